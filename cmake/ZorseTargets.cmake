@@ -1,0 +1,39 @@
+# How the project's targets are declared. Every directory names its sources; nothing is globbed.
+
+# zorse_library(NAME SOURCES... LINK libs...): a plain C++ library without MLIR.
+function(zorse_library name)
+  cmake_parse_arguments(ARG "" "" "SOURCES;LINK" ${ARGN})
+  add_library(${name} STATIC ${ARG_SOURCES})
+  set_target_properties(${name} PROPERTIES POSITION_INDEPENDENT_CODE ON)
+  target_include_directories(${name} PUBLIC ${PROJECT_SOURCE_DIR}/include ${PROJECT_BINARY_DIR}/include
+                             ${PROJECT_SOURCE_DIR}/runtime/include ${PROJECT_BINARY_DIR}/runtime/schema)
+  target_link_libraries(${name} PUBLIC ${ARG_LINK})
+endfunction()
+
+# zorse_mlir_library: the same, compiled against the shared MLIR and LLVM libraries (and only those).
+function(zorse_mlir_library name)
+  cmake_parse_arguments(ARG "" "" "SOURCES;LINK;DEPENDS" ${ARGN})
+  zorse_library(${name} SOURCES ${ARG_SOURCES} LINK ${ARG_LINK} MLIR LLVM)
+  target_include_directories(${name} SYSTEM PUBLIC ${LLVM_INCLUDE_DIRS} ${MLIR_INCLUDE_DIRS})
+  target_compile_definitions(${name} PUBLIC ${ZORSE_LLVM_DEFINITIONS})
+  target_compile_options(${name} PRIVATE -fno-exceptions)
+  if(ARG_DEPENDS)
+    add_dependencies(${name} ${ARG_DEPENDS})
+  endif()
+endfunction()
+
+# zorse_tool(NAME SOURCES... LINK libs...): an executable in bin/.
+function(zorse_tool name)
+  cmake_parse_arguments(ARG "" "" "SOURCES;LINK" ${ARGN})
+  add_executable(${name} ${ARG_SOURCES})
+  target_link_libraries(${name} PRIVATE ${ARG_LINK})
+endfunction()
+
+# zorse_unit_test(NAME SOURCES... LINK libs...): one GoogleTest binary, registered with CTest.
+function(zorse_unit_test name)
+  cmake_parse_arguments(ARG "" "" "SOURCES;LINK" ${ARGN})
+  add_executable(${name} ${ARG_SOURCES})
+  target_link_libraries(${name} PRIVATE ${ARG_LINK} GTest::gtest GTest::gtest_main)
+  target_compile_definitions(${name} PRIVATE ZORSE_SOURCE_DIR="${PROJECT_SOURCE_DIR}" ZORSE_BINARY_DIR="${PROJECT_BINARY_DIR}")
+  add_test(NAME ${name} COMMAND ${name})
+endfunction()

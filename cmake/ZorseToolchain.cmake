@@ -1,0 +1,24 @@
+# Compiler launcher, linker, warnings and sanitizers, for every target of the project.
+
+find_program(ZORSE_CCACHE ccache)
+if(ZORSE_CCACHE)
+  set(CMAKE_C_COMPILER_LAUNCHER ${ZORSE_CCACHE})
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${ZORSE_CCACHE})
+endif()
+
+find_program(ZORSE_LLD NAMES ld.lld-22 PATHS /usr/lib/llvm-22/bin)
+if(ZORSE_LLD AND CMAKE_CXX_COMPILER_ID MATCHES Clang)
+  add_link_options(--ld-path=${ZORSE_LLD})
+endif()
+
+add_compile_options(-Wall -Wextra -Wno-unused-parameter)
+if(CMAKE_CXX_COMPILER_ID MATCHES Clang)
+  add_compile_options(-Wno-deprecated-declarations)
+endif()
+
+# ZORSE_SANITIZE: a list as -fsanitize takes it, for example "address,undefined" or "thread".
+set(ZORSE_SANITIZE "" CACHE STRING "Sanitizers, as -fsanitize takes them")
+if(ZORSE_SANITIZE)
+  add_compile_options(-fsanitize=${ZORSE_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all)
+  add_link_options(-fsanitize=${ZORSE_SANITIZE})
+endif()

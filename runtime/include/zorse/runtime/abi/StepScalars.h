@@ -1,0 +1,40 @@
+// What changes from step to step and is read from memory by bodies, never baked into a launch: one block per device, 512 bytes.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace zorse::abi {
+
+inline constexpr int kMaxLossTerms = 14;
+
+/// The SCALARS slot. Written whole by LoadScalars at the start of a step (sums cleared); `decided` is written by DECIDE.
+struct StepScalars {
+  uint64_t step;         ///< 1-based, counts every step, also skipped ones: random numbers are keyed by it.
+  uint64_t seed;
+  double learningRate;   ///< of this step, after warm-up and decay.
+  double lossScale;      ///< 1 unless f16.
+  double clipNorm;       ///< 0: no clipping.
+  uint64_t skipNonFinite; ///< 1: a non-finite gradient or loss skips the update.
+  uint64_t zeroDenominator; ///< 1: some D_k is 0; the update is skipped.
+  uint64_t reserved0;
+
+  struct Decided {
+    double clipFactor;   ///< multiplies every gradient in the update; 1 without clipping. Includes 1 / lossScale.
+    double gradientNorm; ///< global L2 norm before clipping; NaN when not computed.
+    uint64_t skip;       ///< 1: no parameter, moment or optimizer step changes.
+    uint64_t reserved[5];
+  } decided;
+
+  double lossSeed[16];   ///< c_k / D_k * lossScale: the gradient of the loss with respect to every element of numerator k.
+
+  /// The SUMS region: sums[0] squared gradient norm, sums[1] count of non-finite elements, sums[2 + k] numerator of loss term k.
+  double sums[16];
+  double reserved1[16];
+};
+static_assert(sizeof(StepScalars) == 512);
+static_assert(offsetof(StepScalars, decided) == 64);
+static_assert(offsetof(StepScalars, lossSeed) == 128);
+static_assert(offsetof(StepScalars, sums) == 256);
+
+} // namespace zorse::abi
