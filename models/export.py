@@ -1,0 +1,114 @@
+"""Export a PyTorch language model with its loss to ONNX in the form Zorse reads best: every parameter under its own name and layout, batch and
+sequence dynamic.
+
+From Python:
+    from export import export
+    export(module, "model.onnx", sequence=512)             # module(input_ids, labels) -> loss
+
+From the shell, any Hugging Face causal LM (a configuration class, a directory or a name that transformers can load):
+    python models/export.py --hf GPT2Config --set n_layer=12 --sequence 1024 -o gpt2.onnx
+
+Shown by Hugging Face classes: the loss is inside the graph and shifts the labels itself, so the tool feeds labels = ids.
+"""
+import argparse
+import ast
+import os
+
+import torch
+
+
+class WithLoss(torch.nn.Module):
+    """A Hugging Face causal LM as input_ids, labels -> loss."""
+
+    def __init__(self, model):
+        super().__init__()
+        self.model = model
+
+    def forward(self, input_ids, labels):
+        return self.model(input_ids=input_ids, labels=labels, use_cache=False).loss
+
+
+def export(module, path, sequence=64, rows=2, vocabulary=256, opset=20, dynamic=True, external_data=None, dynamo=True, optimize=False):
+    """Write `module`, called as module(input_ids, labels), to `path`.
+
+    rows and sequence are those of the example input; with dynamic=True both axes stay symbolic. optimize=False keeps every parameter with its
+    name and layout: the exporter's optimiser merges equal ones, and training such a file ties what the model does not tie.
+    external_data: None puts weights beside the model from 1.5 GB on, True always, False never.
+    """
+    module.eval()  # dropout is written by train() exports only; Zorse is told about dropout by the graph
+    ids = torch.randint(0, vocabulary, (rows, sequence), generator=torch.Generator().manual_seed(0))
+    labels = ids.clone()  # a tensor of its own: passing one tensor twice drops an input
+    if external_data is None:
+        external_data = sum(p.numel() * p.element_size() for p in module.parameters()) > 1.5e9
+    if not dynamo:
+        axes = {"input_ids": {0: "batch", 1: "sequence"}, "labels": {0: "batch", 1: "sequence"}} if dynamic else None
+        torch.onnx.export(module, (ids, labels), path, input_names=["input_ids", "labels"], output_names=["loss"], opset_version=min(opset, 17),
+                          dynamic_axes=axes, dynamo=False, training=torch.onnx.TrainingMode.TRAINING, do_constant_folding=False)
+        strip(path)
+        return path
+    shapes = None
+    if dynamic:
+        batch, length = torch.export.Dim("batch", min=1, max=65536), torch.export.Dim("sequence", min=2, max=1 << 20)
+        limit = getattr(getattr(module, "config", None), "context", None)
+        if limit:
+            length = torch.export.Dim("sequence", min=2, max=limit)
+        shapes = {"input_ids": {0: batch, 1: length}, "labels": {0: batch, 1: length}}
+    torch.onnx.export(module, (ids, labels), path, input_names=["input_ids", "labels"], output_names=["loss"], opset_version=opset, dynamo=True,
+                      optimize=optimize, dynamic_shapes=shapes, external_data=external_data, verbose=False)
+    strip(path)
+    return path
+
+
+def strip(path):
+    """Drop stack traces and documentation, which hold paths of the exporting machine; keep what names parameters and buffers."""
+    import onnx
+
+    model = onnx.load(path, load_external_data=False)
+    graphs = [model.graph] + list(model.functions)
+    for graph in graphs:
+        graph.doc_string = ""
+        for node in graph.node:
+            node.doc_string = ""
+            del node.metadata_props[:]
+    del model.graph.metadata_props[:]
+    del model.metadata_props[:]
+    onnx.save(model, path)
+
+
+def hugging_face(name, settings):
+    import transformers
+
+    if os.path.isdir(name) or not hasattr(transformers, name):
+        return transformers.AutoModelForCausalLM.from_pretrained(name, attn_implementation="sdpa")
+    config = getattr(transformers, name)(**settings)
+    return transformers.AutoModelForCausalLM.from_config(config, attn_implementation="sdpa")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--hf", required=True, help="a transformers configuration class (GPT2Config, LlamaConfig, ...), a directory or a model name")
+    parser.add_argument("--set", nargs="*", default=[], metavar="KEY=VALUE", help="settings of the configuration")
+    parser.add_argument("--sequence", type=int, default=64)
+    parser.add_argument("--rows", type=int, default=2)
+    parser.add_argument("--opset", type=int, default=20)
+    parser.add_argument("--fixed", action="store_true", help="fixed batch and sequence")
+    parser.add_argument("--optimize", action="store_true", help="let the exporter optimise (merges and renames parameters)")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("-o", "--output", required=True)
+    a = parser.parse_args()
+    torch.manual_seed(a.seed)
+    settings = {}
+    for item in a.set:
+        key, value = item.split("=", 1)
+        try:
+            settings[key] = ast.literal_eval(value)
+        except (ValueError, SyntaxError):
+            settings[key] = value
+    model = hugging_face(a.hf, settings)
+    export(WithLoss(model), a.output, sequence=a.sequence, rows=a.rows, vocabulary=model.config.vocab_size, opset=a.opset, dynamic=not a.fixed,
+           optimize=a.optimize)
+    print(f"{a.output}: {sum(p.numel() for p in model.parameters()):,} parameters")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,95 @@
+"""Make the small models in models/small with their initial weights and PyTorch's references. Run again only to change them:
+
+    python models/make_small.py
+
+For each model: NAME.onnx (initial weights inside), NAME.tokens.bin (uint16 token ids), NAME.reference.json (loss and gradient norm of
+50 AdamW steps, settings included) and NAME.gradients.safetensors (gradients of the first step, by parameter name, before clipping).
+"""
+import json
+import math
+import os
+import sys
+
+import numpy as np
+import torch
+from safetensors.torch import save_file
+
+here = os.path.dirname(os.path.abspath(__file__))
+sys.path.insert(0, here)
+from export import export, strip
+from modules.gpt import GPT, GPTConfig, initialise
+from modules.llama import Llama, LlamaConfig
+
+ROWS, STEPS, LENGTH = 8, 50, 32
+SETTINGS = dict(lr=3e-4, warmup=10, clip=1.0, betas=[0.9, 0.95], eps=1e-8, weight_decay=0.1, rows=ROWS, sequence=LENGTH, schedule="constant")
+
+
+def tokens(vocabulary, seed):
+    """Text-like ids: a random walk over a skewed alphabet, so that there is something to learn."""
+    rng = np.random.default_rng(seed)
+    table = rng.permutation(vocabulary)
+    walk = np.cumsum(rng.choice([1, 1, 1, 2, 3, 7], size=STEPS * ROWS * LENGTH + 1)) % 61
+    return table[walk % vocabulary].astype(np.uint16)
+
+
+def reference(model, ids, shifted_in_graph):
+    model.train()
+    decay = [p for p in model.parameters() if p.dim() >= 2]
+    plain = [p for p in model.parameters() if p.dim() < 2]
+    optimizer = torch.optim.AdamW([{"params": decay, "weight_decay": SETTINGS["weight_decay"]}, {"params": plain, "weight_decay": 0.0}],
+                                  lr=SETTINGS["lr"], betas=tuple(SETTINGS["betas"]), eps=SETTINGS["eps"])
+    losses, norms, gradients = [], [], {}
+    for step in range(STEPS):
+        base = step * ROWS * LENGTH
+        x = torch.from_numpy(ids[base:base + ROWS * LENGTH].astype(np.int64)).view(ROWS, LENGTH)
+        y = x.clone() if shifted_in_graph else torch.from_numpy(ids[base + 1:base + ROWS * LENGTH + 1].astype(np.int64)).view(ROWS, LENGTH)
+        for group in optimizer.param_groups:
+            group["lr"] = SETTINGS["lr"] * min(1.0, (step + 1) / SETTINGS["warmup"])
+        optimizer.zero_grad(set_to_none=True)
+        loss = model(x, y)
+        loss.backward()
+        if step == 0:
+            gradients = {n: p.grad.detach().clone() for n, p in model.named_parameters(remove_duplicate=False)}
+        norms.append(float(torch.nn.utils.clip_grad_norm_(model.parameters(), SETTINGS["clip"])))
+        losses.append(float(loss.detach()))
+        optimizer.step()
+    return losses, norms, gradients
+
+
+def make(name, model, shifted_in_graph, seed):
+    folder = os.path.join(here, "small")
+    os.makedirs(folder, exist_ok=True)
+    path = os.path.join(folder, name)
+    export(model, path + ".onnx", sequence=LENGTH, vocabulary=model.config.vocabulary, external_data=False)
+    ids = tokens(model.config.vocabulary, seed)
+    ids.tofile(path + ".tokens.bin")
+    losses, norms, gradients = reference(model, ids, shifted_in_graph)
+    save_file({n: g.clone() for n, g in gradients.items()}, path + ".gradients.safetensors")
+    with open(path + ".reference.json", "w") as f:
+        json.dump({"settings": SETTINGS, "torch": torch.__version__.split("+")[0], "loss": losses, "gradient_norm": norms}, f, indent=1)
+    print(f"{name}: loss {losses[0]:.4f} -> {losses[-1]:.4f}, {os.path.getsize(path + '.onnx') / 1e6:.2f} MB")
+
+
+def main():
+    torch.manual_seed(0)
+    torch.set_num_threads(1)
+    make("gpt", initialise(GPT(GPTConfig()), seed=1, distinct=True), False, seed=11)
+    make("llama", initialise(Llama(LlamaConfig()), seed=2, distinct=True), True, seed=12)
+    quick = initialise(GPT(GPTConfig(layers=4, heads=4, width=92, context=128)), seed=3)
+    export(quick, os.path.join(here, "small", "gpt-bytes.onnx"), sequence=64, external_data=False)
+    # Tiny enough for hundreds of plans in f64, with dropout: the property test's model.
+    tiny = initialise(GPT(GPTConfig(vocabulary=32, layers=2, heads=2, width=16, context=16, dropout=0.1)), seed=4, distinct=True)
+    export_with_dropout(tiny, os.path.join(here, "small", "gpt-tiny-dropout.onnx"))
+
+
+def export_with_dropout(model, path):
+    ids = torch.randint(0, model.config.vocabulary, (2, 8))
+    model.train()
+    torch.onnx.export(model, (ids, ids.clone()), path, input_names=["input_ids", "labels"], output_names=["loss"], opset_version=17, dynamo=False,
+                      dynamic_axes={"input_ids": {0: "batch", 1: "sequence"}, "labels": {0: "batch", 1: "sequence"}},
+                      training=torch.onnx.TrainingMode.TRAINING, do_constant_folding=False)
+    strip(path)
+
+
+if __name__ == "__main__":
+    main()

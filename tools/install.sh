@@ -1,0 +1,20 @@
+#!/usr/bin/env bash
+# Installs what building and testing need, on Debian 12; does nothing when all of it is there.
+set -euo pipefail
+packages=(
+  build-essential cmake ninja-build ccache git pkg-config
+  libmlir-22-dev mlir-22-tools llvm-22-dev clang-22 lld-22 llvm-22-tools libclang-rt-22-dev
+  protobuf-compiler libprotobuf-dev nlohmann-json3-dev libyaml-cpp-dev libcli11-dev libxxhash-dev
+  libdnnl-dev libopenblas-serial-dev libgtest-dev libbenchmark-dev
+  python3 python3-numpy
+)
+missing=()
+for p in "${packages[@]}"; do
+  dpkg-query -W -f='${Status}' "$p" 2>/dev/null | grep -q 'install ok installed' || missing+=("$p")
+done
+if [ ${#missing[@]} -eq 0 ]; then exit 0; fi
+echo "Installing ${#missing[@]} packages: ${missing[*]}"
+as_root=()
+[ "$(id -u)" -eq 0 ] || as_root=(sudo)
+"${as_root[@]}" apt-get update -qq
+DEBIAN_FRONTEND=noninteractive "${as_root[@]}" apt-get install -y -qq --no-install-recommends "${missing[@]}" >/dev/null

@@ -1,0 +1,23 @@
+#!/usr/bin/env bash
+# Installs, builds and runs every test: tools/run-tests.sh [--fast] [--preset PRESET]
+#   --fast     the inner loop: unit and lit tests only
+set -euo pipefail
+cd "$(dirname "$0")/.."
+preset=release
+fast=0
+while [ $# -gt 0 ]; do
+  case "$1" in
+    --fast) fast=1 ;;
+    --preset) preset=$2; shift ;;
+    *) echo "usage: tools/run-tests.sh [--fast] [--preset PRESET]"; exit 2 ;;
+  esac
+  shift
+done
+tools/install.sh
+tools/build.sh "$preset"
+cd "build/$preset"
+if [ "$fast" = 1 ]; then
+  ctest --output-on-failure -LE slow
+else
+  ctest --output-on-failure
+fi
