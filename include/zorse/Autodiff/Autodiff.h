@@ -1,0 +1,68 @@
+// Reverse mode over one straight-line unit function, for a chosen set of saved values.
+//
+// Errors are diagnostics at the operation that cannot be differentiated; functions return failure after emitting them.
+#pragma once
+
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/IR/Value.h"
+#include "mlir/Support/LLVM.h"
+
+namespace mlir {
+class DialectRegistry;
+class OpBuilder;
+} // namespace mlir
+
+namespace zorse::autodiff {
+
+/// Which values a forward keeps for its backward (the set S). What a backward needs beyond S, parameters, graph inputs and boundary inputs it
+/// recomputes by cloning the slice that makes it.
+enum class SavePolicy {
+  MinimumCut, ///< fewest bytes per row such that no matmul, attention, loss or statistic is computed twice.
+  Keep,       ///< everything the gradients read.
+  Full,       ///< nothing: the whole forward is computed again.
+};
+
+/// Argument attribute (unit): the backward returns this argument's gradient. Kept on `parameter` and `boundary_in` arguments.
+inline constexpr llvm::StringLiteral kGradientAttr = "zorse.gradient";
+/// `zorse.slot` and `zorse.index`: what an argument or a result of a unit function is (docs/architecture.md).
+inline constexpr llvm::StringLiteral kSlotAttr = "zorse.slot";
+inline constexpr llvm::StringLiteral kIndexAttr = "zorse.index";
+
+/// Attaches the differentiation of every zorse, arith and math operation that a model may contain.
+void registerDifferentiableModels(mlir::DialectRegistry &registry);
+
+/// True iff a gradient can flow through values of this type: floats only.
+bool isDifferentiableType(mlir::Type type);
+
+/// Appends to the builder's block the gradients of `forwardOps` (straight line, in order).
+///
+/// \param gradients  in: one seed per value whose gradient is known; out: gradients of everything `active` on the way. Contributions are added
+///                   in reverse order of the uses, a fixed order; a value without an entry has gradient zero.
+/// \param active     tells which values need a gradient.
+mlir::LogicalResult appendBackward(mlir::OpBuilder &builder, llvm::ArrayRef<mlir::Operation *> forwardOps,
+                                   llvm::DenseMap<mlir::Value, mlir::Value> &gradients, llvm::function_ref<bool(mlir::Value)> active);
+
+struct Differentiated {
+  mlir::func::FuncOp forward;  ///< as given, plus `saved` results; statistics the backward reads are requested.
+  mlir::func::FuncOp backward; ///< null when no gradient is asked for and no gradient arrives.
+};
+
+/// Differentiates `@<class>.forward` into `@<class>.backward`, inserted after it, and gives the forward its `saved` results.
+///
+///     @mlp.forward (parameter.., input.., boundary_in..)                        -> (boundary_out.., loss.., saved..)
+///     @mlp.backward(parameter.., input.., boundary_in.., saved.., scalars..,
+///                   boundary_out_gradient..)                                   -> (boundary_in_gradient.., parameter_gradient..)
+///
+/// Gradients are returned for the arguments that carry `zorse.gradient`, expected for the `boundary_out` results that carry it; every `loss` k
+/// is seeded by `scalars` k. Arguments the backward does not read are absent: `zorse.index` says which are left.
+mlir::FailureOr<Differentiated> differentiate(mlir::func::FuncOp forward, SavePolicy policy);
+
+/// Bytes of one row of a sampled tensor, of the whole tensor for an unsampled one. Booleans are one byte.
+int64_t bytesPerRow(mlir::Type tensorType);
+/// `bytesPerRow` rounded up to 64: what a saved value occupies per row in the packed slot.
+int64_t savedBytesPerRow(mlir::Type tensorType);
+
+/// Registers `zorse-differentiate`.
+void registerPasses();
+
+} // namespace zorse::autodiff

@@ -1,0 +1,72 @@
+// From the recognised `@model` to units: cuts, classes and their functions, state groups, and the ModelSummary that planner, Step and verifier read.
+//
+// Errors are diagnostics at the model's own operations and arguments; functions return failure after emitting them.
+#pragma once
+
+#include "bundle.pb.h"
+#include "zorse/Autodiff/Autodiff.h"
+
+#include "mlir/IR/BuiltinOps.h"
+#include "mlir/IR/OwningOpRef.h"
+
+#include <functional>
+#include <string>
+#include <vector>
+
+namespace llvm {
+class raw_ostream;
+}
+
+namespace zorse::units {
+
+/// Which parameters weight decay applies to.
+struct DecayRule {
+  /// By default rank >= 2 decays (matrices and tables do, biases and gains do not). With patterns, a parameter decays iff its name contains none
+  /// of `never` and (`always` is empty or it contains one of `always`).
+  std::vector<std::string> always;
+  std::vector<std::string> never;
+  bool byName = false;
+};
+
+struct UnitOptions {
+  autodiff::SavePolicy saved = autodiff::SavePolicy::MinimumCut;
+  DecayRule decay;
+  bundle::TrainingOptions training; ///< copied into the summary; decides the moments and the update functions.
+  /// A value that stays alive over at least this many matrix products and attentions is carried across cuts when no narrow cut exists.
+  int longSpan = 9;
+};
+
+/// One class: units of equal structure share its functions. `backward` is empty when nothing in it is trained and no gradient passes.
+struct UnitClass {
+  std::string name;     ///< "attention", "mlp_2"
+  std::string forward;  ///< "attention.forward"
+  std::string backward; ///< "attention.backward"
+};
+
+struct UnitModel {
+  mlir::OwningOpRef<mlir::ModuleOp> functions; ///< `@<class>.forward`, `@<class>.backward`, `@denominators`, `@update.decay`, `@update.plain`
+  bundle::ModelSummary summary;
+  std::vector<UnitClass> classes;              ///< by UnitInfo.class_id
+};
+
+/// Finds units and classes in `@model`, differentiates each class once and fills the summary. Body indices and workspace sizes are left for
+/// codegen (`assignBodies`); names of functions are those above.
+mlir::FailureOr<UnitModel> buildUnits(mlir::ModuleOp model, const UnitOptions &options);
+
+/// What codegen knows of one function.
+struct BodyFacts {
+  uint32_t body = 0;
+  bundle::Extent workspace;
+};
+
+/// Fills body indices and workspaces: `facts` is asked once per function name (unit functions, "denominators", "update.decay", "update.plain",
+/// and "norm", "sum_loss", "decide").
+void assignBodies(UnitModel &model, const std::function<BodyFacts(llvm::StringRef function)> &facts);
+
+/// The summary for people: one line per unit, group and value.
+void printSummary(const bundle::ModelSummary &summary, llvm::raw_ostream &os);
+
+/// Registers `zorse-find-units` (replaces `@model` by the unit functions and prints the summary with `print-summary`).
+void registerPasses();
+
+} // namespace zorse::units
