@@ -1,0 +1,112 @@
+// The plan: what the user, the planner or a test says about where work and state go. Plain data; docs/plan.md documents the file.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace zorse::bundle {
+class ModelSummary;
+}
+
+namespace zorse::step {
+
+/// A device as the plan and the simulation see it. Names are what people write; programs use the index.
+struct PlanDevice {
+  std::string name;
+  double speed = 0;     ///< FLOP/s; 0: unknown, every device is taken to be equally fast.
+  uint64_t memory = 0;  ///< bytes; 0: not limited.
+  std::string node;     ///< devices of one node use the intra-node link; "": one node for all.
+};
+
+/// A link class, for simulated time only.
+struct Link {
+  double bandwidth = 0; ///< bytes/s; 0: infinitely fast.
+  double latency = 0;   ///< seconds.
+};
+
+/// One rectangle of the tiling: units [unitBegin, unitEnd) x samples [sampleBegin, sampleEnd) on one device.
+struct Cell {
+  int32_t unitBegin = 0, unitEnd = 0;
+  int64_t sampleBegin = 0, sampleEnd = 0;
+  uint32_t device = 0;
+
+  int64_t rows() const { return sampleEnd - sampleBegin; }
+};
+
+/// One owner of a state group: by share (percent of the group's elements, in the order of the list) or by an explicit range of elements.
+struct Owner {
+  uint32_t device = 0;
+  double share = 0;                  ///< percent; 0 is allowed and owns nothing.
+  int64_t begin = -1, end = -1;      ///< elements; -1: follows from the share.
+};
+
+struct GroupOwners {
+  uint32_t group = 0;
+  std::vector<Owner> owners;         ///< in the order of their extents.
+};
+
+enum class DefaultOwners : uint8_t {
+  Proportional, ///< the contributors, in proportion to the samples they add to the group's gradient.
+  Equal,        ///< the contributors, equal shares.
+  First,        ///< the contributor that holds the group's first cell owns all of it.
+};
+
+enum class ScheduleKind : uint8_t {
+  OneForwardOneBackward, ///< "1f1b": few micro-batches alive. Counts samples, not micro-batches, so grids may be uneven.
+  GPipe,                 ///< "gpipe": on each device every forward before the first backward.
+  Explicit,              ///< the plan lists every device's tasks.
+};
+
+/// F or B of a cell, in an explicit order.
+struct TaskName {
+  bool backward = false;
+  uint32_t cell = 0;
+};
+
+/// Measured or predicted seconds of one task; absent: from FLOPs and the device's speed.
+struct CellDurations {
+  std::vector<double> forward, backward; ///< one per cell.
+};
+
+struct Plan {
+  std::string model;                 ///< ModelSummary.content_hash it was made for; "": any model with that many units.
+  int64_t batch = 0;
+  std::vector<PlanDevice> devices;
+  std::vector<Cell> cells;
+  std::vector<GroupOwners> owners;   ///< groups that are not listed follow defaultOwners.
+  DefaultOwners defaultOwners = DefaultOwners::Proportional;
+  ScheduleKind schedule = ScheduleKind::OneForwardOneBackward;
+  std::vector<std::vector<TaskName>> order; ///< Explicit only: per device, every F and B of its cells once.
+  std::optional<CellDurations> durations;
+  Link intraNode, interNode;
+
+  /// Index of the device called `name`, or -1.
+  int32_t findDevice(const std::string &name) const;
+};
+
+/// "cell 3 (units 0-6, samples 8-16, device t4:1)": how every message names a cell.
+std::string describeCell(const Plan &plan, uint32_t cell);
+
+// Errors of this library: functions return std::nullopt or false and set `error` to one message per line, each naming the user's object, what was
+// expected, what was found and, where there is one, the remedy. Messages carry no "error:" prefix and no file name; the tool adds both.
+
+/// Reads a plan from JSON text (docs/plan.md), shorthand included. `units` is the number of units of the model: "stages" may leave the last end
+/// open. State groups may be named by index or by name when `summary` is given. Checks syntax and names; `validatePlan` checks the rest.
+std::optional<Plan> readPlan(const std::string &json, const bundle::ModelSummary &summary, std::string &error);
+
+/// Reads a file; messages start with the path.
+std::optional<Plan> readPlanFile(const std::string &path, const bundle::ModelSummary &summary, std::string &error);
+
+/// Writes canonical JSON: cells spelled out, one per line, the same bytes for equal plans. readPlan(writePlan(p)) == p.
+std::string writePlan(const Plan &plan, const bundle::ModelSummary &summary);
+
+/// Checks that the plan tiles units x samples exactly, that batch, devices, owners and order are consistent with the model.
+/// Whether an explicit order can run and whether memory suffices is decided by expandPlan, which simulates it.
+bool validatePlan(const Plan &plan, const bundle::ModelSummary &summary, std::string &error);
+
+} // namespace zorse::step

@@ -1,0 +1,176 @@
+// One step, expanded: what every device does, in one global order, with places in memory. Flat arrays that mirror schema/bundle.proto one to one.
+//
+//   expandPlan(summary, plan) -> StepGraph -> exec IR and bundle::Program per device
+//
+// Step is the only place that turns a plan into tasks, transfers, collectives, copies, values and buffers (docs/architecture.md). A Span is a range
+// of one of the arrays of StepGraph; entries of one device are contiguous and in ascending id, and ids are places in the global list.
+#pragma once
+
+#include "bundle.pb.h"
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace zorse::step {
+
+struct Plan;
+
+/// [begin, end) of an array of StepGraph.
+struct Span {
+  uint32_t begin = 0, end = 0;
+  uint32_t size() const { return end - begin; }
+};
+
+struct Region {
+  uint32_t arena = 0;  ///< index in DeviceProgram.arenas
+  uint64_t offset = 0;
+  uint64_t bytes = 0;  ///< 0: absent
+};
+
+/// bundle::Value.
+struct Value {
+  bundle::Value::Kind kind = bundle::Value::NONE;
+  uint32_t id = 0;
+  uint32_t cut = 0;
+  int64_t begin = 0, end = 0;
+  uint32_t version = 0;
+
+  bool operator==(const Value &o) const {
+    return kind == o.kind && id == o.id && cut == o.cut && begin == o.begin && end == o.end && version == o.version;
+  }
+};
+
+/// One slot of a call. Calls list every slot the function could have, in the order of (kind, index): whoever writes bundle::Call looks the slots
+/// of its Body up by (kind, index) and drops those the body does not have (a backward that does not read its boundary input, say).
+struct Slot {
+  bundle::SlotKind kind = bundle::SLOT_UNSPECIFIED;
+  uint32_t index = 0;
+  bundle::AccessMode mode = bundle::ACCESS_UNSPECIFIED;
+  bool overwrite = false; ///< ACCUMULATE: first contribution of the step in list order.
+  Region region;
+  Value value;
+};
+
+struct Call {
+  uint32_t body = 0;
+  int32_t unit = -1;
+  int64_t rows = 0;
+  int64_t sampleBase = 0;
+  uint64_t instanceBase = 0;
+  Span slots;
+};
+
+enum class EntryKind : uint8_t { Compute, Copy, Send, Receive, LoadInput, LoadScalars, AllGather, ReduceScatter, AllReduce, Report };
+
+/// One device's half of an entry of the global list. Which fields mean something depends on `kind`:
+///
+///   Compute        task, cell, group, calls
+///   Copy           region (from), to, value
+///   Send, Receive  peer, region, value
+///   LoadInput      input, sampleBase, rows, region, value
+///   LoadScalars    region, value
+///   AllGather      collective, region (full), to (shard), value
+///   ReduceScatter  collective, region (full), to (shard), value
+///   AllReduce      collective, region, value (from), toValue
+///   Report         region, value
+struct Entry {
+  uint32_t id = 0;     ///< place in the global list; the halves of a transfer or collective share it
+  uint32_t queue = 0;  ///< index in DeviceProgram.queues
+  EntryKind kind = EntryKind::Compute;
+  bundle::Phase phase = bundle::PHASE_UNSPECIFIED;
+  bundle::Compute::Task task = bundle::Compute::TASK_UNSPECIFIED;
+  int32_t cell = -1, group = -1;
+  uint32_t peer = 0, input = 0, collective = 0;
+  int64_t sampleBase = 0, rows = 0;
+  Region region, to;
+  Value value, toValue;
+  Span calls, waits;
+  double plannedStart = 0, plannedEnd = 0;
+};
+
+struct Wait {
+  uint32_t queue = 0;     ///< of this device
+  uint32_t position = 0;  ///< in that queue
+  bool previousStep = false;
+};
+
+/// What the halves of a collective have in common. For AllGather `members` are the readers, for ReduceScatter the contributors in the order of
+/// summation, for AllReduce all members in rank order; `shards` are the owners with their extents in elements (empty for AllReduce).
+struct Collective {
+  struct Shard {
+    uint32_t device = 0;
+    int64_t begin = 0, end = 0;
+  };
+  uint32_t group = 0;
+  bundle::ElementType type = bundle::F32;
+  bundle::ReductionOrder order = bundle::RANKED;
+  std::vector<uint32_t> members;
+  std::vector<Shard> shards;
+};
+
+struct Arena {
+  bundle::MemoryKind kind = bundle::DEVICE;
+  uint64_t bytes = 0;
+};
+
+struct Queue {
+  bundle::QueueKind kind = bundle::COMPUTE;
+  uint32_t id = 0; ///< numbers the queues of one kind
+};
+
+/// State that lives across steps: parameter shards (and whole frozen groups), moments, the optimizer step.
+struct PersistentState {
+  Region region;
+  Value value;
+  bundle::ElementType type = bundle::F32;
+};
+
+/// Bytes by purpose, for reports and for the message when memory does not suffice. `total` is the arena.
+struct MemoryUse {
+  uint64_t state = 0;      ///< parameters and moments that live across steps
+  uint64_t gathered = 0;   ///< parameters held for the step only
+  uint64_t gradients = 0;  ///< accumulators and reduced shards
+  uint64_t activations = 0;///< peak of saved blocks, values, their gradients and inputs
+  uint64_t workspace = 0;
+  uint64_t total = 0;
+  uint32_t cellsAlive = 0; ///< most cells between their forward and their backward at once
+};
+
+struct DeviceProgram {
+  std::string name;
+  std::vector<Arena> arenas;
+  std::vector<Queue> queues;
+  Span entries;
+  Span state;
+  uint64_t plannedBytes = 0;
+  MemoryUse memory;
+  double busy = 0; ///< seconds of compute on the simulated clock
+};
+
+struct StepGraph {
+  std::vector<DeviceProgram> devices; ///< one per device of the plan, idle ones included
+  std::vector<Entry> entries;
+  std::vector<Wait> waits;
+  std::vector<Call> calls;
+  std::vector<Slot> slots;
+  std::vector<Collective> collectives;
+  std::vector<PersistentState> state;
+  uint32_t listLength = 0;            ///< ids are [0, listLength)
+  double stepTime = 0;                ///< seconds on the simulated clock, first to last entry
+};
+
+struct ExpandOptions {
+  /// Bodies whose slot lists decide what a task really touches: a boundary input the backward does not have is freed after the forward. Without it,
+  /// every slot the architecture allows is taken to exist: a correct program with a little more memory.
+  const bundle::BodyLibrary *bodies = nullptr;
+  /// Refuse a plan that does not fit the devices' memory (the planner turns this off to grade candidates).
+  bool checkMemory = true;
+};
+
+/// Expands a plan: tasks, values, state, order, memory, waits. Validates first. The result depends on the arguments alone.
+/// \returns nullopt and `error` (see Plan.h) for an invalid plan, an order that cannot run (the cycle is printed) or too little memory (itemised).
+std::optional<StepGraph> expandPlan(const bundle::ModelSummary &summary, const Plan &plan, std::string &error, const ExpandOptions &options = {});
+
+} // namespace zorse::step
