@@ -70,11 +70,37 @@ def make(name, model, shifted_in_graph, seed):
     print(f"{name}: loss {losses[0]:.4f} -> {losses[-1]:.4f}, {os.path.getsize(path + '.onnx') / 1e6:.2f} MB")
 
 
+def make_fixed(name, model, rows):
+    """The same model exported with a fixed batch; its weights are taken from NAME.onnx.data, which the first of these writes."""
+    import onnx
+
+    path = os.path.join(here, "small", f"{name}-fixed-{rows}.onnx")
+    export(model, path, rows=rows, sequence=LENGTH, vocabulary=model.config.vocabulary, dynamic=False, external_data=False)
+    graph = onnx.load(path)
+    data, offset = os.path.join(here, "small", name + ".onnx.data"), 0
+    with open(data, "wb") as f:
+        for tensor in sorted(graph.graph.initializer, key=lambda t: t.name):
+            raw = tensor.raw_data
+            if len(raw) < 1024:
+                continue
+            f.write(raw)
+            tensor.ClearField("raw_data")
+            tensor.data_location = onnx.TensorProto.EXTERNAL
+            for key, value in (("location", name + ".onnx.data"), ("offset", str(offset)), ("length", str(len(raw)))):
+                entry = tensor.external_data.add()
+                entry.key, entry.value = key, value
+            offset += len(raw)
+    onnx.save(graph, path)
+
+
 def main():
     torch.manual_seed(0)
     torch.set_num_threads(1)
-    make("gpt", initialise(GPT(GPTConfig()), seed=1, distinct=True), False, seed=11)
-    make("llama", initialise(Llama(LlamaConfig()), seed=2, distinct=True), True, seed=12)
+    for name, build, shifted_in_graph, seed in (("gpt", lambda: initialise(GPT(GPTConfig()), seed=1, distinct=True), False, 11),
+                                                ("llama", lambda: initialise(Llama(LlamaConfig()), seed=2, distinct=True), True, 12)):
+        make(name, build(), shifted_in_graph, seed)
+        for rows in (1, 2, 4):  # 4 = heads
+            make_fixed(name, build(), rows)
     quick = initialise(GPT(GPTConfig(layers=4, heads=4, width=92, context=128)), seed=3)
     export(quick, os.path.join(here, "small", "gpt-bytes.onnx"), sequence=64, external_data=False)
     # Tiny enough for hundreds of plans in f64, with dropout: the property test's model.

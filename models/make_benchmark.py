@@ -1,0 +1,31 @@
+"""Make the benchmark models (too large to commit):
+
+    python models/make_benchmark.py gpt2-124m OUT.onnx      # GPT-2 124M: 12 layers, width 768, 50,257 tokens padded to 50,304
+    python models/make_benchmark.py llama-100m OUT.onnx     # 12 layers, width 768, GQA 12:4, 32,000 tokens
+"""
+import os
+import sys
+
+import torch
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+from export import export
+from modules.gpt import GPT, GPTConfig, initialise
+from modules.llama import Llama, LlamaConfig
+
+
+def build(name):
+    if name == "gpt2-124m":
+        return initialise(GPT(GPTConfig(vocabulary=50304, context=1024, layers=12, heads=12, width=768)))
+    if name == "llama-100m":
+        return initialise(Llama(LlamaConfig(vocabulary=32000, layers=12, heads=12, key_heads=4, width=768, hidden=2048)))
+    raise SystemExit(__doc__)
+
+
+if __name__ == "__main__":
+    if len(sys.argv) != 3:
+        raise SystemExit(__doc__)
+    torch.manual_seed(0)
+    model = build(sys.argv[1])
+    export(model, sys.argv[2], sequence=256, vocabulary=model.config.vocabulary, external_data=True)
+    print(f"{sys.argv[2]}: {sum(p.numel() for p in model.parameters()):,} parameters")

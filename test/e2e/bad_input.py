@@ -1,0 +1,138 @@
+"""Every wrong input gets an error that names the place, what was expected and the remedy: exit code 1, no crash, no output left behind."""
+import json
+import os
+import shutil
+import tempfile
+
+import numpy as np
+
+import harness as z
+
+GPT = os.path.join(z.SMALL, "gpt.onnx")
+DATA = os.path.join(z.SMALL, "gpt.tokens.bin")
+
+
+class Cases:
+    def __init__(self, folder):
+        self.folder, self.results = folder, []
+        self.one = z.cluster(folder, ["a"])
+        self.two = z.cluster(folder, ["a", "b"])
+
+    def expect(self, name, done, *words):
+        """The call must end with exit code 1 and say every one of `words` (case ignored)."""
+        code, out, err = done
+        text = (out + err).lower()
+        missing = [w for w in words if w.lower() not in text]
+        good = code == 1 and not missing and "error" in text
+        line = next((l for l in (err + out).splitlines() if "error" in l.lower()), "(no error line)")
+        print(f"{'ok  ' if good else 'FAIL'} {name}: exit {code}{', does not say ' + str(missing) if missing else ''}\n       {line[:220]}", flush=True)
+        self.results.append(good)
+
+    def file(self, name, data):
+        path = os.path.join(self.folder, name)
+        with open(path, "wb") as f:
+            f.write(data)
+        return path
+
+    def compile(self, model=GPT, cluster=None, batch=8, plan=None, sequence=32, extra=()):
+        return z.compile(model, os.path.join(self.folder, "bad.zorse"), cluster or self.one, batch, sequence, plan, ok=False, extra=extra)
+
+
+def models(c):
+    with open(GPT, "rb") as f:
+        good = f.read()
+    c.expect("truncated ONNX", c.compile(c.file("truncated.onnx", good[:len(good) // 2])), "truncated.onnx")
+    c.expect("empty ONNX", c.compile(c.file("empty.onnx", b"")), "empty.onnx")
+    c.expect("noise", c.compile(c.file("noise.onnx", np.random.default_rng(0).bytes(4096))), "noise.onnx")
+    c.expect("missing file", c.compile(os.path.join(c.folder, "nowhere.onnx")), "nowhere.onnx")
+    for change in range(12):  # corrupted bytes: an error or a model that still means something, never a crash
+        bad = bytearray(good)
+        rng = np.random.default_rng(change)
+        for _ in range(20):
+            bad[int(rng.integers(0, min(len(bad), 60000)))] = int(rng.integers(0, 256))
+        code, out, err = c.compile(c.file(f"corrupt-{change}.onnx", bytes(bad)))
+        good_end = code in (0, 1)
+        c.results.append(good_end)
+        print(f"{'ok  ' if good_end else 'FAIL'} corrupted bytes {change}: exit {code}")
+    operator = good.replace(b"SoftmaxCrossEntropyLoss", b"SoftmaxCrossEntropyLuck").replace(b"LayerNormalization", b"LayerAbnormalisation"[:18])
+    c.expect("unknown operators, all at once", c.compile(c.file("operators.onnx", operator)), "SoftmaxCrossEntropyLuck", "LayerAbnormalisati", "not supported")
+    c.expect("sequence longer than the position table", c.compile(sequence=65), "wpe")
+
+
+def plans(c):
+    def plan(name, cells, devices=("a", "b"), batch=8, **more):
+        return c.compile(cluster=c.two, plan=z.plan(c.folder, name, batch, devices, cells, **more))
+
+    u = 8
+    c.expect("plan: overlap", plan("overlap", [(0, u, 0, 5, "a"), (0, u, 4, 8, "b")]), "overlap")
+    c.expect("plan: gap", plan("gap", [(0, u, 0, 4, "a"), (0, u, 5, 8, "b")]), "gap")
+    c.expect("plan: unknown device", plan("device", [(0, u, 0, 4, "a"), (0, u, 4, 8, "z")], devices=("a", "z")), "z")
+    c.expect("plan: units beyond the model", plan("units", [(0, u + 3, 0, 4, "a"), (0, u + 3, 4, 8, "b")]), "units")
+    c.expect("plan: another batch", plan("batch", [(0, u, 0, 4, "a"), (0, u, 4, 6, "b")], batch=6), "batch")
+    c.expect("plan: empty range", plan("empty", [(0, u, 0, 8, "a"), (0, u, 8, 8, "b")]), "empty")
+    c.expect("plan: order that cannot run",
+             plan("order", [(0, 4, 0, 8, "a"), (4, u, 0, 8, "b")], schedule={"kind": "explicit", "order": {"a": ["B0", "F0"], "b": ["F1", "B1"]}}), "cycle")
+    c.expect("plan: not JSON", c.compile(cluster=c.two, plan=c.file("broken.plan.json", b'{"version": 1, ')), "broken.plan.json")
+    small = c.file("small.yaml", b"name: small\nnodes:\n  - name: here\n    devices:\n      - { name: a, kind: cpu, speed: 1e10, memory: 1MiB, threads: 1 }\n")
+    c.expect("plan: too little memory", c.compile(cluster=small, plan=z.plan(c.folder, "memory", 8, ["a"], [(0, u, 0, 8, "a")])), "memory", "a")
+    c.expect("cluster: not YAML", c.compile(cluster=c.file("broken.yaml", b"nodes: [")), "broken.yaml")
+    c.expect("cluster: no devices", c.compile(cluster=c.file("none.yaml", b"name: none\nnodes: []\n")), "device")
+
+
+def bundles(c):
+    good = os.path.join(c.folder, "good.zorse")
+    z.compile(GPT, good, c.two, 8, 32)
+
+    def broken(name, change):
+        path = os.path.join(c.folder, name + ".zorse")
+        shutil.copytree(good, path)
+        change(path)
+        return z.call("zorse-run", path, "--data", DATA, "--steps", 1, ok=False)
+
+    def flip(file):
+        def change(path):
+            with open(os.path.join(path, file), "r+b") as f:
+                f.seek(os.path.getsize(f.name) // 2)
+                byte = f.read(1)
+                f.seek(-1, 1)
+                f.write(bytes([byte[0] ^ 0xFF]))
+        return change
+
+    def version(path):
+        manifest = os.path.join(path, "manifest.json")
+        with open(manifest) as f:
+            m = json.load(f)
+        m["format_version"] = 999
+        with open(manifest, "w") as f:
+            json.dump(m, f)
+
+    c.expect("bundle: checksum of a program", broken("program", flip("programs/0.pb")), "checksum", "programs/0.pb")
+    c.expect("bundle: checksum of the bodies", broken("bodies", flip("bodies.pb")), "checksum", "bodies.pb")
+    c.expect("bundle: missing file", broken("missing", lambda p: os.remove(os.path.join(p, "summary.pb"))), "summary.pb")
+    c.expect("bundle: manifest not JSON", broken("manifest", lambda p: open(os.path.join(p, "manifest.json"), "w").close()), "manifest.json")
+    c.expect("bundle: another format version", broken("version", version), "999")
+    c.expect("bundle: not there", z.call("zorse-run", os.path.join(c.folder, "none.zorse"), "--data", DATA, "--steps", 1, ok=False), "none.zorse")
+
+    def run(data, *more):
+        return z.call("zorse-run", good, "--data", data, "--steps", 1, *more, ok=False)
+
+    c.expect("data: shorter than a batch", run(c.file("short.bin", b"\x01\x00" * 20)), "short.bin")
+    c.expect("data: missing", run(os.path.join(c.folder, "none.bin")), "none.bin")
+    ids = np.full(4000, 7, np.uint16)
+    ids[137] = 300
+    c.expect("data: id out of range", run(c.file("range.bin", ids.tobytes())), "300", "256", "137")
+    c.expect("data: wrong input name", run("nothing=" + c.file("x.npy", b"\x93NUMPY")), "nothing")
+    c.expect("checkpoint: truncated", run(DATA, "--init", c.file("t.safetensors", b"\xff\xff\xff\xff\xff\xff\xff\x7f{}")), "t.safetensors")
+    c.expect("cluster at run time differs", run(DATA, "--cluster", c.one), "device")
+
+
+def main():
+    with tempfile.TemporaryDirectory() as folder:
+        c = Cases(folder)
+        for part in (models, plans, bundles):
+            part(c)
+        z.finish(c.results)
+
+
+if __name__ == "__main__":
+    main()

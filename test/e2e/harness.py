@@ -1,0 +1,124 @@
+"""What the end-to-end tests share: calling the tools, reading their outputs, comparing gradients.
+
+The tools are taken from ZORSE_BIN, else build/release/bin. Needs Python 3 and numpy only.
+"""
+import json
+import os
+import struct
+import subprocess
+import sys
+import tempfile
+
+import numpy as np
+
+ROOT = os.path.abspath(os.path.join(os.path.dirname(__file__), "..", ".."))
+BIN = os.environ.get("ZORSE_BIN", os.path.join(ROOT, "build", "release", "bin"))
+SMALL = os.path.join(ROOT, "models", "small")
+ADAMW = {"optimizer": "adamw", "lr": "3e-4", "warmup": "10", "clip": "1.0", "betas": "0.9,0.95", "eps": "1e-8", "weight-decay": "0.1"}
+SGD = {"optimizer": "sgd", "lr": "1e-2"}
+
+
+class Failure(Exception):
+    pass
+
+
+def call(*words, ok=True, timeout=600):
+    """Run a tool; returns (exit code, stdout, stderr). With ok=True a failure raises with what it printed."""
+    words = [os.path.join(BIN, words[0])] + [str(w) for w in words[1:]]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=timeout)
+    if ok and done.returncode != 0:
+        raise Failure(f"{' '.join(words)}\nexit {done.returncode}\n{done.stdout[-3000:]}\n{done.stderr[-3000:]}")
+    return done.returncode, done.stdout, done.stderr
+
+
+def cluster(folder, devices):
+    """A cluster file with one node; devices: list of names or (name, speed) pairs."""
+    path = os.path.join(folder, "cluster-" + "-".join(d if isinstance(d, str) else d[0] for d in devices) + ".yaml")
+    with open(path, "w") as f:
+        f.write("name: test\nnodes:\n  - name: here\n    devices:\n")
+        for d in devices:
+            name, speed = (d, 1e10) if isinstance(d, str) else d
+            f.write(f"      - {{ name: {name}, kind: cpu, speed: {speed}, memory: 2GiB, threads: 1 }}\n")
+    return path
+
+
+def plan(folder, name, batch, devices, cells, **more):
+    """cells: (first unit, end unit, first sample, end sample, device name)."""
+    path = os.path.join(folder, name + ".plan.json")
+    with open(path, "w") as f:
+        json.dump({"version": 1, "batch": batch, "devices": list(devices),
+                   "cells": [{"units": [a, b], "samples": [s, t], "device": d} for a, b, s, t, d in cells], **more}, f)
+    return path
+
+
+def compile(model, bundle, cluster_file, batch, sequence, plan_file=None, training=ADAMW, precision="f32", ok=True, extra=()):
+    words = ["zorse-compile", model, "--cluster", cluster_file, "--batch", batch, "--seq", sequence, "--precision", precision, "--quiet", "-o", bundle]
+    if plan_file:
+        words += ["--plan", plan_file]
+    for key, value in training.items():
+        words += [f"--{key}={value}"]
+    return call(*words, *extra, ok=ok)
+
+
+def run(bundle, data, steps, gradients=None, checkpoint=None, ok=True, extra=()):
+    """Train; returns the metrics as a list of dictionaries, one a step."""
+    with tempfile.NamedTemporaryFile(suffix=".jsonl") as metrics:
+        words = ["zorse-run", bundle, "--data", data, "--steps", steps, "--metrics", metrics.name]
+        if gradients:
+            words += ["--dump-gradients", gradients]
+        if checkpoint:
+            words += ["--checkpoint", checkpoint]
+        call(*words, *extra, ok=ok)
+        with open(metrics.name) as f:
+            return [m for m in map(json.loads, f) if "loss" in m]
+
+
+DTYPES = {"F32": np.float32, "F64": np.float64, "I64": np.int64, "F16": np.float16}
+
+
+def safetensors(path):
+    with open(path, "rb") as f:
+        (length,) = struct.unpack("<Q", f.read(8))
+        header = json.loads(f.read(length))
+        data = f.read()
+    out = {}
+    for name, t in header.items():
+        if name != "__metadata__":
+            a, b = t["data_offsets"]
+            out[name] = np.frombuffer(data[a:b], DTYPES[t["dtype"]]).reshape(t["shape"])
+    return out
+
+
+def gradient_error(found, expected):
+    """Largest ‖g − ĝ‖ / (‖ĝ‖ + 1e-3·‖all ĝ‖) over the tensors found, and its name."""
+    total = np.sqrt(sum(float(np.sum(np.square(g.astype(np.float64)))) for g in expected.values()))
+    worst = (0.0, "")
+    for name, g in found.items():
+        if name not in expected:
+            raise Failure(f"gradient '{name}' is not among the reference's: {sorted(expected)[:5]} ...")
+        e = expected[name].astype(np.float64)
+        worst = max(worst, (float(np.linalg.norm(g.astype(np.float64) - e) / (np.linalg.norm(e) + 1e-3 * total)), name))
+    return worst
+
+
+def relative(a, b):
+    """Largest relative difference of two equally long series."""
+    if len(a) != len(b):
+        raise Failure(f"{len(a)} steps, expected {len(b)}")
+    a, b = np.asarray(a, np.float64), np.asarray(b, np.float64)
+    if not (np.isfinite(a).all() and np.isfinite(b).all()):
+        return float("inf")
+    return float(np.max(np.abs(a - b) / np.maximum(np.abs(b), 1e-30)))
+
+
+def check(name, value, limit):
+    """Print one figure and fail when it exceeds its limit."""
+    good = value <= limit
+    print(f"{'ok  ' if good else 'FAIL'} {name}: {value:.3g} (limit {limit:g})", flush=True)
+    return good
+
+
+def finish(results):
+    bad = sum(not r for r in results)
+    print(f"{len(results) - bad} passed, {bad} failed")
+    sys.exit(1 if bad or not results else 0)

@@ -1,0 +1,71 @@
+"""Every plan against one device: first-step gradients, loss and gradient norm of 50 AdamW steps with clipping and of 20 SGD steps without; in f64
+every gradient and every parameter after 3 steps.
+
+    plan_invariance.py [--quick]     --quick: 10 steps instead of 50, GPT only
+"""
+import os
+import sys
+import tempfile
+
+import numpy as np
+
+import harness as z
+
+BATCH, LENGTH, UNITS = 8, 32, 8  # embedding, 3 x (attention, mlp), head with the loss
+
+
+def plans():
+    """name -> (devices, cells, more)"""
+    u, b = UNITS, BATCH
+    out = {}
+    out["pipeline"] = (["a", "b", "c"], [(0, 3, 0, 4, "a"), (0, 3, 4, 8, "a"), (3, 5, 0, 4, "b"), (3, 5, 4, 8, "b"), (5, u, 0, 4, "c"), (5, u, 4, 8, "c")], {})
+    out["stages-1-2-3"] = (list("abcdef"),
+                           [(0, 2, 0, 4, "a"), (0, 2, 4, 8, "a"), (2, 5, 0, 5, "b"), (2, 5, 5, 8, "c"), (5, u, 0, 3, "d"), (5, u, 3, 6, "e"), (5, u, 6, 8, "f")],
+                           {"schedule": {"kind": "1f1b"}})
+    out["shares-5-2-1"] = (["a", "b", "c"], [(0, u, 0, 5, "a"), (0, u, 5, 7, "b"), (0, u, 7, 8, "c")], {})
+    out["two-pipelines"] = (list("abcde"), [(0, 4, 0, 5, "a"), (4, u, 0, 5, "b"), (0, 3, 5, 8, "c"), (3, 6, 5, 8, "d"), (6, u, 5, 8, "e")], {})
+    out["uneven-state"] = (["a", "b", "idle"], [(0, u, 0, 5, "a"), (0, u, 5, 8, "b")],
+                           {"owners": {"default": [{"device": "a", "share": 0.0}, {"device": "b", "share": 0.3}, {"device": "idle", "share": 0.7}]}})
+    out["tied-first-last"] = (["a", "b", "c"], [(0, 3, s, s + 2, "a") for s in range(0, 8, 2)] + [(3, 6, s, s + 4, "b") for s in (0, 4)] +
+                              [(6, u, s, s + 1, "c") for s in range(8)], {"schedule": {"kind": "1f1b"}})
+    out["disjoint-chunks"] = (["a", "b"], [(0, 2, s, s + 4, "a") for s in (0, 4)] + [(2, 4, s, s + 4, "b") for s in (0, 4)] +
+                              [(4, 6, s, s + 4, "a") for s in (0, 4)] + [(6, u, s, s + 4, "b") for s in (0, 4)], {"schedule": {"kind": "gpipe"}})
+    return out
+
+
+def trained(folder, model, data, name, devices, cells, more, steps, training, precision):
+    tag = f"{name}-{training['optimizer']}-{precision}"
+    bundle, gradients, checkpoint = (os.path.join(folder, tag + s) for s in (".zorse", ".g", ".c"))
+    plan_file = z.plan(folder, tag, BATCH, devices, cells, **more) if cells else None
+    z.compile(model, bundle, z.cluster(folder, devices), BATCH, LENGTH, plan_file, training, precision)
+    metrics = z.run(bundle, data, steps, gradients=gradients, checkpoint=checkpoint)
+    return [m["loss"] for m in metrics], [m["grad_norm"] for m in metrics], z.safetensors(gradients), z.safetensors(checkpoint)
+
+
+def main():
+    quick = "--quick" in sys.argv
+    results = []
+    worst = {}
+    with tempfile.TemporaryDirectory() as folder:
+        for model in ("gpt",) if quick else ("gpt", "llama"):
+            path, data = os.path.join(z.SMALL, model + ".onnx"), os.path.join(z.SMALL, model + ".tokens.bin")
+            for training, steps, precision, limit in ((z.ADAMW, 10 if quick else 50, "f32", 1e-5), (z.SGD, 5 if quick else 20, "f32", 1e-5), (z.ADAMW, 3, "f64", 1e-9)):
+                whole = (0, UNITS, 0, BATCH, "a")
+                loss, norm, gradient, state = trained(folder, model=path, data=data, name="one", devices=["a"], cells=[whole], more={}, steps=steps,
+                                                      training=training, precision=precision)
+                for name, (devices, cells, more) in plans().items():
+                    l, n, g, s = trained(folder, path, data, name, devices, cells, more, steps, training, precision)
+                    label = f"{model} {precision} {training['optimizer']} {name}"
+                    results.append(z.check(f"{label}: loss", z.relative(l, loss), limit))
+                    if training is z.ADAMW:
+                        results.append(z.check(f"{label}: gradient norm", z.relative(n, norm), limit))
+                    error, tensor = z.gradient_error(g, gradient)
+                    results.append(z.check(f"{label}: first-step gradients ('{tensor}')", error, limit) and set(g) == set(gradient))
+                    if precision == "f64":
+                        distance = max(float(np.max(np.abs(s[k] - state[k]))) for k in state)
+                        results.append(z.check(f"{label}: parameters after {steps} steps", distance, limit))
+    z.finish(results)
+
+
+if __name__ == "__main__":
+    main()
