@@ -1,0 +1,114 @@
+"""The same model exported five ways ends in one canonical graph and the same losses (needs PyTorch: tools/python-env.sh).
+
+    exporters.py [--steps 50] [--hf] [--keep FOLDER]
+
+Own GPT and LLaMA modules with weights drawn so that no two parameters are equal: TorchScript, dynamo default, unoptimised, dynamic axes, opset 23.
+With --hf also the Hugging Face GPT-2 and LLaMA classes (the dynamo variants). With fresh weights the default export must warn and name merged parameters.
+"""
+import argparse
+import difflib
+import os
+import re
+import sys
+import tempfile
+import warnings
+
+warnings.filterwarnings("ignore")
+import logging
+
+logging.disable(logging.WARNING)
+import torch
+
+import harness as z
+
+sys.path.insert(0, os.path.join(z.ROOT, "models"))
+from export import WithLoss, export
+from modules.gpt import GPT, GPTConfig, initialise
+from modules.llama import Llama, LlamaConfig
+
+BATCH, LENGTH = 8, 32
+VARIANTS = {"unoptimised": dict(dynamic=False), "dynamic": dict(), "default": dict(optimize=True, dynamic=False), "opset23": dict(opset=23, dynamic=False),
+            "torchscript": dict(dynamo=False)}
+
+
+def own(name, distinct=True):
+    torch.manual_seed(0)
+    model = GPT(GPTConfig()) if name == "gpt" else Llama(LlamaConfig())
+    return initialise(model, seed=5, distinct=distinct), model.config.vocabulary
+
+
+def hugging_face(name):
+    import transformers
+
+    torch.manual_seed(0)
+    if name == "hf-gpt2":
+        config = transformers.GPT2Config(n_layer=3, n_head=4, n_embd=64, vocab_size=256, n_positions=64, resid_pdrop=0, embd_pdrop=0, attn_pdrop=0)
+    else:
+        config = transformers.LlamaConfig(num_hidden_layers=3, num_attention_heads=4, num_key_value_heads=2, hidden_size=64, intermediate_size=176, vocab_size=256)
+    model = transformers.AutoModelForCausalLM.from_config(config, attn_implementation="sdpa")
+    generator = torch.Generator().manual_seed(1)
+    with torch.no_grad():
+        for p in model.parameters():
+            p.add_(torch.empty_like(p).normal_(0.0, 0.01, generator=generator))
+    return WithLoss(model), 256
+
+
+def canonical(text):
+    """The printed graph without what may differ: parameter names and the module's own name."""
+    text = re.sub(r'zorse\.parameter = "[^"]*"', 'zorse.parameter = "..."', text)
+    text = re.sub(r'"const\.[^"]*"', '"const"', text)
+    return [line.rstrip() for line in text.splitlines() if line.strip() and "zorse.constant_value" not in line]
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--steps", type=int, default=50)
+    parser.add_argument("--hf", action="store_true")
+    parser.add_argument("--keep")
+    a = parser.parse_args()
+    results = []
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = a.keep or temporary
+        os.makedirs(folder, exist_ok=True)
+        one = z.cluster(folder, ["a"])
+        data = os.path.join(z.SMALL, "gpt.tokens.bin")
+        for name in ["gpt", "llama"] + (["hf-gpt2", "hf-llama"] if a.hf else []):
+            build = hugging_face if name.startswith("hf") else own
+            graphs, losses = {}, {}
+            for variant, options in VARIANTS.items():
+                if name.startswith("hf") and variant == "torchscript":
+                    continue
+                model, vocabulary = build(name)
+                path = os.path.join(folder, f"{name}-{variant}.onnx")
+                export(model, path, sequence=LENGTH, vocabulary=vocabulary, external_data=False, **options)
+                bundle = os.path.join(folder, f"{name}-{variant}.zorse")
+                try:
+                    _, out, err = z.call("zorse-compile", path, "--cluster", one, "--batch", BATCH, "--seq", LENGTH, "--compile-to=recognize", "--emit=graph", "--quiet")
+                    graphs[variant] = canonical(out)
+                    z.compile(path, bundle, one, BATCH, LENGTH)
+                    losses[variant] = [m["loss"] for m in z.run(bundle, data, a.steps)]
+                except z.Failure as failure:
+                    print(f"FAIL {name} {variant}: {failure}")
+                    results.append(False)
+            first = next(iter(graphs), None)
+            for variant in graphs:
+                same = graphs[variant] == graphs[first]
+                results.append(same)
+                print(f"{'ok  ' if same else 'FAIL'} {name} {variant}: {len(graphs[variant])} lines, {'equal to' if same else 'differs from'} {first}", flush=True)
+                if not same:
+                    print("\n".join(list(difflib.unified_diff(graphs[first], graphs[variant], first, variant, lineterm="", n=0))[:40]))
+                if variant in losses and first in losses:
+                    results.append(z.check(f"{name} {variant}: losses of {a.steps} steps", z.relative(losses[variant], losses[first]), 1e-5))
+        model, vocabulary = own("gpt", distinct=False)
+        path = os.path.join(folder, "gpt-fresh.onnx")
+        export(model, path, sequence=LENGTH, vocabulary=vocabulary, external_data=False, optimize=True, dynamic=False)
+        _, out, err = z.compile(path, os.path.join(folder, "fresh.zorse"), one, BATCH, LENGTH)
+        text = out + err
+        good = "warning" in text and "merged" in text and "optimize=False" in text
+        results.append(good)
+        print(f"{'ok  ' if good else 'FAIL'} fresh weights, default export: a warning names the merged parameters and the remedy")
+    z.finish(results)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,8 @@
+#!/usr/bin/env bash
+# Makes .venv with what exporting models and PyTorch references need (several GB; never needed to build, compile or run).
+set -euo pipefail
+cd "$(dirname "$0")/.."
+[ -x .venv/bin/python ] || python3 -m venv .venv
+.venv/bin/python -c 'import torch, onnx, onnxscript, transformers, safetensors' 2>/dev/null ||
+  .venv/bin/pip install -q torch onnx onnxscript transformers numpy safetensors
+echo "$PWD/.venv/bin/python"
