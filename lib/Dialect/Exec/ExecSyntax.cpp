@@ -218,7 +218,7 @@ ParseResult parseInstance(AsmParser &parser, IntegerAttr &attr) {
 }
 void printInstance(AsmPrinter &printer, IntegerAttr attr) {
   if (attr.getInt())
-    printer << "instance " << attr.getInt();
+    printer << " instance " << attr.getInt();
 }
 
 //===----------------------------------------------------------------------===//
@@ -250,12 +250,12 @@ ParseResult parseWhen(OpAsmParser &parser, ArrayAttr &waits, FloatAttr &start, F
 }
 void printWhen(OpAsmPrinter &printer, Operation *, ArrayAttr waits, FloatAttr start, FloatAttr finish) {
   if (waits && !waits.empty()) {
-    printer << "after [";
+    printer << " after [";
     llvm::interleaveComma(waits, printer, [&](Attribute wait) { printWait(printer, cast<WaitAttr>(wait)); });
-    printer << "] ";
+    printer << "]";
   }
   if (start && finish)
-    printer << "time [" << shortest(start.getValueAsDouble()) << ", " << shortest(finish.getValueAsDouble()) << "]";
+    printer << " time [" << shortest(start.getValueAsDouble()) << ", " << shortest(finish.getValueAsDouble()) << "]";
 }
 
 ParseResult parseTask(OpAsmParser &parser, TaskAttr &task, IntegerAttr &cell, IntegerAttr &group) {
@@ -345,13 +345,12 @@ ParseResult parseSlots(OpAsmParser &parser, ArrayAttr &slots) {
 void printSlots(OpAsmPrinter &printer, Operation *, ArrayAttr slots) {
   if (slots.empty())
     return;
-  printer << '(';
+  printer << " (";
   printer.increaseIndent();
   for (auto [index, binding] : llvm::enumerate(slots)) {
     if (index)
       printer << ',';
     printer.printNewline();
-    printer << "    ";
     printBinding(printer, cast<BindingAttr>(binding));
   }
   printer.decreaseIndent();

@@ -28,7 +28,7 @@ class Exec_EntryOp<string mnemonic, dag what, string format, list<Trait> traits 
   let arguments = !con((ins I64Attr:$id), what,
                        (ins Exec_QueueAttr:$queue, Exec_PhaseAttr:$phase, OptionalAttr<Exec_WaitArray>:$waits, OptionalAttr<F64Attr>:$start,
                         OptionalAttr<F64Attr>:$finish));
-  string head = "$id " # format # " `on` custom<Queue>($queue) `in` custom<Phase>($phase) custom<When>($waits, $start, $finish)";
+  string head = "$id " # format # " `on` custom<Queue>($queue) `in` custom<Phase>($phase) `` custom<When>($waits, $start, $finish)";
   let assemblyFormat = head # " attr-dict";
 }
 
@@ -87,8 +87,8 @@ def Exec_CallOp : Exec_Op<"call", [HasParent<"ComputeOp">]> {
   }];
   let arguments = (ins I64Attr:$body, StrAttr:$name, DefaultValuedAttr<I64Attr, "-1">:$unit, StrAttr:$unit_name, I64Attr:$rows, I64Attr:$sample_base,
                    I64Attr:$instance_base, Exec_BindingArray:$slots);
-  let assemblyFormat = "custom<Callee>($body, $name, $unit, $unit_name) `rows` custom<Rows>($sample_base, $rows) custom<Instance>($instance_base) "
-                       "custom<Slots>($slots) attr-dict";
+  let assemblyFormat = "custom<Callee>($body, $name, $unit, $unit_name) `rows` custom<Rows>($sample_base, $rows) `` custom<Instance>($instance_base) "
+                       "`` custom<Slots>($slots) attr-dict";
   let hasVerifier = 1;
 }
 
