@@ -1,0 +1,161 @@
+// Products, reductions, and indexed access.
+#ifndef ZORSE_DIALECT_ZORSE_LINEAR_OPS_TD
+#define ZORSE_DIALECT_ZORSE_LINEAR_OPS_TD
+
+include "zorse/Dialect/Zorse/ZorseBase.td"
+
+def Zorse_ReduceOp : Zorse_Op<"reduce", [Pure]> {
+  let summary = "Combines the elements along dims, which are dropped.";
+  let description = [{
+    Combines in row-major order of the reduced elements. Reducing the sample axis mixes samples: gradients of what all samples share do it, a forward never does
+    (`zorse-verify-model`). To keep a dimension as size 1, reshape after.
+
+    Constraints:
+    - (C1) dims are strictly increasing dimensions of x.
+    - (C2) y has the type of x without dims.
+    - (C3) the elements are integers or floats, not booleans.
+
+    Example:
+    ```mlir
+    %s = zorse.reduce sum %x dims [2] : tensor<?x64x768xf32> -> tensor<?x64xf32>
+    ```
+  }];
+  let arguments = (ins Zorse_Tensor:$x, Zorse_ReduceKindAttr:$kind, DenseI64ArrayAttr:$dims);
+  let results = (outs Zorse_Tensor:$y);
+  let assemblyFormat = "custom<ReduceKind>($kind) $x `dims` $dims attr-dict `:` type($x) `->` type($y)";
+  let builders = [OpBuilder<(ins "::mlir::Value":$x, "::zorse::ReduceKind":$kind, "::llvm::ArrayRef<int64_t>":$dims)>];
+  let extraClassDeclaration = [{
+    static ::mlir::RankedTensorType inferType(::mlir::RankedTensorType x, ::llvm::ArrayRef<int64_t> dims);
+  }];
+  let hasFolder = 1;
+}
+
+def Zorse_MatmulOp : Zorse_Op<"matmul", [Pure]> {
+  let summary = "Matrix product over the last two dimensions.";
+  let description = [{
+    a is [batch..., M, K], or [batch..., K, M] with `transpose_a`. b is [K, N] for every batch (a weight), or [batch..., K, N] with the batch dimensions of a; [.., N, K] with
+    `transpose_b`. The result is [batch..., M, N]. With a 2-D b and no `transpose_a`, all dimensions of a but the last act as one long M.
+
+    Constraints:
+    - (C1) a has rank >= 2, b has rank 2 or the rank of a, and the element types are equal.
+    - (C2) the batch dimensions agree, if b has them.
+    - (C3) the inner dimensions agree.
+    - (C4) K is not the sample axis (`zorse.contract` sums over samples) and neither is N.
+    - (C5) y is [batch..., M, N] of the same element type.
+
+    Example: a linear layer with PyTorch's [out, in] weight.
+    ```mlir
+    %y = zorse.matmul %x, %w {transpose_b} : tensor<?x64x768xf32>, tensor<3072x768xf32> -> tensor<?x64x3072xf32>
+    ```
+  }];
+  let arguments = (ins Zorse_FloatTensor:$a, Zorse_FloatTensor:$b, UnitAttr:$transpose_a, UnitAttr:$transpose_b);
+  let results = (outs Zorse_FloatTensor:$y);
+  let assemblyFormat = "$a `,` $b attr-dict `:` type($a) `,` type($b) `->` type($y)";
+  let builders = [OpBuilder<(ins "::mlir::Value":$a, "::mlir::Value":$b, CArg<"bool", "false">:$transposeA, CArg<"bool", "false">:$transposeB)>];
+  let extraClassDeclaration = [{
+    static ::mlir::RankedTensorType inferType(::mlir::RankedTensorType a, ::mlir::RankedTensorType b, bool transposeA, bool transposeB);
+  }];
+}
+
+def Zorse_ContractOp : Zorse_Op<"contract", [Pure]> {
+  let summary = "Sum over all leading dimensions of the outer products of rows: the gradient of a weight.";
+  let description = [{
+    y[k, n] = sum over lead of a[lead..., k] * b[lead..., n]. The leading dimensions include the sample axis, so this mixes samples: it belongs to gradients.
+
+    Constraints:
+    - (C1) a and b have equal rank >= 2 and equal element types.
+    - (C2) all dimensions but the last agree.
+    - (C3) y is [K, N] of the same element type.
+
+    Example:
+    ```mlir
+    %dw = zorse.contract %x, %dy : tensor<?x64x768xf32>, tensor<?x64x3072xf32> -> tensor<768x3072xf32>
+    ```
+  }];
+  let arguments = (ins Zorse_FloatTensor:$a, Zorse_FloatTensor:$b);
+  let results = (outs Zorse_FloatTensor:$y);
+  let assemblyFormat = "$a `,` $b attr-dict `:` type($a) `,` type($b) `->` type($y)";
+  let builders = [OpBuilder<(ins "::mlir::Value":$a, "::mlir::Value":$b)>];
+}
+
+def Zorse_GatherOp : Zorse_Op<"gather", [Pure]> {
+  let summary = "Rows of a table by id.";
+  let description = [{
+    y[lead..., ...] = table[ids[lead...], ...]. An id outside [0, V) is the data's fault and an error when the step runs.
+
+    Constraints:
+    - (C1) table has rank >= 1 and carries no samples.
+    - (C2) y has the shape of ids followed by that of table without dimension 0, and the element type of table.
+
+    Example: a token embedding.
+    ```mlir
+    %x = zorse.gather %wte, %ids : tensor<50257x768xf32>, tensor<?x64xi64> -> tensor<?x64x768xf32>
+    ```
+  }];
+  let arguments = (ins Zorse_Tensor:$table, Zorse_IdTensor:$ids);
+  let results = (outs Zorse_Tensor:$y);
+  let assemblyFormat = "$table `,` $ids attr-dict `:` type($table) `,` type($ids) `->` type($y)";
+  let builders = [OpBuilder<(ins "::mlir::Value":$table, "::mlir::Value":$ids)>];
+}
+
+def Zorse_ScatterAddOp : Zorse_Op<"scatter_add", [Pure]> {
+  let summary = "Adds rows into a table of zeros by id: the transpose of gather.";
+  let description = [{
+    y[v, ...] = sum of updates[lead..., ...] over all lead with ids[lead...] = v, in row-major order of lead, so the bits do not depend on the number of threads.
+
+    Constraints:
+    - (C1) updates has the shape of ids followed by that of y without dimension 0.
+    - (C2) y carries no samples and has the element type of updates.
+
+    Example:
+    ```mlir
+    %dwte = zorse.scatter_add %ids, %dx : tensor<?x64xi64>, tensor<?x64x768xf32> -> tensor<50257x768xf32>
+    ```
+  }];
+  let arguments = (ins Zorse_IdTensor:$ids, Zorse_FloatTensor:$updates);
+  let results = (outs Zorse_FloatTensor:$y);
+  let assemblyFormat = "$ids `,` $updates attr-dict `:` type($ids) `,` type($updates) `->` type($y)";
+  let builders = [OpBuilder<(ins "::mlir::Value":$ids, "::mlir::Value":$updates, "int64_t":$tableRows)>];
+}
+
+def Zorse_TakeOp : Zorse_Op<"take", [Pure]> {
+  let summary = "One element of every last-dimension vector, by id.";
+  let description = [{
+    y[lead...] = x[lead..., ids[lead...]].
+
+    Constraints:
+    - (C1) ids has the shape of x without its last dimension, which is not the sample axis.
+    - (C2) y has the shape of ids and the element type of x.
+
+    Example: the log-probability of every label.
+    ```mlir
+    %p = zorse.take %logp, %labels : tensor<?x64x50257xf32>, tensor<?x64xi64> -> tensor<?x64xf32>
+    ```
+  }];
+  let arguments = (ins Zorse_Tensor:$x, Zorse_IdTensor:$ids);
+  let results = (outs Zorse_Tensor:$y);
+  let assemblyFormat = "$x `,` $ids attr-dict `:` type($x) `,` type($ids) `->` type($y)";
+  let builders = [OpBuilder<(ins "::mlir::Value":$x, "::mlir::Value":$ids)>];
+}
+
+def Zorse_TakeGradOp : Zorse_Op<"take_grad", [Pure]> {
+  let summary = "The transpose of take: dy at ids, zero elsewhere.";
+  let description = [{
+    dx[lead..., v] = dy[lead...] where ids[lead...] = v, and 0 elsewhere.
+
+    Constraints:
+    - (C1) ids has the shape of dy.
+    - (C2) dx has the shape of dy with one static dimension appended, and its element type.
+
+    Example:
+    ```mlir
+    %dx = zorse.take_grad %dy, %ids : tensor<?x64xf32>, tensor<?x64xi64> -> tensor<?x64x50257xf32>
+    ```
+  }];
+  let arguments = (ins Zorse_FloatTensor:$dy, Zorse_IdTensor:$ids);
+  let results = (outs Zorse_FloatTensor:$dx);
+  let assemblyFormat = "$dy `,` $ids attr-dict `:` type($dy) `,` type($ids) `->` type($dx)";
+  let builders = [OpBuilder<(ins "::mlir::Value":$dy, "::mlir::Value":$ids, "int64_t":$size)>];
+}
+
+#endif // ZORSE_DIALECT_ZORSE_LINEAR_OPS_TD

@@ -1,0 +1,234 @@
+// Attention, positions, the loss, dropout and the optimizers.
+#ifndef ZORSE_DIALECT_ZORSE_MODEL_OPS_TD
+#define ZORSE_DIALECT_ZORSE_MODEL_OPS_TD
+
+include "zorse/Dialect/Zorse/ZorseBase.td"
+
+//===----------------------------------------------------------------------===//
+// Attention
+//===----------------------------------------------------------------------===//
+
+def Zorse_AttentionOp : Zorse_Op<"attention", [Pure]> {
+  let summary = "Scaled dot-product attention of every head.";
+  let description = [{
+    For sample r, head h and query i, over keys j, with h' = h / (H / H'):
+
+        s_j = cap(scale * <q[r, i, h], k[r, j, h']>) + mask        cap(s) = softcap * tanh(s / softcap) if softcap is given, s otherwise
+        out[r, i, h] = sum_j dropout(softmax_j(s)) * v[r, j, h']   lse[r, h, i] = log sum_j exp(s_j)
+
+    `causal`: key j is visible to query i iff j <= i + S' - S. `window = w`: only the last w of these, j > i + S' - S - w. A boolean mask hides where it is false; a float mask
+    is added. A query that sees no key yields zeros, lse = -inf and zero gradients. The mask has no gradient: a trained one is not fused.
+
+    One op rather than its parts because no tensor of S x S' elements need ever exist, forward or backward (Dao et al., 2022). `lse` is present only where a backward was built that saves it.
+
+    Constraints:
+    - (C1) q, k and v have rank 4, one element type, and carry samples (all or none).
+    - (C2) k is [?, S', H', D] and v is [?, S', H', D'], with D of q, and H' divides H.
+    - (C3) mask, if present, is [?|1, H|1, S, S'] of i1 or the element type of q, and carries samples only if q does.
+    - (C4) scale is finite; softcap, if given, is positive and finite; 0 <= dropout < 1.
+    - (C5) window, if given, is >= 1 and comes with `causal`.
+    - (C6) out is [?, S, H, D'] of the element type of q.
+    - (C7) lse, if present, is [?, H, S] in f32 (f64 for f64 inputs).
+
+    Example:
+    ```mlir
+    %out = zorse.attention %q, %k, %v {causal, scale = 1.250000e-01 : f64}
+        : (tensor<?x64x12x64xf32>, tensor<?x64x4x64xf32>, tensor<?x64x4x64xf32>) -> tensor<?x64x12x64xf32>
+    ```
+  }];
+  let arguments = (ins Zorse_FloatTensor:$q, Zorse_FloatTensor:$k, Zorse_FloatTensor:$v, Optional<Zorse_MaskTensor>:$mask,
+                       F64Attr:$scale, UnitAttr:$causal, OptionalAttr<I64Attr>:$window, OptionalAttr<F64Attr>:$softcap,
+                       DefaultValuedAttr<F64Attr, "0.0">:$dropout, DefaultValuedAttr<I64Attr, "0">:$instance);
+  let results = (outs Zorse_FloatTensor:$out, Optional<Zorse_FloatTensor>:$lse);
+  let assemblyFormat = "$q `,` $k `,` $v (`mask` $mask^)? attr-dict `:` functional-type(operands, results)";
+  let builders = [OpBuilder<(ins "::mlir::Value":$q, "::mlir::Value":$k, "::mlir::Value":$v, "::mlir::Value":$mask, "const ::zorse::AttentionOptions &":$options,
+                                 CArg<"bool", "false">:$withStatistics)>];
+  let extraClassDeclaration = [{
+    ::zorse::AttentionOptions getOptions();
+  }];
+}
+
+def Zorse_AttentionGradOp : Zorse_Op<"attention_grad", [Pure]> {
+  let summary = "Gradients of attention with respect to q, k and v.";
+  let description = [{
+    Recomputes the probabilities in blocks from q, k and lse. Attributes mean what they mean on `zorse.attention`.
+
+    Constraints:
+    - (C1) q, k, v, mask, the attributes and the types of out and lse are as `zorse.attention` demands.
+    - (C2) dout has the type of out.
+    - (C3) dq, dk and dv have the types of q, k and v.
+
+    Example:
+    ```mlir
+    %dq, %dk, %dv = zorse.attention_grad %dout, %q, %k, %v, %out, %lse {causal, scale = 1.250000e-01 : f64} : (...) -> (...)
+    ```
+  }];
+  let arguments = (ins Zorse_FloatTensor:$dout, Zorse_FloatTensor:$q, Zorse_FloatTensor:$k, Zorse_FloatTensor:$v, Zorse_FloatTensor:$out, Zorse_FloatTensor:$lse,
+                       Optional<Zorse_MaskTensor>:$mask, F64Attr:$scale, UnitAttr:$causal, OptionalAttr<I64Attr>:$window, OptionalAttr<F64Attr>:$softcap,
+                       DefaultValuedAttr<F64Attr, "0.0">:$dropout, DefaultValuedAttr<I64Attr, "0">:$instance);
+  let results = (outs Zorse_FloatTensor:$dq, Zorse_FloatTensor:$dk, Zorse_FloatTensor:$dv);
+  let assemblyFormat = "$dout `,` $q `,` $k `,` $v `,` $out `,` $lse (`mask` $mask^)? attr-dict `:` functional-type(operands, results)";
+  let builders = [OpBuilder<(ins "::mlir::Value":$dout, "::mlir::Value":$q, "::mlir::Value":$k, "::mlir::Value":$v, "::mlir::Value":$out, "::mlir::Value":$lse,
+                                 "::mlir::Value":$mask, "const ::zorse::AttentionOptions &":$options)>];
+  let extraClassDeclaration = [{
+    ::zorse::AttentionOptions getOptions();
+  }];
+}
+
+def Zorse_RopeOp : Zorse_Op<"rope", [Pure]> {
+  let summary = "Rotary position embedding: rotates pairs of channels by angles that depend on the position.";
+  let description = [{
+    Pair p of D/2 is channels (p, p + D/2), or (2p, 2p + 1) with `interleaved` (Su et al., 2021). With c = cos[s, p] and d = sin[s, p]:
+    (a, b) becomes (a c - b d, a d + b c); with `inverse`, the rotation back, (a c + b d, b c - a d), which is also the gradient.
+
+    Constraints:
+    - (C1) x is [?, S, H, D] with D even.
+    - (C2) cos and sin have one type: [S, D/2], or [?, S, D/2] if x carries samples, of the element type of x.
+    - (C3) y has the type of x.
+
+    Example:
+    ```mlir
+    %y = zorse.rope %q, %cos, %sin : tensor<?x64x12x64xf32>, tensor<64x32xf32> -> tensor<?x64x12x64xf32>
+    ```
+  }];
+  let arguments = (ins Zorse_FloatTensor:$x, Zorse_FloatTensor:$cos, Zorse_FloatTensor:$sin, UnitAttr:$interleaved, UnitAttr:$inverse);
+  let results = (outs Zorse_FloatTensor:$y);
+  let assemblyFormat = "$x `,` $cos `,` $sin attr-dict `:` functional-type(operands, results)";
+  let builders = [OpBuilder<(ins "::mlir::Value":$x, "::mlir::Value":$cos, "::mlir::Value":$sin, CArg<"bool", "false">:$interleaved, CArg<"bool", "false">:$inverse)>];
+}
+
+//===----------------------------------------------------------------------===//
+// Loss
+//===----------------------------------------------------------------------===//
+
+def Zorse_CrossEntropyOp : Zorse_Op<"cross_entropy", [Pure]> {
+  let summary = "Negative log-likelihood of labels under the softmax of logits, one number per label.";
+  let description = [{
+    loss[lead...] = weights[label] * (log sum_v exp(logits[lead..., v]) - logits[lead..., label]), and 0 where the label equals ignore_index. There is no mean here: the sum over
+    labels and its denominator are loss terms of the model. A label that is neither ignored nor in [0, V) is the data's fault and an error when the step runs.
+
+    Its gradient needs the logits and `lse`, one number per label; log_softmax would keep a second tensor of the size of the logits. `lse` is present only where a
+    backward was built that saves it.
+
+    Constraints:
+    - (C1) labels has the shape of logits without its last dimension V, which is not the sample axis.
+    - (C2) weights, if present, is [V] of the element type of logits.
+    - (C3) loss, and lse if present, have the shape of labels, in f32 (f64 for f64 logits).
+
+    Example:
+    ```mlir
+    %loss, %lse = zorse.cross_entropy %logits, %labels {ignore_index = -100 : i64}
+        : (tensor<?x64x50257xf32>, tensor<?x64xi64>) -> (tensor<?x64xf32>, tensor<?x64xf32>)
+    ```
+  }];
+  let arguments = (ins Zorse_FloatTensor:$logits, Zorse_IdTensor:$labels, Optional<Zorse_FloatTensor>:$weights, OptionalAttr<I64Attr>:$ignore_index);
+  let results = (outs Zorse_FloatTensor:$loss, Optional<Zorse_FloatTensor>:$lse);
+  let assemblyFormat = "$logits `,` $labels (`weights` $weights^)? attr-dict `:` functional-type(operands, results)";
+  let builders = [OpBuilder<(ins "::mlir::Value":$logits, "::mlir::Value":$labels, "::mlir::Value":$weights, "std::optional<int64_t>":$ignoreIndex,
+                                 CArg<"bool", "false">:$withStatistics)>];
+}
+
+def Zorse_CrossEntropyGradOp : Zorse_Op<"cross_entropy_grad", [Pure]> {
+  let summary = "Gradient of cross_entropy with respect to the logits.";
+  let description = [{
+    dlogits[lead..., v] = dloss[lead...] * weights[label] * (exp(logits[lead..., v] - lse[lead...]) - (v = label)), and 0 where the label is ignored.
+
+    Constraints:
+    - (C1) logits, labels, weights and lse are as `zorse.cross_entropy` demands.
+    - (C2) dloss has the type of lse.
+    - (C3) dlogits has the type of logits.
+
+    Example:
+    ```mlir
+    %dlogits = zorse.cross_entropy_grad %dloss, %logits, %labels, %lse {ignore_index = -100 : i64}
+        : (tensor<?x64xf32>, tensor<?x64x50257xf32>, tensor<?x64xi64>, tensor<?x64xf32>) -> tensor<?x64x50257xf32>
+    ```
+  }];
+  let arguments = (ins Zorse_FloatTensor:$dloss, Zorse_FloatTensor:$logits, Zorse_IdTensor:$labels, Zorse_FloatTensor:$lse, Optional<Zorse_FloatTensor>:$weights,
+                       OptionalAttr<I64Attr>:$ignore_index);
+  let results = (outs Zorse_FloatTensor:$dlogits);
+  let assemblyFormat = "$dloss `,` $logits `,` $labels `,` $lse (`weights` $weights^)? attr-dict `:` functional-type(operands, results)";
+  let builders = [OpBuilder<(ins "::mlir::Value":$dloss, "::mlir::Value":$logits, "::mlir::Value":$labels, "::mlir::Value":$lse, "::mlir::Value":$weights,
+                                 "std::optional<int64_t>":$ignoreIndex)>];
+}
+
+//===----------------------------------------------------------------------===//
+// Dropout
+//===----------------------------------------------------------------------===//
+
+def Zorse_DropoutOp : Zorse_Op<"dropout", [Pure, AllTypesMatch<["x", "y"]>]> {
+  let summary = "Zeroes each element with a probability and scales the others to keep the expectation.";
+  let description = [{
+    y = x * keep / (1 - probability). `keep` is a function of (seed, step, instance, global sample, element within the sample), not a stored mask: an element's fate does not
+    depend on where it is computed, and the gradient is the same op applied to dy. Pure, because it has no state: in evaluation it is the identity.
+
+    Constraints:
+    - (C1) 0 <= probability < 1.
+    - (C2) instance >= 0.
+
+    Example:
+    ```mlir
+    %y = zorse.dropout %x {instance = 3 : i64, probability = 1.000000e-01 : f64} : tensor<?x64x768xf32>
+    ```
+  }];
+  let arguments = (ins Zorse_FloatTensor:$x, F64Attr:$probability, I64Attr:$instance);
+  let results = (outs Zorse_FloatTensor:$y);
+  let assemblyFormat = "$x attr-dict `:` type($x)";
+  let hasFolder = 1;
+}
+
+//===----------------------------------------------------------------------===//
+// Optimizers
+//===----------------------------------------------------------------------===//
+
+def Zorse_SgdUpdateOp : Zorse_Op<"sgd_update", [Pure]> {
+  let summary = "One step of stochastic gradient descent on a flat shard of parameters.";
+  let description = [{
+    With g = gradient * clip_factor + weight_decay * parameter: without velocity, parameter' = parameter - learning_rate * g. With it, velocity' = momentum * velocity + (1 - dampening) * g
+    (g itself at the first step, optimizer_step = 1) and parameter' = parameter - learning_rate * (nesterov ? g + momentum * velocity' : velocity'), as in PyTorch.
+    Rows are elements of the shard. All results equal the operands where skip is not 0. Scalars are read from memory each step; optimizer_step counts updates including this one.
+
+    Constraints:
+    - (C1) parameter, gradient and velocity have one type, of rank 1.
+    - (C2) the results have that type: one for parameter, and one for velocity iff it is present.
+    - (C3) 0 <= momentum < 1, 0 <= dampening < 1, weight_decay >= 0; momentum is 0 without velocity; nesterov needs momentum > 0 and dampening 0.
+
+    Example:
+    ```mlir
+    %p1, %v1 = zorse.sgd_update %p, %g, %lr, %clip, %skip, %t velocity %v {momentum = 9.000000e-01 : f64, weight_decay = 0.000000e+00 : f64} : (...) -> (...)
+    ```
+  }];
+  let arguments = (ins Zorse_FloatTensor:$parameter, Zorse_FloatTensor:$gradient, Zorse_F64Scalar:$learning_rate, Zorse_F64Scalar:$clip_factor, Zorse_I64Scalar:$skip,
+                       Zorse_F64Scalar:$optimizer_step, Optional<Zorse_FloatTensor>:$velocity,
+                       F64Attr:$momentum, DefaultValuedAttr<F64Attr, "0.0">:$dampening, F64Attr:$weight_decay, UnitAttr:$nesterov);
+  let results = (outs Zorse_FloatTensor:$new_parameter, Optional<Zorse_FloatTensor>:$new_velocity);
+  let assemblyFormat = "$parameter `,` $gradient `,` $learning_rate `,` $clip_factor `,` $skip `,` $optimizer_step (`velocity` $velocity^)? attr-dict `:` functional-type(operands, results)";
+}
+
+def Zorse_AdamUpdateOp : Zorse_Op<"adam_update", [Pure]> {
+  let summary = "One step of Adam or AdamW on a flat shard of parameters.";
+  let description = [{
+    With g = gradient * clip_factor (plus weight_decay * parameter unless `decoupled`), t = optimizer_step (1-based, this update included):
+    m' = beta1 m + (1 - beta1) g, v' = beta2 v + (1 - beta2) g^2, p = parameter * (1 - learning_rate * weight_decay) if `decoupled`, else parameter;
+    parameter' = p - learning_rate / (1 - beta1^t) * m' / (sqrt(v') / sqrt(1 - beta2^t) + epsilon), as in PyTorch (Loshchilov and Hutter, 2019, for `decoupled`).
+    Rows are elements of the shard. All results equal the operands where skip is not 0.
+
+    Constraints:
+    - (C1) parameter, gradient and both moments have one type, of rank 1.
+    - (C2) the results have that type.
+    - (C3) 0 <= beta1 < 1, 0 <= beta2 < 1, epsilon >= 0, weight_decay >= 0.
+
+    Example:
+    ```mlir
+    %p1, %m1, %v1 = zorse.adam_update %p, %g, %m, %v, %lr, %clip, %skip, %t
+        {beta1 = 9.000000e-01 : f64, beta2 = 9.990000e-01 : f64, decoupled, epsilon = 1.0e-8 : f64, weight_decay = 1.000000e-01 : f64} : (...) -> (...)
+    ```
+  }];
+  let arguments = (ins Zorse_FloatTensor:$parameter, Zorse_FloatTensor:$gradient, Zorse_FloatTensor:$first_moment, Zorse_FloatTensor:$second_moment,
+                       Zorse_F64Scalar:$learning_rate, Zorse_F64Scalar:$clip_factor, Zorse_I64Scalar:$skip, Zorse_F64Scalar:$optimizer_step,
+                       F64Attr:$beta1, F64Attr:$beta2, F64Attr:$epsilon, F64Attr:$weight_decay, UnitAttr:$decoupled);
+  let results = (outs Zorse_FloatTensor:$new_parameter, Zorse_FloatTensor:$new_first_moment, Zorse_FloatTensor:$new_second_moment);
+  let assemblyFormat = "$parameter `,` $gradient `,` $first_moment `,` $second_moment `,` $learning_rate `,` $clip_factor `,` $skip `,` $optimizer_step attr-dict `:` functional-type(operands, results)";
+}
+
+#endif // ZORSE_DIALECT_ZORSE_MODEL_OPS_TD

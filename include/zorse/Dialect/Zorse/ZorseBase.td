@@ -1,0 +1,64 @@
+// The dialect and what its ops share: type constraints, the op base class, enums.
+#ifndef ZORSE_DIALECT_ZORSE_BASE_TD
+#define ZORSE_DIALECT_ZORSE_BASE_TD
+
+include "mlir/IR/AttrTypeBase.td"
+include "mlir/IR/EnumAttr.td"
+include "mlir/IR/OpBase.td"
+include "mlir/Interfaces/SideEffectInterfaces.td"
+
+def Zorse_Dialect : Dialect {
+  let name = "zorse";
+  let cppNamespace = "::zorse";
+  let summary = "Graph IR: a training model in value semantics, before it is split over devices.";
+  let description = [{
+    Values are ranked tensors. **The sample axis is the dynamic dimension**: a value carries samples iff dimension 0 of its type is `?`, and no other
+    dimension is ever dynamic. A function therefore serves every number of rows, and a range of samples is one contiguous range of bytes.
+
+    Elementwise maths is `arith` and `math` on tensors of equal types, with explicit `zorse.broadcast`. An op exists here only where training needs one op:
+    because its gradient needs less than the gradients of its parts would, or because a device has one routine for it.
+
+    A broadcast of an unsampled value to a sampled type needs no operand that counts rows: all sampled values of a function have the same number of rows.
+  }];
+  let dependentDialects = ["::mlir::arith::ArithDialect"];
+  let hasConstantMaterializer = 1;
+  let useDefaultAttributePrinterParser = 1;
+}
+
+//===----------------------------------------------------------------------===//
+// Types
+//===----------------------------------------------------------------------===//
+
+def Zorse_IsGraphTensor : CPred<"::zorse::isGraphTensor($_self)">;
+
+class Zorse_TensorOf<Pred elementPred, string elementSummary> :
+    Type<And<[Zorse_IsGraphTensor, elementPred]>,
+         "ranked tensor of " # elementSummary # " with no dynamic dimension but dimension 0", "::mlir::RankedTensorType">;
+
+def Zorse_Tensor : Type<Zorse_IsGraphTensor, "ranked tensor with no dynamic dimension but dimension 0", "::mlir::RankedTensorType">;
+def Zorse_FloatTensor : Zorse_TensorOf<CPred<"::llvm::isa<::mlir::FloatType>(::mlir::getElementTypeOrSelf($_self))">, "floats">;
+def Zorse_IdTensor : Zorse_TensorOf<CPred<"::mlir::getElementTypeOrSelf($_self).isInteger(32) || ::mlir::getElementTypeOrSelf($_self).isInteger(64)">, "i32 or i64">;
+def Zorse_MaskTensor : Zorse_TensorOf<CPred<"::llvm::isa<::mlir::FloatType>(::mlir::getElementTypeOrSelf($_self)) || ::mlir::getElementTypeOrSelf($_self).isInteger(1)">, "floats or i1">;
+def Zorse_F64Scalar : Type<CPred<"$_self == ::mlir::RankedTensorType::get({}, ::mlir::Float64Type::get($_self.getContext()))">, "tensor<f64>", "::mlir::RankedTensorType">;
+def Zorse_I64Scalar : Type<CPred<"$_self == ::mlir::RankedTensorType::get({}, ::mlir::IntegerType::get($_self.getContext(), 64))">, "tensor<i64>", "::mlir::RankedTensorType">;
+
+//===----------------------------------------------------------------------===//
+// Enums
+//===----------------------------------------------------------------------===//
+
+def Zorse_ReduceKind : I32EnumAttr<"ReduceKind", "what a reduction computes", [
+    I32EnumAttrCase<"Sum", 0, "sum">, I32EnumAttrCase<"Max", 1, "max">, I32EnumAttrCase<"Min", 2, "min">, I32EnumAttrCase<"Prod", 3, "prod">]> {
+  let cppNamespace = "::zorse";
+  let genSpecializedAttr = 0;
+}
+def Zorse_ReduceKindAttr : EnumAttr<Zorse_Dialect, Zorse_ReduceKind, "reduce_kind">;
+
+//===----------------------------------------------------------------------===//
+// Ops
+//===----------------------------------------------------------------------===//
+
+class Zorse_Op<string mnemonic, list<Trait> traits = []> : Op<Zorse_Dialect, mnemonic, traits> {
+  let hasVerifier = 1;
+}
+
+#endif // ZORSE_DIALECT_ZORSE_BASE_TD

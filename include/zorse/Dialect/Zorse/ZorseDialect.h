@@ -1,0 +1,39 @@
+// The `zorse` dialect: graph IR in value semantics (docs/architecture.md). For the ops include ZorseOps.h.
+#pragma once
+
+#include "mlir/IR/BuiltinTypes.h"
+#include "mlir/IR/Dialect.h"
+
+#include "zorse/Dialect/Zorse/ZorseDialect.h.inc"
+
+namespace zorse {
+
+/// True for what graph IR values are: ranked tensors of integers, floats or booleans whose only dynamic dimension, if any, is dimension 0.
+bool isGraphTensor(mlir::Type type);
+
+/// True if a value of this type carries samples: dimension 0 is dynamic.
+bool carriesSamples(mlir::Type type);
+
+/// Elements per row: dimension 0 counts as 1 if it is dynamic.
+int64_t elementsPerRow(mlir::RankedTensorType type);
+
+/// The element type of statistics and losses of inputs of this element type: f64 for f64, f32 otherwise.
+mlir::Type statisticElementType(mlir::Type elementType);
+
+/// One statistic per vector: `x` without its last dimension, in the statistic element type.
+mlir::RankedTensorType statisticType(mlir::RankedTensorType x);
+
+/// Names of the attributes of models and unit functions (docs/architecture.md, "A model" and "Unit functions").
+namespace attributes {
+inline constexpr llvm::StringLiteral kInput = "zorse.input";
+inline constexpr llvm::StringLiteral kParameter = "zorse.parameter";
+inline constexpr llvm::StringLiteral kTrainable = "zorse.trainable";
+inline constexpr llvm::StringLiteral kTerm = "zorse.term";
+inline constexpr llvm::StringLiteral kRole = "zorse.role";
+inline constexpr llvm::StringLiteral kCoefficient = "zorse.coefficient";
+inline constexpr llvm::StringLiteral kDenominatorPerRow = "zorse.denominator_per_row";
+inline constexpr llvm::StringLiteral kSlot = "zorse.slot";
+inline constexpr llvm::StringLiteral kIndex = "zorse.index";
+} // namespace attributes
+
+} // namespace zorse

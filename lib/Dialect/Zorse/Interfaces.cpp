@@ -1,0 +1,3 @@
+#include "zorse/Dialect/Zorse/Interfaces.h"
+
+#include "zorse/Dialect/Zorse/Interfaces.cpp.inc"

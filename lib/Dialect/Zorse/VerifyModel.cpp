@@ -1,0 +1,161 @@
+#include "VerifyCommon.h"
+
+#include <cmath>
+
+using namespace mlir;
+using namespace zorse;
+
+//===----------------------------------------------------------------------===//
+// Attention
+//===----------------------------------------------------------------------===//
+
+/// Everything about the operands and attributes that attention and its gradient share; `prefix` says which constraint a message cites: its own number, or C1 of the gradient.
+template <typename Op>
+static LogicalResult verifyAttentionOperands(Op op, bool gradient) {
+  auto fail = [&](const char *constraint) { return op.emitOpError() << "(" << (gradient ? "C1" : constraint) << ") expects "; };
+  RankedTensorType q = tensorTypeOf(op.getQ()), k = tensorTypeOf(op.getK()), v = tensorTypeOf(op.getV());
+  bool sameKind = q.getRank() == 4 && k.getRank() == 4 && v.getRank() == 4 && q.getElementType() == k.getElementType() &&
+                  q.getElementType() == v.getElementType() && q.getDimSize(0) == k.getDimSize(0) && q.getDimSize(0) == v.getDimSize(0);
+  if (!sameKind)
+    return fail("C1") << "q, k and v of rank 4, one element type and the same rows, got " << q << ", " << k << " and " << v;
+  int64_t heads = q.getDimSize(2), keyHeads = k.getDimSize(2);
+  if (k.getDimSize(1) != v.getDimSize(1) || keyHeads != v.getDimSize(2) || k.getDimSize(3) != q.getDimSize(3) || keyHeads == 0 || heads % keyHeads != 0)
+    return fail("C2") << "k [?, S', H', D] and v [?, S', H', D'] with D of q and H' dividing H, got q " << q << ", k " << k << " and v " << v;
+
+  if (op.getMask()) {
+    RankedTensorType mask = tensorTypeOf(op.getMask());
+    bool fits = mask.getRank() == 4 && (mask.getDimSize(0) == q.getDimSize(0) || mask.getDimSize(0) == 1) &&
+                (mask.getDimSize(1) == heads || mask.getDimSize(1) == 1) && mask.getDimSize(2) == q.getDimSize(1) && mask.getDimSize(3) == k.getDimSize(1) &&
+                (mask.getElementType().isInteger(1) || mask.getElementType() == q.getElementType());
+    if (!fits)
+      return fail("C3") << "mask [?|1, " << heads << "|1, " << q.getDimSize(1) << ", " << k.getDimSize(1) << "] of i1 or " << q.getElementType() << ", got " << mask;
+  }
+  AttentionOptions options = op.getOptions();
+  if (!std::isfinite(options.scale) || (options.softcap && (!(*options.softcap > 0) || !std::isfinite(*options.softcap))) ||
+      !(options.dropout >= 0 && options.dropout < 1))
+    return fail("C4") << "a finite scale, a positive, finite softcap and 0 <= dropout < 1, got scale " << options.scale << ", softcap "
+                      << options.softcap.value_or(0) << " and dropout " << options.dropout;
+  if (options.window && (*options.window < 1 || !options.causal))
+    return fail("C5") << "window >= 1 together with causal, got " << *options.window << (options.causal ? " with" : " without") << " causal";
+
+  RankedTensorType out = reshaped(q, {q.getDimSize(0), q.getDimSize(1), heads, v.getDimSize(3)});
+  if (op.getOut().getType() != out)
+    return fail("C6") << "out " << out << ", got " << op.getOut().getType();
+  RankedTensorType lse = RankedTensorType::get({q.getDimSize(0), heads, q.getDimSize(1)}, statisticElementType(q.getElementType()));
+  if (op.getLse() && op.getLse().getType() != lse)
+    return fail("C7") << "lse " << lse << ", got " << op.getLse().getType();
+  return success();
+}
+
+LogicalResult AttentionOp::verify() { return verifyAttentionOperands(*this, /*gradient=*/false); }
+
+LogicalResult AttentionGradOp::verify() {
+  if (failed(verifyAttentionOperands(*this, /*gradient=*/true)))
+    return failure();
+  if (getDout().getType() != getOut().getType())
+    return emitOpError("(C2) expects dout ") << getOut().getType() << ", got " << getDout().getType();
+  if (getDq().getType() != getQ().getType() || getDk().getType() != getK().getType() || getDv().getType() != getV().getType())
+    return emitOpError("(C3) expects dq, dk and dv of the types of q, k and v, got ") << getDq().getType() << ", " << getDk().getType() << " and " << getDv().getType();
+  return success();
+}
+
+LogicalResult RopeOp::verify() {
+  RankedTensorType x = tensorTypeOf(getX()), cos = tensorTypeOf(getCos());
+  if (x.getRank() != 4 || x.getDimSize(3) % 2 != 0)
+    return emitOpError("(C1) expects x [?, S, H, D] with D even, got ") << x;
+  int64_t positions = x.getDimSize(1), pairs = x.getDimSize(3) / 2;
+  bool fits = getSin().getType() == cos && cos.getElementType() == x.getElementType() &&
+              (cos.getShape() == ArrayRef({positions, pairs}) || (carriesSamples(x) && cos.getShape() == ArrayRef({ShapedType::kDynamic, positions, pairs})));
+  if (!fits)
+    return emitOpError("(C2) expects cos and sin ") << reshaped(x, {positions, pairs}) << (carriesSamples(x) ? " or the same per sample" : "") << ", got " << cos << " and "
+                                                    << getSin().getType();
+  if (getY().getType() != x)
+    return emitOpError("(C3) expects y ") << x << ", got " << getY().getType();
+  return success();
+}
+
+//===----------------------------------------------------------------------===//
+// Loss
+//===----------------------------------------------------------------------===//
+
+static LogicalResult verifyLossOperands(Operation *op, Value logitsValue, Value labels, Value weights, const char *first, const char *second) {
+  RankedTensorType logits = tensorTypeOf(logitsValue);
+  if (!hasStaticLastDimension(logits) || tensorTypeOf(labels).getShape() != logits.getShape().drop_back())
+    return op->emitOpError() << "(" << first << ") expects labels of the shape of logits without the (static) last dimension, got " << labels.getType() << " for " << logits;
+  if (weights && weights.getType() != channelTypeOf(logits))
+    return op->emitOpError() << "(" << second << ") expects weights " << channelTypeOf(logits) << ", got " << weights.getType();
+  return success();
+}
+
+LogicalResult CrossEntropyOp::verify() {
+  if (failed(verifyLossOperands(*this, getLogits(), getLabels(), getWeights(), "C1", "C2")))
+    return failure();
+  RankedTensorType expected = statisticType(tensorTypeOf(getLogits()));
+  if (getLoss().getType() != expected || (getLse() && getLse().getType() != expected))
+    return emitOpError("(C3) expects loss and lse ") << expected << ", got " << getOperation()->getResultTypes();
+  return success();
+}
+
+LogicalResult CrossEntropyGradOp::verify() {
+  if (failed(verifyLossOperands(*this, getLogits(), getLabels(), getWeights(), "C1", "C1")))
+    return failure();
+  if (RankedTensorType expected = statisticType(tensorTypeOf(getLogits())); getLse().getType() != expected)
+    return emitOpError("(C1) expects lse ") << expected << ", got " << getLse().getType();
+  if (getDloss().getType() != getLse().getType())
+    return emitOpError("(C2) expects dloss ") << getLse().getType() << ", got " << getDloss().getType();
+  if (getDlogits().getType() != getLogits().getType())
+    return emitOpError("(C3) expects dlogits ") << getLogits().getType() << ", got " << getDlogits().getType();
+  return success();
+}
+
+LogicalResult DropoutOp::verify() {
+  double probability = getProbability().convertToDouble();
+  if (!(probability >= 0 && probability < 1))
+    return emitOpError("(C1) expects 0 <= probability < 1, got ") << probability;
+  if (static_cast<int64_t>(getInstance()) < 0)
+    return emitOpError("(C2) expects instance >= 0, got ") << static_cast<int64_t>(getInstance());
+  return success();
+}
+
+//===----------------------------------------------------------------------===//
+// Optimizers
+//===----------------------------------------------------------------------===//
+
+/// (C1) all `operands` and (C2) all `results` have the type of the parameter, of rank 1.
+static LogicalResult verifyShards(Operation *op, ArrayRef<Value> operands) {
+  Type type = operands.front().getType();
+  for (Value operand : operands)
+    if (operand.getType() != type || cast<RankedTensorType>(type).getRank() != 1)
+      return op->emitOpError("(C1) expects parameter, gradient and moments of one type of rank 1, got ") << type << " and " << operand.getType();
+  for (Type result : op->getResultTypes())
+    if (result != type)
+      return op->emitOpError("(C2) expects results ") << type << ", got " << result;
+  return success();
+}
+
+static bool isFraction(double value) { return value >= 0 && value < 1; }
+
+LogicalResult SgdUpdateOp::verify() {
+  SmallVector<Value> shards{getParameter(), getGradient()};
+  if (getVelocity())
+    shards.push_back(getVelocity());
+  if (failed(verifyShards(*this, shards)))
+    return failure();
+  if (static_cast<bool>(getVelocity()) != static_cast<bool>(getNewVelocity()))
+    return emitOpError("(C2) expects a new velocity iff there is a velocity");
+  double momentum = getMomentum().convertToDouble(), dampening = getDampening().convertToDouble(), decay = getWeightDecay().convertToDouble();
+  if (!isFraction(momentum) || !isFraction(dampening) || !(decay >= 0) || (momentum != 0 && !getVelocity()) || (getNesterov() && (momentum == 0 || dampening != 0)))
+    return emitOpError("(C3) expects 0 <= momentum < 1 (0 without velocity), 0 <= dampening < 1, weight_decay >= 0, and nesterov only with momentum and without dampening, "
+                       "got momentum ")
+           << momentum << ", dampening " << dampening << ", weight_decay " << decay;
+  return success();
+}
+
+LogicalResult AdamUpdateOp::verify() {
+  if (failed(verifyShards(*this, {getParameter(), getGradient(), getFirstMoment(), getSecondMoment()})))
+    return failure();
+  double beta1 = getBeta1().convertToDouble(), beta2 = getBeta2().convertToDouble(), epsilon = getEpsilon().convertToDouble(), decay = getWeightDecay().convertToDouble();
+  if (!isFraction(beta1) || !isFraction(beta2) || !(epsilon >= 0) || !(decay >= 0))
+    return emitOpError("(C3) expects 0 <= beta1, beta2 < 1, epsilon >= 0 and weight_decay >= 0, got ") << beta1 << ", " << beta2 << ", " << epsilon << " and " << decay;
+  return success();
+}

@@ -1,0 +1,16 @@
+// zorse-opt: reads and writes MLIR, running any pass or pipeline in between. For compiler people and the tests.
+#include "zorse/Dialect/Zorse/ZorseOps.h"
+
+#include "mlir/InitAllDialects.h"
+#include "mlir/InitAllExtensions.h"
+#include "mlir/InitAllPasses.h"
+#include "mlir/Tools/mlir-opt/MlirOptMain.h"
+
+int main(int argc, char **argv) {
+  mlir::DialectRegistry registry;
+  mlir::registerAllDialects(registry);
+  mlir::registerAllExtensions(registry);
+  registry.insert<zorse::ZorseDialect>();
+  mlir::registerAllPasses();
+  return mlir::asMainReturnCode(mlir::MlirOptMain(argc, argv, "Zorse optimizer driver\n", registry));
+}
