@@ -1,0 +1,61 @@
+// Writes a bundle: the directory that the runtime executes. docs/bundle.md describes the files.
+//
+// Functions return false and set `error` to one message.
+#pragma once
+
+#include "bundle.pb.h"
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace zorse::bundle {
+
+/// One device as the runtime starts it.
+struct BundleDevice {
+  std::string name;
+  std::string kind = "cpu";
+  int threads = 1;
+  uint64_t memory = 0; ///< bytes; 0: not limited.
+};
+
+/// Where the initial bytes of a parameter are: a range of a file, or here.
+struct WeightData {
+  std::string name;                 ///< ParameterInfo.name
+  ElementType type = F32;           ///< as stored
+  std::vector<int64_t> shape;       ///< as stored
+  std::vector<int64_t> permutation; ///< parameter dimension i is stored dimension permutation[i]; empty: as stored
+  std::string file;                 ///< absolute path; empty: `bytes` holds the data
+  uint64_t offset = 0;              ///< in `file`
+  uint64_t size = 0;                ///< bytes in `file`
+  std::string bytes;
+};
+
+enum class WeightMode {
+  Copy,     ///< the bundle holds all bytes (weights.safetensors): it can be moved.
+  Reference ///< weights.json names the files of the model; only bytes that are in no file are written (constants.safetensors).
+};
+
+struct BundleContents {
+  std::string model;                  ///< name, for people
+  int64_t batch = 0, sequence = 0;
+  std::string precision = "f32";      ///< "f32" or "f64"
+  std::vector<BundleDevice> devices;  ///< in the order of the plan
+  std::string plan;                   ///< canonical plan.json
+  std::string cluster;                ///< cluster.yaml as given
+  ModelSummary summary;
+  BodyLibrary bodies;
+  std::vector<std::string> programs;  ///< serialised deterministically, one per device (`serialize`)
+  std::string kernels;                ///< bytes of kernels/<arch>/<object>; empty: the bodies name no kernel
+  std::vector<WeightData> weights;
+  WeightMode weightMode = WeightMode::Copy;
+};
+
+/// The same bytes for equal messages, maps included.
+std::string serialize(const google::protobuf::MessageLite &message);
+
+/// Writes `directory` whole or not at all: everything goes to a new directory beside it, which then takes its name. An existing bundle of that name is
+/// replaced; anything else of that name is an error. Equal contents give equal bytes: no times, and no paths except those of referenced weights.
+bool writeBundle(const BundleContents &contents, const std::string &directory, std::string &error);
+
+} // namespace zorse::bundle

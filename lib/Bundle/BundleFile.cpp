@@ -1,0 +1,101 @@
+#include "BundleFile.h"
+
+#include <xxhash.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <vector>
+
+namespace zorse::bundle {
+
+namespace {
+
+std::string hexadecimal(uint64_t hash) {
+  char text[17];
+  snprintf(text, sizeof text, "%016llx", static_cast<unsigned long long>(hash));
+  return text;
+}
+
+} // namespace
+
+std::string hashOf(std::string_view bytes) { return hexadecimal(XXH64(bytes.data(), bytes.size(), 0)); }
+
+bool readFile(const std::string &path, std::string &bytes, std::string &error) {
+  FILE *file = fopen(path.c_str(), "rb");
+  if (!file) {
+    error = path + ": cannot be read: " + strerror(errno);
+    return false;
+  }
+  bytes.clear();
+  char buffer[1 << 16];
+  while (size_t got = fread(buffer, 1, sizeof buffer, file))
+    bytes.append(buffer, got);
+  bool good = !ferror(file); // a directory opens, but does not read
+  if (!good)
+    error = path + ": cannot be read: " + strerror(errno);
+  fclose(file);
+  return good;
+}
+
+BundleFile::~BundleFile() {
+  if (file)
+    fclose(file);
+  XXH64_freeState(state);
+}
+
+void BundleFile::fail(const std::string &what) {
+  if (failure.empty())
+    failure = what + ": " + strerror(errno);
+}
+
+void BundleFile::open(const std::string &target) {
+  path = target;
+  state = XXH64_createState();
+  XXH64_reset(state, 0);
+  file = fopen(path.c_str(), "wb");
+  if (!file)
+    fail(path + ": cannot be written");
+}
+
+void BundleFile::write(std::string_view bytes) {
+  if (!failure.empty() || bytes.empty())
+    return;
+  if (fwrite(bytes.data(), 1, bytes.size(), file) != bytes.size())
+    return fail(path + ": cannot be written");
+  XXH64_update(state, bytes.data(), bytes.size());
+  written += bytes.size();
+}
+
+void BundleFile::append(const std::string &source, uint64_t offset, uint64_t size) {
+  if (!failure.empty())
+    return;
+  FILE *from = fopen(source.c_str(), "rb");
+  if (!from || fseeko(from, static_cast<off_t>(offset), SEEK_SET) != 0) {
+    fail(source + ": cannot be read");
+  } else {
+    std::vector<char> buffer(1 << 20);
+    while (size > 0 && failure.empty()) {
+      size_t got = fread(buffer.data(), 1, std::min<uint64_t>(buffer.size(), size), from);
+      if (got == 0) {
+        failure = source + ": ends " + std::to_string(size) + " bytes before the end of a weight that the model says is there";
+        break;
+      }
+      write({buffer.data(), got});
+      size -= got;
+    }
+  }
+  if (from)
+    fclose(from);
+}
+
+bool BundleFile::close(std::string &hash, std::string &error) {
+  if (file && fclose(file) != 0)
+    fail(path + ": cannot be written");
+  file = nullptr;
+  error = failure;
+  hash = hexadecimal(XXH64_digest(state));
+  return failure.empty();
+}
+
+} // namespace zorse::bundle

@@ -1,0 +1,44 @@
+// A file of a bundle while it is written: counts and hashes what goes through it.
+#pragma once
+
+#include <cstdint>
+#include <cstdio>
+#include <string>
+#include <string_view>
+
+struct XXH64_state_s;
+
+namespace zorse::bundle {
+
+/// "0123456789abcdef": XXH64 of the bytes with seed 0.
+std::string hashOf(std::string_view bytes);
+
+/// The whole file, or false and a message that names it.
+bool readFile(const std::string &path, std::string &bytes, std::string &error);
+
+class BundleFile {
+public:
+  BundleFile() = default;
+  ~BundleFile();
+  BundleFile(const BundleFile &) = delete;
+  BundleFile &operator=(const BundleFile &) = delete;
+
+  /// Creates the file; the first failure of any call is kept and reported by `close`.
+  void open(const std::string &path);
+  void write(std::string_view bytes);
+  /// Appends [offset, offset + size) of another file through a buffer of 1 MiB.
+  void append(const std::string &source, uint64_t offset, uint64_t size);
+  uint64_t size() const { return written; }
+  /// Flushes and hands over the hash.
+  bool close(std::string &hash, std::string &error);
+
+private:
+  void fail(const std::string &what);
+
+  std::string path, failure;
+  FILE *file = nullptr;
+  XXH64_state_s *state = nullptr;
+  uint64_t written = 0;
+};
+
+} // namespace zorse::bundle

@@ -1,0 +1,134 @@
+#include "zorse/Bundle/BundleWriter.h"
+
+#include "BundleFile.h"
+#include "Weights.h"
+
+#include <google/protobuf/descriptor.h>
+#include <google/protobuf/io/coded_stream.h>
+#include <google/protobuf/io/zero_copy_stream_impl_lite.h>
+
+#include <filesystem>
+#include <unistd.h>
+
+namespace fs = std::filesystem;
+using nlohmann::ordered_json;
+
+namespace zorse::bundle {
+
+std::string serialize(const google::protobuf::MessageLite &message) {
+  std::string bytes;
+  google::protobuf::io::StringOutputStream stream(&bytes);
+  google::protobuf::io::CodedOutputStream coded(&stream);
+  coded.SetSerializationDeterministic(true); // maps in the order of their keys
+  message.SerializeToCodedStream(&coded);
+  coded.Trim();
+  return bytes;
+}
+
+namespace {
+
+/// Every field under its name in the schema; enumerators in lower case.
+ordered_json toJson(const TrainingOptions &options) {
+  using google::protobuf::FieldDescriptor;
+  ordered_json json = ordered_json::object();
+  const google::protobuf::Reflection *reflection = options.GetReflection();
+  const google::protobuf::Descriptor *descriptor = options.GetDescriptor();
+  for (int i = 0; i < descriptor->field_count(); ++i) {
+    const FieldDescriptor *field = descriptor->field(i);
+    ordered_json &value = json[field->name()];
+    switch (field->cpp_type()) {
+    case FieldDescriptor::CPPTYPE_DOUBLE:
+      value = reflection->GetDouble(options, field);
+      break;
+    case FieldDescriptor::CPPTYPE_INT64:
+      value = reflection->GetInt64(options, field);
+      break;
+    case FieldDescriptor::CPPTYPE_UINT64:
+      value = reflection->GetUInt64(options, field);
+      break;
+    case FieldDescriptor::CPPTYPE_BOOL:
+      value = reflection->GetBool(options, field);
+      break;
+    case FieldDescriptor::CPPTYPE_ENUM: {
+      std::string name = reflection->GetEnum(options, field)->name();
+      for (char &c : name)
+        c = static_cast<char>(tolower(c));
+      value = name;
+      break;
+    }
+    default:
+      break;
+    }
+  }
+  return json;
+}
+
+/// Writes all files below `directory`, which exists and is empty.
+bool writeFiles(const BundleContents &c, const std::string &directory, std::string &error) {
+  std::map<std::string, std::string> files;
+  auto write = [&](const std::string &name, std::string_view bytes) {
+    std::error_code failure;
+    fs::create_directories(fs::path(directory + "/" + name).parent_path(), failure); // if it fails, so does opening
+    BundleFile file;
+    file.open(directory + "/" + name);
+    file.write(bytes);
+    return file.close(files[name], error);
+  };
+
+  ordered_json weights;
+  if (!writeWeights(c.weights, c.weightMode, directory, weights, files, error) || !write("weights.json", weights.dump(1) + "\n") ||
+      !write("plan.json", c.plan) || !write("cluster.yaml", c.cluster) || !write("summary.pb", serialize(c.summary)) ||
+      !write("bodies.pb", serialize(c.bodies)))
+    return false;
+  for (size_t i = 0; i < c.programs.size(); ++i)
+    if (!write("programs/" + std::to_string(i) + ".pb", c.programs[i]))
+      return false;
+  if (!c.kernels.empty() && c.bodies.objects_size() > 0)
+    if (!write("kernels/" + c.bodies.arch() + "/" + c.bodies.objects(0), c.kernels))
+      return false;
+
+  ordered_json manifest = {{"format_version", 1}, {"model", c.model}, {"batch", c.batch}, {"sequence", c.sequence}, {"precision", c.precision}};
+  manifest["devices"] = ordered_json::array();
+  for (const BundleDevice &device : c.devices)
+    manifest["devices"].push_back({{"name", device.name}, {"kind", device.kind}, {"threads", device.threads}, {"memory", device.memory}});
+  manifest["training"] = toJson(c.summary.training());
+  manifest["files"] = files;
+  return write("manifest.json", manifest.dump(1) + "\n");
+}
+
+} // namespace
+
+bool writeBundle(const BundleContents &contents, const std::string &directory, std::string &error) {
+  std::error_code failure;
+  fs::path target = fs::absolute(directory).lexically_normal();
+  if (target.filename().empty()) // "out.zorse/"
+    target = target.parent_path();
+  bool exists = fs::exists(fs::symlink_status(target, failure));
+  if (exists && !(fs::is_directory(target, failure) && (fs::is_empty(target, failure) || fs::exists(target / "manifest.json", failure)))) {
+    error = directory + ": exists and is not a bundle: it is left alone. Choose another name with -o, or remove it";
+    return false;
+  }
+
+  // Beside the target, so that the rename stays on one file system.
+  fs::path temporary = target.parent_path() / ("." + target.filename().string() + ".writing." + std::to_string(getpid()));
+  fs::remove_all(temporary, failure);
+  if (!fs::create_directories(temporary, failure)) {
+    error = temporary.parent_path().string() + ": no bundle can be written here: " + failure.message();
+    return false;
+  }
+  bool good = writeFiles(contents, temporary.string(), error);
+  if (good && exists)
+    fs::remove_all(target, failure);
+  if (good) {
+    fs::rename(temporary, target, failure);
+    if (failure) {
+      error = directory + ": cannot be written: " + failure.message();
+      good = false;
+    }
+  }
+  if (!good)
+    fs::remove_all(temporary, failure);
+  return good;
+}
+
+} // namespace zorse::bundle

@@ -1,0 +1,108 @@
+#include "Weights.h"
+
+#include "BundleFile.h"
+
+namespace zorse::bundle {
+
+namespace {
+
+const char *safetensorsType(ElementType type) {
+  switch (type) {
+  case F64:
+    return "F64";
+  case BF16:
+    return "BF16";
+  case F16:
+    return "F16";
+  case I64:
+    return "I64";
+  case I32:
+    return "I32";
+  case I1:
+    return "BOOL";
+  default:
+    return "F32";
+  }
+}
+
+std::string littleEndian(uint64_t value) {
+  std::string bytes(8, 0);
+  for (int i = 0; i < 8; ++i)
+    bytes[i] = static_cast<char>(value >> (8 * i));
+  return bytes;
+}
+
+/// Every tensor of the written file starts on a multiple of this, so that it can be mapped.
+constexpr uint64_t kAlignment = 64;
+uint64_t aligned(uint64_t n) { return (n + kAlignment - 1) / kAlignment * kAlignment; }
+
+} // namespace
+
+std::string typeName(ElementType type) {
+  std::string name = ElementType_Name(type);
+  for (char &c : name)
+    c = static_cast<char>(tolower(c));
+  return name;
+}
+
+bool writeWeights(const std::vector<WeightData> &weights, WeightMode mode, const std::string &directory, nlohmann::ordered_json &json,
+                  std::map<std::string, std::string> &files, std::string &error) {
+  const std::string name = mode == WeightMode::Copy ? "weights.safetensors" : "constants.safetensors";
+
+  // Layout first: safetensors wants its header before the data, and no holes, so padding goes into tensors of bytes.
+  nlohmann::ordered_json header = nlohmann::ordered_json::object();
+  std::vector<uint64_t> starts(weights.size());
+  std::vector<uint64_t> gaps(weights.size());
+  uint64_t end = 0;
+  for (size_t i = 0; i < weights.size(); ++i) {
+    const WeightData &w = weights[i];
+    if (mode == WeightMode::Reference && !w.file.empty())
+      continue;
+    uint64_t bytes = w.file.empty() ? w.bytes.size() : w.size;
+    starts[i] = aligned(end);
+    gaps[i] = starts[i] - end;
+    if (gaps[i])
+      header["__padding_" + std::to_string(i)] = {{"dtype", "U8"}, {"shape", {gaps[i]}}, {"data_offsets", {end, starts[i]}}};
+    end = starts[i] + bytes;
+    header[w.name] = {{"dtype", safetensorsType(w.type)}, {"shape", w.shape}, {"data_offsets", {starts[i], end}}};
+  }
+  std::string text = header.dump();
+  text.resize(aligned(8 + text.size()) - 8, ' ');
+
+  if (end > 0) {
+    BundleFile file;
+    file.open(directory + "/" + name);
+    file.write(littleEndian(text.size()));
+    file.write(text);
+    for (size_t i = 0; i < weights.size(); ++i) {
+      const WeightData &w = weights[i];
+      if (mode == WeightMode::Reference && !w.file.empty())
+        continue;
+      file.write(std::string(gaps[i], 0));
+      if (w.file.empty())
+        file.write(w.bytes);
+      else
+        file.append(w.file, w.offset, w.size);
+    }
+    if (!file.close(files[name], error))
+      return false;
+  }
+
+  json = {{"parameters", nlohmann::ordered_json::array()}};
+  for (size_t i = 0; i < weights.size(); ++i) {
+    const WeightData &w = weights[i];
+    bool referenced = mode == WeightMode::Reference && !w.file.empty();
+    nlohmann::ordered_json entry = {{"name", w.name},
+                                    {"file", referenced ? w.file : name},
+                                    {"offset", referenced ? w.offset : 8 + text.size() + starts[i]},
+                                    {"bytes", w.file.empty() ? w.bytes.size() : w.size},
+                                    {"type", typeName(w.type)},
+                                    {"shape", w.shape}};
+    if (!w.permutation.empty())
+      entry["permutation"] = w.permutation;
+    json["parameters"].push_back(std::move(entry));
+  }
+  return true;
+}
+
+} // namespace zorse::bundle

@@ -1,0 +1,141 @@
+// Bundles: equal contents give equal bytes, nothing is left behind by a failure, and damage is named.
+#include "zorse/Bundle/BundleReader.h"
+
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+
+#include <filesystem>
+#include <fstream>
+
+namespace fs = std::filesystem;
+using namespace zorse::bundle;
+
+namespace {
+
+class BundleTest : public ::testing::Test {
+protected:
+  void SetUp() override {
+    folder = fs::path(::testing::TempDir()) / ("bundle-" + std::to_string(getpid()) + "-" + std::to_string(counter++));
+    fs::create_directories(folder);
+    std::ofstream(folder / "model.data", std::ios::binary) << "0123456789abcdef";
+  }
+  void TearDown() override { fs::remove_all(folder); }
+
+  BundleContents contents() {
+    BundleContents c;
+    c.model = "toy";
+    c.batch = 8;
+    c.devices = {{"a", "cpu", 2, 1 << 20}, {"t4:0", "cpu", 1, 0}};
+    c.plan = "{}\n";
+    c.cluster = "name: toy\n";
+    c.summary.set_name("toy");
+    c.summary.mutable_training()->set_optimizer(TrainingOptions::ADAMW);
+    c.summary.mutable_training()->set_learning_rate(3e-4);
+    LibraryCall *call = c.bodies.add_bodies()->add_launches()->mutable_library();
+    for (const char *key : {"heads", "causal", "window", "query_length", "key_length"})
+      (*call->mutable_integers())[key] = 1;
+    c.bodies.set_arch("x86-64");
+    c.bodies.add_objects("kernels.so");
+    c.kernels = "ELF";
+    Program program;
+    program.set_device_name("a");
+    c.programs = {serialize(program), serialize(program)};
+    WeightData inFile{"w", F32, {2}, {}, folder / "model.data", 4, 8, ""};
+    WeightData here{"c", I64, {1}, {}, "", 0, 0, "\1\0\0\0\0\0\0\0"};
+    here.bytes = std::string(8, '\1');
+    WeightData transposed{"t", BF16, {2, 1}, {1, 0}, folder / "model.data", 0, 4, ""};
+    c.weights = {inFile, here, transposed};
+    return c;
+  }
+
+  std::string path(const char *name) { return folder / name; }
+  std::string read(const fs::path &file) {
+    std::ifstream stream(file, std::ios::binary);
+    return {std::istreambuf_iterator<char>(stream), {}};
+  }
+  void expectSame(const fs::path &a, const fs::path &b) {
+    int count = 0;
+    for (const auto &entry : fs::recursive_directory_iterator(a))
+      if (entry.is_regular_file()) {
+        ++count;
+        EXPECT_EQ(read(entry.path()), read(b / fs::relative(entry.path(), a))) << entry.path();
+      }
+    EXPECT_EQ(count, 10);
+  }
+
+  fs::path folder;
+  static inline int counter = 0;
+};
+
+TEST_F(BundleTest, EqualContentsGiveEqualBytes) {
+  std::string error;
+  ASSERT_TRUE(writeBundle(contents(), path("one.zorse"), error)) << error;
+  ASSERT_TRUE(writeBundle(contents(), path("two.zorse/"), error)) << error;
+  ASSERT_TRUE(writeBundle(contents(), path("two.zorse"), error)) << "an existing bundle is replaced: " << error;
+  expectSame(folder / "one.zorse", folder / "two.zorse");
+}
+
+TEST_F(BundleTest, ReadsBackWhatWasWritten) {
+  std::string error;
+  ASSERT_TRUE(writeBundle(contents(), path("one.zorse"), error)) << error;
+  auto bundle = readBundle(path("one.zorse"), error);
+  ASSERT_TRUE(bundle) << error;
+  EXPECT_EQ(bundle->batch, 8);
+  EXPECT_EQ(bundle->findDevice("t4:0"), 1);
+  EXPECT_EQ(bundle->findDevice("b"), -1);
+  EXPECT_EQ(bundle->bodies.bodies(0).launches(0).library().integers().size(), 5u);
+  EXPECT_TRUE(readProgram(*bundle, 1, error)) << error;
+  EXPECT_FALSE(readProgram(*bundle, 2, error));
+}
+
+TEST_F(BundleTest, WeightsAreWhereTheTableSays) {
+  std::string error;
+  for (WeightMode mode : {WeightMode::Copy, WeightMode::Reference}) {
+    BundleContents c = contents();
+    c.weightMode = mode;
+    ASSERT_TRUE(writeBundle(c, path("w.zorse"), error)) << error;
+    auto table = nlohmann::json::parse(read(folder / "w.zorse" / "weights.json"));
+    std::vector<std::string> expected = {"456789ab", std::string(8, '\1'), "0123"};
+    for (int i = 0; i < 3; ++i) {
+      const auto &entry = table["parameters"][i];
+      std::string bytes = read(folder / "w.zorse" / std::string(entry["file"])); // an absolute path stays one
+      EXPECT_EQ(bytes.substr(entry["offset"], entry["bytes"]), expected[i]) << entry;
+    }
+    EXPECT_EQ(table["parameters"][2]["permutation"], (std::vector<int>{1, 0}));
+    EXPECT_EQ(fs::exists(folder / "w.zorse" / "weights.safetensors"), mode == WeightMode::Copy);
+  }
+}
+
+TEST_F(BundleTest, DamageIsNamed) {
+  std::string error;
+  ASSERT_TRUE(writeBundle(contents(), path("one.zorse"), error)) << error;
+  std::ofstream(folder / "one.zorse" / "bodies.pb", std::ios::app) << "x";
+  EXPECT_FALSE(readBundle(path("one.zorse"), error));
+  EXPECT_NE(error.find("bodies.pb: checksum"), std::string::npos) << error;
+  fs::remove(folder / "one.zorse" / "bodies.pb");
+  EXPECT_FALSE(readBundle(path("one.zorse"), error));
+  EXPECT_NE(error.find("bodies.pb: cannot be read"), std::string::npos) << error;
+  std::ofstream(folder / "one.zorse" / "manifest.json") << "{\"format_version\": 999}";
+  EXPECT_FALSE(readBundle(path("one.zorse"), error));
+  EXPECT_NE(error.find("999"), std::string::npos) << error;
+  std::ofstream(folder / "one.zorse" / "manifest.json") << "";
+  EXPECT_FALSE(readBundle(path("one.zorse"), error));
+  EXPECT_NE(error.find("manifest.json"), std::string::npos) << error;
+  EXPECT_FALSE(readBundle(path("none.zorse"), error));
+}
+
+TEST_F(BundleTest, FailureLeavesNothingBehind) {
+  std::string error;
+  BundleContents c = contents();
+  c.weights[0].size = 100; // beyond the end of the file
+  EXPECT_FALSE(writeBundle(c, path("bad.zorse"), error));
+  EXPECT_NE(error.find("model.data: ends 88 bytes before"), std::string::npos) << error;
+  EXPECT_FALSE(fs::exists(folder / "bad.zorse"));
+  EXPECT_EQ(std::distance(fs::directory_iterator(folder), {}), 1);
+
+  std::ofstream(folder / "file") << "precious";
+  EXPECT_FALSE(writeBundle(contents(), path("file"), error));
+  EXPECT_EQ(read(folder / "file"), "precious");
+}
+
+} // namespace
