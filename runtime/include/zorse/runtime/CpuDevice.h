@@ -1,0 +1,44 @@
+// The CPU driver: compiled kernels and library routines over the device's own threads, matrix products by a serial BLAS.
+#pragma once
+
+#include "zorse/runtime/Device.h"
+
+#include <string>
+
+namespace zorse::runtime {
+
+struct CpuDeviceOptions {
+  std::string name = "cpu";
+  int threads = 1;          ///< including the calling one; >= 1.
+  bool spin = false;        ///< wait a few microseconds before sleeping: only where all devices' threads together have a core each.
+  std::string gemm;         ///< "onednn", "openblas" or "" (ZORSE_GEMM, else what was measured as faster on this machine).
+};
+
+class CpuDevice final : public Device {
+public:
+  static Result<std::unique_ptr<CpuDevice>> create(const CpuDeviceOptions &options);
+  ~CpuDevice() override;
+
+  std::string description() const override;
+  Result<std::unique_ptr<DeviceMemory>> allocate(size_t bytes, const AllocationOptions &options) override;
+  Status loadBodies(const bundle::BodyLibrary &library, const std::string &kernelDirectory) override;
+  Status runBody(uint32_t index, const BodyArguments &arguments) override;
+  Status copy(void *to, const void *from, size_t bytes) override;
+
+  /// Runs one body without a library: what tests of code generation use. Symbols are looked up in the objects of `loadObjects`.
+  Status loadObject(const std::string &path);
+  Status runBody(const bundle::Body &body, const BodyArguments &arguments);
+
+  /// Adds one body to those loaded so far; its index is the number of bodies before.
+  Status addBody(const bundle::Body &body);
+
+  /// "onednn" or "openblas".
+  std::string gemmName() const;
+
+private:
+  struct Impl;
+  explicit CpuDevice(std::unique_ptr<Impl> impl);
+  std::unique_ptr<Impl> impl_;
+};
+
+} // namespace zorse::runtime

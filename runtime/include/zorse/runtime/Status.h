@@ -1,0 +1,72 @@
+// How the runtime reports failure: no function throws, every fallible one returns a Status or a Result.
+#pragma once
+
+#include <cassert>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <utility>
+
+namespace zorse::runtime {
+
+/// Who can mend it. Decides the exit code of tools: 1 for User, 2 for Internal.
+enum class ErrorKind : uint8_t {
+  User,     ///< input, option or bundle is not as expected; the message says what was expected, what was found and the remedy.
+  Internal, ///< a mistake of ours.
+};
+
+struct Error {
+  ErrorKind kind = ErrorKind::User;
+  std::string message;
+};
+
+class [[nodiscard]] Status {
+public:
+  Status() = default;
+  Status(Error error) : error_(std::move(error)) {}
+
+  static Status success() { return Status(); }
+
+  bool failed() const { return error_.has_value(); }
+  bool succeeded() const { return !error_.has_value(); }
+  const Error &error() const {
+    assert(failed());
+    return *error_;
+  }
+  const std::string &message() const { return error().message; }
+
+private:
+  std::optional<Error> error_;
+};
+
+inline Error userError(std::string message) { return {ErrorKind::User, std::move(message)}; }
+inline Error internalError(std::string message) { return {ErrorKind::Internal, std::move(message)}; }
+
+/// A value or an error.
+template <typename T> class [[nodiscard]] Result {
+public:
+  Result(T value) : value_(std::move(value)) {}
+  Result(Error error) : error_(std::move(error)) {}
+  Result(const Status &failure) : error_(failure.error()) {}
+
+  bool failed() const { return !value_.has_value(); }
+  const Error &error() const { return error_; }
+  const std::string &message() const { return error_.message; }
+
+  T &operator*() {
+    assert(value_);
+    return *value_;
+  }
+  const T &operator*() const {
+    assert(value_);
+    return *value_;
+  }
+  T *operator->() { return &**this; }
+  const T *operator->() const { return &**this; }
+
+private:
+  std::optional<T> value_;
+  Error error_;
+};
+
+} // namespace zorse::runtime

@@ -1,0 +1,300 @@
+// Attention in blocks: no tensor of queries x keys is kept, neither by the forward (online softmax: Milakov and Gimelshein, 2018) nor for the backward,
+// which recomputes probabilities from the log-sum-exp (Dao et al., 2022).
+//
+//             keys ->  tile 0   tile 1
+//   queries   block 0  [####....]            # visible: one product per (block, tile), as wide as its last query sees
+//        |    block 1  [########][##......]
+//        v
+//
+// Forward items are (row, head, query block); backward items are (row, key head), so that every gradient element has one writer and one order of summation.
+#include "AttentionShape.h"
+#include "LibraryRoutine.h"
+#include "Simd.h"
+#include "ThreadPool.h"
+#include "bundle.pb.h"
+#include "zorse/runtime/abi/Random.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <vector>
+
+using namespace zorse;
+using namespace zorse::runtime;
+
+namespace {
+
+constexpr int64_t kQueryBlock = 64;
+constexpr int64_t kKeyTile = 256;
+
+template <typename T> struct Loops;
+template <> struct Loops<float> {
+  static float maximum(const float *x, int64_t n) { return simdOps().maximumF32(x, n); }
+  static float exponentials(float *x, int64_t n, float shift) { return simdOps().exponentialsF32(x, n, shift); }
+  static void gradient(float *s, const float *p, const float *d, int64_t n, float delta) { simdOps().softmaxGradientF32(s, p, d, n, delta); }
+  static void scale(float *x, int64_t n, float factor) { simdOps().scaleF32(x, n, factor); }
+  static float dot(const float *x, const float *y, int64_t n) { return simdOps().dotF32(x, y, n); }
+  static void add(float *x, const float *y, int64_t n) { simdOps().addF32(x, y, n); }
+};
+template <> struct Loops<double> {
+  static double maximum(const double *x, int64_t n) { return simdOps().maximumF64(x, n); }
+  static double exponentials(double *x, int64_t n, double shift) { return simdOps().exponentialsF64(x, n, shift); }
+  static void gradient(double *s, const double *p, const double *d, int64_t n, double delta) { simdOps().softmaxGradientF64(s, p, d, n, delta); }
+  static void scale(double *x, int64_t n, double factor) { simdOps().scaleF64(x, n, factor); }
+  static double dot(const double *x, const double *y, int64_t n) { return simdOps().dotF64(x, y, n); }
+  static void add(double *x, const double *y, int64_t n) { simdOps().addF64(x, y, n); }
+};
+
+/// Scratch of one thread, kept from call to call.
+template <typename T> T *scratch(size_t elements) {
+  thread_local std::vector<T> buffer;
+  if (buffer.size() < elements)
+    buffer.resize(elements);
+  return buffer.data();
+}
+
+/// One (row, head) of one call.
+template <typename T> struct Head {
+  const AttentionShape &shape;
+  int64_t row, head;
+  const void *mask; ///< of this row and head, or null
+  uint64_t stream;  ///< of random numbers
+
+  Head(const AttentionShape &shape, const LibraryArguments &arguments, int64_t row, int64_t head, const void *maskBase, const void *scalars)
+      : shape(shape), row(row), head(head), mask(nullptr), stream(0) {
+    if (maskBase) {
+      int64_t offset = row * shape.maskRow + head * shape.maskHead;
+      mask = shape.maskIsBoolean ? static_cast<const void *>(static_cast<const uint8_t *>(maskBase) + offset) : static_cast<const T *>(maskBase) + offset;
+    }
+    if (shape.dropout > 0) {
+      const auto &step = *static_cast<const abi::StepScalars *>(scalars);
+      stream = abi::randomStream(step.seed, step.step, arguments.instanceBase + static_cast<uint64_t>(shape.instance),
+                                 static_cast<uint64_t>(arguments.sampleBase + row));
+    }
+  }
+
+  /// Softcap and mask on scores [first, last) of a tile row that starts at key `tile`. `slope` (optional) receives the derivative of the softcap.
+  void finishScores(T *scores, int64_t query, int64_t tile, int64_t first, int64_t last, T *slope) const {
+    if (shape.softcap > 0) {
+      T cap = static_cast<T>(shape.softcap);
+      for (int64_t j = first; j < last; ++j) {
+        T t = std::tanh(scores[j] / cap);
+        scores[j] = cap * t;
+        if (slope)
+          slope[j] = 1 - t * t;
+      }
+    }
+    if (!mask)
+      return;
+    int64_t offset = query * shape.maskQuery + tile;
+    if (shape.maskIsBoolean) {
+      const uint8_t *open = static_cast<const uint8_t *>(mask) + offset;
+      for (int64_t j = first; j < last; ++j)
+        if (!open[j])
+          scores[j] = -std::numeric_limits<T>::infinity();
+    } else {
+      Loops<T>::add(scores + first, static_cast<const T *>(mask) + offset + first, last - first);
+    }
+  }
+
+  /// target[j] = x[j] * keep / (1 - p).
+  void drop(T *target, const T *x, int64_t query, int64_t tile, int64_t first, int64_t last) const {
+    uint64_t threshold = abi::dropThreshold(shape.dropout);
+    T factor = static_cast<T>(1.0 / (1.0 - shape.dropout));
+    uint64_t element = static_cast<uint64_t>((head * shape.queries + query) * shape.keys + tile);
+    for (int64_t j = first; j < last; ++j)
+      target[j] = abi::randomBits(stream, element + static_cast<uint64_t>(j)) >= threshold ? x[j] * factor : T(0);
+  }
+};
+
+template <typename T> void zeroRows(T *base, int64_t rows, int64_t stride, int64_t size) {
+  for (int64_t i = 0; i < rows; ++i)
+    std::memset(base + i * stride, 0, sizeof(T) * size);
+}
+
+class AttentionForward final : public LibraryRoutine {
+public:
+  explicit AttentionForward(const AttentionShape &shape) : shape_(shape) {}
+
+  void run(const LibraryArguments &arguments) override { shape_.isDouble ? runAs<double>(arguments) : runAs<float>(arguments); }
+
+private:
+  template <typename T> void runAs(const LibraryArguments &arguments) {
+    int64_t blocks = (shape_.queries + kQueryBlock - 1) / kQueryBlock;
+    arguments.pool.forEach(arguments.rows * shape_.heads * blocks, [&](int64_t item) {
+      block<T>(arguments, item / (shape_.heads * blocks), item / blocks % shape_.heads, item % blocks * kQueryBlock);
+    });
+  }
+
+  template <typename T> void block(const LibraryArguments &arguments, int64_t row, int64_t head, int64_t firstQuery) {
+    const AttentionShape &s = shape_;
+    int64_t queries = std::min(kQueryBlock, s.queries - firstQuery), keyHead = head / (s.heads / s.keyHeads);
+    const T *q = s.q.at<const T>(arguments.operands[0], row, firstQuery, head);
+    const T *k = s.k.at<const T>(arguments.operands[1], row, 0, keyHead);
+    const T *v = s.v.at<const T>(arguments.operands[2], row, 0, keyHead);
+    T *out = s.out.at<T>(arguments.operands[4], row, firstQuery, head);
+    T *lse = arguments.operands[5] ? static_cast<T *>(arguments.operands[5]) + (row * s.heads + head) * s.queries + firstQuery : nullptr;
+    Head<T> context(s, arguments, row, head, arguments.operands[3], arguments.operands[7]);
+
+    T *scores = scratch<T>(kQueryBlock * (kKeyTile + 2));
+    T *largest = scores + kQueryBlock * kKeyTile, *sum = largest + kQueryBlock;
+    const T minusInfinity = -std::numeric_limits<T>::infinity();
+    std::fill(largest, largest + queries, minusInfinity);
+    std::fill(sum, sum + queries, T(0));
+
+    bool first = true;
+    int64_t end = s.lastKey(firstQuery + queries - 1);
+    for (int64_t tile = s.firstKey(firstQuery) / kKeyTile * kKeyTile; tile < end; tile += kKeyTile, first = false) {
+      int64_t width = std::min(kKeyTile, end - tile);
+      arguments.gemm.multiply(GemmArguments<T>{false, true, queries, width, s.headSize, static_cast<T>(s.scale), q, s.q.position, k + tile * s.k.position,
+                                               s.k.position, T(0), scores, width});
+      for (int64_t i = 0; i < queries; ++i) {
+        T *x = scores + i * width;
+        int64_t query = firstQuery + i;
+        int64_t from = std::clamp<int64_t>(s.firstKey(query) - tile, 0, width), to = std::clamp<int64_t>(s.lastKey(query) - tile, from, width);
+        context.finishScores(x, query, tile, from, to, nullptr);
+        T before = largest[i], now = std::max(before, Loops<T>::maximum(x + from, to - from));
+        if (now == minusInfinity && std::none_of(x + from, x + to, [](T value) { return value != value; })) {
+          std::fill(x, x + width, T(0)); // this query sees nothing yet.
+          continue;
+        }
+        std::fill(x, x + from, T(0));
+        std::fill(x + to, x + width, T(0));
+        T shrink = before == minusInfinity ? T(0) : std::exp(before - now);
+        sum[i] = sum[i] * shrink + Loops<T>::exponentials(x + from, to - from, now);
+        largest[i] = now;
+        if (s.dropout > 0)
+          context.drop(x, x, query, tile, from, to);
+        if (!first && shrink != T(1))
+          Loops<T>::scale(out + i * s.out.position, s.valueHeadSize, shrink);
+      }
+      arguments.gemm.multiply(GemmArguments<T>{false, false, queries, s.valueHeadSize, width, T(1), scores, width, v + tile * s.v.position, s.v.position,
+                                               first ? T(0) : T(1), out, s.out.position});
+    }
+    if (first)
+      zeroRows(out, queries, s.out.position, s.valueHeadSize);
+
+    for (int64_t i = 0; i < queries; ++i) {
+      if (sum[i] != T(0))
+        Loops<T>::scale(out + i * s.out.position, s.valueHeadSize, T(1) / sum[i]);
+      if (lse)
+        lse[i] = sum[i] == T(0) ? minusInfinity : largest[i] + std::log(sum[i]);
+    }
+  }
+
+  AttentionShape shape_;
+};
+
+class AttentionBackward final : public LibraryRoutine {
+public:
+  explicit AttentionBackward(const AttentionShape &shape) : shape_(shape) {}
+
+  void run(const LibraryArguments &arguments) override {
+    arguments.pool.forEach(arguments.rows * shape_.keyHeads, [&](int64_t item) {
+      int64_t row = item / shape_.keyHeads, keyHead = item % shape_.keyHeads;
+      shape_.isDouble ? keyHeadGradients<double>(arguments, row, keyHead) : keyHeadGradients<float>(arguments, row, keyHead);
+    });
+  }
+
+private:
+  template <typename T> void keyHeadGradients(const LibraryArguments &arguments, int64_t row, int64_t keyHead) {
+    const AttentionShape &s = shape_;
+    if (!(arguments.accumulate >> 8 & 1))
+      zeroRows(s.dk.at<T>(arguments.operands[8], row, 0, keyHead), s.keys, s.dk.position, s.headSize);
+    if (!(arguments.accumulate >> 9 & 1))
+      zeroRows(s.dv.at<T>(arguments.operands[9], row, 0, keyHead), s.keys, s.dv.position, s.valueHeadSize);
+    int64_t group = s.heads / s.keyHeads;
+    for (int64_t head = keyHead * group; head < (keyHead + 1) * group; ++head)
+      headGradients<T>(arguments, row, head, keyHead);
+  }
+
+  template <typename T> void headGradients(const LibraryArguments &arguments, int64_t row, int64_t head, int64_t keyHead) {
+    const AttentionShape &s = shape_;
+    const T *q = s.q.at<const T>(arguments.operands[0], row, 0, head);
+    const T *k = s.k.at<const T>(arguments.operands[1], row, 0, keyHead);
+    const T *v = s.v.at<const T>(arguments.operands[2], row, 0, keyHead);
+    const T *out = s.out.at<const T>(arguments.operands[4], row, 0, head);
+    const T *lse = static_cast<const T *>(arguments.operands[5]) + (row * s.heads + head) * s.queries;
+    const T *dout = s.dout.at<const T>(arguments.operands[6], row, 0, head);
+    T *dq = s.dq.at<T>(arguments.operands[7], row, 0, head);
+    T *dk = s.dk.at<T>(arguments.operands[8], row, 0, keyHead);
+    T *dv = s.dv.at<T>(arguments.operands[9], row, 0, keyHead);
+    Head<T> context(s, arguments, row, head, arguments.operands[3], arguments.operands[11]);
+
+    constexpr int64_t kTile = kQueryBlock * kKeyTile;
+    bool drops = s.dropout > 0, capped = s.softcap > 0;
+    T *p = scratch<T>(4 * kTile + s.queries);
+    T *dp = p + kTile, *dropped = drops ? p + 2 * kTile : p, *slope = capped ? p + 3 * kTile : nullptr, *delta = p + 4 * kTile;
+    for (int64_t i = 0; i < s.queries; ++i)
+      delta[i] = Loops<T>::dot(dout + i * s.dout.position, out + i * s.out.position, s.valueHeadSize);
+    if (!(arguments.accumulate >> 7 & 1))
+      zeroRows(dq, s.queries, s.dq.position, s.headSize);
+
+    for (int64_t firstQuery = 0; firstQuery < s.queries; firstQuery += kQueryBlock) {
+      int64_t queries = std::min(kQueryBlock, s.queries - firstQuery), end = s.lastKey(firstQuery + queries - 1);
+      const T *qBlock = q + firstQuery * s.q.position, *doutBlock = dout + firstQuery * s.dout.position;
+      T *dqBlock = dq + firstQuery * s.dq.position;
+      for (int64_t tile = s.firstKey(firstQuery) / kKeyTile * kKeyTile; tile < end; tile += kKeyTile) {
+        int64_t width = std::min(kKeyTile, end - tile);
+        const T *keys = k + tile * s.k.position, *values = v + tile * s.v.position;
+        T scale = static_cast<T>(s.scale);
+        arguments.gemm.multiply(
+            GemmArguments<T>{false, true, queries, width, s.headSize, scale, qBlock, s.q.position, keys, s.k.position, T(0), p, width});
+        arguments.gemm.multiply(
+            GemmArguments<T>{false, true, queries, width, s.valueHeadSize, T(1), doutBlock, s.dout.position, values, s.v.position, T(0), dp, width});
+        for (int64_t i = 0; i < queries; ++i) {
+          int64_t query = firstQuery + i, at = i * width;
+          int64_t from = std::clamp<int64_t>(s.firstKey(query) - tile, 0, width), to = std::clamp<int64_t>(s.lastKey(query) - tile, from, width);
+          if (lse[query] == -std::numeric_limits<T>::infinity())
+            to = from;
+          context.finishScores(p + at, query, tile, from, to, capped ? slope + at : nullptr);
+          Loops<T>::exponentials(p + at + from, to - from, lse[query]);
+          for (T *tileRow : {p + at, dp + at, dropped + at}) {
+            std::fill(tileRow, tileRow + from, T(0));
+            std::fill(tileRow + to, tileRow + width, T(0));
+          }
+          if (drops) {
+            context.drop(dropped + at, p + at, query, tile, from, to);
+            context.drop(dp + at, dp + at, query, tile, from, to);
+          }
+        }
+        arguments.gemm.multiply(GemmArguments<T>{true, false, width, s.valueHeadSize, queries, T(1), dropped, width, doutBlock, s.dout.position, T(1),
+                                                 dv + tile * s.dv.position, s.dv.position});
+        for (int64_t i = 0; i < queries; ++i) {
+          T *row = dp + i * width;
+          Loops<T>::gradient(row, p + i * width, row, width, delta[firstQuery + i]);
+          if (capped)
+            for (int64_t j = 0; j < width; ++j)
+              row[j] = p[i * width + j] == T(0) ? T(0) : row[j] * slope[i * width + j];
+        }
+        arguments.gemm.multiply(
+            GemmArguments<T>{false, false, queries, s.headSize, width, scale, dp, width, keys, s.k.position, T(1), dqBlock, s.dq.position});
+        arguments.gemm.multiply(GemmArguments<T>{true, false, width, s.headSize, queries, scale, dp, width, qBlock, s.q.position, T(1),
+                                                 dk + tile * s.dk.position, s.dk.position});
+      }
+    }
+  }
+
+  AttentionShape shape_;
+};
+
+} // namespace
+
+Result<std::unique_ptr<LibraryRoutine>> zorse::runtime::makeAttentionForward(const bundle::LibraryCall &call) {
+  if (Status status = checkOperands(call, 5, 8, 1u << 3 | 1u << 5 | 1u << 6 | 1u << 7); status.failed())
+    return status;
+  Result<AttentionShape> shape = readAttentionShape(call, /*backward=*/false);
+  if (shape.failed())
+    return shape.error();
+  return std::unique_ptr<LibraryRoutine>(new AttentionForward(*shape));
+}
+
+Result<std::unique_ptr<LibraryRoutine>> zorse::runtime::makeAttentionBackward(const bundle::LibraryCall &call) {
+  if (Status status = checkOperands(call, 10, 12, 1u << 3 | 1u << 10 | 1u << 11); status.failed())
+    return status;
+  Result<AttentionShape> shape = readAttentionShape(call, /*backward=*/true);
+  if (shape.failed())
+    return shape.error();
+  return std::unique_ptr<LibraryRoutine>(new AttentionBackward(*shape));
+}

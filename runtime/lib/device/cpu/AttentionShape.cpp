@@ -1,0 +1,98 @@
+#include "AttentionShape.h"
+
+#include "bundle.pb.h"
+#include "zorse/runtime/abi/Library.h"
+
+#include <string>
+
+using namespace zorse;
+using namespace zorse::runtime;
+
+namespace {
+
+class Reader {
+public:
+  explicit Reader(const bundle::LibraryCall &call) : call_(call) {}
+
+  int64_t required(const std::string &name) {
+    auto found = call_.integers().find(name);
+    if (found == call_.integers().end())
+      return fail("misses integer '" + name + "'"), 1;
+    if (found->second < 1)
+      fail("expects integer '" + name + "' >= 1, got " + std::to_string(found->second));
+    return found->second;
+  }
+  int64_t integer(const std::string &name, int64_t otherwise) {
+    auto found = call_.integers().find(name);
+    int64_t value = found == call_.integers().end() ? otherwise : found->second;
+    if (value < 0)
+      fail("expects integer '" + name + "' >= 0, got " + std::to_string(value));
+    return value;
+  }
+  double real(const std::string &name, double otherwise) const {
+    auto found = call_.reals().find(name);
+    return found == call_.reals().end() ? otherwise : found->second;
+  }
+  /// Strides default to a contiguous [rows, positions, heads, size].
+  HeadStrides strides(const std::string &name, int64_t positions, int64_t heads, int64_t size) {
+    return {integer(name + "_row", positions * heads * size), integer(name + "_position", heads * size), integer(name + "_head", size)};
+  }
+  void fail(const std::string &what) {
+    if (problem_.empty())
+      problem_ = "library routine '" + call_.name() + "': " + what;
+  }
+  const std::string &problem() const { return problem_; }
+
+private:
+  const bundle::LibraryCall &call_;
+  std::string problem_;
+};
+
+} // namespace
+
+Result<AttentionShape> zorse::runtime::readAttentionShape(const bundle::LibraryCall &call, bool backward) {
+  Reader read(call);
+  AttentionShape shape;
+  if (call.type() != bundle::F32 && call.type() != bundle::F64)
+    read.fail("expects element type F32 or F64, got " + bundle::ElementType_Name(call.type()));
+  shape.isDouble = call.type() == bundle::F64;
+  shape.queries = read.required("query_length");
+  shape.keys = read.required("key_length");
+  shape.heads = read.required("heads");
+  shape.headSize = read.required("head_size");
+  shape.keyHeads = read.integer("key_heads", shape.heads);
+  shape.valueHeadSize = read.integer("value_head_size", shape.headSize);
+  if (shape.keyHeads < 1 || shape.heads % std::max<int64_t>(shape.keyHeads, 1) != 0)
+    read.fail("expects key_heads to divide heads, got " + std::to_string(shape.keyHeads) + " and " + std::to_string(shape.heads));
+  if (shape.valueHeadSize < 1)
+    read.fail("expects value_head_size >= 1");
+  shape.causal = read.integer("causal", 0) != 0;
+  shape.window = read.integer("window", 0);
+  shape.instance = read.integer("instance", 0);
+  shape.maskIsBoolean = read.integer("mask_is_boolean", 0) != 0;
+  shape.maskRow = read.integer("mask_row", 0);
+  shape.maskHead = read.integer("mask_head", 0);
+  shape.maskQuery = read.integer("mask_query", 0);
+  shape.scale = read.real("scale", 1.0);
+  shape.softcap = read.real("softcap", 0.0);
+  shape.dropout = read.real("dropout", 0.0);
+  if (!(shape.dropout >= 0 && shape.dropout < 1))
+    read.fail("expects dropout in [0, 1), got " + std::to_string(shape.dropout));
+  int scalars = backward ? 11 : 7;
+  if (shape.dropout > 0 && (call.operands_size() <= scalars || call.operands(scalars).slot() == abi::kAbsentSlot))
+    read.fail("with dropout the step scalars are expected as operand " + std::to_string(scalars));
+
+  shape.q = read.strides("q", shape.queries, shape.heads, shape.headSize);
+  shape.k = read.strides("k", shape.keys, shape.keyHeads, shape.headSize);
+  shape.v = read.strides("v", shape.keys, shape.keyHeads, shape.valueHeadSize);
+  shape.out = read.strides("out", shape.queries, shape.heads, shape.valueHeadSize);
+  if (backward) {
+    shape.dout = read.strides("dout", shape.queries, shape.heads, shape.valueHeadSize);
+    shape.dq = read.strides("dq", shape.queries, shape.heads, shape.headSize);
+    shape.dk = read.strides("dk", shape.keys, shape.keyHeads, shape.headSize);
+    shape.dv = read.strides("dv", shape.keys, shape.keyHeads, shape.valueHeadSize);
+  }
+  if (!read.problem().empty())
+    return userError(read.problem());
+  return shape;
+}

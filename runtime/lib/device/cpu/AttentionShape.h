@@ -1,0 +1,41 @@
+// The attributes of an attention call.
+#pragma once
+
+#include "zorse/runtime/Status.h"
+#include "zorse/runtime/abi/StepScalars.h"
+
+#include <algorithm>
+#include <cstdint>
+
+namespace zorse::bundle {
+class LibraryCall;
+}
+
+namespace zorse::runtime {
+
+/// Strides of a [row, position, head, element] operand, in elements; the element stride is 1.
+struct HeadStrides {
+  int64_t row = 0, position = 0, head = 0;
+
+  template <typename T> T *at(void *base, int64_t r, int64_t p, int64_t h) const { return static_cast<T *>(base) + r * row + p * position + h * head; }
+};
+
+struct AttentionShape {
+  bool isDouble = false;
+  int64_t queries = 0, keys = 0, heads = 0, keyHeads = 0, headSize = 0, valueHeadSize = 0;
+  bool causal = false;
+  int64_t window = 0;
+  double scale = 1, softcap = 0, dropout = 0;
+  int64_t instance = 0;
+  bool maskIsBoolean = false;
+  int64_t maskRow = 0, maskHead = 0, maskQuery = 0;
+  HeadStrides q, k, v, out, dout, dq, dk, dv;
+
+  /// Query i sees keys [firstKey(i), lastKey(i)) as far as causality and window go; both grow with i.
+  int64_t firstKey(int64_t query) const { return window > 0 ? std::clamp<int64_t>(query + keys - queries - window + 1, 0, keys) : 0; }
+  int64_t lastKey(int64_t query) const { return causal ? std::clamp<int64_t>(query + keys - queries + 1, 0, keys) : keys; }
+};
+
+Result<AttentionShape> readAttentionShape(const bundle::LibraryCall &call, bool backward);
+
+} // namespace zorse::runtime

@@ -1,0 +1,69 @@
+// A body made ready: symbols resolved, attributes read, everything checked, so that running it cannot fail.
+#pragma once
+
+#include "LibraryRoutine.h"
+#include "zorse/runtime/Device.h"
+#include "zorse/runtime/abi/KernelAbi.h"
+
+#include <functional>
+#include <string>
+#include <variant>
+#include <vector>
+
+namespace zorse::bundle {
+class Body;
+class Extent;
+class KernelLaunch;
+class MatrixProduct;
+class Pointer;
+} // namespace zorse::bundle
+
+namespace zorse::runtime {
+
+class CpuBody {
+public:
+  using FindKernel = std::function<ZorseKernel *(const std::string &symbol)>;
+  static Result<CpuBody> create(const bundle::Body &body, const FindKernel &findKernel);
+
+  void run(const BodyArguments &arguments, ThreadPool &pool, const Gemm &gemm);
+
+private:
+  struct Linear { ///< fixed + perRow * rows
+    int64_t fixed = 0, perRow = 0;
+    int64_t at(int64_t rows) const { return fixed + perRow * rows; }
+  };
+  struct Address {
+    uint32_t slot = 0;
+    Linear offset;
+  };
+  struct Kernel {
+    ZorseKernel *function;
+    std::vector<Address> operands;
+    uint64_t accumulates; ///< by operand
+    Linear points, cost;
+  };
+  struct Product {
+    bool isDouble, transposeA, transposeB, accumulates;
+    Linear m, n, k, batch;
+    Address a, b, c;
+    int64_t lda, ldb, ldc, strideA, strideB, strideC;
+    double alpha;
+  };
+  struct Library {
+    std::shared_ptr<LibraryRoutine> routine;
+    std::vector<Address> operands;
+    uint64_t accumulates;
+  };
+
+  class Builder;
+  void *resolve(const Address &address, const BodyArguments &arguments) const;
+  uint64_t accumulateBits(uint64_t accumulates, const std::vector<Address> &operands, const BodyArguments &arguments) const;
+  void run(const Kernel &kernel, const BodyArguments &arguments, ThreadPool &pool, const Gemm &gemm);
+  void run(const Product &product, const BodyArguments &arguments, ThreadPool &pool, const Gemm &gemm);
+  void run(const Library &library, const BodyArguments &arguments, ThreadPool &pool, const Gemm &gemm);
+
+  std::vector<std::variant<Kernel, Product, Library>> launches_;
+  std::vector<void *> operands_; ///< scratch of a run: no allocation in a step.
+};
+
+} // namespace zorse::runtime

@@ -1,0 +1,41 @@
+// One interface to serial matrix-product libraries; our own threads split the work (MatrixProduct.cpp).
+#pragma once
+
+#include "zorse/runtime/Status.h"
+
+#include <cstdint>
+#include <string>
+
+namespace zorse::runtime {
+
+/// C (m x n) = alpha * op(A) (m x k) * op(B) (k x n) + beta * C, row-major. Leading dimensions in elements, of the stored (not transposed) matrices.
+template <typename T> struct GemmArguments {
+  bool transposeA, transposeB;
+  int64_t m, n, k;
+  T alpha;
+  const T *a;
+  int64_t lda;
+  const T *b;
+  int64_t ldb;
+  T beta;
+  T *c;
+  int64_t ldc;
+};
+
+/// A library that multiplies in the calling thread. With beta = 0, C is not read.
+class Gemm {
+public:
+  virtual ~Gemm() = default;
+  virtual const char *name() const = 0;
+  virtual void multiply(const GemmArguments<float> &arguments) const = 0;
+  virtual void multiply(const GemmArguments<double> &arguments) const = 0;
+};
+
+const Gemm *openBlasGemm();
+const Gemm *oneDnnGemm(); ///< null where the runtime was built without oneDNN.
+
+/// The library to use: `name`, else the environment variable ZORSE_GEMM, else the one that was measured to be faster on this machine. The measurement is
+/// taken once and remembered in the user's cache directory; where nothing can be remembered the choice is fixed, so that two runs give the same bits.
+Result<const Gemm *> chooseGemm(const std::string &name);
+
+} // namespace zorse::runtime

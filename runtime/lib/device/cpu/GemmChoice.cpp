@@ -1,0 +1,108 @@
+// Which library multiplies: asked for, remembered, or measured.
+#include "Gemm.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cstdlib>
+#include <fstream>
+#include <sstream>
+#include <vector>
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+using namespace zorse::runtime;
+
+namespace {
+
+const Gemm *byName(const std::string &name) {
+  if (name == "openblas")
+    return openBlasGemm();
+  if (name == "onednn")
+    return oneDnnGemm();
+  return nullptr;
+}
+
+std::string cacheDirectory() {
+  if (const char *directory = std::getenv("XDG_CACHE_HOME"); directory && *directory)
+    return std::string(directory) + "/zorse";
+  if (const char *home = std::getenv("HOME"); home && *home)
+    return std::string(home) + "/.cache/zorse";
+  return {};
+}
+
+/// The processor's model name: what is remembered on one machine of a shared home directory must not bind another type.
+std::string processorName() {
+  std::ifstream info("/proc/cpuinfo");
+  for (std::string line; std::getline(info, line);)
+    if (line.rfind("model name", 0) == 0)
+      if (size_t colon = line.find(": "); colon != std::string::npos) {
+        std::string name = line.substr(colon + 2);
+        std::replace_if(name.begin(), name.end(), [](unsigned char c) { return !std::isalnum(c); }, '-');
+        return name;
+      }
+  return "unknown";
+}
+
+/// Seconds of the fastest of several products of the size of a small model's.
+double measure(const Gemm &gemm) {
+  constexpr int64_t m = 256, n = 768, k = 768;
+  std::vector<float> a(m * k, 0.5f), b(k * n, 0.25f), c(m * n);
+  double best = 1e30;
+  for (int repeat = 0; repeat < 6; ++repeat) {
+    auto begin = std::chrono::steady_clock::now();
+    gemm.multiply(GemmArguments<float>{false, repeat % 2 == 1, m, n, k, 1.0f, a.data(), k, b.data(), repeat % 2 == 1 ? k : n, 0.0f, c.data(), n});
+    best = std::min(best, std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count());
+  }
+  return best;
+}
+
+std::string readWord(const std::string &path) {
+  std::ifstream file(path);
+  std::string word;
+  file >> word;
+  return word;
+}
+
+const Gemm *rememberedOrMeasured() {
+  if (!oneDnnGemm())
+    return openBlasGemm();
+  std::string directory = cacheDirectory();
+  if (directory.empty())
+    return oneDnnGemm();
+  std::string path = directory + "/gemm-" + processorName();
+  if (const Gemm *gemm = byName(readWord(path)))
+    return gemm;
+
+  const Gemm *faster = measure(*oneDnnGemm()) <= measure(*openBlasGemm()) ? oneDnnGemm() : openBlasGemm();
+  ::mkdir(directory.substr(0, directory.rfind('/')).c_str(), 0777);
+  ::mkdir(directory.c_str(), 0777);
+  // Written aside and linked into place: of several processes that measure at once, the first decides for all.
+  std::string draft = path + "." + std::to_string(::getpid());
+  {
+    std::ofstream file(draft);
+    file << faster->name() << "\n";
+  }
+  (void)::link(draft.c_str(), path.c_str());
+  ::unlink(draft.c_str());
+  const Gemm *agreed = byName(readWord(path));
+  return agreed ? agreed : oneDnnGemm();
+}
+
+} // namespace
+
+Result<const Gemm *> zorse::runtime::chooseGemm(const std::string &name) {
+  std::string wanted = name;
+  if (wanted.empty())
+    if (const char *environment = std::getenv("ZORSE_GEMM"))
+      wanted = environment;
+  if (wanted.empty()) {
+    static const Gemm *const choice = rememberedOrMeasured();
+    return choice;
+  }
+  if (const Gemm *gemm = byName(wanted))
+    return gemm;
+  return userError("matrix products: expects \"openblas\"" + std::string(oneDnnGemm() ? " or \"onednn\"" : "") + ", got \"" + wanted +
+                   "\" (from ZORSE_GEMM or the device's options)");
+}

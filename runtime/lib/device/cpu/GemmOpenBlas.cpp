@@ -1,0 +1,27 @@
+#include "Gemm.h"
+
+#include <cblas.h>
+
+using namespace zorse::runtime;
+
+namespace {
+
+CBLAS_TRANSPOSE flag(bool transpose) { return transpose ? CblasTrans : CblasNoTrans; }
+
+class OpenBlas final : public Gemm {
+public:
+  const char *name() const override { return "openblas"; }
+  void multiply(const GemmArguments<float> &g) const override {
+    cblas_sgemm(CblasRowMajor, flag(g.transposeA), flag(g.transposeB), g.m, g.n, g.k, g.alpha, g.a, g.lda, g.b, g.ldb, g.beta, g.c, g.ldc);
+  }
+  void multiply(const GemmArguments<double> &g) const override {
+    cblas_dgemm(CblasRowMajor, flag(g.transposeA), flag(g.transposeB), g.m, g.n, g.k, g.alpha, g.a, g.lda, g.b, g.ldb, g.beta, g.c, g.ldc);
+  }
+};
+
+} // namespace
+
+const Gemm *zorse::runtime::openBlasGemm() {
+  static const OpenBlas gemm;
+  return &gemm;
+}

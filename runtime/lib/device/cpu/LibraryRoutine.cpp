@@ -1,0 +1,142 @@
+#include "LibraryRoutine.h"
+
+#include "Simd.h"
+#include "ThreadPool.h"
+#include "bundle.pb.h"
+#include "zorse/runtime/abi/Library.h"
+#include "zorse/runtime/abi/StepScalars.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <vector>
+
+using namespace zorse;
+using namespace zorse::runtime;
+
+namespace {
+
+bool isFloat(bundle::ElementType type) { return type == bundle::F32 || type == bundle::F64; }
+
+/// sums[0] += squares, sums[1] += non-finite elements. Blocks of fixed size are summed in f64 by a fixed tree, then block after block.
+class SquaredNorm final : public LibraryRoutine {
+public:
+  explicit SquaredNorm(bundle::ElementType type) : type_(type) {}
+
+  void run(const LibraryArguments &arguments) override {
+    constexpr int64_t kBlock = 1 << 16;
+    int64_t blocks = (arguments.rows + kBlock - 1) / kBlock;
+    if (static_cast<int64_t>(partial_.size()) < blocks)
+      partial_.resize(blocks);
+    const SimdOps &simd = simdOps();
+    arguments.pool.forEach(blocks, [&](int64_t block) {
+      int64_t begin = block * kBlock, size = std::min(kBlock, arguments.rows - begin);
+      if (type_ == bundle::F32)
+        simd.squaredNormF32(static_cast<const float *>(arguments.operands[0]) + begin, size, &partial_[block].squares, &partial_[block].nonFinite);
+      else
+        simd.squaredNormF64(static_cast<const double *>(arguments.operands[0]) + begin, size, &partial_[block].squares, &partial_[block].nonFinite);
+    });
+    double squares = 0, nonFinite = 0;
+    for (int64_t block = 0; block < blocks; ++block) {
+      squares += partial_[block].squares;
+      nonFinite += partial_[block].nonFinite;
+    }
+    auto *sums = static_cast<double *>(arguments.operands[1]);
+    sums[0] += squares;
+    sums[1] += nonFinite;
+  }
+
+private:
+  struct Partial {
+    double squares, nonFinite;
+  };
+  bundle::ElementType type_;
+  std::vector<Partial> partial_;
+};
+
+class SumLoss final : public LibraryRoutine {
+public:
+  SumLoss(bundle::ElementType type, int terms) : type_(type), terms_(terms) {}
+
+  void run(const LibraryArguments &arguments) override {
+    auto *sums = static_cast<double *>(arguments.operands[terms_]);
+    for (int term = 0; term < terms_; ++term) {
+      double sum = 0;
+      for (int64_t row = 0; row < arguments.rows; ++row)
+        sum += type_ == bundle::F32 ? double(static_cast<const float *>(arguments.operands[term])[row])
+                                    : static_cast<const double *>(arguments.operands[term])[row];
+      sums[2 + term] += sum;
+    }
+  }
+
+private:
+  bundle::ElementType type_;
+  int terms_;
+};
+
+/// The commit decision. Clipping as torch.nn.utils.clip_grad_norm_ does it.
+class Decide final : public LibraryRoutine {
+public:
+  void run(const LibraryArguments &arguments) override {
+    const auto *sums = static_cast<const double *>(arguments.operands[0]);
+    auto &scalars = *static_cast<abi::StepScalars *>(arguments.operands[1]);
+    auto &optimizerStep = *static_cast<double *>(arguments.operands[2]);
+
+    double norm = std::sqrt(sums[0]) / scalars.lossScale;
+    double factor = 1.0 / scalars.lossScale;
+    if (scalars.clipNorm > 0) {
+      double ratio = scalars.clipNorm / (norm + 1e-6);
+      factor *= ratio > 1.0 ? 1.0 : ratio; // NaN stays NaN.
+    }
+    bool finite = sums[1] == 0 && std::isfinite(norm);
+    for (int term = 0; term < abi::kMaxLossTerms; ++term)
+      finite = finite && std::isfinite(sums[2 + term]);
+    bool skip = scalars.zeroDenominator != 0 || (scalars.skipNonFinite != 0 && !finite);
+
+    scalars.decided.clipFactor = factor;
+    scalars.decided.gradientNorm = norm;
+    scalars.decided.skip = skip;
+    if (!skip)
+      optimizerStep += 1.0;
+  }
+};
+
+} // namespace
+
+Status zorse::runtime::checkOperands(const bundle::LibraryCall &call, int least, int most, uint64_t optional) {
+  if (call.operands_size() < least || call.operands_size() > most)
+    return userError("library routine '" + call.name() + "': expects " + std::to_string(least) +
+                     (most == least ? "" : most == std::numeric_limits<int>::max() ? " or more" : " to " + std::to_string(most)) + " operands, got " +
+                     std::to_string(call.operands_size()));
+  for (int i = 0; i < call.operands_size(); ++i)
+    if (call.operands(i).slot() == abi::kAbsentSlot && !(i < 64 && (optional >> i & 1)))
+      return userError("library routine '" + call.name() + "': operand " + std::to_string(i) + " is absent but not optional");
+  return Status::success();
+}
+
+Result<std::unique_ptr<LibraryRoutine>> zorse::runtime::makeLibraryRoutine(const bundle::LibraryCall &call) {
+  const std::string &name = call.name();
+  if (name == "attention_forward")
+    return makeAttentionForward(call);
+  if (name == "attention_backward")
+    return makeAttentionBackward(call);
+  if ((name == "squared_norm" || name == "sum_loss") && !isFloat(call.type()))
+    return userError("library routine '" + name + "': expects element type F32 or F64, got " + bundle::ElementType_Name(call.type()));
+  if (name == "squared_norm") {
+    if (Status status = checkOperands(call, 2, 2, 0); status.failed())
+      return status;
+    return std::unique_ptr<LibraryRoutine>(new SquaredNorm(call.type()));
+  }
+  if (name == "sum_loss") {
+    if (Status status = checkOperands(call, 2, abi::kMaxLossTerms + 1, 0); status.failed())
+      return status;
+    return std::unique_ptr<LibraryRoutine>(new SumLoss(call.type(), call.operands_size() - 1));
+  }
+  if (name == "decide") {
+    if (Status status = checkOperands(call, 3, 3, 0); status.failed())
+      return status;
+    return std::unique_ptr<LibraryRoutine>(new Decide());
+  }
+  return userError("unknown library routine '" + name +
+                   "': this runtime knows attention_forward, attention_backward, squared_norm, sum_loss and decide; the bundle was written by another version");
+}

@@ -1,0 +1,44 @@
+// The routines that bodies call by name (abi/Library.md).
+#pragma once
+
+#include "Gemm.h"
+
+#include <cstdint>
+#include <memory>
+
+namespace zorse::bundle {
+class LibraryCall;
+}
+
+namespace zorse::runtime {
+
+class ThreadPool;
+
+struct LibraryArguments {
+  void *const *operands;  ///< null where an optional operand is absent.
+  int64_t rows;
+  int64_t sampleBase;
+  uint64_t instanceBase;
+  uint64_t accumulate;    ///< bit i: operand i is added to.
+  ThreadPool &pool;
+  const Gemm &gemm;
+};
+
+/// A routine with its attributes read and checked. Runs are serialised by the device.
+class LibraryRoutine {
+public:
+  virtual ~LibraryRoutine() = default;
+  virtual void run(const LibraryArguments &arguments) = 0;
+};
+
+/// Fails on unknown names, missing attributes, wrong operand counts.
+Result<std::unique_ptr<LibraryRoutine>> makeLibraryRoutine(const bundle::LibraryCall &call);
+
+/// Attention.cpp
+Result<std::unique_ptr<LibraryRoutine>> makeAttentionForward(const bundle::LibraryCall &call);
+Result<std::unique_ptr<LibraryRoutine>> makeAttentionBackward(const bundle::LibraryCall &call);
+
+/// Checks the number of operands of `call` and that the first `required` are present unless their bit in `optional` is set.
+Status checkOperands(const bundle::LibraryCall &call, int least, int most, uint64_t optional);
+
+} // namespace zorse::runtime

@@ -1,0 +1,27 @@
+// Splits matrix products over the device's threads.
+#pragma once
+
+#include "Gemm.h"
+
+#include <cstdint>
+
+namespace zorse::runtime {
+
+class ThreadPool;
+
+/// A batch of products: C[b] = alpha * op(A[b]) * op(B[b]) + beta * C[b].
+template <typename T> struct BatchedProduct {
+  GemmArguments<T> first; ///< the product of batch 0.
+  int64_t batch, strideA, strideB, strideC;
+};
+
+/// How one product is cut: pieces of `rows` x `columns` of C, the last ones shorter. Depends on the shape alone, so that the number of threads never changes
+/// which library call computes an element, nor therefore its bits.
+struct ProductPieces {
+  int64_t rows, columns;
+};
+ProductPieces choosePieces(int64_t m, int64_t n, int64_t k, int64_t batch);
+
+template <typename T> void multiply(const BatchedProduct<T> &product, const Gemm &gemm, ThreadPool &pool);
+
+} // namespace zorse::runtime
