@@ -1,4 +1,5 @@
 // zorse-opt: reads and writes MLIR, running any pass or pipeline in between. For compiler people and the tests.
+#include "zorse/Autodiff/Autodiff.h"
 #include "zorse/Dialect/Zorse/ZorseOps.h"
 
 #include "mlir/InitAllDialects.h"
@@ -12,5 +13,7 @@ int main(int argc, char **argv) {
   mlir::registerAllExtensions(registry);
   registry.insert<zorse::ZorseDialect>();
   mlir::registerAllPasses();
+  zorse::autodiff::registerDifferentiableModels(registry);
+  zorse::autodiff::registerPasses();
   return mlir::asMainReturnCode(mlir::MlirOptMain(argc, argv, "Zorse optimizer driver\n", registry));
 }

@@ -3,6 +3,8 @@
 // Errors are diagnostics at the operation that cannot be differentiated; functions return failure after emitting them.
 #pragma once
 
+#include "zorse/Dialect/Zorse/ZorseDialect.h"
+
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/Value.h"
 #include "mlir/Support/LLVM.h"
@@ -25,14 +27,17 @@ enum class SavePolicy {
 /// Argument attribute (unit): the backward returns this argument's gradient. Kept on `parameter` and `boundary_in` arguments.
 inline constexpr llvm::StringLiteral kGradientAttr = "zorse.gradient";
 /// `zorse.slot` and `zorse.index`: what an argument or a result of a unit function is (docs/architecture.md).
-inline constexpr llvm::StringLiteral kSlotAttr = "zorse.slot";
-inline constexpr llvm::StringLiteral kIndexAttr = "zorse.index";
+inline constexpr llvm::StringLiteral kSlotAttr = attributes::kSlot;
+inline constexpr llvm::StringLiteral kIndexAttr = attributes::kIndex;
 
 /// Attaches the differentiation of every zorse, arith and math operation that a model may contain.
 void registerDifferentiableModels(mlir::DialectRegistry &registry);
 
 /// True iff a gradient can flow through values of this type: floats only.
 bool isDifferentiableType(mlir::Type type);
+
+/// True iff a gradient of the owner's results can reach this operand. Operations without a differentiation count as if it could, so that the error names them.
+bool propagatesGradient(mlir::OpOperand &use);
 
 /// Appends to the builder's block the gradients of `forwardOps` (straight line, in order).
 ///

@@ -1,0 +1,299 @@
+// From a forward unit function to forward + backward for one saved set. Forward and gradients are first built in one block; the block is then cut:
+// saved values become arguments, what else the gradients read stays as recomputation, the rest of the forward disappears.
+#include "SavedSet.h"
+#include "VjpBuilder.h"
+
+#include "zorse/Autodiff/Autodiff.h"
+
+#include "mlir/IR/IRMapping.h"
+
+using namespace mlir;
+using namespace zorse;
+using namespace zorse::autodiff;
+
+namespace {
+
+StringRef slotOf(func::FuncOp function, unsigned argument) {
+  auto slot = function.getArgAttrOfType<StringAttr>(argument, kSlotAttr);
+  return slot ? slot.getValue() : StringRef();
+}
+
+int64_t indexOf(Attribute index) { return cast<IntegerAttr>(index).getInt(); }
+
+/// Which values lie on a way from something that wants a gradient to something that has one.
+class Activity {
+public:
+  explicit Activity(func::FuncOp function) {
+    Block &body = function.getBody().front();
+    for (BlockArgument argument : body.getArguments())
+      if (function.getArgAttr(argument.getArgNumber(), kGradientAttr))
+        varied.insert(argument);
+    for (Operation &op : body.without_terminator())
+      if (llvm::any_of(op.getOpOperands(), [&](OpOperand &use) { return varied.contains(use.get()) && propagatesGradient(use); }))
+        for (Value result : op.getResults())
+          if (isDifferentiableType(result.getType()))
+            varied.insert(result);
+
+    Operation *terminator = body.getTerminator();
+    for (unsigned i = 0; i < terminator->getNumOperands(); ++i)
+      if (function.getResultAttr(i, kGradientAttr) || function.getResultAttrOfType<StringAttr>(i, kSlotAttr).getValue() == "loss")
+        useful.insert(terminator->getOperand(i));
+    for (Operation &op : llvm::reverse(body.without_terminator()))
+      if (llvm::any_of(op.getResults(), [&](Value v) { return useful.contains(v); }))
+        for (OpOperand &use : op.getOpOperands())
+          if (propagatesGradient(use))
+            useful.insert(use.get());
+  }
+  bool operator()(Value value) const { return varied.contains(value) && useful.contains(value); }
+
+private:
+  DenseSet<Value> varied, useful;
+};
+
+void requestStatistics(func::FuncOp function) {
+  Activity active(function);
+  OpBuilder builder(function.getContext());
+  SmallVector<Operation *> ops;
+  for (Operation &op : function.getBody().front().without_terminator())
+    if (hasOptionalStatistics(&op) && active(op.getResult(0)))
+      ops.push_back(&op);
+  for (Operation *op : ops) {
+    builder.setInsertionPoint(op);
+    withStatistics(builder, op);
+  }
+}
+
+/// Removes statistics that nobody reads, so that the operation does not write them.
+void dropUnusedStatistics(Block &block) {
+  for (Operation &op : llvm::make_early_inc_range(block.without_terminator())) {
+    if (!hasOptionalStatistics(&op) || op.getNumResults() < 2 || llvm::any_of(op.getResults().drop_front(), [](Value v) { return !v.use_empty(); }))
+      continue;
+    OpBuilder builder(&op);
+    OperationState state(op.getLoc(), op.getName(), op.getOperands(), op.getResult(0).getType(), op.getAttrs());
+    Operation *bare = builder.create(state);
+    op.getResult(0).replaceAllUsesWith(bare->getResult(0));
+    op.erase();
+  }
+}
+
+void setSlot(func::FuncOp function, bool isArgument, unsigned position, StringRef slot, int64_t index) {
+  Builder builder(function.getContext());
+  if (isArgument) {
+    function.setArgAttr(position, kSlotAttr, builder.getStringAttr(slot));
+    function.setArgAttr(position, kIndexAttr, builder.getI64IntegerAttr(index));
+  } else {
+    function.setResultAttr(position, kSlotAttr, builder.getStringAttr(slot));
+    function.setResultAttr(position, kIndexAttr, builder.getI64IntegerAttr(index));
+  }
+}
+
+struct SlotValue {
+  Value value;
+  StringRef slot;
+  int64_t index;
+};
+
+/// Appends results to a function.
+void appendResults(func::FuncOp function, ArrayRef<SlotValue> results) {
+  Operation *terminator = function.getBody().front().getTerminator();
+  SmallVector<Value> operands(terminator->getOperands());
+  SmallVector<Type> types(function.getResultTypes());
+  unsigned first = types.size();
+  for (const SlotValue &result : results) {
+    operands.push_back(result.value);
+    types.push_back(result.value.getType());
+  }
+  terminator->setOperands(operands);
+  SmallVector<DictionaryAttr> attributes;
+  function.getAllResultAttrs(attributes);
+  attributes.resize(types.size(), DictionaryAttr::get(function.getContext()));
+  function.setFunctionType(FunctionType::get(function.getContext(), function.getArgumentTypes(), types));
+  function.setAllResultAttrs(attributes);
+  for (auto [i, result] : llvm::enumerate(results))
+    setSlot(function, false, first + i, result.slot, result.index);
+}
+
+class BackwardBuilder {
+public:
+  BackwardBuilder(func::FuncOp forward, SavePolicy policy) : forward(forward), policy(policy) {}
+
+  FailureOr<func::FuncOp> build() {
+    requestStatistics(forward);
+    declare();
+    if (failed(buildGradients()))
+      return failure();
+    cut();
+    scheduleRecomputation();
+    dropUnusedArguments();
+    dropUnusedStatistics(forward.getBody().front());
+    dropUnusedStatistics(backward.getBody().front());
+    return backward;
+  }
+
+private:
+  /// The backward with the forward's arguments and a copy of its operations.
+  void declare() {
+    OpBuilder builder(forward.getContext());
+    builder.setInsertionPointAfter(forward);
+    StringRef name = forward.getName();
+    name.consume_back(".forward");
+    backward = func::FuncOp::create(builder, forward.getLoc(), (name + ".backward").str(),
+                                    builder.getFunctionType(forward.getArgumentTypes(), {}));
+    Block *body = backward.addEntryBlock();
+    Block &original = forward.getBody().front();
+    IRMapping mapping;
+    for (auto [from, to] : llvm::zip(original.getArguments(), body->getArguments())) {
+      mapping.map(from, to);
+      setSlot(backward, true, to.getArgNumber(), slotOf(forward, from.getArgNumber()), indexOf(forward.getArgAttr(from.getArgNumber(), kIndexAttr)));
+      to.setLoc(from.getLoc());
+    }
+    builder.setInsertionPointToEnd(body);
+    for (Operation &op : original.without_terminator()) {
+      Operation *copy = builder.clone(op, mapping);
+      copies.push_back(copy);
+      for (auto [from, to] : llvm::zip(op.getResults(), copy->getResults()))
+        origin[to] = from;
+    }
+    Operation *terminator = original.getTerminator();
+    for (Value returned : terminator->getOperands())
+      returnedCopies.push_back(mapping.lookup(returned));
+    func::ReturnOp::create(builder, forward.getLoc());
+  }
+
+  /// One argument of the backward.
+  Value addArgument(Type type, StringRef slot, int64_t index, Location loc) {
+    Builder b(forward.getContext());
+    unsigned position = backward.getNumArguments();
+    (void)backward.insertArgument(position, type, {}, loc);
+    setSlot(backward, true, position, slot, index);
+    return backward.getArgument(position);
+  }
+
+  LogicalResult buildGradients() {
+    OpBuilder builder(backward.getBody().front().getTerminator());
+    // Whether a value is active is asked of the forward and answered for its copy.
+    Activity active(forward);
+    auto isActive = [&](Value value) {
+      if (auto it = origin.find(value); it != origin.end())
+        return active(it->second);
+      auto argument = dyn_cast<BlockArgument>(value);
+      return argument && argument.getArgNumber() < forward.getNumArguments() && active(forward.getArgument(argument.getArgNumber()));
+    };
+
+    DenseMap<Value, Value> gradients;
+    for (auto [i, returned] : llvm::enumerate(returnedCopies)) {
+      StringRef slot = forward.getResultAttrOfType<StringAttr>(i, kSlotAttr).getValue();
+      int64_t index = indexOf(forward.getResultAttr(i, kIndexAttr));
+      Location loc = returned.getLoc();
+      Value seed;
+      if (slot == "boundary_out" && forward.getResultAttr(i, kGradientAttr))
+        seed = addArgument(returned.getType(), "boundary_out_gradient", index, loc);
+      else if (slot == "loss" && isActive(returned))
+        seed = lossSeed(builder, cast<RankedTensorType>(returned.getType()), index, loc);
+      if (!seed)
+        continue;
+      Value &sum = gradients[returned];
+      sum = sum ? arith::AddFOp::create(builder, loc, sum, seed).getResult() : seed;
+    }
+    if (failed(appendBackward(builder, copies, gradients, isActive)))
+      return failure();
+
+    SmallVector<SlotValue> results;
+    for (StringRef kind : {"boundary_in", "parameter"})
+      for (unsigned i = 0; i < forward.getNumArguments(); ++i) {
+        if (slotOf(forward, i) != kind || !forward.getArgAttr(i, kGradientAttr))
+          continue;
+        Value argument = backward.getArgument(i);
+        Value gradient = gradients.lookup(argument);
+        // Others count on this contribution, so a gradient that vanishes is returned as zeros.
+        if (!gradient)
+          gradient = createSplat(builder, argument.getLoc(), cast<RankedTensorType>(argument.getType()), 0.0);
+        results.push_back({gradient, kind == "parameter" ? "parameter_gradient" : "boundary_in_gradient", indexOf(forward.getArgAttr(i, kIndexAttr))});
+      }
+    appendResults(backward, results);
+    return success();
+  }
+
+  /// lossSeed[k], read at run time, for every row.
+  Value lossSeed(OpBuilder &builder, RankedTensorType type, int64_t index, Location loc) {
+    auto f64 = RankedTensorType::get({}, builder.getF64Type());
+    Value seed = addArgument(f64, "scalars", index, loc);
+    if (!type.getElementType().isF64())
+      seed = arith::TruncFOp::create(builder, loc, RankedTensorType::get({}, type.getElementType()), seed);
+    return BroadcastOp::create(builder, loc, type, seed, ArrayRef<int64_t>{});
+  }
+
+  bool isCopy(Operation *op) const { return copySet.contains(op); }
+
+  /// Replaces the saved values by arguments, and returns them from the forward.
+  void cut() {
+    copySet.insert(copies.begin(), copies.end());
+    DenseSet<Value> needed;
+    for (Operation &op : backward.getBody().front())
+      if (!isCopy(&op))
+        for (Value operand : op.getOperands())
+          if (Operation *producer = operand.getDefiningOp(); producer && isCopy(producer))
+            needed.insert(operand);
+
+    SmallVector<SlotValue> results;
+    for (auto [index, value] : llvm::enumerate(chooseSaved(copies, needed, policy))) {
+      results.push_back({origin[value], "saved", int64_t(index)});
+      Value argument = addArgument(value.getType(), "saved", index, value.getLoc());
+      value.replaceAllUsesWith(argument);
+    }
+    appendResults(forward, results);
+  }
+
+  /// Erases copies that are not read any more and moves the others to just before their first reader, so that they live shortly.
+  void scheduleRecomputation() {
+    for (Operation *op : llvm::reverse(copies)) {
+      if (op->use_empty()) {
+        op->erase();
+        continue;
+      }
+      Operation *firstUser = nullptr;
+      for (Operation *user : op->getUsers())
+        if (!firstUser || user->isBeforeInBlock(firstUser))
+          firstUser = user;
+      op->moveBefore(firstUser);
+    }
+    // Gradient operations that lead nowhere.
+    for (Operation &op : llvm::make_early_inc_range(llvm::reverse(backward.getBody().front().without_terminator())))
+      if (op.use_empty())
+        op.erase();
+  }
+
+  void dropUnusedArguments() {
+    llvm::BitVector unused(backward.getNumArguments());
+    for (BlockArgument argument : backward.getArguments())
+      if (argument.use_empty())
+        unused.set(argument.getArgNumber());
+    (void)backward.eraseArguments(unused);
+  }
+
+  func::FuncOp forward, backward;
+  SavePolicy policy;
+  SmallVector<Operation *> copies; ///< the forward's operations in the backward, in order
+  DenseSet<Operation *> copySet;
+  DenseMap<Value, Value> origin; ///< result of a copy -> result of the forward
+  SmallVector<Value> returnedCopies;
+};
+
+/// Anything to do: a gradient is asked for, and one can arrive.
+bool needsBackward(func::FuncOp forward) {
+  bool wanted = false;
+  for (unsigned i = 0; i < forward.getNumArguments(); ++i)
+    wanted |= bool(forward.getArgAttr(i, kGradientAttr));
+  return wanted;
+}
+
+} // namespace
+
+FailureOr<Differentiated> autodiff::differentiate(func::FuncOp forward, SavePolicy policy) {
+  if (!needsBackward(forward))
+    return Differentiated{forward, nullptr};
+  FailureOr<func::FuncOp> backward = BackwardBuilder(forward, policy).build();
+  if (failed(backward))
+    return failure();
+  return Differentiated{forward, *backward};
+}

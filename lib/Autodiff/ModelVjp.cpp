@@ -1,0 +1,119 @@
+// Differentiation of norms, softmaxes, activations, attention, positions, the loss and dropout: each has an operation for its gradient.
+#include "VjpBuilder.h"
+
+#include "mlir/IR/IRMapping.h"
+
+using namespace mlir;
+using namespace zorse;
+using namespace zorse::autodiff;
+
+namespace {
+
+/// Statistics are requested before the backward is built (`withStatistics`); a rule that misses them is a mistake of ours, not the user's.
+LogicalResult statisticsMissing(Operation *op) { return op->emitOpError("cannot be differentiated without its statistics"); }
+
+LogicalResult refuse(Operation *op, StringRef what) {
+  return op->emitOpError("has no gradient with respect to ") << what << ", which depends on a trained parameter; freeze that parameter or compute " << what
+                                                               << " from inputs and constants alone";
+}
+
+LogicalResult softmaxRule(SoftmaxOp op, VjpBuilder &b) {
+  b.set(0, b.create<SoftmaxGradOp>(op.getY(), b.gradient()));
+  return success();
+}
+
+LogicalResult logSoftmaxRule(LogSoftmaxOp op, VjpBuilder &b) {
+  b.set(0, b.create<LogSoftmaxGradOp>(op.getY(), b.gradient()));
+  return success();
+}
+
+LogicalResult layerNormRule(LayerNormOp op, VjpBuilder &b) {
+  if (op.getStatistics().empty())
+    return statisticsMissing(op);
+  Value dy = b.gradient(), mean = op.getMean(), rstd = op.getRstd();
+  unsigned gain = 1, bias = op.getGain() ? 2 : 1;
+  bool wantGain = op.getGain() && b.needs(gain), wantBias = op.getBias() && b.needs(bias);
+  if (wantGain || wantBias) {
+    auto parameters = b.create<LayerNormGradParamsOp>(dy, op.getX(), mean, rstd);
+    if (wantGain)
+      b.set(gain, parameters.getDgain());
+    if (wantBias)
+      b.set(bias, parameters.getDbias());
+  }
+  if (b.needs(0))
+    b.set(0, b.create<LayerNormGradInputOp>(dy, op.getX(), mean, rstd, op.getGain()));
+  return success();
+}
+
+LogicalResult rmsNormRule(RmsNormOp op, VjpBuilder &b) {
+  if (!op.getRrms())
+    return statisticsMissing(op);
+  if (op.getGain() && b.needs(1))
+    b.set(1, b.create<RmsNormGradParamsOp>(b.gradient(), op.getX(), op.getRrms()));
+  if (b.needs(0))
+    b.set(0, b.create<RmsNormGradInputOp>(b.gradient(), op.getX(), op.getRrms(), op.getGain()));
+  return success();
+}
+
+LogicalResult geluRule(GeluOp op, VjpBuilder &b) {
+  auto grad = b.create<GeluGradOp>(op.getX(), b.gradient());
+  grad.setApproximate(op.getApproximate());
+  b.set(0, grad);
+  return success();
+}
+
+LogicalResult siluRule(SiluOp op, VjpBuilder &b) {
+  b.set(0, b.create<SiluGradOp>(op.getX(), b.gradient()));
+  return success();
+}
+
+LogicalResult attentionRule(AttentionOp op, VjpBuilder &b) {
+  if (!op.getLse())
+    return statisticsMissing(op);
+  if (op.getMask() && b.needs(3))
+    return refuse(op, "its mask");
+  auto grad = b.create<AttentionGradOp>(b.gradient(), op.getQ(), op.getK(), op.getV(), op.getOut(), op.getLse(), op.getMask(), op.getOptions());
+  b.set(0, grad.getDq());
+  b.set(1, grad.getDk());
+  b.set(2, grad.getDv());
+  return success();
+}
+
+LogicalResult ropeRule(RopeOp op, VjpBuilder &b) {
+  if (b.needs(1) || b.needs(2))
+    return refuse(op, "its angles");
+  b.set(0, b.create<RopeOp>(b.gradient(), op.getCos(), op.getSin(), op.getInterleaved(), !op.getInverse()));
+  return success();
+}
+
+LogicalResult crossEntropyRule(CrossEntropyOp op, VjpBuilder &b) {
+  if (!op.getLse())
+    return statisticsMissing(op);
+  if (op.getWeights() && b.needs(2))
+    return refuse(op, "its class weights");
+  b.set(0, b.create<CrossEntropyGradOp>(b.gradient(), op.getLogits(), op.getLabels(), op.getLse(), op.getWeights(), op.getIgnoreIndex()));
+  return success();
+}
+
+// Its own transpose: the same instance drops the same elements.
+LogicalResult dropoutRule(DropoutOp op, VjpBuilder &b) {
+  IRMapping mapping;
+  mapping.map(op.getX(), b.gradient());
+  b.set(0, b.builder.clone(*op, mapping)->getResult(0));
+  return success();
+}
+
+} // namespace
+
+void autodiff::registerModelModels(MLIRContext *context) {
+  SoftmaxOp::attachInterface<RuleModel<SoftmaxOp, softmaxRule>>(*context);
+  LogSoftmaxOp::attachInterface<RuleModel<LogSoftmaxOp, logSoftmaxRule>>(*context);
+  LayerNormOp::attachInterface<RuleModel<LayerNormOp, layerNormRule>>(*context);
+  RmsNormOp::attachInterface<RuleModel<RmsNormOp, rmsNormRule>>(*context);
+  GeluOp::attachInterface<RuleModel<GeluOp, geluRule>>(*context);
+  SiluOp::attachInterface<RuleModel<SiluOp, siluRule>>(*context);
+  AttentionOp::attachInterface<RuleModel<AttentionOp, attentionRule>>(*context);
+  RopeOp::attachInterface<RuleModel<RopeOp, ropeRule>>(*context);
+  CrossEntropyOp::attachInterface<RuleModel<CrossEntropyOp, crossEntropyRule>>(*context);
+  DropoutOp::attachInterface<RuleModel<DropoutOp, dropoutRule>>(*context);
+}

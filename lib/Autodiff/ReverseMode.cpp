@@ -1,0 +1,160 @@
+// Reverse mode over a straight line of operations.
+#include "VjpBuilder.h"
+
+#include "zorse/Autodiff/Autodiff.h"
+
+#include "mlir/Dialect/Math/IR/Math.h"
+#include "llvm/ADT/MapVector.h"
+
+using namespace mlir;
+using namespace zorse;
+using namespace zorse::autodiff;
+
+void autodiff::registerDifferentiableModels(DialectRegistry &registry) {
+  registerArithModels(registry);
+  registerMathModels(registry);
+  registry.addExtension(+[](MLIRContext *context, ZorseDialect *) {
+    registerViewModels(context);
+    registerLinearModels(context);
+    registerModelModels(context);
+  });
+}
+
+bool autodiff::isDifferentiableType(Type type) { return isa<FloatType>(getElementTypeOrSelf(type)); }
+
+bool autodiff::propagatesGradient(OpOperand &use) {
+  Operation *op = use.getOwner();
+  if (!isDifferentiableType(use.get().getType()))
+    return false;
+  if (auto differentiable = dyn_cast<DifferentiableOpInterface>(op))
+    return differentiable.isOperandDifferentiable(use.getOperandNumber());
+  return llvm::any_of(op->getResultTypes(), isDifferentiableType);
+}
+
+namespace {
+
+/// Gradients of slices of one value, kept until that value's own gradient is needed: parts that tile it (fused q, k, v) then become one concat
+/// instead of a sum of mostly zeros.
+using SliceGradients = SmallVector<std::pair<SliceOp, Value>>;
+
+/// The one dimension along which a slice takes a contiguous part; -1 for anything else.
+int64_t slicedDim(SliceOp slice) {
+  auto x = cast<RankedTensorType>(slice.getX().getType());
+  int64_t found = -1;
+  for (int64_t dim = 0; dim < x.getRank(); ++dim) {
+    if (slice.getStrides()[dim] != 1)
+      return -1;
+    if (x.isDynamicDim(dim) || slice.getSizes()[dim] == x.getDimSize(dim))
+      continue;
+    if (found >= 0)
+      return -1;
+    found = dim;
+  }
+  return found;
+}
+
+/// One concat of the parts with zeros in the gaps; null if they overlap or differ in their dimension.
+Value joinSlices(OpBuilder &builder, SliceGradients parts) {
+  int64_t dim = slicedDim(parts.front().first);
+  if (dim < 0 || llvm::any_of(parts, [&](auto &part) { return slicedDim(part.first) != dim; }))
+    return {};
+  auto offsetOf = [&](const std::pair<SliceOp, Value> &part) { return SliceOp(part.first).getOffsets()[dim]; };
+  llvm::stable_sort(parts, [&](auto &a, auto &b) { return offsetOf(a) < offsetOf(b); });
+
+  auto x = cast<RankedTensorType>(parts.front().first.getX().getType());
+  Location loc = parts.front().first.getLoc();
+  SmallVector<Value> pieces;
+  int64_t position = 0;
+  auto fill = [&](int64_t until) {
+    if (until == position)
+      return;
+    SmallVector<int64_t> shape(x.getShape());
+    shape[dim] = until - position;
+    pieces.push_back(createSplat(builder, loc, RankedTensorType::get(shape, x.getElementType()), 0.0));
+  };
+  for (auto &[slice, gradient] : parts) {
+    int64_t offset = slice.getOffsets()[dim];
+    if (offset < position)
+      return {};
+    fill(offset);
+    pieces.push_back(gradient);
+    position = offset + slice.getSizes()[dim];
+  }
+  fill(x.getDimSize(dim));
+  return pieces.size() == 1 ? pieces.front() : ConcatOp::create(builder, loc, pieces, dim).getResult();
+}
+
+class ReverseSweep {
+public:
+  ReverseSweep(OpBuilder &builder, DenseMap<Value, Value> &gradients, function_ref<bool(Value)> active)
+      : builder(builder), gradients(gradients), active(active) {}
+
+  LogicalResult visit(Operation *op) {
+    SmallVector<Value> resultGradients;
+    for (Value result : op->getResults())
+      resultGradients.push_back(settle(result));
+    if (llvm::none_of(resultGradients, [](Value v) { return bool(v); }))
+      return success();
+    auto needs = [&](unsigned index) { return active(op->getOperand(index)) && propagatesGradient(op->getOpOperand(index)); };
+    if (llvm::none_of(llvm::seq<unsigned>(0, op->getNumOperands()), needs))
+      return success();
+
+    if (auto slice = dyn_cast<SliceOp>(op)) {
+      pendingSlices[slice.getX()].push_back({slice, resultGradients.front()});
+      return success();
+    }
+    auto differentiable = dyn_cast<DifferentiableOpInterface>(op);
+    if (!differentiable)
+      return op->emitError("'") << op->getName() << "' has no gradient, and a trained parameter depends on it: expected a differentiable operation here";
+    FailureOr<SmallVector<Value>> operandGradients = differentiable.buildVjp(builder, resultGradients, needs);
+    if (failed(operandGradients))
+      return failure();
+    for (auto [index, gradient] : llvm::enumerate(*operandGradients))
+      if (gradient && needs(index))
+        accumulate(op->getOperand(index), gradient, op->getLoc());
+    return success();
+  }
+
+  /// The complete gradient of a value all of whose users have been visited.
+  Value settle(Value value) {
+    if (auto it = pendingSlices.find(value); it != pendingSlices.end()) {
+      SliceGradients parts = std::move(it->second);
+      pendingSlices.erase(it);
+      if (Value joined = parts.size() > 1 ? joinSlices(builder, parts) : Value())
+        accumulate(value, joined, value.getLoc());
+      else
+        for (auto &[slice, gradient] : parts)
+          accumulate(value, padSlice(builder, slice, gradient), slice.getLoc());
+    }
+    return gradients.lookup(value);
+  }
+
+private:
+  void accumulate(Value value, Value contribution, Location loc) {
+    Value &sum = gradients[value];
+    sum = sum ? arith::AddFOp::create(builder, loc, sum, contribution).getResult() : contribution;
+  }
+
+  OpBuilder &builder;
+  DenseMap<Value, Value> &gradients;
+  function_ref<bool(Value)> active;
+  DenseMap<Value, SliceGradients> pendingSlices;
+};
+
+} // namespace
+
+LogicalResult autodiff::appendBackward(OpBuilder &builder, ArrayRef<Operation *> forwardOps, DenseMap<Value, Value> &gradients,
+                                       function_ref<bool(Value)> active) {
+  ReverseSweep sweep(builder, gradients, active);
+  for (Operation *op : llvm::reverse(forwardOps))
+    if (failed(sweep.visit(op)))
+      return failure();
+  // Values from outside the line (arguments) may have been sliced too.
+  llvm::SmallSetVector<Value, 16> outside;
+  for (Operation *op : forwardOps)
+    for (Value operand : op->getOperands())
+      outside.insert(operand);
+  for (Value value : outside)
+    sweep.settle(value);
+  return success();
+}
