@@ -12,6 +12,7 @@ int main(int argc, char **argv) {
   mlir::registerAllDialects(registry);
   mlir::registerAllExtensions(registry);
   registry.insert<zorse::ZorseDialect>();
+  zorse::registerCostAndFactorsModels(registry);
   mlir::registerAllPasses();
   zorse::autodiff::registerDifferentiableModels(registry);
   zorse::autodiff::registerPasses();

@@ -7,6 +7,8 @@
 #include "llvm/ADT/SmallVector.h"
 #include "llvm/ADT/STLFunctionalExtras.h"
 
+#include <string>
+
 namespace zorse {
 
 /// Cost as an affine function of the number of rows n: fixed + perRow * n. FLOPs count a multiply-add as 2; bytes are all operands read and results written once.
@@ -37,6 +39,15 @@ struct OpFactors {
   llvm::SmallVector<Value, 4> operands;
   llvm::SmallVector<Value, 2> results;
 };
+
+/// What the default implementations of the interfaces answer: they know every op of the dialect, and elementwise ops of arith and math.
+namespace detail {
+OpCost computeCost(mlir::Operation *op);
+OpFactors computeFactors(mlir::Operation *op);
+} // namespace detail
+
+/// As text, `([i, k], [k, j]) -> ([i, j]) parallel: i j, reduced: k` with letters for factors.
+std::string toString(const OpFactors &factors);
 
 } // namespace zorse
 

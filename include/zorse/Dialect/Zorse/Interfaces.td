@@ -34,7 +34,7 @@ def Zorse_CostOpInterface : OpInterface<"CostOpInterface"> {
     How much arithmetic an op does and how many bytes it touches if nothing is fused, as an affine function of the number of rows.
   }];
   let methods = [
-    InterfaceMethod<"Floating-point operations and bytes, fixed and per row.", "::zorse::OpCost", "getCost">,
+    InterfaceMethod<"Floating-point operations and bytes, fixed and per row.", "::zorse::OpCost", "getCost", (ins), "", [{ return ::zorse::detail::computeCost($_op); }]>,
   ];
 }
 
@@ -46,7 +46,7 @@ def Zorse_FactorsOpInterface : OpInterface<"FactorsOpInterface"> {
     computed alone), *reduced* (results sum, or otherwise combine, over it) or *indivisible* (all its points are needed together, as in a softmax).
   }];
   let methods = [
-    InterfaceMethod<"The factors of this op.", "::zorse::OpFactors", "getFactors">,
+    InterfaceMethod<"The factors of this op.", "::zorse::OpFactors", "getFactors", (ins), "", [{ return ::zorse::detail::computeFactors($_op); }]>,
   ];
 }
 

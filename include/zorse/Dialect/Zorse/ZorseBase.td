@@ -6,6 +6,7 @@ include "mlir/IR/AttrTypeBase.td"
 include "mlir/IR/EnumAttr.td"
 include "mlir/IR/OpBase.td"
 include "mlir/Interfaces/SideEffectInterfaces.td"
+include "zorse/Dialect/Zorse/Interfaces.td"
 
 def Zorse_Dialect : Dialect {
   let name = "zorse";
@@ -57,7 +58,8 @@ def Zorse_ReduceKindAttr : EnumAttr<Zorse_Dialect, Zorse_ReduceKind, "reduce_kin
 // Ops
 //===----------------------------------------------------------------------===//
 
-class Zorse_Op<string mnemonic, list<Trait> traits = []> : Op<Zorse_Dialect, mnemonic, traits> {
+class Zorse_Op<string mnemonic, list<Trait> traits = []> : 
+    Op<Zorse_Dialect, mnemonic, !listconcat(traits, [Zorse_CostOpInterface, Zorse_FactorsOpInterface])> {
   let hasVerifier = 1;
 }
 
