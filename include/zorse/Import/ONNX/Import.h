@@ -1,0 +1,76 @@
+// From an ONNX file to the graph IR.
+#pragma once
+
+#include "mlir/IR/BuiltinOps.h"
+#include "mlir/IR/OwningOpRef.h"
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace mlir {
+class MLIRContext;
+}
+
+namespace zorse {
+
+enum class Precision : uint8_t { F32, F64 };
+
+/// Which initializers are trained where the file does not say (it says so in metadata only if exported unoptimised by the dynamo exporter).
+enum class TrainableChoice : uint8_t { Train, Freeze };
+
+struct ImportOptions {
+  /// Values of symbolic dimensions by the name they have in the file ("batch", "s77", ...); wins over `sequence`.
+  std::map<std::string, int64_t> dims;
+  /// Length of dimension 1 of inputs where it is symbolic; 0: an error if one is needed.
+  int64_t sequence = 0;
+  /// Samples per step, for losses that are plain sums; 0: unknown. Never changes the graph otherwise.
+  int64_t batch = 0;
+  /// "": the loss is an output of the graph (`lossOutput`, or the only scalar one). "cross_entropy": it is added to `logits`.
+  std::string loss;
+  std::string lossOutput;
+  std::string logits;
+  /// Labels for `loss`: an input of the graph, or a new input of this name.
+  std::string labels;
+  /// The added loss compares logits of position i with the label of position i + 1 (labels = ids), as Hugging Face models do.
+  bool shiftLabels = false;
+  int64_t ignoreIndex = -100;
+  /// Overrides what the importer finds out about the graph's own shift of the labels.
+  std::optional<bool> shiftedInGraph;
+  Precision precision = Precision::F32;
+  /// Initializers by name that are trained or frozen whatever the file and the rules say.
+  std::map<std::string, TrainableChoice> trainable;
+};
+
+/// Where the initial value of a parameter (an argument `zorse.parameter` of the function) is.
+///
+/// The bytes are row-major, little-endian elements of `storedType` in the shape `storedShape`; the parameter has its `shape` in the compute type: conversion, if any, happens when they are copied.
+struct WeightSource {
+  enum class Type : uint8_t { F32, F64, F16, BF16, I64, I32, I16, I8, U8, Bool };
+
+  std::string parameter;
+  std::vector<int64_t> shape;
+  Type storedType = Type::F32;
+  std::string file;       ///< empty: `owned` holds the bytes
+  uint64_t offset = 0;
+  uint64_t bytes = 0;
+  std::shared_ptr<const std::vector<uint8_t>> owned;
+  const uint8_t *data = nullptr;  ///< the same bytes, mapped; valid while the ImportedModel lives
+};
+
+struct ImportedModel {
+  mlir::OwningOpRef<mlir::ModuleOp> module; ///< holds `func.func @model`
+  std::vector<WeightSource> weights;        ///< one per argument with `zorse.parameter`, in the order of the arguments
+  std::vector<std::string> warnings;        ///< for people; also emitted as diagnostics
+  std::vector<std::string> notes;           ///< what was decided: the sample axis, shifts, trained parameters
+  int64_t nodesRead = 0;                    ///< nodes of the file, functions inlined
+  std::shared_ptr<void> storage;            ///< keeps mapped files open
+};
+
+/// Imports `path`: parses, inlines, specialises shapes, folds, finds the sample axis, and emits `@model` as docs/architecture.md describes a model. Errors are diagnostics that name the ONNX node.
+mlir::FailureOr<ImportedModel> importOnnx(const std::string &path, const ImportOptions &options, mlir::MLIRContext &context);
+
+} // namespace zorse

@@ -1,0 +1,302 @@
+#include "Loader.h"
+
+#include <google/protobuf/io/coded_stream.h>
+#include <google/protobuf/io/zero_copy_stream_impl_lite.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <fcntl.h>
+#include <limits>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+using namespace zorse;
+using namespace zorse::onnx_import;
+
+const char *zorse::onnx_import::name(ElementKind kind) {
+  switch (kind) {
+  case ElementKind::F32: return "float32";
+  case ElementKind::F64: return "float64";
+  case ElementKind::F16: return "float16";
+  case ElementKind::BF16: return "bfloat16";
+  case ElementKind::I64: return "int64";
+  case ElementKind::I32: return "int32";
+  case ElementKind::I16: return "int16";
+  case ElementKind::I8: return "int8";
+  case ElementKind::U64: return "uint64";
+  case ElementKind::U32: return "uint32";
+  case ElementKind::U16: return "uint16";
+  case ElementKind::U8: return "uint8";
+  case ElementKind::Bool: return "bool";
+  case ElementKind::String: return "string";
+  default: return "an unknown element type";
+  }
+}
+
+int64_t zorse::onnx_import::byteSize(ElementKind kind) {
+  switch (kind) {
+  case ElementKind::F64: case ElementKind::I64: case ElementKind::U64: return 8;
+  case ElementKind::F32: case ElementKind::I32: case ElementKind::U32: return 4;
+  case ElementKind::F16: case ElementKind::BF16: case ElementKind::I16: case ElementKind::U16: return 2;
+  case ElementKind::I8: case ElementKind::U8: case ElementKind::Bool: return 1;
+  default: return 0;
+  }
+}
+
+std::shared_ptr<MappedFile> MappedFile::open(const std::string &path, std::string &error) {
+  int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  if (descriptor < 0) {
+    error = "cannot open '" + path + "': " + std::strerror(errno);
+    return nullptr;
+  }
+  struct stat status {};
+  if (fstat(descriptor, &status) != 0 || !S_ISREG(status.st_mode)) {
+    ::close(descriptor);
+    error = "'" + path + "' is not a regular file";
+    return nullptr;
+  }
+  auto file = std::make_shared<MappedFile>();
+  file->length = static_cast<uint64_t>(status.st_size);
+  if (file->length != 0) {
+    void *address = mmap(nullptr, file->length, PROT_READ, MAP_PRIVATE, descriptor, 0);
+    if (address == MAP_FAILED) {
+      error = "cannot map '" + path + "': " + std::strerror(errno);
+      ::close(descriptor);
+      return nullptr;
+    }
+    file->bytes = static_cast<const uint8_t *>(address);
+  }
+  ::close(descriptor);
+  return file;
+}
+
+MappedFile::~MappedFile() {
+  if (bytes)
+    munmap(const_cast<uint8_t *>(bytes), length);
+}
+
+std::unique_ptr<LoadedModel> LoadedModel::load(const std::string &path, std::string &error) {
+  auto result = std::make_unique<LoadedModel>();
+  result->modelPath = path;
+  result->modelFile = MappedFile::open(path, error);
+  if (!result->modelFile)
+    return nullptr;
+  uint64_t size = result->modelFile->size();
+  if (size == 0 || size > std::numeric_limits<int32_t>::max()) {
+    error = path + ": expects an ONNX file of 1 byte to 2 GiB, found " + std::to_string(size) + " bytes" +
+            (size ? "; export with external data" : "");
+    return nullptr;
+  }
+  google::protobuf::io::ArrayInputStream array(result->modelFile->data(), static_cast<int>(size));
+  google::protobuf::io::CodedInputStream stream(&array);
+  stream.SetRecursionLimit(64);
+  if (!result->proto.ParseFromCodedStream(&stream) || !stream.ConsumedEntireMessage()) {
+    error = path + ": not a readable ONNX file: the protobuf data is truncated or corrupted (" + std::to_string(size) + " bytes); export it again or copy it again";
+    return nullptr;
+  }
+  const onnx::Model &model = result->proto;
+  if (!model.has_ir_version() || !model.has_graph()) {
+    error = path + ": not an ONNX model: expects an IR version and a graph";
+    return nullptr;
+  }
+  if (model.ir_version() < 7 || model.ir_version() > 13) {
+    error = path + ": expects ONNX IR version 7 to 13, found " + std::to_string(model.ir_version()) + "; export with a PyTorch or onnx of these versions";
+    return nullptr;
+  }
+  for (const onnx::OperatorSet &set : model.opset_import())
+    if (set.domain().empty() || set.domain() == "ai.onnx")
+      result->opsetVersion = set.version();
+  if (result->opsetVersion < 13 || result->opsetVersion > 26) {
+    error = path + ": expects operator set version 13 to 26, found " + (result->opsetVersion ? std::to_string(result->opsetVersion) : std::string("none")) +
+            "; export with opset_version=18 or convert with onnx.version_converter";
+    return nullptr;
+  }
+  result->locateRawData();
+  return result;
+}
+
+namespace {
+
+/// Walks protobuf wire format: one field at a time, never past `end`.
+struct WireReader {
+  const uint8_t *position, *end;
+
+  bool varint(uint64_t &value) {
+    value = 0;
+    for (int shift = 0; shift < 64 && position < end; shift += 7) {
+      uint8_t byte = *position++;
+      value |= uint64_t(byte & 0x7f) << shift;
+      if (!(byte & 0x80))
+        return true;
+    }
+    return false;
+  }
+
+  /// Reads one field; for length-delimited ones sets `body`.
+  bool next(uint32_t &field, uint32_t &wire, WireReader &body) {
+    uint64_t key = 0, value = 0;
+    if (position >= end || !varint(key))
+      return false;
+    field = static_cast<uint32_t>(key >> 3);
+    wire = key & 7;
+    switch (wire) {
+    case 0: return varint(value);
+    case 1: value = 8; break;
+    case 5: value = 4; break;
+    case 2:
+      if (!varint(value))
+        return false;
+      break;
+    default: return false;
+    }
+    if (value > static_cast<uint64_t>(end - position))
+      return false;
+    body = {position, position + value};
+    position += value;
+    return true;
+  }
+};
+
+} // namespace
+
+// The parser copies raw_data; for weights we want to know where the bytes are in the file, so that a bundle can refer to them.
+void LoadedModel::locateRawData() {
+  const uint8_t *begin = modelFile->data();
+  WireReader top{begin, begin + modelFile->size()}, graph{}, tensor{}, field{};
+  uint32_t number = 0, wire = 0;
+  int index = 0;
+  while (top.next(number, wire, graph)) {
+    if (number != 7 || wire != 2)
+      continue;
+    while (graph.next(number, wire, tensor)) {
+      if (number != 5 || wire != 2)
+        continue;
+      if (index >= proto.graph().initializer_size())
+        return;
+      const onnx::Tensor *owner = &proto.graph().initializer(index++);
+      while (tensor.next(number, wire, field))
+        if (number == 9 && wire == 2)
+          rawOffsets.emplace_back(owner, static_cast<uint64_t>(field.position - begin));
+    }
+  }
+  std::sort(rawOffsets.begin(), rawOffsets.end());
+}
+
+std::shared_ptr<MappedFile> LoadedModel::externalFile(const std::string &location, std::string &error) {
+  for (auto &[name, file] : externalFiles)
+    if (name == location)
+      return file;
+  bool escapes = location.empty() || location.front() == '/' || location.find('\\') != std::string::npos || location.find('\0') != std::string::npos;
+  for (size_t begin = 0; begin <= location.size() && !escapes;) {
+    size_t end = std::min(location.find('/', begin), location.size());
+    escapes = location.substr(begin, end - begin) == "..";
+    begin = end + 1;
+  }
+  if (escapes) {
+    error = "external data '" + location + "' must be a relative path below the model's directory, without '..'";
+    return nullptr;
+  }
+  size_t slash = modelPath.rfind('/');
+  std::string path = (slash == std::string::npos ? std::string() : modelPath.substr(0, slash + 1)) + location;
+  auto file = MappedFile::open(path, error);
+  if (!file) {
+    error = "external data: " + error + "; keep the data file beside the model";
+    return nullptr;
+  }
+  externalFiles.emplace_back(location, file);
+  return file;
+}
+
+static std::optional<uint64_t> parseNumber(const std::string &text) {
+  if (text.empty() || text.size() > 19 || text.find_first_not_of("0123456789") != std::string::npos)
+    return std::nullopt;
+  return std::stoull(text);
+}
+
+template <typename T, typename Field> static std::shared_ptr<std::vector<uint8_t>> encode(const Field &values) {
+  auto out = std::make_shared<std::vector<uint8_t>>(values.size() * sizeof(T));
+  size_t at = 0;
+  for (auto value : values) {
+    T element = static_cast<T>(value);
+    std::memcpy(out->data() + at, &element, sizeof(T));
+    at += sizeof(T);
+  }
+  return out;
+}
+
+std::optional<TensorBytes> LoadedModel::bytes(const onnx::Tensor &tensor, std::string &error) {
+  auto kind = static_cast<ElementKind>(tensor.data_type());
+  std::string where = "tensor '" + tensor.name() + "'";
+  int64_t width = byteSize(kind);
+  if (width == 0) {
+    error = where + ": elements of type " + (kind == ElementKind::String ? "string" : "number " + std::to_string(tensor.data_type())) + " are not supported";
+    return std::nullopt;
+  }
+  uint64_t expected = width;
+  for (int64_t dim : tensor.dims()) {
+    if (dim < 0 || (dim > 0 && expected > (uint64_t(1) << 46) / static_cast<uint64_t>(dim))) {
+      error = where + ": dimension " + std::to_string(dim) + " is negative or too large";
+      return std::nullopt;
+    }
+    expected *= static_cast<uint64_t>(dim);
+  }
+
+  TensorBytes result;
+  if (tensor.data_location() == 1) {
+    std::string location;
+    std::optional<uint64_t> offset = 0, length;
+    for (const onnx::StringPair &entry : tensor.external_data()) {
+      if (entry.key() == "location")
+        location = entry.value();
+      else if (entry.key() == "offset")
+        offset = parseNumber(entry.value());
+      else if (entry.key() == "length")
+        length = parseNumber(entry.value());
+    }
+    auto file = externalFile(location, error);
+    if (!file) {
+      error = where + ": " + error;
+      return std::nullopt;
+    }
+    uint64_t size = length.value_or(expected);
+    if (!offset || *offset > file->size() || size > file->size() - *offset) {
+      error = where + ": external data '" + location + "' holds " + std::to_string(file->size()) + " bytes, expects " + std::to_string(size) + " at offset " +
+              (offset ? std::to_string(*offset) : std::string("(not a number)")) + "; the data file is truncated or belongs to another model";
+      return std::nullopt;
+    }
+    size_t slash = modelPath.rfind('/');
+    result.file = (slash == std::string::npos ? std::string() : modelPath.substr(0, slash + 1)) + location;
+    result.offset = *offset;
+    result.data = file->data() + *offset;
+    result.size = size;
+  } else if (tensor.has_raw_data()) {
+    result.data = reinterpret_cast<const uint8_t *>(tensor.raw_data().data());
+    result.size = tensor.raw_data().size();
+    auto found = std::lower_bound(rawOffsets.begin(), rawOffsets.end(), std::make_pair(&tensor, uint64_t(0)));
+    if (found != rawOffsets.end() && found->first == &tensor && found->second + result.size <= modelFile->size() &&
+        (result.size == 0 || std::memcmp(modelFile->data() + found->second, result.data, std::min<size_t>(result.size, 64)) == 0)) {
+      result.file = modelPath;
+      result.offset = found->second;
+    }
+  } else {
+    switch (kind) {
+    case ElementKind::F32: result.owned = encode<float>(tensor.float_data()); break;
+    case ElementKind::F64: result.owned = encode<double>(tensor.double_data()); break;
+    case ElementKind::I64: result.owned = encode<int64_t>(tensor.int64_data()); break;
+    case ElementKind::U64: result.owned = encode<uint64_t>(tensor.uint64_data()); break;
+    case ElementKind::U32: result.owned = encode<uint32_t>(tensor.uint64_data()); break;
+    case ElementKind::I32: result.owned = encode<int32_t>(tensor.int32_data()); break;
+    case ElementKind::I16: case ElementKind::U16: case ElementKind::F16: case ElementKind::BF16: result.owned = encode<uint16_t>(tensor.int32_data()); break;
+    default: result.owned = encode<uint8_t>(tensor.int32_data()); break;
+    }
+    result.data = result.owned->data();
+    result.size = result.owned->size();
+  }
+  if (result.size != expected) {
+    error = where + ": expects " + std::to_string(expected) + " bytes for its shape and type " + name(kind) + ", found " + std::to_string(result.size);
+    return std::nullopt;
+  }
+  return result;
+}

@@ -1,0 +1,71 @@
+// Reading an ONNX file and the tensors it refers to, without trusting either.
+#pragma once
+
+#include "onnx_wire.pb.h"
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace zorse::onnx_import {
+
+/// Element types of the format that may occur (TensorProto.DataType numbers).
+enum class ElementKind : int32_t {
+  Undefined = 0, F32 = 1, U8 = 2, I8 = 3, U16 = 4, I16 = 5, I32 = 6, I64 = 7, String = 8, Bool = 9, F16 = 10, F64 = 11, U32 = 12, U64 = 13, BF16 = 16,
+};
+
+inline bool isFloat(ElementKind kind) { return kind == ElementKind::F32 || kind == ElementKind::F64 || kind == ElementKind::F16 || kind == ElementKind::BF16; }
+const char *name(ElementKind kind);
+/// Bytes per element as stored, 0 for types without a fixed size.
+int64_t byteSize(ElementKind kind);
+
+/// A read-only memory map. Bytes are paged in when read: opening a model of 100 GB costs nothing.
+class MappedFile {
+public:
+  static std::shared_ptr<MappedFile> open(const std::string &path, std::string &error);
+  ~MappedFile();
+  const uint8_t *data() const { return bytes; }
+  uint64_t size() const { return length; }
+
+private:
+  const uint8_t *bytes = nullptr;
+  uint64_t length = 0;
+};
+
+/// Where the bytes of one tensor are. `data` stays valid while the model lives.
+struct TensorBytes {
+  const uint8_t *data = nullptr; ///< little-endian elements, row-major; null if `owned` holds them
+  uint64_t size = 0;
+  std::string file;     ///< path of the file that holds them as they are, empty if there is none (typed fields)
+  uint64_t offset = 0;  ///< in `file`
+  std::shared_ptr<std::vector<uint8_t>> owned; ///< re-encoded from typed fields
+};
+
+/// A parsed model and the files it maps.
+class LoadedModel {
+public:
+  /// Reads and checks `path`: parsable, IR version 7 to 13, opset 13 to 26. Returns null and sets `error` otherwise.
+  static std::unique_ptr<LoadedModel> load(const std::string &path, std::string &error);
+
+  const onnx::Model &model() const { return proto; }
+  const std::string &path() const { return modelPath; }
+  /// Version of the default operator set.
+  int64_t opset() const { return opsetVersion; }
+  /// The bytes of `tensor`; checks that their number agrees with its shape and type.
+  std::optional<TensorBytes> bytes(const onnx::Tensor &tensor, std::string &error);
+
+private:
+  std::shared_ptr<MappedFile> externalFile(const std::string &location, std::string &error);
+  void locateRawData();
+
+  onnx::Model proto;
+  std::string modelPath;
+  int64_t opsetVersion = 0;
+  std::shared_ptr<MappedFile> modelFile;
+  std::vector<std::pair<std::string, std::shared_ptr<MappedFile>>> externalFiles;
+  std::vector<std::pair<const onnx::Tensor *, uint64_t>> rawOffsets; ///< of initializers, sorted by pointer
+};
+
+} // namespace zorse::onnx_import
