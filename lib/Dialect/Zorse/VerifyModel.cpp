@@ -59,6 +59,17 @@ LogicalResult AttentionGradOp::verify() {
   return success();
 }
 
+LogicalResult CausalMaskOp::verify() {
+  auto type = cast<RankedTensorType>(getY().getType());
+  if (type.getRank() != 2 || !type.hasStaticShape())
+    return emitOpError("(C1) expects a mask of rank 2, queries by keys, got ") << type;
+  if (getWindow() && *getWindow() < 1)
+    return emitOpError("(C2) expects a window of at least 1, got ") << *getWindow();
+  if (type.getDimSize(0) > type.getDimSize(1))
+    return emitOpError("(C3) expects at most as many queries as keys, got ") << type;
+  return success();
+}
+
 LogicalResult RopeOp::verify() {
   RankedTensorType x = tensorTypeOf(getX()), cos = tensorTypeOf(getCos());
   if (x.getRank() != 4 || x.getDimSize(3) % 2 != 0)

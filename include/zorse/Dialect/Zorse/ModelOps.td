@@ -75,6 +75,31 @@ def Zorse_AttentionGradOp : Zorse_Op<"attention_grad", [Pure]> {
   }];
 }
 
+def Zorse_CausalMaskOp : Zorse_Op<"causal_mask", [Pure]> {
+  let summary = "The causal mask of S queries over S' keys as a constant that is never stored.";
+  let description = [{
+    Key j is visible to query i iff j <= i + S' - S, and, with `window = w`, j > i + S' - S - w: what `zorse.attention` means by `causal` and `window`. Elements are true where visible
+    and false where hidden, or, of a float type, 0 and -inf.
+
+    The importer recognises masks by value, whatever computed them, and emits this op in their place; a graph in which attention was recognised has none left. So a mask of
+    2,048 x 2,048 is four words in the IR, and all layers share one.
+
+    Constraints:
+    - (C1) y has rank 2 and elements of i1 or a float type.
+    - (C2) window, if given, is >= 1.
+    - (C3) S <= S'.
+
+    Example:
+    ```mlir
+    %m = zorse.causal_mask : tensor<64x64xi1>
+    %w = zorse.causal_mask {window = 8 : i64} : tensor<64x64xf32>
+    ```
+  }];
+  let arguments = (ins OptionalAttr<I64Attr>:$window);
+  let results = (outs Zorse_MaskTensor:$y);
+  let assemblyFormat = "attr-dict `:` type($y)";
+}
+
 def Zorse_RopeOp : Zorse_Op<"rope", [Pure]> {
   let summary = "Rotary position embedding: rotates pairs of channels by angles that depend on the position.";
   let description = [{
