@@ -1,0 +1,302 @@
+#include "Graph.h"
+
+#include <algorithm>
+#include <set>
+#include <unordered_map>
+
+using namespace zorse;
+using namespace zorse::onnx_import;
+
+namespace {
+
+constexpr int maxDepth = 32;
+constexpr size_t maxNodes = 4'000'000;
+
+using Scope = std::unordered_map<std::string, int>;
+using Bindings = std::map<std::string, std::shared_ptr<const onnx::Attribute>>;
+
+std::string canonicalDomain(const std::string &domain) { return domain == "ai.onnx" ? std::string() : domain; }
+
+class Flattener {
+public:
+  Flattener(const LoadedModel &model, FlatGraph &graph, std::string &error) : model(model), graph(graph), error(error) {
+    for (const onnx::Function &function : model.model().functions())
+      functions[{canonicalDomain(function.domain()), function.name(), function.overload()}] = &function;
+  }
+
+  bool run() {
+    const onnx::Graph &source = model.model().graph();
+    std::map<std::string, int64_t> opsets = versions(model.model().opset_import());
+    opsets[""] = model.opset();
+
+    Scope scope;
+    std::set<std::string> initialised;
+    for (const onnx::Tensor &tensor : source.initializer())
+      initialised.insert(tensor.name());
+    for (const onnx::ValueInfo &input : source.input()) {
+      if (initialised.count(input.name()))
+        continue;
+      if (!define(scope, input.name()))
+        return false;
+      graph.inputs.emplace_back(scope[input.name()], &input);
+    }
+    return flattenGraph(source, scope, opsets, {}, "", 0, graph.body);
+  }
+
+private:
+  template <typename Sets> std::map<std::string, int64_t> versions(const Sets &sets) {
+    std::map<std::string, int64_t> out;
+    for (const onnx::OperatorSet &set : sets)
+      out[canonicalDomain(set.domain())] = set.version();
+    return out;
+  }
+
+  int newValue(const std::string &name) {
+    graph.valueNames.push_back(name);
+    return static_cast<int>(graph.valueNames.size()) - 1;
+  }
+
+  bool define(Scope &scope, const std::string &name) {
+    if (!local.back().insert(name).second) {
+      error = "value '" + name + "' is defined twice; the file is not a valid ONNX graph";
+      return false;
+    }
+    scope[name] = newValue(name);
+    return true;
+  }
+
+  bool flattenGraph(const onnx::Graph &source, Scope scope, const std::map<std::string, int64_t> &opsets, const Bindings &bindings, const std::string &prefix, int depth,
+                    GraphBody &body) {
+    if (depth > 0)
+      local.emplace_back();
+    for (const onnx::Tensor &tensor : source.initializer()) {
+      if (!define(scope, tensor.name()))
+        return false;
+      body.initializers.emplace_back(scope[tensor.name()], &tensor);
+    }
+    if (!flattenNodes(source.node(), scope, opsets, bindings, prefix, depth, body))
+      return false;
+    for (const onnx::ValueInfo &output : source.output()) {
+      auto found = scope.find(output.name());
+      if (found == scope.end()) {
+        error = "output '" + output.name() + "' is not defined by any node";
+        return false;
+      }
+      body.outputs.push_back(found->second);
+    }
+    if (depth > 0)
+      local.pop_back();
+    return order(body);
+  }
+
+  template <typename Nodes>
+  bool flattenNodes(const Nodes &nodes, Scope &scope, const std::map<std::string, int64_t> &opsets, const Bindings &bindings, const std::string &prefix, int depth,
+                    GraphBody &body) {
+    if (depth > maxDepth) {
+      error = "functions or subgraphs nest deeper than " + std::to_string(maxDepth) + " levels (or a function calls itself)";
+      return false;
+    }
+    for (const onnx::Node &node : nodes)
+      for (const std::string &output : node.output())
+        if (!output.empty() && !preBound(scope, output) && !define(scope, output))
+          return false;
+    for (const onnx::Node &node : nodes)
+      if (!flattenNode(node, scope, opsets, bindings, prefix, depth, body))
+        return false;
+    return true;
+  }
+
+  // Outputs of a function keep the numbers of the caller's outputs.
+  bool preBound(Scope &scope, const std::string &name) {
+    if (!bound.count(name))
+      return false;
+    bound.erase(name);
+    local.back().insert(name);
+    return true;
+  }
+
+  bool flattenNode(const onnx::Node &node, const Scope &scope, const std::map<std::string, int64_t> &opsets, const Bindings &bindings, const std::string &prefix, int depth,
+                   GraphBody &body) {
+    GraphNode out;
+    out.op = node.op_type();
+    out.domain = canonicalDomain(node.domain());
+    out.name = !node.name().empty() ? prefix + node.name() : node.output_size() ? prefix + node.output(0) : prefix + out.op;
+    auto opset = opsets.find(out.domain);
+    out.opset = opset == opsets.end() ? 1 : opset->second;
+    for (const std::string &input : node.input()) {
+      if (input.empty()) {
+        out.inputs.push_back(-1);
+        continue;
+      }
+      auto found = scope.find(input);
+      if (found == scope.end()) {
+        error = out.describe() + ": input '" + input + "' is not defined by any node, input or initializer";
+        return false;
+      }
+      out.inputs.push_back(found->second);
+    }
+    for (const std::string &output : node.output())
+      out.outputs.push_back(output.empty() ? -1 : scope.at(output));
+
+    for (const onnx::Attribute &attribute : node.attribute()) {
+      if (!attribute.ref_attr_name().empty()) {
+        auto found = bindings.find(attribute.ref_attr_name());
+        if (found != bindings.end())
+          out.attributes[attribute.name()] = found->second;
+        continue; // absent in the call: the operator's default
+      }
+      // Attributes live in the model, which outlives the graph.
+      out.attributes[attribute.name()] = std::shared_ptr<const onnx::Attribute>(std::shared_ptr<void>(), &attribute);
+    }
+
+    auto function = functions.find({out.domain, out.op, node.overload()});
+    if (function != functions.end())
+      return inlineFunction(*function->second, out, depth, body);
+
+    for (auto &[name, attribute] : out.attributes)
+      if (attribute->has_g()) {
+        auto nested = std::make_shared<GraphBody>();
+        if (!flattenGraph(attribute->g(), scope, opsets, bindings, prefix, depth + 1, *nested))
+          return false;
+        out.bodies[name] = nested;
+      }
+    if (++nodeCount > maxNodes) {
+      error = "the graph has more than " + std::to_string(maxNodes) + " nodes once functions are inlined";
+      return false;
+    }
+    body.nodes.push_back(std::move(out));
+    return true;
+  }
+
+  bool inlineFunction(const onnx::Function &function, const GraphNode &call, int depth, GraphBody &body) {
+    Scope scope;
+    Bindings bindings;
+    for (const onnx::Attribute &attribute : function.attribute_proto())
+      bindings[attribute.name()] = std::shared_ptr<const onnx::Attribute>(std::shared_ptr<void>(), &attribute);
+    for (auto &[name, attribute] : call.attributes)
+      bindings[name] = attribute;
+    std::map<std::string, int64_t> opsets = versions(function.opset_import());
+    if (!opsets.count(""))
+      opsets[""] = model.opset();
+
+    local.emplace_back();
+    std::set<std::string> outerBound;
+    outerBound.swap(bound);
+    for (int i = 0; i < function.input_size(); ++i) {
+      local.back().insert(function.input(i));
+      if (i < static_cast<int>(call.inputs.size()) && call.inputs[i] >= 0)
+        scope[function.input(i)] = call.inputs[i];
+    }
+    std::vector<std::pair<int, std::string>> forwarded; // outputs that are the function's inputs
+    for (int i = 0; i < function.output_size() && i < static_cast<int>(call.outputs.size()); ++i) {
+      if (call.outputs[i] < 0)
+        continue;
+      const std::string &name = function.output(i);
+      if (scope.count(name)) {
+        forwarded.emplace_back(call.outputs[i], name);
+        continue;
+      }
+      scope[name] = call.outputs[i];
+      bound.insert(name);
+    }
+    // Omitted optional inputs read as omitted inside.
+    std::vector<std::string> omitted;
+    for (const std::string &name : function.input())
+      if (!scope.count(name))
+        omitted.push_back(name);
+    for (const std::string &name : omitted)
+      scope[name] = -1;
+
+    if (!flattenNodes(function.node(), scope, opsets, bindings, call.name + "/", depth + 1, body))
+      return false;
+    if (!bound.empty()) {
+      error = call.describe() + ": function output '" + *bound.begin() + "' is not defined in its body";
+      return false;
+    }
+    for (auto &[value, name] : forwarded) {
+      GraphNode identity;
+      identity.op = "Identity";
+      identity.name = call.name;
+      identity.opset = model.opset();
+      identity.inputs = {scope[name]};
+      identity.outputs = {value};
+      body.nodes.push_back(std::move(identity));
+    }
+    bound.swap(outerBound);
+    local.pop_back();
+    return true;
+  }
+
+  static void uses(const GraphNode &node, std::vector<int> &out) {
+    for (int input : node.inputs)
+      if (input >= 0)
+        out.push_back(input);
+    for (auto &[name, body] : node.bodies) {
+      for (const GraphNode &inner : body->nodes)
+        uses(inner, out);
+      out.insert(out.end(), body->outputs.begin(), body->outputs.end());
+    }
+  }
+
+  // Stable topological order; a cycle is named by one of its nodes.
+  bool order(GraphBody &body) {
+    std::unordered_map<int, size_t> producer;
+    for (size_t i = 0; i < body.nodes.size(); ++i)
+      for (int output : body.nodes[i].outputs)
+        if (output >= 0)
+          producer[output] = i;
+    enum class State : uint8_t { New, Open, Done };
+    std::vector<State> state(body.nodes.size(), State::New);
+    std::vector<size_t> sorted;
+    std::vector<std::pair<size_t, std::vector<int>>> stack;
+    for (size_t root = 0; root < body.nodes.size(); ++root) {
+      if (state[root] != State::New)
+        continue;
+      auto open = [&](size_t node) {
+        state[node] = State::Open;
+        std::vector<int> needed;
+        uses(body.nodes[node], needed);
+        std::reverse(needed.begin(), needed.end());
+        stack.emplace_back(node, std::move(needed));
+      };
+      open(root);
+      while (!stack.empty()) {
+        auto &[node, needed] = stack.back();
+        if (needed.empty()) {
+          state[node] = State::Done;
+          sorted.push_back(node);
+          stack.pop_back();
+          continue;
+        }
+        int value = needed.back();
+        needed.pop_back();
+        auto found = producer.find(value);
+        if (found == producer.end() || state[found->second] == State::Done)
+          continue;
+        if (state[found->second] == State::Open) {
+          error = "the graph has a cycle through " + body.nodes[found->second].describe() + " and " + body.nodes[node].describe();
+          return false;
+        }
+        open(found->second);
+      }
+    }
+    std::vector<GraphNode> nodes;
+    nodes.reserve(sorted.size());
+    for (size_t index : sorted)
+      nodes.push_back(std::move(body.nodes[index]));
+    body.nodes = std::move(nodes);
+    return true;
+  }
+
+  const LoadedModel &model;
+  FlatGraph &graph;
+  std::string &error;
+  std::map<std::tuple<std::string, std::string, std::string>, const onnx::Function *> functions;
+  std::vector<std::set<std::string>> local{1}; ///< names defined in each open scope
+  std::set<std::string> bound;                 ///< function outputs not yet met
+  size_t nodeCount = 0;
+};
+
+} // namespace
+
+bool zorse::onnx_import::flatten(const LoadedModel &model, FlatGraph &graph, std::string &error) { return Flattener(model, graph, error).run(); }

@@ -1,0 +1,44 @@
+// The file's graph with functions inlined and names resolved: nodes in topological order over numbered values.
+#pragma once
+
+#include "Loader.h"
+
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace zorse::onnx_import {
+
+struct GraphBody;
+
+struct GraphNode {
+  std::string op;      ///< operator type; the default domain is implied
+  std::string domain;  ///< "" for the default one
+  std::string name;    ///< the node's name, or one made from its first output
+  int64_t opset = 0;   ///< of `domain`
+  std::vector<int> inputs;   ///< value numbers, -1 where omitted
+  std::vector<int> outputs;  ///< value numbers, -1 where omitted
+  std::map<std::string, std::shared_ptr<const onnx::Attribute>> attributes;
+  std::map<std::string, std::shared_ptr<GraphBody>> bodies; ///< graph attributes (If)
+
+  std::string describe() const { return "node '" + name + "' (" + (domain.empty() ? "" : domain + ".") + op + ")"; }
+};
+
+/// A list of nodes and the values it yields; shares value numbers with the graph around it.
+struct GraphBody {
+  std::vector<GraphNode> nodes;
+  std::vector<int> outputs;
+  std::vector<std::pair<int, const onnx::Tensor *>> initializers;
+};
+
+struct FlatGraph {
+  GraphBody body;
+  std::vector<std::string> valueNames;
+  std::vector<std::pair<int, const onnx::ValueInfo *>> inputs; ///< without those that are initializers
+};
+
+/// Resolves `model`'s graph: inlines functions (attributes bound), orders nodes. False with `error` set on cycles, undefined or doubly defined values, or too deep nesting.
+bool flatten(const LoadedModel &model, FlatGraph &graph, std::string &error);
+
+} // namespace zorse::onnx_import

@@ -1,0 +1,254 @@
+// Abstract interpretation of the file's graph: every value becomes a constant, or a view of a value of the IR, or a sum over samples.
+//
+// Shapes are concrete while this runs: `rows` samples (the file's own batch where it is baked, another number where it is symbolic). What is emitted has `?` instead.
+#pragma once
+
+#include "Graph.h"
+#include "Lazy.h"
+#include "View.h"
+
+#include "zorse/Dialect/Zorse/ZorseOps.h"
+#include "zorse/Import/ONNX/Import.h"
+
+#include "mlir/IR/Builders.h"
+#include "llvm/ADT/DenseMap.h"
+#include "llvm/ADT/DenseSet.h"
+#include "llvm/ADT/STLFunctionalExtras.h"
+
+#include <map>
+#include <string>
+
+namespace zorse::onnx_import {
+
+/// One summand c * (sum over samples of numerator) / D of a loss.
+struct LossSummand {
+  double coefficient = 1;
+  mlir::Value numerator;              ///< tensor<?xfloat>
+  mlir::Value denominator;            ///< tensor<?xfloat> from inputs alone: D is its sum over samples
+  double denominatorPerRow = 0;       ///< D = this * rows, if denominator is null; 0: D = 1
+  int64_t elementsPerRow = 0;         ///< numbers added into one numerator
+};
+
+struct Val {
+  enum class Kind : uint8_t { Absent, Constant, Graph, Sequence, Loss };
+  Kind kind = Kind::Absent;
+  ElementKind type = ElementKind::Undefined;
+  View view;
+  LazyPtr lazy;                        ///< Constant
+  mlir::Value value;                   ///< Graph
+  double scale = 1;                    ///< Graph, floats: a factor not yet applied
+  bool hides = false;                  ///< may hold a row (last axis) in which every entry is masked
+  std::vector<Val> elements;           ///< Sequence
+  std::vector<LossSummand> summands;   ///< Loss
+
+  bool isConstant() const { return kind == Kind::Constant; }
+  bool isGraph() const { return kind == Kind::Graph; }
+  std::vector<int64_t> shape() const { return view.shape(); }
+  int64_t rank() const { return view.rank(); }
+  explicit operator bool() const { return kind != Kind::Absent; }
+};
+
+/// A loop axis of an op over several operands.
+struct Axis {
+  int64_t size = 1;
+  bool sample = false;
+  int64_t dim = 0;                     ///< of the broadcast shape
+  std::vector<int64_t> strides;        ///< one per operand
+};
+
+/// A factor of an operand in the order and grouping in which an op wants it.
+using Groups = std::vector<FactorList>;
+
+/// What an initializer is used as, before anything is emitted.
+enum class InitializerRole : uint8_t { Constant, Trained, Frozen };
+
+class Importer {
+public:
+  Importer(LoadedModel &model, FlatGraph &graph, const ImportOptions &options, mlir::MLIRContext &context);
+  mlir::LogicalResult run(ImportedModel &result);
+
+private:
+  using Handler = mlir::LogicalResult (Importer::*)(const GraphNode &);
+  static const llvm::StringMap<Handler> &handlers();
+
+  // --- driver (Importer.cpp)
+  mlir::LogicalResult bindInputs();
+  mlir::LogicalResult checkSupported(const std::vector<int> &wanted);
+  mlir::LogicalResult readInitializers();
+  mlir::LogicalResult interpret(GraphBody &body, const std::vector<int> &wanted);
+  mlir::LogicalResult interpretNode(const GraphNode &node);
+  mlir::LogicalResult chooseLoss(std::vector<int> &wanted);
+  mlir::LogicalResult finish(const Val &loss, ImportedModel &result);
+  mlir::LogicalResult error(const GraphNode &node, const llvm::Twine &message);
+  mlir::LogicalResult error(const llvm::Twine &message);
+  void warn(const std::string &message);
+
+  // --- parameters (Parameters.cpp)
+  void classifyInitializers();
+  void reportParameters(ImportedModel &result);
+  Val parameter(const onnx::Tensor &tensor, bool trainable);
+  mlir::Value liftedConstant(mlir::DenseElementsAttr attribute);
+  mlir::Value liftedBytes(mlir::RankedTensorType type, std::shared_ptr<std::vector<uint8_t>> bytes);
+
+  // --- access to a node
+  const Val &in(const GraphNode &node, size_t index) const;
+  bool has(const GraphNode &node, size_t index) const { return static_cast<bool>(in(node, index)); }
+  void out(const GraphNode &node, size_t index, Val value);
+  int64_t intAttribute(const GraphNode &node, llvm::StringRef name, int64_t otherwise) const;
+  double floatAttribute(const GraphNode &node, llvm::StringRef name, double otherwise) const;
+  std::string stringAttribute(const GraphNode &node, llvm::StringRef name, llvm::StringRef otherwise) const;
+  std::optional<std::vector<int64_t>> intsAttribute(const GraphNode &node, llvm::StringRef name) const;
+  /// All elements of a constant operand as integers, at most `limit`.
+  std::optional<std::vector<int64_t>> constantInts(const Val &value, int64_t limit = 1 << 20) const;
+  std::optional<std::vector<double>> constantFloats(const Val &value, int64_t limit = 1 << 20) const;
+  std::optional<double> uniformValue(const Val &value) const;
+  /// Axes from an attribute or from operand `index`; normalised to be non-negative.
+  mlir::LogicalResult axesOf(const GraphNode &node, size_t index, int64_t rank, std::optional<std::vector<int64_t>> &axes);
+
+  // --- views and emission (Emit.cpp)
+  mlir::Type elementType(ElementKind kind) const;
+  bool isSampled(const Val &value) const;
+  static bool isSampled(mlir::Value value);
+  static int64_t perRow(mlir::Value value);
+  Val wrap(mlir::Value value, ElementKind type, std::vector<int64_t> shape) const; ///< contiguous; the shape has `rows` for `?`
+  Val constantOf(ElementKind kind, LazyPtr lazy, std::vector<int64_t> shape) const;
+  Val scalar(ElementKind kind, double value) const;
+  template <typename Op, typename... Args> mlir::Value create(Args &&...args) {
+    auto op = Op::create(builder, location, std::forward<Args>(args)...);
+    return merge(op);
+  }
+  mlir::Value merge(mlir::Operation *op);
+  mlir::Value createNamed(llvm::StringRef name, mlir::ValueRange operands, mlir::Type type);
+  /// The operand as a tensor of the groups' sizes (in front `?` if `sampled`).
+  mlir::Value materialise(const Val &value, const Groups &groups, bool sampled);
+  mlir::Value materialiseConstant(const Val &value, const FactorList &factors);
+  mlir::Value cut(mlir::Value base, int64_t offset, const FactorList &factors);
+  mlir::Value applyScale(mlir::Value value, double scale);
+  mlir::Value broadcastTo(mlir::Value value, llvm::ArrayRef<int64_t> dims, llvm::ArrayRef<int64_t> shape);
+  mlir::Value reshapeTo(mlir::Value value, llvm::ArrayRef<int64_t> shape);
+  mlir::Value splat(double value, mlir::RankedTensorType type);
+  /// One group per axis of the view, in its order, without the sample axis; size-1 axes are dropped if `dropOnes`.
+  Groups groupsOf(const View &view, bool dropOnes) const;
+  mlir::Value materialise(const Val &value, bool dropOnes = true);
+  Val copied(const Val &value);
+  mlir::FailureOr<Val> reshaped(const GraphNode &node, const Val &value, const std::vector<int64_t> &shape);
+  /// Brings operands to common axes, broadcasting as ONNX does. Fixes operands whose rows are baked copies.
+  mlir::LogicalResult align(const GraphNode &node, std::vector<Val> &operands, std::vector<Axis> &axes, std::vector<int64_t> &shape);
+  mlir::LogicalResult dropSampleCopies(const GraphNode &node, Val &operand, int64_t size, int64_t stride);
+  bool repeatsAlong(const Val &value, int64_t size, int64_t stride) const;
+  Val compressed(const Val &value) const; ///< a constant whose repeating axes have stride 0
+  void orderAxes(const std::vector<Val> &operands, std::vector<Axis> &axes) const;
+  struct Loop {
+    std::vector<std::vector<const Axis *>> groups; ///< emitted dimensions, without the sample axis
+    bool sampled = false;
+    std::vector<int64_t> shape;                    ///< of the IR type, with kDynamic
+  };
+  Loop makeLoop(const std::vector<Axis> &axes) const;
+  mlir::Value operandOf(const Val &value, size_t index, const Loop &loop);
+  /// The view of a value emitted over `loop` (plus `inner` sizes behind), with the broadcast shape.
+  Val resultOf(mlir::Value value, ElementKind type, const std::vector<Axis> &axes, const Loop &loop, const std::vector<int64_t> &shape) const;
+  mlir::LogicalResult emitElementwise(const GraphNode &node, std::vector<Val> operands, ElementKind type,
+                                      llvm::function_ref<mlir::Value(mlir::ValueRange, mlir::RankedTensorType)> body);
+  Val foldElementwise(std::vector<Val> operands, ElementKind type, Kernel kernel);
+  bool rowsOpen(const Val &mask, bool boolean, bool openWhen);
+
+  // --- handlers
+#define ZORSE_ONNX_HANDLER(name) mlir::LogicalResult name(const GraphNode &node);
+  ZORSE_ONNX_HANDLER(onConstant)
+  ZORSE_ONNX_HANDLER(onConstantOfShape)
+  ZORSE_ONNX_HANDLER(onIdentity)
+  ZORSE_ONNX_HANDLER(onShape)
+  ZORSE_ONNX_HANDLER(onSize)
+  ZORSE_ONNX_HANDLER(onRange)
+  ZORSE_ONNX_HANDLER(onReshape)
+  ZORSE_ONNX_HANDLER(onFlatten)
+  ZORSE_ONNX_HANDLER(onTranspose)
+  ZORSE_ONNX_HANDLER(onSqueeze)
+  ZORSE_ONNX_HANDLER(onUnsqueeze)
+  ZORSE_ONNX_HANDLER(onExpand)
+  ZORSE_ONNX_HANDLER(onTile)
+  ZORSE_ONNX_HANDLER(onSlice)
+  ZORSE_ONNX_HANDLER(onSplit)
+  ZORSE_ONNX_HANDLER(onSplitToSequence)
+  ZORSE_ONNX_HANDLER(onSequenceAt)
+  ZORSE_ONNX_HANDLER(onSequenceConstruct)
+  ZORSE_ONNX_HANDLER(onConcatFromSequence)
+  ZORSE_ONNX_HANDLER(onConcat)
+  ZORSE_ONNX_HANDLER(onPad)
+  ZORSE_ONNX_HANDLER(onTrilu)
+  ZORSE_ONNX_HANDLER(onGather)
+  ZORSE_ONNX_HANDLER(onGatherElements)
+  ZORSE_ONNX_HANDLER(onGatherND)
+  ZORSE_ONNX_HANDLER(onScatterND)
+  ZORSE_ONNX_HANDLER(onCumSum)
+  ZORSE_ONNX_HANDLER(onIf)
+  ZORSE_ONNX_HANDLER(onCast)
+  ZORSE_ONNX_HANDLER(onCastLike)
+  ZORSE_ONNX_HANDLER(onUnary)
+  ZORSE_ONNX_HANDLER(onBinary)
+  ZORSE_ONNX_HANDLER(onVariadic)
+  ZORSE_ONNX_HANDLER(onCompare)
+  ZORSE_ONNX_HANDLER(onLogic)
+  ZORSE_ONNX_HANDLER(onWhere)
+  ZORSE_ONNX_HANDLER(onClip)
+  ZORSE_ONNX_HANDLER(onIsNaN)
+  ZORSE_ONNX_HANDLER(onPow)
+  ZORSE_ONNX_HANDLER(onActivation)
+  ZORSE_ONNX_HANDLER(onDropout)
+  ZORSE_ONNX_HANDLER(onMatMul)
+  ZORSE_ONNX_HANDLER(onGemm)
+  ZORSE_ONNX_HANDLER(onSoftmax)
+  ZORSE_ONNX_HANDLER(onNorm)
+  ZORSE_ONNX_HANDLER(onAttention)
+  ZORSE_ONNX_HANDLER(onRotary)
+  ZORSE_ONNX_HANDLER(onReduce)
+  ZORSE_ONNX_HANDLER(onCrossEntropy)
+#undef ZORSE_ONNX_HANDLER
+
+  mlir::LogicalResult concatenate(const GraphNode &node, const std::vector<Val> &parts, int64_t axis);
+  mlir::LogicalResult take(const GraphNode &node, Val &value, int64_t axis, int64_t start, int64_t step, int64_t count);
+  mlir::LogicalResult binary(const GraphNode &node, const std::string &op, const Val &a, const Val &b);
+  mlir::FailureOr<Val> product(const GraphNode &node, Val a, Val b);
+  mlir::LogicalResult lossBinary(const GraphNode &node, const std::string &op, const Val &a, const Val &b);
+  mlir::FailureOr<Val> crossEntropy(const GraphNode &node, Val logits, Val labels, Val weights, std::optional<int64_t> ignore, const std::string &reduction);
+  Val castTo(const Val &value, ElementKind type);
+  mlir::Value sumPerSample(mlir::Value value); ///< [?, ...] to [?]
+  bool dependsOnParameter(mlir::Value value) const { return tainted.contains(value); }
+  std::optional<Val> addedLoss(mlir::LogicalResult &status);
+
+  LoadedModel &model;
+  FlatGraph &graph;
+  const ImportOptions &options;
+  mlir::MLIRContext &context;
+  mlir::OpBuilder builder;
+  mlir::Location location;
+  mlir::OwningOpRef<mlir::ModuleOp> module;
+  mlir::Block *block = nullptr;
+  std::vector<mlir::DictionaryAttr> argumentAttributes;
+
+  int64_t rows = 0;
+  bool rowsBaked = false;
+  std::vector<Val> values;                          ///< by value number
+  std::vector<std::string> inputNames;              ///< by argument
+  std::map<std::string, unsigned> inputArguments;
+  std::map<int, const onnx::Tensor *> initializers;  ///< by value number
+  std::map<const onnx::Tensor *, InitializerRole> roles;
+  std::map<const onnx::Tensor *, Val> parameters;
+  std::map<const onnx::Tensor *, std::string> originalNames;
+  std::vector<WeightSource> weights;                ///< by argument - number of inputs, in order of creation
+  std::map<unsigned, size_t> weightOfArgument;
+  llvm::DenseSet<mlir::Value> tainted;
+  llvm::DenseMap<size_t, llvm::SmallVector<mlir::Operation *, 1>> emitted; ///< by structural hash
+  std::map<std::pair<const Lazy *, int64_t>, bool> openCache;
+  std::map<std::string, std::string> labelsOfLoss;
+  struct LossInfo { mlir::Value labels; mlir::Value logits; std::optional<int64_t> ignore; int64_t classes = 0; };
+  std::vector<LossInfo> losses;
+  int64_t dropouts = 0;
+  bool guessedSingleRow = false;
+  int64_t inertDropouts = 0;
+  std::vector<std::string> warnings, notes;
+  std::vector<std::string> foldedParameters;
+  bool failedNode = false;
+};
+
+} // namespace zorse::onnx_import

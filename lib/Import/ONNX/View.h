@@ -1,0 +1,51 @@
+// How a tensor of the file lies in a value of the IR: every axis is a list of factors (size, stride) of the value's elements.
+//
+// Reshape, Transpose, Expand, Slice and Split change only the view, so chains of them cancel, whichever exporter wrote them:
+//
+//     qkv [rows, 16, 96]   --split, reshape, transpose-->   k [rows, 4 heads, 16, 8]:   rows | 4x8 | 16x96 | 8x1,  offset 32
+//
+// The sample axis is a factor of its own. A merged axis (rows * 16) is a list of two factors; it is not found by its size.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+namespace zorse::onnx_import {
+
+struct Factor {
+  int64_t size = 1;
+  int64_t stride = 0; ///< in elements of one sample; 0: repeats
+  bool sample = false;
+};
+using FactorList = std::vector<Factor>;
+
+struct View {
+  int64_t offset = 0;
+  std::vector<FactorList> dims; ///< outermost first; an axis of size 1 is an empty list (or the sample factor of one row)
+
+  int64_t rank() const { return static_cast<int64_t>(dims.size()); }
+  int64_t size(int64_t axis) const;
+  std::vector<int64_t> shape() const;
+  int64_t elements() const;
+  /// The axis that holds the sample factor, -1 if there is none.
+  int64_t sampleAxis() const;
+};
+
+/// Row-major view of a value with these sizes; `sampled`: dimension 0 is the sample axis and takes no part in strides.
+View contiguousView(const std::vector<int64_t> &shape, bool sampled);
+
+/// Joins neighbours that lie one after the other, drops factors of size 1.
+void coalesce(FactorList &list);
+
+enum class ReshapeResult : uint8_t { Done, NeedsCopy, MixesSamples };
+/// Regroups `view` to `shape` (same number of elements). With one row the place of the sample factor can be ambiguous: `guessed` is set then.
+ReshapeResult reshapeView(const View &view, const std::vector<int64_t> &shape, View &out, bool &guessed);
+
+/// Elements start, start + step, ... of an axis; false if the axis must be copied together first. The axis holds no sample factor.
+bool sliceView(View &view, int64_t axis, int64_t start, int64_t step, int64_t count);
+
+/// Whether a value of `total` elements can be cut into these factors by one reshape, one slice and one transpose.
+bool isCuttable(const View &view, int64_t total);
+
+} // namespace zorse::onnx_import
