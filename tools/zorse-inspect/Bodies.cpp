@@ -1,0 +1,63 @@
+#include "Inspect.h"
+#include "Terminal.h"
+
+#include <cstdio>
+
+namespace zorse::inspect {
+
+namespace {
+
+std::string lower(std::string text) {
+  for (char &c : text)
+    c = c == '_' ? ' ' : static_cast<char>(tolower(c));
+  return text;
+}
+
+std::string extent(const bundle::Extent &e, const char *row) {
+  if (e.per_row() == 0)
+    return std::to_string(e.fixed());
+  std::string text = (e.per_row() == 1 ? "" : std::to_string(e.per_row()) + "·") + row;
+  return e.fixed() ? std::to_string(e.fixed()) + "+" + text : text;
+}
+
+std::string describe(const bundle::Launch &launch) {
+  switch (launch.what_case()) {
+  case bundle::Launch::kKernel:
+    return "kernel   " + launch.kernel().symbol() + "  points " + extent(launch.kernel().points(), "rows");
+  case bundle::Launch::kProduct: {
+    const bundle::MatrixProduct &p = launch.product();
+    std::string text = "product  " + extent(p.m(), "rows") + " x " + extent(p.n(), "rows") + " x " + extent(p.k(), "rows");
+    if (p.batch().per_row() || p.batch().fixed() > 1)
+      text += ", batch " + extent(p.batch(), "rows");
+    return text + (p.transpose_a() ? ", A transposed" : "") + (p.transpose_b() ? ", B transposed" : "") + (p.accumulates() ? ", adds" : "");
+  }
+  case bundle::Launch::kLibrary:
+    return "library  " + launch.library().name();
+  case bundle::Launch::WHAT_NOT_SET:
+    break;
+  }
+  return "?";
+}
+
+} // namespace
+
+void printBodies(const bundle::BundleView &bundle) {
+  const bundle::BodyLibrary &library = bundle.bodies;
+  printf("%s for %s\n", bold(std::to_string(library.bodies_size()) + " bodies").c_str(), library.arch().c_str());
+  for (int b = 0; b < library.bodies_size(); ++b) {
+    const bundle::Body &body = library.bodies(b);
+    printf("\n%s %s", dim(std::to_string(b)).c_str(), bold(body.name()).c_str());
+    if (body.flops_per_row() > 0)
+      printf("   %s FLOPs a row", amount(body.flops_per_row()).c_str());
+    puts("");
+    std::vector<std::vector<std::string>> table = {{"slot", "", "", ">bytes", ">a row"}};
+    for (const bundle::Slot &slot : body.slots())
+      table.push_back({lower(bundle::AccessMode_Name(slot.mode())), lower(bundle::SlotKind_Name(slot.kind())) + " " + std::to_string(slot.index()), slot.name(),
+                       bytes(slot.bytes().fixed()), slot.bytes().per_row() ? bytes(slot.bytes().per_row()) : ""});
+    printTable(table);
+    for (int i = 0; i < body.launches_size(); ++i)
+      printf("   %s %s   %s\n", dim(fit(std::to_string(i), 3, true)).c_str(), describe(body.launches(i)).c_str(), dim(body.launches(i).origin()).c_str());
+  }
+}
+
+} // namespace zorse::inspect

@@ -1,0 +1,195 @@
+// What lives where and when on one device. A buffer is a region that holds one value; it lives from its first to its last entry, state always.
+#include "Inspect.h"
+#include "Terminal.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <fstream>
+#include <map>
+#include <tuple>
+
+namespace zorse::inspect {
+
+namespace {
+
+struct Buffer {
+  uint32_t arena;
+  uint64_t offset, bytes;
+  bundle::Value value;
+  int first, last; ///< entries, inclusive
+};
+
+const char *kindName(bundle::Value::Kind kind) {
+  static const char *const names[] = {"workspace",  "parameters",  "gradients",   "reduced gradients", "moments", "activation", "activation gradient",
+                                      "saved",      "input",       "scalars",     "loss",              "sums",    "sums",       "optimizer step"};
+  return kind >= 0 && kind < 14 ? names[kind] : "?";
+}
+constexpr char kSigns[] = "wPGRMaglisLsso"; // by kind; 'l' is saved, see legend
+constexpr unsigned kColours[] = {7, 0, 1, 6, 3, 2, 5, 8, 9, 10, 11, 10, 10, 10};
+
+/// Visits every region an entry touches, with its value.
+template <typename Visit> void forEachTouch(const bundle::Entry &e, Visit visit) {
+  switch (e.what_case()) {
+  case bundle::Entry::kCompute:
+    for (const auto &call : e.compute().calls())
+      for (const auto &slot : call.slots())
+        visit(slot.region(), slot.value());
+    return;
+  case bundle::Entry::kCopy:
+    visit(e.copy().from(), e.copy().value());
+    visit(e.copy().to(), e.copy().value());
+    return;
+  case bundle::Entry::kSend:
+    return visit(e.send().region(), e.send().value());
+  case bundle::Entry::kReceive:
+    return visit(e.receive().region(), e.receive().value());
+  case bundle::Entry::kLoadInput:
+    return visit(e.load_input().region(), e.load_input().value());
+  case bundle::Entry::kLoadScalars:
+    return visit(e.load_scalars().region(), e.load_scalars().value());
+  case bundle::Entry::kAllGather:
+    return visit(e.all_gather().full(), e.all_gather().value());
+  case bundle::Entry::kReduceScatter: {
+    visit(e.reduce_scatter().full(), e.reduce_scatter().value());
+    bundle::Value reduced = e.reduce_scatter().value();
+    reduced.set_kind(bundle::Value::REDUCED_GRADIENTS);
+    return visit(e.reduce_scatter().shard(), reduced);
+  }
+  case bundle::Entry::kAllReduce:
+    return visit(e.all_reduce().region(), e.all_reduce().to());
+  case bundle::Entry::kBroadcast:
+    return visit(e.broadcast().region(), e.broadcast().value());
+  case bundle::Entry::kReport:
+    return visit(e.report().region(), e.report().value());
+  case bundle::Entry::WHAT_NOT_SET:
+    return;
+  }
+}
+
+/// The same bytes may hold one value, then another: a buffer is keyed by both. Parts of a group (one parameter's slot) join the group's buffer.
+std::vector<Buffer> findBuffers(const bundle::Program &program) {
+  using Key = std::tuple<uint32_t, uint64_t, uint64_t, int, uint32_t, uint32_t, int64_t, int64_t>;
+  std::map<Key, Buffer> buffers;
+  auto touch = [&](const bundle::Region &r, const bundle::Value &v, int first, int last) {
+    if (r.bytes() == 0)
+      return;
+    bool perUse = v.kind() == bundle::Value::NONE; // workspace: a buffer of each call
+    Key key{r.arena(), r.offset(), r.bytes(), v.kind(), perUse ? first : v.id(), v.cut(), v.begin(), v.end()};
+    auto [place, added] = buffers.try_emplace(key, Buffer{r.arena(), r.offset(), r.bytes(), v, first, last});
+    if (!added) {
+      place->second.first = std::min(place->second.first, first);
+      place->second.last = std::max(place->second.last, last);
+    }
+  };
+  for (const auto &state : program.state())
+    touch(state.region(), state.value(), 0, program.entries_size() - 1);
+  for (int i = 0; i < program.entries_size(); ++i)
+    forEachTouch(program.entries(i), [&](const bundle::Region &r, const bundle::Value &v) { touch(r, v, i, i); });
+  std::vector<Buffer> list;
+  for (auto &[key, buffer] : buffers)
+    list.push_back(buffer);
+  return list;
+}
+
+void drawArena(const bundle::Program &program, const std::vector<Buffer> &buffers, uint32_t arena) {
+  double size = program.arenas(arena).bytes();
+  int width = std::max(30, terminalWidth() - 20), height = 28, entries = program.entries_size();
+  struct Pixel {
+    double share = 0;
+    int kind = -1;
+  };
+  std::vector<std::vector<Pixel>> picture(height, std::vector<Pixel>(width));
+  for (const Buffer &b : buffers) {
+    if (b.arena != arena)
+      continue;
+    int x0 = static_cast<int64_t>(b.first) * width / entries, x1 = static_cast<int64_t>(b.last + 1) * width / entries;
+    double y0 = b.offset / size * height, y1 = (b.offset + b.bytes) / size * height;
+    for (int y = static_cast<int>(y0); y < std::min<double>(height, y1); ++y) {
+      double share = std::min<double>(y + 1, y1) - std::max<double>(y, y0);
+      for (int x = x0; x < std::max(x1, x0 + 1) && x < width; ++x)
+        if (share >= picture[y][x].share)
+          picture[y][x] = {share, b.value.kind()};
+    }
+  }
+  for (int y = 0; y < height; ++y) {
+    std::string text = "  " + dim(fit(y % 4 == 0 ? bytes(size * y / height) : "", 10, true)) + " ";
+    for (int x = 0; x < width;) {
+      int e = x;
+      while (e < width && picture[y][e].kind == picture[y][x].kind)
+        ++e;
+      int kind = picture[y][x].kind;
+      text += kind < 0 ? dim(std::string(e - x, '.')) : onColour(std::string(e - x, kSigns[kind]), kColours[kind]);
+      x = e;
+    }
+    puts(text.c_str());
+  }
+  printf("  %s %s\n", fit(bytes(size), 10, true).c_str(), dim("first entry of the step → last").c_str());
+}
+
+bool writeSvg(const bundle::Program &program, const std::vector<Buffer> &buffers, const std::string &path) {
+  static const char *const fills[] = {"#bbb", "#3b82f6", "#f97316", "#b45309", "#c026d3", "#22c55e", "#eab308", "#6366f1", "#f472b6", "#0d9488", "#ef4444",
+                                      "#0d9488", "#0d9488", "#0d9488"};
+  std::ofstream out(path);
+  double width = 1200, height = 600, top = 0;
+  out << "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"1200\" height=\"" << height * program.arenas_size() << "\" font-family=\"sans-serif\">\n";
+  for (int arena = 0; arena < program.arenas_size(); ++arena, top += height)
+    for (const Buffer &b : buffers) {
+      if (static_cast<int>(b.arena) != arena)
+        continue;
+      double size = program.arenas(arena).bytes(), n = program.entries_size();
+      out << "<rect x=\"" << width * b.first / n << "\" y=\"" << top + height * b.offset / size << "\" width=\"" << width * (b.last + 1 - b.first) / n
+          << "\" height=\"" << height * b.bytes / size << "\" fill=\"" << fills[std::clamp<int>(b.value.kind(), 0, 13)]
+          << "\" fill-opacity=\"0.8\" stroke=\"white\" stroke-width=\"0.3\"><title>" << kindName(b.value.kind()) << ' ' << b.value.id() << " ["
+          << b.value.begin() << ':' << b.value.end() << "], " << b.bytes << " bytes at " << b.offset << ", entries " << b.first << " to " << b.last
+          << "</title></rect>\n";
+    }
+  out << "</svg>\n";
+  return out.good();
+}
+
+} // namespace
+
+bool printMemory(const Inspected &what, int device, const std::string &svg, std::string &error) {
+  const bundle::Program &program = what.programs[device];
+  std::vector<Buffer> buffers = findBuffers(program);
+  for (const Buffer &b : buffers)
+    if (b.arena >= static_cast<uint32_t>(program.arenas_size()) || b.offset + b.bytes > program.arenas(b.arena).bytes()) {
+      error = "device " + program.device_name() + ": a buffer of " + std::to_string(b.bytes) + " bytes at " + std::to_string(b.offset) +
+              " lies outside arena " + std::to_string(b.arena);
+      return false;
+    }
+  if (!svg.empty()) {
+    if (!writeSvg(program, buffers, svg)) {
+      error = svg + ": cannot be written";
+      return false;
+    }
+    printf("  %s: hover over a buffer to see what it is\n", svg.c_str());
+    return true;
+  }
+
+  printf("%s %s, %s planned\n\n", bold("Memory of").c_str(), coloured(program.device_name(), device).c_str(), bytes(program.planned_bytes()).c_str());
+  static const char *const kinds[] = {"?", "device", "pinned host", "host", "NVMe"};
+  for (int a = 0; a < program.arenas_size(); ++a) {
+    if (program.arenas(a).bytes() == 0 || program.entries_size() == 0)
+      continue;
+    printf("  %s\n", dim("arena " + std::to_string(a) + ", " + kinds[std::clamp<int>(program.arenas(a).kind(), 0, 4)] + " memory").c_str());
+    drawArena(program, buffers, a);
+  }
+
+  // Bytes alive at the fullest moment, by kind: state of one region is counted once, whatever parts of it are touched.
+  std::map<int, std::pair<int, double>> byKind;
+  for (const Buffer &b : buffers) {
+    auto &[count, total] = byKind[b.value.kind()];
+    ++count;
+    total += b.bytes;
+  }
+  puts("");
+  std::vector<std::vector<std::string>> table = {{"", "holds", ">buffers", ">bytes, reuse counted again"}};
+  for (const auto &[kind, entry] : byKind)
+    table.push_back({onColour(std::string(1, kSigns[kind]), kColours[kind]), kindName(static_cast<bundle::Value::Kind>(kind)), std::to_string(entry.first),
+                     bytes(entry.second)});
+  printTable(table);
+  return true;
+}
+
+} // namespace zorse::inspect

@@ -1,0 +1,184 @@
+#include "Inspect.h"
+#include "Terminal.h"
+
+#include <cstdio>
+#include <map>
+#include <set>
+
+namespace zorse::inspect {
+
+std::string wordFor(const bundle::Entry &entry) {
+  switch (entry.what_case()) {
+  case bundle::Entry::kCompute: {
+    static const char *const words[] = {"?", "F", "B", "W", "R", "norm", "decide", "update", "sum loss"};
+    int task = entry.compute().task();
+    return words[task >= 0 && task <= 8 ? task : 0];
+  }
+  case bundle::Entry::kCopy:
+    return "copy";
+  case bundle::Entry::kSend:
+    return "send";
+  case bundle::Entry::kReceive:
+    return "receive";
+  case bundle::Entry::kLoadInput:
+    return "load";
+  case bundle::Entry::kLoadScalars:
+    return "scalars";
+  case bundle::Entry::kAllGather:
+    return "gather";
+  case bundle::Entry::kReduceScatter:
+    return "reduce";
+  case bundle::Entry::kAllReduce:
+    return "all-reduce";
+  case bundle::Entry::kBroadcast:
+    return "broadcast";
+  case bundle::Entry::kReport:
+    return "report";
+  case bundle::Entry::WHAT_NOT_SET:
+    break;
+  }
+  return "?";
+}
+
+namespace {
+
+std::string lower(std::string text) {
+  for (char &c : text)
+    c = static_cast<char>(tolower(c));
+  return text;
+}
+
+std::string number(double value) {
+  char text[32];
+  snprintf(text, sizeof text, "%g", value);
+  return text;
+}
+
+std::string training(const bundle::TrainingOptions &t) {
+  std::string text = lower(bundle::TrainingOptions::Optimizer_Name(t.optimizer())) + ", lr " + number(t.learning_rate());
+  if (t.optimizer() == bundle::TrainingOptions::SGD)
+    text += t.momentum() > 0 ? ", momentum " + number(t.momentum()) : "";
+  else
+    text += ", betas " + number(t.beta1()) + " " + number(t.beta2()) + ", eps " + number(t.epsilon());
+  if (t.weight_decay() > 0)
+    text += ", weight decay " + number(t.weight_decay());
+  if (t.clip_norm() > 0)
+    text += ", clipped to " + number(t.clip_norm());
+  text += ", " + lower(bundle::TrainingOptions::Schedule_Name(t.schedule())) + " schedule";
+  if (t.warmup_steps() > 0)
+    text += " after " + std::to_string(t.warmup_steps()) + " steps of warm-up";
+  return text;
+}
+
+void line(const char *name, const std::string &text) { printf("  %s %s\n", dim(fit(name, 9)).c_str(), text.c_str()); }
+
+void printUnits(const bundle::ModelSummary &s) {
+  std::vector<std::vector<std::string>> table = {{">", "unit", ">class", ">parameters", ">forward FLOPs/row", ">backward", ">saved/row", ">passes on/row"}};
+  for (int u = 0; u < s.units_size(); ++u) {
+    const bundle::UnitInfo &unit = s.units(u);
+    double parameters = 0, passed = 0;
+    for (uint32_t p : unit.parameters()) {
+      double elements = 1;
+      for (int64_t extent : s.parameters(p).shape())
+        elements *= extent;
+      parameters += elements;
+    }
+    for (uint32_t v : unit.values_out())
+      passed += s.values(v).bytes_per_row();
+    // A long run of equal blocks is shown once: its first and its last unit.
+    bool inBlocks = s.blocks_count() > 2 && u >= int(s.blocks_first_unit() + s.blocks_period()) &&
+                    u < int(s.blocks_first_unit() + s.blocks_period() * (s.blocks_count() - 1));
+    if (inBlocks) {
+      if (u == int(s.blocks_first_unit() + s.blocks_period()))
+        table.push_back({"⋮", std::to_string(s.blocks_count() - 2) + " more blocks like it"});
+      continue;
+    }
+    table.push_back({std::to_string(u), unit.name(), std::to_string(unit.class_id()), amount(parameters), amount(unit.forward_flops_per_row()),
+                     amount(unit.backward_flops_per_row()), bytes(unit.saved_bytes().per_row()), bytes(passed)});
+  }
+  printTable(table);
+}
+
+void printDevices(const Inspected &what) {
+  double end = 0;
+  for (const bundle::Program &program : what.programs)
+    for (const bundle::Entry &entry : program.entries())
+      end = std::max(end, entry.planned_end());
+  std::vector<std::vector<std::string>> table = {
+      {"device", "kind", ">threads", ">cells", ">entries", ">sends", ">sent", "memory", ">", "busy", ">"}};
+  for (size_t d = 0; d < what.programs.size(); ++d) {
+    const bundle::Program &program = what.programs[d];
+    const bundle::BundleDevice &device = what.bundle.devices[d];
+    int sends = 0;
+    double sent = 0, busy = 0;
+    std::set<int> cells;
+    for (const bundle::Entry &entry : program.entries()) {
+      if (entry.has_send()) {
+        ++sends;
+        sent += entry.send().region().bytes();
+      }
+      if (entry.has_compute()) {
+        busy += entry.planned_end() - entry.planned_start();
+        if (entry.compute().cell() >= 0)
+          cells.insert(entry.compute().cell());
+      }
+    }
+    double memory = program.planned_bytes();
+    std::string limit = device.memory ? bytes(memory) + " of " + bytes(device.memory) : bytes(memory);
+    table.push_back({coloured(device.name, d), device.kind, std::to_string(device.threads), std::to_string(cells.size()),
+                     std::to_string(program.entries_size()), std::to_string(sends), bytes(sent), bar(device.memory ? memory / device.memory : 0, 12), limit,
+                     bar(end > 0 ? busy / end : 0, 12), percent(end > 0 ? busy / end : 0)});
+  }
+  printTable(table);
+}
+
+} // namespace
+
+void printOverview(const Inspected &what) {
+  const bundle::ModelSummary &s = what.bundle.summary;
+  double trained = 0, frozen = 0, end = 0;
+  for (const auto &p : s.parameters()) {
+    double elements = 1;
+    for (int64_t extent : p.shape())
+      elements *= extent;
+    (p.trainable() ? trained : frozen) += elements;
+  }
+  std::set<uint32_t> classes;
+  for (const auto &unit : s.units())
+    classes.insert(unit.class_id());
+  std::map<std::string, int> entries;
+  int all = 0;
+  for (const bundle::Program &program : what.programs)
+    for (const bundle::Entry &entry : program.entries()) {
+      ++entries[wordFor(entry)];
+      ++all;
+      end = std::max(end, entry.planned_end());
+    }
+
+  printf("%s  %s\n\n", bold(what.bundle.directory).c_str(),
+         (what.bundle.model + ", " + what.bundle.precision + ", batch " + std::to_string(what.bundle.batch) + " × sequence " +
+          std::to_string(what.bundle.sequence))
+             .c_str());
+  line("model", amount(trained) + " trained parameters" + (frozen > 0 ? " and " + amount(frozen) + " frozen" : "") + " in " +
+                    std::to_string(s.groups_size()) + " state groups; " + std::to_string(s.units_size()) + " units of " +
+                    std::to_string(classes.size()) + " classes; " + std::to_string(what.bundle.bodies.bodies_size()) + " bodies for " +
+                    what.bundle.bodies.arch());
+  std::string blocks = s.blocks_count() ? std::to_string(s.blocks_count()) + " blocks of " + std::to_string(s.blocks_period()) + " units" : "no repeated blocks";
+  std::string terms = std::to_string(s.loss_size()) + (s.loss_size() == 1 ? " loss term" : " loss terms");
+  line("", blocks + ", " + terms);
+  line("training", training(s.training()));
+  std::string step = std::to_string(what.plan.cells.size()) + " cells, " + std::to_string(all) + " entries (";
+  const char *separator = "";
+  for (const auto &[word, count] : entries) {
+    step += separator + std::to_string(count) + " " + word;
+    separator = ", ";
+  }
+  line("step", step + ")" + (end > 0 ? ", " + seconds(end) + " on the simulated clock" : ""));
+  puts("");
+  printDevices(what);
+  puts("");
+  printUnits(s);
+  printf("\n  %s\n", dim("--plan, --timeline, --memory=DEVICE, --program=DEVICE and --bodies show more.").c_str());
+}
+
+} // namespace zorse::inspect

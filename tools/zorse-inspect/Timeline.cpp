@@ -1,0 +1,131 @@
+// The planned times as a Gantt chart in text. Forwards of a cell are a digit, its backward the same digit on the other shade (a letter without colours).
+#include "Inspect.h"
+#include "Terminal.h"
+
+#include <algorithm>
+#include <cstdio>
+
+namespace zorse::inspect {
+
+namespace {
+
+/// Which picture character an entry gets, and its colour number; cells are numbered in the order of their samples on their device.
+struct Mark {
+  char sign;
+  unsigned colour;
+  int weight; ///< where several entries share a column the heaviest is shown
+};
+
+Mark markFor(const bundle::Entry &entry, const std::vector<int> &rank) {
+  if (entry.has_compute()) {
+    int cell = entry.compute().cell();
+    int place = cell >= 0 && cell < static_cast<int>(rank.size()) ? rank[cell] : 0;
+    switch (entry.compute().task()) {
+    case bundle::Compute::F:
+      return {static_cast<char>(place < 10 ? '0' + place : '+'), 0, 3};
+    case bundle::Compute::B:
+      return {static_cast<char>(place < 26 ? 'a' + place : '*'), 2, 3};
+    case bundle::Compute::UPDATE_GROUP:
+      return {'U', 3, 2};
+    default:
+      return {'N', 1, 2};
+    }
+  }
+  if (entry.has_send())
+    return {'>', 5, 2};
+  if (entry.has_receive())
+    return {'<', 5, 2};
+  if (entry.has_all_gather())
+    return {'G', 4, 2};
+  if (entry.has_reduce_scatter() || entry.has_all_reduce())
+    return {'R', 6, 2};
+  return {'.', 7, 1};
+}
+
+const char *queueName(const bundle::Queue &queue) {
+  switch (queue.kind()) {
+  case bundle::COMPUTE:
+    return "compute";
+  case bundle::SEND_QUEUE:
+    return "send";
+  case bundle::RECEIVE_QUEUE:
+    return "receive";
+  case bundle::COLLECTIVE_QUEUE:
+    return "collect";
+  case bundle::HOST_TO_DEVICE:
+    return "load";
+  case bundle::DEVICE_TO_HOST:
+    return "to host";
+  default:
+    return "i/o";
+  }
+}
+
+} // namespace
+
+void printTimeline(const Inspected &what) {
+  double end = 0;
+  for (const bundle::Program &program : what.programs)
+    for (const bundle::Entry &entry : program.entries())
+      end = std::max(end, entry.planned_end());
+  if (end <= 0) {
+    puts("  The programs carry no planned times.");
+    return;
+  }
+
+  // The micro-batches of a device are numbered by first sample, so that 0 1 2 a b c reads as a schedule.
+  std::vector<int> rank(what.plan.cells.size());
+  for (size_t c = 0; c < rank.size(); ++c)
+    for (const step::Cell &other : what.plan.cells)
+      rank[c] += other.device == what.plan.cells[c].device &&
+                 (other.sampleBegin < what.plan.cells[c].sampleBegin ||
+                  (other.sampleBegin == what.plan.cells[c].sampleBegin && other.unitBegin < what.plan.cells[c].unitBegin));
+
+  int margin = 0;
+  for (const auto &device : what.bundle.devices)
+    margin = std::max(margin, columnsOf(device.name));
+  margin += 12;
+  int width = std::max(30, terminalWidth() - margin - 8);
+
+  for (size_t d = 0; d < what.programs.size(); ++d) {
+    const bundle::Program &program = what.programs[d];
+    double busy = 0;
+    for (int q = 0; q < program.queues_size(); ++q) {
+      std::vector<Mark> columns(width, Mark{' ', 0, 0});
+      bool used = false;
+      for (const bundle::Entry &entry : program.entries()) {
+        if (static_cast<int>(entry.queue()) != q)
+          continue;
+        used = true;
+        if (entry.has_compute())
+          busy += entry.planned_end() - entry.planned_start();
+        int from = std::min(width - 1, static_cast<int>(entry.planned_start() / end * width));
+        int to = std::min(width, std::max(from + 1, static_cast<int>(entry.planned_end() / end * width)));
+        Mark mark = markFor(entry, rank);
+        for (int c = from; c < to; ++c)
+          if (mark.weight >= columns[c].weight)
+            columns[c] = mark;
+      }
+      if (!used)
+        continue;
+      std::string text = "  " + coloured(fit(q == 0 ? what.bundle.devices[d].name : "", margin - 11), d) + " " + dim(fit(queueName(program.queues(q)), 7)) + " ";
+      for (int c = 0; c < width;) { // runs of equal marks share one escape sequence
+        int e = c;
+        std::string run;
+        while (e < width && columns[e].sign == columns[c].sign && columns[e].colour == columns[c].colour)
+          run += columns[e++].sign;
+        text += columns[c].sign == ' ' ? dim(std::string(e - c, '.')) : onColour(run, columns[c].colour);
+        c = e;
+      }
+      if (program.queues(q).kind() == bundle::COMPUTE)
+        text += " " + fit(percent(busy / end), 5, true);
+      puts(text.c_str());
+    }
+  }
+  printf("\n  %s %s\n", fit("", margin - 2).c_str(), dim("0 " + std::string(std::max(0, width - 12), '-') + " " + seconds(end)).c_str());
+  printf("  %s forward of the device's micro-batch, %s its backward, %s update, %s norm and decision, %s send, %s receive, %s gather, %s reduce\n",
+         onColour("012", 0).c_str(), onColour("abc", 2).c_str(), onColour("U", 3).c_str(), onColour("N", 1).c_str(), onColour(">", 5).c_str(),
+         onColour("<", 5).c_str(), onColour("G", 4).c_str(), onColour("R", 6).c_str());
+}
+
+} // namespace zorse::inspect

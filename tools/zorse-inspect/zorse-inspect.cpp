@@ -1,0 +1,100 @@
+// zorse-inspect: what is in a bundle, as pictures and text.
+#include "Inspect.h"
+
+#include "zorse/Conversion/ExecConversion.h"
+
+#include "mlir/IR/MLIRContext.h"
+#include "llvm/Support/raw_ostream.h"
+
+#include <CLI/CLI.hpp>
+
+#include <cstdio>
+
+using namespace zorse;
+using namespace zorse::inspect;
+
+namespace {
+
+int fail(const std::string &message) {
+  fprintf(stderr, "error: %s\n", message.c_str());
+  return 1;
+}
+
+bool printProgram(const Inspected &what, int device) {
+  mlir::MLIRContext context(mlir::MLIRContext::Threading::DISABLED);
+  conversion::ExecNames names;
+  for (const auto &d : what.bundle.devices)
+    names.devices.push_back(d.name);
+  names.summary = &what.bundle.summary;
+  names.bodies = &what.bundle.bodies;
+  auto module = conversion::programToExec(&context, what.programs[device], names);
+  if (mlir::failed(module))
+    return false;
+  (*module)->print(llvm::outs());
+  llvm::outs().flush();
+  return true;
+}
+
+} // namespace
+
+int main(int argc, char **argv) {
+  CLI::App app("Shows what is in a bundle: an overview, or one of the views below.");
+  std::string directory, program, memory, svg;
+  bool plan = false, timeline = false, bodies = false;
+  app.add_option("bundle", directory, "the directory that zorse-compile wrote")->required();
+  app.add_flag("--plan", plan, "the tiling of units x samples as a picture");
+  app.add_option("--program", program, "the program of a device (name or number) as text");
+  app.add_option("--memory", memory, "what lives where and when on a device (name or number)");
+  app.add_option("--svg", svg, "with --memory: write the map to this file");
+  app.add_flag("--timeline", timeline, "planned times of every queue");
+  app.add_flag("--bodies", bodies, "what every body launches");
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError &error) {
+    return app.exit(error) ? 1 : 0;
+  }
+
+  std::string error;
+  std::optional<bundle::BundleView> bundle = bundle::readBundle(directory, error);
+  if (!bundle)
+    return fail(error);
+  std::optional<step::Plan> parsed = step::readPlan(bundle->plan, bundle->summary, error);
+  if (!parsed || !step::validatePlan(*parsed, bundle->summary, error))
+    return fail(directory + "/plan.json: " + error);
+  if (parsed->devices.size() != bundle->devices.size())
+    return fail(directory + ": plan.json has " + std::to_string(parsed->devices.size()) + " devices and manifest.json " + std::to_string(bundle->devices.size()));
+  Inspected what{*bundle, *parsed, {}};
+  for (size_t d = 0; d < bundle->devices.size(); ++d) {
+    std::optional<bundle::Program> read = bundle::readProgram(*bundle, static_cast<int>(d), error);
+    if (!read)
+      return fail(error);
+    what.programs.push_back(std::move(*read));
+  }
+  auto deviceOf = [&](const std::string &name) {
+    int device = bundle->findDevice(name);
+    if (device < 0) {
+      error = "expects a device of the bundle, got '" + name + "'. It has:";
+      for (const auto &d : bundle->devices)
+        error += " " + d.name;
+    }
+    return device;
+  };
+
+  if (!program.empty()) {
+    int device = deviceOf(program);
+    return device < 0 ? fail(error) : printProgram(what, device) ? 0 : 1;
+  }
+  if (!memory.empty()) {
+    int device = deviceOf(memory);
+    return device < 0 || !printMemory(what, device, svg, error) ? fail(error) : 0;
+  }
+  if (plan)
+    printPlan(what);
+  if (timeline)
+    printTimeline(what);
+  if (bodies)
+    printBodies(*bundle);
+  if (!plan && !timeline && !bodies)
+    printOverview(what);
+  return 0;
+}
