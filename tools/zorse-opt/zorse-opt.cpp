@@ -1,5 +1,6 @@
 // zorse-opt: reads and writes MLIR, running any pass or pipeline in between. For compiler people and the tests.
 #include "zorse/Autodiff/Autodiff.h"
+#include "zorse/Dialect/Exec/Exec.h"
 #include "zorse/Dialect/Zorse/ZorseOps.h"
 
 #include "mlir/InitAllDialects.h"
@@ -11,7 +12,7 @@ int main(int argc, char **argv) {
   mlir::DialectRegistry registry;
   mlir::registerAllDialects(registry);
   mlir::registerAllExtensions(registry);
-  registry.insert<zorse::ZorseDialect>();
+  registry.insert<zorse::ZorseDialect, zorse::exec::ExecDialect>();
   zorse::registerCostAndFactorsModels(registry);
   mlir::registerAllPasses();
   zorse::autodiff::registerDifferentiableModels(registry);
