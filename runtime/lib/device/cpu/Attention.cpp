@@ -59,16 +59,18 @@ template <typename T> struct Head {
   const AttentionShape &shape;
   int64_t row, head;
   const void *mask; ///< of this row and head, or null
+  bool drops;       ///< dropout, and not evaluating
   uint64_t stream;  ///< of random numbers
 
   Head(const AttentionShape &shape, const LibraryArguments &arguments, int64_t row, int64_t head, const void *maskBase, const void *scalars)
-      : shape(shape), row(row), head(head), mask(nullptr), stream(0) {
+      : shape(shape), row(row), head(head), mask(nullptr), drops(false), stream(0) {
     if (maskBase) {
       int64_t offset = row * shape.maskRow + head * shape.maskHead;
       mask = shape.maskIsBoolean ? static_cast<const void *>(static_cast<const uint8_t *>(maskBase) + offset) : static_cast<const T *>(maskBase) + offset;
     }
     if (shape.dropout > 0) {
       const auto &step = *static_cast<const abi::StepScalars *>(scalars);
+      drops = step.evaluation == 0;
       stream = abi::randomStream(step.seed, step.step, arguments.instanceBase + static_cast<uint64_t>(shape.instance),
                                  static_cast<uint64_t>(arguments.sampleBase + row));
     }
@@ -164,7 +166,7 @@ private:
         T shrink = before == minusInfinity ? T(0) : std::exp(before - now);
         sum[i] = sum[i] * shrink + Loops<T>::exponentials(x + from, to - from, now);
         largest[i] = now;
-        if (s.dropout > 0)
+        if (context.drops)
           context.drop(x, x, query, tile, from, to);
         if (!first && shrink != T(1))
           Loops<T>::scale(out + i * s.out.position, s.valueHeadSize, shrink);
@@ -223,7 +225,7 @@ private:
     Head<T> context(s, arguments, row, head, arguments.operands[3], arguments.operands[11]);
 
     constexpr int64_t kTile = kQueryBlock * kKeyTile;
-    bool drops = s.dropout > 0, capped = s.softcap > 0;
+    bool drops = context.drops, capped = s.softcap > 0;
     T *p = scratch<T>(4 * kTile + s.queries);
     T *dp = p + kTile, *dropped = drops ? p + 2 * kTile : p, *slope = capped ? p + 3 * kTile : nullptr, *delta = p + 4 * kTile;
     for (int64_t i = 0; i < s.queries; ++i)

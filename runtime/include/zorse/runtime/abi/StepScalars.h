@@ -17,7 +17,7 @@ struct StepScalars {
   double clipNorm;       ///< 0: no clipping.
   uint64_t skipNonFinite; ///< 1: a non-finite gradient or loss skips the update.
   uint64_t zeroDenominator; ///< 1: some D_k is 0; the update is skipped.
-  uint64_t reserved0;
+  uint64_t evaluation;      ///< 1: the step only evaluates; dropout keeps every element and does not scale.
 
   struct Decided {
     double clipFactor;   ///< multiplies every gradient in the update; 1 without clipping. Includes 1 / lossScale.
@@ -33,6 +33,7 @@ struct StepScalars {
   double reserved1[16];
 };
 static_assert(sizeof(StepScalars) == 512);
+static_assert(offsetof(StepScalars, evaluation) == 56);
 static_assert(offsetof(StepScalars, decided) == 64);
 static_assert(offsetof(StepScalars, lossSeed) == 128);
 static_assert(offsetof(StepScalars, sums) == 256);

@@ -1,0 +1,61 @@
+// A bundle in memory, checked: whoever holds a Bundle may index by what it says. docs/bundle.md describes the files.
+#pragma once
+
+#include "bundle.pb.h"
+#include "zorse/runtime/Status.h"
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace zorse::runtime {
+
+struct BundleDevice {
+  std::string name;
+  std::string kind;    ///< "cpu"
+  int threads = 1;
+  uint64_t memory = 0; ///< bytes; 0: not limited.
+};
+
+/// Where the initial bytes of one parameter are.
+struct WeightSource {
+  std::string name;                 ///< ParameterInfo.name
+  std::string file;                 ///< resolved path
+  uint64_t offset = 0, bytes = 0;
+  std::string type;                 ///< "f32", "f64", "f16", "bf16", "i64", "i32", "i16", "i8", "u8", "i1"
+  std::vector<int64_t> shape;       ///< as stored, and as the ONNX file has it
+  std::vector<int64_t> permutation; ///< parameter dimension i is stored dimension permutation[i]; empty: as stored
+};
+
+struct Bundle {
+  std::string directory;
+  std::string model, precision;
+  int64_t batch = 0, sequence = 0;
+  std::vector<BundleDevice> devices;
+  std::string plan;                 ///< plan.json
+  std::string cluster;              ///< cluster.yaml
+  bundle::ModelSummary summary;
+  bundle::BodyLibrary bodies;
+  std::vector<bundle::Program> programs; ///< one per device
+  std::vector<WeightSource> weights;     ///< one per ParameterInfo, in its order
+
+  std::string kernelDirectory() const { return directory + "/kernels"; }
+};
+
+/// Reads a bundle and checks everything: version, presence and checksums of files, and that no index, range or region of a program lies outside what it
+/// points into.
+Result<Bundle> loadBundle(const std::string &directory);
+
+/// The check of one program against the others, for programs that were not loaded from a bundle (tests). Halves of transfers must match.
+Status checkPrograms(const Bundle &bundle);
+
+/// Compares with a cluster description (YAML): the same devices in the same order.
+Status checkCluster(const Bundle &bundle, const std::string &clusterFile);
+
+/// "F(cell 3, units 0-2, samples 8-16)", "send to b": for messages and traces.
+std::string describeEntry(const Bundle &bundle, uint32_t device, const bundle::Entry &entry);
+
+/// Bytes of one element; 0 for types this runtime does not know.
+size_t elementBytes(bundle::ElementType type);
+
+} // namespace zorse::runtime

@@ -1,0 +1,57 @@
+#include "zorse/runtime/Bundle.h"
+
+#include <yaml-cpp/yaml.h>
+
+#include <fstream>
+#include <sstream>
+
+using namespace zorse::runtime;
+
+namespace {
+
+/// Names and kinds of the devices, in the order of the file. A device with `count: n` is n devices name:0 ... name:n-1.
+std::vector<std::pair<std::string, std::string>> devicesOf(const YAML::Node &root) {
+  std::vector<std::pair<std::string, std::string>> devices;
+  for (const YAML::Node &node : root["nodes"])
+    for (const YAML::Node &device : node["devices"]) {
+      std::string name = device["name"].as<std::string>(), kind = device["kind"] ? device["kind"].as<std::string>() : "cpu";
+      if (!device["count"]) {
+        devices.emplace_back(name, kind);
+        continue;
+      }
+      for (int i = 0, n = device["count"].as<int>(); i < n; ++i)
+        devices.emplace_back(name + ":" + std::to_string(i), kind);
+    }
+  return devices;
+}
+
+std::string list(const std::vector<std::pair<std::string, std::string>> &devices) {
+  std::string text;
+  for (const auto &[name, kind] : devices)
+    text += (text.empty() ? "" : ", ") + name + " (" + kind + ")";
+  return text.empty() ? "none" : text;
+}
+
+} // namespace
+
+Status zorse::runtime::checkCluster(const Bundle &bundle, const std::string &clusterFile) {
+  std::ifstream file(clusterFile);
+  if (!file)
+    return userError(clusterFile + ": cannot be read");
+  std::stringstream text;
+  text << file.rdbuf();
+  if (text.str() == bundle.cluster)
+    return Status::success();
+  std::vector<std::pair<std::string, std::string>> found, expected;
+  try {
+    found = devicesOf(YAML::Load(text.str()));
+  } catch (const YAML::Exception &exception) {
+    return userError(clusterFile + ": is not a cluster description: " + exception.what());
+  }
+  for (const BundleDevice &device : bundle.devices)
+    expected.emplace_back(device.name, device.kind);
+  if (found != expected)
+    return userError(clusterFile + ": the bundle was compiled for devices " + list(expected) + "; this cluster has devices " + list(found) +
+                     ". Compile the model for this cluster");
+  return Status::success();
+}

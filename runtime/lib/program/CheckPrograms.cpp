@@ -1,0 +1,389 @@
+// Nothing a program says may lead outside: indices, ranges, regions, halves of transfers. What the bytes mean is the compiler's verifier's business.
+#include "zorse/runtime/Bundle.h"
+#include "zorse/runtime/abi/StepScalars.h"
+
+#include <algorithm>
+#include <map>
+
+using namespace zorse;
+using namespace zorse::runtime;
+using bundle::Entry;
+
+size_t zorse::runtime::elementBytes(bundle::ElementType type) {
+  switch (type) {
+  case bundle::F32:
+  case bundle::I32:
+    return 4;
+  case bundle::F64:
+  case bundle::I64:
+    return 8;
+  case bundle::BF16:
+  case bundle::F16:
+    return 2;
+  case bundle::I1:
+    return 1;
+  default:
+    return 0;
+  }
+}
+
+namespace {
+
+class Checker {
+public:
+  explicit Checker(const Bundle &bundle) : bundle_(bundle) {}
+
+  Status check() {
+    if (bundle_.programs.size() != bundle_.devices.size())
+      return userError(bundle_.directory + ": has " + std::to_string(bundle_.programs.size()) + " programs for " + std::to_string(bundle_.devices.size()) +
+                       " devices");
+    summary();
+    for (device_ = 0; device_ < bundle_.programs.size() && problem_.empty(); ++device_)
+      program(bundle_.programs[device_]);
+    if (problem_.empty())
+      transfers();
+    if (!problem_.empty())
+      return userError(bundle_.directory + ": " + problem_);
+    return Status::success();
+  }
+
+private:
+  void fail(const std::string &what) {
+    if (problem_.empty())
+      problem_ = where_ + what;
+  }
+  template <typename A, typename B> bool below(const char *what, A index, B size) {
+    if (static_cast<uint64_t>(index) < static_cast<uint64_t>(size))
+      return true;
+    fail(std::string(what) + " " + std::to_string(index) + " of " + std::to_string(size) + " is named");
+    return false;
+  }
+
+  void summary() {
+    where_ = "summary.pb: ";
+    const bundle::ModelSummary &s = bundle_.summary;
+    for (const bundle::ParameterInfo &p : s.parameters()) {
+      int64_t elements = 1;
+      for (int64_t dimension : p.shape())
+        if (dimension < 0 || __builtin_mul_overflow(elements, dimension, &elements))
+          return fail("parameter '" + p.name() + "' has no size");
+      if (!below("state group", p.group(), s.groups_size()))
+        return;
+      if (p.offset() < 0 || elements > s.groups(p.group()).elements() - p.offset())
+        return fail("parameter '" + p.name() + "' lies outside its group");
+      if (!elementBytes(p.type()))
+        return fail("parameter '" + p.name() + "' has an unknown element type");
+    }
+    for (const bundle::GroupInfo &group : s.groups()) {
+      if (group.elements() < 0 || !elementBytes(group.type()))
+        return fail("state group '" + group.name() + "' has no size");
+      for (uint32_t parameter : group.parameters())
+        if (!below("parameter", parameter, s.parameters_size()))
+          return;
+    }
+    for (const bundle::GraphInput &input : s.inputs())
+      if (input.bytes_per_row() <= 0 || !elementBytes(input.type()))
+        return fail("input '" + input.name() + "' has no size");
+    if (s.loss_size() > zorse::abi::kMaxLossTerms)
+      return fail("has " + std::to_string(s.loss_size()) + " loss terms, at most " + std::to_string(zorse::abi::kMaxLossTerms) + " are supported");
+    if (s.denominator_body() >= 0) {
+      bool needed = std::any_of(s.loss().begin(), s.loss().end(), [](const auto &term) { return !term.constant_denominator(); });
+      if (needed && below("body", s.denominator_body(), bundle_.bodies.bodies_size()))
+        for (uint32_t input : s.denominator_inputs())
+          below("input", input, s.inputs_size());
+    }
+  }
+
+  void program(const bundle::Program &p) {
+    where_ = "programs/" + std::to_string(device_) + ".pb: ";
+    if (p.device() != device_ || p.device_name() != bundle_.devices[device_].name)
+      return fail("is the program of device " + std::to_string(p.device()) + " '" + p.device_name() + "', expected " + std::to_string(device_) + " '" +
+                  bundle_.devices[device_].name + "'");
+    uint64_t arenas = 0;
+    for (const bundle::Arena &arena : p.arenas())
+      if (arena.bytes() > (uint64_t(1) << 50) || (arenas += arena.bytes()) > (uint64_t(1) << 50))
+        return fail("an arena of " + std::to_string(arena.bytes()) + " bytes");
+    if (uint64_t limit = bundle_.devices[device_].memory; limit && arenas > limit)
+      return fail("needs " + std::to_string(arenas) + " bytes of memory, the device has " + std::to_string(limit));
+
+    std::vector<std::vector<int>> queues(p.queues_size()); // positions -> index in the list
+    int64_t before = -1;
+    for (int i = 0; i < p.entries_size(); ++i) {
+      const Entry &entry = p.entries(i);
+      where_ = "programs/" + std::to_string(device_) + ".pb, entry " + std::to_string(entry.id()) + ": ";
+      if (int64_t(entry.id()) <= before)
+        return fail("entries are expected in ascending order");
+      before = entry.id();
+      if (!below("queue", entry.queue(), p.queues_size()))
+        return;
+      queues[entry.queue()].push_back(i);
+      if (entry.phase() < bundle::LOAD || entry.phase() > bundle::REPORT)
+        return fail("has an unknown phase");
+      this->entry(p, entry);
+    }
+    std::vector<int64_t> seen(p.queues_size(), 0); // entries of each queue before the current one
+    for (const Entry &entry : p.entries()) {
+      where_ = "programs/" + std::to_string(device_) + ".pb, entry " + std::to_string(entry.id()) + ": ";
+      for (const bundle::Wait &wait : entry.waits()) {
+        if (!below("queue", wait.queue(), p.queues_size()) || !below("position", wait.position(), queues[wait.queue()].size()))
+          return;
+        if (!wait.previous_step() && wait.position() >= seen[wait.queue()])
+          return fail("waits for a later entry: this program cannot run");
+      }
+      ++seen[entry.queue()];
+    }
+    where_ = "programs/" + std::to_string(device_) + ".pb, state: ";
+    for (const bundle::PersistentState &state : p.state()) {
+      region(p, state.region());
+      const bundle::Value &value = state.value();
+      if (!elementBytes(state.type()))
+        return fail("unknown element type");
+      if (value.kind() == bundle::Value::OPTIMIZER_STEP) {
+        if (state.region().bytes() < 8)
+          return fail("the optimizer step needs 8 bytes");
+        continue;
+      }
+      if (value.kind() != bundle::Value::PARAMETERS && value.kind() != bundle::Value::MOMENTS)
+        return fail("expects parameters, moments or the optimizer step");
+      if (!below("state group", value.id(), bundle_.summary.groups_size()) || !extent(value.begin(), value.end(), value.id()))
+        return;
+      if (uint64_t(value.end() - value.begin()) * elementBytes(state.type()) > state.region().bytes())
+        return fail("does not fit its region");
+    }
+  }
+
+  bool extent(int64_t begin, int64_t end, uint32_t group) {
+    int64_t elements = bundle_.summary.groups(group).elements();
+    if (begin >= 0 && begin <= end && end <= elements)
+      return true;
+    fail("elements [" + std::to_string(begin) + ", " + std::to_string(end) + ") of a group of " + std::to_string(elements));
+    return false;
+  }
+
+  void region(const bundle::Program &p, const bundle::Region &r, uint64_t least = 0) {
+    if (r.bytes() == 0 && least == 0)
+      return; // absent
+    if (!below("arena", r.arena(), p.arenas_size()))
+      return;
+    uint64_t size = p.arenas(r.arena()).bytes();
+    if (r.offset() > size || r.bytes() > size - r.offset())
+      return fail("bytes [" + std::to_string(r.offset()) + ", +" + std::to_string(r.bytes()) + ") lie outside an arena of " + std::to_string(size));
+    if (r.bytes() < least)
+      fail("a region of " + std::to_string(r.bytes()) + " bytes, at least " + std::to_string(least) + " are needed");
+  }
+
+  void call(const bundle::Program &p, const bundle::Call &call) {
+    if (!below("body", call.body(), bundle_.bodies.bodies_size()))
+      return;
+    const bundle::Body &body = bundle_.bodies.bodies(call.body());
+    if (call.slots_size() != body.slots_size())
+      return fail("binds " + std::to_string(call.slots_size()) + " slots of body '" + body.name() + "', which has " + std::to_string(body.slots_size()));
+    if (call.rows() < 1 || call.rows() > (int64_t(1) << 48) || call.sample_base() < 0)
+      return fail("calls body '" + body.name() + "' with " + std::to_string(call.rows()) + " rows");
+    if (call.unit() >= bundle_.summary.units_size())
+      return fail("names unit " + std::to_string(call.unit()) + " of " + std::to_string(bundle_.summary.units_size()));
+    for (int i = 0; i < call.slots_size() && problem_.empty(); ++i) {
+      const bundle::Extent &bytes = body.slots(i).bytes();
+      int64_t needed;
+      if (bytes.fixed() < 0 || bytes.per_row() < 0 || __builtin_mul_overflow(bytes.per_row(), call.rows(), &needed) ||
+          __builtin_add_overflow(needed, bytes.fixed(), &needed))
+        return fail("slot " + std::to_string(i) + " of body '" + body.name() + "' has no size");
+      region(p, call.slots(i).region(), needed);
+    }
+  }
+
+  template <typename List> void members(const List &list) {
+    if (list.size() > 0 && std::any_of(list.begin(), list.end(), [&](uint32_t m) { return m >= bundle_.devices.size(); }))
+      fail("names a device beyond the " + std::to_string(bundle_.devices.size()) + " there are");
+  }
+  template <typename List> static bool contains(const List &list, uint32_t device) { return std::find(list.begin(), list.end(), device) != list.end(); }
+
+  void shards(const bundle::Extents &shards, uint32_t group) {
+    if (!below("state group", group, bundle_.summary.groups_size()))
+      return;
+    if (shards.begin_size() != shards.members_size() || shards.end_size() != shards.members_size())
+      return fail("the arrays of the shards differ in length");
+    members(shards.members());
+    for (int i = 0; i < shards.members_size(); ++i)
+      if (!extent(shards.begin(i), shards.end(i), group))
+        return;
+  }
+
+  /// Regions of a gather or a reduction on this device: `full` where it is among `whole`, its shard where it owns one.
+  template <typename List>
+  void collective(const bundle::Program &p, const bundle::Extents &owners, const List &whole, uint32_t group, bundle::ElementType type,
+                  const bundle::Region &full, const bundle::Region &shard) {
+    members(whole);
+    shards(owners, group);
+    size_t size = elementBytes(type);
+    if (!problem_.empty())
+      return;
+    if (!size)
+      return fail("unknown element type");
+    bool takesPart = contains(whole, device_);
+    if (takesPart)
+      region(p, full, bundle_.summary.groups(group).elements() * size);
+    for (int i = 0; i < owners.members_size(); ++i)
+      if (owners.members(i) == device_) {
+        takesPart = true;
+        region(p, shard, uint64_t(owners.end(i) - owners.begin(i)) * size);
+      }
+    if (!takesPart)
+      fail("this device takes no part in it");
+  }
+
+  void entry(const bundle::Program &p, const Entry &e) {
+    const bundle::ModelSummary &s = bundle_.summary;
+    switch (e.what_case()) {
+    case Entry::kCompute:
+      for (const bundle::Call &c : e.compute().calls())
+        call(p, c);
+      break;
+    case Entry::kCopy:
+      region(p, e.copy().from());
+      region(p, e.copy().to(), e.copy().from().bytes());
+      break;
+    case Entry::kSend:
+      below("device", e.send().peer(), bundle_.devices.size());
+      region(p, e.send().region(), 1);
+      break;
+    case Entry::kReceive:
+      below("device", e.receive().peer(), bundle_.devices.size());
+      region(p, e.receive().region(), 1);
+      break;
+    case Entry::kLoadInput: {
+      const bundle::LoadInput &load = e.load_input();
+      if (!below("input", load.input(), s.inputs_size()))
+        return;
+      if (load.rows() < 0 || load.sample_base() < 0 || load.rows() > bundle_.batch - load.sample_base())
+        return fail("samples [" + std::to_string(load.sample_base()) + ", +" + std::to_string(load.rows()) + ") of a batch of " + std::to_string(bundle_.batch));
+      region(p, load.region(), load.rows() * s.inputs(load.input()).bytes_per_row());
+      break;
+    }
+    case Entry::kLoadScalars:
+      region(p, e.load_scalars().region(), sizeof(zorse::abi::StepScalars));
+      break;
+    case Entry::kAllGather:
+      collective(p, e.all_gather().shards(), e.all_gather().readers(), e.all_gather().group(), e.all_gather().type(), e.all_gather().full(),
+                 e.all_gather().shard());
+      break;
+    case Entry::kReduceScatter:
+      if (e.reduce_scatter().contributors_size() == 0)
+        return fail("a reduction without contributors");
+      collective(p, e.reduce_scatter().shards(), e.reduce_scatter().contributors(), e.reduce_scatter().group(), e.reduce_scatter().type(),
+                 e.reduce_scatter().full(), e.reduce_scatter().shard());
+      break;
+    case Entry::kAllReduce:
+      members(e.all_reduce().members());
+      region(p, e.all_reduce().region(), 1);
+      if (!contains(e.all_reduce().members(), device_))
+        fail("this device takes no part in it");
+      if (e.all_reduce().type() != bundle::F64 && e.all_reduce().type() != bundle::F32)
+        fail("expects element type F32 or F64");
+      break;
+    case Entry::kBroadcast:
+      members(e.broadcast().members());
+      region(p, e.broadcast().region(), 1);
+      if (!contains(e.broadcast().members(), device_) || !contains(e.broadcast().members(), e.broadcast().root()))
+        fail("root or this device takes no part in it");
+      break;
+    case Entry::kReport:
+      region(p, e.report().region(), sizeof(zorse::abi::StepScalars));
+      break;
+    case Entry::WHAT_NOT_SET:
+      fail("holds nothing this runtime knows");
+      break;
+    }
+  }
+
+  /// Every half has its other half on the device it names, of the same kind and size; a missing one would wait for ever.
+  void transfers() {
+    struct Halves {
+      std::map<uint32_t, const Entry *> byDevice;
+    };
+    std::map<uint32_t, Halves> transfers;
+    for (uint32_t d = 0; d < bundle_.programs.size(); ++d)
+      for (const Entry &entry : bundle_.programs[d].entries())
+        switch (entry.what_case()) {
+        case Entry::kSend:
+        case Entry::kReceive:
+        case Entry::kAllGather:
+        case Entry::kReduceScatter:
+        case Entry::kAllReduce:
+        case Entry::kBroadcast:
+          transfers[entry.id()].byDevice[d] = &entry;
+          break;
+        default:
+          break;
+        }
+    for (const auto &[id, halves] : transfers)
+      for (const auto &[device, entry] : halves.byDevice) {
+        where_ = "programs/" + std::to_string(device) + ".pb, entry " + std::to_string(id) + ": ";
+        device_ = device;
+        std::vector<uint32_t> expected = participants(device, *entry);
+        std::vector<uint32_t> found;
+        for (const auto &[other, half] : halves.byDevice) {
+          found.push_back(other);
+          if (!matches(*entry, device, *half, other))
+            return fail("does not match its half on device " + bundle_.devices[other].name);
+        }
+        if (found != expected)
+          return fail(std::to_string(expected.size()) + " devices take part in it, but " + std::to_string(found.size()) + " have it in their programs");
+      }
+  }
+
+  static std::vector<uint32_t> participants(uint32_t device, const Entry &entry) {
+    std::vector<uint32_t> list;
+    auto add = [&](const auto &members) { list.insert(list.end(), members.begin(), members.end()); };
+    if (entry.has_send())
+      list = {device, entry.send().peer()};
+    else if (entry.has_receive())
+      list = {device, entry.receive().peer()};
+    else if (entry.has_all_gather())
+      add(entry.all_gather().shards().members()), add(entry.all_gather().readers());
+    else if (entry.has_reduce_scatter())
+      add(entry.reduce_scatter().shards().members()), add(entry.reduce_scatter().contributors());
+    else if (entry.has_all_reduce())
+      add(entry.all_reduce().members());
+    else if (entry.has_broadcast())
+      add(entry.broadcast().members());
+    std::sort(list.begin(), list.end());
+    list.erase(std::unique(list.begin(), list.end()), list.end());
+    return list;
+  }
+
+  static bool matches(const Entry &a, uint32_t deviceA, const Entry &b, uint32_t deviceB) {
+    if (deviceA == deviceB)
+      return true;
+    if (a.phase() != b.phase())
+      return false;
+    if (a.has_send())
+      return b.has_receive() && a.send().peer() == deviceB && b.receive().peer() == deviceA && a.send().region().bytes() == b.receive().region().bytes();
+    if (a.has_receive())
+      return b.has_send() && matches(b, deviceB, a, deviceA);
+    auto equal = [](const auto &x, const auto &y) { return std::equal(x.begin(), x.end(), y.begin(), y.end()); };
+    auto equalShards = [&](const bundle::Extents &x, const bundle::Extents &y) {
+      return equal(x.members(), y.members()) && equal(x.begin(), y.begin()) && equal(x.end(), y.end());
+    };
+    if (a.has_all_gather())
+      return b.has_all_gather() && a.all_gather().type() == b.all_gather().type() && equal(a.all_gather().readers(), b.all_gather().readers()) &&
+             equalShards(a.all_gather().shards(), b.all_gather().shards());
+    if (a.has_reduce_scatter())
+      return b.has_reduce_scatter() && a.reduce_scatter().type() == b.reduce_scatter().type() &&
+             equal(a.reduce_scatter().contributors(), b.reduce_scatter().contributors()) &&
+             equalShards(a.reduce_scatter().shards(), b.reduce_scatter().shards());
+    if (a.has_all_reduce())
+      return b.has_all_reduce() && a.all_reduce().type() == b.all_reduce().type() && equal(a.all_reduce().members(), b.all_reduce().members()) &&
+             a.all_reduce().region().bytes() == b.all_reduce().region().bytes();
+    return b.has_broadcast() && a.broadcast().root() == b.broadcast().root() && equal(a.broadcast().members(), b.broadcast().members()) &&
+           a.broadcast().region().bytes() == b.broadcast().region().bytes();
+  }
+
+  const Bundle &bundle_;
+  uint32_t device_ = 0;
+  std::string where_, problem_;
+};
+
+} // namespace
+
+Status zorse::runtime::checkPrograms(const Bundle &bundle) { return Checker(bundle).check(); }

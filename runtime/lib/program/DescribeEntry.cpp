@@ -1,0 +1,78 @@
+#include "zorse/runtime/Bundle.h"
+
+using namespace zorse;
+using namespace zorse::runtime;
+using bundle::Entry;
+
+namespace {
+
+/// " cell 3 (units 0-2, samples 8-16)" from what the task's calls cover.
+std::string cellOf(const bundle::Compute &compute) {
+  std::string text;
+  if (compute.cell() >= 0)
+    text += "cell " + std::to_string(compute.cell());
+  int32_t first = INT32_MAX, last = -1;
+  int64_t begin = INT64_MAX, end = -1;
+  for (const bundle::Call &call : compute.calls())
+    if (call.unit() >= 0) {
+      first = std::min(first, call.unit());
+      last = std::max(last, call.unit());
+      begin = std::min(begin, call.sample_base());
+      end = std::max(end, call.sample_base() + call.rows());
+    }
+  if (last >= 0)
+    text += (text.empty() ? "units " : ", units ") + std::to_string(first) + "-" + std::to_string(last + 1) + ", samples " + std::to_string(begin) + "-" +
+            std::to_string(end);
+  return text;
+}
+
+} // namespace
+
+std::string zorse::runtime::describeEntry(const Bundle &bundle, uint32_t device, const Entry &entry) {
+  auto name = [&](uint32_t d) { return d < bundle.devices.size() ? bundle.devices[d].name : std::to_string(d); };
+  auto group = [&](uint32_t g) {
+    return "group " + (g < uint32_t(bundle.summary.groups_size()) && !bundle.summary.groups(g).name().empty() ? bundle.summary.groups(g).name()
+                                                                                                             : std::to_string(g));
+  };
+  switch (entry.what_case()) {
+  case Entry::kCompute: {
+    const bundle::Compute &compute = entry.compute();
+    switch (compute.task()) {
+    case bundle::Compute::NORM:
+      return compute.group() >= 0 ? "norm of " + group(compute.group()) : "norm";
+    case bundle::Compute::DECIDE:
+      return "decide";
+    case bundle::Compute::UPDATE_GROUP:
+      return "update of " + group(compute.group());
+    case bundle::Compute::SUM_LOSS:
+      return "sum of the loss (" + cellOf(compute) + ")";
+    default:
+      return bundle::Compute::Task_Name(compute.task()) + "(" + cellOf(compute) + ")";
+    }
+  }
+  case Entry::kCopy:
+    return "copy";
+  case Entry::kSend:
+    return "send to " + name(entry.send().peer());
+  case Entry::kReceive:
+    return "receive from " + name(entry.receive().peer());
+  case Entry::kLoadInput:
+    return "load of input '" + (entry.load_input().input() < uint32_t(bundle.summary.inputs_size()) ? bundle.summary.inputs(entry.load_input().input()).name() : "?") +
+           "'";
+  case Entry::kLoadScalars:
+    return "load of the step scalars";
+  case Entry::kAllGather:
+    return "gather of " + group(entry.all_gather().group());
+  case Entry::kReduceScatter:
+    return "reduction of " + group(entry.reduce_scatter().group());
+  case Entry::kAllReduce:
+    return "sum over devices";
+  case Entry::kBroadcast:
+    return "broadcast";
+  case Entry::kReport:
+    return "report";
+  case Entry::WHAT_NOT_SET:
+    break;
+  }
+  return "unknown entry";
+}
