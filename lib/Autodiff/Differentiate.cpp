@@ -20,42 +20,25 @@ StringRef slotOf(func::FuncOp function, unsigned argument) {
 
 int64_t indexOf(Attribute index) { return cast<IntegerAttr>(index).getInt(); }
 
-/// Which values lie on a way from something that wants a gradient to something that has one.
-class Activity {
-public:
-  explicit Activity(func::FuncOp function) {
-    Block &body = function.getBody().front();
-    for (BlockArgument argument : body.getArguments())
-      if (function.getArgAttr(argument.getArgNumber(), kGradientAttr))
-        varied.insert(argument);
-    for (Operation &op : body.without_terminator())
-      if (llvm::any_of(op.getOpOperands(), [&](OpOperand &use) { return varied.contains(use.get()) && propagatesGradient(use); }))
-        for (Value result : op.getResults())
-          if (isDifferentiableType(result.getType()))
-            varied.insert(result);
-
-    Operation *terminator = body.getTerminator();
-    for (unsigned i = 0; i < terminator->getNumOperands(); ++i)
-      if (function.getResultAttr(i, kGradientAttr) || function.getResultAttrOfType<StringAttr>(i, kSlotAttr).getValue() == "loss")
-        useful.insert(terminator->getOperand(i));
-    for (Operation &op : llvm::reverse(body.without_terminator()))
-      if (llvm::any_of(op.getResults(), [&](Value v) { return useful.contains(v); }))
-        for (OpOperand &use : op.getOpOperands())
-          if (propagatesGradient(use))
-            useful.insert(use.get());
-  }
-  bool operator()(Value value) const { return varied.contains(value) && useful.contains(value); }
-
-private:
-  DenseSet<Value> varied, useful;
-};
+/// The values on a way from an argument that wants a gradient to a result that has one.
+DenseSet<Value> activeValuesOf(func::FuncOp function) {
+  Block &body = function.getBody().front();
+  SmallVector<Value> sources, targets;
+  for (BlockArgument argument : body.getArguments())
+    if (function.getArgAttr(argument.getArgNumber(), kGradientAttr))
+      sources.push_back(argument);
+  for (auto [i, returned] : llvm::enumerate(body.getTerminator()->getOperands()))
+    if (function.getResultAttr(i, kGradientAttr) || function.getResultAttrOfType<StringAttr>(i, kSlotAttr).getValue() == "loss")
+      targets.push_back(returned);
+  return activeValues(body, sources, targets);
+}
 
 void requestStatistics(func::FuncOp function) {
-  Activity active(function);
+  DenseSet<Value> active = activeValuesOf(function);
   OpBuilder builder(function.getContext());
   SmallVector<Operation *> ops;
   for (Operation &op : function.getBody().front().without_terminator())
-    if (hasOptionalStatistics(&op) && active(op.getResult(0)))
+    if (hasOptionalStatistics(&op) && active.contains(op.getResult(0)))
       ops.push_back(&op);
   for (Operation *op : ops) {
     builder.setInsertionPoint(op);
@@ -172,12 +155,12 @@ private:
   LogicalResult buildGradients() {
     OpBuilder builder(backward.getBody().front().getTerminator());
     // Whether a value is active is asked of the forward and answered for its copy.
-    Activity active(forward);
+    DenseSet<Value> active = activeValuesOf(forward);
     auto isActive = [&](Value value) {
       if (auto it = origin.find(value); it != origin.end())
-        return active(it->second);
+        return active.contains(it->second);
       auto argument = dyn_cast<BlockArgument>(value);
-      return argument && argument.getArgNumber() < forward.getNumArguments() && active(forward.getArgument(argument.getArgNumber()));
+      return argument && argument.getArgNumber() < forward.getNumArguments() && active.contains(forward.getArgument(argument.getArgNumber()));
     };
 
     DenseMap<Value, Value> gradients;

@@ -31,6 +31,24 @@ bool autodiff::propagatesGradient(OpOperand &use) {
   return llvm::any_of(op->getResultTypes(), isDifferentiableType);
 }
 
+DenseSet<Value> autodiff::activeValues(Block &block, ArrayRef<Value> sources, ArrayRef<Value> targets) {
+  DenseSet<Value> varied(sources.begin(), sources.end()), useful(targets.begin(), targets.end()), active;
+  for (Operation &op : block.without_terminator())
+    if (llvm::any_of(op.getOpOperands(), [&](OpOperand &use) { return varied.contains(use.get()) && propagatesGradient(use); }))
+      for (Value result : op.getResults())
+        if (isDifferentiableType(result.getType()))
+          varied.insert(result);
+  for (Operation &op : llvm::reverse(block.without_terminator()))
+    if (llvm::any_of(op.getResults(), [&](Value v) { return useful.contains(v); }))
+      for (OpOperand &use : op.getOpOperands())
+        if (propagatesGradient(use))
+          useful.insert(use.get());
+  for (Value value : varied)
+    if (useful.contains(value))
+      active.insert(value);
+  return active;
+}
+
 namespace {
 
 /// Gradients of slices of one value, kept until that value's own gradient is needed: parts that tile it (fused q, k, v) then become one concat

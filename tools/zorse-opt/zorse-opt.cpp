@@ -2,6 +2,7 @@
 #include "zorse/Autodiff/Autodiff.h"
 #include "zorse/Dialect/Exec/Exec.h"
 #include "zorse/Dialect/Zorse/ZorseOps.h"
+#include "zorse/Units/Units.h"
 
 #include "mlir/InitAllDialects.h"
 #include "mlir/InitAllExtensions.h"
@@ -17,5 +18,6 @@ int main(int argc, char **argv) {
   mlir::registerAllPasses();
   zorse::autodiff::registerDifferentiableModels(registry);
   zorse::autodiff::registerPasses();
+  zorse::units::registerPasses();
   return mlir::asMainReturnCode(mlir::MlirOptMain(argc, argv, "Zorse optimizer driver\n", registry));
 }

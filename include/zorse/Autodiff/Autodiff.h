@@ -39,6 +39,9 @@ bool isDifferentiableType(mlir::Type type);
 /// True iff a gradient of the owner's results can reach this operand. Operations without a differentiation count as if it could, so that the error names them.
 bool propagatesGradient(mlir::OpOperand &use);
 
+/// The values of a straight-line block that lie on a differentiable way from one of `sources` to one of `targets`.
+llvm::DenseSet<mlir::Value> activeValues(mlir::Block &block, llvm::ArrayRef<mlir::Value> sources, llvm::ArrayRef<mlir::Value> targets);
+
 /// Appends to the builder's block the gradients of `forwardOps` (straight line, in order).
 ///
 /// \param gradients  in: one seed per value whose gradient is known; out: gradients of everything `active` on the way. Contributions are added

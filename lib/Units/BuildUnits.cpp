@@ -1,0 +1,281 @@
+// From @model to unit functions and the summary.
+#include "Blocks.h"
+#include "Classes.h"
+#include "Cuts.h"
+#include "Groups.h"
+#include "InputRoles.h"
+#include "OtherFunctions.h"
+
+#include "zorse/Units/Units.h"
+
+#include "zorse/Dialect/Zorse/ZorseOps.h"
+
+#include "llvm/ADT/StringExtras.h"
+#include "llvm/Support/SHA256.h"
+
+#include <map>
+
+using namespace mlir;
+using namespace zorse;
+using namespace zorse::units;
+
+namespace {
+
+FailureOr<bundle::ElementType> elementTypeOf(Location loc, Type tensor) {
+  Type type = getElementTypeOrSelf(tensor);
+  if (type.isF32())
+    return bundle::F32;
+  if (type.isF64())
+    return bundle::F64;
+  if (type.isBF16())
+    return bundle::BF16;
+  if (type.isF16())
+    return bundle::F16;
+  if (type.isInteger(64))
+    return bundle::I64;
+  if (type.isInteger(32))
+    return bundle::I32;
+  if (type.isInteger(1))
+    return bundle::I1;
+  emitError(loc) << "expects elements of type f32, f64, bf16, f16, i64, i32 or i1 across units, in inputs and in parameters, found " << type;
+  return failure();
+}
+
+template <typename Message>
+void setShape(Message &info, RankedTensorType type) {
+  for (int64_t size : type.getShape().drop_front(type.getRank() > 0 && type.isDynamicDim(0)))
+    info.add_shape(size);
+}
+
+/// Of the model as imported: names and locations of operations do not count.
+std::string contentHash(ModuleOp module) {
+  std::string text;
+  llvm::raw_string_ostream os(text);
+  module.print(os, OpPrintingFlags().elideLargeElementsAttrs(1 << 20).useLocalScope());
+  return llvm::toHex(llvm::SHA256::hash(llvm::arrayRefFromStringRef(text)), /*LowerCase=*/true);
+}
+
+struct Cost {
+  double flops = 0, bytes = 0; // per row
+};
+
+Cost costOf(func::FuncOp function) {
+  Cost cost;
+  if (function)
+    for (Operation &op : function.getBody().front().without_terminator())
+      if (auto costed = dyn_cast<CostOpInterface>(op)) {
+        OpCost c = costed.getCost();
+        cost.flops += c.flopsPerRow;
+        cost.bytes += c.bytesPerRow;
+      }
+  return cost;
+}
+
+class UnitsBuilder {
+public:
+  UnitsBuilder(ModuleOp module, const UnitOptions &options) : module(module), options(options), builder(module.getContext()) {}
+
+  FailureOr<UnitModel> run() {
+    auto model = module.lookupSymbol<func::FuncOp>("model");
+    if (!model || model.isDeclaration() || !model.getBody().hasOneBlock())
+      return module.emitError("expected a function @model of one block");
+    FailureOr<ModelGraph> analysed = analyseModel(model);
+    if (failed(analysed))
+      return failure();
+    graph = std::move(*analysed);
+    result.functions = ModuleOp::create(model.getLoc());
+    builder.setInsertionPointToStart(result.functions->getBody());
+    summary().set_content_hash(contentHash(module));
+    *summary().mutable_training() = options.training;
+
+    int begin = 0;
+    for (int end : findUnits(graph, options.longSpan)) {
+      outlines.push_back(outlineUnit(graph, begin, end));
+      begin = end;
+    }
+    if (failed(describeArguments()) || failed(buildClasses()) || failed(describeUnits()) || failed(describeValues()))
+      return failure();
+    layOutGroups(summary(), options.decay);
+    if (failed(buildDenominators(builder, graph, inputIndex, summary())))
+      return failure();
+    auto computeType = bundle::ElementType(summary().compute_type());
+    if (failed(buildUpdates(builder, model.getLoc(), computeType == bundle::F64 ? FloatType(builder.getF64Type()) : FloatType(builder.getF32Type()), summary())))
+      return failure();
+    return std::move(result);
+  }
+
+private:
+  bundle::ModelSummary &summary() { return result.summary; }
+
+  /// Parameters and inputs that some unit reads (denominators may read further inputs), in the order of the model.
+  LogicalResult describeArguments() {
+    DenseSet<Value> read;
+    for (const Outline &outline : outlines) {
+      read.insert(outline.parameters.begin(), outline.parameters.end());
+      read.insert(outline.inputs.begin(), outline.inputs.end());
+    }
+    func::FuncOp model = graph.model;
+    for (BlockArgument argument : model.getArguments()) {
+      unsigned i = argument.getArgNumber();
+      auto type = cast<RankedTensorType>(argument.getType());
+      bool parameter = graph.isParameter(argument);
+      auto flag = model.getArgAttrOfType<BoolAttr>(i, attributes::kTrainable);
+      if (parameter && flag && flag.getValue() && !graph.isTrained(argument))
+        emitWarning(argument.getLoc()) << "parameter '" << graph.nameOf(argument) << "' is never trained: the loss does not depend on it"
+                                       << (read.contains(argument) ? "; it is kept as it is" : "; it is left out");
+      if (!read.contains(argument) && (parameter || argument.use_empty()))
+        continue;
+      FailureOr<bundle::ElementType> element = elementTypeOf(argument.getLoc(), type);
+      if (failed(element))
+        return failure();
+      if (parameter) {
+        parameterIndex[argument] = summary().parameters_size();
+        bundle::ParameterInfo &info = *summary().add_parameters();
+        info.set_name(graph.nameOf(argument).str());
+        info.set_type(*element);
+        info.set_trainable(graph.isTrained(argument));
+        setShape(info, type);
+        if (info.trainable())
+          summary().set_compute_type(*element);
+      } else {
+        inputIndex[argument] = summary().inputs_size();
+        bundle::GraphInput &info = *summary().add_inputs();
+        info.set_name(graph.nameOf(argument).str());
+        info.set_type(*element);
+        info.set_bytes_per_row(autodiff::bytesPerRow(type));
+        setShape(info, type);
+        describeInput(graph, argument, info);
+      }
+    }
+    return success();
+  }
+
+  LogicalResult buildClasses() {
+    std::map<std::string, int> ids;
+    std::map<std::string, int> names;
+    for (auto [u, outline] : llvm::enumerate(outlines)) {
+      auto [it, isNew] = ids.emplace(outline.key, ids.size());
+      classOf.push_back(it->second);
+      kinds.push_back(kindOf(outline, u == 0).str());
+      if (!isNew)
+        continue;
+      int times = ++names[kinds.back()];
+      UnitClass unitClass;
+      unitClass.name = times == 1 ? kinds.back() : kinds.back() + "_" + std::to_string(times);
+      func::FuncOp forward = buildForward(builder, graph, outline, unitClass.name);
+      FailureOr<autodiff::Differentiated> pair = autodiff::differentiate(forward, options.saved);
+      if (failed(pair))
+        return failure();
+      builder.setInsertionPointToEnd(result.functions->getBody());
+      unitClass.forward = forward.getName().str();
+      if (pair->backward)
+        unitClass.backward = pair->backward.getName().str();
+      functions.push_back(*pair);
+      result.classes.push_back(unitClass);
+    }
+    return success();
+  }
+
+  LogicalResult describeUnits() {
+    Repeat blocks = findBlocks(classOf, kinds);
+    summary().set_blocks_first_unit(blocks.first);
+    summary().set_blocks_period(blocks.period);
+    summary().set_blocks_count(blocks.count);
+    std::vector<std::string> names = nameUnits(blocks, kinds);
+
+    uint64_t instances = 0;
+    for (auto [u, outline] : llvm::enumerate(outlines)) {
+      bundle::UnitInfo &unit = *summary().add_units();
+      unit.set_name(names[u]);
+      unit.set_class_id(classOf[u]);
+      unit.set_instance_base(instances);
+      instances += outline.instances;
+      for (BlockArgument parameter : outline.parameters)
+        unit.add_parameters(parameterIndex[parameter]);
+      for (BlockArgument input : outline.inputs) {
+        unit.add_inputs(inputIndex[input]);
+        summary().mutable_inputs(inputIndex[input])->add_units(u);
+      }
+      for (const Numerator &numerator : outline.losses)
+        for (auto [k, other] : llvm::enumerate(graph.numerators))
+          if (other.result == numerator.result)
+            unit.add_loss_terms(k);
+
+      const autodiff::Differentiated &pair = functions[classOf[u]];
+      Cost forward = costOf(pair.forward), backward = costOf(pair.backward);
+      unit.set_forward_flops_per_row(forward.flops);
+      unit.set_forward_bytes_per_row(forward.bytes);
+      unit.set_backward_flops_per_row(backward.flops);
+      unit.set_backward_bytes_per_row(backward.bytes);
+      int64_t saved = 0;
+      func::FuncOp function = pair.forward;
+      for (unsigned i = 0; i < function.getNumResults(); ++i)
+        if (function.getResultAttrOfType<StringAttr>(i, attributes::kSlot).getValue() == "saved")
+          saved += autodiff::savedBytesPerRow(function.getResultTypes()[i]);
+      unit.mutable_saved_bytes()->set_per_row(saved);
+    }
+    return success();
+  }
+
+  LogicalResult describeValues() {
+    DenseMap<Value, unsigned> index;
+    for (auto [u, outline] : llvm::enumerate(outlines)) {
+      for (Value value : outline.valuesOut) {
+        FailureOr<bundle::ElementType> element = elementTypeOf(value.getLoc(), value.getType());
+        if (failed(element))
+          return failure();
+        index[value] = summary().values_size();
+        bundle::ValueInfo &info = *summary().add_values();
+        StringRef name = nameOf(value.getLoc());
+        info.set_name(name.empty() ? "value " + std::to_string(index[value]) : name.str());
+        info.set_type(*element);
+        info.set_bytes_per_row(autodiff::bytesPerRow(value.getType()));
+        info.set_producer(u);
+        info.set_needs_gradient(graph.active.contains(value));
+        setShape(info, cast<RankedTensorType>(value.getType()));
+        summary().mutable_units(u)->add_values_out(index[value]);
+      }
+      for (Value value : outline.valuesIn) {
+        summary().mutable_units(u)->add_values_in(index[value]);
+        summary().mutable_values(index[value])->add_users(u);
+      }
+    }
+    return success();
+  }
+
+  ModuleOp module;
+  const UnitOptions &options;
+  OpBuilder builder;
+  UnitModel result;
+  ModelGraph graph;
+  std::vector<Outline> outlines;
+  std::vector<int> classOf;
+  std::vector<std::string> kinds;
+  std::vector<autodiff::Differentiated> functions; ///< by class
+  DenseMap<Value, unsigned> parameterIndex, inputIndex;
+};
+
+} // namespace
+
+FailureOr<UnitModel> units::buildUnits(ModuleOp model, const UnitOptions &options) { return UnitsBuilder(model, options).run(); }
+
+void units::assignBodies(UnitModel &model, const std::function<BodyFacts(StringRef)> &facts) {
+  bundle::ModelSummary &summary = model.summary;
+  std::vector<std::pair<BodyFacts, BodyFacts>> ofClass;
+  for (const UnitClass &unitClass : model.classes)
+    ofClass.push_back({facts(unitClass.forward), unitClass.backward.empty() ? BodyFacts() : facts(unitClass.backward)});
+  for (bundle::UnitInfo &unit : *summary.mutable_units()) {
+    auto &[forward, backward] = ofClass[unit.class_id()];
+    unit.set_forward_body(forward.body);
+    *unit.mutable_forward_workspace() = forward.workspace;
+    unit.set_backward_body(backward.body);
+    *unit.mutable_backward_workspace() = backward.workspace;
+  }
+  if (model.functions->lookupSymbol("denominators"))
+    summary.set_denominator_body(facts("denominators").body);
+  summary.set_update_body_decay(facts("update.decay").body);
+  summary.set_update_body_plain(facts("update.plain").body);
+  summary.set_norm_body(facts("norm").body);
+  summary.set_sum_loss_body(facts("sum_loss").body);
+  summary.set_decide_body(facts("decide").body);
+}

@@ -1,0 +1,220 @@
+#include "Classes.h"
+
+#include "zorse/Autodiff/Autodiff.h"
+#include "zorse/Dialect/Zorse/ZorseOps.h"
+
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/IR/IRMapping.h"
+#include "llvm/Support/raw_ostream.h"
+#include "llvm/Support/xxhash.h"
+
+using namespace mlir;
+using namespace zorse;
+using namespace zorse::units;
+
+bool units::drawsRandomNumbers(Operation *op) {
+  if (auto attention = dyn_cast<AttentionOp>(op))
+    return attention.getDropout().convertToDouble() > 0.0;
+  return isa<DropoutOp>(op);
+}
+
+namespace {
+
+/// What an operation computes, apart from its operands: name, inherent attributes but `instance`, result types.
+std::string signature(Operation *op) {
+  std::string text;
+  llvm::raw_string_ostream os(text);
+  os << op->getName() << '{';
+  for (NamedAttribute attribute : op->getAttrDictionary())
+    if (attribute.getName() != "instance" && !op->getDiscardableAttr(attribute.getName()))
+      os << attribute.getName().getValue() << '=' << attribute.getValue() << ';';
+  os << '}' << op->getResultTypes();
+  return text;
+}
+
+std::string typeText(Type type) {
+  std::string text;
+  llvm::raw_string_ostream(text) << type;
+  return text;
+}
+
+class Outliner {
+public:
+  Outliner(const ModelGraph &graph, int begin, int end) : graph(graph), begin(begin), end(end) {}
+
+  Outline run() {
+    for (int i = begin; i < end; ++i)
+      for (Value result : graph.order[i]->getResults())
+        if (llvm::any_of(result.getUsers(), [&](Operation *user) { return graph.onSpine(user) && graph.position.lookup(user) >= end; }))
+          outline.valuesOut.push_back(result);
+    llvm::stable_sort(outline.valuesOut, [&](Value a, Value b) { return hash(a) < hash(b); });
+    bool last = end == int(graph.order.size());
+    for (const Numerator &numerator : graph.numerators)
+      if (graph.onSpine(numerator.value) ? inside(numerator.value.getDefiningOp()) : last)
+        outline.losses.push_back(numerator);
+
+    llvm::raw_string_ostream os(outline.key);
+    for (Value value : outline.valuesOut)
+      os << "out " << reference(value) << (graph.active.contains(value) ? " gradient" : "") << '\n';
+    for (const Numerator &numerator : outline.losses)
+      os << "loss " << numerator.term << ' ' << reference(numerator.value) << '\n';
+    outline.key = body + outline.key;
+    return std::move(outline);
+  }
+
+private:
+  bool inside(Operation *op) const {
+    auto it = graph.position.find(op);
+    return it != graph.position.end() && it->second >= begin && it->second < end;
+  }
+  /// Made by an earlier unit.
+  bool isBoundary(Value value) const { return graph.onSpine(value) && !inside(value.getDefiningOp()); }
+
+  std::string leafText(Value value) const {
+    if (auto argument = dyn_cast<BlockArgument>(value))
+      return std::string(graph.isParameter(argument) ? (graph.isTrained(argument) ? "parameter " : "constant ") : "input ") + typeText(value.getType());
+    return std::string(graph.active.contains(value) ? "value " : "value without gradient ") + typeText(value.getType());
+  }
+
+  /// A hash of the structure below a value, blind to which parameter is which.
+  uint64_t hash(Value value) {
+    if (auto it = hashes.find(value); it != hashes.end())
+      return it->second;
+    uint64_t result;
+    if (isa<BlockArgument>(value) || isBoundary(value)) {
+      result = llvm::xxh3_64bits(leafText(value));
+    } else {
+      Operation *op = value.getDefiningOp();
+      SmallVector<uint64_t> parts;
+      for (Value operand : op->getOperands())
+        parts.push_back(hash(operand));
+      if (op->hasTrait<OpTrait::IsCommutative>())
+        llvm::sort(parts);
+      parts.push_back(llvm::xxh3_64bits(signature(op)));
+      parts.push_back(cast<OpResult>(value).getResultNumber());
+      result = llvm::xxh3_64bits(ArrayRef<uint8_t>(reinterpret_cast<const uint8_t *>(parts.data()), parts.size() * sizeof(uint64_t)));
+    }
+    return hashes[value] = result;
+  }
+
+  /// The canonical name of a value; numbers it, and everything below it, on the first visit.
+  std::string reference(Value value) {
+    if (isa<BlockArgument>(value) || isBoundary(value)) {
+      std::string &name = leaves[value];
+      if (name.empty()) {
+        auto number = [&](auto &list, const char *prefix, auto entry) {
+          name = prefix + std::to_string(list.size());
+          list.push_back(entry);
+        };
+        if (auto argument = dyn_cast<BlockArgument>(value); !argument)
+          number(outline.valuesIn, "v", value);
+        else if (graph.isParameter(argument))
+          number(outline.parameters, "p", argument);
+        else
+          number(outline.inputs, "i", argument);
+        body += name + " = " + leafText(value) + "\n";
+      }
+      return name;
+    }
+    Operation *op = value.getDefiningOp();
+    if (!numbers.count(op)) {
+      SmallVector<Value> operands(op->getOperands());
+      if (op->hasTrait<OpTrait::IsCommutative>())
+        llvm::stable_sort(operands, [&](Value a, Value b) { return hash(a) < hash(b); });
+      std::string line = signature(op);
+      for (Value operand : operands)
+        line += " " + reference(operand);
+      numbers[op] = outline.ops.size();
+      outline.ops.push_back(op);
+      outline.instances += drawsRandomNumbers(op);
+      body += line + "\n";
+    }
+    return "%" + std::to_string(numbers[op]) + "#" + std::to_string(cast<OpResult>(value).getResultNumber());
+  }
+
+  const ModelGraph &graph;
+  int begin, end;
+  Outline outline;
+  std::string body;
+  DenseMap<Value, uint64_t> hashes;
+  DenseMap<Value, std::string> leaves;
+  DenseMap<Operation *, int> numbers;
+};
+
+} // namespace
+
+Outline units::outlineUnit(const ModelGraph &graph, int begin, int end) { return Outliner(graph, begin, end).run(); }
+
+func::FuncOp units::buildForward(OpBuilder &builder, const ModelGraph &graph, const Outline &outline, StringRef name) {
+  SmallVector<Value> arguments;
+  SmallVector<DictionaryAttr> argumentAttributes, resultAttributes;
+  auto slot = [&](StringRef kind, int64_t index, bool gradient) {
+    NamedAttrList list;
+    list.set(autodiff::kSlotAttr, builder.getStringAttr(kind));
+    list.set(autodiff::kIndexAttr, builder.getI64IntegerAttr(index));
+    if (gradient)
+      list.set(autodiff::kGradientAttr, builder.getUnitAttr());
+    return list.getDictionary(builder.getContext());
+  };
+  auto add = [&](const auto &values, StringRef kind, auto gradient) {
+    for (auto [i, value] : llvm::enumerate(values)) {
+      arguments.push_back(value);
+      argumentAttributes.push_back(slot(kind, i, gradient(value)));
+    }
+  };
+  add(outline.parameters, "parameter", [&](BlockArgument a) { return graph.isTrained(a); });
+  add(outline.inputs, "input", [](BlockArgument) { return false; });
+  add(outline.valuesIn, "boundary_in", [&](Value v) { return graph.active.contains(v); });
+
+  SmallVector<Value> results;
+  for (auto [i, value] : llvm::enumerate(outline.valuesOut)) {
+    results.push_back(value);
+    resultAttributes.push_back(slot("boundary_out", i, graph.active.contains(value)));
+  }
+  for (auto [i, numerator] : llvm::enumerate(outline.losses)) {
+    results.push_back(numerator.value);
+    resultAttributes.push_back(slot("loss", i, false));
+  }
+
+  Location loc = builder.getUnknownLoc();
+  FunctionType type = builder.getFunctionType(TypeRange(ValueRange(arguments)), TypeRange(ValueRange(results)));
+  auto function = func::FuncOp::create(builder, loc, (name + ".forward").str(), type);
+  function.setAllArgAttrs(argumentAttributes);
+  function.setAllResultAttrs(resultAttributes);
+
+  OpBuilder::InsertionGuard guard(builder);
+  Block *block = function.addEntryBlock();
+  builder.setInsertionPointToEnd(block);
+  IRMapping mapping;
+  for (auto [from, to] : llvm::zip(arguments, block->getArguments())) {
+    mapping.map(from, to);
+    to.setLoc(from.getLoc());
+  }
+  int64_t instance = 0;
+  for (Operation *op : outline.ops) {
+    Operation *copy = builder.clone(*op, mapping);
+    if (drawsRandomNumbers(copy))
+      copy->setAttr("instance", builder.getI64IntegerAttr(instance++));
+  }
+  SmallVector<Value> returned;
+  for (Value value : results)
+    returned.push_back(mapping.lookup(value));
+  func::ReturnOp::create(builder, loc, returned);
+  return function;
+}
+
+StringRef units::kindOf(const Outline &outline, bool first) {
+  bool attention = false, activation = false, heavy = false;
+  for (Operation *op : outline.ops) {
+    attention |= isa<AttentionOp, SoftmaxOp>(op);
+    activation |= isa<GeluOp, SiluOp, arith::MaximumFOp>(op);
+    heavy |= isHeavy(op);
+  }
+  if (!outline.losses.empty())
+    return "head";
+  if (first && !attention)
+    return "embedding";
+  if (attention)
+    return activation ? "block" : "attention";
+  return heavy ? "mlp" : "layer";
+}

@@ -1,0 +1,81 @@
+#include "Groups.h"
+
+#include <map>
+#include <tuple>
+
+using namespace zorse;
+using namespace zorse::units;
+
+int64_t units::elementBytes(bundle::ElementType type) {
+  switch (type) {
+  case bundle::F64:
+  case bundle::I64:
+    return 8;
+  case bundle::F32:
+  case bundle::I32:
+    return 4;
+  case bundle::BF16:
+  case bundle::F16:
+    return 2;
+  default:
+    return 1;
+  }
+}
+
+bool units::decays(const bundle::ParameterInfo &parameter, const DecayRule &rule) {
+  if (!parameter.trainable())
+    return false;
+  if (!rule.byName)
+    return parameter.shape_size() >= 2;
+  auto containsOne = [&](const std::vector<std::string> &patterns) {
+    return llvm::any_of(patterns, [&](const std::string &pattern) { return parameter.name().find(pattern) != std::string::npos; });
+  };
+  return !containsOne(rule.never) && (rule.always.empty() || containsOne(rule.always));
+}
+
+void units::layOutGroups(bundle::ModelSummary &summary, const DecayRule &rule) {
+  std::vector<std::vector<uint32_t>> using_(summary.parameters_size());
+  for (int u = 0; u < summary.units_size(); ++u)
+    for (uint32_t parameter : summary.units(u).parameters())
+      using_[parameter].push_back(u);
+
+  // Ordered by first use, trained before frozen.
+  std::map<std::tuple<std::vector<uint32_t>, bool, int>, std::vector<uint32_t>> members;
+  for (int p = 0; p < summary.parameters_size(); ++p) {
+    auto &parameter = *summary.mutable_parameters(p);
+    parameter.set_decays(decays(parameter, rule));
+    members[{using_[p], !parameter.trainable(), int(parameter.type())}].push_back(p);
+  }
+
+  summary.clear_groups();
+  for (auto &[key, parameters] : members) {
+    auto &[units, frozen, type] = key;
+    std::stable_partition(parameters.begin(), parameters.end(), [&](uint32_t p) { return summary.parameters(p).decays(); });
+    bundle::GroupInfo &group = *summary.add_groups();
+    uint32_t id = summary.groups_size() - 1;
+    std::string name;
+    for (uint32_t unit : units)
+      name += (name.empty() ? "" : " + ") + summary.units(unit).name();
+    if (units.size() > 3)
+      name = summary.units(units.front()).name() + " + ... + " + summary.units(units.back()).name();
+    group.set_name(frozen ? name + " (frozen)" : name);
+    group.set_trainable(!frozen);
+    group.set_type(bundle::ElementType(type));
+    group.mutable_units()->Add(units.begin(), units.end());
+
+    int64_t alignment = 512 / elementBytes(group.type()), offset = 0;
+    for (uint32_t p : parameters) {
+      auto &parameter = *summary.mutable_parameters(p);
+      int64_t elements = 1;
+      for (int64_t size : parameter.shape())
+        elements *= size;
+      parameter.set_group(id);
+      parameter.set_offset(offset);
+      group.add_parameters(p);
+      offset += (elements + alignment - 1) / alignment * alignment;
+      if (parameter.decays())
+        group.set_decaying_elements(offset);
+    }
+    group.set_elements(offset);
+  }
+}

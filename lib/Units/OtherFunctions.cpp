@@ -1,0 +1,171 @@
+#include "OtherFunctions.h"
+
+#include "zorse/Autodiff/Autodiff.h"
+#include "zorse/Dialect/Zorse/ZorseOps.h"
+
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/IR/IRMapping.h"
+
+using namespace mlir;
+using namespace zorse;
+using namespace zorse::units;
+
+namespace {
+
+DictionaryAttr slot(OpBuilder &b, StringRef kind, int64_t index, StringRef scalar = {}) {
+  NamedAttrList list;
+  list.set(attributes::kSlot, b.getStringAttr(kind));
+  list.set(attributes::kIndex, b.getI64IntegerAttr(index));
+  if (!scalar.empty())
+    list.set("zorse.scalar", b.getStringAttr(scalar));
+  return list.getDictionary(b.getContext());
+}
+
+/// Operations `roots` depend on, in the order of the model; the arguments among them.
+void collectSlice(func::FuncOp model, ArrayRef<Value> roots, SmallVectorImpl<Operation *> &ops, SmallVectorImpl<BlockArgument> &arguments) {
+  DenseSet<Value> wanted(roots.begin(), roots.end());
+  for (Operation &op : llvm::reverse(model.getBody().front().without_terminator()))
+    if (llvm::any_of(op.getResults(), [&](Value v) { return wanted.contains(v); })) {
+      ops.push_back(&op);
+      wanted.insert(op.operand_begin(), op.operand_end());
+    }
+  std::reverse(ops.begin(), ops.end());
+  for (BlockArgument argument : model.getArguments())
+    if (wanted.contains(argument))
+      arguments.push_back(argument);
+}
+
+} // namespace
+
+LogicalResult units::buildDenominators(OpBuilder &builder, const ModelGraph &graph, const DenseMap<Value, unsigned> &inputIndex,
+                                       bundle::ModelSummary &summary) {
+  func::FuncOp model = graph.model;
+  Operation *terminator = model.getBody().front().getTerminator();
+  SmallVector<Value> roots;
+  for (const Numerator &numerator : graph.numerators) {
+    bundle::LossTerm &term = *summary.add_loss();
+    StringRef name = nameOf(numerator.value.getLoc());
+    term.set_name(name.empty() ? "loss " + std::to_string(numerator.term) : name.str());
+    auto coefficient = model.getResultAttrOfType<FloatAttr>(numerator.result, attributes::kCoefficient);
+    term.set_coefficient(coefficient ? coefficient.getValueAsDouble() : 1.0);
+    if (auto perRow = model.getResultAttrOfType<FloatAttr>(numerator.result, attributes::kDenominatorPerRow)) {
+      term.set_constant_denominator(true);
+      term.set_denominator_per_row(perRow.getValueAsDouble());
+      term.set_denominator_output(-1);
+      continue;
+    }
+    int found = -1;
+    for (unsigned i = 0; i < model.getNumResults(); ++i) {
+      auto role = model.getResultAttrOfType<StringAttr>(i, attributes::kRole);
+      auto of = model.getResultAttrOfType<IntegerAttr>(i, attributes::kTerm);
+      if (role && of && role.getValue() == "denominator" && of.getInt() == numerator.term)
+        found = i;
+    }
+    if (found < 0)
+      return emitError(numerator.value.getLoc()) << "loss term " << numerator.term
+                                                 << " has no denominator: expected zorse.denominator_per_row or a result with zorse.role = \"denominator\"";
+    term.set_denominator_output(roots.size());
+    roots.push_back(terminator->getOperand(found));
+  }
+  summary.set_denominator_body(-1);
+  if (roots.empty())
+    return success();
+
+  SmallVector<Operation *> ops;
+  SmallVector<BlockArgument> arguments, inputs;
+  collectSlice(model, roots, ops, arguments);
+  SmallVector<DictionaryAttr> argumentAttributes, resultAttributes;
+  for (BlockArgument argument : arguments) {
+    if (auto it = inputIndex.find(argument); it != inputIndex.end()) {
+      argumentAttributes.push_back(slot(builder, "input", inputs.size()));
+      summary.add_denominator_inputs(it->second);
+      inputs.push_back(argument);
+    } else if (!model.getArgAttrOfType<ElementsAttr>(argument.getArgNumber(), "zorse.value")) {
+      return emitError(argument.getLoc()) << "a loss denominator depends on parameter '" << graph.nameOf(argument)
+                                          << "': expected it to follow from inputs and constants alone";
+    }
+  }
+  for (unsigned i = 0; i < roots.size(); ++i)
+    resultAttributes.push_back(slot(builder, "loss", i));
+
+  auto function = func::FuncOp::create(builder, model.getLoc(), "denominators",
+                                       builder.getFunctionType(TypeRange(ValueRange(SmallVector<Value>(inputs.begin(), inputs.end()))), TypeRange(ValueRange(roots))));
+  function.setAllArgAttrs(argumentAttributes);
+  function.setAllResultAttrs(resultAttributes);
+  OpBuilder::InsertionGuard guard(builder);
+  Block *block = function.addEntryBlock();
+  builder.setInsertionPointToEnd(block);
+  IRMapping mapping;
+  for (auto [from, to] : llvm::zip(inputs, block->getArguments()))
+    mapping.map(from, to);
+  for (BlockArgument argument : arguments)
+    if (!inputIndex.contains(argument))
+      mapping.map(argument, arith::ConstantOp::create(builder, argument.getLoc(), model.getArgAttrOfType<TypedAttr>(argument.getArgNumber(), "zorse.value")));
+  for (Operation *op : ops)
+    builder.clone(*op, mapping);
+  SmallVector<Value> returned;
+  for (Value root : roots)
+    returned.push_back(mapping.lookup(root));
+  func::ReturnOp::create(builder, model.getLoc(), returned);
+  return success();
+}
+
+LogicalResult units::buildUpdates(OpBuilder &builder, Location loc, FloatType type, bundle::ModelSummary &summary) {
+  const bundle::TrainingOptions &options = summary.training();
+  bool sgd = options.optimizer() == bundle::TrainingOptions::SGD || options.optimizer() == bundle::TrainingOptions::OPTIMIZER_UNSPECIFIED;
+  int moments = sgd ? (options.momentum() > 0.0 ? 1 : 0) : 2;
+  summary.set_moments(moments);
+
+  auto shard = RankedTensorType::get({ShapedType::kDynamic}, type);
+  auto f64 = RankedTensorType::get({}, builder.getF64Type()), i64 = RankedTensorType::get({}, builder.getI64Type());
+  for (bool decay : {true, false}) {
+    SmallVector<Type> argumentTypes(2 + moments, shard), resultTypes(1 + moments, shard);
+    SmallVector<DictionaryAttr> argumentAttributes, resultAttributes;
+    for (int i = 0; i < 2 + moments; ++i) {
+      argumentAttributes.push_back(slot(builder, "state", i));
+      if (i != 1)
+        resultAttributes.push_back(slot(builder, "state", i));
+    }
+    argumentTypes.append({f64, f64, i64, f64});
+    argumentAttributes.append({slot(builder, "scalars", 0, "learning_rate"), slot(builder, "scalars", 0, "clip_factor"), slot(builder, "scalars", 0, "skip"),
+                               slot(builder, "optimizer_step_slot", 0)});
+    auto function = func::FuncOp::create(builder, loc, decay ? "update.decay" : "update.plain", builder.getFunctionType(argumentTypes, resultTypes));
+    function.setAllArgAttrs(argumentAttributes);
+    function.setAllResultAttrs(resultAttributes);
+
+    OpBuilder::InsertionGuard guard(builder);
+    Block *block = function.addEntryBlock();
+    builder.setInsertionPointToEnd(block);
+    auto state = [&](int i) -> Value { return block->getArgument(i); };
+    Value learningRate = block->getArgument(2 + moments), clip = block->getArgument(3 + moments), skip = block->getArgument(4 + moments),
+          step = block->getArgument(5 + moments);
+    auto real = [&](double value) { return builder.getF64FloatAttr(value); };
+    double weightDecay = decay ? options.weight_decay() : 0.0;
+    NamedAttrList attributes;
+    attributes.set("weight_decay", real(weightDecay));
+    OperationState update(loc, sgd ? SgdUpdateOp::getOperationName() : AdamUpdateOp::getOperationName());
+    if (sgd) {
+      update.addOperands({state(0), state(1), learningRate, clip, skip, step});
+      if (moments)
+        update.addOperands(state(2));
+      attributes.set("momentum", real(options.momentum()));
+      attributes.set("dampening", real(0.0));
+      if (options.nesterov())
+        attributes.set("nesterov", builder.getUnitAttr());
+    } else {
+      update.addOperands({state(0), state(1), state(2), state(3), learningRate, clip, skip, step});
+      attributes.set("beta1", real(options.beta1()));
+      attributes.set("beta2", real(options.beta2()));
+      attributes.set("epsilon", real(options.epsilon()));
+      if (options.optimizer() == bundle::TrainingOptions::ADAMW)
+        attributes.set("decoupled", builder.getUnitAttr());
+    }
+    if (sgd)
+      attributes.set("operandSegmentSizes", builder.getDenseI32ArrayAttr({1, 1, 1, 1, 1, 1, moments}));
+    update.addAttributes(attributes);
+    update.addTypes(resultTypes);
+    Operation *op = builder.create(update);
+    func::ReturnOp::create(builder, loc, op->getResults());
+  }
+  return success();
+}

@@ -1,1 +1,0 @@
-#include "VerifyTestSupport.h"
