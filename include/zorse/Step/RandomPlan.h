@@ -1,0 +1,24 @@
+// Random valid plans, for property tests and for trying a model on odd tilings (zorse-plan --random).
+#pragma once
+
+#include "zorse/Step/Plan.h"
+
+#include <cstdint>
+
+namespace zorse::step {
+
+/// A valid plan drawn from `seed`: the same arguments give the same plan on every machine.
+///
+/// The rectangle is cut recursively by units, by samples, or into a pinwheel, which no straight cut separates:
+///
+///      +----+--------+
+///      |    |        |
+///      |    +-----+--+        cells may have one row or one unit; a device may hold
+///      +----+-----+  |        several disjoint chunks, or nothing; state may belong to
+///      |          |  |        devices without work, in uneven shares and 0 %;
+///      +----------+--+        the schedule is 1f1b or gpipe
+///
+/// Preconditions: the summary has at least one unit, batch >= 1, devices >= 1. Devices are named d0, d1, ...
+Plan randomPlan(const bundle::ModelSummary &summary, int64_t batch, uint32_t devices, uint64_t seed);
+
+} // namespace zorse::step

@@ -1,0 +1,535 @@
+// F and B of every cell, the values that travel between cells, and graph inputs.
+
+#include "Expansion.h"
+
+#include <algorithm>
+#include <map>
+#include <tuple>
+
+using namespace zorse::step;
+
+namespace {
+
+using zorse::bundle::AccessMode;
+namespace bundle = zorse::bundle;
+
+enum Rank : uint8_t { kShort, kBackward, kForward }; // short compute and whatever unblocks others first, then B before F
+
+class CellExpander {
+public:
+  explicit CellExpander(Expansion &x)
+      : x(x), bufferOf(x.summary.values_size(), kNone), rowBaseOf(x.summary.values_size(), 0), used(x.summary.values_size(), 0) {}
+
+  bool run(std::string &error) {
+    if (!checkLoss(error))
+      return false;
+    planInputs();
+    sizeWorkspaces();
+    order.resize(x.plan.cells.size());
+    for (uint32_t i = 0; i < order.size(); ++i)
+      order[i] = i;
+    auto bySample = [&](uint32_t a, uint32_t b) { return x.plan.cells[a].sampleBegin < x.plan.cells[b].sampleBegin; };
+    std::stable_sort(order.begin(), order.end(), [&](uint32_t a, uint32_t b) {
+      return std::tuple(x.plan.cells[a].unitBegin, x.plan.cells[a].sampleBegin) < std::tuple(x.plan.cells[b].unitBegin, x.plan.cells[b].sampleBegin);
+    });
+    for (uint32_t c : order)
+      forward(c);
+    // A cell's gradients come from cells that begin where it ends: those end later.
+    std::stable_sort(order.begin(), order.end(), [&](uint32_t a, uint32_t b) {
+      return x.plan.cells[a].unitEnd != x.plan.cells[b].unitEnd ? x.plan.cells[a].unitEnd > x.plan.cells[b].unitEnd : bySample(a, b);
+    });
+    for (uint32_t c : order)
+      backward(c);
+    return true;
+  }
+
+private:
+  bool checkLoss(std::string &error) {
+    for (const auto &unit : x.summary.units())
+      if (unit.loss_terms_size() != 0 && unit.loss_terms_size() != x.summary.loss_size()) {
+        error = "unit '" + unit.name() + "' computes " + std::to_string(unit.loss_terms_size()) + " of the " + std::to_string(x.summary.loss_size()) +
+                " loss terms: terms in different units are not supported yet; the loss must be computed by the last unit";
+        return false;
+      }
+    return true;
+  }
+
+  // ---- Inputs: one load per device and range of rows; a cell whose rows lie inside another's range reads there.
+
+  struct InputRange {
+    int64_t begin, end;
+    uint32_t buffer = kNone, op = kNone;
+  };
+
+  void planInputs() {
+    inputsOfUnit.resize(x.summary.units_size());
+    for (int u = 0; u < x.summary.units_size(); ++u)
+      for (uint32_t input : x.summary.units(u).inputs())
+        inputsOfUnit[u].push_back(input);
+    std::map<std::pair<uint32_t, uint32_t>, std::vector<InputRange>> wanted;
+    for (uint32_t c = 0; c < x.plan.cells.size(); ++c)
+      for (uint32_t input : inputsOfCell(x.plan.cells[c]))
+        wanted[{x.plan.cells[c].device, input}].push_back({x.plan.cells[c].sampleBegin, x.plan.cells[c].sampleEnd});
+    for (auto &[key, list] : wanted) {
+      std::sort(list.begin(), list.end(), [](const InputRange &a, const InputRange &b) { return a.begin != b.begin ? a.begin < b.begin : a.end > b.end; });
+      std::vector<InputRange> kept;
+      uint64_t row = x.summary.inputs(key.second).bytes_per_row();
+      for (const InputRange &range : list) {
+        bool inside = !kept.empty() && range.end <= kept.back().end && (range.begin - kept.back().begin) * row % kAlignment == 0;
+        bool repeated = inside || std::any_of(kept.rbegin(), kept.rend(), [&](const InputRange &k) { return k.begin == range.begin && k.end == range.end; });
+        if (!repeated)
+          kept.push_back(range);
+      }
+      inputRanges[key] = std::move(kept);
+    }
+  }
+
+  std::vector<uint32_t> inputsOfCell(const Cell &cell) const {
+    std::vector<uint32_t> inputs;
+    for (int32_t u = cell.unitBegin; u < cell.unitEnd; ++u)
+      inputs.insert(inputs.end(), inputsOfUnit[u].begin(), inputsOfUnit[u].end());
+    std::sort(inputs.begin(), inputs.end());
+    inputs.erase(std::unique(inputs.begin(), inputs.end()), inputs.end());
+    return inputs;
+  }
+
+  InputRange &findInput(const Cell &cell, uint32_t input) {
+    auto &list = inputRanges[{cell.device, input}];
+    uint64_t row = x.summary.inputs(input).bytes_per_row();
+    // Ranges are sorted by begin; the last that begins at or before the cell and holds it aligned.
+    auto it = std::upper_bound(list.begin(), list.end(), cell.sampleBegin, [](int64_t s, const InputRange &r) { return s < r.begin; });
+    while (it != list.begin()) {
+      --it;
+      if (it->begin <= cell.sampleBegin && cell.sampleEnd <= it->end && (cell.sampleBegin - it->begin) * row % kAlignment == 0)
+        return *it;
+    }
+    return list.front(); // unreachable: planInputs kept a range for every cell
+  }
+
+  Region inputRegion(const Cell &cell, uint32_t input) {
+    InputRange &range = findInput(cell, input);
+    uint64_t row = x.summary.inputs(input).bytes_per_row();
+    return region(range.buffer, static_cast<uint64_t>(cell.sampleBegin - range.begin) * row, static_cast<uint64_t>(cell.rows()) * row);
+  }
+
+  /// Makes the loads a cell needs that are not there yet.
+  void loadInputs(uint32_t c, std::vector<uint32_t> &before) {
+    const Cell &cell = x.plan.cells[c];
+    for (uint32_t input : inputsOfCell(cell)) {
+      InputRange &range = findInput(cell, input);
+      if (range.op == kNone) {
+        uint64_t bytes = static_cast<uint64_t>(range.end - range.begin) * x.summary.inputs(input).bytes_per_row();
+        range.buffer = x.addBuffer(cell.device, bytes, Purpose::Activations);
+        range.op = x.addOp(0, kShort, range.begin, cell.unitBegin);
+        Entry &load = x.addHalf(cell.device, kLoad, EntryKind::LoadInput, bundle::LOAD);
+        load.input = input;
+        load.sampleBase = range.begin;
+        load.rows = range.end - range.begin;
+        load.region = region(range.buffer, 0, bytes);
+        load.value = {bundle::Value::INPUT_ROWS, input, 0, range.begin, range.end, 0};
+      }
+      before.push_back(range.op);
+    }
+  }
+
+  void sizeWorkspaces() {
+    for (uint32_t d = 0; d < x.plan.devices.size(); ++d) {
+      uint64_t bytes = 0;
+      for (uint32_t c : x.cellsOf[d])
+        for (int32_t u = x.plan.cells[c].unitBegin; u < x.plan.cells[c].unitEnd; ++u)
+          bytes = std::max({bytes, extent(x.summary.units(u).forward_workspace(), x.plan.cells[c].rows()),
+                            extent(x.summary.units(u).backward_workspace(), x.plan.cells[c].rows())});
+      if (bytes)
+        x.workspace[d] = x.addBuffer(d, bytes, Purpose::Workspace, /*persistent=*/true);
+    }
+  }
+
+  static uint64_t extent(const bundle::Extent &e, int64_t rows) { return static_cast<uint64_t>(e.fixed() + e.per_row() * rows); }
+
+  // ---- Ports: how a value reaches a cell.
+
+  uint64_t rowBytes(uint32_t value) const { return x.summary.values(value).bytes_per_row(); }
+
+  /// Cells of `list` (by first sample, disjoint) that share samples with `cell`.
+  std::vector<uint32_t> overlapping(const std::vector<uint32_t> &list, const Cell &cell) const {
+    std::vector<uint32_t> result;
+    auto it = std::partition_point(list.begin(), list.end(), [&](uint32_t c) { return x.plan.cells[c].sampleEnd <= cell.sampleBegin; });
+    for (; it != list.end() && x.plan.cells[*it].sampleBegin < cell.sampleEnd; ++it)
+      result.push_back(*it);
+    return result;
+  }
+
+  /// Brings `value` to cell `c` from its neighbours' ports: a view if one local buffer holds all rows (and they start aligned), else a buffer of
+  /// its own, filled by copies and transfers.
+  Port connect(uint32_t c, uint32_t valueId, const std::vector<uint32_t> &neighbours, size_t index, bool gradient, const Value &declared) {
+    const Cell &cell = x.plan.cells[c];
+    uint64_t row = rowBytes(valueId);
+    auto portOf = [&](uint32_t n) -> const Port & { return x.ports[(gradient ? x.cells[n].gradOut : x.cells[n].out).begin + index]; };
+    Port port;
+    port.value = valueId;
+    const Port &first = portOf(neighbours.front());
+    bool view = std::all_of(neighbours.begin(), neighbours.end(), [&](uint32_t n) {
+      return x.plan.cells[n].device == cell.device && portOf(n).buffer == first.buffer;
+    });
+    view = view && static_cast<uint64_t>(cell.sampleBegin - first.rowBase) * row % kAlignment == 0;
+    std::vector<Source> ready;
+    if (view) {
+      port.buffer = first.buffer;
+      port.rowBase = first.rowBase;
+      for (uint32_t n : neighbours)
+        for (uint32_t s = portOf(n).sources.begin; s < portOf(n).sources.end; ++s) {
+          Source source = x.sources[s];
+          source.begin = std::max(source.begin, cell.sampleBegin);
+          source.end = std::min(source.end, cell.sampleEnd);
+          if (source.begin < source.end)
+            ready.push_back(source);
+        }
+    } else {
+      port.buffer = x.addBuffer(cell.device, static_cast<uint64_t>(cell.rows()) * row, Purpose::Activations);
+      port.rowBase = cell.sampleBegin;
+      for (uint32_t n : neighbours)
+        ready.push_back(move(c, n, portOf(n), port, gradient, declared));
+    }
+    port.sources.begin = static_cast<uint32_t>(x.sources.size());
+    x.sources.insert(x.sources.end(), ready.begin(), ready.end());
+    port.sources.end = static_cast<uint32_t>(x.sources.size());
+    return port;
+  }
+
+  /// A copy or a transfer of the samples that neighbour `n` and cell `c` share.
+  Source move(uint32_t c, uint32_t n, const Port &from, const Port &to, bool gradient, Value declared) {
+    const Cell &cell = x.plan.cells[c], &other = x.plan.cells[n];
+    uint64_t row = rowBytes(from.value);
+    int64_t begin = std::max(cell.sampleBegin, other.sampleBegin), end = std::min(cell.sampleEnd, other.sampleEnd);
+    uint64_t bytes = static_cast<uint64_t>(end - begin) * row;
+    Region source = region(from.buffer, static_cast<uint64_t>(begin - from.rowBase) * row, bytes);
+    Region target = region(to.buffer, static_cast<uint64_t>(begin - to.rowBase) * row, bytes);
+    declared.begin = begin;
+    declared.end = end;
+    bundle::Phase phase = gradient ? bundle::BACKWARD : bundle::FORWARD;
+    bool local = other.device == cell.device;
+    double seconds = local ? 0 : x.linkSeconds(other.device, cell.device, bytes);
+    uint32_t op = x.addOp(seconds, local ? kShort : gradient ? kBackward : kForward, begin, cell.unitBegin);
+    if (local) {
+      Entry &copy = x.addHalf(cell.device, kCompute, EntryKind::Copy, phase);
+      copy.region = source;
+      copy.to = target;
+      copy.value = declared;
+    } else {
+      Entry &send = x.addHalf(other.device, kSend, EntryKind::Send, phase);
+      send.peer = cell.device;
+      send.region = source;
+      send.value = declared;
+      Entry &receive = x.addHalf(cell.device, kReceive, EntryKind::Receive, phase);
+      receive.peer = other.device;
+      receive.region = target;
+      receive.value = declared;
+    }
+    for (uint32_t s = from.sources.begin; s < from.sources.end; ++s)
+      if (x.sources[s].begin < end && begin < x.sources[s].end)
+        x.addEdge(x.sources[s].op, op);
+    return {op, begin, end};
+  }
+
+  void bind(const Port &port) {
+    bufferOf[port.value] = port.buffer;
+    rowBaseOf[port.value] = port.rowBase;
+  }
+
+  Region rowsOf(uint32_t valueId, const Cell &cell) const {
+    uint64_t row = rowBytes(valueId);
+    return region(bufferOf[valueId], static_cast<uint64_t>(cell.sampleBegin - rowBaseOf[valueId]) * row, static_cast<uint64_t>(cell.rows()) * row);
+  }
+
+  void afterSources(const Port &port, uint32_t op) {
+    for (uint32_t s = port.sources.begin; s < port.sources.end; ++s)
+      x.addEdge(x.sources[s].op, op);
+  }
+
+  Port producedBy(uint32_t valueId, uint32_t buffer, const Cell &cell, uint32_t op) {
+    Port port{valueId, buffer, cell.sampleBegin, {static_cast<uint32_t>(x.sources.size()), static_cast<uint32_t>(x.sources.size() + 1)}};
+    x.sources.push_back({op, cell.sampleBegin, cell.sampleEnd});
+    return port;
+  }
+
+  Span addPorts(const std::vector<Port> &list) {
+    Span span{static_cast<uint32_t>(x.ports.size()), static_cast<uint32_t>(x.ports.size() + list.size())};
+    x.ports.insert(x.ports.end(), list.begin(), list.end());
+    return span;
+  }
+
+  // ---- Slots that F and B share.
+
+  void addParameters(const Cell &cell, const bundle::UnitInfo &unit, bool gradients) {
+    for (int i = 0; i < unit.parameters_size(); ++i) {
+      const auto &parameter = x.summary.parameters(unit.parameters(i));
+      const Holding &holding = *x.findHolding(cell.device, parameter.group());
+      if (gradients && !parameter.trainable())
+        continue;
+      int64_t elements = 1;
+      for (int64_t dim : parameter.shape())
+        elements *= dim;
+      uint64_t size = elementBytes(parameter.type());
+      Value value{gradients ? bundle::Value::GRADIENTS : bundle::Value::PARAMETERS, parameter.group(), 0, parameter.offset(), parameter.offset() + elements, 0};
+      x.addSlot(gradients ? bundle::PARAMETER_GRADIENT : bundle::PARAMETER, i, gradients ? bundle::ACCUMULATE : bundle::READ,
+                elementRegion(gradients ? holding.gradients : holding.parameters, 0, value.begin, value.end, size), value);
+    }
+  }
+
+  void addInputs(const Cell &cell, const bundle::UnitInfo &unit) {
+    for (int i = 0; i < unit.inputs_size(); ++i)
+      x.addSlot(bundle::INPUT, i, bundle::READ, inputRegion(cell, unit.inputs(i)),
+                {bundle::Value::INPUT_ROWS, unit.inputs(i), 0, cell.sampleBegin, cell.sampleEnd, 0});
+  }
+
+  void addBoundaryIn(const Cell &cell, const bundle::UnitInfo &unit) {
+    for (int i = 0; i < unit.values_in_size(); ++i)
+      x.addSlot(bundle::BOUNDARY_IN, i, bundle::READ, rowsOf(unit.values_in(i), cell),
+                {bundle::Value::ACTIVATION, unit.values_in(i), 0, cell.sampleBegin, cell.sampleEnd, 0});
+  }
+
+  void addScratch(const Cell &cell, int32_t u, bool forwards) {
+    const auto &unit = x.summary.units(u);
+    uint64_t saved = extent(unit.saved_bytes(), cell.rows());
+    uint32_t buffer = x.cells[&cell - x.plan.cells.data()].firstSaved + static_cast<uint32_t>(u - cell.unitBegin);
+    if (saved)
+      x.addSlot(bundle::SAVED, 0, forwards ? bundle::WRITE : bundle::READ, region(buffer, 0, saved),
+                {bundle::Value::SAVED_BLOCK, static_cast<uint32_t>(u), 0, cell.sampleBegin, cell.sampleEnd, 0});
+    uint64_t scratch = extent(forwards ? unit.forward_workspace() : unit.backward_workspace(), cell.rows());
+    if (scratch)
+      x.addSlot(bundle::WORKSPACE, 0, bundle::WRITE, region(x.workspace[cell.device], 0, scratch), {});
+    x.addSlot(bundle::SCALARS, 0, bundle::READ, region(x.scalars[cell.device], 0, kScalarsBytes), {bundle::Value::STEP_SCALARS, 0, 0, 0, 0, 0});
+  }
+
+  // ---- Tasks.
+
+  double seconds(uint32_t c, bool forwards) const {
+    if (x.plan.durations)
+      return (forwards ? x.plan.durations->forward : x.plan.durations->backward)[c];
+    const Cell &cell = x.plan.cells[c];
+    double flops = 0;
+    for (int32_t u = cell.unitBegin; u < cell.unitEnd; ++u)
+      flops += forwards ? x.summary.units(u).forward_flops_per_row() : x.summary.units(u).backward_flops_per_row();
+    return x.computeSeconds(cell.device, flops * static_cast<double>(cell.rows()));
+  }
+
+  void forward(uint32_t c) {
+    const Cell &cell = x.plan.cells[c];
+    CellInfo &info = x.cells[c];
+
+    std::vector<uint32_t> above = overlapping(x.cellsByEnd[cell.unitBegin], cell);
+    std::vector<Port> in;
+    for (size_t i = 0; i < x.liveAt[cell.unitBegin].size(); ++i) {
+      uint32_t v = x.liveAt[cell.unitBegin][i];
+      in.push_back(connect(c, v, above, i, /*gradient=*/false, {bundle::Value::ACTIVATION, v, 0, 0, 0, 0}));
+      bind(in.back());
+    }
+    info.in = addPorts(in);
+    std::vector<uint32_t> before;
+    loadInputs(c, before);
+
+    info.forward = x.addOp(seconds(c, true), kForward, cell.sampleBegin, cell.unitBegin);
+    x.ops.back().gated = cell.unitBegin == 0;
+    Entry &entry = x.addHalf(cell.device, kCompute, EntryKind::Compute, bundle::FORWARD);
+    entry.task = bundle::Compute::F;
+    entry.cell = static_cast<int32_t>(c);
+
+    for (uint32_t op : before)
+      x.addEdge(op, info.forward);
+    for (int32_t u = cell.unitBegin; u < cell.unitEnd; ++u)
+      for (uint32_t v : x.summary.units(u).values_in())
+        used[v] = c + 1;
+    for (const Port &port : in)
+      if (used[port.value] == c + 1)
+        afterSources(port, info.forward);
+
+    std::vector<Port> produced;
+    std::vector<uint32_t> losses;
+    info.firstSaved = static_cast<uint32_t>(x.buffers.size());
+    for (int32_t u = cell.unitBegin; u < cell.unitEnd; ++u)
+      x.addBuffer(cell.device, extent(x.summary.units(u).saved_bytes(), cell.rows()), Purpose::Activations);
+    for (int32_t u = cell.unitBegin; u < cell.unitEnd; ++u) {
+      const auto &unit = x.summary.units(u);
+      for (uint32_t v : unit.values_out()) {
+        uint32_t buffer = x.addBuffer(cell.device, static_cast<uint64_t>(cell.rows()) * rowBytes(v), Purpose::Activations);
+        produced.push_back(producedBy(v, buffer, cell, info.forward));
+        bind(produced.back());
+      }
+      x.addCall(unit.forward_body(), u, cell.rows(), cell.sampleBegin);
+      addParameters(cell, unit, false);
+      addInputs(cell, unit);
+      addBoundaryIn(cell, unit);
+      for (int i = 0; i < unit.values_out_size(); ++i)
+        x.addSlot(bundle::BOUNDARY_OUT, i, bundle::WRITE, rowsOf(unit.values_out(i), cell),
+                  {bundle::Value::ACTIVATION, unit.values_out(i), 0, cell.sampleBegin, cell.sampleEnd, 0});
+      addScratch(cell, u, true);
+      for (int k = 0; k < unit.loss_terms_size(); ++k) {
+        uint64_t bytes = static_cast<uint64_t>(cell.rows()) * lossBytes();
+        losses.push_back(x.addBuffer(cell.device, bytes, Purpose::Activations));
+        x.addSlot(bundle::LOSS, k, bundle::WRITE, region(losses.back(), 0, bytes), lossValue(cell, u, unit.loss_terms(k)));
+      }
+    }
+    info.produced = addPorts(produced);
+
+    std::vector<Port> out;
+    for (uint32_t v : x.liveAt[cell.unitEnd]) {
+      auto has = [&](const std::vector<Port> &list) { return std::find_if(list.begin(), list.end(), [&](const Port &p) { return p.value == v; }); };
+      auto it = has(produced);
+      out.push_back(it != produced.end() ? *it : *has(in));
+    }
+    info.out = addPorts(out);
+    sumLosses(c, losses);
+  }
+
+  uint64_t lossBytes() const { return x.summary.compute_type() == bundle::F64 ? 8 : 4; }
+
+  static Value lossValue(const Cell &cell, int32_t unit, uint32_t term) {
+    return {bundle::Value::LOSS_ROWS, static_cast<uint32_t>(unit), term, cell.sampleBegin, cell.sampleEnd, 0};
+  }
+
+  /// Adds the numerators of a cell to the device's sums.
+  void sumLosses(uint32_t c, const std::vector<uint32_t> &losses) {
+    if (losses.empty())
+      return;
+    const Cell &cell = x.plan.cells[c];
+    uint32_t op = x.addOp(0, kShort, cell.sampleBegin, cell.unitBegin);
+    Entry &entry = x.addHalf(cell.device, kCompute, EntryKind::Compute, bundle::FORWARD);
+    entry.task = bundle::Compute::SUM_LOSS;
+    entry.cell = static_cast<int32_t>(c);
+    size_t next = 0;
+    for (int32_t u = cell.unitBegin; u < cell.unitEnd; ++u) {
+      const auto &unit = x.summary.units(u);
+      if (unit.loss_terms_size() == 0)
+        continue;
+      x.addCall(x.summary.sum_loss_body(), -1, cell.rows(), cell.sampleBegin);
+      std::vector<std::pair<uint32_t, uint32_t>> terms; // by term: the body's slots are in that order, the unit's may not be
+      for (int k = 0; k < unit.loss_terms_size(); ++k)
+        terms.push_back({unit.loss_terms(k), losses[next++]});
+      std::sort(terms.begin(), terms.end());
+      for (auto [term, buffer] : terms)
+        x.addSlot(bundle::LOSS, term, bundle::READ, region(buffer, 0, static_cast<uint64_t>(cell.rows()) * lossBytes()), lossValue(cell, u, term));
+      x.addSlot(bundle::SUMS_SLOT, 0, bundle::ACCUMULATE, region(x.scalars[cell.device], kScalarsBytes, kSumsBytes), {bundle::Value::SUMS, 0, 0, 0, 0, 0});
+    }
+    x.addEdge(x.cells[c].forward, op);
+    x.sumLoss[cell.device].push_back(op);
+  }
+
+  /// The first user of a value at or after `unit`: names which users a gradient holds.
+  uint32_t firstUser(uint32_t v, uint32_t unit) const {
+    const auto &users = x.summary.values(v).users();
+    auto it = std::lower_bound(users.begin(), users.end(), unit);
+    return it == users.end() ? unit : *it;
+  }
+
+  void backward(uint32_t c) {
+    const Cell &cell = x.plan.cells[c];
+    CellInfo &info = x.cells[c];
+    for (uint32_t i = info.in.begin; i < info.in.end; ++i)
+      bind(x.ports[i]);
+    for (uint32_t i = info.produced.begin; i < info.produced.end; ++i)
+      bind(x.ports[i]);
+
+    std::vector<uint32_t> below = overlapping(x.cellsByBegin[cell.unitEnd], cell);
+    std::vector<Port> in; // sums of the users further on
+    for (size_t i = 0; i < x.gradsAt[cell.unitEnd].size(); ++i) {
+      uint32_t v = x.gradsAt[cell.unitEnd][i];
+      uint32_t cut = firstUser(v, static_cast<uint32_t>(cell.unitEnd));
+      in.push_back(connect(c, v, below, i, /*gradient=*/true, {bundle::Value::ACTIVATION_GRADIENT, v, cut, 0, 0, 0}));
+    }
+    info.gradIn = addPorts(in);
+
+    info.backward = x.addOp(seconds(c, false), kBackward, cell.sampleBegin, cell.unitBegin);
+    Entry &entry = x.addHalf(cell.device, kCompute, EntryKind::Compute, bundle::BACKWARD);
+    entry.task = bundle::Compute::B;
+    entry.cell = static_cast<int32_t>(c);
+    x.addEdge(info.forward, info.backward);
+
+    // Values touched here: by a user (accumulates) or by the producer (reads).
+    std::vector<Port> local(in);
+    std::vector<uint32_t> fresh; // values whose first contribution comes from this cell
+    uint32_t mark = static_cast<uint32_t>(x.plan.cells.size()) + 2 * c + 1; // forward used marks up to the number of cells
+    for (int32_t u = cell.unitBegin; u < cell.unitEnd; ++u)
+      for (const auto *list : {&x.summary.units(u).values_in(), &x.summary.units(u).values_out()})
+        for (uint32_t v : *list)
+          used[v] = mark;
+    for (const Port &port : in) {
+      if (used[port.value] != mark)
+        continue;
+      afterSources(port, info.backward);
+      used[port.value] = mark + 1; // has a buffer
+    }
+    auto gradientBuffer = [&](uint32_t v) {
+      if (used[v] != mark + 1) {
+        used[v] = mark + 1;
+        uint32_t buffer = x.addBuffer(cell.device, static_cast<uint64_t>(cell.rows()) * rowBytes(v), Purpose::Activations);
+        local.push_back({v, buffer, cell.sampleBegin, {}});
+        fresh.push_back(v);
+      }
+    };
+    for (int32_t u = cell.unitEnd - 1; u >= cell.unitBegin; --u)
+      for (uint32_t v : x.summary.units(u).values_in())
+        if (x.summary.values(v).needs_gradient())
+          gradientBuffer(v);
+
+    for (int32_t u = cell.unitEnd - 1; u >= cell.unitBegin; --u)
+      backwardCall(cell, u, local, fresh);
+
+    std::vector<Port> out;
+    for (uint32_t v : x.gradsAt[cell.unitBegin]) {
+      const Port &port = *std::find_if(local.begin(), local.end(), [&](const Port &p) { return p.value == v; });
+      bool usedHere = firstUser(v, static_cast<uint32_t>(cell.unitBegin)) < static_cast<uint32_t>(cell.unitEnd);
+      if (!usedHere) {
+        out.push_back(port); // passed on
+        continue;
+      }
+      Port done = producedBy(v, port.buffer, cell, info.backward);
+      done.rowBase = port.rowBase;
+      out.push_back(done);
+    }
+    info.gradOut = addPorts(out);
+  }
+
+  void backwardCall(const Cell &cell, int32_t u, const std::vector<Port> &local, std::vector<uint32_t> &fresh) {
+    const auto &unit = x.summary.units(u);
+    auto rows = [&](uint32_t v) {
+      const Port &port = *std::find_if(local.begin(), local.end(), [&](const Port &p) { return p.value == v; });
+      uint64_t row = rowBytes(v);
+      return region(port.buffer, static_cast<uint64_t>(cell.sampleBegin - port.rowBase) * row, static_cast<uint64_t>(cell.rows()) * row);
+    };
+    x.addCall(unit.backward_body(), u, cell.rows(), cell.sampleBegin);
+    addParameters(cell, unit, false);
+    addParameters(cell, unit, true);
+    addInputs(cell, unit);
+    addBoundaryIn(cell, unit);
+    for (int i = 0; i < unit.values_in_size(); ++i) {
+      uint32_t v = unit.values_in(i);
+      if (!x.summary.values(v).needs_gradient())
+        continue;
+      auto it = std::find(fresh.begin(), fresh.end(), v);
+      bool first = it != fresh.end();
+      if (first && x.bodyHas(unit.backward_body(), bundle::BOUNDARY_IN_GRADIENT, i))
+        fresh.erase(it);
+      x.addSlot(bundle::BOUNDARY_IN_GRADIENT, i, bundle::ACCUMULATE, rows(v),
+                {bundle::Value::ACTIVATION_GRADIENT, v, static_cast<uint32_t>(u), cell.sampleBegin, cell.sampleEnd, 0}, first);
+    }
+    for (int i = 0; i < unit.values_out_size(); ++i) {
+      uint32_t v = unit.values_out(i);
+      if (x.summary.values(v).needs_gradient())
+        x.addSlot(bundle::BOUNDARY_OUT_GRADIENT, i, bundle::READ, rows(v),
+                  {bundle::Value::ACTIVATION_GRADIENT, v, firstUser(v, u + 1), cell.sampleBegin, cell.sampleEnd, 0});
+    }
+    addScratch(cell, u, false);
+  }
+
+  Expansion &x;
+  std::vector<uint32_t> order;
+  std::vector<std::vector<uint32_t>> inputsOfUnit;
+  std::map<std::pair<uint32_t, uint32_t>, std::vector<InputRange>> inputRanges;
+  std::vector<uint32_t> bufferOf;  ///< per value: its buffer in the current cell
+  std::vector<int64_t> rowBaseOf;
+  std::vector<uint32_t> used;      ///< per value: mark of the cell that touches it
+};
+
+} // namespace
+
+bool zorse::step::expandCells(Expansion &x, std::string &error) { return CellExpander(x).run(error); }

@@ -1,0 +1,315 @@
+// Gathers, reductions, norms, the decision, updates and the report.
+//
+//   B...  -> ReduceScatter g -> NORM (g, owner) -> AllReduce of sums -> DECIDE per owner -> UPDATE (g, owner)
+//   SUM_LOSS ------------------------------------^                          '-> Report (first owner)
+//
+// DECIDE follows every task of its device, so no update overtakes a reader of the old version.
+
+#include "Expansion.h"
+
+#include <algorithm>
+
+using namespace zorse::step;
+
+namespace {
+
+namespace bundle = zorse::bundle;
+
+constexpr uint8_t kStateRank = 0;
+
+class StateExpander {
+public:
+  explicit StateExpander(Expansion &x) : x(x), reduction(x.summary.groups_size(), kNone) {}
+
+  void loadsAndGathers() {
+    for (uint32_t d = 0; d < x.plan.devices.size(); ++d) {
+      if (x.scalars[d] == kNone)
+        continue;
+      x.loadScalars[d] = x.addOp(0, kStateRank, -1, 0);
+      Entry &load = x.addHalf(d, kLoad, EntryKind::LoadScalars, bundle::LOAD);
+      load.region = region(x.scalars[d], 0, kScalarsBlock);
+      load.value.kind = bundle::Value::STEP_SCALARS;
+      for (uint32_t c : x.cellsOf[d])
+        x.addEdge(x.loadScalars[d], x.cells[c].forward);
+    }
+    // Groups of early units first: their readers start first.
+    std::vector<uint32_t> groups;
+    for (uint32_t g = 0; g < x.readersOf.size(); ++g)
+      if (needsGather(g))
+        groups.push_back(g);
+    auto firstUnit = [&](uint32_t g) { return x.summary.groups(g).units_size() ? x.summary.groups(g).units(0) : 0; };
+    std::stable_sort(groups.begin(), groups.end(), [&](uint32_t a, uint32_t b) { return firstUnit(a) < firstUnit(b); });
+    for (uint32_t g : groups)
+      addGather(g, static_cast<int32_t>(firstUnit(g)));
+    for (uint32_t c = 0; c < x.cells.size(); ++c)
+      for (uint32_t g : x.groupsOfCell(x.plan.cells[c]))
+        if (x.gather[g] != kNone)
+          x.addEdge(x.gather[g], x.cells[c].forward);
+  }
+
+  void reductionsAndUpdates() {
+    std::vector<std::vector<uint32_t>> norms(x.plan.devices.size());
+    for (uint32_t g = 0; g < x.ownersOf.size(); ++g) {
+      if (x.ownersOf[g].empty())
+        continue;
+      bool sole = x.ownersOf[g].size() == 1 && x.readersOf[g].size() == 1 && x.ownersOf[g][0] == x.readersOf[g][0];
+      if (!sole)
+        addReduction(g);
+      for (uint32_t d : x.ownersOf[g]) {
+        uint32_t norm = addNorm(g, d);
+        norms[d].push_back(norm);
+        if (sole)
+          reduction[g] = norm;
+        else
+          x.addEdge(reduction[g], norm);
+        x.addEdge(x.loadScalars[d], norm);
+      }
+    }
+    for (uint32_t c = 0; c < x.cells.size(); ++c)
+      for (uint32_t g : x.groupsOfCell(x.plan.cells[c]))
+        if (reduction[g] != kNone)
+          x.addEdge(x.cells[c].backward, reduction[g]);
+    decide(norms);
+  }
+
+private:
+  /// A reader that does not own everything needs the rest.
+  bool needsGather(uint32_t g) {
+    if (!x.summary.groups(g).trainable())
+      return false;
+    int64_t elements = x.summary.groups(g).elements();
+    return std::any_of(x.readersOf[g].begin(), x.readersOf[g].end(), [&](uint32_t d) {
+      const Holding &h = *x.findHolding(d, g);
+      return h.end - h.begin != elements;
+    });
+  }
+
+  uint32_t addCollective(uint32_t g, const std::vector<uint32_t> &members) {
+    Collective collective;
+    collective.group = g;
+    collective.type = x.summary.groups(g).type();
+    collective.members = members;
+    for (uint32_t d : x.ownersOf[g]) {
+      const Holding &h = *x.findHolding(d, g);
+      collective.shards.push_back({d, h.begin, h.end});
+    }
+    x.graph.collectives.push_back(std::move(collective));
+    return static_cast<uint32_t>(x.graph.collectives.size() - 1);
+  }
+
+  std::vector<uint32_t> participants(uint32_t g) const {
+    std::vector<uint32_t> all(x.readersOf[g]);
+    all.insert(all.end(), x.ownersOf[g].begin(), x.ownersOf[g].end());
+    std::sort(all.begin(), all.end());
+    all.erase(std::unique(all.begin(), all.end()), all.end());
+    return all;
+  }
+
+  /// Every member sends or receives the group once, over the slowest link between neighbours in rank order.
+  double collectiveSeconds(const std::vector<uint32_t> &members, uint64_t bytes) const {
+    double slowest = 0;
+    for (size_t i = 0; i + 1 < members.size(); ++i)
+      slowest = std::max(slowest, x.linkSeconds(members[i], members[i + 1], bytes));
+    return slowest;
+  }
+
+  uint64_t groupBytes(uint32_t g) const { return static_cast<uint64_t>(x.summary.groups(g).elements()) * size(g); }
+  uint64_t size(uint32_t g) const { return elementBytes(x.summary.groups(g).type()); }
+
+  /// Elements [begin, end) of what a holding keeps in `buffer`.
+  Region shard(const Holding &h, uint32_t buffer, int64_t begin, int64_t end) const {
+    return elementRegion(buffer, h.reads ? 0 : h.begin, begin, end, size(h.group));
+  }
+
+  void addGather(uint32_t g, int32_t firstUnit) {
+    std::vector<uint32_t> all = participants(g);
+    x.gather[g] = x.addOp(collectiveSeconds(all, groupBytes(g)), kStateRank, 0, firstUnit);
+    uint32_t collective = addCollective(g, x.readersOf[g]);
+    for (uint32_t d : all) {
+      const Holding &h = *x.findHolding(d, g);
+      Entry &half = x.addHalf(d, kCollective, EntryKind::AllGather, bundle::GATHER);
+      half.group = static_cast<int32_t>(g);
+      half.collective = collective;
+      half.value = {bundle::Value::PARAMETERS, g, 0, 0, x.summary.groups(g).elements(), 0};
+      if (h.reads)
+        half.region = region(h.parameters, 0, groupBytes(g));
+      if (h.owns())
+        half.to = shard(h, h.parameters, h.begin, h.end);
+    }
+  }
+
+  void addReduction(uint32_t g) {
+    std::vector<uint32_t> all = participants(g);
+    reduction[g] = x.addOp(collectiveSeconds(all, groupBytes(g)), kStateRank, 0, lastUnit(g));
+    uint32_t collective = addCollective(g, x.readersOf[g]);
+    for (uint32_t d : all) {
+      const Holding &h = *x.findHolding(d, g);
+      Entry &half = x.addHalf(d, kCollective, EntryKind::ReduceScatter, bundle::REDUCE);
+      half.group = static_cast<int32_t>(g);
+      half.collective = collective;
+      half.value = {bundle::Value::GRADIENTS, g, 0, 0, x.summary.groups(g).elements(), 0};
+      if (h.reads)
+        half.region = region(h.gradients, 0, groupBytes(g));
+      if (h.owns())
+        half.to = shard(h, h.gradients, h.begin, h.end);
+    }
+  }
+
+  /// Gradients of late units are complete first.
+  int32_t lastUnit(uint32_t g) const {
+    int n = x.summary.groups(g).units_size();
+    return n ? -static_cast<int32_t>(x.summary.groups(g).units(n - 1)) : 0;
+  }
+
+  struct Run {
+    int64_t begin, end;
+    bool decays;
+  };
+
+  /// The owned extent without padding, cut where weight decay changes.
+  std::vector<Run> runsOf(const Holding &h) const {
+    std::vector<Run> runs;
+    for (uint32_t p : x.summary.groups(h.group).parameters()) {
+      const auto &parameter = x.summary.parameters(p);
+      int64_t elements = 1;
+      for (int64_t dim : parameter.shape())
+        elements *= dim;
+      int64_t begin = std::max(h.begin, parameter.offset()), end = std::min(h.end, parameter.offset() + elements);
+      if (begin >= end)
+        continue;
+      if (!runs.empty() && runs.back().end == begin && runs.back().decays == parameter.decays())
+        runs.back().end = end;
+      else
+        runs.push_back({begin, end, parameter.decays()});
+    }
+    return runs;
+  }
+
+  Entry &addTask(uint32_t d, bundle::Compute::Task task, bundle::Phase phase, int32_t g) {
+    Entry &entry = x.addHalf(d, kCompute, EntryKind::Compute, phase);
+    entry.task = task;
+    entry.group = g;
+    return entry;
+  }
+
+  Region sums(uint32_t d) const { return region(x.scalars[d], kScalarsBytes, kSumsBytes); }
+
+  uint32_t addNorm(uint32_t g, uint32_t d) {
+    const Holding &h = *x.findHolding(d, g);
+    uint32_t op = x.addOp(x.computeSeconds(d, 2.0 * static_cast<double>(h.end - h.begin)), kStateRank, 0, lastUnit(g));
+    addTask(d, bundle::Compute::NORM, bundle::COMMIT, static_cast<int32_t>(g));
+    for (const Run &run : runsOf(h)) {
+      x.addCall(x.summary.norm_body(), -1, run.end - run.begin, 0);
+      x.addSlot(bundle::STATE, 1, bundle::READ, shard(h, h.gradients, run.begin, run.end), {bundle::Value::REDUCED_GRADIENTS, g, 0, run.begin, run.end, 0});
+      x.addSlot(bundle::SUMS_SLOT, 0, bundle::ACCUMULATE, sums(d), {bundle::Value::SUMS, 0, 0, 0, 0, 0});
+    }
+    return op;
+  }
+
+  void decide(const std::vector<std::vector<uint32_t>> &norms) {
+    std::vector<uint32_t> members;
+    for (uint32_t d = 0; d < x.plan.devices.size(); ++d)
+      if (x.optimizerStep[d] != kNone || !x.sumLoss[d].empty())
+        members.push_back(d);
+    if (members.empty())
+      return;
+
+    // The sums of all devices, known to all members.
+    uint32_t total = kNone;
+    if (members.size() > 1) {
+      total = x.addOp(collectiveSeconds(members, kSumsBytes), kStateRank, 0, 0);
+      Collective collective;
+      collective.type = bundle::F64;
+      collective.members = members;
+      x.graph.collectives.push_back(std::move(collective));
+      for (uint32_t d : members) {
+        Entry &half = x.addHalf(d, kCollective, EntryKind::AllReduce, bundle::REPORT);
+        half.collective = static_cast<uint32_t>(x.graph.collectives.size() - 1);
+        half.region = sums(d);
+        half.value.kind = bundle::Value::SUMS;
+        half.toValue.kind = bundle::Value::GLOBAL_SUM;
+      }
+    }
+    auto afterSums = [&](uint32_t d, uint32_t op) {
+      if (total != kNone)
+        return x.addEdge(total, op);
+      for (uint32_t norm : norms[d])
+        x.addEdge(norm, op);
+      for (uint32_t sum : x.sumLoss[d])
+        x.addEdge(sum, op);
+    };
+    if (total != kNone)
+      for (uint32_t d : members) {
+        x.addEdge(x.loadScalars[d], total);
+        for (uint32_t norm : norms[d])
+          x.addEdge(norm, total);
+        for (uint32_t sum : x.sumLoss[d])
+          x.addEdge(sum, total);
+      }
+
+    uint32_t reporter = kNone, reportAfter = total;
+    for (uint32_t d : members) {
+      if (x.optimizerStep[d] == kNone)
+        continue;
+      uint32_t op = x.addOp(0, kStateRank, 0, 0);
+      addTask(d, bundle::Compute::DECIDE, bundle::COMMIT, -1);
+      x.addCall(x.summary.decide_body(), -1, 1, 0);
+      x.addSlot(bundle::SCALARS, 0, bundle::UPDATE, region(x.scalars[d], 0, kScalarsBytes), {bundle::Value::STEP_SCALARS, 0, 0, 0, 0, 0});
+      x.addSlot(bundle::SUMS_SLOT, 0, bundle::READ, sums(d), {bundle::Value::GLOBAL_SUM, 0, 0, 0, 0, 0});
+      x.addSlot(bundle::OPTIMIZER_STEP_SLOT, 0, bundle::UPDATE, region(x.optimizerStep[d], 0, 8), {bundle::Value::OPTIMIZER_STEP, 0, 0, 0, 0, 0});
+      afterSums(d, op);
+      for (uint32_t c : x.cellsOf[d])
+        x.addEdge(x.cells[c].backward, op);
+      for (const Holding &h : x.holdings[d])
+        if (h.owns() && x.gather[h.group] != kNone)
+          x.addEdge(x.gather[h.group], op);
+      if (reporter == kNone) {
+        reporter = d;
+        reportAfter = op;
+      }
+      for (const Holding &h : x.holdings[d])
+        if (h.owns())
+          addUpdate(h, d, op);
+    }
+
+    bool decided = reporter != kNone;
+    if (!decided)
+      reporter = members.front();
+    uint32_t report = x.addOp(0, kStateRank, 0, 0);
+    Entry &entry = x.addHalf(reporter, kReport, EntryKind::Report, bundle::REPORT);
+    entry.region = region(x.scalars[reporter], 0, kScalarsBlock);
+    entry.value = {bundle::Value::STEP_SCALARS, decided ? 1u : 0u, 0, 0, 0, 0};
+    if (reportAfter != kNone)
+      x.addEdge(reportAfter, report);
+    else
+      afterSums(reporter, report);
+  }
+
+  void addUpdate(const Holding &h, uint32_t d, uint32_t decision) {
+    uint32_t g = h.group;
+    uint32_t op = x.addOp(x.computeSeconds(d, 10.0 * static_cast<double>(h.end - h.begin)), kStateRank, 0, static_cast<int32_t>(g));
+    addTask(d, bundle::Compute::UPDATE_GROUP, bundle::UPDATE_STATE, static_cast<int32_t>(g));
+    for (const Run &run : runsOf(h)) {
+      x.addCall(run.decays ? x.summary.update_body_decay() : x.summary.update_body_plain(), -1, run.end - run.begin, 0);
+      x.addSlot(bundle::SCALARS, 0, bundle::READ, region(x.scalars[d], 0, kScalarsBytes), {bundle::Value::STEP_SCALARS, 1, 0, 0, 0, 0});
+      x.addSlot(bundle::STATE, 0, bundle::UPDATE, shard(h, h.parameters, run.begin, run.end), {bundle::Value::PARAMETERS, g, 0, run.begin, run.end, 0});
+      x.addSlot(bundle::STATE, 1, bundle::READ, shard(h, h.gradients, run.begin, run.end), {bundle::Value::REDUCED_GRADIENTS, g, 0, run.begin, run.end, 0});
+      for (uint32_t m = 0; m < x.summary.moments(); ++m)
+        x.addSlot(bundle::STATE, 2 + m, bundle::UPDATE, elementRegion(h.moments[m], h.begin, run.begin, run.end, size(g)),
+                  {bundle::Value::MOMENTS, g, m, run.begin, run.end, 0});
+      x.addSlot(bundle::OPTIMIZER_STEP_SLOT, 0, bundle::READ, region(x.optimizerStep[d], 0, 8), {bundle::Value::OPTIMIZER_STEP, 0, 0, 0, 0, 1});
+    }
+    x.addEdge(decision, op);
+  }
+
+  Expansion &x;
+  std::vector<uint32_t> reduction; ///< per group: what its backward tasks precede
+};
+
+} // namespace
+
+void zorse::step::expandState(Expansion &x) {
+  StateExpander state(x);
+  state.loadsAndGathers();
+  state.reductionsAndUpdates();
+}

@@ -1,0 +1,189 @@
+#include "Expansion.h"
+
+#include <algorithm>
+
+using namespace zorse::step;
+
+uint64_t zorse::step::elementBytes(bundle::ElementType type) {
+  switch (type) {
+  case bundle::F64:
+  case bundle::I64:
+    return 8;
+  case bundle::BF16:
+  case bundle::F16:
+    return 2;
+  case bundle::I1:
+    return 1;
+  default:
+    return 4;
+  }
+}
+
+Region zorse::step::elementRegion(uint32_t buffer, int64_t base, int64_t begin, int64_t end, uint64_t elementSize) {
+  return {buffer, static_cast<uint64_t>(begin - base) * elementSize, static_cast<uint64_t>(end - begin) * elementSize};
+}
+
+Expansion::Expansion(const bundle::ModelSummary &summary, const Plan &plan, const ExpandOptions &options)
+    : summary(summary), plan(plan), options(options) {
+  size_t units = summary.units_size(), devices = plan.devices.size();
+  liveAt.resize(units + 1);
+  gradsAt.resize(units + 1);
+  for (int v = 0; v < summary.values_size(); ++v) {
+    const auto &value = summary.values(v);
+    uint32_t last = value.producer();
+    for (uint32_t user : value.users())
+      last = std::max(last, user);
+    for (uint32_t cut = value.producer() + 1; cut <= last; ++cut) {
+      liveAt[cut].push_back(v);
+      if (value.needs_gradient())
+        gradsAt[cut].push_back(v);
+    }
+  }
+
+  groupsOf.resize(units);
+  for (size_t u = 0; u < units; ++u) {
+    for (uint32_t parameter : summary.units(u).parameters())
+      groupsOf[u].push_back(summary.parameters(parameter).group());
+    std::sort(groupsOf[u].begin(), groupsOf[u].end());
+    groupsOf[u].erase(std::unique(groupsOf[u].begin(), groupsOf[u].end()), groupsOf[u].end());
+  }
+
+  cellsByBegin.resize(units + 1);
+  cellsByEnd.resize(units + 1);
+  cellsOf.resize(devices);
+  std::vector<uint32_t> order(plan.cells.size());
+  for (uint32_t i = 0; i < order.size(); ++i)
+    order[i] = i;
+  std::sort(order.begin(), order.end(), [&](uint32_t a, uint32_t b) {
+    const Cell &p = plan.cells[a], &q = plan.cells[b];
+    return p.sampleBegin != q.sampleBegin ? p.sampleBegin < q.sampleBegin : p.unitBegin < q.unitBegin;
+  });
+  for (uint32_t i : order) {
+    cellsByBegin[plan.cells[i].unitBegin].push_back(i);
+    cellsByEnd[plan.cells[i].unitEnd].push_back(i);
+    cellsOf[plan.cells[i].device].push_back(i);
+  }
+
+  cells.resize(plan.cells.size());
+  graph.devices.resize(devices);
+  for (size_t d = 0; d < devices; ++d)
+    graph.devices[d].name = plan.devices[d].name;
+  holdings.resize(devices);
+  readersOf.resize(summary.groups_size());
+  ownersOf.resize(summary.groups_size());
+  gather.assign(summary.groups_size(), kNone);
+  scalars.assign(devices, kNone);
+  loadScalars.assign(devices, kNone);
+  workspace.assign(devices, kNone);
+  optimizerStep.assign(devices, kNone);
+  sumLoss.resize(devices);
+  stamps.assign(summary.groups_size(), 0);
+
+  if (options.bodies)
+    for (const bundle::Body &body : options.bodies->bodies()) {
+      std::vector<uint64_t> keys;
+      for (const bundle::Slot &slot : body.slots())
+        keys.push_back(static_cast<uint64_t>(slot.kind()) << 32 | slot.index());
+      std::sort(keys.begin(), keys.end());
+      bodySlots.push_back(std::move(keys));
+    }
+}
+
+uint32_t Expansion::addBuffer(uint32_t device, uint64_t bytes, Purpose purpose, bool persistent) {
+  Buffer buffer;
+  buffer.device = device;
+  buffer.bytes = bytes;
+  buffer.purpose = purpose;
+  buffer.persistent = persistent;
+  buffers.push_back(buffer);
+  return static_cast<uint32_t>(buffers.size() - 1);
+}
+
+uint32_t Expansion::addOp(double duration, uint8_t rank, int64_t sample, int32_t unit) {
+  Op op;
+  op.halves.begin = op.halves.end = static_cast<uint32_t>(graph.entries.size());
+  op.duration = duration;
+  op.rank = rank;
+  op.sample = sample;
+  op.unit = unit;
+  ops.push_back(op);
+  return static_cast<uint32_t>(ops.size() - 1);
+}
+
+Entry &Expansion::addHalf(uint32_t device, QueueIndex queue, EntryKind kind, bundle::Phase phase) {
+  Entry entry;
+  entry.id = device; // until placeEntries
+  entry.queue = queue;
+  entry.kind = kind;
+  entry.phase = phase;
+  entry.calls.begin = entry.calls.end = static_cast<uint32_t>(graph.calls.size());
+  graph.entries.push_back(entry);
+  ops.back().halves.end = static_cast<uint32_t>(graph.entries.size());
+  return graph.entries.back();
+}
+
+Holding *Expansion::findHolding(uint32_t device, uint32_t group) {
+  auto &list = holdings[device];
+  auto it = std::lower_bound(list.begin(), list.end(), group, [](const Holding &h, uint32_t g) { return h.group < g; });
+  return it != list.end() && it->group == group ? &*it : nullptr;
+}
+
+std::vector<uint32_t> Expansion::groupsOfCell(const Cell &cell) {
+  std::vector<uint32_t> groups;
+  ++stamp;
+  for (int32_t u = cell.unitBegin; u < cell.unitEnd; ++u)
+    for (uint32_t group : groupsOf[u])
+      if (stamps[group] != stamp) {
+        stamps[group] = stamp;
+        groups.push_back(group);
+      }
+  return groups;
+}
+
+Call &Expansion::addCall(uint32_t body, int32_t unit, int64_t rows, int64_t sampleBase) {
+  Call call;
+  call.body = body;
+  call.unit = unit;
+  call.rows = rows;
+  call.sampleBase = sampleBase;
+  call.instanceBase = unit < 0 ? 0 : summary.units(unit).instance_base();
+  call.slots.begin = call.slots.end = static_cast<uint32_t>(graph.slots.size());
+  graph.calls.push_back(call);
+  graph.entries.back().calls.end = static_cast<uint32_t>(graph.calls.size());
+  return graph.calls.back();
+}
+
+void Expansion::addSlot(bundle::SlotKind kind, uint32_t index, bundle::AccessMode mode, Region where, Value value, bool overwrite) {
+  Call &call = graph.calls.back();
+  if (!bodyHas(call.body, kind, index))
+    return;
+  Slot slot;
+  slot.kind = kind;
+  slot.index = index;
+  slot.mode = mode;
+  slot.region = where;
+  slot.value = value;
+  slot.overwrite = overwrite;
+  graph.slots.push_back(slot);
+  call.slots.end = static_cast<uint32_t>(graph.slots.size());
+}
+
+bool Expansion::bodyHas(uint32_t body, bundle::SlotKind kind, uint32_t index) const {
+  if (!options.bodies)
+    return true;
+  if (body >= bodySlots.size())
+    return false;
+  uint64_t key = static_cast<uint64_t>(kind) << 32 | index;
+  return std::binary_search(bodySlots[body].begin(), bodySlots[body].end(), key);
+}
+
+double Expansion::computeSeconds(uint32_t device, double flops) const {
+  constexpr double kDefaultSpeed = 1e9, kLeast = 1e-9;
+  double speed = plan.devices[device].speed;
+  return std::max(flops / (speed > 0 ? speed : kDefaultSpeed), kLeast);
+}
+
+double Expansion::linkSeconds(uint32_t from, uint32_t to, uint64_t bytes) const {
+  const Link &link = plan.devices[from].node == plan.devices[to].node ? plan.intraNode : plan.interNode;
+  return link.latency + (link.bandwidth > 0 ? static_cast<double>(bytes) / link.bandwidth : 0);
+}

@@ -1,0 +1,166 @@
+// What the phases of expandPlan share. Internal to lib/Step.
+//
+//   layoutState     who reads, contributes to and owns every group; their buffers
+//   expandCells     F and B of every cell, values between them, inputs, transfers
+//   expandState     gathers, reductions, norms, the decision, updates, the report
+//   orderTasks      the schedule as edges
+//   simulate        one global list
+//   packArenas      a place for every buffer
+//   computeWaits    what the places and the list still need
+#pragma once
+
+#include "zorse/Step/Plan.h"
+#include "zorse/Step/StepGraph.h"
+
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace zorse::step {
+
+inline constexpr uint32_t kNone = UINT32_MAX;
+inline constexpr uint64_t kAlignment = 64;       ///< of regions bound to slots
+inline constexpr uint64_t kScalarsBytes = 256;   ///< SCALARS slot: StepScalars up to its sums
+inline constexpr uint64_t kSumsBytes = 128;
+inline constexpr uint64_t kScalarsBlock = 512;
+
+inline uint64_t alignUp(uint64_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
+uint64_t elementBytes(bundle::ElementType type);
+
+enum class Purpose : uint8_t { State, Gathered, Gradients, Activations, Workspace };
+
+struct Buffer {
+  uint32_t device = 0;
+  Purpose purpose = Purpose::Activations;
+  bool persistent = false; ///< never shares bytes
+  uint64_t bytes = 0;
+  // Known once the list is: places of the first and last entry that touch it, and when the last of them ends.
+  uint32_t first = kNone, last = 0;
+  double freeTime = 0;
+  uint64_t offset = 0;
+};
+
+/// Index of a queue kind in a device's six possible queues; Entry.queue holds it until finish() numbers the queues that are used.
+enum QueueIndex : uint8_t { kCompute, kSend, kReceive, kCollective, kLoad, kReport, kQueueKinds };
+
+/// One entry of the global list. `halves` are entries of StepGraph::entries; none: a barrier that is ordered but not listed.
+struct Op {
+  Span halves;
+  double duration = 0;
+  // Ties at one simulated time: rank, then first sample, then first unit, then index.
+  uint8_t rank = 0;
+  int64_t sample = 0;
+  int32_t unit = 0;
+  bool gated = false; ///< waits for the window of samples in flight (list scheduling only)
+  uint32_t position = kNone;
+  double start = 0, end = 0;
+};
+
+/// What a device has to do with a state group.
+struct Holding {
+  uint32_t group = 0;
+  bool reads = false;                  ///< has cells that use it; for trainable groups it then contributes
+  int64_t begin = 0, end = 0;          ///< owned elements
+  double weight = 0;                   ///< units x samples it contributes
+  uint32_t parameters = kNone;         ///< buffer: whole group for readers, else the owned extent
+  uint32_t gradients = kNone;          ///< likewise
+  uint32_t moments[2] = {kNone, kNone}; ///< the owned extent
+  bool owns() const { return begin < end; }
+};
+
+/// A value at a cut of a cell, in forward or backward direction.
+struct Source {
+  uint32_t op = kNone;
+  int64_t begin = 0, end = 0; ///< samples it makes ready
+};
+struct Port {
+  uint32_t value = 0;
+  uint32_t buffer = kNone;
+  int64_t rowBase = 0; ///< sample at the buffer's first row
+  Span sources;
+};
+
+struct CellInfo {
+  uint32_t forward = kNone, backward = kNone; ///< ops
+  Span in, out;                               ///< ports at the first and last cut, in the order of liveAt
+  Span gradIn, gradOut;                       ///< ports of gradients at the last and first cut, in the order of gradsAt
+  Span produced;                              ///< ports of values produced here
+  uint32_t firstSaved = kNone;                ///< buffer of the first unit's saved block; consecutive
+};
+
+struct Expansion {
+  Expansion(const bundle::ModelSummary &summary, const Plan &plan, const ExpandOptions &options);
+
+  const bundle::ModelSummary &summary;
+  const Plan &plan;
+  const ExpandOptions &options;
+  StepGraph graph; ///< until packArenas, Region.arena is a buffer and offset is relative to it
+
+  std::vector<Buffer> buffers;
+  std::vector<Op> ops;
+  std::vector<std::pair<uint32_t, uint32_t>> edges; ///< (before, after)
+  std::vector<uint32_t> list;                       ///< ops in global order
+
+  // Facts about plan and model.
+  std::vector<std::vector<uint32_t>> liveAt, gradsAt;        ///< per cut: values live across it; those with gradients
+  std::vector<std::vector<uint32_t>> groupsOf;               ///< per unit, ascending
+  std::vector<std::vector<uint32_t>> cellsByBegin, cellsByEnd; ///< per cut, by first sample
+  std::vector<std::vector<uint32_t>> cellsOf;                ///< per device, by (first sample, first unit)
+  std::vector<std::vector<Holding>> holdings;                ///< per device, by group
+  std::vector<std::vector<uint32_t>> readersOf, ownersOf;    ///< per group: devices; owners in the order of their extents
+  std::vector<CellInfo> cells;
+  std::vector<Port> ports;
+  std::vector<Source> sources;
+  std::vector<uint32_t> scalars;      ///< per device: buffer of the scalars block, kNone for idle devices
+  std::vector<uint32_t> loadScalars;  ///< per device: op
+  std::vector<uint32_t> workspace;    ///< per device: buffer
+  std::vector<uint32_t> optimizerStep; ///< per device: buffer, kNone where no trainable state is owned
+  std::vector<std::vector<uint32_t>> sumLoss; ///< per device: ops
+  std::vector<uint32_t> gather;       ///< per group: op or kNone
+
+  uint32_t addBuffer(uint32_t device, uint64_t bytes, Purpose purpose, bool persistent = false);
+  uint32_t addOp(double duration, uint8_t rank, int64_t sample, int32_t unit);
+  /// Adds a half to the op added last.
+  Entry &addHalf(uint32_t device, QueueIndex queue, EntryKind kind, bundle::Phase phase);
+  void addEdge(uint32_t before, uint32_t after) { edges.push_back({before, after}); }
+  Holding *findHolding(uint32_t device, uint32_t group);
+  std::vector<uint32_t> groupsOfCell(const Cell &cell);
+
+  /// Calls belong to the entry added last; slots to the call added last. A slot the body does not have is left out.
+  Call &addCall(uint32_t body, int32_t unit, int64_t rows, int64_t sampleBase);
+  void addSlot(bundle::SlotKind kind, uint32_t index, bundle::AccessMode mode, Region region, Value value, bool overwrite = false);
+  bool bodyHas(uint32_t body, bundle::SlotKind kind, uint32_t index) const;
+
+  double computeSeconds(uint32_t device, double flops) const;
+  double linkSeconds(uint32_t from, uint32_t to, uint64_t bytes) const;
+
+private:
+  std::vector<uint32_t> stamps;
+  uint32_t stamp = 0;
+  std::vector<std::vector<uint64_t>> bodySlots; ///< sorted (kind << 32 | index)
+};
+
+inline Region region(uint32_t buffer, uint64_t offset, uint64_t bytes) { return {buffer, offset, bytes}; }
+
+/// Elements [begin, end) of a group inside a buffer whose first element is `base`.
+Region elementRegion(uint32_t buffer, int64_t base, int64_t begin, int64_t end, uint64_t elementSize);
+
+bool layoutState(Expansion &x, std::string &error);
+bool expandCells(Expansion &x, std::string &error);
+void expandState(Expansion &x);
+
+/// Adds the schedule as edges. `stages`: use 1F1B by stages where the plan has them. `window`: samples in flight for list scheduling, 0 when the
+/// edges decide alone.
+void orderTasks(Expansion &x, bool stages, int64_t &window);
+/// Per device the 1F1B order of its tasks if every device has one unit range, else empty.
+std::vector<std::vector<TaskName>> orderOneForwardOneBackward(const Expansion &x);
+/// Fills list, Op::position, start and end. On a cycle returns false and describes it.
+bool simulate(Expansion &x, int64_t window, std::string &error);
+
+void setOverwriteFlags(Expansion &x);
+bool packArenas(Expansion &x, std::string &error);
+/// Places entries per device in list order and numbers queues.
+void placeEntries(Expansion &x);
+void computeWaits(StepGraph &graph);
+
+} // namespace zorse::step

@@ -1,0 +1,173 @@
+// Who reads, contributes to and owns every state group, and the buffers that follow.
+
+#include "Expansion.h"
+
+#include "zorse/Step/Deal.h"
+
+#include <algorithm>
+#include <map>
+
+using namespace zorse::step;
+
+namespace {
+
+struct Extent {
+  uint32_t device;
+  int64_t begin, end;
+};
+
+/// Extents in proportion to `weights`, in multiples of 512 bytes: an owner's bytes then start aligned for every transport.
+std::vector<Extent> splitExtents(int64_t elements, uint64_t elementSize, const std::vector<std::pair<uint32_t, double>> &weights) {
+  int64_t align = static_cast<int64_t>(512 / elementSize);
+  int64_t blocks = (elements + align - 1) / align;
+  std::vector<double> w;
+  for (auto &[device, weight] : weights)
+    w.push_back(weight);
+  std::vector<int64_t> parts = splitInProportion(blocks, w);
+  std::vector<Extent> extents;
+  int64_t begin = 0;
+  for (size_t i = 0; i < parts.size(); ++i) {
+    int64_t end = std::min(begin + parts[i] * align, elements);
+    if (begin < end)
+      extents.push_back({weights[i].first, begin, end});
+    begin = end;
+  }
+  return extents;
+}
+
+std::vector<Extent> ownersOfGroup(Expansion &x, uint32_t group, const GroupOwners *listed) {
+  const auto &info = x.summary.groups(group);
+  uint64_t size = elementBytes(info.type());
+  std::vector<std::pair<uint32_t, double>> weights;
+  if (listed) {
+    std::vector<Extent> extents;
+    for (const Owner &owner : listed->owners) {
+      if (owner.begin < 0)
+        weights.push_back({owner.device, owner.share});
+      else if (owner.begin < owner.end)
+        extents.push_back({owner.device, owner.begin, owner.end});
+    }
+    std::sort(extents.begin(), extents.end(), [](const Extent &a, const Extent &b) { return a.begin < b.begin; });
+    return weights.empty() ? extents : splitExtents(info.elements(), size, weights);
+  }
+
+  const std::vector<uint32_t> &readers = x.readersOf[group];
+  if (x.plan.defaultOwners == DefaultOwners::First) {
+    // The first cell: least unit, then least sample.
+    uint32_t best = kNone;
+    auto key = [&](uint32_t c) { return std::pair(x.plan.cells[c].unitBegin, x.plan.cells[c].sampleBegin); };
+    uint32_t unit = info.units(0);
+    for (uint32_t device : readers)
+      for (uint32_t c : x.cellsOf[device])
+        if (x.plan.cells[c].unitBegin <= static_cast<int32_t>(unit) && static_cast<int32_t>(unit) < x.plan.cells[c].unitEnd &&
+            (best == kNone || key(c) < key(best)))
+          best = c;
+    return {{x.plan.cells[best].device, 0, info.elements()}};
+  }
+  for (uint32_t device : readers)
+    weights.push_back({device, x.plan.defaultOwners == DefaultOwners::Equal ? 1.0 : x.findHolding(device, group)->weight});
+  return splitExtents(info.elements(), size, weights);
+}
+
+} // namespace
+
+bool zorse::step::layoutState(Expansion &x, std::string &error) {
+  uint32_t devices = static_cast<uint32_t>(x.plan.devices.size());
+  uint32_t groups = static_cast<uint32_t>(x.summary.groups_size());
+  if (x.summary.moments() > 2) {
+    error = "the model summary asks for " + std::to_string(x.summary.moments()) + " moments per parameter, expected at most 2";
+    return false;
+  }
+
+  // Readers.
+  for (uint32_t d = 0; d < devices; ++d) {
+    std::map<uint32_t, double> weights;
+    for (uint32_t c : x.cellsOf[d]) {
+      const Cell &cell = x.plan.cells[c];
+      for (int32_t u = cell.unitBegin; u < cell.unitEnd; ++u)
+        for (uint32_t group : x.groupsOf[u])
+          weights[group] += static_cast<double>(cell.rows());
+    }
+    for (auto [group, weight] : weights) {
+      Holding holding;
+      holding.group = group;
+      holding.reads = true;
+      holding.weight = weight;
+      x.holdings[d].push_back(holding);
+      x.readersOf[group].push_back(d);
+    }
+  }
+
+  // Owners.
+  std::vector<const GroupOwners *> listed(groups, nullptr);
+  for (const GroupOwners &entry : x.plan.owners)
+    listed[entry.group] = &entry;
+  for (uint32_t g = 0; g < groups; ++g) {
+    const auto &info = x.summary.groups(g);
+    if (!info.trainable() || x.readersOf[g].empty() || info.elements() == 0)
+      continue;
+    std::vector<Extent> extents = ownersOfGroup(x, g, listed[g]);
+    for (const Extent &extent : extents) {
+      Holding *holding = x.findHolding(extent.device, g);
+      if (!holding) {
+        auto &list = x.holdings[extent.device];
+        Holding fresh;
+        fresh.group = g;
+        holding = &*list.insert(std::lower_bound(list.begin(), list.end(), g, [](const Holding &h, uint32_t group) { return h.group < group; }), fresh);
+      }
+      holding->begin = extent.begin;
+      holding->end = extent.end;
+      x.ownersOf[g].push_back(extent.device);
+    }
+  }
+
+  // Buffers and persistent state, device by device in group order.
+  for (uint32_t d = 0; d < devices; ++d) {
+    Span &stateSpan = x.graph.devices[d].state;
+    stateSpan.begin = stateSpan.end = static_cast<uint32_t>(x.graph.state.size());
+    if (x.holdings[d].empty() && x.cellsOf[d].empty())
+      continue;
+    x.scalars[d] = x.addBuffer(d, kScalarsBlock, Purpose::Workspace, /*persistent=*/true);
+    for (Holding &holding : x.holdings[d]) {
+      const auto &info = x.summary.groups(holding.group);
+      uint64_t size = elementBytes(info.type());
+      auto elements = [&](int64_t n) { return static_cast<uint64_t>(n) * size; };
+      bool kept = holding.owns() || !info.trainable();
+      int64_t held = holding.reads ? info.elements() : holding.end - holding.begin;
+      int64_t base = holding.reads ? 0 : holding.begin;
+      // A reader that owns part keeps the whole buffer: its own bytes live across steps inside it.
+      holding.parameters = x.addBuffer(d, elements(held), kept ? Purpose::State : Purpose::Gathered, kept);
+      if (info.trainable())
+        holding.gradients = x.addBuffer(d, elements(held), Purpose::Gradients);
+      auto keep = [&](uint32_t buffer, int64_t bufferBase, int64_t begin, int64_t end, bundle::Value::Kind kind, uint32_t cut) {
+        Value value;
+        value.kind = kind;
+        value.id = holding.group;
+        value.cut = cut;
+        value.begin = begin;
+        value.end = end;
+        x.graph.state.push_back({elementRegion(buffer, bufferBase, begin, end, size), value, info.type()});
+      };
+      if (!info.trainable()) {
+        keep(holding.parameters, 0, 0, info.elements(), bundle::Value::PARAMETERS, 0);
+        continue;
+      }
+      if (!holding.owns())
+        continue;
+      keep(holding.parameters, base, holding.begin, holding.end, bundle::Value::PARAMETERS, 0);
+      for (uint32_t m = 0; m < x.summary.moments(); ++m) {
+        holding.moments[m] = x.addBuffer(d, elements(holding.end - holding.begin), Purpose::State, true);
+        keep(holding.moments[m], holding.begin, holding.begin, holding.end, bundle::Value::MOMENTS, m);
+      }
+      if (x.optimizerStep[d] == kNone)
+        x.optimizerStep[d] = x.addBuffer(d, 8, Purpose::State, true);
+    }
+    if (x.optimizerStep[d] != kNone) {
+      Value value;
+      value.kind = bundle::Value::OPTIMIZER_STEP;
+      x.graph.state.push_back({region(x.optimizerStep[d], 0, 8), value, bundle::F64});
+    }
+    stateSpan.end = static_cast<uint32_t>(x.graph.state.size());
+  }
+  return true;
+}

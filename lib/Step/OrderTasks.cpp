@@ -1,0 +1,131 @@
+// The schedule as edges between the tasks of each device.
+
+#include "Expansion.h"
+
+#include <algorithm>
+#include <numeric>
+
+using namespace zorse::step;
+
+namespace {
+
+/// Ties every task of a device to the next one of its order.
+void chain(Expansion &x, const std::vector<TaskName> &tasks) {
+  uint32_t previous = kNone;
+  for (TaskName task : tasks) {
+    uint32_t op = task.backward ? x.cells[task.cell].backward : x.cells[task.cell].forward;
+    if (previous != kNone)
+      x.addEdge(previous, op);
+    previous = op;
+  }
+}
+
+} // namespace
+
+std::vector<std::vector<TaskName>> zorse::step::orderOneForwardOneBackward(const Expansion &x) {
+  const Plan &plan = x.plan;
+  size_t devices = plan.devices.size();
+  std::vector<std::vector<TaskName>> order(devices);
+  std::vector<uint32_t> working;
+  for (uint32_t d = 0; d < devices; ++d) {
+    if (x.cellsOf[d].empty())
+      continue;
+    const Cell &first = plan.cells[x.cellsOf[d].front()];
+    for (uint32_t c : x.cellsOf[d])
+      if (plan.cells[c].unitBegin != first.unitBegin || plan.cells[c].unitEnd != first.unitEnd)
+        return {}; // several chunks on a device: no stages
+    working.push_back(d);
+  }
+  auto begin = [&](uint32_t d) { return plan.cells[x.cellsOf[d].front()].unitBegin; };
+  auto end = [&](uint32_t d) { return plan.cells[x.cellsOf[d].front()].unitEnd; };
+  std::stable_sort(working.begin(), working.end(), [&](uint32_t a, uint32_t b) { return begin(a) > begin(b); });
+
+  // For every device behind: before its backward that starts at `sample`, plus one forward that follows, it forwards samples up to `reach`.
+  struct Mark {
+    int64_t sample, reach;
+  };
+  std::vector<std::vector<Mark>> marks(devices);
+  std::vector<uint32_t> seen(devices, kNone);
+
+  for (uint32_t d : working) {
+    std::vector<uint32_t> next; // devices of the stage behind that share samples
+    const auto &behind = x.cellsByBegin[end(d)];
+    for (uint32_t c : x.cellsOf[d]) {
+      auto it = std::partition_point(behind.begin(), behind.end(), [&](uint32_t o) { return plan.cells[o].sampleEnd <= plan.cells[c].sampleBegin; });
+      for (; it != behind.end() && plan.cells[*it].sampleBegin < plan.cells[c].sampleEnd; ++it)
+        if (seen[plan.cells[*it].device] != d) {
+          seen[plan.cells[*it].device] = d;
+          next.push_back(plan.cells[*it].device);
+        }
+    }
+
+    const auto &mine = x.cellsOf[d]; // by first sample
+    size_t forwards = 0;
+    std::vector<size_t> cursor(next.size(), 0);
+    int64_t reach = 0;
+    for (uint32_t c : mine) {
+      int64_t until = plan.cells[c].sampleEnd;
+      for (size_t i = 0; i < next.size(); ++i)
+        for (auto &list = marks[next[i]]; cursor[i] < list.size() && list[cursor[i]].sample < until; ++cursor[i])
+          reach = std::max(reach, list[cursor[i]].reach);
+      while (forwards < mine.size() && (plan.cells[mine[forwards]].sampleBegin < reach || plan.cells[mine[forwards]].sampleBegin < until))
+        order[d].push_back({false, mine[forwards++]});
+      order[d].push_back({true, c});
+    }
+
+    // Backwards along the order: the forward that follows each backward; forwards are by sample, so it reaches furthest.
+    std::vector<int64_t> following(order[d].size() + 1, 0);
+    for (size_t i = order[d].size(); i-- > 0;)
+      following[i] = order[d][i].backward ? following[i + 1] : plan.cells[order[d][i].cell].sampleEnd;
+    int64_t high = 0;
+    for (size_t i = 0; i < order[d].size(); ++i) {
+      const Cell &cell = plan.cells[order[d][i].cell];
+      if (order[d][i].backward)
+        marks[d].push_back({cell.sampleBegin, std::max(high, following[i])});
+      else
+        high = std::max(high, cell.sampleEnd);
+    }
+  }
+  return order;
+}
+
+void zorse::step::orderTasks(Expansion &x, bool stages, int64_t &window) {
+  window = 0;
+  const Plan &plan = x.plan;
+  if (plan.schedule == ScheduleKind::Explicit) {
+    for (const auto &tasks : plan.order)
+      chain(x, tasks);
+    return;
+  }
+  if (plan.schedule == ScheduleKind::GPipe) {
+    for (uint32_t d = 0; d < plan.devices.size(); ++d) {
+      if (x.cellsOf[d].size() < 2)
+        continue;
+      uint32_t barrier = x.addOp(0, 0, 0, 0);
+      for (uint32_t c : x.cellsOf[d]) {
+        x.addEdge(x.cells[c].forward, barrier);
+        x.addEdge(barrier, x.cells[c].backward);
+      }
+    }
+    return;
+  }
+
+  std::vector<std::vector<TaskName>> order;
+  if (stages)
+    order = orderOneForwardOneBackward(x);
+  if (!order.empty()) {
+    for (const auto &tasks : order)
+      chain(x, tasks);
+    return;
+  }
+  // No stages: list scheduling, backwards first, with about as many samples in flight as 1F1B would have: one front cell per cell of the deepest chain.
+  int64_t rows = 1;
+  for (uint32_t c : x.cellsByBegin[0])
+    rows = std::max(rows, plan.cells[c].rows());
+  std::vector<int32_t> cuts;
+  for (const Cell &cell : plan.cells)
+    cuts.push_back(cell.unitBegin);
+  std::sort(cuts.begin(), cuts.end());
+  cuts.erase(std::unique(cuts.begin(), cuts.end()), cuts.end());
+  window = rows * static_cast<int64_t>(std::max<size_t>(cuts.size(), 2));
+}

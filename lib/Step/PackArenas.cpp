@@ -1,0 +1,242 @@
+// A place for every buffer: one arena per device.
+//
+// Entries are replayed in list order with a list of free segments. Bytes are handed on only to a buffer whose first entry starts, on the simulated
+// clock, after the last entry of the previous tenant has ended: the wait this needs is then free in the planned run. A device that would not fit so
+// is packed again by list order alone, where a reuse may make an entry wait.
+
+#include "Expansion.h"
+
+#include <algorithm>
+#include <cstdio>
+
+using namespace zorse::step;
+
+namespace {
+
+struct Segment {
+  uint64_t offset, bytes;
+  double freeTime;
+};
+
+class Packer {
+public:
+  explicit Packer(bool patient) : patient(patient) {}
+
+  uint64_t take(uint64_t bytes, double now) {
+    auto usable = [&](const Segment &s) { return !patient || s.freeTime <= now; };
+    // The tightest run of usable neighbours; ties to the lowest address.
+    size_t best = SIZE_MAX, bestEnd = 0;
+    uint64_t bestBytes = UINT64_MAX;
+    for (size_t i = 0; i < free.size(); ++i) {
+      if (!usable(free[i]))
+        continue;
+      uint64_t run = 0;
+      size_t j = i;
+      for (; j < free.size() && usable(free[j]) && free[j].offset == free[i].offset + run; ++j)
+        run += free[j].bytes;
+      if (run >= bytes && run < bestBytes) {
+        best = i;
+        bestEnd = j;
+        bestBytes = run;
+      }
+      if (best == SIZE_MAX && j == free.size() && free[i].offset + run == end) { // grow from the free end
+        best = i;
+        bestEnd = j;
+      }
+      i = j - 1;
+    }
+    uint64_t offset = best == SIZE_MAX ? end : free[best].offset;
+    if (best != SIZE_MAX) {
+      uint64_t until = offset + bytes, runEnd = free[bestEnd - 1].offset + free[bestEnd - 1].bytes;
+      double latest = free[bestEnd - 1].freeTime;
+      free.erase(free.begin() + best, free.begin() + bestEnd);
+      if (runEnd > until)
+        free.insert(free.begin() + best, {until, runEnd - until, latest});
+    }
+    end = std::max(end, offset + bytes);
+    return offset;
+  }
+
+  void give(uint64_t offset, uint64_t bytes, double freeTime, double now) {
+    auto it = std::lower_bound(free.begin(), free.end(), offset, [](const Segment &s, uint64_t o) { return s.offset < o; });
+    it = free.insert(it, {offset, bytes, freeTime});
+    auto mergeable = [&](const Segment &a, const Segment &b) {
+      return a.offset + a.bytes == b.offset && (!patient || (a.freeTime <= now && b.freeTime <= now) || a.freeTime == b.freeTime);
+    };
+    if (std::next(it) != free.end() && mergeable(*it, *std::next(it))) {
+      it->bytes += std::next(it)->bytes;
+      it->freeTime = std::max(it->freeTime, std::next(it)->freeTime);
+      free.erase(std::next(it));
+    }
+    if (it != free.begin() && mergeable(*std::prev(it), *it)) {
+      std::prev(it)->bytes += it->bytes;
+      std::prev(it)->freeTime = std::max(std::prev(it)->freeTime, it->freeTime);
+      free.erase(it);
+    }
+  }
+
+  uint64_t end = 0;
+
+private:
+  bool patient;
+  std::vector<Segment> free; ///< by offset
+};
+
+
+template <typename Visit> void forEachRegion(const StepGraph &graph, const Entry &entry, Visit visit) {
+  if (entry.region.bytes)
+    visit(entry.region);
+  if (entry.to.bytes)
+    visit(entry.to);
+  for (uint32_t c = entry.calls.begin; c < entry.calls.end; ++c)
+    for (uint32_t s = graph.calls[c].slots.begin; s < graph.calls[c].slots.end; ++s)
+      if (graph.slots[s].region.bytes)
+        visit(graph.slots[s].region);
+}
+
+std::string gib(uint64_t bytes) {
+  char text[40];
+  double b = static_cast<double>(bytes);
+  if (bytes >= 1ull << 30)
+    std::snprintf(text, sizeof text, "%.1f GiB", b / (1ull << 30));
+  else if (bytes >= 1ull << 20)
+    std::snprintf(text, sizeof text, "%.1f MiB", b / (1ull << 20));
+  else
+    std::snprintf(text, sizeof text, "%.1f KiB", b / 1024);
+  return text;
+}
+
+uint64_t packDevice(Expansion &x, const std::vector<uint32_t> &fixed, const std::vector<uint32_t> &byFirst, const std::vector<uint32_t> &byLast,
+                    bool patient) {
+  Packer packer(patient);
+  for (uint32_t b : fixed) {
+    x.buffers[b].offset = packer.end;
+    packer.end += alignUp(x.buffers[b].bytes);
+  }
+  size_t next = 0;
+  for (uint32_t b : byFirst) {
+    Buffer &buffer = x.buffers[b];
+    double now = x.ops[x.list[buffer.first]].start;
+    for (; next < byLast.size() && x.buffers[byLast[next]].last < buffer.first; ++next) {
+      const Buffer &old = x.buffers[byLast[next]];
+      packer.give(old.offset, alignUp(old.bytes), old.freeTime, now);
+    }
+    buffer.offset = packer.take(alignUp(buffer.bytes), now);
+  }
+  return packer.end;
+}
+
+uint32_t mostCellsAlive(const Expansion &x, uint32_t device) {
+  std::vector<std::pair<uint32_t, int>> changes;
+  for (uint32_t c : x.cellsOf[device]) {
+    changes.push_back({x.ops[x.cells[c].forward].position, 1});
+    changes.push_back({x.ops[x.cells[c].backward].position, -1});
+  }
+  std::sort(changes.begin(), changes.end());
+  int alive = 0, most = 0;
+  for (auto &change : changes)
+    most = std::max(most, alive += change.second);
+  return static_cast<uint32_t>(most);
+}
+
+std::string tooLittleMemory(const Expansion &x, uint32_t device, const MemoryUse &use) {
+  const PlanDevice &info = x.plan.devices[device];
+  std::string text = "device " + info.name + " needs " + gib(use.total) + " of its " + gib(info.memory) + ": state " + gib(use.state) + ", activations " +
+                     gib(use.activations) + " (" + std::to_string(use.cellsAlive) + " micro-batches alive), gradients " + gib(use.gradients) + ", gathered " +
+                     gib(use.gathered) + ", workspace " + gib(use.workspace);
+  text += ". Remedies: ";
+  if (use.state + use.gradients + use.gathered > info.memory)
+    return text + "fewer units on it, or owners of state on other devices";
+  if (use.cellsAlive > 1 && x.plan.schedule == ScheduleKind::GPipe)
+    return text + "schedule \"1f1b\", smaller micro-batches, or fewer units on it";
+  return text + "a smaller batch, smaller micro-batches, or fewer units on it";
+}
+
+} // namespace
+
+bool zorse::step::packArenas(Expansion &x, std::string &error) {
+  for (uint32_t position = 0; position < x.list.size(); ++position) {
+    const Op &op = x.ops[x.list[position]];
+    for (uint32_t h = op.halves.begin; h < op.halves.end; ++h)
+      forEachRegion(x.graph, x.graph.entries[h], [&](const Region &r) {
+        Buffer &buffer = x.buffers[r.arena];
+        if (buffer.first == kNone)
+          buffer.first = position;
+        buffer.last = position;
+        buffer.freeTime = std::max(buffer.freeTime, op.end);
+      });
+  }
+
+  size_t devices = x.plan.devices.size();
+  std::vector<std::vector<uint32_t>> fixed(devices), byFirst(devices);
+  for (uint32_t b = 0; b < x.buffers.size(); ++b) {
+    const Buffer &buffer = x.buffers[b];
+    if (buffer.bytes == 0)
+      continue;
+    if (buffer.persistent)
+      fixed[buffer.device].push_back(b);
+    else if (buffer.first != kNone)
+      byFirst[buffer.device].push_back(b);
+  }
+
+  for (uint32_t d = 0; d < devices; ++d) {
+    std::vector<uint32_t> byLast(byFirst[d]);
+    // Larger buffers first where several begin at one entry: they leave tighter gaps.
+    std::sort(byFirst[d].begin(), byFirst[d].end(), [&](uint32_t a, uint32_t b) {
+      const Buffer &p = x.buffers[a], &q = x.buffers[b];
+      return p.first != q.first ? p.first < q.first : p.bytes != q.bytes ? p.bytes > q.bytes : a < b;
+    });
+    std::sort(byLast.begin(), byLast.end(), [&](uint32_t a, uint32_t b) {
+      const Buffer &p = x.buffers[a], &q = x.buffers[b];
+      return p.last != q.last ? p.last < q.last : a < b;
+    });
+    uint64_t limit = x.plan.devices[d].memory;
+    uint64_t total = packDevice(x, fixed[d], byFirst[d], byLast, /*patient=*/true);
+    if (limit && total > limit)
+      total = packDevice(x, fixed[d], byFirst[d], byLast, /*patient=*/false);
+
+    DeviceProgram &program = x.graph.devices[d];
+    MemoryUse use;
+    for (const auto *list : {&fixed[d], &byFirst[d]})
+      for (uint32_t b : *list) {
+        const Buffer &buffer = x.buffers[b];
+        uint64_t bytes = alignUp(buffer.bytes);
+        switch (buffer.purpose) {
+        case Purpose::State: use.state += bytes; break;
+        case Purpose::Gathered: use.gathered += bytes; break;
+        case Purpose::Gradients: use.gradients += bytes; break;
+        case Purpose::Workspace: use.workspace += bytes; break;
+        case Purpose::Activations: break;
+        }
+      }
+    uint64_t others = use.state + use.gathered + use.gradients + use.workspace;
+    use.total = total;
+    use.activations = total > others ? total - others : 0;
+    use.cellsAlive = mostCellsAlive(x, d);
+    program.memory = use;
+    program.plannedBytes = total;
+    if (total)
+      program.arenas.push_back({bundle::DEVICE, total});
+    if (limit && total > limit && x.options.checkMemory)
+      error += (error.empty() ? "" : "\n") + tooLittleMemory(x, d, use);
+  }
+  if (!error.empty())
+    return false;
+
+  auto place = [&](Region &r) {
+    if (r.bytes)
+      r.offset += x.buffers[r.arena].offset;
+    else
+      r.offset = 0;
+    r.arena = 0;
+  };
+  for (Entry &entry : x.graph.entries) {
+    place(entry.region);
+    place(entry.to);
+  }
+  for (Slot &slot : x.graph.slots)
+    place(slot.region);
+  for (PersistentState &state : x.graph.state)
+    place(state.region);
+  return true;
+}

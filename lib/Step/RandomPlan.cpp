@@ -1,0 +1,133 @@
+#include "zorse/Step/RandomPlan.h"
+
+#include "bundle.pb.h"
+
+#include <algorithm>
+
+using namespace zorse::step;
+
+namespace {
+
+/// SplitMix64 (Steele, Lea and Flood, 2014): the standard library's distributions differ between implementations.
+class Random {
+public:
+  explicit Random(uint64_t seed) : state(seed) {}
+  uint64_t next() {
+    uint64_t z = state += 0x9E3779B97F4A7C15ull;
+    z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9ull;
+    z = (z ^ (z >> 27)) * 0x94D049BB133111EBull;
+    return z ^ (z >> 31);
+  }
+  /// In [low, high).
+  int64_t between(int64_t low, int64_t high) { return low + static_cast<int64_t>(next() % static_cast<uint64_t>(high - low)); }
+  bool chance(int percent) { return between(0, 100) < percent; }
+
+private:
+  uint64_t state;
+};
+
+struct Rectangle {
+  int32_t u0, u1;
+  int64_t s0, s1;
+};
+
+class Cutter {
+public:
+  Cutter(Random &random, std::vector<Cell> &cells, int stop) : random(random), cells(cells), stop(stop) {}
+
+  void cut(Rectangle r, int depth) {
+    int32_t units = r.u1 - r.u0;
+    int64_t rows = r.s1 - r.s0;
+    if (depth > 6 || (units == 1 && rows == 1) || (depth > 0 && random.chance(stop)))
+      return cells.push_back({r.u0, r.u1, r.s0, r.s1, 0});
+    if (units >= 3 && rows >= 3 && random.chance(35))
+      return pinwheel(r, depth);
+    if (rows == 1 || (units > 1 && random.chance(45))) {
+      int32_t at = static_cast<int32_t>(random.between(r.u0 + 1, r.u1));
+      cut({r.u0, at, r.s0, r.s1}, depth + 1);
+      return cut({at, r.u1, r.s0, r.s1}, depth + 1);
+    }
+    int64_t at = random.between(r.s0 + 1, r.s1);
+    cut({r.u0, r.u1, r.s0, at}, depth + 1);
+    cut({r.u0, r.u1, at, r.s1}, depth + 1);
+  }
+
+private:
+  /// Four arms around a centre, in either direction of rotation.
+  void pinwheel(Rectangle r, int depth) {
+    int32_t ua = static_cast<int32_t>(random.between(r.u0 + 1, r.u1 - 1)), ub = static_cast<int32_t>(random.between(ua + 1, r.u1));
+    int64_t sa = random.between(r.s0 + 1, r.s1 - 1), sb = random.between(sa + 1, r.s1);
+    if (random.chance(50)) {
+      cut({r.u0, ua, r.s0, sb}, depth + 1);
+      cut({r.u0, ub, sb, r.s1}, depth + 1);
+      cut({ub, r.u1, sa, r.s1}, depth + 1);
+      cut({ua, r.u1, r.s0, sa}, depth + 1);
+    } else {
+      cut({r.u0, ub, r.s0, sa}, depth + 1);
+      cut({r.u0, ua, sa, r.s1}, depth + 1);
+      cut({ua, r.u1, sb, r.s1}, depth + 1);
+      cut({ub, r.u1, r.s0, sb}, depth + 1);
+    }
+    cut({ua, ub, sa, sb}, depth + 1);
+  }
+
+  Random &random;
+  std::vector<Cell> &cells;
+  int stop; ///< percent of rectangles left whole
+};
+
+} // namespace
+
+Plan zorse::step::randomPlan(const bundle::ModelSummary &summary, int64_t batch, uint32_t devices, uint64_t seed) {
+  Random random(seed ^ 0x5A6F727365ull);
+  Plan plan;
+  plan.model = summary.content_hash();
+  plan.batch = batch;
+  for (uint32_t d = 0; d < devices; ++d) {
+    PlanDevice device;
+    device.name = "d" + std::to_string(d);
+    device.speed = static_cast<double>(random.between(1, 9)) * 1e9;
+    device.node = random.chance(70) ? "n0" : "n1";
+    plan.devices.push_back(device);
+  }
+  plan.intraNode = {1e9, 1e-6};
+  plan.interNode = {1e8, 1e-4};
+
+  Cutter(random, plan.cells, static_cast<int>(random.between(5, 40))).cut({0, summary.units_size(), 0, batch}, 0);
+  // Some devices stay idle; stretches of cells go to one device, so that neighbours share buffers.
+  uint32_t working = static_cast<uint32_t>(random.between(1, devices + 1));
+  uint32_t device = 0;
+  for (Cell &cell : plan.cells) {
+    if (random.chance(70))
+      device = static_cast<uint32_t>(random.between(0, working));
+    cell.device = (device + static_cast<uint32_t>(seed)) % devices;
+  }
+  for (size_t i = plan.cells.size(); i > 1; --i) // the order of the list means nothing
+    std::swap(plan.cells[i - 1], plan.cells[random.between(0, static_cast<int64_t>(i))]);
+
+  plan.defaultOwners = static_cast<DefaultOwners>(random.between(0, 3));
+  plan.schedule = random.chance(70) ? ScheduleKind::OneForwardOneBackward : ScheduleKind::GPipe;
+  for (int g = 0; g < summary.groups_size(); ++g) {
+    if (!summary.groups(g).trainable() || random.chance(50))
+      continue;
+    GroupOwners entry;
+    entry.group = g;
+    std::vector<uint32_t> order(devices);
+    for (uint32_t d = 0; d < devices; ++d)
+      order[d] = d;
+    for (uint32_t i = devices; i > 1; --i)
+      std::swap(order[i - 1], order[random.between(0, i)]);
+    int64_t owners = random.between(1, std::min<int64_t>(devices, 4) + 1);
+    int64_t left = 100;
+    for (int64_t i = 0; i < owners; ++i) {
+      int64_t share = i + 1 == owners ? left : random.chance(20) ? 0 : random.between(0, left + 1);
+      left -= share;
+      Owner owner;
+      owner.device = order[i];
+      owner.share = static_cast<double>(share);
+      entry.owners.push_back(owner);
+    }
+    plan.owners.push_back(std::move(entry));
+  }
+  return plan;
+}

@@ -1,0 +1,466 @@
+// plan.json -> Plan. Every message names the JSON path, what was expected and what was found.
+
+#include "zorse/Step/Deal.h"
+#include "zorse/Step/Plan.h"
+
+#include "bundle.pb.h"
+
+#include <nlohmann/json.hpp>
+
+#include <algorithm>
+#include <fstream>
+#include <set>
+#include <sstream>
+
+using namespace zorse::step;
+using nlohmann::json;
+
+namespace {
+
+/// Thrown inside this file only.
+struct Bad {
+  std::string message;
+};
+
+[[noreturn]] void fail(const std::string &path, const std::string &message) { throw Bad{(path.empty() ? "the plan" : path) + ": " + message}; }
+
+std::string show(const json &value) {
+  std::string text = value.dump();
+  return text.size() > 60 ? text.substr(0, 57) + "..." : text;
+}
+
+void checkKeys(const json &object, const std::string &path, std::initializer_list<const char *> known) {
+  if (!object.is_object())
+    fail(path, "expected an object, got " + show(object));
+  for (auto &[key, value] : object.items()) {
+    if (std::find(known.begin(), known.end(), key) != known.end())
+      continue;
+    std::string list;
+    for (const char *k : known)
+      list += std::string(list.empty() ? "" : ", ") + k;
+    fail(path, "unknown key \"" + key + "\"; known are " + list);
+  }
+}
+
+int64_t toInteger(const json &value, const std::string &path) {
+  if (!value.is_number_integer())
+    fail(path, "expected a whole number, got " + show(value));
+  if (value.is_number_unsigned() && value.get<uint64_t>() > static_cast<uint64_t>(INT64_MAX))
+    fail(path, "number too large: " + show(value));
+  return value.get<int64_t>();
+}
+
+double toNumber(const json &value, const std::string &path) {
+  if (!value.is_number() || value.get<double>() < 0)
+    fail(path, "expected a number that is not negative, got " + show(value));
+  return value.get<double>();
+}
+
+std::string toString(const json &value, const std::string &path) {
+  if (!value.is_string())
+    fail(path, "expected a string, got " + show(value));
+  return value.get<std::string>();
+}
+
+const json &toArray(const json &value, const std::string &path) {
+  if (!value.is_array())
+    fail(path, "expected an array, got " + show(value));
+  return value;
+}
+
+std::pair<int64_t, int64_t> toRange(const json &value, const std::string &path) {
+  if (!value.is_array() || value.size() != 2)
+    fail(path, "expected [begin, end], got " + show(value));
+  return {toInteger(value[0], path + "[0]"), toInteger(value[1], path + "[1]")};
+}
+
+int32_t toInt32(int64_t value, const std::string &path) {
+  if (value < INT32_MIN || value > INT32_MAX)
+    fail(path, "number too large: " + std::to_string(value));
+  return static_cast<int32_t>(value);
+}
+
+std::string at(const std::string &path, size_t index) { return path + "[" + std::to_string(index) + "]"; }
+
+class Reader {
+public:
+  Reader(const json &root, const zorse::bundle::ModelSummary &summary) : root(root), summary(summary) {}
+
+  Plan read() {
+    checkKeys(root, "", {"format", "model", "batch", "devices", "links", "cells", "stages", "pipelines", "backward", "activations", "state", "schedule",
+                         "durations", "comment"});
+    if (root.contains("format") && toInteger(root["format"], "format") != 1)
+      fail("format", "expected 1, got " + show(root["format"]));
+    if (root.contains("model"))
+      plan.model = toString(root["model"], "model");
+    if (!root.contains("batch"))
+      fail("", "lacks \"batch\"");
+    plan.batch = toInteger(root["batch"], "batch");
+    if (plan.batch < 1)
+      fail("batch", "expected at least 1, got " + show(root["batch"]));
+    readDevices();
+    readLinks();
+    readTiling();
+    refuseUnsupported();
+    if (root.contains("state"))
+      readState(root["state"]);
+    if (root.contains("schedule"))
+      readSchedule(root["schedule"]);
+    if (root.contains("durations"))
+      readDurations(root["durations"]);
+    return std::move(plan);
+  }
+
+private:
+  void readDevices() {
+    if (!root.contains("devices"))
+      fail("", "lacks \"devices\"");
+    const json &list = toArray(root["devices"], "devices");
+    for (size_t i = 0; i < list.size(); ++i) {
+      std::string path = at("devices", i);
+      PlanDevice device;
+      if (list[i].is_string()) {
+        device.name = list[i].get<std::string>();
+      } else {
+        checkKeys(list[i], path, {"name", "speed", "memory", "node"});
+        if (!list[i].contains("name"))
+          fail(path, "lacks \"name\"");
+        device.name = toString(list[i]["name"], path + ".name");
+        if (list[i].contains("speed"))
+          device.speed = toNumber(list[i]["speed"], path + ".speed");
+        if (list[i].contains("memory"))
+          device.memory = static_cast<uint64_t>(std::max<int64_t>(0, toInteger(list[i]["memory"], path + ".memory")));
+        if (list[i].contains("node"))
+          device.node = toString(list[i]["node"], path + ".node");
+      }
+      if (device.name.empty() || device.name.find_first_of("/\\ \t\n") != std::string::npos)
+        fail(path, "a device's name must not be empty or hold spaces or slashes, got " + show(list[i]));
+      if (!deviceIndex.emplace(device.name, static_cast<uint32_t>(i)).second)
+        fail(path, "device '" + device.name + "' is listed twice");
+      plan.devices.push_back(std::move(device));
+    }
+  }
+
+  void readLinks() {
+    if (!root.contains("links"))
+      return;
+    const json &links = root["links"];
+    checkKeys(links, "links", {"intra_node", "inter_node"});
+    auto read = [&](const char *key, Link &link) {
+      if (!links.contains(key))
+        return;
+      std::string path = std::string("links.") + key;
+      checkKeys(links[key], path, {"bandwidth", "latency"});
+      if (links[key].contains("bandwidth"))
+        link.bandwidth = toNumber(links[key]["bandwidth"], path + ".bandwidth");
+      if (links[key].contains("latency"))
+        link.latency = toNumber(links[key]["latency"], path + ".latency");
+    };
+    read("intra_node", plan.intraNode);
+    read("inter_node", plan.interNode);
+  }
+
+  uint32_t toDevice(const json &value, const std::string &path) {
+    std::string name = toString(value, path);
+    auto it = deviceIndex.find(name);
+    if (it != deviceIndex.end())
+      return it->second;
+    std::string known;
+    for (size_t i = 0; i < plan.devices.size() && i < 12; ++i)
+      known += (i ? ", " : "") + plan.devices[i].name;
+    fail(path, "unknown device '" + name + "'; \"devices\" lists " + known + (plan.devices.size() > 12 ? ", ..." : ""));
+  }
+
+  void readTiling() {
+    int forms = root.contains("cells") + root.contains("stages") + root.contains("pipelines");
+    if (forms != 1)
+      fail("", forms ? "has more than one of \"cells\", \"stages\" and \"pipelines\": keep one" : "lacks \"cells\" (or \"stages\" or \"pipelines\")");
+    if (root.contains("cells"))
+      return readCells(root["cells"]);
+    if (root.contains("stages"))
+      return readStages(root["stages"], "stages", 0, plan.batch);
+    const json &list = toArray(root["pipelines"], "pipelines");
+    for (size_t i = 0; i < list.size(); ++i) {
+      std::string path = at("pipelines", i);
+      checkKeys(list[i], path, {"samples", "stages"});
+      if (!list[i].contains("samples") || !list[i].contains("stages"))
+        fail(path, "expected \"samples\": [begin, end] and \"stages\"");
+      auto [begin, end] = toRange(list[i]["samples"], path + ".samples");
+      if (begin < 0 || begin >= end || end > plan.batch)
+        fail(path + ".samples", "expected a range inside 0-" + std::to_string(plan.batch) + ", got " + show(list[i]["samples"]));
+      readStages(list[i]["stages"], path + ".stages", begin, end);
+    }
+  }
+
+  void readCells(const json &list) {
+    toArray(list, "cells");
+    plan.cells.reserve(list.size());
+    for (size_t i = 0; i < list.size(); ++i) {
+      std::string path = at("cells", i);
+      checkKeys(list[i], path, {"units", "samples", "device", "devices", "activations"});
+      if (list[i].contains("devices"))
+        fail(path + ".devices", "tensor-parallel groups are not supported yet: give the cell one \"device\"");
+      checkActivations(list[i], path);
+      for (const char *key : {"units", "samples", "device"})
+        if (!list[i].contains(key))
+          fail(path, std::string("lacks \"") + key + "\"");
+      auto [u0, u1] = toRange(list[i]["units"], path + ".units");
+      auto [s0, s1] = toRange(list[i]["samples"], path + ".samples");
+      plan.cells.push_back({toInt32(u0, path + ".units"), toInt32(u1, path + ".units"), s0, s1, toDevice(list[i]["device"], path + ".device")});
+    }
+  }
+
+  void readStages(const json &list, const std::string &where, int64_t begin, int64_t end) {
+    toArray(list, where);
+    for (size_t i = 0; i < list.size(); ++i) {
+      std::string path = at(where, i);
+      checkKeys(list[i], path, {"units", "devices", "microbatch"});
+      if (!list[i].contains("units") || !list[i].contains("devices"))
+        fail(path, "expected \"units\": [begin, end] and \"devices\"");
+      auto [u0, u1] = toRange(list[i]["units"], path + ".units");
+      int64_t common = list[i].contains("microbatch") ? toInteger(list[i]["microbatch"], path + ".microbatch") : 0;
+      readStage(list[i]["devices"], path + ".devices", toInt32(u0, path), toInt32(u1, path), begin, end, common);
+    }
+  }
+
+  void readStage(const json &list, const std::string &where, int32_t u0, int32_t u1, int64_t begin, int64_t end, int64_t common) {
+    toArray(list, where);
+    std::vector<StageDevice> devices;
+    std::vector<double> weights;
+    bool counted = false;
+    for (size_t i = 0; i < list.size(); ++i) {
+      std::string path = at(where, i);
+      StageDevice device;
+      device.microBatch = common;
+      double weight = 1;
+      if (list[i].is_string()) {
+        device.device = toDevice(list[i], path);
+      } else {
+        checkKeys(list[i], path, {"device", "samples", "share", "microbatch"});
+        if (!list[i].contains("device"))
+          fail(path, "lacks \"device\"");
+        device.device = toDevice(list[i]["device"], path + ".device");
+        if (list[i].contains("microbatch"))
+          device.microBatch = toInteger(list[i]["microbatch"], path + ".microbatch");
+        if (list[i].contains("share"))
+          weight = toNumber(list[i]["share"], path + ".share");
+        if (list[i].contains("samples")) {
+          counted = true;
+          device.samples = toInteger(list[i]["samples"], path + ".samples");
+        }
+      }
+      if (device.microBatch < 0)
+        fail(path, "expected a positive \"microbatch\"");
+      devices.push_back(device);
+      weights.push_back(weight);
+    }
+    int64_t total = 0;
+    for (size_t i = 0; i < devices.size(); ++i) {
+      if (counted && !(list[i].is_object() && list[i].contains("samples")))
+        fail(at(where, i), "lacks \"samples\", which other devices of the stage have");
+      if (devices[i].samples < 0)
+        fail(at(where, i) + ".samples", "expected a number that is not negative");
+      total += devices[i].samples;
+    }
+    if (counted && total != end - begin)
+      fail(where, "the devices' samples add up to " + std::to_string(total) + ", expected " + std::to_string(end - begin) + " (samples " +
+                      std::to_string(begin) + "-" + std::to_string(end) + ")");
+    if (!counted) {
+      if (std::all_of(weights.begin(), weights.end(), [](double w) { return w <= 0; }))
+        fail(where, "expected at least one device with a positive share");
+      std::vector<int64_t> parts = splitInProportion(end - begin, weights);
+      for (size_t i = 0; i < devices.size(); ++i)
+        devices[i].samples = parts[i];
+    }
+    for (StageDevice &device : devices)
+      if (device.microBatch == 0)
+        device.microBatch = std::max<int64_t>(device.samples, 1);
+    dealStage(u0, u1, begin, devices, plan.cells);
+  }
+
+  void checkActivations(const json &object, const std::string &path) {
+    if (object.contains("activations") && object["activations"] != "keep")
+      fail((path.empty() ? "" : path + ".") + "activations",
+           "only \"keep\" is supported yet, got " + show(object["activations"]) + "; use smaller cells to save memory");
+  }
+
+  void refuseUnsupported() {
+    checkActivations(root, "");
+    if (root.contains("backward") && root["backward"] != "same")
+      fail("backward", "a backward tiling of its own is not supported yet: write \"same\" or remove the key");
+  }
+
+  void readState(const json &state) {
+    checkKeys(state, "state", {"default", "groups", "tier"});
+    if (state.contains("tier") && state["tier"] != "device")
+      fail("state.tier", "only \"device\" is supported yet, got " + show(state["tier"]));
+    if (state.contains("default")) {
+      std::string name = toString(state["default"], "state.default");
+      if (name == "proportional")
+        plan.defaultOwners = DefaultOwners::Proportional;
+      else if (name == "equal")
+        plan.defaultOwners = DefaultOwners::Equal;
+      else if (name == "first")
+        plan.defaultOwners = DefaultOwners::First;
+      else
+        fail("state.default", "expected \"proportional\", \"equal\" or \"first\", got \"" + name + "\"");
+    }
+    if (!state.contains("groups"))
+      return;
+    std::set<uint32_t> named;
+    const json &list = toArray(state["groups"], "state.groups");
+    for (int pass = 0; pass < 2; ++pass) // "*" means every trainable group that is not named
+      for (size_t i = 0; i < list.size(); ++i) {
+        std::string path = at("state.groups", i);
+        checkKeys(list[i], path, {"group", "owners", "tier"});
+        if (list[i].contains("tier") && list[i]["tier"] != "device")
+          fail(path + ".tier", "only \"device\" is supported yet, got " + show(list[i]["tier"]));
+        if (!list[i].contains("group") || !list[i].contains("owners"))
+          fail(path, "expected \"group\" and \"owners\"");
+        bool all = list[i]["group"] == "*";
+        if (all != (pass == 1))
+          continue;
+        GroupOwners entry;
+        entry.owners = readOwners(list[i]["owners"], path + ".owners");
+        if (!all) {
+          entry.group = toGroup(list[i]["group"], path + ".group");
+          named.insert(entry.group);
+          plan.owners.push_back(std::move(entry));
+          continue;
+        }
+        for (int g = 0; g < summary.groups_size(); ++g)
+          if (summary.groups(g).trainable() && named.insert(g).second) {
+            entry.group = g;
+            plan.owners.push_back(entry);
+          }
+      }
+    std::stable_sort(plan.owners.begin(), plan.owners.end(), [](const GroupOwners &a, const GroupOwners &b) { return a.group < b.group; });
+  }
+
+  uint32_t toGroup(const json &value, const std::string &path) {
+    if (value.is_number_integer()) {
+      int64_t index = toInteger(value, path);
+      if (index < 0 || index >= summary.groups_size())
+        fail(path, "state group " + std::to_string(index) + " does not exist: the model has " + std::to_string(summary.groups_size()));
+      return static_cast<uint32_t>(index);
+    }
+    std::string name = toString(value, path);
+    for (int g = 0; g < summary.groups_size(); ++g)
+      if (summary.groups(g).name() == name)
+        return g;
+    fail(path, "the model has no state group called '" + name + "'");
+  }
+
+  std::vector<Owner> readOwners(const json &list, const std::string &where) {
+    toArray(list, where);
+    std::vector<Owner> owners;
+    for (size_t i = 0; i < list.size(); ++i) {
+      std::string path = at(where, i);
+      Owner owner;
+      if (list[i].is_string()) {
+        if (list.size() != 1)
+          fail(path, "expected {\"device\", \"share\"} where a group has several owners, got " + show(list[i]));
+        owner.device = toDevice(list[i], path);
+        owner.share = 100;
+        owners.push_back(owner);
+        continue;
+      }
+      checkKeys(list[i], path, {"device", "share", "elements"});
+      if (!list[i].contains("device") || list[i].contains("share") == list[i].contains("elements"))
+        fail(path, "expected \"device\" and one of \"share\" (percent) and \"elements\" ([begin, end])");
+      owner.device = toDevice(list[i]["device"], path + ".device");
+      if (list[i].contains("share")) {
+        owner.share = toNumber(list[i]["share"], path + ".share");
+      } else {
+        std::tie(owner.begin, owner.end) = toRange(list[i]["elements"], path + ".elements");
+        if (owner.begin < 0)
+          fail(path + ".elements", "expected begin >= 0");
+      }
+      owners.push_back(owner);
+    }
+    return owners;
+  }
+
+  void readSchedule(const json &schedule) {
+    if (schedule == "1f1b") {
+      plan.schedule = ScheduleKind::OneForwardOneBackward;
+    } else if (schedule == "gpipe") {
+      plan.schedule = ScheduleKind::GPipe;
+    } else if (schedule.is_object()) {
+      checkKeys(schedule, "schedule", {"order"});
+      plan.schedule = ScheduleKind::Explicit;
+      plan.order.resize(plan.devices.size());
+      if (!schedule.contains("order") || !schedule["order"].is_object())
+        fail("schedule", "expected {\"order\": {device: [\"F0\", \"B0\", ...]}}");
+      for (auto &[name, tasks] : schedule["order"].items()) {
+        std::string path = "schedule.order." + name;
+        uint32_t device = toDevice(json(name), path);
+        for (size_t i = 0; i < toArray(tasks, path).size(); ++i)
+          plan.order[device].push_back(toTask(tasks[i], at(path, i)));
+      }
+    } else {
+      fail("schedule", "expected \"1f1b\", \"gpipe\" or {\"order\": ...}, got " + show(schedule));
+    }
+  }
+
+  TaskName toTask(const json &value, const std::string &path) {
+    std::string text = toString(value, path);
+    bool digits = text.size() > 1 && text.size() < 11 && std::all_of(text.begin() + 1, text.end(), [](char c) { return c >= '0' && c <= '9'; });
+    if (!digits || (text[0] != 'F' && text[0] != 'B') || std::stoll(text.substr(1)) > UINT32_MAX)
+      fail(path, "expected F or B and the index of a cell, as in \"F0\", got \"" + text + "\"");
+    return {text[0] == 'B', static_cast<uint32_t>(std::stoll(text.substr(1)))};
+  }
+
+  void readDurations(const json &durations) {
+    checkKeys(durations, "durations", {"forward", "backward"});
+    CellDurations result;
+    for (bool forward : {true, false}) {
+      const char *key = forward ? "forward" : "backward";
+      std::vector<double> *out = forward ? &result.forward : &result.backward;
+      if (!durations.contains(key))
+        fail("durations", std::string("lacks \"") + key + "\"");
+      std::string path = std::string("durations.") + key;
+      for (size_t i = 0; i < toArray(durations[key], path).size(); ++i)
+        out->push_back(toNumber(durations[key][i], at(path, i)));
+    }
+    plan.durations = std::move(result);
+  }
+
+  const json &root;
+  const zorse::bundle::ModelSummary &summary;
+  Plan plan;
+  std::map<std::string, uint32_t> deviceIndex;
+};
+
+} // namespace
+
+std::optional<Plan> zorse::step::readPlan(const std::string &text, const bundle::ModelSummary &summary, std::string &error) {
+  try {
+    json root = json::parse(text, nullptr, true, /*ignore_comments=*/true);
+    return Reader(root, summary).read();
+  } catch (const json::parse_error &e) {
+    size_t until = std::min(e.byte ? e.byte - 1 : 0, text.size());
+    size_t line = 1 + std::count(text.begin(), text.begin() + until, '\n');
+    size_t lineStart = text.rfind('\n', until ? until - 1 : 0);
+    size_t column = until - (lineStart == std::string::npos || until == 0 ? 0 : lineStart + 1) + 1;
+    error = "line " + std::to_string(line) + ", column " + std::to_string(column) + ": not valid JSON";
+  } catch (const json::exception &e) {
+    error = std::string("not a plan: ") + e.what();
+  } catch (const Bad &bad) {
+    error = bad.message;
+  }
+  return std::nullopt;
+}
+
+std::optional<Plan> zorse::step::readPlanFile(const std::string &path, const bundle::ModelSummary &summary, std::string &error) {
+  std::ifstream file(path);
+  std::stringstream text;
+  if (!file || !(text << file.rdbuf())) {
+    error = path + ": cannot read the file";
+    return std::nullopt;
+  }
+  std::optional<Plan> plan = readPlan(text.str(), summary, error);
+  if (!plan)
+    error = path + ": " + error;
+  return plan;
+}

@@ -1,0 +1,241 @@
+// Checks a plan against a model: one sweep over the units for the tiling, then devices, owners and order.
+
+#include "zorse/Step/Plan.h"
+
+#include "bundle.pb.h"
+
+#include <algorithm>
+#include <map>
+#include <set>
+
+using namespace zorse::step;
+
+namespace {
+
+constexpr size_t kMaxMessages = 20;
+
+class Messages {
+public:
+  void add(const std::string &message) {
+    if (++count > kMaxMessages)
+      return;
+    text += (text.empty() ? "" : "\n") + message;
+  }
+  bool empty() const { return count == 0; }
+  std::string take() {
+    if (count > kMaxMessages)
+      text += "\n... and " + std::to_string(count - kMaxMessages) + " more";
+    return text;
+  }
+
+private:
+  size_t count = 0;
+  std::string text;
+};
+
+std::string range(const char *what, int64_t begin, int64_t end) {
+  return std::string(what) + " " + std::to_string(begin) + "-" + std::to_string(end);
+}
+
+/// Sweeps over unit boundaries with the set of cells that cover the current unit, ordered by samples.
+void checkTiling(const Plan &plan, int32_t units, Messages &messages) {
+  std::map<int32_t, std::vector<uint32_t>> begins, ends;
+  std::set<int32_t> boundaries{0};
+  for (uint32_t i = 0; i < plan.cells.size(); ++i) {
+    begins[plan.cells[i].unitBegin].push_back(i);
+    ends[plan.cells[i].unitEnd].push_back(i);
+    boundaries.insert(plan.cells[i].unitBegin);
+    boundaries.insert(plan.cells[i].unitEnd);
+  }
+
+  std::map<int64_t, uint32_t> active; // by first sample
+  int64_t covered = 0;
+  for (auto boundary = boundaries.begin(); boundary != boundaries.end(); ++boundary) {
+    if (*boundary >= units)
+      break;
+    for (uint32_t i : ends[*boundary]) {
+      auto it = active.find(plan.cells[i].sampleBegin);
+      if (it == active.end() || it->second != i)
+        continue; // lost to an overlap that has been reported
+      active.erase(it);
+      covered -= plan.cells[i].rows();
+    }
+    for (uint32_t i : begins[*boundary]) {
+      const Cell &cell = plan.cells[i];
+      auto next = active.lower_bound(cell.sampleBegin);
+      int64_t other = -1;
+      if (next != active.end() && plan.cells[next->second].sampleBegin < cell.sampleEnd)
+        other = next->second;
+      else if (next != active.begin() && plan.cells[std::prev(next)->second].sampleEnd > cell.sampleBegin)
+        other = std::prev(next)->second;
+      if (other >= 0) {
+        const Cell &o = plan.cells[other];
+        messages.add(describeCell(plan, i) + " overlaps " + describeCell(plan, other) + " in " +
+                     range("units", std::max(o.unitBegin, cell.unitBegin), std::min(o.unitEnd, cell.unitEnd)) + ", " +
+                     range("samples", std::max(o.sampleBegin, cell.sampleBegin), std::min(o.sampleEnd, cell.sampleEnd)) +
+                     ": every unit of every sample belongs to exactly one cell");
+        continue;
+      }
+      active.emplace(cell.sampleBegin, i);
+      covered += cell.rows();
+    }
+    if (covered == plan.batch)
+      continue;
+    int32_t until = std::next(boundary) == boundaries.end() ? units : std::min(units, *std::next(boundary));
+    int64_t expected = 0;
+    auto report = [&](int64_t begin, int64_t end) {
+      messages.add("gap: " + range("units", *boundary, until) + " of " + range("samples", begin, end) +
+                   " belong to no cell (the plan must cover units 0-" + std::to_string(units) + " of samples 0-" + std::to_string(plan.batch) + ")");
+    };
+    for (auto &[begin, i] : active) {
+      if (begin > expected)
+        report(expected, begin);
+      expected = plan.cells[i].sampleEnd;
+    }
+    if (expected < plan.batch)
+      report(expected, plan.batch);
+  }
+}
+
+void checkOwners(const Plan &plan, const zorse::bundle::ModelSummary &summary, Messages &messages) {
+  std::set<uint32_t> seen;
+  for (const GroupOwners &entry : plan.owners) {
+    if (entry.group >= static_cast<uint32_t>(summary.groups_size())) {
+      messages.add("state group " + std::to_string(entry.group) + " does not exist: the model has " + std::to_string(summary.groups_size()));
+      continue;
+    }
+    const auto &group = summary.groups(entry.group);
+    std::string name = "state group " + std::to_string(entry.group) + " ('" + group.name() + "')";
+    if (!seen.insert(entry.group).second)
+      messages.add(name + " is listed twice");
+    if (!group.trainable())
+      messages.add(name + " is frozen: it has no owners, every device that reads it holds it; remove it from the list");
+    std::set<uint32_t> devices;
+    double shares = 0;
+    bool anyShare = false, anyRange = false;
+    std::vector<std::pair<int64_t, int64_t>> ranges;
+    int64_t align = 512 / (group.type() == zorse::bundle::F64 ? 8 : 4);
+    for (const Owner &owner : entry.owners) {
+      if (owner.device >= plan.devices.size()) {
+        messages.add(name + ": owner device " + std::to_string(owner.device) + " does not exist");
+        continue;
+      }
+      const std::string &device = plan.devices[owner.device].name;
+      if (!devices.insert(owner.device).second)
+        messages.add(name + ": device " + device + " is listed twice; a device owns at most one extent of a group");
+      if (owner.begin < 0) {
+        anyShare = true;
+        shares += owner.share;
+        if (!(owner.share >= 0 && owner.share <= 100))
+          messages.add(name + ": the share of device " + device + " is " + std::to_string(owner.share) + ", expected 0 to 100 percent");
+        continue;
+      }
+      anyRange = true;
+      if (owner.begin > owner.end || owner.end > group.elements())
+        messages.add(name + ": device " + device + " owns " + range("elements", owner.begin, owner.end) + ", expected a range inside 0-" +
+                     std::to_string(group.elements()));
+      else if (owner.begin % align || (owner.end % align && owner.end != group.elements()))
+        messages.add(name + ": device " + device + " owns " + range("elements", owner.begin, owner.end) + ", expected multiples of " +
+                     std::to_string(align) + " elements (512 bytes)");
+      else if (owner.begin < owner.end)
+        ranges.push_back({owner.begin, owner.end});
+    }
+    if (entry.owners.empty())
+      messages.add(name + " has an empty list of owners: remove it from the list to give it the default owners");
+    else if (anyShare && anyRange)
+      messages.add(name + " mixes shares and element ranges: use one of them");
+    else if (anyShare && !(shares > 99.5 && shares < 100.5))
+      messages.add(name + ": shares add up to " + std::to_string(shares) + " percent, expected 100");
+    else if (anyRange) {
+      std::sort(ranges.begin(), ranges.end());
+      int64_t expected = 0;
+      for (auto [begin, end] : ranges) {
+        if (begin != expected) {
+          messages.add(name + ": " + range("elements", std::min(begin, expected), std::max(begin, expected)) +
+                       (begin > expected ? " have no owner" : " have two owners"));
+          break;
+        }
+        expected = end;
+      }
+      if (!ranges.empty() && ranges.back().second < group.elements() && expected == ranges.back().second)
+        messages.add(name + ": " + range("elements", expected, group.elements()) + " have no owner");
+      if (ranges.empty())
+        messages.add(name + ": nobody owns anything of it");
+    }
+  }
+}
+
+void checkOrder(const Plan &plan, Messages &messages) {
+  if (plan.schedule != ScheduleKind::Explicit)
+    return;
+  if (plan.order.size() != plan.devices.size()) {
+    messages.add("the order lists " + std::to_string(plan.order.size()) + " devices, expected " + std::to_string(plan.devices.size()));
+    return;
+  }
+  std::vector<uint8_t> seen(plan.cells.size(), 0);
+  for (uint32_t device = 0; device < plan.order.size(); ++device)
+    for (TaskName task : plan.order[device]) {
+      std::string what = "order of device " + plan.devices[device].name + ": " + (task.backward ? "B" : "F") + std::to_string(task.cell);
+      if (task.cell >= plan.cells.size()) {
+        messages.add(what + " names no cell: the plan has " + std::to_string(plan.cells.size()));
+        continue;
+      }
+      if (plan.cells[task.cell].device != device)
+        messages.add(what + " belongs to another device: " + describeCell(plan, task.cell));
+      uint8_t bit = task.backward ? 2 : 1;
+      if (seen[task.cell] & bit)
+        messages.add(what + " is listed twice");
+      seen[task.cell] |= bit;
+    }
+  for (uint32_t i = 0; i < plan.cells.size(); ++i)
+    for (uint8_t bit : {1, 2})
+      if (!(seen[i] & bit))
+        messages.add("order of device " + plan.devices[plan.cells[i].device].name + " lacks " + (bit == 2 ? "B" : "F") + std::to_string(i) + ", " +
+                     describeCell(plan, i));
+}
+
+} // namespace
+
+bool zorse::step::validatePlan(const Plan &plan, const bundle::ModelSummary &summary, std::string &error) {
+  Messages messages;
+  int32_t units = summary.units_size();
+  if (!plan.model.empty() && !summary.content_hash().empty() && plan.model != summary.content_hash())
+    messages.add("the plan was made for another model: it names " + plan.model + ", this model is " + summary.content_hash() +
+                 "; plan again, or remove \"model\" if the units are the same");
+  if (plan.batch < 1)
+    messages.add("batch is " + std::to_string(plan.batch) + ", expected at least 1");
+  if (plan.devices.empty())
+    messages.add("the plan has no devices");
+  std::set<std::string> names;
+  for (const PlanDevice &device : plan.devices)
+    if (!names.insert(device.name).second)
+      messages.add("device '" + device.name + "' is listed twice");
+  if (!messages.empty())
+    return error = messages.take(), false;
+
+  for (uint32_t i = 0; i < plan.cells.size(); ++i) {
+    const Cell &cell = plan.cells[i];
+    if (cell.device >= plan.devices.size())
+      messages.add(describeCell(plan, i) + " is on an unknown device: the plan has " + std::to_string(plan.devices.size()));
+    if (cell.unitBegin >= cell.unitEnd)
+      messages.add(describeCell(plan, i) + " has no units: expected begin < end");
+    if (cell.sampleBegin >= cell.sampleEnd)
+      messages.add(describeCell(plan, i) + " has no samples: expected begin < end");
+    if (cell.unitBegin < 0 || cell.unitEnd > units)
+      messages.add(describeCell(plan, i) + " leaves the model: it has units 0-" + std::to_string(units));
+    if (cell.sampleBegin < 0 || cell.sampleEnd > plan.batch)
+      messages.add(describeCell(plan, i) + " leaves the batch: it has samples 0-" + std::to_string(plan.batch));
+  }
+  if (plan.durations && (plan.durations->forward.size() != plan.cells.size() || plan.durations->backward.size() != plan.cells.size()))
+    messages.add("durations list " + std::to_string(plan.durations->forward.size()) + " forwards and " + std::to_string(plan.durations->backward.size()) +
+                 " backwards, expected one of each for " + std::to_string(plan.cells.size()) + " cells");
+  if (!messages.empty())
+    return error = messages.take(), false;
+
+  checkTiling(plan, units, messages);
+  checkOwners(plan, summary, messages);
+  checkOrder(plan, messages);
+  if (!messages.empty())
+    return error = messages.take(), false;
+  return true;
+}

@@ -1,0 +1,92 @@
+#include "zorse/Step/Plan.h"
+
+#include "bundle.pb.h"
+
+#include <nlohmann/json.hpp>
+
+using namespace zorse::step;
+using nlohmann::ordered_json;
+
+namespace {
+
+/// Arrays of objects one element per line, everything else compact: long plans stay readable and diff well.
+void writeRows(std::string &out, const char *key, const std::vector<ordered_json> &rows) {
+  out += std::string("  \"") + key + "\": [";
+  for (size_t i = 0; i < rows.size(); ++i)
+    out += (i ? ",\n    " : "\n    ") + rows[i].dump();
+  out += rows.empty() ? "]" : "\n  ]";
+}
+
+ordered_json toJson(const Link &link) { return {{"bandwidth", link.bandwidth}, {"latency", link.latency}}; }
+
+} // namespace
+
+std::string zorse::step::writePlan(const Plan &plan, const bundle::ModelSummary &summary) {
+  std::string out = "{\n  \"format\": 1,\n";
+  if (!plan.model.empty())
+    out += "  \"model\": " + ordered_json(plan.model).dump() + ",\n";
+  out += "  \"batch\": " + std::to_string(plan.batch) + ",\n";
+
+  std::vector<ordered_json> rows;
+  for (const PlanDevice &device : plan.devices) {
+    ordered_json row = {{"name", device.name}};
+    if (device.speed > 0)
+      row["speed"] = device.speed;
+    if (device.memory > 0)
+      row["memory"] = device.memory;
+    if (!device.node.empty())
+      row["node"] = device.node;
+    rows.push_back(std::move(row));
+  }
+  writeRows(out, "devices", rows);
+
+  if (plan.intraNode.bandwidth > 0 || plan.intraNode.latency > 0 || plan.interNode.bandwidth > 0 || plan.interNode.latency > 0)
+    out += ",\n  \"links\": " + ordered_json{{"intra_node", toJson(plan.intraNode)}, {"inter_node", toJson(plan.interNode)}}.dump();
+
+  rows.clear();
+  for (const Cell &cell : plan.cells)
+    rows.push_back({{"units", {cell.unitBegin, cell.unitEnd}}, {"samples", {cell.sampleBegin, cell.sampleEnd}}, {"device", plan.devices[cell.device].name}});
+  out += ",\n";
+  writeRows(out, "cells", rows);
+
+  out += ",\n  \"backward\": \"same\",\n  \"state\": {\"default\": ";
+  out += plan.defaultOwners == DefaultOwners::Proportional ? "\"proportional\"" : plan.defaultOwners == DefaultOwners::Equal ? "\"equal\"" : "\"first\"";
+  if (!plan.owners.empty()) {
+    out += ", \"groups\": [";
+    for (size_t i = 0; i < plan.owners.size(); ++i) {
+      ordered_json row = {{"group", plan.owners[i].group}};
+      ordered_json owners = ordered_json::array();
+      for (const Owner &owner : plan.owners[i].owners) {
+        ordered_json entry = {{"device", plan.devices[owner.device].name}};
+        if (owner.begin < 0)
+          entry["share"] = owner.share;
+        else
+          entry["elements"] = {owner.begin, owner.end};
+        owners.push_back(std::move(entry));
+      }
+      row["owners"] = std::move(owners);
+      out += (i ? ",\n    " : "\n    ") + row.dump();
+    }
+    out += "\n  ]";
+  }
+  out += "},\n  \"schedule\": ";
+  if (plan.schedule == ScheduleKind::Explicit) {
+    out += "{\"order\": {";
+    bool first = true;
+    for (size_t d = 0; d < plan.order.size(); ++d) {
+      if (plan.order[d].empty())
+        continue;
+      ordered_json tasks = ordered_json::array();
+      for (TaskName task : plan.order[d])
+        tasks.push_back((task.backward ? "B" : "F") + std::to_string(task.cell));
+      out += (first ? "\n    " : ",\n    ") + ordered_json(plan.devices[d].name).dump() + ": " + tasks.dump();
+      first = false;
+    }
+    out += "\n  }}";
+  } else {
+    out += plan.schedule == ScheduleKind::GPipe ? "\"gpipe\"" : "\"1f1b\"";
+  }
+  if (plan.durations)
+    out += ",\n  \"durations\": " + ordered_json{{"forward", plan.durations->forward}, {"backward", plan.durations->backward}}.dump();
+  return out + "\n}\n";
+}

@@ -1,0 +1,128 @@
+// Expansion as a whole: whatever the plan, the interpreter finds the numbers of one row after the other.
+
+#include "Interpreter.h"
+#include "SyntheticModel.h"
+
+#include "zorse/Step/Plan.h"
+#include "zorse/Step/RandomPlan.h"
+#include "zorse/Step/StepGraph.h"
+
+#include <gtest/gtest.h>
+
+using namespace zorse;
+using namespace zorse::step;
+using namespace zorse::test;
+
+namespace {
+
+/// Structure that the interpreter does not look at.
+void checkStructure(const StepGraph &graph, const std::string &name) {
+  for (const DeviceProgram &device : graph.devices) {
+    std::vector<uint32_t> seen(device.queues.size(), 0), lengths(device.queues.size(), 0);
+    for (uint32_t e = device.entries.begin; e < device.entries.end; ++e)
+      ++lengths[graph.entries[e].queue];
+    uint32_t last = 0;
+    for (uint32_t e = device.entries.begin; e < device.entries.end; ++e) {
+      const Entry &entry = graph.entries[e];
+      ASSERT_TRUE(e == device.entries.begin || entry.id > last) << name << ": ids ascend";
+      last = entry.id;
+      for (uint32_t w = entry.waits.begin; w < entry.waits.end; ++w) {
+        const Wait &wait = graph.waits[w];
+        ASSERT_NE(wait.queue, entry.queue) << name;
+        ASSERT_LT(wait.position, lengths[wait.queue]) << name;
+        if (!wait.previousStep) {
+          ASSERT_LT(wait.position, seen[wait.queue]) << name << ": waits name earlier entries";
+        }
+      }
+      ++seen[entry.queue];
+    }
+  }
+}
+
+void check(const bundle::ModelSummary &summary, const Plan &plan, const std::string &name, int interleavings = 3) {
+  std::string error;
+  auto graph = expandPlan(summary, plan, error);
+  ASSERT_TRUE(graph) << name << ": " << error << "\n" << writePlan(plan, summary);
+  checkStructure(*graph, name);
+  Outcome expected = runReference(summary, plan.batch, 3);
+  for (int i = 0; i < interleavings; ++i) {
+    Outcome found;
+    ASSERT_TRUE(runGraph(summary, *graph, 3, i + 1, found, error)) << name << ": " << error << "\n" << writePlan(plan, summary);
+    ASSERT_EQ(expected.reports, found.reports) << name << "\n" << writePlan(plan, summary);
+    ASSERT_EQ(expected.parameters, found.parameters) << name << "\n" << writePlan(plan, summary);
+  }
+}
+
+Plan read(const bundle::ModelSummary &summary, const std::string &json) {
+  std::string error;
+  auto plan = readPlan(json, summary, error);
+  EXPECT_TRUE(plan) << error;
+  return plan.value_or(Plan());
+}
+
+TEST(Expand, OneDevice) {
+  auto summary = syntheticModel();
+  check(summary, read(summary, R"({"batch": 3, "devices": ["a"], "cells": [{"units": [0, 6], "samples": [0, 3], "device": "a"}]})"), "one device");
+}
+
+TEST(Expand, StagesOfOneTwoThreeDevices) {
+  auto summary = syntheticModel();
+  for (const char *schedule : {"1f1b", "gpipe"})
+    check(summary, read(summary, std::string(R"({"batch": 16, "devices": ["a", "b", "c", "d", "e", "f"], "stages": [
+      {"units": [0, 2], "devices": [{"device": "a", "samples": 10, "microbatch": 2}, {"device": "b", "samples": 4, "microbatch": 2}, {"device": "c", "samples": 2, "microbatch": 1}]},
+      {"units": [2, 3], "devices": ["d"], "microbatch": 3},
+      {"units": [3, 6], "devices": ["e", "f"], "microbatch": 4}], "schedule": ")") + schedule + "\"}"), schedule);
+}
+
+TEST(Expand, TwoPipelinesAndForeignOwners) {
+  auto summary = syntheticModel();
+  check(summary, read(summary, R"({"batch": 9, "devices": ["a", "b", "c", "owner", "idle"], "pipelines": [
+      {"samples": [0, 5], "stages": [{"units": [0, 3], "devices": ["a"], "microbatch": 2}, {"units": [3, 6], "devices": ["b"], "microbatch": 1}]},
+      {"samples": [5, 9], "stages": [{"units": [0, 6], "devices": ["c"], "microbatch": 2}]}],
+      "state": {"groups": [{"group": "*", "owners": [{"device": "owner", "share": 60}, {"device": "a", "share": 0}, {"device": "c", "share": 40}]}]}})"),
+        "two pipelines");
+}
+
+TEST(Expand, ExplicitOrderAndChunks) {
+  auto summary = syntheticModel();
+  check(summary, read(summary, R"({"batch": 2, "devices": ["a", "b"], "cells": [
+      {"units": [0, 2], "samples": [0, 2], "device": "a"}, {"units": [2, 4], "samples": [0, 2], "device": "b"},
+      {"units": [4, 6], "samples": [0, 2], "device": "a"}],
+      "schedule": {"order": {"a": ["F0", "F2", "B2", "B0"], "b": ["F1", "B1"]}}})"),
+        "chunks");
+}
+
+TEST(Expand, OrderThatCannotRunPrintsTheCycle) {
+  auto summary = syntheticModel();
+  Plan plan = read(summary, R"({"batch": 2, "devices": ["a", "b"], "cells": [
+      {"units": [0, 2], "samples": [0, 2], "device": "a"}, {"units": [2, 4], "samples": [0, 2], "device": "b"},
+      {"units": [4, 6], "samples": [0, 2], "device": "a"}],
+      "schedule": {"order": {"a": ["F0", "B0", "F2", "B2"], "b": ["F1", "B1"]}}})");
+  std::string error;
+  EXPECT_FALSE(expandPlan(summary, plan, error));
+  EXPECT_NE(error.find("cannot run"), std::string::npos) << error;
+  EXPECT_NE(error.find("B of cell 0 (units 0-2, samples 0-2, device a)"), std::string::npos) << error;
+}
+
+TEST(Expand, TooLittleMemoryIsItemised) {
+  auto summary = syntheticModel();
+  Plan plan = read(summary, R"({"batch": 8, "devices": [{"name": "a", "memory": 4096}, "b"], "stages": [
+      {"units": [0, 3], "devices": ["a"], "microbatch": 2}, {"units": [3, 6], "devices": ["b"], "microbatch": 2}]})");
+  std::string error;
+  EXPECT_FALSE(expandPlan(summary, plan, error));
+  EXPECT_NE(error.find("device a needs"), std::string::npos) << error;
+  EXPECT_NE(error.find("state"), std::string::npos) << error;
+}
+
+TEST(Expand, RandomPlans) {
+  const int64_t batches[] = {1, 2, 3, 5, 7, 8, 11, 13, 16};
+  for (uint64_t seed = 0; seed < 400; ++seed) {
+    auto summary = syntheticModel(seed % 5 == 0 ? 2 : seed % 7 == 0 ? 4 : 6);
+    Plan plan = randomPlan(summary, batches[seed % 9], 1 + seed % 8, seed);
+    check(summary, plan, "seed " + std::to_string(seed), 2);
+    if (HasFatalFailure())
+      return;
+  }
+}
+
+} // namespace

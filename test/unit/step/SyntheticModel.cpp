@@ -1,0 +1,147 @@
+#include "SyntheticModel.h"
+
+#include <algorithm>
+#include <map>
+#include <set>
+
+using namespace zorse::bundle;
+
+namespace {
+
+class Builder {
+public:
+  explicit Builder(int units) {
+    model.set_name("synthetic");
+    model.set_content_hash("synthetic-" + std::to_string(units));
+    model.set_compute_type(F32);
+    for (int u = 0; u < units; ++u) {
+      UnitInfo *unit = model.add_units();
+      unit->set_name("unit " + std::to_string(u));
+      unit->set_class_id(u);
+      unit->set_forward_body(2 * u);
+      unit->set_backward_body(2 * u + 1);
+      unit->set_instance_base(1000 * u);
+      unit->mutable_saved_bytes()->set_per_row(64 + 4 * u);
+      unit->mutable_forward_workspace()->set_fixed(128);
+      unit->mutable_backward_workspace()->set_per_row(32);
+      unit->set_forward_flops_per_row(1e6 * (1 + u % 3));
+      unit->set_backward_flops_per_row(2e6 * (1 + u % 3));
+    }
+    model.set_update_body_decay(2 * units);
+    model.set_update_body_plain(2 * units + 1);
+    model.set_norm_body(2 * units + 2);
+    model.set_sum_loss_body(2 * units + 3);
+    model.set_decide_body(2 * units + 4);
+    model.set_denominator_body(-1);
+    model.set_moments(2);
+  }
+
+  /// One parameter of a group of its own or of the group with the same users.
+  void parameter(int64_t elements, std::vector<uint32_t> units, bool trainable = true, bool decays = true) {
+    uint32_t index = model.parameters_size();
+    ParameterInfo *p = model.add_parameters();
+    p->set_name("p" + std::to_string(index));
+    p->add_shape(elements);
+    p->set_type(F32);
+    p->set_trainable(trainable);
+    p->set_decays(trainable && decays);
+    auto [it, fresh] = groupOf.emplace(std::pair(units, trainable), model.groups_size());
+    if (fresh) {
+      GroupInfo *g = model.add_groups();
+      g->set_name("g" + std::to_string(it->second));
+      g->set_trainable(trainable);
+      g->set_type(F32);
+      for (uint32_t u : units)
+        g->add_units(u);
+    }
+    p->set_group(it->second);
+    for (uint32_t u : units)
+      model.mutable_units(u)->add_parameters(index);
+  }
+
+  void layout() {
+    for (int g = 0; g < model.groups_size(); ++g) {
+      int64_t offset = 0;
+      for (bool decays : {true, false}) {
+        for (int p = 0; p < model.parameters_size(); ++p) {
+          ParameterInfo *info = model.mutable_parameters(p);
+          if (info->group() != static_cast<uint32_t>(g) || info->decays() != decays)
+            continue;
+          info->set_offset(offset);
+          offset += (info->shape(0) + 127) / 128 * 128;
+          model.mutable_groups(g)->add_parameters(p);
+        }
+        if (decays)
+          model.mutable_groups(g)->set_decaying_elements(offset);
+      }
+      model.mutable_groups(g)->set_elements(offset);
+    }
+  }
+
+  void value(int64_t bytesPerRow, uint32_t producer, std::vector<uint32_t> users, bool gradient = true) {
+    uint32_t index = model.values_size();
+    ValueInfo *v = model.add_values();
+    v->set_name("v" + std::to_string(index));
+    v->set_bytes_per_row(bytesPerRow);
+    v->set_type(F32);
+    v->set_producer(producer);
+    v->set_needs_gradient(gradient);
+    v->add_shape(bytesPerRow / 4);
+    model.mutable_units(producer)->add_values_out(index);
+    for (uint32_t u : users) {
+      v->add_users(u);
+      model.mutable_units(u)->add_values_in(index);
+    }
+  }
+
+  void input(const std::string &name, int64_t bytesPerRow, std::vector<uint32_t> units) {
+    uint32_t index = model.inputs_size();
+    GraphInput *in = model.add_inputs();
+    in->set_name(name);
+    in->set_bytes_per_row(bytesPerRow);
+    in->set_type(I64);
+    in->add_shape(bytesPerRow / 8);
+    for (uint32_t u : units) {
+      in->add_units(u);
+      model.mutable_units(u)->add_inputs(index);
+    }
+  }
+
+  ModelSummary model;
+  std::map<std::pair<std::vector<uint32_t>, bool>, uint32_t> groupOf;
+};
+
+} // namespace
+
+ModelSummary zorse::test::syntheticModel(int units) {
+  Builder b(units);
+  uint32_t last = units - 1;
+  b.parameter(300, {0, last}); // tied
+  for (uint32_t u = 0; u <= last; ++u) {
+    b.parameter(130 + 64 * u, {u});
+    b.parameter(20, {u}, true, false);
+  }
+  if (units > 3)
+    b.parameter(50, {1, 3}, /*trainable=*/false);
+  b.layout();
+  for (uint32_t u = 0; u < last; ++u)
+    b.value(64 + 16 * (u % 2), u, {u + 1});
+  if (units >= 6) {
+    b.value(48, 0, {2, 4, 5});                      // skip with several users
+    b.value(64, 1, {5});                            // long skip, carried through units that do not use it
+    b.value(32, 0, {3, 5}, /*gradient=*/false);
+  }
+  b.input("ids", 24, {0});
+  b.input("labels", 40, {last});
+  if (units > 3)
+    b.input("mask", 64, {1, 3});
+  for (int k = 0; k < 2; ++k) {
+    LossTerm *term = b.model.add_loss();
+    term->set_name("loss" + std::to_string(k));
+    term->set_coefficient(1.0);
+    term->set_constant_denominator(true);
+    term->set_denominator_per_row(1);
+    b.model.mutable_units(last)->add_loss_terms(k);
+  }
+  return b.model;
+}
