@@ -1,0 +1,41 @@
+// What the verifier reads of plan.json: its canonical part, in numbers. It shares no code with lib/Step, which writes that part.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace zorse::verify {
+
+/// A tiling of units x samples and the owners of state, as `plan.json` says after all shorthands are expanded. Ranges are half-open.
+struct PlanView {
+  struct Device {
+    std::string name;
+    int64_t memoryBytes = 0; ///< of kind DEVICE; 0: not stated.
+  };
+  struct Cell {
+    int64_t firstUnit, endUnit;
+    int64_t firstSample, endSample;
+    uint32_t device;
+  };
+  /// Elements [begin, end) of a trainable state group live on, and are updated by, `device`.
+  struct Shard {
+    uint32_t group;
+    uint32_t device;
+    int64_t begin, end;
+  };
+
+  int64_t batch = 0;
+  std::vector<Device> devices;
+  std::vector<Cell> cells;
+  std::vector<Shard> owners;
+};
+
+/// Reads the canonical `batch`, `devices`, `cells` and `owners` of a plan. Only their form is checked here; verifyPrograms checks the tiling.
+///
+/// \param error  set to the first problem when nothing is returned.
+std::optional<PlanView> readPlanView(std::string_view json, std::string &error);
+
+} // namespace zorse::verify

@@ -1,0 +1,112 @@
+// One device's program under examination: where findings go, how entries and values are called in messages, and the checks, one per file.
+#pragma once
+
+#include "Model.h"
+
+#include <memory>
+
+namespace zorse::verify {
+
+/// Part of the scalars block (runtime/abi/StepScalars.h), in bytes from its start.
+struct Block {
+  static constexpr int64_t decidedBegin = 64, decidedEnd = 128; ///< written by DECIDE
+  static constexpr int64_t scalarsEnd = 256;                    ///< [0, 256): what LoadScalars brings
+  static constexpr int64_t sumsEnd = 384;                       ///< [256, 384): SUMS
+  static constexpr int64_t sumsBytes = 128;
+  static constexpr int64_t normBytes = 16; ///< of SUMS: squared norm and count; the rest are loss numerators
+  static constexpr int64_t bytes = 512;
+};
+
+/// What one half of a transfer or collective says, kept until all devices have been read: small, as there are many.
+struct Half {
+  int64_t id = 0;
+  uint32_t device = 0;
+  bundle::Phase phase = bundle::PHASE_UNSPECIFIED;
+  bundle::Entry::WhatCase what = bundle::Entry::WHAT_NOT_SET; ///< WHAT_NOT_SET: a local entry, whose id must be nobody else's
+  uint32_t peer = 0;
+  int64_t bytes = 0;    ///< send, receive, all-reduce, broadcast: of the region
+  uint64_t digest = 0;  ///< of everything the halves must agree on: value, type, members, extents, order
+  std::shared_ptr<const bundle::Entry> whole; ///< transfers: none; collectives: on the lowest participant only
+  struct {
+    bundle::Value::Kind kind;
+    uint32_t id, cut;
+    int64_t begin, end;
+  } value{};            ///< for messages
+};
+
+/// What a device contributes to checks over all devices.
+struct DeviceResult {
+  std::vector<Finding> findings;
+  std::vector<Half> halves;
+  bool present = false;
+  int32_t device = -1;
+  struct Owned {
+    uint32_t group;
+    int64_t begin, end;
+  };
+  std::vector<Owned> owned;          ///< extents of trainable groups in its persistent state
+  std::vector<std::pair<uint32_t, char>> tasks; ///< (cell, 'F' or 'B'), as they occur
+  bool hasNorm = false;              ///< some NORM task
+  bool lacksNorm = false;            ///< owns state, but its sums hold no norm
+  bool reportsLoss = false, reportsOwnLoss = false;
+  bool readsOwnNormAsGlobal = false, readsOwnLossAsGlobal = false;
+};
+
+std::string describeValue(const Model &model, const bundle::Value &value);
+
+class Device {
+public:
+  Device(const Model &model, const bundle::Program &program, const VerifyOptions &options, DeviceResult &result)
+      : model(model), program(program), options(options), result(result) {}
+
+  /// All checks, in order; later ones run only on what earlier ones left sound.
+  void run();
+
+private:
+  const Model &model;
+  const bundle::Program &program;
+  const VerifyOptions &options;
+  DeviceResult &result;
+  std::vector<std::vector<uint32_t>> queueEntries; ///< per queue, indices of its entries in order
+  std::vector<uint32_t> position;                  ///< of each entry in its queue
+
+  bool checkStructure(); // Structure.cpp: indices, regions, order
+  bool checkEntry(const bundle::Entry &entry);
+  bool checkCall(const bundle::Entry &entry, const bundle::Call &call);
+  bool checkRegion(const bundle::Region &region, const bundle::Entry *entry, const std::string &what, bool mayBeAbsent = false);
+  bool checkExtents(const bundle::Extents &extents, uint32_t group, int64_t entry);
+  bool checkDevices(const google::protobuf::RepeatedField<uint32_t> &list, int64_t entry, const char *what);
+  bool checkOrder();
+  void collectHalves(); // Matching.cpp
+  void checkRaces();    // Races.cpp
+  void checkTasks();    // Tasks.cpp: cells, calls, slots against plan and summary
+
+public:
+  // Messages.cpp
+  bool full() const { return result.findings.size() >= options.findingsPerDevice; }
+  bool report(Code code, int64_t entry, const std::string &message) {
+    if (!full())
+      result.findings.push_back({code, int32_t(program.device()), entry, message});
+    return false;
+  }
+  std::string deviceName(uint32_t device) const;
+  std::string describe(const bundle::Value &value) const { return describeValue(model, value); }
+  std::string describe(const bundle::Entry &entry) const;
+  /// "entry 42, F(units 0-6, samples 8-16) on a100:1"
+  std::string where(const bundle::Entry &entry) const;
+
+  const Model &getModel() const { return model; }
+  const bundle::Program &getProgram() const { return program; }
+  DeviceResult &getResult() { return result; }
+};
+
+/// Members of a collective that must have a half of it; ascending.
+std::vector<uint32_t> participantsOf(const bundle::Entry &entry);
+
+/// Replays two steps of a device's program on interval maps of its arenas (Replay.cpp). The program must have passed the other checks.
+void replayValues(Device &device);
+
+/// Checks over all devices: halves, owners, tasks, reports (Matching.cpp).
+void checkTogether(const Model &model, std::vector<DeviceResult> &results, std::vector<Finding> &findings);
+
+} // namespace zorse::verify

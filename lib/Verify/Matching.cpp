@@ -1,0 +1,374 @@
+// Checks over all devices: both halves of every transfer, all members of every collective, every cell, every element of state, the reports.
+#include "Device.h"
+
+#include <tuple>
+
+using namespace zorse;
+using namespace zorse::verify;
+
+std::vector<uint32_t> verify::participantsOf(const bundle::Entry &entry) {
+  std::vector<uint32_t> list;
+  auto add = [&](const auto &members) { list.insert(list.end(), members.begin(), members.end()); };
+  switch (entry.what_case()) {
+  case bundle::Entry::kAllGather:
+    add(entry.all_gather().readers());
+    add(entry.all_gather().shards().members());
+    break;
+  case bundle::Entry::kReduceScatter:
+    add(entry.reduce_scatter().contributors());
+    add(entry.reduce_scatter().shards().members());
+    break;
+  case bundle::Entry::kAllReduce: add(entry.all_reduce().members()); break;
+  case bundle::Entry::kBroadcast:
+    add(entry.broadcast().members());
+    list.push_back(entry.broadcast().root());
+    break;
+  default: break;
+  }
+  std::sort(list.begin(), list.end());
+  list.erase(std::unique(list.begin(), list.end()), list.end());
+  return list;
+}
+
+namespace {
+
+/// A digest of numbers in order (FNV-1a over 64-bit words, finished by a multiply and shift each).
+struct Digest {
+  uint64_t state = 0xCBF29CE484222325ull;
+  void add(uint64_t word) {
+    state = (state ^ word) * 0x9E3779B97F4A7C15ull;
+    state ^= state >> 29;
+  }
+  void add(const google::protobuf::RepeatedField<uint32_t> &list) {
+    add(uint64_t(list.size()));
+    for (uint32_t item : list)
+      add(uint64_t(item));
+  }
+  void add(const bundle::Value &value) {
+    for (uint64_t word : {uint64_t(value.kind()), uint64_t(value.id()), uint64_t(value.cut()), uint64_t(value.begin()), uint64_t(value.end()), uint64_t(value.version())})
+      add(word);
+  }
+  void add(const bundle::Extents &extents) {
+    add(extents.members());
+    for (int i = 0; i < extents.members_size(); ++i) {
+      add(uint64_t(extents.begin(i)));
+      add(uint64_t(extents.end(i)));
+    }
+  }
+};
+
+} // namespace
+
+void Device::collectHalves() {
+  for (const auto &entry : program.entries()) {
+    Half half;
+    half.id = entry.id();
+    half.device = program.device();
+    half.phase = entry.phase();
+    half.what = entry.what_case();
+    Digest digest;
+    const bundle::Value *value = nullptr;
+    switch (entry.what_case()) {
+    case bundle::Entry::kSend:
+      half.peer = entry.send().peer();
+      half.bytes = int64_t(entry.send().region().bytes());
+      value = &entry.send().value();
+      break;
+    case bundle::Entry::kReceive:
+      half.peer = entry.receive().peer();
+      half.bytes = int64_t(entry.receive().region().bytes());
+      value = &entry.receive().value();
+      break;
+    case bundle::Entry::kAllGather: {
+      const auto &gather = entry.all_gather();
+      value = &gather.value();
+      digest.add(uint64_t(gather.group()));
+      digest.add(uint64_t(gather.type()));
+      digest.add(gather.shards());
+      digest.add(gather.readers());
+      break;
+    }
+    case bundle::Entry::kReduceScatter: {
+      const auto &reduce = entry.reduce_scatter();
+      value = &reduce.value();
+      digest.add(uint64_t(reduce.group()));
+      digest.add(uint64_t(reduce.type()));
+      digest.add(uint64_t(reduce.order()));
+      digest.add(reduce.shards());
+      digest.add(reduce.contributors());
+      break;
+    }
+    case bundle::Entry::kAllReduce: {
+      const auto &reduce = entry.all_reduce();
+      value = &reduce.from();
+      half.bytes = int64_t(reduce.region().bytes());
+      digest.add(uint64_t(reduce.type()));
+      digest.add(uint64_t(reduce.order()));
+      digest.add(reduce.members());
+      digest.add(reduce.to());
+      break;
+    }
+    case bundle::Entry::kBroadcast: {
+      const auto &broadcast = entry.broadcast();
+      value = &broadcast.value();
+      half.bytes = int64_t(broadcast.region().bytes());
+      digest.add(uint64_t(broadcast.root()));
+      digest.add(broadcast.members());
+      break;
+    }
+    default: half.what = bundle::Entry::WHAT_NOT_SET; break;
+    }
+    if (value) {
+      digest.add(*value);
+      half.value = {value->kind(), value->id(), value->cut(), value->begin(), value->end()};
+    }
+    half.digest = digest.state;
+    if (std::vector<uint32_t> participants = participantsOf(entry); !participants.empty() && participants[0] == program.device())
+      half.whole = std::make_shared<bundle::Entry>(entry);
+    result.halves.push_back(std::move(half));
+  }
+}
+
+namespace {
+
+class Together {
+public:
+  Together(const Model &model, std::vector<DeviceResult> &results, std::vector<Finding> &findings) : model(model), results(results), findings(findings) {}
+
+  void run() {
+    std::vector<const Half *> halves;
+    for (const auto &result : results)
+      for (const auto &half : result.halves)
+        halves.push_back(&half);
+    std::stable_sort(halves.begin(), halves.end(), [](const Half *a, const Half *b) { return a->id < b->id; });
+    collectOwners();
+    for (size_t i = 0; i < halves.size();) {
+      size_t end = i + 1;
+      while (end < halves.size() && halves[end]->id == halves[i]->id)
+        ++end;
+      match(&halves[i], end - i);
+      i = end;
+    }
+    checkTasks();
+    checkOwners();
+    checkSums();
+  }
+
+private:
+  const Model &model;
+  std::vector<DeviceResult> &results;
+  std::vector<Finding> &findings;
+  struct Shard {
+    int64_t begin, end;
+    uint32_t device;
+    bool operator<(const Shard &o) const { return std::tie(begin, end, device) < std::tie(o.begin, o.end, o.device); }
+    bool operator==(const Shard &o) const { return std::tie(begin, end, device) == std::tie(o.begin, o.end, o.device); }
+  };
+  std::vector<std::vector<Shard>> owners; ///< per group, ascending
+  std::vector<std::pair<const Half *, std::vector<uint32_t>>> reductions; ///< all-reduces and their members
+
+  std::string device(uint32_t index) const { return model.plan.devices[index].name; }
+  void fail(Code code, int32_t on, int64_t entry, const std::string &message) { findings.push_back({code, on, entry, message}); }
+  void failHalf(Code code, const Half &half, const std::string &message) {
+    fail(code, int32_t(half.device), half.id, "entry " + std::to_string(half.id) + ", " + describe(half) + " on " + device(half.device) + ": " + message);
+  }
+
+  void collectOwners() {
+    owners.resize(model.summary.groups_size());
+    for (const auto &result : results)
+      for (const auto &owned : result.owned)
+        owners[owned.group].push_back({owned.begin, owned.end, uint32_t(result.device)});
+    for (auto &list : owners)
+      std::sort(list.begin(), list.end());
+  }
+
+  std::string describe(const Half &half) const {
+    bundle::Value value;
+    value.set_kind(half.value.kind);
+    value.set_id(half.value.id);
+    value.set_cut(half.value.cut);
+    value.set_begin(half.value.begin);
+    value.set_end(half.value.end);
+    std::string text = describeValue(model, value);
+    switch (half.what) {
+    case bundle::Entry::kSend: return "send of " + text + " to " + device(half.peer);
+    case bundle::Entry::kReceive: return "receive of " + text + " from " + device(half.peer);
+    case bundle::Entry::kAllGather: return "all-gather of " + text;
+    case bundle::Entry::kReduceScatter: return "reduce-scatter of " + text;
+    case bundle::Entry::kAllReduce: return "all-reduce of " + text;
+    case bundle::Entry::kBroadcast: return "broadcast of " + text;
+    default: return "a local task";
+    }
+  }
+
+  void match(const Half *const *halves, size_t count) {
+    const Half &first = *halves[0];
+    if (first.what == bundle::Entry::WHAT_NOT_SET) {
+      if (count > 1)
+        failHalf(Code::Unmatched, first, "has the same id as " + describe(*halves[1]) + " on " + device(halves[1]->device));
+      return;
+    }
+    if (first.what == bundle::Entry::kSend || first.what == bundle::Entry::kReceive) {
+      const Half *send = nullptr, *receive = nullptr;
+      for (size_t i = 0; i < count; ++i) {
+        if (halves[i]->what == bundle::Entry::kSend)
+          send = halves[i];
+        if (halves[i]->what == bundle::Entry::kReceive)
+          receive = halves[i];
+      }
+      if (count != 2 || !send || !receive)
+        return failHalf(Code::Unmatched, first,
+                        count == 1 ? "has no other half: expects one on " + device(first.peer) : "expects one send and one receive under this id, found " + std::to_string(count) + " entries");
+      if (send->peer != receive->device || receive->peer != send->device)
+        return failHalf(Code::Unmatched, *send, "goes to " + device(send->peer) + ", but " + device(receive->device) + " receives it from " + device(receive->peer));
+      if (send->bytes != receive->bytes)
+        return failHalf(Code::Mismatched, *send, "has " + std::to_string(send->bytes) + " bytes, " + device(receive->device) + " expects " + std::to_string(receive->bytes));
+      if (send->digest != receive->digest)
+        return failHalf(Code::Mismatched, *send, device(receive->device) + " expects another value: " + describe(*receive));
+      if (send->phase != receive->phase)
+        return failHalf(Code::Mismatched, *send, "is in phase " + std::to_string(int(send->phase)) + ", its other half in " + std::to_string(int(receive->phase)));
+      return;
+    }
+    const Half *whole = nullptr;
+    std::vector<uint32_t> present;
+    for (size_t i = 0; i < count; ++i) {
+      const Half &half = *halves[i];
+      if (half.what != first.what || half.digest != first.digest || half.bytes != first.bytes || half.phase != first.phase)
+        return failHalf(Code::Mismatched, half, "differs from the half on " + device(first.device) + ", " + describe(first) + ", in kind, size, value, members, extents, order or phase");
+      if (half.whole)
+        whole = &half;
+      present.push_back(half.device);
+    }
+    if (!whole)
+      return failHalf(Code::Unmatched, first, "its first member has no half");
+    std::vector<uint32_t> participants = participantsOf(*whole->whole);
+    std::sort(present.begin(), present.end());
+    for (uint32_t member : participants)
+      if (!std::binary_search(present.begin(), present.end(), member))
+        return failHalf(Code::Unmatched, first, "names " + device(member) + ", which has no half");
+    if (present != participants)
+      return failHalf(Code::Unmatched, first, "has a half on a device that is not a member");
+    if (whole->what == bundle::Entry::kAllReduce)
+      reductions.push_back({whole, std::move(participants)});
+    else
+      checkCollective(*whole);
+  }
+
+  /// The owners a collective names must be those of the state, and it must reach everyone.
+  void checkCollective(const Half &half) {
+    if (half.what != bundle::Entry::kAllGather && half.what != bundle::Entry::kReduceScatter)
+      return;
+    const auto &entry = *half.whole;
+    bool gather = half.what == bundle::Entry::kAllGather;
+    const auto &extents = gather ? entry.all_gather().shards() : entry.reduce_scatter().shards();
+    uint32_t group = gather ? entry.all_gather().group() : entry.reduce_scatter().group();
+    std::vector<Shard> named;
+    for (int i = 0; i < extents.members_size(); ++i)
+      if (extents.begin(i) < extents.end(i))
+        named.push_back({extents.begin(i), extents.end(i), extents.members(i)});
+    std::sort(named.begin(), named.end());
+    if (named != owners[group])
+      failHalf(Code::Mismatched, half, "its shards are not the extents the owners hold as state");
+    if (!gather) {
+      std::vector<uint32_t> contributors(entry.reduce_scatter().contributors().begin(), entry.reduce_scatter().contributors().end());
+      std::sort(contributors.begin(), contributors.end());
+      for (uint32_t expected : model.groupContributors[group])
+        if (!std::binary_search(contributors.begin(), contributors.end(), expected))
+          return failHalf(Code::Contributions, half, "lacks contributor " + device(expected) + ", which has a backward task on the group");
+      if (contributors.size() != model.groupContributors[group].size())
+        failHalf(Code::Contributions, half, "names a contributor without a backward task on the group");
+      if (entry.reduce_scatter().order() != bundle::RANKED && entry.reduce_scatter().order() != bundle::TRANSPORT)
+        failHalf(Code::Malformed, half, "states no order of summation");
+    }
+  }
+
+  void checkTasks() {
+    std::vector<std::pair<int, int>> seen(model.plan.cells.size());
+    for (const auto &result : results)
+      for (auto [cell, task] : result.tasks)
+        ++(task == 'F' ? seen[cell].first : seen[cell].second);
+    for (size_t c = 0; c < seen.size(); ++c) {
+      const auto &cell = model.plan.cells[c];
+      auto text = [&](char task, int count) {
+        fail(Code::Task, int32_t(cell.device), -1, std::string(1, task) + "(units " + std::to_string(cell.firstUnit) + "-" + std::to_string(cell.endUnit) + ", samples " +
+                                                       std::to_string(cell.firstSample) + "-" + std::to_string(cell.endSample) + ") on " + device(cell.device) + " is there " +
+                                                       std::to_string(count) + " times, expects once");
+      };
+      if (seen[c].first != 1)
+        text('F', seen[c].first);
+      if (seen[c].second != 1)
+        text('B', seen[c].second);
+    }
+  }
+
+  /// Every element of trainable state has exactly one owner; the plan's explicit extents are followed. That an owner updates what it owns exactly
+  /// once is shown by its replay.
+  void checkOwners() {
+    for (int g = 0; g < model.summary.groups_size(); ++g) {
+      if (!model.trainable(uint32_t(g)))
+        continue;
+      int64_t next = 0;
+      bool good = true;
+      for (const Shard &shard : owners[g]) {
+        good = good && shard.begin == next;
+        next = shard.end;
+      }
+      if (!good || next != model.summary.groups(g).elements())
+        fail(Code::Update, -1, -1, "the owners' extents do not tile the " + std::to_string(model.summary.groups(g).elements()) + " elements of group '" + model.summary.groups(g).name() + "'");
+    }
+    for (const auto &planned : model.plan.owners) {
+      if (planned.group >= owners.size() || planned.begin == planned.end)
+        continue;
+      const auto &list = owners[planned.group];
+      if (!std::binary_search(list.begin(), list.end(), Shard{planned.begin, planned.end, planned.device}))
+        fail(Code::Update, int32_t(planned.device), -1, "does not hold elements " + std::to_string(planned.begin) + "-" + std::to_string(planned.end) + " of group '" +
+                                                            model.summary.groups(int(planned.group)).name() + "', as the plan says");
+    }
+  }
+
+  void checkSums() {
+    bool norm = model.commits(), reported = false, allReportOwn = true;
+    for (const auto &result : results) {
+      norm = norm || result.hasNorm;
+      reported = reported || result.reportsLoss;
+    }
+    std::vector<uint32_t> normDevices, lossDevices = model.lossDevices;
+    for (const auto &result : results)
+      if (!result.owned.empty())
+        normDevices.push_back(uint32_t(result.device));
+    std::sort(normDevices.begin(), normDevices.end());
+    auto only = [](const std::vector<uint32_t> &devices, uint32_t device) { return devices.empty() || (devices.size() == 1 && devices[0] == device); };
+    for (const auto &result : results) {
+      if (!result.present)
+        continue;
+      uint32_t d = uint32_t(result.device);
+      if (norm && result.lacksNorm)
+        fail(Code::Norm, result.device, -1, "the norm of its state shards is missing from the sum over all devices");
+      if (norm && result.readsOwnNormAsGlobal && !only(normDevices, d))
+        fail(Code::Norm, result.device, -1, "decides or reports with its own norm, expects that of all owners");
+      if (result.readsOwnLossAsGlobal && !only(lossDevices, d))
+        fail(Code::Loss, result.device, -1, "decides or reports with its own loss sums, expects those of all devices");
+    }
+    // All-reduces of sums must have everyone with something to add.
+    for (const auto &[half, members] : reductions) {
+      for (uint32_t d : lossDevices)
+        if (!std::binary_search(members.begin(), members.end(), d))
+          failHalf(Code::Loss, *half, "lacks " + device(d) + ", which has loss rows");
+      for (uint32_t d : normDevices)
+        if (norm && !std::binary_search(members.begin(), members.end(), d))
+          failHalf(Code::Norm, *half, "lacks " + device(d) + ", which owns state");
+    }
+    for (uint32_t d : lossDevices) {
+      bool own = false;
+      for (const auto &result : results)
+        own = own || (result.present && uint32_t(result.device) == d && result.reportsOwnLoss);
+      allReportOwn = allReportOwn && own;
+    }
+    if (!lossDevices.empty() && !reported && !allReportOwn)
+      fail(Code::Report, -1, -1, "no device reports the loss sums");
+  }
+};
+
+} // namespace
+
+void verify::checkTogether(const Model &model, std::vector<DeviceResult> &results, std::vector<Finding> &findings) { Together(model, results, findings).run(); }

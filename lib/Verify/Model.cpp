@@ -1,0 +1,205 @@
+#include "Model.h"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <set>
+
+using namespace zorse;
+using namespace zorse::verify;
+
+int64_t verify::product(int64_t a, int64_t b) {
+  if (a < 0 || b < 0)
+    return -1;
+  __int128 result = __int128(a) * b;
+  return result > kMaxSize ? -1 : int64_t(result);
+}
+
+int64_t verify::extentBytes(const bundle::Extent &extent, int64_t rows) {
+  int64_t varying = product(extent.per_row(), rows);
+  if (varying < 0 || extent.fixed() < 0 || extent.fixed() > kMaxSize || varying + extent.fixed() > kMaxSize)
+    return -1;
+  return varying + extent.fixed();
+}
+
+int64_t verify::elementSize(bundle::ElementType type) {
+  switch (type) {
+  case bundle::F32:
+  case bundle::I32:
+    return 4;
+  case bundle::F64:
+  case bundle::I64:
+    return 8;
+  case bundle::BF16:
+  case bundle::F16:
+    return 2;
+  case bundle::I1:
+    return 1;
+  default:
+    return 0;
+  }
+}
+
+Model::Model(const bundle::ModelSummary &summary, const bundle::BodyLibrary &bodies, const PlanView &plan, std::vector<Finding> &findings)
+    : summary(summary), bodies(bodies), plan(plan) {
+  if (checkSummary(findings) && checkBodies(findings) && checkPlan(findings))
+    index();
+}
+
+bool Model::checkSummary(std::vector<Finding> &findings) {
+  auto fail = [&](const std::string &message) {
+    findings.push_back({Code::Malformed, -1, -1, "summary: " + message});
+    return false;
+  };
+  auto indices = [](const auto &list, int64_t size) { return std::all_of(list.begin(), list.end(), [&](uint32_t i) { return i < uint64_t(size); }); };
+
+  if (summary.moments() > 8)
+    return fail("expects at most 8 moments, found " + std::to_string(summary.moments()));
+  if (!std::isfinite(summary.training().clip_norm()))
+    return fail("clip_norm is not a number");
+  for (int p = 0; p < summary.parameters_size(); ++p) {
+    const auto &parameter = summary.parameters(p);
+    int64_t elements = 1;
+    for (int64_t extent : parameter.shape())
+      elements = elements < 0 ? -1 : product(elements, extent);
+    if (parameter.group() >= uint32_t(summary.groups_size()) || elements < 0 || parameter.offset() < 0 || parameter.offset() > kMaxSize)
+      return fail("parameter '" + parameter.name() + "' has an impossible group, shape or offset");
+    const auto &group = summary.groups(parameter.group());
+    if (parameter.type() != group.type() || parameter.trainable() != group.trainable() || parameter.offset() + elements > group.elements())
+      return fail("parameter '" + parameter.name() + "' does not fit its group '" + group.name() + "'");
+  }
+  for (const auto &group : summary.groups())
+    if (group.elements() < 0 || product(group.elements(), elementSize(group.type())) < 0 || !elementSize(group.type()) || group.decaying_elements() < 0 ||
+        group.decaying_elements() > group.elements() || !indices(group.parameters(), summary.parameters_size()))
+      return fail("group '" + group.name() + "' has impossible elements, type or parameters");
+  for (const auto &value : summary.values())
+    if (value.bytes_per_row() < 0 || value.bytes_per_row() > kMaxSize || value.producer() >= uint32_t(summary.units_size()) ||
+        !indices(value.users(), summary.units_size()))
+      return fail("value '" + value.name() + "' has an impossible size, producer or user");
+  for (const auto &input : summary.inputs())
+    if (input.bytes_per_row() < 0 || input.bytes_per_row() > kMaxSize)
+      return fail("input '" + input.name() + "' has an impossible size");
+  if (summary.loss_size() > 14)
+    return fail("expects at most 14 loss terms, found " + std::to_string(summary.loss_size()));
+  for (const auto &unit : summary.units())
+    if (!indices(unit.parameters(), summary.parameters_size()) || !indices(unit.values_in(), summary.values_size()) ||
+        !indices(unit.values_out(), summary.values_size()) || !indices(unit.inputs(), summary.inputs_size()) ||
+        !indices(unit.loss_terms(), summary.loss_size()) || unit.forward_body() >= uint32_t(bodies.bodies_size()) ||
+        unit.backward_body() >= uint32_t(bodies.bodies_size()) || extentBytes(unit.saved_bytes(), 1) < 0)
+      return fail("unit '" + unit.name() + "' names something that does not exist");
+  for (uint32_t body : {summary.update_body_decay(), summary.update_body_plain(), summary.norm_body(), summary.sum_loss_body(), summary.decide_body()})
+    if (body >= uint32_t(bodies.bodies_size()))
+      return fail("body " + std::to_string(body) + " of " + std::to_string(bodies.bodies_size()) + " does not exist");
+
+  // Parameters of a group must not overlap: the replay counts contributions per parameter.
+  pieces.resize(summary.groups_size());
+  for (int p = 0; p < summary.parameters_size(); ++p) {
+    const auto &parameter = summary.parameters(p);
+    int64_t elements = 1;
+    for (int64_t extent : parameter.shape())
+      elements *= extent;
+    if (elements > 0)
+      pieces[parameter.group()].push_back({parameter.offset(), parameter.offset() + elements, uint32_t(p)});
+  }
+  for (int g = 0; g < summary.groups_size(); ++g) {
+    auto &list = pieces[g];
+    std::sort(list.begin(), list.end(), [](const Piece &a, const Piece &b) { return a.begin < b.begin; });
+    for (size_t i = 1; i < list.size(); ++i)
+      if (list[i].begin < list[i - 1].end)
+        return fail("parameters '" + summary.parameters(list[i - 1].parameter).name() + "' and '" + summary.parameters(list[i].parameter).name() +
+                    "' overlap in group '" + summary.groups(g).name() + "'");
+  }
+  return true;
+}
+
+bool Model::checkBodies(std::vector<Finding> &findings) {
+  for (const auto &body : bodies.bodies()) {
+    std::set<std::pair<int, uint32_t>> seen;
+    for (const auto &slot : body.slots())
+      if (slot.kind() <= bundle::SLOT_UNSPECIFIED || slot.kind() > bundle::OPTIMIZER_STEP_SLOT || slot.mode() < bundle::READ ||
+          slot.mode() > bundle::ACCUMULATE || extentBytes(slot.bytes(), 1) < 0 ||
+          (slot.kind() != bundle::WORKSPACE && !seen.insert({slot.kind(), slot.index()}).second)) {
+        findings.push_back({Code::Malformed, -1, -1, "body '" + body.name() + "': slot '" + slot.name() + "' has an impossible kind, mode or size, or is there twice"});
+        return false;
+      }
+  }
+  return true;
+}
+
+bool Model::checkPlan(std::vector<Finding> &findings) {
+  auto fail = [&](const std::string &message) {
+    findings.push_back({Code::Plan, -1, -1, "plan: " + message});
+    return false;
+  };
+  int64_t units = summary.units_size();
+  if (plan.batch < 1 || plan.batch > kMaxSize)
+    return fail("expects a positive batch, found " + std::to_string(plan.batch));
+  __int128 area = 0;
+  auto text = [](const PlanView::Cell &cell) {
+    return "(units " + std::to_string(cell.firstUnit) + "-" + std::to_string(cell.endUnit) + ", samples " + std::to_string(cell.firstSample) + "-" +
+           std::to_string(cell.endSample) + ")";
+  };
+  for (const auto &cell : plan.cells) {
+    if (cell.firstUnit < 0 || cell.firstUnit >= cell.endUnit || cell.endUnit > units || cell.firstSample < 0 || cell.firstSample >= cell.endSample ||
+        cell.endSample > plan.batch || cell.device >= plan.devices.size())
+      return fail("cell " + text(cell) + " is not inside " + std::to_string(units) + " units x " + std::to_string(plan.batch) + " samples, or its device does not exist");
+    area += __int128(cell.endUnit - cell.firstUnit) * (cell.endSample - cell.firstSample);
+  }
+  if (area != __int128(units) * plan.batch)
+    return fail("cells cover " + std::to_string(int64_t(area)) + " of " + std::to_string(int64_t(__int128(units) * plan.batch)) + " (unit, sample) pairs");
+
+  // Sweep over units; at each, the open cells' samples must not overlap. With the area this makes the tiling exact.
+  std::vector<uint32_t> byFirst(plan.cells.size()), byEnd(plan.cells.size());
+  for (size_t i = 0; i < plan.cells.size(); ++i)
+    byFirst[i] = byEnd[i] = uint32_t(i);
+  std::sort(byFirst.begin(), byFirst.end(), [&](uint32_t a, uint32_t b) { return plan.cells[a].firstUnit < plan.cells[b].firstUnit; });
+  std::sort(byEnd.begin(), byEnd.end(), [&](uint32_t a, uint32_t b) { return plan.cells[a].endUnit < plan.cells[b].endUnit; });
+  std::map<int64_t, uint32_t> open; // first sample -> cell
+  size_t closing = 0;
+  for (uint32_t index : byFirst) {
+    const auto &cell = plan.cells[index];
+    while (closing < byEnd.size() && plan.cells[byEnd[closing]].endUnit <= cell.firstUnit)
+      open.erase(plan.cells[byEnd[closing++]].firstSample);
+    auto next = open.lower_bound(cell.firstSample);
+    if (next != open.end() && next->first < cell.endSample)
+      return fail("cells " + text(cell) + " and " + text(plan.cells[next->second]) + " overlap");
+    if (next != open.begin() && plan.cells[std::prev(next)->second].endSample > cell.firstSample)
+      return fail("cells " + text(cell) + " and " + text(plan.cells[std::prev(next)->second]) + " overlap");
+    open.emplace(cell.firstSample, index);
+  }
+  return true;
+}
+
+void Model::index() {
+  auto addOnce = [](std::vector<uint32_t> &list, uint32_t item) {
+    if (list.empty() || list.back() != item)
+      list.push_back(item);
+  };
+  parameterContributors.resize(summary.parameters_size());
+  valueContributors.resize(summary.values_size());
+  for (int u = 0; u < summary.units_size(); ++u) {
+    const auto &unit = summary.units(u);
+    for (const auto &slot : bodies.bodies(int(unit.backward_body())).slots()) {
+      if (slot.kind() == bundle::PARAMETER_GRADIENT && slot.index() < uint32_t(unit.parameters_size()))
+        addOnce(parameterContributors[unit.parameters(int(slot.index()))], uint32_t(u));
+      if (slot.kind() == bundle::BOUNDARY_IN_GRADIENT && slot.index() < uint32_t(unit.values_in_size()))
+        addOnce(valueContributors[unit.values_in(int(slot.index()))], uint32_t(u));
+    }
+  }
+  std::vector<std::vector<uint32_t>> groupsOfUnit(summary.units_size());
+  for (int p = 0; p < summary.parameters_size(); ++p)
+    for (uint32_t unit : parameterContributors[p])
+      groupsOfUnit[unit].push_back(summary.parameters(p).group());
+  groupContributors.resize(summary.groups_size());
+  cellsOfDevice.resize(plan.devices.size());
+  for (size_t c = 0; c < plan.cells.size(); ++c)
+    cellsOfDevice[plan.cells[c].device].push_back(uint32_t(c));
+  for (size_t d = 0; d < plan.devices.size(); ++d)
+    for (uint32_t c : cellsOfDevice[d])
+      for (int64_t u = plan.cells[c].firstUnit; u < plan.cells[c].endUnit; ++u) {
+        for (uint32_t group : groupsOfUnit[u])
+          addOnce(groupContributors[group], uint32_t(d));
+        if (summary.units(int(u)).loss_terms_size())
+          addOnce(lossDevices, uint32_t(d));
+      }
+}

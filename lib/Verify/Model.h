@@ -1,0 +1,81 @@
+// Summary, bodies and plan, checked once and indexed for the replay: what each value should be, derived from nothing else.
+#pragma once
+
+#include "zorse/Verify/Verify.h"
+
+#include "bundle.pb.h"
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace zorse::verify {
+
+/// Sizes beyond this are refused, so that no sum or product of two of them overflows 64 bits after `product`.
+inline constexpr int64_t kMaxSize = int64_t(1) << 50;
+
+/// a * b, or -1 when a factor is negative or the result exceeds kMaxSize.
+int64_t product(int64_t a, int64_t b);
+/// fixed + per_row * rows, or -1.
+int64_t extentBytes(const bundle::Extent &extent, int64_t rows);
+/// 0 for an unknown type.
+int64_t elementSize(bundle::ElementType type);
+
+struct Range {
+  int64_t begin, end;
+  bool operator==(const Range &o) const { return begin == o.begin && end == o.end; }
+  bool operator<(const Range &o) const { return begin != o.begin ? begin < o.begin : end < o.end; }
+};
+
+class Model {
+public:
+  /// Findings on no device are added when summary, bodies or plan are unusable; then nothing else may be called.
+  Model(const bundle::ModelSummary &summary, const bundle::BodyLibrary &bodies, const PlanView &plan, std::vector<Finding> &findings);
+
+  const bundle::ModelSummary &summary;
+  const bundle::BodyLibrary &bodies;
+  const PlanView &plan;
+
+  /// A parameter's elements inside its group; what lies between is padding and means nothing.
+  struct Piece {
+    int64_t begin, end;
+    uint32_t parameter;
+  };
+  std::vector<std::vector<Piece>> pieces; ///< per group, ascending.
+
+  /// Units whose backward adds to the parameter's, the value's gradient; ascending.
+  std::vector<std::vector<uint32_t>> parameterContributors, valueContributors;
+  /// Devices with a cell that adds to the group's gradient; ascending.
+  std::vector<std::vector<uint32_t>> groupContributors;
+  /// Devices with a cell of a unit that has loss terms; ascending.
+  std::vector<uint32_t> lossDevices;
+  std::vector<std::vector<uint32_t>> cellsOfDevice;
+
+  int64_t groupElementSize(uint32_t group) const { return elementSize(summary.groups(group).type()); }
+  bool trainable(uint32_t group) const { return summary.groups(group).trainable(); }
+  /// Clipping, or skipping of non-finite steps: the norm is part of the decision.
+  bool commits() const { return summary.training().clip_norm() > 0 || summary.training().skip_nonfinite(); }
+
+  /// Elements [begin, end) of a group, less padding: calls f(begin, end, parameter).
+  template <typename F> void forPieces(uint32_t group, int64_t begin, int64_t end, F f) const {
+    const auto &list = pieces[group];
+    size_t lo = 0, hi = list.size();
+    while (lo < hi) {
+      size_t mid = (lo + hi) / 2;
+      if (list[mid].end <= begin)
+        lo = mid + 1;
+      else
+        hi = mid;
+    }
+    for (; lo < list.size() && list[lo].begin < end; ++lo)
+      f(std::max(begin, list[lo].begin), std::min(end, list[lo].end), list[lo].parameter);
+  }
+
+private:
+  bool checkSummary(std::vector<Finding> &findings);
+  bool checkBodies(std::vector<Finding> &findings);
+  bool checkPlan(std::vector<Finding> &findings);
+  void index();
+};
+
+} // namespace zorse::verify

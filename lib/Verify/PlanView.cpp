@@ -1,0 +1,113 @@
+#include "zorse/Verify/PlanView.h"
+
+#include <nlohmann/json.hpp>
+
+#include <cmath>
+#include <map>
+
+using namespace zorse::verify;
+using Json = nlohmann::json;
+
+namespace {
+
+/// Reads with one error string; every getter is total, so that no exception can leave this file.
+struct Reader {
+  std::string &error;
+  std::map<std::string, uint32_t> devices;
+
+  bool fail(const std::string &message) {
+    if (error.empty())
+      error = message;
+    return false;
+  }
+
+  bool integer(const Json &value, const std::string &what, int64_t &out) {
+    if (!value.is_number_integer() || (value.is_number_unsigned() && value.get<uint64_t>() > uint64_t(INT64_MAX)))
+      return fail(what + ": expects an integer, found " + value.dump(-1, ' ', false, Json::error_handler_t::replace).substr(0, 40));
+    out = value.get<int64_t>();
+    return true;
+  }
+
+  bool range(const Json &value, const std::string &what, int64_t &begin, int64_t &end) {
+    if (!value.is_array() || value.size() != 2)
+      return fail(what + ": expects [begin, end]");
+    return integer(value[0], what, begin) && integer(value[1], what, end);
+  }
+
+  bool device(const Json &value, const std::string &what, uint32_t &out) {
+    if (value.is_string()) {
+      auto it = devices.find(value.get<std::string>());
+      if (it == devices.end())
+        return fail(what + ": there is no device '" + value.get<std::string>() + "'");
+      out = it->second;
+      return true;
+    }
+    int64_t index = 0;
+    if (!integer(value, what, index))
+      return false;
+    if (index < 0 || index >= int64_t(devices.size()))
+      return fail(what + ": device " + std::to_string(index) + " of " + std::to_string(devices.size()));
+    out = uint32_t(index);
+    return true;
+  }
+};
+
+bool readDevices(const Json &list, PlanView &plan, Reader &reader) {
+  if (!list.is_array())
+    return reader.fail("devices: expects a list");
+  for (const Json &item : list) {
+    PlanView::Device device;
+    if (item.is_string()) {
+      device.name = item.get<std::string>();
+    } else if (item.is_object() && item.contains("name") && item["name"].is_string()) {
+      device.name = item["name"].get<std::string>();
+      if (auto memory = item.find("memory"); memory != item.end() && memory->is_number()) {
+        double bytes = memory->get<double>();
+        device.memoryBytes = std::isfinite(bytes) && bytes > 0 && bytes < 9e18 ? int64_t(bytes) : 0;
+      }
+    } else {
+      return reader.fail("devices: expects a name or an object with a name");
+    }
+    if (!reader.devices.emplace(device.name, uint32_t(plan.devices.size())).second)
+      return reader.fail("devices: '" + device.name + "' is listed twice");
+    plan.devices.push_back(std::move(device));
+  }
+  return true;
+}
+
+bool readCells(const Json &list, PlanView &plan, Reader &reader) {
+  if (!list.is_array())
+    return reader.fail("cells: expects a list");
+  for (const Json &item : list) {
+    std::string what = "cells[" + std::to_string(plan.cells.size()) + "]";
+    PlanView::Cell cell{};
+    if (!item.is_object() || !item.contains("units") || !item.contains("samples") || !item.contains("device"))
+      return reader.fail(what + ": expects units, samples and device");
+    if (!reader.range(item["units"], what + ".units", cell.firstUnit, cell.endUnit) ||
+        !reader.range(item["samples"], what + ".samples", cell.firstSample, cell.endSample) ||
+        !reader.device(item["device"], what + ".device", cell.device))
+      return false;
+    plan.cells.push_back(cell);
+  }
+  return true;
+}
+
+} // namespace
+
+std::optional<PlanView> zorse::verify::readPlanView(std::string_view text, std::string &error) {
+  error.clear();
+  PlanView plan;
+  Reader reader{error, {}};
+  Json json = Json::parse(text, nullptr, /*allow_exceptions=*/false, /*ignore_comments=*/true);
+  if (json.is_discarded() || !json.is_object()) {
+    error = "the plan is not a JSON object";
+    return std::nullopt;
+  }
+  if (!json.contains("batch") || !json.contains("devices") || !json.contains("cells")) {
+    error = "the plan expects batch, devices and cells";
+    return std::nullopt;
+  }
+  if (!reader.integer(json["batch"], "batch", plan.batch) || !readDevices(json["devices"], plan, reader) || !readCells(json["cells"], plan, reader))
+    return std::nullopt;
+  return plan;
+}

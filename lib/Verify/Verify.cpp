@@ -1,0 +1,88 @@
+#include "Device.h"
+
+#include <atomic>
+#include <thread>
+
+using namespace zorse;
+using namespace zorse::verify;
+
+void Device::run() {
+  result.device = int32_t(program.device());
+  if (!checkStructure() || !result.findings.empty())
+    return;
+  result.present = true;
+  for (const auto &state : program.state())
+    if (state.value().kind() == bundle::Value::PARAMETERS && model.trainable(state.value().id()))
+      result.owned.push_back({state.value().id(), state.value().begin(), state.value().end()});
+  collectHalves();
+  checkTasks();
+  if (!result.findings.empty())
+    return;
+  checkRaces();
+  replayValues(*this);
+}
+
+/// \param visit  calls its argument with program i, or with null when it cannot be read; from several threads.
+static std::vector<Finding> verifyEach(const bundle::ModelSummary &summary, const bundle::BodyLibrary &bodies, const PlanView &plan, size_t count,
+                                       const std::function<void(size_t, const std::function<void(const bundle::Program *)> &)> &visit, const VerifyOptions &options) {
+  std::vector<Finding> findings;
+  Model model(summary, bodies, plan, findings);
+  if (!findings.empty())
+    return findings;
+
+  std::vector<DeviceResult> results(count);
+  std::atomic<size_t> next{0};
+  auto work = [&] {
+    for (size_t i; (i = next++) < count;) {
+      visit(i, [&](const bundle::Program *program) {
+        if (program)
+          Device(model, *program, options, results[i]).run();
+        else
+          results[i].findings.push_back({Code::Malformed, -1, -1, "program " + std::to_string(i) + " cannot be read"});
+      });
+    }
+  };
+  std::vector<std::thread> threads;
+  for (unsigned t = 1; t < options.threads && t < count; ++t)
+    threads.emplace_back(work);
+  work();
+  for (auto &thread : threads)
+    thread.join();
+
+  std::vector<bool> present(plan.devices.size());
+  bool sound = true;
+  for (size_t i = 0; i < count; ++i) {
+    findings.insert(findings.end(), results[i].findings.begin(), results[i].findings.end());
+    sound = sound && results[i].present;
+    if (!results[i].present)
+      continue;
+    if (present[results[i].device]) {
+      findings.push_back({Code::Malformed, results[i].device, -1, "has two programs"});
+      sound = false;
+    }
+    present[results[i].device] = true;
+  }
+  for (size_t d = 0; d < present.size(); ++d)
+    if (!present[d] && count < present.size()) {
+      findings.push_back({Code::Malformed, int32_t(d), -1, "has no program"});
+      sound = false;
+    }
+  if (sound)
+    checkTogether(model, results, findings);
+  std::stable_sort(findings.begin(), findings.end(), [](const Finding &a, const Finding &b) { return a.device != b.device ? a.device < b.device : a.entry < b.entry; });
+  return findings;
+}
+
+std::vector<Finding> verify::verifyPrograms(const bundle::ModelSummary &summary, const bundle::BodyLibrary &bodies, const PlanView &plan,
+                                            const std::vector<bundle::Program> &programs, const VerifyOptions &options) {
+  return verifyEach(summary, bodies, plan, programs.size(), [&](size_t i, const auto &check) { check(&programs[i]); }, options);
+}
+
+std::vector<Finding> verify::verifyPrograms(const bundle::ModelSummary &summary, const bundle::BodyLibrary &bodies, const PlanView &plan, size_t count,
+                                            const std::function<bool(size_t, bundle::Program &)> &load, const VerifyOptions &options) {
+  auto visit = [&](size_t i, const std::function<void(const bundle::Program *)> &check) {
+    bundle::Program program;
+    check(load(i, program) ? &program : nullptr);
+  };
+  return verifyEach(summary, bodies, plan, count, visit, options);
+}

@@ -1,0 +1,507 @@
+#include "SerialPrograms.h"
+
+#include <algorithm>
+#include <map>
+#include <set>
+#include <tuple>
+
+using namespace zorse;
+using namespace zorse::test;
+
+namespace {
+
+using Kind = bundle::Value::Kind;
+
+bundle::Value value(Kind kind, uint32_t id, uint32_t cut, int64_t begin, int64_t end) {
+  bundle::Value v;
+  v.set_kind(kind);
+  v.set_id(id);
+  v.set_cut(cut);
+  v.set_begin(begin);
+  v.set_end(end);
+  return v;
+}
+
+class Builder {
+public:
+  Builder(const SyntheticModel &model, const SerialPlan &plan) : summary(model.summary), bodies(model.bodies), plan(plan), programs(plan.devices), last(plan.devices, -1) {}
+
+  std::vector<bundle::Program> build() {
+    owners = plan.owners;
+    for (uint32_t g = 0; g < uint32_t(summary.groups_size()); ++g) {
+      bool listed = std::any_of(owners.begin(), owners.end(), [&](const SerialShard &s) { return s.group == g; });
+      if (!listed && summary.groups(int(g)).trainable())
+        owners.push_back({g, *devicesOf(g).begin(), 0, summary.groups(int(g)).elements()});
+    }
+    for (int d = 0; d < plan.devices; ++d) {
+      programs[d].set_device(uint32_t(d));
+      programs[d].set_device_name("d" + std::to_string(d));
+      programs[d].add_arenas()->set_kind(bundle::DEVICE);
+      for (int kind : {bundle::COMPUTE, bundle::SEND_QUEUE, bundle::RECEIVE_QUEUE, bundle::COLLECTIVE_QUEUE, bundle::HOST_TO_DEVICE, bundle::DEVICE_TO_HOST})
+        programs[d].add_queues()->set_kind(bundle::QueueKind(kind));
+      auto *e = add(d, 4, bundle::LOAD);
+      *e->mutable_load_scalars()->mutable_region() = region(d, "scalars", 512);
+      *e->mutable_load_scalars()->mutable_value() = value(bundle::Value::STEP_SCALARS, 0, 0, 0, 0);
+      ++next;
+    }
+    states();
+    std::vector<int> forward(plan.cells.size());
+    for (size_t c = 0; c < plan.cells.size(); ++c)
+      forward[c] = int(c);
+    std::stable_sort(forward.begin(), forward.end(), [&](int a, int b) { return plan.cells[a].firstUnit < plan.cells[b].firstUnit; });
+    for (int c : forward)
+      forwardCell(c);
+    std::stable_sort(forward.begin(), forward.end(), [&](int a, int b) { return plan.cells[a].endUnit > plan.cells[b].endUnit; });
+    for (int c : forward)
+      backwardCell(c);
+    commit();
+    for (int d = 0; d < plan.devices; ++d) {
+      // The first entry of a step waits for the last of the step before.
+      auto &program = programs[d];
+      if (program.entries_size() > 1)
+        waitFor(d, program.mutable_entries(0), program.entries_size() - 1, true);
+      program.mutable_arenas(0)->set_bytes(used[uint32_t(d)]);
+      program.set_planned_bytes(used[uint32_t(d)]);
+    }
+    return std::move(programs);
+  }
+
+private:
+  const bundle::ModelSummary &summary;
+  const bundle::BodyLibrary &bodies;
+  const SerialPlan &plan;
+  std::vector<bundle::Program> programs;
+  std::vector<int> last; ///< per device: index of its latest entry
+  std::vector<SerialShard> owners;
+  std::map<uint32_t, uint64_t> used;
+  std::map<std::pair<uint32_t, std::string>, bundle::Region> regions;
+  std::set<std::tuple<uint32_t, uint32_t>> startedGroups; ///< (device, group): its accumulator has a contribution
+  uint32_t next = 0;                                      ///< id
+
+  bundle::Region region(uint32_t device, const std::string &key, int64_t bytes) {
+    auto [it, fresh] = regions.try_emplace({device, key});
+    if (fresh) {
+      it->second.set_offset(used[device]);
+      it->second.set_bytes(uint64_t(bytes));
+      used[device] += uint64_t(bytes + 63) / 64 * 64;
+    }
+    return it->second;
+  }
+  static bundle::Region part(bundle::Region whole, int64_t offset, int64_t bytes) {
+    whole.set_offset(whole.offset() + uint64_t(offset));
+    whole.set_bytes(uint64_t(bytes));
+    return whole;
+  }
+
+  void waitFor(int d, bundle::Entry *entry, int target, bool previous) {
+    auto &program = programs[d];
+    uint32_t queue = program.entries(target).queue(), position = 0;
+    for (int e = 0; e < target; ++e)
+      position += program.entries(e).queue() == queue;
+    auto *wait = entry->add_waits();
+    wait->set_queue(queue);
+    wait->set_position(position);
+    wait->set_previous_step(previous);
+  }
+
+  /// A new entry with the current id, after everything before it on its device.
+  bundle::Entry *add(int d, uint32_t queue, bundle::Phase phase) {
+    auto *entry = programs[d].add_entries();
+    entry->set_id(next);
+    entry->set_queue(queue);
+    entry->set_phase(phase);
+    if (last[d] >= 0 && programs[d].entries(last[d]).queue() != queue)
+      waitFor(d, entry, last[d], false);
+    last[d] = programs[d].entries_size() - 1;
+    return entry;
+  }
+
+  std::set<uint32_t> devicesOf(uint32_t group) const {
+    std::set<uint32_t> devices;
+    for (const auto &cell : plan.cells)
+      for (uint32_t unit : summary.groups(int(group)).units())
+        if (int(unit) >= cell.firstUnit && int(unit) < cell.endUnit)
+          devices.insert(cell.device);
+    return devices;
+  }
+  std::vector<SerialShard> ownersOf(uint32_t group) const {
+    std::vector<SerialShard> list;
+    for (const auto &shard : owners)
+      if (shard.group == group && shard.begin < shard.end)
+        list.push_back(shard);
+    std::sort(list.begin(), list.end(), [](const SerialShard &a, const SerialShard &b) { return a.begin < b.begin; });
+    return list;
+  }
+  std::string parametersKey(uint32_t g) const { return "parameters" + std::to_string(g); }
+
+  bundle::Region shardRegion(const SerialShard &shard) {
+    if (devicesOf(shard.group).count(shard.device))
+      return part(region(shard.device, parametersKey(shard.group), summary.groups(int(shard.group)).elements() * 4), shard.begin * 4, (shard.end - shard.begin) * 4);
+    return region(shard.device, parametersKey(shard.group), (shard.end - shard.begin) * 4);
+  }
+
+  void state(uint32_t device, const bundle::Region &where, const bundle::Value &what, bundle::ElementType type) {
+    auto *s = programs[device].add_state();
+    *s->mutable_region() = where;
+    *s->mutable_value() = what;
+    s->set_type(type);
+  }
+
+  void states() {
+    for (const auto &shard : owners) {
+      state(shard.device, shardRegion(shard), value(bundle::Value::PARAMETERS, shard.group, 0, shard.begin, shard.end), bundle::F32);
+      for (uint32_t m = 0; m < summary.moments(); ++m)
+        state(shard.device, region(shard.device, "moments" + std::to_string(m) + "." + std::to_string(shard.group), (shard.end - shard.begin) * 4),
+              value(bundle::Value::MOMENTS, shard.group, m, shard.begin, shard.end), bundle::F32);
+      if (!regions.count({shard.device, "step"}))
+        state(shard.device, region(shard.device, "step", 8), value(bundle::Value::OPTIMIZER_STEP, 0, 0, 0, 0), bundle::F64);
+    }
+    for (uint32_t g = 0; g < uint32_t(summary.groups_size()); ++g) {
+      int64_t elements = summary.groups(int(g)).elements();
+      std::set<uint32_t> readers = devicesOf(g);
+      for (uint32_t d : readers)
+        region(d, parametersKey(g), elements * 4);
+      if (!summary.groups(int(g)).trainable()) {
+        for (uint32_t d : readers)
+          state(d, region(d, parametersKey(g), elements * 4), value(bundle::Value::PARAMETERS, g, 0, 0, elements), bundle::F32);
+        continue;
+      }
+      auto shards = ownersOf(g);
+      if (shards.size() == 1 && (readers.empty() || (readers.size() == 1 && readers.count(shards[0].device))))
+        continue;
+      std::set<uint32_t> members = readers;
+      for (const auto &shard : shards)
+        members.insert(shard.device);
+      for (uint32_t d : members) {
+        auto *gather = add(int(d), 3, bundle::GATHER)->mutable_all_gather();
+        gather->set_group(g);
+        gather->set_type(bundle::F32);
+        for (const auto &shard : shards) {
+          gather->mutable_shards()->add_members(shard.device);
+          gather->mutable_shards()->add_begin(shard.begin);
+          gather->mutable_shards()->add_end(shard.end);
+          if (shard.device == d)
+            *gather->mutable_shard() = shardRegion(shard);
+        }
+        for (uint32_t r : readers)
+          gather->add_readers(r);
+        if (readers.count(d))
+          *gather->mutable_full() = region(d, parametersKey(g), elements * 4);
+        *gather->mutable_value() = value(bundle::Value::PARAMETERS, g, 0, 0, elements);
+      }
+      ++next;
+    }
+  }
+
+  std::string cellKey(int c, const char *what, uint32_t id) const { return std::string(what) + std::to_string(id) + "@" + std::to_string(c); }
+  bool live(uint32_t v, int cut) const { return int(summary.values(int(v)).producer()) < cut && int(*summary.values(int(v)).users().rbegin()) >= cut; }
+
+  /// Moves the rows two touching cells share of a value or its gradient.
+  void move(int from, int to, const char *what, const bundle::Value &declared, int64_t bytesPerRow, bundle::Phase phase) {
+    const auto &a = plan.cells[from], &b = plan.cells[to];
+    bundle::Region source = part(region(a.device, cellKey(from, what, declared.id()), (a.endSample - a.firstSample) * bytesPerRow), (declared.begin() - a.firstSample) * bytesPerRow,
+                                 (declared.end() - declared.begin()) * bytesPerRow);
+    bundle::Region target = part(region(b.device, cellKey(to, what, declared.id()), (b.endSample - b.firstSample) * bytesPerRow), (declared.begin() - b.firstSample) * bytesPerRow,
+                                 (declared.end() - declared.begin()) * bytesPerRow);
+    if (a.device == b.device) {
+      auto *copy = add(int(a.device), 0, phase)->mutable_copy();
+      *copy->mutable_from() = source;
+      *copy->mutable_to() = target;
+      *copy->mutable_value() = declared;
+    } else {
+      auto *send = add(int(a.device), 1, phase)->mutable_send();
+      send->set_peer(b.device);
+      *send->mutable_region() = source;
+      *send->mutable_value() = declared;
+      auto *receive = add(int(b.device), 2, phase)->mutable_receive();
+      receive->set_peer(a.device);
+      *receive->mutable_region() = target;
+      *receive->mutable_value() = declared;
+    }
+    ++next;
+  }
+
+  void bind(int c, int u, bundle::Compute *compute, bool forward) {
+    const auto &cell = plan.cells[c];
+    const auto &unit = summary.units(u);
+    uint32_t d = cell.device;
+    int64_t rows = cell.endSample - cell.firstSample;
+    auto *call = compute->add_calls();
+    call->set_body(forward ? unit.forward_body() : unit.backward_body());
+    call->set_unit(u);
+    call->set_rows(rows);
+    call->set_sample_base(cell.firstSample);
+    call->set_instance_base(unit.instance_base());
+    for (const auto &slot : bodies.bodies(int(call->body())).slots()) {
+      auto *binding = call->add_slots();
+      int i = int(slot.index());
+      auto bindTo = [&](const bundle::Region &where, const bundle::Value &what) {
+        *binding->mutable_region() = where;
+        *binding->mutable_value() = what;
+      };
+      auto rowsOf = [&](Kind kind, uint32_t id, uint32_t cut) { return value(kind, id, cut, cell.firstSample, cell.endSample); };
+      int64_t bytes = slot.bytes().fixed() + slot.bytes().per_row() * rows;
+      switch (slot.kind()) {
+      case bundle::PARAMETER:
+      case bundle::PARAMETER_GRADIENT: {
+        const auto &p = summary.parameters(int(unit.parameters(i)));
+        bool gradient = slot.kind() == bundle::PARAMETER_GRADIENT;
+        bundle::Region whole = region(d, (gradient ? "gradients" : "parameters") + std::to_string(p.group()), summary.groups(int(p.group())).elements() * 4);
+        bindTo(part(whole, p.offset() * 4, p.shape(0) * 4), value(gradient ? bundle::Value::GRADIENTS : bundle::Value::PARAMETERS, p.group(), 0, p.offset(), p.offset() + p.shape(0)));
+        if (gradient)
+          binding->set_overwrite(startedGroups.count({d, p.group()}) == 0);
+        break;
+      }
+      case bundle::INPUT: bindTo(region(d, cellKey(c, "input", unit.inputs(i)), bytes), rowsOf(bundle::Value::INPUT_ROWS, unit.inputs(i), 0)); break;
+      case bundle::BOUNDARY_IN: bindTo(region(d, cellKey(c, "value", unit.values_in(i)), bytes), rowsOf(bundle::Value::ACTIVATION, unit.values_in(i), 0)); break;
+      case bundle::BOUNDARY_OUT: bindTo(region(d, cellKey(c, "value", unit.values_out(i)), bytes), rowsOf(bundle::Value::ACTIVATION, unit.values_out(i), 0)); break;
+      case bundle::BOUNDARY_IN_GRADIENT: {
+        const auto &users = summary.values(int(unit.values_in(i))).users();
+        bindTo(region(d, cellKey(c, "gradient", unit.values_in(i)), bytes), rowsOf(bundle::Value::ACTIVATION_GRADIENT, unit.values_in(i), uint32_t(u)));
+        binding->set_overwrite(*users.rbegin() == uint32_t(u));
+        break;
+      }
+      case bundle::BOUNDARY_OUT_GRADIENT:
+        bindTo(region(d, cellKey(c, "gradient", unit.values_out(i)), bytes), rowsOf(bundle::Value::ACTIVATION_GRADIENT, unit.values_out(i), summary.values(int(unit.values_out(i))).users(0)));
+        break;
+      case bundle::SAVED: bindTo(region(d, cellKey(c, "saved", uint32_t(u)), bytes), rowsOf(bundle::Value::SAVED_BLOCK, uint32_t(u), 0)); break;
+      case bundle::WORKSPACE: bindTo(region(d, cellKey(c, forward ? "workF" : "workB", uint32_t(u)), bytes), bundle::Value()); break;
+      case bundle::SCALARS: bindTo(part(region(d, "scalars", 512), 0, 256), value(bundle::Value::STEP_SCALARS, 0, 0, 0, 0)); break;
+      case bundle::LOSS: bindTo(region(d, cellKey(c, "loss", unit.loss_terms(i)), bytes), rowsOf(bundle::Value::LOSS_ROWS, uint32_t(u), unit.loss_terms(i))); break;
+      default: break;
+      }
+    }
+    if (!forward)
+      for (uint32_t p : unit.parameters())
+        startedGroups.insert({d, summary.parameters(int(p)).group()});
+  }
+
+  void forwardCell(int c) {
+    const auto &cell = plan.cells[c];
+    std::set<uint32_t> inputs;
+    for (int u = cell.firstUnit; u < cell.endUnit; ++u)
+      inputs.insert(summary.units(u).inputs().begin(), summary.units(u).inputs().end());
+    for (uint32_t i : inputs) {
+      auto *load = add(int(cell.device), 4, bundle::LOAD)->mutable_load_input();
+      load->set_input(i);
+      load->set_sample_base(cell.firstSample);
+      load->set_rows(cell.endSample - cell.firstSample);
+      *load->mutable_region() = region(cell.device, cellKey(c, "input", i), load->rows() * summary.inputs(int(i)).bytes_per_row());
+      *load->mutable_value() = value(bundle::Value::INPUT_ROWS, i, 0, cell.firstSample, cell.endSample);
+      ++next;
+    }
+    for (int v = 0; v < summary.values_size(); ++v)
+      for (size_t other = 0; other < plan.cells.size() && live(uint32_t(v), cell.firstUnit); ++other) {
+        const auto &source = plan.cells[other];
+        int64_t begin = std::max(source.firstSample, cell.firstSample), end = std::min(source.endSample, cell.endSample);
+        if (source.endUnit == cell.firstUnit && begin < end)
+          move(int(other), c, "value", value(bundle::Value::ACTIVATION, uint32_t(v), 0, begin, end), summary.values(v).bytes_per_row(), bundle::FORWARD);
+      }
+    auto *compute = add(int(cell.device), 0, bundle::FORWARD)->mutable_compute();
+    compute->set_task(bundle::Compute::F);
+    compute->set_cell(c);
+    compute->set_group(-1);
+    ++next;
+    bool loss = false;
+    for (int u = cell.firstUnit; u < cell.endUnit; ++u) {
+      bind(c, u, compute, true);
+      loss = loss || summary.units(u).loss_terms_size();
+    }
+    if (!loss)
+      return;
+    auto *sum = add(int(cell.device), 0, bundle::FORWARD)->mutable_compute();
+    sum->set_task(bundle::Compute::SUM_LOSS);
+    sum->set_cell(c);
+    sum->set_group(-1);
+    auto *call = sum->add_calls();
+    call->set_body(summary.sum_loss_body());
+    call->set_unit(-1);
+    call->set_rows(cell.endSample - cell.firstSample);
+    call->set_sample_base(cell.firstSample);
+    for (int k = 0; k < summary.loss_size(); ++k) {
+      auto *binding = call->add_slots();
+      *binding->mutable_region() = region(cell.device, cellKey(c, "loss", uint32_t(k)), call->rows() * 4);
+      *binding->mutable_value() = value(bundle::Value::LOSS_ROWS, uint32_t(summary.units_size() - 1), uint32_t(k), cell.firstSample, cell.endSample);
+    }
+    auto *binding = call->add_slots();
+    *binding->mutable_region() = part(region(cell.device, "scalars", 512), 256, 128);
+    *binding->mutable_value() = value(bundle::Value::SUMS, 0, 0, 0, 0);
+    ++next;
+  }
+
+  void backwardCell(int c) {
+    const auto &cell = plan.cells[c];
+    for (int v = 0; v < summary.values_size(); ++v)
+      for (size_t other = 0; other < plan.cells.size() && live(uint32_t(v), cell.endUnit); ++other) {
+        const auto &source = plan.cells[other];
+        int64_t begin = std::max(source.firstSample, cell.firstSample), end = std::min(source.endSample, cell.endSample);
+        uint32_t user = 0;
+        for (uint32_t u : summary.values(v).users())
+          if (int(u) >= cell.endUnit) {
+            user = u;
+            break;
+          }
+        if (source.firstUnit == cell.endUnit && begin < end)
+          move(int(other), c, "gradient", value(bundle::Value::ACTIVATION_GRADIENT, uint32_t(v), user, begin, end), summary.values(v).bytes_per_row(), bundle::BACKWARD);
+      }
+    auto *compute = add(int(cell.device), 0, bundle::BACKWARD)->mutable_compute();
+    compute->set_task(bundle::Compute::B);
+    compute->set_cell(c);
+    compute->set_group(-1);
+    ++next;
+    for (int u = cell.endUnit - 1; u >= cell.firstUnit; --u)
+      bind(c, u, compute, false);
+  }
+
+  /// Runs of elements without padding and without a change of decay.
+  std::vector<std::tuple<int64_t, int64_t, bool>> runs(const SerialShard &shard) const {
+    std::vector<std::tuple<int64_t, int64_t, bool>> list;
+    for (uint32_t p : summary.groups(int(shard.group)).parameters()) {
+      const auto &parameter = summary.parameters(int(p));
+      int64_t begin = std::max(parameter.offset(), shard.begin), end = std::min(parameter.offset() + parameter.shape(0), shard.end);
+      if (begin < end)
+        list.push_back({begin, end, parameter.decays()});
+    }
+    return list;
+  }
+
+  void commit() {
+    std::map<std::pair<uint32_t, uint32_t>, std::pair<bundle::Region, int64_t>> reduced; // (device, group): bytes and the element they start with
+    for (uint32_t g = 0; g < uint32_t(summary.groups_size()); ++g) {
+      if (!summary.groups(int(g)).trainable())
+        continue;
+      auto shards = ownersOf(g);
+      std::set<uint32_t> contributors = devicesOf(g), members = contributors;
+      int64_t elements = summary.groups(int(g)).elements();
+      auto whole = [&](uint32_t d) { return region(d, "gradients" + std::to_string(g), elements * 4); };
+      for (const auto &shard : shards) {
+        members.insert(shard.device);
+        bundle::Region bytes = contributors.count(shard.device) ? part(whole(shard.device), shard.begin * 4, (shard.end - shard.begin) * 4)
+                                                                : region(shard.device, "reduced" + std::to_string(g), (shard.end - shard.begin) * 4);
+        reduced[{shard.device, g}] = {bytes, shard.begin};
+      }
+      if (members.size() == 1)
+        continue;
+      for (uint32_t d : members) {
+        auto *reduce = add(int(d), 3, bundle::REDUCE)->mutable_reduce_scatter();
+        reduce->set_group(g);
+        reduce->set_type(bundle::F32);
+        reduce->set_order(bundle::RANKED);
+        for (uint32_t contributor : contributors)
+          reduce->add_contributors(contributor);
+        for (const auto &shard : shards) {
+          reduce->mutable_shards()->add_members(shard.device);
+          reduce->mutable_shards()->add_begin(shard.begin);
+          reduce->mutable_shards()->add_end(shard.end);
+          if (shard.device == d)
+            *reduce->mutable_shard() = reduced[{d, g}].first;
+        }
+        if (contributors.count(d))
+          *reduce->mutable_full() = whole(d);
+        *reduce->mutable_value() = value(bundle::Value::REDUCED_GRADIENTS, g, 0, 0, elements);
+      }
+      ++next;
+    }
+    auto gradients = [&](const SerialShard &shard, int64_t begin, int64_t end) {
+      auto &[bytes, first] = reduced[{shard.device, shard.group}];
+      return part(bytes, (begin - first) * 4, (end - begin) * 4);
+    };
+    std::set<uint32_t> deciders, members;
+    for (const auto &shard : owners) {
+      if (shard.begin >= shard.end)
+        continue;
+      deciders.insert(shard.device);
+      auto *norm = add(int(shard.device), 0, bundle::COMMIT)->mutable_compute();
+      norm->set_task(bundle::Compute::NORM);
+      norm->set_cell(-1);
+      norm->set_group(int(shard.group));
+      for (auto [begin, end, decays] : runs(shard)) {
+        auto *call = norm->add_calls();
+        call->set_body(summary.norm_body());
+        call->set_unit(-1);
+        call->set_rows(end - begin);
+        auto *state = call->add_slots();
+        *state->mutable_region() = gradients(shard, begin, end);
+        *state->mutable_value() = value(bundle::Value::REDUCED_GRADIENTS, shard.group, 0, begin, end);
+        auto *sums = call->add_slots();
+        *sums->mutable_region() = part(region(shard.device, "scalars", 512), 256, 128);
+        *sums->mutable_value() = value(bundle::Value::SUMS, 0, 0, 0, 0);
+      }
+      ++next;
+    }
+    members = deciders;
+    for (const auto &cell : plan.cells)
+      if (cell.endUnit == summary.units_size())
+        members.insert(cell.device);
+    if (members.size() > 1) {
+      for (uint32_t d : members) {
+        auto *reduce = add(int(d), 3, bundle::REPORT)->mutable_all_reduce();
+        for (uint32_t member : members)
+          reduce->add_members(member);
+        reduce->set_type(bundle::F64);
+        reduce->set_order(bundle::RANKED);
+        *reduce->mutable_region() = part(region(d, "scalars", 512), 256, 128);
+        *reduce->mutable_from() = value(bundle::Value::SUMS, 0, 0, 0, 0);
+        *reduce->mutable_to() = value(bundle::Value::GLOBAL_SUM, 0, 0, 0, 0);
+      }
+      ++next;
+    }
+    for (uint32_t d : deciders) {
+      auto *decide = add(int(d), 0, bundle::COMMIT)->mutable_compute();
+      decide->set_task(bundle::Compute::DECIDE);
+      decide->set_cell(-1);
+      decide->set_group(-1);
+      auto *call = decide->add_calls();
+      call->set_body(summary.decide_body());
+      call->set_unit(-1);
+      call->set_rows(1);
+      auto bindTo = [&](const bundle::Region &where, const bundle::Value &what) {
+        auto *binding = call->add_slots();
+        *binding->mutable_region() = where;
+        *binding->mutable_value() = what;
+      };
+      bindTo(part(region(d, "scalars", 512), 256, 128), value(bundle::Value::GLOBAL_SUM, 0, 0, 0, 0));
+      bindTo(part(region(d, "scalars", 512), 0, 256), value(bundle::Value::STEP_SCALARS, 0, 0, 0, 0));
+      bindTo(region(d, "step", 8), value(bundle::Value::OPTIMIZER_STEP, 0, 0, 0, 0));
+      ++next;
+    }
+    for (const auto &shard : owners) {
+      if (shard.begin >= shard.end)
+        continue;
+      auto *update = add(int(shard.device), 0, bundle::UPDATE_STATE)->mutable_compute();
+      update->set_task(bundle::Compute::UPDATE_GROUP);
+      update->set_cell(-1);
+      update->set_group(int(shard.group));
+      for (auto [begin, end, decays] : runs(shard)) {
+        auto *call = update->add_calls();
+        call->set_body(decays ? summary.update_body_decay() : summary.update_body_plain());
+        call->set_unit(-1);
+        call->set_rows(end - begin);
+        auto bindTo = [&](const bundle::Region &where, const bundle::Value &what) {
+          auto *binding = call->add_slots();
+          *binding->mutable_region() = where;
+          *binding->mutable_value() = what;
+        };
+        bindTo(part(shardRegion(shard), (begin - shard.begin) * 4, (end - begin) * 4), value(bundle::Value::PARAMETERS, shard.group, 0, begin, end));
+        bindTo(gradients(shard, begin, end), value(bundle::Value::REDUCED_GRADIENTS, shard.group, 0, begin, end));
+        for (uint32_t m = 0; m < summary.moments(); ++m)
+          bindTo(part(region(shard.device, "moments" + std::to_string(m) + "." + std::to_string(shard.group), (shard.end - shard.begin) * 4), (begin - shard.begin) * 4, (end - begin) * 4),
+                 value(bundle::Value::MOMENTS, shard.group, m, begin, end));
+        bindTo(part(region(shard.device, "scalars", 512), 0, 256), value(bundle::Value::STEP_SCALARS, 1, 0, 0, 0));
+        auto step = value(bundle::Value::OPTIMIZER_STEP, 0, 0, 0, 0);
+        step.set_version(1);
+        bindTo(region(shard.device, "step", 8), step);
+      }
+      ++next;
+    }
+    uint32_t reporter = *deciders.begin();
+    auto *report = add(int(reporter), 5, bundle::REPORT)->mutable_report();
+    *report->mutable_region() = region(reporter, "scalars", 512);
+    *report->mutable_value() = value(bundle::Value::STEP_SCALARS, 1, 0, 0, 0);
+    ++next;
+  }
+};
+
+} // namespace
+
+std::vector<bundle::Program> test::serialPrograms(const SyntheticModel &model, const SerialPlan &plan) { return Builder(model, plan).build(); }

@@ -1,0 +1,239 @@
+#include "SyntheticModel.h"
+
+#include <map>
+#include <random>
+
+using namespace zorse;
+using namespace zorse::test;
+
+namespace {
+
+struct Maker {
+  const SyntheticOptions &options;
+  SyntheticModel model;
+  std::mt19937 random;
+
+  explicit Maker(const SyntheticOptions &options) : options(options), random(options.seed) {}
+
+  uint32_t parameter(const std::string &name, int64_t elements, bool trainable, bool decays) {
+    auto *p = model.summary.add_parameters();
+    p->set_name(name);
+    p->add_shape(elements);
+    p->set_type(bundle::F32);
+    p->set_trainable(trainable);
+    p->set_decays(decays);
+    return uint32_t(model.summary.parameters_size() - 1);
+  }
+
+  uint32_t value(const std::string &name, uint32_t producer, int64_t bytes) {
+    auto *v = model.summary.add_values();
+    v->set_name(name);
+    v->set_bytes_per_row(bytes);
+    v->set_type(bundle::F32);
+    v->set_producer(producer);
+    v->set_needs_gradient(true);
+    return uint32_t(model.summary.values_size() - 1);
+  }
+
+  uint32_t input(const std::string &name, int64_t bytes) {
+    auto *i = model.summary.add_inputs();
+    i->set_name(name);
+    i->set_type(bundle::I64);
+    i->set_bytes_per_row(bytes);
+    return uint32_t(model.summary.inputs_size() - 1);
+  }
+
+  /// Groups: parameters with equal users and trainability, decaying ones first, each on a multiple of 512 bytes.
+  void group() {
+    auto &summary = model.summary;
+    std::map<std::vector<uint32_t>, std::vector<uint32_t>> byUsers;
+    std::vector<std::vector<uint32_t>> users(summary.parameters_size());
+    for (int u = 0; u < summary.units_size(); ++u)
+      for (uint32_t p : summary.units(u).parameters())
+        users[p].push_back(uint32_t(u));
+    for (int p = 0; p < summary.parameters_size(); ++p) {
+      auto key = users[p];
+      key.push_back(summary.parameters(p).trainable() ? 1000000 : 1000001);
+      byUsers[key].push_back(uint32_t(p));
+    }
+    for (auto &[key, list] : byUsers) {
+      auto *g = summary.add_groups();
+      uint32_t index = uint32_t(summary.groups_size() - 1);
+      g->set_name("group" + std::to_string(index));
+      g->set_type(bundle::F32);
+      g->set_trainable(key.back() == 1000000);
+      for (size_t i = 0; i + 1 < key.size(); ++i)
+        g->add_units(key[i]);
+      int64_t next = 0;
+      for (bool decays : {true, false}) {
+        for (uint32_t p : list)
+          if (summary.parameters(int(p)).decays() == decays) {
+            auto *parameter = summary.mutable_parameters(int(p));
+            parameter->set_group(index);
+            parameter->set_offset(next);
+            g->add_parameters(p);
+            next += (parameter->shape(0) + 127) / 128 * 128;
+          }
+        if (decays)
+          g->set_decaying_elements(next);
+      }
+      g->set_elements(next);
+    }
+  }
+
+  bundle::Slot *slot(bundle::Body *body, bundle::SlotKind kind, uint32_t index, bundle::AccessMode mode, int64_t fixed, int64_t perRow, const std::string &name) {
+    auto *s = body->add_slots();
+    s->set_kind(kind);
+    s->set_index(index);
+    s->set_mode(mode);
+    s->mutable_bytes()->set_fixed(fixed);
+    s->mutable_bytes()->set_per_row(perRow);
+    s->set_type(bundle::F32);
+    s->set_name(name);
+    return s;
+  }
+
+  void unitBodies(int u) {
+    auto &summary = model.summary;
+    auto *unit = summary.mutable_units(u);
+    bool keepsInput = random() % 3 != 0, backwardReadsInputs = random() % 3 != 0;
+    for (bool forward : {true, false}) {
+      auto *body = model.bodies.add_bodies();
+      uint32_t index = uint32_t(model.bodies.bodies_size() - 1);
+      body->set_name(unit->name() + (forward ? ".forward" : ".backward"));
+      forward ? unit->set_forward_body(index) : unit->set_backward_body(index);
+      for (int i = 0; i < unit->parameters_size(); ++i) {
+        const auto &p = summary.parameters(int(unit->parameters(i)));
+        slot(body, bundle::PARAMETER, uint32_t(i), bundle::READ, p.shape(0) * 4, 0, p.name());
+        if (!forward && p.trainable())
+          slot(body, bundle::PARAMETER_GRADIENT, uint32_t(i), bundle::ACCUMULATE, p.shape(0) * 4, 0, "d_" + p.name());
+      }
+      if (forward || backwardReadsInputs)
+        for (int i = 0; i < unit->inputs_size(); ++i)
+          slot(body, bundle::INPUT, uint32_t(i), bundle::READ, 0, summary.inputs(int(unit->inputs(i))).bytes_per_row(), summary.inputs(int(unit->inputs(i))).name());
+      for (int i = 0; i < unit->values_in_size(); ++i) {
+        const auto &v = summary.values(int(unit->values_in(i)));
+        if (forward || keepsInput)
+          slot(body, bundle::BOUNDARY_IN, uint32_t(i), bundle::READ, 0, v.bytes_per_row(), v.name());
+        if (!forward)
+          slot(body, bundle::BOUNDARY_IN_GRADIENT, uint32_t(i), bundle::ACCUMULATE, 0, v.bytes_per_row(), "d_" + v.name());
+      }
+      for (int i = 0; i < unit->values_out_size(); ++i) {
+        const auto &v = summary.values(int(unit->values_out(i)));
+        slot(body, forward ? bundle::BOUNDARY_OUT : bundle::BOUNDARY_OUT_GRADIENT, uint32_t(i), forward ? bundle::WRITE : bundle::READ, 0, v.bytes_per_row(), v.name());
+      }
+      slot(body, bundle::SAVED, 0, forward ? bundle::WRITE : bundle::READ, 0, unit->saved_bytes().per_row(), "saved");
+      const auto &workspace = forward ? unit->forward_workspace() : unit->backward_workspace();
+      slot(body, bundle::WORKSPACE, 0, bundle::WRITE, 0, workspace.per_row(), "workspace");
+      slot(body, bundle::SCALARS, 0, bundle::READ, 256, 0, "scalars");
+      if (forward)
+        for (int i = 0; i < unit->loss_terms_size(); ++i)
+          slot(body, bundle::LOSS, uint32_t(i), bundle::WRITE, 0, 4, "loss");
+    }
+  }
+
+  void stateBodies() {
+    auto &summary = model.summary;
+    for (bool decay : {true, false}) {
+      auto *body = model.bodies.add_bodies();
+      body->set_name(decay ? "update_decay" : "update_plain");
+      for (int s = 0; s < 2 + options.moments; ++s)
+        slot(body, bundle::STATE, uint32_t(s), s == 1 ? bundle::READ : bundle::UPDATE, 0, 4, s == 0 ? "parameters" : s == 1 ? "gradients" : "moments");
+      slot(body, bundle::SCALARS, 0, bundle::READ, 256, 0, "scalars");
+      slot(body, bundle::OPTIMIZER_STEP_SLOT, 0, bundle::READ, 8, 0, "step");
+      (decay ? summary.set_update_body_decay(model.bodies.bodies_size() - 1) : summary.set_update_body_plain(model.bodies.bodies_size() - 1));
+    }
+    auto *norm = model.bodies.add_bodies();
+    norm->set_name("norm");
+    slot(norm, bundle::STATE, 1, bundle::READ, 0, 4, "gradients");
+    slot(norm, bundle::SUMS_SLOT, 0, bundle::ACCUMULATE, 128, 0, "sums");
+    summary.set_norm_body(model.bodies.bodies_size() - 1);
+    auto *loss = model.bodies.add_bodies();
+    loss->set_name("sum_loss");
+    for (int k = 0; k < options.lossTerms; ++k)
+      slot(loss, bundle::LOSS, uint32_t(k), bundle::READ, 0, 4, "loss");
+    slot(loss, bundle::SUMS_SLOT, 0, bundle::ACCUMULATE, 128, 0, "sums");
+    summary.set_sum_loss_body(model.bodies.bodies_size() - 1);
+    auto *decide = model.bodies.add_bodies();
+    decide->set_name("decide");
+    slot(decide, bundle::SUMS_SLOT, 0, bundle::READ, 128, 0, "sums");
+    slot(decide, bundle::SCALARS, 0, bundle::UPDATE, 256, 0, "scalars");
+    slot(decide, bundle::OPTIMIZER_STEP_SLOT, 0, bundle::UPDATE, 8, 0, "step");
+    summary.set_decide_body(model.bodies.bodies_size() - 1);
+  }
+
+  SyntheticModel make() {
+    auto &summary = model.summary;
+    summary.set_name("synthetic");
+    summary.set_compute_type(bundle::F32);
+    summary.set_denominator_body(-1);
+    summary.set_moments(uint32_t(options.moments));
+    summary.mutable_training()->set_optimizer(options.moments == 2 ? bundle::TrainingOptions::ADAMW : bundle::TrainingOptions::SGD);
+    summary.mutable_training()->set_clip_norm(options.clipNorm);
+    summary.mutable_training()->set_skip_nonfinite(options.skipNonFinite);
+    uint32_t ids = input("ids", 64), labels = input("labels", 64);
+    uint32_t table = parameter("table", 96 + 32 * (random() % 3), true, true);
+    uint32_t frozen = options.frozen ? parameter("rotary", 32, false, false) : 0;
+    uint32_t first = 0;
+    for (int u = 0; u < options.units; ++u) {
+      auto *unit = summary.add_units();
+      bool last = u == options.units - 1;
+      unit->set_name("unit" + std::to_string(u));
+      unit->set_class_id(uint32_t(u));
+      unit->set_instance_base(uint64_t(u) * 3);
+      unit->mutable_saved_bytes()->set_per_row(64 * (1 + random() % 3));
+      unit->mutable_forward_workspace()->set_per_row(64);
+      unit->mutable_backward_workspace()->set_per_row(64 * (1 + random() % 2));
+      unit->set_forward_flops_per_row(1000 + random() % 1000);
+      unit->set_backward_flops_per_row(2000 + random() % 2000);
+      if (u == 0) {
+        unit->add_parameters(table);
+        unit->add_inputs(ids);
+      }
+      unit->add_parameters(parameter("w" + std::to_string(u), 32 * (1 + random() % 6), true, true));
+      unit->add_parameters(parameter("b" + std::to_string(u), 16 * (1 + random() % 3), true, false));
+      if (last) {
+        if (options.tied)
+          unit->add_parameters(table);
+        unit->add_inputs(labels);
+        for (int k = 0; k < options.lossTerms; ++k)
+          unit->add_loss_terms(uint32_t(k));
+      } else if (u > 0 && options.frozen) {
+        unit->add_parameters(frozen);
+      }
+      if (u > 0) {
+        unit->add_values_in(uint32_t(summary.values_size() - 1));
+        if (options.skip && u > 1 && u % 2 == 0)
+          unit->add_values_in(first);
+      }
+      if (!last) {
+        uint32_t made = value("h" + std::to_string(u), uint32_t(u), 64 * (1 + random() % 2));
+        if (u == 0)
+          first = made;
+        unit->add_values_out(made);
+      }
+    }
+    for (int u = 0; u < options.units; ++u) {
+      for (uint32_t v : summary.units(u).values_in())
+        summary.mutable_values(int(v))->add_users(uint32_t(u));
+      for (uint32_t i : summary.units(u).inputs())
+        summary.mutable_inputs(int(i))->add_units(uint32_t(u));
+    }
+    for (int k = 0; k < options.lossTerms; ++k) {
+      auto *term = summary.add_loss();
+      term->set_coefficient(1);
+      term->set_constant_denominator(true);
+      term->set_denominator_per_row(1);
+    }
+    group();
+    for (int u = 0; u < options.units; ++u)
+      unitBodies(u);
+    stateBodies();
+    summary.set_content_hash("synthetic");
+    return std::move(model);
+  }
+};
+
+} // namespace
+
+SyntheticModel test::makeModel(const SyntheticOptions &options) { return Maker(options).make(); }

@@ -1,0 +1,28 @@
+// Small made-up models: what summary and bodies say, without any code behind them. For tests of plans, programs, the verifier and the interpreter.
+#pragma once
+
+#include "bundle.pb.h"
+
+namespace zorse::test {
+
+struct SyntheticModel {
+  bundle::ModelSummary summary;
+  bundle::BodyLibrary bodies;
+};
+
+struct SyntheticOptions {
+  int units = 4;          ///< >= 2: the first reads the ids, the last has the labels and the loss
+  bool tied = true;       ///< the first parameter of the first unit is used by the last too
+  bool skip = true;       ///< the first unit's value is used by every second unit besides the next one
+  bool frozen = true;     ///< a frozen table used by the units in the middle
+  int moments = 2;
+  int lossTerms = 1;
+  double clipNorm = 1.0;
+  bool skipNonFinite = true;
+  uint32_t seed = 1;      ///< varies sizes and which optional slots bodies have
+};
+
+/// Every slot size is a multiple of 64 bytes per row, so that any range of rows starts aligned.
+SyntheticModel makeModel(const SyntheticOptions &options);
+
+} // namespace zorse::test

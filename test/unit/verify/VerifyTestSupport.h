@@ -1,0 +1,55 @@
+// Plans and programs for tests of the verifier.
+#pragma once
+
+#include "SerialPrograms.h"
+
+#include "zorse/Verify/Verify.h"
+
+#include <string>
+
+namespace zorse::test {
+
+inline verify::PlanView viewOf(const SerialPlan &plan) {
+  verify::PlanView view;
+  view.batch = plan.batch;
+  for (int d = 0; d < plan.devices; ++d)
+    view.devices.push_back({"d" + std::to_string(d), 0});
+  for (const auto &cell : plan.cells)
+    view.cells.push_back({cell.firstUnit, cell.endUnit, cell.firstSample, cell.endSample, cell.device});
+  return view;
+}
+
+/// Everything a test breaks.
+struct Case {
+  SyntheticModel model;
+  SerialPlan plan;
+  verify::PlanView view;
+  std::vector<bundle::Program> programs;
+
+  Case(const SyntheticOptions &options, SerialPlan serial) : model(makeModel(options)), plan(std::move(serial)), view(viewOf(plan)), programs(serialPrograms(model, plan)) {}
+
+  std::vector<verify::Finding> findings(unsigned threads = 1) const { return verify::verifyPrograms(model.summary, model.bodies, view, programs, {threads, 8}); }
+  std::string text() const {
+    std::string all;
+    for (const auto &finding : findings())
+      all += verify::toString(finding, view) + "\n";
+    return all;
+  }
+};
+
+inline SerialPlan oneDevice() { return {8, 1, {{0, 4, 0, 8, 0}}, {}}; }
+inline SerialPlan oneDeviceTwoCells() { return {8, 1, {{0, 4, 0, 5, 0}, {0, 4, 5, 8, 0}}, {}}; }
+inline SerialPlan pipeline() { return {8, 2, {{0, 2, 0, 4, 0}, {0, 2, 4, 8, 0}, {2, 4, 0, 3, 1}, {2, 4, 3, 8, 1}}, {}}; }
+/// Every group is owned by both devices, split after its first 128 elements.
+inline SerialPlan dataParallel(const SyntheticModel &model) {
+  SerialPlan plan{7, 2, {{0, 4, 0, 5, 0}, {0, 4, 5, 7, 1}}, {}};
+  for (uint32_t g = 0; g < uint32_t(model.summary.groups_size()); ++g)
+    if (model.summary.groups(int(g)).trainable()) {
+      plan.owners.push_back({g, 0, 0, 128});
+      if (model.summary.groups(int(g)).elements() > 128)
+        plan.owners.push_back({g, 1, 128, model.summary.groups(int(g)).elements()});
+    }
+  return plan;
+}
+
+} // namespace zorse::test
