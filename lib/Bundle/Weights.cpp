@@ -6,23 +6,13 @@ namespace zorse::bundle {
 
 namespace {
 
-const char *safetensorsType(ElementType type) {
-  switch (type) {
-  case F64:
-    return "F64";
-  case BF16:
-    return "BF16";
-  case F16:
-    return "F16";
-  case I64:
-    return "I64";
-  case I32:
-    return "I32";
-  case I1:
+/// "F32" for "f32": the names are the same but for case and booleans.
+std::string safetensorsType(std::string type) {
+  if (type == "i1")
     return "BOOL";
-  default:
-    return "F32";
-  }
+  for (char &c : type)
+    c = static_cast<char>(toupper(c));
+  return type;
 }
 
 std::string littleEndian(uint64_t value) {
@@ -37,13 +27,6 @@ constexpr uint64_t kAlignment = 64;
 uint64_t aligned(uint64_t n) { return (n + kAlignment - 1) / kAlignment * kAlignment; }
 
 } // namespace
-
-std::string typeName(ElementType type) {
-  std::string name = ElementType_Name(type);
-  for (char &c : name)
-    c = static_cast<char>(tolower(c));
-  return name;
-}
 
 bool writeWeights(const std::vector<WeightData> &weights, WeightMode mode, const std::string &directory, nlohmann::ordered_json &json,
                   std::map<std::string, std::string> &files, std::string &error) {
@@ -96,7 +79,7 @@ bool writeWeights(const std::vector<WeightData> &weights, WeightMode mode, const
                                     {"file", referenced ? w.file : name},
                                     {"offset", referenced ? w.offset : 8 + text.size() + starts[i]},
                                     {"bytes", w.file.empty() ? w.bytes.size() : w.size},
-                                    {"type", typeName(w.type)},
+                                    {"type", w.type},
                                     {"shape", w.shape}};
     if (!w.permutation.empty())
       entry["permutation"] = w.permutation;

@@ -9,9 +9,6 @@
 
 namespace zorse::bundle {
 
-/// Lower-case name of an element type as manifests use it: "f32".
-std::string typeName(ElementType type);
-
 /// Writes the safetensors file into `directory` where one is needed, adds its hash to `files`, and returns weights.json in `json`.
 bool writeWeights(const std::vector<WeightData> &weights, WeightMode mode, const std::string &directory, nlohmann::ordered_json &json,
                   std::map<std::string, std::string> &files, std::string &error);

@@ -22,7 +22,7 @@ struct BundleDevice {
 /// Where the initial bytes of a parameter are: a range of a file, or here.
 struct WeightData {
   std::string name;                 ///< ParameterInfo.name
-  ElementType type = F32;           ///< as stored
+  std::string type = "f32";         ///< as stored: f32, f64, f16, bf16, i64, i32, i16, i8, u8 or i1
   std::vector<int64_t> shape;       ///< as stored
   std::vector<int64_t> permutation; ///< parameter dimension i is stored dimension permutation[i]; empty: as stored
   std::string file;                 ///< absolute path; empty: `bytes` holds the data

@@ -40,10 +40,10 @@ protected:
     Program program;
     program.set_device_name("a");
     c.programs = {serialize(program), serialize(program)};
-    WeightData inFile{"w", F32, {2}, {}, folder / "model.data", 4, 8, ""};
-    WeightData here{"c", I64, {1}, {}, "", 0, 0, "\1\0\0\0\0\0\0\0"};
+    WeightData inFile{"w", "f32", {2}, {}, folder / "model.data", 4, 8, ""};
+    WeightData here{"c", "i64", {1}, {}, "", 0, 0, "\1\0\0\0\0\0\0\0"};
     here.bytes = std::string(8, '\1');
-    WeightData transposed{"t", BF16, {2, 1}, {1, 0}, folder / "model.data", 0, 4, ""};
+    WeightData transposed{"t", "bf16", {2, 1}, {1, 0}, folder / "model.data", 0, 4, ""};
     c.weights = {inFile, here, transposed};
     return c;
   }

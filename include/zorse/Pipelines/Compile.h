@@ -1,0 +1,68 @@
+// The compiler as one call: what zorse-compile does. The only place that orders passes.
+//
+//   import → recognize → units → backward → bodies → plan → step → exec → verify → bundle
+//
+// Each phase ends by verifying what it made; compileModel can stop after any of them, and print or dump what it has.
+#pragma once
+
+#include "bundle.pb.h"
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace zorse::pipelines {
+
+enum class Phase : uint8_t {
+  Import,    ///< the ONNX file as graph IR
+  Recognize, ///< decomposed norms, attention, ... as single ops; a canonical graph
+  Units,     ///< cuts, classes, one forward function per class
+  Backward,  ///< one backward function per class; the model summary
+  Bodies,    ///< machine code and lists of launches
+  Plan,      ///< read or made
+  Step,      ///< the plan expanded: tasks, transfers, memory, order
+  Exec,      ///< one program per device
+  Verify,    ///< of the serialised programs, over two steps
+  Bundle,    ///< written
+};
+
+enum class Emit : uint8_t { Nothing, Graph, Units, Plan, Exec, Llvm };
+
+struct CompileOptions {
+  std::string model;   ///< ONNX file
+  std::string cluster; ///< YAML file
+  std::string plan;    ///< plan.json; empty: a default plan
+  std::string output;  ///< bundle directory; empty: none is written
+
+  int64_t batch = 0;    ///< samples per step
+  int64_t sequence = 0; ///< length of symbolic sequence dimensions; 0: the model has none
+  bool f64 = false;     ///< compute in f64 (a test type)
+  std::map<std::string, int64_t> dims;       ///< other symbolic dimensions by name
+  std::string loss, lossOutput, logits, labels; ///< as in ImportOptions
+  bool shiftLabels = false;
+  std::optional<bool> shiftedInGraph;
+  int64_t ignoreIndex = -100;
+  std::vector<std::string> train, freeze;    ///< initializers by name
+
+  bundle::TrainingOptions training;
+  std::string decay = "rank"; ///< rank, all, none or names:P,Q
+  bool referenceWeights = false; ///< weights.json names the model's files instead of copying their bytes
+
+  Phase last = Phase::Bundle;
+  Emit emit = Emit::Nothing;  ///< printed to standard output after the phase that makes it
+  std::string dumpDir;        ///< what every phase made, as files
+  std::string arch = "native";
+  unsigned threads = 2;
+  bool quiet = false;         ///< no line per phase
+};
+
+/// The phase called so by `--compile-to`, or nothing.
+std::optional<Phase> findPhase(const std::string &name);
+
+/// Runs the phases up to `options.last`. Diagnostics, warnings and one line per phase go to standard error, `emit` to standard output.
+/// \returns whether everything went well; what went wrong has been printed.
+bool compileModel(const CompileOptions &options);
+
+} // namespace zorse::pipelines
