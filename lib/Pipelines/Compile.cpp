@@ -1,0 +1,162 @@
+// Runs the phases in order, times them, and prints, dumps and stops where asked.
+#include "zorse/Pipelines/Compile.h"
+
+#include "Compiler.h"
+#include "Diagnostics.h"
+
+#include "llvm/ADT/StringExtras.h"
+#include "llvm/Support/FileSystem.h"
+#include "llvm/Support/Format.h"
+#include "llvm/Support/WithColor.h"
+
+#include <chrono>
+
+using namespace mlir;
+
+namespace zorse::pipelines {
+
+namespace {
+
+constexpr const char *kPhaseNames[] = {"import", "recognize", "units", "backward", "bodies", "plan", "step", "exec", "verify", "bundle"};
+
+using Clock = std::chrono::steady_clock;
+double secondsSince(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
+
+struct Runner {
+  const CompileOptions &options;
+  Clock::time_point start = Clock::now();
+
+  /// One line: name, time, what was made.
+  bool run(Phase phase, Compiler &compiler, bool (Compiler::*what)(std::string &)) {
+    auto begin = Clock::now();
+    std::string remark;
+    bool good = (compiler.*what)(remark);
+    if (good && !options.quiet)
+      llvm::errs() << "  " << llvm::format("%-10s", kPhaseNames[int(phase)]) << llvm::format("%7.2f s  ", secondsSince(begin)) << remark << '\n';
+    return good;
+  }
+};
+
+std::string textOf(Operation *op) {
+  std::string text;
+  llvm::raw_string_ostream os(text);
+  OpPrintingFlags flags;
+  flags.printNameLocAsPrefix(); // ONNX names as SSA names
+  flags.elideLargeElementsAttrs(32);
+  op->print(os, flags);
+  return text + "\n";
+}
+
+/// The functions without their backwards: what there is before differentiation, for --compile-to=units.
+std::string forwardsOf(ModuleOp functions) {
+  OwningOpRef<ModuleOp> copy = functions.clone();
+  for (Operation &op : llvm::make_early_inc_range(*copy->getBody()))
+    if (auto name = SymbolTable::getSymbolName(&op); name && name.getValue().ends_with(".backward"))
+      op.erase();
+  return textOf(*copy);
+}
+
+Phase phaseOf(Emit emit, Phase asked) {
+  switch (emit) {
+  case Emit::Graph:
+    return std::min(asked, Phase::Recognize);
+  case Emit::Units:
+    return std::min(asked, Phase::Backward);
+  case Emit::Plan:
+    return Phase::Plan;
+  case Emit::Exec:
+    return Phase::Exec;
+  case Emit::Llvm:
+    return Phase::Bodies;
+  case Emit::Nothing:
+    break;
+  }
+  return asked;
+}
+
+} // namespace
+
+std::optional<Phase> findPhase(const std::string &name) {
+  for (size_t i = 0; i < std::size(kPhaseNames); ++i)
+    if (name == kPhaseNames[i])
+      return static_cast<Phase>(i);
+  return std::nullopt;
+}
+
+bool compileModel(const CompileOptions &options) {
+  MLIRContext context(options.threads > 1 ? MLIRContext::Threading::ENABLED : MLIRContext::Threading::DISABLED);
+  prepareContext(context);
+  DiagnosticPrinter printer(&context, options.model);
+  Runner runner{options};
+  Compiler c{options, context, {}, {}, {}, {}, {}, {}, {}};
+  Phase last = phaseOf(options.emit, options.last);
+  auto print = [](const std::string &text) { llvm::outs() << text; };
+
+  if (!options.dumpDir.empty())
+    if (std::error_code failure = llvm::sys::fs::create_directories(options.dumpDir)) {
+      printError(options.dumpDir + ": cannot be made: " + failure.message());
+      return false;
+    }
+
+  // Import first: everything else needs the graph. What the file says wrongly is found here, at the user's nodes.
+  if (!runner.run(Phase::Import, c, &Compiler::import))
+    return false;
+  c.dump("1-import.mlir", textOf(*c.imported.module));
+  if (last == Phase::Import) {
+    if (options.emit == Emit::Graph)
+      print(textOf(*c.imported.module));
+    return true;
+  }
+
+  // Single ops before units: cuts and the saved set are chosen on norms and attentions, not on their parts.
+  if (!runner.run(Phase::Recognize, c, &Compiler::recognize))
+    return false;
+  c.dump("2-recognize.mlir", textOf(*c.imported.module));
+  if (options.emit == Emit::Graph)
+    print(textOf(*c.imported.module));
+  if (last == Phase::Recognize)
+    return true;
+
+  // One function per class, differentiated once each: 80 equal blocks cost one.
+  if (!runner.run(last == Phase::Units ? Phase::Units : Phase::Backward, c, &Compiler::buildUnits))
+    return false;
+  c.dump("3-units.mlir", textOf(*c.model.functions));
+  if (options.emit == Emit::Units)
+    print(last == Phase::Units ? forwardsOf(*c.model.functions) : textOf(*c.model.functions));
+  if (last <= Phase::Backward)
+    return true;
+
+  // Machine code before the plan: bodies say which slots a task has and how much workspace, and the plan must fit.
+  if (!runner.run(Phase::Bodies, c, &Compiler::compileBodies))
+    return false;
+  if (last == Phase::Bodies)
+    return true;
+  if (!runner.run(Phase::Plan, c, &Compiler::plan))
+    return false;
+  c.dump("5-plan.json", c.planJson);
+  if (options.emit == Emit::Plan)
+    print(c.planJson);
+  if (last == Phase::Plan)
+    return true;
+  if (!runner.run(Phase::Step, c, &Compiler::expand))
+    return false;
+  if (last == Phase::Step)
+    return true;
+  if (!runner.run(Phase::Exec, c, &Compiler::convert))
+    return false;
+  if (last == Phase::Exec)
+    return true;
+
+  // The programs as serialised, by code that trusts nothing above: a bundle that was not verified is never written.
+  if (!runner.run(Phase::Verify, c, &Compiler::verify))
+    return false;
+  if (last == Phase::Verify || options.output.empty())
+    return true;
+  if (!runner.run(Phase::Bundle, c, &Compiler::write))
+    return false;
+  if (!options.quiet)
+    llvm::errs() << "  " << llvm::format("%-10s", "") << llvm::format("%7.2f s  ", secondsSince(runner.start)) << "in all\n";
+  return true;
+}
+
+} // namespace zorse::pipelines

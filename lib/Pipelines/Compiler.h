@@ -1,0 +1,50 @@
+// The state of one compilation, and its phases in order (Compile.cpp runs them).
+#pragma once
+
+#include "PlanPhase.h"
+
+#include "zorse/Bundle/BundleWriter.h"
+#include "zorse/Codegen/CPU/Codegen.h"
+#include "zorse/Import/ONNX/Import.h"
+#include "zorse/Pipelines/Compile.h"
+#include "zorse/Step/StepGraph.h"
+#include "zorse/Units/Units.h"
+
+#include "mlir/IR/MLIRContext.h"
+
+namespace zorse::pipelines {
+
+/// Loads the dialects and attaches the interfaces that the phases need.
+void prepareContext(mlir::MLIRContext &context);
+
+struct Compiler {
+  const CompileOptions &options;
+  mlir::MLIRContext &context;
+
+  ImportedModel imported;
+  units::UnitModel model;
+  codegen::CompiledBodies bodies;
+  PlanOutcome planned;
+  std::string planJson; ///< canonical
+  step::StepGraph graph;
+  std::vector<std::string> programs;
+
+  // Each phase says in `remark` what it made, for its line, and returns whether it succeeded; it has printed why not.
+  bool import(std::string &remark);
+  bool recognize(std::string &remark);
+  bool buildUnits(std::string &remark);
+  bool compileBodies(std::string &remark);
+  bool plan(std::string &remark);
+  bool expand(std::string &remark);
+  bool convert(std::string &remark);
+  bool verify(std::string &remark);
+  bool write(std::string &remark);
+
+  /// Writes `text` to options.dumpDir/name, if there is one.
+  void dump(const std::string &name, const std::string &text) const;
+};
+
+/// Adds the bodies that are not functions and tells the summary which body each function became.
+void assignBodies(units::UnitModel &model, codegen::CompiledBodies &bodies);
+
+} // namespace zorse::pipelines

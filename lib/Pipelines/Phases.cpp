@@ -1,0 +1,240 @@
+// What each phase does.
+#include "Compiler.h"
+
+#include "Diagnostics.h"
+#include "Programs.h"
+#include "WeightTable.h"
+
+#include "mlir/IR/Verifier.h"
+#include "llvm/ADT/StringMap.h"
+#include "llvm/Support/FileSystem.h"
+#include "llvm/Support/FormatVariadic.h"
+#include "llvm/Support/MemoryBuffer.h"
+#include "llvm/Support/Path.h"
+
+#include <set>
+
+using namespace mlir;
+
+namespace zorse::pipelines {
+
+namespace {
+
+std::string counted(size_t count, const char *word) { return std::to_string(count) + " " + word + (count == 1 ? "" : "s"); }
+
+std::string megabytes(uint64_t bytes) {
+  return bytes < (1 << 20) ? llvm::formatv("{0:f0} KiB", bytes / 1024.0).str() : llvm::formatv("{0:f1} MiB", bytes / double(1 << 20)).str();
+}
+
+units::DecayRule decayRule(const std::string &text) {
+  units::DecayRule rule;
+  if (text == "rank")
+    return rule;
+  rule.byName = true;
+  if (text == "none")
+    rule.never.push_back(""); // in every name
+  if (llvm::StringRef names(text); names.consume_front("names:")) {
+    SmallVector<StringRef> patterns;
+    names.split(patterns, ',', -1, false);
+    for (StringRef pattern : patterns)
+      rule.always.push_back(pattern.str());
+  }
+  return rule;
+}
+
+} // namespace
+
+void Compiler::dump(const std::string &name, const std::string &text) const {
+  if (options.dumpDir.empty())
+    return;
+  std::error_code failure;
+  llvm::raw_fd_ostream os(options.dumpDir + "/" + name, failure);
+  if (!failure)
+    os << text;
+}
+
+bool Compiler::import(std::string &remark) {
+  ImportOptions import;
+  import.dims = options.dims;
+  import.sequence = options.sequence;
+  import.batch = options.batch;
+  import.loss = options.loss;
+  import.lossOutput = options.lossOutput;
+  import.logits = options.logits;
+  import.labels = options.labels;
+  import.shiftLabels = options.shiftLabels;
+  import.shiftedInGraph = options.shiftedInGraph;
+  import.ignoreIndex = options.ignoreIndex;
+  import.precision = options.f64 ? Precision::F64 : Precision::F32;
+  for (const std::string &name : options.train)
+    import.trainable[name] = TrainableChoice::Train;
+  for (const std::string &name : options.freeze)
+    import.trainable[name] = TrainableChoice::Freeze;
+
+  FailureOr<ImportedModel> result = importOnnx(options.model, import, context);
+  if (failed(result))
+    return false;
+  imported = std::move(*result);
+  if (failed(mlir::verify(*imported.module)))
+    return false;
+  size_t ops = 0;
+  imported.module->walk([&](Operation *op) { ops += op->getNumResults() > 0; });
+  remark = counted(imported.nodesRead, "node") + " read, " + std::to_string(ops) + " after folding, " + counted(imported.weights.size(), "parameter");
+  if (!options.quiet)
+    for (const std::string &note : imported.notes)
+      remark += "\n             " + note;
+  return true;
+}
+
+bool Compiler::buildUnits(std::string &remark) {
+  units::UnitOptions unit;
+  unit.training = options.training;
+  unit.decay = decayRule(options.decay);
+  FailureOr<units::UnitModel> result = units::buildUnits(*imported.module, unit);
+  if (failed(result))
+    return false;
+  model = std::move(*result);
+  if (failed(mlir::verify(*model.functions)))
+    return false;
+  if (model.summary.name().empty())
+    model.summary.set_name(llvm::sys::path::stem(options.model).str());
+  const bundle::ModelSummary &s = model.summary;
+  remark = counted(s.units_size(), "unit") + " of " + std::to_string(model.classes.size()) + (model.classes.size() == 1 ? " class" : " classes");
+  if (s.blocks_count())
+    remark += ", " + counted(s.blocks_count(), "block") + " of " + std::to_string(s.blocks_period());
+  remark += ", " + counted(s.groups_size(), "state group");
+  return true;
+}
+
+bool Compiler::compileBodies(std::string &remark) {
+  codegen::CodegenOptions code;
+  code.threads = options.threads;
+  code.arch = options.arch;
+  llvm::SmallString<128> temporary;
+  if (!options.dumpDir.empty()) {
+    code.dumpDir = options.dumpDir + "/4-bodies";
+    llvm::sys::fs::create_directories(code.dumpDir);
+  } else if (options.emit == Emit::Llvm) {
+    llvm::sys::fs::createUniqueDirectory("zorse-emit", temporary);
+    code.dumpDir = temporary.str().str();
+  }
+  if (options.emit == Emit::Llvm)
+    code.useCache = false; // cached kernels have no text
+  FailureOr<codegen::CompiledBodies> result = codegen::compileBodies(*model.functions, code);
+  if (succeeded(result)) {
+    bodies = std::move(*result);
+    assignBodies(model, bodies);
+    if (options.emit == Emit::Llvm) {
+      std::error_code failure;
+      std::set<std::string> files; // sorted: the same text every time
+      for (llvm::sys::fs::directory_iterator it(code.dumpDir, failure), end; it != end && !failure; it.increment(failure))
+        if (llvm::StringRef(it->path()).ends_with(".ll"))
+          files.insert(it->path());
+      for (const std::string &file : files)
+        if (auto text = llvm::MemoryBuffer::getFile(file))
+          llvm::outs() << (*text)->getBuffer() << '\n';
+    }
+  }
+  if (!temporary.empty())
+    llvm::sys::fs::remove_directories(temporary);
+  if (failed(result))
+    return false;
+  size_t launches = 0;
+  for (const bundle::Body &body : bodies.library.bodies())
+    launches += body.launches_size();
+  remark = std::to_string(bodies.library.bodies_size()) + " bodies, " + std::to_string(launches) + " launches, " + counted(bodies.kernels, "kernel") + " (" +
+           std::to_string(bodies.kernels - bodies.compiled) + " cached) for " + bodies.library.arch();
+  return true;
+}
+
+void assignBodies(units::UnitModel &model, codegen::CompiledBodies &bodies) {
+  codegen::appendBuiltinBodies(bodies.library, model.summary.compute_type(), model.summary.loss_size());
+  llvm::StringMap<uint32_t> index;
+  for (int i = 0; i < bodies.library.bodies_size(); ++i)
+    index[bodies.library.bodies(i).name()] = i;
+  units::assignBodies(model, [&](StringRef function) {
+    units::BodyFacts facts;
+    auto found = index.find(function);
+    assert(found != index.end() && "every function has a body");
+    facts.body = found->second;
+    if (facts.body < bodies.facts.size())
+      facts.workspace = bodies.facts[facts.body].workspace;
+    return facts;
+  });
+}
+
+bool Compiler::plan(std::string &remark) {
+  std::string error;
+  std::optional<PlanOutcome> result = makePlan(options.cluster, options.plan, options.batch, model.summary, error);
+  if (!result) {
+    printError(error);
+    return false;
+  }
+  planned = std::move(*result);
+  planJson = step::writePlan(planned.plan, model.summary);
+  remark = counted(planned.plan.cells.size(), "cell") + " on " + counted(planned.plan.devices.size(), "device") + (options.plan.empty() ? " (default plan)" : "");
+  return true;
+}
+
+bool Compiler::expand(std::string &remark) {
+  std::string error;
+  step::ExpandOptions expand;
+  expand.bodies = &bodies.library;
+  std::optional<step::StepGraph> result = step::expandPlan(model.summary, planned.plan, error, expand);
+  if (!result) {
+    printError((options.plan.empty() ? options.cluster : options.plan) + ": " + error);
+    return false;
+  }
+  graph = std::move(*result);
+  uint64_t largest = 0;
+  for (const step::DeviceProgram &device : graph.devices)
+    largest = std::max(largest, device.plannedBytes);
+  remark = std::to_string(graph.entries.size()) + " entries, " + counted(graph.waits.size(), "wait") + ", at most " + megabytes(largest) + " on a device";
+  return true;
+}
+
+bool Compiler::convert(std::string &remark) {
+  std::function<void(size_t, const std::string &)> text;
+  if (options.emit == Emit::Exec || !options.dumpDir.empty())
+    text = [&](size_t device, const std::string &program) {
+      dump("6-program-" + std::to_string(device) + ".mlir", program);
+      if (options.emit == Emit::Exec)
+        llvm::outs() << program;
+    };
+  programs = buildPrograms(graph, model.summary, bodies.library, options.threads, text);
+  uint64_t bytes = 0;
+  for (const std::string &program : programs)
+    bytes += program.size();
+  remark = counted(programs.size(), "program") + ", " + megabytes(bytes);
+  return !programs.empty();
+}
+
+bool Compiler::verify(std::string &remark) {
+  remark = "two steps: matching, order, races, memory, values";
+  return verifySerialized(programs, model.summary, bodies.library, planJson, options.threads);
+}
+
+bool Compiler::write(std::string &remark) {
+  bundle::BundleContents contents;
+  contents.model = model.summary.name();
+  contents.batch = options.batch;
+  contents.sequence = options.sequence;
+  contents.precision = options.f64 ? "f64" : "f32";
+  contents.devices = planned.devices;
+  contents.plan = planJson;
+  contents.cluster = planned.cluster;
+  contents.summary = model.summary;
+  contents.bodies = bodies.library;
+  contents.programs = std::move(programs);
+  contents.kernels = std::move(bodies.object);
+  contents.weightMode = options.referenceWeights ? bundle::WeightMode::Reference : bundle::WeightMode::Copy;
+  std::string error;
+  if (!collectWeights(imported, *imported.module, model.summary, contents.weights, error) || !bundle::writeBundle(contents, options.output, error)) {
+    printError(error);
+    return false;
+  }
+  remark = options.output;
+  return true;
+}
+
+} // namespace zorse::pipelines

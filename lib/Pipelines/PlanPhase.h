@@ -1,0 +1,21 @@
+// The plan of a compilation: the user's or a default one, with what the cluster says about its devices.
+#pragma once
+
+#include "zorse/Bundle/BundleWriter.h"
+#include "zorse/Step/Plan.h"
+
+#include <optional>
+
+namespace zorse::pipelines {
+
+struct PlanOutcome {
+  step::Plan plan;
+  std::vector<bundle::BundleDevice> devices; ///< in the order of the plan
+  std::string cluster;                       ///< text of the file
+};
+
+/// Reads the cluster and the plan (or makes one) and checks them against the model. Errors name the file.
+std::optional<PlanOutcome> makePlan(const std::string &clusterFile, const std::string &planFile, int64_t batch, const bundle::ModelSummary &summary,
+                                    std::string &error);
+
+} // namespace zorse::pipelines

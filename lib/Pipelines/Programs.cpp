@@ -1,0 +1,85 @@
+#include "Programs.h"
+
+#include "Diagnostics.h"
+
+#include "zorse/Bundle/BundleWriter.h"
+#include "zorse/Conversion/ExecConversion.h"
+#include "zorse/Step/StepGraph.h"
+#include "zorse/Verify/Verify.h"
+
+#include "mlir/IR/MLIRContext.h"
+#include "llvm/Support/raw_ostream.h"
+
+#include <atomic>
+#include <thread>
+
+using namespace mlir;
+
+namespace zorse::pipelines {
+
+namespace {
+
+bool buildProgram(const step::StepGraph &graph, uint32_t device, const conversion::ExecNames &names, std::string &bytes, std::string *text) {
+  MLIRContext context(MLIRContext::Threading::DISABLED);
+  DiagnosticPrinter printer(&context, "program of device " + graph.devices[device].name);
+  auto module = conversion::stepToExec(&context, graph, device, names);
+  if (failed(module))
+    return false;
+  if (text) {
+    llvm::raw_string_ostream os(*text);
+    for (Operation &program : *(*module)->getBody())
+      os << program << '\n';
+  }
+  FailureOr<bundle::Program> program = conversion::execToProgram(**module);
+  if (failed(program))
+    return false;
+  bytes = bundle::serialize(*program);
+  return true;
+}
+
+} // namespace
+
+std::vector<std::string> buildPrograms(const step::StepGraph &graph, const bundle::ModelSummary &summary, const bundle::BodyLibrary &bodies, unsigned threads,
+                                       const std::function<void(size_t, const std::string &)> &text) {
+  conversion::ExecNames names;
+  names.summary = &summary;
+  names.bodies = &bodies;
+  std::vector<std::string> programs(graph.devices.size()), texts(text ? programs.size() : 0);
+  std::atomic<uint32_t> next{0};
+  std::atomic<bool> good{true};
+  auto work = [&] {
+    for (uint32_t device; (device = next++) < programs.size();)
+      if (!buildProgram(graph, device, names, programs[device], text ? &texts[device] : nullptr))
+        good = false;
+  };
+  std::vector<std::thread> pool;
+  for (unsigned i = 1; i < std::min<size_t>(threads, programs.size()); ++i)
+    pool.emplace_back(work);
+  work();
+  for (std::thread &thread : pool)
+    thread.join();
+  if (!good)
+    return {};
+  for (size_t device = 0; device < texts.size(); ++device)
+    text(device, texts[device]);
+  return programs;
+}
+
+bool verifySerialized(const std::vector<std::string> &programs, const bundle::ModelSummary &summary, const bundle::BodyLibrary &bodies,
+                      const std::string &planJson, unsigned threads) {
+  std::string error;
+  std::optional<verify::PlanView> plan = verify::readPlanView(planJson, error);
+  if (!plan) {
+    printError("verify: plan.json: " + error);
+    return false;
+  }
+  verify::VerifyOptions options;
+  options.threads = threads;
+  auto load = [&](size_t device, bundle::Program &program) { return program.ParseFromString(programs[device]); };
+  std::vector<verify::Finding> findings = verify::verifyPrograms(summary, bodies, *plan, programs.size(), load, options);
+  for (const verify::Finding &finding : findings)
+    printError(verify::toString(finding, *plan));
+  return findings.empty();
+}
+
+} // namespace zorse::pipelines

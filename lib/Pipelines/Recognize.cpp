@@ -1,0 +1,51 @@
+// The dialects of a compilation, and the passes between import and units.
+#include "Compiler.h"
+
+#include "zorse/Autodiff/Autodiff.h"
+#include "zorse/Dialect/Zorse/ZorseOps.h"
+#include "zorse/Transforms/Passes.h"
+
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/Dialect/Math/IR/Math.h"
+#include "mlir/Pass/PassManager.h"
+
+using namespace mlir;
+
+namespace zorse::pipelines {
+
+void prepareContext(MLIRContext &context) {
+  DialectRegistry registry;
+  registry.insert<ZorseDialect, arith::ArithDialect, func::FuncDialect, math::MathDialect>();
+  registerCostAndFactorsModels(registry);
+  autodiff::registerDifferentiableModels(registry);
+  context.appendDialectRegistry(registry);
+  context.loadAllAvailableDialects();
+}
+
+bool Compiler::recognize(std::string &remark) {
+  PassManager passes(&context);
+  addRecognitionPasses(passes);
+  if (failed(passes.run(*imported.module)))
+    return false;
+  std::map<std::string, int> special; // by name, in order
+  int ops = 0;
+  imported.module->walk([&](Operation *op) {
+    if (op->getNumResults() == 0)
+      return;
+    ++ops;
+    llvm::StringRef name = op->getName().stripDialect();
+    for (llvm::StringRef known : {"attention", "layer_norm", "rms_norm", "rope", "gelu", "silu", "cross_entropy", "softmax"})
+      if (name == known && isa_and_nonnull<ZorseDialect>(op->getDialect()))
+        ++special[name.str()];
+  });
+  remark = std::to_string(ops) + " ops";
+  const char *separator = ": ";
+  for (const auto &[name, count] : special) {
+    remark += separator + std::to_string(count) + " " + name;
+    separator = ", ";
+  }
+  return true;
+}
+
+} // namespace zorse::pipelines

@@ -1,0 +1,30 @@
+// The options of docs/training.md.
+#pragma once
+
+#include "bundle.pb.h"
+
+#include <CLI/CLI.hpp>
+
+#include <string>
+#include <vector>
+
+namespace zorse {
+
+/// Training options as words on the command line; defaults that depend on the optimizer are filled in by `resolve`.
+struct TrainingFlags {
+  std::string optimizer = "adamw", schedule = "constant";
+  std::vector<double> betas = {0.9, 0.95};
+  bundle::TrainingOptions options;
+  CLI::Option *weightDecay = nullptr, *clip = nullptr;
+  double weightDecayValue = 0, clipValue = 0;
+  double learningRate = 3e-4, epsilon = 1e-8, momentum = 0, finalRatio = 0.1;
+  int64_t warmup = 0, totalSteps = 0;
+  uint64_t seed = 0;
+  bool skipNonFinite = false, nesterov = false;
+
+  void addTo(CLI::App &app);
+  /// False: `error` names the option, what it expects and what it got.
+  bool resolve(bundle::TrainingOptions &options, std::string &error) const;
+};
+
+} // namespace zorse
