@@ -1,0 +1,56 @@
+// From unit functions to bodies (lists of launches) and one shared object with the kernels they name.
+#pragma once
+
+#include "bundle.pb.h"
+
+#include "mlir/Support/LLVM.h"
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace mlir {
+class ModuleOp;
+} // namespace mlir
+
+namespace zorse::codegen {
+
+struct CodegenOptions {
+  unsigned threads = 2;          ///< that compile kernels; the result does not depend on it.
+  bool useCache = true;          ///< keep compiled kernels on disk.
+  std::string cacheDir;          ///< empty: $ZORSE_CACHE, else $XDG_CACHE_HOME/zorse, else ~/.cache/zorse. Unwritable: no cache.
+  std::string arch = "native";   ///< a CPU name as LLVM knows it ("x86-64-v3", "znver4"), or "native".
+  unsigned optimizationLevel = 3; ///< of LLVM, 0 to 3.
+  std::string dumpDir;           ///< not empty: <symbol>.mlir, <symbol>.ll and <symbol>.s of every kernel, and bodies.txt.
+};
+
+/// What a body costs, beside what bundle::Body itself says.
+struct BodyFacts {
+  bundle::Extent saved;      ///< bytes of the packed saved block; 0 when the function has none.
+  bundle::Extent workspace;  ///< bytes of temporaries.
+  double flopsPerRow = 0;
+  double bytesPerRow = 0;    ///< touched by all launches, for cost models.
+};
+
+struct CompiledBodies {
+  bundle::BodyLibrary library;  ///< one body per function, in the module's order, under the function's name.
+  std::vector<BodyFacts> facts; ///< one per body.
+  std::string object;           ///< bytes of the shared object library.objects(0) names.
+  unsigned kernels = 0;         ///< distinct kernels in it.
+  unsigned compiled = 0;        ///< of them, how many were not found in the cache.
+};
+
+/// Compiles every function of `functions` that has slots (docs/architecture.md, "Unit functions") to a body.
+///
+/// Nothing depends on row counts: a body serves all of them. Equal kernels of different functions are one symbol. Equal input gives equal
+/// bytes. Functions must only hold ops of `zorse`, `arith` and `math` on ranked tensors; others are diagnosed at the op.
+mlir::FailureOr<CompiledBodies> compileBodies(mlir::ModuleOp functions, const CodegenOptions &options = {});
+
+/// The bodies that are not functions, under the names "norm" (STATE 1, SUMS), "sum_loss" (LOSS 0 .. lossTerms - 1, SUMS) and "decide" (SUMS,
+/// SCALARS, OPTIMIZER_STEP), as ModelSummary describes them.
+void appendBuiltinBodies(bundle::BodyLibrary &library, bundle::ElementType type, unsigned lossTerms);
+
+/// The name of the CPU that `arch` means on this machine, as it appears in BodyLibrary.arch and in kernels/<arch>/.
+std::string resolveArch(const std::string &arch);
+
+} // namespace zorse::codegen

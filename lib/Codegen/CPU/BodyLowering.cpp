@@ -1,0 +1,213 @@
+#include "BodyLowering.h"
+
+#include "Clusters.h"
+#include "Expand.h"
+#include "LibraryOps.h"
+#include "Prepare.h"
+#include "RowKernel.h"
+#include "Slots.h"
+#include "Workspace.h"
+
+#include "zorse/runtime/abi/Library.h"
+
+#include "mlir/IR/Dominance.h"
+#include "mlir/IR/PatternMatch.h"
+#include "mlir/Interfaces/SideEffectInterfaces.h"
+#include "mlir/Transforms/CSE.h"
+
+#include "llvm/ADT/StringSet.h"
+
+using namespace mlir;
+using namespace zorse;
+using namespace zorse::codegen;
+
+namespace {
+
+void eraseDeadOps(func::FuncOp function) {
+  for (Operation &op : llvm::make_early_inc_range(llvm::reverse(function.getBody().front().without_terminator())))
+    if (op.use_empty() && isMemoryEffectFree(&op))
+      op.erase();
+}
+
+void collectNames(Location loc, SmallVectorImpl<std::string> &names, llvm::StringSet<> &seen) {
+  loc->walk([&](Location part) {
+    if (auto name = dyn_cast<NameLoc>(part); name && seen.insert(name.getName().getValue()).second)
+      names.push_back(name.getName().str());
+    return WalkResult::advance();
+  });
+}
+
+std::string originOf(ArrayRef<Operation *> ops) {
+  SmallVector<std::string> names;
+  llvm::StringSet<> seen;
+  for (Operation *op : ops)
+    collectNames(op->getLoc(), names, seen);
+  std::string origin;
+  for (auto [i, name] : llvm::enumerate(names)) {
+    if (i == 4) {
+      origin += ", and " + std::to_string(names.size() - 4) + " more";
+      break;
+    }
+    origin += (i ? ", " : "") + name;
+  }
+  return origin;
+}
+
+struct Lowering {
+  func::FuncOp function;
+  KernelSet &kernels;
+  bundle::Body &body;
+  BodyFacts &facts;
+  Slots slots;
+  Claims claims;
+  Clustering clustering;
+  Workspace workspace;
+  Place workspacePlace;
+
+  Lowering(func::FuncOp function, KernelSet &kernels, bundle::Body &body, BodyFacts &facts)
+      : function(function), kernels(kernels), body(body), facts(facts), slots(body) {}
+
+  Place placeOf(Value root) {
+    auto claim = claims.find(root);
+    if (claim != claims.end())
+      return claim->second.container ? placeOf(claim->second.container) : slots.results[claim->second.result];
+    if (auto argument = dyn_cast<BlockArgument>(root))
+      return slots.arguments[argument.getArgNumber()];
+    Place place = workspace.places.lookup(root);
+    place.slot = workspacePlace.slot;
+    return place;
+  }
+
+  bundle::Pointer pointer(Value root, int64_t offset) {
+    Place place = root ? placeOf(root) : slots.scalars();
+    bundle::Pointer pointer;
+    pointer.set_slot(place.slot);
+    pointer.set_fixed(place.fixed + (root ? offset * elementBytes(root.getType()) : 0));
+    pointer.set_per_row(place.perRow);
+    return pointer;
+  }
+
+  bool accumulates(Value root) {
+    auto claim = claims.find(root);
+    return claim != claims.end() && !claim->second.container && slots.resultAccumulates(claim->second.result);
+  }
+
+  void addBytes(const bundle::Extent &bytes) { facts.bytesPerRow += bytes.per_row(); }
+
+  void lowerKernel(Kernel kernel, bundle::Launch &launch) {
+    addBytes(kernel.launch.cost());
+    std::string symbol = kernels.add(kernel.hint, std::move(kernel.text));
+    *launch.mutable_kernel() = std::move(kernel.launch);
+    launch.mutable_kernel()->set_symbol(symbol);
+  }
+
+  void lowerProduct(Operation *op, bundle::Launch &launch) {
+    ProductPlan plan = *planProduct(op, claims);
+    bundle::MatrixProduct &product = *launch.mutable_product();
+    product = plan.product;
+    Value result = op->getResult(0);
+    *product.mutable_a() = pointer(plan.a.root, plan.a.layout.offset);
+    *product.mutable_b() = pointer(plan.b.root, plan.b.layout.offset);
+    *product.mutable_c() = pointer(result, storageLayout(result, claims).offset);
+    product.set_accumulates(accumulates(result));
+    facts.flopsPerRow += plan.flopsPerRow;
+    for (Value value : {op->getOperand(0), op->getOperand(1), result})
+      addBytes(tensorBytes(value.getType()));
+  }
+
+  void lowerAttention(Operation *op, bundle::Launch &launch) {
+    AttentionPlan plan = *planAttention(op, claims);
+    bundle::LibraryCall &call = *launch.mutable_library();
+    call = plan.call;
+    auto absent = [&] { call.add_operands()->set_slot(abi::kAbsentSlot); };
+    for (auto [position, value] : llvm::enumerate(plan.operands)) {
+      if (!value) {
+        absent();
+        continue;
+      }
+      if (position >= plan.firstResult) {
+        *call.add_operands() = pointer(value, storageLayout(value, claims).offset);
+        if (accumulates(value))
+          call.add_accumulates(position);
+      } else {
+        View view = *viewOf(value, claims);
+        *call.add_operands() = pointer(view.root, view.layout.offset);
+      }
+      addBytes(tensorBytes(value.getType()));
+    }
+    if (call.reals().at("dropout") > 0) {
+      absent(); // workspace
+      *call.add_operands() = pointer(Value(), 0);
+    }
+    facts.flopsPerRow += plan.flopsPerRow;
+  }
+
+  LogicalResult run() {
+    expandRowOps(function);
+    IRRewriter rewriter(function.getContext());
+    DominanceInfo dominance(function);
+    eliminateCommonSubExpressions(rewriter, dominance, function);
+    expandColumnOps(function);
+    eraseDeadOps(function);
+
+    FailureOr<Claims> claimed = claimPlaces(function);
+    if (failed(claimed))
+      return failure();
+    claims = std::move(*claimed);
+    eraseDeadOps(function);
+    FailureOr<Clustering> clustered = formClusters(function, claims);
+    if (failed(clustered))
+      return failure();
+    clustering = std::move(*clustered);
+    workspace = allocateWorkspace(clustering, claims);
+    if (workspace.bytes.fixed() != 0 || workspace.bytes.per_row() != 0)
+      workspacePlace = slots.workspace(workspace.bytes);
+
+    KernelContext context{function.getContext(), clustering, claims, [this](Value root, int64_t offset) { return pointer(root, offset); },
+                          [this](Value root) { return accumulates(root); }};
+    for (auto [index, cluster] : llvm::enumerate(clustering.clusters)) {
+      if (cluster.ops.empty())
+        continue;
+      bundle::Launch &launch = *body.add_launches();
+      launch.set_origin(originOf(cluster.ops));
+      switch (cluster.kind) {
+      case Cluster::Row:
+        lowerKernel(buildRowKernel(context, index), launch);
+        break;
+      case Cluster::Column:
+        lowerKernel(buildColumnKernel(context, index), launch);
+        break;
+      case Cluster::Scatter:
+        lowerKernel(buildScatterKernel(context, index), launch);
+        break;
+      case Cluster::Product:
+        lowerProduct(cluster.ops.front(), launch);
+        break;
+      case Cluster::Attention:
+        lowerAttention(cluster.ops.front(), launch);
+        break;
+      }
+    }
+    facts.saved = slots.savedBytes;
+    facts.workspace = workspace.bytes;
+    body.set_flops_per_row(facts.flopsPerRow);
+    return success();
+  }
+};
+
+} // namespace
+
+LogicalResult zorse::codegen::lowerFunction(func::FuncOp function, KernelSet &kernels, bundle::Body &body, BodyFacts &facts) {
+  body.set_name(function.getSymName().str());
+  if (!function.getBody().hasOneBlock())
+    return function.emitError("expects a straight-line function with a body");
+  OpBuilder builder(function.getContext());
+  OwningOpRef<ModuleOp> scratch = ModuleOp::create(function.getLoc());
+  builder.setInsertionPointToEnd(scratch->getBody());
+  auto clone = cast<func::FuncOp>(builder.clone(*function));
+  Lowering lowering(clone, kernels, body, facts);
+  // Slots are read from the original: its module knows the forward that lays out what is saved.
+  if (failed(lowering.slots.assign(function)))
+    return failure();
+  return lowering.run();
+}

@@ -1,0 +1,285 @@
+#include "Clusters.h"
+
+#include "LibraryOps.h"
+#include "Prepare.h"
+
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "llvm/ADT/SetVector.h"
+
+using namespace mlir;
+using namespace zorse;
+using namespace zorse::codegen;
+
+/// Operands of a kernel: the accumulate mask has 64 bits, and more streams than this only thrash the cache.
+static constexpr unsigned kMaxOperands = 32;
+
+SmallVector<int64_t, 4> Cluster::shape() const {
+  SmallVector<int64_t, 4> shape(lead);
+  if (columns)
+    shape.push_back(columns);
+  return shape;
+}
+
+SmallVector<bool, 4> zorse::codegen::reducedDims(ReduceOp op) {
+  auto type = cast<RankedTensorType>(op.getX().getType());
+  SmallVector<bool, 4> reduced;
+  for (int64_t dim = 0; dim < type.getRank(); ++dim)
+    if (type.getDimSize(dim) != 1)
+      reduced.push_back(llvm::is_contained(op.getDims(), dim));
+  return reduced;
+}
+
+/// A reduction of the last squeezed dimension alone.
+static bool isRowReduce(ReduceOp op) {
+  SmallVector<bool, 4> reduced = reducedDims(op);
+  return !reduced.empty() && reduced.back() && llvm::count(reduced, true) == 1 && !ShapedType::isDynamic(squeezedShape(op.getX().getType()).back());
+}
+
+bool zorse::codegen::isAccessibleInCluster(Value operand, const Cluster &cluster) {
+  std::optional<Trace> trace = traceOf(operand);
+  if (!trace)
+    return false;
+  size_t rank = squeezedShape(trace->root.getType()).size(), lead = cluster.lead.size();
+  auto identity = [&](size_t count) {
+    if (trace->dims.size() < count)
+      return false;
+    for (size_t i = 0; i < count; ++i)
+      if (trace->dims[i] != static_cast<int>(i))
+        return false;
+    return true;
+  };
+  if (cluster.columns && rank == lead + 1)
+    return trace->dims.size() == rank && identity(rank);
+  if (rank != lead || !identity(lead))
+    return false;
+  return trace->dims.size() == lead || (cluster.columns && trace->dims.size() == lead + 1 && trace->dims.back() == -1);
+}
+
+namespace {
+
+int availability(Value value, const llvm::DenseMap<Operation *, int> &clusterOf) {
+  Operation *op = rootOf(value).getDefiningOp();
+  if (!op || isa<arith::ConstantOp>(op))
+    return -1;
+  auto found = clusterOf.find(op);
+  if (found != clusterOf.end())
+    return found->second;
+  int last = -1;
+  for (Value operand : op->getOperands())
+    last = std::max(last, availability(operand, clusterOf));
+  return last;
+}
+
+struct Former {
+  func::FuncOp function;
+  const Claims &claims;
+  Clustering result;
+
+  Value outsideRoot(Value operand) const {
+    Value root = rootOf(operand);
+    Operation *op = root.getDefiningOp();
+    if (op && (isa<arith::ConstantOp>(op) || isUniform(op)))
+      return Value();
+    return root;
+  }
+
+  /// Shape conditions of `op` as a member of a row cluster.
+  static bool fitsShape(Operation *op, const Cluster &c) {
+    SmallVector<int64_t, 4> full = c.shape(), shape = squeezedShape(op->getResult(0).getType());
+    if (auto reduce = dyn_cast<ReduceOp>(op))
+      return c.columns && squeezedShape(reduce.getX().getType()) == full;
+    if (auto take = dyn_cast<TakeOp>(op))
+      return c.columns && squeezedShape(take.getX().getType()) == full;
+    if (isa<TakeGradOp>(op))
+      return c.columns && shape == full;
+    return shape == full || (shape == c.lead && c.columns);
+  }
+
+  bool canJoin(int index, Operation *op) const {
+    const Cluster &c = result.clusters[index];
+    if (c.kind != Cluster::Row || c.ops.empty() || !fitsShape(op, c))
+      return false;
+    llvm::SmallSetVector<Value, 16> outside;
+    for (Operation *member : c.ops)
+      for (Value operand : member->getOperands())
+        if (Value root = outsideRoot(operand); root && (!root.getDefiningOp() || result.clusterOf.lookup(root.getDefiningOp()) != index))
+          outside.insert(root);
+    for (OpOperand &operand : op->getOpOperands()) {
+      Value root = outsideRoot(operand.get());
+      if (!root)
+        continue;
+      auto found = root.getDefiningOp() ? result.clusterOf.find(root.getDefiningOp()) : result.clusterOf.end();
+      if (found != result.clusterOf.end() && found->second == index) {
+        // Indices and tables of a gather are read from memory.
+        if (isa<GatherOp>(op) || !isAccessibleInCluster(operand.get(), c))
+          return false;
+      } else {
+        if (availability(root, result.clusterOf) >= index)
+          return false;
+        outside.insert(root);
+      }
+    }
+    return outside.size() + c.ops.size() / 2 <= kMaxOperands || outside.size() <= kMaxOperands / 2;
+  }
+
+  bool sharesInput(int index, Operation *op) const {
+    const Cluster &c = result.clusters[index];
+    for (Operation *member : c.ops)
+      for (Value theirs : member->getOperands())
+        for (Value ours : op->getOperands())
+          if (Value root = outsideRoot(ours); root && root == outsideRoot(theirs) && !squeezedShape(root.getType()).empty())
+            return true;
+    return false;
+  }
+
+  void append(int index, Operation *op) {
+    result.clusters[index].ops.push_back(op);
+    result.clusterOf[op] = index;
+  }
+
+  int create(Cluster cluster) {
+    result.clusters.push_back(std::move(cluster));
+    return result.clusters.size() - 1;
+  }
+
+  void addRowOp(Operation *op) {
+    int last = -1;
+    for (Value operand : op->getOperands())
+      last = std::max(last, availability(operand, result.clusterOf));
+    int count = result.clusters.size();
+    if (last >= 0 && canJoin(last, op))
+      return append(last, op);
+    for (int index = count - 1; index > last; --index)
+      if (canJoin(index, op) && sharesInput(index, op))
+        return append(index, op);
+    Cluster cluster;
+    SmallVector<int64_t, 4> shape = squeezedShape(op->getResult(0).getType());
+    if (auto reduce = dyn_cast<ReduceOp>(op))
+      shape = squeezedShape(reduce.getX().getType());
+    if (auto take = dyn_cast<TakeOp>(op))
+      shape = squeezedShape(take.getX().getType());
+    cluster.lead = shape;
+    if (!shape.empty() && !ShapedType::isDynamic(shape.back())) {
+      cluster.columns = shape.back();
+      cluster.lead.pop_back();
+    }
+    append(create(std::move(cluster)), op);
+  }
+
+  /// True if nothing but `user` reads what `value` holds, directly or through views.
+  static bool onlyUsedBy(Value value, Operation *user, ArrayRef<Operation *> members) {
+    return llvm::all_of(value.getUsers(), [&](Operation *op) {
+      if (isViewOp(op))
+        return onlyUsedBy(op->getResult(0), user, members);
+      return op == user || llvm::is_contained(members, op);
+    });
+  }
+
+  /// The producer's cluster if it is elementwise, has the reduction's domain and serves only it: then its ops move into the reduction.
+  int absorbable(ReduceOp reduce) const {
+    Value root = rootOf(reduce.getX());
+    if (!root.getDefiningOp())
+      return -1;
+    auto found = result.clusterOf.find(root.getDefiningOp());
+    if (found == result.clusterOf.end())
+      return -1;
+    const Cluster &c = result.clusters[found->second];
+    if (c.kind != Cluster::Row || c.shape() != squeezedShape(reduce.getX().getType()) || !isAccessibleInCluster(reduce.getX(), c))
+      return -1;
+    for (Operation *op : c.ops) {
+      if (!isElementwise(op) || squeezedShape(op->getResult(0).getType()) != c.shape() || claims.count(op->getResult(0)) ||
+          !onlyUsedBy(op->getResult(0), reduce, c.ops))
+        return -1;
+    }
+    return found->second;
+  }
+
+  void addColumnReduce(ReduceOp reduce) {
+    SmallVector<int64_t, 4> domain = squeezedShape(reduce.getX().getType());
+    SmallVector<bool, 4> reduced = reducedDims(reduce);
+    int source = absorbable(reduce);
+    if (source < 0) {
+      int last = availability(reduce.getX(), result.clusterOf);
+      for (int index = result.clusters.size() - 1; index > last; --index) {
+        Cluster &c = result.clusters[index];
+        if (c.kind == Cluster::Column && c.group < 0 && c.domain == domain && c.reduced == reduced && sharesInput(index, reduce) &&
+            c.ops.size() < kMaxOperands)
+          return append(index, reduce);
+      }
+    }
+    Cluster cluster;
+    cluster.kind = Cluster::Column;
+    cluster.domain = domain;
+    cluster.reduced = reduced;
+    int index = create(std::move(cluster));
+    if (source >= 0) {
+      SmallVector<Operation *> moved;
+      std::swap(moved, result.clusters[source].ops);
+      for (Operation *op : moved)
+        append(index, op);
+    }
+    append(index, reduce);
+  }
+
+  void addGroupOp(Operation *op, int64_t group) {
+    if (result.clusters.empty() || result.clusters.back().group != group) {
+      Cluster cluster;
+      cluster.kind = Cluster::Column;
+      cluster.group = group;
+      create(std::move(cluster));
+    }
+    Cluster &cluster = result.clusters.back();
+    if (auto reduce = dyn_cast<ReduceOp>(op)) {
+      cluster.domain = squeezedShape(reduce.getX().getType());
+      cluster.reduced = reducedDims(reduce);
+    }
+    append(result.clusters.size() - 1, op);
+  }
+
+  LogicalResult run() {
+    for (Operation &operation : function.getBody().front().without_terminator()) {
+      Operation *op = &operation;
+      if (isViewOp(op) || isa<arith::ConstantOp, ConcatOp>(op) || isUniform(op))
+        continue;
+      auto reduce = dyn_cast<ReduceOp>(op);
+      if (auto group = op->getAttrOfType<IntegerAttr>(kGroupAttr)) {
+        addGroupOp(op, group.getInt());
+      } else if (isLibraryOp(op) || isa<ScatterAddOp>(op)) {
+        Cluster cluster;
+        cluster.kind = isa<ScatterAddOp>(op) ? Cluster::Scatter : isa<MatmulOp, ContractOp>(op) ? Cluster::Product : Cluster::Attention;
+        append(create(std::move(cluster)), op);
+      } else if (reduce && !isRowReduce(reduce)) {
+        addColumnReduce(reduce);
+      } else if (reduce || isElementwise(op) || isa<GatherOp, TakeOp, TakeGradOp, DropoutOp, CausalMaskOp>(op)) {
+        addRowOp(op);
+      } else {
+        return op->emitOpError("has no CPU code: kernels are built from zorse, arith and math ops on tensors");
+      }
+    }
+    return success();
+  }
+};
+
+} // namespace
+
+int Clustering::availableAfter(Value value) const { return availability(value, clusterOf); }
+
+static bool usedOutside(Value value, int cluster, const Clustering &clustering) {
+  return llvm::any_of(value.getUsers(), [&](Operation *op) {
+    if (isViewOp(op))
+      return usedOutside(op->getResult(0), cluster, clustering);
+    auto found = clustering.clusterOf.find(op);
+    return found != clustering.clusterOf.end() && found->second != cluster;
+  });
+}
+
+bool Clustering::isMaterialised(Value value, const Claims &claims) const {
+  return claims.count(value) || usedOutside(value, clusterOf.lookup(value.getDefiningOp()), *this);
+}
+
+FailureOr<Clustering> zorse::codegen::formClusters(func::FuncOp function, const Claims &claims) {
+  Former former{function, claims, Clustering()};
+  if (failed(former.run()))
+    return failure();
+  return std::move(former.result);
+}

@@ -1,0 +1,89 @@
+#include "zorse/Codegen/CPU/Codegen.h"
+
+#include "BodyLowering.h"
+#include "KernelCompiler.h"
+
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/LLVMIR/LLVMDialect.h"
+#include "mlir/Dialect/Math/IR/Math.h"
+#include "mlir/Dialect/SCF/IR/SCF.h"
+#include "mlir/IR/BuiltinOps.h"
+
+#include "llvm/Support/raw_ostream.h"
+
+using namespace mlir;
+using namespace zorse;
+using namespace zorse::codegen;
+
+FailureOr<CompiledBodies> zorse::codegen::compileBodies(ModuleOp functions, const CodegenOptions &options) {
+  MLIRContext *context = functions.getContext();
+  context->loadDialect<arith::ArithDialect, math::MathDialect, scf::SCFDialect, LLVM::LLVMDialect>();
+  CompiledBodies result;
+  KernelSet kernels(options);
+  bool ok = true;
+  for (func::FuncOp function : functions.getOps<func::FuncOp>()) {
+    if (function.isDeclaration() || (function.getNumArguments() == 0 && function.getNumResults() == 0))
+      continue;
+    // All functions are tried, so that every unsupported op is reported at once.
+    ok &= succeeded(lowerFunction(function, kernels, *result.library.add_bodies(), result.facts.emplace_back()));
+  }
+  if (!ok)
+    return failure();
+  result.library.set_arch(resolveArch(options.arch));
+  result.kernels = kernels.size();
+  llvm::Expected<std::string> object = kernels.link(result.compiled);
+  if (!object)
+    return functions.emitError() << llvm::toString(object.takeError());
+  result.object = std::move(*object);
+  result.library.add_objects("kernels.so");
+  if (!options.dumpDir.empty()) {
+    std::error_code error;
+    llvm::raw_fd_ostream out(options.dumpDir + "/bodies.txt", error);
+    if (!error)
+      out << result.library.DebugString();
+  }
+  return result;
+}
+
+void zorse::codegen::appendBuiltinBodies(bundle::BodyLibrary &library, bundle::ElementType type, unsigned lossTerms) {
+  bundle::ElementType wide = type == bundle::F64 ? bundle::F64 : bundle::F32;
+  auto addSlot = [](bundle::Body &body, bundle::SlotKind kind, uint32_t index, bundle::AccessMode mode, int64_t fixed, int64_t perRow,
+                    bundle::ElementType element, StringRef name) {
+    bundle::Slot &slot = *body.add_slots();
+    slot.set_kind(kind);
+    slot.set_index(index);
+    slot.set_mode(mode);
+    slot.mutable_bytes()->set_fixed(fixed);
+    slot.mutable_bytes()->set_per_row(perRow);
+    slot.set_type(element);
+    slot.set_name(name.str());
+  };
+  auto addCall = [](bundle::Body &body, StringRef name, unsigned operands, bundle::ElementType element) {
+    bundle::LibraryCall &call = *body.add_launches()->mutable_library();
+    call.set_name(name.str());
+    call.set_type(element);
+    for (unsigned i = 0; i < operands; ++i)
+      call.add_operands()->set_slot(i);
+  };
+  constexpr int64_t kSumsBytes = 128, kScalarsBytes = 256;
+  int64_t bytes = wide == bundle::F64 ? 8 : 4;
+  bundle::Body &norm = *library.add_bodies();
+  norm.set_name("norm");
+  addSlot(norm, bundle::STATE, 1, bundle::READ, 0, bytes, wide, "gradients");
+  addSlot(norm, bundle::SUMS_SLOT, 0, bundle::ACCUMULATE, kSumsBytes, 0, bundle::F64, "sums");
+  addCall(norm, "squared_norm", 2, wide);
+
+  bundle::Body &sum = *library.add_bodies();
+  sum.set_name("sum_loss");
+  for (unsigned term = 0; term < lossTerms; ++term)
+    addSlot(sum, bundle::LOSS, term, bundle::READ, 0, bytes, wide, "numerator" + std::to_string(term));
+  addSlot(sum, bundle::SUMS_SLOT, 0, bundle::ACCUMULATE, kSumsBytes, 0, bundle::F64, "sums");
+  addCall(sum, "sum_loss", lossTerms + 1, wide);
+
+  bundle::Body &decide = *library.add_bodies();
+  decide.set_name("decide");
+  addSlot(decide, bundle::SUMS_SLOT, 0, bundle::READ, kSumsBytes, 0, bundle::F64, "sums");
+  addSlot(decide, bundle::SCALARS, 0, bundle::UPDATE, kScalarsBytes, 0, bundle::F64, "scalars");
+  addSlot(decide, bundle::OPTIMIZER_STEP_SLOT, 0, bundle::UPDATE, 8, 0, bundle::F64, "optimizer_step");
+  addCall(decide, "decide", 3, bundle::F64);
+}

@@ -1,0 +1,359 @@
+#include "Expression.h"
+
+#include "Prepare.h"
+
+#include "zorse/runtime/abi/Random.h"
+#include "zorse/runtime/abi/StepScalars.h"
+
+#include "mlir/Dialect/Arith/IR/Arith.h"
+
+using namespace mlir;
+using namespace zorse;
+using namespace zorse::codegen;
+
+Expression::Expression(KernelBuilder &k, const Clustering &clustering, int cluster, const Claims &claims, ArrayRef<int64_t> domain, bool hasColumns)
+    : k(k), clustering(clustering), cluster(cluster), claims(claims), domain(domain), hasColumns(hasColumns) {}
+
+int Expression::add(Node node) {
+  int phase = 0;
+  for (int input : node.inputs) {
+    node.form = std::max(node.form, nodes[input].form);
+    phase = std::max(phase, nodes[input].phase);
+  }
+  if (node.kind == Node::Reduce) {
+    node.form = Form::Number;
+    ++phase;
+  }
+  node.phase = phase;
+  nodes.push_back(std::move(node));
+  return nodes.size() - 1;
+}
+
+SmallVector<int64_t, 6> Expression::overDomain(ArrayRef<int64_t> strides) const {
+  SmallVector<int64_t, 6> result(strides.begin(), strides.end());
+  result.resize(domain.size(), 0);
+  return result;
+}
+
+Form Expression::formOf(ArrayRef<int64_t> strides) const {
+  if (hasColumns && strides.back() != 0)
+    return Form::Vector;
+  return llvm::any_of(strides, [](int64_t stride) { return stride != 0; }) ? Form::Number : Form::Uniform;
+}
+
+int Expression::constantNode(Value root, const Layout &layout, Type type) {
+  auto data = cast<DenseElementsAttr>(cast<arith::ConstantOp>(root.getDefiningOp()).getValue());
+  Type element = data.getElementType();
+  Node node;
+  node.type = KernelBuilder::computeType(element);
+  if (data.isSplat()) {
+    node.kind = Node::Constant;
+    if (isa<FloatType>(element)) {
+      bool lossy;
+      APFloat number = data.getSplatValue<APFloat>();
+      number.convert(cast<FloatType>(node.type).getFloatSemantics(), APFloat::rmNearestTiesToEven, &lossy);
+      node.attribute = FloatAttr::get(node.type, number);
+    } else {
+      node.attribute = IntegerAttr::get(element, data.getSplatValue<APInt>());
+    }
+    return add(node);
+  }
+  node.kind = Node::Load;
+  node.element = element;
+  node.strides = overDomain(squeezedStrides(type, layout));
+  node.form = formOf(node.strides);
+  node.base = k.global(data);
+  // The window's first element, as a constant index input.
+  if (layout.offset != 0) {
+    Node first;
+    first.kind = Node::Constant;
+    first.type = k.b.getI64Type();
+    first.attribute = k.b.getI64IntegerAttr(layout.offset);
+    node.inputs.push_back(add(first));
+    node.indexStride = 1;
+  }
+  return add(node);
+}
+
+static Size sizeOf(ArrayRef<int64_t> shape, ArrayRef<int64_t> strides) {
+  Size size;
+  for (auto [extent, stride] : llvm::zip(shape, strides)) {
+    if (stride == 0)
+      continue;
+    if (ShapedType::isDynamic(extent))
+      size.sampled = true;
+    else
+      size.count *= extent;
+  }
+  return size;
+}
+
+int Expression::load(Value value) {
+  auto found = loaded.find(value);
+  if (found != loaded.end())
+    return found->second;
+  std::optional<View> view = viewOf(value, claims);
+  assert(view && "places are claimed before");
+  int result;
+  if (Operation *op = view->root.getDefiningOp(); op && isa<arith::ConstantOp>(op)) {
+    result = constantNode(view->root, view->layout, value.getType());
+  } else {
+    Node node;
+    node.kind = Node::Load;
+    node.element = getElementTypeOrSelf(value.getType());
+    node.type = KernelBuilder::computeType(node.element);
+    node.strides = overDomain(squeezedStrides(value.getType(), view->layout));
+    node.form = formOf(node.strides);
+    node.operand = k.operand(view->root, view->layout.offset);
+    k.addCost(sizeOf(domain, node.strides), elementBytes(node.element));
+    result = add(node);
+  }
+  loaded[value] = result;
+  return result;
+}
+
+int Expression::use(Value operand) {
+  Value root = rootOf(operand);
+  Operation *op = root.getDefiningOp();
+  if (op && isUniform(op)) {
+    if (!defined.count(root))
+      define(op);
+    return defined.lookup(root);
+  }
+  if (op) {
+    auto found = clustering.clusterOf.find(op);
+    if (found != clustering.clusterOf.end() && found->second == cluster)
+      return defined.lookup(root);
+  }
+  return load(operand);
+}
+
+int Expression::reduceNode(int input, ReduceKind kind) {
+  Node node;
+  node.kind = Node::Reduce;
+  node.type = nodes[input].type;
+  node.reduce = kind;
+  node.inputs = {input};
+  return add(node);
+}
+
+int Expression::indexNode(Type type, ArrayRef<int64_t> strides) {
+  Node node;
+  node.kind = Node::Index;
+  node.type = type;
+  node.strides.assign(strides.begin(), strides.end());
+  node.form = formOf(node.strides);
+  return add(node);
+}
+
+int Expression::columnNode() {
+  if (column < 0) {
+    SmallVector<int64_t, 6> strides(domain.size(), 0);
+    strides.back() = 1;
+    column = indexNode(k.b.getI32Type(), strides);
+  }
+  return column;
+}
+
+void Expression::define(Operation *op) {
+  MLIRContext *context = op->getContext();
+  auto type = cast<RankedTensorType>(op->getResult(0).getType());
+  Node node;
+  node.element = type.getElementType();
+  node.type = KernelBuilder::computeType(type.getElementType());
+  auto isColumn = [&](Value ids) {
+    Node equal;
+    equal.kind = Node::IsEqual;
+    equal.type = IntegerType::get(context, 1);
+    equal.inputs = {columnNode(), use(ids)};
+    return add(equal);
+  };
+  auto zero = [&] {
+    Node constant;
+    constant.kind = Node::Constant;
+    constant.type = node.type;
+    constant.attribute = isa<FloatType>(node.type) ? Attribute(FloatAttr::get(node.type, 0.0)) : Attribute(IntegerAttr::get(node.type, 0));
+    return add(constant);
+  };
+
+  int result;
+  if (op->hasAttr(kCopyAttr)) {
+    result = use(op->getOperand(0));
+  } else if (auto reduce = dyn_cast<ReduceOp>(op)) {
+    result = reduceNode(use(reduce.getX()), reduce.getKind());
+  } else if (auto gather = dyn_cast<GatherOp>(op)) {
+    std::optional<View> table = viewOf(gather.getTable(), claims);
+    node.kind = Node::Load;
+    node.indexStride = table->layout.strides[0];
+    // Ids run over the first dimensions of the result, table rows over the others.
+    auto tableShape = cast<RankedTensorType>(gather.getTable().getType()).getShape();
+    size_t lead = squeezedShape(gather.getIds().getType()).size();
+    node.strides.assign(lead, 0);
+    for (size_t dim = 1; dim < tableShape.size(); ++dim)
+      if (tableShape[dim] != 1)
+        node.strides.push_back(table->layout.strides[dim]);
+    node.strides = overDomain(node.strides);
+    node.form = formOf(node.strides);
+    int ids = use(gather.getIds());
+    node.inputs = {ids};
+    if (Operation *constant = table->root.getDefiningOp(); constant && isa<arith::ConstantOp>(constant))
+      node.base = k.global(cast<DenseElementsAttr>(cast<arith::ConstantOp>(constant).getValue()));
+    else
+      node.operand = k.operand(table->root, table->layout.offset);
+    k.addCost(sizeOf(domain, overDomain(squeezedStrides(type, denseLayout(type)))), elementBytes(node.element));
+    result = add(node);
+  } else if (auto take = dyn_cast<TakeOp>(op)) {
+    Value x = take.getX();
+    Operation *source = rootOf(x).getDefiningOp();
+    auto found = source ? clustering.clusterOf.find(source) : clustering.clusterOf.end();
+    bool inside = found != clustering.clusterOf.end() && found->second == cluster;
+    if (inside || (source && (isa<arith::ConstantOp>(source) || isUniform(source)))) {
+      // The element is picked while its vector goes by.
+      int vector = use(x);
+      Node pick;
+      pick.kind = Node::Select;
+      pick.type = node.type;
+      pick.inputs = {isColumn(take.getIds()), vector, zero()};
+      result = reduceNode(add(pick), ReduceKind::Sum);
+    } else {
+      std::optional<View> view = viewOf(x, claims);
+      SmallVector<int64_t, 4> strides = squeezedStrides(x.getType(), view->layout);
+      node.kind = Node::Load;
+      node.indexStride = strides.back();
+      strides.pop_back();
+      node.strides = overDomain(strides);
+      node.form = Form::Number;
+      node.inputs = {use(take.getIds())};
+      node.operand = k.operand(view->root, view->layout.offset);
+      result = add(node);
+    }
+  } else if (auto takeGrad = dyn_cast<TakeGradOp>(op)) {
+    node.kind = Node::Select;
+    int hit = isColumn(takeGrad.getIds());
+    node.inputs = {hit, use(takeGrad.getDy()), zero()};
+    result = add(node);
+  } else if (auto dropout = dyn_cast<DropoutOp>(op)) {
+    Node stream;
+    stream.kind = Node::Stream;
+    stream.type = IntegerType::get(context, 64);
+    stream.instance = dropout.getInstance();
+    stream.operand = k.operand(Value(), 0);
+    stream.form = carriesSamples(type) ? Form::Number : Form::Uniform;
+    stream.strides.assign(domain.size(), 0);
+    if (carriesSamples(type))
+      stream.strides[0] = 1; // the sample's number
+    int keyed = add(stream);
+    node.kind = Node::Dropout;
+    node.inputs = {use(dropout.getX()), keyed};
+    node.probability = dropout.getProbability().convertToDouble();
+    node.operand = k.operand(Value(), 0);
+    SmallVector<int64_t, 4> strides = squeezedStrides(type, denseLayout(type));
+    if (carriesSamples(type))
+      strides[0] = 0;
+    node.strides = overDomain(strides);
+    node.form = formOf(node.strides);
+    result = add(node);
+  } else if (auto mask = dyn_cast<CausalMaskOp>(op)) {
+    node.kind = Node::Visible;
+    node.instance = type.getDimSize(1) - type.getDimSize(0);
+    node.window = mask.getWindow().value_or(0);
+    // Indices of its own dimensions; one of size 1 is not in the domain and always 0.
+    SmallVector<int64_t, 4> query = squeezedStrides(type, Layout{0, {1, 0}}), key = squeezedStrides(type, Layout{0, {0, 1}});
+    int i = indexNode(IntegerType::get(context, 64), overDomain(query));
+    node.inputs = {i, indexNode(IntegerType::get(context, 64), overDomain(key))};
+    result = add(node);
+  } else {
+    node.kind = Node::Compute;
+    node.op = op;
+    for (Value operand : op->getOperands())
+      node.inputs.push_back(use(operand));
+    result = add(node);
+  }
+  defined[op->getResult(0)] = result;
+}
+
+/// The finaliser of Random.h in IR.
+static Value mix64(KernelBuilder &k, Value x) {
+  OpBuilder &b = k.b;
+  auto shift = [&](Value v, int64_t bits) -> Value {
+    Value shifted = arith::ShRUIOp::create(b, k.loc, v, k.i64(bits));
+    return arith::XOrIOp::create(b, k.loc, v, shifted);
+  };
+  x = arith::AddIOp::create(b, k.loc, x, k.i64(static_cast<int64_t>(0x9E3779B97F4A7C15ull)));
+  x = arith::MulIOp::create(b, k.loc, shift(x, 30), k.i64(static_cast<int64_t>(0xBF58476D1CE4E5B9ull)));
+  x = arith::MulIOp::create(b, k.loc, shift(x, 27), k.i64(static_cast<int64_t>(0x94D049BB133111EBull)));
+  return shift(x, 31);
+}
+
+Value Expression::evaluate(const Node &node, ArrayRef<Value> inputs, ArrayRef<Value> indices) {
+  OpBuilder &b = k.b;
+  auto toI32 = [&](Value v) -> Value {
+    return v.getType().isInteger(32) ? v : Value(arith::TruncIOp::create(b, k.loc, b.getI32Type(), v));
+  };
+  auto toI64 = [&](Value v) -> Value {
+    return v.getType().isInteger(64) ? v : Value(arith::ExtSIOp::create(b, k.loc, b.getI64Type(), v));
+  };
+  switch (node.kind) {
+  case Node::Constant:
+    return arith::ConstantOp::create(b, k.loc, cast<TypedAttr>(node.attribute));
+  case Node::Load: {
+    Value offset = k.offset(indices, node.strides);
+    if (!inputs.empty())
+      offset = k.add(offset, k.mul(toI64(inputs[0]), node.indexStride));
+    return k.load(node.operand < 0 ? node.base : k.pointer(node.operand), offset, node.element);
+  }
+  case Node::Compute: {
+    // Conversions between half precision and f32 are done by loads and stores.
+    if (isa<arith::ExtFOp, arith::TruncFOp>(node.op) && inputs[0].getType() == node.type)
+      return inputs[0];
+    OperationState state(k.loc, node.op->getName(), inputs, {node.type}, node.op->getAttrs());
+    Operation *op = b.create(state);
+    op->removeDiscardableAttr(kGroupAttr);
+    return op->getResult(0);
+  }
+  case Node::Index: {
+    Value index = k.offset(indices, node.strides);
+    return node.type.isInteger(32) ? toI32(index) : index;
+  }
+  case Node::Visible: {
+    Value last = k.add(inputs[0], k.i64(node.instance));
+    Value visible = arith::CmpIOp::create(b, k.loc, arith::CmpIPredicate::sle, inputs[1], last);
+    if (node.window) {
+      Value first = arith::SubIOp::create(b, k.loc, last, k.i64(node.window));
+      Value inside = arith::CmpIOp::create(b, k.loc, arith::CmpIPredicate::sgt, inputs[1], first);
+      visible = arith::AndIOp::create(b, k.loc, visible, inside);
+    }
+    if (node.type.isInteger(1))
+      return visible;
+    return arith::SelectOp::create(b, k.loc, visible, k.number(node.type, 0.0), k.identity(ReduceKind::Max, node.type));
+  }
+  case Node::IsEqual:
+    return arith::CmpIOp::create(b, k.loc, arith::CmpIPredicate::eq, toI32(inputs[0]), toI32(inputs[1]));
+  case Node::Select:
+    return arith::SelectOp::create(b, k.loc, inputs[0], inputs[1], inputs[2]);
+  case Node::Stream: {
+    auto field = [&](size_t offset) { return k.load(k.pointer(node.operand), k.i64(offset / 8), b.getI64Type()); };
+    Value step = field(offsetof(abi::StepScalars, step)), seed = field(offsetof(abi::StepScalars, seed));
+    Value instance = k.add(k.instanceBase, k.i64(node.instance));
+    Value sample = k.add(k.sampleBase, k.offset(indices, node.strides));
+    auto chain = [&](Value state, Value next) { return mix64(k, arith::XOrIOp::create(b, k.loc, state, next)); };
+    return chain(chain(chain(mix64(k, seed), step), instance), sample);
+  }
+  case Node::Dropout: {
+    Value element = k.offset(indices, node.strides);
+    Value word = mix64(k, arith::XOrIOp::create(b, k.loc, inputs[1], element));
+    Value bits = arith::ShRUIOp::create(b, k.loc, word, k.i64(32));
+    // Nothing is dropped or scaled in evaluation.
+    Value flag = k.load(k.pointer(node.operand), k.i64(offsetof(abi::StepScalars, evaluation) / 8), b.getI64Type());
+    Value evaluation = arith::CmpIOp::create(b, k.loc, arith::CmpIPredicate::ne, flag, k.i64(0));
+    Value threshold = arith::SelectOp::create(b, k.loc, evaluation, k.i64(0), k.i64(static_cast<int64_t>(abi::dropThreshold(node.probability))));
+    Value factor = arith::SelectOp::create(b, k.loc, evaluation, k.number(node.type, 1.0), k.number(node.type, 1.0 / (1.0 - node.probability)));
+    Value keep = arith::CmpIOp::create(b, k.loc, arith::CmpIPredicate::uge, bits, threshold);
+    Value scaled = arith::MulFOp::create(b, k.loc, inputs[0], factor);
+    return arith::SelectOp::create(b, k.loc, keep, scaled, k.number(node.type, 0.0));
+  }
+  case Node::Reduce:
+    break;
+  }
+  llvm_unreachable("reductions are loops");
+}

@@ -1,0 +1,262 @@
+#include "KernelBuilder.h"
+
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/SCF/IR/SCF.h"
+
+#include "llvm/Support/raw_ostream.h"
+
+using namespace mlir;
+using namespace zorse;
+using namespace zorse::codegen;
+
+KernelBuilder::KernelBuilder(MLIRContext *context, Resolve resolve)
+    : b(context), loc(UnknownLoc::get(context)), module(ModuleOp::create(UnknownLoc::get(context))), resolve(std::move(resolve)) {
+  b.setInsertionPointToStart(module->getBody());
+  auto type = LLVM::LLVMFunctionType::get(LLVM::LLVMVoidType::get(context), {});
+  inner = LLVM::LLVMFuncOp::create(b, loc, "body", type, LLVM::Linkage::Internal);
+  entry = b.createBlock(&inner.getBody());
+  Type word = b.getI64Type();
+  for (Value *value : {&rows, &begin, &end, &accumulate, &sampleBase, &instanceBase})
+    *value = entry->addArgument(word, loc);
+  b.setInsertionPointToStart(entry);
+}
+
+unsigned KernelBuilder::operand(Value root, int64_t offset) {
+  bundle::Pointer pointer = resolve(root, offset);
+  auto &operands = *kernel.launch.mutable_operands();
+  for (int i = 0; i < operands.size(); ++i)
+    if (operands[i].slot() == pointer.slot() && operands[i].fixed() == pointer.fixed() && operands[i].per_row() == pointer.per_row())
+      return i;
+  *operands.Add() = pointer;
+  pointers.push_back(entry->addArgument(LLVM::LLVMPointerType::get(b.getContext()), loc));
+  return operands.size() - 1;
+}
+
+void KernelBuilder::markAccumulated(unsigned operand) {
+  auto &list = *kernel.launch.mutable_accumulates();
+  if (!llvm::is_contained(list, operand))
+    list.Add(operand);
+}
+
+Value KernelBuilder::accumulates(unsigned operand) {
+  Value bit = arith::ShRUIOp::create(b, loc, accumulate, i64(operand));
+  return arith::TruncIOp::create(b, loc, b.getI1Type(), bit);
+}
+
+void KernelBuilder::addCost(const Size &elements, int64_t bytes) {
+  bundle::Extent &cost = *kernel.launch.mutable_cost();
+  if (elements.sampled)
+    cost.set_per_row(cost.per_row() + elements.count * bytes);
+  else
+    cost.set_fixed(cost.fixed() + elements.count * bytes);
+}
+
+Type KernelBuilder::computeType(Type element) {
+  return element.isBF16() || element.isF16() ? Float32Type::get(element.getContext()) : element;
+}
+
+Type KernelBuilder::memoryType(Type element) { return element.isInteger(1) ? IntegerType::get(element.getContext(), 8) : element; }
+
+Value KernelBuilder::i64(int64_t value) { return arith::ConstantIntOp::create(b, loc, value, 64); }
+
+Value KernelBuilder::size(const Size &size) { return size.sampled ? mul(rows, size.count) : i64(size.count); }
+
+Value KernelBuilder::number(Type type, double value) {
+  if (isa<FloatType>(type))
+    return arith::ConstantOp::create(b, loc, b.getFloatAttr(type, value));
+  return arith::ConstantOp::create(b, loc, b.getIntegerAttr(type, static_cast<int64_t>(value)));
+}
+
+Value KernelBuilder::add(Value x, Value y) {
+  if (!x)
+    return y;
+  return arith::AddIOp::create(b, loc, x, y);
+}
+
+Value KernelBuilder::mul(Value x, int64_t factor) { return factor == 1 ? x : Value(arith::MulIOp::create(b, loc, x, i64(factor))); }
+
+Value KernelBuilder::sub(Value x, Value y) { return arith::SubIOp::create(b, loc, x, y); }
+
+Value KernelBuilder::smaller(Value x, Value y) { return arith::MinSIOp::create(b, loc, x, y); }
+
+Value KernelBuilder::select(Value condition, Value x, Value y) { return arith::SelectOp::create(b, loc, condition, x, y); }
+
+Value KernelBuilder::widen(Value x) { return x.getType().isInteger(64) ? x : Value(arith::ExtSIOp::create(b, loc, b.getI64Type(), x)); }
+
+Value KernelBuilder::offset(ArrayRef<Value> indices, ArrayRef<int64_t> strides) {
+  Value sum;
+  for (auto [index, stride] : llvm::zip(indices, strides))
+    if (stride != 0)
+      sum = add(sum, mul(index, stride));
+  return sum ? sum : i64(0);
+}
+
+static Value elementPointer(KernelBuilder &k, Value base, Value offset, Type element) {
+  return LLVM::GEPOp::create(k.b, k.loc, base.getType(), KernelBuilder::memoryType(element), base, LLVM::GEPArg(offset));
+}
+
+Value KernelBuilder::load(Value base, Value offset, Type element) {
+  Type memory = memoryType(element);
+  Value value = LLVM::LoadOp::create(b, loc, memory, elementPointer(*this, base, offset, element), elementBytes(element));
+  if (element.isInteger(1))
+    return arith::CmpIOp::create(b, loc, arith::CmpIPredicate::ne, value, arith::ConstantIntOp::create(b, loc, 0, 8));
+  if (computeType(element) != element)
+    return arith::ExtFOp::create(b, loc, computeType(element), value);
+  return value;
+}
+
+void KernelBuilder::store(Value value, Value base, Value offset, Type element, Value accumulate) {
+  if (accumulate) {
+    // The line is fetched for the store anyway, so reading it costs nothing, and a select keeps garbage (NaN too) out.
+    Value old = load(base, offset, element);
+    Value sum = combine(ReduceKind::Sum, old, value);
+    value = arith::SelectOp::create(b, loc, accumulate, sum, value);
+  }
+  if (element.isInteger(1))
+    value = arith::ExtUIOp::create(b, loc, b.getI8Type(), value);
+  else if (computeType(element) != element)
+    value = arith::TruncFOp::create(b, loc, element, value);
+  LLVM::StoreOp::create(b, loc, value, elementPointer(*this, base, offset, element), elementBytes(element));
+}
+
+Value KernelBuilder::scratch(Type type, int64_t count) {
+  OpBuilder::InsertionGuard guard(b);
+  b.setInsertionPointToStart(entry);
+  return LLVM::AllocaOp::create(b, loc, LLVM::LLVMPointerType::get(b.getContext()), memoryType(type), i64(count), 64);
+}
+
+Value KernelBuilder::global(DenseElementsAttr data) {
+  Type element = data.getElementType();
+  DenseElementsAttr flat;
+  auto count = static_cast<int64_t>(data.getNumElements());
+  if (element.isInteger(1)) {
+    SmallVector<int8_t> bytes;
+    for (bool bit : data.getValues<bool>())
+      bytes.push_back(bit);
+    flat = DenseElementsAttr::get(RankedTensorType::get({count}, b.getI8Type()), ArrayRef<int8_t>(bytes));
+  } else {
+    flat = data.reshape(RankedTensorType::get({count}, element));
+  }
+  OpBuilder::InsertionGuard guard(b);
+  b.setInsertionPointToStart(module->getBody());
+  std::string name = "table" + std::to_string(globals++);
+  auto type = LLVM::LLVMArrayType::get(memoryType(element), count);
+  LLVM::GlobalOp::create(b, loc, type, /*isConstant=*/true, LLVM::Linkage::Internal, name, flat, /*alignment=*/64);
+  b.setInsertionPointToStart(entry);
+  return LLVM::AddressOfOp::create(b, loc, LLVM::LLVMPointerType::get(b.getContext()), name);
+}
+
+SmallVector<Value> KernelBuilder::loop(Value from, Value to, ArrayRef<Value> carried,
+                                       function_ref<SmallVector<Value>(Value, ArrayRef<Value>)> body) {
+  auto op = scf::ForOp::create(b, loc, from, to, i64(1), carried);
+  OpBuilder::InsertionGuard guard(b);
+  Block *block = op.getBody();
+  b.setInsertionPointToStart(block);
+  SmallVector<Value> arguments(op.getRegionIterArgs().begin(), op.getRegionIterArgs().end());
+  SmallVector<Value> next = body(op.getInductionVar(), arguments);
+  if (!carried.empty()) {
+    b.setInsertionPointToEnd(block);
+    scf::YieldOp::create(b, loc, next);
+  }
+  return SmallVector<Value>(op.getResults().begin(), op.getResults().end());
+}
+
+void KernelBuilder::loop(Value from, Value to, function_ref<void(Value)> body) {
+  loop(from, to, {}, [&](Value index, ArrayRef<Value>) {
+    body(index);
+    return SmallVector<Value>();
+  });
+}
+
+SmallVector<Value> KernelBuilder::delinearize(Value index, ArrayRef<Size> sizes) {
+  SmallVector<Value> indices(sizes.size());
+  for (size_t dim = sizes.size(); dim-- > 0;) {
+    if (dim == 0) {
+      indices[0] = index;
+    } else {
+      Value divisor = size(sizes[dim]);
+      indices[dim] = arith::RemUIOp::create(b, loc, index, divisor);
+      index = arith::DivUIOp::create(b, loc, index, divisor);
+    }
+  }
+  return indices;
+}
+
+Value KernelBuilder::combine(ReduceKind kind, Value x, Value y) {
+  auto flags = arith::FastMathFlags::reassoc | arith::FastMathFlags::contract;
+  if (isa<FloatType>(x.getType())) {
+    switch (kind) {
+    case ReduceKind::Sum:
+      return arith::AddFOp::create(b, loc, x, y, flags);
+    case ReduceKind::Prod:
+      return arith::MulFOp::create(b, loc, x, y, flags);
+    case ReduceKind::Max:
+      return arith::MaximumFOp::create(b, loc, x, y);
+    case ReduceKind::Min:
+      return arith::MinimumFOp::create(b, loc, x, y);
+    }
+  }
+  switch (kind) {
+  case ReduceKind::Sum:
+    return arith::AddIOp::create(b, loc, x, y);
+  case ReduceKind::Prod:
+    return arith::MulIOp::create(b, loc, x, y);
+  case ReduceKind::Max:
+    return arith::MaxSIOp::create(b, loc, x, y);
+  case ReduceKind::Min:
+    return arith::MinSIOp::create(b, loc, x, y);
+  }
+  llvm_unreachable("kinds are listed");
+}
+
+Value KernelBuilder::identity(ReduceKind kind, Type type) {
+  if (kind == ReduceKind::Sum || kind == ReduceKind::Prod)
+    return number(type, kind == ReduceKind::Prod);
+  bool max = kind == ReduceKind::Max;
+  if (auto floating = dyn_cast<FloatType>(type))
+    return arith::ConstantOp::create(b, loc, FloatAttr::get(type, APFloat::getInf(floating.getFloatSemantics(), max)));
+  unsigned bits = type.getIntOrFloatBitWidth();
+  return arith::ConstantOp::create(b, loc, IntegerAttr::get(type, max ? APInt::getSignedMinValue(bits) : APInt::getSignedMaxValue(bits)));
+}
+
+Kernel KernelBuilder::finish(StringRef hint, const Size &points, bool contract) {
+  MLIRContext *context = b.getContext();
+  b.setInsertionPointToEnd(entry);
+  LLVM::ReturnOp::create(b, loc, ValueRange());
+  SmallVector<Type> types(entry->getArgumentTypes().begin(), entry->getArgumentTypes().end());
+  inner.setFunctionType(LLVM::LLVMFunctionType::get(LLVM::LLVMVoidType::get(context), types));
+  inner.setPassthroughAttr(b.getStrArrayAttr({"noinline"}));
+  for (unsigned i = 6; i < types.size(); ++i)
+    inner.setArgAttr(i, LLVM::LLVMDialect::getNoAliasAttrName(), b.getUnitAttr());
+  if (contract)
+    inner.walk([&](Operation *op) {
+      if (auto fast = dyn_cast<arith::ArithFastMathInterface>(op); fast && fast.getFastMathFlagsAttr() &&
+                                                                   fast.getFastMathFlagsAttr().getValue() == arith::FastMathFlags::none)
+        op->setAttr(fast.getFastMathAttrName(), arith::FastMathFlagsAttr::get(context, arith::FastMathFlags::contract));
+    });
+
+  auto pointerType = LLVM::LLVMPointerType::get(context);
+  Type word = b.getI64Type();
+  b.setInsertionPointToEnd(module->getBody());
+  auto outer = LLVM::LLVMFuncOp::create(
+      b, loc, "kernel", LLVM::LLVMFunctionType::get(LLVM::LLVMVoidType::get(context), {pointerType, word, word, word, word, word, word}));
+  Block *block = b.createBlock(&outer.getBody());
+  block->addArgument(pointerType, loc);
+  SmallVector<Value> arguments;
+  for (unsigned i = 0; i < 6; ++i)
+    arguments.push_back(block->addArgument(word, loc));
+  b.setInsertionPointToStart(block);
+  for (size_t i = 0; i < pointers.size(); ++i) {
+    Value address = LLVM::GEPOp::create(b, loc, pointerType, pointerType, block->getArgument(0), LLVM::GEPArg(static_cast<int32_t>(i)));
+    arguments.push_back(LLVM::LoadOp::create(b, loc, pointerType, address));
+  }
+  LLVM::CallOp::create(b, loc, inner, arguments);
+  LLVM::ReturnOp::create(b, loc, ValueRange());
+
+  llvm::raw_string_ostream out(kernel.text);
+  module->print(out);
+  kernel.hint = hint.str();
+  bundle::Extent &extent = *kernel.launch.mutable_points();
+  points.sampled ? extent.set_per_row(points.count) : extent.set_fixed(points.count);
+  return std::move(kernel);
+}

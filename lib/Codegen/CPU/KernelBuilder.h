@@ -1,0 +1,101 @@
+// Builds the MLIR of one kernel: two functions, the exported one unpacks operands and calls the other, whose pointers do not alias.
+#pragma once
+
+#include "Views.h"
+
+#include "bundle.pb.h"
+
+#include "mlir/Dialect/LLVMIR/LLVMDialect.h"
+#include "mlir/IR/Builders.h"
+#include "mlir/IR/BuiltinOps.h"
+#include "mlir/IR/OwningOpRef.h"
+
+#include <functional>
+
+namespace zorse::codegen {
+
+/// A finished kernel and how a body launches it.
+struct Kernel {
+  std::string hint; ///< for the symbol: what the kernel computes, in a word or two.
+  std::string text;
+  bundle::KernelLaunch launch; ///< without the symbol.
+};
+
+/// Size of a dimension or of several as one: fixed, or a multiple of the number of rows.
+struct Size {
+  int64_t count = 1;
+  bool sampled = false;
+};
+
+class KernelBuilder {
+public:
+  using Value = mlir::Value;
+  /// Address of element `offset` of the buffer that holds root; a null root means the SCALARS block.
+  using Resolve = std::function<bundle::Pointer(Value root, int64_t offset)>;
+
+  KernelBuilder(mlir::MLIRContext *context, Resolve resolve);
+
+  mlir::OpBuilder b;
+  mlir::Location loc;
+  Value rows, begin, end, accumulate, sampleBase, instanceBase;
+
+  /// The position among the kernel's operands of the buffer behind a view; equal addresses are one operand.
+  unsigned operand(Value root, int64_t offset);
+  Value pointer(unsigned operand) { return pointers[operand]; }
+  void markAccumulated(unsigned operand);
+  /// i1: operand is added to.
+  Value accumulates(unsigned operand);
+  void addCost(const Size &elements, int64_t bytes);
+
+  /// The type in which values of `element` are computed: f32 for half precision.
+  static mlir::Type computeType(mlir::Type element);
+  /// The type in memory: i8 for booleans.
+  static mlir::Type memoryType(mlir::Type element);
+
+  Value i64(int64_t value);
+  Value size(const Size &size);
+  Value number(mlir::Type type, double value);
+  Value add(Value x, Value y);
+  Value sub(Value x, Value y);
+  Value mul(Value x, int64_t factor);
+  Value smaller(Value x, Value y);
+  Value select(Value condition, Value x, Value y);
+  /// An integer as i64.
+  Value widen(Value x);
+  /// sum of index * stride.
+  Value offset(llvm::ArrayRef<Value> indices, llvm::ArrayRef<int64_t> strides);
+
+  Value load(Value base, Value offset, mlir::Type element);
+  /// Adds to what is there if `accumulate` (may be null) is true.
+  void store(Value value, Value base, Value offset, mlir::Type element, Value accumulate = {});
+  /// Scratch of the kernel's frame.
+  Value scratch(mlir::Type type, int64_t count);
+  /// A table of constants in the kernel itself.
+  Value global(mlir::DenseElementsAttr data);
+
+  /// A loop; `body` gets the induction variable and the carried values and returns their next ones.
+  llvm::SmallVector<Value> loop(Value from, Value to, llvm::ArrayRef<Value> carried,
+                                llvm::function_ref<llvm::SmallVector<Value>(Value, llvm::ArrayRef<Value>)> body);
+  void loop(Value from, Value to, llvm::function_ref<void(Value)> body);
+
+  /// Splits a linear index into one index per size, the last running fastest.
+  llvm::SmallVector<Value> delinearize(Value index, llvm::ArrayRef<Size> sizes);
+
+  /// One of the combining ops of reductions.
+  Value combine(ReduceKind kind, Value x, Value y);
+  Value identity(ReduceKind kind, mlir::Type type);
+
+  /// \param contract  allow fused multiply-add: only where the split of points among threads cannot change how a loop is vectorised.
+  Kernel finish(llvm::StringRef hint, const Size &points, bool contract);
+
+private:
+  mlir::OwningOpRef<mlir::ModuleOp> module;
+  mlir::LLVM::LLVMFuncOp inner;
+  mlir::Block *entry;
+  Resolve resolve;
+  llvm::SmallVector<Value> pointers;
+  Kernel kernel;
+  unsigned globals = 0;
+};
+
+} // namespace zorse::codegen

@@ -1,0 +1,201 @@
+#include "KernelCompiler.h"
+
+#include "LowerKernel.h"
+
+#include "llvm/ADT/STLExtras.h"
+#include "llvm/ADT/StringExtras.h"
+#include "llvm/ADT/StringMap.h"
+#include "llvm/Config/llvm-config.h"
+#include "llvm/Support/FileSystem.h"
+#include "llvm/Support/MemoryBuffer.h"
+#include "llvm/Support/Path.h"
+#include "llvm/Support/Process.h"
+#include "llvm/Support/Program.h"
+#include "llvm/Support/SHA256.h"
+#include "llvm/TargetParser/Host.h"
+
+#include <algorithm>
+#include <atomic>
+#include <cstdlib>
+#include <optional>
+#include <thread>
+
+using namespace llvm;
+using namespace zorse::codegen;
+
+/// Raised whenever the lowering of equal text changes: objects of other versions are then not found in the cache.
+static constexpr const char *kLoweringVersion = "1";
+
+std::string zorse::codegen::resolveArch(const std::string &arch) { return arch == "native" ? sys::getHostCPUName().str() : arch; }
+
+static std::string findCacheDir(const CodegenOptions &options) {
+  if (!options.useCache)
+    return {};
+  SmallString<128> path;
+  if (!options.cacheDir.empty()) {
+    path = options.cacheDir;
+  } else if (const char *dir = std::getenv("ZORSE_CACHE")) {
+    path = dir;
+  } else if (const char *dir = std::getenv("XDG_CACHE_HOME"); dir && *dir) {
+    path = dir;
+    sys::path::append(path, "zorse");
+  } else if (sys::path::home_directory(path)) {
+    sys::path::append(path, ".cache", "zorse");
+  }
+  if (path.empty() || sys::fs::create_directories(path) || sys::fs::access(path, sys::fs::AccessMode::Write))
+    return {};
+  return path.str().str();
+}
+
+KernelSet::KernelSet(const CodegenOptions &options) : options(options), cacheDir(findCacheDir(options)) {
+  target.triple = sys::getProcessTriple();
+  target.cpu = resolveArch(options.arch);
+  if (options.arch == "native") {
+    std::vector<std::string> features;
+    for (const auto &feature : sys::getHostCPUFeatures())
+      features.push_back((feature.getValue() ? "+" : "-") + feature.getKey().str());
+    llvm::sort(features);
+    target.features = join(features, ",");
+  }
+}
+
+std::string KernelSet::add(StringRef hint, std::string text) {
+  SHA256 hash;
+  for (StringRef part : {StringRef(kLoweringVersion), StringRef(LLVM_VERSION_STRING), StringRef(target.triple), StringRef(target.cpu),
+                         StringRef(target.features), StringRef(text)}) {
+    hash.update(part);
+    hash.update(StringRef("\0", 1));
+  }
+  hash.update(utostr(options.optimizationLevel));
+  std::string symbol = (hint + "_" + toHex(ArrayRef<uint8_t>(hash.final()).take_front(12), /*LowerCase=*/true)).str();
+  sources.insert({symbol, std::move(text)});
+  return symbol;
+}
+
+/// Writes through a temporary name, so that concurrent compilations never see half a file. Failures only cost the cache entry.
+static void writeAtomically(const Twine &path, StringRef bytes) {
+  SmallString<128> temporary;
+  int descriptor;
+  if (sys::fs::createUniqueFile(path + ".%%%%%%%%", descriptor, temporary))
+    return;
+  {
+    raw_fd_ostream out(descriptor, /*shouldClose=*/true);
+    out << bytes;
+    out.flush();
+    if (out.has_error()) {
+      out.clear_error();
+      sys::fs::remove(temporary);
+      return;
+    }
+  }
+  if (sys::fs::rename(temporary, path))
+    sys::fs::remove(temporary);
+}
+
+Expected<std::string> KernelSet::compile(const std::string &symbol, const std::string &text) const {
+  KernelTarget kernelTarget{target.triple, target.cpu, target.features, options.optimizationLevel};
+  std::string dump = options.dumpDir.empty() ? std::string() : (Twine(options.dumpDir) + "/" + symbol).str();
+  return lowerKernel(symbol, text, kernelTarget, dump);
+}
+
+namespace {
+/// A directory of its own that is gone at the end of the scope.
+struct TemporaryDirectory {
+  SmallString<128> path;
+  std::error_code error = sys::fs::createUniqueDirectory("zorse-link", path);
+  ~TemporaryDirectory() {
+    if (!error)
+      sys::fs::remove_directories(path);
+  }
+};
+} // namespace
+
+static Expected<std::string> linkObjects(ArrayRef<std::pair<std::string, std::string>> objects) {
+  TemporaryDirectory directory;
+  if (directory.error)
+    return createStringError(directory.error, "cannot make a temporary directory for the linker");
+  std::vector<std::string> arguments;
+  std::string linker;
+  bool driver = false;
+  for (const char *name : {"ld.lld-22", "ld.lld", "ld", "cc"})
+    if (auto found = sys::findProgramByName(name)) {
+      linker = *found;
+      driver = StringRef(name) == "cc";
+      break;
+    }
+  if (linker.empty())
+    return createStringError("no linker found for the kernels: expected ld.lld-22, ld.lld, ld or cc in PATH; install lld-22");
+  std::string output = (directory.path + "/kernels.so").str();
+  arguments = {linker, "-shared", "-o", output};
+  if (driver)
+    arguments.push_back("-nostdlib");
+  // Named by position: the linker records input names, and those must not depend on the directory.
+  for (auto [index, object] : enumerate(objects)) {
+    std::string path = (directory.path + "/" + Twine(index) + ".o").str();
+    std::error_code error;
+    raw_fd_ostream out(path, error);
+    if (error)
+      return createStringError(error, "cannot write " + path);
+    out << object.second;
+    arguments.push_back(path);
+  }
+  std::vector<StringRef> references(arguments.begin(), arguments.end());
+  std::string message, log = (directory.path + "/log").str();
+  std::optional<StringRef> redirects[] = {StringRef(""), StringRef(log), StringRef(log)};
+  if (int status = sys::ExecuteAndWait(linker, references, std::nullopt, redirects, 60, 0, &message)) {
+    if (auto text = MemoryBuffer::getFile(log))
+      message += (*text)->getBuffer();
+    return createStringError("linking the kernels failed (" + linker + " exited with " + std::to_string(status) + "): " + message);
+  }
+  auto buffer = MemoryBuffer::getFile(output);
+  if (!buffer)
+    return createStringError(buffer.getError(), "cannot read the linked kernels");
+  return (*buffer)->getBuffer().str();
+}
+
+Expected<std::string> KernelSet::link(unsigned &compiled) {
+  if (!options.dumpDir.empty())
+    if (auto error = sys::fs::create_directories(options.dumpDir))
+      return createStringError(error, "cannot make " + options.dumpDir);
+  std::vector<std::pair<std::string, std::string>> objects; // symbol, bytes
+  std::vector<unsigned> missing;
+  for (auto &[symbol, text] : sources)
+    objects.push_back({symbol, {}});
+  llvm::sort(objects);
+  for (auto [index, object] : enumerate(objects)) {
+    if (!cacheDir.empty() && options.dumpDir.empty())
+      if (auto buffer = MemoryBuffer::getFile(cacheDir + "/" + object.first + ".o", false, false)) {
+        object.second = (*buffer)->getBuffer().str();
+        continue;
+      }
+    missing.push_back(index);
+  }
+  compiled = missing.size();
+
+  initializeTargets();
+  std::vector<std::string> errors(missing.size());
+  std::atomic<size_t> next{0};
+  auto work = [&] {
+    for (size_t i; (i = next++) < missing.size();) {
+      auto &object = objects[missing[i]];
+      Expected<std::string> bytes = compile(object.first, sources.find(object.first)->second);
+      if (!bytes) {
+        errors[i] = toString(bytes.takeError());
+        continue;
+      }
+      object.second = std::move(*bytes);
+      if (!cacheDir.empty())
+        writeAtomically(cacheDir + "/" + object.first + ".o", object.second);
+    }
+  };
+  std::vector<std::thread> threads;
+  for (size_t i = 1; i < std::min<size_t>(std::max(1u, options.threads), missing.size()); ++i)
+    threads.emplace_back(work);
+  work();
+  for (std::thread &thread : threads)
+    thread.join();
+  for (const std::string &error : errors)
+    if (!error.empty())
+      return createStringError(error);
+  return linkObjects(objects);
+}

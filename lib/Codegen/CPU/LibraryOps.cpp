@@ -1,0 +1,281 @@
+#include "LibraryOps.h"
+
+using namespace mlir;
+using namespace zorse;
+using namespace zorse::codegen;
+
+static RankedTensorType typeOf(Value value) { return cast<RankedTensorType>(value.getType()); }
+
+bool zorse::codegen::isLibraryOp(Operation *op) { return isa<MatmulOp, ContractOp, AttentionOp, AttentionGradOp>(op); }
+
+bundle::ElementType zorse::codegen::bundleType(Type type) {
+  type = getElementTypeOrSelf(type);
+  if (type.isF32())
+    return bundle::F32;
+  if (type.isF64())
+    return bundle::F64;
+  if (type.isBF16())
+    return bundle::BF16;
+  if (type.isF16())
+    return bundle::F16;
+  if (type.isInteger(64))
+    return bundle::I64;
+  if (type.isInteger(32))
+    return bundle::I32;
+  if (type.isInteger(1))
+    return bundle::I1;
+  return bundle::ELEMENT_TYPE_UNSPECIFIED;
+}
+
+namespace {
+
+/// Several dimensions that act as one: their common extent and one stride per tensor.
+struct Collapsed {
+  bundle::Extent extent;
+  SmallVector<int64_t, 3> strides;
+};
+
+/// \param strides  one list per tensor, parallel to `sizes`.
+std::optional<Collapsed> collapse(ArrayRef<int64_t> sizes, ArrayRef<ArrayRef<int64_t>> strides) {
+  Collapsed result;
+  result.strides.assign(strides.size(), 0);
+  int64_t count = 1;
+  bool sampled = false, any = false;
+  SmallVector<int64_t, 3> expected(strides.size(), 0);
+  for (size_t dim = sizes.size(); dim-- > 0;) {
+    if (sizes[dim] == 1)
+      continue;
+    for (size_t t = 0; t < strides.size(); ++t) {
+      if (!any)
+        result.strides[t] = strides[t][dim];
+      else if (strides[t][dim] != expected[t])
+        return std::nullopt;
+      expected[t] = strides[t][dim] * (ShapedType::isDynamic(sizes[dim]) ? 1 : sizes[dim]);
+    }
+    any = true;
+    if (ShapedType::isDynamic(sizes[dim]))
+      sampled = true;
+    else
+      count *= sizes[dim];
+  }
+  sampled ? result.extent.set_per_row(count) : result.extent.set_fixed(count);
+  return result;
+}
+
+bool isOne(const bundle::Extent &extent) { return extent.fixed() == 1 && extent.per_row() == 0; }
+
+/// A matrix of `outer` × `inner` logical elements with these strides as (leading dimension, transposed); none if neither stride is 1.
+std::optional<std::pair<int64_t, bool>> leadingDimension(const bundle::Extent &outer, int64_t outerStride, const bundle::Extent &inner,
+                                                         int64_t innerStride) {
+  auto atLeast = [](int64_t stride, const bundle::Extent &extent, const bundle::Extent &count) -> std::optional<int64_t> {
+    if (extent.per_row() != 0) // a dynamic inner extent: only possible with one outer element or a stride that depends on rows
+      return isOne(count) ? std::optional<int64_t>(stride) : std::nullopt;
+    if (isOne(count))
+      return std::max(stride, extent.fixed());
+    return stride >= extent.fixed() ? std::optional<int64_t>(stride) : std::nullopt;
+  };
+  if (innerStride == 1 || isOne(inner))
+    if (auto ld = atLeast(outerStride, inner, outer))
+      return std::make_pair(*ld, false);
+  if (outerStride == 1 || isOne(outer))
+    if (auto ld = atLeast(innerStride, outer, inner))
+      return std::make_pair(*ld, true);
+  return std::nullopt;
+}
+
+bundle::Extent extentOf(int64_t size) {
+  bundle::Extent extent;
+  ShapedType::isDynamic(size) ? extent.set_per_row(1) : extent.set_fixed(size);
+  return extent;
+}
+
+struct Problem {
+  bundle::Extent m, n, k, batch;
+  int64_t aM = 0, aK = 0, bK = 0, bN = 0, cM = 0, cN = 0, aBatch = 0, bBatch = 0, cBatch = 0;
+};
+
+std::optional<ProductPlan> finish(const Problem &p, View a, View b, Type type) {
+  auto aLead = leadingDimension(p.m, p.aM, p.k, p.aK);
+  auto bLead = leadingDimension(p.k, p.bK, p.n, p.bN);
+  auto cLead = leadingDimension(p.m, p.cM, p.n, p.cN);
+  if (!aLead || !bLead || !cLead || cLead->second)
+    return std::nullopt;
+  ProductPlan plan;
+  plan.a = std::move(a);
+  plan.b = std::move(b);
+  bundle::MatrixProduct &product = plan.product;
+  product.set_type(bundleType(type));
+  product.set_transpose_a(aLead->second);
+  product.set_transpose_b(bLead->second);
+  *product.mutable_m() = p.m;
+  *product.mutable_n() = p.n;
+  *product.mutable_k() = p.k;
+  *product.mutable_batch() = p.batch;
+  product.set_lda(aLead->first);
+  product.set_ldb(bLead->first);
+  product.set_ldc(cLead->first);
+  product.set_batch_stride_a(p.aBatch);
+  product.set_batch_stride_b(p.bBatch);
+  product.set_batch_stride_c(p.cBatch);
+  product.set_alpha(1.0);
+  double flops = 2;
+  bool sampled = false;
+  for (const bundle::Extent *extent : {&p.m, &p.n, &p.k, &p.batch}) {
+    sampled |= extent->per_row() != 0;
+    flops *= extent->per_row() != 0 ? extent->per_row() : extent->fixed();
+  }
+  (sampled ? plan.flopsPerRow : plan.flopsFixed) = flops;
+  return plan;
+}
+
+std::optional<ProductPlan> planMatmul(MatmulOp op, const Claims &claims) {
+  std::optional<View> a = viewOf(op.getA(), claims), b = viewOf(op.getB(), claims);
+  if (!a || !b)
+    return std::nullopt;
+  Layout c = storageLayout(op.getY(), claims);
+  ArrayRef<int64_t> aShape = typeOf(op.getA()).getShape(), bShape = typeOf(op.getB()).getShape(), cShape = typeOf(op.getY()).getShape();
+  size_t rank = aShape.size(), batchRank = rank - 2;
+  ArrayRef<int64_t> aStrides = a->layout.strides, bStrides = b->layout.strides, cStrides = c.strides;
+  Problem p;
+  size_t aM = op.getTransposeA() ? rank - 1 : rank - 2, aK = op.getTransposeA() ? rank - 2 : rank - 1;
+  size_t bRank = bShape.size(), bK = op.getTransposeB() ? bRank - 1 : bRank - 2, bN = op.getTransposeB() ? bRank - 2 : bRank - 1;
+  p.k = extentOf(aShape[aK]);
+  p.n = extentOf(bShape[bN]);
+  p.aK = aStrides[aK];
+  p.bK = bStrides[bK];
+  p.bN = bStrides[bN];
+  p.cN = cStrides[rank - 1];
+  // A product with a weight: all leading dimensions are one long M, if they lie behind each other.
+  if (bRank == 2 && !op.getTransposeA()) {
+    if (auto m = collapse(cShape.drop_back(), {aStrides.drop_back(), cStrides.drop_back()})) {
+      p.m = m->extent;
+      p.aM = m->strides[0];
+      p.cM = m->strides[1];
+      p.batch.set_fixed(1);
+      if (auto plan = finish(p, *a, *b, op.getY().getType()))
+        return plan;
+    }
+  }
+  p.m = extentOf(aShape[aM]);
+  p.aM = aStrides[aM];
+  p.cM = cStrides[rank - 2];
+  SmallVector<int64_t> zeros(batchRank, 0);
+  ArrayRef<int64_t> bBatch = bRank == 2 ? ArrayRef<int64_t>(zeros) : bStrides.take_front(batchRank);
+  auto batch = collapse(cShape.take_front(batchRank), {aStrides.take_front(batchRank), bBatch, cStrides.take_front(batchRank)});
+  if (!batch)
+    return std::nullopt;
+  p.batch = batch->extent;
+  p.aBatch = batch->strides[0];
+  p.bBatch = batch->strides[1];
+  p.cBatch = batch->strides[2];
+  return finish(p, *a, *b, op.getY().getType());
+}
+
+std::optional<ProductPlan> planContract(ContractOp op, const Claims &claims) {
+  std::optional<View> a = viewOf(op.getA(), claims), b = viewOf(op.getB(), claims);
+  if (!a || !b)
+    return std::nullopt;
+  Layout c = storageLayout(op.getY(), claims);
+  ArrayRef<int64_t> shape = typeOf(op.getA()).getShape(), aStrides = a->layout.strides, bStrides = b->layout.strides;
+  auto k = collapse(shape.drop_back(), {aStrides.drop_back(), bStrides.drop_back()});
+  if (!k)
+    return std::nullopt;
+  Problem p;
+  p.k = k->extent;
+  p.aK = k->strides[0];
+  p.bK = k->strides[1];
+  p.m = extentOf(shape.back());
+  p.aM = aStrides.back();
+  p.n = extentOf(typeOf(op.getB()).getShape().back());
+  p.bN = bStrides.back();
+  p.cM = c.strides[0];
+  p.cN = c.strides[1];
+  p.batch.set_fixed(1);
+  return finish(p, *a, *b, op.getY().getType());
+}
+
+bool setStrides(bundle::LibraryCall &call, StringRef name, Value value, const Layout &layout) {
+  ArrayRef<int64_t> shape = typeOf(value).getShape();
+  if (shape[3] != 1 && layout.strides[3] != 1)
+    return false;
+  auto &integers = *call.mutable_integers();
+  integers[(name + "_row").str()] = layout.strides[0];
+  integers[(name + "_position").str()] = layout.strides[1];
+  integers[(name + "_head").str()] = layout.strides[2];
+  return true;
+}
+
+template <typename Op>
+bool setAttention(bundle::LibraryCall &call, Op op, const Claims &claims, AttentionPlan &plan) {
+  auto q = typeOf(op.getQ()), k = typeOf(op.getK()), v = typeOf(op.getV());
+  AttentionOptions options = op.getOptions();
+  auto &integers = *call.mutable_integers();
+  integers["query_length"] = q.getDimSize(1);
+  integers["key_length"] = k.getDimSize(1);
+  integers["heads"] = q.getDimSize(2);
+  integers["key_heads"] = k.getDimSize(2);
+  integers["head_size"] = q.getDimSize(3);
+  integers["value_head_size"] = v.getDimSize(3);
+  integers["causal"] = options.causal;
+  integers["window"] = options.window.value_or(0);
+  integers["instance"] = options.instance;
+  auto &reals = *call.mutable_reals();
+  reals["scale"] = options.scale;
+  reals["softcap"] = options.softcap.value_or(0.0);
+  reals["dropout"] = options.dropout;
+  call.set_type(bundleType(q));
+  for (auto [name, value] : {std::pair<StringRef, Value>("q", op.getQ()), {"k", op.getK()}, {"v", op.getV()}}) {
+    auto view = viewOf(value, claims);
+    if (!view || !setStrides(call, name, value, view->layout))
+      return false;
+  }
+  if (Value mask = op.getMask()) {
+    auto view = viewOf(mask, claims);
+    ArrayRef<int64_t> shape = typeOf(mask).getShape();
+    if (!view || (shape[3] != 1 && view->layout.strides[3] != 1))
+      return false;
+    integers["mask_row"] = shape[0] == 1 ? 0 : view->layout.strides[0];
+    integers["mask_head"] = shape[1] == 1 ? 0 : view->layout.strides[1];
+    integers["mask_query"] = shape[2] == 1 ? 0 : view->layout.strides[2];
+    integers["mask_is_boolean"] = typeOf(mask).getElementType().isInteger(1);
+  }
+  double pairs = static_cast<double>(q.getDimSize(1)) * k.getDimSize(1) * q.getDimSize(2) * (options.causal ? 0.5 : 1.0);
+  plan.flopsPerRow = 2 * pairs * (q.getDimSize(3) + v.getDimSize(3));
+  return true;
+}
+
+} // namespace
+
+std::optional<ProductPlan> zorse::codegen::planProduct(Operation *op, const Claims &claims) {
+  if (auto matmul = dyn_cast<MatmulOp>(op))
+    return planMatmul(matmul, claims);
+  return planContract(cast<ContractOp>(op), claims);
+}
+
+std::optional<AttentionPlan> zorse::codegen::planAttention(Operation *operation, const Claims &claims) {
+  AttentionPlan plan;
+  if (auto op = dyn_cast<AttentionOp>(operation)) {
+    plan.call.set_name("attention_forward");
+    if (!setAttention(plan.call, op, claims, plan) || !setStrides(plan.call, "out", op.getOut(), storageLayout(op.getOut(), claims)) ||
+        (op.getLse() && storageLayout(op.getLse(), claims).strides != denseLayout(typeOf(op.getLse())).strides))
+      return std::nullopt;
+    plan.operands = {op.getQ(), op.getK(), op.getV(), op.getMask(), op.getOut(), op.getLse()};
+    plan.firstResult = 4;
+    return plan;
+  }
+  auto op = cast<AttentionGradOp>(operation);
+  plan.call.set_name("attention_backward");
+  if (!setAttention(plan.call, op, claims, plan))
+    return std::nullopt;
+  auto out = viewOf(op.getOut(), claims), dout = viewOf(op.getDout(), claims), lse = viewOf(op.getLse(), claims);
+  if (!out || !dout || !lse || !setStrides(plan.call, "out", op.getOut(), out->layout) || !setStrides(plan.call, "dout", op.getDout(), dout->layout) ||
+      lse->layout.strides != denseLayout(typeOf(op.getLse())).strides)
+    return std::nullopt;
+  for (auto [name, value] : {std::pair<StringRef, Value>("dq", op.getDq()), {"dk", op.getDk()}, {"dv", op.getDv()}})
+    if (!setStrides(plan.call, name, value, storageLayout(value, claims)))
+      return std::nullopt;
+  plan.operands = {op.getQ(), op.getK(), op.getV(), op.getMask(), op.getOut(), op.getLse(), op.getDout(), op.getDq(), op.getDk(), op.getDv()};
+  plan.firstResult = 7;
+  plan.flopsPerRow *= 2.5;
+  return plan;
+}

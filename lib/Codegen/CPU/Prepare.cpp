@@ -1,0 +1,188 @@
+#include "Prepare.h"
+
+#include "LibraryOps.h"
+
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Math/IR/Math.h"
+#include "mlir/IR/Builders.h"
+
+using namespace mlir;
+using namespace zorse;
+using namespace zorse::codegen;
+
+static RankedTensorType typeOf(Value value) { return cast<RankedTensorType>(value.getType()); }
+
+bool zorse::codegen::isElementwise(Operation *op) {
+  if (isa<arith::ConstantOp>(op))
+    return false;
+  return op->hasAttr(kCopyAttr) || isa<arith::ArithDialect, math::MathDialect>(op->getDialect());
+}
+
+bool zorse::codegen::isUniform(Operation *op) {
+  if (!op || !isElementwise(op) || op->hasAttr(kCopyAttr))
+    return false;
+  RankedTensorType type = typeOf(op->getResult(0));
+  if (carriesSamples(type) || elementCount(type) != 1)
+    return false;
+  return llvm::all_of(op->getOperands(), [](Value operand) {
+    Value root = rootOf(operand);
+    if (!root.getDefiningOp() || isa<arith::ConstantOp>(root.getDefiningOp()))
+      return true;
+    return isUniform(root.getDefiningOp());
+  });
+}
+
+namespace {
+
+struct Placer {
+  func::FuncOp function;
+  Claims claims;
+  OpBuilder builder;
+
+  explicit Placer(func::FuncOp function) : function(function), builder(function.getContext()) {}
+
+  Value copyBefore(Operation *user, Value value) {
+    builder.setInsertionPoint(user);
+    auto copy = ReshapeOp::create(builder, value.getLoc(), value.getType(), value);
+    copy->setAttr(kCopyAttr, builder.getUnitAttr());
+    return copy.getY();
+  }
+
+  /// True if the op that makes `root` can write it with these strides.
+  bool canWrite(Value root, const Claim &claim) {
+    Operation *op = root.getDefiningOp();
+    if (!op || isa<arith::ConstantOp>(op) || isUniform(op) || claims.count(root))
+      return false;
+    if (isa<ScatterAddOp>(op))
+      return claim.layout.strides == denseLayout(typeOf(root)).strides;
+    if (!isLibraryOp(op))
+      return true;
+    if (claim.layout.strides == denseLayout(typeOf(root)).strides)
+      return true;
+    claims[root] = claim;
+    bool possible = isa<MatmulOp, ContractOp>(op) ? planProduct(op, claims).has_value() : planAttention(op, claims).has_value();
+    claims.erase(root);
+    return possible;
+  }
+
+  /// Puts the root of `operand` where `claim` says, or makes a copy that goes there.
+  void place(OpOperand &operand, Claim claim, bool accumulates) {
+    Claim wanted = claim;
+    Value value = operand.get();
+    bool direct = true, alone = value.hasOneUse();
+    while (direct && isViewOp(value.getDefiningOp())) {
+      Operation *op = value.getDefiningOp();
+      Value source = op->getOperand(0);
+      if (isa<ReshapeOp>(op)) {
+        auto layout = reshapeLayout(claim.layout, typeOf(value).getShape(), typeOf(source).getShape());
+        direct = layout.has_value();
+        if (layout)
+          claim.layout = *layout;
+      } else if (auto transpose = dyn_cast<TransposeOp>(op)) {
+        SmallVector<int64_t, 4> strides(claim.layout.strides.size());
+        for (auto [dim, from] : llvm::enumerate(transpose.getPermutation()))
+          strides[from] = claim.layout.strides[dim];
+        claim.layout.strides = strides;
+      } else {
+        direct = false;
+      }
+      value = source;
+      alone &= value.hasOneUse();
+    }
+    // What is added to cannot be read back, so an accumulated value must have no other reader.
+    if (direct && (alone || !accumulates) && canWrite(value, claim)) {
+      claims[value] = claim;
+      return;
+    }
+    Value copy = copyBefore(operand.getOwner(), operand.get());
+    operand.set(copy);
+    claims[copy] = wanted;
+  }
+
+  static bool accumulates(StringRef slot) { return slot == "boundary_in_gradient" || slot == "parameter_gradient"; }
+
+  void placeResults() {
+    Operation *terminator = function.getBody().front().getTerminator();
+    for (OpOperand &operand : terminator->getOpOperands()) {
+      unsigned index = operand.getOperandNumber();
+      auto slot = function.getResultAttrOfType<StringAttr>(index, attributes::kSlot);
+      place(operand, Claim{Value(), index, denseLayout(typeOf(operand.get()))}, slot && accumulates(slot.getValue()));
+    }
+  }
+
+  bool resultAccumulates(const Claim &claim) {
+    if (claim.container)
+      return false;
+    auto slot = function.getResultAttrOfType<StringAttr>(claim.result, attributes::kSlot);
+    return slot && accumulates(slot.getValue());
+  }
+
+  void placeConcats() {
+    SmallVector<ConcatOp> concats;
+    function.walk([&](ConcatOp op) { concats.push_back(op); });
+    for (ConcatOp op : llvm::reverse(concats)) {
+      auto found = claims.find(op.getY());
+      Claim whole = found != claims.end() ? found->second : Claim{op.getY(), 0, denseLayout(typeOf(op.getY()))};
+      int64_t dim = op.getDim(), offset = 0;
+      for (OpOperand &operand : op->getOpOperands()) {
+        Claim part = whole;
+        part.layout.offset += offset * whole.layout.strides[dim];
+        offset += typeOf(operand.get()).getDimSize(dim);
+        place(operand, part, resultAccumulates(whole));
+      }
+    }
+  }
+
+  /// Inserts copies where no strides express a view.
+  void resolveViews() {
+    SmallVector<Operation *> ops;
+    for (Operation &op : function.getBody().front().without_terminator())
+      if (!isViewOp(&op) && !isa<ConcatOp>(op))
+        ops.push_back(&op);
+    for (Operation *op : ops)
+      for (Value operand : op->getOperands()) {
+        Operation *blocking = nullptr;
+        while (!viewOf(operand, claims, &blocking))
+          blocking->setOperand(0, copyBefore(blocking, blocking->getOperand(0)));
+      }
+  }
+
+  LogicalResult resolveLibraryOps() {
+    SmallVector<Operation *> ops;
+    function.walk([&](Operation *op) {
+      if (isLibraryOp(op))
+        ops.push_back(op);
+    });
+    for (Operation *op : ops) {
+      bool product = isa<MatmulOp, ContractOp>(op);
+      if (!product && !carriesSamples(op->getOperand(0).getType()))
+        return op->emitOpError("expects operands that carry samples: attention of constants has no CPU routine");
+      // Constants have no buffer that a routine could read.
+      for (OpOperand &operand : op->getOpOperands())
+        if (Operation *root = rootOf(operand.get()).getDefiningOp(); root && (isa<arith::ConstantOp>(root) || isUniform(root)))
+          operand.set(copyBefore(op, operand.get()));
+      auto fits = [&] { return product ? planProduct(op, claims).has_value() : planAttention(op, claims).has_value(); };
+      for (OpOperand &operand : op->getOpOperands()) {
+        if (fits())
+          break;
+        if (isViewOp(operand.get().getDefiningOp()) || claims.count(operand.get()))
+          operand.set(copyBefore(op, operand.get()));
+      }
+      if (!fits())
+        return op->emitOpError("has strides that no library routine takes; this is a defect of the compiler");
+    }
+    return success();
+  }
+};
+
+} // namespace
+
+FailureOr<Claims> zorse::codegen::claimPlaces(func::FuncOp function) {
+  Placer placer(function);
+  placer.placeResults();
+  placer.placeConcats();
+  placer.resolveViews();
+  if (failed(placer.resolveLibraryOps()))
+    return failure();
+  return std::move(placer.claims);
+}

@@ -1,0 +1,21 @@
+// Decides which values share the bytes of results and concats, and makes every copy that is really needed an op.
+#pragma once
+
+#include "Views.h"
+
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+
+namespace zorse::codegen {
+
+/// Elementwise ops of arith and math (and copies).
+bool isElementwise(mlir::Operation *op);
+
+/// Scalar ops on constants and arguments: computed again by every kernel that uses them, never stored.
+bool isUniform(mlir::Operation *op);
+
+/// After it
+/// - the root of every result and of every concat operand has a claim: it is written directly to its place,
+/// - every operand of every op is a view of its root's buffer, and library ops find strides that they can express.
+mlir::FailureOr<Claims> claimPlaces(mlir::func::FuncOp function);
+
+} // namespace zorse::codegen

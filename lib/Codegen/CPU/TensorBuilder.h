@@ -1,0 +1,85 @@
+// Short names for building elementwise graphs on tensors.
+#pragma once
+
+#include "zorse/Dialect/Zorse/ZorseOps.h"
+
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Math/IR/Math.h"
+#include "mlir/IR/Builders.h"
+
+namespace zorse::codegen {
+
+struct TensorBuilder {
+  mlir::OpBuilder &b;
+  mlir::Location loc;
+  using Value = mlir::Value;
+
+  static mlir::RankedTensorType typeOf(Value v) { return llvm::cast<mlir::RankedTensorType>(v.getType()); }
+  static mlir::Type elementOf(Value v) { return typeOf(v).getElementType(); }
+
+  template <typename Op, typename... Args>
+  Value make(Args &&...args) { return Op::create(b, loc, std::forward<Args>(args)...)->getResult(0); }
+
+  Value add(Value x, Value y) { return make<mlir::arith::AddFOp>(x, y); }
+  Value sub(Value x, Value y) { return make<mlir::arith::SubFOp>(x, y); }
+  Value mul(Value x, Value y) { return make<mlir::arith::MulFOp>(x, y); }
+  Value div(Value x, Value y) { return make<mlir::arith::DivFOp>(x, y); }
+  Value neg(Value x) { return make<mlir::arith::NegFOp>(x); }
+  Value exp(Value x) { return make<mlir::math::ExpOp>(x); }
+  Value log(Value x) { return make<mlir::math::LogOp>(x); }
+  Value sqrt(Value x) { return make<mlir::math::SqrtOp>(x); }
+  Value tanh(Value x) { return make<mlir::math::TanhOp>(x); }
+  Value erf(Value x) { return make<mlir::math::ErfOp>(x); }
+  Value select(Value c, Value x, Value y) { return make<mlir::arith::SelectOp>(c, x, y); }
+
+  /// A number in the type of `like`: a scalar constant, broadcast.
+  Value splat(Value like, double value) { return splat(typeOf(like), value); }
+  Value splat(mlir::RankedTensorType type, double value) {
+    mlir::Type element = type.getElementType();
+    auto scalar = mlir::RankedTensorType::get({}, element);
+    mlir::Attribute attribute = llvm::isa<mlir::FloatType>(element) ? mlir::Attribute(b.getFloatAttr(element, value))
+                                                                    : mlir::Attribute(b.getIntegerAttr(element, static_cast<int64_t>(value)));
+    Value constant = make<mlir::arith::ConstantOp>(mlir::DenseElementsAttr::get(scalar, attribute));
+    return type.getRank() == 0 ? constant : make<BroadcastOp>(type, constant, mlir::ArrayRef<int64_t>{});
+  }
+  Value scale(Value x, double factor) { return mul(x, splat(x, factor)); }
+  Value plus(Value x, double term) { return add(x, splat(x, term)); }
+
+  mlir::RankedTensorType withElement(Value like, mlir::Type element) { return mlir::RankedTensorType::get(typeOf(like).getShape(), element); }
+  /// Between float types.
+  Value cast(Value x, mlir::Type element) {
+    unsigned from = elementOf(x).getIntOrFloatBitWidth(), to = element.getIntOrFloatBitWidth();
+    if (elementOf(x) == element)
+      return x;
+    if (from < to)
+      return make<mlir::arith::ExtFOp>(withElement(x, element), x);
+    return make<mlir::arith::TruncFOp>(withElement(x, element), x);
+  }
+
+  /// One number per vector, repeated along the last dimension of a tensor of the shape of `like`.
+  Value alongLast(Value x, Value like) {
+    llvm::SmallVector<int64_t> dims;
+    for (int64_t dim = 0; dim < typeOf(x).getRank(); ++dim)
+      dims.push_back(dim);
+    return make<BroadcastOp>(withElement(like, elementOf(x)), x, dims);
+  }
+  /// A vector over the last dimension, repeated over all others.
+  Value alongLead(Value x, Value like) {
+    return make<BroadcastOp>(withElement(like, elementOf(x)), x, mlir::ArrayRef<int64_t>{typeOf(like).getRank() - 1});
+  }
+  /// A scalar tensor, repeated.
+  Value everywhere(Value x, Value like) { return make<BroadcastOp>(withElement(like, elementOf(x)), x, mlir::ArrayRef<int64_t>{}); }
+
+  Value reduceLast(Value x, ReduceKind kind) { return make<ReduceOp>(x, kind, mlir::ArrayRef<int64_t>{typeOf(x).getRank() - 1}); }
+  Value sumLast(Value x) { return reduceLast(x, ReduceKind::Sum); }
+  Value meanLast(Value x) { return scale(sumLast(x), 1.0 / typeOf(x).getShape().back()); }
+  Value sumLead(Value x) {
+    llvm::SmallVector<int64_t> dims;
+    for (int64_t dim = 0; dim + 1 < typeOf(x).getRank(); ++dim)
+      dims.push_back(dim);
+    return dims.empty() ? x : make<ReduceOp>(x, ReduceKind::Sum, dims);
+  }
+  Value reshape(Value x, mlir::ArrayRef<int64_t> shape) { return make<ReshapeOp>(x, shape); }
+};
+
+} // namespace zorse::codegen

@@ -1,0 +1,94 @@
+#include "Workspace.h"
+
+#include "Prepare.h"
+
+#include "mlir/Dialect/Arith/IR/Arith.h"
+
+#include "llvm/ADT/MapVector.h"
+
+#include <limits>
+
+using namespace mlir;
+using namespace zorse;
+using namespace zorse::codegen;
+
+namespace {
+struct Lifetime {
+  int first = std::numeric_limits<int>::max(), last = -1;
+  void include(int launch) {
+    first = std::min(first, launch);
+    last = std::max(last, launch);
+  }
+};
+
+struct Block {
+  int64_t begin, end;
+  int last;
+};
+
+/// First fit over blocks that are alive; positions in bytes (per row, or fixed).
+class Allocator {
+public:
+  int64_t allocate(int64_t bytes, const Lifetime &life) {
+    llvm::erase_if(alive, [&](const Block &block) { return block.last < life.first; });
+    llvm::sort(alive, [](const Block &a, const Block &b) { return a.begin < b.begin; });
+    int64_t begin = 0;
+    for (const Block &block : alive) {
+      if (block.begin - begin >= bytes)
+        break;
+      begin = std::max(begin, block.end);
+    }
+    alive.push_back({begin, begin + bytes, life.last});
+    total = std::max(total, begin + bytes);
+    return begin;
+  }
+  int64_t total = 0;
+
+private:
+  std::vector<Block> alive;
+};
+} // namespace
+
+Workspace zorse::codegen::allocateWorkspace(const Clustering &clustering, const Claims &claims) {
+  llvm::MapVector<Value, Lifetime> lives;
+  auto containerOf = [&](Value root) -> Value {
+    auto claim = claims.find(root);
+    return claim == claims.end() ? root : claim->second.container;
+  };
+  for (auto [index, cluster] : llvm::enumerate(clustering.clusters)) {
+    for (Operation *op : cluster.ops) {
+      for (Value result : op->getResults())
+        if (Value container = containerOf(result); container && (cluster.kind == Cluster::Attention || clustering.isMaterialised(result, claims) ||
+                                                                 cluster.kind == Cluster::Product || cluster.kind == Cluster::Scatter))
+          lives[container].include(index);
+      for (Value operand : op->getOperands()) {
+        Value root = rootOf(operand);
+        Operation *producer = root.getDefiningOp();
+        if (!producer || isa<arith::ConstantOp>(producer) || isUniform(producer))
+          continue;
+        auto found = clustering.clusterOf.find(producer);
+        if (found != clustering.clusterOf.end() && found->second == static_cast<int>(index))
+          continue;
+        if (Value container = containerOf(root))
+          lives[container].include(index);
+      }
+    }
+  }
+  std::vector<std::pair<Value, Lifetime>> order(lives.begin(), lives.end());
+  llvm::stable_sort(order, [](auto &a, auto &b) { return a.second.first < b.second.first; });
+  Allocator fixed, sampled;
+  Workspace workspace;
+  for (auto &[value, life] : order) {
+    bundle::Extent bytes = tensorBytes(value.getType());
+    if (bytes.per_row() != 0)
+      workspace.places[value] = {0, 0, sampled.allocate(roundUp64(bytes.per_row()), life)};
+    else
+      workspace.places[value] = {0, fixed.allocate(roundUp64(bytes.fixed()), life), 0};
+  }
+  for (auto &[value, place] : workspace.places)
+    if (carriesSamples(value.getType()))
+      place.fixed = fixed.total;
+  workspace.bytes.set_fixed(fixed.total);
+  workspace.bytes.set_per_row(sampled.total);
+  return workspace;
+}
