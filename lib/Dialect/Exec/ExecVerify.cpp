@@ -163,7 +163,7 @@ LogicalResult CallOp::verify() {
 }
 
 LogicalResult ComputeOp::verify() {
-  bool ofCell = getTask() <= Task::R;
+  bool ofCell = getTask() <= Task::R || getTask() == Task::SumLoss;
   if (ofCell != (static_cast<int64_t>(getCell()) >= 0))
     return emitOpError("(C1) expects task ") << stringifyTask(getTask()) << (ofCell ? " to name its cell" : " to name no cell");
   if (getQueue().getKind() != QueueKind::Compute)

@@ -98,7 +98,7 @@ def Exec_ComputeOp : Exec_EntryOp<"compute",
   let summary = "F(units, samples), B(units, samples), an update, a norm or the decision: runs its calls in order.";
   let description = [{
     Constraints:
-    - (C1) exactly the tasks of a cell (F, B, W, R) name a cell.
+    - (C1) exactly the tasks of a cell (F, B, W, R, sum_loss) name a cell.
     - (C2) it runs on a compute queue.
     - (C3) it holds calls, at least one.
   }];
