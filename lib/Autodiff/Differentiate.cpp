@@ -241,9 +241,12 @@ private:
       op->moveBefore(firstUser);
     }
     // Gradient operations that lead nowhere.
-    for (Operation &op : llvm::make_early_inc_range(llvm::reverse(backward.getBody().front().without_terminator())))
-      if (op.use_empty())
-        op.erase();
+    SmallVector<Operation *> ops;
+    for (Operation &op : backward.getBody().front().without_terminator())
+      ops.push_back(&op);
+    for (Operation *op : llvm::reverse(ops))
+      if (op->use_empty())
+        op->erase();
   }
 
   void dropUnusedArguments() {

@@ -1,0 +1,54 @@
+// Index arithmetic shared by the reference evaluator's loops.
+#pragma once
+
+#include "zorse/Support/ReferenceEvaluator.h"
+
+#include <numeric>
+
+namespace zorse::reference {
+
+inline int64_t product(llvm::ArrayRef<int64_t> shape, size_t begin = 0, size_t end = ~size_t(0)) {
+  int64_t result = 1;
+  for (size_t i = begin; i < std::min(end, shape.size()); ++i)
+    result *= shape[i];
+  return result;
+}
+
+inline std::vector<int64_t> stridesOf(llvm::ArrayRef<int64_t> shape) {
+  std::vector<int64_t> strides(shape.size(), 1);
+  for (int i = int(shape.size()) - 2; i >= 0; --i)
+    strides[i] = strides[i + 1] * shape[i + 1];
+  return strides;
+}
+
+/// Calls f(index) for every index of a shape, in row-major order.
+template <typename F>
+void forEachIndex(llvm::ArrayRef<int64_t> shape, F f) {
+  if (product(shape) == 0)
+    return;
+  std::vector<int64_t> index(shape.size(), 0);
+  while (true) {
+    f(llvm::ArrayRef<int64_t>(index));
+    int d = int(shape.size()) - 1;
+    while (d >= 0 && ++index[d] == shape[d])
+      index[d--] = 0;
+    if (d < 0)
+      return;
+  }
+}
+
+inline int64_t dot(llvm::ArrayRef<int64_t> a, llvm::ArrayRef<int64_t> b) { return std::inner_product(a.begin(), a.end(), b.begin(), int64_t(0)); }
+
+/// The static shape of a tensor type with `rows` for `?`.
+inline std::vector<int64_t> shapeOf(mlir::Type type, const Options &options) {
+  std::vector<int64_t> shape;
+  for (int64_t size : llvm::cast<mlir::RankedTensorType>(type).getShape())
+    shape.push_back(mlir::ShapedType::isDynamic(size) ? options.rows : size);
+  return shape;
+}
+
+/// Operations of the zorse dialect; success with no results for others.
+mlir::LogicalResult evaluateZorse(mlir::Operation *op, llvm::ArrayRef<Tensor> in, const Options &options, std::vector<Tensor> &results);
+mlir::LogicalResult evaluateAttention(mlir::Operation *op, llvm::ArrayRef<Tensor> in, const Options &options, std::vector<Tensor> &results);
+
+} // namespace zorse::reference

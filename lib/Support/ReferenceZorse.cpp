@@ -1,0 +1,484 @@
+// What the operations of the zorse dialect mean, as loops.
+#include "ReferenceLoops.h"
+
+#include "zorse/Dialect/Zorse/ZorseOps.h"
+#include "zorse/runtime/abi/Random.h"
+
+#include "llvm/ADT/TypeSwitch.h"
+
+#include <cmath>
+#include <limits>
+
+using namespace mlir;
+using namespace zorse;
+using namespace zorse::reference;
+
+namespace {
+
+class ZorseEvaluator {
+public:
+  ZorseEvaluator(ArrayRef<Tensor> in, const Options &options, std::vector<Tensor> &results) : in(in), options(options), results(results) {}
+
+  LogicalResult run(Operation *op) {
+    return TypeSwitch<Operation *, LogicalResult>(op)
+        .Case<ReshapeOp, TransposeOp, SliceOp, ConcatOp, BroadcastOp, ReduceOp, MatmulOp, ContractOp, GatherOp, ScatterAddOp, TakeOp, TakeGradOp, SoftmaxOp,
+              SoftmaxGradOp, LogSoftmaxOp, LogSoftmaxGradOp, LayerNormOp, LayerNormGradInputOp, LayerNormGradParamsOp, RmsNormOp, RmsNormGradInputOp,
+              RmsNormGradParamsOp, GeluOp, GeluGradOp, SiluOp, SiluGradOp, RopeOp, CrossEntropyOp, CrossEntropyGradOp, DropoutOp, SgdUpdateOp, AdamUpdateOp>(
+            [&](auto known) { return visit(known); })
+        .Default([](Operation *) { return success(); });
+  }
+
+private:
+  std::vector<int64_t> shape(Value value) const { return shapeOf(value.getType(), options); }
+  Tensor &zeros(Value result) {
+    results.push_back(Tensor::filled(shape(result), 0.0));
+    return results.back();
+  }
+
+  LogicalResult visit(ReshapeOp op) {
+    results.push_back({shape(op.getY()), in[0].values});
+    return success();
+  }
+
+  LogicalResult visit(TransposeOp op) {
+    Tensor &y = zeros(op.getY());
+    std::vector<int64_t> strides = stridesOf(in[0].shape);
+    int64_t i = 0;
+    forEachIndex(y.shape, [&](ArrayRef<int64_t> index) {
+      int64_t from = 0;
+      for (auto [d, p] : llvm::enumerate(op.getPermutation()))
+        from += index[d] * strides[p];
+      y.values[i++] = in[0].values[from];
+    });
+    return success();
+  }
+
+  LogicalResult visit(SliceOp op) {
+    Tensor &y = zeros(op.getY());
+    std::vector<int64_t> strides = stridesOf(in[0].shape);
+    int64_t i = 0;
+    forEachIndex(y.shape, [&](ArrayRef<int64_t> index) {
+      int64_t from = 0;
+      for (size_t d = 0; d < index.size(); ++d)
+        from += (op.getOffsets()[d] + index[d] * op.getStrides()[d]) * strides[d];
+      y.values[i++] = in[0].values[from];
+    });
+    return success();
+  }
+
+  LogicalResult visit(ConcatOp op) {
+    Tensor &y = zeros(op.getY());
+    std::vector<int64_t> strides = stridesOf(y.shape);
+    int64_t offset = 0;
+    for (const Tensor &x : in) {
+      int64_t i = 0;
+      forEachIndex(x.shape, [&](ArrayRef<int64_t> index) { y.values[dot(index, strides) + offset * strides[op.getDim()]] = x.values[i++]; });
+      offset += x.shape[op.getDim()];
+    }
+    return success();
+  }
+
+  LogicalResult visit(BroadcastOp op) {
+    Tensor &y = zeros(op.getY());
+    std::vector<int64_t> strides = stridesOf(in[0].shape);
+    int64_t i = 0;
+    forEachIndex(y.shape, [&](ArrayRef<int64_t> index) {
+      int64_t from = 0;
+      for (auto [d, dim] : llvm::enumerate(op.getDims()))
+        from += index[dim] * strides[d];
+      y.values[i++] = in[0].values[from];
+    });
+    return success();
+  }
+
+  LogicalResult visit(ReduceOp op) {
+    Tensor &y = zeros(op.getY());
+    double inf = std::numeric_limits<double>::infinity();
+    double start = op.getKind() == ReduceKind::Sum ? 0.0 : op.getKind() == ReduceKind::Prod ? 1.0 : op.getKind() == ReduceKind::Max ? -inf : inf;
+    y.values.assign(y.size(), start);
+    std::vector<int64_t> strides = stridesOf(y.shape);
+    int64_t i = 0;
+    forEachIndex(in[0].shape, [&](ArrayRef<int64_t> index) {
+      int64_t to = 0, kept = 0;
+      for (size_t d = 0; d < index.size(); ++d)
+        if (!llvm::is_contained(op.getDims(), int64_t(d)))
+          to += index[d] * strides[kept++];
+      double v = in[0].values[i++], &sum = y.values[to];
+      switch (op.getKind()) {
+      case ReduceKind::Sum: sum += v; break;
+      case ReduceKind::Prod: sum *= v; break;
+      case ReduceKind::Max: sum = std::max(sum, v); break;
+      case ReduceKind::Min: sum = std::min(sum, v); break;
+      }
+    });
+    return success();
+  }
+
+  LogicalResult visit(MatmulOp op) {
+    Tensor &y = zeros(op.getY());
+    int rank = y.shape.size(), aRank = in[0].shape.size();
+    int64_t m = y.shape[rank - 2], n = y.shape[rank - 1], batch = product(y.shape, 0, rank - 2);
+    int64_t k = op.getTransposeA() ? in[0].shape[aRank - 2] : in[0].shape[aRank - 1];
+    int64_t bStep = in[1].shape.size() == 2 && rank > 2 ? 0 : k * n;
+    for (int64_t s = 0; s < batch; ++s)
+      for (int64_t i = 0; i < m; ++i)
+        for (int64_t j = 0; j < n; ++j) {
+          double sum = 0;
+          for (int64_t l = 0; l < k; ++l)
+            sum += in[0].values[s * m * k + (op.getTransposeA() ? l * m + i : i * k + l)] * in[1].values[s * bStep + (op.getTransposeB() ? j * k + l : l * n + j)];
+          y.values[(s * m + i) * n + j] = sum;
+        }
+    return success();
+  }
+
+  LogicalResult visit(ContractOp op) {
+    Tensor &y = zeros(op.getY());
+    int64_t k = y.shape[0], n = y.shape[1], lead = in[0].size() / std::max<int64_t>(1, k);
+    for (int64_t s = 0; s < lead; ++s)
+      for (int64_t i = 0; i < k; ++i)
+        for (int64_t j = 0; j < n; ++j)
+          y.values[i * n + j] += in[0].values[s * k + i] * in[1].values[s * n + j];
+    return success();
+  }
+
+  /// Checked index; reports the operation where it is out of range.
+  FailureOr<int64_t> checked(Operation *op, double id, int64_t bound) {
+    if (id < 0 || id >= bound)
+      return op->emitOpError() << "index " << int64_t(id) << " is outside [0, " << bound << ")";
+    return int64_t(id);
+  }
+
+  LogicalResult visit(GatherOp op) {
+    Tensor &y = zeros(op.getY());
+    int64_t width = product(in[0].shape, 1);
+    for (int64_t i = 0; i < in[1].size(); ++i) {
+      FailureOr<int64_t> id = checked(op, in[1].values[i], in[0].shape[0]);
+      if (failed(id))
+        return failure();
+      for (int64_t c = 0; c < width; ++c)
+        y.values[i * width + c] = in[0].values[*id * width + c];
+    }
+    return success();
+  }
+
+  LogicalResult visit(ScatterAddOp op) {
+    Tensor &y = zeros(op.getY());
+    int64_t width = product(y.shape, 1);
+    for (int64_t i = 0; i < in[0].size(); ++i) {
+      FailureOr<int64_t> id = checked(op, in[0].values[i], y.shape[0]);
+      if (failed(id))
+        return failure();
+      for (int64_t c = 0; c < width; ++c)
+        y.values[*id * width + c] += in[1].values[i * width + c];
+    }
+    return success();
+  }
+
+  LogicalResult visit(TakeOp op) {
+    Tensor &y = zeros(op.getY());
+    int64_t width = in[0].shape.back();
+    for (int64_t i = 0; i < y.size(); ++i) {
+      FailureOr<int64_t> id = checked(op, in[1].values[i], width);
+      if (failed(id))
+        return failure();
+      y.values[i] = in[0].values[i * width + *id];
+    }
+    return success();
+  }
+
+  LogicalResult visit(TakeGradOp op) {
+    Tensor &dx = zeros(op.getDx());
+    int64_t width = dx.shape.back();
+    for (int64_t i = 0; i < in[0].size(); ++i) {
+      FailureOr<int64_t> id = checked(op, in[1].values[i], width);
+      if (failed(id))
+        return failure();
+      dx.values[i * width + *id] = in[0].values[i];
+    }
+    return success();
+  }
+
+  /// f(vector index, offset of the vector, its length) for every vector along the last dimension.
+  template <typename F>
+  void forEachVector(const Tensor &x, F f) {
+    int64_t width = x.shape.back();
+    for (int64_t i = 0; i * width < x.size(); ++i)
+      f(i, i * width, width);
+  }
+  static double logSumExp(const double *x, int64_t n) {
+    double top = *std::max_element(x, x + n), sum = 0;
+    for (int64_t i = 0; i < n; ++i)
+      sum += std::exp(x[i] - top);
+    return top + std::log(sum);
+  }
+
+  LogicalResult visit(SoftmaxOp op) {
+    Tensor &y = zeros(op.getY());
+    forEachVector(y, [&](int64_t, int64_t o, int64_t n) {
+      double lse = logSumExp(&in[0].values[o], n);
+      for (int64_t i = o; i < o + n; ++i)
+        y.values[i] = std::exp(in[0].values[i] - lse);
+    });
+    return success();
+  }
+  LogicalResult visit(LogSoftmaxOp op) {
+    Tensor &y = zeros(op.getY());
+    forEachVector(y, [&](int64_t, int64_t o, int64_t n) {
+      double lse = logSumExp(&in[0].values[o], n);
+      for (int64_t i = o; i < o + n; ++i)
+        y.values[i] = in[0].values[i] - lse;
+    });
+    return success();
+  }
+  LogicalResult visit(SoftmaxGradOp op) {
+    Tensor &dx = zeros(op.getDx());
+    forEachVector(dx, [&](int64_t, int64_t o, int64_t n) {
+      double sum = 0;
+      for (int64_t i = o; i < o + n; ++i)
+        sum += in[0].values[i] * in[1].values[i];
+      for (int64_t i = o; i < o + n; ++i)
+        dx.values[i] = in[0].values[i] * (in[1].values[i] - sum);
+    });
+    return success();
+  }
+  LogicalResult visit(LogSoftmaxGradOp op) {
+    Tensor &dx = zeros(op.getDx());
+    forEachVector(dx, [&](int64_t, int64_t o, int64_t n) {
+      double sum = 0;
+      for (int64_t i = o; i < o + n; ++i)
+        sum += in[1].values[i];
+      for (int64_t i = o; i < o + n; ++i)
+        dx.values[i] = in[1].values[i] - std::exp(in[0].values[i]) * sum;
+    });
+    return success();
+  }
+
+  LogicalResult visit(LayerNormOp op) {
+    Tensor y = Tensor::filled(in[0].shape, 0.0);
+    std::vector<int64_t> lead(in[0].shape.begin(), in[0].shape.end() - 1);
+    Tensor mean = Tensor::filled(lead, 0.0), rstd = Tensor::filled(lead, 0.0);
+    const Tensor *gain = op.getGain() ? &in[1] : nullptr, *bias = op.getBias() ? &in.back() : nullptr;
+    forEachVector(y, [&](int64_t v, int64_t o, int64_t n) {
+      double sum = 0, squares = 0;
+      for (int64_t i = 0; i < n; ++i)
+        sum += in[0].values[o + i];
+      mean.values[v] = sum / n;
+      for (int64_t i = 0; i < n; ++i)
+        squares += std::pow(in[0].values[o + i] - mean.values[v], 2);
+      rstd.values[v] = 1.0 / std::sqrt(squares / n + op.getEpsilon().convertToDouble());
+      for (int64_t i = 0; i < n; ++i)
+        y.values[o + i] = (in[0].values[o + i] - mean.values[v]) * rstd.values[v] * (gain ? gain->values[i] : 1.0) + (bias ? bias->values[i] : 0.0);
+    });
+    results = {y};
+    if (!op.getStatistics().empty())
+      results = {y, mean, rstd};
+    return success();
+  }
+  LogicalResult visit(LayerNormGradInputOp op) {
+    Tensor &dx = zeros(op.getDx());
+    const Tensor &dy = in[0], &x = in[1], &mean = in[2], &rstd = in[3];
+    forEachVector(dx, [&](int64_t v, int64_t o, int64_t n) {
+      double sum = 0, product = 0;
+      auto scaled = [&](int64_t i) { return dy.values[o + i] * (op.getGain() ? in[4].values[i] : 1.0); };
+      auto normal = [&](int64_t i) { return (x.values[o + i] - mean.values[v]) * rstd.values[v]; };
+      for (int64_t i = 0; i < n; ++i) {
+        sum += scaled(i);
+        product += scaled(i) * normal(i);
+      }
+      for (int64_t i = 0; i < n; ++i)
+        dx.values[o + i] = rstd.values[v] * (scaled(i) - sum / n - normal(i) * product / n);
+    });
+    return success();
+  }
+  LogicalResult visit(LayerNormGradParamsOp op) {
+    Tensor dgain = Tensor::filled(shape(op.getDgain()), 0.0), dbias = dgain;
+    forEachVector(in[1], [&](int64_t v, int64_t o, int64_t n) {
+      for (int64_t i = 0; i < n; ++i) {
+        dgain.values[i] += in[0].values[o + i] * (in[1].values[o + i] - in[2].values[v]) * in[3].values[v];
+        dbias.values[i] += in[0].values[o + i];
+      }
+    });
+    results = {dgain, dbias};
+    return success();
+  }
+
+  LogicalResult visit(RmsNormOp op) {
+    Tensor y = Tensor::filled(in[0].shape, 0.0);
+    Tensor rrms = Tensor::filled(std::vector<int64_t>(in[0].shape.begin(), in[0].shape.end() - 1), 0.0);
+    forEachVector(y, [&](int64_t v, int64_t o, int64_t n) {
+      double squares = 0;
+      for (int64_t i = 0; i < n; ++i)
+        squares += in[0].values[o + i] * in[0].values[o + i];
+      rrms.values[v] = 1.0 / std::sqrt(squares / n + op.getEpsilon().convertToDouble());
+      for (int64_t i = 0; i < n; ++i)
+        y.values[o + i] = in[0].values[o + i] * rrms.values[v] * (op.getGain() ? in[1].values[i] : 1.0);
+    });
+    results = {y};
+    if (op.getRrms())
+      results = {y, rrms};
+    return success();
+  }
+  LogicalResult visit(RmsNormGradInputOp op) {
+    Tensor &dx = zeros(op.getDx());
+    forEachVector(dx, [&](int64_t v, int64_t o, int64_t n) {
+      double product = 0, r = in[2].values[v];
+      auto scaled = [&](int64_t i) { return in[0].values[o + i] * (op.getGain() ? in[3].values[i] : 1.0); };
+      for (int64_t i = 0; i < n; ++i)
+        product += scaled(i) * in[1].values[o + i];
+      for (int64_t i = 0; i < n; ++i)
+        dx.values[o + i] = r * (scaled(i) - in[1].values[o + i] * r * r * product / n);
+    });
+    return success();
+  }
+  LogicalResult visit(RmsNormGradParamsOp op) {
+    Tensor &dgain = zeros(op.getDgain());
+    forEachVector(in[1], [&](int64_t v, int64_t o, int64_t n) {
+      for (int64_t i = 0; i < n; ++i)
+        dgain.values[i] += in[0].values[o + i] * in[1].values[o + i] * in[2].values[v];
+    });
+    return success();
+  }
+
+  template <typename F>
+  LogicalResult elementwise(Value result, F f) {
+    Tensor &y = zeros(result);
+    for (int64_t i = 0; i < y.size(); ++i)
+      y.values[i] = f(in[0].values[i], in.size() > 1 ? in[1].values[i] : 0.0);
+    return success();
+  }
+  static constexpr double kTanhScale = 0.797884560802865355879892119869; // sqrt(2 / pi)
+  LogicalResult visit(GeluOp op) {
+    bool approximate = op.getApproximate();
+    return elementwise(op.getY(), [&](double x, double) {
+      return approximate ? 0.5 * x * (1 + std::tanh(kTanhScale * (x + 0.044715 * x * x * x))) : 0.5 * x * std::erfc(-x * std::sqrt(0.5));
+    });
+  }
+  LogicalResult visit(GeluGradOp op) {
+    bool approximate = op.getApproximate();
+    return elementwise(op.getDx(), [&](double x, double dy) {
+      if (approximate) {
+        double t = std::tanh(kTanhScale * (x + 0.044715 * x * x * x));
+        return dy * (0.5 * (1 + t) + 0.5 * x * (1 - t * t) * kTanhScale * (1 + 3 * 0.044715 * x * x));
+      }
+      return dy * (0.5 * std::erfc(-x * std::sqrt(0.5)) + x * std::exp(-0.5 * x * x) * kTanhScale * 0.5);
+    });
+  }
+  LogicalResult visit(SiluOp op) {
+    return elementwise(op.getY(), [](double x, double) { return x / (1 + std::exp(-x)); });
+  }
+  LogicalResult visit(SiluGradOp op) {
+    return elementwise(op.getDx(), [](double x, double dy) {
+      double s = 1 / (1 + std::exp(-x));
+      return dy * s * (1 + x * (1 - s));
+    });
+  }
+
+  LogicalResult visit(RopeOp op) {
+    Tensor &y = zeros(op.getY());
+    int64_t seq = y.shape[1], heads = y.shape[2], size = y.shape[3], half = size / 2;
+    for (int64_t r = 0; r < y.shape[0]; ++r)
+      for (int64_t s = 0; s < seq; ++s)
+        for (int64_t h = 0; h < heads; ++h)
+          for (int64_t p = 0; p < half; ++p) {
+            int64_t base = ((r * seq + s) * heads + h) * size, angle = ((in[1].shape.size() == 3 ? r * seq : 0) + s) * half + p;
+            int64_t first = base + (op.getInterleaved() ? 2 * p : p), second = base + (op.getInterleaved() ? 2 * p + 1 : p + half);
+            double a = in[0].values[first], b = in[0].values[second], c = in[1].values[angle], d = in[2].values[angle] * (op.getInverse() ? -1 : 1);
+            y.values[first] = a * c - b * d;
+            y.values[second] = a * d + b * c;
+          }
+    return success();
+  }
+
+  LogicalResult visit(CrossEntropyOp op) {
+    Tensor loss = Tensor::filled(in[1].shape, 0.0), lse = loss;
+    int64_t width = in[0].shape.back();
+    for (int64_t i = 0; i < loss.size(); ++i) {
+      lse.values[i] = logSumExp(&in[0].values[i * width], width);
+      if (op.getIgnoreIndex() && in[1].values[i] == double(*op.getIgnoreIndex()))
+        continue;
+      FailureOr<int64_t> id = checked(op, in[1].values[i], width);
+      if (failed(id))
+        return failure();
+      loss.values[i] = (lse.values[i] - in[0].values[i * width + *id]) * (op.getWeights() ? in[2].values[*id] : 1.0);
+    }
+    results = {loss};
+    if (op.getLse())
+      results = {loss, lse};
+    return success();
+  }
+  LogicalResult visit(CrossEntropyGradOp op) {
+    Tensor &d = zeros(op.getDlogits());
+    int64_t width = d.shape.back();
+    for (int64_t i = 0; i < in[0].size(); ++i) {
+      if (op.getIgnoreIndex() && in[2].values[i] == double(*op.getIgnoreIndex()))
+        continue;
+      FailureOr<int64_t> id = checked(op, in[2].values[i], width);
+      if (failed(id))
+        return failure();
+      double scale = in[0].values[i] * (op.getWeights() ? in[4].values[*id] : 1.0);
+      for (int64_t v = 0; v < width; ++v)
+        d.values[i * width + v] = scale * (std::exp(in[1].values[i * width + v] - in[3].values[i]) - (v == *id));
+    }
+    return success();
+  }
+
+  LogicalResult visit(DropoutOp op) {
+    results.push_back(in[0]);
+    double probability = op.getProbability().convertToDouble();
+    if (!options.training || probability == 0.0)
+      return success();
+    Tensor &y = results.back();
+    bool sampled = carriesSamples(op.getY().getType());
+    int64_t perRow = sampled ? product(y.shape, 1) : y.size();
+    for (int64_t i = 0; i < y.size(); ++i) {
+      uint64_t stream = abi::randomStream(options.seed, options.step, options.instanceBase + op.getInstance(), sampled ? options.sampleBase + i / perRow : 0);
+      bool keep = abi::randomBits(stream, i % perRow) >= abi::dropThreshold(probability);
+      y.values[i] = keep ? y.values[i] / (1 - probability) : 0.0;
+    }
+    return success();
+  }
+
+  LogicalResult visit(SgdUpdateOp op) {
+    Tensor p = in[0], v = op.getVelocity() ? in[6] : Tensor();
+    double momentum = op.getMomentum().convertToDouble(), dampening = op.getDampening().convertToDouble(), decay = op.getWeightDecay().convertToDouble();
+    bool first = in[5].values[0] <= 1.0;
+    for (int64_t i = 0; i < p.size() && in[4].values[0] == 0.0; ++i) {
+      double g = in[1].values[i] * in[3].values[0] + decay * p.values[i];
+      if (op.getVelocity()) {
+        v.values[i] = first ? g : momentum * v.values[i] + (1 - dampening) * g;
+        g = op.getNesterov() ? g + momentum * v.values[i] : v.values[i];
+      }
+      p.values[i] -= in[2].values[0] * g;
+    }
+    results = {p};
+    if (op.getVelocity())
+      results = {p, v};
+    return success();
+  }
+
+  LogicalResult visit(AdamUpdateOp op) {
+    Tensor p = in[0], m = in[2], v = in[3];
+    double lr = in[4].values[0], clip = in[5].values[0], t = in[7].values[0];
+    double beta1 = op.getBeta1().convertToDouble(), beta2 = op.getBeta2().convertToDouble(), decay = op.getWeightDecay().convertToDouble();
+    for (int64_t i = 0; i < p.size() && in[6].values[0] == 0.0; ++i) {
+      double g = in[1].values[i] * clip + (op.getDecoupled() ? 0.0 : decay * p.values[i]);
+      if (op.getDecoupled())
+        p.values[i] *= 1 - lr * decay;
+      m.values[i] = beta1 * m.values[i] + (1 - beta1) * g;
+      v.values[i] = beta2 * v.values[i] + (1 - beta2) * g * g;
+      p.values[i] -= lr / (1 - std::pow(beta1, t)) * m.values[i] / (std::sqrt(v.values[i]) / std::sqrt(1 - std::pow(beta2, t)) + op.getEpsilon().convertToDouble());
+    }
+    results = {p, m, v};
+    return success();
+  }
+
+  ArrayRef<Tensor> in;
+  const Options &options;
+  std::vector<Tensor> &results;
+};
+
+} // namespace
+
+LogicalResult zorse::reference::evaluateZorse(Operation *op, ArrayRef<Tensor> in, const Options &options, std::vector<Tensor> &results) {
+  return ZorseEvaluator(in, options, results).run(op);
+}

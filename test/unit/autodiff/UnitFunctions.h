@@ -1,0 +1,67 @@
+// Runs unit functions on host tensors, arguments found by slot and index.
+#pragma once
+
+#include "zorse/Autodiff/Autodiff.h"
+#include "zorse/Dialect/Zorse/ZorseOps.h"
+#include "zorse/Support/ReferenceEvaluator.h"
+
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Math/IR/Math.h"
+#include "mlir/IR/BuiltinOps.h"
+#include "mlir/IR/MLIRContext.h"
+#include "mlir/IR/OwningOpRef.h"
+#include "mlir/Parser/Parser.h"
+
+#include <map>
+#include <memory>
+#include <random>
+
+namespace zorse::testing {
+
+using reference::Tensor;
+
+/// Tensors by (slot, index).
+using Slots = std::map<std::pair<std::string, int64_t>, Tensor>;
+
+inline std::unique_ptr<mlir::MLIRContext> makeContext() {
+  mlir::DialectRegistry registry;
+  registry.insert<ZorseDialect, mlir::arith::ArithDialect, mlir::math::MathDialect, mlir::func::FuncDialect>();
+  autodiff::registerDifferentiableModels(registry);
+  registerCostAndFactorsModels(registry);
+  auto context = std::make_unique<mlir::MLIRContext>(registry);
+  context->loadAllAvailableDialects();
+  return context;
+}
+
+inline std::vector<int64_t> shapeWithRows(mlir::Type type, int64_t rows) {
+  std::vector<int64_t> shape;
+  for (int64_t size : llvm::cast<mlir::RankedTensorType>(type).getShape())
+    shape.push_back(mlir::ShapedType::isDynamic(size) ? rows : size);
+  return shape;
+}
+
+inline Tensor randomTensor(mlir::Type type, int64_t rows, std::mt19937 &rng, double low, double high) {
+  Tensor tensor = Tensor::filled(shapeWithRows(type, rows), 0.0);
+  std::uniform_real_distribution<double> uniform(low, high);
+  for (double &value : tensor.values)
+    value = uniform(rng);
+  return tensor;
+}
+
+/// Runs a unit function; its results by slot. Empty on failure.
+inline Slots run(mlir::func::FuncOp function, const Slots &slots, const reference::Options &options) {
+  std::vector<Tensor> arguments;
+  for (unsigned i = 0; i < function.getNumArguments(); ++i)
+    arguments.push_back(slots.at({function.getArgAttrOfType<mlir::StringAttr>(i, autodiff::kSlotAttr).str(),
+                                  function.getArgAttrOfType<mlir::IntegerAttr>(i, autodiff::kIndexAttr).getInt()}));
+  Slots results;
+  auto values = reference::evaluate(function, arguments, options);
+  if (mlir::failed(values))
+    return results;
+  for (unsigned i = 0; i < function.getNumResults(); ++i)
+    results[{function.getResultAttrOfType<mlir::StringAttr>(i, autodiff::kSlotAttr).str(),
+             function.getResultAttrOfType<mlir::IntegerAttr>(i, autodiff::kIndexAttr).getInt()}] = (*values)[i];
+  return results;
+}
+
+} // namespace zorse::testing
