@@ -170,6 +170,7 @@ Status CpuDevice::runBody(const bundle::Body &body, const BodyArguments &argumen
 }
 
 Status CpuDevice::copy(void *to, const void *from, size_t bytes) {
-  std::memmove(to, from, bytes);
+  if (bytes > 0)
+    std::memmove(to, from, bytes);
   return Status::success();
 }

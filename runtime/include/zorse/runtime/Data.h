@@ -1,0 +1,34 @@
+// Where samples come from. Sample n of step k is the same whatever the plan: samples are numbered over the whole run, in file order or in a shuffled one.
+//
+//   --data train.bin                            tokens: llm.c (.bin with header), nanoGPT (.bin of uint16), any other file as bytes
+//   --data input_ids=a.npy,labels=b.npy         one array per input, first dimension samples
+//
+// A token file feeds the inputs with the roles "ids" and "labels": sample i is the window [i*S, (i+1)*S), labels are the next tokens, or the same ones
+// where the graph shifts them itself.
+#pragma once
+
+#include "zorse/runtime/Bundle.h"
+#include "zorse/runtime/Executor.h"
+
+#include <memory>
+#include <optional>
+#include <string>
+
+namespace zorse::runtime {
+
+class DataSource {
+public:
+  virtual ~DataSource() = default;
+
+  /// \param specification  what --data says, see above.
+  /// \param shuffleSeed    a different order every epoch, fixed by the seed; nullopt: file order.
+  /// Fails unless every input of the model has data for at least one batch.
+  static Result<std::unique_ptr<DataSource>> open(const Bundle &bundle, const std::string &specification, std::optional<uint64_t> shuffleSeed);
+
+  /// Samples [index * batch, (index + 1) * batch) of the run; after the last sample the next epoch follows. Checks index ranges.
+  virtual Result<std::shared_ptr<const Batch>> batch(uint64_t index) = 0;
+
+  virtual uint64_t samplesPerEpoch() const = 0;
+};
+
+} // namespace zorse::runtime

@@ -1,0 +1,61 @@
+// What a run tells people and programs: lines or a progress bar, metrics, a trace, memory.
+#pragma once
+
+#include "zorse/runtime/Executor.h"
+#include "zorse/runtime/Training.h"
+
+#include <cstdio>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace zorse::runtime {
+
+/// Bytes of anonymous memory this process holds now; files that are mapped do not count.
+uint64_t processBytes();
+
+/// "1.5 GiB"
+std::string bytesText(uint64_t bytes);
+
+/// Prints steps as they finish: on a terminal one line that is rewritten, with a bar and the time that is left; otherwise one line a step.
+class ConsoleReport {
+public:
+  ConsoleReport(FILE *out, bool terminal, uint64_t steps);
+  ~ConsoleReport();
+  void step(const StepReport &report);
+
+private:
+  void clear();
+
+  FILE *out_;
+  bool terminal_, drawn_ = false;
+  uint64_t steps_;
+  double seconds_ = 0;
+  uint64_t counted_ = 0;
+};
+
+/// One JSON object a line: {"step", "loss", "grad_norm", "lr", "tokens_per_second", "seconds", "skipped", "memory_bytes"}; evaluations have
+/// {"step", "eval_loss", "tokens_per_second", "seconds"}.
+class MetricsFile {
+public:
+  static Result<std::unique_ptr<MetricsFile>> open(const std::string &path);
+  ~MetricsFile();
+  void step(const StepReport &report);
+  Status close();
+
+private:
+  explicit MetricsFile(std::string path, FILE *file) : path_(std::move(path)), file_(file) {}
+  std::string path_;
+  FILE *file_;
+};
+
+/// Chrome's trace format, which Perfetto reads: a process per device, a track per queue.
+Status writeTrace(const std::string &path, const Bundle &bundle, std::vector<TraceEvent> events);
+
+/// JSON: per device planned and touched bytes; of the process, what an executor without arenas took, what it takes, and the reserve beyond the plan.
+Status writeMemoryReport(const std::string &path, const Bundle &bundle, const std::vector<Executor::MemoryUse> &uses, uint64_t emptyExecutorBytes);
+
+/// What the runtime may take beside the arenas: batches, the scratch of matrix-product libraries, threads.
+uint64_t reserveBytes(const Bundle &bundle);
+
+} // namespace zorse::runtime

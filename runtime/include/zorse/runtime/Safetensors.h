@@ -1,0 +1,45 @@
+// The safetensors format: eight bytes of length, a JSON header, the tensors without holes.
+#pragma once
+
+#include "zorse/runtime/Elements.h"
+#include "zorse/runtime/MappedFile.h"
+
+#include <functional>
+#include <map>
+#include <string>
+#include <vector>
+
+namespace zorse::runtime {
+
+struct SafetensorsEntry {
+  StoredType type = StoredType::F32;
+  std::vector<int64_t> shape;
+  const std::byte *data = nullptr; ///< inside the mapped file
+  size_t bytes = 0;
+};
+
+/// A file read strictly: everything its header says is checked against the file, so that `tensors` can be used without further checks.
+class SafetensorsFile {
+public:
+  static Result<SafetensorsFile> open(const std::string &path);
+
+  const std::map<std::string, SafetensorsEntry> &tensors() const { return tensors_; }
+  const std::string &path() const { return file_.path(); }
+
+private:
+  MappedFile file_;
+  std::map<std::string, SafetensorsEntry> tensors_;
+};
+
+/// One tensor to write; `produce` fills its bytes when its turn comes, so that a large model is never in memory twice.
+struct SafetensorsItem {
+  std::string name;
+  StoredType type = StoredType::F32;
+  std::vector<int64_t> shape;
+  std::function<void(std::byte *)> produce;
+};
+
+/// Writes the items in ascending order of names, beside `path` first and then renamed: a crash leaves the old file or none.
+Status writeSafetensors(const std::string &path, std::vector<SafetensorsItem> items);
+
+} // namespace zorse::runtime

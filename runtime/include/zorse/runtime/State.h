@@ -1,0 +1,44 @@
+// State that lives across steps: filled before the first, saved at the end, and gradients caught on the way.
+#pragma once
+
+#include "zorse/runtime/Executor.h"
+
+#include <string>
+#include <vector>
+
+namespace zorse::runtime {
+
+/// Fills every device's persistent state: parameters from the bundle's weights, or from `checkpoint` (safetensors with the ONNX names) where it is not
+/// empty; moments, the optimizer's step and padding with zeros. Frozen parameters that a checkpoint lacks keep the bundle's bytes.
+Status loadState(Executor &executor, const Bundle &bundle, const std::string &checkpoint);
+
+/// Writes all trainable parameters under their ONNX names, in the ONNX layout and in the precision of training; frozen ones too, as they are.
+Status saveCheckpoint(const Executor &executor, const Bundle &bundle, const std::string &path);
+
+/// Reduced gradients by parameter, taken from the updates of one step before clipping.
+class GradientDump {
+public:
+  explicit GradientDump(const Bundle &bundle);
+  /// Called for every call of the step (Executor::beforeCall), from any device's thread.
+  void observe(const ObservedCall &call);
+  Status write(const std::string &path) const;
+
+private:
+  const Bundle &bundle_;
+  std::vector<std::vector<std::byte>> groups_; ///< whole groups; devices write disjoint extents.
+};
+
+/// Numerators of the loss by term and sample, taken from the sums of one step.
+class LossRows {
+public:
+  explicit LossRows(const Bundle &bundle);
+  void observe(const ObservedCall &call);
+  /// JSON: [[term 0: one number per sample of the batch], ...]
+  Status write(const std::string &path) const;
+
+private:
+  const Bundle &bundle_;
+  std::vector<std::vector<double>> rows_;
+};
+
+} // namespace zorse::runtime

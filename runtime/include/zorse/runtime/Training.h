@@ -1,0 +1,65 @@
+// What changes from step to step: learning rate, step scalars, denominators of the loss; and the loop around the executor.
+#pragma once
+
+#include "zorse/runtime/Data.h"
+#include "zorse/runtime/Executor.h"
+
+#include <functional>
+#include <memory>
+#include <vector>
+
+namespace zorse::runtime {
+
+/// The learning rate of step 1, 2, ...: rises linearly to `learning_rate` over the warm-up, then stays, or falls to `final_ratio` of it at the end of the decay.
+///
+///     lr |   /-------  constant          \                     step s <= warmup: s / warmup
+///        |  /  \____   linear, cosine     > times learning_rate
+///        | /                             /                     after it: falls over (warmup, total]
+///        +--------------------- step
+///
+/// \param runSteps  length of the run: the end of the decay where the options leave it open.
+double learningRate(const bundle::TrainingOptions &options, uint64_t step, uint64_t runSteps);
+
+/// Counts D_k of the loss for whole batches, on the host.
+class Denominators {
+public:
+  static Result<std::unique_ptr<Denominators>> create(const Bundle &bundle);
+  ~Denominators();
+
+  /// One per loss term.
+  Result<std::vector<double>> count(const Batch &batch);
+
+private:
+  class Implementation;
+  explicit Denominators(std::unique_ptr<Implementation> implementation);
+  std::unique_ptr<Implementation> implementation_;
+};
+
+/// One finished training step or evaluation.
+struct StepReport {
+  uint64_t step = 0;            ///< 1-based; of an evaluation: the step after which it ran.
+  bool evaluation = false;
+  double loss = 0;              ///< of the batch before the update; of an evaluation: over all its batches. NaN where a denominator is 0.
+  double gradientNorm = 0;
+  double learningRate = 0;
+  bool skipped = false;
+  double seconds = 0;
+  double tokensPerSecond = 0;
+};
+
+struct TrainingRun {
+  uint64_t steps = 0;
+  uint64_t firstStep = 1;       ///< number of the first step: data, schedule and random numbers follow it.
+  bundle::TrainingOptions options;
+  DataSource *data = nullptr;
+  DataSource *evaluationData = nullptr; ///< null: no evaluation
+  uint64_t evaluateEvery = 0;   ///< 0: only at the end
+  uint64_t evaluationBatches = 0; ///< at most; 0: an epoch
+  std::function<void(const StepReport &)> report;
+  std::function<bool()> interrupted; ///< asked between steps; true ends the run as if it were complete.
+};
+
+/// Trains. Steps are submitted one ahead, so that devices do not wait for the host.
+Status train(Executor &executor, const Bundle &bundle, const TrainingRun &run);
+
+} // namespace zorse::runtime

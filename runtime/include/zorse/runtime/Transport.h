@@ -1,0 +1,89 @@
+// How bytes move between devices. One object per device; drivers (local threads; Gloo and NCCL later) implement it and pass the same conformance tests
+// (test/runtime/TransportConformance.h).
+//
+// Semantics all drivers share:
+// - Calls block until this device's part is done: what it receives has arrived, and nobody reads what it gave any more.
+// - An operation is named by (entry id, step). All its participants call it exactly once per step, in an order of entries that is the same for all
+//   (ascending ids); several operations may be under way at once from several threads.
+// - Nothing is buffered: a send returns after its receive took the bytes.
+// - Sums are ranked: element by element in the order of the list of contributors or members, in the element type (f32 for half types), so that every run
+//   gives the same bits.
+// - After abort() every call, waiting or later, returns an error on every device.
+#pragma once
+
+#include "zorse/runtime/Status.h"
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+namespace zorse::runtime {
+
+struct Operation {
+  uint32_t entry = 0;
+  uint64_t step = 0;
+};
+
+enum class NumberType : uint8_t { F32, F64, BF16, F16 };
+
+size_t bytesOf(NumberType type);
+
+/// Elements [begin, end) of a whole belong to `device`.
+struct Shard {
+  uint32_t device = 0;
+  int64_t begin = 0, end = 0;
+};
+
+/// Owners' shards become known to all readers.
+struct AllGatherArguments {
+  size_t elementBytes = 4;
+  std::vector<Shard> shards;
+  std::vector<uint32_t> readers;
+  void *full = nullptr;        ///< readers: receives every shard at its place. A shard that already lies there is left alone.
+  const void *shard = nullptr; ///< owners: the first element of their shard; may lie inside `full`.
+};
+
+/// Each owner receives the sum of the contributors' elements over its shard.
+struct ReduceScatterArguments {
+  NumberType type = NumberType::F32;
+  std::vector<uint32_t> contributors; ///< in the order of summation.
+  std::vector<Shard> shards;
+  const void *full = nullptr;  ///< contributors: their whole.
+  void *shard = nullptr;       ///< owners: receives the sum; may lie at its place inside `full`.
+};
+
+/// Everyone's numbers are replaced by their sum.
+struct AllReduceArguments {
+  NumberType type = NumberType::F64;
+  std::vector<uint32_t> members; ///< in the order of summation.
+  void *data = nullptr;
+  int64_t count = 0;
+};
+
+struct BroadcastArguments {
+  uint32_t root = 0;
+  std::vector<uint32_t> members;
+  void *data = nullptr;
+  size_t bytes = 0;
+};
+
+class Transport {
+public:
+  virtual ~Transport() = default;
+
+  virtual Status send(Operation operation, uint32_t peer, const void *data, size_t bytes) = 0;
+  virtual Status receive(Operation operation, uint32_t peer, void *data, size_t bytes) = 0;
+  virtual Status allGather(Operation operation, const AllGatherArguments &arguments) = 0;
+  virtual Status reduceScatter(Operation operation, const ReduceScatterArguments &arguments) = 0;
+  virtual Status allReduce(Operation operation, const AllReduceArguments &arguments) = 0;
+  virtual Status broadcast(Operation operation, const BroadcastArguments &arguments) = 0;
+
+  /// From any thread, at any time, more than once: `why` is the error that calls return from now on; the first one stays.
+  virtual void abort(const Error &why) = 0;
+};
+
+/// Devices as threads of one process: a rendezvous and a copy by the receiver.
+std::vector<std::unique_ptr<Transport>> makeLocalTransports(uint32_t devices);
+
+} // namespace zorse::runtime

@@ -1,0 +1,134 @@
+#include "zorse/runtime/Report.h"
+
+#include <nlohmann/json.hpp>
+
+#include <algorithm>
+#include <cerrno>
+#include <cmath>
+#include <cstring>
+
+using namespace zorse;
+using namespace zorse::runtime;
+using nlohmann::ordered_json;
+
+namespace {
+
+Status writeText(const std::string &path, const std::string &text) {
+  FILE *file = std::fopen(path.c_str(), "w");
+  bool good = file && std::fwrite(text.data(), 1, text.size(), file) == text.size();
+  int cause = errno;
+  if (file && std::fclose(file) != 0)
+    good = false;
+  return good ? Status::success() : Status(userError(path + ": cannot be written: " + std::strerror(cause)));
+}
+
+const char *queueName(bundle::QueueKind kind) {
+  switch (kind) {
+  case bundle::COMPUTE:
+    return "compute";
+  case bundle::SEND_QUEUE:
+    return "send";
+  case bundle::RECEIVE_QUEUE:
+    return "receive";
+  case bundle::COLLECTIVE_QUEUE:
+    return "collective";
+  case bundle::HOST_TO_DEVICE:
+    return "host to device";
+  case bundle::DEVICE_TO_HOST:
+    return "device to host";
+  case bundle::IO:
+    return "I/O";
+  default:
+    return "queue";
+  }
+}
+
+} // namespace
+
+Result<std::unique_ptr<MetricsFile>> MetricsFile::open(const std::string &path) {
+  FILE *file = std::fopen(path.c_str(), "w");
+  if (!file)
+    return userError(path + ": cannot be written: " + std::strerror(errno));
+  return std::unique_ptr<MetricsFile>(new MetricsFile(path, file));
+}
+
+MetricsFile::~MetricsFile() {
+  if (file_)
+    std::fclose(file_);
+}
+
+void MetricsFile::step(const StepReport &r) {
+  ordered_json line;
+  line["step"] = r.step;
+  line[r.evaluation ? "eval_loss" : "loss"] = r.loss; // JSON has no NaN: null.
+  if (!r.evaluation) {
+    line["grad_norm"] = r.gradientNorm;
+    line["lr"] = r.learningRate;
+    line["skipped"] = r.skipped;
+    line["memory_bytes"] = processBytes();
+  }
+  line["tokens_per_second"] = r.tokensPerSecond;
+  line["seconds"] = r.seconds;
+  std::string text = line.dump() + "\n";
+  std::fwrite(text.data(), 1, text.size(), file_);
+  std::fflush(file_);
+}
+
+Status MetricsFile::close() {
+  bool good = !std::ferror(file_);
+  good = std::fclose(file_) == 0 && good;
+  file_ = nullptr;
+  return good ? Status::success() : Status(userError(path_ + ": cannot be written"));
+}
+
+Status zorse::runtime::writeTrace(const std::string &path, const Bundle &bundle, std::vector<TraceEvent> events) {
+  std::sort(events.begin(), events.end(), [](const TraceEvent &a, const TraceEvent &b) { return a.begin < b.begin; });
+  std::string text = "{\"displayTimeUnit\": \"ms\", \"traceEvents\": [\n";
+  auto add = [&](const ordered_json &event) { text += event.dump() + ",\n"; };
+  for (uint32_t device = 0; device < bundle.programs.size(); ++device) {
+    add({{"ph", "M"}, {"name", "process_name"}, {"pid", device}, {"args", {{"name", "device " + bundle.devices[device].name}}}});
+    const bundle::Program &program = bundle.programs[device];
+    for (int q = 0; q < program.queues_size(); ++q) {
+      std::string name = queueName(program.queues(q).kind());
+      if (program.queues(q).id() > 0)
+        name += " " + std::to_string(program.queues(q).id());
+      add({{"ph", "M"}, {"name", "thread_name"}, {"pid", device}, {"tid", q}, {"args", {{"name", name}}}});
+      add({{"ph", "M"}, {"name", "thread_sort_index"}, {"pid", device}, {"tid", q}, {"args", {{"sort_index", q}}}});
+    }
+  }
+  for (const TraceEvent &event : events) {
+    const bundle::Entry &entry = bundle.programs[event.device].entries(int(event.entry));
+    std::string phase = bundle::Phase_Name(entry.phase());
+    add({{"ph", "X"},
+         {"name", describeEntry(bundle, event.device, entry)},
+         {"cat", phase},
+         {"pid", event.device},
+         {"tid", entry.queue()},
+         {"ts", std::round(event.begin * 1e9) / 1e3},
+         {"dur", std::round((event.end - event.begin) * 1e9) / 1e3},
+         {"args", {{"step", event.step + 1}, {"entry", entry.id()}, {"planned_us", (entry.planned_end() - entry.planned_start()) * 1e6}}}});
+  }
+  text += "{\"ph\": \"M\", \"name\": \"process_labels\", \"pid\": 0, \"args\": {\"labels\": \"zorse\"}}\n]}\n";
+  return writeText(path, text);
+}
+
+uint64_t zorse::runtime::reserveBytes(const Bundle &bundle) {
+  uint64_t reserve = 32 << 20, batch = 0;
+  for (const bundle::GraphInput &input : bundle.summary.inputs())
+    batch += input.bytes_per_row() * bundle.batch;
+  for (const BundleDevice &device : bundle.devices)
+    reserve += uint64_t(device.threads + 1) * (16 << 20);
+  return reserve + Executor::kStepsAhead * batch;
+}
+
+Status zorse::runtime::writeMemoryReport(const std::string &path, const Bundle &bundle, const std::vector<Executor::MemoryUse> &uses,
+                                         uint64_t emptyExecutorBytes) {
+  ordered_json report;
+  report["devices"] = ordered_json::array();
+  for (size_t i = 0; i < uses.size(); ++i)
+    report["devices"].push_back({{"name", bundle.devices[i].name}, {"planned_bytes", uses[i].planned}, {"touched_bytes", uses[i].touched}});
+  report["process_bytes"] = processBytes();
+  report["empty_executor_bytes"] = emptyExecutorBytes;
+  report["reserve_bytes"] = reserveBytes(bundle);
+  return writeText(path, report.dump(1) + "\n");
+}

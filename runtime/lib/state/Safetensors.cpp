@@ -1,0 +1,158 @@
+#include "zorse/runtime/Safetensors.h"
+
+#include <nlohmann/json.hpp>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <set>
+
+#include <unistd.h>
+
+using namespace zorse::runtime;
+using nlohmann::json;
+
+namespace {
+
+constexpr uint64_t kLargestHeader = 100u << 20; // as the reference implementation has it.
+
+struct HeaderTensor {
+  std::string name, type;
+  std::vector<int64_t> shape;
+  uint64_t begin = 0, end = 0;
+};
+
+/// Parses the header by events, because a parsed tree would silently keep one of two tensors of the same name.
+bool parseHeader(const char *text, size_t size, std::vector<HeaderTensor> &tensors, std::string &problem) {
+  std::set<std::string> names;
+  bool duplicate = false;
+  std::string duplicated;
+  auto watch = [&](int depth, json::parse_event_t event, json &parsed) {
+    if (event == json::parse_event_t::key && depth == 1 && !names.insert(parsed.get<std::string>()).second) {
+      duplicate = true;
+      duplicated = parsed.get<std::string>();
+    }
+    return depth <= 4; // nothing in a header is deeper.
+  };
+  json header = json::parse(text, text + size, watch, /*allow_exceptions=*/false);
+  if (header.is_discarded() || !header.is_object()) {
+    problem = "its header is not a JSON object";
+    return false;
+  }
+  if (duplicate) {
+    problem = "tensor '" + duplicated + "' is there twice";
+    return false;
+  }
+  for (const auto &[name, entry] : header.items()) {
+    if (name == "__metadata__")
+      continue;
+    HeaderTensor tensor;
+    tensor.name = name;
+    auto bad = [&](const char *what) {
+      problem = "tensor '" + tensor.name + "': " + what;
+      return false;
+    };
+    if (!entry.is_object() || !entry.contains("dtype") || !entry["dtype"].is_string() || !entry.contains("shape") || !entry["shape"].is_array() ||
+        !entry.contains("data_offsets") || !entry["data_offsets"].is_array() || entry["data_offsets"].size() != 2)
+      return bad("expects dtype, shape and data_offsets");
+    tensor.type = entry["dtype"].get<std::string>();
+    for (const json &dimension : entry["shape"]) {
+      if (!dimension.is_number_unsigned() || dimension.get<uint64_t>() > uint64_t(INT64_MAX))
+        return bad("expects dimensions that are not negative");
+      tensor.shape.push_back(dimension.get<int64_t>());
+    }
+    if (!entry["data_offsets"][0].is_number_unsigned() || !entry["data_offsets"][1].is_number_unsigned())
+      return bad("expects data_offsets that are not negative");
+    tensor.begin = entry["data_offsets"][0].get<uint64_t>();
+    tensor.end = entry["data_offsets"][1].get<uint64_t>();
+    tensors.push_back(std::move(tensor));
+  }
+  return true;
+}
+
+} // namespace
+
+Result<SafetensorsFile> SafetensorsFile::open(const std::string &path) {
+  Result<MappedFile> file = MappedFile::open(path);
+  if (file.failed())
+    return file.error();
+  auto bad = [&](const std::string &what) { return userError(path + ": is not a safetensors file: " + what); };
+
+  if (file->size() < 8)
+    return bad("it has " + std::to_string(file->size()) + " bytes, at least 8 are expected");
+  uint64_t headerBytes = 0;
+  for (int i = 0; i < 8; ++i)
+    headerBytes |= uint64_t(file->data()[i]) << (8 * i);
+  if (headerBytes > kLargestHeader || headerBytes > file->size() - 8)
+    return bad("its header is said to have " + std::to_string(headerBytes) + " bytes, the file has " + std::to_string(file->size()));
+  std::vector<HeaderTensor> tensors;
+  std::string problem;
+  if (!parseHeader(reinterpret_cast<const char *>(file->data()) + 8, headerBytes, tensors, problem))
+    return bad(problem);
+
+  SafetensorsFile out;
+  uint64_t dataBytes = file->size() - 8 - headerBytes, covered = 0;
+  const std::byte *data = file->data() + 8 + headerBytes;
+  std::stable_sort(tensors.begin(), tensors.end(),
+                   [](const HeaderTensor &a, const HeaderTensor &b) { return a.begin != b.begin ? a.begin < b.begin : a.end < b.end; });
+  for (const HeaderTensor &tensor : tensors) {
+    std::optional<StoredType> type = storedTypeNamed(tensor.type);
+    if (!type || tensor.type != safetensorsName(*type))
+      return bad("tensor '" + tensor.name + "' has the unknown type '" + tensor.type + "'");
+    std::optional<int64_t> count = elementCount(tensor.shape);
+    int64_t bytes;
+    if (!count || __builtin_mul_overflow(*count, int64_t(bytesOf(*type)), &bytes))
+      return bad("tensor '" + tensor.name + "' is too large");
+    if (tensor.begin != covered || tensor.end < tensor.begin || tensor.end > dataBytes)
+      return bad("tensor '" + tensor.name + "' lies at bytes [" + std::to_string(tensor.begin) + ", " + std::to_string(tensor.end) + ") of " +
+                 std::to_string(dataBytes) + "; tensors are expected without holes or overlaps");
+    if (tensor.end - tensor.begin != uint64_t(bytes))
+      return bad("tensor '" + tensor.name + "' has " + std::to_string(tensor.end - tensor.begin) + " bytes, its shape needs " + std::to_string(bytes));
+    covered = tensor.end;
+    out.tensors_[tensor.name] = {*type, tensor.shape, data + tensor.begin, size_t(bytes)};
+  }
+  if (covered != dataBytes)
+    return bad(std::to_string(dataBytes - covered) + " bytes behind the last tensor belong to none");
+  out.file_ = std::move(*file);
+  return out;
+}
+
+Status zorse::runtime::writeSafetensors(const std::string &path, std::vector<SafetensorsItem> items) {
+  std::sort(items.begin(), items.end(), [](const SafetensorsItem &a, const SafetensorsItem &b) { return a.name < b.name; });
+  nlohmann::ordered_json header = nlohmann::ordered_json::object();
+  uint64_t end = 0, largest = 0;
+  std::vector<uint64_t> sizes;
+  for (const SafetensorsItem &item : items) {
+    uint64_t bytes = uint64_t(elementCount(item.shape).value_or(0)) * bytesOf(item.type);
+    header[item.name] = {{"dtype", safetensorsName(item.type)}, {"shape", item.shape}, {"data_offsets", {end, end + bytes}}};
+    end += bytes;
+    largest = std::max(largest, bytes);
+    sizes.push_back(bytes);
+  }
+  std::string text = header.dump();
+  text.resize((text.size() + 7) / 8 * 8, ' ');
+
+  std::string draft = path + ".writing." + std::to_string(::getpid());
+  FILE *file = std::fopen(draft.c_str(), "wb");
+  if (!file)
+    return userError(path + ": cannot be written: " + std::strerror(errno));
+  unsigned char length[8];
+  for (int i = 0; i < 8; ++i)
+    length[i] = (unsigned char)(uint64_t(text.size()) >> (8 * i));
+  bool good = std::fwrite(length, 1, 8, file) == 8 && std::fwrite(text.data(), 1, text.size(), file) == text.size();
+  std::vector<std::byte> buffer(largest);
+  for (size_t i = 0; i < items.size() && good; ++i) {
+    items[i].produce(buffer.data());
+    good = sizes[i] == 0 || std::fwrite(buffer.data(), 1, sizes[i], file) == sizes[i];
+  }
+  good = std::fflush(file) == 0 && good;
+  int cause = errno;
+  std::fclose(file);
+  if (good && std::rename(draft.c_str(), path.c_str()) == 0)
+    return Status::success();
+  if (good)
+    cause = errno;
+  ::unlink(draft.c_str());
+  return userError(path + ": cannot be written: " + std::strerror(cause));
+}

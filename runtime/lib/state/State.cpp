@@ -1,0 +1,318 @@
+#include "zorse/runtime/State.h"
+
+#include "zorse/runtime/Safetensors.h"
+
+#include <algorithm>
+#include <cstring>
+#include <map>
+
+using namespace zorse;
+using namespace zorse::runtime;
+
+namespace {
+
+StoredType storedType(bundle::ElementType type) {
+  switch (type) {
+  case bundle::F64:
+    return StoredType::F64;
+  case bundle::BF16:
+    return StoredType::BF16;
+  case bundle::F16:
+    return StoredType::F16;
+  case bundle::I64:
+    return StoredType::I64;
+  case bundle::I32:
+    return StoredType::I32;
+  case bundle::I1:
+    return StoredType::Bool;
+  default:
+    return StoredType::F32;
+  }
+}
+
+std::string shapeText(const std::vector<int64_t> &shape) {
+  std::string text;
+  for (int64_t dimension : shape)
+    text += (text.empty() ? "" : "x") + std::to_string(dimension);
+  return text.empty() ? "scalar" : text;
+}
+
+int64_t elementsOf(const bundle::ParameterInfo &parameter) {
+  return elementCount({parameter.shape().begin(), parameter.shape().end()}).value_or(0);
+}
+
+std::vector<int64_t> shapeOf(const bundle::ParameterInfo &parameter) { return {parameter.shape().begin(), parameter.shape().end()}; }
+
+/// The shape in files: as stored, which differs from the compiled one by the permutation.
+std::vector<int64_t> storedShape(const bundle::ParameterInfo &parameter, const WeightSource &source) {
+  std::vector<int64_t> shape = shapeOf(parameter);
+  if (!source.permutation.empty())
+    for (size_t d = 0; d < shape.size(); ++d)
+      shape[source.permutation[d]] = parameter.shape(d);
+  return source.shape.empty() ? shape : source.shape;
+}
+
+Status checkPermutation(const WeightSource &source, size_t rank, const std::string &where) {
+  if (source.permutation.empty())
+    return Status::success();
+  std::vector<bool> seen(rank, false);
+  for (int64_t d : source.permutation)
+    if (d < 0 || d >= int64_t(rank) || seen[d])
+      return userError(where + ": its permutation is none of " + std::to_string(rank) + " dimensions");
+    else
+      seen[d] = true;
+  if (source.permutation.size() != rank)
+    return userError(where + ": its permutation is none of " + std::to_string(rank) + " dimensions");
+  return Status::success();
+}
+
+/// The elements of one parameter as the device wants them.
+class Source {
+public:
+  /// From stored numbers of the file's shape; permuted and converted when necessary.
+  void set(const std::byte *data, StoredType type, const bundle::ParameterInfo &parameter, const WeightSource &weight) {
+    StoredType wanted = storedType(parameter.type());
+    data_ = data;
+    if (!weight.permutation.empty()) {
+      permuted_.resize(elementsOf(parameter) * bytesOf(type));
+      permuteElements(data, permuted_.data(), bytesOf(type), storedShape(parameter, weight), weight.permutation);
+      data_ = permuted_.data();
+    }
+    type_ = type;
+    wanted_ = wanted;
+  }
+
+  /// Elements [begin, end) to `target`.
+  void copy(int64_t begin, int64_t end, std::byte *target) const {
+    convertElements(data_ + begin * bytesOf(type_), type_, target, wanted_, end - begin);
+  }
+
+private:
+  const std::byte *data_ = nullptr;
+  std::vector<std::byte> permuted_;
+  StoredType type_ = StoredType::F32, wanted_ = StoredType::F32;
+};
+
+/// Where the elements of a group lie: shards of owners, or whole copies of a frozen group.
+struct Piece {
+  uint32_t device;
+  int64_t begin, end;
+  std::byte *data;
+  size_t elementBytes;
+};
+
+std::vector<std::vector<Piece>> parameterPieces(const Executor &executor, const Bundle &bundle) {
+  std::vector<std::vector<Piece>> pieces(bundle.summary.groups_size());
+  for (uint32_t device = 0; device < bundle.programs.size(); ++device)
+    for (const bundle::PersistentState &state : bundle.programs[device].state())
+      if (state.value().kind() == bundle::Value::PARAMETERS)
+        pieces[state.value().id()].push_back(
+            {device, state.value().begin(), state.value().end(), executor.address(device, state.region()), elementBytes(state.type())});
+  for (auto &group : pieces)
+    std::sort(group.begin(), group.end(), [](const Piece &a, const Piece &b) { return a.begin != b.begin ? a.begin < b.begin : a.device < b.device; });
+  return pieces;
+}
+
+/// Opens each weights file once.
+class WeightFiles {
+public:
+  Result<const MappedFile *> open(const std::string &path) {
+    auto found = files_.find(path);
+    if (found == files_.end()) {
+      Result<MappedFile> file = MappedFile::open(path);
+      if (file.failed())
+        return userError(file.message() + " (initial weights; if the model's files have moved, give --init CHECKPOINT or compile with --weights=copy)");
+      found = files_.emplace(path, std::move(*file)).first;
+    }
+    return &found->second;
+  }
+
+private:
+  std::map<std::string, MappedFile> files_;
+};
+
+Status fromBundle(const Bundle &bundle, int index, WeightFiles &files, Source &out) {
+  const bundle::ParameterInfo &parameter = bundle.summary.parameters(index);
+  const WeightSource &weight = bundle.weights[index];
+  std::string where = bundle.directory + "/weights.json: parameter '" + parameter.name() + "'";
+  if (Status status = checkPermutation(weight, parameter.shape_size(), where); status.failed())
+    return status;
+  std::optional<StoredType> type = storedTypeNamed(weight.type);
+  if (!type)
+    return userError(where + ": unknown type '" + weight.type + "'");
+  if (elementCount(storedShape(parameter, weight)) != elementsOf(parameter) || uint64_t(elementsOf(parameter)) * bytesOf(*type) != weight.bytes)
+    return userError(where + ": has " + std::to_string(weight.bytes) + " bytes of " + weight.type + ", its shape " + shapeText(shapeOf(parameter)) + " needs " +
+                     std::to_string(elementsOf(parameter)) + " elements");
+  Result<const MappedFile *> file = files.open(weight.file);
+  if (file.failed())
+    return file.error();
+  if (weight.offset > (*file)->size() || weight.bytes > (*file)->size() - weight.offset)
+    return userError(where + ": bytes [" + std::to_string(weight.offset) + ", +" + std::to_string(weight.bytes) + ") lie outside " + weight.file + " of " +
+                     std::to_string((*file)->size()));
+  out.set((*file)->data() + weight.offset, *type, parameter, weight);
+  return Status::success();
+}
+
+Status fromCheckpoint(const Bundle &bundle, int index, const SafetensorsFile &checkpoint, Source &out) {
+  const bundle::ParameterInfo &parameter = bundle.summary.parameters(index);
+  const SafetensorsEntry &tensor = checkpoint.tensors().at(parameter.name());
+  if (Status status = checkPermutation(bundle.weights[index], parameter.shape_size(), bundle.directory + "/weights.json"); status.failed())
+    return status;
+  std::vector<int64_t> expected = storedShape(parameter, bundle.weights[index]);
+  if (tensor.shape != expected)
+    return userError(checkpoint.path() + ": tensor '" + parameter.name() + "': expects shape " + shapeText(expected) + ", got " + shapeText(tensor.shape));
+  out.set(tensor.data, tensor.type, parameter, bundle.weights[index]);
+  return Status::success();
+}
+
+/// Gathers a parameter from pieces into `target`, in the compiled layout.
+void gather(const std::vector<Piece> &pieces, const bundle::ParameterInfo &parameter, std::byte *target) {
+  int64_t begin = parameter.offset(), end = begin + elementsOf(parameter);
+  for (const Piece &piece : pieces) {
+    int64_t from = std::max(begin, piece.begin), to = std::min(end, piece.end);
+    if (from < to)
+      std::memcpy(target + (from - begin) * piece.elementBytes, piece.data + (from - piece.begin) * piece.elementBytes, (to - from) * piece.elementBytes);
+  }
+}
+
+/// An item that writes a parameter-shaped tensor in the layout of files.
+SafetensorsItem itemOf(const bundle::ParameterInfo &parameter, const WeightSource &weight, StoredType type, std::function<void(std::byte *)> compiledLayout) {
+  SafetensorsItem item{parameter.name(), type, storedShape(parameter, weight), compiledLayout};
+  if (weight.permutation.empty())
+    return item;
+  std::vector<int64_t> shape = shapeOf(parameter), inverse(weight.permutation.size());
+  for (size_t d = 0; d < inverse.size(); ++d)
+    inverse[weight.permutation[d]] = int64_t(d);
+  item.produce = [=](std::byte *target) {
+    std::vector<std::byte> compiled(elementCount(shape).value_or(0) * bytesOf(type));
+    compiledLayout(compiled.data());
+    permuteElements(compiled.data(), target, bytesOf(type), shape, inverse);
+  };
+  return item;
+}
+
+} // namespace
+
+Status zorse::runtime::loadState(Executor &executor, const Bundle &bundle, const std::string &checkpoint) {
+  std::vector<std::vector<Piece>> pieces = parameterPieces(executor, bundle);
+  for (uint32_t device = 0; device < bundle.programs.size(); ++device)
+    for (const bundle::PersistentState &state : bundle.programs[device].state())
+      if (state.region().bytes() > 0)
+        std::memset(executor.address(device, state.region()), 0, state.region().bytes());
+
+  std::optional<SafetensorsFile> given;
+  if (!checkpoint.empty()) {
+    Result<SafetensorsFile> file = SafetensorsFile::open(checkpoint);
+    if (file.failed())
+      return file.error();
+    given = std::move(*file);
+    std::string missing;
+    int count = 0;
+    for (const bundle::ParameterInfo &parameter : bundle.summary.parameters())
+      if (parameter.trainable() && !given->tensors().count(parameter.name()) && ++count <= 5)
+        missing += (missing.empty() ? "'" : ", '") + parameter.name() + "'";
+    if (count > 0)
+      return userError(checkpoint + ": " + std::to_string(count) + " parameters of the model are missing: " + missing + (count > 5 ? ", ..." : ""));
+  }
+
+  WeightFiles files;
+  for (int i = 0; i < bundle.summary.parameters_size(); ++i) {
+    const bundle::ParameterInfo &parameter = bundle.summary.parameters(i);
+    Source source;
+    bool fromGiven = given && given->tensors().count(parameter.name());
+    if (Status status = fromGiven ? fromCheckpoint(bundle, i, *given, source) : fromBundle(bundle, i, files, source); status.failed())
+      return status;
+    int64_t begin = parameter.offset(), end = begin + elementsOf(parameter);
+    for (const Piece &piece : pieces[parameter.group()]) {
+      int64_t from = std::max(begin, piece.begin), to = std::min(end, piece.end);
+      if (from < to)
+        source.copy(from - begin, to - begin, piece.data + (from - piece.begin) * piece.elementBytes);
+    }
+  }
+  return Status::success();
+}
+
+Status zorse::runtime::saveCheckpoint(const Executor &executor, const Bundle &bundle, const std::string &path) {
+  std::vector<std::vector<Piece>> pieces = parameterPieces(executor, bundle);
+  std::vector<SafetensorsItem> items;
+  for (int i = 0; i < bundle.summary.parameters_size(); ++i) {
+    const bundle::ParameterInfo &parameter = bundle.summary.parameters(i);
+    const std::vector<Piece> &group = pieces[parameter.group()];
+    if (group.empty())
+      continue; // held by no device.
+    items.push_back(itemOf(parameter, bundle.weights[i], storedType(parameter.type()), [&group, &parameter](std::byte *target) { gather(group, parameter, target); }));
+  }
+  return writeSafetensors(path, std::move(items));
+}
+
+GradientDump::GradientDump(const Bundle &bundle) : bundle_(bundle) {
+  for (const bundle::GroupInfo &group : bundle.summary.groups())
+    groups_.emplace_back(group.trainable() ? group.elements() * elementBytes(group.type()) : 0);
+}
+
+void GradientDump::observe(const ObservedCall &call) {
+  if (call.evaluation || !call.entry.has_compute() || call.entry.compute().task() != bundle::Compute::UPDATE_GROUP)
+    return;
+  for (int i = 0; i < call.body.slots_size(); ++i) {
+    const bundle::Slot &slot = call.body.slots(i);
+    const bundle::Value &value = call.call.slots(i).value();
+    if (slot.kind() != bundle::STATE || slot.index() != 1 || value.id() >= groups_.size())
+      continue;
+    size_t bytes = elementBytes(bundle_.summary.groups(value.id()).type());
+    int64_t begin = std::max<int64_t>(value.begin(), 0), end = std::min<int64_t>(value.end(), groups_[value.id()].size() / bytes);
+    if (begin < end)
+      std::memcpy(groups_[value.id()].data() + begin * bytes, call.slots[i], (end - begin) * bytes);
+  }
+}
+
+Status GradientDump::write(const std::string &path) const {
+  std::vector<SafetensorsItem> items;
+  for (int i = 0; i < bundle_.summary.parameters_size(); ++i) {
+    const bundle::ParameterInfo &parameter = bundle_.summary.parameters(i);
+    if (!parameter.trainable())
+      continue;
+    size_t bytes = elementBytes(parameter.type());
+    const std::byte *data = groups_[parameter.group()].data() + parameter.offset() * bytes;
+    size_t size = elementsOf(parameter) * bytes;
+    items.push_back(itemOf(parameter, bundle_.weights[i], storedType(parameter.type()), [=](std::byte *target) { std::memcpy(target, data, size); }));
+  }
+  return writeSafetensors(path, std::move(items));
+}
+
+LossRows::LossRows(const Bundle &bundle) : bundle_(bundle), rows_(bundle.summary.loss_size(), std::vector<double>(bundle.batch, 0.0)) {}
+
+void LossRows::observe(const ObservedCall &call) {
+  if (!call.entry.has_compute() || call.entry.compute().task() != bundle::Compute::SUM_LOSS)
+    return;
+  for (int i = 0; i < call.body.slots_size(); ++i) {
+    const bundle::Slot &slot = call.body.slots(i);
+    const bundle::Value &value = call.call.slots(i).value();
+    if (slot.kind() != bundle::LOSS || slot.index() >= rows_.size())
+      continue;
+    for (int64_t row = 0; row < call.call.rows(); ++row) {
+      int64_t sample = value.begin() + row;
+      if (sample < 0 || sample >= bundle_.batch)
+        continue;
+      rows_[slot.index()][sample] = slot.type() == bundle::F64 ? static_cast<const double *>(call.slots[i])[row] : static_cast<const float *>(call.slots[i])[row];
+    }
+  }
+}
+
+Status LossRows::write(const std::string &path) const {
+  std::string text = "[";
+  for (size_t term = 0; term < rows_.size(); ++term) {
+    text += term ? ",\n [" : "[";
+    for (size_t i = 0; i < rows_[term].size(); ++i) {
+      char number[40];
+      snprintf(number, sizeof number, "%s%.17g", i ? ", " : "", rows_[term][i]);
+      text += std::strchr(number, 'n') ? (i ? ", NaN" : "NaN") : number; // as Python reads it
+    }
+    text += "]";
+  }
+  text += "]\n";
+  FILE *file = std::fopen(path.c_str(), "w");
+  bool good = file && std::fwrite(text.data(), 1, text.size(), file) == text.size();
+  if (file)
+    good = std::fclose(file) == 0 && good;
+  return good ? Status::success() : Status(userError(path + ": cannot be written"));
+}

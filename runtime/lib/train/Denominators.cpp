@@ -1,0 +1,124 @@
+#include "zorse/runtime/CpuDevice.h"
+#include "zorse/runtime/Training.h"
+
+#include <algorithm>
+#include <cstring>
+
+using namespace zorse;
+using namespace zorse::runtime;
+
+/// One body over all rows of the batch, on one thread of the host.
+class Denominators::Implementation {
+public:
+  explicit Implementation(const Bundle &bundle) : bundle_(bundle) {}
+
+  Status prepare() {
+    const auto &terms = bundle_.summary.loss();
+    if (std::all_of(terms.begin(), terms.end(), [](const bundle::LossTerm &term) { return term.constant_denominator(); }))
+      return Status::success();
+    if (bundle_.summary.denominator_body() < 0)
+      return userError(bundle_.directory + "/summary.pb: a loss term has a counted denominator, but there is no body that counts it");
+    body_ = &bundle_.bodies.bodies(bundle_.summary.denominator_body());
+
+    CpuDeviceOptions options;
+    options.name = "host";
+    Result<std::unique_ptr<CpuDevice>> device = CpuDevice::create(options);
+    if (device.failed())
+      return device.error();
+    device_ = std::move(*device);
+    for (const std::string &object : bundle_.bodies.objects())
+      if (Status status = device_->loadObject(bundle_.kernelDirectory() + "/" + bundle_.bodies.arch() + "/" + object); status.failed())
+        return status;
+    if (Status status = device_->addBody(*body_); status.failed())
+      return status;
+
+    size_t bytes = 0;
+    std::vector<size_t> offsets;
+    for (int i = 0; i < body_->slots_size(); ++i) {
+      const bundle::Slot &slot = body_->slots(i);
+      bool known = (slot.kind() == bundle::INPUT && slot.index() < uint32_t(bundle_.summary.denominator_inputs_size())) || slot.kind() == bundle::WORKSPACE ||
+                   slot.kind() == bundle::LOSS || slot.kind() == bundle::SCALARS;
+      if (!known)
+        return userError(bundle_.directory + "/bodies.pb: the body that counts denominators has a slot it cannot have: " + bundle::SlotKind_Name(slot.kind()));
+      offsets.push_back(bytes);
+      bytes += (slot.bytes().fixed() + slot.bytes().per_row() * bundle_.batch + 63) / 64 * 64;
+    }
+    for (const bundle::LossTerm &term : terms) {
+      int slot = term.constant_denominator() ? -1 : outputSlot(term.denominator_output());
+      if (!term.constant_denominator() && slot < 0)
+        return userError(bundle_.directory + "/bodies.pb: the body that counts denominators has no output " + std::to_string(term.denominator_output()));
+      outputs_.push_back(slot);
+    }
+    Result<std::unique_ptr<DeviceMemory>> memory = device_->allocate(bytes, {});
+    if (memory.failed())
+      return memory.error();
+    memory_ = std::move(*memory);
+    for (size_t offset : offsets)
+      slots_.push_back(memory_->base() + offset);
+    return Status::success();
+  }
+
+  Result<std::vector<double>> count(const Batch &batch) {
+    std::vector<double> result;
+    if (body_) {
+      for (int i = 0; i < body_->slots_size(); ++i)
+        if (body_->slots(i).kind() == bundle::INPUT) {
+          const auto &bytes = batch.inputs[bundle_.summary.denominator_inputs(body_->slots(i).index())];
+          std::memcpy(slots_[i], bytes.data(), bytes.size());
+        }
+      BodyArguments arguments;
+      arguments.slots = slots_.data();
+      arguments.rows = bundle_.batch;
+      if (Status status = device_->runBody(0u, arguments); status.failed())
+        return status;
+    }
+    for (int k = 0; k < bundle_.summary.loss_size(); ++k) {
+      const bundle::LossTerm &term = bundle_.summary.loss(k);
+      result.push_back(term.constant_denominator() ? term.denominator_per_row() * double(bundle_.batch) : sum(outputs_[k]));
+    }
+    return result;
+  }
+
+private:
+  int outputSlot(int output) const {
+    for (int i = 0; i < body_->slots_size(); ++i)
+      if (body_->slots(i).kind() == bundle::LOSS && int(body_->slots(i).index()) == output)
+        return i;
+    return -1;
+  }
+
+  double sum(int slot) const {
+    double total = 0;
+    for (int64_t row = 0; row < bundle_.batch; ++row)
+      switch (body_->slots(slot).type()) {
+      case bundle::F64:
+        total += static_cast<const double *>(slots_[slot])[row];
+        break;
+      case bundle::I64:
+        total += double(static_cast<const int64_t *>(slots_[slot])[row]);
+        break;
+      default:
+        total += static_cast<const float *>(slots_[slot])[row];
+      }
+    return total;
+  }
+
+  const Bundle &bundle_;
+  const bundle::Body *body_ = nullptr;
+  std::unique_ptr<CpuDevice> device_;
+  std::unique_ptr<DeviceMemory> memory_;
+  std::vector<void *> slots_;
+  std::vector<int> outputs_; ///< slot of each term's denominator
+};
+
+Denominators::Denominators(std::unique_ptr<Implementation> implementation) : implementation_(std::move(implementation)) {}
+Denominators::~Denominators() = default;
+
+Result<std::unique_ptr<Denominators>> Denominators::create(const Bundle &bundle) {
+  auto implementation = std::make_unique<Implementation>(bundle);
+  if (Status status = implementation->prepare(); status.failed())
+    return status;
+  return std::unique_ptr<Denominators>(new Denominators(std::move(implementation)));
+}
+
+Result<std::vector<double>> Denominators::count(const Batch &batch) { return implementation_->count(batch); }

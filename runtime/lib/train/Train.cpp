@@ -1,0 +1,159 @@
+#include "zorse/runtime/Training.h"
+
+#include <algorithm>
+#include <cmath>
+#include <deque>
+#include <limits>
+
+using namespace zorse;
+using namespace zorse::runtime;
+
+namespace {
+
+class Loop {
+public:
+  Loop(Executor &executor, const Bundle &bundle, const TrainingRun &run) : executor_(executor), bundle_(bundle), run_(run) {}
+
+  Status train() {
+    Result<std::unique_ptr<Denominators>> denominators = Denominators::create(bundle_);
+    if (denominators.failed())
+      return denominators.error();
+    denominators_ = std::move(*denominators);
+
+    uint64_t last = run_.firstStep + run_.steps - 1, next = run_.firstStep;
+    uint64_t done = run_.firstStep - 1;
+    bool stop = false;
+    while (done < last && !stop) {
+      // One step ahead, but not past an evaluation: it needs the parameters of its own step.
+      while (next <= last && next <= done + 2 && (next == done + 1 || !evaluatesAfter(next - 1, last))) {
+        if (Status status = submit(*run_.data, next - 1, next, /*evaluation=*/false); status.failed())
+          return status;
+        ++next;
+      }
+      StepReport report;
+      if (Status status = finish(report); status.failed())
+        return status;
+      done = report.step;
+      run_.report(report);
+      if (run_.interrupted && run_.interrupted()) {
+        stop = true;
+        for (; done + 1 < next; ++done)
+          if (Status status = finish(report); status.failed())
+            return status;
+          else
+            run_.report(report);
+      }
+      if (evaluatesAfter(done, last) || (stop && run_.evaluationData))
+        if (Status status = evaluate(done); status.failed())
+          return status;
+    }
+    return Status::success();
+  }
+
+private:
+  struct Pending {
+    uint64_t step;
+    std::vector<double> denominators;
+    double learningRate;
+    bool zeroDenominator;
+  };
+
+  bool evaluatesAfter(uint64_t step, uint64_t last) const {
+    return run_.evaluationData && (step == last || (run_.evaluateEvery > 0 && step % run_.evaluateEvery == 0));
+  }
+
+  Status submit(DataSource &data, uint64_t batchIndex, uint64_t step, bool evaluation) {
+    Result<std::shared_ptr<const Batch>> batch = data.batch(batchIndex);
+    if (batch.failed())
+      return batch.error();
+    Result<std::vector<double>> denominators = denominators_->count(**batch);
+    if (denominators.failed())
+      return denominators.error();
+
+    StepRequest request;
+    request.evaluation = evaluation;
+    request.batch = *batch;
+    zorse::abi::StepScalars &scalars = request.scalars;
+    scalars.step = step;
+    scalars.seed = run_.options.seed();
+    scalars.learningRate = learningRate(run_.options, step, run_.firstStep + run_.steps - 1);
+    scalars.lossScale = 1;
+    scalars.clipNorm = run_.options.clip_norm();
+    scalars.skipNonFinite = run_.options.skip_nonfinite();
+    scalars.evaluation = evaluation;
+    scalars.decided.clipFactor = 1;
+    scalars.decided.gradientNorm = std::numeric_limits<double>::quiet_NaN();
+    bool zero = false;
+    for (size_t k = 0; k < denominators->size(); ++k) {
+      double denominator = (*denominators)[k];
+      zero = zero || denominator == 0;
+      scalars.lossSeed[k] = denominator == 0 ? 0 : bundle_.summary.loss(int(k)).coefficient() / denominator * scalars.lossScale;
+    }
+    scalars.zeroDenominator = zero;
+    pending_.push_back({step, std::move(*denominators), scalars.learningRate, zero});
+    executor_.submit(std::move(request));
+    return Status::success();
+  }
+
+  /// Waits for the oldest step and says what it did.
+  Status finish(StepReport &report) {
+    Result<StepResult> result = executor_.wait();
+    if (result.failed())
+      return result.error();
+    Pending pending = std::move(pending_.front());
+    pending_.pop_front();
+    report = {};
+    report.step = pending.step;
+    for (size_t k = 0; k < pending.denominators.size(); ++k)
+      report.loss += bundle_.summary.loss(int(k)).coefficient() * result->report.sums[2 + k] / pending.denominators[k];
+    report.gradientNorm = result->report.decided.gradientNorm;
+    report.learningRate = pending.learningRate;
+    report.skipped = result->report.decided.skip != 0;
+    report.seconds = result->end - std::max(result->begin, before_);
+    before_ = result->end;
+    report.tokensPerSecond = double(bundle_.batch) * double(std::max<int64_t>(bundle_.sequence, 1)) / report.seconds;
+    return Status::success();
+  }
+
+  /// The loss over the batches of the evaluation data, each weighted by its denominators: a batch is not a unit of its own.
+  Status evaluate(uint64_t step) {
+    uint64_t batches = std::max<uint64_t>(1, run_.evaluationData->samplesPerEpoch() / bundle_.batch);
+    if (run_.evaluationBatches > 0)
+      batches = std::min(batches, run_.evaluationBatches);
+    std::vector<double> numerators(bundle_.summary.loss_size(), 0), denominators(bundle_.summary.loss_size(), 0);
+    StepReport total;
+    for (uint64_t submitted = 0, done = 0; done < batches; ++done) {
+      for (; submitted < batches && submitted < done + 2; ++submitted)
+        if (Status status = submit(*run_.evaluationData, submitted, step, /*evaluation=*/true); status.failed())
+          return status;
+      Result<StepResult> result = executor_.wait();
+      if (result.failed())
+        return result.error();
+      for (size_t k = 0; k < numerators.size(); ++k) {
+        numerators[k] += result->report.sums[2 + k];
+        denominators[k] += pending_.front().denominators[k];
+      }
+      pending_.pop_front();
+      total.seconds += result->end - std::max(result->begin, before_);
+      before_ = result->end;
+    }
+    total.step = step;
+    total.evaluation = true;
+    for (size_t k = 0; k < numerators.size(); ++k)
+      total.loss += bundle_.summary.loss(int(k)).coefficient() * numerators[k] / denominators[k];
+    total.tokensPerSecond = double(batches) * double(bundle_.batch) * double(std::max<int64_t>(bundle_.sequence, 1)) / total.seconds;
+    run_.report(total);
+    return Status::success();
+  }
+
+  Executor &executor_;
+  const Bundle &bundle_;
+  const TrainingRun &run_;
+  std::unique_ptr<Denominators> denominators_;
+  std::deque<Pending> pending_;
+  double before_ = 0; ///< end of the step before
+};
+
+} // namespace
+
+Status zorse::runtime::train(Executor &executor, const Bundle &bundle, const TrainingRun &run) { return Loop(executor, bundle, run).train(); }

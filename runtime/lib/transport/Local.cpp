@@ -1,0 +1,250 @@
+// Devices as threads: participants of an operation meet, show each other their addresses, and whoever receives copies.
+//
+//   open --all have arrived--> working --all have left--> open
+//
+// Whoever shows memory that others read leaves last: its call returns when all have left.
+#include "Reduce.h"
+#include "zorse/runtime/Transport.h"
+
+#include <algorithm>
+#include <atomic>
+#include <condition_variable>
+#include <cstring>
+#include <mutex>
+#include <unordered_map>
+
+using namespace zorse::runtime;
+
+namespace {
+
+struct Part {
+  uint32_t device;
+  const void *data;  ///< what it shows
+  size_t bytes;      ///< of data, for checks
+};
+
+/// The meeting of the participants of one entry.
+struct Meeting {
+  std::mutex mutex;
+  std::condition_variable changed;
+  std::vector<Part> parts;   ///< who has arrived
+  uint64_t step = 0;
+  uint64_t generation = 0;   ///< operations completed
+  uint32_t left = 0;
+  bool working = false;
+  std::vector<std::byte> sum; ///< of an all-reduce
+};
+
+class Exchange {
+public:
+  Meeting &meeting(uint32_t entry) {
+    std::lock_guard<std::mutex> lock(mutex_);
+    std::unique_ptr<Meeting> &slot = meetings_[entry];
+    if (!slot)
+      slot = std::make_unique<Meeting>();
+    return *slot;
+  }
+
+  bool aborted() const { return aborted_.load(std::memory_order_acquire); }
+
+  Status failure() {
+    std::lock_guard<std::mutex> lock(mutex_);
+    return Status(why_);
+  }
+
+  void abort(const Error &why) {
+    std::lock_guard<std::mutex> lock(mutex_);
+    if (!aborted()) {
+      why_ = why;
+      aborted_.store(true, std::memory_order_release);
+    }
+    for (auto &[entry, meeting] : meetings_) {
+      std::lock_guard<std::mutex> inside(meeting->mutex); // nobody is between its test and its wait.
+      meeting->changed.notify_all();
+    }
+  }
+
+private:
+  std::mutex mutex_;
+  std::unordered_map<uint32_t, std::unique_ptr<Meeting>> meetings_;
+  std::atomic<bool> aborted_{false};
+  Error why_;
+};
+
+class LocalTransport final : public Transport {
+public:
+  LocalTransport(std::shared_ptr<Exchange> exchange, uint32_t device) : exchange_(std::move(exchange)), device_(device) {}
+
+  Status send(Operation operation, uint32_t peer, const void *data, size_t bytes) override {
+    return meet(operation, 2, data, bytes, /*isRead=*/true, nullptr, [](const Meeting &) { return Status::success(); });
+  }
+
+  Status receive(Operation operation, uint32_t peer, void *data, size_t bytes) override {
+    return meet(operation, 2, nullptr, bytes, /*isRead=*/false, nullptr, [&](const Meeting &meeting) -> Status {
+      const Part *sender = find(meeting, peer);
+      if (!sender || !sender->data || sender->bytes != bytes)
+        return internalError("a receive of " + std::to_string(bytes) + " bytes from device " + std::to_string(peer) + " meets " +
+                             (sender ? "a transfer of " + std::to_string(sender->bytes) + " bytes" : "another device"));
+      std::memcpy(data, sender->data, bytes);
+      return Status::success();
+    });
+  }
+
+  Status allGather(Operation operation, const AllGatherArguments &a) override {
+    std::vector<uint32_t> everyone = a.readers;
+    for (const Shard &shard : a.shards)
+      everyone.push_back(shard.device);
+    return meet(operation, unique(everyone), a.shard, 0, /*isRead=*/a.shard != nullptr, nullptr, [&](const Meeting &meeting) -> Status {
+      if (!a.full)
+        return Status::success();
+      for (const Shard &shard : a.shards) {
+        const Part *owner = find(meeting, shard.device);
+        size_t bytes = size_t(shard.end - shard.begin) * a.elementBytes;
+        if (bytes == 0)
+          continue;
+        if (!owner || !owner->data)
+          return internalError("device " + std::to_string(shard.device) + " does not show its shard");
+        std::byte *place = static_cast<std::byte *>(a.full) + shard.begin * a.elementBytes;
+        if (place != owner->data)
+          std::memcpy(place, owner->data, bytes);
+      }
+      return Status::success();
+    });
+  }
+
+  Status reduceScatter(Operation operation, const ReduceScatterArguments &a) override {
+    std::vector<uint32_t> everyone = a.contributors;
+    for (const Shard &shard : a.shards)
+      everyone.push_back(shard.device);
+    return meet(operation, unique(everyone), a.full, 0, /*isRead=*/a.full != nullptr, nullptr, [&](const Meeting &meeting) -> Status {
+      for (const Shard &shard : a.shards) {
+        if (shard.device != device_ || shard.end == shard.begin)
+          continue;
+        std::vector<const void *> sources;
+        for (uint32_t contributor : a.contributors) {
+          const Part *part = find(meeting, contributor);
+          if (!part || !part->data)
+            return internalError("device " + std::to_string(contributor) + " does not show its sums");
+          sources.push_back(static_cast<const std::byte *>(part->data) + shard.begin * bytesOf(a.type));
+        }
+        rankedSum(a.type, a.shard, sources, shard.end - shard.begin);
+      }
+      return Status::success();
+    });
+  }
+
+  Status allReduce(Operation operation, const AllReduceArguments &a) override {
+    size_t bytes = size_t(a.count) * bytesOf(a.type);
+    // The last to arrive adds, before anybody overwrites its own numbers.
+    auto add = [&](Meeting &meeting) -> Status {
+      std::vector<const void *> sources;
+      for (uint32_t member : a.members) {
+        const Part *part = find(meeting, member);
+        if (!part || part->bytes != bytes)
+          return internalError("device " + std::to_string(member) + " does not show " + std::to_string(bytes) + " bytes of sums");
+        sources.push_back(part->data);
+      }
+      meeting.sum.resize(std::max(meeting.sum.size(), bytes));
+      rankedSum(a.type, meeting.sum.data(), sources, a.count);
+      return Status::success();
+    };
+    return meet(operation, a.members.size(), a.data, bytes, /*isRead=*/false, add, [&](const Meeting &meeting) {
+      std::memcpy(a.data, meeting.sum.data(), bytes);
+      return Status::success();
+    });
+  }
+
+  Status broadcast(Operation operation, const BroadcastArguments &a) override {
+    bool root = a.root == device_;
+    return meet(operation, a.members.size(), root ? a.data : nullptr, a.bytes, /*isRead=*/root, nullptr, [&](const Meeting &meeting) -> Status {
+      const Part *source = find(meeting, a.root);
+      if (!source || source->bytes != a.bytes)
+        return internalError("a broadcast of " + std::to_string(a.bytes) + " bytes meets another size or no root");
+      if (!root)
+        std::memcpy(a.data, source->data, a.bytes);
+      return Status::success();
+    });
+  }
+
+  void abort(const Error &why) override { exchange_->abort(why); }
+
+private:
+  static const Part *find(const Meeting &meeting, uint32_t device) {
+    for (const Part &part : meeting.parts)
+      if (part.device == device)
+        return &part;
+    return nullptr;
+  }
+
+  static size_t unique(std::vector<uint32_t> &devices) {
+    std::sort(devices.begin(), devices.end());
+    return std::unique(devices.begin(), devices.end()) - devices.begin();
+  }
+
+  /// Meets `participants` devices; `whenComplete` runs once, on the last to arrive; then `work` runs on all of them.
+  template <typename Complete, typename Work>
+  Status meet(Operation operation, size_t participants, const void *data, size_t bytes, bool isRead, Complete whenComplete, Work &&work) {
+    Meeting &meeting = exchange_->meeting(operation.entry);
+    std::unique_lock<std::mutex> lock(meeting.mutex);
+    auto waitFor = [&](auto &&condition) { meeting.changed.wait(lock, [&] { return exchange_->aborted() || condition(); }); };
+
+    waitFor([&] { return !meeting.working; }); // others may still be leaving the step before.
+    if (exchange_->aborted())
+      return leaveAborted(lock);
+    if (!meeting.parts.empty() && meeting.step != operation.step) {
+      lock.unlock();
+      return internalError("two steps meet in entry " + std::to_string(operation.entry));
+    }
+    meeting.step = operation.step;
+    meeting.parts.push_back({device_, data, bytes});
+    uint64_t generation = meeting.generation;
+    if (meeting.parts.size() == participants) {
+      if constexpr (!std::is_same_v<Complete, std::nullptr_t>)
+        if (Status status = whenComplete(meeting); status.failed())
+          return status;
+      meeting.working = true;
+      meeting.changed.notify_all();
+    } else {
+      waitFor([&] { return meeting.generation != generation || meeting.working; });
+      if (exchange_->aborted())
+        return leaveAborted(lock);
+    }
+
+    lock.unlock();
+    Status status = work(meeting);
+    lock.lock();
+    if (status.failed())
+      return status;
+
+    if (++meeting.left == participants) {
+      meeting.parts.clear();
+      meeting.left = 0;
+      meeting.working = false;
+      ++meeting.generation;
+      meeting.changed.notify_all();
+    } else if (isRead) {
+      waitFor([&] { return meeting.generation != generation; });
+      if (meeting.generation == generation)
+        return leaveAborted(lock);
+    }
+    return Status::success();
+  }
+
+  Status leaveAborted(std::unique_lock<std::mutex> &lock) {
+    lock.unlock(); // abort() takes the locks in the other order.
+    return exchange_->failure();
+  }
+
+  std::shared_ptr<Exchange> exchange_;
+  uint32_t device_;
+};
+
+} // namespace
+
+std::vector<std::unique_ptr<Transport>> zorse::runtime::makeLocalTransports(uint32_t devices) {
+  auto exchange = std::make_shared<Exchange>();
+  std::vector<std::unique_ptr<Transport>> transports;
+  for (uint32_t device = 0; device < devices; ++device)
+    transports.push_back(std::make_unique<LocalTransport>(exchange, device));
+  return transports;
+}
