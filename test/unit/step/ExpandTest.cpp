@@ -125,4 +125,61 @@ TEST(Expand, RandomPlans) {
   }
 }
 
+/// The interpreter must notice what it is there for: with one wait dropped or one overwrite flipped, some interleaving gives other numbers.
+TEST(Expand, InterpreterNoticesMutants) {
+  auto summary = syntheticModel();
+  int harmless = 0, noticed = 0;
+  for (uint64_t seed : {3, 8}) {
+    Plan plan = randomPlan(summary, 8, 4, seed);
+    std::string error;
+    auto graph = expandPlan(summary, plan, error);
+    ASSERT_TRUE(graph) << error;
+    Outcome expected = runReference(summary, plan.batch, 3);
+    auto differs = [&](const StepGraph &mutant) {
+      for (uint64_t i = 0; i < 30; ++i) {
+        Outcome found;
+        if (!runGraph(summary, mutant, 3, 100 + i, found, error) || !(found == expected))
+          return true;
+      }
+      return false;
+    };
+    for (uint32_t e = 0; e < graph->entries.size(); e += 2 + e % 3) {
+      Entry &entry = graph->entries[e];
+      if (entry.waits.size() == 0)
+        continue;
+      StepGraph mutant = *graph;
+      --mutant.entries[e].waits.end;
+      ++(differs(mutant) ? noticed : harmless);
+    }
+    for (uint32_t s = 0; s < graph->slots.size(); s += 13)
+      if (graph->slots[s].mode == bundle::ACCUMULATE && graph->slots[s].kind != bundle::SUMS_SLOT) {
+        StepGraph mutant = *graph;
+        mutant.slots[s].overwrite = !mutant.slots[s].overwrite;
+        EXPECT_TRUE(differs(mutant)) << "seed " << seed << " slot " << s;
+      }
+  }
+  // A dropped wait is harmless where other devices' order implies it.
+  EXPECT_GT(noticed, 4 * harmless) << noticed << " noticed, " << harmless << " harmless";
+}
+
+TEST(Expand, ManyDevicesInSeconds) {
+  auto summary = syntheticModel();
+  std::string json = R"({"batch": 8192, "devices": [)";
+  for (int d = 0; d < 512; ++d)
+    json += (d ? ", \"d" : "\"d") + std::to_string(d) + "\"";
+  json += R"(], "stages": [)";
+  for (int stage = 0; stage < 6; ++stage) {
+    json += std::string(stage ? ", " : "") + "{\"units\": [" + std::to_string(stage) + ", " + std::to_string(stage + 1) + "], \"microbatch\": 4, \"devices\": [";
+    for (int d = stage * 85; d < (stage + 1) * 85; ++d)
+      json += std::string(d % 85 ? ", " : "") + "\"d" + std::to_string(d) + "\"";
+    json += "]}";
+  }
+  Plan plan = read(summary, json + "]}");
+  std::string error;
+  auto graph = expandPlan(summary, plan, error);
+  ASSERT_TRUE(graph) << error;
+  EXPECT_GT(plan.cells.size(), 12000u);
+  checkStructure(*graph, "many devices");
+}
+
 } // namespace

@@ -1,0 +1,88 @@
+#include "zorse/Planning/Report.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <set>
+
+using namespace zorse::step;
+
+namespace {
+
+/// Letters for devices; after them, the picture repeats letters and the legend numbers tell.
+char letter(uint32_t device) {
+  static const char letters[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ";
+  return letters[device % 52];
+}
+
+std::string pad(std::string text, size_t width) {
+  text.resize(std::max(width, text.size()), ' ');
+  return text;
+}
+
+std::string mebibytes(uint64_t bytes) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%.1f", static_cast<double>(bytes) / (1 << 20));
+  return text;
+}
+
+} // namespace
+
+std::string zorse::planning::drawPlan(const Plan &plan, int32_t units, int width) {
+  std::set<int32_t> cuts{0, units};
+  for (const Cell &cell : plan.cells) {
+    cuts.insert(cell.unitBegin);
+    cuts.insert(cell.unitEnd);
+  }
+  int64_t columns = std::min<int64_t>(plan.batch, std::max(width, 8));
+  std::string ruler(columns + 8, ' ');
+  for (int64_t mark = 0; mark <= 4; ++mark) {
+    int64_t column = columns * mark / 4;
+    std::string number = std::to_string(plan.batch * mark / 4);
+    if (mark > 0 && column - columns * (mark - 1) / 4 < static_cast<int64_t>(number.size()) + 1)
+      continue;
+    ruler.replace(column, number.size(), number);
+  }
+  ruler.erase(ruler.find_last_not_of(' ') + 1);
+  std::string out = pad("samples", 14) + ruler + "\n";
+  for (auto it = cuts.begin(); std::next(it) != cuts.end(); ++it) {
+    int32_t begin = *it, end = *std::next(it);
+    std::string row(columns, '?');
+    for (uint32_t i = 0; i < plan.cells.size(); ++i) {
+      const Cell &cell = plan.cells[i];
+      if (cell.unitBegin > begin || cell.unitEnd < end)
+        continue;
+      for (int64_t column = 0; column < columns; ++column) {
+        int64_t sample = (2 * column + 1) * plan.batch / (2 * columns);
+        if (cell.sampleBegin <= sample && sample < cell.sampleEnd)
+          row[column] = letter(cell.device);
+      }
+    }
+    out += pad("units " + std::to_string(begin) + "-" + std::to_string(end), 14) + row + "\n";
+  }
+  return out;
+}
+
+std::string zorse::planning::describeStep(const Plan &plan, const StepGraph &graph) {
+  size_t name = 6;
+  for (const PlanDevice &device : plan.devices)
+    name = std::max(name, device.name.size());
+  std::string out = "   " + pad("device", name) + "   cells  rows x units   busy    memory MiB (state, gathered, gradients, activations, workspace)\n";
+  for (uint32_t d = 0; d < plan.devices.size(); ++d) {
+    int64_t cells = 0, area = 0;
+    for (const Cell &cell : plan.cells)
+      if (cell.device == d) {
+        ++cells;
+        area += cell.rows() * (cell.unitEnd - cell.unitBegin);
+      }
+    const DeviceProgram &program = graph.devices[d];
+    char text[96];
+    std::snprintf(text, sizeof text, "  %6lld  %12lld  %4.0f %%  ", static_cast<long long>(cells), static_cast<long long>(area),
+                  graph.stepTime > 0 ? 100 * program.busy / graph.stepTime : 0);
+    const MemoryUse &use = program.memory;
+    out += std::string(1, letter(d)) + "  " + pad(plan.devices[d].name, name) + text + mebibytes(use.total) + " (" + mebibytes(use.state) + ", " +
+           mebibytes(use.gathered) + ", " + mebibytes(use.gradients) + ", " + mebibytes(use.activations) + ", " + mebibytes(use.workspace) + ")\n";
+  }
+  char text[96];
+  std::snprintf(text, sizeof text, "predicted step: %.6g s, %u entries, %zu waits\n", graph.stepTime, graph.listLength, graph.waits.size());
+  return out + text;
+}

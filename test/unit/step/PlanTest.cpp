@@ -1,0 +1,166 @@
+// Reading, checking and writing plans: one small plan per mistake.
+
+#include "SyntheticModel.h"
+
+#include "zorse/Step/Deal.h"
+#include "zorse/Step/Plan.h"
+#include "zorse/Step/RandomPlan.h"
+
+#include <gtest/gtest.h>
+
+using namespace zorse;
+using namespace zorse::step;
+using namespace zorse::test;
+
+namespace {
+
+/// The message of the first mistake in `json`, from reading or from validating; "" if there is none.
+std::string mistake(const std::string &json) {
+  auto summary = syntheticModel();
+  std::string error;
+  auto plan = readPlan(json, summary, error);
+  if (plan)
+    validatePlan(*plan, summary, error);
+  return error;
+}
+
+std::string withCells(const std::string &cells, const std::string &more = "") {
+  return R"({"batch": 8, "devices": ["a", "b"], "cells": [)" + cells + "]" + more + "}";
+}
+
+const char *const kWhole = R"({"units": [0, 6], "samples": [0, 8], "device": "a"})";
+
+#define EXPECT_MISTAKE(json, text) EXPECT_NE(mistake(json).find(text), std::string::npos) << mistake(json)
+
+TEST(PlanText, Valid) { EXPECT_EQ(mistake(withCells(kWhole)), ""); }
+
+TEST(PlanText, NotJson) {
+  EXPECT_MISTAKE("{\"batch\": 8,\n \"devices\" [", "line 2, column");
+  EXPECT_MISTAKE("", "not valid JSON");
+  EXPECT_MISTAKE("[]", "expected an object");
+}
+
+TEST(PlanText, WrongTypesAndKeys) {
+  EXPECT_MISTAKE(R"({"batch": "8", "devices": ["a"], "cells": []})", "batch: expected a whole number, got \"8\"");
+  EXPECT_MISTAKE(R"({"batch": 0, "devices": ["a"], "cells": []})", "batch: expected at least 1");
+  EXPECT_MISTAKE(R"({"batch": 8, "devices": ["a"], "cell": []})", "unknown key \"cell\"; known are");
+  EXPECT_MISTAKE(R"({"batch": 8, "devices": ["a", "a"], "cells": []})", "device 'a' is listed twice");
+  EXPECT_MISTAKE(R"({"batch": 8, "devices": ["a"]})", "lacks \"cells\"");
+  EXPECT_MISTAKE(withCells(R"({"units": [0], "samples": [0, 8], "device": "a"})"), "cells[0].units: expected [begin, end]");
+  EXPECT_MISTAKE(withCells(R"({"units": [0, 99999999999], "samples": [0, 8], "device": "a"})"), "number too large");
+}
+
+TEST(PlanText, UnknownDevice) {
+  EXPECT_MISTAKE(withCells(R"({"units": [0, 6], "samples": [0, 8], "device": "c"})"), "cells[0].device: unknown device 'c'; \"devices\" lists a, b");
+}
+
+TEST(PlanText, NotSupportedYet) {
+  EXPECT_MISTAKE(withCells(kWhole, R"(, "backward": [])"), "a backward tiling of its own is not supported yet");
+  EXPECT_MISTAKE(withCells(kWhole, R"(, "activations": "recompute")"), "only \"keep\" is supported yet");
+  EXPECT_MISTAKE(withCells(R"({"units": [0, 6], "samples": [0, 8], "devices": ["a", "b"]})"), "tensor-parallel groups are not supported yet");
+  EXPECT_MISTAKE(withCells(kWhole, R"(, "state": {"tier": "host"})"), "only \"device\" is supported yet");
+}
+
+TEST(Tiling, Overlap) {
+  EXPECT_MISTAKE(withCells(std::string(kWhole) + R"(, {"units": [2, 4], "samples": [6, 8], "device": "b"})"),
+                 "cell 1 (units 2-4, samples 6-8, device b) overlaps cell 0 (units 0-6, samples 0-8, device a) in units 2-4, samples 6-8");
+}
+
+TEST(Tiling, Gap) {
+  EXPECT_MISTAKE(withCells(R"({"units": [0, 3], "samples": [0, 8], "device": "a"}, {"units": [3, 6], "samples": [0, 5], "device": "b"})"),
+                 "gap: units 3-6 of samples 5-8 belong to no cell");
+  EXPECT_MISTAKE(withCells(""), "gap: units 0-6 of samples 0-8 belong to no cell");
+}
+
+TEST(Tiling, OutsideAndEmpty) {
+  EXPECT_MISTAKE(withCells(R"({"units": [0, 7], "samples": [0, 8], "device": "a"})"), "leaves the model: it has units 0-6");
+  EXPECT_MISTAKE(withCells(R"({"units": [0, 6], "samples": [0, 9], "device": "a"})"), "leaves the batch: it has samples 0-8");
+  EXPECT_MISTAKE(withCells(R"({"units": [3, 3], "samples": [0, 8], "device": "a"})"), "has no units");
+  EXPECT_MISTAKE(withCells(R"({"units": [0, 6], "samples": [8, 8], "device": "a"})"), "has no samples");
+  EXPECT_MISTAKE(withCells(R"({"units": [-1, 6], "samples": [0, 8], "device": "a"})"), "leaves the model");
+}
+
+TEST(Tiling, AnotherModel) { EXPECT_MISTAKE(withCells(kWhole, R"(, "model": "other")"), "made for another model"); }
+
+TEST(Owners, Mistakes) {
+  auto state = [](const std::string &groups) { return withCells(kWhole, ", \"state\": {\"groups\": [" + groups + "]}"); };
+  EXPECT_EQ(mistake(state(R"({"group": "g0", "owners": ["b"]})")), "");
+  EXPECT_EQ(mistake(state(R"({"group": 0, "owners": [{"device": "b", "elements": [128, 384]}, {"device": "a", "elements": [0, 128]}]})")), "");
+  EXPECT_EQ(mistake(state(R"({"group": "*", "owners": [{"device": "b", "share": 100}, {"device": "a", "share": 0}]})")), "");
+  EXPECT_MISTAKE(state(R"({"group": "nosuch", "owners": ["b"]})"), "no state group called 'nosuch'");
+  EXPECT_MISTAKE(state(R"({"group": 0, "owners": [{"device": "a", "share": 40}, {"device": "b", "share": 50}]})"), "shares add up to 90");
+  EXPECT_MISTAKE(state(R"({"group": 0, "owners": [{"device": "a", "share": 50}, {"device": "a", "share": 50}]})"), "device a is listed twice");
+  EXPECT_MISTAKE(state(R"({"group": 0, "owners": [{"device": "a", "elements": [0, 100]}, {"device": "b", "elements": [100, 384]}]})"), "multiples of 128");
+  EXPECT_MISTAKE(state(R"({"group": 0, "owners": [{"device": "a", "elements": [0, 128]}]})"), "elements 128-384 have no owner");
+  EXPECT_MISTAKE(state(R"({"group": 0, "owners": [{"device": "a", "elements": [0, 256]}, {"device": "b", "elements": [128, 384]}]})"), "have two owners");
+  EXPECT_MISTAKE(state(R"({"group": 0, "owners": []})"), "empty list of owners");
+  auto summary = syntheticModel();
+  int frozen = 0;
+  while (summary.groups(frozen).trainable())
+    ++frozen;
+  EXPECT_MISTAKE(state("{\"group\": " + std::to_string(frozen) + ", \"owners\": [\"b\"]}"), "is frozen");
+}
+
+TEST(Order, Mistakes) {
+  auto order = [](const std::string &tasks) { return withCells(kWhole, ", \"schedule\": {\"order\": {" + tasks + "}}"); };
+  EXPECT_EQ(mistake(order(R"("a": ["F0", "B0"])")), "");
+  EXPECT_MISTAKE(order(R"("a": ["F0"])"), "order of device a lacks B0");
+  EXPECT_MISTAKE(order(R"("a": ["F0", "B0", "F0"])"), "F0 is listed twice");
+  EXPECT_MISTAKE(order(R"("a": ["F0", "B0", "F1"])"), "F1 names no cell");
+  EXPECT_MISTAKE(order(R"("b": ["F0", "B0"])"), "belongs to another device");
+  EXPECT_MISTAKE(order(R"("a": ["G0"])"), "expected F or B and the index of a cell");
+  EXPECT_MISTAKE(withCells(kWhole, R"(, "schedule": "zigzag")"), "expected \"1f1b\", \"gpipe\" or");
+}
+
+TEST(Shorthand, StagesAndPipelines) {
+  auto summary = syntheticModel();
+  std::string error;
+  auto plan = readPlan(R"({"batch": 32, "devices": ["a", "b", "c", "d"], "stages": [
+      {"units": [0, 3], "devices": [{"device": "a", "samples": 20, "microbatch": 4}, {"device": "b", "samples": 8, "microbatch": 2},
+                                    {"device": "c", "samples": 4, "microbatch": 2}]},
+      {"units": [3, 6], "devices": ["d"], "microbatch": 8}]})", summary, error);
+  ASSERT_TRUE(plan) << error;
+  EXPECT_TRUE(validatePlan(*plan, summary, error)) << error;
+  EXPECT_EQ(plan->cells.size(), 5u + 4u + 2u + 4u);
+  // In proportion at every moment: after half of the samples device a has had about half of its own.
+  int64_t a = 0;
+  for (const Cell &cell : plan->cells)
+    if (cell.device == 0 && cell.sampleEnd <= 16)
+      a += cell.rows();
+  EXPECT_GE(a, 8);
+  EXPECT_LE(a, 12);
+
+  EXPECT_MISTAKE(R"({"batch": 8, "devices": ["a"], "stages": [{"units": [0, 6], "devices": [{"device": "a", "samples": 7}]}]})", "add up to 7, expected 8");
+  EXPECT_MISTAKE(R"({"batch": 8, "devices": ["a"], "pipelines": [{"samples": [0, 9], "stages": []}]})", "expected a range inside 0-8");
+  EXPECT_MISTAKE(R"({"batch": 8, "devices": ["a"], "pipelines": [{"samples": [0, 4], "stages": [{"units": [0, 6], "devices": ["a"]}]}]})",
+                 "gap: units 0-6 of samples 4-8");
+}
+
+TEST(Writing, RoundTrip) {
+  auto summary = syntheticModel();
+  for (uint64_t seed = 0; seed < 50; ++seed) {
+    Plan plan = randomPlan(summary, 11, 5, seed);
+    if (seed % 3 == 0) {
+      plan.schedule = ScheduleKind::Explicit;
+      plan.order.resize(plan.devices.size());
+      for (bool backward : {false, true})
+        for (uint32_t c = 0; c < plan.cells.size(); ++c)
+          plan.order[plan.cells[c].device].push_back({backward, c});
+      plan.durations = CellDurations{std::vector<double>(plan.cells.size(), 0.125), std::vector<double>(plan.cells.size(), 0.25)};
+    }
+    std::string text = writePlan(plan, summary), error;
+    auto again = readPlan(text, summary, error);
+    ASSERT_TRUE(again) << error << "\n" << text;
+    EXPECT_TRUE(validatePlan(*again, summary, error)) << error;
+    EXPECT_EQ(writePlan(*again, summary), text);
+  }
+}
+
+TEST(Deal, SplitInProportion) {
+  EXPECT_EQ(splitInProportion(10, {1, 1, 1}), (std::vector<int64_t>{4, 3, 3}));
+  EXPECT_EQ(splitInProportion(1, {1, 5}), (std::vector<int64_t>{0, 1}));
+  EXPECT_EQ(splitInProportion(7, {0, 2, 0}), (std::vector<int64_t>{0, 7, 0}));
+  EXPECT_EQ(splitInProportion(0, {1}), (std::vector<int64_t>{0}));
+}
+
+} // namespace

@@ -1,0 +1,173 @@
+// Clusters and default plans.
+
+#include "Interpreter.h"
+#include "SyntheticModel.h"
+
+#include "zorse/Planning/Cluster.h"
+#include "zorse/Planning/DefaultPlan.h"
+#include "zorse/Planning/Report.h"
+
+#include <gtest/gtest.h>
+
+#include <set>
+
+using namespace zorse;
+using namespace zorse::planning;
+using namespace zorse::test;
+
+namespace {
+
+Cluster clusterOf(std::vector<double> speeds, uint64_t memory = 0) {
+  Cluster cluster;
+  cluster.intraNode = {10e9, 1e-6};
+  cluster.interNode = {1e9, 1e-5};
+  for (size_t d = 0; d < speeds.size(); ++d) {
+    ClusterDevice device;
+    device.name = "d" + std::to_string(d);
+    device.node = d % 3 ? "n1" : "n0";
+    device.speed = speeds[d] * 1e9;
+    device.memory = memory;
+    cluster.devices.push_back(device);
+  }
+  return cluster;
+}
+
+std::string mistake(const std::string &yaml) {
+  std::string error;
+  readCluster(yaml, error);
+  return error;
+}
+
+#define EXPECT_MISTAKE(yaml, text) EXPECT_NE(mistake(yaml).find(text), std::string::npos) << mistake(yaml)
+
+TEST(ClusterFile, Reads) {
+  std::string error;
+  auto cluster = readCluster(R"(
+name: four
+nodes:
+  - name: n0
+    devices:
+      - {name: a, kind: cpu, speed: 40 GFLOP/s, memory: 2 GiB, threads: 2}
+      - {name: t4, type: T4, count: 2}
+  - name: n1
+    devices:
+      - {name: c, type: cpu-thread, threads: 4}
+links:
+  intra_node: {bandwidth: 8 GB/s, latency: 3 us}
+)", error);
+  ASSERT_TRUE(cluster) << error;
+  ASSERT_EQ(cluster->devices.size(), 4u);
+  EXPECT_EQ(cluster->devices[0].speed, 40e9);
+  EXPECT_EQ(cluster->devices[0].memory, 2ull << 30);
+  EXPECT_EQ(cluster->devices[1].name, "t4:0");
+  EXPECT_EQ(cluster->devices[2].kind, "cuda");
+  EXPECT_EQ(cluster->devices[3].speed, 200e9);
+  EXPECT_EQ(cluster->devices[3].node, "n1");
+  EXPECT_EQ(cluster->intraNode.bandwidth, 8e9);
+}
+
+TEST(ClusterFile, Mistakes) {
+  EXPECT_MISTAKE("nodes: [", "line 1: not valid YAML");
+  EXPECT_MISTAKE("nodes:\n  - name: n0\n    devices:\n      - {name: a, speed: fast}\n", "line 4: device 'a': speed: expected a number");
+  EXPECT_MISTAKE("nodes:\n  - name: n0\n    devices:\n      - {name: a, sped: 1}\n", "line 4: device: unknown key 'sped'");
+  EXPECT_MISTAKE("nodes:\n  - name: n0\n    devices:\n      - {name: a}\n", "its speed is not known");
+  EXPECT_MISTAKE("nodes:\n  - name: n0\n    devices:\n      - {name: a, speed: 1e9}\n      - {name: a, speed: 1e9}\n", "line 5: device 'a' is named twice");
+  EXPECT_MISTAKE("nodes:\n  - name: n0\n    devices: []\n", "the cluster has no devices");
+  EXPECT_MISTAKE("nodes:\n  - name: n0\n    devices:\n      - {name: a, speed: 1e9, kind: abacus}\n", "expected kind cpu, cuda or sim, got 'abacus'");
+  EXPECT_MISTAKE("", "expected a mapping");
+  EXPECT_MISTAKE("nodes: 3", "expected 'nodes', a list");
+}
+
+TEST(ApplyCluster, UnknownDevice) {
+  step::Plan plan;
+  plan.devices = {{"d0", 0, 0, ""}, {"x", 0, 0, ""}};
+  std::string error;
+  EXPECT_FALSE(applyCluster(plan, clusterOf({1, 2}), error));
+  EXPECT_EQ(error, "device 'x' of the plan is not in the cluster, which has d0, d1");
+  EXPECT_EQ(plan.devices[0].speed, 1e9);
+}
+
+TEST(DefaultPlan, SoundForAnyModelClusterAndBatch) {
+  for (int units : {2, 4, 6})
+    for (int64_t batch : {1, 2, 7, 13})
+      for (const auto &speeds : {std::vector<double>{1}, {1, 9}, {3, 1, 4, 1, 5}, {1, 1, 1, 1, 1, 1, 1, 1, 1}}) {
+        auto summary = syntheticModel(units);
+        std::string error;
+        auto plan = makeDefaultPlan(summary, clusterOf(speeds), batch, error);
+        ASSERT_TRUE(plan) << error;
+        auto graph = step::expandPlan(summary, *plan, error);
+        ASSERT_TRUE(graph) << error;
+        Outcome found;
+        ASSERT_TRUE(runGraph(summary, *graph, 2, 7, found, error)) << error;
+        EXPECT_EQ(found, runReference(summary, batch, 2));
+      }
+}
+
+TEST(DefaultPlan, AskedStages) {
+  auto summary = syntheticModel();
+  std::string error;
+  DefaultPlanOptions options;
+  options.stages = 3;
+  auto plan = makeDefaultPlan(summary, clusterOf({1, 2, 3, 4}), 16, error, options);
+  ASSERT_TRUE(plan) << error;
+  std::set<int32_t> cuts;
+  for (const step::Cell &cell : plan->cells)
+    cuts.insert(cell.unitBegin);
+  EXPECT_EQ(cuts.size(), 3u);
+  options.stages = 7;
+  EXPECT_FALSE(makeDefaultPlan(summary, clusterOf({1, 2, 3, 4}), 16, error, options));
+  EXPECT_NE(error.find("at most 4 are possible"), std::string::npos) << error;
+}
+
+TEST(DefaultPlan, FasterDevicesGetMore) {
+  auto summary = syntheticModel();
+  std::string error;
+  DefaultPlanOptions options;
+  options.stages = 1;
+  auto plan = makeDefaultPlan(summary, clusterOf({5, 2, 1}), 16, error, options);
+  ASSERT_TRUE(plan) << error;
+  int64_t rows[3] = {0, 0, 0};
+  for (const step::Cell &cell : plan->cells)
+    rows[cell.device] += cell.rows();
+  EXPECT_EQ(rows[0], 10);
+  EXPECT_EQ(rows[1], 4);
+  EXPECT_EQ(rows[2], 2);
+}
+
+TEST(DefaultPlan, MemoryDecides) {
+  auto summary = syntheticModel();
+  std::string error;
+  auto free = makeDefaultPlan(summary, clusterOf({1, 1, 1}), 12, error);
+  ASSERT_TRUE(free) << error;
+  uint64_t most = 0, least = UINT64_MAX;
+  for (uint32_t stages : {1u, 2u, 3u}) {
+    DefaultPlanOptions options;
+    options.stages = stages;
+    auto plan = makeDefaultPlan(summary, clusterOf({1, 1, 1}), 12, error, options);
+    auto graph = step::expandPlan(summary, *plan, error);
+    uint64_t worst = 0;
+    for (const auto &device : graph->devices)
+      worst = std::max(worst, device.plannedBytes);
+    most = std::max(most, worst);
+    least = std::min(least, worst);
+  }
+  ASSERT_LT(least, most);
+  EXPECT_TRUE(makeDefaultPlan(summary, clusterOf({1, 1, 1}, least), 12, error)) << error;
+  EXPECT_FALSE(makeDefaultPlan(summary, clusterOf({1, 1, 1}, 2048), 12, error));
+  EXPECT_NE(error.find("no default plan fits"), std::string::npos) << error;
+  EXPECT_NE(error.find("needs"), std::string::npos) << error;
+}
+
+TEST(Report, Picture) {
+  auto summary = syntheticModel();
+  std::string error;
+  auto plan = step::readPlan(R"({"batch": 8, "devices": ["x", "y"], "stages": [{"units": [0, 2], "devices": ["x", "y"], "microbatch": 2},
+      {"units": [2, 6], "devices": ["y"]}]})", summary, error);
+  ASSERT_TRUE(plan) << error;
+  EXPECT_EQ(drawPlan(*plan, 6), "samples       0 2 4 6 8\nunits 0-2     aabbaabb\nunits 2-6     bbbbbbbb\n");
+  auto graph = step::expandPlan(summary, *plan, error);
+  ASSERT_TRUE(graph) << error;
+  EXPECT_NE(describeStep(*plan, *graph).find("predicted step"), std::string::npos);
+}
+
+} // namespace
