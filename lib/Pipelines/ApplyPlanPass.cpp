@@ -1,9 +1,11 @@
 // zorse-apply-plan: a model and a plan become the split programs, as text.
-#include "Compiler.h"
+#include "AssignBodies.h"
 
 #include "zorse/Conversion/ExecConversion.h"
 #include "zorse/Dialect/Exec/Exec.h"
 #include "zorse/Pipelines/Passes.h"
+#include "zorse/Step/Plan.h"
+#include "zorse/Step/StepGraph.h"
 
 #include "mlir/Pass/Pass.h"
 
@@ -22,6 +24,8 @@ struct ApplyPlanPass : PassWrapper<ApplyPlanPass, OperationPass<ModuleOp>> {
   Option<std::string> plan{*this, "plan", llvm::cl::desc("plan.json: the tiling, devices, owners and schedule")};
   Option<std::string> optimizer{*this, "optimizer", llvm::cl::desc("adamw (default), adam or sgd"), llvm::cl::init("adamw")};
   Option<double> clip{*this, "clip", llvm::cl::desc("global gradient norm, 0: off"), llvm::cl::init(1.0)};
+
+  Option<std::string> dumpDir{*this, "dump-dir", llvm::cl::desc("folder for the text of bodies and kernels")};
 
   StringRef getArgument() const override { return "zorse-apply-plan"; }
   StringRef getDescription() const override {
@@ -46,7 +50,9 @@ struct ApplyPlanPass : PassWrapper<ApplyPlanPass, OperationPass<ModuleOp>> {
     if (failed(model))
       return failure();
     // Programs bind exactly the slots that bodies have, so the bodies are needed too.
-    FailureOr<codegen::CompiledBodies> bodies = codegen::compileBodies(*model->functions);
+    codegen::CodegenOptions code;
+    code.dumpDir = dumpDir;
+    FailureOr<codegen::CompiledBodies> bodies = codegen::compileBodies(*model->functions, code);
     if (failed(bodies))
       return failure();
     assignBodies(*model, *bodies);

@@ -44,7 +44,4 @@ struct Compiler {
   void dump(const std::string &name, const std::string &text) const;
 };
 
-/// Adds the bodies that are not functions and tells the summary which body each function became.
-void assignBodies(units::UnitModel &model, codegen::CompiledBodies &bodies);
-
 } // namespace zorse::pipelines

@@ -1,12 +1,12 @@
 // What each phase does.
 #include "Compiler.h"
 
+#include "AssignBodies.h"
 #include "Diagnostics.h"
 #include "Programs.h"
 #include "WeightTable.h"
 
 #include "mlir/IR/Verifier.h"
-#include "llvm/ADT/StringMap.h"
 #include "llvm/Support/FileSystem.h"
 #include "llvm/Support/FormatVariadic.h"
 #include "llvm/Support/MemoryBuffer.h"
@@ -145,22 +145,6 @@ bool Compiler::compileBodies(std::string &remark) {
   remark = std::to_string(bodies.library.bodies_size()) + " bodies, " + std::to_string(launches) + " launches, " + counted(bodies.kernels, "kernel") + " (" +
            std::to_string(bodies.kernels - bodies.compiled) + " cached) for " + bodies.library.arch();
   return true;
-}
-
-void assignBodies(units::UnitModel &model, codegen::CompiledBodies &bodies) {
-  codegen::appendBuiltinBodies(bodies.library, model.summary.compute_type(), model.summary.loss_size());
-  llvm::StringMap<uint32_t> index;
-  for (int i = 0; i < bodies.library.bodies_size(); ++i)
-    index[bodies.library.bodies(i).name()] = i;
-  units::assignBodies(model, [&](StringRef function) {
-    units::BodyFacts facts;
-    auto found = index.find(function);
-    assert(found != index.end() && "every function has a body");
-    facts.body = found->second;
-    if (facts.body < bodies.facts.size())
-      facts.workspace = bodies.facts[facts.body].workspace;
-    return facts;
-  });
 }
 
 bool Compiler::plan(std::string &remark) {

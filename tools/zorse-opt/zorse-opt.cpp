@@ -2,6 +2,7 @@
 #include "zorse/Autodiff/Autodiff.h"
 #include "zorse/Dialect/Exec/Exec.h"
 #include "zorse/Dialect/Zorse/ZorseOps.h"
+#include "zorse/Pipelines/Passes.h"
 #include "zorse/Units/Units.h"
 
 #include "mlir/InitAllDialects.h"
@@ -10,6 +11,16 @@
 #include "mlir/Tools/mlir-opt/MlirOptMain.h"
 
 int main(int argc, char **argv) {
+  // `--zorse-apply-plan=plan.json` is short for `--zorse-apply-plan="plan=plan.json"`.
+  std::vector<std::string> words(argv, argv + argc);
+  std::vector<char *> arguments;
+  for (std::string &word : words) {
+    llvm::StringRef value(word);
+    if (value.consume_front("--zorse-apply-plan=") && !value.contains('='))
+      word = "--zorse-apply-plan=plan=" + value.str();
+    arguments.push_back(word.data());
+  }
+  arguments.push_back(nullptr);
   mlir::DialectRegistry registry;
   mlir::registerAllDialects(registry);
   mlir::registerAllExtensions(registry);
@@ -19,5 +30,6 @@ int main(int argc, char **argv) {
   zorse::autodiff::registerDifferentiableModels(registry);
   zorse::autodiff::registerPasses();
   zorse::units::registerPasses();
-  return mlir::asMainReturnCode(mlir::MlirOptMain(argc, argv, "Zorse optimizer driver\n", registry));
+  zorse::pipelines::registerPasses();
+  return mlir::asMainReturnCode(mlir::MlirOptMain(argc, arguments.data(), "Zorse optimizer driver\n", registry));
 }

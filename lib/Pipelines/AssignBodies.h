@@ -1,0 +1,12 @@
+// Which body each function became.
+#pragma once
+
+#include "zorse/Codegen/CPU/Codegen.h"
+#include "zorse/Units/Units.h"
+
+namespace zorse::pipelines {
+
+/// Adds the bodies that are not functions and tells the summary which body each function became.
+void assignBodies(units::UnitModel &model, codegen::CompiledBodies &bodies);
+
+} // namespace zorse::pipelines

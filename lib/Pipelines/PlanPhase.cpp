@@ -1,0 +1,48 @@
+#include "PlanPhase.h"
+
+#include "zorse/Planning/DefaultPlan.h"
+
+#include <fstream>
+#include <sstream>
+
+namespace zorse::pipelines {
+
+std::optional<PlanOutcome> makePlan(const std::string &clusterFile, const std::string &planFile, int64_t batch, const bundle::ModelSummary &summary,
+                                    std::string &error) {
+  std::optional<planning::Cluster> cluster = planning::readClusterFile(clusterFile, error);
+  if (!cluster)
+    return std::nullopt;
+  PlanOutcome outcome;
+  std::stringstream text;
+  text << std::ifstream(clusterFile, std::ios::binary).rdbuf();
+  outcome.cluster = text.str();
+
+  if (planFile.empty()) {
+    std::optional<step::Plan> plan = planning::makeDefaultPlan(summary, *cluster, batch, error);
+    if (!plan) {
+      error = clusterFile + ": no plan was found: " + error;
+      return std::nullopt;
+    }
+    outcome.plan = std::move(*plan);
+  } else {
+    std::optional<step::Plan> plan = step::readPlanFile(planFile, summary, error);
+    if (!plan)
+      return std::nullopt;
+    if (plan->batch != batch) {
+      error = planFile + ": is for a batch of " + std::to_string(plan->batch) + " samples, and --batch says " + std::to_string(batch) + ". Change one of them";
+      return std::nullopt;
+    }
+    if (!planning::applyCluster(*plan, *cluster, error) || !step::validatePlan(*plan, summary, error)) {
+      error = planFile + ": " + error;
+      return std::nullopt;
+    }
+    outcome.plan = std::move(*plan);
+  }
+  for (const step::PlanDevice &device : outcome.plan.devices)
+    for (const planning::ClusterDevice &known : cluster->devices)
+      if (known.name == device.name)
+        outcome.devices.push_back({device.name, known.kind, static_cast<int>(known.threads), device.memory});
+  return outcome;
+}
+
+} // namespace zorse::pipelines
