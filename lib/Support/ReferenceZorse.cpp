@@ -394,7 +394,7 @@ private:
     int64_t width = in[0].shape.back();
     for (int64_t i = 0; i < loss.size(); ++i) {
       lse.values[i] = logSumExp(&in[0].values[i * width], width);
-      if (op.getIgnoreIndex() && in[1].values[i] == double(*op.getIgnoreIndex()))
+      if (op.getIgnoreIndex() && in[1].values[i] == double(int64_t(*op.getIgnoreIndex())))
         continue;
       FailureOr<int64_t> id = checked(op, in[1].values[i], width);
       if (failed(id))
@@ -410,7 +410,7 @@ private:
     Tensor &d = zeros(op.getDlogits());
     int64_t width = d.shape.back();
     for (int64_t i = 0; i < in[0].size(); ++i) {
-      if (op.getIgnoreIndex() && in[2].values[i] == double(*op.getIgnoreIndex()))
+      if (op.getIgnoreIndex() && in[2].values[i] == double(int64_t(*op.getIgnoreIndex())))
         continue;
       FailureOr<int64_t> id = checked(op, in[2].values[i], width);
       if (failed(id))

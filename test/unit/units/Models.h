@@ -1,0 +1,153 @@
+// Small models as graph IR text.
+#pragma once
+
+#include <fstream>
+#include <functional>
+#include <regex>
+#include <sstream>
+#include <string>
+#include <vector>
+
+namespace zorse::testing {
+
+inline std::string readModel(const std::string &name) {
+  std::ifstream file(std::string(ZORSE_SOURCE_DIR) + "/test/lit/units/" + name);
+  std::stringstream text;
+  text << file.rdbuf();
+  return text.str();
+}
+
+inline std::string withoutDropout(std::string text) { return std::regex_replace(text, std::regex("(dropout|probability) = [0-9.]+"), "$1 = 0.0"); }
+
+/// Writes models of one feature stream tensor<?x3x4xf64> layer by layer.
+class ModelWriter {
+public:
+  const std::string T = "tensor<?x3x4xf64>";
+
+  std::string input(const std::string &name, const std::string &type) {
+    arguments.push_back("%" + name + ": " + type + " {zorse.input = \"" + name + "\"}");
+    return "%" + name;
+  }
+  std::string parameter(const std::string &name, const std::string &type, bool trainable = true) {
+    arguments.push_back("%p" + std::to_string(arguments.size()) + ": " + type + " {zorse.parameter = \"" + name + "\", zorse.trainable = " + (trainable ? "true" : "false") + "}");
+    return "%p" + std::to_string(arguments.size() - 1);
+  }
+  std::string op(const std::string &text) {
+    std::string name = "%v" + std::to_string(next++);
+    body += "  " + name + " = " + text + "\n";
+    return name;
+  }
+  std::string add(const std::string &a, const std::string &b) { return op("arith.addf " + a + ", " + b + " : " + T); }
+  std::string linear(const std::string &x, const std::string &name, bool trainable = true) {
+    std::string w = parameter(name, "tensor<4x4xf64>", trainable);
+    return op("zorse.matmul " + x + ", " + w + " {transpose_b} : " + T + ", tensor<4x4xf64> -> " + T);
+  }
+  std::string norm(const std::string &x, const std::string &name) {
+    std::string g = parameter(name, "tensor<4xf64>");
+    return op("zorse.rms_norm " + x + " gain " + g + " {epsilon = 0.01 : f64} : (" + T + ", tensor<4xf64>) -> " + T);
+  }
+  std::string gelu(const std::string &x) { return op("zorse.gelu " + x + " : " + T); }
+  std::string attention(const std::string &x, const std::string &name) {
+    const std::string A = "tensor<?x3x2x2xf64>";
+    std::string parts[3];
+    for (int i = 0; i < 3; ++i)
+      parts[i] = op("zorse.reshape " + linear(x, name + ".qkv" + std::to_string(i)) + " : " + T + " -> " + A);
+    std::string a = op("zorse.attention " + parts[0] + ", " + parts[1] + ", " + parts[2] + " {causal, scale = 0.5 : f64} : (" + A + ", " + A + ", " + A + ") -> " + A);
+    return linear(op("zorse.reshape " + a + " : " + A + " -> " + T), name + ".out");
+  }
+  std::string mlp(const std::string &x, const std::string &name, bool trainable = true) { return linear(gelu(linear(x, name + ".in", trainable)), name + ".out", trainable); }
+  std::string embedding(bool trainable = true) {
+    ids = input("input_ids", "tensor<?x3xi64>");
+    std::string table = parameter("table", "tensor<11x4xf64>", trainable);
+    return op("zorse.gather " + table + ", " + ids + " : tensor<11x4xf64>, tensor<?x3xi64> -> " + T);
+  }
+  void classifier(const std::string &x) {
+    std::string labels = input("labels", "tensor<?x3xi64>"), w = parameter("lm_head", "tensor<11x4xf64>");
+    std::string logits = op("zorse.matmul " + x + ", " + w + " {transpose_b} : " + T + ", tensor<11x4xf64> -> tensor<?x3x11xf64>");
+    std::string loss = op("zorse.cross_entropy " + logits + ", " + labels + " {ignore_index = -100 : i64} : (tensor<?x3x11xf64>, tensor<?x3xi64>) -> tensor<?x3xf64>");
+    numerator(op("zorse.reduce sum " + loss + " dims [1] : tensor<?x3xf64> -> tensor<?xf64>"), 1.0);
+  }
+  /// The mean of squares of x as a further term.
+  void squares(const std::string &x, double coefficient) {
+    std::string s = op("arith.mulf " + x + ", " + x + " : " + T);
+    numerator(op("zorse.reduce sum " + s + " dims [1, 2] : " + T + " -> tensor<?xf64>"), coefficient);
+  }
+  void numerator(const std::string &value, double coefficient) {
+    results.push_back(value);
+    types.push_back("tensor<?xf64> {zorse.role = \"numerator\", zorse.term = " + std::to_string(types.size()) + " : i64, zorse.coefficient = " + std::to_string(coefficient) +
+                    " : f64, zorse.denominator_per_row = 3.0 : f64}");
+  }
+  std::string finish() const {
+    auto join = [](const std::vector<std::string> &parts) {
+      std::string all;
+      for (const std::string &part : parts)
+        all += (all.empty() ? "" : ", ") + part;
+      return all;
+    };
+    std::vector<std::string> plain(results.size(), "tensor<?xf64>");
+    return "func.func @model(" + join(arguments) + ") -> (" + join(types) + ") {\n" + body + "  return " + join(results) + " : " + join(plain) + "\n}\n";
+  }
+
+  std::string ids;
+
+private:
+  std::vector<std::string> arguments, results, types;
+  std::string body;
+  int next = 0;
+};
+
+/// BERT's order: the norm follows the sum, and the first norm belongs to the embedding's output.
+inline std::string postNormModel(int layers) {
+  ModelWriter m;
+  std::string x = m.norm(m.embedding(), "embeddings.norm");
+  for (int i = 0; i < layers; ++i) {
+    std::string p = "layer." + std::to_string(i);
+    x = m.norm(m.add(x, m.attention(x, p + ".attention")), p + ".norm1");
+    x = m.norm(m.add(x, m.mlp(x, p + ".mlp")), p + ".norm2");
+  }
+  m.classifier(x);
+  return m.finish();
+}
+
+/// A U-shaped transformer: block i's output is added again before block layers - 1 - i.
+inline std::string skipModel(int layers) {
+  ModelWriter m;
+  std::string x = m.embedding();
+  std::vector<std::string> outputs;
+  for (int i = 0; i < layers; ++i) {
+    std::string p = "layer." + std::to_string(i);
+    if (i > layers / 2)
+      x = m.add(x, outputs[layers - 1 - i]);
+    x = m.add(x, m.attention(m.norm(x, p + ".norm1"), p + ".attention"));
+    x = m.add(x, m.mlp(m.norm(x, p + ".norm2"), p + ".mlp"));
+    outputs.push_back(x);
+  }
+  m.classifier(m.norm(x, "norm"));
+  return m.finish();
+}
+
+/// The first term hangs on the middle of the model.
+inline std::string auxiliaryLossModel() {
+  ModelWriter m;
+  std::string x = m.embedding(), middle;
+  for (int i = 0; i < 4; ++i) {
+    std::string p = "layer." + std::to_string(i);
+    x = m.add(x, m.mlp(m.norm(x, p + ".norm"), p + ".mlp"));
+    if (i == 1)
+      m.squares(x, 0.125);
+  }
+  m.classifier(m.norm(x, "norm"));
+  return m.finish();
+}
+
+/// The embedding and the first layers are frozen.
+inline std::string frozenModel() {
+  ModelWriter m;
+  std::string x = m.embedding(false);
+  for (int i = 0; i < 4; ++i)
+    x = m.add(x, m.mlp(x, "layer." + std::to_string(i), i >= 2));
+  m.classifier(m.norm(x, "norm"));
+  return m.finish();
+}
+
+} // namespace zorse::testing
