@@ -3,6 +3,7 @@
 #include "zorse/Dialect/Exec/Exec.h"
 #include "zorse/Dialect/Zorse/ZorseOps.h"
 #include "zorse/Pipelines/Passes.h"
+#include "zorse/Transforms/Passes.h"
 #include "zorse/Units/Units.h"
 
 #include "mlir/InitAllDialects.h"
@@ -28,6 +29,7 @@ int main(int argc, char **argv) {
   zorse::registerCostAndFactorsModels(registry);
   mlir::registerAllPasses();
   zorse::autodiff::registerDifferentiableModels(registry);
+  zorse::registerTransformPasses();
   zorse::autodiff::registerPasses();
   zorse::units::registerPasses();
   zorse::pipelines::registerPasses();

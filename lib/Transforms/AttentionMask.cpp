@@ -1,0 +1,333 @@
+#include "AttentionMask.h"
+
+#include "ConstantTable.h"
+#include "Match.h"
+
+#include <cmath>
+#include <limits>
+
+using namespace mlir;
+using namespace zorse;
+
+bool zorse::isMaskFill(double value) { return value <= -1e9; }
+
+/// Fills that swallow any score they are added to, so that adding them equals putting them in its place.
+static bool isAbsorbing(double fill) { return fill <= -1e30; }
+
+bool zorse::leadsToProduct(Value value, int depth) {
+  if (depth > 12)
+    return false;
+  Operation *op = value.getDefiningOp();
+  if (isa_and_nonnull<MatmulOp>(op))
+    return true;
+  if (!isa_and_nonnull<ReshapeOp, arith::AddFOp, arith::MulFOp, arith::DivFOp, arith::SelectOp, math::TanhOp>(op))
+    return false;
+  return llvm::any_of(op->getOperands(), [&](Value operand) { return leadsToProduct(operand, depth + 1); });
+}
+
+//===----------------------------------------------------------------------===//
+// Patterns by value
+//===----------------------------------------------------------------------===//
+
+static bool repeats(const ViewDimension &dimension) {
+  return llvm::all_of(dimension, [](const ViewFactor &factor) { return factor.stride == 0; });
+}
+
+/// The last two dimensions of a mask that repeats along every other; none if it does not.
+static std::optional<View> queriesByKeys(View view) {
+  if (view.dimensions.size() < 2)
+    return std::nullopt;
+  for (size_t i = 0; i + 2 < view.dimensions.size(); ++i)
+    if (!repeats(view.dimensions[i]))
+      return std::nullopt;
+  if (carriesSamples(view.base.getType()))
+    return std::nullopt;
+  view.dimensions.erase(view.dimensions.begin(), view.dimensions.end() - 2);
+  view.sampled = false;
+  return view;
+}
+
+std::optional<MaskPattern> zorse::readMaskPattern(const View &wide, bool openWhenTrue) {
+  std::optional<View> view = queriesByKeys(wide);
+  if (!view)
+    return std::nullopt;
+  if (auto mask = view->base.getDefiningOp<CausalMaskOp>()) {
+    bool inverted = !openWhenTrue && rankedType(mask.getY()).getElementType().isInteger(1);
+    if (inverted || !(*view == identityView(view->base)))
+      return std::nullopt;
+    MaskPattern pattern{true, std::nullopt};
+    if (mask.getWindow())
+      pattern.window = static_cast<int64_t>(*mask.getWindow());
+    return pattern;
+  }
+  std::optional<ConstantTable> table = ConstantTable::read(*view);
+  if (!table)
+    return std::nullopt;
+  int64_t queries = view->shape()[0], keys = view->shape()[1];
+  bool boolean = rankedType(view->base).getElementType().isInteger(1);
+  // The first row that hides a key behind an open one tells the window; every element is then compared with what the pattern says.
+  auto open = [&](int64_t query, int64_t key) -> std::optional<bool> {
+    double value = table->at({query, key});
+    if (boolean)
+      return (value != 0) == openWhenTrue;
+    if (value == 0)
+      return true;
+    return isMaskFill(value) ? std::optional(false) : std::nullopt;
+  };
+  int64_t shift = keys - queries;
+  bool causal = false;
+  std::optional<int64_t> window;
+  for (int64_t query = 0; query < queries; ++query) {
+    int64_t first = keys, last = -1;
+    for (int64_t key = 0; key < keys; ++key) {
+      std::optional<bool> isOpen = open(query, key);
+      if (!isOpen)
+        return std::nullopt;
+      if (!*isOpen)
+        continue;
+      if (last >= 0 && key != last + 1)
+        return std::nullopt; // a hole
+      first = std::min(first, key);
+      last = key;
+    }
+    if (last < 0)
+      return std::nullopt; // a row that sees no key
+    if (query == 0)
+      causal = last != keys - 1;
+    if (last != (causal ? std::min(query + shift, keys - 1) : keys - 1))
+      return std::nullopt;
+    if (first > 0) {
+      if (!causal)
+        return std::nullopt;
+      int64_t width = last - first + 1;
+      if (window && *window != width)
+        return std::nullopt;
+      window = width;
+    } else if (window && last + 1 > *window) {
+      return std::nullopt;
+    }
+  }
+  // Rows before the window's first effect see at most `window` keys.
+  if (window) {
+    for (int64_t query = 0; query < queries; ++query)
+      if (query + shift + 1 > *window && *open(query, query + shift - *window))
+        return std::nullopt;
+  }
+  return MaskPattern{causal, window};
+}
+
+bool zorse::mergePattern(const MaskPattern &pattern, AttentionOptions &options) {
+  if (!pattern.causal)
+    return true;
+  options.causal = true;
+  if (pattern.window)
+    options.window = options.window ? std::min(*options.window, *pattern.window) : *pattern.window;
+  return true;
+}
+
+//===----------------------------------------------------------------------===//
+// Rows that see no key
+//===----------------------------------------------------------------------===//
+
+/// True if every row of a constant mask leaves a key open.
+static bool everyRowIsOpen(Value value, bool openWhenTrue) {
+  View view = analyzeView(value);
+  std::optional<ConstantTable> table = ConstantTable::read(view);
+  if (!table) {
+    // A causal mask always leaves one: the query's own position.
+    return view.base.getDefiningOp<CausalMaskOp>() && openWhenTrue && readMaskPattern(view, true);
+  }
+  SmallVector<int64_t> shape = view.shape();
+  if (view.sampled)
+    shape.erase(shape.begin());
+  bool boolean = rankedType(view.base).getElementType().isInteger(1);
+  SmallVector<int64_t> indices(shape.size(), 0);
+  int64_t rows = 1;
+  for (size_t i = 0; i + 1 < shape.size(); ++i)
+    rows *= repeats(view.dimensions[i]) ? 1 : shape[i];
+  for (int64_t row = 0; row < rows; ++row) {
+    int64_t rest = row;
+    for (int64_t i = static_cast<int64_t>(shape.size()) - 2; i >= 0; --i) {
+      int64_t size = repeats(view.dimensions[i]) ? 1 : shape[i];
+      indices[i] = rest % size;
+      rest /= size;
+    }
+    bool open = false;
+    for (int64_t key = 0; key < shape.back() && !open; ++key) {
+      indices.back() = key;
+      double element = table->at(indices);
+      open = boolean ? (element != 0) == openWhenTrue : std::isfinite(element) && !isMaskFill(element);
+    }
+    if (!open)
+      return false;
+  }
+  return true;
+}
+
+/// True if no element of `value` can be infinite or NaN as long as no input is: finite constants, comparisons, and sums, products and selections of such.
+static bool isSurelyFinite(Value value, int depth = 0) {
+  if (depth > 24)
+    return false;
+  View view = analyzeView(value);
+  if (std::optional<double> splat = splatValue(view.base))
+    return std::isfinite(*splat);
+  if (std::optional<ConstantTable> table = ConstantTable::read(identityView(view.base))) {
+    SmallVector<int64_t> shape = identityView(view.base).shape(), indices(shape.size(), 0);
+    int64_t count = 1;
+    for (int64_t size : shape)
+      count *= size;
+    for (int64_t n = 0; n < count; ++n) {
+      int64_t rest = n;
+      for (size_t i = shape.size(); i-- > 0;) {
+        indices[i] = rest % shape[i];
+        rest /= shape[i];
+      }
+      if (!std::isfinite(table->at(indices)))
+        return false;
+    }
+    return true;
+  }
+  Operation *op = view.base.getDefiningOp();
+  if (!op)
+    return false;
+  if (isa<arith::SIToFPOp, arith::UIToFPOp>(op))
+    return true;
+  if (auto select = dyn_cast<arith::SelectOp>(op))
+    return isSurelyFinite(select.getTrueValue(), depth + 1) && isSurelyFinite(select.getFalseValue(), depth + 1);
+  if (isa<arith::AddFOp, arith::SubFOp, arith::MulFOp, arith::MaximumFOp, arith::MinimumFOp, arith::NegFOp, ConcatOp>(op)) {
+    // Two large masks would sum to -inf: at most one operand may be large.
+    int large = 0;
+    for (Value operand : op->getOperands()) {
+      if (!isSurelyFinite(operand, depth + 1))
+        return false;
+      std::optional<double> splat = splatValue(operand);
+      large += !(splat && std::fabs(*splat) <= 1) && !isa_and_nonnull<arith::SIToFPOp, arith::UIToFPOp>(operand.getDefiningOp());
+    }
+    return isa<arith::NegFOp, arith::MaximumFOp, arith::MinimumFOp, ConcatOp>(op) || large <= 1;
+  }
+  return false;
+}
+
+//===----------------------------------------------------------------------===//
+// Combination
+//===----------------------------------------------------------------------===//
+
+/// Splits conjunctions and takes negations off.
+static void flattenPart(MaskPart part, SmallVectorImpl<MaskPart> &parts) {
+  if (part.fill) {
+    View view = analyzeView(part.value);
+    bool plain = view == identityView(view.base);
+    if (auto negation = part.value.getDefiningOp<arith::XOrIOp>()) {
+      for (int i = 0; i < 2; ++i) {
+        if (splatValue(negation->getOperand(i)) == 1.0)
+          return flattenPart({negation->getOperand(1 - i), !part.openWhenTrue, part.fill}, parts);
+      }
+    }
+    Operation *op = plain ? view.base.getDefiningOp() : nullptr;
+    if ((part.openWhenTrue && isa_and_nonnull<arith::AndIOp>(op)) || (!part.openWhenTrue && isa_and_nonnull<arith::OrIOp>(op))) {
+      flattenPart({op->getOperand(0), part.openWhenTrue, part.fill}, parts);
+      flattenPart({op->getOperand(1), part.openWhenTrue, part.fill}, parts);
+      return;
+    }
+  } else if (auto select = part.value.getDefiningOp<arith::SelectOp>()) {
+    // select(condition, 0, fill), added: the same as selecting the score, if the fill swallows it.
+    std::optional<double> whenTrue = splatValue(select.getTrueValue()), whenFalse = splatValue(select.getFalseValue());
+    if (whenTrue == 0.0 && whenFalse && isAbsorbing(*whenFalse))
+      return flattenPart({select.getCondition(), true, whenFalse}, parts);
+    if (whenFalse == 0.0 && whenTrue && isAbsorbing(*whenTrue))
+      return flattenPart({select.getCondition(), false, whenTrue}, parts);
+  }
+  parts.push_back(part);
+}
+
+/// `value`, of the type of the scores, as [?|1, H|1, S, S'] without repeats along rows and heads.
+static Value toMaskLayout(OpBuilder &builder, Location loc, Value value, int64_t heads) {
+  View view = analyzeView(value);
+  if (view.dimensions.size() == 2)
+    view.dimensions.insert(view.dimensions.begin(), heads == 1 ? ViewDimension{} : ViewDimension{{heads, 0}});
+  if (view.dimensions.size() != 3)
+    return {};
+  if (repeats(view.dimensions[0]))
+    view.dimensions[0].clear();
+  if (!carriesSamples(view.base.getType())) {
+    view.sampled = false;
+    view.dimensions.insert(view.dimensions.begin(), ViewDimension{});
+  }
+  return emitView(builder, loc, view);
+}
+
+static Value boolean(OpBuilder &builder, Location loc, const MaskPart &part) {
+  if (part.openWhenTrue)
+    return part.value;
+  Value yes = createSplat(builder, loc, rankedType(part.value), 1);
+  return arith::XOrIOp::create(builder, loc, part.value, yes);
+}
+
+FailureOr<Value> zorse::combineMasks(PatternRewriter &rewriter, Operation *op, ArrayRef<MaskPart> given, bool guarded, Type elementType, int64_t heads, int64_t queries,
+                                     int64_t keys, AttentionOptions &options) {
+  Location loc = op->getLoc();
+  SmallVector<MaskPart> parts;
+  for (const MaskPart &part : given)
+    flattenPart(part, parts);
+
+  SmallVector<std::optional<MaskPattern>> patterns;
+  size_t known = 0;
+  for (const MaskPart &part : parts) {
+    patterns.push_back(readMaskPattern(analyzeView(part.value), part.openWhenTrue));
+    known += patterns.back().has_value();
+  }
+  // A pattern becomes an attribute if nothing else is masked, or if what it hides could not count even in a row where everything else is hidden too.
+  SmallVector<MaskPart> rest;
+  for (auto [part, pattern] : llvm::zip(parts, patterns)) {
+    bool excludes = part.fill ? std::isinf(*part.fill) : pattern && analyzeView(part.value).base.getDefiningOp<CausalMaskOp>();
+    bool merges = pattern && (known == parts.size() || !pattern->causal || excludes);
+    if (!merges || !mergePattern(*pattern, options))
+      rest.push_back(part);
+  }
+  if (rest.empty())
+    return Value();
+
+  auto refuse = [&](const char *why) -> FailureOr<Value> {
+    op->emitRemark("attention is kept in parts: ") << why;
+    return failure();
+  };
+  Value mask;
+  if (llvm::all_of(rest, [](const MaskPart &part) { return part.fill.has_value(); })) {
+    bool infinite = llvm::any_of(rest, [](const MaskPart &part) { return std::isinf(*part.fill); });
+    bool open = rest.size() == 1 && !options.causal && everyRowIsOpen(rest[0].value, rest[0].openWhenTrue);
+    if (open || (infinite && guarded)) {
+      for (const MaskPart &part : rest) {
+        Value own = boolean(rewriter, loc, part);
+        mask = mask ? arith::AndIOp::create(rewriter, loc, mask, own).getResult() : own;
+      }
+    } else if (infinite) {
+      return refuse("a row that sees no key would be NaN and can not be ruled out");
+    } else if (!llvm::all_of(rest, [&](const MaskPart &part) { return isAbsorbing(*part.fill) && *part.fill == *rest[0].fill; })) {
+      return refuse("a row that sees no key would keep parts of its scores");
+    } else {
+      for (const MaskPart &part : rest) {
+        Value own = boolean(rewriter, loc, part);
+        mask = mask ? arith::AndIOp::create(rewriter, loc, mask, own).getResult() : own;
+      }
+      RankedTensorType type = RankedTensorType::get(rankedType(mask).getShape(), elementType);
+      mask = arith::SelectOp::create(rewriter, loc, mask, createSplat(rewriter, loc, type, 0), createSplat(rewriter, loc, type, *rest[0].fill));
+    }
+  } else {
+    for (const MaskPart &part : rest) {
+      Value own = part.value;
+      if (part.fill) {
+        if (!isAbsorbing(*part.fill) || (std::isinf(*part.fill) && !guarded))
+          return refuse("a row that sees no key could change its meaning");
+        RankedTensorType type = RankedTensorType::get(rankedType(own).getShape(), elementType);
+        own = arith::SelectOp::create(rewriter, loc, boolean(rewriter, loc, part), createSplat(rewriter, loc, type, 0), createSplat(rewriter, loc, type, *part.fill));
+      } else if (!guarded && !isSurelyFinite(own) && !(rest.size() == 1 && !options.causal && everyRowIsOpen(own, true))) {
+        return refuse("its mask may hide every key of a row, which would be NaN");
+      }
+      mask = mask ? arith::AddFOp::create(rewriter, loc, mask, own).getResult() : own;
+    }
+  }
+  Value laidOut = toMaskLayout(rewriter, loc, mask, heads);
+  if (!laidOut)
+    return refuse("its mask has no layout of rows, heads, queries and keys");
+  return laidOut;
+}

@@ -1,0 +1,270 @@
+#include "GraphOrder.h"
+#include "Match.h"
+#include "Views.h"
+
+#include "zorse/Transforms/Passes.h"
+
+#include "mlir/IR/Dominance.h"
+#include "mlir/Transforms/CSE.h"
+#include "mlir/Transforms/GreedyPatternRewriteDriver.h"
+
+namespace zorse {
+#define GEN_PASS_DEF_CANONICALIZEGRAPH
+#include "zorse/Transforms/Passes.h.inc"
+} // namespace zorse
+
+using namespace mlir;
+using namespace zorse;
+
+//===----------------------------------------------------------------------===//
+// Arithmetic that is exact
+//===----------------------------------------------------------------------===//
+
+namespace {
+/// x * 1, x * -1, x / 1 and x / -1.
+template <typename Op>
+struct TrivialProduct : OpRewritePattern<Op> {
+  using OpRewritePattern<Op>::OpRewritePattern;
+  LogicalResult matchAndRewrite(Op op, PatternRewriter &rewriter) const override {
+    for (int i = 1; i >= (std::is_same_v<Op, arith::MulFOp> ? 0 : 1); --i) {
+      std::optional<double> number = splatValue(op->getOperand(i));
+      if (number == 1.0) {
+        rewriter.replaceOp(op, op->getOperand(1 - i));
+        return success();
+      }
+      if (number == -1.0) {
+        rewriter.replaceOpWithNewOp<arith::NegFOp>(op, op->getOperand(1 - i));
+        return success();
+      }
+    }
+    return failure();
+  }
+};
+
+/// x + 0 and x - 0. They differ from x in the sign of a zero at most.
+template <typename Op>
+struct TrivialSum : OpRewritePattern<Op> {
+  using OpRewritePattern<Op>::OpRewritePattern;
+  LogicalResult matchAndRewrite(Op op, PatternRewriter &rewriter) const override {
+    for (int i = 1; i >= (std::is_same_v<Op, arith::AddFOp> ? 0 : 1); --i) {
+      if (splatValue(op->getOperand(i)) != 0.0)
+        continue;
+      rewriter.replaceOp(op, op->getOperand(1 - i));
+      return success();
+    }
+    return failure();
+  }
+};
+
+/// x + (-y) and x - (-y).
+struct SumOfNegation : OpRewritePattern<arith::AddFOp> {
+  using OpRewritePattern::OpRewritePattern;
+  LogicalResult matchAndRewrite(arith::AddFOp op, PatternRewriter &rewriter) const override {
+    for (int i = 0; i < 2; ++i) {
+      auto negation = op->getOperand(i).getDefiningOp<arith::NegFOp>();
+      if (!negation || splatValue(op->getOperand(1 - i)))
+        continue;
+      rewriter.replaceOpWithNewOp<arith::SubFOp>(op, op->getOperand(1 - i), negation.getOperand());
+      return success();
+    }
+    return failure();
+  }
+};
+
+/// x^1, x^2 and x^0.5, as products and roots: what libraries compute for these exponents.
+struct SmallPower : OpRewritePattern<math::PowFOp> {
+  using OpRewritePattern::OpRewritePattern;
+  LogicalResult matchAndRewrite(math::PowFOp op, PatternRewriter &rewriter) const override {
+    std::optional<double> exponent = splatValue(op.getRhs());
+    Value x = op.getLhs();
+    if (exponent == 1.0)
+      rewriter.replaceOp(op, x);
+    else if (exponent == 2.0)
+      rewriter.replaceOpWithNewOp<arith::MulFOp>(op, x, x);
+    else if (exponent == 0.5)
+      rewriter.replaceOpWithNewOp<math::SqrtOp>(op, x);
+    else
+      return failure();
+    return success();
+  }
+};
+
+/// Casts that change nothing come as casts from a type to itself only before type conversion; a cast there and back of integers that fit folds upstream. Conditions of
+/// equal branches fold upstream too. What is left is a select whose condition is a splat.
+struct SplatSelect : OpRewritePattern<arith::SelectOp> {
+  using OpRewritePattern::OpRewritePattern;
+  LogicalResult matchAndRewrite(arith::SelectOp op, PatternRewriter &rewriter) const override {
+    std::optional<double> condition = splatValue(op.getCondition());
+    if (!condition)
+      return failure();
+    rewriter.replaceOp(op, *condition != 0 ? op.getTrueValue() : op.getFalseValue());
+    return success();
+  }
+};
+
+/// A splat constant of more than one element as a broadcast of a scalar, so that there is one form of it.
+struct ScalarSplat : OpRewritePattern<arith::ConstantOp> {
+  using OpRewritePattern::OpRewritePattern;
+  LogicalResult matchAndRewrite(arith::ConstantOp op, PatternRewriter &rewriter) const override {
+    auto dense = dyn_cast<DenseElementsAttr>(op.getValue());
+    if (!dense || !dense.isSplat() || dense.getType().getRank() == 0)
+      return failure();
+    auto scalar = RankedTensorType::get({}, dense.getElementType());
+    Value constant = arith::ConstantOp::create(rewriter, op.getLoc(), dense.resizeSplat(scalar));
+    rewriter.replaceOpWithNewOp<BroadcastOp>(op, op.getType(), constant, ArrayRef<int64_t>{});
+    return success();
+  }
+};
+} // namespace
+
+//===----------------------------------------------------------------------===//
+// Broadcasts and dimensions of size 1 move behind elementwise ops
+//===----------------------------------------------------------------------===//
+
+static bool isElementwise(Operation *op) {
+  if (!op->getDialect() || !isa<arith::ArithDialect, math::MathDialect>(op->getDialect()) || op->getNumOperands() == 0 || op->getNumResults() != 1)
+    return false;
+  auto type = dyn_cast<RankedTensorType>(op->getResult(0).getType());
+  return type && llvm::all_of(op->getOperandTypes(), [&](Type operand) {
+           auto other = dyn_cast<RankedTensorType>(operand);
+           return other && other.getShape() == type.getShape();
+         });
+}
+
+/// Computes `op` on what varies only, and repeats the result. True if that is less than before.
+static bool sinkRepeats(OpBuilder &builder, Operation *op) {
+  if (!isElementwise(op))
+    return false;
+  SmallVector<View> views;
+  for (Value operand : op->getOperands())
+    views.push_back(analyzeView(operand));
+  RankedTensorType type = rankedType(op->getResult(0));
+  bool sampled = carriesSamples(type);
+  bool keepRows = sampled && llvm::any_of(views, [](const View &view) { return carriesSamples(view.base.getType()); });
+  SmallVector<int64_t> kept;
+  size_t count = type.getRank() - (sampled ? 1 : 0);
+  for (size_t i = 0; i < count; ++i)
+    if (llvm::any_of(views, [&](const View &view) { return llvm::any_of(view.dimensions[i], [](const ViewFactor &factor) { return factor.stride != 0; }); }))
+      kept.push_back(i);
+  if (kept.size() == count && keepRows == sampled)
+    return false;
+  builder.setInsertionPoint(op);
+  SmallVector<Value> operands;
+  for (View &view : views) {
+    SmallVector<ViewDimension, 4> dimensions;
+    for (int64_t i : kept)
+      dimensions.push_back(view.dimensions[i]);
+    view.dimensions = std::move(dimensions);
+    view.sampled = keepRows;
+    operands.push_back(emitView(builder, op->getLoc(), view));
+    if (!operands.back())
+      return false;
+  }
+  SmallVector<int64_t> shape, dims;
+  if (keepRows) {
+    shape.push_back(ShapedType::kDynamic);
+    dims.push_back(0);
+  }
+  for (int64_t i : kept) {
+    shape.push_back(type.getShape()[i + (sampled ? 1 : 0)]);
+    dims.push_back(i + (sampled ? 1 : 0));
+  }
+  Operation *small = op->clone();
+  small->setOperands(operands);
+  small->getResult(0).setType(RankedTensorType::get(shape, type.getElementType()));
+  builder.insert(small);
+  Value wide = BroadcastOp::create(builder, op->getLoc(), type, small->getResult(0), dims);
+  op->getResult(0).replaceAllUsesWith(wide);
+  op->erase();
+  return true;
+}
+
+//===----------------------------------------------------------------------===//
+// Views in normal form
+//===----------------------------------------------------------------------===//
+
+/// True if the chain above `value` is what emitView would write: counted, since the normal form of a view is unique.
+static bool isNormal(Value value, Value normal) {
+  while (true) {
+    if (value == normal)
+      return true;
+    Operation *a = value.getDefiningOp(), *b = normal.getDefiningOp();
+    if (!isViewOp(a) || !isViewOp(b) || a->getName() != b->getName() || value.getType() != normal.getType() ||
+        a->getPropertiesAsAttribute() != b->getPropertiesAsAttribute())
+      return false;
+    value = a->getOperand(0);
+    normal = b->getOperand(0);
+  }
+}
+
+static bool normaliseViews(func::FuncOp function, OpBuilder &builder) {
+  bool changed = false;
+  SmallVector<Operation *> roots;
+  for (Operation &op : function.front())
+    if (isViewOp(&op) && llvm::any_of(op.getUsers(), [](Operation *user) { return !isViewOp(user); }))
+      roots.push_back(&op);
+  for (Operation *root : roots) {
+    View view = analyzeView(root->getResult(0));
+    if (view.base == root->getResult(0))
+      continue;
+    builder.setInsertionPoint(root);
+    Value normal = emitView(builder, root->getLoc(), view);
+    if (!normal || isNormal(root->getResult(0), normal))
+      continue;
+    root->getResult(0).replaceUsesWithIf(normal, [](OpOperand &use) { return !isViewOp(use.getOwner()); });
+    changed = true;
+  }
+  // What emitView wrote in vain, and chains nothing uses any more.
+  for (Operation &op : llvm::make_early_inc_range(llvm::reverse(function.front())))
+    if (isViewOp(&op) && op.use_empty())
+      op.erase();
+  return changed;
+}
+
+namespace {
+struct CanonicalizeGraph : zorse::impl::CanonicalizeGraphBase<CanonicalizeGraph> {
+  LogicalResult initialize(MLIRContext *context) override {
+    RewritePatternSet owned(context);
+    for (Dialect *dialect : context->getLoadedDialects())
+      dialect->getCanonicalizationPatterns(owned);
+    for (StringRef dialect : {"arith", "zorse"})
+      for (RegisteredOperationName name : context->getRegisteredOperationsByDialect(dialect))
+        name.getCanonicalizationPatterns(owned, context);
+    owned.add<TrivialProduct<arith::MulFOp>, TrivialProduct<arith::DivFOp>, TrivialSum<arith::AddFOp>, TrivialSum<arith::SubFOp>, SumOfNegation, SmallPower,
+              SplatSelect, ScalarSplat>(context);
+    patterns = FrozenRewritePatternSet(std::move(owned));
+    return success();
+  }
+
+  void runOnOperation() override {
+    func::FuncOp function = getOperation();
+    if (function.isExternal() || !llvm::hasSingleElement(function.getBody()))
+      return;
+    IRRewriter rewriter(&getContext());
+    // Each step makes room for the others; graphs settle in two or three rounds.
+    for (int round = 0; round < 8; ++round) {
+      bool changed = false;
+      if (failed(applyPatternsGreedily(function, patterns, GreedyRewriteConfig(), &changed)))
+        return signalPassFailure();
+      SmallVector<Operation *> ops;
+      for (Operation &op : function.front())
+        ops.push_back(&op);
+      for (Operation *op : ops)
+        changed |= sinkRepeats(rewriter, op);
+      changed |= normaliseViews(function, rewriter);
+      bool merged = false;
+      DominanceInfo dominance;
+      eliminateCommonSubExpressions(rewriter, dominance, function, &merged);
+      if (!changed && !merged)
+        break;
+    }
+    orderCommutativeOperands(function);
+    DominanceInfo dominance;
+    eliminateCommonSubExpressions(rewriter, dominance, function);
+    orderOps(function);
+    orderParameters(function);
+  }
+
+  FrozenRewritePatternSet patterns;
+};
+} // namespace

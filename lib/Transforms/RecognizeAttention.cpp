@@ -1,0 +1,314 @@
+#include "AttentionMask.h"
+#include "Match.h"
+#include "Views.h"
+
+#include "zorse/Transforms/Passes.h"
+
+#include "mlir/IR/PatternMatch.h"
+
+#include <cmath>
+
+namespace zorse {
+#define GEN_PASS_DEF_RECOGNIZEATTENTION
+#include "zorse/Transforms/Passes.h.inc"
+} // namespace zorse
+
+using namespace mlir;
+using namespace zorse;
+
+//===----------------------------------------------------------------------===//
+// Looking upwards
+//===----------------------------------------------------------------------===//
+
+/// The value behind reshapes that only add or drop dimensions of size 1.
+static Value skipUnitReshapes(Value value) {
+  while (auto reshape = value.getDefiningOp<ReshapeOp>()) {
+    auto wide = [](Value v) {
+      SmallVector<int64_t> shape(rankedType(v).getShape());
+      llvm::erase(shape, 1);
+      return shape;
+    };
+    if (wide(reshape.getX()) != wide(reshape.getY()))
+      break;
+    value = reshape.getX();
+  }
+  return value;
+}
+
+/// Takes scalar factors off `value`, also below views, into `scale`.
+static Value peelScalar(OpBuilder &builder, Value value, double &scale) {
+  while (true) {
+    View view = analyzeView(value);
+    Operation *op = view.base.getDefiningOp();
+    if (!isa_and_nonnull<arith::MulFOp, arith::DivFOp>(op))
+      return value;
+    Value inner;
+    double factor = 1;
+    if (isa<arith::MulFOp>(op)) {
+      inner = matchWithSplat<arith::MulFOp>(view.base, factor);
+    } else if (std::optional<double> divisor = splatValue(op->getOperand(1)); divisor && *divisor != 0) {
+      inner = op->getOperand(0);
+      factor = 1 / *divisor;
+    }
+    if (!inner)
+      return value;
+    view.base = inner;
+    Value peeled = emitView(builder, op->getLoc(), view);
+    if (!peeled)
+      return value;
+    scale *= factor;
+    value = peeled;
+  }
+}
+
+namespace {
+/// What was found on the way from the probabilities up to the product of q and k.
+struct Scores {
+  MatmulOp product;
+  AttentionOptions options;
+  SmallVector<MaskPart> masks;
+};
+} // namespace
+
+/// select(isnan(p), 0, p) or select(isnan(p), p with the branches turned): p.
+static Value skipGuard(Value value, bool &guarded) {
+  auto select = value.getDefiningOp<arith::SelectOp>();
+  if (!select || splatValue(select.getTrueValue()) != 0.0)
+    return value;
+  Value p = select.getFalseValue();
+  if (auto test = select.getCondition().getDefiningOp<math::IsNaNOp>(); test && skipUnitReshapes(test.getOperand()) == skipUnitReshapes(p)) {
+    guarded = true;
+    return p;
+  }
+  if (auto compare = select.getCondition().getDefiningOp<arith::CmpFOp>();
+      compare && compare.getPredicate() == arith::CmpFPredicate::UNO && compare.getLhs() == p && compare.getRhs() == p) {
+    guarded = true;
+    return p;
+  }
+  return value;
+}
+
+/// From the argument of the softmax up to the product. Masks are added or selected after scale and cap.
+static bool matchScores(Value value, Scores &scores) {
+  bool capped = false;
+  for (int depth = 0; depth < 16; ++depth) {
+    value = skipUnitReshapes(value);
+    if (auto product = value.getDefiningOp<MatmulOp>()) {
+      scores.product = product;
+      return true;
+    }
+    if (auto select = value.getDefiningOp<arith::SelectOp>(); select && !capped && scores.options.scale == 1.0) {
+      bool keepWhenTrue = splatValue(select.getFalseValue()).has_value();
+      std::optional<double> fill = splatValue(keepWhenTrue ? select.getFalseValue() : select.getTrueValue());
+      if (!fill || !isMaskFill(*fill))
+        return false;
+      scores.masks.push_back({select.getCondition(), keepWhenTrue, *fill});
+      value = keepWhenTrue ? select.getTrueValue() : select.getFalseValue();
+      continue;
+    }
+    if (auto add = value.getDefiningOp<arith::AddFOp>(); add && !capped && scores.options.scale == 1.0) {
+      // The mask is the operand that no product leads to.
+      bool left = leadsToProduct(add.getLhs()), right = leadsToProduct(add.getRhs());
+      if (left == right)
+        return false;
+      scores.masks.push_back({left ? add.getRhs() : add.getLhs(), true, std::nullopt});
+      value = left ? add.getLhs() : add.getRhs();
+      continue;
+    }
+    double factor = 1;
+    if (Value inner = matchWithSplat<arith::MulFOp>(value, factor)) {
+      // cap * tanh(s / cap): the factor outside belongs to the cap. Once.
+      if (auto tanh = skipUnitReshapes(inner).getDefiningOp<math::TanhOp>(); tanh && !capped && scores.options.scale == 1.0 && factor > 0) {
+        scores.options.softcap = factor;
+        capped = true;
+        value = tanh.getOperand();
+        scores.options.scale = factor;
+        continue;
+      }
+      scores.options.scale *= factor;
+      value = inner;
+      continue;
+    }
+    if (auto div = value.getDefiningOp<arith::DivFOp>()) {
+      std::optional<double> divisor = splatValue(div.getRhs());
+      if (!divisor || *divisor == 0)
+        return false;
+      scores.options.scale /= *divisor;
+      value = div.getLhs();
+      continue;
+    }
+    return false;
+  }
+  return false;
+}
+
+//===----------------------------------------------------------------------===//
+// Layout
+//===----------------------------------------------------------------------===//
+
+/// [?, H, S, D] or [?, S, D] (one head) to [?, S, H, D].
+static Value toAttentionLayout(OpBuilder &builder, Location loc, Value value) {
+  ArrayRef<int64_t> shape = rankedType(value).getShape();
+  if (shape.size() == 3)
+    return ReshapeOp::create(builder, loc, value, ArrayRef<int64_t>{shape[0], shape[1], 1, shape[2]});
+  return TransposeOp::create(builder, loc, value, ArrayRef<int64_t>{0, 2, 1, 3});
+}
+
+/// k or v [?, S', H, D] whose heads repeat in groups of `groups`, without the repeats; null if they do not repeat so.
+static Value withoutRepeats(OpBuilder &builder, Location loc, Value value) {
+  View view = analyzeView(value);
+  if (view.dimensions.size() != 3)
+    return value;
+  ViewDimension &heads = view.dimensions[1];
+  if (heads.empty() || heads.back().stride != 0)
+    return value;
+  heads.pop_back();
+  Value small = emitView(builder, loc, view);
+  return small ? small : value;
+}
+
+/// The repeats that both k and v can do without: the smaller head count must divide the larger repeatedly, so both shrink together or neither does.
+static void shrinkGroups(OpBuilder &builder, Location loc, Value &k, Value &v) {
+  Value smallK = withoutRepeats(builder, loc, k), smallV = withoutRepeats(builder, loc, v);
+  if (rankedType(smallK).getDimSize(2) == rankedType(smallV).getDimSize(2)) {
+    k = smallK;
+    v = smallV;
+  }
+}
+
+namespace {
+struct Attention : OpRewritePattern<MatmulOp> {
+  using OpRewritePattern::OpRewritePattern;
+
+  LogicalResult matchAndRewrite(MatmulOp op, PatternRewriter &rewriter) const override {
+    RankedTensorType type = rankedType(op.getY());
+    // Both operands carry the batch dimensions; rows may be absent only together with everything that samples have.
+    if (op.getTransposeA() || rankedType(op.getB()).getRank() != type.getRank() || (type.getRank() != 3 && type.getRank() != 4) || !carriesSamples(type))
+      return failure();
+
+    Scores scores;
+    Value value = skipUnitReshapes(op.getA());
+    bool guarded = false;
+    value = skipUnitReshapes(skipGuard(value, guarded));
+    if (auto dropout = value.getDefiningOp<DropoutOp>()) {
+      scores.options.dropout = dropout.getProbability().convertToDouble();
+      scores.options.instance = static_cast<int64_t>(dropout.getInstance());
+      value = skipUnitReshapes(dropout.getX());
+      if (!guarded)
+        value = skipUnitReshapes(skipGuard(value, guarded));
+    }
+    auto softmax = value.getDefiningOp<SoftmaxOp>();
+    if (!softmax || !matchScores(softmax.getX(), scores))
+      return failure();
+    MatmulOp product = scores.product;
+    RankedTensorType productType = rankedType(product.getY());
+    if (product.getTransposeA() || rankedType(product.getB()).getRank() != productType.getRank() || productType.getRank() != type.getRank() ||
+        rankedType(op.getA()).getShape() != productType.getShape())
+      return failure();
+
+    rewriter.setInsertionPoint(op);
+    Location loc = op.getLoc();
+    int64_t heads = type.getRank() == 4 ? type.getDimSize(1) : 1;
+    FailureOr<Value> mask = combineMasks(rewriter, op, scores.masks, guarded, rankedType(softmax.getX()).getElementType(), heads,
+                                         productType.getShape().take_back(2).front(), productType.getShape().back(), scores.options);
+    if (failed(mask))
+      return failure();
+
+    Value q = peelScalar(rewriter, product.getA(), scores.options.scale), k = product.getB(), v = op.getB();
+    auto swapLast = [&](Value x) {
+      int64_t rank = rankedType(x).getRank();
+      SmallVector<int64_t> permutation = llvm::to_vector(llvm::seq<int64_t>(0, rank));
+      std::swap(permutation[rank - 1], permutation[rank - 2]);
+      return TransposeOp::create(rewriter, loc, x, permutation).getResult();
+    };
+    if (!product.getTransposeB())
+      k = swapLast(k);
+    if (op.getTransposeB())
+      v = swapLast(v);
+    k = peelScalar(rewriter, k, scores.options.scale);
+    q = toAttentionLayout(rewriter, loc, q);
+    k = toAttentionLayout(rewriter, loc, k);
+    v = toAttentionLayout(rewriter, loc, v);
+    shrinkGroups(rewriter, loc, k, v);
+    Value out = AttentionOp::create(rewriter, loc, q, k, v, *mask, scores.options).getOut();
+    // Back to [?, H, S, D'] or [?, S, D'].
+    if (type.getRank() == 3)
+      rewriter.replaceOpWithNewOp<ReshapeOp>(op, out, type.getShape());
+    else
+      rewriter.replaceOpWithNewOp<TransposeOp>(op, out, ArrayRef<int64_t>{0, 2, 1, 3});
+    return success();
+  }
+};
+
+/// Repeats that reach an attention from elsewhere (an imported `Attention` node, a model that repeats first): k and v without them.
+struct ShrinkGroups : OpRewritePattern<AttentionOp> {
+  using OpRewritePattern::OpRewritePattern;
+  LogicalResult matchAndRewrite(AttentionOp op, PatternRewriter &rewriter) const override {
+    Value k = op.getK(), v = op.getV();
+    shrinkGroups(rewriter, op.getLoc(), k, v);
+    if (k == op.getK() && v == op.getV())
+      return failure();
+    rewriter.modifyOpInPlace(op, [&] {
+      op.getKMutable().assign(k);
+      op.getVMutable().assign(v);
+    });
+    return success();
+  }
+};
+
+/// Masks that reach an attention from an imported `Attention` node: causal ones by value become attributes, absent ones go.
+struct SimplifyMask : OpRewritePattern<AttentionOp> {
+  using OpRewritePattern::OpRewritePattern;
+  LogicalResult matchAndRewrite(AttentionOp op, PatternRewriter &rewriter) const override {
+    if (!op.getMask())
+      return failure();
+    AttentionOptions options = op.getOptions();
+    std::optional<MaskPattern> pattern = readMaskPattern(analyzeView(op.getMask()), true);
+    if (!pattern || !mergePattern(*pattern, options))
+      return failure();
+    rewriter.replaceOpWithNewOp<AttentionOp>(op, op.getQ(), op.getK(), op.getV(), Value(), options, op.getLse() != nullptr);
+    return success();
+  }
+};
+
+/// A scalar on q or k of an attention belongs to its scale.
+struct PeelScale : OpRewritePattern<AttentionOp> {
+  using OpRewritePattern::OpRewritePattern;
+  LogicalResult matchAndRewrite(AttentionOp op, PatternRewriter &rewriter) const override {
+    AttentionOptions options = op.getOptions();
+    Value q = peelScalar(rewriter, op.getQ(), options.scale), k = peelScalar(rewriter, op.getK(), options.scale);
+    if (q == op.getQ() && k == op.getK())
+      return failure();
+    rewriter.replaceOpWithNewOp<AttentionOp>(op, q, k, op.getV(), op.getMask(), options, op.getLse() != nullptr);
+    return success();
+  }
+};
+
+struct RecognizeAttention : zorse::impl::RecognizeAttentionBase<RecognizeAttention> {
+  void runOnOperation() override {
+    // In order of the ops, each looked at once: patterns build views above the match, which a greedy driver would visit again and again.
+    PatternRewriter rewriter(&getContext());
+    Attention attention(&getContext());
+    ShrinkGroups shrink(&getContext());
+    SimplifyMask simplify(&getContext());
+    PeelScale peel(&getContext());
+    SmallVector<MatmulOp> products;
+    getOperation().walk([&](MatmulOp op) { products.push_back(op); });
+    for (MatmulOp op : products) {
+      rewriter.setInsertionPoint(op);
+      (void)attention.matchAndRewrite(op, rewriter);
+    }
+    auto each = [&](const OpRewritePattern<AttentionOp> &pattern) {
+      SmallVector<AttentionOp> ops;
+      getOperation().walk([&](AttentionOp op) { ops.push_back(op); });
+      for (AttentionOp op : ops) {
+        rewriter.setInsertionPoint(op);
+        (void)pattern.matchAndRewrite(op, rewriter);
+      }
+    };
+    each(simplify);
+    each(shrink);
+    each(peel);
+  }
+};
+} // namespace

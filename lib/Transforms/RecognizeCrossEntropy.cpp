@@ -1,0 +1,94 @@
+#include "Match.h"
+
+#include "zorse/Transforms/Passes.h"
+
+#include "mlir/Transforms/GreedyPatternRewriteDriver.h"
+
+namespace zorse {
+#define GEN_PASS_DEF_RECOGNIZECROSSENTROPY
+#include "zorse/Transforms/Passes.h.inc"
+} // namespace zorse
+
+using namespace mlir;
+using namespace zorse;
+
+namespace {
+/// take(log_softmax(logits), labels) is minus the cross-entropy; the negation usually meets another and folds.
+struct Take : OpRewritePattern<TakeOp> {
+  using OpRewritePattern::OpRewritePattern;
+  LogicalResult matchAndRewrite(TakeOp op, PatternRewriter &rewriter) const override {
+    auto logarithm = op.getX().getDefiningOp<LogSoftmaxOp>();
+    // In lower precision than the loss the casts would show; then the parts stay.
+    if (!logarithm || statisticElementType(rankedType(op.getX()).getElementType()) != rankedType(op.getX()).getElementType())
+      return failure();
+    Value loss = CrossEntropyOp::create(rewriter, op.getLoc(), logarithm.getX(), op.getIds(), Value(), std::nullopt).getLoss();
+    rewriter.replaceOpWithNewOp<arith::NegFOp>(op, loss);
+    return success();
+  }
+};
+
+/// `labels` as it was before a select made the ignored ones safe: labels == c ? safe : labels, or labels != c ? labels : safe.
+static Value unsafeLabels(Value condition, Value ids, int64_t &ignored, bool &conditionMeansKept) {
+  auto compare = condition.getDefiningOp<arith::CmpIOp>();
+  if (!compare || (compare.getPredicate() != arith::CmpIPredicate::ne && compare.getPredicate() != arith::CmpIPredicate::eq))
+    return {};
+  std::optional<double> constant = splatValue(compare.getRhs());
+  Value labels = compare.getLhs();
+  if (!constant) {
+    constant = splatValue(compare.getLhs());
+    labels = compare.getRhs();
+  }
+  if (!constant)
+    return {};
+  ignored = static_cast<int64_t>(*constant);
+  conditionMeansKept = compare.getPredicate() == arith::CmpIPredicate::ne;
+  if (ids == labels)
+    return labels;
+  auto select = ids.getDefiningOp<arith::SelectOp>();
+  if (!select)
+    return {};
+  // The select may have a comparison of its own: read it the same way.
+  auto own = select.getCondition().getDefiningOp<arith::CmpIOp>();
+  if (!own)
+    return {};
+  bool keepsWhenTrue = own.getPredicate() == arith::CmpIPredicate::ne;
+  bool compares = (keepsWhenTrue || own.getPredicate() == arith::CmpIPredicate::eq) &&
+                  ((own.getLhs() == labels && splatValue(own.getRhs()) == *constant) || (own.getRhs() == labels && splatValue(own.getLhs()) == *constant));
+  Value kept = keepsWhenTrue ? select.getTrueValue() : select.getFalseValue();
+  return compares && kept == labels ? labels : Value();
+}
+
+/// select(labels != c, cross_entropy(logits, safe labels), 0) is a cross-entropy that ignores c.
+struct Ignore : OpRewritePattern<arith::SelectOp> {
+  using OpRewritePattern::OpRewritePattern;
+  LogicalResult matchAndRewrite(arith::SelectOp op, PatternRewriter &rewriter) const override {
+    for (bool lossWhenTrue : {true, false}) {
+      Value lossValue = lossWhenTrue ? op.getTrueValue() : op.getFalseValue(), zero = lossWhenTrue ? op.getFalseValue() : op.getTrueValue();
+      auto negation = lossValue.getDefiningOp<arith::NegFOp>();
+      auto loss = (negation ? negation.getOperand() : lossValue).getDefiningOp<CrossEntropyOp>();
+      if (!loss || loss.getIgnoreIndexAttr() || loss.getLse() || splatValue(zero) != 0.0)
+        continue;
+      int64_t ignored = 0;
+      bool kept = false;
+      Value labels = unsafeLabels(op.getCondition(), loss.getLabels(), ignored, kept);
+      if (!labels || kept != lossWhenTrue)
+        continue;
+      Value result = CrossEntropyOp::create(rewriter, op.getLoc(), loss.getLogits(), labels, loss.getWeights(), ignored).getLoss();
+      if (negation)
+        result = arith::NegFOp::create(rewriter, op.getLoc(), result);
+      rewriter.replaceOp(op, result);
+      return success();
+    }
+    return failure();
+  }
+};
+
+struct RecognizeCrossEntropy : zorse::impl::RecognizeCrossEntropyBase<RecognizeCrossEntropy> {
+  void runOnOperation() override {
+    RewritePatternSet patterns(&getContext());
+    patterns.add<Take, Ignore>(&getContext());
+    if (failed(applyPatternsGreedily(getOperation(), std::move(patterns))))
+      signalPassFailure();
+  }
+};
+} // namespace

@@ -1,0 +1,241 @@
+#include "ConstantTable.h"
+#include "Match.h"
+
+#include "zorse/Transforms/Passes.h"
+
+#include "mlir/Transforms/GreedyPatternRewriteDriver.h"
+
+namespace zorse {
+#define GEN_PASS_DEF_RECOGNIZEROPE
+#include "zorse/Transforms/Passes.h.inc"
+} // namespace zorse
+
+using namespace mlir;
+using namespace zorse;
+
+//===----------------------------------------------------------------------===//
+// Halves and parities of the last dimension
+//===----------------------------------------------------------------------===//
+
+/// Member `second` of every pair of the last dimension of `view`: a half, or the even or odd channels.
+static std::optional<View> pairMember(View view, bool second, bool interleaved) {
+  if (view.dimensions.empty())
+    return std::nullopt;
+  size_t last = view.dimensions.size() - 1;
+  int64_t size = view.shape().back();
+  if (size % 2 != 0)
+    return std::nullopt;
+  bool sliced = interleaved ? sliceView(view, last, second ? 1 : 0, size / 2, 2) : sliceView(view, last, second ? size / 2 : 0, size / 2, 1);
+  return sliced ? std::optional(view) : std::nullopt;
+}
+
+/// True if `table` repeats for both members of every pair: by value, or because it is made so.
+static bool pairsRepeat(Value table, bool interleaved, int depth = 0) {
+  if (depth > 8)
+    return false;
+  View view = analyzeView(table);
+  if (view.dimensions.empty() || view.shape().back() % 2 != 0)
+    return false;
+  // A repeat in the view itself: the outer factor of the last dimension for halves, the inner one for pairs.
+  const ViewDimension &channels = view.dimensions.back();
+  if (!channels.empty()) {
+    const ViewFactor &factor = interleaved ? channels.back() : channels.front();
+    if (factor.stride == 0 && factor.size % 2 == 0)
+      return true;
+  }
+  if (std::optional<ConstantTable> constant = ConstantTable::read(view)) {
+    SmallVector<int64_t> shape = view.shape();
+    if (view.sampled)
+      shape.erase(shape.begin());
+    int64_t half = shape.back() / 2, vectors = 1;
+    for (int64_t size : ArrayRef(shape).drop_back())
+      vectors *= size;
+    for (int64_t v = 0; v < vectors; ++v) {
+      SmallVector<int64_t> indices(shape.size(), 0);
+      for (int64_t rest = v, i = static_cast<int64_t>(shape.size()) - 2; i >= 0; --i) {
+        indices[i] = rest % shape[i];
+        rest /= shape[i];
+      }
+      for (int64_t pair = 0; pair < half; ++pair) {
+        indices.back() = interleaved ? 2 * pair : pair;
+        double first = constant->at(indices);
+        indices.back() = interleaved ? 2 * pair + 1 : pair + half;
+        if (!(first == constant->at(indices)))
+          return false;
+      }
+    }
+    return true;
+  }
+  // Further up: the last dimension must be that of the base, whole.
+  Operation *op = view.base.getDefiningOp();
+  bool whole = channels.size() == 1 && channels[0].stride == 1 && rankedType(view.base).getRank() > 0 && channels[0].size == rankedType(view.base).getShape().back();
+  if (!op || !whole)
+    return false;
+  if (auto concat = dyn_cast<ConcatOp>(op))
+    return !interleaved && concat.getXs().size() == 2 && static_cast<int64_t>(concat.getDim()) == rankedType(concat.getY()).getRank() - 1 &&
+           analyzeView(concat.getXs()[0]) == analyzeView(concat.getXs()[1]);
+  bool elementwise = op->getDialect() && (isa<arith::ArithDialect, math::MathDialect>(op->getDialect())) && op->getNumOperands() > 0;
+  return elementwise && llvm::all_of(op->getOperands(), [&](Value operand) { return splatValue(operand) || pairsRepeat(operand, interleaved, depth + 1); });
+}
+
+//===----------------------------------------------------------------------===//
+// rotated(x)
+//===----------------------------------------------------------------------===//
+
+/// -x as a view: value = view(neg(u)) or neg(view(u)).
+static std::optional<View> matchNegated(Value value) {
+  View view = analyzeView(value);
+  auto negation = view.base.getDefiningOp<arith::NegFOp>();
+  if (!negation)
+    return std::nullopt;
+  View inner = analyzeView(negation.getOperand());
+  if (view == identityView(view.base))
+    return inner;
+  if (inner == identityView(inner.base)) {
+    view.base = inner.base;
+    return view;
+  }
+  return std::nullopt;
+}
+
+/// Whether value is (-second, first) of the pairs of x. Both members are compared as intervals of the tensor x comes from.
+static bool isRotated(Value value, Value x, bool &interleaved) {
+  View target = analyzeView(x);
+  View view = analyzeView(value);
+  auto concat = view.base.getDefiningOp<ConcatOp>();
+  if (!concat || concat.getXs().size() != 2)
+    return false;
+  RankedTensorType joined = rankedType(concat.getY());
+  auto dim = static_cast<int64_t>(concat.getDim());
+  std::optional<View> negated = matchNegated(concat.getXs()[0]);
+  if (!negated)
+    return false;
+  View plain = analyzeView(concat.getXs()[1]);
+  if (view == identityView(view.base)) {
+    if (dim != joined.getRank() - 1)
+      return false;
+    interleaved = false;
+  } else {
+    // [..., D/2, 2] joined to [..., D]: the members lie next to each other. As parts they have a last dimension of size 1.
+    View flat = identityView(view.base);
+    if (dim != joined.getRank() - 1 || joined.getShape().back() != 2 || joined.getRank() != rankedType(value).getRank() + 1 || view.offset != flat.offset)
+      return false;
+    SmallVector<int64_t> shape(joined.getShape().drop_back(2));
+    shape.push_back(joined.getShape().take_back(2).front() * 2);
+    if (ArrayRef(shape) != rankedType(value).getShape() || !isa_and_nonnull<ReshapeOp>(value.getDefiningOp()) || value.getDefiningOp()->getOperand(0) != view.base)
+      return false;
+    negated->dimensions.pop_back();
+    plain.dimensions.pop_back();
+    interleaved = true;
+  }
+  std::optional<View> first = pairMember(target, false, interleaved), second = pairMember(target, true, interleaved);
+  return first && second && *negated == *second && plain == *first;
+}
+
+//===----------------------------------------------------------------------===//
+// Tables
+//===----------------------------------------------------------------------===//
+
+/// `table`, broadcast to the type of x: position dimension `position` (in the tensor) and every other repeated. Yields [S, D/2] or [?, S, D/2].
+static Value pairTable(OpBuilder &builder, Location loc, Value table, int64_t position, bool interleaved) {
+  View view = analyzeView(table);
+  int64_t first = view.firstDimension();
+  bool perSample = carriesSamples(view.base.getType());
+  View small = view;
+  small.sampled = perSample;
+  small.dimensions.clear();
+  for (int64_t i = 0; i < static_cast<int64_t>(view.dimensions.size()); ++i) {
+    const ViewDimension &dimension = view.dimensions[i];
+    bool kept = i + first == position || i + 1 == static_cast<int64_t>(view.dimensions.size());
+    if (kept)
+      small.dimensions.push_back(dimension);
+    else if (llvm::any_of(dimension, [](const ViewFactor &factor) { return factor.stride != 0; }))
+      return {};
+  }
+  std::optional<View> half = pairMember(small, false, interleaved);
+  return half ? emitView(builder, loc, *half) : Value();
+}
+
+/// The dimension of the tensor, other than rows and the last, in which the tables vary; none if they vary in several. Dimensions of size 1 never vary.
+static std::optional<int64_t> positionDimension(ArrayRef<Value> tables) {
+  std::optional<int64_t> found;
+  for (Value table : tables) {
+    View view = analyzeView(table);
+    for (size_t i = 0; i + 1 < view.dimensions.size(); ++i) {
+      if (llvm::all_of(view.dimensions[i], [](const ViewFactor &factor) { return factor.stride == 0; }))
+        continue;
+      int64_t dimension = i + view.firstDimension();
+      if (found && *found != dimension)
+        return std::nullopt;
+      found = dimension;
+    }
+  }
+  return found;
+}
+
+namespace {
+/// x * cos + rotated(x) * sin.
+struct Rotation : OpRewritePattern<arith::AddFOp> {
+  using OpRewritePattern::OpRewritePattern;
+  LogicalResult matchAndRewrite(arith::AddFOp op, PatternRewriter &rewriter) const override {
+    RankedTensorType type = rankedType(op.getResult());
+    if ((type.getRank() != 4 && type.getRank() != 3) || !carriesSamples(type))
+      return failure();
+    for (int order = 0; order < 2; ++order) {
+      auto plain = op->getOperand(order).getDefiningOp<arith::MulFOp>(), turned = op->getOperand(1 - order).getDefiningOp<arith::MulFOp>();
+      if (!plain || !turned)
+        return failure();
+      for (int a = 0; a < 2; ++a) {
+        for (int b = 0; b < 2; ++b) {
+          Value x = plain->getOperand(a), cos = plain->getOperand(1 - a), sin = turned->getOperand(1 - b);
+          bool interleaved = false;
+          if (isRotated(turned->getOperand(b), x, interleaved) && succeeded(rewrite(op, x, cos, sin, interleaved, rewriter)))
+            return success();
+        }
+      }
+    }
+    return failure();
+  }
+
+  static LogicalResult rewrite(arith::AddFOp op, Value x, Value cos, Value sin, bool interleaved, PatternRewriter &rewriter) {
+    if (!pairsRepeat(cos, interleaved) || !pairsRepeat(sin, interleaved))
+      return failure();
+    RankedTensorType type = rankedType(x);
+    std::optional<int64_t> position = positionDimension({cos, sin});
+    // Positions and heads: [?, S, H, D], [?, H, S, D] or, of a single head, [?, S, D].
+    if (!position || (type.getRank() == 3 && *position != 1))
+      return failure();
+    Location loc = op.getLoc();
+    Value cosTable = pairTable(rewriter, loc, cos, *position, interleaved), sinTable = pairTable(rewriter, loc, sin, *position, interleaved);
+    if (!cosTable || !sinTable)
+      return failure();
+    // One table may be per sample and the other not: then both are.
+    for (Value *table : {&cosTable, &sinTable}) {
+      Type wanted = carriesSamples(cosTable.getType()) ? cosTable.getType() : sinTable.getType();
+      if (table->getType() != wanted)
+        *table = BroadcastOp::create(rewriter, loc, wanted, *table, ArrayRef<int64_t>{1, 2});
+    }
+    ArrayRef<int64_t> shape = type.getShape();
+    if (type.getRank() == 3)
+      x = ReshapeOp::create(rewriter, loc, x, ArrayRef<int64_t>{shape[0], shape[1], 1, shape[2]});
+    else if (*position == 2)
+      x = TransposeOp::create(rewriter, loc, x, ArrayRef<int64_t>{0, 2, 1, 3});
+    Value y = RopeOp::create(rewriter, loc, x, cosTable, sinTable, interleaved);
+    if (type.getRank() == 3)
+      y = ReshapeOp::create(rewriter, loc, y, shape);
+    else if (*position == 2)
+      y = TransposeOp::create(rewriter, loc, y, ArrayRef<int64_t>{0, 2, 1, 3});
+    rewriter.replaceOp(op, y);
+    return success();
+  }
+};
+
+struct RecognizeRope : zorse::impl::RecognizeRopeBase<RecognizeRope> {
+  void runOnOperation() override {
+    RewritePatternSet patterns(&getContext());
+    patterns.add<Rotation>(&getContext());
+    if (failed(applyPatternsGreedily(getOperation(), std::move(patterns))))
+      signalPassFailure();
+  }
+};
+} // namespace

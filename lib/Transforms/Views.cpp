@@ -1,0 +1,377 @@
+#include "Views.h"
+
+#include "zorse/Dialect/Zorse/ZorseOps.h"
+
+#include <algorithm>
+#include <numeric>
+
+using namespace mlir;
+using namespace zorse;
+
+static RankedTensorType typeOf(Value value) { return cast<RankedTensorType>(value.getType()); }
+
+static int64_t product(const ViewDimension &dimension) {
+  int64_t size = 1;
+  for (const ViewFactor &factor : dimension)
+    size *= factor.size;
+  return size;
+}
+
+SmallVector<int64_t> View::shape() const {
+  SmallVector<int64_t> sizes;
+  if (sampled)
+    sizes.push_back(ShapedType::kDynamic);
+  for (const ViewDimension &dimension : dimensions)
+    sizes.push_back(product(dimension));
+  return sizes;
+}
+
+bool zorse::isViewOp(Operation *op) { return isa_and_nonnull<ReshapeOp, TransposeOp, SliceOp, BroadcastOp>(op); }
+
+/// Drops factors of size 1 and joins neighbours that walk as one.
+static void coalesce(ViewDimension &dimension) {
+  ViewDimension joined;
+  for (const ViewFactor &factor : dimension) {
+    if (factor.size == 1)
+      continue;
+    if (!joined.empty() && joined.back().stride == factor.size * factor.stride)
+      joined.back() = {joined.back().size * factor.size, factor.stride};
+    else
+      joined.push_back(factor);
+  }
+  dimension = std::move(joined);
+}
+
+View zorse::identityView(Value base) {
+  View view;
+  view.base = base;
+  view.sampled = carriesSamples(base.getType());
+  int64_t stride = elementsPerRow(typeOf(base));
+  for (int64_t size : typeOf(base).getShape().drop_front(view.firstDimension())) {
+    stride /= size ? size : 1;
+    view.dimensions.push_back(size == 1 ? ViewDimension{} : ViewDimension{{size, stride}});
+  }
+  return view;
+}
+
+//===----------------------------------------------------------------------===//
+// Composition
+//===----------------------------------------------------------------------===//
+
+static bool reshapeView(View &view, ArrayRef<int64_t> shape) {
+  ViewDimension all;
+  for (const ViewDimension &dimension : view.dimensions)
+    llvm::append_range(all, dimension);
+  coalesce(all);
+  SmallVector<ViewDimension, 4> dimensions;
+  size_t next = 0;
+  for (int64_t size : shape) {
+    ViewDimension dimension;
+    while (size > 1) {
+      if (next == all.size())
+        return false;
+      ViewFactor &factor = all[next];
+      if (size % factor.size == 0) {
+        dimension.push_back(factor);
+        size /= factor.size;
+        ++next;
+      } else if (factor.size % size == 0) {
+        factor.size /= size;
+        dimension.push_back({size, factor.stride * factor.size});
+        size = 1;
+      } else {
+        return false;
+      }
+    }
+    coalesce(dimension);
+    dimensions.push_back(std::move(dimension));
+  }
+  view.dimensions = std::move(dimensions);
+  return true;
+}
+
+bool zorse::sliceView(View &view, size_t index, int64_t offset, int64_t size, int64_t stride) {
+  ViewDimension &dimension = view.dimensions[index];
+  int64_t whole = product(dimension);
+  if (offset == 0 && size == whole && (stride == 1 || size == 1))
+    return true;
+  // Outer factors that the slice crosses whole, or stays within one step of, are settled first.
+  ViewDimension result;
+  while (dimension.size() > 1 && size > 1) {
+    ViewFactor outer = dimension.front();
+    int64_t inner = whole / outer.size, last = offset + (size - 1) * stride;
+    if (offset / inner == last / inner) {
+      view.offset += offset / inner * outer.stride;
+      offset %= inner;
+      whole = inner;
+      dimension.erase(dimension.begin());
+    } else if (stride == 1 && offset % inner == 0 && size % inner == 0) {
+      view.offset += offset / inner * outer.stride;
+      dimension.front().size = size / inner;
+      coalesce(dimension);
+      return true;
+    } else {
+      return false;
+    }
+  }
+  if (size == 1) {
+    for (const ViewFactor &factor : dimension) {
+      whole /= factor.size;
+      view.offset += offset / whole * factor.stride;
+      offset %= whole;
+    }
+    dimension.clear();
+    return true;
+  }
+  view.offset += offset * dimension.front().stride;
+  dimension.front() = {size, dimension.front().stride * stride};
+  return true;
+}
+
+/// `view`, which shows the operand of `op`, becomes the view of its result.
+static bool compose(View &view, Operation *op) {
+  if (auto reshape = dyn_cast<ReshapeOp>(op))
+    return reshapeView(view, typeOf(reshape.getY()).getShape().drop_front(view.firstDimension()));
+  if (auto transpose = dyn_cast<TransposeOp>(op)) {
+    SmallVector<ViewDimension, 4> dimensions;
+    for (int64_t from : transpose.getPermutation().drop_front(view.firstDimension()))
+      dimensions.push_back(view.dimensions[from - view.firstDimension()]);
+    view.dimensions = std::move(dimensions);
+    return true;
+  }
+  if (auto slice = dyn_cast<SliceOp>(op)) {
+    int64_t first = view.firstDimension();
+    for (size_t i = 0; i < view.dimensions.size(); ++i)
+      if (!sliceView(view, i, slice.getOffsets()[first + i], slice.getSizes()[first + i], slice.getStrides()[first + i]))
+        return false;
+    return true;
+  }
+  auto broadcast = cast<BroadcastOp>(op);
+  RankedTensorType type = typeOf(broadcast.getY());
+  bool sampled = carriesSamples(type);
+  SmallVector<ViewDimension, 4> dimensions;
+  for (int64_t i = sampled ? 1 : 0; i < type.getRank(); ++i) {
+    const auto *from = llvm::find(broadcast.getDims(), i);
+    if (from != broadcast.getDims().end())
+      dimensions.push_back(view.dimensions[from - broadcast.getDims().begin() - view.firstDimension()]);
+    else
+      dimensions.push_back(type.getDimSize(i) == 1 ? ViewDimension{} : ViewDimension{{type.getDimSize(i), 0}});
+  }
+  view.dimensions = std::move(dimensions);
+  view.sampled = sampled;
+  return true;
+}
+
+View zorse::analyzeView(Value value) {
+  SmallVector<Operation *> chain;
+  while (isViewOp(value.getDefiningOp())) {
+    chain.push_back(value.getDefiningOp());
+    value = chain.back()->getOperand(0);
+  }
+  View view = identityView(value);
+  for (Operation *op : llvm::reverse(chain)) {
+    View next = view;
+    view = compose(next, op) ? next : identityView(op->getResult(0));
+  }
+  return view;
+}
+
+//===----------------------------------------------------------------------===//
+// Normal form
+//===----------------------------------------------------------------------===//
+
+namespace {
+/// A factor of the view that lies within one dimension of the base: `size` steps of `step` elements of that dimension.
+struct Atom {
+  size_t baseDimension;
+  int64_t step;
+  int64_t size;
+  int64_t place; ///< position in the base's order, once known
+};
+
+/// A dimension after the slice: atoms that walk it as one, outermost first.
+struct Segment {
+  int64_t size;   ///< before the slice
+  int64_t offset, count, stride;
+  SmallVector<Atom *> atoms;
+};
+} // namespace
+
+static Value reshapeTo(OpBuilder &builder, Location loc, Value value, ArrayRef<int64_t> shape) {
+  return typeOf(value).getShape() == shape ? value : ReshapeOp::create(builder, loc, value, shape).getResult();
+}
+
+/// Cuts one factor at the borders of the base's dimensions, innermost first into `pieces`.
+static bool cutFactor(ViewFactor factor, ArrayRef<int64_t> sizes, ArrayRef<int64_t> strides, ArrayRef<int64_t> offsets, SmallVectorImpl<Atom> &pieces) {
+  while (factor.size > 1) {
+    size_t d = 0;
+    while (d < sizes.size() && !(sizes[d] > 1 && strides[d] <= factor.stride && factor.stride < strides[d] * sizes[d]))
+      ++d;
+    if (d == sizes.size() || factor.stride % strides[d] != 0)
+      return false;
+    int64_t step = factor.stride / strides[d];
+    if (offsets[d] % step + (factor.size - 1) * step < sizes[d]) {
+      pieces.push_back({d, step, factor.size, 0});
+      return true;
+    }
+    if (sizes[d] % step != 0 || factor.size % (sizes[d] / step) != 0 || offsets[d] >= step)
+      return false;
+    pieces.push_back({d, step, sizes[d] / step, 0});
+    factor = {factor.size / (sizes[d] / step), strides[d] * sizes[d]};
+  }
+  return true;
+}
+
+/// The segments of one base dimension of size `size` at `offset` for its atoms, sorted by step, largest first.
+static bool segmentsOf(int64_t size, int64_t offset, ArrayRef<Atom *> atoms, SmallVectorImpl<Segment> &segments) {
+  if (atoms.empty()) {
+    segments.push_back({size, offset, 1, 1, {}});
+    return true;
+  }
+  int64_t remaining = size;
+  for (size_t i = 0; i < atoms.size();) {
+    Segment segment{remaining, offset, atoms[i]->size, 1, {atoms[i]}};
+    int64_t step = atoms[i]->step;
+    for (++i; i < atoms.size() && step == atoms[i]->size * atoms[i]->step; ++i) {
+      segment.atoms.push_back(atoms[i]);
+      segment.count *= atoms[i]->size;
+      step = atoms[i]->step;
+    }
+    if (i < atoms.size()) {
+      // Another run lies inside one step of this one: tell them apart by a reshape.
+      if (remaining % step != 0)
+        return false;
+      segment.size = remaining / step;
+      segment.offset = offset / step;
+      offset %= step;
+      remaining = step;
+    } else {
+      segment.stride = step;
+    }
+    if (segment.offset + (segment.count - 1) * segment.stride >= segment.size)
+      return false;
+    segments.push_back(std::move(segment));
+  }
+  return true;
+}
+
+Value zorse::emitView(OpBuilder &builder, Location loc, const View &view) {
+  RankedTensorType baseType = typeOf(view.base);
+  bool baseSampled = carriesSamples(baseType);
+  ArrayRef<int64_t> sizes = baseType.getShape().drop_front(baseSampled ? 1 : 0);
+  SmallVector<int64_t> strides(sizes.size()), offsets(sizes.size());
+  int64_t stride = 1;
+  for (size_t d = sizes.size(); d-- > 0;) {
+    if (sizes[d] == 0)
+      return {};
+    strides[d] = stride;
+    offsets[d] = view.offset / stride % sizes[d];
+    stride *= sizes[d];
+  }
+
+  // Atoms in the order of the view, per dimension; the position of repeats among them is kept for the broadcast.
+  struct Part {
+    int64_t repeat;          ///< > 0: this many repeats
+    SmallVector<Atom> atoms; ///< otherwise
+  };
+  SmallVector<SmallVector<Part>> parts;
+  bool repeats = view.sampled && !baseSampled;
+  for (const ViewDimension &dimension : view.dimensions) {
+    auto &list = parts.emplace_back();
+    for (const ViewFactor &factor : dimension) {
+      if (factor.stride == 0) {
+        list.push_back({factor.size, {}});
+        repeats = true;
+        continue;
+      }
+      SmallVector<Atom> pieces;
+      if (!cutFactor(factor, sizes, strides, offsets, pieces))
+        return {};
+      std::reverse(pieces.begin(), pieces.end());
+      if (!list.empty() && list.back().repeat == 0)
+        list.back().atoms.append(pieces);
+      else
+        list.push_back({0, pieces});
+    }
+  }
+  SmallVector<Atom *> ordered;
+  for (auto &list : parts)
+    for (Part &part : list)
+      for (Atom &atom : part.atoms)
+        ordered.push_back(&atom);
+
+  // The base's side: which segments to take, and the atoms in the base's order.
+  SmallVector<Segment> segments;
+  for (size_t d = 0; d < sizes.size(); ++d) {
+    SmallVector<Atom *> own;
+    for (Atom *atom : ordered)
+      if (atom->baseDimension == d)
+        own.push_back(atom);
+    llvm::stable_sort(own, [](Atom *a, Atom *b) { return a->step > b->step; });
+    if (!segmentsOf(sizes[d], offsets[d], own, segments))
+      return {};
+  }
+  auto withRows = [&](SmallVector<int64_t> shape) {
+    if (baseSampled)
+      shape.insert(shape.begin(), ShapedType::kDynamic);
+    return shape;
+  };
+  SmallVector<int64_t> whole, taken, starts, steps, atomSizes;
+  int64_t place = 0;
+  for (Segment &segment : segments) {
+    whole.push_back(segment.size);
+    taken.push_back(segment.count);
+    starts.push_back(segment.offset);
+    steps.push_back(segment.count == 1 ? 1 : segment.stride);
+    for (Atom *atom : segment.atoms) {
+      atom->place = place++;
+      atomSizes.push_back(atom->size);
+    }
+  }
+
+  Value value = view.base;
+  if (whole != taken) {
+    value = reshapeTo(builder, loc, value, withRows(whole));
+    if (baseSampled) {
+      starts.insert(starts.begin(), 0);
+      steps.insert(steps.begin(), 1);
+    }
+    value = SliceOp::create(builder, loc, value, starts, withRows(taken), steps);
+  }
+  SmallVector<int64_t> permutation;
+  if (baseSampled)
+    permutation.push_back(0);
+  for (Atom *atom : ordered)
+    permutation.push_back(atom->place + (baseSampled ? 1 : 0));
+  if (!llvm::is_sorted(permutation)) {
+    value = reshapeTo(builder, loc, value, withRows(atomSizes));
+    value = TransposeOp::create(builder, loc, value, permutation);
+  }
+  if (!repeats)
+    return reshapeTo(builder, loc, value, view.shape());
+
+  // Without the repeats; then with them as dimensions of their own; then joined.
+  SmallVector<int64_t> core, spread, places;
+  if (view.sampled)
+    spread.push_back(ShapedType::kDynamic);
+  if (baseSampled)
+    places.push_back(0);
+  for (auto &list : parts) {
+    if (list.empty())
+      spread.push_back(1);
+    for (Part &part : list) {
+      int64_t size = part.repeat;
+      if (!size) {
+        size = 1;
+        for (Atom &atom : part.atoms)
+          size *= atom.size;
+        core.push_back(size);
+        places.push_back(spread.size());
+      }
+      spread.push_back(size);
+    }
+  }
+  value = reshapeTo(builder, loc, value, withRows(core));
+  value = BroadcastOp::create(builder, loc, RankedTensorType::get(spread, baseType.getElementType()), value, places);
+  return reshapeTo(builder, loc, value, view.shape());
+}
