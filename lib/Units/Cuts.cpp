@@ -35,19 +35,21 @@ public:
   }
 
 private:
-  /// Life spans of spine values in the order.
+  /// Waits of spine values in the order: from where a value is made or read to where it is read next.
   void measure() {
     heavyBefore.assign(size + 1, 0);
     for (int i = 0; i < size; ++i)
       heavyBefore[i + 1] = heavyBefore[i] + isHeavy(graph.order[i]);
     for (int i = 0; i < size; ++i)
       for (Value result : graph.order[i]->getResults()) {
-        int last = i;
+        std::vector<int> uses{i};
         for (Operation *user : result.getUsers())
           if (auto it = graph.position.find(user); it != graph.position.end())
-            last = std::max(last, it->second);
-        if (last > i)
-          spans.push_back({i, last});
+            uses.push_back(it->second);
+        llvm::sort(uses);
+        for (size_t use = 1; use < uses.size(); ++use)
+          if (uses[use] > uses[use - 1])
+            waits.push_back({uses[use - 1], uses[use]});
       }
   }
 
@@ -55,7 +57,7 @@ private:
   template <typename Predicate>
   std::vector<int> crossings(int begin, int end, Predicate counts) const {
     std::vector<int> delta(size + 2, 0), found;
-    for (auto &[from, to] : spans)
+    for (auto &[from, to] : waits)
       if (counts(from, to)) {
         ++delta[from + 1];
         --delta[to + 1];
@@ -75,6 +77,7 @@ private:
     return cuts;
   }
 
+  /// Where one value crosses that is read again soon; those that wait long are carried past.
   std::vector<int> carriedCuts(int begin, int end) const {
     return crossings(begin, end, [&](int from, int to) { return heavyBefore[to] - heavyBefore[from + 1] < longSpan; });
   }
@@ -156,7 +159,7 @@ private:
   const ModelGraph &graph;
   int longSpan, size;
   std::vector<int> heavyBefore;
-  std::vector<std::pair<int, int>> spans;
+  std::vector<std::pair<int, int>> waits;
 };
 
 } // namespace

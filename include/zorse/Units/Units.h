@@ -32,7 +32,7 @@ struct UnitOptions {
   autodiff::SavePolicy saved = autodiff::SavePolicy::MinimumCut;
   DecayRule decay;
   bundle::TrainingOptions training; ///< copied into the summary; decides the moments and the update functions.
-  /// A value that stays alive over at least this many matrix products and attentions is carried across cuts when no narrow cut exists.
+  /// A value that waits for its next reader over at least this many matrix products and attentions is carried across cuts where no narrow cut exists.
   int longSpan = 9;
 };
 
