@@ -53,11 +53,15 @@ struct Axis {
   int64_t size = 1;
   bool sample = false;
   int64_t dim = 0;                     ///< of the broadcast shape
+  int64_t order = 0;                   ///< position in the file's order of axes
   std::vector<int64_t> strides;        ///< one per operand
 };
 
 /// A factor of an operand in the order and grouping in which an op wants it.
 using Groups = std::vector<FactorList>;
+
+/// Whether the elements at offset + (positions of the factors) do not depend on factor `which`.
+bool repeats(const Lazy &lazy, int64_t offset, const FactorList &factors, size_t which);
 
 /// What an initializer is used as, before anything is emitted.
 enum class InitializerRole : uint8_t { Constant, Trained, Frozen };
@@ -87,7 +91,6 @@ private:
   void classifyInitializers();
   void reportParameters(ImportedModel &result);
   Val parameter(const onnx::Tensor &tensor, bool trainable);
-  mlir::Value liftedConstant(mlir::DenseElementsAttr attribute);
   mlir::Value liftedBytes(mlir::RankedTensorType type, std::shared_ptr<std::vector<uint8_t>> bytes);
 
   // --- access to a node
@@ -121,7 +124,7 @@ private:
   mlir::Value createNamed(llvm::StringRef name, mlir::ValueRange operands, mlir::Type type);
   /// The operand as a tensor of the groups' sizes (in front `?` if `sampled`).
   mlir::Value materialise(const Val &value, const Groups &groups, bool sampled);
-  mlir::Value materialiseConstant(const Val &value, const FactorList &factors);
+  mlir::Value materialiseConstant(const Val &value, FactorList &factors, llvm::SmallVectorImpl<int64_t> &at);
   mlir::Value cut(mlir::Value base, int64_t offset, const FactorList &factors);
   mlir::Value applyScale(mlir::Value value, double scale);
   mlir::Value broadcastTo(mlir::Value value, llvm::ArrayRef<int64_t> dims, llvm::ArrayRef<int64_t> shape);
@@ -134,8 +137,7 @@ private:
   mlir::FailureOr<Val> reshaped(const GraphNode &node, const Val &value, const std::vector<int64_t> &shape);
   /// Brings operands to common axes, broadcasting as ONNX does. Fixes operands whose rows are baked copies.
   mlir::LogicalResult align(const GraphNode &node, std::vector<Val> &operands, std::vector<Axis> &axes, std::vector<int64_t> &shape);
-  mlir::LogicalResult dropSampleCopies(const GraphNode &node, Val &operand, int64_t size, int64_t stride);
-  bool repeatsAlong(const Val &value, int64_t size, int64_t stride) const;
+  mlir::LogicalResult dropSampleCopies(const GraphNode &node, const Val &operand, size_t index, const std::vector<Axis> &axes, size_t along);
   Val compressed(const Val &value) const; ///< a constant whose repeating axes have stride 0
   void orderAxes(const std::vector<Val> &operands, std::vector<Axis> &axes) const;
   struct Loop {
@@ -212,6 +214,7 @@ private:
   mlir::LogicalResult lossBinary(const GraphNode &node, const std::string &op, const Val &a, const Val &b);
   mlir::FailureOr<Val> crossEntropy(const GraphNode &node, Val logits, Val labels, Val weights, std::optional<int64_t> ignore, const std::string &reduction);
   Val castTo(const Val &value, ElementKind type);
+  bool isCountOnly(const Val &value) const;
   mlir::Value sumPerSample(mlir::Value value); ///< [?, ...] to [?]
   bool dependsOnParameter(mlir::Value value) const { return tainted.contains(value); }
   std::optional<Val> addedLoss(mlir::LogicalResult &status);
@@ -234,12 +237,15 @@ private:
   std::map<int, const onnx::Tensor *> initializers;  ///< by value number
   std::map<const onnx::Tensor *, InitializerRole> roles;
   std::map<const onnx::Tensor *, Val> parameters;
-  std::map<const onnx::Tensor *, std::string> originalNames;
+  std::vector<std::unique_ptr<onnx::Tensor>> restored; ///< parameters taken apart again
+  std::map<const onnx::Tensor *, const onnx::Tensor *> rawSources; ///< where their bytes are
   std::vector<WeightSource> weights;                ///< by argument - number of inputs, in order of creation
   std::map<unsigned, size_t> weightOfArgument;
   llvm::DenseSet<mlir::Value> tainted;
   llvm::DenseMap<size_t, llvm::SmallVector<mlir::Operation *, 1>> emitted; ///< by structural hash
+  std::map<std::tuple<const Lazy *, int64_t, int64_t, int64_t, int64_t, int64_t>, int64_t> maskCache; ///< window, 0: none, -1: not causal
   std::map<std::pair<const Lazy *, int64_t>, bool> openCache;
+  std::vector<LazyPtr> keepAlive;      ///< keys of the caches
   std::map<std::string, std::string> labelsOfLoss;
   struct LossInfo { mlir::Value labels; mlir::Value logits; std::optional<int64_t> ignore; int64_t classes = 0; };
   std::vector<LossInfo> losses;

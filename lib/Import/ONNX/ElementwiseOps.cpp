@@ -1,0 +1,661 @@
+// Elementwise operators: folded on constants, otherwise arith and math over common axes.
+#include "Importer.h"
+
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Math/IR/Math.h"
+#include "llvm/ADT/StringSet.h"
+#include "llvm/ADT/StringSwitch.h"
+
+#include <algorithm>
+#include <cmath>
+
+using namespace mlir;
+using namespace zorse;
+using namespace zorse::onnx_import;
+
+template <typename F> static Kernel floatKernel1(F f) {
+  Kernel kernel;
+  kernel.floats = [f](int64_t n, const double *const *x, double *to) {
+    for (int64_t i = 0; i < n; ++i)
+      to[i] = f(x[0][i]);
+  };
+  return kernel;
+}
+template <typename F> static Kernel intKernel1(F f) {
+  Kernel kernel;
+  kernel.ints = [f](int64_t n, const int64_t *const *x, int64_t *to) {
+    for (int64_t i = 0; i < n; ++i)
+      to[i] = f(x[0][i]);
+  };
+  return kernel;
+}
+template <typename F> static Kernel floatKernel2(F f) {
+  Kernel kernel;
+  kernel.floats = [f](int64_t n, const double *const *x, double *to) {
+    for (int64_t i = 0; i < n; ++i)
+      to[i] = f(x[0][i], x[1][i]);
+  };
+  return kernel;
+}
+template <typename F> static Kernel intKernel2(F f) {
+  Kernel kernel;
+  kernel.ints = [f](int64_t n, const int64_t *const *x, int64_t *to) {
+    for (int64_t i = 0; i < n; ++i)
+      to[i] = f(x[0][i], x[1][i]);
+  };
+  return kernel;
+}
+
+// Wraps like the machine: signed overflow is defined.
+static int64_t addInts(int64_t a, int64_t b) { return static_cast<int64_t>(static_cast<uint64_t>(a) + static_cast<uint64_t>(b)); }
+static int64_t subInts(int64_t a, int64_t b) { return static_cast<int64_t>(static_cast<uint64_t>(a) - static_cast<uint64_t>(b)); }
+static int64_t mulInts(int64_t a, int64_t b) { return static_cast<int64_t>(static_cast<uint64_t>(a) * static_cast<uint64_t>(b)); }
+static int64_t divInts(int64_t a, int64_t b) { return b == 0 ? 0 : b == -1 ? subInts(0, a) : a / b; }
+static int64_t modInts(int64_t a, int64_t b, bool likeC) {
+  if (b == 0 || b == -1)
+    return 0;
+  int64_t r = a % b;
+  return !likeC && r != 0 && (r < 0) != (b < 0) ? r + b : r;
+}
+
+// --- casts
+
+Val Importer::castTo(const Val &value, ElementKind type) {
+  if (value.type == type || value.kind == Val::Kind::Loss)
+    return value;
+  if (value.isConstant()) {
+    Kernel kernel;
+    bool from = isFloat(value.type), to = isFloat(type), toBool = type == ElementKind::Bool;
+    if (from && to)
+      kernel = floatKernel1([](double x) { return x; });
+    else if (from)
+      kernel.floatToInt = [toBool](int64_t n, const double *const *x, int64_t *out) {
+        for (int64_t i = 0; i < n; ++i)
+          out[i] = toBool ? x[0][i] != 0 : std::isnan(x[0][i]) ? 0 : static_cast<int64_t>(std::clamp(x[0][i], -9.2e18, 9.2e18));
+      };
+    else if (to)
+      kernel.intToFloat = [](int64_t n, const int64_t *const *x, double *out) {
+        for (int64_t i = 0; i < n; ++i)
+          out[i] = static_cast<double>(x[0][i]);
+      };
+    else
+      kernel = intKernel1([](int64_t x) { return x; });
+    Val out = foldElementwise({value}, type, kernel);
+    out.hides = value.hides;
+    return out;
+  }
+  Val out = value;
+  out.type = type;
+  if (isFloat(value.type) && isFloat(type))
+    return out; // one compute type
+  Type from = elementType(value.type), to = elementType(type);
+  if (from == to)
+    return out;
+  Val whole = value.scale != 1.0 ? copied(value) : value;
+  out = whole;
+  out.type = type;
+  auto toType = cast<RankedTensorType>(whole.value.getType()).clone(to);
+  if (isFloat(value.type)) {
+    if (type == ElementKind::Bool)
+      out.value = create<arith::CmpFOp>(arith::CmpFPredicate::UNE, whole.value, splat(0, cast<RankedTensorType>(whole.value.getType())));
+    else
+      out.value = create<arith::FPToSIOp>(toType, whole.value);
+  } else if (isFloat(type)) {
+    out.value = value.type == ElementKind::Bool ? create<arith::UIToFPOp>(toType, whole.value) : create<arith::SIToFPOp>(toType, whole.value);
+  } else if (type == ElementKind::Bool) {
+    out.value = create<arith::CmpIOp>(arith::CmpIPredicate::ne, whole.value, splat(0, cast<RankedTensorType>(whole.value.getType())));
+  } else if (value.type == ElementKind::Bool) {
+    out.value = create<arith::ExtUIOp>(toType, whole.value);
+  } else {
+    out.value = from.getIntOrFloatBitWidth() < to.getIntOrFloatBitWidth() ? create<arith::ExtSIOp>(toType, whole.value) : create<arith::TruncIOp>(toType, whole.value);
+  }
+  return out;
+}
+
+LogicalResult Importer::onCast(const GraphNode &node) {
+  auto type = static_cast<ElementKind>(intAttribute(node, "to", 0));
+  if (!byteSize(type))
+    return error(node, "casts to an element type that is not supported");
+  if (in(node, 0).isGraph() && !isFloat(type) && type != ElementKind::I64 && type != ElementKind::I32 && type != ElementKind::Bool)
+    return error(node, "casts activations to " + Twine(name(type)) + ", which is not supported");
+  return out(node, 0, castTo(in(node, 0), type)), success();
+}
+
+LogicalResult Importer::onCastLike(const GraphNode &node) {
+  ElementKind type = in(node, 1).kind == Val::Kind::Loss ? ElementKind::F32 : in(node, 1).type;
+  return out(node, 0, castTo(in(node, 0), type)), success();
+}
+
+// --- unary
+
+LogicalResult Importer::onUnary(const GraphNode &node) {
+  const Val &x = in(node, 0);
+  const std::string &op = node.op;
+  if (x.kind == Val::Kind::Loss) {
+    if (op != "Neg")
+      return error(node, "is applied to a sum over samples; the loss must be a sum of terms c * sum(a) / D");
+    Val value = x;
+    for (LossSummand &summand : value.summands)
+      summand.coefficient = -summand.coefficient;
+    return out(node, 0, std::move(value)), success();
+  }
+  if (x.isConstant()) {
+    Kernel kernel;
+    if (!isFloat(x.type)) {
+      if (op == "Neg")
+        kernel = intKernel1([](int64_t a) { return subInts(0, a); });
+      else if (op == "Abs")
+        kernel = intKernel1([](int64_t a) { return a < 0 ? subInts(0, a) : a; });
+      else if (op == "Sign")
+        kernel = intKernel1([](int64_t a) { return int64_t((a > 0) - (a < 0)); });
+      else if (op == "Not")
+        kernel = intKernel1([](int64_t a) { return int64_t(a == 0); });
+      else
+        return error(node, "is not defined for " + Twine(name(x.type)));
+    } else {
+      using F = double (*)(double);
+      F f = llvm::StringSwitch<F>(op)
+                .Case("Neg", [](double a) { return -a; })
+                .Case("Abs", [](double a) { return std::fabs(a); })
+                .Case("Sqrt", [](double a) { return std::sqrt(a); })
+                .Case("Exp", [](double a) { return std::exp(a); })
+                .Case("Log", [](double a) { return std::log(a); })
+                .Case("Sin", [](double a) { return std::sin(a); })
+                .Case("Cos", [](double a) { return std::cos(a); })
+                .Case("Tanh", [](double a) { return std::tanh(a); })
+                .Case("Erf", [](double a) { return std::erf(a); })
+                .Case("Reciprocal", [](double a) { return 1 / a; })
+                .Case("Floor", [](double a) { return std::floor(a); })
+                .Case("Ceil", [](double a) { return std::ceil(a); })
+                .Case("Round", [](double a) { return std::nearbyint(a); })
+                .Case("Sign", [](double a) { return double((a > 0) - (a < 0)); })
+                .Case("Sigmoid", [](double a) { return 1 / (1 + std::exp(-a)); })
+                .Case("Relu", [](double a) { return a > 0 ? a : 0; })
+                .Case("Softplus", [](double a) { return a > 30 ? a : std::log1p(std::exp(a)); })
+                .Default(nullptr);
+      if (!f)
+        return error(node, "is not supported on float constants");
+      kernel = floatKernel1(f);
+    }
+    return out(node, 0, foldElementwise({x}, x.type, kernel)), success();
+  }
+  if (!x.isGraph())
+    return error(node, "expects a tensor");
+  if (!isFloat(x.type)) {
+    if (op == "Not" || op == "Neg" || op == "Abs")
+      return emitElementwise(node, {x}, x.type, [&](ValueRange a, RankedTensorType type) -> Value {
+        if (op == "Not")
+          return create<arith::XOrIOp>(a[0], splat(1, type));
+        Value negated = create<arith::SubIOp>(splat(0, type), a[0]);
+        return op == "Neg" ? negated : create<arith::MaxSIOp>(a[0], negated);
+      });
+    return error(node, "is not supported on integer activations");
+  }
+  if (op == "Neg") {
+    Val value = x;
+    value.scale = -value.scale;
+    return out(node, 0, std::move(value)), success();
+  }
+  return emitElementwise(node, {x}, x.type, [&](ValueRange a, RankedTensorType type) -> Value {
+    if (op == "Reciprocal") {
+      if (auto root = a[0].getDefiningOp<math::SqrtOp>())
+        return create<math::RsqrtOp>(root.getOperand());
+      return create<arith::DivFOp>(splat(1, type), a[0]);
+    }
+    if (op == "Sigmoid") {
+      Value e = create<math::ExpOp>(create<arith::NegFOp>(a[0]));
+      return create<arith::DivFOp>(splat(1, type), create<arith::AddFOp>(e, splat(1, type)));
+    }
+    if (op == "Relu")
+      return create<arith::MaximumFOp>(a[0], splat(0, type));
+    if (op == "Softplus") {
+      Value e = create<math::ExpOp>(create<arith::NegFOp>(create<math::AbsFOp>(a[0])));
+      return create<arith::AddFOp>(create<arith::MaximumFOp>(a[0], splat(0, type)), create<math::Log1pOp>(e));
+    }
+    StringRef mathName = llvm::StringSwitch<StringRef>(op)
+                             .Case("Abs", "math.absf").Case("Sqrt", "math.sqrt").Case("Exp", "math.exp").Case("Log", "math.log").Case("Sin", "math.sin")
+                             .Case("Cos", "math.cos").Case("Tanh", "math.tanh").Case("Erf", "math.erf").Case("Floor", "math.floor").Case("Ceil", "math.ceil")
+                             .Case("Round", "math.roundeven").Default("");
+    if (mathName.empty()) {
+      (void)error(node, "is not supported on activations");
+      return {};
+    }
+    return createNamed(mathName, a[0], type);
+  });
+}
+
+LogicalResult Importer::onActivation(const GraphNode &node) {
+  Val x = in(node, 0);
+  const std::string &op = node.op;
+  if (x.isConstant()) {
+    if (op != "Gelu" && op != "Swish" && op != "HardSwish" && op != "LeakyRelu" && op != "Mish")
+      return error(node, "is not supported on constants");
+  }
+  if (!x.isGraph() || !isFloat(x.type))
+    return error(node, "expects float activations");
+  double alpha = floatAttribute(node, "alpha", op == "LeakyRelu" ? 0.01 : 1.0);
+  return emitElementwise(node, {x}, x.type, [&](ValueRange a, RankedTensorType type) -> Value {
+    if (op == "Gelu")
+      return create<GeluOp>(type, a[0], stringAttribute(node, "approximate", "none") == "tanh" ? builder.getUnitAttr() : UnitAttr());
+    if (op == "LeakyRelu")
+      return create<arith::MaximumFOp>(a[0], create<arith::MulFOp>(a[0], splat(alpha, type)));
+    if (alpha != 1.0) {
+      Value scaled = create<arith::MulFOp>(a[0], splat(alpha, type));
+      Value e = create<math::ExpOp>(create<arith::NegFOp>(scaled));
+      return create<arith::DivFOp>(a[0], create<arith::AddFOp>(e, splat(1, type)));
+    }
+    return create<SiluOp>(type, a[0]);
+  });
+}
+
+// --- binary
+
+LogicalResult Importer::onBinary(const GraphNode &node) { return binary(node, node.op, in(node, 0), in(node, 1)); }
+
+LogicalResult Importer::onVariadic(const GraphNode &node) {
+  std::string op = node.op == "Sum" ? "Add" : node.op;
+  Val sum = in(node, 0);
+  if (node.inputs.size() == 1)
+    return out(node, 0, std::move(sum)), success();
+  for (size_t i = 1; i < node.inputs.size(); ++i) {
+    if (failed(binary(node, op, sum, in(node, i))))
+      return failure();
+    if (i + 1 < node.inputs.size())
+      sum = values[node.outputs[0]];
+  }
+  return success();
+}
+
+// What broadcasting to `other` does to an operand that is otherwise unchanged.
+static std::optional<Val> stretched(Val value, const std::vector<int64_t> &other) {
+  while (value.rank() < static_cast<int64_t>(other.size()))
+    value.view.dims.insert(value.view.dims.begin(), FactorList{});
+  int64_t lead = value.rank() - static_cast<int64_t>(other.size());
+  for (size_t i = 0; i < other.size(); ++i) {
+    int64_t size = value.view.size(lead + i);
+    if (other[i] == size || other[i] == 1)
+      continue;
+    if (size != 1)
+      return std::nullopt;
+    value.view.dims[lead + i].push_back(Factor{other[i], 0, false});
+  }
+  return value;
+}
+
+LogicalResult Importer::binary(const GraphNode &node, const std::string &op, const Val &a, const Val &b) {
+  if (a.kind == Val::Kind::Loss || b.kind == Val::Kind::Loss)
+    return lossBinary(node, op, a, b);
+  if ((!a.isConstant() && !a.isGraph()) || (!b.isConstant() && !b.isGraph()))
+    return error(node, "expects two tensors");
+  bool isFloats = isFloat(a.type) && isFloat(b.type);
+  if (a.isConstant() && b.isConstant()) {
+    Kernel kernel;
+    if (isFloats) {
+      bool fmod = intAttribute(node, "fmod", 0) != 0;
+      if (op == "Add") kernel = floatKernel2([](double x, double y) { return x + y; });
+      else if (op == "Sub") kernel = floatKernel2([](double x, double y) { return x - y; });
+      else if (op == "Mul") kernel = floatKernel2([](double x, double y) { return x * y; });
+      else if (op == "Div") kernel = floatKernel2([](double x, double y) { return x / y; });
+      else if (op == "Max") kernel = floatKernel2([](double x, double y) { return std::isnan(x) || x > y ? x : y; });
+      else if (op == "Min") kernel = floatKernel2([](double x, double y) { return std::isnan(x) || x < y ? x : y; });
+      else if (op == "Mod") kernel = floatKernel2([fmod](double x, double y) { double r = std::fmod(x, y); return !fmod && r != 0 && (r < 0) != (y < 0) ? r + y : r; });
+      else return error(node, "is not supported on float constants");
+    } else {
+      bool likeC = intAttribute(node, "fmod", 0) != 0;
+      if (op == "Add") kernel = intKernel2(addInts);
+      else if (op == "Sub") kernel = intKernel2(subInts);
+      else if (op == "Mul") kernel = intKernel2(mulInts);
+      else if (op == "Div") kernel = intKernel2(divInts);
+      else if (op == "Max") kernel = intKernel2([](int64_t x, int64_t y) { return std::max(x, y); });
+      else if (op == "Min") kernel = intKernel2([](int64_t x, int64_t y) { return std::min(x, y); });
+      else if (op == "Mod") kernel = intKernel2([likeC](int64_t x, int64_t y) { return modInts(x, y, likeC); });
+      else return error(node, "is not supported on integer constants");
+    }
+    Val folded = foldElementwise({a, b}, a.type, kernel);
+    if (!folded)
+      return error(node, "expects shapes that broadcast");
+    return out(node, 0, std::move(folded)), success();
+  }
+  if (isFloat(a.type) != isFloat(b.type))
+    return error(node, "expects operands of one element type, found " + Twine(name(a.type)) + " and " + name(b.type));
+
+  if (isFloats) {
+    // A uniform constant is a scale, or nothing at all.
+    for (int side = 0; side < 2; ++side) {
+      const Val &x = side ? b : a, &c = side ? a : b;
+      if (!x.isGraph() || !c.isConstant())
+        continue;
+      auto uniform = uniformValue(c);
+      if (!uniform)
+        continue;
+      bool neutral = (op == "Add" && *uniform == 0) || (op == "Sub" && *uniform == 0 && !side);
+      bool scales = (op == "Mul" && *uniform != 0) || (op == "Div" && !side && *uniform != 0);
+      if (!std::isfinite(*uniform) || (!neutral && !scales))
+        continue;
+      if (auto value = stretched(x, c.shape())) {
+        if (scales)
+          value->scale *= op == "Mul" ? *uniform : 1 / *uniform;
+        return out(node, 0, std::move(*value)), success();
+      }
+    }
+    if (op == "Div" && a.isConstant() && uniformValue(a) == 1.0 && b.scale == 1.0)
+      if (auto root = b.value.getDefiningOp<math::SqrtOp>()) {
+        Val value = b;
+        value.value = create<math::RsqrtOp>(root.getOperand());
+        if (auto wide = stretched(value, a.shape()))
+          return out(node, 0, std::move(*wide)), success();
+      }
+    if (op == "Mul" || (op == "Div" && a.isGraph() && b.isGraph())) {
+      // Scales of factors are one scale of the product.
+      Val x = a, y = b;
+      double scale = op == "Mul" ? x.scale * y.scale : x.scale / y.scale;
+      if (!a.isGraph())
+        scale = y.scale;
+      if (!b.isGraph())
+        scale = x.scale;
+      x.scale = y.scale = 1;
+      bool rsqrt = false;
+      if (op == "Div")
+        if (auto root = y.value.getDefiningOp<math::SqrtOp>()) {
+          y.value = create<math::RsqrtOp>(root.getOperand());
+          rsqrt = true;
+        }
+      if (failed(emitElementwise(node, {x, y}, a.type, [&](ValueRange v, RankedTensorType) {
+            return op == "Mul" || rsqrt ? create<arith::MulFOp>(v[0], v[1]) : create<arith::DivFOp>(v[0], v[1]);
+          })))
+        return failure();
+      values[node.outputs[0]].scale = scale;
+      return success();
+    }
+  }
+  // A mask that is added can hide whole rows.
+  Val x = a, y = b;
+  if (isFloats && op == "Add")
+    for (Val *mask : {&x, &y})
+      if (mask->isConstant() && !mask->hides)
+        mask->hides = !rowsOpen(*mask, false, true);
+  return emitElementwise(node, {x, y}, a.type, [&](ValueRange v, RankedTensorType) -> Value {
+    if (isFloats) {
+      if (op == "Add") return create<arith::AddFOp>(v[0], v[1]);
+      if (op == "Sub") return create<arith::SubFOp>(v[0], v[1]);
+      if (op == "Div") return create<arith::DivFOp>(v[0], v[1]);
+      if (op == "Max") return create<arith::MaximumFOp>(v[0], v[1]);
+      if (op == "Min") return create<arith::MinimumFOp>(v[0], v[1]);
+    } else {
+      if (op == "Add") return create<arith::AddIOp>(v[0], v[1]);
+      if (op == "Sub") return create<arith::SubIOp>(v[0], v[1]);
+      if (op == "Mul") return create<arith::MulIOp>(v[0], v[1]);
+      if (op == "Max") return create<arith::MaxSIOp>(v[0], v[1]);
+      if (op == "Min") return create<arith::MinSIOp>(v[0], v[1]);
+    }
+    (void)error(node, "is not supported on activations of type " + Twine(name(a.type)));
+    return {};
+  });
+}
+
+// Whether every row (last axis) of a mask has an entry that is not hidden.
+bool Importer::rowsOpen(const Val &mask, bool boolean, bool openWhen) {
+  if (mask.rank() == 0)
+    return true;
+  auto key = std::make_pair(mask.lazy.get(), mask.view.offset * 2 + openWhen);
+  auto cached = openCache.find(key);
+  if (cached != openCache.end())
+    return cached->second;
+  FactorList outer, inner = mask.view.dims.back();
+  for (size_t i = 0; i + 1 < mask.view.dims.size(); ++i)
+    for (const Factor &factor : mask.view.dims[i])
+      if (factor.stride != 0)
+        outer.push_back(factor);
+  std::vector<int64_t> index(outer.size(), 0);
+  bool all = true;
+  for (bool more = true; more && all;) {
+    int64_t at = mask.view.offset;
+    for (size_t i = 0; i < outer.size(); ++i)
+      at += index[i] * outer[i].stride;
+    bool open = false;
+    int64_t count = inner.size() == 1 ? inner[0].size : 1, stride = inner.size() == 1 ? inner[0].stride : 0;
+    if (inner.size() > 1) {
+      open = true; // merged last axis: not a mask
+    } else if (boolean) {
+      std::vector<int64_t> row(count);
+      mask.lazy->readInts(at, stride, count, row.data());
+      open = std::any_of(row.begin(), row.end(), [&](int64_t x) { return (x != 0) == openWhen; });
+    } else {
+      std::vector<double> row(count);
+      mask.lazy->readFloats(at, stride, count, row.data());
+      open = std::any_of(row.begin(), row.end(), [](double x) { return x > -1e9; });
+    }
+    all = open;
+    size_t axis = outer.size();
+    while (axis > 0 && ++index[axis - 1] == outer[axis - 1].size)
+      index[--axis] = 0;
+    more = axis > 0;
+  }
+  keepAlive.push_back(mask.lazy);
+  return openCache[key] = all;
+}
+
+// --- comparisons, logic, selection
+
+LogicalResult Importer::onCompare(const GraphNode &node) {
+  const Val &a = in(node, 0), &b = in(node, 1);
+  const std::string &op = node.op;
+  int code = llvm::StringSwitch<int>(op).Case("Equal", 0).Case("Less", 1).Case("LessOrEqual", 2).Case("Greater", 3).Default(4);
+  auto compare = [code](auto x, auto y) -> int64_t {
+    switch (code) {
+    case 0: return x == y;
+    case 1: return x < y;
+    case 2: return x <= y;
+    case 3: return x > y;
+    default: return x >= y;
+    }
+  };
+  if (isFloat(a.type) != isFloat(b.type))
+    return error(node, "expects operands of one element type");
+  if (a.isConstant() && b.isConstant()) {
+    Kernel kernel;
+    if (isFloat(a.type))
+      kernel.floatToInt = [compare](int64_t n, const double *const *x, int64_t *to) {
+        for (int64_t i = 0; i < n; ++i)
+          to[i] = compare(x[0][i], x[1][i]);
+      };
+    else
+      kernel = intKernel2([compare](int64_t x, int64_t y) { return compare(x, y); });
+    Val folded = foldElementwise({a, b}, ElementKind::Bool, kernel);
+    if (!folded)
+      return error(node, "expects shapes that broadcast");
+    return out(node, 0, std::move(folded)), success();
+  }
+  return emitElementwise(node, {a, b}, ElementKind::Bool, [&](ValueRange v, RankedTensorType) -> Value {
+    if (isFloat(a.type)) {
+      constexpr arith::CmpFPredicate predicates[] = {arith::CmpFPredicate::OEQ, arith::CmpFPredicate::OLT, arith::CmpFPredicate::OLE, arith::CmpFPredicate::OGT, arith::CmpFPredicate::OGE};
+      return create<arith::CmpFOp>(predicates[code], v[0], v[1]);
+    }
+    constexpr arith::CmpIPredicate predicates[] = {arith::CmpIPredicate::eq, arith::CmpIPredicate::slt, arith::CmpIPredicate::sle, arith::CmpIPredicate::sgt, arith::CmpIPredicate::sge};
+    return create<arith::CmpIOp>(predicates[code], v[0], v[1]);
+  });
+}
+
+LogicalResult Importer::onLogic(const GraphNode &node) {
+  const Val &a = in(node, 0), &b = in(node, 1);
+  const std::string &op = node.op;
+  if (a.isConstant() && b.isConstant()) {
+    Kernel kernel = op.find("And") != std::string::npos  ? intKernel2([](int64_t x, int64_t y) { return x & y; })
+                    : op.find("Xor") != std::string::npos ? intKernel2([](int64_t x, int64_t y) { return x ^ y; })
+                                                          : intKernel2([](int64_t x, int64_t y) { return x | y; });
+    Val folded = foldElementwise({a, b}, a.type, kernel);
+    if (!folded)
+      return error(node, "expects shapes that broadcast");
+    return out(node, 0, std::move(folded)), success();
+  }
+  for (int side = 0; side < 2 && a.type == ElementKind::Bool; ++side) {
+    const Val &x = side ? b : a, &c = side ? a : b;
+    auto uniform = c.isConstant() ? uniformValue(c) : std::nullopt;
+    if (uniform && (op == "And" ? *uniform != 0 : *uniform == 0))
+      if (auto value = stretched(x, c.shape()))
+        return out(node, 0, std::move(*value)), success();
+  }
+  return emitElementwise(node, {a, b}, a.type, [&](ValueRange v, RankedTensorType) -> Value {
+    return op.find("And") != std::string::npos ? create<arith::AndIOp>(v[0], v[1]) : op.find("Xor") != std::string::npos ? create<arith::XOrIOp>(v[0], v[1]) : create<arith::OrIOp>(v[0], v[1]);
+  });
+}
+
+LogicalResult Importer::onWhere(const GraphNode &node) {
+  Val condition = in(node, 0), yes = in(node, 1), no = in(node, 2);
+  if (condition.kind == Val::Kind::Loss || yes.kind == Val::Kind::Loss || no.kind == Val::Kind::Loss)
+    return error(node, "selects by a sum over samples");
+  if (isFloat(yes.type) != isFloat(no.type))
+    return error(node, "expects operands of one element type");
+  if (condition.isConstant()) {
+    if (auto uniform = uniformValue(condition)) {
+      Val chosen = *uniform != 0 ? yes : no;
+      const Val &other = *uniform != 0 ? no : yes;
+      if (auto wide = stretched(chosen, condition.shape()))
+        if (auto wider = stretched(*wide, other.shape()))
+          return out(node, 0, std::move(*wider)), success();
+    }
+    if (yes.isConstant() && no.isConstant()) {
+      Kernel kernel;
+      kernel.select = true;
+      Val folded = foldElementwise({condition, yes, no}, yes.type, kernel);
+      if (!folded)
+        return error(node, "expects shapes that broadcast");
+      return out(node, 0, std::move(folded)), success();
+    }
+  }
+  // A mask says what is visible: the hiding constant stands second.
+  auto hiding = [&](const Val &value) {
+    auto uniform = value.isConstant() && isFloat(value.type) ? uniformValue(value) : std::nullopt;
+    return uniform && *uniform <= -1e9;
+  };
+  if (hiding(yes) && condition.isConstant()) {
+    condition = foldElementwise({condition}, ElementKind::Bool, intKernel1([](int64_t x) { return int64_t(x == 0); }));
+    std::swap(yes, no);
+  }
+  bool hides = false;
+  if (hiding(no))
+    hides = !condition.isConstant() || !rowsOpen(condition, true, true);
+  else if (hiding(yes))
+    hides = true;
+  if (failed(emitElementwise(node, {condition, yes, no}, yes.type, [&](ValueRange v, RankedTensorType) { return create<arith::SelectOp>(v[0], v[1], v[2]); })))
+    return failure();
+  values[node.outputs[0]].hides |= hides;
+  return success();
+}
+
+LogicalResult Importer::onClip(const GraphNode &node) {
+  Val x = in(node, 0);
+  if (x.kind == Val::Kind::Loss) {
+    // max(count, 1): a step without a single label is skipped anyway.
+    auto low = has(node, 1) ? uniformValue(in(node, 1)) : std::nullopt;
+    bool isCount = x.summands.size() == 1 && !dependsOnParameter(x.summands[0].numerator);
+    if (isCount && low && *low <= 1 && !has(node, 2))
+      return out(node, 0, x), success();
+    return error(node, "clips a sum over samples; the loss must be a sum of terms c * sum(a) / D");
+  }
+  for (size_t i = 1; i <= 2; ++i)
+    if (has(node, i)) {
+      if (failed(binary(node, i == 1 ? "Max" : "Min", x, in(node, i))))
+        return failure();
+      x = values[node.outputs[0]];
+    }
+  return out(node, 0, std::move(x)), success();
+}
+
+// Probabilities are NaN only where a row of scores is all -inf.
+LogicalResult Importer::onIsNaN(const GraphNode &node) {
+  const Val &x = in(node, 0);
+  if (x.isConstant()) {
+    Kernel kernel;
+    kernel.floatToInt = [](int64_t n, const double *const *values, int64_t *to) {
+      for (int64_t i = 0; i < n; ++i)
+        to[i] = std::isnan(values[0][i]);
+    };
+    return out(node, 0, foldElementwise({x}, ElementKind::Bool, kernel)), success();
+  }
+  if (!x.isGraph() || !isFloat(x.type))
+    return error(node, "expects floats");
+  if (x.value.getDefiningOp<SoftmaxOp>() && !x.hides) {
+    std::vector<int64_t> shape = x.shape();
+    return out(node, 0, constantOf(ElementKind::Bool, makeIntFill(ElementKind::Bool, x.view.elements(), 0), shape)), success();
+  }
+  return emitElementwise(node, {x}, ElementKind::Bool, [&](ValueRange v, RankedTensorType) { return create<arith::CmpFOp>(arith::CmpFPredicate::UNO, v[0], v[0]); });
+}
+
+LogicalResult Importer::onPow(const GraphNode &node) {
+  Val x = in(node, 0), y = in(node, 1);
+  if (x.isConstant() && y.isConstant()) {
+    y = castTo(y, x.type);
+    Kernel kernel = isFloat(x.type) ? floatKernel2([](double a, double b) { return std::pow(a, b); })
+                                    : intKernel2([](int64_t a, int64_t b) { return static_cast<int64_t>(std::pow(static_cast<double>(a), static_cast<double>(b))); });
+    Val folded = foldElementwise({x, y}, x.type, kernel);
+    if (!folded)
+      return error(node, "expects shapes that broadcast");
+    return out(node, 0, std::move(folded)), success();
+  }
+  if (!isFloat(x.type))
+    return error(node, "is supported on floats only");
+  auto exponent = uniformValue(y);
+  if (exponent && x.isGraph()) {
+    double scale = std::pow(x.scale, *exponent);
+    if (*exponent == 1.0)
+      return out(node, 0, std::move(x)), success();
+    if (*exponent == 2.0 || *exponent == 3.0) {
+      x.scale = 1;
+      if (failed(emitElementwise(node, {x}, x.type, [&](ValueRange v, RankedTensorType) {
+            Value square = create<arith::MulFOp>(v[0], v[0]);
+            return *exponent == 2.0 ? square : create<arith::MulFOp>(square, v[0]);
+          })))
+        return failure();
+      values[node.outputs[0]].scale = scale;
+      return success();
+    }
+    if (*exponent == 0.5 || *exponent == -0.5)
+      return emitElementwise(node, {x}, x.type, [&](ValueRange v, RankedTensorType) -> Value {
+        return *exponent == 0.5 ? create<math::SqrtOp>(v[0]) : create<math::RsqrtOp>(v[0]);
+      });
+    if (*exponent == -1.0)
+      return emitElementwise(node, {x}, x.type, [&](ValueRange v, RankedTensorType type) -> Value {
+        if (auto root = v[0].getDefiningOp<math::SqrtOp>())
+          return create<math::RsqrtOp>(root.getOperand());
+        return create<arith::DivFOp>(splat(1, type), v[0]);
+      });
+  }
+  return emitElementwise(node, {x, castTo(y, x.type)}, x.type, [&](ValueRange v, RankedTensorType) { return create<math::PowFOp>(v[0], v[1]); });
+}
+
+LogicalResult Importer::onDropout(const GraphNode &node) {
+  const Val &x = in(node, 0);
+  double ratio = 0.5;
+  if (has(node, 1)) {
+    auto given = uniformValue(in(node, 1));
+    if (!given)
+      return error(node, "expects a constant ratio");
+    ratio = *given;
+  }
+  bool training = false;
+  if (has(node, 2)) {
+    auto given = uniformValue(in(node, 2));
+    if (!given)
+      return error(node, "expects a constant training_mode");
+    training = *given != 0;
+  }
+  if (node.outputs.size() > 1 && node.outputs[1] >= 0)
+    out(node, 1, constantOf(ElementKind::Bool, makeIntFill(ElementKind::Bool, x.view.elements(), 1), x.shape()));
+  if (!training && ratio > 0)
+    ++inertDropouts;
+  if (!training || ratio == 0 || !x.isGraph())
+    return onIdentity(node);
+  if (!(ratio > 0 && ratio < 1))
+    return error(node, "expects a ratio in [0, 1), found " + Twine(std::to_string(ratio)));
+  Val scaled = x;
+  double scale = scaled.scale;
+  scaled.scale = 1;
+  int64_t instance = dropouts++;
+  if (failed(emitElementwise(node, {scaled}, x.type, [&](ValueRange v, RankedTensorType) {
+        return create<DropoutOp>(v[0], builder.getF64FloatAttr(ratio), builder.getI64IntegerAttr(instance));
+      })))
+    return failure();
+  values[node.outputs[0]].scale = scale;
+  return success();
+}

@@ -1,0 +1,648 @@
+#include "Importer.h"
+
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/Dialect/Math/IR/Math.h"
+#include "mlir/IR/Diagnostics.h"
+#include "mlir/IR/Verifier.h"
+#include "llvm/ADT/StringMap.h"
+#include "llvm/ADT/StringSet.h"
+
+#include <algorithm>
+#include <functional>
+#include <unordered_map>
+
+using namespace mlir;
+using namespace zorse;
+using namespace zorse::onnx_import;
+
+static const Val absent;
+
+Importer::Importer(LoadedModel &model, FlatGraph &graph, const ImportOptions &options, MLIRContext &context)
+    : model(model), graph(graph), options(options), context(context), builder(&context), location(UnknownLoc::get(&context)) {}
+
+LogicalResult Importer::error(const GraphNode &node, const Twine &message) {
+  return emitError(UnknownLoc::get(&context)) << model.path() << ": " << node.describe() << ": " << message, failure();
+}
+LogicalResult Importer::error(const Twine &message) { return emitError(UnknownLoc::get(&context)) << model.path() << ": " << message, failure(); }
+
+void Importer::warn(const std::string &message) {
+  if (std::find(warnings.begin(), warnings.end(), message) == warnings.end())
+    warnings.push_back(message);
+}
+
+const Val &Importer::in(const GraphNode &node, size_t index) const {
+  if (index >= node.inputs.size() || node.inputs[index] < 0)
+    return absent;
+  return values[node.inputs[index]];
+}
+
+void Importer::out(const GraphNode &node, size_t index, Val value) {
+  if (index < node.outputs.size() && node.outputs[index] >= 0)
+    values[node.outputs[index]] = std::move(value);
+}
+
+int64_t Importer::intAttribute(const GraphNode &node, StringRef name, int64_t otherwise) const {
+  auto found = node.attributes.find(name.str());
+  return found != node.attributes.end() && found->second->has_i() ? found->second->i() : otherwise;
+}
+double Importer::floatAttribute(const GraphNode &node, StringRef name, double otherwise) const {
+  auto found = node.attributes.find(name.str());
+  return found != node.attributes.end() && found->second->has_f() ? found->second->f() : otherwise;
+}
+std::string Importer::stringAttribute(const GraphNode &node, StringRef name, StringRef otherwise) const {
+  auto found = node.attributes.find(name.str());
+  return found != node.attributes.end() && found->second->has_s() ? found->second->s() : otherwise.str();
+}
+std::optional<std::vector<int64_t>> Importer::intsAttribute(const GraphNode &node, StringRef name) const {
+  auto found = node.attributes.find(name.str());
+  if (found == node.attributes.end())
+    return std::nullopt;
+  return std::vector<int64_t>(found->second->ints().begin(), found->second->ints().end());
+}
+
+template <typename T, typename Read> static std::vector<T> readAll(const Val &value, Read read) {
+  FactorList factors;
+  for (const FactorList &list : value.view.dims)
+    factors.insert(factors.end(), list.begin(), list.end());
+  int64_t inner = factors.empty() ? 1 : factors.back().size, stride = factors.empty() ? 1 : factors.back().stride, total = value.view.elements();
+  std::vector<T> out(total);
+  for (int64_t outer = 0; inner > 0 && outer < total / inner; ++outer) {
+    int64_t from = value.view.offset, rest = outer;
+    for (size_t i = factors.empty() ? 0 : factors.size() - 1; i-- > 0;) {
+      from += rest % factors[i].size * factors[i].stride;
+      rest /= factors[i].size;
+    }
+    read(from, stride, inner, out.data() + outer * inner);
+  }
+  return out;
+}
+
+std::optional<std::vector<int64_t>> Importer::constantInts(const Val &value, int64_t limit) const {
+  if (!value.isConstant() || value.view.elements() > limit)
+    return std::nullopt;
+  return readAll<int64_t>(value, [&](int64_t begin, int64_t stride, int64_t n, int64_t *to) { value.lazy->readInts(begin, stride, n, to); });
+}
+
+std::optional<std::vector<double>> Importer::constantFloats(const Val &value, int64_t limit) const {
+  if (!value.isConstant() || value.view.elements() > limit)
+    return std::nullopt;
+  return readAll<double>(value, [&](int64_t begin, int64_t stride, int64_t n, double *to) { value.lazy->readFloats(begin, stride, n, to); });
+}
+
+// The one value of all elements.
+std::optional<double> Importer::uniformValue(const Val &value) const {
+  if (!value.isConstant() || value.view.elements() == 0)
+    return std::nullopt;
+  Val small = compressed(value);
+  for (const FactorList &list : small.view.dims)
+    for (const Factor &factor : list)
+      if (factor.stride != 0)
+        return std::nullopt;
+  double out;
+  value.lazy->readFloats(small.view.offset, 0, 1, &out);
+  return out;
+}
+
+LogicalResult Importer::axesOf(const GraphNode &node, size_t index, int64_t rank, std::optional<std::vector<int64_t>> &axes) {
+  if (const Val &operand = in(node, index)) {
+    axes = constantInts(operand);
+    if (!axes)
+      return error(node, "expects constant axes");
+  } else {
+    axes = intsAttribute(node, "axes");
+  }
+  if (!axes)
+    return success();
+  for (int64_t &axis : *axes) {
+    if (axis < -rank || axis >= rank)
+      return error(node, "axis " + Twine(axis) + " is outside a tensor of rank " + Twine(rank));
+    if (axis < 0)
+      axis += rank;
+  }
+  return success();
+}
+
+// Inputs: dimension 0 is the sample axis. `rows` is the file's batch where it is a number, otherwise one that no other axis is likely to share.
+LogicalResult Importer::bindInputs() {
+  struct Input {
+    int value;
+    std::string name;
+    ElementKind type;
+    std::vector<int64_t> shape;
+  };
+  std::vector<Input> inputs;
+  int64_t baked = 0;
+  std::string bakedBy;
+  std::map<std::string, int64_t> firstDims;
+  for (auto &[value, info] : graph.inputs) {
+    if (!info->type().has_tensor_type())
+      return error("input '" + info->name() + "' is not a tensor");
+    const onnx::Type::TensorType &tensor = info->type().tensor_type();
+    Input input{value, info->name(), static_cast<ElementKind>(tensor.elem_type()), {}};
+    if (!byteSize(input.type))
+      return error("input '" + info->name() + "': element type " + Twine(name(input.type)) + " is not supported");
+    if (!tensor.has_shape() || tensor.shape().dim_size() == 0)
+      return error("input '" + info->name() + "': expects a shape whose dimension 0 counts samples, found " + (tensor.has_shape() ? "a scalar" : "none"));
+    for (int i = 0; i < tensor.shape().dim_size(); ++i) {
+      const auto &dim = tensor.shape().dim(i);
+      int64_t size = dim.has_dim_value() ? dim.dim_value() : 0;
+      std::string symbol = dim.has_dim_param() ? dim.dim_param() : "";
+      if (i == 0) {
+        if (size > 0) {
+          if (baked && baked != size)
+            return error("inputs '" + bakedBy + "' and '" + info->name() + "' hold " + Twine(baked) + " and " + Twine(size) +
+                         " samples in dimension 0; expects one number of samples for all inputs");
+          baked = size;
+          bakedBy = info->name();
+        }
+      } else if (size <= 0) {
+        auto bound = options.dims.find(symbol);
+        if (bound != options.dims.end())
+          size = bound->second;
+        else if (i == 1 && options.sequence > 0)
+          size = options.sequence;
+        else
+          return error("input '" + info->name() + "': dimension " + Twine(i) + (symbol.empty() ? Twine("") : " ('" + symbol + "')") +
+                       " is symbolic; give the sequence length (--seq), or its value by name (--dim " + (symbol.empty() ? "name" : symbol) + "=N)");
+      } else if (i == 1 && options.sequence > 0 && options.sequence != size) {
+        return error("input '" + info->name() + "': the file fixes dimension 1 to " + Twine(size) + ", but a sequence of " + Twine(options.sequence) +
+                     " is asked for; export with a symbolic sequence dimension");
+      }
+      if (size > (int64_t(1) << 32))
+        return error("input '" + info->name() + "': dimension " + Twine(i) + " is too large");
+      input.shape.push_back(size);
+    }
+    inputs.push_back(std::move(input));
+  }
+  if (inputs.empty())
+    return error("the graph has no inputs: nothing carries samples");
+  rowsBaked = baked > 0;
+  rows = rowsBaked ? baked : 7;
+  notes.push_back(rowsBaked ? "the file fixes " + std::to_string(rows) + " samples; the sample axis is found from there and made dynamic" : "samples are a symbolic dimension");
+
+  for (Input &input : inputs) {
+    SmallVector<int64_t> shape{ShapedType::kDynamic};
+    shape.append(input.shape.begin() + 1, input.shape.end());
+    input.shape[0] = rows;
+    if (!isFloat(input.type) && input.type != ElementKind::I64 && input.type != ElementKind::I32 && input.type != ElementKind::Bool)
+      return error("input '" + input.name + "': element type " + Twine(name(input.type)) + " is not supported; use int64, int32, bool or a float type");
+    Value argument = block->addArgument(RankedTensorType::get(shape, elementType(input.type)), NameLoc::get(builder.getStringAttr(input.name)));
+    inputArguments[input.name] = static_cast<unsigned>(inputNames.size());
+    inputNames.push_back(input.name);
+    values[input.value] = wrap(argument, input.type, input.shape);
+  }
+  return success();
+}
+
+// Every operator that is not known, at once.
+LogicalResult Importer::checkSupported(const std::vector<int> &wanted) {
+  std::map<std::string, std::vector<std::string>> unknown;
+  std::function<void(const GraphBody &, const llvm::DenseSet<int> *)> visit = [&](const GraphBody &body, const llvm::DenseSet<int> *live) {
+    for (const GraphNode &node : body.nodes) {
+      bool needed = !live || std::any_of(node.outputs.begin(), node.outputs.end(), [&](int value) { return value >= 0 && live->contains(value); });
+      if (!needed)
+        continue;
+      std::string key = node.domain.empty() ? node.op : node.domain + "." + node.op;
+      if (!handlers().count(key))
+        unknown[key].push_back(node.name);
+      for (auto &[name, nested] : node.bodies)
+        visit(*nested, nullptr);
+    }
+  };
+  llvm::DenseSet<int> live(wanted.begin(), wanted.end());
+  std::function<void(const GraphNode &)> use = [&](const GraphNode &node) {
+    for (int value : node.inputs)
+      if (value >= 0)
+        live.insert(value);
+    for (auto &[name, nested] : node.bodies) {
+      for (const GraphNode &inner : nested->nodes)
+        use(inner);
+      live.insert(nested->outputs.begin(), nested->outputs.end());
+    }
+  };
+  for (size_t i = graph.body.nodes.size(); i-- > 0;) {
+    const GraphNode &node = graph.body.nodes[i];
+    if (std::any_of(node.outputs.begin(), node.outputs.end(), [&](int value) { return value >= 0 && live.contains(value); }))
+      use(node);
+  }
+  visit(graph.body, &live);
+  if (unknown.empty())
+    return success();
+  std::string message = std::to_string(unknown.size()) + (unknown.size() == 1 ? " operator is" : " operators are") + " not supported: ";
+  bool first = true;
+  for (auto &[op, names] : unknown) {
+    message += (first ? "" : ", ") + op + " (" + std::to_string(names.size()) + (names.size() == 1 ? " node: " : " nodes: ");
+    for (size_t i = 0; i < names.size() && i < 3; ++i)
+      message += (i ? ", '" : "'") + names[i] + "'";
+    message += names.size() > 3 ? ", ...)" : ")";
+    first = false;
+  }
+  return error(message);
+}
+
+LogicalResult Importer::readInitializers() {
+  for (auto &[value, tensor] : graph.body.initializers)
+    initializers[value] = tensor;
+  classifyInitializers();
+  for (auto &[value, tensor] : graph.body.initializers) {
+    std::string problem;
+    auto bytes = model.bytes(*tensor, problem);
+    if (!bytes)
+      return error(problem);
+    if (roles[tensor] != InitializerRole::Constant)
+      continue; // an argument once it is used
+    int64_t size = 1;
+    std::vector<int64_t> shape(tensor->dims().begin(), tensor->dims().end());
+    for (int64_t dim : shape)
+      size *= dim;
+    auto kind = static_cast<ElementKind>(tensor->data_type());
+    values[value] = constantOf(kind, makeBytes(kind, *bytes, size), shape);
+  }
+  return success();
+}
+
+// Nodes with the same operator, attributes and inputs have the same outputs, unless they draw random numbers.
+static std::string numberingKey(const GraphNode &node, const std::vector<int> &canonical) {
+  if (node.op == "Dropout" || !node.bodies.empty())
+    return {};
+  std::string key = node.domain + "." + node.op;
+  for (int value : node.inputs)
+    key += "," + std::to_string(value < 0 ? -1 : canonical[value]);
+  key += "#" + std::to_string(node.outputs.size());
+  for (auto &[name, attribute] : node.attributes) {
+    key += ";" + name + "=";
+    if (attribute->has_t() && attribute->t().ByteSizeLong() > 4096)
+      return {};
+    std::string text;
+    if (!attribute->SerializeToString(&text))
+      return {};
+    key += text;
+  }
+  return key;
+}
+
+LogicalResult Importer::interpret(GraphBody &body, const std::vector<int> &wanted) {
+  llvm::DenseSet<int> live(wanted.begin(), wanted.end());
+  std::function<void(const GraphNode &)> use = [&](const GraphNode &node) {
+    for (int value : node.inputs)
+      if (value >= 0)
+        live.insert(value);
+    for (auto &[name, nested] : node.bodies) {
+      for (const GraphNode &inner : nested->nodes)
+        use(inner);
+      live.insert(nested->outputs.begin(), nested->outputs.end());
+    }
+  };
+  std::vector<const GraphNode *> needed;
+  for (size_t i = body.nodes.size(); i-- > 0;) {
+    const GraphNode &node = body.nodes[i];
+    if (std::any_of(node.outputs.begin(), node.outputs.end(), [&](int value) { return value >= 0 && live.contains(value); })) {
+      use(node);
+      needed.push_back(&node);
+    }
+  }
+  std::vector<int> canonical(values.size());
+  for (size_t i = 0; i < canonical.size(); ++i)
+    canonical[i] = static_cast<int>(i);
+  std::unordered_map<std::string, const GraphNode *> numbered;
+  for (size_t i = needed.size(); i-- > 0;) {
+    const GraphNode &node = *needed[i];
+    std::string key = numberingKey(node, canonical);
+    if (!key.empty()) {
+      auto [found, isNew] = numbered.try_emplace(key, &node);
+      if (!isNew) {
+        for (size_t k = 0; k < node.outputs.size(); ++k)
+          if (node.outputs[k] >= 0 && found->second->outputs[k] >= 0) {
+            values[node.outputs[k]] = values[found->second->outputs[k]];
+            canonical[node.outputs[k]] = canonical[found->second->outputs[k]];
+          }
+        bool complete = true;
+        for (size_t k = 0; k < node.outputs.size(); ++k)
+          complete &= node.outputs[k] < 0 || found->second->outputs[k] >= 0;
+        if (complete)
+          continue;
+      }
+    }
+    if (failed(interpretNode(node)))
+      return failure();
+  }
+  return success();
+}
+
+LogicalResult Importer::interpretNode(const GraphNode &node) {
+  location = NameLoc::get(builder.getStringAttr(node.name));
+  for (size_t i = 0; i < node.inputs.size(); ++i) {
+    int value = node.inputs[i];
+    if (value < 0)
+      continue;
+    if (!values[value]) {
+      auto found = initializers.find(value);
+      if (found == initializers.end()) {
+        if (graph.valueNames[value].empty())
+          continue;
+        return error(node, "its input '" + graph.valueNames[value] + "' has no value: the producer does not yield it");
+      }
+      values[value] = parameter(*found->second, roles[found->second] == InitializerRole::Trained);
+    }
+  }
+  auto found = handlers().find(node.domain.empty() ? node.op : node.domain + "." + node.op);
+  if (found == handlers().end())
+    return error(node, "the operator is not supported");
+  for (size_t i = 0; i < node.inputs.size(); ++i)
+    if (in(node, i).kind == Val::Kind::Loss) {
+      static const llvm::StringSet<> lossOps{"Add", "Sub", "Mul", "Div", "Neg", "Sum", "Cast", "CastLike", "Identity", "Reshape", "Squeeze", "Unsqueeze", "Max", "Clip", "Shape", "Dropout", "ReduceSum", "ReduceMean"};
+      if (!lossOps.contains(node.op))
+        return error(node, "uses a sum over samples; samples may be combined only in the loss, as a sum of terms c * sum(a) / D");
+    }
+  return (this->*found->second)(node);
+}
+
+// The loss: an output by name, an output called loss, or the only scalar output.
+LogicalResult Importer::chooseLoss(std::vector<int> &wanted) {
+  auto byName = [&](const std::string &name) -> int {
+    const auto &outputs = model.model().graph().output();
+    for (int i = 0; i < outputs.size(); ++i)
+      if (outputs[i].name() == name)
+        return graph.body.outputs[i];
+    for (size_t i = 0; i < graph.valueNames.size(); ++i)
+      if (graph.valueNames[i] == name)
+        return static_cast<int>(i);
+    return -1;
+  };
+  const auto &outputs = model.model().graph().output();
+  std::string names;
+  for (const auto &output : outputs)
+    names += (names.empty() ? "'" : ", '") + output.name() + "'";
+  if (!options.loss.empty()) {
+    if (options.loss != "cross_entropy")
+      return error("loss '" + options.loss + "' is not known; expects cross_entropy");
+    std::string name = options.logits.empty() && outputs.size() ? outputs[0].name() : options.logits;
+    int value = byName(name);
+    if (value < 0)
+      return error("logits '" + name + "' are not a value of the graph; its outputs are " + names);
+    wanted = {value};
+    return success();
+  }
+  if (!options.lossOutput.empty()) {
+    int value = byName(options.lossOutput);
+    if (value < 0)
+      return error("loss '" + options.lossOutput + "' is not a value of the graph; its outputs are " + names);
+    wanted = {value};
+    return success();
+  }
+  int chosen = -1, scalars = 0;
+  for (int i = 0; i < outputs.size(); ++i) {
+    const auto &tensor = outputs[i].type().tensor_type();
+    bool scalarLike = !tensor.has_shape() || tensor.shape().dim_size() == 0 || (tensor.shape().dim_size() == 1 && tensor.shape().dim(0).dim_value() == 1);
+    if (outputs[i].name() == "loss" && scalarLike) {
+      chosen = i;
+      scalars = 1;
+      break;
+    }
+    if (scalarLike && ++scalars == 1)
+      chosen = i;
+  }
+  if (scalars != 1)
+    return error("expects one scalar output, the loss; found " + Twine(scalars) + " among " + names +
+                 ". Name it (--loss-output=NAME), or add a loss (--loss=cross_entropy --logits=NAME --labels=NAME)");
+  wanted = {graph.body.outputs[chosen]};
+  return success();
+}
+
+LogicalResult Importer::run(ImportedModel &result) {
+  values.resize(graph.valueNames.size());
+  module = ModuleOp::create(UnknownLoc::get(&context));
+  Region region;
+  block = new Block();
+  std::unique_ptr<Block> owner(block);
+  builder.setInsertionPointToEnd(block);
+
+  std::vector<int> wanted;
+  if (failed(chooseLoss(wanted)) || failed(checkSupported(wanted)) || failed(bindInputs()) || failed(readInitializers()) || failed(interpret(graph.body, wanted)))
+    return failure();
+  Val loss = values[wanted[0]];
+  if (!options.loss.empty()) {
+    LogicalResult status = success();
+    auto added = addedLoss(status);
+    if (failed(status) || !added)
+      return failure();
+    loss = *added;
+  }
+  if (loss.kind != Val::Kind::Loss) {
+    if (loss.isGraph() && isSampled(loss) && loss.view.elements() == rows)
+      return error("the loss '" + graph.valueNames[wanted[0]] + "' has one value per sample; expects their mean or sum");
+    return error("the output '" + graph.valueNames[wanted[0]] + "' is not a loss: expects a scalar that sums over samples; found a tensor of rank " + Twine(loss.rank()) +
+                 ". Add a loss with --loss=cross_entropy --logits=NAME --labels=NAME");
+  }
+  result.nodesRead = static_cast<int64_t>(graph.body.nodes.size());
+  (void)owner.release();
+  return finish(loss, result);
+}
+
+// Builds the function: operations in depth-first order from the results, arguments in the order of their first use, so that the order in which an exporter wrote its nodes leaves no trace.
+LogicalResult Importer::finish(const Val &loss, ImportedModel &result) {
+  std::unique_ptr<Block> scratch(block);
+  SmallVector<Value> results;
+  SmallVector<DictionaryAttr> resultAttributes;
+  int64_t term = 0;
+  location = NameLoc::get(builder.getStringAttr("loss"));
+  for (const LossSummand &summand : loss.summands) {
+    if (!dependsOnParameter(summand.numerator)) {
+      warn("loss term " + std::to_string(term) + " depends on no trained parameter");
+    }
+    NamedAttrList attributes;
+    attributes.set(attributes::kTerm, builder.getI64IntegerAttr(term));
+    attributes.set(attributes::kRole, builder.getStringAttr("numerator"));
+    attributes.set(attributes::kCoefficient, builder.getF64FloatAttr(summand.coefficient));
+    if (!summand.denominator) {
+      double perRow = summand.denominatorPerRow;
+      if (perRow == 0) {
+        int64_t batch = options.batch ? options.batch : rowsBaked ? rows : 0;
+        if (!batch)
+          return error("the loss is a sum over samples, not a mean; give the number of samples per step (--batch) so that it keeps its size");
+        perRow = 1.0 / static_cast<double>(batch);
+        warn("the loss is a sum over samples: its gradient grows with the batch");
+      }
+      attributes.set(attributes::kDenominatorPerRow, builder.getF64FloatAttr(perRow));
+    }
+    results.push_back(summand.numerator);
+    resultAttributes.push_back(attributes.getDictionary(&context));
+    if (summand.denominator) {
+      NamedAttrList denominator;
+      denominator.set(attributes::kTerm, builder.getI64IntegerAttr(term));
+      denominator.set(attributes::kRole, builder.getStringAttr("denominator"));
+      results.push_back(summand.denominator);
+      resultAttributes.push_back(denominator.getDictionary(&context));
+    }
+    ++term;
+  }
+  if (loss.summands.empty())
+    return error("the loss has no terms");
+
+  // Depth-first order.
+  llvm::DenseSet<Operation *> placed;
+  SmallVector<Operation *> order;
+  std::vector<BlockArgument> arguments;
+  llvm::DenseSet<Value> met;
+  for (Value root : results) {
+    SmallVector<std::pair<Value, unsigned>> stack{{root, 0}};
+    while (!stack.empty()) {
+      auto &[value, next] = stack.back();
+      Operation *op = value.getDefiningOp();
+      if (!op) {
+        if (met.insert(value).second)
+          arguments.push_back(cast<BlockArgument>(value));
+        stack.pop_back();
+        continue;
+      }
+      if (placed.contains(op)) {
+        stack.pop_back();
+        continue;
+      }
+      if (next < op->getNumOperands()) {
+        Value operand = op->getOperand(next++);
+        stack.push_back({operand, 0});
+        continue;
+      }
+      placed.insert(op);
+      order.push_back(op);
+      stack.pop_back();
+    }
+  }
+
+  // Inputs in the file's order, used or not; then parameters in the order of their first use.
+  unsigned inputCount = static_cast<unsigned>(inputNames.size());
+  SmallVector<BlockArgument> sorted;
+  for (unsigned i = 0; i < inputCount; ++i)
+    sorted.push_back(block->getArgument(i));
+  for (BlockArgument argument : arguments)
+    if (argument.getArgNumber() >= inputCount)
+      sorted.push_back(argument);
+
+  SmallVector<Type> argumentTypes, resultTypes;
+  for (BlockArgument argument : sorted)
+    argumentTypes.push_back(argument.getType());
+  for (Value value : results)
+    resultTypes.push_back(value.getType());
+  OpBuilder moduleBuilder = OpBuilder::atBlockEnd(module->getBody());
+  auto function = func::FuncOp::create(moduleBuilder, NameLoc::get(builder.getStringAttr(model.model().graph().name())), "model",
+                                       FunctionType::get(&context, argumentTypes, resultTypes));
+  Block *body = function.addEntryBlock();
+  for (auto [index, argument] : llvm::enumerate(sorted)) {
+    body->getArgument(index).setLoc(argument.getLoc());
+  }
+
+  // Shifts and bounds of the inputs.
+  std::vector<NamedAttrList> inputAttributes(inputCount);
+  for (unsigned i = 0; i < inputCount; ++i)
+    inputAttributes[i].set(attributes::kInput, builder.getStringAttr(inputNames[i]));
+  auto sourceInput = [&](Value value, bool &shifted) -> int {
+    for (int depth = 0; depth < 64; ++depth) {
+      if (auto argument = dyn_cast<BlockArgument>(value))
+        return argument.getArgNumber() < inputCount ? static_cast<int>(argument.getArgNumber()) : -1;
+      Operation *op = value.getDefiningOp();
+      if (auto slice = dyn_cast<SliceOp>(op)) {
+        for (int64_t offset : slice.getOffsets())
+          shifted |= offset != 0;
+        value = slice.getX();
+      } else if (isa<ReshapeOp, TransposeOp, BroadcastOp, arith::ExtSIOp, arith::TruncIOp>(op)) {
+        value = op->getOperand(0);
+      } else if (auto concat = dyn_cast<ConcatOp>(op)) {
+        Value next;
+        for (Value operand : concat.getXs())
+          if (zorse::carriesSamples(operand.getType()) && !splatValue(operand))
+            next = operand;
+        if (!next)
+          return -1;
+        value = next;
+      } else if (isa<arith::SelectOp>(op)) {
+        value = splatValue(op->getOperand(1)) ? op->getOperand(2) : op->getOperand(1);
+      } else {
+        return -1;
+      }
+    }
+    return -1;
+  };
+  for (Operation *op : order)
+    if (auto gather = dyn_cast<GatherOp>(op)) {
+      bool shifted = false;
+      int input = sourceInput(gather.getIds(), shifted);
+      if (input < 0)
+        continue;
+      int64_t bound = cast<RankedTensorType>(gather.getTable().getType()).getDimSize(0);
+      auto old = dyn_cast_or_null<IntegerAttr>(inputAttributes[input].get("zorse.upper_bound"));
+      inputAttributes[input].set("zorse.upper_bound", builder.getI64IntegerAttr(old ? std::min(old.getInt(), bound) : bound));
+      inputAttributes[input].set(attributes::kRole, builder.getStringAttr("ids"));
+    }
+  for (const LossInfo &info : losses) {
+    bool shifted = false;
+    int input = sourceInput(info.labels, shifted);
+    if (input < 0)
+      continue;
+    if (options.shiftedInGraph)
+      shifted = *options.shiftedInGraph;
+    if (!inputAttributes[input].get(attributes::kRole)) {
+      inputAttributes[input].set(attributes::kRole, builder.getStringAttr("labels"));
+      inputAttributes[input].set("zorse.shifted_in_graph", builder.getBoolAttr(shifted));
+      inputAttributes[input].set("zorse.upper_bound", builder.getI64IntegerAttr(info.classes));
+      if (info.ignore)
+        inputAttributes[input].set("zorse.ignore_index", builder.getI64IntegerAttr(*info.ignore));
+    }
+    notes.push_back("labels are '" + inputNames[input] + "': " +
+                    (shifted ? "the graph shifts them itself, feed the ids" : "the graph does not shift them, feed the ids shifted by one position"));
+  }
+
+  std::vector<WeightSource> ordered;
+  for (unsigned i = 0; i < sorted.size(); ++i) {
+    if (i < inputCount) {
+      function.setArgAttrs(i, inputAttributes[i].getDictionary(&context));
+      continue;
+    }
+    unsigned number = sorted[i].getArgNumber();
+    function.setArgAttrs(i, argumentAttributes[number - inputCount]);
+    ordered.push_back(weights[weightOfArgument.at(number)]);
+  }
+  for (unsigned i = 0; i < resultTypes.size(); ++i)
+    function.setResultAttrs(i, resultAttributes[i]);
+
+  for (Operation *op : order) {
+    op->remove();
+    body->push_back(op);
+  }
+  OpBuilder end = OpBuilder::atBlockEnd(body);
+  func::ReturnOp::create(end, function.getLoc(), results);
+  for (auto [index, argument] : llvm::enumerate(sorted))
+    argument.replaceAllUsesWith(body->getArgument(index));
+  for (Operation &op : llvm::make_early_inc_range(llvm::reverse(*scratch)))
+    op.erase();
+
+  if (failed(verify(*module)))
+    return failure();
+  result.weights = std::move(ordered);
+  reportParameters(result);
+  for (const std::string &warning : warnings)
+    emitWarning(UnknownLoc::get(&context)) << model.path() << ": " << warning;
+  result.warnings = warnings;
+  result.notes = notes;
+  result.module = std::move(module);
+  return success();
+}
+
+FailureOr<ImportedModel> zorse::importOnnx(const std::string &path, const ImportOptions &options, MLIRContext &context) {
+  context.loadDialect<ZorseDialect, func::FuncDialect, arith::ArithDialect, math::MathDialect>();
+  std::string problem;
+  std::shared_ptr<LoadedModel> model = LoadedModel::load(path, problem);
+  auto fail = [&](const std::string &text) -> LogicalResult { return emitError(UnknownLoc::get(&context)) << text, failure(); };
+  if (!model)
+    return fail(problem);
+  FlatGraph graph;
+  if (!flatten(*model, graph, problem))
+    return fail(path + ": " + problem);
+  ImportedModel result;
+  result.storage = model;
+  Importer importer(*model, graph, options, context);
+  if (failed(importer.run(result)))
+    return failure();
+  return result;
+}

@@ -1,0 +1,751 @@
+// Products, softmax, norms, attention, rotary positions, reductions.
+#include "Importer.h"
+
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Math/IR/Math.h"
+
+#include <algorithm>
+#include <cmath>
+
+using namespace mlir;
+using namespace zorse;
+using namespace zorse::onnx_import;
+
+static int64_t innerStride(const FactorList &list) {
+  for (size_t i = list.size(); i-- > 0;)
+    if (list[i].stride != 0)
+      return list[i].stride;
+  return 0;
+}
+
+// A float constant that an op other than an elementwise one computes with.
+FailureOr<Val> Importer::product(const GraphNode &node, Val a, Val b) {
+  for (const Val *operand : {&a, &b})
+    if ((!operand->isConstant() && !operand->isGraph()) || !isFloat(operand->type) || operand->view.elements() == 0)
+      return error(node, "expects two float tensors");
+  bool vectorA = a.rank() == 1, vectorB = b.rank() == 1;
+  if (a.rank() == 0 || b.rank() == 0)
+    return error(node, "expects operands of rank 1 or more");
+  if (vectorA)
+    a.view.dims.insert(a.view.dims.begin(), FactorList{});
+  if (vectorB)
+    b.view.dims.push_back(FactorList{});
+  int64_t m = a.rank() - 2, n = b.rank() - 1;
+  if (a.view.size(a.rank() - 1) != b.view.size(b.rank() - 2))
+    return error(node, "expects inner dimensions to agree, got " + Twine(a.view.size(a.rank() - 1)) + " and " + Twine(b.view.size(b.rank() - 2)));
+  if (a.view.sampleAxis() == a.rank() - 1 || b.view.sampleAxis() == b.rank() - 2)
+    return error(node, "sums over the samples; every op must treat samples apart");
+
+  if (a.isConstant() && b.isConstant()) {
+    // Tables of positions times frequencies: one or few products per element.
+    int64_t inner = a.view.size(a.rank() - 1);
+    Val left = a, right = b;
+    left.view.dims.insert(left.view.dims.end() - 1, FactorList{}); // [.., M, 1, K]
+    FactorList k = right.view.dims[right.rank() - 2];
+    FactorList columns = right.view.dims.back();
+    right.view.dims.pop_back();
+    right.view.dims.pop_back();
+    right.view.dims.push_back({});
+    right.view.dims.push_back(columns);
+    right.view.dims.push_back(k); // [.., 1, N, K]
+    Kernel multiply;
+    multiply.floats = [](int64_t count, const double *const *x, double *to) {
+      for (int64_t i = 0; i < count; ++i)
+        to[i] = x[0][i] * x[1][i];
+    };
+    Val out = foldElementwise({left, right}, inner == 1 ? a.type : ElementKind::F64, multiply);
+    if (!out)
+      return error(node, "expects shapes that broadcast");
+    if (inner > 1) {
+      if (out.view.elements() > (int64_t(1) << 24))
+        return error(node, "multiplies large constants; this is not folded");
+      Val whole = copied(out);
+      std::vector<int64_t> shape = whole.shape();
+      shape.pop_back();
+      auto products = constantFloats(whole, int64_t(1) << 24);
+      std::vector<double> sums(products->size() / inner, 0.0);
+      for (size_t i = 0; i < products->size(); ++i)
+        sums[i / inner] += (*products)[i];
+      for (double &sum : sums)
+        sum = roundTo(a.type, sum);
+      out = constantOf(a.type, makeFloats(a.type, std::move(sums)), shape);
+    } else {
+      out.view.dims.pop_back();
+    }
+    if (vectorA)
+      out.view.dims.erase(out.view.dims.end() - 2);
+    if (vectorB)
+      out.view.dims.pop_back();
+    return out;
+  }
+
+  a = compressed(a);
+  b = compressed(b);
+  FactorList aK = a.view.dims.back(), bK = b.view.dims[b.rank() - 2], aM = a.view.dims[m], bN = b.view.dims[n];
+
+  auto isWeight = [&](const Val &value) {
+    if (isSampled(value))
+      return false;
+    for (int64_t i = 0; i + 2 < value.rank(); ++i)
+      for (const Factor &factor : value.view.dims[i])
+        if (factor.stride != 0)
+          return false;
+    return true;
+  };
+  bool weightB = isWeight(b), weightA = isWeight(a);
+  // A scale goes past a product of activations (attention peels it off), and stays before a weight.
+  double scale = 1;
+  if (!weightA && !weightB) {
+    scale = a.scale * b.scale;
+    a.scale = b.scale = 1;
+  }
+  Val result;
+  result.kind = Val::Kind::Graph;
+  result.type = a.type;
+
+  if (weightB || weightA) {
+    // x [lead..., K] times a matrix; the transposed product if the matrix stands on the left.
+    bool swap = !weightB;
+    Val x = swap ? b : a, w = swap ? a : b;
+    int64_t kAxis = swap ? x.rank() - 2 : x.rank() - 1;
+    FactorList kFactors = x.view.dims[kAxis];
+    Val lead = x;
+    lead.view.dims.erase(lead.view.dims.begin() + kAxis);
+    // Broadcast batch dimensions of the matrix repeat the result.
+    std::vector<int64_t> other = w.shape();
+    for (size_t i = 0; i + 2 < other.size(); ++i) {
+      int64_t axis = static_cast<int64_t>(i) + x.rank() - static_cast<int64_t>(other.size());
+      if (axis < 0 && other[i] != 1)
+        return error(node, "broadcasts its first operand, which is not supported");
+      if (axis >= 0 && other[i] != 1 && lead.view.size(axis) == 1)
+        lead.view.dims[axis].push_back(Factor{other[i], 0, false});
+      else if (axis >= 0 && other[i] != 1 && lead.view.size(axis) != other[i])
+        return error(node, "expects batch dimensions that broadcast");
+    }
+    std::vector<Val> operands{lead};
+    std::vector<Axis> axes;
+    std::vector<int64_t> shape;
+    if (failed(align(node, operands, axes, shape)))
+      return failure();
+    orderAxes(operands, axes);
+    Loop loop = makeLoop(axes);
+    Groups groups;
+    for (auto &group : loop.groups) {
+      FactorList list;
+      for (const Axis *axis : group)
+        list.push_back(Factor{axis->size, axis->strides[0], false});
+      coalesce(list);
+      groups.push_back(list);
+    }
+    groups.push_back(kFactors);
+    Value left = materialise(x, groups, false);
+    FactorList wK = w.view.dims[swap ? w.rank() - 1 : w.rank() - 2], wN = w.view.dims[swap ? w.rank() - 2 : w.rank() - 1];
+    bool transposed = innerStride(wN) > innerStride(wK);
+    Value right = materialise(w, transposed ? Groups{wN, wK} : Groups{wK, wN}, false);
+    bool noLead = cast<RankedTensorType>(left.getType()).getRank() == 1;
+    if (noLead)
+      left = reshapeTo(left, {1, cast<RankedTensorType>(left.getType()).getDimSize(0)});
+    Value y = create<MatmulOp>(left, right, false, transposed);
+    int64_t columns = cast<RankedTensorType>(y.getType()).getShape().back();
+    result = resultOf(y, a.type, axes, loop, shape);
+    FactorList columnList;
+    if (columns != 1)
+      columnList.push_back(Factor{columns, 1, false});
+    // x lost its K axis; the columns take the place the product gives them.
+    if (swap)
+      result.view.dims.insert(result.view.dims.end() - 1, columnList);
+    else
+      result.view.dims.push_back(columnList);
+  } else {
+    // Products of activations: batch axes are common.
+    std::vector<Val> operands{a, b};
+    for (Val &operand : operands) {
+      operand.view.dims.pop_back();
+      operand.view.dims.pop_back();
+    }
+    std::vector<Axis> axes;
+    std::vector<int64_t> shape;
+    std::vector<Val> before = operands;
+    if (failed(align(node, operands, axes, shape)))
+      return failure();
+    for (int k = 0; k < 2; ++k)
+      if (operands[k].value != before[k].value)
+        return error(node, "its operands group batch axes in ways that do not match");
+    if (a.view.sampleAxis() >= 0 && b.view.sampleAxis() >= 0 && (a.view.sampleAxis() >= a.rank() - 2) != (b.view.sampleAxis() >= b.rank() - 2))
+      return error(node, "combines different samples");
+    if (a.view.sampleAxis() == m || b.view.sampleAxis() == n)
+      return error(node, "multiplies samples with samples; every op must treat samples apart");
+    Loop loop = makeLoop(axes);
+    auto groupsFor = [&](size_t k) {
+      Groups groups;
+      for (auto &group : loop.groups) {
+        FactorList list;
+        for (const Axis *axis : group)
+          list.push_back(Factor{axis->size, axis->strides[k], false});
+        coalesce(list);
+        groups.push_back(list);
+      }
+      return groups;
+    };
+    Groups left = groupsFor(0), right = groupsFor(1);
+    bool transposeA = innerStride(aK) > innerStride(aM) && innerStride(aM) != 0, transposeB = innerStride(bN) > innerStride(bK) && innerStride(bK) != 0;
+    left.push_back(transposeA ? aK : aM);
+    left.push_back(transposeA ? aM : aK);
+    right.push_back(transposeB ? bN : bK);
+    right.push_back(transposeB ? bK : bN);
+    Value y = create<MatmulOp>(materialise(a, left, loop.sampled), materialise(b, right, loop.sampled), transposeA, transposeB);
+    result = resultOf(y, a.type, axes, loop, shape);
+    auto type = cast<RankedTensorType>(y.getType());
+    int64_t rows2 = type.getDimSize(type.getRank() - 2), columns = type.getDimSize(type.getRank() - 1);
+    result.view.dims.push_back(rows2 == 1 ? FactorList{} : FactorList{Factor{rows2, columns, false}});
+    result.view.dims.push_back(columns == 1 ? FactorList{} : FactorList{Factor{columns, 1, false}});
+  }
+  result.scale = scale;
+  if (vectorA)
+    result.view.dims.erase(result.view.dims.end() - 2);
+  if (vectorB)
+    result.view.dims.pop_back();
+  return result;
+}
+
+LogicalResult Importer::onMatMul(const GraphNode &node) {
+  auto value = product(node, in(node, 0), in(node, 1));
+  if (failed(value))
+    return failure();
+  return out(node, 0, std::move(*value)), success();
+}
+
+LogicalResult Importer::onGemm(const GraphNode &node) {
+  Val a = in(node, 0), b = in(node, 1);
+  if (a.rank() != 2 || b.rank() != 2)
+    return error(node, "expects two matrices");
+  if (intAttribute(node, "transA", 0))
+    std::swap(a.view.dims[0], a.view.dims[1]);
+  if (intAttribute(node, "transB", 0))
+    std::swap(b.view.dims[0], b.view.dims[1]);
+  auto value = product(node, a, b);
+  if (failed(value))
+    return failure();
+  double alpha = floatAttribute(node, "alpha", 1), beta = floatAttribute(node, "beta", 1);
+  if (value->isGraph())
+    value->scale *= alpha;
+  if (!has(node, 2) || beta == 0)
+    return out(node, 0, std::move(*value)), success();
+  Val c = in(node, 2);
+  if (beta != 1) {
+    if (failed(binary(node, "Mul", c, scalar(c.type, beta))))
+      return failure();
+    c = values[node.outputs[0]];
+  }
+  return binary(node, "Add", *value, c);
+}
+
+LogicalResult Importer::onSoftmax(const GraphNode &node) {
+  Val x = in(node, 0);
+  int64_t axis = intAttribute(node, "axis", -1);
+  axis = axis < 0 ? axis + x.rank() : axis;
+  if (!x.isGraph() || !isFloat(x.type) || axis < 0 || axis >= x.rank())
+    return error(node, "expects float activations and a valid axis");
+  if (x.view.sampleAxis() == axis)
+    return error(node, "normalises over the samples; every op must treat samples apart");
+  FactorList last = x.view.dims[axis];
+  std::vector<Val> operands{x};
+  operands[0].view.dims.erase(operands[0].view.dims.begin() + axis);
+  std::vector<Axis> axes;
+  std::vector<int64_t> shape;
+  if (failed(align(node, operands, axes, shape)))
+    return failure();
+  orderAxes(operands, axes);
+  Loop loop = makeLoop(axes);
+  Groups groups;
+  for (auto &group : loop.groups) {
+    FactorList list;
+    for (const Axis *own : group)
+      list.push_back(Factor{own->size, own->strides[0], false});
+    coalesce(list);
+    groups.push_back(list);
+  }
+  groups.push_back(last);
+  Value value = materialise(x, groups, false);
+  Value y = node.op == "LogSoftmax" ? create<LogSoftmaxOp>(value.getType(), value) : create<SoftmaxOp>(value.getType(), value);
+  Val result = resultOf(y, x.type, axes, loop, shape);
+  int64_t size = x.view.size(axis);
+  result.view.dims.insert(result.view.dims.begin() + axis, size == 1 ? FactorList{} : FactorList{Factor{size, 1, false}});
+  result.hides = x.hides;
+  return out(node, 0, std::move(result)), success();
+}
+
+// LayerNormalization, RMSNormalization: over the axes from `axis` on, as one last dimension.
+LogicalResult Importer::onNorm(const GraphNode &node) {
+  Val x = in(node, 0);
+  int64_t axis = intAttribute(node, "axis", -1);
+  axis = axis < 0 ? axis + x.rank() : axis;
+  if (!x.isGraph() || !isFloat(x.type) || axis < 0 || axis >= x.rank())
+    return error(node, "expects float activations and a valid axis");
+  if (x.view.sampleAxis() >= axis)
+    return error(node, "normalises over the samples; every op must treat samples apart");
+  for (size_t i = 1; i < node.outputs.size(); ++i)
+    if (node.outputs[i] >= 0)
+      for (const GraphNode &other : graph.body.nodes)
+        if (std::find(other.inputs.begin(), other.inputs.end(), node.outputs[i]) != other.inputs.end())
+          return error(node, "its statistics are used; only its first output is supported");
+  FactorList last;
+  for (int64_t i = axis; i < x.rank(); ++i)
+    last.insert(last.end(), x.view.dims[i].begin(), x.view.dims[i].end());
+  coalesce(last);
+  std::vector<Val> operands{x};
+  operands[0].view.dims.resize(axis);
+  std::vector<Axis> axes;
+  std::vector<int64_t> shape;
+  if (failed(align(node, operands, axes, shape)))
+    return failure();
+  orderAxes(operands, axes);
+  Loop loop = makeLoop(axes);
+  Groups groups;
+  for (auto &group : loop.groups) {
+    FactorList list;
+    for (const Axis *own : group)
+      list.push_back(Factor{own->size, own->strides[0], false});
+    coalesce(list);
+    groups.push_back(list);
+  }
+  groups.push_back(last);
+  Value value = materialise(x, groups, false);
+  int64_t channels = cast<RankedTensorType>(value.getType()).getShape().back();
+  auto gainOf = [&](size_t index) -> FailureOr<Value> {
+    if (!has(node, index))
+      return Value();
+    Val weight = in(node, index);
+    FactorList all;
+    int64_t count = 1;
+    for (const FactorList &list : weight.view.dims)
+      all.insert(all.end(), list.begin(), list.end());
+    coalesce(all);
+    for (const Factor &factor : all)
+      count *= factor.size;
+    if (isSampled(weight) || (count != channels && count != 1))
+      return error(node, "expects a weight of " + Twine(channels) + " elements, got " + Twine(count));
+    if (count == 1 && channels != 1)
+      all = {Factor{channels, 0, false}};
+    return materialise(weight, {all}, false);
+  };
+  auto gain = gainOf(1), bias = gainOf(2);
+  if (failed(gain) || failed(bias))
+    return failure();
+  double epsilon = floatAttribute(node, "epsilon", 1e-5);
+  if (!(epsilon > 0))
+    return error(node, "expects a positive epsilon");
+  Value y;
+  if (node.op == "LayerNormalization")
+    y = create<LayerNormOp>(value, *gain, *bias, epsilon);
+  else
+    y = create<RmsNormOp>(value, *gain, epsilon);
+  Val result = resultOf(y, x.type, axes, loop, shape);
+  int64_t stride = channels;
+  std::vector<int64_t> whole = x.shape();
+  for (int64_t i = axis; i < x.rank(); ++i) {
+    stride /= whole[i];
+    result.view.dims.push_back(whole[i] == 1 ? FactorList{} : FactorList{Factor{whole[i], stride, false}});
+  }
+  return out(node, 0, std::move(result)), success();
+}
+
+// Attention of opset 23 and 24. q, k, v are [rows, heads, positions, channels], or [rows, positions, heads * channels].
+LogicalResult Importer::onAttention(const GraphNode &node) {
+  Val q = in(node, 0), k = in(node, 1), v = in(node, 2);
+  for (size_t i = 4; i < node.inputs.size(); ++i)
+    if (has(node, i))
+      return error(node, "uses a cache of past keys; export the model for training (use_cache=False)");
+  for (size_t i = 1; i < node.outputs.size(); ++i)
+    if (node.outputs[i] >= 0)
+      for (const GraphNode &other : graph.body.nodes)
+        if (std::find(other.inputs.begin(), other.inputs.end(), node.outputs[i]) != other.inputs.end())
+          return error(node, "only its first output is supported");
+  bool flat = q.rank() == 3;
+  auto split = [&](Val &x, int64_t heads) -> LogicalResult {
+    if (x.rank() == 3) {
+      std::vector<int64_t> shape = x.shape();
+      if (heads <= 0 || shape[2] % heads != 0)
+        return error(node, "expects q_num_heads and kv_num_heads that divide the channels");
+      auto value = reshaped(node, x, {shape[0], shape[1], heads, shape[2] / heads});
+      if (failed(value))
+        return failure();
+      x = *value;
+      std::swap(x.view.dims[1], x.view.dims[2]);
+    }
+    if (x.rank() != 4 || !x.isGraph() || !isFloat(x.type))
+      return error(node, "expects float activations of rank 3 or 4");
+    return success();
+  };
+  int64_t qHeads = intAttribute(node, "q_num_heads", 0), kHeads = intAttribute(node, "kv_num_heads", 0);
+  if (failed(split(q, qHeads)) || failed(split(k, kHeads)) || failed(split(v, kHeads)))
+    return failure();
+  int64_t heads = q.view.size(1), queries = q.view.size(2), channels = q.view.size(3), keys = k.view.size(2), valueChannels = v.view.size(3);
+  AttentionOptions attention;
+  attention.scale = floatAttribute(node, "scale", 0);
+  if (attention.scale == 0)
+    attention.scale = 1.0 / std::sqrt(static_cast<double>(channels));
+  attention.scale *= q.scale * k.scale;
+  double exact = 1.0 / std::sqrt(static_cast<double>(channels));
+  if (std::fabs(attention.scale - exact) < 1e-6 * exact)
+    attention.scale = exact;
+  q.scale = k.scale = 1;
+  attention.causal = intAttribute(node, "is_causal", 0) != 0;
+  if (attention.causal && queries != keys)
+    return error(node, "is causal with " + Twine(queries) + " queries and " + Twine(keys) + " keys; expects as many");
+  if (double cap = floatAttribute(node, "softcap", 0); cap != 0)
+    attention.softcap = cap;
+  auto positionsFirst = [&](Val x) -> FailureOr<Value> {
+    if (x.view.sampleAxis() > 0)
+      return error(node, "expects samples in dimension 0");
+    x = x.isConstant() ? compressed(x) : x;
+    Groups groups{x.view.dims[2], x.view.dims[1], x.view.dims[3]};
+    return materialise(x, groups, true);
+  };
+  auto qValue = positionsFirst(q), kValue = positionsFirst(k), vValue = positionsFirst(v);
+  if (failed(qValue) || failed(kValue) || failed(vValue))
+    return failure();
+  // Repeated key heads need no copies.
+  auto unrepeated = [&](const Val &x) -> Groups {
+    const FactorList &list = x.view.dims[1];
+    if (list.size() == 2 && list[1].stride == 0 && list[1].size > 1)
+      return {x.view.dims[2], {list[0]}, x.view.dims[3]};
+    if (list.size() == 1 && list[0].stride == 0)
+      return {x.view.dims[2], {}, x.view.dims[3]};
+    return {};
+  };
+  if (Groups kGroups = unrepeated(k), vGroups = unrepeated(v); !kGroups.empty() && !vGroups.empty() && k.view.dims[1].size() == v.view.dims[1].size() &&
+                                                                k.view.dims[1].back().size == v.view.dims[1].back().size) {
+    kValue = materialise(k, kGroups, true);
+    vValue = materialise(v, vGroups, true);
+  }
+  Value mask;
+  if (has(node, 3)) {
+    Val m = compressed(in(node, 3));
+    bool boolean = m.type == ElementKind::Bool;
+    auto uniform = uniformValue(m);
+    bool nothing = uniform && (boolean ? *uniform != 0 : *uniform == 0);
+    if (!nothing) {
+      while (m.rank() < 4)
+        m.view.dims.insert(m.view.dims.begin(), FactorList{});
+      // Rows of a constant are copies of each other.
+      std::vector<Val> operands{q, m};
+      for (Val &operand : operands)
+        operand.view.dims.resize(1);
+      std::vector<Axis> axes;
+      std::vector<int64_t> shape;
+      if (failed(align(node, operands, axes, shape)))
+        return failure();
+      if (!isSampled(m))
+        m.view.dims[0].clear();
+      bool perHead = std::any_of(m.view.dims[1].begin(), m.view.dims[1].end(), [](const Factor &factor) { return factor.stride != 0; });
+      FactorList queryList = m.view.size(2) == queries ? m.view.dims[2] : FactorList{Factor{queries, 0, false}};
+      FactorList keyList = m.view.size(3) == keys ? m.view.dims[3] : FactorList{Factor{keys, 0, false}};
+      Groups groups{perHead ? m.view.dims[1] : FactorList{}, queryList, keyList};
+      Value value = materialise(m, groups, isSampled(m));
+      auto causal = value.getDefiningOp<CausalMaskOp>();
+      if (!causal && value.getDefiningOp() && isa<ReshapeOp>(value.getDefiningOp()))
+        causal = value.getDefiningOp()->getOperand(0).getDefiningOp<CausalMaskOp>();
+      if (causal && !m.hides) {
+        attention.causal = true;
+        if (causal.getWindow())
+          attention.window = *causal.getWindow();
+      } else {
+        if (!isSampled(value))
+          value = reshapeTo(value, {1, perHead ? heads : 1, queries, keys});
+        mask = value;
+      }
+    }
+  }
+  Value y = create<AttentionOp>(*qValue, *kValue, *vValue, mask, attention);
+  Val result = wrap(y, q.type, {rows, queries, heads, valueChannels});
+  result.scale = v.scale;
+  for (FactorList &list : result.view.dims)
+    coalesce(list);
+  if (flat) {
+    auto joined = reshaped(node, result, {rows, queries, heads * valueChannels});
+    if (failed(joined))
+      return failure();
+    return out(node, 0, std::move(*joined)), success();
+  }
+  std::swap(result.view.dims[1], result.view.dims[2]);
+  return out(node, 0, std::move(result)), success();
+}
+
+// RotaryEmbedding of opset 23: x [rows, heads, positions, channels] or [rows, positions, heads * channels]; tables [rows, positions, channels / 2] or by position ids.
+LogicalResult Importer::onRotary(const GraphNode &node) {
+  Val x = in(node, 0), cosine = in(node, 1), sine = in(node, 2);
+  bool flat = x.rank() == 3;
+  if (!x.isGraph() || !isFloat(x.type))
+    return error(node, "expects float activations");
+  if (flat) {
+    std::vector<int64_t> shape = x.shape();
+    int64_t heads = intAttribute(node, "num_heads", 0);
+    if (heads <= 0 || shape[2] % heads != 0)
+      return error(node, "expects num_heads that divide the channels");
+    auto value = reshaped(node, x, {shape[0], shape[1], heads, shape[2] / heads});
+    if (failed(value))
+      return failure();
+    x = *value;
+    std::swap(x.view.dims[1], x.view.dims[2]);
+  }
+  if (x.rank() != 4)
+    return error(node, "expects rank 3 or 4");
+  int64_t positions = x.view.size(2), channels = x.view.size(3), heads = x.view.size(1);
+  int64_t rotated = intAttribute(node, "rotary_embedding_dim", 0);
+  if (rotated == 0)
+    rotated = channels;
+  if (rotated < 2 || rotated > channels || rotated % 2)
+    return error(node, "expects an even rotary_embedding_dim within the channels");
+  if (has(node, 3)) {
+    // Tables by position: constant ids only (positions 0, 1, ... of every sample).
+    GraphNode lookup = node;
+    lookup.attributes.clear();
+    for (Val *table : {&cosine, &sine}) {
+      std::vector<int> savedInputs = lookup.inputs;
+      Val ids = in(node, 3);
+      if (!ids.isConstant() || !table->isConstant())
+        return error(node, "expects constant positions and tables");
+      auto idValues = constantInts(ids);
+      std::vector<int64_t> tableShape = table->shape();
+      std::vector<int64_t> shape = ids.shape();
+      shape.push_back(tableShape[1]);
+      auto entries = constantFloats(*table, int64_t(1) << 26);
+      if (!idValues || !entries)
+        return error(node, "its tables are too large");
+      std::vector<double> picked;
+      for (int64_t id : *idValues) {
+        if (id < 0 || id >= tableShape[0])
+          return error(node, "position " + Twine(id) + " is outside its tables");
+        picked.insert(picked.end(), entries->begin() + id * tableShape[1], entries->begin() + (id + 1) * tableShape[1]);
+      }
+      *table = constantOf(table->type, makeFloats(table->type, std::move(picked)), shape);
+    }
+  }
+  auto tableOf = [&](Val table) -> FailureOr<Value> {
+    if (table.rank() == 2)
+      table.view.dims.insert(table.view.dims.begin(), FactorList{});
+    if (table.rank() != 3 || table.view.size(1) != positions || table.view.size(2) != rotated / 2)
+      return error(node, "expects tables of " + Twine(positions) + " positions by " + Twine(rotated / 2) + " channels");
+    table = compressed(table);
+    if (!isSampled(table)) {
+      for (const Factor &factor : table.view.dims[0])
+        if (factor.stride != 0)
+          return error(node, "its tables differ between samples");
+      table.view.dims[0].clear();
+    }
+    return materialise(table, {table.view.dims[1], table.view.dims[2]}, false);
+  };
+  auto c = tableOf(cosine), s = tableOf(sine);
+  if (failed(c) || failed(s))
+    return failure();
+  double scale = x.scale;
+  x.scale = 1;
+  Value value = materialise(x, {x.view.dims[2], x.view.dims[1], x.view.dims[3]}, true);
+  bool interleaved = intAttribute(node, "interleaved", 0) != 0;
+  Value y;
+  if (rotated == channels) {
+    y = create<RopeOp>(value, *c, *s, interleaved, false);
+  } else {
+    Value front = create<SliceOp>(value, int64_t(3), int64_t(0), rotated), back = create<SliceOp>(value, int64_t(3), rotated, channels - rotated);
+    y = create<ConcatOp>(ValueRange{create<RopeOp>(front, *c, *s, interleaved, false), back}, int64_t(3));
+  }
+  Val result = wrap(y, x.type, {rows, positions, heads, channels});
+  result.scale = scale;
+  if (flat) {
+    auto joined = reshaped(node, result, {rows, positions, heads * channels});
+    if (failed(joined))
+      return failure();
+    return out(node, 0, std::move(*joined)), success();
+  }
+  std::swap(result.view.dims[1], result.view.dims[2]);
+  return out(node, 0, std::move(result)), success();
+}
+
+Value Importer::sumPerSample(Value value) {
+  auto type = cast<RankedTensorType>(value.getType());
+  if (type.getRank() == 1)
+    return value;
+  SmallVector<int64_t> dims;
+  for (int64_t i = 1; i < type.getRank(); ++i)
+    dims.push_back(i);
+  return create<ReduceOp>(value, ReduceKind::Sum, dims);
+}
+
+LogicalResult Importer::onReduce(const GraphNode &node) {
+  Val x = in(node, 0);
+  const std::string &op = node.op;
+  if (x.kind == Val::Kind::Loss)
+    return onIdentity(node);
+  std::optional<std::vector<int64_t>> axes;
+  if (failed(axesOf(node, 1, x.rank(), axes)))
+    return failure();
+  bool keep = intAttribute(node, "keepdims", 1) != 0;
+  if (!axes || axes->empty()) {
+    if (intAttribute(node, "noop_with_empty_axes", 0))
+      return onIdentity(node);
+    axes.emplace();
+    for (int64_t i = 0; i < x.rank(); ++i)
+      axes->push_back(i);
+  }
+  std::vector<bool> reduced(x.rank(), false);
+  for (int64_t axis : *axes)
+    reduced[axis] = true;
+  int64_t count = 1;
+  for (int64_t i = 0; i < x.rank(); ++i)
+    if (reduced[i])
+      count *= x.view.size(i);
+  std::vector<int64_t> shape = x.shape(), outShape;
+  for (int64_t i = 0; i < x.rank(); ++i)
+    if (!reduced[i])
+      outShape.push_back(shape[i]);
+    else if (keep)
+      outShape.push_back(1);
+
+  if (x.isConstant()) {
+    if (x.view.elements() > (int64_t(1) << 26) || x.view.elements() == 0)
+      return error(node, "reduces a constant of " + Twine(x.view.elements()) + " elements, which is not folded");
+    Val moved = x;
+    std::vector<FactorList> dims;
+    int64_t outer = 1;
+    for (int64_t i = 0; i < x.rank(); ++i)
+      if (!reduced[i]) {
+        dims.push_back(x.view.dims[i]);
+        outer *= shape[i];
+      }
+    for (int64_t i = 0; i < x.rank(); ++i)
+      if (reduced[i])
+        dims.push_back(x.view.dims[i]);
+    moved.view.dims = dims;
+    if (isFloat(x.type)) {
+      auto values = *constantFloats(moved, int64_t(1) << 26);
+      std::vector<double> result(outer);
+      for (int64_t o = 0; o < outer; ++o) {
+        double total = op == "ReduceProd" ? 1 : op == "ReduceMax" ? -INFINITY : op == "ReduceMin" ? INFINITY : 0;
+        for (int64_t i = 0; i < count; ++i) {
+          double value = values[o * count + i];
+          if (op == "ReduceMax") total = std::max(total, value);
+          else if (op == "ReduceMin") total = std::min(total, value);
+          else if (op == "ReduceProd") total *= value;
+          else if (op == "ReduceSumSquare" || op == "ReduceL2") total += value * value;
+          else total += value;
+        }
+        if (op == "ReduceMean") total /= static_cast<double>(count);
+        if (op == "ReduceL2") total = std::sqrt(total);
+        result[o] = roundTo(x.type, total);
+      }
+      return out(node, 0, constantOf(x.type, makeFloats(x.type, std::move(result)), outShape)), success();
+    }
+    auto values = *constantInts(moved, int64_t(1) << 26);
+    std::vector<int64_t> result(outer);
+    for (int64_t o = 0; o < outer; ++o) {
+      int64_t total = op == "ReduceProd" ? 1 : op == "ReduceMax" ? INT64_MIN : op == "ReduceMin" ? INT64_MAX : 0;
+      for (int64_t i = 0; i < count; ++i) {
+        int64_t value = values[o * count + i];
+        total = op == "ReduceMax" ? std::max(total, value) : op == "ReduceMin" ? std::min(total, value) : op == "ReduceProd" ? total * value : total + value;
+      }
+      result[o] = op == "ReduceMean" ? total / count : total;
+    }
+    return out(node, 0, constantOf(x.type, makeInts(x.type, std::move(result)), outShape)), success();
+  }
+  if (!x.isGraph())
+    return error(node, "expects a tensor");
+
+  int64_t sampleAxis = x.view.sampleAxis();
+  bool overSamples = sampleAxis >= 0 && reduced[sampleAxis];
+  bool everything = std::all_of(outShape.begin(), outShape.end(), [](int64_t size) { return size == 1; });
+  if (overSamples) {
+    if (!everything || (op != "ReduceSum" && op != "ReduceMean"))
+      return error(node, "combines samples of activations; samples may be combined only in the loss, as a sum or a mean over everything");
+    if (!isFloat(x.type))
+      x = castTo(x, ElementKind::F32);
+    Val loss;
+    loss.kind = Val::Kind::Loss;
+    loss.type = x.type;
+    LossSummand summand;
+    summand.elementsPerRow = x.view.elements() / rows;
+    summand.coefficient = x.scale;
+    x.scale = 1;
+    summand.numerator = sumPerSample(materialise(x, groupsOf(x.view, true), true));
+    if (op == "ReduceMean")
+      summand.denominatorPerRow = static_cast<double>(count) / static_cast<double>(rows);
+    loss.summands.push_back(summand);
+    return out(node, 0, std::move(loss)), success();
+  }
+
+  // Repeated elements are counted, not looped over: a sum of n copies is a product.
+  double copies = 1;
+  std::vector<Val> operands{x};
+  std::vector<Axis> loopAxes;
+  std::vector<int64_t> wholeShape;
+  if (failed(align(node, operands, loopAxes, wholeShape)))
+    return failure();
+  x = operands[0];
+  double scale = x.scale;
+  x.scale = 1;
+  bool linear = op == "ReduceSum" || op == "ReduceMean";
+  if (!linear && scale != 1.0) {
+    x.scale = scale;
+    scale = 1;
+  }
+  orderAxes(operands, loopAxes);
+  std::vector<Axis> kept, gone;
+  for (const Axis &axis : loopAxes) {
+    if (reduced[axis.dim] && axis.strides[0] == 0)
+      copies *= static_cast<double>(axis.size);
+    (reduced[axis.dim] ? gone : kept).push_back(axis);
+  }
+  Loop loop = makeLoop(loopAxes);
+  Value value = operandOf(x, 0, loop);
+  SmallVector<int64_t> dims;
+  for (size_t g = 0; g < loop.groups.size(); ++g)
+    if (reduced[loop.groups[g].front()->dim])
+      dims.push_back(static_cast<int64_t>(g) + (loop.sampled ? 1 : 0));
+  Value y = value;
+  auto type = cast<RankedTensorType>(value.getType());
+  if (op == "ReduceSumSquare" || op == "ReduceL2")
+    y = create<arith::MulFOp>(value, value);
+  ReduceKind kind = op == "ReduceMax" ? ReduceKind::Max : op == "ReduceMin" ? ReduceKind::Min : op == "ReduceProd" ? ReduceKind::Prod : ReduceKind::Sum;
+  if ((op == "ReduceSum" || op == "ReduceMean") && !isFloat(x.type) && copies != 1)
+    return error(node, "sums repeated integers, which is not supported");
+  if (type.getElementType().isInteger(1))
+    return error(node, "reduces booleans, which is not supported");
+  if (op == "ReduceLogSumExp" || op == "ReduceLogSum" || op == "ReduceL1" || op == "ReduceProd") {
+    if (op == "ReduceLogSumExp" && !dims.empty() && copies == 1) {
+      // log sum exp = max + log sum exp(x - max).
+      Value largest = create<ReduceOp>(value, ReduceKind::Max, dims);
+      SmallVector<int64_t> back;
+      for (int64_t i = 0; i < type.getRank(); ++i)
+        if (!llvm::is_contained(dims, i))
+          back.push_back(i);
+      Value shifted = create<arith::SubFOp>(value, broadcastTo(largest, back, type.getShape()));
+      Value sum = create<ReduceOp>(create<math::ExpOp>(shifted), ReduceKind::Sum, dims);
+      y = create<arith::AddFOp>(largest, create<math::LogOp>(sum));
+    } else {
+      return error(node, "is not supported on activations");
+    }
+  } else if (!dims.empty()) {
+    y = create<ReduceOp>(y, kind, dims);
+  }
+  Loop keptLoop = makeLoop(kept);
+  Val result = resultOf(y, x.type, kept, keptLoop, wholeShape);
+  for (int64_t i = 0; i < x.rank(); ++i)
+    if (reduced[i])
+      result.view.dims[i].clear();
+  if (!keep)
+    for (int64_t i = x.rank(); i-- > 0;)
+      if (reduced[i])
+        result.view.dims.erase(result.view.dims.begin() + i);
+  if (op == "ReduceSum" || op == "ReduceSumSquare")
+    scale *= copies;
+  if (op == "ReduceMean")
+    scale *= copies / static_cast<double>(count);
+  result.scale = scale;
+  if (!isFloat(x.type) && op == "ReduceMean")
+    return error(node, "is a mean of integers, which is not supported");
+  if (op == "ReduceL2") {
+    Val square = result;
+    return emitElementwise(node, {square}, x.type, [&](ValueRange v, RankedTensorType) { return create<math::SqrtOp>(v[0]); });
+  }
+  return out(node, 0, std::move(result)), success();
+}

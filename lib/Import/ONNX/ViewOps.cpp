@@ -1,0 +1,756 @@
+// Operators that move elements: they change views, and copy only where a view cannot say it.
+#include "Importer.h"
+
+#include "mlir/Dialect/Arith/IR/Arith.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+using namespace mlir;
+using namespace zorse;
+using namespace zorse::onnx_import;
+
+LogicalResult Importer::onConstant(const GraphNode &node) {
+  if (node.attributes.empty())
+    return error(node, "expects one attribute that holds the value");
+  const auto &[name, attribute] = *node.attributes.begin();
+  if (name == "value") {
+    std::string problem;
+    const onnx::Tensor &tensor = attribute->t();
+    auto bytes = model.bytes(tensor, problem);
+    if (!bytes)
+      return error(node, problem);
+    int64_t size = 1;
+    std::vector<int64_t> shape(tensor.dims().begin(), tensor.dims().end());
+    for (int64_t dim : shape)
+      size *= dim;
+    auto kind = static_cast<ElementKind>(tensor.data_type());
+    out(node, 0, constantOf(kind, makeBytes(kind, *bytes, size), shape));
+    return success();
+  }
+  if (name == "value_int")
+    return out(node, 0, constantOf(ElementKind::I64, makeIntFill(ElementKind::I64, 1, attribute->i()), {})), success();
+  if (name == "value_float")
+    return out(node, 0, scalar(ElementKind::F32, attribute->f())), success();
+  if (name == "value_ints") {
+    std::vector<int64_t> values(attribute->ints().begin(), attribute->ints().end());
+    int64_t size = static_cast<int64_t>(values.size());
+    return out(node, 0, constantOf(ElementKind::I64, makeInts(ElementKind::I64, std::move(values)), {size})), success();
+  }
+  if (name == "value_floats") {
+    std::vector<double> values(attribute->floats().begin(), attribute->floats().end());
+    int64_t size = static_cast<int64_t>(values.size());
+    return out(node, 0, constantOf(ElementKind::F32, makeFloats(ElementKind::F32, std::move(values)), {size})), success();
+  }
+  return error(node, "attribute '" + name + "' is not supported");
+}
+
+static bool checkedShape(const std::vector<int64_t> &shape) {
+  int64_t elements = 1;
+  for (int64_t size : shape) {
+    if (size < 0 || size > (int64_t(1) << 40) || (size > 0 && elements > (int64_t(1) << 46) / size))
+      return false;
+    elements *= size;
+  }
+  return shape.size() <= 16;
+}
+
+LogicalResult Importer::onConstantOfShape(const GraphNode &node) {
+  auto shape = constantInts(in(node, 0));
+  if (!shape || !checkedShape(*shape))
+    return error(node, "expects a constant, sensible shape");
+  ElementKind kind = ElementKind::F32;
+  double value = 0;
+  auto attribute = node.attributes.find("value");
+  if (attribute != node.attributes.end()) {
+    std::string problem;
+    const onnx::Tensor &tensor = attribute->second->t();
+    auto bytes = model.bytes(tensor, problem);
+    if (!bytes || bytes->size == 0)
+      return error(node, problem.empty() ? "its value is empty" : problem);
+    kind = static_cast<ElementKind>(tensor.data_type());
+    makeBytes(kind, *bytes, 1)->readFloats(0, 1, 1, &value);
+  }
+  int64_t elements = 1;
+  for (int64_t size : *shape)
+    elements *= size;
+  out(node, 0, constantOf(kind, makeFill(kind, elements, value), *shape));
+  return success();
+}
+
+LogicalResult Importer::onIdentity(const GraphNode &node) { return out(node, 0, in(node, 0)), success(); }
+
+LogicalResult Importer::onShape(const GraphNode &node) {
+  const Val &x = in(node, 0);
+  int64_t rank = x.rank(), start = intAttribute(node, "start", 0), end = intAttribute(node, "end", rank);
+  start = std::clamp<int64_t>(start < 0 ? start + rank : start, 0, rank);
+  end = std::clamp<int64_t>(end < 0 ? end + rank : end, 0, rank);
+  std::vector<int64_t> shape = x.shape(), part;
+  for (int64_t i = start; i < end; ++i)
+    part.push_back(shape[i]);
+  int64_t size = static_cast<int64_t>(part.size());
+  out(node, 0, constantOf(ElementKind::I64, makeInts(ElementKind::I64, std::move(part)), {size}));
+  return success();
+}
+
+LogicalResult Importer::onSize(const GraphNode &node) {
+  out(node, 0, constantOf(ElementKind::I64, makeIntFill(ElementKind::I64, 1, in(node, 0).view.elements()), {}));
+  return success();
+}
+
+LogicalResult Importer::onRange(const GraphNode &node) {
+  auto start = uniformValue(in(node, 0)), limit = uniformValue(in(node, 1)), delta = uniformValue(in(node, 2));
+  if (!start || !limit || !delta || *delta == 0)
+    return error(node, "expects constant bounds and a step other than 0");
+  double steps = std::ceil((*limit - *start) / *delta);
+  if (!(steps < 1e12))
+    return error(node, "is too long");
+  int64_t size = std::max<int64_t>(0, static_cast<int64_t>(steps));
+  ElementKind kind = in(node, 0).type;
+  out(node, 0, constantOf(kind, makeIota(kind, size, *start, *delta), {size}));
+  return success();
+}
+
+LogicalResult Importer::onReshape(const GraphNode &node) {
+  const Val &x = in(node, 0);
+  if (x.kind == Val::Kind::Loss)
+    return onIdentity(node);
+  auto shape = constantInts(in(node, 1));
+  if (!shape || shape->size() > 16)
+    return error(node, "expects a constant shape; it depends on data");
+  std::vector<int64_t> from = x.shape();
+  bool zeroIsZero = intAttribute(node, "allowzero", 0) != 0;
+  int64_t known = 1, open = -1;
+  for (size_t i = 0; i < shape->size(); ++i) {
+    int64_t &size = (*shape)[i];
+    if (size == 0 && !zeroIsZero) {
+      if (i >= from.size())
+        return error(node, "copies dimension " + Twine(i) + " of an operand of rank " + Twine(from.size()));
+      size = from[i];
+    }
+    if (size == -1) {
+      if (open >= 0)
+        return error(node, "has more than one -1 in its shape");
+      open = static_cast<int64_t>(i);
+    } else if (size < 0 || size > (int64_t(1) << 40) || (size > 0 && known > (int64_t(1) << 46) / size)) {
+      return error(node, "has an impossible size " + Twine(size));
+    } else {
+      known *= size;
+    }
+  }
+  int64_t elements = x.view.elements();
+  if (open >= 0)
+    (*shape)[open] = known ? elements / known : 0;
+  int64_t total = 1;
+  for (int64_t size : *shape)
+    total *= size;
+  if (total != elements)
+    return error(node, "expects a shape of " + Twine(elements) + " elements, found one of " + Twine(total) +
+                           (rowsBaked ? Twine("") : Twine("; the file may have a batch or sequence length baked in that differs from the one asked for")));
+  auto value = reshaped(node, x, *shape);
+  if (failed(value))
+    return failure();
+  return out(node, 0, *value), success();
+}
+
+LogicalResult Importer::onFlatten(const GraphNode &node) {
+  const Val &x = in(node, 0);
+  int64_t axis = intAttribute(node, "axis", 1), rank = x.rank();
+  axis = axis < 0 ? axis + rank : axis;
+  if (axis < 0 || axis > rank)
+    return error(node, "axis is outside the rank");
+  std::vector<int64_t> shape = x.shape(), flat{1, 1};
+  for (int64_t i = 0; i < rank; ++i)
+    flat[i >= axis] *= shape[i];
+  auto value = reshaped(node, x, flat);
+  if (failed(value))
+    return failure();
+  return out(node, 0, *value), success();
+}
+
+LogicalResult Importer::onTranspose(const GraphNode &node) {
+  Val x = in(node, 0);
+  int64_t rank = x.rank();
+  std::vector<int64_t> permutation;
+  if (auto given = intsAttribute(node, "perm"))
+    permutation = *given;
+  else
+    for (int64_t i = rank; i-- > 0;)
+      permutation.push_back(i);
+  std::vector<int64_t> sorted = permutation;
+  std::sort(sorted.begin(), sorted.end());
+  bool valid = static_cast<int64_t>(sorted.size()) == rank;
+  for (int64_t i = 0; valid && i < rank; ++i)
+    valid = sorted[i] == i;
+  if (!valid)
+    return error(node, "expects a permutation of " + Twine(rank) + " dimensions");
+  std::vector<FactorList> dims;
+  for (int64_t axis : permutation)
+    dims.push_back(x.view.dims[axis]);
+  x.view.dims = std::move(dims);
+  return out(node, 0, std::move(x)), success();
+}
+
+LogicalResult Importer::onSqueeze(const GraphNode &node) {
+  Val x = in(node, 0);
+  if (x.kind == Val::Kind::Loss)
+    return onIdentity(node);
+  std::optional<std::vector<int64_t>> axes;
+  if (failed(axesOf(node, 1, x.rank(), axes)))
+    return failure();
+  std::vector<int64_t> shape = x.shape(), kept;
+  for (int64_t i = 0; i < x.rank(); ++i) {
+    bool listed = axes && std::find(axes->begin(), axes->end(), i) != axes->end();
+    bool sample = x.view.sampleAxis() == i;
+    if (listed && shape[i] != 1)
+      return error(node, "removes dimension " + Twine(i) + " of size " + Twine(shape[i]));
+    if (listed && sample)
+      return error(node, "removes the sample axis");
+    if (!listed && (axes || shape[i] != 1 || sample))
+      kept.push_back(i);
+  }
+  std::vector<FactorList> dims;
+  for (int64_t axis : kept)
+    dims.push_back(x.view.dims[axis]);
+  x.view.dims = std::move(dims);
+  return out(node, 0, std::move(x)), success();
+}
+
+LogicalResult Importer::onUnsqueeze(const GraphNode &node) {
+  Val x = in(node, 0);
+  if (x.kind == Val::Kind::Loss)
+    return onIdentity(node);
+  auto given = has(node, 1) ? constantInts(in(node, 1)) : intsAttribute(node, "axes");
+  if (!given || given->size() > 8)
+    return error(node, "expects constant axes");
+  int64_t rank = x.rank() + static_cast<int64_t>(given->size());
+  std::vector<bool> isNew(rank, false);
+  for (int64_t axis : *given) {
+    if (axis < -rank || axis >= rank)
+      return error(node, "axis " + Twine(axis) + " is outside a tensor of rank " + Twine(rank));
+    isNew[axis < 0 ? axis + rank : axis] = true;
+  }
+  std::vector<FactorList> dims;
+  size_t next = 0;
+  for (int64_t i = 0; i < rank; ++i) {
+    if (!isNew[i] && next >= x.view.dims.size())
+      return error(node, "names an axis twice");
+    dims.push_back(isNew[i] ? FactorList{} : x.view.dims[next++]);
+  }
+  x.view.dims = std::move(dims);
+  return out(node, 0, std::move(x)), success();
+}
+
+LogicalResult Importer::onExpand(const GraphNode &node) {
+  Val x = in(node, 0);
+  auto shape = constantInts(in(node, 1));
+  if (!shape || !checkedShape(*shape))
+    return error(node, "expects a constant shape; it depends on data");
+  while (static_cast<int64_t>(shape->size()) > x.rank())
+    x.view.dims.insert(x.view.dims.begin(), FactorList{});
+  int64_t lead = x.rank() - static_cast<int64_t>(shape->size());
+  for (size_t i = 0; i < shape->size(); ++i) {
+    FactorList &list = x.view.dims[lead + i];
+    int64_t size = x.view.size(lead + i), wanted = (*shape)[i];
+    if (wanted == size || wanted == 1)
+      continue;
+    if (size != 1)
+      return error(node, "cannot expand dimension " + Twine(i) + " of size " + Twine(size) + " to " + Twine(wanted));
+    list.push_back(Factor{wanted, 0, false});
+  }
+  return out(node, 0, std::move(x)), success();
+}
+
+LogicalResult Importer::onTile(const GraphNode &node) {
+  Val x = in(node, 0);
+  auto repeats = constantInts(in(node, 1));
+  if (!repeats || static_cast<int64_t>(repeats->size()) != x.rank())
+    return error(node, "expects one constant repetition per dimension");
+  for (int64_t i = 0; i < x.rank(); ++i) {
+    if ((*repeats)[i] < 1 || (*repeats)[i] > (1 << 24))
+      return error(node, "repetition " + Twine((*repeats)[i]) + " is not sensible");
+    if ((*repeats)[i] != 1)
+      x.view.dims[i].insert(x.view.dims[i].begin(), Factor{(*repeats)[i], 0, false});
+    coalesce(x.view.dims[i]);
+  }
+  return out(node, 0, std::move(x)), success();
+}
+
+// Elements start, start + step, ... of one axis, by view where possible.
+LogicalResult Importer::take(const GraphNode &node, Val &x, int64_t axis, int64_t start, int64_t step, int64_t count) {
+  int64_t whole = x.view.size(axis);
+  if (start == 0 && step == 1 && count == whole)
+    return success();
+  for (const Factor &factor : x.view.dims[axis])
+    if (factor.sample)
+      return error(node, "selects some of the samples: it cuts the axis that holds them");
+  if (count == 0) {
+    std::vector<int64_t> shape = x.shape();
+    shape[axis] = 0;
+    x = constantOf(x.type, makeFill(x.type, 0, 0), shape);
+    return success();
+  }
+  View before = x.view;
+  if (sliceView(x.view, axis, start, step, count) && (x.isConstant() || isCuttable(x.view, perRow(x.value))))
+    return success();
+  x.view = before;
+  if (x.isConstant()) {
+    x = copied(x);
+    if (sliceView(x.view, axis, start, step, count))
+      return success();
+    return error(node, "this slice is not supported");
+  }
+  if (step < 0)
+    return error(node, "reverses an axis of activations; this is not supported");
+  // A strided slice of the axis as one dimension.
+  Val whole1 = copied(x);
+  Groups groups = groupsOf(whole1.view, false);
+  Value value = materialise(whole1, groups, false);
+  auto type = cast<RankedTensorType>(value.getType());
+  int64_t front = isSampled(value) ? 1 : 0, dim = front;
+  for (int64_t i = 0; i < axis; ++i) {
+    bool pureSample = whole1.view.dims[i].size() == 1 && whole1.view.dims[i][0].sample;
+    dim += pureSample ? 0 : 1;
+  }
+  SmallVector<int64_t> offsets(type.getRank(), 0), sizes(type.getShape()), strides(type.getRank(), 1);
+  offsets[dim] = start;
+  sizes[dim] = count;
+  strides[dim] = step;
+  Value cutValue = create<SliceOp>(value, offsets, sizes, strides);
+  int64_t stride = 1;
+  x.value = cutValue;
+  x.scale = whole1.scale;
+  x.view.offset = 0;
+  std::vector<int64_t> shape = whole1.shape();
+  shape[axis] = count;
+  for (int64_t i = x.rank(); i-- > 0;) {
+    int64_t size = 1;
+    std::optional<Factor> sample;
+    for (const Factor &factor : whole1.view.dims[i])
+      if (factor.sample)
+        sample = factor;
+    size = shape[i] / (sample ? sample->size : 1);
+    x.view.dims[i].clear();
+    if (sample)
+      x.view.dims[i].push_back(*sample);
+    if (size != 1)
+      x.view.dims[i].push_back(Factor{size, stride, false});
+    stride *= size;
+  }
+  return success();
+}
+
+LogicalResult Importer::onSlice(const GraphNode &node) {
+  Val x = in(node, 0);
+  auto starts = constantInts(in(node, 1)), ends = constantInts(in(node, 2));
+  if (!starts || !ends || starts->size() != ends->size())
+    return error(node, "expects constant starts and ends; they depend on data");
+  std::vector<int64_t> axes, steps;
+  if (has(node, 3)) {
+    auto given = constantInts(in(node, 3));
+    if (!given)
+      return error(node, "expects constant axes");
+    axes = *given;
+  } else
+    for (size_t i = 0; i < starts->size(); ++i)
+      axes.push_back(static_cast<int64_t>(i));
+  if (has(node, 4)) {
+    auto given = constantInts(in(node, 4));
+    if (!given)
+      return error(node, "expects constant steps");
+    steps = *given;
+  } else
+    steps.assign(starts->size(), 1);
+  if (axes.size() != starts->size() || steps.size() != starts->size())
+    return error(node, "expects as many axes and steps as starts");
+  for (size_t i = 0; i < axes.size(); ++i) {
+    int64_t axis = axes[i] < 0 ? axes[i] + x.rank() : axes[i], step = steps[i];
+    if (axis < 0 || axis >= x.rank() || step == 0 || step == std::numeric_limits<int64_t>::min())
+      return error(node, "axis or step is not valid");
+    int64_t size = x.view.size(axis), start = (*starts)[i], end = (*ends)[i];
+    start = start < 0 ? std::max<int64_t>(start, -size - 1) + size : start;
+    end = end < 0 ? std::max<int64_t>(end, -size - 1) + size : end;
+    int64_t count;
+    if (step > 0) {
+      start = std::clamp<int64_t>(start, 0, size);
+      end = std::clamp<int64_t>(end, 0, size);
+      count = end > start ? (end - start - 1) / step + 1 : 0;
+    } else {
+      start = std::clamp<int64_t>(start, -1, size - 1);
+      end = std::clamp<int64_t>(end, -1, size - 1);
+      count = start > end ? (start - end - 1) / -step + 1 : 0;
+    }
+    if (failed(take(node, x, axis, start, step, count)))
+      return failure();
+  }
+  return out(node, 0, std::move(x)), success();
+}
+
+LogicalResult Importer::onSplit(const GraphNode &node) {
+  const Val &x = in(node, 0);
+  int64_t axis = intAttribute(node, "axis", 0);
+  axis = axis < 0 ? axis + x.rank() : axis;
+  if (axis < 0 || axis >= x.rank())
+    return error(node, "axis is outside the rank");
+  int64_t size = x.view.size(axis), parts = static_cast<int64_t>(node.outputs.size());
+  std::vector<int64_t> sizes;
+  if (has(node, 1)) {
+    auto given = constantInts(in(node, 1));
+    if (!given)
+      return error(node, "expects constant sizes");
+    sizes = *given;
+  } else {
+    int64_t each = (size + parts - 1) / parts;
+    for (int64_t i = 0; i < parts; ++i)
+      sizes.push_back(std::min(each, size - std::min(size, i * each)));
+  }
+  int64_t at = 0;
+  if (static_cast<int64_t>(sizes.size()) != parts)
+    return error(node, "expects " + Twine(parts) + " sizes, found " + Twine(sizes.size()));
+  for (int64_t i = 0; i < parts; ++i) {
+    if (sizes[i] < 0 || at + sizes[i] > size)
+      return error(node, "its sizes exceed the dimension of " + Twine(size));
+    Val part = x;
+    if (node.outputs[i] >= 0 && failed(take(node, part, axis, at, 1, sizes[i])))
+      return failure();
+    out(node, i, std::move(part));
+    at += sizes[i];
+  }
+  return success();
+}
+
+LogicalResult Importer::onSplitToSequence(const GraphNode &node) {
+  const Val &x = in(node, 0);
+  int64_t axis = intAttribute(node, "axis", 0);
+  bool keep = intAttribute(node, "keepdims", 1) != 0;
+  axis = axis < 0 ? axis + x.rank() : axis;
+  if (axis < 0 || axis >= x.rank())
+    return error(node, "axis is outside the rank");
+  int64_t size = x.view.size(axis);
+  std::vector<int64_t> sizes;
+  if (has(node, 1)) {
+    auto given = constantInts(in(node, 1));
+    if (!given || given->empty())
+      return error(node, "expects constant sizes");
+    keep = true;
+    if (in(node, 1).rank() == 0) {
+      if ((*given)[0] < 1)
+        return error(node, "expects a positive size");
+      for (int64_t at = 0; at < size; at += (*given)[0])
+        sizes.push_back(std::min((*given)[0], size - at));
+    } else
+      sizes = *given;
+  } else
+    sizes.assign(size, 1);
+  Val sequence;
+  sequence.kind = Val::Kind::Sequence;
+  sequence.type = x.type;
+  int64_t at = 0;
+  for (int64_t part : sizes) {
+    if (part < 0 || at + part > size)
+      return error(node, "its sizes exceed the dimension of " + Twine(size));
+    Val value = x;
+    if (failed(take(node, value, axis, at, 1, part)))
+      return failure();
+    if (!keep)
+      value.view.dims.erase(value.view.dims.begin() + axis);
+    sequence.elements.push_back(std::move(value));
+    at += part;
+  }
+  return out(node, 0, std::move(sequence)), success();
+}
+
+LogicalResult Importer::onSequenceAt(const GraphNode &node) {
+  const Val &sequence = in(node, 0);
+  auto index = uniformValue(in(node, 1));
+  if (sequence.kind != Val::Kind::Sequence || !index)
+    return error(node, "expects a sequence and a constant position");
+  int64_t at = static_cast<int64_t>(*index), size = static_cast<int64_t>(sequence.elements.size());
+  at = at < 0 ? at + size : at;
+  if (at < 0 || at >= size)
+    return error(node, "position " + Twine(at) + " is outside a sequence of " + Twine(size));
+  return out(node, 0, sequence.elements[at]), success();
+}
+
+LogicalResult Importer::onSequenceConstruct(const GraphNode &node) {
+  Val sequence;
+  sequence.kind = Val::Kind::Sequence;
+  for (size_t i = 0; i < node.inputs.size(); ++i)
+    sequence.elements.push_back(in(node, i));
+  return out(node, 0, std::move(sequence)), success();
+}
+
+LogicalResult Importer::onConcatFromSequence(const GraphNode &node) {
+  std::vector<Val> parts = in(node, 0).elements;
+  if (parts.empty())
+    return error(node, "expects a sequence of at least one tensor");
+  int64_t axis = intAttribute(node, "axis", 0);
+  if (intAttribute(node, "new_axis", 0)) {
+    axis = axis < 0 ? axis + parts[0].rank() + 1 : axis;
+    if (axis < 0 || axis > parts[0].rank())
+      return error(node, "axis is outside the rank");
+    for (Val &part : parts)
+      part.view.dims.insert(part.view.dims.begin() + std::min<int64_t>(axis, part.rank()), FactorList{});
+  }
+  return concatenate(node, parts, axis);
+}
+
+LogicalResult Importer::onConcat(const GraphNode &node) {
+  std::vector<Val> parts;
+  for (size_t i = 0; i < node.inputs.size(); ++i)
+    parts.push_back(in(node, i));
+  return concatenate(node, parts, intAttribute(node, "axis", 0));
+}
+
+LogicalResult Importer::concatenate(const GraphNode &node, const std::vector<Val> &given, int64_t axis) {
+  std::vector<Val> parts;
+  for (const Val &part : given) {
+    if (part.kind != Val::Kind::Constant && part.kind != Val::Kind::Graph)
+      return error(node, "expects tensors");
+    if (part.view.elements() > 0)
+      parts.push_back(part);
+  }
+  if (parts.empty())
+    return out(node, 0, given.empty() ? Val{} : given[0]), success();
+  int64_t rank = parts[0].rank();
+  axis = axis < 0 ? axis + rank : axis;
+  if (axis < 0 || axis >= rank)
+    return error(node, "axis is outside the rank");
+  if (parts.size() == 1)
+    return out(node, 0, parts[0]), success();
+  std::vector<int64_t> shape = parts[0].shape();
+  int64_t total = 0;
+  bool constant = true;
+  for (const Val &part : parts) {
+    std::vector<int64_t> own = part.shape();
+    if (own.size() != shape.size())
+      return error(node, "expects operands of equal rank");
+    for (int64_t i = 0; i < rank; ++i)
+      if (i != axis && own[i] != shape[i])
+        return error(node, "expects operands that agree in every dimension but " + Twine(axis) + ", found " + Twine(shape[i]) + " and " + Twine(own[i]) + " in dimension " + Twine(i));
+    total += own[axis];
+    constant &= part.isConstant();
+    if (part.view.sampleAxis() == axis)
+      return error(node, "joins along the axis that holds the samples");
+  }
+  shape[axis] = total;
+  if (constant) {
+    std::vector<LazyPtr> bases;
+    std::vector<int64_t> runs;
+    int64_t outer = 1, inner = 1;
+    for (int64_t i = 0; i < rank; ++i)
+      (i < axis ? outer : inner) *= i == axis ? 1 : shape[i];
+    for (const Val &part : parts) {
+      bases.push_back(copied(part).lazy);
+      if (bases.back()->isFill() && bases.back()->size() != part.view.elements()) {
+        double value;
+        bases.back()->readFloats(0, 0, 1, &value);
+        bases.back() = makeFill(part.type, part.view.elements(), value);
+      }
+      runs.push_back(part.view.size(axis) * inner);
+    }
+    return out(node, 0, constantOf(parts[0].type, makeInterleaved(parts[0].type, bases, runs, outer), shape)), success();
+  }
+
+  // The other axes are common; the joined one is a dimension of its own in each operand.
+  std::vector<Val> outers = parts;
+  for (Val &part : outers)
+    part.view.dims.erase(part.view.dims.begin() + axis);
+  std::vector<Axis> axes;
+  std::vector<int64_t> outerShape;
+  std::vector<Val> before = outers;
+  if (failed(align(node, outers, axes, outerShape)))
+    return failure();
+  for (size_t k = 0; k < parts.size(); ++k)
+    if (outers[k].value != before[k].value || outers[k].view.offset != before[k].view.offset)
+      return error(node, "its operands group their axes in ways that do not match");
+  // Repeated axes must be real here if they are real in one operand; all of them are kept in the loop that one operand moves along.
+  orderAxes(outers, axes);
+  Loop loop = makeLoop(axes);
+  // Where the joined dimension lies in memory in the first operand that carries samples: after all axes with larger strides.
+  size_t primary = 0;
+  for (size_t k = parts.size(); k-- > 0;)
+    if (isSampled(parts[k]))
+      primary = k;
+  int64_t ownStride = parts[primary].view.dims[axis].empty() ? 0 : parts[primary].view.dims[axis].back().stride;
+  size_t place = loop.groups.size();
+  if (!parts[primary].view.dims[axis].empty())
+    while (place > 0 && loop.groups[place - 1].back()->strides[primary] < ownStride && loop.groups[place - 1].back()->strides[primary] != 0)
+      --place;
+  else
+    place = std::count_if(loop.groups.begin(), loop.groups.end(), [&](auto &group) { return group.back()->dim < axis; });
+  SmallVector<Value> operands;
+  for (size_t k = 0; k < parts.size(); ++k) {
+    Groups groups;
+    for (size_t g = 0; g <= loop.groups.size(); ++g) {
+      if (g == place)
+        groups.push_back(parts[k].view.dims[axis]);
+      if (g == loop.groups.size())
+        break;
+      FactorList list;
+      for (const Axis *own : loop.groups[g])
+        list.push_back(Factor{own->size, own->strides[k], false});
+      coalesce(list);
+      groups.push_back(std::move(list));
+    }
+    operands.push_back(materialise(parts[k], groups, loop.sampled));
+  }
+  int64_t dim = static_cast<int64_t>(place) + (loop.sampled ? 1 : 0);
+  Value joined = create<ConcatOp>(operands, dim);
+
+  Val value;
+  value.kind = Val::Kind::Graph;
+  value.type = parts[0].type;
+  value.value = joined;
+  value.view.dims.resize(rank);
+  std::vector<int64_t> dimStrides(loop.groups.size() + 1);
+  int64_t stride = 1;
+  for (size_t g = loop.groups.size() + 1; g-- > 0;) {
+    dimStrides[g] = stride;
+    stride *= cast<RankedTensorType>(joined.getType()).getDimSize(static_cast<int64_t>(g) + (loop.sampled ? 1 : 0));
+  }
+  value.view.dims[axis] = {Factor{total, dimStrides[place], false}};
+  llvm::DenseMap<const Axis *, int64_t> strides;
+  for (size_t g = 0; g < loop.groups.size(); ++g) {
+    int64_t inner = dimStrides[g < place ? g : g + 1];
+    for (size_t i = loop.groups[g].size(); i-- > 0;) {
+      strides[loop.groups[g][i]] = inner;
+      inner *= loop.groups[g][i]->size;
+    }
+  }
+  std::vector<const Axis *> sorted;
+  for (const Axis &own : axes)
+    sorted.push_back(&own);
+  std::sort(sorted.begin(), sorted.end(), [](const Axis *a, const Axis *b) { return a->order < b->order; });
+  for (const Axis *own : sorted) {
+    int64_t target = own->dim < axis ? own->dim : own->dim + 1;
+    auto found = strides.find(own);
+    value.view.dims[target].push_back(Factor{own->size, found == strides.end() ? 0 : found->second, own->sample});
+  }
+  for (FactorList &list : value.view.dims)
+    coalesce(list);
+  return out(node, 0, std::move(value)), success();
+}
+
+LogicalResult Importer::onPad(const GraphNode &node) {
+  Val x = in(node, 0);
+  if (stringAttribute(node, "mode", "constant") != "constant")
+    return error(node, "only constant padding is supported");
+  auto pads = constantInts(in(node, 1));
+  if (!pads)
+    return error(node, "expects constant pads");
+  double fill = 0;
+  if (has(node, 2)) {
+    auto value = uniformValue(in(node, 2));
+    if (!value)
+      return error(node, "expects a constant value");
+    fill = *value;
+  }
+  std::vector<int64_t> axes;
+  if (has(node, 3)) {
+    auto given = constantInts(in(node, 3));
+    if (!given)
+      return error(node, "expects constant axes");
+    axes = *given;
+  } else
+    for (int64_t i = 0; i < x.rank(); ++i)
+      axes.push_back(i);
+  if (pads->size() != 2 * axes.size())
+    return error(node, "expects two pads per axis");
+  for (size_t i = 0; i < axes.size(); ++i) {
+    int64_t axis = axes[i] < 0 ? axes[i] + x.rank() : axes[i], before = (*pads)[i], after = (*pads)[i + axes.size()];
+    if (axis < 0 || axis >= x.rank())
+      return error(node, "axis is outside the rank");
+    if (before == 0 && after == 0)
+      continue;
+    int64_t size = x.view.size(axis);
+    int64_t cutFront = std::max<int64_t>(0, -before), cutBack = std::max<int64_t>(0, -after);
+    if (std::abs(before) > (1 << 24) || std::abs(after) > (1 << 24) || cutFront + cutBack > size)
+      return error(node, "its pads are not sensible");
+    if (failed(take(node, x, axis, cutFront, 1, size - cutFront - cutBack)))
+      return failure();
+    std::vector<Val> parts;
+    auto filler = [&](int64_t count) {
+      std::vector<int64_t> shape = x.shape();
+      shape[axis] = count;
+      int64_t elements = 1;
+      for (int64_t extent : shape)
+        elements *= extent;
+      return constantOf(x.type, makeFill(x.type, elements, fill), shape);
+    };
+    if (before > 0)
+      parts.push_back(filler(before));
+    parts.push_back(x);
+    if (after > 0)
+      parts.push_back(filler(after));
+    if (failed(concatenate(node, parts, axis)))
+      return failure();
+    x = values[node.outputs[0]];
+  }
+  return out(node, 0, std::move(x)), success();
+}
+
+LogicalResult Importer::onTrilu(const GraphNode &node) {
+  const Val &x = in(node, 0);
+  if (x.rank() < 2)
+    return error(node, "expects a tensor of rank 2 or more");
+  int64_t diagonal = 0;
+  if (has(node, 1)) {
+    auto given = uniformValue(in(node, 1));
+    if (!given)
+      return error(node, "expects a constant diagonal");
+    diagonal = static_cast<int64_t>(*given);
+  }
+  bool upper = intAttribute(node, "upper", 1) != 0;
+  int64_t height = x.view.size(x.rank() - 2), width = x.view.size(x.rank() - 1);
+  Val row = constantOf(ElementKind::I64, makeIota(ElementKind::I64, height, 0, 1), {height, 1});
+  Val column = constantOf(ElementKind::I64, makeIota(ElementKind::I64, width, 0, 1), {1, width});
+  Kernel keep;
+  keep.ints = [=](int64_t n, const int64_t *const *operands, int64_t *to) {
+    for (int64_t i = 0; i < n; ++i) {
+      int64_t distance = operands[1][i] - operands[0][i];
+      to[i] = upper ? distance >= diagonal : distance <= diagonal;
+    }
+  };
+  Val mask = foldElementwise({row, column}, ElementKind::Bool, keep);
+  Val zero = constantOf(x.type, makeFill(x.type, 1, 0), {});
+  if (x.isConstant()) {
+    Kernel select;
+    select.select = true;
+    return out(node, 0, foldElementwise({mask, x, zero}, x.type, select)), success();
+  }
+  return emitElementwise(node, {mask, x, zero}, x.type, [&](ValueRange operands, RankedTensorType) { return create<arith::SelectOp>(operands[0], operands[1], operands[2]); });
+}
+
+LogicalResult Importer::onIf(const GraphNode &node) {
+  auto condition = uniformValue(in(node, 0));
+  if (!condition)
+    return error(node, "its condition depends on data; only constant conditions are supported");
+  auto found = node.bodies.find(*condition != 0 ? "then_branch" : "else_branch");
+  if (found == node.bodies.end())
+    return error(node, "has no branch for its condition");
+  GraphBody &body = *found->second;
+  for (auto &[value, tensor] : body.initializers) {
+    std::string problem;
+    auto bytes = model.bytes(*tensor, problem);
+    if (!bytes)
+      return error(node, problem);
+    int64_t size = 1;
+    std::vector<int64_t> shape(tensor->dims().begin(), tensor->dims().end());
+    for (int64_t dim : shape)
+      size *= dim;
+    auto kind = static_cast<ElementKind>(tensor->data_type());
+    values[value] = constantOf(kind, makeBytes(kind, *bytes, size), shape);
+  }
+  if (failed(interpret(body, body.outputs)))
+    return failure();
+  for (size_t i = 0; i < body.outputs.size(); ++i) {
+    int value = body.outputs[i];
+    if (!values[value])
+      if (auto initializer = initializers.find(value); initializer != initializers.end())
+        values[value] = parameter(*initializer->second, roles[initializer->second] == InitializerRole::Trained);
+    out(node, i, values[value]);
+  }
+  return success();
+}
