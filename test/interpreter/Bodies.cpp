@@ -1,0 +1,132 @@
+#include "Bodies.h"
+
+using namespace zorse;
+using namespace zorse::interpret;
+
+uint64_t interpret::initialWord(int kind, uint32_t group, uint32_t moment, int64_t element) { return kind == bundle::Value::PARAMETERS ? mix(1, group, moment, uint64_t(element)) : 0; }
+uint64_t interpret::inputWord(uint32_t input, int64_t sample, size_t word, int step) { return mix(2, input, uint64_t(sample), word, uint64_t(step)); }
+uint64_t interpret::scalarWord(size_t word, int step) { return mix(3, word, uint64_t(step)); }
+
+Role interpret::roleOf(const bundle::ModelSummary &summary, uint32_t body) {
+  if (body == summary.update_body_decay() || body == summary.update_body_plain())
+    return Role::Update;
+  if (body == summary.norm_body())
+    return Role::Norm;
+  if (body == summary.sum_loss_body())
+    return Role::SumLoss;
+  return body == summary.decide_body() ? Role::Decide : Role::Unit;
+}
+
+int64_t interpret::slotBytes(const bundle::Slot &slot, int64_t rows) {
+  __int128 bytes = __int128(slot.bytes().per_row()) * rows + slot.bytes().fixed();
+  return bytes < 0 || bytes > (1 << 30) ? -1 : int64_t(bytes);
+}
+
+static uint64_t hashWords(uint64_t seed, const Words &words, size_t begin, size_t end) {
+  for (size_t i = begin; i < end && i < words.size(); ++i)
+    seed = mix(seed, words[i]);
+  return seed;
+}
+
+static void unit(const bundle::Body &body, uint32_t index, int64_t rows, int64_t sampleBase, uint64_t instanceBase, std::vector<Words> &slots, const std::vector<bool> &overwrite) {
+  uint64_t common = mix(10, index, instanceBase);
+  std::vector<size_t> perRow(slots.size());
+  for (int s = 0; s < body.slots_size(); ++s) {
+    const auto &slot = body.slots(s);
+    perRow[s] = size_t(slot.bytes().per_row()) / 4;
+    if (slot.kind() == bundle::PARAMETER)
+      common = hashWords(common, slots[s], 0, slots[s].size());
+    if (slot.kind() == bundle::SCALARS)
+      common = hashWords(hashWords(common, slots[s], 0, kDecidedBegin), slots[s], kDecidedEnd, kScalarWords);
+    if (slot.kind() == bundle::PARAMETER_GRADIENT && overwrite[s])
+      slots[s].assign(slots[s].size(), 0);
+  }
+  for (int64_t r = 0; r < rows; ++r) {
+    uint64_t row = mix(common, uint64_t(sampleBase + r));
+    for (int s = 0; s < body.slots_size(); ++s)
+      if (body.slots(s).mode() == bundle::READ && perRow[s])
+        row = hashWords(row, slots[s], size_t(r) * perRow[s], size_t(r + 1) * perRow[s]);
+    for (int s = 0; s < body.slots_size(); ++s) {
+      const auto &slot = body.slots(s);
+      if (slot.mode() == bundle::READ || slot.kind() == bundle::WORKSPACE || slot.kind() == bundle::SCALARS)
+        continue;
+      uint64_t name = mix(row, uint64_t(slot.kind()), slot.index());
+      if (slot.kind() == bundle::PARAMETER_GRADIENT) {
+        for (size_t j = 0; j < slots[s].size(); ++j)
+          slots[s][j] += mix(name, j);
+        continue;
+      }
+      bool adds = slot.mode() == bundle::ACCUMULATE && !overwrite[s];
+      for (size_t j = 0; j < perRow[s]; ++j) {
+        uint64_t &word = slots[s][size_t(r) * perRow[s] + j];
+        word = (adds ? word : 0) + mix(name, j);
+      }
+    }
+  }
+}
+
+void interpret::execute(const bundle::ModelSummary &summary, const bundle::BodyLibrary &bodies, uint32_t index, int64_t rows, int64_t sampleBase, uint64_t instanceBase,
+                        std::vector<Words> &slots, const std::vector<bool> &overwrite) {
+  const auto &body = bodies.bodies(int(index));
+  auto find = [&](bundle::SlotKind kind, uint32_t i) -> int {
+    for (int s = 0; s < body.slots_size(); ++s)
+      if (body.slots(s).kind() == kind && body.slots(s).index() == i)
+        return s;
+    return -1;
+  };
+  switch (roleOf(summary, index)) {
+  case Role::Unit: return unit(body, index, rows, sampleBase, instanceBase, slots, overwrite);
+  case Role::Update: {
+    int scalars = find(bundle::SCALARS, 0), step = find(bundle::OPTIMIZER_STEP_SLOT, 0);
+    uint64_t common = scalars >= 0 ? hashWords(mix(20, index), slots[scalars], 0, kScalarWords) : mix(20, index);
+    if (step >= 0)
+      common = hashWords(common, slots[step], 0, 2);
+    std::vector<int> states;
+    for (int s = 0; s < body.slots_size(); ++s)
+      if (body.slots(s).kind() == bundle::STATE)
+        states.push_back(s);
+    for (size_t e = 0; !states.empty() && e < slots[states[0]].size(); ++e) {
+      uint64_t all = common;
+      for (int s : states)
+        all = mix(all, slots[s][e]);
+      for (int s : states)
+        if (body.slots(s).mode() != bundle::READ)
+          slots[s][e] = mix(all, body.slots(s).index());
+    }
+    return;
+  }
+  case Role::Norm: {
+    int gradients = find(bundle::STATE, 1), sums = find(bundle::SUMS_SLOT, 0);
+    for (size_t w = 0; w < kNormWords; ++w) {
+      uint64_t total = overwrite[sums] ? 0 : slots[sums][w];
+      for (uint64_t word : slots[gradients])
+        total += mix(30, w, word);
+      slots[sums][w] = total;
+    }
+    return;
+  }
+  case Role::SumLoss: {
+    int sums = find(bundle::SUMS_SLOT, 0);
+    for (int s = 0; s < body.slots_size(); ++s)
+      if (body.slots(s).kind() == bundle::LOSS)
+        for (size_t w = 0; w < 2; ++w) {
+          uint64_t &word = slots[sums][kNormWords + 2 * body.slots(s).index() + w];
+          word = overwrite[sums] ? 0 : word;
+          for (uint64_t loss : slots[s])
+            word += mix(40, w, loss);
+        }
+    return;
+  }
+  case Role::Decide: {
+    int sums = find(bundle::SUMS_SLOT, 0), scalars = find(bundle::SCALARS, 0), step = find(bundle::OPTIMIZER_STEP_SLOT, 0);
+    uint64_t all = hashWords(mix(50), slots[sums], 0, kSumWords);
+    all = hashWords(hashWords(all, slots[scalars], 0, kDecidedBegin), slots[scalars], kDecidedEnd, kScalarWords);
+    for (size_t w = kDecidedBegin; w < kDecidedEnd; ++w)
+      slots[scalars][w] = mix(all, w);
+    if (step >= 0)
+      for (uint64_t &word : slots[step])
+        ++word;
+    return;
+  }
+  }
+}

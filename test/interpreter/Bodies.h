@@ -1,0 +1,39 @@
+// What a call of a body does to words: shared by the run of programs and the one-device reference.
+#pragma once
+
+#include "bundle.pb.h"
+
+#include <cstdint>
+#include <vector>
+
+namespace zorse::interpret {
+
+using Words = std::vector<uint64_t>;
+
+inline uint64_t mix(uint64_t x) {
+  x ^= x >> 32;
+  x *= 0xD6E8FEB86659FD93ull;
+  x ^= x >> 32;
+  x *= 0xD6E8FEB86659FD93ull;
+  return x ^ (x >> 32);
+}
+template <typename... Rest> uint64_t mix(uint64_t a, uint64_t b, Rest... rest) { return mix(mix(a + 0x632BE59BD9B4E019ull) ^ b, rest...); }
+
+/// Words of the scalars block.
+constexpr size_t kDecidedBegin = 16, kDecidedEnd = 32, kScalarWords = 64, kSumWords = 32, kNormWords = 4, kBlockWords = 128;
+
+uint64_t initialWord(int kind, uint32_t group, uint32_t moment, int64_t element);
+uint64_t inputWord(uint32_t input, int64_t sample, size_t word, int step);
+uint64_t scalarWord(size_t word, int step);
+
+enum class Role { Unit, Update, Norm, SumLoss, Decide };
+Role roleOf(const bundle::ModelSummary &summary, uint32_t body);
+
+/// Bytes a slot has for that many rows, whatever its binding says; -1 when impossible.
+int64_t slotBytes(const bundle::Slot &slot, int64_t rows);
+
+/// Computes one call in place. `slots` hold the words of each slot; `overwrite` is per slot.
+void execute(const bundle::ModelSummary &summary, const bundle::BodyLibrary &bodies, uint32_t body, int64_t rows, int64_t sampleBase, uint64_t instanceBase, std::vector<Words> &slots,
+             const std::vector<bool> &overwrite);
+
+} // namespace zorse::interpret

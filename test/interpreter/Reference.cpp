@@ -1,0 +1,158 @@
+// The model on one device, without programs: units in order, gradients of values summed over their users, one update.
+#include "Bodies.h"
+#include "Interpreter.h"
+
+using namespace zorse;
+using namespace zorse::interpret;
+
+namespace {
+
+class Reference {
+public:
+  Reference(const bundle::ModelSummary &summary, const bundle::BodyLibrary &bodies, int64_t batch) : summary(summary), bodies(bodies), batch(batch) {
+    for (const auto &p : summary.parameters())
+      parameters.push_back(initial(p, bundle::Value::PARAMETERS, 0));
+    moments.resize(summary.moments());
+    for (uint32_t m = 0; m < summary.moments(); ++m)
+      for (const auto &p : summary.parameters())
+        moments[m].push_back(initial(p, bundle::Value::MOMENTS, m));
+    optimizerStep.assign(2, 0);
+  }
+
+  void step(int number, bool training, Result &result) {
+    scalars.resize(kScalarWords);
+    for (size_t w = 0; w < kScalarWords; ++w)
+      scalars[w] = scalarWord(w, number);
+    sums.assign(kSumWords, 0);
+    inputs.clear();
+    for (int i = 0; i < summary.inputs_size(); ++i) {
+      size_t words = size_t(summary.inputs(i).bytes_per_row()) / 4;
+      Words rows;
+      for (int64_t r = 0; r < batch; ++r)
+        for (size_t w = 0; w < words; ++w)
+          rows.push_back(inputWord(uint32_t(i), r, w, number));
+      inputs.push_back(std::move(rows));
+    }
+    values.assign(summary.values_size(), {});
+    valueGradients.assign(summary.values_size(), {});
+    for (int v = 0; v < summary.values_size(); ++v)
+      valueGradients[v].assign(size_t(batch * summary.values(v).bytes_per_row() / 4), 0);
+    gradients.clear();
+    for (const auto &p : parameters)
+      gradients.push_back(Words(p.size(), 0));
+    saved.assign(summary.units_size(), {});
+    loss.clear();
+    for (int u = 0; u < summary.units_size(); ++u)
+      unit(u, summary.units(u).forward_body());
+    call(summary.sum_loss_body(), 0, [&](const bundle::Slot &slot) { return slot.kind() == bundle::LOSS ? &loss[slot.index()] : &sums; });
+    if (training) {
+      for (int u = summary.units_size() - 1; u >= 0; --u)
+        unit(u, summary.units(u).backward_body());
+      for (int p = 0; p < summary.parameters_size(); ++p)
+        if (summary.parameters(p).trainable())
+          call(summary.norm_body(), int64_t(parameters[p].size()), [&](const bundle::Slot &slot) { return slot.kind() == bundle::STATE ? &gradients[p] : &sums; });
+      call(summary.decide_body(), 0, [&](const bundle::Slot &slot) { return slot.kind() == bundle::SUMS_SLOT ? &sums : slot.kind() == bundle::SCALARS ? &scalars : &optimizerStep; });
+      for (int p = 0; p < summary.parameters_size(); ++p) {
+        const auto &info = summary.parameters(p);
+        if (info.trainable())
+          call(info.offset() < summary.groups(int(info.group())).decaying_elements() ? summary.update_body_decay() : summary.update_body_plain(), int64_t(parameters[p].size()),
+               [&](const bundle::Slot &slot) {
+                 if (slot.kind() == bundle::SCALARS)
+                   return &scalars;
+                 if (slot.kind() == bundle::OPTIMIZER_STEP_SLOT)
+                   return &optimizerStep;
+                 return slot.index() == 0 ? &parameters[p] : slot.index() == 1 ? &gradients[p] : &moments[slot.index() - 2][p];
+               });
+      }
+    }
+    Words report;
+    if (training)
+      report.assign(scalars.begin() + kDecidedBegin, scalars.begin() + kDecidedEnd);
+    report.insert(report.end(), sums.begin() + kNormWords, sums.begin() + kNormWords + 2 * summary.loss_size());
+    result.reports.push_back(report);
+  }
+
+  void finish(Result &result) const {
+    for (int p = 0; p < summary.parameters_size(); ++p) {
+      const auto &info = summary.parameters(p);
+      for (size_t e = 0; e < parameters[p].size(); ++e) {
+        result.state[{bundle::Value::PARAMETERS, info.group(), 0}][info.offset() + int64_t(e)] = parameters[p][e];
+        for (uint32_t m = 0; m < summary.moments() && info.trainable(); ++m)
+          result.state[{bundle::Value::MOMENTS, info.group(), m}][info.offset() + int64_t(e)] = moments[m][p][e];
+      }
+    }
+    result.optimizerSteps.assign(1, optimizerStep[0]);
+  }
+
+private:
+  const bundle::ModelSummary &summary;
+  const bundle::BodyLibrary &bodies;
+  int64_t batch;
+  std::vector<Words> parameters, gradients, inputs, values, valueGradients, saved;
+  std::vector<std::vector<Words>> moments;
+  std::map<uint32_t, Words> loss;
+  Words scalars, sums, optimizerStep;
+
+  Words initial(const bundle::ParameterInfo &p, int kind, uint32_t moment) const {
+    int64_t elements = 1;
+    for (int64_t extent : p.shape())
+      elements *= extent;
+    Words words;
+    for (int64_t e = 0; e < elements; ++e)
+      words.push_back(initialWord(kind, p.group(), moment, p.offset() + e));
+    return words;
+  }
+
+  template <typename Find> void call(uint32_t body, int64_t rows, Find find, uint64_t instanceBase = 0) {
+    std::vector<Words> slots;
+    std::vector<bool> overwrite;
+    for (const auto &slot : bodies.bodies(int(body)).slots()) {
+      Words *words = find(slot);
+      slots.push_back(words ? *words : Words());
+      slots.back().resize(words && rows == 0 ? words->size() : size_t(slotBytes(slot, rows)) / 4);
+      overwrite.push_back(false); // every accumulator starts at zero
+    }
+    execute(summary, bodies, body, rows, 0, instanceBase, slots, overwrite);
+    int s = 0;
+    for (const auto &slot : bodies.bodies(int(body)).slots()) {
+      if (Words *words = find(slot); words && slot.mode() != bundle::READ)
+        *words = slots[s];
+      ++s;
+    }
+  }
+
+  void unit(int u, uint32_t body) {
+    const auto &info = summary.units(u);
+    call(
+        body, batch,
+        [&](const bundle::Slot &slot) -> Words * {
+          int i = int(slot.index());
+          switch (slot.kind()) {
+          case bundle::PARAMETER: return &parameters[info.parameters(i)];
+          case bundle::PARAMETER_GRADIENT: return &gradients[info.parameters(i)];
+          case bundle::INPUT: return &inputs[info.inputs(i)];
+          case bundle::BOUNDARY_IN: return &values[info.values_in(i)];
+          case bundle::BOUNDARY_OUT: return &values[info.values_out(i)];
+          case bundle::BOUNDARY_IN_GRADIENT: return &valueGradients[info.values_in(i)];
+          case bundle::BOUNDARY_OUT_GRADIENT: return &valueGradients[info.values_out(i)];
+          case bundle::SAVED: return &saved[u];
+          case bundle::SCALARS: return &scalars;
+          case bundle::LOSS: return &loss[info.loss_terms(i)];
+          default: return nullptr;
+          }
+        },
+        info.instance_base());
+  }
+};
+
+} // namespace
+
+Result interpret::reference(const bundle::ModelSummary &summary, const bundle::BodyLibrary &bodies, int64_t batch, int steps) {
+  Result result;
+  Reference machine(summary, bodies, batch);
+  for (int s = 0; s < steps; ++s)
+    machine.step(s, true, result);
+  machine.step(steps, false, result);
+  machine.finish(result);
+  return result;
+}

@@ -1,0 +1,46 @@
+// The interpreter accepts what is correct under every interleaving, and sees what is not.
+#include "Interpreter.h"
+#include "VerifyTestSupport.h"
+
+#include <gtest/gtest.h>
+
+using namespace zorse;
+using namespace zorse::test;
+
+static std::string harm(const Case &test, int interleavings = 25) {
+  auto expected = interpret::reference(test.model.summary, test.model.bodies, test.plan.batch, 3);
+  return interpret::findHarm(test.model.summary, test.model.bodies, test.programs, expected, 3, interleavings, 1).what;
+}
+
+TEST(Interpreter, CorrectProgramsEqualTheReference) {
+  EXPECT_EQ(harm(Case({}, oneDevice())), "");
+  EXPECT_EQ(harm(Case({}, oneDeviceTwoCells())), "");
+  EXPECT_EQ(harm(Case({}, pipeline())), "");
+  EXPECT_EQ(harm(Case({}, dataParallel(makeModel({})))), "");
+}
+
+TEST(Interpreter, SeesARace) {
+  Case test({}, pipeline());
+  for (auto &entry : *test.programs[1].mutable_entries())
+    if (entry.has_compute() && entry.compute().task() == bundle::Compute::F)
+      entry.clear_waits();
+  EXPECT_NE(harm(test, 100), "");
+}
+
+TEST(Interpreter, SeesADeadlock) {
+  Case test({}, pipeline());
+  auto *wait = test.programs[0].mutable_entries(2)->add_waits(); // for the last compute entry of the same step
+  for (const auto &entry : test.programs[0].entries())
+    wait->set_position(wait->position() + (entry.queue() == 0));
+  wait->set_position(wait->position() - 1);
+  EXPECT_NE(harm(test).find("deadlock"), std::string::npos) << harm(test);
+}
+
+TEST(Interpreter, SeesAnotherResult) {
+  Case test({}, oneDeviceTwoCells());
+  for (auto &entry : *test.programs[0].mutable_entries())
+    if (entry.has_compute() && entry.compute().task() == bundle::Compute::B)
+      for (auto &call : *entry.mutable_compute()->mutable_calls())
+        call.set_sample_base(0);
+  EXPECT_NE(harm(test), "");
+}
