@@ -173,7 +173,7 @@ struct Maker {
     summary.mutable_training()->set_skip_nonfinite(options.skipNonFinite);
     uint32_t ids = input("ids", 64), labels = input("labels", 64);
     uint32_t table = parameter("table", 96 + 32 * (random() % 3), true, true);
-    uint32_t frozen = options.frozen ? parameter("rotary", 32, false, false) : 0;
+    uint32_t frozen = options.frozen && options.units > 2 ? parameter("rotary", 32, false, false) : 0;
     uint32_t first = 0;
     for (int u = 0; u < options.units; ++u) {
       auto *unit = summary.add_units();

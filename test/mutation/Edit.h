@@ -1,0 +1,147 @@
+// Edits of programs that keep the rest consistent.
+#pragma once
+
+#include "bundle.pb.h"
+
+#include <functional>
+#include <random>
+#include <vector>
+
+namespace zorse::test {
+
+using Programs = std::vector<bundle::Program>;
+
+struct Place {
+  int program = -1, entry = -1;
+  explicit operator bool() const { return program >= 0; }
+};
+
+/// A random entry for which `wanted` holds.
+inline Place pickEntry(const Programs &programs, std::mt19937 &random, const std::function<bool(const bundle::Entry &)> &wanted) {
+  Place place;
+  size_t count = 0;
+  for (size_t p = 0; p < programs.size(); ++p)
+    for (int e = 0; e < programs[p].entries_size(); ++e)
+      if (wanted(programs[p].entries(e)) && random() % ++count == 0)
+        place = {int(p), e};
+  return place;
+}
+
+inline uint32_t positionOf(const bundle::Program &program, int entry) {
+  uint32_t position = 0;
+  for (int e = 0; e < entry; ++e)
+    position += program.entries(e).queue() == program.entries(entry).queue();
+  return position;
+}
+
+/// Removes an entry; waits for it disappear, waits for later ones of its queue follow them.
+inline void eraseEntry(bundle::Program &program, int index) {
+  uint32_t queue = program.entries(index).queue(), position = positionOf(program, index);
+  program.mutable_entries()->DeleteSubrange(index, 1);
+  for (auto &entry : *program.mutable_entries())
+    for (int w = entry.waits_size() - 1; w >= 0; --w)
+      if (entry.waits(w).queue() == queue) {
+        if (entry.waits(w).position() == position)
+          entry.mutable_waits()->DeleteSubrange(w, 1);
+        else if (entry.waits(w).position() > position)
+          entry.mutable_waits(w)->set_position(entry.waits(w).position() - 1);
+      }
+}
+
+/// Makes room between ids.
+inline void spreadIds(Programs &programs) {
+  for (auto &program : programs)
+    for (auto &entry : *program.mutable_entries())
+      entry.set_id(entry.id() * 2);
+}
+
+/// Inserts `copy` at list place `index`; later entries of its queue move on and waits for them follow.
+inline void insertEntry(bundle::Program &program, int index, const bundle::Entry &copy) {
+  uint32_t queue = copy.queue(), position = 0;
+  for (int e = 0; e < index; ++e)
+    position += program.entries(e).queue() == queue;
+  for (auto &entry : *program.mutable_entries())
+    for (auto &wait : *entry.mutable_waits())
+      if (wait.queue() == queue && wait.position() >= position)
+        wait.set_position(wait.position() + 1);
+  *program.add_entries() = copy;
+  for (int e = program.entries_size() - 1; e > index; --e)
+    program.mutable_entries()->SwapElements(e, e - 1);
+}
+
+/// Repeats every half of entry `id` right after it (ids must be even: spreadIds).
+inline void repeatEntry(Programs &programs, uint32_t id) {
+  for (auto &program : programs)
+    for (int e = 0; e < program.entries_size(); ++e)
+      if (program.entries(e).id() == id) {
+        bundle::Entry copy = program.entries(e);
+        copy.set_id(id + 1);
+        copy.clear_waits();
+        insertEntry(program, e + 1, copy);
+        ++e;
+      }
+}
+
+inline void eraseId(Programs &programs, uint32_t id) {
+  for (auto &program : programs)
+    for (int e = program.entries_size() - 1; e >= 0; --e)
+      if (program.entries(e).id() == id)
+        eraseEntry(program, e);
+}
+
+/// What an entry does, exchanged; id, queue, waits and planned time stay.
+inline void swapPayload(bundle::Entry &a, bundle::Entry &b) {
+  bundle::Entry old = a;
+  auto keep = [](bundle::Entry &entry, const bundle::Entry &from) {
+    uint32_t id = entry.id(), queue = entry.queue();
+    auto waits = entry.waits();
+    entry = from;
+    entry.set_id(id);
+    entry.set_queue(queue);
+    *entry.mutable_waits() = waits;
+  };
+  keep(a, b);
+  keep(b, old);
+}
+
+/// Every region of a program that is read or written.
+inline std::vector<bundle::Region *> regionsOf(bundle::Program &program) {
+  std::vector<bundle::Region *> list;
+  auto add = [&](bundle::Region *region) {
+    if (region->bytes())
+      list.push_back(region);
+  };
+  for (auto &entry : *program.mutable_entries()) {
+    if (entry.has_compute())
+      for (auto &call : *entry.mutable_compute()->mutable_calls())
+        for (auto &slot : *call.mutable_slots())
+          add(slot.mutable_region());
+    if (entry.has_copy()) {
+      add(entry.mutable_copy()->mutable_from());
+      add(entry.mutable_copy()->mutable_to());
+    }
+    if (entry.has_send())
+      add(entry.mutable_send()->mutable_region());
+    if (entry.has_receive())
+      add(entry.mutable_receive()->mutable_region());
+    if (entry.has_load_input())
+      add(entry.mutable_load_input()->mutable_region());
+    if (entry.has_load_scalars())
+      add(entry.mutable_load_scalars()->mutable_region());
+    if (entry.has_all_gather() && entry.all_gather().has_shard())
+      add(entry.mutable_all_gather()->mutable_shard());
+    if (entry.has_all_gather() && entry.all_gather().has_full())
+      add(entry.mutable_all_gather()->mutable_full());
+    if (entry.has_reduce_scatter() && entry.reduce_scatter().has_shard())
+      add(entry.mutable_reduce_scatter()->mutable_shard());
+    if (entry.has_reduce_scatter() && entry.reduce_scatter().has_full())
+      add(entry.mutable_reduce_scatter()->mutable_full());
+    if (entry.has_all_reduce())
+      add(entry.mutable_all_reduce()->mutable_region());
+    if (entry.has_report())
+      add(entry.mutable_report()->mutable_region());
+  }
+  return list;
+}
+
+} // namespace zorse::test

@@ -1,0 +1,63 @@
+#include "RealPrograms.h"
+
+#include "zorse/Conversion/ExecConversion.h"
+#include "zorse/Step/Plan.h"
+#include "zorse/Step/RandomPlan.h"
+#include "zorse/Step/StepGraph.h"
+
+#include "mlir/IR/MLIRContext.h"
+
+using namespace zorse;
+using namespace zorse::test;
+
+std::optional<RealCase> test::realCase(uint32_t seed, std::string &error) {
+  RealCase result;
+  SyntheticOptions options;
+  options.seed = seed;
+  options.units = 2 + int(seed % 5);
+  options.tied = seed % 4 != 1;
+  options.skip = seed % 3 != 1;
+  options.frozen = seed % 2;
+  options.moments = int(seed % 3);
+  options.lossTerms = 1 + int(seed % 5 == 2);
+  options.clipNorm = seed % 7 == 3 ? 0 : 1;
+  options.skipNonFinite = seed % 7 != 3;
+  result.model = makeModel(options);
+  const int64_t batch = 1 + int64_t(seed * 5 % 9);
+  const uint32_t devices = 1 + seed * 3 % 5;
+  step::Plan plan = step::randomPlan(result.model.summary, batch, devices, seed);
+  result.name = "seed " + std::to_string(seed) + ": " + std::to_string(options.units) + " units x " + std::to_string(batch) + " samples, " + std::to_string(plan.cells.size()) + " cells on " +
+                std::to_string(devices) + " devices";
+
+  step::ExpandOptions expand;
+  expand.bodies = &result.model.bodies;
+  auto graph = step::expandPlan(result.model.summary, plan, error, expand);
+  if (!graph)
+    return std::nullopt;
+  conversion::ExecNames names;
+  names.summary = &result.model.summary;
+  names.bodies = &result.model.bodies;
+  for (const auto &device : plan.devices)
+    names.devices.push_back(device.name);
+  for (uint32_t device = 0; device < plan.devices.size(); ++device) {
+    mlir::MLIRContext context(mlir::MLIRContext::Threading::DISABLED);
+    auto module = conversion::stepToExec(&context, *graph, device, names);
+    if (mlir::failed(module)) {
+      error = "device " + std::to_string(device) + " cannot be converted";
+      return std::nullopt;
+    }
+    auto program = conversion::execToProgram(**module);
+    if (mlir::failed(program)) {
+      error = "device " + std::to_string(device) + " cannot be serialised";
+      return std::nullopt;
+    }
+    bundle::Program serialised;
+    serialised.ParseFromString(program->SerializeAsString());
+    result.programs.push_back(std::move(serialised));
+  }
+  auto view = verify::readPlanView(step::writePlan(plan, result.model.summary), error);
+  if (!view)
+    return std::nullopt;
+  result.plan = *view;
+  return result;
+}
