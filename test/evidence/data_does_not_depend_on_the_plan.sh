@@ -1,0 +1,5 @@
+#!/usr/bin/env bash
+# One token stream in every format, shuffling, epochs, checkpoints and evaluation, whatever the plan.
+set -euo pipefail
+cd "$(dirname "$0")/../.."
+exec python3 test/e2e/data.py
