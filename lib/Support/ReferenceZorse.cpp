@@ -23,7 +23,7 @@ public:
     return TypeSwitch<Operation *, LogicalResult>(op)
         .Case<ReshapeOp, TransposeOp, SliceOp, ConcatOp, BroadcastOp, ReduceOp, MatmulOp, ContractOp, GatherOp, ScatterAddOp, TakeOp, TakeGradOp, SoftmaxOp,
               SoftmaxGradOp, LogSoftmaxOp, LogSoftmaxGradOp, LayerNormOp, LayerNormGradInputOp, LayerNormGradParamsOp, RmsNormOp, RmsNormGradInputOp,
-              RmsNormGradParamsOp, GeluOp, GeluGradOp, SiluOp, SiluGradOp, RopeOp, CrossEntropyOp, CrossEntropyGradOp, DropoutOp, SgdUpdateOp, AdamUpdateOp>(
+              RmsNormGradParamsOp, GeluOp, GeluGradOp, SiluOp, SiluGradOp, CausalMaskOp, RopeOp, CrossEntropyOp, CrossEntropyGradOp, DropoutOp, SgdUpdateOp, AdamUpdateOp>(
             [&](auto known) { return visit(known); })
         .Default([](Operation *) { return success(); });
   }
@@ -371,6 +371,18 @@ private:
       double s = 1 / (1 + std::exp(-x));
       return dy * s * (1 + x * (1 - s));
     });
+  }
+
+  LogicalResult visit(CausalMaskOp op) {
+    Tensor &y = zeros(op.getY());
+    bool boolean = getElementTypeOrSelf(op.getY().getType()).isInteger(1);
+    int64_t queries = y.shape[0], keys = y.shape[1], last = keys - queries;
+    for (int64_t i = 0; i < queries; ++i)
+      for (int64_t j = 0; j < keys; ++j) {
+        bool visible = j <= i + last && (!op.getWindow() || j > i + last - static_cast<int64_t>(*op.getWindow()));
+        y.values[i * keys + j] = boolean ? visible : visible ? 0.0 : -std::numeric_limits<double>::infinity();
+      }
+    return success();
   }
 
   LogicalResult visit(RopeOp op) {

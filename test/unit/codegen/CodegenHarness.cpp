@@ -1,0 +1,305 @@
+#include "CodegenHarness.h"
+
+#include "bundle.pb.h"
+#include "zorse/Dialect/Zorse/ZorseOps.h"
+#include "zorse/Support/ReferenceEvaluator.h"
+#include "zorse/runtime/CpuDevice.h"
+#include "zorse/runtime/abi/StepScalars.h"
+
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/Dialect/Math/IR/Math.h"
+#include "mlir/Parser/Parser.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <random>
+#include <unistd.h>
+
+using namespace mlir;
+using namespace zorse;
+
+namespace {
+
+int64_t roundUp64(int64_t bytes) { return (bytes + 63) / 64 * 64; }
+
+int64_t bytesOf(Type element) {
+  unsigned bits = element.getIntOrFloatBitWidth();
+  return bits < 8 ? 1 : bits / 8;
+}
+
+struct Buffer {
+  explicit Buffer(size_t bytes) : size(roundUp64(bytes + 64)), data(static_cast<char *>(std::aligned_alloc(64, size)), std::free) {
+    // A NaN as f32 and as f64: whatever reads what nobody wrote shows.
+    for (size_t i = 0; i + 8 <= size; i += 8)
+      std::memcpy(data.get() + i, &runtime::kPoisonWord, 8);
+  }
+  size_t size;
+  std::unique_ptr<char, void (*)(void *)> data;
+};
+
+void write(char *to, Type element, const std::vector<double> &values) {
+  for (size_t i = 0; i < values.size(); ++i) {
+    double v = values[i];
+    if (element.isF32())
+      reinterpret_cast<float *>(to)[i] = static_cast<float>(v);
+    else if (element.isF64())
+      reinterpret_cast<double *>(to)[i] = v;
+    else if (element.isInteger(64))
+      reinterpret_cast<int64_t *>(to)[i] = static_cast<int64_t>(v);
+    else if (element.isInteger(32))
+      reinterpret_cast<int32_t *>(to)[i] = static_cast<int32_t>(v);
+    else
+      to[i] = v != 0;
+  }
+}
+
+std::vector<double> read(const char *from, Type element, size_t count) {
+  std::vector<double> values(count);
+  for (size_t i = 0; i < count; ++i)
+    values[i] = element.isF32()           ? reinterpret_cast<const float *>(from)[i]
+                : element.isF64()         ? reinterpret_cast<const double *>(from)[i]
+                : element.isInteger(64)   ? static_cast<double>(reinterpret_cast<const int64_t *>(from)[i])
+                : element.isInteger(32)   ? reinterpret_cast<const int32_t *>(from)[i]
+                                          : from[i];
+  return values;
+}
+
+struct Runner {
+  func::FuncOp function;
+  const bundle::Body &body;
+  int64_t rows;
+  const test::RunOptions &options;
+  std::vector<reference::Tensor> arguments;
+  std::vector<int64_t> savedFixed, savedPerRow;
+
+  Runner(func::FuncOp function, const bundle::Body &body, int64_t rows, const test::RunOptions &options)
+      : function(function), body(body), rows(rows), options(options) {
+    layOutSaved();
+    std::mt19937 random(1234 + rows);
+    std::normal_distribution<double> normal;
+    for (unsigned i = 0; i < function.getNumArguments(); ++i) {
+      auto type = cast<RankedTensorType>(function.getArgumentTypes()[i]);
+      reference::Tensor tensor;
+      int64_t count = 1;
+      for (int64_t size : type.getShape()) {
+        tensor.shape.push_back(ShapedType::isDynamic(size) ? rows : size);
+        count *= tensor.shape.back();
+      }
+      auto number = [&](StringRef name, int64_t otherwise) {
+        auto attribute = function.getArgAttrOfType<IntegerAttr>(i, name);
+        return attribute ? attribute.getInt() : otherwise;
+      };
+      int64_t low = number("test.low", 0), high = number("test.high", 2);
+      bool positive = function.getArgAttr(i, "test.positive") != nullptr;
+      for (int64_t j = 0; j < count; ++j) {
+        double value = isa<FloatType>(type.getElementType()) ? normal(random) : static_cast<double>(low + static_cast<int64_t>(random() % (high - low)));
+        if (positive)
+          value = std::fabs(value) + 0.1;
+        if (type.getElementType().isF32())
+          value = static_cast<float>(value);
+        tensor.values.push_back(value);
+      }
+      if (auto fixed = function.getArgAttrOfType<FloatAttr>(i, "test.value"))
+        for (double &value : tensor.values)
+          value = fixed.getValueAsDouble();
+      arguments.push_back(tensor);
+    }
+  }
+
+  void layOutSaved() {
+    func::FuncOp owner = function;
+    StringRef name = function.getSymName();
+    if (name.consume_back(".backward"))
+      if (auto forward = function->getParentOfType<ModuleOp>().lookupSymbol<func::FuncOp>((name + ".forward").str()))
+        owner = forward;
+    int64_t perRow = 0;
+    for (bool result : {true, false})
+      for (unsigned i = 0; i < (result ? owner.getNumResults() : owner.getNumArguments()); ++i) {
+        auto attributes = result ? owner.getResultAttrDict(i) : owner.getArgAttrDict(i);
+        if (!attributes || attributes.getAs<StringAttr>("zorse.slot") != "saved")
+          continue;
+        auto type = cast<RankedTensorType>(result ? owner.getResultTypes()[i] : owner.getArgumentTypes()[i]);
+        int64_t count = 1;
+        for (int64_t size : type.getShape().drop_front())
+          count *= size;
+        savedPerRow.push_back(perRow); // tests list saved tensors in index order
+        perRow += roundUp64(count * bytesOf(type.getElementType()));
+      }
+  }
+
+  /// Address of an argument or a result.
+  char *address(std::vector<Buffer> &buffers, DictionaryAttr attributes) {
+    StringRef kind = attributes.getAs<StringAttr>("zorse.slot").getValue();
+    int64_t index = attributes.getAs<IntegerAttr>("zorse.index").getInt();
+    std::string upper = kind.upper();
+    bundle::SlotKind number;
+    EXPECT_TRUE(bundle::SlotKind_Parse(upper, &number)) << upper;
+    bool single = kind == "saved" || kind == "scalars";
+    for (int i = 0; i < body.slots_size(); ++i)
+      if (body.slots(i).kind() == number && (single || body.slots(i).index() == index)) {
+        char *base = buffers[i].data.get();
+        if (kind == "saved")
+          return base + savedPerRow[index] * rows;
+        if (kind == "scalars") {
+          auto field = attributes.getAs<StringAttr>("zorse.scalar");
+          StringRef name = field ? field.getValue() : "";
+          return base + (name == "learning_rate" ? 16 : name == "clip_factor" ? 64 : name == "skip" ? 80 : 128 + 8 * index);
+        }
+        return base;
+      }
+    ADD_FAILURE() << "no slot for " << upper << " " << index;
+    return nullptr;
+  }
+
+  std::vector<Buffer> makeBuffers() {
+    std::vector<Buffer> buffers;
+    for (const bundle::Slot &slot : body.slots())
+      buffers.emplace_back(slot.bytes().fixed() + slot.bytes().per_row() * rows);
+    for (int i = 0; i < body.slots_size(); ++i)
+      if (body.slots(i).kind() == bundle::SCALARS) {
+        zorse::abi::StepScalars scalars{};
+        scalars.step = 3;
+        scalars.seed = 42;
+        scalars.evaluation = options.evaluation;
+        std::memcpy(buffers[i].data.get(), &scalars, 256);
+      }
+    for (unsigned i = 0; i < function.getNumArguments(); ++i)
+      write(address(buffers, function.getArgAttrDict(i)), getElementTypeOrSelf(function.getArgumentTypes()[i]), arguments[i].values);
+    return buffers;
+  }
+
+  void check(runtime::CpuDevice &one, runtime::CpuDevice &two) {
+    reference::Options reference;
+    reference.rows = rows;
+    reference.seed = 42;
+    reference.step = 3;
+    reference.sampleBase = options.sampleBase;
+    reference.instanceBase = options.instanceBase;
+    reference.training = !options.evaluation;
+    auto expected = reference::evaluate(function, arguments, reference);
+    ASSERT_TRUE(succeeded(expected));
+    for (bool accumulate : {false, true}) {
+      std::vector<std::vector<char>> outputs;
+      for (runtime::CpuDevice *device : {&one, &two}) {
+        std::vector<Buffer> buffers = makeBuffers();
+        std::vector<void *> slots;
+        std::vector<uint8_t> overwrite;
+        for (Buffer &buffer : buffers)
+          slots.push_back(buffer.data.get());
+        overwrite.assign(slots.size(), !accumulate);
+        if (accumulate)
+          for (unsigned i = 0; i < function.getNumResults(); ++i)
+            if (accumulates(i)) {
+              size_t count = (*expected)[i].values.size();
+              write(address(buffers, function.getResultAttrDict(i)), element(i), std::vector<double>(count, 0.5));
+            }
+        runtime::Status status = device->runBody(body, {slots.data(), overwrite.data(), rows, options.sampleBase, options.instanceBase});
+        ASSERT_FALSE(status.failed()) << status.message();
+        std::vector<char> bytes;
+        for (unsigned i = 0; i < function.getNumResults(); ++i) {
+          const char *from = address(buffers, function.getResultAttrDict(i));
+          size_t count = (*expected)[i].values.size();
+          bytes.insert(bytes.end(), from, from + count * bytesOf(element(i)));
+          if (device == &one)
+            compare(i, read(from, element(i), count), (*expected)[i].values, accumulate && accumulates(i) ? 0.5 : 0.0);
+        }
+        outputs.push_back(bytes);
+      }
+      EXPECT_EQ(outputs[0], outputs[1]) << "results depend on the number of threads";
+    }
+  }
+
+  Type element(unsigned result) { return getElementTypeOrSelf(function.getResultTypes()[result]); }
+  bool accumulates(unsigned result) {
+    StringRef kind = function.getResultAttrOfType<StringAttr>(result, "zorse.slot").getValue();
+    return kind == "boundary_in_gradient" || kind == "parameter_gradient";
+  }
+
+  void compare(unsigned result, const std::vector<double> &got, const std::vector<double> &expected, double base) {
+    double scale = 0.1; // sums that cancel
+    for (double value : expected)
+      if (std::isfinite(value))
+        scale = std::max(scale, std::fabs(value));
+    double tolerance = (element(result).isF64() ? options.tolerance64 : options.tolerance32) * scale;
+    for (size_t i = 0; i < got.size(); ++i) {
+      double want = expected[i] + base;
+      bool same = got[i] == want || std::fabs(got[i] - want) <= tolerance || (std::isnan(want) && std::isnan(got[i]));
+      ASSERT_TRUE(same) << "result " << result << " element " << i << ": expected " << want << ", got " << got[i];
+    }
+  }
+};
+
+} // namespace
+
+std::unique_ptr<MLIRContext> test::makeContext() {
+  DialectRegistry registry;
+  registry.insert<ZorseDialect, arith::ArithDialect, math::MathDialect, func::FuncDialect>();
+  auto context = std::make_unique<MLIRContext>(registry, MLIRContext::Threading::DISABLED);
+  context->loadAllAvailableDialects();
+  context->allowUnregisteredDialects();
+  return context;
+}
+
+OwningOpRef<ModuleOp> test::parse(MLIRContext &context, std::string text, const std::string &type) {
+  for (size_t at; (at = text.find("$T")) != std::string::npos;)
+    text.replace(at, 2, type);
+  // The seed of a loss arrives in f64.
+  for (size_t at; (at = text.find("$CAST")) != std::string::npos;)
+    text.replace(at, 5, type == "f64" ? "%s = arith.addf %seed, %seed : tensor<f64>" : "%s0 = arith.addf %seed, %seed : tensor<f64>\n  %s = arith.truncf %s0 : tensor<f64> to tensor<" + type + ">");
+  // Short forms of the attributes that say what arguments and results are.
+  for (size_t at = 0; (at = text.find("@@", at)) != std::string::npos;) {
+    size_t end = at + 2;
+    std::string kind, index;
+    for (; end < text.size() && (std::isalpha(text[end]) || text[end] == '_'); ++end)
+      kind += text[end];
+    for (; end < text.size() && std::isdigit(text[end]); ++end)
+      index += text[end];
+    text.replace(at, end - at, "zorse.slot = \"" + kind + "\", zorse.index = " + index + " : i64");
+  }
+  return parseSourceString<ModuleOp>(text, &context);
+}
+
+void test::checkFunctions(const std::string &text, const RunOptions &options) {
+  for (const std::string &type : options.types) {
+    SCOPED_TRACE(type);
+    auto context = makeContext();
+    OwningOpRef<ModuleOp> module = parse(*context, text, type);
+    ASSERT_TRUE(module);
+    codegen::CodegenOptions codegenOptions;
+    codegenOptions.useCache = false;
+    codegenOptions.optimizationLevel = 2;
+    codegenOptions.dumpDir = options.dumpDir;
+    auto compiled = codegen::compileBodies(*module, codegenOptions);
+    ASSERT_TRUE(succeeded(compiled));
+    std::string path = (std::filesystem::temp_directory_path() / ("zorse-codegen-test-" + std::to_string(getpid()) + ".so")).string();
+    std::ofstream(path, std::ios::binary) << compiled->object;
+    std::unique_ptr<runtime::CpuDevice> devices[2];
+    for (int threads : {1, 2}) {
+      runtime::CpuDeviceOptions deviceOptions;
+      deviceOptions.threads = threads;
+      auto device = runtime::CpuDevice::create(deviceOptions);
+      ASSERT_FALSE(device.failed()) << device.message();
+      devices[threads - 1] = std::move(*device);
+      runtime::Status status = devices[threads - 1]->loadObject(path);
+      ASSERT_FALSE(status.failed()) << status.message();
+    }
+    int index = 0;
+    for (func::FuncOp function : module->getOps<func::FuncOp>()) {
+      SCOPED_TRACE(function.getSymName().str());
+      const bundle::Body &body = compiled->library.bodies(index++);
+      for (int64_t rows : options.rows) {
+        SCOPED_TRACE("rows " + std::to_string(rows));
+        Runner(function, body, rows, options).check(*devices[0], *devices[1]);
+        if (::testing::Test::HasFatalFailure())
+          return;
+      }
+    }
+    std::filesystem::remove(path);
+  }
+}

@@ -1,0 +1,37 @@
+// Compiles functions given as text, runs them on the CPU device and compares every result with the reference evaluator.
+#pragma once
+
+#include "zorse/Codegen/CPU/Codegen.h"
+
+#include "mlir/IR/BuiltinOps.h"
+#include "mlir/IR/MLIRContext.h"
+#include "mlir/IR/OwningOpRef.h"
+
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace zorse::test {
+
+/// A context with the dialects of unit functions.
+std::unique_ptr<mlir::MLIRContext> makeContext();
+
+/// Unit functions in short form: `$T` stands for the element type.
+mlir::OwningOpRef<mlir::ModuleOp> parse(mlir::MLIRContext &context, std::string text, const std::string &type);
+
+struct RunOptions {
+  std::vector<int64_t> rows = {1, 2, 3, 7};
+  std::vector<std::string> types = {"f32", "f64"};
+  double tolerance32 = 3e-5, tolerance64 = 1e-11; ///< relative to the largest magnitude of the result
+  int64_t sampleBase = 5;
+  uint64_t instanceBase = 11;
+  bool evaluation = false;
+  std::string dumpDir;
+};
+
+/// Every function of `text`: for every type, row count, 1 and 2 threads (bit-equal), overwriting and accumulating.
+///
+/// Arguments are random; integers lie in [test.low, test.high) of the argument's attributes, so they can serve as ids.
+void checkFunctions(const std::string &text, const RunOptions &options = {});
+
+} // namespace zorse::test

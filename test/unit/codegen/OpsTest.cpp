@@ -1,0 +1,357 @@
+// Every op of the dialect as compiled code against the reference, with views, fusion and accumulation around it.
+#include "CodegenHarness.h"
+
+#include <gtest/gtest.h>
+
+using zorse::test::checkFunctions;
+using zorse::test::RunOptions;
+
+TEST(CodegenOps, Elementwise) {
+  checkFunctions(R"(
+func.func @f(%x: tensor<?x5x48x$T> {@@boundary_in0}, %b: tensor<48x$T> {@@parameter0}) -> (tensor<?x5x48x$T> {@@boundary_out0}, tensor<?x5x48x$T> {@@boundary_out1}) {
+  %bb = zorse.broadcast %b dims [2] : tensor<48x$T> -> tensor<?x5x48x$T>
+  %s = arith.addf %x, %bb : tensor<?x5x48x$T>
+  %t = math.tanh %s : tensor<?x5x48x$T>
+  %e = math.exp %t : tensor<?x5x48x$T>
+  %m = arith.mulf %e, %x : tensor<?x5x48x$T>
+  return %m, %s : tensor<?x5x48x$T>, tensor<?x5x48x$T>
+})");
+}
+
+// Row-wise ops in one kernel with what surrounds them: the residual stream of a transformer.
+TEST(CodegenOps, ResidualLayerNorm) {
+  checkFunctions(R"(
+func.func @f(%x: tensor<?x5x48x$T> {@@boundary_in0}, %h: tensor<?x5x48x$T> {@@boundary_in1}, %g: tensor<48x$T> {@@parameter0}, %b: tensor<48x$T> {@@parameter1})
+    -> (tensor<?x5x48x$T> {@@boundary_out0}, tensor<?x5x48x$T> {@@boundary_out1}, tensor<?x5x$T> {@@saved0}, tensor<?x5x$T> {@@saved1}) {
+  %s = arith.addf %x, %h : tensor<?x5x48x$T>
+  %y, %m, %r = zorse.layer_norm %s gain %g bias %b {epsilon = 1.0e-5 : f64} : (tensor<?x5x48x$T>, tensor<48x$T>, tensor<48x$T>) -> (tensor<?x5x48x$T>, tensor<?x5x$T>, tensor<?x5x$T>)
+  return %s, %y, %m, %r : tensor<?x5x48x$T>, tensor<?x5x48x$T>, tensor<?x5x$T>, tensor<?x5x$T>
+})");
+}
+
+TEST(CodegenOps, LayerNormGradients) {
+  checkFunctions(R"(
+func.func @f(%x: tensor<?x5x48x$T> {@@boundary_in0}, %dy: tensor<?x5x48x$T> {@@boundary_out_gradient0}, %m: tensor<?x5x$T> {@@saved0}, %r: tensor<?x5x$T> {@@saved1},
+             %g: tensor<48x$T> {@@parameter0})
+    -> (tensor<?x5x48x$T> {@@boundary_in_gradient0}, tensor<48x$T> {@@parameter_gradient0}, tensor<48x$T> {@@parameter_gradient1}) {
+  %dx = zorse.layer_norm_grad_input %dy, %x, %m, %r gain %g : (tensor<?x5x48x$T>, tensor<?x5x48x$T>, tensor<?x5x$T>, tensor<?x5x$T>, tensor<48x$T>) -> tensor<?x5x48x$T>
+  %dg, %db = zorse.layer_norm_grad_params %dy, %x, %m, %r : (tensor<?x5x48x$T>, tensor<?x5x48x$T>, tensor<?x5x$T>, tensor<?x5x$T>) -> (tensor<48x$T>, tensor<48x$T>)
+  %all = arith.addf %dx, %dy : tensor<?x5x48x$T>
+  return %all, %dg, %db : tensor<?x5x48x$T>, tensor<48x$T>, tensor<48x$T>
+})");
+}
+
+TEST(CodegenOps, RmsNorm) {
+  checkFunctions(R"(
+func.func @f.forward(%x: tensor<?x5x40x$T> {@@boundary_in0}, %g: tensor<40x$T> {@@parameter0}) -> (tensor<?x5x40x$T> {@@boundary_out0}, tensor<?x5x$T> {@@saved0}) {
+  %y, %r = zorse.rms_norm %x gain %g {epsilon = 1.0e-6 : f64} : (tensor<?x5x40x$T>, tensor<40x$T>) -> (tensor<?x5x40x$T>, tensor<?x5x$T>)
+  return %y, %r : tensor<?x5x40x$T>, tensor<?x5x$T>
+}
+func.func @f.backward(%x: tensor<?x5x40x$T> {@@boundary_in0}, %dy: tensor<?x5x40x$T> {@@boundary_out_gradient0}, %r: tensor<?x5x$T> {@@saved0}, %g: tensor<40x$T> {@@parameter0})
+    -> (tensor<?x5x40x$T> {@@boundary_in_gradient0}, tensor<40x$T> {@@parameter_gradient0}) {
+  %dx = zorse.rms_norm_grad_input %dy, %x, %r gain %g : (tensor<?x5x40x$T>, tensor<?x5x40x$T>, tensor<?x5x$T>, tensor<40x$T>) -> tensor<?x5x40x$T>
+  %dg = zorse.rms_norm_grad_params %dy, %x, %r : (tensor<?x5x40x$T>, tensor<?x5x40x$T>, tensor<?x5x$T>) -> tensor<40x$T>
+  return %dx, %dg : tensor<?x5x40x$T>, tensor<40x$T>
+})");
+}
+
+TEST(CodegenOps, Softmaxes) {
+  checkFunctions(R"(
+func.func @f(%x: tensor<?x3x4x37x$T> {@@boundary_in0}, %d: tensor<?x3x4x37x$T> {@@boundary_in1})
+    -> (tensor<?x3x4x37x$T> {@@boundary_out0}, tensor<?x3x4x37x$T> {@@boundary_out1}, tensor<?x3x4x37x$T> {@@boundary_out2}, tensor<?x3x4x37x$T> {@@boundary_out3}) {
+  %y = zorse.softmax %x : tensor<?x3x4x37x$T>
+  %l = zorse.log_softmax %x : tensor<?x3x4x37x$T>
+  %dy = zorse.softmax_grad %y, %d : tensor<?x3x4x37x$T>
+  %dl = zorse.log_softmax_grad %l, %d : tensor<?x3x4x37x$T>
+  return %y, %l, %dy, %dl : tensor<?x3x4x37x$T>, tensor<?x3x4x37x$T>, tensor<?x3x4x37x$T>, tensor<?x3x4x37x$T>
+})");
+}
+
+TEST(CodegenOps, Activations) {
+  checkFunctions(R"(
+func.func @f(%x: tensor<?x300x$T> {@@boundary_in0}, %d: tensor<?x300x$T> {@@boundary_in1})
+    -> (tensor<?x300x$T> {@@boundary_out0}, tensor<?x300x$T> {@@boundary_out1}, tensor<?x300x$T> {@@boundary_out2}, tensor<?x300x$T> {@@boundary_out3}, tensor<?x300x$T> {@@boundary_out4}, tensor<?x300x$T> {@@boundary_out5}) {
+  %a = zorse.gelu %x : tensor<?x300x$T>
+  %b = zorse.gelu %x {approximate} : tensor<?x300x$T>
+  %c = zorse.silu %x : tensor<?x300x$T>
+  %da = zorse.gelu_grad %x, %d : tensor<?x300x$T>
+  %db = zorse.gelu_grad %x, %d {approximate} : tensor<?x300x$T>
+  %dc = zorse.silu_grad %x, %d : tensor<?x300x$T>
+  return %a, %b, %c, %da, %db, %dc : tensor<?x300x$T>, tensor<?x300x$T>, tensor<?x300x$T>, tensor<?x300x$T>, tensor<?x300x$T>, tensor<?x300x$T>
+})");
+}
+
+TEST(CodegenOps, CrossEntropy) {
+  checkFunctions(R"(
+func.func @f(%x: tensor<?x6x50x$T> {@@boundary_in0}, %l: tensor<?x6xi64> {@@input0, test.low = -1 : i64, test.high = 50 : i64}, %w: tensor<50x$T> {@@parameter0}, %seed: tensor<f64> {@@scalars0})
+    -> (tensor<?x$T> {@@loss0}, tensor<?x6x50x$T> {@@boundary_in_gradient0}, tensor<?x6x$T> {@@boundary_out1}) {
+  %loss, %lse = zorse.cross_entropy %x, %l weights %w {ignore_index = -1 : i64} : (tensor<?x6x50x$T>, tensor<?x6xi64>, tensor<50x$T>) -> (tensor<?x6x$T>, tensor<?x6x$T>)
+  %sum = zorse.reduce sum %loss dims [1] : tensor<?x6x$T> -> tensor<?x$T>
+  $CAST
+  %db = zorse.broadcast %s dims [] : tensor<$T> -> tensor<?x6x$T>
+  %d = zorse.cross_entropy_grad %db, %x, %l, %lse weights %w {ignore_index = -1 : i64} : (tensor<?x6x$T>, tensor<?x6x50x$T>, tensor<?x6xi64>, tensor<?x6x$T>, tensor<50x$T>) -> tensor<?x6x50x$T>
+  return %sum, %d, %loss : tensor<?x$T>, tensor<?x6x50x$T>, tensor<?x6x$T>
+})");
+}
+
+TEST(CodegenOps, TakeAndGather) {
+  checkFunctions(R"(
+func.func @f(%x: tensor<?x6x50x$T> {@@boundary_in0}, %l: tensor<?x6xi64> {@@input0, test.high = 50 : i64}, %t: tensor<50x24x$T> {@@parameter0}, %p: tensor<6x24x$T> {@@parameter1},
+             %d: tensor<?x6x$T> {@@boundary_in1}, %i: tensor<?x6xi32> {@@input1, test.high = 50 : i64}, %v: tensor<50x$T> {@@parameter2})
+    -> (tensor<?x6x$T> {@@boundary_out0}, tensor<?x6x$T> {@@boundary_out1}, tensor<?x6x24x$T> {@@boundary_out2}, tensor<?x6x50x$T> {@@boundary_out3}, tensor<?x6x$T> {@@boundary_out4}) {
+  %a = zorse.take %x, %l : tensor<?x6x50x$T>, tensor<?x6xi64> -> tensor<?x6x$T>
+  %lp = zorse.log_softmax %x : tensor<?x6x50x$T>
+  %b = zorse.take %lp, %i : tensor<?x6x50x$T>, tensor<?x6xi32> -> tensor<?x6x$T>
+  %e = zorse.gather %t, %l : tensor<50x24x$T>, tensor<?x6xi64> -> tensor<?x6x24x$T>
+  %pb = zorse.broadcast %p dims [1, 2] : tensor<6x24x$T> -> tensor<?x6x24x$T>
+  %c = arith.addf %e, %pb : tensor<?x6x24x$T>
+  %g = zorse.take_grad %d, %l : tensor<?x6x$T>, tensor<?x6xi64> -> tensor<?x6x50x$T>
+  %h = zorse.gather %v, %i : tensor<50x$T>, tensor<?x6xi32> -> tensor<?x6x$T>
+  return %a, %b, %c, %g, %h : tensor<?x6x$T>, tensor<?x6x$T>, tensor<?x6x24x$T>, tensor<?x6x50x$T>, tensor<?x6x$T>
+})");
+}
+
+TEST(CodegenOps, EmbeddingGradients) {
+  checkFunctions(R"(
+func.func @f(%dy: tensor<?x6x72x$T> {@@boundary_out_gradient0}, %l: tensor<?x6xi64> {@@input0, test.high = 9 : i64})
+    -> (tensor<9x72x$T> {@@parameter_gradient0}, tensor<6x72x$T> {@@parameter_gradient1}, tensor<9x2x36x$T> {@@parameter_gradient2}) {
+  %t = zorse.scatter_add %l, %dy : tensor<?x6xi64>, tensor<?x6x72x$T> -> tensor<9x72x$T>
+  %p = zorse.reduce sum %dy dims [0] : tensor<?x6x72x$T> -> tensor<6x72x$T>
+  %r = zorse.reshape %dy : tensor<?x6x72x$T> -> tensor<?x6x2x36x$T>
+  %u = zorse.scatter_add %l, %r : tensor<?x6xi64>, tensor<?x6x2x36x$T> -> tensor<9x2x36x$T>
+  return %t, %p, %u : tensor<9x72x$T>, tensor<6x72x$T>, tensor<9x2x36x$T>
+})");
+}
+
+TEST(CodegenOps, Reductions) {
+  checkFunctions(R"(
+func.func @f(%x: tensor<?x5x7x$T> {@@boundary_in0}, %u: tensor<5x7x$T> {@@parameter7})
+    -> (tensor<7x$T> {@@parameter_gradient0}, tensor<5x$T> {@@parameter_gradient1}, tensor<$T> {@@parameter_gradient2}, tensor<5x7x$T> {@@parameter_gradient3},
+        tensor<?x7x$T> {@@boundary_out0}, tensor<?x5x$T> {@@boundary_out1}, tensor<?x$T> {@@boundary_out2}, tensor<?x5x$T> {@@boundary_out3}, tensor<?x7x$T> {@@boundary_out4},
+        tensor<$T> {@@boundary_out5}, tensor<?x5x$T> {@@boundary_out6}, tensor<7x$T> {@@boundary_out7}) {
+  %a = zorse.reduce sum %x dims [0, 1] : tensor<?x5x7x$T> -> tensor<7x$T>
+  %b = zorse.reduce sum %x dims [0, 2] : tensor<?x5x7x$T> -> tensor<5x$T>
+  %c = zorse.reduce sum %x dims [0, 1, 2] : tensor<?x5x7x$T> -> tensor<$T>
+  %d = zorse.reduce sum %x dims [0] : tensor<?x5x7x$T> -> tensor<5x7x$T>
+  %e = zorse.reduce sum %x dims [1] : tensor<?x5x7x$T> -> tensor<?x7x$T>
+  %f = zorse.reduce max %x dims [2] : tensor<?x5x7x$T> -> tensor<?x5x$T>
+  %g = zorse.reduce min %x dims [1, 2] : tensor<?x5x7x$T> -> tensor<?x$T>
+  %h = zorse.reduce prod %x dims [2] : tensor<?x5x7x$T> -> tensor<?x5x$T>
+  %i = zorse.reduce max %x dims [1] : tensor<?x5x7x$T> -> tensor<?x7x$T>
+  %j = zorse.reduce sum %u dims [0, 1] : tensor<5x7x$T> -> tensor<$T>
+  %k = zorse.reduce sum %x dims [2] : tensor<?x5x7x$T> -> tensor<?x5x$T>
+  %l = zorse.reduce max %u dims [0] : tensor<5x7x$T> -> tensor<7x$T>
+  return %a, %b, %c, %d, %e, %f, %g, %h, %i, %j, %k, %l : tensor<7x$T>, tensor<5x$T>, tensor<$T>, tensor<5x7x$T>, tensor<?x7x$T>, tensor<?x5x$T>, tensor<?x$T>, tensor<?x5x$T>, tensor<?x7x$T>, tensor<$T>, tensor<?x5x$T>, tensor<7x$T>
+})");
+}
+
+TEST(CodegenOps, Products) {
+  checkFunctions(R"(
+func.func @f(%x: tensor<?x5x24x$T> {@@boundary_in0}, %w: tensor<24x16x$T> {@@parameter0}, %wt: tensor<16x24x$T> {@@parameter1}, %b: tensor<16x$T> {@@parameter2}, %dy: tensor<?x5x16x$T> {@@boundary_out_gradient0})
+    -> (tensor<?x5x16x$T> {@@boundary_out0}, tensor<?x5x16x$T> {@@boundary_out1}, tensor<?x5x24x$T> {@@boundary_in_gradient0}, tensor<24x16x$T> {@@parameter_gradient0}, tensor<16x24x$T> {@@parameter_gradient1}, tensor<16x$T> {@@parameter_gradient2}) {
+  %y = zorse.matmul %x, %w : tensor<?x5x24x$T>, tensor<24x16x$T> -> tensor<?x5x16x$T>
+  %bb = zorse.broadcast %b dims [2] : tensor<16x$T> -> tensor<?x5x16x$T>
+  %z = arith.addf %y, %bb : tensor<?x5x16x$T>
+  %yt = zorse.matmul %x, %wt {transpose_b} : tensor<?x5x24x$T>, tensor<16x24x$T> -> tensor<?x5x16x$T>
+  %dx = zorse.matmul %dy, %w {transpose_b} : tensor<?x5x16x$T>, tensor<24x16x$T> -> tensor<?x5x24x$T>
+  %dw = zorse.contract %x, %dy : tensor<?x5x24x$T>, tensor<?x5x16x$T> -> tensor<24x16x$T>
+  %dwt = zorse.contract %dy, %x : tensor<?x5x16x$T>, tensor<?x5x24x$T> -> tensor<16x24x$T>
+  %db = zorse.reduce sum %dy dims [0, 1] : tensor<?x5x16x$T> -> tensor<16x$T>
+  return %z, %yt, %dx, %dw, %dwt, %db : tensor<?x5x16x$T>, tensor<?x5x16x$T>, tensor<?x5x24x$T>, tensor<24x16x$T>, tensor<16x24x$T>, tensor<16x$T>
+})");
+}
+
+// Unfused attention: batched products over transposed views of slices, unsampled operands, products of transposes.
+TEST(CodegenOps, BatchedProducts) {
+  checkFunctions(R"(
+func.func @f(%x: tensor<?x5x48x$T> {@@boundary_in0}, %t: tensor<5x9x$T> {@@parameter0})
+    -> (tensor<?x5x16x$T> {@@boundary_out0}, tensor<?x48x9x$T> {@@boundary_out1}, tensor<?x16x5x$T> {@@boundary_out2}, tensor<?x2x5x5x$T> {@@boundary_out3}) {
+  %q0 = zorse.slice %x [0, 0, 0] [?, 5, 16] [1, 1, 1] : tensor<?x5x48x$T> -> tensor<?x5x16x$T>
+  %k0 = zorse.slice %x [0, 0, 16] [?, 5, 16] [1, 1, 1] : tensor<?x5x48x$T> -> tensor<?x5x16x$T>
+  %v0 = zorse.slice %x [0, 0, 32] [?, 5, 16] [1, 1, 1] : tensor<?x5x48x$T> -> tensor<?x5x16x$T>
+  %q1 = zorse.reshape %q0 : tensor<?x5x16x$T> -> tensor<?x5x2x8x$T>
+  %k1 = zorse.reshape %k0 : tensor<?x5x16x$T> -> tensor<?x5x2x8x$T>
+  %v1 = zorse.reshape %v0 : tensor<?x5x16x$T> -> tensor<?x5x2x8x$T>
+  %q = zorse.transpose %q1 [0, 2, 1, 3] : tensor<?x5x2x8x$T> -> tensor<?x2x5x8x$T>
+  %k = zorse.transpose %k1 [0, 2, 1, 3] : tensor<?x5x2x8x$T> -> tensor<?x2x5x8x$T>
+  %v = zorse.transpose %v1 [0, 2, 1, 3] : tensor<?x5x2x8x$T> -> tensor<?x2x5x8x$T>
+  %s = zorse.matmul %q, %k {transpose_b} : tensor<?x2x5x8x$T>, tensor<?x2x5x8x$T> -> tensor<?x2x5x5x$T>
+  %p = zorse.softmax %s : tensor<?x2x5x5x$T>
+  %o = zorse.matmul %p, %v : tensor<?x2x5x5x$T>, tensor<?x2x5x8x$T> -> tensor<?x2x5x8x$T>
+  %ot = zorse.transpose %o [0, 2, 1, 3] : tensor<?x2x5x8x$T> -> tensor<?x5x2x8x$T>
+  %or = zorse.reshape %ot : tensor<?x5x2x8x$T> -> tensor<?x5x16x$T>
+  %m = zorse.matmul %x, %t {transpose_a} : tensor<?x5x48x$T>, tensor<5x9x$T> -> tensor<?x48x9x$T>
+  %vt = zorse.transpose %v0 [0, 2, 1] : tensor<?x5x16x$T> -> tensor<?x16x5x$T>
+  return %or, %m, %vt, %s : tensor<?x5x16x$T>, tensor<?x48x9x$T>, tensor<?x16x5x$T>, tensor<?x2x5x5x$T>
+})");
+}
+
+TEST(CodegenOps, Views) {
+  checkFunctions(R"(
+func.func @f(%x: tensor<?x4x6x$T> {@@boundary_in0}, %y: tensor<?x4x3x$T> {@@boundary_in1})
+    -> (tensor<?x6x4x$T> {@@boundary_out0}, tensor<?x24x$T> {@@boundary_out1}, tensor<?x4x9x$T> {@@boundary_out2}, tensor<?x2x3x$T> {@@boundary_out3}, tensor<?x4x6x$T> {@@boundary_out4}, tensor<?x4x9x$T> {@@saved0}, tensor<?x24x$T> {@@boundary_out5}) {
+  %t = zorse.transpose %x [0, 2, 1] : tensor<?x4x6x$T> -> tensor<?x6x4x$T>
+  %e = math.exp %t : tensor<?x6x4x$T>
+  %r = zorse.reshape %t : tensor<?x6x4x$T> -> tensor<?x24x$T>
+  %n = arith.negf %r : tensor<?x24x$T>
+  %xy = arith.mulf %x, %x : tensor<?x4x6x$T>
+  %c = zorse.concat %xy, %y {dim = 2 : i64} : (tensor<?x4x6x$T>, tensor<?x4x3x$T>) -> tensor<?x4x9x$T>
+  %s = zorse.slice %x [0, 1, 0] [?, 2, 3] [1, 2, 2] : tensor<?x4x6x$T> -> tensor<?x2x3x$T>
+  %er = zorse.reshape %e : tensor<?x6x4x$T> -> tensor<?x24x$T>
+  return %e, %n, %c, %s, %x, %c, %er : tensor<?x6x4x$T>, tensor<?x24x$T>, tensor<?x4x9x$T>, tensor<?x2x3x$T>, tensor<?x4x6x$T>, tensor<?x4x9x$T>, tensor<?x24x$T>
+})");
+}
+
+TEST(CodegenOps, Rope) {
+  checkFunctions(R"(
+func.func @f(%x: tensor<?x5x48x$T> {@@boundary_in0}, %c: tensor<5x4x$T> {@@parameter0}, %s: tensor<5x4x$T> {@@parameter1}, %cr: tensor<?x5x4x$T> {@@input0}, %sr: tensor<?x5x4x$T> {@@input1})
+    -> (tensor<?x5x2x8x$T> {@@boundary_out0}, tensor<?x5x2x8x$T> {@@boundary_out1}, tensor<?x5x2x8x$T> {@@boundary_out2}, tensor<?x5x2x8x$T> {@@boundary_out3}) {
+  %q0 = zorse.slice %x [0, 0, 16] [?, 5, 16] [1, 1, 1] : tensor<?x5x48x$T> -> tensor<?x5x16x$T>
+  %q = zorse.reshape %q0 : tensor<?x5x16x$T> -> tensor<?x5x2x8x$T>
+  %a = zorse.rope %q, %c, %s : (tensor<?x5x2x8x$T>, tensor<5x4x$T>, tensor<5x4x$T>) -> tensor<?x5x2x8x$T>
+  %b = zorse.rope %q, %c, %s {interleaved} : (tensor<?x5x2x8x$T>, tensor<5x4x$T>, tensor<5x4x$T>) -> tensor<?x5x2x8x$T>
+  %i = zorse.rope %q, %cr, %sr {inverse} : (tensor<?x5x2x8x$T>, tensor<?x5x4x$T>, tensor<?x5x4x$T>) -> tensor<?x5x2x8x$T>
+  %j = zorse.rope %q, %cr, %sr {inverse, interleaved} : (tensor<?x5x2x8x$T>, tensor<?x5x4x$T>, tensor<?x5x4x$T>) -> tensor<?x5x2x8x$T>
+  return %a, %b, %i, %j : tensor<?x5x2x8x$T>, tensor<?x5x2x8x$T>, tensor<?x5x2x8x$T>, tensor<?x5x2x8x$T>
+})");
+}
+
+TEST(CodegenOps, Attention) {
+  checkFunctions(R"(
+func.func @f.forward(%x: tensor<?x6x48x$T> {@@boundary_in0}) -> (tensor<?x6x16x$T> {@@boundary_out0}, tensor<?x6x48x$T> {@@saved0}, tensor<?x6x2x8x$T> {@@saved1}, tensor<?x2x6x$T> {@@saved2}) {
+  %h = arith.addf %x, %x : tensor<?x6x48x$T>
+  %q0 = zorse.slice %h [0, 0, 0] [?, 6, 16] [1, 1, 1] : tensor<?x6x48x$T> -> tensor<?x6x16x$T>
+  %k0 = zorse.slice %h [0, 0, 16] [?, 6, 16] [1, 1, 1] : tensor<?x6x48x$T> -> tensor<?x6x16x$T>
+  %v0 = zorse.slice %h [0, 0, 32] [?, 6, 16] [1, 1, 1] : tensor<?x6x48x$T> -> tensor<?x6x16x$T>
+  %q = zorse.reshape %q0 : tensor<?x6x16x$T> -> tensor<?x6x2x8x$T>
+  %k = zorse.reshape %k0 : tensor<?x6x16x$T> -> tensor<?x6x2x8x$T>
+  %v = zorse.reshape %v0 : tensor<?x6x16x$T> -> tensor<?x6x2x8x$T>
+  %o, %l = zorse.attention %q, %k, %v {causal, scale = 0.35 : f64, dropout = 0.2 : f64, instance = 2 : i64} : (tensor<?x6x2x8x$T>, tensor<?x6x2x8x$T>, tensor<?x6x2x8x$T>) -> (tensor<?x6x2x8x$T>, tensor<?x2x6x$T>)
+  %y = zorse.reshape %o : tensor<?x6x2x8x$T> -> tensor<?x6x16x$T>
+  return %y, %h, %o, %l : tensor<?x6x16x$T>, tensor<?x6x48x$T>, tensor<?x6x2x8x$T>, tensor<?x2x6x$T>
+}
+func.func @f.backward(%h: tensor<?x6x48x$T> {@@saved0}, %o: tensor<?x6x2x8x$T> {@@saved1}, %l: tensor<?x2x6x$T> {@@saved2}, %dy: tensor<?x6x16x$T> {@@boundary_out_gradient0})
+    -> (tensor<?x6x48x$T> {@@boundary_in_gradient0}) {
+  %q0 = zorse.slice %h [0, 0, 0] [?, 6, 16] [1, 1, 1] : tensor<?x6x48x$T> -> tensor<?x6x16x$T>
+  %k0 = zorse.slice %h [0, 0, 16] [?, 6, 16] [1, 1, 1] : tensor<?x6x48x$T> -> tensor<?x6x16x$T>
+  %v0 = zorse.slice %h [0, 0, 32] [?, 6, 16] [1, 1, 1] : tensor<?x6x48x$T> -> tensor<?x6x16x$T>
+  %q = zorse.reshape %q0 : tensor<?x6x16x$T> -> tensor<?x6x2x8x$T>
+  %k = zorse.reshape %k0 : tensor<?x6x16x$T> -> tensor<?x6x2x8x$T>
+  %v = zorse.reshape %v0 : tensor<?x6x16x$T> -> tensor<?x6x2x8x$T>
+  %do = zorse.reshape %dy : tensor<?x6x16x$T> -> tensor<?x6x2x8x$T>
+  %dq, %dk, %dv = zorse.attention_grad %do, %q, %k, %v, %o, %l {causal, scale = 0.35 : f64, dropout = 0.2 : f64, instance = 2 : i64} : (tensor<?x6x2x8x$T>, tensor<?x6x2x8x$T>, tensor<?x6x2x8x$T>, tensor<?x6x2x8x$T>, tensor<?x6x2x8x$T>, tensor<?x2x6x$T>) -> (tensor<?x6x2x8x$T>, tensor<?x6x2x8x$T>, tensor<?x6x2x8x$T>)
+  %a = zorse.reshape %dq : tensor<?x6x2x8x$T> -> tensor<?x6x16x$T>
+  %b = zorse.reshape %dk : tensor<?x6x2x8x$T> -> tensor<?x6x16x$T>
+  %c = zorse.reshape %dv : tensor<?x6x2x8x$T> -> tensor<?x6x16x$T>
+  %d = zorse.concat %a, %b, %c {dim = 2 : i64} : (tensor<?x6x16x$T>, tensor<?x6x16x$T>, tensor<?x6x16x$T>) -> tensor<?x6x48x$T>
+  return %d : tensor<?x6x48x$T>
+})");
+}
+
+// Masks: an operand shared by all heads, of booleans and of floats, and the recognised causal one as a tensor.
+TEST(CodegenOps, AttentionMasks) {
+  checkFunctions(R"(
+func.func @f(%q: tensor<?x6x4x8x$T> {@@boundary_in0}, %k: tensor<?x7x2x8x$T> {@@boundary_in1}, %v: tensor<?x7x2x8x$T> {@@boundary_in2}, %m: tensor<?x1x6x7xi1> {@@input0}, %n: tensor<1x4x6x7x$T> {@@parameter0})
+    -> (tensor<?x6x4x8x$T> {@@boundary_out0}, tensor<?x6x4x8x$T> {@@boundary_out1}, tensor<?x6x4x8x$T> {@@boundary_out2}) {
+  %a = zorse.attention %q, %k, %v mask %m {scale = 0.35 : f64} : (tensor<?x6x4x8x$T>, tensor<?x7x2x8x$T>, tensor<?x7x2x8x$T>, tensor<?x1x6x7xi1>) -> tensor<?x6x4x8x$T>
+  %b = zorse.attention %q, %k, %v mask %n {scale = 0.35 : f64, softcap = 3.0 : f64} : (tensor<?x6x4x8x$T>, tensor<?x7x2x8x$T>, tensor<?x7x2x8x$T>, tensor<1x4x6x7x$T>) -> tensor<?x6x4x8x$T>
+  %cm = zorse.causal_mask {window = 3 : i64} : tensor<6x7xi1>
+  %cr = zorse.reshape %cm : tensor<6x7xi1> -> tensor<1x1x6x7xi1>
+  %c = zorse.attention %q, %k, %v mask %cr {scale = 0.35 : f64} : (tensor<?x6x4x8x$T>, tensor<?x7x2x8x$T>, tensor<?x7x2x8x$T>, tensor<1x1x6x7xi1>) -> tensor<?x6x4x8x$T>
+  return %a, %b, %c : tensor<?x6x4x8x$T>, tensor<?x6x4x8x$T>, tensor<?x6x4x8x$T>
+})");
+}
+
+static const char *const kDropout = R"(
+func.func @f(%x: tensor<?x5x48x$T> {@@boundary_in0}, %y: tensor<?x5x48x$T> {@@boundary_in1}) -> (tensor<?x5x48x$T> {@@boundary_out0}, tensor<?x5x48x$T> {@@boundary_out1}) {
+  %d = zorse.dropout %x {instance = 3 : i64, probability = 0.4 : f64} : tensor<?x5x48x$T>
+  %s = arith.addf %d, %y : tensor<?x5x48x$T>
+  %n = zorse.rms_norm %s {epsilon = 1.0e-5 : f64} : (tensor<?x5x48x$T>) -> tensor<?x5x48x$T>
+  return %s, %n : tensor<?x5x48x$T>, tensor<?x5x48x$T>
+})";
+
+TEST(CodegenOps, Dropout) { checkFunctions(kDropout); }
+
+TEST(CodegenOps, DropoutIsTheIdentityInEvaluation) {
+  RunOptions options;
+  options.evaluation = true;
+  checkFunctions(kDropout, options);
+}
+
+static std::string updateFunction(const std::string &op, const std::string &attributes, int moments, double skip) {
+  std::string state = "tensor<?x$T>", arguments, results, types, names, stateTypes;
+  const char *value[] = {"%p", "%g", "%m", "%v"};
+  for (int i = 0; i < 2 + moments; ++i)
+    arguments += std::string(value[i]) + ": " + state + " {@@state" + std::to_string(i) + (i == 3 ? ", test.positive" : "") + "}, ";
+  for (int i = 0; i < 2 + moments; ++i)
+    if (i != 1) {
+      results += std::string(results.empty() ? "" : ", ") + state + " {@@state" + std::to_string(i) + "}";
+      types += std::string(types.empty() ? "" : ", ") + state;
+    }
+  arguments += "%lr: tensor<f64> {@@scalars0, zorse.scalar = \"learning_rate\", test.value = 0.01 : f64}, %c: tensor<f64> {@@scalars0, zorse.scalar = \"clip_factor\", test.value = 0.5 : f64}, "
+               "%s: tensor<i64> {@@scalars0, zorse.scalar = \"skip\", test.value = " + std::to_string(skip) + " : f64}, %t: tensor<f64> {@@optimizer_step_slot0, test.value = 3.0 : f64}";
+  std::string call = op == "sgd" ? "%p, %g, %lr, %c, %s, %t" + std::string(moments ? " velocity %m" : "") : "%p, %g, %m, %v, %lr, %c, %s, %t";
+  std::string operandTypes = op == "sgd" ? state + ", " + state + ", tensor<f64>, tensor<f64>, tensor<i64>, tensor<f64>" + (moments ? ", " + state : "")
+                                         : state + ", " + state + ", " + state + ", " + state + ", tensor<f64>, tensor<f64>, tensor<i64>, tensor<f64>";
+  int count = 1 + moments;
+  std::string returned;
+  for (int i = 0; i < count; ++i)
+    returned += (i ? ", %r#" : "%r#") + std::to_string(i);
+  if (count == 1)
+    returned = "%r";
+  return "func.func @f(" + arguments + ") -> (" + results + ") {\n  %r" + (count > 1 ? ":" + std::to_string(count) : "") + " = zorse." + op + "_update " + call + " {" + attributes + "} : (" +
+         operandTypes + ") -> (" + types + ")\n  return " + returned + " : " + types + "\n}";
+}
+
+TEST(CodegenOps, Updates) {
+  RunOptions options;
+  options.rows = {1, 2, 15, 16, 17, 33, 1000, 4099};
+  for (double skip : {0.0, 1.0}) {
+    checkFunctions(updateFunction("sgd", "momentum = 0.0 : f64, weight_decay = 0.1 : f64", 0, skip), options);
+    checkFunctions(updateFunction("sgd", "momentum = 0.9 : f64, weight_decay = 0.0 : f64", 1, skip), options);
+    checkFunctions(updateFunction("sgd", "momentum = 0.9 : f64, weight_decay = 0.1 : f64, nesterov", 1, skip), options);
+    checkFunctions(updateFunction("adam", "beta1 = 0.9 : f64, beta2 = 0.999 : f64, epsilon = 1.0e-8 : f64, weight_decay = 0.1 : f64, decoupled", 2, skip), options);
+    checkFunctions(updateFunction("adam", "beta1 = 0.9 : f64, beta2 = 0.999 : f64, epsilon = 1.0e-8 : f64, weight_decay = 0.1 : f64", 2, skip), options);
+  }
+}
+
+// What has no samples, constants (splat and not), scalars, booleans, integers.
+TEST(CodegenOps, UnsampledAndIntegers) {
+  checkFunctions(R"(
+func.func @f(%l: tensor<?x6xi64> {@@input0, test.low = -1 : i64, test.high = 4 : i64}, %g: tensor<6x$T> {@@parameter0}, %x: tensor<?x6x$T> {@@boundary_in0})
+    -> (tensor<?x$T> {@@loss0}, tensor<?x6x$T> {@@boundary_out0}, tensor<?x6xi1> {@@boundary_out1}, tensor<2x3x$T> {@@parameter_gradient0}, tensor<?x6xi64> {@@boundary_out2}) {
+  %i = arith.constant dense<-1> : tensor<i64>
+  %ib = zorse.broadcast %i dims [] : tensor<i64> -> tensor<?x6xi64>
+  %v = arith.cmpi ne, %l, %ib : tensor<?x6xi64>
+  %f = arith.uitofp %v : tensor<?x6xi1> to tensor<?x6x$T>
+  %n = zorse.reduce sum %f dims [1] : tensor<?x6x$T> -> tensor<?x$T>
+  %t = arith.constant dense<[1.0, 2.0, 3.0, 4.0, 5.0, 6.0]> : tensor<6x$T>
+  %g1 = arith.addf %g, %t : tensor<6x$T>
+  %gb = zorse.broadcast %g1 dims [1] : tensor<6x$T> -> tensor<?x6x$T>
+  %y = arith.mulf %x, %gb : tensor<?x6x$T>
+  %z = arith.select %v, %y, %x : tensor<?x6xi1>, tensor<?x6x$T>
+  %r = zorse.reshape %g1 : tensor<6x$T> -> tensor<2x3x$T>
+  %s = zorse.slice %t [2] [3] [1] : tensor<6x$T> -> tensor<3x$T>
+  %sb = zorse.broadcast %s dims [1] : tensor<3x$T> -> tensor<2x3x$T>
+  %q = arith.mulf %r, %sb : tensor<2x3x$T>
+  %m = arith.maxsi %l, %ib : tensor<?x6xi64>
+  return %n, %z, %v, %q, %m : tensor<?x$T>, tensor<?x6x$T>, tensor<?x6xi1>, tensor<2x3x$T>, tensor<?x6xi64>
+})");
+}
+
+// Dimensions of size 1 everywhere, and results that are arguments, each other, or constants.
+TEST(CodegenOps, UnitDimensionsAndTrivialResults) {
+  checkFunctions(R"(
+func.func @f(%x: tensor<?x1x8x1x$T> {@@boundary_in0}, %w: tensor<8x1x$T> {@@parameter0}, %dy: tensor<?x1x1x$T> {@@boundary_out_gradient0})
+    -> (tensor<?x1x8x1x$T> {@@boundary_in_gradient0}, tensor<?x1x1x$T> {@@boundary_out0}, tensor<8x1x$T> {@@parameter_gradient0}, tensor<?x1x8x$T> {@@boundary_out1}, tensor<?x1x1x$T> {@@boundary_out2}, tensor<4x$T> {@@parameter_gradient1}) {
+  %r = zorse.reshape %x : tensor<?x1x8x1x$T> -> tensor<?x1x8x$T>
+  %y = zorse.matmul %r, %w : tensor<?x1x8x$T>, tensor<8x1x$T> -> tensor<?x1x1x$T>
+  %dx = zorse.matmul %dy, %w {transpose_b} : tensor<?x1x1x$T>, tensor<8x1x$T> -> tensor<?x1x8x$T>
+  %dw = zorse.contract %r, %dy : tensor<?x1x8x$T>, tensor<?x1x1x$T> -> tensor<8x1x$T>
+  %n = zorse.rms_norm %r {epsilon = 1.0e-5 : f64} : (tensor<?x1x8x$T>) -> tensor<?x1x8x$T>
+  %sum = arith.addf %dx, %n : tensor<?x1x8x$T>
+  %back = zorse.reshape %sum : tensor<?x1x8x$T> -> tensor<?x1x8x1x$T>
+  %zero = arith.constant dense<0.0> : tensor<4x$T>
+  return %back, %y, %dw, %sum, %y, %zero : tensor<?x1x8x1x$T>, tensor<?x1x1x$T>, tensor<8x1x$T>, tensor<?x1x8x$T>, tensor<?x1x1x$T>, tensor<4x$T>
+})");
+}
