@@ -26,7 +26,19 @@ using namespace zorse::codegen;
 /// Raised whenever the lowering of equal text changes: objects of other versions are then not found in the cache.
 static constexpr const char *kLoweringVersion = "1";
 
-std::string zorse::codegen::resolveArch(const std::string &arch) { return arch == "native" ? sys::getHostCPUName().str() : arch; }
+/// "native" is the highest level of x86-64 this machine has, not its exact CPU: the runtime can check a level, bundles of similar machines are equal,
+/// and a bundle runs on every machine of that level.
+std::string zorse::codegen::resolveArch(const std::string &arch) {
+  if (arch != "native")
+    return arch;
+  StringMap<bool> host = sys::getHostCPUFeatures();
+  auto has = [&](std::initializer_list<const char *> features) { return all_of(features, [&](const char *feature) { return host.lookup(feature); }); };
+  if (!has({"sse4.2", "popcnt", "cx16"}))
+    return sys::getHostCPUName().str();
+  if (!has({"avx2", "fma", "bmi", "bmi2", "f16c", "lzcnt", "movbe"}))
+    return "x86-64-v2";
+  return has({"avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl"}) ? "x86-64-v4" : "x86-64-v3";
+}
 
 static std::string findCacheDir(const CodegenOptions &options) {
   if (!options.useCache)
@@ -50,13 +62,8 @@ static std::string findCacheDir(const CodegenOptions &options) {
 KernelSet::KernelSet(const CodegenOptions &options) : options(options), cacheDir(findCacheDir(options)) {
   target.triple = sys::getProcessTriple();
   target.cpu = resolveArch(options.arch);
-  if (options.arch == "native") {
-    std::vector<std::string> features;
-    for (const auto &feature : sys::getHostCPUFeatures())
-      features.push_back((feature.getValue() ? "+" : "-") + feature.getKey().str());
-    llvm::sort(features);
-    target.features = join(features, ",");
-  }
+  if (StringRef(target.cpu).starts_with("x86-64-v"))
+    target.features = "-prefer-256-bit"; // generic levels tune for old CPUs otherwise
 }
 
 std::string KernelSet::add(StringRef hint, std::string text) {
