@@ -47,11 +47,11 @@ void setShape(Message &info, RankedTensorType type) {
     info.add_shape(size);
 }
 
-/// Of the model as imported: names and locations of operations do not count.
+/// Of the model as recognised; locations do not count, and lifted constants count by their names, which hold a hash of their values.
 std::string contentHash(ModuleOp module) {
   std::string text;
   llvm::raw_string_ostream os(text);
-  module.print(os, OpPrintingFlags().elideLargeElementsAttrs(1 << 20).useLocalScope());
+  module.print(os, OpPrintingFlags().elideLargeElementsAttrs(1 << 20).elideLargeResourceString(64).useLocalScope());
   return llvm::toHex(llvm::SHA256::hash(llvm::arrayRefFromStringRef(text)), /*LowerCase=*/true);
 }
 

@@ -2,6 +2,7 @@
 
 #include "zorse/Autodiff/Autodiff.h"
 #include "zorse/Dialect/Zorse/ZorseOps.h"
+#include "zorse/Transforms/Passes.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/IR/IRMapping.h"
@@ -19,6 +20,12 @@ DictionaryAttr slot(OpBuilder &b, StringRef kind, int64_t index, StringRef scala
   if (!scalar.empty())
     list.set("zorse.scalar", b.getStringAttr(scalar));
   return list.getDictionary(b.getContext());
+}
+
+/// The value of a lifted constant (zorse-lift-constants keeps it on the module); null for other parameters.
+TypedAttr constantOf(const ModelGraph &graph, BlockArgument argument) {
+  auto values = func::FuncOp(graph.model)->getParentOfType<ModuleOp>()->getAttrOfType<DictionaryAttr>(kConstantValueAttr);
+  return values ? dyn_cast_if_present<TypedAttr>(values.get(graph.nameOf(argument))) : TypedAttr();
 }
 
 /// Operations `roots` depend on, in the order of the model; the arguments among them.
@@ -80,7 +87,7 @@ LogicalResult units::buildDenominators(OpBuilder &builder, const ModelGraph &gra
       argumentAttributes.push_back(slot(builder, "input", inputs.size()));
       summary.add_denominator_inputs(it->second);
       inputs.push_back(argument);
-    } else if (!model.getArgAttrOfType<ElementsAttr>(argument.getArgNumber(), "zorse.value")) {
+    } else if (!constantOf(graph, argument)) {
       return emitError(argument.getLoc()) << "a loss denominator depends on parameter '" << graph.nameOf(argument)
                                           << "': expected it to follow from inputs and constants alone";
     }
@@ -100,7 +107,7 @@ LogicalResult units::buildDenominators(OpBuilder &builder, const ModelGraph &gra
     mapping.map(from, to);
   for (BlockArgument argument : arguments)
     if (!inputIndex.contains(argument))
-      mapping.map(argument, arith::ConstantOp::create(builder, argument.getLoc(), model.getArgAttrOfType<TypedAttr>(argument.getArgNumber(), "zorse.value")));
+      mapping.map(argument, arith::ConstantOp::create(builder, argument.getLoc(), constantOf(graph, argument)));
   for (Operation *op : ops)
     builder.clone(*op, mapping);
   SmallVector<Value> returned;

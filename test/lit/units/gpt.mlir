@@ -1,5 +1,46 @@
-// RUN: zorse-opt %s --zorse-find-units=print-summary | FileCheck-22 %s
+// RUN: zorse-opt %s --zorse-find-units=print-summary | FileCheck %s
 // A GPT with learned positions, fused q, k, v, dropout and tied embeddings; one of its residual sums has its operands the other way round.
+
+// Half-blocks of the three layers share two classes whatever the order of summands; the tied table is a group of its own; random instances are numbered from 0 in a class.
+// CHECK: model f64, 8 units, 3 blocks of 2 from unit 1
+// CHECK: unit 0 'embedding' class 0 parameters [{{.*}}] inputs [0] in [] out [0] instances from 0
+// CHECK: unit 1 'block 0 attention' class 1 {{.*}} inputs [] in [0] out [1] instances from 1
+// CHECK: unit 2 'block 0 mlp' class 2 {{.*}} in [1] out [2] instances from 3
+// CHECK: unit 3 'block 1 attention' class 1
+// CHECK: unit 4 'block 1 mlp' class 2
+// CHECK: unit 5 'block 2 attention' class 1
+// CHECK: unit 6 'block 2 mlp' class 2
+// CHECK: unit 7 'head' class 3 parameters [{{.*}}] inputs [1] in [6] out [] loss [0] instances from 10
+// CHECK: value 1 'h.0.add_1' f64 [4x8] 256 bytes a row from unit 1 to [2]
+// CHECK: group 0 'embedding' f64 64 elements, 64 decay, units [0]
+// CHECK: group 1 'embedding + head' f64 128 elements, 128 decay, units [0 7]
+// CHECK-NEXT: parameter 0 'wte.weight' [11x8] at 0 decays
+// CHECK: group 2 'block 0 attention' f64 512 elements, 256 decay, units [1]
+// CHECK-NEXT: 'h.0.attn.c_attn.weight' [24x8] at 0 decays
+// CHECK-NEXT: 'h.0.attn.c_proj.weight' [8x8] at 192 decays
+// CHECK-NEXT: 'h.0.ln_1.weight' [8] at 256
+// CHECK: input 0 'input_ids' i64 [4] role ids in [0, 11), units [0]
+// CHECK: input 1 'labels' i64 [4] role labels in [0, 11) or -100, units [7]
+// CHECK: loss 0 'loss' coefficient 1 denominator output 0
+
+// CHECK-LABEL: func.func @embedding.forward
+// CHECK-LABEL: func.func @embedding.backward
+// CHECK-LABEL: func.func @attention.forward
+// CHECK-NOT:     zorse.attention {{.*}}instance =
+// CHECK:         zorse.dropout {{.*}}instance = 1 : i64
+// CHECK-LABEL: func.func @attention.backward
+// CHECK-LABEL: func.func @mlp.forward
+// CHECK:         zorse.dropout {{.*}}instance = 0 : i64
+// CHECK-LABEL: func.func @mlp.backward
+// CHECK-LABEL: func.func @head.forward
+// CHECK-LABEL: func.func @head.backward
+// CHECK-LABEL: func.func @denominators
+// CHECK:         zorse.reduce sum
+// CHECK-LABEL: func.func @update.decay
+// CHECK:         zorse.adam_update {{.*}} decoupled{{.*}} weight_decay = 1.000000e-01
+// CHECK-LABEL: func.func @update.plain
+// CHECK:         zorse.adam_update {{.*}} weight_decay = 0.000000e+00
+// CHECK-NOT:   func.func
 
 module {
   func.func @model(%input_ids: tensor<?x4xi64> {zorse.input = "input_ids"} loc("input_ids"),

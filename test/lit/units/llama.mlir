@@ -1,5 +1,19 @@
-// RUN: zorse-opt %s --zorse-find-units=print-summary | FileCheck-22 %s
+// RUN: zorse-opt %s --zorse-find-units=print-summary | FileCheck %s
 // A LLaMA with grouped queries, rotary positions from constant tables, and labels that the graph makes from the ids.
+
+// Labels are made in the head, from the ids: what follows from inputs alone is cloned into its users. The rope tables are frozen and shared.
+// CHECK: model f64, 6 units, 2 blocks of 2 from unit 1
+// CHECK: unit 1 'block 0 attention' class 1 {{.*}} inputs [] in [0] out [1]
+// CHECK: unit 2 'block 0 mlp' class 2
+// CHECK: unit 3 'block 1 attention' class 1
+// CHECK: unit 4 'block 1 mlp' class 2
+// CHECK: unit 5 'head' class 3 {{.*}} inputs [0] in [4] out [] loss [0]
+// CHECK: group {{.*}} 'block 0 attention + block 1 attention (frozen)' f64 128 elements, 0 decay, frozen, units [1 3]
+// CHECK: input 0 'input_ids' i64 [4] role ids in [0, 11), shifted by the graph, units [0 5]
+// CHECK-LABEL: func.func @head.forward
+// CHECK:         zorse.slice
+// CHECK:         zorse.concat
+// CHECK:         zorse.cross_entropy
 
 module {
   func.func @model(%input_ids: tensor<?x4xi64> {zorse.input = "input_ids"} loc("input_ids"),

@@ -1,0 +1,56 @@
+// RUN: zorse-opt %s -split-input-file --zorse-differentiate | FileCheck %s
+
+// At zero relu has gradient zero: the comparison is strict.
+// CHECK-LABEL: func.func @relu.backward
+// CHECK:         arith.cmpf ogt
+// CHECK:         arith.select
+func.func @relu.forward(%x: tensor<?x4xf32> {zorse.slot = "boundary_in", zorse.index = 0 : i64, zorse.gradient})
+    -> (tensor<?x4xf32> {zorse.slot = "boundary_out", zorse.index = 0 : i64, zorse.gradient}) {
+  %c = arith.constant dense<0.0> : tensor<f32>
+  %z = zorse.broadcast %c dims [] : tensor<f32> -> tensor<?x4xf32>
+  %y = arith.maximumf %x, %z : tensor<?x4xf32>
+  return %y : tensor<?x4xf32>
+}
+
+// -----
+
+// Integers and booleans carry no gradient: only the chosen value gets one.
+// CHECK-LABEL: func.func @select.backward
+// CHECK-SAME:    -> (tensor<?x4xf32> {zorse.index = 0 : i64, zorse.slot = "boundary_in_gradient"})
+// CHECK:         arith.cmpi
+// CHECK:         arith.select
+func.func @select.forward(%i: tensor<?x4xi64> {zorse.slot = "input", zorse.index = 0 : i64},
+                          %x: tensor<?x4xf32> {zorse.slot = "boundary_in", zorse.index = 0 : i64, zorse.gradient})
+    -> (tensor<?x4xf32> {zorse.slot = "boundary_out", zorse.index = 0 : i64, zorse.gradient}) {
+  %c = arith.constant dense<0> : tensor<i64>
+  %z = zorse.broadcast %c dims [] : tensor<i64> -> tensor<?x4xi64>
+  %b = arith.cmpi sgt, %i, %z : tensor<?x4xi64>
+  %f = arith.sitofp %i : tensor<?x4xi64> to tensor<?x4xf32>
+  %y = arith.select %b, %x, %f : tensor<?x4xi1>, tensor<?x4xf32>
+  return %y : tensor<?x4xf32>
+}
+
+// -----
+
+// Dropout is its own transpose; no mask is kept.
+// CHECK-LABEL: func.func @dropout.forward
+// CHECK-NOT:     "saved"
+// CHECK-LABEL: func.func @dropout.backward
+// CHECK:         zorse.dropout %{{.*}} {instance = 3 : i64, probability = 1.000000e-01 : f64}
+func.func @dropout.forward(%x: tensor<?x4xf32> {zorse.slot = "boundary_in", zorse.index = 0 : i64, zorse.gradient})
+    -> (tensor<?x4xf32> {zorse.slot = "boundary_out", zorse.index = 0 : i64, zorse.gradient}) {
+  %y = zorse.dropout %x {probability = 0.1 : f64, instance = 3 : i64} : tensor<?x4xf32>
+  return %y : tensor<?x4xf32>
+}
+
+// -----
+
+// A gradient that vanishes is returned as zeros: others count on the contribution.
+// CHECK-LABEL: func.func @vanishing.backward
+// CHECK:         %[[Z:.+]] = zorse.broadcast %{{.*}} dims [] : tensor<f32> -> tensor<?x4xf32>
+// CHECK:         return %[[Z]]
+func.func @vanishing.forward(%x: tensor<?x4xf32> {zorse.slot = "boundary_in", zorse.index = 0 : i64, zorse.gradient})
+    -> (tensor<?x4xf32> {zorse.slot = "boundary_out", zorse.index = 0 : i64, zorse.gradient}) {
+  %y = math.floor %x : tensor<?x4xf32>
+  return %y : tensor<?x4xf32>
+}
