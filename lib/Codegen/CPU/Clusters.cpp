@@ -74,6 +74,8 @@ struct Former {
   func::FuncOp function;
   const Claims &claims;
   Clustering result;
+  /// Updates of state run in place over millions of elements: one launch that reads each element once, and no workspace.
+  bool isUpdate = false;
 
   Value outsideRoot(Value operand) const {
     Value root = rootOf(operand);
@@ -150,7 +152,7 @@ struct Former {
     if (last >= 0 && canJoin(last, op))
       return append(last, op);
     for (int index = count - 1; index > last; --index)
-      if (canJoin(index, op) && sharesInput(index, op))
+      if (canJoin(index, op) && (isUpdate || sharesInput(index, op)))
         return append(index, op);
     Cluster cluster;
     SmallVector<int64_t, 4> shape = squeezedShape(op->getResult(0).getType());
@@ -279,6 +281,9 @@ bool Clustering::isMaterialised(Value value, const Claims &claims) const {
 
 FailureOr<Clustering> zorse::codegen::formClusters(func::FuncOp function, const Claims &claims) {
   Former former{function, claims, Clustering()};
+  for (unsigned i = 0; i < function.getNumResults(); ++i)
+    if (auto slot = function.getResultAttrOfType<StringAttr>(i, "zorse.slot"))
+      former.isUpdate |= slot.getValue() == "state";
   if (failed(former.run()))
     return failure();
   return std::move(former.result);
