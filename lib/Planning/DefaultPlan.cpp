@@ -196,6 +196,7 @@ std::optional<Plan> zorse::planning::makeDefaultPlan(const bundle::ModelSummary 
           previous = plan.cells;
           ExpandOptions expandOptions;
           expandOptions.checkMemory = false;
+          expandOptions.bodies = options.bodies;
           std::optional<StepGraph> graph = expandPlan(summary, plan, error, expandOptions);
           if (!graph)
             return std::nullopt;
@@ -216,7 +217,9 @@ std::optional<Plan> zorse::planning::makeDefaultPlan(const bundle::ModelSummary 
   }
   if (best)
     return best;
-  expandPlan(summary, leastBad, error); // says what does not fit, and where
+  ExpandOptions strict;
+  strict.bodies = options.bodies;
+  expandPlan(summary, leastBad, error, strict); // says what does not fit, and where
   error = "no default plan fits the cluster's memory; the closest one:\n" + error;
   return std::nullopt;
 }

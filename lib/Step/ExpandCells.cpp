@@ -310,7 +310,10 @@ private:
     double flops = 0;
     for (int32_t u = cell.unitBegin; u < cell.unitEnd; ++u)
       flops += forwards ? x.summary.units(u).forward_flops_per_row() : x.summary.units(u).backward_flops_per_row();
-    return x.computeSeconds(cell.device, flops * static_cast<double>(cell.rows()));
+    // Every launch costs something whatever its rows: without it, cells of one row would look free.
+    constexpr double kCallSeconds = 5e-6;
+    double calls = x.plan.devices[cell.device].speed > 0 ? kCallSeconds * (cell.unitEnd - cell.unitBegin) : 0;
+    return calls + x.computeSeconds(cell.device, flops * static_cast<double>(cell.rows()));
   }
 
   void forward(uint32_t c) {

@@ -67,10 +67,11 @@ void zorse::step::placeEntries(Expansion &x) {
 
 std::optional<StepGraph> zorse::step::expandPlan(const bundle::ModelSummary &summary, const Plan &plan, std::string &error, const ExpandOptions &options) {
   error.clear();
-  if (!validatePlan(plan, summary, error))
+  if (!checkSummary(summary, error) || !validatePlan(plan, summary, error))
     return std::nullopt;
   Expansion x(summary, plan, options);
-  if (!layoutState(x, error) || !expandCells(x, error))
+  layoutState(x);
+  if (!expandCells(x, error))
     return std::nullopt;
   expandState(x);
 

@@ -145,7 +145,8 @@ inline Region region(uint32_t buffer, uint64_t offset, uint64_t bytes) { return 
 /// Elements [begin, end) of a group inside a buffer whose first element is `base`.
 Region elementRegion(uint32_t buffer, int64_t base, int64_t begin, int64_t end, uint64_t elementSize);
 
-bool layoutState(Expansion &x, std::string &error);
+bool checkSummary(const bundle::ModelSummary &summary, std::string &error);
+void layoutState(Expansion &x);
 bool expandCells(Expansion &x, std::string &error);
 void expandState(Expansion &x);
 

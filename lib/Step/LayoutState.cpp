@@ -71,13 +71,9 @@ std::vector<Extent> ownersOfGroup(Expansion &x, uint32_t group, const GroupOwner
 
 } // namespace
 
-bool zorse::step::layoutState(Expansion &x, std::string &error) {
+void zorse::step::layoutState(Expansion &x) {
   uint32_t devices = static_cast<uint32_t>(x.plan.devices.size());
   uint32_t groups = static_cast<uint32_t>(x.summary.groups_size());
-  if (x.summary.moments() > 2) {
-    error = "the model summary asks for " + std::to_string(x.summary.moments()) + " moments per parameter, expected at most 2";
-    return false;
-  }
 
   // Readers.
   for (uint32_t d = 0; d < devices; ++d) {
@@ -169,5 +165,4 @@ bool zorse::step::layoutState(Expansion &x, std::string &error) {
     }
     stateSpan.end = static_cast<uint32_t>(x.graph.state.size());
   }
-  return true;
 }

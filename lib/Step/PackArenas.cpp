@@ -106,6 +106,44 @@ std::string gib(uint64_t bytes) {
   return text;
 }
 
+/// Largest first, each at the lowest free offset: tighter than in list order, but quadratic. Used where it pays and is affordable.
+uint64_t packLargestFirst(const Expansion &x, const std::vector<uint32_t> &fixed, std::vector<uint32_t> order, bool patient,
+                          std::vector<uint64_t> &offsets) {
+  uint64_t base = 0;
+  for (uint32_t b : fixed)
+    base += alignUp(x.buffers[b].bytes);
+  std::stable_sort(order.begin(), order.end(), [&](uint32_t a, uint32_t b) { return x.buffers[a].bytes > x.buffers[b].bytes; });
+  auto before = [&](const Buffer &a, const Buffer &b) {
+    return a.last < b.first && (!patient || a.freeTime <= x.ops[x.list[b.first]].start);
+  };
+  struct Placed {
+    uint64_t offset, end;
+    uint32_t buffer;
+  };
+  std::vector<Placed> placed; // by offset
+  uint64_t total = base;
+  offsets.assign(order.size(), 0);
+  std::vector<std::pair<uint32_t, uint64_t>> result;
+  for (uint32_t b : order) {
+    const Buffer &buffer = x.buffers[b];
+    uint64_t bytes = alignUp(buffer.bytes), offset = base;
+    for (const Placed &other : placed) {
+      if (other.offset >= offset + bytes)
+        break;
+      if (other.end > offset && !before(buffer, x.buffers[other.buffer]) && !before(x.buffers[other.buffer], buffer))
+        offset = other.end;
+    }
+    auto at = std::upper_bound(placed.begin(), placed.end(), offset, [](uint64_t o, const Placed &p) { return o < p.offset; });
+    placed.insert(at, {offset, offset + bytes, b});
+    total = std::max(total, offset + bytes);
+    result.push_back({b, offset});
+  }
+  std::sort(result.begin(), result.end());
+  for (size_t i = 0; i < result.size(); ++i)
+    offsets[i] = result[i].second; // by buffer index
+  return total;
+}
+
 uint64_t packDevice(Expansion &x, const std::vector<uint32_t> &fixed, const std::vector<uint32_t> &byFirst, const std::vector<uint32_t> &byLast,
                     bool patient) {
   Packer packer(patient);
@@ -124,6 +162,22 @@ uint64_t packDevice(Expansion &x, const std::vector<uint32_t> &fixed, const std:
     buffer.offset = packer.take(alignUp(buffer.bytes), now);
   }
   return packer.end;
+}
+
+/// Peak of the bytes alive at once, `fixed` being alive always.
+uint64_t leastBytes(const Expansion &x, const std::vector<uint32_t> &fixed, const std::vector<uint32_t> &byFirst, const std::vector<uint32_t> &byLast) {
+  uint64_t alive = 0, most = 0;
+  for (uint32_t b : fixed)
+    alive += alignUp(x.buffers[b].bytes);
+  most = alive;
+  size_t next = 0;
+  for (uint32_t b : byFirst) {
+    for (; next < byLast.size() && x.buffers[byLast[next]].last < x.buffers[b].first; ++next)
+      alive -= alignUp(x.buffers[byLast[next]].bytes);
+    alive += alignUp(x.buffers[b].bytes);
+    most = std::max(most, alive);
+  }
+  return most;
 }
 
 uint32_t mostCellsAlive(const Expansion &x, uint32_t device) {
@@ -192,8 +246,27 @@ bool zorse::step::packArenas(Expansion &x, std::string &error) {
     });
     uint64_t limit = x.plan.devices[d].memory;
     uint64_t total = packDevice(x, fixed[d], byFirst[d], byLast, /*patient=*/true);
-    if (limit && total > limit)
+    uint64_t least = leastBytes(x, fixed[d], byFirst[d], byLast);
+    auto tighten = [&](bool patient) {
+      constexpr uint64_t kPairs = 100000000; // of buffers, over all devices
+      uint64_t n = byFirst[d].size();
+      if (total <= least + least / 50 || n * n * devices > kPairs)
+        return;
+      std::vector<uint64_t> offsets;
+      uint64_t tighter = packLargestFirst(x, fixed[d], byFirst[d], patient, offsets);
+      if (tighter >= total)
+        return;
+      total = tighter;
+      std::vector<uint32_t> byIndex(byFirst[d]);
+      std::sort(byIndex.begin(), byIndex.end());
+      for (size_t i = 0; i < byIndex.size(); ++i)
+        x.buffers[byIndex[i]].offset = offsets[i];
+    };
+    tighten(/*patient=*/true);
+    if (limit && total > limit) {
       total = packDevice(x, fixed[d], byFirst[d], byLast, /*patient=*/false);
+      tighten(/*patient=*/false);
+    }
 
     DeviceProgram &program = x.graph.devices[d];
     MemoryUse use;
@@ -211,6 +284,7 @@ bool zorse::step::packArenas(Expansion &x, std::string &error) {
       }
     uint64_t others = use.state + use.gathered + use.gradients + use.workspace;
     use.total = total;
+    use.least = least;
     use.activations = total > others ? total - others : 0;
     use.cellsAlive = mostCellsAlive(x, d);
     program.memory = use;

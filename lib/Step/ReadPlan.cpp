@@ -50,9 +50,16 @@ int64_t toInteger(const json &value, const std::string &path) {
   return value.get<int64_t>();
 }
 
-double toNumber(const json &value, const std::string &path) {
-  if (!value.is_number() || value.get<double>() < 0)
+int64_t toCount(const json &value, const std::string &path) {
+  int64_t count = toInteger(value, path);
+  if (count < 0)
     fail(path, "expected a number that is not negative, got " + show(value));
+  return count;
+}
+
+double toNumber(const json &value, const std::string &path) {
+  if (!value.is_number() || !(value.get<double>() >= 0 && value.get<double>() <= 1e30))
+    fail(path, "expected a number from 0 to 1e30, got " + show(value));
   return value.get<double>();
 }
 
@@ -72,6 +79,13 @@ std::pair<int64_t, int64_t> toRange(const json &value, const std::string &path) 
   if (!value.is_array() || value.size() != 2)
     fail(path, "expected [begin, end], got " + show(value));
   return {toInteger(value[0], path + "[0]"), toInteger(value[1], path + "[1]")};
+}
+
+int64_t toMicroBatch(const json &value, const std::string &path) {
+  int64_t rows = toInteger(value, path);
+  if (rows < 1)
+    fail(path, "expected at least 1, got " + show(value));
+  return rows;
 }
 
 int32_t toInt32(int64_t value, const std::string &path) {
@@ -98,6 +112,8 @@ public:
     plan.batch = toInteger(root["batch"], "batch");
     if (plan.batch < 1)
       fail("batch", "expected at least 1, got " + show(root["batch"]));
+    if (plan.batch > kMostSamples)
+      fail("batch", "expected at most " + std::to_string(kMostSamples) + ", got " + show(root["batch"]));
     readDevices();
     readLinks();
     readTiling();
@@ -129,7 +145,7 @@ private:
         if (list[i].contains("speed"))
           device.speed = toNumber(list[i]["speed"], path + ".speed");
         if (list[i].contains("memory"))
-          device.memory = static_cast<uint64_t>(std::max<int64_t>(0, toInteger(list[i]["memory"], path + ".memory")));
+          device.memory = toCount(list[i]["memory"], path + ".memory");
         if (list[i].contains("node"))
           device.node = toString(list[i]["node"], path + ".node");
       }
@@ -218,7 +234,7 @@ private:
       if (!list[i].contains("units") || !list[i].contains("devices"))
         fail(path, "expected \"units\": [begin, end] and \"devices\"");
       auto [u0, u1] = toRange(list[i]["units"], path + ".units");
-      int64_t common = list[i].contains("microbatch") ? toInteger(list[i]["microbatch"], path + ".microbatch") : 0;
+      int64_t common = list[i].contains("microbatch") ? toMicroBatch(list[i]["microbatch"], path + ".microbatch") : 0;
       readStage(list[i]["devices"], path + ".devices", toInt32(u0, path), toInt32(u1, path), begin, end, common);
     }
   }
@@ -241,16 +257,16 @@ private:
           fail(path, "lacks \"device\"");
         device.device = toDevice(list[i]["device"], path + ".device");
         if (list[i].contains("microbatch"))
-          device.microBatch = toInteger(list[i]["microbatch"], path + ".microbatch");
+          device.microBatch = toMicroBatch(list[i]["microbatch"], path + ".microbatch");
         if (list[i].contains("share"))
           weight = toNumber(list[i]["share"], path + ".share");
         if (list[i].contains("samples")) {
           counted = true;
-          device.samples = toInteger(list[i]["samples"], path + ".samples");
+          device.samples = toCount(list[i]["samples"], path + ".samples");
+          if (device.samples > plan.batch)
+            fail(path + ".samples", "expected at most the batch, " + std::to_string(plan.batch) + ", got " + show(list[i]["samples"]));
         }
       }
-      if (device.microBatch < 0)
-        fail(path, "expected a positive \"microbatch\"");
       devices.push_back(device);
       weights.push_back(weight);
     }
@@ -258,8 +274,6 @@ private:
     for (size_t i = 0; i < devices.size(); ++i) {
       if (counted && !(list[i].is_object() && list[i].contains("samples")))
         fail(at(where, i), "lacks \"samples\", which other devices of the stage have");
-      if (devices[i].samples < 0)
-        fail(at(where, i) + ".samples", "expected a number that is not negative");
       total += devices[i].samples;
     }
     if (counted && total != end - begin)
@@ -272,9 +286,14 @@ private:
       for (size_t i = 0; i < devices.size(); ++i)
         devices[i].samples = parts[i];
     }
-    for (StageDevice &device : devices)
+    int64_t count = static_cast<int64_t>(plan.cells.size());
+    for (StageDevice &device : devices) {
       if (device.microBatch == 0)
         device.microBatch = std::max<int64_t>(device.samples, 1);
+      count += device.samples / device.microBatch;
+    }
+    if (count > kMostCells)
+      fail(where, "gives more than " + std::to_string(kMostCells) + " cells: use larger micro-batches");
     dealStage(u0, u1, begin, devices, plan.cells);
   }
 

@@ -204,6 +204,10 @@ bool zorse::step::validatePlan(const Plan &plan, const bundle::ModelSummary &sum
                  "; plan again, or remove \"model\" if the units are the same");
   if (plan.batch < 1)
     messages.add("batch is " + std::to_string(plan.batch) + ", expected at least 1");
+  if (plan.batch > kMostSamples)
+    messages.add("batch is " + std::to_string(plan.batch) + ", expected at most " + std::to_string(kMostSamples));
+  if (static_cast<int64_t>(plan.cells.size()) > kMostCells)
+    messages.add("the plan has " + std::to_string(plan.cells.size()) + " cells, expected at most " + std::to_string(kMostCells));
   if (plan.devices.empty())
     messages.add("the plan has no devices");
   std::set<std::string> names;

@@ -4,9 +4,14 @@
 #include "zorse/Planning/Cluster.h"
 #include "zorse/Step/Plan.h"
 
+namespace zorse::bundle {
+class BodyLibrary;
+}
+
 namespace zorse::planning {
 
 struct DefaultPlanOptions {
+  const bundle::BodyLibrary *bodies = nullptr; ///< as ExpandOptions::bodies: exact memory
   uint32_t stages = 0;        ///< 0: chosen
   int64_t microBatch = 0;     ///< rows of a cell at most; 0: chosen
   step::ScheduleKind schedule = step::ScheduleKind::OneForwardOneBackward; ///< 1f1b or gpipe

@@ -73,6 +73,10 @@ struct CellDurations {
   std::vector<double> forward, backward; ///< one per cell.
 };
 
+/// Limits that keep sizes inside 64 bits and a typing error from exhausting the machine.
+inline constexpr int64_t kMostSamples = int64_t(1) << 31;
+inline constexpr int64_t kMostCells = int64_t(1) << 24;
+
 struct Plan {
   std::string model;                 ///< ModelSummary.content_hash it was made for; "": any model with that many units.
   int64_t batch = 0;

@@ -135,6 +135,7 @@ struct MemoryUse {
   uint64_t activations = 0;///< peak of saved blocks, values, their gradients and inputs
   uint64_t workspace = 0;
   uint64_t total = 0;
+  uint64_t least = 0;      ///< peak of the bytes alive in list order: no placement could need less
   uint32_t cellsAlive = 0; ///< most cells between their forward and their backward at once
 };
 

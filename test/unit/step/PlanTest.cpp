@@ -5,6 +5,7 @@
 #include "zorse/Step/Deal.h"
 #include "zorse/Step/Plan.h"
 #include "zorse/Step/RandomPlan.h"
+#include "zorse/Step/StepGraph.h"
 
 #include <gtest/gtest.h>
 
@@ -154,6 +155,64 @@ TEST(Writing, RoundTrip) {
     EXPECT_TRUE(validatePlan(*again, summary, error)) << error;
     EXPECT_EQ(writePlan(*again, summary), text);
   }
+}
+
+TEST(PlanText, Limits) {
+  EXPECT_MISTAKE(R"({"batch": 9000000000000000000, "devices": ["a"], "cells": []})", "batch: expected at most");
+  EXPECT_MISTAKE(R"({"batch": 2000000000, "devices": ["a"], "stages": [{"units": [0, 6], "devices": ["a"], "microbatch": 1}]})", "use larger micro-batches");
+  EXPECT_MISTAKE(R"({"batch": 8, "devices": [{"name": "a", "memory": -1}], "cells": []})", "devices[0].memory: expected a number that is not negative");
+  EXPECT_MISTAKE(R"({"batch": 8, "devices": ["a"], "stages": [{"units": [0, 6], "devices": [{"device": "a", "share": 1e300}]}]})", "from 0 to 1e30");
+  EXPECT_MISTAKE(R"({"batch": 8, "devices": ["a"], "stages": [{"units": [0, 6], "devices": ["a"], "microbatch": 0}]})", "expected at least 1, got 0");
+}
+
+/// Damaged plans are refused or valid, never a crash (run under the sanitizers).
+TEST(PlanText, DamagedPlans) {
+  auto summary = syntheticModel();
+  uint64_t state = 1;
+  auto next = [&](uint64_t below) {
+    state = state * 6364136223846793005ull + 1442695040888963407ull;
+    return (state >> 33) % below;
+  };
+  for (uint64_t seed = 0; seed < 300; ++seed) {
+    std::string text = writePlan(randomPlan(summary, 5, 3, seed % 20), summary), error;
+    for (uint64_t edits = 1 + next(3); edits > 0; --edits) {
+      size_t at = next(text.size());
+      switch (next(4)) {
+      case 0: text.erase(at, 1 + next(6)); break;
+      case 1: text[at] = "0123456789-,[]{}\":.e"[next(20)]; break;
+      case 2: text.insert(at, 1, "0123456789-,[]{}\":.e"[next(20)]); break;
+      default: text.resize(text.size() - next(text.size() / 8 + 1));
+      }
+    }
+    auto plan = readPlan(text, summary, error);
+    if (!plan) {
+      EXPECT_FALSE(error.empty());
+      continue;
+    }
+    if (!validatePlan(*plan, summary, error)) {
+      EXPECT_FALSE(error.empty());
+      continue;
+    }
+    expandPlan(summary, *plan, error);
+  }
+}
+
+TEST(Summary, ContradictionsAreRefused) {
+  Plan plan;
+  std::string error;
+  auto refused = [&](auto damage) {
+    auto summary = syntheticModel();
+    plan = randomPlan(summary, 4, 2, 1);
+    damage(summary);
+    return !expandPlan(summary, plan, error) && error.find("the model summary contradicts itself") == 0;
+  };
+  EXPECT_TRUE(refused([](auto &s) { s.mutable_units(1)->add_parameters(999); })) << error;
+  EXPECT_TRUE(refused([](auto &s) { s.mutable_units(1)->add_parameters(s.units(1).parameters(0)); })) << error;
+  EXPECT_TRUE(refused([](auto &s) { s.mutable_parameters(0)->set_group(77); })) << error;
+  EXPECT_TRUE(refused([](auto &s) { s.mutable_parameters(0)->set_offset(1000); })) << error;
+  EXPECT_TRUE(refused([](auto &s) { s.mutable_values(0)->set_producer(5); })) << error;
+  EXPECT_TRUE(refused([](auto &s) { s.mutable_values(0)->add_users(3); })) << error;
+  EXPECT_TRUE(refused([](auto &s) { s.mutable_units(0)->mutable_saved_bytes()->set_fixed(-5); })) << error;
 }
 
 TEST(Deal, SplitInProportion) {

@@ -1,0 +1,117 @@
+// A summary read from a file may be anything: expansion indexes by its numbers, so they are checked once.
+
+#include "Expansion.h"
+
+#include <algorithm>
+
+using namespace zorse::step;
+
+namespace {
+
+namespace bundle = zorse::bundle;
+
+template <typename List> bool inRange(const List &list, int size) {
+  return std::all_of(list.begin(), list.end(), [&](uint32_t index) { return index < static_cast<uint32_t>(size); });
+}
+
+template <typename List> bool contains(const List &list, uint32_t item) { return std::find(list.begin(), list.end(), item) != list.end(); }
+
+int64_t elementsOf(const bundle::ParameterInfo &parameter) {
+  int64_t elements = 1;
+  for (int64_t dim : parameter.shape())
+    if (dim < 0 || __builtin_mul_overflow(elements, dim, &elements))
+      return -1;
+  return elements;
+}
+
+bool sound(const bundle::Extent &extent) { return extent.fixed() >= 0 && extent.per_row() >= 0; }
+
+std::string checkUnits(const bundle::ModelSummary &summary) {
+  for (const auto &unit : summary.units()) {
+    std::string name = "unit '" + unit.name() + "' ";
+    if (!inRange(unit.parameters(), summary.parameters_size()) || !inRange(unit.values_in(), summary.values_size()) ||
+        !inRange(unit.values_out(), summary.values_size()) || !inRange(unit.inputs(), summary.inputs_size()) ||
+        !inRange(unit.loss_terms(), summary.loss_size()))
+      return name + "names a parameter, value, input or loss term that does not exist";
+    if (!sound(unit.saved_bytes()) || !sound(unit.forward_workspace()) || !sound(unit.backward_workspace()))
+      return name + "has a negative size";
+    std::vector<uint32_t> parameters(unit.parameters().begin(), unit.parameters().end());
+    std::sort(parameters.begin(), parameters.end());
+    auto twice = std::adjacent_find(parameters.begin(), parameters.end());
+    if (twice != parameters.end())
+      return name + "has the parameter '" + summary.parameters(*twice).name() + "' in two slots";
+  }
+  return "";
+}
+
+std::string checkParameters(const bundle::ModelSummary &summary) {
+  for (const auto &group : summary.groups()) {
+    std::string name = "state group '" + group.name() + "' ";
+    if (!inRange(group.parameters(), summary.parameters_size()) || !inRange(group.units(), summary.units_size()))
+      return name + "names a parameter or unit that does not exist";
+    if (group.elements() < 0)
+      return name + "has a negative size";
+    int64_t end = 0;
+    for (uint32_t p : group.parameters()) {
+      const auto &parameter = summary.parameters(p);
+      int64_t elements = elementsOf(parameter);
+      if (elements < 0 || parameter.offset() < end || parameter.offset() > group.elements() - elements)
+        return "parameter '" + parameter.name() + "' does not fit where its state group has it";
+      end = parameter.offset() + elements;
+    }
+  }
+  for (int p = 0; p < summary.parameters_size(); ++p) {
+    const auto &parameter = summary.parameters(p);
+    if (parameter.group() >= static_cast<uint32_t>(summary.groups_size()) || !contains(summary.groups(parameter.group()).parameters(), p))
+      return "parameter '" + parameter.name() + "' is not in the state group it names";
+    if (parameter.trainable() != summary.groups(parameter.group()).trainable())
+      return "parameter '" + parameter.name() + "' and its state group differ in being trainable";
+  }
+  return "";
+}
+
+std::string checkValues(const bundle::ModelSummary &summary) {
+  for (int v = 0; v < summary.values_size(); ++v) {
+    const auto &value = summary.values(v);
+    std::string name = "value '" + value.name() + "' ";
+    if (value.bytes_per_row() < 0)
+      return name + "has a negative size";
+    if (value.producer() >= static_cast<uint32_t>(summary.units_size()) || !contains(summary.units(value.producer()).values_out(), v))
+      return name + "is not among the outputs of the unit that produces it";
+    uint32_t last = value.producer();
+    for (uint32_t user : value.users()) {
+      if (user <= last || user >= static_cast<uint32_t>(summary.units_size()) || !contains(summary.units(user).values_in(), v))
+        return name + "has users that are out of order or do not take it";
+      last = user;
+    }
+  }
+  for (int u = 0; u < summary.units_size(); ++u) {
+    for (uint32_t v : summary.units(u).values_in())
+      if (!contains(summary.values(v).users(), u))
+        return "value '" + summary.values(v).name() + "' does not list unit '" + summary.units(u).name() + "' as a user";
+    for (uint32_t v : summary.units(u).values_out())
+      if (summary.values(v).producer() != static_cast<uint32_t>(u))
+        return "value '" + summary.values(v).name() + "' does not name unit '" + summary.units(u).name() + "' as its producer";
+  }
+  for (const auto &input : summary.inputs())
+    if (input.bytes_per_row() < 0)
+      return "input '" + input.name() + "' has a negative size";
+  return "";
+}
+
+} // namespace
+
+bool zorse::step::checkSummary(const bundle::ModelSummary &summary, std::string &error) {
+  for (auto check : {checkUnits, checkParameters, checkValues}) {
+    std::string message = check(summary);
+    if (!message.empty()) {
+      error = "the model summary contradicts itself: " + message;
+      return false;
+    }
+  }
+  if (summary.moments() > 2) {
+    error = "the model summary asks for " + std::to_string(summary.moments()) + " moments per parameter, expected at most 2";
+    return false;
+  }
+  return true;
+}
