@@ -71,8 +71,8 @@ def plans(c):
     c.expect("plan: another batch", plan("batch", [(0, u, 0, 4, "a"), (0, u, 4, 6, "b")], batch=6), "batch")
     c.expect("plan: empty range", plan("empty", [(0, u, 0, 8, "a"), (0, u, 8, 8, "b")]), "empty")
     c.expect("plan: order that cannot run",
-             plan("order", [(0, 4, 0, 8, "a"), (4, u, 0, 8, "b")], schedule={"kind": "explicit", "order": {"a": ["B0", "F0"], "b": ["F1", "B1"]}}), "cycle")
-    c.expect("plan: not JSON", c.compile(cluster=c.two, plan=c.file("broken.plan.json", b'{"version": 1, ')), "broken.plan.json")
+             plan("order", [(0, 4, 0, 8, "a"), (4, u, 0, 8, "b")], schedule={"order": {"a": ["B0", "F0"], "b": ["F1", "B1"]}}), "cycle")
+    c.expect("plan: not JSON", c.compile(cluster=c.two, plan=c.file("broken.plan.json", b'{"format": 1, ')), "broken.plan.json")
     small = c.file("small.yaml", b"name: small\nnodes:\n  - name: here\n    devices:\n      - { name: a, kind: cpu, speed: 1e10, memory: 1MiB, threads: 1 }\n")
     c.expect("plan: too little memory", c.compile(cluster=small, plan=z.plan(c.folder, "memory", 8, ["a"], [(0, u, 0, 8, "a")])), "memory", "a")
     c.expect("cluster: not YAML", c.compile(cluster=c.file("broken.yaml", b"nodes: [")), "broken.yaml")

@@ -21,15 +21,15 @@ def plans():
     out["pipeline"] = (["a", "b", "c"], [(0, 3, 0, 4, "a"), (0, 3, 4, 8, "a"), (3, 5, 0, 4, "b"), (3, 5, 4, 8, "b"), (5, u, 0, 4, "c"), (5, u, 4, 8, "c")], {})
     out["stages-1-2-3"] = (list("abcdef"),
                            [(0, 2, 0, 4, "a"), (0, 2, 4, 8, "a"), (2, 5, 0, 5, "b"), (2, 5, 5, 8, "c"), (5, u, 0, 3, "d"), (5, u, 3, 6, "e"), (5, u, 6, 8, "f")],
-                           {"schedule": {"kind": "1f1b"}})
+                           {"schedule": "1f1b"})
     out["shares-5-2-1"] = (["a", "b", "c"], [(0, u, 0, 5, "a"), (0, u, 5, 7, "b"), (0, u, 7, 8, "c")], {})
     out["two-pipelines"] = (list("abcde"), [(0, 4, 0, 5, "a"), (4, u, 0, 5, "b"), (0, 3, 5, 8, "c"), (3, 6, 5, 8, "d"), (6, u, 5, 8, "e")], {})
     out["uneven-state"] = (["a", "b", "idle"], [(0, u, 0, 5, "a"), (0, u, 5, 8, "b")],
-                           {"owners": {"default": [{"device": "a", "share": 0.0}, {"device": "b", "share": 0.3}, {"device": "idle", "share": 0.7}]}})
+                           {"state": {"groups": [{"group": "*", "owners": [{"device": "a", "share": 0}, {"device": "b", "share": 30}, {"device": "idle", "share": 70}]}]}})
     out["tied-first-last"] = (["a", "b", "c"], [(0, 3, s, s + 2, "a") for s in range(0, 8, 2)] + [(3, 6, s, s + 4, "b") for s in (0, 4)] +
-                              [(6, u, s, s + 1, "c") for s in range(8)], {"schedule": {"kind": "1f1b"}})
+                              [(6, u, s, s + 1, "c") for s in range(8)], {"schedule": "1f1b"})
     out["disjoint-chunks"] = (["a", "b"], [(0, 2, s, s + 4, "a") for s in (0, 4)] + [(2, 4, s, s + 4, "b") for s in (0, 4)] +
-                              [(4, 6, s, s + 4, "a") for s in (0, 4)] + [(6, u, s, s + 4, "b") for s in (0, 4)], {"schedule": {"kind": "gpipe"}})
+                              [(4, 6, s, s + 4, "a") for s in (0, 4)] + [(6, u, s, s + 4, "b") for s in (0, 4)], {"schedule": "gpipe"})
     return out
 
 
