@@ -316,8 +316,20 @@ private:
       if (!good || next != model.summary.groups(g).elements())
         fail(Code::Update, -1, -1, "the owners' extents do not tile the " + std::to_string(model.summary.groups(g).elements()) + " elements of group '" + model.summary.groups(g).name() + "'");
     }
+    std::vector<std::pair<uint32_t, uint32_t>> named; // (group, device)
+    for (const auto &planned : model.plan.owners)
+      named.push_back({planned.group, planned.device});
+    std::sort(named.begin(), named.end());
+    for (uint32_t g = 0; g < owners.size(); ++g) {
+      auto first = std::lower_bound(named.begin(), named.end(), std::make_pair(g, 0u));
+      if (first == named.end() || first->first != g || !model.trainable(g))
+        continue;
+      for (const Shard &shard : owners[g])
+        if (!std::binary_search(named.begin(), named.end(), std::make_pair(g, shard.device)))
+          fail(Code::Update, int32_t(shard.device), -1, "holds state of group '" + model.summary.groups(int(g)).name() + "', which the plan gives to others");
+    }
     for (const auto &planned : model.plan.owners) {
-      if (planned.group >= owners.size() || planned.begin == planned.end)
+      if (planned.group >= owners.size() || planned.begin < 0 || planned.begin == planned.end || !model.trainable(planned.group))
         continue;
       const auto &list = owners[planned.group];
       if (!std::binary_search(list.begin(), list.end(), Shard{planned.begin, planned.end, planned.device}))

@@ -123,7 +123,25 @@ bool Model::checkBodies(std::vector<Finding> &findings) {
         return false;
       }
   }
-  return true;
+  // The bodies that are not unit functions must have the slots through which the replay follows the commit.
+  auto needs = [&](uint32_t index, bundle::SlotKind kind, uint32_t position, std::initializer_list<bundle::AccessMode> modes, const char *what) {
+    for (const auto &slot : bodies.bodies(int(index)).slots())
+      if (slot.kind() == kind && slot.index() == position && std::find(modes.begin(), modes.end(), slot.mode()) != modes.end())
+        return true;
+    findings.push_back({Code::Malformed, -1, -1, "body '" + bodies.bodies(int(index)).name() + "' has no slot for " + what});
+    return false;
+  };
+  bool good = true;
+  const auto read = {bundle::READ}, change = {bundle::UPDATE}, add = {bundle::ACCUMULATE, bundle::UPDATE};
+  for (uint32_t update : {summary.update_body_decay(), summary.update_body_plain()}) {
+    good = good && needs(update, bundle::STATE, 0, change, "the parameters") && needs(update, bundle::STATE, 1, read, "the gradients");
+    good = good && (!commits() || needs(update, bundle::SCALARS, 0, read, "the decision"));
+    for (uint32_t m = 0; m < summary.moments(); ++m)
+      good = good && needs(update, bundle::STATE, 2 + m, change, "the moments");
+  }
+  return good && needs(summary.norm_body(), bundle::STATE, 1, read, "the gradients") && needs(summary.norm_body(), bundle::SUMS_SLOT, 0, add, "the sums") &&
+         (!summary.loss_size() || needs(summary.sum_loss_body(), bundle::SUMS_SLOT, 0, add, "the sums")) &&
+         needs(summary.decide_body(), bundle::SUMS_SLOT, 0, read, "the sums") && needs(summary.decide_body(), bundle::SCALARS, 0, change, "the decision");
 }
 
 bool Model::checkPlan(std::vector<Finding> &findings) {

@@ -92,6 +92,36 @@ bool readCells(const Json &list, PlanView &plan, Reader &reader) {
   return true;
 }
 
+/// state.groups: the owners a plan names; extents where they are explicit, -1 where a share decides.
+bool readOwners(const Json &state, PlanView &plan, Reader &reader) {
+  if (!state.is_object())
+    return reader.fail("state: expects an object");
+  auto groups = state.find("groups");
+  if (groups == state.end())
+    return true;
+  if (!groups->is_array())
+    return reader.fail("state.groups: expects a list");
+  for (const Json &row : *groups) {
+    int64_t group = 0;
+    if (!row.is_object() || !row.contains("group") || !row.contains("owners") || !row["owners"].is_array())
+      return reader.fail("state.groups: expects a group and its owners");
+    if (!reader.integer(row["group"], "state.groups.group", group))
+      return false;
+    if (group < 0 || group > int64_t(UINT32_MAX))
+      return reader.fail("state.groups: there is no group " + std::to_string(group));
+    for (const Json &owner : row["owners"]) {
+      PlanView::Shard shard{uint32_t(group), 0, -1, -1};
+      if (!owner.is_object() || !owner.contains("device"))
+        return reader.fail("state.groups.owners: expects a device");
+      if (!reader.device(owner["device"], "state.groups.owners.device", shard.device) ||
+          (owner.contains("elements") && !reader.range(owner["elements"], "state.groups.owners.elements", shard.begin, shard.end)))
+        return false;
+      plan.owners.push_back(shard);
+    }
+  }
+  return true;
+}
+
 } // namespace
 
 std::optional<PlanView> zorse::verify::readPlanView(std::string_view text, std::string &error) {
@@ -107,7 +137,8 @@ std::optional<PlanView> zorse::verify::readPlanView(std::string_view text, std::
     error = "the plan expects batch, devices and cells";
     return std::nullopt;
   }
-  if (!reader.integer(json["batch"], "batch", plan.batch) || !readDevices(json["devices"], plan, reader) || !readCells(json["cells"], plan, reader))
+  if (!reader.integer(json["batch"], "batch", plan.batch) || !readDevices(json["devices"], plan, reader) || !readCells(json["cells"], plan, reader) ||
+      (json.contains("state") && !readOwners(json["state"], plan, reader)))
     return std::nullopt;
   return plan;
 }

@@ -17,6 +17,8 @@ struct Access {
 };
 
 void add(std::vector<Access> &list, const bundle::Region &region, bool write, int64_t from = 0, int64_t to = kMaxSize) {
+  if (!region.bytes()) // absent: its offset means nothing
+    return;
   int64_t begin = int64_t(region.offset()) + from, end = int64_t(region.offset()) + std::min(int64_t(region.bytes()), to);
   if (begin < end)
     list.push_back({region.arena(), begin, end, write});

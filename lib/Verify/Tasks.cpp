@@ -14,6 +14,7 @@ bool verify::fromDeclared(Device &device, const bundle::Entry &entry, const bund
   int64_t limit = model.plan.batch;
   auto known = [&](int64_t count) { return value.id() < uint64_t(count); };
   bool exists = true, perUnit = true;
+  const bool ordered = value.begin() >= 0 && value.begin() < value.end();
   switch (value.kind()) {
   case bundle::Value::MOMENTS:
     exists = value.cut() < summary.moments();
@@ -38,10 +39,10 @@ bool verify::fromDeclared(Device &device, const bundle::Entry &entry, const bund
     break;
   case bundle::Value::LOSS_ROWS:
     exists = known(summary.units_size()) && value.cut() < uint32_t(summary.loss_size());
-    out.stride = value.end() > value.begin() ? int64_t(bytes) / (value.end() - value.begin()) : 0;
+    out.stride = ordered ? int64_t(bytes) / (value.end() - value.begin()) : 0;
     break;
   case bundle::Value::SAVED_BLOCK:
-    exists = known(summary.units_size()) && value.begin() >= 0 && value.end() <= limit;
+    exists = known(summary.units_size()) && ordered && value.end() <= limit;
     perUnit = false;
     out.bytes = exists ? extentBytes(summary.units(int(value.id())).saved_bytes(), value.end() - value.begin()) : 0;
     break;
@@ -65,7 +66,7 @@ bool verify::fromDeclared(Device &device, const bundle::Entry &entry, const bund
   if (value.version() > 1)
     return fail(Code::Malformed, "has version " + std::to_string(value.version()) + ", expects 0 or 1");
   if (perUnit) {
-    if (value.begin() < 0 || value.begin() >= value.end() || value.end() > limit)
+    if (!ordered || value.end() > limit)
       return fail(Code::Malformed, "is not inside 0-" + std::to_string(limit));
     out.bytes = product(value.end() - value.begin(), out.stride);
   }

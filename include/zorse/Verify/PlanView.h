@@ -20,7 +20,7 @@ struct PlanView {
     int64_t firstSample, endSample;
     uint32_t device;
   };
-  /// Elements [begin, end) of a trainable state group live on, and are updated by, `device`.
+  /// Elements [begin, end) of a trainable state group live on, and are updated by, `device`; begin is -1 where a share decides which.
   struct Shard {
     uint32_t group;
     uint32_t device;
@@ -30,10 +30,10 @@ struct PlanView {
   int64_t batch = 0;
   std::vector<Device> devices;
   std::vector<Cell> cells;
-  std::vector<Shard> owners;
+  std::vector<Shard> owners; ///< of the groups the plan names; the others follow its default
 };
 
-/// Reads the canonical `batch`, `devices`, `cells` and `owners` of a plan. Only their form is checked here; verifyPrograms checks the tiling.
+/// Reads the canonical `batch`, `devices`, `cells` and `state.groups` of a plan. Only their form is checked here; verifyPrograms checks the tiling.
 ///
 /// \param error  set to the first problem when nothing is returned.
 std::optional<PlanView> readPlanView(std::string_view json, std::string &error);

@@ -1,1 +1,382 @@
+// One test per finding code: the smallest change to correct programs that deserves it.
 #include "VerifyTestSupport.h"
+
+#include <gtest/gtest.h>
+
+#include <limits>
+
+using namespace zorse;
+using namespace zorse::test;
+using verify::Code;
+
+namespace {
+
+/// Expects a finding of that code, whose text contains every word.
+void expectFinding(const Case &test, Code code, std::initializer_list<const char *> words = {}) {
+  std::string all;
+  for (const auto &finding : test.findings()) {
+    std::string text = verify::toString(finding, test.view);
+    bool fits = finding.code == code;
+    for (const char *word : words)
+      fits = fits && text.find(word) != std::string::npos;
+    if (fits)
+      return;
+    all += text + "\n";
+  }
+  ADD_FAILURE() << "expects a finding [" << verify::name(code) << "]" << (words.size() ? std::string(" with '") + *words.begin() + "'" : "") << ", found:\n" << all;
+}
+
+template <typename Wanted> bundle::Entry &find(Case &test, int program, Wanted wanted, int nth = 0) {
+  for (auto &entry : *test.programs[program].mutable_entries())
+    if (wanted(entry) && nth-- == 0)
+      return entry;
+  ADD_FAILURE() << "no such entry";
+  return *test.programs[program].mutable_entries(0);
+}
+auto task(bundle::Compute::Task t) {
+  return [t](const bundle::Entry &e) { return e.has_compute() && e.compute().task() == t; };
+}
+bool isSend(const bundle::Entry &e) { return e.has_send(); }
+bool isReceive(const bundle::Entry &e) { return e.has_receive(); }
+bool isReduction(const bundle::Entry &e) { return e.has_reduce_scatter(); }
+
+bundle::SlotBinding &slot(Case &test, bundle::Entry &entry, bundle::SlotKind kind, int call = 0, uint32_t index = 0) {
+  auto &c = *entry.mutable_compute()->mutable_calls(call);
+  const auto &body = test.model.bodies.bodies(int(c.body()));
+  for (int s = 0; s < body.slots_size(); ++s)
+    if (body.slots(s).kind() == kind && body.slots(s).index() == index)
+      return *c.mutable_slots(s);
+  ADD_FAILURE() << "no such slot";
+  return *c.mutable_slots(0);
+}
+
+void erase(bundle::Program &program, const bundle::Entry &entry) {
+  for (int e = 0; e < program.entries_size(); ++e)
+    if (program.entries(e).id() == entry.id()) {
+      // What waited for it waits for what is before it in its queue.
+      uint32_t queue = entry.queue(), position = 0;
+      for (int before = 0; before < e; ++before)
+        position += program.entries(before).queue() == queue;
+      program.mutable_entries()->DeleteSubrange(e, 1);
+      for (auto &other : *program.mutable_entries())
+        for (auto &wait : *other.mutable_waits())
+          if (wait.queue() == queue && wait.position() >= position && wait.position() > 0)
+            wait.set_position(wait.position() - 1);
+      return;
+    }
+}
+
+} // namespace
+
+TEST(Findings, Malformed) {
+  Case test({}, pipeline());
+  find(test, 0, isSend).mutable_send()->mutable_region()->set_arena(7);
+  expectFinding(test, Code::Malformed, {"arena 7 of 1", "entry", "d0"});
+
+  Case nan({}, oneDevice());
+  nan.programs[0].mutable_entries(3)->set_planned_end(std::numeric_limits<double>::quiet_NaN());
+  expectFinding(nan, Code::Malformed, {"not a number"});
+
+  Case body({}, oneDevice());
+  find(body, 0, task(bundle::Compute::F)).mutable_compute()->mutable_calls(0)->set_body(1000);
+  expectFinding(body, Code::Malformed, {"body 1000 does not exist"});
+}
+
+TEST(Findings, Plan) {
+  Case overlap({}, pipeline());
+  overlap.view.cells[3].firstSample = 2;
+  expectFinding(overlap, Code::Plan);
+  Case gap({}, pipeline());
+  gap.view.cells.pop_back();
+  expectFinding(gap, Code::Plan, {"cells cover"});
+}
+
+TEST(Findings, Unsupported) {
+  Case test({}, oneDevice());
+  find(test, 0, task(bundle::Compute::B)).mutable_compute()->set_task(bundle::Compute::W);
+  expectFinding(test, Code::Unsupported);
+}
+
+TEST(Findings, Unmatched) {
+  Case missing({}, pipeline());
+  erase(missing.programs[0], find(missing, 0, isSend));
+  expectFinding(missing, Code::Unmatched, {"no other half", "from d0"});
+
+  Case peer({}, SerialPlan{4, 3, {{0, 2, 0, 4, 0}, {2, 4, 0, 2, 1}, {2, 4, 2, 4, 2}}, {}});
+  find(peer, 0, isSend).mutable_send()->set_peer(2);
+  expectFinding(peer, Code::Unmatched);
+
+  Case member({}, dataParallel(makeModel({})));
+  erase(member.programs[1], find(member, 1, isReduction));
+  expectFinding(member, Code::Unmatched, {"reduce-scatter", "d1"});
+}
+
+TEST(Findings, Mismatched) {
+  Case value({}, pipeline());
+  auto &receive = *find(value, 1, isReceive).mutable_receive();
+  receive.mutable_value()->set_begin(receive.value().begin() + 1);
+  receive.mutable_value()->set_end(receive.value().end() + 1);
+  expectFinding(value, Code::Mismatched, {"expects another value"});
+
+  Case extents({}, dataParallel(makeModel({})));
+  auto &reduce = *find(extents, 0, isReduction).mutable_reduce_scatter();
+  std::swap(*reduce.mutable_contributors()->Mutable(0), *reduce.mutable_contributors()->Mutable(1));
+  expectFinding(extents, Code::Mismatched, {"differs from the half on"});
+}
+
+TEST(Findings, Order) {
+  Case ids({}, oneDevice());
+  ids.programs[0].mutable_entries(4)->set_id(0);
+  expectFinding(ids, Code::Order, {"ascending"});
+
+  Case wait({}, oneDevice());
+  auto *late = wait.programs[0].mutable_entries(1)->add_waits();
+  late->set_queue(5);
+  late->set_position(0);
+  expectFinding(wait, Code::Order, {"a deadlock"});
+}
+
+TEST(Findings, Race) {
+  Case local({}, oneDevice());
+  find(local, 0, task(bundle::Compute::F)).clear_waits(); // runs while its input is loaded
+  expectFinding(local, Code::Race, {"F(units 0-4, samples 0-8) on d0", "load of input 'labels'"});
+
+  Case steps({}, oneDevice());
+  steps.programs[0].mutable_entries(0)->clear_waits(); // the next step's scalars arrive while this step reads them
+  expectFinding(steps, Code::Race, {"in the step before"});
+}
+
+TEST(Findings, Alias) {
+  Case test({}, oneDevice());
+  auto &forward = find(test, 0, task(bundle::Compute::F));
+  *slot(test, forward, bundle::WORKSPACE).mutable_region() = slot(test, forward, bundle::BOUNDARY_OUT).region();
+  slot(test, forward, bundle::WORKSPACE).mutable_region()->set_bytes(64 * 8);
+  expectFinding(test, Code::Alias, {"overlap"});
+}
+
+TEST(Findings, Bounds) {
+  Case test({}, oneDevice());
+  auto &region = *slot(test, find(test, 0, task(bundle::Compute::F)), bundle::SAVED).mutable_region();
+  region.set_offset(test.programs[0].arenas(0).bytes() - 64);
+  expectFinding(test, Code::Bounds, {"leave arena 0"});
+  region.set_offset(std::numeric_limits<uint64_t>::max() - 64);
+  expectFinding(test, Code::Bounds);
+}
+
+TEST(Findings, Limit) {
+  Case test({}, oneDevice());
+  test.view.devices[0].memoryBytes = int64_t(test.programs[0].arenas(0).bytes()) - 1;
+  expectFinding(test, Code::Limit, {"arenas need"});
+}
+
+TEST(Findings, Alignment) {
+  Case test({}, oneDevice());
+  test.programs[0].mutable_arenas(0)->set_bytes(test.programs[0].arenas(0).bytes() + 64);
+  test.programs[0].set_planned_bytes(test.programs[0].arenas(0).bytes());
+  auto &region = *slot(test, find(test, 0, task(bundle::Compute::F)), bundle::SAVED).mutable_region();
+  region.set_offset(region.offset() + 32);
+  expectFinding(test, Code::Alignment, {"multiple of 64"});
+}
+
+TEST(Findings, Size) {
+  Case shortSlot({}, oneDevice()); // a short accumulator
+  auto &region = *slot(shortSlot, find(shortSlot, 0, task(bundle::Compute::B)), bundle::PARAMETER_GRADIENT).mutable_region();
+  region.set_bytes(region.bytes() - 64);
+  expectFinding(shortSlot, Code::Size, {"d_w3", "expects"});
+
+  Case transfer({}, pipeline()); // both halves agree on too little
+  uint32_t id = find(transfer, 0, isSend).id();
+  for (auto &program : transfer.programs)
+    for (auto &entry : *program.mutable_entries())
+      if (entry.id() == id) {
+        auto *half = entry.has_send() ? entry.mutable_send()->mutable_region() : entry.mutable_receive()->mutable_region();
+        half->set_bytes(half->bytes() - 64);
+      }
+  expectFinding(transfer, Code::Size);
+}
+
+TEST(Findings, Task) {
+  Case missing({}, pipeline());
+  erase(missing.programs[0], find(missing, 0, task(bundle::Compute::B)));
+  expectFinding(missing, Code::Task, {"B(units 0-2", "is there 0 times"});
+
+  Case elsewhere({}, pipeline());
+  find(elsewhere, 0, task(bundle::Compute::F)).mutable_compute()->set_cell(3);
+  expectFinding(elsewhere, Code::Task, {"its cell belongs to d1"});
+}
+
+TEST(Findings, Call) {
+  Case base({}, oneDeviceTwoCells());
+  find(base, 0, task(bundle::Compute::F)).mutable_compute()->mutable_calls(1)->set_sample_base(3);
+  expectFinding(base, Code::Call, {"is called for samples 3-8"});
+
+  Case instances({}, oneDevice());
+  find(instances, 0, task(bundle::Compute::B)).mutable_compute()->mutable_calls(0)->set_instance_base(77);
+  expectFinding(instances, Code::Call, {"random instances from 77"});
+
+  Case order({}, oneDevice());
+  find(order, 0, task(bundle::Compute::F)).mutable_compute()->mutable_calls()->SwapElements(0, 1);
+  expectFinding(order, Code::Call, {"expects unit 0"});
+
+  Case decay({}, oneDevice());
+  find(decay, 0, task(bundle::Compute::UPDATE_GROUP)).mutable_compute()->mutable_calls(0)->set_body(decay.model.summary.update_body_plain());
+  expectFinding(decay, Code::Call, {"weight decay"});
+}
+
+TEST(Findings, Declared) {
+  Case test({}, oneDeviceTwoCells());
+  slot(test, find(test, 0, task(bundle::Compute::F)), bundle::BOUNDARY_OUT).mutable_value()->set_id(1);
+  expectFinding(test, Code::Declared, {"declares value 'h1'", "expects value 'h0'"});
+}
+
+TEST(Findings, Undefined) {
+  Case test({}, oneDevice());
+  erase(test.programs[0], find(test, 0, [](const bundle::Entry &e) { return e.has_load_input(); }));
+  expectFinding(test, Code::Undefined, {"input 'ids', samples 0-8", "nothing has written"});
+
+  Case overwrite({}, oneDevice()); // the first contribution adds to garbage
+  slot(overwrite, find(overwrite, 0, task(bundle::Compute::B)), bundle::PARAMETER_GRADIENT).set_overwrite(false);
+  expectFinding(overwrite, Code::Undefined, {"first contribution"});
+}
+
+TEST(Findings, Stale) {
+  // The second use of the accumulator adds to last step's gradient: nothing overwrites it. The first step must not see garbage either, so start it
+  // from a state-like value: here the decision is read before it is made, which holds last step's.
+  Case test({}, oneDevice());
+  auto &program = test.programs[0];
+  int decide = -1, update = -1;
+  for (int e = 0; e < program.entries_size(); ++e) {
+    if (task(bundle::Compute::DECIDE)(program.entries(e)))
+      decide = e;
+    if (task(bundle::Compute::UPDATE_GROUP)(program.entries(e)))
+      update = update < 0 ? e : update;
+  }
+  std::swap(*program.mutable_entries(decide)->mutable_compute(), *program.mutable_entries(update)->mutable_compute());
+  program.mutable_entries(decide)->set_phase(bundle::UPDATE_STATE);
+  program.mutable_entries(update)->set_phase(bundle::COMMIT);
+  expectFinding(test, Code::Stale, {"optimizer step"});
+}
+
+TEST(Findings, StaleWeight) {
+  Case test({}, oneDevice()); // an update before the backward that needs the old version
+  auto &program = test.programs[0];
+  auto &backward = find(test, 0, task(bundle::Compute::B));
+  auto &update = find(test, 0, task(bundle::Compute::UPDATE_GROUP));
+  std::swap(*backward.mutable_compute(), *update.mutable_compute());
+  backward.set_phase(bundle::UPDATE_STATE);
+  update.set_phase(bundle::BACKWARD);
+  (void)program;
+  EXPECT_FALSE(test.findings().empty());
+}
+
+TEST(Findings, WrongValue) {
+  Case test({}, oneDeviceTwoCells()); // the saved block of the other micro-batch would have another size, so take another unit's boundary
+  auto &forward = find(test, 0, task(bundle::Compute::F));
+  auto &second = find(test, 0, task(bundle::Compute::F), 1);
+  auto &input = slot(test, second, bundle::INPUT);
+  *input.mutable_region() = slot(test, forward, bundle::INPUT).region();
+  input.mutable_region()->set_bytes(64 * 3);
+  expectFinding(test, Code::WrongValue, {"F(units 0-4, samples 5-8) on d0", "load of input 'ids'"});
+}
+
+TEST(Findings, Contributions) {
+  Case twice({}, oneDeviceTwoCells());
+  auto &backward = find(twice, 0, task(bundle::Compute::B), 1);
+  slot(twice, backward, bundle::PARAMETER_GRADIENT).set_overwrite(true); // loses the first micro-batch
+  expectFinding(twice, Code::Contributions, {"misses the contribution of unit 3", "samples 0-5"});
+
+  Case members({}, dataParallel(makeModel({})));
+  uint32_t id = find(members, 0, [](const bundle::Entry &e) { return e.has_reduce_scatter() && e.reduce_scatter().shards().members_size() == 2; }).id();
+  for (auto &program : members.programs)
+    for (auto &entry : *program.mutable_entries())
+      if (entry.id() == id) {
+        entry.mutable_reduce_scatter()->mutable_contributors()->RemoveLast();
+        if (program.device() == 1)
+          entry.mutable_reduce_scatter()->clear_full();
+      }
+  expectFinding(members, Code::Contributions, {"lacks contributor d1"});
+}
+
+TEST(Findings, Update) {
+  Case missing({}, oneDevice());
+  erase(missing.programs[0], find(missing, 0, task(bundle::Compute::UPDATE_GROUP)));
+  expectFinding(missing, Code::Update, {"after step 1", "after 1 updates, which have had 0"});
+
+  Case owners({}, dataParallel(makeModel({})));
+  auto &state = *owners.programs[1].mutable_state(0);
+  ASSERT_EQ(state.value().kind(), bundle::Value::PARAMETERS);
+  state.mutable_value()->set_begin(state.value().begin() + 16);
+  state.mutable_region()->set_offset(state.region().offset() + 64);
+  state.mutable_region()->set_bytes(state.region().bytes() - 64);
+  EXPECT_FALSE(owners.findings().empty());
+}
+
+TEST(Findings, Loss) {
+  Case missing({}, oneDeviceTwoCells());
+  erase(missing.programs[0], find(missing, 0, task(bundle::Compute::SUM_LOSS)));
+  expectFinding(missing, Code::Loss, {"misses the contribution of unit 3"});
+}
+
+TEST(Findings, Norm) {
+  Case missing({}, oneDevice());
+  find(missing, 0, task(bundle::Compute::NORM)).mutable_compute()->mutable_calls()->RemoveLast();
+  expectFinding(missing, Code::Norm, {"misses the contribution of group"});
+
+  Case members({}, dataParallel(makeModel({}))); // the decision uses this device's sums only
+  for (auto &program : members.programs)
+    erase(program, find(members, int(program.device()), [](const bundle::Entry &e) { return e.has_all_reduce(); }));
+  expectFinding(members, Code::Norm, {"expects that of all owners"});
+}
+
+TEST(Findings, NormOfPadding) {
+  Case test({}, oneDevice());
+  auto &norm = find(test, 0, [&](const bundle::Entry &e) { return task(bundle::Compute::NORM)(e) && e.compute().calls_size() > 1; });
+  auto &call = *norm.mutable_compute()->mutable_calls(0);
+  auto &state = *call.mutable_slots(0);
+  int64_t next = norm.compute().calls(1).slots(0).value().begin();
+  state.mutable_region()->set_bytes(uint64_t(next - state.value().begin()) * 4);
+  call.set_rows(next - state.value().begin());
+  state.mutable_value()->set_end(next);
+  expectFinding(test, Code::Norm, {"padding"});
+}
+
+TEST(Findings, Report) {
+  Case test({}, oneDevice()); // reports how many updates there were, but not the loss
+  auto &report = *find(test, 0, [](const bundle::Entry &e) { return e.has_report(); }).mutable_report();
+  for (const auto &state : test.programs[0].state())
+    if (state.value().kind() == bundle::Value::OPTIMIZER_STEP) {
+      *report.mutable_region() = state.region();
+      *report.mutable_value() = state.value();
+      report.mutable_value()->set_version(1);
+    }
+  for (auto &entry : *test.programs[0].mutable_entries())
+    if (entry.has_report())
+      entry.set_phase(bundle::COMMIT);
+  expectFinding(test, Code::Report, {"no device reports"});
+}
+
+TEST(Findings, NameTasks) {
+  Case test({}, pipeline());
+  auto &send = *find(test, 0, isSend, 1).mutable_send();
+  send.mutable_region()->set_offset(find(test, 0, isSend, 0).send().region().offset());
+  expectFinding(test, Code::WrongValue, {"d0: entry", "send of value 'h1'", "to d1", "hold value 'h0'", "F(units 0-2, samples 0-4)"});
+}
+
+TEST(Plans, AreRead) {
+  std::string error;
+  auto plan = verify::readPlanView(R"({"batch": 4, "devices": [{"name": "a", "memory": 100}, {"name": "b"}],
+    "cells": [{"units": [0, 2], "samples": [0, 4], "device": "a"}, {"units": [2, 3], "samples": [0, 4], "device": 1}],
+    "state": {"groups": [{"group": 3, "owners": [{"device": "b", "elements": [0, 256]}, {"device": "a", "share": 0}]}]}})",
+                                   error);
+  ASSERT_TRUE(plan) << error;
+  EXPECT_EQ(plan->devices[0].memoryBytes, 100);
+  EXPECT_EQ(plan->cells[1].device, 1u);
+  ASSERT_EQ(plan->owners.size(), 2u);
+  EXPECT_EQ(plan->owners[0].end, 256);
+  for (const char *bad : {"", "[]", "{", R"({"batch": 1})", R"({"batch": "x", "devices": [], "cells": []})", R"({"batch": 1, "devices": ["a", "a"], "cells": []})",
+                          R"({"batch": 1, "devices": ["a"], "cells": [{"units": [0], "samples": [0, 1], "device": "a"}]})",
+                          R"({"batch": 1, "devices": ["a"], "cells": [{"units": [0, 1], "samples": [0, 1], "device": "c"}]})"}) {
+    EXPECT_FALSE(verify::readPlanView(bad, error)) << bad;
+    EXPECT_FALSE(error.empty()) << bad;
+  }
+}
