@@ -1,0 +1,215 @@
+// Sources of samples: formats, order, ranges, and what is refused.
+#include "TemporaryFolder.h"
+#include "zorse/runtime/Data.h"
+#include "zorse/runtime/Training.h"
+
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <set>
+
+using namespace zorse;
+using namespace zorse::runtime;
+using namespace zorse::runtime::test;
+
+namespace {
+
+class Data : public ::testing::Test {
+protected:
+  Data() {
+    bundle.batch = 3;
+    bundle.sequence = 4;
+    for (const char *name : {"input_ids", "labels"}) {
+      bundle::GraphInput &input = *bundle.summary.add_inputs();
+      input.set_name(name);
+      input.add_shape(4);
+      input.set_type(bundle::I64);
+      input.set_bytes_per_row(32);
+      input.set_upper_bound(256);
+      input.set_role(std::string(name) == "labels" ? "labels" : "ids");
+    }
+    bundle.summary.mutable_inputs(1)->set_ignore_allowed(true);
+    bundle.summary.mutable_inputs(1)->set_ignore_index(-100);
+  }
+
+  static std::string tokens(int count) {
+    std::string bytes;
+    for (int i = 0; i < count; ++i) {
+      bytes += char(i % 256);
+      bytes += '\0';
+    }
+    return bytes;
+  }
+
+  static std::string npy(const std::string &descr, const std::string &shape, const std::string &data, const std::string &order = "False") {
+    std::string header = "{'descr': '" + descr + "', 'fortran_order': " + order + ", 'shape': " + shape + ", }";
+    header.resize((header.size() + 10 + 63) / 64 * 64 - 11, ' ');
+    header += '\n';
+    return std::string("\x93NUMPY\x01\x00", 8) + char(header.size() & 255) + char(header.size() >> 8) + header + data;
+  }
+
+  template <typename T> static std::string bytesOfNumbers(const std::vector<T> &numbers) {
+    return {reinterpret_cast<const char *>(numbers.data()), numbers.size() * sizeof(T)};
+  }
+
+  std::unique_ptr<DataSource> open(const std::string &specification, std::optional<uint64_t> seed = std::nullopt) {
+    Result<std::unique_ptr<DataSource>> source = DataSource::open(bundle, specification, seed);
+    EXPECT_FALSE(source.failed()) << source.message();
+    return source.failed() ? nullptr : std::move(*source);
+  }
+  std::string openError(const std::string &specification) {
+    Result<std::unique_ptr<DataSource>> source = DataSource::open(bundle, specification, std::nullopt);
+    return source.failed() ? source.message() : "accepted";
+  }
+  static std::vector<int64_t> values(const Batch &batch, int input) {
+    std::vector<int64_t> out(batch.inputs[input].size() / 8);
+    std::memcpy(out.data(), batch.inputs[input].data(), out.size() * 8);
+    return out;
+  }
+
+  Bundle bundle;
+  TemporaryFolder folder;
+};
+
+void expectSays(const std::string &error, std::initializer_list<const char *> words) {
+  for (const char *word : words)
+    EXPECT_NE(error.find(word), std::string::npos) << "'" << word << "' in: " << error;
+}
+
+TEST_F(Data, TokenFilesOfThreeFormatsAreWindowsInFileOrder) {
+  std::string header(1024, '\0');
+  int32_t words[] = {20240520, 1, 30};
+  std::memcpy(header.data(), words, sizeof words);
+  std::string text;
+  for (int i = 0; i < 30; ++i)
+    text += char(i);
+  for (const std::string &path : {folder.write("llmc.bin", header + tokens(30)), folder.write("nano.bin", tokens(30)), folder.write("some.txt", text)}) {
+    auto source = open(path);
+    ASSERT_TRUE(source);
+    EXPECT_EQ(source->samplesPerEpoch(), 7u); // 29 tokens have a next one
+    auto first = source->batch(0), third = source->batch(2);
+    ASSERT_FALSE(first.failed());
+    EXPECT_EQ(values(**first, 0), (std::vector<int64_t>{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11}));
+    EXPECT_EQ(values(**first, 1), (std::vector<int64_t>{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12}));
+    EXPECT_EQ(values(**third, 0), (std::vector<int64_t>{24, 25, 26, 27, 0, 1, 2, 3, 4, 5, 6, 7})); // the next epoch follows
+  }
+}
+
+TEST_F(Data, LabelsAreTheIdsWhereTheGraphShifts) {
+  bundle.summary.mutable_inputs(1)->set_shifted_in_graph(true);
+  auto source = open(folder.write("nano.bin", tokens(12)));
+  ASSERT_TRUE(source);
+  auto batch = source->batch(0);
+  ASSERT_FALSE(batch.failed());
+  EXPECT_EQ(values(**batch, 0), values(**batch, 1));
+}
+
+TEST_F(Data, ShufflingIsAPermutationPerEpochAndFixedBySeed) {
+  std::string path = folder.write("nano.bin", tokens(4 * 30 + 1));
+  auto first = open(path, 7), again = open(path, 7), other = open(path, 8);
+  std::vector<int64_t> orders[2];
+  for (int epoch = 0; epoch < 2; ++epoch)
+    for (int b = 0; b < 10; ++b) {
+      auto x = first->batch(epoch * 10 + b), y = again->batch(epoch * 10 + b);
+      ASSERT_EQ(values(**x, 0), values(**y, 0));
+      for (int n = 0; n < 3; ++n)
+        orders[epoch].push_back(values(**x, 0)[n * 4]);
+    }
+  for (const auto &order : orders)
+    EXPECT_EQ(std::set<int64_t>(order.begin(), order.end()).size(), 30u);
+  EXPECT_NE(orders[0], orders[1]);
+  EXPECT_NE(values(**first->batch(0), 0), values(**other->batch(0), 0));
+  EXPECT_EQ(values(**again->batch(0), 0)[0], orders[0][0]); // going back works
+}
+
+TEST_F(Data, ArraysFeedInputsByName) {
+  std::vector<int32_t> ids(16);
+  std::vector<int64_t> labels(16, -100);
+  for (int i = 0; i < 16; ++i)
+    ids[i] = i;
+  std::string specification = "input_ids=" + folder.write("a.npy", npy("<i4", "(4, 4)", bytesOfNumbers(ids))) +
+                              ",labels=" + folder.write("b.npy", npy("<i8", "(4, 4)", bytesOfNumbers(labels)));
+  auto source = open(specification);
+  ASSERT_TRUE(source);
+  auto batch = source->batch(1);
+  ASSERT_FALSE(batch.failed()) << batch.message();
+  EXPECT_EQ(values(**batch, 0), (std::vector<int64_t>{12, 13, 14, 15, 0, 1, 2, 3, 4, 5, 6, 7}));
+  EXPECT_EQ(values(**batch, 1), std::vector<int64_t>(12, -100));
+}
+
+TEST_F(Data, IdsOutOfRangeNameFilePositionAndValue) {
+  std::string bytes = tokens(100);
+  bytes[2 * 9 + 1] = 1; // token 9 is 265
+  std::string path = folder.write("range.bin", bytes);
+  auto batch = open(path)->batch(0);
+  ASSERT_TRUE(batch.failed());
+  expectSays(batch.message(), {"range.bin", "token 9 is 265", "[0, 256)", "input_ids"});
+
+  std::vector<int64_t> ids(12, 5), labels(12, -100);
+  ids[6] = -1;
+  batch = open("input_ids=" + folder.write("a.npy", npy("<i8", "(3, 4)", bytesOfNumbers(ids))) +
+               ",labels=" + folder.write("b.npy", npy("<i8", "(3, 4)", bytesOfNumbers(labels))))
+              ->batch(0);
+  ASSERT_TRUE(batch.failed());
+  expectSays(batch.message(), {"a.npy", "sample 1, position 2 is -1", "[0, 256)"});
+}
+
+TEST_F(Data, WrongDataIsRefused) {
+  expectSays(openError(folder.path("none.bin")), {"none.bin", "cannot be read"});
+  expectSays(openError(folder.write("short.bin", tokens(12))), {"short.bin", "holds 2 samples, one batch needs 3"});
+  expectSays(openError(folder.write("empty.txt", "")), {"empty.txt", "holds 0 samples"});
+  expectSays(openError(folder.write("odd.bin", "123")), {"odd.bin", "odd number of bytes"});
+  std::string header(1024, '\0');
+  int32_t words[] = {20240520, 1, 31};
+  std::memcpy(header.data(), words, sizeof words);
+  expectSays(openError(folder.write("cut.bin", header + tokens(30))), {"cut.bin", "says 31 tokens", "holds 30"});
+
+  std::string good = npy("<i8", "(3, 4)", std::string(96, '\0'));
+  std::string a = folder.write("a.npy", good);
+  expectSays(openError("nothing=" + a), {"no input 'nothing'", "'input_ids', 'labels'"});
+  expectSays(openError("input_ids=" + a), {"nothing feeds input 'labels'"});
+  expectSays(openError(""), {"expects one file"});
+  expectSays(openError("x.bin,y.bin"), {"expects one file"});
+  auto array = [&](const std::string &bytes) { return openError("input_ids=" + folder.write("x.npy", bytes) + ",labels=" + a); };
+  EXPECT_EQ(array(good), "accepted");
+  expectSays(array("\x93NUMPY"), {"x.npy", "does not start"});
+  expectSays(array("PK\3\4 a zip file, not an array"), {"x.npy", "does not start"});
+  expectSays(array(good.substr(0, 40)), {"ends in its header"});
+  expectSays(array(good.substr(0, good.size() - 1)), {"needs more bytes"});
+  expectSays(array(npy("<c16", "(3, 4)", "")), {"'<c16' are not supported"});
+  expectSays(array(npy("<i8", "(3, 4)", std::string(96, '\0'), "True")), {"C order"});
+  expectSays(array(npy("<i8", "(4, 3)", std::string(96, '\0'))), {"expects an array of shape samplesx4, got 4x3"});
+  expectSays(array(npy("<i8", "(x, 4)", std::string(96, '\0'))), {"'shape' cannot be read"});
+  expectSays(array(npy("<f4", "(3, 4)", std::string(48, '\0'))), {"expects integers"});
+  expectSays(array(npy("<i8", "(4, 4)", std::string(128, '\0'))), {"has 3 samples", "has 4"});
+  expectSays(array(npy("<i8", "(999999999999, 4)", "")), {"needs more bytes"});
+  for (size_t at = 0; at < good.size(); ++at) { // no crash, whatever is changed
+    std::string bad = good;
+    bad[at] = '\'';
+    (void)array(bad);
+  }
+}
+
+TEST(Schedule, WarmUpThenConstantLinearOrCosine) {
+  bundle::TrainingOptions o;
+  o.set_learning_rate(2.0);
+  o.set_warmup_steps(10);
+  o.set_schedule(bundle::TrainingOptions::CONSTANT);
+  EXPECT_DOUBLE_EQ(learningRate(o, 1, 100), 0.2);
+  EXPECT_DOUBLE_EQ(learningRate(o, 10, 100), 2.0);
+  EXPECT_DOUBLE_EQ(learningRate(o, 99, 100), 2.0);
+  o.set_schedule(bundle::TrainingOptions::LINEAR);
+  o.set_final_ratio(0.1);
+  EXPECT_DOUBLE_EQ(learningRate(o, 55, 100), 2.0 * 0.55);
+  EXPECT_DOUBLE_EQ(learningRate(o, 100, 100), 0.2);
+  EXPECT_DOUBLE_EQ(learningRate(o, 500, 100), 0.2);
+  o.set_total_steps(20);
+  EXPECT_DOUBLE_EQ(learningRate(o, 15, 100), 2.0 * 0.55);
+  o.set_schedule(bundle::TrainingOptions::COSINE);
+  EXPECT_DOUBLE_EQ(learningRate(o, 15, 100), 2.0 * 0.55);
+  EXPECT_DOUBLE_EQ(learningRate(o, 20, 100), 0.2);
+  o.set_warmup_steps(0);
+  EXPECT_LT(learningRate(o, 1, 100), 2.0);
+}
+
+} // namespace

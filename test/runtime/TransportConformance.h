@@ -1,0 +1,256 @@
+// What every transport must do (zorse/runtime/Transport.h), as tests of a driver: instantiate with a function that makes the transports of n devices.
+#pragma once
+
+#include "zorse/runtime/HalfTypes.h"
+#include "zorse/runtime/Transport.h"
+
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <cmath>
+#include <cstring>
+#include <functional>
+#include <numeric>
+#include <thread>
+#include <vector>
+
+namespace zorse::runtime::test {
+
+using MakeTransports = std::vector<std::unique_ptr<Transport>> (*)(uint32_t devices);
+
+class TransportConformance : public ::testing::TestWithParam<MakeTransports> {
+protected:
+  /// Runs `body` on a thread per device and expects success of all.
+  void onAll(uint32_t devices, const std::function<Status(uint32_t, Transport &)> &body) {
+    auto transports = GetParam()(devices);
+    std::vector<std::thread> threads;
+    std::vector<Status> results(devices);
+    for (uint32_t d = 0; d < devices; ++d)
+      threads.emplace_back([&, d] { results[d] = body(d, *transports[d]); });
+    for (std::thread &thread : threads)
+      thread.join();
+    for (uint32_t d = 0; d < devices; ++d)
+      EXPECT_FALSE(results[d].failed()) << "device " << d << ": " << results[d].message();
+  }
+};
+
+#define ZORSE_RETURN_IF_FAILED(expression)                                                                                                               \
+  do {                                                                                                                                                   \
+    if (Status zorseStatus = (expression); zorseStatus.failed())                                                                                         \
+      return zorseStatus;                                                                                                                                \
+  } while (false)
+
+TEST_P(TransportConformance, TransfersArriveInEveryStep) {
+  constexpr uint64_t kSteps = 50;
+  std::vector<double> got(kSteps);
+  onAll(2, [&](uint32_t device, Transport &transport) -> Status {
+    for (uint64_t step = 0; step < kSteps; ++step) {
+      double value = 3.0 * double(step);
+      if (device == 0)
+        ZORSE_RETURN_IF_FAILED(transport.send({7, step}, 1, &value, sizeof value));
+      else
+        ZORSE_RETURN_IF_FAILED(transport.receive({7, step}, 0, &got[step], sizeof got[step]));
+      value = NAN; // the send is over: the buffer is ours again.
+    }
+    return Status::success();
+  });
+  for (uint64_t step = 0; step < kSteps; ++step)
+    EXPECT_EQ(got[step], 3.0 * double(step));
+}
+
+TEST_P(TransportConformance, OperationsOfSeveralThreadsDoNotMix) {
+  // Two threads per device, each with entries of its own, one of them late.
+  onAll(2, [&](uint32_t device, Transport &transport) -> Status {
+    Status other;
+    auto exchange = [&](uint32_t entry, uint64_t step) -> Status {
+      uint64_t mine = entry * 1000 + step, theirs = 0;
+      if ((device == 0) == (entry % 2 == 0))
+        return transport.send({entry, step}, 1 - device, &mine, sizeof mine);
+      ZORSE_RETURN_IF_FAILED(transport.receive({entry, step}, 1 - device, &theirs, sizeof theirs));
+      return theirs == mine ? Status::success() : Status(internalError("got the bytes of another operation"));
+    };
+    std::thread second([&] {
+      std::this_thread::sleep_for(std::chrono::milliseconds(5 * device));
+      for (uint64_t step = 0; step < 20 && other.succeeded(); ++step)
+        for (uint32_t entry : {2u, 5u})
+          if (other.succeeded())
+            other = exchange(entry, step);
+    });
+    Status first;
+    for (uint64_t step = 0; step < 20 && first.succeeded(); ++step)
+      for (uint32_t entry : {1u, 4u})
+        if (first.succeeded())
+          first = exchange(entry, step);
+    second.join();
+    return first.failed() ? first : other;
+  });
+}
+
+TEST_P(TransportConformance, AllGatherIsUnevenAndInPlace) {
+  // Device 2 owns nothing, device 0 does not read, device 1 holds its shard in place.
+  std::vector<std::vector<float>> full(3, std::vector<float>(10, -1.0f));
+  onAll(3, [&](uint32_t device, Transport &transport) -> Status {
+    for (uint64_t step = 0; step < 3; ++step) {
+      std::vector<float> apart{0, 1, 2, 3, 4, 5, 6};
+      AllGatherArguments a;
+      a.shards = {{0, 0, 7}, {1, 7, 10}, {2, 10, 10}};
+      a.readers = {2, 1};
+      if (device == 0)
+        a.shard = apart.data();
+      else
+        a.full = full[device].data();
+      if (device == 1) {
+        a.shard = full[1].data() + 7;
+        std::iota(full[1].begin() + 7, full[1].end(), 7.0f);
+      }
+      ZORSE_RETURN_IF_FAILED(transport.allGather({3, step}, a));
+    }
+    return Status::success();
+  });
+  std::vector<float> expected(10);
+  std::iota(expected.begin(), expected.end(), 0.0f);
+  EXPECT_EQ(full[1], expected);
+  EXPECT_EQ(full[2], expected);
+  EXPECT_EQ(full[0], std::vector<float>(10, -1.0f));
+}
+
+TEST_P(TransportConformance, ReduceScatterSumsInRankOrder) {
+  // 1e8 and -1e8 swallow a 1 between them unless they are added first: the order shows. Device 3 owns without contributing.
+  std::vector<std::vector<float>> full = {{1e8f, 1e8f, 1, 2}, {1, 1, 10, 20}, {-1e8f, -1e8f, 100, 200}};
+  std::vector<float> alone(2, -1.0f);
+  onAll(4, [&](uint32_t device, Transport &transport) -> Status {
+    ReduceScatterArguments a;
+    a.contributors = {0, 2, 1};
+    a.shards = {{0, 0, 1}, {3, 1, 3}, {2, 3, 4}};
+    if (device < 3)
+      a.full = full[device].data();
+    if (device == 0)
+      a.shard = full[0].data(); // in place
+    if (device == 2)
+      a.shard = full[2].data() + 3;
+    if (device == 3)
+      a.shard = alone.data();
+    return transport.reduceScatter({1, 0}, a);
+  });
+  EXPECT_EQ(full[0][0], 1.0f);
+  EXPECT_EQ(alone, (std::vector<float>{1.0f, 111.0f}));
+  EXPECT_EQ(full[2][3], 222.0f);
+  EXPECT_EQ(full[1], (std::vector<float>{1, 1, 10, 20}));
+}
+
+TEST_P(TransportConformance, ReduceScatterOfLargeArraysInEveryType) {
+  constexpr int64_t kCount = 5000;
+  for (NumberType type : {NumberType::F32, NumberType::F64, NumberType::BF16, NumberType::F16}) {
+    std::vector<std::vector<std::byte>> full(3, std::vector<std::byte>(kCount * bytesOf(type)));
+    auto store = [&](std::byte *base, int64_t i, float value) {
+      double wide = value;
+      uint16_t half = type == NumberType::BF16 ? floatToBf16(value) : floatToF16(value);
+      const void *from = type == NumberType::F32 ? static_cast<const void *>(&value) : type == NumberType::F64 ? static_cast<const void *>(&wide) : &half;
+      std::memcpy(base + i * bytesOf(type), from, bytesOf(type));
+    };
+    auto load = [&](const std::byte *base, int64_t i) -> double {
+      float value;
+      double wide;
+      uint16_t half;
+      switch (type) {
+      case NumberType::F32:
+        std::memcpy(&value, base + i * 4, 4);
+        return value;
+      case NumberType::F64:
+        std::memcpy(&wide, base + i * 8, 8);
+        return wide;
+      default:
+        std::memcpy(&half, base + i * 2, 2);
+        return type == NumberType::BF16 ? bf16ToFloat(half) : f16ToFloat(half);
+      }
+    };
+    for (int d = 0; d < 3; ++d)
+      for (int64_t i = 0; i < kCount; ++i)
+        store(full[d].data(), i, float((i * (d + 1)) % 32));
+    onAll(3, [&](uint32_t device, Transport &transport) -> Status {
+      ReduceScatterArguments a;
+      a.type = type;
+      a.contributors = {0, 1, 2};
+      a.shards = {{0, 0, 1700}, {1, 1700, 1700}, {2, 1700, kCount}};
+      a.full = full[device].data();
+      a.shard = full[device].data() + a.shards[device].begin * bytesOf(type);
+      return transport.reduceScatter({1, 0}, a);
+    });
+    for (int64_t i = 0; i < kCount; ++i)
+      ASSERT_EQ(load(full[i < 1700 ? 0 : 2].data(), i), double(i % 32 + (i * 2) % 32 + (i * 3) % 32)) << i;
+  }
+}
+
+TEST_P(TransportConformance, AllReduceGivesEveryoneTheSameBits) {
+  std::vector<std::vector<double>> data(3);
+  onAll(3, [&](uint32_t device, Transport &transport) -> Status {
+    for (uint64_t step = 0; step < 30; ++step) {
+      data[device] = {0.1 * (device + 1), std::pow(1e16, 1 - int(device)), 1.0};
+      AllReduceArguments a;
+      a.members = {0, 1, 2};
+      a.data = data[device].data();
+      a.count = 3;
+      ZORSE_RETURN_IF_FAILED(transport.allReduce({9, step}, a));
+    }
+    return Status::success();
+  });
+  EXPECT_EQ(data[0], data[1]);
+  EXPECT_EQ(data[0], data[2]);
+  EXPECT_EQ(data[0][0], 0.1 + 0.2 + 0.1 * 3);
+  EXPECT_EQ(data[0][2], 3.0);
+}
+
+TEST_P(TransportConformance, BroadcastReachesMembersOnly) {
+  std::vector<int> data{-1, 42, -1, -1};
+  onAll(4, [&](uint32_t device, Transport &transport) -> Status {
+    if (device == 3)
+      return Status::success();
+    BroadcastArguments a;
+    a.root = 1;
+    a.members = {0, 1, 2};
+    a.data = &data[device];
+    a.bytes = sizeof(int);
+    return transport.broadcast({2, 0}, a);
+  });
+  EXPECT_EQ(data, (std::vector<int>{42, 42, 42, -1}));
+}
+
+TEST_P(TransportConformance, AbortWakesWaitersAndStays) {
+  auto transports = GetParam()(3);
+  std::vector<Status> results(2);
+  std::thread receiver([&] {
+    int value;
+    results[0] = transports[0]->receive({1, 0}, 2, &value, sizeof value);
+  });
+  std::thread reducer([&] {
+    double value = 1;
+    AllReduceArguments a;
+    a.members = {0, 1, 2};
+    a.data = &value;
+    a.count = 1;
+    results[1] = transports[1]->allReduce({2, 0}, a);
+  });
+  std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  transports[2]->abort(userError("first cause"));
+  transports[2]->abort(userError("second cause"));
+  receiver.join();
+  reducer.join();
+  for (const Status &result : results) {
+    ASSERT_TRUE(result.failed());
+    EXPECT_EQ(result.message(), "first cause");
+  }
+  int value = 0;
+  EXPECT_TRUE(transports[0]->send({5, 1}, 1, &value, sizeof value).failed());
+}
+
+TEST_P(TransportConformance, UnequalSizesAreAnError) {
+  auto transports = GetParam()(2);
+  int64_t from = 1, to = 0;
+  std::thread sender([&] { (void)transports[0]->send({1, 0}, 1, &from, 8); });
+  Status status = transports[1]->receive({1, 0}, 0, &to, 4);
+  EXPECT_TRUE(status.failed());
+  transports[1]->abort(internalError("sizes differ"));
+  sender.join();
+}
+
+} // namespace zorse::runtime::test
