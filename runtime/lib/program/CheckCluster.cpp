@@ -9,12 +9,12 @@ using namespace zorse::runtime;
 
 namespace {
 
-/// Names and kinds of the devices, in the order of the file. A device with `count: n` is n devices name:0 ... name:n-1.
+/// Names and kinds of the devices, in the order of the file; "" where the kind follows from a type. `count: n` is n devices name:0 ... name:n-1.
 std::vector<std::pair<std::string, std::string>> devicesOf(const YAML::Node &root) {
   std::vector<std::pair<std::string, std::string>> devices;
   for (const YAML::Node &node : root["nodes"])
     for (const YAML::Node &device : node["devices"]) {
-      std::string name = device["name"].as<std::string>(), kind = device["kind"] ? device["kind"].as<std::string>() : "cpu";
+      std::string name = device["name"].as<std::string>(), kind = device["kind"] ? device["kind"].as<std::string>() : "";
       if (!device["count"]) {
         devices.emplace_back(name, kind);
         continue;
@@ -28,7 +28,7 @@ std::vector<std::pair<std::string, std::string>> devicesOf(const YAML::Node &roo
 std::string list(const std::vector<std::pair<std::string, std::string>> &devices) {
   std::string text;
   for (const auto &[name, kind] : devices)
-    text += (text.empty() ? "" : ", ") + name + " (" + kind + ")";
+    text += (text.empty() ? "" : ", ") + name + (kind.empty() ? "" : " (" + kind + ")");
   return text.empty() ? "none" : text;
 }
 
@@ -50,7 +50,10 @@ Status zorse::runtime::checkCluster(const Bundle &bundle, const std::string &clu
   }
   for (const BundleDevice &device : bundle.devices)
     expected.emplace_back(device.name, device.kind);
-  if (found != expected)
+  bool same = found.size() == expected.size();
+  for (size_t i = 0; i < found.size() && same; ++i)
+    same = found[i].first == expected[i].first && (found[i].second.empty() || found[i].second == expected[i].second);
+  if (!same)
     return userError(clusterFile + ": the bundle was compiled for devices " + list(expected) + "; this cluster has devices " + list(found) +
                      ". Compile the model for this cluster");
   return Status::success();

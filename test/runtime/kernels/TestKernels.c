@@ -15,3 +15,39 @@ void zorse_test_identify(void *const *operands, int64_t rows, int64_t begin, int
   for (int64_t p = begin; p < end; ++p)
     y[p] = (double)(sample_base + p) + 1000.0 * (double)instance_base;
 }
+
+/* operand 2[row] = sum over 4 elements of operand 0[row] * operand 1; a point is a row. */
+void zorse_test_dot(void *const *operands, int64_t rows, int64_t begin, int64_t end, uint64_t accumulate, int64_t sample_base, uint64_t instance_base) {
+  const float *y = operands[0], *w = operands[1];
+  float *loss = operands[2];
+  for (int64_t row = begin; row < end; ++row) {
+    loss[row] = 0;
+    for (int j = 0; j < 4; ++j)
+      loss[row] += y[row * 4 + j] * w[j];
+  }
+}
+
+/* operand 2[j] (+)= lossSeed[0] * sum over rows of operand 0[row, j]; operand 1 is the step scalars; a point is an element. */
+void zorse_test_dot_gradient(void *const *operands, int64_t rows, int64_t begin, int64_t end, uint64_t accumulate, int64_t sample_base,
+                             uint64_t instance_base) {
+  const float *y = operands[0];
+  const double *scalars = operands[1];
+  float *gradient = operands[2];
+  for (int64_t j = begin; j < end; ++j) {
+    float sum = accumulate >> 2 & 1 ? gradient[j] : 0.0f;
+    for (int64_t row = 0; row < rows; ++row)
+      sum += (float)scalars[16] * y[row * 4 + j];
+    gradient[j] = sum;
+  }
+}
+
+/* operand 0 -= learning rate * clip factor * operand 1, unless skipped; operand 2 is the step scalars; a point is an element. */
+void zorse_test_sgd(void *const *operands, int64_t rows, int64_t begin, int64_t end, uint64_t accumulate, int64_t sample_base, uint64_t instance_base) {
+  float *w = operands[0];
+  const float *gradient = operands[1];
+  const double *scalars = operands[2];
+  if (((const uint64_t *)operands[2])[10] != 0)
+    return;
+  for (int64_t i = begin; i < end; ++i)
+    w[i] -= (float)(scalars[2] * scalars[8]) * gradient[i];
+}

@@ -1,0 +1,407 @@
+// The executor on a program by hand: results, evaluation, steps ahead, thread arrangements, traces; and what happens when a device fails or nothing moves.
+#include "TemporaryFolder.h"
+#include "TwoDevices.h"
+#include "zorse/runtime/Executor.h"
+#include "zorse/runtime/Report.h"
+#include "zorse/runtime/Safetensors.h"
+#include "zorse/runtime/State.h"
+#include "zorse/runtime/Training.h"
+
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <cmath>
+#include <thread>
+
+using namespace zorse;
+using namespace zorse::runtime;
+using namespace zorse::runtime::test;
+
+namespace {
+
+/// Sample n of the run is a function of n.
+class NumberedData final : public DataSource {
+public:
+  static float element(uint64_t sample, int j) { return float((sample * 7 + uint64_t(j) * 3) % 11) - 4.0f; }
+
+  Result<std::shared_ptr<const Batch>> batch(uint64_t index) override {
+    if (index == failAt)
+      return userError("the data ends here");
+    auto batch = std::make_shared<Batch>();
+    batch->inputs.emplace_back(5 * 16);
+    for (int row = 0; row < 5; ++row)
+      for (int j = 0; j < 4; ++j) {
+        float value = element(index * 5 + row, j);
+        std::memcpy(batch->inputs[0].data() + row * 16 + j * 4, &value, 4);
+      }
+    return std::shared_ptr<const Batch>(batch);
+  }
+  uint64_t samplesPerEpoch() const override { return 15; }
+
+  uint64_t failAt = UINT64_MAX;
+};
+
+class ExecutorTest : public ::testing::Test {
+protected:
+  ExecutorTest() : two(folder.path("two.zorse")) {
+    float weights[6] = {0, 0, 1, 2, 3, 4};
+    folder.write("two.zorse/weights.bin", std::string(reinterpret_cast<const char *>(weights), sizeof weights));
+    std::filesystem::create_directories(folder.path("two.zorse/kernels/x86-64"));
+    std::filesystem::copy_file(ZORSE_TEST_KERNELS, folder.path("two.zorse/kernels/x86-64/kernels.so"));
+  }
+
+  std::unique_ptr<Executor> make(const ExecutorOptions &options = {}, std::vector<std::unique_ptr<Device>> devices = {},
+                                 std::vector<std::unique_ptr<Transport>> transports = {}) {
+    if (devices.empty()) {
+      auto made = makeDevices(two.bundle);
+      EXPECT_FALSE(made.failed()) << made.message();
+      devices = std::move(*made);
+    }
+    if (transports.empty())
+      transports = makeLocalTransports(2);
+    auto executor = Executor::create(two.bundle, std::move(devices), std::move(transports), options);
+    EXPECT_FALSE(executor.failed()) << executor.message();
+    if (executor.failed())
+      return nullptr;
+    Status loaded = loadState(**executor, two.bundle, "");
+    EXPECT_FALSE(loaded.failed()) << loaded.message();
+    return std::move(*executor);
+  }
+
+  TrainingRun training(uint64_t steps, std::vector<StepReport> &reports) {
+    TrainingRun run;
+    run.steps = steps;
+    run.options = two.bundle.summary.training();
+    run.data = &data;
+    run.report = [&reports](const StepReport &report) { reports.push_back(report); };
+    return run;
+  }
+
+  void expectTrained(const std::vector<StepReport> &reports, const Executor &executor, double clip) {
+    TwoDevicesReference reference;
+    for (size_t i = 0; i < reports.size(); ++i) {
+      float x[20];
+      for (int e = 0; e < 20; ++e)
+        x[e] = NumberedData::element(i * 5 + e / 4, e % 4);
+      double norm, loss = reference.step(x, 0.5, clip, norm);
+      EXPECT_NEAR(reports[i].loss, loss, 1e-5 * (1 + std::abs(loss))) << i;
+      EXPECT_NEAR(reports[i].gradientNorm, norm, 1e-5 * norm) << i;
+      EXPECT_EQ(reports[i].step, i + 1);
+    }
+    std::string path = folder.path("checkpoint.safetensors");
+    ASSERT_FALSE(saveCheckpoint(executor, two.bundle, path).failed());
+    auto file = SafetensorsFile::open(path);
+    ASSERT_FALSE(file.failed()) << file.message();
+    const auto *w = reinterpret_cast<const float *>(file->tensors().at("w").data);
+    for (int j = 0; j < 4; ++j)
+      EXPECT_NEAR(w[j], reference.w[j], 1e-5 * (1 + std::abs(reference.w[j])));
+  }
+
+  TemporaryFolder folder;
+  TwoDevices two;
+  NumberedData data;
+};
+
+/// Passes everything on, and fails or dawdles where told to.
+class TroubledDevice final : public Device {
+public:
+  TroubledDevice(std::unique_ptr<Device> inner, int failAt, int dawdleMilliseconds = 0)
+      : inner_(std::move(inner)), failAt_(failAt), dawdle_(dawdleMilliseconds) {}
+  std::string description() const override { return inner_->description(); }
+  Result<std::unique_ptr<DeviceMemory>> allocate(size_t bytes, const AllocationOptions &options) override { return inner_->allocate(bytes, options); }
+  Status loadBodies(const bundle::BodyLibrary &library, const std::string &directory) override { return inner_->loadBodies(library, directory); }
+  Status runBody(uint32_t index, const BodyArguments &arguments) override {
+    if (calls_++ == failAt_)
+      return userError("the device has gone");
+    std::this_thread::sleep_for(std::chrono::milliseconds(dawdle_));
+    return inner_->runBody(index, arguments);
+  }
+  Status copy(void *to, const void *from, size_t bytes) override { return inner_->copy(to, from, bytes); }
+
+private:
+  std::unique_ptr<Device> inner_;
+  int failAt_, dawdle_, calls_ = 0;
+};
+
+/// Swallows receives until the run is aborted.
+class DeafTransport final : public Transport {
+public:
+  explicit DeafTransport(std::unique_ptr<Transport> inner) : inner_(std::move(inner)) {}
+  Status send(Operation o, uint32_t peer, const void *data, size_t bytes) override { return inner_->send(o, peer, data, bytes); }
+  Status receive(Operation, uint32_t, void *, size_t) override {
+    int ignored = 0;
+    return inner_->receive({9999, 0}, 0, &ignored, sizeof ignored); // nobody ever sends this.
+  }
+  Status allGather(Operation o, const AllGatherArguments &a) override { return inner_->allGather(o, a); }
+  Status reduceScatter(Operation o, const ReduceScatterArguments &a) override { return inner_->reduceScatter(o, a); }
+  Status allReduce(Operation o, const AllReduceArguments &a) override { return inner_->allReduce(o, a); }
+  Status broadcast(Operation o, const BroadcastArguments &a) override { return inner_->broadcast(o, a); }
+  void abort(const Error &why) override { inner_->abort(why); }
+
+private:
+  std::unique_ptr<Transport> inner_;
+};
+
+TEST_F(ExecutorTest, TheProgramsAreValid) {
+  Status status = checkPrograms(two.bundle);
+  EXPECT_FALSE(status.failed()) << status.message();
+}
+
+TEST_F(ExecutorTest, TrainsAsOneLoopDoes) {
+  for (bool threadPerQueue : {false, true})
+    for (double clip : {0.0, 1.0}) {
+      ExecutorOptions options;
+      options.oneThreadPerQueue = threadPerQueue;
+      auto executor = make(options);
+      ASSERT_TRUE(executor);
+      std::vector<StepReport> reports;
+      TrainingRun run = training(40, reports);
+      run.options.set_clip_norm(clip);
+      Status status = train(*executor, two.bundle, run);
+      ASSERT_FALSE(status.failed()) << status.message();
+      ASSERT_EQ(reports.size(), 40u);
+      expectTrained(reports, *executor, clip);
+    }
+}
+
+TEST_F(ExecutorTest, PoisonDoesNotReachResultsAndTouchedBytesAreCounted) {
+  ExecutorOptions options;
+  options.poison = true;
+  auto executor = make(options);
+  ASSERT_TRUE(executor);
+  std::vector<StepReport> reports;
+  ASSERT_FALSE(train(*executor, two.bundle, training(3, reports)).failed());
+  expectTrained(reports, *executor, 0);
+  for (const Executor::MemoryUse &use : executor->memoryUse()) {
+    EXPECT_EQ(use.planned, 4096u);
+    EXPECT_GE(use.touched, 640u);
+    EXPECT_LE(use.touched, 1088u);
+  }
+}
+
+TEST_F(ExecutorTest, EvaluationChangesNothing) {
+  auto executor = make();
+  ASSERT_TRUE(executor);
+  std::vector<StepReport> reports;
+  TrainingRun run = training(4, reports);
+  NumberedData held;
+  run.evaluationData = &held;
+  run.evaluateEvery = 2;
+  ASSERT_FALSE(train(*executor, two.bundle, run).failed());
+  ASSERT_EQ(reports.size(), 6u);
+  EXPECT_TRUE(reports[2].evaluation);
+  EXPECT_TRUE(reports[5].evaluation);
+  EXPECT_EQ(reports[5].step, 4u);
+
+  TwoDevicesReference reference;
+  double norm, expected = 0;
+  float x[20];
+  auto fill = [&](int batch) {
+    for (int e = 0; e < 20; ++e)
+      x[e] = NumberedData::element(batch * 5 + e / 4, e % 4);
+  };
+  for (int step = 0; step < 2; ++step) {
+    fill(step);
+    reference.step(x, 0.5, 0, norm);
+  }
+  for (int batch = 0; batch < 3; ++batch) {
+    fill(batch);
+    expected += reference.step(x, 0, 0, norm, true) / 3;
+  }
+  EXPECT_NEAR(reports[2].loss, expected, 1e-4);
+  reports.erase(reports.begin() + 5);
+  reports.erase(reports.begin() + 2);
+  expectTrained(reports, *executor, 0);
+}
+
+TEST_F(ExecutorTest, GradientsAndLossRowsAreCaught) {
+  GradientDump gradients(two.bundle);
+  LossRows rows(two.bundle);
+  ExecutorOptions options;
+  options.beforeCall = [&](const ObservedCall &call) {
+    if (call.step == 0) {
+      gradients.observe(call);
+      rows.observe(call);
+    }
+  };
+  auto executor = make(options);
+  ASSERT_TRUE(executor);
+  std::vector<StepReport> reports;
+  TrainingRun run = training(2, reports);
+  run.options.set_clip_norm(0.1);
+  ASSERT_FALSE(train(*executor, two.bundle, run).failed());
+  ASSERT_FALSE(gradients.write(folder.path("g.safetensors")).failed());
+  ASSERT_FALSE(rows.write(folder.path("rows.json")).failed());
+  auto file = SafetensorsFile::open(folder.path("g.safetensors"));
+  ASSERT_FALSE(file.failed());
+  const auto *g = reinterpret_cast<const float *>(file->tensors().at("w").data);
+  double norm = 0;
+  for (int j = 0; j < 4; ++j) {
+    float expected = 0;
+    for (int row = 0; row < 5; ++row)
+      expected += 2 * NumberedData::element(row, j) / 5;
+    EXPECT_NEAR(g[j], expected, 1e-5);
+    norm += expected * expected;
+  }
+  EXPECT_NEAR(reports[0].gradientNorm, std::sqrt(norm), 1e-5);
+  std::string text = folder.read("rows.json");
+  std::vector<double> losses;
+  for (const char *at = text.c_str(); *at;) {
+    char *end;
+    double value = std::strtod(at, &end);
+    if (end != at)
+      losses.push_back(value);
+    at = end == at ? at + 1 : end;
+  }
+  ASSERT_EQ(losses.size(), 5u);
+  for (int row = 0; row < 5; ++row) {
+    double expected = 0;
+    for (int j = 0; j < 4; ++j)
+      expected += 2 * NumberedData::element(row, j) * (j + 1);
+    EXPECT_NEAR(losses[row], expected, 1e-4);
+  }
+}
+
+TEST_F(ExecutorTest, ZeroDenominatorSkipsTheUpdate) {
+  two.bundle.summary.mutable_loss(0)->set_denominator_per_row(0);
+  auto executor = make();
+  ASSERT_TRUE(executor);
+  std::vector<StepReport> reports;
+  ASSERT_FALSE(train(*executor, two.bundle, training(2, reports)).failed());
+  EXPECT_TRUE(reports[0].skipped && reports[1].skipped);
+  EXPECT_TRUE(std::isnan(reports[0].loss) || std::isinf(reports[0].loss));
+  ASSERT_FALSE(saveCheckpoint(*executor, two.bundle, folder.path("c.safetensors")).failed());
+  auto file = SafetensorsFile::open(folder.path("c.safetensors"));
+  const auto *w = reinterpret_cast<const float *>(file->tensors().at("w").data);
+  for (int j = 0; j < 4; ++j)
+    EXPECT_EQ(w[j], float(j + 1));
+}
+
+TEST_F(ExecutorTest, ACheckpointIsTheNextInitialState) {
+  auto executor = make();
+  std::vector<StepReport> reports;
+  ASSERT_FALSE(train(*executor, two.bundle, training(3, reports)).failed());
+  std::string path = folder.path("c.safetensors"), again = folder.path("d.safetensors");
+  ASSERT_FALSE(saveCheckpoint(*executor, two.bundle, path).failed());
+  auto second = make();
+  ASSERT_FALSE(loadState(*second, two.bundle, path).failed());
+  ASSERT_FALSE(saveCheckpoint(*second, two.bundle, again).failed());
+  EXPECT_EQ(folder.read("c.safetensors"), folder.read("d.safetensors"));
+
+  ASSERT_FALSE(writeSafetensors(path, {{"v", StoredType::F32, {4}, [](std::byte *to) { std::memset(to, 0, 16); }}}).failed());
+  EXPECT_NE(loadState(*second, two.bundle, path).message().find("1 parameters of the model are missing: 'w'"), std::string::npos);
+  ASSERT_FALSE(writeSafetensors(path, {{"w", StoredType::F32, {2, 2}, [](std::byte *to) { std::memset(to, 0, 16); }}}).failed());
+  EXPECT_NE(loadState(*second, two.bundle, path).message().find("expects shape 4, got 2x2"), std::string::npos);
+}
+
+TEST_F(ExecutorTest, WeightsThatDoNotFitAreNamed) {
+  auto executor = make();
+  auto problem = [&] {
+    Status status = loadState(*executor, two.bundle, "");
+    return status.failed() ? status.message() : std::string("accepted");
+  };
+  WeightSource &w = two.bundle.weights[0];
+  WeightSource good = w;
+  w.offset = 16;
+  EXPECT_NE(problem().find("lie outside"), std::string::npos);
+  w = good, w.bytes = 12;
+  EXPECT_NE(problem().find("has 12 bytes of f32, its shape 4 needs 4 elements"), std::string::npos);
+  w = good, w.type = "q4";
+  EXPECT_NE(problem().find("unknown type 'q4'"), std::string::npos);
+  w = good, w.permutation = {1};
+  EXPECT_NE(problem().find("permutation"), std::string::npos);
+  w = good, w.file = "/nonexistent/model.data";
+  EXPECT_NE(problem().find("--init"), std::string::npos);
+  w = good, w.type = "f16", w.bytes = 8;
+  EXPECT_EQ(problem(), "accepted");
+}
+
+TEST_F(ExecutorTest, AFailureNamesDeviceEntryAndTaskAndStopsEverybody) {
+  for (int failAt : {0, 3, 11}) {
+    auto devices = makeDevices(two.bundle);
+    ASSERT_FALSE(devices.failed());
+    (*devices)[1] = std::make_unique<TroubledDevice>(std::move((*devices)[1]), failAt);
+    auto executor = make({}, std::move(*devices));
+    ASSERT_TRUE(executor);
+    std::vector<StepReport> reports;
+    Status status = train(*executor, two.bundle, training(20, reports));
+    ASSERT_TRUE(status.failed());
+    EXPECT_EQ(status.error().kind, ErrorKind::User);
+    EXPECT_NE(status.message().find("device beta, entry "), std::string::npos) << status.message();
+    EXPECT_NE(status.message().find("the device has gone"), std::string::npos) << status.message();
+    if (failAt == 0) {
+      EXPECT_NE(status.message().find("(F(cell 1, units 1-2, samples 0-3))"), std::string::npos) << status.message();
+    }
+    EXPECT_TRUE(executor->wait().failed()); // and stays failed.
+  }
+}
+
+TEST_F(ExecutorTest, NothingMovingIsReportedWithWhatEverybodyWaitsFor) {
+  auto transports = makeLocalTransports(2);
+  transports[1] = std::make_unique<DeafTransport>(std::move(transports[1]));
+  ExecutorOptions options;
+  options.stallSeconds = 0.2;
+  auto executor = make(options, {}, std::move(transports));
+  ASSERT_TRUE(executor);
+  std::vector<StepReport> reports;
+  Status status = train(*executor, two.bundle, training(2, reports));
+  ASSERT_TRUE(status.failed());
+  EXPECT_EQ(status.error().kind, ErrorKind::Internal);
+  EXPECT_NE(status.message().find("device beta is in entry "), std::string::npos) << status.message();
+  EXPECT_NE(status.message().find("(receive from alpha)"), std::string::npos) << status.message();
+  EXPECT_NE(status.message().find("device alpha"), std::string::npos) << status.message();
+}
+
+TEST_F(ExecutorTest, SlowComputingIsNotAStall) {
+  auto devices = makeDevices(two.bundle);
+  ASSERT_FALSE(devices.failed());
+  (*devices)[0] = std::make_unique<TroubledDevice>(std::move((*devices)[0]), -1, 150);
+  ExecutorOptions options;
+  options.stallSeconds = 0.1;
+  auto executor = make(options, std::move(*devices));
+  std::vector<StepReport> reports;
+  Status status = train(*executor, two.bundle, training(1, reports));
+  EXPECT_FALSE(status.failed()) << status.message();
+}
+
+TEST_F(ExecutorTest, DataThatEndsWhileStepsAreUnderWayEndsTheRun) {
+  auto executor = make();
+  data.failAt = 3;
+  std::vector<StepReport> reports;
+  Status status = train(*executor, two.bundle, training(10, reports));
+  ASSERT_TRUE(status.failed());
+  EXPECT_EQ(status.message(), "the data ends here");
+  executor.reset(); // does not hang.
+}
+
+TEST_F(ExecutorTest, TheTraceHasEveryEntryOfTheStepsAskedFor) {
+  ExecutorOptions options;
+  options.trace = true;
+  options.traceSteps = 2;
+  auto executor = make(options);
+  std::vector<StepReport> reports;
+  ASSERT_FALSE(train(*executor, two.bundle, training(3, reports)).failed());
+  std::vector<TraceEvent> events = executor->takeTrace();
+  size_t entries = two.bundle.programs[0].entries_size() + two.bundle.programs[1].entries_size();
+  EXPECT_EQ(events.size(), 2 * entries);
+  for (const TraceEvent &event : events)
+    EXPECT_LE(event.begin, event.end);
+  ASSERT_FALSE(writeTrace(folder.path("trace.json"), two.bundle, events).failed());
+  std::string text = folder.read("trace.json");
+  for (const char *word : {"device alpha", "collective", "\"F(cell 1, units 1-2, samples 0-3)\"", "send to beta", "reduction of group g"})
+    EXPECT_NE(text.find(word), std::string::npos) << word;
+}
+
+TEST_F(ExecutorTest, RunsAreBitEqual) {
+  std::vector<StepReport> first, second;
+  for (std::vector<StepReport> *reports : {&first, &second}) {
+    auto executor = make();
+    ASSERT_FALSE(train(*executor, two.bundle, training(20, *reports)).failed());
+  }
+  for (size_t i = 0; i < first.size(); ++i) {
+    EXPECT_EQ(first[i].loss, second[i].loss);
+    EXPECT_EQ(first[i].gradientNorm, second[i].gradientNorm);
+  }
+}
+
+} // namespace

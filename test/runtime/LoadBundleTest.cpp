@@ -1,0 +1,224 @@
+// Bundles on disk: a good one loads; every kind of damage or contradiction is an error that names the place.
+#include "TemporaryFolder.h"
+#include "TwoDevices.h"
+
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+#include <xxhash.h>
+
+#include <functional>
+
+using namespace zorse;
+using namespace zorse::runtime;
+using namespace zorse::runtime::test;
+
+namespace {
+
+class LoadBundle : public ::testing::Test {
+protected:
+  LoadBundle() : two(folder.path("two.zorse")) {}
+
+  void file(const std::string &name, const std::string &bytes) {
+    folder.write("two.zorse/" + name, bytes);
+    char hash[17];
+    snprintf(hash, sizeof hash, "%016llx", (unsigned long long)XXH64(bytes.data(), bytes.size(), 0));
+    manifest["files"][name] = hash;
+  }
+
+  void writeFiles() {
+    std::filesystem::remove_all(two.bundle.directory);
+    manifest = {{"format_version", 1}, {"model", "two"}, {"batch", two.bundle.batch}, {"sequence", 4}, {"precision", "f32"}};
+    for (const BundleDevice &device : two.bundle.devices)
+      manifest["devices"].push_back({{"name", device.name}, {"kind", device.kind}, {"threads", device.threads}, {"memory", device.memory}});
+    file("plan.json", "{}");
+    file("cluster.yaml", "name: test\nnodes:\n  - name: here\n    devices:\n      - { name: alpha, kind: cpu }\n      - { name: beta, kind: cpu }\n");
+    file("summary.pb", two.bundle.summary.SerializeAsString());
+    file("bodies.pb", two.bundle.bodies.SerializeAsString());
+    for (size_t d = 0; d < two.bundle.programs.size(); ++d)
+      file("programs/" + std::to_string(d) + ".pb", two.bundle.programs[d].SerializeAsString());
+    file("kernels/x86-64/kernels.so", "not really machine code");
+    file("weights.json", R"({"parameters": [{"name": "w", "file": "weights.bin", "offset": 8, "bytes": 16, "type": "f32", "shape": [4]}]})");
+    file("weights.bin", std::string(24, '\0'));
+    writeManifest();
+  }
+  void writeManifest() { folder.write("two.zorse/manifest.json", manifest.dump()); }
+
+  std::string problem() {
+    Result<Bundle> bundle = loadBundle(two.bundle.directory);
+    return bundle.failed() ? bundle.message() : "accepted";
+  }
+
+  /// What loading says after `change` of the program of a device.
+  std::string problemAfter(uint32_t device, const std::function<void(bundle::Program &)> &change) {
+    bundle::Program saved = two.bundle.programs[device];
+    change(two.bundle.programs[device]);
+    writeFiles();
+    two.bundle.programs[device] = saved;
+    return problem();
+  }
+
+  /// The first entry of a kind.
+  static bundle::Entry &entry(bundle::Program &program, bundle::Entry::WhatCase kind) {
+    for (bundle::Entry &e : *program.mutable_entries())
+      if (e.what_case() == kind)
+        return e;
+    ADD_FAILURE() << "no such entry";
+    return *program.add_entries();
+  }
+
+  TemporaryFolder folder;
+  TwoDevices two;
+  nlohmann::json manifest;
+};
+
+void expectSays(const std::string &error, std::initializer_list<const char *> words) {
+  for (const char *word : words)
+    EXPECT_NE(error.find(word), std::string::npos) << "'" << word << "' in: " << error;
+}
+
+TEST_F(LoadBundle, AGoodOneIsReadWhole) {
+  writeFiles();
+  Result<Bundle> bundle = loadBundle(two.bundle.directory + "/");
+  ASSERT_FALSE(bundle.failed()) << bundle.message();
+  EXPECT_EQ(bundle->batch, 5);
+  EXPECT_EQ(bundle->devices[1].threads, 2);
+  EXPECT_EQ(bundle->programs[1].entries_size(), two.bundle.programs[1].entries_size());
+  EXPECT_EQ(bundle->weights[0].offset, 8u);
+  EXPECT_EQ(bundle->weights[0].file, two.bundle.directory + "/weights.bin");
+}
+
+TEST_F(LoadBundle, EveryDamagedOrMissingFileIsNamed) {
+  writeFiles();
+  std::vector<std::string> names;
+  for (const auto &item : manifest["files"].items())
+    names.push_back(item.key());
+  for (const std::string &name : names) {
+    writeFiles();
+    std::string bytes = folder.read("two.zorse/" + name);
+    bytes[bytes.size() / 2] ^= 1;
+    folder.write("two.zorse/" + name, bytes);
+    expectSays(problem(), {name.c_str(), "checksum"});
+    std::filesystem::remove(two.bundle.directory + "/" + name);
+    expectSays(problem(), {name.c_str(), "cannot be read"});
+  }
+}
+
+TEST_F(LoadBundle, ManifestsThatDoNotFitAreRefused) {
+  expectSays(problem(), {"two.zorse", "expects a bundle"});
+  writeFiles();
+  nlohmann::json good = manifest;
+  auto with = [&](const std::function<void()> &change) {
+    manifest = good;
+    change();
+    writeManifest();
+    return problem();
+  };
+  expectSays(with([&] { manifest["format_version"] = 999; }), {"manifest.json", "expects format version 1, got 999"});
+  expectSays(with([&] { manifest.erase("batch"); }), {"manifest.json", "batch"});
+  expectSays(with([&] { manifest["batch"] = 0; }), {"batch of at least 1"});
+  expectSays(with([&] { manifest["devices"] = nlohmann::json::array(); }), {"no device"});
+  expectSays(with([&] { manifest["devices"].erase(1); }), {"entry", "device"});
+  expectSays(with([&] { manifest["devices"].push_back(manifest["devices"][0]); }), {"does not list programs/2.pb"});
+  expectSays(with([&] { manifest["devices"][1]["name"] = "gamma"; }), {"programs/1.pb", "'beta'", "'gamma'"});
+  expectSays(with([&] { manifest["devices"][0]["memory"] = 100; }), {"needs 4096 bytes of memory, the device has 100"});
+  expectSays(with([&] { manifest["files"].erase("bodies.pb"); }), {"does not list bodies.pb"});
+  expectSays(with([&] { manifest["files"].erase("kernels/x86-64/kernels.so"); }), {"does not list kernels/x86-64/kernels.so"});
+  expectSays(with([&] { manifest["files"]["../../etc/passwd"] = "0"; }), {"outside the bundle"});
+  expectSays(with([&] { manifest["files"] = 3; }), {"manifest.json"});
+  folder.write("two.zorse/manifest.json", "");
+  expectSays(problem(), {"manifest.json", "not the manifest"});
+  folder.write("two.zorse/manifest.json", std::string(100000, '['));
+  expectSays(problem(), {"manifest.json"});
+}
+
+TEST_F(LoadBundle, FilesWithTheRightChecksumAndWrongContentsAreRefused) {
+  writeFiles();
+  file("summary.pb", "\xff\xff\xff");
+  writeManifest();
+  expectSays(problem(), {"summary.pb", "cannot be decoded"});
+  writeFiles();
+  file("weights.json", R"({"parameters": []})");
+  writeManifest();
+  expectSays(problem(), {"weights.json", "no bytes for parameter 'w'"});
+  writeFiles();
+  file("weights.json", R"({"parameters": 3})");
+  writeManifest();
+  expectSays(problem(), {"weights.json"});
+}
+
+TEST_F(LoadBundle, ProgramsThatLeadOutsideAreRefused) {
+  using bundle::Entry;
+  using bundle::Program;
+  auto says = [&](const char *words, uint32_t device, const std::function<void(Program &)> &change) { expectSays(problemAfter(device, change), {words}); };
+  says("queue 6 of 6", 0, [](Program &p) { p.mutable_entries(0)->set_queue(6); });
+  says("ascending order", 0, [](Program &p) { p.mutable_entries(1)->set_id(0); });
+  says("unknown phase", 0, [](Program &p) { p.mutable_entries(0)->set_phase(bundle::PHASE_UNSPECIFIED); });
+  says("holds nothing", 0, [](Program &p) { p.mutable_entries(0)->clear_what(); });
+  says("position 77 of", 1, [](Program &p) { p.mutable_entries(2)->mutable_waits(0)->set_position(77); });
+  says("waits for a later entry", 1, [](Program &p) {
+    bundle::Wait &wait = *p.mutable_entries(0)->add_waits();
+    wait.set_queue(0);
+    wait.set_position(1);
+  });
+  says("lie outside an arena of 4096", 0, [](Program &p) { entry(p, Entry::kLoadInput).mutable_load_input()->mutable_region()->set_offset(4090); });
+  says("lie outside an arena of 4096", 0, [](Program &p) { entry(p, Entry::kLoadInput).mutable_load_input()->mutable_region()->set_offset(UINT64_MAX - 8); });
+  says("arena 1 of 1", 0, [](Program &p) { entry(p, Entry::kLoadInput).mutable_load_input()->mutable_region()->set_arena(1); });
+  says("at least 48 are needed", 0, [](Program &p) { entry(p, Entry::kLoadInput).mutable_load_input()->mutable_region()->set_bytes(47); });
+  says("samples [4, +3) of a batch of 5", 0, [](Program &p) { entry(p, Entry::kLoadInput).mutable_load_input()->set_sample_base(4); });
+  says("input 1 of 1", 0, [](Program &p) { entry(p, Entry::kLoadInput).mutable_load_input()->set_input(1); });
+  says("at least 512 are needed", 0, [](Program &p) { entry(p, Entry::kLoadScalars).mutable_load_scalars()->mutable_region()->set_bytes(256); });
+  says("body 7 of 7", 0, [](Program &p) { entry(p, Entry::kCompute).mutable_compute()->mutable_calls(0)->set_body(7); });
+  says("binds 1 slots of body 'double', which has 2", 0, [](Program &p) { entry(p, Entry::kCompute).mutable_compute()->mutable_calls(0)->mutable_slots()->RemoveLast(); });
+  says("with 0 rows", 0, [](Program &p) { entry(p, Entry::kCompute).mutable_compute()->mutable_calls(0)->set_rows(0); });
+  says("at least 64 are needed", 0, [](Program &p) { entry(p, Entry::kCompute).mutable_compute()->mutable_calls(0)->set_rows(4); });
+  says("device 5 of 2", 0, [](Program &p) { entry(p, Entry::kSend).mutable_send()->set_peer(5); });
+  says("does not match its half", 0, [](Program &p) { entry(p, Entry::kSend).mutable_send()->mutable_region()->set_bytes(32); });
+  says("does not match its half", 1, [](Program &p) { entry(p, Entry::kReceive).set_phase(bundle::BACKWARD); });
+  says("2 devices take part in it, but 1 have it", 0, [](Program &p) {
+    Entry &e = entry(p, Entry::kSend);
+    e.mutable_copy()->mutable_from()->set_bytes(16);
+    e.mutable_copy()->mutable_to()->set_bytes(16);
+  });
+  says("elements [2, 9) of a group of 4", 1, [](Program &p) { entry(p, Entry::kAllGather).mutable_all_gather()->mutable_shards()->set_end(1, 9); });
+  says("arrays of the shards differ", 1, [](Program &p) { entry(p, Entry::kAllGather).mutable_all_gather()->mutable_shards()->add_end(2); });
+  says("does not match its half", 1, [](Program &p) { entry(p, Entry::kReduceScatter).mutable_reduce_scatter()->mutable_shards()->set_begin(1, 3); });
+  says("takes no part", 1, [](Program &p) { entry(p, Entry::kAllReduce).mutable_all_reduce()->set_members(1, 0); });
+  says("does not fit its region", 1, [](Program &p) { p.mutable_state(0)->mutable_value()->set_begin(0); });
+  says("expects parameters, moments", 1, [](Program &p) { p.mutable_state(0)->mutable_value()->set_kind(bundle::Value::SUMS); });
+  says("state group 3 of 1", 1, [](Program &p) { p.mutable_state(0)->mutable_value()->set_id(3); });
+}
+
+TEST_F(LoadBundle, RandomlyChangedProgramsNeverCrash) {
+  writeFiles();
+  std::string good = two.bundle.programs[1].SerializeAsString();
+  uint64_t state = 1;
+  auto random = [&](size_t n) { return size_t((state = state * 6364136223846793005ull + 1442695040888963407ull) >> 33) % n; };
+  for (int i = 0; i < 300; ++i) {
+    std::string bad = good;
+    for (int change = 0; change < 3; ++change)
+      bad[random(bad.size())] = char(random(256));
+    file("programs/1.pb", bad);
+    writeManifest();
+    (void)problem();
+  }
+}
+
+TEST_F(LoadBundle, TheClusterMustHaveTheSameDevices) {
+  writeFiles();
+  Result<Bundle> bundle = loadBundle(two.bundle.directory);
+  ASSERT_FALSE(bundle.failed());
+  auto check = [&](const std::string &text) {
+    Status status = checkCluster(*bundle, folder.write("cluster.yaml", text));
+    return status.failed() ? status.message() : std::string("accepted");
+  };
+  EXPECT_EQ(check(bundle->cluster), "accepted");
+  EXPECT_EQ(check("nodes: [ { devices: [ { name: alpha, kind: cpu, speed: 3e9 }, { name: beta } ] } ]"), "accepted");
+  expectSays(check("nodes: [ { devices: [ { name: alpha } ] } ]"), {"cluster.yaml", "compiled for devices alpha (cpu), beta (cpu)", "has devices alpha."});
+  expectSays(check("nodes: [ { devices: [ { name: alpha, kind: cuda }, { name: beta } ] } ]"), {"alpha (cuda), beta"});
+  expectSays(check("nodes: [ { devices: [ { name: alpha, count: 2 } ] } ]"), {"alpha:0, alpha:1"});
+  expectSays(check("nodes: ["), {"cluster.yaml", "is not a cluster description"});
+  expectSays(check("nodes: [ { devices: [ { kind: cpu } ] } ]"), {"cluster.yaml"});
+  EXPECT_TRUE(checkCluster(*bundle, folder.path("none.yaml")).failed());
+}
+
+} // namespace

@@ -1,0 +1,327 @@
+// A whole training program by hand, for two devices: loss = sum over rows of (2 x) . w, trained by SGD.
+//
+//   alpha   load x, F(unit 0): y = 2 x, send y; owns w[0, 2)
+//   beta    receive y, F(unit 1): loss = y . w, B(unit 1): gradient of w; owns w[2, 4), gathers w, reduces its gradient to both
+//
+// Two micro-batches of 3 and 2 rows. Every entry waits for everything before it on its device: the test is of the executor, not of overlap.
+#pragma once
+
+#include "zorse/runtime/Bundle.h"
+
+#include <cstring>
+#include <cmath>
+#include <map>
+#include <string>
+
+namespace zorse::runtime::test {
+
+class TwoDevices {
+public:
+  static constexpr int64_t kBatch = 5, kWidth = 4;
+
+  explicit TwoDevices(const std::string &directory) {
+    bundle.directory = directory;
+    bundle.model = "two";
+    bundle.precision = "f32";
+    bundle.batch = kBatch;
+    bundle.sequence = kWidth;
+    bundle.devices = {{"alpha", "cpu", 1, 1 << 20}, {"beta", "cpu", 2, 0}};
+    bundle.plan = "{}";
+    bundle.programs.resize(2);
+    summary();
+    bodies();
+    programs();
+    WeightSource w;
+    w.name = "w";
+    w.file = directory + "/weights.bin";
+    w.offset = 8;
+    w.bytes = 16;
+    w.type = "f32";
+    w.shape = {4};
+    bundle.weights = {w};
+  }
+
+  Bundle bundle;
+
+private:
+  void summary() {
+    bundle::ModelSummary &s = bundle.summary;
+    s.set_name("two");
+    s.set_compute_type(bundle::F32);
+    for (const char *name : {"first", "second"})
+      s.add_units()->set_name(name);
+    bundle::GraphInput &x = *s.add_inputs();
+    x.set_name("x");
+    x.add_shape(kWidth);
+    x.set_type(bundle::F32);
+    x.set_bytes_per_row(16);
+    bundle::ParameterInfo &w = *s.add_parameters();
+    w.set_name("w");
+    w.add_shape(kWidth);
+    w.set_type(bundle::F32);
+    w.set_trainable(true);
+    bundle::GroupInfo &group = *s.add_groups();
+    group.set_name("g");
+    group.add_parameters(0);
+    group.set_elements(kWidth);
+    group.set_trainable(true);
+    group.set_type(bundle::F32);
+    bundle::LossTerm &term = *s.add_loss();
+    term.set_coefficient(1);
+    term.set_constant_denominator(true);
+    term.set_denominator_per_row(1);
+    s.set_denominator_body(-1);
+    s.mutable_training()->set_learning_rate(0.5);
+    s.mutable_training()->set_schedule(bundle::TrainingOptions::CONSTANT);
+  }
+
+  static void slot(bundle::Body &body, bundle::SlotKind kind, uint32_t index, bundle::AccessMode mode, int64_t fixed, int64_t perRow) {
+    bundle::Slot &slot = *body.add_slots();
+    slot.set_kind(kind);
+    slot.set_index(index);
+    slot.set_mode(mode);
+    slot.mutable_bytes()->set_fixed(fixed);
+    slot.mutable_bytes()->set_per_row(perRow);
+    slot.set_type(bundle::F32);
+  }
+  static void kernel(bundle::Body &body, const char *symbol, int64_t fixed, int64_t perRow) {
+    bundle::KernelLaunch &launch = *body.add_launches()->mutable_kernel();
+    launch.set_symbol(symbol);
+    for (int i = 0; i < body.slots_size(); ++i)
+      launch.add_operands()->set_slot(i);
+    launch.mutable_points()->set_fixed(fixed);
+    launch.mutable_points()->set_per_row(perRow);
+  }
+  static void library(bundle::Body &body, const char *name) {
+    bundle::LibraryCall &call = *body.add_launches()->mutable_library();
+    call.set_name(name);
+    call.set_type(bundle::F32);
+    for (int i = 0; i < body.slots_size(); ++i)
+      call.add_operands()->set_slot(i);
+  }
+
+  enum { Double, Dot, DotGradient, SumLoss, Norm, Decide, Update };
+
+  void bodies() {
+    bundle.bodies.set_arch("x86-64");
+    bundle.bodies.add_objects("kernels.so");
+    auto add = [&](const char *name) -> bundle::Body & {
+      bundle::Body &body = *bundle.bodies.add_bodies();
+      body.set_name(name);
+      return body;
+    };
+    using namespace bundle;
+    bundle::Body &twice = add("double");
+    slot(twice, INPUT, 0, READ, 0, 16);
+    slot(twice, BOUNDARY_OUT, 0, WRITE, 0, 16);
+    kernel(twice, "zorse_test_double", 0, 4);
+    bundle::Body &dot = add("dot");
+    slot(dot, BOUNDARY_IN, 0, READ, 0, 16);
+    slot(dot, PARAMETER, 0, READ, 16, 0);
+    slot(dot, LOSS, 0, WRITE, 0, 4);
+    kernel(dot, "zorse_test_dot", 0, 1);
+    bundle::Body &gradient = add("dot gradient");
+    slot(gradient, BOUNDARY_IN, 0, READ, 0, 16);
+    slot(gradient, SCALARS, 0, READ, 256, 0);
+    slot(gradient, PARAMETER_GRADIENT, 0, ACCUMULATE, 16, 0);
+    kernel(gradient, "zorse_test_dot_gradient", 4, 0);
+    gradient.mutable_launches(0)->mutable_kernel()->add_accumulates(2);
+    bundle::Body &sum = add("sum loss");
+    slot(sum, LOSS, 0, READ, 0, 4);
+    slot(sum, SUMS_SLOT, 0, ACCUMULATE, 128, 0);
+    library(sum, "sum_loss");
+    bundle::Body &norm = add("norm");
+    slot(norm, STATE, 1, READ, 0, 4);
+    slot(norm, SUMS_SLOT, 0, ACCUMULATE, 128, 0);
+    library(norm, "squared_norm");
+    bundle::Body &decide = add("decide");
+    slot(decide, SUMS_SLOT, 0, READ, 128, 0);
+    slot(decide, SCALARS, 0, UPDATE, 256, 0);
+    slot(decide, OPTIMIZER_STEP_SLOT, 0, UPDATE, 8, 0);
+    library(decide, "decide");
+    bundle::Body &update = add("update");
+    slot(update, STATE, 0, UPDATE, 0, 4);
+    slot(update, STATE, 1, READ, 0, 4);
+    slot(update, SCALARS, 0, READ, 256, 0);
+    kernel(update, "zorse_test_sgd", 0, 1);
+  }
+
+  // Places in each device's arena of 4096 bytes.
+  static constexpr uint64_t kScalars = 0, kSums = 256, kStep = 512, kW = 576, kX = 640, kY = 768, kLoss = 896, kGradient = 960, kShard = 1024;
+
+  static bundle::Region region(uint64_t offset, uint64_t bytes) {
+    bundle::Region r;
+    r.set_offset(offset);
+    r.set_bytes(bytes);
+    return r;
+  }
+
+  /// Appends an entry; it waits for all entries before it on its device, in this step or the last.
+  bundle::Entry &entry(uint32_t device, uint32_t id, uint32_t queue, bundle::Phase phase) {
+    bundle::Entry &e = *bundle.programs[device].add_entries();
+    e.set_id(id);
+    e.set_queue(queue);
+    e.set_phase(phase);
+    return e;
+  }
+
+  bundle::Call &call(bundle::Entry &e, bundle::Compute::Task task, int cell, uint32_t body, int32_t unit, int64_t rows, int64_t base,
+                     const std::vector<bundle::Region> &slots) {
+    e.mutable_compute()->set_task(task);
+    e.mutable_compute()->set_cell(cell);
+    bundle::Call &c = *e.mutable_compute()->add_calls();
+    c.set_body(body);
+    c.set_unit(unit);
+    c.set_rows(rows);
+    c.set_sample_base(base);
+    for (const bundle::Region &r : slots)
+      *c.add_slots()->mutable_region() = r;
+    return c;
+  }
+
+  void programs() {
+    using namespace bundle;
+    enum { ComputeQueue, SendQueue, ReceiveQueue, Collectives, ToDevice, ToHost };
+    const QueueKind kinds[] = {COMPUTE, SEND_QUEUE, RECEIVE_QUEUE, COLLECTIVE_QUEUE, HOST_TO_DEVICE, DEVICE_TO_HOST};
+    for (uint32_t d = 0; d < 2; ++d) {
+      bundle::Program &p = bundle.programs[d];
+      p.set_device(d);
+      p.set_device_name(bundle.devices[d].name);
+      p.add_arenas()->set_kind(DEVICE);
+      p.mutable_arenas(0)->set_bytes(4096);
+      for (QueueKind kind : kinds)
+        p.add_queues()->set_kind(kind);
+      PersistentState &w = *p.add_state();
+      *w.mutable_region() = region(kW + 8 * d, 8); // beta's shard lies in its whole
+      w.set_type(F32);
+      w.mutable_value()->set_kind(Value::PARAMETERS);
+      w.mutable_value()->set_begin(2 * d);
+      w.mutable_value()->set_end(2 * d + 2);
+      PersistentState &step = *p.add_state();
+      *step.mutable_region() = region(kStep, 8);
+      step.set_type(F64);
+      step.mutable_value()->set_kind(Value::OPTIMIZER_STEP);
+    }
+
+    uint32_t id = 0;
+    for (uint32_t d = 0; d < 2; ++d)
+      *entry(d, id++, ToDevice, LOAD).mutable_load_scalars()->mutable_region() = region(kScalars, 512);
+    const int64_t rows[] = {3, 2}, base[] = {0, 3};
+    for (int mb = 0; mb < 2; ++mb) {
+      LoadInput &load = *entry(0, id++, ToDevice, LOAD).mutable_load_input();
+      load.set_sample_base(base[mb]);
+      load.set_rows(rows[mb]);
+      *load.mutable_region() = region(kX + 16 * base[mb], 16 * rows[mb]);
+    }
+    auto extents = [](Extents &shards) {
+      for (uint32_t d = 0; d < 2; ++d) {
+        shards.add_members(d);
+        shards.add_begin(2 * d);
+        shards.add_end(2 * d + 2);
+      }
+    };
+    for (uint32_t d = 0; d < 2; ++d) {
+      AllGather &gather = *entry(d, id, Collectives, GATHER).mutable_all_gather();
+      gather.set_type(F32);
+      extents(*gather.mutable_shards());
+      gather.add_readers(1);
+      if (d == 1)
+        *gather.mutable_full() = region(kW, 16);
+      *gather.mutable_shard() = region(kW + 8 * d, 8);
+    }
+    ++id;
+    for (int mb = 0; mb < 2; ++mb) {
+      Region y = region(kY + 16 * base[mb], 16 * rows[mb]), loss = region(kLoss + 4 * base[mb], 4 * rows[mb]);
+      call(entry(0, id++, ComputeQueue, FORWARD), Compute::F, 2 * mb, Double, 0, rows[mb], base[mb], {region(kX + 16 * base[mb], 16 * rows[mb]), y});
+      Send &send = *entry(0, id, SendQueue, FORWARD).mutable_send();
+      send.set_peer(1);
+      *send.mutable_region() = y;
+      Receive &receive = *entry(1, id++, ReceiveQueue, FORWARD).mutable_receive();
+      receive.set_peer(0);
+      *receive.mutable_region() = y;
+      call(entry(1, id++, ComputeQueue, FORWARD), Compute::F, 2 * mb + 1, Dot, 1, rows[mb], base[mb], {y, region(kW, 16), loss});
+      bundle::Call &sum = call(entry(1, id++, ComputeQueue, FORWARD), Compute::SUM_LOSS, 2 * mb + 1, SumLoss, -1, rows[mb], base[mb], {loss, region(kSums, 128)});
+      sum.mutable_slots(0)->mutable_value()->set_begin(base[mb]);
+      bundle::Call &gradient =
+          call(entry(1, id++, ComputeQueue, BACKWARD), Compute::B, 2 * mb + 1, DotGradient, 1, rows[mb], base[mb], {y, region(kScalars, 256), region(kGradient, 16)});
+      gradient.mutable_slots(2)->set_overwrite(mb == 0);
+    }
+    for (uint32_t d = 0; d < 2; ++d) {
+      ReduceScatter &reduce = *entry(d, id, Collectives, REDUCE).mutable_reduce_scatter();
+      reduce.set_type(F32);
+      reduce.set_order(RANKED);
+      reduce.add_contributors(1);
+      extents(*reduce.mutable_shards());
+      if (d == 1)
+        *reduce.mutable_full() = region(kGradient, 16);
+      *reduce.mutable_shard() = shard(d);
+    }
+    ++id;
+    for (uint32_t d = 0; d < 2; ++d)
+      call(entry(d, id++, ComputeQueue, COMMIT), Compute::NORM, -1, Norm, -1, 2, 0, {shard(d), region(kSums, 128)});
+    for (uint32_t d = 0; d < 2; ++d) {
+      AllReduce &sum = *entry(d, id, Collectives, REPORT).mutable_all_reduce();
+      sum.add_members(0);
+      sum.add_members(1);
+      sum.set_type(F64);
+      *sum.mutable_region() = region(kSums, 128);
+    }
+    ++id;
+    for (uint32_t d = 0; d < 2; ++d)
+      call(entry(d, id++, ComputeQueue, COMMIT), Compute::DECIDE, -1, Decide, -1, 1, 0, {region(kSums, 128), region(kScalars, 256), region(kStep, 8)});
+    for (uint32_t d = 0; d < 2; ++d) {
+      bundle::Call &update =
+          call(entry(d, id++, ComputeQueue, UPDATE_STATE), Compute::UPDATE_GROUP, -1, Update, -1, 2, 0, {region(kW + 8 * d, 8), shard(d), region(kScalars, 256)});
+      update.mutable_slots(1)->mutable_value()->set_begin(2 * d);
+      update.mutable_slots(1)->mutable_value()->set_end(2 * d + 2);
+    }
+    *entry(0, id++, ToHost, REPORT).mutable_report()->mutable_region() = region(kScalars, 512);
+    for (bundle::Program &p : bundle.programs)
+      addWaits(p);
+  }
+
+  static bundle::Region shard(uint32_t device) { return device == 0 ? region(kShard, 8) : region(kGradient + 8, 8); }
+
+  static void addWaits(bundle::Program &p) {
+    std::map<uint32_t, uint32_t> lengths;
+    for (const bundle::Entry &e : p.entries())
+      ++lengths[e.queue()];
+    std::map<uint32_t, uint32_t> seen;
+    for (bundle::Entry &e : *p.mutable_entries()) {
+      for (const auto &[queue, length] : lengths) {
+        if (queue == e.queue() && seen[queue] > 0)
+          continue;
+        bundle::Wait &wait = *e.add_waits();
+        wait.set_queue(queue);
+        wait.set_previous_step(seen[queue] == 0);
+        wait.set_position(seen[queue] == 0 ? length - 1 : seen[queue] - 1);
+      }
+      ++seen[e.queue()];
+    }
+  }
+};
+
+/// The same training in one loop.
+struct TwoDevicesReference {
+  float w[4] = {1, 2, 3, 4};
+
+  /// One step on x [5, 4]; returns the loss before the update and leaves the gradient's norm.
+  double step(const float *x, double learningRate, double clip, double &norm, bool evaluate = false) {
+    double loss = 0, squares = 0;
+    float gradient[4] = {};
+    for (int row = 0; row < 5; ++row)
+      for (int j = 0; j < 4; ++j) {
+        loss += double(2 * x[row * 4 + j]) * w[j] / 5;
+        gradient[j] += 2 * x[row * 4 + j] / 5;
+      }
+    for (float g : gradient)
+      squares += double(g) * g;
+    norm = std::sqrt(squares);
+    double factor = clip > 0 ? std::min(1.0, clip / (norm + 1e-6)) : 1.0;
+    for (int j = 0; j < 4 && !evaluate; ++j)
+      w[j] -= float(learningRate * factor) * gradient[j];
+    return loss;
+  }
+};
+
+} // namespace zorse::runtime::test
