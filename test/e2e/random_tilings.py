@@ -61,7 +61,7 @@ def main():
             cluster = z.cluster(folder, [f"d{i}" for i in range(devices)])
             plan_file = os.path.join(folder, "random.plan.json")
             begin = time.monotonic()
-            z.call("zorse-plan", "--random", seed, "--summary", os.path.join(reference_bundle, "summary.pb"), "--cluster", cluster, "--batch", batch, "-o", plan_file)
+            z.call("zorse-plan", "--random", seed, "--summary", os.path.join(reference_bundle, "summary.pb"), "--devices", devices, "--batch", batch, "-o", plan_file)
             bundle = os.path.join(folder, "random.zorse")
             z.compile(MODEL, bundle, cluster, batch, LENGTH, plan_file, training, "f64")
             compiling += time.monotonic() - begin
