@@ -5,4 +5,4 @@ cd "$(dirname "$0")/../.."
 python=${ZORSE_PYTHON:-$(tools/python-env.sh | tail -1)}
 mkdir -p out
 [ -f out/gpt2-124m.onnx ] || "$python" models/make_benchmark.py gpt2-124m out/gpt2-124m.onnx
-exec python3 test/benchmark/compile_time.py out/gpt2-124m.onnx
+exec /usr/bin/python3 test/benchmark/compile_time.py out/gpt2-124m.onnx

@@ -2,4 +2,4 @@
 # One token stream in every format, shuffling, epochs, checkpoints and evaluation, whatever the plan.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
-exec python3 test/e2e/data.py
+exec /usr/bin/python3 test/e2e/data.py

@@ -2,4 +2,4 @@
 # Touched arena bytes against the plan, process memory against plan and reserve.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
-exec python3 test/e2e/bundles.py memory
+exec /usr/bin/python3 test/e2e/bundles.py memory

@@ -2,4 +2,4 @@
 # One device against PyTorch's committed numbers: 50 AdamW steps and the first step's gradients, GPT and LLaMA.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
-exec python3 test/e2e/parity.py
+exec /usr/bin/python3 test/e2e/parity.py

@@ -2,4 +2,4 @@
 # A two-stage pipeline on two cores against the bound of its schedule.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
-exec python3 test/benchmark/pipeline_bound.py
+exec /usr/bin/python3 test/benchmark/pipeline_bound.py

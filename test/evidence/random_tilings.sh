@@ -3,4 +3,4 @@
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 count=200; [ "${1:-}" = --quick ] && count=40
-exec python3 test/e2e/random_tilings.py $count
+exec /usr/bin/python3 test/e2e/random_tilings.py $count

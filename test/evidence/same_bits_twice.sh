@@ -2,4 +2,4 @@
 # Two runs and two compilations of one model give the same bits.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
-exec python3 test/e2e/determinism.py
+exec /usr/bin/python3 test/e2e/determinism.py

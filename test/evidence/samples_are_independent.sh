@@ -2,4 +2,4 @@
 # Changing a sample leaves every other bit-equal; fixed-batch exports train with 7 rows.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
-exec python3 test/e2e/rows.py
+exec /usr/bin/python3 test/e2e/rows.py

@@ -2,4 +2,4 @@
 # Every wrong input ends with an error that names the place.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
-exec python3 test/e2e/bad_input.py
+exec /usr/bin/python3 test/e2e/bad_input.py
