@@ -168,12 +168,24 @@ private:
         return failure();
       builder.setInsertionPointToEnd(result.functions->getBody());
       unitClass.forward = forward.getName().str();
-      if (pair->backward)
-        unitClass.backward = pair->backward.getName().str();
+      if (!pair->backward)
+        pair->backward = buildEmptyBackward(forward, unitClass.name);
+      unitClass.backward = pair->backward.getName().str();
       functions.push_back(*pair);
       result.classes.push_back(unitClass);
     }
     return success();
+  }
+
+  /// Every unit has a backward body, also a frozen one. It reads one argument because a body without slots would not be called.
+  func::FuncOp buildEmptyBackward(func::FuncOp forward, const std::string &name) {
+    auto function = func::FuncOp::create(builder, forward.getLoc(), name + ".backward", builder.getFunctionType(forward.getArgumentTypes().take_front(1), {}));
+    for (StringRef attribute : {StringRef(attributes::kSlot), StringRef(attributes::kIndex)})
+      function.setArgAttr(0, attribute, forward.getArgAttr(0, attribute));
+    OpBuilder::InsertionGuard guard(builder);
+    builder.setInsertionPointToEnd(function.addEntryBlock());
+    func::ReturnOp::create(builder, forward.getLoc());
+    return function;
   }
 
   LogicalResult describeUnits() {
@@ -263,7 +275,7 @@ void units::assignBodies(UnitModel &model, const std::function<BodyFacts(StringR
   bundle::ModelSummary &summary = model.summary;
   std::vector<std::pair<BodyFacts, BodyFacts>> ofClass;
   for (const UnitClass &unitClass : model.classes)
-    ofClass.push_back({facts(unitClass.forward), unitClass.backward.empty() ? BodyFacts() : facts(unitClass.backward)});
+    ofClass.push_back({facts(unitClass.forward), facts(unitClass.backward)});
   for (bundle::UnitInfo &unit : *summary.mutable_units()) {
     auto &[forward, backward] = ofClass[unit.class_id()];
     unit.set_forward_body(forward.body);

@@ -125,6 +125,9 @@ FailureOr<ModelGraph> units::analyseModel(func::FuncOp model) {
     targets.push_back(numerator.value);
   graph.active = autodiff::activeValues(model.getBody().front(), trainable, targets);
 
+  if (llvm::none_of(trainable, [&](Value v) { return graph.active.contains(v); }))
+    return model.emitError("nothing to train: the loss depends on no trainable parameter; expected an argument with zorse.parameter and zorse.trainable = true that reaches it");
+
   DenseMap<Value, uint8_t> bits = dependences(model);
   DenseSet<Operation *> spine;
   for (Operation &op : model.getBody().front().without_terminator())
@@ -147,7 +150,7 @@ FailureOr<ModelGraph> units::analyseModel(func::FuncOp model) {
     if (op)
       appendDepthFirst(op, spine, done, graph.order);
   if (graph.order.empty())
-    return model.emitError("the loss depends on no parameter: there is nothing to train");
+    return model.emitError("the loss follows from parameters alone: expected it to depend on an input");
   for (auto [i, op] : llvm::enumerate(graph.order))
     graph.position[op] = i;
   return graph;

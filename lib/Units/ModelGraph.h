@@ -33,7 +33,7 @@ struct ModelGraph {
   llvm::StringRef nameOf(mlir::BlockArgument argument) const;
 };
 
-/// Fails, with diagnostics, if the model has no numerator or none depends on a parameter.
+/// Fails, with diagnostics, if the model has no numerator or nothing to train.
 mlir::FailureOr<ModelGraph> analyseModel(mlir::func::FuncOp model);
 
 /// A matrix product or an attention.

@@ -36,7 +36,7 @@ struct UnitOptions {
   int longSpan = 9;
 };
 
-/// One class: units of equal structure share its functions. `backward` is empty when nothing in it is trained and no gradient passes.
+/// One class: units of equal structure share its functions. Where nothing is trained and no gradient passes the backward does nothing.
 struct UnitClass {
   std::string name;     ///< "attention", "mlp_2"
   std::string forward;  ///< "attention.forward"

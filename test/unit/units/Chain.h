@@ -79,8 +79,6 @@ inline Step runStep(units::UnitModel &model, const std::vector<Tensor> &paramete
   };
   for (int u = summary.units_size() - 1; u >= 0; --u) {
     const bundle::UnitInfo &unit = summary.units(u);
-    if (model.classes[unit.class_id()].backward.empty())
-      continue;
     options.instanceBase = unit.instance_base();
     Slots slots = kept[u];
     for (int i = 0; i < unit.values_out_size(); ++i)
@@ -88,7 +86,7 @@ inline Step runStep(units::UnitModel &model, const std::vector<Tensor> &paramete
     for (int i = 0; i < unit.loss_terms_size(); ++i)
       slots[{"scalars", i}] = Tensor{{}, {summary.loss(unit.loss_terms(i)).coefficient() / denominator[unit.loss_terms(i)]}};
     Slots out = run(functionOf(model, model.classes[unit.class_id()].backward), slots, options);
-    if (out.empty())
+    if (out.empty() && functionOf(model, model.classes[unit.class_id()].backward).getNumResults())
       return step.ok = false, step;
     for (auto &[key, value] : out)
       addTo(key.first == "parameter_gradient" ? step.gradients[unit.parameters(key.second)] : valueGradients[unit.values_in(key.second)], value);

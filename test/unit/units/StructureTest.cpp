@@ -1,0 +1,256 @@
+// Cuts, classes, blocks, groups and the summary.
+#include "Chain.h"
+#include "Models.h"
+
+#include "../../../lib/Autodiff/MaxFlow.h"
+#include "../../../lib/Units/Blocks.h"
+#include "../../../lib/Units/Groups.h"
+
+#include "mlir/IR/Diagnostics.h"
+
+#include "llvm/Support/raw_ostream.h"
+
+#include <gtest/gtest.h>
+
+using namespace zorse;
+using namespace zorse::testing;
+
+namespace {
+
+struct Built {
+  std::unique_ptr<mlir::MLIRContext> context;
+  mlir::OwningOpRef<mlir::ModuleOp> module;
+  std::vector<std::string> messages;
+  std::optional<units::UnitModel> model;
+
+  const bundle::ModelSummary &summary() const { return model->summary; }
+  std::vector<std::string> names() const {
+    std::vector<std::string> result;
+    for (const bundle::UnitInfo &unit : summary().units())
+      result.push_back(unit.name());
+    return result;
+  }
+};
+
+Built build(const std::string &text, const units::UnitOptions &options = {}) {
+  Built built;
+  built.context = makeContext();
+  mlir::ScopedDiagnosticHandler handler(built.context.get(), [&](mlir::Diagnostic &d) {
+    built.messages.push_back(d.str());
+    return mlir::success();
+  });
+  built.module = mlir::parseSourceString<mlir::ModuleOp>(text, built.context.get());
+  EXPECT_TRUE(built.module);
+  if (auto model = units::buildUnits(*built.module, options); mlir::succeeded(model))
+    built.model = std::move(*model);
+  return built;
+}
+
+std::string replaced(std::string text, const std::string &from, const std::string &to) {
+  size_t at = text.find(from);
+  EXPECT_NE(at, std::string::npos) << from;
+  return text.replace(at, from.size(), to);
+}
+
+TEST(Units, PostNormStartsItsBlocksWithTheNorm) {
+  Built b = build(postNormModel(4));
+  ASSERT_TRUE(b.model);
+  EXPECT_EQ(b.model->classes.size(), 4u); // embedding, attention, mlp, head
+  EXPECT_EQ(b.summary().blocks_count(), 4u);
+  EXPECT_EQ(b.names().front(), "embedding");
+  EXPECT_EQ(b.names()[1], "block 0 attention");
+  EXPECT_EQ(b.names().back(), "head");
+}
+
+TEST(Units, SkipsAreCarriedAcrossHalfBlocks) {
+  Built b = build(skipModel(12));
+  ASSERT_TRUE(b.model);
+  EXPECT_EQ(b.summary().units_size(), 26);
+  EXPECT_EQ(b.summary().blocks_count(), 12u);
+  int carried = 0;
+  for (const bundle::ValueInfo &value : b.summary().values()) {
+    EXPECT_GT(value.users(0), value.producer());
+    carried += value.users_size() == 2;
+  }
+  EXPECT_EQ(carried, 5);
+}
+
+TEST(Units, AllLossTermsBelongToTheHead) {
+  Built b = build(auxiliaryLossModel());
+  ASSERT_TRUE(b.model);
+  const auto &units = b.summary().units();
+  for (int u = 0; u + 1 < units.size(); ++u)
+    EXPECT_EQ(units[u].loss_terms_size(), 0);
+  EXPECT_EQ(units[units.size() - 1].loss_terms_size(), 2);
+  EXPECT_EQ(b.summary().loss(0).coefficient(), 0.125);
+}
+
+TEST(Units, RandomInstancesOfUnitsDoNotOverlap) {
+  Built b = build(readModel("gpt.mlir"));
+  ASSERT_TRUE(b.model);
+  std::vector<uint64_t> bases;
+  for (const bundle::UnitInfo &unit : b.summary().units())
+    bases.push_back(unit.instance_base());
+  EXPECT_EQ(bases, (std::vector<uint64_t>{0, 1, 3, 4, 6, 7, 9, 10}));
+}
+
+TEST(Units, NamesAndTrainabilityDecideNothingAndMuch) {
+  // Other names and random instances: the same classes. A frozen bias: another class.
+  std::string text = readModel("gpt.mlir");
+  Built renamed = build(std::regex_replace(text, std::regex("\"h\\.1\\."), "\"other."));
+  ASSERT_TRUE(renamed.model);
+  EXPECT_EQ(renamed.model->classes.size(), 4u);
+  Built frozen = build(replaced(text, "\"h.1.ln_1.bias\", zorse.trainable = true", "\"h.1.ln_1.bias\", zorse.trainable = false"));
+  ASSERT_TRUE(frozen.model);
+  EXPECT_EQ(frozen.model->classes.size(), 5u);
+  EXPECT_EQ(frozen.names()[3], "block 1 attention"); // still a block
+}
+
+TEST(Units, EpsilonAndScaleDecideTheClass) {
+  Built b = build(replaced(readModel("llama.mlir"), "scale = 0.7", "scale = 0.6"));
+  ASSERT_TRUE(b.model);
+  EXPECT_EQ(b.model->classes.size(), 5u);
+}
+
+TEST(Units, SummariesAreEqualForEqualModels) {
+  Built a = build(readModel("gpt.mlir")), b = build(readModel("gpt.mlir")), c = build(replaced(readModel("gpt.mlir"), "probability = 0.1", "probability = 0.2"));
+  EXPECT_EQ(a.summary().SerializeAsString(), b.summary().SerializeAsString());
+  EXPECT_NE(a.summary().content_hash(), c.summary().content_hash());
+}
+
+TEST(Units, SavedBytesFollowThePackingRule) {
+  Built b = build(readModel("llama.mlir"));
+  ASSERT_TRUE(b.model);
+  for (const bundle::UnitInfo &unit : b.summary().units()) {
+    mlir::func::FuncOp forward = functionOf(*b.model, b.model->classes[unit.class_id()].forward);
+    int64_t bytes = 0, index = 0;
+    for (unsigned i = 0; i < forward.getNumResults(); ++i)
+      if (forward.getResultAttrOfType<mlir::StringAttr>(i, "zorse.slot").getValue() == "saved") {
+        EXPECT_EQ(forward.getResultAttrOfType<mlir::IntegerAttr>(i, "zorse.index").getInt(), index++);
+        auto type = mlir::cast<mlir::RankedTensorType>(forward.getResultTypes()[i]);
+        EXPECT_TRUE(carriesSamples(type));
+        bytes += (elementsPerRow(type) * 8 + 63) / 64 * 64;
+      }
+    EXPECT_EQ(unit.saved_bytes().per_row(), bytes);
+    EXPECT_EQ(unit.saved_bytes().fixed(), 0);
+  }
+}
+
+TEST(Units, EveryTrainedParameterAndValueGetsItsGradient) {
+  for (const std::string &text : {readModel("gpt.mlir"), skipModel(12), auxiliaryLossModel(), frozenModel()}) {
+    Built b = build(text);
+    ASSERT_TRUE(b.model);
+    for (const bundle::UnitInfo &unit : b.summary().units()) {
+      mlir::func::FuncOp backward = functionOf(*b.model, b.model->classes[unit.class_id()].backward);
+      std::multiset<std::pair<std::string, int64_t>> found, expected;
+      for (unsigned i = 0; i < backward.getNumResults(); ++i)
+        found.insert({backward.getResultAttrOfType<mlir::StringAttr>(i, "zorse.slot").str(), backward.getResultAttrOfType<mlir::IntegerAttr>(i, "zorse.index").getInt()});
+      for (int i = 0; i < unit.parameters_size(); ++i)
+        if (b.summary().parameters(unit.parameters(i)).trainable())
+          expected.insert({"parameter_gradient", i});
+      for (int i = 0; i < unit.values_in_size(); ++i)
+        if (b.summary().values(unit.values_in(i)).needs_gradient())
+          expected.insert({"boundary_in_gradient", i});
+      EXPECT_EQ(found, expected) << unit.name();
+    }
+  }
+}
+
+TEST(Units, UpdatesFollowTheOptimizer) {
+  units::UnitOptions options;
+  options.training.set_optimizer(bundle::TrainingOptions::SGD);
+  Built plain = build(readModel("llama.mlir"), options);
+  EXPECT_EQ(plain.summary().moments(), 0u);
+  options.training.set_momentum(0.9);
+  Built momentum = build(readModel("llama.mlir"), options);
+  EXPECT_EQ(momentum.summary().moments(), 1u);
+  EXPECT_EQ(functionOf(*momentum.model, "update.decay").getNumResults(), 2u);
+  options.training.set_optimizer(bundle::TrainingOptions::ADAM);
+  EXPECT_EQ(build(readModel("llama.mlir"), options).summary().moments(), 2u);
+}
+
+TEST(Units, ErrorsNameTheProblem) {
+  Built none = build("func.func @other() { return }");
+  EXPECT_FALSE(none.model);
+  EXPECT_EQ(none.messages.at(0), "expected a function @model of one block");
+  Built lossless = build(std::regex_replace(readModel("llama.mlir"), std::regex("\"numerator\""), "\"none\""));
+  EXPECT_FALSE(lossless.model);
+  EXPECT_NE(lossless.messages.at(0).find("the model has no loss"), std::string::npos);
+  Built untrained = build(std::regex_replace(frozenModel(), std::regex("trainable = true"), "trainable = false"));
+  EXPECT_FALSE(untrained.model);
+  EXPECT_NE(untrained.messages.at(0).find("nothing to train"), std::string::npos);
+  Built counted = build(std::regex_replace(readModel("llama.mlir"), std::regex("\"denominator\""), "\"none\""));
+  EXPECT_FALSE(counted.model);
+  EXPECT_NE(counted.messages.at(0).find("has no denominator"), std::string::npos);
+}
+
+TEST(Units, AParameterTheLossIgnoresIsLeftOutWithAWarning) {
+  Built b = build(replaced(readModel("llama.mlir"), "func.func @model(", "func.func @model(%pooler: tensor<3xf64> {zorse.parameter = \"pooler\", zorse.trainable = true}, "));
+  ASSERT_TRUE(b.model);
+  ASSERT_EQ(b.messages.size(), 1u);
+  EXPECT_EQ(b.messages[0], "parameter 'pooler' is never trained: the loss does not depend on it; it is left out");
+  for (const bundle::ParameterInfo &parameter : b.summary().parameters())
+    EXPECT_NE(parameter.name(), "pooler");
+}
+
+TEST(Groups, AlignAndPutDecayingFirst) {
+  units::UnitOptions options;
+  options.decay.byName = true;
+  options.decay.never = {"norm", "embed"};
+  Built b = build(readModel("llama.mlir"), options);
+  ASSERT_TRUE(b.model);
+  for (const bundle::GroupInfo &group : b.summary().groups()) {
+    int64_t end = 0;
+    bool decaying = true;
+    for (uint32_t p : group.parameters()) {
+      const bundle::ParameterInfo &parameter = b.summary().parameters(p);
+      EXPECT_EQ(parameter.offset() * 8 % 512, 0);
+      EXPECT_GE(parameter.offset(), end);
+      end = parameter.offset() + 1;
+      EXPECT_TRUE(decaying || !parameter.decays());
+      decaying = parameter.decays();
+      EXPECT_EQ(parameter.offset() < group.decaying_elements(), parameter.decays());
+      EXPECT_EQ(parameter.trainable(), group.trainable());
+      bool matrix = parameter.trainable() && parameter.name().find("norm") == std::string::npos && parameter.name().find("embed") == std::string::npos;
+      EXPECT_EQ(parameter.decays(), matrix) << parameter.name();
+    }
+    EXPECT_EQ(group.elements() * 8 % 512, 0);
+  }
+}
+
+TEST(Blocks, LongestRepeat) {
+  auto repeat = [](std::vector<int> symbols) {
+    units::Repeat r = units::longestRepeat(symbols);
+    return std::vector<int>{r.first, r.period, r.count};
+  };
+  EXPECT_EQ(repeat({0, 1, 2, 1, 2, 1, 2, 3}), (std::vector<int>{1, 2, 3}));
+  EXPECT_EQ(repeat({1, 1, 1}), (std::vector<int>{0, 1, 3}));
+  EXPECT_EQ(repeat({0, 1, 2, 3}), (std::vector<int>{0, 0, 0}));
+  EXPECT_EQ(repeat({}), (std::vector<int>{0, 0, 0}));
+  EXPECT_EQ(repeat({0, 5, 1, 2, 5, 1, 2, 5}), (std::vector<int>{1, 3, 2}));
+}
+
+TEST(Blocks, MixedAttentionStaysOneBlockPerLayer) {
+  // local, local, global, twice.
+  std::vector<int> classes{0, 1, 2, 1, 2, 3, 2, 1, 2, 1, 2, 3, 2, 4};
+  std::vector<std::string> kinds{"embedding"};
+  for (int i = 0; i < 6; ++i)
+    kinds.insert(kinds.end(), {"attention", "mlp"});
+  kinds.push_back("head");
+  units::Repeat blocks = units::findBlocks(classes, kinds);
+  EXPECT_EQ(blocks.period, 2);
+  EXPECT_EQ(blocks.count, 6);
+  EXPECT_EQ(units::nameUnits(blocks, kinds)[5], "block 2 attention");
+}
+
+TEST(MaxFlow, CutNearestToTheSink) {
+  // 0 -3-> 1 -2-> 2 -2-> 3: both middle edges are minimal; the later one is cut.
+  autodiff::MaxFlow flow(4);
+  flow.addEdge(0, 1, 3);
+  flow.addEdge(1, 2, 2);
+  flow.addEdge(2, 3, 2);
+  EXPECT_EQ(flow.solve(0, 3), 2);
+  EXPECT_EQ(flow.sinkSide(3), (std::vector<bool>{false, false, false, true}));
+}
+
+} // namespace
