@@ -272,7 +272,6 @@ LogicalResult Importer::onGatherND(const GraphNode &node) {
   std::vector<int64_t> lead = ids.shape();
   lead.pop_back();
   if (x.isConstant()) {
-    std::vector<int64_t> tail(x.view.shape().begin(), x.view.shape().end());
     std::vector<int64_t> whole = x.shape(), shape = lead;
     shape.insert(shape.end(), whole.begin() + depth, whole.end());
     if (auto uniform = uniformValue(x)) {
