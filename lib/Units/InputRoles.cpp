@@ -67,8 +67,17 @@ void units::describeInput(const ModelGraph &graph, BlockArgument input, bundle::
     info.set_ignore_index(0);
   }
   func::FuncOp model = graph.model;
-  if (auto role = model.getArgAttrOfType<StringAttr>(input.getArgNumber(), "zorse.input_role"))
+  unsigned i = input.getArgNumber();
+  if (auto role = model.getArgAttrOfType<StringAttr>(i, attributes::kRole))
     info.set_role(role.getValue().str());
-  if (auto shifted = model.getArgAttrOfType<BoolAttr>(input.getArgNumber(), "zorse.shifted_in_graph"))
+  if (auto bound = model.getArgAttrOfType<IntegerAttr>(i, "zorse.lower_bound"))
+    info.set_lower_bound(bound.getInt());
+  if (auto bound = model.getArgAttrOfType<IntegerAttr>(i, "zorse.upper_bound"))
+    info.set_upper_bound(bound.getInt());
+  if (auto ignored = model.getArgAttrOfType<IntegerAttr>(i, "zorse.ignore_index")) {
+    info.set_ignore_allowed(true);
+    info.set_ignore_index(ignored.getInt());
+  }
+  if (auto shifted = model.getArgAttrOfType<BoolAttr>(i, "zorse.shifted_in_graph"))
     info.set_shifted_in_graph(shifted.getValue());
 }

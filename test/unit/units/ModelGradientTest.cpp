@@ -87,7 +87,7 @@ void checkModel(const std::string &text, bool random) {
     for (int p = 0; p < summary.parameters_size(); ++p) {
       if (!summary.parameters(p).trainable())
         continue;
-      for (int trial = 0; trial < 6; ++trial) {
+      for (int trial = 0, trials = std::max(1, 120 / summary.parameters_size()); trial < trials; ++trial) {
         int64_t e = rng() % parameters[p].size();
         constexpr double h = 1e-5;
         std::vector<Tensor> moved = parameters;
