@@ -211,13 +211,23 @@ bool Compiler::write(std::string &remark) {
   contents.bodies = bodies.library;
   contents.programs = std::move(programs);
   contents.kernels = std::move(bodies.object);
-  contents.weightMode = options.referenceWeights ? bundle::WeightMode::Reference : bundle::WeightMode::Copy;
   std::string error;
-  if (!collectWeights(imported, *imported.module, model.summary, contents.weights, error) || !bundle::writeBundle(contents, options.output, error)) {
+  if (!collectWeights(imported, *imported.module, model.summary, contents.weights, error)) {
+    printError(error);
+    return false;
+  }
+  uint64_t bytes = 0;
+  for (const bundle::WeightData &weight : contents.weights)
+    bytes += weight.size + weight.bytes.size();
+  bool reference = options.weights == Weights::Reference || (options.weights == Weights::Auto && bytes > kCopiedWeights);
+  contents.weightMode = reference ? bundle::WeightMode::Reference : bundle::WeightMode::Copy;
+  if (!bundle::writeBundle(contents, options.output, error)) {
     printError(error);
     return false;
   }
   remark = options.output;
+  if (reference)
+    remark += "; its " + megabytes(bytes) + " of weights stay in the model's files (--weights=copy makes it movable)";
   return true;
 }
 

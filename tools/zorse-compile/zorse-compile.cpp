@@ -22,7 +22,7 @@ int main(int argc, char **argv) {
   CLI::App app("Compiles an ONNX model for the devices of a cluster: one verified program per device, and kernels.\n"
                "  zorse-compile model.onnx --cluster cluster.yaml --batch 64 --seq 512 -o model.zorse\n");
   pipelines::CompileOptions o;
-  std::string precision = "f32", compileTo, emit, weights = "copy", shifted;
+  std::string precision = "f32", compileTo, emit, weights = "auto", shifted;
   std::vector<std::string> dims;
 
   app.add_option("model", o.model, "ONNX file: the forward graph with its loss")->required();
@@ -32,7 +32,8 @@ int main(int argc, char **argv) {
   app.add_option("--plan", o.plan, "plan.json (docs/plan.md); without it a default plan is made");
   app.add_option("-o,--output", o.output, "the bundle, a directory");
   app.add_option("--precision", precision, "f32 (default), or f64 for tests")->check(CLI::IsMember({"f32", "f64"}));
-  app.add_option("--weights", weights, "copy (default) the initial weights into the bundle, or reference the model's files")->check(CLI::IsMember({"copy", "reference"}));
+  app.add_option("--weights", weights, "copy the initial weights into the bundle, or reference the model's files; auto (default): copy up to 64 MiB")
+      ->check(CLI::IsMember({"auto", "copy", "reference"}));
   app.add_option("--threads", o.threads, "threads of the compiler; the bundle does not depend on them");
   app.add_option("--arch", o.arch, "CPU to compile for, as LLVM names it; default: this one");
   app.add_flag("--quiet", o.quiet, "no line per phase");
@@ -67,7 +68,7 @@ int main(int argc, char **argv) {
   }
 
   o.f64 = precision == "f64";
-  o.referenceWeights = weights == "reference";
+  o.weights = weights == "copy" ? pipelines::Weights::Copy : weights == "reference" ? pipelines::Weights::Reference : pipelines::Weights::Auto;
   if (!shifted.empty())
     o.shiftedInGraph = shifted == "yes";
   for (const std::string &dim : dims) {

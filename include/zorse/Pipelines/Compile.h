@@ -30,6 +30,11 @@ enum class Phase : uint8_t {
 
 enum class Emit : uint8_t { Nothing, Graph, Units, Plan, Exec, Llvm };
 
+/// Whether the bundle holds the initial weights or names the model's files. Auto: it holds them up to kCopiedWeights bytes; beyond, copying would take
+/// longer than everything else.
+enum class Weights : uint8_t { Auto, Copy, Reference };
+inline constexpr uint64_t kCopiedWeights = 64 << 20;
+
 struct CompileOptions {
   std::string model;   ///< ONNX file
   std::string cluster; ///< YAML file
@@ -48,7 +53,7 @@ struct CompileOptions {
 
   bundle::TrainingOptions training;
   std::string decay = "rank"; ///< rank, all, none or names:P,Q
-  bool referenceWeights = false; ///< weights.json names the model's files instead of copying their bytes
+  Weights weights = Weights::Auto;
 
   Phase last = Phase::Bundle;
   Emit emit = Emit::Nothing;  ///< printed to standard output after the phase that makes it
