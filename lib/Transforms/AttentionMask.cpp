@@ -164,7 +164,7 @@ static bool everyRowIsOpen(Value value, bool openWhenTrue) {
   return true;
 }
 
-/// True if no element of `value` can be infinite or NaN as long as no input is: finite constants, comparisons, and sums, products and selections of such.
+/// True if no element of `value` is infinite or NaN as long as what comes from inputs is small (masks of 0 and 1): finite constants, and sums, products and selections of such.
 static bool isSurelyFinite(Value value, int depth = 0) {
   if (depth > 24)
     return false;
@@ -195,7 +195,7 @@ static bool isSurelyFinite(Value value, int depth = 0) {
   if (auto select = dyn_cast<arith::SelectOp>(op))
     return isSurelyFinite(select.getTrueValue(), depth + 1) && isSurelyFinite(select.getFalseValue(), depth + 1);
   if (isa<arith::AddFOp, arith::SubFOp, arith::MulFOp, arith::MaximumFOp, arith::MinimumFOp, arith::NegFOp, ConcatOp>(op)) {
-    // Two large masks would sum to -inf: at most one operand may be large.
+    // Two large masks may sum to -inf: at most one term may be large.
     int large = 0;
     for (Value operand : op->getOperands()) {
       if (!isSurelyFinite(operand, depth + 1))
@@ -203,7 +203,7 @@ static bool isSurelyFinite(Value value, int depth = 0) {
       std::optional<double> splat = splatValue(operand);
       large += !(splat && std::fabs(*splat) <= 1) && !isa_and_nonnull<arith::SIToFPOp, arith::UIToFPOp>(operand.getDefiningOp());
     }
-    return isa<arith::NegFOp, arith::MaximumFOp, arith::MinimumFOp, ConcatOp>(op) || large <= 1;
+    return !isa<arith::AddFOp, arith::SubFOp>(op) || large <= 1;
   }
   return false;
 }
@@ -240,20 +240,59 @@ static void flattenPart(MaskPart part, SmallVectorImpl<MaskPart> &parts) {
   parts.push_back(part);
 }
 
-/// `value`, of the type of the scores, as [?|1, H|1, S, S'] without repeats along rows and heads.
-static Value toMaskLayout(OpBuilder &builder, Location loc, Value value, int64_t heads) {
+/// The view of `value`, of the shape of the scores, as [?|1, H|1, S, S'] without repeats along rows and heads; none if it has another rank.
+static std::optional<View> maskView(Value value) {
   View view = analyzeView(value);
-  if (view.dimensions.size() == 2)
-    view.dimensions.insert(view.dimensions.begin(), heads == 1 ? ViewDimension{} : ViewDimension{{heads, 0}});
-  if (view.dimensions.size() != 3)
-    return {};
-  if (repeats(view.dimensions[0]))
-    view.dimensions[0].clear();
-  if (!carriesSamples(view.base.getType())) {
+  if (view.sampled && view.dimensions.size() == 2)
+    view.dimensions.insert(view.dimensions.begin(), ViewDimension{});
+  if (view.dimensions.size() != (view.sampled ? 3u : 4u))
+    return std::nullopt;
+  for (ViewDimension &dimension : MutableArrayRef(view.dimensions).drop_back(2))
+    if (repeats(dimension))
+      dimension.clear();
+  if (view.sampled && !carriesSamples(view.base.getType())) {
     view.sampled = false;
     view.dimensions.insert(view.dimensions.begin(), ViewDimension{});
   }
-  return emitView(builder, loc, view);
+  return view;
+}
+
+Value zorse::compactMask(OpBuilder &builder, Location loc, Value value) {
+  std::optional<View> view = maskView(value);
+  return view ? emitView(builder, loc, *view) : Value();
+}
+
+/// Masks as [?|1, H|1, S, S'], all of one shape; false if one has no such layout.
+static bool layOut(OpBuilder &builder, Location loc, MutableArrayRef<MaskPart> parts) {
+  SmallVector<View> views;
+  bool sampled = false;
+  ViewDimension heads;
+  for (MaskPart &part : parts) {
+    std::optional<View> view = maskView(part.value);
+    if (!view)
+      return false;
+    sampled |= view->sampled;
+    const ViewDimension &own = view->dimensions[view->sampled ? 0 : 1];
+    int64_t size = 1;
+    for (const ViewFactor &factor : own)
+      size *= factor.size;
+    if (size > 1)
+      heads = {{size, 0}};
+    views.push_back(std::move(*view));
+  }
+  for (auto [part, view] : llvm::zip(parts, views)) {
+    if (sampled && !view.sampled) {
+      view.dimensions.erase(view.dimensions.begin());
+      view.sampled = true;
+    }
+    ViewDimension &own = view.dimensions[view.sampled ? 0 : 1];
+    if (own.empty())
+      own = heads;
+    part.value = emitView(builder, loc, view);
+    if (!part.value)
+      return false;
+  }
+  return true;
 }
 
 static Value boolean(OpBuilder &builder, Location loc, const MaskPart &part) {
@@ -263,8 +302,8 @@ static Value boolean(OpBuilder &builder, Location loc, const MaskPart &part) {
   return arith::XOrIOp::create(builder, loc, part.value, yes);
 }
 
-FailureOr<Value> zorse::combineMasks(PatternRewriter &rewriter, Operation *op, ArrayRef<MaskPart> given, bool guarded, Type elementType, int64_t heads, int64_t queries,
-                                     int64_t keys, AttentionOptions &options) {
+FailureOr<Value> zorse::combineMasks(PatternRewriter &rewriter, Operation *op, ArrayRef<MaskPart> given, bool guarded, Type elementType,
+                                     AttentionOptions &options) {
   Location loc = op->getLoc();
   SmallVector<MaskPart> parts;
   for (const MaskPart &part : given)
@@ -291,10 +330,12 @@ FailureOr<Value> zorse::combineMasks(PatternRewriter &rewriter, Operation *op, A
     op->emitRemark("attention is kept in parts: ") << why;
     return failure();
   };
+  bool open = rest.size() == 1 && !options.causal && everyRowIsOpen(rest[0].value, rest[0].openWhenTrue);
+  if (!layOut(rewriter, loc, rest))
+    return refuse("its mask has no layout of rows, heads, queries and keys");
   Value mask;
   if (llvm::all_of(rest, [](const MaskPart &part) { return part.fill.has_value(); })) {
     bool infinite = llvm::any_of(rest, [](const MaskPart &part) { return std::isinf(*part.fill); });
-    bool open = rest.size() == 1 && !options.causal && everyRowIsOpen(rest[0].value, rest[0].openWhenTrue);
     if (open || (infinite && guarded)) {
       for (const MaskPart &part : rest) {
         Value own = boolean(rewriter, loc, part);
@@ -320,14 +361,11 @@ FailureOr<Value> zorse::combineMasks(PatternRewriter &rewriter, Operation *op, A
           return refuse("a row that sees no key could change its meaning");
         RankedTensorType type = RankedTensorType::get(rankedType(own).getShape(), elementType);
         own = arith::SelectOp::create(rewriter, loc, boolean(rewriter, loc, part), createSplat(rewriter, loc, type, 0), createSplat(rewriter, loc, type, *part.fill));
-      } else if (!guarded && !isSurelyFinite(own) && !(rest.size() == 1 && !options.causal && everyRowIsOpen(own, true))) {
+      } else if (!guarded && !isSurelyFinite(own) && !open) {
         return refuse("its mask may hide every key of a row, which would be NaN");
       }
       mask = mask ? arith::AddFOp::create(rewriter, loc, mask, own).getResult() : own;
     }
   }
-  Value laidOut = toMaskLayout(rewriter, loc, mask, heads);
-  if (!laidOut)
-    return refuse("its mask has no layout of rows, heads, queries and keys");
-  return laidOut;
+  return mask;
 }

@@ -20,6 +20,16 @@ using namespace zorse;
 // Arithmetic that is exact
 //===----------------------------------------------------------------------===//
 
+static bool isElementwise(Operation *op) {
+  if (!op->getDialect() || !isa<arith::ArithDialect, math::MathDialect>(op->getDialect()) || op->getNumOperands() == 0 || op->getNumResults() != 1)
+    return false;
+  auto type = dyn_cast<RankedTensorType>(op->getResult(0).getType());
+  return type && llvm::all_of(op->getOperandTypes(), [&](Type operand) {
+           auto other = dyn_cast<RankedTensorType>(operand);
+           return other && other.getShape() == type.getShape();
+         });
+}
+
 namespace {
 /// x * 1, x * -1, x / 1 and x / -1.
 template <typename Op>
@@ -102,6 +112,46 @@ struct SplatSelect : OpRewritePattern<arith::SelectOp> {
   }
 };
 
+/// A slice of a concat that lies within one of its parts.
+struct SliceOfConcat : OpRewritePattern<SliceOp> {
+  using OpRewritePattern::OpRewritePattern;
+  LogicalResult matchAndRewrite(SliceOp op, PatternRewriter &rewriter) const override {
+    auto concat = op.getX().getDefiningOp<ConcatOp>();
+    if (!concat)
+      return failure();
+    auto dim = static_cast<size_t>(concat.getDim());
+    int64_t first = op.getOffsets()[dim], last = first + (op.getSizes()[dim] - 1) * op.getStrides()[dim], begin = 0;
+    for (Value part : concat.getXs()) {
+      int64_t size = rankedType(part).getDimSize(dim);
+      if (first >= begin && last < begin + size) {
+        SmallVector<int64_t> offsets(op.getOffsets());
+        offsets[dim] -= begin;
+        rewriter.replaceOpWithNewOp<SliceOp>(op, part, offsets, op.getSizes(), op.getStrides());
+        return success();
+      }
+      begin += size;
+    }
+    return failure();
+  }
+};
+
+/// A slice of an elementwise result of which nothing else is used, or that carries no samples (a table): the slices of the operands instead.
+struct SliceOfElementwise : OpRewritePattern<SliceOp> {
+  using OpRewritePattern::OpRewritePattern;
+  LogicalResult matchAndRewrite(SliceOp op, PatternRewriter &rewriter) const override {
+    Operation *producer = op.getX().getDefiningOp();
+    if (!producer || !isElementwise(producer) || (carriesSamples(op.getType()) && !op.getX().hasOneUse()))
+      return failure();
+    Operation *small = producer->clone();
+    for (OpOperand &operand : small->getOpOperands())
+      operand.set(SliceOp::create(rewriter, op.getLoc(), operand.get(), op.getOffsets(), op.getSizes(), op.getStrides()));
+    small->getResult(0).setType(RankedTensorType::get(op.getSizes(), rankedType(producer->getResult(0)).getElementType()));
+    rewriter.insert(small);
+    rewriter.replaceOp(op, small->getResults());
+    return success();
+  }
+};
+
 /// A splat constant of more than one element as a broadcast of a scalar, so that there is one form of it.
 struct ScalarSplat : OpRewritePattern<arith::ConstantOp> {
   using OpRewritePattern::OpRewritePattern;
@@ -120,16 +170,6 @@ struct ScalarSplat : OpRewritePattern<arith::ConstantOp> {
 //===----------------------------------------------------------------------===//
 // Broadcasts and dimensions of size 1 move behind elementwise ops
 //===----------------------------------------------------------------------===//
-
-static bool isElementwise(Operation *op) {
-  if (!op->getDialect() || !isa<arith::ArithDialect, math::MathDialect>(op->getDialect()) || op->getNumOperands() == 0 || op->getNumResults() != 1)
-    return false;
-  auto type = dyn_cast<RankedTensorType>(op->getResult(0).getType());
-  return type && llvm::all_of(op->getOperandTypes(), [&](Type operand) {
-           auto other = dyn_cast<RankedTensorType>(operand);
-           return other && other.getShape() == type.getShape();
-         });
-}
 
 /// Computes `op` on what varies only, and repeats the result. True if that is less than before.
 static bool sinkRepeats(OpBuilder &builder, Operation *op) {
@@ -197,6 +237,60 @@ static bool isNormal(Value value, Value normal) {
   }
 }
 
+/// Applies the view of a constant of moderate size to its elements; repeats stay views. Leaves `view` alone if there is nothing to do.
+static void foldConstantView(View &view, OpBuilder &builder) {
+  constexpr int64_t kLimit = int64_t(1) << 20;
+  auto constant = view.base.getDefiningOp<arith::ConstantOp>();
+  auto dense = constant ? dyn_cast<DenseElementsAttr>(constant.getValue()) : DenseElementsAttr();
+  if (!dense || dense.isSplat() || dense.getNumElements() > kLimit)
+    return;
+  // What varies, and how it lies in the new constant.
+  SmallVector<int64_t> shape;
+  ViewDimension walk;
+  for (const ViewDimension &dimension : view.dimensions) {
+    int64_t size = 1;
+    for (const ViewFactor &factor : dimension) {
+      if (factor.stride == 0)
+        continue;
+      size *= factor.size;
+      walk.push_back(factor);
+    }
+    if (size > 1)
+      shape.push_back(size);
+  }
+  int64_t count = 1;
+  bool inOrder = view.offset == 0;
+  for (const ViewFactor &factor : llvm::reverse(walk)) {
+    inOrder = inOrder && factor.stride == count;
+    count *= factor.size;
+  }
+  if ((inOrder && count == dense.getNumElements()) || count > kLimit)
+    return;
+  SmallVector<Attribute> elements;
+  elements.reserve(count);
+  auto values = dense.getValues<Attribute>();
+  for (int64_t n = 0; n < count; ++n) {
+    int64_t rest = n, index = view.offset;
+    for (const ViewFactor &factor : llvm::reverse(walk)) {
+      index += rest % factor.size * factor.stride;
+      rest /= factor.size;
+    }
+    elements.push_back(values[index]);
+  }
+  auto type = RankedTensorType::get(shape, dense.getElementType());
+  view.base = arith::ConstantOp::create(builder, constant.getLoc(), DenseElementsAttr::get(type, elements));
+  view.offset = 0;
+  int64_t stride = count;
+  for (ViewDimension &dimension : view.dimensions) {
+    for (ViewFactor &factor : dimension) {
+      if (factor.stride == 0)
+        continue;
+      stride /= factor.size;
+      factor.stride = stride;
+    }
+  }
+}
+
 static bool normaliseViews(func::FuncOp function, OpBuilder &builder) {
   bool changed = false;
   SmallVector<Operation *> roots;
@@ -208,6 +302,7 @@ static bool normaliseViews(func::FuncOp function, OpBuilder &builder) {
     if (view.base == root->getResult(0))
       continue;
     builder.setInsertionPoint(root);
+    foldConstantView(view, builder);
     Value normal = emitView(builder, root->getLoc(), view);
     if (!normal || isNormal(root->getResult(0), normal))
       continue;
@@ -231,7 +326,7 @@ struct CanonicalizeGraph : zorse::impl::CanonicalizeGraphBase<CanonicalizeGraph>
       for (RegisteredOperationName name : context->getRegisteredOperationsByDialect(dialect))
         name.getCanonicalizationPatterns(owned, context);
     owned.add<TrivialProduct<arith::MulFOp>, TrivialProduct<arith::DivFOp>, TrivialSum<arith::AddFOp>, TrivialSum<arith::SubFOp>, SumOfNegation, SmallPower,
-              SplatSelect, ScalarSplat>(context);
+              SplatSelect, SliceOfConcat, SliceOfElementwise, ScalarSplat>(context);
     patterns = FrozenRewritePatternSet(std::move(owned));
     return success();
   }

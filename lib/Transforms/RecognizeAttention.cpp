@@ -208,9 +208,7 @@ struct Attention : OpRewritePattern<MatmulOp> {
 
     rewriter.setInsertionPoint(op);
     Location loc = op.getLoc();
-    int64_t heads = type.getRank() == 4 ? type.getDimSize(1) : 1;
-    FailureOr<Value> mask = combineMasks(rewriter, op, scores.masks, guarded, rankedType(softmax.getX()).getElementType(), heads,
-                                         productType.getShape().take_back(2).front(), productType.getShape().back(), scores.options);
+    FailureOr<Value> mask = combineMasks(rewriter, op, scores.masks, guarded, rankedType(softmax.getX()).getElementType(), scores.options);
     if (failed(mask))
       return failure();
 
@@ -264,8 +262,13 @@ struct SimplifyMask : OpRewritePattern<AttentionOp> {
       return failure();
     AttentionOptions options = op.getOptions();
     std::optional<MaskPattern> pattern = readMaskPattern(analyzeView(op.getMask()), true);
-    if (!pattern || !mergePattern(*pattern, options))
-      return failure();
+    if (!pattern || !mergePattern(*pattern, options)) {
+      Value compact = compactMask(rewriter, op.getLoc(), op.getMask());
+      if (!compact || compact.getType() == op.getMask().getType())
+        return failure();
+      rewriter.modifyOpInPlace(op, [&] { op.getMaskMutable().assign(compact); });
+      return success();
+    }
     rewriter.replaceOpWithNewOp<AttentionOp>(op, op.getQ(), op.getK(), op.getV(), Value(), options, op.getLse() != nullptr);
     return success();
   }

@@ -88,14 +88,7 @@ static std::optional<View> matchNegated(Value value) {
   auto negation = view.base.getDefiningOp<arith::NegFOp>();
   if (!negation)
     return std::nullopt;
-  View inner = analyzeView(negation.getOperand());
-  if (view == identityView(view.base))
-    return inner;
-  if (inner == identityView(inner.base)) {
-    view.base = inner.base;
-    return view;
-  }
-  return std::nullopt;
+  return analyzeViewFrom(value, view.base, analyzeView(negation.getOperand()));
 }
 
 /// Whether value is (-second, first) of the pairs of x. Both members are compared as intervals of the tensor x comes from.

@@ -96,7 +96,6 @@ bool zorse::sliceView(View &view, size_t index, int64_t offset, int64_t size, in
   if (offset == 0 && size == whole && (stride == 1 || size == 1))
     return true;
   // Outer factors that the slice crosses whole, or stays within one step of, are settled first.
-  ViewDimension result;
   while (dimension.size() > 1 && size > 1) {
     ViewFactor outer = dimension.front();
     int64_t inner = whole / outer.size, last = offset + (size - 1) * stride;
@@ -110,6 +109,16 @@ bool zorse::sliceView(View &view, size_t index, int64_t offset, int64_t size, in
       dimension.front().size = size / inner;
       coalesce(dimension);
       return true;
+    } else if (stride % inner == 0) {
+      // One and the same place inside every step of the outer factor.
+      for (const ViewFactor &factor : llvm::drop_begin(dimension)) {
+        inner /= factor.size;
+        view.offset += offset / inner % factor.size * factor.stride;
+      }
+      inner = whole / outer.size;
+      dimension.resize(1);
+      offset /= inner;
+      stride /= inner;
     } else {
       return false;
     }
@@ -173,6 +182,21 @@ View zorse::analyzeView(Value value) {
     View next = view;
     view = compose(next, op) ? next : identityView(op->getResult(0));
   }
+  return view;
+}
+
+std::optional<View> zorse::analyzeViewFrom(Value value, Value at, const View &start) {
+  SmallVector<Operation *> chain;
+  while (value != at) {
+    if (!isViewOp(value.getDefiningOp()))
+      return std::nullopt;
+    chain.push_back(value.getDefiningOp());
+    value = chain.back()->getOperand(0);
+  }
+  View view = start;
+  for (Operation *op : llvm::reverse(chain))
+    if (!compose(view, op))
+      return std::nullopt;
   return view;
 }
 

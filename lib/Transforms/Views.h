@@ -41,6 +41,9 @@ bool isViewOp(mlir::Operation *op);
 /// The longest chain of view ops above `value` that one view can say; `value` itself seen as it is if there is none.
 View analyzeView(mlir::Value value);
 
+/// The view of `value` if `at`, somewhere above it in its chain of view ops, showed `start`; none if no view can say that.
+std::optional<View> analyzeViewFrom(mlir::Value value, mlir::Value at, const View &start);
+
 /// `base` as it is.
 View identityView(mlir::Value base);
 
