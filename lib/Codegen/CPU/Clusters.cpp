@@ -6,6 +6,8 @@
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "llvm/ADT/SetVector.h"
 
+#include <functional>
+
 using namespace mlir;
 using namespace zorse;
 using namespace zorse::codegen;
@@ -238,6 +240,102 @@ struct Former {
     append(result.clusters.size() - 1, op);
   }
 
+  /// True if an op of cluster `reader` reads, through views or concats, what cluster `writer` makes.
+  bool reads(int reader, int writer) const {
+    std::function<bool(Value)> from = [&](Value value) {
+      Operation *op = rootOf(value).getDefiningOp();
+      if (!op)
+        return false;
+      auto found = result.clusterOf.find(op);
+      if (found != result.clusterOf.end())
+        return found->second == writer;
+      return isa<ConcatOp>(op) && llvm::any_of(op->getOperands(), from);
+    };
+    return llvm::any_of(result.clusters[reader].ops, [&](Operation *op) { return llvm::any_of(op->getOperands(), from); });
+  }
+
+  /// True if the ops of `from` can be members of `into`, seen from its domain: what one reads of the other must lie at the same point.
+  bool fitsTogether(int from, int into) const {
+    const Cluster &a = result.clusters[from], &b = result.clusters[into];
+    if (a.lead != b.lead || a.columns != b.columns) {
+      // Numbers of the points of `into`: elementwise ops over its leading dimensions.
+      if (!b.columns || a.shape() != b.lead)
+        return false;
+    }
+    llvm::SmallSetVector<Value, 32> outside;
+    size_t members = a.ops.size() + b.ops.size();
+    for (const Cluster *cluster : {&a, &b})
+      for (Operation *op : cluster->ops) {
+        if (!fitsShape(op, b))
+          return false;
+        for (Value operand : op->getOperands()) {
+          Value root = outsideRoot(operand);
+          if (!root)
+            continue;
+          auto found = root.getDefiningOp() ? result.clusterOf.find(root.getDefiningOp()) : result.clusterOf.end();
+          if (found == result.clusterOf.end() || (found->second != from && found->second != into))
+            outside.insert(root);
+          else if (isa<GatherOp>(op) || !isAccessibleInCluster(operand, b))
+            return false;
+        }
+      }
+    return outside.size() + members / 4 <= kMaxOperands;
+  }
+
+  void merge(int from, int into) {
+    for (Operation *op : result.clusters[from].ops)
+      append(into, op);
+    result.clusters[from].ops.clear();
+    llvm::sort(result.clusters[into].ops, [](Operation *a, Operation *b) { return a->isBeforeInBlock(b); });
+  }
+
+  bool related(int a, int b) const {
+    return reads(b, a) || llvm::any_of(result.clusters[a].ops, [&](Operation *op) { return sharesInput(b, op); });
+  }
+
+  /// Joins row clusters of one domain that read each other or the same tensors, by moving the earlier one back or the later one forward.
+  void mergeClusters() {
+    auto isRow = [&](int i) { return result.clusters[i].kind == Cluster::Row && !result.clusters[i].ops.empty(); };
+    int count = result.clusters.size();
+    for (bool changed = true; changed;) {
+      changed = false;
+      for (int late = 1; late < count && !changed; ++late)
+        for (int early = late - 1; early >= 0 && isRow(late) && !changed; --early) {
+          if (!isRow(early) || !related(early, late))
+            continue;
+          bool back = true, forward = true;
+          for (int between = early + 1; between < late; ++between) {
+            back &= !reads(between, early);
+            forward &= !reads(late, between);
+          }
+          if ((back || forward) && fitsTogether(early, late)) {
+            if (back) {
+              merge(early, late);
+            } else {
+              // The result keeps the domain of the later one, at the place of the earlier one.
+              std::swap(result.clusters[early], result.clusters[late]);
+              for (int index : {early, late})
+                for (Operation *op : result.clusters[index].ops)
+                  result.clusterOf[op] = index;
+              merge(late, early);
+            }
+            changed = true;
+          } else if (forward && fitsTogether(late, early)) {
+            merge(late, early);
+            changed = true;
+          } else if (back && fitsTogether(late, early)) {
+            // The domain of the earlier one, at the place of the later one.
+            std::swap(result.clusters[early], result.clusters[late]);
+            for (int index : {early, late})
+              for (Operation *op : result.clusters[index].ops)
+                result.clusterOf[op] = index;
+            merge(early, late);
+            changed = true;
+          }
+        }
+    }
+  }
+
   LogicalResult run() {
     for (Operation &operation : function.getBody().front().without_terminator()) {
       Operation *op = &operation;
@@ -258,6 +356,7 @@ struct Former {
         return op->emitOpError("has no CPU code: kernels are built from zorse, arith and math ops on tensors");
       }
     }
+    mergeClusters();
     return success();
   }
 };

@@ -156,8 +156,9 @@ Value expandCrossEntropyGrad(TensorBuilder &t, CrossEntropyGradOp op) {
   if (valid)
     seed = t.select(valid, seed, t.splat(seed, 0.0));
   Value probability = t.exp(t.sub(x, t.alongLast(op.getLse(), x)));
+  Value weighted = t.mul(probability, t.alongLast(seed, x));
   Value hit = t.make<TakeGradOp>(TensorBuilder::typeOf(x), seed, label);
-  return t.cast(t.sub(t.mul(probability, t.alongLast(seed, x)), hit), TensorBuilder::elementOf(op.getLogits()));
+  return t.cast(t.sub(weighted, hit), TensorBuilder::elementOf(op.getLogits()));
 }
 
 /// Rotates pairs of halves that are slices of x, and joins them: the slices and the join are strides, not copies.

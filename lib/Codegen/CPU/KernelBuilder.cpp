@@ -81,6 +81,18 @@ Value KernelBuilder::smaller(Value x, Value y) { return arith::MinSIOp::create(b
 
 Value KernelBuilder::select(Value condition, Value x, Value y) { return arith::SelectOp::create(b, loc, condition, x, y); }
 
+Value KernelBuilder::inRange(Value x, Value first, Value last) {
+  Value low = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::sge, x, first), high = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::slt, x, last);
+  return arith::AndIOp::create(b, loc, low, high);
+}
+
+void KernelBuilder::ifTrue(Value condition, function_ref<void()> body) {
+  auto op = scf::IfOp::create(b, loc, condition, /*withElseRegion=*/false);
+  OpBuilder::InsertionGuard guard(b);
+  b.setInsertionPointToStart(op.thenBlock());
+  body();
+}
+
 Value KernelBuilder::widen(Value x) { return x.getType().isInteger(64) ? x : Value(arith::ExtSIOp::create(b, loc, b.getI64Type(), x)); }
 
 Value KernelBuilder::offset(ArrayRef<Value> indices, ArrayRef<int64_t> strides) {

@@ -60,6 +60,9 @@ public:
   Value mul(Value x, int64_t factor);
   Value smaller(Value x, Value y);
   Value select(Value condition, Value x, Value y);
+  /// first <= x < last.
+  Value inRange(Value x, Value first, Value last);
+  void ifTrue(Value condition, llvm::function_ref<void()> body);
   /// An integer as i64.
   Value widen(Value x);
   /// sum of index * stride.

@@ -58,6 +58,9 @@ static void writeFile(const std::string &path, llvm::function_ref<void(raw_ostre
 static LogicalResult expandMath(ModuleOp module) {
   RewritePatternSet patterns(module.getContext());
   populateMathPolynomialApproximationPatterns(patterns);
+  // Not the whole expansion pass: it takes maximumf apart, which LLVM vectorises only as a whole.
+  arith::populateCeilFloorDivExpandOpsPatterns(patterns);
+  arith::populateExpandBFloat16Patterns(patterns);
   return applyPatternsGreedily(module, std::move(patterns));
 }
 
@@ -65,9 +68,6 @@ static LogicalResult lowerToLlvmDialect(ModuleOp module) {
   PassManager passes(module.getContext());
   passes.enableVerifier(false);
   passes.addPass(createSCFToControlFlowPass());
-  arith::ArithExpandOpsPassOptions expand;
-  expand.includeBf16 = true;
-  passes.addPass(arith::createArithExpandOpsPass(expand));
   passes.addPass(createConvertMathToLLVMPass());
   passes.addPass(createConvertMathToLibmPass());
   passes.addPass(createArithToLLVMConversionPass());

@@ -1,10 +1,14 @@
-// scatter_add: a point is a block of columns of the table; it clears them (unless it adds to what is there), then walks all ids in order, so the
-// bits do not depend on how points are split.
+// scatter_add: a point is a range of rows of the table; it clears them (unless it adds to what is there), then walks all ids in order and adds the
+// updates of those in its range. So every row receives its updates in the order of the ids, however points are split among threads, and memory is
+// walked in long runs.
 #include "RowKernel.h"
 
 using namespace mlir;
 using namespace zorse;
 using namespace zorse::codegen;
+
+/// Every point reads all ids, so points should be few; threads need some to share.
+static constexpr int64_t kPoints = 32;
 
 Kernel zorse::codegen::buildScatterKernel(const KernelContext &context, int index) {
   auto op = cast<ScatterAddOp>(context.clustering.clusters[index].ops.front());
@@ -13,8 +17,7 @@ Kernel zorse::codegen::buildScatterKernel(const KernelContext &context, int inde
   Type element = table.getElementType(), idType = getElementTypeOrSelf(op.getIds().getType());
   View ids = *viewOf(op.getIds(), context.claims), updates = *viewOf(op.getUpdates(), context.claims);
   unsigned idOperand = k.operand(ids.root, ids.layout.offset), updateOperand = k.operand(updates.root, updates.layout.offset);
-  Layout place = storageLayout(op.getY(), context.claims);
-  unsigned out = k.operand(op.getY(), place.offset);
+  unsigned out = k.operand(op.getY(), storageLayout(op.getY(), context.claims).offset);
   bool accumulates = context.accumulates(op.getY());
   if (accumulates)
     k.markAccumulated(out);
@@ -23,72 +26,54 @@ Kernel zorse::codegen::buildScatterKernel(const KernelContext &context, int inde
   SmallVector<int64_t, 4> idStrides = squeezedStrides(op.getIds().getType(), ids.layout);
   SmallVector<int64_t, 4> updateStrides = squeezedStrides(op.getUpdates().getType(), updates.layout);
   size_t lead = leadShape.size();
-  // Columns of the table are walked with dense strides, those of the updates with theirs.
-  SmallVector<Size> tail;
-  SmallVector<int64_t> tailStrides;
-  for (int64_t dim = 1; dim < table.getRank(); ++dim)
-    if (table.getDimSize(dim) != 1) {
-      tail.push_back(Size{table.getDimSize(dim), false});
-      tailStrides.push_back(place.strides[dim]);
-    }
-  int64_t columns = tail.empty() ? 1 : tail.back().count;
-  int64_t block = columns % 64 == 0 ? 64 : std::min<int64_t>(columns, 64), blocks = (columns + block - 1) / block;
-  SmallVector<Size> sizes(tail);
-  if (!sizes.empty())
-    sizes.pop_back();
-  sizes.push_back(Size{blocks, false});
-  Size points;
-  for (const Size &size : sizes)
-    points.count *= size.count;
+  // The dimensions of a table row, which is contiguous.
+  SmallVector<int64_t> tail;
+  for (int64_t size : table.getShape().drop_front())
+    if (size != 1)
+      tail.push_back(size);
+  int64_t tableRows = table.getDimSize(0), width = elementCount(table) / tableRows;
+  int64_t points = std::min(tableRows, kPoints), block = (tableRows + points - 1) / points;
+  points = (tableRows + block - 1) / block;
   Size tokens;
   for (int64_t size : leadShape)
     ShapedType::isDynamic(size) ? void(tokens.sampled = true) : void(tokens.count *= size);
   k.addCost(Size{elementCount(table), false}, elementBytes(element));
-  k.addCost(Size{tokens.count * (elementCount(table) / table.getDimSize(0)), tokens.sampled}, 3 * elementBytes(element));
+  k.addCost(Size{tokens.count * width, tokens.sampled}, 3 * elementBytes(element));
 
   Value add = accumulates ? k.accumulates(out) : Value();
-  Value rowsToClear = k.i64(table.getDimSize(0));
-  if (add)
-    rowsToClear = k.select(add, k.i64(0), rowsToClear);
   k.loop(k.begin, k.end, [&](Value point) {
-    SmallVector<Value> split = k.delinearize(point, sizes);
-    Value first = k.mul(split.back(), block), count = k.i64(block);
-    if (columns % block != 0)
-      count = k.smaller(count, k.sub(k.i64(columns), first));
-    ArrayRef<Value> outer = ArrayRef<Value>(split).drop_back();
-    auto tableOffset = [&](Value row, Value column) {
-      Value offset = k.mul(row, place.strides[0]);
-      for (size_t i = 0; i < outer.size(); ++i)
-        offset = k.add(offset, k.mul(outer[i], tailStrides[i]));
-      return tail.empty() ? offset : k.add(offset, k.mul(k.add(first, column), tailStrides.back()));
-    };
-    Type compute = KernelBuilder::computeType(element);
-    k.loop(k.i64(0), rowsToClear, [&](Value row) {
-      k.loop(k.i64(0), count, [&](Value column) { k.store(k.number(compute, 0.0), k.pointer(out), tableOffset(row, column), element); });
-    });
+    Value first = k.mul(point, block), last = k.smaller(k.add(first, k.i64(block)), k.i64(tableRows));
+    Value clearEnd = k.mul(last, width);
+    if (add)
+      clearEnd = k.select(add, k.mul(first, width), clearEnd);
+    k.loop(k.mul(first, width), clearEnd, [&](Value position) { k.store(k.number(KernelBuilder::computeType(element), 0.0), k.pointer(out), position, element); });
+
     SmallVector<Value> indices(lead);
+    std::function<void(size_t, Value, Value)> addRow = [&](size_t dim, Value from, Value to) {
+      // Outer dimensions of the row, then one loop over the last.
+      if (dim == tail.size()) {
+        Value sum = k.combine(ReduceKind::Sum, k.load(k.pointer(out), to, element), k.load(k.pointer(updateOperand), from, element));
+        return k.store(sum, k.pointer(out), to, element);
+      }
+      int64_t inner = 1;
+      for (size_t i = dim + 1; i < tail.size(); ++i)
+        inner *= tail[i];
+      k.loop(k.i64(0), k.i64(tail[dim]), [&](Value i) { addRow(dim + 1, k.add(from, k.mul(i, updateStrides[lead + dim])), k.add(to, k.mul(i, inner))); });
+    };
     std::function<void(size_t)> nest = [&](size_t dim) {
       if (dim < lead) {
         Size size = ShapedType::isDynamic(leadShape[dim]) ? Size{1, true} : Size{leadShape[dim], false};
-        k.loop(k.i64(0), k.size(size), [&](Value index) {
-          indices[dim] = index;
+        k.loop(k.i64(0), k.size(size), [&](Value i) {
+          indices[dim] = i;
           nest(dim + 1);
         });
         return;
       }
       Value id = k.widen(k.load(k.pointer(idOperand), k.offset(indices, idStrides), idType));
-      k.loop(k.i64(0), count, [&](Value column) {
-        Value from = k.offset(indices, ArrayRef<int64_t>(updateStrides).take_front(lead));
-        SmallVector<Value> tailIndices(outer.begin(), outer.end());
-        if (!tail.empty())
-          tailIndices.push_back(k.add(first, column));
-        from = k.add(from, k.offset(tailIndices, ArrayRef<int64_t>(updateStrides).drop_front(lead)));
-        Value to = tableOffset(id, column);
-        Value sum = k.combine(ReduceKind::Sum, k.load(k.pointer(out), to, element), k.load(k.pointer(updateOperand), from, element));
-        k.store(sum, k.pointer(out), to, element);
-      });
+      Value from = k.offset(indices, ArrayRef<int64_t>(updateStrides).take_front(lead));
+      k.ifTrue(k.inRange(id, first, last), [&] { addRow(0, from, k.mul(id, width)); });
     };
     nest(0);
   });
-  return k.finish("scatter_add", points, /*contract=*/true);
+  return k.finish("scatter_add", Size{points, false}, /*contract=*/true);
 }
