@@ -287,7 +287,9 @@ private:
 
   void addUpdate(const Holding &h, uint32_t d, uint32_t decision) {
     uint32_t g = h.group;
-    uint32_t op = x.addOp(x.computeSeconds(d, 10.0 * static_cast<double>(h.end - h.begin)), kStateRank, 0, static_cast<int32_t>(g));
+    // Early units first: the next step gathers and forwards them first.
+    int32_t firstUnit = x.summary.groups(g).units_size() ? static_cast<int32_t>(x.summary.groups(g).units(0)) : 0;
+    uint32_t op = x.addOp(x.computeSeconds(d, 10.0 * static_cast<double>(h.end - h.begin)), kStateRank, 0, firstUnit);
     addTask(d, bundle::Compute::UPDATE_GROUP, bundle::UPDATE_STATE, static_cast<int32_t>(g));
     for (const Run &run : runsOf(h)) {
       x.addCall(run.decays ? x.summary.update_body_decay() : x.summary.update_body_plain(), -1, run.end - run.begin, 0);
