@@ -103,7 +103,7 @@ public:
 /// Members of a collective that must have a half of it; ascending.
 std::vector<uint32_t> participantsOf(const bundle::Entry &entry);
 
-/// Replays two steps of a device's program on interval maps of its arenas (Replay.cpp). The program must have passed the other checks.
+/// Replays two steps and an evaluation of a device's program on interval maps of its arenas (Replay.h). The program must have passed the other checks.
 void replayValues(Device &device);
 
 /// Checks over all devices: halves, owners, tasks, reports (Matching.cpp).

@@ -10,6 +10,40 @@
 using namespace zorse;
 using namespace zorse::test;
 
+bool test::makePrograms(RealCase &result, const step::Plan &plan, std::string &error) {
+  step::ExpandOptions expand;
+  expand.bodies = &result.model.bodies;
+  auto graph = step::expandPlan(result.model.summary, plan, error, expand);
+  if (!graph)
+    return false;
+  conversion::ExecNames names;
+  names.summary = &result.model.summary;
+  names.bodies = &result.model.bodies;
+  for (const auto &device : plan.devices)
+    names.devices.push_back(device.name);
+  for (uint32_t device = 0; device < plan.devices.size(); ++device) {
+    mlir::MLIRContext context(mlir::MLIRContext::Threading::DISABLED);
+    auto module = conversion::stepToExec(&context, *graph, device, names);
+    if (mlir::failed(module)) {
+      error = "device " + std::to_string(device) + " cannot be converted";
+      return false;
+    }
+    auto program = conversion::execToProgram(**module);
+    if (mlir::failed(program)) {
+      error = "device " + std::to_string(device) + " cannot be serialised";
+      return false;
+    }
+    bundle::Program serialised;
+    serialised.ParseFromString(program->SerializeAsString());
+    result.programs.push_back(std::move(serialised));
+  }
+  auto view = verify::readPlanView(step::writePlan(plan, result.model.summary), error);
+  if (!view)
+    return false;
+  result.plan = *view;
+  return true;
+}
+
 std::optional<RealCase> test::realCase(uint32_t seed, std::string &error) {
   RealCase result;
   SyntheticOptions options;
@@ -28,36 +62,7 @@ std::optional<RealCase> test::realCase(uint32_t seed, std::string &error) {
   step::Plan plan = step::randomPlan(result.model.summary, batch, devices, seed);
   result.name = "seed " + std::to_string(seed) + ": " + std::to_string(options.units) + " units x " + std::to_string(batch) + " samples, " + std::to_string(plan.cells.size()) + " cells on " +
                 std::to_string(devices) + " devices";
-
-  step::ExpandOptions expand;
-  expand.bodies = &result.model.bodies;
-  auto graph = step::expandPlan(result.model.summary, plan, error, expand);
-  if (!graph)
+  if (!makePrograms(result, plan, error))
     return std::nullopt;
-  conversion::ExecNames names;
-  names.summary = &result.model.summary;
-  names.bodies = &result.model.bodies;
-  for (const auto &device : plan.devices)
-    names.devices.push_back(device.name);
-  for (uint32_t device = 0; device < plan.devices.size(); ++device) {
-    mlir::MLIRContext context(mlir::MLIRContext::Threading::DISABLED);
-    auto module = conversion::stepToExec(&context, *graph, device, names);
-    if (mlir::failed(module)) {
-      error = "device " + std::to_string(device) + " cannot be converted";
-      return std::nullopt;
-    }
-    auto program = conversion::execToProgram(**module);
-    if (mlir::failed(program)) {
-      error = "device " + std::to_string(device) + " cannot be serialised";
-      return std::nullopt;
-    }
-    bundle::Program serialised;
-    serialised.ParseFromString(program->SerializeAsString());
-    result.programs.push_back(std::move(serialised));
-  }
-  auto view = verify::readPlanView(step::writePlan(plan, result.model.summary), error);
-  if (!view)
-    return std::nullopt;
-  result.plan = *view;
   return result;
 }

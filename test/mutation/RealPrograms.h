@@ -9,6 +9,10 @@
 #include <string>
 #include <vector>
 
+namespace zorse::step {
+struct Plan;
+}
+
 namespace zorse::test {
 
 struct RealCase {
@@ -17,6 +21,9 @@ struct RealCase {
   verify::PlanView plan;
   std::vector<bundle::Program> programs;
 };
+
+/// Expands and converts a plan.
+bool makePrograms(RealCase &result, const step::Plan &plan, std::string &error);
 
 /// Case `seed`: a random tiling of a random model, small enough to interpret.
 std::optional<RealCase> realCase(uint32_t seed, std::string &error);

@@ -1,0 +1,78 @@
+#include "Replay.h"
+
+using namespace zorse;
+using namespace zorse::verify;
+
+/// Both are sorted; `found` must be `expected`. Adjacent ranges have been joined where the way they were cut does not matter.
+bool Replay::compare(std::vector<Contribution> found, std::vector<Contribution> expected, Code code, const std::string &name, const char *unit) {
+  std::sort(found.begin(), found.end());
+  std::sort(expected.begin(), expected.end());
+  if (found == expected)
+    return true;
+  auto text = [&](const Contribution &c) {
+    const auto &summary = model.summary;
+    bool group = std::string(unit) == "group";
+    std::string label = group ? (c.of < uint32_t(summary.groups_size()) ? summary.groups(int(c.of)).name() : "") : (c.of < uint32_t(summary.units_size()) ? summary.units(int(c.of)).name() : "");
+    return std::string(unit) + " " + std::to_string(c.of) + (label.empty() ? "" : " '" + label + "'") +
+           (c.begin < c.end ? std::string(group ? ", elements " : ", samples ") + std::to_string(c.begin) + "-" + std::to_string(c.end) : "");
+  };
+  size_t i = 0, j = 0;
+  while (i < found.size() && j < expected.size() && found[i] == expected[j])
+    ++i, ++j;
+  if (i < found.size() && i && found[i] == found[i - 1])
+    return fail(code, name + " holds the contribution of " + text(found[i]) + " twice");
+  if (j < expected.size() && (i == found.size() || expected[j] < found[i]))
+    return fail(code, name + " misses the contribution of " + text(expected[j]));
+  return fail(code, name + " holds a contribution of " + text(found[i]) + " that it should not");
+}
+
+bool Replay::checkValueGradient(const ContributionList &list, const Logical &value) {
+  std::vector<Contribution> expected;
+  for (uint32_t unit : model.valueContributors[value.id])
+    if (unit >= value.cut)
+      expected.push_back({unit, 0, 0, 0});
+  return compare(list.items, std::move(expected), Code::Contributions, "the gradient of value '" + model.summary.values(int(value.id)).name() + "'", "unit");
+}
+
+bool Replay::checkGradient(const ContributionList &list, uint32_t parameter) {
+  std::vector<Contribution> expected;
+  for (uint32_t unit : model.parameterContributors[parameter])
+    for (const Range &rows : rowsOfUnit[unit])
+      expected.push_back({unit, 0, rows.begin, rows.end});
+  return compare(list.items, std::move(expected), Code::Contributions, "the gradient of parameter '" + model.summary.parameters(int(parameter)).name() + "'", "unit");
+}
+
+/// Joins adjacent ranges of equal (of, term). Overlaps stay as they are: the comparison then fails.
+static std::vector<Contribution> joined(std::vector<Contribution> items) {
+  std::sort(items.begin(), items.end());
+  size_t kept = 0;
+  for (size_t i = 0; i < items.size(); ++i) {
+    if (kept && items[kept - 1].of == items[i].of && items[kept - 1].term == items[i].term && items[kept - 1].end == items[i].begin)
+      items[kept - 1].end = items[i].end;
+    else
+      items[kept++] = items[i];
+  }
+  items.resize(kept);
+  return items;
+}
+
+bool Replay::checkNorm(const ContributionList &list) {
+  const auto &owned = device.getResult().owned;
+  if (list.items.empty() && !model.commits()) {
+    device.getResult().lacksNorm = !owned.empty(); // whether anyone computes it is known with all devices
+    return true;
+  }
+  std::vector<Contribution> expected;
+  for (const auto &extent : owned)
+    model.forPieces(extent.group, extent.begin, extent.end, [&](int64_t begin, int64_t end, uint32_t) { expected.push_back({extent.group, 0, begin, end}); });
+  return compare(joined(list.items), joined(std::move(expected)), Code::Norm, "the gradient norm", "group");
+}
+
+bool Replay::checkLoss(const ContributionList &list) {
+  std::vector<Contribution> expected;
+  for (int u = 0; u < model.summary.units_size(); ++u)
+    for (uint32_t term : model.summary.units(u).loss_terms())
+      for (const Range &rows : rowsOfUnit[u])
+        expected.push_back({uint32_t(u), term, rows.begin, rows.end});
+  return compare(joined(list.items), joined(std::move(expected)), Code::Loss, "the loss sum", "unit");
+}

@@ -1,0 +1,137 @@
+// Values: two training steps and an evaluation of one device, replayed in list order on interval maps of its arenas.
+//
+// List order suffices: checkRaces has shown that every other order the device may take gives every access the same bytes. What arrives from
+// other devices is taken to be what it declares; the sender's replay shows that it is.
+//
+//   Replay.cpp         entries: what each reads, writes and adds to
+//   Contents.cpp       what bytes hold: reading, writing, adding
+//   Contributions.cpp  what an accumulator must hold when it is read
+#pragma once
+
+#include "IntervalMap.h"
+#include "Logical.h"
+
+#include <tuple>
+
+namespace zorse::verify {
+
+/// One contribution to an accumulator. Gradients of state: unit and samples. Gradients of values: unit. Sums: (group, elements) or (unit, term, samples).
+struct Contribution {
+  uint32_t of, term;
+  int64_t begin, end;
+  bool operator<(const Contribution &o) const { return std::tie(of, term, begin, end) < std::tie(o.of, o.term, o.begin, o.end); }
+  bool operator==(const Contribution &o) const { return std::tie(of, term, begin, end) == std::tie(o.of, o.term, o.begin, o.end); }
+};
+
+/// Shared by the pieces of the bytes it was made for. Pieces only shrink, so an addition to a range that covers those bytes changes the list in
+/// place, and one to a part of them works on a copy.
+struct ContributionList {
+  uint32_t arena;
+  int64_t begin, end;
+  std::vector<Contribution> items;
+};
+
+/// What a piece of an arena holds. `delta` is (byte inside the logical value) - (address), so that neighbours of one value compare equal.
+struct Content {
+  bundle::Value::Kind kind = bundle::Value::NONE;
+  uint32_t id = 0, cut = 0;
+  int32_t stamp = 0; ///< state: updates applied before; all else: the step it belongs to
+  int64_t delta = 0;
+  int64_t begin = 0, end = 0; ///< saved blocks: their samples
+  uint32_t list = 0;          ///< accumulators: index of the contributions
+  int32_t writer = -1;        ///< entry index; -1: loaded before the first step
+};
+
+class Replay {
+public:
+  explicit Replay(Device &device)
+      : device(device), model(device.getModel()), program(device.getProgram()), arenas(program.arenas_size()), rowsOfUnit(model.summary.units_size()) {
+    for (uint32_t c : model.cellsOfDevice[program.device()]) {
+      const auto &cell = model.plan.cells[c];
+      for (int64_t u = cell.firstUnit; u < cell.endUnit; ++u)
+        rowsOfUnit[u].push_back({cell.firstSample, cell.endSample});
+    }
+    for (auto &rows : rowsOfUnit)
+      std::sort(rows.begin(), rows.end());
+    lists.push_back({0, 0, 0, {}}); // index 0: no list
+  }
+
+  void run();
+
+private:
+  Device &device;
+  const Model &model;
+  const bundle::Program &program;
+  std::vector<IntervalMap<Content>> arenas;
+  std::vector<ContributionList> lists;
+  std::vector<std::vector<Range>> rowsOfUnit;
+  std::vector<Logical> slots; ///< of all calls, in order
+  int32_t step = 1;
+  bool evaluating = false;
+  int32_t current = -1; ///< index of the entry being replayed
+  size_t nextSlot = 0;
+
+  const bundle::Entry &entry() const { return program.entries(current); }
+  bool fail(Code code, const std::string &message) { return device.report(code, current < 0 ? -1 : int64_t(entry().id()), (current < 0 ? std::string("after step ") + std::to_string(step) : device.where(entry())) + ": " + message); }
+
+  int32_t stampOf(const Logical &value) const {
+    switch (value.kind) {
+    case bundle::Value::PARAMETERS:
+    case bundle::Value::MOMENTS: return model.trainable(value.id) ? step - 1 + int32_t(value.version) : 0;
+    case bundle::Value::OPTIMIZER_STEP: return step - 1 + int32_t(value.version);
+    default: return step;
+    }
+  }
+  static bool isState(bundle::Value::Kind kind) {
+    return kind == bundle::Value::PARAMETERS || kind == bundle::Value::MOMENTS || kind == bundle::Value::GRADIENTS || kind == bundle::Value::REDUCED_GRADIENTS;
+  }
+
+  Content contentOf(const Logical &value, int64_t address) const {
+    Content content;
+    content.kind = value.kind;
+    content.id = value.id;
+    content.cut = value.kind == bundle::Value::MOMENTS || value.kind == bundle::Value::LOSS_ROWS ? value.cut : 0;
+    content.stamp = stampOf(value);
+    content.delta = value.begin * value.stride - address;
+    if (value.kind == bundle::Value::SAVED_BLOCK) {
+      content.begin = value.begin;
+      content.end = value.end;
+      content.delta = -address;
+    }
+    content.writer = current;
+    return content;
+  }
+  static bool sameValue(const Content &a, const Content &b) {
+    return a.kind == b.kind && a.id == b.id && a.cut == b.cut && a.delta == b.delta && a.begin == b.begin && a.end == b.end;
+  }
+
+  uint32_t newList(uint32_t arena, int64_t begin, int64_t end, std::vector<Contribution> items) {
+    lists.push_back({arena, begin, end, std::move(items)});
+    return uint32_t(lists.size() - 1);
+  }
+
+  std::string held(const Content &content) const;
+  void writeBytes(uint32_t arena, int64_t begin, int64_t end, const Content &content) { arenas[arena].assign(begin, end, content); }
+  void write(const bundle::Region &region, const Logical &value);
+  void writeScalars(const bundle::Region &region);
+  void scratch(const bundle::Region &region);
+  bool require(const bundle::Region &region, const Logical &value);
+  bool requireBytes(uint32_t arena, int64_t begin, int64_t end, const Content &expected, const Logical &value, int64_t parameter);
+  bool requireScalars(const bundle::Region &region, bool decided);
+  bool requireSums(const bundle::Region &region, bool global, bool norm, bool loss);
+  bool accumulateBytes(uint32_t arena, int64_t begin, int64_t end, const Content &expected, const Contribution &contribution, bool overwrite, const std::string &name);
+  bool checkGradient(const ContributionList &list, uint32_t parameter);
+  bool checkValueGradient(const ContributionList &list, const Logical &value);
+  bool checkNorm(const ContributionList &list);
+  bool checkLoss(const ContributionList &list);
+  bool compare(std::vector<Contribution> found, std::vector<Contribution> expected, Code code, const std::string &name, const char *unit);
+
+  bool prepare();
+  void call(const bundle::Call &call);
+  void transfer();
+  bool isUpdate(const bundle::Call &call) const;
+  Logical shardOf(const bundle::Extents &extents, const Logical &group) const;
+  void checkState(uint32_t version);
+};
+
+} // namespace zorse::verify
