@@ -149,7 +149,7 @@ bool Compiler::compileBodies(std::string &remark) {
 
 bool Compiler::plan(std::string &remark) {
   std::string error;
-  std::optional<PlanOutcome> result = makePlan(options.cluster, options.plan, options.batch, model.summary, error);
+  std::optional<PlanOutcome> result = makePlan(options.cluster, options.plan, options.batch, model.summary, bodies.library, error);
   if (!result) {
     printError(error);
     return false;

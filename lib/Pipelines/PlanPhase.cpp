@@ -8,7 +8,7 @@
 namespace zorse::pipelines {
 
 std::optional<PlanOutcome> makePlan(const std::string &clusterFile, const std::string &planFile, int64_t batch, const bundle::ModelSummary &summary,
-                                    std::string &error) {
+                                    const bundle::BodyLibrary &bodies, std::string &error) {
   std::optional<planning::Cluster> cluster = planning::readClusterFile(clusterFile, error);
   if (!cluster)
     return std::nullopt;
@@ -18,7 +18,9 @@ std::optional<PlanOutcome> makePlan(const std::string &clusterFile, const std::s
   outcome.cluster = text.str();
 
   if (planFile.empty()) {
-    std::optional<step::Plan> plan = planning::makeDefaultPlan(summary, *cluster, batch, error);
+    planning::DefaultPlanOptions options;
+    options.bodies = &bodies;
+    std::optional<step::Plan> plan = planning::makeDefaultPlan(summary, *cluster, batch, error, options);
     if (!plan) {
       error = clusterFile + ": no plan was found: " + error;
       return std::nullopt;

@@ -14,8 +14,8 @@ struct PlanOutcome {
   std::string cluster;                       ///< text of the file
 };
 
-/// Reads the cluster and the plan (or makes one) and checks them against the model. Errors name the file.
+/// Reads the cluster and the plan (or makes one, counting the memory these bodies need) and checks them against the model. Errors name the file.
 std::optional<PlanOutcome> makePlan(const std::string &clusterFile, const std::string &planFile, int64_t batch, const bundle::ModelSummary &summary,
-                                    std::string &error);
+                                    const bundle::BodyLibrary &bodies, std::string &error);
 
 } // namespace zorse::pipelines
