@@ -54,10 +54,29 @@ def hugging_face(name):
 
 
 def canonical(text):
-    """The printed graph without what may differ: parameter names and the module's own name."""
-    text = re.sub(r'zorse\.parameter = "[^"]*"', 'zorse.parameter = "..."', text)
-    text = re.sub(r'"const\.[^"]*"', '"const"', text)
-    return [line.rstrip() for line in text.splitlines() if line.strip() and "zorse.constant_value" not in line]
+    """The printed graph up to names: SSA values are numbered by appearance, arguments by first use. What an exporter may fold into a parameter is undone: a matmul's
+    transposed weight is printed with its type in one order, a slice or reshape of a parameter counts as the parameter."""
+    body, names, alias, arguments = [], {}, {}, set()
+
+    def number(name):
+        name = alias.get(name, name)
+        return names.setdefault(name, f"%{len(names)}")
+
+    for line in text.splitlines():
+        line = line.strip()
+        if line.startswith("func.func @model"):
+            arguments = {a for a, kind in re.findall(r"(%[\w.$-]+): \S+ \{([^}]*)\}", line) if "zorse.parameter" in kind}
+        elif line.startswith("%") or line.startswith("return"):
+            view = re.match(r"(%[\w.$-]+) = zorse\.(?:slice|reshape) (%[\w.$-]+)", line)
+            if view and alias.get(view.group(2), view.group(2)) in arguments:
+                alias[view.group(1)] = alias.get(view.group(2), view.group(2))
+                continue
+            weight = re.match(r"%\S+ = zorse\.matmul %[\w.$-]+, (%[\w.$-]+)", line)
+            if weight and weight.group(1) in arguments:
+                line = line.replace(" {transpose_b}", "")
+                line = re.sub(r", tensor<(\d+)x(\d+)x", lambda m: ", weight<" + "x".join(sorted(m.groups(), key=int)) + "x", line)
+            body.append(re.sub(r"%[\w.$-]+", lambda m: number(m.group(0)), line))
+    return body
 
 
 def main():
