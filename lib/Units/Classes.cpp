@@ -204,15 +204,16 @@ func::FuncOp units::buildForward(OpBuilder &builder, const ModelGraph &graph, co
 }
 
 StringRef units::kindOf(const Outline &outline, bool first) {
-  bool attention = false, activation = false, heavy = false;
+  bool attention = false, activation = false, heavy = false, table = false;
   for (Operation *op : outline.ops) {
     attention |= isa<AttentionOp, SoftmaxOp>(op);
     activation |= isa<GeluOp, SiluOp, arith::MaximumFOp>(op);
     heavy |= isHeavy(op);
+    table |= isa<GatherOp>(op);
   }
   if (!outline.losses.empty())
     return "head";
-  if (first && !attention)
+  if (first && !attention && (table || !heavy))
     return "embedding";
   if (attention)
     return activation ? "block" : "attention";

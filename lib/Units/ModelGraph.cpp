@@ -81,25 +81,50 @@ DenseMap<Value, uint8_t> dependences(func::FuncOp model) {
   return bits;
 }
 
-/// Operations of `spine` that `root` depends on, in depth-first post-order: operands first, each as late as its first reader allows.
-void appendDepthFirst(Operation *root, const DenseSet<Operation *> &spine, DenseSet<Operation *> &done, std::vector<Operation *> &order) {
-  SmallVector<std::pair<Operation *, unsigned>> stack;
-  auto enter = [&](Operation *op) {
-    if (op && spine.contains(op) && done.insert(op).second)
-      stack.push_back({op, 0});
-  };
-  enter(root);
-  while (!stack.empty()) {
-    auto &[op, next] = stack.back();
-    if (next < op->getNumOperands()) {
-      Operation *producer = op->getOperand(next++).getDefiningOp();
-      enter(producer);
-      continue;
-    }
-    order.push_back(op);
-    stack.pop_back();
+/// Orders a spine depth-first from its results: operands before their readers, the operand with the longest way behind it first. A second source (a decoder's
+/// embedding, segment ids) thus comes right before its first reader, and an encoder before the decoder that reads it.
+class DepthFirst {
+public:
+  DepthFirst(Block &block, const DenseSet<Operation *> &spine) : spine(spine) {
+    for (Operation &op : block.without_terminator())
+      if (spine.contains(&op)) {
+        int longest = 0;
+        for (Value operand : op.getOperands())
+          longest = std::max(longest, depth.lookup(operand.getDefiningOp()));
+        depth[&op] = longest + 1;
+      }
   }
-}
+
+  /// Appends what `root` depends on and `done` does not hold.
+  void append(Operation *root, DenseSet<Operation *> &done, std::vector<Operation *> &order) const {
+    SmallVector<std::pair<Operation *, SmallVector<Operation *>>> stack; // with the operands still to visit, last first
+    auto enter = [&](Operation *op) {
+      if (!op || !spine.contains(op) || !done.insert(op).second)
+        return;
+      SmallVector<Operation *> operands;
+      for (Value operand : op->getOperands())
+        if (Operation *producer = operand.getDefiningOp())
+          operands.push_back(producer);
+      llvm::stable_sort(operands, [&](Operation *a, Operation *b) { return depth.lookup(a) > depth.lookup(b); });
+      std::reverse(operands.begin(), operands.end());
+      stack.push_back({op, std::move(operands)});
+    };
+    enter(root);
+    while (!stack.empty()) {
+      auto &[op, operands] = stack.back();
+      if (!operands.empty()) {
+        enter(operands.pop_back_val());
+        continue;
+      }
+      order.push_back(op);
+      stack.pop_back();
+    }
+  }
+
+private:
+  const DenseSet<Operation *> &spine;
+  DenseMap<Operation *, int> depth;
+};
 
 } // namespace
 
@@ -135,20 +160,20 @@ FailureOr<ModelGraph> units::analyseModel(func::FuncOp model) {
       spine.insert(&op);
 
   // The numerator with the longest history first: terms that hang on the middle of the model then come last, with the head.
-  std::vector<Operation *> roots;
+  DepthFirst depthFirst(model.getBody().front(), spine);
   std::vector<std::pair<size_t, Operation *>> sized;
   for (const Numerator &numerator : graph.numerators) {
     DenseSet<Operation *> done;
     std::vector<Operation *> history;
     if (Operation *op = numerator.value.getDefiningOp())
-      appendDepthFirst(op, spine, done, history);
+      depthFirst.append(op, done, history);
     sized.push_back({history.size(), numerator.value.getDefiningOp()});
   }
   llvm::stable_sort(sized, [](auto &a, auto &b) { return a.first > b.first; });
   DenseSet<Operation *> done;
   for (auto &[size, op] : sized)
     if (op)
-      appendDepthFirst(op, spine, done, graph.order);
+      depthFirst.append(op, done, graph.order);
   if (graph.order.empty())
     return model.emitError("the loss follows from parameters alone: expected it to depend on an input");
   for (auto [i, op] : llvm::enumerate(graph.order))

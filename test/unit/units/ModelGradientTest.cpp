@@ -107,6 +107,9 @@ TEST(ModelGradient, GptWithDropout) { checkModel(readModel("gpt.mlir"), true); }
 TEST(ModelGradient, LlamaWithGroupedQueriesAndRope) { checkModel(readModel("llama.mlir"), false); }
 TEST(ModelGradient, PostNorm) { checkModel(postNormModel(4), false); }
 TEST(ModelGradient, SkipsOverManyUnits) { checkModel(skipModel(12), false); }
+TEST(ModelGradient, EncoderAndDecoder) { checkModel(encoderDecoderModel(4), false); }
+TEST(ModelGradient, AttentionBesideMlp) { checkModel(parallelModel(2), false); }
+TEST(ModelGradient, Regression) { checkModel(regressionModel(3), false); }
 TEST(ModelGradient, TwoLossTermsOneOnTheMiddle) { checkModel(auxiliaryLossModel(), false); }
 TEST(ModelGradient, FrozenWeights) { checkModel(frozenModel(), false); }
 

@@ -150,4 +150,51 @@ inline std::string frozenModel() {
   return m.finish();
 }
 
+/// A plain perceptron on float inputs with a squared error: no embedding, no classifier.
+inline std::string regressionModel(int layers) {
+  ModelWriter m;
+  std::string x = m.input("features", m.T), target = m.input("target", m.T);
+  for (int i = 0; i < layers; ++i)
+    x = m.gelu(m.linear(x, "layer." + std::to_string(i)));
+  m.squares(m.op("arith.subf " + x + ", " + target + " : " + m.T), 0.5);
+  return m.finish();
+}
+
+/// Attention and MLP side by side on one norm, as in GPT-NeoX.
+inline std::string parallelModel(int layers) {
+  ModelWriter m;
+  std::string x = m.embedding();
+  for (int i = 0; i < layers; ++i) {
+    std::string p = "layer." + std::to_string(i), n = m.norm(x, p + ".norm");
+    x = m.add(m.add(x, m.attention(n, p + ".attention")), m.mlp(n, p + ".mlp"));
+  }
+  m.classifier(m.norm(x, "norm"));
+  return m.finish();
+}
+
+/// An encoder whose output every decoder layer reads.
+inline std::string encoderDecoderModel(int layers) {
+  ModelWriter m;
+  const std::string A = "tensor<?x3x2x2xf64>";
+  std::string x = m.embedding();
+  for (int i = 0; i < layers; ++i) {
+    std::string p = "encoder." + std::to_string(i);
+    x = m.add(x, m.attention(m.norm(x, p + ".norm1"), p + ".attention"));
+    x = m.add(x, m.mlp(m.norm(x, p + ".norm2"), p + ".mlp"));
+  }
+  std::string memory = m.norm(x, "encoder.norm"), table = m.parameter("decoder.table", "tensor<11x4xf64>"), ids = m.input("decoder_ids", "tensor<?x3xi64>");
+  x = m.op("zorse.gather " + table + ", " + ids + " : tensor<11x4xf64>, tensor<?x3xi64> -> " + m.T);
+  for (int i = 0; i < layers; ++i) {
+    std::string p = "decoder." + std::to_string(i);
+    x = m.add(x, m.attention(m.norm(x, p + ".norm1"), p + ".attention"));
+    auto heads = [&](const std::string &v) { return m.op("zorse.reshape " + v + " : " + m.T + " -> " + A); };
+    std::string q = heads(m.linear(m.norm(x, p + ".norm2"), p + ".q")), k = heads(m.linear(memory, p + ".k")), v = heads(m.linear(memory, p + ".v"));
+    std::string a = m.op("zorse.attention " + q + ", " + k + ", " + v + " {scale = 0.5 : f64} : (" + A + ", " + A + ", " + A + ") -> " + A);
+    x = m.add(x, m.linear(m.op("zorse.reshape " + a + " : " + A + " -> " + m.T), p + ".out"));
+    x = m.add(x, m.mlp(m.norm(x, p + ".norm3"), p + ".mlp"));
+  }
+  m.classifier(m.norm(x, "norm"));
+  return m.finish();
+}
+
 } // namespace zorse::testing

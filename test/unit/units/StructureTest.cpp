@@ -75,6 +75,26 @@ TEST(Units, SkipsAreCarriedAcrossHalfBlocks) {
   EXPECT_EQ(carried, 5);
 }
 
+TEST(Units, EncodersComeBeforeTheirDecoders) {
+  Built b = build(encoderDecoderModel(6));
+  ASSERT_TRUE(b.model);
+  // The encoder's output is made with the first cross-attention and carried to the other five; from there on every part of a block is a unit of its own.
+  int widest = 0;
+  for (const bundle::ValueInfo &value : b.summary().values())
+    widest = std::max(widest, value.users_size());
+  EXPECT_EQ(widest, 5);
+  EXPECT_EQ(b.summary().units(0).inputs_size(), 1);
+  EXPECT_EQ(b.summary().inputs(b.summary().units(0).inputs(0)).name(), "input_ids");
+  EXPECT_GE(b.summary().units_size(), 1 + 12 + 15 + 1);
+}
+
+TEST(Units, ParallelBlocksAndPerceptrons) {
+  Built parallel = build(parallelModel(4));
+  EXPECT_EQ(parallel.names(), (std::vector<std::string>{"embedding", "block 0", "block 1", "block 2", "block 3", "head"}));
+  Built regression = build(regressionModel(5));
+  EXPECT_EQ(regression.names(), (std::vector<std::string>{"block 0", "block 1", "block 2", "block 3", "head"}));
+}
+
 TEST(Units, AllLossTermsBelongToTheHead) {
   Built b = build(auxiliaryLossModel());
   ASSERT_TRUE(b.model);
