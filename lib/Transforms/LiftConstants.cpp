@@ -78,6 +78,10 @@ struct LiftConstants : zorse::impl::LiftConstantsBase<LiftConstants> {
         value = dyn_cast<ElementsAttr>(cast<arith::ConstantOp>(op).getValue());
       if (!value || value.getShapedType().getRank() == 0 || (isa<DenseElementsAttr>(value) && cast<DenseElementsAttr>(value).isSplat()))
         continue;
+      if (auto resource = dyn_cast<DenseResourceElementsAttr>(value); resource && !resource.getRawHandle().getBlob()) {
+        op->emitError("expects the elements of this constant, but the text left them out; print it in full (zorse-import --full)");
+        return signalPassFailure();
+      }
       std::string name = nameOf(value);
       BlockArgument &argument = lifted[name];
       if (!argument) {

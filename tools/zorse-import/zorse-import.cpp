@@ -25,6 +25,7 @@ static cl::list<std::string> freeze("freeze", cl::desc("initializer not to train
 static cl::opt<bool> notes("notes", cl::desc("print what was decided"), cl::cat(category));
 static cl::opt<bool> listWeights("weights", cl::desc("list where the parameters' bytes are"), cl::cat(category));
 static cl::opt<bool> quiet("quiet", cl::desc("print no module"), cl::cat(category));
+static cl::opt<bool> full("full", cl::desc("print large constants in full, so that the text can be compiled"), cl::cat(category));
 static cl::opt<bool> locations("locations", cl::desc("print the ONNX nodes as locations"), cl::cat(category));
 
 int main(int argc, char **argv) {
@@ -68,7 +69,9 @@ int main(int argc, char **argv) {
       outs() << weight.parameter << " " << (weight.file.empty() ? "(inline)" : weight.file) << " +" << weight.offset << " " << weight.bytes << " bytes\n";
   if (!quiet) {
     mlir::OpPrintingFlags flags;
-    flags.enableDebugInfo(locations, /*prettyForm=*/true).elideLargeElementsAttrs(64);
+    flags.enableDebugInfo(locations, /*prettyForm=*/true);
+    if (!full)
+      flags.elideLargeElementsAttrs(64);
     model->module->print(outs(), flags);
   }
   return 0;
