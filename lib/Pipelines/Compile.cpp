@@ -37,11 +37,12 @@ struct Runner {
   }
 };
 
-std::string textOf(Operation *op) {
+/// With `names`, values are called by the ONNX nodes they come from; without, equal graphs are equal texts.
+std::string textOf(Operation *op, bool names = true) {
   std::string text;
   llvm::raw_string_ostream os(text);
   OpPrintingFlags flags;
-  flags.printNameLocAsPrefix(); // ONNX names as SSA names
+  flags.printNameLocAsPrefix(names);
   flags.elideLargeElementsAttrs(32);
   op->print(os, flags);
   return text + "\n";
@@ -113,7 +114,7 @@ bool compileModel(const CompileOptions &options) {
     return false;
   c.dump("2-recognize.mlir", textOf(*c.imported.module));
   if (options.emit == Emit::Graph)
-    print(textOf(*c.imported.module));
+    print(textOf(*c.imported.module, /*names=*/false)); // the canonical graph: the same whichever exporter wrote the model
   if (last == Phase::Recognize)
     return true;
 
