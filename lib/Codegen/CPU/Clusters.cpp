@@ -6,8 +6,6 @@
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "llvm/ADT/SetVector.h"
 
-#include <functional>
-
 using namespace mlir;
 using namespace zorse;
 using namespace zorse::codegen;
@@ -240,18 +238,21 @@ struct Former {
     append(result.clusters.size() - 1, op);
   }
 
+  /// True if `value` is, through views or concats, what cluster `writer` makes.
+  bool comesFrom(Value value, int writer) const {
+    Operation *op = rootOf(value).getDefiningOp();
+    if (!op)
+      return false;
+    auto found = result.clusterOf.find(op);
+    if (found != result.clusterOf.end())
+      return found->second == writer;
+    return isa<ConcatOp>(op) && llvm::any_of(op->getOperands(), [&](Value part) { return comesFrom(part, writer); });
+  }
+
   /// True if an op of cluster `reader` reads, through views or concats, what cluster `writer` makes.
   bool reads(int reader, int writer) const {
-    std::function<bool(Value)> from = [&](Value value) {
-      Operation *op = rootOf(value).getDefiningOp();
-      if (!op)
-        return false;
-      auto found = result.clusterOf.find(op);
-      if (found != result.clusterOf.end())
-        return found->second == writer;
-      return isa<ConcatOp>(op) && llvm::any_of(op->getOperands(), from);
-    };
-    return llvm::any_of(result.clusters[reader].ops, [&](Operation *op) { return llvm::any_of(op->getOperands(), from); });
+    return llvm::any_of(result.clusters[reader].ops,
+                        [&](Operation *op) { return llvm::any_of(op->getOperands(), [&](Value value) { return comesFrom(value, writer); }); });
   }
 
   /// True if the ops of `from` can be members of `into`, seen from its domain: what one reads of the other must lie at the same point.
@@ -273,6 +274,8 @@ struct Former {
           if (!root)
             continue;
           auto found = root.getDefiningOp() ? result.clusterOf.find(root.getDefiningOp()) : result.clusterOf.end();
+          if (found == result.clusterOf.end() && (comesFrom(root, from) || comesFrom(root, into)))
+            return false; // a concat whose parts this launch would write, and read at other points
           if (found == result.clusterOf.end() || (found->second != from && found->second != into))
             outside.insert(root);
           else if (isa<GatherOp>(op) || !isAccessibleInCluster(operand, b))
