@@ -7,6 +7,8 @@
 
 #include "mlir/IR/MLIRContext.h"
 
+#include <fstream>
+
 using namespace zorse;
 using namespace zorse::test;
 
@@ -44,7 +46,7 @@ bool test::makePrograms(RealCase &result, const step::Plan &plan, std::string &e
   return true;
 }
 
-std::optional<RealCase> test::realCase(uint32_t seed, std::string &error) {
+std::optional<RealCase> test::realCase(uint32_t seed, const SyntheticModel *model, std::string &error) {
   RealCase result;
   SyntheticOptions options;
   options.seed = seed;
@@ -56,13 +58,23 @@ std::optional<RealCase> test::realCase(uint32_t seed, std::string &error) {
   options.lossTerms = 1 + int(seed % 5 == 2);
   options.clipNorm = seed % 7 == 3 ? 0 : 1;
   options.skipNonFinite = seed % 7 != 3;
-  result.model = makeModel(options);
+  result.model = model ? *model : makeModel(options);
   const int64_t batch = 1 + int64_t(seed * 5 % 9);
   const uint32_t devices = 1 + seed * 3 % 5;
   step::Plan plan = step::randomPlan(result.model.summary, batch, devices, seed);
-  result.name = "seed " + std::to_string(seed) + ": " + std::to_string(options.units) + " units x " + std::to_string(batch) + " samples, " + std::to_string(plan.cells.size()) + " cells on " +
+  result.name = "seed " + std::to_string(seed) + ": " + std::to_string(result.model.summary.units_size()) + " units x " + std::to_string(batch) + " samples, " + std::to_string(plan.cells.size()) + " cells on " +
                 std::to_string(devices) + " devices";
   if (!makePrograms(result, plan, error))
     return std::nullopt;
   return result;
+}
+
+std::optional<SyntheticModel> test::modelOfBundle(const std::string &directory, std::string &error) {
+  SyntheticModel model;
+  std::ifstream summary(directory + "/summary.pb", std::ios::binary), bodies(directory + "/bodies.pb", std::ios::binary);
+  if (!model.summary.ParseFromIstream(&summary) || !model.bodies.ParseFromIstream(&bodies)) {
+    error = directory + ": expects a bundle with summary.pb and bodies.pb";
+    return std::nullopt;
+  }
+  return model;
 }

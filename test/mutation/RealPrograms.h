@@ -25,7 +25,10 @@ struct RealCase {
 /// Expands and converts a plan.
 bool makePrograms(RealCase &result, const step::Plan &plan, std::string &error);
 
-/// Case `seed`: a random tiling of a random model, small enough to interpret.
-std::optional<RealCase> realCase(uint32_t seed, std::string &error);
+/// Case `seed`: a random tiling, small enough to interpret, of `model`, or of a random synthetic model when that is null.
+std::optional<RealCase> realCase(uint32_t seed, const SyntheticModel *model, std::string &error);
+
+/// Summary and bodies of a bundle: a compiled model to draw plans for.
+std::optional<SyntheticModel> modelOfBundle(const std::string &directory, std::string &error);
 
 } // namespace zorse::test

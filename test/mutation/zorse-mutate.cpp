@@ -34,11 +34,13 @@ struct Options {
   int interleavings = 100, steps = 3;
   unsigned threads = 1;
   bool verbose = false;
+  std::string bundle;
 };
 
 int usage() {
-  fprintf(stderr, "zorse-mutate [--plans=N] [--first=SEED] [--per-class=N] [--interleavings=N] [--threads=N] [--verbose]\n"
-                  "Breaks the programs of N random plans; every class of mutants is tried --per-class times on each plan.\n");
+  fprintf(stderr, "zorse-mutate [--plans=N] [--first=SEED] [--per-class=N] [--interleavings=N] [--threads=N] [--bundle=DIR] [--verbose]\n"
+                  "Breaks the programs of N random plans; every class of mutants is tried --per-class times on each plan.\n"
+                  "The model is a synthetic one per plan, or that of --bundle.\n");
   return 2;
 }
 
@@ -57,12 +59,23 @@ int main(int argc, char **argv) {
     if (number("--plans", options.plans) || number("--first", options.first) || number("--per-class", options.perClass) || number("--interleavings", options.interleavings) ||
         number("--threads", options.threads))
       continue;
-    if (!strcmp(argv[i], "--verbose"))
+    if (!strncmp(argv[i], "--bundle=", 9))
+      options.bundle = argv[i] + 9;
+    else if (!strcmp(argv[i], "--verbose"))
       options.verbose = true;
     else
       return usage();
   }
 
+  std::optional<test::SyntheticModel> compiled;
+  if (!options.bundle.empty()) {
+    std::string error;
+    compiled = test::modelOfBundle(options.bundle, error);
+    if (!compiled) {
+      fprintf(stderr, "zorse-mutate: error: %s\n", error.c_str());
+      return 1;
+    }
+  }
   const auto &classes = test::mutations();
   std::vector<Row> rows(classes.size());
   int correct = 0, wronglyRejected = 0, disagreeing = 0;
@@ -75,7 +88,7 @@ int main(int argc, char **argv) {
     for (uint32_t index; (index = next++) < options.plans;) {
       uint32_t seed = options.first + index;
       std::string error;
-      auto original = test::realCase(seed, error);
+      auto original = test::realCase(seed, compiled ? &*compiled : nullptr, error);
       if (!original) {
         std::lock_guard<std::mutex> lock(mutex);
         problems.push_back("seed " + std::to_string(seed) + ": " + error);
@@ -125,7 +138,8 @@ int main(int argc, char **argv) {
             (found.harmful ? row.rejectedHarmful : row.rejectedHarmless) = 1;
           std::lock_guard<std::mutex> lock(mutex);
           rows[c] += row;
-          if (found.harmful && verdict.empty())
+          bool fatal = found.harmful && verdict.empty();
+          if (fatal)
             problems.push_back(original->name + ": ACCEPTED although harmful: " + classes[c].name + " (" + what + "): " + found.what);
           else if (options.verbose)
             printf("%-40s seed %u, %s: %s | %s\n", classes[c].name, seed, what.c_str(), found.harmful ? found.what.c_str() : "harmless", verdict.empty() ? "accepted" : verify::toString(verdict[0], original->plan).c_str());
