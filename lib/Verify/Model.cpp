@@ -123,6 +123,29 @@ bool Model::checkBodies(std::vector<Finding> &findings) {
         return false;
       }
   }
+  // Unit functions read what is not theirs, write their outputs whole and add gradients.
+  auto allowed = [](const bundle::Slot &slot) {
+    switch (slot.kind()) {
+    case bundle::PARAMETER:
+    case bundle::INPUT:
+    case bundle::BOUNDARY_IN:
+    case bundle::SCALARS: return slot.mode() == bundle::READ;
+    case bundle::BOUNDARY_OUT:
+    case bundle::LOSS: return slot.mode() == bundle::WRITE || slot.mode() == bundle::READ;
+    case bundle::PARAMETER_GRADIENT:
+    case bundle::BOUNDARY_IN_GRADIENT: return slot.mode() == bundle::ACCUMULATE || slot.mode() == bundle::WRITE;
+    case bundle::SAVED:
+    case bundle::BOUNDARY_OUT_GRADIENT: return slot.mode() != bundle::ACCUMULATE;
+    default: return slot.kind() == bundle::WORKSPACE;
+    }
+  };
+  for (const auto &unit : summary.units())
+    for (uint32_t body : {unit.forward_body(), unit.backward_body()})
+      for (const auto &slot : bodies.bodies(int(body)).slots())
+        if (!allowed(slot)) {
+          findings.push_back({Code::Malformed, -1, -1, "body '" + bodies.bodies(int(body)).name() + "' of unit '" + unit.name() + "': slot '" + slot.name() + "' has a kind or mode that unit functions do not have"});
+          return false;
+        }
   // The bodies that are not unit functions must have the slots through which the replay follows the commit.
   auto needs = [&](uint32_t index, bundle::SlotKind kind, uint32_t position, std::initializer_list<bundle::AccessMode> modes, const char *what) {
     for (const auto &slot : bodies.bodies(int(index)).slots())
