@@ -116,6 +116,7 @@ public:
     std::this_thread::sleep_for(std::chrono::milliseconds(dawdle_));
     return inner_->runBody(index, arguments);
   }
+  bool sharesHostMemory() const override { return inner_->sharesHostMemory(); }
   Status copy(void *to, const void *from, size_t bytes) override { return inner_->copy(to, from, bytes); }
 
 private:

@@ -139,7 +139,10 @@ private:
     for (auto &program : programs) {
       std::vector<std::vector<uint32_t>> groups(2); // queues served by one thread
       for (int q = 0; q < program->program.queues_size(); ++q) {
-        bool compute = program->program.queues(q).kind() == bundle::COMPUTE;
+        bundle::QueueKind kind = program->program.queues(q).kind();
+        // Handing a copy of a few bytes to another thread and back costs more than the copy.
+        bool compute = kind == bundle::COMPUTE ||
+                       (program->device.sharesHostMemory() && (kind == bundle::HOST_TO_DEVICE || kind == bundle::DEVICE_TO_HOST));
         if (options.oneThreadPerQueue && !compute)
           groups.push_back({uint32_t(q)});
         else

@@ -55,6 +55,9 @@ public:
   /// several threads; calls then run one after the other.
   virtual Status runBody(uint32_t index, const BodyArguments &arguments) = 0;
 
+  /// Whether host memory is this device's memory, so that a copy is over when `copy` returns and needs no queue of its own.
+  virtual bool sharesHostMemory() const = 0;
+
   /// Copies inside the device's memory, or between it and host memory.
   virtual Status copy(void *to, const void *from, size_t bytes) = 0;
 };

@@ -1,7 +1,8 @@
 // Executes the programs of a bundle, step after step.
 //
-//   device a   compute thread        F0    F1    B1 ...      runs the entries of all compute queues, in list order
-//              communication thread  load  load  send ...    all other queues, in list order
+//   device a   compute thread        load  F0    F1    B1 ...   the entries of all compute queues, in list order; on a device that shares the host's
+//                                                               memory also loads and reports, which are copies
+//              communication thread  gather  send  receive ...  all other queues, in list order
 //   device b   ...
 //
 // Every queue has a counter of finished entries; an entry waits for the counters its waits name, sleeping. Because every wait and every transfer goes back in
