@@ -1,0 +1,240 @@
+// RUN: zorse-opt %s -split-input-file -verify-diagnostics
+// One program per numbered constraint, the smallest that violates only that one; the name of the function says which.
+
+func.func @attention_c1(%q: tensor<?x8x4x16xf32>, %k: tensor<8x8x2x16xf32>) {
+  // expected-error @below {{(C1) expects q, k and v of rank 4, one element type and the same rows}}
+  %y = zorse.attention %q, %k, %k {scale = 0.25 : f64} : (tensor<?x8x4x16xf32>, tensor<8x8x2x16xf32>, tensor<8x8x2x16xf32>) -> tensor<?x8x4x16xf32>
+  return
+}
+
+// -----
+
+func.func @attention_c2(%q: tensor<?x8x4x16xf32>, %k: tensor<?x8x3x16xf32>) {
+  // expected-error @below {{(C2) expects k [?, S', H', D]}}
+  %y = zorse.attention %q, %k, %k {scale = 0.25 : f64} : (tensor<?x8x4x16xf32>, tensor<?x8x3x16xf32>, tensor<?x8x3x16xf32>) -> tensor<?x8x4x16xf32>
+  return
+}
+
+// -----
+
+func.func @attention_c3(%q: tensor<?x8x4x16xf32>, %k: tensor<?x8x2x16xf32>, %m: tensor<8x8xi1>) {
+  // expected-error @below {{(C3) expects mask [?|1, 4|1, 8, 8] of i1 or 'f32', got 'tensor<8x8xi1>'}}
+  %y = zorse.attention %q, %k, %k mask %m {scale = 0.25 : f64} : (tensor<?x8x4x16xf32>, tensor<?x8x2x16xf32>, tensor<?x8x2x16xf32>, tensor<8x8xi1>) -> tensor<?x8x4x16xf32>
+  return
+}
+
+// -----
+
+func.func @attention_c4(%q: tensor<?x8x4x16xf32>, %k: tensor<?x8x2x16xf32>) {
+  // expected-error @below {{(C4) expects a finite scale, a positive, finite softcap and 0 <= dropout < 1}}
+  %y = zorse.attention %q, %k, %k {scale = 0.25 : f64, dropout = 1.0 : f64} : (tensor<?x8x4x16xf32>, tensor<?x8x2x16xf32>, tensor<?x8x2x16xf32>) -> tensor<?x8x4x16xf32>
+  return
+}
+
+// -----
+
+func.func @attention_c5(%q: tensor<?x8x4x16xf32>, %k: tensor<?x8x2x16xf32>) {
+  // expected-error @below {{(C5) expects window >= 1 together with causal, got 2 without causal}}
+  %y = zorse.attention %q, %k, %k {scale = 0.25 : f64, window = 2 : i64} : (tensor<?x8x4x16xf32>, tensor<?x8x2x16xf32>, tensor<?x8x2x16xf32>) -> tensor<?x8x4x16xf32>
+  return
+}
+
+// -----
+
+func.func @attention_c6(%q: tensor<?x8x4x16xf32>, %k: tensor<?x8x2x16xf32>) {
+  // expected-error @below {{(C6) expects out 'tensor<?x8x4x16xf32>'}}
+  %y = zorse.attention %q, %k, %k {scale = 0.25 : f64} : (tensor<?x8x4x16xf32>, tensor<?x8x2x16xf32>, tensor<?x8x2x16xf32>) -> tensor<?x8x2x16xf32>
+  return
+}
+
+// -----
+
+func.func @attention_c7(%q: tensor<?x8x4x16xf32>, %k: tensor<?x8x2x16xf32>) {
+  // expected-error @below {{(C7) expects lse 'tensor<?x4x8xf32>', got 'tensor<?x8x4xf32>'}}
+  %y:2 = zorse.attention %q, %k, %k {scale = 0.25 : f64} : (tensor<?x8x4x16xf32>, tensor<?x8x2x16xf32>, tensor<?x8x2x16xf32>) -> (tensor<?x8x4x16xf32>, tensor<?x8x4xf32>)
+  return
+}
+
+// -----
+
+func.func @attention_grad_c1(%q: tensor<?x8x4x16xf32>, %k: tensor<?x8x3x16xf32>, %l: tensor<?x4x8xf32>) {
+  // expected-error @below {{(C1) expects k [?, S', H', D]}}
+  %y:3 = zorse.attention_grad %q, %q, %k, %k, %q, %l {scale = 0.25 : f64} : (tensor<?x8x4x16xf32>, tensor<?x8x4x16xf32>, tensor<?x8x3x16xf32>, tensor<?x8x3x16xf32>, tensor<?x8x4x16xf32>, tensor<?x4x8xf32>) -> (tensor<?x8x4x16xf32>, tensor<?x8x3x16xf32>, tensor<?x8x3x16xf32>)
+  return
+}
+
+// -----
+
+func.func @attention_grad_c2(%q: tensor<?x8x4x16xf32>, %k: tensor<?x8x2x16xf32>, %l: tensor<?x4x8xf32>) {
+  // expected-error @below {{(C2) expects dout 'tensor<?x8x4x16xf32>'}}
+  %y:3 = zorse.attention_grad %k, %q, %k, %k, %q, %l {scale = 0.25 : f64} : (tensor<?x8x2x16xf32>, tensor<?x8x4x16xf32>, tensor<?x8x2x16xf32>, tensor<?x8x2x16xf32>, tensor<?x8x4x16xf32>, tensor<?x4x8xf32>) -> (tensor<?x8x4x16xf32>, tensor<?x8x2x16xf32>, tensor<?x8x2x16xf32>)
+  return
+}
+
+// -----
+
+func.func @attention_grad_c3(%q: tensor<?x8x4x16xf32>, %k: tensor<?x8x2x16xf32>, %l: tensor<?x4x8xf32>) {
+  // expected-error @below {{(C3) expects dq, dk and dv of the types of q, k and v}}
+  %y:3 = zorse.attention_grad %q, %q, %k, %k, %q, %l {scale = 0.25 : f64} : (tensor<?x8x4x16xf32>, tensor<?x8x4x16xf32>, tensor<?x8x2x16xf32>, tensor<?x8x2x16xf32>, tensor<?x8x4x16xf32>, tensor<?x4x8xf32>) -> (tensor<?x8x4x16xf32>, tensor<?x8x4x16xf32>, tensor<?x8x2x16xf32>)
+  return
+}
+
+// -----
+
+func.func @causal_mask_c1() {
+  // expected-error @below {{(C1) expects a mask of rank 2}}
+  %y = zorse.causal_mask : tensor<8xi1>
+  return
+}
+
+// -----
+
+func.func @causal_mask_c2() {
+  // expected-error @below {{(C2) expects a window of at least 1, got 0}}
+  %y = zorse.causal_mask {window = 0 : i64} : tensor<8x8xi1>
+  return
+}
+
+// -----
+
+func.func @causal_mask_c3() {
+  // expected-error @below {{(C3) expects at most as many queries as keys}}
+  %y = zorse.causal_mask : tensor<8x4xi1>
+  return
+}
+
+// -----
+
+func.func @rope_c1(%x: tensor<?x8x4x15xf32>, %c: tensor<8x7xf32>) {
+  // expected-error @below {{(C1) expects x [?, S, H, D] with D even}}
+  %y = zorse.rope %x, %c, %c : (tensor<?x8x4x15xf32>, tensor<8x7xf32>, tensor<8x7xf32>) -> tensor<?x8x4x15xf32>
+  return
+}
+
+// -----
+
+func.func @rope_c2(%x: tensor<?x8x4x16xf32>, %c: tensor<8x16xf32>) {
+  // expected-error @below {{(C2) expects cos and sin 'tensor<8x8xf32>'}}
+  %y = zorse.rope %x, %c, %c : (tensor<?x8x4x16xf32>, tensor<8x16xf32>, tensor<8x16xf32>) -> tensor<?x8x4x16xf32>
+  return
+}
+
+// -----
+
+func.func @rope_c3(%x: tensor<?x8x4x16xf32>, %c: tensor<8x8xf32>) {
+  // expected-error @below {{(C3) expects y 'tensor<?x8x4x16xf32>'}}
+  %y = zorse.rope %x, %c, %c : (tensor<?x8x4x16xf32>, tensor<8x8xf32>, tensor<8x8xf32>) -> tensor<?x8x2x16xf32>
+  return
+}
+
+// -----
+
+func.func @cross_entropy_c1(%x: tensor<?x8x99xf32>, %i: tensor<?xi64>) {
+  // expected-error @below {{(C1) expects labels of the shape of logits without the (static) last dimension}}
+  %y = zorse.cross_entropy %x, %i : (tensor<?x8x99xf32>, tensor<?xi64>) -> tensor<?xf32>
+  return
+}
+
+// -----
+
+func.func @cross_entropy_c2(%x: tensor<?x8x99xf32>, %i: tensor<?x8xi64>, %w: tensor<98xf32>) {
+  // expected-error @below {{(C2) expects weights 'tensor<99xf32>'}}
+  %y = zorse.cross_entropy %x, %i weights %w : (tensor<?x8x99xf32>, tensor<?x8xi64>, tensor<98xf32>) -> tensor<?x8xf32>
+  return
+}
+
+// -----
+
+func.func @cross_entropy_c3(%x: tensor<?x8x99xf32>, %i: tensor<?x8xi64>) {
+  // expected-error @below {{(C3) expects loss and lse 'tensor<?x8xf32>'}}
+  %y = zorse.cross_entropy %x, %i : (tensor<?x8x99xf32>, tensor<?x8xi64>) -> tensor<?x8xf64>
+  return
+}
+
+// -----
+
+func.func @cross_entropy_grad_c1(%x: tensor<?x8x99xf32>, %i: tensor<?x8xi64>, %l: tensor<?x8xf64>) {
+  // expected-error @below {{(C1) expects lse 'tensor<?x8xf32>'}}
+  %y = zorse.cross_entropy_grad %l, %x, %i, %l : (tensor<?x8xf64>, tensor<?x8x99xf32>, tensor<?x8xi64>, tensor<?x8xf64>) -> tensor<?x8x99xf32>
+  return
+}
+
+// -----
+
+func.func @cross_entropy_grad_c2(%x: tensor<?x8x99xf32>, %i: tensor<?x8xi64>, %l: tensor<?x8xf32>, %d: tensor<?xf32>) {
+  // expected-error @below {{(C2) expects dloss 'tensor<?x8xf32>'}}
+  %y = zorse.cross_entropy_grad %d, %x, %i, %l : (tensor<?xf32>, tensor<?x8x99xf32>, tensor<?x8xi64>, tensor<?x8xf32>) -> tensor<?x8x99xf32>
+  return
+}
+
+// -----
+
+func.func @cross_entropy_grad_c3(%x: tensor<?x8x99xf32>, %i: tensor<?x8xi64>, %l: tensor<?x8xf32>) {
+  // expected-error @below {{(C3) expects dlogits 'tensor<?x8x99xf32>'}}
+  %y = zorse.cross_entropy_grad %l, %x, %i, %l : (tensor<?x8xf32>, tensor<?x8x99xf32>, tensor<?x8xi64>, tensor<?x8xf32>) -> tensor<?x8xf32>
+  return
+}
+
+// -----
+
+func.func @dropout_c1(%x: tensor<?x8x99xf32>) {
+  // expected-error @below {{(C1) expects 0 <= probability < 1, got 1}}
+  %y = zorse.dropout %x {probability = 1.0 : f64, instance = 0 : i64} : tensor<?x8x99xf32>
+  return
+}
+
+// -----
+
+func.func @dropout_c2(%x: tensor<?x8x99xf32>) {
+  // expected-error @below {{(C2) expects instance >= 0, got -1}}
+  %y = zorse.dropout %x {probability = 0.5 : f64, instance = -1 : i64} : tensor<?x8x99xf32>
+  return
+}
+
+// -----
+
+func.func @sgd_update_c1(%p: tensor<?xf32>, %s: tensor<f64>, %k: tensor<i64>, %g: tensor<?x2xf32>) {
+  // expected-error @below {{(C1) expects parameter, gradient and moments of one type of rank 1}}
+  %y = zorse.sgd_update %p, %g, %s, %s, %k, %s {momentum = 0.0 : f64, weight_decay = 0.0 : f64} : (tensor<?xf32>, tensor<?x2xf32>, tensor<f64>, tensor<f64>, tensor<i64>, tensor<f64>) -> tensor<?xf32>
+  return
+}
+
+// -----
+
+func.func @sgd_update_c2(%p: tensor<?xf32>, %s: tensor<f64>, %k: tensor<i64>) {
+  // expected-error @below {{(C2) expects a new velocity iff there is a velocity}}
+  %y:2 = zorse.sgd_update %p, %p, %s, %s, %k, %s {momentum = 0.0 : f64, weight_decay = 0.0 : f64} : (tensor<?xf32>, tensor<?xf32>, tensor<f64>, tensor<f64>, tensor<i64>, tensor<f64>) -> (tensor<?xf32>, tensor<?xf32>)
+  return
+}
+
+// -----
+
+func.func @sgd_update_c3(%p: tensor<?xf32>, %s: tensor<f64>, %k: tensor<i64>) {
+  // expected-error @below {{(C3) expects 0 <= momentum < 1 (0 without velocity)}}
+  %y = zorse.sgd_update %p, %p, %s, %s, %k, %s {momentum = 0.9 : f64, weight_decay = 0.0 : f64} : (tensor<?xf32>, tensor<?xf32>, tensor<f64>, tensor<f64>, tensor<i64>, tensor<f64>) -> tensor<?xf32>
+  return
+}
+
+// -----
+
+func.func @adam_update_c1(%p: tensor<?xf32>, %s: tensor<f64>, %k: tensor<i64>, %g: tensor<?xf64>) {
+  // expected-error @below {{(C1) expects parameter, gradient and moments of one type of rank 1}}
+  %y:3 = zorse.adam_update %p, %g, %p, %p, %s, %s, %k, %s {beta1 = 0.9 : f64, beta2 = 0.9 : f64, epsilon = 0.0 : f64, weight_decay = 0.0 : f64} : (tensor<?xf32>, tensor<?xf64>, tensor<?xf32>, tensor<?xf32>, tensor<f64>, tensor<f64>, tensor<i64>, tensor<f64>) -> (tensor<?xf32>, tensor<?xf32>, tensor<?xf32>)
+  return
+}
+
+// -----
+
+func.func @adam_update_c2(%p: tensor<?xf32>, %s: tensor<f64>, %k: tensor<i64>) {
+  // expected-error @below {{(C2) expects results 'tensor<?xf32>'}}
+  %y:3 = zorse.adam_update %p, %p, %p, %p, %s, %s, %k, %s {beta1 = 0.9 : f64, beta2 = 0.9 : f64, epsilon = 0.0 : f64, weight_decay = 0.0 : f64} : (tensor<?xf32>, tensor<?xf32>, tensor<?xf32>, tensor<?xf32>, tensor<f64>, tensor<f64>, tensor<i64>, tensor<f64>) -> (tensor<?xf32>, tensor<?xf32>, tensor<?xf64>)
+  return
+}
+
+// -----
+
+func.func @adam_update_c3(%p: tensor<?xf32>, %s: tensor<f64>, %k: tensor<i64>) {
+  // expected-error @below {{(C3) expects 0 <= beta1, beta2 < 1}}
+  %y:3 = zorse.adam_update %p, %p, %p, %p, %s, %s, %k, %s {beta1 = 1.0 : f64, beta2 = 0.9 : f64, epsilon = 0.0 : f64, weight_decay = 0.0 : f64} : (tensor<?xf32>, tensor<?xf32>, tensor<?xf32>, tensor<?xf32>, tensor<f64>, tensor<f64>, tensor<i64>, tensor<f64>) -> (tensor<?xf32>, tensor<?xf32>, tensor<?xf32>)
+  return
+}

@@ -1,0 +1,103 @@
+// RUN: zorse-opt %s | zorse-opt | FileCheck %s
+// Every op, read and written twice; the text after the second time is the text after the first.
+
+// CHECK-LABEL: @views
+func.func @views(%x: tensor<?x64x768xf32>, %b: tensor<768xf32>) {
+  // CHECK: zorse.reshape %arg0 : tensor<?x64x768xf32> -> tensor<?x64x12x64xf32>
+  %0 = zorse.reshape %x : tensor<?x64x768xf32> -> tensor<?x64x12x64xf32>
+  // CHECK: zorse.transpose %{{.*}} [0, 2, 1, 3] : tensor<?x64x12x64xf32> -> tensor<?x12x64x64xf32>
+  %1 = zorse.transpose %0 [0, 2, 1, 3] : tensor<?x64x12x64xf32> -> tensor<?x12x64x64xf32>
+  // CHECK: zorse.slice %arg0 [0, 0, 64] [?, 64, 32] [1, 1, 2] : tensor<?x64x768xf32> -> tensor<?x64x32xf32>
+  %2 = zorse.slice %x [0, 0, 64] [?, 64, 32] [1, 1, 2] : tensor<?x64x768xf32> -> tensor<?x64x32xf32>
+  // CHECK: zorse.concat %{{.*}}, %arg0 {dim = 2 : i64} : (tensor<?x64x32xf32>, tensor<?x64x768xf32>) -> tensor<?x64x800xf32>
+  %3 = zorse.concat %2, %x {dim = 2 : i64} : (tensor<?x64x32xf32>, tensor<?x64x768xf32>) -> tensor<?x64x800xf32>
+  // CHECK: zorse.broadcast %arg1 dims [2] : tensor<768xf32> -> tensor<?x64x768xf32>
+  %4 = zorse.broadcast %b dims [2] : tensor<768xf32> -> tensor<?x64x768xf32>
+  return
+}
+
+// CHECK-LABEL: @products
+func.func @products(%x: tensor<?x64x768xf32>, %w: tensor<3072x768xf32>, %ids: tensor<?x64xi64>, %a: tensor<?x12x64x32xf32>) {
+  // CHECK: zorse.reduce max %arg0 dims [1, 2] : tensor<?x64x768xf32> -> tensor<?xf32>
+  %0 = zorse.reduce max %x dims [1, 2] : tensor<?x64x768xf32> -> tensor<?xf32>
+  // CHECK: zorse.matmul %arg0, %arg1 {transpose_b} : tensor<?x64x768xf32>, tensor<3072x768xf32> -> tensor<?x64x3072xf32>
+  %1 = zorse.matmul %x, %w {transpose_b} : tensor<?x64x768xf32>, tensor<3072x768xf32> -> tensor<?x64x3072xf32>
+  // CHECK: zorse.matmul %arg3, %arg3 {transpose_a} : tensor<?x12x64x32xf32>, tensor<?x12x64x32xf32> -> tensor<?x12x32x32xf32>
+  %2 = zorse.matmul %a, %a {transpose_a} : tensor<?x12x64x32xf32>, tensor<?x12x64x32xf32> -> tensor<?x12x32x32xf32>
+  // CHECK: zorse.contract %arg0, %{{.*}} : tensor<?x64x768xf32>, tensor<?x64x3072xf32> -> tensor<768x3072xf32>
+  %3 = zorse.contract %x, %1 : tensor<?x64x768xf32>, tensor<?x64x3072xf32> -> tensor<768x3072xf32>
+  // CHECK: zorse.gather %arg1, %arg2 : tensor<3072x768xf32>, tensor<?x64xi64> -> tensor<?x64x768xf32>
+  %4 = zorse.gather %w, %ids : tensor<3072x768xf32>, tensor<?x64xi64> -> tensor<?x64x768xf32>
+  // CHECK: zorse.scatter_add %arg2, %{{.*}} : tensor<?x64xi64>, tensor<?x64x768xf32> -> tensor<3072x768xf32>
+  %5 = zorse.scatter_add %ids, %4 : tensor<?x64xi64>, tensor<?x64x768xf32> -> tensor<3072x768xf32>
+  // CHECK: zorse.take %arg0, %arg2 : tensor<?x64x768xf32>, tensor<?x64xi64> -> tensor<?x64xf32>
+  %6 = zorse.take %x, %ids : tensor<?x64x768xf32>, tensor<?x64xi64> -> tensor<?x64xf32>
+  // CHECK: zorse.take_grad %{{.*}}, %arg2 : tensor<?x64xf32>, tensor<?x64xi64> -> tensor<?x64x768xf32>
+  %7 = zorse.take_grad %6, %ids : tensor<?x64xf32>, tensor<?x64xi64> -> tensor<?x64x768xf32>
+  return
+}
+
+// CHECK-LABEL: @norms
+func.func @norms(%x: tensor<?x64x768xf32>, %g: tensor<768xf32>) {
+  // CHECK: zorse.softmax %arg0 : tensor<?x64x768xf32>
+  %0 = zorse.softmax %x : tensor<?x64x768xf32>
+  // CHECK: zorse.softmax_grad %{{.*}}, %arg0 : tensor<?x64x768xf32>
+  %1 = zorse.softmax_grad %0, %x : tensor<?x64x768xf32>
+  // CHECK: zorse.log_softmax %arg0 : tensor<?x64x768xf32>
+  %2 = zorse.log_softmax %x : tensor<?x64x768xf32>
+  // CHECK: zorse.log_softmax_grad %{{.*}}, %arg0 : tensor<?x64x768xf32>
+  %3 = zorse.log_softmax_grad %2, %x : tensor<?x64x768xf32>
+  // CHECK: %[[Y:.*]], %[[S:.*]]:2 = zorse.layer_norm %arg0 gain %arg1 bias %arg1 {epsilon = 1.000000e-05 : f64}
+  %y, %s:2 = zorse.layer_norm %x gain %g bias %g {epsilon = 1.0e-5 : f64} : (tensor<?x64x768xf32>, tensor<768xf32>, tensor<768xf32>) -> (tensor<?x64x768xf32>, tensor<?x64xf32>, tensor<?x64xf32>)
+  // CHECK: zorse.layer_norm %arg0 bias %arg1 {epsilon
+  %4 = zorse.layer_norm %x bias %g {epsilon = 1.0e-5 : f64} : (tensor<?x64x768xf32>, tensor<768xf32>) -> tensor<?x64x768xf32>
+  // CHECK: zorse.layer_norm_grad_input %arg0, %{{.*}}, %[[S]]#0, %[[S]]#1 gain %arg1
+  %5 = zorse.layer_norm_grad_input %x, %4, %s#0, %s#1 gain %g : (tensor<?x64x768xf32>, tensor<?x64x768xf32>, tensor<?x64xf32>, tensor<?x64xf32>, tensor<768xf32>) -> tensor<?x64x768xf32>
+  // CHECK: zorse.layer_norm_grad_params %arg0, %arg0, %[[S]]#0, %[[S]]#1
+  %6:2 = zorse.layer_norm_grad_params %x, %x, %s#0, %s#1 : (tensor<?x64x768xf32>, tensor<?x64x768xf32>, tensor<?x64xf32>, tensor<?x64xf32>) -> (tensor<768xf32>, tensor<768xf32>)
+  // CHECK: zorse.rms_norm %arg0 gain %arg1 {epsilon
+  %7:2 = zorse.rms_norm %x gain %g {epsilon = 1.0e-5 : f64} : (tensor<?x64x768xf32>, tensor<768xf32>) -> (tensor<?x64x768xf32>, tensor<?x64xf32>)
+  // CHECK: zorse.rms_norm_grad_input
+  %8 = zorse.rms_norm_grad_input %x, %x, %7#1 : (tensor<?x64x768xf32>, tensor<?x64x768xf32>, tensor<?x64xf32>) -> tensor<?x64x768xf32>
+  // CHECK: zorse.rms_norm_grad_params
+  %9 = zorse.rms_norm_grad_params %x, %x, %7#1 : (tensor<?x64x768xf32>, tensor<?x64x768xf32>, tensor<?x64xf32>) -> tensor<768xf32>
+  // CHECK: zorse.gelu %arg0 {approximate} : tensor<?x64x768xf32>
+  %10 = zorse.gelu %x {approximate} : tensor<?x64x768xf32>
+  // CHECK: zorse.gelu_grad %arg0, %arg0 : tensor<?x64x768xf32>
+  %11 = zorse.gelu_grad %x, %x : tensor<?x64x768xf32>
+  // CHECK: zorse.silu %arg0 : tensor<?x64x768xf32>
+  %12 = zorse.silu %x : tensor<?x64x768xf32>
+  // CHECK: zorse.silu_grad %arg0, %arg0 : tensor<?x64x768xf32>
+  %13 = zorse.silu_grad %x, %x : tensor<?x64x768xf32>
+  return
+}
+
+// CHECK-LABEL: @model_ops
+func.func @model_ops(%q: tensor<?x64x12x64xf32>, %k: tensor<?x64x4x64xf32>, %m: tensor<1x1x64x64xi1>, %cos: tensor<64x32xf32>, %x: tensor<?x64x768xf32>, %ids: tensor<?x64xi64>) {
+  // CHECK: zorse.attention %arg0, %arg1, %arg1 {causal, scale = 1.250000e-01 : f64, window = 3 : i64}
+  %o, %l = zorse.attention %q, %k, %k {causal, window = 3 : i64, scale = 0.125 : f64} : (tensor<?x64x12x64xf32>, tensor<?x64x4x64xf32>, tensor<?x64x4x64xf32>) -> (tensor<?x64x12x64xf32>, tensor<?x12x64xf32>)
+  // CHECK: zorse.attention %arg0, %arg1, %arg1 mask %arg2 {dropout = 1.000000e-01 : f64, instance = 7 : i64, scale = 1.250000e-01 : f64, softcap = 5.000000e+01 : f64}
+  %0 = zorse.attention %q, %k, %k mask %m {scale = 0.125 : f64, softcap = 50.0 : f64, dropout = 0.1 : f64, instance = 7 : i64} : (tensor<?x64x12x64xf32>, tensor<?x64x4x64xf32>, tensor<?x64x4x64xf32>, tensor<1x1x64x64xi1>) -> tensor<?x64x12x64xf32>
+  // CHECK: zorse.attention_grad %{{.*}}, %arg0, %arg1, %arg1, %{{.*}}, %{{.*}} {causal, scale = 1.250000e-01 : f64}
+  %1:3 = zorse.attention_grad %o, %q, %k, %k, %o, %l {causal, scale = 0.125 : f64} : (tensor<?x64x12x64xf32>, tensor<?x64x12x64xf32>, tensor<?x64x4x64xf32>, tensor<?x64x4x64xf32>, tensor<?x64x12x64xf32>, tensor<?x12x64xf32>) -> (tensor<?x64x12x64xf32>, tensor<?x64x4x64xf32>, tensor<?x64x4x64xf32>)
+  // CHECK: zorse.causal_mask {window = 8 : i64} : tensor<64x64xf32>
+  %2 = zorse.causal_mask {window = 8 : i64} : tensor<64x64xf32>
+  // CHECK: zorse.rope %arg0, %arg3, %arg3 {interleaved, inverse}
+  %3 = zorse.rope %q, %cos, %cos {interleaved, inverse} : (tensor<?x64x12x64xf32>, tensor<64x32xf32>, tensor<64x32xf32>) -> tensor<?x64x12x64xf32>
+  // CHECK: zorse.cross_entropy %arg4, %arg5 {ignore_index = -100 : i64}
+  %4:2 = zorse.cross_entropy %x, %ids {ignore_index = -100 : i64} : (tensor<?x64x768xf32>, tensor<?x64xi64>) -> (tensor<?x64xf32>, tensor<?x64xf32>)
+  // CHECK: zorse.cross_entropy_grad
+  %5 = zorse.cross_entropy_grad %4#0, %x, %ids, %4#1 : (tensor<?x64xf32>, tensor<?x64x768xf32>, tensor<?x64xi64>, tensor<?x64xf32>) -> tensor<?x64x768xf32>
+  // CHECK: zorse.dropout %arg4 {instance = 3 : i64, probability = 1.000000e-01 : f64} : tensor<?x64x768xf32>
+  %6 = zorse.dropout %x {probability = 0.1 : f64, instance = 3 : i64} : tensor<?x64x768xf32>
+  return
+}
+
+// CHECK-LABEL: @updates
+func.func @updates(%p: tensor<?xf32>, %lr: tensor<f64>, %skip: tensor<i64>) {
+  // CHECK: zorse.sgd_update %arg0, %arg0, %arg1, %arg1, %arg2, %arg1 velocity %arg0 {momentum = 9.000000e-01 : f64, nesterov, weight_decay = 0.000000e+00 : f64}
+  %0:2 = zorse.sgd_update %p, %p, %lr, %lr, %skip, %lr velocity %p {momentum = 0.9 : f64, nesterov, weight_decay = 0.0 : f64} : (tensor<?xf32>, tensor<?xf32>, tensor<f64>, tensor<f64>, tensor<i64>, tensor<f64>, tensor<?xf32>) -> (tensor<?xf32>, tensor<?xf32>)
+  // CHECK: zorse.adam_update
+  %1:3 = zorse.adam_update %p, %p, %p, %p, %lr, %lr, %skip, %lr {beta1 = 0.9 : f64, beta2 = 0.95 : f64, epsilon = 1.0e-8 : f64, weight_decay = 0.1 : f64, decoupled} : (tensor<?xf32>, tensor<?xf32>, tensor<?xf32>, tensor<?xf32>, tensor<f64>, tensor<f64>, tensor<i64>, tensor<f64>) -> (tensor<?xf32>, tensor<?xf32>, tensor<?xf32>)
+  return
+}
