@@ -328,8 +328,7 @@ private:
       bind(in.back());
     }
     info.in = addPorts(in);
-    std::vector<uint32_t> before;
-    loadInputs(c, before);
+    loadInputs(c, info.loads);
 
     info.forward = x.addOp(seconds(c, true), kForward, cell.sampleBegin, cell.unitBegin);
     x.ops.back().gated = cell.unitBegin == 0;
@@ -337,7 +336,7 @@ private:
     entry.task = bundle::Compute::F;
     entry.cell = static_cast<int32_t>(c);
 
-    for (uint32_t op : before)
+    for (uint32_t op : info.loads)
       x.addEdge(op, info.forward);
     for (int32_t u = cell.unitBegin; u < cell.unitEnd; ++u)
       for (uint32_t v : x.summary.units(u).values_in())

@@ -85,6 +85,7 @@ struct CellInfo {
   Span in, out;                               ///< ports at the first and last cut, in the order of liveAt
   Span gradIn, gradOut;                       ///< ports of gradients at the last and first cut, in the order of gradsAt
   Span produced;                              ///< ports of values produced here
+  std::vector<uint32_t> loads;                ///< ops that bring its inputs
   uint32_t firstSaved = kNone;                ///< buffer of the first unit's saved block; consecutive
 };
 

@@ -3,16 +3,25 @@
 #include "Expansion.h"
 
 #include <algorithm>
-#include <numeric>
+#include <unordered_set>
 
 using namespace zorse::step;
 
 namespace {
 
-/// Ties every task of a device to the next one of its order.
+/// Ties every task of a device to the next one of its order, and the loads of a forward to the forward two places before it: inputs arrive one cell
+/// ahead instead of filling memory from the start of the step.
 void chain(Expansion &x, const std::vector<TaskName> &tasks) {
-  uint32_t previous = kNone;
+  uint32_t previous = kNone, last = kNone, secondLast = kNone; // the latest two forwards
+  std::unordered_set<uint32_t> loaded;
   for (TaskName task : tasks) {
+    if (!task.backward) {
+      for (uint32_t load : x.cells[task.cell].loads)
+        if (loaded.insert(load).second && secondLast != kNone)
+          x.addEdge(secondLast, load);
+      secondLast = last;
+      last = x.cells[task.cell].forward;
+    }
     uint32_t op = task.backward ? x.cells[task.cell].backward : x.cells[task.cell].forward;
     if (previous != kNone)
       x.addEdge(previous, op);
@@ -40,7 +49,8 @@ std::vector<std::vector<TaskName>> zorse::step::orderOneForwardOneBackward(const
   auto end = [&](uint32_t d) { return plan.cells[x.cellsOf[d].front()].unitEnd; };
   std::stable_sort(working.begin(), working.end(), [&](uint32_t a, uint32_t b) { return begin(a) > begin(b); });
 
-  // For every device behind: before its backward that starts at `sample`, plus one forward that follows, it forwards samples up to `reach`.
+  // For every device: before its backward that starts at `sample`, and counting one forward more, it and the devices behind it forward samples up to
+  // `reach`. What is behind counts even where this device has none of those samples: a cell behind may need them from a neighbour before the backward.
   struct Mark {
     int64_t sample, reach;
   };
@@ -63,14 +73,20 @@ std::vector<std::vector<TaskName>> zorse::step::orderOneForwardOneBackward(const
     size_t forwards = 0;
     std::vector<size_t> cursor(next.size(), 0);
     int64_t reach = 0;
+    std::vector<int64_t> behindReach; // per backward
     for (uint32_t c : mine) {
       int64_t until = plan.cells[c].sampleEnd;
       for (size_t i = 0; i < next.size(); ++i)
         for (auto &list = marks[next[i]]; cursor[i] < list.size() && list[cursor[i]].sample < until; ++cursor[i])
           reach = std::max(reach, list[cursor[i]].reach);
+      // The cell behind that holds the last of these samples needs all of its own.
+      auto last = std::partition_point(behind.begin(), behind.end(), [&](uint32_t o) { return plan.cells[o].sampleEnd < reach; });
+      if (reach > 0 && last != behind.end() && plan.cells[*last].sampleBegin < reach)
+        reach = plan.cells[*last].sampleEnd;
       while (forwards < mine.size() && (plan.cells[mine[forwards]].sampleBegin < reach || plan.cells[mine[forwards]].sampleBegin < until))
         order[d].push_back({false, mine[forwards++]});
       order[d].push_back({true, c});
+      behindReach.push_back(reach);
     }
 
     // Backwards along the order: the forward that follows each backward; forwards are by sample, so it reaches furthest.
@@ -81,7 +97,7 @@ std::vector<std::vector<TaskName>> zorse::step::orderOneForwardOneBackward(const
     for (size_t i = 0; i < order[d].size(); ++i) {
       const Cell &cell = plan.cells[order[d][i].cell];
       if (order[d][i].backward)
-        marks[d].push_back({cell.sampleBegin, std::max(high, following[i])});
+        marks[d].push_back({cell.sampleBegin, std::max({high, following[i], behindReach[marks[d].size()]})});
       else
         high = std::max(high, cell.sampleEnd);
     }

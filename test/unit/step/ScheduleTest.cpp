@@ -1,0 +1,115 @@
+// Schedules: 1F1B by samples always runs on stages, keeps few cells alive, and takes the time it should.
+
+#include "SyntheticModel.h"
+
+#include "zorse/Step/Deal.h"
+#include "zorse/Step/Plan.h"
+#include "zorse/Step/StepGraph.h"
+
+// The order of one schedule is not public.
+#include "../../../lib/Step/Expansion.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <random>
+
+using namespace zorse;
+using namespace zorse::step;
+using namespace zorse::test;
+
+namespace {
+
+Plan stages(int devices, int64_t batch) {
+  Plan plan;
+  plan.batch = batch;
+  for (int d = 0; d < devices; ++d)
+    plan.devices.push_back({"d" + std::to_string(d), 1e9, 0, ""});
+  return plan;
+}
+
+TEST(Schedule, OneForwardOneBackwardKeepsFewCellsAlive) {
+  auto summary = syntheticModel();
+  for (auto &unit : *summary.mutable_units()) {
+    unit.set_forward_flops_per_row(1e6);
+    unit.set_backward_flops_per_row(2e6);
+  }
+  Plan plan = stages(3, 16);
+  for (uint32_t s = 0; s < 3; ++s)
+    dealStage(2 * s, 2 * s + 2, 0, {{s, 16, 2}}, plan.cells);
+  std::string error;
+  auto graph = expandPlan(summary, plan, error);
+  ASSERT_TRUE(graph) << error;
+  for (uint32_t s = 0; s < 3; ++s)
+    EXPECT_EQ(graph->devices[s].memory.cellsAlive, 3 - s);
+  // 8 micro-batches and 2 of ramp-up and down, each of 2 units x 2 rows x (1 + 2) ms; launches and updates are small.
+  EXPECT_NEAR(graph->stepTime, (8 + 2) * 2 * 2 * 3e-3, 2e-3);
+
+  plan.schedule = ScheduleKind::GPipe;
+  auto gpipe = expandPlan(summary, plan, error);
+  ASSERT_TRUE(gpipe) << error;
+  EXPECT_EQ(gpipe->devices[2].memory.cellsAlive, 8u);
+  EXPECT_NEAR(gpipe->stepTime, graph->stepTime, 2e-3);
+  EXPECT_GT(gpipe->devices[0].plannedBytes, graph->devices[0].plannedBytes);
+}
+
+/// Rule: counted in samples, the order of stages can run on any uneven grid; expandPlan never has to fall back to list scheduling.
+TEST(Schedule, OneForwardOneBackwardRunsOnUnevenGrids) {
+  auto summary = syntheticModel();
+  std::mt19937 random(1);
+  auto below = [&](uint32_t n) { return static_cast<int64_t>(random() % n); };
+  for (int trial = 0; trial < 1000; ++trial) {
+    int64_t batch = 1 + below(24);
+    int count = static_cast<int>(1 + below(4));
+    Plan plan = stages(count * 3, batch);
+    std::vector<int32_t> cuts{0, 6};
+    while (static_cast<int>(cuts.size()) < count + 1) {
+      int32_t cut = static_cast<int32_t>(1 + below(5));
+      if (std::find(cuts.begin(), cuts.end(), cut) == cuts.end())
+        cuts.push_back(cut);
+    }
+    std::sort(cuts.begin(), cuts.end());
+    for (int s = 0; s < count; ++s) {
+      std::vector<double> weights;
+      for (int i = 0; i < 3; ++i)
+        weights.push_back(static_cast<double>(i == 0 ? 1 + below(5) : below(4)));
+      std::vector<int64_t> samples = splitInProportion(batch, weights);
+      std::vector<StageDevice> devices;
+      for (int i = 0; i < 3; ++i)
+        devices.push_back({static_cast<uint32_t>(3 * s + i), samples[i], 1 + below(5)});
+      dealStage(cuts[s], cuts[s + 1], 0, devices, plan.cells);
+    }
+    std::string error;
+    ASSERT_TRUE(validatePlan(plan, summary, error)) << error;
+    ExpandOptions options;
+    Expansion x(summary, plan, options);
+    layoutState(x);
+    ASSERT_TRUE(expandCells(x, error)) << error;
+    expandState(x);
+    int64_t window = 0;
+    orderTasks(x, /*stages=*/true, window);
+    EXPECT_EQ(window, 0);
+    EXPECT_TRUE(simulate(x, window, error)) << error << "\n" << writePlan(plan, summary);
+  }
+}
+
+/// Chunks in a ring (interleaving) have no stages; list scheduling fills the devices and bounds what is alive.
+TEST(Schedule, InterleavedChunks) {
+  auto summary = syntheticModel();
+  for (auto &unit : *summary.mutable_units()) {
+    unit.set_forward_flops_per_row(1e6);
+    unit.set_backward_flops_per_row(2e6);
+  }
+  Plan plan = stages(2, 32);
+  for (int32_t chunk = 0; chunk < 6; ++chunk)
+    dealStage(chunk, chunk + 1, 0, {{static_cast<uint32_t>(chunk % 2), 32, 1}}, plan.cells);
+  std::string error;
+  auto graph = expandPlan(summary, plan, error);
+  ASSERT_TRUE(graph) << error;
+  for (const DeviceProgram &device : graph->devices) {
+    EXPECT_GT(device.busy / graph->stepTime, 0.9);
+    EXPECT_LT(device.memory.cellsAlive, 40u); // of 96
+  }
+}
+
+} // namespace
