@@ -22,6 +22,7 @@ struct Rank {
   int kind = 0; ///< 0 computed, 1 argument, 2 splat
   int depth = 0;
   uint64_t hash = 0;
+  bool parameter = false; ///< a parameter or a view of one: exporters fold transposes and slices into them, so their types tell nothing
   bool operator<(const Rank &other) const {
     if (kind != other.kind)
       return kind < other.kind;
@@ -62,13 +63,22 @@ static std::string textOf(Operation *op) {
 void zorse::orderCommutativeOperands(func::FuncOp function) {
   llvm::DenseMap<Value, Rank> ranks;
   for (BlockArgument argument : function.getArguments())
-    ranks[argument] = {1, 0, hashText(textOf(argument.getType()))};
+    ranks[argument] = function.getArgAttr(argument.getArgNumber(), attributes::kInput)
+                          ? Rank{1, 0, hashText(textOf(argument.getType())), false}
+                          : Rank{1, 0, hashText("parameter"), true};
   for (Operation &op : function.front()) {
     if (op.hasTrait<OpTrait::IsCommutative>() && op.getNumOperands() == 2 && ranks[op.getOperand(1)] < ranks[op.getOperand(0)]) {
       Value first = op.getOperand(0), second = op.getOperand(1);
       op.setOperands({second, first});
     }
-    std::string text = textOf(&op);
+    // Views cost nothing and add no depth.
+    bool view = isa<ReshapeOp, TransposeOp, SliceOp, BroadcastOp>(op), ofParameter = view && ranks[op.getOperand(0)].parameter;
+    if (ofParameter) {
+      ranks[op.getResult(0)] = {0, 0, ranks[op.getOperand(0)].hash, true};
+      continue;
+    }
+    bool weighted = isa<MatmulOp>(op) && ranks[op.getOperand(1)].parameter;
+    std::string text = weighted ? "weighted " + textOf(op.getResult(0).getType()) : textOf(&op);
     int depth = 0;
     for (Value operand : op.getOperands()) {
       const Rank &rank = ranks[operand];
@@ -77,7 +87,7 @@ void zorse::orderCommutativeOperands(func::FuncOp function) {
     }
     uint64_t hash = hashText(text);
     for (OpResult result : op.getResults())
-      ranks[result] = {splatValue(result) ? 2 : 0, depth + 1, hash + result.getResultNumber()};
+      ranks[result] = {splatValue(result) ? 2 : 0, depth + (view ? 0 : 1), hash + result.getResultNumber(), false};
   }
 }
 
