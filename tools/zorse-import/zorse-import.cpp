@@ -61,6 +61,8 @@ int main(int argc, char **argv) {
   auto model = zorse::importOnnx(input, options, context);
   if (mlir::failed(model))
     return 1;
+  for (const std::string &warning : model->warnings)
+    errs() << "warning: " << input << ": " << warning << "\n";
   if (notes)
     for (const std::string &note : model->notes)
       errs() << "note: " << note << "\n";

@@ -621,8 +621,6 @@ LogicalResult Importer::finish(const Val &loss, ImportedModel &result) {
     return failure();
   result.weights = std::move(ordered);
   reportParameters(result);
-  for (const std::string &warning : warnings)
-    emitWarning(UnknownLoc::get(&context)) << model.path() << ": " << warning;
   result.warnings = warnings;
   result.notes = notes;
   result.module = std::move(module);

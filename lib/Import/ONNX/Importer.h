@@ -210,6 +210,7 @@ private:
   mlir::LogicalResult concatenate(const GraphNode &node, const std::vector<Val> &parts, int64_t axis);
   mlir::LogicalResult take(const GraphNode &node, Val &value, int64_t axis, int64_t start, int64_t step, int64_t count);
   mlir::LogicalResult binary(const GraphNode &node, const std::string &op, const Val &a, const Val &b);
+  double attentionScale(double scale, int64_t channels) const;
   mlir::FailureOr<Val> product(const GraphNode &node, Val a, Val b);
   mlir::LogicalResult lossBinary(const GraphNode &node, const std::string &op, const Val &a, const Val &b);
   mlir::FailureOr<Val> crossEntropy(const GraphNode &node, Val logits, Val labels, Val weights, std::optional<int64_t> ignore, const std::string &reduction);

@@ -18,7 +18,14 @@ static int64_t innerStride(const FactorList &list) {
   return 0;
 }
 
-// A float constant that an op other than an elementwise one computes with.
+// 1/sqrt(channels) reached as a product of roots rounded to f32 is meant exactly; then all exporters agree.
+double Importer::attentionScale(double scale, int64_t channels) const {
+  double exact = 1.0 / std::sqrt(static_cast<double>(channels));
+  if (std::fabs(scale - exact) > 1e-6 * exact)
+    return scale;
+  return options.precision == Precision::F64 ? exact : static_cast<double>(static_cast<float>(exact));
+}
+
 FailureOr<Val> Importer::product(const GraphNode &node, Val a, Val b) {
   for (const Val *operand : {&a, &b})
     if ((!operand->isConstant() && !operand->isGraph()) || !isFloat(operand->type) || operand->view.elements() == 0)
@@ -96,7 +103,7 @@ FailureOr<Val> Importer::product(const GraphNode &node, Val a, Val b) {
   // A scale goes past a product of activations (attention peels it off), and stays before a weight.
   double scale = 1;
   if (!weightA && !weightB) {
-    scale = a.scale * b.scale;
+    scale = attentionScale(a.scale * b.scale, a.view.size(a.rank() - 1));
     a.scale = b.scale = 1;
   }
   Val result;
@@ -385,10 +392,7 @@ LogicalResult Importer::onAttention(const GraphNode &node) {
   attention.scale = floatAttribute(node, "scale", 0);
   if (attention.scale == 0)
     attention.scale = 1.0 / std::sqrt(static_cast<double>(channels));
-  attention.scale *= q.scale * k.scale;
-  double exact = 1.0 / std::sqrt(static_cast<double>(channels));
-  if (std::fabs(attention.scale - exact) < 1e-6 * exact)
-    attention.scale = exact;
+  attention.scale = attentionScale(attention.scale * q.scale * k.scale, channels);
   q.scale = k.scale = 1;
   attention.causal = intAttribute(node, "is_causal", 0) != 0;
   if (attention.causal && queries != keys)

@@ -146,7 +146,7 @@ void Importer::classifyInitializers() {
       if (recorded != kinds.end()) {
         anyKind = true;
         role = StringRef(recorded->second).contains("PARAMETER") ? InitializerRole::Trained : InitializerRole::Constant;
-      } else if (tensor->dims_size() >= 1 && isTrained(value, tensor->dims_size(), 0)) {
+      } else if (tensor->dims_size() >= 1 && (elements > 1 || !looksRenamed(tensor->name())) && isTrained(value, tensor->dims_size(), 0)) {
         role = InitializerRole::Trained;
         if (tensor->dims_size() >= 2 && std::none_of(users[value].begin(), users[value].end(), [&](auto &use) {
               return nodes[use.first].op == "MatMul" || nodes[use.first].op == "Gemm" || nodes[use.first].op == "Gather" || views.contains(nodes[use.first].op);

@@ -64,7 +64,7 @@ struct WeightSource {
 struct ImportedModel {
   mlir::OwningOpRef<mlir::ModuleOp> module; ///< holds `func.func @model`
   std::vector<WeightSource> weights;        ///< one per argument with `zorse.parameter`, in the order of the arguments
-  std::vector<std::string> warnings;        ///< for people; also emitted as diagnostics
+  std::vector<std::string> warnings;        ///< for people: a tool prints them; they are not emitted as diagnostics
   std::vector<std::string> notes;           ///< what was decided: the sample axis, shifts, trained parameters
   int64_t nodesRead = 0;                    ///< nodes of the file, functions inlined
   std::shared_ptr<void> storage;            ///< keeps mapped files open

@@ -1,0 +1,327 @@
+// The importer on graphs made here: what it accepts, what it says about what it refuses.
+#include "onnx_wire.pb.h"
+
+#include "zorse/Dialect/Zorse/ZorseOps.h"
+#include "zorse/Import/ONNX/Import.h"
+
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/IR/Diagnostics.h"
+#include "mlir/IR/MLIRContext.h"
+
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <cstring>
+#include <fstream>
+#include <random>
+#include <sstream>
+
+using namespace zorse;
+
+namespace {
+
+class Graph {
+public:
+  explicit Graph(int64_t batch = 2, int64_t opset = 18) {
+    model.set_ir_version(8);
+    auto *set = model.add_opset_import();
+    set->set_domain("");
+    set->set_version(opset);
+    model.mutable_graph()->set_name("test");
+    input("ids", 7, {batch, 6});
+    input("labels", 7, {batch, 6});
+    weight("w", {11, 4});
+  }
+
+  void input(const std::string &name, int type, std::vector<int64_t> shape) { declare(model.mutable_graph()->add_input(), name, type, shape); }
+  void output(const std::string &name) { declare(model.mutable_graph()->add_output(), name, 1, {}); }
+  void weight(const std::string &name, std::vector<int64_t> shape) {
+    auto *tensor = model.mutable_graph()->add_initializer();
+    tensor->set_name(name);
+    tensor->set_data_type(1);
+    int64_t size = 1;
+    for (int64_t dim : shape) {
+      tensor->add_dims(dim);
+      size *= dim;
+    }
+    std::string raw(size * 4, '\0');
+    for (int64_t i = 0; i < size; ++i) {
+      float value = 0.01f * static_cast<float>(i + 1);
+      std::memcpy(&raw[4 * i], &value, 4);
+    }
+    tensor->set_raw_data(raw);
+  }
+  void ints(const std::string &name, std::vector<int64_t> values) {
+    auto *tensor = model.mutable_graph()->add_initializer();
+    tensor->set_name(name);
+    tensor->set_data_type(7);
+    tensor->add_dims(static_cast<int64_t>(values.size()));
+    for (int64_t value : values)
+      tensor->add_int64_data(value);
+  }
+  onnx::Node &node(const std::string &op, std::vector<std::string> inputs, std::vector<std::string> outputs) {
+    onnx::Node *node = model.mutable_graph()->add_node();
+    node->set_op_type(op);
+    node->set_name("n_" + outputs[0]);
+    for (auto &name : inputs)
+      node->add_input(name);
+    for (auto &name : outputs)
+      node->add_output(name);
+    return *node;
+  }
+  static void attribute(onnx::Node &node, const std::string &name, int64_t value) {
+    auto *attribute = node.add_attribute();
+    attribute->set_name(name);
+    attribute->set_type(2);
+    attribute->set_i(value);
+  }
+  /// Embedding, tied head, cross-entropy.
+  Graph &languageModel() {
+    node("Gather", {"w", "ids"}, {"x"});
+    ints("flat", {-1, 4});
+    node("Reshape", {"x", "flat"}, {"rowsOfX"});
+    node("Transpose", {"w"}, {"wt"});
+    node("MatMul", {"rowsOfX", "wt"}, {"logits"});
+    ints("one", {-1});
+    node("Reshape", {"labels", "one"}, {"flatLabels"});
+    attribute(node("SoftmaxCrossEntropyLoss", {"logits", "flatLabels"}, {"loss"}), "ignore_index", -100);
+    output("loss");
+    return *this;
+  }
+  std::string write(const std::string &name) {
+    std::string path = ::testing::TempDir() + "/" + name;
+    std::ofstream(path, std::ios::binary) << model.SerializeAsString();
+    return path;
+  }
+
+  onnx::Model model;
+
+private:
+  static void declare(onnx::ValueInfo *info, const std::string &name, int type, const std::vector<int64_t> &shape) {
+    info->set_name(name);
+    auto *tensor = info->mutable_type()->mutable_tensor_type();
+    tensor->set_elem_type(type);
+    tensor->mutable_shape();
+    for (int64_t size : shape) {
+      auto *dim = tensor->mutable_shape()->add_dim();
+      if (size > 0)
+        dim->set_dim_value(size);
+      else
+        dim->set_dim_param(size == 0 ? "batch" : "sequence");
+    }
+  }
+};
+
+struct Outcome {
+  bool ok = false;
+  std::string text;     ///< the module, or the error
+  ImportedModel model;
+};
+
+mlir::MLIRContext &context() {
+  static mlir::MLIRContext instance(mlir::MLIRContext::Threading::DISABLED);
+  return instance;
+}
+
+Outcome import(const std::string &path, const ImportOptions &options = {}) {
+  Outcome outcome;
+  mlir::ScopedDiagnosticHandler handler(&context(), [&](mlir::Diagnostic &diagnostic) {
+    outcome.text += diagnostic.str() + "\n";
+    return mlir::success();
+  });
+  auto model = importOnnx(path, options, context());
+  if (mlir::failed(model))
+    return outcome;
+  outcome.ok = true;
+  outcome.model = std::move(*model);
+  llvm::raw_string_ostream stream(outcome.text);
+  outcome.model.module->print(stream);
+  return outcome;
+}
+
+bool contains(const std::string &text, const std::string &part) { return text.find(part) != std::string::npos; }
+
+#define EXPECT_ERROR(outcome, part)                                                                                                                             \
+  do {                                                                                                                                                          \
+    EXPECT_FALSE((outcome).ok);                                                                                                                                 \
+    EXPECT_TRUE(contains((outcome).text, part)) << (outcome).text;                                                                                              \
+  } while (0)
+
+TEST(Import, MergedSampleAxisIsFoundAndMadeDynamic) {
+  Outcome outcome = import(Graph().languageModel().write("lm.onnx"));
+  ASSERT_TRUE(outcome.ok) << outcome.text;
+  EXPECT_TRUE(contains(outcome.text, "tensor<?x6x11xf32>")) << outcome.text;
+  EXPECT_TRUE(contains(outcome.text, "zorse.ignore_index = -100")) << outcome.text;
+  EXPECT_TRUE(contains(outcome.text, "zorse.upper_bound = 11")) << outcome.text;
+}
+
+TEST(Import, SymbolicAndFixedBatchesGiveTheSameGraph) {
+  std::string fixed = import(Graph(2).languageModel().write("b2.onnx")).text;
+  EXPECT_EQ(import(Graph(6).languageModel().write("b6.onnx")).text, fixed); // rows = sequence
+  EXPECT_EQ(import(Graph(4).languageModel().write("b4.onnx")).text, fixed); // rows = channels
+  EXPECT_EQ(import(Graph(1).languageModel().write("b1.onnx")).text, fixed);
+  EXPECT_EQ(import(Graph(0).languageModel().write("b0.onnx")).text, fixed);
+}
+
+TEST(Import, WeightsAreFoundInTheFile) {
+  Graph graph;
+  std::string path = graph.languageModel().write("weights.onnx");
+  Outcome outcome = import(path);
+  ASSERT_TRUE(outcome.ok);
+  ASSERT_EQ(outcome.model.weights.size(), 1u);
+  const WeightSource &weight = outcome.model.weights[0];
+  EXPECT_EQ(weight.parameter, "w");
+  EXPECT_EQ(weight.bytes, 11u * 4 * 4);
+  ASSERT_EQ(weight.file, path);
+  std::ifstream file(path, std::ios::binary);
+  file.seekg(static_cast<std::streamoff>(weight.offset));
+  float value = 0;
+  file.read(reinterpret_cast<char *>(&value), 4);
+  EXPECT_FLOAT_EQ(value, 0.01f);
+}
+
+TEST(Import, LossIsAddedOnRequest) {
+  Graph graph;
+  graph.node("Gather", {"w", "ids"}, {"x"});
+  graph.node("Transpose", {"w"}, {"wt"});
+  graph.node("MatMul", {"x", "wt"}, {"logits"});
+  graph.output("logits");
+  std::string path = graph.write("logits.onnx");
+  ImportOptions options;
+  options.loss = "cross_entropy";
+  options.logits = "logits";
+  options.labels = "labels";
+  Outcome outcome = import(path, options);
+  ASSERT_TRUE(outcome.ok) << outcome.text;
+  EXPECT_TRUE(contains(outcome.text, "zorse.cross_entropy"));
+  options.labels = "targets"; // a new input
+  options.shiftLabels = true;
+  outcome = import(path, options);
+  ASSERT_TRUE(outcome.ok) << outcome.text;
+  EXPECT_TRUE(contains(outcome.text, "zorse.input = \"targets\""));
+  EXPECT_TRUE(contains(outcome.text, "zorse.shifted_in_graph = true"));
+  EXPECT_ERROR(import(path), "not a loss");
+}
+
+TEST(Import, SumsOfTermsWithCoefficients) {
+  Graph graph;
+  graph.languageModel();
+  graph.node("Mul", {"logits", "logits"}, {"squares"});
+  graph.node("ReduceMean", {"squares"}, {"mean"});
+  Graph::attribute(*graph.model.mutable_graph()->mutable_node(graph.model.graph().node_size() - 1), "keepdims", 0);
+  auto *constant = graph.model.mutable_graph()->add_initializer();
+  constant->set_name("c");
+  constant->set_data_type(1);
+  constant->add_float_data(0.25f);
+  graph.node("Mul", {"mean", "c"}, {"scaled"});
+  graph.node("Add", {"loss", "scaled"}, {"total"});
+  graph.output("total");
+  ImportOptions options;
+  options.lossOutput = "total";
+  Outcome outcome = import(graph.write("terms.onnx"), options);
+  ASSERT_TRUE(outcome.ok) << outcome.text;
+  EXPECT_TRUE(contains(outcome.text, "zorse.coefficient = 2.500000e-01")) << outcome.text;
+  EXPECT_TRUE(contains(outcome.text, "zorse.denominator_per_row = 6.600000e+01")) << outcome.text;
+}
+
+TEST(ImportErrors, MixingSamplesNamesTheNode) {
+  Graph graph;
+  graph.node("Gather", {"w", "ids"}, {"x"});
+  graph.ints("axis", {0});
+  graph.node("ReduceMean", {"x", "axis"}, {"centre"}); // over samples
+  graph.node("Sub", {"x", "centre"}, {"y"});
+  graph.node("ReduceMean", {"y"}, {"loss"});
+  graph.output("loss");
+  EXPECT_ERROR(import(graph.write("mix.onnx")), "node 'n_centre' (ReduceMean): combines samples");
+}
+
+TEST(ImportErrors, UnknownOperatorsAreReportedTogether) {
+  Graph graph;
+  graph.node("LSTM", {"ids"}, {"a"});
+  graph.node("NonMaxSuppression", {"a"}, {"b"});
+  graph.node("LSTM", {"b"}, {"loss"});
+  graph.output("loss");
+  Outcome outcome = import(graph.write("unknown.onnx"));
+  EXPECT_ERROR(outcome, "2 operators are not supported: LSTM (2 nodes: 'n_a', 'n_loss'), NonMaxSuppression (1 node: 'n_b')");
+}
+
+TEST(ImportErrors, Cycles) {
+  Graph graph;
+  graph.node("Neg", {"b"}, {"a"});
+  graph.node("Neg", {"a"}, {"b"});
+  graph.output("b");
+  EXPECT_ERROR(import(graph.write("cycle.onnx")), "cycle");
+}
+
+TEST(ImportErrors, UndefinedAndDoubleValues) {
+  Graph graph;
+  graph.node("Neg", {"nowhere"}, {"a"});
+  graph.output("a");
+  EXPECT_ERROR(import(graph.write("undefined.onnx")), "'nowhere' is not defined");
+  Graph twice;
+  twice.node("Neg", {"ids"}, {"a"});
+  twice.node("Neg", {"ids"}, {"a"});
+  twice.output("a");
+  EXPECT_ERROR(import(twice.write("twice.onnx")), "defined twice");
+}
+
+TEST(ImportErrors, Versions) {
+  EXPECT_ERROR(import(Graph(2, 12).languageModel().write("old.onnx")), "operator set version 13 to 26, found 12");
+  Graph graph;
+  graph.languageModel().model.set_ir_version(99);
+  EXPECT_ERROR(import(graph.write("ir.onnx")), "IR version 7 to 13, found 99");
+}
+
+TEST(ImportErrors, ExternalData) {
+  auto withLocation = [](const std::string &location, const std::string &offset = "0") {
+    Graph graph;
+    graph.languageModel();
+    onnx::Tensor *tensor = graph.model.mutable_graph()->mutable_initializer(0);
+    tensor->clear_raw_data();
+    tensor->set_data_location(1);
+    for (auto [key, value] : {std::pair<std::string, std::string>{"location", location}, {"offset", offset}}) {
+      auto *entry = tensor->add_external_data();
+      entry->set_key(key);
+      entry->set_value(value);
+    }
+    return graph.write("external.onnx");
+  };
+  EXPECT_ERROR(import(withLocation("/etc/passwd")), "relative path");
+  EXPECT_ERROR(import(withLocation("a/../../b")), "without '..'");
+  EXPECT_ERROR(import(withLocation("missing.data")), "cannot open");
+  std::ofstream(::testing::TempDir() + "/short.data") << "too short";
+  EXPECT_ERROR(import(withLocation("short.data")), "holds 9 bytes, expects 176");
+  EXPECT_ERROR(import(withLocation("short.data", "18446744073709551615")), "external data");
+  EXPECT_ERROR(import(withLocation("short.data", "-5")), "not a number");
+}
+
+TEST(ImportErrors, ShapesThatDoNotAgree) {
+  Graph graph;
+  graph.weight("v", {5, 7});
+  graph.node("Gather", {"w", "ids"}, {"x"});
+  graph.node("MatMul", {"x", "v"}, {"y"});
+  graph.node("ReduceMean", {"y"}, {"loss"});
+  graph.output("loss");
+  EXPECT_ERROR(import(graph.write("shapes.onnx")), "node 'n_y' (MatMul): expects inner dimensions to agree, got 4 and 5");
+}
+
+TEST(ImportErrors, TruncatedAndCorruptedFilesNeverCrash) {
+  Graph graph;
+  std::string bytes = graph.languageModel().model.SerializeAsString();
+  std::string path = ::testing::TempDir() + "/damaged.onnx";
+  std::mt19937 random(1);
+  for (int trial = 0; trial < 400; ++trial) {
+    std::string damaged = bytes;
+    if (trial % 2)
+      damaged.resize(random() % damaged.size());
+    else
+      for (int i = 0; i < 1 + trial % 7; ++i)
+        damaged[random() % damaged.size()] = static_cast<char>(random());
+    std::ofstream(path, std::ios::binary) << damaged;
+    Outcome outcome = import(path);
+    if (!outcome.ok)
+      EXPECT_FALSE(outcome.text.empty());
+  }
+}
+
+} // namespace
