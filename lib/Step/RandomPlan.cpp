@@ -76,6 +76,43 @@ private:
   int stop; ///< percent of rectangles left whole
 };
 
+/// An order that can run: tasks drawn one by one from those whose predecessors have been drawn.
+void drawOrder(Random &random, Plan &plan) {
+  size_t n = plan.cells.size();
+  std::vector<std::vector<uint32_t>> after(2 * n); // F of cell c is task c, its B is n + c
+  std::vector<uint32_t> missing(2 * n, 0);
+  auto edge = [&](size_t before, size_t then) {
+    after[before].push_back(static_cast<uint32_t>(then));
+    ++missing[then];
+  };
+  for (size_t a = 0; a < n; ++a) {
+    edge(a, n + a);
+    for (size_t b = 0; b < n; ++b) {
+      const Cell &p = plan.cells[a], &q = plan.cells[b];
+      if (p.unitEnd != q.unitBegin || p.sampleEnd <= q.sampleBegin || q.sampleEnd <= p.sampleBegin)
+        continue;
+      edge(a, b);
+      edge(n + b, n + a);
+    }
+  }
+  std::vector<uint32_t> ready;
+  for (uint32_t task = 0; task < 2 * n; ++task)
+    if (missing[task] == 0)
+      ready.push_back(task);
+  plan.schedule = ScheduleKind::Explicit;
+  plan.order.assign(plan.devices.size(), {});
+  while (!ready.empty()) {
+    std::swap(ready[random.between(0, static_cast<int64_t>(ready.size()))], ready.back());
+    uint32_t task = ready.back();
+    ready.pop_back();
+    uint32_t cell = task < n ? task : task - static_cast<uint32_t>(n);
+    plan.order[plan.cells[cell].device].push_back({task >= n, cell});
+    for (uint32_t next : after[task])
+      if (--missing[next] == 0)
+        ready.push_back(next);
+  }
+}
+
 } // namespace
 
 Plan zorse::step::randomPlan(const bundle::ModelSummary &summary, int64_t batch, uint32_t devices, uint64_t seed) {
@@ -129,5 +166,7 @@ Plan zorse::step::randomPlan(const bundle::ModelSummary &summary, int64_t batch,
     }
     plan.owners.push_back(std::move(entry));
   }
+  if (random.chance(20))
+    drawOrder(random, plan);
   return plan;
 }

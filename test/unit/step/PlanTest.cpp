@@ -143,7 +143,7 @@ TEST(Writing, RoundTrip) {
     Plan plan = randomPlan(summary, 11, 5, seed);
     if (seed % 3 == 0) {
       plan.schedule = ScheduleKind::Explicit;
-      plan.order.resize(plan.devices.size());
+      plan.order.assign(plan.devices.size(), {});
       for (bool backward : {false, true})
         for (uint32_t c = 0; c < plan.cells.size(); ++c)
           plan.order[plan.cells[c].device].push_back({backward, c});
