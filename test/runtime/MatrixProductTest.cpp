@@ -127,7 +127,7 @@ TEST(MatrixProduct, PiecesCoverAndStayLarge) {
     int64_t count = ((c.m + pieces.rows - 1) / pieces.rows) * ((c.n + pieces.columns - 1) / pieces.columns);
     EXPECT_LE(count, 16);
     if (c.batch == 1) {
-      EXPECT_GE(count, 8) << c.m << " " << c.n;
+      EXPECT_GE(count, 3) << c.m << " " << c.n; // threads have something to share.
     }
   }
 }

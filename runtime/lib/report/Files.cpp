@@ -113,11 +113,11 @@ Status zorse::runtime::writeTrace(const std::string &path, const Bundle &bundle,
 }
 
 uint64_t zorse::runtime::reserveBytes(const Bundle &bundle) {
-  uint64_t reserve = 32 << 20, batch = 0;
+  uint64_t reserve = 16 << 20, batch = 0;
   for (const bundle::GraphInput &input : bundle.summary.inputs())
     batch += input.bytes_per_row() * bundle.batch;
   for (const BundleDevice &device : bundle.devices)
-    reserve += uint64_t(device.threads + 1) * (16 << 20);
+    reserve += uint64_t(device.threads) * (24 << 20);
   return reserve + Executor::kStepsAhead * batch;
 }
 

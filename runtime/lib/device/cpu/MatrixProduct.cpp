@@ -10,7 +10,10 @@ namespace {
 
 // A piece below this is not worth a thread's waking: about a fifth of a millisecond on one core.
 constexpr double kSmallestPiece = 2.0e7;
-constexpr int64_t kMostPieces = 16;
+
+/// Pieces of one product. Every piece packs its operands anew: in 2 to 4 pieces of a GPT-2 124M's products a library loses about 4 % of its rate, in 16 about
+/// 10 %. So products that take a core less than a tenth of a second are cut in four, only larger ones in more.
+int64_t mostPieces(double operations) { return operations < 8e9 ? 4 : operations < 32e9 ? 8 : 16; }
 
 int64_t roundUp(int64_t value, int64_t to) { return (value + to - 1) / to * to; }
 int64_t divideUp(int64_t value, int64_t by) { return (value + by - 1) / by; }
@@ -25,7 +28,7 @@ template <typename T> void scale(const GemmArguments<T> &g) {
 
 ProductPieces zorse::runtime::choosePieces(int64_t m, int64_t n, int64_t k, int64_t batch) {
   double operations = 2.0 * double(m) * double(n) * double(k);
-  int64_t wanted = std::min<int64_t>(divideUp(kMostPieces, std::max<int64_t>(batch, 1)), int64_t(operations / kSmallestPiece));
+  int64_t wanted = std::min<int64_t>(divideUp(mostPieces(operations * double(batch)), std::max<int64_t>(batch, 1)), int64_t(operations / kSmallestPiece));
   ProductPieces best{m, n};
   if (wanted <= 1)
     return best;
