@@ -21,10 +21,10 @@ struct Buffer {
 
 const char *kindName(bundle::Value::Kind kind) {
   static const char *const names[] = {"workspace",  "parameters",  "gradients",   "reduced gradients", "moments", "activation", "activation gradient",
-                                      "saved",      "input",       "scalars",     "loss",              "sums",    "sums",       "optimizer step"};
+                                      "saved",      "input",       "scalars",     "loss",              "sums",    "global sums",       "optimizer step"};
   return kind >= 0 && kind < 14 ? names[kind] : "?";
 }
-constexpr char kSigns[] = "wPGRMaglisLsso"; // by kind; 'l' is saved, see legend
+constexpr char kSigns[] = "wPGRMagSislsso"; // by kind
 constexpr unsigned kColours[] = {7, 0, 1, 6, 3, 2, 5, 8, 9, 10, 11, 10, 10, 10};
 
 /// Visits every region an entry touches, with its value.
