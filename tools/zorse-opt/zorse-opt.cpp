@@ -1,5 +1,6 @@
 // zorse-opt: reads and writes MLIR, running any pass or pipeline in between. For compiler people and the tests.
 #include "zorse/Autodiff/Autodiff.h"
+#include "zorse/Codegen/CPU/Codegen.h"
 #include "zorse/Dialect/Exec/Exec.h"
 #include "zorse/Dialect/Zorse/ZorseOps.h"
 #include "zorse/Pipelines/Passes.h"
@@ -32,6 +33,7 @@ int main(int argc, char **argv) {
   zorse::registerTransformPasses();
   zorse::autodiff::registerPasses();
   zorse::units::registerPasses();
+  zorse::codegen::registerPasses();
   zorse::pipelines::registerPasses();
   return mlir::asMainReturnCode(mlir::MlirOptMain(argc, arguments.data(), "Zorse optimizer driver\n", registry));
 }

@@ -10,6 +10,9 @@
 
 #include "zorse/runtime/abi/Library.h"
 
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Math/IR/Math.h"
+#include "mlir/IR/DialectResourceBlobManager.h"
 #include "mlir/IR/Dominance.h"
 #include "mlir/IR/PatternMatch.h"
 #include "mlir/Interfaces/SideEffectInterfaces.h"
@@ -27,6 +30,31 @@ void eraseDeadOps(func::FuncOp function) {
   for (Operation &op : llvm::make_early_inc_range(llvm::reverse(function.getBody().front().without_terminator())))
     if (op.use_empty() && isMemoryEffectFree(&op))
       op.erase();
+}
+
+/// Reports every op that kernels cannot be built from.
+LogicalResult checkOps(func::FuncOp function) {
+  bool ok = true;
+  for (Operation &op : function.getBody().front().without_terminator()) {
+    bool known = isa_and_nonnull<ZorseDialect, arith::ArithDialect, math::MathDialect>(op.getDialect());
+    auto isTensor = [](Type type) { return isGraphTensor(type) && bundleType(type) != bundle::ELEMENT_TYPE_UNSPECIFIED; };
+    if (!known || !llvm::all_of(op.getResultTypes(), isTensor) || !llvm::all_of(op.getOperandTypes(), isTensor)) {
+      op.emitOpError("has no CPU code: kernels are built from zorse, arith and math ops on tensors of f32, f64, bf16, f16, i64, i32 and i1");
+      ok = false;
+    } else if (auto constant = dyn_cast<arith::ConstantOp>(op); constant && !isa<DenseElementsAttr>(constant.getValue())) {
+      // Constants in resources become plain ones.
+      auto resource = dyn_cast<DenseResourceElementsAttr>(constant.getValue());
+      AsmResourceBlob *blob = resource ? resource.getRawHandle().getBlob() : nullptr;
+      bool splat;
+      if (blob && DenseElementsAttr::isValidRawBuffer(resource.getType(), blob->getData(), splat)) {
+        constant.setValueAttr(DenseElementsAttr::getFromRawBuffer(resource.getType(), blob->getData()));
+      } else {
+        op.emitOpError("expects its elements in the module");
+        ok = false;
+      }
+    }
+  }
+  return success(ok);
 }
 
 void collectNames(Location loc, SmallVectorImpl<std::string> &names, llvm::StringSet<> &seen) {
@@ -142,7 +170,26 @@ struct Lowering {
     facts.flopsPerRow += plan.flopsPerRow;
   }
 
+  /// A slot that is both argument and result is overwritten by the launch that makes the result: nothing may read the argument after it.
+  LogicalResult checkUpdatesInPlace() {
+    llvm::DenseMap<uint32_t, int> writer;
+    for (auto &[value, claim] : claims)
+      if (!claim.container && body.slots(slots.results[claim.result].slot).mode() == bundle::UPDATE)
+        writer[slots.results[claim.result].slot] = clustering.availableAfter(value);
+    for (auto [index, cluster] : llvm::enumerate(clustering.clusters))
+      for (Operation *op : cluster.ops)
+        for (Value operand : op->getOperands())
+          if (auto argument = dyn_cast<BlockArgument>(rootOf(operand))) {
+            auto found = writer.find(slots.arguments[argument.getArgNumber()].slot);
+            if (found != writer.end() && static_cast<int>(index) > found->second)
+              return op->emitOpError("reads argument ") << argument.getArgNumber() << " after its slot was updated in place; expects updates to be one elementwise kernel";
+          }
+    return success();
+  }
+
   LogicalResult run() {
+    if (failed(checkOps(function)))
+      return failure();
     expandRowOps(function);
     IRRewriter rewriter(function.getContext());
     DominanceInfo dominance(function);
@@ -159,6 +206,8 @@ struct Lowering {
     if (failed(clustered))
       return failure();
     clustering = std::move(*clustered);
+    if (failed(checkUpdatesInPlace()))
+      return failure();
     workspace = allocateWorkspace(clustering, claims);
     if (workspace.bytes.fixed() != 0 || workspace.bytes.per_row() != 0)
       workspacePlace = slots.workspace(workspace.bytes);

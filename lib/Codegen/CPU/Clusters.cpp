@@ -238,21 +238,21 @@ struct Former {
     append(result.clusters.size() - 1, op);
   }
 
-  /// True if `value` is, through views or concats, what cluster `writer` makes.
-  bool comesFrom(Value value, int writer) const {
+  /// True if cluster `writer` makes the value or a part of it.
+  bool isWrittenBy(Value value, int writer) const {
     Operation *op = rootOf(value).getDefiningOp();
     if (!op)
       return false;
     auto found = result.clusterOf.find(op);
     if (found != result.clusterOf.end())
       return found->second == writer;
-    return isa<ConcatOp>(op) && llvm::any_of(op->getOperands(), [&](Value part) { return comesFrom(part, writer); });
+    return isa<ConcatOp>(op) && llvm::any_of(op->getOperands(), [&](Value part) { return isWrittenBy(part, writer); });
   }
 
   /// True if an op of cluster `reader` reads, through views or concats, what cluster `writer` makes.
   bool reads(int reader, int writer) const {
     return llvm::any_of(result.clusters[reader].ops,
-                        [&](Operation *op) { return llvm::any_of(op->getOperands(), [&](Value value) { return comesFrom(value, writer); }); });
+                        [&](Operation *op) { return llvm::any_of(op->getOperands(), [&](Value operand) { return isWrittenBy(operand, writer); }); });
   }
 
   /// True if the ops of `from` can be members of `into`, seen from its domain: what one reads of the other must lie at the same point.
@@ -273,9 +273,10 @@ struct Former {
           Value root = outsideRoot(operand);
           if (!root)
             continue;
+          // What the cluster writes into a concat can only be read once all of it is written.
+          if (root.getDefiningOp<ConcatOp>() && (isWrittenBy(root, from) || isWrittenBy(root, into)))
+            return false;
           auto found = root.getDefiningOp() ? result.clusterOf.find(root.getDefiningOp()) : result.clusterOf.end();
-          if (found == result.clusterOf.end() && (comesFrom(root, from) || comesFrom(root, into)))
-            return false; // a concat whose parts this launch would write, and read at other points
           if (found == result.clusterOf.end() || (found->second != from && found->second != into))
             outside.insert(root);
           else if (isa<GatherOp>(op) || !isAccessibleInCluster(operand, b))

@@ -9,12 +9,17 @@ using namespace mlir;
 using namespace zorse;
 using namespace zorse::codegen;
 
-/// Columns of a block: as many as divide evenly, few enough that one tensor gives several points.
+/// Columns of a block: a whole number of cache lines that divides evenly, as wide as still gives several points for threads to share.
 static int64_t blockOf(int64_t columns) {
-  for (int64_t block : {128, 96, 64, 48, 32, 16})
-    if (columns % block == 0)
+  int64_t narrowest = 0;
+  for (int64_t block : {128, 96, 64, 48, 32, 16}) {
+    if (columns % block != 0)
+      continue;
+    if (columns / block >= 8)
       return block;
-  return std::min<int64_t>(columns, 64);
+    narrowest = block;
+  }
+  return narrowest ? narrowest : std::min<int64_t>(columns, 64);
 }
 
 namespace {

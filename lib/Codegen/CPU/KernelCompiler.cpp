@@ -99,6 +99,21 @@ static void writeAtomically(const Twine &path, StringRef bytes) {
     sys::fs::remove(temporary);
 }
 
+/// Cache entries end with a hash of their name and bytes: a damaged or foreign file is compiled again, never linked.
+static constexpr size_t kChecksumBytes = 16;
+
+static std::string checksum(StringRef bytes, StringRef symbol) {
+  SHA256 hash;
+  hash.update(symbol);
+  hash.update(bytes);
+  auto digest = hash.final();
+  return std::string(reinterpret_cast<const char *>(digest.data()), kChecksumBytes);
+}
+
+static bool isWhole(StringRef file, StringRef symbol) {
+  return file.size() > kChecksumBytes && file.take_back(kChecksumBytes) == checksum(file.drop_back(kChecksumBytes), symbol);
+}
+
 Expected<std::string> KernelSet::compile(const std::string &symbol, const std::string &text) const {
   KernelTarget kernelTarget{target.triple, target.cpu, target.features, options.optimizationLevel};
   std::string dump = options.dumpDir.empty() ? std::string() : (Twine(options.dumpDir) + "/" + symbol).str();
@@ -172,8 +187,10 @@ Expected<std::string> KernelSet::link(unsigned &compiled) {
   for (auto [index, object] : enumerate(objects)) {
     if (!cacheDir.empty() && options.dumpDir.empty())
       if (auto buffer = MemoryBuffer::getFile(cacheDir + "/" + object.first + ".o", false, false)) {
-        object.second = (*buffer)->getBuffer().str();
-        continue;
+        if (isWhole((*buffer)->getBuffer(), object.first)) {
+          object.second = (*buffer)->getBuffer().drop_back(kChecksumBytes).str();
+          continue;
+        }
       }
     missing.push_back(index);
   }
@@ -192,7 +209,7 @@ Expected<std::string> KernelSet::link(unsigned &compiled) {
       }
       object.second = std::move(*bytes);
       if (!cacheDir.empty())
-        writeAtomically(cacheDir + "/" + object.first + ".o", object.second);
+        writeAtomically(cacheDir + "/" + object.first + ".o", object.second + checksum(object.second, object.first));
     }
   };
   std::vector<std::thread> threads;

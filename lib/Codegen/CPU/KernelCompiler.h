@@ -21,6 +21,7 @@ public:
   std::string add(llvm::StringRef hint, std::string text);
 
   size_t size() const { return sources.size(); }
+  const std::map<std::string, std::string> &texts() const { return sources; }
 
   /// Compiles what the cache does not hold and links everything, in the order of symbols.
   llvm::Expected<std::string> link(unsigned &compiled);

@@ -113,7 +113,7 @@ struct RowEmitter {
       elementwise &= node.kind != Node::Reduce;
     for (const StoreNode &store : stores)
       elementwise &= store.vector;
-    while (elementwise && columns < 256 && !sizes.empty() && !sizes.back().sampled && columns * sizes.back().count <= 16384) {
+    while (elementwise && columns < 256 && !sizes.empty() && !sizes.back().sampled && columns * sizes.back().count <= 4096) {
       size_t last = sizes.size() - 1;
       if (!allStrides([&](SmallVectorImpl<int64_t> &s) { return s[last] == s[last + 1] * columns; }))
         break;

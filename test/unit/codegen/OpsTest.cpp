@@ -355,3 +355,26 @@ func.func @f(%x: tensor<?x1x8x1x$T> {@@boundary_in0}, %w: tensor<8x1x$T> {@@para
   return %back, %y, %dw, %sum, %y, %zero : tensor<?x1x8x1x$T>, tensor<?x1x1x$T>, tensor<8x1x$T>, tensor<?x1x8x$T>, tensor<?x1x1x$T>, tensor<4x$T>
 })");
 }
+
+// Labels that the graph shifts itself: a kernel must not read of a concat what it only just writes.
+TEST(CodegenOps, ReadsOfConcatsComeAfterAllOfTheirParts) {
+  checkFunctions(R"(
+func.func @f(%l: tensor<?x6xi64> {@@input0, test.high = 50 : i64}, %x: tensor<?x6x50x$T> {@@boundary_in0}, %y: tensor<?x6x$T> {@@boundary_in1})
+    -> (tensor<?x$T> {@@loss0}, tensor<?x$T> {@@boundary_out0}, tensor<?x6x$T> {@@boundary_out1}) {
+  %p0 = arith.constant dense<-100> : tensor<i64>
+  %p = zorse.broadcast %p0 dims [] : tensor<i64> -> tensor<?x1xi64>
+  %c = zorse.concat %l, %p {dim = 1 : i64} : (tensor<?x6xi64>, tensor<?x1xi64>) -> tensor<?x7xi64>
+  %s = zorse.slice %c [0, 1] [?, 6] [1, 1] : tensor<?x7xi64> -> tensor<?x6xi64>
+  %loss = zorse.cross_entropy %x, %s {ignore_index = -100 : i64} : (tensor<?x6x50x$T>, tensor<?x6xi64>) -> tensor<?x6x$T>
+  %sum = zorse.reduce sum %loss dims [1] : tensor<?x6x$T> -> tensor<?x$T>
+  %pb = zorse.broadcast %p0 dims [] : tensor<i64> -> tensor<?x6xi64>
+  %v = arith.cmpi ne, %s, %pb : tensor<?x6xi64>
+  %f = arith.uitofp %v : tensor<?x6xi1> to tensor<?x6x$T>
+  %n = zorse.reduce sum %f dims [1] : tensor<?x6x$T> -> tensor<?x$T>
+  %e = math.exp %y : tensor<?x6x$T>
+  %d = zorse.concat %e, %y {dim = 1 : i64} : (tensor<?x6x$T>, tensor<?x6x$T>) -> tensor<?x12x$T>
+  %t = zorse.slice %d [0, 3] [?, 6] [1, 1] : tensor<?x12x$T> -> tensor<?x6x$T>
+  %z = arith.addf %t, %e : tensor<?x6x$T>
+  return %sum, %n, %z : tensor<?x$T>, tensor<?x$T>, tensor<?x6x$T>
+})");
+}

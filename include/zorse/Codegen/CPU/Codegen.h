@@ -9,6 +9,9 @@
 #include <string>
 #include <vector>
 
+namespace llvm {
+class raw_ostream;
+}
 namespace mlir {
 class ModuleOp;
 } // namespace mlir
@@ -52,5 +55,11 @@ void appendBuiltinBodies(bundle::BodyLibrary &library, bundle::ElementType type,
 
 /// The name of the CPU that `arch` means on this machine, as it appears in BodyLibrary.arch and in kernels/<arch>/.
 std::string resolveArch(const std::string &arch);
+
+/// The bodies of `functions` as text: slots and launches; with the MLIR of their kernels on demand.
+mlir::LogicalResult printBodies(mlir::ModuleOp functions, llvm::raw_ostream &os, bool withKernels);
+
+/// Registers `zorse-compile-bodies`.
+void registerPasses();
 
 } // namespace zorse::codegen

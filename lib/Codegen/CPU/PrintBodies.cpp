@@ -1,0 +1,115 @@
+// Bodies and kernels for people: `zorse-opt --zorse-compile-bodies`.
+#include "BodyLowering.h"
+#include "KernelCompiler.h"
+
+#include "zorse/Dialect/Zorse/ZorseDialect.h"
+
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/LLVMIR/LLVMDialect.h"
+#include "mlir/Dialect/Math/IR/Math.h"
+#include "mlir/Dialect/SCF/IR/SCF.h"
+#include "mlir/Pass/Pass.h"
+
+using namespace mlir;
+using namespace zorse;
+using namespace zorse::codegen;
+
+static std::string text(const bundle::Extent &extent) {
+  std::string fixed = std::to_string(extent.fixed()), perRow = std::to_string(extent.per_row()) + " per row";
+  return extent.per_row() == 0 ? fixed : extent.fixed() == 0 ? perRow : fixed + " + " + perRow;
+}
+
+static std::string text(const bundle::Body &body, const bundle::Pointer &pointer) {
+  if (pointer.slot() >= static_cast<uint32_t>(body.slots_size()))
+    return "-";
+  std::string result = body.slots(pointer.slot()).name();
+  if (pointer.fixed() != 0 || pointer.per_row() != 0) {
+    bundle::Extent offset;
+    offset.set_fixed(pointer.fixed());
+    offset.set_per_row(pointer.per_row());
+    result += "[" + text(offset) + "]";
+  }
+  return result;
+}
+
+static void printLaunch(const bundle::Body &body, const bundle::Launch &launch, llvm::StringMap<unsigned> &numbers, raw_ostream &os) {
+  auto operands = [&](const auto &list, const auto &accumulates) {
+    for (auto [i, pointer] : llvm::enumerate(list))
+      os << (i ? ", " : "") << (llvm::is_contained(accumulates, i) ? "+=" : "") << text(body, pointer);
+  };
+  if (launch.has_kernel()) {
+    const bundle::KernelLaunch &kernel = launch.kernel();
+    StringRef symbol = kernel.symbol();
+    unsigned number = numbers.try_emplace(symbol, numbers.size()).first->second;
+    os << "  kernel " << number << " " << symbol.rsplit('_').first << "(";
+    operands(kernel.operands(), kernel.accumulates());
+    os << ") points " << text(kernel.points()) << "\n";
+  } else if (launch.has_product()) {
+    const bundle::MatrixProduct &product = launch.product();
+    os << "  product " << (product.accumulates() ? "+=" : "") << text(body, product.c()) << " = " << text(body, product.a()) << (product.transpose_a() ? "^T" : "") << " * "
+       << text(body, product.b()) << (product.transpose_b() ? "^T" : "") << " m " << text(product.m()) << " n " << text(product.n()) << " k " << text(product.k()) << " batch "
+       << text(product.batch()) << " ld " << product.lda() << " " << product.ldb() << " " << product.ldc() << "\n";
+  } else {
+    os << "  library " << launch.library().name() << "(";
+    operands(launch.library().operands(), launch.library().accumulates());
+    os << ")\n";
+  }
+}
+
+LogicalResult zorse::codegen::printBodies(ModuleOp functions, raw_ostream &os, bool withKernels) {
+  CodegenOptions options;
+  KernelSet kernels(options);
+  llvm::StringMap<unsigned> numbers;
+  for (func::FuncOp function : functions.getOps<func::FuncOp>()) {
+    if (function.isDeclaration() || (function.getNumArguments() == 0 && function.getNumResults() == 0))
+      continue;
+    bundle::Body body;
+    BodyFacts facts;
+    if (failed(lowerFunction(function, kernels, body, facts)))
+      return failure();
+    os << "body @" << body.name() << ": saved " << text(facts.saved) << ", workspace " << text(facts.workspace) << " bytes, " << facts.flopsPerRow << " flops per row\n";
+    for (const bundle::Slot &slot : body.slots())
+      os << "  slot " << slot.name() << ": " << StringRef(bundle::AccessMode_Name(slot.mode())).lower() << ", " << text(slot.bytes()) << " bytes\n";
+    for (const bundle::Launch &launch : body.launches())
+      printLaunch(body, launch, numbers, os);
+  }
+  if (withKernels)
+    for (const auto &[symbol, source] : kernels.texts()) {
+      auto number = numbers.find(symbol);
+      os << "// kernel " << (number == numbers.end() ? 0 : number->second) << " " << StringRef(symbol).rsplit('_').first << "\n" << source;
+    }
+  return success();
+}
+
+namespace {
+struct CompileBodiesPass : PassWrapper<CompileBodiesPass, OperationPass<ModuleOp>> {
+  MLIR_DEFINE_EXPLICIT_INTERNAL_INLINE_TYPE_ID(CompileBodiesPass)
+
+  CompileBodiesPass() = default;
+  CompileBodiesPass(const CompileBodiesPass &other) : PassWrapper(other) {}
+
+  StringRef getArgument() const final { return "zorse-compile-bodies"; }
+  StringRef getDescription() const final { return "Lower unit functions to bodies and print them; optionally their kernels as MLIR, LLVM IR and assembly"; }
+
+  void getDependentDialects(DialectRegistry &registry) const final {
+    registry.insert<ZorseDialect, arith::ArithDialect, math::MathDialect, scf::SCFDialect, LLVM::LLVMDialect>();
+  }
+
+  void runOnOperation() final {
+    if (failed(printBodies(getOperation(), llvm::outs(), kernels)))
+      return signalPassFailure();
+    if (dumpDir.empty())
+      return;
+    CodegenOptions options;
+    options.dumpDir = dumpDir;
+    options.useCache = false;
+    if (failed(compileBodies(getOperation(), options)))
+      signalPassFailure();
+  }
+
+  Option<bool> kernels{*this, "kernels", llvm::cl::desc("Print the kernels as MLIR"), llvm::cl::init(false)};
+  Option<std::string> dumpDir{*this, "dump-dir", llvm::cl::desc("Compile, and write every kernel as .mlir, .ll and .s there"), llvm::cl::init("")};
+};
+} // namespace
+
+void zorse::codegen::registerPasses() { PassRegistration<CompileBodiesPass>(); }

@@ -1,0 +1,84 @@
+// RUN: zorse-opt %s --zorse-compile-bodies -o /dev/null | FileCheck %s
+// RUN: zorse-opt %s --zorse-compile-bodies=kernels -o /dev/null | FileCheck %s --check-prefix=KERNEL
+// The attention half of a GPT block and its update. Nothing is copied: q, k and v are strides of the fused product, their gradients are written straight
+// into the fused gradient, results into their slots, and an update is one kernel in place.
+
+// CHECK-NOT: kernel {{.*}}copy
+// CHECK-LABEL: body @attention.forward: saved 67072 per row
+// CHECK: slot saved: write, 67072 per row bytes
+// CHECK: kernel 0 reduce{{.*}}(boundary_in0, parameter2, parameter3, saved, saved[256 per row], workspace) points 64 per row
+// CHECK-NEXT: product workspace[16384 per row] = workspace * parameter4^T m 64 per row n 192 k 64 batch 1 ld 64 64 192
+// CHECK-NEXT: kernel 1 addf(workspace[16384 per row], parameter1, saved[512 per row])
+// CHECK-NEXT: library attention_forward(saved[512 per row], saved[256 + 512 per row], saved[512 + 512 per row], -, saved[49664 per row], saved[66048 per row])
+// CHECK-NEXT: product workspace = saved[49664 per row] * parameter5^T
+// CHECK-NEXT: kernel 2 addf(workspace, parameter0, boundary_in0, boundary_out0)
+// CHECK-NEXT: body @attention.backward
+// CHECK: slot saved: read, 67072 per row bytes
+// CHECK: slot boundary_in_gradient0: accumulate
+// CHECK: product +=parameter_gradient5 = boundary_out_gradient0^T * saved[49664 per row]
+// CHECK: library attention_backward({{.*}}, workspace[16384 per row], workspace[256 + 16384 per row], workspace[512 + 16384 per row])
+// CHECK: product +=parameter_gradient4 = workspace[16384 per row]^T * workspace m 192 n 64 k 64 per row
+// CHECK: kernel {{.*}}reduce{{.*}}, +=boundary_in_gradient0) points 64 per row
+// CHECK-LABEL: body @update.decay
+// CHECK: slot state0: update, 4 per row bytes
+// CHECK: slot state1: read, 4 per row bytes
+// CHECK-NOT: slot workspace
+// CHECK: kernel {{.*}}(state1, scalars[64], state0, scalars[16], state2, state3, {{.*}}) points 1 per row
+// CHECK-NOT: kernel
+
+// KERNEL: // kernel {{[0-9]+}} addf
+// KERNEL: llvm.func internal @body({{.*}}llvm.noalias
+// KERNEL: scf.for
+// KERNEL: llvm.func @kernel(
+
+module {
+  func.func @attention.forward(%arg0: tensor<64xf32> {zorse.gradient, zorse.index = 0 : i64, zorse.slot = "parameter"}, %arg1: tensor<192xf32> {zorse.gradient, zorse.index = 1 : i64, zorse.slot = "parameter"}, %arg2: tensor<64xf32> {zorse.gradient, zorse.index = 2 : i64, zorse.slot = "parameter"}, %arg3: tensor<64xf32> {zorse.gradient, zorse.index = 3 : i64, zorse.slot = "parameter"}, %arg4: tensor<192x64xf32> {zorse.gradient, zorse.index = 4 : i64, zorse.slot = "parameter"}, %arg5: tensor<64x64xf32> {zorse.gradient, zorse.index = 5 : i64, zorse.slot = "parameter"}, %arg6: tensor<?x64x64xf32> {zorse.gradient, zorse.index = 0 : i64, zorse.slot = "boundary_in"}) -> (tensor<?x64x64xf32> {zorse.gradient, zorse.index = 0 : i64, zorse.slot = "boundary_out"}, tensor<?x64xf32> {zorse.index = 0 : i64, zorse.slot = "saved"}, tensor<?x64xf32> {zorse.index = 1 : i64, zorse.slot = "saved"}, tensor<?x64x192xf32> {zorse.index = 2 : i64, zorse.slot = "saved"}, tensor<?x64x4x16xf32> {zorse.index = 3 : i64, zorse.slot = "saved"}, tensor<?x4x64xf32> {zorse.index = 4 : i64, zorse.slot = "saved"}) {
+    %0 = zorse.broadcast %arg0 dims [2] : tensor<64xf32> -> tensor<?x64x64xf32>
+    %1 = zorse.broadcast %arg1 dims [2] : tensor<192xf32> -> tensor<?x64x192xf32>
+    %y, %statistics:2 = zorse.layer_norm %arg6 gain %arg2 bias %arg3 {epsilon = 9.9999997473787516E-6 : f64} : (tensor<?x64x64xf32>, tensor<64xf32>, tensor<64xf32>) -> (tensor<?x64x64xf32>, tensor<?x64xf32>, tensor<?x64xf32>)
+    %2 = zorse.matmul %y, %arg4 {transpose_b} : tensor<?x64x64xf32>, tensor<192x64xf32> -> tensor<?x64x192xf32>
+    %3 = arith.addf %2, %1 : tensor<?x64x192xf32>
+    %4 = zorse.slice %3 [0, 0, 0] [?, 64, 64] [1, 1, 1] : tensor<?x64x192xf32> -> tensor<?x64x64xf32>
+    %5 = zorse.reshape %4 : tensor<?x64x64xf32> -> tensor<?x64x4x16xf32>
+    %6 = zorse.slice %3 [0, 0, 64] [?, 64, 64] [1, 1, 1] : tensor<?x64x192xf32> -> tensor<?x64x64xf32>
+    %7 = zorse.reshape %6 : tensor<?x64x64xf32> -> tensor<?x64x4x16xf32>
+    %8 = zorse.slice %3 [0, 0, 128] [?, 64, 64] [1, 1, 1] : tensor<?x64x192xf32> -> tensor<?x64x64xf32>
+    %9 = zorse.reshape %8 : tensor<?x64x64xf32> -> tensor<?x64x4x16xf32>
+    %out, %lse = zorse.attention %5, %7, %9 {causal, scale = 2.500000e-01 : f64} : (tensor<?x64x4x16xf32>, tensor<?x64x4x16xf32>, tensor<?x64x4x16xf32>) -> (tensor<?x64x4x16xf32>, tensor<?x4x64xf32>)
+    %10 = zorse.reshape %out : tensor<?x64x4x16xf32> -> tensor<?x64x64xf32>
+    %11 = zorse.matmul %10, %arg5 {transpose_b} : tensor<?x64x64xf32>, tensor<64x64xf32> -> tensor<?x64x64xf32>
+    %12 = arith.addf %11, %0 : tensor<?x64x64xf32>
+    %13 = arith.addf %12, %arg6 : tensor<?x64x64xf32>
+    return %13, %statistics#0, %statistics#1, %3, %out, %lse : tensor<?x64x64xf32>, tensor<?x64xf32>, tensor<?x64xf32>, tensor<?x64x192xf32>, tensor<?x64x4x16xf32>, tensor<?x4x64xf32>
+  }
+  func.func @attention.backward(%arg0: tensor<64xf32> {zorse.index = 2 : i64, zorse.slot = "parameter"}, %arg1: tensor<64xf32> {zorse.index = 3 : i64, zorse.slot = "parameter"}, %arg2: tensor<192x64xf32> {zorse.index = 4 : i64, zorse.slot = "parameter"}, %arg3: tensor<64x64xf32> {zorse.index = 5 : i64, zorse.slot = "parameter"}, %arg4: tensor<?x64x64xf32> {zorse.index = 0 : i64, zorse.slot = "boundary_in"}, %arg5: tensor<?x64x64xf32> {zorse.index = 0 : i64, zorse.slot = "boundary_out_gradient"}, %arg6: tensor<?x64xf32> {zorse.index = 0 : i64, zorse.slot = "saved"}, %arg7: tensor<?x64xf32> {zorse.index = 1 : i64, zorse.slot = "saved"}, %arg8: tensor<?x64x192xf32> {zorse.index = 2 : i64, zorse.slot = "saved"}, %arg9: tensor<?x64x4x16xf32> {zorse.index = 3 : i64, zorse.slot = "saved"}, %arg10: tensor<?x4x64xf32> {zorse.index = 4 : i64, zorse.slot = "saved"}) -> (tensor<?x64x64xf32> {zorse.index = 0 : i64, zorse.slot = "boundary_in_gradient"}, tensor<64xf32> {zorse.index = 0 : i64, zorse.slot = "parameter_gradient"}, tensor<192xf32> {zorse.index = 1 : i64, zorse.slot = "parameter_gradient"}, tensor<64xf32> {zorse.index = 2 : i64, zorse.slot = "parameter_gradient"}, tensor<64xf32> {zorse.index = 3 : i64, zorse.slot = "parameter_gradient"}, tensor<192x64xf32> {zorse.index = 4 : i64, zorse.slot = "parameter_gradient"}, tensor<64x64xf32> {zorse.index = 5 : i64, zorse.slot = "parameter_gradient"}) {
+    %0 = zorse.reshape %arg9 : tensor<?x64x4x16xf32> -> tensor<?x64x64xf32>
+    %1 = zorse.contract %arg5, %0 : tensor<?x64x64xf32>, tensor<?x64x64xf32> -> tensor<64x64xf32>
+    %2 = zorse.matmul %arg5, %arg3 : tensor<?x64x64xf32>, tensor<64x64xf32> -> tensor<?x64x64xf32>
+    %3 = zorse.reshape %2 : tensor<?x64x64xf32> -> tensor<?x64x4x16xf32>
+    %4 = zorse.slice %arg8 [0, 0, 128] [?, 64, 64] [1, 1, 1] : tensor<?x64x192xf32> -> tensor<?x64x64xf32>
+    %5 = zorse.reshape %4 : tensor<?x64x64xf32> -> tensor<?x64x4x16xf32>
+    %6 = zorse.slice %arg8 [0, 0, 64] [?, 64, 64] [1, 1, 1] : tensor<?x64x192xf32> -> tensor<?x64x64xf32>
+    %7 = zorse.reshape %6 : tensor<?x64x64xf32> -> tensor<?x64x4x16xf32>
+    %8 = zorse.slice %arg8 [0, 0, 0] [?, 64, 64] [1, 1, 1] : tensor<?x64x192xf32> -> tensor<?x64x64xf32>
+    %9 = zorse.reshape %8 : tensor<?x64x64xf32> -> tensor<?x64x4x16xf32>
+    %dq, %dk, %dv = zorse.attention_grad %3, %9, %7, %5, %arg9, %arg10 {causal, scale = 2.500000e-01 : f64} : (tensor<?x64x4x16xf32>, tensor<?x64x4x16xf32>, tensor<?x64x4x16xf32>, tensor<?x64x4x16xf32>, tensor<?x64x4x16xf32>, tensor<?x4x64xf32>) -> (tensor<?x64x4x16xf32>, tensor<?x64x4x16xf32>, tensor<?x64x4x16xf32>)
+    %10 = zorse.reshape %dv : tensor<?x64x4x16xf32> -> tensor<?x64x64xf32>
+    %11 = zorse.reshape %dk : tensor<?x64x4x16xf32> -> tensor<?x64x64xf32>
+    %12 = zorse.reshape %dq : tensor<?x64x4x16xf32> -> tensor<?x64x64xf32>
+    %13 = zorse.concat %12, %11, %10 {dim = 2 : i64} : (tensor<?x64x64xf32>, tensor<?x64x64xf32>, tensor<?x64x64xf32>) -> tensor<?x64x192xf32>
+    %y = zorse.layer_norm %arg4 gain %arg0 bias %arg1 {epsilon = 9.9999997473787516E-6 : f64} : (tensor<?x64x64xf32>, tensor<64xf32>, tensor<64xf32>) -> tensor<?x64x64xf32>
+    %14 = zorse.contract %13, %y : tensor<?x64x192xf32>, tensor<?x64x64xf32> -> tensor<192x64xf32>
+    %15 = zorse.matmul %13, %arg2 : tensor<?x64x192xf32>, tensor<192x64xf32> -> tensor<?x64x64xf32>
+    %dgain, %dbias = zorse.layer_norm_grad_params %15, %arg4, %arg6, %arg7 : (tensor<?x64x64xf32>, tensor<?x64x64xf32>, tensor<?x64xf32>, tensor<?x64xf32>) -> (tensor<64xf32>, tensor<64xf32>)
+    %16 = zorse.layer_norm_grad_input %15, %arg4, %arg6, %arg7 gain %arg0 : (tensor<?x64x64xf32>, tensor<?x64x64xf32>, tensor<?x64xf32>, tensor<?x64xf32>, tensor<64xf32>) -> tensor<?x64x64xf32>
+    %17 = arith.addf %arg5, %16 : tensor<?x64x64xf32>
+    %18 = zorse.reduce sum %13 dims [0, 1] : tensor<?x64x192xf32> -> tensor<192xf32>
+    %19 = zorse.reduce sum %arg5 dims [0, 1] : tensor<?x64x64xf32> -> tensor<64xf32>
+    return %17, %19, %18, %dgain, %dbias, %14, %1 : tensor<?x64x64xf32>, tensor<64xf32>, tensor<192xf32>, tensor<64xf32>, tensor<64xf32>, tensor<192x64xf32>, tensor<64x64xf32>
+  }
+  func.func @update.decay(%arg0: tensor<?xf32> {zorse.index = 0 : i64, zorse.slot = "state"}, %arg1: tensor<?xf32> {zorse.index = 1 : i64, zorse.slot = "state"}, %arg2: tensor<?xf32> {zorse.index = 2 : i64, zorse.slot = "state"}, %arg3: tensor<?xf32> {zorse.index = 3 : i64, zorse.slot = "state"}, %arg4: tensor<f64> {zorse.index = 0 : i64, zorse.scalar = "learning_rate", zorse.slot = "scalars"}, %arg5: tensor<f64> {zorse.index = 0 : i64, zorse.scalar = "clip_factor", zorse.slot = "scalars"}, %arg6: tensor<i64> {zorse.index = 0 : i64, zorse.scalar = "skip", zorse.slot = "scalars"}, %arg7: tensor<f64> {zorse.index = 0 : i64, zorse.slot = "optimizer_step_slot"}) -> (tensor<?xf32> {zorse.index = 0 : i64, zorse.slot = "state"}, tensor<?xf32> {zorse.index = 2 : i64, zorse.slot = "state"}, tensor<?xf32> {zorse.index = 3 : i64, zorse.slot = "state"}) {
+    %new_parameter, %new_first_moment, %new_second_moment = zorse.adam_update %arg0, %arg1, %arg2, %arg3, %arg4, %arg5, %arg6, %arg7 {beta1 = 9.000000e-01 : f64, beta2 = 0.99899999999999999 : f64, decoupled, epsilon = 1.000000e-08 : f64, weight_decay = 1.000000e-01 : f64} : (tensor<?xf32>, tensor<?xf32>, tensor<?xf32>, tensor<?xf32>, tensor<f64>, tensor<f64>, tensor<i64>, tensor<f64>) -> (tensor<?xf32>, tensor<?xf32>, tensor<?xf32>)
+    return %new_parameter, %new_first_moment, %new_second_moment : tensor<?xf32>, tensor<?xf32>, tensor<?xf32>
+  }
+}

@@ -1,0 +1,104 @@
+// Compilation as a whole: equal input gives equal bytes, equal kernels are one, the cache is used, errors name the op.
+#include "CodegenHarness.h"
+
+#include "mlir/IR/Diagnostics.h"
+
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <unistd.h>
+
+using namespace zorse;
+
+static const char *const kTwoClasses = R"(
+func.func @a(%x: tensor<?x5x48xf32> {@@boundary_in0}, %g: tensor<48xf32> {@@parameter0}) -> (tensor<?x5x48xf32> {@@boundary_out0}) {
+  %y = zorse.rms_norm %x gain %g {epsilon = 1.0e-6 : f64} : (tensor<?x5x48xf32>, tensor<48xf32>) -> tensor<?x5x48xf32>
+  return %y : tensor<?x5x48xf32>
+}
+func.func @b(%x: tensor<?x5x48xf32> {@@boundary_in0}, %g: tensor<48xf32> {@@parameter0}) -> (tensor<?x5x48xf32> {@@boundary_out0}) {
+  %y = zorse.rms_norm %x gain %g {epsilon = 1.0e-6 : f64} : (tensor<?x5x48xf32>, tensor<48xf32>) -> tensor<?x5x48xf32>
+  %z = zorse.matmul %y, %w {transpose_b} : tensor<?x5x48xf32>, tensor<48x48xf32> -> tensor<?x5x48xf32>
+  %s = zorse.silu %z : tensor<?x5x48xf32>
+  return %s : tensor<?x5x48xf32>
+}
+)";
+
+static std::string twoClasses() {
+  std::string text = kTwoClasses;
+  size_t at = text.rfind("%g: tensor<48xf32>");
+  return text.insert(at, "%w: tensor<48x48xf32> {@@parameter1}, ");
+}
+
+static codegen::CompiledBodies compile(const codegen::CodegenOptions &options) {
+  auto context = test::makeContext();
+  auto module = test::parse(*context, twoClasses(), "f32");
+  auto compiled = codegen::compileBodies(*module, options);
+  EXPECT_TRUE(succeeded(compiled));
+  return std::move(*compiled);
+}
+
+TEST(CodegenApi, BytesDoNotDependOnThreadsAndEqualKernelsAreOne) {
+  codegen::CodegenOptions options;
+  options.useCache = false;
+  options.threads = 1;
+  codegen::CompiledBodies one = compile(options);
+  options.threads = 2;
+  codegen::CompiledBodies two = compile(options);
+  EXPECT_EQ(one.object, two.object);
+  EXPECT_EQ(one.library.SerializeAsString(), two.library.SerializeAsString());
+  EXPECT_EQ(one.kernels, 2u);
+  EXPECT_EQ(one.library.bodies(0).launches(0).kernel().symbol(), one.library.bodies(1).launches(0).kernel().symbol());
+}
+
+TEST(CodegenApi, CacheHoldsKernelsAndSurvivesRubbish) {
+  auto directory = std::filesystem::temp_directory_path() / ("zorse-codegen-cache-" + std::to_string(getpid()));
+  codegen::CodegenOptions options;
+  options.cacheDir = directory.string();
+  codegen::CompiledBodies first = compile(options), second = compile(options);
+  EXPECT_EQ(first.compiled, 2u);
+  EXPECT_EQ(second.compiled, 0u);
+  EXPECT_EQ(first.object, second.object);
+  for (const auto &entry : std::filesystem::directory_iterator(directory))
+    std::ofstream(entry.path(), std::ios::binary | std::ios::trunc) << "half a fi";
+  codegen::CompiledBodies third = compile(options);
+  EXPECT_EQ(third.compiled, 2u);
+  EXPECT_EQ(first.object, third.object);
+  std::filesystem::remove_all(directory);
+}
+
+TEST(CodegenApi, PortableBaseline) {
+  codegen::CodegenOptions options;
+  options.useCache = false;
+  options.arch = "x86-64-v3";
+  EXPECT_EQ(compile(options).library.arch(), "x86-64-v3");
+}
+
+static std::string errorsOf(const std::string &text) {
+  auto context = test::makeContext();
+  std::string messages;
+  mlir::ScopedDiagnosticHandler handler(context.get(), [&](mlir::Diagnostic &diagnostic) { messages += diagnostic.str() + "\n"; });
+  auto module = test::parse(*context, text, "f32");
+  EXPECT_TRUE(module) << messages;
+  codegen::CodegenOptions options;
+  options.useCache = false;
+  EXPECT_TRUE(failed(codegen::compileBodies(*module, options)));
+  return messages;
+}
+
+TEST(CodegenApi, ErrorsNameWhatIsWrong) {
+  EXPECT_NE(errorsOf(R"(
+func.func @f(%x: tensor<?x4xf32> {@@boundary_in0}) -> (tensor<?x4xf32> {@@boundary_out0}) {
+  %y = "test.unknown"(%x) : (tensor<?x4xf32>) -> tensor<?x4xf32>
+  return %y : tensor<?x4xf32>
+})").find("'test.unknown' op has no CPU code"), std::string::npos);
+  EXPECT_NE(errorsOf(R"(
+func.func @f(%x: tensor<?x4xf32>) -> (tensor<?x4xf32> {@@boundary_out0}) {
+  return %x : tensor<?x4xf32>
+})").find("argument 0 of @f expects zorse.slot to name a slot kind, got none"), std::string::npos);
+  EXPECT_NE(errorsOf(R"(
+func.func @f(%x: tensor<f64> {@@scalars0, zorse.scalar = "speed"}) -> (tensor<4xf32> {@@parameter_gradient0}) {
+  %y = arith.constant dense<0.0> : tensor<4xf32>
+  return %y : tensor<4xf32>
+})").find("expects zorse.scalar to be learning_rate, clip_factor or skip, got 'speed'"), std::string::npos);
+}
