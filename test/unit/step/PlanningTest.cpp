@@ -78,6 +78,31 @@ TEST(ClusterFile, Mistakes) {
   EXPECT_MISTAKE("nodes: 3", "expected 'nodes', a list");
 }
 
+/// Damaged files are refused or valid, never a crash (run under the sanitizers).
+TEST(ClusterFile, Damaged) {
+  const std::string whole = "name: x\nnodes:\n  - name: n0\n    devices:\n      - {name: a, kind: cpu, speed: 40 GFLOP/s, memory: 2 GiB, threads: 2}\n"
+                            "      - {name: t4, type: T4, count: 2}\nlinks:\n  intra_node: {bandwidth: 8 GB/s, latency: 3 us}\n";
+  uint64_t state = 7;
+  auto next = [&](uint64_t below) {
+    state = state * 6364136223846793005ull + 1442695040888963407ull;
+    return (state >> 33) % below;
+  };
+  for (int trial = 0; trial < 2000; ++trial) {
+    std::string text = whole, error;
+    for (uint64_t edits = 1 + next(3); edits > 0 && !text.empty(); --edits) {
+      size_t at = next(text.size());
+      switch (next(3)) {
+      case 0: text.erase(at, 1 + next(8)); break;
+      case 1: text[at] = "0129-,[]{}:.e \n&*!"[next(19)]; break;
+      default: text.insert(at, 1, "0129-,[]{}:.e \n&*!"[next(19)]);
+      }
+    }
+    if (!readCluster(text, error)) {
+      EXPECT_FALSE(error.empty()) << text;
+    }
+  }
+}
+
 TEST(ApplyCluster, UnknownDevice) {
   step::Plan plan;
   plan.devices = {{"d0", 0, 0, ""}, {"x", 0, 0, ""}};
