@@ -48,7 +48,9 @@ struct DeviceResult {
   std::vector<std::pair<uint32_t, char>> tasks; ///< (cell, 'F' or 'B'), as they occur
   bool hasNorm = false;              ///< some NORM task
   bool lacksNorm = false;            ///< owns state, but its sums hold no norm
-  bool reportsLoss = false, reportsOwnLoss = false;
+  struct Reports {
+    bool loss = false, ownLoss = false;
+  } training, evaluation;            ///< whether the sums of all devices, or its own, reach the host
   bool readsOwnNormAsGlobal = false, readsOwnLossAsGlobal = false;
 };
 

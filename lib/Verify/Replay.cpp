@@ -138,7 +138,7 @@ void Replay::transfer() {
     return;
   case bundle::Entry::kReport: {
     const auto &region = e.report().region();
-    auto &result = device.getResult();
+    auto &reports = evaluating ? device.getResult().evaluation : device.getResult().training;
     if (value.kind == bundle::Value::STEP_SCALARS) {
       requireScalars(region, /*decided=*/value.id == 1 && !evaluating);
       if (region.bytes() == uint64_t(Block::bytes)) {
@@ -147,14 +147,14 @@ void Replay::transfer() {
         sums.set_offset(region.offset() + Block::scalarsEnd);
         sums.set_bytes(Block::sumsBytes);
         if (requireSums(sums, /*global=*/true, true, true))
-          result.reportsLoss = true;
+          reports.loss = true;
       }
     } else if (value.kind == bundle::Value::GLOBAL_SUM) {
       if (requireSums(region, /*global=*/true, true, true))
-        result.reportsLoss = true;
+        reports.loss = true;
     } else if (value.kind == bundle::Value::SUMS) {
       requireSums(region, /*global=*/false, true, true);
-      result.reportsOwnLoss = true;
+      reports.ownLoss = true;
     } else {
       require(region, value);
     }

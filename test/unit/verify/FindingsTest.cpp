@@ -353,6 +353,10 @@ TEST(Findings, Report) {
     if (entry.has_report())
       entry.set_phase(bundle::COMMIT);
   expectFinding(test, Code::Report, {"no device reports"});
+
+  Case phase({}, oneDevice());
+  find(phase, 0, [](const bundle::Entry &e) { return e.has_report(); }).set_phase(bundle::COMMIT);
+  expectFinding(phase, Code::Report, {"in evaluation"});
 }
 
 TEST(Findings, NameTasks) {
@@ -379,4 +383,18 @@ TEST(Plans, AreRead) {
     EXPECT_FALSE(verify::readPlanView(bad, error)) << bad;
     EXPECT_FALSE(error.empty()) << bad;
   }
+}
+
+TEST(Findings, BodiesWithImpossibleModes) {
+  Case test({}, oneDevice());
+  auto &body = *test.model.bodies.mutable_bodies(int(test.model.summary.units(1).forward_body()));
+  for (auto &s : *body.mutable_slots())
+    if (s.kind() == bundle::PARAMETER)
+      s.set_mode(bundle::WRITE);
+  expectFinding(test, Code::Malformed, {"unit1", "mode"});
+
+  Case commit({}, oneDevice()); // a decision that does not read the sums decides nothing
+  auto &decide = *commit.model.bodies.mutable_bodies(int(commit.model.summary.decide_body()));
+  decide.mutable_slots(0)->set_mode(bundle::UPDATE);
+  expectFinding(commit, Code::Malformed, {"no slot for the sums"});
 }
