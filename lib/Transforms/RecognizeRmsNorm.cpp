@@ -4,6 +4,8 @@
 
 #include "mlir/Transforms/GreedyPatternRewriteDriver.h"
 
+#include <cmath>
+
 namespace zorse {
 #define GEN_PASS_DEF_RECOGNIZERMSNORM
 #include "zorse/Transforms/Passes.h.inc"
@@ -11,6 +13,27 @@ namespace zorse {
 
 using namespace mlir;
 using namespace zorse;
+
+/// value = ratio * mean(y^2) + epsilon over the last dimension, with ratio > 0: y, or null. A ratio other than 1 remains where a scalar on x met another outside (Gemma's
+/// embedding scale).
+static Value matchScaledSquares(Value value, double &ratio, double &epsilon) {
+  ratio = 1;
+  if (Value y = matchMeanSquarePlus(value, epsilon))
+    return y;
+  Value sum = matchWithSplat<arith::AddFOp>(value, epsilon);
+  if (!sum || !(epsilon > 0) || !std::isfinite(epsilon))
+    return {};
+  Product product = flattenProduct(sum);
+  auto reduce = product.factors.size() == 1 ? product.factors[0].getDefiningOp<ReduceOp>() : ReduceOp();
+  if (!reduce || reduce.getKind() != ReduceKind::Sum)
+    return {};
+  RankedTensorType type = rankedType(reduce.getX());
+  auto square = reduce.getX().getDefiningOp<arith::MulFOp>();
+  if (reduce.getDims() != ArrayRef<int64_t>{type.getRank() - 1} || type.isDynamicDim(type.getRank() - 1) || !square || square.getLhs() != square.getRhs())
+    return {};
+  ratio = product.scalar * type.getShape().back();
+  return ratio > 0 && std::isfinite(ratio) ? square.getLhs() : Value();
+}
 
 namespace {
 /// x * rsqrt(mean(x^2) + epsilon), or x / sqrt(...).
@@ -25,26 +48,41 @@ struct Normalise : OpRewritePattern<Op> {
       } else if (auto root = scaled.root.getDefiningOp<math::SqrtOp>()) {
         sum = root.getOperand();
       }
-      double epsilon = 0;
-      if (!sum || matchMeanSquarePlus(sum, epsilon) != scaled.x)
+      double epsilon = 0, ratio = 1;
+      if (!sum || matchScaledSquares(sum, ratio, epsilon) != scaled.x)
         continue;
-      rewriter.replaceOpWithNewOp<RmsNormOp>(op, scaled.x, Value(), epsilon);
+      // 1/sqrt(ratio m + epsilon) = 1/sqrt(m + epsilon/ratio) / sqrt(ratio).
+      Value norm = RmsNormOp::create(rewriter, op.getLoc(), scaled.x, Value(), epsilon / ratio).getY();
+      if (!isNear(ratio, 1))
+        norm = arith::MulFOp::create(rewriter, op.getLoc(), norm, createSplat(rewriter, op.getLoc(), rankedType(norm), 1 / std::sqrt(ratio)));
+      rewriter.replaceOp(op, norm);
       return success();
     }
     return failure();
   }
 };
 
-/// rms_norm(x) * gain, where only the product uses the norm.
+/// rms_norm(x) * gain, where only the product uses the norm; scalars between that cancel go.
 struct Gain : OpRewritePattern<arith::MulFOp> {
   using OpRewritePattern::OpRewritePattern;
   LogicalResult matchAndRewrite(arith::MulFOp op, PatternRewriter &rewriter) const override {
+    Product product = flattenProduct(op);
+    bool cancels = isNear(product.scalar, 1);
+    if (product.factors.size() == 1 && cancels && product.factors[0].getDefiningOp<RmsNormOp>()) {
+      rewriter.replaceOp(op, product.factors[0]);
+      return success();
+    }
+    if (product.factors.size() != 2)
+      return failure();
     for (int i = 0; i < 2; ++i) {
-      auto norm = op->getOperand(i).getDefiningOp<RmsNormOp>();
-      Value gain = matchChannels(op->getOperand(1 - i));
+      auto norm = product.factors[i].getDefiningOp<RmsNormOp>();
+      Value gain = matchChannels(product.factors[1 - i]);
       if (!norm || !gain || norm.getGain() || norm.getRrms() || !norm.getY().hasOneUse())
         continue;
-      rewriter.replaceOpWithNewOp<RmsNormOp>(op, norm.getX(), gain, norm.getEpsilon().convertToDouble());
+      Value scaled = RmsNormOp::create(rewriter, op.getLoc(), norm.getX(), gain, norm.getEpsilon().convertToDouble()).getY();
+      if (!cancels)
+        scaled = arith::MulFOp::create(rewriter, op.getLoc(), scaled, createSplat(rewriter, op.getLoc(), rankedType(scaled), product.scalar));
+      rewriter.replaceOp(op, scaled);
       return success();
     }
     return failure();

@@ -82,9 +82,11 @@ func.func @gain_one_plus_weight(%x: tensor<?x64xf32>, %w: tensor<64xf32>) -> ten
 
 // -----
 
-// A mean over the wrong number is no RMSNorm.
+// A mean over the wrong number: a norm of another epsilon, times sqrt(32/64).
 // CHECK-LABEL: @not_a_mean
-// CHECK-NOT: zorse.rms_norm
+// CHECK: zorse.rms_norm %arg0 {epsilon = 4.99{{.*}}E-7 : f64}
+// CHECK: dense<0.707106{{.*}}>
+// CHECK: arith.mulf
 // CHECK: return
 func.func @not_a_mean(%x: tensor<?x64xf32>) -> tensor<?x64xf32> {
   %sq = arith.mulf %x, %x : tensor<?x64xf32>
@@ -99,4 +101,27 @@ func.func @not_a_mean(%x: tensor<?x64xf32>) -> tensor<?x64xf32> {
   %rb = zorse.broadcast %r dims [0] : tensor<?xf32> -> tensor<?x64xf32>
   %xn = arith.mulf %x, %rb : tensor<?x64xf32>
   return %xn : tensor<?x64xf32>
+}
+
+// -----
+
+// Gemma's first norm: the embedding scale 8 = sqrt(64) has been taken out, and met the 1/64 of the mean.
+// CHECK-LABEL: @scale_taken_out
+// CHECK-NEXT: %[[Y:.*]] = zorse.rms_norm %arg0 gain %arg1 {epsilon = 1.56{{.*}}E-8 : f64}
+// CHECK-NEXT: return %[[Y]]
+func.func @scale_taken_out(%x: tensor<?x64xf32>, %g: tensor<64xf32>) -> tensor<?x64xf32> {
+  %sq = arith.mulf %x, %x : tensor<?x64xf32>
+  %s = zorse.reduce sum %sq dims [1] : tensor<?x64xf32> -> tensor<?xf32>
+  %e = arith.constant dense<1.0e-6> : tensor<f32>
+  %eb = zorse.broadcast %e dims [] : tensor<f32> -> tensor<?xf32>
+  %se = arith.addf %s, %eb : tensor<?xf32>
+  %r = math.rsqrt %se : tensor<?xf32>
+  %rb = zorse.broadcast %r dims [0] : tensor<?xf32> -> tensor<?x64xf32>
+  %xn = arith.mulf %x, %rb : tensor<?x64xf32>
+  %gb = zorse.broadcast %g dims [1] : tensor<64xf32> -> tensor<?x64xf32>
+  %y = arith.mulf %xn, %gb : tensor<?x64xf32>
+  %c = arith.constant dense<8.0> : tensor<f32>
+  %cb = zorse.broadcast %c dims [] : tensor<f32> -> tensor<?x64xf32>
+  %z = arith.mulf %y, %cb : tensor<?x64xf32>
+  return %z : tensor<?x64xf32>
 }
