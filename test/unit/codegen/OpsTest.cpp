@@ -3,6 +3,9 @@
 
 #include <gtest/gtest.h>
 
+#include <fstream>
+#include <sstream>
+
 using zorse::test::checkFunctions;
 using zorse::test::RunOptions;
 
@@ -377,4 +380,36 @@ func.func @f(%l: tensor<?x6xi64> {@@input0, test.high = 50 : i64}, %x: tensor<?x
   %z = arith.addf %t, %e : tensor<?x6x$T>
   return %sum, %n, %z : tensor<?x$T>, tensor<?x$T>, tensor<?x6x$T>
 })");
+}
+
+// Vectors too long to be kept on the stack are computed again in later phases; odd lengths leave remainders.
+TEST(CodegenOps, LongAndOddVectors) {
+  RunOptions options;
+  options.rows = {1, 2};
+  options.tolerance32 = 1e-4;
+  checkFunctions(R"(
+func.func @f(%x: tensor<?x70001x$T> {@@boundary_in0}, %y: tensor<?x3x131x$T> {@@boundary_in1}, %g: tensor<131x$T> {@@parameter0})
+    -> (tensor<?x70001x$T> {@@boundary_in_gradient0}, tensor<?x3x131x$T> {@@boundary_out0}, tensor<131x$T> {@@parameter_gradient0}) {
+  %e = math.exp %x : tensor<?x70001x$T>
+  %s = zorse.softmax %e : tensor<?x70001x$T>
+  %m = arith.mulf %s, %e : tensor<?x70001x$T>
+  %t = math.tanh %y : tensor<?x3x131x$T>
+  %n = zorse.layer_norm %t gain %g {epsilon = 1.0e-5 : f64} : (tensor<?x3x131x$T>, tensor<131x$T>) -> tensor<?x3x131x$T>
+  %r = zorse.reduce sum %n dims [0, 1] : tensor<?x3x131x$T> -> tensor<131x$T>
+  return %m, %n, %r : tensor<?x70001x$T>, tensor<?x3x131x$T>, tensor<131x$T>
+})", options);
+}
+
+// The attention half of a GPT block as units and autodiff make it, at its real size.
+TEST(CodegenOps, GptBlock) {
+  std::ifstream file(ZORSE_SOURCE_DIR "/test/lit/codegen/gpt-block.mlir");
+  std::stringstream text;
+  text << file.rdbuf();
+  std::string functions = text.str();
+  functions = functions.substr(0, functions.find("  func.func @update.decay")) + "}\n";
+  RunOptions options;
+  options.rows = {1, 3};
+  options.types = {"f32"};
+  options.tolerance32 = 1e-4;
+  checkFunctions(functions, options);
 }
