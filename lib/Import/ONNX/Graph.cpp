@@ -117,6 +117,12 @@ private:
 
   bool flattenNode(const onnx::Node &node, const Scope &scope, const std::map<std::string, int64_t> &opsets, const Bindings &bindings, const std::string &prefix, int depth,
                    GraphBody &body) {
+    if (node.output_size() == 0)
+      return true; // nothing can use it
+    if (++nodeCount > maxNodes) {
+      error = "the graph has more than " + std::to_string(maxNodes) + " nodes once functions are inlined";
+      return false;
+    }
     GraphNode out;
     out.op = node.op_type();
     out.domain = canonicalDomain(node.domain());
@@ -160,10 +166,8 @@ private:
           return false;
         out.bodies[name] = nested;
       }
-    if (++nodeCount > maxNodes) {
-      error = "the graph has more than " + std::to_string(maxNodes) + " nodes once functions are inlined";
-      return false;
-    }
+    if (out.outputs[0] < 0)
+      out.outputs[0] = newValue(""); // handlers always write the first output
     body.nodes.push_back(std::move(out));
     return true;
   }

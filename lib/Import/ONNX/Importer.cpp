@@ -355,7 +355,54 @@ LogicalResult Importer::interpretNode(const GraphNode &node) {
       if (!lossOps.contains(node.op))
         return error(node, "uses a sum over samples; samples may be combined only in the loss, as a sum of terms c * sum(a) / D");
     }
-  return (this->*found->second)(node);
+  if (failed(checkOperands(node)) || failed((this->*found->second)(node)))
+    return failure();
+  for (int output : node.outputs) {
+    if (output < 0)
+      continue;
+    int64_t elements = 1;
+    for (int64_t size : values[output].shape()) {
+      if (size < 0 || size > (int64_t(1) << 40) || (size > 0 && elements > (int64_t(1) << 44) / size))
+        return error(node, "its result is too large");
+      elements *= size;
+    }
+    if (values[output].rank() > 16)
+      return error(node, "its result has more than 16 dimensions");
+  }
+  return success();
+}
+
+// What every handler may rely on: the operands an operator cannot do without are there and are tensors.
+LogicalResult Importer::checkOperands(const GraphNode &node) {
+  static const llvm::StringMap<unsigned> required{
+      {"Constant", 0}, {"SequenceConstruct", 0}, {"Range", 3}, {"Where", 3}, {"Slice", 3}, {"ScatterND", 3}, {"Attention", 3}, {"RotaryEmbedding", 3},
+      {"Reshape", 2}, {"Expand", 2}, {"Tile", 2}, {"Pad", 2}, {"CumSum", 2}, {"Gather", 2}, {"GatherElements", 2}, {"GatherND", 2}, {"MatMul", 2}, {"Gemm", 2},
+      {"CastLike", 2}, {"SequenceAt", 2}, {"Add", 2}, {"Sub", 2}, {"Mul", 2}, {"Div", 2}, {"Mod", 2}, {"Pow", 2}, {"Equal", 2}, {"Less", 2}, {"LessOrEqual", 2},
+      {"Greater", 2}, {"GreaterOrEqual", 2}, {"And", 2}, {"Or", 2}, {"Xor", 2}, {"BitwiseAnd", 2}, {"BitwiseOr", 2}, {"BitwiseXor", 2},
+      {"SoftmaxCrossEntropyLoss", 2}, {"NegativeLogLikelihoodLoss", 2}, {"RMSNormalization", 2}, {"LayerNormalization", 2}};
+  auto found = required.find(node.op);
+  unsigned count = found == required.end() ? 1 : found->second;
+  bool sequences = node.op == "SequenceAt" || node.op == "ConcatFromSequence" || node.op == "Identity";
+  bool anyGraph = false;
+  for (size_t i = 0; i < std::max<size_t>(count, node.inputs.size()); ++i) {
+    const Val &operand = in(node, i);
+    anyGraph |= operand.isGraph();
+    if (!operand && i < count)
+      return error(node, "expects at least " + Twine(count) + " inputs; input " + Twine(i) + " is missing");
+    if (operand.kind == Val::Kind::Sequence && !(sequences && i == 0))
+      return error(node, "expects a tensor as input " + Twine(i) + ", found a sequence");
+  }
+  for (size_t i = 0; anyGraph && i < node.inputs.size(); ++i) {
+    const Val &operand = in(node, i);
+    if (!operand.isConstant())
+      continue;
+    int64_t moving = 1;
+    for (const FactorList &list : operand.view.dims)
+      for (const Factor &factor : list)
+        if (factor.stride != 0 && !__builtin_mul_overflow(moving, factor.size, &moving) && moving > (int64_t(1) << 30))
+          return error(node, "computes with a constant of more than 2^30 elements");
+  }
+  return success();
 }
 
 // The loss: an output by name, an output called loss, or the only scalar output.
@@ -537,7 +584,8 @@ LogicalResult Importer::finish(const Val &loss, ImportedModel &result) {
   std::vector<NamedAttrList> inputAttributes(inputCount);
   for (unsigned i = 0; i < inputCount; ++i)
     inputAttributes[i].set(attributes::kInput, builder.getStringAttr(inputNames[i]));
-  auto sourceInput = [&](Value value, bool &shifted) -> int {
+  // `exact`: the values reach the use as they are (and padding), so bounds of the use are bounds of the input.
+  auto sourceInput = [&](Value value, bool &shifted, bool &exact) -> int {
     for (int depth = 0; depth < 64; ++depth) {
       if (auto argument = dyn_cast<BlockArgument>(value))
         return argument.getArgNumber() < inputCount ? static_cast<int>(argument.getArgNumber()) : -1;
@@ -556,7 +604,11 @@ LogicalResult Importer::finish(const Val &loss, ImportedModel &result) {
         if (!next)
           return -1;
         value = next;
+      } else if (isa<arith::MaxSIOp, arith::MinSIOp, arith::MulIOp, arith::AddIOp>(op)) {
+        exact = false;
+        value = splatValue(op->getOperand(0)) ? op->getOperand(1) : op->getOperand(0);
       } else if (isa<arith::SelectOp>(op)) {
+        exact = false;
         value = splatValue(op->getOperand(1)) ? op->getOperand(2) : op->getOperand(1);
       } else {
         return -1;
@@ -566,9 +618,9 @@ LogicalResult Importer::finish(const Val &loss, ImportedModel &result) {
   };
   for (Operation *op : order)
     if (auto gather = dyn_cast<GatherOp>(op)) {
-      bool shifted = false;
-      int input = sourceInput(gather.getIds(), shifted);
-      if (input < 0)
+      bool shifted = false, exact = true;
+      int input = sourceInput(gather.getIds(), shifted, exact);
+      if (input < 0 || !exact)
         continue;
       int64_t bound = cast<RankedTensorType>(gather.getTable().getType()).getDimSize(0);
       auto old = dyn_cast_or_null<IntegerAttr>(inputAttributes[input].get("zorse.upper_bound"));
@@ -576,8 +628,8 @@ LogicalResult Importer::finish(const Val &loss, ImportedModel &result) {
       inputAttributes[input].set(attributes::kRole, builder.getStringAttr("ids"));
     }
   for (const LossInfo &info : losses) {
-    bool shifted = false;
-    int input = sourceInput(info.labels, shifted);
+    bool shifted = false, exact = true;
+    int input = sourceInput(info.labels, shifted, exact);
     if (input < 0)
       continue;
     if (options.shiftedInGraph)
@@ -585,7 +637,8 @@ LogicalResult Importer::finish(const Val &loss, ImportedModel &result) {
     if (!inputAttributes[input].get(attributes::kRole)) {
       inputAttributes[input].set(attributes::kRole, builder.getStringAttr("labels"));
       inputAttributes[input].set("zorse.shifted_in_graph", builder.getBoolAttr(shifted));
-      inputAttributes[input].set("zorse.upper_bound", builder.getI64IntegerAttr(info.classes));
+      if (exact)
+        inputAttributes[input].set("zorse.upper_bound", builder.getI64IntegerAttr(info.classes));
       if (info.ignore)
         inputAttributes[input].set("zorse.ignore_index", builder.getI64IntegerAttr(*info.ignore));
     }

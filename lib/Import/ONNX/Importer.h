@@ -81,6 +81,7 @@ private:
   mlir::LogicalResult readInitializers();
   mlir::LogicalResult interpret(GraphBody &body, const std::vector<int> &wanted);
   mlir::LogicalResult interpretNode(const GraphNode &node);
+  mlir::LogicalResult checkOperands(const GraphNode &node);
   mlir::LogicalResult chooseLoss(std::vector<int> &wanted);
   mlir::LogicalResult finish(const Val &loss, ImportedModel &result);
   mlir::LogicalResult error(const GraphNode &node, const llvm::Twine &message);

@@ -34,6 +34,14 @@ LogicalResult Importer::onGather(const GraphNode &node) {
     return error(node, "axis is outside the rank");
   int64_t size = x.view.size(axis);
 
+  if (ids.view.elements() == 0 || x.view.elements() == 0) {
+    std::vector<int64_t> shape = x.shape(), idShape = ids.shape();
+    shape.erase(shape.begin() + axis);
+    shape.insert(shape.begin() + axis, idShape.begin(), idShape.end());
+    if (std::find(shape.begin(), shape.end(), 0) == shape.end())
+      return error(node, "picks from an empty tensor");
+    return out(node, 0, constantOf(x.type, makeFill(x.type, 0, 0), shape)), success();
+  }
   if (ids.isConstant()) {
     ids = compressed(ids);
     // Ids that repeat along an axis pick once.
