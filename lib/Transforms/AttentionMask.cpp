@@ -166,7 +166,7 @@ static bool everyRowIsOpen(Value value, bool openWhenTrue) {
 
 /// True if no element of `value` is infinite or NaN as long as what comes from inputs is small (masks of 0 and 1): finite constants, and sums, products and selections of such.
 static bool isSurelyFinite(Value value, int depth = 0) {
-  if (depth > 24)
+  if (depth > 16)
     return false;
   View view = analyzeView(value);
   if (std::optional<double> splat = splatValue(view.base))
