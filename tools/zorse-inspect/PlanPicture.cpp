@@ -86,7 +86,9 @@ void label(const Grid &g, std::vector<std::vector<std::string>> &picture) {
     auto column = [&](int64_t s) { return g.x[std::lower_bound(g.samples.begin(), g.samples.end(), s) - g.samples.begin()]; };
     auto line = [&](int32_t u) { return g.y[std::lower_bound(g.units.begin(), g.units.end(), u) - g.units.begin()]; };
     int x0 = column(c.sampleBegin) + 1, x1 = column(c.sampleEnd), y0 = line(c.unitBegin) + 1, y1 = line(c.unitEnd);
-    std::string name = fit(g.plan.devices[c.device].name, std::min<int>(x1 - x0, g.plan.devices[c.device].name.size()));
+    std::string name = g.plan.devices[c.device].name;
+    if (columnsOf(name) > x1 - x0) // "small0" and "small1" in three columns: sm0, sm1
+      name = x1 - x0 > 1 ? name.substr(0, x1 - x0 - 1) + name.back() : name.substr(0, 1);
     int start = x0 + (x1 - x0 - columnsOf(name)) / 2, middle = (y0 + y1 - 1) / 2;
     for (int l = y0; l < y1; ++l)
       for (int k = x0; k < x1; ++k)
