@@ -1,5 +1,6 @@
 // Products through a body against three nested loops: both libraries, both types, every transpose, odd sizes, batches, accumulation, threads.
 #include "bundle.pb.h"
+#include "device/cpu/Gemm.h"
 #include "device/cpu/MatrixProduct.h"
 #include "zorse/runtime/CpuDevice.h"
 
@@ -7,6 +8,7 @@
 
 #include <cmath>
 #include <cstring>
+#include <thread>
 #include <vector>
 
 using namespace zorse;
@@ -133,3 +135,49 @@ TEST(MatrixProduct, PiecesCoverAndStayLarge) {
 }
 
 } // namespace
+
+namespace {
+
+/// Products of its own size, over and over; returns how many differ from the first, which ran before the threads started.
+template <typename T> int differing(const Gemm &gemm, int64_t m, int repeats, std::vector<T> &first) {
+  int64_t n = 176, k = 64;
+  std::vector<T> a(m * k), b(k * n), c(m * n);
+  for (size_t i = 0; i < a.size(); ++i)
+    a[i] = element<T>(i + m);
+  for (size_t i = 0; i < b.size(); ++i)
+    b[i] = element<T>(5 * i + m);
+  int bad = 0;
+  for (int repeat = 0; repeat < repeats; ++repeat) {
+    gemm.multiply(GemmArguments<T>{false, false, m, n, k, T(1), a.data(), k, b.data(), n, T(0), c.data(), n});
+    if (first.empty())
+      first = c;
+    bad += std::memcmp(c.data(), first.data(), c.size() * sizeof(T)) != 0;
+  }
+  return bad;
+}
+
+template <typename T> void fromSeveralThreads(const Gemm &gemm) {
+  constexpr int threads = 4, repeats = 4000;
+  std::vector<std::vector<T>> first(threads);
+  std::vector<int> bad(threads);
+  for (int i = 0; i < threads; ++i)
+    differing<T>(gemm, 64 + 16 * i, 1, first[i]);
+  std::vector<std::thread> callers;
+  for (int i = 0; i < threads; ++i)
+    callers.emplace_back([&, i] { bad[i] = differing<T>(gemm, 64 + 16 * i, repeats, first[i]); });
+  for (std::thread &caller : callers)
+    caller.join();
+  for (int i = 0; i < threads; ++i)
+    EXPECT_EQ(bad[i], 0) << gemm.name() << ", " << 8 * sizeof(T) << " bits, thread " << i << ": products of " << repeats << " that differ";
+}
+
+} // namespace
+
+// Devices are threads of one process: a library that is not safe to call from several (OpenBLAS's serial build is not) gives wrong products now and then.
+TEST(MatrixProduct, LibrariesMayBeCalledFromSeveralThreads) {
+  for (const Gemm *gemm : {openBlasGemm(), oneDnnGemm()})
+    if (gemm) {
+      fromSeveralThreads<float>(*gemm);
+      fromSeveralThreads<double>(*gemm);
+    }
+}

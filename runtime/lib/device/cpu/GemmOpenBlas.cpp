@@ -10,6 +10,7 @@ CBLAS_TRANSPOSE flag(bool transpose) { return transpose ? CblasTrans : CblasNoTr
 
 class OpenBlas final : public Gemm {
 public:
+  OpenBlas() { openblas_set_num_threads(1); } // Our own threads split the work; CMakeLists.txt says why it is not the serial build.
   const char *name() const override { return "openblas"; }
   void multiply(const GemmArguments<float> &g) const override {
     cblas_sgemm(CblasRowMajor, flag(g.transposeA), flag(g.transposeB), g.m, g.n, g.k, g.alpha, g.a, g.lda, g.b, g.ldb, g.beta, g.c, g.ldc);
