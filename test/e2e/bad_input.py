@@ -116,6 +116,12 @@ def bundles(c):
     def run(data, *more):
         return z.call("zorse-run", good, "--data", data, "--steps", 1, *more, ok=False)
 
+    for option in ("metrics", "trace", "checkpoint", "dump-gradients", "per-sample-losses", "report-memory"):  # before training, not after it
+        done = run(DATA, f"--{option}", os.path.join(c.folder, "nowhere", "file"))
+        c.expect(f"output: --{option} in no folder", done, f"--{option}", "cannot be written", "nowhere")
+        c.results.append("step 1" not in done[1])
+    c.expect("output: a folder", run(DATA, "--checkpoint", c.folder), "directory")
+    c.expect("output: one file for two", run(DATA, "--checkpoint", "both", "--trace", "both"), "both", "--trace", "--checkpoint")
     c.expect("data: shorter than a batch", run(c.file("short.bin", b"\x01\x00" * 20)), "short.bin")
     c.expect("data: missing", run(os.path.join(c.folder, "none.bin")), "none.bin")
     ids = np.full(4000, 7, np.uint16)

@@ -2,6 +2,7 @@
 #include "zorse/runtime/Bundle.h"
 #include "zorse/runtime/Data.h"
 #include "zorse/runtime/Executor.h"
+#include "zorse/runtime/OutputFile.h"
 #include "zorse/runtime/Report.h"
 #include "zorse/runtime/State.h"
 #include "zorse/runtime/Training.h"
@@ -9,6 +10,7 @@
 #include <CLI/CLI.hpp>
 
 #include <csignal>
+#include <map>
 #include <optional>
 #include <unistd.h>
 
@@ -58,7 +60,29 @@ void override(const Options &o, bundle::TrainingOptions &training) {
     training.set_schedule(bundle::TrainingOptions::COSINE);
 }
 
-Status run(const Options &o) {
+/// Outputs are refused before training, not after it.
+Status checkOutputs(const Options &o) {
+  std::map<std::string, std::string> options;
+  for (const auto &[option, path] : std::initializer_list<std::pair<const char *, const std::string &>>{{"--metrics", o.metrics},
+                                                                                                         {"--trace", o.trace},
+                                                                                                         {"--checkpoint", o.checkpoint},
+                                                                                                         {"--dump-gradients", o.gradients},
+                                                                                                         {"--per-sample-losses", o.lossRows},
+                                                                                                         {"--report-memory", o.memoryReport}}) {
+    if (path.empty())
+      continue;
+    if (Status status = checkWritable(path); status.failed())
+      return userError(std::string(option) + ": " + status.message());
+    auto [other, isNew] = options.emplace(path, option);
+    if (!isNew && path.rfind("/dev/", 0) != 0)
+      return userError(std::string(option) + ": " + path + " is written by " + other->second + " too");
+  }
+  return Status::success();
+}
+
+Status run(const Options &o, uint64_t &stepsDone) {
+  if (Status status = checkOutputs(o); status.failed())
+    return status;
   Result<Bundle> loaded = loadBundle(o.bundle);
   if (loaded.failed())
     return loaded.error();
@@ -104,8 +128,11 @@ Status run(const Options &o) {
       Executor::create(bundle, std::move(*devices), makeLocalTransports(uint32_t(bundle.programs.size())), options);
   if (executor.failed())
     return executor.error();
-  if (Status status = loadState(**executor, bundle, o.initial); status.failed())
+  std::string note;
+  if (Status status = loadState(**executor, bundle, o.initial, &note); status.failed())
     return status;
+  if (!note.empty())
+    fprintf(stderr, "note: %s\n", note.c_str());
 
   std::unique_ptr<MetricsFile> metrics;
   if (!o.metrics.empty()) {
@@ -119,8 +146,9 @@ Status run(const Options &o) {
     uint64_t planned = 0;
     for (const Executor::MemoryUse &use : (*executor)->memoryUse())
       planned += use.planned;
-    printf("%s: %s, %zu device%s, batch %lld x %lld, %s, %s planned; %llu samples an epoch\n", o.bundle.c_str(), bundle.model.c_str(), bundle.devices.size(),
-           bundle.devices.size() == 1 ? "" : "s", (long long)bundle.batch, (long long)bundle.sequence, bundle.precision.c_str(), bytesText(planned).c_str(),
+    std::string batch = std::to_string(bundle.batch) + (bundle.sequence > 0 ? " x " + std::to_string(bundle.sequence) : "");
+    printf("%s: %s, %zu device%s, batch %s, %s, %s planned; %llu samples an epoch\n", o.bundle.c_str(), bundle.model.c_str(), bundle.devices.size(),
+           bundle.devices.size() == 1 ? "" : "s", batch.c_str(), bundle.precision.c_str(), bytesText(planned).c_str(),
            (unsigned long long)(*data)->samplesPerEpoch());
     fflush(stdout);
   }
@@ -135,8 +163,9 @@ Status run(const Options &o) {
   training.evaluationBatches = o.evaluationBatches;
   training.interrupted = [] { return interrupted != 0; };
   {
-    ConsoleReport console(stdout, ::isatty(STDOUT_FILENO), o.steps);
+    ConsoleReport console(stdout, ::isatty(STDOUT_FILENO), o.steps, bundle.sequence > 0);
     training.report = [&](const StepReport &step) {
+      stepsDone = step.step;
       if (!o.quiet)
         console.step(step);
       if (metrics)
@@ -146,28 +175,36 @@ Status run(const Options &o) {
       return status;
   }
 
-  // What was asked for is written in this order; the first failure ends the run.
+  if (stepsDone < o.steps)
+    fprintf(stderr, "interrupted after step %llu of %llu\n", (unsigned long long)stepsDone, (unsigned long long)o.steps);
+
+  // What was asked for is written in this order, the trained parameters first; one that fails does not keep the others from being written.
   struct {
     const std::string &path;
     const char *what;
     std::function<Status()> write;
   } const outputs[] = {
+      {o.checkpoint, "checkpoint", [&] { return saveCheckpoint(**executor, bundle, o.checkpoint); }},
       {o.metrics, "metrics", [&] { return metrics->close(); }},
       {o.gradients, "gradients", [&] { return gradients.write(o.gradients); }},
       {o.lossRows, "per-sample losses", [&] { return lossRows.write(o.lossRows); }},
       {o.memoryReport, "memory report", [&] { return writeMemoryReport(o.memoryReport, bundle, (*executor)->memoryUse(), emptyExecutor); }},
       {o.trace, "trace", [&] { return writeTrace(o.trace, bundle, (*executor)->takeTrace()); }},
-      {o.checkpoint, "checkpoint", [&] { return saveCheckpoint(**executor, bundle, o.checkpoint); }},
   };
+  std::optional<Error> first;
   for (const auto &output : outputs) {
     if (output.path.empty())
       continue;
-    if (Status status = output.write(); status.failed())
-      return status;
-    if (!o.quiet)
+    if (Status status = output.write(); status.failed()) {
+      if (first)
+        report(status.error());
+      else
+        first = status.error();
+    } else if (!o.quiet) {
       printf("%s: %s\n", output.what, output.path.c_str());
+    }
   }
-  return Status::success();
+  return first ? Status(*first) : Status::success();
 }
 
 } // namespace
@@ -212,11 +249,14 @@ int main(int argc, char **argv) {
   }
 
   std::signal(SIGPIPE, SIG_IGN);
-  std::signal(SIGINT, [](int) {
-    if (interrupted)
-      ::_exit(130);
-    interrupted = 1; // the step under way ends, and what was asked for is written.
-  });
-  Status status = run(o);
-  return status.failed() ? report(status.error()) : 0;
+  for (int signal : {SIGINT, SIGTERM})
+    std::signal(signal, [](int) {
+      if (interrupted)
+        ::_exit(130);
+      interrupted = 1; // the steps under way end, and what was asked for is written.
+    });
+  uint64_t stepsDone = 0;
+  if (Status status = run(o, stepsDone); status.failed())
+    return report(status.error());
+  return stepsDone < o.steps ? 130 : 0;
 }

@@ -5,6 +5,9 @@
 #include <fstream>
 #include <sstream>
 
+#include <sys/ioctl.h>
+#include <unistd.h>
+
 using namespace zorse::runtime;
 
 uint64_t zorse::runtime::processBytes() {
@@ -41,9 +44,30 @@ std::string durationText(double seconds) {
   return text;
 }
 
+constexpr size_t kBar = 20;
+
+size_t terminalWidth(FILE *out) {
+  winsize size = {};
+  return ::ioctl(::fileno(out), TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : 80;
+}
+
+/// printf leaves a NaN its sign, which means nothing.
+std::string numberText(double value, int digits) {
+  char text[64];
+  snprintf(text, sizeof text, "%.*f", digits, value);
+  return std::isnan(value) ? "nan" : text;
+}
+
+std::string joined(const std::vector<std::string> &parts) {
+  std::string text;
+  for (const std::string &part : parts)
+    text += (text.empty() ? "" : "  ") + part;
+  return text;
+}
+
 } // namespace
 
-ConsoleReport::ConsoleReport(FILE *out, bool terminal, uint64_t steps) : out_(out), terminal_(terminal), steps_(steps) {}
+ConsoleReport::ConsoleReport(FILE *out, bool terminal, uint64_t steps, bool tokens) : out_(out), terminal_(terminal), tokens_(tokens), steps_(steps) {}
 
 ConsoleReport::~ConsoleReport() {
   if (drawn_)
@@ -58,29 +82,45 @@ void ConsoleReport::clear() {
 
 void ConsoleReport::step(const StepReport &r) {
   clear();
+  const char *unit = tokens_ ? "tokens" : "samples";
+  std::string step = "step " + std::to_string(r.step) + "/" + std::to_string(steps_);
   if (r.evaluation) {
-    fprintf(out_, "step %llu/%llu  eval loss %.4f  %.0f tokens/s\n", (unsigned long long)r.step, (unsigned long long)steps_, r.loss, r.tokensPerSecond);
+    fprintf(out_, "%s  eval loss %s  %s %s/s\n", step.c_str(), numberText(r.loss, 4).c_str(), numberText(r.tokensPerSecond, 0).c_str(), unit);
     fflush(out_);
     return;
   }
   seconds_ += r.seconds;
   ++counted_;
-  char line[256];
-  snprintf(line, sizeof line, "step %llu/%llu  loss %.4f  grad norm %.4f  lr %.3g  %.0f tokens/s  memory %s%s", (unsigned long long)r.step,
-           (unsigned long long)steps_, r.loss, r.gradientNorm, r.learningRate, r.tokensPerSecond, bytesText(processBytes()).c_str(),
-           r.skipped ? "  update skipped" : "");
-  if (!terminal_) {
-    fprintf(out_, "%s\n", line);
-  } else if (r.skipped) {
-    fprintf(out_, "%s\n", line); // stays to be seen.
+  char rate[32];
+  snprintf(rate, sizeof rate, "%.3g", r.learningRate);
+  std::vector<std::string> parts = {step, "loss " + numberText(r.loss, 4)};
+  std::string filled(kBar, '.');
+  std::fill_n(filled.begin(), steps_ > 0 ? std::min<uint64_t>(kBar, r.step * kBar / steps_) : 0, '#');
+  double left = steps_ > r.step ? seconds_ / double(counted_) * double(steps_ - r.step) : 0;
+  parts.insert(parts.end(), {"grad norm " + numberText(r.gradientNorm, 4), std::string("lr ") + rate, numberText(r.tokensPerSecond, 0) + " " + unit + "/s",
+                             "memory " + bytesText(processBytes())});
+  if (r.skipped)
+    parts.push_back("update skipped");
+  if (!terminal_ || r.skipped) { // a skipped update stays to be seen.
+    fprintf(out_, "%s\n", joined(parts).c_str());
   } else {
-    constexpr int kWidth = 20;
-    int filled = steps_ > 0 ? int(std::min<uint64_t>(kWidth, r.step * kWidth / steps_)) : 0;
-    std::string bar(filled, '#');
-    bar.resize(kWidth, '.');
-    double left = steps_ > r.step ? seconds_ / double(counted_) * double(steps_ - r.step) : 0;
-    fprintf(out_, "[%s] %s  %s left", bar.c_str(), line, durationText(left).c_str());
+    // What does not fit goes, the least important first.
+    size_t width = terminalWidth(out_);
+    std::string line = "[" + filled + "] " + joined(parts) + "  " + durationText(left) + " left";
+    while (line.size() >= width && parts.size() > 2) {
+      parts.pop_back();
+      line = "[" + filled + "] " + joined(parts) + "  " + durationText(left) + " left";
+    }
+    if (line.size() >= width)
+      line = joined(parts);
+    fputs(line.substr(0, std::max<size_t>(width, 2) - 1).c_str(), out_);
     drawn_ = true;
+  }
+  if (finite_ && !r.skipped && !std::isfinite(r.loss)) {
+    finite_ = false;
+    fprintf(out_, "%snote: the loss of step %llu is not finite; zorse-compile --skip-nonfinite leaves out such updates\n", drawn_ ? "\n" : "",
+            (unsigned long long)r.step);
+    drawn_ = false;
   }
   fflush(out_);
 }

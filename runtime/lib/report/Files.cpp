@@ -1,5 +1,7 @@
 #include "zorse/runtime/Report.h"
 
+#include "zorse/runtime/OutputFile.h"
+
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
@@ -12,15 +14,6 @@ using namespace zorse::runtime;
 using nlohmann::ordered_json;
 
 namespace {
-
-Status writeText(const std::string &path, const std::string &text) {
-  FILE *file = std::fopen(path.c_str(), "w");
-  bool good = file && std::fwrite(text.data(), 1, text.size(), file) == text.size();
-  int cause = errno;
-  if (file && std::fclose(file) != 0)
-    good = false;
-  return good ? Status::success() : Status(userError(path + ": cannot be written: " + std::strerror(cause)));
-}
 
 const char *queueName(bundle::QueueKind kind) {
   switch (kind) {
@@ -70,15 +63,20 @@ void MetricsFile::step(const StepReport &r) {
   line["tokens_per_second"] = r.tokensPerSecond;
   line["seconds"] = r.seconds;
   std::string text = line.dump() + "\n";
-  std::fwrite(text.data(), 1, text.size(), file_);
-  std::fflush(file_);
+  bool good = std::fwrite(text.data(), 1, text.size(), file_) == text.size();
+  good = std::fflush(file_) == 0 && good;
+  if (!good && cause_ == 0)
+    cause_ = errno; // the run goes on; close() says so.
 }
 
 Status MetricsFile::close() {
-  bool good = !std::ferror(file_);
-  good = std::fclose(file_) == 0 && good;
+  bool good = cause_ == 0;
+  if (std::fclose(file_) != 0 && good) {
+    good = false;
+    cause_ = errno;
+  }
   file_ = nullptr;
-  return good ? Status::success() : Status(userError(path_ + ": cannot be written"));
+  return good ? Status::success() : Status(userError(path_ + ": cannot be written: " + std::strerror(cause_)));
 }
 
 Status zorse::runtime::writeTrace(const std::string &path, const Bundle &bundle, std::vector<TraceEvent> events) {
@@ -109,7 +107,7 @@ Status zorse::runtime::writeTrace(const std::string &path, const Bundle &bundle,
          {"args", {{"step", event.step + 1}, {"entry", entry.id()}, {"planned_us", (entry.planned_end() - entry.planned_start()) * 1e6}}}});
   }
   text += "{\"ph\": \"M\", \"name\": \"process_labels\", \"pid\": 0, \"args\": {\"labels\": \"zorse\"}}\n]}\n";
-  return writeText(path, text);
+  return writeOutput(path, text);
 }
 
 uint64_t zorse::runtime::reserveBytes(const Bundle &bundle) {
@@ -130,5 +128,5 @@ Status zorse::runtime::writeMemoryReport(const std::string &path, const Bundle &
   report["process_bytes"] = processBytes();
   report["empty_executor_bytes"] = emptyExecutorBytes;
   report["reserve_bytes"] = reserveBytes(bundle);
-  return writeText(path, report.dump(1) + "\n");
+  return writeOutput(path, report.dump(1) + "\n");
 }

@@ -1,14 +1,13 @@
 #include "zorse/runtime/Safetensors.h"
 
+#include "zorse/runtime/OutputFile.h"
+
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
-#include <cerrno>
 #include <cstdio>
 #include <cstring>
 #include <set>
-
-#include <unistd.h>
 
 using namespace zorse::runtime;
 using nlohmann::json;
@@ -133,26 +132,16 @@ Status zorse::runtime::writeSafetensors(const std::string &path, std::vector<Saf
   std::string text = header.dump();
   text.resize((text.size() + 7) / 8 * 8, ' ');
 
-  std::string draft = path + ".writing." + std::to_string(::getpid());
-  FILE *file = std::fopen(draft.c_str(), "wb");
-  if (!file)
-    return userError(path + ": cannot be written: " + std::strerror(errno));
   unsigned char length[8];
   for (int i = 0; i < 8; ++i)
     length[i] = (unsigned char)(uint64_t(text.size()) >> (8 * i));
-  bool good = std::fwrite(length, 1, 8, file) == 8 && std::fwrite(text.data(), 1, text.size(), file) == text.size();
   std::vector<std::byte> buffer(largest);
-  for (size_t i = 0; i < items.size() && good; ++i) {
-    items[i].produce(buffer.data());
-    good = sizes[i] == 0 || std::fwrite(buffer.data(), 1, sizes[i], file) == sizes[i];
-  }
-  good = std::fflush(file) == 0 && good;
-  int cause = errno;
-  std::fclose(file);
-  if (good && std::rename(draft.c_str(), path.c_str()) == 0)
-    return Status::success();
-  if (good)
-    cause = errno;
-  ::unlink(draft.c_str());
-  return userError(path + ": cannot be written: " + std::strerror(cause));
+  return writeOutput(path, [&](FILE *file) {
+    bool good = std::fwrite(length, 1, 8, file) == 8 && std::fwrite(text.data(), 1, text.size(), file) == text.size();
+    for (size_t i = 0; i < items.size() && good; ++i) {
+      items[i].produce(buffer.data());
+      good = sizes[i] == 0 || std::fwrite(buffer.data(), 1, sizes[i], file) == sizes[i];
+    }
+    return good;
+  });
 }

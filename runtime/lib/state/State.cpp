@@ -1,10 +1,12 @@
 #include "zorse/runtime/State.h"
 
+#include "zorse/runtime/OutputFile.h"
 #include "zorse/runtime/Safetensors.h"
 
 #include <algorithm>
 #include <cstring>
 #include <map>
+#include <set>
 
 using namespace zorse;
 using namespace zorse::runtime;
@@ -161,7 +163,40 @@ Status fromCheckpoint(const Bundle &bundle, int index, const SafetensorsFile &ch
   std::vector<int64_t> expected = storedShape(parameter, bundle.weights[index]);
   if (tensor.shape != expected)
     return userError(checkpoint.path() + ": tensor '" + parameter.name() + "': expects shape " + shapeText(expected) + ", got " + shapeText(tensor.shape));
+  auto isFloating = [](StoredType type) { return type == StoredType::F16 || type == StoredType::BF16 || type == StoredType::F32 || type == StoredType::F64; };
+  if (isFloating(storedType(parameter.type())) && !isFloating(tensor.type))
+    return userError(checkpoint.path() + ": tensor '" + parameter.name() + "': expects floating-point numbers, got " + safetensorsName(tensor.type));
   out.set(tensor.data, tensor.type, parameter, bundle.weights[index]);
+  return Status::success();
+}
+
+/// Up to five names in quotes.
+std::string listed(const std::vector<std::string> &names) {
+  std::string text;
+  for (size_t i = 0; i < names.size() && i < 5; ++i)
+    text += (i ? ", '" : "'") + names[i] + "'";
+  return text + (names.size() > 5 ? ", ..." : "");
+}
+
+/// Compares names: a model's trainable parameters must all be there; what the model does not have is worth a note.
+Status checkNames(const Bundle &bundle, const SafetensorsFile &checkpoint, std::string *note) {
+  std::vector<std::string> missing, unused;
+  std::set<std::string> known;
+  for (const bundle::ParameterInfo &parameter : bundle.summary.parameters()) {
+    known.insert(parameter.name());
+    if (parameter.trainable() && !checkpoint.tensors().count(parameter.name()))
+      missing.push_back(parameter.name());
+  }
+  for (const auto &[name, tensor] : checkpoint.tensors())
+    if (!known.count(name))
+      unused.push_back(name);
+  std::string extra = unused.empty() ? "" : std::to_string(unused.size()) + (unused.size() == 1 ? " tensor is" : " tensors are") + " not of the model: " + listed(unused);
+  if (!missing.empty())
+    return userError(checkpoint.path() + ": " + std::to_string(missing.size()) + (missing.size() == 1 ? " parameter" : " parameters") +
+                     " of the model missing: " + listed(missing) + (extra.empty() ? "" : "; " + extra) +
+                     "; save tensors under the names of the ONNX file's initializers");
+  if (note && !extra.empty())
+    *note = checkpoint.path() + ": " + extra;
   return Status::success();
 }
 
@@ -193,7 +228,7 @@ SafetensorsItem itemOf(const bundle::ParameterInfo &parameter, const WeightSourc
 
 } // namespace
 
-Status zorse::runtime::loadState(Executor &executor, const Bundle &bundle, const std::string &checkpoint) {
+Status zorse::runtime::loadState(Executor &executor, const Bundle &bundle, const std::string &checkpoint, std::string *note) {
   std::vector<std::vector<Piece>> pieces = parameterPieces(executor, bundle);
   for (uint32_t device = 0; device < bundle.programs.size(); ++device)
     for (const bundle::PersistentState &state : bundle.programs[device].state())
@@ -206,13 +241,8 @@ Status zorse::runtime::loadState(Executor &executor, const Bundle &bundle, const
     if (file.failed())
       return file.error();
     given = std::move(*file);
-    std::string missing;
-    int count = 0;
-    for (const bundle::ParameterInfo &parameter : bundle.summary.parameters())
-      if (parameter.trainable() && !given->tensors().count(parameter.name()) && ++count <= 5)
-        missing += (missing.empty() ? "'" : ", '") + parameter.name() + "'";
-    if (count > 0)
-      return userError(checkpoint + ": " + std::to_string(count) + " parameters of the model are missing: " + missing + (count > 5 ? ", ..." : ""));
+    if (Status status = checkNames(bundle, *given, note); status.failed())
+      return status;
   }
 
   WeightFiles files;
@@ -310,9 +340,5 @@ Status LossRows::write(const std::string &path) const {
     text += "]";
   }
   text += "]\n";
-  FILE *file = std::fopen(path.c_str(), "w");
-  bool good = file && std::fwrite(text.data(), 1, text.size(), file) == text.size();
-  if (file)
-    good = std::fclose(file) == 0 && good;
-  return good ? Status::success() : Status(userError(path + ": cannot be written"));
+  return writeOutput(path, text);
 }

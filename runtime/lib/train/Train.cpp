@@ -43,7 +43,7 @@ public:
           else
             run_.report(report);
       }
-      if (evaluatesAfter(done, last) || (stop && run_.evaluationData))
+      if (evaluatesAfter(done, last) && !stop)
         if (Status status = evaluate(done); status.failed())
           return status;
     }

@@ -17,10 +17,11 @@ uint64_t processBytes();
 /// "1.5 GiB"
 std::string bytesText(uint64_t bytes);
 
-/// Prints steps as they finish: on a terminal one line that is rewritten, with a bar and the time that is left; otherwise one line a step.
+/// Prints steps as they finish: on a terminal one line that is rewritten, with a bar and the time that is left, as wide as the terminal; otherwise one
+/// line a step. Rates are of tokens, or of samples where the model has no sequence.
 class ConsoleReport {
 public:
-  ConsoleReport(FILE *out, bool terminal, uint64_t steps);
+  ConsoleReport(FILE *out, bool terminal, uint64_t steps, bool tokens);
   ~ConsoleReport();
   void step(const StepReport &report);
 
@@ -28,7 +29,7 @@ private:
   void clear();
 
   FILE *out_;
-  bool terminal_, drawn_ = false;
+  bool terminal_, tokens_, drawn_ = false, finite_ = true;
   uint64_t steps_;
   double seconds_ = 0;
   uint64_t counted_ = 0;
@@ -47,6 +48,7 @@ private:
   explicit MetricsFile(std::string path, FILE *file) : path_(std::move(path)), file_(file) {}
   std::string path_;
   FILE *file_;
+  int cause_ = 0; ///< errno of the first line that could not be written
 };
 
 /// Chrome's trace format, which Perfetto reads: a process per device, a track per queue.

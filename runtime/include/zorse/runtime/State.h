@@ -10,7 +10,8 @@ namespace zorse::runtime {
 
 /// Fills every device's persistent state: parameters from the bundle's weights, or from `checkpoint` (safetensors with the ONNX names) where it is not
 /// empty; moments, the optimizer's step and padding with zeros. Frozen parameters that a checkpoint lacks keep the bundle's bytes.
-Status loadState(Executor &executor, const Bundle &bundle, const std::string &checkpoint);
+/// \param note  says which tensors of the checkpoint are not of the model; empty when there are none.
+Status loadState(Executor &executor, const Bundle &bundle, const std::string &checkpoint, std::string *note = nullptr);
 
 /// Writes all trainable parameters under their ONNX names, in the ONNX layout and in the precision of training; frozen ones too, as they are.
 Status saveCheckpoint(const Executor &executor, const Bundle &bundle, const std::string &path);

@@ -56,7 +56,7 @@ struct TrainingRun {
   uint64_t evaluateEvery = 0;   ///< 0: only at the end
   uint64_t evaluationBatches = 0; ///< at most; 0: an epoch
   std::function<void(const StepReport &)> report;
-  std::function<bool()> interrupted; ///< asked between steps; true ends the run as if it were complete.
+  std::function<bool()> interrupted; ///< asked between steps; true ends the run after the steps under way.
 };
 
 /// Trains. Steps are submitted one ahead, so that devices do not wait for the host.
