@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <numeric>
 
 using namespace zorse::planning;
@@ -108,13 +109,33 @@ std::vector<Stage> makeStages(const std::vector<uint32_t> &order, const std::vec
   return result;
 }
 
+/// Whole samples by device so that the slowest is as fast as possible: what is left after rounding down goes where it takes least time.
+std::vector<int64_t> splitBySpeed(int64_t batch, const std::vector<double> &weights) {
+  double sum = std::accumulate(weights.begin(), weights.end(), 0.0);
+  std::vector<int64_t> parts;
+  int64_t left = batch;
+  for (double weight : weights) {
+    parts.push_back(std::min(static_cast<int64_t>(static_cast<double>(batch) * weight / sum), left));
+    left -= parts.back();
+  }
+  for (; left > 0; --left) {
+    size_t best = 0;
+    auto time = [&](size_t i) { return static_cast<double>(parts[i] + 1) / weights[i]; };
+    for (size_t i = 1; i < parts.size(); ++i)
+      if (time(i) < time(best))
+        best = i;
+    ++parts[best];
+  }
+  return parts;
+}
+
 std::vector<Cell> makeCells(const std::vector<Stage> &stages, const std::vector<double> &weights, int64_t batch, int64_t microBatches, int64_t most) {
   std::vector<Cell> cells;
   for (const Stage &stage : stages) {
     std::vector<double> w;
     for (uint32_t d : stage.devices)
       w.push_back(weights[d]);
-    std::vector<int64_t> samples = splitInProportion(batch, w);
+    std::vector<int64_t> samples = splitBySpeed(batch, w);
     std::vector<StageDevice> devices;
     for (size_t i = 0; i < samples.size(); ++i) {
       int64_t rows = std::max<int64_t>(1, (samples[i] + microBatches - 1) / microBatches);
@@ -164,8 +185,20 @@ std::optional<Plan> zorse::planning::makeDefaultPlan(const bundle::ModelSummary 
   std::iota(orders[0].begin(), orders[0].end(), 0);
   orders.push_back(orders[0]);
   std::stable_sort(orders[1].begin(), orders[1].end(), [&](uint32_t a, uint32_t b) { return speeds[a] > speeds[b]; });
+  std::vector<uint32_t> fastest = {orders[1][0]};
   if (orders[1] == orders[0])
     orders.pop_back();
+  // Links may cost more than further devices bring: each node alone, and the fastest device alone.
+  std::map<std::string, std::vector<uint32_t>> nodes;
+  for (uint32_t d = 0; d < devices; ++d)
+    nodes[plan.devices[d].node].push_back(d);
+  if (nodes.size() > 1 && nodes.size() <= 16)
+    for (auto &[name, members] : nodes) {
+      std::stable_sort(members.begin(), members.end(), [&](uint32_t a, uint32_t b) { return speeds[a] > speeds[b]; });
+      orders.push_back(members);
+    }
+  if (std::find(orders.begin(), orders.end(), fastest) == orders.end())
+    orders.push_back(fastest);
 
   std::vector<size_t> stageCounts;
   if (options.stages > 0)
@@ -186,6 +219,8 @@ std::optional<Plan> zorse::planning::makeDefaultPlan(const bundle::ModelSummary 
       break;
     for (const auto &order : orders)
       for (size_t s : stageCounts) {
+        if (s > order.size())
+          continue;
         std::vector<Stage> stages = makeStages(order, *weights, costs, s);
         std::vector<Cell> previous;
         for (int64_t microBatches = 1; microBatches <= std::min<int64_t>(batch, 64); microBatches *= 2) {

@@ -20,7 +20,8 @@ struct DefaultPlanOptions {
 /// Stages of one or several devices, balanced by cost over the devices' speeds.
 ///
 /// For each number of stages: contiguous groups of devices (in cluster order, and fastest first) and contiguous ranges of units are chosen together so that
-/// the slowest stage is fastest; a stage's samples are shared in proportion to speed. Each choice is expanded and simulated for several sizes of
+/// the slowest stage is fastest; a stage's samples are shared so that its slowest device is fastest. Each node alone and the fastest device alone
+/// are tried too, so that no plan is chosen that one device outruns in simulated time. Each choice is expanded and simulated for several sizes of
 /// micro-batches; among those that fit in memory the fastest wins, ties to the fewest stages. Devices may stay idle: where there are
 /// more than samples or units can use.
 ///

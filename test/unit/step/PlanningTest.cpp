@@ -159,6 +159,33 @@ TEST(DefaultPlan, FasterDevicesGetMore) {
   EXPECT_EQ(rows[2], 2);
 }
 
+TEST(DefaultPlan, FewSamplesGoWhereTheyTakeLeastTime) {
+  auto summary = syntheticModel();
+  std::string error;
+  DefaultPlanOptions options;
+  options.stages = 1;
+  auto plan = makeDefaultPlan(summary, clusterOf({40, 30, 10, 10}), 5, error, options);
+  ASSERT_TRUE(plan) << error;
+  int64_t rows[4] = {0, 0, 0, 0};
+  for (const step::Cell &cell : plan->cells)
+    rows[cell.device] += cell.rows();
+  EXPECT_EQ(rows[0], 3);
+  EXPECT_EQ(rows[1], 2); // one of five on a small device would take longer than all others together
+}
+
+TEST(DefaultPlan, IsNotOutrunByOneDevice) {
+  auto summary = syntheticModel();
+  for (double latency : {1e-9, 1e-3, 10.0})
+    for (const auto &speeds : {std::vector<double>{1e9, 0.9e9}, {1e9, 1e9, 1e9}, {2e9, 1e8, 1e8, 1e8}}) {
+      std::string error;
+      Cluster cluster = clusterOf(speeds), alone = clusterOf({*std::max_element(speeds.begin(), speeds.end())});
+      cluster.intraNode.latency = latency;
+      auto plan = makeDefaultPlan(summary, cluster, 8, error), single = makeDefaultPlan(summary, alone, 8, error);
+      ASSERT_TRUE(plan && single) << error;
+      EXPECT_LE(step::expandPlan(summary, *plan, error)->stepTime, step::expandPlan(summary, *single, error)->stepTime * 1.000001);
+    }
+}
+
 TEST(DefaultPlan, MemoryDecides) {
   auto summary = syntheticModel();
   std::string error;
