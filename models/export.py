@@ -60,7 +60,7 @@ def export(module, path, sequence=64, rows=2, vocabulary=256, opset=20, dynamic=
 
 
 def strip(path):
-    """Drop stack traces and documentation, which hold paths of the exporting machine; keep what names parameters and buffers."""
+    """Drop stack traces and documentation, which hold paths of the exporting machine; keep what names parameters, buffers and modules."""
     import onnx
 
     model = onnx.load(path, load_external_data=False)
@@ -69,7 +69,9 @@ def strip(path):
         graph.doc_string = ""
         for node in graph.node:
             node.doc_string = ""
+            kept = [p for p in node.metadata_props if p.key.endswith("name_scopes")]
             del node.metadata_props[:]
+            node.metadata_props.extend(kept)
     del model.graph.metadata_props[:]
     del model.metadata_props[:]
     onnx.save(model, path)

@@ -75,6 +75,9 @@ bool Compiler::import(std::string &remark) {
   if (failed(result))
     return false;
   imported = std::move(*result);
+  // Also with --quiet: what the exporter did to the parameters changes what is trained.
+  for (const std::string &warning : imported.warnings)
+    emitWarning(UnknownLoc::get(&context), warning);
   if (failed(mlir::verify(*imported.module)))
     return false;
   size_t ops = 0;
