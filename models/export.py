@@ -28,33 +28,40 @@ class WithLoss(torch.nn.Module):
         return self.model(input_ids=input_ids, labels=labels, use_cache=False).loss
 
 
-def export(module, path, sequence=64, rows=2, vocabulary=256, opset=20, dynamic=True, external_data=None, dynamo=True, optimize=False):
+def export(module, path, sequence=64, rows=2, vocabulary=256, opset=20, dynamic=True, external_data=None, dynamo=True, optimize=False, inputs=None,
+           outputs=("loss",)):
     """Write `module`, called as module(input_ids, labels), to `path`.
 
     rows and sequence are those of the example input; with dynamic=True both axes stay symbolic. optimize=False keeps every parameter with its
     name and layout: the exporter's optimiser merges equal ones, and training such a file ties what the model does not tie.
     external_data: None puts weights beside the model from 1.5 GB on, True always, False never.
+    inputs: example tensors by name, in the order of forward's arguments, for models that take something else than ids and labels. Their first
+    axis is the samples and stays symbolic; all others are fixed.
+    A module with dropout is exported with it (in training mode, through TorchScript, which is the route that writes it).
     """
-    module.eval()  # dropout is written by train() exports only; Zorse is told about dropout by the graph
-    ids = torch.randint(0, vocabulary, (rows, sequence), generator=torch.Generator().manual_seed(0))
-    labels = ids.clone()  # a tensor of its own: passing one tensor twice drops an input
+    dropout = any(isinstance(m, torch.nn.modules.dropout._DropoutNd) and m.p > 0 for m in module.modules())
+    module.train(dropout)
+    batch = length = None
+    if dynamic:
+        limit = getattr(getattr(module, "config", None), "context", None)
+        batch, length = torch.export.Dim("batch", min=1, max=65536), torch.export.Dim("sequence", min=2, max=limit or 1 << 20)
+    if inputs is None:
+        ids = torch.randint(0, vocabulary, (rows, sequence), generator=torch.Generator().manual_seed(0))
+        inputs = {"input_ids": ids, "labels": ids.clone()}  # a tensor of its own: passing one tensor twice drops an input
+        shapes = [{0: batch, 1: length}] * 2
+    else:
+        shapes = [{0: batch} for _ in inputs]
     if external_data is None:
         external_data = sum(p.numel() * p.element_size() for p in module.parameters()) > 1.5e9
-    if not dynamo:
-        axes = {"input_ids": {0: "batch", 1: "sequence"}, "labels": {0: "batch", 1: "sequence"}} if dynamic else None
-        torch.onnx.export(module, (ids, labels), path, input_names=["input_ids", "labels"], output_names=["loss"], opset_version=min(opset, 17),
-                          dynamic_axes=axes, dynamo=False, training=torch.onnx.TrainingMode.TRAINING, do_constant_folding=False)
-        strip(path)
-        return path
-    shapes = None
-    if dynamic:
-        batch, length = torch.export.Dim("batch", min=1, max=65536), torch.export.Dim("sequence", min=2, max=1 << 20)
-        limit = getattr(getattr(module, "config", None), "context", None)
-        if limit:
-            length = torch.export.Dim("sequence", min=2, max=limit)
-        shapes = {"input_ids": {0: batch, 1: length}, "labels": {0: batch, 1: length}}
-    torch.onnx.export(module, (ids, labels), path, input_names=["input_ids", "labels"], output_names=["loss"], opset_version=opset, dynamo=True,
-                      optimize=optimize, dynamic_shapes=shapes, external_data=external_data, verbose=False)
+    arguments, names = tuple(inputs.values()), list(inputs)
+    if not dynamo or dropout:
+        axes = {name: {k: dim.__name__ for k, dim in shape.items()} for name, shape in zip(names, shapes)} if dynamic else None
+        mode = torch.onnx.TrainingMode.TRAINING
+        torch.onnx.export(module, arguments, path, input_names=names, output_names=list(outputs), opset_version=min(opset, 17), dynamic_axes=axes,
+                          dynamo=False, training=mode, do_constant_folding=False)
+    else:
+        torch.onnx.export(module, arguments, path, input_names=names, output_names=list(outputs), opset_version=opset, dynamo=True,
+                          optimize=optimize, dynamic_shapes=tuple(shapes) if dynamic else None, external_data=external_data, verbose=False)
     strip(path)
     return path
 
