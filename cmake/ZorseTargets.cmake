@@ -25,14 +25,14 @@ endfunction()
 # zorse_tool(NAME SOURCES... LINK libs...): an executable in bin/.
 function(zorse_tool name)
   cmake_parse_arguments(ARG "" "" "SOURCES;LINK" ${ARGN})
-  add_executable(${name} ${ARG_SOURCES})
+  add_executable(${name} ${ARG_SOURCES} ${ZORSE_SANITIZER_DEFAULTS})
   target_link_libraries(${name} PRIVATE ${ARG_LINK})
 endfunction()
 
 # zorse_unit_test(NAME SOURCES... LINK libs...): one GoogleTest binary, registered with CTest.
 function(zorse_unit_test name)
   cmake_parse_arguments(ARG "" "" "SOURCES;LINK" ${ARGN})
-  add_executable(${name} ${ARG_SOURCES})
+  add_executable(${name} ${ARG_SOURCES} ${ZORSE_SANITIZER_DEFAULTS})
   target_link_libraries(${name} PRIVATE ${ARG_LINK} GTest::gtest GTest::gtest_main)
   target_compile_definitions(${name} PRIVATE ZORSE_SOURCE_DIR="${PROJECT_SOURCE_DIR}" ZORSE_BINARY_DIR="${PROJECT_BINARY_DIR}")
   add_test(NAME ${name} COMMAND ${name})

@@ -21,4 +21,5 @@ set(ZORSE_SANITIZE "" CACHE STRING "Sanitizers, as -fsanitize takes them")
 if(ZORSE_SANITIZE)
   add_compile_options(-fsanitize=${ZORSE_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all)
   add_link_options(-fsanitize=${ZORSE_SANITIZE})
+  set(ZORSE_SANITIZER_DEFAULTS ${PROJECT_SOURCE_DIR}/cmake/SanitizerDefaults.cpp) # in every executable
 endif()

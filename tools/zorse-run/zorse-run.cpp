@@ -11,6 +11,7 @@
 
 #include <csignal>
 #include <map>
+#include <new>
 #include <optional>
 #include <unistd.h>
 
@@ -256,7 +257,13 @@ int main(int argc, char **argv) {
       interrupted = 1; // the steps under way end, and what was asked for is written.
     });
   uint64_t stepsDone = 0;
-  if (Status status = run(o, stepsDone); status.failed())
+  Status status = Status::success();
+  try {
+    status = run(o, stepsDone);
+  } catch (const std::bad_alloc &) {
+    status = userError("this machine has too little memory for the run");
+  }
+  if (status.failed())
     return report(status.error());
   return stepsDone < o.steps ? 130 : 0;
 }

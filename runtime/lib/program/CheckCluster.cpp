@@ -19,7 +19,10 @@ std::vector<std::pair<std::string, std::string>> devicesOf(const YAML::Node &roo
         devices.emplace_back(name, kind);
         continue;
       }
-      for (int i = 0, n = device["count"].as<int>(); i < n; ++i)
+      int count = device["count"].as<int>();
+      if (count < 1 || count > 65536)
+        throw YAML::RepresentationException(device["count"].Mark(), "count: expected a whole number from 1 to 65536");
+      for (int i = 0; i < count; ++i)
         devices.emplace_back(name + ":" + std::to_string(i), kind);
     }
   return devices;

@@ -62,6 +62,8 @@ private:
   void summary() {
     where_ = "summary.pb: ";
     const bundle::ModelSummary &s = bundle_.summary;
+    constexpr int64_t kPadding = 512;
+    std::vector<int64_t> room(s.groups_size(), kPadding); // elements of each group's parameters with their padding
     for (const bundle::ParameterInfo &p : s.parameters()) {
       int64_t elements = 1;
       for (int64_t dimension : p.shape())
@@ -69,10 +71,12 @@ private:
           return fail("parameter '" + p.name() + "' has no size");
       if (!below("state group", p.group(), s.groups_size()))
         return;
-      if (p.offset() < 0 || elements > s.groups(p.group()).elements() - p.offset())
+      if (p.offset() < 0 || p.offset() > s.groups(int(p.group())).elements() || elements > s.groups(int(p.group())).elements() - p.offset())
         return fail("parameter '" + p.name() + "' lies outside its group");
       if (!elementBytes(p.type()))
         return fail("parameter '" + p.name() + "' has an unknown element type");
+      if (__builtin_add_overflow(room[p.group()], kPadding, &room[p.group()]) || __builtin_add_overflow(room[p.group()], elements, &room[p.group()]))
+        return fail("state group '" + s.groups(int(p.group())).name() + "' is too large");
     }
     for (const bundle::GroupInfo &group : s.groups()) {
       if (group.elements() < 0 || !elementBytes(group.type()))
@@ -81,9 +85,19 @@ private:
         if (!below("parameter", parameter, s.parameters_size()))
           return;
     }
-    for (const bundle::GraphInput &input : s.inputs())
-      if (input.bytes_per_row() <= 0 || !elementBytes(input.type()))
+    for (int i = 0; i < s.groups_size(); ++i)
+      if (s.groups(i).elements() > room[i])
+        return fail("state group '" + s.groups(i).name() + "' is larger than its parameters");
+    for (const bundle::GraphInput &input : s.inputs()) {
+      int64_t bytes = int64_t(elementBytes(input.type())), all;
+      for (int64_t dimension : input.shape())
+        if (dimension < 0 || __builtin_mul_overflow(bytes, dimension, &bytes))
+          return fail("input '" + input.name() + "' has no size");
+      if (bytes <= 0 || __builtin_mul_overflow(bytes, bundle_.batch, &all))
         return fail("input '" + input.name() + "' has no size");
+      if (bytes != input.bytes_per_row())
+        return fail("input '" + input.name() + "' has " + std::to_string(input.bytes_per_row()) + " bytes a row, its shape needs " + std::to_string(bytes));
+    }
     if (s.loss_size() > zorse::abi::kMaxLossTerms)
       return fail("has " + std::to_string(s.loss_size()) + " loss terms, at most " + std::to_string(zorse::abi::kMaxLossTerms) + " are supported");
     if (s.denominator_body() >= 0) {

@@ -56,10 +56,13 @@ private:
     } catch (const json::exception &exception) {
       return userError(name + ": is not the manifest of a bundle: " + exception.what());
     }
-    if (bundle_.batch < 1)
-      return userError(name + ": expects a batch of at least 1, got " + std::to_string(bundle_.batch));
+    if (bundle_.batch < 1 || bundle_.batch > (int64_t(1) << 40) || bundle_.sequence < 0)
+      return userError(name + ": expects a batch of at least 1 and a sequence length, got " + std::to_string(bundle_.batch) + " and " + std::to_string(bundle_.sequence));
     if (bundle_.devices.empty())
       return userError(name + ": names no device");
+    for (const BundleDevice &device : bundle_.devices)
+      if (device.threads < 1 || device.threads > 4096)
+        return userError(name + ": device '" + device.name + "': expects 1 to 4096 threads, got " + std::to_string(device.threads));
     for (const auto &[file, hash] : files_)
       if (Status status = checkFile(file, hash); status.failed())
         return status;

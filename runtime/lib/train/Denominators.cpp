@@ -1,5 +1,6 @@
 #include "zorse/runtime/CpuDevice.h"
 #include "zorse/runtime/Training.h"
+#include "zorse/runtime/abi/StepScalars.h"
 
 #include <algorithm>
 #include <cstring>
@@ -40,8 +41,18 @@ public:
                    slot.kind() == bundle::LOSS || slot.kind() == bundle::SCALARS;
       if (!known)
         return userError(bundle_.directory + "/bodies.pb: the body that counts denominators has a slot it cannot have: " + bundle::SlotKind_Name(slot.kind()));
+      int64_t size, least = 0;
+      if (slot.kind() == bundle::INPUT)
+        least = bundle_.batch * bundle_.summary.inputs(int(bundle_.summary.denominator_inputs(int(slot.index())))).bytes_per_row();
+      else if (slot.kind() == bundle::LOSS)
+        least = bundle_.batch * int64_t(elementBytes(slot.type()));
+      else if (slot.kind() == bundle::SCALARS)
+        least = int64_t(sizeof(zorse::abi::StepScalars));
+      if (slot.bytes().fixed() < 0 || slot.bytes().per_row() < 0 || __builtin_mul_overflow(slot.bytes().per_row(), bundle_.batch, &size) ||
+          __builtin_add_overflow(size, slot.bytes().fixed(), &size) || size < least || size > (int64_t(1) << 40))
+        return userError(bundle_.directory + "/bodies.pb: slot " + std::to_string(i) + " of the body that counts denominators has an impossible size");
       offsets.push_back(bytes);
-      bytes += (slot.bytes().fixed() + slot.bytes().per_row() * bundle_.batch + 63) / 64 * 64;
+      bytes += (size + 63) / 64 * 64;
     }
     for (const bundle::LossTerm &term : terms) {
       int slot = term.constant_denominator() ? -1 : outputSlot(term.denominator_output());

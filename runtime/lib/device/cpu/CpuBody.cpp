@@ -30,7 +30,9 @@ public:
       return {};
     }
     const bundle::Extent &bytes = body_.slots(pointer.slot()).bytes();
-    if (pointer.fixed() < 0 || pointer.per_row() < 0 || pointer.fixed() + pointer.per_row() > bytes.fixed() + bytes.per_row())
+    constexpr int64_t kMost = int64_t(1) << 60; // sums of two stay in range
+    if (pointer.fixed() < 0 || pointer.per_row() < 0 || pointer.fixed() > kMost || pointer.per_row() > kMost || bytes.fixed() > kMost || bytes.per_row() > kMost ||
+        pointer.fixed() + pointer.per_row() > bytes.fixed() + bytes.per_row())
       fail("address " + std::to_string(pointer.fixed()) + " + " + std::to_string(pointer.per_row()) + " per row lies outside slot " +
            std::to_string(pointer.slot()) + " of " + std::to_string(bytes.fixed()) + " + " + std::to_string(bytes.per_row()) + " per row bytes");
     return {pointer.slot(), {pointer.fixed(), pointer.per_row()}};
