@@ -52,7 +52,8 @@ void print(const Diagnostic &diagnostic, StringRef file, bool note) {
     os << "'" << name << "': ";
   os << message << '\n';
   for (const Diagnostic &inner : diagnostic.getNotes())
-    print(inner, file, true);
+    if (diagnostic.getSeverity() == DiagnosticSeverity::Error || !StringRef(inner.str()).starts_with("see current operation"))
+      print(inner, file, true);
 }
 
 } // namespace

@@ -11,6 +11,9 @@
 #include "llvm/Support/FormatVariadic.h"
 #include "llvm/Support/MemoryBuffer.h"
 #include "llvm/Support/Path.h"
+#include "llvm/TargetParser/Host.h"
+#include "llvm/TargetParser/Triple.h"
+#include "llvm/TargetParser/X86TargetParser.h"
 
 #include <set>
 
@@ -102,6 +105,11 @@ bool Compiler::buildUnits(std::string &remark) {
   if (model.summary.name().empty())
     model.summary.set_name(llvm::sys::path::stem(options.model).str());
   const bundle::ModelSummary &s = model.summary;
+  for (const std::string &pattern : unit.decay.always)
+    if (llvm::none_of(s.parameters(), [&](const bundle::ParameterInfo &parameter) { return StringRef(parameter.name()).contains(pattern); })) {
+      printError("--decay: no parameter's name contains '" + pattern + "'");
+      return false;
+    }
   remark = counted(s.units_size(), "unit") + " of " + std::to_string(model.classes.size()) + (model.classes.size() == 1 ? " class" : " classes");
   if (s.blocks_count())
     remark += ", " + counted(s.blocks_count(), "block") + " of " + std::to_string(s.blocks_period());
@@ -113,6 +121,10 @@ bool Compiler::compileBodies(std::string &remark) {
   codegen::CodegenOptions code;
   code.threads = options.threads;
   code.arch = options.arch;
+  if (code.arch != "native" && llvm::Triple(llvm::sys::getProcessTriple()).isX86() && llvm::X86::parseArchX86(code.arch, /*Only64Bit=*/true) == llvm::X86::CK_None) {
+    printError("--arch: expects a 64-bit x86 CPU as LLVM names it (x86-64-v2, x86-64-v3, x86-64-v4, znver4, skylake-avx512, ...), got '" + code.arch + "'");
+    return false;
+  }
   llvm::SmallString<128> temporary;
   if (!options.dumpDir.empty()) {
     code.dumpDir = options.dumpDir + "/4-bodies";

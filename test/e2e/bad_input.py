@@ -57,6 +57,10 @@ def models(c):
     operator = good.replace(b"SoftmaxCrossEntropyLoss", b"SoftmaxCrossEntropyLuck").replace(b"LayerNormalization", b"LayerAbnormalisation"[:18])
     c.expect("unknown operators, all at once", c.compile(c.file("operators.onnx", operator)), "SoftmaxCrossEntropyLuck", "LayerAbnormalisati", "not supported")
     c.expect("sequence longer than the position table", c.compile(sequence=65), "wpe")
+    for option, *words in (("--freeze=wpe.wieght", "wpe.wieght", "'wpe.weight'"), ("--train=nothing", "nothing"), ("--dim=sequenze=3", "sequenze", "'sequence'"),
+                           ("--decay=names:ln_1,nothing", "nothing"), ("--arch=pentium9", "pentium9", "x86-64-v3"), ("--total-steps=5", "--warmup"),
+                           ("--momentum=0.9", "sgd")):  # a name that is not there would train something else without a word
+        c.expect(f"option {option}", c.compile(extra=(option, "--schedule=cosine")), *words)
 
 
 def plans(c):

@@ -57,6 +57,10 @@ bool TrainingFlags::resolve(bundle::TrainingOptions &o, std::string &error) cons
   expect(finalRatio >= 0, "--final-ratio", "a number of at least 0", finalRatio);
   if (error.empty() && nesterov && momentum == 0)
     error = "--nesterov: expects a --momentum above 0";
+  if (error.empty() && optimizer != "sgd" && momentum != 0)
+    error = "--momentum: belongs to --optimizer=sgd; " + optimizer + " has --betas";
+  if (error.empty() && schedule != "constant" && totalSteps > 0 && totalSteps <= warmup)
+    error = "--total-steps: expects more than the " + std::to_string(warmup) + " steps of --warmup, got " + std::to_string(totalSteps);
   return error.empty();
 }
 

@@ -10,6 +10,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <set>
 #include <unordered_map>
 
 using namespace mlir;
@@ -241,6 +242,36 @@ LogicalResult Importer::checkSupported(const std::vector<int> &wanted) {
   return error(message);
 }
 
+/// Up to five of `names`, the most similar to `wanted` first.
+static std::string similar(std::vector<std::string> names, StringRef wanted) {
+  if (names.empty())
+    return "none";
+  std::stable_sort(names.begin(), names.end(), [&](StringRef a, StringRef b) { return a.edit_distance(wanted) < b.edit_distance(wanted); });
+  std::string text;
+  for (size_t i = 0; i < names.size() && i < 5; ++i)
+    text += (i ? ", '" : "'") + names[i] + "'";
+  return text + (names.size() > 5 ? ", ..." : "");
+}
+
+LogicalResult Importer::checkNames() {
+  std::set<std::string> symbols;
+  for (auto &[value, info] : graph.inputs)
+    for (int i = 1; i < info->type().tensor_type().shape().dim_size(); ++i)
+      if (const auto &dim = info->type().tensor_type().shape().dim(i); dim.has_dim_param())
+        symbols.insert(dim.dim_param());
+  for (auto &[name, size] : options.dims)
+    if (!symbols.count(name))
+      return error("no dimension of an input behind the samples is called '" + name + "'; there are: " + similar({symbols.begin(), symbols.end()}, name));
+  std::vector<std::string> initializerNames;
+  for (auto &[value, tensor] : graph.body.initializers)
+    initializerNames.push_back(tensor->name());
+  for (auto &[name, choice] : options.trainable)
+    if (std::find(initializerNames.begin(), initializerNames.end(), name) == initializerNames.end())
+      return error("no initializer is called '" + name + "', which is to be " + (choice == TrainableChoice::Train ? "trained" : "frozen") + "; there are: " +
+                   similar(initializerNames, name));
+  return success();
+}
+
 LogicalResult Importer::readInitializers() {
   for (auto &[value, tensor] : graph.body.initializers)
     initializers[value] = tensor;
@@ -466,7 +497,7 @@ LogicalResult Importer::run(ImportedModel &result) {
   builder.setInsertionPointToEnd(block);
 
   std::vector<int> wanted;
-  if (failed(chooseLoss(wanted)) || failed(checkSupported(wanted)) || failed(bindInputs()) || failed(readInitializers()) || failed(interpret(graph.body, wanted)))
+  if (failed(chooseLoss(wanted)) || failed(checkSupported(wanted)) || failed(checkNames()) || failed(bindInputs()) || failed(readInitializers()) || failed(interpret(graph.body, wanted)))
     return failure();
   Val loss = values[wanted[0]];
   if (!options.loss.empty()) {

@@ -76,6 +76,8 @@ private:
   static const llvm::StringMap<Handler> &handlers();
 
   // --- driver (Importer.cpp)
+  /// Names in the options must be names in the file.
+  mlir::LogicalResult checkNames();
   mlir::LogicalResult bindInputs();
   mlir::LogicalResult checkSupported(const std::vector<int> &wanted);
   mlir::LogicalResult readInitializers();

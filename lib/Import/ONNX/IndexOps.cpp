@@ -60,7 +60,7 @@ LogicalResult Importer::onGather(const GraphNode &node) {
       return error(node, "its constant ids are too many");
     for (int64_t &id : *picked) {
       if (id < -size || id >= size)
-        return error(node, "id " + Twine(id) + " is outside an axis of " + Twine(size));
+        return error(node, "id " + Twine(id) + " is outside '" + graph.valueNames[node.inputs[0]] + "', which has " + Twine(size) + " (with a table of positions: is the sequence longer than it?)");
       id = id < 0 ? id + size : id;
     }
     if (x.view.sampleAxis() == axis)

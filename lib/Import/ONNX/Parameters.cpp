@@ -160,11 +160,6 @@ void Importer::classifyInitializers() {
     }
     roles[tensor] = role;
   }
-  for (auto &[name, choice] : options.trainable) {
-    (void)choice;
-    if (std::none_of(graph.body.initializers.begin(), graph.body.initializers.end(), [&, wanted = &name](auto &entry) { return entry.second->name() == *wanted; }))
-      warn("no initializer is named '" + name + "'; the option has no effect");
-  }
   (void)anyKind;
 
   // TorchScript merges parameters of equal values and leaves `Identity(survivor) -> original name`: each gets its own storage back. Matrices that are equal were tied by the model.
