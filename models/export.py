@@ -34,6 +34,7 @@ def export(module, path, sequence=64, rows=2, vocabulary=256, opset=20, dynamic=
 
     rows and sequence are those of the example input; with dynamic=True both axes stay symbolic. optimize=False keeps every parameter with its
     name and layout: the exporter's optimiser merges equal ones, and training such a file ties what the model does not tie.
+    No export says padding_idx of an embedding: PyTorch gives that row no gradient, Zorse does.
     external_data: None puts weights beside the model from 1.5 GB on, True always, False never.
     inputs: example tensors by name, in the order of forward's arguments, for models that take something else than ids and labels. Their first
     axis is the samples and stays symbolic; all others are fixed.
@@ -60,8 +61,9 @@ def export(module, path, sequence=64, rows=2, vocabulary=256, opset=20, dynamic=
         torch.onnx.export(module, arguments, path, input_names=names, output_names=list(outputs), opset_version=min(opset, 17), dynamic_axes=axes,
                           dynamo=False, training=mode, do_constant_folding=False)
     else:
-        torch.onnx.export(module, arguments, path, input_names=names, output_names=list(outputs), opset_version=opset, dynamo=True,
-                          optimize=optimize, dynamic_shapes=tuple(shapes) if dynamic else None, external_data=external_data, verbose=False)
+        with torch.no_grad():  # with gradients, PyTorch traces fused attention with a trained mask into what its exporter then refuses
+            torch.onnx.export(module, arguments, path, input_names=names, output_names=list(outputs), opset_version=opset, dynamo=True,
+                              optimize=optimize, dynamic_shapes=tuple(shapes) if dynamic else None, external_data=external_data, verbose=False)
     strip(path)
     return path
 

@@ -380,7 +380,7 @@ private:
     for (int64_t i = 0; i < queries; ++i)
       for (int64_t j = 0; j < keys; ++j) {
         bool visible = j <= i + last && (!op.getWindow() || j > i + last - static_cast<int64_t>(*op.getWindow()));
-        y.values[i * keys + j] = boolean ? visible : visible ? 0.0 : -std::numeric_limits<double>::infinity();
+        y.values[i * keys + j] = boolean ? visible : visible ? 0.0 : op.getHidden();
       }
     return success();
   }

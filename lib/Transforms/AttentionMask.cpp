@@ -190,6 +190,8 @@ static bool isSurelyFinite(Value value, int depth = 0) {
   Operation *op = view.base.getDefiningOp();
   if (!op)
     return false;
+  if (auto mask = dyn_cast<CausalMaskOp>(op))
+    return std::isfinite(mask.getHidden());
   if (isa<arith::SIToFPOp, arith::UIToFPOp>(op))
     return true;
   if (auto select = dyn_cast<arith::SelectOp>(op))
@@ -318,7 +320,8 @@ FailureOr<Value> zorse::combineMasks(PatternRewriter &rewriter, Operation *op, A
   // A pattern becomes an attribute if nothing else is masked, or if what it hides could not count even in a row where everything else is hidden too.
   SmallVector<MaskPart> rest;
   for (auto [part, pattern] : llvm::zip(parts, patterns)) {
-    bool excludes = part.fill ? std::isinf(*part.fill) : pattern && analyzeView(part.value).base.getDefiningOp<CausalMaskOp>();
+    auto op = analyzeView(part.value).base.getDefiningOp<CausalMaskOp>();
+    bool excludes = part.fill ? std::isinf(*part.fill) : pattern && op && std::isinf(op.getHidden());
     bool merges = pattern && (known == parts.size() || !pattern->causal || excludes);
     if (!merges || !mergePattern(*pattern, options))
       rest.push_back(part);

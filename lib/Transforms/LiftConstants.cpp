@@ -39,7 +39,9 @@ static ElementsAttr materialise(CausalMaskOp op) {
   if (type.getElementType().isInteger(1))
     return DenseElementsAttr::get(type, open);
   auto element = cast<FloatType>(type.getElementType());
-  APFloat zero = APFloat::getZero(element.getFloatSemantics()), hidden = APFloat::getInf(element.getFloatSemantics(), /*Negative=*/true);
+  APFloat zero = APFloat::getZero(element.getFloatSemantics()), hidden(op.getHidden());
+  bool losesInfo = false;
+  hidden.convert(element.getFloatSemantics(), APFloat::rmNearestTiesToEven, &losesInfo);
   SmallVector<APFloat> values;
   for (bool isOpen : open)
     values.push_back(isOpen ? zero : hidden);

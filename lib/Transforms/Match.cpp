@@ -2,6 +2,8 @@
 
 #include "Views.h"
 
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+
 #include <cmath>
 #include <numeric>
 
@@ -148,4 +150,24 @@ Value zorse::matchSigmoid(Value value) {
   auto exp = exponential ? exponential.getDefiningOp<math::ExpOp>() : math::ExpOp();
   auto negation = exp ? exp.getOperand().getDefiningOp<arith::NegFOp>() : arith::NegFOp();
   return negation && one == 1.0 ? negation.getOperand() : Value();
+}
+
+bool zorse::dependsOnTrained(Value value) {
+  SmallVector<Value> pending{value};
+  llvm::DenseSet<Value> seen;
+  while (!pending.empty()) {
+    Value next = pending.pop_back_val();
+    if (!seen.insert(next).second)
+      continue;
+    if (Operation *op = next.getDefiningOp()) {
+      pending.append(op->operand_begin(), op->operand_end());
+      continue;
+    }
+    auto argument = cast<BlockArgument>(next);
+    auto function = dyn_cast<func::FuncOp>(argument.getOwner()->getParentOp());
+    auto trainable = function ? function.getArgAttrOfType<BoolAttr>(argument.getArgNumber(), attributes::kTrainable) : BoolAttr();
+    if (trainable && trainable.getValue())
+      return true;
+  }
+  return false;
 }

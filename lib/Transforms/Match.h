@@ -57,6 +57,9 @@ struct Scaled {
 };
 llvm::SmallVector<Scaled, 2> matchScaledVectors(mlir::Operation *op);
 
+/// True if a parameter that is trained is among what `value` is computed from.
+bool dependsOnTrained(mlir::Value value);
+
 /// 1/(1 + exp(-x)): x, or null.
 mlir::Value matchSigmoid(mlir::Value value);
 

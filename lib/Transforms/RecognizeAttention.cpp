@@ -1,3 +1,4 @@
+#include "AttentionInParts.h"
 #include "AttentionMask.h"
 #include "Match.h"
 #include "Views.h"
@@ -206,6 +207,11 @@ struct Attention : OpRewritePattern<MatmulOp> {
         rankedType(op.getA()).getShape() != productType.getShape())
       return failure();
 
+    if (llvm::any_of(scores.masks, [](const MaskPart &part) { return dependsOnTrained(part.value); })) {
+      op->emitRemark("attention is kept in parts: what is added to its scores depends on a trained parameter and needs a gradient");
+      return failure();
+    }
+
     rewriter.setInsertionPoint(op);
     Location loc = op.getLoc();
     FailureOr<Value> mask = combineMasks(rewriter, op, scores.masks, guarded, rankedType(softmax.getX()).getElementType(), scores.options);
@@ -274,6 +280,18 @@ struct SimplifyMask : OpRewritePattern<AttentionOp> {
   }
 };
 
+/// An imported `Attention` node whose mask is trained (a bias by distance) in parts: attention gives its mask no gradient.
+struct TrainedMask : OpRewritePattern<AttentionOp> {
+  using OpRewritePattern::OpRewritePattern;
+  LogicalResult matchAndRewrite(AttentionOp op, PatternRewriter &rewriter) const override {
+    if (!op.getMask() || op.getLse() || !dependsOnTrained(op.getMask()))
+      return failure();
+    op->emitRemark("attention is written in parts: its mask depends on a trained parameter and needs a gradient");
+    rewriter.replaceOp(op, writeAttentionInParts(rewriter, op));
+    return success();
+  }
+};
+
 /// A scalar on q or k of an attention belongs to its scale.
 struct PeelScale : OpRewritePattern<AttentionOp> {
   using OpRewritePattern::OpRewritePattern;
@@ -293,6 +311,7 @@ struct RecognizeAttention : zorse::impl::RecognizeAttentionBase<RecognizeAttenti
     PatternRewriter rewriter(&getContext());
     Attention attention(&getContext());
     ShrinkGroups shrink(&getContext());
+    TrainedMask trained(&getContext());
     SimplifyMask simplify(&getContext());
     PeelScale peel(&getContext());
     SmallVector<MatmulOp> products;
@@ -309,6 +328,7 @@ struct RecognizeAttention : zorse::impl::RecognizeAttentionBase<RecognizeAttenti
         (void)pattern.matchAndRewrite(op, rewriter);
       }
     };
+    each(trained);
     each(simplify);
     each(shrink);
     each(peel);

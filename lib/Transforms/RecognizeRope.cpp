@@ -129,8 +129,9 @@ static bool isRotated(Value value, Value x, bool &interleaved) {
 // Tables
 //===----------------------------------------------------------------------===//
 
-/// `table`, broadcast to the type of x: position dimension `position` (in the tensor) and every other repeated. Yields [S, D/2] or [?, S, D/2].
-static Value pairTable(OpBuilder &builder, Location loc, Value table, int64_t position, bool interleaved) {
+/// `table`, broadcast to the type of x or, with `perPair`, of one member of its pairs: position dimension `position` (in the tensor) and every other repeated. Yields
+/// [S, D/2] or [?, S, D/2].
+static Value pairTable(OpBuilder &builder, Location loc, Value table, int64_t position, bool interleaved, bool perPair) {
   View view = analyzeView(table);
   int64_t first = view.firstDimension();
   bool perSample = carriesSamples(view.base.getType());
@@ -145,6 +146,8 @@ static Value pairTable(OpBuilder &builder, Location loc, Value table, int64_t po
     else if (llvm::any_of(dimension, [](const ViewFactor &factor) { return factor.stride != 0; }))
       return {};
   }
+  if (perPair)
+    return emitView(builder, loc, small);
   std::optional<View> half = pairMember(small, false, interleaved);
   return half ? emitView(builder, loc, *half) : Value();
 }
@@ -164,6 +167,34 @@ static std::optional<int64_t> positionDimension(ArrayRef<Value> tables) {
     }
   }
   return found;
+}
+
+/// rope(x) in the layout of x, which is [?, S, H, D], [?, H, S, D] or, of a single head, [?, S, D]; null if the tables do not say positions.
+static Value emitRope(PatternRewriter &rewriter, Location loc, Value x, Value cos, Value sin, bool interleaved, bool perPair) {
+  RankedTensorType type = rankedType(x);
+  std::optional<int64_t> position = positionDimension({cos, sin});
+  if (!position || (type.getRank() != 3 && type.getRank() != 4) || (type.getRank() == 3 && *position != 1))
+    return {};
+  Value cosTable = pairTable(rewriter, loc, cos, *position, interleaved, perPair), sinTable = pairTable(rewriter, loc, sin, *position, interleaved, perPair);
+  if (!cosTable || !sinTable)
+    return {};
+  // One table may be per sample and the other not: then both are.
+  for (Value *table : {&cosTable, &sinTable}) {
+    Type wanted = carriesSamples(cosTable.getType()) ? cosTable.getType() : sinTable.getType();
+    if (table->getType() != wanted)
+      *table = BroadcastOp::create(rewriter, loc, wanted, *table, ArrayRef<int64_t>{1, 2});
+  }
+  ArrayRef<int64_t> shape = type.getShape();
+  if (type.getRank() == 3)
+    x = ReshapeOp::create(rewriter, loc, x, ArrayRef<int64_t>{shape[0], shape[1], 1, shape[2]});
+  else if (*position == 2)
+    x = TransposeOp::create(rewriter, loc, x, ArrayRef<int64_t>{0, 2, 1, 3});
+  Value y = RopeOp::create(rewriter, loc, x, cosTable, sinTable, interleaved);
+  if (type.getRank() == 3)
+    y = ReshapeOp::create(rewriter, loc, y, shape);
+  else if (*position == 2)
+    y = TransposeOp::create(rewriter, loc, y, ArrayRef<int64_t>{0, 2, 1, 3});
+  return y;
 }
 
 namespace {
@@ -193,40 +224,86 @@ struct Rotation : OpRewritePattern<arith::AddFOp> {
   static LogicalResult rewrite(arith::AddFOp op, Value x, Value cos, Value sin, bool interleaved, PatternRewriter &rewriter) {
     if (!pairsRepeat(cos, interleaved) || !pairsRepeat(sin, interleaved))
       return failure();
-    RankedTensorType type = rankedType(x);
-    std::optional<int64_t> position = positionDimension({cos, sin});
-    // Positions and heads: [?, S, H, D], [?, H, S, D] or, of a single head, [?, S, D].
-    if (!position || (type.getRank() == 3 && *position != 1))
+    Value y = emitRope(rewriter, op.getLoc(), x, cos, sin, interleaved, /*perPair=*/false);
+    if (!y)
       return failure();
-    Location loc = op.getLoc();
-    Value cosTable = pairTable(rewriter, loc, cos, *position, interleaved), sinTable = pairTable(rewriter, loc, sin, *position, interleaved);
-    if (!cosTable || !sinTable)
-      return failure();
-    // One table may be per sample and the other not: then both are.
-    for (Value *table : {&cosTable, &sinTable}) {
-      Type wanted = carriesSamples(cosTable.getType()) ? cosTable.getType() : sinTable.getType();
-      if (table->getType() != wanted)
-        *table = BroadcastOp::create(rewriter, loc, wanted, *table, ArrayRef<int64_t>{1, 2});
-    }
-    ArrayRef<int64_t> shape = type.getShape();
-    if (type.getRank() == 3)
-      x = ReshapeOp::create(rewriter, loc, x, ArrayRef<int64_t>{shape[0], shape[1], 1, shape[2]});
-    else if (*position == 2)
-      x = TransposeOp::create(rewriter, loc, x, ArrayRef<int64_t>{0, 2, 1, 3});
-    Value y = RopeOp::create(rewriter, loc, x, cosTable, sinTable, interleaved);
-    if (type.getRank() == 3)
-      y = ReshapeOp::create(rewriter, loc, y, shape);
-    else if (*position == 2)
-      y = TransposeOp::create(rewriter, loc, y, ArrayRef<int64_t>{0, 2, 1, 3});
     rewriter.replaceOp(op, y);
     return success();
+  }
+};
+
+/// The members of the pairs as views, and whether they lie interleaved; the views together are the x they come from.
+std::optional<View> joinPairs(const View &a, const View &b, bool &interleaved) {
+  if (a.base != b.base || a.sampled != b.sampled || a.dimensions != b.dimensions || a.dimensions.empty() || a.dimensions.back().size() != 1)
+    return std::nullopt;
+  View whole = a;
+  ViewFactor &channels = whole.dimensions.back()[0];
+  int64_t apart = b.offset - a.offset;
+  interleaved = apart != channels.size * channels.stride;
+  if (apart <= 0 || (interleaved && channels.stride != 2 * apart))
+    return std::nullopt;
+  channels = {2 * channels.size, interleaved ? apart : channels.stride};
+  return whole;
+}
+
+/// The parts written out: concat(a * cos - b * sin, b * cos + a * sin) of the members a, b of the pairs of x.
+struct RotationInParts : OpRewritePattern<ConcatOp> {
+  using OpRewritePattern::OpRewritePattern;
+
+  /// A member without the dimension of size 1 that [..., D/2, 1] has.
+  static Value member(Value value, bool interleaved) {
+    auto reshape = value.getDefiningOp<ReshapeOp>();
+    return interleaved && reshape && rankedType(reshape.getX()).getShape() == rankedType(value).getShape().drop_back() ? reshape.getX() : value;
+  }
+
+  LogicalResult matchAndRewrite(ConcatOp op, PatternRewriter &rewriter) const override {
+    RankedTensorType type = rankedType(op.getY());
+    if (op.getXs().size() != 2 || static_cast<int64_t>(op.getDim()) != type.getRank() - 1 || !carriesSamples(type))
+      return failure();
+    for (bool interleaved : {false, true}) {
+      if (interleaved && type.getShape().back() != 2)
+        continue;
+      auto difference = member(op.getXs()[0], interleaved).getDefiningOp<arith::SubFOp>();
+      auto sum = member(op.getXs()[1], interleaved).getDefiningOp<arith::AddFOp>();
+      if (!difference || !sum || difference.getType() != sum.getType())
+        continue;
+      auto ac = difference.getLhs().getDefiningOp<arith::MulFOp>(), bs = difference.getRhs().getDefiningOp<arith::MulFOp>();
+      if (!ac || !bs)
+        continue;
+      for (int i = 0; i < 2; ++i)
+        for (int j = 0; j < 2; ++j) {
+          Value a = ac->getOperand(i), cos = ac->getOperand(1 - i), b = bs->getOperand(j), sin = bs->getOperand(1 - j);
+          bool found = false;
+          std::optional<View> x = joinPairs(analyzeView(a), analyzeView(b), found);
+          if (!x || found != interleaved)
+            continue;
+          bool crossed = (isProduct(sum.getLhs(), b, cos) && isProduct(sum.getRhs(), a, sin)) || (isProduct(sum.getRhs(), b, cos) && isProduct(sum.getLhs(), a, sin));
+          if (!crossed)
+            continue;
+          Value whole = emitView(rewriter, op.getLoc(), *x);
+          Value y = whole ? emitRope(rewriter, op.getLoc(), whole, cos, sin, interleaved, /*perPair=*/true) : Value();
+          if (!y)
+            continue;
+          if (interleaved)
+            y = ReshapeOp::create(rewriter, op.getLoc(), y, type.getShape());
+          rewriter.replaceOp(op, y);
+          return success();
+        }
+    }
+    return failure();
+  }
+
+  static bool isProduct(Value value, Value a, Value b) {
+    auto product = value.getDefiningOp<arith::MulFOp>();
+    auto same = [](Value u, Value v) { return u == v || analyzeView(u) == analyzeView(v); };
+    return product && ((same(product.getLhs(), a) && same(product.getRhs(), b)) || (same(product.getLhs(), b) && same(product.getRhs(), a)));
   }
 };
 
 struct RecognizeRope : zorse::impl::RecognizeRopeBase<RecognizeRope> {
   void runOnOperation() override {
     RewritePatternSet patterns(&getContext());
-    patterns.add<Rotation>(&getContext());
+    patterns.add<Rotation, RotationInParts>(&getContext());
     if (failed(applyPatternsGreedily(getOperation(), std::move(patterns))))
       signalPassFailure();
   }

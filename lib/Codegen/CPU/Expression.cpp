@@ -257,6 +257,7 @@ void Expression::define(Operation *op) {
     node.kind = Node::Visible;
     node.instance = type.getDimSize(1) - type.getDimSize(0);
     node.window = mask.getWindow().value_or(0);
+    node.hidden = mask.getHidden();
     // Indices of its own dimensions; one of size 1 is not in the domain and always 0.
     SmallVector<int64_t, 4> query = squeezedStrides(type, Layout{0, {1, 0}}), key = squeezedStrides(type, Layout{0, {0, 1}});
     int i = indexNode(IntegerType::get(context, 64), overDomain(query));
@@ -325,7 +326,7 @@ Value Expression::evaluate(const Node &node, ArrayRef<Value> inputs, ArrayRef<Va
     }
     if (node.type.isInteger(1))
       return visible;
-    return arith::SelectOp::create(b, k.loc, visible, k.number(node.type, 0.0), k.identity(ReduceKind::Max, node.type));
+    return arith::SelectOp::create(b, k.loc, visible, k.number(node.type, 0.0), k.number(node.type, node.hidden));
   }
   case Node::IsEqual:
     return arith::CmpIOp::create(b, k.loc, arith::CmpIPredicate::eq, toI32(inputs[0]), toI32(inputs[1]));

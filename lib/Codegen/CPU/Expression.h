@@ -36,6 +36,7 @@ struct Node {
   int64_t indexStride = 0;
   int64_t instance = 0;
   int64_t window = 0;
+  double hidden = 0; ///< Visible, floats: what hidden elements are
   double probability = 0;
   int phase = 0;                           ///< row clusters: number of reductions that must be finished before.
 };

@@ -171,14 +171,15 @@ Value Importer::cut(Value base, int64_t offset, const FactorList &factors) {
   return value;
 }
 
-/// Causal, with or without a window, exactly: what `visible` says of the pair (query i, key j) for all pairs. Streams the values.
-static bool isCausal(const Lazy &lazy, int64_t offset, const Factor &queries, const Factor &keys, std::optional<int64_t> &window) {
+/// Causal, with or without a window, exactly: what `visible` says of the pair (query i, key j) for all pairs; hidden floats are one number, `fill`. Streams the values.
+static bool isCausal(const Lazy &lazy, int64_t offset, const Factor &queries, const Factor &keys, std::optional<int64_t> &window, double &fill) {
   int64_t shift = keys.size - queries.size;
   if (shift < 0 || keys.size < 2)
     return false;
   std::vector<double> floats(keys.size);
   std::vector<int64_t> ints(keys.size);
   int64_t width = keys.size;
+  std::optional<double> hidden;
   for (int64_t i = queries.size; i-- > 0;) {
     int64_t at = offset + i * queries.stride;
     if (lazy.isFloat())
@@ -197,13 +198,16 @@ static bool isCausal(const Lazy &lazy, int64_t offset, const Factor &queries, co
     }
     for (int64_t j = 0; j < keys.size; ++j) {
       bool visible = j <= last && j > last - width;
-      bool agrees = lazy.isFloat() ? (visible ? floats[j] == 0.0 : floats[j] <= -1e9) : (ints[j] != 0) == visible;
+      bool agrees = lazy.isFloat() ? (visible ? floats[j] == 0.0 : floats[j] <= -1e9 && floats[j] == hidden.value_or(floats[j])) : (ints[j] != 0) == visible;
       if (!agrees)
         return false;
+      if (lazy.isFloat() && !visible)
+        hidden = floats[j];
     }
   }
   if (width < keys.size)
     window = width;
+  fill = hidden.value_or(-std::numeric_limits<double>::infinity());
   return true;
 }
 
@@ -228,12 +232,15 @@ Value Importer::materialiseConstant(const Val &operand, FactorList &factors, Sma
     auto key = std::make_tuple(operand.lazy.get(), operand.view.offset, factors[0].stride, factors[1].stride, factors[0].size, factors[1].size);
     auto cached = maskCache.find(key);
     if (cached == maskCache.end()) {
-      bool causal = isCausal(*operand.lazy, operand.view.offset, factors[0], factors[1], window);
-      cached = maskCache.emplace(key, causal ? window.value_or(0) : -1).first;
+      CausalPattern pattern;
+      pattern.causal = isCausal(*operand.lazy, operand.view.offset, factors[0], factors[1], window, pattern.fill);
+      pattern.window = window.value_or(0);
+      cached = maskCache.emplace(key, pattern).first;
       keepAlive.push_back(operand.lazy);
     }
-    if (cached->second >= 0)
-      return create<CausalMaskOp>(type, cached->second ? builder.getI64IntegerAttr(cached->second) : IntegerAttr());
+    if (const CausalPattern &pattern = cached->second; pattern.causal)
+      return create<CausalMaskOp>(type, pattern.window ? builder.getI64IntegerAttr(pattern.window) : IntegerAttr(),
+                                  isBool || std::isinf(pattern.fill) ? FloatAttr() : builder.getF64FloatAttr(pattern.fill));
   }
 
   // Row-major bytes of the compute type.
@@ -541,7 +548,10 @@ LogicalResult Importer::align(const GraphNode &node, std::vector<Val> &operands,
           continue;
         int64_t extent = operand.view.size(own);
         if (extent != 1 && size != 1 && extent != size)
-          return error(node, "expects shapes that broadcast, found sizes " + Twine(size) + " and " + Twine(extent) + " in dimension " + Twine(dim));
+          return error(node, "expects shapes that broadcast, found sizes " + Twine(size) + " and " + Twine(extent) + " in dimension " + Twine(dim) +
+                                 (options.sequence == std::max(size, extent) ? "; if the model has a table or a mask of " + std::to_string(std::min(size, extent)) +
+                                                                                   " positions, compile with --seq at most " + std::to_string(std::min(size, extent))
+                                                                             : std::string()));
         if (extent != 1)
           size = extent;
       }

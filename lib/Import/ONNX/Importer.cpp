@@ -22,8 +22,33 @@ static const Val absent;
 Importer::Importer(LoadedModel &model, FlatGraph &graph, const ImportOptions &options, MLIRContext &context)
     : model(model), graph(graph), options(options), context(context), builder(&context), location(UnknownLoc::get(&context)) {}
 
+/// What a node was given, for messages: "'x' f32 [samples, 16, 32], 'shape' constant i64 [3]".
+std::string Importer::describeOperands(const GraphNode &node) const {
+  std::string text;
+  for (size_t i = 0; i < node.inputs.size() && i < 8; ++i) {
+    const Val &value = in(node, i);
+    if (!value)
+      continue;
+    text += (text.empty() ? "" : ", ") + nameOf(node, i);
+    if (value.kind == Val::Kind::Sequence || value.kind == Val::Kind::Loss) {
+      text += value.kind == Val::Kind::Loss ? " a sum over samples" : " a sequence";
+      continue;
+    }
+    text += std::string(value.isConstant() ? " constant " : " ") + name(value.type) + " [";
+    for (int64_t axis = 0; axis < value.rank(); ++axis) {
+      text += axis ? ", " : "";
+      int64_t size = value.view.size(axis);
+      bool samples = value.isGraph() && value.view.sampleAxis() == axis && rows > 0;
+      text += samples ? (size == rows ? "samples" : "samples * " + std::to_string(size / rows)) : std::to_string(size);
+    }
+    text += "]";
+  }
+  return text;
+}
+
 LogicalResult Importer::error(const GraphNode &node, const Twine &message) {
-  return emitError(UnknownLoc::get(&context)) << model.path() << ": " << node.describe() << ": " << message, failure();
+  std::string operands = describeOperands(node);
+  return emitError(UnknownLoc::get(&context)) << model.path() << ": " << node.describe() << ": " << message << (operands.empty() ? "" : "; its operands: ") << operands, failure();
 }
 LogicalResult Importer::error(const Twine &message) { return emitError(UnknownLoc::get(&context)) << model.path() << ": " << message, failure(); }
 

@@ -63,6 +63,13 @@ using Groups = std::vector<FactorList>;
 /// Whether the elements at offset + (positions of the factors) do not depend on factor `which`.
 bool repeats(const Lazy &lazy, int64_t offset, const FactorList &factors, size_t which);
 
+/// What is known about a constant of two axes: a causal mask, perhaps with a window (0: none), whose hidden floats are `fill`.
+struct CausalPattern {
+  bool causal = false;
+  int64_t window = 0;
+  double fill = 0;
+};
+
 /// What an initializer is used as, before anything is emitted.
 enum class InitializerRole : uint8_t { Constant, Trained, Frozen };
 
@@ -88,16 +95,20 @@ private:
   mlir::LogicalResult finish(const Val &loss, ImportedModel &result);
   mlir::LogicalResult error(const GraphNode &node, const llvm::Twine &message);
   mlir::LogicalResult error(const llvm::Twine &message);
+  std::string describeOperands(const GraphNode &node) const;
   void warn(const std::string &message);
 
   // --- parameters (Parameters.cpp)
   void classifyInitializers();
+  void restoreTies();
+  bool isMask(const onnx::Tensor &tensor);
   void reportParameters(ImportedModel &result);
   Val parameter(const onnx::Tensor &tensor, bool trainable);
   mlir::Value liftedBytes(mlir::RankedTensorType type, std::shared_ptr<std::vector<uint8_t>> bytes);
 
   // --- access to a node
   const Val &in(const GraphNode &node, size_t index) const;
+  std::string nameOf(const GraphNode &node, size_t index) const;
   bool has(const GraphNode &node, size_t index) const { return static_cast<bool>(in(node, index)); }
   void out(const GraphNode &node, size_t index, Val value);
   int64_t intAttribute(const GraphNode &node, llvm::StringRef name, int64_t otherwise) const;
@@ -242,12 +253,13 @@ private:
   std::map<const onnx::Tensor *, InitializerRole> roles;
   std::map<const onnx::Tensor *, Val> parameters;
   std::vector<std::unique_ptr<onnx::Tensor>> restored; ///< parameters taken apart again
+  std::map<const onnx::Tensor *, const onnx::Tensor *> transposeOf; ///< matrices that the exporter wrote twice
   std::map<const onnx::Tensor *, const onnx::Tensor *> rawSources; ///< where their bytes are
   std::vector<WeightSource> weights;                ///< by argument - number of inputs, in order of creation
   std::map<unsigned, size_t> weightOfArgument;
   llvm::DenseSet<mlir::Value> tainted;
   llvm::DenseMap<size_t, llvm::SmallVector<mlir::Operation *, 1>> emitted; ///< by structural hash
-  std::map<std::tuple<const Lazy *, int64_t, int64_t, int64_t, int64_t, int64_t>, int64_t> maskCache; ///< window, 0: none, -1: not causal
+  std::map<std::tuple<const Lazy *, int64_t, int64_t, int64_t, int64_t, int64_t>, CausalPattern> maskCache;
   std::map<std::pair<const Lazy *, int64_t>, bool> openCache;
   std::vector<LazyPtr> keepAlive;      ///< keys of the caches
   std::map<std::string, std::string> labelsOfLoss;

@@ -24,6 +24,10 @@ static std::optional<std::pair<int64_t, int64_t>> arithmeticProgression(const st
   return std::make_pair(ids[0], step);
 }
 
+static bool isIncreasing(const std::vector<int64_t> &ids) {
+  return std::adjacent_find(ids.begin(), ids.end(), std::greater_equal<int64_t>()) == ids.end();
+}
+
 LogicalResult Importer::onGather(const GraphNode &node) {
   Val x = in(node, 0), ids = in(node, 1);
   if ((!x.isConstant() && !x.isGraph()) || (!ids.isConstant() && !ids.isGraph()) || x.rank() == 0)
@@ -58,9 +62,13 @@ LogicalResult Importer::onGather(const GraphNode &node) {
     auto picked = constantInts(distinct, int64_t(1) << 24);
     if (!picked)
       return error(node, "its constant ids are too many");
+    int64_t largest = *std::max_element(picked->begin(), picked->end());
     for (int64_t &id : *picked) {
       if (id < -size || id >= size)
-        return error(node, "id " + Twine(id) + " is outside '" + graph.valueNames[node.inputs[0]] + "', which has " + Twine(size) + " (with a table of positions: is the sequence longer than it?)");
+        return error(node, "id " + Twine(id < 0 ? id : largest) + " is outside " + nameOf(node, 0) + ", which has " + Twine(size) + " entries along axis " + Twine(axis) +
+                               (id >= size && options.sequence > largest - size + 1 && isIncreasing(*picked)
+                                    ? "; positions up to " + std::to_string(size - 1) + " exist: compile with --seq at most " + std::to_string(options.sequence - (largest - size + 1))
+                                    : "; expects ids from 0 to " + std::to_string(size - 1)));
       id = id < 0 ? id + size : id;
     }
     if (x.view.sampleAxis() == axis)

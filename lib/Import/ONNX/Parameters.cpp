@@ -5,6 +5,7 @@
 #include "llvm/ADT/StringSet.h"
 
 #include <algorithm>
+#include <cstring>
 #include <functional>
 #include <set>
 
@@ -40,6 +41,27 @@ bool looksRenamed(StringRef name) {
 }
 
 } // namespace
+
+/// Whether a float initializer holds 0 where a score counts and a very negative number elsewhere.
+bool Importer::isMask(const onnx::Tensor &tensor) {
+  std::string problem;
+  auto bytes = model.bytes(tensor, problem);
+  if (!bytes)
+    return false;
+  int64_t count = 1;
+  for (int64_t dim : tensor.dims())
+    count *= dim;
+  auto kind = static_cast<ElementKind>(tensor.data_type());
+  LazyPtr lazy = makeBytes(kind, *bytes, count);
+  std::vector<double> chunk(4096);
+  for (int64_t at = 0; at < count; at += static_cast<int64_t>(chunk.size())) {
+    int64_t n = std::min<int64_t>(count - at, static_cast<int64_t>(chunk.size()));
+    lazy->readFloats(at, 1, n, chunk.data());
+    if (std::any_of(chunk.begin(), chunk.begin() + n, [](double x) { return x != 0 && !(x <= -1e4); }))
+      return false;
+  }
+  return true;
+}
 
 void Importer::classifyInitializers() {
   std::map<std::string, std::string> kinds;
@@ -94,6 +116,19 @@ void Importer::classifyInitializers() {
     return reaches[value] = result;
   };
 
+  std::function<bool(int, int)> isAddedToScores = [&](int value, int depth) {
+    return depth < 16 && std::any_of(users[value].begin(), users[value].end(), [&](auto &use) {
+      const GraphNode &user = nodes[use.first];
+      if (user.op == "Attention")
+        return use.second == 3;
+      if (views.contains(user.op) || user.op == "Gather")
+        return use.second == 0 && std::any_of(user.outputs.begin(), user.outputs.end(), [&](int output) { return output >= 0 && isAddedToScores(output, depth + 1); });
+      return user.op == "Add" && user.inputs[1 - use.second] >= 0 && data.contains(user.inputs[1 - use.second]) && reachesSoftmax(user.outputs[0], 0);
+    });
+  };
+
+  bool named = false; // the initializer looked at has the name that the model gave it
+  std::vector<std::string> addedToScores;
   std::function<bool(int, int64_t, int)> isTrained = [&](int value, int64_t rank, int depth) -> bool {
     if (depth > 16)
       return false;
@@ -116,7 +151,8 @@ void Importer::classifyInitializers() {
         if (position > 0 && other(0))
           return true;
       } else if (user.op == "Gather" && position == 0) {
-        if (rank >= 2 && (other(1) || follow()))
+        // A table looked up by constant ids under its own name is an embedding (of distances, say), even where it ends in scores.
+        if (rank >= 2 && (other(1) || follow() || (rank == 2 && depth == 0 && named)))
           return true;
       } else if (user.op == "Add" || user.op == "Sub") {
         bool withData = other(1 - position);
@@ -142,6 +178,7 @@ void Importer::classifyInitializers() {
       elements *= std::max<int64_t>(dim, 0);
     auto recorded = kinds.find(tensor->name());
     auto forced = options.trainable.find(tensor->name());
+    named = !looksRenamed(tensor->name());
     if (isFloat(kind) && elements > 0) {
       if (recorded != kinds.end()) {
         anyKind = true;
@@ -152,6 +189,8 @@ void Importer::classifyInitializers() {
               return nodes[use.first].op == "MatMul" || nodes[use.first].op == "Gemm" || nodes[use.first].op == "Gather" || views.contains(nodes[use.first].op);
             }))
           notes.push_back("initializer '" + tensor->name() + "' is added to activations and is trained (a position table?); freeze it with --freeze=" + tensor->name());
+      } else if (elements > 1 && forced == options.trainable.end() && isAddedToScores(value, 0) && !isMask(*tensor)) {
+        addedToScores.push_back(tensor->name());
       }
       if (forced != options.trainable.end())
         role = forced->second == TrainableChoice::Train ? InitializerRole::Trained : elements > (1 << 17) ? InitializerRole::Frozen : InitializerRole::Constant;
@@ -161,6 +200,14 @@ void Importer::classifyInitializers() {
     roles[tensor] = role;
   }
   (void)anyKind;
+  if (!addedToScores.empty()) {
+    std::string list;
+    for (size_t i = 0; i < addedToScores.size() && i < 6; ++i)
+      list += (i ? ", '" : "'") + addedToScores[i] + "'";
+    warn("what is added to attention scores from " + list + (addedToScores.size() > 6 ? ", ..." : "") +
+         " stays constant (a fixed bias such as ALiBi?). If the model trains it, the exporter has folded a parameter: export with torch.onnx.export(..., dynamo=True, optimize=False), or "
+         "train the folded values with --train=NAME");
+  }
 
   // TorchScript merges parameters of equal values and leaves `Identity(survivor) -> original name`: each gets its own storage back. Matrices that are equal were tied by the model.
   for (GraphNode &node : graph.body.nodes) {
@@ -182,6 +229,42 @@ void Importer::classifyInitializers() {
     node.op = "zorse.restored";
   }
   graph.body.nodes.erase(std::remove_if(graph.body.nodes.begin(), graph.body.nodes.end(), [](const GraphNode &node) { return node.op == "zorse.restored"; }), graph.body.nodes.end());
+  restoreTies();
+}
+
+/// Whether a [n, m] holds the transpose of b [m, n] to the bit, and is not one number throughout.
+static bool isTransposed(const uint8_t *a, const uint8_t *b, int64_t n, int64_t m, size_t width) {
+  bool varies = false;
+  for (int64_t i = 0; i < n; ++i)
+    for (int64_t j = 0; j < m; ++j) {
+      const uint8_t *element = a + (i * m + j) * width;
+      if (std::memcmp(element, b + (j * n + i) * width, width) != 0)
+        return false;
+      varies |= std::memcmp(element, a, width) != 0;
+    }
+  return varies;
+}
+
+// An exporter that folds the transpose of a tied matrix writes it twice, and training both would untie them: matrices that are equal to the bit were one parameter.
+void Importer::restoreTies() {
+  auto isMatrix = [&](const onnx::Tensor *tensor) { return roles[tensor] == InitializerRole::Trained && tensor->dims_size() == 2 && !options.trainable.count(tensor->name()); };
+  for (auto &[renamedValue, renamed] : graph.body.initializers) {
+    if (!isMatrix(renamed) || !looksRenamed(renamed->name()))
+      continue;
+    for (auto &[value, original] : graph.body.initializers) {
+      if (!isMatrix(original) || looksRenamed(original->name()) || original->data_type() != renamed->data_type() || original->dims(0) != renamed->dims(1) ||
+          original->dims(1) != renamed->dims(0))
+        continue;
+      std::string problem;
+      auto a = model.bytes(*renamed, problem), b = model.bytes(*original, problem);
+      size_t width = byteSize(static_cast<ElementKind>(renamed->data_type()));
+      if (!a || !b || width == 0 || !isTransposed(a->owned ? a->owned->data() : a->data, b->owned ? b->owned->data() : b->data, renamed->dims(0), renamed->dims(1), width))
+        continue;
+      transposeOf[renamed] = original;
+      notes.push_back("'" + renamed->name() + "' is the transpose of parameter '" + original->name() + "', written twice by the exporter: they are one parameter again");
+      break;
+    }
+  }
 }
 
 static WeightSource::Type storedType(ElementKind kind) {
@@ -200,6 +283,11 @@ Val Importer::parameter(const onnx::Tensor &tensor, bool trainable) {
   auto known = parameters.find(&tensor);
   if (known != parameters.end())
     return known->second;
+  if (auto tie = transposeOf.find(&tensor); tie != transposeOf.end()) {
+    Val original = parameter(*tie->second, trainable);
+    std::swap(original.view.dims[0], original.view.dims[1]);
+    return original;
+  }
   auto kind = static_cast<ElementKind>(tensor.data_type());
   std::vector<int64_t> shape(tensor.dims().begin(), tensor.dims().end());
   auto type = RankedTensorType::get(shape, elementType(kind));
@@ -232,6 +320,16 @@ Val Importer::parameter(const onnx::Tensor &tensor, bool trainable) {
   argumentAttributes.push_back(attributes.getDictionary(&context));
   Val value = wrap(argument, kind, shape);
   return parameters[&tensor] = value;
+}
+
+// What a user knows an operand as: the parameter it is, or the name of the value.
+std::string Importer::nameOf(const GraphNode &node, size_t index) const {
+  const Val &value = in(node, index);
+  if (value.isGraph())
+    if (auto argument = dyn_cast<BlockArgument>(value.value))
+      if (auto found = weightOfArgument.find(argument.getArgNumber()); found != weightOfArgument.end())
+        return "'" + weights[found->second].parameter + "'";
+  return "'" + graph.valueNames[node.inputs[index]] + "'";
 }
 
 // A constant above 1 MiB: an argument that is not trained, whose bytes the bundle copies.

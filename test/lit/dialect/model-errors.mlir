@@ -105,6 +105,22 @@ func.func @causal_mask_c3() {
 
 // -----
 
+func.func @causal_mask_c4() {
+  // expected-error @below {{(C4) expects a fill below 0 of a float mask}}
+  %y = zorse.causal_mask {fill = 1.0 : f64} : tensor<8x8xf32>
+  return
+}
+
+// -----
+
+func.func @causal_mask_c4_boolean() {
+  // expected-error @below {{(C4) expects a fill below 0 of a float mask}}
+  %y = zorse.causal_mask {fill = -1.0 : f64} : tensor<8x8xi1>
+  return
+}
+
+// -----
+
 func.func @rope_c1(%x: tensor<?x8x4x15xf32>, %c: tensor<8x7xf32>) {
   // expected-error @below {{(C1) expects x [?, S, H, D] with D even}}
   %y = zorse.rope %x, %c, %c : (tensor<?x8x4x15xf32>, tensor<8x7xf32>, tensor<8x7xf32>) -> tensor<?x8x4x15xf32>

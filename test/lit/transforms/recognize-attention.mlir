@@ -203,3 +203,77 @@ func.func @imported_node(%q: tensor<?x4x4x8xf32>, %k: tensor<?x4x2x8xf32>) -> te
   %y = zorse.attention %q, %kr, %kr mask %mb {scale = 0.5 : f64} : (tensor<?x4x4x8xf32>, tensor<?x4x4x8xf32>, tensor<?x4x4x8xf32>, tensor<1x1x4x4xi1>) -> tensor<?x4x4x8xf32>
   return %y : tensor<?x4x4x8xf32>
 }
+
+// -----
+
+// A bias of scores that is trained needs a gradient, which attention does not give its mask: the parts stay.
+// CHECK-LABEL: @trained_bias
+// CHECK-NOT: zorse.attention
+// CHECK: zorse.softmax
+// CHECK-NOT: zorse.attention
+func.func @trained_bias(%q: tensor<?x2x4x8xf32>, %bias: tensor<2x4x4xf32> {zorse.parameter = "bias", zorse.trainable = true}) -> tensor<?x2x4x8xf32> {
+  %s = zorse.matmul %q, %q {transpose_b} : tensor<?x2x4x8xf32>, tensor<?x2x4x8xf32> -> tensor<?x2x4x4xf32>
+  %bb = zorse.broadcast %bias dims [1, 2, 3] : tensor<2x4x4xf32> -> tensor<?x2x4x4xf32>
+  %sm = arith.addf %s, %bb : tensor<?x2x4x4xf32>
+  %p = zorse.softmax %sm : tensor<?x2x4x4xf32>
+  %nan = math.isnan %p : tensor<?x2x4x4xf32>
+  %z = arith.constant dense<0.0> : tensor<f32>
+  %zb = zorse.broadcast %z dims [] : tensor<f32> -> tensor<?x2x4x4xf32>
+  %pg = arith.select %nan, %zb, %p : tensor<?x2x4x4xi1>, tensor<?x2x4x4xf32>
+  %o = zorse.matmul %pg, %q : tensor<?x2x4x4xf32>, tensor<?x2x4x8xf32> -> tensor<?x2x4x8xf32>
+  return %o : tensor<?x2x4x8xf32>
+}
+
+// -----
+
+// The same bias frozen is a mask.
+// CHECK-LABEL: @frozen_bias
+// CHECK: zorse.attention {{.*}} mask
+func.func @frozen_bias(%q: tensor<?x2x4x8xf32>, %bias: tensor<2x4x4xf32> {zorse.parameter = "bias", zorse.trainable = false}) -> tensor<?x2x4x8xf32> {
+  %s = zorse.matmul %q, %q {transpose_b} : tensor<?x2x4x8xf32>, tensor<?x2x4x8xf32> -> tensor<?x2x4x4xf32>
+  %bb = zorse.broadcast %bias dims [1, 2, 3] : tensor<2x4x4xf32> -> tensor<?x2x4x4xf32>
+  %sm = arith.addf %s, %bb : tensor<?x2x4x4xf32>
+  %p = zorse.softmax %sm : tensor<?x2x4x4xf32>
+  %nan = math.isnan %p : tensor<?x2x4x4xf32>
+  %z = arith.constant dense<0.0> : tensor<f32>
+  %zb = zorse.broadcast %z dims [] : tensor<f32> -> tensor<?x2x4x4xf32>
+  %pg = arith.select %nan, %zb, %p : tensor<?x2x4x4xi1>, tensor<?x2x4x4xf32>
+  %o = zorse.matmul %pg, %q : tensor<?x2x4x4xf32>, tensor<?x2x4x8xf32> -> tensor<?x2x4x8xf32>
+  return %o : tensor<?x2x4x8xf32>
+}
+
+// -----
+
+// An imported Attention node with a trained mask is written in parts: grouped heads, cap before mask, causal.
+// CHECK-LABEL: @imported_trained_mask
+// CHECK-NOT: zorse.attention
+// CHECK: zorse.matmul {{.*}} {transpose_b} : tensor<?x2x4x8xf32>
+// CHECK: math.tanh
+// CHECK: zorse.softmax {{.*}} : tensor<?x2x4x4xf32>
+// CHECK-NOT: zorse.attention
+func.func @imported_trained_mask(%q: tensor<?x4x2x8xf32>, %k: tensor<?x4x1x8xf32>, %bias: tensor<1x2x4x4xf32> {zorse.parameter = "bias", zorse.trainable = true}) -> tensor<?x4x2x8xf32> {
+  %y = zorse.attention %q, %k, %k mask %bias {causal, scale = 0.5 : f64, softcap = 30.0 : f64} : (tensor<?x4x2x8xf32>, tensor<?x4x1x8xf32>, tensor<?x4x1x8xf32>, tensor<1x2x4x4xf32>) -> tensor<?x4x2x8xf32>
+  return %y : tensor<?x4x2x8xf32>
+}
+
+// -----
+
+// A finite causal fill added beside an added padding mask: where every visible key is padded, hidden ones count again, so it stays a mask with its own fill.
+// CHECK-LABEL: @added_finite_causal_and_padding
+// CHECK: zorse.causal_mask {fill = -1.000000e+09 : f64} : tensor<4x4xf32>
+// CHECK: zorse.attention {{.*}} mask %{{.*}} {scale = 1.000000e+00 : f64}
+func.func @added_finite_causal_and_padding(%q: tensor<?x2x4x8xf32>, %pad: tensor<?x4xi64>) -> tensor<?x2x4x8xf32> {
+  %s = zorse.matmul %q, %q {transpose_b} : tensor<?x2x4x8xf32>, tensor<?x2x4x8xf32> -> tensor<?x2x4x4xf32>
+  %c = zorse.causal_mask {fill = -1.0e9 : f64} : tensor<4x4xf32>
+  %cb = zorse.broadcast %c dims [2, 3] : tensor<4x4xf32> -> tensor<?x2x4x4xf32>
+  %float = arith.sitofp %pad : tensor<?x4xi64> to tensor<?x4xf32>
+  %big = arith.constant dense<-1.0e9> : tensor<f32>
+  %bigb = zorse.broadcast %big dims [] : tensor<f32> -> tensor<?x4xf32>
+  %hidden = arith.mulf %float, %bigb : tensor<?x4xf32>
+  %hb = zorse.broadcast %hidden dims [0, 3] : tensor<?x4xf32> -> tensor<?x2x4x4xf32>
+  %s1 = arith.addf %s, %cb : tensor<?x2x4x4xf32>
+  %s2 = arith.addf %s1, %hb : tensor<?x2x4x4xf32>
+  %p = zorse.softmax %s2 : tensor<?x2x4x4xf32>
+  %o = zorse.matmul %p, %q : tensor<?x2x4x4xf32>, tensor<?x2x4x8xf32> -> tensor<?x2x4x8xf32>
+  return %o : tensor<?x2x4x8xf32>
+}

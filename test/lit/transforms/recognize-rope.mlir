@@ -111,3 +111,70 @@ func.func @interleaved(%x: tensor<?x16x2x8xf32>, %cos: tensor<16x4xf32>, %sin: t
   %y = arith.addf %xc, %rs : tensor<?x16x2x8xf32>
   return %y : tensor<?x16x2x8xf32>
 }
+
+// -----
+
+// Halves written out, each member of the pairs on its own.
+// CHECK-LABEL: @half_in_parts
+// CHECK-NEXT: %[[Y:.*]] = zorse.rope %arg0, %arg1, %arg2 : (tensor<?x16x2x8xf32>, tensor<16x4xf32>, tensor<16x4xf32>)
+// CHECK-NEXT: return %[[Y]]
+func.func @half_in_parts(%x: tensor<?x16x2x8xf32>, %cos: tensor<16x4xf32>, %sin: tensor<16x4xf32>) -> tensor<?x16x2x8xf32> {
+  %a = zorse.slice %x [0, 0, 0, 0] [?, 16, 2, 4] [1, 1, 1, 1] : tensor<?x16x2x8xf32> -> tensor<?x16x2x4xf32>
+  %b = zorse.slice %x [0, 0, 0, 4] [?, 16, 2, 4] [1, 1, 1, 1] : tensor<?x16x2x8xf32> -> tensor<?x16x2x4xf32>
+  %cb = zorse.broadcast %cos dims [1, 3] : tensor<16x4xf32> -> tensor<?x16x2x4xf32>
+  %sb = zorse.broadcast %sin dims [1, 3] : tensor<16x4xf32> -> tensor<?x16x2x4xf32>
+  %ac = arith.mulf %a, %cb : tensor<?x16x2x4xf32>
+  %bs = arith.mulf %sb, %b : tensor<?x16x2x4xf32>
+  %first = arith.subf %ac, %bs : tensor<?x16x2x4xf32>
+  %bc = arith.mulf %b, %cb : tensor<?x16x2x4xf32>
+  %as = arith.mulf %a, %sb : tensor<?x16x2x4xf32>
+  %second = arith.addf %as, %bc : tensor<?x16x2x4xf32>
+  %y = zorse.concat %first, %second {dim = 3 : i64} : (tensor<?x16x2x4xf32>, tensor<?x16x2x4xf32>) -> tensor<?x16x2x8xf32>
+  return %y : tensor<?x16x2x8xf32>
+}
+
+// -----
+
+// Even and odd channels written out and stacked.
+// CHECK-LABEL: @interleaved_in_parts
+// CHECK-NEXT: %[[Y:.*]] = zorse.rope %arg0, %arg1, %arg2 {interleaved}
+// CHECK-NEXT: return %[[Y]]
+func.func @interleaved_in_parts(%x: tensor<?x16x2x8xf32>, %cos: tensor<16x4xf32>, %sin: tensor<16x4xf32>) -> tensor<?x16x2x8xf32> {
+  %a = zorse.slice %x [0, 0, 0, 0] [?, 16, 2, 4] [1, 1, 1, 2] : tensor<?x16x2x8xf32> -> tensor<?x16x2x4xf32>
+  %b = zorse.slice %x [0, 0, 0, 1] [?, 16, 2, 4] [1, 1, 1, 2] : tensor<?x16x2x8xf32> -> tensor<?x16x2x4xf32>
+  %cb = zorse.broadcast %cos dims [1, 3] : tensor<16x4xf32> -> tensor<?x16x2x4xf32>
+  %sb = zorse.broadcast %sin dims [1, 3] : tensor<16x4xf32> -> tensor<?x16x2x4xf32>
+  %ac = arith.mulf %a, %cb : tensor<?x16x2x4xf32>
+  %bs = arith.mulf %sb, %b : tensor<?x16x2x4xf32>
+  %first = arith.subf %ac, %bs : tensor<?x16x2x4xf32>
+  %bc = arith.mulf %b, %cb : tensor<?x16x2x4xf32>
+  %as = arith.mulf %a, %sb : tensor<?x16x2x4xf32>
+  %second = arith.addf %as, %bc : tensor<?x16x2x4xf32>
+  %f1 = zorse.reshape %first : tensor<?x16x2x4xf32> -> tensor<?x16x2x4x1xf32>
+  %s1 = zorse.reshape %second : tensor<?x16x2x4xf32> -> tensor<?x16x2x4x1xf32>
+  %c1 = zorse.concat %f1, %s1 {dim = 4 : i64} : (tensor<?x16x2x4x1xf32>, tensor<?x16x2x4x1xf32>) -> tensor<?x16x2x4x2xf32>
+  %y = zorse.reshape %c1 : tensor<?x16x2x4x2xf32> -> tensor<?x16x2x8xf32>
+  return %y : tensor<?x16x2x8xf32>
+}
+
+// -----
+
+// Members of halves put together as pairs are no rotation that rope can say.
+// CHECK-LABEL: @halves_stacked
+// CHECK-NOT: zorse.rope
+func.func @halves_stacked(%x: tensor<?x16x2x8xf32>, %cos: tensor<16x4xf32>, %sin: tensor<16x4xf32>) -> tensor<?x16x2x4x2xf32> {
+  %a = zorse.slice %x [0, 0, 0, 0] [?, 16, 2, 4] [1, 1, 1, 1] : tensor<?x16x2x8xf32> -> tensor<?x16x2x4xf32>
+  %b = zorse.slice %x [0, 0, 0, 4] [?, 16, 2, 4] [1, 1, 1, 1] : tensor<?x16x2x8xf32> -> tensor<?x16x2x4xf32>
+  %cb = zorse.broadcast %cos dims [1, 3] : tensor<16x4xf32> -> tensor<?x16x2x4xf32>
+  %sb = zorse.broadcast %sin dims [1, 3] : tensor<16x4xf32> -> tensor<?x16x2x4xf32>
+  %ac = arith.mulf %a, %cb : tensor<?x16x2x4xf32>
+  %bs = arith.mulf %sb, %b : tensor<?x16x2x4xf32>
+  %first = arith.subf %ac, %bs : tensor<?x16x2x4xf32>
+  %bc = arith.mulf %b, %cb : tensor<?x16x2x4xf32>
+  %as = arith.mulf %a, %sb : tensor<?x16x2x4xf32>
+  %second = arith.addf %as, %bc : tensor<?x16x2x4xf32>
+  %f1 = zorse.reshape %first : tensor<?x16x2x4xf32> -> tensor<?x16x2x4x1xf32>
+  %s1 = zorse.reshape %second : tensor<?x16x2x4xf32> -> tensor<?x16x2x4x1xf32>
+  %y = zorse.concat %f1, %s1 {dim = 4 : i64} : (tensor<?x16x2x4x1xf32>, tensor<?x16x2x4x1xf32>) -> tensor<?x16x2x4x2xf32>
+  return %y : tensor<?x16x2x4x2xf32>
+}

@@ -79,7 +79,7 @@ def Zorse_CausalMaskOp : Zorse_Op<"causal_mask", [Pure]> {
   let summary = "The causal mask of S queries over S' keys as a constant that is never stored.";
   let description = [{
     Key j is visible to query i iff j <= i + S' - S, and, with `window = w`, j > i + S' - S - w: what `zorse.attention` means by `causal` and `window`. Elements are true where visible
-    and false where hidden, or, of a float type, 0 and -inf.
+    and false where hidden, or, of a float type, 0 and `fill`, which is -inf if it is not given.
 
     The importer recognises masks by value, whatever computed them, and emits this op in their place; a graph in which attention was recognised has none left. So a mask of
     2,048 x 2,048 is four words in the IR, and all layers share one.
@@ -88,16 +88,21 @@ def Zorse_CausalMaskOp : Zorse_Op<"causal_mask", [Pure]> {
     - (C1) y has rank 2 and elements of i1 or a float type.
     - (C2) window, if given, is >= 1.
     - (C3) S <= S'.
+    - (C4) fill, if given, is below 0, and y has elements of a float type.
 
     Example:
     ```mlir
     %m = zorse.causal_mask : tensor<64x64xi1>
-    %w = zorse.causal_mask {window = 8 : i64} : tensor<64x64xf32>
+    %w = zorse.causal_mask {window = 8 : i64, fill = -1.0e9 : f64} : tensor<64x64xf32>
     ```
   }];
-  let arguments = (ins OptionalAttr<I64Attr>:$window);
+  let arguments = (ins OptionalAttr<I64Attr>:$window, OptionalAttr<F64Attr>:$fill);
   let results = (outs Zorse_MaskTensor:$y);
   let assemblyFormat = "attr-dict `:` type($y)";
+  let extraClassDeclaration = [{
+    /// What hidden elements of a float mask are.
+    double getHidden() { return getFill() ? getFill()->convertToDouble() : -std::numeric_limits<double>::infinity(); }
+  }];
 }
 
 def Zorse_RopeOp : Zorse_Op<"rope", [Pure]> {
