@@ -65,7 +65,24 @@ def export(module, path, sequence=64, rows=2, vocabulary=256, opset=20, dynamic=
             torch.onnx.export(module, arguments, path, input_names=names, output_names=list(outputs), opset_version=opset, dynamo=True,
                               optimize=optimize, dynamic_shapes=tuple(shapes) if dynamic else None, external_data=external_data, verbose=False)
     strip(path)
+    if not dropout and not external_data:
+        check(module, path, inputs)
     return path
+
+
+def check(module, path, inputs):
+    """Exporters leave out what they do not know (label_smoothing, for one): the file's loss must be the module's."""
+    with torch.no_grad():
+        expected = module(*inputs.values())
+    expected = float(expected[0] if isinstance(expected, (tuple, list)) else expected)
+    try:
+        import onnxruntime
+        found = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"]).run(None, {k: v.numpy() for k, v in inputs.items()})[0]
+    except Exception:  # not installed, or an operator it does not have: the check is a courtesy
+        return
+    if abs(float(found) - expected) > 1e-3 * max(abs(expected), 1e-3):
+        print(f"warning: {path}: the loss of the exported graph is {float(found):.6g}, the module's is {expected:.6g}; the exporter left something out "
+              "(label_smoothing is known to get lost: write it out)")
 
 
 def strip(path):

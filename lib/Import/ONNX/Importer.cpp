@@ -432,7 +432,7 @@ LogicalResult Importer::interpretNode(const GraphNode &node) {
 LogicalResult Importer::checkOperands(const GraphNode &node) {
   static const llvm::StringMap<unsigned> required{
       {"Constant", 0}, {"SequenceConstruct", 0}, {"Range", 3}, {"Where", 3}, {"Slice", 3}, {"ScatterND", 3}, {"Attention", 3}, {"RotaryEmbedding", 3},
-      {"Reshape", 2}, {"Expand", 2}, {"Tile", 2}, {"Pad", 2}, {"CumSum", 2}, {"Gather", 2}, {"GatherElements", 2}, {"GatherND", 2}, {"MatMul", 2}, {"Gemm", 2},
+      {"Reshape", 2}, {"Expand", 2}, {"Tile", 2}, {"Pad", 2}, {"CumSum", 2}, {"Gather", 2}, {"GatherElements", 2}, {"GatherND", 2}, {"MatMul", 2}, {"Gemm", 2}, {"Conv", 2},
       {"CastLike", 2}, {"SequenceAt", 2}, {"Add", 2}, {"Sub", 2}, {"Mul", 2}, {"Div", 2}, {"Mod", 2}, {"Pow", 2}, {"Equal", 2}, {"Less", 2}, {"LessOrEqual", 2},
       {"Greater", 2}, {"GreaterOrEqual", 2}, {"And", 2}, {"Or", 2}, {"Xor", 2}, {"BitwiseAnd", 2}, {"BitwiseOr", 2}, {"BitwiseXor", 2},
       {"SoftmaxCrossEntropyLoss", 2}, {"NegativeLogLikelihoodLoss", 2}, {"RMSNormalization", 2}, {"LayerNormalization", 2}};

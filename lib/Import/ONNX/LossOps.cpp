@@ -288,6 +288,7 @@ const llvm::StringMap<Importer::Handler> &Importer::handlers() {
     add({"Dropout"}, &Importer::onDropout);
     add({"MatMul"}, &Importer::onMatMul);
     add({"Gemm"}, &Importer::onGemm);
+    add({"Conv"}, &Importer::onConv);
     add({"Softmax", "LogSoftmax"}, &Importer::onSoftmax);
     add({"LayerNormalization", "RMSNormalization", "SimplifiedLayerNormalization"}, &Importer::onNorm);
     add({"Attention"}, &Importer::onAttention);

@@ -23,6 +23,18 @@ std::string recordedKind(const google::protobuf::RepeatedPtrField<onnx::StringPa
   return {};
 }
 
+/// By initializer; where there is one, its name is the model's own.
+std::map<std::string, std::string> recordedKinds(const onnx::Graph &graph) {
+  std::map<std::string, std::string> kinds;
+  for (const onnx::ValueInfo &info : graph.value_info())
+    if (std::string kind = recordedKind(info.metadata_props()); !kind.empty())
+      kinds[info.name()] = kind;
+  for (const onnx::Tensor &tensor : graph.initializer())
+    if (std::string kind = recordedKind(tensor.metadata_props()); !kind.empty())
+      kinds[tensor.name()] = kind;
+  return kinds;
+}
+
 /// The innermost module a node came from, "" if the file does not say.
 std::string moduleOf(const onnx::Node &node) {
   for (const onnx::StringPair &entry : node.metadata_props())
@@ -64,14 +76,8 @@ bool Importer::isMask(const onnx::Tensor &tensor) {
 }
 
 void Importer::classifyInitializers() {
-  std::map<std::string, std::string> kinds;
+  std::map<std::string, std::string> kinds = recordedKinds(model.model().graph());
   bool anyKind = false;
-  for (const onnx::ValueInfo &info : model.model().graph().value_info())
-    if (std::string kind = recordedKind(info.metadata_props()); !kind.empty())
-      kinds[info.name()] = kind;
-  for (const onnx::Tensor &tensor : model.model().graph().initializer())
-    if (std::string kind = recordedKind(tensor.metadata_props()); !kind.empty())
-      kinds[tensor.name()] = kind;
 
   // Which values depend on the data of an input (not only on its shape), and who uses what.
   const std::vector<GraphNode> &nodes = graph.body.nodes;
@@ -146,6 +152,9 @@ void Importer::classifyInitializers() {
           return true;
       } else if (user.op == "MatMul" || user.op == "Gemm") {
         if (position == 2 || other(1 - position))
+          return true;
+      } else if (user.op == "Conv") {
+        if (position > 0 && other(0))
           return true;
       } else if (user.op == "LayerNormalization" || user.op == "RMSNormalization" || user.op == "SimplifiedLayerNormalization") {
         if (position > 0 && other(0))
@@ -361,6 +370,7 @@ Value Importer::liftedBytes(RankedTensorType type, std::shared_ptr<std::vector<u
 void Importer::reportParameters(ImportedModel &result) {
   const char *remedy = ". Export with torch.onnx.export(..., dynamo=True, optimize=False), which keeps every parameter with its name and layout";
   std::map<std::string, std::vector<std::string>> sites;
+  std::map<std::string, std::string> recorded = recordedKinds(model.model().graph());
   static const llvm::StringSet<> views{"Identity", "Transpose", "Reshape", "Unsqueeze", "Squeeze", "Cast"};
   for (const onnx::Node &node : model.model().graph().node()) {
     if (views.contains(node.op_type()))
@@ -388,7 +398,7 @@ void Importer::reportParameters(ImportedModel &result) {
       warn("parameter '" + tensor.name() + "' is shared by " + std::to_string(distinct.size()) + " modules (" + list +
            "): the exporter merged parameters whose initial values are equal, and training this file ties them" + remedy);
     }
-    if (looksRenamed(tensor.name()))
+    if (!recorded.count(tensor.name()) && looksRenamed(tensor.name()))
       renamed.push_back(tensor.name());
   }
   for (const WeightSource &weight : result.weights)
