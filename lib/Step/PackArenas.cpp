@@ -196,7 +196,7 @@ uint32_t mostCellsAlive(const Expansion &x, uint32_t device) {
 std::string tooLittleMemory(const Expansion &x, uint32_t device, const MemoryUse &use) {
   const PlanDevice &info = x.plan.devices[device];
   std::string text = "device " + info.name + " needs " + gib(use.total) + " of its " + gib(info.memory) + ": state " + gib(use.state) + ", activations " +
-                     gib(use.activations) + " (" + std::to_string(use.cellsAlive) + " micro-batches alive), gradients " + gib(use.gradients) + ", gathered " +
+                     gib(use.activations) + " (" + std::to_string(use.cellsAlive) + (use.cellsAlive == 1 ? " micro-batch" : " micro-batches") + " alive), gradients " + gib(use.gradients) + ", gathered " +
                      gib(use.gathered) + ", workspace " + gib(use.workspace);
   text += ". Remedies: ";
   if (use.state + use.gradients + use.gathered > info.memory)

@@ -258,6 +258,8 @@ private:
         device.device = toDevice(list[i]["device"], path + ".device");
         if (list[i].contains("microbatch"))
           device.microBatch = toMicroBatch(list[i]["microbatch"], path + ".microbatch");
+        if (list[i].contains("share") && list[i].contains("samples"))
+          fail(path, "has both \"samples\" and \"share\": keep one");
         if (list[i].contains("share"))
           weight = toNumber(list[i]["share"], path + ".share");
         if (list[i].contains("samples")) {

@@ -167,7 +167,7 @@ void printOverview(const Inspected &what) {
   std::string terms = std::to_string(s.loss_size()) + (s.loss_size() == 1 ? " loss term" : " loss terms");
   line("", blocks + ", " + terms);
   line("training", training(s.training()));
-  std::string step = std::to_string(what.plan.cells.size()) + " cells, " + std::to_string(all) + " entries (";
+  std::string step = std::to_string(what.plan.cells.size()) + (what.plan.cells.size() == 1 ? " cell, " : " cells, ") + std::to_string(all) + " entries (";
   const char *separator = "";
   for (const auto &[word, count] : entries) {
     step += separator + std::to_string(count) + " " + word;

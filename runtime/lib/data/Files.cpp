@@ -40,7 +40,8 @@ Result<TokenFile> TokenFile::open(const std::string &path) {
     file.tokens_ = mapped->data();
     file.count_ = mapped->size() / 2;
     if (mapped->size() % 2)
-      return userError(path + ": a .bin file without a header is read as uint16 tokens, but has an odd number of bytes (" + std::to_string(mapped->size()) + ")");
+      return userError(path + ": a .bin file without a header is read as uint16 tokens, but has an odd number of bytes (" + std::to_string(mapped->size()) +
+                       "); a file with another suffix is read as bytes");
   } else {
     file.format_ = "bytes";
     file.tokens_ = mapped->data();
