@@ -16,6 +16,7 @@
 #include "llvm/ADT/STLFunctionalExtras.h"
 
 #include <map>
+#include <set>
 #include <string>
 
 namespace zorse::onnx_import {
@@ -100,13 +101,13 @@ private:
 
   // --- parameters (Parameters.cpp)
   void classifyInitializers();
-  void restoreTies();
+  void restoreTies(const std::set<const onnx::Tensor *> &own);
   bool isMask(const onnx::Tensor &tensor);
   void reportParameters(ImportedModel &result);
   Val parameter(const onnx::Tensor &tensor, bool trainable);
   mlir::Value liftedBytes(mlir::RankedTensorType type, std::shared_ptr<std::vector<uint8_t>> bytes);
 
-  // --- access to a node
+  // --- access to a node (NodeAccess.cpp)
   const Val &in(const GraphNode &node, size_t index) const;
   std::string nameOf(const GraphNode &node, size_t index) const;
   bool has(const GraphNode &node, size_t index) const { return static_cast<bool>(in(node, index)); }
@@ -122,7 +123,7 @@ private:
   /// Axes from an attribute or from operand `index`; normalised to be non-negative.
   mlir::LogicalResult axesOf(const GraphNode &node, size_t index, int64_t rank, std::optional<std::vector<int64_t>> &axes);
 
-  // --- views and emission (Emit.cpp)
+  // --- views and emission (Emit.cpp, Axes.cpp)
   mlir::Type elementType(ElementKind kind) const;
   bool isSampled(const Val &value) const;
   static bool isSampled(mlir::Value value);

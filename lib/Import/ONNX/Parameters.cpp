@@ -218,6 +218,12 @@ void Importer::classifyInitializers() {
          "train the folded values with --train=NAME");
   }
 
+  // Names that models give have dots, except those of the outermost module; a table of embeddings is the model's own.
+  std::set<const onnx::Tensor *> own;
+  for (auto &[value, tensor] : graph.body.initializers)
+    if (StringRef(tensor->name()).contains('.') || std::any_of(users[value].begin(), users[value].end(), [&](auto &use) { return nodes[use.first].op == "Gather" && use.second == 0; }))
+      own.insert(tensor);
+
   // TorchScript merges parameters of equal values and leaves `Identity(survivor) -> original name`: each gets its own storage back. Matrices that are equal were tied by the model.
   for (GraphNode &node : graph.body.nodes) {
     if (node.op != "Identity" || node.inputs.size() != 1 || node.inputs[0] < 0 || node.outputs.empty() || node.outputs[0] < 0)
@@ -238,7 +244,7 @@ void Importer::classifyInitializers() {
     node.op = "zorse.restored";
   }
   graph.body.nodes.erase(std::remove_if(graph.body.nodes.begin(), graph.body.nodes.end(), [](const GraphNode &node) { return node.op == "zorse.restored"; }), graph.body.nodes.end());
-  restoreTies();
+  restoreTies(own);
 }
 
 /// Whether a [n, m] holds the transpose of b [m, n] to the bit, and is not one number throughout.
@@ -255,13 +261,13 @@ static bool isTransposed(const uint8_t *a, const uint8_t *b, int64_t n, int64_t 
 }
 
 // An exporter that folds the transpose of a tied matrix writes it twice, and training both would untie them: matrices that are equal to the bit were one parameter.
-void Importer::restoreTies() {
+void Importer::restoreTies(const std::set<const onnx::Tensor *> &own) {
   auto isMatrix = [&](const onnx::Tensor *tensor) { return roles[tensor] == InitializerRole::Trained && tensor->dims_size() == 2 && !options.trainable.count(tensor->name()); };
   for (auto &[renamedValue, renamed] : graph.body.initializers) {
-    if (!isMatrix(renamed) || !looksRenamed(renamed->name()))
+    if (!isMatrix(renamed) || own.count(renamed))
       continue;
     for (auto &[value, original] : graph.body.initializers) {
-      if (!isMatrix(original) || looksRenamed(original->name()) || original->data_type() != renamed->data_type() || original->dims(0) != renamed->dims(1) ||
+      if (!isMatrix(original) || !own.count(original) || original->data_type() != renamed->data_type() || original->dims(0) != renamed->dims(1) ||
           original->dims(1) != renamed->dims(0))
         continue;
       std::string problem;

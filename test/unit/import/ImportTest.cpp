@@ -13,6 +13,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <fstream>
+#include <functional>
 #include <random>
 #include <sstream>
 
@@ -222,6 +223,111 @@ TEST(Import, SumsOfTermsWithCoefficients) {
   ASSERT_TRUE(outcome.ok) << outcome.text;
   EXPECT_TRUE(contains(outcome.text, "zorse.coefficient = 2.500000e-01")) << outcome.text;
   EXPECT_TRUE(contains(outcome.text, "zorse.denominator_per_row = 6.600000e+01")) << outcome.text;
+}
+
+TEST(Import, TransposeWrittenTwiceIsOneParameter) {
+  auto model = [](bool equal, const std::string &table = "wte.weight") {
+    Graph graph;
+    graph.model.mutable_graph()->mutable_initializer(0)->set_name(table);
+    graph.weight("val_7", {4, 11});
+    float element = 0;
+    std::string &raw = *graph.model.mutable_graph()->mutable_initializer(1)->mutable_raw_data();
+    for (int i = 0; i < 4; ++i)
+      for (int j = 0; j < 11; ++j) {
+        element = 0.01f * static_cast<float>(j * 4 + i + (equal ? 1 : 2));
+        std::memcpy(&raw[4 * (i * 11 + j)], &element, 4);
+      }
+    graph.node("Gather", {table, "ids"}, {"x"});
+    graph.node("MatMul", {"x", "val_7"}, {"logits"});
+    graph.output("logits");
+    return graph.write("tied.onnx");
+  };
+  ImportOptions options;
+  options.loss = "cross_entropy";
+  options.logits = "logits";
+  options.labels = "labels";
+  Outcome tied = import(model(true), options);
+  ASSERT_TRUE(tied.ok) << tied.text;
+  ASSERT_EQ(tied.model.weights.size(), 1u) << tied.text;
+  EXPECT_EQ(tied.model.weights[0].parameter, "wte.weight");
+  tied = import(model(true, "table"), options); // a parameter of the outermost module
+  ASSERT_EQ(tied.model.weights.size(), 1u) << tied.text;
+  EXPECT_EQ(tied.model.weights[0].parameter, "table");
+  EXPECT_EQ(import(model(false), options).model.weights.size(), 2u);
+}
+
+/// Scores of x with itself plus what `bias` adds, a softmax, and a loss.
+Outcome withBias(const std::function<std::string(Graph &)> &bias, const ImportOptions &options = {}) {
+  Graph graph;
+  graph.node("Gather", {"w", "ids"}, {"x"});
+  auto *permutation = graph.node("Transpose", {"x"}, {"xt"}).add_attribute();
+  permutation->set_name("perm");
+  permutation->set_type(7);
+  for (int64_t dim : {0, 2, 1})
+    permutation->add_ints(dim);
+  graph.node("MatMul", {"x", "xt"}, {"products"});
+  graph.node("Add", {"products", bias(graph)}, {"scores"});
+  graph.node("Softmax", {"scores"}, {"p"});
+  graph.node("MatMul", {"p", "x"}, {"y"});
+  graph.node("ReduceMean", {"y"}, {"loss"});
+  Graph::attribute(*graph.model.mutable_graph()->mutable_node(graph.model.graph().node_size() - 1), "keepdims", 0);
+  graph.output("loss");
+  return import(graph.write("bias.onnx"), options);
+}
+
+TEST(Import, BiasesOfScores) {
+  // A table of distances under its own name is trained wherever its rows end.
+  Outcome table = withBias([](Graph &graph) {
+    graph.weight("relative.weight", {3, 6});
+    graph.ints("distances", {0, 1, 2, 2, 2, 1});
+    graph.node("Gather", {"relative.weight", "distances"}, {"bias"});
+    return std::string("bias");
+  });
+  ASSERT_TRUE(table.ok) << table.text;
+  EXPECT_TRUE(contains(table.text, "zorse.parameter = \"relative.weight\", zorse.trainable = true")) << table.text;
+  // A folded one could be a fixed bias: it stays constant, and the user is told.
+  Outcome folded = withBias([](Graph &graph) {
+    graph.weight("val_3", {6, 6});
+    return std::string("val_3");
+  });
+  ASSERT_TRUE(folded.ok) << folded.text;
+  std::string warnings;
+  for (const std::string &warning : folded.model.warnings)
+    warnings += warning + "\n";
+  EXPECT_TRUE(contains(warnings, "what is added to attention scores from 'val_3' stays constant")) << warnings;
+  ImportOptions options;
+  options.trainable["val_3"] = TrainableChoice::Train;
+  Outcome trained = withBias([](Graph &graph) {
+    graph.weight("val_3", {6, 6});
+    return std::string("val_3");
+  }, options);
+  EXPECT_TRUE(contains(trained.text, "zorse.parameter = \"val_3\", zorse.trainable = true")) << trained.text;
+}
+
+TEST(ImportErrors, SequenceBeyondThePositionTable) {
+  Graph graph(0);
+  graph.model.mutable_graph()->clear_input();
+  graph.input("ids", 7, {0, -1});
+  graph.weight("wpe.weight", {5, 4});
+  graph.node("Gather", {"w", "ids"}, {"x"});
+  graph.node("Shape", {"ids"}, {"shape"});
+  for (auto [name, value] : {std::pair<const char *, int64_t>{"zero", 0}, {"one", 1}}) {
+    auto *tensor = graph.model.mutable_graph()->add_initializer();
+    tensor->set_name(name);
+    tensor->set_data_type(7);
+    tensor->add_int64_data(value);
+  }
+  graph.node("Gather", {"shape", "one"}, {"length"});
+  graph.node("Range", {"zero", "length", "one"}, {"positions"});
+  graph.node("Gather", {"wpe.weight", "positions"}, {"places"});
+  graph.node("Add", {"x", "places"}, {"y"});
+  graph.node("ReduceMean", {"y"}, {"loss"});
+  graph.output("loss");
+  ImportOptions options;
+  options.sequence = 8;
+  Outcome outcome = import(graph.write("positions.onnx"), options);
+  EXPECT_ERROR(outcome, "node 'n_places' (Gather): id 7 is outside 'wpe.weight', which has 5 entries along axis 0; positions up to 4 exist: compile with --seq at most 5");
+  EXPECT_ERROR(outcome, "its operands: 'wpe.weight' float32 [5, 4], 'positions' constant int64 [8]");
 }
 
 TEST(ImportErrors, MixingSamplesNamesTheNode) {

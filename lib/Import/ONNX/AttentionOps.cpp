@@ -1,0 +1,220 @@
+// Attention and rotary positions as operators of their own (opset 23 and later).
+#include "Importer.h"
+
+#include "mlir/Dialect/Arith/IR/Arith.h"
+
+#include <algorithm>
+#include <cmath>
+
+using namespace mlir;
+using namespace zorse;
+using namespace zorse::onnx_import;
+
+// Attention of opset 23 and 24. q, k, v are [rows, heads, positions, channels], or [rows, positions, heads * channels].
+LogicalResult Importer::onAttention(const GraphNode &node) {
+  Val q = in(node, 0), k = in(node, 1), v = in(node, 2);
+  for (size_t i = 4; i < node.inputs.size(); ++i)
+    if (has(node, i))
+      return error(node, "uses a cache of past keys; export the model for training (use_cache=False)");
+  for (size_t i = 1; i < node.outputs.size(); ++i)
+    if (node.outputs[i] >= 0)
+      for (const GraphNode &other : graph.body.nodes)
+        if (std::find(other.inputs.begin(), other.inputs.end(), node.outputs[i]) != other.inputs.end())
+          return error(node, "only its first output is supported");
+  bool flat = q.rank() == 3;
+  auto split = [&](Val &x, int64_t heads) -> LogicalResult {
+    if (x.rank() == 3) {
+      std::vector<int64_t> shape = x.shape();
+      if (heads <= 0 || shape[2] % heads != 0)
+        return error(node, "expects q_num_heads and kv_num_heads that divide the channels");
+      auto value = reshaped(node, x, {shape[0], shape[1], heads, shape[2] / heads});
+      if (failed(value))
+        return failure();
+      x = *value;
+      std::swap(x.view.dims[1], x.view.dims[2]);
+    }
+    if (x.rank() != 4 || !x.isGraph() || !isFloat(x.type))
+      return error(node, "expects float activations of rank 3 or 4");
+    return success();
+  };
+  int64_t qHeads = intAttribute(node, "q_num_heads", 0), kHeads = intAttribute(node, "kv_num_heads", 0);
+  if (failed(split(q, qHeads)) || failed(split(k, kHeads)) || failed(split(v, kHeads)))
+    return failure();
+  int64_t heads = q.view.size(1), queries = q.view.size(2), channels = q.view.size(3), keys = k.view.size(2), valueChannels = v.view.size(3);
+  AttentionOptions attention;
+  attention.scale = floatAttribute(node, "scale", 0);
+  if (attention.scale == 0)
+    attention.scale = 1.0 / std::sqrt(static_cast<double>(channels));
+  attention.scale = attentionScale(attention.scale * q.scale * k.scale, channels);
+  q.scale = k.scale = 1;
+  attention.causal = intAttribute(node, "is_causal", 0) != 0;
+  if (attention.causal && queries != keys)
+    return error(node, "is causal with " + Twine(queries) + " queries and " + Twine(keys) + " keys; expects as many");
+  if (double cap = floatAttribute(node, "softcap", 0); cap != 0)
+    attention.softcap = cap;
+  auto positionsFirst = [&](Val x) -> FailureOr<Value> {
+    if (x.view.sampleAxis() > 0)
+      return error(node, "expects samples in dimension 0");
+    x = x.isConstant() ? compressed(x) : x;
+    Groups groups{x.view.dims[2], x.view.dims[1], x.view.dims[3]};
+    return materialise(x, groups, true);
+  };
+  auto qValue = positionsFirst(q), kValue = positionsFirst(k), vValue = positionsFirst(v);
+  if (failed(qValue) || failed(kValue) || failed(vValue))
+    return failure();
+  // Repeated key heads need no copies.
+  auto unrepeated = [&](const Val &x) -> Groups {
+    const FactorList &list = x.view.dims[1];
+    if (list.size() == 2 && list[1].stride == 0 && list[1].size > 1)
+      return {x.view.dims[2], {list[0]}, x.view.dims[3]};
+    if (list.size() == 1 && list[0].stride == 0)
+      return {x.view.dims[2], {}, x.view.dims[3]};
+    return {};
+  };
+  if (Groups kGroups = unrepeated(k), vGroups = unrepeated(v); !kGroups.empty() && !vGroups.empty() && k.view.dims[1].size() == v.view.dims[1].size() &&
+                                                                k.view.dims[1].back().size == v.view.dims[1].back().size) {
+    kValue = materialise(k, kGroups, true);
+    vValue = materialise(v, vGroups, true);
+  }
+  Value mask;
+  if (has(node, 3)) {
+    Val m = compressed(in(node, 3));
+    bool boolean = m.type == ElementKind::Bool;
+    auto uniform = uniformValue(m);
+    bool nothing = uniform && (boolean ? *uniform != 0 : *uniform == 0);
+    if (!nothing) {
+      while (m.rank() < 4)
+        m.view.dims.insert(m.view.dims.begin(), FactorList{});
+      // Rows of a constant are copies of each other.
+      std::vector<Val> operands{q, m};
+      for (Val &operand : operands)
+        operand.view.dims.resize(1);
+      std::vector<Axis> axes;
+      std::vector<int64_t> shape;
+      if (failed(align(node, operands, axes, shape)))
+        return failure();
+      if (!isSampled(m))
+        m.view.dims[0].clear();
+      bool perHead = std::any_of(m.view.dims[1].begin(), m.view.dims[1].end(), [](const Factor &factor) { return factor.stride != 0; });
+      FactorList queryList = m.view.size(2) == queries ? m.view.dims[2] : FactorList{Factor{queries, 0, false}};
+      FactorList keyList = m.view.size(3) == keys ? m.view.dims[3] : FactorList{Factor{keys, 0, false}};
+      Groups groups{perHead ? m.view.dims[1] : FactorList{}, queryList, keyList};
+      Value value = materialise(m, groups, isSampled(m));
+      auto causal = value.getDefiningOp<CausalMaskOp>();
+      if (!causal && value.getDefiningOp() && isa<ReshapeOp>(value.getDefiningOp()))
+        causal = value.getDefiningOp()->getOperand(0).getDefiningOp<CausalMaskOp>();
+      if (causal && !m.hides) {
+        attention.causal = true;
+        if (causal.getWindow())
+          attention.window = *causal.getWindow();
+      } else {
+        if (!isSampled(value))
+          value = reshapeTo(value, {1, perHead ? heads : 1, queries, keys});
+        mask = value;
+      }
+    }
+  }
+  Value y = create<AttentionOp>(*qValue, *kValue, *vValue, mask, attention);
+  Val result = wrap(y, q.type, {rows, queries, heads, valueChannels});
+  result.scale = v.scale;
+  for (FactorList &list : result.view.dims)
+    coalesce(list);
+  if (flat) {
+    auto joined = reshaped(node, result, {rows, queries, heads * valueChannels});
+    if (failed(joined))
+      return failure();
+    return out(node, 0, std::move(*joined)), success();
+  }
+  std::swap(result.view.dims[1], result.view.dims[2]);
+  return out(node, 0, std::move(result)), success();
+}
+
+// RotaryEmbedding of opset 23: x [rows, heads, positions, channels] or [rows, positions, heads * channels]; tables [rows, positions, channels / 2] or by position ids.
+LogicalResult Importer::onRotary(const GraphNode &node) {
+  Val x = in(node, 0), cosine = in(node, 1), sine = in(node, 2);
+  bool flat = x.rank() == 3;
+  if (!x.isGraph() || !isFloat(x.type))
+    return error(node, "expects float activations");
+  if (flat) {
+    std::vector<int64_t> shape = x.shape();
+    int64_t heads = intAttribute(node, "num_heads", 0);
+    if (heads <= 0 || shape[2] % heads != 0)
+      return error(node, "expects num_heads that divide the channels");
+    auto value = reshaped(node, x, {shape[0], shape[1], heads, shape[2] / heads});
+    if (failed(value))
+      return failure();
+    x = *value;
+    std::swap(x.view.dims[1], x.view.dims[2]);
+  }
+  if (x.rank() != 4)
+    return error(node, "expects rank 3 or 4");
+  int64_t positions = x.view.size(2), channels = x.view.size(3), heads = x.view.size(1);
+  int64_t rotated = intAttribute(node, "rotary_embedding_dim", 0);
+  if (rotated == 0)
+    rotated = channels;
+  if (rotated < 2 || rotated > channels || rotated % 2)
+    return error(node, "expects an even rotary_embedding_dim within the channels");
+  if (has(node, 3)) {
+    // Tables by position: constant ids only (positions 0, 1, ... of every sample).
+    GraphNode lookup = node;
+    lookup.attributes.clear();
+    for (Val *table : {&cosine, &sine}) {
+      std::vector<int> savedInputs = lookup.inputs;
+      Val ids = in(node, 3);
+      if (!ids.isConstant() || !table->isConstant())
+        return error(node, "expects constant positions and tables");
+      auto idValues = constantInts(ids);
+      std::vector<int64_t> tableShape = table->shape();
+      std::vector<int64_t> shape = ids.shape();
+      shape.push_back(tableShape[1]);
+      auto entries = constantFloats(*table, int64_t(1) << 26);
+      if (!idValues || !entries)
+        return error(node, "its tables are too large");
+      std::vector<double> picked;
+      for (int64_t id : *idValues) {
+        if (id < 0 || id >= tableShape[0])
+          return error(node, "position " + Twine(id) + " is outside its tables");
+        picked.insert(picked.end(), entries->begin() + id * tableShape[1], entries->begin() + (id + 1) * tableShape[1]);
+      }
+      *table = constantOf(table->type, makeFloats(table->type, std::move(picked)), shape);
+    }
+  }
+  auto tableOf = [&](Val table) -> FailureOr<Value> {
+    if (table.rank() == 2)
+      table.view.dims.insert(table.view.dims.begin(), FactorList{});
+    if (table.rank() != 3 || table.view.size(1) != positions || table.view.size(2) != rotated / 2)
+      return error(node, "expects tables of " + Twine(positions) + " positions by " + Twine(rotated / 2) + " channels");
+    table = compressed(table);
+    if (!isSampled(table)) {
+      for (const Factor &factor : table.view.dims[0])
+        if (factor.stride != 0)
+          return error(node, "its tables differ between samples");
+      table.view.dims[0].clear();
+    }
+    return materialise(table, {table.view.dims[1], table.view.dims[2]}, false);
+  };
+  auto c = tableOf(cosine), s = tableOf(sine);
+  if (failed(c) || failed(s))
+    return failure();
+  double scale = x.scale;
+  x.scale = 1;
+  Value value = materialise(x, {x.view.dims[2], x.view.dims[1], x.view.dims[3]}, true);
+  bool interleaved = intAttribute(node, "interleaved", 0) != 0;
+  Value y;
+  if (rotated == channels) {
+    y = create<RopeOp>(value, *c, *s, interleaved, false);
+  } else {
+    Value front = create<SliceOp>(value, int64_t(3), int64_t(0), rotated), back = create<SliceOp>(value, int64_t(3), rotated, channels - rotated);
+    y = create<ConcatOp>(ValueRange{create<RopeOp>(front, *c, *s, interleaved, false), back}, int64_t(3));
+  }
+  Val result = wrap(y, x.type, {rows, positions, heads, channels});
+  result.scale = scale;
+  if (flat) {
+    auto joined = reshaped(node, result, {rows, positions, heads * channels});
+    if (failed(joined))
+      return failure();
+    return out(node, 0, std::move(*joined)), success();
+  }
+  std::swap(result.view.dims[1], result.view.dims[2]);
+  return out(node, 0, std::move(result)), success();
+}

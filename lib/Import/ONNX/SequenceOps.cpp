@@ -1,0 +1,224 @@
+// Sequences of tensors, and tensors put together.
+#include "Importer.h"
+
+#include "mlir/Dialect/Arith/IR/Arith.h"
+
+#include <algorithm>
+#include <limits>
+
+using namespace mlir;
+using namespace zorse;
+using namespace zorse::onnx_import;
+
+LogicalResult Importer::onSplitToSequence(const GraphNode &node) {
+  const Val &x = in(node, 0);
+  int64_t axis = intAttribute(node, "axis", 0);
+  bool keep = intAttribute(node, "keepdims", 1) != 0;
+  axis = axis < 0 ? axis + x.rank() : axis;
+  if (axis < 0 || axis >= x.rank())
+    return error(node, "axis is outside the rank");
+  int64_t size = x.view.size(axis);
+  std::vector<int64_t> sizes;
+  if (has(node, 1)) {
+    auto given = constantInts(in(node, 1));
+    if (!given || given->empty())
+      return error(node, "expects constant sizes");
+    keep = true;
+    if (in(node, 1).rank() == 0) {
+      if ((*given)[0] < 1)
+        return error(node, "expects a positive size");
+      for (int64_t at = 0; at < size; at += (*given)[0])
+        sizes.push_back(std::min((*given)[0], size - at));
+    } else
+      sizes = *given;
+  } else
+    sizes.assign(size, 1);
+  Val sequence;
+  sequence.kind = Val::Kind::Sequence;
+  sequence.type = x.type;
+  int64_t at = 0;
+  for (int64_t part : sizes) {
+    if (part < 0 || at + part > size)
+      return error(node, "its sizes exceed the dimension of " + Twine(size));
+    Val value = x;
+    if (failed(take(node, value, axis, at, 1, part)))
+      return failure();
+    if (!keep)
+      value.view.dims.erase(value.view.dims.begin() + axis);
+    sequence.elements.push_back(std::move(value));
+    at += part;
+  }
+  return out(node, 0, std::move(sequence)), success();
+}
+
+LogicalResult Importer::onSequenceAt(const GraphNode &node) {
+  const Val &sequence = in(node, 0);
+  auto index = uniformValue(in(node, 1));
+  if (sequence.kind != Val::Kind::Sequence || !index)
+    return error(node, "expects a sequence and a constant position");
+  int64_t at = static_cast<int64_t>(*index), size = static_cast<int64_t>(sequence.elements.size());
+  at = at < 0 ? at + size : at;
+  if (at < 0 || at >= size)
+    return error(node, "position " + Twine(at) + " is outside a sequence of " + Twine(size));
+  return out(node, 0, sequence.elements[at]), success();
+}
+
+LogicalResult Importer::onSequenceConstruct(const GraphNode &node) {
+  Val sequence;
+  sequence.kind = Val::Kind::Sequence;
+  for (size_t i = 0; i < node.inputs.size(); ++i)
+    sequence.elements.push_back(in(node, i));
+  return out(node, 0, std::move(sequence)), success();
+}
+
+LogicalResult Importer::onConcatFromSequence(const GraphNode &node) {
+  std::vector<Val> parts = in(node, 0).elements;
+  if (parts.empty())
+    return error(node, "expects a sequence of at least one tensor");
+  int64_t axis = intAttribute(node, "axis", 0);
+  if (intAttribute(node, "new_axis", 0)) {
+    axis = axis < 0 ? axis + parts[0].rank() + 1 : axis;
+    if (axis < 0 || axis > parts[0].rank())
+      return error(node, "axis is outside the rank");
+    for (Val &part : parts)
+      part.view.dims.insert(part.view.dims.begin() + std::min<int64_t>(axis, part.rank()), FactorList{});
+  }
+  return concatenate(node, parts, axis);
+}
+
+LogicalResult Importer::onConcat(const GraphNode &node) {
+  std::vector<Val> parts;
+  for (size_t i = 0; i < node.inputs.size(); ++i)
+    parts.push_back(in(node, i));
+  return concatenate(node, parts, intAttribute(node, "axis", 0));
+}
+
+LogicalResult Importer::concatenate(const GraphNode &node, const std::vector<Val> &given, int64_t axis) {
+  std::vector<Val> parts;
+  for (const Val &part : given) {
+    if (part.kind != Val::Kind::Constant && part.kind != Val::Kind::Graph)
+      return error(node, "expects tensors");
+    if (part.view.elements() > 0)
+      parts.push_back(part);
+  }
+  if (parts.empty())
+    return out(node, 0, given.empty() ? Val{} : given[0]), success();
+  int64_t rank = parts[0].rank();
+  axis = axis < 0 ? axis + rank : axis;
+  if (axis < 0 || axis >= rank)
+    return error(node, "axis is outside the rank");
+  if (parts.size() == 1)
+    return out(node, 0, parts[0]), success();
+  std::vector<int64_t> shape = parts[0].shape();
+  int64_t total = 0;
+  bool constant = true;
+  for (const Val &part : parts) {
+    std::vector<int64_t> own = part.shape();
+    if (own.size() != shape.size())
+      return error(node, "expects operands of equal rank");
+    for (int64_t i = 0; i < rank; ++i)
+      if (i != axis && own[i] != shape[i])
+        return error(node, "expects operands that agree in every dimension but " + Twine(axis) + ", found " + Twine(shape[i]) + " and " + Twine(own[i]) + " in dimension " + Twine(i));
+    total += own[axis];
+    constant &= part.isConstant();
+    if (part.view.sampleAxis() == axis)
+      return error(node, "joins along the axis that holds the samples");
+  }
+  shape[axis] = total;
+  if (constant) {
+    std::vector<LazyPtr> bases;
+    std::vector<int64_t> runs;
+    int64_t outer = 1, inner = 1;
+    for (int64_t i = 0; i < rank; ++i)
+      (i < axis ? outer : inner) *= i == axis ? 1 : shape[i];
+    for (const Val &part : parts) {
+      bases.push_back(copied(part).lazy);
+      if (bases.back()->isFill() && bases.back()->size() != part.view.elements()) {
+        double value;
+        bases.back()->readFloats(0, 0, 1, &value);
+        bases.back() = makeFill(part.type, part.view.elements(), value);
+      }
+      runs.push_back(part.view.size(axis) * inner);
+    }
+    return out(node, 0, constantOf(parts[0].type, makeInterleaved(parts[0].type, bases, runs, outer), shape)), success();
+  }
+
+  // The other axes are common; the joined one is a dimension of its own in each operand.
+  std::vector<Val> outers = parts;
+  for (Val &part : outers)
+    part.view.dims.erase(part.view.dims.begin() + axis);
+  std::vector<Axis> axes;
+  std::vector<int64_t> outerShape;
+  std::vector<Val> before = outers;
+  if (failed(align(node, outers, axes, outerShape)))
+    return failure();
+  for (size_t k = 0; k < parts.size(); ++k)
+    if (outers[k].value != before[k].value || outers[k].view.offset != before[k].view.offset)
+      return error(node, "its operands group their axes in ways that do not match");
+  // Repeated axes must be real here if they are real in one operand; all of them are kept in the loop that one operand moves along.
+  orderAxes(outers, axes);
+  Loop loop = makeLoop(axes);
+  // Where the joined dimension lies in memory in the first operand that carries samples: after all axes with larger strides.
+  size_t primary = 0;
+  for (size_t k = parts.size(); k-- > 0;)
+    if (isSampled(parts[k]))
+      primary = k;
+  int64_t ownStride = parts[primary].view.dims[axis].empty() ? 0 : parts[primary].view.dims[axis].back().stride;
+  size_t place = loop.groups.size();
+  if (!parts[primary].view.dims[axis].empty())
+    while (place > 0 && loop.groups[place - 1].back()->strides[primary] < ownStride && loop.groups[place - 1].back()->strides[primary] != 0)
+      --place;
+  else
+    place = std::count_if(loop.groups.begin(), loop.groups.end(), [&](auto &group) { return group.back()->dim < axis; });
+  SmallVector<Value> operands;
+  for (size_t k = 0; k < parts.size(); ++k) {
+    Groups groups;
+    for (size_t g = 0; g <= loop.groups.size(); ++g) {
+      if (g == place)
+        groups.push_back(parts[k].view.dims[axis]);
+      if (g == loop.groups.size())
+        break;
+      FactorList list;
+      for (const Axis *own : loop.groups[g])
+        list.push_back(Factor{own->size, own->strides[k], false});
+      coalesce(list);
+      groups.push_back(std::move(list));
+    }
+    operands.push_back(materialise(parts[k], groups, loop.sampled));
+  }
+  int64_t dim = static_cast<int64_t>(place) + (loop.sampled ? 1 : 0);
+  Value joined = create<ConcatOp>(operands, dim);
+
+  Val value;
+  value.kind = Val::Kind::Graph;
+  value.type = parts[0].type;
+  value.value = joined;
+  value.view.dims.resize(rank);
+  std::vector<int64_t> dimStrides(loop.groups.size() + 1);
+  int64_t stride = 1;
+  for (size_t g = loop.groups.size() + 1; g-- > 0;) {
+    dimStrides[g] = stride;
+    stride *= cast<RankedTensorType>(joined.getType()).getDimSize(static_cast<int64_t>(g) + (loop.sampled ? 1 : 0));
+  }
+  value.view.dims[axis] = {Factor{total, dimStrides[place], false}};
+  llvm::DenseMap<const Axis *, int64_t> strides;
+  for (size_t g = 0; g < loop.groups.size(); ++g) {
+    int64_t inner = dimStrides[g < place ? g : g + 1];
+    for (size_t i = loop.groups[g].size(); i-- > 0;) {
+      strides[loop.groups[g][i]] = inner;
+      inner *= loop.groups[g][i]->size;
+    }
+  }
+  std::vector<const Axis *> sorted;
+  for (const Axis &own : axes)
+    sorted.push_back(&own);
+  std::sort(sorted.begin(), sorted.end(), [](const Axis *a, const Axis *b) { return a->order < b->order; });
+  for (const Axis *own : sorted) {
+    int64_t target = own->dim < axis ? own->dim : own->dim + 1;
+    auto found = strides.find(own);
+    value.view.dims[target].push_back(Factor{own->size, found == strides.end() ? 0 : found->second, own->sample});
+  }
+  for (FactorList &list : value.view.dims)
+    coalesce(list);
+  return out(node, 0, std::move(value)), success();
+}
