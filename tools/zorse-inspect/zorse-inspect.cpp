@@ -44,8 +44,8 @@ int main(int argc, char **argv) {
   app.add_option("bundle", directory, "the directory that zorse-compile wrote")->required();
   app.add_flag("--plan", plan, "the tiling of units x samples as a picture");
   app.add_option("--program", program, "the program of a device (name or number) as text");
-  app.add_option("--memory", memory, "what lives where and when on a device (name or number)");
-  app.add_option("--svg", svg, "with --memory: write the map to this file");
+  CLI::Option *memoryOption = app.add_option("--memory", memory, "what lives where and when on a device (name or number)");
+  app.add_option("--svg", svg, "with --memory: write the map to this file")->needs(memoryOption);
   app.add_flag("--timeline", timeline, "planned times of every queue");
   app.add_flag("--bodies", bodies, "what every body launches");
   try {
