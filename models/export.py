@@ -38,7 +38,7 @@ def export(module, path, sequence=64, rows=2, vocabulary=256, opset=20, dynamic=
     external_data: None puts weights beside the model from 1.5 GB on, True always, False never.
     inputs: example tensors by name, in the order of forward's arguments, for models that take something else than ids and labels. Their first
     axis is the samples and stays symbolic; all others are fixed.
-    A module with dropout is exported with it (in training mode, through TorchScript, which is the route that writes it).
+    A module with dropout is exported in training mode, which keeps it (but not that of attention probabilities: no exporter writes its mode).
     """
     dropout = any(isinstance(m, torch.nn.modules.dropout._DropoutNd) and m.p > 0 for m in module.modules())
     module.train(dropout)
@@ -55,7 +55,7 @@ def export(module, path, sequence=64, rows=2, vocabulary=256, opset=20, dynamic=
     if external_data is None:
         external_data = sum(p.numel() * p.element_size() for p in module.parameters()) > 1.5e9
     arguments, names = tuple(inputs.values()), list(inputs)
-    if not dynamo or dropout:
+    if not dynamo:
         axes = {name: {k: dim.__name__ for k, dim in shape.items()} for name, shape in zip(names, shapes)} if dynamic else None
         mode = torch.onnx.TrainingMode.TRAINING
         torch.onnx.export(module, arguments, path, input_names=names, output_names=list(outputs), opset_version=min(opset, 17), dynamic_axes=axes,
