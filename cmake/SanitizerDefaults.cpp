@@ -4,7 +4,10 @@
 extern "C" {
 
 // Containers cross the border to libMLIR and libLLVM: they fill vectors without marking them, so container overflows would be reported falsely.
-const char *__asan_default_options() { return "detect_container_overflow=0:detect_stack_use_after_return=1:strict_string_checks=1:allocator_may_return_null=0"; }
+// LLVM's bump allocators likewise: compiled here they poison what they have not given out, compiled there they give it out without unpoisoning.
+const char *__asan_default_options() {
+  return "detect_container_overflow=0:allow_user_poisoning=0:detect_stack_use_after_return=1:strict_string_checks=1:allocator_may_return_null=0";
+}
 
 const char *__ubsan_default_options() { return "print_stacktrace=1"; }
 

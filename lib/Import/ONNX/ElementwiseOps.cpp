@@ -587,7 +587,7 @@ LogicalResult Importer::onPow(const GraphNode &node) {
   if (x.isConstant() && y.isConstant()) {
     y = castTo(y, x.type);
     Kernel kernel = isFloat(x.type) ? floatKernel2([](double a, double b) { return std::pow(a, b); })
-                                    : intKernel2([](int64_t a, int64_t b) { return static_cast<int64_t>(std::pow(static_cast<double>(a), static_cast<double>(b))); });
+                                    : intKernel2([](int64_t a, int64_t b) { return truncateToInt(std::pow(static_cast<double>(a), static_cast<double>(b))); });
     Val folded = foldElementwise({x, y}, x.type, kernel);
     if (!folded)
       return error(node, "expects shapes that broadcast");

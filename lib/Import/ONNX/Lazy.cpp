@@ -70,7 +70,7 @@ int64_t zorse::onnx_import::wrapTo(ElementKind kind, int64_t value) {
   }
 }
 
-static int64_t truncateToInt(double value) {
+int64_t zorse::onnx_import::truncateToInt(double value) {
   if (std::isnan(value))
     return 0;
   if (value >= 9.2233720368547748e18)
@@ -142,7 +142,7 @@ public:
   IntIota(ElementKind kind, int64_t size, int64_t start, int64_t step) : IntLazy(kind, size), start(start), step(step) {}
   void readInts(int64_t begin, int64_t stride, int64_t n, int64_t *out) const override {
     for (int64_t i = 0; i < n; ++i)
-      out[i] = start + step * (begin + i * stride);
+      out[i] = static_cast<int64_t>(static_cast<uint64_t>(start) + static_cast<uint64_t>(step) * static_cast<uint64_t>(begin + i * stride)); // wraps as ONNX's integers do
   }
 
 private:
@@ -425,7 +425,7 @@ LazyPtr zorse::onnx_import::makeIntFill(ElementKind kind, int64_t size, int64_t 
 LazyPtr zorse::onnx_import::makeIota(ElementKind kind, int64_t size, double start, double step) {
   if (isFloat(kind))
     return std::make_shared<FloatIota>(kind, size, start, step);
-  return std::make_shared<IntIota>(kind, size, static_cast<int64_t>(start), static_cast<int64_t>(step));
+  return std::make_shared<IntIota>(kind, size, truncateToInt(start), truncateToInt(step));
 }
 
 LazyPtr zorse::onnx_import::makeFloats(ElementKind kind, std::vector<double> values) { return std::make_shared<FloatBuffer>(kind, std::move(values)); }

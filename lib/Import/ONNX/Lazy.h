@@ -77,6 +77,8 @@ constexpr int64_t storeLimit = int64_t(1) << 17;
 
 /// Rounds to what `kind` can hold.
 double roundTo(ElementKind kind, double value);
+/// Towards zero, clamped to the range; 0 for NaN.
+int64_t truncateToInt(double value);
 int64_t wrapTo(ElementKind kind, int64_t value);
 
 float halfToFloat(uint16_t bits);

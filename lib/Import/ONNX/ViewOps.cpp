@@ -106,7 +106,7 @@ LogicalResult Importer::onRange(const GraphNode &node) {
   double steps = std::ceil((*limit - *start) / *delta);
   if (!(steps < 1e12))
     return error(node, "is too long");
-  int64_t size = std::max<int64_t>(0, static_cast<int64_t>(steps));
+  int64_t size = static_cast<int64_t>(std::max(0.0, steps));
   ElementKind kind = in(node, 0).type;
   out(node, 0, constantOf(kind, makeIota(kind, size, *start, *delta), {size}));
   return success();
@@ -487,7 +487,7 @@ LogicalResult Importer::onTrilu(const GraphNode &node) {
     auto given = uniformValue(in(node, 1));
     if (!given)
       return error(node, "expects a constant diagonal");
-    diagonal = static_cast<int64_t>(*given);
+    diagonal = truncateToInt(*given);
   }
   bool upper = intAttribute(node, "upper", 1) != 0;
   int64_t height = x.view.size(x.rank() - 2), width = x.view.size(x.rank() - 1);
