@@ -106,7 +106,7 @@ ParseResult parseRegion(AsmParser &parser, RegionAttr &attr) {
 void printRegion(AsmPrinter &printer, RegionAttr attr) { printer << attr.getArena() << ':' << attr.getOffset() << '+' << attr.getBytes(); }
 
 ParseResult parseValue(AsmParser &parser, ValueAttr &attr) {
-  ValueKind kind;
+  ValueKind kind{};
   int64_t id = 0, cut = 0, begin = 0, end = 0, version = 0;
   std::string name;
   if (parseWord<ValueKind>(parser, kind, symbolizeValueKind, "a kind of value (activation, parameters, ...)"))
@@ -156,7 +156,7 @@ void printWait(AsmPrinter &printer, WaitAttr attr) {
 }
 
 ParseResult parseBinding(AsmParser &parser, BindingAttr &attr) {
-  Access access;
+  Access access{};
   ValueAttr value;
   RegionAttr region;
   if (parseWord<Access>(parser, access, symbolizeAccess, "an access (read, write, update, add, use)"))
