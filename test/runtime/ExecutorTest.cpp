@@ -11,6 +11,8 @@
 
 #include <chrono>
 #include <cmath>
+#include <map>
+#include <mutex>
 #include <thread>
 
 using namespace zorse;
@@ -50,16 +52,26 @@ protected:
     std::filesystem::copy_file(ZORSE_TEST_KERNELS, folder.path("two.zorse/kernels/x86-64/kernels.so"));
   }
 
+  std::vector<std::unique_ptr<Device>> makeDevices() {
+    std::vector<std::unique_ptr<Device>> devices;
+    for (uint32_t i = 0; i < 2; ++i) {
+      auto device = makeDevice(two.bundle, i, 2);
+      EXPECT_FALSE(device.failed()) << device.message();
+      devices.push_back(std::move(*device));
+    }
+    return devices;
+  }
+
   std::unique_ptr<Executor> make(const ExecutorOptions &options = {}, std::vector<std::unique_ptr<Device>> devices = {},
                                  std::vector<std::unique_ptr<Transport>> transports = {}) {
-    if (devices.empty()) {
-      auto made = makeDevices(two.bundle);
-      EXPECT_FALSE(made.failed()) << made.message();
-      devices = std::move(*made);
-    }
+    if (devices.empty())
+      devices = makeDevices();
     if (transports.empty())
       transports = makeLocalTransports(2);
-    auto executor = Executor::create(two.bundle, std::move(devices), std::move(transports), options);
+    std::vector<LocalDevice> locals;
+    for (uint32_t i = 0; i < 2; ++i)
+      locals.push_back({i, std::move(devices[i]), std::move(transports[i])});
+    auto executor = Executor::create(two.bundle, std::move(locals), options);
     EXPECT_FALSE(executor.failed()) << executor.message();
     if (executor.failed())
       return nullptr;
@@ -105,23 +117,27 @@ protected:
 /// Passes everything on, and fails or dawdles where told to.
 class TroubledDevice final : public Device {
 public:
-  TroubledDevice(std::unique_ptr<Device> inner, int failAt, int dawdleMilliseconds = 0)
-      : inner_(std::move(inner)), failAt_(failAt), dawdle_(dawdleMilliseconds) {}
+  /// A body takes `naps` launches more, of so many milliseconds each.
+  TroubledDevice(std::unique_ptr<Device> inner, int failAt, int naps = 0, int napMilliseconds = 0)
+      : inner_(std::move(inner)), failAt_(failAt), naps_(naps), nap_(napMilliseconds) {}
   std::string description() const override { return inner_->description(); }
   Result<std::unique_ptr<DeviceMemory>> allocate(size_t bytes, const AllocationOptions &options) override { return inner_->allocate(bytes, options); }
   Status loadBodies(const bundle::BodyLibrary &library, const std::string &directory) override { return inner_->loadBodies(library, directory); }
   Status runBody(uint32_t index, const BodyArguments &arguments) override {
     if (calls_++ == failAt_)
       return userError("the device has gone");
-    std::this_thread::sleep_for(std::chrono::milliseconds(dawdle_));
+    for (int i = 0; i < naps_; ++i, ++launches_)
+      std::this_thread::sleep_for(std::chrono::milliseconds(nap_));
     return inner_->runBody(index, arguments);
   }
+  uint64_t launches() const override { return launches_ + inner_->launches(); }
   bool sharesHostMemory() const override { return inner_->sharesHostMemory(); }
   Status copy(void *to, const void *from, size_t bytes) override { return inner_->copy(to, from, bytes); }
 
 private:
   std::unique_ptr<Device> inner_;
-  int failAt_, dawdle_, calls_ = 0;
+  int failAt_, naps_, nap_, calls_ = 0;
+  std::atomic<uint64_t> launches_{0};
 };
 
 /// Swallows receives until the run is aborted.
@@ -137,6 +153,7 @@ public:
   Status reduceScatter(Operation o, const ReduceScatterArguments &a) override { return inner_->reduceScatter(o, a); }
   Status allReduce(Operation o, const AllReduceArguments &a) override { return inner_->allReduce(o, a); }
   Status broadcast(Operation o, const BroadcastArguments &a) override { return inner_->broadcast(o, a); }
+  uint64_t moved() const override { return inner_->moved(); }
   void abort(const Error &why) override { inner_->abort(why); }
 
 private:
@@ -158,7 +175,7 @@ TEST_F(ExecutorTest, TrainsAsOneLoopDoes) {
       std::vector<StepReport> reports;
       TrainingRun run = training(40, reports);
       run.options.set_clip_norm(clip);
-      Status status = train(*executor, two.bundle, run);
+      Result<TrainingEnd> status = train(*executor, two.bundle, run);
       ASSERT_FALSE(status.failed()) << status.message();
       ASSERT_EQ(reports.size(), 40u);
       expectTrained(reports, *executor, clip);
@@ -319,13 +336,12 @@ TEST_F(ExecutorTest, WeightsThatDoNotFitAreNamed) {
 
 TEST_F(ExecutorTest, AFailureNamesDeviceEntryAndTaskAndStopsEverybody) {
   for (int failAt : {0, 3, 11}) {
-    auto devices = makeDevices(two.bundle);
-    ASSERT_FALSE(devices.failed());
-    (*devices)[1] = std::make_unique<TroubledDevice>(std::move((*devices)[1]), failAt);
-    auto executor = make({}, std::move(*devices));
+    auto devices = makeDevices();
+    devices[1] = std::make_unique<TroubledDevice>(std::move(devices[1]), failAt);
+    auto executor = make({}, std::move(devices));
     ASSERT_TRUE(executor);
     std::vector<StepReport> reports;
-    Status status = train(*executor, two.bundle, training(20, reports));
+    Result<TrainingEnd> status = train(*executor, two.bundle, training(20, reports));
     ASSERT_TRUE(status.failed());
     EXPECT_EQ(status.error().kind, ErrorKind::User);
     EXPECT_NE(status.message().find("device beta, entry "), std::string::npos) << status.message();
@@ -345,7 +361,7 @@ TEST_F(ExecutorTest, NothingMovingIsReportedWithWhatEverybodyWaitsFor) {
   auto executor = make(options, {}, std::move(transports));
   ASSERT_TRUE(executor);
   std::vector<StepReport> reports;
-  Status status = train(*executor, two.bundle, training(2, reports));
+  Result<TrainingEnd> status = train(*executor, two.bundle, training(2, reports));
   ASSERT_TRUE(status.failed());
   EXPECT_EQ(status.error().kind, ErrorKind::Internal);
   EXPECT_NE(status.message().find("device beta is in entry "), std::string::npos) << status.message();
@@ -354,22 +370,133 @@ TEST_F(ExecutorTest, NothingMovingIsReportedWithWhatEverybodyWaitsFor) {
 }
 
 TEST_F(ExecutorTest, SlowComputingIsNotAStall) {
-  auto devices = makeDevices(two.bundle);
-  ASSERT_FALSE(devices.failed());
-  (*devices)[0] = std::make_unique<TroubledDevice>(std::move((*devices)[0]), -1, 150);
+  // A body of ten launches, each shorter than the deadline, all of them longer.
+  auto devices = makeDevices();
+  devices[0] = std::make_unique<TroubledDevice>(std::move(devices[0]), -1, 10, 50);
   ExecutorOptions options;
-  options.stallSeconds = 0.1;
-  auto executor = make(options, std::move(*devices));
+  options.stallSeconds = 0.3;
+  auto executor = make(options, std::move(devices));
   std::vector<StepReport> reports;
-  Status status = train(*executor, two.bundle, training(1, reports));
+  Result<TrainingEnd> status = train(*executor, two.bundle, training(1, reports));
   EXPECT_FALSE(status.failed()) << status.message();
+}
+
+TEST_F(ExecutorTest, ABodyThatDoesNotReturnIsReported) {
+  auto devices = makeDevices();
+  devices[0] = std::make_unique<TroubledDevice>(std::move(devices[0]), -1, 1, 1000);
+  ExecutorOptions options;
+  options.stallSeconds = 0.2;
+  auto executor = make(options, std::move(devices));
+  std::vector<StepReport> reports;
+  auto begin = std::chrono::steady_clock::now();
+  Result<TrainingEnd> status = train(*executor, two.bundle, training(1, reports));
+  ASSERT_TRUE(status.failed());
+  EXPECT_LT(std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count(), 0.9); // it is still inside.
+  EXPECT_NE(status.message().find("device alpha is in entry "), std::string::npos) << status.message();
+}
+
+TEST_F(ExecutorTest, StateIsStillUntilItIsReleased) {
+  // Reads parameters a while after each step, while the next one is under way: they are those of the step's end, as the executor leaves them without a reader.
+  struct Reader : StateReader {
+    void stateIsStill(uint32_t device, uint64_t step) override {
+      std::lock_guard<std::mutex> lock(mutex);
+      threads.emplace_back([this, device, step] {
+        std::this_thread::sleep_for(std::chrono::milliseconds(20));
+        std::string bytes;
+        for (const bundle::PersistentState &state : bundle->programs[device].state())
+          bytes.append(reinterpret_cast<const char *>(executor->address(device, state.region())), state.region().bytes());
+        {
+          std::lock_guard<std::mutex> inside(mutex);
+          states[{step, device}] = bytes;
+        }
+        executor->releaseState(device);
+      });
+    }
+    std::mutex mutex;
+    const Bundle *bundle = nullptr;
+    Executor *executor = nullptr;
+    std::vector<std::thread> threads;
+    std::map<std::pair<uint64_t, uint32_t>, std::string> states;
+  } reader;
+  auto executor = make();
+  reader.bundle = &two.bundle;
+  reader.executor = executor.get();
+  std::vector<StepReport> reports;
+  TrainingRun run = training(6, reports);
+  run.stateReader = [&](uint64_t step, bool) { return step % 2 == 0 ? &reader : nullptr; };
+  Result<TrainingEnd> end = train(*executor, two.bundle, run);
+  for (std::thread &thread : reader.threads)
+    thread.join();
+  ASSERT_FALSE(end.failed()) << end.message();
+  ASSERT_EQ(reader.states.size(), 6u);
+  for (uint64_t step : {2, 4, 6}) {
+    auto alone = make();
+    ASSERT_FALSE(train(*alone, two.bundle, training(step, reports)).failed());
+    for (uint32_t device = 0; device < 2; ++device) {
+      std::string bytes;
+      for (const bundle::PersistentState &state : two.bundle.programs[device].state())
+        bytes.append(reinterpret_cast<const char *>(alone->address(device, state.region())), state.region().bytes());
+      EXPECT_EQ(bytes, (reader.states[{step, device}])) << "step " << step << ", device " << device;
+    }
+  }
+}
+
+TEST_F(ExecutorTest, TwoExecutorsOfOneDeviceEachTrainAsOneOfBoth) {
+  // As two processes do: each with a program of its own, data of its own and a transport to the other.
+  std::vector<StepReport> together, reports[2];
+  auto whole = make();
+  ASSERT_FALSE(train(*whole, two.bundle, training(5, together)).failed());
+  auto devices = makeDevices();
+  auto transports = makeLocalTransports(2);
+  std::vector<std::thread> threads;
+  std::vector<std::unique_ptr<Executor>> executors(2);
+  for (uint32_t i = 0; i < 2; ++i)
+    threads.emplace_back([&, i] {
+      std::vector<LocalDevice> locals;
+      locals.push_back({i, std::move(devices[i]), std::move(transports[i])});
+      ExecutorOptions options;
+      options.stallSeconds = 0;
+      auto executor = Executor::create(two.bundle, std::move(locals), options);
+      ASSERT_FALSE(executor.failed()) << executor.message();
+      executors[i] = std::move(*executor);
+      ASSERT_FALSE(loadState(*executors[i], two.bundle, "").failed());
+      EXPECT_EQ(executors[i]->devices(), std::vector<uint32_t>{i});
+      Result<TrainingEnd> end = train(*executors[i], two.bundle, training(5, reports[i]));
+      EXPECT_FALSE(end.failed()) << end.message();
+    });
+  for (std::thread &thread : threads)
+    thread.join();
+  // One of them has the report.
+  std::vector<StepReport> &shown = reports[0].empty() ? reports[1] : reports[0];
+  EXPECT_TRUE(reports[0].empty() || reports[1].empty());
+  ASSERT_EQ(shown.size(), together.size());
+  for (size_t i = 0; i < shown.size(); ++i)
+    EXPECT_EQ(shown[i].loss, together[i].loss);
+}
+
+TEST_F(ExecutorTest, AStoppedRunEndsAfterWhatItHasEntered) {
+  auto gate = makeSoloGate();
+  auto executor = make();
+  std::vector<StepReport> reports;
+  TrainingRun run = training(1000, reports);
+  run.gate = gate.get();
+  run.report = [&](const StepReport &report) {
+    reports.push_back(report);
+    if (report.step == 3)
+      gate->requestStop();
+  };
+  Result<TrainingEnd> end = train(*executor, two.bundle, run);
+  ASSERT_FALSE(end.failed()) << end.message();
+  EXPECT_EQ(end->lastStep, reports.back().step);
+  EXPECT_GE(end->lastStep, 3u);
+  EXPECT_LE(end->lastStep, 5u);
 }
 
 TEST_F(ExecutorTest, DataThatEndsWhileStepsAreUnderWayEndsTheRun) {
   auto executor = make();
   data.failAt = 3;
   std::vector<StepReport> reports;
-  Status status = train(*executor, two.bundle, training(10, reports));
+  Result<TrainingEnd> status = train(*executor, two.bundle, training(10, reports));
   ASSERT_TRUE(status.failed());
   EXPECT_EQ(status.message(), "the data ends here");
   executor.reset(); // does not hang.

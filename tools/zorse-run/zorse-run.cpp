@@ -13,6 +13,7 @@
 #include <map>
 #include <new>
 #include <optional>
+#include <thread>
 #include <unistd.h>
 
 using namespace zorse;
@@ -29,10 +30,8 @@ struct Options {
   std::optional<int64_t> warmup, totalSteps;
   std::string schedule;
   bool poison = false, quiet = false, threadPerQueue = false;
-  double stallSeconds = 120;
+  double stallSeconds = 300;
 };
-
-volatile std::sig_atomic_t interrupted = 0;
 
 int report(const Error &error) {
   fprintf(stderr, error.kind == ErrorKind::User ? "error: %s\n" : "internal error: %s\n", error.message.c_str());
@@ -81,7 +80,7 @@ Status checkOutputs(const Options &o) {
   return Status::success();
 }
 
-Status run(const Options &o, uint64_t &stepsDone) {
+Status run(const Options &o, StepGate &gate, uint64_t &stepsDone) {
   if (Status status = checkOutputs(o); status.failed())
     return status;
   Result<Bundle> loaded = loadBundle(o.bundle);
@@ -103,7 +102,7 @@ Status run(const Options &o, uint64_t &stepsDone) {
     evaluation = std::move(*opened);
   }
 
-  Result<std::vector<std::unique_ptr<Device>>> devices = makeDevices(bundle);
+  Result<std::vector<LocalDevice>> devices = makeLocalDevices(bundle);
   if (devices.failed())
     return devices.error();
   uint64_t emptyExecutor = processBytes();
@@ -125,8 +124,7 @@ Status run(const Options &o, uint64_t &stepsDone) {
       if (!o.lossRows.empty())
         lossRows.observe(call);
     };
-  Result<std::unique_ptr<Executor>> executor =
-      Executor::create(bundle, std::move(*devices), makeLocalTransports(uint32_t(bundle.programs.size())), options);
+  Result<std::unique_ptr<Executor>> executor = Executor::create(bundle, std::move(*devices), options);
   if (executor.failed())
     return executor.error();
   std::string note;
@@ -162,7 +160,7 @@ Status run(const Options &o, uint64_t &stepsDone) {
   training.evaluationData = evaluation.get();
   training.evaluateEvery = o.evaluateEvery;
   training.evaluationBatches = o.evaluationBatches;
-  training.interrupted = [] { return interrupted != 0; };
+  training.gate = &gate;
   {
     ConsoleReport console(stdout, ::isatty(STDOUT_FILENO), o.steps, bundle.sequence > 0);
     training.report = [&](const StepReport &step) {
@@ -172,8 +170,8 @@ Status run(const Options &o, uint64_t &stepsDone) {
       if (metrics)
         metrics->step(step);
     };
-    if (Status status = train(**executor, bundle, training); status.failed())
-      return status;
+    if (Result<TrainingEnd> end = train(**executor, bundle, training); end.failed())
+      return end.error();
   }
 
   if (stepsDone < o.steps)
@@ -250,16 +248,24 @@ int main(int argc, char **argv) {
   }
 
   std::signal(SIGPIPE, SIG_IGN);
+  std::unique_ptr<StepGate> gate = makeSoloGate();
+  // A thread waits for signals, because what they ask for cannot be done in a handler: the steps under way end, and what was asked for is written.
+  sigset_t signals;
+  sigemptyset(&signals);
   for (int signal : {SIGINT, SIGTERM})
-    std::signal(signal, [](int) {
-      if (interrupted)
-        ::_exit(130);
-      interrupted = 1; // the steps under way end, and what was asked for is written.
-    });
+    sigaddset(&signals, signal);
+  pthread_sigmask(SIG_BLOCK, &signals, nullptr);
+  std::thread([signals, gate = gate.get()] {
+    int signal = 0;
+    sigwait(&signals, &signal);
+    gate->requestStop();
+    sigwait(&signals, &signal);
+    ::_exit(130);
+  }).detach();
   uint64_t stepsDone = 0;
   Status status = Status::success();
   try {
-    status = run(o, stepsDone);
+    status = run(o, *gate, stepsDone);
   } catch (const std::bad_alloc &) {
     status = userError("this machine has too little memory for the run");
   }

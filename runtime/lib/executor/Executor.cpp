@@ -10,6 +10,7 @@
 #include <list>
 #include <mutex>
 #include <thread>
+#include <tuple>
 
 using namespace zorse;
 using namespace zorse::runtime;
@@ -19,10 +20,53 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
+/// Whether a reader of state has a device's state for itself.
+class StateHold {
+public:
+  void take() { held_.store(true, std::memory_order_relaxed); } ///< only the compute thread, which is also the only one to wait.
+
+  void release() {
+    {
+      std::lock_guard<std::mutex> lock(mutex_);
+      held_.store(false, std::memory_order_release);
+    }
+    changed_.notify_all();
+  }
+
+  /// False when stopped.
+  bool waitUntilReleased() {
+    if (!held_.load(std::memory_order_acquire))
+      return true;
+    std::unique_lock<std::mutex> lock(mutex_);
+    changed_.wait(lock, [&] { return stopped_ || !held_.load(std::memory_order_relaxed); });
+    return !stopped_;
+  }
+
+  void stop() {
+    {
+      std::lock_guard<std::mutex> lock(mutex_);
+      stopped_ = true;
+    }
+    changed_.notify_all();
+  }
+
+private:
+  std::atomic<bool> held_{false};
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  bool stopped_ = false;
+};
+
+/// Entries after which persistent state is no longer what the step before left.
+bool changesState(const Entry &entry) {
+  return entry.has_compute() && (entry.compute().task() == bundle::Compute::UPDATE_GROUP || entry.compute().task() == bundle::Compute::DECIDE);
+}
+
 /// A thread's work: all entries of some queues of one device, in list order.
 struct Server {
   DeviceProgram *program;
   Transport *transport;
+  StateHold *hold = nullptr;            ///< of the device: the thread that runs its compute entries has it.
   std::vector<PreparedEntry *> entries;
   std::vector<TraceEvent> trace;
   std::thread thread;
@@ -46,9 +90,11 @@ struct Slot {
 
 class Executor::Implementation {
 public:
-  Implementation(const Bundle &bundle, std::vector<std::unique_ptr<Device>> devices, std::vector<std::unique_ptr<Transport>> transports,
-                 const ExecutorOptions &options)
-      : bundle(bundle), devices(std::move(devices)), transports(std::move(transports)), options(options), start(Clock::now()) {}
+  Implementation(const Bundle &bundle, std::vector<LocalDevice> given, const ExecutorOptions &options)
+      : bundle(bundle), locals(std::move(given)), options(options), start(Clock::now()), holds(locals.size()) {
+    for (const LocalDevice &local : locals)
+      indices.push_back(local.index);
+  }
 
   ~Implementation() {
     {
@@ -67,10 +113,10 @@ public:
   }
 
   Status prepare() {
-    for (uint32_t i = 0; i < devices.size(); ++i) {
-      if (Status status = devices[i]->loadBodies(bundle.bodies, bundle.kernelDirectory()); status.failed())
+    for (LocalDevice &local : locals) {
+      if (Status status = local.device->loadBodies(bundle.bodies, bundle.kernelDirectory()); status.failed())
         return status;
-      Result<std::unique_ptr<DeviceProgram>> program = DeviceProgram::create(bundle, i, *devices[i], options.poison);
+      Result<std::unique_ptr<DeviceProgram>> program = DeviceProgram::create(bundle, local.index, *local.device, options.poison);
       if (program.failed())
         return program.error();
       programs.push_back(std::move(*program));
@@ -78,9 +124,13 @@ public:
     makeServers();
     for (Server &server : servers)
       server.thread = std::thread([this, &server] { serve(server); });
-    watchdog = std::thread([this] { watch(); });
+    if (options.stallSeconds > 0)
+      watchdog = std::thread([this] { watch(); });
     return Status::success();
   }
+
+  /// Position of a device among those of this process.
+  size_t position(uint32_t device) const { return std::lower_bound(indices.begin(), indices.end(), device) - indices.begin(); }
 
   void submit(StepRequest request) {
     {
@@ -117,26 +167,61 @@ public:
         failure = error;
       stopping = true;
     }
-    for (auto &transport : transports)
-      transport->abort(error);
+    for (LocalDevice &local : locals)
+      local.transport->abort(error);
     for (auto &program : programs)
       program->progress.stop();
+    for (StateHold &hold : holds)
+      hold.stop();
     submitted.notify_all();
     stepDone.notify_all();
     watchdogWake.notify_all();
   }
 
+  Executor::Progress progress() const {
+    Executor::Progress result;
+    {
+      std::lock_guard<std::mutex> lock(mutex);
+      result.underWay = underWay();
+    }
+    for (const LocalDevice &local : locals)
+      result.counter += local.transport->moved() + local.device->launches();
+    // The earliest place in the order of the whole run where somebody is; of those who are there, whoever is in the entry and does not wait before it.
+    std::pair<uint64_t, uint32_t> earliest{UINT64_MAX, 0};
+    for (const Server &server : servers) {
+      uint64_t finished = server.finished.load(std::memory_order_relaxed);
+      result.counter += finished;
+      int state = server.state.load(std::memory_order_relaxed);
+      if (state == Server::Between || server.entries.empty())
+        continue;
+      const Entry &entry = *server.entries[std::min<size_t>(server.at.load(std::memory_order_relaxed), server.entries.size() - 1)]->entry;
+      uint64_t step = finished / server.entries.size();
+      earliest = std::min(earliest, {step, entry.id()});
+      result.where += (result.where.empty() ? "device " : "; device ") + server.program->program.device_name() +
+                      (state == Server::Waiting ? " waits before entry " : " is in entry ") + std::to_string(entry.id()) + " (" +
+                      describeEntry(bundle, server.program->index, entry) + ")";
+    }
+    if (earliest.first != UINT64_MAX)
+      std::tie(result.step, result.entry) = earliest;
+    return result;
+  }
+
   const Bundle &bundle;
-  std::vector<std::unique_ptr<Device>> devices;
-  std::vector<std::unique_ptr<Transport>> transports;
+  std::vector<LocalDevice> locals;
+  std::vector<uint32_t> indices; ///< of the devices in `locals`
   ExecutorOptions options;
   Clock::time_point start;
   std::vector<std::unique_ptr<DeviceProgram>> programs;
   std::list<Server> servers;
+  std::vector<StateHold> holds; ///< as `locals`
 
 private:
+  /// With `mutex` held.
+  bool underWay() const { return waited < requested && ring[waited % ring.size()].serversLeft > 0; }
+
   void makeServers() {
-    for (auto &program : programs) {
+    for (size_t device = 0; device < programs.size(); ++device) {
+      auto &program = programs[device];
       std::vector<std::vector<uint32_t>> groups(2); // queues served by one thread
       for (int q = 0; q < program->program.queues_size(); ++q) {
         bundle::QueueKind kind = program->program.queues(q).kind();
@@ -153,7 +238,8 @@ private:
           continue;
         Server &server = servers.emplace_back();
         server.program = program.get();
-        server.transport = transports[program->index].get();
+        server.transport = locals[device].transport.get();
+        server.hold = &group == &groups[0] ? &holds[device] : nullptr;
         for (PreparedEntry &entry : program->entries)
           if (std::find(group.begin(), group.end(), entry.entry->queue()) != group.end())
             server.entries.push_back(&entry);
@@ -182,6 +268,10 @@ private:
           return;
         server.finished.store(server.finished.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
       }
+      if (server.hold && slot->request.afterStep) {
+        server.hold->take();
+        slot->request.afterStep->stateIsStill(server.program->index, slot->request.scalars.step);
+      }
       std::lock_guard<std::mutex> lock(mutex);
       if (--slot->serversLeft == 0) {
         slot->result.end = now();
@@ -202,6 +292,8 @@ private:
         return false;
     }
     if (!slot.request.evaluation || entry.inEvaluation) {
+      if (server.hold && changesState(*entry.entry) && !server.hold->waitUntilReleased())
+        return false;
       bool compute = entry.entry->has_compute();
       server.state.store(compute ? Server::Computing : Server::Communicating, std::memory_order_relaxed);
       bool traced = options.trace && step < options.traceSteps;
@@ -257,6 +349,7 @@ private:
     case Entry::kBroadcast:
       return server.transport->broadcast(operation, prepared.broadcast);
     case Entry::kReport:
+      slot.result.reported = true;
       return program.device.copy(&slot.result.report, program.address(entry.report().region()), sizeof slot.result.report);
     case Entry::WHAT_NOT_SET:
       break;
@@ -264,43 +357,34 @@ private:
     return internalError("an entry of an unknown kind");
   }
 
-  /// Gives up when nothing has finished for a long time although a step is under way and nobody computes.
+  /// Gives up when nothing has been done for a long time although a step is under way: a body that never returns is no better than a message that never comes.
   void watch() {
     std::unique_lock<std::mutex> lock(mutex);
     uint64_t before = 0;
     Clock::time_point since = Clock::now();
     while (!stopping) {
       watchdogWake.wait_for(lock, std::chrono::duration<double>(std::min(1.0, options.stallSeconds / 4)));
-      uint64_t finished = requested;
-      bool computing = false, underWay = waited < requested && ring[waited % ring.size()].serversLeft > 0;
-      for (Server &server : servers) {
-        finished += server.finished.load(std::memory_order_relaxed);
-        computing = computing || server.state.load(std::memory_order_relaxed) == Server::Computing;
-      }
-      if (finished != before || computing || !underWay) {
-        before = finished;
+      uint64_t counter = requested;
+      for (const Server &server : servers)
+        counter += server.finished.load(std::memory_order_relaxed);
+      for (const LocalDevice &local : locals)
+        counter += local.transport->moved() + local.device->launches();
+      if (counter != before || !underWay()) {
+        before = counter;
         since = Clock::now();
         continue;
       }
       if (std::chrono::duration<double>(Clock::now() - since).count() < options.stallSeconds)
         continue;
-      std::string text = "nothing has finished for " + std::to_string(int(options.stallSeconds)) + " s:";
-      for (Server &server : servers) {
-        int state = server.state.load(std::memory_order_relaxed);
-        if (state == Server::Between || server.entries.empty())
-          continue;
-        const Entry &entry = *server.entries[std::min<size_t>(server.at.load(std::memory_order_relaxed), server.entries.size() - 1)]->entry;
-        text += " device " + server.program->program.device_name() + (state == Server::Waiting ? " waits before" : " is in") + " entry " +
-                std::to_string(entry.id()) + " (" + describeEntry(bundle, server.program->index, entry) + ");";
-      }
-      text.pop_back();
       lock.unlock();
-      fail(internalError(text));
+      char text[64];
+      std::snprintf(text, sizeof text, "nothing has been done for %g s: ", options.stallSeconds);
+      fail(internalError(text + progress().where));
       lock.lock();
     }
   }
 
-  std::mutex mutex; ///< guards everything below
+  mutable std::mutex mutex; ///< guards everything below
   std::condition_variable submitted, stepDone, watchdogWake;
   std::array<Slot, Executor::kStepsAhead> ring;
   uint64_t requested = 0, waited = 0;
@@ -312,17 +396,23 @@ private:
 Executor::Executor(std::unique_ptr<Implementation> implementation) : implementation_(std::move(implementation)) {}
 Executor::~Executor() = default;
 
-Result<std::unique_ptr<Executor>> Executor::create(const Bundle &bundle, std::vector<std::unique_ptr<Device>> devices,
-                                                   std::vector<std::unique_ptr<Transport>> transports, const ExecutorOptions &options) {
-  if (devices.size() != bundle.programs.size() || transports.size() != bundle.programs.size())
-    return internalError("expects a device and a transport for each of " + std::to_string(bundle.programs.size()) + " programs");
-  auto implementation = std::make_unique<Implementation>(bundle, std::move(devices), std::move(transports), options);
+Result<std::unique_ptr<Executor>> Executor::create(const Bundle &bundle, std::vector<LocalDevice> locals, const ExecutorOptions &options) {
+  for (size_t i = 0; i < locals.size(); ++i)
+    if (locals[i].index >= bundle.programs.size() || (i > 0 && locals[i].index <= locals[i - 1].index) || !locals[i].device || !locals[i].transport)
+      return internalError("expects devices of the bundle's " + std::to_string(bundle.programs.size()) + " in ascending order, each with a transport");
+  auto implementation = std::make_unique<Implementation>(bundle, std::move(locals), options);
   if (Status status = implementation->prepare(); status.failed())
     return status;
   return std::unique_ptr<Executor>(new Executor(std::move(implementation)));
 }
 
-std::byte *Executor::address(uint32_t device, const bundle::Region &region) const { return implementation_->programs[device]->address(region); }
+const std::vector<uint32_t> &Executor::devices() const { return implementation_->indices; }
+std::byte *Executor::address(uint32_t device, const bundle::Region &region) const {
+  return implementation_->programs[implementation_->position(device)]->address(region);
+}
+void Executor::releaseState(uint32_t device) { implementation_->holds[implementation_->position(device)].release(); }
+void Executor::abort(const Error &why) { implementation_->fail(why); }
+Executor::Progress Executor::progress() const { return implementation_->progress(); }
 void Executor::submit(StepRequest request) { implementation_->submit(std::move(request)); }
 Result<StepResult> Executor::wait() { return implementation_->wait(); }
 

@@ -105,7 +105,7 @@ struct Piece {
 
 std::vector<std::vector<Piece>> parameterPieces(const Executor &executor, const Bundle &bundle) {
   std::vector<std::vector<Piece>> pieces(bundle.summary.groups_size());
-  for (uint32_t device = 0; device < bundle.programs.size(); ++device)
+  for (uint32_t device : executor.devices())
     for (const bundle::PersistentState &state : bundle.programs[device].state())
       if (state.value().kind() == bundle::Value::PARAMETERS)
         pieces[state.value().id()].push_back(
@@ -230,7 +230,7 @@ SafetensorsItem itemOf(const bundle::ParameterInfo &parameter, const WeightSourc
 
 Status zorse::runtime::loadState(Executor &executor, const Bundle &bundle, const std::string &checkpoint, std::string *note) {
   std::vector<std::vector<Piece>> pieces = parameterPieces(executor, bundle);
-  for (uint32_t device = 0; device < bundle.programs.size(); ++device)
+  for (uint32_t device : executor.devices())
     for (const bundle::PersistentState &state : bundle.programs[device].state())
       if (state.region().bytes() > 0)
         std::memset(executor.address(device, state.region()), 0, state.region().bytes());

@@ -14,43 +14,47 @@ class Loop {
 public:
   Loop(Executor &executor, const Bundle &bundle, const TrainingRun &run) : executor_(executor), bundle_(bundle), run_(run) {}
 
-  Status train() {
+  Result<TrainingEnd> train() {
     Result<std::unique_ptr<Denominators>> denominators = Denominators::create(bundle_);
     if (denominators.failed())
       return denominators.error();
     denominators_ = std::move(*denominators);
 
     uint64_t last = run_.firstStep + run_.steps - 1, next = run_.firstStep;
-    uint64_t done = run_.firstStep - 1;
-    bool stop = false;
-    while (done < last && !stop) {
+    const uint64_t planned = last;
+    end_.lastStep = run_.firstStep - 1;
+    uint64_t &done = end_.lastStep;
+    while (done < last) {
       // One step ahead, but not past an evaluation: it needs the parameters of its own step.
-      while (next <= last && next <= done + 2 && (next == done + 1 || !evaluatesAfter(next - 1, last))) {
+      while (next <= last && next <= done + 2 && (next == done + 1 || !evaluatesAfter(next - 1, planned))) {
+        if (!enter()) {
+          last = next - 1;
+          break;
+        }
         if (Status status = submit(*run_.data, next - 1, next, /*evaluation=*/false); status.failed())
           return status;
         ++next;
       }
-      StepReport report;
-      if (Status status = finish(report); status.failed())
+      if (done == last)
+        break;
+      if (Status status = finish(); status.failed())
         return status;
-      done = report.step;
-      run_.report(report);
-      if (run_.interrupted && run_.interrupted()) {
-        stop = true;
-        for (; done + 1 < next; ++done)
-          if (Status status = finish(report); status.failed())
-            return status;
-          else
-            run_.report(report);
-      }
-      if (evaluatesAfter(done, last) && !stop)
+      if (evaluatesAfter(done, planned) && enter())
         if (Status status = evaluate(done); status.failed())
           return status;
     }
-    return Status::success();
+    if (done < planned && done >= run_.firstStep && run_.stateReader && !keptLast_)
+      // A run that ends early keeps its state all the same; nothing is under way any more.
+      if (StateReader *reader = run_.stateReader(done, /*last=*/true))
+        for (uint32_t device : executor_.devices())
+          reader->stateIsStill(device, done);
+    return end_;
   }
 
 private:
+  /// False: the job ends before this turn.
+  bool enter() { return !run_.gate || run_.gate->enter(++turn_); }
+
   struct Pending {
     uint64_t step;
     std::vector<double> denominators;
@@ -73,13 +77,17 @@ private:
     StepRequest request;
     request.evaluation = evaluation;
     request.batch = *batch;
+    if (!evaluation && run_.stateReader) {
+      request.afterStep = run_.stateReader(step, step == run_.firstStep + run_.steps - 1);
+      keptLast_ = request.afterStep != nullptr;
+    }
     zorse::abi::StepScalars &scalars = request.scalars;
     scalars.step = step;
     scalars.seed = run_.options.seed();
     scalars.learningRate = learningRate(run_.options, step, run_.firstStep + run_.steps - 1);
     scalars.lossScale = 1;
     scalars.clipNorm = run_.options.clip_norm();
-    scalars.skipNonFinite = run_.options.skip_nonfinite();
+    scalars.skipNonFinite = run_.options.skip_nonfinite() || run_.nonFinite != TrainingRun::NonFinite::AsCompiled;
     scalars.evaluation = evaluation;
     scalars.decided.clipFactor = 1;
     scalars.decided.gradientNorm = std::numeric_limits<double>::quiet_NaN();
@@ -96,23 +104,39 @@ private:
   }
 
   /// Waits for the oldest step and says what it did.
-  Status finish(StepReport &report) {
+  Status finish() {
     Result<StepResult> result = executor_.wait();
     if (result.failed())
       return result.error();
     Pending pending = std::move(pending_.front());
     pending_.pop_front();
-    report = {};
+    end_.lastStep = pending.step;
+    double before = before_;
+    before_ = result->end;
+    if (!result->reported)
+      return Status::success();
+    StepReport report;
     report.step = pending.step;
     for (size_t k = 0; k < pending.denominators.size(); ++k)
       report.loss += bundle_.summary.loss(int(k)).coefficient() * result->report.sums[2 + k] / pending.denominators[k];
     report.gradientNorm = result->report.decided.gradientNorm;
     report.learningRate = pending.learningRate;
     report.skipped = result->report.decided.skip != 0;
-    report.seconds = result->end - std::max(result->begin, before_);
-    before_ = result->end;
+    report.skippedSoFar = end_.skipped += report.skipped;
+    report.seconds = result->end - std::max(result->begin, before);
     report.tokensPerSecond = double(bundle_.batch) * double(std::max<int64_t>(bundle_.sequence, 1)) / report.seconds;
+    run_.report(report);
+    if (run_.nonFinite == TrainingRun::NonFinite::Stop && (report.skipped || !std::isfinite(report.loss)))
+      return userError(notFinite(report, pending.zeroDenominator));
     return Status::success();
+  }
+
+  static std::string notFinite(const StepReport &report, bool zeroDenominator) {
+    std::string what = zeroDenominator                    ? "a denominator of the loss is 0: the batch has nothing to learn from"
+                       : !std::isfinite(report.loss)      ? "the loss is not finite"
+                                                          : "a gradient is not finite";
+    return "step " + std::to_string(report.step) + ": " + what +
+           "; the step was not applied, and the run stops as --nonfinite=stop asks. Look at the data of this step and the learning rate, or use --nonfinite=skip";
   }
 
   /// The loss over the batches of the evaluation data, each weighted by its denominators: a batch is not a unit of its own.
@@ -122,6 +146,7 @@ private:
       batches = std::min(batches, run_.evaluationBatches);
     std::vector<double> numerators(bundle_.summary.loss_size(), 0), denominators(bundle_.summary.loss_size(), 0);
     StepReport total;
+    bool reported = false;
     for (uint64_t submitted = 0, done = 0; done < batches; ++done) {
       for (; submitted < batches && submitted < done + 2; ++submitted)
         if (Status status = submit(*run_.evaluationData, submitted, step, /*evaluation=*/true); status.failed())
@@ -129,6 +154,7 @@ private:
       Result<StepResult> result = executor_.wait();
       if (result.failed())
         return result.error();
+      reported = result->reported;
       for (size_t k = 0; k < numerators.size(); ++k) {
         numerators[k] += result->report.sums[2 + k];
         denominators[k] += pending_.front().denominators[k];
@@ -142,7 +168,8 @@ private:
     for (size_t k = 0; k < numerators.size(); ++k)
       total.loss += bundle_.summary.loss(int(k)).coefficient() * numerators[k] / denominators[k];
     total.tokensPerSecond = double(batches) * double(bundle_.batch) * double(std::max<int64_t>(bundle_.sequence, 1)) / total.seconds;
-    run_.report(total);
+    if (reported)
+      run_.report(total);
     return Status::success();
   }
 
@@ -152,8 +179,11 @@ private:
   std::unique_ptr<Denominators> denominators_;
   std::deque<Pending> pending_;
   double before_ = 0; ///< end of the step before
+  uint64_t turn_ = 0;
+  bool keptLast_ = false; ///< somebody keeps the state of the step submitted last.
+  TrainingEnd end_;
 };
 
 } // namespace
 
-Status zorse::runtime::train(Executor &executor, const Bundle &bundle, const TrainingRun &run) { return Loop(executor, bundle, run).train(); }
+Result<TrainingEnd> zorse::runtime::train(Executor &executor, const Bundle &bundle, const TrainingRun &run) { return Loop(executor, bundle, run).train(); }

@@ -166,6 +166,7 @@ public:
     });
   }
 
+  uint64_t moved() const override { return moved_.load(std::memory_order_relaxed); }
   void abort(const Error &why) override { exchange_->abort(why); }
 
 private:
@@ -212,6 +213,7 @@ private:
 
     lock.unlock();
     Status status = work(meeting);
+    moved_.fetch_add(1, std::memory_order_relaxed);
     lock.lock();
     if (status.failed())
       return status;
@@ -237,6 +239,7 @@ private:
 
   std::shared_ptr<Exchange> exchange_;
   uint32_t device_;
+  std::atomic<uint64_t> moved_{0};
 };
 
 } // namespace

@@ -122,7 +122,7 @@ public:
   uint32_t size() const override;
   uint64_t generation() const override;
   Result<std::vector<std::string>> exchange(const std::string &name, const std::string &mine) override;
-  bool enter(uint64_t step) override;
+  bool enter(uint64_t turn) override;
   void requestStop() override;
 
   void setProgress(std::function<RankProgress()> progress);

@@ -23,6 +23,7 @@ public:
   Result<std::unique_ptr<DeviceMemory>> allocate(size_t bytes, const AllocationOptions &options) override;
   Status loadBodies(const bundle::BodyLibrary &library, const std::string &kernelDirectory) override;
   Status runBody(uint32_t index, const BodyArguments &arguments) override;
+  uint64_t launches() const override;
   bool sharesHostMemory() const override { return true; }
   Status copy(void *to, const void *from, size_t bytes) override;
 

@@ -55,6 +55,9 @@ public:
   /// several threads; calls then run one after the other.
   virtual Status runBody(uint32_t index, const BodyArguments &arguments) = 0;
 
+  /// Grows while a body runs: launches finished. How a watchdog tells a long body from one that never returns.
+  virtual uint64_t launches() const = 0;
+
   /// Whether host memory is this device's memory, so that a copy is over when `copy` returns and needs no queue of its own.
   virtual bool sharesHostMemory() const = 0;
 

@@ -25,14 +25,25 @@ struct Batch {
   std::vector<std::vector<std::byte>> inputs;
 };
 
+/// Who keeps the state of a step. Between the last entry of a step and the first update of the next one nothing changes a device's persistent state.
+class StateReader {
+public:
+  virtual ~StateReader() = default;
+  /// In the compute thread of the device, after its last entry of the step (StepScalars.step): the state is still until Executor::releaseState(device), which must follow soon;
+  /// later updates wait for it. Must not block.
+  virtual void stateIsStill(uint32_t device, uint64_t step) = 0;
+};
+
 struct StepRequest {
   bool evaluation = false;             ///< only the work of the phases LOAD, GATHER, FORWARD and REPORT is done.
   zorse::abi::StepScalars scalars = {};
   std::shared_ptr<const Batch> batch;
+  StateReader *afterStep = nullptr;    ///< lives until the step has been waited for.
 };
 
 struct StepResult {
-  zorse::abi::StepScalars report = {}; ///< what the Report entry showed.
+  bool reported = false;               ///< a device of this process has the Report entry.
+  zorse::abi::StepScalars report = {}; ///< what it showed.
   double begin = 0, end = 0;           ///< seconds since the executor was made: first entry started, last one finished.
 };
 
@@ -60,20 +71,32 @@ struct ExecutorOptions {
   bool trace = false;
   uint64_t traceSteps = UINT64_MAX;    ///< only the first so many.
   bool oneThreadPerQueue = false;      ///< instead of one communication thread per device.
-  double stallSeconds = 120;           ///< no entry finished and none computing for so long: the run is given up.
+  double stallSeconds = 300;           ///< nothing done for so long, inside a body or not: the run is given up. 0: somebody else watches (a job's coordinator).
   std::function<void(const ObservedCall &)> beforeCall;
+};
+
+/// A device that this process executes.
+struct LocalDevice {
+  uint32_t index = 0;                  ///< of its program
+  std::unique_ptr<Device> device;
+  std::unique_ptr<Transport> transport;
 };
 
 class Executor {
 public:
-  /// Allocates arenas and loads bodies. The bundle outlives the executor. `devices` and `transports`: one per program.
-  static Result<std::unique_ptr<Executor>> create(const Bundle &bundle, std::vector<std::unique_ptr<Device>> devices,
-                                                  std::vector<std::unique_ptr<Transport>> transports, const ExecutorOptions &options);
+  /// Allocates arenas and loads bodies. The bundle outlives the executor. `locals`: ascending, all devices of the bundle or some of them.
+  static Result<std::unique_ptr<Executor>> create(const Bundle &bundle, std::vector<LocalDevice> locals, const ExecutorOptions &options);
   /// Stops all threads; steps that were submitted and not waited for are given up.
   ~Executor();
 
-  /// Where a region of a device lies. Safe to touch while no step is under way.
+  /// The devices that this process executes, ascending.
+  const std::vector<uint32_t> &devices() const;
+
+  /// Where a region of one of them lies. Safe to touch while no step is under way, and persistent state while it is still (StateReader).
   std::byte *address(uint32_t device, const bundle::Region &region) const;
+
+  /// Lets the device's updates go on after StateReader::stateIsStill. From any thread.
+  void releaseState(uint32_t device);
 
   /// At most `kStepsAhead` steps may be under way.
   static constexpr int kStepsAhead = 4;
@@ -81,6 +104,19 @@ public:
 
   /// Waits for the oldest step that has not been waited for. After a failure every call returns its first cause.
   Result<StepResult> wait();
+
+  /// Ends everything under way: wait() returns `why` (or an earlier failure). From any thread. Bodies that run go on to their end.
+  void abort(const Error &why);
+
+  /// What has been done so far and what keeps the rest waiting. From any thread.
+  struct Progress {
+    uint64_t counter = 0;              ///< entries and launches finished, pieces of transfers moved
+    bool underWay = false;             ///< a step is submitted and not done
+    uint64_t step = 0;                 ///< of the earliest unfinished entry: 0 for the first submitted step
+    uint32_t entry = 0;
+    std::string where;                 ///< "device a is in entry 17 (receive from b); ..."
+  };
+  Progress progress() const;
 
   std::vector<TraceEvent> takeTrace();
 
@@ -96,7 +132,11 @@ private:
   std::unique_ptr<Implementation> implementation_;
 };
 
-/// Devices as the bundle's manifest describes them.
-Result<std::vector<std::unique_ptr<Device>>> makeDevices(const Bundle &bundle);
+/// One of the bundle's devices, as its manifest describes it.
+/// \param threadsHere  of all devices that this machine executes, which decides whether they may spin.
+Result<std::unique_ptr<Device>> makeDevice(const Bundle &bundle, uint32_t index, int threadsHere);
+
+/// All devices of the bundle, as threads of this process.
+Result<std::vector<LocalDevice>> makeLocalDevices(const Bundle &bundle);
 
 } // namespace zorse::runtime

@@ -30,13 +30,14 @@ public:
 /// A group of this process alone: generation as given.
 std::unique_ptr<Group> makeSoloGroup(uint64_t generation = 0);
 
-/// Agrees on the last step of a run that is told to stop early: no rank stops before a step that another has begun.
+/// Agrees on where a run ends that is told to stop early: no rank stops before work that another has begun. Work is counted in turns, 1, 2, ...: a step or an
+/// evaluation, in the order in which all ranks submit them.
 class StepGate {
 public:
   virtual ~StepGate() = default;
-  /// Before a step is submitted, steps ascending. Blocks while the ranks agree. False: this step and all later ones are not done any more.
-  virtual bool enter(uint64_t step) = 0;
-  /// Ends the run after the steps that some rank has entered. From any thread (not from a signal handler); more than once is as good as once.
+  /// Before a turn is submitted, turns ascending. Blocks while the ranks agree. False: this turn and all later ones are not done any more.
+  virtual bool enter(uint64_t turn) = 0;
+  /// Ends the run after the turns that some rank has entered. From any thread (not from a signal handler); more than once is as good as once.
   virtual void requestStop() = 0;
 };
 

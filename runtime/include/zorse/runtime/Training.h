@@ -3,6 +3,7 @@
 
 #include "zorse/runtime/Data.h"
 #include "zorse/runtime/Executor.h"
+#include "zorse/runtime/Group.h"
 
 #include <functional>
 #include <memory>
@@ -37,6 +38,7 @@ private:
 
 /// One finished training step or evaluation.
 struct StepReport {
+  uint64_t skippedSoFar = 0;    ///< skipped steps of this run, this one included
   uint64_t step = 0;            ///< 1-based; of an evaluation: the step after which it ran.
   bool evaluation = false;
   double loss = 0;              ///< of the batch before the update; of an evaluation: over all its batches. NaN where a denominator is 0.
@@ -48,7 +50,7 @@ struct StepReport {
 };
 
 struct TrainingRun {
-  uint64_t steps = 0;
+  uint64_t steps = 0;           ///< so many from `firstStep`
   uint64_t firstStep = 1;       ///< number of the first step: data, schedule and random numbers follow it.
   bundle::TrainingOptions options;
   DataSource *data = nullptr;
@@ -56,10 +58,18 @@ struct TrainingRun {
   uint64_t evaluateEvery = 0;   ///< 0: only at the end
   uint64_t evaluationBatches = 0; ///< at most; 0: an epoch
   std::function<void(const StepReport &)> report;
-  std::function<bool()> interrupted; ///< asked between steps; true ends the run after the steps under way.
+  StepGate *gate = nullptr;     ///< null: nobody ends the run early.
+  std::function<StateReader *(uint64_t step, bool last)> stateReader; ///< who keeps the state of a step; null: nobody.
+  enum class NonFinite : uint8_t { AsCompiled, Skip, Stop } nonFinite = NonFinite::AsCompiled;
 };
 
-/// Trains. Steps are submitted one ahead, so that devices do not wait for the host.
-Status train(Executor &executor, const Bundle &bundle, const TrainingRun &run);
+/// Where a run ended.
+struct TrainingEnd {
+  uint64_t lastStep = 0;        ///< the last one done, here and in all other processes of the job; firstStep - 1: none
+  uint64_t skipped = 0;         ///< steps whose update was skipped, as far as this process was shown
+};
+
+/// Trains. Steps are submitted one ahead, so that devices do not wait for the host. Only processes with a Report entry call `report`.
+Result<TrainingEnd> train(Executor &executor, const Bundle &bundle, const TrainingRun &run);
 
 } // namespace zorse::runtime

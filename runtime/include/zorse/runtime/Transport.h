@@ -1,4 +1,4 @@
-// How bytes move between devices. One object per device; drivers (local threads; Gloo and NCCL later) implement it and pass the same conformance tests
+// How bytes move between devices. One object per device; drivers (local threads, Gloo between processes) implement it and pass the same conformance tests
 // (test/runtime/TransportConformance.h).
 //
 // Semantics all drivers share:
@@ -78,6 +78,9 @@ public:
   virtual Status reduceScatter(Operation operation, const ReduceScatterArguments &arguments) = 0;
   virtual Status allReduce(Operation operation, const AllReduceArguments &arguments) = 0;
   virtual Status broadcast(Operation operation, const BroadcastArguments &arguments) = 0;
+
+  /// Grows as bytes move, also within a long transfer: how a watchdog tells slow from stuck.
+  virtual uint64_t moved() const = 0;
 
   /// From any thread, at any time, more than once: `why` is the error that calls return from now on; the first one stays.
   virtual void abort(const Error &why) = 0;

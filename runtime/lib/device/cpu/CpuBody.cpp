@@ -158,9 +158,11 @@ uint64_t CpuBody::accumulateBits(uint64_t accumulates, const std::vector<Address
   return accumulates;
 }
 
-void CpuBody::run(const BodyArguments &arguments, ThreadPool &pool, const Gemm &gemm) {
-  for (const auto &launch : launches_)
+void CpuBody::run(const BodyArguments &arguments, ThreadPool &pool, const Gemm &gemm, std::atomic<uint64_t> &launches) {
+  for (const auto &launch : launches_) {
     std::visit([&](const auto &what) { run(what, arguments, pool, gemm); }, launch);
+    launches.store(launches.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed); // bodies of a device run one after the other.
+  }
 }
 
 void CpuBody::run(const Kernel &kernel, const BodyArguments &arguments, ThreadPool &pool, const Gemm &) {

@@ -5,6 +5,7 @@
 #include "zorse/runtime/Device.h"
 #include "zorse/runtime/abi/KernelAbi.h"
 
+#include <atomic>
 #include <functional>
 #include <string>
 #include <variant>
@@ -25,7 +26,8 @@ public:
   using FindKernel = std::function<ZorseKernel *(const std::string &symbol)>;
   static Result<CpuBody> create(const bundle::Body &body, const FindKernel &findKernel);
 
-  void run(const BodyArguments &arguments, ThreadPool &pool, const Gemm &gemm);
+  /// \param launches  counts the launches done; written by the calling thread only.
+  void run(const BodyArguments &arguments, ThreadPool &pool, const Gemm &gemm, std::atomic<uint64_t> &launches);
 
 private:
   struct Linear { ///< fixed + perRow * rows

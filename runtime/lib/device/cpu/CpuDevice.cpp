@@ -56,6 +56,7 @@ struct CpuDevice::Impl {
   std::vector<void *> objects; ///< of dlopen
   std::vector<CpuBody> bodies;
   std::mutex running;
+  std::atomic<uint64_t> launches{0};
 
   ~Impl() {
     for (void *object : objects)
@@ -156,7 +157,7 @@ Status CpuDevice::runBody(uint32_t index, const BodyArguments &arguments) {
   if (index >= impl_->bodies.size())
     return internalError("body " + std::to_string(index) + " of " + std::to_string(impl_->bodies.size()) + " is called");
   std::lock_guard<std::mutex> lock(impl_->running);
-  impl_->bodies[index].run(arguments, *impl_->pool, *impl_->gemm);
+  impl_->bodies[index].run(arguments, *impl_->pool, *impl_->gemm, impl_->launches);
   return Status::success();
 }
 
@@ -165,9 +166,11 @@ Status CpuDevice::runBody(const bundle::Body &body, const BodyArguments &argumen
   if (prepared.failed())
     return prepared.error();
   std::lock_guard<std::mutex> lock(impl_->running);
-  prepared->run(arguments, *impl_->pool, *impl_->gemm);
+  prepared->run(arguments, *impl_->pool, *impl_->gemm, impl_->launches);
   return Status::success();
 }
+
+uint64_t CpuDevice::launches() const { return impl_->launches.load(std::memory_order_relaxed); }
 
 Status CpuDevice::copy(void *to, const void *from, size_t bytes) {
   if (bytes > 0)
