@@ -9,7 +9,9 @@
 
 #include <CLI/CLI.hpp>
 
+#include <cerrno>
 #include <csignal>
+#include <fcntl.h>
 #include <map>
 #include <new>
 #include <optional>
@@ -32,6 +34,29 @@ struct Options {
   bool poison = false, quiet = false, threadPerQueue = false;
   double stallSeconds = 300;
 };
+
+/// Handlers may do next to nothing, so they hand signals on to a thread. (Blocking signals instead would miss threads that libraries start before main.)
+int signalPipe[2];
+
+void catchSignals() {
+  std::signal(SIGPIPE, SIG_IGN);
+  if (::pipe2(signalPipe, O_CLOEXEC) != 0)
+    return;
+  for (int signal : {SIGINT, SIGTERM})
+    std::signal(signal, [](int) {
+      int before = errno;
+      if (::write(signalPipe[1], "", 1) != 1)
+        ::_exit(130);
+      errno = before;
+    });
+}
+
+void awaitSignal() {
+  char byte;
+  while (::read(signalPipe[0], &byte, 1) != 1)
+    if (errno != EINTR)
+      ::pause();
+}
 
 int report(const Error &error) {
   fprintf(stderr, error.kind == ErrorKind::User ? "error: %s\n" : "internal error: %s\n", error.message.c_str());
@@ -247,19 +272,12 @@ int main(int argc, char **argv) {
     return 1;
   }
 
-  std::signal(SIGPIPE, SIG_IGN);
+  catchSignals();
   std::unique_ptr<StepGate> gate = makeSoloGate();
-  // A thread waits for signals, because what they ask for cannot be done in a handler: the steps under way end, and what was asked for is written.
-  sigset_t signals;
-  sigemptyset(&signals);
-  for (int signal : {SIGINT, SIGTERM})
-    sigaddset(&signals, signal);
-  pthread_sigmask(SIG_BLOCK, &signals, nullptr);
-  std::thread([signals, gate = gate.get()] {
-    int signal = 0;
-    sigwait(&signals, &signal);
-    gate->requestStop();
-    sigwait(&signals, &signal);
+  std::thread([gate = gate.get()] {
+    awaitSignal();
+    gate->requestStop(); // the steps under way end, and what was asked for is written.
+    awaitSignal();
     ::_exit(130);
   }).detach();
   uint64_t stepsDone = 0;
