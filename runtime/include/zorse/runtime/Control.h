@@ -40,15 +40,26 @@ Result<std::string> jobSecret(const std::string &file);
 inline constexpr uint32_t kNoRank = UINT32_MAX;
 inline constexpr double kVerdictSeconds = 1.0;
 
-/// Why a job ended.
+/// Why a job ended; and what a rank reports of itself with Member::fail.
+///
+/// A rank that reports an OwnError without a peer is believed. One that blames a peer, or that lost a transfer without knowing by whom (Disconnected, no peer), shows a
+/// symptom: the coordinator waits a moment for what the peer says or what became of it, follows blame from rank to rank, and reports the end of that chain.
 struct Failure {
-  enum Cause : uint8_t { OwnError, Died, MissedHeartbeats, Stalled, Disconnected };
+  enum Cause : uint8_t {
+    OwnError,         ///< of `rank`: its own error
+    Died,             ///< the process of `rank` ended (kNoRank: the launcher)
+    MissedHeartbeats, ///< nothing was heard of `rank` (kNoRank: of the launcher) for deadlineSeconds
+    Stalled,          ///< no progress anywhere; `rank` is in the earliest unfinished entry
+    Disconnected,     ///< a connection of `rank` ended and nobody knows more
+    NotJoined,        ///< `rank` (the lowest of those missing) did not join within joinSeconds
+  };
   Cause cause = OwnError;
   ErrorKind kind = ErrorKind::User;
   uint32_t rank = kNoRank;  ///< whose failure it is
   uint32_t peer = kNoRank;  ///< whom that rank blames (a transfer's other end): the coordinator prefers what it knows of the peer itself.
-  std::string device;       ///< of `rank`
-  std::string message;      ///< for people: names rank, device, task and peer.
+  std::string device;       ///< of `rank`; Member::fail fills it in
+  std::string message;      ///< of a verdict: for people, names rank, device, task and peer. Of a report: what went wrong, without the rank's name.
+  std::string where;        ///< "entry 17 (receive from b) of step 4"; empty: as the rank's progress says, or outside of any
   int exitCode = 2;         ///< of the job
 };
 
@@ -74,18 +85,21 @@ struct CoordinatorOptions {
   uint64_t generation = 1;
   std::string listenAddress = "127.0.0.1";
   std::vector<uint16_t> ports = {0};    ///< the first free one is taken; 0: any
-  ControlTimes times;
+  ControlTimes times;                   ///< also of the members, but for joinSeconds: they learn them when they join.
+  uint32_t rank = kNoRank;              ///< the rank whose process this is; kNoRank: a launcher's
+  std::vector<std::string> devices;     ///< by rank, for messages about ranks that have not joined; may be empty
 };
 
 class Coordinator {
 public:
   static Result<std::unique_ptr<Coordinator>> start(const CoordinatorOptions &options);
-  /// Ends its thread and closes all connections.
+  /// Ends its thread and closes all connections: to ranks that have not left yet the coordinator has died. See waitUntilOver.
   ~Coordinator();
 
   uint16_t port() const;
 
-  /// A launcher saw the process of a rank end: more precise than its closed connection ("killed by signal 9 (Killed)"). Ends the job if that was a failure.
+  /// A launcher saw the process of a rank end: more precise than its closed connection. Ends the job if that was a failure, or if others still wait for the rank.
+  /// \param how  goes on after the rank's name: "was killed by signal 9 (Killed)", "exited with code 3"
   void processEnded(uint32_t rank, bool failed, const std::string &how, int exitCode);
   /// Ends the run early, as StepGate::requestStop of a rank does.
   void requestStop();
@@ -107,8 +121,8 @@ struct MemberOptions {
   std::vector<Endpoint> endpoints;      ///< tried in turn until one is this job's coordinator
   std::string device;                   ///< for messages: "a100:0"
   ControlTimes times;
-  std::function<RankProgress()> progress;               ///< called by the control thread; may be null until `setProgress`
-  std::function<void(const Failure &)> failed;          ///< the job has failed; once, in the control thread, also for failures of this rank. It may _exit.
+  std::function<RankProgress()> progress;               ///< called by the control thread and by `fail`; may be null until `setProgress`
+  std::function<void(const Failure &)> failed;          ///< the job has failed; once, in the control thread, also for failures of this rank. It may _exit. Not after leave().
   std::function<void(const std::string &)> reported;    ///< rank 0: what `report` of some rank said; in order, in the control thread.
 };
 
@@ -125,15 +139,18 @@ public:
   bool enter(uint64_t turn) override;
   void requestStop() override;
 
+  /// When it returns the former function is not running and is not called again. Not from within one of the callbacks.
   void setProgress(std::function<RankProgress()> progress);
 
   /// To rank 0's `reported`. Does not block on the peer.
   void report(const std::string &bytes);
 
-  /// Tells the job that this rank has failed, waits for the verdict (at most kVerdictSeconds) and returns it: the first cause, which may be another's.
+  /// Tells the job that this rank has failed, waits for the verdict (at most kVerdictSeconds) and for the end of `failed`, and returns it: the first cause, which may be
+  /// another's. From one of the callbacks: returns `mine` at once, the verdict follows through `failed`. After leave(): returns `mine`.
   Failure fail(const Failure &mine);
 
-  /// Says goodbye after the last exchange: a connection that ends after it is no failure.
+  /// Says goodbye after the last exchange and waits until the coordinator knows: a connection that ends after it is no failure. Does nothing when the job has failed.
+  /// A rank that hosts the coordinator leaves, waits for Coordinator::waitUntilOver and only then destroys the coordinator.
   void leave();
 
 private:
