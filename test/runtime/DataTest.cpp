@@ -87,7 +87,7 @@ TEST_F(Data, TokenFilesOfThreeFormatsAreWindowsInFileOrder) {
     auto source = open(path);
     ASSERT_TRUE(source);
     EXPECT_EQ(source->samplesPerEpoch(), 7u); // 29 tokens have a next one
-    auto first = source->batch(0), third = source->batch(2);
+    auto first = source->batchFrom(0), third = source->batchFrom(6);
     ASSERT_FALSE(first.failed());
     EXPECT_EQ(values(**first, 0), (std::vector<int64_t>{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11}));
     EXPECT_EQ(values(**first, 1), (std::vector<int64_t>{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12}));
@@ -99,7 +99,7 @@ TEST_F(Data, LabelsAreTheIdsWhereTheGraphShifts) {
   bundle.summary.mutable_inputs(1)->set_shifted_in_graph(true);
   auto source = open(folder.write("nano.bin", tokens(12)));
   ASSERT_TRUE(source);
-  auto batch = source->batch(0);
+  auto batch = source->batchFrom(0);
   ASSERT_FALSE(batch.failed());
   EXPECT_EQ(values(**batch, 0), values(**batch, 1));
 }
@@ -110,7 +110,7 @@ TEST_F(Data, ShufflingIsAPermutationPerEpochAndFixedBySeed) {
   std::vector<int64_t> orders[2];
   for (int epoch = 0; epoch < 2; ++epoch)
     for (int b = 0; b < 10; ++b) {
-      auto x = first->batch(epoch * 10 + b), y = again->batch(epoch * 10 + b);
+      auto x = first->batchFrom(epoch * 30 + b * 3), y = again->batchFrom(epoch * 30 + b * 3);
       ASSERT_EQ(values(**x, 0), values(**y, 0));
       for (int n = 0; n < 3; ++n)
         orders[epoch].push_back(values(**x, 0)[n * 4]);
@@ -118,8 +118,8 @@ TEST_F(Data, ShufflingIsAPermutationPerEpochAndFixedBySeed) {
   for (const auto &order : orders)
     EXPECT_EQ(std::set<int64_t>(order.begin(), order.end()).size(), 30u);
   EXPECT_NE(orders[0], orders[1]);
-  EXPECT_NE(values(**first->batch(0), 0), values(**other->batch(0), 0));
-  EXPECT_EQ(values(**again->batch(0), 0)[0], orders[0][0]); // going back works
+  EXPECT_NE(values(**first->batchFrom(0), 0), values(**other->batchFrom(0), 0));
+  EXPECT_EQ(values(**again->batchFrom(0), 0)[0], orders[0][0]); // going back works
 }
 
 TEST_F(Data, ArraysFeedInputsByName) {
@@ -131,7 +131,7 @@ TEST_F(Data, ArraysFeedInputsByName) {
                               ",labels=" + folder.write("b.npy", npy("<i8", "(4, 4)", bytesOfNumbers(labels)));
   auto source = open(specification);
   ASSERT_TRUE(source);
-  auto batch = source->batch(1);
+  auto batch = source->batchFrom(3);
   ASSERT_FALSE(batch.failed()) << batch.message();
   EXPECT_EQ(values(**batch, 0), (std::vector<int64_t>{12, 13, 14, 15, 0, 1, 2, 3, 4, 5, 6, 7}));
   EXPECT_EQ(values(**batch, 1), std::vector<int64_t>(12, -100));
@@ -141,7 +141,7 @@ TEST_F(Data, IdsOutOfRangeNameFilePositionAndValue) {
   std::string bytes = tokens(100);
   bytes[2 * 9 + 1] = 1; // token 9 is 265
   std::string path = folder.write("range.bin", bytes);
-  auto batch = open(path)->batch(0);
+  auto batch = open(path)->batchFrom(0);
   ASSERT_TRUE(batch.failed());
   expectSays(batch.message(), {"range.bin", "token 9 is 265", "[0, 256)", "input_ids"});
 
@@ -149,9 +149,43 @@ TEST_F(Data, IdsOutOfRangeNameFilePositionAndValue) {
   ids[6] = -1;
   batch = open("input_ids=" + folder.write("a.npy", npy("<i8", "(3, 4)", bytesOfNumbers(ids))) +
                ",labels=" + folder.write("b.npy", npy("<i8", "(3, 4)", bytesOfNumbers(labels))))
-              ->batch(0);
+              ->batchFrom(0);
   ASSERT_TRUE(batch.failed());
   expectSays(batch.message(), {"a.npy", "sample 1, position 2 is -1", "[0, 256)"});
+}
+
+TEST_F(Data, ABatchMayStartAtAnySample) {
+  auto source = open(folder.write("nano.bin", tokens(30)));
+  ASSERT_TRUE(source);
+  auto batch = source->batchFrom(5); // as after a run with another batch size
+  ASSERT_FALSE(batch.failed());
+  EXPECT_EQ(values(**batch, 0), (std::vector<int64_t>{20, 21, 22, 23, 24, 25, 26, 27, 0, 1, 2, 3}));
+}
+
+TEST_F(Data, TheFingerprintIsOfTheContents) {
+  auto fingerprint = [&](const std::string &specification) {
+    Result<std::string> result = dataFingerprint(specification);
+    EXPECT_FALSE(result.failed()) << result.message();
+    return result.failed() ? "" : *result;
+  };
+  std::string bytes = tokens(300000), changed = bytes, end = bytes;
+  changed[1 << 12] ^= 1;
+  end.back() ^= 1;
+  std::string first = fingerprint(folder.write("a.bin", bytes));
+  EXPECT_EQ(first, fingerprint(folder.write("other/b.bin", bytes))); // wherever it is
+  EXPECT_NE(first, fingerprint(folder.write("c.bin", changed)));
+  EXPECT_NE(first, fingerprint(folder.write("d.bin", end)));
+  EXPECT_NE(first, fingerprint(folder.write("e.bin", bytes + bytes.substr(0, 2))));
+  EXPECT_NE(first, fingerprint(folder.write("f.txt", bytes))); // read as other tokens
+
+  std::vector<int64_t> ids(16, 5), labels(16, 6);
+  std::string a = folder.write("a.npy", npy("<i8", "(4, 4)", bytesOfNumbers(ids))), b = folder.write("b.npy", npy("<i8", "(4, 4)", bytesOfNumbers(labels)));
+  std::string wide = folder.write("wide.npy", npy("<i8", "(2, 8)", bytesOfNumbers(ids)));
+  std::string arrays = fingerprint("input_ids=" + a + ",labels=" + b);
+  EXPECT_EQ(arrays, fingerprint("labels=" + b + ",input_ids=" + a));
+  EXPECT_NE(arrays, fingerprint("input_ids=" + b + ",labels=" + a));
+  EXPECT_NE(arrays, fingerprint("input_ids=" + wide + ",labels=" + b));
+  EXPECT_TRUE(dataFingerprint(folder.path("none.bin")).failed());
 }
 
 TEST_F(Data, WrongDataIsRefused) {

@@ -26,14 +26,14 @@ class NumberedData final : public DataSource {
 public:
   static float element(uint64_t sample, int j) { return float((sample * 7 + uint64_t(j) * 3) % 11) - 4.0f; }
 
-  Result<std::shared_ptr<const Batch>> batch(uint64_t index) override {
-    if (index == failAt)
+  Result<std::shared_ptr<const Batch>> batchFrom(uint64_t first) override {
+    if (first == failAt)
       return userError("the data ends here");
     auto batch = std::make_shared<Batch>();
     batch->inputs.emplace_back(5 * 16);
     for (int row = 0; row < 5; ++row)
       for (int j = 0; j < 4; ++j) {
-        float value = element(index * 5 + row, j);
+        float value = element(first + row, j);
         std::memcpy(batch->inputs[0].data() + row * 16 + j * 4, &value, 4);
       }
     return std::shared_ptr<const Batch>(batch);
@@ -494,7 +494,7 @@ TEST_F(ExecutorTest, AStoppedRunEndsAfterWhatItHasEntered) {
 
 TEST_F(ExecutorTest, DataThatEndsWhileStepsAreUnderWayEndsTheRun) {
   auto executor = make();
-  data.failAt = 3;
+  data.failAt = 15;
   std::vector<StepReport> reports;
   Result<TrainingEnd> status = train(*executor, two.bundle, training(10, reports));
   ASSERT_TRUE(status.failed());

@@ -140,12 +140,12 @@ public:
   FileData(const Bundle &bundle, std::vector<std::unique_ptr<Feed>> feeds, uint64_t samples, std::optional<uint64_t> seed)
       : bundle_(bundle), feeds_(std::move(feeds)), samples_(samples), order_(samples, seed) {}
 
-  Result<std::shared_ptr<const Batch>> batch(uint64_t index) override {
+  Result<std::shared_ptr<const Batch>> batchFrom(uint64_t first) override {
     auto batch = std::make_shared<Batch>();
     for (const bundle::GraphInput &input : bundle_.summary.inputs())
       batch->inputs.emplace_back(bundle_.batch * input.bytes_per_row());
     for (int64_t n = 0; n < bundle_.batch; ++n) {
-      uint64_t sample = order_.at(index * bundle_.batch + n);
+      uint64_t sample = order_.at(first + n);
       for (size_t i = 0; i < feeds_.size(); ++i)
         if (Status status = feeds_[i]->row(sample, batch->inputs[i].data() + n * bundle_.summary.inputs(i).bytes_per_row()); status.failed())
           return status;

@@ -31,7 +31,7 @@ public:
           last = next - 1;
           break;
         }
-        if (Status status = submit(*run_.data, next - 1, next, /*evaluation=*/false); status.failed())
+        if (Status status = submit(*run_.data, run_.firstSample + (next - run_.firstStep) * bundle_.batch, next, /*evaluation=*/false); status.failed())
           return status;
         ++next;
       }
@@ -66,8 +66,8 @@ private:
     return run_.evaluationData && (step == last || (run_.evaluateEvery > 0 && step % run_.evaluateEvery == 0));
   }
 
-  Status submit(DataSource &data, uint64_t batchIndex, uint64_t step, bool evaluation) {
-    Result<std::shared_ptr<const Batch>> batch = data.batch(batchIndex);
+  Status submit(DataSource &data, uint64_t firstSample, uint64_t step, bool evaluation) {
+    Result<std::shared_ptr<const Batch>> batch = data.batchFrom(firstSample);
     if (batch.failed())
       return batch.error();
     Result<std::vector<double>> denominators = denominators_->count(**batch);
@@ -149,7 +149,7 @@ private:
     bool reported = false;
     for (uint64_t submitted = 0, done = 0; done < batches; ++done) {
       for (; submitted < batches && submitted < done + 2; ++submitted)
-        if (Status status = submit(*run_.evaluationData, submitted, step, /*evaluation=*/true); status.failed())
+        if (Status status = submit(*run_.evaluationData, submitted * bundle_.batch, step, /*evaluation=*/true); status.failed())
           return status;
       Result<StepResult> result = executor_.wait();
       if (result.failed())

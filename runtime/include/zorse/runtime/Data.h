@@ -25,10 +25,14 @@ public:
   /// Fails unless every input of the model has data for at least one batch.
   static Result<std::unique_ptr<DataSource>> open(const Bundle &bundle, const std::string &specification, std::optional<uint64_t> shuffleSeed);
 
-  /// Samples [index * batch, (index + 1) * batch) of the run; after the last sample the next epoch follows. Checks index ranges.
-  virtual Result<std::shared_ptr<const Batch>> batch(uint64_t index) = 0;
+  /// Samples [first, first + batch) of the run; after the last sample of the data the next epoch follows. Checks index ranges.
+  virtual Result<std::shared_ptr<const Batch>> batchFrom(uint64_t first) = 0;
 
   virtual uint64_t samplesPerEpoch() const = 0;
 };
+
+/// What training data is, whatever it is called: sizes, shapes, types, and a hash of contents sampled from the whole file, so that it is quick for large ones.
+/// \param specification  what --data says
+Result<std::string> dataFingerprint(const std::string &specification);
 
 } // namespace zorse::runtime

@@ -2,7 +2,7 @@
 // or another one (docs/snapshots.md).
 //
 //   DIR/generation                         the fencing token: the generation that may write here (text; replaced by rename)
-//   DIR/step-00000120.g2/<device>.safetensors   flat slices: NAME@lo:hi (parameters), moment.0/NAME@lo:hi, ..., optimizer_step
+//   DIR/step-00000120.g2/<index>-<device>.safetensors   flat slices: NAME@lo:hi (parameters), moment.0/NAME@lo:hi, ..., optimizer_step
 //   DIR/step-00000120.g2/index.json        exists only when every file is complete, synced and acknowledged with its checksums: shapes, types, slices, step,
 //                                          generation, and what the order of samples and the random numbers depend on
 //
@@ -13,6 +13,7 @@
 #include "zorse/runtime/Executor.h"
 #include "zorse/runtime/Group.h"
 
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -25,7 +26,7 @@ struct RunIdentity {
   int64_t batch = 0, sequence = 0;
   uint64_t seed = 0;
   std::optional<uint64_t> shuffle;
-  std::string data;          ///< fingerprint of the training data (sizes and sampled contents)
+  std::string data;          ///< dataFingerprint
   uint64_t samplesPerEpoch = 0;
   bundle::TrainingOptions training; ///< as the run uses it
   uint64_t steps = 0;        ///< length of the run, which the schedule may depend on
@@ -34,36 +35,49 @@ struct RunIdentity {
 struct SnapshotOptions {
   std::string directory;     ///< on a file system that all ranks share
   uint64_t every = 0;        ///< steps; 0: only the last one of the run
-  uint64_t keep = 2;         ///< complete ones; older ones are removed once a newer is complete.
+  uint64_t keep = 2;         ///< complete ones; older ones are removed once a newer is complete. At least 1.
+  bool resuming = false;     ///< snapshots that are there already are this job's; otherwise open() refuses a directory that holds some.
+  std::function<void(const std::string &)> warn; ///< a snapshot failed or was late; on every rank with the same words, in a thread of this class.
 };
 
 struct ResumePoint {
-  uint64_t step = 0;         ///< the last finished step
-  std::string path;          ///< of the snapshot
-  uint64_t samplesConsumed = 0;
+  uint64_t step = 0;            ///< the last finished step
+  std::string path;             ///< of the snapshot
+  uint64_t samplesConsumed = 0; ///< by the steps before: TrainingRun.firstSample
 };
 
 class Snapshots {
 public:
-  /// Claims the directory for `group.generation()` (rank 0 replaces the token; a newer one there is an error).
+  /// Claims the directory for `group.generation()` (rank 0 replaces the token; one there that is as new or newer is an error), and makes it where it is not.
+  /// Executor, bundle and group outlive the object.
   static Result<std::unique_ptr<Snapshots>> open(Executor &executor, const Bundle &bundle, Group &group, const SnapshotOptions &options, const RunIdentity &identity);
   ~Snapshots();
 
   /// Loads the newest snapshot that every rank finds undamaged, each rank reading only what its devices hold; nullopt when there is none. What was passed over,
-  /// and why, goes to `note`. A difference that changes the mathematics is an error unless `allowChange`.
+  /// and why, goes to `note`. A difference that changes the mathematics is an error unless `allowChange`. Comes after loadState: frozen parameters are not in
+  /// snapshots, and those loaded must be the ones that the snapshot's run had. It is an error that snapshots are there and all of them are damaged.
   Result<std::optional<ResumePoint>> resume(bool allowChange, std::string *note);
 
-  /// For StepRequest.afterStep of a step whose state is to be kept; null for other steps. `last`: the run ends with this step.
+  /// For StepRequest.afterStep of a step whose state is to be kept; null for other steps. `last`: the run ends with this step. Waits while the snapshot before
+  /// is being written (counted in `waits`). Steps ascending, the same on all ranks.
   StateReader *due(uint64_t step, bool last);
+
+  /// The state after `step`, when no step is under way: for a run that ends earlier than it knew. Nothing where that snapshot has been taken.
+  void takeNow(uint64_t step);
 
   struct Counts {
     uint64_t written = 0, failed = 0;
-    double copySeconds = 0, writeSeconds = 0;   ///< sums over snapshots, of this rank
-    uint64_t bytes = 0;
+    uint64_t waits = 0;                         ///< snapshots that were due before the one before was written
+    double copySeconds = 0, writeSeconds = 0;   ///< sums over snapshots, of this rank; copying of the slowest device each
+    uint64_t bytes = 0;                         ///< of files, of this rank
   };
   Counts counts() const;
 
-  /// Waits for what is under way. An error when the last snapshot that was due is not complete.
+  /// Bytes of this process for copies of state: as much as its devices' persistent trainable state.
+  uint64_t memory() const;
+
+  /// Waits for what is under way. An error when the last snapshot that was due is not complete, or when a newer generation has taken over; that also ends the
+  /// run at once (Executor::abort).
   Status finish();
 
 private:
@@ -75,7 +89,7 @@ private:
 /// The newest generation that `directory` knows; 0 when there is none yet.
 Result<uint64_t> newestGeneration(const std::string &directory);
 
-/// An error when a newer generation has claimed `directory`: asked before every write of a run.
+/// An error when a newer generation has claimed `directory` ("superseded by generation N"): asked before every write of a run.
 Status checkFence(const std::string &directory, uint64_t generation);
 
 } // namespace zorse::runtime

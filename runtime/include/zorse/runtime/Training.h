@@ -51,7 +51,8 @@ struct StepReport {
 
 struct TrainingRun {
   uint64_t steps = 0;           ///< so many from `firstStep`
-  uint64_t firstStep = 1;       ///< number of the first step: data, schedule and random numbers follow it.
+  uint64_t firstStep = 1;       ///< number of the first step: schedule and random numbers follow it.
+  uint64_t firstSample = 0;     ///< where the data begins: what earlier steps have consumed.
   bundle::TrainingOptions options;
   DataSource *data = nullptr;
   DataSource *evaluationData = nullptr; ///< null: no evaluation
