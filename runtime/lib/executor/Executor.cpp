@@ -301,7 +301,8 @@ private:
       Status status = work(server, entry, step, slot);
       if (status.failed()) {
         fail({status.error().kind, "device " + program.program.device_name() + ", entry " + std::to_string(entry.entry->id()) + " (" +
-                                       describeEntry(bundle, program.index, *entry.entry) + "): " + status.message()});
+                                       describeEntry(bundle, program.index, *entry.entry) + "): " + status.message(),
+              status.error().peer});
         return false;
       }
       if (traced)

@@ -10,9 +10,11 @@ using namespace zorse::runtime;
 namespace {
 
 /// Names and kinds of the devices, in the order of the file; "" where the kind follows from a type. `count: n` is n devices name:0 ... name:n-1.
-std::vector<std::pair<std::string, std::string>> devicesOf(const YAML::Node &root) {
+/// \param nodes  receives the node of every device.
+std::vector<std::pair<std::string, std::string>> devicesOf(const YAML::Node &root, std::vector<uint32_t> *nodes = nullptr) {
   std::vector<std::pair<std::string, std::string>> devices;
-  for (const YAML::Node &node : root["nodes"])
+  uint32_t index = 0;
+  for (const YAML::Node &node : root["nodes"]) {
     for (const YAML::Node &device : node["devices"]) {
       std::string name = device["name"].as<std::string>(), kind = device["kind"] ? device["kind"].as<std::string>() : "";
       if (!device["count"]) {
@@ -25,6 +27,10 @@ std::vector<std::pair<std::string, std::string>> devicesOf(const YAML::Node &roo
       for (int i = 0; i < count; ++i)
         devices.emplace_back(name + ":" + std::to_string(i), kind);
     }
+    if (nodes)
+      nodes->resize(devices.size(), index);
+    ++index;
+  }
   return devices;
 }
 
@@ -36,6 +42,21 @@ std::string list(const std::vector<std::pair<std::string, std::string>> &devices
 }
 
 } // namespace
+
+Result<std::vector<uint32_t>> zorse::runtime::nodesOfDevices(const Bundle &bundle) {
+  std::vector<uint32_t> nodes;
+  if (bundle.cluster.empty())
+    return nodes;
+  try {
+    devicesOf(YAML::Load(bundle.cluster), &nodes);
+  } catch (const YAML::Exception &exception) {
+    return userError(bundle.directory + "/cluster.yaml: is not a cluster description: " + exception.what());
+  }
+  if (nodes.size() != bundle.devices.size())
+    return userError(bundle.directory + "/cluster.yaml: describes " + std::to_string(nodes.size()) + " devices, the manifest names " +
+                     std::to_string(bundle.devices.size()) + "; compile the model again");
+  return nodes;
+}
 
 Status zorse::runtime::checkCluster(const Bundle &bundle, const std::string &clusterFile) {
   std::ifstream file(clusterFile);

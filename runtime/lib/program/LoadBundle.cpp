@@ -41,6 +41,7 @@ private:
     Result<MappedFile> file = MappedFile::open(name);
     if (file.failed())
       return file.error();
+    bundle_.hash = hashOf(*file);
     try {
       const char *text = reinterpret_cast<const char *>(file->data());
       json manifest = json::parse(text, text + file->size());
@@ -69,14 +70,19 @@ private:
     return Status::success();
   }
 
+  static std::string hashOf(const MappedFile &file) {
+    char text[17];
+    snprintf(text, sizeof text, "%016llx", static_cast<unsigned long long>(XXH64(file.data(), file.size(), 0)));
+    return text;
+  }
+
   Status checkFile(const std::string &name, const std::string &expected) {
     if (name.empty() || name[0] == '/' || name.find("..") != std::string::npos)
       return userError(path("manifest.json") + ": names a file outside the bundle: '" + name + "'");
     Result<MappedFile> file = MappedFile::open(path(name));
     if (file.failed())
       return userError(file.message() + "; the bundle is incomplete, compile the model again");
-    char found[17];
-    snprintf(found, sizeof found, "%016llx", static_cast<unsigned long long>(XXH64(file->data(), file->size(), 0)));
+    std::string found = hashOf(*file);
     if (expected != found)
       return userError(path(name) + ": checksum is " + found + ", the manifest says " + expected +
                        ": the file was changed or damaged; compile the model again");

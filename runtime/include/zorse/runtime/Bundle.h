@@ -29,6 +29,7 @@ struct WeightSource {
 
 struct Bundle {
   std::string directory;
+  std::string hash;                 ///< of manifest.json, which has the checksums of all files: equal for equal bundles.
   std::string model, precision;
   int64_t batch = 0, sequence = 0;
   std::vector<BundleDevice> devices;
@@ -48,6 +49,9 @@ Result<Bundle> loadBundle(const std::string &directory);
 
 /// The check of one program against the others, for programs that were not loaded from a bundle (tests). Halves of transfers must match.
 Status checkPrograms(const Bundle &bundle);
+
+/// The node of every device, 0-based, as cluster.yaml has them; empty where the bundle has no cluster description.
+Result<std::vector<uint32_t>> nodesOfDevices(const Bundle &bundle);
 
 /// Compares with a cluster description (YAML): the same devices in the same order.
 Status checkCluster(const Bundle &bundle, const std::string &clusterFile);

@@ -18,6 +18,7 @@ enum class ErrorKind : uint8_t {
 struct Error {
   ErrorKind kind = ErrorKind::User;
   std::string message;
+  uint32_t peer = UINT32_MAX; ///< of a transfer: the rank whose connection failed, which may know more.
 };
 
 class [[nodiscard]] Status {

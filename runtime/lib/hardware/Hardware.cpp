@@ -1,0 +1,150 @@
+#include "zorse/runtime/Hardware.h"
+
+#include <nlohmann/json.hpp>
+
+#include <algorithm>
+#include <fstream>
+#include <map>
+
+#include <sched.h>
+#include <unistd.h>
+
+using namespace zorse::runtime;
+using nlohmann::json;
+
+namespace {
+
+constexpr const char *kLevels[] = {"x86-64", "x86-64-v2", "x86-64-v3", "x86-64-v4"};
+
+std::string processor() {
+#if defined(__x86_64__)
+  if (!__builtin_cpu_supports("sse4.2"))
+    return kLevels[0];
+  if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("fma") || !__builtin_cpu_supports("bmi2"))
+    return kLevels[1];
+  bool wide = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512cd") &&
+              __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
+  return kLevels[wide ? 3 : 2];
+#elif defined(__aarch64__)
+  return "aarch64";
+#else
+  return "unknown";
+#endif
+}
+
+/// -1 for processors of another family.
+int levelOf(const std::string &name) {
+  auto found = std::find(std::begin(kLevels), std::end(kLevels), name.empty() ? kLevels[0] : name);
+  return found == std::end(kLevels) ? -1 : int(found - std::begin(kLevels));
+}
+
+uint64_t numberIn(const char *path) {
+  std::ifstream file(path);
+  uint64_t number = 0;
+  return file >> number ? number : UINT64_MAX; // "max" is no number.
+}
+
+uint64_t memoryHere() {
+  uint64_t machine = uint64_t(::sysconf(_SC_PHYS_PAGES)) * uint64_t(::sysconf(_SC_PAGESIZE));
+  return std::min({machine, numberIn("/sys/fs/cgroup/memory.max"), numberIn("/sys/fs/cgroup/memory/memory.limit_in_bytes")});
+}
+
+std::string hostHere() {
+  char name[256] = "";
+  ::gethostname(name, sizeof name - 1);
+  std::string boot;
+  std::ifstream("/proc/sys/kernel/random/boot_id") >> boot;
+  return std::string(name) + (boot.empty() ? "" : " (" + boot.substr(0, 8) + ")");
+}
+
+int coresHere() {
+  cpu_set_t set;
+  return ::sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : int(::sysconf(_SC_NPROCESSORS_ONLN));
+}
+
+std::string rankText(const Bundle &bundle, const std::vector<RankFacts> &ranks, size_t rank) {
+  return "rank " + std::to_string(rank) + " (device " + bundle.devices[rank].name + ", host " + ranks[rank].host + ")";
+}
+
+std::string mebibytes(uint64_t bytes) { return std::to_string(bytes >> 20) + " MiB"; }
+
+} // namespace
+
+RankFacts zorse::runtime::factsOfThisProcess() {
+  RankFacts facts;
+  facts.host = hostHere();
+  facts.processor = processor();
+  facts.cores = coresHere();
+  facts.memory = memoryHere();
+  return facts;
+}
+
+std::string zorse::runtime::encodeFacts(const RankFacts &facts) {
+  return json{{"host", facts.host}, {"processor", facts.processor}, {"cores", facts.cores}, {"memory", facts.memory}, {"bundle", facts.bundle}, {"run", facts.run}}
+      .dump(-1, ' ', false, json::error_handler_t::replace);
+}
+
+Result<RankFacts> zorse::runtime::decodeFacts(const std::string &text) {
+  json parsed = json::parse(text, nullptr, /*allow_exceptions=*/false);
+  RankFacts facts;
+  try {
+    facts.host = parsed.at("host");
+    facts.processor = parsed.at("processor");
+    facts.cores = parsed.at("cores");
+    facts.memory = parsed.at("memory");
+    facts.bundle = parsed.at("bundle");
+    facts.run = parsed.at("run");
+  } catch (const json::exception &exception) {
+    return userError(std::string("a rank publishes facts that cannot be read (") + exception.what() + "); start every rank with the same version of Zorse");
+  }
+  return facts;
+}
+
+Status zorse::runtime::checkHardware(const Bundle &bundle, const std::vector<RankFacts> &ranks, std::string *note) {
+  std::string errors, notes;
+  auto error = [&](const std::string &text) { errors += (errors.empty() ? "" : "\n  ") + text; };
+  if (ranks.size() != bundle.devices.size())
+    return userError("the bundle is for " + std::to_string(bundle.devices.size()) + " devices, the job has " + std::to_string(ranks.size()) +
+                     " ranks; start one rank per device, or compile the model for this cluster");
+
+  struct Host {
+    std::vector<size_t> ranks;
+    uint64_t planned = 0, memory = UINT64_MAX;
+    int threads = 0, cores = 0;
+  };
+  std::map<std::string, Host> hosts;
+  for (size_t r = 0; r < ranks.size(); ++r) {
+    const RankFacts &facts = ranks[r];
+    if (facts.bundle != ranks[0].bundle)
+      error(rankText(bundle, ranks, r) + ": has bundle " + facts.bundle + ", rank 0 has " + ranks[0].bundle + "; give every rank the same bundle");
+    if (facts.run != ranks[0].run)
+      error(rankText(bundle, ranks, r) + ": was started with " + facts.run + ", rank 0 with " + ranks[0].run + "; start every rank with the same options and data");
+    if (bundle.devices[r].kind == "cpu" && levelOf(facts.processor) < levelOf(bundle.bodies.arch()))
+      error(rankText(bundle, ranks, r) + ": the bundle's kernels are for " + bundle.bodies.arch() + ", this processor is " + facts.processor +
+            "; compile the model for the oldest processor of the cluster");
+    Host &host = hosts[facts.host];
+    host.ranks.push_back(r);
+    for (const bundle::Arena &arena : bundle.programs[r].arenas())
+      host.planned += arena.bytes();
+    host.memory = std::min(host.memory, facts.memory);
+    host.threads += bundle.devices[r].threads;
+    host.cores = std::max(host.cores, facts.cores);
+  }
+  for (const auto &[name, host] : hosts) {
+    if (host.planned > host.memory) {
+      std::string devices;
+      for (size_t r : host.ranks)
+        devices += (devices.empty() ? "" : ", ") + bundle.devices[r].name;
+      error("host " + name + ": has " + mebibytes(host.memory) + " of memory, devices " + devices + " plan " + mebibytes(host.planned) +
+            " together; spread the ranks over more hosts or compile for less memory");
+    }
+    if (host.threads > host.cores)
+      notes += (notes.empty() ? "" : "; ") + ("host " + name + " has " + std::to_string(host.cores) + " cores for devices with " + std::to_string(host.threads) +
+                                               " threads together: they will disturb each other");
+  }
+  if (note)
+    *note = notes;
+  if (errors.empty())
+    return Status::success();
+  return userError("this job does not fit its bundle:\n  " + errors);
+}
