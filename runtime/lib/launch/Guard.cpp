@@ -1,0 +1,72 @@
+#include "Guard.h"
+
+#include <cerrno>
+#include <csignal>
+#include <cstring>
+#include <fcntl.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+using namespace zorse::runtime;
+using namespace zorse::runtime::launching;
+
+namespace {
+
+/// In the forked process: system calls only.
+[[noreturn]] void watch(int pipe) {
+  ::setsid(); // Ctrl-C is not for it.
+  ::prctl(PR_SET_NAME, "zorse-guard");
+  ::dup2(pipe, 0);
+  ::close_range(1, ~0u, 0); // who waits for the end of the launcher's output does not wait for it.
+  constexpr int kMost = 4096;
+  static pid_t groups[kMost];
+  int count = 0;
+  for (;;) {
+    pid_t message = 0;
+    ssize_t got = ::read(0, &message, sizeof message);
+    if (got < 0 && errno == EINTR)
+      continue;
+    if (got != ssize_t(sizeof message))
+      break;
+    if (message > 0 && count < kMost)
+      groups[count++] = message;
+    for (int i = 0; message < 0 && i < count; ++i)
+      if (groups[i] == -message)
+        groups[i] = groups[--count];
+  }
+  for (int i = 0; i < count; ++i)
+    ::kill(-groups[i], SIGKILL);
+  ::_exit(0);
+}
+
+} // namespace
+
+Result<std::unique_ptr<Guard>> Guard::start() {
+  int ends[2];
+  if (::pipe2(ends, O_CLOEXEC) != 0)
+    return userError(std::string("cannot make a pipe: ") + std::strerror(errno));
+  pid_t process = ::fork();
+  if (process == 0)
+    watch(ends[0]); // its copy of the other end is closed in there.
+  ::close(ends[0]);
+  if (process < 0) {
+    std::string why = std::strerror(errno);
+    ::close(ends[1]);
+    return userError("cannot start a process: " + why);
+  }
+  return std::unique_ptr<Guard>(new Guard(process, ends[1]));
+}
+
+Guard::~Guard() {
+  ::close(pipe_);
+  while (::waitpid(process_, nullptr, 0) < 0 && errno == EINTR)
+    ;
+}
+
+void Guard::add(pid_t group) {
+  // A guard that somebody killed is missed only if the launcher is killed too. (SIGPIPE is ignored while ranks run.)
+  [[maybe_unused]] ssize_t written = ::write(pipe_, &group, sizeof group);
+}
+
+void Guard::remove(pid_t group) { add(-group); }

@@ -1,0 +1,442 @@
+#include "zorse/runtime/Launch.h"
+
+#include "Guard.h"
+#include "RankProcess.h"
+#include "Signals.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cstdlib>
+#include <cstring>
+
+#include <poll.h>
+#include <sys/random.h>
+#include <unistd.h>
+
+using namespace zorse::runtime;
+using namespace zorse::runtime::launching;
+
+namespace {
+
+constexpr int kStopped = 130;           ///< exit code of a run that ended early because it was asked to
+constexpr double kTermSeconds = 0.5;    ///< after a failure: until then ranks end by themselves, having heard of it.
+constexpr double kKillSeconds = 2.0;    ///< after a failure
+constexpr double kGiveUpSeconds = 30.0; ///< after SIGKILL: a process that the kernel does not end (its disk or file server hangs)
+constexpr double kDrainSeconds = 0.3;   ///< after the last rank: for output that somebody outside of its group still holds open
+
+double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
+
+std::string firstLine(const std::string &text) { return text.substr(0, text.find('\n')); }
+
+/// As a shell would find it. "" if it does not.
+std::string findProgram(const std::string &name) {
+  if (name.find('/') != std::string::npos)
+    return name;
+  const char *path = ::getenv("PATH");
+  std::string folders = path ? path : "/usr/bin:/bin";
+  for (size_t begin = 0; begin <= folders.size();) {
+    size_t end = std::min(folders.find(':', begin), folders.size());
+    std::string folder = folders.substr(begin, end - begin), program = (folder.empty() ? "." : folder) + "/" + name;
+    if (::access(program.c_str(), X_OK) == 0)
+      return program;
+    begin = end + 1;
+  }
+  return "";
+}
+
+/// One call of launch().
+class Launcher {
+public:
+  Launcher(const LaunchOptions &options, JobKey key, std::string program, Signals &signals, Guard &guard)
+      : o_(options), key_(std::move(key)), program_(std::move(program)), signals_(signals), guard_(guard), out_(options.out), err_(options.err) {
+    colours_ = ::isatty(options.err) && !::getenv("NO_COLOR");
+    for (uint32_t i = 0; i < o_.localRanks; ++i)
+      if (o_.firstRank + i < o_.deviceNames.size())
+        widest_ = std::max(widest_, o_.deviceNames[o_.firstRank + i].size());
+  }
+
+  int run();
+
+private:
+  struct Cause {
+    uint32_t rank = kNoRank;
+    int code = 2;
+    std::string text; ///< "rank 2 (t4:0) was killed by signal 9 (Killed)"
+  };
+
+  int runOnce(uint64_t restarts);
+  Status startRanks(uint64_t generation, uint64_t restarts);
+  std::vector<std::string> environment(uint32_t rank, uint64_t generation, uint64_t restarts) const;
+  void turn(double seconds);
+  void takeSignals();
+  void reap();
+  void noticeEnd(RankProcess &rank);
+  void escalate();
+  void fail(Cause cause);
+  std::optional<Cause> firstCause() const;
+  bool anyRunning() const;
+  bool over() const;
+  void pause(double seconds);
+  void say(const std::string &text) { err_.push(text + "\n"); }
+  std::string name(uint32_t rank) const;
+  std::string prefix(uint32_t rank) const;
+
+  const LaunchOptions &o_;
+  JobKey key_;
+  std::string program_;
+  Signals &signals_;
+  Guard &guard_;
+  OutputQueue out_, err_;
+  bool colours_ = false;
+  size_t widest_ = 0;
+
+  // Of all starts
+  int stopSignals_ = 0; ///< SIGINT, SIGTERM, SIGHUP so far
+
+  // Of the present one
+  std::unique_ptr<Coordinator> coordinator_;
+  std::vector<std::unique_ptr<RankProcess>> ranks_;
+  std::optional<Cause> failure_;
+  double failedAt_ = 0, killedAt_ = 0, lastEndAt_ = 0;
+  bool termSent_ = false, someStopped_ = false, stopAsked_ = false, lost_ = false;
+};
+
+std::string Launcher::name(uint32_t rank) const {
+  if (rank == kNoRank)
+    return "the launcher";
+  return "rank " + std::to_string(rank) + (rank < o_.deviceNames.size() ? " (" + o_.deviceNames[rank] + ")" : "");
+}
+
+std::string Launcher::prefix(uint32_t rank) const {
+  std::string text = "[" + (rank < o_.deviceNames.size() ? o_.deviceNames[rank] : "rank " + std::to_string(rank)) + "]";
+  std::string padding(rank < o_.deviceNames.size() ? widest_ - std::min(widest_, o_.deviceNames[rank].size()) + 1 : 1, ' ');
+  if (colours_) {
+    const char *colours[] = {"36", "33", "35", "32", "34", "31"};
+    text = std::string("\033[") + colours[rank % 6] + "m" + text + "\033[0m";
+  }
+  return text + padding;
+}
+
+std::vector<std::string> Launcher::environment(uint32_t rank, uint64_t generation, uint64_t restarts) const {
+  Environment all = currentEnvironment();
+  all.erase("ZORSE_LAUNCHER");
+  all["ZORSE_RANK"] = std::to_string(rank);
+  all["ZORSE_WORLD_SIZE"] = std::to_string(o_.world);
+  all["ZORSE_LOCAL_RANK"] = std::to_string(rank - o_.firstRank);
+  all["ZORSE_LOCAL_WORLD_SIZE"] = std::to_string(o_.localRanks);
+  all["ZORSE_COORDINATOR"] = "launcher";
+  all["ZORSE_JOB"] = key_.job;
+  all["ZORSE_SECRET"] = key_.secret;
+  all["ZORSE_GENERATION"] = std::to_string(generation);
+  all["ZORSE_RESTARTS"] = std::to_string(restarts);
+  if (coordinator_) {
+    const std::string &listens = o_.listenAddress;
+    std::string host = listens.empty() || listens == "0.0.0.0" ? "127.0.0.1" : listens == "::" ? "::1" : listens;
+    all["ZORSE_STORE"] = endpointsText({{host, coordinator_->port()}});
+  } else {
+    all["ZORSE_STORE"] = endpointsText(o_.coordinator);
+  }
+  std::vector<std::string> entries;
+  for (const auto &[key, value] : all)
+    entries.push_back(key + "=" + value);
+  return entries;
+}
+
+Status Launcher::startRanks(uint64_t generation, uint64_t restarts) {
+  for (uint32_t rank = o_.firstRank; rank < o_.firstRank + o_.localRanks; ++rank) {
+    RankProcess::Options options;
+    options.rank = rank;
+    options.program = program_;
+    options.arguments = o_.command;
+    options.environment = environment(rank, generation, restarts);
+    options.signalMask = signals_.maskBefore();
+    options.errPrefix = prefix(rank);
+    options.outPrefix = rank == 0 && o_.plainRankZero ? "" : options.errPrefix;
+    Result<std::unique_ptr<RankProcess>> started = RankProcess::start(options, out_, err_);
+    if (started.failed())
+      return started.error();
+    guard_.add((*started)->pid());
+    ranks_.push_back(std::move(*started));
+  }
+  return Status::success();
+}
+
+void Launcher::fail(Cause cause) {
+  failure_ = std::move(cause);
+  failedAt_ = now();
+}
+
+/// What the coordinator calls the first cause, which may be another rank's than the one whose process ended first; with the exit code of that rank's process where it ended by itself.
+std::optional<Launcher::Cause> Launcher::firstCause() const {
+  std::optional<Failure> verdict = coordinator_ ? coordinator_->failure() : std::nullopt;
+  if (!verdict)
+    return failure_;
+  Cause cause{verdict->rank, verdict->exitCode, firstLine(verdict->message)};
+  for (const std::unique_ptr<RankProcess> &rank : ranks_)
+    if (rank->rank() == verdict->rank && !rank->running() && !rank->endedByUs() && rank->exitCode() != 0) {
+      cause.code = rank->exitCode();
+      if (rank->killed())
+        cause.text = name(rank->rank()) + " " + rank->how();
+    }
+  if (cause.text.empty())
+    cause.text = name(cause.rank) + " failed";
+  return cause;
+}
+
+void Launcher::takeSignals() {
+  for (int signal : signals_.take()) {
+    if (signal == SIGCHLD)
+      continue;
+    if (signal == SIGTSTP) {
+      say("zorse-run: a run cannot be suspended, as its ranks would count as lost; Ctrl-C ends it after the step under way");
+      continue;
+    }
+    ++stopSignals_;
+    if (ranks_.empty())
+      continue;
+    if (stopSignals_ == 1 && !failure_) {
+      stopAsked_ = true;
+      say(std::string("zorse-run: ") + (signal == SIGINT ? "interrupted" : "asked to end") + ": the steps under way are finished; once more ends the run at once");
+      if (o_.onSignal)
+        o_.onSignal();
+      else if (coordinator_)
+        coordinator_->requestStop();
+      else // the ranks tell the coordinator.
+        for (const std::unique_ptr<RankProcess> &rank : ranks_)
+          rank->signalProcess(SIGTERM);
+    } else if (killedAt_ == 0) {
+      killedAt_ = now();
+      for (const std::unique_ptr<RankProcess> &rank : ranks_)
+        rank->signalGroup(SIGKILL);
+    }
+  }
+}
+
+void Launcher::reap() {
+  std::vector<RankProcess *> ended;
+  for (const std::unique_ptr<RankProcess> &rank : ranks_)
+    if (rank->reap())
+      ended.push_back(rank.get());
+  // Of those that are found together, one that was killed came first: others end because of it.
+  std::stable_sort(ended.begin(), ended.end(), [](RankProcess *a, RankProcess *b) { return a->killed() > b->killed(); });
+  for (RankProcess *rank : ended)
+    noticeEnd(*rank);
+}
+
+void Launcher::noticeEnd(RankProcess &rank) {
+  guard_.remove(rank.pid());
+  lastEndAt_ = now();
+  if (rank.endedByUs())
+    return;
+  int code = rank.exitCode();
+  bool stopped = !rank.killed() && code == kStopped;
+  // A rank that SIGTERM reached before it could know what that asks for.
+  stopped = stopped || (stopAsked_ && !coordinator_ && !o_.onSignal && rank.killed() && code == 128 + SIGTERM);
+  someStopped_ = someStopped_ || stopped;
+  bool failed = code != 0 && !stopped;
+  if (coordinator_) {
+    coordinator_->processEnded(rank.rank(), failed, rank.how(), code);
+    if (stopped && !failure_)
+      coordinator_->requestStop();
+  }
+  if (failed && !failure_)
+    fail({rank.rank(), code, name(rank.rank()) + " " + rank.how()});
+}
+
+/// After a failure: time to hear of it, then SIGTERM, then SIGKILL, which ends stopped processes too.
+void Launcher::escalate() {
+  if (coordinator_ && !failure_ && killedAt_ == 0)
+    if (std::optional<Failure> verdict = coordinator_->failure())
+      fail({verdict->rank, verdict->exitCode, firstLine(verdict->message)});
+  if (!failure_ || killedAt_ != 0)
+    return;
+  double since = now() - failedAt_;
+  if (since >= kKillSeconds) {
+    killedAt_ = now();
+    for (const std::unique_ptr<RankProcess> &rank : ranks_)
+      rank->signalGroup(SIGKILL);
+  } else if (since >= kTermSeconds && !termSent_) {
+    termSent_ = true;
+    for (const std::unique_ptr<RankProcess> &rank : ranks_)
+      rank->signalGroup(SIGTERM);
+  }
+}
+
+bool Launcher::anyRunning() const {
+  return std::any_of(ranks_.begin(), ranks_.end(), [](const std::unique_ptr<RankProcess> &rank) { return rank->running(); });
+}
+
+/// Nobody runs here, what they wrote was read, and ranks elsewhere have left or know of the failure.
+bool Launcher::over() const {
+  if (anyRunning())
+    return false;
+  bool open = false;
+  for (const std::unique_ptr<RankProcess> &rank : ranks_)
+    open = open || rank->pipe(0) >= 0 || rank->pipe(1) >= 0;
+  if (open && now() - lastEndAt_ < kDrainSeconds)
+    return false;
+  if (open && (out_.full() || err_.full()) && stopSignals_ < 2) // the reader is slow, and what they wrote is still to be read.
+    return false;
+  bool elsewhere = coordinator_ && o_.localRanks < o_.world;
+  if (!elsewhere || killedAt_ != 0)
+    return true;
+  return coordinator_->waitUntilOver(0) || (failure_ && now() - failedAt_ > kKillSeconds);
+}
+
+/// Waits for something to happen, at most so long, and deals with it.
+void Launcher::turn(double seconds) {
+  std::vector<pollfd> fds = {{signals_.fd(), POLLIN, 0}};
+  for (OutputQueue *queue : {&out_, &err_})
+    fds.push_back({queue->empty() ? -1 : queue->fd(), POLLOUT, 0});
+  std::vector<std::pair<RankProcess *, int>> readers;
+  for (const std::unique_ptr<RankProcess> &rank : ranks_)
+    for (int which : {0, 1})
+      if (rank->pipe(which) >= 0 && !rank->queue(which).full()) {
+        fds.push_back({rank->pipe(which), POLLIN, 0});
+        readers.push_back({rank.get(), which});
+      }
+  ::poll(fds.data(), fds.size(), std::max(0, int(seconds * 1000)));
+  for (size_t i = 0; i < readers.size(); ++i)
+    if (fds[3 + i].revents != 0)
+      readers[i].first->read(readers[i].second);
+  if (fds[1].revents != 0)
+    out_.write();
+  if (fds[2].revents != 0)
+    err_.write();
+  takeSignals();
+  reap();
+  escalate();
+}
+
+void Launcher::pause(double seconds) {
+  for (double end = now() + seconds; now() < end && stopSignals_ == 0;)
+    turn(end - now());
+}
+
+/// \returns the exit code; failure_ says why where it is a failure's.
+int Launcher::runOnce(uint64_t restarts) {
+  failure_.reset();
+  failedAt_ = killedAt_ = lastEndAt_ = 0;
+  termSent_ = someStopped_ = stopAsked_ = lost_ = false;
+  ranks_.clear();
+  uint64_t generation = 0; // as the coordinator says
+  if (o_.coordinator.empty()) {
+    generation = o_.nextGeneration ? o_.nextGeneration() : restarts + 1;
+    CoordinatorOptions options;
+    options.key = key_;
+    options.world = o_.world;
+    options.generation = generation;
+    options.listenAddress = o_.listenAddress;
+    options.ports = o_.ports;
+    options.times = o_.times;
+    options.devices = o_.deviceNames;
+    Result<std::unique_ptr<Coordinator>> started = Coordinator::start(options);
+    if (started.failed()) {
+      int code = started.error().kind == ErrorKind::User ? 1 : 2;
+      say((code == 1 ? "error: " : "internal error: ") + started.message());
+      fail({kNoRank, code, started.message()});
+      return code;
+    }
+    coordinator_ = std::move(*started);
+  }
+  if (Status status = startRanks(generation, restarts); status.failed()) {
+    say("error: " + status.message());
+    fail({kNoRank, 1, status.message()});
+    for (const std::unique_ptr<RankProcess> &rank : ranks_)
+      rank->signalGroup(SIGKILL);
+    killedAt_ = now();
+  }
+  while (!over() && !lost_) {
+    turn(failure_ || killedAt_ != 0 || !anyRunning() ? 0.02 : 0.1);
+    if (killedAt_ != 0 && now() - killedAt_ > kGiveUpSeconds)
+      for (const std::unique_ptr<RankProcess> &rank : ranks_)
+        if (rank->running()) {
+          say("zorse-run: " + name(rank->rank()) + ", process " + std::to_string(rank->pid()) + ", does not end although it was killed: it waits for the kernel, for example for a file server");
+          lost_ = true;
+        }
+  }
+  for (const std::unique_ptr<RankProcess> &rank : ranks_)
+    rank->closePipes();
+  failure_ = firstCause();
+  coordinator_.reset();
+  if (lost_)
+    for (std::unique_ptr<RankProcess> &rank : ranks_)
+      if (rank->running())
+        rank.release(); // nobody waits for it any more, which its destructor would.
+  ranks_.clear();
+  if (failure_)
+    return failure_->code == 0 ? 2 : failure_->code;
+  return someStopped_ || killedAt_ != 0 ? kStopped : 0;
+}
+
+int Launcher::run() {
+  int code = 0;
+  for (uint64_t restart = 0;; ++restart) {
+    code = runOnce(restart);
+    if (!failure_)
+      break;
+    // What a restart does not mend: errors in the input, programs that cannot be run.
+    bool mends = code != 1 && code != 126 && code != 127 && !lost_;
+    std::string why = failure_->text;
+    if (restart >= o_.restarts || !mends || stopSignals_ > 0) {
+      if (failure_->rank != kNoRank || code > 2)
+        say("error: " + why + (o_.restarts > 0 && !mends ? "; a restart would not mend that" : o_.restarts > 0 && restart >= o_.restarts ? "; no restarts left of " + std::to_string(o_.restarts) : ""));
+      break;
+    }
+    std::string from = o_.startsFrom ? o_.startsFrom() : "";
+    say("restart " + std::to_string(restart + 1) + " of " + std::to_string(o_.restarts) + (from.empty() ? "" : " from " + from) + ": " + why);
+    pause(std::min(5.0, 0.5 * double(uint64_t(1) << std::min<uint64_t>(restart, 4))));
+    if (stopSignals_ > 0)
+      break;
+  }
+  while ((!out_.empty() || !err_.empty()) && stopSignals_ < 2)
+    turn(1);
+  for (int i = 0; i < 64 && (!out_.empty() || !err_.empty()); ++i)
+    turn(0); // ended at once: what goes without waiting
+  return code;
+}
+
+int startError(int fd, const std::string &message) {
+  std::string line = "error: " + message + "\n";
+  [[maybe_unused]] ssize_t written = ::write(fd, line.data(), line.size());
+  return 1;
+}
+
+} // namespace
+
+JobKey zorse::runtime::randomJobKey() {
+  uint8_t bytes[40] = {};
+  for (size_t done = 0; done < sizeof bytes;) {
+    ssize_t got = ::getrandom(bytes + done, sizeof bytes - done, 0);
+    if (got <= 0)
+      return {};
+    done += size_t(got);
+  }
+  JobKey key;
+  key.job = "local/";
+  for (size_t i = 0; i < sizeof bytes; ++i) {
+    char hex[3];
+    snprintf(hex, sizeof hex, "%02x", bytes[i]);
+    (i < 8 ? key.job : key.secret) += hex;
+  }
+  return key;
+}
+
+int zorse::runtime::launch(const LaunchOptions &options) {
+  if (options.command.empty() || options.localRanks == 0 || options.world < options.localRanks || options.firstRank > options.world - options.localRanks)
+    return startError(options.err, "launch expects a command and ranks from " + std::to_string(options.firstRank) + " on, at least one, within the " + std::to_string(options.world) +
+                                       " of the job, got " + std::to_string(options.localRanks));
+  JobKey key = options.key;
+  if (key.secret.empty() && options.localRanks == options.world)
+    key = randomJobKey();
+  if (key.secret.empty())
+    return startError(options.err, "this job has no secret: expects ZORSE_SECRET, ZORSE_SECRET_FILE or a random source of the system");
+  std::string program = findProgram(options.command[0]);
+  if (program.empty())
+    return startError(options.err, options.command[0] + ": not found in PATH");
+  Result<std::unique_ptr<Guard>> guard = Guard::start();
+  if (guard.failed())
+    return startError(options.err, guard.message());
+  Signals signals;
+  return Launcher(options, std::move(key), std::move(program), signals, **guard).run();
+}

@@ -1,0 +1,123 @@
+// Launchers that start one process per node.
+#include "Places.h"
+
+using namespace zorse::runtime;
+using namespace zorse::runtime::launching;
+
+namespace {
+
+/// The first port of the coordinator: `name` where it is set. Nobody else listens there, as there is no torchrun.
+Result<uint32_t> firstPort(const Variables &v, const std::string &name) {
+  if (!v.has(name))
+    return uint32_t(kDefaultPort);
+  Result<uint64_t> port = v.number(name, 1, 65535);
+  if (port.failed())
+    return port.error();
+  return uint32_t(*port);
+}
+
+Place nodePlace(const std::string &source) {
+  Place place;
+  place.source = source;
+  place.isNode = true;
+  return place;
+}
+
+void meet(Place &place, const std::string &host, uint32_t port) {
+  place.oneHost = place.world == 1;
+  place.coordinator = portsFrom(place.oneHost ? "127.0.0.1" : host, port);
+}
+
+} // namespace
+
+MaybePlace launching::petPlace(const Variables &v) {
+  if (!v.has("PET_NNODES") && !v.has("PET_NODE_RANK"))
+    return std::optional<Place>();
+  // "2:2" is two nodes as well; "1:4" is torchrun's way to say that the number may change.
+  std::string nodes = v.text("PET_NNODES");
+  if (size_t colon = nodes.find(':'); colon != std::string::npos) {
+    if (nodes.substr(0, colon) != nodes.substr(colon + 1))
+      return userError(shown("PET_NNODES", nodes) + ": expects a fixed number of nodes, as a bundle is compiled for its devices. Write PET_NNODES=" + nodes.substr(colon + 1) +
+                       " and compile for that many nodes");
+    nodes = nodes.substr(0, colon);
+  }
+  if (nodes == "1" && !v.has("PET_NODE_RANK") && !v.has("PET_MASTER_ADDR")) // a job of one node needs to say no more.
+    return std::optional<Place>();
+  bool several = nodes != "1";
+  if (Status status = several ? v.complete("PET_* variables", {"PET_NNODES", "PET_NODE_RANK", "PET_MASTER_ADDR"}) : v.complete("PET_* variables", {"PET_NNODES", "PET_NODE_RANK"});
+      status.failed())
+    return status;
+  Environment plain = {{"PET_NNODES", nodes}, {"PET_NODE_RANK", v.text("PET_NODE_RANK")}};
+  Place place = nodePlace("PET_NNODES (node level)");
+  if (Status status = Variables(plain).rankAndWorld("PET_NODE_RANK", "PET_NNODES", place.rank, place.world); status.failed())
+    return status;
+  Result<uint32_t> port = firstPort(v, "PET_MASTER_PORT");
+  if (port.failed())
+    return port.error();
+  meet(place, v.text("PET_MASTER_ADDR"), *port);
+  place.job = "pet/" + v.text("PET_RDZV_ID") + "/" + v.text("PET_MASTER_ADDR") + ":" + std::to_string(*port);
+  return std::optional<Place>(place);
+}
+
+MaybePlace launching::rankOfNodePlace(const Variables &v) {
+  if (!v.has("RANK"))
+    return std::optional<Place>();
+  if (Status status = v.complete("RANK without LOCAL_RANK, the index of a node", {"RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"}); status.failed())
+    return status;
+  Place place = nodePlace("RANK without LOCAL_RANK (node level)");
+  if (Status status = v.rankAndWorld("RANK", "WORLD_SIZE", place.rank, place.world); status.failed())
+    return status;
+  Result<uint32_t> port = firstPort(v, "MASTER_PORT");
+  if (port.failed())
+    return port.error();
+  meet(place, v.text("MASTER_ADDR"), *port);
+  place.job = "nodes/" + v.text("MASTER_ADDR") + ":" + v.text("MASTER_PORT");
+  return std::optional<Place>(place);
+}
+
+MaybePlace launching::leaderWorkerSetPlace(const Variables &v) {
+  if (!v.has("LWS_LEADER_ADDRESS") && !v.has("LWS_GROUP_SIZE") && !v.has("LWS_WORKER_INDEX"))
+    return std::optional<Place>();
+  if (Status status = v.complete("LeaderWorkerSet", {"LWS_LEADER_ADDRESS", "LWS_GROUP_SIZE", "LWS_WORKER_INDEX"}); status.failed())
+    return status;
+  Place place = nodePlace("LeaderWorkerSet (node level)");
+  if (Status status = v.rankAndWorld("LWS_WORKER_INDEX", "LWS_GROUP_SIZE", place.rank, place.world); status.failed())
+    return status;
+  meet(place, v.text("LWS_LEADER_ADDRESS"), kDefaultPort);
+  place.job = "lws/" + v.text("LWS_LEADER_ADDRESS"); // the leader's name tells one group of the set from another.
+  return std::optional<Place>(place);
+}
+
+MaybePlace launching::jobSetPlace(const Variables &v) {
+  if (!v.has("JOB_COMPLETION_INDEX"))
+    return std::optional<Place>();
+  // Kubernetes sets the index alone; the manifest adds the rest (docs/launching.md).
+  const char *wanted = "expects NNODES, the Job's completions, and JOBSET_NAME and REPLICATED_JOB_NAME (or MASTER_ADDR, the first pod's host name) beside it";
+  if (!v.has("NNODES") || !(v.has("MASTER_ADDR") || (v.has("JOBSET_NAME") && v.has("REPLICATED_JOB_NAME"))))
+    return userError(shown("JOB_COMPLETION_INDEX", v.text("JOB_COMPLETION_INDEX")) + " says that this is a pod of an indexed Job, but not of how many or where the first one is: " + wanted +
+                     ". Add them to the manifest, or set ZORSE_LAUNCHER=none for a run of its own in every pod");
+  Place place = nodePlace("JobSet (node level)");
+  if (Status status = v.rankAndWorld("JOB_COMPLETION_INDEX", "NNODES", place.rank, place.world); status.failed())
+    return status;
+  std::string host = v.text("MASTER_ADDR");
+  if (host.empty()) {
+    // Pod 0 of this replica of the Job, in the headless service that JobSet names after itself.
+    std::string job = v.has("JOB_INDEX") ? v.text("JOB_INDEX") : "0";
+    if (v.has("JOB_INDEX"))
+      if (Result<uint64_t> index = v.number("JOB_INDEX", 0, kMaxRanks); index.failed())
+        return index.error();
+    host = v.text("JOBSET_NAME") + "-" + v.text("REPLICATED_JOB_NAME") + "-" + job + "-0." + (v.has("JOBSET_SUBDOMAIN") ? v.text("JOBSET_SUBDOMAIN") : v.text("JOBSET_NAME"));
+  }
+  Result<uint32_t> port = firstPort(v, "MASTER_PORT");
+  if (port.failed())
+    return port.error();
+  meet(place, host, *port);
+  place.job = "jobset/" + v.text("JOBSET_NAME") + "/" + host;
+  if (v.has("JOBSET_RESTART_ATTEMPT")) {
+    Result<uint64_t> attempt = v.number("JOBSET_RESTART_ATTEMPT", 0, uint64_t(1) << 40);
+    if (attempt.failed())
+      return attempt.error();
+    place.attempt = *attempt;
+  }
+  return std::optional<Place>(place);
+}
