@@ -1,0 +1,36 @@
+// A transport between the processes of a job: Gloo over TCP (docs/transports.md). Rank r of the group is device r.
+//
+// Every pair of ranks that ever talk has connections of its own. Before Gloo sees one, both ends have proved over it that they know the job's secret; the port
+// that takes connections is closed once all are there. A peer's death fails the transports of all ranks, naming the peer, within milliseconds; a peer that is
+// merely slow fails nobody.
+#pragma once
+
+#include "zorse/runtime/Group.h"
+#include "zorse/runtime/Transport.h"
+
+#include <map>
+#include <string>
+#include <vector>
+
+namespace zorse::runtime {
+
+struct GlooOptions {
+  std::string listenAddress = "127.0.0.1"; ///< a name or address of this host; nothing is listened on elsewhere.
+  std::string advertise;                   ///< where peers reach this rank; empty: listenAddress, which then must not be a wildcard.
+  std::string job;                         ///< the job's name: connections of jobs of other names are not admitted.
+  std::string secret;                      ///< at least 16 bytes, known to the job's ranks alone
+  std::vector<uint32_t> peers;             ///< ranks this one exchanges bytes with; for two ranks to be connected it is enough that one names the other.
+  std::vector<std::string> deviceNames;    ///< by rank, for messages; may be empty
+  std::vector<uint32_t> sites;             ///< by rank: ranks of one number reach each other fast; empty: all do. The same on all ranks.
+  std::map<uint32_t, uint32_t> contexts;   ///< by peer: parallel connections for long links, 1 to 16; the greater number of both ends counts.
+  double connectSeconds = 60;              ///< all connections must be there so long after the addresses are known.
+};
+
+/// Connects this rank to its peers; all ranks of the group call it together. Fails on all of them when it fails on one, naming the first one's reason.
+/// Ignores SIGPIPE for the process if nobody handles it. The group must not end before this returns; the transport does not use it later.
+Result<std::unique_ptr<Transport>> makeGlooTransport(Group &group, const GlooOptions &options);
+
+/// The ranks one rank needs as peers, from what it calls: to be joined over the entries of its program. Everyone who takes part in an operation is a peer.
+/// (For a send or receive the peer itself.)
+
+} // namespace zorse::runtime

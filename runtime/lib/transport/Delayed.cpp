@@ -1,0 +1,77 @@
+#include "zorse/runtime/DelayedTransport.h"
+
+#include <atomic>
+#include <chrono>
+#include <thread>
+
+using namespace zorse::runtime;
+
+namespace {
+
+/// Well mixed bits of a counter (SplitMix64).
+uint64_t mix(uint64_t x) {
+  x += 0x9e3779b97f4a7c15;
+  x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9;
+  x = (x ^ x >> 27) * 0x94d049bb133111eb;
+  return x ^ x >> 31;
+}
+
+class DelayedTransport final : public Transport {
+public:
+  DelayedTransport(std::unique_ptr<Transport> inner, uint64_t seed, double maxMilliseconds)
+      : inner_(std::move(inner)), seed_(seed), maxMilliseconds_(maxMilliseconds) {}
+
+  Status send(Operation operation, uint32_t peer, const void *data, size_t bytes) override {
+    return delayed(operation, [&] { return inner_->send(operation, peer, data, bytes); });
+  }
+  Status receive(Operation operation, uint32_t peer, void *data, size_t bytes) override {
+    return delayed(operation, [&] { return inner_->receive(operation, peer, data, bytes); });
+  }
+  Status allGather(Operation operation, const AllGatherArguments &a) override {
+    return delayed(operation, [&] { return inner_->allGather(operation, a); });
+  }
+  Status reduceScatter(Operation operation, const ReduceScatterArguments &a) override {
+    return delayed(operation, [&] { return inner_->reduceScatter(operation, a); });
+  }
+  Status allReduce(Operation operation, const AllReduceArguments &a) override {
+    return delayed(operation, [&] { return inner_->allReduce(operation, a); });
+  }
+  Status broadcast(Operation operation, const BroadcastArguments &a) override {
+    return delayed(operation, [&] { return inner_->broadcast(operation, a); });
+  }
+  uint64_t moved() const override { return inner_->moved(); }
+  void abort(const Error &why) override {
+    aborted_ = true;
+    inner_->abort(why);
+  }
+
+private:
+  template <typename Work> Status delayed(Operation operation, Work &&work) {
+    uint64_t random = mix(mix(seed_ ^ mix(operation.entry)) ^ operation.step);
+    sleep(random);
+    Status status = work();
+    if (status.succeeded())
+      sleep(mix(random));
+    return status;
+  }
+
+  /// Half of the sleeps are none at all; the others are short mostly.
+  void sleep(uint64_t random) const {
+    double share = double(random >> 11) * 0x1p-53;
+    if (share < 0.5 || aborted_)
+      return;
+    share = 2 * share - 1;
+    std::this_thread::sleep_for(std::chrono::duration<double, std::milli>(maxMilliseconds_ * share * share * share));
+  }
+
+  std::unique_ptr<Transport> inner_;
+  uint64_t seed_;
+  double maxMilliseconds_;
+  std::atomic<bool> aborted_{false};
+};
+
+} // namespace
+
+std::unique_ptr<Transport> zorse::runtime::makeDelayedTransport(std::unique_ptr<Transport> transport, uint64_t seed, double maxMilliseconds) {
+  return std::make_unique<DelayedTransport>(std::move(transport), seed, maxMilliseconds);
+}

@@ -1,0 +1,54 @@
+// How two ranks prove to each other, over a fresh connection, that they know the job's secret:
+//
+//   connecting rank (client)                                        accepting rank (server)
+//     hello: magic, generation, from, to, index, count, nonce  -->
+//                                                              <--  reply: nonce, proof("server")
+//     proof("client")                                          -->
+//                                                              <--  admitted
+//
+// proof(role) = HMAC-SHA256(secret, role, job, generation, from, to, index, count, both nonces). Frames have fixed lengths, so a stranger can make the other
+// side hold no more than those; the server says nothing that depends on the secret before a well-formed hello for its own rank and generation has come.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <string>
+
+namespace zorse::runtime::gloo_transport {
+
+constexpr size_t kNonceBytes = 32, kProofBytes = 32;
+using Nonce = std::array<uint8_t, kNonceBytes>;
+using Proof = std::array<uint8_t, kProofBytes>;
+
+/// What a connection is for.
+struct Purpose {
+  uint64_t generation = 0;
+  uint32_t from = 0, to = 0; ///< ranks: who connects, who accepts
+  uint32_t index = 0;        ///< 0: control, 1 and up: data
+  uint32_t count = 0;        ///< connections of this pair of ranks
+};
+
+struct Hello {
+  Purpose purpose;
+  Nonce nonce;
+};
+
+constexpr size_t kHelloBytes = 8 + 8 + 4 * 4 + kNonceBytes;
+constexpr size_t kReplyBytes = kNonceBytes + kProofBytes;
+constexpr uint8_t kAdmitted = 0x5a;
+
+std::array<uint8_t, kHelloBytes> encode(const Hello &hello);
+/// nullopt: not a hello.
+std::optional<Hello> decodeHello(const uint8_t *bytes);
+
+enum class Role : uint8_t { Client, Server };
+
+/// Of the side `role`. nullopt: the library failed.
+std::optional<Proof> prove(Role role, const std::string &secret, const std::string &job, const Purpose &purpose, const Nonce &client, const Nonce &server);
+/// In constant time.
+bool sameProof(const Proof &expected, const uint8_t *found);
+/// False: no random numbers are to be had.
+bool randomNonce(Nonce &nonce);
+
+} // namespace zorse::runtime::gloo_transport

@@ -1,0 +1,316 @@
+#include "Links.h"
+
+#include "Sockets.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <poll.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+
+using namespace zorse::runtime;
+using namespace zorse::runtime::gloo_transport;
+using Clock = std::chrono::steady_clock;
+
+namespace {
+
+enum Word : uint8_t { Goodbye = 1, Abort = 2 };
+constexpr size_t kMaxReason = 4096;
+constexpr size_t kHeaderBytes = 4; ///< word, kind of error, length of the reason (2)
+
+/// A broken data connection without a word on the control connection: a dead process closes both at once, so this long after it was the connection itself.
+constexpr auto kWordTime = std::chrono::seconds(1);
+/// Leaving waits so long for peers' hosts to have the last bytes. Only a lost network or a host in trouble takes longer.
+constexpr auto kDeliveryTime = std::chrono::seconds(10);
+
+std::string frame(Word word, const Error &error) {
+  size_t length = std::min(error.message.size(), kMaxReason);
+  std::string bytes{char(word), char(error.kind), char(length & 0xff), char(length >> 8)};
+  return bytes + error.message.substr(0, length);
+}
+
+} // namespace
+
+Status Transfer::start(Links &links, Link &link, uint32_t context, uint64_t slot, void *data, size_t bytes, bool isSend) {
+  links_ = &links;
+  link_ = &link;
+  bytes_ = bytes;
+  isSend_ = isSend;
+  try {
+    buffer_ = link.contexts[context]->createUnboundBuffer(data, bytes);
+    if (Status status = links.enlist(*this); status.failed()) {
+      buffer_.reset();
+      return status;
+    }
+    if (isSend)
+      buffer_->send(PairContext::kPeer, slot, 0, bytes);
+    else
+      buffer_->recv(PairContext::kPeer, slot, 0, bytes);
+  } catch (const std::exception &exception) {
+    release();
+    return links.whyStopped(link, exception.what());
+  }
+  return Status::success();
+}
+
+Status Transfer::wait() {
+  bool done = false;
+  std::string problem;
+  try {
+    done = isSend_ ? buffer_->waitSend(nullptr, kForever) : buffer_->waitRecv(nullptr, kForever);
+  } catch (const std::exception &exception) {
+    problem = exception.what();
+  }
+  release();
+  if (!done)
+    return links_->whyStopped(*link_, problem);
+  links_->moved_.fetch_add(bytes_, std::memory_order_relaxed);
+  return Status::success();
+}
+
+void Transfer::release() {
+  if (!buffer_)
+    return;
+  links_->strike(*this);
+  buffer_.reset();
+}
+
+Result<std::unique_ptr<Links>> Links::create(const GlooOptions &options, std::map<uint32_t, Connections> connections) {
+  std::unique_ptr<Links> links(new Links());
+  if (Status status = links->start(options, std::move(connections)); status.failed()) {
+    links->fail(status.error()); // no goodbye
+    return status;
+  }
+  return links;
+}
+
+Status Links::start(const GlooOptions &options, std::map<uint32_t, Connections> connections) {
+  event_ = Descriptor(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC));
+  if (!event_.valid())
+    return userError(std::string("cannot make an event descriptor: ") + std::strerror(errno));
+  try {
+    if (!connections.empty())
+      loop_ = makeEventLoop();
+    for (auto &[peer, connection] : connections) {
+      auto link = std::make_unique<Link>();
+      link->peer = peer;
+      link->name = rankName(options, peer);
+      link->control = std::move(connection.control);
+      for (Descriptor &fd : connection.data) {
+        auto context = std::make_shared<PairContext>(loop_);
+        link->contexts.push_back(context);
+        context->connect(loop_.get(), fd.release(), [this] { poke(); });
+      }
+      links_[peer] = std::move(link);
+    }
+    watcher_ = std::thread([this] { watch(); });
+  } catch (const std::exception &exception) {
+    return userError(std::string("Gloo does not start: ") + exception.what() + "; expected a loopback device that is up, and descriptors and threads left");
+  }
+  return Status::success();
+}
+
+Links::~Links() {
+  if (!failed()) {
+    Clock::time_point deadline = Clock::now() + kDeliveryTime;
+    auto delivered = [&] {
+      return std::all_of(links_.begin(), links_.end(), [](const auto &entry) {
+        return std::all_of(entry.second->contexts.begin(), entry.second->contexts.end(), [](const auto &context) { return context->pair().delivered(); });
+      });
+    };
+    while (!delivered() && !failed() && Clock::now() < deadline)
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    std::string goodbye = frame(Goodbye, {});
+    for (auto &[peer, link] : links_)
+      writeWhole(link->control.get(), goodbye.data(), goodbye.size());
+  }
+  stopping_ = true;
+  poke();
+  if (watcher_.joinable())
+    watcher_.join();
+  closePairs();
+  links_.clear();
+}
+
+Link *Links::to(uint32_t peer) {
+  auto found = links_.find(peer);
+  return found == links_.end() ? nullptr : found->second.get();
+}
+
+Status Links::failure() const {
+  std::lock_guard<std::mutex> lock(mutex_);
+  return Status(why_);
+}
+
+void Links::fail(const Error &why) {
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    if (failed())
+      return;
+    why_ = why;
+    failed_.store(true, std::memory_order_release);
+    wake(nullptr);
+  }
+  changed_.notify_all();
+  std::string word = frame(Abort, why);
+  for (auto &[peer, link] : links_)
+    writeWhole(link->control.get(), word.data(), word.size()); // whoever is gone does not need it.
+  poke();
+}
+
+/// With the mutex held: ends the waiting of transfers with one peer, or of all.
+void Links::wake(const Link *only) {
+  for (Transfer *transfer = underWay_; transfer; transfer = transfer->next_)
+    if (!only || transfer->link_ == only) {
+      transfer->buffer_->abortWaitSend();
+      transfer->buffer_->abortWaitRecv();
+    }
+}
+
+Status Links::enlist(Transfer &transfer) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  if (failed())
+    return Status(why_);
+  if (transfer.link_->left)
+    return userError(transfer.link_->name + " has left the job");
+  transfer.previous_ = nullptr;
+  transfer.next_ = underWay_;
+  if (underWay_)
+    underWay_->previous_ = &transfer;
+  underWay_ = &transfer;
+  return Status::success();
+}
+
+void Links::strike(Transfer &transfer) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  if (transfer.next_)
+    transfer.next_->previous_ = transfer.previous_;
+  (transfer.previous_ ? transfer.previous_->next_ : underWay_) = transfer.next_;
+}
+
+/// The error of a transfer that ended early.
+Status Links::whyStopped(Link &link, const std::string &problem) {
+  bool broken = std::any_of(link.contexts.begin(), link.contexts.end(), [](const auto &context) { return context->pair().isClosed(); });
+  {
+    std::unique_lock<std::mutex> lock(mutex_);
+    auto known = [&] { return failed() || link.left; };
+    if (broken)
+      changed_.wait_for(lock, 3 * kWordTime, known); // the watching thread finds out why.
+    if (failed())
+      return Status(why_);
+    if (link.left)
+      return userError(link.name + " has left the job");
+  }
+  fail(internalError("transfers with " + link.name + " stopped: " + problem));
+  return failure();
+}
+
+void Links::poke() {
+  uint64_t one = 1;
+  (void)!::write(event_.get(), &one, sizeof one);
+}
+
+void Links::watch() {
+  bool pairsClosed = false;
+  while (!stopping_) {
+    if (failed() && !pairsClosed) {
+      closePairs();
+      pairsClosed = true;
+    }
+    std::vector<pollfd> polled{{event_.get(), POLLIN, 0}};
+    std::vector<Link *> order;
+    bool doubtful = false;
+    for (auto &[peer, link] : links_) {
+      doubtful = doubtful || (link->brokenSince && !link->left);
+      if (!link->controlOpen || failed())
+        continue;
+      polled.push_back({link->control.get(), POLLIN, 0});
+      order.push_back(link.get());
+    }
+    poll(polled.data(), polled.size(), doubtful && !failed() ? 20 : -1);
+    uint64_t count;
+    if (polled[0].revents != 0)
+      (void)!::read(event_.get(), &count, sizeof count);
+    for (size_t i = 0; i < order.size(); ++i)
+      if (polled[i + 1].revents != 0)
+        readControl(*order[i]);
+    for (auto &[peer, link] : links_)
+      judge(*link);
+  }
+}
+
+void Links::readControl(Link &link) {
+  char buffer[1024];
+  ssize_t got = recv(link.control.get(), buffer, sizeof buffer, MSG_DONTWAIT);
+  if (got < 0 && (errno == EAGAIN || errno == EINTR))
+    return;
+  if (got <= 0) {
+    link.controlOpen = false;
+    if (!link.saidGoodbye)
+      fail(userError(link.name + " is gone: its connection ended without a goodbye" + (got < 0 ? std::string(" (") + std::strerror(errno) + ")" : "")));
+    return;
+  }
+  link.inbox.append(buffer, got);
+  while (link.inbox.size() >= kHeaderBytes) {
+    auto byte = [&](size_t i) { return uint8_t(link.inbox[i]); };
+    size_t length = byte(2) | size_t(byte(3)) << 8;
+    if ((byte(0) != Goodbye && byte(0) != Abort) || byte(1) > uint8_t(ErrorKind::Internal) || length > kMaxReason) {
+      link.controlOpen = false;
+      return fail(internalError(link.name + " sent what is no message of a transport"));
+    }
+    if (link.inbox.size() < kHeaderBytes + length)
+      return;
+    if (byte(0) == Goodbye)
+      link.saidGoodbye = true;
+    else
+      fail({ErrorKind(byte(1)), link.inbox.substr(kHeaderBytes, length)});
+    link.inbox.erase(0, kHeaderBytes + length);
+  }
+}
+
+/// What a closed data connection means.
+void Links::judge(Link &link) {
+  if (failed() || link.left)
+    return;
+  AdoptedPair *closed = nullptr;
+  bool allClosed = true;
+  for (const auto &context : link.contexts) {
+    if (context->pair().isClosed())
+      closed = &context->pair();
+    else
+      allClosed = false;
+  }
+  if (!closed || (link.saidGoodbye && !allClosed))
+    return;
+  if (link.saidGoodbye) {
+    // Gloo closes a pair after it has read all that came: what waits now waits for what never comes.
+    {
+      std::lock_guard<std::mutex> lock(mutex_);
+      link.left = true;
+      wake(&link);
+    }
+    changed_.notify_all();
+  } else if (std::string problem = closed->problem(); !problem.empty()) {
+    fail(internalError("transfers with " + link.name + " stopped: " + problem));
+  } else if (!link.brokenSince) {
+    link.brokenSince = Clock::now();
+  } else if (Clock::now() - *link.brokenSince > kWordTime) {
+    fail(userError("the connection to " + link.name + " broke"));
+  }
+}
+
+void Links::closePairs() {
+  if (!loop_)
+    return;
+  try {
+    Ticker ticker(loop_);
+    for (auto &[peer, link] : links_)
+      for (const auto &context : link->contexts)
+        context->pair().shut();
+  } catch (const std::exception &) { // no descriptor to spare: the loop turns more slowly.
+    for (auto &[peer, link] : links_)
+      for (const auto &context : link->contexts)
+        context->pair().shut();
+  }
+}

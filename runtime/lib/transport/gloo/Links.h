@@ -1,0 +1,108 @@
+// The connections of one rank to its peers while they work: Gloo pairs for data, and beside them one control connection per peer that says why data stops.
+//
+//   control connection carries   means
+//   goodbye, then its end        the peer has left: its last bytes are delivered. Only what still waits for it fails.
+//   abort with a reason          the peer has given up: so does everybody, for that reason.
+//   its end without a word       the peer is gone: everybody gives up and says so.
+//
+// Nothing here measures time to decide that a peer is dead.
+#pragma once
+
+#include "Connect.h"
+#include "Pair.h"
+
+#include "zorse/runtime/Transport.h"
+
+#include <condition_variable>
+#include <optional>
+#include <thread>
+
+namespace zorse::runtime::gloo_transport {
+
+class Links;
+class Transfer;
+
+struct Link {
+  uint32_t peer = 0;
+  std::string name;                                  ///< for messages
+  std::vector<std::shared_ptr<PairContext>> contexts; ///< one or several connections for data
+  Descriptor control;
+  std::atomic<bool> left{false};
+
+  // Of the watching thread:
+  std::string inbox;
+  bool controlOpen = true, saidGoodbye = false;
+  std::optional<std::chrono::steady_clock::time_point> brokenSince;
+};
+
+/// One message of Gloo under way. Lives until it is over or has been given up; its memory is not touched any more once it is destroyed.
+class Transfer {
+public:
+  Transfer() = default;
+  Transfer(const Transfer &) = delete;
+  Transfer &operator=(const Transfer &) = delete;
+  ~Transfer() { release(); }
+
+  Status send(Links &links, Link &link, uint32_t context, uint64_t slot, const void *data, size_t bytes) {
+    return start(links, link, context, slot, const_cast<void *>(data), bytes, true);
+  }
+  Status receive(Links &links, Link &link, uint32_t context, uint64_t slot, void *data, size_t bytes) {
+    return start(links, link, context, slot, data, bytes, false);
+  }
+  /// Until it is over. Once per start.
+  Status wait();
+  void cancel() { release(); }
+
+private:
+  friend class Links;
+  Status start(Links &links, Link &link, uint32_t context, uint64_t slot, void *data, size_t bytes, bool isSend);
+  void release();
+
+  Links *links_ = nullptr;
+  Link *link_ = nullptr;
+  std::unique_ptr<::gloo::transport::UnboundBuffer> buffer_;
+  size_t bytes_ = 0;
+  bool isSend_ = false;
+  Transfer *previous_ = nullptr, *next_ = nullptr; ///< in the list of those under way
+};
+
+class Links {
+public:
+  static Result<std::unique_ptr<Links>> create(const GlooOptions &options, std::map<uint32_t, Connections> connections);
+  /// Says goodbye unless something failed.
+  ~Links();
+
+  /// Null: no connection to that rank.
+  Link *to(uint32_t peer);
+  void fail(const Error &why);
+  bool failed() const { return failed_.load(std::memory_order_acquire); }
+  Status failure() const;
+  uint64_t moved() const { return moved_.load(std::memory_order_relaxed); }
+
+private:
+  friend class Transfer;
+  Links() = default;
+  Status start(const GlooOptions &options, std::map<uint32_t, Connections> connections);
+  Status enlist(Transfer &transfer);
+  void strike(Transfer &transfer);
+  Status whyStopped(Link &link, const std::string &problem);
+  void wake(const Link *only);
+  void poke();
+  void watch();
+  void readControl(Link &link);
+  void judge(Link &link);
+  void closePairs();
+
+  std::map<uint32_t, std::unique_ptr<Link>> links_;
+  std::shared_ptr<tcp::Device> loop_;
+  std::thread watcher_;
+  Descriptor event_;                  ///< wakes the watching thread
+  std::atomic<bool> stopping_{false}, failed_{false};
+  std::atomic<uint64_t> moved_{0};
+  mutable std::mutex mutex_;          ///< guards what follows
+  std::condition_variable changed_;   ///< failed, or somebody has left
+  Error why_;
+  Transfer *underWay_ = nullptr;
+};
+
+} // namespace zorse::runtime::gloo_transport

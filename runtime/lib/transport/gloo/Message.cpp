@@ -1,0 +1,101 @@
+#include "Message.h"
+
+#include <cstring>
+
+using namespace zorse::runtime;
+using namespace zorse::runtime::gloo_transport;
+
+Blocks::Block Blocks::take(std::vector<Block> &free, size_t bytes) {
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    if (!free.empty()) {
+      Block block = std::move(free.back());
+      free.pop_back();
+      return block;
+    }
+  }
+  return Block(new std::byte[bytes]);
+}
+
+void Blocks::give(std::vector<Block> &free, Block block) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  free.push_back(std::move(block));
+}
+
+Message::Message(Links &links, Blocks &blocks, Link &link, uint64_t slot, size_t bytes)
+    : links_(links), blocks_(blocks), link_(link), slot_(slot), bytes_(bytes), block_(blocks.takeHead()), parts_(partsOf(bytes)) {}
+
+Message::~Message() {
+  head_.cancel();
+  blocks_.giveHead(std::move(block_));
+}
+
+Status Outgoing::begin() {
+  uint64_t words[2] = {slot_, bytes_};
+  std::memcpy(block_.get(), words, kHeadBytes);
+  size_t inlined = parts_.empty() ? bytes_ : 0;
+  if (inlined > 0)
+    std::memcpy(block_.get() + kHeadBytes, data_, inlined);
+  return head_.send(links_, link_, 0, slot_, block_.get(), kHeadBytes + inlined);
+}
+
+Status Outgoing::offer(size_t part) {
+  return parts_[part].send(links_, link_, contextOf(part), slot_, data_ + part * partBytes(bytes_), bytesOfPart(bytes_, part));
+}
+
+Status Outgoing::offerAll() {
+  if (Status status = begin(); status.failed())
+    return status;
+  for (size_t part = 0; part < parts_.size(); ++part)
+    if (Status status = offer(part); status.failed())
+      return status;
+  return Status::success();
+}
+
+Status Outgoing::finish() {
+  if (Status status = head_.wait(); status.failed())
+    return status;
+  for (Transfer &part : parts_)
+    if (Status status = part.wait(); status.failed())
+      return status;
+  return Status::success();
+}
+
+Status Incoming::begin() { return head_.receive(links_, link_, 0, slot_, block_.get(), kHeadBytes + kInlineBytes); }
+
+Status Incoming::post(size_t part, void *place) {
+  return parts_[part].receive(links_, link_, contextOf(part), slot_, place ? place : data_ + part * partBytes(bytes_), bytesOfPart(bytes_, part));
+}
+
+Status Incoming::postAll() {
+  if (Status status = begin(); status.failed())
+    return status;
+  for (size_t part = 0; part < parts_.size(); ++part)
+    if (Status status = post(part); status.failed())
+      return status;
+  return Status::success();
+}
+
+Status Incoming::awaitHead() {
+  if (Status status = head_.wait(); status.failed())
+    return status;
+  uint64_t words[2];
+  std::memcpy(words, block_.get(), kHeadBytes);
+  if (words[0] != slot_ || words[1] != bytes_) {
+    links_.fail(internalError("entry " + std::to_string(slot_ >> 32) + ": expects " + std::to_string(bytes_) + " bytes from " + link_.name + ", which sends " +
+                              std::to_string(words[1])));
+    return links_.failure();
+  }
+  if (data_ && parts_.empty() && bytes_ > 0)
+    std::memcpy(data_, inlined(), bytes_);
+  return Status::success();
+}
+
+Status Incoming::finish() {
+  if (Status status = awaitHead(); status.failed())
+    return status;
+  for (Transfer &part : parts_)
+    if (Status status = part.wait(); status.failed())
+      return status;
+  return Status::success();
+}

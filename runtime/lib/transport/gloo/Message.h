@@ -1,0 +1,102 @@
+// A message of an operation to or from one peer: a head that says what it is and carries the bytes if they are few, otherwise parts that go straight from the
+// sender's memory to the receiver's, over all contexts of the link.
+//
+//   head  slot (8 bytes), bytes (8), the bytes themselves if at most kInlineBytes
+//   part  partBytes(bytes) each, the last one shorter; part i over context i mod number of contexts
+//
+// Both ends name a message by the same slot: entry, step and which of the entry's messages it is. Between two ranks there is at most one message of a slot per
+// direction under way, and Gloo keeps the order within a slot.
+#pragma once
+
+#include "Links.h"
+
+#include <deque>
+
+namespace zorse::runtime::gloo_transport {
+
+constexpr size_t kHeadBytes = 16, kInlineBytes = 16 << 10, kMaxPartBytes = 1 << 20;
+
+inline uint64_t slotOf(Operation operation, uint32_t message) {
+  return uint64_t(operation.entry) << 32 | (operation.step & 0xffff) << 16 | (message & 0xffff);
+}
+
+/// A multiple of every element's size.
+inline size_t partBytes(size_t bytes) { return bytes <= (8 << 20) ? size_t(256 << 10) : kMaxPartBytes; }
+
+inline size_t partsOf(size_t bytes) { return bytes <= kInlineBytes ? 0 : (bytes + partBytes(bytes) - 1) / partBytes(bytes); }
+
+inline size_t bytesOfPart(size_t bytes, size_t part) { return std::min(partBytes(bytes), bytes - part * partBytes(bytes)); }
+
+/// Memory that is used again and again, in two sizes.
+class Blocks {
+public:
+  using Block = std::unique_ptr<std::byte[]>;
+  Block takeHead() { return take(heads_, kHeadBytes + kInlineBytes); }
+  Block takePart() { return take(parts_, kMaxPartBytes); }
+  void giveHead(Block block) { give(heads_, std::move(block)); }
+  void givePart(Block block) { give(parts_, std::move(block)); }
+
+private:
+  Block take(std::vector<Block> &free, size_t bytes);
+  void give(std::vector<Block> &free, Block block);
+  std::mutex mutex_;
+  std::vector<Block> heads_, parts_;
+};
+
+class Message {
+protected:
+  Message(Links &links, Blocks &blocks, Link &link, uint64_t slot, size_t bytes);
+  ~Message();
+  Message(const Message &) = delete;
+
+  Links &links_;
+  Blocks &blocks_;
+  Link &link_;
+  const uint64_t slot_;
+  const size_t bytes_;
+  Blocks::Block block_;
+  Transfer head_; ///< after block_: ends before its memory does.
+  std::deque<Transfer> parts_;
+
+  uint32_t contextOf(size_t part) const { return uint32_t(part % link_.contexts.size()); }
+
+public:
+  size_t parts() const { return parts_.size(); }
+  Link &link() const { return link_; }
+};
+
+class Outgoing : public Message {
+public:
+  Outgoing(Links &links, Blocks &blocks, Link &link, uint64_t slot, const void *data, size_t bytes)
+      : Message(links, blocks, link, slot, bytes), data_(static_cast<const std::byte *>(data)) {}
+  /// The head: all of a small message, whose memory is free from here on.
+  Status begin();
+  Status offer(size_t part);
+  Status offerAll();
+  /// Until the receiver has it all.
+  Status finish();
+
+private:
+  const std::byte *data_;
+};
+
+class Incoming : public Message {
+public:
+  /// `data` null: every part gets its place when it is posted; a small message stays in the head (`inlined`).
+  Incoming(Links &links, Blocks &blocks, Link &link, uint64_t slot, void *data, size_t bytes)
+      : Message(links, blocks, link, slot, bytes), data_(static_cast<std::byte *>(data)) {}
+  Status begin();
+  Status post(size_t part, void *place = nullptr);
+  Status postAll();
+  /// Until the head is there. An error if the peer sends another number of bytes.
+  Status awaitHead();
+  Status await(size_t part) { return parts_[part].wait(); }
+  /// All of it.
+  Status finish();
+  const std::byte *inlined() const { return block_.get() + kHeadBytes; }
+
+private:
+  std::byte *data_;
+};
+
+} // namespace zorse::runtime::gloo_transport

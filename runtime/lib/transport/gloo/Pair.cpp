@@ -1,0 +1,122 @@
+#include "Pair.h"
+
+#include <arpa/inet.h>
+#include <cstring>
+#include <fcntl.h>
+#include <linux/sockios.h>
+#include <netinet/in.h>
+#include <stdexcept>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+using namespace zorse::runtime::gloo_transport;
+
+AdoptedPair::AdoptedPair(tcp::Context *context, tcp::Device *device, int rank, std::function<void()> closed)
+    : tcp::Pair(context, device, rank, kForever), closed_(std::move(closed)) {}
+
+void AdoptedPair::adopt(int fd) {
+  std::lock_guard<std::mutex> lock(m_);
+  if (state_ != LISTENING) {
+    ::close(fd);
+    throw std::runtime_error("a new pair of Gloo is expected to listen, and does not");
+  }
+  // The constructor listens on a port of the loopback device, deaf because handleEvents ignores it. Our connection takes the place of that socket, which thereby
+  // is closed and forgotten by the event loop.
+  int flags = fcntl(fd, F_GETFD);
+  if (dup3(fd, fd_, flags & FD_CLOEXEC ? O_CLOEXEC : 0) < 0) {
+    ::close(fd);
+    throw std::runtime_error("dup3 failed");
+  }
+  ::close(fd);
+  adopted_.store(true, std::memory_order_release);
+  handleConnected();
+}
+
+void AdoptedPair::shut() noexcept {
+  std::lock_guard<std::mutex> lock(m_);
+  shutting_.store(true, std::memory_order_release);
+  if (state_ != CLOSED)
+    changeState(CLOSED);
+}
+
+std::string AdoptedPair::problem() const {
+  std::lock_guard<std::mutex> lock(problemMutex_);
+  return problem_;
+}
+
+bool AdoptedPair::delivered() {
+  std::lock_guard<std::mutex> lock(m_);
+  int left = 0;
+  return state_ != CONNECTED || (tx_.empty() && (ioctl(fd_, SIOCOUTQ, &left) != 0 || left == 0));
+}
+
+void AdoptedPair::handleEvents(int events) {
+  if (!adopted_.load(std::memory_order_acquire))
+    return;
+  try {
+    tcp::Pair::handleEvents(events);
+  } catch (const std::exception &exception) {
+    {
+      std::lock_guard<std::mutex> lock(problemMutex_);
+      problem_ = exception.what();
+    }
+    std::lock_guard<std::mutex> lock(m_);
+    try {
+      if (ex_ == nullptr)
+        signalException(std::string("the connection broke: ") + exception.what());
+    } catch (const std::exception &) {
+    }
+    if (state_ != CLOSED)
+      changeState(CLOSED);
+  }
+}
+
+void AdoptedPair::changeState(state next) noexcept {
+  tcp::Pair::changeState(next);
+  if (next != CLOSED || closedNow_.exchange(true) || shutting_.load(std::memory_order_acquire))
+    return;
+  closed_();
+}
+
+PairContext::PairContext(std::shared_ptr<tcp::Device> device) : tcp::Context(std::move(device), 0, 2) { setTimeout(kForever); }
+
+void PairContext::connect(tcp::Device *device, int fd, std::function<void()> closed) {
+  std::unique_ptr<AdoptedPair> pair;
+  try {
+    pair = std::make_unique<AdoptedPair>(this, device, kPeer, std::move(closed));
+  } catch (...) {
+    ::close(fd);
+    throw;
+  }
+  pair_ = pair.get();
+  pairs_[kPeer] = std::move(pair);
+  pair_->adopt(fd);
+}
+
+std::shared_ptr<tcp::Device> zorse::runtime::gloo_transport::makeEventLoop() {
+  tcp::attr attributes("127.0.0.1");
+  attributes.ai_family = AF_INET;
+  attributes.ai_socktype = SOCK_STREAM;
+  attributes.ai_protocol = 0;
+  sockaddr_in address = {};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  attributes.ai_addr = {};
+  std::memcpy(&attributes.ai_addr, &address, sizeof address);
+  attributes.ai_addrlen = sizeof address;
+  return std::make_shared<tcp::Device>(attributes);
+}
+
+Ticker::Ticker(std::shared_ptr<tcp::Device> device) : device_(std::move(device)), fd_(eventfd(1, EFD_NONBLOCK | EFD_CLOEXEC)) {
+  if (fd_ >= 0)
+    device_->registerDescriptor(fd_, EPOLLIN, this);
+}
+
+Ticker::~Ticker() {
+  if (fd_ < 0)
+    return;
+  device_->unregisterDescriptor(fd_, this);
+  ::close(fd_);
+}

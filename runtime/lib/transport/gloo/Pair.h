@@ -1,0 +1,79 @@
+// A Gloo pair over a connection that we made and proved. Gloo's own way to connect is not used: its listener takes the first stranger for the peer and parses what
+// it sends, and an exception in its event loop ends the process. Here a pair never accepts anybody, and whatever its event handler throws closes the pair.
+#pragma once
+
+#include <atomic>
+#include <functional>
+#include <gloo/transport/tcp/context.h>
+#include <gloo/transport/tcp/device.h>
+#include <gloo/transport/tcp/pair.h>
+#include <memory>
+#include <mutex>
+#include <string>
+
+namespace zorse::runtime::gloo_transport {
+
+namespace tcp = ::gloo::transport::tcp;
+
+class AdoptedPair final : public tcp::Pair {
+public:
+  /// `closed` is called once when the connection ends, by whichever thread noticed, with Gloo's locks held: it may not call Gloo.
+  AdoptedPair(tcp::Context *context, tcp::Device *device, int rank, std::function<void()> closed);
+
+  /// Takes over a connected socket. May throw what Gloo throws.
+  void adopt(int fd);
+
+  /// Ends the connection after what has been handed to the kernel; afterwards Gloo's event loop does not know the pair any more. `closed` is not called.
+  void shut() noexcept;
+
+  bool isClosed() const { return closedNow_.load(std::memory_order_acquire); }
+  /// What the event handler threw, if that closed the pair.
+  std::string problem() const;
+  /// The peer's kernel has all bytes written so far. True as well when the connection is over.
+  bool delivered();
+
+  void handleEvents(int events) override;
+
+protected:
+  void changeState(state next) noexcept override;
+
+private:
+  std::function<void()> closed_;
+  std::atomic<bool> adopted_{false}, closedNow_{false}, shutting_{false};
+  mutable std::mutex problemMutex_;
+  std::string problem_;
+};
+
+/// A Gloo context of one pair. Every pair has its own, so that no thread of Gloo ever waits for another pair's locks.
+class PairContext final : public tcp::Context {
+public:
+  static constexpr int kPeer = 1; ///< the other end's rank in the context
+
+  explicit PairContext(std::shared_ptr<tcp::Device> device);
+  /// May throw.
+  void connect(tcp::Device *device, int fd, std::function<void()> closed);
+  AdoptedPair &pair() const { return *pair_; }
+
+private:
+  AdoptedPair *pair_ = nullptr; ///< owned by the base
+};
+
+/// The event loop: one thread that moves all bytes. Throws.
+std::shared_ptr<tcp::Device> makeEventLoop();
+
+/// Keeps the event loop turning: closing a pair waits for its next turn, which otherwise comes every 10 ms.
+class Ticker final : public tcp::Handler {
+public:
+  explicit Ticker(std::shared_ptr<tcp::Device> device);
+  ~Ticker() override;
+  void handleEvents(int) override {}
+
+private:
+  std::shared_ptr<tcp::Device> device_;
+  int fd_;
+};
+
+/// Longer than any wait: deadlines are not a transport's business.
+constexpr auto kForever = std::chrono::milliseconds(std::chrono::hours(24 * 365));
+
+} // namespace zorse::runtime::gloo_transport

@@ -1,0 +1,45 @@
+#include "GlooTransports.h"
+#include "TransportConformance.h"
+
+#include "zorse/runtime/DelayedTransport.h"
+
+using namespace zorse::runtime;
+using namespace zorse::runtime::test;
+
+namespace {
+
+std::vector<std::unique_ptr<Transport>> delayed(std::vector<std::unique_ptr<Transport>> transports) {
+  for (size_t i = 0; i < transports.size(); ++i)
+    transports[i] = makeDelayedTransport(std::move(transports[i]), 7 + i, 3);
+  return transports;
+}
+
+std::vector<std::unique_ptr<Transport>> plain(uint32_t devices) { return makeGlooTransports(devices); }
+
+/// Long links everywhere: 3 contexts.
+std::vector<std::unique_ptr<Transport>> striped(uint32_t devices) {
+  return makeGlooTransports(devices, [&](uint32_t rank, GlooOptions &options) {
+    if (rank == 0) // for one end to ask is enough.
+      for (uint32_t peer = 1; peer < devices; ++peer)
+        options.contexts[peer] = 3;
+  });
+}
+
+/// Even ranks here, odd ones there.
+std::vector<std::unique_ptr<Transport>> twoSites(uint32_t devices) {
+  return makeGlooTransports(devices, [&](uint32_t, GlooOptions &options) {
+    for (uint32_t rank = 0; rank < devices; ++rank)
+      options.sites.push_back(rank % 2);
+  });
+}
+
+std::vector<std::unique_ptr<Transport>> delayedGloo(uint32_t devices) { return delayed(makeGlooTransports(devices)); }
+std::vector<std::unique_ptr<Transport>> delayedLocal(uint32_t devices) { return delayed(makeLocalTransports(devices)); }
+
+} // namespace
+
+INSTANTIATE_TEST_SUITE_P(Gloo, TransportConformance, ::testing::Values(&plain));
+INSTANTIATE_TEST_SUITE_P(GlooStriped, TransportConformance, ::testing::Values(&striped));
+INSTANTIATE_TEST_SUITE_P(GlooTwoSites, TransportConformance, ::testing::Values(&twoSites));
+INSTANTIATE_TEST_SUITE_P(GlooDelayed, TransportConformance, ::testing::Values(&delayedGloo));
+INSTANTIATE_TEST_SUITE_P(LocalDelayed, TransportConformance, ::testing::Values(&delayedLocal));
