@@ -1,0 +1,488 @@
+// The coordinator's thread: sockets and admission around the decisions of Job.
+//
+//   accepted --greeting--> --proof--> --join--> a rank's connection       at most kStrangers connections are on the way, each for at most kStrangerSeconds
+#include "Job.h"
+#include "Proof.h"
+#include "Sockets.h"
+
+#include <algorithm>
+#include <condition_variable>
+#include <cstring>
+#include <map>
+#include <mutex>
+#include <thread>
+#include <unordered_map>
+
+#include <arpa/inet.h>
+#include <cerrno>
+#include <netinet/in.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+
+using namespace zorse::control;
+using namespace zorse::runtime;
+
+namespace {
+
+constexpr size_t kStrangers = 128;
+constexpr double kStrangerSeconds = 5;
+/// When all places are taken, a stranger who has been here so long makes room for the next.
+constexpr double kRoomSeconds = 0.25;
+constexpr size_t kReadAtOnce = 1 << 20;
+constexpr uint64_t kListenerId = 0, kWakerId = 1;
+
+struct Peer {
+  Connection connection;
+  std::string address;
+  Stage stage = Stage::Greeting;
+  bool refused = false; ///< nothing it says counts; it goes when it closes or its time is over.
+  Nonces nonces;
+  double since = 0;
+  uint32_t rank = kNoRank;
+  bool writing = false; ///< polled for writing too
+
+  explicit Peer(Descriptor socket) : connection(std::move(socket)) {}
+};
+
+std::string addressOf(const sockaddr_storage &from) {
+  char text[INET6_ADDRSTRLEN] = "?";
+  if (from.ss_family == AF_INET6)
+    ::inet_ntop(AF_INET6, &reinterpret_cast<const sockaddr_in6 &>(from).sin6_addr, text, sizeof text);
+  else if (from.ss_family == AF_INET)
+    ::inet_ntop(AF_INET, &reinterpret_cast<const sockaddr_in &>(from).sin_addr, text, sizeof text);
+  return text;
+}
+
+ControlTimes sensible(ControlTimes times) {
+  times.deadlineSeconds = std::max(times.deadlineSeconds, 0.05);
+  times.heartbeatSeconds = std::clamp(times.heartbeatSeconds, 0.005, times.deadlineSeconds / 4);
+  return times;
+}
+
+/// Peers that were turned away, for the message about ranks that never came.
+class Refusals {
+public:
+  void add(const std::string &why, const std::string &address) {
+    Kind &kind = kinds_[why];
+    ++kind.count;
+    kind.last = address;
+  }
+  std::string text() const {
+    std::string out;
+    for (const auto &[why, kind] : kinds_)
+      out += (out.empty() ? "" : "; ") + std::to_string(kind.count) + " × " + why + " (last from " + kind.last + ")";
+    return out;
+  }
+
+private:
+  struct Kind {
+    uint64_t count = 0;
+    std::string last;
+  };
+  std::map<std::string, Kind> kinds_; ///< keys are ours: a handful
+};
+
+} // namespace
+
+class Coordinator::Implementation final : private Outbox {
+public:
+  Implementation(const CoordinatorOptions &options, Listener listener)
+      : options_(options), times_(sensible(options.times)), port_(listener.port), listener_(std::move(listener.socket)), epoll_(::epoll_create1(EPOLL_CLOEXEC)),
+        clock_(2 * times_.heartbeatSeconds), job_({options.world, times_, options.rank, options.devices}, *this), peerOfRank_(options.world, 0) {}
+
+  Status start() {
+    if (!epoll_.valid() || waker_.get() < 0)
+      return userError("the coordinator cannot be started: " + std::string(std::strerror(errno)));
+    watch(listener_.get(), kListenerId, EPOLLIN, EPOLL_CTL_ADD);
+    watch(waker_.get(), kWakerId, EPOLLIN, EPOLL_CTL_ADD);
+    thread_ = startThread([this] { run(); });
+    return Status::success();
+  }
+
+  ~Implementation() {
+    if (!thread_.joinable())
+      return;
+    command([this](double) { ending_ = true; });
+    thread_.join();
+  }
+
+  uint16_t port() const { return port_; }
+
+  /// Runs in the coordinator's thread.
+  void command(std::function<void(double)> what) {
+    {
+      std::lock_guard<std::mutex> lock(mutex_);
+      commands_.push_back(std::move(what));
+    }
+    waker_.wake();
+  }
+
+  void processEnded(uint32_t rank, bool failed, const std::string &how, int exitCode) {
+    if (rank < options_.world)
+      command([=](double now) { job_.processEnded(rank, failed, how, exitCode, now); });
+  }
+  void requestStop() {
+    command([this](double now) { job_.requestStop(now); });
+  }
+
+  std::optional<Failure> failure() const {
+    std::lock_guard<std::mutex> lock(mutex_);
+    return failure_;
+  }
+
+  bool waitUntilOver(double seconds) {
+    std::unique_lock<std::mutex> lock(mutex_);
+    return over_.wait_for(lock, std::chrono::duration<double>(std::clamp(seconds, 0.0, 1e8)), [this] { return isOver_; });
+  }
+
+private:
+  // ---- Outbox ----
+  void send(uint32_t rank, const SharedFrame &frame, bool lasting) override {
+    if (Peer *peer = find(peerOfRank_[rank]))
+      peer->connection.queue(frame, lasting);
+    dirty_.push_back(peerOfRank_[rank]);
+  }
+  void giveUp(uint32_t rank) override {
+    if (Peer *peer = find(peerOfRank_[rank]))
+      peer->connection.giveUp();
+  }
+
+  Peer *find(uint64_t id) {
+    auto found = peers_.find(id);
+    return found == peers_.end() ? nullptr : found->second.get();
+  }
+
+  void watch(int fd, uint64_t id, uint32_t events, int operation) {
+    epoll_event event = {};
+    event.events = events;
+    event.data.u64 = id;
+    ::epoll_ctl(epoll_.get(), operation, fd, &event);
+  }
+
+  void run() {
+    std::vector<epoll_event> events(1024);
+    double heartbeatAt = 0;
+    while (!ending_) {
+      double wait = job_.isUrgent() || refusing_ ? 0.005 : std::min(times_.heartbeatSeconds / 2, 0.1);
+      int count = ::epoll_wait(epoll_.get(), events.data(), int(events.size()), std::max(1, int(wait * 1000)));
+      double now = clock_.advance();
+      for (int i = 0; i < count; ++i) // what has arrived is heard before anybody is judged (tick).
+        handle(events[size_t(i)].data.u64, events[size_t(i)].events, now);
+      for (std::function<void(double)> &what : takeCommands())
+        what(now);
+      if (now >= heartbeatAt) {
+        sendHeartbeats();
+        heartbeatAt = now + times_.heartbeatSeconds;
+      }
+      expireStrangers(now);
+      job_.tick(now, refusals_.text());
+      flushAll();
+      publish();
+    }
+  }
+
+  std::vector<std::function<void(double)>> takeCommands() {
+    std::lock_guard<std::mutex> lock(mutex_);
+    return std::exchange(commands_, {});
+  }
+
+  void publish() {
+    std::lock_guard<std::mutex> lock(mutex_);
+    if (job_.verdict() && !failure_)
+      failure_ = job_.verdict();
+    if (job_.isOver() && !isOver_) {
+      isOver_ = true;
+      over_.notify_all();
+    }
+  }
+
+  void handle(uint64_t id, uint32_t events, double now) {
+    if (id == kWakerId)
+      return waker_.drain();
+    if (id == kListenerId)
+      return acceptAll(now);
+    Peer *peer = find(id);
+    if (!peer)
+      return;
+    dirty_.push_back(id);
+    if (!(events & (EPOLLIN | EPOLLHUP | EPOLLERR)))
+      return;
+    bool open = peer->connection.receive(peer->rank == kNoRank ? kGreetingBytes : kReadAtOnce);
+    readMessages(id, *peer, now);
+    if (peer->rank != kNoRank)
+      job_.heard(peer->rank, now);
+    if (!open)
+      close(id, peer->connection.why(), now);
+  }
+
+  // ---- admission ----
+  void acceptAll(double now) {
+    while (true) {
+      if (strangers_ >= kStrangers && !makeRoom(now))
+        return pauseAccepting(true);
+      sockaddr_storage from = {};
+      socklen_t size = sizeof from;
+      Descriptor socket(::accept4(listener_.get(), reinterpret_cast<sockaddr *>(&from), &size, SOCK_CLOEXEC | SOCK_NONBLOCK));
+      if (!socket.valid()) {
+        if (errno == EINTR || errno == ECONNABORTED)
+          continue;
+        if (errno != EAGAIN && errno != EWOULDBLOCK)
+          pauseAccepting(true); // no descriptors or no memory: later
+        return;
+      }
+      uint64_t id = nextId_++;
+      auto peer = std::make_unique<Peer>(std::move(socket));
+      peer->since = now;
+      peer->address = addressOf(from);
+      peer->nonces.coordinator = randomBytes();
+      Message greeting;
+      greeting.mutable_greeting()->set_magic(kMagic);
+      greeting.mutable_greeting()->set_version(kVersion);
+      greeting.mutable_greeting()->set_role(COORDINATOR);
+      greeting.mutable_greeting()->set_nonce(peer->nonces.coordinator);
+      peer->connection.queue(encode(greeting));
+      watch(peer->connection.fd(), id, EPOLLIN, EPOLL_CTL_ADD);
+      peers_.emplace(id, std::move(peer));
+      dirty_.push_back(id);
+      ++strangers_;
+    }
+  }
+
+  void pauseAccepting(bool pause) {
+    if (refusing_ != pause)
+      watch(listener_.get(), kListenerId, pause ? 0 : EPOLLIN, EPOLL_CTL_MOD);
+    refusing_ = pause;
+  }
+
+  /// The one who has come least far, and of those the oldest, goes.
+  bool makeRoom(double now) {
+    uint64_t worst = 0;
+    const Peer *victim = nullptr;
+    for (const auto &[id, peer] : peers_) {
+      if (peer->rank != kNoRank || now - peer->since < kRoomSeconds)
+        continue;
+      auto place = [](const Peer &p) { return std::make_tuple(!p.refused, p.stage, p.since); };
+      if (!victim || place(*peer) < place(*victim)) {
+        victim = peer.get();
+        worst = id;
+      }
+    }
+    if (!victim)
+      return false;
+    close(worst, "", now);
+    return true;
+  }
+
+  void expireStrangers(double now) {
+    if (strangers_ > 0) {
+      std::vector<uint64_t> expired;
+      for (const auto &[id, peer] : peers_)
+        if (peer->rank == kNoRank && now - peer->since > kStrangerSeconds)
+          expired.push_back(id);
+      for (uint64_t id : expired) {
+        if (Peer *peer = find(id); peer && !peer->refused)
+          refusals_.add("said nothing sensible in time", peer->address);
+        close(id, "", now);
+      }
+    }
+    if (refusing_)
+      pauseAccepting(false);
+  }
+
+  void readMessages(uint64_t id, Peer &peer, double now) {
+    FrameReader &reader = peer.connection.reader();
+    while (std::optional<std::string_view> frame = reader.next()) {
+      if (peer.refused)
+        continue;
+      Result<Message> message = parseMessage(*frame, MEMBER, peer.stage, options_.world);
+      if (message.failed()) {
+        if (peer.rank != kNoRank)
+          job_.broken(peer.rank, message.message(), now);
+        return turnAway(peer, "did not speak this protocol");
+      }
+      if (peer.rank != kNoRank)
+        job_.received(peer.rank, *message, now);
+      else
+        admit(id, peer, *message, now);
+    }
+    if (reader.broken() && !peer.refused) {
+      if (peer.rank != kNoRank)
+        job_.broken(peer.rank, "a frame that is too large", now);
+      turnAway(peer, "did not speak this protocol");
+    }
+  }
+
+  void turnAway(Peer &peer, const std::string &why) {
+    peer.refused = true;
+    if (peer.rank != kNoRank)
+      return; // it still gets the verdict.
+    refusals_.add(why, peer.address);
+    peer.connection.flush();
+    peer.connection.finish();
+  }
+
+  void refuse(Peer &peer, Reason reason, const std::string &why, const std::string &text = "") {
+    Message message;
+    Refusal &refusal = *message.mutable_refusal();
+    refusal.set_reason(reason);
+    if (reason != WRONG_SECRET) {
+      refusal.set_job(options_.key.job);
+      refusal.set_generation(options_.generation);
+      refusal.set_world(options_.world);
+      refusal.set_message(text.substr(0, kTextBytes));
+    }
+    peer.connection.queue(encode(message));
+    turnAway(peer, why);
+  }
+
+  void admit(uint64_t id, Peer &peer, const Message &message, double now) {
+    const std::string &secret = options_.key.secret;
+    switch (peer.stage) {
+    case Stage::Greeting:
+      if (message.greeting().version() != kVersion)
+        return turnAway(peer, "spoke version " + std::to_string(std::min<uint32_t>(message.greeting().version(), 99)) + " of the protocol, expected " + std::to_string(kVersion));
+      peer.nonces.member = message.greeting().nonce();
+      peer.stage = Stage::Proof;
+      return;
+    case Stage::Proof: {
+      if (!equalMacs(message.proof().mac(), macOfSecret(secret, MEMBER, peer.nonces)))
+        return refuse(peer, WRONG_SECRET, "did not know the secret");
+      Message proof;
+      proof.mutable_proof()->set_mac(macOfSecret(secret, COORDINATOR, peer.nonces));
+      peer.connection.queue(encode(proof));
+      peer.stage = Stage::Join;
+      return;
+    }
+    case Stage::Join: return admitRank(id, peer, message.join(), now);
+    case Stage::Work: return;
+    }
+  }
+
+  void admitRank(uint64_t id, Peer &peer, const Join &join, double now) {
+    if (!equalMacs(join.mac(), macOfJoin(options_.key.secret, peer.nonces, join)))
+      return refuse(peer, WRONG_SECRET, "did not know the secret");
+    if (join.job() != options_.key.job)
+      return refuse(peer, OTHER_JOB, "belonged to another job");
+    if (join.generation() != 0 && join.generation() != options_.generation)
+      return refuse(peer, OTHER_GENERATION, "was of another generation");
+    if (join.world() != options_.world || join.rank() >= options_.world)
+      return refuse(peer, OTHER_WORLD, "expected another number of ranks");
+    if (job_.verdict())
+      return refuse(peer, JOB_FAILED, "came after the job had failed", job_.verdict()->message);
+    if (!job_.isAbsent(join.rank()))
+      return refuse(peer, DUPLICATE_RANK, "had the number of another rank", job_.nameOf(join.rank()));
+    peer.rank = join.rank();
+    peer.stage = Stage::Work;
+    peer.connection.reader().setLimit(kFrameBytes);
+    --strangers_;
+    peerOfRank_[peer.rank] = id;
+    peer.connection.queue(welcome(peer));
+    job_.joined(peer.rank, join.device(), now);
+  }
+
+  SharedFrame welcome(const Peer &peer) const {
+    Message message;
+    Welcome &welcome = *message.mutable_welcome();
+    welcome.set_job(options_.key.job);
+    welcome.set_generation(options_.generation);
+    welcome.set_rank(peer.rank);
+    welcome.set_world(options_.world);
+    welcome.set_heartbeat_seconds(times_.heartbeatSeconds);
+    welcome.set_deadline_seconds(times_.deadlineSeconds);
+    welcome.set_hosted(options_.rank != kNoRank);
+    if (options_.rank != kNoRank) {
+      welcome.set_host(options_.rank);
+      welcome.set_host_device(job_.deviceOf(options_.rank).substr(0, kDeviceBytes));
+    }
+    if (std::optional<uint64_t> last = job_.lastStep()) {
+      welcome.set_stopping(true);
+      welcome.set_last_step(*last);
+    }
+    welcome.set_mac(macOfWelcome(options_.key.secret, peer.nonces, welcome));
+    return encode(message);
+  }
+
+  // ---- connections ----
+  void sendHeartbeats() {
+    Message message;
+    message.mutable_heartbeat();
+    SharedFrame frame = encode(message);
+    for (uint32_t rank = 0; rank < options_.world; ++rank)
+      if (Peer *peer = find(peerOfRank_[rank]); peer && !peer->connection.pending()) {
+        peer->connection.queue(frame);
+        dirty_.push_back(peerOfRank_[rank]);
+      }
+  }
+
+  void flushAll() {
+    for (uint64_t id : std::exchange(dirty_, {})) {
+      Peer *peer = find(id);
+      if (!peer)
+        continue;
+      peer->connection.flush();
+      if (bool pending = peer->connection.pending(); pending != peer->writing) {
+        peer->writing = pending;
+        watch(peer->connection.fd(), id, EPOLLIN | (pending ? uint32_t(EPOLLOUT) : 0), EPOLL_CTL_MOD);
+      }
+    }
+  }
+
+  void close(uint64_t id, const std::string &why, double now) {
+    auto found = peers_.find(id);
+    std::unique_ptr<Peer> peer = std::move(found->second);
+    peers_.erase(found);
+    if (peer->rank == kNoRank) {
+      --strangers_;
+      return;
+    }
+    peerOfRank_[peer->rank] = 0;
+    job_.closed(peer->rank, why, now);
+  }
+
+  const CoordinatorOptions options_;
+  const ControlTimes times_;
+  const uint16_t port_;
+  Descriptor listener_, epoll_;
+  Waker waker_;
+  FairClock clock_;
+  Job job_;
+  std::unordered_map<uint64_t, std::unique_ptr<Peer>> peers_;
+  std::vector<uint64_t> peerOfRank_;
+  std::vector<uint64_t> dirty_; ///< connections with something to send
+  uint64_t nextId_ = 2;
+  size_t strangers_ = 0;
+  bool refusing_ = false, ending_ = false;
+  Refusals refusals_;
+  std::thread thread_;
+
+  mutable std::mutex mutex_; ///< guards what follows
+  std::condition_variable over_;
+  std::vector<std::function<void(double)>> commands_;
+  std::optional<Failure> failure_;
+  bool isOver_ = false;
+};
+
+Result<std::unique_ptr<Coordinator>> Coordinator::start(const CoordinatorOptions &options) {
+  if (options.key.secret.size() < 16)
+    return userError("the job's secret has " + std::to_string(options.key.secret.size()) + " bytes, expected at least 16");
+  if (options.key.job.size() > kJobBytes)
+    return userError("the job's name has " + std::to_string(options.key.job.size()) + " bytes, expected at most " + std::to_string(kJobBytes));
+  if (options.world == 0 || options.generation == 0 || (options.rank != kNoRank && options.rank >= options.world))
+    return internalError("a coordinator needs ranks, a generation from 1 and a host among its ranks");
+  allowOpenFiles(uint64_t(options.world) + kStrangers + 256);
+  Result<Listener> listener = listenOn(options.listenAddress, options.ports);
+  if (listener.failed())
+    return listener.error();
+  auto implementation = std::make_unique<Implementation>(options, std::move(*listener));
+  if (Status failed = implementation->start(); failed.failed())
+    return failed;
+  return std::unique_ptr<Coordinator>(new Coordinator(std::move(implementation)));
+}
+
+Coordinator::Coordinator(std::unique_ptr<Implementation> implementation) : implementation_(std::move(implementation)) {}
+Coordinator::~Coordinator() = default;
+uint16_t Coordinator::port() const { return implementation_->port(); }
+void Coordinator::processEnded(uint32_t rank, bool failed, const std::string &how, int exitCode) { implementation_->processEnded(rank, failed, how, exitCode); }
+void Coordinator::requestStop() { implementation_->requestStop(); }
+std::optional<Failure> Coordinator::failure() const { return implementation_->failure(); }
+bool Coordinator::waitUntilOver(double seconds) { return implementation_->waitUntilOver(seconds); }

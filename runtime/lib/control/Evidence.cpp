@@ -1,0 +1,162 @@
+#include "Evidence.h"
+
+#include <algorithm>
+
+using namespace zorse::control;
+using namespace zorse::runtime;
+
+Evidence::Evidence(uint32_t world, std::vector<std::string> devices) : ranks_(world) {
+  for (uint32_t rank = 0; rank < world && rank < devices.size(); ++rank)
+    ranks_[rank].device = devices[rank];
+}
+
+std::string Evidence::nameOf(uint32_t rank) const {
+  if (rank >= ranks_.size())
+    return "the launcher";
+  const std::string &device = ranks_[rank].device;
+  return "rank " + std::to_string(rank) + (device.empty() ? "" : " (device " + device + ")");
+}
+
+void Evidence::note(uint32_t rank, double now) {
+  if (!ranks_[rank].known())
+    ranks_[rank].since = now;
+  if (first_ == kNoRank) {
+    first_ = rank;
+    firstAt_ = now;
+  }
+}
+
+void Evidence::reported(const Failure &failure, double now) {
+  Rank &rank = ranks_[failure.rank];
+  if (rank.own)
+    return;
+  note(failure.rank, now);
+  rank.own = failure;
+  if (rank.own->peer == failure.rank)
+    rank.own->peer = kNoRank;
+  if (rank.own->where.empty())
+    rank.own->where = rank.where;
+}
+
+void Evidence::processEnded(uint32_t rank, const std::string &how, int exitCode, bool hadJoined, double now) {
+  Rank &r = ranks_[rank];
+  if (r.ended)
+    return;
+  note(rank, now);
+  r.ended = true;
+  r.how = how.rfind("killed ", 0) == 0 ? "was " + how : how;
+  r.exitCode = exitCode;
+  r.hadJoined = hadJoined;
+}
+
+void Evidence::closed(uint32_t rank, const std::string &why, double now) {
+  note(rank, now);
+  ranks_[rank].isClosed = ranks_[rank].mute = true;
+  ranks_[rank].why = why;
+}
+
+void Evidence::found(const Failure &failure, double) {
+  if (!found_)
+    found_ = failure;
+}
+
+uint32_t Evidence::earliestTrouble(uint32_t except) const {
+  uint32_t best = kNoRank;
+  for (uint32_t r = 0; r < ranks_.size(); ++r) {
+    const Rank &rank = ranks_[r];
+    bool trouble = rank.own ? !isBlame(*rank.own) : rank.known();
+    if (trouble && r != except && (best == kNoRank || rank.since < ranks_[best].since))
+      best = r;
+  }
+  return best;
+}
+
+Evidence::Chain Evidence::follow() const {
+  std::vector<bool> visited(ranks_.size());
+  Chain chain;
+  chain.end = first_;
+  while (true) {
+    const Rank &rank = ranks_[chain.end];
+    visited[chain.end] = true;
+    if (!rank.own) {
+      chain.final = rank.ended && rank.mute;
+      return chain;
+    }
+    if (!isBlame(*rank.own)) {
+      chain.final = true;
+      return chain;
+    }
+    uint32_t next = rank.own->peer != kNoRank ? rank.own->peer : earliestTrouble(chain.end);
+    if (next == kNoRank || visited[next])
+      return chain;
+    chain.from = chain.end;
+    chain.end = next;
+  }
+}
+
+std::optional<Failure> Evidence::verdict(double now) const {
+  if (first_ == kNoRank)
+    return found_;
+  Chain chain = follow();
+  if (chain.final)
+    return tell(chain);
+  if (found_ && found_->rank == chain.end) {
+    Failure out = *found_;
+    out.message += noticedBy(chain.end, chain.from);
+    return out;
+  }
+  if (now - firstAt_ < kGraceSeconds)
+    return std::nullopt;
+  if (const Rank &end = ranks_[chain.end]; end.own || !end.known()) {
+    // Blame is all there is. A rank that is in trouble by itself explains more than blame of one that seems well.
+    if (uint32_t other = earliestTrouble(kNoRank); other != kNoRank)
+      chain = {other, end.own ? chain.end : chain.from, false};
+    else if (found_)
+      return found_;
+  }
+  return tell(chain);
+}
+
+std::string Evidence::noticedBy(uint32_t rank, uint32_t from) const {
+  if (from == kNoRank || from == rank) // anybody who blames it
+    for (uint32_t r = 0; r < ranks_.size(); ++r)
+      if (r != rank && ranks_[r].own && ranks_[r].own->peer == rank)
+        from = r;
+  if (from != kNoRank && from != rank) {
+    const Failure &own = *ranks_[from].own;
+    return "; " + nameOf(from) + " noticed" + (own.where.empty() ? ": " + own.message : " in " + own.where);
+  }
+  return ranks_[rank].where.empty() ? "" : "; last heard of in " + ranks_[rank].where;
+}
+
+Failure Evidence::tell(const Chain &chain) const {
+  const Rank &rank = ranks_[chain.end];
+  Failure out;
+  if (rank.own) {
+    out = *rank.own;
+    out.device = rank.device;
+    bool placed = out.where.empty() || out.message.find(out.where) != std::string::npos;
+    out.message = nameOf(chain.end) + (placed ? "" : ", " + out.where) + ": " + out.message;
+    if (out.peer != kNoRank) {
+      bool mutual = ranks_[out.peer].own && ranks_[out.peer].own->peer == chain.end;
+      out.message += mutual ? "; " + nameOf(out.peer) + " says the same of rank " + std::to_string(chain.end) + ": the connection between them is broken"
+                            : "; it blames " + nameOf(out.peer) + ", of which nothing else is known";
+    }
+    return out;
+  }
+  if (!rank.known()) { // blamed by one whose story is all there is
+    Chain blame;
+    blame.end = chain.from;
+    return tell(blame);
+  }
+  out.rank = chain.end;
+  out.device = rank.device;
+  out.exitCode = rank.ended ? rank.exitCode : 2;
+  out.where = rank.where;
+  out.cause = rank.ended ? Failure::Died : Failure::Disconnected;
+  out.message = nameOf(chain.end) + " " +
+                (rank.ended ? rank.how + (rank.hadJoined ? "" : " before it had joined")
+                            : "is gone: its control connection ended without a goodbye (" + rank.why + "), so its process has died or its network is lost") +
+                noticedBy(chain.end, chain.from);
+  return out;
+}

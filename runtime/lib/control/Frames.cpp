@@ -1,0 +1,194 @@
+#include "Frames.h"
+
+#include <cmath>
+
+using namespace zorse::control;
+using zorse::runtime::Error;
+using zorse::runtime::internalError;
+using zorse::runtime::Result;
+using zorse::runtime::Status;
+using zorse::runtime::userError;
+
+void FrameReader::append(const char *data, size_t bytes) {
+  if (broken_)
+    return;
+  if (begin_ == buffer_.size()) {
+    buffer_.clear();
+    begin_ = 0;
+    if (buffer_.capacity() > 4 * kValuesBytes)
+      buffer_.shrink_to_fit(); // what one large frame took
+  } else if (begin_ >= buffer_.size() - begin_) { // every byte is moved at most once per byte consumed.
+    buffer_.erase(0, begin_);
+    begin_ = 0;
+  }
+  buffer_.append(data, bytes);
+}
+
+std::optional<std::string_view> FrameReader::next() {
+  if (broken_ || buffered() < kLengthBytes)
+    return std::nullopt;
+  const unsigned char *head = reinterpret_cast<const unsigned char *>(buffer_.data()) + begin_;
+  size_t length = size_t(head[0]) << 24 | size_t(head[1]) << 16 | size_t(head[2]) << 8 | head[3];
+  if (length == 0 || length > limit_) {
+    broken_ = true;
+    return std::nullopt;
+  }
+  if (buffered() < kLengthBytes + length)
+    return std::nullopt;
+  std::string_view frame(buffer_.data() + begin_ + kLengthBytes, length);
+  begin_ += kLengthBytes + length;
+  return frame;
+}
+
+SharedFrame zorse::control::encode(const Message &message) {
+  std::string frame(kLengthBytes, '\0');
+  message.AppendToString(&frame);
+  size_t length = frame.size() - kLengthBytes;
+  for (size_t i = 0; i < kLengthBytes; ++i)
+    frame[i] = char(length >> (8 * (kLengthBytes - 1 - i)) & 0xff);
+  return std::make_shared<const std::string>(std::move(frame));
+}
+
+namespace {
+
+Status wrong(const std::string &what) { return userError("not as the protocol says: " + what); }
+
+Status checkText(const std::string &text, size_t limit, const char *name) {
+  if (text.size() > limit)
+    return wrong(std::string(name) + " has " + std::to_string(text.size()) + " bytes, at most " + std::to_string(limit) + " are allowed");
+  return Status::success();
+}
+
+Status checkExact(const std::string &bytes, size_t expected, const char *name) {
+  if (bytes.size() != expected)
+    return wrong(std::string(name) + " has " + std::to_string(bytes.size()) + " bytes, expected " + std::to_string(expected));
+  return Status::success();
+}
+
+bool isPositive(double seconds) { return std::isfinite(seconds) && seconds > 0 && seconds < 1e9; }
+
+Status checkFailure(const FailureReport &failure, uint32_t world) {
+  if (failure.cause() > 5)
+    return wrong("cause " + std::to_string(failure.cause()));
+  for (uint32_t rank : {failure.rank(), failure.peer()})
+    if (rank != UINT32_MAX && rank >= world)
+      return wrong("rank " + std::to_string(rank) + " of " + std::to_string(world));
+  if (failure.exit_code() < 0 || failure.exit_code() > 255)
+    return wrong("exit code " + std::to_string(failure.exit_code()));
+  if (Status bad = checkText(failure.device(), kDeviceBytes, "device"); bad.failed())
+    return bad;
+  if (Status bad = checkText(failure.message(), kTextBytes, "message"); bad.failed())
+    return bad;
+  return checkText(failure.where(), kTextBytes, "where");
+}
+
+Status checkGreeting(const Greeting &greeting, Role sender) {
+  if (greeting.magic() != kMagic)
+    return wrong("another protocol");
+  if (greeting.version() != kVersion)
+    return Status::success(); // told apart by whoever handles it.
+  if (greeting.role() != sender)
+    return wrong("greeting of another role");
+  return checkExact(greeting.nonce(), kNonceBytes, "nonce");
+}
+
+Status checkJoin(const Join &join) {
+  if (Status bad = checkText(join.job(), kJobBytes, "job"); bad.failed())
+    return bad;
+  if (Status bad = checkText(join.device(), kDeviceBytes, "device"); bad.failed())
+    return bad;
+  return checkExact(join.mac(), kMacBytes, "mac");
+}
+
+Status checkWelcome(const Welcome &welcome, uint32_t world) {
+  if (Status bad = checkText(welcome.job(), kJobBytes, "job"); bad.failed())
+    return bad;
+  if (Status bad = checkText(welcome.host_device(), kDeviceBytes, "device"); bad.failed())
+    return bad;
+  if (welcome.world() != world || welcome.rank() >= world || (welcome.hosted() && welcome.host() >= world))
+    return wrong("rank outside of the world");
+  if (welcome.generation() == 0 || !isPositive(welcome.heartbeat_seconds()) || !isPositive(welcome.deadline_seconds()))
+    return wrong("generation or times");
+  return checkExact(welcome.mac(), kMacBytes, "mac");
+}
+
+Status checkRefusal(const Refusal &refusal) {
+  if (!Reason_IsValid(refusal.reason()) || refusal.reason() == REASON_UNSPECIFIED)
+    return wrong("reason " + std::to_string(int(refusal.reason())));
+  if (Status bad = checkText(refusal.job(), kJobBytes, "job"); bad.failed())
+    return bad;
+  return checkText(refusal.message(), kTextBytes, "message");
+}
+
+Status checkContributions(const Contributions &some, uint32_t world) {
+  if (some.values_size() == 0 || some.first() >= world || uint64_t(some.values_size()) > world - some.first())
+    return wrong("contributions of ranks outside of the world");
+  for (const std::string &value : some.values())
+    if (Status bad = checkText(value, kValueBytes, "contribution"); bad.failed())
+      return bad;
+  return checkText(some.name(), kNameBytes, "name");
+}
+
+Status checkFields(const Message &message, Role sender, uint32_t world) {
+  switch (message.what_case()) {
+  case Message::kGreeting: return checkGreeting(message.greeting(), sender);
+  case Message::kProof: return checkExact(message.proof().mac(), kMacBytes, "mac");
+  case Message::kJoin: return checkJoin(message.join());
+  case Message::kWelcome: return checkWelcome(message.welcome(), world);
+  case Message::kRefusal: return checkRefusal(message.refusal());
+  case Message::kHeartbeat: return checkText(message.heartbeat().progress().where(), kTextBytes, "where");
+  case Message::kContribution:
+    if (Status bad = checkText(message.contribution().name(), kNameBytes, "name"); bad.failed())
+      return bad;
+    return checkText(message.contribution().value(), kValueBytes, "contribution");
+  case Message::kContributions: return checkContributions(message.contributions(), world);
+  case Message::kReport: return checkText(message.report().value(), kValueBytes, "report");
+  case Message::kFailed: return checkFailure(message.failed(), world);
+  case Message::kVerdict: return checkFailure(message.verdict().failure(), world);
+  case Message::kCoordinatorLost: return isPositive(message.coordinator_lost().seconds()) ? Status::success() : wrong("seconds");
+  default: return Status::success();
+  }
+}
+
+/// Who may send what, and when.
+bool isExpected(Message::WhatCase what, Role sender, Stage stage) {
+  bool member = sender == MEMBER;
+  switch (what) {
+  case Message::kGreeting: return stage == Stage::Greeting;
+  case Message::kProof: return stage == Stage::Proof;
+  case Message::kJoin: return member && stage == Stage::Join;
+  case Message::kWelcome: return !member && stage == Stage::Join;
+  case Message::kRefusal: return !member && (stage == Stage::Proof || stage == Stage::Join);
+  case Message::kHeartbeat:
+  case Message::kReport: return stage == Stage::Work;
+  case Message::kContribution:
+  case Message::kFailed:
+  case Message::kCoordinatorLost:
+  case Message::kHeard:
+  case Message::kStopRequest:
+  case Message::kStopAnswer:
+  case Message::kLeave: return member && stage == Stage::Work;
+  case Message::kContributions:
+  case Message::kVerdict:
+  case Message::kStopQuery:
+  case Message::kStopDecision:
+  case Message::kGoodbye: return !member && stage == Stage::Work;
+  case Message::WHAT_NOT_SET: return false;
+  }
+  return false;
+}
+
+} // namespace
+
+Result<Message> zorse::control::parseMessage(std::string_view frame, Role sender, Stage stage, uint32_t world) {
+  if (frame.size() > (stage == Stage::Work || (stage == Stage::Join && sender == COORDINATOR) ? kFrameBytes : kGreetingBytes))
+    return Status(wrong("a frame of " + std::to_string(frame.size()) + " bytes"));
+  Message message;
+  if (!message.ParseFromArray(frame.data(), int(frame.size())))
+    return Status(wrong("no message"));
+  if (!isExpected(message.what_case(), sender, stage))
+    return Status(wrong("message " + std::to_string(int(message.what_case())) + " at this point"));
+  if (Status bad = checkFields(message, sender, world); bad.failed())
+    return bad;
+  return message;
+}

@@ -1,0 +1,440 @@
+#include "Job.h"
+
+#include <algorithm>
+#include <cstdio>
+
+using namespace zorse::control;
+using namespace zorse::runtime;
+
+namespace {
+
+constexpr size_t kEarlyBytes = size_t(64) << 20;    ///< of reports for a rank 0 that has not joined
+constexpr size_t kExchangesAtOnce = 4096;
+/// So long living ranks have to confirm the verdict before the rank that hosts the coordinator, whose end ends the coordinator, is told.
+constexpr double kConfirmSeconds = 0.3;
+
+std::string seconds(double value) {
+  char text[32];
+  std::snprintf(text, sizeof text, value < 10 ? "%.1f s" : "%.0f s", value);
+  return text;
+}
+
+Failure foundBy(Failure::Cause cause, ErrorKind kind, uint32_t rank, const std::string &device, std::string message) {
+  Failure out;
+  out.cause = cause;
+  out.kind = kind;
+  out.rank = rank;
+  out.device = device;
+  out.message = std::move(message);
+  return out;
+}
+
+} // namespace
+
+std::string zorse::control::withoutIs(const std::string &where) {
+  for (const char *prefix : {"is in ", "in "})
+    if (where.rfind(prefix, 0) == 0)
+      return where.substr(std::char_traits<char>::length(prefix));
+  return where;
+}
+
+FailureReport zorse::control::toMessage(const Failure &failure) {
+  FailureReport out;
+  out.set_cause(uint32_t(failure.cause));
+  out.set_internal(failure.kind == ErrorKind::Internal);
+  out.set_rank(failure.rank);
+  out.set_peer(failure.peer);
+  out.set_device(failure.device.substr(0, kDeviceBytes));
+  out.set_message(failure.message.substr(0, kTextBytes));
+  out.set_where(failure.where.substr(0, kTextBytes));
+  out.set_exit_code(std::clamp(failure.exitCode, 0, 255));
+  return out;
+}
+
+Failure zorse::control::fromMessage(const FailureReport &failure) {
+  Failure out;
+  out.cause = Failure::Cause(failure.cause());
+  out.kind = failure.internal() ? ErrorKind::Internal : ErrorKind::User;
+  out.rank = failure.rank();
+  out.peer = failure.peer();
+  out.device = failure.device();
+  out.message = failure.message();
+  out.where = failure.where();
+  out.exitCode = failure.exit_code();
+  return out;
+}
+
+Job::Job(JobSettings settings, Outbox &outbox)
+    : settings_(std::move(settings)), outbox_(outbox), evidence_(settings_.world, settings_.devices), ranks_(settings_.world) {
+  for (uint32_t rank = 0; rank < settings_.world && rank < settings_.devices.size(); ++rank)
+    ranks_[rank].device = settings_.devices[rank];
+}
+
+void Job::sendTo(uint32_t rank, const Message &message, bool lasting) { outbox_.send(rank, encode(message), lasting); }
+
+void Job::joined(uint32_t rank, const std::string &device, double now) {
+  Rank &r = ranks_[rank];
+  r.state = State::Working;
+  r.connected = true;
+  r.heardAt = now;
+  if (!device.empty()) {
+    r.device = device;
+    evidence_.setDevice(rank, device);
+  }
+  progressAt_ = now;
+  if (stop_ == Stop::Asking) {
+    Message query;
+    query.mutable_stop_query();
+    sendTo(rank, query);
+  }
+  if (rank == 0) {
+    for (const SharedFrame &frame : early_)
+      outbox_.send(0, frame, true);
+    early_.clear();
+  }
+}
+
+void Job::received(uint32_t rank, const Message &message, double now) {
+  Rank &r = ranks_[rank];
+  if (message.what_case() == Message::kHeard) {
+    r.told = true;
+    updateOver(now);
+    return;
+  }
+  if (message.what_case() == Message::kReport) { // what ranks reported before a failure is still of interest.
+    if (r.state != State::Left)
+      report(rank, message, now);
+    return;
+  }
+  if (verdict_ || r.state == State::Left) // a rank whose process has ended may still have something unread.
+    return;
+  switch (message.what_case()) {
+  case Message::kHeartbeat:
+    if (message.heartbeat().has_progress())
+      progressed(rank, message.heartbeat().progress(), now);
+    break;
+  case Message::kContribution: contributed(rank, message.contribution(), now); break;
+  case Message::kFailed: {
+    Failure failure = fromMessage(message.failed());
+    failure.rank = rank; // a rank speaks for itself.
+    failure.where = withoutIs(failure.where);
+    evidence_.reported(failure, now);
+    decide(now);
+    break;
+  }
+  case Message::kCoordinatorLost:
+    evidence_.found(foundBy(Failure::MissedHeartbeats, ErrorKind::User, settings_.host, settings_.host == kNoRank ? "" : r.device,
+                            evidence_.nameOf(settings_.host) + ", which holds the coordinator, was stopped or starved: " + evidence_.nameOf(rank) +
+                                " heard nothing of it for " + seconds(message.coordinator_lost().seconds()) + " and gave it up"),
+                    now);
+    decide(now);
+    break;
+  case Message::kStopRequest: requestStop(now); break;
+  case Message::kStopAnswer:
+    r.answered = true;
+    r.highest = std::max(r.highest, message.stop_answer().highest());
+    decideStop();
+    break;
+  case Message::kLeave:
+    r.highest = std::max(r.highest, message.leave().highest());
+    left(rank, now);
+    break;
+  default: break; // parseMessage lets nothing else through.
+  }
+}
+
+void Job::progressed(uint32_t rank, const Progress &progress, double now) {
+  RankProgress &p = ranks_[rank].progress;
+  if (progress.counter() != p.counter)
+    progressAt_ = now;
+  p.counter = progress.counter();
+  p.underWay = progress.under_way();
+  p.where = withoutIs(progress.where());
+  p.step = progress.step();
+  p.entry = progress.entry();
+  evidence_.setWhere(rank, p.underWay ? p.where : "");
+}
+
+void Job::contributed(uint32_t rank, const Contribution &contribution, double now) {
+  const std::string &name = contribution.name();
+  auto found = exchanges_.find(name);
+  if (found == exchanges_.end() && exchanges_.size() >= kExchangesAtOnce)
+    return broken(rank, "more than " + std::to_string(kExchangesAtOnce) + " exchanges at once", now);
+  Exchange &exchange = found != exchanges_.end() ? found->second : exchanges_[name];
+  exchange.values.resize(settings_.world);
+  if (exchange.values[rank])
+    return broken(rank, "a second contribution to the exchange '" + name + "'", now);
+  exchange.values[rank] = contribution.value();
+  if (++exchange.count == settings_.world) {
+    completed(name, exchange);
+    exchanges_.erase(name);
+    return;
+  }
+  checkExchanges(now);
+}
+
+void Job::completed(const std::string &name, const Exchange &exchange) {
+  Message message;
+  size_t bytes = 0;
+  auto flush = [&] {
+    SharedFrame frame = encode(message);
+    for (uint32_t rank = 0; rank < settings_.world; ++rank)
+      outbox_.send(rank, frame, false);
+    bytes = 0;
+  };
+  for (uint32_t rank = 0; rank < settings_.world; ++rank) {
+    const std::string &value = *exchange.values[rank];
+    if (bytes != 0 && bytes + value.size() > kValuesBytes)
+      flush();
+    if (bytes == 0) {
+      message.Clear();
+      message.mutable_contributions()->set_name(name);
+      message.mutable_contributions()->set_first(rank);
+    }
+    message.mutable_contributions()->add_values(value);
+    bytes += value.size() + 16;
+  }
+  flush();
+}
+
+void Job::checkExchanges(double now) {
+  if (verdict_)
+    return;
+  for (const auto &[name, exchange] : exchanges_) {
+    uint32_t waiting = kNoRank, absent = kNoRank;
+    for (uint32_t rank = 0; rank < settings_.world; ++rank) {
+      if (exchange.values[rank] && waiting == kNoRank)
+        waiting = rank;
+      if (!exchange.values[rank] && ranks_[rank].state == State::Left && absent == kNoRank)
+        absent = rank;
+    }
+    if (waiting == kNoRank || absent == kNoRank)
+      continue;
+    evidence_.found(foundBy(Failure::OwnError, ErrorKind::Internal, absent, ranks_[absent].device,
+                            evidence_.nameOf(absent) + " ended without taking part in the exchange '" + name + "', in which " + evidence_.nameOf(waiting) + " waits for it"),
+                    now);
+    decide(now);
+    return;
+  }
+}
+
+void Job::report(uint32_t rank, const Message &message, double now) {
+  SharedFrame frame = encode(message);
+  if (ranks_[0].state == State::Working) {
+    outbox_.send(0, frame, true);
+  } else if (ranks_[0].state == State::Absent) {
+    if ((earlyBytes_ += frame->size()) > kEarlyBytes)
+      return broken(rank, "more reports than can be kept until rank 0 joins", now);
+    early_.push_back(frame);
+  }
+}
+
+void Job::left(uint32_t rank, double now) {
+  Rank &r = ranks_[rank];
+  r.state = State::Left;
+  r.answered = true;
+  r.progress = {};
+  evidence_.cannotReport(rank);
+  if (r.connected) {
+    Message goodbye;
+    goodbye.mutable_goodbye();
+    sendTo(rank, goodbye);
+  }
+  decideStop();
+  checkExchanges(now);
+  updateOver(now);
+}
+
+void Job::closed(uint32_t rank, const std::string &why, double now) {
+  Rank &r = ranks_[rank];
+  if (!r.connected)
+    return;
+  r.connected = false;
+  evidence_.cannotReport(rank);
+  if (r.state == State::Working) {
+    r.state = State::Lost;
+    if (!verdict_)
+      evidence_.closed(rank, why, now);
+  }
+  decide(now);
+  updateOver(now);
+}
+
+void Job::broken(uint32_t rank, const std::string &why, double now) {
+  evidence_.found(foundBy(Failure::OwnError, ErrorKind::Internal, rank, ranks_[rank].device,
+                          evidence_.nameOf(rank) + " sent the coordinator what it must not: " + why + "; are all ranks of one version of Zorse?"),
+                  now);
+  decide(now);
+}
+
+void Job::processEnded(uint32_t rank, bool failed, const std::string &how, int exitCode, double now) {
+  Rank &r = ranks_[rank];
+  if (!failed && r.state == State::Left)
+    return;
+  if (!failed && r.state == State::Absent) {
+    left(rank, now); // it had nothing to do with the others, unless they wait for it.
+    return;
+  }
+  bool hadJoined = r.state != State::Absent;
+  if (!hadJoined)
+    evidence_.cannotReport(rank);
+  std::string after = r.state == State::Left ? " after it had finished" : !failed ? " without saying goodbye" : "";
+  if (!verdict_)
+    evidence_.processEnded(rank, how + after, exitCode, hadJoined, now);
+  if (r.state != State::Left)
+    r.state = State::Lost;
+  decide(now);
+  updateOver(now);
+}
+
+void Job::requestStop(double) {
+  if (stop_ != Stop::None || verdict_)
+    return;
+  stop_ = Stop::Asking;
+  Message query;
+  query.mutable_stop_query();
+  SharedFrame frame = encode(query);
+  for (uint32_t rank = 0; rank < settings_.world; ++rank)
+    if (ranks_[rank].state == State::Working)
+      outbox_.send(rank, frame, true);
+  decideStop();
+}
+
+void Job::decideStop() {
+  if (stop_ != Stop::Asking || verdict_)
+    return;
+  for (const Rank &r : ranks_)
+    if (r.state == State::Lost || (r.state == State::Working && !r.answered))
+      return;
+  // Ranks that have not joined have entered nothing, and learn the decision when they are welcomed.
+  for (const Rank &r : ranks_)
+    lastStep_ = std::max(lastStep_, r.highest);
+  stop_ = Stop::Decided;
+  Message decision;
+  decision.mutable_stop_decision()->set_last(lastStep_);
+  SharedFrame frame = encode(decision);
+  for (uint32_t rank = 0; rank < settings_.world; ++rank)
+    if (ranks_[rank].state == State::Working)
+      outbox_.send(rank, frame, true);
+}
+
+void Job::tick(double now, const std::string &refused) {
+  if (!verdict_) {
+    checkJoined(now, refused);
+    checkHeartbeats(now);
+    checkProgress(now);
+  }
+  decide(now);
+  if (verdict_)
+    tell(now);
+  updateOver(now);
+}
+
+void Job::checkJoined(double now, const std::string &refused) {
+  if (now < settings_.times.joinSeconds)
+    return;
+  std::string missing;
+  uint32_t first = kNoRank, count = 0;
+  for (uint32_t rank = 0; rank < settings_.world; ++rank) {
+    if (ranks_[rank].state != State::Absent)
+      continue;
+    first = std::min(first, rank);
+    if (++count <= 8)
+      missing += (missing.empty() ? "" : ", ") + evidence_.nameOf(rank);
+  }
+  if (count == 0)
+    return;
+  evidence_.found(foundBy(Failure::NotJoined, ErrorKind::User, first, ranks_[first].device,
+                          missing + (count > 8 ? " and " + std::to_string(count - 8) + " more" : "") + " did not join within " + seconds(settings_.times.joinSeconds) +
+                              ": expected " + std::to_string(settings_.world) + " ranks, found " + std::to_string(settings_.world - count) +
+                              "; were they started, and can they reach the coordinator's address?" + (refused.empty() ? "" : " Turned away meanwhile: " + refused)),
+                  now);
+}
+
+void Job::checkHeartbeats(double now) {
+  for (uint32_t rank = 0; rank < settings_.world; ++rank) {
+    Rank &r = ranks_[rank];
+    if (r.state != State::Working || !r.connected || now - r.heardAt <= settings_.times.deadlineSeconds)
+      continue;
+    r.silent = true;
+    std::string where = r.progress.underWay && !r.progress.where.empty() ? "; last heard of in " + r.progress.where : "";
+    Failure failure = foundBy(Failure::MissedHeartbeats, ErrorKind::User, rank, r.device,
+                              evidence_.nameOf(rank) + " is lost: nothing was heard of it for " + seconds(settings_.times.deadlineSeconds) +
+                                  " (its process is stopped or starved, its machine or its network is down)" + where);
+    failure.where = r.progress.underWay ? r.progress.where : "";
+    evidence_.found(failure, now);
+  }
+}
+
+void Job::checkProgress(double now) {
+  const Rank *earliest = nullptr;
+  for (const Rank &r : ranks_) {
+    if (r.state != State::Working || !r.progress.underWay)
+      continue;
+    const RankProgress &p = r.progress;
+    if (!earliest || p.step < earliest->progress.step || (p.step == earliest->progress.step && p.entry < earliest->progress.entry))
+      earliest = &r;
+  }
+  if (!earliest)
+    progressAt_ = now;
+  if (now - progressAt_ <= settings_.times.stallSeconds)
+    return;
+  uint32_t rank = uint32_t(earliest - ranks_.data());
+  Failure failure = foundBy(Failure::Stalled, ErrorKind::User, rank, earliest->device,
+                            "no rank has made progress for " + seconds(settings_.times.stallSeconds) + ": the earliest unfinished entry is of step " +
+                                std::to_string(earliest->progress.step) + ", where " + evidence_.nameOf(rank) + " is in " +
+                                (earliest->progress.where.empty() ? "entry " + std::to_string(earliest->progress.entry) : earliest->progress.where));
+  failure.where = earliest->progress.where;
+  evidence_.found(failure, now);
+}
+
+void Job::decide(double now) {
+  if (verdict_ || !evidence_.any())
+    return;
+  verdict_ = evidence_.verdict(now);
+  if (!verdict_)
+    return;
+  verdictAt_ = now;
+  exchanges_.clear();
+  for (uint32_t rank = 0; rank < settings_.world; ++rank)
+    if (ranks_[rank].connected)
+      outbox_.giveUp(rank);
+  tell(now);
+}
+
+void Job::tell(double now) {
+  Message message;
+  *message.mutable_verdict()->mutable_failure() = toMessage(*verdict_);
+  SharedFrame frame;
+  bool othersKnow = true;
+  for (uint32_t rank = 0; rank < settings_.world; ++rank) {
+    Rank &r = ranks_[rank];
+    if (rank == settings_.host || r.state == State::Left || !r.connected)
+      continue;
+    if (!r.sentVerdict) {
+      if (!frame)
+        frame = encode(message);
+      outbox_.send(rank, frame, true);
+      r.sentVerdict = true;
+    }
+    othersKnow &= r.told || r.silent;
+  }
+  if (settings_.host == kNoRank || !(othersKnow || now - verdictAt_ > kConfirmSeconds))
+    return;
+  Rank &host = ranks_[settings_.host];
+  if (host.connected && host.state != State::Left && !host.sentVerdict) {
+    outbox_.send(settings_.host, frame ? frame : encode(message), true);
+    host.sentVerdict = true;
+  }
+}
+
+void Job::updateOver(double now) {
+  if (over_)
+    return;
+  bool allLeft = true, allTold = true;
+  for (const Rank &r : ranks_) {
+    allLeft &= r.state == State::Left;
+    allTold &= r.state == State::Left || !r.connected || r.silent || r.told;
+  }
+  over_ = verdict_ ? allTold || now - verdictAt_ > 2 * kConfirmSeconds : allLeft && !evidence_.any();
+}

@@ -1,0 +1,122 @@
+// Sockets and clocks of the control plane: close-on-exec, non-blocking, no SIGPIPE, EINTR handled.
+#pragma once
+
+#include "Frames.h"
+
+#include "zorse/runtime/Control.h"
+
+#include <deque>
+#include <functional>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+namespace zorse::control {
+
+/// Owns a file descriptor.
+class Descriptor {
+public:
+  Descriptor() = default;
+  explicit Descriptor(int fd) : fd_(fd) {}
+  Descriptor(Descriptor &&other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
+  Descriptor &operator=(Descriptor &&other) noexcept {
+    std::swap(fd_, other.fd_);
+    return *this;
+  }
+  ~Descriptor();
+  int get() const { return fd_; }
+  bool valid() const { return fd_ >= 0; }
+
+private:
+  int fd_ = -1;
+};
+
+/// Wakes a thread that polls `get()`. `wake` may be called from any thread.
+class Waker {
+public:
+  Waker();
+  int get() const { return fd_.get(); }
+  void wake() const;
+  void drain() const;
+
+private:
+  Descriptor fd_;
+};
+
+/// A thread that takes no signals: they are for the threads of the program that uses this library.
+std::thread startThread(std::function<void()> body);
+
+/// Seconds of CLOCK_MONOTONIC.
+double monotonicSeconds();
+
+/// A clock for whoever waits for others' signs of life: it advances at most `largest` seconds from one reading to the next, so that a thread that was itself stopped or
+/// starved between two readings does not count that time against others.
+class FairClock {
+public:
+  explicit FairClock(double largest) : largest_(largest), last_(monotonicSeconds()) {}
+  /// Call once per turn of the loop, after everything that had arrived was read.
+  double advance();
+  double now() const { return fair_; }
+  /// The longest pause between two readings so far.
+  double longestPause() const { return pause_; }
+
+private:
+  double largest_, last_, fair_ = 0, pause_ = 0;
+};
+
+/// "127.0.0.1:4711", "[::1]:4711"
+std::string describe(const runtime::Endpoint &endpoint);
+
+struct Listener {
+  Descriptor socket;
+  uint16_t port = 0;
+};
+/// Listens on the first of `ports` that is free. Address: IPv4, IPv6 or a host name; empty, "0.0.0.0" or "::" for all interfaces.
+runtime::Result<Listener> listenOn(const std::string &address, const std::vector<uint16_t> &ports);
+
+/// Connects to one of the endpoint's addresses. `untilSeconds`: of CLOCK_MONOTONIC.
+runtime::Result<Descriptor> connectTo(const runtime::Endpoint &endpoint, double untilSeconds);
+
+/// Raises the soft limit of open files to at least `count` if the hard one allows it.
+void allowOpenFiles(uint64_t count);
+
+/// Frames over a non-blocking stream socket. Not synchronised.
+class Connection {
+public:
+  explicit Connection(Descriptor socket);
+
+  int fd() const { return socket_.get(); }
+  FrameReader &reader() { return reader_; }
+
+  /// Reads what is there, at most `limit` bytes. False: the other end has closed or the connection is broken (`why`); what came before may still be in the reader.
+  bool receive(size_t limit);
+  /// Bytes received so far.
+  uint64_t received() const { return received_; }
+
+  /// \param lasting  false: given up when the job fails.
+  void queue(SharedFrame frame, bool lasting = true);
+  /// Sends as much as the socket takes. When the connection is broken the queue is dropped and `receive` tells, after what the other end said last.
+  void flush();
+  bool pending() const { return !out_.empty(); }
+  /// Removes queued frames that are not lasting, except one that has been sent in part.
+  void giveUp();
+  /// No more is sent; the other end sees the end of the stream after what was sent.
+  void finish();
+
+  const std::string &why() const { return why_; }
+
+private:
+  struct Out {
+    SharedFrame frame;
+    bool lasting;
+  };
+  Descriptor socket_;
+  FrameReader reader_;
+  std::deque<Out> out_;
+  size_t sent_ = 0; ///< of the first in out_
+  uint64_t received_ = 0;
+  std::string why_;
+};
+
+} // namespace zorse::control

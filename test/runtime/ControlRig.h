@@ -1,0 +1,126 @@
+// Ranks of a job in one process, for tests of the control plane.
+#pragma once
+
+#include "zorse/runtime/Control.h"
+
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <condition_variable>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+namespace zorse::runtime::test {
+
+inline JobKey testKey(const std::string &job = "job") { return {job, "sixteen bytes of secret"}; }
+
+inline ControlTimes quickTimes() {
+  ControlTimes times;
+  times.heartbeatSeconds = 0.05;
+  times.deadlineSeconds = 2;
+  times.stallSeconds = 60;
+  times.joinSeconds = 20;
+  return times;
+}
+
+inline CoordinatorOptions coordinatorOptions(uint32_t world) {
+  CoordinatorOptions options;
+  options.key = testKey();
+  options.world = world;
+  options.times = quickTimes();
+  return options;
+}
+
+inline MemberOptions memberOptions(uint32_t rank, uint32_t world, uint16_t port) {
+  MemberOptions options;
+  options.key = testKey();
+  options.rank = rank;
+  options.world = world;
+  options.endpoints = {{"127.0.0.1", port}};
+  options.device = "cpu:" + std::to_string(rank);
+  options.times = quickTimes();
+  return options;
+}
+
+/// What a rank's callbacks heard.
+class Ear {
+public:
+  void attach(MemberOptions &options) {
+    options.failed = [this](const Failure &failure) {
+      std::lock_guard<std::mutex> lock(mutex_);
+      failures_.push_back(failure);
+      at_ = std::chrono::steady_clock::now();
+      changed_.notify_all();
+    };
+    options.reported = [this](const std::string &bytes) {
+      std::lock_guard<std::mutex> lock(mutex_);
+      reports_.push_back(bytes);
+      changed_.notify_all();
+    };
+  }
+  /// Waits for the verdict; an empty message when none came.
+  Failure verdict(double seconds = 10) {
+    std::unique_lock<std::mutex> lock(mutex_);
+    changed_.wait_for(lock, std::chrono::duration<double>(seconds), [this] { return !failures_.empty(); });
+    return failures_.empty() ? Failure() : failures_.front();
+  }
+  size_t verdicts() {
+    std::lock_guard<std::mutex> lock(mutex_);
+    return failures_.size();
+  }
+  std::vector<std::string> reports() {
+    std::lock_guard<std::mutex> lock(mutex_);
+    return reports_;
+  }
+  std::chrono::steady_clock::time_point at() {
+    std::lock_guard<std::mutex> lock(mutex_);
+    return at_;
+  }
+
+private:
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::vector<Failure> failures_;
+  std::vector<std::string> reports_;
+  std::chrono::steady_clock::time_point at_;
+};
+
+/// A coordinator (as a launcher's unless `options.rank` says otherwise) and all its ranks, joined.
+class Rig {
+public:
+  explicit Rig(uint32_t world) : Rig(coordinatorOptions(world)) {}
+  explicit Rig(const CoordinatorOptions &options) : ears(options.world) {
+    Result<std::unique_ptr<Coordinator>> started = Coordinator::start(options);
+    if (started.failed()) {
+      ADD_FAILURE() << started.message();
+      return;
+    }
+    coordinator = std::move(*started);
+    for (uint32_t rank = 0; rank < options.world; ++rank) {
+      MemberOptions mine = memberOptions(rank, options.world, coordinator->port());
+      ears[rank].attach(mine);
+      Result<std::unique_ptr<Member>> joined = Member::join(mine);
+      if (joined.failed())
+        ADD_FAILURE() << joined.message();
+      members.push_back(joined.failed() ? nullptr : std::move(*joined));
+    }
+  }
+  /// One thread per rank, joined.
+  template <typename Body> void each(const Body &body) {
+    std::vector<std::thread> threads;
+    for (uint32_t rank = 0; rank < members.size(); ++rank)
+      threads.emplace_back([&, rank] { body(rank, *members[rank]); });
+    for (std::thread &thread : threads)
+      thread.join();
+  }
+
+  std::vector<Ear> ears;
+  std::unique_ptr<Coordinator> coordinator;
+  std::vector<std::unique_ptr<Member>> members;
+};
+
+inline bool contains(const std::string &text, const std::string &part) { return text.find(part) != std::string::npos; }
+
+} // namespace zorse::runtime::test
