@@ -61,7 +61,7 @@ private:
   struct Cause {
     uint32_t rank = kNoRank;
     int code = 2;
-    std::string text; ///< "rank 2 (t4:0) was killed by signal 9 (Killed)"
+    std::string text; ///< "rank 2 (device t4:0) was killed by signal 9 (Killed)"
   };
 
   int runOnce(uint64_t restarts);
@@ -104,7 +104,7 @@ private:
 std::string Launcher::name(uint32_t rank) const {
   if (rank == kNoRank)
     return "the launcher";
-  return "rank " + std::to_string(rank) + (rank < o_.deviceNames.size() ? " (" + o_.deviceNames[rank] + ")" : "");
+  return "rank " + std::to_string(rank) + (rank < o_.deviceNames.size() ? " (device " + o_.deviceNames[rank] + ")" : "");
 }
 
 std::string Launcher::prefix(uint32_t rank) const {
@@ -175,7 +175,7 @@ std::optional<Launcher::Cause> Launcher::firstCause() const {
   for (const std::unique_ptr<RankProcess> &rank : ranks_)
     if (rank->rank() == verdict->rank && !rank->running() && !rank->endedByUs() && rank->exitCode() != 0) {
       cause.code = rank->exitCode();
-      if (rank->killed())
+      if (rank->killed() && cause.text.find(rank->how()) == std::string::npos)
         cause.text = name(rank->rank()) + " " + rank->how();
     }
   if (cause.text.empty())
@@ -385,7 +385,7 @@ int Launcher::run() {
     }
     std::string from = o_.startsFrom ? o_.startsFrom() : "";
     say("restart " + std::to_string(restart + 1) + " of " + std::to_string(o_.restarts) + (from.empty() ? "" : " from " + from) + ": " + why);
-    pause(std::min(5.0, 0.5 * double(uint64_t(1) << std::min<uint64_t>(restart, 4))));
+    pause(std::min(5.0, 0.2 * double(uint64_t(1) << std::min<uint64_t>(restart, 5))));
     if (stopSignals_ > 0)
       break;
   }

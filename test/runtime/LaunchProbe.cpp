@@ -1,0 +1,112 @@
+// A launcher and a rank for LaunchTest: what it does is said by its arguments, so that tests can kill it, stop it and read what it prints.
+//
+//   launch-probe [--world N] [--first R --local N --store host:port] [--restarts N] [--names a,b,...] [--from TEXT] [--deadline S] -- COMMAND...
+//   launch-probe rank STEPS             a rank: joins, takes steps of 20 ms through the gate, leaves; 130 when stopped early
+#include "zorse/runtime/Launch.h"
+
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <unistd.h>
+
+using namespace zorse::runtime;
+
+namespace {
+
+int rank(uint64_t steps) {
+  Result<std::optional<Place>> place = placeFromEnvironment(currentEnvironment());
+  if (place.failed() || !*place) {
+    fprintf(stderr, "error: %s\n", place.failed() ? place.message().c_str() : "no place");
+    return 1;
+  }
+  Result<std::string> secret = jobSecret("");
+  if (secret.failed()) {
+    fprintf(stderr, "error: %s\n", secret.message().c_str());
+    return 1;
+  }
+  MemberOptions options;
+  options.key = {(**place).job, *secret};
+  options.rank = (**place).rank;
+  options.world = (**place).world;
+  options.generation = (**place).generation;
+  options.endpoints = (**place).coordinator;
+  options.device = "d" + std::to_string(options.rank);
+  options.failed = [](const Failure &verdict) {
+    fprintf(stderr, "verdict: %s\n", verdict.message.c_str());
+    fflush(nullptr);
+    ::_exit(verdict.exitCode);
+  };
+  Result<std::unique_ptr<Member>> member = Member::join(options);
+  if (member.failed()) {
+    fprintf(stderr, "error: %s\n", member.message().c_str());
+    return 3;
+  }
+  for (uint64_t step = 1; step <= steps; ++step) {
+    if (!(*member)->enter(step)) {
+      printf("stopped before step %llu\n", (unsigned long long)step);
+      (*member)->leave();
+      return 130;
+    }
+    if (options.rank == 0) {
+      printf("step %llu of generation %llu\n", (unsigned long long)step, (unsigned long long)(*member)->generation());
+      fflush(stdout);
+    }
+    const char *dies = ::getenv("PROBE_DIES"); // rank 1, at the third step of the first so many starts
+    if (dies && options.rank == 1 && step == 3 && (**place).attempt < std::strtoull(dies, nullptr, 10))
+      ::kill(::getpid(), SIGKILL);
+    const char *stops = ::getenv("PROBE_STOPS");
+    if (stops && options.rank == 1 && step == 3 && (**place).attempt == 0)
+      ::kill(::getpid(), SIGSTOP);
+    ::usleep(20000);
+  }
+  (*member)->leave();
+  return 0;
+}
+
+} // namespace
+
+int main(int argc, char **argv) {
+  if (argc > 2 && std::strcmp(argv[1], "rank") == 0)
+    return rank(std::strtoull(argv[2], nullptr, 10));
+  LaunchOptions options;
+  bool localGiven = false;
+  int i = 1;
+  for (; i + 1 < argc && std::strcmp(argv[i], "--") != 0; i += 2) {
+    std::string option = argv[i], value = argv[i + 1];
+    if (option == "--world")
+      options.world = uint32_t(std::stoul(value));
+    if (option == "--first")
+      options.firstRank = uint32_t(std::stoul(value));
+    if (option == "--local") {
+      options.localRanks = uint32_t(std::stoul(value));
+      localGiven = true;
+    }
+    if (option == "--store") { // the node of rank 0 listens there, the others come.
+      std::vector<Endpoint> store = *parseEndpoints("--store", value);
+      if (options.firstRank == 0)
+        options.ports = {store[0].port};
+      else
+        options.coordinator = store;
+    }
+    if (option == "--restarts")
+      options.restarts = std::stoul(value);
+    if (option == "--from")
+      options.startsFrom = [value] { return value; };
+    if (option == "--deadline")
+      options.times.deadlineSeconds = std::stod(value);
+    if (option == "--names")
+      for (size_t begin = 0; begin <= value.size();) {
+        size_t end = std::min(value.find(',', begin), value.size());
+        options.deviceNames.push_back(value.substr(begin, end - begin));
+        begin = end + 1;
+      }
+  }
+  if (!localGiven)
+    options.localRanks = options.world;
+  if (const char *secret = ::getenv("ZORSE_SECRET"))
+    options.key = {"probe", secret};
+  for (++i; i < argc; ++i)
+    options.command.push_back(argv[i]);
+  return launch(options);
+}
