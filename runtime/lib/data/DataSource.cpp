@@ -12,25 +12,6 @@ namespace {
 
 bool isInteger(bundle::ElementType type) { return type == bundle::I64 || type == bundle::I32; }
 
-StoredType storedType(bundle::ElementType type) {
-  switch (type) {
-  case bundle::F64:
-    return StoredType::F64;
-  case bundle::I64:
-    return StoredType::I64;
-  case bundle::I32:
-    return StoredType::I32;
-  case bundle::I1:
-    return StoredType::Bool;
-  case bundle::F16:
-    return StoredType::F16;
-  case bundle::BF16:
-    return StoredType::BF16;
-  default:
-    return StoredType::F32;
-  }
-}
-
 int64_t elementsPerRow(const bundle::GraphInput &input) { return input.bytes_per_row() / int64_t(elementBytes(input.type())); }
 
 std::string shapeText(const std::vector<int64_t> &shape) {

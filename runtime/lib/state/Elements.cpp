@@ -6,6 +6,7 @@
 #include <cstring>
 #include <type_traits>
 
+using namespace zorse;
 using namespace zorse::runtime;
 
 namespace {
@@ -101,6 +102,25 @@ constexpr Named kNames[] = {
 };
 
 } // namespace
+
+StoredType zorse::runtime::storedType(bundle::ElementType type) {
+  switch (type) {
+  case bundle::F64:
+    return StoredType::F64;
+  case bundle::BF16:
+    return StoredType::BF16;
+  case bundle::F16:
+    return StoredType::F16;
+  case bundle::I64:
+    return StoredType::I64;
+  case bundle::I32:
+    return StoredType::I32;
+  case bundle::I1:
+    return StoredType::Bool;
+  default:
+    return StoredType::F32;
+  }
+}
 
 size_t zorse::runtime::bytesOf(StoredType type) { return kNames[size_t(type)].bytes; }
 const char *zorse::runtime::safetensorsName(StoredType type) { return kNames[size_t(type)].safetensors; }

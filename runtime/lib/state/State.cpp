@@ -13,25 +13,6 @@ using namespace zorse::runtime;
 
 namespace {
 
-StoredType storedType(bundle::ElementType type) {
-  switch (type) {
-  case bundle::F64:
-    return StoredType::F64;
-  case bundle::BF16:
-    return StoredType::BF16;
-  case bundle::F16:
-    return StoredType::F16;
-  case bundle::I64:
-    return StoredType::I64;
-  case bundle::I32:
-    return StoredType::I32;
-  case bundle::I1:
-    return StoredType::Bool;
-  default:
-    return StoredType::F32;
-  }
-}
-
 std::string shapeText(const std::vector<int64_t> &shape) {
   std::string text;
   for (int64_t dimension : shape)

@@ -1,6 +1,7 @@
 // Numbers as files store them, and their conversion.
 #pragma once
 
+#include "bundle.pb.h"
 #include "zorse/runtime/Status.h"
 
 #include <cstddef>
@@ -16,6 +17,8 @@ enum class StoredType : uint8_t { F64, F32, F16, BF16, I64, I32, I16, I8, U64, U
 
 size_t bytesOf(StoredType type);
 bool isFloat(StoredType type);
+/// As files hold what devices compute with.
+StoredType storedType(bundle::ElementType type);
 
 /// "F32" of safetensors, "f32" of weights.json ("BOOL", "i1").
 std::optional<StoredType> storedTypeNamed(const std::string &name);

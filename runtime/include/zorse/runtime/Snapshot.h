@@ -46,11 +46,16 @@ struct ResumePoint {
   uint64_t samplesConsumed = 0; ///< by the steps before: TrainingRun.firstSample
 };
 
+class SnapshotStorage;
+
 class Snapshots {
 public:
   /// Claims the directory for `group.generation()` (rank 0 replaces the token; one there that is as new or newer is an error), and makes it where it is not.
   /// Executor, bundle and group outlive the object.
-  static Result<std::unique_ptr<Snapshots>> open(Executor &executor, const Bundle &bundle, Group &group, const SnapshotOptions &options, const RunIdentity &identity);
+  /// \param storage  how files are reached; null: as usual. Tests stand in for failing disks.
+  static Result<std::unique_ptr<Snapshots>> open(Executor &executor, const Bundle &bundle, Group &group, const SnapshotOptions &options, const RunIdentity &identity,
+                                                 std::shared_ptr<SnapshotStorage> storage = nullptr);
+  /// Gives up what has not been copied and waits for the rest; where the run has failed, so must the group have.
   ~Snapshots();
 
   /// Loads the newest snapshot that every rank finds undamaged, each rank reading only what its devices hold; nullopt when there is none. What was passed over,

@@ -1,0 +1,64 @@
+#include "DeviceState.h"
+
+#include <algorithm>
+#include <atomic>
+#include <cstring>
+#include <thread>
+
+#include <sys/mman.h>
+
+using namespace zorse::runtime;
+
+namespace {
+
+constexpr uint64_t kBytesPerThread = 256u << 20; ///< below that another thread costs more than it saves.
+constexpr int kMostThreads = 4;
+
+} // namespace
+
+Result<DeviceState> DeviceState::create(const Executor &executor, DeviceLayout layout) {
+  DeviceState state(executor, std::move(layout));
+  uint64_t bytes = state.layout_.stateBytes;
+  if (bytes > 0) {
+    void *address = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (address == MAP_FAILED)
+      return userError("snapshots need " + std::to_string(bytes) + " bytes for a copy of the state of the device in file '" + state.layout_.name +
+                       "', which this machine does not have");
+    state.data_ = static_cast<std::byte *>(address);
+    state.mapped_ = bytes;
+    (void)::madvise(address, bytes, MADV_HUGEPAGE);
+    std::memset(address, 0, bytes);
+  }
+  int cores = int(std::max(1u, std::thread::hardware_concurrency()));
+  state.threads_ = int(std::clamp<uint64_t>(bytes / kBytesPerThread, 1, uint64_t(std::clamp(cores / 4, 1, kMostThreads))));
+  return state;
+}
+
+DeviceState::DeviceState(DeviceState &&other) noexcept
+    : executor_(other.executor_), layout_(std::move(other.layout_)), data_(other.data_), mapped_(other.mapped_), threads_(other.threads_),
+      optimizerStep_(other.optimizerStep_) {
+  other.data_ = nullptr;
+}
+
+DeviceState::~DeviceState() {
+  if (data_)
+    ::munmap(data_, mapped_);
+}
+
+void DeviceState::copy() {
+  std::atomic<size_t> next{0};
+  auto work = [&] {
+    for (size_t i; (i = next.fetch_add(1)) < layout_.slices.size();) {
+      const LaidSlice &laid = layout_.slices[i];
+      std::memcpy(data_ + laid.place, executor_->address(layout_.device, laid.region), laid.slice.bytes());
+    }
+  };
+  std::vector<std::thread> helpers;
+  for (int i = 1; i < threads_; ++i)
+    helpers.emplace_back(work);
+  work();
+  for (std::thread &helper : helpers)
+    helper.join();
+  if (layout_.optimizerStep)
+    std::memcpy(&optimizerStep_, executor_->address(layout_.device, *layout_.optimizerStep), 8);
+}

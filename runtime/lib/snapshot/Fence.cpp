@@ -1,0 +1,117 @@
+#include "Fence.h"
+
+#include "zorse/runtime/Snapshot.h"
+
+#include <cerrno>
+#include <random>
+
+using namespace zorse::runtime;
+
+namespace {
+
+constexpr size_t kLargestToken = 128;
+
+std::string tokenPath(const std::string &directory) { return directory + "/generation"; }
+
+std::string textOf(const FencingToken &token) { return std::to_string(token.generation) + " " + token.claim + "\n"; }
+
+std::string superseded(const std::string &directory, uint64_t by, uint64_t mine) {
+  return directory + ": superseded by generation " + std::to_string(by) + " (this run is generation " + std::to_string(mine) +
+         "): a newer run of the job writes there; this one ends";
+}
+
+std::string randomClaim() {
+  std::random_device device;
+  char text[20];
+  std::snprintf(text, sizeof text, "%08x%08x", unsigned(device()), unsigned(device()));
+  return text;
+}
+
+} // namespace
+
+Result<std::optional<FencingToken>> zorse::runtime::readToken(SnapshotStorage &storage, const std::string &directory) {
+  std::string path = tokenPath(directory), text;
+  int cause = readWhole(storage, path, kLargestToken, text);
+  if (cause == ENOENT || cause == ENOTDIR)
+    return std::optional<FencingToken>();
+  if (cause)
+    return userError(cannot(path, "read", cause));
+  FencingToken token;
+  size_t at = 0;
+  for (; at < text.size() && text[at] >= '0' && text[at] <= '9' && at < 19; ++at)
+    token.generation = token.generation * 10 + uint64_t(text[at] - '0');
+  bool good = at > 0 && at < text.size() && (text[at] == ' ' || text[at] == '\n');
+  if (good && text[at] == ' ')
+    for (++at; at < text.size() && ((text[at] >= '0' && text[at] <= '9') || (text[at] >= 'a' && text[at] <= 'f')); ++at)
+      token.claim += text[at];
+  if (!good || at + 1 != text.size() || text[at] != '\n')
+    return userError(path + ": expects the number of a generation, got something else; if no run writes here, remove the file");
+  return std::optional<FencingToken>(token);
+}
+
+Result<FencingToken> zorse::runtime::claimDirectory(SnapshotStorage &storage, const std::string &directory, uint64_t generation) {
+  if (int cause = storage.makeFolder(directory))
+    return userError(cannot(directory, "made", cause));
+  FencingToken mine = {generation, randomClaim()};
+  std::string draft = tokenPath(directory) + ".writing." + mine.claim, text = textOf(mine);
+  auto claimed = [&]() -> Status {
+    Result<std::optional<FencingToken>> there = readToken(storage, directory);
+    if (there.failed())
+      return there.error();
+    if (*there && (*there)->generation >= generation)
+      return userError(directory + ": generation " + std::to_string((*there)->generation) + " writes there, this run is generation " + std::to_string(generation) +
+                       ": a newer run has taken over, or one of the same number; stop one of them");
+    return Status::success();
+  };
+  if (Status status = claimed(); status.failed())
+    return status;
+  int handle = -1;
+  if (int cause = storage.create(draft, handle))
+    return userError(cannot(draft, "written", cause));
+  int cause = storage.write(handle, reinterpret_cast<const std::byte *>(text.data()), text.size());
+  if (!cause)
+    cause = storage.sync(handle);
+  if (int closing = storage.close(handle); !cause)
+    cause = closing;
+  Status status = cause ? Status(userError(cannot(draft, "written", cause))) : claimed();
+  if (status.succeeded() && (cause = storage.rename(draft, tokenPath(directory))))
+    status = userError(cannot(tokenPath(directory), "written", cause));
+  if (status.succeeded() && (cause = storage.syncFolder(directory)))
+    status = userError(cannot(directory, "written", cause));
+  if (status.failed()) {
+    storage.remove(draft);
+    return status;
+  }
+  return mine;
+}
+
+std::optional<SnapshotTrouble> Fence::check() const {
+  Result<std::optional<FencingToken>> there = readToken(storage_, directory_);
+  if (there.failed())
+    return SnapshotTrouble{there.message()};
+  if (!*there)
+    return SnapshotTrouble{tokenPath(directory_) + ": is gone"};
+  if ((*there)->generation == mine_.generation && (*there)->claim == mine_.claim)
+    return std::nullopt;
+  if ((*there)->generation < mine_.generation)
+    return SnapshotTrouble{tokenPath(directory_) + ": names generation " + std::to_string((*there)->generation) + ", this run is generation " +
+                           std::to_string(mine_.generation) + ": somebody has put back an older one"};
+  return SnapshotTrouble{superseded(directory_, (*there)->generation, mine_.generation), true};
+}
+
+Result<uint64_t> zorse::runtime::newestGeneration(const std::string &directory) {
+  SnapshotStorage storage;
+  Result<std::optional<FencingToken>> token = readToken(storage, directory);
+  if (token.failed())
+    return token.error();
+  return *token ? (*token)->generation : uint64_t(0);
+}
+
+Status zorse::runtime::checkFence(const std::string &directory, uint64_t generation) {
+  Result<uint64_t> newest = newestGeneration(directory);
+  if (newest.failed())
+    return newest.error();
+  if (*newest > generation)
+    return userError(superseded(directory, *newest, generation));
+  return Status::success();
+}

@@ -1,0 +1,47 @@
+// The fencing token DIR/generation: "GENERATION CLAIM", the claim being a random number that tells two runs of one generation apart.
+#pragma once
+
+#include "Storage.h"
+#include "zorse/runtime/Status.h"
+
+#include <optional>
+#include <string>
+
+namespace zorse::runtime {
+
+struct FencingToken {
+  uint64_t generation = 0;
+  std::string claim;
+};
+
+/// nullopt when there is none.
+Result<std::optional<FencingToken>> readToken(SnapshotStorage &storage, const std::string &directory);
+
+/// Makes the directory and writes a token of `generation`, which must be newer than what is there.
+Result<FencingToken> claimDirectory(SnapshotStorage &storage, const std::string &directory, uint64_t generation);
+
+/// What kept something from being written.
+struct SnapshotTrouble {
+  std::string text;
+  bool superseded = false; ///< a newer generation has taken over: this run must end, and touch nothing.
+};
+
+/// Asks before every write, rename and removal whether the directory is still this run's.
+class Fence {
+public:
+  Fence(SnapshotStorage &storage, std::string directory, FencingToken mine) : storage_(storage), directory_(std::move(directory)), mine_(std::move(mine)) {}
+
+  /// nullopt: still ours. Otherwise superseded, or the token cannot be read, or is an older one that somebody has put back.
+  std::optional<SnapshotTrouble> check() const;
+
+  const std::string &directory() const { return directory_; }
+  uint64_t generation() const { return mine_.generation; }
+  SnapshotStorage &storage() const { return storage_; }
+
+private:
+  SnapshotStorage &storage_;
+  std::string directory_;
+  FencingToken mine_;
+};
+
+} // namespace zorse::runtime

@@ -1,0 +1,115 @@
+#include "Folders.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <tuple>
+
+using namespace zorse::runtime;
+
+namespace {
+
+bool parseName(const std::string &name, SnapshotFolder &out) {
+  auto digits = [&](size_t &at, uint64_t &value, size_t most) {
+    size_t begin = at;
+    for (value = 0; at < name.size() && name[at] >= '0' && name[at] <= '9' && at - begin < most; ++at)
+      value = value * 10 + uint64_t(name[at] - '0');
+    return at > begin;
+  };
+  size_t at = 5;
+  if (name.compare(0, 5, "step-") != 0 || !digits(at, out.step, 19) || name.compare(at, 2, ".g") != 0)
+    return false;
+  at += 2;
+  out.name = name;
+  return digits(at, out.generation, 19) && at == name.size() && name == folderName(out.step, out.generation);
+}
+
+bool endsWith(const std::string &text, const std::string &end) {
+  return text.size() >= end.size() && text.compare(text.size() - end.size(), end.size(), end) == 0;
+}
+
+} // namespace
+
+std::string zorse::runtime::folderName(uint64_t step, uint64_t generation) {
+  std::string digits = std::to_string(step);
+  return "step-" + std::string(digits.size() < 8 ? 8 - digits.size() : 0, '0') + digits + ".g" + std::to_string(generation);
+}
+
+Result<std::vector<SnapshotFolder>> zorse::runtime::listSnapshots(SnapshotStorage &storage, const std::string &directory) {
+  std::vector<std::string> names;
+  std::vector<SnapshotFolder> out;
+  int cause = storage.list(directory, names);
+  if (cause == ENOENT)
+    return out;
+  if (cause)
+    return userError(cannot(directory, "read", cause));
+  for (const std::string &name : names) {
+    SnapshotFolder folder;
+    if (!parseName(name, folder))
+      continue;
+    int handle = -1;
+    int missing = storage.open(directory + "/" + name + "/" + kIndexName, handle);
+    if (!missing)
+      storage.close(handle);
+    folder.complete = missing != ENOENT && missing != ENOTDIR; // one that cannot be opened is a damaged one.
+    out.push_back(std::move(folder));
+  }
+  std::sort(out.begin(), out.end(),
+            [](const SnapshotFolder &a, const SnapshotFolder &b) { return std::tie(a.generation, a.step) > std::tie(b.generation, b.step); });
+  return out;
+}
+
+Result<std::vector<SnapshotFolder>> zorse::runtime::listSnapshots(const std::string &directory) {
+  SnapshotStorage storage;
+  return listSnapshots(storage, directory);
+}
+
+std::optional<SnapshotTrouble> zorse::runtime::removeSnapshot(const Fence &fence, const std::string &name) {
+  SnapshotStorage &storage = fence.storage();
+  std::string path = fence.directory() + "/" + name;
+  std::vector<std::string> names;
+  int cause = storage.list(path, names);
+  if (cause == ENOENT)
+    return std::nullopt;
+  if (cause)
+    return SnapshotTrouble{cannot(path, "removed", cause)};
+  std::stable_partition(names.begin(), names.end(), [](const std::string &file) { return file == kIndexName; });
+  for (const std::string &file : names) {
+    if (file != kIndexName && !endsWith(file, ".safetensors") && !endsWith(file, kDraftSuffix))
+      continue;
+    if (auto trouble = fence.check())
+      return trouble;
+    if ((cause = storage.remove(path + "/" + file)) && cause != ENOENT)
+      return SnapshotTrouble{cannot(path + "/" + file, "removed", cause)};
+  }
+  if (auto trouble = fence.check())
+    return trouble;
+  cause = storage.removeFolder(path);
+  return cause == 0 || cause == ENOENT || cause == ENOTEMPTY || cause == EEXIST ? std::nullopt : std::optional(SnapshotTrouble{cannot(path, "removed", cause)});
+}
+
+std::optional<SnapshotTrouble> zorse::runtime::removeOldSnapshots(const Fence &fence, const std::string &newest, uint64_t keep, const std::set<std::string> &damaged) {
+  Result<std::vector<SnapshotFolder>> found = listSnapshots(fence.storage(), fence.directory());
+  if (found.failed())
+    return SnapshotTrouble{found.message()};
+  uint64_t kept = 1, step = 0; // the newest
+  for (const SnapshotFolder &folder : *found)
+    if (folder.name == newest)
+      step = folder.step;
+  std::optional<SnapshotTrouble> first;
+  for (const SnapshotFolder &folder : *found) {
+    // What is incomplete in this generation and later than the newest is being written by other ranks, which are ahead.
+    if (folder.name == newest || folder.generation > fence.generation() || (folder.generation == fence.generation() && folder.step > step))
+      continue;
+    if (folder.complete && !damaged.count(folder.name) && kept < std::max<uint64_t>(keep, 1)) {
+      ++kept;
+      continue;
+    }
+    if (auto trouble = removeSnapshot(fence, folder.name)) {
+      if (trouble->superseded)
+        return trouble;
+      if (!first)
+        first = trouble;
+    }
+  }
+  return first;
+}

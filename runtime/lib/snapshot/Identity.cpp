@@ -1,0 +1,182 @@
+#include "Identity.h"
+
+#include "Json.h"
+
+#include <cstdio>
+
+using namespace zorse;
+using namespace zorse::runtime;
+using Options = bundle::TrainingOptions;
+
+namespace {
+
+constexpr std::pair<Options::Optimizer, const char *> kOptimizers[] = {{Options::OPTIMIZER_UNSPECIFIED, "none"}, {Options::SGD, "sgd"}, {Options::ADAM, "adam"}, {Options::ADAMW, "adamw"}};
+constexpr std::pair<Options::Schedule, const char *> kSchedules[] = {
+    {Options::SCHEDULE_UNSPECIFIED, "none"}, {Options::CONSTANT, "constant"}, {Options::LINEAR, "linear"}, {Options::COSINE, "cosine"}};
+
+template <typename T, size_t n> const char *nameOf(const std::pair<T, const char *> (&names)[n], T value) {
+  for (const auto &[known, name] : names)
+    if (known == value)
+      return name;
+  return "none";
+}
+
+template <typename T, size_t n> T valueOf(const std::pair<T, const char *> (&names)[n], JsonFields &fields, const char *field) {
+  std::string text;
+  fields.text(field, text);
+  for (const auto &[value, name] : names)
+    if (text == name)
+      return value;
+  fields.fail(std::string("'") + field + "' is the unknown '" + text + "'");
+  return names[0].first;
+}
+
+std::string shown(double value) {
+  char text[40];
+  std::snprintf(text, sizeof text, "%.17g", value);
+  char shorter[40];
+  std::snprintf(shorter, sizeof shorter, "%g", value);
+  double back = 0;
+  return std::sscanf(shorter, "%lf", &back) == 1 && back == value ? shorter : text;
+}
+
+std::string shown(const std::optional<uint64_t> &value) { return value ? std::to_string(*value) : "none"; }
+
+/// Where the decay ends; 0 where it does not matter.
+uint64_t decayEnd(const RunIdentity &identity) {
+  if (identity.training.schedule() != Options::LINEAR && identity.training.schedule() != Options::COSINE)
+    return 0;
+  return identity.training.total_steps() > 0 ? uint64_t(identity.training.total_steps()) : identity.steps;
+}
+
+double finalRatio(const RunIdentity &identity) { return decayEnd(identity) ? identity.training.final_ratio() : 1.0; }
+
+} // namespace
+
+nlohmann::ordered_json zorse::runtime::identityJson(const RunIdentity &identity) {
+  const Options &t = identity.training;
+  nlohmann::ordered_json json = {{"model", identity.model},   {"batch", identity.batch}, {"sequence", identity.sequence},
+                                 {"seed", identity.seed},     {"shuffle", nullptr},      {"data", identity.data},
+                                 {"samples_per_epoch", identity.samplesPerEpoch},        {"steps", identity.steps}};
+  if (identity.shuffle)
+    json["shuffle"] = *identity.shuffle;
+  json["training"] = {{"optimizer", nameOf(kOptimizers, t.optimizer())},
+                      {"learning_rate", t.learning_rate()},
+                      {"momentum", t.momentum()},
+                      {"beta1", t.beta1()},
+                      {"beta2", t.beta2()},
+                      {"epsilon", t.epsilon()},
+                      {"weight_decay", t.weight_decay()},
+                      {"clip_norm", t.clip_norm()},
+                      {"skip_nonfinite", t.skip_nonfinite()},
+                      {"schedule", nameOf(kSchedules, t.schedule())},
+                      {"warmup_steps", t.warmup_steps()},
+                      {"total_steps", t.total_steps()},
+                      {"final_ratio", t.final_ratio()},
+                      {"seed", t.seed()},
+                      {"nesterov", t.nesterov()}};
+  return json;
+}
+
+RunIdentity zorse::runtime::parseIdentity(const nlohmann::json &json, const std::string &where, std::string &problem) {
+  RunIdentity identity;
+  JsonFields fields(json, where, problem);
+  fields.text("model", identity.model);
+  fields.signedNumber("batch", identity.batch, 0, INT64_MAX);
+  fields.signedNumber("sequence", identity.sequence, 0, INT64_MAX);
+  fields.number("seed", identity.seed);
+  if (const nlohmann::json *shuffle = fields.find("shuffle"); shuffle && !shuffle->is_null()) {
+    uint64_t seed = 0;
+    fields.number("shuffle", seed);
+    identity.shuffle = seed;
+  }
+  fields.text("data", identity.data);
+  fields.number("samples_per_epoch", identity.samplesPerEpoch);
+  fields.number("steps", identity.steps);
+  const nlohmann::json *training = fields.find("training");
+  if (!training)
+    return identity;
+  JsonFields options(*training, where + ", 'training'", problem);
+  Options &t = identity.training;
+  auto real = [&](const char *name, auto set) {
+    double value = 0;
+    options.real(name, value);
+    (t.*set)(value);
+  };
+  auto truth = [&](const char *name, auto set) {
+    bool value = false;
+    options.truth(name, value);
+    (t.*set)(value);
+  };
+  auto count = [&](const char *name, auto set) {
+    int64_t value = 0;
+    options.signedNumber(name, value, 0, INT64_MAX);
+    (t.*set)(value);
+  };
+  t.set_optimizer(valueOf(kOptimizers, options, "optimizer"));
+  t.set_schedule(valueOf(kSchedules, options, "schedule"));
+  real("learning_rate", &Options::set_learning_rate);
+  real("momentum", &Options::set_momentum);
+  real("beta1", &Options::set_beta1);
+  real("beta2", &Options::set_beta2);
+  real("epsilon", &Options::set_epsilon);
+  real("weight_decay", &Options::set_weight_decay);
+  real("clip_norm", &Options::set_clip_norm);
+  real("final_ratio", &Options::set_final_ratio);
+  truth("skip_nonfinite", &Options::set_skip_nonfinite);
+  truth("nesterov", &Options::set_nesterov);
+  count("warmup_steps", &Options::set_warmup_steps);
+  count("total_steps", &Options::set_total_steps);
+  uint64_t seed = 0;
+  options.number("seed", seed);
+  t.set_seed(seed);
+  return identity;
+}
+
+std::vector<Difference> zorse::runtime::differences(const RunIdentity &before, const RunIdentity &now) {
+  std::vector<Difference> out;
+  auto text = [&](const char *what, const std::string &a, const std::string &b) {
+    if (a != b)
+      out.push_back({what, a.empty() ? "none" : a, b.empty() ? "none" : b});
+  };
+  auto real = [&](const char *what, double a, double b) {
+    if (a != b)
+      out.push_back({what, shown(a), shown(b)});
+  };
+  auto number = [&](const char *what, uint64_t a, uint64_t b) { text(what, std::to_string(a), std::to_string(b)); };
+  const Options &a = before.training, &b = now.training;
+  text("model (contents of the graph)", before.model, now.model);
+  number("batch", uint64_t(before.batch), uint64_t(now.batch));
+  number("sequence", uint64_t(before.sequence), uint64_t(now.sequence));
+  number("seed", before.seed == now.seed ? a.seed() : before.seed, before.seed == now.seed ? b.seed() : now.seed);
+  text("shuffle", shown(before.shuffle), shown(now.shuffle));
+  text("data", before.data, now.data);
+  number("samples an epoch", before.samplesPerEpoch, now.samplesPerEpoch);
+  text("optimizer", nameOf(kOptimizers, a.optimizer()), nameOf(kOptimizers, b.optimizer()));
+  real("momentum", a.momentum(), b.momentum());
+  text("nesterov", a.nesterov() ? "yes" : "no", b.nesterov() ? "yes" : "no");
+  real("beta1", a.beta1(), b.beta1());
+  real("beta2", a.beta2(), b.beta2());
+  real("epsilon", a.epsilon(), b.epsilon());
+  real("weight decay", a.weight_decay(), b.weight_decay());
+  real("clip", a.clip_norm(), b.clip_norm());
+  text("skipping of non-finite gradients", a.skip_nonfinite() ? "yes" : "no", b.skip_nonfinite() ? "yes" : "no");
+  real("learning rate", a.learning_rate(), b.learning_rate());
+  text("schedule", nameOf(kSchedules, a.schedule()), nameOf(kSchedules, b.schedule()));
+  number("warm-up steps", uint64_t(a.warmup_steps()), uint64_t(b.warmup_steps()));
+  number("last step of the decay", decayEnd(before), decayEnd(now));
+  real("final ratio of the learning rate", finalRatio(before), finalRatio(now));
+  return out;
+}
+
+std::string zorse::runtime::listed(const std::vector<Difference> &differences) {
+  std::string text;
+  for (const Difference &difference : differences)
+    text += "\n  " + difference.what + ": " + difference.before + " in the snapshot, " + difference.now + " here";
+  return text;
+}
+
+bool zorse::runtime::sameMoments(const Options &before, const Options &now) {
+  auto adam = [](const Options &options) { return options.optimizer() == Options::ADAM || options.optimizer() == Options::ADAMW; };
+  return adam(before) ? adam(now) : before.optimizer() == now.optimizer();
+}

@@ -1,0 +1,308 @@
+// The index of a snapshot: JSON, and everything it says checked.
+#include "Identity.h"
+#include "Json.h"
+
+#include "zorse/runtime/SnapshotFiles.h"
+
+#include <xxhash.h>
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <set>
+
+using namespace zorse::runtime;
+using nlohmann::json;
+using nlohmann::ordered_json;
+
+namespace {
+
+constexpr const char *kFormat = "zorse snapshot", *kChecksum = ",\n\"checksum\": \"";
+constexpr uint64_t kVersion = 1;
+
+/// The checksum is of all text before it.
+std::string withChecksum(std::string text) {
+  text.erase(text.rfind('}'));
+  while (!text.empty() && (text.back() == '\n' || text.back() == ' '))
+    text.pop_back();
+  std::string checksum = hexadecimal(XXH64(text.data(), text.size(), 0));
+  return text + kChecksum + checksum + "\"\n}\n";
+}
+
+bool checksumHolds(const char *text, size_t size, std::string &problem) {
+  std::string ending(text + size - std::min<size_t>(size, 64), std::min<size_t>(size, 64));
+  size_t at = ending.rfind(kChecksum);
+  std::string mark = kChecksum;
+  if (at == std::string::npos || ending.substr(at + mark.size() + 16) != "\"\n}\n") {
+    problem = "it does not end in its checksum: it is truncated or no index";
+    return false;
+  }
+  std::string expected = ending.substr(at + mark.size(), 16), found = hexadecimal(XXH64(text, size - (ending.size() - at), 0));
+  if (expected != found)
+    problem = "its checksum is " + found + ", expected " + expected + ": it is damaged";
+  return expected == found;
+}
+
+ordered_json parameterJson(const SnapshotParameter &parameter) {
+  ordered_json out = {{"name", parameter.name}, {"type", safetensorsName(parameter.type)}, {"shape", parameter.shape}};
+  if (!parameter.permutation.empty())
+    out["permutation"] = parameter.permutation;
+  if (!parameter.trainable) {
+    ordered_json frozen = {{"xxh64", hexadecimal(parameter.hash)}};
+    if (!parameter.file.empty()) {
+      frozen["file"] = parameter.file;
+      frozen["offset"] = parameter.offset;
+      frozen["bytes"] = parameter.bytes;
+      frozen["type"] = safetensorsName(parameter.storedType);
+    }
+    out["frozen"] = frozen;
+  }
+  return out;
+}
+
+void parseType(JsonFields &fields, const char *name, StoredType &out) {
+  std::string text;
+  fields.text(name, text);
+  if (!fields.good())
+    return;
+  std::optional<StoredType> type = storedTypeNamed(text);
+  if (!type || text != safetensorsName(*type))
+    return fields.fail("has the unknown type '" + text + "'");
+  out = *type;
+}
+
+SnapshotParameter parseParameter(const json &from, size_t number, std::string &problem) {
+  SnapshotParameter out;
+  JsonFields fields(from, "parameter " + std::to_string(number), problem);
+  fields.text("name", out.name);
+  parseType(fields, "type", out.type);
+  fields.dimensions("shape", out.shape);
+  if (fields.has("permutation")) {
+    fields.dimensions("permutation", out.permutation);
+    std::vector<int64_t> sorted = out.permutation;
+    std::sort(sorted.begin(), sorted.end());
+    for (size_t d = 0; d < sorted.size(); ++d)
+      if (sorted[d] != int64_t(d) || sorted.size() != out.shape.size())
+        fields.fail("its permutation is none of its dimensions");
+  }
+  std::optional<int64_t> count = elementCount(out.shape);
+  int64_t bytes;
+  if (fields.good() && (!count || __builtin_mul_overflow(*count, int64_t(bytesOf(out.type)), &bytes)))
+    fields.fail("is too large");
+  if (!fields.has("frozen"))
+    return out;
+  out.trainable = false;
+  const json *found = fields.find("frozen");
+  if (!found)
+    return out;
+  JsonFields frozen(*found, "parameter '" + out.name + "', 'frozen'", problem);
+  frozen.hash("xxh64", out.hash);
+  if (frozen.has("file")) {
+    frozen.text("file", out.file);
+    frozen.number("offset", out.offset);
+    frozen.number("bytes", out.bytes);
+    parseType(frozen, "type", out.storedType);
+  }
+  return out;
+}
+
+SnapshotSlice parseSlice(const json &from, const std::string &file, const SnapshotIndex &index, std::string &problem) {
+  SnapshotSlice out;
+  JsonFields fields(from, "file '" + file + "', a slice", problem);
+  uint64_t parameter = 0;
+  fields.number("parameter", parameter, UINT32_MAX);
+  fields.signedNumber("moment", out.moment, -1, 255);
+  fields.signedNumber("begin", out.begin, 0, INT64_MAX);
+  fields.signedNumber("end", out.end, 0, INT64_MAX);
+  parseType(fields, "type", out.type);
+  fields.number("offset", out.offset);
+  fields.hash("xxh64", out.hash);
+  if (!fields.good())
+    return out;
+  out.parameter = uint32_t(parameter);
+  if (parameter >= index.parameters.size() || !index.parameters[parameter].trainable)
+    fields.fail("names parameter " + std::to_string(parameter) + ", which is none that is trained");
+  else if (out.moment >= int32_t(index.moments))
+    fields.fail("names moment " + std::to_string(out.moment) + " of " + std::to_string(index.moments));
+  else if (out.begin >= out.end || out.end > index.parameters[parameter].elements())
+    fields.fail("holds elements [" + std::to_string(out.begin) + ", " + std::to_string(out.end) + ") of parameter '" + index.parameters[parameter].name + "', which has " +
+                std::to_string(index.parameters[parameter].elements()));
+  else if (!isFloat(out.type))
+    fields.fail(std::string("holds numbers of type ") + safetensorsName(out.type) + ", expects floating-point numbers");
+  else if (uint64_t(out.end - out.begin) > kLargestSnapshotSlice / bytesOf(out.type))
+    fields.fail("is larger than " + std::to_string(kLargestSnapshotSlice) + " bytes");
+  return out;
+}
+
+SnapshotFile parseFile(const json &from, size_t number, const SnapshotIndex &index, std::string &problem) {
+  SnapshotFile out;
+  JsonFields fields(from, "file " + std::to_string(number), problem);
+  fields.text("file", out.name);
+  fields.text("device", out.device);
+  fields.number("bytes", out.bytes, uint64_t(INT64_MAX));
+  fields.number("head_bytes", out.headBytes, 512u << 20);
+  fields.hash("head_xxh64", out.headHash);
+  if (fields.good() && (out.name.empty() || out.name[0] == '.' || out.name.find('/') != std::string::npos || out.name.find('\0') != std::string::npos))
+    fields.fail("'" + out.name + "' is no name of a file in the folder");
+  if (const json *slices = fields.list("slices")) {
+    out.slices.reserve(slices->size());
+    uint64_t covered = out.headBytes;
+    for (const json &element : *slices) {
+      SnapshotSlice slice = parseSlice(element, out.name, index, problem);
+      if (!problem.empty())
+        return out;
+      if (slice.offset != covered || slice.bytes() > out.bytes || covered > out.bytes - slice.bytes()) {
+        fields.fail("the slice at " + std::to_string(slice.offset) + " is expected at " + std::to_string(covered) + ", within " + std::to_string(out.bytes) + " bytes");
+        return out;
+      }
+      covered += slice.bytes();
+      out.slices.push_back(slice);
+    }
+    if (covered != out.bytes)
+      fields.fail(std::to_string(out.bytes) + " bytes are said, its slices end at " + std::to_string(covered));
+  }
+  return out;
+}
+
+/// Every trained parameter and moment, all elements, once.
+void checkCoverage(const SnapshotIndex &index, std::string &problem) {
+  struct Range {
+    uint32_t parameter;
+    int32_t moment;
+    int64_t begin, end;
+    bool operator<(const Range &other) const {
+      return std::tie(parameter, moment, begin, end) < std::tie(other.parameter, other.moment, other.begin, other.end);
+    }
+  };
+  std::vector<Range> ranges;
+  for (const SnapshotFile &file : index.files)
+    for (const SnapshotSlice &slice : file.slices)
+      ranges.push_back({slice.parameter, slice.moment, slice.begin, slice.end});
+  std::sort(ranges.begin(), ranges.end());
+  size_t at = 0;
+  for (uint32_t p = 0; p < index.parameters.size(); ++p) {
+    if (!index.parameters[p].trainable)
+      continue;
+    for (int32_t moment = -1; moment < int32_t(index.moments); ++moment) {
+      int64_t covered = 0;
+      auto what = [&] { return (moment < 0 ? "parameter '" : "moment " + std::to_string(moment) + " of parameter '") + index.parameters[p].name + "'"; };
+      for (; at < ranges.size() && ranges[at].parameter == p && ranges[at].moment == moment; ++at) {
+        if (ranges[at].begin != covered) {
+          problem = what() + ": a slice begins at element " + std::to_string(ranges[at].begin) + ", expected " + std::to_string(covered) + ": slices are expected without gaps or overlaps";
+          return;
+        }
+        covered = ranges[at].end;
+      }
+      if (covered != index.parameters[p].elements()) {
+        problem = what() + ": slices end at element " + std::to_string(covered) + " of " + std::to_string(index.parameters[p].elements());
+        return;
+      }
+    }
+  }
+}
+
+} // namespace
+
+int64_t SnapshotParameter::elements() const { return elementCount(shape).value_or(0); }
+
+std::vector<int64_t> SnapshotParameter::storedShape() const {
+  std::vector<int64_t> out = shape;
+  for (size_t d = 0; d < permutation.size(); ++d)
+    out[size_t(permutation[d])] = shape[d];
+  return out;
+}
+
+std::string zorse::runtime::writeSnapshotIndex(const SnapshotIndex &index) {
+  // One slice a line: indented JSON would be several times as large.
+  std::string text = "{\n";
+  auto field = [&](const char *name, const ordered_json &value) { text += "\"" + std::string(name) + "\": " + value.dump(-1, ' ', false, json::error_handler_t::replace) + ",\n"; };
+  field("format", kFormat);
+  field("version", kVersion);
+  field("step", index.step);
+  field("generation", index.generation);
+  field("samples_consumed", index.samplesConsumed);
+  field("optimizer_step", index.optimizerStep);
+  field("precision", index.precision);
+  field("moments", index.moments);
+  field("identity", identityJson(index.identity));
+  text += "\"parameters\": [";
+  for (size_t i = 0; i < index.parameters.size(); ++i)
+    text += (i ? ",\n  " : "\n  ") + parameterJson(index.parameters[i]).dump(-1, ' ', false, json::error_handler_t::replace);
+  text += "],\n\"files\": [";
+  for (size_t i = 0; i < index.files.size(); ++i) {
+    const SnapshotFile &file = index.files[i];
+    ordered_json head = {{"file", file.name}, {"device", file.device}, {"bytes", file.bytes}, {"head_bytes", file.headBytes}, {"head_xxh64", hexadecimal(file.headHash)}};
+    std::string line = head.dump(-1, ' ', false, json::error_handler_t::replace);
+    line.pop_back();
+    text += (i ? ",\n  " : "\n  ") + line + ", \"slices\": [";
+    for (size_t s = 0; s < file.slices.size(); ++s) {
+      const SnapshotSlice &slice = file.slices[s];
+      text += (s ? ",\n    " : "\n    ") + ordered_json{{"parameter", slice.parameter},
+                                                        {"moment", slice.moment},
+                                                        {"begin", slice.begin},
+                                                        {"end", slice.end},
+                                                        {"type", safetensorsName(slice.type)},
+                                                        {"offset", slice.offset},
+                                                        {"xxh64", hexadecimal(slice.hash)}}
+                                               .dump();
+    }
+    text += "]}";
+  }
+  text += "]\n}\n";
+  return withChecksum(std::move(text));
+}
+
+Result<SnapshotIndex> zorse::runtime::parseSnapshotIndex(const std::string &path, const char *text, size_t size) {
+  std::string problem;
+  auto bad = [&] { return userError(path + ": is no index of a snapshot that can be used: " + problem); };
+  if (!checksumHolds(text, size, problem))
+    return bad();
+  auto shallow = [&](int depth, json::parse_event_t, json &) { return depth <= 8; };
+  json root = json::parse(text, text + size, shallow, /*allow_exceptions=*/false);
+  if (root.is_discarded() || !root.is_object()) {
+    problem = "it is not JSON";
+    return bad();
+  }
+  SnapshotIndex index;
+  JsonFields fields(root, "the index", problem);
+  std::string format;
+  uint64_t version = 0, moments = 0;
+  fields.text("format", format);
+  fields.number("version", version);
+  if (fields.good() && (format != kFormat || version != kVersion))
+    fields.fail("is '" + format + "', version " + std::to_string(version) + "; this program reads '" + kFormat + "', version " + std::to_string(kVersion));
+  fields.number("step", index.step, uint64_t(1) << 62);
+  fields.number("generation", index.generation);
+  fields.number("samples_consumed", index.samplesConsumed, uint64_t(1) << 62);
+  fields.real("optimizer_step", index.optimizerStep);
+  if (fields.good() && !(std::isfinite(index.optimizerStep) && index.optimizerStep >= 0))
+    fields.fail("'optimizer_step' is no number of updates");
+  fields.text("precision", index.precision);
+  fields.number("moments", moments, 255);
+  index.moments = uint32_t(moments);
+  if (const json *identity = fields.find("identity"))
+    index.identity = parseIdentity(*identity, "'identity'", problem);
+  std::set<std::string> names;
+  if (const json *parameters = fields.list("parameters"))
+    for (const json &element : *parameters) {
+      index.parameters.push_back(parseParameter(element, index.parameters.size(), problem));
+      if (problem.empty() && !names.insert(index.parameters.back().name).second)
+        problem = "parameter '" + index.parameters.back().name + "' is there twice";
+      if (!problem.empty())
+        return bad();
+    }
+  names.clear();
+  if (const json *files = fields.list("files"))
+    for (const json &element : *files) {
+      index.files.push_back(parseFile(element, index.files.size(), index, problem));
+      if (problem.empty() && !names.insert(index.files.back().name).second)
+        problem = "file '" + index.files.back().name + "' is there twice";
+      if (!problem.empty())
+        return bad();
+    }
+  if (problem.empty())
+    checkCoverage(index, problem);
+  if (!problem.empty())
+    return bad();
+  return index;
+}

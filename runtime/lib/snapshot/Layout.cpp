@@ -1,0 +1,157 @@
+#include "Layout.h"
+
+#include <nlohmann/json.hpp>
+
+#include <algorithm>
+#include <set>
+
+using namespace zorse;
+using namespace zorse::runtime;
+
+namespace {
+
+constexpr uint64_t kPiece = 16u << 20, kPieces = 512;
+
+int64_t elementsOf(const bundle::ParameterInfo &parameter) {
+  return elementCount({parameter.shape().begin(), parameter.shape().end()}).value_or(0);
+}
+
+bundle::Region part(const bundle::Region &region, uint64_t offset, uint64_t bytes) {
+  bundle::Region out = region;
+  out.set_offset(region.offset() + offset);
+  out.set_bytes(bytes);
+  return out;
+}
+
+bool isParameters(const bundle::PersistentState &state) { return state.value().kind() == bundle::Value::PARAMETERS; }
+
+std::string fileName(const Bundle &bundle, uint32_t device) {
+  std::string name = std::to_string(device) + "-";
+  for (char c : bundle.devices[device].name)
+    name += (c >= '0' && c <= '9') || (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z') || c == '.' || c == '-' || c == '_' || c == ':' ? c : '_';
+  return name + ".safetensors";
+}
+
+std::string tensorName(const Bundle &bundle, const SnapshotSlice &slice) {
+  return (slice.moment < 0 ? "" : "moment." + std::to_string(slice.moment) + "/") + bundle.summary.parameters(int(slice.parameter)).name() + "@" +
+         std::to_string(slice.begin) + ":" + std::to_string(slice.end);
+}
+
+std::string headerText(const Bundle &bundle, const DeviceLayout &layout) {
+  nlohmann::ordered_json header = nlohmann::ordered_json::object();
+  uint64_t at = layout.optimizerStep ? 8 : 0;
+  if (layout.optimizerStep)
+    header["optimizer_step"] = {{"dtype", "F64"}, {"shape", nlohmann::ordered_json::array()}, {"data_offsets", {0, 8}}};
+  for (const LaidSlice &laid : layout.slices) {
+    uint64_t bytes = laid.slice.bytes();
+    header[tensorName(bundle, laid.slice)] = {
+        {"dtype", safetensorsName(laid.slice.type)}, {"shape", {laid.slice.end - laid.slice.begin}}, {"data_offsets", {at, at + bytes}}};
+    at += bytes;
+  }
+  std::string text = header.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+  text.resize((text.size() + 7) / 8 * 8, ' ');
+  std::string length(8, '\0');
+  for (int i = 0; i < 8; ++i)
+    length[i] = char(uint64_t(text.size()) >> (8 * i));
+  return length + text;
+}
+
+} // namespace
+
+DeviceLayout zorse::runtime::layoutOf(const Bundle &bundle, uint32_t device) {
+  DeviceLayout layout;
+  layout.device = device;
+  layout.name = fileName(bundle, device);
+  const bundle::ModelSummary &summary = bundle.summary;
+  for (const bundle::PersistentState &state : bundle.programs[device].state()) {
+    const bundle::Value &value = state.value();
+    if (value.kind() == bundle::Value::OPTIMIZER_STEP)
+      layout.optimizerStep = part(state.region(), 0, 8);
+    if (!(isParameters(state) || value.kind() == bundle::Value::MOMENTS) || !summary.groups(int(value.id())).trainable())
+      continue;
+    uint64_t size = elementBytes(state.type());
+    for (uint32_t p : summary.groups(int(value.id())).parameters()) {
+      const bundle::ParameterInfo &parameter = summary.parameters(int(p));
+      int64_t begin = std::max(value.begin(), parameter.offset()), end = std::min(value.end(), parameter.offset() + elementsOf(parameter));
+      if (begin >= end)
+        continue;
+      LaidSlice laid;
+      laid.slice.parameter = p;
+      laid.slice.moment = isParameters(state) ? -1 : int32_t(value.cut());
+      laid.slice.begin = begin - parameter.offset();
+      laid.slice.end = end - parameter.offset();
+      laid.slice.type = storedType(state.type());
+      laid.region = part(state.region(), uint64_t(begin - value.begin()) * size, uint64_t(end - begin) * size);
+      layout.slices.push_back(std::move(laid));
+    }
+  }
+  std::sort(layout.slices.begin(), layout.slices.end(), [](const LaidSlice &a, const LaidSlice &b) {
+    return std::tie(a.slice.moment, a.slice.parameter, a.slice.begin) < std::tie(b.slice.moment, b.slice.parameter, b.slice.begin);
+  });
+
+  for (const LaidSlice &laid : layout.slices)
+    layout.stateBytes += laid.slice.bytes();
+  uint64_t most = std::min(std::max(kPiece, (layout.stateBytes / kPieces + 4095) / 4096 * 4096), kLargestSnapshotSlice);
+  std::vector<LaidSlice> pieces;
+  uint64_t place = 0;
+  for (const LaidSlice &laid : layout.slices) {
+    int64_t size = int64_t(bytesOf(laid.slice.type)), length = int64_t(most) / size;
+    for (int64_t begin = laid.slice.begin; begin < laid.slice.end; begin += length) {
+      LaidSlice piece = laid;
+      piece.slice.begin = begin;
+      piece.slice.end = std::min(begin + length, laid.slice.end);
+      piece.region = part(laid.region, uint64_t((begin - laid.slice.begin) * size), piece.slice.bytes());
+      piece.place = place;
+      place += piece.slice.bytes();
+      pieces.push_back(std::move(piece));
+    }
+  }
+  layout.slices = std::move(pieces);
+  layout.header = headerText(bundle, layout);
+  for (LaidSlice &laid : layout.slices)
+    laid.slice.offset = layout.headBytes() + laid.place;
+  layout.fileBytes = layout.headBytes() + layout.stateBytes;
+  return layout;
+}
+
+std::vector<SnapshotParameter> zorse::runtime::snapshotParameters(const Bundle &bundle) {
+  std::vector<SnapshotParameter> out;
+  for (int i = 0; i < bundle.summary.parameters_size(); ++i) {
+    const bundle::ParameterInfo &parameter = bundle.summary.parameters(i);
+    const WeightSource &weight = bundle.weights[size_t(i)];
+    SnapshotParameter made;
+    made.name = parameter.name();
+    made.type = storedType(parameter.type());
+    made.shape.assign(parameter.shape().begin(), parameter.shape().end());
+    made.permutation = weight.permutation;
+    made.trainable = bundle.summary.groups(int(parameter.group())).trainable();
+    if (std::optional<StoredType> type = storedTypeNamed(weight.type); type && !made.trainable) {
+      made.file = weight.file;
+      made.offset = weight.offset;
+      made.bytes = weight.bytes;
+      made.storedType = *type;
+    }
+    out.push_back(std::move(made));
+  }
+  return out;
+}
+
+std::vector<FrozenParameter> zorse::runtime::frozenParameters(const Bundle &bundle, const std::vector<uint32_t> &devices) {
+  std::vector<FrozenParameter> out;
+  std::set<uint32_t> seen;
+  const bundle::ModelSummary &summary = bundle.summary;
+  for (uint32_t device : devices)
+    for (const bundle::PersistentState &state : bundle.programs[device].state()) {
+      const bundle::Value &value = state.value();
+      if (!isParameters(state) || summary.groups(int(value.id())).trainable())
+        continue;
+      uint64_t size = elementBytes(state.type());
+      for (uint32_t p : summary.groups(int(value.id())).parameters()) {
+        const bundle::ParameterInfo &parameter = summary.parameters(int(p));
+        int64_t begin = parameter.offset(), end = begin + elementsOf(parameter);
+        if (begin >= value.begin() && end <= value.end() && seen.insert(p).second)
+          out.push_back({p, device, part(state.region(), uint64_t(begin - value.begin()) * size, uint64_t(end - begin) * size)});
+      }
+    }
+  return out;
+}

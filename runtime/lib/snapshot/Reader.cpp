@@ -1,0 +1,113 @@
+// Reads snapshots, trusting nothing.
+#include "Folders.h"
+#include "Json.h"
+#include "Storage.h"
+
+#include "zorse/runtime/SnapshotFiles.h"
+
+#include <xxhash.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+using namespace zorse::runtime;
+
+namespace {
+
+std::string sliceText(const SnapshotIndex &index, const SnapshotSlice &slice) {
+  return "slice '" + std::string(slice.moment < 0 ? "" : "moment." + std::to_string(slice.moment) + "/") + index.parameters[slice.parameter].name + "@" +
+         std::to_string(slice.begin) + ":" + std::to_string(slice.end) + "'";
+}
+
+/// A file open for reading.
+class OpenFile {
+public:
+  OpenFile(SnapshotStorage &storage) : storage_(storage) {}
+  ~OpenFile() {
+    if (handle >= 0)
+      storage_.close(handle);
+  }
+  int handle = -1;
+
+private:
+  SnapshotStorage &storage_;
+};
+
+} // namespace
+
+Result<SnapshotReader> SnapshotReader::open(const std::string &path, std::shared_ptr<SnapshotStorage> storage) {
+  SnapshotReader reader;
+  reader.path_ = path;
+  reader.storage_ = storage ? std::move(storage) : makePosixStorage();
+  std::string name = path + "/" + kIndexName, text;
+  if (int cause = readWhole(*reader.storage_, name, kLargestSnapshotIndex, text))
+    return userError(cannot(name, "read", cause));
+  Result<SnapshotIndex> index = parseSnapshotIndex(name, text.data(), text.size());
+  if (index.failed())
+    return index.error();
+  reader.index_ = std::move(*index);
+  return reader;
+}
+
+Status SnapshotReader::read(size_t number, const std::vector<size_t> &wanted, const std::function<void(const SnapshotSlice &, const std::byte *)> &take) const {
+  const SnapshotFile &file = index_.files[number];
+  std::string path = path_ + "/" + file.name;
+  OpenFile open(*storage_);
+  if (int cause = storage_->open(path, open.handle))
+    return userError(cannot(path, "read", cause));
+  uint64_t bytes = 0;
+  if (int cause = storage_->size(open.handle, bytes))
+    return userError(cannot(path, "read", cause));
+  if (bytes != file.bytes)
+    return userError(path + ": has " + std::to_string(bytes) + " bytes, expected " + std::to_string(file.bytes) + ": it is " + (bytes < file.bytes ? "truncated" : "damaged"));
+
+  std::vector<std::byte> buffer;
+  auto verified = [&](uint64_t offset, uint64_t size, uint64_t expected, const std::string &what) -> Status {
+    if (buffer.size() < size)
+      buffer.resize(size);
+    if (int cause = storage_->read(open.handle, offset, buffer.data(), size))
+      return userError(cannot(path, "read", cause) + " (" + what + ")");
+    uint64_t found = XXH64(buffer.data(), size, 0);
+    if (found != expected)
+      return userError(path + ": " + what + ": its checksum is " + hexadecimal(found) + ", expected " + hexadecimal(expected) + ": it is damaged");
+    return Status::success();
+  };
+  if (Status status = verified(0, file.headBytes, file.headHash, "its header"); status.failed())
+    return status;
+  for (size_t i : wanted) {
+    const SnapshotSlice &slice = file.slices[i];
+    if (Status status = verified(slice.offset, slice.bytes(), slice.hash, sliceText(index_, slice)); status.failed())
+      return status;
+    take(slice, buffer.data());
+  }
+  return Status::success();
+}
+
+Status SnapshotReader::readTensor(uint32_t parameter, int32_t moment, StoredType type, std::byte *target) const {
+  for (size_t f = 0; f < index_.files.size(); ++f) {
+    std::vector<size_t> wanted;
+    for (size_t s = 0; s < index_.files[f].slices.size(); ++s)
+      if (index_.files[f].slices[s].parameter == parameter && index_.files[f].slices[s].moment == moment)
+        wanted.push_back(s);
+    if (wanted.empty())
+      continue;
+    auto take = [&](const SnapshotSlice &slice, const std::byte *data) {
+      convertElements(data, slice.type, target + uint64_t(slice.begin) * bytesOf(type), type, slice.end - slice.begin);
+    };
+    if (Status status = read(f, wanted, take); status.failed())
+      return status;
+  }
+  return Status::success();
+}
+
+Status SnapshotReader::verify() const {
+  for (size_t f = 0; f < index_.files.size(); ++f) {
+    std::vector<size_t> all(index_.files[f].slices.size());
+    for (size_t s = 0; s < all.size(); ++s)
+      all[s] = s;
+    if (Status status = read(f, all, [](const SnapshotSlice &, const std::byte *) {}); status.failed())
+      return status;
+  }
+  return Status::success();
+}

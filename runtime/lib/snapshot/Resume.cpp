@@ -1,0 +1,194 @@
+#include "Resume.h"
+
+#include "Folders.h"
+#include "Identity.h"
+#include "Layout.h"
+
+#include <algorithm>
+#include <cstring>
+#include <set>
+
+using namespace zorse;
+using namespace zorse::runtime;
+
+namespace {
+
+/// Elements [begin, end) of a parameter (or moment) that a device holds, and where.
+struct Need {
+  int64_t begin, end;
+  StoredType type;
+  std::byte *target;
+};
+
+using Needs = std::map<std::pair<uint32_t, int32_t>, std::vector<Need>>; ///< by the snapshot's parameter and moment
+
+class Loader {
+public:
+  Loader(const SnapshotReader &snapshot, Executor &executor, const Bundle &bundle) : snapshot_(snapshot), index_(snapshot.index()), executor_(executor), bundle_(bundle) {}
+
+  /// The snapshot's parameters must be the bundle's, whatever else differs.
+  std::string compareParameters() {
+    std::map<std::string, uint32_t> known;
+    for (uint32_t p = 0; p < index_.parameters.size(); ++p)
+      known[index_.parameters[p].name] = p;
+    std::vector<SnapshotParameter> ours = snapshotParameters(bundle_);
+    std::string missing, extra, different;
+    std::set<std::string> names;
+    auto add = [](std::string &list, const std::string &what) { list += (list.empty() ? "" : ", ") + what; };
+    for (uint32_t p = 0; p < ours.size(); ++p) {
+      names.insert(ours[p].name);
+      auto found = known.find(ours[p].name);
+      if (found == known.end()) {
+        if (ours[p].trainable)
+          add(missing, "'" + ours[p].name + "'");
+        continue;
+      }
+      const SnapshotParameter &theirs = index_.parameters[found->second];
+      ours_[p] = found->second;
+      if (theirs.storedShape() != ours[p].storedShape())
+        add(different, "'" + ours[p].name + "' is " + shapeText(theirs.storedShape()) + " in the snapshot, " + shapeText(ours[p].storedShape()) + " here");
+      else if (theirs.shape != ours[p].shape || theirs.permutation != ours[p].permutation)
+        add(different, "'" + ours[p].name + "' lies in memory in another order (the bundle comes from another version of the compiler)");
+      else if (theirs.trainable != ours[p].trainable)
+        add(different, "'" + ours[p].name + "' is " + (theirs.trainable ? "trained in the snapshot, frozen here" : "frozen in the snapshot, trained here"));
+    }
+    for (const SnapshotParameter &parameter : index_.parameters)
+      if (parameter.trainable && !names.count(parameter.name))
+        add(extra, "'" + parameter.name + "'");
+    std::string text;
+    for (const auto &[what, list] : {std::pair<const char *, std::string &>{"not in the snapshot: ", missing}, {"not in this bundle: ", extra}, {"", different}})
+      if (!list.empty())
+        text += (text.empty() ? "" : "; ") + (what + list.substr(0, 400)) + (list.size() > 400 ? " ..." : "");
+    return text;
+  }
+
+  /// Frozen parameters that are not the ones of the snapshot's run.
+  std::vector<Difference> compareFrozen(const std::map<uint32_t, uint64_t> &hashes) const {
+    std::vector<Difference> out;
+    for (const auto &[p, hash] : hashes) {
+      auto found = ours_.find(p);
+      if (found == ours_.end())
+        continue;
+      const SnapshotParameter &theirs = index_.parameters[found->second];
+      if (!theirs.trainable && theirs.hash != hash && theirs.type == storedType(bundle_.summary.parameters(int(p)).type()))
+        out.push_back({"frozen parameter '" + theirs.name + "'", "other numbers", "those of the bundle or of --init"});
+    }
+    return out;
+  }
+
+  Status load(bool withMoments) {
+    Needs needs = gatherNeeds(withMoments);
+    for (size_t f = 0; f < index_.files.size(); ++f) {
+      const std::vector<SnapshotSlice> &slices = index_.files[f].slices;
+      std::vector<size_t> wanted;
+      for (size_t s = 0; s < slices.size(); ++s)
+        if (needed(needs, slices[s], [](const Need &, int64_t, int64_t) {}))
+          wanted.push_back(s);
+      if (wanted.empty())
+        continue;
+      auto take = [&](const SnapshotSlice &slice, const std::byte *data) {
+        needed(needs, slice, [&](const Need &need, int64_t begin, int64_t end) {
+          convertElements(data + uint64_t(begin - slice.begin) * bytesOf(slice.type), slice.type, need.target + uint64_t(begin - need.begin) * bytesOf(need.type),
+                          need.type, end - begin);
+        });
+      };
+      if (Status status = snapshot_.read(f, wanted, take); status.failed())
+        return status;
+    }
+    double step = withMoments ? index_.optimizerStep : 0;
+    for (uint32_t device : executor_.devices())
+      for (const bundle::PersistentState &state : bundle_.programs[device].state())
+        if (state.value().kind() == bundle::Value::OPTIMIZER_STEP)
+          std::memcpy(executor_.address(device, state.region()), &step, 8);
+    return Status::success();
+  }
+
+private:
+  static std::string shapeText(const std::vector<int64_t> &shape) {
+    std::string text;
+    for (int64_t dimension : shape)
+      text += (text.empty() ? "" : "x") + std::to_string(dimension);
+    return text.empty() ? "a scalar" : text;
+  }
+
+  Needs gatherNeeds(bool withMoments) {
+    Needs needs;
+    for (uint32_t device : executor_.devices()) {
+      DeviceLayout layout = layoutOf(bundle_, device);
+      for (const LaidSlice &laid : layout.slices) {
+        std::byte *target = executor_.address(device, laid.region);
+        auto found = ours_.find(laid.slice.parameter);
+        bool there = found != ours_.end() && (laid.slice.moment < 0 || (withMoments && laid.slice.moment < int32_t(index_.moments)));
+        if (there)
+          needs[{found->second, laid.slice.moment}].push_back({laid.slice.begin, laid.slice.end, laid.slice.type, target});
+        else
+          std::memset(target, 0, laid.slice.bytes());
+      }
+    }
+    for (auto &[key, list] : needs)
+      std::sort(list.begin(), list.end(), [](const Need &a, const Need &b) { return a.begin < b.begin; });
+    return needs;
+  }
+
+  /// Calls `visit` for every part of the slice that is needed; false when there is none.
+  template <typename Visit> static bool needed(const Needs &needs, const SnapshotSlice &slice, const Visit &visit) {
+    auto found = needs.find({slice.parameter, slice.moment});
+    if (found == needs.end())
+      return false;
+    bool any = false;
+    // Needs of different devices are disjoint and sorted, so that their ends ascend too.
+    auto need = std::partition_point(found->second.begin(), found->second.end(), [&](const Need &n) { return n.end <= slice.begin; });
+    for (; need != found->second.end() && need->begin < slice.end; ++need) {
+      visit(*need, std::max(need->begin, slice.begin), std::min(need->end, slice.end));
+      any = true;
+    }
+    return any;
+  }
+
+  const SnapshotReader &snapshot_;
+  const SnapshotIndex &index_;
+  Executor &executor_;
+  const Bundle &bundle_;
+  std::map<uint32_t, uint32_t> ours_; ///< the bundle's parameters to the snapshot's
+};
+
+ResumeVerdict unusable(ResumeVerdict::Kind kind, std::string why) {
+  ResumeVerdict verdict;
+  verdict.kind = kind;
+  verdict.text = std::move(why);
+  return verdict;
+}
+
+} // namespace
+
+ResumeVerdict zorse::runtime::loadSnapshot(const std::string &path, std::shared_ptr<SnapshotStorage> storage, Executor &executor, const Bundle &bundle,
+                                           const RunIdentity &identity, const std::map<uint32_t, uint64_t> &frozenHashes, bool allowChange) {
+  ResumeVerdict verdict;
+  Result<SnapshotReader> snapshot = SnapshotReader::open(path, std::move(storage));
+  if (snapshot.failed())
+    return unusable(ResumeVerdict::Damaged, snapshot.message());
+  const SnapshotIndex &index = snapshot->index();
+  if (std::string expected = folderName(index.step, index.generation); path.substr(path.rfind('/') + 1) != expected)
+    return unusable(ResumeVerdict::Damaged, path + ": its index is that of '" + expected + "'");
+  Loader loader(*snapshot, executor, bundle);
+  if (std::string problem = loader.compareParameters(); !problem.empty())
+    return unusable(ResumeVerdict::Refused, path + ": is a snapshot of another model: " + problem);
+
+  std::vector<Difference> found = differences(index.identity, identity);
+  if (index.precision != bundle.precision)
+    found.push_back({"precision", index.precision, bundle.precision});
+  for (const Difference &difference : loader.compareFrozen(frozenHashes))
+    found.push_back(difference);
+  bool moments = sameMoments(index.identity.training, identity.training);
+  if (!found.empty()) {
+    if (!allowChange)
+      return unusable(ResumeVerdict::Refused, path + ": this run would not go on as the snapshot's would have:" + listed(found) +
+                                          "\ngive the options of the snapshot's run, or --allow-change to go on with these");
+    verdict.note = path + ": goes on with changes that were allowed:" + listed(found) + (moments ? "" : "\n  the optimizer begins anew: moments and its step are 0");
+  }
+  if (Status status = loader.load(moments); status.failed())
+    return unusable(ResumeVerdict::Damaged, status.message());
+  verdict.step = index.step;
+  verdict.samplesConsumed = index.samplesConsumed;
+  return verdict;
+}

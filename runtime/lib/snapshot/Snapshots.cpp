@@ -1,0 +1,163 @@
+#include "zorse/runtime/Snapshot.h"
+
+#include "Folders.h"
+#include "Json.h"
+#include "Resume.h"
+#include "Taking.h"
+
+#include <cerrno>
+
+using namespace zorse::runtime;
+using nlohmann::json;
+
+namespace {
+
+/// Rank 0 says something to all, or why it cannot.
+Result<std::string> fromRankZero(Group &group, const std::string &name, const Result<std::string> &mine) {
+  json said = json::object();
+  if (group.rank() == 0)
+    said[mine.failed() ? "error" : "value"] = mine.failed() ? mine.message() : *mine;
+  Result<std::vector<std::string>> all = group.exchange(name, said.dump(-1, ' ', false, json::error_handler_t::replace));
+  if (all.failed())
+    return all.error();
+  json heard = json::parse((*all)[0], nullptr, false);
+  if (heard.is_object() && heard.contains("error") && heard["error"].is_string())
+    return userError(heard["error"].get<std::string>());
+  if (!heard.is_object() || !heard.contains("value") || !heard["value"].is_string())
+    return internalError("rank 0 has not said what was asked (" + name + ")");
+  return heard["value"].get<std::string>();
+}
+
+Result<std::string> claim(SnapshotStorage &storage, const SnapshotOptions &options, uint64_t generation) {
+  if (!options.resuming) {
+    Result<std::vector<SnapshotFolder>> found = listSnapshots(storage, options.directory);
+    if (found.failed())
+      return found.error();
+    for (const SnapshotFolder &folder : *found)
+      if (folder.complete)
+        return userError(options.directory + ": holds snapshots of an earlier run (the newest is " + folder.name +
+                         "): give --resume to go on with it, or another directory");
+  }
+  Result<FencingToken> token = claimDirectory(storage, options.directory, generation);
+  if (token.failed())
+    return token.error();
+  return std::to_string(token->generation) + " " + token->claim;
+}
+
+} // namespace
+
+class Snapshots::Implementation {
+public:
+  Implementation(Executor &executor, const Bundle &bundle, Group &group, const SnapshotOptions &options, const RunIdentity &identity)
+      : executor(executor), bundle(bundle), group(group), options(options), identity(identity) {}
+
+  Executor &executor;
+  const Bundle &bundle;
+  Group &group;
+  SnapshotOptions options;
+  RunIdentity identity;
+  std::shared_ptr<SnapshotStorage> storage;
+  std::unique_ptr<Taking> taking;
+};
+
+Snapshots::Snapshots(std::unique_ptr<Implementation> implementation) : implementation_(std::move(implementation)) {}
+Snapshots::~Snapshots() = default;
+
+Result<std::unique_ptr<Snapshots>> Snapshots::open(Executor &executor, const Bundle &bundle, Group &group, const SnapshotOptions &given, const RunIdentity &identity,
+                                                   std::shared_ptr<SnapshotStorage> storage) {
+  SnapshotOptions options = given;
+  while (options.directory.size() > 1 && options.directory.back() == '/')
+    options.directory.pop_back();
+  if (options.directory.empty())
+    return userError("--snapshots: expects a directory");
+  auto made = std::make_unique<Implementation>(executor, bundle, group, options, identity);
+  made->storage = storage ? std::move(storage) : makePosixStorage();
+
+  Result<std::string> token = fromRankZero(group, "snapshot directory", group.rank() == 0 ? claim(*made->storage, options, group.generation()) : std::string());
+  if (token.failed())
+    return token.error();
+  FencingToken mine;
+  mine.generation = group.generation();
+  mine.claim = token->substr(token->find(' ') + 1);
+  Fence fence(*made->storage, options.directory, mine);
+  std::optional<SnapshotTrouble> trouble = fence.check();
+  std::string text = trouble ? trouble->text + (group.rank() > 0 ? "; snapshots need a directory that all ranks share, the same on each" : "") : "";
+  Result<std::vector<std::string>> all = group.exchange("snapshot directory seen", text);
+  if (all.failed())
+    return all.error();
+  for (uint32_t rank = 0; rank < all->size(); ++rank)
+    if (!(*all)[rank].empty())
+      return userError(group.size() > 1 ? "rank " + std::to_string(rank) + ": " + (*all)[rank] : (*all)[rank]);
+
+  Result<std::unique_ptr<Taking>> taking = Taking::create({executor, bundle, group, options, identity, made->storage, fence});
+  if (taking.failed())
+    return taking.error();
+  made->taking = std::move(*taking);
+  return std::unique_ptr<Snapshots>(new Snapshots(std::move(made)));
+}
+
+Result<std::optional<ResumePoint>> Snapshots::resume(bool allowChange, std::string *note) {
+  Implementation &my = *implementation_;
+  Result<std::string> mine = std::string();
+  if (my.group.rank() == 0) {
+    Result<std::vector<SnapshotFolder>> found = listSnapshots(*my.storage, my.options.directory);
+    if (found.failed())
+      mine = found.error();
+    else
+      for (const SnapshotFolder &folder : *found)
+        if (folder.complete)
+          *mine += folder.name + "\n";
+  }
+  Result<std::string> list = fromRankZero(my.group, "snapshots to resume from", mine);
+  if (list.failed())
+    return list.error();
+
+  std::map<uint32_t, uint64_t> frozen = list->empty() ? std::map<uint32_t, uint64_t>() : frozenHashes(my.executor, my.bundle);
+  std::string passed;
+  std::set<std::string> damaged;
+  for (size_t begin = 0; begin < list->size();) {
+    size_t end = list->find('\n', begin);
+    std::string name = list->substr(begin, end - begin), path = my.options.directory + "/" + name;
+    begin = end + 1;
+    ResumeVerdict verdict = loadSnapshot(path, my.storage, my.executor, my.bundle, my.identity, frozen, allowChange);
+    json said = {{"kind", int(verdict.kind)}, {"text", verdict.text}};
+    Result<std::vector<std::string>> all = my.group.exchange("resume from " + name, said.dump(-1, ' ', false, json::error_handler_t::replace));
+    if (all.failed())
+      return all.error();
+    std::string bad, refused;
+    for (uint32_t rank = 0; rank < all->size(); ++rank) {
+      json heard = json::parse((*all)[rank], nullptr, false);
+      if (heard.is_discarded())
+        heard = nullptr;
+      uint64_t kind = ResumeVerdict::Damaged;
+      std::string text = "said something unknown", problem;
+      JsonFields fields(heard, "the verdict", problem);
+      fields.number("kind", kind, ResumeVerdict::Refused);
+      fields.text("text", text);
+      if (kind == ResumeVerdict::Refused && refused.empty())
+        refused = text;
+      if (kind == ResumeVerdict::Damaged)
+        bad += (bad.empty() ? "" : "; ") + (my.group.size() > 1 ? "rank " + std::to_string(rank) + ": " : "") + text;
+    }
+    if (!refused.empty())
+      return userError(refused);
+    if (bad.empty()) {
+      if (note)
+        *note = passed + (passed.empty() || verdict.note.empty() ? "" : "\n") + verdict.note;
+      my.taking->startAt(verdict.step, verdict.samplesConsumed, std::move(damaged));
+      return std::optional<ResumePoint>(ResumePoint{verdict.step, path, verdict.samplesConsumed});
+    }
+    damaged.insert(name);
+    passed += (passed.empty() ? "passed over: " : "\npassed over: ") + bad;
+  }
+  if (!damaged.empty())
+    return userError(my.options.directory + ": none of its " + std::to_string(damaged.size()) + (damaged.size() == 1 ? " snapshot" : " snapshots") +
+                     " can be read:\n" + passed + "\nto begin anew, give another directory");
+  return std::optional<ResumePoint>();
+}
+
+StateReader *Snapshots::due(uint64_t step, bool last) { return implementation_->taking->due(step, last); }
+void Snapshots::takeNow(uint64_t step) { implementation_->taking->takeNow(step); }
+Snapshots::Counts Snapshots::counts() const { return implementation_->taking->counts(); }
+uint64_t Snapshots::memory() const { return implementation_->taking->memory(); }
+Status Snapshots::finish() { return implementation_->taking->finish(); }

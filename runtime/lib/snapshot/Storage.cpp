@@ -1,0 +1,147 @@
+#include "Storage.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+using namespace zorse::runtime;
+
+SnapshotStorage::~SnapshotStorage() = default;
+
+int SnapshotStorage::makeFolder(const std::string &path) {
+  for (size_t slash = path.find('/', 1); slash != std::string::npos; slash = path.find('/', slash + 1))
+    if (::mkdir(path.substr(0, slash).c_str(), 0777) != 0 && errno != EEXIST && errno != EROFS && errno != EACCES)
+      return errno;
+  if (::mkdir(path.c_str(), 0777) == 0)
+    return 0;
+  int cause = errno;
+  struct stat info = {};
+  if (::stat(path.c_str(), &info) != 0)
+    return cause;
+  return S_ISDIR(info.st_mode) ? 0 : ENOTDIR;
+}
+
+int SnapshotStorage::create(const std::string &path, int &handle) {
+  handle = ::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+  return handle < 0 ? errno : 0;
+}
+
+int SnapshotStorage::reserve(int handle, uint64_t bytes) {
+  if (::fallocate(handle, 0, 0, off_t(bytes)) == 0)
+    return 0;
+  return errno == ENOSPC || errno == EFBIG || errno == EDQUOT || errno == EIO ? errno : 0; // elsewhere writing itself will tell.
+}
+
+int SnapshotStorage::write(int handle, const std::byte *data, size_t bytes) {
+  while (bytes > 0) {
+    ssize_t written = ::write(handle, data, std::min<size_t>(bytes, 1u << 30));
+    if (written < 0 && errno == EINTR)
+      continue;
+    if (written <= 0)
+      return written < 0 ? errno : ENOSPC;
+    data += written;
+    bytes -= size_t(written);
+  }
+  return 0;
+}
+
+void SnapshotStorage::startSync(int handle, uint64_t from, uint64_t bytes) {
+  (void)::sync_file_range(handle, off64_t(from), off64_t(bytes), SYNC_FILE_RANGE_WRITE);
+}
+
+int SnapshotStorage::sync(int handle) { return ::fsync(handle) == 0 ? 0 : errno; }
+
+int SnapshotStorage::close(int handle) { return ::close(handle) == 0 || errno == EINTR ? 0 : errno; }
+
+int SnapshotStorage::rename(const std::string &from, const std::string &to) { return ::rename(from.c_str(), to.c_str()) == 0 ? 0 : errno; }
+
+int SnapshotStorage::syncFolder(const std::string &path) {
+  int handle = ::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (handle < 0)
+    return errno;
+  int cause = ::fsync(handle) == 0 || errno == EINVAL ? 0 : errno; // EINVAL: file systems whose folders need none.
+  ::close(handle);
+  return cause;
+}
+
+int SnapshotStorage::remove(const std::string &path) { return ::unlink(path.c_str()) == 0 ? 0 : errno; }
+
+int SnapshotStorage::removeFolder(const std::string &path) { return ::rmdir(path.c_str()) == 0 ? 0 : errno; }
+
+int SnapshotStorage::open(const std::string &path, int &handle) {
+  handle = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK); // a pipe in the place of a file must not block
+  if (handle < 0)
+    return errno;
+  struct stat info = {};
+  int cause = ::fstat(handle, &info) != 0 ? errno : S_ISREG(info.st_mode) ? 0 : S_ISDIR(info.st_mode) ? EISDIR : EINVAL;
+  if (cause) {
+    ::close(handle);
+    handle = -1;
+  }
+  return cause;
+}
+
+int SnapshotStorage::size(int handle, uint64_t &bytes) {
+  struct stat info = {};
+  if (::fstat(handle, &info) != 0)
+    return errno;
+  bytes = uint64_t(info.st_size);
+  return 0;
+}
+
+int SnapshotStorage::read(int handle, uint64_t offset, std::byte *target, size_t bytes) {
+  while (bytes > 0) {
+    ssize_t got = ::pread(handle, target, std::min<size_t>(bytes, 1u << 30), off_t(offset));
+    if (got < 0 && errno == EINTR)
+      continue;
+    if (got <= 0)
+      return got < 0 ? errno : ENODATA;
+    target += got;
+    offset += uint64_t(got);
+    bytes -= size_t(got);
+  }
+  return 0;
+}
+
+int SnapshotStorage::list(const std::string &path, std::vector<std::string> &names) {
+  DIR *folder = ::opendir(path.c_str());
+  if (!folder)
+    return errno;
+  errno = 0;
+  while (dirent *entry = ::readdir(folder)) {
+    std::string name = entry->d_name;
+    if (name != "." && name != "..")
+      names.push_back(std::move(name));
+    errno = 0;
+  }
+  int cause = errno;
+  ::closedir(folder);
+  return cause;
+}
+
+std::shared_ptr<SnapshotStorage> zorse::runtime::makePosixStorage() { return std::make_shared<SnapshotStorage>(); }
+
+std::string zorse::runtime::cannot(const std::string &path, const char *done, int error) {
+  return path + ": cannot be " + done + ": " + (error == ENODATA ? "it ends early" : std::strerror(error));
+}
+
+int zorse::runtime::readWhole(SnapshotStorage &storage, const std::string &path, size_t limit, std::string &text) {
+  int handle = -1;
+  if (int cause = storage.open(path, handle))
+    return cause;
+  uint64_t bytes = 0;
+  int cause = storage.size(handle, bytes);
+  if (!cause && bytes > limit)
+    cause = EFBIG;
+  if (!cause) {
+    text.resize(bytes);
+    cause = storage.read(handle, 0, reinterpret_cast<std::byte *>(text.data()), bytes);
+  }
+  storage.close(handle);
+  return cause;
+}

@@ -1,0 +1,441 @@
+#include "Taking.h"
+
+#include "Folders.h"
+#include "Identity.h"
+#include "Layout.h"
+
+#include <xxhash.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <list>
+
+using namespace zorse;
+using namespace zorse::runtime;
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+double secondsSince(Clock::time_point begin) { return std::chrono::duration<double>(Clock::now() - begin).count(); }
+
+std::string at(uint64_t step) { return "snapshot of step " + std::to_string(step); }
+
+constexpr size_t kKeptJobs = 16;
+
+} // namespace
+
+/// Outlives the snapshots: after a failure an executor may still say that some state is still.
+struct Taking::Hub {
+  std::mutex mutex;
+  Taking *taking = nullptr;
+};
+
+class Taking::Job final : public StateReader {
+public:
+  Job(std::shared_ptr<Hub> hub, uint64_t step, bool release, size_t devices) : hub(std::move(hub)), step(step), release(release), copied(devices, false) {}
+
+  void stateIsStill(uint32_t device, uint64_t) override {
+    std::lock_guard<std::mutex> lock(hub->mutex);
+    if (hub->taking)
+      hub->taking->stateIsStill(*this, device);
+  }
+
+  std::shared_ptr<Hub> hub;
+  const uint64_t step;
+  const bool release;          ///< the executor waits for releaseState.
+  std::vector<char> copied;    ///< by device of this process
+  size_t signalled = 0;
+  bool waited = false;         ///< counted
+  double copySeconds = 0;      ///< of the slowest device
+};
+
+struct Taking::Local {
+  explicit Local(DeviceState state) : state(std::move(state)) {}
+  DeviceState state;
+  size_t position = 0;
+  std::deque<Job *> still;     ///< whose copies are to be taken
+  bool free = true;            ///< the copy may be overwritten.
+  std::thread thread;
+};
+
+std::map<uint32_t, uint64_t> zorse::runtime::frozenHashes(const Executor &executor, const Bundle &bundle) {
+  std::map<uint32_t, uint64_t> out;
+  for (const FrozenParameter &frozen : frozenParameters(bundle, executor.devices()))
+    out[frozen.parameter] = XXH64(executor.address(frozen.device, frozen.region), frozen.region.bytes(), 0);
+  return out;
+}
+
+Taking::Taking(TakingContext context) : context_(std::move(context)), hub_(std::make_shared<Hub>()) { hub_->taking = this; }
+
+Result<std::unique_ptr<Taking>> Taking::create(TakingContext context) {
+  std::unique_ptr<Taking> taking(new Taking(std::move(context)));
+  for (uint32_t device : taking->context_.executor.devices()) {
+    Result<DeviceState> state = DeviceState::create(taking->context_.executor, layoutOf(taking->context_.bundle, device));
+    if (state.failed())
+      return state.error();
+    taking->locals_.push_back(std::make_unique<Local>(std::move(*state)));
+    taking->locals_.back()->position = taking->locals_.size() - 1;
+  }
+  for (auto &local : taking->locals_)
+    local->thread = std::thread([owner = taking.get(), l = local.get()] { owner->copy(*l); });
+  taking->writer_ = std::thread([owner = taking.get()] { owner->write(); });
+  return taking;
+}
+
+Taking::~Taking() {
+  {
+    std::lock_guard<std::mutex> lock(hub_->mutex);
+    hub_->taking = nullptr;
+  }
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    stopping_ = true;
+  }
+  changed_.notify_all();
+  for (auto &local : locals_)
+    if (local->thread.joinable())
+      local->thread.join();
+  if (writer_.joinable())
+    writer_.join();
+  // Those that an executor may still name live as long as the process does.
+  static std::mutex keptMutex;
+  static std::list<std::unique_ptr<Job>> *kept = new std::list<std::unique_ptr<Job>>;
+  for (auto &job : jobs_)
+    if (job->signalled < locals_.size()) {
+      std::lock_guard<std::mutex> lock(keptMutex);
+      kept->push_back(std::move(job));
+    }
+}
+
+void Taking::startAt(uint64_t step, uint64_t samplesConsumed, std::set<std::string> damaged) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  startStep_ = lastDue_ = step;
+  startSamples_ = samplesConsumed;
+  damaged_ = std::move(damaged);
+}
+
+void Taking::warn(const std::string &text) {
+  if (context_.options.warn)
+    context_.options.warn(text);
+}
+
+Taking::Job *Taking::addJob(uint64_t step, bool release) {
+  while (finished_ > kKeptJobs) {
+    jobs_.pop_front();
+    --finished_;
+  }
+  lastDue_ = step;
+  jobs_.push_back(std::make_unique<Job>(hub_, step, release, locals_.size()));
+  return jobs_.back().get();
+}
+
+StateReader *Taking::due(uint64_t step, bool last) {
+  std::unique_lock<std::mutex> lock(mutex_);
+  if (superseded_ || step <= lastDue_ || !(last || (context_.options.every > 0 && step % context_.options.every == 0)))
+    return nullptr;
+  // One that is copied ends by itself. One that is not copied yet depends on steps under way, and its copier waits instead.
+  bool waits = finished_ < jobs_.size() && std::all_of(jobs_.back()->copied.begin(), jobs_.back()->copied.end(), [](char done) { return done; });
+  if (waits) {
+    countWait(lock, step);
+    changed_.wait(lock, [&] { return finished_ == jobs_.size(); });
+  }
+  Job *job = addJob(step, /*release=*/true);
+  job->waited = waits;
+  return job;
+}
+
+void Taking::countWait(std::unique_lock<std::mutex> &lock, uint64_t step) {
+  ++counts_.waits;
+  if (waitWarned_)
+    return;
+  waitWarned_ = true;
+  lock.unlock();
+  warn("the " + at(step) + " waits for the one before to be written, and training with it: the disk is slow for snapshots this often (said once)");
+  lock.lock();
+}
+
+void Taking::takeNow(uint64_t step) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  if (superseded_ || step <= lastDue_)
+    return;
+  Job *job = addJob(step, /*release=*/false);
+  for (auto &local : locals_)
+    local->still.push_back(job);
+  job->signalled = locals_.size();
+  changed_.notify_all();
+}
+
+void Taking::stateIsStill(Job &job, uint32_t device) {
+  const std::vector<uint32_t> &devices = context_.executor.devices();
+  size_t position = size_t(std::lower_bound(devices.begin(), devices.end(), device) - devices.begin());
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    locals_[position]->still.push_back(&job);
+    ++job.signalled;
+  }
+  changed_.notify_all();
+}
+
+/// The thread of one device: copies its state when it is still and the copy before has been written.
+void Taking::copy(Local &local) {
+  std::unique_lock<std::mutex> lock(mutex_);
+  for (;;) {
+    changed_.wait(lock, [&] { return stopping_ || !local.still.empty(); });
+    if (local.still.empty())
+      return;
+    Job *job = local.still.front();
+    local.still.pop_front();
+    if (!local.free && job->release && !job->waited) {
+      job->waited = true;
+      countWait(lock, job->step);
+    }
+    changed_.wait(lock, [&] { return local.free; }); // the writer always comes to an end.
+    local.free = false;
+    lock.unlock();
+    Clock::time_point begin = Clock::now();
+    local.state.copy();
+    double seconds = secondsSince(begin);
+    if (job->release)
+      context_.executor.releaseState(local.state.layout().device);
+    lock.lock();
+    job->copied[local.position] = true;
+    job->copySeconds = std::max(job->copySeconds, seconds);
+    changed_.notify_all();
+  }
+}
+
+/// The writer: one snapshot after the other.
+void Taking::write() {
+  std::unique_lock<std::mutex> lock(mutex_);
+  for (;;) {
+    changed_.wait(lock, [&] { return stopping_ || finished_ < jobs_.size(); });
+    if (finished_ == jobs_.size())
+      return;
+    Job &job = *jobs_[finished_];
+    // Nothing is begun that may never be copied.
+    changed_.wait(lock, [&] { return job.signalled == locals_.size() || stopping_; });
+    if (job.signalled < locals_.size()) {
+      for (auto &local : locals_)
+        local->free = true;
+      changed_.notify_all();
+      return;
+    }
+    lock.unlock();
+    Clock::time_point begin = Clock::now();
+    Outcome outcome = writeOne(job);
+    conclude(job, outcome, secondsSince(begin));
+    lock.lock();
+  }
+}
+
+Acknowledgement Taking::writeFiles(Job &job, const std::string &folder) {
+  Acknowledgement out;
+  if ((out.trouble = context_.fence.check())) {
+  } else if (int cause = context_.storage->makeFolder(folder)) {
+    out.trouble = SnapshotTrouble{cannot(folder, "made", cause)};
+  }
+  for (auto &local : locals_) {
+    {
+      std::unique_lock<std::mutex> lock(mutex_);
+      changed_.wait(lock, [&] { return job.copied[local->position]; });
+    }
+    const DeviceLayout &layout = local->state.layout();
+    if (!out.trouble && !layout.slices.empty()) {
+      Acknowledgement::File file;
+      file.device = layout.device;
+      if (layout.optimizerStep)
+        file.optimizerStep = local->state.optimizerStep();
+      out.trouble = writeDeviceFile(context_.fence, folder, layout, local->state.data(), local->state.optimizerStep(), file.sums);
+      if (!out.trouble) {
+        std::lock_guard<std::mutex> lock(mutex_);
+        counts_.bytes += layout.fileBytes;
+      }
+      out.files.push_back(std::move(file));
+    }
+    std::lock_guard<std::mutex> lock(mutex_);
+    local->free = true;
+    changed_.notify_all();
+  }
+  if (!out.trouble)
+    if (int cause = context_.storage->syncFolder(folder))
+      out.trouble = SnapshotTrouble{cannot(folder, "written", cause)};
+  if (!out.trouble && !frozenSaid_) {
+    out.frozen = frozenHashes(context_.executor, context_.bundle);
+    frozenSaid_ = true;
+  }
+  return out;
+}
+
+/// Rank 0: makes a snapshot of the files, all of which are complete.
+std::optional<SnapshotTrouble> Taking::commit(const Job &job, const std::string &folder, const std::vector<Acknowledgement> &acknowledgements) {
+  const Bundle &bundle = context_.bundle;
+  if (layouts_.empty())
+    for (uint32_t device = 0; device < bundle.programs.size(); ++device)
+      layouts_.push_back(layoutOf(bundle, device));
+  SnapshotIndex index;
+  index.step = job.step;
+  index.generation = context_.fence.generation();
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    index.samplesConsumed = startSamples_ + (job.step - startStep_) * uint64_t(bundle.batch);
+  }
+  index.precision = bundle.precision;
+  index.moments = bundle.summary.moments();
+  index.identity = context_.identity;
+  index.parameters = snapshotParameters(bundle);
+
+  std::map<uint32_t, const Acknowledgement::File *> files;
+  std::optional<double> optimizerStep;
+  for (const Acknowledgement &acknowledgement : acknowledgements) {
+    for (const Acknowledgement::File &file : acknowledgement.files) {
+      if (file.optimizerStep && optimizerStep.value_or(*file.optimizerStep) != *file.optimizerStep)
+        return SnapshotTrouble{"devices disagree about the number of updates applied: " + std::to_string(*optimizerStep) + " and " + std::to_string(*file.optimizerStep)};
+      if (file.optimizerStep)
+        optimizerStep = file.optimizerStep;
+      files[file.device] = &file;
+    }
+    for (const auto &[parameter, hash] : acknowledgement.frozen)
+      if (auto [known, isNew] = frozen_.emplace(parameter, hash); !isNew && known->second != hash && parameter < index.parameters.size())
+        return SnapshotTrouble{"devices hold different numbers of the frozen parameter '" + index.parameters[parameter].name + "'"};
+  }
+  index.optimizerStep = optimizerStep.value_or(0);
+  for (const auto &[parameter, hash] : frozen_)
+    if (parameter < index.parameters.size())
+      index.parameters[parameter].hash = hash;
+
+  for (const DeviceLayout &layout : layouts_) {
+    if (layout.slices.empty())
+      continue;
+    auto found = files.find(layout.device);
+    if (found == files.end() || found->second->sums.slices.size() != layout.slices.size())
+      return SnapshotTrouble{"nobody has acknowledged the file of device " + bundle.devices[layout.device].name};
+    SnapshotFile file;
+    file.name = layout.name;
+    file.device = bundle.devices[layout.device].name;
+    file.bytes = layout.fileBytes;
+    file.headBytes = layout.headBytes();
+    file.headHash = found->second->sums.head;
+    for (size_t s = 0; s < layout.slices.size(); ++s) {
+      file.slices.push_back(layout.slices[s].slice);
+      file.slices.back().hash = found->second->sums.slices[s];
+    }
+    // What another rank has written must be here too.
+    std::string path = folder + "/" + file.name;
+    int handle = -1;
+    uint64_t bytes = 0;
+    int cause = context_.storage->open(path, handle);
+    if (!cause) {
+      cause = context_.storage->size(handle, bytes);
+      context_.storage->close(handle);
+    }
+    if (cause || bytes != file.bytes)
+      return SnapshotTrouble{cause ? cannot(path, "seen by rank 0", cause) + "; snapshots need a directory that all ranks share"
+                                   : path + ": rank 0 sees " + std::to_string(bytes) + " bytes of " + std::to_string(file.bytes)};
+    index.files.push_back(std::move(file));
+  }
+
+  std::string text = writeSnapshotIndex(index), path = folder + "/" + kIndexName;
+  if (Result<SnapshotIndex> check = parseSnapshotIndex(path, text.data(), text.size()); check.failed())
+    return SnapshotTrouble{"internal error: " + check.message()};
+  if (auto trouble = writeIndexFile(context_.fence, folder, text))
+    return trouble;
+  for (const std::string &synced : {folder, context_.fence.directory()})
+    if (int cause = context_.storage->syncFolder(synced))
+      return SnapshotTrouble{cannot(synced, "written", cause)};
+  return std::nullopt;
+}
+
+Taking::Outcome Taking::writeOne(Job &job) {
+  std::string name = folderName(job.step, context_.fence.generation()), folder = context_.fence.directory() + "/" + name;
+  Group &group = context_.group;
+  Acknowledgement mine = writeFiles(job, folder);
+  Result<std::vector<std::string>> said = group.exchange("snapshot " + std::to_string(job.step) + " files", writeAcknowledgement(mine));
+  if (said.failed())
+    return {SnapshotTrouble{said.message()}, /*jobFailed=*/true};
+
+  std::vector<Acknowledgement> acknowledgements;
+  SnapshotTrouble trouble;
+  for (uint32_t rank = 0; rank < said->size(); ++rank) {
+    acknowledgements.push_back(parseAcknowledgement((*said)[rank], rank));
+    if (const auto &theirs = acknowledgements.back().trouble) {
+      trouble.text += (trouble.text.empty() ? "" : "; ") + (group.size() > 1 ? "rank " + std::to_string(rank) + " (" + context_.bundle.devices[std::min<size_t>(rank, context_.bundle.devices.size() - 1)].name + "): " : "") + theirs->text;
+      trouble.superseded |= theirs->superseded;
+    }
+  }
+  bool failed = !trouble.text.empty();
+  if (!failed) {
+    std::string verdict;
+    if (group.rank() == 0)
+      if (auto problem = commit(job, folder, acknowledgements))
+        verdict = (problem->superseded ? "superseded " : "failed ") + problem->text;
+    said = group.exchange("snapshot " + std::to_string(job.step) + " index", verdict);
+    if (said.failed())
+      return {SnapshotTrouble{said.message()}, /*jobFailed=*/true};
+    if (const std::string &text = (*said)[0]; !text.empty()) {
+      failed = true;
+      trouble.superseded = text.rfind("superseded ", 0) == 0;
+      trouble.text = (group.size() > 1 ? "rank 0: " : "") + text.substr(text.find(' ') + 1);
+    }
+  }
+  if (failed) {
+    // Nobody writes there any more. What cannot be removed now goes with the next complete snapshot.
+    if (group.rank() == 0 && !trouble.superseded)
+      (void)removeSnapshot(context_.fence, name);
+    return {trouble, /*jobFailed=*/false};
+  }
+  if (group.rank() == 0) {
+    std::set<std::string> damaged;
+    {
+      std::lock_guard<std::mutex> lock(mutex_);
+      damaged = damaged_;
+    }
+    if (auto problem = removeOldSnapshots(context_.fence, name, context_.options.keep, damaged))
+      warn("old snapshots: " + problem->text);
+  }
+  return {std::nullopt, /*jobFailed=*/false};
+}
+
+void Taking::conclude(Job &job, const Outcome &outcome, double seconds) {
+  bool superseded = outcome.trouble && outcome.trouble->superseded;
+  if (superseded)
+    context_.executor.abort(userError(outcome.trouble->text));
+  else if (outcome.trouble && !outcome.jobFailed)
+    warn("the " + at(job.step) + " failed, older ones stay and training goes on: " + outcome.trouble->text);
+  std::lock_guard<std::mutex> lock(mutex_);
+  outcome.trouble ? ++counts_.failed : ++counts_.written;
+  counts_.copySeconds += job.copySeconds;
+  counts_.writeSeconds += seconds;
+  lastTrouble_ = outcome.trouble;
+  if (superseded)
+    superseded_ = outcome.trouble;
+  ++finished_;
+  changed_.notify_all();
+}
+
+Snapshots::Counts Taking::counts() const {
+  std::lock_guard<std::mutex> lock(mutex_);
+  return counts_;
+}
+
+uint64_t Taking::memory() const {
+  uint64_t bytes = 0;
+  for (const auto &local : locals_)
+    bytes += local->state.layout().stateBytes;
+  return bytes;
+}
+
+Status Taking::finish() {
+  std::unique_lock<std::mutex> lock(mutex_);
+  // A snapshot whose step has not come to its end never will.
+  changed_.wait(lock, [&] { return finished_ == jobs_.size() || jobs_[finished_]->signalled < locals_.size(); });
+  if (superseded_)
+    return userError(superseded_->text);
+  if (finished_ < jobs_.size())
+    return userError("the " + at(jobs_.back()->step) + " was not taken: its step did not end");
+  if (lastTrouble_)
+    return userError("the last snapshot, of step " + std::to_string(lastDue_) + ", is not complete: " + lastTrouble_->text +
+                     "; older ones in " + context_.fence.directory() + " stay");
+  return Status::success();
+}

@@ -1,0 +1,89 @@
+// Snapshots on their way: copied by one thread per device, written and committed by another.
+//
+//   compute thread of a device     ... last entry of step 10 | F B of step 11 ...         | update of step 11 waits for the release
+//   copier of the device                                      copy, release
+//   writer                                                          write, sync, acknowledge --exchange--> (rank 0: index) --exchange--> removal of old ones
+#pragma once
+
+#include "Acknowledgement.h"
+#include "DeviceState.h"
+
+#include <condition_variable>
+#include <deque>
+#include <mutex>
+#include <set>
+#include <thread>
+
+namespace zorse::runtime {
+
+struct TakingContext {
+  Executor &executor;
+  const Bundle &bundle;
+  Group &group;
+  SnapshotOptions options;
+  RunIdentity identity;
+  std::shared_ptr<SnapshotStorage> storage;
+  Fence fence;
+};
+
+/// Hashes of the frozen parameters of some devices, as they are now.
+std::map<uint32_t, uint64_t> frozenHashes(const Executor &executor, const Bundle &bundle);
+
+class Taking {
+public:
+  static Result<std::unique_ptr<Taking>> create(TakingContext context);
+  /// Gives up what has not been copied, and waits for the rest.
+  ~Taking();
+
+  /// Where the run begins: after a resumed step, or 0, 0.
+  void startAt(uint64_t step, uint64_t samplesConsumed, std::set<std::string> damaged);
+
+  StateReader *due(uint64_t step, bool last);
+  void takeNow(uint64_t step);
+  Snapshots::Counts counts() const;
+  uint64_t memory() const;
+  Status finish();
+
+private:
+  class Job;
+  struct Hub;
+  struct Local;
+  struct Outcome {
+    std::optional<SnapshotTrouble> trouble;
+    bool jobFailed = false; ///< which others report
+  };
+
+  explicit Taking(TakingContext context);
+  Job *addJob(uint64_t step, bool release);
+  void stateIsStill(Job &job, uint32_t device);
+  void copy(Local &local);
+  void write();
+  Outcome writeOne(Job &job);
+  Acknowledgement writeFiles(Job &job, const std::string &folder);
+  std::optional<SnapshotTrouble> commit(const Job &job, const std::string &folder, const std::vector<Acknowledgement> &acknowledgements);
+  void conclude(Job &job, const Outcome &outcome, double seconds);
+  void countWait(std::unique_lock<std::mutex> &lock, uint64_t step);
+  void warn(const std::string &text);
+
+  TakingContext context_;
+  std::shared_ptr<Hub> hub_;
+  std::vector<std::unique_ptr<Local>> locals_; ///< as executor.devices()
+  std::thread writer_;
+
+  std::map<uint32_t, uint64_t> frozen_;          ///< rank 0: of all ranks. Only the writer.
+  bool frozenSaid_ = false;
+  std::vector<DeviceLayout> layouts_;            ///< rank 0: of all devices, made for the first index
+
+  mutable std::mutex mutex_; ///< guards everything below
+  std::condition_variable changed_;
+  std::deque<std::unique_ptr<Job>> jobs_;        ///< the first `finished_` are over, and kept because an executor may still name them.
+  size_t finished_ = 0;
+  bool stopping_ = false;
+  uint64_t startStep_ = 0, startSamples_ = 0, lastDue_ = 0;
+  std::set<std::string> damaged_;
+  std::optional<SnapshotTrouble> lastTrouble_, superseded_;
+  bool waitWarned_ = false;
+  Snapshots::Counts counts_;
+};
+
+} // namespace zorse::runtime

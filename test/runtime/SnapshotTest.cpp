@@ -1,0 +1,447 @@
+// Snapshots written and resumed, in one process and in several ranks, under other plans, from damaged files, and with fencing.
+#include "StateOnly.h"
+#include "ThreadGroup.h"
+
+#include "zorse/runtime/Safetensors.h"
+#include "zorse/runtime/SnapshotFiles.h"
+
+#include <gtest/gtest.h>
+
+#include <thread>
+
+using namespace zorse;
+using namespace zorse::runtime;
+using namespace zorse::runtime::test;
+
+namespace {
+
+void expectSays(const std::string &message, const std::vector<std::string> &words) {
+  for (const std::string &word : words)
+    EXPECT_NE(message.find(word), std::string::npos) << "no '" << word << "' in: " << message;
+}
+
+class SnapshotTest : public ::testing::Test {
+protected:
+  static RunIdentity identityOf(const Bundle &bundle) {
+    RunIdentity identity;
+    identity.model = bundle.summary.content_hash();
+    identity.batch = bundle.batch;
+    identity.data = "bytes, 100 bytes, 0123";
+    identity.samplesPerEpoch = 50;
+    identity.training = bundle.summary.training();
+    identity.steps = 100;
+    return identity;
+  }
+
+  /// One run of a single process: takes snapshots after the given steps.
+  Status take(const Bundle &bundle, uint64_t generation, const std::vector<uint64_t> &steps, SnapshotOptions options, Snapshots::Counts *counts = nullptr) {
+    auto executor = stateExecutor(bundle);
+    auto group = makeSoloGroup(generation);
+    options.directory = directory;
+    auto snapshots = Snapshots::open(*executor, bundle, *group, options, identityOf(bundle));
+    if (snapshots.failed())
+      return snapshots.error();
+    Status status = Status::success();
+    for (uint64_t step : steps) {
+      fillState(bundle, *executor, step);
+      (*snapshots)->takeNow(step);
+      status = (*snapshots)->finish();
+    }
+    if (counts)
+      *counts = (*snapshots)->counts();
+    return status;
+  }
+  Status take(const Bundle &bundle, uint64_t generation, const std::vector<uint64_t> &steps) {
+    SnapshotOptions options;
+    options.resuming = true;
+    return take(bundle, generation, steps, options);
+  }
+
+  struct Resumed {
+    std::string error, note;
+    std::optional<ResumePoint> point;
+    int64_t wrong = -1;
+  };
+  Resumed resume(const Bundle &bundle, uint64_t generation, const RunIdentity &identity, bool allowChange = false, bool withMoments = true) {
+    Resumed out;
+    auto executor = stateExecutor(bundle);
+    fillState(bundle, *executor, 999);
+    auto group = makeSoloGroup(generation);
+    SnapshotOptions options;
+    options.directory = directory;
+    options.resuming = true;
+    auto snapshots = Snapshots::open(*executor, bundle, *group, options, identity);
+    if (snapshots.failed()) {
+      out.error = snapshots.message();
+      return out;
+    }
+    auto point = (*snapshots)->resume(allowChange, &out.note);
+    if (point.failed()) {
+      out.error = point.message();
+      return out;
+    }
+    out.point = *point;
+    if (out.point)
+      out.wrong = wrongElements(bundle, *executor, out.point->step, withMoments);
+    return out;
+  }
+  Resumed resume(const Bundle &bundle, uint64_t generation) { return resume(bundle, generation, identityOf(bundle)); }
+
+  std::vector<std::string> names() const {
+    std::vector<std::string> out;
+    auto found = listSnapshots(directory);
+    EXPECT_FALSE(found.failed());
+    for (const SnapshotFolder &snapshot : *found)
+      out.push_back(snapshot.name + (snapshot.complete ? "" : " incomplete"));
+    return out;
+  }
+
+  std::string fileOf(const std::string &snapshot, const std::string &ending) const {
+    for (const auto &entry : std::filesystem::directory_iterator(directory + "/" + snapshot))
+      if (entry.path().string().find(ending) != std::string::npos)
+        return entry.path().string();
+    return "";
+  }
+
+  static void flip(const std::string &path, int64_t offset) {
+    std::fstream file(path, std::ios::in | std::ios::out | std::ios::binary);
+    file.seekg(offset);
+    char c = char(file.get());
+    file.seekp(offset);
+    file.put(char(c ^ 0x10));
+  }
+
+  static void flipEnd(const std::string &path) { flip(path, int64_t(std::filesystem::file_size(path)) - 1); }
+
+  TemporaryFolder folder;
+  std::string directory = folder.path("snapshots");
+};
+
+TEST_F(SnapshotTest, ARunResumesWhereItWas) {
+  Bundle bundle = stateOnly(folder, {});
+  EXPECT_FALSE(resume(bundle, 1).point); // none there: no error
+  ASSERT_FALSE(take(bundle, 2, {10, 20, 30}).failed());
+  EXPECT_EQ(names(), (std::vector<std::string>{"step-00000030.g2", "step-00000020.g2"})); // two are kept
+  Resumed resumed = resume(bundle, 3);
+  ASSERT_TRUE(resumed.point) << resumed.error;
+  EXPECT_EQ(resumed.note, "");
+  EXPECT_EQ(resumed.point->step, 30u);
+  EXPECT_EQ(resumed.point->samplesConsumed, 240u);
+  EXPECT_EQ(resumed.point->path, directory + "/step-00000030.g2");
+  EXPECT_EQ(resumed.wrong, 0);
+}
+
+TEST_F(SnapshotTest, AnyPlanResumesFromAnyOther) {
+  uint64_t generation = 1;
+  for (unsigned seed = 1; seed <= 12; ++seed) {
+    StateOnlyOptions options;
+    options.devices = 1 + seed % 5;
+    options.seed = seed;
+    options.scale = 100 + seed;
+    Bundle before = stateOnly(folder, options);
+    ASSERT_FALSE(take(before, generation++, {seed}).failed());
+    for (uint32_t devices : {1u, 3u, 7u}) {
+      options.devices = devices;
+      options.seed = seed * 100 + devices;
+      options.groups = devices == 3 ? std::vector<std::vector<uint32_t>>{{0}, {1}, {2}} : std::vector<std::vector<uint32_t>>{{2, 1, 0}}; // groups are the compiler's
+      Bundle after = stateOnly(folder, options);
+      Resumed resumed = resume(after, generation++);
+      ASSERT_TRUE(resumed.point) << resumed.error;
+      EXPECT_EQ(resumed.point->step, seed);
+      EXPECT_EQ(resumed.wrong, 0) << seed << " " << devices;
+    }
+  }
+}
+
+TEST_F(SnapshotTest, LargeSlicesComeInPieces) {
+  StateOnlyOptions options;
+  options.scale = 3'000'000; // p2: 9 million elements, 36 MB
+  options.moments = 1;
+  options.frozen = {};
+  Bundle bundle = stateOnly(folder, options);
+  ASSERT_FALSE(take(bundle, 1, {5}).failed());
+  auto reader = SnapshotReader::open(directory + "/step-00000005.g1");
+  ASSERT_FALSE(reader.failed()) << reader.message();
+  for (const SnapshotFile &file : reader->index().files)
+    for (const SnapshotSlice &slice : file.slices)
+      EXPECT_LE(slice.bytes(), 16u << 20);
+  EXPECT_FALSE(reader->verify().failed());
+  std::vector<float> p2(9'000'000);
+  ASSERT_FALSE(reader->readTensor(2, 0, StoredType::F32, reinterpret_cast<std::byte *>(p2.data())).failed());
+  for (size_t e = 0; e < p2.size(); e += 9999)
+    ASSERT_EQ(p2[e], float(stateNumber(2, 0, int64_t(e), 5)));
+  options.devices = 3;
+  options.seed = 8;
+  EXPECT_EQ(resume(stateOnly(folder, options), 2).wrong, 0);
+}
+
+TEST_F(SnapshotTest, FilesAreSafetensors) {
+  ASSERT_FALSE(take(stateOnly(folder, {}), 1, {7}).failed());
+  auto file = SafetensorsFile::open(fileOf("step-00000007.g1", "0-dev:0.safetensors"));
+  ASSERT_FALSE(file.failed()) << file.message();
+  double step;
+  std::memcpy(&step, file->tensors().at("optimizer_step").data, 8);
+  EXPECT_EQ(step, 7.0);
+  bool found = false;
+  for (const auto &[name, tensor] : file->tensors())
+    if (name.rfind("moment.1/p2@", 0) == 0 || name.rfind("p1@", 0) == 0)
+      found = true;
+  EXPECT_TRUE(found);
+}
+
+TEST_F(SnapshotTest, ADamagedSnapshotIsPassedOver) {
+  Bundle bundle = stateOnly(folder, {});
+  uint64_t generation = 1;
+  ASSERT_FALSE(take(bundle, generation++, {10}).failed());
+  auto reader = SnapshotReader::open(directory + "/step-00000010.g1");
+  ASSERT_FALSE(reader.failed());
+  std::string saved = folder.path("saved");
+
+  struct Damage {
+    std::function<void(const std::string &)> act; ///< on a snapshot's folder
+    std::vector<std::string> says;
+  };
+  auto file = [&](const std::string &path) { return path + "/0-dev:0.safetensors"; };
+  std::vector<Damage> damages = {
+      {[&](const std::string &path) { flip(file(path), int64_t(std::filesystem::file_size(file(path))) - 3); }, {"0-dev:0.safetensors: slice 'moment.1/p2@", "checksum is", "expected"}},
+      {[&](const std::string &path) { flip(file(path), 40); }, {"0-dev:0.safetensors: its header", "checksum"}},
+      {[&](const std::string &path) { std::filesystem::resize_file(file(path), std::filesystem::file_size(file(path)) - 1); }, {"it is truncated"}},
+      {[&](const std::string &path) { std::filesystem::remove(file(path)); }, {"0-dev:0.safetensors: cannot be read: No such file"}},
+      {[&](const std::string &path) { std::filesystem::resize_file(path + "/index.json", 100); }, {"index.json", "truncated"}},
+      {[&](const std::string &path) { flip(path + "/index.json", 300); }, {"index.json", "its checksum is"}},
+      {[&](const std::string &path) { std::filesystem::resize_file(path + "/index.json", 0); }, {"index.json"}},
+  };
+  for (const Damage &damage : damages) {
+    std::filesystem::remove_all(directory);
+    ASSERT_FALSE(take(bundle, 1, {10, 20}).failed());
+    damage.act(directory + "/step-00000020.g1");
+    Resumed resumed = resume(bundle, 2);
+    ASSERT_TRUE(resumed.point) << resumed.error;
+    EXPECT_EQ(resumed.point->step, 10u);
+    EXPECT_EQ(resumed.wrong, 0);
+    expectSays(resumed.note, {"passed over: ", "step-00000020.g1"});
+    expectSays(resumed.note, damage.says);
+
+    damage.act(directory + "/step-00000010.g1");
+    resumed = resume(bundle, 3);
+    EXPECT_FALSE(resumed.point);
+    expectSays(resumed.error, {"none of its 2 snapshots can be read", "step-00000010.g1", "step-00000020.g1"});
+  }
+}
+
+TEST_F(SnapshotTest, EveryFlippedBitIsSeen) {
+  StateOnlyOptions options;
+  options.scale = 3;
+  options.groups = {{0}};
+  options.frozen = {};
+  options.devices = 1;
+  ASSERT_FALSE(take(stateOnly(folder, options), 1, {1}).failed());
+  std::string snapshot = directory + "/step-00000001.g1";
+  for (const std::string &path : {snapshot + "/index.json", snapshot + "/0-dev:0.safetensors"})
+    for (int64_t at = 0; at < int64_t(std::filesystem::file_size(path)); ++at) {
+      flip(path, at);
+      auto reader = SnapshotReader::open(snapshot);
+      EXPECT_TRUE(reader.failed() || reader->verify().failed()) << path << " " << at;
+      flip(path, at);
+    }
+  auto reader = SnapshotReader::open(snapshot);
+  ASSERT_FALSE(reader.failed());
+  EXPECT_FALSE(reader->verify().failed());
+}
+
+TEST_F(SnapshotTest, DamagedOnesDoNotCountAsKept) {
+  Bundle bundle = stateOnly(folder, {});
+  ASSERT_FALSE(take(bundle, 1, {10, 20}).failed());
+  flipEnd(fileOf("step-00000020.g1", "1-dev:1"));
+  auto executor = stateExecutor(bundle);
+  fillState(bundle, *executor, 0);
+  auto group = makeSoloGroup(2);
+  SnapshotOptions options;
+  options.directory = directory;
+  options.resuming = true;
+  auto snapshots = Snapshots::open(*executor, bundle, *group, options, identityOf(bundle));
+  ASSERT_FALSE(snapshots.failed());
+  auto point = (*snapshots)->resume(false, nullptr);
+  ASSERT_FALSE(point.failed());
+  ASSERT_EQ((*point)->step, 10u);
+  (*snapshots)->takeNow(15);
+  ASSERT_FALSE((*snapshots)->finish().failed());
+  EXPECT_EQ(names(), (std::vector<std::string>{"step-00000015.g2", "step-00000010.g1"}));
+}
+
+TEST_F(SnapshotTest, DifferencesAreListed) {
+  Bundle bundle = stateOnly(folder, {});
+  ASSERT_FALSE(take(bundle, 1, {10}).failed());
+  RunIdentity other = identityOf(bundle);
+  other.batch = 4;
+  other.data = "something else";
+  other.shuffle = 3;
+  other.training.set_beta2(0.5);
+  other.training.set_optimizer(bundle::TrainingOptions::ADAM);
+  other.training.set_seed(5);
+  Resumed resumed = resume(bundle, 2, other);
+  expectSays(resumed.error, {"batch: 8 in the snapshot, 4 here", "data: bytes, 100 bytes, 0123 in the snapshot, something else here", "shuffle: none in the snapshot, 3 here",
+                             "beta2: 0 in the snapshot, 0.5 here", "optimizer: adamw in the snapshot, adam here", "seed: 0 in the snapshot, 5 here", "--allow-change"});
+  resumed = resume(bundle, 3, other, true);
+  ASSERT_TRUE(resumed.point) << resumed.error;
+  EXPECT_EQ(resumed.wrong, 0); // Adam's moments are AdamW's
+  EXPECT_EQ(resumed.point->samplesConsumed, 80u);
+  expectSays(resumed.note, {"batch: 8 in the snapshot, 4 here"});
+
+  other.training.set_optimizer(bundle::TrainingOptions::SGD);
+  resumed = resume(bundle, 4, other, true, /*withMoments=*/false);
+  EXPECT_EQ(resumed.wrong, 0);
+  expectSays(resumed.note, {"the optimizer begins anew"});
+}
+
+TEST_F(SnapshotTest, TheLengthOfTheRunMattersOnlyToADecay) {
+  Bundle bundle = stateOnly(folder, {});
+  bundle.summary.mutable_training()->set_schedule(bundle::TrainingOptions::CONSTANT);
+  ASSERT_FALSE(take(bundle, 1, {10}).failed());
+  RunIdentity longer = identityOf(bundle);
+  longer.steps = 1000;
+  EXPECT_TRUE(resume(bundle, 2, longer).point);
+  longer.training.set_schedule(bundle::TrainingOptions::COSINE);
+  expectSays(resume(bundle, 3, longer).error, {"schedule: constant in the snapshot, cosine here", "last step of the decay: 0 in the snapshot, 1000 here"});
+}
+
+TEST_F(SnapshotTest, AnotherModelIsRefusedWhateverIsAllowed) {
+  ASSERT_FALSE(take(stateOnly(folder, {}), 1, {10}).failed());
+  StateOnlyOptions other;
+  other.scale = 11;
+  expectSays(resume(stateOnly(folder, other), 2, identityOf(stateOnly(folder, other)), true).error, {"another model", "'p0' is 10x1 in the snapshot, 11x1 here"});
+  other.scale = 10;
+  other.groups = {{0, 1}, {2, 4}};
+  expectSays(resume(stateOnly(folder, other), 3, identityOf(stateOnly(folder, other)), true).error, {"not in the snapshot: 'p4'"});
+  other.groups = {{0, 1}};
+  other.frozen = {2, 3};
+  expectSays(resume(stateOnly(folder, other), 4, identityOf(stateOnly(folder, other)), true).error, {"'p2' is trained in the snapshot, frozen here"});
+}
+
+TEST_F(SnapshotTest, PrecisionChangesWhenAllowed) {
+  ASSERT_FALSE(take(stateOnly(folder, {}), 1, {10}).failed());
+  StateOnlyOptions wide;
+  wide.type = bundle::F64;
+  Bundle bundle = stateOnly(folder, wide);
+  expectSays(resume(bundle, 2).error, {"precision: f32 in the snapshot, f64 here"});
+  Resumed resumed = resume(bundle, 3, identityOf(bundle), true);
+  EXPECT_EQ(resumed.wrong, 0) << resumed.error;
+}
+
+TEST_F(SnapshotTest, FrozenParametersMustBeThoseOfTheRun) {
+  Bundle bundle = stateOnly(folder, {});
+  ASSERT_FALSE(take(bundle, 1, {10}).failed());
+  auto executor = stateExecutor(bundle);
+  fillState(bundle, *executor, 10);
+  eachElement(bundle, *executor, [&](uint32_t p, int, int64_t e, bundle::ElementType, std::byte *data) {
+    if (p == 3 && e == 5)
+      data[0] ^= std::byte(1);
+  });
+  auto group = makeSoloGroup(2);
+  SnapshotOptions options;
+  options.directory = directory;
+  options.resuming = true;
+  auto snapshots = Snapshots::open(*executor, bundle, *group, options, identityOf(bundle));
+  ASSERT_FALSE(snapshots.failed());
+  auto point = (*snapshots)->resume(false, nullptr);
+  ASSERT_TRUE(point.failed());
+  expectSays(point.message(), {"frozen parameter 'p3'", "--init"});
+}
+
+TEST_F(SnapshotTest, ADirectoryOfAnEarlierRunIsNotOverwritten) {
+  Bundle bundle = stateOnly(folder, {});
+  ASSERT_FALSE(take(bundle, 1, {10}).failed());
+  SnapshotOptions options;
+  Status status = take(bundle, 2, {10}, options);
+  ASSERT_TRUE(status.failed());
+  expectSays(status.message(), {"holds snapshots of an earlier run", "step-00000010.g1", "--resume"});
+  expectSays(take(bundle, 1, {20}).message(), {"generation 1 writes there"}); // two runs with one number
+}
+
+TEST_F(SnapshotTest, ALaterGenerationGoesFirst) {
+  Bundle bundle = stateOnly(folder, {});
+  ASSERT_FALSE(take(bundle, 1, {10, 20}).failed());
+  ASSERT_FALSE(take(bundle, 2, {12}).failed()); // after falling back
+  Resumed resumed = resume(bundle, 3);
+  ASSERT_TRUE(resumed.point);
+  EXPECT_EQ(resumed.point->step, 12u);
+}
+
+TEST_F(SnapshotTest, AnOlderGenerationWritesAndRemovesNothing) {
+  Bundle bundle = stateOnly(folder, {});
+  auto executor = stateExecutor(bundle);
+  fillState(bundle, *executor, 10);
+  auto group = makeSoloGroup(1);
+  SnapshotOptions options;
+  options.directory = directory;
+  auto snapshots = Snapshots::open(*executor, bundle, *group, options, identityOf(bundle));
+  ASSERT_FALSE(snapshots.failed());
+  (*snapshots)->takeNow(10);
+  ASSERT_FALSE((*snapshots)->finish().failed());
+  EXPECT_FALSE(checkFence(directory, 1).failed());
+
+  ASSERT_FALSE(take(bundle, 5, {20}).failed()); // the job was restarted meanwhile
+  std::vector<std::string> before = names();
+  (*snapshots)->takeNow(30);
+  Status status = (*snapshots)->finish();
+  ASSERT_TRUE(status.failed());
+  expectSays(status.message(), {"superseded by generation 5", "this run is generation 1"});
+  EXPECT_EQ(names(), before);
+  EXPECT_EQ((*snapshots)->due(40, true), nullptr);
+  Result<StepResult> waited = executor->wait();
+  ASSERT_TRUE(waited.failed()); // and the run ends
+  expectSays(checkFence(directory, 1).message(), {"superseded by generation 5"});
+  EXPECT_EQ(*newestGeneration(directory), 5u);
+  expectSays(take(bundle, 4, {40}).message(), {"generation 5 writes there, this run is generation 4"});
+}
+
+TEST_F(SnapshotTest, SeveralRanksAgree) {
+  StateOnlyOptions options;
+  options.devices = 4;
+  Bundle bundle = stateOnly(folder, options);
+  for (uint64_t generation = 1; generation <= 3; ++generation) {
+    ThreadJob job(4, generation);
+    std::vector<std::thread> ranks;
+    std::vector<std::string> errors(4), notes(4);
+    std::vector<uint64_t> resumedAt(4, 0);
+    if (generation == 3)
+      flipEnd(fileOf("step-00000020.g2", "2-dev:2")); // only rank 2 reads it
+    for (uint32_t r = 0; r < 4; ++r)
+      ranks.emplace_back([&, r] {
+        auto executor = stateExecutor(bundle, {r});
+        fillState(bundle, *executor, 0);
+        auto group = job.group(r);
+        SnapshotOptions snapshotOptions;
+        snapshotOptions.directory = directory;
+        snapshotOptions.resuming = generation > 1;
+        auto snapshots = Snapshots::open(*executor, bundle, *group, snapshotOptions, identityOf(bundle));
+        if (snapshots.failed()) {
+          errors[r] = snapshots.message();
+          return;
+        }
+        auto point = (*snapshots)->resume(false, &notes[r]);
+        if (point.failed()) {
+          errors[r] = point.message();
+          return;
+        }
+        resumedAt[r] = *point ? (*point)->step : 0;
+        if (*point && wrongElements(bundle, *executor, (*point)->step) > 0)
+          errors[r] = "wrong elements";
+        if (generation < 3)
+          for (uint64_t step : {generation * 10 - 5, generation * 10}) {
+            fillState(bundle, *executor, step);
+            (*snapshots)->takeNow(step);
+            if (Status status = (*snapshots)->finish(); status.failed())
+              errors[r] = status.message();
+          }
+      });
+    for (std::thread &rank : ranks)
+      rank.join();
+    EXPECT_EQ(errors, std::vector<std::string>(4));
+    EXPECT_EQ(resumedAt, std::vector<uint64_t>(4, generation == 1 ? 0 : generation == 2 ? 10 : 15));
+    if (generation == 3)
+      expectSays(notes[0], {"rank 2: ", "step-00000020.g2/2-dev:2.safetensors"});
+  }
+}
+
+} // namespace

@@ -1,0 +1,61 @@
+// A job whose ranks are threads of this process, and in which a rank can die: its exchanges never come, and those of the others fail.
+#pragma once
+
+#include "zorse/runtime/Group.h"
+
+#include <condition_variable>
+#include <map>
+#include <mutex>
+
+namespace zorse::runtime::test {
+
+class ThreadJob {
+public:
+  ThreadJob(uint32_t size, uint64_t generation) : size_(size), generation_(generation) {}
+
+  std::unique_ptr<Group> group(uint32_t rank) { return std::make_unique<Rank>(*this, rank); }
+
+  /// From now on every exchange fails.
+  void fail() {
+    std::lock_guard<std::mutex> lock(mutex_);
+    failed_ = true;
+    changed_.notify_all();
+  }
+
+private:
+  class Rank final : public Group {
+  public:
+    Rank(ThreadJob &job, uint32_t rank) : job_(job), rank_(rank) {}
+    uint32_t rank() const override { return rank_; }
+    uint32_t size() const override { return job_.size_; }
+    uint64_t generation() const override { return job_.generation_; }
+    Result<std::vector<std::string>> exchange(const std::string &name, const std::string &mine) override {
+      std::unique_lock<std::mutex> lock(job_.mutex_);
+      auto &said = job_.said_[name];
+      if (said.count(rank_))
+        return internalError("exchange '" + name + "' for the second time");
+      said[rank_] = mine;
+      job_.changed_.notify_all();
+      job_.changed_.wait(lock, [&] { return job_.failed_ || said.size() == job_.size_; });
+      if (said.size() < job_.size_)
+        return userError("the job has failed");
+      std::vector<std::string> all;
+      for (const auto &[rank, text] : said)
+        all.push_back(text);
+      return all;
+    }
+
+  private:
+    ThreadJob &job_;
+    uint32_t rank_;
+  };
+
+  const uint32_t size_;
+  const uint64_t generation_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  bool failed_ = false;
+  std::map<std::string, std::map<uint32_t, std::string>> said_;
+};
+
+} // namespace zorse::runtime::test
