@@ -364,7 +364,7 @@ TEST_F(ExecutorTest, NothingMovingIsReportedWithWhatEverybodyWaitsFor) {
   Result<TrainingEnd> status = train(*executor, two.bundle, training(2, reports));
   ASSERT_TRUE(status.failed());
   EXPECT_EQ(status.error().kind, ErrorKind::Internal);
-  EXPECT_NE(status.message().find("device beta is in entry "), std::string::npos) << status.message();
+  EXPECT_NE(status.message().find("device beta: entry "), std::string::npos) << status.message();
   EXPECT_NE(status.message().find("(receive from alpha)"), std::string::npos) << status.message();
   EXPECT_NE(status.message().find("device alpha"), std::string::npos) << status.message();
 }
@@ -392,7 +392,7 @@ TEST_F(ExecutorTest, ABodyThatDoesNotReturnIsReported) {
   Result<TrainingEnd> status = train(*executor, two.bundle, training(1, reports));
   ASSERT_TRUE(status.failed());
   EXPECT_LT(std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count(), 0.9); // it is still inside.
-  EXPECT_NE(status.message().find("device alpha is in entry "), std::string::npos) << status.message();
+  EXPECT_NE(status.message().find("device alpha: entry "), std::string::npos) << status.message();
 }
 
 TEST_F(ExecutorTest, StateIsStillUntilItIsReleased) {

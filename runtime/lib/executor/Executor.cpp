@@ -187,7 +187,7 @@ public:
     for (const LocalDevice &local : locals)
       result.counter += local.transport->moved() + local.device->launches();
     // The earliest place in the order of the whole run where somebody is; of those who are there, whoever is in the entry and does not wait before it.
-    std::pair<uint64_t, uint32_t> earliest{UINT64_MAX, 0};
+    std::tuple<uint64_t, uint32_t, bool> earliest{UINT64_MAX, 0, false};
     for (const Server &server : servers) {
       uint64_t finished = server.finished.load(std::memory_order_relaxed);
       result.counter += finished;
@@ -196,13 +196,16 @@ public:
         continue;
       const Entry &entry = *server.entries[std::min<size_t>(server.at.load(std::memory_order_relaxed), server.entries.size() - 1)]->entry;
       uint64_t step = finished / server.entries.size();
-      earliest = std::min(earliest, {step, entry.id()});
-      result.where += (result.where.empty() ? "device " : "; device ") + server.program->program.device_name() +
-                      (state == Server::Waiting ? " waits before entry " : " is in entry ") + std::to_string(entry.id()) + " (" +
-                      describeEntry(bundle, server.program->index, entry) + ")";
+      std::string where = (state == Server::Waiting ? "waiting before entry " : "entry ") + std::to_string(entry.id()) + " (" +
+                          describeEntry(bundle, server.program->index, entry) + ")";
+      result.everywhere += (result.everywhere.empty() ? "device " : "; device ") + server.program->program.device_name() + ": " + where;
+      if (std::tuple at(step, entry.id(), state == Server::Waiting); at < earliest) {
+        earliest = at;
+        result.where = where;
+      }
     }
-    if (earliest.first != UINT64_MAX)
-      std::tie(result.step, result.entry) = earliest;
+    if (std::get<0>(earliest) != UINT64_MAX)
+      std::tie(result.step, result.entry, std::ignore) = earliest;
     return result;
   }
 
@@ -300,9 +303,9 @@ private:
       double begin = traced ? now() : 0;
       Status status = work(server, entry, step, slot);
       if (status.failed()) {
-        fail({status.error().kind, "device " + program.program.device_name() + ", entry " + std::to_string(entry.entry->id()) + " (" +
-                                       describeEntry(bundle, program.index, *entry.entry) + "): " + status.message(),
-              status.error().peer});
+        fail({status.error().kind, status.message(), status.error().peer,
+              "device " + program.program.device_name() + ", entry " + std::to_string(entry.entry->id()) + " (" + describeEntry(bundle, program.index, *entry.entry) +
+                  ") of step " + std::to_string(slot.request.scalars.step)});
         return false;
       }
       if (traced)
@@ -380,7 +383,7 @@ private:
       lock.unlock();
       char text[64];
       std::snprintf(text, sizeof text, "nothing has been done for %g s: ", options.stallSeconds);
-      fail(internalError(text + progress().where));
+      fail(internalError(text + progress().everywhere));
       lock.lock();
     }
   }

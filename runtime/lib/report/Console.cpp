@@ -67,6 +67,28 @@ std::string joined(const std::vector<std::string> &parts) {
 
 } // namespace
 
+std::string zorse::runtime::encodeReport(const StepReport &r) {
+  char text[256];
+  snprintf(text, sizeof text, "%llu %d %d %llu %a %a %a %a %a", (unsigned long long)r.step, int(r.evaluation), int(r.skipped), (unsigned long long)r.skippedSoFar, r.loss,
+           r.gradientNorm, r.learningRate, r.seconds, r.tokensPerSecond);
+  return text;
+}
+
+Result<StepReport> zorse::runtime::decodeReport(const std::string &text) {
+  StepReport r;
+  unsigned long long step = 0, skipped = 0;
+  int isEvaluation = 0, isSkipped = 0, end = 0;
+  int read = sscanf(text.c_str(), "%20llu %1d %1d %20llu %la %la %la %la %la%n", &step, &isEvaluation, &isSkipped, &skipped, &r.loss, &r.gradientNorm, &r.learningRate,
+                    &r.seconds, &r.tokensPerSecond, &end);
+  if (read != 9 || size_t(end) != text.size())
+    return userError("a step report of another rank cannot be read: '" + text.substr(0, 80) + "'; start every rank with the same version of Zorse");
+  r.step = step;
+  r.evaluation = isEvaluation != 0;
+  r.skipped = isSkipped != 0;
+  r.skippedSoFar = skipped;
+  return r;
+}
+
 ConsoleReport::ConsoleReport(FILE *out, bool terminal, uint64_t steps, bool tokens) : out_(out), terminal_(terminal), tokens_(tokens), steps_(steps) {}
 
 ConsoleReport::~ConsoleReport() {
@@ -78,6 +100,12 @@ void ConsoleReport::clear() {
   if (drawn_)
     fputs("\r\033[K", out_);
   drawn_ = false;
+}
+
+void ConsoleReport::line(const std::string &text) {
+  clear();
+  fprintf(out_, "%s\n", text.c_str());
+  fflush(out_);
 }
 
 void ConsoleReport::step(const StepReport &r) {
@@ -100,7 +128,7 @@ void ConsoleReport::step(const StepReport &r) {
   parts.insert(parts.end(), {"grad norm " + numberText(r.gradientNorm, 4), std::string("lr ") + rate, numberText(r.tokensPerSecond, 0) + " " + unit + "/s",
                              "memory " + bytesText(processBytes())});
   if (r.skipped)
-    parts.push_back("update skipped");
+    parts.push_back("update skipped (" + std::to_string(r.skippedSoFar) + " so far)");
   if (!terminal_ || r.skipped) { // a skipped update stays to be seen.
     fprintf(out_, "%s\n", joined(parts).c_str());
   } else {
@@ -118,7 +146,7 @@ void ConsoleReport::step(const StepReport &r) {
   }
   if (finite_ && !r.skipped && !std::isfinite(r.loss)) {
     finite_ = false;
-    fprintf(out_, "%snote: the loss of step %llu is not finite; zorse-compile --skip-nonfinite leaves out such updates\n", drawn_ ? "\n" : "",
+    fprintf(out_, "%snote: the loss of step %llu is not finite; --nonfinite=skip leaves out such updates\n", drawn_ ? "\n" : "",
             (unsigned long long)r.step);
     drawn_ = false;
   }

@@ -8,6 +8,9 @@
 #include <cerrno>
 #include <cmath>
 #include <cstring>
+#include <fstream>
+
+#include <unistd.h>
 
 using namespace zorse;
 using namespace zorse::runtime;
@@ -36,10 +39,26 @@ const char *queueName(bundle::QueueKind kind) {
   }
 }
 
+/// Bytes of the whole lines of steps up to `lastStep`, before the first one that is later or is no metrics line.
+off_t linesUntil(const std::string &path, uint64_t lastStep) {
+  std::ifstream file(path, std::ios::binary);
+  off_t bytes = 0;
+  for (std::string line; std::getline(file, line) && !file.eof(); bytes += off_t(line.size()) + 1) {
+    ordered_json parsed = ordered_json::parse(line, nullptr, /*allow_exceptions=*/false);
+    if (!parsed.is_object() || !parsed.contains("step") || !parsed["step"].is_number_unsigned() || parsed["step"].get<uint64_t>() > lastStep)
+      break;
+  }
+  return bytes;
+}
+
 } // namespace
 
-Result<std::unique_ptr<MetricsFile>> MetricsFile::open(const std::string &path) {
-  FILE *file = std::fopen(path.c_str(), "w");
+Result<std::unique_ptr<MetricsFile>> MetricsFile::open(const std::string &path, uint64_t lastStep) {
+  FILE *file = std::fopen(path.c_str(), lastStep > 0 ? "a" : "w");
+  if (file && lastStep > 0 && ::truncate(path.c_str(), linesUntil(path, lastStep)) != 0 && errno != EINVAL) { // EINVAL: no regular file
+    std::fclose(file);
+    file = nullptr;
+  }
   if (!file)
     return userError(path + ": cannot be written: " + std::strerror(errno));
   return std::unique_ptr<MetricsFile>(new MetricsFile(path, file));

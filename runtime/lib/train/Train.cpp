@@ -43,11 +43,6 @@ public:
         if (Status status = evaluate(done); status.failed())
           return status;
     }
-    if (done < planned && done >= run_.firstStep && run_.stateReader && !keptLast_)
-      // A run that ends early keeps its state all the same; nothing is under way any more.
-      if (StateReader *reader = run_.stateReader(done, /*last=*/true))
-        for (uint32_t device : executor_.devices())
-          reader->stateIsStill(device, done);
     return end_;
   }
 
@@ -77,10 +72,8 @@ private:
     StepRequest request;
     request.evaluation = evaluation;
     request.batch = *batch;
-    if (!evaluation && run_.stateReader) {
+    if (!evaluation && run_.stateReader)
       request.afterStep = run_.stateReader(step, step == run_.firstStep + run_.steps - 1);
-      keptLast_ = request.afterStep != nullptr;
-    }
     zorse::abi::StepScalars &scalars = request.scalars;
     scalars.step = step;
     scalars.seed = run_.options.seed();
@@ -180,7 +173,6 @@ private:
   std::deque<Pending> pending_;
   double before_ = 0; ///< end of the step before
   uint64_t turn_ = 0;
-  bool keptLast_ = false; ///< somebody keeps the state of the step submitted last.
   TrainingEnd end_;
 };
 

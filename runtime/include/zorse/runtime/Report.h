@@ -17,6 +17,10 @@ uint64_t processBytes();
 /// "1.5 GiB"
 std::string bytesText(uint64_t bytes);
 
+/// A report on its way to the process that prints; exact.
+std::string encodeReport(const StepReport &report);
+Result<StepReport> decodeReport(const std::string &text);
+
 /// Prints steps as they finish: on a terminal one line that is rewritten, with a bar and the time that is left, as wide as the terminal; otherwise one
 /// line a step. Rates are of tokens, or of samples where the model has no sequence.
 class ConsoleReport {
@@ -24,6 +28,8 @@ public:
   ConsoleReport(FILE *out, bool terminal, uint64_t steps, bool tokens);
   ~ConsoleReport();
   void step(const StepReport &report);
+  /// A line of its own among those of the steps.
+  void line(const std::string &text);
 
 private:
   void clear();
@@ -39,7 +45,8 @@ private:
 /// {"step", "eval_loss", "tokens_per_second", "seconds"}.
 class MetricsFile {
 public:
-  static Result<std::unique_ptr<MetricsFile>> open(const std::string &path);
+  /// \param lastStep  of an earlier run that this one goes on from: its lines up to that step stay. 0: a new file.
+  static Result<std::unique_ptr<MetricsFile>> open(const std::string &path, uint64_t lastStep = 0);
   ~MetricsFile();
   void step(const StepReport &report);
   Status close();

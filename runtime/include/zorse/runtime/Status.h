@@ -19,6 +19,9 @@ struct Error {
   ErrorKind kind = ErrorKind::User;
   std::string message;
   uint32_t peer = UINT32_MAX; ///< of a transfer: the rank whose connection failed, which may know more.
+  std::string where = {};     ///< of a run: "device a, entry 17 (receive from b) of step 4"
+
+  std::string text() const { return where.empty() ? message : where + ": " + message; }
 };
 
 class [[nodiscard]] Status {
@@ -34,7 +37,7 @@ public:
     assert(failed());
     return *error_;
   }
-  const std::string &message() const { return error().message; }
+  std::string message() const { return error().text(); }
 
 private:
   std::optional<Error> error_;
@@ -52,7 +55,7 @@ public:
 
   bool failed() const { return !value_.has_value(); }
   const Error &error() const { return error_; }
-  const std::string &message() const { return error_.message; }
+  std::string message() const { return error_.text(); }
 
   T &operator*() {
     assert(value_);

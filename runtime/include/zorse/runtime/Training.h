@@ -36,7 +36,7 @@ private:
   std::unique_ptr<Implementation> implementation_;
 };
 
-/// One finished training step or evaluation.
+/// One finished training step or evaluation. Times are of the process that has the Report entry.
 struct StepReport {
   uint64_t skippedSoFar = 0;    ///< skipped steps of this run, this one included
   uint64_t step = 0;            ///< 1-based; of an evaluation: the step after which it ran.

@@ -248,7 +248,7 @@ void Links::readControl(Link &link) {
   if (got <= 0) {
     link.controlOpen = false;
     if (!link.saidGoodbye)
-      fail(userError(link.name + " is gone: its connection ended without a goodbye" + (got < 0 ? std::string(" (") + std::strerror(errno) + ")" : "")));
+      fail({ErrorKind::User, link.name + " is gone: its connection ended without a goodbye" + (got < 0 ? std::string(" (") + std::strerror(errno) + ")" : ""), link.peer});
     return;
   }
   link.inbox.append(buffer, got);
@@ -264,7 +264,7 @@ void Links::readControl(Link &link) {
     if (byte(0) == Goodbye)
       link.saidGoodbye = true;
     else
-      fail({ErrorKind(byte(1)), link.inbox.substr(kHeaderBytes, length)});
+      fail({ErrorKind(byte(1)), link.inbox.substr(kHeaderBytes, length), link.peer});
     link.inbox.erase(0, kHeaderBytes + length);
   }
 }
@@ -292,11 +292,11 @@ void Links::judge(Link &link) {
     }
     changed_.notify_all();
   } else if (std::string problem = closed->problem(); !problem.empty()) {
-    fail(internalError("transfers with " + link.name + " stopped: " + problem));
+    fail({ErrorKind::Internal, "transfers with " + link.name + " stopped: " + problem, link.peer});
   } else if (!link.brokenSince) {
     link.brokenSince = Clock::now();
   } else if (Clock::now() - *link.brokenSince > kWordTime) {
-    fail(userError("the connection to " + link.name + " broke"));
+    fail({ErrorKind::User, "the connection to " + link.name + " broke", link.peer});
   }
 }
 
