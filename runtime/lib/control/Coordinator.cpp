@@ -175,7 +175,7 @@ private:
         heartbeatAt = now + times_.heartbeatSeconds;
       }
       expireStrangers(now);
-      job_.tick(now, refusals_.text());
+      job_.tick(now, [this] { return refusals_.text(); });
       flushAll();
       publish();
     }

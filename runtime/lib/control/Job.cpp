@@ -318,7 +318,7 @@ void Job::decideStop() {
       outbox_.send(rank, frame, true);
 }
 
-void Job::tick(double now, const std::string &refused) {
+void Job::tick(double now, const std::function<std::string()> &refused) {
   if (!verdict_) {
     checkJoined(now, refused);
     checkHeartbeats(now);
@@ -330,7 +330,7 @@ void Job::tick(double now, const std::string &refused) {
   updateOver(now);
 }
 
-void Job::checkJoined(double now, const std::string &refused) {
+void Job::checkJoined(double now, const std::function<std::string()> &refused) {
   if (now < settings_.times.joinSeconds)
     return;
   std::string missing;
@@ -344,10 +344,11 @@ void Job::checkJoined(double now, const std::string &refused) {
   }
   if (count == 0)
     return;
+  std::string away = refused ? refused() : "";
   evidence_.found(foundBy(Failure::NotJoined, ErrorKind::User, first, ranks_[first].device,
                           missing + (count > 8 ? " and " + std::to_string(count - 8) + " more" : "") + " did not join within " + seconds(settings_.times.joinSeconds) +
                               ": expected " + std::to_string(settings_.world) + " ranks, found " + std::to_string(settings_.world - count) +
-                              "; were they started, and can they reach the coordinator's address?" + (refused.empty() ? "" : " Turned away meanwhile: " + refused)),
+                              "; were they started, and can they reach the coordinator's address?" + (away.empty() ? "" : " Turned away meanwhile: " + away)),
                   now);
 }
 

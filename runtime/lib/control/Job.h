@@ -54,7 +54,7 @@ public:
   void requestStop(double now);
   /// Time has passed.
   /// \param refused  what to say of peers that were turned away, if ranks are missing
-  void tick(double now, const std::string &refused = "");
+  void tick(double now, const std::function<std::string()> &refused = nullptr);
 
   // ---- what is so ----
   bool isAbsent(uint32_t rank) const { return ranks_[rank].state == State::Absent; }
@@ -101,7 +101,7 @@ private:
   void decideStop();
   void checkHeartbeats(double now);
   void checkProgress(double now);
-  void checkJoined(double now, const std::string &refused);
+  void checkJoined(double now, const std::function<std::string()> &refused);
   void decide(double now);
   void tell(double now);
   void updateOver(double now);

@@ -17,6 +17,7 @@ namespace {
 /// Every endpoint has been somebody else's for so long: give up.
 constexpr double kSettledSeconds = 3;
 constexpr double kLongestPause = 0.25;
+constexpr double kShortestTry = 0.02;
 
 /// How one try at one endpoint ended without admission.
 struct Outcome {
@@ -204,9 +205,11 @@ Result<Admission> zorse::control::joinJob(const MemberOptions &options) {
     bool settled = true;
     for (size_t i = 0; i < options.endpoints.size(); ++i) {
       Admission admission;
-      last[i] = {};
-      if (Attempt(options, options.endpoints[i], until).run(patience, &admission, &last[i]))
+      Outcome outcome;
+      if (Attempt(options, options.endpoints[i], until).run(patience, &admission, &outcome))
         return admission;
+      if (outcome.kind == Outcome::Final || last[i].text.empty() || monotonicSeconds() < until) // a try that was cut short says less than the one before.
+        last[i] = outcome;
       if (last[i].kind == Outcome::Final)
         return userError(who + " was refused by the coordinator of job '" + options.key.job + "' at " + describe(options.endpoints[i]) + ": " + last[i].text);
       settled &= last[i].kind == Outcome::Settled;
@@ -215,10 +218,10 @@ Result<Admission> zorse::control::joinJob(const MemberOptions &options) {
     }
     double now = monotonicSeconds();
     settledSince = !settled ? -1 : settledSince < 0 ? now : settledSince;
-    if (now >= until || (settled && now - settledSince >= kSettledSeconds))
+    if (now + kShortestTry >= until || (settled && now - settledSince >= kSettledSeconds))
       break;
     double share = std::uniform_real_distribution<double>(0.5, 1)(random); // ranks started together do not come together.
-    ::usleep(useconds_t(std::min(pause * share, until - now) * 1e6));
+    ::usleep(useconds_t(std::min(pause * share, until - kShortestTry - now) * 1e6));
     pause = std::min(pause * 1.5, kLongestPause);
     patience = std::min(patience * 1.5, 5.0); // a coordinator whom many join at once may be slow.
   }

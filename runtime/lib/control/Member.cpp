@@ -340,8 +340,11 @@ private:
   // ---- the end ----
   /// A verdict about this rank itself, as this rank's user should read it.
   Failure ofThisRank(Failure failure) const {
-    if (failure.rank == options_.rank && failure.cause == Failure::MissedHeartbeats)
-      failure.message += ". This is that rank: it was stopped for " + secondsText(clock_.longestPause()) + " or cut off, the job has ended without it, and it must not go on";
+    if (failure.rank != options_.rank || failure.cause != Failure::MissedHeartbeats)
+      return failure;
+    bool stopped = clock_.longestPause() > welcome_.deadline_seconds() / 2;
+    failure.message += ". This is that rank: " + (stopped ? "it was stopped or starved for " + secondsText(clock_.longestPause()) : std::string("it was cut off")) +
+                       ", the job has ended without it, and it must not go on";
     return failure;
   }
 

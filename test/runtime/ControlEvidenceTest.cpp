@@ -1,0 +1,158 @@
+// Which failure is the first cause, whatever the order in which it becomes known.
+#include "control/Evidence.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <functional>
+
+using namespace zorse::control;
+using namespace zorse::runtime;
+
+namespace {
+
+const std::vector<std::string> kDevices = {"a100:0", "a100:1", "t4:0", "t4:1"};
+
+Failure own(uint32_t rank, const std::string &message, uint32_t peer = kNoRank, const std::string &where = "") {
+  Failure failure;
+  failure.rank = rank;
+  failure.peer = peer;
+  failure.message = message;
+  failure.where = where;
+  failure.exitCode = 1;
+  return failure;
+}
+
+bool contains(const std::string &text, const std::string &part) { return text.find(part) != std::string::npos; }
+
+/// The verdict when the events come 10 ms apart, and when it came.
+struct Decided {
+  Failure failure;
+  double at = -1;
+};
+Decided decide(const std::vector<std::function<void(Evidence &, double)>> &events) {
+  Evidence evidence(4, kDevices);
+  double now = 1;
+  for (size_t next = 0; now < 3; now += 0.01) {
+    if (next < events.size())
+      events[next++](evidence, now);
+    if (std::optional<Failure> verdict = evidence.verdict(now))
+      return {*verdict, now - 1};
+  }
+  return {};
+}
+
+/// In all orders of the events.
+void inAllOrders(std::vector<std::function<void(Evidence &, double)>> events, const std::function<void(const Decided &)> &check) {
+  std::vector<size_t> order(events.size());
+  for (size_t i = 0; i < order.size(); ++i)
+    order[i] = i;
+  do {
+    std::vector<std::function<void(Evidence &, double)>> arranged;
+    std::string text;
+    for (size_t i : order) {
+      arranged.push_back(events[i]);
+      text += std::to_string(i) + " ";
+    }
+    SCOPED_TRACE("order " + text);
+    check(decide(arranged));
+  } while (std::next_permutation(order.begin(), order.end()));
+}
+
+TEST(ControlEvidence, OwnWordsAreBelievedAtOnce) {
+  Decided decided = decide({[](Evidence &e, double now) { e.reported(own(2, "disk full"), now); }});
+  EXPECT_EQ(decided.at, 0);
+  EXPECT_EQ(decided.failure.message, "rank 2 (device t4:0): disk full");
+  EXPECT_EQ(decided.failure.exitCode, 1);
+}
+
+TEST(ControlEvidence, BlameGivesWayToWhatThePeerSays) {
+  inAllOrders({[](Evidence &e, double now) { e.reported(own(1, "connection closed", 2, "entry 17 (receive from t4:0)"), now); },
+               [](Evidence &e, double now) { e.reported(own(2, "disk full"), now); }, [](Evidence &e, double now) { e.reported(own(0, "connection closed", 1), now); }},
+              [](const Decided &decided) {
+                EXPECT_EQ(decided.failure.rank, 2u);
+                EXPECT_TRUE(contains(decided.failure.message, "rank 2 (device t4:0): disk full")) << decided.failure.message;
+              });
+}
+
+TEST(ControlEvidence, DeathWithAllItsSigns) {
+  inAllOrders({[](Evidence &e, double now) { e.reported(own(1, "connection closed", 2, "entry 17 (receive from t4:0)"), now); },
+               [](Evidence &e, double now) { e.processEnded(2, "was killed by signal 9 (Killed)", 137, true, now); }, [](Evidence &e, double now) { e.closed(2, "reset", now); }},
+              [](const Decided &decided) {
+                EXPECT_EQ(decided.failure.cause, Failure::Died);
+                EXPECT_EQ(decided.failure.rank, 2u);
+                EXPECT_EQ(decided.failure.exitCode, 137);
+                EXPECT_TRUE(contains(decided.failure.message, "rank 2 (device t4:0) was killed by signal 9 (Killed)")) << decided.failure.message;
+                EXPECT_LE(decided.at, kGraceSeconds + 0.02);
+              });
+}
+
+TEST(ControlEvidence, SaysWhoNoticedAndWhere) {
+  Decided decided = decide({[](Evidence &e, double now) { e.reported(own(1, "connection closed", 2, "entry 17 (receive from t4:0)"), now); },
+                            [](Evidence &e, double now) { e.processEnded(2, "killed by signal 9 (Killed)", 137, true, now); },
+                            [](Evidence &e, double now) { e.closed(2, "reset", now); }});
+  EXPECT_EQ(decided.failure.message, "rank 2 (device t4:0) was killed by signal 9 (Killed); rank 1 (device a100:1) noticed in entry 17 (receive from t4:0)");
+  EXPECT_NEAR(decided.at, 0.02, 1e-9) << "certain as soon as its process has ended and its connection is closed";
+}
+
+TEST(ControlEvidence, OwnReportIsWaitedForThoughTheProcessHasEnded) {
+  // The launcher's word may be faster than what the rank sent before it ended.
+  Decided decided = decide({[](Evidence &e, double now) { e.processEnded(2, "exited with code 1", 1, true, now); }, [](Evidence &, double) {},
+                            [](Evidence &e, double now) { e.reported(own(2, "disk full"), now); }, [](Evidence &e, double now) { e.closed(2, "closed", now); }});
+  EXPECT_EQ(decided.failure.message, "rank 2 (device t4:0): disk full");
+}
+
+TEST(ControlEvidence, AClosedConnectionAloneIsEnoughAfterAMoment) {
+  Decided decided = decide({[](Evidence &e, double now) { e.setWhere(2, "entry 9 (forward) of step 3"), e.closed(2, "reset", now); }});
+  EXPECT_NEAR(decided.at, kGraceSeconds, 0.02);
+  EXPECT_EQ(decided.failure.cause, Failure::Disconnected);
+  EXPECT_TRUE(contains(decided.failure.message, "rank 2 (device t4:0) is gone")) << decided.failure.message;
+  EXPECT_TRUE(contains(decided.failure.message, "last heard of in entry 9 (forward) of step 3")) << decided.failure.message;
+}
+
+TEST(ControlEvidence, BlameAloneIsTheVerdictAfterAMoment) {
+  Decided decided = decide({[](Evidence &e, double now) { e.reported(own(1, "connection timed out", 2, "entry 17"), now); }});
+  EXPECT_NEAR(decided.at, kGraceSeconds, 0.02);
+  EXPECT_EQ(decided.failure.rank, 1u);
+  EXPECT_EQ(decided.failure.peer, 2u);
+  EXPECT_EQ(decided.failure.message, "rank 1 (device a100:1), entry 17: connection timed out; it blames rank 2 (device t4:0), of which nothing else is known");
+}
+
+TEST(ControlEvidence, MutualBlameIsABrokenConnection) {
+  Decided decided = decide({[](Evidence &e, double now) { e.reported(own(1, "reset", 2), now); }, [](Evidence &e, double now) { e.reported(own(2, "reset", 1), now); }});
+  EXPECT_NEAR(decided.at, kGraceSeconds, 0.02);
+  EXPECT_TRUE(contains(decided.failure.message, "the connection between them is broken")) << decided.failure.message;
+}
+
+TEST(ControlEvidence, ChainsLeadToTheirEnd) {
+  inAllOrders({[](Evidence &e, double now) { e.reported(own(0, "closed", 1), now); }, [](Evidence &e, double now) { e.reported(own(1, "closed", 2), now); },
+               [](Evidence &e, double now) { e.reported(own(2, "closed", 3), now); }, [](Evidence &e, double now) { e.closed(3, "reset", now); }},
+              [](const Decided &decided) { EXPECT_EQ(decided.failure.rank, 3u) << decided.failure.message; });
+}
+
+TEST(ControlEvidence, BlameOfNobodyInParticularFindsWhoIsInTrouble) {
+  inAllOrders({[](Evidence &e, double now) {
+                 Failure lost = own(0, "the all-reduce was broken off");
+                 lost.cause = Failure::Disconnected;
+                 e.reported(lost, now);
+               },
+               [](Evidence &e, double now) { e.processEnded(3, "was killed by signal 11 (Segmentation fault)", 139, true, now); },
+               [](Evidence &e, double now) { e.closed(3, "reset", now); }},
+              [](const Decided &decided) {
+                EXPECT_EQ(decided.failure.rank, 3u);
+                EXPECT_TRUE(contains(decided.failure.message, "signal 11")) << decided.failure.message;
+              });
+}
+
+TEST(ControlEvidence, WrongBlameGivesWayToARankInTrouble) {
+  inAllOrders({[](Evidence &e, double now) { e.reported(own(0, "closed", 1), now); }, [](Evidence &e, double now) { e.closed(3, "reset", now); }},
+              [](const Decided &decided) { EXPECT_EQ(decided.failure.rank, 3u) << decided.failure.message; });
+}
+
+TEST(ControlEvidence, BeforeItJoined) {
+  Decided decided = decide({[](Evidence &e, double now) { e.cannotReport(3), e.processEnded(3, "exited with code 1", 1, false, now); }});
+  EXPECT_EQ(decided.at, 0);
+  EXPECT_EQ(decided.failure.message, "rank 3 (device t4:1) exited with code 1 before it had joined");
+}
+
+} // namespace

@@ -1,0 +1,382 @@
+// The coordinator's decisions under random schedules, in simulated time: ranks that join, work, agree on an early stop, leave, fail, die and fall silent, with every
+// message delayed at random (in order per connection).
+#include "control/Job.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <functional>
+#include <random>
+
+using namespace zorse::control;
+using namespace zorse::runtime;
+
+namespace {
+
+constexpr double kTick = 0.002;
+
+/// A rank as the coordinator sees it from outside.
+struct SimulatedRank {
+  enum { Absent, Working, Left, Dead, Silent, Ended } state = Absent; ///< Ended: it has heard the verdict
+  double joinsAt = 0, nextStepAt = 0, stepSeconds = 0.01;
+  uint64_t highest = 0;
+  bool asked = false, saysGoodbye = false, contributed = false, exchanged = false;
+  std::optional<uint64_t> last;
+  std::vector<Failure> verdicts;
+  double upAt = 0, downAt = 0; ///< when the last message in each direction arrives
+};
+
+class Simulation final : public Outbox {
+public:
+  Simulation(uint32_t seed) : random_(seed), world_(3 + random_() % 6), ranks(world_), job_({world_, times(), kNoRank, {}}, *this) {
+    steps = 3 + random_() % 40;
+    for (SimulatedRank &rank : ranks) {
+      rank.joinsAt = uniform(0, 0.3);
+      rank.stepSeconds = uniform(0.002, 0.02);
+    }
+  }
+
+  static ControlTimes times() {
+    ControlTimes times;
+    times.heartbeatSeconds = 0.05;
+    times.deadlineSeconds = 0.5;
+    times.joinSeconds = 1;
+    times.stallSeconds = 2;
+    return times;
+  }
+
+  double uniform(double low, double high) { return std::uniform_real_distribution<double>(low, high)(random_); }
+  bool chance(double p) { return uniform(0, 1) < p; }
+  uint32_t anyRank() { return uint32_t(random_() % world_); }
+  uint32_t world() const { return world_; }
+  Job &job() { return job_; }
+  double now() const { return now_; }
+
+  void at(double when, std::function<void()> what) { events_.push_back({when, order_++, std::move(what)}); }
+
+  /// From a rank to the coordinator.
+  void up(uint32_t rank, Message message) {
+    double when = ranks[rank].upAt = std::max(ranks[rank].upAt, now_ + uniform(0, 0.02));
+    at(when, [this, rank, message] {
+      if (!job_.isConnected(rank))
+        return;
+      job_.heard(rank, now_);
+      job_.received(rank, message, now_);
+    });
+  }
+
+  void send(uint32_t rank, const SharedFrame &frame, bool) override {
+    Message message;
+    ASSERT_TRUE(message.ParseFromArray(frame->data() + kLengthBytes, int(frame->size() - kLengthBytes)));
+    double when = ranks[rank].downAt = std::max(ranks[rank].downAt, now_ + uniform(0, 0.02));
+    at(when, [this, rank, message] { receive(rank, message); });
+  }
+  void giveUp(uint32_t) override {}
+
+  void run(double until) {
+    for (; now_ < until; now_ += kTick) {
+      std::vector<Event> due;
+      auto later = std::stable_partition(events_.begin(), events_.end(), [&](const Event &event) { return event.when > now_; });
+      due.assign(later, events_.end());
+      events_.erase(later, events_.end());
+      std::sort(due.begin(), due.end(), [](const Event &a, const Event &b) { return std::tie(a.when, a.order) < std::tie(b.when, b.order); });
+      for (Event &event : due)
+        event.what();
+      for (uint32_t rank = 0; rank < world_; ++rank)
+        live(rank);
+      job_.tick(now_);
+    }
+  }
+
+  // ---- what befalls a rank ----
+  void fail(uint32_t rank, uint32_t peer, const std::string &text, Failure::Cause cause = Failure::OwnError) {
+    if (ranks[rank].state != SimulatedRank::Working)
+      return;
+    Failure failure;
+    failure.cause = cause;
+    failure.rank = rank;
+    failure.peer = peer;
+    failure.message = text;
+    Message message;
+    *message.mutable_failed() = toMessage(failure);
+    up(rank, message);
+  }
+
+  void die(uint32_t rank, bool launcherTells) {
+    SimulatedRank &r = ranks[rank];
+    bool connected = r.state == SimulatedRank::Working || r.state == SimulatedRank::Left || r.state == SimulatedRank::Silent;
+    r.state = SimulatedRank::Dead;
+    if (connected)
+      at(std::max(r.upAt, now_ + uniform(0, 0.05)), [this, rank] { job_.closed(rank, "reset", now_); });
+    if (launcherTells)
+      at(now_ + uniform(0, 0.15), [this, rank] { job_.processEnded(rank, true, "was killed by signal 9 (Killed)", 137, now_); });
+  }
+
+  void requestStop(uint32_t rank) {
+    if (rank == kNoRank)
+      return job_.requestStop(now_);
+    Message message;
+    message.mutable_stop_request();
+    if (ranks[rank].state == SimulatedRank::Working)
+      up(rank, message);
+  }
+
+private:
+  struct Event {
+    double when;
+    uint64_t order;
+    std::function<void()> what;
+  };
+
+  void receive(uint32_t rank, const Message &message) {
+    SimulatedRank &r = ranks[rank];
+    if (r.state != SimulatedRank::Working)
+      return;
+    switch (message.what_case()) {
+    case Message::kStopQuery: {
+      r.asked = true;
+      Message answer;
+      answer.mutable_stop_answer()->set_highest(r.highest);
+      up(rank, answer);
+      break;
+    }
+    case Message::kStopDecision:
+      EXPECT_FALSE(r.last) << "two decisions";
+      r.last = message.stop_decision().last();
+      EXPECT_LE(r.highest, *r.last) << "a rank is to stop before a step that it has begun";
+      break;
+    case Message::kContributions:
+      r.exchanged = true;
+      EXPECT_EQ(message.contributions().values_size(), int(world_));
+      break;
+    case Message::kVerdict: {
+      r.verdicts.push_back(fromMessage(message.verdict().failure()));
+      Message heard;
+      heard.mutable_heard();
+      up(rank, heard);
+      r.state = SimulatedRank::Ended;
+      at(r.upAt + uniform(0, 0.05), [this, rank] { job_.closed(rank, "closed", now_); });
+      break;
+    }
+    case Message::kGoodbye:
+      r.state = SimulatedRank::Left;
+      at(now_ + uniform(0, 0.05), [this, rank] { job_.closed(rank, "closed", now_); });
+      break;
+    default: break;
+    }
+  }
+
+  /// What a healthy rank does by itself.
+  void live(uint32_t rank) {
+    SimulatedRank &r = ranks[rank];
+    if (r.state == SimulatedRank::Absent && now_ >= r.joinsAt && !job_.verdict() && job_.isAbsent(rank)) {
+      r.state = SimulatedRank::Working;
+      r.last = job_.lastStep();
+      job_.joined(rank, "cpu:" + std::to_string(rank), now_);
+    }
+    if (r.state != SimulatedRank::Working)
+      return;
+    if (int(now_ / kTick) % 25 == 0) {
+      Message heartbeat;
+      heartbeat.mutable_heartbeat();
+      up(rank, heartbeat);
+    }
+    bool mayGoOn = r.last ? r.highest < *r.last : !r.asked;
+    uint64_t end = r.last ? std::min(*r.last, steps) : steps;
+    if (r.highest < end && mayGoOn && now_ >= r.nextStepAt) {
+      ++r.highest;
+      r.nextStepAt = now_ + r.stepSeconds;
+    }
+    if (r.highest < end || (r.asked && !r.last))
+      return;
+    if (!r.contributed) {
+      r.contributed = true;
+      Message message;
+      message.mutable_contribution()->set_name("end");
+      up(rank, message);
+    } else if (r.exchanged && !r.saysGoodbye) {
+      r.saysGoodbye = true;
+      Message message;
+      message.mutable_leave()->set_highest(r.highest);
+      up(rank, message);
+    }
+  }
+
+  std::mt19937 random_;
+  const uint32_t world_;
+
+public:
+  std::vector<SimulatedRank> ranks;
+  uint64_t steps = 0;
+
+private:
+  Job job_;
+  double now_ = 0;
+  uint64_t order_ = 0;
+  std::vector<Event> events_;
+};
+
+uint32_t schedules(uint32_t usual) {
+  const char *more = std::getenv("ZORSE_CONTROL_SCHEDULES");
+  return more ? uint32_t(std::max(1, std::atoi(more))) : usual;
+}
+
+TEST(ControlJob, RandomRunsEndTogetherAtOneStep) {
+  for (uint32_t seed = 0; seed < schedules(300); ++seed) {
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    Simulation sim(seed);
+    bool stop = sim.chance(0.7);
+    if (stop)
+      for (int i = 0; i < 3; ++i)
+        sim.at(sim.uniform(0, 0.5), [&] { sim.requestStop(sim.chance(0.3) ? kNoRank : sim.anyRank()); });
+    sim.run(2.5);
+    EXPECT_TRUE(sim.job().isOver());
+    EXPECT_FALSE(sim.job().verdict()) << sim.job().verdict()->message;
+    for (const SimulatedRank &rank : sim.ranks) {
+      EXPECT_EQ(rank.state, SimulatedRank::Left);
+      EXPECT_EQ(rank.highest, sim.ranks[0].highest);
+      if (!stop)
+        EXPECT_EQ(rank.highest, sim.steps);
+    }
+    if (testing::Test::HasFailure())
+      return;
+  }
+}
+
+TEST(ControlJob, RandomTroubleEndsInOneVerdictAboutItsCause) {
+  for (uint32_t seed = 0; seed < schedules(600); ++seed) {
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    Simulation sim(seed + 100000);
+    uint32_t culprit = sim.anyRank(), kind = sim.anyRank() % 4;
+    double when = sim.uniform(0.31, 0.8); // all have joined
+    sim.steps = 10000;                    // nobody leaves before
+    if (sim.chance(0.3))
+      sim.at(when - sim.uniform(0, 0.02), [&] { sim.requestStop(sim.chance(0.5) ? kNoRank : sim.anyRank()); });
+    sim.at(when, [&] {
+      switch (kind) {
+      case 0: sim.fail(culprit, kNoRank, "disk full"); break;
+      case 1: sim.die(culprit, /*launcherTells=*/false); break;
+      case 2: sim.die(culprit, /*launcherTells=*/true); break;
+      case 3: sim.ranks[culprit].state = SimulatedRank::Silent; break;
+      }
+    });
+    if (kind != 3) // who blames whom: everybody the culprit, or somebody who was dragged along
+      for (uint32_t rank = 0; rank < sim.world(); ++rank) {
+        if (rank == culprit || !sim.chance(0.6))
+          continue;
+        uint32_t blamed = rank > 0 && rank - 1 != culprit && sim.chance(0.3) ? rank - 1 : culprit;
+        bool knows = sim.chance(0.8);
+        sim.at(when + sim.uniform(0, 0.1), [&sim, rank, blamed, knows] {
+          sim.fail(rank, knows ? blamed : kNoRank, "a connection ended", knows ? Failure::OwnError : Failure::Disconnected);
+        });
+      }
+    sim.at(when + 0.6, [&] { sim.fail((culprit + 1) % sim.world(), kNoRank, "too late to matter"); });
+    sim.run(when + 0.2 + 2 * kGraceSeconds);
+    if (kind != 3)
+      EXPECT_TRUE(sim.job().verdict()) << "not in time";
+    sim.run(3);
+    ASSERT_TRUE(sim.job().verdict()) << "kind " << kind;
+    EXPECT_EQ(sim.job().verdict()->rank, culprit) << sim.job().verdict()->message;
+    EXPECT_TRUE(sim.job().isOver());
+    for (uint32_t rank = 0; rank < sim.world(); ++rank) {
+      bool alive = rank != culprit || kind == 0;
+      EXPECT_EQ(sim.ranks[rank].verdicts.size(), alive ? 1u : 0u) << "rank " << rank;
+      for (const Failure &verdict : sim.ranks[rank].verdicts)
+        EXPECT_EQ(verdict.message, sim.job().verdict()->message);
+    }
+    if (testing::Test::HasFailure())
+      return;
+  }
+}
+
+TEST(ControlJob, RandomDeathsAtAnyTime) {
+  // Also before joining, while the ranks agree to stop and after some have left: either the job was over for that rank, or everybody learns of the death.
+  uint32_t failed = 0;
+  for (uint32_t seed = 0; seed < schedules(600); ++seed) {
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    Simulation sim(seed + 200000);
+    uint32_t culprit = sim.anyRank();
+    bool wasLeft = false, overBefore = false;
+    if (sim.chance(0.5))
+      sim.at(sim.uniform(0, 0.5), [&] { sim.requestStop(sim.chance(0.5) ? kNoRank : sim.anyRank()); });
+    sim.at(sim.uniform(0, 0.8), [&] {
+      wasLeft = sim.ranks[culprit].state == SimulatedRank::Left;
+      overBefore = sim.job().isOver();
+      sim.die(culprit, /*launcherTells=*/true);
+    });
+    sim.run(3);
+    ASSERT_TRUE(sim.job().verdict());
+    EXPECT_EQ(sim.job().verdict()->rank, culprit) << sim.job().verdict()->message;
+    EXPECT_TRUE(sim.job().isOver());
+    failed += !wasLeft;
+    for (const SimulatedRank &rank : sim.ranks) {
+      EXPECT_TRUE(overBefore || rank.state == SimulatedRank::Left || rank.state == SimulatedRank::Dead || rank.state == SimulatedRank::Ended ||
+                  rank.state == SimulatedRank::Absent);
+      EXPECT_EQ(rank.verdicts.size(), rank.state == SimulatedRank::Ended ? 1u : 0u);
+    }
+    if (testing::Test::HasFailure())
+      return;
+  }
+  EXPECT_GT(failed, 10u);
+}
+
+TEST(ControlJob, AnExchangeDoesNotWaitForRanksThatHaveLeft) {
+  struct Quiet final : Outbox {
+    void send(uint32_t, const SharedFrame &, bool) override {}
+    void giveUp(uint32_t) override {}
+  } quiet;
+  Job job({2, Simulation::times(), kNoRank, {}}, quiet);
+  job.joined(0, "a", 0);
+  job.joined(1, "b", 0);
+  Message leave, contribution;
+  leave.mutable_leave();
+  contribution.mutable_contribution()->set_name("acks");
+  job.received(1, leave, 0.1);
+  EXPECT_FALSE(job.verdict());
+  job.received(0, contribution, 0.2);
+  ASSERT_TRUE(job.verdict());
+  EXPECT_EQ(job.verdict()->message, "rank 1 (device b) ended without taking part in the exchange 'acks', in which rank 0 (device a) waits for it");
+}
+
+TEST(ControlJob, StallNamesTheEarliestEntryOfAll) {
+  struct Quiet final : Outbox {
+    void send(uint32_t, const SharedFrame &, bool) override {}
+    void giveUp(uint32_t) override {}
+  } quiet;
+  auto heartbeat = [](uint64_t counter, bool underWay, uint64_t step, uint32_t entry, const std::string &where) {
+    Message message;
+    Progress &progress = *message.mutable_heartbeat()->mutable_progress();
+    progress.set_counter(counter);
+    progress.set_under_way(underWay);
+    progress.set_step(step);
+    progress.set_entry(entry);
+    progress.set_where(where);
+    return message;
+  };
+  auto run = [&](auto counterOf, bool underWay) {
+    Job job({3, Simulation::times(), kNoRank, {}}, quiet);
+    for (uint32_t rank = 0; rank < 3; ++rank)
+      job.joined(rank, "cpu:" + std::to_string(rank), 0);
+    double now = 0;
+    for (; now < 6 && !job.verdict(); now += 0.05) {
+      for (uint32_t rank = 0; rank < 3; ++rank) {
+        job.heard(rank, now);
+        job.received(rank, heartbeat(counterOf(rank, now), underWay, rank == 0 ? 5 : 4, rank == 1 ? 17 : 30, rank == 1 ? "is in entry 17 (receive from cpu:2) of step 4" : "is elsewhere"), now);
+      }
+      job.tick(now);
+    }
+    return std::make_pair(job.verdict(), now);
+  };
+  auto [stalled, when] = run([](uint32_t, double now) { return now < 1 ? uint64_t(now * 100) : 7; }, true);
+  ASSERT_TRUE(stalled);
+  EXPECT_EQ(stalled->cause, Failure::Stalled);
+  EXPECT_EQ(stalled->rank, 1u);
+  EXPECT_NEAR(when, 3.1, 0.2);
+  EXPECT_TRUE(stalled->message.find("step 4, where rank 1 (device cpu:1) is in entry 17 (receive from cpu:2) of step 4") != std::string::npos) << stalled->message;
+  // One rank that does something is enough; and nothing needs to be done where nothing is under way.
+  EXPECT_FALSE(run([](uint32_t rank, double now) { return rank == 2 ? uint64_t(now * 10) : 7; }, true).first);
+  EXPECT_FALSE(run([](uint32_t, double) { return 7; }, false).first);
+}
+
+} // namespace

@@ -1,0 +1,596 @@
+// Who is admitted and who is not; strangers, junk and foreign programs.
+#include "ControlRig.h"
+#include "TemporaryFolder.h"
+
+#include "control/Frames.h"
+#include "control/Proof.h"
+#include "control/Sockets.h"
+
+#include <algorithm>
+#include <atomic>
+#include <cstdlib>
+
+#include <poll.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+
+using namespace zorse::runtime;
+using namespace zorse::runtime::test;
+using zorse::control::Descriptor;
+using zorse::control::Listener;
+using zorse::control::monotonicSeconds;
+
+namespace {
+
+std::string joinError(const MemberOptions &options) {
+  Result<std::unique_ptr<Member>> member = Member::join(options);
+  return member.failed() ? member.message() : "";
+}
+
+/// A socket that says what the test wants.
+class Raw {
+public:
+  explicit Raw(uint16_t port) {
+    Result<Descriptor> socket = zorse::control::connectTo({"127.0.0.1", port}, monotonicSeconds() + 2);
+    if (socket.failed())
+      ADD_FAILURE() << socket.message();
+    else
+      socket_ = std::move(*socket);
+  }
+  explicit Raw(Descriptor socket) : socket_(std::move(socket)) {}
+
+  void say(const std::string &bytes) { ::send(socket_.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL); }
+  void say(const zorse::control::Message &message) { say(*zorse::control::encode(message)); }
+
+  /// Everything that comes until the other end closes or `seconds` have passed.
+  std::string hear(double seconds, bool *closed = nullptr) {
+    std::string out;
+    double until = monotonicSeconds() + seconds;
+    while (true) {
+      pollfd wait = {socket_.get(), POLLIN, 0};
+      double left = until - monotonicSeconds();
+      if (left <= 0 || ::poll(&wait, 1, int(left * 1000) + 1) <= 0)
+        return out;
+      char piece[4096];
+      ssize_t n = ::recv(socket_.get(), piece, sizeof piece, 0);
+      if (n <= 0) {
+        if (closed)
+          *closed = true;
+        return out;
+      }
+      out.append(piece, size_t(n));
+    }
+  }
+  /// The next messages.
+  std::optional<zorse::control::Message> next(double seconds = 2) {
+    double until = monotonicSeconds() + seconds;
+    while (true) {
+      if (std::optional<std::string_view> frame = reader_.next()) {
+        zorse::control::Message message;
+        return message.ParseFromArray(frame->data(), int(frame->size())) ? std::optional(message) : std::nullopt;
+      }
+      pollfd wait = {socket_.get(), POLLIN, 0};
+      double left = until - monotonicSeconds();
+      char piece[4096];
+      ssize_t n = left <= 0 || ::poll(&wait, 1, int(left * 1000) + 1) <= 0 ? 0 : ::recv(socket_.get(), piece, sizeof piece, 0);
+      if (n <= 0)
+        return std::nullopt;
+      reader_.append(piece, size_t(n));
+    }
+  }
+  int fd() const { return socket_.get(); }
+
+private:
+  Descriptor socket_;
+  zorse::control::FrameReader reader_{zorse::control::kFrameBytes};
+};
+
+zorse::control::Message greeting(zorse::control::Role role, const std::string &nonce, uint32_t version = zorse::control::kVersion) {
+  zorse::control::Message message;
+  message.mutable_greeting()->set_magic(zorse::control::kMagic);
+  message.mutable_greeting()->set_version(version);
+  message.mutable_greeting()->set_role(role);
+  message.mutable_greeting()->set_nonce(nonce);
+  return message;
+}
+
+/// A program that is no coordinator: calls `serve` for every connection.
+class OtherProgram {
+public:
+  explicit OtherProgram(std::function<void(Raw)> serve) : serve_(std::move(serve)) {
+    Result<Listener> listener = zorse::control::listenOn("127.0.0.1", {0});
+    port = listener->port;
+    listener_ = std::move(listener->socket);
+    thread_ = std::thread([this] {
+      while (!ending_) {
+        pollfd wait = {listener_.get(), POLLIN, 0};
+        if (::poll(&wait, 1, 10) <= 0)
+          continue;
+        Descriptor socket(::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC));
+        if (socket.valid()) {
+          ++connections;
+          serve_(Raw(std::move(socket)));
+        }
+      }
+    });
+  }
+  ~OtherProgram() {
+    ending_ = true;
+    thread_.join();
+  }
+  uint16_t port = 0;
+  std::atomic<int> connections{0};
+
+private:
+  std::function<void(Raw)> serve_;
+  Descriptor listener_;
+  std::atomic<bool> ending_{false};
+  std::thread thread_;
+};
+
+std::unique_ptr<Coordinator> startCoordinator(const CoordinatorOptions &options) {
+  Result<std::unique_ptr<Coordinator>> started = Coordinator::start(options);
+  if (started.failed())
+    ADD_FAILURE() << started.message();
+  return started.failed() ? nullptr : std::move(*started);
+}
+
+// ---- refusals ----
+
+TEST(ControlTrust, AnotherSecretIsRefusedWithoutALongWait) {
+  auto coordinator = startCoordinator(coordinatorOptions(2));
+  MemberOptions options = memberOptions(1, 2, coordinator->port());
+  options.key.secret = "some other secret";
+  double begin = monotonicSeconds();
+  std::string error = joinError(options);
+  EXPECT_LT(monotonicSeconds() - begin, 6);
+  EXPECT_TRUE(contains(error, "rank 1 (device cpu:1)")) << error;
+  EXPECT_TRUE(contains(error, "does not know this job's secret")) << error;
+  EXPECT_TRUE(contains(error, "ZORSE_SECRET")) << error;
+}
+
+TEST(ControlTrust, AnotherJobIsNamed) {
+  auto coordinator = startCoordinator(coordinatorOptions(2));
+  MemberOptions options = memberOptions(1, 2, coordinator->port());
+  options.key.job = "mine";
+  options.times.joinSeconds = 0.5;
+  std::string error = joinError(options);
+  EXPECT_TRUE(contains(error, "expected 'mine', found 'job'")) << error;
+}
+
+TEST(ControlTrust, AnOlderGenerationEndsAtOnce) {
+  CoordinatorOptions two = coordinatorOptions(2);
+  two.generation = 2;
+  auto coordinator = startCoordinator(two);
+  MemberOptions options = memberOptions(1, 2, coordinator->port());
+  options.generation = 1;
+  double begin = monotonicSeconds();
+  std::string error = joinError(options);
+  EXPECT_LT(monotonicSeconds() - begin, 2);
+  EXPECT_TRUE(contains(error, "expected generation 1, found 2")) << error;
+  EXPECT_TRUE(contains(error, "must end")) << error;
+  options.generation = 2;
+  EXPECT_EQ(joinError(options), "");
+}
+
+TEST(ControlTrust, ANewerGenerationWaitsForItsOwnCoordinator) {
+  CoordinatorOptions old = coordinatorOptions(1);
+  auto former = startCoordinator(old);
+  uint16_t port = former->port();
+  MemberOptions options = memberOptions(0, 1, port);
+  options.generation = 2;
+  options.times.joinSeconds = 0.5;
+  std::string error = joinError(options);
+  EXPECT_TRUE(contains(error, "expected generation 2, found 1")) << error;
+
+  options.times.joinSeconds = 10;
+  std::thread replace([&] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(300));
+    former.reset();
+    CoordinatorOptions next = coordinatorOptions(1);
+    next.generation = 2;
+    next.ports = {port};
+    former = startCoordinator(next);
+  });
+  Result<std::unique_ptr<Member>> member = Member::join(options);
+  replace.join();
+  ASSERT_FALSE(member.failed()) << member.message();
+  EXPECT_EQ((*member)->generation(), 2u);
+}
+
+TEST(ControlTrust, AnyGenerationIsTheCoordinators) {
+  CoordinatorOptions options = coordinatorOptions(1);
+  options.generation = 41;
+  auto coordinator = startCoordinator(options);
+  Result<std::unique_ptr<Member>> member = Member::join(memberOptions(0, 1, coordinator->port()));
+  ASSERT_FALSE(member.failed()) << member.message();
+  EXPECT_EQ((*member)->generation(), 41u);
+}
+
+TEST(ControlTrust, ADuplicateRankEndsAndHarmsNobody) {
+  Rig rig(2);
+  std::string error = joinError(memberOptions(1, 2, rig.coordinator->port()));
+  EXPECT_TRUE(contains(error, "rank 1 (device cpu:1) has joined already")) << error;
+  rig.each([](uint32_t, Member &member) { EXPECT_FALSE(member.exchange("still works", "").failed()); });
+}
+
+TEST(ControlTrust, AnotherWorldIsNamed) {
+  auto coordinator = startCoordinator(coordinatorOptions(2));
+  std::string error = joinError(memberOptions(2, 3, coordinator->port()));
+  EXPECT_TRUE(contains(error, "the job has 2 ranks, this is rank 2 of 3")) << error;
+}
+
+TEST(ControlTrust, AnotherVersionIsNamed) {
+  OtherProgram newer([](Raw raw) {
+    raw.say(greeting(zorse::control::COORDINATOR, std::string(32, 'n'), 9));
+    raw.hear(0.2);
+  });
+  MemberOptions member = memberOptions(0, 1, newer.port);
+  member.times.joinSeconds = 0.5;
+  std::string error = joinError(member);
+  EXPECT_TRUE(contains(error, "speaks version 9 of the protocol, expected 1")) << error;
+
+  auto coordinator = startCoordinator(coordinatorOptions(1)); // the other way round
+  Raw raw(coordinator->port());
+  raw.say(greeting(zorse::control::MEMBER, std::string(32, 'n'), 9));
+  EXPECT_TRUE(raw.next()->has_greeting());
+  EXPECT_FALSE(raw.next());
+}
+
+TEST(ControlTrust, AFailedJobSaysWhy) {
+  Rig rig(coordinatorOptions(2));
+  Failure mine;
+  mine.message = "disk full";
+  rig.members[0]->fail(mine);
+  EXPECT_TRUE(rig.coordinator->waitUntilOver(5));
+  std::string error = joinError(memberOptions(1, 2, rig.coordinator->port()));
+  EXPECT_TRUE(contains(error, "the job has failed already: rank 0 (device cpu:0): disk full")) << error;
+}
+
+TEST(ControlTrust, ShortSecretsAreRefused) {
+  CoordinatorOptions options = coordinatorOptions(1);
+  options.key.secret = "short";
+  EXPECT_TRUE(Coordinator::start(options).failed());
+  MemberOptions member = memberOptions(0, 1, 1);
+  member.key.secret = "short";
+  EXPECT_TRUE(contains(joinError(member), "at least 16"));
+}
+
+// ---- endpoints ----
+
+TEST(ControlTrust, PassesOverForeignProgramsAndOtherJobs) {
+  OtherProgram ssh([](Raw raw) {
+    raw.say(std::string("SSH-2.0-OpenSSH_9.2\r\n"));
+    raw.hear(0.1);
+  });
+  OtherProgram http([](Raw raw) { // waits for a request, then answers
+    raw.hear(0.05);
+    raw.say(std::string("HTTP/1.1 400 Bad Request\r\n\r\n"));
+  });
+  OtherProgram closing([](Raw) {});
+  CoordinatorOptions other = coordinatorOptions(1);
+  other.key.job = "another";
+  auto stranger = startCoordinator(other);
+  CoordinatorOptions secret = coordinatorOptions(1);
+  secret.key.secret = "yet another secret";
+  auto secretive = startCoordinator(secret);
+  auto coordinator = startCoordinator(coordinatorOptions(1));
+
+  MemberOptions options = memberOptions(0, 1, coordinator->port());
+  options.endpoints = {{"127.0.0.1", 1}, {"127.0.0.1", ssh.port}, {"127.0.0.1", http.port}, {"127.0.0.1", closing.port}, {"127.0.0.1", stranger->port()},
+                       {"127.0.0.1", secretive->port()}, {"localhost", coordinator->port()}};
+  double begin = monotonicSeconds();
+  EXPECT_EQ(joinError(options), "");
+  EXPECT_LT(monotonicSeconds() - begin, 2);
+}
+
+TEST(ControlTrust, AMuteProgramCostsASecond) {
+  OtherProgram mute([](Raw raw) { raw.hear(3); });
+  auto coordinator = startCoordinator(coordinatorOptions(1));
+  MemberOptions options = memberOptions(0, 1, coordinator->port());
+  options.endpoints.insert(options.endpoints.begin(), {"127.0.0.1", mute.port});
+  double begin = monotonicSeconds();
+  EXPECT_EQ(joinError(options), "");
+  EXPECT_LT(monotonicSeconds() - begin, 3);
+}
+
+TEST(ControlTrust, WaitsForACoordinatorThatComesLater) {
+  uint16_t port = startCoordinator(coordinatorOptions(1))->port();
+  std::unique_ptr<Coordinator> coordinator;
+  std::thread later([&] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(400));
+    CoordinatorOptions options = coordinatorOptions(1);
+    options.ports = {port};
+    coordinator = startCoordinator(options);
+  });
+  EXPECT_EQ(joinError(memberOptions(0, 1, port)), "");
+  later.join();
+}
+
+TEST(ControlTrust, SaysWhatItFoundEverywhereWhenTimeIsUp) {
+  OtherProgram mute([](Raw raw) { raw.hear(0.3); });
+  MemberOptions options = memberOptions(3, 4, mute.port);
+  options.endpoints.push_back({"127.0.0.1", 1});
+  options.endpoints.push_back({"no-such-host.invalid", 5});
+  options.times.joinSeconds = 0.7;
+  double begin = monotonicSeconds();
+  std::string error = joinError(options);
+  EXPECT_LT(monotonicSeconds() - begin, 3);
+  EXPECT_TRUE(contains(error, "rank 3 (device cpu:3) found no coordinator of job 'job' within")) << error;
+  EXPECT_TRUE(contains(error, "127.0.0.1:1: Connection refused") || contains(error, "not tried again")) << error;
+  EXPECT_TRUE(contains(error, "no-such-host.invalid") && contains(error, "secret")) << error;
+}
+
+TEST(ControlTrust, ListensOnIPv6AndOnNames) {
+  for (const char *address : {"::1", "localhost", "::", "0.0.0.0", ""}) {
+    CoordinatorOptions options = coordinatorOptions(1);
+    options.listenAddress = address;
+    Result<std::unique_ptr<Coordinator>> started = Coordinator::start(options);
+    if (started.failed() && std::string(address).find(':') != std::string::npos)
+      continue; // a machine without IPv6
+    ASSERT_FALSE(started.failed()) << started.message();
+    MemberOptions member = memberOptions(0, 1, (*started)->port());
+    member.endpoints[0].host = std::string(address) == "::1" || std::string(address) == "::" ? "::1" : "localhost";
+    EXPECT_EQ(joinError(member), "") << address;
+  }
+}
+
+TEST(ControlTrust, TakesTheFirstFreePort) {
+  auto first = startCoordinator(coordinatorOptions(1));
+  CoordinatorOptions options = coordinatorOptions(1);
+  options.ports = {first->port(), 0};
+  auto second = startCoordinator(options);
+  EXPECT_NE(second->port(), first->port());
+  options.ports = {first->port()};
+  Result<std::unique_ptr<Coordinator>> third = Coordinator::start(options);
+  ASSERT_TRUE(third.failed());
+  EXPECT_TRUE(contains(third.message(), std::to_string(first->port()) + ": Address already in use")) << third.message();
+  options.listenAddress = "192.0.2.1";
+  EXPECT_TRUE(contains(Coordinator::start(options).message(), "192.0.2.1"));
+}
+
+// ---- before the proof ----
+
+TEST(ControlTrust, TheCoordinatorOnlyGreetsStrangers) {
+  auto coordinator = startCoordinator(coordinatorOptions(1));
+  Raw raw(coordinator->port());
+  EXPECT_TRUE(raw.next()->has_greeting());
+  raw.say(greeting(zorse::control::MEMBER, std::string(32, 'n')));
+  zorse::control::Message proof;
+  proof.mutable_proof()->set_mac(std::string(32, 'm'));
+  raw.say(proof);
+  std::optional<zorse::control::Message> answer = raw.next();
+  ASSERT_TRUE(answer && answer->has_refusal());
+  EXPECT_EQ(answer->refusal().reason(), zorse::control::WRONG_SECRET);
+  EXPECT_EQ(answer->refusal().job() + answer->refusal().message(), "") << "tells strangers about the job";
+  EXPECT_EQ(answer->refusal().generation() + answer->refusal().world(), 0u);
+  bool closed = false;
+  EXPECT_EQ(raw.hear(2, &closed), "");
+  EXPECT_TRUE(closed);
+}
+
+TEST(ControlTrust, MembersOnlyGreetStrangers) {
+  std::mutex mutex;
+  std::string heard;
+  OtherProgram spy([&](Raw raw) { // knows everything but the secret; echoes the member's own proof
+    raw.say(greeting(zorse::control::COORDINATOR, std::string(32, 'n')));
+    std::optional<zorse::control::Message> hello = raw.next(), proof = raw.next();
+    if (!hello || !proof || !proof->has_proof())
+      return;
+    raw.say(*proof);
+    std::string after = raw.hear(0.3);
+    std::lock_guard<std::mutex> lock(mutex);
+    heard += after;
+    EXPECT_FALSE(contains(hello->SerializeAsString() + proof->SerializeAsString(), "cpu:0"));
+  });
+  MemberOptions options = memberOptions(0, 1, spy.port);
+  options.times.joinSeconds = 1;
+  std::string error = joinError(options);
+  EXPECT_TRUE(contains(error, "does not know this job's secret")) << error;
+  EXPECT_GT(spy.connections, 0);
+  std::lock_guard<std::mutex> lock(mutex);
+  EXPECT_EQ(heard, "");
+}
+
+TEST(ControlTrust, RecordedConversationsAreWorthNothing) {
+  // A proxy records what an admitted member says and says it again to the coordinator.
+  auto coordinator = startCoordinator(coordinatorOptions(2));
+  std::mutex mutex;
+  std::string recorded;
+  OtherProgram proxy([&](Raw raw) {
+    Raw behind(coordinator->port());
+    double until = monotonicSeconds() + 0.5;
+    while (monotonicSeconds() < until) {
+      std::string up = raw.hear(0.01);
+      behind.say(up);
+      raw.say(behind.hear(0.01));
+      std::lock_guard<std::mutex> lock(mutex);
+      recorded += up;
+    }
+  });
+  Result<std::unique_ptr<Member>> member = Member::join(memberOptions(0, 2, proxy.port));
+  ASSERT_FALSE(member.failed()) << member.message();
+  std::this_thread::sleep_for(std::chrono::milliseconds(100));
+  Raw again(coordinator->port());
+  {
+    std::lock_guard<std::mutex> lock(mutex);
+    ASSERT_GT(recorded.size(), 100u);
+    again.say(recorded);
+  }
+  EXPECT_TRUE(again.next()->has_greeting());
+  std::optional<zorse::control::Message> answer = again.next();
+  ASSERT_TRUE(answer && answer->has_refusal());
+  EXPECT_EQ(answer->refusal().reason(), zorse::control::WRONG_SECRET);
+}
+
+TEST(ControlTrust, JunkNeitherEndsNorStallsTheJob) {
+  Rig rig(2);
+  uint16_t port = rig.coordinator->port();
+  std::atomic<bool> ending{false};
+  std::thread junk([&] {
+    const std::string large(1 << 16, 'x');
+    for (int i = 0; !ending; ++i) {
+      Raw raw(port);
+      switch (i % 6) {
+      case 0: raw.say(std::string("GET / HTTP/1.1\r\n\r\n")); break;
+      case 1: raw.say(large); break;
+      case 2: raw.say(std::string("\x7f\xff\xff\xff", 4) + large); break;
+      case 3: raw.say(std::string("\0\0\0\5abcde", 9)); break;
+      case 4: break; // a port scan
+      case 5: raw.say(greeting(zorse::control::MEMBER, "short")); break;
+      }
+    }
+  });
+  std::vector<Raw> slow; // many who say one byte and stay
+  for (int i = 0; i < 300; ++i) {
+    slow.emplace_back(port);
+    slow.back().say(std::string(1, '\0'));
+  }
+  double begin = monotonicSeconds();
+  rig.each([](uint32_t, Member &member) {
+    for (int round = 0; round < 50; ++round)
+      ASSERT_FALSE(member.exchange(std::to_string(round), "x").failed());
+  });
+  EXPECT_LT(monotonicSeconds() - begin, 5);
+  EXPECT_FALSE(rig.coordinator->failure());
+  ending = true;
+  junk.join();
+}
+
+TEST(ControlTrust, RanksJoinThoughAllPlacesAreTaken) {
+  CoordinatorOptions options = coordinatorOptions(4);
+  auto coordinator = startCoordinator(options);
+  std::vector<Raw> slow;
+  for (int i = 0; i < 400; ++i)
+    slow.emplace_back(coordinator->port());
+  std::vector<std::unique_ptr<Member>> members;
+  double begin = monotonicSeconds();
+  for (uint32_t rank = 0; rank < 4; ++rank) {
+    Result<std::unique_ptr<Member>> member = Member::join(memberOptions(rank, 4, coordinator->port()));
+    ASSERT_FALSE(member.failed()) << member.message();
+    members.push_back(std::move(*member));
+  }
+  EXPECT_LT(monotonicSeconds() - begin, 8);
+}
+
+TEST(ControlTrust, StrangersAreShownTheDoorInTime) {
+  auto coordinator = startCoordinator(coordinatorOptions(1));
+  Raw silent(coordinator->port());
+  bool closed = false;
+  double begin = monotonicSeconds();
+  silent.hear(8, &closed);
+  EXPECT_TRUE(closed);
+  EXPECT_LT(monotonicSeconds() - begin, 7);
+}
+
+TEST(ControlTrust, MissingRanksAreNamedWithThoseWhoWereTurnedAway) {
+  CoordinatorOptions options = coordinatorOptions(3);
+  options.times.joinSeconds = 1;
+  options.devices = {"a100:0", "a100:1", "t4:0"};
+  auto coordinator = startCoordinator(options);
+  Ear ear;
+  MemberOptions present = memberOptions(1, 3, coordinator->port());
+  ear.attach(present);
+  Result<std::unique_ptr<Member>> member = Member::join(present);
+  ASSERT_FALSE(member.failed());
+  MemberOptions stranger = memberOptions(2, 3, coordinator->port());
+  stranger.key.secret = "some other secret";
+  stranger.times.joinSeconds = 0.1;
+  joinError(stranger);
+  Failure verdict = ear.verdict();
+  EXPECT_EQ(verdict.cause, Failure::NotJoined);
+  EXPECT_EQ(verdict.rank, 0u);
+  EXPECT_TRUE(contains(verdict.message, "rank 0 (device a100:0), rank 2 (device t4:0) did not join within 1.0 s: expected 3 ranks, found 1")) << verdict.message;
+  EXPECT_TRUE(contains(verdict.message, "did not know the secret (last from 127.0.0.1)")) << verdict.message;
+}
+
+TEST(ControlTrust, AnAdmittedRankThatSendsNonsenseEndsTheJob) {
+  auto coordinator = startCoordinator(coordinatorOptions(1));
+  Raw raw(coordinator->port());
+  zorse::control::Nonces nonces{std::string(32, 'n'), raw.next()->greeting().nonce()};
+  raw.say(greeting(zorse::control::MEMBER, nonces.member));
+  zorse::control::Message proof, join;
+  proof.mutable_proof()->set_mac(macOfSecret(testKey().secret, zorse::control::MEMBER, nonces));
+  raw.say(proof);
+  EXPECT_TRUE(raw.next()->has_proof());
+  join.mutable_join()->set_job("job");
+  join.mutable_join()->set_world(1);
+  join.mutable_join()->set_mac(macOfJoin(testKey().secret, nonces, join.join()));
+  raw.say(join);
+  EXPECT_TRUE(raw.next()->has_welcome());
+  raw.say(std::string("\xff\xff\xff\xff", 4));
+  EXPECT_TRUE(coordinator->waitUntilOver(5));
+  ASSERT_TRUE(coordinator->failure());
+  EXPECT_TRUE(contains(coordinator->failure()->message, "rank 0 sent the coordinator what it must not")) << coordinator->failure()->message;
+}
+
+// ---- the secret's file ----
+
+class Variable {
+public:
+  Variable(const char *name, const char *value) : name_(name) {
+    if (const char *old = std::getenv(name))
+      old_ = old;
+    value ? ::setenv(name, value, 1) : ::unsetenv(name);
+  }
+  ~Variable() { old_ ? ::setenv(name_, old_->c_str(), 1) : ::unsetenv(name_); }
+
+private:
+  const char *name_;
+  std::optional<std::string> old_;
+};
+
+TEST(ControlTrust, TheSecretsSources) {
+  TemporaryFolder folder;
+  Variable home("HOME", folder.path("home").c_str()), noSecret("ZORSE_SECRET", nullptr), noFile("ZORSE_SECRET_FILE", nullptr);
+  ::mkdir(folder.path("home").c_str(), 0755);
+
+  Result<std::string> made = jobSecret("");
+  ASSERT_FALSE(made.failed()) << made.message();
+  EXPECT_EQ(made->size(), 64u);
+  struct stat info = {};
+  ASSERT_EQ(::stat(folder.path("home/.config/zorse/secret").c_str(), &info), 0);
+  EXPECT_EQ(info.st_mode & 07777, 0600u);
+  EXPECT_EQ(*jobSecret(""), *made);
+
+  std::string path = folder.write("file", "0123456789abcdef\n");
+  ::chmod(path.c_str(), 0600);
+  EXPECT_EQ(*jobSecret(path), "0123456789abcdef");
+  {
+    Variable file("ZORSE_SECRET_FILE", path.c_str());
+    EXPECT_EQ(*jobSecret(""), "0123456789abcdef");
+    Variable secret("ZORSE_SECRET", "from the environment");
+    EXPECT_EQ(*jobSecret(path), "from the environment");
+    Variable shortOne("ZORSE_SECRET", "short");
+    EXPECT_TRUE(contains(jobSecret(path).message(), "at least 16"));
+  }
+  ::chmod(path.c_str(), 0640);
+  EXPECT_TRUE(contains(jobSecret(path).message(), "chmod 600"));
+  EXPECT_TRUE(contains(jobSecret(folder.path("nowhere")).message(), "No such file"));
+  EXPECT_TRUE(jobSecret(folder.path("")).failed());
+  std::string brief = folder.write("brief", "abc");
+  ::chmod(brief.c_str(), 0600);
+  EXPECT_TRUE(contains(jobSecret(brief).message(), "at least 16"));
+  std::string huge = folder.write("huge", std::string(1 << 20, 'x'));
+  ::chmod(huge.c_str(), 0600);
+  EXPECT_TRUE(contains(jobSecret(huge).message(), "more than"));
+}
+
+TEST(ControlTrust, ProcessesThatMakeTheSecretAtOnceGetTheSame) {
+  TemporaryFolder folder;
+  Variable home("HOME", folder.path("").c_str()), noSecret("ZORSE_SECRET", nullptr), noFile("ZORSE_SECRET_FILE", nullptr);
+  std::vector<std::string> secrets(8);
+  std::vector<std::thread> threads;
+  for (std::string &secret : secrets)
+    threads.emplace_back([&secret] {
+      Result<std::string> got = jobSecret("");
+      secret = got.failed() ? got.message() : *got;
+    });
+  for (std::thread &thread : threads)
+    thread.join();
+  for (const std::string &secret : secrets)
+    EXPECT_EQ(secret, secrets[0]);
+  EXPECT_EQ(secrets[0].size(), 64u);
+}
+
+} // namespace
