@@ -43,3 +43,31 @@ INSTANTIATE_TEST_SUITE_P(GlooStriped, TransportConformance, ::testing::Values(&s
 INSTANTIATE_TEST_SUITE_P(GlooTwoSites, TransportConformance, ::testing::Values(&twoSites));
 INSTANTIATE_TEST_SUITE_P(GlooDelayed, TransportConformance, ::testing::Values(&delayedGloo));
 INSTANTIATE_TEST_SUITE_P(LocalDelayed, TransportConformance, ::testing::Values(&delayedLocal));
+
+namespace {
+
+TEST(GlooTransport, MovedGrowsWithinALongTransfer) {
+  // At the receiver, as seen from another thread.
+  constexpr size_t kBytes = 64 << 20;
+  std::vector<std::byte> from(kBytes, std::byte(3)), to(kBytes);
+  auto transports = makeGlooTransports(2);
+  std::atomic<bool> over{false};
+  std::thread sender([&] { EXPECT_FALSE(transports[0]->send({1, 0}, 1, from.data(), kBytes).failed()); });
+  std::thread receiver([&] {
+    EXPECT_FALSE(transports[1]->receive({1, 0}, 0, to.data(), kBytes).failed());
+    over = true;
+  });
+  std::vector<uint64_t> seen{0};
+  while (!over) {
+    if (uint64_t moved = transports[1]->moved(); moved != seen.back())
+      seen.push_back(moved);
+    std::this_thread::sleep_for(std::chrono::microseconds(100));
+  }
+  sender.join();
+  receiver.join();
+  EXPECT_TRUE(std::is_sorted(seen.begin(), seen.end()));
+  EXPECT_GE(seen.size(), 4u);
+  EXPECT_EQ(from, to);
+}
+
+} // namespace

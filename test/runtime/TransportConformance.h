@@ -1,6 +1,8 @@
 // What every transport must do (zorse/runtime/Transport.h), as tests of a driver: instantiate with a function that makes the transports of n devices.
 #pragma once
 
+#include "RandomOperations.h"
+
 #include "zorse/runtime/HalfTypes.h"
 #include "zorse/runtime/Transport.h"
 
@@ -251,6 +253,82 @@ TEST_P(TransportConformance, UnequalSizesAreAnError) {
   EXPECT_TRUE(status.failed());
   transports[1]->abort(internalError("sizes differ"));
   sender.join();
+}
+
+TEST_P(TransportConformance, UnequalSizesOfLargeTransfersAreAnError) {
+  for (auto [sent, expected] : {std::pair<size_t, size_t>{100 << 10, 8}, {8, 100 << 10}, {3 << 20, (3 << 20) - 4}, {1 << 20, 3 << 20}}) {
+    auto transports = GetParam()(2);
+    std::vector<std::byte> from(sent), to(expected);
+    std::thread sender([&] { (void)transports[0]->send({1, 0}, 1, from.data(), from.size()); });
+    EXPECT_TRUE(transports[1]->receive({1, 0}, 0, to.data(), to.size()).failed());
+    transports[1]->abort(internalError("sizes differ"));
+    sender.join();
+  }
+}
+
+TEST_P(TransportConformance, NothingIsBuffered) {
+  // A send returns only after its receive has begun, however little it sends.
+  std::atomic<bool> begun{false};
+  bool waited = false;
+  onAll(2, [&](uint32_t device, Transport &transport) -> Status {
+    int value = 1;
+    if (device == 0) {
+      ZORSE_RETURN_IF_FAILED(transport.send({1, 0}, 1, &value, sizeof value));
+      waited = begun;
+      return Status::success();
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds(30));
+    begun = true;
+    return transport.receive({1, 0}, 0, &value, sizeof value);
+  });
+  EXPECT_TRUE(waited);
+}
+
+TEST_P(TransportConformance, AbortEndsALongTransfer) {
+  // The sender waits for its receiver, the receiver of another transfer for its sender, and a sum for a member that never comes.
+  auto transports = GetParam()(3);
+  std::vector<std::byte> data(8 << 20), other(8 << 20);
+  std::vector<Status> results(3);
+  std::vector<double> numbers(100000);
+  std::thread sender([&] { results[0] = transports[0]->send({1, 0}, 1, data.data(), data.size()); });
+  std::thread receiver([&] { results[1] = transports[1]->receive({2, 0}, 0, other.data(), other.size()); });
+  std::thread reducer([&] {
+    AllReduceArguments a;
+    a.members = {2, 1, 0};
+    a.data = numbers.data();
+    a.count = int64_t(numbers.size());
+    results[2] = transports[2]->allReduce({3, 0}, a);
+  });
+  std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  transports[0]->abort(userError("enough"));
+  for (std::thread *thread : {&sender, &receiver, &reducer})
+    thread->join();
+  for (const Status &result : results) {
+    ASSERT_TRUE(result.failed());
+    EXPECT_EQ(result.message(), "enough");
+  }
+}
+
+TEST_P(TransportConformance, RandomOperationsGiveTheBitsOfRankedSums) {
+  struct Case {
+    uint32_t devices, queues;
+    size_t operations;
+    int64_t maxCount;
+    uint64_t steps;
+  };
+  uint64_t seed = 1;
+  for (Case c : {Case{2, 1, 30, 3000, 6}, {3, 2, 30, 300000, 3}, {5, 3, 40, 40000, 3}, {4, 1, 12, 3 << 20, 1}, {18, 1, 6, 20000, 2}}) {
+    RandomProgram program = randomProgram(seed++, c.devices, c.queues, c.operations, c.maxCount);
+    auto expected = performAll(program, c.steps, makeLocalTransports(c.devices));
+    auto found = performAll(program, c.steps, GetParam()(c.devices));
+    for (uint32_t device = 0; device < c.devices; ++device) {
+      ASSERT_FALSE(expected[device].failed()) << expected[device].message();
+      ASSERT_FALSE(found[device].failed()) << found[device].message();
+      for (size_t i = 0; i < expected[device]->size(); ++i)
+        ASSERT_TRUE((*expected[device])[i] == (*found[device])[i]) << "seed " << program.seed << ", device " << device << ", operation "
+                                                                   << i % program.operations.size() << ", step " << i / program.operations.size();
+    }
+  }
 }
 
 } // namespace zorse::runtime::test

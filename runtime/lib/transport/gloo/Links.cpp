@@ -24,6 +24,9 @@ constexpr auto kWordTime = std::chrono::seconds(1);
 /// Leaving waits so long for peers' hosts to have the last bytes. Only a lost network or a host in trouble takes longer.
 constexpr auto kDeliveryTime = std::chrono::seconds(10);
 
+/// For a look at what is there already.
+constexpr auto kMoment = std::chrono::milliseconds(1);
+
 std::string frame(Word word, const Error &error) {
   size_t length = std::min(error.message.size(), kMaxReason);
   std::string bytes{char(word), char(error.kind), char(length & 0xff), char(length >> 8)};
@@ -59,6 +62,9 @@ Status Transfer::wait() {
   std::string problem;
   try {
     done = isSend_ ? buffer_->waitSend(nullptr, kForever) : buffer_->waitRecv(nullptr, kForever);
+    // Gloo reports the end of waiting before an arrival: when the peer has left, what it sent before may all be here.
+    if (!done && link_->left && !links_->failed())
+      done = isSend_ ? buffer_->waitSend(nullptr, kMoment) : buffer_->waitRecv(nullptr, kMoment);
   } catch (const std::exception &exception) {
     problem = exception.what();
   }
@@ -276,10 +282,10 @@ void Links::judge(Link &link) {
   AdoptedPair *closed = nullptr;
   bool allClosed = true;
   for (const auto &context : link.contexts) {
-    if (context->pair().isClosed())
-      closed = &context->pair();
-    else
+    if (!context->pair().isClosed())
       allClosed = false;
+    else if (!closed || closed->problem().empty())
+      closed = &context->pair();
   }
   if (!closed || (link.saidGoodbye && !allClosed))
     return;

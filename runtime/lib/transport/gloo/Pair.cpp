@@ -53,31 +53,29 @@ bool AdoptedPair::delivered() {
 }
 
 void AdoptedPair::handleEvents(int events) {
-  if (!adopted_.load(std::memory_order_acquire))
+  if (!adopted_.load(std::memory_order_acquire) || closedNow_.load(std::memory_order_acquire))
     return;
   try {
     tcp::Pair::handleEvents(events);
   } catch (const std::exception &exception) {
+    // Whoever closes the pair holds its lock until the event loop has turned, so the loop may not wait for that lock: it only tells.
     {
       std::lock_guard<std::mutex> lock(problemMutex_);
       problem_ = exception.what();
     }
-    std::lock_guard<std::mutex> lock(m_);
-    try {
-      if (ex_ == nullptr)
-        signalException(std::string("the connection broke: ") + exception.what());
-    } catch (const std::exception &) {
-    }
-    if (state_ != CLOSED)
-      changeState(CLOSED);
+    tellClosed();
   }
 }
 
 void AdoptedPair::changeState(state next) noexcept {
   tcp::Pair::changeState(next);
-  if (next != CLOSED || closedNow_.exchange(true) || shutting_.load(std::memory_order_acquire))
-    return;
-  closed_();
+  if (next == CLOSED)
+    tellClosed();
+}
+
+void AdoptedPair::tellClosed() noexcept {
+  if (!closedNow_.exchange(true) && !shutting_.load(std::memory_order_acquire))
+    closed_();
 }
 
 PairContext::PairContext(std::shared_ptr<tcp::Device> device) : tcp::Context(std::move(device), 0, 2) { setTimeout(kForever); }

@@ -1,5 +1,5 @@
 // A Gloo pair over a connection that we made and proved. Gloo's own way to connect is not used: its listener takes the first stranger for the peer and parses what
-// it sends, and an exception in its event loop ends the process. Here a pair never accepts anybody, and whatever its event handler throws closes the pair.
+// it sends, and an exception in its event loop ends the process. Here a pair never accepts anybody, and what its event handler throws is reported as its end.
 #pragma once
 
 #include <atomic>
@@ -26,6 +26,7 @@ public:
   /// Ends the connection after what has been handed to the kernel; afterwards Gloo's event loop does not know the pair any more. `closed` is not called.
   void shut() noexcept;
 
+  /// True also when the event handler threw: then `shut` has yet to be called.
   bool isClosed() const { return closedNow_.load(std::memory_order_acquire); }
   /// What the event handler threw, if that closed the pair.
   std::string problem() const;
@@ -38,6 +39,8 @@ protected:
   void changeState(state next) noexcept override;
 
 private:
+  void tellClosed() noexcept;
+
   std::function<void()> closed_;
   std::atomic<bool> adopted_{false}, closedNow_{false}, shutting_{false};
   mutable std::mutex problemMutex_;
