@@ -6,6 +6,7 @@
 #include <condition_variable>
 #include <map>
 #include <mutex>
+#include <set>
 
 namespace zorse::runtime::test {
 
@@ -15,10 +16,10 @@ public:
 
   std::unique_ptr<Group> group(uint32_t rank) { return std::make_unique<Rank>(*this, rank); }
 
-  /// From now on every exchange fails.
-  void fail() {
+  /// From now on nothing is heard of this rank, and every exchange that it has not taken part in fails.
+  void kill(uint32_t rank) {
     std::lock_guard<std::mutex> lock(mutex_);
-    failed_ = true;
+    dead_.insert(rank);
     changed_.notify_all();
   }
 
@@ -31,12 +32,14 @@ private:
     uint64_t generation() const override { return job_.generation_; }
     Result<std::vector<std::string>> exchange(const std::string &name, const std::string &mine) override {
       std::unique_lock<std::mutex> lock(job_.mutex_);
+      if (job_.dead_.count(rank_))
+        return userError("this rank is dead");
       auto &said = job_.said_[name];
       if (said.count(rank_))
         return internalError("exchange '" + name + "' for the second time");
       said[rank_] = mine;
       job_.changed_.notify_all();
-      job_.changed_.wait(lock, [&] { return job_.failed_ || said.size() == job_.size_; });
+      job_.changed_.wait(lock, [&] { return !job_.dead_.empty() || said.size() == job_.size_; });
       if (said.size() < job_.size_)
         return userError("the job has failed");
       std::vector<std::string> all;
@@ -54,7 +57,7 @@ private:
   const uint64_t generation_;
   std::mutex mutex_;
   std::condition_variable changed_;
-  bool failed_ = false;
+  std::set<uint32_t> dead_;
   std::map<std::string, std::map<uint32_t, std::string>> said_;
 };
 

@@ -1,0 +1,390 @@
+// Snapshots on disks that fail and in jobs that die: at every single operation on files, on every rank.
+#include "StateOnly.h"
+#include "ThreadGroup.h"
+
+#include "snapshot/Storage.h"
+#include "zorse/runtime/SnapshotFiles.h"
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <cerrno>
+#include <csignal>
+#include <fcntl.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <thread>
+
+using namespace zorse;
+using namespace zorse::runtime;
+using namespace zorse::runtime::test;
+
+namespace {
+
+/// Fails from the `at`-th change on: once, for ever, or by dying.
+struct Fault {
+  enum Kind { None, Once, Forever, Death } kind = None;
+  int at = 0, error = EIO;
+  bool halfWritten = false; ///< the write at `at` leaves half of its bytes.
+};
+
+/// Files as they are, except for the fault. Does not wait for the disk.
+class FaultyStorage : public SnapshotStorage {
+public:
+  /// Operations count from now on.
+  void arm(const Fault &fault, std::function<void()> died = {}) {
+    fault_ = fault;
+    died_ = std::move(died);
+    count_ = 0;
+    triggered_ = false;
+  }
+  /// `triggered` stays.
+  void disarm() { fault_ = {}; }
+  bool triggered() const { return triggered_; }
+  int count() const { return count_; }
+
+  int makeFolder(const std::string &path) override { return fails() ? fault_.error : SnapshotStorage::makeFolder(path); }
+  int create(const std::string &path, int &handle) override { return fails() ? fault_.error : SnapshotStorage::create(path, handle); }
+  int reserve(int handle, uint64_t bytes) override { return fails() ? fault_.error : SnapshotStorage::reserve(handle, bytes); }
+  int write(int handle, const std::byte *data, size_t bytes) override {
+    if (!fails())
+      return SnapshotStorage::write(handle, data, bytes);
+    if (fault_.halfWritten)
+      (void)SnapshotStorage::write(handle, data, bytes / 2);
+    return fault_.error;
+  }
+  int sync(int) override { return fails() ? fault_.error : 0; }
+  int close(int handle) override {
+    SnapshotStorage::close(handle);
+    return 0;
+  }
+  int rename(const std::string &from, const std::string &to) override { return fails() ? fault_.error : SnapshotStorage::rename(from, to); }
+  int syncFolder(const std::string &) override { return fails() ? fault_.error : 0; }
+  int remove(const std::string &path) override { return fails() ? fault_.error : SnapshotStorage::remove(path); }
+  int removeFolder(const std::string &path) override { return fails() ? fault_.error : SnapshotStorage::removeFolder(path); }
+
+private:
+  bool fails() {
+    int now = count_++;
+    if (fault_.kind == Fault::None || now < fault_.at || (fault_.kind == Fault::Once && now > fault_.at))
+      return false;
+    triggered_ = true;
+    if (fault_.kind == Fault::Death && died_)
+      died_();
+    return true;
+  }
+
+  Fault fault_;
+  std::function<void()> died_;
+  std::atomic<int> count_{0};
+  std::atomic<bool> triggered_{false};
+};
+
+RunIdentity identityOf(const Bundle &bundle) {
+  RunIdentity identity;
+  identity.model = bundle.summary.content_hash();
+  identity.batch = bundle.batch;
+  identity.training = bundle.summary.training();
+  return identity;
+}
+
+class SnapshotFaultTest : public ::testing::Test {
+protected:
+  static constexpr uint32_t kRanks = 3;
+
+  SnapshotFaultTest() {
+    StateOnlyOptions options;
+    options.devices = kRanks;
+    bundle = stateOnly(folder, options);
+    options.devices = 2;
+    options.seed = 77;
+    other = stateOnly(folder, options);
+  }
+
+  struct Outcome {
+    bool triggered = false;
+    std::vector<Snapshots::Counts> counts = std::vector<Snapshots::Counts>(kRanks);
+    std::vector<std::string> finishes = std::vector<std::string>(kRanks), warnings = std::vector<std::string>(kRanks);
+  };
+
+  /// Three ranks take snapshots of the given steps; from the second step on the victim has the fault.
+  Outcome run(uint64_t generation, uint32_t victim, const Fault &fault, const std::vector<uint64_t> &steps) {
+    Outcome out;
+    ThreadJob job(kRanks, generation);
+    std::vector<std::thread> ranks;
+    std::atomic<int> arrived{0};
+    for (uint32_t r = 0; r < kRanks; ++r)
+      ranks.emplace_back([&, r] {
+        auto executor = stateExecutor(bundle, {r});
+        auto group = job.group(r);
+        auto storage = std::make_shared<FaultyStorage>();
+        SnapshotOptions options;
+        options.directory = directory;
+        options.keep = 1;
+        options.resuming = true;
+        options.warn = [&, r](const std::string &text) { out.warnings[r] += text + "\n"; };
+        auto snapshots = Snapshots::open(*executor, bundle, *group, options, identityOf(bundle), storage);
+        ASSERT_FALSE(snapshots.failed()) << snapshots.message();
+        for (size_t i = 0; i < steps.size(); ++i) {
+          if (i == 1 && r == victim) // not while the first snapshot's old ones are removed
+            storage->arm(fault, [&, r] { job.kill(r); });
+          if (i == 2 && r == victim && fault.kind == Fault::Once)
+            storage->disarm();
+          fillState(bundle, *executor, steps[i]);
+          (*snapshots)->takeNow(steps[i]);
+          Status status = (*snapshots)->finish();
+          out.finishes[r] = status.failed() ? status.message() : "";
+          // All together, so that the fault comes when the first snapshot is over everywhere.
+          ++arrived;
+          while (arrived < int(kRanks * (i + 1)))
+            std::this_thread::yield();
+        }
+        out.counts[r] = (*snapshots)->counts();
+        if (r == victim)
+          out.triggered = storage->triggered();
+      });
+    for (std::thread &rank : ranks)
+      rank.join();
+    return out;
+  }
+
+  /// Where another run, of two devices, resumes; every complete snapshot must be whole.
+  uint64_t resumedAt(uint64_t generation) {
+    auto found = listSnapshots(directory);
+    EXPECT_FALSE(found.failed());
+    for (const SnapshotFolder &snapshot : *found)
+      if (snapshot.complete) {
+        auto reader = SnapshotReader::open(directory + "/" + snapshot.name);
+        EXPECT_FALSE(reader.failed()) << reader.message();
+        if (!reader.failed()) {
+          EXPECT_FALSE(reader->verify().failed());
+        }
+      }
+    auto executor = stateExecutor(other);
+    fillState(other, *executor, 0);
+    auto group = makeSoloGroup(generation);
+    SnapshotOptions options;
+    options.directory = directory;
+    options.resuming = true;
+    auto snapshots = Snapshots::open(*executor, other, *group, options, identityOf(other), std::make_shared<FaultyStorage>());
+    EXPECT_FALSE(snapshots.failed());
+    if (snapshots.failed())
+      return 0;
+    std::string note;
+    auto point = (*snapshots)->resume(false, &note);
+    EXPECT_FALSE(point.failed()) << point.message();
+    EXPECT_EQ(note, ""); // nothing half-written was ever tried
+    if (point.failed() || !*point)
+      return 0;
+    EXPECT_EQ(wrongElements(other, *executor, (*point)->step), 0);
+    return (*point)->step;
+  }
+
+  size_t incomplete() const {
+    auto found = listSnapshots(directory);
+    return size_t(std::count_if(found->begin(), found->end(), [](const SnapshotFolder &snapshot) { return !snapshot.complete; }));
+  }
+
+  TemporaryFolder folder;
+  std::string directory = folder.path("snapshots");
+  Bundle bundle, other;
+};
+
+TEST_F(SnapshotFaultTest, DeathAtAnyOperationLosesNothing) {
+  int deaths = 0, completeAnyway = 0;
+  for (uint32_t victim = 0; victim < kRanks; ++victim)
+    for (bool half : {false, true})
+      for (int at = 0;; ++at) {
+        std::filesystem::remove_all(directory);
+        Fault fault{Fault::Death, at, EIO, half};
+        Outcome outcome = run(1, victim, fault, {10, 20});
+        if (!outcome.triggered)
+          break;
+        ++deaths;
+        uint64_t step = resumedAt(2);
+        bool anybodySaidWritten = false;
+        for (const Snapshots::Counts &counts : outcome.counts)
+          anybodySaidWritten |= counts.written == 2;
+        EXPECT_TRUE(step == 20 || (step == 10 && !anybodySaidWritten)) << "rank " << victim << ", operation " << at << ": resumes at " << step;
+        completeAnyway += step == 20;
+        ASSERT_LT(at, 100);
+      }
+  EXPECT_GT(deaths, 50);
+  EXPECT_GT(completeAnyway, 3); // after the index's rename
+  printf("%d deaths, %d of them after the snapshot had become one\n", deaths, completeAnyway);
+}
+
+TEST_F(SnapshotFaultTest, AnyFailingOperationFailsOneSnapshotOnAllRanks) {
+  int faults = 0;
+  for (uint32_t victim : {0u, 2u})
+    for (int error : {ENOSPC, EIO, EROFS})
+      for (int at = 0;; ++at) {
+        std::filesystem::remove_all(directory);
+        Outcome outcome = run(1, victim, {Fault::Once, at, error, true}, {10, 20, 30});
+        if (!outcome.triggered)
+          break;
+        ++faults;
+        uint64_t failed = outcome.counts[0].failed;
+        for (uint32_t r = 0; r < kRanks; ++r) {
+          EXPECT_EQ(outcome.counts[r].failed, failed);
+          EXPECT_EQ(outcome.counts[r].written, 3 - failed);
+          EXPECT_EQ(outcome.finishes[r], "") << "the last one is complete";
+          if (failed) { // every rank says the same words
+            EXPECT_EQ(outcome.warnings[r], outcome.warnings[0]);
+            EXPECT_NE(outcome.warnings[r].find("rank " + std::to_string(victim)), std::string::npos) << outcome.warnings[r];
+            EXPECT_NE(outcome.warnings[r].find("the snapshot of step 20 failed"), std::string::npos) << outcome.warnings[r];
+            EXPECT_NE(outcome.warnings[r].find(directory), std::string::npos) << outcome.warnings[r];
+            EXPECT_NE(outcome.warnings[r].find(std::strerror(error)), std::string::npos) << outcome.warnings[r];
+          }
+        }
+        EXPECT_EQ(incomplete(), 0u); // remains are gone
+        EXPECT_EQ(resumedAt(2), 30u);
+      }
+  printf("%d faults\n", faults);
+  EXPECT_GT(faults, 60);
+}
+
+TEST_F(SnapshotFaultTest, AFullDiskKeepsTheOlderOnes) {
+  for (uint32_t victim : {0u, 1u}) {
+    std::filesystem::remove_all(directory);
+    Outcome outcome = run(1, victim, {Fault::Forever, 2, ENOSPC, true}, {10, 20, 30});
+    for (uint32_t r = 0; r < kRanks; ++r) {
+      EXPECT_EQ(outcome.counts[r].failed, 2u);
+      EXPECT_NE(outcome.finishes[r].find("the last snapshot, of step 30, is not complete"), std::string::npos) << outcome.finishes[r];
+      EXPECT_NE(outcome.finishes[r].find("No space left on device"), std::string::npos) << outcome.finishes[r];
+    }
+    EXPECT_EQ(resumedAt(2), 10u);
+  }
+}
+
+TEST_F(SnapshotFaultTest, RemainsOfADeadGenerationGoWithTheNextSnapshot) {
+  run(1, 1, {Fault::Death, 2, EIO, true}, {10, 20});
+  EXPECT_EQ(incomplete(), 1u);
+  Outcome outcome = run(2, 1, {}, {15, 25});
+  EXPECT_EQ(outcome.counts[0].written, 2u);
+  EXPECT_EQ(incomplete(), 0u);
+  EXPECT_EQ(listSnapshots(directory)->size(), 1u);
+  EXPECT_EQ(resumedAt(3), 25u);
+}
+
+class DirectoryThatVanishes : public FaultyStorage {
+public:
+  explicit DirectoryThatVanishes(std::string directory) : directory_(std::move(directory)) {}
+  int sync(int) override {
+    if (vanishes)
+      std::filesystem::remove_all(directory_);
+    return 0;
+  }
+  bool vanishes = false;
+
+private:
+  std::string directory_;
+};
+
+TEST_F(SnapshotFaultTest, ADirectoryThatVanishesIsAnError) {
+  auto executor = stateExecutor(bundle);
+  fillState(bundle, *executor, 10);
+  auto group = makeSoloGroup(1);
+  SnapshotOptions options;
+  options.directory = directory;
+  auto storage = std::make_shared<DirectoryThatVanishes>(directory);
+  auto snapshots = Snapshots::open(*executor, bundle, *group, options, identityOf(bundle), storage);
+  ASSERT_FALSE(snapshots.failed());
+  storage->vanishes = true;
+  (*snapshots)->takeNow(10);
+  Status status = (*snapshots)->finish();
+  ASSERT_TRUE(status.failed());
+  EXPECT_NE(status.message().find("generation: is gone"), std::string::npos) << status.message();
+}
+
+/// Drafts go to the device that is always full.
+class FullDevice : public SnapshotStorage {
+public:
+  int create(const std::string &path, int &handle) override {
+    if (path.find(".safetensors") == std::string::npos)
+      return SnapshotStorage::create(path, handle);
+    SnapshotStorage::close(::open(path.c_str(), O_CREAT | O_WRONLY, 0666));
+    handle = ::open("/dev/full", O_WRONLY);
+    return handle < 0 ? errno : 0;
+  }
+};
+
+TEST_F(SnapshotFaultTest, WritesThatTheSystemRefuses) {
+  auto executor = stateExecutor(bundle);
+  auto group = makeSoloGroup(1);
+  SnapshotOptions options;
+  options.directory = directory;
+  std::string warnings;
+  options.warn = [&](const std::string &text) { warnings += text; };
+  {
+    auto snapshots = Snapshots::open(*executor, bundle, *group, options, identityOf(bundle), std::make_shared<FullDevice>());
+    ASSERT_FALSE(snapshots.failed());
+    (*snapshots)->takeNow(10);
+    EXPECT_TRUE((*snapshots)->finish().failed());
+    EXPECT_NE(warnings.find("No space left on device"), std::string::npos) << warnings;
+  }
+  // A limit on the size of files, as the system enforces it.
+  group = makeSoloGroup(2);
+  auto snapshots = Snapshots::open(*executor, bundle, *group, options, identityOf(bundle));
+  ASSERT_FALSE(snapshots.failed());
+  auto handler = std::signal(SIGXFSZ, SIG_IGN);
+  rlimit before, limit;
+  ASSERT_EQ(::getrlimit(RLIMIT_FSIZE, &before), 0);
+  limit = before;
+  limit.rlim_cur = 700;
+  ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &limit), 0);
+  (*snapshots)->takeNow(10);
+  Status failed = (*snapshots)->finish();
+  ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &before), 0);
+  std::signal(SIGXFSZ, handler);
+  ASSERT_TRUE(failed.failed());
+  EXPECT_NE(failed.message().find("File too large"), std::string::npos) << failed.message();
+  EXPECT_EQ(incomplete(), 0u);
+  fillState(bundle, *executor, 11);
+  (*snapshots)->takeNow(11);
+  EXPECT_FALSE((*snapshots)->finish().failed());
+  EXPECT_EQ(resumedAt(3), 11u);
+}
+
+/// Ends the process, as kill -9 does, before the operation with a given number.
+class KillsItself : public FaultyStorage {
+public:
+  explicit KillsItself(int at) { arm({Fault::Death, at, EIO, true}, [] { ::kill(::getpid(), SIGKILL); }); }
+};
+
+TEST_F(SnapshotFaultTest, AProcessKilledAtAnyOperationLosesNothing) {
+  // The first snapshot is complete before; operations of the second count.
+  int deaths = 0;
+  for (int at = 0; at < 60; ++at) {
+    std::filesystem::remove_all(directory);
+    run(1, 0, {}, {10});
+    pid_t child = ::fork();
+    ASSERT_GE(child, 0);
+    if (child == 0) {
+      auto executor = stateExecutor(bundle);
+      fillState(bundle, *executor, 20);
+      auto group = makeSoloGroup(2);
+      SnapshotOptions options;
+      options.directory = directory;
+      options.resuming = true;
+      auto snapshots = Snapshots::open(*executor, bundle, *group, options, identityOf(bundle), std::make_shared<KillsItself>(at));
+      if (snapshots.failed())
+        ::_exit(3);
+      (*snapshots)->takeNow(20);
+      ::_exit((*snapshots)->finish().failed() ? 4 : 0);
+    }
+    int status = 0;
+    ASSERT_EQ(::waitpid(child, &status, 0), child);
+    if (!WIFSIGNALED(status)) {
+      ASSERT_EQ(WEXITSTATUS(status), 0);
+      break;
+    }
+    ++deaths;
+    uint64_t step = resumedAt(3);
+    EXPECT_TRUE(step == 10 || step == 20) << "operation " << at << ": resumes at " << step;
+  }
+  EXPECT_GT(deaths, 15);
+  EXPECT_LT(deaths, 60);
+}
+
+} // namespace
