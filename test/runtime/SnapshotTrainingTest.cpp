@@ -1,0 +1,197 @@
+// Snapshots taken from a training run while it goes on.
+#include "TemporaryFolder.h"
+#include "ThreadGroup.h"
+#include "TwoDevices.h"
+
+#include "snapshot/Storage.h"
+#include "zorse/runtime/Executor.h"
+#include "zorse/runtime/SnapshotFiles.h"
+#include "zorse/runtime/State.h"
+#include "zorse/runtime/Training.h"
+
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <thread>
+
+using namespace zorse;
+using namespace zorse::runtime;
+using namespace zorse::runtime::test;
+
+namespace {
+
+class NumberedData final : public DataSource {
+public:
+  Result<std::shared_ptr<const Batch>> batchFrom(uint64_t first) override {
+    auto batch = std::make_shared<Batch>();
+    batch->inputs.emplace_back(5 * 16);
+    for (int row = 0; row < 5; ++row)
+      for (int j = 0; j < 4; ++j) {
+        float value = float(((first + uint64_t(row)) * 7 + uint64_t(j) * 3) % 11) - 4.0f;
+        std::memcpy(batch->inputs[0].data() + row * 16 + j * 4, &value, 4);
+      }
+    return std::shared_ptr<const Batch>(batch);
+  }
+  uint64_t samplesPerEpoch() const override { return 15; }
+};
+
+/// Every write takes a while.
+class SlowStorage : public SnapshotStorage {
+public:
+  int write(int handle, const std::byte *data, size_t bytes) override {
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    return SnapshotStorage::write(handle, data, bytes);
+  }
+  int sync(int) override { return 0; }
+  int syncFolder(const std::string &) override { return 0; }
+};
+
+class QuickStorage : public SnapshotStorage {
+public:
+  int sync(int) override { return 0; }
+  int syncFolder(const std::string &) override { return 0; }
+};
+
+class SnapshotTrainingTest : public ::testing::Test {
+protected:
+  SnapshotTrainingTest() : two(folder.path("two.zorse")) {
+    float weights[6] = {0, 0, 1, 2, 3, 4};
+    folder.write("two.zorse/weights.bin", std::string(reinterpret_cast<const char *>(weights), sizeof weights));
+    std::filesystem::create_directories(folder.path("two.zorse/kernels/x86-64"));
+    std::filesystem::copy_file(ZORSE_TEST_KERNELS, folder.path("two.zorse/kernels/x86-64/kernels.so"));
+    bundle.summary.mutable_training()->set_optimizer(bundle::TrainingOptions::SGD);
+    bundle.summary.mutable_training()->set_schedule(bundle::TrainingOptions::LINEAR);
+    bundle.summary.mutable_training()->set_learning_rate(0.01);
+  }
+
+  struct Run {
+    std::vector<double> losses;
+    std::vector<float> weights;
+    Snapshots::Counts counts;
+    std::string error, warnings;
+  };
+
+  /// One process with both devices. `steps` is the length of the whole run, `stopAfter` where this one ends.
+  Run run(uint64_t generation, uint64_t steps, uint64_t every, bool resume, uint64_t stopAfter = UINT64_MAX, std::shared_ptr<SnapshotStorage> storage = std::make_shared<QuickStorage>()) {
+    Run out;
+    auto locals = makeLocalDevices(bundle);
+    auto executor = Executor::create(bundle, std::move(*locals), {});
+    EXPECT_FALSE(executor.failed()) << executor.message();
+    EXPECT_FALSE(loadState(**executor, bundle, "").failed());
+    auto group = makeSoloGroup(generation);
+    SnapshotOptions options;
+    options.directory = folder.path("snapshots");
+    options.every = every;
+    options.resuming = resume;
+    options.warn = [&](const std::string &text) { out.warnings += text + "\n"; };
+    RunIdentity identity;
+    identity.batch = bundle.batch;
+    identity.training = bundle.summary.training();
+    identity.steps = steps;
+    auto snapshots = Snapshots::open(**executor, bundle, *group, options, identity, storage);
+    EXPECT_FALSE(snapshots.failed()) << snapshots.message();
+    TrainingRun training;
+    if (resume) {
+      auto point = (*snapshots)->resume(false, nullptr);
+      EXPECT_FALSE(point.failed()) << point.message();
+      if (*point) {
+        training.firstStep = (*point)->step + 1;
+        training.firstSample = (*point)->samplesConsumed;
+      }
+    }
+    training.steps = steps - (training.firstStep - 1);
+    training.options = bundle.summary.training();
+    NumberedData data;
+    training.data = &data;
+    auto gate = makeSoloGate();
+    training.gate = gate.get();
+    training.report = [&](const StepReport &report) {
+      out.losses.push_back(report.loss);
+      if (report.step >= stopAfter)
+        gate->requestStop();
+    };
+    training.stateReader = [&](uint64_t step, bool last) { return (*snapshots)->due(step, last); };
+    auto end = train(**executor, bundle, training);
+    EXPECT_FALSE(end.failed()) << end.message();
+    if (!end.failed())
+      (*snapshots)->takeNow(end->lastStep);
+    Status status = (*snapshots)->finish();
+    out.error = status.failed() ? status.message() : "";
+    out.counts = (*snapshots)->counts();
+    for (uint32_t d = 0; d < 2; ++d) {
+      const auto *w = reinterpret_cast<const float *>((*executor)->address(d, bundle.programs[d].state(0).region()));
+      out.weights.insert(out.weights.end(), w, w + 2);
+    }
+    return out;
+  }
+
+  TemporaryFolder folder;
+  TwoDevices two;
+  Bundle &bundle = two.bundle;
+};
+
+TEST_F(SnapshotTrainingTest, AResumedRunIsTheUnbrokenOne) {
+  Run unbroken = run(1, 40, 10, false);
+  EXPECT_EQ(unbroken.error, "");
+  EXPECT_EQ(unbroken.counts.written, 4u);
+  ASSERT_EQ(unbroken.losses.size(), 40u);
+  std::filesystem::remove_all(folder.path("snapshots"));
+  std::vector<double> losses;
+  uint64_t generation = 1;
+  for (uint64_t stop : {7u, 8u, 23u, 40u}) {
+    Run part = run(generation, 40, 10, generation > 1, stop);
+    ++generation;
+    EXPECT_EQ(part.error, "");
+    losses.insert(losses.end(), part.losses.begin(), part.losses.end());
+    if (stop == 40) {
+      EXPECT_EQ(part.weights, unbroken.weights);
+    }
+  }
+  EXPECT_EQ(losses, unbroken.losses); // in every bit: a run that is stopped leaves a snapshot of its last step
+}
+
+TEST_F(SnapshotTrainingTest, TakingThemChangesNothing) {
+  Run without = run(1, 200, 0, false);
+  std::filesystem::remove_all(folder.path("snapshots"));
+  Run every = run(1, 200, 1, false);
+  EXPECT_EQ(every.error, "");
+  EXPECT_EQ(every.counts.written, 200u);
+  EXPECT_EQ(without.losses, every.losses);
+  EXPECT_EQ(without.weights, every.weights);
+}
+
+TEST_F(SnapshotTrainingTest, ASlowDiskIsWaitedForAndCounted) {
+  Run slow = run(1, 12, 1, false, UINT64_MAX, std::make_shared<SlowStorage>());
+  EXPECT_EQ(slow.error, "");
+  EXPECT_EQ(slow.counts.written, 12u);
+  EXPECT_EQ(slow.counts.failed, 0u);
+  EXPECT_GE(slow.counts.waits, 8u);
+  EXPECT_NE(slow.warnings.find("the disk is slow"), std::string::npos) << slow.warnings;
+  EXPECT_EQ(slow.warnings.find("said once"), slow.warnings.rfind("said once"));
+  auto found = listSnapshots(folder.path("snapshots"));
+  ASSERT_EQ(found->size(), 2u);
+  EXPECT_EQ((*found)[0].step, 12u);
+}
+
+TEST_F(SnapshotTrainingTest, ARunThatFailsLeavesWithoutWaitingForWhatNeverComes) {
+  auto locals = makeLocalDevices(bundle);
+  auto executor = Executor::create(bundle, std::move(*locals), {});
+  ASSERT_FALSE(loadState(**executor, bundle, "").failed());
+  auto group = makeSoloGroup(1);
+  SnapshotOptions options;
+  options.directory = folder.path("snapshots");
+  options.every = 1;
+  auto snapshots = Snapshots::open(**executor, bundle, *group, options, {});
+  ASSERT_FALSE(snapshots.failed());
+  StateReader *reader = (*snapshots)->due(1, false);
+  ASSERT_NE(reader, nullptr);
+  EXPECT_NE((*snapshots)->due(2, false), nullptr); // does not wait for one that is not copied
+  (*executor)->abort(userError("the end"));
+  Status status = (*snapshots)->finish();
+  ASSERT_TRUE(status.failed());
+  EXPECT_NE(status.message().find("was not taken"), std::string::npos);
+  snapshots->reset();
+  reader->stateIsStill(0, 1); // an executor that comes late does no harm
+}
+
+} // namespace
