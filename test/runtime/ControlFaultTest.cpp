@@ -1,0 +1,521 @@
+// What becomes of a job whose ranks or coordinator are lost, over sockets: verdicts, who gets them and when.
+#include "ControlRig.h"
+
+#include "control/Sockets.h"
+
+#include <atomic>
+#include <cstdlib>
+#include <filesystem>
+#include <random>
+
+#include <fcntl.h>
+#include <sys/resource.h>
+
+using namespace zorse::runtime;
+using namespace zorse::runtime::test;
+using zorse::control::monotonicSeconds;
+
+namespace {
+
+Failure blame(uint32_t peer, const std::string &where, const std::string &text = "connection closed by peer") {
+  Failure failure;
+  failure.peer = peer;
+  failure.where = where;
+  failure.message = text;
+  return failure;
+}
+
+Failure ownError(const std::string &text) {
+  Failure failure;
+  failure.message = text;
+  return failure;
+}
+
+void sleepFor(double seconds) { std::this_thread::sleep_for(std::chrono::duration<double>(seconds)); }
+
+TEST(ControlFault, ALostConnectionIsNamedToAllOthers) {
+  Rig rig(4);
+  double begin = monotonicSeconds();
+  rig.members[2].reset(); // as if it had died
+  for (uint32_t rank : {0u, 1u, 3u}) {
+    Failure verdict = rig.ears[rank].verdict();
+    EXPECT_EQ(verdict.cause, Failure::Disconnected);
+    EXPECT_EQ(verdict.rank, 2u);
+    EXPECT_EQ(verdict.device, "cpu:2");
+    EXPECT_TRUE(contains(verdict.message, "rank 2 (device cpu:2) is gone")) << verdict.message;
+  }
+  EXPECT_LT(monotonicSeconds() - begin, 1.5);
+  EXPECT_EQ(rig.ears[2].verdicts(), 0u);
+  EXPECT_TRUE(rig.coordinator->waitUntilOver(5));
+}
+
+TEST(ControlFault, TheLaunchersWordIsPreferredToBlame) {
+  Rig rig(3);
+  std::thread survivor([&] { rig.members[1]->fail(blame(2, "entry 17 (receive from cpu:2)")); });
+  sleepFor(0.03);
+  rig.members[2].reset();
+  rig.coordinator->processEnded(2, true, "was killed by signal 9 (Killed)", 137);
+  survivor.join();
+  for (uint32_t rank : {0u, 1u}) {
+    Failure verdict = rig.ears[rank].verdict();
+    EXPECT_EQ(verdict.message, "rank 2 (device cpu:2) was killed by signal 9 (Killed); rank 1 (device cpu:1) noticed in entry 17 (receive from cpu:2)");
+    EXPECT_EQ(verdict.cause, Failure::Died);
+    EXPECT_EQ(verdict.exitCode, 137);
+  }
+}
+
+TEST(ControlFault, APeersOwnReportIsPreferredToBlame) {
+  Rig rig(3);
+  std::thread survivor([&] { EXPECT_EQ(rig.members[1]->fail(blame(2, "entry 17")).rank, 2u); });
+  sleepFor(0.05);
+  EXPECT_EQ(rig.members[2]->fail(ownError("disk full")).rank, 2u);
+  survivor.join();
+  EXPECT_EQ(rig.ears[0].verdict().message, "rank 2 (device cpu:2): disk full");
+}
+
+TEST(ControlFault, LaterFailuresDoNotChangeTheVerdict) {
+  Rig rig(3);
+  rig.members[1]->fail(ownError("first"));
+  rig.ears[0].verdict(), rig.ears[2].verdict();
+  EXPECT_TRUE(contains(rig.members[2]->fail(ownError("second")).message, "first"));
+  EXPECT_TRUE(contains(rig.members[1]->fail(ownError("third")).message, "first"));
+  rig.members[0].reset();
+  rig.coordinator->processEnded(0, true, "exited with code 1", 1);
+  sleepFor(0.4);
+  EXPECT_TRUE(contains(rig.coordinator->failure()->message, "first"));
+  for (Ear &ear : rig.ears)
+    EXPECT_EQ(ear.verdicts(), 1u);
+}
+
+TEST(ControlFault, ManyFailAtOnceAndAllHearTheSame) {
+  Rig rig(6);
+  rig.each([](uint32_t rank, Member &member) { member.fail(ownError("number " + std::to_string(rank))); });
+  std::string message = rig.ears[0].verdict().message;
+  EXPECT_NE(message, "");
+  rig.members.clear();
+  for (Ear &ear : rig.ears) {
+    EXPECT_EQ(ear.verdict().message, message);
+    EXPECT_EQ(ear.verdicts(), 1u);
+  }
+}
+
+TEST(ControlFault, FailingFromACallbackDoesNotBlock) {
+  auto coordinator = std::move(*Coordinator::start(coordinatorOptions(2)));
+  Ear ear, other;
+  MemberOptions zero = memberOptions(0, 2, coordinator->port()), one = memberOptions(1, 2, coordinator->port());
+  ear.attach(zero);
+  other.attach(one);
+  std::atomic<Member *> self{nullptr};
+  std::atomic<bool> returned{false};
+  zero.reported = [&](const std::string &) {
+    while (!self)
+      sleepFor(0.001);
+    EXPECT_EQ(self.load()->fail(ownError("the log's disk is full")).message, "the log's disk is full");
+    returned = true;
+  };
+  auto first = std::move(*Member::join(zero)), second = std::move(*Member::join(one));
+  self = first.get();
+  second->report("line");
+  EXPECT_EQ(other.verdict().message, "rank 0 (device cpu:0): the log's disk is full");
+  EXPECT_EQ(ear.verdict().message, "rank 0 (device cpu:0): the log's disk is full");
+  EXPECT_TRUE(returned);
+}
+
+TEST(ControlFault, DeathAfterSomeHaveLeft) {
+  Rig rig(4);
+  rig.members[0]->leave();
+  rig.members[3]->leave();
+  rig.members[3].reset(); // a goodbye was said: no failure
+  sleepFor(0.4);
+  EXPECT_FALSE(rig.coordinator->failure());
+  rig.members[2].reset();
+  EXPECT_TRUE(contains(rig.ears[1].verdict().message, "rank 2"));
+  EXPECT_TRUE(rig.coordinator->waitUntilOver(5));
+  EXPECT_EQ(rig.ears[0].verdicts() + rig.ears[3].verdicts(), 0u) << "they have left";
+  EXPECT_EQ(rig.members[0]->fail(ownError("after goodbye")).message, "after goodbye");
+  EXPECT_TRUE(rig.members[0]->exchange("after goodbye", "").failed());
+  EXPECT_FALSE(rig.members[0]->enter(1));
+}
+
+TEST(ControlFault, ACrashAfterTheGoodbyeIsAFailure) {
+  Rig rig(2);
+  rig.members[1]->leave();
+  rig.members[1].reset();
+  rig.coordinator->processEnded(1, true, "was killed by signal 11 (Segmentation fault)", 139);
+  EXPECT_EQ(rig.ears[0].verdict().message, "rank 1 (device cpu:1) was killed by signal 11 (Segmentation fault) after it had finished");
+}
+
+TEST(ControlFault, AnEndWithoutAGoodbyeIsAFailureWhateverTheExitCode) {
+  Rig rig(2);
+  rig.members[1].reset();
+  rig.coordinator->processEnded(1, false, "exited with code 0", 0);
+  EXPECT_TRUE(contains(rig.ears[0].verdict().message, "rank 1 (device cpu:1) exited with code 0 without saying goodbye")) << rig.ears[0].verdict().message;
+}
+
+TEST(ControlFault, NobodyWaitsForARankThatHasLeft) {
+  Rig rig(3);
+  rig.members[1]->leave();
+  Result<std::vector<std::string>> all = rig.members[0]->exchange("acks", "");
+  ASSERT_TRUE(all.failed());
+  EXPECT_EQ(all.message(), "rank 1 (device cpu:1) ended without taking part in the exchange 'acks', in which rank 0 (device cpu:0) waits for it");
+}
+
+TEST(ControlFault, ProcessesThatNeverJoined) {
+  CoordinatorOptions options = coordinatorOptions(2);
+  options.devices = {"a100:0", "t4:0"};
+  {
+    auto coordinator = std::move(*Coordinator::start(options));
+    Ear ear;
+    MemberOptions zero = memberOptions(0, 2, coordinator->port());
+    ear.attach(zero);
+    auto member = std::move(*Member::join(zero));
+    coordinator->processEnded(1, true, "exited with code 1", 1);
+    EXPECT_EQ(ear.verdict().message, "rank 1 (device t4:0) exited with code 1 before it had joined");
+    EXPECT_EQ(ear.verdict().exitCode, 1);
+  }
+  auto coordinator = std::move(*Coordinator::start(options)); // as with --help
+  coordinator->processEnded(0, false, "exited with code 0", 0);
+  coordinator->processEnded(1, false, "exited with code 0", 0);
+  EXPECT_TRUE(coordinator->waitUntilOver(5));
+  EXPECT_FALSE(coordinator->failure());
+}
+
+TEST(ControlFault, RanksConcludeByThemselvesThatTheLauncherIsGone) {
+  Rig rig(3);
+  std::vector<std::thread> waiting;
+  for (uint32_t rank = 0; rank < 2; ++rank)
+    waiting.emplace_back([&, rank] { EXPECT_TRUE(contains(rig.members[rank]->exchange("never", "").message(), "the launcher at 127.0.0.1:")); });
+  sleepFor(0.05);
+  double begin = monotonicSeconds();
+  rig.coordinator.reset();
+  for (uint32_t rank = 0; rank < 3; ++rank) {
+    Failure verdict = rig.ears[rank].verdict();
+    EXPECT_EQ(verdict.rank, kNoRank);
+    EXPECT_EQ(verdict.cause, Failure::Died);
+    EXPECT_TRUE(contains(verdict.message, "the launcher at 127.0.0.1:")) << verdict.message;
+    EXPECT_TRUE(contains(verdict.message, "has died")) << verdict.message;
+  }
+  EXPECT_LT(monotonicSeconds() - begin, 1);
+  for (std::thread &thread : waiting)
+    thread.join();
+}
+
+TEST(ControlFault, TheHostOfTheCoordinatorIsNamedWhenItDies) {
+  CoordinatorOptions options = coordinatorOptions(3);
+  options.rank = 0;
+  Rig rig(options);
+  rig.members[2]->setProgress([] { return RankProgress{1, true, "is in entry 17 (receive from cpu:0) of step 4", 4, 17}; });
+  rig.coordinator.reset();
+  for (uint32_t rank : {1u, 2u}) {
+    Failure verdict = rig.ears[rank].verdict();
+    EXPECT_EQ(verdict.rank, 0u);
+    EXPECT_EQ(verdict.cause, Failure::Died);
+    EXPECT_TRUE(contains(verdict.message, "rank 0 (device cpu:0), which holds the coordinator, has died")) << verdict.message;
+  }
+  EXPECT_TRUE(contains(rig.ears[2].verdict().message, "rank 2 (device cpu:2) noticed in entry 17 (receive from cpu:0) of step 4")) << rig.ears[2].verdict().message;
+}
+
+TEST(ControlFault, TheHostOfTheCoordinatorIsToldLast) {
+  // Its process may end as soon as it knows.
+  for (int round = 0; round < 20; ++round) {
+    CoordinatorOptions options = coordinatorOptions(5);
+    options.rank = 0;
+    Rig rig(options);
+    Failure verdict = rig.members[round % 5]->fail(ownError("disk full"));
+    EXPECT_TRUE(contains(verdict.message, "disk full"));
+    rig.ears[0].verdict();
+    for (uint32_t rank = 1; rank < 5; ++rank) {
+      EXPECT_TRUE(contains(rig.ears[rank].verdict().message, "disk full"));
+      EXPECT_LE(rig.ears[rank].at(), rig.ears[0].at() + std::chrono::milliseconds(20)) << "rank " << rank; // it has confirmed before its callback ran
+    }
+    EXPECT_TRUE(rig.coordinator->waitUntilOver(5));
+  }
+}
+
+TEST(ControlFault, VerdictsOvertakeLargeExchanges) {
+  Rig rig(3);
+  std::atomic<bool> blocked{true};
+  rig.members[1]->setProgress([&] { // its control thread does not read meanwhile.
+    while (blocked)
+      sleepFor(0.005);
+    return RankProgress();
+  });
+  std::vector<std::thread> exchanging;
+  for (uint32_t rank = 0; rank < 3; ++rank)
+    exchanging.emplace_back([&, rank] { EXPECT_TRUE(rig.members[rank]->exchange("large", std::string(14 << 20, 'x')).failed() || rank != 1); });
+  sleepFor(0.3);
+  std::thread failing([&] { rig.members[2]->fail(ownError("disk full")); });
+  EXPECT_TRUE(contains(rig.ears[0].verdict(1.5).message, "disk full")) << "the slow rank delays the others";
+  blocked = false;
+  EXPECT_TRUE(contains(rig.ears[1].verdict().message, "disk full"));
+  failing.join();
+  for (std::thread &thread : exchanging)
+    thread.join();
+}
+
+TEST(ControlFault, AStallIsNamed) {
+  CoordinatorOptions options = coordinatorOptions(3);
+  options.times.stallSeconds = 0.6;
+  Rig rig(options);
+  rig.each([](uint32_t rank, Member &member) {
+    member.setProgress([rank] { return RankProgress{7, rank != 0, "is in entry " + std::to_string(20 - rank) + " (send) of step 4", 4, 20 - rank}; });
+  });
+  Failure verdict = rig.ears[0].verdict();
+  EXPECT_EQ(verdict.cause, Failure::Stalled);
+  EXPECT_EQ(verdict.rank, 2u);
+  EXPECT_EQ(verdict.message, "no rank has made progress for 0.6 s: the earliest unfinished entry is of step 4, where rank 2 (device cpu:2) is in entry 18 (send) of step 4");
+}
+
+TEST(ControlFault, AMissingHeartbeatIsALostRank) {
+  CoordinatorOptions options = coordinatorOptions(3);
+  options.times.deadlineSeconds = 0.6;
+  Rig rig(options);
+  std::atomic<bool> blocked{true};
+  rig.members[1]->setProgress([&] {
+    while (blocked)
+      sleepFor(0.005);
+    return RankProgress();
+  });
+  double begin = monotonicSeconds();
+  Failure verdict = rig.ears[2].verdict();
+  EXPECT_EQ(verdict.cause, Failure::MissedHeartbeats);
+  EXPECT_EQ(verdict.rank, 1u);
+  EXPECT_TRUE(contains(verdict.message, "rank 1 (device cpu:1) is lost: nothing was heard of it for 0.6 s")) << verdict.message;
+  EXPECT_GT(monotonicSeconds() - begin, 0.4);
+  EXPECT_LT(monotonicSeconds() - begin, 2);
+  EXPECT_TRUE(rig.coordinator->waitUntilOver(5));
+  blocked = false;
+  EXPECT_TRUE(contains(rig.ears[1].verdict().message, "This is that rank: it was stopped or starved for")) << rig.ears[1].verdict().message;
+}
+
+// ---- early stops ----
+
+/// Time enough to ask and to decide: whoever asks to enter a step before it is asked may still begin it.
+constexpr double kAgreed = 0.3;
+
+TEST(ControlStop, BeforeAnybodyElseHasJoined) {
+  auto coordinator = std::move(*Coordinator::start(coordinatorOptions(3)));
+  auto first = std::move(*Member::join(memberOptions(0, 3, coordinator->port())));
+  for (uint64_t step = 1; step <= 3; ++step)
+    EXPECT_TRUE(first->enter(step));
+  first->requestStop();
+  sleepFor(kAgreed);
+  EXPECT_FALSE(first->enter(4));
+  const uint64_t last = 3;
+  auto late = std::move(*Member::join(memberOptions(1, 3, coordinator->port())));
+  for (uint64_t step = 1; step <= last; ++step)
+    EXPECT_TRUE(late->enter(step));
+  EXPECT_FALSE(late->enter(last + 1));
+  coordinator->requestStop();
+  auto later = std::move(*Member::join(memberOptions(2, 3, coordinator->port())));
+  EXPECT_TRUE(later->enter(last));
+  EXPECT_FALSE(later->enter(last + 1));
+}
+
+TEST(ControlStop, BeforeTheFirstStep) {
+  auto coordinator = std::move(*Coordinator::start(coordinatorOptions(2)));
+  coordinator->requestStop();
+  sleepFor(0.05);
+  for (uint32_t rank = 0; rank < 2; ++rank) {
+    auto member = std::move(*Member::join(memberOptions(rank, 2, coordinator->port())));
+    EXPECT_FALSE(member->enter(1));
+    member->leave();
+  }
+  EXPECT_TRUE(coordinator->waitUntilOver(5));
+  EXPECT_FALSE(coordinator->failure());
+}
+
+TEST(ControlStop, WhenSomeHaveFinishedAlready) {
+  Rig rig(3);
+  for (uint64_t step = 1; step <= 8; ++step)
+    EXPECT_TRUE(rig.members[1]->enter(step));
+  rig.members[1]->leave(); // has done all 8 steps
+  EXPECT_TRUE(rig.members[0]->enter(1));
+  rig.members[2]->requestStop();
+  sleepFor(kAgreed);
+  for (uint32_t rank : {0u, 2u}) {
+    for (uint64_t step = rank == 0 ? 2 : 1; step <= 8; ++step)
+      EXPECT_TRUE(rig.members[rank]->enter(step)) << "the finished rank's steps need the others";
+    EXPECT_FALSE(rig.members[rank]->enter(9));
+  }
+}
+
+TEST(ControlStop, DeathWhileTheRanksAgree) {
+  Rig rig(3);
+  std::atomic<bool> blocked{true};
+  rig.members[1]->setProgress([&] { // does not answer the question
+    while (blocked)
+      sleepFor(0.005);
+    return RankProgress();
+  });
+  sleepFor(0.15);
+  rig.members[0]->requestStop();
+  std::thread entering([&] {
+    for (uint64_t step = 1; rig.members[0]->enter(step); ++step)
+      sleepFor(0.01);
+  });
+  sleepFor(0.2);
+  rig.members[2].reset();
+  EXPECT_TRUE(contains(rig.ears[0].verdict(1).message, "rank 2 (device cpu:2)")) << rig.ears[0].verdict().message;
+  entering.join();
+  blocked = false;
+}
+
+// ---- random schedules ----
+
+uint32_t schedules(uint32_t usual) {
+  const char *more = std::getenv("ZORSE_CONTROL_SCHEDULES");
+  return more ? uint32_t(std::max(1, std::atoi(more))) : usual;
+}
+
+/// One job with a random fate; several run at once.
+void randomJob(uint32_t seed) {
+  std::mt19937 random(seed);
+  auto uniform = [&](double high) { return std::uniform_real_distribution<double>(0, high)(random); };
+  uint32_t world = 3 + random() % 6, culprit = random() % world, fate = random() % 5, stopper = random() % world;
+  bool stop = random() % 2;
+  double when = uniform(0.06);
+  CoordinatorOptions options = coordinatorOptions(world);
+  options.times.deadlineSeconds = 20; // a loaded machine is not the matter here.
+  if (random() % 2)
+    options.rank = 0;
+  Rig rig(options);
+  SCOPED_TRACE("seed " + std::to_string(seed) + " fate " + std::to_string(fate) + " culprit " + std::to_string(culprit) + " of " + std::to_string(world));
+  std::vector<uint64_t> last(world);
+  std::atomic<uint32_t> left{0};
+  rig.each([&](uint32_t rank, Member &member) {
+    double begin = monotonicSeconds();
+    Result<std::vector<std::string>> hello = member.exchange("hello", std::to_string(rank));
+    for (uint64_t step = 1; step <= 40; ++step) {
+      if (!member.enter(step))
+        break;
+      last[rank] = step;
+      sleepFor(0.0005 * (1 + (rank + seed) % 3));
+      member.report(std::to_string(step));
+      if (stop && rank == stopper && step == 7)
+        member.requestStop();
+      if (rank == culprit && monotonicSeconds() - begin > when) {
+        if (fate == 0) {
+          member.fail(ownError("own trouble"));
+          return;
+        }
+        if (fate == 1) {
+          rig.members[rank].reset(); // dies
+          return;
+        }
+        if (fate == 2) { // others blame it, then it dies
+          std::thread other([&] { rig.members[(culprit + 1) % world]->fail(blame(culprit, "entry 3")); });
+          sleepFor(0.01);
+          rig.members[rank].reset();
+          other.join();
+          return;
+        }
+      }
+    }
+    if (member.exchange("end", "").failed())
+      return;
+    member.leave();
+    ++left;
+  });
+  EXPECT_TRUE(rig.coordinator->waitUntilOver(10));
+  std::optional<Failure> failure = rig.coordinator->failure();
+  bool dies = fate == 1 || fate == 2;
+  if (failure) {
+    EXPECT_LT(fate, 3u) << failure->message;
+    EXPECT_EQ(failure->rank, culprit) << failure->message;
+    for (uint32_t rank = 0; rank < world; ++rank) {
+      if (rank == culprit && dies)
+        continue;
+      EXPECT_EQ(rig.ears[rank].verdict().message, failure->message) << "rank " << rank;
+      EXPECT_EQ(rig.ears[rank].verdicts(), 1u);
+    }
+  } else {
+    EXPECT_EQ(left, world);
+    for (uint32_t rank = 0; rank < world; ++rank)
+      EXPECT_EQ(last[rank], last[0]);
+    if (!stop)
+      EXPECT_EQ(last[0], 40u);
+  }
+}
+
+TEST(ControlRandom, SchedulesOfDeathsFailuresAndStops) {
+  const uint32_t count = schedules(240), lanes = 12;
+  std::vector<std::thread> threads;
+  for (uint32_t lane = 0; lane < lanes; ++lane)
+    threads.emplace_back([=] {
+      for (uint32_t seed = lane; seed < count && !testing::Test::HasFailure(); seed += lanes)
+        randomJob(seed);
+    });
+  for (std::thread &thread : threads)
+    thread.join();
+}
+
+// ---- resources ----
+
+size_t countOf(const char *folder) { return size_t(std::distance(std::filesystem::directory_iterator(folder), {})); }
+
+TEST(ControlResources, NothingIsLeftBehind) {
+  size_t threads = countOf("/proc/self/task"), files = countOf("/proc/self/fd");
+  for (int round = 0; round < 5; ++round) {
+    Rig rig(4);
+    EXPECT_GT(countOf("/proc/self/task"), threads);
+    for (const auto &entry : std::filesystem::directory_iterator("/proc/self/fd")) { // programs that ranks start hold nothing open.
+      std::error_code none;
+      std::string target = std::filesystem::read_symlink(entry.path(), none).string();
+      if (!contains(target, "socket:") && !contains(target, "eventfd") && !contains(target, "eventpoll"))
+        continue;
+      int flags = ::fcntl(std::stoi(entry.path().filename()), F_GETFD);
+      EXPECT_TRUE(flags < 0 || (flags & FD_CLOEXEC)) << target;
+    }
+    if (round % 2)
+      rig.members[0]->fail(ownError("x"));
+  }
+  EXPECT_EQ(countOf("/proc/self/task"), threads);
+  EXPECT_EQ(countOf("/proc/self/fd"), files);
+}
+
+TEST(ControlResources, ManyRanksWithFewFilesAllowed) {
+  rlimit limit = {};
+  ::getrlimit(RLIMIT_NOFILE, &limit);
+  const uint32_t world = 512;
+  if (limit.rlim_max < 4 * world)
+    GTEST_SKIP() << "only " << limit.rlim_max << " open files are allowed here";
+  rlimit few = limit;
+  few.rlim_cur = 256;
+  ::setrlimit(RLIMIT_NOFILE, &few);
+  CoordinatorOptions options = coordinatorOptions(world);
+  options.times.heartbeatSeconds = 0.25;
+  options.times.deadlineSeconds = 30;
+  auto coordinator = std::move(*Coordinator::start(options));
+  rlimit raised = {};
+  ::getrlimit(RLIMIT_NOFILE, &raised);
+  EXPECT_GT(raised.rlim_cur, world);
+  ::setrlimit(RLIMIT_NOFILE, &limit); // the members' side of this one process
+  zorse::control::allowOpenFiles(4 * world);
+  std::atomic<uint32_t> done{0};
+  std::vector<std::thread> threads;
+  std::vector<Ear> ears(world);
+  for (uint32_t rank = 0; rank < world; ++rank)
+    threads.emplace_back([&, rank] {
+      MemberOptions mine = memberOptions(rank, world, coordinator->port());
+      mine.times.joinSeconds = 60;
+      ears[rank].attach(mine);
+      Result<std::unique_ptr<Member>> member = Member::join(mine);
+      ASSERT_FALSE(member.failed()) << member.message();
+      Result<std::vector<std::string>> all = (*member)->exchange("addresses", std::string(200, char('a' + rank % 26)));
+      ASSERT_FALSE(all.failed()) << all.message();
+      ASSERT_EQ(all->size(), world);
+      EXPECT_EQ((*all)[world - 1][0], char('a' + (world - 1) % 26));
+      if (rank == 77)
+        (*member)->fail(ownError("one of many"));
+      EXPECT_TRUE(contains(ears[rank].verdict(20).message, "rank 77 (device cpu:77): one of many"));
+      ++done;
+    });
+  for (std::thread &thread : threads)
+    thread.join();
+  EXPECT_EQ(done, world);
+  EXPECT_TRUE(coordinator->waitUntilOver(5));
+  ::setrlimit(RLIMIT_NOFILE, &limit);
+}
+
+} // namespace
