@@ -50,6 +50,8 @@ public:
   static std::unique_ptr<LoadedModel> load(const std::string &path, std::string &error);
 
   const onnx::Model &model() const { return proto; }
+  /// For writing it again with other numbers; `bytes` of a tensor that was changed are the new ones.
+  onnx::Model &mutableModel() { return proto; }
   const std::string &path() const { return modelPath; }
   /// Version of the default operator set.
   int64_t opset() const { return opsetVersion; }

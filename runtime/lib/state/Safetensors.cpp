@@ -117,7 +117,7 @@ Result<SafetensorsFile> SafetensorsFile::open(const std::string &path) {
   return out;
 }
 
-Status zorse::runtime::writeSafetensors(const std::string &path, std::vector<SafetensorsItem> items) {
+Status zorse::runtime::writeSafetensors(const std::string &path, std::vector<SafetensorsItem> items, const Status *problem) {
   std::sort(items.begin(), items.end(), [](const SafetensorsItem &a, const SafetensorsItem &b) { return a.name < b.name; });
   nlohmann::ordered_json header = nlohmann::ordered_json::object();
   uint64_t end = 0, largest = 0;
@@ -136,12 +136,15 @@ Status zorse::runtime::writeSafetensors(const std::string &path, std::vector<Saf
   for (int i = 0; i < 8; ++i)
     length[i] = (unsigned char)(uint64_t(text.size()) >> (8 * i));
   std::vector<std::byte> buffer(largest);
-  return writeOutput(path, [&](FILE *file) {
+  Status status = writeOutput(path, [&](FILE *file) {
     bool good = std::fwrite(length, 1, 8, file) == 8 && std::fwrite(text.data(), 1, text.size(), file) == text.size();
     for (size_t i = 0; i < items.size() && good; ++i) {
       items[i].produce(buffer.data());
+      if (problem && problem->failed())
+        return false;
       good = sizes[i] == 0 || std::fwrite(buffer.data(), 1, sizes[i], file) == sizes[i];
     }
     return good;
   });
+  return problem && problem->failed() ? *problem : status;
 }

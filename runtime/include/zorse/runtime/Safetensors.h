@@ -40,6 +40,7 @@ struct SafetensorsItem {
 };
 
 /// Writes the items in ascending order of names, beside `path` first and then renamed: a crash leaves the old file or none.
-Status writeSafetensors(const std::string &path, std::vector<SafetensorsItem> items);
+/// \param problem  set by a `produce` that fails: then nothing is written, and this is the result.
+Status writeSafetensors(const std::string &path, std::vector<SafetensorsItem> items, const Status *problem = nullptr);
 
 } // namespace zorse::runtime

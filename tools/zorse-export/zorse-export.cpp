@@ -1,0 +1,90 @@
+// zorse-export: what a snapshot holds, for other tools.
+#include "Source.h"
+
+#include "zorse/runtime/OutputFile.h"
+
+#include <CLI/CLI.hpp>
+
+#include <new>
+
+using namespace zorse::exporting;
+using namespace zorse::runtime;
+
+namespace {
+
+int report(const Error &error) {
+  fprintf(stderr, error.kind == ErrorKind::User ? "error: %s\n" : "internal error: %s\n", error.message.c_str());
+  return error.kind == ErrorKind::User ? 1 : 2;
+}
+
+/// One line per snapshot; reads and verifies all of it.
+Status list(const std::string &directory) {
+  Result<std::vector<SnapshotFolder>> found = listSnapshots(directory);
+  if (found.failed())
+    return found.error();
+  if (found->empty())
+    return userError(directory + ": holds no snapshots");
+  printf("%-24s %10s %10s %16s  %s\n", "snapshot", "step", "generation", "bytes", "state");
+  for (const SnapshotFolder &folder : *found) {
+    std::string path = directory + "/" + folder.name, state = "incomplete";
+    uint64_t bytes = 0;
+    if (folder.complete) {
+      Result<SnapshotReader> snapshot = SnapshotReader::open(path);
+      Status verdict = snapshot.failed() ? Status(snapshot.error()) : snapshot->verify();
+      state = verdict.failed() ? "damaged: " + verdict.message() : "complete";
+      if (!snapshot.failed())
+        for (const SnapshotFile &file : snapshot->index().files)
+          bytes += file.bytes;
+    }
+    printf("%-24s %10llu %10llu %16llu  %s\n", folder.name.c_str(), (unsigned long long)folder.step, (unsigned long long)folder.generation, (unsigned long long)bytes, state.c_str());
+    fflush(stdout);
+  }
+  return Status::success();
+}
+
+} // namespace
+
+int main(int argc, char **argv) {
+  std::string path, output, original;
+  bool listing = false;
+  CLI::App app{"Writes the parameters of a snapshot as one safetensors file, or into an ONNX file."};
+  app.add_option("snapshot", path, "a snapshot, or a directory of snapshots: its newest complete one")->required();
+  app.add_option("-o,--output", output, "the file to write: safetensors, or ONNX with --onnx");
+  app.add_option("--onnx", original, "the ONNX file that was compiled: the output is this file with the trained weights");
+  app.add_flag("--list", listing, "print the snapshots of the directory, each read and verified");
+  try {
+    app.parse(argc, argv);
+    if (!listing && output.empty())
+      throw CLI::RequiredError("--output");
+  } catch (const CLI::CallForHelp &help) {
+    return app.exit(help);
+  } catch (const CLI::ParseError &problem) {
+    fprintf(stderr, "error: %s\n(zorse-export --help lists the options)\n", problem.what());
+    return 1;
+  }
+  try {
+    if (listing) {
+      Status status = list(path);
+      return status.failed() ? report(status.error()) : 0;
+    }
+    if (Status status = checkWritable(output); status.failed())
+      return report(status.error());
+    Result<std::string> found = findSnapshot(path);
+    if (found.failed())
+      return report(found.error());
+    Result<SnapshotReader> snapshot = SnapshotReader::open(*found);
+    if (snapshot.failed())
+      return report(snapshot.error());
+    Source source(*snapshot);
+    std::string note;
+    Status status = original.empty() ? exportSafetensors(source, output, note) : exportOnnx(source, original, output, note);
+    if (status.failed())
+      return report(status.error());
+    if (!note.empty())
+      fprintf(stderr, "note: %s\n", note.c_str());
+    printf("%s: step %llu of %s\n", output.c_str(), (unsigned long long)snapshot->index().step, found->c_str());
+  } catch (const std::bad_alloc &) {
+    return report(userError("this machine has too little memory"));
+  }
+  return 0;
+}
