@@ -46,6 +46,7 @@ Status Transfer::start(Links &links, Link &link, uint32_t context, uint64_t slot
       buffer_.reset();
       return status;
     }
+    std::lock_guard<std::mutex> call(link.contexts[context]->pair().calls);
     if (isSend)
       buffer_->send(PairContext::kPeer, slot, 0, bytes);
     else
@@ -277,6 +278,9 @@ void Links::readControl(Link &link) {
 
 /// What a closed data connection means.
 void Links::judge(Link &link) {
+  for (const auto &context : link.contexts)
+    if (context->pair().isClosed())
+      context->pair().shut(); // before that the event loop hears of it again and again.
   if (failed() || link.left)
     return;
   AdoptedPair *closed = nullptr;

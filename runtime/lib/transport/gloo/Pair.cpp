@@ -10,6 +10,7 @@
 #include <sys/eventfd.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
+#include <utility>
 
 using namespace zorse::runtime::gloo_transport;
 
@@ -35,10 +36,22 @@ void AdoptedPair::adopt(int fd) {
 }
 
 void AdoptedPair::shut() noexcept {
-  std::lock_guard<std::mutex> lock(m_);
   shutting_.store(true, std::memory_order_release);
-  if (state_ != CLOSED)
-    changeState(CLOSED);
+  int fd;
+  {
+    std::lock_guard<std::mutex> call(calls);
+    std::lock_guard<std::mutex> lock(m_);
+    if (state_ != CLOSED)
+      changeState(CLOSED);
+    fd = std::exchange(fd_, -1);
+  }
+  if (fd < 0)
+    return;
+  try {
+    device_->unregisterDescriptor(fd, this);
+  } catch (const std::exception &) { // it was never registered.
+  }
+  ::close(fd);
 }
 
 std::string AdoptedPair::problem() const {
@@ -47,6 +60,7 @@ std::string AdoptedPair::problem() const {
 }
 
 bool AdoptedPair::delivered() {
+  std::lock_guard<std::mutex> call(calls);
   std::lock_guard<std::mutex> lock(m_);
   int left = 0;
   return state_ != CONNECTED || (tx_.empty() && (ioctl(fd_, SIOCOUTQ, &left) != 0 || left == 0));
@@ -56,9 +70,9 @@ void AdoptedPair::handleEvents(int events) {
   if (!adopted_.load(std::memory_order_acquire) || closedNow_.load(std::memory_order_acquire))
     return;
   try {
+    std::lock_guard<std::mutex> call(calls);
     tcp::Pair::handleEvents(events);
   } catch (const std::exception &exception) {
-    // Whoever closes the pair holds its lock until the event loop has turned, so the loop may not wait for that lock: it only tells.
     {
       std::lock_guard<std::mutex> lock(problemMutex_);
       problem_ = exception.what();
@@ -67,10 +81,13 @@ void AdoptedPair::handleEvents(int events) {
   }
 }
 
+/// With the pair's lock held.
 void AdoptedPair::changeState(state next) noexcept {
-  tcp::Pair::changeState(next);
-  if (next == CLOSED)
-    tellClosed();
+  if (next != CLOSED)
+    return tcp::Pair::changeState(next);
+  state_ = CLOSED;
+  cv_.notify_all();
+  tellClosed();
 }
 
 void AdoptedPair::tellClosed() noexcept {

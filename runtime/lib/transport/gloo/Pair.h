@@ -15,9 +15,12 @@ namespace zorse::runtime::gloo_transport {
 
 namespace tcp = ::gloo::transport::tcp;
 
+/// Gloo's event loop skips a pair whose lock is taken and tries again at once: on a busy machine it burns the time in which the holder could go on. So all calls
+/// of a pair take `calls` first, and the loop sleeps on it. For that, nobody who holds it may wait for the loop, as Gloo does when it closes a pair: here a pair
+/// that ends is marked, and `shut` takes it out of the loop later.
 class AdoptedPair final : public tcp::Pair {
 public:
-  /// `closed` is called once when the connection ends, by whichever thread noticed, with Gloo's locks held: it may not call Gloo.
+  /// `closed` is called once when the connection ends, by whichever thread noticed, with locks held: it may not call Gloo.
   AdoptedPair(tcp::Context *context, tcp::Device *device, int rank, std::function<void()> closed);
 
   /// Takes over a connected socket. May throw what Gloo throws.
@@ -26,7 +29,7 @@ public:
   /// Ends the connection after what has been handed to the kernel; afterwards Gloo's event loop does not know the pair any more. `closed` is not called.
   void shut() noexcept;
 
-  /// True also when the event handler threw: then `shut` has yet to be called.
+  /// Over, though perhaps not shut.
   bool isClosed() const { return closedNow_.load(std::memory_order_acquire); }
   /// What the event handler threw, if that closed the pair.
   std::string problem() const;
@@ -34,6 +37,8 @@ public:
   bool delivered();
 
   void handleEvents(int events) override;
+
+  std::mutex calls; ///< held around every call of Gloo that concerns this pair
 
 protected:
   void changeState(state next) noexcept override;
