@@ -6,9 +6,8 @@
 #include <chrono>
 #include <csignal>
 #include <cstring>
+#include <dirent.h>
 #include <fcntl.h>
-#include <filesystem>
-#include <fstream>
 #include <poll.h>
 #include <sys/wait.h>
 #include <thread>
@@ -101,16 +100,16 @@ public:
   /// Processes with the mark, zombies not counted.
   std::vector<std::string> left() const {
     std::vector<std::string> found;
-    std::error_code ignored;
-    for (const auto &entry : std::filesystem::directory_iterator("/proc", ignored)) {
-      std::string name = entry.path().filename();
+    DIR *processes = ::opendir("/proc");
+    while (dirent *entry = ::readdir(processes)) {
+      std::string name = entry->d_name;
       if (name.find_first_not_of("0123456789") != std::string::npos)
         continue;
-      std::ifstream environment(entry.path() / "environ"), command(entry.path() / "cmdline");
-      std::string all((std::istreambuf_iterator<char>(environment)), {}), words((std::istreambuf_iterator<char>(command)), {});
-      if (all.find(mark_ + '\0') != std::string::npos || all.rfind(mark_, 0) == 0)
-        found.push_back(name + ": " + words);
+      std::string environment = content("/proc/" + name + "/environ");
+      if (environment.find(mark_ + '\0') != std::string::npos)
+        found.push_back(name + ": " + content("/proc/" + name + "/cmdline"));
     }
+    ::closedir(processes);
     return found;
   }
   /// Nobody after at most so many seconds.
@@ -128,6 +127,18 @@ public:
   double seconds = 0;
 
 private:
+  /// "" where the process has gone.
+  static std::string content(const std::string &path) {
+    std::string text;
+    int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+    char bytes[4096];
+    for (ssize_t got; fd >= 0 && (got = ::read(fd, bytes, sizeof bytes)) > 0;)
+      text.append(bytes, size_t(got));
+    if (fd >= 0)
+      ::close(fd);
+    return text;
+  }
+
   bool read(double wait) {
     pollfd fds[2] = {{fds_[0], POLLIN, 0}, {fds_[1], POLLIN, 0}};
     ::poll(fds, 2, int(wait * 1000));
