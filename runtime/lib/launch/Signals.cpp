@@ -1,43 +1,63 @@
 #include "Signals.h"
 
+#include <cerrno>
 #include <cstring>
-#include <sys/signalfd.h>
+
+#include <fcntl.h>
 #include <unistd.h>
 
 using namespace zorse::runtime::launching;
 
-Signals::Signals() {
-  struct sigaction plain;
-  std::memset(&plain, 0, sizeof plain);
-  plain.sa_handler = SIG_DFL; // who starts us may ignore it, and then there is nothing to wait for.
-  ::sigaction(SIGCHLD, &plain, &child_);
-  plain.sa_handler = SIG_IGN;
-  ::sigaction(SIGPIPE, &plain, &pipe_);
+namespace {
 
-  sigset_t wanted;
-  ::sigemptyset(&wanted);
-  for (int signal : {SIGINT, SIGTERM, SIGHUP, SIGTSTP}) {
-    struct sigaction now;
-    if (::sigaction(signal, nullptr, &now) == 0 && (now.sa_flags & SA_SIGINFO || now.sa_handler != SIG_IGN))
-      ::sigaddset(&wanted, signal);
+volatile int writeEnd = -1;
+
+void handOn(int signal) {
+  int before = errno;
+  unsigned char byte = static_cast<unsigned char>(signal);
+  ssize_t ignored = ::write(writeEnd, &byte, 1); // a full pipe holds signals enough.
+  (void)ignored;
+  errno = before;
+}
+
+} // namespace
+
+Signals::Signals() {
+  ::pthread_sigmask(SIG_SETMASK, nullptr, &mask_);
+  int ends[2];
+  if (::pipe2(ends, O_CLOEXEC | O_NONBLOCK) != 0)
+    return;
+  fd_ = ends[0];
+  writeEnd = ends[1];
+  for (int signal : {SIGINT, SIGTERM, SIGHUP, SIGTSTP, SIGCHLD, SIGPIPE}) {
+    struct sigaction now, wanted;
+    std::memset(&wanted, 0, sizeof wanted);
+    if (::sigaction(signal, nullptr, &now) != 0)
+      continue;
+    bool ignored = !(now.sa_flags & SA_SIGINFO) && now.sa_handler == SIG_IGN;
+    if (ignored && signal != SIGCHLD) // who starts us may ignore SIGCHLD, and then there would be nothing to wait for.
+      continue;
+    wanted.sa_handler = signal == SIGPIPE ? SIG_IGN : handOn;
+    wanted.sa_flags = SA_RESTART;
+    ::sigaction(signal, &wanted, nullptr);
+    before_[signal] = now;
   }
-  ::sigaddset(&wanted, SIGCHLD);
-  ::pthread_sigmask(SIG_BLOCK, &wanted, &before_);
-  fd_ = ::signalfd(-1, &wanted, SFD_CLOEXEC | SFD_NONBLOCK);
 }
 
 Signals::~Signals() {
-  if (fd_ >= 0)
-    ::close(fd_);
-  ::sigaction(SIGCHLD, &child_, nullptr);
-  ::sigaction(SIGPIPE, &pipe_, nullptr);
-  ::pthread_sigmask(SIG_SETMASK, &before_, nullptr);
+  for (auto &[signal, action] : before_)
+    ::sigaction(signal, &action, nullptr);
+  if (fd_ < 0)
+    return;
+  ::close(fd_);
+  ::close(writeEnd);
+  writeEnd = -1;
 }
 
 std::vector<int> Signals::take() {
   std::vector<int> signals;
-  signalfd_siginfo info;
-  while (fd_ >= 0 && ::read(fd_, &info, sizeof info) == ssize_t(sizeof info))
-    signals.push_back(int(info.ssi_signo));
+  unsigned char byte;
+  while (fd_ >= 0 && ::read(fd_, &byte, 1) == 1)
+    signals.push_back(byte);
   return signals;
 }

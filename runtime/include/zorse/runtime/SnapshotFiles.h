@@ -107,4 +107,11 @@ private:
   std::shared_ptr<SnapshotStorage> storage_;
 };
 
+/// Writes all parameters of a snapshot to one safetensors file, under their ONNX names and in the ONNX layouts: a checkpoint. Verifies the snapshot first; frozen
+/// parameters are read from where they came from and compared with the run's.
+Status mergeSnapshot(const SnapshotReader &snapshot, const std::string &path);
+
+/// The permutation that undoes one.
+std::vector<int64_t> inverseOf(const std::vector<int64_t> &permutation);
+
 } // namespace zorse::runtime

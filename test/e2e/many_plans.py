@@ -1,0 +1,71 @@
+"""Bundles of many plans, and whether two ways of running them give the same bits.
+
+Random tilings (pinwheels, one-row cells, prime batches, idle devices) of a tiny GPT with dropout, and hand-written plans of GPT and LLaMA: pipelines, uneven shares,
+owners of nothing, 1F1B and GPipe.
+"""
+import json
+import os
+
+import harness as z
+from random_tilings import BATCHES, LENGTH, MODEL, TRAININGS, make_data
+
+STEPS = 4
+
+
+def by_hand(folder):
+    """(name, bundle, data, extra words of zorse-run)"""
+    shapes = {
+        "pipeline of 2, 1F1B": (["a", "b"], [(0, 4, s, s + 4, "a") for s in (0, 4, 8)] + [(4, 8, s, s + 4, "b") for s in (0, 4, 8)], {"schedule": "1f1b"}),
+        "asymmetric, uneven": (["a", "b", "c"], [(0, 5, 0, 5, "a"), (0, 5, 5, 12, "b"), (5, 8, 0, 12, "c")], {}),
+        "data parallel, uneven": (["a", "b", "c"], [(0, 8, 0, 7, "a"), (0, 8, 7, 11, "b"), (0, 8, 11, 12, "c")], {}),
+    }
+    for model in ("gpt", "llama"):
+        for name, (devices, cells, more) in shapes.items():
+            bundle = os.path.join(folder, f"{model}-{len(cells)}-{len(devices)}.zorse")
+            z.compile(os.path.join(z.SMALL, model + ".onnx"), bundle, z.cluster(folder, devices), 12, 32, z.plan(folder, os.path.basename(bundle), 12, devices, cells, **more))
+            yield f"{model}, {name}", bundle, os.path.join(z.SMALL, model + ".tokens.bin"), ["--shuffle", "3"]
+
+
+def random(folder, count, most_devices=5):
+    for seed in range(count):
+        batch, training = BATCHES[1 + seed % (len(BATCHES) - 1)], TRAININGS[seed % 4]
+        devices = [f"d{i}" for i in range(2 + seed % (most_devices - 1))]
+        one, bundle = os.path.join(folder, "one.zorse"), os.path.join(folder, f"random-{seed}.zorse")
+        z.compile(MODEL, one, z.cluster(folder, ["d0"]), batch, LENGTH, None, training, "f32")
+        plan = os.path.join(folder, "random.plan.json")
+        z.call("zorse-plan", "--random", 1000 + seed, "--summary", os.path.join(one, "summary.pb"), "--devices", len(devices), "--batch", batch, "-o", plan)
+        z.compile(MODEL, bundle, z.cluster(folder, devices), batch, LENGTH, plan, training, "f32")
+        yield f"random plan {seed}, {len(devices)} devices, batch {batch}", bundle, make_data(folder, batch), ["--seed", "5"]
+
+
+def bundles(folder, count):
+    """`count` of them: a third by hand (at most six), the others random."""
+    hand = min(6, count // 3)
+    for i, item in enumerate(by_hand(folder)):
+        if i == hand:
+            break
+        yield item
+    yield from random(folder, count - hand)
+
+
+def outcome(folder, metrics, checkpoint):
+    """What a run wrote, without what depends on time."""
+    steps = []
+    with open(metrics) as f:
+        for line in f:
+            step = json.loads(line)
+            steps.append({k: v for k, v in step.items() if k in ("step", "loss", "eval_loss", "grad_norm", "lr", "skipped")})
+    with open(checkpoint, "rb") as f:
+        return steps, f.read()
+
+
+def run_words(folder, bundle, data, extra, tag):
+    metrics, checkpoint = os.path.join(folder, tag + ".jsonl"), os.path.join(folder, tag + ".safetensors")
+    words = [bundle, "--data", data, "--steps", STEPS, "--eval", data, "--eval-every", 2, "--eval-batches", 1, "--metrics", metrics, "--checkpoint", checkpoint, "--quiet"]
+    return [str(w) for w in words + list(extra)], metrics, checkpoint
+
+
+def threads(folder, bundle, data, extra):
+    words, metrics, checkpoint = run_words(folder, bundle, data, extra, "threads")
+    z.call("zorse-run", *words, "--threads")
+    return outcome(folder, metrics, checkpoint)

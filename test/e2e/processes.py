@@ -1,0 +1,34 @@
+"""One process per device against threads of one process: the same bits in every loss, norm, evaluation and parameter.
+
+    processes.py [COUNT] [--delays]     default 8 plans; --delays: every transfer and collective sleeps at random before and after it runs
+"""
+import os
+import sys
+import tempfile
+
+import harness as z
+import many_plans
+
+
+def main():
+    count = int(next((w for w in sys.argv[1:] if w.isdigit()), 8))
+    if "--delays" in sys.argv:
+        os.environ["ZORSE_TEST_DELAYS"] = "7,3"
+    results = []
+    with tempfile.TemporaryDirectory() as folder:
+        for name, bundle, data, extra in many_plans.bundles(folder, count):
+            expected = many_plans.threads(folder, bundle, data, extra)
+            words, metrics, checkpoint = many_plans.run_words(folder, bundle, data, extra, "processes")
+            code, _, err = z.call("zorse-run", *words, "--processes", ok=False)
+            good = code == 0 and many_plans.outcome(folder, metrics, checkpoint) == expected
+            print(f"{'ok  ' if good else 'FAIL'} {name}" + ("" if good else f": exit {code} {err.strip()}"), flush=True)
+            results.append(good)
+            for path in (metrics, checkpoint):
+                if os.path.exists(path):
+                    os.remove(path)
+    print(f"{sum(results)} of {len(results)} plans bit-equal")
+    z.finish(results)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,140 @@
+#include "JobOutput.h"
+
+#include <cinttypes>
+#include <cstdio>
+#include <cstring>
+
+#include <unistd.h>
+
+using namespace zorse;
+using namespace zorse::run;
+using namespace zorse::runtime;
+
+namespace {
+
+// The first byte says what follows.
+constexpr char kStep = 's', kTrace = 't', kMemory = 'm', kLine = 'l';
+
+} // namespace
+
+std::string zorse::run::sayStep(const StepReport &report) { return kStep + encodeReport(report); }
+
+std::vector<std::string> zorse::run::sayTrace(const std::vector<TraceEvent> &events) {
+  constexpr size_t kEvents = 1 << 14; // of one message: half a megabyte
+  std::vector<std::string> messages;
+  for (size_t begin = 0; begin < events.size(); begin += kEvents) {
+    size_t count = std::min(kEvents, events.size() - begin);
+    std::string &message = messages.emplace_back(1 + count * sizeof(TraceEvent), kTrace);
+    std::memcpy(message.data() + 1, events.data() + begin, count * sizeof(TraceEvent));
+  }
+  return messages;
+}
+
+std::string zorse::run::sayMemory(uint32_t device, const Executor::MemoryUse &use) {
+  char text[96];
+  snprintf(text, sizeof text, "%c%" PRIu32 " %" PRIu64 " %" PRIu64, kMemory, device, use.planned, use.touched);
+  return text;
+}
+
+JobOutput::~JobOutput() {
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    stopping_ = true;
+  }
+  changed_.notify_all();
+  if (thread_.joinable())
+    thread_.join();
+}
+
+Status JobOutput::begin(uint64_t lastStep) {
+  if (!options_.metrics.empty()) {
+    Result<std::unique_ptr<MetricsFile>> opened = MetricsFile::open(options_.metrics, lastStep);
+    if (opened.failed())
+      return opened.error();
+    metrics_ = std::move(*opened);
+  }
+  if (!options_.quiet)
+    console_ = std::make_unique<ConsoleReport>(stdout, ::isatty(STDOUT_FILENO), options_.steps, bundle_.sequence > 0);
+  shown_ = lastStep;
+  thread_ = std::thread([this] { show(); });
+  return Status::success();
+}
+
+void JobOutput::take(const std::string &said) {
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    said_.push_back(said);
+  }
+  changed_.notify_all();
+}
+
+void JobOutput::line(const std::string &text) { take(kLine + text); }
+
+void JobOutput::drain() {
+  std::unique_lock<std::mutex> lock(mutex_);
+  if (!thread_.joinable())
+    return;
+  drained_.wait(lock, [&] { return said_.empty() && idle_; });
+  console_.reset();
+}
+
+void JobOutput::show() {
+  std::unique_lock<std::mutex> lock(mutex_);
+  for (;;) {
+    idle_ = true;
+    drained_.notify_all();
+    changed_.wait(lock, [&] { return stopping_ || !said_.empty(); });
+    if (said_.empty())
+      return;
+    idle_ = false;
+    std::string said = std::move(said_.front());
+    said_.pop_front();
+    lock.unlock();
+    understand(said);
+    lock.lock();
+  }
+}
+
+void JobOutput::understand(const std::string &said) {
+  if (said.empty())
+    return;
+  switch (said[0]) {
+  case kStep: {
+    Result<StepReport> report = decodeReport(said.substr(1));
+    if (report.failed()) {
+      fprintf(stderr, "warning: %s\n", report.message().c_str());
+      return;
+    }
+    shown_ = report->step;
+    if (console_)
+      console_->step(*report);
+    if (metrics_)
+      metrics_->step(*report);
+    return;
+  }
+  case kTrace: {
+    size_t count = (said.size() - 1) / sizeof(TraceEvent), before = trace_.size();
+    trace_.resize(before + count);
+    std::memcpy(trace_.data() + before, said.data() + 1, count * sizeof(TraceEvent));
+    for (size_t i = before; i < trace_.size(); ++i)
+      if (trace_[i].device >= bundle_.programs.size() || trace_[i].entry >= uint32_t(bundle_.programs[trace_[i].device].entries_size()))
+        trace_[i--] = trace_.back(), trace_.pop_back(); // of no entry: another rank's mistake must not become ours.
+    return;
+  }
+  case kMemory: {
+    uint32_t device = 0;
+    Executor::MemoryUse use;
+    if (sscanf(said.c_str() + 1, "%" SCNu32 " %" SCNu64 " %" SCNu64, &device, &use.planned, &use.touched) == 3 && device < uses_.size())
+      uses_[device] = use;
+    return;
+  }
+  case kLine:
+    if (console_)
+      console_->line(said.substr(1));
+    else
+      fprintf(stderr, "%s\n", said.c_str() + 1);
+    return;
+  default:
+    return;
+  }
+}

@@ -1,0 +1,153 @@
+#include "Options.h"
+
+#include "zorse/runtime/OutputFile.h"
+
+#include <CLI/CLI.hpp>
+
+#include <cstdio>
+#include <map>
+#include <sstream>
+
+using namespace zorse;
+using namespace zorse::run;
+using runtime::Status;
+
+std::optional<int> zorse::run::parseOptions(int argc, char **argv, Options &o) {
+  CLI::App app{"Trains from a bundle that zorse-compile wrote: as threads of one process, as processes it starts, or as a rank of a launcher's job (docs/launching.md)."};
+  app.add_option("bundle", o.bundle, "the bundle, a directory")->required();
+  app.add_option("--data", o.data, "tokens (llm.c or nanoGPT .bin, or any file as bytes), or NAME=FILE.npy,... for each input")->required();
+  app.add_option("--steps", o.steps, "number of the last step")->required()->check(CLI::Range(uint64_t(1), uint64_t(1) << 40));
+  app.add_option("--shuffle", o.shuffle, "shuffle the samples of every epoch, with this seed; file order without it");
+  app.add_option("--init", o.initial, "initial parameters from a safetensors file with the ONNX names");
+  app.add_option("--eval", o.evaluation, "held-back data, evaluated at the end without dropout");
+  app.add_option("--eval-every", o.evaluateEvery, "evaluate every so many steps too");
+  app.add_option("--eval-batches", o.evaluationBatches, "at most so many batches; 0: all")->capture_default_str();
+  app.add_option("--lr", o.learningRate, "learning rate")->check(CLI::NonNegativeNumber);
+  app.add_option("--schedule", o.schedule, "of the learning rate")->check(CLI::IsMember({"constant", "linear", "cosine"}));
+  app.add_option("--warmup", o.warmup, "steps over which the learning rate rises")->check(CLI::NonNegativeNumber);
+  app.add_option("--total-steps", o.totalSteps, "step at which the decay ends; 0: --steps")->check(CLI::NonNegativeNumber);
+  app.add_option("--final-ratio", o.finalRatio, "learning rate at the end of the decay, as a ratio")->check(CLI::NonNegativeNumber);
+  app.add_option("--clip", o.clip, "clip the gradient's norm; 0: off")->check(CLI::NonNegativeNumber);
+  app.add_option("--seed", o.seed, "of dropout");
+  app.add_option("--nonfinite", o.nonFinite, "a step whose loss or gradients are not finite: skip its update and count it, or stop; as compiled without this")
+      ->check(CLI::IsMember({"skip", "stop"}));
+
+  const char *outputs = "Outputs";
+  app.add_option("--checkpoint", o.checkpoint, "write the trained parameters here (safetensors, ONNX names)")->group(outputs);
+  app.add_option("--metrics", o.metrics, "one JSON object a step")->group(outputs);
+  app.add_option("--trace", o.trace, "what every queue did, for Perfetto (https://ui.perfetto.dev)")->group(outputs);
+  app.add_option("--trace-steps", o.traceSteps, "so many steps from the first")->capture_default_str()->group(outputs);
+  app.add_option("--dump-gradients", o.gradients, "the first step's gradients before clipping (safetensors)")->group(outputs);
+  app.add_option("--per-sample-losses", o.lossRows, "the first step's loss numerators by term and sample (JSON)")->group(outputs);
+  app.add_option("--report-memory", o.memoryReport, "planned and touched bytes (JSON; implies --poison)")->group(outputs);
+  app.add_flag("--quiet", o.quiet, "print errors only")->group(outputs);
+
+  const char *snapshots = "Snapshots";
+  app.add_option("--snapshots", o.snapshots, "keep the training state in this directory, which all ranks share")->group(snapshots);
+  app.add_option("--snapshot-every", o.snapshotEvery, "steps; 0: at the end only")->capture_default_str()->group(snapshots);
+  app.add_option("--keep-snapshots", o.keepSnapshots, "remove older ones")->capture_default_str()->check(CLI::Range(1, 1 << 20))->group(snapshots);
+  app.add_flag("--resume", o.resume, "go on from the newest good snapshot; from the beginning where there is none")->group(snapshots);
+  app.add_flag("--allow-change", o.allowChange, "resume although batch, data, seed or optimizer differ, which changes the mathematics")->group(snapshots);
+
+  const char *processes = "Processes";
+  app.add_flag("--processes", o.processes, "start one process per device on this machine")->group(processes);
+  app.add_flag("--threads", o.threads, "all devices as threads of this process, whatever the environment says")->excludes("--processes")->group(processes);
+  app.add_option("--restarts", o.restarts, "start the job again so often after a failure, from the newest snapshot")->check(CLI::Range(0, 1 << 20))->group(processes);
+  app.add_option("--secret-file", o.secretFile, "the job's secret; otherwise ZORSE_SECRET, ZORSE_SECRET_FILE, ~/.config/zorse/secret")->group(processes);
+  app.add_option("--listen", o.listen, "this host's address for the other ranks; loopback for ranks of one host, else the one that reaches the coordinator")->group(processes);
+  app.add_option("--heartbeat-seconds", o.heartbeatSeconds, "how often ranks say that they live")->check(CLI::Range(0.01, 60.0))->capture_default_str()->group(processes);
+  app.add_option("--deadline-seconds", o.deadlineSeconds, "a rank that says nothing for so long is lost")->check(CLI::Range(0.1, 1e6))->capture_default_str()->group(processes);
+  app.add_option("--join-seconds", o.joinSeconds, "all ranks must be there so long after the start")->check(CLI::Range(0.1, 1e6))->capture_default_str()->group(processes);
+  app.add_option("--stall-seconds", o.stallSeconds, "give up when nothing at all has been done for so long")->check(CLI::PositiveNumber)->capture_default_str()->group(processes);
+  app.add_option("--cluster", o.cluster, "check that the bundle was compiled for these devices")->group(processes);
+
+  const char *inside = "Looking inside";
+  app.add_flag("--poison", o.poison, "fill memory with NaNs first: shows reads of what nobody wrote")->group(inside);
+  app.add_flag("--thread-per-queue", o.threadPerQueue, "serve every queue by a thread of its own")->group(inside);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::CallForHelp &help) {
+    return app.exit(help);
+  } catch (const CLI::ParseError &problem) {
+    fprintf(stderr, "error: %s\n(zorse-run --help lists the options)\n", problem.what());
+    return 1;
+  }
+  if (o.snapshots.empty() && (o.snapshotEvery > 0 || o.resume)) {
+    fprintf(stderr, "error: %s needs --snapshots DIR, where they are kept\n", o.resume ? "--resume" : "--snapshot-every");
+    return 1;
+  }
+  if (o.deadlineSeconds < 2 * o.heartbeatSeconds) {
+    fprintf(stderr, "error: --deadline-seconds %g: expected at least twice --heartbeat-seconds %g, or one late heartbeat ends the job\n", o.deadlineSeconds, o.heartbeatSeconds);
+    return 1;
+  }
+  return std::nullopt;
+}
+
+Status zorse::run::checkOutputs(const Options &o) {
+  std::map<std::string, std::string> options;
+  for (const auto &[option, path] : std::initializer_list<std::pair<const char *, const std::string &>>{{"--metrics", o.metrics},
+                                                                                                         {"--trace", o.trace},
+                                                                                                         {"--checkpoint", o.checkpoint},
+                                                                                                         {"--dump-gradients", o.gradients},
+                                                                                                         {"--per-sample-losses", o.lossRows},
+                                                                                                         {"--report-memory", o.memoryReport}}) {
+    if (path.empty())
+      continue;
+    if (Status status = runtime::checkWritable(path); status.failed())
+      return runtime::userError(std::string(option) + ": " + status.message());
+    auto [other, isNew] = options.emplace(path, option);
+    if (!isNew && path.rfind("/dev/", 0) != 0)
+      return runtime::userError(std::string(option) + ": " + path + " is written by " + other->second + " too");
+  }
+  return Status::success();
+}
+
+bundle::TrainingOptions zorse::run::trainingOptions(const Options &o, const bundle::TrainingOptions &compiled) {
+  bundle::TrainingOptions training = compiled;
+  if (o.learningRate)
+    training.set_learning_rate(*o.learningRate);
+  if (o.clip)
+    training.set_clip_norm(*o.clip);
+  if (o.warmup)
+    training.set_warmup_steps(*o.warmup);
+  if (o.totalSteps)
+    training.set_total_steps(*o.totalSteps);
+  if (o.finalRatio)
+    training.set_final_ratio(*o.finalRatio);
+  if (o.seed)
+    training.set_seed(*o.seed);
+  if (o.schedule == "constant")
+    training.set_schedule(bundle::TrainingOptions::CONSTANT);
+  if (o.schedule == "linear")
+    training.set_schedule(bundle::TrainingOptions::LINEAR);
+  if (o.schedule == "cosine")
+    training.set_schedule(bundle::TrainingOptions::COSINE);
+  return training;
+}
+
+std::string zorse::run::runText(const Options &o, const std::string &dataFingerprint, const std::string &evaluationFingerprint) {
+  std::ostringstream text;
+  text.precision(17);
+  text << "steps=" << o.steps << " data=" << dataFingerprint;
+  auto add = [&](const char *name, const auto &value) {
+    if (value)
+      text << " " << name << "=" << *value;
+  };
+  add("shuffle", o.shuffle);
+  add("seed", o.seed);
+  add("lr", o.learningRate);
+  add("clip", o.clip);
+  add("final-ratio", o.finalRatio);
+  add("warmup", o.warmup);
+  add("total-steps", o.totalSteps);
+  for (const auto &[name, value] : std::initializer_list<std::pair<const char *, const std::string &>>{{"schedule", o.schedule}, {"nonfinite", o.nonFinite}, {"snapshots", o.snapshots}})
+    if (!value.empty())
+      text << " " << name << "=" << value;
+  if (!o.evaluation.empty())
+    text << " eval=" << evaluationFingerprint << " eval-every=" << o.evaluateEvery << " eval-batches=" << o.evaluationBatches;
+  if (!o.snapshots.empty())
+    text << " snapshot-every=" << o.snapshotEvery << " keep-snapshots=" << o.keepSnapshots << " allow-change=" << o.allowChange;
+  if (!o.checkpoint.empty())
+    text << " checkpoint=yes";
+  return text.str();
+}

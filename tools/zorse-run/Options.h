@@ -1,0 +1,55 @@
+// What zorse-run is told.
+#pragma once
+
+#include "bundle.pb.h"
+#include "zorse/runtime/Status.h"
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace zorse::run {
+
+struct Options {
+  // the run
+  std::string bundle, data, evaluation, initial, cluster;
+  uint64_t steps = 0, evaluateEvery = 0, evaluationBatches = 50;
+  std::optional<uint64_t> shuffle, seed;
+  std::optional<double> learningRate, clip, finalRatio;
+  std::optional<int64_t> warmup, totalSteps;
+  std::string schedule, nonFinite;
+
+  // outputs
+  std::string trace, metrics, checkpoint, gradients, lossRows, memoryReport;
+  uint64_t traceSteps = 20;
+  bool quiet = false;
+
+  // snapshots
+  std::string snapshots;
+  uint64_t snapshotEvery = 0, keepSnapshots = 2;
+  bool resume = false, allowChange = false;
+
+  // processes
+  bool processes = false, threads = false;
+  uint64_t restarts = 0;
+  std::string secretFile, listen;
+  double heartbeatSeconds = 0.25, deadlineSeconds = 10, stallSeconds = 300, joinSeconds = 60;
+
+  // for looking inside
+  bool poison = false, threadPerQueue = false;
+};
+
+/// Reads the command line into `options`; an exit code when the program is to end at once (help, or a mistake, which has been printed).
+std::optional<int> parseOptions(int argc, char **argv, Options &options);
+
+/// Outputs are refused before training, not after it.
+runtime::Status checkOutputs(const Options &options);
+
+/// The bundle's training options with those of the run in their place.
+bundle::TrainingOptions trainingOptions(const Options &options, const bundle::TrainingOptions &compiled);
+
+/// What must be equal on all ranks, as text: what the mathematics and the order of work depend on.
+std::string runText(const Options &options, const std::string &dataFingerprint, const std::string &evaluationFingerprint);
+
+} // namespace zorse::run

@@ -1,0 +1,313 @@
+#include "Rank.h"
+
+#include "JobOutput.h"
+#include "Signals.h"
+#include "Train.h"
+
+#include "zorse/runtime/Control.h"
+#include "zorse/runtime/Data.h"
+#include "zorse/runtime/DelayedTransport.h"
+#include "zorse/runtime/GlooTransport.h"
+#include "zorse/runtime/Hardware.h"
+#include "zorse/runtime/Snapshot.h"
+
+#include <algorithm>
+#include <atomic>
+#include <cstdio>
+#include <cstdlib>
+#include <set>
+
+#include <arpa/inet.h>
+#include <netdb.h>
+#include <unistd.h>
+
+using namespace zorse;
+using namespace zorse::run;
+using namespace zorse::runtime;
+
+void zorse::run::endProcess(ErrorKind kind, const std::string &message, int exitCode) {
+  static std::atomic_flag ending = ATOMIC_FLAG_INIT;
+  if (ending.test_and_set())
+    for (;;)
+      ::pause(); // another thread is about to end the process.
+  fflush(stdout);
+  fprintf(stderr, "%s: %s\n", kind == ErrorKind::User ? "error" : "internal error", message.c_str());
+  ::_exit(exitCode);
+}
+
+ControlTimes zorse::run::controlTimes(const Options &o) { return {o.heartbeatSeconds, o.deadlineSeconds, o.stallSeconds, o.joinSeconds}; }
+
+namespace {
+
+/// This host's address on the way to `endpoint`, as the kernel would choose it; empty when it cannot be told.
+std::string addressTowards(const Endpoint &endpoint) {
+  addrinfo hints = {}, *found = nullptr;
+  hints.ai_socktype = SOCK_DGRAM; // connecting sends nothing.
+  if (::getaddrinfo(endpoint.host.c_str(), std::to_string(std::max<int>(endpoint.port, 1)).c_str(), &hints, &found) != 0)
+    return {};
+  std::string address;
+  for (addrinfo *at = found; at && address.empty(); at = at->ai_next) {
+    int socket = ::socket(at->ai_family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    sockaddr_storage own = {};
+    socklen_t size = sizeof own;
+    char text[NI_MAXHOST];
+    if (socket >= 0 && ::connect(socket, at->ai_addr, at->ai_addrlen) == 0 && ::getsockname(socket, reinterpret_cast<sockaddr *>(&own), &size) == 0 &&
+        ::getnameinfo(reinterpret_cast<sockaddr *>(&own), size, text, sizeof text, nullptr, 0, NI_NUMERICHOST) == 0)
+      address = text;
+    if (socket >= 0)
+      ::close(socket);
+  }
+  ::freeaddrinfo(found);
+  return address;
+}
+
+/// Everybody the device's program exchanges bytes with.
+std::vector<uint32_t> peersOf(const bundle::Program &program) {
+  std::set<uint32_t> peers;
+  auto add = [&](const auto &list) { peers.insert(list.begin(), list.end()); };
+  for (const bundle::Entry &entry : program.entries()) {
+    if (entry.has_send())
+      peers.insert(entry.send().peer());
+    if (entry.has_receive())
+      peers.insert(entry.receive().peer());
+    if (entry.has_all_gather()) {
+      add(entry.all_gather().readers());
+      add(entry.all_gather().shards().members());
+    }
+    if (entry.has_reduce_scatter()) {
+      add(entry.reduce_scatter().contributors());
+      add(entry.reduce_scatter().shards().members());
+    }
+    if (entry.has_all_reduce())
+      add(entry.all_reduce().members());
+    if (entry.has_broadcast())
+      add(entry.broadcast().members());
+  }
+  peers.erase(program.device());
+  return {peers.begin(), peers.end()};
+}
+
+class Rank {
+public:
+  Rank(const Options &options, const Place &place) : o(options), place(place) {}
+
+  int run() {
+    Status status = start();
+    if (status.failed())
+      failed(status.error());
+    Process process(*member, *member);
+    process.member = member.get();
+    process.output = output.get();
+    process.resume = o.resume || place.attempt > 0;
+    process.fingerprint = fingerprint;
+    process.makeDevices = [this] { return makeDevices(); };
+    process.failed = [this](const Error &error) { failed(error); };
+    uint64_t stepsDone = 0;
+    status = trainHere(o, *bundle, *data, process, stepsDone);
+    if (status.failed())
+      failed(status.error());
+    member->leave();
+    if (coordinator)
+      coordinator->waitUntilOver(o.deadlineSeconds);
+    return stepsDone < o.steps ? 130 : 0;
+  }
+
+private:
+  Status start() {
+    // What fails before the job is joined is told to it afterwards, so that the others do not wait for this rank.
+    Status ready = load();
+    if (Status status = join(); status.failed())
+      return ready.failed() ? ready : status;
+    if (ready.failed())
+      return ready;
+
+    RankFacts facts = factsOfThisProcess();
+    facts.bundle = bundle->hash;
+    facts.run = runText(o, fingerprint, evaluationFingerprint);
+    Result<std::vector<std::string>> texts = member->exchange("facts", encodeFacts(facts));
+    if (texts.failed())
+      return texts.error();
+    std::vector<RankFacts> all;
+    for (const std::string &text : *texts) {
+      Result<RankFacts> decoded = decodeFacts(text);
+      if (decoded.failed())
+        return decoded.error();
+      all.push_back(std::move(*decoded));
+    }
+    std::string note;
+    if (Status status = checkHardware(*bundle, all, &note); status.failed())
+      return status;
+    threadsHere = 0;
+    for (size_t rank = 0; rank < all.size(); ++rank)
+      if (all[rank].host == all[place.rank].host)
+        threadsHere += bundle->devices[rank].threads;
+    if (place.rank == 0) {
+      if (!note.empty())
+        fprintf(stderr, "note: %s\n", note.c_str());
+      std::set<std::string> hosts;
+      for (const RankFacts &facts : all)
+        hosts.insert(facts.host);
+      if (!o.quiet)
+        printf("%u ranks on %zu host%s, started by %s, generation %llu\n", place.world, hosts.size(), hosts.size() == 1 ? "" : "s", place.source.c_str(),
+               (unsigned long long)member->generation());
+    }
+    return Status::success();
+  }
+
+  Status load() {
+    if (place.rank == 0)
+      if (Status status = checkOutputs(o); status.failed())
+        return status;
+    Result<Bundle> loaded = loadBundle(o.bundle);
+    if (loaded.failed())
+      return loaded.error();
+    bundle = std::move(*loaded);
+    if (!o.cluster.empty())
+      if (Status status = checkCluster(*bundle, o.cluster); status.failed())
+        return status;
+    if (place.world != bundle->devices.size())
+      return userError(o.bundle + ": is for " + std::to_string(bundle->devices.size()) + " devices, " + place.source + " started " + std::to_string(place.world) +
+                       " processes; start one process per device, or compile the model for this cluster");
+    Result<std::unique_ptr<DataSource>> opened = DataSource::open(*bundle, o.data, o.shuffle);
+    if (opened.failed())
+      return opened.error();
+    data = std::move(*opened);
+    for (const auto &[files, text] : {std::pair(&o.data, &fingerprint), std::pair(&o.evaluation, &evaluationFingerprint)}) {
+      if (files->empty())
+        continue;
+      Result<std::string> print = dataFingerprint(*files);
+      if (print.failed())
+        return print.error();
+      *text = *print;
+    }
+    if (place.rank == 0)
+      output = std::make_unique<JobOutput>(o, *bundle);
+    return Status::success();
+  }
+
+  Status join() {
+    Result<std::string> secret = jobSecret(o.secretFile);
+    if (secret.failed())
+      return secret.error();
+    key = {place.job, *secret};
+
+    MemberOptions options;
+    options.key = key;
+    options.rank = place.rank;
+    options.world = place.world;
+    options.generation = place.generation;
+    options.endpoints = place.coordinator;
+    options.times = controlTimes(o);
+    if (bundle && place.rank < bundle->devices.size())
+      options.device = bundle->devices[place.rank].name;
+    options.failed = [](const Failure &failure) { endProcess(failure.kind, failure.message, failure.exitCode); };
+    options.reported = [this](const std::string &said) {
+      if (output)
+        output->take(said);
+    };
+    if (place.rank == 0 && !place.coordinatorElsewhere) {
+      CoordinatorOptions hosting;
+      hosting.key = key;
+      hosting.world = place.world;
+      hosting.rank = 0;
+      hosting.generation = std::max(place.attempt + 1, place.generation);
+      if (!o.snapshots.empty()) {
+        Result<uint64_t> newest = newestGeneration(o.snapshots);
+        if (newest.failed())
+          return newest.error();
+        hosting.generation = std::max(hosting.generation, *newest + 1);
+      }
+      hosting.listenAddress = place.oneHost ? "127.0.0.1" : !o.listen.empty() ? o.listen : place.coordinator.front().host;
+      hosting.ports.clear();
+      for (const Endpoint &endpoint : place.coordinator)
+        hosting.ports.push_back(endpoint.port);
+      hosting.times = options.times;
+      if (bundle)
+        for (const BundleDevice &device : bundle->devices)
+          hosting.devices.push_back(device.name);
+      Result<std::unique_ptr<Coordinator>> hosted = Coordinator::start(hosting);
+      if (hosted.failed())
+        return hosted.error();
+      coordinator = std::move(*hosted);
+      options.endpoints = {{hosting.listenAddress, coordinator->port()}};
+    }
+    Result<std::unique_ptr<Member>> joined = Member::join(std::move(options));
+    if (joined.failed())
+      return joined.error();
+    member = std::move(*joined);
+    onSignals([this] { member->requestStop(); });
+    return Status::success();
+  }
+
+  Result<std::vector<LocalDevice>> makeDevices() {
+    GlooOptions options;
+    options.listenAddress = place.oneHost                 ? "127.0.0.1"
+                            : !o.listen.empty()           ? o.listen
+                            : !place.coordinator.empty()  ? addressTowards(place.coordinator.front())
+                                                          : std::string();
+    if (options.listenAddress.empty())
+      return userError("cannot tell this host's address on the way to " + place.coordinator.front().host + "; give it with --listen");
+    options.job = key.job;
+    options.secret = key.secret;
+    options.peers = peersOf(bundle->programs[place.rank]);
+    for (const BundleDevice &device : bundle->devices)
+      options.deviceNames.push_back(device.name);
+    Result<std::vector<uint32_t>> nodes = nodesOfDevices(*bundle);
+    if (nodes.failed())
+      return nodes.error();
+    options.sites = *nodes;
+    options.connectSeconds = o.joinSeconds;
+    Result<std::unique_ptr<Transport>> transport = makeGlooTransport(*member, options);
+    if (transport.failed())
+      return transport.error();
+    // Tests stretch transfers at random ("seed,milliseconds") to see that nothing depends on their times.
+    if (const char *delays = std::getenv("ZORSE_TEST_DELAYS")) {
+      unsigned long long seed = 0;
+      double milliseconds = 0;
+      if (std::sscanf(delays, "%llu,%lf", &seed, &milliseconds) != 2 || !(milliseconds >= 0 && milliseconds <= 10000))
+        return userError(std::string("ZORSE_TEST_DELAYS: expected SEED,MILLISECONDS, got '") + delays + "'");
+      *transport = makeDelayedTransport(std::move(*transport), seed + place.rank, milliseconds);
+    }
+    Result<std::unique_ptr<Device>> device = makeDevice(*bundle, place.rank, threadsHere);
+    if (device.failed())
+      return device.error();
+    std::vector<LocalDevice> locals;
+    locals.push_back({place.rank, std::move(*device), std::move(*transport)});
+    return locals;
+  }
+
+  /// Tells the job, hears what failed first, and ends the process.
+  [[noreturn]] void failed(const Error &error) {
+    if (!member)
+      endProcess(error.kind, error.text(), error.kind == ErrorKind::User ? 1 : 2);
+    Failure mine;
+    mine.kind = error.kind;
+    mine.rank = place.rank;
+    mine.message = error.message;
+    // The rank's name says which device it is.
+    std::string device = bundle ? "device " + bundle->devices[place.rank].name + ", " : "";
+    mine.where = !device.empty() && error.where.rfind(device, 0) == 0 ? error.where.substr(device.size()) : error.where;
+    mine.exitCode = error.kind == ErrorKind::User ? 1 : 2;
+    if (error.peer != UINT32_MAX) {
+      mine.cause = Failure::Disconnected;
+      mine.peer = error.peer;
+    }
+    Failure verdict = member->fail(mine);
+    endProcess(verdict.kind, verdict.message, verdict.exitCode);
+  }
+
+  const Options &o;
+  const Place &place;
+  std::optional<Bundle> bundle;
+  std::unique_ptr<DataSource> data;
+  std::string fingerprint, evaluationFingerprint;
+  JobKey key;
+  std::unique_ptr<JobOutput> output;          // the member's callbacks use it.
+  std::unique_ptr<Coordinator> coordinator;
+  std::unique_ptr<Member> member;
+  int threadsHere = 1;
+};
+
+} // namespace
+
+int zorse::run::runRank(const Options &options, const Place &place) { return Rank(options, place).run(); }

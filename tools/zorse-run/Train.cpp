@@ -1,0 +1,308 @@
+#include "Train.h"
+
+#include "JobOutput.h"
+
+#include "zorse/runtime/Data.h"
+#include "zorse/runtime/Report.h"
+#include "zorse/runtime/Snapshot.h"
+#include "zorse/runtime/SnapshotFiles.h"
+#include "zorse/runtime/State.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <filesystem>
+
+using namespace zorse;
+using namespace zorse::run;
+using namespace zorse::runtime;
+
+namespace {
+
+class Here {
+public:
+  Here(const Options &options, const Bundle &bundle, DataSource &data, Process &process, uint64_t &stepsDone)
+      : o(options), bundle(bundle), data(data), process(process), stepsDone(stepsDone), gradients(bundle), lossRows(bundle) {}
+
+  ~Here() {
+    if (process.member)
+      process.member->setProgress(nullptr);
+  }
+
+  Status run() {
+    for (Status (Here::*phase)() : {&Here::prepare, &Here::restore, &Here::announce, &Here::train, &Here::finish})
+      if (Status status = (this->*phase)(); status.failed())
+        return status;
+    return Status::success();
+  }
+
+private:
+  using Clock = std::chrono::steady_clock;
+
+  bool alone() const { return process.member == nullptr; }
+
+  /// Data, devices, executor.
+  Status prepare() {
+    if (!alone() && (!o.gradients.empty() || !o.lossRows.empty()))
+      return userError(std::string(o.gradients.empty() ? "--per-sample-losses" : "--dump-gradients") + ": needs all devices in one process; run with --threads");
+    if (!o.evaluation.empty()) {
+      Result<std::unique_ptr<DataSource>> opened = DataSource::open(bundle, o.evaluation, std::nullopt);
+      if (opened.failed())
+        return opened.error();
+      evaluation = std::move(*opened);
+    }
+    Result<std::vector<LocalDevice>> devices = process.makeDevices();
+    if (devices.failed())
+      return devices.error();
+    emptyExecutor = processBytes();
+
+    ExecutorOptions options;
+    options.poison = o.poison || !o.memoryReport.empty();
+    options.trace = !o.trace.empty();
+    options.traceSteps = o.traceSteps;
+    options.oneThreadPerQueue = o.threadPerQueue;
+    options.stallSeconds = alone() ? o.stallSeconds : 0; // a job's coordinator sees more than one rank does.
+    if (!o.gradients.empty() || !o.lossRows.empty())
+      options.beforeCall = [this](const ObservedCall &call) {
+        if (call.step != 0)
+          return;
+        if (!o.gradients.empty())
+          gradients.observe(call);
+        if (!o.lossRows.empty())
+          lossRows.observe(call);
+      };
+    made = Clock::now();
+    Result<std::unique_ptr<Executor>> created = Executor::create(bundle, std::move(*devices), options);
+    if (created.failed())
+      return created.error();
+    executor = std::move(*created);
+    if (process.member)
+      process.member->setProgress([this] {
+        Executor::Progress progress = executor->progress();
+        return RankProgress{progress.counter, progress.underWay, progress.where, progress.step, progress.entry};
+      });
+    return Status::success();
+  }
+
+  /// The state to begin with: initial weights, or a snapshot.
+  Status restore() {
+    std::string note;
+    if (Status status = loadState(*executor, bundle, o.initial, &note); status.failed())
+      return status;
+    say(note);
+
+    training.options = trainingOptions(o, bundle.summary.training());
+    training.steps = o.steps;
+    SnapshotOptions options;
+    options.directory = o.snapshots;
+    options.every = o.snapshotEvery;
+    options.keep = o.keepSnapshots;
+    options.resuming = process.resume;
+    if (o.snapshots.empty() && !o.checkpoint.empty() && !alone()) {
+      // The parameters are on all ranks: the checkpoint is merged from a snapshot of the end.
+      options.directory = partsDirectory();
+      std::error_code ignored;
+      if (process.output)
+        std::filesystem::remove_all(options.directory, ignored);
+      if (auto met = process.group.exchange("checkpoint parts are cleared", ""); met.failed())
+        return met.error();
+    }
+    if (options.directory.empty())
+      return Status::success();
+    options.warn = [this](const std::string &text) {
+      if (process.output)
+        process.output->line("warning: " + text);
+    };
+    RunIdentity identity;
+    identity.model = bundle.summary.content_hash();
+    identity.batch = bundle.batch;
+    identity.sequence = bundle.sequence;
+    identity.seed = training.options.seed();
+    identity.shuffle = o.shuffle;
+    identity.data = process.fingerprint;
+    identity.samplesPerEpoch = data.samplesPerEpoch();
+    identity.training = training.options;
+    identity.steps = o.steps;
+    Result<std::unique_ptr<Snapshots>> opened = Snapshots::open(*executor, bundle, process.group, options, identity);
+    if (opened.failed())
+      return opened.error();
+    snapshots = std::move(*opened);
+    if (!process.resume)
+      return Status::success();
+    note.clear();
+    Result<std::optional<ResumePoint>> resumed = snapshots->resume(o.allowChange, &note);
+    if (resumed.failed())
+      return resumed.error();
+    say(note);
+    if (!*resumed) {
+      say(o.snapshots + ": no snapshot yet; the run starts at the beginning");
+      return Status::success();
+    }
+    training.firstStep = (*resumed)->step + 1;
+    training.firstSample = (*resumed)->samplesConsumed;
+    training.steps = o.steps > (*resumed)->step ? o.steps - (*resumed)->step : 0;
+    stepsDone = (*resumed)->step;
+    if (process.output && !o.quiet)
+      printf("resumed after step %llu from %s\n", (unsigned long long)(*resumed)->step, (*resumed)->path.c_str());
+    return Status::success();
+  }
+
+  Status announce() {
+    if (!process.output)
+      return Status::success();
+    if (!o.quiet) {
+      uint64_t planned = 0;
+      for (const bundle::Program &program : bundle.programs)
+        for (const bundle::Arena &arena : program.arenas())
+          planned += arena.bytes();
+      std::string batch = std::to_string(bundle.batch) + (bundle.sequence > 0 ? " x " + std::to_string(bundle.sequence) : "");
+      printf("%s: %s, %zu device%s%s, batch %s, %s, %s planned%s; %llu samples an epoch\n", o.bundle.c_str(), bundle.model.c_str(), bundle.devices.size(),
+             bundle.devices.size() == 1 ? "" : "s", alone() ? "" : ", a process each", batch.c_str(), bundle.precision.c_str(), bytesText(planned).c_str(),
+             snapshots ? (", " + bytesText(snapshots->memory()) + (alone() ? "" : " a rank") + " for snapshots").c_str() : "",
+             (unsigned long long)data.samplesPerEpoch());
+      fflush(stdout);
+    }
+    return process.output->begin(stepsDone);
+  }
+
+  Status train() {
+    training.data = &data;
+    training.evaluationData = evaluation.get();
+    training.evaluateEvery = o.evaluateEvery;
+    training.evaluationBatches = o.evaluationBatches;
+    training.gate = &process.gate;
+    if (o.nonFinite == "skip")
+      training.nonFinite = TrainingRun::NonFinite::Skip;
+    if (o.nonFinite == "stop")
+      training.nonFinite = TrainingRun::NonFinite::Stop;
+    training.report = [this](const StepReport &report) { tell(sayStep(report)); };
+    if (snapshots)
+      training.stateReader = [this](uint64_t step, bool last) { return snapshots->due(step, last); };
+
+    // From here on clocks of ranks are compared: everybody leaves this exchange at the same time, nearly.
+    if (auto met = process.group.exchange("ready to train", ""); met.failed())
+      return met.error();
+    began = Clock::now();
+    if (training.steps == 0) {
+      say("nothing to do: the run has ended after step " + std::to_string(stepsDone) + " already");
+      return Status::success();
+    }
+    Result<TrainingEnd> end = runtime::train(*executor, bundle, training);
+    if (end.failed())
+      return end.error();
+    stepsDone = end->lastStep;
+    if (snapshots && stepsDone >= training.firstStep)
+      snapshots->takeNow(stepsDone);
+    return Status::success();
+  }
+
+  /// What was asked for is written in this order, the trained state first; one that fails does not keep the others from being written.
+  Status finish() {
+    std::optional<Error> first;
+    auto keep = [&](Status status) {
+      if (status.failed() && first)
+        fprintf(stderr, "error: %s\n", status.message().c_str());
+      else if (status.failed())
+        first = status.error();
+      return status.succeeded();
+    };
+    bool snapshotDone = !snapshots || keep(snapshots->finish());
+
+    if (!o.memoryReport.empty())
+      for (size_t i = 0; i < executor->devices().size(); ++i)
+        tell(sayMemory(executor->devices()[i], executor->memoryUse()[i]));
+    if (!o.trace.empty()) {
+      std::vector<TraceEvent> events = executor->takeTrace();
+      double offset = alone() ? 0 : std::chrono::duration<double>(began - made).count();
+      for (TraceEvent &event : events) {
+        event.begin -= offset;
+        event.end -= offset;
+      }
+      for (std::string &message : sayTrace(events))
+        tell(std::move(message));
+    }
+    if (auto met = process.group.exchange("everything is said", ""); met.failed())
+      return first ? Status(*first) : Status(met.error());
+    if (!process.output)
+      return first ? Status(*first) : Status::success();
+
+    process.output->drain();
+    if (stepsDone < o.steps)
+      fprintf(stderr, "interrupted after step %llu of %llu\n", (unsigned long long)stepsDone, (unsigned long long)o.steps);
+    struct {
+      const std::string &path;
+      const char *what;
+      std::function<Status()> write;
+    } const outputs[] = {
+        {o.checkpoint, "checkpoint", [&] { return snapshotDone ? writeCheckpoint() : Status(userError(o.checkpoint + ": not written, because the last snapshot failed")); }},
+        {o.metrics, "metrics", [&] { return process.output->writeMetrics(); }},
+        {o.gradients, "gradients", [&] { return gradients.write(o.gradients); }},
+        {o.lossRows, "per-sample losses", [&] { return lossRows.write(o.lossRows); }},
+        {o.memoryReport, "memory report", [&] { return writeMemoryReport(o.memoryReport, bundle, process.output->memoryUses(), emptyExecutor); }},
+        {o.trace, "trace", [&] { return process.output->writeTrace(); }},
+    };
+    for (const auto &output : outputs)
+      if (!output.path.empty() && keep(output.write()) && !o.quiet)
+        printf("%s: %s\n", output.what, output.path.c_str());
+    return first ? Status(*first) : Status::success();
+  }
+
+  std::string partsDirectory() const { return o.checkpoint + ".parts"; }
+
+  Status writeCheckpoint() {
+    if (alone())
+      return saveCheckpoint(*executor, bundle, o.checkpoint);
+    std::string directory = o.snapshots.empty() ? partsDirectory() : o.snapshots;
+    Result<std::vector<SnapshotFolder>> folders = listSnapshots(directory);
+    if (folders.failed())
+      return folders.error();
+    auto newest = std::find_if(folders->begin(), folders->end(), [&](const SnapshotFolder &folder) { return folder.complete && folder.step == stepsDone; });
+    if (newest == folders->end())
+      return userError(directory + ": has no snapshot of step " + std::to_string(stepsDone) + "; the directory must be one that all ranks share");
+    Result<SnapshotReader> snapshot = SnapshotReader::open(directory + "/" + newest->name);
+    if (snapshot.failed())
+      return snapshot.error();
+    if (Status status = mergeSnapshot(*snapshot, o.checkpoint); status.failed())
+      return status;
+    std::error_code ignored;
+    if (o.snapshots.empty())
+      std::filesystem::remove_all(directory, ignored);
+    return Status::success();
+  }
+
+  void tell(std::string message) {
+    if (process.member && !process.output)
+      process.member->report(message);
+    else
+      process.output->take(message);
+  }
+
+  void say(const std::string &note) const {
+    if (!note.empty() && process.output)
+      fprintf(stderr, "note: %s\n", note.c_str());
+  }
+
+  const Options &o;
+  const Bundle &bundle;
+  DataSource &data;
+  Process &process;
+  uint64_t &stepsDone;
+  std::unique_ptr<DataSource> evaluation;
+  GradientDump gradients;
+  LossRows lossRows;
+  std::unique_ptr<Executor> executor;
+  std::unique_ptr<Snapshots> snapshots; // ends before the executor.
+  TrainingRun training;
+  uint64_t emptyExecutor = 0;
+  Clock::time_point made, began;
+};
+
+} // namespace
+
+Status zorse::run::trainHere(const Options &options, const Bundle &bundle, DataSource &data, Process &process, uint64_t &stepsDone) {
+  Here here(options, bundle, data, process, stepsDone);
+  Status status = here.run();
+  if (status.failed())
+    process.failed(status.error());
+  return status;
+}
