@@ -40,19 +40,20 @@ Status Transfer::start(Links &links, Link &link, uint32_t context, uint64_t slot
   link_ = &link;
   bytes_ = bytes;
   isSend_ = isSend;
+  pair_ = &link.contexts[context]->pair();
   try {
     buffer_ = link.contexts[context]->createUnboundBuffer(data, bytes);
     if (Status status = links.enlist(*this); status.failed()) {
       buffer_.reset();
       return status;
     }
-    std::lock_guard<std::mutex> call(link.contexts[context]->pair().calls);
+    std::lock_guard<std::mutex> call(pair_->calls);
     if (isSend)
       buffer_->send(PairContext::kPeer, slot, 0, bytes);
     else
       buffer_->recv(PairContext::kPeer, slot, 0, bytes);
   } catch (const std::exception &exception) {
-    release();
+    cancel();
     return links.whyStopped(link, exception.what());
   }
   return Status::success();
@@ -69,17 +70,21 @@ Status Transfer::wait() {
   } catch (const std::exception &exception) {
     problem = exception.what();
   }
-  release();
-  if (!done)
+  if (!done) {
+    cancel();
     return links_->whyStopped(*link_, problem);
+  }
+  links_->strike(*this);
+  buffer_.reset();
   links_->moved_.fetch_add(bytes_, std::memory_order_relaxed);
   return Status::success();
 }
 
-void Transfer::release() {
+void Transfer::cancel() {
   if (!buffer_)
     return;
   links_->strike(*this);
+  std::lock_guard<std::mutex> call(pair_->calls); // the event loop is not at it, and will not come back to it.
   buffer_.reset();
 }
 

@@ -41,7 +41,7 @@ public:
   Transfer() = default;
   Transfer(const Transfer &) = delete;
   Transfer &operator=(const Transfer &) = delete;
-  ~Transfer() { release(); }
+  ~Transfer() { cancel(); }
 
   Status send(Links &links, Link &link, uint32_t context, uint64_t slot, const void *data, size_t bytes) {
     return start(links, link, context, slot, const_cast<void *>(data), bytes, true);
@@ -51,15 +51,16 @@ public:
   }
   /// Until it is over. Once per start.
   Status wait();
-  void cancel() { release(); }
+  /// Gives it up if it is not over.
+  void cancel();
 
 private:
   friend class Links;
   Status start(Links &links, Link &link, uint32_t context, uint64_t slot, void *data, size_t bytes, bool isSend);
-  void release();
 
   Links *links_ = nullptr;
   Link *link_ = nullptr;
+  AdoptedPair *pair_ = nullptr;
   std::unique_ptr<::gloo::transport::UnboundBuffer> buffer_;
   size_t bytes_ = 0;
   bool isSend_ = false;

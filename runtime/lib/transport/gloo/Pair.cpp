@@ -51,6 +51,7 @@ void AdoptedPair::shut() noexcept {
     device_->unregisterDescriptor(fd, this);
   } catch (const std::exception &) { // it was never registered.
   }
+  (void)handled_.load(std::memory_order_acquire);
   ::close(fd);
 }
 
@@ -67,18 +68,19 @@ bool AdoptedPair::delivered() {
 }
 
 void AdoptedPair::handleEvents(int events) {
-  if (!adopted_.load(std::memory_order_acquire) || closedNow_.load(std::memory_order_acquire))
-    return;
-  try {
-    std::lock_guard<std::mutex> call(calls);
-    tcp::Pair::handleEvents(events);
-  } catch (const std::exception &exception) {
-    {
-      std::lock_guard<std::mutex> lock(problemMutex_);
-      problem_ = exception.what();
+  if (adopted_.load(std::memory_order_acquire) && !closedNow_.load(std::memory_order_acquire)) {
+    try {
+      std::lock_guard<std::mutex> call(calls);
+      tcp::Pair::handleEvents(events);
+    } catch (const std::exception &exception) {
+      {
+        std::lock_guard<std::mutex> lock(problemMutex_);
+        problem_ = exception.what();
+      }
+      tellClosed();
     }
-    tellClosed();
   }
+  handled_.fetch_add(1, std::memory_order_release);
 }
 
 /// With the pair's lock held.

@@ -48,6 +48,7 @@ private:
 
   std::function<void()> closed_;
   std::atomic<bool> adopted_{false}, closedNow_{false}, shutting_{false};
+  std::atomic<uint32_t> handled_{0}; ///< what the event loop did happened before the end of `shut`; Gloo ensures it, this shows it to race detectors.
   mutable std::mutex problemMutex_;
   std::string problem_;
 };
