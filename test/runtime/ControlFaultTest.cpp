@@ -233,24 +233,29 @@ TEST(ControlFault, TheHostOfTheCoordinatorIsToldLast) {
 }
 
 TEST(ControlFault, VerdictsOvertakeLargeExchanges) {
-  Rig rig(3);
-  std::atomic<bool> blocked{true};
+  CoordinatorOptions options = coordinatorOptions(3);
+  options.times.deadlineSeconds = 30;
+  Rig rig(options);
+  std::atomic<bool> blocked{false};
   rig.members[1]->setProgress([&] { // its control thread does not read meanwhile.
     while (blocked)
       sleepFor(0.005);
     return RankProgress();
   });
   std::vector<std::thread> exchanging;
-  for (uint32_t rank = 0; rank < 3; ++rank)
-    exchanging.emplace_back([&, rank] { EXPECT_TRUE(rig.members[rank]->exchange("large", std::string(14 << 20, 'x')).failed() || rank != 1); });
-  sleepFor(0.3);
+  exchanging.emplace_back([&] { EXPECT_TRUE(rig.members[1]->exchange("large", "").failed()); });
+  sleepFor(0.1);
+  blocked = true;
+  sleepFor(0.1);
+  for (uint32_t rank : {0u, 2u}) // complete for all but the rank that does not read
+    exchanging.emplace_back([&, rank] { EXPECT_FALSE(rig.members[rank]->exchange("large", std::string(14 << 20, 'x')).failed()); });
+  exchanging[1].join(), exchanging[2].join();
   std::thread failing([&] { rig.members[2]->fail(ownError("disk full")); });
-  EXPECT_TRUE(contains(rig.ears[0].verdict(1.5).message, "disk full")) << "the slow rank delays the others";
+  EXPECT_TRUE(contains(rig.ears[0].verdict(5).message, "disk full")) << "the slow rank delays the others";
   blocked = false;
   EXPECT_TRUE(contains(rig.ears[1].verdict().message, "disk full"));
   failing.join();
-  for (std::thread &thread : exchanging)
-    thread.join();
+  exchanging[0].join();
 }
 
 TEST(ControlFault, AStallIsNamed) {

@@ -70,7 +70,7 @@ public:
     message.mutable_contribution()->set_name(name);
     message.mutable_contribution()->set_value(mine);
     Exchange &exchange = exchanges_[name]; // stays where it is in the map
-    queue(message);
+    queue(message, /*lasting=*/false);
     changed_.wait(lock, [&] { return verdict_ || exchange.values.size() == options_.world; });
     bool complete = exchange.values.size() == options_.world;
     std::vector<std::string> values = std::move(exchange.values);
@@ -153,11 +153,17 @@ private:
     std::vector<std::string> values; ///< in rank order, as far as they have come
   };
 
+  struct Outgoing {
+    SharedFrame frame;
+    bool lasting;
+  };
+
   /// With mutex_.
-  void queue(const Message &message) {
+  /// \param lasting  false: need not be sent any more when this rank has failed.
+  void queue(const Message &message, bool lasting = true) {
     if (verdict_)
       return;
-    outgoing_.push_back(encode(message));
+    outgoing_.push_back({encode(message), lasting});
     waker_.wake();
   }
 
@@ -223,9 +229,11 @@ private:
 
   void takeOutgoing() {
     std::lock_guard<std::mutex> lock(mutex_);
-    for (SharedFrame &frame : outgoing_)
-      connection_->queue(std::move(frame));
+    for (Outgoing &out : outgoing_)
+      connection_->queue(std::move(out.frame), out.lasting);
     outgoing_.clear();
+    if (own_)
+      connection_->giveUp(); // bad news does not wait behind megabytes that nobody will use.
   }
 
   bool isEnding() {
@@ -444,7 +452,7 @@ private:
 
   std::mutex mutex_; ///< guards what follows
   std::condition_variable changed_;
-  std::vector<SharedFrame> outgoing_;
+  std::vector<Outgoing> outgoing_;
   std::map<std::string, Exchange> exchanges_;
   std::set<std::string> names_;
   uint64_t highest_ = 0;              ///< step entered
