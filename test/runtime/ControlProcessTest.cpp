@@ -8,6 +8,7 @@
 
 #include <fcntl.h>
 #include <poll.h>
+#include <sys/time.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -309,6 +310,29 @@ TEST(ControlProcess, ManyRandomKills) {
     }
     EXPECT_LT(monotonicSeconds() - begin, 2);
   }
+}
+
+TEST(ControlProcess, InterruptedCallsGoOn) {
+  Child child([](uint16_t, int out) {
+    struct sigaction action = {};
+    action.sa_handler = [](int) {}; // no SA_RESTART
+    ::sigaction(SIGALRM, &action, nullptr);
+    itimerval often = {{0, 500}, {0, 500}};
+    ::setitimer(ITIMER_REAL, &often, nullptr);
+    for (int round = 0; round < 20; ++round) {
+      Result<std::unique_ptr<Coordinator>> one = Coordinator::start(coordinatorOptions(1));
+      Result<std::unique_ptr<Member>> member = Member::join(memberOptions(0, 1, (*one)->port()));
+      if (member.failed() || (*member)->exchange("x", std::string(1 << 20, 'x')).failed()) {
+        sayLine(out, "failed");
+        return 1;
+      }
+      (*member)->leave();
+    }
+    sayLine(out, "done");
+    return 0;
+  });
+  child.start(0);
+  EXPECT_EQ(child.line(), "done");
 }
 
 TEST(ControlProcess, SignalsAreLeftToTheProgram) {

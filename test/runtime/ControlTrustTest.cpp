@@ -31,7 +31,7 @@ std::string joinError(const MemberOptions &options) {
 class Raw {
 public:
   explicit Raw(uint16_t port) {
-    Result<Descriptor> socket = zorse::control::connectTo({"127.0.0.1", port}, monotonicSeconds() + 2);
+    Result<Descriptor> socket = zorse::control::connectTo(zorse::control::resolve({"127.0.0.1", port})->at(0), monotonicSeconds() + 2);
     if (socket.failed())
       ADD_FAILURE() << socket.message();
     else
@@ -333,6 +333,52 @@ TEST(ControlTrust, ListensOnIPv6AndOnNames) {
     member.endpoints[0].host = std::string(address) == "::1" || std::string(address) == "::" ? "::1" : "localhost";
     EXPECT_EQ(joinError(member), "") << address;
   }
+}
+
+TEST(ControlTrust, TriesEveryAddressOfAName) {
+  // Another job at the same port of the name's other address.
+  CoordinatorOptions six = coordinatorOptions(1);
+  six.listenAddress = "::1";
+  six.key.job = "another";
+  Result<std::unique_ptr<Coordinator>> other = Coordinator::start(six);
+  if (other.failed() || zorse::control::resolve({"", 1})->size() < 2)
+    GTEST_SKIP() << "no IPv6 here";
+  CoordinatorOptions options = coordinatorOptions(1);
+  options.ports = {(*other)->port()};
+  auto coordinator = startCoordinator(options);
+  MemberOptions member = memberOptions(0, 1, coordinator->port());
+  member.endpoints[0].host = ""; // loopback: ::1, then 127.0.0.1
+  EXPECT_EQ(joinError(member), "");
+}
+
+TEST(ControlTrust, PiecesOfAnySizeInBothDirections) {
+  auto coordinator = startCoordinator(coordinatorOptions(2));
+  OtherProgram dribble([&](Raw raw) {
+    Raw behind(coordinator->port());
+    auto pieces = [](const std::string &bytes, Raw &to) {
+      for (size_t at = 0, piece = 1; at < bytes.size(); at += piece, piece = piece % 7 + 1)
+        to.say(bytes.substr(at, piece));
+    };
+    bool closed = false;
+    while (!closed) {
+      pieces(raw.hear(0.005, &closed), behind);
+      pieces(behind.hear(0.005, &closed), raw);
+    }
+  });
+  std::unique_ptr<Member> direct;
+  std::thread second([&] {
+    direct = std::move(*Member::join(memberOptions(1, 2, coordinator->port())));
+    EXPECT_FALSE(direct->exchange("all", std::string(20000, 'y')).failed());
+    direct->leave();
+  });
+  {
+    auto member = std::move(*Member::join(memberOptions(0, 2, dribble.port)));
+    Result<std::vector<std::string>> all = member->exchange("all", std::string(20000, 'x'));
+    EXPECT_TRUE(!all.failed() && all->at(0) == std::string(20000, 'x') && all->at(1) == std::string(20000, 'y'));
+    member->leave();
+  }
+  second.join();
+  EXPECT_TRUE(coordinator->waitUntilOver(5));
 }
 
 TEST(ControlTrust, TakesTheFirstFreePort) {

@@ -91,11 +91,14 @@ public:
         clock_(2 * times_.heartbeatSeconds), job_({options.world, times_, options.rank, options.devices}, *this), peerOfRank_(options.world, 0) {}
 
   Status start() {
-    if (!epoll_.valid() || waker_.get() < 0)
+    if (!epoll_.valid() || !waker_.valid())
       return userError("the coordinator cannot be started: " + std::string(std::strerror(errno)));
     watch(listener_.get(), kListenerId, EPOLLIN, EPOLL_CTL_ADD);
     watch(waker_.get(), kWakerId, EPOLLIN, EPOLL_CTL_ADD);
-    thread_ = startThread([this] { run(); });
+    Result<std::thread> thread = startThread([this] { run(); });
+    if (thread.failed())
+      return thread.error();
+    thread_ = std::move(*thread);
     return Status::success();
   }
 

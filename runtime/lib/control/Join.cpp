@@ -21,9 +21,17 @@ constexpr double kShortestTry = 0.02;
 
 /// How one try at one endpoint ended without admission.
 struct Outcome {
-  enum Kind { Later, Settled, Final } kind = Later; ///< try again soon; somebody else's; this job says no.
+  enum Kind { Absent, Later, Settled, Final } kind = Absent; ///< nobody there; try again soon; somebody else's; this job says no.
   std::string text;
 };
+
+/// Of several addresses of one endpoint: what happened where somebody was; all that was said.
+Outcome together(const Outcome &a, const Outcome &b) {
+  if (a.text.empty())
+    return b;
+  bool same = a.text == b.text;
+  return {a.kind == Outcome::Absent || b.kind == Outcome::Absent ? std::max(a.kind, b.kind) : std::min(a.kind, b.kind), same ? a.text : a.text + ", " + b.text};
+}
 
 std::string secondsText(double value) {
   std::string text = std::to_string(value);
@@ -32,20 +40,19 @@ std::string secondsText(double value) {
 
 class Attempt {
 public:
-  Attempt(const MemberOptions &options, const Endpoint &endpoint, double until) : options_(options), endpoint_(endpoint), until_(until) {}
+  Attempt(const MemberOptions &options, const Address &address, double until) : options_(options), address_(address), until_(until) {}
 
   /// True: admitted.
   bool run(double patience, Admission *out, Outcome *outcome) {
     double now = monotonicSeconds();
-    Result<Descriptor> socket = connectTo(endpoint_, std::min(until_, now + patience));
+    Result<Descriptor> socket = connectTo(address_, std::min(until_, now + patience));
     if (socket.failed())
-      return end(outcome, Outcome::Later, socket.message());
+      return end(outcome, Outcome::Absent, socket.message());
     connection_ = std::make_unique<Connection>(std::move(*socket));
     if (!greet(monotonicSeconds() + patience, outcome) || !prove(monotonicSeconds() + patience, outcome) || !join(outcome))
       return false;
     out->connection = std::move(connection_);
     out->welcome = welcome_;
-    out->endpoint = endpoint_;
     return true;
   }
 
@@ -185,13 +192,37 @@ private:
   }
 
   const MemberOptions &options_;
-  const Endpoint &endpoint_;
+  const Address &address_;
   const double until_;
   std::unique_ptr<Connection> connection_;
   Nonces nonces_;
   Welcome welcome_;
   bool open_ = true;
 };
+
+/// True: admitted.
+bool tryEndpoint(const MemberOptions &options, const Endpoint &endpoint, double until, double patience, Admission *admission, Outcome *outcome) {
+  Result<std::vector<Address>> addresses = resolve(endpoint);
+  if (addresses.failed()) {
+    *outcome = {Outcome::Absent, addresses.message()};
+    return false;
+  }
+  for (const Address &address : *addresses) {
+    Outcome here;
+    if (Attempt(options, address, until).run(patience, admission, &here)) {
+      admission->endpoint = endpoint;
+      return true;
+    }
+    if (here.kind == Outcome::Final) {
+      *outcome = here;
+      return false;
+    }
+    *outcome = together(*outcome, here);
+    if (monotonicSeconds() >= until)
+      break;
+  }
+  return false;
+}
 
 } // namespace
 
@@ -206,7 +237,7 @@ Result<Admission> zorse::control::joinJob(const MemberOptions &options) {
     for (size_t i = 0; i < options.endpoints.size(); ++i) {
       Admission admission;
       Outcome outcome;
-      if (Attempt(options, options.endpoints[i], until).run(patience, &admission, &outcome))
+      if (tryEndpoint(options, options.endpoints[i], until, patience, &admission, &outcome))
         return admission;
       if (outcome.kind == Outcome::Final || last[i].text.empty() || monotonicSeconds() < until) // a try that was cut short says less than the one before.
         last[i] = outcome;

@@ -41,10 +41,21 @@ public:
       lastStep_ = welcome_.last_step();
     }
     heardAt_ = clock_.now();
-    thread_ = startThread([this] { run(); });
+  }
+
+  Status start() {
+    if (!waker_.valid())
+      return userError("rank " + std::to_string(options_.rank) + ": no file descriptor is left for the control connection (ulimit -n)");
+    Result<std::thread> thread = startThread([this] { run(); });
+    if (thread.failed())
+      return thread.error();
+    thread_ = std::move(*thread);
+    return Status::success();
   }
 
   ~Implementation() {
+    if (!thread_.joinable())
+      return;
     {
       std::lock_guard<std::mutex> lock(mutex_);
       ending_ = true;
@@ -477,7 +488,10 @@ Result<std::unique_ptr<Member>> Member::join(MemberOptions options) {
   Result<Admission> admission = joinJob(options);
   if (admission.failed())
     return admission.error();
-  return std::unique_ptr<Member>(new Member(std::make_unique<Implementation>(std::move(options), std::move(*admission))));
+  auto implementation = std::make_unique<Implementation>(std::move(options), std::move(*admission));
+  if (Status failed = implementation->start(); failed.failed())
+    return failed;
+  return std::unique_ptr<Member>(new Member(std::move(implementation)));
 }
 
 Member::Member(std::unique_ptr<Implementation> implementation) : implementation_(std::move(implementation)) {}

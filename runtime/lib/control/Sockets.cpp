@@ -4,6 +4,7 @@
 #include <cerrno>
 #include <csignal>
 #include <cstring>
+#include <system_error>
 
 #include <fcntl.h>
 #include <netdb.h>
@@ -39,12 +40,20 @@ void Waker::drain() const {
   }
 }
 
-std::thread zorse::control::startThread(std::function<void()> body) {
+Result<std::thread> zorse::control::startThread(std::function<void()> body) {
   sigset_t all, before;
   ::sigfillset(&all);
   ::pthread_sigmask(SIG_SETMASK, &all, &before);
-  std::thread thread(std::move(body));
+  std::thread thread;
+  std::string why;
+  try {
+    thread = std::thread(std::move(body));
+  } catch (const std::system_error &error) {
+    why = error.what();
+  }
   ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  if (!thread.joinable())
+    return userError("a thread cannot be started: " + why + "; is there a limit on processes or memory (ulimit -u, cgroup)?");
   return thread;
 }
 
@@ -77,7 +86,7 @@ struct Addresses {
   }
 };
 
-Status resolve(const std::string &host, uint16_t port, bool listening, Addresses *out) {
+Status lookUp(const std::string &host, uint16_t port, bool listening, Addresses *out) {
   addrinfo hints = {};
   hints.ai_family = AF_UNSPEC;
   hints.ai_socktype = SOCK_STREAM;
@@ -88,9 +97,7 @@ Status resolve(const std::string &host, uint16_t port, bool listening, Addresses
   return Status::success();
 }
 
-Descriptor newSocket(const addrinfo &address) {
-  return Descriptor(::socket(address.ai_family, address.ai_socktype | SOCK_CLOEXEC | SOCK_NONBLOCK, address.ai_protocol));
-}
+Descriptor newSocket(int family) { return Descriptor(::socket(family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0)); }
 
 uint16_t portOf(int fd) {
   sockaddr_storage bound = {};
@@ -102,7 +109,7 @@ uint16_t portOf(int fd) {
 
 /// 0, or errno.
 int listenAt(const addrinfo &address, Listener *out) {
-  Descriptor socket = newSocket(address);
+  Descriptor socket = newSocket(address.ai_family);
   if (!socket.valid())
     return errno;
   int on = 1, off = 0;
@@ -122,7 +129,7 @@ Result<Listener> zorse::control::listenOn(const std::string &address, const std:
   std::string tried;
   for (uint16_t port : ports) {
     Addresses addresses;
-    if (Status unknown = resolve(address, port, true, &addresses); unknown.failed())
+    if (Status unknown = lookUp(address, port, true, &addresses); unknown.failed())
       return userError("the coordinator cannot listen: " + unknown.message() + "; give an address of this machine");
     int cause = 0;
     for (addrinfo *a = addresses.list; a; a = a->ai_next) {
@@ -135,38 +142,43 @@ Result<Listener> zorse::control::listenOn(const std::string &address, const std:
   return userError("the coordinator cannot listen (" + (tried.empty() ? "no port was given" : tried) + "); give an address of this machine and a free port");
 }
 
-Result<Descriptor> zorse::control::connectTo(const Endpoint &endpoint, double untilSeconds) {
-  Addresses addresses;
-  if (Status unknown = resolve(endpoint.host, endpoint.port, false, &addresses); unknown.failed())
+Result<std::vector<Address>> zorse::control::resolve(const Endpoint &endpoint) {
+  Addresses found;
+  if (Status unknown = lookUp(endpoint.host, endpoint.port, false, &found); unknown.failed())
     return unknown;
-  std::string why = "no address";
-  for (addrinfo *a = addresses.list; a; a = a->ai_next) {
-    Descriptor socket = newSocket(*a);
-    if (!socket.valid()) {
-      why = std::strerror(errno);
+  std::vector<Address> out;
+  for (addrinfo *a = found.list; a; a = a->ai_next) {
+    if (a->ai_addrlen > sizeof(sockaddr_storage))
       continue;
-    }
-    if (::connect(socket.get(), a->ai_addr, a->ai_addrlen) == 0)
-      return socket;
-    if (errno != EINPROGRESS && errno != EINTR) {
-      why = std::strerror(errno);
-      continue;
-    }
-    pollfd wait = {socket.get(), POLLOUT, 0};
-    int ready;
-    do {
-      double left = untilSeconds - monotonicSeconds();
-      ready = left <= 0 ? 0 : ::poll(&wait, 1, int(left * 1000) + 1);
-    } while (ready < 0 && errno == EINTR);
-    int cause = ETIMEDOUT;
-    socklen_t size = sizeof cause;
-    if (ready > 0)
-      ::getsockopt(socket.get(), SOL_SOCKET, SO_ERROR, &cause, &size);
-    if (cause == 0)
-      return socket;
-    why = std::strerror(cause);
+    Address address;
+    std::memcpy(&address.bytes, a->ai_addr, a->ai_addrlen);
+    address.size = a->ai_addrlen;
+    out.push_back(address);
   }
-  return userError(why);
+  return out;
+}
+
+Result<Descriptor> zorse::control::connectTo(const Address &address, double untilSeconds) {
+  Descriptor socket = newSocket(address.bytes.ss_family);
+  if (!socket.valid())
+    return userError(std::strerror(errno));
+  if (::connect(socket.get(), reinterpret_cast<const sockaddr *>(&address.bytes), address.size) == 0)
+    return socket;
+  if (errno != EINPROGRESS && errno != EINTR) // an interrupted one goes on, too.
+    return userError(std::strerror(errno));
+  pollfd wait = {socket.get(), POLLOUT, 0};
+  int ready;
+  do {
+    double left = untilSeconds - monotonicSeconds();
+    ready = left <= 0 ? 0 : ::poll(&wait, 1, int(left * 1000) + 1);
+  } while (ready < 0 && errno == EINTR);
+  int cause = ETIMEDOUT;
+  socklen_t size = sizeof cause;
+  if (ready > 0)
+    ::getsockopt(socket.get(), SOL_SOCKET, SO_ERROR, &cause, &size);
+  if (cause != 0)
+    return userError(std::strerror(cause));
+  return socket;
 }
 
 void zorse::control::allowOpenFiles(uint64_t count) {

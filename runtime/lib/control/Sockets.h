@@ -12,6 +12,8 @@
 #include <utility>
 #include <vector>
 
+#include <sys/socket.h>
+
 namespace zorse::control {
 
 /// Owns a file descriptor.
@@ -37,6 +39,7 @@ class Waker {
 public:
   Waker();
   int get() const { return fd_.get(); }
+  bool valid() const { return fd_.valid(); }
   void wake() const;
   void drain() const;
 
@@ -45,7 +48,7 @@ private:
 };
 
 /// A thread that takes no signals: they are for the threads of the program that uses this library.
-std::thread startThread(std::function<void()> body);
+runtime::Result<std::thread> startThread(std::function<void()> body);
 
 /// Seconds of CLOCK_MONOTONIC.
 double monotonicSeconds();
@@ -75,8 +78,15 @@ struct Listener {
 /// Listens on the first of `ports` that is free. Address: IPv4, IPv6 or a host name; empty, "0.0.0.0" or "::" for all interfaces.
 runtime::Result<Listener> listenOn(const std::string &address, const std::vector<uint16_t> &ports);
 
-/// Connects to one of the endpoint's addresses. `untilSeconds`: of CLOCK_MONOTONIC.
-runtime::Result<Descriptor> connectTo(const runtime::Endpoint &endpoint, double untilSeconds);
+struct Address {
+  sockaddr_storage bytes = {};
+  socklen_t size = 0;
+};
+/// Every address of the endpoint's host, IPv4 and IPv6: different programs may listen at the same port of each.
+runtime::Result<std::vector<Address>> resolve(const runtime::Endpoint &endpoint);
+
+/// \param untilSeconds  of CLOCK_MONOTONIC
+runtime::Result<Descriptor> connectTo(const Address &address, double untilSeconds);
 
 /// Raises the soft limit of open files to at least `count` if the hard one allows it.
 void allowOpenFiles(uint64_t count);
