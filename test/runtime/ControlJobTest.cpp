@@ -339,6 +339,22 @@ TEST(ControlJob, AnExchangeDoesNotWaitForRanksThatHaveLeft) {
   EXPECT_EQ(job.verdict()->message, "rank 1 (device b) ended without taking part in the exchange 'acks', in which rank 0 (device a) waits for it");
 }
 
+TEST(ControlJob, ARankThatWasStoppedBeforeItJoinedIsNoInternalError) {
+  struct Quiet final : Outbox {
+    void send(uint32_t, const SharedFrame &, bool) override {}
+    void giveUp(uint32_t) override {}
+  } quiet;
+  Job job({2, Simulation::times(), kNoRank, {}}, quiet);
+  job.joined(0, "a", 0);
+  Message contribution;
+  contribution.mutable_contribution()->set_name("hello");
+  job.received(0, contribution, 0.1);
+  job.processEnded(1, false, "ended with exit code 130", 130, 0.2);
+  ASSERT_TRUE(job.verdict());
+  EXPECT_EQ(job.verdict()->exitCode, 130);
+  EXPECT_EQ(job.verdict()->message, "rank 1 ended without taking part in the exchange 'hello', in which rank 0 (device a) waits for it: the run was asked to end");
+}
+
 TEST(ControlJob, StallNamesTheEarliestEntryOfAll) {
   struct Quiet final : Outbox {
     void send(uint32_t, const SharedFrame &, bool) override {}

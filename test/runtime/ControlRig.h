@@ -19,7 +19,7 @@ inline JobKey testKey(const std::string &job = "job") { return {job, "sixteen by
 inline ControlTimes quickTimes() {
   ControlTimes times;
   times.heartbeatSeconds = 0.05;
-  times.deadlineSeconds = 2;
+  times.deadlineSeconds = 5;
   times.stallSeconds = 60;
   times.joinSeconds = 20;
   return times;

@@ -28,6 +28,7 @@ constexpr size_t kStrangers = 128;
 constexpr double kStrangerSeconds = 5;
 /// When all places are taken, a stranger who has been here so long makes room for the next.
 constexpr double kRoomSeconds = 0.25;
+constexpr double kPauseSeconds = 0.005;
 constexpr size_t kReadAtOnce = 1 << 20;
 constexpr uint64_t kListenerId = 0, kWakerId = 1;
 
@@ -166,7 +167,7 @@ private:
     std::vector<epoll_event> events(1024);
     double heartbeatAt = 0;
     while (!ending_) {
-      double wait = job_.isUrgent() || refusing_ ? 0.005 : std::min(times_.heartbeatSeconds / 2, 0.1);
+      double wait = job_.isUrgent() || pausedUntil_ ? kPauseSeconds : std::min(times_.heartbeatSeconds / 2, 0.1);
       int count = ::epoll_wait(epoll_.get(), events.data(), int(events.size()), std::max(1, int(wait * 1000)));
       double now = clock_.advance();
       for (int i = 0; i < count; ++i) // what has arrived is heard before anybody is judged (tick).
@@ -222,7 +223,7 @@ private:
   void acceptAll(double now) {
     while (true) {
       if (strangers_ >= kStrangers && !makeRoom(now))
-        return pauseAccepting(true);
+        return pauseAccepting(now);
       sockaddr_storage from = {};
       socklen_t size = sizeof from;
       Descriptor socket(::accept4(listener_.get(), reinterpret_cast<sockaddr *>(&from), &size, SOCK_CLOEXEC | SOCK_NONBLOCK));
@@ -230,7 +231,7 @@ private:
         if (errno == EINTR || errno == ECONNABORTED)
           continue;
         if (errno != EAGAIN && errno != EWOULDBLOCK)
-          pauseAccepting(true); // no descriptors or no memory: later
+          pauseAccepting(now); // no descriptors or no memory: later
         return;
       }
       uint64_t id = nextId_++;
@@ -251,10 +252,10 @@ private:
     }
   }
 
-  void pauseAccepting(bool pause) {
-    if (refusing_ != pause)
-      watch(listener_.get(), kListenerId, pause ? 0 : EPOLLIN, EPOLL_CTL_MOD);
-    refusing_ = pause;
+  /// Who waits in the kernel's queue does not wake this thread for a while.
+  void pauseAccepting(double now) {
+    watch(listener_.get(), kListenerId, 0, EPOLL_CTL_MOD);
+    pausedUntil_ = now + kPauseSeconds;
   }
 
   /// The one who has come least far, and of those the oldest, goes.
@@ -288,8 +289,10 @@ private:
         close(id, "", now);
       }
     }
-    if (refusing_)
-      pauseAccepting(false);
+    if (pausedUntil_ && now >= *pausedUntil_) {
+      watch(listener_.get(), kListenerId, EPOLLIN, EPOLL_CTL_MOD);
+      pausedUntil_.reset();
+    }
   }
 
   void readMessages(uint64_t id, Peer &peer, double now) {
@@ -454,7 +457,8 @@ private:
   std::vector<uint64_t> dirty_; ///< connections with something to send
   uint64_t nextId_ = 2;
   size_t strangers_ = 0;
-  bool refusing_ = false, ending_ = false;
+  std::optional<double> pausedUntil_; ///< nobody new is admitted
+  bool ending_ = false;
   Refusals refusals_;
   std::thread thread_;
 

@@ -10,6 +10,7 @@ namespace {
 
 constexpr size_t kEarlyBytes = size_t(64) << 20;    ///< of reports for a rank 0 that has not joined
 constexpr size_t kExchangesAtOnce = 4096;
+constexpr int kStoppedCode = 130; ///< exit code of a process that was asked to end and did
 /// So long living ranks have to confirm the verdict before the rank that hosts the coordinator, whose end ends the coordinator, is told.
 constexpr double kConfirmSeconds = 0.3;
 
@@ -210,9 +211,12 @@ void Job::checkExchanges(double now) {
     }
     if (waiting == kNoRank || absent == kNoRank)
       continue;
-    evidence_.found(foundBy(Failure::OwnError, ErrorKind::Internal, absent, ranks_[absent].device,
-                            evidence_.nameOf(absent) + " ended without taking part in the exchange '" + name + "', in which " + evidence_.nameOf(waiting) + " waits for it"),
-                    now);
+    bool stopped = stop_ != Stop::None || ranks_[absent].stopped;
+    Failure failure = foundBy(Failure::OwnError, stopped ? ErrorKind::User : ErrorKind::Internal, absent, ranks_[absent].device,
+                              evidence_.nameOf(absent) + " ended without taking part in the exchange '" + name + "', in which " + evidence_.nameOf(waiting) +
+                                  " waits for it" + (stopped ? ": the run was asked to end" : ""));
+    failure.exitCode = stopped ? kStoppedCode : 2;
+    evidence_.found(failure, now);
     decide(now);
     return;
   }
@@ -271,6 +275,7 @@ void Job::processEnded(uint32_t rank, bool failed, const std::string &how, int e
   Rank &r = ranks_[rank];
   if (!failed && r.state == State::Left)
     return;
+  r.stopped = exitCode == kStoppedCode;
   if (!failed && r.state == State::Absent) {
     left(rank, now); // it had nothing to do with the others, unless they wait for it.
     return;

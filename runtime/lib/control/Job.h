@@ -80,6 +80,7 @@ private:
     bool told = false;          ///< has confirmed the verdict
     bool sentVerdict = false;
     bool silent = false;        ///< missed heartbeats
+    bool stopped = false;       ///< its process ended because it was asked to
     uint64_t highest = 0;       ///< step entered
     std::string device;
     double heardAt = 0;
