@@ -1,11 +1,12 @@
-// transport-times [--max BYTES] [--contexts N] [--quick]: Gloo between two processes over loopback, against local transports between two threads and against
+// transport-times [--max BYTES] [--contexts N] [--quick] [--least]: Gloo between two processes over loopback, against local transports between two threads and against
 // memcpy, by size.
 //
 //   transfer        half of a round trip of two transfers
 //   all-gather      two owners with half of the bytes each; memcpy of half the bytes is the least that each must take
 //   reduce-scatter  two contributors of all bytes (f32), two owners of a half each; likewise
 //
-// Medians. GB/s count what one device receives. A column "/ x" is this transport's time over that of x.
+// Medians; with --least the fastest of each, for a machine that others use too. GB/s count what one device receives. "gloo cpu" is the time of processors of
+// both processes together, "a/b" the ratio of the columns.
 #include "FileGroup.h"
 
 #include "zorse/runtime/GlooTransport.h"
@@ -17,6 +18,8 @@
 #include <cstring>
 #include <functional>
 #include <string>
+#include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <thread>
 #include <unistd.h>
@@ -35,9 +38,12 @@ void check(const Status &status) {
   }
 }
 
-double median(std::vector<double> values) {
-  std::nth_element(values.begin(), values.begin() + values.size() / 2, values.end());
-  return values[values.size() / 2];
+double share = 0.5; ///< of the measurements that are faster than the one shown
+
+double typical(std::vector<double> values) {
+  auto at = values.begin() + size_t(double(values.size()) * share);
+  std::nth_element(values.begin(), at, values.end());
+  return *at;
 }
 
 enum Kind { Transfer, Gather, Scatter, kKinds };
@@ -48,8 +54,19 @@ int repetitions(size_t bytes, bool quick) {
   return int(quick ? std::max<size_t>(5, wanted / 8) : wanted);
 }
 
-/// Seconds of one operation, on device `me` of two.
-double measure(Transport &transport, uint32_t me, Kind kind, size_t bytes, uint32_t entry, int count) {
+/// Of one operation: seconds, and seconds of processors that this process spent on it.
+struct Cost {
+  double seconds, cpu;
+};
+
+double cpuSeconds() {
+  rusage use = {};
+  getrusage(RUSAGE_SELF, &use);
+  return double(use.ru_utime.tv_sec + use.ru_stime.tv_sec) + double(use.ru_utime.tv_usec + use.ru_stime.tv_usec) * 1e-6;
+}
+
+/// On device `me` of two.
+Cost measure(Transport &transport, uint32_t me, Kind kind, size_t bytes, uint32_t entry, int count) {
   std::vector<float> full(bytes / 4 + 1, 1.0f), shard(bytes / 8 + 1);
   int64_t elements = int64_t(bytes / 4), half = elements / 2;
   std::vector<Shard> shards{{0, 0, half}, {1, half, elements}};
@@ -79,13 +96,16 @@ double measure(Transport &transport, uint32_t me, Kind kind, size_t bytes, uint3
     }
   };
   std::vector<double> times;
+  double cpu = 0;
   for (int i = 0; i < count + 3; ++i) {
+    if (i == 3)
+      cpu = cpuSeconds();
     double begin = now();
     once(uint64_t(i));
     if (i >= 3)
       times.push_back((now() - begin) / (kind == Transfer ? 2 : 1));
   }
-  return median(times);
+  return {typical(times), (cpuSeconds() - cpu) / (count * (kind == Transfer ? 2 : 1))};
 }
 
 double copySeconds(size_t bytes, int count) {
@@ -101,7 +121,7 @@ double copySeconds(size_t bytes, int count) {
     if (i >= 3)
       times.push_back((now() - begin) / inner);
   }
-  return median(times);
+  return typical(times);
 }
 
 GlooOptions options(uint32_t rank, uint32_t contexts) {
@@ -113,13 +133,13 @@ GlooOptions options(uint32_t rank, uint32_t contexts) {
   return options;
 }
 
-std::vector<double> measureAll(Transport &transport, uint32_t me, const std::vector<size_t> &sizes, bool quick) {
-  std::vector<double> seconds;
+std::vector<Cost> measureAll(Transport &transport, uint32_t me, const std::vector<size_t> &sizes, bool quick) {
+  std::vector<Cost> costs;
   uint32_t entry = 0;
   for (int kind = 0; kind < kKinds; ++kind)
     for (size_t bytes : sizes)
-      seconds.push_back(measure(transport, me, Kind(kind), bytes, entry += 2, repetitions(bytes, quick)));
-  return seconds;
+      costs.push_back(measure(transport, me, Kind(kind), bytes, entry += 2, repetitions(bytes, quick)));
+  return costs;
 }
 
 } // namespace
@@ -136,8 +156,10 @@ int main(int argc, char **argv) {
       contexts = uint32_t(std::atoi(argv[++i]));
     else if (argument == "--quick")
       quick = true;
+    else if (argument == "--least")
+      share = 0;
     else
-      return std::fprintf(stderr, "usage: transport-times [--max BYTES] [--contexts N] [--quick]\n"), 1;
+      return std::fprintf(stderr, "usage: transport-times [--max BYTES] [--contexts N] [--quick] [--least]\n"), 1;
   }
   std::vector<size_t> sizes;
   for (size_t bytes : {4u, 64u, 1u << 10, 4u << 10, 16u << 10, 64u << 10, 256u << 10, 1u << 20, 4u << 20, 16u << 20, 64u << 20})
@@ -153,13 +175,16 @@ int main(int argc, char **argv) {
     check(transport.failed() ? Status(transport.error()) : Status());
     return std::move(*transport);
   };
+  auto *others = static_cast<double *>(mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0));
   pid_t other = fork();
   if (other == 0) {
-    measureAll(*connect(1), 1, sizes, quick);
+    std::vector<Cost> costs = measureAll(*connect(1), 1, sizes, quick);
+    for (size_t i = 0; i < costs.size(); ++i)
+      others[i] = costs[i].cpu;
     std::fflush(nullptr);
     _exit(0);
   }
-  std::vector<double> gloo = measureAll(*connect(0), 0, sizes, quick);
+  std::vector<Cost> gloo = measureAll(*connect(0), 0, sizes, quick);
   waitpid(other, nullptr, 0);
   std::string remove = std::string("rm -rf ") + folder;
   if (std::system(remove.c_str()) != 0)
@@ -167,17 +192,18 @@ int main(int argc, char **argv) {
 
   auto transports = makeLocalTransports(2);
   std::thread second([&] { measureAll(*transports[1], 1, sizes, quick); });
-  std::vector<double> local = measureAll(*transports[0], 0, sizes, quick);
+  std::vector<Cost> local = measureAll(*transports[0], 0, sizes, quick);
   second.join();
 
   size_t at = 0;
   for (int kind = 0; kind < kKinds; ++kind) {
-    std::printf("%-14s %10s %10s %10s %9s %9s %11s %12s\n", kNames[kind], "bytes", "memcpy us", "local us", "gloo us", "gloo GB/s", "gloo/local", "gloo/memcpy");
+    std::printf("%-14s %9s %10s %10s %10s %9s %10s %11s %11s %10s\n", kNames[kind], "bytes", "memcpy us", "local us", "gloo us", "gloo GB/s", "gloo/local",
+                "gloo/memcpy", "gloo cpu us", "cpu/memcpy");
     for (size_t bytes : sizes) {
       size_t received = kind == Transfer ? bytes : bytes / 2;
-      double copy = copySeconds(received, repetitions(bytes, quick));
-      std::printf("%-14s %10zu %10.2f %10.2f %10.2f %9.3f %11.2f %12.2f\n", "", bytes, copy * 1e6, local[at] * 1e6, gloo[at] * 1e6,
-                  double(received) / gloo[at] * 1e-9, gloo[at] / local[at], gloo[at] / copy);
+      double copy = copySeconds(received, repetitions(bytes, quick)), cpu = gloo[at].cpu + others[at];
+      std::printf("%-14s %9zu %10.2f %10.2f %10.2f %9.3f %10.2f %11.2f %11.2f %10.2f\n", "", bytes, copy * 1e6, local[at].seconds * 1e6, gloo[at].seconds * 1e6,
+                  double(received) / gloo[at].seconds * 1e-9, gloo[at].seconds / local[at].seconds, gloo[at].seconds / copy, cpu * 1e6, cpu / copy);
       ++at;
     }
   }

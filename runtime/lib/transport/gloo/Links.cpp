@@ -38,7 +38,6 @@ std::string frame(Word word, const Error &error) {
 Status Transfer::start(Links &links, Link &link, uint32_t context, uint64_t slot, void *data, size_t bytes, bool isSend) {
   links_ = &links;
   link_ = &link;
-  bytes_ = bytes;
   isSend_ = isSend;
   pair_ = &link.contexts[context]->pair();
   try {
@@ -76,7 +75,6 @@ Status Transfer::wait() {
   }
   links_->strike(*this);
   buffer_.reset();
-  links_->moved_.fetch_add(bytes_, std::memory_order_relaxed);
   return Status::success();
 }
 
@@ -153,6 +151,14 @@ Link *Links::to(uint32_t peer) {
 Status Links::failure() const {
   std::lock_guard<std::mutex> lock(mutex_);
   return Status(why_);
+}
+
+uint64_t Links::moved() const {
+  uint64_t bytes = 0;
+  for (const auto &[peer, link] : links_)
+    for (const auto &context : link->contexts)
+      bytes += context->pair().movedBytes();
+  return bytes;
 }
 
 void Links::fail(const Error &why) {

@@ -62,7 +62,6 @@ private:
   Link *link_ = nullptr;
   AdoptedPair *pair_ = nullptr;
   std::unique_ptr<::gloo::transport::UnboundBuffer> buffer_;
-  size_t bytes_ = 0;
   bool isSend_ = false;
   Transfer *previous_ = nullptr, *next_ = nullptr; ///< in the list of those under way
 };
@@ -78,7 +77,8 @@ public:
   void fail(const Error &why);
   bool failed() const { return failed_.load(std::memory_order_acquire); }
   Status failure() const;
-  uint64_t moved() const { return moved_.load(std::memory_order_relaxed); }
+  /// Bytes that arrived here or that peers' hosts have acknowledged: grows also within a message.
+  uint64_t moved() const;
 
 private:
   friend class Transfer;
@@ -99,7 +99,6 @@ private:
   std::thread watcher_;
   Descriptor event_;                  ///< wakes the watching thread
   std::atomic<bool> stopping_{false}, failed_{false};
-  std::atomic<uint64_t> moved_{0};
   mutable std::mutex mutex_;          ///< guards what follows
   std::condition_variable changed_;   ///< failed, or somebody has left
   Error why_;

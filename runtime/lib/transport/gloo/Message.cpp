@@ -30,6 +30,13 @@ Message::~Message() {
   blocks_.giveHead(std::move(block_));
 }
 
+Status Message::awaitParts() {
+  for (auto part = parts_.rbegin(); part != parts_.rend(); ++part)
+    if (Status status = part->wait(); status.failed())
+      return status;
+  return Status::success();
+}
+
 Status Outgoing::begin() {
   uint64_t words[2] = {slot_, bytes_};
   std::memcpy(block_.get(), words, kHeadBytes);
@@ -55,10 +62,7 @@ Status Outgoing::offerAll() {
 Status Outgoing::finish() {
   if (Status status = head_.wait(); status.failed())
     return status;
-  for (Transfer &part : parts_)
-    if (Status status = part.wait(); status.failed())
-      return status;
-  return Status::success();
+  return awaitParts();
 }
 
 Status Incoming::begin() { return head_.receive(links_, link_, 0, slot_, block_.get(), kHeadBytes + kInlineBytes); }
@@ -94,8 +98,5 @@ Status Incoming::awaitHead() {
 Status Incoming::finish() {
   if (Status status = awaitHead(); status.failed())
     return status;
-  for (Transfer &part : parts_)
-    if (Status status = part.wait(); status.failed())
-      return status;
-  return Status::success();
+  return awaitParts();
 }

@@ -21,7 +21,7 @@ inline uint64_t slotOf(Operation operation, uint32_t message) {
 }
 
 /// A multiple of every element's size.
-inline size_t partBytes(size_t bytes) { return bytes <= (8 << 20) ? size_t(256 << 10) : kMaxPartBytes; }
+inline size_t partBytes(size_t bytes) { return bytes <= (8 << 20) ? kMaxPartBytes / 2 : kMaxPartBytes; }
 
 inline size_t partsOf(size_t bytes) { return bytes <= kInlineBytes ? 0 : (bytes + partBytes(bytes) - 1) / partBytes(bytes); }
 
@@ -59,6 +59,8 @@ protected:
   std::deque<Transfer> parts_;
 
   uint32_t contextOf(size_t part) const { return uint32_t(part % link_.contexts.size()); }
+  /// The last one first: over one connection they end in order, so this sleeps once and not once per part.
+  Status awaitParts();
 
 public:
   size_t parts() const { return parts_.size(); }

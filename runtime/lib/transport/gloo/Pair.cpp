@@ -1,9 +1,11 @@
 #include "Pair.h"
 
 #include <arpa/inet.h>
+#include <cstddef>
 #include <cstring>
 #include <fcntl.h>
 #include <linux/sockios.h>
+#include <linux/tcp.h>
 #include <netinet/in.h>
 #include <stdexcept>
 #include <sys/epoll.h>
@@ -43,6 +45,7 @@ void AdoptedPair::shut() noexcept {
     std::lock_guard<std::mutex> lock(m_);
     if (state_ != CLOSED)
       changeState(CLOSED);
+    countMoved();
     fd = std::exchange(fd_, -1);
   }
   if (fd < 0)
@@ -65,6 +68,20 @@ bool AdoptedPair::delivered() {
   std::lock_guard<std::mutex> lock(m_);
   int left = 0;
   return state_ != CONNECTED || (tx_.empty() && (ioctl(fd_, SIOCOUTQ, &left) != 0 || left == 0));
+}
+
+uint64_t AdoptedPair::movedBytes() {
+  std::lock_guard<std::mutex> call(calls);
+  std::lock_guard<std::mutex> lock(m_);
+  countMoved();
+  return moved_;
+}
+
+void AdoptedPair::countMoved() {
+  tcp_info info = {};
+  socklen_t length = sizeof info;
+  if (fd_ >= 0 && getsockopt(fd_, IPPROTO_TCP, TCP_INFO, &info, &length) == 0 && length >= offsetof(tcp_info, tcpi_segs_out))
+    moved_ = info.tcpi_bytes_acked + info.tcpi_bytes_received;
 }
 
 void AdoptedPair::handleEvents(int events) {

@@ -36,6 +36,9 @@ public:
   /// The peer's kernel has all bytes written so far. True as well when the connection is over.
   bool delivered();
 
+  /// Received, and sent and acknowledged, since the connection was made.
+  uint64_t movedBytes();
+
   void handleEvents(int events) override;
 
   std::mutex calls; ///< held around every call of Gloo that concerns this pair
@@ -45,12 +48,14 @@ protected:
 
 private:
   void tellClosed() noexcept;
+  void countMoved();
 
   std::function<void()> closed_;
   std::atomic<bool> adopted_{false}, closedNow_{false}, shutting_{false};
   std::atomic<uint32_t> handled_{0}; ///< what the event loop did happened before the end of `shut`; Gloo ensures it, this shows it to race detectors.
   mutable std::mutex problemMutex_;
   std::string problem_;
+  uint64_t moved_ = 0; ///< when last looked at
 };
 
 /// A Gloo context of one pair. Every pair has its own, so that no thread of Gloo ever waits for another pair's locks.

@@ -1,0 +1,18 @@
+#!/usr/bin/env bash
+# Gloo between two processes over loopback against local transports and against memcpy, by size. The fastest of the repetitions is shown, because others may use
+# the machine; processor time does not depend on them.
+#
+#     transports_by_size.sh [--quick]
+set -euo pipefail
+cd "$(dirname "$0")/../.."
+bin=${ZORSE_BIN:-build/release/bin}
+table=$("$bin/transport-times" --least "$@")
+echo "$table"
+echo "$table" | awk '
+  /^[a-z]/ { kind = $1; next }
+  kind == "transfer" && $1 == 4096 { small = $6 }
+  kind == "transfer" && $1 == 67108864 { wall = $7; cpu = $9 }
+  END {
+    printf "transfers: 4 KiB in %.1f times the local time (limit 30); 64 MiB at %.2f of the speed of memcpy (limit 0.10), for %.2f times its processor time (limit 5)\n", small, 1 / wall, cpu
+    exit !(small <= 30 && wall <= 10 && cpu <= 5)
+  }'
