@@ -19,6 +19,8 @@ constexpr char kStep = 's', kTrace = 't', kMemory = 'm', kLine = 'l';
 
 std::string zorse::run::sayStep(const StepReport &report) { return kStep + encodeReport(report); }
 
+bool zorse::run::isStep(const std::string &said) { return !said.empty() && said[0] == kStep; }
+
 std::vector<std::string> zorse::run::sayTrace(const std::vector<TraceEvent> &events) {
   constexpr size_t kEvents = 1 << 14; // of one message: half a megabyte
   std::vector<std::string> messages;

@@ -19,6 +19,7 @@ namespace zorse::run {
 
 /// What a rank has to say, as bytes for Member::report.
 std::string sayStep(const runtime::StepReport &report);
+bool isStep(const std::string &said);
 std::vector<std::string> sayTrace(const std::vector<runtime::TraceEvent> &events);
 std::string sayMemory(uint32_t device, const runtime::Executor::MemoryUse &use);
 

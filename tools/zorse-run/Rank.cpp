@@ -13,8 +13,10 @@
 
 #include <algorithm>
 #include <atomic>
+#include <condition_variable>
 #include <cstdio>
 #include <cstdlib>
+#include <mutex>
 #include <set>
 
 #include <arpa/inet.h>
@@ -87,6 +89,28 @@ std::vector<uint32_t> peersOf(const bundle::Program &program) {
   return {peers.begin(), peers.end()};
 }
 
+/// Counts turns that the job has done, for a rank that takes no part in them: without it such a rank would be through with all steps at once.
+class Turns {
+public:
+  void done() {
+    {
+      std::lock_guard<std::mutex> lock(mutex_);
+      ++done_;
+    }
+    changed_.notify_all();
+  }
+  void wait() {
+    std::unique_lock<std::mutex> lock(mutex_);
+    ++awaited_;
+    changed_.wait(lock, [&] { return done_ >= awaited_; });
+  }
+
+private:
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  uint64_t done_ = 0, awaited_ = 0;
+};
+
 class Rank {
 public:
   Rank(const Options &options, const Place &place) : o(options), place(place) {}
@@ -102,6 +126,9 @@ public:
     process.fingerprint = fingerprint;
     process.makeDevices = [this] { return makeDevices(); };
     process.failed = [this](const Error &error) { failed(error); };
+    process.reportToAll = std::any_of(bundle->programs.begin(), bundle->programs.end(), [](const bundle::Program &program) { return program.entries_size() == 0; });
+    if (bundle->programs[place.rank].entries_size() == 0)
+      process.pace = [this] { turns.wait(); };
     uint64_t stepsDone = 0;
     status = trainHere(o, *bundle, *data, process, stepsDone);
     if (status.failed())
@@ -204,6 +231,8 @@ private:
     options.reported = [this](const std::string &said) {
       if (output)
         output->take(said);
+      if (isStep(said))
+        turns.done();
     };
     if (place.rank == 0 && !place.coordinatorElsewhere) {
       CoordinatorOptions hosting;
@@ -306,6 +335,7 @@ private:
   std::unique_ptr<Coordinator> coordinator;
   std::unique_ptr<Member> member;
   int threadsHere = 1;
+  Turns turns;
 };
 
 } // namespace

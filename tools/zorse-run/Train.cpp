@@ -175,7 +175,8 @@ private:
       training.nonFinite = TrainingRun::NonFinite::Skip;
     if (o.nonFinite == "stop")
       training.nonFinite = TrainingRun::NonFinite::Stop;
-    training.report = [this](const StepReport &report) { tell(sayStep(report)); };
+    training.report = [this](const StepReport &report) { tell(sayStep(report), process.reportToAll); };
+    training.pace = process.pace;
     if (snapshots)
       training.stateReader = [this](uint64_t step, bool last) { return snapshots->due(step, last); };
 
@@ -270,9 +271,9 @@ private:
     return Status::success();
   }
 
-  void tell(std::string message) {
-    if (process.member && !process.output)
-      process.member->report(message);
+  void tell(std::string message, bool toAll = false) {
+    if (process.member && (!process.output || toAll))
+      process.member->report(message, toAll);
     else
       process.output->take(message);
   }

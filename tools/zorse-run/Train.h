@@ -24,6 +24,8 @@ struct Process {
   JobOutput *output = nullptr;       ///< where what belongs to the whole job goes: this process is rank 0, or alone.
   bool resume = false;
   std::string fingerprint;           ///< of the training data
+  bool reportToAll = false;          ///< some rank has nothing to do and follows the reports.
+  std::function<void()> pace;        ///< of such a rank: TrainingRun.pace
   std::function<runtime::Result<std::vector<runtime::LocalDevice>>()> makeDevices;
   std::function<void(const runtime::Error &)> failed; ///< ends the process: bodies and transfers that are under way may never end.
 };

@@ -224,6 +224,10 @@ void Job::checkExchanges(double now) {
 
 void Job::report(uint32_t rank, const Message &message, double now) {
   SharedFrame frame = encode(message);
+  if (message.report().to_all())
+    for (uint32_t other = 1; other < settings_.world; ++other)
+      if (ranks_[other].state == State::Working)
+        outbox_.send(other, frame, true);
   if (ranks_[0].state == State::Working) {
     outbox_.send(0, frame, true);
   } else if (ranks_[0].state == State::Absent) {

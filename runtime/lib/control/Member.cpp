@@ -108,9 +108,10 @@ public:
       queue(message);
   }
 
-  void report(const std::string &bytes) {
+  void report(const std::string &bytes, bool toAll) {
     Message message;
     message.mutable_report()->set_value(bytes);
+    message.mutable_report()->set_to_all(toAll);
     std::lock_guard<std::mutex> lock(mutex_);
     if (goodbye_ == Goodbye::No && bytes.size() <= kValueBytes)
       queue(message);
@@ -503,6 +504,6 @@ Result<std::vector<std::string>> Member::exchange(const std::string &name, const
 bool Member::enter(uint64_t step) { return implementation_->enter(step); }
 void Member::requestStop() { implementation_->requestStop(); }
 void Member::setProgress(std::function<RankProgress()> progress) { implementation_->setProgress(std::move(progress)); }
-void Member::report(const std::string &bytes) { implementation_->report(bytes); }
+void Member::report(const std::string &bytes, bool toAll) { implementation_->report(bytes, toAll); }
 Failure Member::fail(const Failure &mine) { return implementation_->fail(mine); }
 void Member::leave() { implementation_->leave(); }

@@ -133,6 +133,11 @@ public:
   size_t position(uint32_t device) const { return std::lower_bound(indices.begin(), indices.end(), device) - indices.begin(); }
 
   void submit(StepRequest request) {
+    // A device that computes nothing never changes its state, and has no compute thread to say so.
+    if (request.afterStep)
+      for (size_t device = 0; device < programs.size(); ++device)
+        if (std::none_of(servers.begin(), servers.end(), [&](const Server &server) { return server.hold == &holds[device]; }))
+          request.afterStep->stateIsStill(programs[device]->index, request.scalars.step);
     {
       std::lock_guard<std::mutex> lock(mutex);
       Slot &slot = ring[requested % ring.size()];

@@ -101,6 +101,8 @@ private:
     Result<StepResult> result = executor_.wait();
     if (result.failed())
       return result.error();
+    if (run_.pace)
+      run_.pace();
     Pending pending = std::move(pending_.front());
     pending_.pop_front();
     end_.lastStep = pending.step;
@@ -163,6 +165,8 @@ private:
     total.tokensPerSecond = double(batches) * double(bundle_.batch) * double(std::max<int64_t>(bundle_.sequence, 1)) / total.seconds;
     if (reported)
       run_.report(total);
+    if (run_.pace)
+      run_.pace();
     return Status::success();
   }
 

@@ -123,7 +123,7 @@ struct MemberOptions {
   ControlTimes times;
   std::function<RankProgress()> progress;               ///< called by the control thread and by `fail`; may be null until `setProgress`
   std::function<void(const Failure &)> failed;          ///< the job has failed; once, in the control thread, also for failures of this rank. It may _exit. Not after leave().
-  std::function<void(const std::string &)> reported;    ///< rank 0: what `report` of some rank said; in order, in the control thread.
+  std::function<void(const std::string &)> reported;    ///< what `report` of some rank said to this one; in order, in the control thread.
 };
 
 class Member : public Group, public StepGate {
@@ -142,8 +142,8 @@ public:
   /// When it returns the former function is not running and is not called again. Not from within one of the callbacks.
   void setProgress(std::function<RankProgress()> progress);
 
-  /// To rank 0's `reported`. Does not block on the peer.
-  void report(const std::string &bytes);
+  /// To rank 0's `reported`, or to every rank's, this one's included. Does not block on the peer.
+  void report(const std::string &bytes, bool toAll = false);
 
   /// Tells the job that this rank has failed, waits for the verdict (at most kVerdictSeconds) and for the end of `failed`, and returns it: the first cause, which may be
   /// another's. From one of the callbacks: returns `mine` at once, the verdict follows through `failed`. After leave(): returns `mine`.

@@ -29,7 +29,7 @@ struct Batch {
 class StateReader {
 public:
   virtual ~StateReader() = default;
-  /// In the compute thread of the device, after its last entry of the step (StepScalars.step): the state is still until Executor::releaseState(device), which must follow soon;
+  /// In the compute thread of the device (in that of Executor::submit where the device computes nothing), after its last entry of the step (StepScalars.step): the state is still until Executor::releaseState(device), which must follow soon;
   /// later updates wait for it. Must not block.
   virtual void stateIsStill(uint32_t device, uint64_t step) = 0;
 };

@@ -60,6 +60,7 @@ struct TrainingRun {
   uint64_t evaluationBatches = 0; ///< at most; 0: an epoch
   std::function<void(const StepReport &)> report;
   StepGate *gate = nullptr;     ///< null: nobody ends the run early.
+  std::function<void()> pace;   ///< of a process whose devices have nothing to do: waits until the job has done the next turn. Null: entries set the pace.
   std::function<StateReader *(uint64_t step, bool last)> stateReader; ///< who keeps the state of a step; null: nobody.
   enum class NonFinite : uint8_t { AsCompiled, Skip, Stop } nonFinite = NonFinite::AsCompiled;
 };
