@@ -1,0 +1,255 @@
+"""Snapshots and resuming, as a user does it.
+
+    resume.py exact [--quick]      a run that is stopped (its time is over, SIGTERM, SIGKILL) and resumed is the unbroken one, in every bit
+    resume.py plans [--quick]      resumed on other devices under other plans: 5, then 3, then 7, against the unbroken run on 5
+    resume.py refusals             what must be the same, what may change, damaged files, other runs' directories, full disks
+"""
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+
+import numpy as np
+
+import harness as z
+
+QUICK = "--quick" in sys.argv
+BATCH, LENGTH, UNITS = 8, 32, 8  # units of the small GPT: embedding, 3 x (attention, mlp), head with the loss
+MODEL, DATA = os.path.join(z.SMALL, "gpt.onnx"), os.path.join(z.SMALL, "gpt.tokens.bin")
+SEEN = ("step", "loss", "grad_norm", "lr", "skipped")
+
+
+def run(bundle, data, steps, metrics, *extra, ok=True):
+    """Train; returns (metrics by step, exit code, stderr)."""
+    code, _, err = z.call("zorse-run", bundle, "--data", data, "--steps", steps, "--metrics", metrics, *extra, ok=ok)
+    return lines(metrics), code, err
+
+
+def lines(path):
+    """What the metrics say of every step; of a run that was killed, up to its last whole line."""
+    out = {}
+    if not os.path.exists(path):
+        return out
+    with open(path) as f:
+        for line in f:
+            try:
+                m = json.loads(line)
+            except ValueError:
+                break
+            if "loss" in m:
+                out[m["step"]] = tuple(m[k] for k in SEEN)
+    return out
+
+
+def content(path):
+    with open(path, "rb") as f:
+        return f.read()
+
+
+def say(name, good, detail=""):
+    print(f"{'ok  ' if good else 'FAIL'} {name}{': ' + detail if detail else ''}", flush=True)
+    return bool(good)
+
+
+def killed(words, number, seconds, metrics):
+    """Run until `seconds` after its first step, then send a signal; returns the exit code."""
+    process = subprocess.Popen([os.path.join(z.BIN, words[0])] + [str(w) for w in words[1:]], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    begin = time.time()
+    while process.poll() is None and time.time() - begin < 60 and not lines(metrics):
+        time.sleep(0.005)
+    time.sleep(seconds)
+    process.send_signal(number)
+    out, err = process.communicate(timeout=60)
+    return process.returncode, out + err
+
+
+def cases(folder):
+    """name -> (bundle, data, options of the run): all that state, data, random numbers and schedule depend on."""
+    out = {}
+    schedule = ["--schedule=cosine", "--total-steps=30", "--warmup=5", "--shuffle=3", "--seed=9"]
+    adamw = {**z.ADAMW, "seed": "5"}
+    sgd = {"optimizer": "sgd", "lr": "1e-2", "momentum": "0.9", "nesterov": "true", "clip": "0.5"}
+    one, three = z.cluster(folder, ["a"]), z.cluster(folder, ["a", "b", "c"])
+    pipeline = z.plan(folder, "pipeline", BATCH, "abc", [(0, 3, 0, 4, "a"), (0, 3, 4, 8, "a"), (3, 5, 0, 4, "b"), (3, 5, 4, 8, "b"), (5, UNITS, 0, 4, "c"), (5, UNITS, 4, 8, "c")],
+                      schedule="1f1b")
+    shares = z.plan(folder, "shares", BATCH, "abc", [(0, 6, 0, 5, "a"), (0, 6, 5, 7, "b"), (0, 6, 7, 8, "c")])
+    dropout = os.path.join(z.SMALL, "gpt-tiny-dropout.onnx")
+    small = os.path.join(folder, "small.bin")
+    np.array([(i * i) % 31 for i in range(2000)], np.uint16).tofile(small)
+
+    def bundle(name, *words, **more):
+        path = os.path.join(folder, name + ".zorse")
+        z.compile(words[0], path, *words[1:], **more)
+        return path
+
+    out["adamw, one device"] = (bundle("one", MODEL, one, BATCH, LENGTH, None, adamw), DATA, schedule)
+    out["adamw, pipeline of three"] = (bundle("three", MODEL, three, BATCH, LENGTH, pipeline, adamw), DATA, schedule)
+    out["sgd with momentum, pipeline of three"] = (bundle("sgd", MODEL, three, BATCH, LENGTH, pipeline, {k: v for k, v in sgd.items() if k != "nesterov"}), DATA, schedule)
+    out["dropout, uneven shares"] = (bundle("dropout", dropout, three, BATCH, 8, shares, adamw), small, schedule)
+    # Batches without a single label: their updates are skipped, and the optimizer's step falls behind.
+    samples = 30 * BATCH
+    ids = np.random.default_rng(1).integers(0, 31, (samples, 8)).astype(np.int64)
+    labels = ids.copy()
+    for step in (3, 4, 12, 20):
+        labels[step * BATCH:(step + 1) * BATCH] = -100
+    np.save(os.path.join(folder, "ids.npy"), ids)
+    np.save(os.path.join(folder, "labels.npy"), labels)
+    out["skipped steps"] = (out["dropout, uneven shares"][0], f"input_ids={folder}/ids.npy,labels={folder}/labels.npy",
+                            [s for s in schedule if not s.startswith("--shuffle")])
+    return out
+
+
+def exact():
+    results = []
+    randoms = random.Random(4)
+    with tempfile.TemporaryDirectory() as folder:
+        for number, (name, (bundle, data, options)) in enumerate(cases(folder).items()):
+            if QUICK and number == 0:
+                continue
+            where = os.path.join(folder, str(number))
+            os.mkdir(where)
+            unbroken, _, _ = run(bundle, data, 30, where + "/m0", "--checkpoint", where + "/c0", *options)
+            skipped = sum(bool(m[4]) for m in unbroken.values())
+            # In two halves, and with a snapshot at every step.
+            for every in (0, 1, 4):
+                snapshots = f"{where}/s{every}"
+                words = ["--snapshots", snapshots, "--snapshot-every", every, *options]
+                first, _, _ = run(bundle, data, 11, where + "/m1", *words)
+                second, _, _ = run(bundle, data, 30, where + "/m2", "--resume", "--checkpoint", where + "/c1", *words)
+                seen = {**first, **second}
+                good = seen == unbroken and min(second) == 12 and content(where + "/c0") == content(where + "/c1")
+                results.append(say(f"{name}: 11 steps and 19 more, a snapshot every {every or 'end'}", good, f"{skipped} steps skipped"))
+            # Interrupted, and killed again and again.
+            for signals in ([signal.SIGTERM], [signal.SIGKILL] * (2 if QUICK else 6)):
+                snapshots = f"{where}/k{len(signals)}{signals[0]}"
+                words = ["zorse-run", bundle, "--data", data, "--steps", 30, "--snapshots", snapshots, "--snapshot-every", 3, *options]
+                seen, codes, disagree = {}, [], 0
+                for i, number_ in enumerate(signals):
+                    metrics = f"{snapshots}.{i}"
+                    code, _ = killed([*words, "--metrics", metrics, *(["--resume"] if i else [])], number_, randoms.uniform(0, 0.15), metrics)
+                    codes.append(code)
+                    part = lines(metrics)
+                    disagree += sum(seen.get(s, v) != v for s, v in part.items())  # steps done twice
+                    seen.update(part)
+                code, out, err = z.call(*words, "--metrics", snapshots + ".last", "--resume", "--checkpoint", where + "/c2", ok=False)
+                part = lines(snapshots + ".last")
+                disagree += sum(seen.get(s, v) != v for s, v in part.items())
+                seen.update(part)
+                good = code == 0 and disagree == 0 and content(where + "/c0") == content(where + "/c2") and all(unbroken[s] == v for s, v in seen.items())
+                if signals[0] == signal.SIGTERM:
+                    good = good and seen == unbroken and codes[0] in (130, 0)
+                results.append(say(f"{name}: {len(signals)} x {signals[0].name}, then to the end", good, f"exit codes {codes}, {30 - len(part)} steps kept at last" + ("" if code == 0 else err)))
+    z.finish(results)
+
+
+def plans():
+    """Losses on 5 devices, then 3, then 7, against those of the unbroken run on 5."""
+    b, u = BATCH, UNITS
+    layouts = [
+        ("five", "abcde", [(0, 4, 0, 5, "a"), (4, u, 0, 5, "b"), (0, 3, 5, 8, "c"), (3, 6, 5, 8, "d"), (6, u, 5, 8, "e")], {}),
+        ("three", "abc", [(0, 3, 0, 4, "a"), (0, 3, 4, 8, "a"), (3, 5, 0, 4, "b"), (3, 5, 4, 8, "b"), (5, u, 0, 4, "c"), (5, u, 4, 8, "c")], {"schedule": "1f1b"}),
+        ("seven", "abcdefg", [(0, 2, 0, 4, "a"), (0, 2, 4, 8, "a"), (2, 5, 0, 5, "b"), (2, 5, 5, 8, "c"), (5, u, 0, 3, "d"), (5, u, 3, 6, "e"), (5, u, 6, 8, "f")],
+         {"state": {"groups": [{"group": "*", "owners": [{"device": d, "share": s} for d, s in zip("abcdefg", (1, 0, 2, 5, 3, 1, 8))]}]}}),
+    ]
+    results = []
+    stops = (8, 16, 24) if QUICK else (40, 80, 120)
+    with tempfile.TemporaryDirectory() as folder:
+        for model in ("gpt",) if QUICK else ("gpt", "llama"):
+            path, data = os.path.join(z.SMALL, model + ".onnx"), os.path.join(z.SMALL, model + ".tokens.bin")
+            for precision, limit in (("f32", 1e-5), ("f64", 1e-9)):
+                bundles = {}
+                for name, devices, cells, more in layouts:
+                    bundles[name] = os.path.join(folder, f"{model}-{precision}-{name}.zorse")
+                    z.compile(path, bundles[name], z.cluster(folder, devices), b, LENGTH, z.plan(folder, name, b, devices, cells, **more), z.ADAMW, precision)
+                tag = os.path.join(folder, f"{model}-{precision}")
+                options = ["--shuffle=2", "--schedule=cosine", f"--total-steps={stops[-1]}"]
+                unbroken, _, _ = run(bundles["five"], data, stops[-1], tag + ".m", "--checkpoint", tag + ".c", *options)
+                seen = {}
+                for (name, _, _, _), stop in zip(layouts, stops):
+                    part, _, _ = run(bundles[name], data, stop, tag + ".p", "--snapshots", tag + ".s", "--resume", "--checkpoint", tag + ".d", *options)
+                    seen.update(part)
+                results.append(say(f"{model} {precision}: every step once", sorted(seen) == sorted(unbroken)))
+                results.append(z.check(f"{model} {precision}: losses, 5 devices to {stops[0]}, 3 to {stops[1]}, 7 to {stops[2]}",
+                                       z.relative([seen[s][1] for s in sorted(seen)], [unbroken[s][1] for s in sorted(unbroken)]), limit))
+                results.append(z.check(f"{model} {precision}: gradient norms", z.relative([seen[s][2] for s in sorted(seen)], [unbroken[s][2] for s in sorted(unbroken)]), 10 * limit))
+                if precision == "f64":
+                    a, c = z.safetensors(tag + ".c"), z.safetensors(tag + ".d")
+                    results.append(z.check(f"{model} {precision}: parameters at the end", max(float(np.max(np.abs(a[k] - c[k]))) for k in a), limit))
+    z.finish(results)
+
+
+def refusals():
+    results = []
+
+    def refused(name, code, err, *words):
+        return say(name, code == 1 and all(w in err for w in words) and err.startswith("error: "), err.strip()[:400])
+
+    with tempfile.TemporaryDirectory() as folder:
+        bundle, other, half = (os.path.join(folder, n + ".zorse") for n in ("a", "b", "half"))
+        cluster = z.cluster(folder, ["a", "b"])
+        z.compile(MODEL, bundle, cluster, BATCH, LENGTH)
+        z.compile(MODEL, other, cluster, BATCH, LENGTH, training={**z.ADAMW, "betas": "0.8,0.9"})
+        z.compile(MODEL, half, cluster, BATCH // 2, LENGTH)
+        s, m = os.path.join(folder, "s"), os.path.join(folder, "m")
+        take = ["--snapshots", s, "--snapshot-every", 2]
+        run(bundle, DATA, 8, m, *take)
+
+        _, code, err = run(bundle, DATA, 10, m, *take, ok=False)
+        results.append(refused("a directory with snapshots is not begun anew", code, err, "--resume", "step-00000008"))
+        _, code, err = run(bundle, DATA, 10, m, *take, "--resume", "--shuffle=3", "--lr=0.5", ok=False)
+        results.append(refused("another order and learning rate", code, err, "shuffle: none in the snapshot, 3 here", "learning rate: 0.0003 in the snapshot, 0.5 here", "--allow-change"))
+        _, code, err = run(other, DATA, 10, m, *take, "--resume", ok=False)
+        results.append(refused("another optimizer", code, err, "beta1: 0.9 in the snapshot, 0.8 here"))
+        text = os.path.join(folder, "other.bin")
+        np.random.default_rng(0).integers(0, 31, 3000).astype(np.uint16).tofile(text)
+        _, code, err = run(bundle, text, 10, m, *take, "--resume", ok=False)
+        results.append(refused("other data", code, err, "data: uint16 tokens"))
+        llama = os.path.join(folder, "llama.zorse")
+        z.compile(os.path.join(z.SMALL, "llama.onnx"), llama, cluster, BATCH, LENGTH)
+        _, code, err = run(llama, os.path.join(z.SMALL, "llama.tokens.bin"), 10, m, *take, "--resume", "--allow-change", ok=False)
+        results.append(refused("another model", code, err, "another model", "not in the snapshot"))
+        # The data goes on where it was.
+        after, code, err = run(half, DATA, 10, m, *take, "--resume", "--allow-change", ok=False)
+        results.append(say("another batch, allowed", code == 0 and sorted(after) == [9, 10] and "batch: 8 in the snapshot, 4 here" in err, err.strip()))
+        with open(os.path.join(s, "step-00000010.g7" if os.path.exists(os.path.join(s, "step-00000010.g7")) else sorted(os.listdir(s))[-1], "index.json")) as f:
+            consumed = json.load(f)["samples_consumed"]
+        results.append(say("samples consumed", consumed == 8 * 8 + 2 * 4, str(consumed)))
+
+        # Damage.
+        newest = os.path.join(s, max(n for n in os.listdir(s) if n.startswith("step-")))
+        victim = next(os.path.join(newest, n) for n in sorted(os.listdir(newest)) if n.endswith(".safetensors"))
+        with open(victim, "r+b") as f:
+            f.seek(-5, os.SEEK_END)
+            byte = f.read(1)
+            f.seek(-5, os.SEEK_END)
+            f.write(bytes([byte[0] ^ 1]))
+        code, out, _ = z.call("zorse-export", s, "--list")
+        results.append(say("zorse-export --list shows it", out.count("damaged: ") == 1 and out.count(" complete\n") == 1, out))
+        after, code, err = run(bundle, DATA, 10, m, *take, "--resume", ok=False)
+        results.append(say("a damaged snapshot is passed over", code == 0 and sorted(after) == [9, 10] and "passed over" in err and os.path.basename(victim) in err and "checksum" in err, err.strip()))
+
+        # A full disk: training goes on, older snapshots stay, and the end is an error only without the last one.
+        small = os.path.join(folder, "small")
+        os.mkdir(small)
+        if os.geteuid() == 0 and subprocess.run(["mount", "-t", "tmpfs", "-o", "size=2m", "tmpfs", small], capture_output=True).returncode == 0:
+            try:
+                take = ["--snapshots", os.path.join(small, "s"), "--snapshot-every", 1, "--keep-snapshots", 100]
+                after, code, err = run(bundle, DATA, 12, m, *take, ok=False)
+                kept = [n for n in os.listdir(os.path.join(small, "s")) if n.startswith("step-")]
+                results.append(say("full disk", code == 1 and len(after) == 12 and "No space left on device" in err and kept and "the last snapshot, of step 12, is not complete" in err,
+                                   f"{len(kept)} kept; " + err.strip()[-300:]))
+                after, code, err = run(bundle, DATA, 12, m, "--snapshots", os.path.join(small, "s"), "--resume", "--keep-snapshots", 1, ok=False)
+                results.append(say("resumed from the newest of them", min(after) == len(kept) + 1, err.strip()[-300:]))
+            finally:
+                subprocess.run(["umount", "-l", small])
+        else:
+            print("skip full disk: mounting a small file system needs root")
+    z.finish(results)
+
+
+if __name__ == "__main__":
+    {"exact": exact, "plans": plans, "refusals": refusals}[sys.argv[1]]()
