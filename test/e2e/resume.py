@@ -108,7 +108,7 @@ def exact():
     randoms = random.Random(4)
     with tempfile.TemporaryDirectory() as folder:
         for number, (name, (bundle, data, options)) in enumerate(cases(folder).items()):
-            if QUICK and number == 0:
+            if QUICK and number not in (1, 4):
                 continue
             where = os.path.join(folder, str(number))
             os.mkdir(where)
@@ -153,7 +153,7 @@ def plans():
         ("five", "abcde", [(0, 4, 0, 5, "a"), (4, u, 0, 5, "b"), (0, 3, 5, 8, "c"), (3, 6, 5, 8, "d"), (6, u, 5, 8, "e")], {}),
         ("three", "abc", [(0, 3, 0, 4, "a"), (0, 3, 4, 8, "a"), (3, 5, 0, 4, "b"), (3, 5, 4, 8, "b"), (5, u, 0, 4, "c"), (5, u, 4, 8, "c")], {"schedule": "1f1b"}),
         ("seven", "abcdefg", [(0, 2, 0, 4, "a"), (0, 2, 4, 8, "a"), (2, 5, 0, 5, "b"), (2, 5, 5, 8, "c"), (5, u, 0, 3, "d"), (5, u, 3, 6, "e"), (5, u, 6, 8, "f")],
-         {"state": {"groups": [{"group": "*", "owners": [{"device": d, "share": s} for d, s in zip("abcdefg", (1, 0, 2, 5, 3, 1, 8))]}]}}),
+         {"state": {"groups": [{"group": "*", "owners": [{"device": d, "share": s} for d, s in zip("abcdefg", (5, 0, 10, 25, 15, 5, 40))]}]}}),
     ]
     results = []
     stops = (8, 16, 24) if QUICK else (40, 80, 120)
@@ -197,6 +197,7 @@ def refusals():
         s, m = os.path.join(folder, "s"), os.path.join(folder, "m")
         take = ["--snapshots", s, "--snapshot-every", 2]
         run(bundle, DATA, 8, m, *take)
+        fresh = (os.path.join(folder, f"m{i}") for i in range(100))  # metrics of a resumed run go on in the file
 
         _, code, err = run(bundle, DATA, 10, m, *take, ok=False)
         results.append(refused("a directory with snapshots is not begun anew", code, err, "--resume", "step-00000008"))
@@ -213,14 +214,14 @@ def refusals():
         _, code, err = run(llama, os.path.join(z.SMALL, "llama.tokens.bin"), 10, m, *take, "--resume", "--allow-change", ok=False)
         results.append(refused("another model", code, err, "another model", "not in the snapshot"))
         # The data goes on where it was.
-        after, code, err = run(half, DATA, 10, m, *take, "--resume", "--allow-change", ok=False)
+        after, code, err = run(half, DATA, 10, next(fresh), *take, "--resume", "--allow-change", ok=False)
         results.append(say("another batch, allowed", code == 0 and sorted(after) == [9, 10] and "batch: 8 in the snapshot, 4 here" in err, err.strip()))
-        with open(os.path.join(s, "step-00000010.g7" if os.path.exists(os.path.join(s, "step-00000010.g7")) else sorted(os.listdir(s))[-1], "index.json")) as f:
+        newest = os.path.join(s, max(n for n in os.listdir(s) if n.startswith("step-")))
+        with open(os.path.join(newest, "index.json")) as f:
             consumed = json.load(f)["samples_consumed"]
         results.append(say("samples consumed", consumed == 8 * 8 + 2 * 4, str(consumed)))
 
         # Damage.
-        newest = os.path.join(s, max(n for n in os.listdir(s) if n.startswith("step-")))
         victim = next(os.path.join(newest, n) for n in sorted(os.listdir(newest)) if n.endswith(".safetensors"))
         with open(victim, "r+b") as f:
             f.seek(-5, os.SEEK_END)
@@ -229,20 +230,20 @@ def refusals():
             f.write(bytes([byte[0] ^ 1]))
         code, out, _ = z.call("zorse-export", s, "--list")
         results.append(say("zorse-export --list shows it", out.count("damaged: ") == 1 and out.count(" complete\n") == 1, out))
-        after, code, err = run(bundle, DATA, 10, m, *take, "--resume", ok=False)
+        after, code, err = run(half, DATA, 10, next(fresh), *take, "--resume", "--allow-change", ok=False)
         results.append(say("a damaged snapshot is passed over", code == 0 and sorted(after) == [9, 10] and "passed over" in err and os.path.basename(victim) in err and "checksum" in err, err.strip()))
 
         # A full disk: training goes on, older snapshots stay, and the end is an error only without the last one.
         small = os.path.join(folder, "small")
         os.mkdir(small)
-        if os.geteuid() == 0 and subprocess.run(["mount", "-t", "tmpfs", "-o", "size=2m", "tmpfs", small], capture_output=True).returncode == 0:
+        if os.geteuid() == 0 and subprocess.run(["mount", "-t", "tmpfs", "-o", "size=5m", "tmpfs", small], capture_output=True).returncode == 0:
             try:
                 take = ["--snapshots", os.path.join(small, "s"), "--snapshot-every", 1, "--keep-snapshots", 100]
-                after, code, err = run(bundle, DATA, 12, m, *take, ok=False)
+                after, code, err = run(bundle, DATA, 12, next(fresh), *take, ok=False)
                 kept = [n for n in os.listdir(os.path.join(small, "s")) if n.startswith("step-")]
                 results.append(say("full disk", code == 1 and len(after) == 12 and "No space left on device" in err and kept and "the last snapshot, of step 12, is not complete" in err,
                                    f"{len(kept)} kept; " + err.strip()[-300:]))
-                after, code, err = run(bundle, DATA, 12, m, "--snapshots", os.path.join(small, "s"), "--resume", "--keep-snapshots", 1, ok=False)
+                after, code, err = run(bundle, DATA, 12, next(fresh), "--snapshots", os.path.join(small, "s"), "--resume", "--keep-snapshots", 1, ok=False)
                 results.append(say("resumed from the newest of them", min(after) == len(kept) + 1, err.strip()[-300:]))
             finally:
                 subprocess.run(["umount", "-l", small])
