@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Installs what building and testing need, on Debian 12; does nothing when all of it is there.
+# Installs what building and testing need, on Debian 12; does nothing when all of it is there: tools/install.sh [--launchers]
+#   --launchers   also Open MPI, Slurm, munge and PMIx, without which the tests of these launchers are skipped
 set -euo pipefail
 packages=(
   build-essential cmake ninja-build ccache git pkg-config
@@ -8,6 +9,7 @@ packages=(
   libdnnl-dev libopenblas-pthread-dev libgloo-dev libssl-dev libgtest-dev libbenchmark-dev
   python3 python3-numpy
 )
+if [ "${1:-}" = --launchers ]; then packages+=(openmpi-bin slurm-wlm munge libpmix-dev iproute2); fi
 missing=()
 for p in "${packages[@]}"; do
   dpkg-query -W -f='${Status}' "$p" 2>/dev/null | grep -q 'install ok installed' || missing+=("$p")

@@ -13,7 +13,7 @@ while [ $# -gt 0 ]; do
   esac
   shift
 done
-tools/install.sh
+if [ "$fast" = 1 ]; then tools/install.sh; else tools/install.sh --launchers; fi
 tools/build.sh "$preset"
 cd "build/$preset"
 if [ "$fast" = 1 ]; then

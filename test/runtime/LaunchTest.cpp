@@ -342,7 +342,7 @@ TEST(Launch, RanksWithAControlPlane) {
 }
 
 TEST(Launch, InterruptIsOrderly) {
-  for (int number : {SIGINT, SIGTERM, SIGHUP}) {
+  for (int number : {SIGINT, SIGTERM, SIGHUP, SIGUSR1}) {
     Probe probe(ranks({"--world", "3"}, "100000"));
     ASSERT_TRUE(probe.waitFor("step 3 "));
     probe.signal(number);

@@ -224,8 +224,10 @@ private:
     }
     if (auto met = process.group.exchange("everything is said", ""); met.failed())
       return first ? Status(*first) : Status(met.error());
-    if (!process.output)
+    if (!process.output) {
+      keep(waitForOutputs());
       return first ? Status(*first) : Status::success();
+    }
 
     process.output->drain();
     if (stepsDone < o.steps)
@@ -245,7 +247,15 @@ private:
     for (const auto &output : outputs)
       if (!output.path.empty() && keep(output.write()) && !o.quiet)
         printf("%s: %s\n", output.what, output.path.c_str());
+    keep(waitForOutputs());
     return first ? Status(*first) : Status::success();
+  }
+
+  /// Ranks end together: where one that was asked to stop ends with 130, launchers end the others, and rank 0 may be writing.
+  Status waitForOutputs() {
+    if (auto met = process.group.exchange("outputs are written", ""); met.failed())
+      return met.error();
+    return Status::success();
   }
 
   std::string partsDirectory() const { return o.checkpoint + ".parts"; }

@@ -92,6 +92,10 @@ Result<int> runLauncher(const Options &o, int argc, char **argv, const std::opti
                        std::to_string(place->world) + "; start as many, or compile the model for this cluster");
     launching.firstRank = uint32_t(std::lower_bound(nodes->begin(), nodes->end(), place->rank) - nodes->begin());
     launching.localRanks = uint32_t(std::upper_bound(nodes->begin(), nodes->end(), place->rank) - nodes->begin()) - launching.firstRank;
+    if (!o.quiet) {
+      printf("node %u of %u, by %s: ranks %u to %u\n", place->rank, place->world, place->source.c_str(), launching.firstRank, launching.firstRank + launching.localRanks - 1);
+      fflush(stdout);
+    }
     Result<std::string> secret = jobSecret(o.secretFile);
     if (secret.failed())
       return secret.error();
@@ -135,6 +139,8 @@ Result<int> start(const Options &o, int argc, char **argv) {
   }
   if (place && place->isNode)
     return runLauncher(o, argc, argv, place);
+  if (place && place->world == 1 && !std::getenv("ZORSE_RANK")) // `srun --pty`, `mpirun -n 1`: a launcher that started one process started no ranks.
+    place = std::nullopt;
   // Under --processes only a rank that our own launcher started is one: a batch script's environment may look like a launcher's.
   if (place && (!o.processes || std::getenv("ZORSE_RANK")))
     return run::runRank(o, *place);

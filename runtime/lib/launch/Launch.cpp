@@ -91,7 +91,7 @@ private:
   size_t widest_ = 0;
 
   // Of all starts
-  int stopSignals_ = 0; ///< SIGINT, SIGTERM, SIGHUP so far
+  int stopSignals_ = 0; ///< SIGINT, SIGTERM, SIGHUP so far, and SIGUSR1 as the first of them
 
   // Of the present one
   std::unique_ptr<Coordinator> coordinator_;
@@ -191,6 +191,8 @@ void Launcher::takeSignals() {
       say("zorse-run: a run cannot be suspended, as its ranks would count as lost; Ctrl-C ends it after the step under way");
       continue;
     }
+    if (signal == SIGUSR1 && stopSignals_ > 0)
+      continue;
     ++stopSignals_;
     if (ranks_.empty())
       continue;

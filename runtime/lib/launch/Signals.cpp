@@ -29,7 +29,7 @@ Signals::Signals() {
     return;
   fd_ = ends[0];
   writeEnd = ends[1];
-  for (int signal : {SIGINT, SIGTERM, SIGHUP, SIGTSTP, SIGCHLD, SIGPIPE}) {
+  for (int signal : {SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGTSTP, SIGCHLD, SIGPIPE}) {
     struct sigaction now, wanted;
     std::memset(&wanted, 0, sizeof wanted);
     if (::sigaction(signal, nullptr, &now) != 0)

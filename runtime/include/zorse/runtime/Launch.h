@@ -73,7 +73,7 @@ struct LaunchOptions {
 /// after half a second and SIGKILL two seconds after the failure. Returns the exit code of the first failure (128 + n for signal n), 0 when all succeeded, 130 when stopped early.
 /// Nobody outlives it, even if it is killed.
 ///
-/// SIGINT, SIGTERM or SIGHUP once: an orderly stop; twice: at once. A rank that exits with 130 stopped early, which is no failure.
+/// SIGINT, SIGTERM or SIGHUP once: an orderly stop; twice: at once. SIGUSR1, which some launchers pass on where they end ranks after SIGTERM: an orderly stop. A rank that exits with 130 stopped early, which is no failure.
 ///
 /// After a failure all ranks are started again, `restarts` times in all, but not when the first failure has exit code 1 (an error in the input, which a restart does not mend), 126 or
 /// 127 (the program cannot be run), or when a stop was asked for. Ranks find how many restarts there were in ZORSE_RESTARTS (Place::attempt).
