@@ -25,11 +25,11 @@ std::vector<std::unique_ptr<Transport>> striped(uint32_t devices) {
   });
 }
 
-/// Even ranks here, odd ones there.
-std::vector<std::unique_ptr<Transport>> twoSites(uint32_t devices) {
+/// Even ranks here, odd ones there; an odd number of ranks: two at each site.
+std::vector<std::unique_ptr<Transport>> sites(uint32_t devices) {
   return makeGlooTransports(devices, [&](uint32_t, GlooOptions &options) {
     for (uint32_t rank = 0; rank < devices; ++rank)
-      options.sites.push_back(rank % 2);
+      options.sites.push_back(devices % 2 == 0 ? rank % 2 : rank / 2);
   });
 }
 
@@ -40,7 +40,7 @@ std::vector<std::unique_ptr<Transport>> delayedLocal(uint32_t devices) { return 
 
 INSTANTIATE_TEST_SUITE_P(Gloo, TransportConformance, ::testing::Values(&plain));
 INSTANTIATE_TEST_SUITE_P(GlooStriped, TransportConformance, ::testing::Values(&striped));
-INSTANTIATE_TEST_SUITE_P(GlooTwoSites, TransportConformance, ::testing::Values(&twoSites));
+INSTANTIATE_TEST_SUITE_P(GlooSites, TransportConformance, ::testing::Values(&sites));
 INSTANTIATE_TEST_SUITE_P(GlooDelayed, TransportConformance, ::testing::Values(&delayedGloo));
 INSTANTIATE_TEST_SUITE_P(LocalDelayed, TransportConformance, ::testing::Values(&delayedLocal));
 

@@ -30,9 +30,9 @@ Message::~Message() {
   blocks_.giveHead(std::move(block_));
 }
 
-Status Message::awaitParts() {
-  for (auto part = parts_.rbegin(); part != parts_.rend(); ++part)
-    if (Status status = part->wait(); status.failed())
+Status Message::awaitParts(size_t from) {
+  for (size_t part = parts_.size(); part-- > from;)
+    if (Status status = parts_[part].wait(); status.failed())
       return status;
   return Status::success();
 }
@@ -46,8 +46,8 @@ Status Outgoing::begin() {
   return head_.send(links_, link_, 0, slot_, block_.get(), kHeadBytes + inlined);
 }
 
-Status Outgoing::offer(size_t part) {
-  return parts_[part].send(links_, link_, contextOf(part), slot_, data_ + part * partBytes(bytes_), bytesOfPart(bytes_, part));
+Status Outgoing::offer(size_t part, const void *place) {
+  return parts_[part].send(links_, link_, contextOf(part), slot_, place ? place : data_ + part * partBytes(bytes_), bytesOfPart(bytes_, part));
 }
 
 Status Outgoing::offerAll() {
@@ -59,10 +59,10 @@ Status Outgoing::offerAll() {
   return Status::success();
 }
 
-Status Outgoing::finish() {
+Status Outgoing::finishFrom(size_t part) {
   if (Status status = head_.wait(); status.failed())
     return status;
-  return awaitParts();
+  return awaitParts(part);
 }
 
 Status Incoming::begin() { return head_.receive(links_, link_, 0, slot_, block_.get(), kHeadBytes + kInlineBytes); }

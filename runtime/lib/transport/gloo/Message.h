@@ -60,7 +60,7 @@ protected:
 
   uint32_t contextOf(size_t part) const { return uint32_t(part % link_.contexts.size()); }
   /// The last one first: over one connection they end in order, so this sleeps once and not once per part.
-  Status awaitParts();
+  Status awaitParts(size_t from = 0);
 
 public:
   size_t parts() const { return parts_.size(); }
@@ -73,10 +73,14 @@ public:
       : Message(links, blocks, link, slot, bytes), data_(static_cast<const std::byte *>(data)) {}
   /// The head: all of a small message, whose memory is free from here on.
   Status begin();
-  Status offer(size_t part);
+  /// From `place`, if not from its place in the data.
+  Status offer(size_t part, const void *place = nullptr);
   Status offerAll();
+  Status await(size_t part) { return parts_[part].wait(); }
   /// Until the receiver has it all.
-  Status finish();
+  Status finish() { return finishFrom(0); }
+  /// The same when the parts before have been awaited.
+  Status finishFrom(size_t part);
 
 private:
   const std::byte *data_;

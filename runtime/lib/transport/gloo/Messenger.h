@@ -1,0 +1,68 @@
+// What the operations of one rank share: its links, its memory for messages, where the ranks are.
+#pragma once
+
+#include "Message.h"
+
+#include <list>
+
+#define ZORSE_TRY(expression)                                                                                                                            \
+  do {                                                                                                                                                   \
+    if (Status zorseStatus = (expression); zorseStatus.failed())                                                                                         \
+      return zorseStatus;                                                                                                                                \
+  } while (false)
+
+namespace zorse::runtime::gloo_transport {
+
+using Outbox = std::list<Outgoing>;
+using Inbox = std::list<Incoming>;
+
+struct Messenger {
+  Links &links;
+  Blocks &blocks;
+  uint32_t rank;
+  std::vector<uint32_t> sites; ///< by rank; may be empty
+
+  uint32_t site(uint32_t of) const { return of < sites.size() ? sites[of] : 0; }
+
+  Result<Link *> to(uint32_t peer) const {
+    if (links.failed())
+      return links.failure().error();
+    if (Link *link = links.to(peer))
+      return link;
+    return internalError("rank " + std::to_string(rank) + " is not connected to rank " + std::to_string(peer) + ", which its program needs");
+  }
+
+  Status compose(Outbox &out, Operation operation, uint32_t message, uint32_t peer, const void *data, size_t bytes) const {
+    Result<Link *> link = to(peer);
+    if (link.failed())
+      return link.error();
+    out.emplace_back(links, blocks, **link, slotOf(operation, message), data, bytes);
+    return Status::success();
+  }
+
+  /// A message is on its way; `data` stays readable until it has ended.
+  Status post(Outbox &out, Operation operation, uint32_t message, uint32_t peer, const void *data, size_t bytes) const {
+    ZORSE_TRY(compose(out, operation, message, peer, data, bytes));
+    return out.back().offerAll();
+  }
+
+  Status expect(Inbox &in, Operation operation, uint32_t message, uint32_t peer, void *data, size_t bytes) const {
+    Result<Link *> link = to(peer);
+    if (link.failed())
+      return link.error();
+    in.emplace_back(links, blocks, **link, slotOf(operation, message), data, bytes);
+    return Status::success();
+  }
+
+  Status finish(Outbox &out) const {
+    for (Outgoing &message : out)
+      ZORSE_TRY(message.finish());
+    return Status::success();
+  }
+};
+
+// The numbers of an operation's messages between two ranks: shard i has message i of each kind.
+constexpr uint32_t kPartialSums = 0x4000; ///< sums of the contributions before
+constexpr uint32_t kSecondPhase = 0x8000; ///< of operations made of two
+
+} // namespace zorse::runtime::gloo_transport

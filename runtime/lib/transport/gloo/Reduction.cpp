@@ -1,0 +1,228 @@
+#include "Reduction.h"
+
+#include "../Reduce.h"
+
+#include <algorithm>
+#include <thread>
+
+using namespace zorse::runtime;
+using namespace zorse::runtime::gloo_transport;
+
+namespace {
+
+constexpr size_t kWindow = 4; ///< parts of each contribution under way
+
+/// One stage of one shard's sum at this rank.
+class Sum {
+public:
+  Sum(Messenger &messenger, NumberType type, size_t bytes, std::byte *target)
+      : messenger_(messenger), type_(type), target_(target), bytes_(bytes), parts_(partsOf(bytes)) {}
+
+  ~Sum() {
+    in_.clear(); // nothing arrives in the blocks and nothing leaves them any more.
+    out_.clear();
+    for (Source &source : sources_)
+      giveBack(source.ring);
+    giveBack(ring_);
+  }
+
+  void addLocal(const std::byte *data) { sources_.emplace_back().local = data; }
+
+  /// The next addend comes from a peer: its receives are posted.
+  Status addRemote(Operation operation, uint32_t message, uint32_t peer) {
+    ZORSE_TRY(messenger_.expect(in_, operation, message, peer, nullptr, bytes_));
+    Source &source = sources_.emplace_back();
+    source.remote = &in_.back();
+    fill(source.ring);
+    ZORSE_TRY(source.remote->begin());
+    for (size_t part = 0; part < source.ring.size(); ++part)
+      ZORSE_TRY(source.remote->post(part, source.ring[part].get()));
+    return Status::success();
+  }
+
+  /// The sum goes to a peer instead of to memory of the caller.
+  Status passOn(Operation operation, uint32_t message, uint32_t peer) {
+    if (parts_ == 0)
+      ring_.push_back(messenger_.blocks.takePart());
+    else
+      fill(ring_);
+    return messenger_.compose(out_, operation, message, peer, ring_[0].get(), bytes_);
+  }
+
+  bool dependsOnStages() const { return hasPartial || !out_.empty(); }
+
+  Status run() {
+    std::vector<const void *> addends(sources_.size());
+    for (Source &source : sources_)
+      if (source.remote)
+        ZORSE_TRY(source.remote->awaitHead());
+    Outgoing *next = out_.empty() ? nullptr : &out_.back();
+    if (parts_ == 0) {
+      for (size_t s = 0; s < sources_.size(); ++s)
+        addends[s] = sources_[s].remote ? sources_[s].remote->inlined() : sources_[s].local;
+      rankedSum(type_, next ? ring_[0].get() : target_, addends, int64_t(bytes_ / bytesOf(type_)));
+      if (!next)
+        return Status::success();
+      ZORSE_TRY(next->begin());
+      return next->finish();
+    }
+    if (next)
+      ZORSE_TRY(next->begin());
+    for (size_t part = 0; part < parts_; ++part)
+      ZORSE_TRY(sumPart(part, addends, next));
+    return next ? next->finishFrom(parts_ - std::min(parts_, kWindow)) : Status::success();
+  }
+
+  bool hasPartial = false; ///< the first addend is the sum of an earlier stage.
+
+private:
+  struct Source {
+    const std::byte *local = nullptr;
+    Incoming *remote = nullptr;
+    std::vector<Blocks::Block> ring;
+  };
+
+  Status sumPart(size_t part, std::vector<const void *> &addends, Outgoing *next) {
+    size_t offset = part * partBytes(bytes_);
+    for (size_t s = 0; s < sources_.size(); ++s) {
+      Source &source = sources_[s];
+      if (source.remote)
+        ZORSE_TRY(source.remote->await(part));
+      addends[s] = source.remote ? source.ring[part % kWindow].get() : source.local + offset;
+    }
+    if (next && part >= kWindow)
+      ZORSE_TRY(next->await(part - kWindow)); // its block is free again.
+    std::byte *target = next ? ring_[part % kWindow].get() : target_ + offset;
+    rankedSum(type_, target, addends, int64_t(bytesOfPart(bytes_, part) / bytesOf(type_)));
+    if (next)
+      ZORSE_TRY(next->offer(part, target));
+    if (part + kWindow < parts_)
+      for (Source &source : sources_)
+        if (source.remote)
+          ZORSE_TRY(source.remote->post(part + kWindow, source.ring[part % kWindow].get()));
+    return Status::success();
+  }
+
+  void fill(std::vector<Blocks::Block> &ring) {
+    for (size_t i = 0; i < std::min(kWindow, parts_); ++i)
+      ring.push_back(messenger_.blocks.takePart());
+  }
+  void giveBack(std::vector<Blocks::Block> &ring) {
+    for (Blocks::Block &block : ring)
+      messenger_.blocks.givePart(std::move(block));
+  }
+
+  Messenger &messenger_;
+  NumberType type_;
+  std::byte *target_;
+  size_t bytes_, parts_;
+  Inbox in_;
+  Outbox out_;                    ///< to the next stage
+  std::vector<Blocks::Block> ring_; ///< of sums on their way to it
+  std::vector<Source> sources_;   ///< in the order of summation
+};
+
+/// Stages of one shard wait for those of others at other ranks: each gets a thread, so that none waits behind one that waits for it.
+Status runTogether(std::list<Sum> &sums) {
+  std::vector<Status> results(sums.size());
+  std::vector<std::thread> threads;
+  size_t at = 0;
+  for (Sum &sum : sums) {
+    Status &result = results[at++];
+    if (at < sums.size())
+      threads.emplace_back([&sum, &result] { result = sum.run(); });
+    else
+      result = sum.run();
+  }
+  for (std::thread &thread : threads)
+    thread.join();
+  for (const Status &result : results)
+    if (result.failed())
+      return result;
+  return Status::success();
+}
+
+} // namespace
+
+std::vector<Stage> zorse::runtime::gloo_transport::stagesOf(const Messenger &messenger, const ReduceScatterArguments &a, size_t shard) {
+  uint32_t owner = a.shards[shard].device, home = messenger.site(owner);
+  std::vector<std::vector<uint32_t>> runs; ///< of contributors at one site
+  for (uint32_t contributor : a.contributors) {
+    if (runs.empty() || messenger.site(runs.back()[0]) != messenger.site(contributor))
+      runs.emplace_back();
+    runs.back().push_back(contributor);
+  }
+  auto away = [&](const std::vector<uint32_t> &run) { return messenger.site(run[0]) != home; };
+  auto collector = [&](const std::vector<uint32_t> &run) { return run[shard % run.size()]; };
+  // Half types would have to cross as f32.
+  bool single = a.type == NumberType::F32 || a.type == NumberType::F64;
+  if (!single || std::none_of(runs.begin(), runs.end(), away))
+    return {{owner, a.contributors}};
+
+  // Either the first run is summed at its site and the others' contributions come one by one, or every run adds to the sum of those before it.
+  bool first = away(runs[0]) && runs[0].size() > 1;
+  size_t crossings = first ? 1 : away(runs[0]) ? runs[0].size() : 0, chained = runs.size() - 1 + away(runs.back());
+  for (size_t r = 1; r < runs.size(); ++r)
+    crossings += away(runs[r]) ? runs[r].size() : 0;
+  std::vector<Stage> stages;
+  if (chained < crossings || (chained == crossings && shard % 2 == 1)) { // a tie: both directions of the link get some.
+    for (const std::vector<uint32_t> &run : runs)
+      stages.push_back({&run == &runs.back() && !away(run) ? owner : collector(run), run});
+    if (stages.back().rank != owner)
+      stages.push_back({owner, {}});
+    return stages;
+  }
+  size_t from = 0;
+  if (first) {
+    stages.push_back({collector(runs[0]), runs[0]});
+    from = runs[0].size();
+  }
+  stages.push_back({owner, {a.contributors.begin() + from, a.contributors.end()}});
+  return stages;
+}
+
+Status zorse::runtime::gloo_transport::reduceScatter(Messenger &messenger, Operation operation, const ReduceScatterArguments &a) {
+  size_t element = bytesOf(a.type);
+  auto at = [&](int64_t index) { return static_cast<const std::byte *>(a.full) + index * int64_t(element); };
+  auto bytesIn = [&](size_t i) { return size_t(a.shards[i].end - a.shards[i].begin) * element; };
+  std::vector<std::vector<Stage>> stages(a.shards.size());
+  for (size_t i = 0; i < a.shards.size(); ++i)
+    if (bytesIn(i) > 0)
+      stages[i] = stagesOf(messenger, a, i);
+
+  // All receives are posted before anything is sent, in the same order of shards and stages at both ends.
+  std::list<Sum> sums;
+  for (size_t i = 0; i < a.shards.size(); ++i)
+    for (size_t s = 0; s < stages[i].size(); ++s) {
+      const Stage &stage = stages[i][s];
+      if (stage.rank != messenger.rank)
+        continue;
+      bool last = s + 1 == stages[i].size();
+      Sum &sum = sums.emplace_back(messenger, a.type, bytesIn(i), last ? static_cast<std::byte *>(a.shard) : nullptr);
+      if (s > 0) {
+        ZORSE_TRY(sum.addRemote(operation, kPartialSums + uint32_t(i), stages[i][s - 1].rank));
+        sum.hasPartial = true;
+      }
+      for (uint32_t contributor : stage.contributors) {
+        if (contributor == messenger.rank)
+          sum.addLocal(at(a.shards[i].begin));
+        else
+          ZORSE_TRY(sum.addRemote(operation, uint32_t(i), contributor));
+      }
+      if (!last)
+        ZORSE_TRY(sum.passOn(operation, kPartialSums + uint32_t(i), stages[i][s + 1].rank));
+    }
+  Outbox out;
+  for (size_t i = 0; i < a.shards.size(); ++i)
+    for (const Stage &stage : stages[i])
+      if (stage.rank != messenger.rank && std::find(stage.contributors.begin(), stage.contributors.end(), messenger.rank) != stage.contributors.end())
+        ZORSE_TRY(messenger.post(out, operation, uint32_t(i), stage.rank, at(a.shards[i].begin), bytesIn(i)));
+
+  if (std::any_of(sums.begin(), sums.end(), [](const Sum &sum) { return sum.dependsOnStages(); })) {
+    ZORSE_TRY(runTogether(sums));
+  } else {
+    for (Sum &sum : sums)
+      ZORSE_TRY(sum.run());
+  }
+  return messenger.finish(out);
+}
