@@ -37,3 +37,15 @@ function(zorse_unit_test name)
   target_compile_definitions(${name} PRIVATE ZORSE_SOURCE_DIR="${PROJECT_SOURCE_DIR}" ZORSE_BINARY_DIR="${PROJECT_BINARY_DIR}")
   add_test(NAME ${name} COMMAND ${name})
 endfunction()
+
+# zorse_core_test(NAME LABEL): a test that needs no MLIR. `ninja LABEL-tests` and `ninja core-tests` build those of a label and all;
+# `ctest -L LABEL` and `ctest -L core` run them. Short enough to run under sanitizers with every change.
+add_custom_target(core-tests)
+function(zorse_core_test name label)
+  set_property(TEST ${name} APPEND PROPERTY LABELS core ${label})
+  if(NOT TARGET ${label}-tests)
+    add_custom_target(${label}-tests)
+  endif()
+  add_dependencies(${label}-tests ${name})
+  add_dependencies(core-tests ${name})
+endfunction()
