@@ -123,6 +123,15 @@ def exact():
                 seen = {**first, **second}
                 good = seen == unbroken and min(second) == 12 and content(where + "/c0") == content(where + "/c1")
                 results.append(say(f"{name}: 11 steps and 19 more, a snapshot every {every or 'end'}", good, f"{skipped} steps skipped"))
+            # The same with a process for every device, and from one way to run to the other.
+            if "three" in name:
+                for ways in (("--processes", "--processes"), ("--threads", "--processes"), ("--processes", "--threads")):
+                    snapshots = f"{where}/s{''.join(ways)}"
+                    words = ["--snapshots", snapshots, "--snapshot-every", 4, *options]
+                    first, _, _ = run(bundle, data, 11, where + "/m3", *words, ways[0])
+                    second, _, _ = run(bundle, data, 30, where + "/m4", "--resume", "--checkpoint", where + "/c1", *words, ways[1])
+                    good = {**first, **second} == unbroken and min(second) == 12 and content(where + "/c0") == content(where + "/c1")
+                    results.append(say(f"{name}: 11 steps {ways[0]} and 19 more {ways[1]}", good))
             # Interrupted, and killed again and again.
             for signals in ([signal.SIGTERM], [signal.SIGKILL] * (2 if QUICK else 6)):
                 snapshots = f"{where}/k{len(signals)}{signals[0]}"
@@ -169,8 +178,8 @@ def plans():
                 options = ["--shuffle=2", "--schedule=cosine", f"--total-steps={stops[-1]}"]
                 unbroken, _, _ = run(bundles["five"], data, stops[-1], tag + ".m", "--checkpoint", tag + ".c", *options)
                 seen = {}
-                for (name, _, _, _), stop in zip(layouts, stops):
-                    part, _, _ = run(bundles[name], data, stop, tag + ".p", "--snapshots", tag + ".s", "--resume", "--checkpoint", tag + ".d", *options)
+                for (name, _, _, _), stop, way in zip(layouts, stops, ("--processes", "--threads", "--processes")):
+                    part, _, _ = run(bundles[name], data, stop, tag + ".p", "--snapshots", tag + ".s", "--resume", "--checkpoint", tag + ".d", *options, way)
                     seen.update(part)
                 results.append(say(f"{model} {precision}: every step once", sorted(seen) == sorted(unbroken)))
                 results.append(z.check(f"{model} {precision}: losses, 5 devices to {stops[0]}, 3 to {stops[1]}, 7 to {stops[2]}",

@@ -1,5 +1,5 @@
 // An ONNX file with other numbers. Everything that is no number stays: fields that our schema does not know are kept by protobuf as they are.
-#include "Source.h"
+#include "OnnxExport.h"
 
 #include "Loader.h"
 #include "zorse/runtime/OutputFile.h"
@@ -59,7 +59,7 @@ std::vector<int64_t> shapeOf(const onnx::Tensor &tensor) { return {tensor.dims()
 
 class OnnxExport {
 public:
-  OnnxExport(const Source &source, onnx_import::LoadedModel &model, std::string path)
+  OnnxExport(const SnapshotReader &source, onnx_import::LoadedModel &model, std::string path)
       : source_(source), model_(model), graph_(*model.mutableModel().mutable_graph()), path_(std::move(path)) {}
 
   Status run(std::string &note) {
@@ -189,7 +189,7 @@ private:
     StoredType type = *storedTypeOf(tensor);
     const SnapshotParameter &parameter = source_.index().parameters[fill.parameter];
     out.resize(size_t(parameter.elements()) * bytesOf(type));
-    if (Status status = source_.trained(fill.parameter, type, reinterpret_cast<std::byte *>(out.data())); status.failed())
+    if (Status status = source_.readStored(fill.parameter, type, reinterpret_cast<std::byte *>(out.data())); status.failed())
       return status;
     if (fill.transposed) {
       std::string transposed(out.size(), '\0');
@@ -311,7 +311,7 @@ private:
     uint64_t offset, size;
   };
 
-  const Source &source_;
+  const SnapshotReader &source_;
   onnx_import::LoadedModel &model_;
   onnx::Graph &graph_;
   std::string path_;
@@ -322,7 +322,7 @@ private:
 
 } // namespace
 
-Status zorse::exporting::exportOnnx(const Source &source, const std::string &original, const std::string &path, std::string &note) {
+Status zorse::exporting::exportOnnx(const SnapshotReader &source, const std::string &original, const std::string &path, std::string &note) {
   std::error_code ignored;
   if (std::filesystem::equivalent(original, path, ignored))
     return userError(path + ": is the original itself; give -o another name");

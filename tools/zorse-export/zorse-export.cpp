@@ -1,10 +1,11 @@
 // zorse-export: what a snapshot holds, for other tools.
-#include "Source.h"
+#include "OnnxExport.h"
 
 #include "zorse/runtime/OutputFile.h"
 
 #include <CLI/CLI.hpp>
 
+#include <filesystem>
 #include <new>
 
 using namespace zorse::exporting;
@@ -15,6 +16,26 @@ namespace {
 int report(const Error &error) {
   fprintf(stderr, error.kind == ErrorKind::User ? "error: %s\n" : "internal error: %s\n", error.message.c_str());
   return error.kind == ErrorKind::User ? 1 : 2;
+}
+
+/// The snapshot that `path` names: one itself, or the newest complete one of a directory.
+Result<std::string> findSnapshot(const std::string &path) {
+  std::string folder = path;
+  while (folder.size() > 1 && folder.back() == '/')
+    folder.pop_back();
+  std::error_code ignored;
+  if (std::filesystem::exists(folder + "/index.json", ignored))
+    return folder;
+  if (!std::filesystem::is_directory(folder, ignored))
+    return userError(folder + ": is no directory of snapshots");
+  Result<std::vector<SnapshotFolder>> found = listSnapshots(folder);
+  if (found.failed())
+    return found.error();
+  for (const SnapshotFolder &snapshot : *found)
+    if (snapshot.complete)
+      return folder + "/" + snapshot.name;
+  return userError(folder + ": holds no complete snapshot" + (found->empty() ? "" : " (" + std::to_string(found->size()) + " incomplete)") +
+                   "; expects the directory that zorse-run --snapshots wrote, or one snapshot in it");
 }
 
 /// One line per snapshot; reads and verifies all of it.
@@ -75,9 +96,8 @@ int main(int argc, char **argv) {
     Result<SnapshotReader> snapshot = SnapshotReader::open(*found);
     if (snapshot.failed())
       return report(snapshot.error());
-    Source source(*snapshot);
     std::string note;
-    Status status = original.empty() ? exportSafetensors(source, output, note) : exportOnnx(source, original, output, note);
+    Status status = original.empty() ? mergeSnapshot(*snapshot, output, &note) : exportOnnx(*snapshot, original, output, note);
     if (status.failed())
       return report(status.error());
     if (!note.empty())

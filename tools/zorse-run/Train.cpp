@@ -273,8 +273,10 @@ private:
     Result<SnapshotReader> snapshot = SnapshotReader::open(directory + "/" + newest->name);
     if (snapshot.failed())
       return snapshot.error();
-    if (Status status = mergeSnapshot(*snapshot, o.checkpoint); status.failed())
+    std::string note;
+    if (Status status = mergeSnapshot(*snapshot, o.checkpoint, &note); status.failed())
       return status;
+    say(note);
     std::error_code ignored;
     if (o.snapshots.empty())
       std::filesystem::remove_all(directory, ignored);

@@ -98,6 +98,15 @@ public:
   /// All elements of a trainable parameter (moment -1) or of a moment, in compiled order, as `type`. `target` has room for them.
   Status readTensor(uint32_t parameter, int32_t moment, StoredType type, std::byte *target) const;
 
+  /// All elements of a trained parameter in the layout of the ONNX file, as `type`.
+  Status readStored(uint32_t parameter, StoredType type, std::byte *target) const;
+
+  /// The same of a frozen one, in the type of training, from where the run had it; fails where that file is gone or holds other numbers than the run had.
+  Status readFrozen(uint32_t parameter, std::byte *target) const;
+
+  /// Whether these elements, in the layout of the ONNX file, are the ones that a frozen parameter had in the run.
+  bool isFrozen(uint32_t parameter, StoredType type, const std::byte *stored) const;
+
   /// Reads and verifies everything.
   Status verify() const;
 
@@ -107,11 +116,9 @@ private:
   std::shared_ptr<SnapshotStorage> storage_;
 };
 
-/// Writes all parameters of a snapshot to one safetensors file, under their ONNX names and in the ONNX layouts: a checkpoint. Verifies the snapshot first; frozen
-/// parameters are read from where they came from and compared with the run's.
-Status mergeSnapshot(const SnapshotReader &snapshot, const std::string &path);
-
-/// The permutation that undoes one.
-std::vector<int64_t> inverseOf(const std::vector<int64_t> &permutation);
+/// Writes all parameters of a snapshot to one safetensors file, under their ONNX names and in the ONNX layouts, one after the other: a checkpoint. All that is read
+/// is verified. Frozen parameters come from where the run had them.
+/// \param note  says which frozen ones are left out because that is gone or another file; null: that is an error.
+Status mergeSnapshot(const SnapshotReader &snapshot, const std::string &path, std::string *note = nullptr);
 
 } // namespace zorse::runtime
