@@ -339,6 +339,37 @@ TEST(ControlJob, AnExchangeDoesNotWaitForRanksThatHaveLeft) {
   EXPECT_EQ(job.verdict()->message, "rank 1 (device b) ended without taking part in the exchange 'acks', in which rank 0 (device a) waits for it");
 }
 
+TEST(ControlJob, TheHostOfTheCoordinatorIsToldWhenTheOthersKnow) {
+  struct Recorder final : Outbox {
+    void send(uint32_t rank, const SharedFrame &frame, bool) override {
+      Message message;
+      ASSERT_TRUE(message.ParseFromArray(frame->data() + kLengthBytes, int(frame->size() - kLengthBytes)));
+      if (message.has_verdict())
+        told.push_back(rank);
+    }
+    void giveUp(uint32_t) override {}
+    std::vector<uint32_t> told;
+  };
+  for (bool confirmed : {true, false}) {
+    Recorder recorder;
+    Job job({3, Simulation::times(), /*host=*/0, {}}, recorder);
+    for (uint32_t rank = 0; rank < 3; ++rank)
+      job.joined(rank, "", 0);
+    job.processEnded(2, true, "exited with code 1", 1, 0.1);
+    job.closed(2, "closed", 0.1);
+    EXPECT_EQ(recorder.told, std::vector<uint32_t>{1});
+    job.tick(0.2);
+    EXPECT_EQ(recorder.told, std::vector<uint32_t>{1});
+    EXPECT_FALSE(job.isOver());
+    Message heard;
+    heard.mutable_heard();
+    if (confirmed)
+      job.received(1, heard, 0.25);
+    job.tick(confirmed ? 0.26 : 0.45); // it does not wait for ever.
+    EXPECT_EQ(recorder.told, (std::vector<uint32_t>{1, 0}));
+  }
+}
+
 TEST(ControlJob, ARankThatWasStoppedBeforeItJoinedIsNoInternalError) {
   struct Quiet final : Outbox {
     void send(uint32_t, const SharedFrame &, bool) override {}

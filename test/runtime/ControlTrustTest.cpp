@@ -529,6 +529,17 @@ TEST(ControlTrust, StrangersAreShownTheDoorInTime) {
   EXPECT_LT(monotonicSeconds() - begin, 7);
 }
 
+TEST(ControlTrust, StrangersWhoAnnounceMuchAreShownTheDoorAtOnce) {
+  auto coordinator = startCoordinator(coordinatorOptions(1));
+  Raw raw(coordinator->port());
+  raw.say(std::string("\0\0\4\1", 4)); // one byte more than a greeting may have
+  bool closed = false;
+  double begin = monotonicSeconds();
+  raw.hear(4, &closed);
+  EXPECT_TRUE(closed);
+  EXPECT_LT(monotonicSeconds() - begin, 3);
+}
+
 TEST(ControlTrust, MissingRanksAreNamedWithThoseWhoWereTurnedAway) {
   CoordinatorOptions options = coordinatorOptions(3);
   options.times.joinSeconds = 1;
