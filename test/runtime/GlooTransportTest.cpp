@@ -70,4 +70,26 @@ TEST(GlooTransport, MovedGrowsWithinALongTransfer) {
   EXPECT_EQ(from, to);
 }
 
+TEST(GlooTransport, ManyRanksMeetAndSum) {
+  constexpr uint32_t kRanks = 20;
+  auto transports = makeGlooTransports(kRanks);
+  ASSERT_EQ(transports.size(), kRanks);
+  std::vector<double> values(kRanks);
+  std::vector<std::thread> threads;
+  for (uint32_t rank = 0; rank < kRanks; ++rank)
+    threads.emplace_back([&, rank] {
+      values[rank] = rank;
+      AllReduceArguments a;
+      for (uint32_t member = 0; member < kRanks; ++member)
+        a.members.push_back(member);
+      a.data = &values[rank];
+      a.count = 1;
+      EXPECT_FALSE(transports[rank]->allReduce({1, 0}, a).failed());
+      transports[rank].reset();
+    });
+  for (std::thread &thread : threads)
+    thread.join();
+  EXPECT_EQ(values, std::vector<double>(kRanks, kRanks * (kRanks - 1) / 2));
+}
+
 } // namespace

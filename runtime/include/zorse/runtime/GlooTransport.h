@@ -26,11 +26,12 @@ struct GlooOptions {
   double connectSeconds = 60;              ///< all connections must be there so long after the addresses are known.
 };
 
-/// Connects this rank to its peers; all ranks of the group call it together. Fails on all of them when it fails on one, naming the first one's reason.
-/// Ignores SIGPIPE for the process if nobody handles it. The group must not end before this returns; the transport does not use it later.
+/// Connects this rank to its peers; all ranks of the group call it together. When it fails on one rank, that rank's process must fail the group, or the others wait
+/// in it. Ignores SIGPIPE for the process if nobody handles it, and lets it open as many descriptors as its peers may need. The group must live until this returns;
+/// the transport does not use it later.
+///
+/// After an error of any call the transports of all ranks are of no further use, except that a call for a peer that has left the job in good order fails alone.
+/// Destruction says goodbye and waits, at most 10 s, until the peers' hosts have the last bytes.
 Result<std::unique_ptr<Transport>> makeGlooTransport(Group &group, const GlooOptions &options);
-
-/// The ranks one rank needs as peers, from what it calls: to be joined over the entries of its program. Everyone who takes part in an operation is a peer.
-/// (For a send or receive the peer itself.)
 
 } // namespace zorse::runtime

@@ -9,6 +9,7 @@
 #include <csignal>
 #include <cstring>
 #include <list>
+#include <sys/resource.h>
 
 using namespace zorse::runtime;
 using namespace zorse::runtime::gloo_transport;
@@ -224,10 +225,21 @@ void ignoreBrokenPipes() {
   }
 }
 
+/// A connection or two per peer may be more than what a process may open at first.
+void allowDescriptors(size_t peers) {
+  rlimit limit = {};
+  rlim_t wanted = rlim_t(peers) * 20 + 512;
+  if (getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur < wanted) {
+    limit.rlim_cur = std::min(limit.rlim_max, wanted);
+    setrlimit(RLIMIT_NOFILE, &limit);
+  }
+}
+
 } // namespace
 
 Result<std::unique_ptr<Transport>> zorse::runtime::makeGlooTransport(Group &group, const GlooOptions &options) {
   ignoreBrokenPipes();
+  allowDescriptors(group.size());
   Result<std::map<uint32_t, Connections>> connections = connectRanks(group, options);
   if (connections.failed())
     return connections.error();

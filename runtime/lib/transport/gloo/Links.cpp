@@ -33,6 +33,8 @@ std::string frame(Word word, const Error &error) {
   return bytes + error.message.substr(0, length);
 }
 
+Error hasLeft(const Link &link) { return {ErrorKind::User, link.name + " has left the job", link.peer}; }
+
 } // namespace
 
 Status Transfer::start(Links &links, Link &link, uint32_t context, uint64_t slot, void *data, size_t bytes, bool isSend) {
@@ -191,7 +193,7 @@ Status Links::enlist(Transfer &transfer) {
   if (failed())
     return Status(why_);
   if (transfer.link_->left)
-    return userError(transfer.link_->name + " has left the job");
+    return Status(hasLeft(*transfer.link_));
   transfer.previous_ = nullptr;
   transfer.next_ = underWay_;
   if (underWay_)
@@ -218,9 +220,9 @@ Status Links::whyStopped(Link &link, const std::string &problem) {
     if (failed())
       return Status(why_);
     if (link.left)
-      return userError(link.name + " has left the job");
+      return Status(hasLeft(link));
   }
-  fail(internalError("transfers with " + link.name + " stopped: " + problem));
+  fail({ErrorKind::Internal, "transfers with " + link.name + " stopped: " + problem, link.peer});
   return failure();
 }
 
@@ -266,7 +268,8 @@ void Links::readControl(Link &link) {
   if (got <= 0) {
     link.controlOpen = false;
     if (!link.saidGoodbye)
-      fail({ErrorKind::User, link.name + " is gone: its connection ended without a goodbye" + (got < 0 ? std::string(" (") + std::strerror(errno) + ")" : ""), link.peer});
+      fail({ErrorKind::User,
+            link.name + " is gone: its connection ended without a goodbye" + (got < 0 ? std::string(" (") + std::strerror(errno) + ")" : ""), link.peer});
     return;
   }
   link.inbox.append(buffer, got);
