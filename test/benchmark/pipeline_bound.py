@@ -1,6 +1,6 @@
 """A two-stage pipeline on two cores against the bound of its schedule, with the task times measured while both stages run.
 
-    pipeline_bound.py [--limit 0.90] [--steps 12]
+    pipeline_bound.py [--limit 0.90] [--steps 12] [--processes]     --processes: a process per stage, Gloo between them
 
 The bound replays every device's compute tasks in their order with their measured durations (the median over the steps), free links and only the dependencies of the
 model: F of a cell after F of the cells before it, B after B of the cells behind it. Prints bound / measured step time.
@@ -20,6 +20,7 @@ import harness as z
 parser = argparse.ArgumentParser()
 parser.add_argument("--limit", type=float, default=0.90)
 parser.add_argument("--steps", type=int, default=12)
+parser.add_argument("--processes", action="store_true")
 parser.add_argument("--micro-batches", type=int, default=8)
 a = parser.parse_args()
 TASK = re.compile(r"^([FB])\(.*units (\d+)-(\d+), samples (\d+)-(\d+)\)")
@@ -66,7 +67,7 @@ with tempfile.TemporaryDirectory() as folder:
         text = os.path.join(folder, "text.txt")
         with open(text, "wb") as f:
             f.write(bytes((i * i // 7) % 251 for i in range(200000)))
-        z.run(bundle, text, a.steps, extra=("--trace", trace, "--trace-steps", a.steps))
+        z.run(bundle, text, a.steps, extra=("--trace", trace, "--trace-steps", a.steps, "--processes" if a.processes else "--threads"))
         with open(trace) as f:
             events = [e for e in json.load(f)["traceEvents"] if e.get("ph") == "X"]
         steps = collections.defaultdict(list)
