@@ -160,6 +160,55 @@ private:
   std::unique_ptr<Transport> inner_;
 };
 
+/// Notes what it is told to expect, and whether the receives that follow are those.
+class ExpectingTransport final : public Transport {
+public:
+  ExpectingTransport(std::unique_ptr<Transport> inner, int &announced, int &wrong) : inner_(std::move(inner)), announced_(announced), wrong_(wrong) {}
+  Status send(Operation o, uint32_t peer, const void *data, size_t bytes) override { return inner_->send(o, peer, data, bytes); }
+  Status receive(Operation o, uint32_t peer, void *data, size_t bytes) override {
+    std::this_thread::sleep_for(std::chrono::milliseconds(5)); // so that the queue behind it becomes ready.
+    auto found = expected_.find({o.step, o.entry});
+    if (found != expected_.end()) {
+      std::string now(static_cast<const char *>(data), bytes);
+      wrong_ += found->second.first != data || found->second.second != bytes || now != marks_[found->first];
+      expected_.erase(found);
+    }
+    return inner_->receive(o, peer, data, bytes);
+  }
+  void expect(Operation o, uint32_t, void *data, size_t bytes) override {
+    ++announced_;
+    // Early bytes: nobody may read or write the memory between now and the receive.
+    std::memset(data, 0xa5, bytes);
+    marks_[{o.step, o.entry}] = std::string(static_cast<const char *>(data), bytes);
+    wrong_ += !expected_.insert({{o.step, o.entry}, {data, bytes}}).second;
+  }
+  bool gainsFromExpecting() const override { return true; }
+  Status allGather(Operation o, const AllGatherArguments &a) override { return inner_->allGather(o, a); }
+  Status reduceScatter(Operation o, const ReduceScatterArguments &a) override { return inner_->reduceScatter(o, a); }
+  Status allReduce(Operation o, const AllReduceArguments &a) override { return inner_->allReduce(o, a); }
+  Status broadcast(Operation o, const BroadcastArguments &a) override { return inner_->broadcast(o, a); }
+  uint64_t moved() const override { return inner_->moved(); }
+  void abort(const Error &why) override { inner_->abort(why); }
+
+private:
+  std::unique_ptr<Transport> inner_;
+  int &announced_, &wrong_;
+  std::map<std::pair<uint64_t, uint32_t>, std::pair<void *, size_t>> expected_;
+  std::map<std::pair<uint64_t, uint32_t>, std::string> marks_;
+};
+
+TEST_F(ExecutorTest, ReceivesAreAnnouncedWhenTheirMemoryIsFree) {
+  int announced = 0, wrong = 0;
+  auto transports = makeLocalTransports(2);
+  transports[1] = std::make_unique<ExpectingTransport>(std::move(transports[1]), announced, wrong);
+  auto executor = make({}, {}, std::move(transports));
+  std::vector<StepReport> reports;
+  ASSERT_FALSE(train(*executor, two.bundle, training(10, reports)).failed());
+  expectTrained(reports, *executor, 0);
+  EXPECT_EQ(wrong, 0);
+  RecordProperty("announced", announced);
+}
+
 TEST_F(ExecutorTest, TheProgramsAreValid) {
   Status status = checkPrograms(two.bundle);
   EXPECT_FALSE(status.failed()) << status.message();

@@ -24,6 +24,7 @@ struct PreparedEntry {
   const bundle::Entry *entry;
   uint32_t index; ///< in the program
   bool inEvaluation;
+  uint64_t expectedStep = UINT64_MAX;       ///< a receive: the last step in which it was announced
   std::vector<PreparedWait> waits;
   std::vector<PreparedCall> calls;          ///< of a compute entry
   AllGatherArguments gather;                ///< of that collective

@@ -110,6 +110,8 @@ public:
     watchdogWake.notify_all();
     if (watchdog.joinable())
       watchdog.join();
+    for (LocalDevice &local : locals)
+      local.transport.reset(); // before the memory it may still expect bytes in.
   }
 
   Status prepare() {
@@ -272,6 +274,8 @@ private:
       }
       for (size_t i = 0; i < server.entries.size(); ++i) {
         server.at.store(i, std::memory_order_relaxed);
+        if (!server.hold && server.transport->gainsFromExpecting())
+          expectAhead(server, i, step, *slot);
         if (!runEntry(server, *server.entries[i], step, *slot))
           return;
         server.finished.store(server.finished.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
@@ -285,6 +289,41 @@ private:
         slot->result.end = now();
         stepDone.notify_all();
       }
+    }
+  }
+
+  /// Entries that an entry waits for have finished.
+  static bool isReady(const DeviceProgram &program, const PreparedEntry &entry, uint64_t step) {
+    return std::all_of(entry.waits.begin(), entry.waits.end(), [&](const PreparedWait &wait) {
+      return (wait.previousStep && step == 0) ||
+             program.progress.reached(wait.queue, (wait.previousStep ? step - 1 : step) * program.queueLength[wait.queue] + wait.position + 1);
+    });
+  }
+
+  /// Announces the receives behind entry `first` of a server whose memory is free. Whatever had to happen before a receive is named by its waits or by those of the
+  /// entries before it in its queue, or is one of those entries: so all of these waits must be over, and those entries be receives into other bytes.
+  void expectAhead(Server &server, size_t first, uint64_t step, const Slot &slot) {
+    constexpr size_t kAhead = 16;
+    DeviceProgram &program = *server.program;
+    size_t end = std::min(server.entries.size(), first + kAhead);
+    for (size_t i = first + 1; i < end; ++i) {
+      PreparedEntry &entry = *server.entries[i];
+      if (!entry.entry->has_receive() || entry.expectedStep == step || (slot.request.evaluation && !entry.inEvaluation) || !isReady(program, entry, step))
+        continue;
+      const bundle::Region &region = entry.entry->receive().region();
+      bool isFree = true;
+      for (size_t j = first; j < i && isFree; ++j) {
+        const PreparedEntry &before = *server.entries[j];
+        if (before.entry->queue() != entry.entry->queue())
+          continue;
+        const bundle::Region &other = before.entry->receive().region();
+        isFree = before.entry->has_receive() && isReady(program, before, step) &&
+                 (other.arena() != region.arena() || other.offset() + other.bytes() <= region.offset() || region.offset() + region.bytes() <= other.offset());
+      }
+      if (!isFree)
+        continue;
+      entry.expectedStep = step;
+      server.transport->expect({entry.entry->id(), step}, entry.entry->receive().peer(), program.address(region), region.bytes());
     }
   }
 

@@ -17,6 +17,8 @@ public:
 
   uint64_t finished(uint32_t queue) const { return finished_[queue].load(); }
 
+  bool reached(uint32_t queue, uint64_t count) const { return finished_[queue].load(std::memory_order_acquire) >= count; }
+
   /// Only the thread that serves `queue` calls this.
   void finish(uint32_t queue) {
     finished_[queue].store(finished_[queue].load(std::memory_order_relaxed) + 1);

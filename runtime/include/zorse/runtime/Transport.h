@@ -74,6 +74,11 @@ public:
 
   virtual Status send(Operation operation, uint32_t peer, const void *data, size_t bytes) = 0;
   virtual Status receive(Operation operation, uint32_t peer, void *data, size_t bytes) = 0;
+
+  /// Announces a receive that follows with the same arguments: its memory is free from now on, so that bytes may arrive before it is called. Does not block. Memory stays
+  /// valid until the transport is destroyed. From the thread that will call it. A driver that gains nothing ignores it and says so.
+  virtual void expect(Operation operation, uint32_t peer, void *data, size_t bytes) {}
+  virtual bool gainsFromExpecting() const { return false; }
   virtual Status allGather(Operation operation, const AllGatherArguments &arguments) = 0;
   virtual Status reduceScatter(Operation operation, const ReduceScatterArguments &arguments) = 0;
   virtual Status allReduce(Operation operation, const AllReduceArguments &arguments) = 0;
