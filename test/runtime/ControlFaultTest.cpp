@@ -233,10 +233,10 @@ TEST(ControlFault, TheHostOfTheCoordinatorIsToldLast) {
 }
 
 TEST(ControlFault, VerdictsOvertakeLargeExchanges) {
+  std::atomic<bool> blocked{false};
   CoordinatorOptions options = coordinatorOptions(3);
   options.times.deadlineSeconds = 30;
   Rig rig(options);
-  std::atomic<bool> blocked{false};
   rig.members[1]->setProgress([&] { // its control thread does not read meanwhile.
     while (blocked)
       sleepFor(0.005);
@@ -271,11 +271,20 @@ TEST(ControlFault, AStallIsNamed) {
   EXPECT_EQ(verdict.message, "no rank has made progress for 0.6 s: the earliest unfinished entry is of step 4, where rank 2 (device cpu:2) is in entry 18 (send) of step 4");
 }
 
-TEST(ControlFault, AMissingHeartbeatIsALostRank) {
+TEST(ControlFault, AnIdleJobGoesOn) {
   CoordinatorOptions options = coordinatorOptions(3);
   options.times.deadlineSeconds = 0.6;
   Rig rig(options);
+  sleepFor(1.8); // nothing but heartbeats, both ways
+  EXPECT_FALSE(rig.coordinator->failure());
+  rig.each([](uint32_t, Member &member) { EXPECT_FALSE(member.exchange("still there", "").failed()); });
+}
+
+TEST(ControlFault, AMissingHeartbeatIsALostRank) {
   std::atomic<bool> blocked{true};
+  CoordinatorOptions options = coordinatorOptions(3);
+  options.times.deadlineSeconds = 0.6;
+  Rig rig(options);
   rig.members[1]->setProgress([&] {
     while (blocked)
       sleepFor(0.005);
@@ -346,8 +355,8 @@ TEST(ControlStop, WhenSomeHaveFinishedAlready) {
 }
 
 TEST(ControlStop, DeathWhileTheRanksAgree) {
-  Rig rig(3);
   std::atomic<bool> blocked{true};
+  Rig rig(3);
   rig.members[1]->setProgress([&] { // does not answer the question
     while (blocked)
       sleepFor(0.005);
