@@ -2,6 +2,7 @@
 
     python models/make_benchmark.py gpt2-124m OUT.onnx      # GPT-2 124M: 12 layers, width 768, 50,257 tokens padded to 50,304
     python models/make_benchmark.py llama-100m OUT.onnx     # 12 layers, width 768, GQA 12:4, 32,000 tokens
+    python models/make_benchmark.py gpt-80-blocks OUT.onnx  # deep and narrow: 80 layers, width 64, for compile times on many devices
 """
 import os
 import sys
@@ -19,6 +20,8 @@ def build(name):
         return initialise(GPT(GPTConfig(vocabulary=50304, context=1024, layers=12, heads=12, width=768)))
     if name == "llama-100m":
         return initialise(Llama(LlamaConfig(vocabulary=32000, layers=12, heads=12, key_heads=4, width=768, hidden=2048)))
+    if name == "gpt-80-blocks":
+        return initialise(GPT(GPTConfig(vocabulary=512, context=64, layers=80, heads=4, width=64)))
     raise SystemExit(__doc__)
 
 
@@ -27,5 +30,5 @@ if __name__ == "__main__":
         raise SystemExit(__doc__)
     torch.manual_seed(0)
     model = build(sys.argv[1])
-    export(model, sys.argv[2], sequence=256, vocabulary=model.config.vocabulary, external_data=True)
+    export(model, sys.argv[2], sequence=min(256, getattr(model.config, "context", 256)), vocabulary=model.config.vocabulary, external_data=True)
     print(f"{sys.argv[2]}: {sum(p.numel() for p in model.parameters()):,} parameters")

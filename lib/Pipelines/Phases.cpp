@@ -209,7 +209,7 @@ bool Compiler::convert(std::string &remark) {
 }
 
 bool Compiler::verify(std::string &remark) {
-  remark = "two steps: matching, order, races, memory, values";
+  remark = "any number of steps: matching, order, races, memory, values";
   return verifySerialized(programs, model.summary, bodies.library, planJson, options.threads);
 }
 

@@ -1,6 +1,5 @@
 #include "Replay.h"
 
-#include <map>
 
 using namespace zorse;
 using namespace zorse::verify;
@@ -19,7 +18,7 @@ std::string Replay::held(const Content &content) const {
       text.resize(comma); // the extent is that of a piece
   }
   if (content.writer < 0)
-    return text + " as loaded before the first step";
+    return text + " as loaded before the step";
   return text + ", left by entry " + std::to_string(program.entries(content.writer).id()) + ", " + device.describe(program.entries(content.writer));
 }
 
@@ -47,7 +46,6 @@ void Replay::writeScalars(const bundle::Region &region) {
   const int64_t base = int64_t(region.offset()), sums = base + Block::scalarsEnd;
   Content content;
   content.kind = bundle::Value::STEP_SCALARS;
-  content.stamp = step;
   content.delta = -base;
   content.writer = current;
   writeBytes(arena, base, sums, content);
@@ -66,10 +64,14 @@ void Replay::writeScalars(const bundle::Region &region) {
 bool Replay::requireBytes(uint32_t arena, int64_t begin, int64_t end, const Content &expected, const Logical &value, int64_t parameter) {
   bool good = true;
   uint32_t checked = 0;
-  arenas[arena].forEach(begin, end, [&](int64_t from, int64_t to, const Content *found) {
+  Places &places = device.getPlaces();
+  arenas[arena].forEach(places.of(arena, begin, end), [&](Intervals piece, const Content &found) {
     if (!good)
       return;
-    auto bytes = [&] { return "bytes " + std::to_string(from) + "-" + std::to_string(to) + " of arena " + std::to_string(arena); };
+    auto bytes = [&] {
+      int64_t from = std::max(begin, places.address(arena, piece.begin)), to = piece.end < places.count(arena) ? std::min(end, places.address(arena, piece.end)) : end;
+      return "bytes " + std::to_string(from) + "-" + std::to_string(to) + " of arena " + std::to_string(arena);
+    };
     auto expects = [&] {
       bundle::Value declared;
       declared.set_kind(value.kind);
@@ -80,39 +82,37 @@ bool Replay::requireBytes(uint32_t arena, int64_t begin, int64_t end, const Cont
       declared.set_version(value.version);
       return "reads " + device.describe(declared) + " in " + bytes();
     };
-    if (!found || found->kind == bundle::Value::NONE) {
-      good = fail(Code::Undefined, expects() + ", which " + (found ? "hold " + held(*found) : "nothing has written"));
+    if (found.kind == bundle::Value::NONE) {
+      good = fail(Code::Undefined, expects() + ", which " + (found.writer == Content::kNobody ? "nothing has written" : "hold " + held(found)));
       return;
     }
-    Content wanted = expected;
-    bool local = value.kind == bundle::Value::REDUCED_GRADIENTS && found->kind == bundle::Value::GRADIENTS;
-    if (local) { // the accumulator of the only contributor is the sum
-      wanted.kind = bundle::Value::GRADIENTS;
-      const auto &contributors = model.groupContributors[value.id];
-      if (contributors.size() != 1 || contributors[0] != program.device()) {
-        good = fail(Code::Contributions, expects() + ", which hold this device's accumulator only: " + held(*found));
+    if (!sameValue(found, expected)) {
+      if (value.kind != bundle::Value::REDUCED_GRADIENTS || found.kind != bundle::Value::GRADIENTS) {
+        good = fail(Code::WrongValue, expects() + ", which hold " + held(found));
         return;
       }
+      // The accumulator of the only contributor is the sum.
+      Content accumulator = expected;
+      accumulator.kind = bundle::Value::GRADIENTS;
+      const auto &contributors = model.groupContributors[value.id];
+      if (contributors.size() != 1 || contributors[0] != program.device())
+        good = fail(Code::Contributions, expects() + ", which hold this device's accumulator only: " + held(found));
+      else if (!sameValue(found, accumulator))
+        good = fail(Code::WrongValue, expects() + ", which hold " + held(found));
+      if (!good)
+        return;
     }
-    if (!sameValue(*found, wanted)) {
-      good = fail(Code::WrongValue, expects() + ", which hold " + held(*found));
+    if (found.updates != expected.updates) {
+      good = fail(Code::Stale, expects() + " after " + std::to_string(expected.updates) + " updates, which have had " + std::to_string(found.updates) + ": " + held(found));
       return;
     }
-    if (found->stamp != wanted.stamp) {
-      bool versioned = isState(value.kind) || value.kind == bundle::Value::OPTIMIZER_STEP;
-      good = fail(Code::Stale, expects() + (versioned && value.kind != bundle::Value::GRADIENTS && value.kind != bundle::Value::REDUCED_GRADIENTS
-                                                ? " after " + std::to_string(wanted.stamp) + " updates, which have had " + std::to_string(found->stamp)
-                                                : " of step " + std::to_string(wanted.stamp) + ", which are of step " + std::to_string(found->stamp)) +
-                                  ": " + held(*found));
+    if (!found.list || found.list == checked)
       return;
-    }
-    if (!found->list || found->list == checked)
-      return;
-    checked = found->list;
-    if (found->kind == bundle::Value::ACTIVATION_GRADIENT)
-      good = checkValueGradient(lists[found->list], value);
-    else if (found->kind == bundle::Value::GRADIENTS)
-      good = checkGradient(lists[found->list], uint32_t(parameter));
+    checked = found.list;
+    if (found.kind == bundle::Value::ACTIVATION_GRADIENT)
+      good = checkValueGradient(lists[found.list], value);
+    else if (found.kind == bundle::Value::GRADIENTS)
+      good = checkGradient(lists[found.list], uint32_t(parameter));
   });
   return good;
 }
@@ -150,22 +150,20 @@ bool Replay::requireSums(const bundle::Region &region, bool global, bool norm, b
   bool good = true;
   int64_t base = int64_t(region.offset());
   auto part = [&](int64_t begin, int64_t end, bool isNorm) {
-    arenas[region.arena()].forEach(base + begin, base + end, [&](int64_t, int64_t, const Content *found) {
+    arenas[region.arena()].forEach(device.getPlaces().of(region.arena(), base + begin, base + end), [&](Intervals, const Content &found) {
       if (!good)
         return;
       auto what = [&] { return (global ? "reads the sums of all devices in bytes " : "reads this device's sums in bytes ") + std::to_string(base + begin) + "-" + std::to_string(base + end); };
-      if (!found || found->kind == bundle::Value::NONE)
+      if (found.kind == bundle::Value::NONE)
         good = fail(Code::Undefined, what() + ", which nothing has written");
-      else if ((found->kind != bundle::Value::SUMS && found->kind != bundle::Value::GLOBAL_SUM) || found->delta != -base)
-        good = fail(Code::WrongValue, what() + ", which hold " + held(*found));
-      else if (found->stamp != step)
-        good = fail(Code::Stale, what() + " of step " + std::to_string(step) + ", which are of step " + std::to_string(found->stamp) + ": " + held(*found));
-      else if (found->kind == bundle::Value::GLOBAL_SUM && !global)
-        good = fail(Code::WrongValue, what() + ", which hold those of all devices already: " + held(*found));
-      else if (found->kind == bundle::Value::SUMS) {
+      else if ((found.kind != bundle::Value::SUMS && found.kind != bundle::Value::GLOBAL_SUM) || found.delta != -base)
+        good = fail(Code::WrongValue, what() + ", which hold " + held(found));
+      else if (found.kind == bundle::Value::GLOBAL_SUM && !global)
+        good = fail(Code::WrongValue, what() + ", which hold those of all devices already: " + held(found));
+      else if (found.kind == bundle::Value::SUMS) {
         if (global)
           (isNorm ? device.getResult().readsOwnNormAsGlobal : device.getResult().readsOwnLossAsGlobal) = true;
-        good = isNorm ? checkNorm(lists[found->list]) : checkLoss(lists[found->list]);
+        good = isNorm ? checkNorm(lists[found.list]) : checkLoss(lists[found.list]);
       }
     });
   };
@@ -177,7 +175,7 @@ bool Replay::requireSums(const bundle::Region &region, bool global, bool norm, b
 }
 
 /// Adds to, or with `overwrite` starts, the accumulator in [begin, end).
-bool Replay::accumulateBytes(uint32_t arena, int64_t begin, int64_t end, const Content &expected, const Contribution &contribution, bool overwrite, const std::string &name) {
+bool Replay::accumulateBytes(uint32_t arena, int64_t begin, int64_t end, const Content &expected, const Contribution &contribution, bool overwrite, const bundle::Slot *slot) {
   if (begin >= end)
     return true;
   if (overwrite) {
@@ -186,40 +184,42 @@ bool Replay::accumulateBytes(uint32_t arena, int64_t begin, int64_t end, const C
     writeBytes(arena, begin, end, content);
     return true;
   }
+  auto adds = [&] { return "adds to " + (slot ? "slot '" + slot->name() + "'" : std::string("this device's sums")); };
   bool good = true, whole = true;
-  std::vector<uint32_t> taking;
-  arenas[arena].forEach(begin, end, [&](int64_t, int64_t, const Content *found) {
+  taking.clear();
+  const Intervals intervals = exactly(arena, begin, end);
+  arenas[arena].forEach(intervals, [&](Intervals, const Content &found) {
     if (!good)
       return;
-    if (!found || found->kind == bundle::Value::NONE)
-      good = fail(Code::Undefined, "adds to " + name + ", where " + (found ? "there is " + held(*found) : "nothing was written") + "; the first contribution must overwrite");
-    else if (!sameValue(*found, expected))
-      good = fail(Code::WrongValue, "adds to " + name + ", where there is " + held(*found));
-    else if (found->stamp != expected.stamp)
-      good = fail(Code::Stale, "adds to " + name + " of step " + std::to_string(expected.stamp) + ", which is of step " + std::to_string(found->stamp) + "; the first contribution must overwrite");
-    else if (taking.empty() || taking.back() != found->list) {
-      taking.push_back(found->list);
-      const auto &list = lists[found->list];
+    if (found.kind == bundle::Value::NONE)
+      good = fail(Code::Undefined, adds() + ", where " + (found.writer == Content::kNobody ? "nothing was written" : "there is " + held(found)) + "; the first contribution must overwrite");
+    else if (!sameValue(found, expected))
+      good = fail(Code::WrongValue, adds() + ", where there is " + held(found));
+    else if (taking.empty() || taking.back() != found.list) {
+      taking.push_back(found.list);
+      const auto &list = lists[found.list];
       whole = whole && list.arena == arena && begin <= list.begin && list.end <= end;
     }
   });
   if (!good)
     return false;
-  std::sort(taking.begin(), taking.end());
-  taking.erase(std::unique(taking.begin(), taking.end()), taking.end());
-  std::map<uint32_t, uint32_t> copies;
+  if (taking.size() > 1) {
+    std::sort(taking.begin(), taking.end());
+    taking.erase(std::unique(taking.begin(), taking.end()), taking.end());
+  }
+  copies.clear(); // ascending, as `taking` is
   for (uint32_t list : taking) {
     uint32_t target = list;
     if (!whole) {
-      target = newList(arena, begin, end, lists[list].items);
-      copies[list] = target;
+      target = newList(arena, begin, end, std::vector<Contribution>(lists[list].items));
+      copies.push_back({list, target});
     }
     lists[target].items.push_back(contribution);
   }
-  arenas[arena].change(begin, end, [&](Content &content, int64_t) {
+  arenas[arena].change(intervals, [&](Content &content) {
     content.writer = current;
     if (!whole)
-      content.list = copies[content.list];
+      content.list = std::lower_bound(copies.begin(), copies.end(), std::make_pair(content.list, 0u))->second;
   });
   return true;
 }

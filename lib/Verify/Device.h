@@ -2,10 +2,14 @@
 #pragma once
 
 #include "Model.h"
+#include "Places.h"
 
 #include <memory>
 
 namespace zorse::verify {
+
+/// Queues, and arenas, of a device at most.
+inline constexpr int kMaxQueues = 64;
 
 /// Part of the scalars block (runtime/abi/StepScalars.h), in bytes from its start.
 struct Block {
@@ -59,7 +63,7 @@ std::string describeValue(const Model &model, const bundle::Value &value);
 class Device {
 public:
   Device(const Model &model, const bundle::Program &program, const VerifyOptions &options, DeviceResult &result)
-      : model(model), program(program), options(options), result(result) {}
+      : model(model), program(program), options(options), result(result), places(size_t(program.arenas_size())) {}
 
   /// All checks, in order; later ones run only on what earlier ones left sound.
   void run();
@@ -71,6 +75,7 @@ private:
   DeviceResult &result;
   std::vector<std::vector<uint32_t>> queueEntries; ///< per queue, indices of its entries in order
   std::vector<uint32_t> position;                  ///< of each entry in its queue
+  Places places;                                   ///< of all writes; filled by checkRaces
 
   bool checkStructure(); // Structure.cpp: indices, regions, order
   bool checkEntry(const bundle::Entry &entry);
@@ -100,12 +105,13 @@ public:
   const Model &getModel() const { return model; }
   const bundle::Program &getProgram() const { return program; }
   DeviceResult &getResult() { return result; }
+  Places &getPlaces() { return places; }
 };
 
 /// Members of a collective that must have a half of it; ascending.
 std::vector<uint32_t> participantsOf(const bundle::Entry &entry);
 
-/// Replays two steps and an evaluation of a device's program on interval maps of its arenas (Replay.h). The program must have passed the other checks.
+/// Replays a step and an evaluation of a device's program on what its arenas hold (Replay.h). The program must have passed the other checks.
 void replayValues(Device &device);
 
 /// Checks over all devices: halves, owners, tasks, reports (Matching.cpp).

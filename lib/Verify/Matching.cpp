@@ -136,11 +136,14 @@ public:
   Together(const Model &model, std::vector<DeviceResult> &results, std::vector<Finding> &findings) : model(model), results(results), findings(findings) {}
 
   void run() {
-    std::vector<const Half *> halves;
+    std::vector<std::pair<int64_t, const Half *>> byId; // in the order of programs
     for (const auto &result : results)
       for (const auto &half : result.halves)
-        halves.push_back(&half);
-    std::stable_sort(halves.begin(), halves.end(), [](const Half *a, const Half *b) { return a->id < b->id; });
+        byId.push_back({half.id, &half});
+    std::stable_sort(byId.begin(), byId.end(), [](const auto &a, const auto &b) { return a.first < b.first; });
+    std::vector<const Half *> halves;
+    for (const auto &[id, half] : byId)
+      halves.push_back(half);
     collectOwners();
     for (size_t i = 0; i < halves.size();) {
       size_t end = i + 1;

@@ -1,9 +1,9 @@
 // Conflicting accesses of a device must be ordered by its own queues and waits: the order of other devices is theirs to change.
 //
 // Every entry of two steps has a clock: for each queue, how many of its entries have certainly finished when this one starts. Bytes remember
-// their last write and, per queue, their last read; an access looks only at these, because all earlier ones are ordered before them.
+// their last write and, per queue, their last read, as places in those queues; an access compares them with its entry's clock, and looks only at
+// these, because all earlier ones are ordered before them.
 #include "Device.h"
-#include "IntervalMap.h"
 
 using namespace zorse;
 using namespace zorse::verify;
@@ -11,9 +11,10 @@ using namespace zorse::verify;
 namespace {
 
 struct Access {
-  uint32_t arena;
   int64_t begin, end;
+  uint32_t arena;
   bool write;
+  Intervals intervals;
 };
 
 void add(std::vector<Access> &list, const bundle::Region &region, bool write, int64_t from = 0, int64_t to = kMaxSize) {
@@ -21,7 +22,7 @@ void add(std::vector<Access> &list, const bundle::Region &region, bool write, in
     return;
   int64_t begin = int64_t(region.offset()) + from, end = int64_t(region.offset()) + std::min(int64_t(region.bytes()), to);
   if (begin < end)
-    list.push_back({region.arena(), begin, end, write});
+    list.push_back({begin, end, region.arena(), write, {}});
 }
 
 /// What a slot touches. Scalars and sums share a block: each user touches only its part of it.
@@ -32,10 +33,11 @@ void addSlot(std::vector<Access> &list, const bundle::ModelSummary &summary, con
     if (write || call.unit() < 0)
       add(list, region, write, Block::decidedBegin, Block::decidedEnd);
     add(list, region, false, Block::decidedEnd, Block::scalarsEnd);
-  } else if (slot.kind() == bundle::SUMS_SLOT && call.body() == summary.norm_body() && write) {
-    add(list, region, true, 0, Block::normBytes);
-  } else if (slot.kind() == bundle::SUMS_SLOT && call.body() == summary.sum_loss_body() && write) {
-    add(list, region, true, Block::normBytes, Block::sumsBytes);
+  } else if (slot.kind() == bundle::SUMS_SLOT && write) {
+    if (call.body() != summary.sum_loss_body())
+      add(list, region, true, 0, Block::normBytes);
+    if (call.body() != summary.norm_body())
+      add(list, region, true, Block::normBytes, Block::sumsBytes);
   } else {
     add(list, region, write);
   }
@@ -75,98 +77,215 @@ void addTransfer(std::vector<Access> &list, const bundle::Entry &entry, uint32_t
   }
 }
 
-} // namespace
+/// What has touched a piece of an arena: the last write, and per queue the last read since. Places count from 1 through both steps; 0: nothing.
+template <unsigned Queues> struct Touches {
+  uint32_t writerQueue = 0, writer = 0;
+  uint32_t readers[Queues] = {};
+};
 
-void Device::checkRaces() {
-  const uint32_t queues = uint32_t(program.queues_size()), entries = uint32_t(program.entries_size());
-  std::vector<uint32_t> clocks(size_t(2) * entries * queues);
-  auto queueOf = [&](uint32_t event) { return program.entries(int(event % entries)).queue(); };
-  auto place = [&](uint32_t event) { return uint32_t(event / entries * queueEntries[queueOf(event)].size() + position[event % entries]); };
-  auto ordered = [&](uint32_t earlier, uint32_t event) { return clocks[size_t(event) * queues + queueOf(earlier)] > place(earlier); };
+class RaceCheck {
+public:
+  RaceCheck(Device &device, const std::vector<std::vector<uint32_t>> &queueEntries, const std::vector<uint32_t> &position)
+      : device(device), model(device.getModel()), program(device.getProgram()), queueEntries(queueEntries), position(position), queues(uint32_t(program.queues_size())),
+        entries(uint32_t(program.entries_size())) {}
 
-  std::vector<IntervalMap<uint32_t>> writes(program.arenas_size());
-  std::vector<std::vector<IntervalMap<uint32_t>>> reads(program.arenas_size(), std::vector<IntervalMap<uint32_t>>(queues));
-  std::vector<Access> accesses;
+  void run() {
+    collectAccesses();
+    collectPlaces();
+    computeClocks();
+    queues <= 8 ? replay<8>() : replay<kMaxQueues>();
+  }
 
-  for (uint32_t event = 0; event < 2 * entries; ++event) {
-    const auto &entry = program.entries(int(event % entries));
-    uint32_t step = event / entries, queue = entry.queue(), *clock = &clocks[size_t(event) * queues];
-    auto join = [&](uint32_t other) {
-      for (uint32_t q = 0; q < queues; ++q)
-        clock[q] = std::max(clock[q], clocks[size_t(other) * queues + q]);
-    };
-    if (uint32_t p = position[event % entries])
-      join(step * entries + queueEntries[queue][p - 1]);
-    else if (step)
-      join(queueEntries[queue].back());
-    for (const auto &wait : entry.waits())
-      if (!wait.previous_step() || step)
-        join((wait.previous_step() ? step - 1 : step) * entries + queueEntries[wait.queue()][wait.position()]);
-    clock[queue] = place(event) + 1;
+private:
+  Device &device;
+  const Model &model;
+  const bundle::Program &program;
+  const std::vector<std::vector<uint32_t>> &queueEntries;
+  const std::vector<uint32_t> &position;
+  const uint32_t queues, entries;
+  std::vector<Access> accesses;        ///< of all entries; neighbours of one call are joined
+  std::vector<uint32_t> firstAccess;   ///< per entry, and the end
+  std::vector<uint32_t> clocks;        ///< per entry of both steps and queue
+  size_t firstCallEnd = 0;             ///< of the accesses of the first call of the entry being collected
+  uint32_t reportedFor = ~0u;          ///< whose conflicts `reported` has: (queue, place) of the earlier entries
+  std::vector<std::pair<uint32_t, uint32_t>> reported;
 
-    auto conflict = [&](uint32_t earlier, const Access &access, bool earlierWrites) {
-      if (ordered(earlier, event))
-        return;
-      const auto &other = program.entries(int(earlier % entries));
-      report(Code::Race, entry.id(),
-             where(entry) + (access.write ? " writes" : " reads") + " bytes " + std::to_string(access.begin) + "-" + std::to_string(access.end) + " of arena " +
-                 std::to_string(access.arena) + " while entry " + std::to_string(other.id()) + ", " + describe(other) + (earlierWrites ? ", may still write them" : ", may still read them") +
-                 (earlier / entries != step ? " in the step before" : "") + ": expects a wait, or the same queue");
-    };
+  const bundle::Entry &entryAt(uint32_t event) const { return program.entries(int(event < entries ? event : event - entries)); }
 
-    accesses.clear();
-    if (entry.what_case() == bundle::Entry::kCompute) {
-      for (const auto &call : entry.compute().calls()) {
-        size_t start = accesses.size();
-        const auto &body = model.bodies.bodies(int(call.body()));
-        for (int s = 0; s < call.slots_size(); ++s)
-          addSlot(accesses, model.summary, call, body.slots(s), call.slots(s).region());
-        if (step) // an aliased call is one in every step
-          continue;
-        std::vector<Access> sorted(accesses.begin() + start, accesses.end());
-        std::sort(sorted.begin(), sorted.end(), [](const Access &a, const Access &b) { return a.arena != b.arena ? a.arena < b.arena : a.begin < b.begin; });
-        int64_t end = 0, writtenEnd = 0;
-        for (size_t i = 0; i < sorted.size(); ++i) {
-          if (i == 0 || sorted[i].arena != sorted[i - 1].arena)
-            end = writtenEnd = 0;
-          if (sorted[i].begin < (sorted[i].write ? end : writtenEnd))
-            report(Code::Alias, entry.id(), where(entry) + ": two slots of '" + body.name() + "' overlap at byte " + std::to_string(sorted[i].begin) + " of arena " +
-                                                std::to_string(sorted[i].arena) + " and one is written");
-          end = std::max(end, sorted[i].end);
-          if (sorted[i].write)
-            writtenEnd = std::max(writtenEnd, sorted[i].end);
-        }
+  /// What each entry touches; two slots of one call must not overlap where one is written.
+  void collectAccesses() {
+    firstAccess.reserve(entries + 1);
+    for (const auto &entry : program.entries()) {
+      firstAccess.push_back(uint32_t(accesses.size()));
+      if (entry.what_case() == bundle::Entry::kCompute) {
+        for (const auto &call : entry.compute().calls())
+          collectCall(entry, call, firstAccess.back());
+        continue;
       }
-    } else {
+      size_t start = accesses.size();
       addTransfer(accesses, entry, program.device());
-      if (entry.what_case() == bundle::Entry::kCopy && accesses.size() == 2 && accesses[0].arena == accesses[1].arena && accesses[0].begin < accesses[1].end &&
-          accesses[1].begin < accesses[0].end)
-        report(Code::Alias, entry.id(), where(entry) + ": source and target overlap");
+      const Access *a = accesses.data() + start;
+      if (entry.what_case() == bundle::Entry::kCopy && accesses.size() == start + 2 && a[0].arena == a[1].arena && a[0].begin < a[1].end && a[1].begin < a[0].end)
+        device.report(Code::Alias, entry.id(), device.where(entry) + ": source and target overlap");
     }
+    firstAccess.push_back(uint32_t(accesses.size()));
+  }
 
-    for (const Access &access : accesses) {
-      writes[access.arena].forEach(access.begin, access.end, [&](int64_t, int64_t, const uint32_t *earlier) {
-        if (earlier)
-          conflict(*earlier, access, true);
-      });
+  void collectCall(const bundle::Entry &entry, const bundle::Call &call, size_t entryStart) {
+    const size_t start = accesses.size();
+    const auto &body = model.bodies.bodies(int(call.body()));
+    for (int s = 0; s < call.slots_size(); ++s)
+      addSlot(accesses, model.summary, call, body.slots(s), call.slots(s).region());
+    std::sort(accesses.begin() + start, accesses.end(), [](const Access &a, const Access &b) { return a.arena != b.arena ? a.arena < b.arena : a.begin < b.begin; });
+    int64_t end = 0, writtenEnd = 0;
+    size_t kept = start;
+    for (size_t i = start; i < accesses.size(); ++i) {
+      const Access access = accesses[i];
+      addPlaces(access);
+      if (i == start || access.arena != accesses[kept - 1].arena)
+        end = writtenEnd = 0;
+      if (access.begin < (access.write ? end : writtenEnd))
+        device.report(Code::Alias, entry.id(), device.where(entry) + ": two slots of '" + body.name() + "' overlap at byte " + std::to_string(access.begin) + " of arena " +
+                                                   std::to_string(access.arena) + " and one is written");
+      end = std::max(end, access.end);
       if (access.write)
-        for (uint32_t q = 0; q < queues; ++q) {
-          reads[access.arena][q].forEach(access.begin, access.end, [&](int64_t, int64_t, const uint32_t *earlier) {
-            if (earlier)
-              conflict(*earlier, access, false);
-          });
-        }
-      if (full())
-        return;
+        writtenEnd = std::max(writtenEnd, access.end);
+      Access &last = accesses[kept - (kept > start)];
+      if (kept > start && last.arena == access.arena && last.write == access.write && access.begin <= last.end)
+        last.end = std::max(last.end, access.end);
+      else
+        accesses[kept++] = access;
     }
-    for (const Access &access : accesses) {
-      if (access.write) {
-        writes[access.arena].assign(access.begin, access.end, event);
+    accesses.resize(kept);
+    if (start == entryStart) {
+      firstCallEnd = kept;
+      return;
+    }
+    // Calls of an entry share scalars and workspace: what the first one touches in the same way need not be looked at again.
+    auto sameBytes = [](const Access &a, const Access &b) { return a.arena == b.arena && a.begin == b.begin && a.end == b.end && a.write == b.write; };
+    auto before = [](const Access &a, const Access &b) { return a.arena != b.arena ? a.arena < b.arena : a.begin < b.begin; };
+    size_t fresh = start;
+    for (size_t i = start, first = entryStart; i < kept; ++i) {
+      while (first < firstCallEnd && before(accesses[first], accesses[i]))
+        ++first;
+      if (first == firstCallEnd || !sameBytes(accesses[first], accesses[i]))
+        accesses[fresh++] = accesses[i];
+    }
+    accesses.resize(fresh);
+  }
+
+  void addPlaces(const Access &access) {
+    if (access.write)
+      device.getPlaces().add(access.arena, access.begin, access.end);
+  }
+
+  /// Besides those of calls, which are added before neighbours are joined.
+  void collectPlaces() {
+    Places &places = device.getPlaces();
+    for (uint32_t e = 0; e < entries; ++e)
+      if (!program.entries(int(e)).has_compute())
+        for (uint32_t a = firstAccess[e]; a < firstAccess[e + 1]; ++a)
+          addPlaces(accesses[a]);
+    auto part = [&](const bundle::Region &region, int64_t begin, int64_t end) {
+      if (begin < end)
+        places.add(region.arena(), int64_t(region.offset()) + begin, int64_t(region.offset()) + end);
+    };
+    for (const auto &state : program.state())
+      part(state.region(), 0, int64_t(state.region().bytes()));
+    for (const auto &entry : program.entries())
+      if (entry.has_load_scalars()) { // its parts are written apart
+        part(entry.load_scalars().region(), 0, Block::scalarsEnd);
+        part(entry.load_scalars().region(), Block::scalarsEnd, Block::scalarsEnd + Block::normBytes);
+        part(entry.load_scalars().region(), Block::scalarsEnd + Block::normBytes, Block::sumsEnd);
+        part(entry.load_scalars().region(), Block::sumsEnd, Block::bytes);
+      } else if (entry.has_all_gather()) { // written around the own shard, replayed as a whole
+        part(entry.all_gather().full(), 0, int64_t(entry.all_gather().full().bytes()));
+      }
+    places.finish();
+    for (Access &access : accesses)
+      access.intervals = places.of(access.arena, access.begin, access.end);
+  }
+
+  void computeClocks() {
+    clocks.resize(size_t(2) * entries * queues);
+    for (uint32_t event = 0; event < 2 * entries; ++event) {
+      const auto &entry = entryAt(event);
+      const uint32_t step = event >= entries, queue = entry.queue();
+      uint32_t *clock = &clocks[size_t(event) * queues];
+      auto join = [&](uint32_t other) {
+        const uint32_t *known = &clocks[size_t(other) * queues];
         for (uint32_t q = 0; q < queues; ++q)
-          reads[access.arena][q].erase(access.begin, access.end);
-      } else {
-        reads[access.arena][queue].assign(access.begin, access.end, event);
+          clock[q] = std::max(clock[q], known[q]);
+      };
+      const uint32_t place = position[event - step * entries];
+      if (place)
+        join(step * entries + queueEntries[queue][place - 1]);
+      else if (step)
+        join(queueEntries[queue].back());
+      for (const auto &wait : entry.waits())
+        if (!wait.previous_step() || step)
+          join((wait.previous_step() ? step - 1 : step) * entries + queueEntries[wait.queue()][wait.position()]);
+      clock[queue] = step * uint32_t(queueEntries[queue].size()) + place + 1;
+    }
+  }
+
+  void conflict(uint32_t event, const Access &access, uint32_t earlierQueue, uint32_t earlierPlace, bool earlierWrites) {
+    // One finding for two entries, however many bytes they share.
+    if (event != reportedFor)
+      reported.clear();
+    reportedFor = event;
+    if (std::find(reported.begin(), reported.end(), std::make_pair(earlierQueue, earlierPlace)) != reported.end())
+      return;
+    reported.push_back({earlierQueue, earlierPlace});
+    const auto &entry = entryAt(event);
+    const auto &list = queueEntries[earlierQueue];
+    const uint32_t earlierStep = (earlierPlace - 1) / uint32_t(list.size());
+    const auto &other = program.entries(int(list[(earlierPlace - 1) % list.size()]));
+    device.report(Code::Race, entry.id(),
+                  device.where(entry) + (access.write ? " writes" : " reads") + " bytes " + std::to_string(access.begin) + "-" + std::to_string(access.end) + " of arena " +
+                      std::to_string(access.arena) + " while entry " + std::to_string(other.id()) + ", " + device.describe(other) +
+                      (earlierWrites ? ", may still write them" : ", may still read them") + (earlierStep != (event >= entries) ? " in the step before" : "") +
+                      ": expects a wait, or the same queue");
+  }
+
+  /// Entries of one step that race do so in every step: only the second is compared, with itself and with the first. An entry never conflicts with
+  /// itself, its clock includes it.
+  template <unsigned Queues> void replay() {
+    std::vector<Pieces<Touches<Queues>>> touches;
+    for (int a = 0; a < program.arenas_size(); ++a)
+      touches.emplace_back(device.getPlaces().count(uint32_t(a)), Touches<Queues>());
+    for (uint32_t event = 0; event < 2 * entries && !device.full(); ++event) {
+      const uint32_t index = event < entries ? event : event - entries, queue = program.entries(int(index)).queue();
+      const bool compares = event >= entries;
+      const uint32_t *clock = &clocks[size_t(event) * queues], own = clock[queue];
+      Touches<Queues> mine;
+      mine.writerQueue = queue;
+      mine.writer = own;
+      for (uint32_t a = firstAccess[index]; a < firstAccess[index + 1]; ++a) {
+        const Access &access = accesses[a];
+        auto follow = [&](const Touches<Queues> &found) {
+          if (found.writer > clock[found.writerQueue])
+            conflict(event, access, found.writerQueue, found.writer, true);
+          for (uint32_t q = 0; access.write && q < queues; ++q)
+            if (found.readers[q] > clock[q])
+              conflict(event, access, q, found.readers[q], false);
+        };
+        if (access.write)
+          touches[access.arena].replace(access.intervals, mine, [&](const Touches<Queues> &found) {
+            if (compares)
+              follow(found);
+          });
+        else
+          touches[access.arena].change(access.intervals, [&](Touches<Queues> &found) {
+            if (compares)
+              follow(found);
+            found.readers[queue] = own;
+          });
       }
     }
   }
-}
+};
+
+} // namespace
+
+void Device::checkRaces() { RaceCheck(*this, queueEntries, position).run(); }

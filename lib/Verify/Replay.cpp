@@ -23,8 +23,8 @@ void Replay::call(const bundle::Call &call) {
       require(region, values[s]);
   }
   std::vector<Contribution> norm, loss;
-  for (int s = 0; s < call.slots_size(); ++s) {
-    if (body.slots(s).kind() == bundle::LOSS && call.unit() < 0)
+  for (int s = 0; s < call.slots_size() && call.unit() < 0; ++s) {
+    if (body.slots(s).kind() == bundle::LOSS)
       loss.push_back({values[s].id, values[s].cut, values[s].begin, values[s].end});
     if (body.slots(s).kind() == bundle::STATE && body.slots(s).index() == 1) {
       int64_t real = 0;
@@ -52,11 +52,10 @@ void Replay::call(const bundle::Call &call) {
       bool isNorm = call.body() == model.summary.norm_body();
       Content sums;
       sums.kind = bundle::Value::SUMS;
-      sums.stamp = step;
       sums.delta = -base;
       sums.writer = current;
       for (const Contribution &contribution : isNorm ? norm : loss) {
-        accumulateBytes(region.arena(), isNorm ? base : base + Block::normBytes, isNorm ? base + Block::normBytes : end, sums, contribution, overwrite, "this device's sums");
+        accumulateBytes(region.arena(), isNorm ? base : base + Block::normBytes, isNorm ? base + Block::normBytes : end, sums, contribution, overwrite, nullptr);
         overwrite = false;
       }
     } else if (slot.kind() == bundle::SCALARS) { // the decision
@@ -68,7 +67,7 @@ void Replay::call(const bundle::Call &call) {
     } else if (slot.kind() == bundle::PARAMETER_GRADIENT || slot.kind() == bundle::BOUNDARY_IN_GRADIENT) {
       bool parameter = slot.kind() == bundle::PARAMETER_GRADIENT;
       Contribution contribution{uint32_t(call.unit()), 0, parameter ? call.sample_base() : 0, parameter ? call.sample_base() + call.rows() : 0};
-      accumulateBytes(region.arena(), base, end, contentOf(values[s], base), contribution, overwrite, "slot '" + slot.name() + "'");
+      accumulateBytes(region.arena(), base, end, contentOf(values[s], base), contribution, overwrite, &slot);
     } else if (slot.mode() == bundle::UPDATE) {
       Logical next = values[s];
       if (slot.kind() == bundle::STATE || slot.kind() == bundle::OPTIMIZER_STEP_SLOT) {
@@ -127,7 +126,6 @@ void Replay::transfer() {
       return;
     Content sums;
     sums.kind = bundle::Value::GLOBAL_SUM;
-    sums.stamp = step;
     sums.delta = -int64_t(region.offset());
     sums.writer = current;
     writeBytes(region.arena(), int64_t(region.offset()), int64_t(region.offset() + region.bytes()), sums);
@@ -282,10 +280,14 @@ void Replay::checkState(uint32_t version) {
   }
 }
 
-void Replay::run() {
-  if (!prepare())
-    return;
+/// Arenas as they are before the first step: state, and nothing else.
+void Replay::load() {
   current = -1;
+  Content nothing;
+  nothing.writer = Content::kNobody;
+  arenas.clear();
+  for (int a = 0; a < program.arenas_size(); ++a)
+    arenas.emplace_back(device.getPlaces().count(uint32_t(a)), nothing);
   for (const auto &state : program.state()) {
     Logical value;
     const auto &declared = state.value();
@@ -297,8 +299,17 @@ void Replay::run() {
     value.stride = value.kind == bundle::Value::OPTIMIZER_STEP ? 0 : model.groupElementSize(value.id);
     write(state.region(), value);
   }
-  for (step = 1; step <= 3 && !device.full(); ++step) {
-    evaluating = step == 3;
+}
+
+// One training step and one evaluation, each from loaded state alone, stand for any number of them in any order: all that is read is either state at its
+// place or was written earlier in the same step, and afterwards state is at its place again, one update later or the same. So the next step finds what
+// this one found.
+void Replay::run() {
+  if (!prepare())
+    return;
+  for (bool evaluation : {false, true}) {
+    evaluating = evaluation;
+    load();
     nextSlot = 0;
     for (current = 0; current < program.entries_size() && !device.full(); ++current) {
       const bundle::Entry &e = entry();
@@ -314,7 +325,7 @@ void Replay::run() {
       return;
     checkState(evaluating ? 0 : 1);
     if (!device.getResult().findings.empty())
-      return; // what follows in later steps follows from it
+      return;
   }
 }
 

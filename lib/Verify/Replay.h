@@ -1,4 +1,4 @@
-// Values: two training steps and an evaluation of one device, replayed in list order on interval maps of its arenas.
+// Values: a training step and an evaluation of one device, each replayed from loaded state in list order on what its arenas hold.
 //
 // List order suffices: checkRaces has shown that every other order the device may take gives every access the same bytes. What arrives from
 // other devices is taken to be what it declares; the sender's replay shows that it is.
@@ -8,9 +8,9 @@
 //   Contributions.cpp  what an accumulator must hold when it is read
 #pragma once
 
-#include "IntervalMap.h"
 #include "Logical.h"
 
+#include <cassert>
 #include <tuple>
 
 namespace zorse::verify {
@@ -35,17 +35,18 @@ struct ContributionList {
 struct Content {
   bundle::Value::Kind kind = bundle::Value::NONE;
   uint32_t id = 0, cut = 0;
-  int32_t stamp = 0; ///< state: updates applied before; all else: the step it belongs to
+  int32_t updates = 0; ///< state: updates applied in this step
   int64_t delta = 0;
   int64_t begin = 0, end = 0; ///< saved blocks: their samples
   uint32_t list = 0;          ///< accumulators: index of the contributions
-  int32_t writer = -1;        ///< entry index; -1: loaded before the first step
+  int32_t writer = kLoaded;   ///< entry index
+  static constexpr int32_t kLoaded = -1, kNobody = -2; ///< before the step; nothing has been written
 };
 
 class Replay {
 public:
   explicit Replay(Device &device)
-      : device(device), model(device.getModel()), program(device.getProgram()), arenas(program.arenas_size()), rowsOfUnit(model.summary.units_size()) {
+      : device(device), model(device.getModel()), program(device.getProgram()), rowsOfUnit(model.summary.units_size()) {
     for (uint32_t c : model.cellsOfDevice[program.device()]) {
       const auto &cell = model.plan.cells[c];
       for (int64_t u = cell.firstUnit; u < cell.endUnit; ++u)
@@ -62,25 +63,23 @@ private:
   Device &device;
   const Model &model;
   const bundle::Program &program;
-  std::vector<IntervalMap<Content>> arenas;
+  std::vector<Pieces<Content>> arenas;
   std::vector<ContributionList> lists;
   std::vector<std::vector<Range>> rowsOfUnit;
   std::vector<Logical> slots; ///< of all calls, in order
-  int32_t step = 1;
   bool evaluating = false;
   int32_t current = -1; ///< index of the entry being replayed
   size_t nextSlot = 0;
+  std::vector<uint32_t> taking; ///< scratch of accumulateBytes
+  std::vector<std::pair<uint32_t, uint32_t>> copies;
 
   const bundle::Entry &entry() const { return program.entries(current); }
-  bool fail(Code code, const std::string &message) { return device.report(code, current < 0 ? -1 : int64_t(entry().id()), (current < 0 ? std::string("after step ") + std::to_string(step) : device.where(entry())) + ": " + message); }
+  bool fail(Code code, const std::string &message) { return device.report(code, current < 0 ? -1 : int64_t(entry().id()), (current < 0 ? std::string(evaluating ? "after an evaluation" : "after a step") : device.where(entry())) + ": " + message); }
 
-  int32_t stampOf(const Logical &value) const {
-    switch (value.kind) {
-    case bundle::Value::PARAMETERS:
-    case bundle::Value::MOMENTS: return model.trainable(value.id) ? step - 1 + int32_t(value.version) : 0;
-    case bundle::Value::OPTIMIZER_STEP: return step - 1 + int32_t(value.version);
-    default: return step;
-    }
+  /// Frozen state has no versions; all else belongs to the step.
+  int32_t updatesOf(const Logical &value) const {
+    bool versioned = value.kind == bundle::Value::OPTIMIZER_STEP || ((value.kind == bundle::Value::PARAMETERS || value.kind == bundle::Value::MOMENTS) && model.trainable(value.id));
+    return versioned ? int32_t(value.version) : 0;
   }
   static bool isState(bundle::Value::Kind kind) {
     return kind == bundle::Value::PARAMETERS || kind == bundle::Value::MOMENTS || kind == bundle::Value::GRADIENTS || kind == bundle::Value::REDUCED_GRADIENTS;
@@ -91,7 +90,7 @@ private:
     content.kind = value.kind;
     content.id = value.id;
     content.cut = value.kind == bundle::Value::MOMENTS || value.kind == bundle::Value::LOSS_ROWS ? value.cut : 0;
-    content.stamp = stampOf(value);
+    content.updates = updatesOf(value);
     content.delta = value.begin * value.stride - address;
     if (value.kind == bundle::Value::SAVED_BLOCK) {
       content.begin = value.begin;
@@ -111,7 +110,14 @@ private:
   }
 
   std::string held(const Content &content) const;
-  void writeBytes(uint32_t arena, int64_t begin, int64_t end, const Content &content) { arenas[arena].assign(begin, end, content); }
+  /// The intervals of bytes that are written: these bytes and no others.
+  Intervals exactly(uint32_t arena, int64_t begin, int64_t end) {
+    Places &places = device.getPlaces();
+    Intervals intervals = places.of(arena, begin, end);
+    assert(places.address(arena, intervals.begin) == begin && (intervals.end == places.count(arena) || places.address(arena, intervals.end) == end));
+    return intervals;
+  }
+  void writeBytes(uint32_t arena, int64_t begin, int64_t end, const Content &content) { arenas[arena].assign(exactly(arena, begin, end), content); }
   void write(const bundle::Region &region, const Logical &value);
   void writeScalars(const bundle::Region &region);
   void scratch(const bundle::Region &region);
@@ -119,7 +125,8 @@ private:
   bool requireBytes(uint32_t arena, int64_t begin, int64_t end, const Content &expected, const Logical &value, int64_t parameter);
   bool requireScalars(const bundle::Region &region, bool decided);
   bool requireSums(const bundle::Region &region, bool global, bool norm, bool loss);
-  bool accumulateBytes(uint32_t arena, int64_t begin, int64_t end, const Content &expected, const Contribution &contribution, bool overwrite, const std::string &name);
+  /// \param slot  what is added to, for messages; null: this device's sums.
+  bool accumulateBytes(uint32_t arena, int64_t begin, int64_t end, const Content &expected, const Contribution &contribution, bool overwrite, const bundle::Slot *slot);
   bool checkGradient(const ContributionList &list, uint32_t parameter);
   bool checkValueGradient(const ContributionList &list, const Logical &value);
   bool checkNorm(const ContributionList &list);
@@ -127,6 +134,7 @@ private:
   bool compare(std::vector<Contribution> found, std::vector<Contribution> expected, Code code, const std::string &name, const char *unit);
 
   bool prepare();
+  void load();
   void call(const bundle::Call &call);
   void transfer();
   bool isUpdate(const bundle::Call &call) const;

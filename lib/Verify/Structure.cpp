@@ -6,8 +6,6 @@
 using namespace zorse;
 using namespace zorse::verify;
 
-static constexpr int kMaxQueues = 64;
-
 bool Device::checkRegion(const bundle::Region &region, const bundle::Entry *entry, const std::string &what, bool mayBeAbsent) {
   if (mayBeAbsent && region.bytes() == 0)
     return true;

@@ -1,10 +1,15 @@
 #include "Device.h"
 
+#include <google/protobuf/arena.h>
+
 #include <atomic>
 #include <thread>
 
 using namespace zorse;
 using namespace zorse::verify;
+
+/// Bytes a thread keeps between programs, at most.
+static constexpr uint64_t kLargestBlock = 64 << 20;
 
 void Device::run() {
   result.device = int32_t(program.device());
@@ -22,9 +27,12 @@ void Device::run() {
   replayValues(*this);
 }
 
-/// \param visit  calls its argument with program i, or with null when it cannot be read; from several threads.
+/// Memory of one thread.
+using Scratch = std::vector<char>;
+
+/// \param visit  calls its argument with program i, or with null when it cannot be read; from several threads, each with its own scratch.
 static std::vector<Finding> verifyEach(const bundle::ModelSummary &summary, const bundle::BodyLibrary &bodies, const PlanView &plan, size_t count,
-                                       const std::function<void(size_t, const std::function<void(const bundle::Program *)> &)> &visit, const VerifyOptions &options) {
+                                       const std::function<void(size_t, Scratch &, const std::function<void(const bundle::Program *)> &)> &visit, const VerifyOptions &options) {
   std::vector<Finding> findings;
   Model model(summary, bodies, plan, findings);
   if (!findings.empty())
@@ -33,8 +41,9 @@ static std::vector<Finding> verifyEach(const bundle::ModelSummary &summary, cons
   std::vector<DeviceResult> results(count);
   std::atomic<size_t> next{0};
   auto work = [&] {
+    Scratch scratch;
     for (size_t i; (i = next++) < count;) {
-      visit(i, [&](const bundle::Program *program) {
+      visit(i, scratch, [&](const bundle::Program *program) {
         if (program)
           Device(model, *program, options, results[i]).run();
         else
@@ -75,14 +84,25 @@ static std::vector<Finding> verifyEach(const bundle::ModelSummary &summary, cons
 
 std::vector<Finding> verify::verifyPrograms(const bundle::ModelSummary &summary, const bundle::BodyLibrary &bodies, const PlanView &plan,
                                             const std::vector<bundle::Program> &programs, const VerifyOptions &options) {
-  return verifyEach(summary, bodies, plan, programs.size(), [&](size_t i, const auto &check) { check(&programs[i]); }, options);
+  return verifyEach(summary, bodies, plan, programs.size(), [&](size_t i, Scratch &, const auto &check) { check(&programs[i]); }, options);
 }
 
 std::vector<Finding> verify::verifyPrograms(const bundle::ModelSummary &summary, const bundle::BodyLibrary &bodies, const PlanView &plan, size_t count,
                                             const std::function<bool(size_t, bundle::Program &)> &load, const VerifyOptions &options) {
-  auto visit = [&](size_t i, const std::function<void(const bundle::Program *)> &check) {
-    bundle::Program program;
-    check(load(i, program) ? &program : nullptr);
+  // Programs are many small messages: an arena takes and gives them back at once. Its first block serves one program after another.
+  auto visit = [&](size_t i, Scratch &block, const std::function<void(const bundle::Program *)> &check) {
+    uint64_t used = 0;
+    {
+      google::protobuf::ArenaOptions memory;
+      memory.initial_block = block.data();
+      memory.initial_block_size = block.size();
+      google::protobuf::Arena arena(memory);
+      auto *program = google::protobuf::Arena::CreateMessage<bundle::Program>(&arena);
+      check(load(i, *program) ? program : nullptr);
+      used = arena.SpaceAllocated();
+    }
+    if (used > block.size())
+      block.resize(std::min<uint64_t>(used, kLargestBlock));
   };
   return verifyEach(summary, bodies, plan, count, visit, options);
 }

@@ -24,7 +24,7 @@ enum class Phase : uint8_t {
   Plan,      ///< read or made
   Step,      ///< the plan expanded: tasks, transfers, memory, order
   Exec,      ///< one program per device
-  Verify,    ///< of the serialised programs, over two steps
+  Verify,    ///< of the serialised programs, for any number of steps
   Bundle,    ///< written
 };
 

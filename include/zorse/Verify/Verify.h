@@ -57,7 +57,7 @@ struct VerifyOptions {
   unsigned findingsPerDevice = 8; ///< a device's replay stops after as many.
 };
 
-/// Checks the programs of one step, run twice in a row: matching, order, races, memory and values (docs/verifier.md).
+/// Checks the programs of one step, run any number of times, in training and evaluation: matching, order, races, memory and values (docs/verifier.md).
 ///
 /// Values are derived from the summary and the plan alone for compute, reductions and updates; transfers, gathers and loads declare theirs
 /// and are compared at both ends, so devices are replayed independently and in parallel. Time is linear in slots bound, times the

@@ -300,7 +300,7 @@ TEST(Findings, Contributions) {
 TEST(Findings, Update) {
   Case missing({}, oneDevice());
   erase(missing.programs[0], find(missing, 0, task(bundle::Compute::UPDATE_GROUP)));
-  expectFinding(missing, Code::Update, {"after step 1", "after 1 updates, which have had 0"});
+  expectFinding(missing, Code::Update, {"after a step", "after 1 updates, which have had 0"});
 
   Case owners({}, dataParallel(makeModel({})));
   auto &state = *owners.programs[1].mutable_state(0);

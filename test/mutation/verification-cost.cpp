@@ -1,0 +1,173 @@
+// verification-cost: what share of a compilation verification takes, on many devices. Runs the phases of zorse-compile from the plan file to the
+// bundle with a synthetic model of 80 blocks, or verifies a bundle again and again to be profiled.
+#include "SyntheticModel.h"
+
+#include "Programs.h" // lib/Pipelines: the phases themselves
+
+#include "zorse/Bundle/BundleWriter.h"
+#include "zorse/Step/Plan.h"
+#include "zorse/Step/StepGraph.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <sys/resource.h>
+#include <thread>
+#include <unistd.h>
+
+using namespace zorse;
+
+namespace {
+
+struct Options {
+  int stages = 32, replicas = 16, microBatches = 40, blocks = 80, repeat = 3;
+  unsigned threads = std::max(1u, std::thread::hardware_concurrency());
+  double limit = 0.10;
+  int64_t memoryLimit = 2048; ///< MiB
+  std::string bundle;
+};
+
+double cpu() {
+  timespec time;
+  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &time);
+  return double(time.tv_sec) + double(time.tv_nsec) * 1e-9;
+}
+double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
+int64_t peakMebibytes() {
+  rusage usage;
+  getrusage(RUSAGE_SELF, &usage);
+  return usage.ru_maxrss / 1024;
+}
+std::string contentsOf(const std::string &path) {
+  std::ifstream file(path, std::ios::binary);
+  std::string bytes(std::filesystem::file_size(path), 0);
+  file.read(bytes.data(), std::streamsize(bytes.size()));
+  return bytes;
+}
+
+/// stages x replicas devices; each stage's samples are dealt in micro-batches of one row.
+std::string planFile(const Options &o) {
+  std::string text = "{\"batch\": " + std::to_string(o.replicas * o.microBatches) + ", \"schedule\": \"1f1b\", \"devices\": [";
+  auto device = [](int d) { return "\"d" + std::to_string(d) + "\""; };
+  for (int d = 0; d < o.stages * o.replicas; ++d)
+    text += (d ? ", " : "") + device(d);
+  text += "], \"stages\": [";
+  const int units = o.blocks * 2 + 2;
+  for (int s = 0; s < o.stages; ++s) {
+    text += std::string(s ? ", " : "") + "{\"units\": [" + std::to_string(units * s / o.stages) + ", " + std::to_string(units * (s + 1) / o.stages) + "], \"microbatch\": 1, \"devices\": [";
+    for (int r = 0; r < o.replicas; ++r)
+      text += (r ? ", " : "") + device(s * o.replicas + r);
+    text += "]}";
+  }
+  return text + "]}\n";
+}
+
+int verifyBundle(const Options &o) {
+  bundle::ModelSummary summary;
+  bundle::BodyLibrary bodies;
+  summary.ParseFromString(contentsOf(o.bundle + "/summary.pb"));
+  bodies.ParseFromString(contentsOf(o.bundle + "/bodies.pb"));
+  std::string plan = contentsOf(o.bundle + "/plan.json");
+  std::vector<std::string> programs;
+  for (size_t i = 0; std::filesystem::exists(o.bundle + "/programs/" + std::to_string(i) + ".pb"); ++i)
+    programs.push_back(contentsOf(o.bundle + "/programs/" + std::to_string(i) + ".pb"));
+  bool good = !programs.empty();
+  for (int i = 0; i < o.repeat && good; ++i) {
+    double begin = now(), before = cpu();
+    good = pipelines::verifySerialized(programs, summary, bodies, plan, o.threads);
+    printf("%zu programs verified in %.3f s, %.3f s of processors\n", programs.size(), now() - begin, cpu() - before);
+  }
+  return !good;
+}
+
+} // namespace
+
+int main(int argc, char **argv) {
+  Options o;
+  for (int i = 1; i < argc; ++i) {
+    auto number = [&](const char *name, auto &target) {
+      size_t length = strlen(name);
+      if (strncmp(argv[i], name, length) || argv[i][length] != '=')
+        return false;
+      target = static_cast<std::decay_t<decltype(target)>>(atof(argv[i] + length + 1));
+      return true;
+    };
+    if (number("--stages", o.stages) || number("--replicas", o.replicas) || number("--micro-batches", o.microBatches) || number("--blocks", o.blocks) || number("--repeat", o.repeat) ||
+        number("--threads", o.threads) || number("--limit", o.limit) || number("--memory-limit", o.memoryLimit))
+      continue;
+    if (!strncmp(argv[i], "--bundle=", 9)) {
+      o.bundle = argv[i] + 9;
+      continue;
+    }
+    fprintf(stderr, "verification-cost [--stages=N] [--replicas=N] [--micro-batches=N] [--blocks=N] [--repeat=N] [--threads=N] [--limit=SHARE] [--memory-limit=MIB]\n"
+                    "verification-cost --bundle=DIR [--repeat=N] [--threads=N]\n");
+    return 2;
+  }
+  if (!o.bundle.empty())
+    return verifyBundle(o);
+
+  test::SyntheticOptions shape;
+  shape.units = o.blocks * 2 + 2;
+  shape.skip = false; // what a chain of blocks has
+  const test::SyntheticModel model = test::makeModel(shape);
+  const std::string text = planFile(o), directory = std::filesystem::temp_directory_path() / ("verification-cost." + std::to_string(getpid()));
+  static const char *const names[] = {"plan", "step", "exec", "verify", "bundle"};
+  std::vector<double> shares;
+  double best[5] = {1e9, 1e9, 1e9, 1e9, 1e9};
+  for (int run = 0; run < o.repeat; ++run) {
+    std::string error;
+    double at[6] = {now()};
+    auto plan = step::readPlan(text, model.summary, error);
+    if (!plan || !step::validatePlan(*plan, model.summary, error)) {
+      fprintf(stderr, "%s\n", error.c_str());
+      return 1;
+    }
+    std::string json = step::writePlan(*plan, model.summary);
+    at[1] = now();
+    step::ExpandOptions expand;
+    expand.bodies = &model.bodies;
+    auto graph = step::expandPlan(model.summary, *plan, error, expand);
+    if (!graph) {
+      fprintf(stderr, "%s\n", error.c_str());
+      return 1;
+    }
+    at[2] = now();
+    std::vector<std::string> programs = pipelines::buildPrograms(*graph, model.summary, model.bodies, o.threads);
+    at[3] = now();
+    if (programs.empty() || !pipelines::verifySerialized(programs, model.summary, model.bodies, json, o.threads))
+      return 1;
+    at[4] = now();
+    bundle::BundleContents contents;
+    contents.model = "synthetic";
+    contents.batch = plan->batch;
+    contents.plan = json;
+    contents.summary = model.summary;
+    contents.bodies = model.bodies;
+    contents.programs = std::move(programs);
+    if (!bundle::writeBundle(contents, directory, error)) {
+      fprintf(stderr, "%s\n", error.c_str());
+      return 1;
+    }
+    at[5] = now();
+    std::filesystem::remove_all(directory);
+    if (run == 0)
+      printf("%zu devices, %d units, %zu cells, %zu entries, %zu slots; %u threads\n", plan->devices.size(), shape.units, plan->cells.size(), graph->entries.size(), graph->slots.size(), o.threads);
+    for (int p = 0; p < 5; ++p)
+      best[p] = std::min(best[p], at[p + 1] - at[p]);
+    shares.push_back((at[4] - at[3]) / (at[5] - at[0]));
+    printf("  ");
+    for (int p = 0; p < 5; ++p)
+      printf("%s %.2f s  ", names[p], at[p + 1] - at[p]);
+    printf("verification %.1f %% of %.2f s\n", shares.back() * 100, at[5] - at[0]);
+  }
+  std::sort(shares.begin(), shares.end());
+  double share = shares[shares.size() / 2];
+  bool good = share <= o.limit && peakMebibytes() <= o.memoryLimit;
+  printf("verification: %.1f %% of compile time without kernels (median of %zu, limit %.0f %%); %lld MiB at most (limit %lld)\n", share * 100, shares.size(), o.limit * 100,
+         static_cast<long long>(peakMebibytes()), static_cast<long long>(o.memoryLimit));
+  return !good;
+}
