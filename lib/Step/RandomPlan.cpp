@@ -115,6 +115,11 @@ void drawOrder(Random &random, Plan &plan) {
 
 } // namespace
 
+void zorse::step::randomOrder(Plan &plan, uint64_t seed) {
+  Random random(seed ^ 0x6F72646572ull);
+  drawOrder(random, plan);
+}
+
 Plan zorse::step::randomPlan(const bundle::ModelSummary &summary, int64_t batch, uint32_t devices, uint64_t seed) {
   Random random(seed ^ 0x5A6F727365ull);
   Plan plan;

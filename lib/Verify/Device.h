@@ -50,11 +50,8 @@ struct DeviceResult {
   };
   std::vector<Owned> owned;          ///< extents of trainable groups in its persistent state
   std::vector<std::pair<uint32_t, char>> tasks; ///< (cell, 'F' or 'B'), as they occur
-  bool hasNorm = false;              ///< some NORM task
-  bool lacksNorm = false;            ///< owns state, but its sums hold no norm
-  struct Reports {
-    bool loss = false, ownLoss = false;
-  } training, evaluation;            ///< whether the sums of all devices, or its own, reach the host
+  std::vector<int64_t> reports;      ///< entries
+  bool reportsTraining = false, reportsEvaluation = false; ///< whether sums and decision reach the host
   bool readsOwnNormAsGlobal = false, readsOwnLossAsGlobal = false;
 };
 

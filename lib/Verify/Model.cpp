@@ -158,7 +158,7 @@ bool Model::checkBodies(std::vector<Finding> &findings) {
   const auto read = {bundle::READ}, change = {bundle::UPDATE}, add = {bundle::ACCUMULATE, bundle::UPDATE};
   for (uint32_t update : {summary.update_body_decay(), summary.update_body_plain()}) {
     good = good && needs(update, bundle::STATE, 0, change, "the parameters") && needs(update, bundle::STATE, 1, read, "the gradients");
-    good = good && (!commits() || needs(update, bundle::SCALARS, 0, read, "the decision"));
+    good = good && needs(update, bundle::SCALARS, 0, read, "the decision");
     for (uint32_t m = 0; m < summary.moments(); ++m)
       good = good && needs(update, bundle::STATE, 2 + m, change, "the moments");
   }

@@ -5,6 +5,7 @@
 
 #include "bundle.pb.h"
 
+#include <algorithm>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -53,8 +54,10 @@ public:
 
   int64_t groupElementSize(uint32_t group) const { return elementSize(summary.groups(group).type()); }
   bool trainable(uint32_t group) const { return summary.groups(group).trainable(); }
-  /// Clipping, or skipping of non-finite steps: the norm is part of the decision.
-  bool commits() const { return summary.training().clip_norm() > 0 || summary.training().skip_nonfinite(); }
+  /// Some state is updated: there is a decision, and the host sees it.
+  bool decides() const {
+    return std::any_of(summary.groups().begin(), summary.groups().end(), [](const auto &group) { return group.trainable() && group.elements() > 0; });
+  }
 
   /// Elements [begin, end) of a group, less padding: calls f(begin, end, parameter).
   template <typename F> void forPieces(uint32_t group, int64_t begin, int64_t end, F f) const {

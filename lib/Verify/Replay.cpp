@@ -136,26 +136,12 @@ void Replay::transfer() {
     return;
   case bundle::Entry::kReport: {
     const auto &region = e.report().region();
-    auto &reports = evaluating ? device.getResult().evaluation : device.getResult().training;
-    if (value.kind == bundle::Value::STEP_SCALARS) {
-      requireScalars(region, /*decided=*/value.id == 1 && !evaluating);
-      if (region.bytes() == uint64_t(Block::bytes)) {
-        bundle::Region sums;
-        sums.set_arena(region.arena());
-        sums.set_offset(region.offset() + Block::scalarsEnd);
-        sums.set_bytes(Block::sumsBytes);
-        if (requireSums(sums, /*global=*/true, true, true))
-          reports.loss = true;
-      }
-    } else if (value.kind == bundle::Value::GLOBAL_SUM) {
-      if (requireSums(region, /*global=*/true, true, true))
-        reports.loss = true;
-    } else if (value.kind == bundle::Value::SUMS) {
-      requireSums(region, /*global=*/false, true, true);
-      reports.ownLoss = true;
-    } else {
-      require(region, value);
-    }
+    bundle::Region sums;
+    sums.set_arena(region.arena());
+    sums.set_offset(region.offset() + Block::scalarsEnd);
+    sums.set_bytes(Block::sumsBytes);
+    if (requireScalars(region, /*decided=*/model.decides() && !evaluating) && requireSums(sums, /*global=*/true, /*norm=*/true, /*loss=*/true))
+      (evaluating ? device.getResult().reportsEvaluation : device.getResult().reportsTraining) = true;
     return;
   }
   default: return;
@@ -249,7 +235,12 @@ bool Replay::prepare() {
       break;
     }
     case bundle::Entry::kBroadcast: declared(e.broadcast().value(), e.broadcast().region().bytes()); break;
-    case bundle::Entry::kReport: declared(e.report().value(), e.report().region().bytes()); break;
+    case bundle::Entry::kReport: // the host takes the whole block
+      declared(e.report().value(), e.report().region().bytes());
+      if (slots.back().kind != bundle::Value::STEP_SCALARS || slots.back().bytes != Block::bytes)
+        good = fail(Code::Report, "expects the whole block of scalars and sums, " + std::to_string(Block::bytes) + " bytes");
+      device.getResult().reports.push_back(int64_t(e.id()));
+      break;
     default: break;
     }
     // Sums and gradients in the making stay on their device; whatever else crosses is a finished value.

@@ -114,7 +114,9 @@ bool Device::checkEntry(const bundle::Entry &entry) {
            checkDevices(reduce.contributors(), id, "contributors") && checkRegion(reduce.full(), &entry, at, true) && checkRegion(reduce.shard(), &entry, at, true);
   }
   case bundle::Entry::kAllReduce: return checkDevices(entry.all_reduce().members(), id, "members") && checkRegion(entry.all_reduce().region(), &entry, at);
-  case bundle::Entry::kBroadcast: return checkDevices(entry.broadcast().members(), id, "members") && checkRegion(entry.broadcast().region(), &entry, at);
+  case bundle::Entry::kBroadcast:
+    return (entry.broadcast().root() < model.plan.devices.size() || report(Code::Malformed, id, place() + ": root " + std::to_string(entry.broadcast().root()) + " does not exist")) &&
+           checkDevices(entry.broadcast().members(), id, "members") && checkRegion(entry.broadcast().region(), &entry, at);
   case bundle::Entry::kReport: return checkRegion(entry.report().region(), &entry, at);
   default: return report(Code::Malformed, id, place() + ": an entry that is nothing");
   }
@@ -187,6 +189,8 @@ bool Device::checkStructure() {
         return report(Code::Malformed, -1, "persistent state: " + describe(value) + " does not exist");
       if (int64_t(state.region().bytes()) != (value.end() - value.begin()) * model.groupElementSize(value.id()))
         return report(Code::Size, -1, "persistent state: " + describe(value) + " has " + std::to_string(state.region().bytes()) + " bytes");
+      if (state.type() != model.summary.groups(int(value.id())).type()) // checkpoints are written with it
+        return report(Code::Mismatched, -1, "persistent state: " + describe(value) + ": element type " + std::to_string(int(state.type())) + " is not the group's");
     } else if (value.kind() != bundle::Value::OPTIMIZER_STEP || state.region().bytes() != 8 || value.version() != 0) {
       return report(Code::Malformed, -1, "persistent state: " + describe(value) + " is not state, or of the wrong size");
     }

@@ -283,7 +283,6 @@ void Device::checkTasks() {
       break;
     case bundle::Compute::NORM:
       phase(bundle::COMMIT, "COMMIT");
-      result.hasNorm = true;
       only([&](uint32_t body) { return body == model.summary.norm_body(); }, "the norm");
       break;
     case bundle::Compute::DECIDE:

@@ -20,9 +20,12 @@ namespace zorse::interpret {
 struct Result {
   /// (kind, group, moment) and the words of its elements, padding left out.
   std::map<std::tuple<int, uint32_t, uint32_t>, std::map<int64_t, uint64_t>> state;
-  std::vector<std::vector<uint64_t>> reports; ///< per step: decision and loss sums; the evaluation is the last
+  std::vector<std::vector<uint64_t>> reports; ///< per step: decision and loss sums; an evaluation has no decision
   std::vector<uint64_t> optimizerSteps;       ///< of the devices that have one
 };
+
+/// The steps of a run in order: 'T' trains, 'E' evaluates.
+using Steps = std::string;
 
 struct Outcome {
   enum Kind { Finished, Invalid, Deadlock, Race } kind = Finished;
@@ -44,10 +47,10 @@ struct Interleaving {
 };
 
 /// The result of the model trained on one device without any program.
-Result reference(const bundle::ModelSummary &summary, const bundle::BodyLibrary &bodies, int64_t batch, int steps);
+Result reference(const bundle::ModelSummary &summary, const bundle::BodyLibrary &bodies, int64_t batch, const Steps &steps);
 
-/// Runs the programs of all devices for `steps` training steps and one evaluation.
-Outcome run(const bundle::ModelSummary &summary, const bundle::BodyLibrary &bodies, const std::vector<bundle::Program> &programs, int steps, const Interleaving &interleaving);
+/// Runs the programs of all devices for all steps.
+Outcome run(const bundle::ModelSummary &summary, const bundle::BodyLibrary &bodies, const std::vector<bundle::Program> &programs, const Steps &steps, const Interleaving &interleaving);
 
 /// "" when equal.
 std::string difference(const Result &expected, const Result &found);
@@ -59,7 +62,7 @@ struct Harm {
   std::string what;
   int runs = 0;
 };
-Harm findHarm(const bundle::ModelSummary &summary, const bundle::BodyLibrary &bodies, const std::vector<bundle::Program> &programs, const Result &expected, int steps, int interleavings,
+Harm findHarm(const bundle::ModelSummary &summary, const bundle::BodyLibrary &bodies, const std::vector<bundle::Program> &programs, const Result &expected, const Steps &steps, int interleavings,
               uint32_t seed);
 
 } // namespace zorse::interpret

@@ -147,12 +147,11 @@ private:
 
 } // namespace
 
-Result interpret::reference(const bundle::ModelSummary &summary, const bundle::BodyLibrary &bodies, int64_t batch, int steps) {
+Result interpret::reference(const bundle::ModelSummary &summary, const bundle::BodyLibrary &bodies, int64_t batch, const Steps &steps) {
   Result result;
   Reference machine(summary, bodies, batch);
-  for (int s = 0; s < steps; ++s)
-    machine.step(s, true, result);
-  machine.step(steps, false, result);
+  for (size_t s = 0; s < steps.size(); ++s)
+    machine.step(int(s), steps[s] == 'T', result);
   machine.finish(result);
   return result;
 }

@@ -5,6 +5,7 @@
 
 #include <functional>
 #include <random>
+#include <string>
 #include <vector>
 
 namespace zorse::test {
@@ -143,5 +144,61 @@ inline std::vector<bundle::Region *> regionsOf(bundle::Program &program) {
   }
   return list;
 }
+
+// Places to change.
+
+using Entry = bundle::Entry;
+using Compute = bundle::Compute;
+using Random = std::mt19937;
+
+inline Entry &entryAt(Programs &programs, Place place) { return *programs[place.program].mutable_entries(place.entry); }
+inline std::string at(const Programs &programs, Place place) {
+  return "device " + std::to_string(programs[place.program].device()) + " entry " + std::to_string(programs[place.program].entries(place.entry).id());
+}
+inline bool isTask(const Entry &entry, Compute::Task task) { return entry.has_compute() && entry.compute().task() == task; }
+inline bool isUnitTask(const Entry &entry) { return isTask(entry, Compute::F) || isTask(entry, Compute::B); }
+inline bool isTransfer(const Entry &entry) { return entry.has_send() || entry.has_receive(); }
+inline bool isCollective(const Entry &entry) { return entry.has_all_gather() || entry.has_reduce_scatter() || entry.has_all_reduce(); }
+
+/// Another entry of the same program for which `wanted` holds, or none.
+inline Place pickOther(const Programs &programs, Random &random, Place place, const std::function<bool(const Entry &)> &wanted) {
+  Place other;
+  size_t count = 0;
+  const auto &program = programs[size_t(place.program)];
+  for (int e = 0; e < program.entries_size(); ++e)
+    if (e != place.entry && wanted(program.entries(e)) && random() % ++count == 0)
+      other = {place.program, e};
+  return other;
+}
+
+/// A random slot binding of the chosen kinds.
+struct SlotPlace {
+  Place place;
+  int call = -1, slot = -1;
+  explicit operator bool() const { return slot >= 0; }
+};
+using SlotWanted = std::function<bool(const Entry &, const bundle::Call &, const bundle::Slot &)>;
+SlotPlace pickSlot(const Programs &programs, const bundle::BodyLibrary &bodies, Random &random, const SlotWanted &wanted, int program = -1);
+inline bundle::SlotBinding &slotAt(Programs &programs, const SlotPlace &p) { return *entryAt(programs, p.place).mutable_compute()->mutable_calls(p.call)->mutable_slots(p.slot); }
+
+/// Calls f on every half of entry `id`.
+template <typename F> void forHalves(Programs &programs, uint32_t id, F f) {
+  for (auto &program : programs)
+    for (auto &entry : *program.mutable_entries())
+      if (entry.id() == id)
+        f(program, entry);
+}
+
+/// Removes all halves of a random entry.
+bool dropEntry(Programs &programs, Random &random, std::string &what, const std::function<bool(const Entry &)> &wanted);
+/// Repeats all halves of a random entry right behind it.
+bool doubleEntry(Programs &programs, Random &random, std::string &what, const std::function<bool(const Entry &)> &wanted);
+/// Moves all halves of entry `id` in front of entry `before` (an id), or to the end with UINT32_MAX; waits follow the entries they name.
+void moveEntry(Programs &programs, uint32_t id, uint32_t before);
+/// Exchanges what two entries do on every device that has both.
+void swapEverywhere(Programs &programs, uint32_t x, uint32_t y);
+
+/// Bytes at the end of an arena that nobody uses; the arena grows.
+uint64_t freshBytes(bundle::Program &program, uint32_t arena, uint64_t bytes);
 
 } // namespace zorse::test

@@ -1,8 +1,9 @@
 #include "RealPrograms.h"
 
+#include "RandomCases.h"
+
 #include "zorse/Conversion/ExecConversion.h"
 #include "zorse/Step/Plan.h"
-#include "zorse/Step/RandomPlan.h"
 #include "zorse/Step/StepGraph.h"
 
 #include "mlir/IR/MLIRContext.h"
@@ -47,24 +48,14 @@ bool test::makePrograms(RealCase &result, const step::Plan &plan, std::string &e
 }
 
 std::optional<RealCase> test::realCase(uint32_t seed, const SyntheticModel *model, std::string &error) {
+  RandomCase drawn = randomCase(seed, model);
   RealCase result;
-  SyntheticOptions options;
-  options.seed = seed;
-  options.units = 2 + int(seed % 5);
-  options.tied = seed % 4 != 1;
-  options.skip = seed % 3 != 1;
-  options.frozen = seed % 2;
-  options.moments = int(seed % 3);
-  options.lossTerms = 1 + int(seed % 5 == 2);
-  options.clipNorm = seed % 7 == 3 ? 0 : 1;
-  options.skipNonFinite = seed % 7 != 3;
-  result.model = model ? *model : makeModel(options);
-  const int64_t batch = 1 + int64_t(seed * 5 % 9);
-  const uint32_t devices = 1 + seed * 3 % 5;
-  step::Plan plan = step::randomPlan(result.model.summary, batch, devices, seed);
-  result.name = "seed " + std::to_string(seed) + ": " + std::to_string(result.model.summary.units_size()) + " units x " + std::to_string(batch) + " samples, " + std::to_string(plan.cells.size()) + " cells on " +
-                std::to_string(devices) + " devices";
-  if (!makePrograms(result, plan, error))
+  result.model = std::move(drawn.model);
+  result.kind = drawn.kind;
+  result.schedule = drawn.schedule;
+  result.name = "seed " + std::to_string(seed) + ": " + drawn.kind + ", " + drawn.schedule + ", owners " + drawn.owners + ", " + std::to_string(result.model.summary.units_size()) + " units x " +
+                std::to_string(drawn.plan.batch) + " samples, " + std::to_string(drawn.plan.cells.size()) + " cells on " + std::to_string(drawn.plan.devices.size()) + " devices";
+  if (!makePrograms(result, drawn.plan, error))
     return std::nullopt;
   return result;
 }

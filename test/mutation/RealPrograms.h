@@ -16,7 +16,7 @@ struct Plan;
 namespace zorse::test {
 
 struct RealCase {
-  std::string name;
+  std::string name, kind, schedule;
   SyntheticModel model;
   verify::PlanView plan;
   std::vector<bundle::Program> programs;
@@ -25,7 +25,7 @@ struct RealCase {
 /// Expands and converts a plan.
 bool makePrograms(RealCase &result, const step::Plan &plan, std::string &error);
 
-/// Case `seed`: a random tiling, small enough to interpret, of `model`, or of a random synthetic model when that is null.
+/// Case `seed` of RandomCases.h, small enough to interpret, of `model`, or of a random synthetic model when that is null.
 std::optional<RealCase> realCase(uint32_t seed, const SyntheticModel *model, std::string &error);
 
 /// Summary and bodies of a bundle: a compiled model to draw plans for.

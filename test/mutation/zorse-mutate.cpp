@@ -10,6 +10,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <map>
 #include <mutex>
 #include <thread>
 
@@ -30,17 +31,18 @@ struct Row {
 };
 
 struct Options {
-  uint32_t plans = 40, first = 0, perClass = 1;
-  int interleavings = 100, steps = 3;
+  uint32_t plans = 40, first = 0, perMutation = 1;
+  int interleavings = 100;
+  interpret::Steps steps = "ETTET";
   unsigned threads = 1;
-  bool verbose = false;
+  bool details = false, verbose = false;
   std::string bundle;
 };
 
 int usage() {
-  fprintf(stderr, "zorse-mutate [--plans=N] [--first=SEED] [--per-class=N] [--interleavings=N] [--threads=N] [--bundle=DIR] [--verbose]\n"
-                  "Breaks the programs of N random plans; every class of mutants is tried --per-class times on each plan.\n"
-                  "The model is a synthetic one per plan, or that of --bundle.\n");
+  fprintf(stderr, "zorse-mutate [--plans=N] [--first=SEED] [--per-mutation=N] [--interleavings=N] [--threads=N] [--bundle=DIR] [--details] [--verbose]\n"
+                  "Breaks the programs of N random plans; every mutation is tried --per-mutation times on each plan.\n"
+                  "The model is a synthetic one per plan, or that of --bundle. --details: also a row for every mutation.\n");
   return 2;
 }
 
@@ -56,11 +58,13 @@ int main(int argc, char **argv) {
       target = static_cast<std::decay_t<decltype(target)>>(atoi(argv[i] + length + 1));
       return true;
     };
-    if (number("--plans", options.plans) || number("--first", options.first) || number("--per-class", options.perClass) || number("--interleavings", options.interleavings) ||
+    if (number("--plans", options.plans) || number("--first", options.first) || number("--per-mutation", options.perMutation) || number("--interleavings", options.interleavings) ||
         number("--threads", options.threads))
       continue;
     if (!strncmp(argv[i], "--bundle=", 9))
       options.bundle = argv[i] + 9;
+    else if (!strcmp(argv[i], "--details"))
+      options.details = true;
     else if (!strcmp(argv[i], "--verbose"))
       options.verbose = true;
     else
@@ -78,6 +82,8 @@ int main(int argc, char **argv) {
   }
   const auto &classes = test::mutations();
   std::vector<Row> rows(classes.size());
+  std::map<std::string, int> plansOf;
+  std::map<std::string, Row> schedules;
   int correct = 0, wronglyRejected = 0, disagreeing = 0;
   std::vector<std::string> problems;
   std::mutex mutex;
@@ -106,6 +112,7 @@ int main(int argc, char **argv) {
           problems.push_back(original->name + ": the compiler's own programs are harmful: " + harm.what);
         if (!harm.harmful)
           ++correct;
+        ++plansOf[original->kind];
         if (!harm.harmful && !findings.empty()) {
           ++wronglyRejected;
           problems.push_back(original->name + ": a correct program is rejected: " + verify::toString(findings[0], original->plan));
@@ -117,7 +124,7 @@ int main(int argc, char **argv) {
         continue;
 
       for (size_t c = 0; c < classes.size(); ++c)
-        for (uint32_t n = 0; n < options.perClass; ++n) {
+        for (uint32_t n = 0; n < options.perMutation; ++n) {
           std::mt19937 random(seed * 7919u + uint32_t(c) * 104729u + n);
           std::string what;
           std::vector<bundle::Program> mutant;
@@ -138,6 +145,7 @@ int main(int argc, char **argv) {
             (found.harmful ? row.rejectedHarmful : row.rejectedHarmless) = 1;
           std::lock_guard<std::mutex> lock(mutex);
           rows[c] += row;
+          schedules[original->schedule] += row;
           bool fatal = found.harmful && verdict.empty();
           if (fatal)
             problems.push_back(original->name + ": ACCEPTED although harmful: " + classes[c].name + " (" + what + "): " + found.what);
@@ -154,16 +162,36 @@ int main(int argc, char **argv) {
     thread.join();
 
   Row total;
-  printf("| class | mutants | sizes and order legal | harmful | rejected harmful | harmless | rejected harmless |\n|---|---|---|---|---|---|---|\n");
-  for (size_t c = 0; c < classes.size(); ++c) {
-    const Row &r = rows[c];
-    printf("| %s | %d | %d | %d | %d | %d | %d |\n", classes[c].name, r.mutants, r.legal, r.harmful, r.rejectedHarmful, r.harmless, r.rejectedHarmless);
-    total += r;
+  auto print = [](const std::string &name, const Row &r) {
+    printf("| %s | %d | %d | %d | %d | %d | %d |\n", name.c_str(), r.mutants, r.legal, r.harmful, r.rejectedHarmful, r.harmless, r.rejectedHarmless);
+  };
+  const char *header = "| mutants | sizes and order legal | harmful | harmful rejected | harmless | harmless rejected |\n|---|---|---|---|---|---|---|\n";
+  if (options.details) {
+    printf("| mutation %s", header);
+    for (size_t c = 0; c < classes.size(); ++c)
+      print(std::string(classes[c].fault) + ": " + classes[c].name, rows[c]);
+    printf("\n");
   }
-  printf("| **all** | %d | %d | %d | %d | %d | %d |\n\n", total.mutants, total.legal, total.harmful, total.rejectedHarmful, total.harmless, total.rejectedHarmless);
-  printf("%d correct programs of %u plans, %d rejected; %d interleavings each; %.0f s\n", correct, options.plans, wronglyRejected, options.interleavings,
-         std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
+  printf("| class of fault %s", header);
+  for (size_t c = 0; c < classes.size();) {
+    Row row;
+    size_t first = c;
+    for (; c < classes.size() && !strcmp(classes[c].fault, classes[first].fault); ++c)
+      row += rows[c];
+    print(std::string(classes[first].fault) + " (" + std::to_string(c - first) + ")", row);
+    total += row;
+  }
+  print("**all** (" + std::to_string(classes.size()) + ")", total);
+  printf("\n| schedule %s", header);
+  for (const auto &[name, row] : schedules)
+    print(name, row);
+  printf("\n%u plans:", options.plans);
+  for (const auto &[kind, count] : plansOf)
+    printf(" %d %s,", count, kind.c_str());
+  printf(" %d interleavings of %zu steps each\n", options.interleavings, options.steps.size());
   for (const std::string &problem : problems)
     printf("%s\n", problem.c_str());
+  printf("%d of %d harmful mutants rejected (%d mutants, %d of %d harmless ones rejected too); %d of %d correct programs rejected; %.0f s\n", total.rejectedHarmful, total.harmful, total.mutants,
+         total.rejectedHarmless, total.harmless, wronglyRejected, correct, std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
   return total.harmful != total.rejectedHarmful || wronglyRejected || disagreeing || !problems.empty();
 }

@@ -115,16 +115,19 @@ struct Maker {
         const auto &v = summary.values(int(unit->values_in(i)));
         if (forward || keepsInput)
           slot(body, bundle::BOUNDARY_IN, uint32_t(i), bundle::READ, 0, v.bytes_per_row(), v.name());
-        if (!forward)
+        if (!forward && v.needs_gradient())
           slot(body, bundle::BOUNDARY_IN_GRADIENT, uint32_t(i), bundle::ACCUMULATE, 0, v.bytes_per_row(), "d_" + v.name());
       }
       for (int i = 0; i < unit->values_out_size(); ++i) {
         const auto &v = summary.values(int(unit->values_out(i)));
-        slot(body, forward ? bundle::BOUNDARY_OUT : bundle::BOUNDARY_OUT_GRADIENT, uint32_t(i), forward ? bundle::WRITE : bundle::READ, 0, v.bytes_per_row(), v.name());
+        if (forward || v.needs_gradient())
+          slot(body, forward ? bundle::BOUNDARY_OUT : bundle::BOUNDARY_OUT_GRADIENT, uint32_t(i), forward ? bundle::WRITE : bundle::READ, 0, v.bytes_per_row(), v.name());
       }
-      slot(body, bundle::SAVED, 0, forward ? bundle::WRITE : bundle::READ, 0, unit->saved_bytes().per_row(), "saved");
+      if (unit->saved_bytes().per_row())
+        slot(body, bundle::SAVED, 0, forward ? bundle::WRITE : bundle::READ, 0, unit->saved_bytes().per_row(), "saved");
       const auto &workspace = forward ? unit->forward_workspace() : unit->backward_workspace();
-      slot(body, bundle::WORKSPACE, 0, bundle::WRITE, 0, workspace.per_row(), "workspace");
+      if (workspace.per_row())
+        slot(body, bundle::WORKSPACE, 0, bundle::WRITE, 0, workspace.per_row(), "workspace");
       slot(body, bundle::SCALARS, 0, bundle::READ, 256, 0, "scalars");
       if (forward)
         for (int i = 0; i < unit->loss_terms_size(); ++i)
@@ -160,6 +163,49 @@ struct Maker {
     slot(decide, bundle::SCALARS, 0, bundle::UPDATE, 256, 0, "scalars");
     slot(decide, bundle::OPTIMIZER_STEP_SLOT, 0, bundle::UPDATE, 8, 0, "step");
     summary.set_decide_body(model.bodies.bodies_size() - 1);
+  }
+
+  /// What real models have besides a chain.
+  void vary() {
+    auto &summary = model.summary;
+    auto pick = [&](int begin, int end) { return begin + int(random() % uint32_t(end - begin)); };
+    for (int u = 0; u < options.units; ++u) {
+      auto *unit = summary.mutable_units(u);
+      if (random() % 4 == 0)
+        unit->mutable_saved_bytes()->set_per_row(0);
+      if (random() % 4 == 0)
+        unit->mutable_forward_workspace()->set_per_row(0);
+      if (random() % 4 == 0)
+        unit->mutable_backward_workspace()->set_per_row(0);
+      if (u > 0 && u + 1 < options.units && random() % 4 == 0)
+        unit->clear_parameters();
+      if (u > 0 && u + 1 < options.units && random() % 4 == 0)
+        unit->add_inputs(uint32_t(random() % uint32_t(summary.inputs_size())));
+    }
+    for (int extra = pick(0, 3); extra > 0 && options.units > 2; --extra) { // values with any users behind their producer
+      const int producer = pick(0, options.units - 1);
+      uint32_t v = value("x" + std::to_string(extra), uint32_t(producer), 64 * (1 + random() % 2));
+      summary.mutable_values(int(v))->set_needs_gradient(random() % 2);
+      summary.mutable_units(producer)->add_values_out(v);
+      const int last = pick(producer + 1, options.units);
+      for (int u = producer + 1; u <= last; ++u)
+        if (u == last || random() % 2)
+          summary.mutable_units(u)->add_values_in(v);
+    }
+    for (int extra = pick(0, 3); extra > 0; --extra) { // parameters of any units
+      uint32_t p = parameter("shared" + std::to_string(extra), 16 * pick(1, 20), random() % 4 != 0, random() % 2);
+      for (int u = 0; u < options.units; ++u)
+        if (u == int(p) % options.units || random() % 3 == 0)
+          summary.mutable_units(u)->add_parameters(p);
+    }
+    for (int p = 0; p < summary.parameters_size(); ++p) { // a parameter nobody uses any more
+      bool used = false;
+      for (const auto &unit : summary.units())
+        for (uint32_t q : unit.parameters())
+          used = used || q == uint32_t(p);
+      if (!used)
+        summary.mutable_units(0)->add_parameters(uint32_t(p));
+    }
   }
 
   SyntheticModel make() {
@@ -213,6 +259,8 @@ struct Maker {
         unit->add_values_out(made);
       }
     }
+    if (options.irregular)
+      vary();
     for (int u = 0; u < options.units; ++u) {
       for (uint32_t v : summary.units(u).values_in())
         summary.mutable_values(int(v))->add_users(uint32_t(u));

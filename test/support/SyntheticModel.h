@@ -19,6 +19,9 @@ struct SyntheticOptions {
   int lossTerms = 1;
   double clipNorm = 1.0;
   bool skipNonFinite = true;
+  /// Values of several users, some without gradients; parameters of any set of units; inputs of any unit; units without parameters, saved blocks or
+  /// workspace.
+  bool irregular = false;
   uint32_t seed = 1;      ///< varies sizes and which optional slots bodies have
 };
 

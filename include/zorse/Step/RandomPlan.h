@@ -21,4 +21,7 @@ namespace zorse::step {
 /// Preconditions: the summary has at least one unit, batch >= 1, devices >= 1. Devices are named d0, d1, ...
 Plan randomPlan(const bundle::ModelSummary &summary, int64_t batch, uint32_t devices, uint64_t seed);
 
+/// Gives a plan an explicit order that can run, drawn from `seed`: any task whose predecessors have been drawn may be next.
+void randomOrder(Plan &plan, uint64_t seed);
+
 } // namespace zorse::step

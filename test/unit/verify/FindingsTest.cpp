@@ -352,11 +352,83 @@ TEST(Findings, Report) {
   for (auto &entry : *test.programs[0].mutable_entries())
     if (entry.has_report())
       entry.set_phase(bundle::COMMIT);
-  expectFinding(test, Code::Report, {"no device reports"});
+  expectFinding(test, Code::Report, {"expects the whole block"});
 
+  auto isReport = [](const bundle::Entry &e) { return e.has_report(); };
   Case phase({}, oneDevice());
-  find(phase, 0, [](const bundle::Entry &e) { return e.has_report(); }).set_phase(bundle::COMMIT);
+  find(phase, 0, isReport).set_phase(bundle::COMMIT);
   expectFinding(phase, Code::Report, {"in evaluation"});
+
+  Case missing({}, oneDevice());
+  uint32_t queue = find(missing, 0, isReport).queue();
+  uint32_t computes = 0;
+  for (const auto &entry : missing.programs[0].entries())
+    computes += entry.queue() == 0;
+  for (auto &entry : *missing.programs[0].mutable_entries()) // what waited for it waits for the last update
+    for (auto &wait : *entry.mutable_waits())
+      if (wait.queue() == queue) {
+        wait.set_queue(0);
+        wait.set_position(computes - 1);
+      }
+  erase(missing.programs[0], bundle::Entry(find(missing, 0, isReport)));
+  expectFinding(missing, Code::Report, {"no device reports", "in training"});
+
+  Case sums({}, oneDevice()); // the host copies 512 bytes, whatever the region says
+  auto &part = *find(sums, 0, isReport).mutable_report();
+  part.mutable_region()->set_offset(part.region().offset() + 256);
+  part.mutable_region()->set_bytes(128);
+  part.mutable_value()->set_kind(bundle::Value::GLOBAL_SUM);
+  expectFinding(sums, Code::Report, {"expects the whole block"});
+
+  Case twice({}, oneDevice());
+  bundle::Entry copy = find(twice, 0, isReport);
+  copy.set_id(twice.programs[0].entries(twice.programs[0].entries_size() - 1).id() + 1);
+  *twice.programs[0].add_entries() = copy;
+  for (auto &entry : *twice.programs[0].mutable_entries())
+    for (auto &wait : *entry.mutable_waits())
+      if (wait.queue() == queue)
+        wait.set_position(wait.position() + 1);
+  expectFinding(twice, Code::Report, {"a second report"});
+}
+
+TEST(Findings, NormWithoutClipping) { // clipping may be turned on when the run starts, and the norm is shown
+  SyntheticOptions options;
+  options.clipNorm = 0;
+  options.skipNonFinite = false;
+  Case test(options, oneDevice());
+  for (int e = test.programs[0].entries_size() - 1; e > 0; --e)
+    if (task(bundle::Compute::NORM)(test.programs[0].entries(e)))
+      erase(test.programs[0], bundle::Entry(test.programs[0].entries(e)));
+  expectFinding(test, Code::Norm, {"misses the contribution of group"});
+}
+
+TEST(Findings, RootOfBroadcast) {
+  Case test({}, pipeline());
+  auto &broadcast = *find(test, 0, isSend).mutable_broadcast();
+  broadcast.set_root(1000000);
+  broadcast.add_members(0);
+  broadcast.mutable_region()->set_bytes(64);
+  expectFinding(test, Code::Malformed, {"root 1000000 does not exist"});
+}
+
+TEST(Findings, TypeOfState) {
+  Case test({}, oneDevice());
+  test.programs[0].mutable_state(0)->set_type(bundle::BF16);
+  expectFinding(test, Code::Mismatched, {"element type", "is not the group's"});
+}
+
+TEST(Findings, EvaluationFirst) { // an evaluation must not rely on what a training step left behind
+  Case test({}, pipeline());
+  for (auto &entry : *test.programs[1].mutable_entries())
+    if (isReceive(entry) && entry.phase() == bundle::FORWARD) {
+      uint32_t id = entry.id();
+      for (auto &program : test.programs)
+        for (auto &half : *program.mutable_entries())
+          if (half.id() == id)
+            half.set_phase(bundle::BACKWARD);
+      break;
+    }
+  expectFinding(test, Code::Undefined, {"F(units 2-4"});
 }
 
 TEST(Findings, NameTasks) {

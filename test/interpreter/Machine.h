@@ -1,0 +1,137 @@
+// The run of the programs of all devices.
+//
+//   Machine.cpp       memory, queues, and the scheduler that picks what happens next
+//   Operations.cpp    what calls, copies, loads, reports and transfers read and write
+//   Collectives.cpp   the same for collectives
+//   Outcome.cpp       what a user sees at the end, and whether it is what it should be
+#pragma once
+
+#include "Bodies.h"
+#include "Interpreter.h"
+
+#include <memory>
+#include <random>
+
+namespace zorse::interpret {
+
+/// Thrown where a run cannot go on.
+struct Stop {
+  Outcome::Kind kind;
+  std::string what;
+};
+
+/// Bytes [begin, end) of an arena of a device.
+struct Span {
+  uint32_t device, arena;
+  int64_t begin, end;
+  bool write;
+  bool conflicts(const Span &o) const { return device == o.device && arena == o.arena && begin < o.end && o.begin < end && (write || o.write); }
+};
+
+/// Work between its start and its end: a call of a compute entry, or a whole transfer or collective with all its halves.
+struct Active {
+  std::vector<std::pair<uint32_t, uint32_t>> queues; ///< (device, queue) of every half
+  std::vector<Span> spans;
+  std::vector<std::pair<Span, Words>> writes;        ///< what the end stores
+  bool lastCall = true;
+  uint32_t entry = 0;
+};
+
+class Machine {
+public:
+  Machine(const bundle::ModelSummary &summary, const bundle::BodyLibrary &bodies, const std::vector<bundle::Program> &programs, const Steps &steps, const Interleaving &how)
+      : summary(summary), bodies(bodies), programs(programs), steps(steps), how(how), random(how.seed) {}
+
+  Outcome run();
+
+private:
+  const bundle::ModelSummary &summary;
+  const bundle::BodyLibrary &bodies;
+  const std::vector<bundle::Program> &programs;
+  const Steps &steps;
+  Interleaving how;
+  std::mt19937 random;
+
+  struct QueueState {
+    std::vector<int> entries; ///< indices in the program
+    size_t started = 0;       ///< entries finished, over all steps; the current one is this
+    int call = 0;             ///< next call of the current entry
+    bool busy = false;
+    uint32_t rank = 0;
+  };
+  std::vector<std::vector<QueueState>> queues;
+  std::vector<std::vector<Words>> arenas;
+  std::vector<std::unique_ptr<Active>> active;
+  std::map<uint32_t, size_t> deviceOf; ///< device number -> index of its program
+  std::vector<std::vector<uint64_t>> reports;
+  uint32_t victimDevice = 0, victimEntry = 0;
+  bool victimStarts = false;
+
+  struct Half {
+    size_t program, queue;
+    const bundle::Entry *entry;
+  };
+  struct Action {
+    bool ends = false;
+    size_t index = 0;         ///< ends: of the active work
+    std::vector<Half> halves; ///< starts
+    uint32_t rank = 0;
+    bool victim = false;
+  };
+
+  [[noreturn]] void invalid(const std::string &what) const { throw Stop{Outcome::Invalid, what}; }
+
+  // Memory.
+  void prepare();
+  uint64_t poison() { return mix(uint64_t(random()) << 32 | random()); }
+  bool padding(uint32_t group, int64_t element) const;
+  Span span(size_t p, const bundle::Region &region, int64_t from, int64_t to, bool write);
+  Words fetch(const Span &s) const {
+    const Words &memory = arenas[s.device][s.arena];
+    return Words(memory.begin() + s.begin / 4, memory.begin() + s.end / 4);
+  }
+  void store(const Span &s, const Words &words) { std::copy(words.begin(), words.end(), arenas[s.device][s.arena].begin() + s.begin / 4); }
+  void spoil(const Span &s) {
+    for (int64_t w = s.begin / 4; w < s.end / 4; ++w)
+      arenas[s.device][s.arena][size_t(w)] = poison();
+  }
+
+  // What can happen.
+  bool evaluates(size_t step) const { return step < steps.size() && steps[step] == 'E'; }
+  size_t stepOf(const QueueState &queue) const { return queue.entries.empty() ? steps.size() : queue.started / queue.entries.size(); }
+  const bundle::Entry *head(size_t p, size_t q) const {
+    const auto &queue = queues[p][q];
+    if (queue.busy || stepOf(queue) >= steps.size())
+      return nullptr;
+    return &programs[p].entries(queue.entries[queue.started % queue.entries.size()]);
+  }
+  bool ready(size_t p, size_t q, const bundle::Entry &entry);
+  static bool inEvaluation(const bundle::Entry &entry) {
+    return entry.phase() == bundle::LOAD || entry.phase() == bundle::GATHER || entry.phase() == bundle::FORWARD || entry.phase() == bundle::REPORT;
+  }
+  /// Devices whose halves must meet; empty: a local entry.
+  static std::vector<uint32_t> meeting(const bundle::Entry &entry, uint32_t self);
+  /// All halves at the heads of their queues with their waits satisfied, in the same step; or nothing.
+  std::vector<Half> meet(size_t p, size_t q, const bundle::Entry &entry);
+  /// One thing happens; false: everything is done.
+  bool act();
+  Action &choose(std::vector<Action> &actions);
+
+  // Starting: reads are taken, writes become poison until the end.
+  void begin(std::unique_ptr<Active> work);
+  void end(size_t index);
+  void start(const std::vector<Half> &halves);
+  void startCall(const Half &half, Active &work);
+  void startLocal(const Half &half, Active &work, size_t step);
+  void startTransfer(const std::vector<Half> &halves, Active &work);
+  void startCollective(const std::vector<Half> &halves, Active &work);
+  Span touch(Active &work, const Half &half, const bundle::Region &region, bool write);
+  void gather(const std::vector<Half> &halves, Active &work);
+  void reduce(const std::vector<Half> &halves, Active &work);
+  void sum(const std::vector<Half> &halves, Active &work);
+  void broadcast(const std::vector<Half> &halves, Active &work);
+
+  void finish(Result &result);
+};
+
+} // namespace zorse::interpret

@@ -1,0 +1,148 @@
+#include "Machine.h"
+
+#include <algorithm>
+
+using namespace zorse;
+using namespace zorse::interpret;
+
+void Machine::startCall(const Half &half, Active &work) {
+  const auto &compute = half.entry->compute();
+  auto &queue = queues[half.program][half.queue];
+  if (compute.calls_size() == 0)
+    return;
+  const auto &call = compute.calls(queue.call);
+  work.lastCall = queue.call + 1 == compute.calls_size();
+  if (call.body() >= uint32_t(bodies.bodies_size()) || call.rows() < 1 || call.rows() > (1 << 20))
+    invalid("impossible call");
+  const auto &body = bodies.bodies(int(call.body()));
+  if (call.slots_size() != body.slots_size())
+    invalid("slots do not fit the body");
+  Role role = roleOf(summary, call.body());
+  std::vector<Words> slots;
+  std::vector<bool> overwrite;
+  std::vector<Span> places;
+  std::vector<Span> touched;
+  for (int s = 0; s < body.slots_size(); ++s) {
+    const auto &slot = body.slots(s);
+    const auto &region = call.slots(s).region();
+    int64_t bytes = slotBytes(slot, call.rows());
+    if (bytes < 0)
+      invalid("impossible slot");
+    bool writes = slot.mode() != bundle::READ || slot.kind() == bundle::WORKSPACE;
+    Span where = span(half.program, region, 0, bytes, writes);
+    places.push_back(where);
+    // Scalars and sums share a block: calls touch their part of it.
+    auto touch = [&](int64_t from, int64_t to, bool write) {
+      Span part = where;
+      part.begin = std::min(where.end, where.begin + from);
+      part.end = std::min(where.end, where.begin + to);
+      part.write = write;
+      if (part.begin < part.end)
+        touched.push_back(part);
+    };
+    if (slot.kind() == bundle::SCALARS) {
+      touch(0, 64, false);
+      if (role == Role::Update || role == Role::Decide)
+        touch(64, 128, writes);
+      touch(128, 256, false);
+    } else if (slot.kind() == bundle::SUMS_SLOT && role == Role::Norm) {
+      touch(0, 16, true);
+    } else if (slot.kind() == bundle::SUMS_SLOT && role == Role::SumLoss) {
+      touch(16, 128, true);
+    } else {
+      touch(0, bytes, writes);
+    }
+    Words words = fetch(where);
+    if (slot.mode() == bundle::WRITE || slot.kind() == bundle::WORKSPACE)
+      for (uint64_t &word : words)
+        word = poison();
+    slots.push_back(std::move(words));
+    overwrite.push_back(call.slots(s).overwrite() || slot.mode() == bundle::WRITE);
+  }
+  for (size_t a = 0; a < touched.size(); ++a)
+    for (size_t b = a + 1; b < touched.size(); ++b)
+      if (touched[a].conflicts(touched[b]))
+        throw Stop{Outcome::Race, "slots of a call of entry " + std::to_string(work.entry) + " overlap"};
+  execute(summary, bodies, call.body(), call.rows(), call.sample_base(), call.instance_base(), slots, overwrite);
+  for (const Span &part : touched)
+    if (part.write)
+      for (size_t s = 0; s < places.size(); ++s)
+        if (places[s].write && places[s].arena == part.arena && places[s].begin <= part.begin && part.end <= places[s].end) {
+          Words words(slots[s].begin() + (part.begin - places[s].begin) / 4, slots[s].begin() + (part.end - places[s].begin) / 4);
+          if (body.slots(int(s)).kind() == bundle::WORKSPACE)
+            for (uint64_t &word : words)
+              word = poison();
+          work.writes.push_back({part, std::move(words)});
+          break;
+        }
+  work.spans = std::move(touched);
+}
+
+void Machine::startLocal(const Half &half, Active &work, size_t step) {
+  const bundle::Entry &entry = *half.entry;
+  auto write = [&](const bundle::Region &region, Words words) {
+    Span where = span(half.program, region, 0, int64_t(region.bytes()), true);
+    words.resize(size_t(where.end - where.begin) / 4);
+    work.spans.push_back(where);
+    work.writes.push_back({where, std::move(words)});
+  };
+  auto read = [&](const bundle::Region &region) {
+    Span where = span(half.program, region, 0, int64_t(region.bytes()), false);
+    work.spans.push_back(where);
+    return fetch(where);
+  };
+  if (entry.has_copy()) {
+    Words words = read(entry.copy().from());
+    write(entry.copy().to(), std::move(words));
+    if (work.spans[0].conflicts(work.spans[1]) || entry.copy().from().bytes() != entry.copy().to().bytes())
+      invalid("copy onto itself, or of unequal sizes");
+  } else if (entry.has_load_input()) {
+    const auto &load = entry.load_input();
+    if (load.input() >= uint32_t(summary.inputs_size()) || load.rows() < 0 || load.rows() > (1 << 20))
+      invalid("impossible load");
+    size_t perRow = size_t(summary.inputs(int(load.input())).bytes_per_row()) / 4;
+    if (load.region().bytes() != uint64_t(load.rows()) * perRow * 4)
+      invalid("load of the wrong size");
+    Words words;
+    for (int64_t r = 0; r < load.rows(); ++r)
+      for (size_t w = 0; w < perRow; ++w)
+        words.push_back(inputWord(load.input(), load.sample_base() + r, w, int(step)));
+    write(load.region(), std::move(words));
+  } else if (entry.has_load_scalars()) {
+    if (entry.load_scalars().region().bytes() != kBlockWords * 4)
+      invalid("scalars of the wrong size");
+    Words words(kBlockWords, 0);
+    for (size_t w = 0; w < kScalarWords; ++w)
+      words[w] = scalarWord(w, int(step));
+    for (size_t w = kScalarWords + kSumWords; w < kBlockWords; ++w)
+      words[w] = poison();
+    write(entry.load_scalars().region(), std::move(words));
+  } else if (entry.has_report()) {
+    if (entry.report().region().bytes() != kBlockWords * 4)
+      invalid("report of the wrong size");
+    Words block = read(entry.report().region());
+    Words report;
+    if (!evaluates(step))
+      report.assign(block.begin() + kDecidedBegin, block.begin() + kDecidedEnd);
+    report.insert(report.end(), block.begin() + kScalarWords + kNormWords, block.begin() + kScalarWords + kNormWords + 2 * summary.loss_size());
+    reports[step].insert(reports[step].end(), report.begin(), report.end());
+  } else {
+    invalid("an entry that is nothing");
+  }
+}
+
+void Machine::startTransfer(const std::vector<Half> &halves, Active &work) {
+  const Half *send = nullptr, *receive = nullptr;
+  for (const Half &half : halves)
+    (half.entry->has_send() ? send : receive) = &half;
+  if (halves.size() != 2 || !send || !receive || !receive->entry->has_receive())
+    invalid("a transfer without both halves");
+  const bundle::Send &from = send->entry->send();
+  const bundle::Receive &to = receive->entry->receive();
+  if (from.peer() != programs[receive->program].device() || to.peer() != programs[send->program].device() || from.region().bytes() != to.region().bytes())
+    invalid("halves of a transfer that do not fit");
+  Span source = span(send->program, from.region(), 0, int64_t(from.region().bytes()), false);
+  Span target = span(receive->program, to.region(), 0, int64_t(to.region().bytes()), true);
+  work.spans = {source, target};
+  work.writes.push_back({target, fetch(source)});
+}

@@ -1,0 +1,93 @@
+#include "Edit.h"
+
+#include <algorithm>
+
+using namespace zorse;
+using namespace zorse::test;
+
+SlotPlace test::pickSlot(const Programs &programs, const bundle::BodyLibrary &bodies, Random &random, const SlotWanted &wanted, int program) {
+  SlotPlace chosen;
+  size_t count = 0;
+  for (size_t p = 0; p < programs.size(); ++p) {
+    if (program >= 0 && int(p) != program)
+      continue;
+    for (int e = 0; e < programs[p].entries_size(); ++e)
+      for (int c = 0; c < programs[p].entries(e).compute().calls_size(); ++c) {
+        const auto &call = programs[p].entries(e).compute().calls(c);
+        for (int s = 0; s < call.slots_size(); ++s)
+          if (call.slots(s).region().bytes() && wanted(programs[p].entries(e), call, bodies.bodies(int(call.body())).slots(s)) && random() % ++count == 0)
+            chosen = {{int(p), e}, c, s};
+      }
+  }
+  return chosen;
+}
+
+bool test::dropEntry(Programs &programs, Random &random, std::string &what, const std::function<bool(const Entry &)> &wanted) {
+  Place place = pickEntry(programs, random, wanted);
+  if (!place)
+    return false;
+  what = at(programs, place);
+  eraseId(programs, entryAt(programs, place).id());
+  return true;
+}
+
+bool test::doubleEntry(Programs &programs, Random &random, std::string &what, const std::function<bool(const Entry &)> &wanted) {
+  Place place = pickEntry(programs, random, wanted);
+  if (!place)
+    return false;
+  what = at(programs, place);
+  spreadIds(programs);
+  repeatEntry(programs, entryAt(programs, place).id());
+  return true;
+}
+
+void test::moveEntry(Programs &programs, uint32_t id, uint32_t before) {
+  spreadIds(programs);
+  const uint32_t from = id * 2, to = before == UINT32_MAX ? UINT32_MAX : before * 2 - 1;
+  for (auto &program : programs) {
+    // What each wait names, before anything moves.
+    std::vector<std::vector<uint32_t>> targets;
+    std::vector<std::vector<uint32_t>> ids(size_t(program.queues_size()));
+    for (const auto &entry : program.entries())
+      ids[entry.queue()].push_back(entry.id() == from ? to : entry.id());
+    std::vector<Entry> entries(program.entries().begin(), program.entries().end());
+    for (auto &entry : entries) {
+      if (entry.id() == from)
+        entry.set_id(to);
+      for (auto &wait : *entry.mutable_waits())
+        wait.set_position(ids[wait.queue()][wait.position()]); // an id for now
+    }
+    std::stable_sort(entries.begin(), entries.end(), [](const Entry &a, const Entry &b) { return a.id() < b.id(); });
+    for (auto &list : ids)
+      std::sort(list.begin(), list.end());
+    for (auto &entry : entries)
+      for (auto &wait : *entry.mutable_waits()) {
+        const auto &list = ids[wait.queue()];
+        wait.set_position(uint32_t(std::lower_bound(list.begin(), list.end(), wait.position()) - list.begin()));
+      }
+    program.mutable_entries()->Clear();
+    for (auto &entry : entries)
+      program.mutable_entries()->Add(std::move(entry));
+  }
+}
+
+void test::swapEverywhere(Programs &programs, uint32_t x, uint32_t y) {
+  for (auto &program : programs) {
+    Entry *first = nullptr, *second = nullptr;
+    for (auto &entry : *program.mutable_entries()) {
+      first = entry.id() == x ? &entry : first;
+      second = entry.id() == y ? &entry : second;
+    }
+    if (first && second)
+      swapPayload(*first, *second);
+  }
+}
+
+uint64_t test::freshBytes(bundle::Program &program, uint32_t arena, uint64_t bytes) {
+  auto *memory = program.mutable_arenas(int(arena));
+  uint64_t offset = (memory->bytes() + 63) / 64 * 64, end = offset + (bytes + 63) / 64 * 64;
+  if (memory->kind() == bundle::DEVICE)
+    program.set_planned_bytes(program.planned_bytes() + end - memory->bytes());
+  memory->set_bytes(end);
+  return offset;
+}

@@ -1,0 +1,73 @@
+#include "Edit.h"
+#include "Mutations.h"
+
+#include <algorithm>
+#include <map>
+
+using namespace zorse;
+using namespace zorse::test;
+using Entry = bundle::Entry;
+
+bool test::keepsSizesAndOrder(const RealCase &original, const Programs &programs) {
+  std::map<uint32_t, std::vector<std::pair<uint32_t, const Entry *>>> halves;
+  for (const auto &program : programs) {
+    Programs copy{program};
+    for (auto *region : regionsOf(copy[0]))
+      if (region->arena() >= uint32_t(program.arenas_size()) || region->offset() + region->bytes() > program.arenas(int(region->arena())).bytes())
+        return false;
+    std::map<uint32_t, std::vector<int>> queues;
+    for (int e = 0; e < program.entries_size(); ++e)
+      queues[program.entries(e).queue()].push_back(e);
+    for (int e = 0; e < program.entries_size(); ++e) {
+      const auto &entry = program.entries(e);
+      if (e && entry.id() <= program.entries(e - 1).id())
+        return false;
+      for (const auto &wait : entry.waits())
+        if (wait.position() >= queues[wait.queue()].size() || (!wait.previous_step() && queues[wait.queue()][wait.position()] >= e))
+          return false;
+      for (const auto &call : entry.compute().calls()) {
+        const auto &body = original.model.bodies.bodies(int(call.body()));
+        if (body.slots_size() != call.slots_size())
+          return false;
+        for (int s = 0; s < call.slots_size(); ++s)
+          if (int64_t(call.slots(s).region().bytes()) != body.slots(s).bytes().fixed() + body.slots(s).bytes().per_row() * call.rows())
+            return false;
+      }
+      halves[entry.id()].push_back({program.device(), &entry});
+    }
+  }
+  for (const auto &[id, list] : halves) {
+    const Entry &first = *list[0].second;
+    if (first.has_send() || first.has_receive()) {
+      if (list.size() != 2)
+        return false;
+      const Entry &second = *list[1].second;
+      const Entry &send = first.has_send() ? first : second, &receive = first.has_send() ? second : first;
+      if (!send.has_send() || !receive.has_receive() || send.send().region().bytes() != receive.receive().region().bytes() ||
+          send.send().peer() != (first.has_send() ? list[1].first : list[0].first) || receive.receive().peer() != (first.has_send() ? list[0].first : list[1].first))
+        return false;
+    } else if (isCollective(first)) {
+      std::vector<uint32_t> members, present;
+      auto addAll = [&](const auto &from) { members.insert(members.end(), from.begin(), from.end()); };
+      if (first.has_all_gather()) {
+        addAll(first.all_gather().readers());
+        addAll(first.all_gather().shards().members());
+      } else if (first.has_reduce_scatter()) {
+        addAll(first.reduce_scatter().contributors());
+        addAll(first.reduce_scatter().shards().members());
+      } else {
+        addAll(first.all_reduce().members());
+      }
+      std::sort(members.begin(), members.end());
+      members.erase(std::unique(members.begin(), members.end()), members.end());
+      for (const auto &[device, entry] : list)
+        present.push_back(device);
+      std::sort(present.begin(), present.end());
+      if (present != members)
+        return false;
+    } else if (list.size() != 1) {
+      return false;
+    }
+  }
+  return true;
+}

@@ -1,0 +1,172 @@
+#include "RandomCases.h"
+
+#include "zorse/Step/Deal.h"
+#include "zorse/Step/RandomPlan.h"
+
+#include <algorithm>
+#include <random>
+
+using namespace zorse;
+using namespace zorse::test;
+
+namespace {
+
+struct Drawer {
+  std::mt19937_64 random;
+
+  int64_t between(int64_t low, int64_t high) { return low + int64_t(random() % uint64_t(high - low)); } // [low, high)
+  bool chance(int percent) { return between(0, 100) < percent; }
+
+  /// `parts` ranges of [0, total), none empty: their ends.
+  std::vector<int64_t> cut(int64_t total, int64_t parts) {
+    std::vector<int64_t> ends;
+    for (int64_t i = 1; i < total; ++i)
+      ends.push_back(i);
+    std::shuffle(ends.begin(), ends.end(), random);
+    ends.resize(size_t(std::min(parts - 1, total - 1)));
+    ends.push_back(total);
+    std::sort(ends.begin(), ends.end());
+    return ends;
+  }
+
+  SyntheticModel model(uint64_t seed, int largest) {
+    SyntheticOptions options;
+    options.seed = uint32_t(seed * 2654435761u >> 3);
+    options.units = int(between(2, 7 + 5 * (largest - 1)));
+    options.tied = chance(70);
+    options.skip = chance(60);
+    options.frozen = chance(50);
+    options.moments = int(between(0, 3));
+    options.lossTerms = chance(20) ? 2 : 1;
+    options.clipNorm = chance(80) ? 1 : 0;
+    options.skipNonFinite = chance(80);
+    options.irregular = chance(60);
+    return makeModel(options);
+  }
+
+  /// Cells of one pipeline: units cut into stages, each on some of `devices`.
+  void pipeline(step::Plan &plan, int64_t units, int64_t sampleBegin, int64_t sampleEnd, std::vector<uint32_t> devices) {
+    std::shuffle(devices.begin(), devices.end(), random);
+    const int64_t stages = between(1, std::min<int64_t>(units, int64_t(devices.size())) + 1);
+    auto ends = cut(units, stages), shares = cut(int64_t(devices.size()), int64_t(ends.size()));
+    for (size_t s = 0; s < ends.size(); ++s) {
+      std::vector<step::StageDevice> stage;
+      const size_t first = s ? size_t(shares[s - 1]) : 0, last = size_t(shares[s]);
+      std::vector<double> weights;
+      for (size_t d = first; d < last; ++d)
+        weights.push_back(double(between(1, 6)));
+      auto samples = step::splitInProportion(sampleEnd - sampleBegin, weights);
+      for (size_t d = first; d < last; ++d)
+        if (samples[d - first])
+          stage.push_back({devices[d], samples[d - first], between(1, std::min<int64_t>(4, samples[d - first]) + 1)});
+      step::dealStage(int32_t(s ? ends[s - 1] : 0), int32_t(ends[s]), sampleBegin, stage, plan.cells);
+    }
+  }
+
+  /// Chunks go round the devices; micro-batches of any size.
+  void interleaved(step::Plan &plan, int64_t units, int64_t devices) {
+    auto chunks = cut(units, between(std::min(units, devices + 1), units + 1));
+    auto micro = cut(plan.batch, between(1, plan.batch + 1));
+    for (size_t c = 0; c < chunks.size(); ++c)
+      for (size_t m = 0; m < micro.size(); ++m)
+        plan.cells.push_back({int32_t(c ? chunks[c - 1] : 0), int32_t(chunks[c]), m ? micro[m - 1] : 0, micro[m], uint32_t(c % size_t(devices))});
+  }
+
+  std::string owners(step::Plan &plan, const bundle::ModelSummary &summary) {
+    plan.owners.clear();
+    plan.defaultOwners = step::DefaultOwners(between(0, 3));
+    const int64_t kind = between(0, 4);
+    static const char *const defaults[] = {"in proportion", "equal", "first"};
+    if (kind == 0)
+      return defaults[int(plan.defaultOwners)];
+    for (int g = 0; g < summary.groups_size(); ++g) {
+      if (!summary.groups(g).trainable() || chance(25))
+        continue;
+      std::vector<uint32_t> devices(plan.devices.size());
+      for (uint32_t d = 0; d < devices.size(); ++d)
+        devices[d] = d;
+      std::shuffle(devices.begin(), devices.end(), random);
+      const int64_t blocks = (summary.groups(g).elements() + 127) / 128;
+      devices.resize(size_t(between(1, std::min<int64_t>(int64_t(devices.size()), 4) + 1)));
+      step::GroupOwners entry;
+      entry.group = uint32_t(g);
+      if (kind == 1 || blocks < int64_t(devices.size())) { // shares, 0 % included
+        int64_t left = 100;
+        for (size_t i = 0; i < devices.size(); ++i) {
+          const int64_t share = i + 1 == devices.size() ? left : chance(25) ? 0 : between(0, left + 1);
+          left -= share;
+          entry.owners.push_back({devices[i], double(share), -1, -1});
+        }
+      } else { // elements
+        auto ends = cut(blocks, int64_t(devices.size()));
+        for (size_t i = 0; i < ends.size(); ++i)
+          entry.owners.push_back({devices[i], 0, (i ? ends[i - 1] : 0) * 128, std::min(ends[i] * 128, summary.groups(g).elements())});
+      }
+      plan.owners.push_back(std::move(entry));
+    }
+    return kind == 1 ? "shares" : "elements";
+  }
+};
+
+} // namespace
+
+RandomCase test::randomCase(uint64_t seed, const SyntheticModel *model, int largest) {
+  Drawer draw{std::mt19937_64(seed * 0x9E3779B97F4A7C15ull + 1)};
+  RandomCase result;
+  result.model = model ? *model : draw.model(seed, largest);
+  const auto &summary = result.model.summary;
+  const int64_t units = summary.units_size(), batch = draw.between(1, 9 * largest + 1);
+  const uint32_t devices = uint32_t(draw.between(1, 5 * largest + 1));
+  step::Plan &plan = result.plan;
+  plan = step::randomPlan(summary, batch, devices, draw.random());
+  std::vector<uint32_t> all(devices);
+  for (uint32_t d = 0; d < devices; ++d)
+    all[d] = d;
+  switch (seed % 5) {
+  case 0: result.kind = "tiling"; break;
+  case 1:
+    result.kind = "pipeline";
+    plan.cells.clear();
+    draw.pipeline(plan, units, 0, batch, all);
+    break;
+  case 2:
+    result.kind = "interleaved";
+    plan.cells.clear();
+    draw.interleaved(plan, units, devices);
+    break;
+  case 3: {
+    result.kind = "several pipelines";
+    plan.cells.clear();
+    auto ends = draw.cut(batch, draw.between(1, 4));
+    for (size_t i = 0; i < ends.size(); ++i)
+      draw.pipeline(plan, units, i ? ends[i - 1] : 0, ends[i], all); // devices may serve more than one
+    break;
+  }
+  default:
+    result.kind = "data parallel";
+    plan.cells.clear();
+    std::vector<step::StageDevice> stage;
+    auto ends = draw.cut(batch, devices);
+    for (size_t i = 0; i < ends.size(); ++i) {
+      const int64_t samples = ends[i] - (i ? ends[i - 1] : 0);
+      stage.push_back({all[i], samples, draw.between(1, samples + 1)});
+    }
+    step::dealStage(0, int32_t(units), 0, stage, plan.cells);
+  }
+  result.owners = draw.owners(plan, summary);
+  plan.order.clear();
+  switch (draw.between(0, 3)) {
+  case 0:
+    result.schedule = "1f1b";
+    plan.schedule = step::ScheduleKind::OneForwardOneBackward;
+    break;
+  case 1:
+    result.schedule = "gpipe";
+    plan.schedule = step::ScheduleKind::GPipe;
+    break;
+  default:
+    result.schedule = "random order";
+    step::randomOrder(plan, draw.random());
+  }
+  return result;
+}

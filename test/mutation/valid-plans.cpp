@@ -1,0 +1,126 @@
+// valid-plans: random valid plans of random models, expanded, serialised and verified. None may be refused on the way. Small ones are also run by the
+// interpreter: what the verifier accepts here is right.
+#include "Interpreter.h"
+#include "RandomCases.h"
+
+#include "zorse/Verify/Verify.h"
+
+#include <atomic>
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <map>
+#include <mutex>
+#include <thread>
+
+using namespace zorse;
+
+namespace {
+
+struct Options {
+  uint64_t plans = 1000, first = 0;
+  int largest = 4, interleavings = 5;
+  unsigned threads = std::max(1u, std::thread::hardware_concurrency());
+  size_t interpreted = 400; ///< entries of a program that is interpreted, at most
+};
+
+struct Outcome {
+  std::string problem; ///< "" when accepted
+  size_t devices = 0, cells = 0, entries = 0;
+  bool interpreted = false;
+};
+
+Outcome tryCase(uint64_t seed, const Options &options, test::RandomCase &drawn) {
+  Outcome outcome;
+  // One in two is small, so that most are interpreted; the others grow with the seed.
+  drawn = test::randomCase(seed, nullptr, seed % 2 ? 1 : 1 + int(seed / 2 % uint64_t(options.largest)));
+  test::RealCase real;
+  real.model = drawn.model;
+  std::string error, json = step::writePlan(drawn.plan, drawn.model.summary);
+  auto again = step::readPlan(json, drawn.model.summary, error);
+  if (!again || step::writePlan(*again, drawn.model.summary) != json) {
+    outcome.problem = "the plan's file is not read as it was written: " + error;
+    return outcome;
+  }
+  if (!test::makePrograms(real, *again, error)) {
+    outcome.problem = "refused by the compiler: " + error;
+    return outcome;
+  }
+  outcome.devices = drawn.plan.devices.size();
+  outcome.cells = drawn.plan.cells.size();
+  for (const auto &program : real.programs)
+    outcome.entries += size_t(program.entries_size());
+  auto findings = verify::verifyPrograms(real.model.summary, real.model.bodies, real.plan, real.programs, {});
+  for (const auto &finding : findings)
+    outcome.problem += (outcome.problem.empty() ? "" : "; ") + verify::toString(finding, real.plan);
+  if (options.interleavings > 0 && outcome.entries <= options.interpreted) {
+    outcome.interpreted = true;
+    const interpret::Steps steps = "ETTET";
+    auto expected = interpret::reference(real.model.summary, real.model.bodies, real.plan.batch, steps);
+    auto harm = interpret::findHarm(real.model.summary, real.model.bodies, real.programs, expected, steps, options.interleavings, uint32_t(seed));
+    if (harm.harmful)
+      outcome.problem += (outcome.problem.empty() ? "accepted, but harmful: " : "; harmful, too: ") + harm.what;
+  }
+  return outcome;
+}
+
+} // namespace
+
+int main(int argc, char **argv) {
+  Options options;
+  for (int i = 1; i < argc; ++i) {
+    auto number = [&](const char *name, auto &target) {
+      size_t length = strlen(name);
+      if (strncmp(argv[i], name, length) || argv[i][length] != '=')
+        return false;
+      target = static_cast<std::decay_t<decltype(target)>>(atoll(argv[i] + length + 1));
+      return true;
+    };
+    if (number("--plans", options.plans) || number("--first", options.first) || number("--largest", options.largest) || number("--interleavings", options.interleavings) ||
+        number("--threads", options.threads) || number("--interpreted", options.interpreted))
+      continue;
+    fprintf(stderr, "valid-plans [--plans=N] [--first=SEED] [--largest=FACTOR] [--interleavings=N] [--interpreted=ENTRIES] [--threads=N]\n");
+    return 2;
+  }
+  struct Row {
+    int plans = 0, accepted = 0, interpreted = 0;
+  };
+  std::map<std::string, Row> rows;
+  Row total;
+  size_t devices = 0, cells = 0, entries = 0;
+  std::mutex mutex;
+  std::atomic<uint64_t> next{0};
+  auto start = std::chrono::steady_clock::now();
+  auto work = [&] {
+    for (uint64_t index; (index = next++) < options.plans;) {
+      test::RandomCase drawn;
+      Outcome outcome = tryCase(options.first + index, options, drawn);
+      std::lock_guard<std::mutex> lock(mutex);
+      for (Row *row : {&rows[drawn.kind + " | " + drawn.schedule], &total}) {
+        ++row->plans;
+        row->accepted += outcome.problem.empty();
+        row->interpreted += outcome.interpreted;
+      }
+      devices = std::max(devices, outcome.devices);
+      cells = std::max(cells, outcome.cells);
+      entries += outcome.entries;
+      if (!outcome.problem.empty())
+        printf("seed %llu: %s, %s, owners %s, %d units x %lld samples, %zu cells on %zu devices: %s\n", static_cast<unsigned long long>(options.first + index), drawn.kind.c_str(),
+               drawn.schedule.c_str(), drawn.owners.c_str(), drawn.model.summary.units_size(), static_cast<long long>(drawn.plan.batch), drawn.plan.cells.size(), drawn.plan.devices.size(),
+               outcome.problem.c_str());
+    }
+  };
+  std::vector<std::thread> threads;
+  for (unsigned t = 1; t < options.threads; ++t)
+    threads.emplace_back(work);
+  work();
+  for (auto &thread : threads)
+    thread.join();
+  printf("| plan | schedule | plans | accepted | interpreted, too |\n|---|---|---|---|---|\n");
+  for (const auto &[name, row] : rows)
+    printf("| %s | %d | %d | %d |\n", name.c_str(), row.plans, row.accepted, row.interpreted);
+  printf("%zu entries in all; at most %zu cells, %zu devices; %.0f s\n", entries, cells, devices, std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
+  printf("%d of %d random valid plans accepted; the interpreter agrees on the %d it ran\n", total.accepted, total.plans, total.interpreted);
+  return total.accepted != total.plans;
+}
