@@ -1,0 +1,73 @@
+"""Verification's share of zorse-compile's time for many devices: a deep, narrow model over stages x replicas devices.
+
+    verification_cost.py MODEL.onnx [--sequence 64] [--stages 32] [--replicas 16] [--microbatches 40] [--repeat 3] [--limit 0.10] [--memory-limit 2048]
+
+Prints seconds by phase as zorse-compile states them, best of the repetitions, and the share without and with the generation of kernels (phase "bodies", once
+with an empty kernel cache). Fails when the share without kernels exceeds the limit, or the memory (MiB).
+"""
+import argparse
+import json
+import os
+import re
+import resource
+import sys
+import tempfile
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "e2e"))
+import harness as z
+
+parser = argparse.ArgumentParser()
+parser.add_argument("model")
+parser.add_argument("--sequence", type=int, default=64)
+parser.add_argument("--stages", type=int, default=32)
+parser.add_argument("--replicas", type=int, default=16)
+parser.add_argument("--microbatches", type=int, default=40)
+parser.add_argument("--repeat", type=int, default=3)
+parser.add_argument("--threads", type=int, default=os.cpu_count())
+parser.add_argument("--limit", type=float, default=0.10)
+parser.add_argument("--memory-limit", type=int, default=2048)
+a = parser.parse_args()
+devices = a.stages * a.replicas
+batch = a.replicas * a.microbatches
+
+
+def phases(text):
+    return {m[1]: float(m[2]) for m in re.finditer(r"^  (\w+) +([0-9.]+) s  ", text, re.M)}
+
+
+with tempfile.TemporaryDirectory() as folder:
+    cluster = os.path.join(folder, "cluster.yaml")
+    with open(cluster, "w") as f:
+        f.write("name: many\nnodes:\n")
+        for d in range(devices):
+            if d % 8 == 0:
+                f.write(f"  - name: n{d // 8}\n    devices:\n")
+            f.write(f"      - {{ name: d{d}, kind: cpu, speed: {1e10 * (1 + d % 3)}, memory: 20GiB, threads: 1 }}\n")
+    os.environ["ZORSE_CACHE"] = os.path.join(folder, "cache")
+    common = ["zorse-compile", a.model, "--cluster", cluster, "--seq", a.sequence, "--batch", batch, "--threads", a.threads]
+    _, _, text = z.call(*common, "--compile-to=bodies")
+    cold = phases(text)["bodies"]
+    units = int(re.search(r"(\d+) units of", text)[1])
+    plan = os.path.join(folder, "plan.json")
+    with open(plan, "w") as f:
+        json.dump({"batch": batch, "devices": [f"d{d}" for d in range(devices)], "schedule": "1f1b",
+                   "stages": [{"units": [units * s // a.stages, units * (s + 1) // a.stages], "microbatch": 1,
+                               "devices": [f"d{s * a.replicas + r}" for r in range(a.replicas)]} for s in range(a.stages)]}, f)
+    shares, best = [], {}
+    for i in range(a.repeat):
+        _, _, text = z.call(*common, "--plan", plan, "-o", os.path.join(folder, "out.zorse"))
+        seconds = phases(text)
+        seconds.pop("bodies")
+        total = sum(seconds.values())
+        shares.append((seconds["verify"] / total, seconds["verify"] / (total + cold)))
+        best = {p: min(s, best.get(p, s)) for p, s in seconds.items()}
+        if i == 0:
+            counts = [re.search(pattern, text)[1] for pattern in (r"(\d+) cells", r"(\d+) entries", r"programs, (.*)")]
+            print(f"{devices} devices, {units} units, {counts[0]} cells, {counts[1]} entries, {counts[2]} of programs; {a.threads} threads")
+        print("  " + ", ".join(f"{p} {s:.2f} s" for p, s in seconds.items()) + f": verification {shares[-1][0]:.1%} of {total:.2f} s", flush=True)
+    shares.sort()
+    without, together = shares[len(shares) // 2]
+    memory = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss // 1024
+print(f"kernels, from an empty cache: {cold:.2f} s; best of {a.repeat}: " + ", ".join(f"{p} {s:.2f} s" for p, s in best.items()))
+print(f"verification: {without:.1%} of compile time without kernels (limit {a.limit:.0%}), {together:.1%} with them; {memory} MiB at most (limit {a.memory_limit})")
+sys.exit(0 if without <= a.limit and memory <= a.memory_limit else 1)
