@@ -35,10 +35,10 @@ void Replay::write(const bundle::Region &region, const Logical &value) {
   writeBytes(region.arena(), begin, end, content);
 }
 
-void Replay::scratch(const bundle::Region &region) {
+void Replay::scratch(const bundle::Region &region, Intervals intervals) {
   Content content;
   content.writer = current;
-  writeBytes(region.arena(), int64_t(region.offset()), int64_t(region.offset() + region.bytes()), content);
+  arenas[region.arena()].assign(intervals, content);
 }
 
 void Replay::writeScalars(const bundle::Region &region) {
@@ -61,11 +61,11 @@ void Replay::writeScalars(const bundle::Region &region) {
 }
 
 /// Every byte holds the expected value; accumulators besides hold exactly the contributions their reader needs.
-bool Replay::requireBytes(uint32_t arena, int64_t begin, int64_t end, const Content &expected, const Logical &value, int64_t parameter) {
+bool Replay::requireBytes(uint32_t arena, Intervals intervals, int64_t begin, int64_t end, const Content &expected, const Logical &value, int64_t parameter) {
   bool good = true;
   uint32_t checked = 0;
   Places &places = device.getPlaces();
-  arenas[arena].forEach(places.of(arena, begin, end), [&](Intervals piece, const Content &found) {
+  arenas[arena].forEach(intervals, [&](Intervals piece, const Content &found) {
     if (!good)
       return;
     auto bytes = [&] {
@@ -115,6 +115,13 @@ bool Replay::requireBytes(uint32_t arena, int64_t begin, int64_t end, const Cont
       good = checkGradient(lists[found.list], uint32_t(parameter));
   });
   return good;
+}
+
+bool Replay::requireSlot(const bundle::Region &region, const Logical &value) {
+  if (isState(value.kind) && value.parameter < 0)
+    return require(region, value);
+  int64_t base = int64_t(region.offset());
+  return requireBytes(region.arena(), value.intervals, base, base + int64_t(region.bytes()), contentOf(value, base), value, value.parameter);
 }
 
 bool Replay::require(const bundle::Region &region, const Logical &value) {

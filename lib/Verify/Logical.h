@@ -12,6 +12,8 @@ struct Logical {
   uint32_t version = 0;
   int64_t stride = 0;         ///< bytes per element or sample; 0: indivisible
   int64_t bytes = 0;          ///< of the whole value
+  int64_t parameter = -1;     ///< the one parameter whose elements it is
+  Intervals intervals;        ///< of its region; set by the replay
 };
 
 /// Sizes of a declared value. Reports a finding and returns false when the value does not exist or `bytes` is not its size.

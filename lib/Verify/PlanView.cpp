@@ -21,24 +21,25 @@ struct Reader {
     return false;
   }
 
-  bool integer(const Json &value, const std::string &what, int64_t &out) {
+  // \param what  makes the name of the value, only when something is wrong with it: plans have many cells.
+  template <typename What> bool integer(const Json &value, const What &what, int64_t &out) {
     if (!value.is_number_integer() || (value.is_number_unsigned() && value.get<uint64_t>() > uint64_t(INT64_MAX)))
-      return fail(what + ": expects an integer, found " + value.dump(-1, ' ', false, Json::error_handler_t::replace).substr(0, 40));
+      return fail(what() + ": expects an integer, found " + value.dump(-1, ' ', false, Json::error_handler_t::replace).substr(0, 40));
     out = value.get<int64_t>();
     return true;
   }
 
-  bool range(const Json &value, const std::string &what, int64_t &begin, int64_t &end) {
+  template <typename What> bool range(const Json &value, const What &what, int64_t &begin, int64_t &end) {
     if (!value.is_array() || value.size() != 2)
-      return fail(what + ": expects [begin, end]");
+      return fail(what() + ": expects [begin, end]");
     return integer(value[0], what, begin) && integer(value[1], what, end);
   }
 
-  bool device(const Json &value, const std::string &what, uint32_t &out) {
+  template <typename What> bool device(const Json &value, const What &what, uint32_t &out) {
     if (value.is_string()) {
-      auto it = devices.find(value.get<std::string>());
+      auto it = devices.find(value.get_ref<const std::string &>());
       if (it == devices.end())
-        return fail(what + ": there is no device '" + value.get<std::string>() + "'");
+        return fail(what() + ": there is no device '" + value.get<std::string>() + "'");
       out = it->second;
       return true;
     }
@@ -46,7 +47,7 @@ struct Reader {
     if (!integer(value, what, index))
       return false;
     if (index < 0 || index >= int64_t(devices.size()))
-      return fail(what + ": device " + std::to_string(index) + " of " + std::to_string(devices.size()));
+      return fail(what() + ": device " + std::to_string(index) + " of " + std::to_string(devices.size()));
     out = uint32_t(index);
     return true;
   }
@@ -79,13 +80,14 @@ bool readCells(const Json &list, PlanView &plan, Reader &reader) {
   if (!list.is_array())
     return reader.fail("cells: expects a list");
   for (const Json &item : list) {
-    std::string what = "cells[" + std::to_string(plan.cells.size()) + "]";
+    auto name = [&](const char *key) { return [&plan, key] { return "cells[" + std::to_string(plan.cells.size()) + "]" + key; }; };
     PlanView::Cell cell{};
-    if (!item.is_object() || !item.contains("units") || !item.contains("samples") || !item.contains("device"))
-      return reader.fail(what + ": expects units, samples and device");
-    if (!reader.range(item["units"], what + ".units", cell.firstUnit, cell.endUnit) ||
-        !reader.range(item["samples"], what + ".samples", cell.firstSample, cell.endSample) ||
-        !reader.device(item["device"], what + ".device", cell.device))
+    const bool object = item.is_object();
+    auto units = object ? item.find("units") : item.end(), samples = object ? item.find("samples") : item.end(), device = object ? item.find("device") : item.end();
+    if (!object || units == item.end() || samples == item.end() || device == item.end())
+      return reader.fail(name("")() + ": expects units, samples and device");
+    if (!reader.range(*units, name(".units"), cell.firstUnit, cell.endUnit) || !reader.range(*samples, name(".samples"), cell.firstSample, cell.endSample) ||
+        !reader.device(*device, name(".device"), cell.device))
       return false;
     plan.cells.push_back(cell);
   }
@@ -105,7 +107,8 @@ bool readOwners(const Json &state, PlanView &plan, Reader &reader) {
     int64_t group = 0;
     if (!row.is_object() || !row.contains("group") || !row.contains("owners") || !row["owners"].is_array())
       return reader.fail("state.groups: expects a group and its owners");
-    if (!reader.integer(row["group"], "state.groups.group", group))
+    auto name = [](const char *key) { return [key] { return std::string(key); }; };
+    if (!reader.integer(row["group"], name("state.groups.group"), group))
       return false;
     if (group < 0 || group > int64_t(UINT32_MAX))
       return reader.fail("state.groups: there is no group " + std::to_string(group));
@@ -113,8 +116,8 @@ bool readOwners(const Json &state, PlanView &plan, Reader &reader) {
       PlanView::Shard shard{uint32_t(group), 0, -1, -1};
       if (!owner.is_object() || !owner.contains("device"))
         return reader.fail("state.groups.owners: expects a device");
-      if (!reader.device(owner["device"], "state.groups.owners.device", shard.device) ||
-          (owner.contains("elements") && !reader.range(owner["elements"], "state.groups.owners.elements", shard.begin, shard.end)))
+      if (!reader.device(owner["device"], name("state.groups.owners.device"), shard.device) ||
+          (owner.contains("elements") && !reader.range(owner["elements"], name("state.groups.owners.elements"), shard.begin, shard.end)))
         return false;
       plan.owners.push_back(shard);
     }
@@ -137,7 +140,7 @@ std::optional<PlanView> zorse::verify::readPlanView(std::string_view text, std::
     error = "the plan expects batch, devices and cells";
     return std::nullopt;
   }
-  if (!reader.integer(json["batch"], "batch", plan.batch) || !readDevices(json["devices"], plan, reader) || !readCells(json["cells"], plan, reader) ||
+  if (!reader.integer(json["batch"], [] { return std::string("batch"); }, plan.batch) || !readDevices(json["devices"], plan, reader) || !readCells(json["cells"], plan, reader) ||
       (json.contains("state") && !readOwners(json["state"], plan, reader)))
     return std::nullopt;
   return plan;

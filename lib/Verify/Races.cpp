@@ -136,7 +136,9 @@ private:
     const auto &body = model.bodies.bodies(int(call.body()));
     for (int s = 0; s < call.slots_size(); ++s)
       addSlot(accesses, model.summary, call, body.slots(s), call.slots(s).region());
-    std::sort(accesses.begin() + start, accesses.end(), [](const Access &a, const Access &b) { return a.arena != b.arena ? a.arena < b.arena : a.begin < b.begin; });
+    auto earlier = [](const Access &a, const Access &b) { return a.arena != b.arena ? a.arena < b.arena : a.begin < b.begin; };
+    if (!std::is_sorted(accesses.begin() + start, accesses.end(), earlier))
+      std::sort(accesses.begin() + start, accesses.end(), earlier);
     int64_t end = 0, writtenEnd = 0;
     size_t kept = start;
     for (size_t i = start; i < accesses.size(); ++i) {

@@ -20,7 +20,7 @@ void Replay::call(const bundle::Call &call) {
       if (slot.mode() == bundle::READ)
         requireSums(region, /*global=*/true, /*norm=*/true, /*loss=*/true);
     } else
-      require(region, values[s]);
+      requireSlot(region, values[s]);
   }
   std::vector<Contribution> norm, loss;
   for (int s = 0; s < call.slots_size() && call.unit() < 0; ++s) {
@@ -45,7 +45,7 @@ void Replay::call(const bundle::Call &call) {
       continue;
     int64_t base = int64_t(region.offset()), end = base + int64_t(region.bytes());
     if (slot.kind() == bundle::WORKSPACE) {
-      scratch(region);
+      scratch(region, values[s].intervals);
     } else if (slot.mode() == bundle::READ) {
       continue;
     } else if (slot.kind() == bundle::SUMS_SLOT) {
@@ -74,7 +74,7 @@ void Replay::call(const bundle::Call &call) {
         ++next.version;
         write(region, next);
       } else {
-        scratch(region); // used up
+        scratch(region, values[s].intervals); // used up
       }
     } else {
       write(region, values[s]);
@@ -179,6 +179,13 @@ bool Replay::prepare() {
       return fail(Code::Alias, "its shard lies inside the whole group, but not at its place");
     return true;
   };
+  size_t count = 0;
+  for (const auto &e : program.entries()) {
+    count += !e.has_compute();
+    for (const auto &c : e.compute().calls())
+      count += size_t(c.slots_size());
+  }
+  slots.reserve(count);
   for (current = 0; current < program.entries_size() && !device.full(); ++current) {
     const bundle::Entry &e = entry();
     switch (e.what_case()) {
@@ -187,6 +194,8 @@ bool Replay::prepare() {
         for (int s = 0; s < call.slots_size(); ++s) {
           slots.emplace_back();
           good = fromSlot(device, e, call, s, slots.back()) && good;
+          if (const auto &region = call.slots(s).region(); region.bytes())
+            slots.back().intervals = device.getPlaces().of(region.arena(), int64_t(region.offset()), int64_t(region.offset() + region.bytes()));
         }
       break;
     case bundle::Entry::kCopy: declared(e.copy().value(), e.copy().from().bytes()); break;

@@ -120,9 +120,14 @@ private:
   void writeBytes(uint32_t arena, int64_t begin, int64_t end, const Content &content) { arenas[arena].assign(exactly(arena, begin, end), content); }
   void write(const bundle::Region &region, const Logical &value);
   void writeScalars(const bundle::Region &region);
-  void scratch(const bundle::Region &region);
+  void scratch(const bundle::Region &region, Intervals intervals);
+  /// What a slot of a call must hold, and what it leaves: with its intervals.
+  bool requireSlot(const bundle::Region &region, const Logical &value);
   bool require(const bundle::Region &region, const Logical &value);
-  bool requireBytes(uint32_t arena, int64_t begin, int64_t end, const Content &expected, const Logical &value, int64_t parameter);
+  bool requireBytes(uint32_t arena, int64_t begin, int64_t end, const Content &expected, const Logical &value, int64_t parameter) {
+    return requireBytes(arena, device.getPlaces().of(arena, begin, end), begin, end, expected, value, parameter);
+  }
+  bool requireBytes(uint32_t arena, Intervals intervals, int64_t begin, int64_t end, const Content &expected, const Logical &value, int64_t parameter);
   bool requireScalars(const bundle::Region &region, bool decided);
   bool requireSums(const bundle::Region &region, bool global, bool norm, bool loss);
   /// \param slot  what is added to, for messages; null: this device's sums.

@@ -10,7 +10,7 @@ bool verify::fromDeclared(Device &device, const bundle::Entry &entry, const bund
   const Model &model = device.getModel();
   const auto &summary = model.summary;
   auto fail = [&](Code code, const std::string &message) { return device.report(code, entry.id(), device.where(entry) + ": " + device.describe(value) + " " + message); };
-  out = {value.kind(), value.id(), value.cut(), value.begin(), value.end(), value.version(), 0, 0};
+  out = {value.kind(), value.id(), value.cut(), value.begin(), value.end(), value.version(), 0, 0, -1, {}};
   int64_t limit = model.plan.batch;
   auto known = [&](int64_t count) { return value.id() < uint64_t(count); };
   bool exists = true, perUnit = true;
@@ -92,6 +92,7 @@ static bool unitSlot(const Model &model, const bundle::Call &call, const bundle:
       return false;
     out.kind = slot.kind() == bundle::PARAMETER ? bundle::Value::PARAMETERS : bundle::Value::GRADIENTS;
     out.id = parameter.group();
+    out.parameter = unit.parameters(int(i));
     out.begin = out.end = parameter.offset();
     int64_t elements = 1;
     for (int64_t extent : parameter.shape())
