@@ -169,7 +169,7 @@ private:
       if (all[rank].host == all[place.rank].host)
         threadsHere += bundle->devices[rank].threads;
     if (place.rank == 0) {
-      if (!note.empty())
+      if (!note.empty() && !o.quiet)
         fprintf(stderr, "note: %s\n", note.c_str());
       std::set<std::string> hosts;
       for (const RankFacts &facts : all)
