@@ -15,6 +15,8 @@ if(ZORSE_PCH)
   target_include_directories(zorse_mlir_pch SYSTEM PRIVATE ${LLVM_INCLUDE_DIRS} ${MLIR_INCLUDE_DIRS})
   target_compile_definitions(zorse_mlir_pch PRIVATE ${ZORSE_LLVM_DEFINITIONS})
   target_compile_options(zorse_mlir_pch PRIVATE -fno-exceptions -fpch-instantiate-templates "SHELL:-Xclang -fno-pch-timestamp" "SHELL:-x c++-header")
+  # Dependence on an object library does not wait for its objects before compiling; dependence on a custom target that needs them does.
+  add_custom_target(zorse_mlir_pch_ready DEPENDS $<TARGET_OBJECTS:zorse_mlir_pch>)
 endif()
 
 # zorse_use_mlir(NAME): the sources of NAME include MLIR's headers. They are compiled as MLIR is, without exceptions, and with the precompiled header.
@@ -22,6 +24,6 @@ function(zorse_use_mlir name)
   target_compile_options(${name} PRIVATE -fno-exceptions)
   if(ZORSE_PCH)
     target_compile_options(${name} PRIVATE -fPIC "SHELL:-include-pch $<TARGET_OBJECTS:zorse_mlir_pch>" "SHELL:-Xclang -fno-pch-timestamp")
-    add_dependencies(${name} zorse_mlir_pch)
+    add_dependencies(${name} zorse_mlir_pch_ready)
   endif()
 endfunction()
