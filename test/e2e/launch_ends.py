@@ -23,7 +23,7 @@ WORLD = 3
 
 class Job:
     def __init__(self, launcher, folder, tag, words, options=()):
-        self.secret, self.log = os.urandom(16).hex(), os.path.join(folder, tag + ".log")
+        self.secret, self.folder, self.log = os.urandom(16).hex(), folder, os.path.join(folder, tag + ".log")
         rank = [os.path.join(z.BIN, "zorse-run"), *map(str, words)]
         self.launcher = launcher
         root = ["--allow-run-as-root"] if os.getuid() == 0 else []
@@ -40,7 +40,7 @@ class Job:
             return f.read()
 
     def processes(self):
-        """Environments of this job's processes by id; a job of our own launcher has a secret of its own, but all inherit the one we gave."""
+        """Environments of this job's processes by id: those that write into its folder."""
         found = {}
         for pid in filter(str.isdigit, os.listdir("/proc")):
             try:
@@ -50,7 +50,7 @@ class Job:
                     words = f.read().split("\0")
             except (OSError, UnicodeDecodeError):
                 continue
-            if any(str(w) in words for w in self.command[-3:]) and any(w.endswith("zorse-run") for w in words[:1]):
+            if any(w.startswith(self.folder) for w in words) and words[0].endswith("zorse-run"):
                 found[int(pid)] = environment
         return found
 
