@@ -383,13 +383,25 @@ TEST(Launch, TwoNodes) {
   EXPECT_EQ(second.wait(), 0) << second.err;
   EXPECT_EQ(first.wait(), 0) << first.err;
   EXPECT_HAS(first.out, "step 6 ");
+}
 
+TEST(Launch, TwoNodesStartAgain) {
+  std::map<std::string, std::string> secret = {{"ZORSE_SECRET", "0123456789abcdef0123456789abcdef"}, {"PROBE_DIES", "1"}};
+  std::string store = "127.0.0.1:" + std::to_string(20000 + ::getpid() % 10000);
   // A failure on one node ends the other's ranks, and both start again.
-  secret["PROBE_DIES"] = "1";
   Probe third(ranks({"--world", "3", "--first", "0", "--local", "1", "--store", store, "--restarts", "1"}, "6"), secret);
   Probe fourth(ranks({"--world", "3", "--first", "1", "--local", "2", "--store", store, "--restarts", "1"}, "6"), secret);
   EXPECT_EQ(fourth.wait(), 0) << fourth.err;
   EXPECT_EQ(third.wait(), 0) << third.err;
   EXPECT_HAS(third.err, "restart 1 of 1: rank 1 ");
   EXPECT_HAS(third.out, "step 6 of generation 2\n");
+
+  // A stopped rank holds its node, which hosts the coordinator, up for two seconds: the other one does not come too early.
+  secret.erase("PROBE_DIES");
+  secret["PROBE_STOPS"] = "1";
+  Probe fifth(ranks({"--world", "3", "--first", "0", "--local", "2", "--store", store, "--restarts", "1", "--deadline", "1"}, "6"), secret);
+  Probe sixth(ranks({"--world", "3", "--first", "2", "--local", "1", "--store", store, "--restarts", "1"}, "6"), secret);
+  EXPECT_EQ(sixth.wait(), 0) << sixth.err;
+  EXPECT_EQ(fifth.wait(), 0) << fifth.err;
+  EXPECT_HAS(fifth.out, "step 6 of generation 2\n");
 }

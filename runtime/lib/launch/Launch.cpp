@@ -387,7 +387,10 @@ int Launcher::run() {
     }
     std::string from = o_.startsFrom ? o_.startsFrom() : "";
     say("restart " + std::to_string(restart + 1) + " of " + std::to_string(o_.restarts) + (from.empty() ? "" : " from " + from) + ": " + why);
-    pause(std::min(5.0, 0.2 * double(uint64_t(1) << std::min<uint64_t>(restart, 5))));
+    double wait = std::min(5.0, 0.2 * double(uint64_t(1) << std::min<uint64_t>(restart, 5)));
+    if (!o_.coordinator.empty()) // the node of the coordinator may still be ending ranks; who comes before it starts again is turned away by the failed job.
+      wait = std::max(wait, kKillSeconds + 0.5);
+    pause(wait);
     if (stopSignals_ > 0)
       break;
   }
