@@ -132,7 +132,7 @@ def bundles(folder, count):
         z.compile(path, bundle, z.cluster(folder, devices), BATCH, LENGTH, z.plan(folder, name, BATCH, devices, cells, **more))
         yield name, bundle, len(devices), ["--data", data, "--steps", 6]
     for seed in range(max(0, count - len(plans()))):
-        devices, batch, training = 2 + seed * 5 % 5, (5, 8, 11)[seed % 3], TRAININGS[seed % 4]
+        devices, batch, training = 2 + seed * 3 % 5, (5, 8, 11)[seed % 3], TRAININGS[seed % 4]
         one, plan_file, bundle = (os.path.join(folder, n) for n in (f"one-{batch}.zorse", "random.plan.json", f"random-{seed}.zorse"))
         if not os.path.exists(one):
             z.compile(TINY, one, z.cluster(folder, ["d0"]), batch, TINY_LENGTH)

@@ -40,10 +40,10 @@ class Pods:
         self.leader = self.names[0] + ".gpt" if self.separate else self.addresses[0]
         if not self.separate:
             return
-        hosts = os.path.join(folder, "hosts")
-        with open(hosts, "w") as f:
-            f.write("127.0.0.1 localhost\n" + "".join(f"{a} {n}.gpt {n}\n" for a, n in zip(self.addresses, self.names)))
         for name in self.names:
+            hosts = os.path.join(folder, "hosts-of-" + name)
+            with open(hosts, "w") as f:  # as Debian's installer does it: nobody else reaches a machine by what its own name is there.
+                f.write("127.0.0.1 localhost\n" + "".join(f"{'127.0.1.1' if n == name else a} {n}.gpt {n}\n" for a, n in zip(self.addresses, self.names)))
             self.holders.append(subprocess.Popen(["unshare", "--net", "--uts", "--mount", "bash", "-c", 'mount --make-rprivate / && mount --bind "$0" /etc/hosts && '
                                                   'hostname "$1" && echo ready && exec sleep infinity', hosts, name], stdout=subprocess.PIPE, text=True))
             if self.holders[-1].stdout.readline() != "ready\n":

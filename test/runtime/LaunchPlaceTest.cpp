@@ -2,6 +2,7 @@
 #include "zorse/runtime/Launch.h"
 
 #include "launch/HostList.h"
+#include "launch/Listen.h"
 
 #include <gtest/gtest.h>
 
@@ -361,4 +362,52 @@ TEST(LaunchPlace, HostLists) {
   EXPECT_EQ(expand("x[9-10,099-100]"), "x9 x10 x099 x100");
   for (const char *bad : {"", ",", "n[", "n[]", "n[1", "n1]", "n[a-b]", "n[3-1]", "n[1-]", "n[1,,2]", "a,,b", "n[1-99999999]", "n[0-999]m[0-999]", "n[[1]]", "a b"})
     EXPECT_EQ(expand(bad), "refused") << bad;
+}
+
+TEST(LaunchPlace, ListenOn) {
+  using launching::OwnAddress;
+  std::vector<OwnAddress> own = {{"lo", "127.0.0.1", true}, {"eth0", "192.168.7.3", false}, {"ib0", "10.1.0.3", false}, {"eth0", "fd00::3", false}};
+  auto choose = [&](const std::string &asked) {
+    Result<std::string> address = launching::chooseAddress(asked, own);
+    return address.failed() ? "refused: " + address.message() : *address;
+  };
+  EXPECT_EQ(choose("ib0"), "10.1.0.3");
+  EXPECT_EQ(choose("10.1.0.0/16"), "10.1.0.3");
+  EXPECT_EQ(choose("192.168.7.3"), "192.168.7.3");
+  EXPECT_EQ(choose("fd00::/16"), "fd00::3");
+  EXPECT_EQ(choose("127.0.0.2"), "127.0.0.2");
+  EXPECT_HAS(choose("10.2.0.0/16"), "this host has no address in it; expects an address of this host");
+  EXPECT_HAS(choose("10.2.0.0/16"), "this host has lo 127.0.0.1, eth0 192.168.7.3");
+  EXPECT_HAS(choose("192.168.7.4"), "is no address of this host");
+  EXPECT_HAS(choose("0.0.0.0"), "is no address of this host"); // peers must be told one.
+  EXPECT_HAS(choose("eth1"), "is neither an address nor an interface");
+  for (const char *bad : {"10.1.0.0/", "10.1.0.0/33", "10.1.0.0/x", "/16", "eth0/16"})
+    EXPECT_HAS(choose(bad), "is no network");
+
+  auto coordinator = [&](const std::vector<std::string> &addresses, const std::string &asked, const std::vector<OwnAddress> &all) {
+    Result<std::string> address = launching::chooseCoordinatorAddress("node1", addresses, asked, all);
+    return address.failed() ? "refused: " + address.message() : *address;
+  };
+  EXPECT_EQ(coordinator({"192.168.7.3"}, "", own), "192.168.7.3");
+  EXPECT_EQ(coordinator({"192.168.7.3"}, "ib0", own), "192.168.7.3"); // the others come to where they were told.
+  EXPECT_EQ(coordinator({"127.0.0.2"}, "", own), "127.0.0.2");        // a cluster on loopback
+  // A machine whose own name is 127.0.1.1, or whose name is a service's address
+  std::vector<OwnAddress> plain = {{"lo", "127.0.0.1", true}, {"eth0", "192.168.7.3", false}};
+  EXPECT_EQ(coordinator({"127.0.1.1"}, "", plain), "192.168.7.3");
+  EXPECT_EQ(coordinator({"10.96.0.17"}, "", plain), "192.168.7.3");
+  EXPECT_EQ(coordinator({"127.0.1.1"}, "ib0", own), "10.1.0.3");
+  EXPECT_HAS(coordinator({"127.0.1.1"}, "", own), "as 'node1', which is 127.0.1.1 here, and nobody else reaches that; this host has lo 127.0.0.1, eth0 192.168.7.3, ib0 10.1.0.3");
+  EXPECT_HAS(coordinator({}, "", own), "which has no address here");
+
+  Place place;
+  place.world = 2;
+  place.oneHost = true;
+  EXPECT_EQ(*coordinatorAddress(place, ""), "127.0.0.1");
+  place.oneHost = false;
+  place.coordinator = {{"127.0.0.1", 29600}};
+  EXPECT_EQ(*coordinatorAddress(place, ""), "127.0.0.1");
+  EXPECT_EQ(*rankAddress(place, ""), "127.0.0.1");
+  EXPECT_EQ(*rankAddress(place, "lo"), "127.0.0.1");
+  place.coordinator = {{"no-such-host.invalid", 29600}};
+  EXPECT_TRUE(rankAddress(place, "").failed());
 }

@@ -19,8 +19,6 @@
 #include <mutex>
 #include <set>
 
-#include <arpa/inet.h>
-#include <netdb.h>
 #include <unistd.h>
 
 using namespace zorse;
@@ -40,28 +38,6 @@ void zorse::run::endProcess(ErrorKind kind, const std::string &message, int exit
 ControlTimes zorse::run::controlTimes(const Options &o) { return {o.heartbeatSeconds, o.deadlineSeconds, o.stallSeconds, o.joinSeconds}; }
 
 namespace {
-
-/// This host's address on the way to `endpoint`, as the kernel would choose it; empty when it cannot be told.
-std::string addressTowards(const Endpoint &endpoint) {
-  addrinfo hints = {}, *found = nullptr;
-  hints.ai_socktype = SOCK_DGRAM; // connecting sends nothing.
-  if (::getaddrinfo(endpoint.host.c_str(), std::to_string(std::max<int>(endpoint.port, 1)).c_str(), &hints, &found) != 0)
-    return {};
-  std::string address;
-  for (addrinfo *at = found; at && address.empty(); at = at->ai_next) {
-    int socket = ::socket(at->ai_family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-    sockaddr_storage own = {};
-    socklen_t size = sizeof own;
-    char text[NI_MAXHOST];
-    if (socket >= 0 && ::connect(socket, at->ai_addr, at->ai_addrlen) == 0 && ::getsockname(socket, reinterpret_cast<sockaddr *>(&own), &size) == 0 &&
-        ::getnameinfo(reinterpret_cast<sockaddr *>(&own), size, text, sizeof text, nullptr, 0, NI_NUMERICHOST) == 0)
-      address = text;
-    if (socket >= 0)
-      ::close(socket);
-  }
-  ::freeaddrinfo(found);
-  return address;
-}
 
 /// Everybody the device's program exchanges bytes with.
 std::vector<uint32_t> peersOf(const bundle::Program &program) {
@@ -246,7 +222,10 @@ private:
           return newest.error();
         hosting.generation = std::max(hosting.generation, *newest + 1);
       }
-      hosting.listenAddress = place.oneHost ? "127.0.0.1" : !o.listen.empty() ? o.listen : place.coordinator.front().host;
+      Result<std::string> address = coordinatorAddress(place, o.listen);
+      if (address.failed())
+        return address.error();
+      hosting.listenAddress = *address;
       hosting.ports.clear();
       for (const Endpoint &endpoint : place.coordinator)
         hosting.ports.push_back(endpoint.port);
@@ -270,12 +249,10 @@ private:
 
   Result<std::vector<LocalDevice>> makeDevices() {
     GlooOptions options;
-    options.listenAddress = place.oneHost                 ? "127.0.0.1"
-                            : !o.listen.empty()           ? o.listen
-                            : !place.coordinator.empty()  ? addressTowards(place.coordinator.front())
-                                                          : std::string();
-    if (options.listenAddress.empty())
-      return userError("cannot tell this host's address on the way to " + place.coordinator.front().host + "; give it with --listen");
+    Result<std::string> address = rankAddress(place, o.listen);
+    if (address.failed())
+      return address.error();
+    options.listenAddress = *address;
     options.job = key.job;
     options.secret = key.secret;
     options.peers = peersOf(bundle->programs[place.rank]);

@@ -100,8 +100,11 @@ Result<int> runLauncher(const Options &o, int argc, char **argv, const std::opti
     if (secret.failed())
       return secret.error();
     launching.key = {place->job, *secret};
-    launching.listenAddress = place->oneHost ? "127.0.0.1" : !o.listen.empty() ? o.listen : place->coordinator.front().host;
     if (place->rank == 0) {
+      Result<std::string> address = coordinatorAddress(*place, o.listen);
+      if (address.failed())
+        return address.error();
+      launching.listenAddress = *address;
       launching.ports.clear();
       for (const Endpoint &endpoint : place->coordinator)
         launching.ports.push_back(endpoint.port);

@@ -48,6 +48,12 @@ Result<std::vector<Endpoint>> parseEndpoints(const std::string &name, const std:
 /// What parseEndpoints reads.
 std::string endpointsText(const std::vector<Endpoint> &endpoints);
 
+/// Where the coordinator listens, on its own host: loopback for jobs of one host, else the address by which the others know this host, if it has it.
+/// `asked` is --listen: an address of this host, the name of a network interface or a network ("10.1.0.0/16", the same word for all hosts); may be empty.
+Result<std::string> coordinatorAddress(const Place &place, const std::string &asked);
+/// Where a rank listens for other ranks: loopback for jobs of one host, else `asked`, else the address through which this host reaches the coordinator.
+Result<std::string> rankAddress(const Place &place, const std::string &asked);
+
 /// A key for a job of this machine alone that nobody else can know or guess.
 JobKey randomJobKey();
 
