@@ -21,7 +21,7 @@ def by_hand(folder):
     }
     for model in ("gpt", "llama"):
         for name, (devices, cells, more) in shapes.items():
-            bundle = os.path.join(folder, f"{model}-{len(cells)}-{len(devices)}.zorse")
+            bundle = os.path.join(folder, f"{model}-{''.join(devices)}-{len(cells)}-{cells[0][3]}.zorse")
             z.compile(os.path.join(z.SMALL, model + ".onnx"), bundle, z.cluster(folder, devices), 12, 32, z.plan(folder, os.path.basename(bundle), 12, devices, cells, **more))
             yield f"{model}, {name}", bundle, os.path.join(z.SMALL, model + ".tokens.bin"), ["--shuffle", "3"]
 

@@ -244,9 +244,15 @@ private:
         {o.memoryReport, "memory report", [&] { return writeMemoryReport(o.memoryReport, bundle, process.output->memoryUses(), emptyExecutor); }},
         {o.trace, "trace", [&] { return process.output->writeTrace(); }},
     };
-    for (const auto &output : outputs)
-      if (!output.path.empty() && keep(output.write()) && !o.quiet)
+    for (const auto &output : outputs) {
+      if (output.path.empty())
+        continue;
+      // Of a process that was stopped meanwhile: the outputs belong to the job's later start.
+      if (Status status = o.snapshots.empty() ? Status::success() : checkFence(o.snapshots, process.group.generation()); status.failed())
+        return first ? Status(*first) : status;
+      if (keep(output.write()) && !o.quiet)
         printf("%s: %s\n", output.what, output.path.c_str());
+    }
     keep(waitForOutputs());
     return first ? Status(*first) : Status::success();
   }

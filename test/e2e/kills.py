@@ -1,0 +1,262 @@
+"""Kills at random moments of random ranks under random plans: the others end in time and name the dead, nobody is left, and the resumed run is the unbroken one to the bit.
+
+    kills.py [COUNT] [--seed N] [--workers N]     default 200 kills
+
+Of the jobs, most are started by zorse-run --processes, some by this script rank by rank, so that the coordinator dies with rank 0; sometimes the launcher itself is killed, sometimes it
+restarts the job. Moments: before a rank has joined, while it joins, in the first step, in a later one, in an evaluation, while a snapshot is copied, written, acknowledged, between the
+first acknowledgement and the index, and while ranks leave.
+"""
+import os
+import random
+import re
+import shutil
+import signal
+import statistics
+import sys
+import tempfile
+import threading
+import time
+
+import harness as z
+import jobs
+import many_plans
+
+STEPS, EVERY, LIMIT, JOIN = 16, 2, 2.0, 5.0
+NAMES = ("before joining", "while joining", "in the first step", "in a later step", "in an evaluation", "while a snapshot is copied", "while a snapshot is written",
+         "at the first acknowledgement", "before the index", "at the index", "while ranks leave")
+HOW = ("launcher",) * 9 + ("ranks",) * 6 + ("the launcher itself",) * 2 + ("restart",) * 3
+
+
+def option(name, default):
+    return int(sys.argv[sys.argv.index(name) + 1]) if name in sys.argv else default
+
+
+class Plan:
+    def __init__(self, folder, name, bundle, data, extra):
+        self.name, self.bundle = name, bundle
+        shuffle = [] if "--shuffle" in extra else ["--shuffle", 3]
+        self.words = [bundle, "--data", data, "--steps", STEPS, "--eval", data, "--eval-every", 4, "--eval-batches", 1, *extra, *shuffle]
+        metrics, checkpoint = os.path.join(folder, "reference.jsonl"), os.path.join(folder, "reference.safetensors")
+        begin = time.monotonic()
+        z.call("zorse-run", *self.words, "--threads", "--quiet", "--metrics", metrics, "--checkpoint", checkpoint)
+        self.seconds = time.monotonic() - begin
+        self.metrics, self.checkpoint = jobs.metrics(metrics), jobs.content(checkpoint)
+        self.devices = devices_of(name, bundle)
+        os.remove(metrics)
+        os.remove(checkpoint)
+
+
+def devices_of(name, bundle):
+    """By rank: many_plans calls them d0, d1, ... and a, b, ..."""
+    if name.startswith("random"):
+        return [f"d{i}" for i in range(int(re.search(r"(\d+) devices", name).group(1)))]
+    return list(re.search(r"-([a-f]+)-\d+-\d+\.zorse$", bundle).group(1))
+
+
+def first_difference(a, b):
+    return next(((x, y) for x, y in zip(a, b) if x != y), (len(a), len(b)))
+
+
+def await_moment(job, name, randoms):
+    """Waits for it; False when the job was over before."""
+    out = lambda pattern: any(re.match(pattern, line) for line in job.lines)
+    event = lambda test: any(test(what, path) for what, path in job.events)
+    step = randoms.randrange(1, STEPS)
+    number = f"step-{EVERY * randoms.randrange(1, STEPS // EVERY + 1):08d}"
+    at = {
+        "before joining": (lambda: len(job.processes) > 0, 0.03),
+        "while joining": (lambda: len(job.processes) == job.world, 0.3),
+        "in the first step": (lambda: out(r".* samples an epoch"), 0.03),
+        "in a later step": (lambda: job.steps() >= step, 0.02),
+        "in an evaluation": (lambda: job.steps() >= step // 4 * 4 + 4, 0.003),
+        "while a snapshot is copied": (lambda: job.steps() >= max(EVERY, step // EVERY * EVERY), 0.002),
+        "while a snapshot is written": (lambda: event(lambda what, path: number in path and path.endswith(".writing")), 0.004),
+        "at the first acknowledgement": (lambda: event(lambda what, path: number in path and path.endswith(".safetensors") and what == "moved"), 0.001),
+        "before the index": (lambda: event(lambda what, path: number in path and path.endswith("index.json.writing")), 0.0005),
+        "at the index": (lambda: event(lambda what, path: number in path and path.endswith("index.json") and what == "moved"), 0.003),
+        "while ranks leave": (lambda: job.steps() >= STEPS, 0.06),
+    }[name]
+    job.until(lambda: at[0]() or job.over(), 60)
+    job.spend(randoms.random() * at[1])
+    return not job.over()
+
+
+class Case:
+    def __init__(self, folder, plan, how, moment, seed):
+        self.folder, self.plan, self.how, self.moment, self.seed = folder, plan, how, moment, seed
+        self.snapshots, self.metrics, self.checkpoint = (os.path.join(folder, name) for name in ("snapshots", "metrics.jsonl", "checkpoint.safetensors"))
+        self.randoms = random.Random(seed)
+        self.problems, self.delay, self.resumed, self.joined, self.job, self.name = [], 0.0, 0, True, None, None
+
+    def words(self, *more):
+        return self.plan.words + ["--snapshots", self.snapshots, "--snapshot-every", EVERY, "--metrics", self.metrics, "--checkpoint", self.checkpoint, *more]
+
+    def expect(self, good, text):
+        if not good:
+            self.problems.append(text)
+
+    def run(self):
+        """False: the moment was missed."""
+        os.mkdir(self.snapshots)
+        more = ["--restarts", 1] if self.how == "restart" else ["--join-seconds", JOIN] if self.how == "ranks" else []
+        delays = {"ZORSE_TEST_DELAYS": f"{self.seed % 1000},{self.randoms.choice((1, 4))}"} if self.randoms.random() < 0.3 else {}
+        self.job = job = jobs.Job(self.folder, self.words(*more), len(self.plan.devices), self.how != "ranks", watch=self.snapshots, environment=delays)
+        try:
+            if not await_moment(job, self.moment, self.randoms) or not self.kill():
+                return False
+            self.watch_end()
+        finally:
+            job.close()
+        self.check_snapshots()
+        if self.how != "restart":
+            self.resume()
+        self.compare()
+        return True
+
+    def kill(self):
+        job = self.job
+        if self.how == "the launcher itself":
+            self.victim, victim = None, job.head
+        else:
+            self.victim = self.randoms.randrange(job.world)
+            if not job.until(lambda: self.victim in job.processes or job.over(), 5) or self.victim not in job.processes:
+                return False
+            victim = job.processes[self.victim]
+        job.turn(0)
+        self.steps = job.steps()
+        self.living = [p for p in job.processes.values() if p.ended is None and p is not victim]
+        self.killed = time.monotonic()
+        return victim.ended is None and jobs.state_of(victim.pid) not in ("", "Z") and victim.signal(signal.SIGKILL)
+
+    def watch_end(self):
+        job, me = self.job, self.victim
+        job.until(lambda: all(p.ended for p in job.processes.values()) and (job.launcher is False or len(job.processes) == job.world or job.head.ended), 15)
+        ended = [p.ended for p in job.processes.values() if p.ended]
+        self.expect(all(p.ended for p in job.processes.values()), "ranks that still run after 15 s: " + str([p.rank for p in job.processes.values() if not p.ended]))
+        self.delay = max([0.0] + [t - self.killed for t in ended])
+        if not job.launcher and self.absent():
+            # Nobody knows a rank that died before it said that it is there, without a launcher: the others wait for it as long as they are told to.
+            self.expect(max(ended) - job.start <= JOIN + LIMIT, f"others ended {max(ended) - job.start:.2f} s after the start")
+            self.joined, self.delay = False, 0.0
+        self.expect(self.delay <= LIMIT, f"others ended after {self.delay:.2f} s")
+        if job.head:
+            self.expect(job.until(lambda: job.head.ended is not None, 90), "the launcher does not end")
+        end = time.monotonic() + 3
+        while (left := job.left_behind()) and time.monotonic() < end:
+            time.sleep(0.02)
+        self.expect(not left, f"left behind: {left}")
+        if job.head and job.head.ended is None or left:
+            return
+        if me is None:
+            return
+        device = self.plan.devices[me]
+        self.name = f"rank {me} (device {device})"
+        final = any(state == "complete" and folder.startswith(f"step-{STEPS:08d}.") for folder, state in jobs.snapshots(self.snapshots)[1])
+        for other in self.living:
+            text = job.errors_of(other.rank, self.plan.devices[other.rank])
+            # A rank that has never met rank 0, which would be the coordinator, knows its address only.
+            name = self.name if me != 0 or self.joined else "found no coordinator of job"
+            named = any("error: " in line and name in line for line in text.splitlines())
+            # Who has done all there was to do may leave in peace.
+            self.expect(named or (final and "error" not in text), f"rank {other.rank} does not name {self.name}: {text.strip()[-400:]!r}")
+        if self.how == "launcher":
+            self.expect(job.head.code() == 137 and self.name in job.error().splitlines()[-1], f"exit code {job.head.code()}, said {job.error()[-300:]!r}")
+        elif self.how == "restart":
+            said = [line for line in job.error().splitlines() if line.startswith("restart 1 of 1")]
+            resumed = [line for line in job.lines if line.startswith("resumed after step ")]
+            self.resumed = int(resumed[-1].split()[3]) if resumed else 0
+            self.expect(job.head.code() == 0 and len(said) == 1 and self.name in said[0], f"exit code {job.head.code()}, said {job.error()[-600:]!r}")
+        else:
+            for p in job.processes.values():
+                self.expect(p.rank == me or p.code() not in (0, 130) or final, f"rank {p.rank} ended with {p.code()}")
+
+    def absent(self):
+        """The victim had not joined yet (of rank 0: nor did its coordinator listen)."""
+        return any(re.search(r"did not join|found no coordinator", self.job.error(p.rank)) for p in self.living)
+
+    def check_snapshots(self):
+        _, self.found, text = jobs.snapshots(self.snapshots)
+        self.expect(not any(state.startswith("damaged") for _, state in self.found), "a damaged snapshot: " + text)
+        self.expect(self.how != "restart" or all(state == "complete" for _, state in self.found), "incomplete ones are left: " + text)
+
+    def resume(self):
+        newest = max([int(re.match(r"step-(\d+)", folder).group(1)) for folder, state in self.found if state == "complete"], default=0)
+        way = self.randoms.choice((["--threads"], ["--processes"], ["--processes"]))
+        code, out, err = z.call("zorse-run", *self.words("--resume"), *way, ok=False, timeout=120)
+        said = re.search(r"resumed after step (\d+) ", out)
+        self.resumed = int(said.group(1)) if said else 0
+        self.expect(code == 0, f"resuming ended with {code}: {err[-500:]}")
+        self.expect(self.resumed == newest, f"resumed after step {self.resumed}, the newest snapshot is of step {newest}: {err[-300:]}")
+
+    def compare(self):
+        metrics = jobs.metrics(self.metrics)
+        after = [m for m in self.plan.metrics if m["step"] > self.resumed]
+        self.expect(metrics[len(metrics) - len(after):] == after, f"metrics after step {self.resumed} differ: {first_difference(metrics[len(metrics) - len(after):], after)}")
+        self.expect(all(m in self.plan.metrics for m in metrics), f"metrics that the unbroken run does not have: {[m for m in metrics if m not in self.plan.metrics][:1]}")
+        self.whole = metrics == self.plan.metrics
+        self.expect(jobs.content(self.checkpoint) == self.plan.checkpoint, "final parameters differ")
+        listing = jobs.snapshots(self.snapshots)
+        # Where there was nothing left to do, nothing is tidied either.
+        self.expect(listing[1] and (self.resumed == STEPS or all(state == "complete" for _, state in listing[1])), "after resuming: " + listing[2])
+
+
+def main():
+    count = int(next((w for w in sys.argv[1:2] if w.isdigit()), 200))
+    first, workers = option("--seed", random.randrange(10**6)), option("--workers", 3)
+    print(f"seed {first}", flush=True)
+    results, landed, lock, begin = [], {}, threading.Lock(), time.monotonic()
+    with tempfile.TemporaryDirectory(prefix="zorse-kills-") as folder:
+        plans = [Plan(folder, *plan) for plan in many_plans.bundles(folder, max(4, min(24, count // 4)))]
+        plans = [plan for plan in plans if len(plan.devices) > 1]
+        print(f"{len(plans)} plans of {min(len(p.devices) for p in plans)} to {max(len(p.devices) for p in plans)} devices, after {time.monotonic() - begin:.0f} s", flush=True)
+        numbers = iter(range(10**9))
+
+        def work():
+            missed = 0
+            while True:
+                with lock:
+                    number = next(numbers)
+                    if len(results) >= count or missed > 50:
+                        return
+                randoms = random.Random(first * 1000003 + number)
+                moment, how, plan = NAMES[number % len(NAMES)], randoms.choice(HOW), randoms.choice(plans)
+                place = os.path.join(folder, f"case-{number}")
+                os.mkdir(place)
+                case = Case(place, plan, how, moment, randoms.randrange(10**9))
+                try:
+                    happened = case.run()
+                except Exception as problem:  # a finding like any other
+                    case.problems.append(repr(problem))
+                    happened = True
+                if happened and not case.problems:
+                    missed = 0
+                with lock:
+                    if not happened and not case.problems:
+                        missed += 1
+                    elif len(results) < count:
+                        results.append(case)
+                        landed[moment] = landed.get(moment, 0) + 1
+                        if case.problems:
+                            print(f"FAIL {number}: {plan.name}, {how}, {moment}, {getattr(case, 'name', None)}: " + "; ".join(case.problems), flush=True)
+                            if "--keep" in sys.argv:
+                                shutil.copytree(place, f"/tmp/zorse-kills-failed-{number}", dirs_exist_ok=True)
+                        elif len(results) % 20 == 0:
+                            print(f"ok   {len(results)} kills, {time.monotonic() - begin:.0f} s", flush=True)
+                shutil.rmtree(place, ignore_errors=True)
+
+        threads = [threading.Thread(target=work) for _ in range(workers)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    print("moments: " + ", ".join(f"{name} {landed.get(name, 0)}" for name in NAMES))
+    print("jobs: " + ", ".join(f"{how} {sum(case.how == how for case in results)}" for how in dict.fromkeys(HOW)))
+    delays = [case.delay for case in results if case.joined]
+    good = sum(not case.problems for case in results)
+    print(f"had not joined yet, without a launcher: {sum(not case.joined for case in results)}; metrics of every step there: {sum(getattr(case, 'whole', False) for case in results)}")
+    print(f"{good} of {len(results)} kills: others ended within {max(delays):.2f} s (median {statistics.median(delays):.2f}), resumed bit-equal; {time.monotonic() - begin:.0f} s")
+    sys.exit(0 if good == len(results) == count else 1)
+
+
+if __name__ == "__main__":
+    main()

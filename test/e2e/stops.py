@@ -1,0 +1,181 @@
+"""SIGSTOP of random ranks at random moments: a rank that stands still is lost after the deadline, and one that is merely slow is not.
+
+    stops.py [COUNT] [--seed N] [--workers N]     default 20 of each kind
+
+lost       the others end within the deadline and two seconds more, and name it. The job is started again and resumes. Then the stopped rank is continued: it ends by itself with an
+           error, the files of the new job's snapshots are untouched, and its outcome is that of the unbroken run.
+launcher   the same under our launcher, which ends the stopped rank too and restarts the job.
+paused     a rank that stands still for half the deadline: the run ends as if nothing had been.
+throttled  a rank that is stopped and continued again and again, so that it gets a small part of a processor, at the lowest priority.
+"""
+import os
+import random
+import shutil
+import signal
+import sys
+import tempfile
+import threading
+import time
+
+import harness as z
+import jobs
+import kills
+import many_plans
+
+DEADLINE, MORE = 2.0, 2.0
+KINDS = ("lost", "launcher", "paused", "throttled")
+
+
+def stamp(directory):
+    """Every file below it, with what is in it."""
+    return {os.path.join(where, name): jobs.content(os.path.join(where, name)) for where, _, names in os.walk(directory) for name in names}
+
+
+class Case(kills.Case):
+    def run(self):
+        os.mkdir(self.snapshots)
+        more = ["--deadline-seconds", DEADLINE, "--join-seconds", 20]
+        launcher = self.how == "launcher" or (self.how != "lost" and self.randoms.random() < 0.5)
+        if self.how == "launcher":
+            more += ["--restarts", 1]
+        self.job = job = jobs.Job(self.folder, self.words(*more), len(self.plan.devices), launcher, watch=self.snapshots)
+        second = None
+        try:
+            if not kills.await_moment(job, self.moment, self.randoms):
+                return False
+            self.victim = self.randoms.randrange(job.world)
+            if not job.until(lambda: self.victim in job.processes or job.over(), 5) or self.victim not in job.processes:
+                return False
+            victim = job.processes[self.victim]
+            if victim.ended or jobs.state_of(victim.pid) in ("", "Z") or not victim.signal(signal.SIGSTOP):
+                return False
+            self.name = f"rank {self.victim} (device {self.plan.devices[self.victim]})"
+            living = [p for p in job.processes.values() if p.ended is None and p is not victim]
+            begin = time.monotonic()
+            if self.how in ("paused", "throttled"):
+                self.slow(job, victim)
+                return self.undisturbed(job)
+            job.until(lambda: all(p.ended for p in living), 30)
+            self.expect(all(p.ended for p in living), "ranks that still run after 30 s")
+            self.delay = max([0.0] + [p.ended - begin for p in living if p.ended])
+            self.expect(self.delay <= DEADLINE + MORE, f"others ended after {self.delay:.2f} s")
+            self.final = any(state == "complete" and folder.startswith(f"step-{kills.STEPS:08d}.") for folder, state in jobs.snapshots(self.snapshots)[1])
+            for p in living:
+                text = job.errors_of(p.rank, self.plan.devices[p.rank])
+                self.expect((self.final and "error" not in text) or any("error: " in line and self.name in line for line in text.splitlines()), f"rank {p.rank} does not name {self.name}: {text.strip()[-400:]!r}")
+            if self.how == "launcher":
+                self.expect(job.until(lambda: job.head.ended is not None, 60) and job.head.code() == 0, f"the launcher's exit code; {job.error()[-600:]!r}")
+                self.expect("restart 1 of 1" in job.error() and not job.left_behind(), f"{job.left_behind()} {job.error()[-300:]!r}")
+                said = [line for line in job.lines if line.startswith("resumed after step ")]
+                self.resumed = int(said[-1].split()[3]) if said else 0
+                self.compare()
+                return True
+            second = jobs.Job(self.folder, self.words("--resume"), len(self.plan.devices), False, job=job.job, secret=job.secret, store=job.store, attempt=1)
+            if self.randoms.random() < 0.5:  # wakes up while the new job runs
+                second.until(lambda: second.steps() > 0 or second.over(), 60)
+                self.wake(job, victim)
+                second.until(second.over, 60)
+                self.wait(job, victim)
+            else:
+                second.until(second.over, 60)
+                before = stamp(self.snapshots)
+                self.wake(job, victim)
+                self.wait(job, victim)
+                self.expect(before == stamp(self.snapshots), "the snapshots' files have changed")
+            self.expect(all(p.ended and p.code() == 0 for p in second.processes.values()), f"the second start: {second.error(0)[-500:]!r}")
+            said = [line for line in second.lines if line.startswith("resumed after step ")]
+            self.resumed = int(said[0].split()[3]) if said else 0
+            self.compare()
+            return True
+        finally:
+            job.close()
+            if second:
+                second.close()
+
+    def wake(self, job, victim):
+        victim.signal(signal.SIGCONT)
+        self.woken = time.monotonic()
+
+    def wait(self, job, victim):
+        """The rank that was stopped ends by itself, with an error."""
+        ended = job.until(lambda: victim.ended is not None, 10)
+        text = job.error(self.victim)
+        self.expect(ended, "the stopped rank does not end when it is continued")
+        if ended:
+            done = self.final and victim.code() == 0 and self.victim != 0  # it had nothing left to do but to leave.
+            self.expect(done or victim.code() not in (0, 130) and "error: " in text, f"the stopped rank ended with {victim.code()}: {text[-300:]!r}")
+
+    def slow(self, job, victim):
+        if self.how == "paused":
+            job.spend(DEADLINE / 2)
+            victim.signal(signal.SIGCONT)
+            return
+        for thread in os.listdir(f"/proc/{victim.pid}/task") if os.path.exists(f"/proc/{victim.pid}/task") else []:
+            try:
+                os.setpriority(os.PRIO_PROCESS, int(thread), 19)
+            except OSError:
+                pass
+        end = time.monotonic() + 2 * DEADLINE
+        while time.monotonic() < end and victim.ended is None:
+            victim.signal(signal.SIGCONT)
+            job.spend(0.02)
+            victim.signal(signal.SIGSTOP)
+            job.spend(0.2)
+        victim.signal(signal.SIGCONT)
+
+    def undisturbed(self, job):
+        job.until(job.over, 60)
+        self.expect(job.over(), "the run does not end")
+        codes = [p.code() for p in job.all() if p.popen] if job.over() else []
+        self.expect(all(code == 0 for code in codes), f"exit codes {codes}; {' '.join(job.error(name)[-400:] for name in job.logs)!r}")
+        self.compare()
+        return True
+
+
+def main():
+    count = int(next((w for w in sys.argv[1:2] if w.isdigit()), 20))
+    first, workers = kills.option("--seed", random.randrange(10**6)), kills.option("--workers", 4)
+    print(f"seed {first}", flush=True)
+    results, lock, begin = [], threading.Lock(), time.monotonic()
+    with tempfile.TemporaryDirectory(prefix="zorse-stops-") as folder:
+        plans = [kills.Plan(folder, *plan) for plan in many_plans.random(folder, max(2, min(8, count // 2)))]
+        numbers = iter(range(10**9))
+        moments = [name for name in kills.NAMES if name not in ("before joining", "while ranks leave")]
+
+        def work():
+            while True:
+                with lock:
+                    number = next(numbers)
+                    kind = next((k for k in KINDS[number % 4:] + KINDS if sum(r.how == k for r in results) < count), None)
+                    if kind is None or number > 40 * count:
+                        return
+                randoms = random.Random(first * 1000003 + number)
+                place = os.path.join(folder, f"case-{number}")
+                os.mkdir(place)
+                case = Case(place, randoms.choice(plans), kind, randoms.choice(moments), randoms.randrange(10**9))
+                try:
+                    happened = case.run()
+                except Exception as problem:  # a finding like any other
+                    case.problems.append(repr(problem))
+                    happened = True
+                with lock:
+                    if (happened or case.problems) and sum(r.how == kind for r in results) < count:
+                        results.append(case)
+                        if case.problems:
+                            print(f"FAIL {number}: {case.plan.name}, {kind}, {case.moment}, {case.name}: " + "; ".join(case.problems), flush=True)
+                shutil.rmtree(place, ignore_errors=True)
+
+        threads = [threading.Thread(target=work) for _ in range(workers)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    good = {kind: sum(r.how == kind and not r.problems for r in results) for kind in KINDS}
+    lost = [r.delay for r in results if r.how in ("lost", "launcher")]
+    print(f"{good['lost'] + good['launcher']} of {2 * count} stopped ranks: others ended within {max(lost):.2f} s of a deadline of {DEADLINE:g} s, refused when continued; "
+          f"{good['paused'] + good['throttled']} of {2 * count} slow ranks: nothing happened; {time.monotonic() - begin:.0f} s")
+    sys.exit(0 if sum(good.values()) == 4 * count else 1)
+
+
+if __name__ == "__main__":
+    main()
