@@ -76,6 +76,7 @@ Result<int> runLauncher(const Options &o, int argc, char **argv, const std::opti
     return bundle.error();
   LaunchOptions launching;
   launching.command.assign(argv, argv + argc);
+  launching.program = "/proc/self/exe"; // of a rank it is this program too, until it has become one.
   launching.world = uint32_t(bundle->devices.size());
   launching.localRanks = launching.world;
   for (const BundleDevice &device : bundle->devices)

@@ -436,7 +436,7 @@ int zorse::runtime::launch(const LaunchOptions &options) {
     key = randomJobKey();
   if (key.secret.empty())
     return startError(options.err, "this job has no secret: expects ZORSE_SECRET, ZORSE_SECRET_FILE or a random source of the system");
-  std::string program = findProgram(options.command[0]);
+  std::string program = options.program.empty() ? findProgram(options.command[0]) : options.program;
   if (program.empty())
     return startError(options.err, options.command[0] + ": not found in PATH");
   Result<std::unique_ptr<Guard>> guard = Guard::start();

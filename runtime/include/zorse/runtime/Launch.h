@@ -59,6 +59,7 @@ JobKey randomJobKey();
 
 struct LaunchOptions {
   std::vector<std::string> command;      ///< argv of a rank
+  std::string program;                   ///< its path; empty: command[0], as a shell finds it
   uint32_t world = 1;                    ///< ranks of the job
   uint32_t firstRank = 0, localRanks = 1; ///< those of this node
   JobKey key;
