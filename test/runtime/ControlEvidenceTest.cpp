@@ -118,6 +118,11 @@ TEST(ControlEvidence, BlameAloneIsTheVerdictAfterAMoment) {
   EXPECT_EQ(decided.failure.message, "rank 1 (device a100:1), entry 17: connection timed out; it blames rank 2 (device t4:0), of which nothing else is known");
 }
 
+TEST(ControlEvidence, BlameOfARankThatHasFinishedSaysSo) {
+  Decided decided = decide({[](Evidence &e, double now) { e.cannotReport(2), e.reported(own(1, "connection closed", 2), now); }});
+  EXPECT_EQ(decided.failure.message, "rank 1 (device a100:1): connection closed; it blames rank 2 (device t4:0), which has finished");
+}
+
 TEST(ControlEvidence, MutualBlameIsABrokenConnection) {
   Decided decided = decide({[](Evidence &e, double now) { e.reported(own(1, "reset", 2), now); }, [](Evidence &e, double now) { e.reported(own(2, "reset", 1), now); }});
   EXPECT_NEAR(decided.at, kGraceSeconds, 0.02);

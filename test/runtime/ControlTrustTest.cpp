@@ -218,6 +218,7 @@ TEST(ControlTrust, AnotherWorldIsNamed) {
   auto coordinator = startCoordinator(coordinatorOptions(2));
   std::string error = joinError(memberOptions(2, 3, coordinator->port()));
   EXPECT_TRUE(contains(error, "the job has 2 ranks, this is rank 2 of 3")) << error;
+  EXPECT_TRUE(contains(joinError(memberOptions(1, 3, coordinator->port())), "the job has 2 ranks, this is rank 1 of 3"));
 }
 
 TEST(ControlTrust, AnotherVersionIsNamed) {
@@ -379,6 +380,40 @@ TEST(ControlTrust, PiecesOfAnySizeInBothDirections) {
   }
   second.join();
   EXPECT_TRUE(coordinator->waitUntilOver(5));
+}
+
+TEST(ControlTrust, ALostNetworkIsNoticedAtBothEnds) {
+  // A proxy that at some point forwards nothing any more, without closing anything.
+  CoordinatorOptions options = coordinatorOptions(2);
+  options.times.deadlineSeconds = 1;
+  auto coordinator = startCoordinator(options);
+  std::atomic<bool> cut{false}, ending{false};
+  OtherProgram cable([&](Raw raw) {
+    Raw behind(coordinator->port());
+    while (!cut) {
+      behind.say(raw.hear(0.005));
+      raw.say(behind.hear(0.005));
+    }
+    while (!ending)
+      std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  });
+  Ear here, there;
+  MemberOptions near = memberOptions(0, 2, coordinator->port()), far = memberOptions(1, 2, cable.port);
+  here.attach(near), there.attach(far);
+  auto first = std::move(*Member::join(near)), second = std::move(*Member::join(far));
+  std::this_thread::sleep_for(std::chrono::milliseconds(200));
+  double begin = monotonicSeconds();
+  cut = true;
+  Failure verdict = here.verdict();
+  EXPECT_EQ(verdict.cause, Failure::MissedHeartbeats);
+  EXPECT_TRUE(contains(verdict.message, "rank 1 (device cpu:1) is lost: nothing was heard of it for 1.0 s")) << verdict.message;
+  Failure own = there.verdict();
+  EXPECT_EQ(own.cause, Failure::MissedHeartbeats);
+  EXPECT_TRUE(contains(own.message, "the launcher at 127.0.0.1:")) << own.message;
+  EXPECT_TRUE(contains(own.message, "is lost: nothing was heard of it for 1.0 s")) << own.message;
+  EXPECT_LT(monotonicSeconds() - begin, 3);
+  EXPECT_TRUE(coordinator->waitUntilOver(3));
+  ending = true;
 }
 
 TEST(ControlTrust, TakesTheFirstFreePort) {

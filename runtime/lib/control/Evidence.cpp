@@ -140,7 +140,7 @@ Failure Evidence::tell(const Chain &chain) const {
     if (out.peer != kNoRank) {
       bool mutual = ranks_[out.peer].own && ranks_[out.peer].own->peer == chain.end;
       out.message += mutual ? "; " + nameOf(out.peer) + " says the same of rank " + std::to_string(chain.end) + ": the connection between them is broken"
-                            : "; it blames " + nameOf(out.peer) + ", of which nothing else is known";
+                            : "; it blames " + nameOf(out.peer) + (ranks_[out.peer].mute ? ", which has finished" : ", of which nothing else is known");
     }
     return out;
   }
