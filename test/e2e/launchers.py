@@ -154,6 +154,8 @@ def main():
                 ranks = outcome(folder, "ranks", lambda more: launcher.run(number, world, ["zorse-run", bundle, *words, *more]))
                 good = threads == ranks and len(threads[0]) > 0
                 what = "equal" if good else "metrics differ" if threads[0] != ranks[0] else "parameters differ"
+                if number == 0 and name != "processes":  # one process is no rank: all devices are its threads.
+                    good = good and outcome(folder, "one", lambda more: launcher.run(number, 1, ["zorse-run", bundle, *words, *more])) == threads
             except z.Failure as failure:
                 good, what = False, str(failure)
             equal += good

@@ -81,15 +81,15 @@ def environments(pods):
     }
 
 
-def both(pods, environment, words, act=None, limit=LIMIT):
-    """Runs both nodes; `act` is called with them once they train. (exit codes, outputs, seconds from `act` to the end)"""
+def both(pods, environment, words, act=None, at=3, limit=LIMIT):
+    """Runs both nodes; `act` is called with them at a step. (exit codes, outputs, seconds from `act` to the end)"""
     secret = {"ZORSE_SECRET": os.urandom(16).hex()}
     nodes = [pods.start(n, {**environment[n], **secret}, words) for n in (0, 1)]
     begin = time.monotonic()
     try:
         if act:
             for line in iter(nodes[0].stdout.readline, ""):
-                if line.startswith("step 3"):
+                if line.startswith(f"step {at}/"):
                     break
             act(nodes)
             begin = time.monotonic()
@@ -145,6 +145,21 @@ def main():
             named = [re.search(r"error: rank 2 \(device c\) is gone", outputs[0]) is not None, "rank 2 (device c) was killed by signal 9 (Killed)" in outputs[1]]
             note(codes[0] != 0 and codes[1] == 137 and all(named) and seconds < 4, f"a rank of the second node killed: exit codes {codes}, {seconds:.1f} s, named by both: {named}"
                  + ("" if all(named) else "\n" + "\n--\n".join(outputs)))
+
+            # The same with snapshots and a restart: both nodes start again. Steps are stretched, so that the one of the kill is not the last.
+            longer = words[:-1] + [30]
+            unbroken = outcome(folder, "unbroken", lambda more: z.call(*longer, "--threads", *more))
+            slow = [{**e, "ZORSE_TEST_DELAYS": "1,20"} for e in environment]
+            said = []
+
+            def broken(more):
+                said.append(both(pods, slow, longer + ["--snapshots", os.path.join(folder, "snapshots"), "--snapshot-every", 5, "--restarts=1"] + more,
+                                 lambda nodes: os.kill(children(nodes[1])[1], signal.SIGKILL), at=12))
+            equal = outcome(folder, "broken", broken) == unbroken
+            codes, outputs, _ = said[0]
+            good = equal and codes == [0, 0] and "restart 1 of 1 from snapshot step-000000" in outputs[0]
+            note(good, f"a rank of the second node killed, with a restart: exit codes {codes}, {'equal to' if equal else 'differs from'} the unbroken run" + ("" if good else "\n" + "\n--\n".join(outputs)))
+
             for node in (0, 1):
                 codes, outputs, seconds = both(pods, environment, forever, lambda nodes: nodes[node].send_signal(signal.SIGTERM))
                 note(codes == [130, 130] and seconds < 10, f"SIGTERM to node {node}: exit codes {codes}, {seconds:.1f} s" + ("" if codes == [130, 130] else "\n" + "\n--\n".join(outputs)))
