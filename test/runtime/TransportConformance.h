@@ -284,6 +284,29 @@ TEST_P(TransportConformance, NothingIsBuffered) {
   EXPECT_TRUE(waited);
 }
 
+TEST_P(TransportConformance, ExpectedReceivesAreReceives) {
+  // Some are announced long before, out of order, and one never comes to be called.
+  constexpr uint32_t kEntries = 12;
+  std::vector<std::vector<uint32_t>> got(kEntries);
+  onAll(2, [&](uint32_t device, Transport &transport) -> Status {
+    for (uint64_t step = 0; step < 2; ++step) {
+      for (uint32_t entry = kEntries; device == 1 && entry-- > 0;) {
+        got[entry].assign(entry % 3 == 0 ? 1 : 300000, 0);
+        if (entry % 4 != 1)
+          transport.expect({entry, step}, 0, got[entry].data(), got[entry].size() * 4);
+      }
+      for (uint32_t entry = 0; entry + 1 < kEntries; ++entry) {
+        std::vector<uint32_t> data(entry % 3 == 0 ? 1 : 300000, uint32_t(entry + 100 * step));
+        ZORSE_RETURN_IF_FAILED(device == 0 ? transport.send({entry, step}, 1, data.data(), data.size() * 4)
+                                           : transport.receive({entry, step}, 0, got[entry].data(), got[entry].size() * 4));
+        if (device == 1 && got[entry] != data)
+          return internalError("entry " + std::to_string(entry) + " got other bytes");
+      }
+    }
+    return Status::success();
+  });
+}
+
 TEST_P(TransportConformance, AbortEndsALongTransfer) {
   // The sender waits for its receiver, the receiver of another transfer for its sender, and a sum for a member that never comes.
   auto transports = GetParam()(3);

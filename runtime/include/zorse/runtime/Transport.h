@@ -5,7 +5,7 @@
 // - Calls block until this device's part is done: what it receives has arrived, and nobody reads what it gave any more.
 // - An operation is named by (entry id, step). All its participants call it exactly once per step, in an order of entries that is the same for all
 //   (ascending ids); several operations may be under way at once from several threads.
-// - Nothing is buffered: a send returns after its receive took the bytes.
+// - Nothing is buffered: a send returns after its receive took the bytes, or into memory that its receiver has announced (`expect`).
 // - Sums are ranked: element by element in the order of the list of contributors or members, in the element type (f32 for half types), so that every run
 //   gives the same bits.
 // - After abort() every call, waiting or later, returns an error on every device.
@@ -79,6 +79,7 @@ public:
   /// valid until the transport is destroyed. From the thread that will call it. A driver that gains nothing ignores it and says so.
   virtual void expect(Operation operation, uint32_t peer, void *data, size_t bytes) {}
   virtual bool gainsFromExpecting() const { return false; }
+
   virtual Status allGather(Operation operation, const AllGatherArguments &arguments) = 0;
   virtual Status reduceScatter(Operation operation, const ReduceScatterArguments &arguments) = 0;
   virtual Status allReduce(Operation operation, const AllReduceArguments &arguments) = 0;

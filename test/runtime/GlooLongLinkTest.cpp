@@ -1,0 +1,85 @@
+// Two ranks with a long link between them: what announcing receives and several connections are good for.
+#include "DelayProxy.h"
+#include "GlooTransports.h"
+
+#include <algorithm>
+#include <chrono>
+#include <gtest/gtest.h>
+
+using namespace zorse::runtime;
+using namespace zorse::runtime::test;
+
+namespace {
+
+double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
+
+struct LongLink {
+  std::vector<std::unique_ptr<zorse::test::DelayProxy>> proxies; ///< end after the transports
+  std::vector<std::unique_ptr<Transport>> transports;
+
+  LongLink(double milliseconds, size_t window, uint32_t contexts) : proxies(2), transports(2) {
+    TemporaryFolder folder;
+    std::vector<std::thread> threads;
+    for (uint32_t rank = 0; rank < 2; ++rank)
+      threads.emplace_back([&, rank] {
+        zorse::test::FileGroup group(folder.path("."), rank, 2);
+        zorse::test::ProxiedGroup far(group, milliseconds, window);
+        GlooOptions options = glooOptions(rank, 2);
+        options.contexts[1 - rank] = contexts;
+        auto made = makeGlooTransport(far, options);
+        proxies[rank] = far.takeProxy();
+        if (!made.failed())
+          transports[rank] = std::move(*made);
+        else
+          ADD_FAILURE() << made.message();
+      });
+    for (std::thread &thread : threads)
+      thread.join();
+  }
+};
+
+/// Seconds from the moment that a send and its receive are called to the arrival; the median of some.
+double arrival(LongLink &link, bool announced, uint32_t entry) {
+  std::vector<double> times;
+  for (uint64_t step = 0; step < 9; ++step) {
+    std::vector<std::byte> from(4096, std::byte(step)), to(4096);
+    if (announced) {
+      link.transports[1]->expect({entry, step}, 0, to.data(), to.size());
+      std::this_thread::sleep_for(std::chrono::milliseconds(40)); // computes
+    }
+    double begin = now();
+    std::thread sender([&] { EXPECT_FALSE(link.transports[0]->send({entry, step}, 1, from.data(), from.size()).failed()); });
+    EXPECT_FALSE(link.transports[1]->receive({entry, step}, 0, to.data(), to.size()).failed());
+    times.push_back(now() - begin);
+    sender.join();
+    EXPECT_EQ(from, to);
+  }
+  std::nth_element(times.begin(), times.begin() + times.size() / 2, times.end());
+  return times[times.size() / 2];
+}
+
+TEST(GlooLongLink, AnnouncedReceivesSaveARoundTrip) {
+  LongLink link(20, 64 << 20, 1);
+  double asked = arrival(link, false, 1), announced = arrival(link, true, 2);
+  std::printf("4 KiB over a link of 20 ms: %.1f ms, announced %.1f ms\n", asked * 1e3, announced * 1e3);
+  EXPECT_GE(asked, 0.039);
+  EXPECT_LT(announced, 0.75 * asked);
+}
+
+TEST(GlooLongLink, SeveralConnectionsFillALongLink) {
+  std::vector<std::byte> from(8 << 20, std::byte(5)), to(8 << 20);
+  double seconds[2];
+  for (int several : {0, 1}) {
+    LongLink link(10, 512 << 10, several ? 4 : 1);
+    double begin = now();
+    std::thread sender([&] { EXPECT_FALSE(link.transports[0]->send({1, 0}, 1, from.data(), from.size()).failed()); });
+    EXPECT_FALSE(link.transports[1]->receive({1, 0}, 0, to.data(), to.size()).failed());
+    seconds[several] = now() - begin;
+    sender.join();
+    EXPECT_EQ(from, to);
+  }
+  std::printf("8 MiB over a link of 10 ms and windows of 512 KiB: %.0f ms, with 4 connections %.0f ms\n", seconds[0] * 1e3, seconds[1] * 1e3);
+  EXPECT_LT(seconds[1], 0.6 * seconds[0]);
+}
+
+} // namespace

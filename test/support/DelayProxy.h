@@ -1,0 +1,48 @@
+// A long link for tests: forwards TCP connections on loopback, every byte late, with a bounded number of bytes under way per connection and direction (as a TCP
+// window bounds them on a real link).
+#pragma once
+
+#include "zorse/runtime/Group.h"
+
+#include <atomic>
+#include <memory>
+#include <thread>
+
+namespace zorse::test {
+
+class DelayProxy {
+public:
+  DelayProxy(uint16_t target, double delayMilliseconds, size_t windowBytes);
+  ~DelayProxy();
+  uint16_t port() const { return port_; }
+
+private:
+  void run();
+
+  uint16_t target_, port_ = 0;
+  double delay_;
+  size_t window_;
+  int listener_;
+  std::atomic<bool> stopping_{false};
+  std::thread thread_;
+};
+
+/// A group whose ranks reach each other's transports through proxies.
+class ProxiedGroup final : public runtime::Group {
+public:
+  ProxiedGroup(runtime::Group &inner, double delayMilliseconds, size_t windowBytes) : inner_(inner), delay_(delayMilliseconds), window_(windowBytes) {}
+  uint32_t rank() const override { return inner_.rank(); }
+  uint32_t size() const override { return inner_.size(); }
+  uint64_t generation() const override { return inner_.generation(); }
+  runtime::Result<std::vector<std::string>> exchange(const std::string &name, const std::string &mine) override;
+  /// Lives as long as the transport.
+  std::unique_ptr<DelayProxy> takeProxy() { return std::move(proxy_); }
+
+private:
+  runtime::Group &inner_;
+  double delay_;
+  size_t window_;
+  std::unique_ptr<DelayProxy> proxy_;
+};
+
+} // namespace zorse::test
