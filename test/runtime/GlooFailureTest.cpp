@@ -208,4 +208,28 @@ TEST(GlooFailure, LeavingDeliversAndEndsOnlyWhatWaitsForTheOneThatLeft) {
   EXPECT_EQ(status.message(), "rank 0 (cpu:0) has left the job");
 }
 
+TEST(GlooFailure, LeavingAfterAnOperationFailsNobody) {
+  for (int repeat = 0; repeat < 12; ++repeat) {
+    auto transports = makeGlooTransports(3);
+    ASSERT_EQ(transports.size(), 3u);
+    std::vector<std::thread> threads;
+    for (uint32_t rank = 0; rank < 3; ++rank)
+      threads.emplace_back([&, rank] {
+        for (uint64_t step = 0; step < 3; ++step) {
+          double value = rank;
+          AllReduceArguments a;
+          a.members = {2, 0, 1};
+          a.data = &value;
+          a.count = 1;
+          Status status = transports[rank]->allReduce({1, step}, a);
+          EXPECT_FALSE(status.failed()) << status.message();
+          EXPECT_EQ(value, 3);
+        }
+        transports[rank].reset();
+      });
+    for (std::thread &thread : threads)
+      thread.join();
+  }
+}
+
 } // namespace

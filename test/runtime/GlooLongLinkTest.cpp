@@ -66,6 +66,30 @@ TEST(GlooLongLink, AnnouncedReceivesSaveARoundTrip) {
   EXPECT_LT(announced, 0.75 * asked);
 }
 
+TEST(GlooLongLink, SumsTakeTheTimeOfOneWay) {
+  LongLink link(20, 64 << 20, 1);
+  std::vector<double> times;
+  for (uint64_t step = 0; step < 9; ++step) {
+    double values[2] = {1, 2}, begin = now();
+    auto sum = [&](uint32_t rank) {
+      AllReduceArguments a;
+      a.members = {0, 1};
+      a.data = &values[rank];
+      a.count = 1;
+      EXPECT_FALSE(link.transports[rank]->allReduce({1, 3 * step}, a).failed());
+    };
+    std::thread other([&] { sum(1); });
+    sum(0);
+    other.join();
+    times.push_back(now() - begin);
+    EXPECT_EQ(values[0] + values[1], 6);
+    std::this_thread::sleep_for(std::chrono::milliseconds(25)); // computes
+  }
+  std::nth_element(times.begin(), times.begin() + times.size() / 2, times.end());
+  std::printf("all-reduce over a link of 20 ms: %.1f ms\n", times[times.size() / 2] * 1e3);
+  EXPECT_LT(times[times.size() / 2], 0.035);
+}
+
 TEST(GlooLongLink, SeveralConnectionsFillALongLink) {
   std::vector<std::byte> from(8 << 20, std::byte(5)), to(8 << 20);
   double seconds[2];

@@ -4,7 +4,7 @@
 // Semantics all drivers share:
 // - Calls block until this device's part is done: what it receives has arrived, and nobody reads what it gave any more.
 // - An operation is named by (entry id, step). All its participants call it exactly once per step, in an order of entries that is the same for all
-//   (ascending ids); several operations may be under way at once from several threads.
+//   (ascending ids), with the same participants in every step in which they call it; several operations may be under way at once from several threads.
 // - Nothing is buffered: a send returns after its receive took the bytes, or into memory that its receiver has announced (`expect`).
 // - Sums are ranked: element by element in the order of the list of contributors or members, in the element type (f32 for half types), so that every run
 //   gives the same bits.

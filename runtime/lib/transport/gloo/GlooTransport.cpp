@@ -183,28 +183,57 @@ private:
     return messenger_.finish(out);
   }
 
+  /// The receives of an entry's next all-reduce, posted when the one before ends: their memory is ours, so nobody has to ask before sending.
+  struct Posted {
+    std::vector<uint32_t> members;
+    uint64_t calls = 0; ///< of the entry; stands for the step in its messages' slots, because nobody knows the next step that has this entry.
+    std::unique_ptr<Inbox> in;
+  };
+
+  Status postNext(uint32_t entry, Posted &posted) {
+    posted.in = std::make_unique<Inbox>();
+    for (uint32_t member : posted.members)
+      if (member != rank_) {
+        ZORSE_TRY(messenger_.expect(*posted.in, {entry, posted.calls}, 0, member, nullptr, 0));
+        ZORSE_TRY(posted.in->back().begin());
+      }
+    return Status::success();
+  }
+
   /// Few numbers: everybody sends its own to everybody and adds them all.
   Status sumByAll(Operation operation, const AllReduceArguments &a, size_t bytes) {
-    Inbox in;
+    Posted *posted;
+    {
+      std::lock_guard<std::mutex> lock(mutex_);
+      posted = &posted_[operation.entry]; // stays where it is; an entry is served by one thread.
+    }
+    if (posted->calls == 0)
+      posted->members = a.members;
+    if (posted->members != a.members)
+      return internalError("entry " + std::to_string(operation.entry) + " sums over other members than before");
+    if (!posted->in)
+      ZORSE_TRY(postNext(operation.entry, *posted));
     Outbox out;
+    for (uint32_t member : a.members)
+      if (member != rank_)
+        ZORSE_TRY(messenger_.post(out, {operation.entry, posted->calls}, 0, member, a.data, bytes));
     std::vector<const void *> addends;
+    auto message = posted->in->begin();
     for (uint32_t member : a.members) {
       if (member == rank_) {
         addends.push_back(a.data);
         continue;
       }
-      ZORSE_TRY(messenger_.expect(in, operation, 0, member, nullptr, bytes));
-      ZORSE_TRY(in.back().begin());
-      addends.push_back(in.back().inlined());
+      ZORSE_TRY(message->awaitHead(bytes));
+      addends.push_back(message++->inlined());
     }
-    for (uint32_t member : a.members)
-      if (member != rank_)
-        ZORSE_TRY(messenger_.post(out, operation, 0, member, a.data, bytes));
-    for (Incoming &message : in)
-      ZORSE_TRY(message.awaitHead());
     if (bytes > 0)
       rankedSum(a.type, a.data, addends, a.count); // what we sent was copied.
-    return messenger_.finish(out);
+    ZORSE_TRY(messenger_.finish(out));
+    ++posted->calls;
+    if (postNext(operation.entry, *posted).failed()) // somebody may have left already: no matter unless there is a next time.
+      posted->in.reset();
+    return Status::success();
   }
 
   /// Few numbers of many members: the first one adds.
@@ -245,6 +274,7 @@ private:
     Inbox message;
   };
   std::mutex mutex_;
+  std::map<uint32_t, Posted> posted_;                          ///< by entry
   std::map<std::pair<uint64_t, uint32_t>, Expected> expected_; ///< receives announced and not yet called, by slot and peer
 };
 

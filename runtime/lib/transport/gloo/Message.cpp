@@ -80,18 +80,18 @@ Status Incoming::postAll() {
   return Status::success();
 }
 
-Status Incoming::awaitHead() {
+Status Incoming::awaitHead(size_t bytes) {
   if (Status status = head_.wait(); status.failed())
     return status;
   uint64_t words[2];
   std::memcpy(words, block_.get(), kHeadBytes);
-  if (words[0] != slot_ || words[1] != bytes_) {
-    links_.fail(internalError("entry " + std::to_string(slot_ >> 32) + ": expects " + std::to_string(bytes_) + " bytes from " + link_.name + ", which sends " +
+  if (words[0] != slot_ || words[1] != bytes) {
+    links_.fail(internalError("entry " + std::to_string(slot_ >> 32) + ": expects " + std::to_string(bytes) + " bytes from " + link_.name + ", which sends " +
                               std::to_string(words[1])));
     return links_.failure();
   }
-  if (data_ && parts_.empty() && bytes_ > 0)
-    std::memcpy(data_, inlined(), bytes_);
+  if (data_ && parts_.empty() && bytes > 0)
+    std::memcpy(data_, inlined(), bytes);
   return Status::success();
 }
 

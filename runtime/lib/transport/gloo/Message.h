@@ -95,7 +95,9 @@ public:
   Status post(size_t part, void *place = nullptr);
   Status postAll();
   /// Until the head is there. An error if the peer sends another number of bytes.
-  Status awaitHead();
+  Status awaitHead() { return awaitHead(bytes_); }
+  /// For a small message whose size was not known when it was posted.
+  Status awaitHead(size_t bytes);
   Status await(size_t part) { return parts_[part].wait(); }
   /// All of it.
   Status finish();
