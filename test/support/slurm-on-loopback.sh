@@ -19,7 +19,7 @@ if [ -z "${ZORSE_SLURM_FOLDER:-}" ]; then
     { cat /etc/hosts; echo "127.0.0.1 zn1"; echo "127.0.0.2 zn2"; } >"$ZORSE_SLURM_FOLDER/hosts"
     exec unshare --mount bash -c 'mount --make-rprivate / && mount --bind "$ZORSE_SLURM_FOLDER/hosts" /etc/hosts && exec "$@"' - bash "$0" "$@"
   fi
-  export ZORSE_STORE=127.0.0.1:29611
+  export ZORSE_STORE=127.0.0.1:29611-29618
 fi
 folder=$ZORSE_SLURM_FOLDER
 unset ZORSE_SLURM_FOLDER
@@ -57,7 +57,7 @@ mkdir "$folder/state" "$folder/zn1" "$folder/zn2"
 first=$((20000 + $$ % 1200 * 10)) # three ports of this run, below those the system gives out
 user=$(id -un)
 cat >"$folder/slurm.conf" <<END
-ClusterName=loopback
+ClusterName=loopback$$
 SlurmctldHost=$(hostname -s)(127.0.0.1)
 SlurmctldPort=$first
 SlurmUser=$user
