@@ -92,8 +92,8 @@ void killOne(const char *what, const std::function<Status(uint32_t, Transport &)
     auto &shown = processes.shown().ranks[rank];
     ASSERT_GT(shown.failedAt, 0) << "rank " << rank;
     EXPECT_NE(std::string(shown.message).find("rank 2 (cpu:2) is gone"), std::string::npos) << "rank " << rank << ": " << shown.message;
-    EXPECT_LT(shown.failedAt - killed, 1.0) << "rank " << rank; // milliseconds on an idle machine
-    EXPECT_LT(shown.doneAt - killed, 1.5) << "rank " << rank;
+    EXPECT_LT(shown.failedAt - killed, 2.0) << "rank " << rank; // milliseconds, unless the machine is busy or a sanitizer looks on
+    EXPECT_LT(shown.doneAt - killed, 2.5) << "rank " << rank;
     if (rank == 0)
       ::testing::Test::RecordProperty(what, std::to_string((shown.failedAt - killed) * 1e3) + " ms");
   }
