@@ -6,6 +6,7 @@
 
 #include <chrono>
 #include <fcntl.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 using namespace zorse;
@@ -16,12 +17,24 @@ namespace {
 
 double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
 
-template <typename Work> double best(int times, const Work &work) {
-  double least = 1e30;
+/// Of all threads of this process.
+double processorTime() {
+  rusage use;
+  ::getrusage(RUSAGE_SELF, &use);
+  return double(use.ru_utime.tv_sec + use.ru_stime.tv_sec) + 1e-6 * double(use.ru_utime.tv_usec + use.ru_stime.tv_usec);
+}
+
+struct Times {
+  double seconds = 1e30, processor = 1e30;
+};
+
+template <typename Work> Times best(int times, const Work &work) {
+  Times least;
   for (int i = 0; i < times; ++i) {
-    double begin = now();
+    double begin = now(), used = processorTime();
     work();
-    least = std::min(least, now() - begin);
+    least.seconds = std::min(least.seconds, now() - begin);
+    least.processor = std::min(least.processor, processorTime() - used);
   }
   return least;
 }
@@ -48,13 +61,13 @@ int main(int argc, char **argv) {
   std::memset(executor->address(0, bundle.programs[0].state(0).region()), 1, bundle.programs[0].arenas(0).bytes() - 64);
 
   std::vector<std::byte> target(size_t(bytes), std::byte(1));
-  double memcpySeconds = best(5, [&] { std::memcpy(target.data(), executor->address(0, bundle.programs[0].state(0).region()), size_t(bytes)); });
-  double copySeconds = best(5, [&] { state->copy(); });
+  Times memcpyTimes = best(5, [&] { std::memcpy(target.data(), executor->address(0, bundle.programs[0].state(0).region()), size_t(bytes)); });
+  Times copyTimes = best(5, [&] { state->copy(); });
   std::string plain = folder.path("plain");
   std::filesystem::create_directories(directory);
   if (argc > 2)
     plain = directory + "/plain";
-  double writeSeconds = best(3, [&] {
+  Times writeTimes = best(3, [&] {
     int file = ::open(plain.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0666);
     for (size_t at = 0; at < target.size(); at += 16 << 20)
       if (::write(file, target.data() + at, std::min<size_t>(16 << 20, target.size() - at)) < 0)
@@ -74,18 +87,18 @@ int main(int argc, char **argv) {
     return 1;
   }
   uint64_t step = 0;
-  double snapshotSeconds = best(3, [&] {
+  Times snapshotTimes = best(3, [&] {
     (*snapshots)->takeNow(++step);
     if (Status status = (*snapshots)->finish(); status.failed())
       std::fprintf(stderr, "%s\n", status.message().c_str());
   });
-  double readSeconds = best(2, [&] {
+  Times readTimes = best(2, [&] {
     if (auto point = (*snapshots)->resume(true, nullptr); point.failed() || !*point)
       std::fprintf(stderr, "cannot resume\n");
   });
-  std::printf("state %.0f MB\n", bytes / 1e6);
-  std::printf("copy      %7.3f s  %6.2f GB/s  %.2f of memcpy\n", copySeconds, bytes / copySeconds / 1e9, memcpySeconds / copySeconds);
-  std::printf("snapshot  %7.3f s  %6.2f GB/s  %.2f of write and fsync\n", snapshotSeconds, bytes / snapshotSeconds / 1e9, writeSeconds / snapshotSeconds);
-  std::printf("resume    %7.3f s  %6.2f GB/s\n", readSeconds, bytes / readSeconds / 1e9);
+  std::printf("state %.0f MB; seconds, GB/s, seconds of processor time\n", bytes / 1e6);
+  for (const auto &[name, times] : std::initializer_list<std::pair<const char *, Times>>{
+           {"memcpy", memcpyTimes}, {"copy", copyTimes}, {"write, fsync", writeTimes}, {"snapshot", snapshotTimes}, {"resume", readTimes}})
+    std::printf("%-14s %7.3f %6.2f %7.3f\n", name, times.seconds, bytes / times.seconds / 1e9, times.processor);
   return 0;
 }

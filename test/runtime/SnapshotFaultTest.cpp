@@ -44,7 +44,7 @@ public:
   int count() const { return count_; }
 
   int makeFolder(const std::string &path) override { return fails() ? fault_.error : SnapshotStorage::makeFolder(path); }
-  int create(const std::string &path, int &handle) override { return fails() ? fault_.error : SnapshotStorage::create(path, handle); }
+  int create(const std::string &path, int &handle, bool direct) override { return fails() ? fault_.error : SnapshotStorage::create(path, handle, direct); }
   int reserve(int handle, uint64_t bytes) override { return fails() ? fault_.error : SnapshotStorage::reserve(handle, bytes); }
   int write(int handle, const std::byte *data, size_t bytes) override {
     if (!fails())
@@ -300,9 +300,9 @@ TEST_F(SnapshotFaultTest, ADirectoryThatVanishesIsAnError) {
 /// Drafts go to the device that is always full.
 class FullDevice : public SnapshotStorage {
 public:
-  int create(const std::string &path, int &handle) override {
+  int create(const std::string &path, int &handle, bool direct) override {
     if (path.find(".safetensors") == std::string::npos)
-      return SnapshotStorage::create(path, handle);
+      return SnapshotStorage::create(path, handle, direct);
     SnapshotStorage::close(::open(path.c_str(), O_CREAT | O_WRONLY, 0666));
     handle = ::open("/dev/full", O_WRONLY);
     return handle < 0 ? errno : 0;

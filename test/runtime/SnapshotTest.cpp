@@ -1,4 +1,5 @@
 // Snapshots written and resumed, in one process and in several ranks, under other plans, from damaged files, and with fencing.
+#include "QuickStorage.h"
 #include "StateOnly.h"
 #include "ThreadGroup.h"
 
@@ -38,7 +39,7 @@ protected:
     auto executor = stateExecutor(bundle);
     auto group = makeSoloGroup(generation);
     options.directory = directory;
-    auto snapshots = Snapshots::open(*executor, bundle, *group, options, identityOf(bundle));
+    auto snapshots = Snapshots::open(*executor, bundle, *group, options, identityOf(bundle), std::make_shared<QuickStorage>());
     if (snapshots.failed())
       return snapshots.error();
     Status status = Status::success();
@@ -70,7 +71,7 @@ protected:
     SnapshotOptions options;
     options.directory = directory;
     options.resuming = true;
-    auto snapshots = Snapshots::open(*executor, bundle, *group, options, identity);
+    auto snapshots = Snapshots::open(*executor, bundle, *group, options, identity, std::make_shared<QuickStorage>());
     if (snapshots.failed()) {
       out.error = snapshots.message();
       return out;
@@ -259,7 +260,7 @@ TEST_F(SnapshotTest, DamagedOnesDoNotCountAsKept) {
   SnapshotOptions options;
   options.directory = directory;
   options.resuming = true;
-  auto snapshots = Snapshots::open(*executor, bundle, *group, options, identityOf(bundle));
+  auto snapshots = Snapshots::open(*executor, bundle, *group, options, identityOf(bundle), std::make_shared<QuickStorage>());
   ASSERT_FALSE(snapshots.failed());
   auto point = (*snapshots)->resume(false, nullptr);
   ASSERT_FALSE(point.failed());
@@ -341,7 +342,7 @@ TEST_F(SnapshotTest, FrozenParametersMustBeThoseOfTheRun) {
   SnapshotOptions options;
   options.directory = directory;
   options.resuming = true;
-  auto snapshots = Snapshots::open(*executor, bundle, *group, options, identityOf(bundle));
+  auto snapshots = Snapshots::open(*executor, bundle, *group, options, identityOf(bundle), std::make_shared<QuickStorage>());
   ASSERT_FALSE(snapshots.failed());
   auto point = (*snapshots)->resume(false, nullptr);
   ASSERT_TRUE(point.failed());
@@ -374,7 +375,7 @@ TEST_F(SnapshotTest, AnOlderGenerationWritesAndRemovesNothing) {
   auto group = makeSoloGroup(1);
   SnapshotOptions options;
   options.directory = directory;
-  auto snapshots = Snapshots::open(*executor, bundle, *group, options, identityOf(bundle));
+  auto snapshots = Snapshots::open(*executor, bundle, *group, options, identityOf(bundle), std::make_shared<QuickStorage>());
   ASSERT_FALSE(snapshots.failed());
   (*snapshots)->takeNow(10);
   ASSERT_FALSE((*snapshots)->finish().failed());

@@ -1,9 +1,9 @@
 // Snapshots taken from a training run while it goes on.
+#include "QuickStorage.h"
 #include "TemporaryFolder.h"
 #include "ThreadGroup.h"
 #include "TwoDevices.h"
 
-#include "snapshot/Storage.h"
 #include "zorse/runtime/Executor.h"
 #include "zorse/runtime/SnapshotFiles.h"
 #include "zorse/runtime/State.h"
@@ -42,12 +42,6 @@ public:
     std::this_thread::sleep_for(std::chrono::milliseconds(20));
     return SnapshotStorage::write(handle, data, bytes);
   }
-  int sync(int) override { return 0; }
-  int syncFolder(const std::string &) override { return 0; }
-};
-
-class QuickStorage : public SnapshotStorage {
-public:
   int sync(int) override { return 0; }
   int syncFolder(const std::string &) override { return 0; }
 };

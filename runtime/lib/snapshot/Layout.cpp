@@ -1,5 +1,7 @@
 #include "Layout.h"
 
+#include "Storage.h"
+
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
@@ -37,6 +39,7 @@ std::string tensorName(const Bundle &bundle, const SnapshotSlice &slice) {
          std::to_string(slice.begin) + ":" + std::to_string(slice.end);
 }
 
+/// Padded with spaces, as the format allows, so that slices begin on a whole block.
 std::string headerText(const Bundle &bundle, const DeviceLayout &layout) {
   nlohmann::ordered_json header = nlohmann::ordered_json::object();
   uint64_t at = layout.optimizerStep ? 8 : 0;
@@ -49,7 +52,8 @@ std::string headerText(const Bundle &bundle, const DeviceLayout &layout) {
     at += bytes;
   }
   std::string text = header.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
-  text.resize((text.size() + 7) / 8 * 8, ' ');
+  uint64_t before = 8 + (layout.optimizerStep ? 8 : 0);
+  text.resize((before + text.size() + kDirectAlignment - 1) / kDirectAlignment * kDirectAlignment - before, ' ');
   std::string length(8, '\0');
   for (int i = 0; i < 8; ++i)
     length[i] = char(uint64_t(text.size()) >> (8 * i));

@@ -19,7 +19,7 @@ struct LaidSlice {
 struct DeviceLayout {
   uint32_t device = 0;
   std::string name;           ///< of the file
-  std::string header;         ///< of safetensors, with its length
+  std::string header;         ///< of safetensors, with its length; with the optimizer's step whole blocks of kDirectAlignment
   std::vector<LaidSlice> slices;
   uint64_t stateBytes = 0;    ///< of all slices
   std::optional<bundle::Region> optimizerStep; ///< f64, behind the header

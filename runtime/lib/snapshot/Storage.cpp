@@ -26,8 +26,11 @@ int SnapshotStorage::makeFolder(const std::string &path) {
   return S_ISDIR(info.st_mode) ? 0 : ENOTDIR;
 }
 
-int SnapshotStorage::create(const std::string &path, int &handle) {
-  handle = ::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+int SnapshotStorage::create(const std::string &path, int &handle, bool direct) {
+  constexpr int kFlags = O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC;
+  handle = ::open(path.c_str(), kFlags | (direct ? O_DIRECT : 0), 0666);
+  if (handle < 0 && direct && errno == EINVAL)
+    handle = ::open(path.c_str(), kFlags, 0666);
   return handle < 0 ? errno : 0;
 }
 
@@ -41,6 +44,9 @@ int SnapshotStorage::write(int handle, const std::byte *data, size_t bytes) {
   while (bytes > 0) {
     ssize_t written = ::write(handle, data, std::min<size_t>(bytes, 1u << 30));
     if (written < 0 && errno == EINTR)
+      continue;
+    // The end of a file is no whole block, and some file systems take O_DIRECT only to refuse it later.
+    if (int flags = ::fcntl(handle, F_GETFL); written < 0 && errno == EINVAL && flags >= 0 && (flags & O_DIRECT) && ::fcntl(handle, F_SETFL, flags & ~O_DIRECT) == 0)
       continue;
     if (written <= 0)
       return written < 0 ? errno : ENOSPC;

@@ -4,14 +4,20 @@
 
 #include <xxhash.h>
 
+#include <algorithm>
+#include <cerrno>
 #include <cstring>
-#include <functional>
+#include <cstdlib>
+#include <memory>
+#include <thread>
 
 using namespace zorse::runtime;
 
 namespace {
 
 constexpr uint64_t kWrite = 16u << 20, kStartSync = 64u << 20;
+
+static_assert(kWrite % kDirectAlignment == 0);
 
 /// A draft beside its place; `commit` puts it there, everything else removes it, unless the directory is another run's.
 class Draft {
@@ -26,10 +32,10 @@ public:
       fence_.storage().remove(draft_);
   }
 
-  std::optional<SnapshotTrouble> open(uint64_t bytes) {
+  std::optional<SnapshotTrouble> open(uint64_t bytes, bool direct) {
     if (auto trouble = fence_.check())
       return trouble;
-    if (int cause = fence_.storage().create(draft_, handle_))
+    if (int cause = fence_.storage().create(draft_, handle_, direct))
       return cannotWrite(cause);
     made_ = true;
     if (int cause = fence_.storage().reserve(handle_, bytes))
@@ -80,33 +86,38 @@ private:
 
 std::optional<SnapshotTrouble> zorse::runtime::writeDeviceFile(const Fence &fence, const std::string &folder, const DeviceLayout &layout, const std::byte *copy,
                                                                double optimizerStep, DeviceFileSums &sums) {
-  std::string head = layout.header;
+  std::unique_ptr<char, decltype(&std::free)> head(static_cast<char *>(std::aligned_alloc(kDirectAlignment, (layout.headBytes() + kDirectAlignment - 1) / kDirectAlignment * kDirectAlignment)),
+                                                   &std::free);
+  if (!head)
+    return SnapshotTrouble{cannot(folder + "/" + layout.name, "written", ENOMEM)};
+  std::memcpy(head.get(), layout.header.data(), layout.header.size());
   if (layout.optimizerStep)
-    head.append(reinterpret_cast<const char *>(&optimizerStep), 8);
-  sums.head = XXH64(head.data(), head.size(), 0);
-  sums.slices.clear();
-
-  Draft draft(fence, folder, layout.name);
-  if (auto trouble = draft.open(layout.fileBytes))
-    return trouble;
-  if (auto trouble = draft.write(head.data(), head.size()))
-    return trouble;
-  uint64_t begin = 0, end = 0; // hashed and not written yet
-  for (const LaidSlice &laid : layout.slices) {
-    sums.slices.push_back(XXH64(copy + laid.place, laid.slice.bytes(), 0));
-    end = laid.place + laid.slice.bytes();
-    if (end - begin < kWrite && &laid != &layout.slices.back())
-      continue;
-    if (auto trouble = draft.write(copy + begin, end - begin))
-      return trouble;
-    begin = end;
+    std::memcpy(head.get() + layout.header.size(), &optimizerStep, 8);
+  sums.head = XXH64(head.get(), layout.headBytes(), 0);
+  sums.slices.resize(layout.slices.size());
+  // Checksums and writing both read the copy, at the same time.
+  std::thread hashing([&] {
+    for (size_t s = 0; s < layout.slices.size(); ++s)
+      sums.slices[s] = XXH64(copy + layout.slices[s].place, layout.slices[s].slice.bytes(), 0);
+  });
+  std::optional<SnapshotTrouble> trouble;
+  {
+    Draft draft(fence, folder, layout.name);
+    trouble = draft.open(layout.fileBytes, /*direct=*/true);
+    if (!trouble)
+      trouble = draft.write(head.get(), layout.headBytes());
+    for (uint64_t at = 0; at < layout.stateBytes && !trouble; at += kWrite)
+      trouble = draft.write(copy + at, std::min(kWrite, layout.stateBytes - at));
+    if (!trouble)
+      trouble = draft.commit();
   }
-  return draft.commit();
+  hashing.join();
+  return trouble;
 }
 
 std::optional<SnapshotTrouble> zorse::runtime::writeIndexFile(const Fence &fence, const std::string &folder, const std::string &text) {
   Draft draft(fence, folder, kIndexName);
-  if (auto trouble = draft.open(text.size()))
+  if (auto trouble = draft.open(text.size(), /*direct=*/false))
     return trouble;
   if (auto trouble = draft.write(text.data(), text.size()))
     return trouble;
