@@ -383,6 +383,7 @@ TEST_F(SnapshotFaultTest, AProcessKilledAtAnyOperationLosesNothing) {
     uint64_t step = resumedAt(3);
     EXPECT_TRUE(step == 10 || step == 20) << "operation " << at << ": resumes at " << step;
   }
+  printf("%d deaths\n", deaths);
   EXPECT_GT(deaths, 15);
   EXPECT_LT(deaths, 60);
 }
