@@ -18,6 +18,13 @@ if(CMAKE_CXX_COMPILER_ID MATCHES Clang)
   add_compile_options(-Wno-deprecated-declarations)
 endif()
 
+# ZORSE_FUZZ: libFuzzer's instrumentation everywhere, for the targets of test/fuzz (docs/fuzzing.md); needs clang.
+option(ZORSE_FUZZ "Instrument for libFuzzer" OFF)
+if(ZORSE_FUZZ)
+  add_compile_options(-fsanitize=fuzzer-no-link)
+  set(ZORSE_NOT_FUZZED -fno-sanitize=fuzzer-no-link,undefined) # for generated code and mutators: what they reach says nothing about a reader
+endif()
+
 # ZORSE_SANITIZE: a list as -fsanitize takes it, for example "address,undefined" or "thread".
 set(ZORSE_SANITIZE "" CACHE STRING "Sanitizers, as -fsanitize takes them")
 if(ZORSE_SANITIZE)

@@ -7,7 +7,6 @@
 #include <fstream>
 #include <map>
 #include <set>
-#include <sstream>
 
 using namespace zorse::planning;
 
@@ -61,11 +60,11 @@ double toQuantity(const YAML::Node &node, const std::string &what, const std::ma
   size_t begin = text.find_first_not_of(" ", used);
   std::string unit = used == 0 || begin == std::string::npos ? "" : text.substr(begin);
   auto it = units.find(unit);
-  if (used == 0 || !std::isfinite(number) || number < 0 || (!unit.empty() && it == units.end())) {
+  if (used == 0 || !(number >= 0 && number <= 1e30) || (!unit.empty() && it == units.end())) {
     std::string list;
     for (auto &entry : units)
       list += (list.empty() ? "" : ", ") + entry.first;
-    fail(node, what + ": expected a number that is not negative, plain or with one of " + list + ", got " + show(node));
+    fail(node, what + ": expected a number from 0 to 1e30, plain or with one of " + list + ", got " + show(node));
   }
   return unit.empty() ? number : number * it->second;
 }
@@ -146,7 +145,9 @@ void readDevice(const YAML::Node &node, const std::string &nodeName, Cluster &cl
   if (type && device.kind == "cpu" && !node["speed"])
     device.speed *= device.threads;
 
-  uint32_t count = node["count"] ? toCount(node["count"], what + ": count", 65536) : 1;
+  uint32_t count = node["count"] ? toCount(node["count"], what + ": count", kMostDevices) : 1;
+  if (cluster.devices.size() + count > kMostDevices)
+    fail(node, what + ": the cluster has more than " + std::to_string(kMostDevices) + " devices with it, which is the most that is supported");
   std::string base = device.name;
   for (uint32_t i = 0; i < count; ++i) {
     if (node["count"])
@@ -172,6 +173,10 @@ const std::vector<DeviceType> &zorse::planning::deviceTypes() {
 }
 
 std::optional<Cluster> zorse::planning::readCluster(const std::string &yaml, std::string &error) {
+  if (yaml.size() > kMostClusterBytes) {
+    error = "expected a cluster file of at most " + std::to_string(kMostClusterBytes >> 20) + " MiB, got " + std::to_string(yaml.size()) + " bytes";
+    return std::nullopt;
+  }
   try {
     YAML::Node root = YAML::Load(yaml);
     Cluster cluster;
@@ -210,13 +215,14 @@ std::optional<Cluster> zorse::planning::readCluster(const std::string &yaml, std
 }
 
 std::optional<Cluster> zorse::planning::readClusterFile(const std::string &path, std::string &error) {
-  std::ifstream file(path);
-  std::stringstream text;
-  if (!file || !(text << file.rdbuf())) {
+  std::ifstream file(path, std::ios::binary);
+  std::string text(kMostClusterBytes + 1, 0); // one byte more than allowed: readCluster says so
+  if (!file.read(text.data(), static_cast<std::streamsize>(text.size())) && (!file.eof() || file.bad())) {
     error = path + ": cannot read the file";
     return std::nullopt;
   }
-  std::optional<Cluster> cluster = readCluster(text.str(), error);
+  text.resize(static_cast<size_t>(file.gcount()));
+  std::optional<Cluster> cluster = readCluster(text, error);
   if (!cluster)
     error = path + ": " + error;
   return cluster;

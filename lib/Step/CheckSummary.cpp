@@ -26,6 +26,9 @@ int64_t elementsOf(const bundle::ParameterInfo &parameter) {
 
 bool sound(const bundle::Extent &extent) { return extent.fixed() >= 0 && extent.per_row() >= 0; }
 
+/// Times are made of these: one that is not a number would stop the simulated clock.
+bool soundCost(double cost) { return cost >= 0 && cost <= 1e30; }
+
 std::string checkUnits(const bundle::ModelSummary &summary) {
   for (const auto &unit : summary.units()) {
     std::string name = "unit '" + unit.name() + "' ";
@@ -35,6 +38,9 @@ std::string checkUnits(const bundle::ModelSummary &summary) {
       return name + "names a parameter, value, input or loss term that does not exist";
     if (!sound(unit.saved_bytes()) || !sound(unit.forward_workspace()) || !sound(unit.backward_workspace()))
       return name + "has a negative size";
+    for (double cost : {unit.forward_flops_per_row(), unit.backward_flops_per_row(), unit.forward_bytes_per_row(), unit.backward_bytes_per_row()})
+      if (!soundCost(cost))
+        return name + "has a cost of " + std::to_string(cost) + ", expected a number from 0 to 1e30";
     std::vector<uint32_t> parameters(unit.parameters().begin(), unit.parameters().end());
     std::sort(parameters.begin(), parameters.end());
     auto twice = std::adjacent_find(parameters.begin(), parameters.end());

@@ -10,7 +10,6 @@
 #include <algorithm>
 #include <fstream>
 #include <set>
-#include <sstream>
 
 using namespace zorse::step;
 using nlohmann::json;
@@ -24,8 +23,21 @@ struct Bad {
 
 [[noreturn]] void fail(const std::string &path, const std::string &message) { throw Bad{(path.empty() ? "the plan" : path) + ": " + message}; }
 
-std::string show(const json &value) {
-  std::string text = value.dump();
+/// Text for messages. Not by dump(): it recurses, and a hostile file nests a million deep.
+std::string show(const json &value, int depth = 0) {
+  if (!value.is_structured())
+    return value.dump(-1, ' ', false, json::error_handler_t::replace);
+  std::string text = value.is_array() ? "[" : "{";
+  const char *separator = "";
+  for (auto &[key, item] : value.items()) {
+    if (text.size() > 60 || depth > 3) {
+      text += "...";
+      break;
+    }
+    text += separator + (value.is_array() ? std::string() : "\"" + key + "\":") + show(item, depth + 1);
+    separator = ",";
+  }
+  text += value.is_array() ? "]" : "}";
   return text.size() > 60 ? text.substr(0, 57) + "..." : text;
 }
 
@@ -374,6 +386,8 @@ private:
 
   std::vector<Owner> readOwners(const json &list, const std::string &where) {
     toArray(list, where);
+    if (list.size() > plan.devices.size())
+      fail(where, "lists " + std::to_string(list.size()) + " owners, expected at most one extent for each of the " + std::to_string(plan.devices.size()) + " devices");
     std::vector<Owner> owners;
     for (size_t i = 0; i < list.size(); ++i) {
       std::string path = at(where, i);
@@ -456,6 +470,10 @@ private:
 } // namespace
 
 std::optional<Plan> zorse::step::readPlan(const std::string &text, const bundle::ModelSummary &summary, std::string &error) {
+  if (text.size() > kMostPlanBytes) {
+    error = "expected a plan of at most " + std::to_string(kMostPlanBytes >> 20) + " MiB";
+    return std::nullopt;
+  }
   try {
     json root = json::parse(text, nullptr, true, /*ignore_comments=*/true);
     return Reader(root, summary).read();
@@ -474,13 +492,18 @@ std::optional<Plan> zorse::step::readPlan(const std::string &text, const bundle:
 }
 
 std::optional<Plan> zorse::step::readPlanFile(const std::string &path, const bundle::ModelSummary &summary, std::string &error) {
-  std::ifstream file(path);
-  std::stringstream text;
-  if (!file || !(text << file.rdbuf())) {
+  std::ifstream file(path, std::ios::binary);
+  std::string text;
+  char buffer[1 << 16];
+  while (file && text.size() <= kMostPlanBytes) {
+    file.read(buffer, sizeof buffer);
+    text.append(buffer, static_cast<size_t>(file.gcount()));
+  }
+  if (!file.eof() && text.size() <= kMostPlanBytes) {
     error = path + ": cannot read the file";
     return std::nullopt;
   }
-  std::optional<Plan> plan = readPlan(text.str(), summary, error);
+  std::optional<Plan> plan = readPlan(text, summary, error);
   if (!plan)
     error = path + ": " + error;
   return plan;

@@ -24,7 +24,7 @@ struct Reader {
   // \param what  makes the name of the value, only when something is wrong with it: plans have many cells.
   template <typename What> bool integer(const Json &value, const What &what, int64_t &out) {
     if (!value.is_number_integer() || (value.is_number_unsigned() && value.get<uint64_t>() > uint64_t(INT64_MAX)))
-      return fail(what() + ": expects an integer, found " + value.dump(-1, ' ', false, Json::error_handler_t::replace).substr(0, 40));
+      return fail(what() + ": expects an integer, found " + (value.is_structured() ? value.type_name() : value.dump(-1, ' ', false, Json::error_handler_t::replace).substr(0, 40)));
     out = value.get<int64_t>();
     return true;
   }

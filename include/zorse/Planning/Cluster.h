@@ -35,6 +35,10 @@ struct DeviceType {
 };
 const std::vector<DeviceType> &deviceTypes();
 
+/// Limits that keep a wrong or hostile file from exhausting the machine.
+inline constexpr size_t kMostClusterBytes = size_t(16) << 20;
+inline constexpr size_t kMostDevices = 65536;
+
 // Errors of this library are like those of zorse/Step/Plan.h: nullopt or false, one message per line in `error`, with "line N:" in front where it
 // concerns a file.
 

@@ -75,7 +75,8 @@ struct CellDurations {
 
 /// Limits that keep sizes inside 64 bits and a typing error from exhausting the machine.
 inline constexpr int64_t kMostSamples = int64_t(1) << 31;
-inline constexpr int64_t kMostCells = int64_t(1) << 24;
+inline constexpr int64_t kMostCells = int64_t(1) << 20;
+inline constexpr size_t kMostPlanBytes = size_t(256) << 20;
 
 struct Plan {
   std::string model;                 ///< ModelSummary.content_hash it was made for; "": any model with that many units.

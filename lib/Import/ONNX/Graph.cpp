@@ -10,9 +10,21 @@ using namespace zorse::onnx_import;
 namespace {
 
 constexpr int maxDepth = 32;
-constexpr size_t maxNodes = 4'000'000;
+/// Nodes, operands, results, attributes and initializers once functions are inlined: a file of a kilobyte can ask for 2^32 of them.
+constexpr size_t maxItems = 16'000'000;
 
-using Scope = std::unordered_map<std::string, int>;
+/// Names to value numbers; a subgraph sees the names around it.
+struct Scope {
+  const Scope *outer = nullptr;
+  std::unordered_map<std::string, int> names = {};
+
+  const int *find(const std::string &name) const {
+    for (const Scope *scope = this; scope; scope = scope->outer)
+      if (auto found = scope->names.find(name); found != scope->names.end())
+        return &found->second;
+    return nullptr;
+  }
+};
 using Bindings = std::map<std::string, std::shared_ptr<const onnx::Attribute>>;
 
 std::string canonicalDomain(const std::string &domain) { return domain == "ai.onnx" ? std::string() : domain; }
@@ -38,7 +50,7 @@ public:
         continue;
       if (!define(scope, input.name()))
         return false;
-      graph.inputs.emplace_back(scope[input.name()], &input);
+      graph.inputs.emplace_back(scope.names[input.name()], &input);
     }
     return flattenGraph(source, scope, opsets, {}, "", 0, graph.body);
   }
@@ -61,28 +73,38 @@ private:
       error = "value '" + name + "' is defined twice; the file is not a valid ONNX graph";
       return false;
     }
-    scope[name] = newValue(name);
+    scope.names[name] = newValue(name);
     return true;
   }
 
-  bool flattenGraph(const onnx::Graph &source, Scope scope, const std::map<std::string, int64_t> &opsets, const Bindings &bindings, const std::string &prefix, int depth,
+  bool spend(size_t count) {
+    items += count;
+    if (items <= maxItems)
+      return true;
+    error = "the graph has more than " + std::to_string(maxItems) + " nodes, values and attributes once functions are inlined";
+    return false;
+  }
+
+  bool flattenGraph(const onnx::Graph &source, Scope &scope, const std::map<std::string, int64_t> &opsets, const Bindings &bindings, const std::string &prefix, int depth,
                     GraphBody &body) {
+    if (!spend(size_t(source.initializer_size()) + source.output_size()))
+      return false;
     if (depth > 0)
       local.emplace_back();
     for (const onnx::Tensor &tensor : source.initializer()) {
       if (!define(scope, tensor.name()))
         return false;
-      body.initializers.emplace_back(scope[tensor.name()], &tensor);
+      body.initializers.emplace_back(scope.names[tensor.name()], &tensor);
     }
     if (!flattenNodes(source.node(), scope, opsets, bindings, prefix, depth, body))
       return false;
     for (const onnx::ValueInfo &output : source.output()) {
-      auto found = scope.find(output.name());
-      if (found == scope.end()) {
+      const int *found = scope.find(output.name());
+      if (!found) {
         error = "output '" + output.name() + "' is not defined by any node";
         return false;
       }
-      body.outputs.push_back(found->second);
+      body.outputs.push_back(*found);
     }
     if (depth > 0)
       local.pop_back();
@@ -119,10 +141,8 @@ private:
                    GraphBody &body) {
     if (node.output_size() == 0)
       return true; // nothing can use it
-    if (++nodeCount > maxNodes) {
-      error = "the graph has more than " + std::to_string(maxNodes) + " nodes once functions are inlined";
+    if (!spend(size_t(1) + node.input_size() + node.output_size() + node.attribute_size()))
       return false;
-    }
     GraphNode out;
     out.op = node.op_type();
     out.domain = canonicalDomain(node.domain());
@@ -134,15 +154,15 @@ private:
         out.inputs.push_back(-1);
         continue;
       }
-      auto found = scope.find(input);
-      if (found == scope.end()) {
+      const int *found = scope.find(input);
+      if (!found) {
         error = out.describe() + ": input '" + input + "' is not defined by any node, input or initializer";
         return false;
       }
-      out.inputs.push_back(found->second);
+      out.inputs.push_back(*found);
     }
     for (const std::string &output : node.output())
-      out.outputs.push_back(output.empty() ? -1 : scope.at(output));
+      out.outputs.push_back(output.empty() ? -1 : *scope.find(output));
 
     for (const onnx::Attribute &attribute : node.attribute()) {
       if (!attribute.ref_attr_name().empty()) {
@@ -162,7 +182,8 @@ private:
     for (auto &[name, attribute] : out.attributes)
       if (attribute->has_g()) {
         auto nested = std::make_shared<GraphBody>();
-        if (!flattenGraph(attribute->g(), scope, opsets, bindings, prefix, depth + 1, *nested))
+        Scope inner{&scope};
+        if (!flattenGraph(attribute->g(), inner, opsets, bindings, prefix, depth + 1, *nested))
           return false;
         out.bodies[name] = nested;
       }
@@ -173,6 +194,8 @@ private:
   }
 
   bool inlineFunction(const onnx::Function &function, const GraphNode &call, int depth, GraphBody &body) {
+    if (!spend(size_t(function.input_size()) + function.output_size() + function.attribute_proto_size() + function.opset_import_size()))
+      return false;
     Scope scope;
     Bindings bindings;
     for (const onnx::Attribute &attribute : function.attribute_proto())
@@ -189,27 +212,27 @@ private:
     for (int i = 0; i < function.input_size(); ++i) {
       local.back().insert(function.input(i));
       if (i < static_cast<int>(call.inputs.size()) && call.inputs[i] >= 0)
-        scope[function.input(i)] = call.inputs[i];
+        scope.names[function.input(i)] = call.inputs[i];
     }
     std::vector<std::pair<int, std::string>> forwarded; // outputs that are the function's inputs
     for (int i = 0; i < function.output_size() && i < static_cast<int>(call.outputs.size()); ++i) {
       if (call.outputs[i] < 0)
         continue;
       const std::string &name = function.output(i);
-      if (scope.count(name)) {
+      if (scope.names.count(name)) {
         forwarded.emplace_back(call.outputs[i], name);
         continue;
       }
-      scope[name] = call.outputs[i];
+      scope.names[name] = call.outputs[i];
       bound.insert(name);
     }
     // Omitted optional inputs read as omitted inside.
     std::vector<std::string> omitted;
     for (const std::string &name : function.input())
-      if (!scope.count(name))
+      if (!scope.names.count(name))
         omitted.push_back(name);
     for (const std::string &name : omitted)
-      scope[name] = -1;
+      scope.names[name] = -1;
 
     if (!flattenNodes(function.node(), scope, opsets, bindings, call.name + "/", depth + 1, body))
       return false;
@@ -222,7 +245,7 @@ private:
       identity.op = "Identity";
       identity.name = call.name;
       identity.opset = model.opset();
-      identity.inputs = {scope[name]};
+      identity.inputs = {scope.names[name]};
       identity.outputs = {value};
       body.nodes.push_back(std::move(identity));
     }
@@ -298,7 +321,7 @@ private:
   std::map<std::tuple<std::string, std::string, std::string>, const onnx::Function *> functions;
   std::vector<std::set<std::string>> local{1}; ///< names defined in each open scope
   std::set<std::string> bound;                 ///< function outputs not yet met
-  size_t nodeCount = 0;
+  size_t items = 0; ///< spent of maxItems
 };
 
 } // namespace

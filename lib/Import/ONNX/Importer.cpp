@@ -604,10 +604,9 @@ LogicalResult Importer::finish(const Val &loss, ImportedModel &result) {
   return success();
 }
 
-FailureOr<ImportedModel> zorse::importOnnx(const std::string &path, const ImportOptions &options, MLIRContext &context) {
+static FailureOr<ImportedModel> import(std::shared_ptr<LoadedModel> model, std::string problem, const std::string &path, const ImportOptions &options,
+                                       MLIRContext &context) {
   context.loadDialect<ZorseDialect, func::FuncDialect, arith::ArithDialect, math::MathDialect>();
-  std::string problem;
-  std::shared_ptr<LoadedModel> model = LoadedModel::load(path, problem);
   auto fail = [&](const std::string &text) -> LogicalResult { return emitError(UnknownLoc::get(&context)) << text, failure(); };
   if (!model)
     return fail(problem);
@@ -620,4 +619,16 @@ FailureOr<ImportedModel> zorse::importOnnx(const std::string &path, const Import
   if (failed(importer.run(result)))
     return failure();
   return result;
+}
+
+FailureOr<ImportedModel> zorse::importOnnx(const std::string &path, const ImportOptions &options, MLIRContext &context) {
+  std::string problem;
+  std::shared_ptr<LoadedModel> model = LoadedModel::load(path, problem);
+  return import(std::move(model), problem, path, options, context);
+}
+
+FailureOr<ImportedModel> zorse::importOnnx(const std::string &path, const void *bytes, uint64_t size, const ImportOptions &options, MLIRContext &context) {
+  std::string problem;
+  std::shared_ptr<LoadedModel> model = LoadedModel::load(MappedFile::view(bytes, size), path, problem);
+  return import(std::move(model), problem, path, options, context);
 }

@@ -67,22 +67,33 @@ std::shared_ptr<MappedFile> MappedFile::open(const std::string &path, std::strin
       return nullptr;
     }
     file->bytes = static_cast<const uint8_t *>(address);
+    file->mapped = true;
   }
   ::close(descriptor);
   return file;
 }
 
+std::shared_ptr<MappedFile> MappedFile::view(const void *bytes, uint64_t length) {
+  auto file = std::make_shared<MappedFile>();
+  file->bytes = static_cast<const uint8_t *>(bytes);
+  file->length = length;
+  return file;
+}
+
 MappedFile::~MappedFile() {
-  if (bytes)
+  if (mapped)
     munmap(const_cast<uint8_t *>(bytes), length);
 }
 
 std::unique_ptr<LoadedModel> LoadedModel::load(const std::string &path, std::string &error) {
+  std::shared_ptr<MappedFile> file = MappedFile::open(path, error);
+  return file ? load(std::move(file), path, error) : nullptr;
+}
+
+std::unique_ptr<LoadedModel> LoadedModel::load(std::shared_ptr<MappedFile> file, const std::string &path, std::string &error) {
   auto result = std::make_unique<LoadedModel>();
   result->modelPath = path;
-  result->modelFile = MappedFile::open(path, error);
-  if (!result->modelFile)
-    return nullptr;
+  result->modelFile = std::move(file);
   uint64_t size = result->modelFile->size();
   if (size == 0 || size > std::numeric_limits<int32_t>::max()) {
     error = path + ": expects an ONNX file of 1 byte to 2 GiB, found " + std::to_string(size) + " bytes" +

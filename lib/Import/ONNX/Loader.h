@@ -25,6 +25,8 @@ int64_t byteSize(ElementKind kind);
 class MappedFile {
 public:
   static std::shared_ptr<MappedFile> open(const std::string &path, std::string &error);
+  /// Bytes that the caller keeps while this lives.
+  static std::shared_ptr<MappedFile> view(const void *bytes, uint64_t length);
   ~MappedFile();
   const uint8_t *data() const { return bytes; }
   uint64_t size() const { return length; }
@@ -32,6 +34,7 @@ public:
 private:
   const uint8_t *bytes = nullptr;
   uint64_t length = 0;
+  bool mapped = false; ///< by open: unmapped at the end
 };
 
 /// Where the bytes of one tensor are. `data` stays valid while the model lives.
@@ -48,6 +51,8 @@ class LoadedModel {
 public:
   /// Reads and checks `path`: parsable, IR version 7 to 13, opset 13 to 26. Returns null and sets `error` otherwise.
   static std::unique_ptr<LoadedModel> load(const std::string &path, std::string &error);
+  /// The same for a file that is open already; `path` is for messages and says where external data lie.
+  static std::unique_ptr<LoadedModel> load(std::shared_ptr<MappedFile> file, const std::string &path, std::string &error);
 
   const onnx::Model &model() const { return proto; }
   /// For writing it again with other numbers; `bytes` of a tensor that was changed are the new ones.

@@ -24,30 +24,35 @@ Result<TokenFile> TokenFile::open(const std::string &path) {
   Result<MappedFile> mapped = MappedFile::open(path);
   if (mapped.failed())
     return mapped.error();
+  return parse(std::move(*mapped));
+}
+
+Result<TokenFile> TokenFile::parse(MappedFile mapped) {
+  const std::string path = mapped.path();
   TokenFile file;
-  int32_t magic = mapped->size() >= 4 ? load<int32_t>(mapped->data()) : 0;
-  if (mapped->size() >= kTokenHeader && (magic == 20240520 || magic == 20240801)) {
+  int32_t magic = mapped.size() >= 4 ? load<int32_t>(mapped.data()) : 0;
+  if (mapped.size() >= kTokenHeader && (magic == 20240520 || magic == 20240801)) {
     file.type_ = magic == 20240520 ? StoredType::U16 : StoredType::U32;
     file.format_ = "llm.c tokens";
-    file.tokens_ = mapped->data() + kTokenHeader;
-    uint64_t said = uint64_t(uint32_t(load<int32_t>(mapped->data() + 8)));
-    file.count_ = (mapped->size() - kTokenHeader) / bytesOf(file.type_);
-    if (said != file.count_ || file.count_ * bytesOf(file.type_) != mapped->size() - kTokenHeader)
+    file.tokens_ = mapped.data() + kTokenHeader;
+    uint64_t said = uint64_t(uint32_t(load<int32_t>(mapped.data() + 8)));
+    file.count_ = (mapped.size() - kTokenHeader) / bytesOf(file.type_);
+    if (said != file.count_ || file.count_ * bytesOf(file.type_) != mapped.size() - kTokenHeader)
       return userError(path + ": its header says " + std::to_string(said) + " tokens, the file holds " + std::to_string(file.count_) + ": it is truncated or damaged");
   } else if (endsWith(path, ".bin")) {
     file.type_ = StoredType::U16;
     file.format_ = "uint16 tokens";
-    file.tokens_ = mapped->data();
-    file.count_ = mapped->size() / 2;
-    if (mapped->size() % 2)
-      return userError(path + ": a .bin file without a header is read as uint16 tokens, but has an odd number of bytes (" + std::to_string(mapped->size()) +
+    file.tokens_ = mapped.data();
+    file.count_ = mapped.size() / 2;
+    if (mapped.size() % 2)
+      return userError(path + ": a .bin file without a header is read as uint16 tokens, but has an odd number of bytes (" + std::to_string(mapped.size()) +
                        "); a file with another suffix is read as bytes");
   } else {
     file.format_ = "bytes";
-    file.tokens_ = mapped->data();
-    file.count_ = mapped->size();
+    file.tokens_ = mapped.data();
+    file.count_ = mapped.size();
   }
-  file.file_ = std::move(*mapped);
+  file.file_ = std::move(mapped);
   return file;
 }
 
@@ -66,17 +71,22 @@ Result<ArrayFile> ArrayFile::open(const std::string &path) {
   Result<MappedFile> mapped = MappedFile::open(path);
   if (mapped.failed())
     return mapped.error();
+  return parse(std::move(*mapped));
+}
+
+Result<ArrayFile> ArrayFile::parse(MappedFile mapped) {
+  const std::string path = mapped.path();
   auto bad = [&](const std::string &what) { return userError(path + ": is not a .npy array: " + what); };
-  if (mapped->size() < 10 || std::memcmp(mapped->data(), "\x93NUMPY", 6) != 0)
+  if (mapped.size() < 10 || std::memcmp(mapped.data(), "\x93NUMPY", 6) != 0)
     return bad("it does not start as one");
-  int version = int(mapped->data()[6]);
+  int version = int(mapped.data()[6]);
   size_t start = version == 1 ? 10 : 12;
-  if (mapped->size() < start)
+  if (mapped.size() < start)
     return bad("it ends in its header");
-  size_t length = version == 1 ? load<uint16_t>(mapped->data() + 8) : load<uint32_t>(mapped->data() + 8);
-  if (length > mapped->size() - start)
+  size_t length = version == 1 ? load<uint16_t>(mapped.data() + 8) : load<uint32_t>(mapped.data() + 8);
+  if (length > mapped.size() - start)
     return bad("it ends in its header");
-  std::string header(reinterpret_cast<const char *>(mapped->data()) + start, length);
+  std::string header(reinterpret_cast<const char *>(mapped.data()) + start, length);
 
   // {'descr': '<i8', 'fortran_order': False, 'shape': (4, 16), }
   auto valueOf = [&](const std::string &key) {
@@ -123,10 +133,10 @@ Result<ArrayFile> ArrayFile::open(const std::string &path) {
     file.shape_.push_back(dimension);
   }
   std::optional<int64_t> count = elementCount(file.shape_);
-  size_t available = mapped->size() - start - length;
+  size_t available = mapped.size() - start - length;
   if (!count || uint64_t(*count) > available / bytesOf(file.type_))
     return bad("its shape needs more bytes than the " + std::to_string(available) + " there are");
-  file.data_ = mapped->data() + start + length;
-  file.file_ = std::move(*mapped);
+  file.data_ = mapped.data() + start + length;
+  file.file_ = std::move(mapped);
   return file;
 }

@@ -14,6 +14,7 @@ namespace zorse::runtime {
 class TokenFile {
 public:
   static Result<TokenFile> open(const std::string &path);
+  static Result<TokenFile> parse(MappedFile file);
 
   uint64_t count() const { return count_; }
   int64_t at(uint64_t index) const;
@@ -32,6 +33,7 @@ private:
 class ArrayFile {
 public:
   static Result<ArrayFile> open(const std::string &path);
+  static Result<ArrayFile> parse(MappedFile file);
 
   StoredType type() const { return type_; }
   const std::vector<int64_t> &shape() const { return shape_; }

@@ -90,8 +90,11 @@ Result<RankFacts> zorse::runtime::decodeFacts(const std::string &text) {
   try {
     facts.host = parsed.at("host");
     facts.processor = parsed.at("processor");
-    facts.cores = parsed.at("cores");
-    facts.memory = parsed.at("memory");
+    // The JSON library would convert real numbers, and wrap large ones.
+    if (!parsed.at("cores").is_number_unsigned() || parsed["cores"].get<uint64_t>() > INT32_MAX || !parsed.at("memory").is_number_unsigned())
+      return userError("a rank publishes facts that cannot be read (numbers of cores and bytes are expected); start every rank with the same version of Zorse");
+    facts.cores = parsed["cores"].get<int>();
+    facts.memory = parsed["memory"].get<uint64_t>();
     facts.bundle = parsed.at("bundle");
     facts.run = parsed.at("run");
   } catch (const json::exception &exception) {

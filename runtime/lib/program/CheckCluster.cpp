@@ -2,12 +2,15 @@
 
 #include <yaml-cpp/yaml.h>
 
-#include <fstream>
-#include <sstream>
 
 using namespace zorse::runtime;
 
 namespace {
+
+// As the compiler's reader has them.
+constexpr size_t kMostBytes = size_t(16) << 20;
+constexpr int kMostDevices = 65536;
+constexpr size_t kMostKeys = 64; // of one device: looking one up takes time for each
 
 /// Names and kinds of the devices, in the order of the file; "" where the kind follows from a type. `count: n` is n devices name:0 ... name:n-1.
 /// \param nodes  receives the node of every device.
@@ -16,14 +19,18 @@ std::vector<std::pair<std::string, std::string>> devicesOf(const YAML::Node &roo
   uint32_t index = 0;
   for (const YAML::Node &node : root["nodes"]) {
     for (const YAML::Node &device : node["devices"]) {
+      if (device.IsMap() && device.size() > kMostKeys)
+        throw YAML::RepresentationException(device.Mark(), "expected a device, got a mapping of " + std::to_string(device.size()) + " keys");
       std::string name = device["name"].as<std::string>(), kind = device["kind"] ? device["kind"].as<std::string>() : "";
+      if (devices.size() >= kMostDevices)
+        throw YAML::RepresentationException(device.Mark(), "expected at most 65536 devices");
       if (!device["count"]) {
         devices.emplace_back(name, kind);
         continue;
       }
       int count = device["count"].as<int>();
-      if (count < 1 || count > 65536)
-        throw YAML::RepresentationException(device["count"].Mark(), "count: expected a whole number from 1 to 65536");
+      if (count < 1 || count > kMostDevices - int(devices.size()))
+        throw YAML::RepresentationException(device["count"].Mark(), "count: expected a whole number from 1, and at most 65536 devices together");
       for (int i = 0; i < count; ++i)
         devices.emplace_back(name + ":" + std::to_string(i), kind);
     }
@@ -37,7 +44,10 @@ std::vector<std::pair<std::string, std::string>> devicesOf(const YAML::Node &roo
 std::string list(const std::vector<std::pair<std::string, std::string>> &devices) {
   std::string text;
   for (const auto &[name, kind] : devices)
-    text += (text.empty() ? "" : ", ") + name + (kind.empty() ? "" : " (" + kind + ")");
+    if (text.size() > 2000)
+      return text + ", ... (" + std::to_string(devices.size()) + " devices)";
+    else
+      text += (text.empty() ? "" : ", ") + name + (kind.empty() ? "" : " (" + kind + ")");
   return text.empty() ? "none" : text;
 }
 
@@ -59,16 +69,20 @@ Result<std::vector<uint32_t>> zorse::runtime::nodesOfDevices(const Bundle &bundl
 }
 
 Status zorse::runtime::checkCluster(const Bundle &bundle, const std::string &clusterFile) {
-  std::ifstream file(clusterFile);
-  if (!file)
-    return userError(clusterFile + ": cannot be read");
-  std::stringstream text;
-  text << file.rdbuf();
-  if (text.str() == bundle.cluster)
+  Result<MappedFile> file = MappedFile::open(clusterFile);
+  return file.failed() ? file.error() : checkCluster(bundle, *file);
+}
+
+Status zorse::runtime::checkCluster(const Bundle &bundle, const MappedFile &file) {
+  const std::string &clusterFile = file.path();
+  if (file.size() > kMostBytes)
+    return userError(clusterFile + ": expects a cluster description of at most " + std::to_string(kMostBytes >> 20) + " MiB, got " + std::to_string(file.size()) + " bytes");
+  const std::string text(reinterpret_cast<const char *>(file.data()), file.size());
+  if (text == bundle.cluster)
     return Status::success();
   std::vector<std::pair<std::string, std::string>> found, expected;
   try {
-    found = devicesOf(YAML::Load(text.str()));
+    found = devicesOf(YAML::Load(text));
   } catch (const YAML::Exception &exception) {
     return userError(clusterFile + ": is not a cluster description: " + exception.what());
   }

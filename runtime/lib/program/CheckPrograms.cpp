@@ -335,14 +335,12 @@ private:
         where_ = "programs/" + std::to_string(device) + ".pb, entry " + std::to_string(id) + ": ";
         device_ = device;
         std::vector<uint32_t> expected = participants(device, *entry);
-        std::vector<uint32_t> found;
-        for (const auto &[other, half] : halves.byDevice) {
-          found.push_back(other);
-          if (!matches(*entry, device, *half, other))
-            return fail("does not match its half on device " + bundle_.devices[other].name);
-        }
-        if (found != expected)
-          return fail(std::to_string(expected.size()) + " devices take part in it, but " + std::to_string(found.size()) + " have it in their programs");
+        // The first with every other is enough: halves that equal the first equal each other. A send has only two.
+        const auto &[first, firstEntry] = *halves.byDevice.begin();
+        if (!matches(*firstEntry, first, *entry, device))
+          return fail("does not match its half on device " + bundle_.devices[first].name);
+        if (!std::equal(expected.begin(), expected.end(), halves.byDevice.begin(), halves.byDevice.end(), [](uint32_t a, const auto &b) { return a == b.first; }))
+          return fail(std::to_string(expected.size()) + " devices take part in it, but " + std::to_string(halves.byDevice.size()) + " have it in their programs");
       }
   }
 

@@ -5,6 +5,8 @@
 #include <nlohmann/json.hpp>
 #include <xxhash.h>
 
+#include <algorithm>
+#include <limits>
 #include <map>
 #include <sys/stat.h>
 
@@ -14,9 +16,35 @@ using nlohmann::json;
 
 namespace {
 
+/// Thrown inside this file only.
+struct Bad {
+  std::string message;
+};
+
+/// The JSON library would convert real numbers, and wrap large ones.
+template <typename T> T whole(const json &value, const std::string &what) {
+  bool fits = value.is_number_unsigned()  ? value.get<uint64_t>() <= uint64_t(std::numeric_limits<T>::max())
+              : value.is_number_integer() ? std::is_signed_v<T> && value.get<int64_t>() >= int64_t(std::numeric_limits<T>::min())
+                                          : false;
+  if (!fits)
+    throw Bad{what + ": expects a whole number" + (std::is_signed_v<T> ? "" : " of at least 0") + (value.is_structured() ? "" : ", got " + value.dump(-1, ' ', false, json::error_handler_t::replace))};
+  return value.get<T>();
+}
+
+std::vector<int64_t> wholes(const json &list, const std::string &what) {
+  std::vector<int64_t> numbers;
+  for (const json &number : list)
+    numbers.push_back(whole<int64_t>(number, what));
+  return numbers;
+}
+
+constexpr size_t kMostDimensions = 64; // of a stored parameter
+
 class Loader {
 public:
-  explicit Loader(const std::string &directory) { bundle_.directory = directory; }
+  using OpenFile = std::function<Result<MappedFile>(const std::string &path)>;
+
+  Loader(const std::string &directory, const OpenFile &open) : open_(open) { bundle_.directory = directory; }
 
   Result<Bundle> load() {
     Status status = readManifest();
@@ -34,28 +62,28 @@ private:
   std::string path(const std::string &name) const { return bundle_.directory + "/" + name; }
 
   Status readManifest() {
-    struct stat info = {};
-    if (::stat(bundle_.directory.c_str(), &info) != 0 || !S_ISDIR(info.st_mode))
-      return userError(bundle_.directory + ": expects a bundle, a directory that zorse-compile wrote");
     std::string name = path("manifest.json");
-    Result<MappedFile> file = MappedFile::open(name);
+    Result<MappedFile> file = open_(name);
     if (file.failed())
       return file.error();
     bundle_.hash = hashOf(*file);
     try {
       const char *text = reinterpret_cast<const char *>(file->data());
       json manifest = json::parse(text, text + file->size());
-      if (int64_t version = manifest.at("format_version"); version != 1)
+      if (int64_t version = whole<int64_t>(manifest.at("format_version"), "format_version"); version != 1)
         return userError(name + ": expects format version 1, got " + std::to_string(version) + "; compile the model again with this version of Zorse");
       bundle_.model = manifest.at("model");
       bundle_.precision = manifest.at("precision");
-      bundle_.batch = manifest.at("batch");
-      bundle_.sequence = manifest.at("sequence");
+      bundle_.batch = whole<int64_t>(manifest.at("batch"), "batch");
+      bundle_.sequence = whole<int64_t>(manifest.at("sequence"), "sequence");
       for (const json &device : manifest.at("devices"))
-        bundle_.devices.push_back({device.at("name"), device.at("kind"), device.at("threads"), device.value("memory", uint64_t(0))});
+        bundle_.devices.push_back({device.at("name"), device.at("kind"), whole<int>(device.at("threads"), "threads"),
+                                   device.contains("memory") ? whole<uint64_t>(device.at("memory"), "memory") : 0});
       files_ = manifest.at("files").get<std::map<std::string, std::string>>();
     } catch (const json::exception &exception) {
       return userError(name + ": is not the manifest of a bundle: " + exception.what());
+    } catch (const Bad &bad) {
+      return userError(name + ": " + bad.message);
     }
     if (bundle_.batch < 1 || bundle_.batch > (int64_t(1) << 40) || bundle_.sequence < 0)
       return userError(name + ": expects a batch of at least 1 and a sequence length, got " + std::to_string(bundle_.batch) + " and " + std::to_string(bundle_.sequence));
@@ -79,7 +107,7 @@ private:
   Status checkFile(const std::string &name, const std::string &expected) {
     if (name.empty() || name[0] == '/' || name.find("..") != std::string::npos)
       return userError(path("manifest.json") + ": names a file outside the bundle: '" + name + "'");
-    Result<MappedFile> file = MappedFile::open(path(name));
+    Result<MappedFile> file = open_(path(name));
     if (file.failed())
       return userError(file.message() + "; the bundle is incomplete, compile the model again");
     std::string found = hashOf(*file);
@@ -92,7 +120,7 @@ private:
   Result<MappedFile> openListed(const std::string &name) {
     if (!files_.count(name))
       return userError(path("manifest.json") + ": does not list " + name + "; compile the model again");
-    return MappedFile::open(path(name));
+    return open_(path(name));
   }
 
   template <typename Message> Status readMessage(const std::string &name, Message &message) {
@@ -147,19 +175,24 @@ private:
         WeightSource source;
         source.name = entry.at("name");
         source.file = entry.at("file");
-        source.offset = entry.at("offset");
-        source.bytes = entry.at("bytes");
+        source.offset = whole<uint64_t>(entry.at("offset"), "offset");
+        source.bytes = whole<uint64_t>(entry.at("bytes"), "bytes");
         source.type = entry.at("type");
         if (entry.contains("shape"))
-          source.shape = entry.at("shape").get<std::vector<int64_t>>();
+          source.shape = wholes(entry.at("shape"), "shape");
         if (entry.contains("permutation"))
-          source.permutation = entry.at("permutation").get<std::vector<int64_t>>();
+          source.permutation = wholes(entry.at("permutation"), "permutation");
+        if (source.shape.size() > kMostDimensions || source.permutation.size() > kMostDimensions)
+          return userError(name + ": '" + source.name + "': expects at most " + std::to_string(kMostDimensions) + " dimensions, got " +
+                           std::to_string(std::max(source.shape.size(), source.permutation.size())));
         if (source.file.empty() || source.file[0] != '/')
           source.file = path(source.file);
         sources[source.name] = source;
       }
     } catch (const json::exception &exception) {
       return userError(name + ": is not the weights list of a bundle: " + exception.what());
+    } catch (const Bad &bad) {
+      return userError(name + ": " + bad.message);
     }
     for (const bundle::ParameterInfo &parameter : bundle_.summary.parameters()) {
       auto found = sources.find(parameter.name());
@@ -170,6 +203,7 @@ private:
     return Status::success();
   }
 
+  const OpenFile &open_;
   Bundle bundle_;
   std::map<std::string, std::string> files_; ///< relative path -> XXH64
 };
@@ -180,5 +214,12 @@ Result<Bundle> zorse::runtime::loadBundle(const std::string &directory) {
   std::string clean = directory;
   while (clean.size() > 1 && clean.back() == '/')
     clean.pop_back();
-  return Loader(clean).load();
+  struct stat info = {};
+  if (::stat(clean.c_str(), &info) != 0 || !S_ISDIR(info.st_mode))
+    return userError(clean + ": expects a bundle, a directory that zorse-compile wrote");
+  return loadBundle(clean, MappedFile::open);
+}
+
+Result<Bundle> zorse::runtime::loadBundle(const std::string &directory, const std::function<Result<MappedFile>(const std::string &path)> &open) {
+  return Loader(directory, open).load();
 }

@@ -16,12 +16,21 @@ MappedFile &MappedFile::operator=(MappedFile &&other) noexcept {
   std::swap(path_, other.path_);
   std::swap(data_, other.data_);
   std::swap(size_, other.size_);
+  std::swap(mapped_, other.mapped_);
   return *this;
 }
 
 MappedFile::~MappedFile() {
-  if (data_)
+  if (mapped_)
     ::munmap(const_cast<std::byte *>(data_), size_);
+}
+
+MappedFile MappedFile::view(std::string path, const void *data, size_t size) {
+  MappedFile file;
+  file.path_ = std::move(path);
+  file.data_ = static_cast<const std::byte *>(data);
+  file.size_ = size;
+  return file;
 }
 
 Result<MappedFile> MappedFile::open(const std::string &path) {
@@ -41,6 +50,7 @@ Result<MappedFile> MappedFile::open(const std::string &path) {
     } else {
       file.data_ = static_cast<const std::byte *>(address);
       file.size_ = info.st_size;
+      file.mapped_ = true;
     }
   }
   ::close(descriptor);

@@ -76,23 +76,27 @@ Result<SafetensorsFile> SafetensorsFile::open(const std::string &path) {
   Result<MappedFile> file = MappedFile::open(path);
   if (file.failed())
     return file.error();
-  auto bad = [&](const std::string &what) { return userError(path + ": is not a safetensors file: " + what); };
+  return parse(std::move(*file));
+}
 
-  if (file->size() < 8)
-    return bad("it has " + std::to_string(file->size()) + " bytes, at least 8 are expected");
+Result<SafetensorsFile> SafetensorsFile::parse(MappedFile file) {
+  auto bad = [&](const std::string &what) { return userError(file.path() + ": is not a safetensors file: " + what); };
+
+  if (file.size() < 8)
+    return bad("it has " + std::to_string(file.size()) + " bytes, at least 8 are expected");
   uint64_t headerBytes = 0;
   for (int i = 0; i < 8; ++i)
-    headerBytes |= uint64_t(file->data()[i]) << (8 * i);
-  if (headerBytes > kLargestHeader || headerBytes > file->size() - 8)
-    return bad("its header is said to have " + std::to_string(headerBytes) + " bytes, the file has " + std::to_string(file->size()));
+    headerBytes |= uint64_t(file.data()[i]) << (8 * i);
+  if (headerBytes > kLargestHeader || headerBytes > file.size() - 8)
+    return bad("its header is said to have " + std::to_string(headerBytes) + " bytes, the file has " + std::to_string(file.size()));
   std::vector<HeaderTensor> tensors;
   std::string problem;
-  if (!parseHeader(reinterpret_cast<const char *>(file->data()) + 8, headerBytes, tensors, problem))
+  if (!parseHeader(reinterpret_cast<const char *>(file.data()) + 8, headerBytes, tensors, problem))
     return bad(problem);
 
   SafetensorsFile out;
-  uint64_t dataBytes = file->size() - 8 - headerBytes, covered = 0;
-  const std::byte *data = file->data() + 8 + headerBytes;
+  uint64_t dataBytes = file.size() - 8 - headerBytes, covered = 0;
+  const std::byte *data = file.data() + 8 + headerBytes;
   std::stable_sort(tensors.begin(), tensors.end(),
                    [](const HeaderTensor &a, const HeaderTensor &b) { return a.begin != b.begin ? a.begin < b.begin : a.end < b.end; });
   for (const HeaderTensor &tensor : tensors) {
@@ -113,7 +117,7 @@ Result<SafetensorsFile> SafetensorsFile::open(const std::string &path) {
   }
   if (covered != dataBytes)
     return bad(std::to_string(dataBytes - covered) + " bytes behind the last tensor belong to none");
-  out.file_ = std::move(*file);
+  out.file_ = std::move(file);
   return out;
 }
 

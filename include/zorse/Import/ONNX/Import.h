@@ -73,4 +73,7 @@ struct ImportedModel {
 /// Imports `path`: parses, inlines, specialises shapes, folds, finds the sample axis, and emits `@model` as docs/architecture.md describes a model. Errors are diagnostics that name the ONNX node.
 mlir::FailureOr<ImportedModel> importOnnx(const std::string &path, const ImportOptions &options, mlir::MLIRContext &context);
 
+/// The same for a file whose bytes are in memory and stay there while the ImportedModel lives. `path`: for messages; external data lie beside it.
+mlir::FailureOr<ImportedModel> importOnnx(const std::string &path, const void *bytes, uint64_t size, const ImportOptions &options, mlir::MLIRContext &context);
+
 } // namespace zorse

@@ -2,9 +2,10 @@
 #pragma once
 
 #include "bundle.pb.h"
-#include "zorse/runtime/Status.h"
+#include "zorse/runtime/MappedFile.h"
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -47,6 +48,9 @@ struct Bundle {
 /// points into.
 Result<Bundle> loadBundle(const std::string &directory);
 
+/// The same for a bundle that is not in a directory: `open` yields the file at a path below `directory`.
+Result<Bundle> loadBundle(const std::string &directory, const std::function<Result<MappedFile>(const std::string &path)> &open);
+
 /// The check of one program against the others, for programs that were not loaded from a bundle (tests). Halves of transfers must match.
 Status checkPrograms(const Bundle &bundle);
 
@@ -55,6 +59,7 @@ Result<std::vector<uint32_t>> nodesOfDevices(const Bundle &bundle);
 
 /// Compares with a cluster description (YAML): the same devices in the same order.
 Status checkCluster(const Bundle &bundle, const std::string &clusterFile);
+Status checkCluster(const Bundle &bundle, const MappedFile &clusterFile);
 
 /// "F(cell 3, units 0-2, samples 8-16)", "send to b": for messages and traces.
 std::string describeEntry(const Bundle &bundle, uint32_t device, const bundle::Entry &entry);

@@ -1,4 +1,4 @@
-// A file mapped for reading.
+// A file mapped for reading, or bytes that are in memory already.
 #pragma once
 
 #include "zorse/runtime/Status.h"
@@ -17,6 +17,8 @@ public:
 
   /// Maps a regular file; messages start with the path.
   static Result<MappedFile> open(const std::string &path);
+  /// Bytes that the caller keeps while this lives, read as if they were a file called `path`.
+  static MappedFile view(std::string path, const void *data, size_t size);
 
   const std::byte *data() const { return data_; }
   size_t size() const { return size_; }
@@ -26,6 +28,7 @@ private:
   std::string path_;
   const std::byte *data_ = nullptr;
   size_t size_ = 0;
+  bool mapped_ = false; ///< by open: unmapped at the end
 };
 
 } // namespace zorse::runtime

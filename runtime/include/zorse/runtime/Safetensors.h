@@ -22,6 +22,7 @@ struct SafetensorsEntry {
 class SafetensorsFile {
 public:
   static Result<SafetensorsFile> open(const std::string &path);
+  static Result<SafetensorsFile> parse(MappedFile file);
 
   const std::map<std::string, SafetensorsEntry> &tensors() const { return tensors_; }
   const std::string &path() const { return file_.path(); }

@@ -1,0 +1,54 @@
+// A bundle: the runtime's reader and what may be said of what it accepts, and the tools' reader.
+#include "BundleInput.h"
+#include "Fuzz.h"
+
+#include "zorse/Bundle/BundleReader.h"
+#include "zorse/runtime/Bundle.h"
+
+#include <memory>
+
+using namespace zorse;
+
+bool fuzz::readOne(std::string_view bytes) {
+  BundleInput input;
+  std::map<std::string, std::string> files;
+  if (!bundleFiles(bytes, input, files))
+    return false;
+
+  std::map<std::string, std::unique_ptr<ExactCopy>> open;
+  auto find = [&](const std::string &path) { return path.rfind("b/", 0) == 0 ? files.find(path.substr(2)) : files.end(); };
+  runtime::Result<runtime::Bundle> loaded = runtime::loadBundle("b", [&](const std::string &path) -> runtime::Result<runtime::MappedFile> {
+    auto file = find(path);
+    if (file == files.end())
+      return runtime::userError(path + ": cannot be read");
+    std::unique_ptr<ExactCopy> &copy = open[path];
+    if (!copy)
+      copy = std::make_unique<ExactCopy>(file->second);
+    return runtime::MappedFile::view(path, copy->data(), copy->size());
+  });
+  if (loaded.failed()) {
+    ZORSE_FUZZ_EXPECT(!loaded.message().empty());
+  } else {
+    // Whoever holds a Bundle may index by what it says.
+    for (uint32_t d = 0; d < loaded->programs.size(); ++d)
+      for (const bundle::Entry &entry : loaded->programs[d].entries())
+        ZORSE_FUZZ_EXPECT(!runtime::describeEntry(*loaded, d, entry).empty());
+    ZORSE_FUZZ_EXPECT(loaded->weights.size() == size_t(loaded->summary.parameters_size()));
+  }
+
+  std::string error;
+  std::optional<bundle::BundleView> view = bundle::readBundle("b", error, [&](const std::string &path, std::string &contents, std::string &problem) {
+    auto file = find(path);
+    if (file == files.end()) {
+      problem = path + ": cannot be read";
+      return false;
+    }
+    contents = file->second;
+    return true;
+  });
+  ZORSE_FUZZ_EXPECT(view || !error.empty());
+  for (size_t d = 0; view && d < view->devices.size() && d < 8; ++d)
+    if (!bundle::readProgram(*view, int(d), error))
+      ZORSE_FUZZ_EXPECT(!error.empty());
+  return !loaded.failed();
+}

@@ -1,0 +1,58 @@
+#include "BundleInput.h"
+
+#include "Fuzz.h"
+
+#include <xxhash.h>
+
+#include <algorithm>
+
+using namespace zorse;
+using namespace zorse::fuzz;
+
+bool zorse::fuzz::bundleFiles(std::string_view bytes, BundleInput &input, std::map<std::string, std::string> &files) {
+  if (!input.ParseFromArray(bytes.data(), int(bytes.size())))
+    return false;
+  files["plan.json"] = input.plan();
+  files["cluster.yaml"] = input.cluster();
+  files["weights.json"] = input.weights();
+  files["summary.pb"] = input.summary().SerializeAsString();
+  files["bodies.pb"] = input.bodies().SerializeAsString();
+  for (int i = 0; i < input.programs_size(); ++i)
+    files["programs/" + std::to_string(i) + ".pb"] = input.programs(i).SerializeAsString();
+  for (const auto &file : input.files())
+    files[file.name()] = file.contents();
+
+  std::string manifest;
+  std::string_view rest = input.manifest();
+  for (size_t at; (at = rest.find("\"@")) != rest.npos;) {
+    size_t end = rest.find('"', at + 2);
+    auto file = end == rest.npos ? files.end() : files.find(std::string(rest.substr(at + 2, end - at - 2)));
+    manifest += rest.substr(0, at + 1);
+    rest.remove_prefix(at + 1);
+    if (file == files.end())
+      continue;
+    char hash[17];
+    snprintf(hash, sizeof hash, "%016llx", (unsigned long long)XXH64(file->second.data(), file->second.size(), 0));
+    manifest += hash;
+    rest.remove_prefix(end - at - 1);
+  }
+  files["manifest.json"] = manifest + std::string(rest);
+  return true;
+}
+
+extern "C" size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t size, size_t maxSize, unsigned seed) {
+  Random random(seed);
+  BundleInput input;
+  unsigned kind = random() % 10;
+  // The texts inside by their own formats, everything else as messages.
+  if (kind >= 3 || !input.ParseFromArray(data, int(size)))
+    return mutateMessage(BundleInput(), data, size, maxSize, seed);
+  std::string *text = kind == 0 ? input.mutable_manifest() : kind == 1 ? input.mutable_weights() : input.mutable_plan();
+  *text = mutateJson(*text, random);
+  std::string bytes = input.SerializeAsString();
+  return bytes.size() <= maxSize ? put(bytes, data, maxSize) : size;
+}
+
+extern "C" size_t LLVMFuzzerCustomCrossOver(const uint8_t *one, size_t oneSize, const uint8_t *other, size_t otherSize, uint8_t *out, size_t outMaxSize, unsigned seed) {
+  return crossMessages(BundleInput(), one, oneSize, other, otherSize, out, outMaxSize, seed);
+}

@@ -1,0 +1,64 @@
+// ONNX files as far as no IR is needed: loading, inlining and ordering, the bytes of tensors and constants read from them.
+#include "Fuzz.h"
+
+#include "Graph.h"
+#include "Lazy.h"
+#include "Loader.h"
+
+using namespace zorse;
+using namespace zorse::onnx_import;
+
+namespace {
+
+void readTensor(LoadedModel &model, const onnx::Tensor &tensor) {
+  std::string error;
+  std::optional<TensorBytes> bytes = model.bytes(tensor, error);
+  if (!bytes) {
+    ZORSE_FUZZ_EXPECT(!error.empty());
+    return;
+  }
+  fuzz::touch(bytes->data, bytes->size);
+  auto kind = static_cast<ElementKind>(tensor.data_type());
+  int64_t count = int64_t(bytes->size) / byteSize(kind);
+  std::vector<double> floats(count);
+  std::vector<int64_t> ints(count);
+  LazyPtr lazy = makeBytes(kind, *bytes, count);
+  lazy->readFloats(0, 1, count, floats.data());
+  lazy->readInts(0, 1, count, ints.data());
+}
+
+void readTensors(LoadedModel &model, const GraphBody &body) {
+  for (const auto &[value, tensor] : body.initializers)
+    readTensor(model, *tensor);
+  for (const GraphNode &node : body.nodes) {
+    for (const auto &[name, attribute] : node.attributes)
+      if (attribute->has_t())
+        readTensor(model, attribute->t());
+    for (const auto &[name, nested] : node.bodies)
+      readTensors(model, *nested);
+  }
+}
+
+} // namespace
+
+bool fuzz::readOne(std::string_view bytes) {
+  // Beside the model, for tensors with external data.
+  static const std::string path = [] {
+    static ScratchFile data("d");
+    data.write(std::string(64, 'x'));
+    return scratchDirectory() + "m.onnx";
+  }();
+  std::string error;
+  std::unique_ptr<LoadedModel> model = LoadedModel::load(MappedFile::view(bytes.data(), bytes.size()), path, error);
+  if (!model) {
+    ZORSE_FUZZ_EXPECT(!error.empty());
+    return false;
+  }
+  FlatGraph graph;
+  if (!flatten(*model, graph, error)) {
+    ZORSE_FUZZ_EXPECT(!error.empty());
+    return false;
+  }
+  readTensors(*model, graph.body);
+  return true;
+}

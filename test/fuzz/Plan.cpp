@@ -1,0 +1,54 @@
+// plan.json: Step's reader, what it accepts as far as expanded programs, and the verifier's own reader.
+#include "Fuzz.h"
+#include "SyntheticModel.h"
+
+#include "zorse/Planning/Report.h"
+#include "zorse/Step/Plan.h"
+#include "zorse/Step/StepGraph.h"
+#include "zorse/Verify/PlanView.h"
+
+using namespace zorse;
+
+bool fuzz::readOne(std::string_view bytes) {
+  static const bundle::ModelSummary summary = test::makeModel({}).summary;
+  std::string error;
+  std::optional<verify::PlanView> view = verify::readPlanView(bytes, error);
+  ZORSE_FUZZ_EXPECT(view || !error.empty());
+
+  error.clear();
+  std::optional<step::Plan> plan = step::readPlan(std::string(bytes), summary, error);
+  ZORSE_FUZZ_EXPECT(plan || !error.empty());
+  if (!plan || !step::validatePlan(*plan, summary, error))
+    return false;
+  if (plan->cells.size() > 200 || plan->devices.size() > 64) // expanding more takes too long for every input
+    return true;
+
+  // What is written is read back as the same plan, by both readers.
+  std::string written = step::writePlan(*plan, summary);
+  std::optional<step::Plan> again = step::readPlan(written, summary, error);
+  ZORSE_FUZZ_EXPECT(again && step::writePlan(*again, summary) == written);
+  view = verify::readPlanView(written, error);
+  ZORSE_FUZZ_EXPECT(view && view->cells.size() == plan->cells.size());
+
+  if (std::optional<step::StepGraph> graph = step::expandPlan(summary, *plan, error)) {
+    ZORSE_FUZZ_EXPECT(graph->devices.size() == plan->devices.size());
+    touch(planning::describeStep(*plan, *graph).data(), 1);
+    touch(planning::drawPlan(*plan, summary.units_size()).data(), 1);
+  } else {
+    ZORSE_FUZZ_EXPECT(!error.empty());
+  }
+  return true;
+}
+
+extern "C" size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t size, size_t maxSize, unsigned seed) {
+  fuzz::Random random(seed);
+  static const std::vector<const char *> words = {
+      "\"batch\": ",  "\"devices\": ", "\"cells\": ", "\"stages\": ",    "\"pipelines\": ", "\"units\": ", "\"samples\": ", "\"device\": ",     "\"microbatch\": ", "\"share\": ",
+      "\"elements\": ", "\"state\": ", "\"groups\": ", "\"owners\": ",   "\"group\": ",     "\"*\"",       "\"default\": ", "\"equal\"",        "\"first\"",        "\"schedule\": ",
+      "\"order\": ",  "\"gpipe\"",     "\"1f1b\"",    "\"durations\": ", "\"forward\": ",   "\"backward\": ", "\"links\": ", "\"intra_node\": ", "\"bandwidth\": ", "\"F0\"",
+      "\"B0\"",       "[",             "]",           "{",               "}",               ", ",          "null",         "true",             "1e308",            "\"a\"",
+      "\"tier\": ",   "\"speed\": ",   "\"memory\": ", "\"node\": ",     "\"activations\": ", "\"keep\"",
+  };
+  std::string_view text(reinterpret_cast<char *>(data), size);
+  return fuzz::put(random() % 4 ? fuzz::mutateJson(text, random) : fuzz::mutateText(text, words, random), data, maxSize);
+}
