@@ -1,6 +1,7 @@
 // Changes of protobuf messages by reflection: what comes out parses, so readers see wrong contents rather than broken bytes.
 #include "Fuzz.h"
 
+#include <google/protobuf/arena.h>
 #include <google/protobuf/descriptor.h>
 #include <google/protobuf/message.h>
 #include <google/protobuf/stubs/logging.h>
@@ -268,7 +269,8 @@ size_t zorse::fuzz::mutateMessage(const Message &prototype, uint8_t *data, size_
   Random random(seed);
   if (random() % 16 == 0)
     return LLVMFuzzerMutate(data, size, maxSize);
-  std::unique_ptr<Message> message(prototype.New());
+  google::protobuf::Arena arena;
+  Message *message = prototype.New(&arena);
   if (!message->ParsePartialFromArray(data, int(size)) && random() % 2)
     message->Clear();
   mutateMessage(*message, random);
@@ -279,7 +281,8 @@ size_t zorse::fuzz::mutateMessage(const Message &prototype, uint8_t *data, size_
 size_t zorse::fuzz::crossMessages(const Message &prototype, const uint8_t *one, size_t oneSize, const uint8_t *other, size_t otherSize, uint8_t *out, size_t outMaxSize,
                                   unsigned seed) {
   Random random(seed);
-  std::unique_ptr<Message> a(prototype.New()), b(prototype.New());
+  google::protobuf::Arena arena;
+  Message *a = prototype.New(&arena), *b = prototype.New(&arena);
   if (!a->ParsePartialFromArray(one, int(oneSize)) || !b->ParsePartialFromArray(other, int(otherSize)))
     return 0;
   std::vector<Site> from;

@@ -21,7 +21,9 @@ bool fuzz::readOne(std::string_view bytes) {
   }
 
   bool sound = false;
-  std::vector<bundle::Program> programs(input.programs().begin(), input.programs().end());
+  std::vector<bundle::Program> programs(input.programs_size());
+  for (int d = 0; d < input.programs_size(); ++d)
+    programs[d].Swap(input.mutable_programs(d));
   if (std::optional<verify::PlanView> view = verify::readPlanView(input.plan(), error)) {
     std::vector<verify::Finding> findings = verify::verifyPrograms(input.summary(), input.bodies(), *view, programs);
     for (const verify::Finding &finding : findings)
@@ -32,10 +34,10 @@ bool fuzz::readOne(std::string_view bytes) {
   runtime::Bundle loaded;
   loaded.directory = "b";
   loaded.batch = 4;
-  for (int d = 0; d < input.programs_size(); ++d)
-    loaded.devices.push_back({input.programs(d).device_name(), "cpu", 1, 0});
-  loaded.summary = input.summary();
-  loaded.bodies = input.bodies();
+  for (const bundle::Program &program : programs)
+    loaded.devices.push_back({program.device_name(), "cpu", 1, 0});
+  loaded.summary.Swap(input.mutable_summary());
+  loaded.bodies.Swap(input.mutable_bodies());
   loaded.programs = std::move(programs);
   (void)runtime::checkPrograms(loaded).failed();
   return sound;

@@ -50,6 +50,7 @@ TEST_F(HardwareTest, FactsOfThisProcessSurviveTheWire) {
   EXPECT_EQ(encodeFacts(*back), encodeFacts(facts));
   EXPECT_TRUE(decodeFacts("{\"host\": 3}").failed());
   EXPECT_TRUE(decodeFacts("").failed());
+  EXPECT_TRUE(decodeFacts(R"({"host": "h", "processor": "p", "cores": 1e300, "memory": 1, "bundle": "b", "run": "r"})").failed());
 }
 
 TEST_F(HardwareTest, EveryMismatchIsListed) {

@@ -116,6 +116,11 @@ TEST_F(LoadBundle, ManifestsThatDoNotFitAreRefused) {
   expectSays(with([&] { manifest["format_version"] = 999; }), {"manifest.json", "expects format version 1, got 999"});
   expectSays(with([&] { manifest.erase("batch"); }), {"manifest.json", "batch"});
   expectSays(with([&] { manifest["batch"] = 0; }), {"batch of at least 1"});
+  // Real numbers and those that do not fit are not converted.
+  expectSays(with([&] { manifest["batch"] = 1e300; }), {"batch: expects a whole number, got 1e+300"});
+  expectSays(with([&] { manifest["batch"] = UINT64_MAX; }), {"batch: expects a whole number, got 18446744073709551615"});
+  expectSays(with([&] { manifest["devices"][0]["threads"] = (int64_t(1) << 32) + 1; }), {"threads: expects a whole number, got 4294967297"});
+  expectSays(with([&] { manifest["devices"][0]["memory"] = -1; }), {"memory: expects a whole number of at least 0, got -1"});
   expectSays(with([&] { manifest["devices"] = nlohmann::json::array(); }), {"no device"});
   expectSays(with([&] { manifest["devices"].erase(1); }), {"entry", "device"});
   expectSays(with([&] { manifest["devices"].push_back(manifest["devices"][0]); }), {"does not list programs/2.pb"});

@@ -11,7 +11,7 @@ namespace {
 
 constexpr int maxDepth = 32;
 /// Nodes, operands, results, attributes and initializers once functions are inlined: a file of a kilobyte can ask for 2^32 of them.
-constexpr size_t maxItems = 16'000'000;
+constexpr size_t maxItems = 4'000'000;
 
 /// Names to value numbers; a subgraph sees the names around it.
 struct Scope {

@@ -430,4 +430,28 @@ TEST(ImportErrors, TruncatedAndCorruptedFilesNeverCrash) {
   }
 }
 
+// A kilobyte that asks for 2^28 nodes.
+TEST(Import, FunctionsThatMultiplyAreRefused) {
+  Graph graph;
+  for (int i = 0; i < 28; ++i) {
+    onnx::Function *function = graph.model.add_functions();
+    function->set_domain("own");
+    function->set_name("f" + std::to_string(i));
+    function->add_input("a");
+    function->add_output("c");
+    for (int half = 0; half < 2; ++half) {
+      onnx::Node *node = function->add_node();
+      node->set_op_type(i == 27 ? "Neg" : "f" + std::to_string(i + 1));
+      node->set_domain(i == 27 ? "" : "own");
+      node->add_input(half ? "b" : "a");
+      node->add_output(half ? "c" : "b");
+    }
+  }
+  graph.node("f0", {"w"}, {"loss"}).set_domain("own");
+  graph.output("loss");
+  Outcome outcome = import(graph.write("multiply.onnx"));
+  EXPECT_FALSE(outcome.ok);
+  EXPECT_NE(outcome.text.find("once functions are inlined"), std::string::npos) << outcome.text;
+}
+
 } // namespace

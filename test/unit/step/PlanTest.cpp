@@ -7,6 +7,7 @@
 #include "zorse/Step/RandomPlan.h"
 #include "zorse/Step/StepGraph.h"
 
+#include <cmath>
 #include <gtest/gtest.h>
 
 using namespace zorse;
@@ -165,6 +166,19 @@ TEST(PlanText, Limits) {
   EXPECT_MISTAKE(R"({"batch": 8, "devices": ["a"], "stages": [{"units": [0, 6], "devices": ["a"], "microbatch": 0}]})", "expected at least 1, got 0");
 }
 
+TEST(PlanText, DeepNestingIsRefused) {
+  std::string open(500000, '['), close(500000, ']');
+  EXPECT_MISTAKE(open + close, "expected an object, got [[[[");
+  EXPECT_MISTAKE(R"({"batch": )" + open + close + "}", "batch: expected a whole number");
+  EXPECT_MISTAKE(R"({"batch": 8, "devices": ["a"], "stages": [{"units": [0, 6], "devices": ["a"]}], "schedule": )" + open + close + "}", "schedule: expected");
+}
+
+TEST(PlanText, OwnersAreAtMostTheDevices) {
+  EXPECT_MISTAKE(R"({"batch": 8, "devices": ["a"], "stages": [{"units": [0, 6], "devices": ["a"]}], "state": {"groups": [{"group": "*",
+                   "owners": [{"device": "a", "share": 50}, {"device": "a", "share": 50}]}]}})",
+                 "lists 2 owners, expected at most one extent for each of the 1 devices");
+}
+
 /// Damaged plans are refused or valid, never a crash (run under the sanitizers).
 TEST(PlanText, DamagedPlans) {
   auto summary = syntheticModel();
@@ -213,6 +227,9 @@ TEST(Summary, ContradictionsAreRefused) {
   EXPECT_TRUE(refused([](auto &s) { s.mutable_values(0)->set_producer(5); })) << error;
   EXPECT_TRUE(refused([](auto &s) { s.mutable_values(0)->add_users(3); })) << error;
   EXPECT_TRUE(refused([](auto &s) { s.mutable_units(0)->mutable_saved_bytes()->set_fixed(-5); })) << error;
+  // The simulated clock stood still.
+  EXPECT_TRUE(refused([](auto &s) { s.mutable_units(0)->set_forward_flops_per_row(NAN); })) << error;
+  EXPECT_TRUE(refused([](auto &s) { s.mutable_units(1)->set_backward_flops_per_row(1e300); })) << error;
 }
 
 TEST(Deal, SplitInProportion) {

@@ -40,6 +40,13 @@ std::string mistake(const std::string &yaml) {
 
 #define EXPECT_MISTAKE(yaml, text) EXPECT_NE(mistake(yaml).find(text), std::string::npos) << mistake(yaml)
 
+TEST(ClusterFile, Limits) {
+  EXPECT_MISTAKE("nodes: [{name: n, devices: [{name: a, speed: 1, count: 65536}, {name: b, speed: 1}]}]", "more than 65536 devices");
+  EXPECT_MISTAKE("nodes: [{name: n, devices: &d [{name: a, speed: 1e31}]}]", "expected a number from 0 to 1e30");
+  EXPECT_MISTAKE(std::string(17 << 20, ' '), "at most 16 MiB");
+  EXPECT_MISTAKE(std::string(100000, '['), "not valid YAML");
+}
+
 TEST(ClusterFile, Reads) {
   std::string error;
   auto cluster = readCluster(R"(

@@ -1,0 +1,146 @@
+#!/usr/bin/env python3
+"""Fuzzes every reader under ASan and UBSan (docs/fuzzing.md): builds the targets and hands each so many changed inputs.
+
+    tools/fuzz.py [--runs N] [--readers A,B] [--jobs J] [--quick] [--fresh] [--coverage]
+
+--runs      inputs for each reader together with what it has had before from the same program; default 1000000
+--jobs      readers at a time, default 1
+--quick     20,000 inputs each, and the readers that need MLIR left out: a few minutes, most of them building
+--fresh     forget what was done before
+--coverage  which parts of each reader's own files were reached (takes a minute each)
+
+What it learns stays in out/fuzz: the corpus it has grown, its tally, and every finding, which is one input: out/fuzz/findings/READER-crash-... Run
+build/fuzz/bin/fuzz-READER on it to see it again. Exits with 1 when there are findings or inputs are missing.
+"""
+import argparse
+import concurrent.futures
+import hashlib
+import json
+import os
+import re
+import subprocess
+import sys
+import time
+
+ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+OUT = os.path.join(ROOT, "out", "fuzz")
+BIN = os.path.join(ROOT, "build", "fuzz", "bin")
+CORPUS = os.path.join(ROOT, "test", "fuzz", "corpus")
+SLICE = 100000  # inputs per process
+
+# Limits: bytes of an input, MiB of one allocation and of the process (the sanitizer's own memory, up to 600 MiB, included), seconds of one input.
+READERS = {
+    "onnx": dict(length=8192, allocation=512, memory=2048, seconds=20, files="lib/Import/ONNX/(Loader|Graph|Lazy)"),
+    "import": dict(length=4096, allocation=256, memory=3072, seconds=20, files="lib/Import/ONNX/", mlir=True),
+    "cluster": dict(length=4096, allocation=64, memory=2048, seconds=20, files="lib/Planning/Cluster|CheckCluster"),
+    "plan": dict(length=8192, allocation=64, memory=2048, seconds=20, files="lib/Step/(ReadPlan|ValidatePlan|Deal|WritePlan)|Verify/PlanView"),
+    "bundle": dict(length=24576, allocation=64, memory=2048, seconds=20, files="runtime/lib/program/(LoadBundle|CheckPrograms|DescribeEntry)|Bundle/BundleReader"),
+    "programs": dict(length=24576, allocation=64, memory=2048, seconds=20, files="lib/Verify/|CheckPrograms|CheckSummary"),
+    "safetensors": dict(length=8192, allocation=64, memory=2048, seconds=20, files="state/(Safetensors|Elements)"),
+    "snapshot": dict(length=8192, allocation=64, memory=2048, seconds=20, files="snapshot/(Index|Identity|Reader|Acknowledgement|Json)"),
+    "tokens": dict(length=4096, allocation=64, memory=2048, seconds=20, files="runtime/lib/data/"),
+    "npy": dict(length=4096, allocation=64, memory=2048, seconds=20, files="runtime/lib/data/"),
+    "control": dict(length=8192, allocation=64, memory=2048, seconds=20, files="control/(Frames|Job|Evidence)|gloo/Handshake"),
+    "launch": dict(length=4096, allocation=64, memory=2048, seconds=20, files="runtime/lib/launch/(HostList|Endpoints|Place|NodePlaces|Variables)"),
+    "exec": dict(length=8192, allocation=64, memory=3072, seconds=20, files="lib/Dialect/Exec/|lib/Conversion/(ExecToProgram|ProgramToExec)", mlir=True),
+}
+
+
+class Reader:
+    def __init__(self, name, fresh):
+        self.name, self.limits = name, READERS[name]
+        self.program = os.path.join(BIN, "fuzz-" + name)
+        self.corpus = os.path.join(OUT, "corpus", name)
+        self.findings = os.path.join(OUT, "findings")
+        self.record = os.path.join(OUT, name + ".json")
+        for folder in (self.corpus, self.findings):
+            os.makedirs(folder, exist_ok=True)
+        with open(self.program, "rb") as f:
+            digest = hashlib.sha256(f.read()).hexdigest()
+        self.tally = dict(program=digest, inputs=0, executed=0, accepted=0, seconds=0.0, findings=[], edges=0, slices=0)
+        if not fresh and os.path.exists(self.record):
+            with open(self.record) as f:
+                tally = json.load(f)
+            if tally["program"] == digest:
+                self.tally = tally
+
+    def command(self, *more):
+        l = self.limits
+        return [self.program, f"-max_len={l['length']}", f"-malloc_limit_mb={l['allocation']}", f"-rss_limit_mb={l['memory']}", f"-timeout={l['seconds']}", "-mutate_depth=2",
+                "-print_final_stats=1", f"-artifact_prefix={self.findings}/{self.name}-", *more, self.corpus, os.path.join(CORPUS, self.name)]
+
+    def run(self, command):
+        environment = dict(os.environ, ASAN_SYMBOLIZER_PATH="/usr/lib/llvm-22/bin/llvm-symbolizer")
+        return subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env=environment, cwd=OUT).stdout.decode(errors="replace")
+
+    def fuzz(self, runs):
+        t = self.tally
+        while t["inputs"] < runs and not t["findings"]:
+            begin = time.monotonic()
+            # -runs counts the corpus, which is read first; what counts here is what was changed and run.
+            known = sum(len(os.listdir(folder)) for folder in (self.corpus, os.path.join(CORPUS, self.name)))
+            text = self.run(self.command(f"-runs={min(SLICE, runs - t['inputs']) + known + 1}", f"-seed={1000 + t['slices']}"))
+            done = re.search(r"stat::number_of_executed_units: (\d+)", text)
+            accepted = re.search(r"^accepted (\d+) of (\d+) inputs", text, re.M)
+            reached = re.findall(r"^#\d+\s+\w+\s+cov: (\d+)", text, re.M)
+            read = re.search(r"^#(\d+)\s+INITED", text, re.M)
+            t["inputs"] += int(done.group(1)) - (int(read.group(1)) if read else 0) if done else 0
+            t["executed"] += int(accepted.group(2)) if accepted else 0
+            t["accepted"] += int(accepted.group(1)) if accepted else 0
+            t["edges"] = int(reached[-1]) if reached else t["edges"]
+            t["seconds"] += time.monotonic() - begin
+            t["slices"] += 1
+            if "Test unit written to" in text or "ERROR:" in text or not done:
+                what = re.search(r"^SUMMARY: (.*)$|^.*(does not hold: .*)$|^(.*runtime error: .*)$", text, re.M)
+                t["findings"].append((what and next(w for w in what.groups() if w)) or text[-300:])
+                with open(os.path.join(OUT, self.name + ".log"), "w") as f:
+                    f.write(text)
+            with open(self.record, "w") as f:
+                json.dump(t, f)
+        return self
+
+    def coverage(self):
+        """Share of the edges of the functions in the reader's own files that the corpus reaches."""
+        text = self.run(self.command("-runs=0", "-print_coverage=1"))
+        reached = there = 0
+        for edges, total, place in re.findall(r"COVERED_FUNC: hits: \d+ edges: (\d+)/(\d+) .* (\S+):\d+$", text, re.M):
+            if re.search(self.limits["files"], place):
+                reached, there = reached + int(edges), there + int(total)
+        return reached, there
+
+
+def main():
+    parser = argparse.ArgumentParser(add_help=True)
+    parser.add_argument("--runs", type=int, default=1000000)
+    parser.add_argument("--readers", default="")
+    parser.add_argument("--jobs", type=int, default=1)
+    for flag in ("--quick", "--fresh", "--coverage", "--no-build"):
+        parser.add_argument(flag, action="store_true")
+    options = parser.parse_args()
+    names = options.readers.split(",") if options.readers else [n for n in READERS if not (options.quick and READERS[n].get("mlir"))]
+    unknown = [n for n in names if n not in READERS]
+    if unknown:
+        sys.exit(f"error: there are no readers {', '.join(unknown)}; known are {', '.join(READERS)}")
+    runs = 20000 if options.quick else options.runs
+    if not options.no_build:
+        subprocess.run([os.path.join(ROOT, "tools", "build.sh"), "fuzz", *("fuzz-" + n for n in names)], check=True, stdout=subprocess.DEVNULL)
+
+    good = True
+    with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
+        for done in pool.map(lambda n: Reader(n, options.fresh or options.quick).fuzz(runs), names):
+            t, l = done.tally, done.limits
+            line = f"{done.name:12} {t['inputs']:>9,} inputs  {100 * t['accepted'] / max(t['executed'], 1):5.1f} % accepted  {t['edges']:>6} edges"
+            if options.coverage:
+                reached, there = done.coverage()
+                line += f"  {reached}/{there} of its own ({100 * reached / max(there, 1):.0f} %)"
+            line += f"  {t['inputs'] / max(t['seconds'], 1e-3):6.0f}/s  at most {l['length']} bytes, {l['allocation']} MiB at once, {l['memory']} MiB, {l['seconds']} s"
+            line += f"  {len(t['findings'])} findings"
+            print(line, flush=True)
+            for finding in t["findings"]:
+                print(f"    {finding}", flush=True)
+            good &= not t["findings"] and t["inputs"] >= runs
+    sys.exit(0 if good else 1)
+
+
+if __name__ == "__main__":
+    main()
