@@ -55,6 +55,10 @@ std::optional<int> zorse::run::parseOptions(int argc, char **argv, Options &o) {
   app.add_option("--restarts", o.restarts, "start the job again so often after a failure, from the newest snapshot")->check(CLI::Range(0, 1 << 20))->group(processes);
   app.add_option("--secret-file", o.secretFile, "the job's secret; otherwise ZORSE_SECRET, ZORSE_SECRET_FILE, ~/.config/zorse/secret")->group(processes);
   app.add_option("--listen", o.listen, "this host's address for the other ranks, or a network interface, or a network (10.1.0.0/16); loopback for ranks of one host, else the one that reaches rank 0")->group(processes);
+  app.add_option("--node-connections", o.nodeConnections, "connections between two ranks of different nodes: several for links whose bandwidth times delay is large")
+      ->check(CLI::Range(1, 16))
+      ->capture_default_str()
+      ->group(processes);
   app.add_option("--heartbeat-seconds", o.heartbeatSeconds, "how often ranks say that they live")->check(CLI::Range(0.01, 60.0))->capture_default_str()->group(processes);
   app.add_option("--deadline-seconds", o.deadlineSeconds, "a rank that says nothing for so long is lost")->check(CLI::Range(0.1, 1e6))->capture_default_str()->group(processes);
   app.add_option("--join-seconds", o.joinSeconds, "all ranks must be there so long after the start")->check(CLI::Range(0.1, 1e6))->capture_default_str()->group(processes);

@@ -34,6 +34,7 @@ struct Options {
   bool processes = false, threads = false;
   uint64_t restarts = 0;
   std::string secretFile, listen;
+  uint32_t nodeConnections = 1;
   double heartbeatSeconds = 0.25, deadlineSeconds = 10, stallSeconds = 300, joinSeconds = 60;
 
   // for looking inside

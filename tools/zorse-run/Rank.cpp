@@ -262,6 +262,9 @@ private:
     if (nodes.failed())
       return nodes.error();
     options.sites = *nodes;
+    for (uint32_t peer : options.peers)
+      if (!nodes->empty() && (*nodes)[peer] != (*nodes)[place.rank])
+        options.contexts[peer] = o.nodeConnections;
     options.connectSeconds = o.joinSeconds;
     Result<std::unique_ptr<Transport>> transport = makeGlooTransport(*member, options);
     if (transport.failed())
