@@ -79,7 +79,7 @@ class Reader:
             begin = time.monotonic()
             # -runs counts the corpus, which is read first; what counts here is what was changed and run.
             known = sum(len(os.listdir(folder)) for folder in (self.corpus, os.path.join(CORPUS, self.name)))
-            text = self.run(self.command(f"-runs={min(SLICE, runs - t['inputs']) + known + 1}", f"-seed={1000 + t['slices']}"))
+            text = self.run(self.command(f"-runs={min(SLICE, max(runs - t['inputs'], 1000)) + known + 1}", f"-seed={1000 + t['slices']}"))
             done = re.search(r"stat::number_of_executed_units: (\d+)", text)
             accepted = re.search(r"^accepted (\d+) of (\d+) inputs", text, re.M)
             reached = re.findall(r"^#\d+\s+\w+\s+cov: (\d+)", text, re.M)
@@ -91,8 +91,8 @@ class Reader:
             t["seconds"] += time.monotonic() - begin
             t["slices"] += 1
             if "Test unit written to" in text or "ERROR:" in text or not done:
-                what = re.search(r"^SUMMARY: (.*)$|^.*(does not hold: .*)$|^(.*runtime error: .*)$", text, re.M)
-                t["findings"].append((what and next(w for w in what.groups() if w)) or text[-300:])
+                what = re.search(r"^.*does not hold: .*$|^.*runtime error: .*$|^ *what\(\): .*$|^.*ERROR: (?!libFuzzer: deadly).*$", text, re.M)
+                t["findings"].append((what.group(0).strip() if what else text[-300:]) + f" (out/fuzz/{self.name}.log)")
                 with open(os.path.join(OUT, self.name + ".log"), "w") as f:
                     f.write(text)
             with open(self.record, "w") as f:

@@ -209,6 +209,7 @@ TEST_F(SnapshotTest, ADamagedSnapshotIsPassedOver) {
       {[&](const std::string &path) { std::filesystem::resize_file(file(path), std::filesystem::file_size(file(path)) - 1); }, {"it is truncated"}},
       {[&](const std::string &path) { std::filesystem::remove(file(path)); }, {"0-dev:0.safetensors: cannot be read: No such file"}},
       {[&](const std::string &path) { std::filesystem::resize_file(path + "/index.json", 100); }, {"index.json", "truncated"}},
+      {[&](const std::string &path) { std::filesystem::resize_file(path + "/index.json", std::filesystem::file_size(path + "/index.json") - 10); }, {"index.json", "truncated"}},
       {[&](const std::string &path) { flip(path + "/index.json", 300); }, {"index.json", "its checksum is"}},
       {[&](const std::string &path) { std::filesystem::resize_file(path + "/index.json", 0); }, {"index.json"}},
   };

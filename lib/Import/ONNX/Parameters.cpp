@@ -129,7 +129,8 @@ void Importer::classifyInitializers() {
         return use.second == 3;
       if (views.contains(user.op) || user.op == "Gather")
         return use.second == 0 && std::any_of(user.outputs.begin(), user.outputs.end(), [&](int output) { return output >= 0 && isAddedToScores(output, depth + 1); });
-      return user.op == "Add" && user.inputs[1 - use.second] >= 0 && data.contains(user.inputs[1 - use.second]) && reachesSoftmax(user.outputs[0], 0);
+      // Operands have not been checked yet: an Add may have any number of them.
+      return user.op == "Add" && user.inputs.size() == 2 && user.inputs[1 - use.second] >= 0 && data.contains(user.inputs[1 - use.second]) && reachesSoftmax(user.outputs[0], 0);
     });
   };
 

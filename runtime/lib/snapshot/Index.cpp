@@ -33,7 +33,8 @@ bool checksumHolds(const char *text, size_t size, std::string &problem) {
   std::string ending(text + size - std::min<size_t>(size, 64), std::min<size_t>(size, 64));
   size_t at = ending.rfind(kChecksum);
   std::string mark = kChecksum;
-  if (at == std::string::npos || ending.substr(at + mark.size() + 16) != "\"\n}\n") {
+  const std::string last = "\"\n}\n";
+  if (at == std::string::npos || ending.size() != at + mark.size() + 16 + last.size() || ending.compare(at + mark.size() + 16, last.size(), last) != 0) {
     problem = "it does not end in its checksum: it is truncated or no index";
     return false;
   }

@@ -430,6 +430,20 @@ TEST(ImportErrors, TruncatedAndCorruptedFilesNeverCrash) {
   }
 }
 
+// What an initializer is used as is found out before operands are checked.
+TEST(Import, OperandsAnOperatorDoesNotHave) {
+  for (std::vector<std::string> operands : {std::vector<std::string>{"x", "x", "bias"}, std::vector<std::string>{"bias"}}) {
+    Graph graph;
+    graph.weight("bias", {6, 6});
+    graph.node("Gather", {"w", "ids"}, {"x"});
+    graph.node("Add", operands, {"scores"});
+    graph.node("Softmax", {"scores"}, {"probabilities"});
+    graph.node("ReduceMean", {"probabilities"}, {"loss"});
+    graph.output("loss");
+    import(graph.write("operands.onnx")); // a loss or an error, and no crash
+  }
+}
+
 // A kilobyte that asks for 2^28 nodes.
 TEST(Import, FunctionsThatMultiplyAreRefused) {
   Graph graph;
