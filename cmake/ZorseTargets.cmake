@@ -38,14 +38,14 @@ function(zorse_unit_test name)
   add_test(NAME ${name} COMMAND ${name})
 endfunction()
 
-# zorse_core_test(NAME LABEL): a test that needs no MLIR. `ninja LABEL-tests` and `ninja core-tests` build those of a label and all;
-# `ctest -L LABEL` and `ctest -L core` run them. Short enough to run under sanitizers with every change.
-add_custom_target(core-tests)
-function(zorse_core_test name label)
-  set_property(TEST ${name} APPEND PROPERTY LABELS core ${label})
-  if(NOT TARGET ${label}-tests)
-    add_custom_target(${label}-tests)
-  endif()
-  add_dependencies(${label}-tests ${name})
-  add_dependencies(core-tests ${name})
+# zorse_check_always(TEST asan|tsan...): a test that every change runs under these sanitizers: cheap to build, as it needs no MLIR, and worth it.
+# `ninja asan-fast` builds them, `ctest -L asan-fast` runs them (tools/run-sanitizers.sh --fast).
+function(zorse_check_always test)
+  foreach(sanitizer ${ARGN})
+    set_property(TEST ${test} APPEND PROPERTY LABELS ${sanitizer}-fast)
+    if(NOT TARGET ${sanitizer}-fast)
+      add_custom_target(${sanitizer}-fast)
+    endif()
+    add_dependencies(${sanitizer}-fast ${test})
+  endforeach()
 endfunction()
