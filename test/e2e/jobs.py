@@ -97,7 +97,8 @@ class Process:
         return False
 
     def code(self):
-        return self.popen.wait() if self.popen else None
+        """None of one that has not ended, or that others wait for."""
+        return self.popen.wait() if self.popen and self.ended is not None else None
 
     def close(self):
         if self.fd >= 0:
@@ -111,6 +112,7 @@ class Job:
     :param world: number of ranks
     :param launcher: True: started with --processes. False: every rank started by us, rank 0 hosts the coordinator.
     :param watch: a directory of snapshots
+    :param each: rank -> {"prefix": words before the program, "only": words instead of `words`, "words": words behind them, "environment": variables}, where ranks differ
     """
 
     def __init__(self, folder, words, world, launcher=True, watch=None, environment=None, job=None, secret=None, store=None, each=None, ranks=None, attempt=0):
@@ -134,8 +136,9 @@ class Job:
             for rank in range(world) if ranks is None else ranks:
                 place = {"ZORSE_RANK": rank, "ZORSE_WORLD_SIZE": world, "ZORSE_LOCAL_RANK": rank, "ZORSE_LOCAL_WORLD_SIZE": world, "ZORSE_STORE": self.store,
                          "ZORSE_JOB": self.job, "ZORSE_SECRET": self.secret, "ZORSE_RESTARTS": attempt}
-                words_here, more = each(rank) if each else ([], {})
-                self._spawn(rank, self.words + [str(w) for w in words_here], {**base, **{k: str(v) for k, v in place.items()}, **more}, inner if rank == 0 else None)
+                own = each(rank) if each else {}
+                words_here = own.get("prefix", []) + [self.words[0]] + [str(w) for w in own.get("only", self.words[1:])] + [str(w) for w in own.get("words", [])]
+                self._spawn(rank, words_here, {**base, **{k: str(v) for k, v in place.items()}, **own.get("environment", {})}, inner if rank == 0 else None)
                 self.processes[rank] = Process(self._last.pid, rank, self._last)
         os.close(inner)
 

@@ -11,11 +11,13 @@ bool fuzz::readOne(std::string_view bytes) {
   static ScratchFile tokens("tokens.bin"), text("tokens.txt");
   bool good = false;
   for (const char *name : {"t.bin", "t.txt"}) {
-    runtime::Result<runtime::TokenFile> file = runtime::TokenFile::parse(runtime::MappedFile::view(name, bytes.data(), bytes.size()));
+    runtime::Result<runtime::TokenFile> file = runtime::TokenFile::parse(runtime::DataFile::view(name, bytes.data(), bytes.size()));
     if (file.failed())
       continue;
-    for (uint64_t i = 0; i < file->count(); ++i)
-      ZORSE_FUZZ_EXPECT(file->at(i) >= 0 && file->at(i) <= int64_t(UINT32_MAX));
+    std::vector<int64_t> all(file->count());
+    ZORSE_FUZZ_EXPECT(file->read(0, all.size(), all.data()).succeeded());
+    for (int64_t token : all)
+      ZORSE_FUZZ_EXPECT(token >= 0 && token <= int64_t(UINT32_MAX));
     good |= readBatches(bundle, (name[2] == 'b' ? tokens : text).write(bytes));
   }
   return good;

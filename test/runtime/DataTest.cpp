@@ -95,6 +95,18 @@ TEST_F(Data, TokenFilesOfThreeFormatsAreWindowsInFileOrder) {
   }
 }
 
+TEST_F(Data, AFileThatShrinksOrIsReplacedIsAnErrorOfTheRead) {
+  std::string path = folder.write("nano.bin", tokens(4 * 3000 + 1)), array = folder.write("b.npy", npy("<i8", "(30, 4)", std::string(30 * 4 * 8, '\0')));
+  auto source = open(path), arrays = open("input_ids=" + array + ",labels=" + array);
+  ASSERT_TRUE(source && arrays);
+  ASSERT_FALSE(source->batchFrom(0).failed());
+  std::filesystem::resize_file(path, 100);
+  std::filesystem::resize_file(array, 100);
+  EXPECT_FALSE(source->batchFrom(0).failed());
+  expectSays(source->batchFrom(1000).message(), {"nano.bin", "ends after ", "had 24002 when it was opened", "truncated"});
+  expectSays(arrays->batchFrom(27).message(), {"b.npy", "ends after ", "truncated"});
+}
+
 TEST_F(Data, LabelsAreTheIdsWhereTheGraphShifts) {
   bundle.summary.mutable_inputs(1)->set_shifted_in_graph(true);
   auto source = open(folder.write("nano.bin", tokens(12)));

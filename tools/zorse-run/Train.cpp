@@ -178,6 +178,8 @@ private:
     training.report = [this](const StepReport &report) { tell(sayStep(report), process.reportToAll); };
     training.pace = process.pace;
     if (snapshots)
+      training.stopping = [this] { (void)snapshots->finish(); }; // the run ends with an error already.
+    if (snapshots)
       training.stateReader = [this](uint64_t step, bool last) { return snapshots->due(step, last); };
 
     // From here on clocks of ranks are compared: everybody leaves this exchange at the same time, nearly.

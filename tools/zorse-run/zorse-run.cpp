@@ -7,10 +7,12 @@
 
 #include "zorse/runtime/Data.h"
 #include "zorse/runtime/Launch.h"
+#include "zorse/runtime/MappedFile.h"
 #include "zorse/runtime/Snapshot.h"
 #include "zorse/runtime/SnapshotFiles.h"
 
 #include <algorithm>
+#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <new>
@@ -162,6 +164,8 @@ int main(int argc, char **argv) {
   Options options;
   if (std::optional<int> code = parseOptions(argc, argv, options))
     return *code;
+  explainUnreadableMappings();
+  std::signal(SIGXFSZ, SIG_IGN); // a file that grows too large (ulimit -f) is an error of its write.
   try {
     Result<int> code = start(options, argc, argv);
     if (!code.failed())

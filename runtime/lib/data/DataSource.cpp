@@ -60,9 +60,13 @@ public:
   }
 
   Status row(uint64_t sample, std::byte *target) const override {
+    const uint64_t first = sample * stride_ + shift_;
+    std::vector<int64_t> tokens(length_);
+    if (Status status = file_->read(first, length_, tokens.data()); status.failed())
+      return status;
     for (int64_t i = 0; i < length_; ++i) {
-      uint64_t position = sample * stride_ + i + shift_;
-      int64_t token = file_->at(position);
+      uint64_t position = first + i;
+      int64_t token = tokens[i];
       if (!inRange(input_, token))
         return userError(file_->path() + ": token " + std::to_string(position) + " is " + std::to_string(token) + "; input '" + input_.name() + "' expects ids in " +
                          rangeText(input_) + " (the file was read as " + file_->format() + ")");
@@ -85,7 +89,10 @@ public:
 
   Status row(uint64_t sample, std::byte *target) const override {
     int64_t length = elementsPerRow(input_);
-    convertElements(file_.data() + sample * length * bytesOf(file_.type()), file_.type(), target, storedType(input_.type()), length);
+    std::vector<std::byte> row(length * bytesOf(file_.type()));
+    if (Status status = file_.read(sample * length, length, row.data()); status.failed())
+      return status;
+    convertElements(row.data(), file_.type(), target, storedType(input_.type()), length);
     if (rangeText(input_).empty())
       return Status::success();
     for (int64_t i = 0; i < length; ++i) {

@@ -1,12 +1,13 @@
 #include "Files.h"
 
+#include <algorithm>
 #include <cstring>
 
 using namespace zorse::runtime;
 
 namespace {
 
-constexpr size_t kTokenHeader = 1024;
+constexpr size_t kTokenHeader = 1024, kLongestHeader = 1 << 20;
 
 bool endsWith(const std::string &text, const std::string &end) {
   return text.size() >= end.size() && text.compare(text.size() - end.size(), end.size(), end) == 0;
@@ -21,72 +22,77 @@ template <typename T> T load(const std::byte *from) {
 } // namespace
 
 Result<TokenFile> TokenFile::open(const std::string &path) {
-  Result<MappedFile> mapped = MappedFile::open(path);
-  if (mapped.failed())
-    return mapped.error();
-  return parse(std::move(*mapped));
+  Result<DataFile> opened = DataFile::open(path);
+  if (opened.failed())
+    return opened.error();
+  return parse(std::move(*opened));
 }
 
-Result<TokenFile> TokenFile::parse(MappedFile mapped) {
-  const std::string path = mapped.path();
+Result<TokenFile> TokenFile::parse(DataFile opened) {
+  const std::string path = opened.path();
   TokenFile file;
-  int32_t magic = mapped.size() >= 4 ? load<int32_t>(mapped.data()) : 0;
-  if (mapped.size() >= kTokenHeader && (magic == 20240520 || magic == 20240801)) {
-    file.type_ = magic == 20240520 ? StoredType::U16 : StoredType::U32;
+  int32_t head[3] = {}; // magic number, version, tokens
+  if (opened.size() >= kTokenHeader)
+    if (Status status = opened.read(0, head, sizeof head); status.failed())
+      return status.error();
+  if (head[0] == 20240520 || head[0] == 20240801) {
+    file.type_ = head[0] == 20240520 ? StoredType::U16 : StoredType::U32;
     file.format_ = "llm.c tokens";
-    file.tokens_ = mapped.data() + kTokenHeader;
-    uint64_t said = uint64_t(uint32_t(load<int32_t>(mapped.data() + 8)));
-    file.count_ = (mapped.size() - kTokenHeader) / bytesOf(file.type_);
-    if (said != file.count_ || file.count_ * bytesOf(file.type_) != mapped.size() - kTokenHeader)
+    file.start_ = kTokenHeader;
+    uint64_t said = uint64_t(uint32_t(head[2]));
+    file.count_ = (opened.size() - kTokenHeader) / bytesOf(file.type_);
+    if (said != file.count_ || file.count_ * bytesOf(file.type_) != opened.size() - kTokenHeader)
       return userError(path + ": its header says " + std::to_string(said) + " tokens, the file holds " + std::to_string(file.count_) + ": it is truncated or damaged");
   } else if (endsWith(path, ".bin")) {
     file.type_ = StoredType::U16;
     file.format_ = "uint16 tokens";
-    file.tokens_ = mapped.data();
-    file.count_ = mapped.size() / 2;
-    if (mapped.size() % 2)
-      return userError(path + ": a .bin file without a header is read as uint16 tokens, but has an odd number of bytes (" + std::to_string(mapped.size()) +
+    file.count_ = opened.size() / 2;
+    if (opened.size() % 2)
+      return userError(path + ": a .bin file without a header is read as uint16 tokens, but has an odd number of bytes (" + std::to_string(opened.size()) +
                        "); a file with another suffix is read as bytes");
   } else {
     file.format_ = "bytes";
-    file.tokens_ = mapped.data();
-    file.count_ = mapped.size();
+    file.count_ = opened.size();
   }
-  file.file_ = std::move(mapped);
+  file.file_ = std::move(opened);
   return file;
 }
 
-int64_t TokenFile::at(uint64_t index) const {
-  switch (type_) {
-  case StoredType::U16:
-    return load<uint16_t>(tokens_ + 2 * index);
-  case StoredType::U32:
-    return load<uint32_t>(tokens_ + 4 * index);
-  default:
-    return int64_t(tokens_[index]);
-  }
+Status TokenFile::read(uint64_t first, uint64_t count, int64_t *tokens) const {
+  std::vector<std::byte> bytes(count * bytesOf(type_));
+  if (Status status = file_.read(start_ + first * bytesOf(type_), bytes.data(), bytes.size()); status.failed())
+    return status;
+  convertElements(bytes.data(), type_, tokens, StoredType::I64, int64_t(count));
+  return Status::success();
 }
 
 Result<ArrayFile> ArrayFile::open(const std::string &path) {
-  Result<MappedFile> mapped = MappedFile::open(path);
-  if (mapped.failed())
-    return mapped.error();
-  return parse(std::move(*mapped));
+  Result<DataFile> opened = DataFile::open(path);
+  if (opened.failed())
+    return opened.error();
+  return parse(std::move(*opened));
 }
 
-Result<ArrayFile> ArrayFile::parse(MappedFile mapped) {
-  const std::string path = mapped.path();
+Result<ArrayFile> ArrayFile::parse(DataFile opened) {
+  const std::string path = opened.path();
   auto bad = [&](const std::string &what) { return userError(path + ": is not a .npy array: " + what); };
-  if (mapped.size() < 10 || std::memcmp(mapped.data(), "\x93NUMPY", 6) != 0)
+  std::vector<std::byte> head(size_t(std::min<uint64_t>(opened.size(), 12)));
+  if (Status status = opened.read(0, head.data(), head.size()); status.failed())
+    return status.error();
+  if (head.size() < 10 || std::memcmp(head.data(), "\x93NUMPY", 6) != 0)
     return bad("it does not start as one");
-  int version = int(mapped.data()[6]);
+  int version = int(head[6]);
   size_t start = version == 1 ? 10 : 12;
-  if (mapped.size() < start)
+  if (head.size() < start)
     return bad("it ends in its header");
-  size_t length = version == 1 ? load<uint16_t>(mapped.data() + 8) : load<uint32_t>(mapped.data() + 8);
-  if (length > mapped.size() - start)
+  size_t length = version == 1 ? load<uint16_t>(head.data() + 8) : load<uint32_t>(head.data() + 8);
+  if (length > opened.size() - start)
     return bad("it ends in its header");
-  std::string header(reinterpret_cast<const char *>(mapped.data()) + start, length);
+  if (length > kLongestHeader)
+    return bad("its header has " + std::to_string(length) + " bytes");
+  std::string header(length, ' ');
+  if (Status status = opened.read(start, header.data(), length); status.failed())
+    return status.error();
 
   // {'descr': '<i8', 'fortran_order': False, 'shape': (4, 16), }
   auto valueOf = [&](const std::string &key) {
@@ -133,10 +139,10 @@ Result<ArrayFile> ArrayFile::parse(MappedFile mapped) {
     file.shape_.push_back(dimension);
   }
   std::optional<int64_t> count = elementCount(file.shape_);
-  size_t available = mapped.size() - start - length;
+  uint64_t available = opened.size() - start - length;
   if (!count || uint64_t(*count) > available / bytesOf(file.type_))
     return bad("its shape needs more bytes than the " + std::to_string(available) + " there are");
-  file.data_ = mapped.data() + start + length;
-  file.file_ = std::move(mapped);
+  file.start_ = start + length;
+  file.file_ = std::move(opened);
   return file;
 }

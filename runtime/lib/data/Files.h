@@ -1,8 +1,9 @@
 // The formats of data files.
 #pragma once
 
+#include "DataFile.h"
+
 #include "zorse/runtime/Elements.h"
-#include "zorse/runtime/MappedFile.h"
 
 #include <string>
 #include <vector>
@@ -14,16 +15,17 @@ namespace zorse::runtime {
 class TokenFile {
 public:
   static Result<TokenFile> open(const std::string &path);
-  static Result<TokenFile> parse(MappedFile file);
+  static Result<TokenFile> parse(DataFile file);
 
   uint64_t count() const { return count_; }
-  int64_t at(uint64_t index) const;
+  /// Tokens [first, first + count) as int64.
+  Status read(uint64_t first, uint64_t count, int64_t *tokens) const;
   const std::string &path() const { return file_.path(); }
   const char *format() const { return format_; } ///< for messages
 
 private:
-  MappedFile file_;
-  const std::byte *tokens_ = nullptr;
+  DataFile file_;
+  uint64_t start_ = 0; ///< of the first token in the file
   uint64_t count_ = 0;
   StoredType type_ = StoredType::U8;
   const char *format_ = "";
@@ -33,18 +35,19 @@ private:
 class ArrayFile {
 public:
   static Result<ArrayFile> open(const std::string &path);
-  static Result<ArrayFile> parse(MappedFile file);
+  static Result<ArrayFile> parse(DataFile file);
 
   StoredType type() const { return type_; }
   const std::vector<int64_t> &shape() const { return shape_; }
-  const std::byte *data() const { return data_; }
+  /// Elements [first, first + count) of the array, as type().
+  Status read(uint64_t first, uint64_t count, void *target) const { return file_.read(start_ + first * bytesOf(type_), target, count * bytesOf(type_)); }
   const std::string &path() const { return file_.path(); }
 
 private:
-  MappedFile file_;
+  DataFile file_;
   StoredType type_ = StoredType::F32;
   std::vector<int64_t> shape_;
-  const std::byte *data_ = nullptr;
+  uint64_t start_ = 0; ///< of the elements in the file
 };
 
 } // namespace zorse::runtime

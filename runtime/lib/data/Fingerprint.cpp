@@ -7,6 +7,8 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <memory>
+#include <vector>
 
 using namespace zorse::runtime;
 
@@ -15,19 +17,34 @@ namespace {
 constexpr size_t kEnds = 1 << 20, kSample = 4096, kSamples = 256; // files up to 3 MiB are read whole.
 
 /// Beginning, end and evenly spaced samples.
-uint64_t sampledHash(const MappedFile &file) {
-  if (file.size() <= 2 * kEnds + kSample * kSamples)
-    return XXH64(file.data(), file.size(), 0);
-  XXH64_state_t *state = XXH64_createState();
-  XXH64_reset(state, 0);
-  XXH64_update(state, file.data(), kEnds);
-  size_t step = (file.size() - 2 * kEnds - kSample) / kSamples;
+Result<uint64_t> sampledHash(const DataFile &file) {
+  struct Free {
+    void operator()(XXH64_state_t *state) const { XXH64_freeState(state); }
+  };
+  std::unique_ptr<XXH64_state_t, Free> state(XXH64_createState());
+  XXH64_reset(state.get(), 0);
+  std::vector<std::byte> bytes(kEnds);
+  auto add = [&](uint64_t offset, size_t size) {
+    Status status = file.read(offset, bytes.data(), size);
+    if (status.succeeded())
+      XXH64_update(state.get(), bytes.data(), size);
+    return status;
+  };
+  if (file.size() <= 2 * kEnds + kSample * kSamples) {
+    for (uint64_t offset = 0; offset < file.size(); offset += kEnds)
+      if (Status status = add(offset, size_t(std::min<uint64_t>(kEnds, file.size() - offset))); status.failed())
+        return status.error();
+    return uint64_t(XXH64_digest(state.get()));
+  }
+  if (Status status = add(0, kEnds); status.failed())
+    return status.error();
+  uint64_t step = (file.size() - 2 * kEnds - kSample) / kSamples;
   for (size_t i = 0; i < kSamples; ++i)
-    XXH64_update(state, file.data() + kEnds + i * step, kSample);
-  XXH64_update(state, file.data() + file.size() - kEnds, kEnds);
-  uint64_t hash = XXH64_digest(state);
-  XXH64_freeState(state);
-  return hash;
+    if (Status status = add(kEnds + i * step, kSample); status.failed())
+      return status.error();
+  if (Status status = add(file.size() - kEnds, kEnds); status.failed())
+    return status.error();
+  return uint64_t(XXH64_digest(state.get()));
 }
 
 Result<std::string> describeFile(const std::string &name, const std::string &path) {
@@ -46,11 +63,14 @@ Result<std::string> describeFile(const std::string &name, const std::string &pat
       form += (d ? ", " : "") + std::to_string(array->shape()[d]);
     form += "]";
   }
-  Result<MappedFile> file = MappedFile::open(path);
+  Result<DataFile> file = DataFile::open(path);
   if (file.failed())
     return file.error();
+  Result<uint64_t> sampled = sampledHash(*file);
+  if (sampled.failed())
+    return sampled.error();
   char hash[20];
-  std::snprintf(hash, sizeof hash, "%016llx", (unsigned long long)sampledHash(*file));
+  std::snprintf(hash, sizeof hash, "%016llx", (unsigned long long)*sampled);
   return form + ", " + std::to_string(file->size()) + " bytes, " + hash;
 }
 

@@ -1,6 +1,8 @@
 #include "zorse/runtime/MappedFile.h"
 
+#include <atomic>
 #include <cerrno>
+#include <csignal>
 #include <cstring>
 
 #include <fcntl.h>
@@ -9,6 +11,64 @@
 #include <unistd.h>
 
 using namespace zorse::runtime;
+
+namespace {
+
+/// What is mapped at present, for a signal handler, which may not lock. Mappings beyond these are not explained.
+struct Mapping {
+  std::atomic<const std::byte *> begin{nullptr};
+  std::atomic<size_t> size{0};
+  char path[512];
+};
+Mapping mappings[128];
+
+void remember(const std::byte *begin, size_t size, const std::string &path) {
+  static const std::byte taken{};
+  for (Mapping &mapping : mappings) {
+    const std::byte *free = nullptr;
+    if (!mapping.begin.compare_exchange_strong(free, &taken))
+      continue;
+    mapping.size = size;
+    mapping.path[path.copy(mapping.path, sizeof mapping.path - 1)] = '\0';
+    mapping.begin = begin;
+    return;
+  }
+}
+
+void forget(const std::byte *begin) {
+  for (Mapping &mapping : mappings)
+    if (mapping.begin == begin) {
+      mapping.size = 0;
+      mapping.begin = nullptr;
+      return;
+    }
+}
+
+void onBusError(int signal, siginfo_t *info, void *) {
+  const std::byte *address = static_cast<const std::byte *>(info->si_addr);
+  for (const Mapping &mapping : mappings) {
+    const std::byte *begin = mapping.begin;
+    if (!begin || address < begin || address >= begin + mapping.size)
+      continue;
+    const char *words[] = {"error: ", mapping.path, ": cannot be read any more: it has been truncated or replaced meanwhile, or its disk fails\n"};
+    for (const char *word : words)
+      if (::write(STDERR_FILENO, word, std::strlen(word)) < 0)
+        break;
+    ::_exit(1);
+  }
+  ::signal(signal, SIG_DFL); // and once more, by the same instruction; or by us, if somebody sent it.
+  if (info->si_code <= 0)
+    ::raise(signal);
+}
+
+} // namespace
+
+void zorse::runtime::explainUnreadableMappings() {
+  struct sigaction action = {};
+  action.sa_sigaction = onBusError;
+  action.sa_flags = SA_SIGINFO;
+  ::sigaction(SIGBUS, &action, nullptr);
+}
 
 MappedFile::MappedFile(MappedFile &&other) noexcept { *this = std::move(other); }
 
@@ -21,8 +81,10 @@ MappedFile &MappedFile::operator=(MappedFile &&other) noexcept {
 }
 
 MappedFile::~MappedFile() {
-  if (mapped_)
-    ::munmap(const_cast<std::byte *>(data_), size_);
+  if (!mapped_)
+    return;
+  forget(data_);
+  ::munmap(const_cast<std::byte *>(data_), size_);
 }
 
 MappedFile MappedFile::view(std::string path, const void *data, size_t size) {
@@ -51,6 +113,7 @@ Result<MappedFile> MappedFile::open(const std::string &path) {
       file.data_ = static_cast<const std::byte *>(address);
       file.size_ = info.st_size;
       file.mapped_ = true;
+      remember(file.data_, file.size_, path);
     }
   }
   ::close(descriptor);

@@ -121,8 +121,11 @@ private:
     report.seconds = result->end - std::max(result->begin, before);
     report.tokensPerSecond = double(bundle_.batch) * double(std::max<int64_t>(bundle_.sequence, 1)) / report.seconds;
     run_.report(report);
-    if (run_.nonFinite == TrainingRun::NonFinite::Stop && (report.skipped || !std::isfinite(report.loss)))
+    if (run_.nonFinite == TrainingRun::NonFinite::Stop && (report.skipped || !std::isfinite(report.loss))) {
+      if (run_.stopping)
+        run_.stopping();
       return userError(notFinite(report, pending.zeroDenominator));
+    }
     return Status::success();
   }
 

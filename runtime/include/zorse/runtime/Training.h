@@ -63,6 +63,7 @@ struct TrainingRun {
   std::function<void()> pace;   ///< of a process whose devices have nothing to do: waits until the job has done the next turn. Null: entries set the pace.
   std::function<StateReader *(uint64_t step, bool last)> stateReader; ///< who keeps the state of a step; null: nobody.
   enum class NonFinite : uint8_t { AsCompiled, Skip, Stop } nonFinite = NonFinite::AsCompiled;
+  std::function<void()> stopping; ///< before a step that is not finite ends the run (NonFinite::Stop): what is still to be kept of the steps before it. Null: nothing.
 };
 
 /// Where a run ended.

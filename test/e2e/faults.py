@@ -1,0 +1,568 @@
+"""What goes wrong in a job and what becomes of it (docs/faults.md): each fault is made, and what the user sees, within which time, and what is kept are checked.
+
+    faults.py [CASE ...] [--workers N]     default: all cases
+"""
+import ctypes
+import glob
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import traceback
+
+import numpy as np
+
+import harness as z
+import jobs
+
+BATCH, LENGTH, WORLD = 6, 8, 3
+DEVICES = ("a", "b", "c")
+MODEL = os.path.join(z.SMALL, "gpt-tiny-dropout.onnx")
+LONG = 1000000  # steps that nobody waits for
+SOON = 2.0      # seconds within which all know
+
+
+class Skipped(Exception):
+    pass
+
+
+class Bench:
+    """Bundles and data that the cases share; not changed by them."""
+
+    def __init__(self, folder):
+        self.folder = folder
+        clusters = z.cluster(folder, list(DEVICES))
+        pipeline = z.plan(folder, "pipeline", BATCH, DEVICES, [(0, 2, s, s + 3, "a") for s in (0, 3)] + [(2, 4, s, s + 3, "b") for s in (0, 3)] + [(4, 6, s, s + 3, "c") for s in (0, 3)],
+                          schedule="1f1b")
+        shares = z.plan(folder, "shares", BATCH, DEVICES, [(0, 6, 0, 1, "a"), (0, 6, 1, 4, "b"), (0, 6, 4, 6, "c")])
+        self.bundle, self.other_plan, self.sgd = (os.path.join(folder, name + ".zorse") for name in ("pipeline", "shares", "sgd"))
+        adamw = {"optimizer": "adamw", "lr": "1e-2", "clip": "0.5"}
+        z.compile(MODEL, self.bundle, clusters, BATCH, LENGTH, pipeline, adamw)
+        z.compile(MODEL, self.other_plan, clusters, BATCH, LENGTH, shares, adamw)
+        z.compile(MODEL, self.sgd, clusters, BATCH, LENGTH, pipeline, {"optimizer": "sgd", "lr": "0.1", "clip": "0"})
+        self.data = self.tokens("train.bin", 1, 40 * BATCH * LENGTH)
+        self.other_data = self.tokens("other.bin", 2, 40 * BATCH * LENGTH)
+
+    def tokens(self, name, seed, count):
+        path = os.path.join(self.folder, name)
+        np.random.default_rng(seed).integers(0, 31, count).astype(np.uint16).tofile(path)
+        return path
+
+    def labelled(self, folder, empty):
+        """Data whose batches `empty` (from 0) have no label at all."""
+        ids = np.random.default_rng(3).integers(0, 31, (20 * BATCH, LENGTH)).astype(np.int64)
+        labels = ids.copy()
+        for batch in empty:
+            labels[batch * BATCH:(batch + 1) * BATCH] = -100
+        np.save(os.path.join(folder, "ids.npy"), ids)
+        np.save(os.path.join(folder, "labels.npy"), labels)
+        return f"input_ids={folder}/ids.npy,labels={folder}/labels.npy"
+
+    def words(self, steps, *more, bundle=None, data=None):
+        return [bundle or self.bundle, "--data", data or self.data, "--steps", steps, "--seed", 5, *more]
+
+
+class Case:
+    def __init__(self, bench, folder):
+        self.bench, self.folder, self.jobs = bench, folder, []
+        self.snapshots = os.path.join(folder, "snapshots")
+        self.checks, self.notes = [], []
+
+    def job(self, words, launcher=True, **more):
+        job = jobs.Job(self.folder, words, more.pop("world", WORLD), launcher, **more)
+        self.jobs.append(job)
+        return job
+
+    def training(self, job, steps=1, seconds=60):
+        self.check("trains", job.until(lambda: job.steps() >= steps or job.over(), seconds) and not job.over(), job.error(0 if not job.launcher else "launcher")[-600:])
+
+    def over(self, job, seconds, what="ends"):
+        begin = time.monotonic()
+        good = job.until(job.over, seconds + 30)
+        took = time.monotonic() - begin
+        return self.check(what, good and took <= seconds, f"after {took:.1f} s of {seconds:g}")
+
+    def check(self, what, good, detail=""):
+        self.checks.append((what, bool(good), str(detail)))
+        return bool(good)
+
+    def says(self, what, text, *words):
+        missing = [word for word in words if word not in text]
+        return self.check(what, not missing, f"lacks {missing} in: {text.strip()[-700:]}")
+
+    def run(self, words, *way, code=0):
+        """Runs to the end; (stdout, stderr)."""
+        found, out, err = z.call("zorse-run", *words, *way, ok=False, timeout=90)
+        self.check(f"exit code {code}", found == code, f"{found}: {err[-500:]}")
+        return out, err
+
+    def outcome(self, words, *way):
+        """(metrics, parameters) of a run that goes well."""
+        metrics, checkpoint = os.path.join(self.folder, f"{len(self.checks)}.jsonl"), os.path.join(self.folder, f"{len(self.checks)}.safetensors")
+        self.run([*words, "--metrics", metrics, "--checkpoint", checkpoint], *way)
+        return jobs.metrics(metrics), jobs.content(checkpoint)
+
+    def resumes(self, steps, *more, launcher=True):
+        """Resumed up to `steps`, the run has the end of an unbroken one."""
+        taken = ["--snapshots", self.snapshots, "--resume", *more]
+        metrics, parameters = self.outcome(self.bench.words(steps), "--threads")
+        found, resumed = self.outcome(self.bench.words(steps, *taken), "--processes" if launcher else "--threads")
+        self.check("resumed bit-equal", resumed == parameters and found and found == metrics[len(metrics) - len(found):], f"{found[:1]} {metrics[-1:]}")
+
+
+def name(rank):
+    return f"rank {rank} (device {DEVICES[rank]})"
+
+
+def take(case, every=1):
+    return ["--snapshots", case.snapshots, "--snapshot-every", every]
+
+
+# --- signals -------------------------------------------------------------------------------------------------------------------------------------------------------------------------
+
+
+def interrupted(case, number, whom, launcher):
+    job = case.job(case.bench.words(LONG, *take(case, 50)), launcher)
+    case.training(job, 3)
+    targets = [job.head] if whom == "launcher" else [job.processes[1]] if whom == "one rank" else job.all()
+    for process in targets:
+        process.signal(number)
+    case.over(job, 5)
+    code, text = (job.head.code(), job.error()) if launcher else ({p.code() for p in job.processes.values()}, job.error(0))
+    case.check("exit code 130", code in (130, {130}), f"{code} {text[-300:]}")
+    said = re.search(r"interrupted after step (\d+) of", text)
+    newest = jobs.snapshots(case.snapshots)[1]
+    case.check("a snapshot of the step it says", said and newest and newest[0][1] == "complete" and int(newest[0][0][5:13]) == int(said.group(1)), f"{text[-300:]} {newest}")
+    case.check("nobody is left", not job.left_behind())
+    if said:
+        case.resumes(int(said.group(1)) + 3, launcher=launcher)
+
+
+def sigterm_to_the_launcher(case):
+    interrupted(case, signal.SIGTERM, "launcher", True)
+
+
+def sigint_to_all(case):
+    interrupted(case, signal.SIGINT, "all", True)
+
+
+def sigterm_to_one_rank(case):
+    interrupted(case, signal.SIGTERM, "one rank", True)
+
+
+def sigterm_to_one_rank_without_a_launcher(case):
+    interrupted(case, signal.SIGTERM, "one rank", False)
+
+
+def sigterm_to_all_without_a_launcher(case):
+    interrupted(case, signal.SIGTERM, "all", False)
+
+
+def sigterm_twice(case):
+    for launcher in (True, False):
+        job = case.job(case.bench.words(LONG), launcher, environment={"ZORSE_TEST_DELAYS": "1,2000"})  # steps that take long
+        case.check("begins", job.until(lambda: any("samples an epoch" in line for line in job.lines), 60))
+        job.spend(0.3)
+        for wait in (0.3, 0):
+            for process in [job.head] if launcher else job.all():
+                process.signal(signal.SIGTERM)
+            job.spend(wait)
+        case.over(job, 2, "ends at once")
+        code = job.head.code() if launcher else {p.code() for p in job.processes.values()}
+        case.check("exit code 130", code in (130, {130}), code)
+        case.check("nobody is left", not job.left_behind())
+
+
+# --- disks and files -----------------------------------------------------------------------------------------------------------------------------------------------------------------
+
+
+def small_disk(case, size):
+    path = os.path.join(case.folder, "disk")
+    os.mkdir(path)
+    if os.geteuid() != 0 or subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", path], capture_output=True).returncode != 0:
+        raise Skipped("mounting a file system of its own needs root")
+    case.mounted = path
+    case.snapshots = os.path.join(path, "snapshots")
+
+
+def goes_on(case, job, cause):
+    """After a fault of the snapshots' disk: a warning that names rank, file and cause, and further steps."""
+    said = lambda: next((line for line in job.error().splitlines() + job.lines if "warning:" in line and "snapshot" in line and cause in line), None)
+    case.check("a warning names the cause", job.until(lambda: said() or job.over(), 20) and said(), (job.error() + "\n".join(job.lines[-3:]))[-500:])
+    line = said() or ""
+    case.check("the warning names rank and file", re.search(r"rank \d( \(\w\))?: ", line) and case.snapshots + "/" in line, line)
+    steps = job.steps()
+    case.check("training goes on", job.until(lambda: job.steps() >= steps + 5, 20), job.steps())
+
+
+def full_disk(case):
+    small_disk(case, "400k")
+    job = case.job(case.bench.words(LONG, *take(case, 5), "--keep-snapshots", 1000))
+    goes_on(case, job, "No space left on device")
+    kept = [folder for folder, state in jobs.snapshots(case.snapshots)[1] if state == "complete"]
+    case.check("older snapshots stay", len(kept) >= 1, kept)
+    job.head.signal(signal.SIGTERM)
+    case.over(job, 10)
+    case.check("the end is an error", job.head.code() == 1, job.head.code())
+    case.says("the end says that the last one is missing", job.error(), "the last snapshot", "is not complete", "No space left on device")
+    case.check("older snapshots are good", all(state == "complete" for folder, state in jobs.snapshots(case.snapshots)[1] if folder in kept))
+    subprocess.run(["mount", "-o", "remount,size=20m", case.mounted])
+    case.resumes(int(kept[0][5:13]) + 3)
+
+
+def file_size_limit(case):
+    limit = 16 << 10
+    job = case.job(case.bench.words(40, *take(case, 5)), each=lambda rank: {"prefix": ["prlimit", f"--fsize={limit}"]} if rank == 1 else {}, launcher=False)
+    case.over(job, 60)
+    case.says("a warning or an error names the cause", "\n".join(job.lines) + job.error(0), "File too large", "step-")
+    case.check("nobody dies of SIGXFSZ", all(p.code() == 1 for p in job.processes.values()), [p.code() for p in job.processes.values()])
+
+
+def read_only_disk(case):
+    small_disk(case, "20m")
+    job = case.job(case.bench.words(LONG, *take(case, 5)))
+    case.training(job, 12)
+    done = subprocess.run(["mount", "-o", "remount,ro", case.mounted], capture_output=True, text=True)
+    for _ in range(200):
+        if done.returncode == 0:
+            break
+        done = subprocess.run(["mount", "-o", "remount,ro", case.mounted], capture_output=True, text=True)  # busy while a file is open for writing
+    case.check("remounted", done.returncode == 0, done.stderr)
+    goes_on(case, job, "Read-only file system")
+    subprocess.run(["mount", "-o", "remount,rw", case.mounted], check=True)
+    newest = jobs.snapshots(case.snapshots)[1][0][0]
+    case.check("snapshots go on when the disk is back", job.until(lambda: jobs.snapshots(case.snapshots)[1][0][0] != newest, 20))
+    job.head.signal(signal.SIGTERM)
+    case.over(job, 10)
+    case.check("exit code 130", job.head.code() == 130, f"{job.head.code()} {job.error()[-400:]}")
+
+
+def directory_removed(case):
+    job = case.job(case.bench.words(LONG, *take(case, 5)))
+    case.training(job, 12)
+    while os.path.exists(case.snapshots):
+        shutil.rmtree(case.snapshots, ignore_errors=True)
+    goes_on(case, job, "is gone")
+    job.head.signal(signal.SIGTERM)
+    case.over(job, 10)
+    case.check("the end is an error", job.head.code() == 1, f"{job.head.code()} {job.error()[-400:]}")
+
+
+def truncated_data(case):
+    for launcher, what in ((True, "training"), (False, "training"), (True, "evaluation")):
+        data = os.path.join(case.folder, "shrinks.bin")
+        shutil.copy(case.bench.data, data)
+        more = ["--eval", data, "--eval-every", 5] if what == "evaluation" else []
+        job = case.job(case.bench.words(LONG, *more, data=case.bench.data if more else data), launcher)
+        case.training(job, 3)
+        os.truncate(data, 1000)
+        case.over(job, 5)
+        code, text = (job.head.code(), job.error()) if launcher else ({p.code() for p in job.processes.values()}, job.error(1))
+        case.check("exit code 1", code in (1, {1}), code)
+        case.says(f"names the file of the {what} data", text, "shrinks.bin: ends after ", "truncated", "rank ")
+
+
+def truncated_weights(case):
+    """An error, not a signal, wherever a file is shortened while the job begins."""
+    weights = os.path.join(case.folder, "init.safetensors")
+    case.run(case.bench.words(1, "--checkpoint", weights))
+    whole = jobs.content(weights)
+    for wait in (0.0, 0.1, 0.2):
+        with open(weights, "wb") as f:
+            f.write(whole)
+        job = case.job(case.bench.words(3, "--init", weights))
+        job.until(lambda: len(job.processes) == WORLD or job.over(), 20)
+        job.spend(wait)
+        os.truncate(weights, 2000)
+        case.over(job, 30)
+        case.check("trained, or an error that names it", job.head.code() == 0 or (job.head.code() == 1 and "init.safetensors" in job.error()), f"{job.head.code()} {job.error()[-400:]}")
+
+
+def damage(path):
+    with open(path, "r+b") as f:
+        f.seek(-5, os.SEEK_END)
+        byte = f.read(1)
+        f.seek(-5, os.SEEK_END)
+        f.write(bytes([byte[0] ^ 4]))
+
+
+def damaged_snapshots(case):
+    case.run(case.bench.words(8, *take(case, 2), "--keep-snapshots", 3), "--processes")
+    folders = [folder for folder, _ in jobs.snapshots(case.snapshots)[1]]
+    victims = [os.path.join(case.snapshots, folder, "1-b.safetensors") for folder in folders]
+    damage(victims[0])
+    case.resumes(10, "--keep-snapshots", 4)
+    out, err = case.run(case.bench.words(10, "--snapshots", case.snapshots, "--resume", "--keep-snapshots", 4), "--processes")
+    for folder in os.listdir(case.snapshots):
+        for path in glob.glob(os.path.join(case.snapshots, folder, "1-b.safetensors")):
+            if path != victims[0]:
+                damage(path)
+    out, err = case.run(case.bench.words(12, "--snapshots", case.snapshots, "--resume"), "--processes", code=1)
+    case.says("all damaged", err, "damaged", "1-b.safetensors", "checksum")
+    # The one before, with a note.
+    shutil.rmtree(case.snapshots)
+    case.run(case.bench.words(8, *take(case, 2)), "--processes")
+    damage(os.path.join(case.snapshots, folders[0], "2-c.safetensors"))
+    out, err = case.run(case.bench.words(9, "--snapshots", case.snapshots, "--resume"), "--processes")
+    case.says("falls back with a note", err + out, "passed over", "2-c.safetensors", "checksum", "resumed after step 6")
+
+
+def snapshots_of_another_model(case):
+    llama = os.path.join(case.folder, "llama.zorse")
+    z.compile(os.path.join(z.SMALL, "llama.onnx"), llama, z.cluster(case.folder, list(DEVICES)), BATCH, 32)
+    case.run([llama, "--data", os.path.join(z.SMALL, "llama.tokens.bin"), "--steps", 1, *take(case)], "--processes")
+    _, err = case.run(case.bench.words(4, *take(case), "--resume"), "--processes", code=1)
+    case.says("refused", err, "another model")
+    _, err = case.run(case.bench.words(4, *take(case)), "--processes", code=1)
+    case.says("not overwritten without --resume", err, "--resume", case.snapshots)
+
+
+# --- who takes part ------------------------------------------------------------------------------------------------------------------------------------------------------------------
+
+
+def wrong_secret(case):
+    job = case.job(case.bench.words(4, "--join-seconds", 5), False, each=lambda rank: {"environment": {"ZORSE_SECRET": "quite another secret"}} if rank == 1 else {})
+    case.over(job, 9)
+    case.check("the stranger ends with 1, the others with 2", [p.code() for p in job.processes.values()] == [2, 1, 2], [p.code() for p in job.processes.values()])
+    case.says("the stranger is told", job.error(1), "secret")
+    for rank in (0, 2):
+        case.says("the others name who is missing", job.error(rank), name(1), "did not join")
+    case.check("no work was done", job.steps() == 0)
+
+
+def short_secret(case):
+    job = case.job(case.bench.words(4, "--join-seconds", 5), False, secret="short")
+    case.over(job, 9)
+    case.check("all end with 1", all(p.code() == 1 for p in job.processes.values()), [p.code() for p in job.processes.values()])
+    case.says("says why", job.error(0), "ZORSE_SECRET", "16")
+
+
+def two_jobs_at_once(case):
+    """Same ports; another name, or the same name and another secret: each finds its own."""
+    expected = [case.outcome(case.bench.words(20, bundle=bundle), "--threads") for bundle in (case.bench.bundle, case.bench.other_plan)]
+    for same_name in (True, False):
+        store, ended = jobs.free_ports(), []
+        for i, bundle in enumerate((case.bench.bundle, case.bench.other_plan)):
+            words = case.bench.words(20, "--metrics", os.path.join(case.folder, f"m{i}"), "--checkpoint", os.path.join(case.folder, f"c{i}"), bundle=bundle)
+            ended.append(case.job(words, False, store=store, job="test/same" if same_name else f"test/{i}", secret=("a" if same_name and i else "b") * 20))
+        for i, job in enumerate(ended):
+            case.over(job, 60)
+            case.check("exit codes", all(p.code() == 0 for p in job.processes.values()), [job.error(r)[-200:] for r in range(WORLD)])
+            found = jobs.metrics(os.path.join(case.folder, f"m{i}")), jobs.content(os.path.join(case.folder, f"c{i}"))
+            case.check("its own outcome", found == expected[i])
+
+
+def ranks_that_differ(case):
+    b = case.bench
+    kinds = {
+        "bundle": ({"only": b.words(4, bundle=b.other_plan)}, ("bundle",)),
+        "options": ({"words": ["--lr", "0.5"]}, ("lr",)),
+        "data": ({"only": b.words(4, data=b.other_data)}, ("data",)),
+    }
+    for what, (difference, words) in kinds.items():
+        job = case.job(b.words(4, "--join-seconds", 10), False, each=lambda rank: difference if rank == 2 else {})
+        case.over(job, 15)
+        case.check("all end with 1", all(p.code() == 1 for p in job.processes.values()), [p.code() for p in job.processes.values()])
+        for rank in range(WORLD):
+            case.says(f"another {what}", job.error(rank), "rank 2", *words)
+        case.check("no work was done", job.steps() == 0)
+
+
+def missing_files_on_one_rank(case):
+    job = case.job(case.bench.words(4, "--join-seconds", 20), False, each=lambda rank: {"only": case.bench.words(4, data="/nowhere/train.bin")} if rank == 1 else {})
+    case.over(job, 5)
+    case.check("all end with 1", all(p.code() == 1 for p in job.processes.values()), [p.code() for p in job.processes.values()])
+    for rank in range(WORLD):
+        case.says("names rank and file", job.error(rank), *([name(1)] if rank != 1 else []), "/nowhere/train.bin")
+
+
+def too_few_ranks(case):
+    job = case.job(case.bench.words(4, "--join-seconds", 3), False, ranks=(0, 1))
+    case.over(job, 6)
+    for rank in (0, 1):
+        case.says("names who is missing", job.error(rank), name(2), "did not join within 3.0 s")
+
+
+def too_many_ranks(case):
+    job = case.job(case.bench.words(4, "--join-seconds", 5), False, world=WORLD + 1)
+    case.over(job, 9)
+    case.check("all end with 1", all(p.code() == 1 for p in job.processes.values()), [p.code() for p in job.processes.values()])
+    case.says("says the numbers", job.error(0), "3 devices", "4 processes")
+
+
+# --- numbers -------------------------------------------------------------------------------------------------------------------------------------------------------------------------
+
+
+def not_finite(case):
+    words = case.bench.words(12, "--lr", "1e30", bundle=case.bench.sgd)
+    metrics = os.path.join(case.folder, "m.jsonl")
+    case.run([*words, "--nonfinite", "skip", "--metrics", metrics], "--processes")
+    found = jobs.metrics(metrics)
+    case.check("skipped steps are counted", len(found) == 12 and sum(m["skipped"] for m in found) >= 10, found[-1:])
+    _, err = case.run([*words, "--nonfinite", "stop", *take(case)], "--processes", code=1)
+    case.says("stops and says why", err, "not finite", "--nonfinite", "step 2")
+    folders = jobs.snapshots(case.snapshots)[1]
+    case.check("the newest is of the step before, or of the one left out", folders and folders[0][1] == "complete", folders)
+    finite = all(np.isfinite(a).all() for path in glob.glob(os.path.join(case.snapshots, folders[0][0], "*.safetensors")) for a in z.safetensors(path).values())
+    case.check("their numbers are finite", finite)
+
+
+def no_labels(case):
+    data = case.bench.labelled(case.folder, (2, 3))
+    metrics = os.path.join(case.folder, "m.jsonl")
+    case.run([*case.bench.words(6, "--nonfinite", "skip", "--metrics", metrics, data=data)], "--processes")
+    case.check("skipped and counted", [m["step"] for m in jobs.metrics(metrics) if m["skipped"]] == [3, 4], jobs.metrics(metrics))
+    _, err = case.run([*case.bench.words(6, "--nonfinite", "stop", *take(case), data=data)], "--processes", code=1)
+    case.says("stops and says why", err, "step 3", "denominator")
+
+
+# --- processes -----------------------------------------------------------------------------------------------------------------------------------------------------------------------
+
+
+def too_little_memory(case):
+    """Address space enough for less and less of a rank's start."""
+    outcomes = []
+    for megabytes in (200, 100, 60):
+        job = case.job(case.bench.words(4, "--join-seconds", 5), False, each=lambda rank: {"prefix": ["prlimit", f"--as={megabytes << 20}"]} if rank == 1 else {})
+        case.over(job, 9, f"ends, {megabytes} MB")
+        codes = [p.code() for p in job.processes.values()]
+        outcomes.append((megabytes, codes, job.error(1)[-200:]))
+        if codes != [0, 0, 0]:
+            case.check(f"all fail, {megabytes} MB", all(code not in (0, 130) for code in codes), codes)
+            for rank in (0, 2):
+                case.says("names the rank", job.error(rank), name(1))
+    case.check("some of them fail", any(codes != [0, 0, 0] for _, codes, _ in outcomes), outcomes)
+
+
+def busiest_thread(pid, seconds):
+    def read():
+        out = {}
+        for thread in os.listdir(f"/proc/{pid}/task"):
+            with open(f"/proc/{pid}/task/{thread}/schedstat") as f:
+                out[int(thread)] = int(f.read().split()[0])
+        return out
+    before = read()
+    time.sleep(seconds)
+    after = read()
+    return max(after, key=lambda thread: after[thread] - before.get(thread, 0))
+
+
+def hung_body(case):
+    """One thread of a rank stands still, as in a kernel that never returns: the debugging interface stops it alone. The rank's other threads go on and send heartbeats."""
+    stall = 2.0
+    libc = ctypes.CDLL(None, use_errno=True)
+    libc.ptrace.argtypes = [ctypes.c_long, ctypes.c_long, ctypes.c_void_p, ctypes.c_void_p]
+    job = case.job(case.bench.words(LONG, "--stall-seconds", stall, "--deadline-seconds", 60))
+    case.training(job, 3)
+    thread = busiest_thread(job.processes[1].pid, 0.5)
+    SEIZE, INTERRUPT = 0x4206, 0x4207
+    if libc.ptrace(SEIZE, thread, None, None) != 0:
+        raise Skipped(f"ptrace: {os.strerror(ctypes.get_errno())}")
+    libc.ptrace(INTERRUPT, thread, None, None)
+
+    def over():  # what was stopped that way must be waited for by us, too.
+        try:
+            os.waitpid(thread, 0x40000000 | os.WNOHANG)
+        except ChildProcessError:
+            pass
+        return job.over()
+
+    job.until(over, stall + SOON + 1)
+    case.over(job, 0.1, "ends within the time of a stall and three seconds")
+    case.check("exit code 2", job.head.code() == 2, job.head.code())
+    case.says("names rank, entry and step", job.error(), name(1), "entry ", "step ", "no rank has made progress for 2.0 s")
+    case.check("nobody is left", not job.left_behind())
+
+
+def lost_network(case):
+    tag = f"zf{os.getpid() % 10000}"
+    spaces = [f"{tag}-a", f"{tag}-b"]
+    ip = lambda *words: subprocess.run(["ip", *words], capture_output=True, text=True)
+    try:
+        made = [ip("netns", "add", spaces[0]), ip("netns", "add", spaces[1])]
+        made.append(ip("link", "add", "zf0", "netns", spaces[0], "type", "veth", "peer", "name", "zf0", "netns", spaces[1]))
+        for i, space in enumerate(spaces):
+            made += [ip("-n", space, "address", "add", f"10.214.9.{i + 1}/24", "dev", "zf0"), ip("-n", space, "link", "set", "zf0", "up"), ip("-n", space, "link", "set", "lo", "up")]
+    except FileNotFoundError:
+        raise Skipped("ip is not installed")
+    try:
+        if any(done.returncode != 0 for done in made):
+            raise Skipped("network namespaces: " + next(done.stderr.strip() for done in made if done.returncode != 0))
+        place = lambda rank: 0 if rank == 0 else 1
+        each = lambda rank: {"prefix": ["ip", "netns", "exec", spaces[place(rank)]], "words": ["--listen", f"10.214.9.{place(rank) + 1}"],
+                             "environment": {"ZORSE_LOCAL_WORLD_SIZE": "1" if rank == 0 else "2", "ZORSE_LOCAL_RANK": "0" if rank == 0 else str(rank - 1)}}
+        deadline = 2.0
+        words = case.bench.words(LONG, *take(case, 5), "--deadline-seconds", deadline, "--join-seconds", 20)
+        job = case.job(words, False, store="10.214.9.1:21500", each=each)
+        case.training(job, 12)
+        ip("-n", spaces[1], "link", "set", "zf0", "down")
+        case.over(job, deadline + SOON, "all end within the deadline and two seconds")
+        case.check("none ends well", all(p.code() not in (0, 130) for p in job.processes.values()), [p.code() for p in job.processes.values()])
+        case.check("rank 0 names one of the others", name(1) in job.error(0) or name(2) in job.error(0), job.error(0)[-500:])
+        for rank in (1, 2):
+            case.says("the others name rank 0", job.error(rank), name(0))
+        ip("-n", spaces[1], "link", "set", "zf0", "up")
+        newest = next(int(folder[5:13]) for folder, state in jobs.snapshots(case.snapshots)[1] if state == "complete")
+        case.resumes(newest + 3)
+    finally:
+        for job in case.jobs:
+            job.close()
+        for space in spaces:
+            ip("netns", "delete", space)
+
+
+CASES = [value for key, value in list(globals().items()) if callable(value) and getattr(value, "__code__", None) and value.__code__.co_varnames[:value.__code__.co_argcount] == ("case",)]
+
+
+def main():
+    words = [w for i, w in enumerate(sys.argv[1:]) if not w.startswith("--") and sys.argv[i] != "--workers"]
+    workers = int(sys.argv[sys.argv.index("--workers") + 1]) if "--workers" in sys.argv else 3
+    chosen = [case for case in CASES if not words or case.__name__ in words]
+    results, skipped, lock, begin, queue = [], [], threading.Lock(), time.monotonic(), iter(chosen)
+    with tempfile.TemporaryDirectory(prefix="zorse-faults-") as folder:
+        bench = Bench(folder)
+
+        def work():
+            while True:
+                with lock:
+                    function = next(queue, None)
+                if function is None:
+                    return
+                case = Case(bench, tempfile.mkdtemp(dir=folder))
+                case.mounted = None
+                started = time.monotonic()
+                try:
+                    function(case)
+                except Skipped as why:
+                    with lock:
+                        skipped.append(function)
+                        print(f"skip {function.__name__.replace('_', ' ')}: {why}", flush=True)
+                    continue
+                except Exception:
+                    case.check("runs", False, traceback.format_exc())
+                finally:
+                    for job in case.jobs:
+                        job.close()
+                    if case.mounted:
+                        subprocess.run(["umount", "-l", case.mounted])
+                bad = [f"{what}: {detail}" for what, good, detail in case.checks if not good]
+                with lock:
+                    results.append(not bad)
+                    print(f"{'FAIL' if bad else 'ok  '} {function.__name__.replace('_', ' ')}, {len(case.checks)} checks, {time.monotonic() - started:.1f} s" + "".join("\n     " + b for b in bad), flush=True)
+
+        threads = [threading.Thread(target=work) for _ in range(workers)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    print(f"{sum(results)} of {len(results)} faults end as documented{f', {len(skipped)} skipped' if skipped else ''}; {time.monotonic() - begin:.0f} s")
+    sys.exit(0 if results and all(results) else 1)
+
+
+if __name__ == "__main__":
+    main()
