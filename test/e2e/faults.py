@@ -192,7 +192,7 @@ def small_disk(case, size):
 
 def goes_on(case, job, cause):
     """After a fault of the snapshots' disk: a warning that names rank, file and cause, and further steps."""
-    said = lambda: next((line for line in job.error().splitlines() + job.lines if "warning:" in line and "snapshot" in line and cause in line), None)
+    said = lambda: next((line for line in job.error().splitlines() + job.lines if "warning: the snapshot of" in line and cause in line), None)
     case.check("a warning names the cause", job.until(lambda: said() or job.over(), 20) and said(), (job.error() + "\n".join(job.lines[-3:]))[-500:])
     line = said() or ""
     case.check("the warning names rank and file", re.search(r"rank \d( \(\w\))?: ", line) and case.snapshots + "/" in line, line)
@@ -381,6 +381,17 @@ def missing_files_on_one_rank(case):
         case.says("names rank and file", job.error(rank), *([name(1)] if rank != 1 else []), "/nowhere/train.bin")
 
 
+def a_rank_comes_after_the_failure(case):
+    """It hears why, as the coordinator stays a moment for those who have not joined yet."""
+    each = lambda rank: {"only": case.bench.words(4, data="/nowhere/train.bin")} if rank == 1 else {}
+    words = case.bench.words(4, "--join-seconds", 20)
+    job = case.job(words, False, each=each, ranks=(0, 1))
+    case.check("rank 1 ends", job.until(lambda: job.processes[1].ended is not None, 10))
+    late = case.job(words, False, job=job.job, secret=job.secret, store=job.store, ranks=(2,))
+    case.over(late, 3)
+    case.says("names rank and file", late.error(2), name(1), "/nowhere/train.bin")
+
+
 def too_few_ranks(case):
     job = case.job(case.bench.words(4, "--join-seconds", 3), False, ranks=(0, 1))
     case.over(job, 6)
@@ -475,7 +486,9 @@ def hung_body(case):
     job.until(over, stall + SOON + 1)
     case.over(job, 0.1, "ends within the time of a stall and three seconds")
     case.check("exit code 2", job.head.code() == 2, job.head.code())
-    case.says("names rank, entry and step", job.error(), name(1), "entry ", "step ", "no rank has made progress for 2.0 s")
+    case.says("names entry and step", job.error(), "entry ", "step ", "no rank has made progress for 2.0 s")
+    # Where the thread was one that carries bytes, the earliest unfinished entry may be the other end's.
+    case.check("names the rank, or it as the peer", re.search(r"where rank 1 \(device b\) is in|\((receive from|send to) b\)", job.error()), job.error()[-400:])
     case.check("nobody is left", not job.left_behind())
 
 

@@ -177,7 +177,6 @@ class Case:
     def check_snapshots(self):
         _, self.found, text = jobs.snapshots(self.snapshots)
         self.expect(not any(state.startswith("damaged") for _, state in self.found), "a damaged snapshot: " + text)
-        self.expect(self.how != "restart" or all(state == "complete" for _, state in self.found), "incomplete ones are left: " + text)
 
     def resume(self):
         newest = max([int(re.match(r"step-(\d+)", folder).group(1)) for folder, state in self.found if state == "complete"], default=0)

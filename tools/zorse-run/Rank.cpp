@@ -13,11 +13,13 @@
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <condition_variable>
 #include <cstdio>
 #include <cstdlib>
 #include <mutex>
 #include <set>
+#include <thread>
 
 #include <unistd.h>
 
@@ -130,6 +132,7 @@ private:
     Result<std::vector<std::string>> texts = member->exchange("facts", encodeFacts(facts));
     if (texts.failed())
       return texts.error();
+    met = true;
     std::vector<RankFacts> all;
     for (const std::string &text : *texts) {
       Result<RankFacts> decoded = decodeFacts(text);
@@ -203,7 +206,7 @@ private:
     options.times = controlTimes(o);
     if (bundle && place.rank < bundle->devices.size())
       options.device = bundle->devices[place.rank].name;
-    options.failed = [](const Failure &failure) { endProcess(failure.kind, failure.message, failure.exitCode); };
+    options.failed = [this](const Failure &failure) { end(failure); };
     options.reported = [this](const std::string &said) {
       if (output)
         output->take(said);
@@ -301,7 +304,14 @@ private:
       mine.cause = Failure::Disconnected;
       mine.peer = error.peer;
     }
-    Failure verdict = member->fail(mine);
+    end(member->fail(mine));
+  }
+
+  /// The end of a job that has failed.
+  [[noreturn]] void end(const Failure &verdict) {
+    // Ranks that come a little later find the coordinator and hear why, instead of looking for it as long as they may.
+    if (coordinator && !met)
+      std::this_thread::sleep_for(std::chrono::seconds(1));
     endProcess(verdict.kind, verdict.message, verdict.exitCode);
   }
 
@@ -314,6 +324,7 @@ private:
   std::unique_ptr<JobOutput> output;          // the member's callbacks use it.
   std::unique_ptr<Coordinator> coordinator;
   std::unique_ptr<Member> member;
+  std::atomic<bool> met = false;              // all ranks have joined.
   int threadsHere = 1;
   Turns turns;
 };
