@@ -69,7 +69,7 @@ def external(python, model, path):
 
 def main():
     results = []
-    python = os.environ.get("ZORSE_PYTHON", "/opt/zpy/bin/python")
+    python = os.environ.get("ZORSE_PYTHON", os.path.join(z.ROOT, ".venv", "bin", "python"))
     have = os.path.exists(python) and subprocess.run([python, "-c", "import onnx, safetensors"], capture_output=True).returncode == 0
     with tempfile.TemporaryDirectory() as folder:
         for name in ("gpt", "llama") if "--quick" in sys.argv else ("gpt", "llama", "gpt-bytes"):
