@@ -7,12 +7,11 @@
 #include <fstream>
 #include <map>
 #include <set>
+#include <unordered_map>
 
 using namespace zorse::planning;
 
 namespace {
-
-constexpr uint64_t kGB = 1000000000ull;
 
 /// Thrown inside this file only.
 struct Bad {
@@ -93,57 +92,60 @@ uint32_t toCount(const YAML::Node &node, const std::string &what, uint32_t most)
   return static_cast<uint32_t>(number);
 }
 
-void readLink(const YAML::Node &links, const char *key, zorse::step::Link &link) {
+void readLink(const YAML::Node &links, const char *key, double &bandwidth, double &latency) {
   YAML::Node node = links[key];
   if (!node)
     return;
   std::string what = std::string("links.") + key;
   checkKeys(node, what, {"bandwidth", "latency"});
   if (node["bandwidth"])
-    link.bandwidth = toQuantity(node["bandwidth"], what + ".bandwidth",
+    bandwidth = toQuantity(node["bandwidth"], what + ".bandwidth",
                                 {{"MB/s", 1e6}, {"GB/s", 1e9}, {"MiB/s", 1048576.0}, {"GiB/s", 1073741824.0}, {"Mbit/s", 1.25e5}, {"Gbit/s", 1.25e8}});
   if (node["latency"])
-    link.latency = toQuantity(node["latency"], what + ".latency", {{"us", 1e-6}, {"ms", 1e-3}, {"s", 1.0}});
+    latency = toQuantity(node["latency"], what + ".latency", {{"us", 1e-6}, {"ms", 1e-3}, {"s", 1.0}});
 }
 
-void readDevice(const YAML::Node &node, const std::string &nodeName, Cluster &cluster, std::set<std::string> &names) {
+void readDevice(const YAML::Node &node, uint32_t nodeIndex, Cluster &cluster, std::set<std::string> &names) {
   checkKeys(node, "device", {"name", "kind", "type", "speed", "memory", "threads", "count"});
   if (!node["name"])
     fail(node, "device: lacks 'name'");
   ClusterDevice device;
   device.name = toName(node["name"], "device.name");
   std::string what = "device '" + device.name + "'";
-  device.node = nodeName;
+  device.node = nodeIndex;
   const DeviceType *type = nullptr;
   if (node["type"]) {
     device.type = toName(node["type"], what + ": type");
-    for (const DeviceType &t : deviceTypes())
-      if (device.type == t.name)
-        type = &t;
+    type = findDeviceType(device.type);
   }
   if (type) {
     device.kind = type->kind;
-    device.speed = type->speed;
+    std::copy(std::begin(type->speed), std::end(type->speed), device.speed);
+    device.halfRows = type->halfRows;
+    device.memoryBandwidth = type->memoryBandwidth;
+    device.launch = type->launch;
     device.memory = type->memory;
+    device.reserve = type->reserve;
   }
   if (node["kind"])
     device.kind = toName(node["kind"], what + ": kind");
   if (device.kind != "cpu" && device.kind != "cuda" && device.kind != "sim")
     fail(node["kind"] ? node["kind"] : node, what + ": expected kind cpu, cuda or sim, got '" + device.kind + "'");
   if (node["speed"])
-    device.speed = toSpeed(node["speed"], what + ": speed");
+    std::fill(std::begin(device.speed), std::end(device.speed), toSpeed(node["speed"], what + ": speed"));
   if (node["memory"])
     device.memory = toBytes(node["memory"], what + ": memory");
   if (node["threads"])
     device.threads = toCount(node["threads"], what + ": threads", 4096);
-  if (device.speed <= 0) {
+  if (*std::max_element(std::begin(device.speed), std::end(device.speed)) <= 0) {
     std::string known;
     for (const DeviceType &t : deviceTypes())
       known += (known.empty() ? "" : ", ") + std::string(t.name);
     fail(node, what + ": its speed is not known; give 'speed' (FLOP/s) or a 'type' out of " + known);
   }
   if (type && device.kind == "cpu" && !node["speed"])
-    device.speed *= device.threads;
+    for (double &speed : device.speed)
+      speed *= device.threads;
 
   uint32_t count = node["count"] ? toCount(node["count"], what + ": count", kMostDevices) : 1;
   if (cluster.devices.size() + count > kMostDevices)
@@ -160,18 +162,6 @@ void readDevice(const YAML::Node &node, const std::string &nodeName, Cluster &cl
 
 } // namespace
 
-const std::vector<DeviceType> &zorse::planning::deviceTypes() {
-  // Dense 16-bit matrix throughput of accelerators, derated to what matrix products reach where that has been published, else to 75 %; a CPU thread's f32.
-  static const std::vector<DeviceType> types = {
-      {"cpu-thread", "cpu", 50e9, 0},           {"P100", "cuda", 16e12, 16 * kGB},  {"V100-16", "cuda", 90e12, 16 * kGB}, {"V100-32", "cuda", 90e12, 32 * kGB},
-      {"T4", "cuda", 45e12, 16 * kGB},          {"A10G", "cuda", 55e12, 24 * kGB},  {"A40", "cuda", 112e12, 48 * kGB},    {"A6000", "cuda", 116e12, 48 * kGB},
-      {"RTX3090", "cuda", 55e12, 24 * kGB},     {"RTX4090", "cuda", 125e12, 24 * kGB}, {"L4", "cuda", 85e12, 24 * kGB},   {"L40S", "cuda", 250e12, 48 * kGB},
-      {"A100-40", "cuda", 253e12, 40 * kGB},    {"A100-80", "cuda", 271e12, 80 * kGB}, {"H100-PCIe", "cuda", 560e12, 80 * kGB},
-      {"H100-SXM", "cuda", 794e12, 80 * kGB},   {"H200", "cuda", 794e12, 141 * kGB},   {"B200", "cuda", 1745e12, 180 * kGB},
-  };
-  return types;
-}
-
 std::optional<Cluster> zorse::planning::readCluster(const std::string &yaml, std::string &error) {
   if (yaml.size() > kMostClusterBytes) {
     error = "expected a cluster file of at most " + std::to_string(kMostClusterBytes >> 20) + " MiB, got " + std::to_string(yaml.size()) + " bytes";
@@ -180,8 +170,7 @@ std::optional<Cluster> zorse::planning::readCluster(const std::string &yaml, std
   try {
     YAML::Node root = YAML::Load(yaml);
     Cluster cluster;
-    cluster.intraNode = {10e9, 2e-6};
-    cluster.interNode = {1.25e9, 1e-4};
+    double portBandwidth = 10e9, portLatency = 2e-6, cardBandwidth = 1.25e9, fabricLatency = 1e-4;
     checkKeys(root, "cluster", {"name", "nodes", "links"});
     if (root["name"])
       cluster.name = root["name"].Scalar();
@@ -196,15 +185,28 @@ std::optional<Cluster> zorse::planning::readCluster(const std::string &yaml, std
       if (!nodes.insert(name).second)
         fail(node["name"], "node '" + name + "' is listed twice");
       for (const YAML::Node &device : node["devices"])
-        readDevice(device, name, cluster, names);
+        readDevice(device, static_cast<uint32_t>(cluster.nodes.size()), cluster, names);
+      ClusterNode described;
+      described.name = name;
+      cluster.nodes.push_back(described);
     }
     if (cluster.devices.empty())
       fail(root["nodes"], "the cluster has no devices");
     if (root["links"]) {
       checkKeys(root["links"], "links", {"intra_node", "inter_node"});
-      readLink(root["links"], "intra_node", cluster.intraNode);
-      readLink(root["links"], "inter_node", cluster.interNode);
+      readLink(root["links"], "intra_node", portBandwidth, portLatency);
+      readLink(root["links"], "inter_node", cardBandwidth, fabricLatency);
     }
+    cluster.topology.add_sites()->mutable_fabric()->set_latency(fabricLatency);
+    for (const ClusterNode &described : cluster.nodes) {
+      auto *node = cluster.topology.add_nodes();
+      node->set_name(described.name);
+      node->mutable_port()->set_bandwidth(portBandwidth);
+      node->mutable_port()->set_latency(portLatency);
+      node->mutable_nic()->set_bandwidth(cardBandwidth);
+    }
+    for (const ClusterDevice &device : cluster.devices)
+      cluster.topology.add_node_of_device(device.node);
     return cluster;
   } catch (const Bad &bad) {
     error = bad.message;
@@ -228,18 +230,33 @@ std::optional<Cluster> zorse::planning::readClusterFile(const std::string &path,
   return cluster;
 }
 
-std::vector<zorse::step::PlanDevice> zorse::planning::planDevices(const Cluster &cluster) {
+NumberType zorse::planning::numberType(bundle::ElementType computeType) {
+  return computeType == bundle::BF16 ? NumberType::BF16 : computeType == bundle::F16 ? NumberType::F16 : NumberType::F32;
+}
+
+std::vector<zorse::step::PlanDevice> zorse::planning::planDevices(const Cluster &cluster, NumberType type) {
   std::vector<step::PlanDevice> devices;
   for (const ClusterDevice &device : cluster.devices)
-    devices.push_back({device.name, device.speed, device.memory, device.node});
+    devices.push_back({device.name, device.speed[size_t(type)], device.memory, cluster.nodes[device.node].name});
   return devices;
 }
 
-bool zorse::planning::applyCluster(step::Plan &plan, const Cluster &cluster, std::string &error) {
+void zorse::planning::planLinks(const Cluster &cluster, step::Plan &plan) {
+  if (cluster.topology.nodes_size() == 0 || cluster.topology.sites_size() == 0)
+    return;
+  const auto &node = cluster.topology.nodes(0);
+  plan.intraNode = {node.port().bandwidth(), node.port().latency()};
+  plan.interNode = {node.nic().bandwidth(), 2 * node.nic().latency() + cluster.topology.sites(0).fabric().latency()};
+}
+
+bool zorse::planning::applyCluster(step::Plan &plan, const Cluster &cluster, std::string &error, NumberType type) {
   error.clear();
+  std::unordered_map<std::string, const ClusterDevice *> byName;
+  for (const ClusterDevice &device : cluster.devices)
+    byName[device.name] = &device;
   for (step::PlanDevice &device : plan.devices) {
-    auto it = std::find_if(cluster.devices.begin(), cluster.devices.end(), [&](const ClusterDevice &d) { return d.name == device.name; });
-    if (it == cluster.devices.end()) {
+    auto it = byName.find(device.name);
+    if (it == byName.end()) {
       std::string known;
       for (size_t i = 0; i < cluster.devices.size() && i < 12; ++i)
         known += (i ? ", " : "") + cluster.devices[i].name;
@@ -248,16 +265,14 @@ bool zorse::planning::applyCluster(step::Plan &plan, const Cluster &cluster, std
       continue;
     }
     if (device.speed <= 0)
-      device.speed = it->speed;
+      device.speed = it->second->speed[size_t(type)];
     if (device.memory == 0)
-      device.memory = it->memory;
+      device.memory = it->second->memory;
     if (device.node.empty())
-      device.node = it->node;
+      device.node = cluster.nodes[it->second->node].name;
   }
   auto unset = [](const step::Link &link) { return link.bandwidth <= 0 && link.latency <= 0; };
-  if (unset(plan.intraNode) && unset(plan.interNode)) {
-    plan.intraNode = cluster.intraNode;
-    plan.interNode = cluster.interNode;
-  }
+  if (unset(plan.intraNode) && unset(plan.interNode))
+    planLinks(cluster, plan);
   return error.empty();
 }

@@ -166,17 +166,17 @@ std::optional<Plan> zorse::planning::makeDefaultPlan(const bundle::ModelSummary 
   Plan plan;
   plan.model = summary.content_hash();
   plan.batch = batch;
-  plan.devices = planDevices(cluster);
-  plan.intraNode = cluster.intraNode;
-  plan.interNode = cluster.interNode;
-  plan.schedule = options.schedule;
+  const NumberType type = numberType(summary.compute_type());
+  plan.devices = planDevices(cluster, type);
+  planLinks(cluster, plan);
+  plan.schedule.kind = options.schedule;
 
   std::vector<double> costs, speeds, memories;
   for (const auto &unit : summary.units())
     costs.push_back(std::max(unit.forward_flops_per_row() + unit.backward_flops_per_row(), 1.0));
   bool limited = true;
   for (const ClusterDevice &device : cluster.devices) {
-    speeds.push_back(device.speed > 0 ? device.speed : 1e9);
+    speeds.push_back(device.speed[size_t(type)] > 0 ? device.speed[size_t(type)] : 1e9);
     memories.push_back(static_cast<double>(device.memory));
     limited &= device.memory > 0;
   }

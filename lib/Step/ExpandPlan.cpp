@@ -79,7 +79,7 @@ std::optional<StepGraph> zorse::step::expandPlan(const bundle::ModelSummary &sum
   int64_t window = 0;
   orderTasks(x, /*stages=*/true, window);
   if (!simulate(x, window, error)) {
-    if (plan.schedule != ScheduleKind::OneForwardOneBackward || window > 0)
+    if (plan.schedule.kind != ScheduleKind::OneForwardOneBackward || window > 0)
       return std::nullopt;
     // The stages' own order cannot run on this tiling: list scheduling always can.
     error.clear();

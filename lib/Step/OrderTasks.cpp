@@ -15,14 +15,14 @@ void chain(Expansion &x, const std::vector<TaskName> &tasks) {
   uint32_t previous = kNone, last = kNone, secondLast = kNone; // the latest two forwards
   std::unordered_set<uint32_t> loaded;
   for (TaskName task : tasks) {
-    if (!task.backward) {
+    if (task.kind == TaskKind::Forward) {
       for (uint32_t load : x.cells[task.cell].loads)
         if (loaded.insert(load).second && secondLast != kNone)
           x.addEdge(secondLast, load);
       secondLast = last;
       last = x.cells[task.cell].forward;
     }
-    uint32_t op = task.backward ? x.cells[task.cell].backward : x.cells[task.cell].forward;
+    uint32_t op = task.kind == TaskKind::Backward ? x.cells[task.cell].backward : x.cells[task.cell].forward;
     if (previous != kNone)
       x.addEdge(previous, op);
     previous = op;
@@ -84,19 +84,19 @@ std::vector<std::vector<TaskName>> zorse::step::orderOneForwardOneBackward(const
       if (reach > 0 && last != behind.end() && plan.cells[*last].sampleBegin < reach)
         reach = plan.cells[*last].sampleEnd;
       while (forwards < mine.size() && (plan.cells[mine[forwards]].sampleBegin < reach || plan.cells[mine[forwards]].sampleBegin < until))
-        order[d].push_back({false, mine[forwards++]});
-      order[d].push_back({true, c});
+        order[d].push_back({TaskKind::Forward, mine[forwards++]});
+      order[d].push_back({TaskKind::Backward, c});
       behindReach.push_back(reach);
     }
 
     // Backwards along the order: the forward that follows each backward; forwards are by sample, so it reaches furthest.
     std::vector<int64_t> following(order[d].size() + 1, 0);
     for (size_t i = order[d].size(); i-- > 0;)
-      following[i] = order[d][i].backward ? following[i + 1] : plan.cells[order[d][i].cell].sampleEnd;
+      following[i] = order[d][i].kind == TaskKind::Backward ? following[i + 1] : plan.cells[order[d][i].cell].sampleEnd;
     int64_t high = 0;
     for (size_t i = 0; i < order[d].size(); ++i) {
       const Cell &cell = plan.cells[order[d][i].cell];
-      if (order[d][i].backward)
+      if (order[d][i].kind == TaskKind::Backward)
         marks[d].push_back({cell.sampleBegin, std::max({high, following[i], behindReach[marks[d].size()]})});
       else
         high = std::max(high, cell.sampleEnd);
@@ -108,12 +108,12 @@ std::vector<std::vector<TaskName>> zorse::step::orderOneForwardOneBackward(const
 void zorse::step::orderTasks(Expansion &x, bool stages, int64_t &window) {
   window = 0;
   const Plan &plan = x.plan;
-  if (plan.schedule == ScheduleKind::Explicit) {
+  if (plan.schedule.kind == ScheduleKind::Explicit) {
     for (const auto &tasks : plan.order)
       chain(x, tasks);
     return;
   }
-  if (plan.schedule == ScheduleKind::GPipe) {
+  if (plan.schedule.kind == ScheduleKind::GPipe) {
     for (uint32_t d = 0; d < plan.devices.size(); ++d) {
       if (x.cellsOf[d].size() < 2)
         continue;

@@ -201,7 +201,7 @@ std::string tooLittleMemory(const Expansion &x, uint32_t device, const MemoryUse
   text += ". Remedies: ";
   if (use.state + use.gradients + use.gathered > info.memory)
     return text + "fewer units on it, or owners of state on other devices";
-  if (use.cellsAlive > 1 && x.plan.schedule == ScheduleKind::GPipe)
+  if (use.cellsAlive > 1 && x.plan.schedule.kind == ScheduleKind::GPipe)
     return text + "schedule \"1f1b\", smaller micro-batches, or fewer units on it";
   return text + "a smaller batch, smaller micro-batches, or fewer units on it";
 }

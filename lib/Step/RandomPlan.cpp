@@ -99,14 +99,14 @@ void drawOrder(Random &random, Plan &plan) {
   for (uint32_t task = 0; task < 2 * n; ++task)
     if (missing[task] == 0)
       ready.push_back(task);
-  plan.schedule = ScheduleKind::Explicit;
+  plan.schedule.kind = ScheduleKind::Explicit;
   plan.order.assign(plan.devices.size(), {});
   while (!ready.empty()) {
     std::swap(ready[random.between(0, static_cast<int64_t>(ready.size()))], ready.back());
     uint32_t task = ready.back();
     ready.pop_back();
     uint32_t cell = task < n ? task : task - static_cast<uint32_t>(n);
-    plan.order[plan.cells[cell].device].push_back({task >= n, cell});
+    plan.order[plan.cells[cell].device].push_back({task >= n ? TaskKind::Backward : TaskKind::Forward, cell});
     for (uint32_t next : after[task])
       if (--missing[next] == 0)
         ready.push_back(next);
@@ -148,7 +148,7 @@ Plan zorse::step::randomPlan(const bundle::ModelSummary &summary, int64_t batch,
     std::swap(plan.cells[i - 1], plan.cells[random.between(0, static_cast<int64_t>(i))]);
 
   plan.defaultOwners = static_cast<DefaultOwners>(random.between(0, 3));
-  plan.schedule = random.chance(70) ? ScheduleKind::OneForwardOneBackward : ScheduleKind::GPipe;
+  plan.schedule.kind = random.chance(70) ? ScheduleKind::OneForwardOneBackward : ScheduleKind::GPipe;
   for (int g = 0; g < summary.groups_size(); ++g) {
     if (!summary.groups(g).trainable() || random.chance(50))
       continue;

@@ -418,12 +418,12 @@ private:
 
   void readSchedule(const json &schedule) {
     if (schedule == "1f1b") {
-      plan.schedule = ScheduleKind::OneForwardOneBackward;
+      plan.schedule.kind = ScheduleKind::OneForwardOneBackward;
     } else if (schedule == "gpipe") {
-      plan.schedule = ScheduleKind::GPipe;
+      plan.schedule.kind = ScheduleKind::GPipe;
     } else if (schedule.is_object()) {
       checkKeys(schedule, "schedule", {"order"});
-      plan.schedule = ScheduleKind::Explicit;
+      plan.schedule.kind = ScheduleKind::Explicit;
       plan.order.resize(plan.devices.size());
       if (!schedule.contains("order") || !schedule["order"].is_object())
         fail("schedule", "expected {\"order\": {device: [\"F0\", \"B0\", ...]}}");
@@ -443,7 +443,7 @@ private:
     bool digits = text.size() > 1 && text.size() < 11 && std::all_of(text.begin() + 1, text.end(), [](char c) { return c >= '0' && c <= '9'; });
     if (!digits || (text[0] != 'F' && text[0] != 'B') || std::stoll(text.substr(1)) > UINT32_MAX)
       fail(path, "expected F or B and the index of a cell, as in \"F0\", got \"" + text + "\"");
-    return {text[0] == 'B', static_cast<uint32_t>(std::stoll(text.substr(1)))};
+    return {text[0] == 'B' ? TaskKind::Backward : TaskKind::Forward, static_cast<uint32_t>(std::stoll(text.substr(1)))};
   }
 
   void readDurations(const json &durations) {

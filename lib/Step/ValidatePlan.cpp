@@ -168,7 +168,7 @@ void checkOwners(const Plan &plan, const zorse::bundle::ModelSummary &summary, M
 }
 
 void checkOrder(const Plan &plan, Messages &messages) {
-  if (plan.schedule != ScheduleKind::Explicit)
+  if (plan.schedule.kind != ScheduleKind::Explicit)
     return;
   if (plan.order.size() != plan.devices.size()) {
     messages.add("the order lists " + std::to_string(plan.order.size()) + " devices, expected " + std::to_string(plan.devices.size()));
@@ -177,14 +177,14 @@ void checkOrder(const Plan &plan, Messages &messages) {
   std::vector<uint8_t> seen(plan.cells.size(), 0);
   for (uint32_t device = 0; device < plan.order.size(); ++device)
     for (TaskName task : plan.order[device]) {
-      std::string what = "order of device " + plan.devices[device].name + ": " + (task.backward ? "B" : "F") + std::to_string(task.cell);
+      std::string what = "order of device " + plan.devices[device].name + ": " + "FBW"[size_t(task.kind)] + std::to_string(task.cell);
       if (task.cell >= plan.cells.size()) {
         messages.add(what + " names no cell: the plan has " + std::to_string(plan.cells.size()));
         continue;
       }
       if (plan.cells[task.cell].device != device)
         messages.add(what + " belongs to another device: " + describeCell(plan, task.cell));
-      uint8_t bit = task.backward ? 2 : 1;
+      uint8_t bit = task.kind == TaskKind::Backward ? 2 : 1;
       if (seen[task.cell] & bit)
         messages.add(what + " is listed twice");
       seen[task.cell] |= bit;

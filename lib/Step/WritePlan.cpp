@@ -70,7 +70,7 @@ std::string zorse::step::writePlan(const Plan &plan, const bundle::ModelSummary 
     out += "\n  ]";
   }
   out += "},\n  \"schedule\": ";
-  if (plan.schedule == ScheduleKind::Explicit) {
+  if (plan.schedule.kind == ScheduleKind::Explicit) {
     out += "{\"order\": {";
     bool first = true;
     for (size_t d = 0; d < plan.order.size(); ++d) {
@@ -78,13 +78,13 @@ std::string zorse::step::writePlan(const Plan &plan, const bundle::ModelSummary 
         continue;
       ordered_json tasks = ordered_json::array();
       for (TaskName task : plan.order[d])
-        tasks.push_back((task.backward ? "B" : "F") + std::to_string(task.cell));
+        tasks.push_back(std::string(1, "FBW"[size_t(task.kind)]) + std::to_string(task.cell));
       out += (first ? "\n    " : ",\n    ") + ordered_json(plan.devices[d].name).dump() + ": " + tasks.dump();
       first = false;
     }
     out += "\n  }}";
   } else {
-    out += plan.schedule == ScheduleKind::GPipe ? "\"gpipe\"" : "\"1f1b\"";
+    out += plan.schedule.kind == ScheduleKind::GPipe ? "\"gpipe\"" : "\"1f1b\"";
   }
   if (plan.durations)
     out += ",\n  \"durations\": " + ordered_json{{"forward", plan.durations->forward}, {"backward", plan.durations->backward}}.dump();

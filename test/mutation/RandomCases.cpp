@@ -158,11 +158,11 @@ RandomCase test::randomCase(uint64_t seed, const SyntheticModel *model, int larg
   switch (draw.between(0, 3)) {
   case 0:
     result.schedule = "1f1b";
-    plan.schedule = step::ScheduleKind::OneForwardOneBackward;
+    plan.schedule.kind = step::ScheduleKind::OneForwardOneBackward;
     break;
   case 1:
     result.schedule = "gpipe";
-    plan.schedule = step::ScheduleKind::GPipe;
+    plan.schedule.kind = step::ScheduleKind::GPipe;
     break;
   default:
     result.schedule = "random order";

@@ -1,7 +1,9 @@
-// The cluster file: nodes, devices, links (docs/cluster.md).
+// The cluster file: sites, nodes, devices, links (docs/cluster.md).
 #pragma once
 
 #include "zorse/Step/Plan.h"
+
+#include "bundle.pb.h"
 
 #include <cstdint>
 #include <optional>
@@ -10,30 +12,57 @@
 
 namespace zorse::planning {
 
+/// What a device multiplies matrices in. A model's compute type picks one; a device that lacks it cannot run the model.
+enum class NumberType : uint8_t { F32, F16, BF16 };
+inline constexpr size_t kNumberTypes = 3;
+
 struct ClusterDevice {
   std::string name;
   std::string kind = "cpu";  ///< which driver runs it
   std::string type;          ///< an entry of the table of device types, or free text
-  std::string node;
-  double speed = 0;          ///< FLOP/s that matrix products reach
+  uint32_t node = 0;         ///< index in Cluster.nodes
+  double speed[kNumberTypes] = {0, 0, 0}; ///< FLOP/s that large matrix products reach, by NumberType; 0: not supported
+  double halfRows = 0;       ///< matrix rows (samples x positions) at which products reach half of `speed`: t0 of rows / (rows + t0)
+  double memoryBandwidth = 0; ///< bytes/s of the device's memory; 0: not known, elementwise work then costs FLOPs only
+  double launch = 0;         ///< seconds every call of a unit function costs besides
   uint64_t memory = 0;       ///< bytes; 0: not limited
+  uint64_t reserve = 0;      ///< bytes of it that programs leave alone (context, libraries)
   uint32_t threads = 1;      ///< cpu: threads that share a launch
+  double price = 0;          ///< per hour
+};
+
+struct ClusterNode {
+  std::string name;
+  uint64_t hostMemory = 0;   ///< bytes; 0: not known
+  double pcie = 0;           ///< bytes/s between one device and host memory, each direction; 0: not known
+  uint64_t nvme = 0;         ///< bytes
+  double nvmeBandwidth = 0;  ///< bytes/s
+  double price = 0;          ///< per hour, besides its devices'
 };
 
 struct Cluster {
-  std::string name;
+  std::string name, currency = "USD";
   std::vector<ClusterDevice> devices; ///< in file order, which is rank order
-  step::Link intraNode, interNode;
+  std::vector<ClusterNode> nodes;     ///< in file order
+  bundle::Topology topology;          ///< sites, links; node_of_device as `devices`
+  std::vector<double> egressPrice;    ///< per site: per byte that leaves it
 };
 
-/// What is known about a type of device when the file does not say: speed and memory. Figures are dense matrix throughput and vendors' memory sizes.
+/// What is known about a type of device when the file does not say. Figures and sources: lib/Planning/DeviceTypes.cpp.
 struct DeviceType {
   const char *name;
   const char *kind;
-  double speed;
-  uint64_t memory;
+  double speed[kNumberTypes];
+  double halfRows;
+  double memoryBandwidth;
+  double launch;
+  uint64_t memory, reserve;
+  double port;               ///< bytes/s, each direction, towards other devices of the node (NVLink or PCIe)
+  double pcie;
 };
 const std::vector<DeviceType> &deviceTypes();
+/// nullptr if there is none of that name.
+const DeviceType *findDeviceType(const std::string &name);
 
 /// Limits that keep a wrong or hostile file from exhausting the machine.
 inline constexpr size_t kMostClusterBytes = size_t(16) << 20;
@@ -47,11 +76,20 @@ std::optional<Cluster> readCluster(const std::string &yaml, std::string &error);
 /// Messages start with the path.
 std::optional<Cluster> readClusterFile(const std::string &path, std::string &error);
 
-/// Devices of a cluster as a plan lists them.
-std::vector<step::PlanDevice> planDevices(const Cluster &cluster);
+/// Canonical YAML: readCluster(writeCluster(c)) describes the same cluster.
+std::string writeCluster(const Cluster &cluster);
+
+/// What a summary's units compute in.
+NumberType numberType(bundle::ElementType computeType);
+
+/// Devices of a cluster as a plan lists them; `speed` is that of the number type.
+std::vector<step::PlanDevice> planDevices(const Cluster &cluster, NumberType type = NumberType::F32);
+
+/// The two link classes a plan can state by itself, from the first node and site.
+void planLinks(const Cluster &cluster, step::Plan &plan);
 
 /// Completes a plan that names devices only: speed, memory, node and links from the cluster, except where the plan has its own. A device the cluster
 /// does not have is an error.
-bool applyCluster(step::Plan &plan, const Cluster &cluster, std::string &error);
+bool applyCluster(step::Plan &plan, const Cluster &cluster, std::string &error, NumberType type = NumberType::F32);
 
 } // namespace zorse::planning

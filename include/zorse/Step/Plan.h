@@ -59,12 +59,28 @@ enum class DefaultOwners : uint8_t {
 enum class ScheduleKind : uint8_t {
   OneForwardOneBackward, ///< "1f1b": few micro-batches alive. Counts samples, not micro-batches, so grids may be uneven.
   GPipe,                 ///< "gpipe": on each device every forward before the first backward.
+  Timed,                 ///< "timed": tasks by the time they would run at in a steady state, from actual times and link delays; any tiling.
   Explicit,              ///< the plan lists every device's tasks.
 };
 
-/// F or B of a cell, in an explicit order.
+/// The order of tasks, as a named function with parameters. Cells that split their backward run B early and W as filler.
+struct Schedule {
+  ScheduleKind kind = ScheduleKind::OneForwardOneBackward;
+  bool splitBackward = false; ///< every cell's backward is two tasks, B and W, where its units can
+  double inFlight = 1;        ///< Timed: samples admitted before their backward, as a multiple of what the steady state needs
+  double weightDelay = 0;     ///< Timed, split: W waits at most so many steady-state periods for an idle moment; 0: not limited
+  /// OneForwardOneBackward: forwards ahead of the first backward, by device of the plan (HARP's launch counts); empty: as few as can run.
+  std::vector<uint32_t> ahead;
+
+  bool operator==(const Schedule &o) const {
+    return kind == o.kind && splitBackward == o.splitBackward && inFlight == o.inFlight && weightDelay == o.weightDelay && ahead == o.ahead;
+  }
+};
+
+/// F, B or W of a cell, in an explicit order.
+enum class TaskKind : uint8_t { Forward, Backward, Weights };
 struct TaskName {
-  bool backward = false;
+  TaskKind kind = TaskKind::Forward;
   uint32_t cell = 0;
 };
 
@@ -85,8 +101,8 @@ struct Plan {
   std::vector<Cell> cells;
   std::vector<GroupOwners> owners;   ///< groups that are not listed follow defaultOwners.
   DefaultOwners defaultOwners = DefaultOwners::Proportional;
-  ScheduleKind schedule = ScheduleKind::OneForwardOneBackward;
-  std::vector<std::vector<TaskName>> order; ///< Explicit only: per device, every F and B of its cells once.
+  Schedule schedule;
+  std::vector<std::vector<TaskName>> order; ///< Explicit only: per device, every F and B (and W) of its cells once.
   std::optional<CellDurations> durations;
   Link intraNode, interNode;
 

@@ -16,6 +16,7 @@
 namespace zorse::step {
 
 struct Plan;
+class Costs;
 
 /// [begin, end) of an array of StepGraph.
 struct Span {
@@ -166,6 +167,8 @@ struct ExpandOptions {
   /// Bodies whose slot lists decide what a task really touches: a boundary input the backward does not have is freed after the forward. Without it,
   /// every slot the architecture allows is taken to exist: a correct program with a little more memory.
   const bundle::BodyLibrary *bodies = nullptr;
+  /// Times of tasks and transfers, by the plan's devices; without it, FLOPs over the plan's speeds and its two links.
+  const Costs *costs = nullptr;
   /// Refuse a plan that does not fit the devices' memory (the planner turns this off to grade candidates).
   bool checkMemory = true;
 };

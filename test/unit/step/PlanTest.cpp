@@ -143,11 +143,11 @@ TEST(Writing, RoundTrip) {
   for (uint64_t seed = 0; seed < 50; ++seed) {
     Plan plan = randomPlan(summary, 11, 5, seed);
     if (seed % 3 == 0) {
-      plan.schedule = ScheduleKind::Explicit;
+      plan.schedule.kind = ScheduleKind::Explicit;
       plan.order.assign(plan.devices.size(), {});
-      for (bool backward : {false, true})
+      for (TaskKind kind : {TaskKind::Forward, TaskKind::Backward})
         for (uint32_t c = 0; c < plan.cells.size(); ++c)
-          plan.order[plan.cells[c].device].push_back({backward, c});
+          plan.order[plan.cells[c].device].push_back({kind, c});
       plan.durations = CellDurations{std::vector<double>(plan.cells.size(), 0.125), std::vector<double>(plan.cells.size(), 0.25)};
     }
     std::string text = writePlan(plan, summary), error;

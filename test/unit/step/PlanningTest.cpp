@@ -19,13 +19,22 @@ namespace {
 
 Cluster clusterOf(std::vector<double> speeds, uint64_t memory = 0) {
   Cluster cluster;
-  cluster.intraNode = {10e9, 1e-6};
-  cluster.interNode = {1e9, 1e-5};
+  cluster.topology.add_sites()->mutable_fabric()->set_latency(1e-5);
+  for (const char *name : {"n0", "n1"}) {
+    cluster.nodes.emplace_back();
+    cluster.nodes.back().name = name;
+    auto *node = cluster.topology.add_nodes();
+    node->set_name(name);
+    node->mutable_port()->set_bandwidth(10e9);
+    node->mutable_port()->set_latency(1e-6);
+    node->mutable_nic()->set_bandwidth(1e9);
+  }
   for (size_t d = 0; d < speeds.size(); ++d) {
     ClusterDevice device;
     device.name = "d" + std::to_string(d);
-    device.node = d % 3 ? "n1" : "n0";
-    device.speed = speeds[d] * 1e9;
+    device.node = d % 3 ? 1 : 0;
+    cluster.topology.add_node_of_device(device.node);
+    std::fill(std::begin(device.speed), std::end(device.speed), speeds[d] * 1e9);
     device.memory = memory;
     cluster.devices.push_back(device);
   }
@@ -64,13 +73,13 @@ links:
 )", error);
   ASSERT_TRUE(cluster) << error;
   ASSERT_EQ(cluster->devices.size(), 4u);
-  EXPECT_EQ(cluster->devices[0].speed, 40e9);
+  EXPECT_EQ(cluster->devices[0].speed[0], 40e9);
   EXPECT_EQ(cluster->devices[0].memory, 2ull << 30);
   EXPECT_EQ(cluster->devices[1].name, "t4:0");
   EXPECT_EQ(cluster->devices[2].kind, "cuda");
-  EXPECT_EQ(cluster->devices[3].speed, 200e9);
-  EXPECT_EQ(cluster->devices[3].node, "n1");
-  EXPECT_EQ(cluster->intraNode.bandwidth, 8e9);
+  EXPECT_EQ(cluster->devices[3].speed[0], 200e9);
+  EXPECT_EQ(cluster->nodes[cluster->devices[3].node].name, "n1");
+  EXPECT_EQ(cluster->topology.nodes(0).port().bandwidth(), 8e9);
 }
 
 TEST(ClusterFile, Mistakes) {
@@ -186,7 +195,8 @@ TEST(DefaultPlan, IsNotOutrunByOneDevice) {
     for (const auto &speeds : {std::vector<double>{1e9, 0.9e9}, {1e9, 1e9, 1e9}, {2e9, 1e8, 1e8, 1e8}}) {
       std::string error;
       Cluster cluster = clusterOf(speeds), alone = clusterOf({*std::max_element(speeds.begin(), speeds.end())});
-      cluster.intraNode.latency = latency;
+      for (auto &node : *cluster.topology.mutable_nodes())
+        node.mutable_port()->set_latency(latency);
       auto plan = makeDefaultPlan(summary, cluster, 8, error), single = makeDefaultPlan(summary, alone, 8, error);
       ASSERT_TRUE(plan && single) << error;
       EXPECT_LE(step::expandPlan(summary, *plan, error)->stepTime, step::expandPlan(summary, *single, error)->stepTime * 1.000001);

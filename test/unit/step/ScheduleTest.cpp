@@ -45,7 +45,7 @@ TEST(Schedule, OneForwardOneBackwardKeepsFewCellsAlive) {
   // 8 micro-batches and 2 of ramp-up and down, each of 2 units x 2 rows x (1 + 2) ms; launches and updates are small.
   EXPECT_NEAR(graph->stepTime, (8 + 2) * 2 * 2 * 3e-3, 2e-3);
 
-  plan.schedule = ScheduleKind::GPipe;
+  plan.schedule.kind = ScheduleKind::GPipe;
   auto gpipe = expandPlan(summary, plan, error);
   ASSERT_TRUE(gpipe) << error;
   EXPECT_EQ(gpipe->devices[2].memory.cellsAlive, 8u);

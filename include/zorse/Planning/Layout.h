@@ -1,0 +1,66 @@
+// A plan as planners think of it: pipelines of stages. Plain data; becomes a step::Plan, cells and all, by one function.
+#pragma once
+
+#include "zorse/Planning/CostModel.h"
+#include "zorse/Step/Plan.h"
+#include "zorse/Step/StepGraph.h"
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace zorse::planning {
+
+/// What is planned: a model on a cluster. References must outlive the problem.
+struct Problem {
+  const bundle::ModelSummary &summary;
+  const Cluster &cluster;
+  const CostModel &costs;              ///< of all devices of the cluster, in its order
+  int64_t batch = 0;
+  const bundle::BodyLibrary *bodies = nullptr; ///< exact workspace and slots, once compiled
+  bool mayRecompute = false;           ///< the compiler can recompute activations (not yet)
+};
+
+struct Member {
+  uint32_t device = 0;                 ///< index in the cluster
+  int64_t samples = 0;                 ///< of the pipeline's
+  int64_t rows = 1;                    ///< of a micro-batch; the last one may be smaller
+};
+
+/// Units [unitBegin, unitEnd) on members that share the pipeline's samples. A device may be in several stages of one pipeline (interleaving).
+struct Stage {
+  int32_t unitBegin = 0, unitEnd = 0;
+  std::vector<Member> members;
+};
+
+struct Pipeline {
+  int64_t samples = 0;
+  std::vector<Stage> stages;           ///< in the order of their units; together all units
+};
+
+/// Who owns state: members of the stages that use it, in equal shares, by the samples they contribute, or by the memory they have left.
+enum class StateRule : uint8_t { Equal, Proportional, FreeMemory };
+
+struct Layout {
+  std::vector<Pipeline> pipelines;     ///< take the samples of the batch in this order
+  step::Schedule schedule;
+  StateRule state = StateRule::Proportional;
+};
+
+/// The plan of a layout: all devices of the cluster, the dealt cells, owners, schedule. Precondition: the layout covers units and samples (checked by
+/// step::validatePlan afterwards).
+step::Plan makePlan(const Problem &problem, const Layout &layout);
+
+/// How a plan does, by the full expansion: what the compiler will make of it.
+struct Evaluation {
+  double step = 0;                     ///< seconds
+  uint64_t excess = 0;                 ///< bytes by which devices lack memory, summed; 0: it fits
+  std::vector<uint64_t> memory;        ///< bytes per device, reserve included
+  std::vector<double> busy;            ///< seconds of compute per device
+};
+
+/// \returns nullopt and a message for a plan that cannot run.
+std::optional<Evaluation> evaluate(const Problem &problem, const step::Plan &plan, std::string &error);
+
+} // namespace zorse::planning

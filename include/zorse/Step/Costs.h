@@ -1,0 +1,31 @@
+// Where the time of a step goes: what the expansion asks while it simulates. Planning's CostModel answers from a profile or a roofline; without one,
+// FLOPs over the plan's speeds and the plan's two link classes answer.
+#pragma once
+
+#include "zorse/Simulation/Network.h"
+
+#include <cstdint>
+
+namespace zorse::step {
+
+/// What a task does with a unit. InputGradients and WeightGradients are the two parts of a split backward.
+enum class UnitTask : uint8_t { Forward, Backward, InputGradients, WeightGradients, Recompute };
+
+/// Devices are indices of the plan. All times are seconds of one launch on an otherwise idle device, and finite and positive or 0.
+class Costs {
+public:
+  virtual ~Costs() = default;
+  virtual double unit(uint32_t device, int32_t unit, UnitTask task, int64_t rows) const = 0;
+  /// The optimizer's update, the norm, of so many elements of owned state.
+  virtual double update(uint32_t device, int64_t elements) const = 0;
+  virtual double norm(uint32_t device, int64_t elements) const = 0;
+  /// A copy inside the device's memory.
+  virtual double copy(uint32_t device, uint64_t bytes) const = 0;
+  /// From the host: inputs and scalars.
+  virtual double load(uint32_t device, uint64_t bytes) const = 0;
+  virtual const sim::Network &network() const = 0;
+  virtual sim::Algorithm gatherAlgorithm() const { return sim::Algorithm::Best; }
+  virtual sim::Algorithm reduceAlgorithm() const { return sim::Algorithm::Best; }
+};
+
+} // namespace zorse::step
