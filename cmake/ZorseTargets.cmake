@@ -29,6 +29,13 @@ function(zorse_tool name)
   target_link_libraries(${name} PRIVATE ${ARG_LINK})
 endfunction()
 
+# Times that tests state hold on a quiet machine: evidence scripts check them as they stand. CTest also runs on loaded and slow machines, where a time only says that
+# nothing hangs: tests multiply theirs by this factor (test/support/Patience.h, PATIENCE in test/e2e/harness.py).
+set(ZORSE_TEST_PATIENCE 4)
+if(ZORSE_SANITIZE)
+  set(ZORSE_TEST_PATIENCE 15)
+endif()
+
 # zorse_unit_test(NAME SOURCES... LINK libs...): one GoogleTest binary, registered with CTest.
 function(zorse_unit_test name)
   cmake_parse_arguments(ARG "" "" "SOURCES;LINK" ${ARGN})
@@ -36,6 +43,7 @@ function(zorse_unit_test name)
   target_link_libraries(${name} PRIVATE ${ARG_LINK} GTest::gtest GTest::gtest_main)
   target_compile_definitions(${name} PRIVATE ZORSE_SOURCE_DIR="${PROJECT_SOURCE_DIR}" ZORSE_BINARY_DIR="${PROJECT_BINARY_DIR}")
   add_test(NAME ${name} COMMAND ${name})
+  set_tests_properties(${name} PROPERTIES ENVIRONMENT "ZORSE_TEST_PATIENCE=${ZORSE_TEST_PATIENCE}")
 endfunction()
 
 # zorse_check_always(TEST asan|tsan...): a test that every change runs under these sanitizers: cheap to build, as it needs no MLIR, and worth it.

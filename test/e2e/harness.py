@@ -13,6 +13,8 @@ import numpy as np
 
 ROOT = os.path.abspath(os.path.join(os.path.dirname(__file__), "..", ".."))
 BIN = os.environ.get("ZORSE_BIN", os.path.join(ROOT, "build", "release", "bin"))
+# By how much a loaded machine (CTest) or a sanitizer may exceed the times that evidence scripts state: these run without it.
+PATIENCE = float(os.environ.get("ZORSE_TEST_PATIENCE", 1))
 SMALL = os.path.join(ROOT, "models", "small")
 ADAMW = {"optimizer": "adamw", "lr": "3e-4", "warmup": "10", "clip": "1.0", "betas": "0.9,0.95", "eps": "1e-8", "weight-decay": "0.1"}
 SGD = {"optimizer": "sgd", "lr": "1e-2"}

@@ -2,14 +2,16 @@
 
     stops.py [COUNT] [--seed N] [--workers N]     default 20 of each kind
 
-lost       the others end within the deadline and two seconds more, and name it. The job is started again and resumes. Then the stopped rank is continued: it ends by itself with an
-           error, the files of the new job's snapshots are untouched, and its outcome is that of the unbroken run.
+lost       the others end within the deadline and two seconds more, and name it (one that had not joined yet is missed when the time to join is over). The job is started again and
+           resumes. Then the stopped rank is continued: it ends by itself with an error, unless the job had done all that there was to do before it was started again; the files of the
+           new job's snapshots are untouched, and its outcome is that of the unbroken run.
 launcher   the same under our launcher, which ends the stopped rank too and restarts the job.
 paused     a rank that stands still for half the deadline: the run ends as if nothing had been.
 throttled  a rank that is stopped and continued again and again, so that it gets a small part of a processor, at the lowest priority.
 """
 import os
 import random
+import re
 import shutil
 import signal
 import sys
@@ -22,7 +24,7 @@ import jobs
 import kills
 import many_plans
 
-DEADLINE, MORE = 2.0, 2.0
+DEADLINE, MORE, JOIN = 2.0, 2.0 * z.PATIENCE, 8.0 * z.PATIENCE
 KINDS = ("lost", "launcher", "paused", "throttled")
 
 
@@ -34,7 +36,7 @@ def stamp(directory):
 class Case(kills.Case):
     def run(self):
         os.mkdir(self.snapshots)
-        more = ["--deadline-seconds", DEADLINE, "--join-seconds", 20]
+        more = ["--deadline-seconds", DEADLINE, "--join-seconds", JOIN]
         launcher = self.how == "launcher" or (self.how != "lost" and self.randoms.random() < 0.5)
         if self.how == "launcher":
             more += ["--restarts", 1]
@@ -55,14 +57,21 @@ class Case(kills.Case):
             if self.how in ("paused", "throttled"):
                 self.slow(job, victim)
                 return self.undisturbed(job)
-            job.until(lambda: all(p.ended for p in living), 30)
-            self.expect(all(p.ended for p in living), "ranks that still run after 30 s")
-            self.delay = max([0.0] + [p.ended - begin for p in living if p.ended])
+            job.until(lambda: all(p.ended for p in living), JOIN + DEADLINE + MORE + 10)
+            self.expect(all(p.ended for p in living), "ranks that still run")
+            texts = {p.rank: job.errors_of(p.rank, self.plan.devices[p.rank]) for p in living}
+            self.joined = not any(re.search(r"did not join|found no coordinator", text) for text in texts.values())
+            self.delay = max([0.0] + [p.ended - begin for p in living if p.ended]) if self.joined else 0.0
             self.expect(self.delay <= DEADLINE + MORE, f"others ended after {self.delay:.2f} s")
             self.final = any(state == "complete" and folder.startswith(f"step-{kills.STEPS:08d}.") for folder, state in jobs.snapshots(self.snapshots)[1])
+            self.did = self.final and jobs.content(self.checkpoint) == self.plan.checkpoint and jobs.metrics(self.metrics) == self.plan.metrics
             for p in living:
-                text = job.errors_of(p.rank, self.plan.devices[p.rank])
-                self.expect((self.final and "error" not in text) or any("error: " in line and self.name in line for line in text.splitlines()), f"rank {p.rank} does not name {self.name}: {text.strip()[-400:]!r}")
+                # A rank that has never met rank 0, which would be the coordinator, knows its address only.
+                names = [self.name] + ["found no coordinator of job"] * (self.victim == 0 and not launcher)
+                named = any("error: " in line and any(name in line for name in names) for line in texts[p.rank].splitlines())
+                self.expect(named or (self.final and "error" not in texts[p.rank]), f"rank {p.rank} does not name {self.name}: {texts[p.rank].strip()[-400:]!r}")
+            if not launcher and living and all(p.ended and p.code() == 0 for p in living):
+                self.expect(self.did, "the others ended with 0 before the outputs were written")
             if self.how == "launcher":
                 self.expect(job.until(lambda: job.head.ended is not None, 60) and job.head.code() == 0, f"the launcher's exit code; {job.error()[-600:]!r}")
                 self.expect("restart 1 of 1" in job.error() and not job.left_behind(), f"{job.left_behind()} {job.error()[-300:]!r}")
@@ -98,11 +107,11 @@ class Case(kills.Case):
 
     def wait(self, job, victim):
         """The rank that was stopped ends by itself, with an error."""
-        ended = job.until(lambda: victim.ended is not None, 10)
+        ended = job.until(lambda: victim.ended is not None, JOIN + 10)
         text = job.error(self.victim)
         self.expect(ended, "the stopped rank does not end when it is continued")
         if ended:
-            done = self.final and victim.code() == 0 and self.victim != 0  # it had nothing left to do but to leave.
+            done = self.did and victim.code() == 0  # it had nothing left to do but to leave: the snapshot and the outputs were there before the second start.
             self.expect(done or victim.code() not in (0, 130) and "error: " in text, f"the stopped rank ended with {victim.code()}: {text[-300:]!r}")
 
     def slow(self, job, victim):
@@ -171,7 +180,7 @@ def main():
         for thread in threads:
             thread.join()
     good = {kind: sum(r.how == kind and not r.problems for r in results) for kind in KINDS}
-    lost = [r.delay for r in results if r.how in ("lost", "launcher")]
+    lost = [r.delay for r in results if r.how in ("lost", "launcher") and r.joined] or [0.0]
     print(f"{good['lost'] + good['launcher']} of {2 * count} stopped ranks: others ended within {max(lost):.2f} s of a deadline of {DEADLINE:g} s, refused when continued; "
           f"{good['paused'] + good['throttled']} of {2 * count} slow ranks: nothing happened; {time.monotonic() - begin:.0f} s")
     sys.exit(0 if sum(good.values()) == 4 * count else 1)

@@ -100,7 +100,7 @@ TEST(ControlFault, ManyFailAtOnceAndAllHearTheSame) {
 }
 
 TEST(ControlFault, FailingFromACallbackDoesNotBlock) {
-  auto coordinator = std::move(*Coordinator::start(coordinatorOptions(2)));
+  auto coordinator = must(Coordinator::start(coordinatorOptions(2)));
   Ear ear, other;
   MemberOptions zero = memberOptions(0, 2, coordinator->port()), one = memberOptions(1, 2, coordinator->port());
   ear.attach(zero);
@@ -113,7 +113,7 @@ TEST(ControlFault, FailingFromACallbackDoesNotBlock) {
     EXPECT_EQ(self.load()->fail(ownError("the log's disk is full")).message, "the log's disk is full");
     returned = true;
   };
-  auto first = std::move(*Member::join(zero)), second = std::move(*Member::join(one));
+  auto first = must(Member::join(zero)), second = must(Member::join(one));
   self = first.get();
   second->report("line");
   EXPECT_EQ(other.verdict().message, "rank 0 (device cpu:0): the log's disk is full");
@@ -164,16 +164,16 @@ TEST(ControlFault, ProcessesThatNeverJoined) {
   CoordinatorOptions options = coordinatorOptions(2);
   options.devices = {"a100:0", "t4:0"};
   {
-    auto coordinator = std::move(*Coordinator::start(options));
+    auto coordinator = must(Coordinator::start(options));
     Ear ear;
     MemberOptions zero = memberOptions(0, 2, coordinator->port());
     ear.attach(zero);
-    auto member = std::move(*Member::join(zero));
+    auto member = must(Member::join(zero));
     coordinator->processEnded(1, true, "exited with code 1", 1);
     EXPECT_EQ(ear.verdict().message, "rank 1 (device t4:0) exited with code 1 before it had joined");
     EXPECT_EQ(ear.verdict().exitCode, 1);
   }
-  auto coordinator = std::move(*Coordinator::start(options)); // as with --help
+  auto coordinator = must(Coordinator::start(options)); // as with --help
   coordinator->processEnded(0, false, "exited with code 0", 0);
   coordinator->processEnded(1, false, "exited with code 0", 0);
   EXPECT_TRUE(coordinator->waitUntilOver(5));
@@ -308,30 +308,30 @@ TEST(ControlFault, AMissingHeartbeatIsALostRank) {
 constexpr double kAgreed = 0.3;
 
 TEST(ControlStop, BeforeAnybodyElseHasJoined) {
-  auto coordinator = std::move(*Coordinator::start(coordinatorOptions(3)));
-  auto first = std::move(*Member::join(memberOptions(0, 3, coordinator->port())));
+  auto coordinator = must(Coordinator::start(coordinatorOptions(3)));
+  auto first = must(Member::join(memberOptions(0, 3, coordinator->port())));
   for (uint64_t step = 1; step <= 3; ++step)
     EXPECT_TRUE(first->enter(step));
   first->requestStop();
   sleepFor(kAgreed);
   EXPECT_FALSE(first->enter(4));
   const uint64_t last = 3;
-  auto late = std::move(*Member::join(memberOptions(1, 3, coordinator->port())));
+  auto late = must(Member::join(memberOptions(1, 3, coordinator->port())));
   for (uint64_t step = 1; step <= last; ++step)
     EXPECT_TRUE(late->enter(step));
   EXPECT_FALSE(late->enter(last + 1));
   coordinator->requestStop();
-  auto later = std::move(*Member::join(memberOptions(2, 3, coordinator->port())));
+  auto later = must(Member::join(memberOptions(2, 3, coordinator->port())));
   EXPECT_TRUE(later->enter(last));
   EXPECT_FALSE(later->enter(last + 1));
 }
 
 TEST(ControlStop, BeforeTheFirstStep) {
-  auto coordinator = std::move(*Coordinator::start(coordinatorOptions(2)));
+  auto coordinator = must(Coordinator::start(coordinatorOptions(2)));
   coordinator->requestStop();
   sleepFor(0.05);
   for (uint32_t rank = 0; rank < 2; ++rank) {
-    auto member = std::move(*Member::join(memberOptions(rank, 2, coordinator->port())));
+    auto member = must(Member::join(memberOptions(rank, 2, coordinator->port())));
     EXPECT_FALSE(member->enter(1));
     member->leave();
   }
@@ -500,7 +500,7 @@ TEST(ControlResources, ManyRanksWithFewFilesAllowed) {
   CoordinatorOptions options = coordinatorOptions(world);
   options.times.heartbeatSeconds = 0.25;
   options.times.deadlineSeconds = 30;
-  auto coordinator = std::move(*Coordinator::start(options));
+  auto coordinator = must(Coordinator::start(options));
   rlimit raised = {};
   ::getrlimit(RLIMIT_NOFILE, &raised);
   EXPECT_GT(raised.rlim_cur, world);

@@ -133,7 +133,7 @@ CoordinatorOptions withDeadline(uint32_t world, double deadline) {
 TEST(ControlProcess, AKilledRankIsNamedWithinTwoSeconds) {
   for (int tells = 0; tells < 2; ++tells) { // with and without a launcher that sees it
     std::vector<Child> ranks = busyRanks(3, 5);
-    auto coordinator = std::move(*Coordinator::start(withDeadline(3, 5)));
+    auto coordinator = must(Coordinator::start(withDeadline(3, 5)));
     for (Child &rank : ranks)
       rank.start(coordinator->port());
     for (Child &rank : ranks)
@@ -156,7 +156,7 @@ TEST(ControlProcess, AKilledRankIsNamedWithinTwoSeconds) {
 
 TEST(ControlProcess, AStoppedRankIsLostAndEndsWhenItGoesOn) {
   std::vector<Child> ranks = busyRanks(3, 1);
-  auto coordinator = std::move(*Coordinator::start(withDeadline(3, 1)));
+  auto coordinator = must(Coordinator::start(withDeadline(3, 1)));
   for (Child &rank : ranks)
     rank.start(coordinator->port());
   for (Child &rank : ranks)
@@ -181,7 +181,7 @@ TEST(ControlProcess, AStoppedRankIsLostAndEndsWhenItGoesOn) {
 
 TEST(ControlProcess, AShortStopIsForgiven) {
   std::vector<Child> ranks = busyRanks(2, 3);
-  auto coordinator = std::move(*Coordinator::start(withDeadline(2, 3)));
+  auto coordinator = must(Coordinator::start(withDeadline(2, 3)));
   for (Child &rank : ranks)
     rank.start(coordinator->port());
   for (Child &rank : ranks)
@@ -198,7 +198,7 @@ std::function<int(uint16_t, int)> hostRank(uint32_t world, double deadline) {
   return [=](uint16_t, int out) {
     CoordinatorOptions options = withDeadline(world, deadline);
     options.rank = 0;
-    auto coordinator = std::move(*Coordinator::start(options));
+    auto coordinator = must(Coordinator::start(options));
     sayLine(out, std::to_string(coordinator->port()));
     return busyRank(0, world, deadline)(coordinator->port(), out);
   };
@@ -291,7 +291,7 @@ TEST(ControlProcess, ManyRandomKills) {
       ranks[0].start(0);
       port = uint16_t(std::stoi(ranks[0].line()));
     } else {
-      coordinator = std::move(*Coordinator::start(withDeadline(world, 5)));
+      coordinator = must(Coordinator::start(withDeadline(world, 5)));
       port = coordinator->port();
     }
     for (uint32_t rank = hosted ? 1 : 0; rank < world; ++rank)
@@ -338,8 +338,8 @@ TEST(ControlProcess, InterruptedCallsGoOn) {
 TEST(ControlProcess, SignalsAreLeftToTheProgram) {
   // The library's threads take no signals: one that the main thread has blocked stays pending for it.
   Child child([](uint16_t, int out) {
-    auto coordinator = std::move(*Coordinator::start(coordinatorOptions(1)));
-    auto member = std::move(*Member::join(memberOptions(0, 1, coordinator->port())));
+    auto coordinator = must(Coordinator::start(coordinatorOptions(1)));
+    auto member = must(Member::join(memberOptions(0, 1, coordinator->port())));
     sigset_t set;
     ::sigemptyset(&set);
     ::sigaddset(&set, SIGTERM);

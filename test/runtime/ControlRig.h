@@ -1,6 +1,8 @@
 // Ranks of a job in one process, for tests of the control plane.
 #pragma once
 
+#include "Must.h"
+
 #include "zorse/runtime/Control.h"
 
 #include <gtest/gtest.h>
@@ -92,19 +94,11 @@ class Rig {
 public:
   explicit Rig(uint32_t world) : Rig(coordinatorOptions(world)) {}
   explicit Rig(const CoordinatorOptions &options) : ears(options.world) {
-    Result<std::unique_ptr<Coordinator>> started = Coordinator::start(options);
-    if (started.failed()) {
-      ADD_FAILURE() << started.message();
-      return;
-    }
-    coordinator = std::move(*started);
+    coordinator = must(Coordinator::start(options));
     for (uint32_t rank = 0; rank < options.world; ++rank) {
       MemberOptions mine = memberOptions(rank, options.world, coordinator->port());
       ears[rank].attach(mine);
-      Result<std::unique_ptr<Member>> joined = Member::join(mine);
-      if (joined.failed())
-        ADD_FAILURE() << joined.message();
-      members.push_back(joined.failed() ? nullptr : std::move(*joined));
+      members.push_back(must(Member::join(mine)));
     }
   }
   /// One thread per rank, joined.

@@ -84,15 +84,15 @@ TEST(Control, ReportsArriveInOrderAndBeforeLaterExchanges) {
 }
 
 TEST(Control, ReportsFromBeforeRankZeroJoinedAreKept) {
-  auto coordinator = std::move(*Coordinator::start(coordinatorOptions(2)));
-  auto early = std::move(*Member::join(memberOptions(1, 2, coordinator->port())));
+  auto coordinator = must(Coordinator::start(coordinatorOptions(2)));
+  auto early = must(Member::join(memberOptions(1, 2, coordinator->port())));
   early->report("one");
   early->report("two");
   std::this_thread::sleep_for(std::chrono::milliseconds(100));
   Ear ear;
   MemberOptions zero = memberOptions(0, 2, coordinator->port());
   ear.attach(zero);
-  auto late = std::move(*Member::join(zero));
+  auto late = must(Member::join(zero));
   std::thread other([&] { EXPECT_FALSE(early->exchange("x", "").failed()); });
   EXPECT_FALSE(late->exchange("x", "").failed());
   other.join();
