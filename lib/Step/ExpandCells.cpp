@@ -269,7 +269,7 @@ private:
       int64_t elements = 1;
       for (int64_t dim : parameter.shape())
         elements *= dim;
-      uint64_t size = elementBytes(parameter.type());
+      uint64_t size = elementBytes(gradients ? parameter.type() : x.computeType(parameter.group()));
       Value value{gradients ? bundle::Value::GRADIENTS : bundle::Value::PARAMETERS, parameter.group(), 0, parameter.offset(), parameter.offset() + elements, 0};
       x.addSlot(gradients ? bundle::PARAMETER_GRADIENT : bundle::PARAMETER, i, gradients ? bundle::ACCUMULATE : bundle::READ,
                 elementRegion(gradients ? holding.gradients : holding.parameters, 0, value.begin, value.end, size), value);

@@ -116,15 +116,23 @@ private:
   uint64_t groupBytes(uint32_t g) const { return static_cast<uint64_t>(x.summary.groups(g).elements()) * size(g); }
   uint64_t size(uint32_t g) const { return elementBytes(x.summary.groups(g).type()); }
 
+  uint64_t gatheredSize(uint32_t g) const { return elementBytes(x.computeType(g)); }
+
   /// Elements [begin, end) of what a holding keeps in `buffer`.
   Region shard(const Holding &h, uint32_t buffer, int64_t begin, int64_t end) const {
     return elementRegion(buffer, h.reads ? 0 : h.begin, begin, end, size(h.group));
   }
 
+  Region masterRegion(const Holding &h, int64_t begin, int64_t end) const {
+    return x.hasMaster(h.group) ? elementRegion(h.master, h.begin, begin, end, size(h.group)) : shard(h, h.master, begin, end);
+  }
+
   void addGather(uint32_t g, int32_t firstUnit) {
     std::vector<uint32_t> all = participants(g);
-    x.gather[g] = x.addOp(collectiveSeconds(all, groupBytes(g)), kStateRank, 0, firstUnit);
+    const uint64_t bytes = static_cast<uint64_t>(x.summary.groups(g).elements()) * gatheredSize(g);
+    x.gather[g] = x.addOp(collectiveSeconds(all, bytes), kStateRank, 0, firstUnit);
     uint32_t collective = addCollective(g, x.readersOf[g]);
+    x.graph.collectives.back().type = x.computeType(g);
     for (uint32_t d : all) {
       const Holding &h = *x.findHolding(d, g);
       Entry &half = x.addHalf(d, kCollective, EntryKind::AllGather, bundle::GATHER);
@@ -132,9 +140,9 @@ private:
       half.collective = collective;
       half.value = {bundle::Value::PARAMETERS, g, 0, 0, x.summary.groups(g).elements(), 0};
       if (h.reads)
-        half.region = region(h.parameters, 0, groupBytes(g));
+        half.region = region(h.parameters, 0, bytes);
       if (h.owns())
-        half.to = shard(h, h.parameters, h.begin, h.end);
+        half.to = elementRegion(h.parameters, h.reads ? 0 : h.begin, h.begin, h.end, gatheredSize(g));
     }
   }
 
@@ -294,7 +302,7 @@ private:
     for (const Run &run : runsOf(h)) {
       x.addCall(run.decays ? x.summary.update_body_decay() : x.summary.update_body_plain(), -1, run.end - run.begin, 0);
       x.addSlot(bundle::SCALARS, 0, bundle::READ, region(x.scalars[d], 0, kScalarsBytes), {bundle::Value::STEP_SCALARS, 1, 0, 0, 0, 0});
-      x.addSlot(bundle::STATE, 0, bundle::UPDATE, shard(h, h.parameters, run.begin, run.end), {bundle::Value::PARAMETERS, g, 0, run.begin, run.end, 0});
+      x.addSlot(bundle::STATE, 0, bundle::UPDATE, masterRegion(h, run.begin, run.end), {bundle::Value::PARAMETERS, g, 0, run.begin, run.end, 0});
       x.addSlot(bundle::STATE, 1, bundle::READ, shard(h, h.gradients, run.begin, run.end), {bundle::Value::REDUCED_GRADIENTS, g, 0, run.begin, run.end, 0});
       for (uint32_t m = 0; m < x.summary.moments(); ++m)
         x.addSlot(bundle::STATE, 2 + m, bundle::UPDATE, elementRegion(h.moments[m], h.begin, run.begin, run.end, size(g)),

@@ -140,6 +140,12 @@ std::vector<uint32_t> Expansion::groupsOfCell(const Cell &cell) {
   return groups;
 }
 
+zorse::bundle::ElementType Expansion::computeType(uint32_t group) const {
+  const auto &info = summary.groups(group);
+  bool half = summary.compute_type() == bundle::BF16 || summary.compute_type() == bundle::F16;
+  return half && info.trainable() && info.type() == bundle::F32 ? summary.compute_type() : info.type();
+}
+
 Call &Expansion::addCall(uint32_t body, int32_t unit, int64_t rows, int64_t sampleBase) {
   Call call;
   call.body = body;

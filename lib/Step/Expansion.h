@@ -62,7 +62,8 @@ struct Holding {
   bool reads = false;                  ///< has cells that use it; for trainable groups it then contributes
   int64_t begin = 0, end = 0;          ///< owned elements
   double weight = 0;                   ///< units x samples it contributes
-  uint32_t parameters = kNone;         ///< buffer: whole group for readers, else the owned extent
+  uint32_t parameters = kNone;         ///< buffer: whole group for readers, else the owned extent; in the compute type
+  uint32_t master = kNone;             ///< the owned extent in the group's type: `parameters` itself unless computing is in 16 bits
   uint32_t gradients = kNone;          ///< likewise
   uint32_t moments[2] = {kNone, kNone}; ///< the owned extent
   bool owns() const { return begin < end; }
@@ -126,6 +127,11 @@ struct Expansion {
   void addEdge(uint32_t before, uint32_t after) { edges.push_back({before, after}); }
   Holding *findHolding(uint32_t device, uint32_t group);
   std::vector<uint32_t> groupsOfCell(const Cell &cell);
+
+  /// Type of a group's parameters as units read them and gathers carry them.
+  bundle::ElementType computeType(uint32_t group) const;
+  /// Owners of trainable groups keep a copy in the group's type besides, which updates write.
+  bool hasMaster(uint32_t group) const { return computeType(group) != summary.groups(group).type(); }
 
   /// Calls belong to the entry added last; slots to the call added last. A slot the body does not have is left out.
   Call &addCall(uint32_t body, int32_t unit, int64_t rows, int64_t sampleBase);

@@ -128,11 +128,13 @@ void zorse::step::layoutState(Expansion &x) {
       const auto &info = x.summary.groups(holding.group);
       uint64_t size = elementBytes(info.type());
       auto elements = [&](int64_t n) { return static_cast<uint64_t>(n) * size; };
-      bool kept = holding.owns() || !info.trainable();
+      bool apart = x.hasMaster(holding.group);
+      bool kept = (holding.owns() && !apart) || !info.trainable();
       int64_t held = holding.reads ? info.elements() : holding.end - holding.begin;
       int64_t base = holding.reads ? 0 : holding.begin;
       // A reader that owns part keeps the whole buffer: its own bytes live across steps inside it.
-      holding.parameters = x.addBuffer(d, elements(held), kept ? Purpose::State : Purpose::Gathered, kept);
+      uint64_t parameterBytes = static_cast<uint64_t>(held) * elementBytes(x.computeType(holding.group));
+      holding.parameters = x.addBuffer(d, parameterBytes, kept ? Purpose::State : Purpose::Gathered, kept);
       if (info.trainable())
         holding.gradients = x.addBuffer(d, elements(held), Purpose::Gradients);
       auto keep = [&](uint32_t buffer, int64_t bufferBase, int64_t begin, int64_t end, bundle::Value::Kind kind, uint32_t cut) {
@@ -150,7 +152,8 @@ void zorse::step::layoutState(Expansion &x) {
       }
       if (!holding.owns())
         continue;
-      keep(holding.parameters, base, holding.begin, holding.end, bundle::Value::PARAMETERS, 0);
+      holding.master = apart ? x.addBuffer(d, elements(holding.end - holding.begin), Purpose::State, true) : holding.parameters;
+      keep(holding.master, apart ? holding.begin : base, holding.begin, holding.end, bundle::Value::PARAMETERS, 0);
       for (uint32_t m = 0; m < x.summary.moments(); ++m) {
         holding.moments[m] = x.addBuffer(d, elements(holding.end - holding.begin), Purpose::State, true);
         keep(holding.moments[m], holding.begin, holding.begin, holding.end, bundle::Value::MOMENTS, m);

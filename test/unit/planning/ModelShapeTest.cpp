@@ -1,0 +1,89 @@
+// Models by their dimensions: the work and the bytes of published ones, and that the expansion takes them.
+#include "zorse/Planning/ModelShape.h"
+
+#include "zorse/Step/Plan.h"
+#include "zorse/Step/StepGraph.h"
+
+#include <gtest/gtest.h>
+
+using namespace zorse;
+using namespace zorse::planning;
+
+namespace {
+
+bundle::ModelSummary summaryOf(const char *name, int64_t sequence, bundle::ElementType type = bundle::BF16) {
+  ModelShape shape = *findModelShape(name);
+  shape.sequence = sequence;
+  shape.computeType = type;
+  std::string error;
+  auto summary = makeSummary(shape, error);
+  EXPECT_TRUE(summary) << error;
+  return *summary;
+}
+
+double parameters(const bundle::ModelSummary &summary) {
+  double sum = 0;
+  for (const auto &parameter : summary.parameters()) {
+    double elements = 1;
+    for (int64_t dim : parameter.shape())
+      elements *= double(dim);
+    sum += elements;
+  }
+  return sum;
+}
+
+TEST(ModelShape, CountsParameters) {
+  // 32·(4·4096² + 3·4096·11008 + 2·4096) + 2·49152·4096 + 4096
+  EXPECT_EQ(parameters(summaryOf("llama-7b", 2048)), 6878924800.0);
+  EXPECT_NEAR(parameters(summaryOf("llama-13b", 2048)) / 1e9, 13.19, 0.01);
+  EXPECT_NEAR(parameters(summaryOf("llama-33b", 2048)) / 1e9, 32.76, 0.01);
+  EXPECT_NEAR(parameters(summaryOf("llama-65b", 2048)) / 1e9, 65.57, 0.01);
+  EXPECT_NEAR(parameters(summaryOf("llama-70b", 4096)) / 1e9, 68.98, 0.01);
+}
+
+TEST(ModelShape, WorkIsSixTimesParametersAndAttention) {
+  for (const char *name : {"llama-7b", "llama-65b"}) {
+    bundle::ModelSummary summary = summaryOf(name, 2048);
+    ModelShape shape = *findModelShape(name);
+    double flops = 0, split = 0;
+    for (const auto &unit : summary.units()) {
+      flops += unit.forward_flops_per_row() + unit.backward_flops_per_row();
+      split += unit.forward_flops_per_row() + unit.input_gradient_flops_per_row() + unit.weight_gradient_flops_per_row();
+    }
+    const double multiplied = parameters(summary) - double(shape.vocabulary * shape.hidden) - double((2 * shape.layers + 1) * shape.hidden);
+    const double expected = 2048 * (6 * multiplied + 12.0 * double(shape.layers * shape.hidden) * 2048);
+    EXPECT_NEAR(flops / expected, 1, 1e-12);
+    EXPECT_NEAR(split / expected, 1, 1e-12);
+  }
+}
+
+TEST(ModelShape, Expands) {
+  for (auto type : {bundle::BF16, bundle::F32}) {
+    ModelShape shape{"tiny", 3, 64, 160, 4, 2, 512, 32, type};
+    std::string error;
+    auto summary = makeSummary(shape, error);
+    ASSERT_TRUE(summary) << error;
+    auto plan = step::readPlan(R"({"batch": 6, "devices": ["a", "b", "c"], "stages": [{"units": [0, 3], "devices": ["a", "b"], "microbatch": 1}, {"units": [3, 8], "devices": ["c"], "microbatch": 1}]})", *summary, error);
+    ASSERT_TRUE(plan) << error;
+    auto graph = step::expandPlan(*summary, *plan, error);
+    ASSERT_TRUE(graph) << error;
+    // State of c, the sole owner of units 3 to 7: parameters and two moments in f32; gathered ones in the compute type, apart, only in 16 bits.
+    uint64_t owned = 0;
+    for (uint32_t g = 3; g < 8; ++g)
+      owned += uint64_t(summary->groups(g).elements());
+    const auto &memory = graph->devices[2].memory;
+    EXPECT_NEAR(double(memory.state), double(12 * owned), 4096);
+    EXPECT_NEAR(double(memory.gathered), type == bundle::F32 ? 0 : double(2 * owned), 4096);
+  }
+}
+
+TEST(ModelShape, Mistakes) {
+  EXPECT_FALSE(findModelShape("llama-8b"));
+  std::string error;
+  EXPECT_FALSE(makeSummary({"x", 2, 64, 160, 5, 5, 512, 32}, error));
+  EXPECT_NE(error.find("5 heads"), std::string::npos) << error;
+  EXPECT_FALSE(makeSummary({"x", 2, 64, 160, 4, 4, 512, 0}, error));
+  EXPECT_NE(error.find("sequence is 0"), std::string::npos) << error;
+}
+
+} // namespace
