@@ -7,59 +7,100 @@
 #include <array>
 #include <cstdint>
 #include <string>
+#include <unordered_map>
+#include <utility>
 #include <vector>
 
 namespace zorse::sim {
 
+inline constexpr uint32_t kNoResource = UINT32_MAX;
+
 /// How a flow goes from one device to another. A resource is one direction of a port, a network card, an uplink, or a shared bus or fabric.
 struct Route {
-  std::array<uint32_t, 7> resources;
-  uint8_t count = 0;
+  std::array<uint32_t, 5> resources;
+  uint32_t count = 0;
   double latency = 0;  ///< seconds
   double flow = 0;     ///< bytes/s of one flow at most; 0: not limited
 };
 
 /// What is connected to what; immutable, shared by threads.
 ///
-///   in a node       sender's port out · bus · receiver's port in              port's latency
-///   in a site       card out · fabric · card in                               fabric's latency and twice the card's
-///   between sites   card out · uplink out · pair · uplink in · card in         the pair's latency and twice the card's
+///   in a node       sender's port out · bus · receiver's port in              latency: of the port, once, and the bus
+///   in a site       card out · fabric · card in                               of the fabric and both cards
+///   between sites   card out · uplink out · pair · uplink in · card in        of the pair, both uplinks and both cards
 ///
-/// A flow runs at no more than the least of the `flow` limits and bandwidths it crosses. Links without a bandwidth are not limited.
+/// A flow runs at no more than the least of the `flow` limits and bandwidths it crosses. Links without a bandwidth are not limited. With more than
+/// kMostSitesInPairs sites, pairs of sites are no shared resources: their bandwidth limits each flow alone.
 class Network {
 public:
+  static constexpr size_t kMostSitesInPairs = 1024;
+
   Network() = default;
   /// The topology must name existing nodes and sites (Planning's reader and the runtime's loader check it).
   explicit Network(const bundle::Topology &topology);
 
-  size_t devices() const { return nodeOf.size(); }
-  uint32_t node(uint32_t device) const { return nodeOf[device]; }
-  uint32_t site(uint32_t device) const { return siteOfNode[nodeOf[device]]; }
+  size_t devices() const { return ofDevice.size(); }
+  size_t sites() const { return ofSite.size(); }
+  uint32_t node(uint32_t device) const { return ofDevice[device].node; }
+  uint32_t site(uint32_t device) const { return ofNode[ofDevice[device].node].site; }
+  /// Constant time. From a device to itself nothing is crossed.
   Route route(uint32_t from, uint32_t to) const;
 
   size_t resources() const { return bandwidths.size(); }
   double bandwidth(uint32_t resource) const { return bandwidths[resource]; } ///< bytes/s, > 0
-  const std::string &name(uint32_t resource) const { return names[resource]; } ///< "card of node n1, out": for reports
+  double secondsPerByte(uint32_t resource) const { return inverse[resource]; }
+  std::string name(uint32_t resource) const; ///< "card of node n1, out": for reports
 
 private:
-  std::vector<uint32_t> nodeOf, siteOfNode;
-  std::vector<double> bandwidths;
-  std::vector<std::string> names;
-  struct Shape;
-  std::vector<uint32_t> portOut, portIn, bus, cardOut, cardIn, fabric, uplinkOut, uplinkIn; ///< resource or kNoResource, by device, node or site
-  std::vector<bundle::LinkClass> portOfNode, cardOfNode, fabricOfSite, uplinkOfSite;
-  std::vector<uint32_t> pairResource; ///< sites x sites
-  std::vector<bundle::LinkClass> pairLink;
+  /// Both ends of a link that has a direction each way; resources may be kNoResource.
+  struct Ends {
+    uint32_t out = kNoResource, in = kNoResource;
+    double latency = 0, flow = 0;
+  };
+  struct Shared {
+    uint32_t resource = kNoResource;
+    double latency = 0, flow = 0;
+  };
+  struct OfDevice {
+    uint32_t node, portOut, portIn;
+  };
+  struct OfNode {
+    uint32_t site;
+    double portLatency, portFlow;
+    Shared bus;
+    Ends card;
+  };
+  struct OfSite {
+    Shared fabric;
+    Ends uplink;
+  };
+  enum class Kind : uint8_t { PortOut, PortIn, Bus, CardOut, CardIn, Fabric, UplinkOut, UplinkIn, Pair };
+
+  uint32_t addResource(const bundle::LinkClass &link, Kind kind, uint32_t owner);
+  const Shared &pair(uint32_t from, uint32_t to) const;
+
+  std::vector<OfDevice> ofDevice;
+  std::vector<OfNode> ofNode;
+  std::vector<OfSite> ofSite;
+  std::vector<Shared> pairs; ///< sites x sites, if there are not too many
+  std::unordered_map<uint64_t, Shared> listedPairs; ///< otherwise: (from << 32 | to)
+  Shared otherPairs;
+  std::vector<double> bandwidths, inverse;
+  std::vector<std::pair<Kind, uint32_t>> owners; ///< per resource: index of a device, node, site or pair
+  std::vector<std::string> nodeNames, siteNames;
 };
 
-inline constexpr uint32_t kNoResource = UINT32_MAX;
-
-/// How a collective moves its bytes. `Exchange`: every piece goes straight to whoever needs it (what Gloo's transport does for sums); the others are the
-/// textbook algorithms; `Hierarchical`: inside each site first, then one member per site across. `Best`: the one that ends first.
+/// How a collective moves its bytes.
+///   Exchange      every piece goes straight to whoever needs it (what Gloo's transport does for sums)
+///   Ring          members by site, node and device; every link carries all but one piece
+///   Tree          a binary tree over the members in that order
+///   Hierarchical  a ring inside each site, a ring over one member per site, a ring inside each site
+///   Best          the one that ends first; Exchange is tried up to 32 members
+/// Rings and trees pass bytes on in small parts: bandwidth counts once, latency with every hop.
 enum class Algorithm : uint8_t { Exchange, Ring, Tree, Hierarchical, Best };
 
 struct Passage {
-  double sent = 0;    ///< when the sender's queue is free again
+  double sent = 0;    ///< when the queues of those who take part are free again
   double arrived = 0; ///< when the last byte is there: `sent` and the latency
 };
 
@@ -71,13 +112,14 @@ struct Piece {
 /// Resources in use. Flows reserve each resource they cross in the order of these calls, whose `start` must not decrease: a resource passes bytes at its
 /// bandwidth, first come, first served; a flow ends when the last of its resources has passed its bytes, and not before its own limit allows.
 /// So parallel flows add up to no more than a bandwidth, one slow flow leaves the rest of it to others, and a simulation is one pass.
+/// A collective reserves on every resource the bytes it passes there in all.
 class Traffic {
 public:
-  explicit Traffic(const Network &network) : network(&network), freeAt(network.resources(), 0) {}
+  explicit Traffic(const Network &network) : network(&network), freeAt(network.resources(), 0), load(network.resources(), 0) {}
   void reset() { freeAt.assign(freeAt.size(), 0); }
 
   Passage send(uint32_t from, uint32_t to, double bytes, double start);
-  /// Every reader gets every owner's piece (uneven all-gather).
+  /// Every reader gets every owner's piece (uneven all-gather). Neither list names a device twice.
   Passage allGather(const std::vector<Piece> &owners, const std::vector<uint32_t> &readers, double start, Algorithm algorithm);
   /// Every owner gets the sum over the contributors of its piece (uneven reduce-scatter).
   Passage reduceScatter(const std::vector<uint32_t> &contributors, const std::vector<Piece> &owners, double start, Algorithm algorithm);
@@ -87,8 +129,32 @@ public:
   double busyUntil(uint32_t resource) const { return freeAt[resource]; }
 
 private:
+  struct Member {
+    uint32_t device, site, node;
+    double owned;     ///< bytes of its piece
+    bool reads;
+  };
+  enum class Operation : uint8_t { Gather, Scatter, Reduce };
+
+  Passage run(Operation operation, double start, Algorithm algorithm);
+  void weigh(Operation operation, Algorithm algorithm);
+  void flow(uint32_t from, uint32_t to, double bytes);
+  void ring(Operation operation, size_t begin, size_t end);
+  void tree(Operation operation);
+  void exchange(Operation operation);
+  void hierarchical(Operation operation);
+  double endOfLoads(double start) const;
+  void addMembers(const std::vector<Piece> &owners, const std::vector<uint32_t> &readers);
+  void clearLoads();
+
   const Network *network;
   std::vector<double> freeAt;
+  // Of the collective at hand: its members by (site, node, device), bytes per resource, least time and latency on an idle network.
+  std::vector<Member> members;
+  double total = 0;
+  std::vector<double> load;
+  std::vector<uint32_t> touched;
+  double least = 0, latency = 0, lastHop = 0;
 };
 
 } // namespace zorse::sim

@@ -1,0 +1,134 @@
+#include "zorse/Simulation/Network.h"
+
+#include <algorithm>
+
+using namespace zorse::sim;
+
+namespace {
+
+double tighter(double a, double b) { return a <= 0 ? b : b <= 0 ? a : std::min(a, b); }
+
+uint64_t pairKey(uint32_t from, uint32_t to) { return static_cast<uint64_t>(from) << 32 | to; }
+
+} // namespace
+
+uint32_t Network::addResource(const bundle::LinkClass &link, Kind kind, uint32_t owner) {
+  if (!(link.bandwidth() > 0))
+    return kNoResource;
+  bandwidths.push_back(link.bandwidth());
+  inverse.push_back(1 / link.bandwidth());
+  owners.push_back({kind, owner});
+  return static_cast<uint32_t>(bandwidths.size() - 1);
+}
+
+Network::Network(const bundle::Topology &topology) {
+  for (const auto &site : topology.sites()) {
+    uint32_t s = static_cast<uint32_t>(ofSite.size());
+    siteNames.push_back(site.name());
+    OfSite of;
+    of.fabric = {addResource(site.fabric(), Kind::Fabric, s), site.fabric().latency(), site.fabric().flow()};
+    of.uplink = {addResource(site.uplink(), Kind::UplinkOut, s), addResource(site.uplink(), Kind::UplinkIn, s), site.uplink().latency(), site.uplink().flow()};
+    ofSite.push_back(of);
+  }
+  for (const auto &node : topology.nodes()) {
+    uint32_t n = static_cast<uint32_t>(ofNode.size());
+    nodeNames.push_back(node.name());
+    OfNode of;
+    of.site = node.site();
+    of.portLatency = node.port().latency();
+    of.portFlow = node.port().flow();
+    of.bus = {addResource(node.bus(), Kind::Bus, n), node.bus().latency(), node.bus().flow()};
+    of.card = {addResource(node.nic(), Kind::CardOut, n), addResource(node.nic(), Kind::CardIn, n), node.nic().latency(), node.nic().flow()};
+    ofNode.push_back(of);
+  }
+  for (uint32_t node : topology.node_of_device()) {
+    uint32_t d = static_cast<uint32_t>(ofDevice.size());
+    const auto &port = topology.nodes(static_cast<int>(node)).port();
+    uint32_t out = addResource(port, Kind::PortOut, d);
+    ofDevice.push_back({node, out, addResource(port, Kind::PortIn, d)});
+  }
+
+  const auto &between = topology.between_sites();
+  otherPairs = {kNoResource, between.latency(), tighter(between.flow(), between.bandwidth())};
+  size_t n = ofSite.size();
+  if (n > kMostSitesInPairs) {
+    for (const auto &listed : topology.site_pairs())
+      for (auto [from, to] : {std::pair(listed.a(), listed.b()), std::pair(listed.b(), listed.a())})
+        listedPairs[pairKey(from, to)] = {kNoResource, listed.link().latency(), tighter(listed.link().flow(), listed.link().bandwidth())};
+    return;
+  }
+  std::vector<const bundle::LinkClass *> links(n * n, &between);
+  for (const auto &listed : topology.site_pairs())
+    links[listed.a() * n + listed.b()] = links[listed.b() * n + listed.a()] = &listed.link();
+  for (size_t p = 0; p < links.size(); ++p)
+    pairs.push_back({p / n == p % n ? kNoResource : addResource(*links[p], Kind::Pair, static_cast<uint32_t>(p)), links[p]->latency(), links[p]->flow()});
+}
+
+const Network::Shared &Network::pair(uint32_t from, uint32_t to) const {
+  if (!pairs.empty())
+    return pairs[from * ofSite.size() + to];
+  auto it = listedPairs.find(pairKey(from, to));
+  return it == listedPairs.end() ? otherPairs : it->second;
+}
+
+Route Network::route(uint32_t from, uint32_t to) const {
+  Route r;
+  if (from == to)
+    return r;
+  auto cross = [&](uint32_t resource) {
+    r.resources[r.count] = resource;
+    r.count += resource != kNoResource;
+  };
+  const OfDevice &a = ofDevice[from], &b = ofDevice[to];
+  if (a.node == b.node) {
+    const OfNode &node = ofNode[a.node];
+    cross(a.portOut);
+    cross(node.bus.resource);
+    cross(b.portIn);
+    r.latency = node.portLatency + node.bus.latency;
+    r.flow = tighter(node.portFlow, node.bus.flow);
+    return r;
+  }
+  const OfNode &m = ofNode[a.node], &n = ofNode[b.node];
+  r.latency = m.card.latency + n.card.latency;
+  r.flow = tighter(m.card.flow, n.card.flow);
+  cross(m.card.out);
+  if (m.site == n.site) {
+    const Shared &fabric = ofSite[m.site].fabric;
+    cross(fabric.resource);
+    r.latency += fabric.latency;
+    r.flow = tighter(r.flow, fabric.flow);
+  } else {
+    const Ends &up = ofSite[m.site].uplink, &down = ofSite[n.site].uplink;
+    const Shared &between = pair(m.site, n.site);
+    cross(up.out);
+    cross(between.resource);
+    cross(down.in);
+    r.latency += up.latency + between.latency + down.latency;
+    r.flow = tighter(tighter(r.flow, between.flow), tighter(up.flow, down.flow));
+  }
+  cross(n.card.in);
+  return r;
+}
+
+std::string Network::name(uint32_t resource) const {
+  auto [kind, owner] = owners[resource];
+  switch (kind) {
+  case Kind::PortOut:
+  case Kind::PortIn:
+    return "port of device " + std::to_string(owner) + (kind == Kind::PortOut ? ", out" : ", in");
+  case Kind::Bus:
+    return "bus of node " + nodeNames[owner];
+  case Kind::CardOut:
+  case Kind::CardIn:
+    return "card of node " + nodeNames[owner] + (kind == Kind::CardOut ? ", out" : ", in");
+  case Kind::Fabric:
+    return "fabric of site " + siteNames[owner];
+  case Kind::UplinkOut:
+  case Kind::UplinkIn:
+    return "uplink of site " + siteNames[owner] + (kind == Kind::UplinkOut ? ", out" : ", in");
+  case Kind::Pair:
+    return "link from site " + siteNames[owner / siteNames.size()] + " to site " + siteNames[owner % siteNames.size()];
+  }
+  return {};
+}

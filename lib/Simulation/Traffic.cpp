@@ -1,0 +1,244 @@
+// Transfers reserve what they cross one by one. A collective is weighed first: bytes per resource, least time on an idle network, latency; then it
+// reserves all of it at once. Its phases are not laid out one after the other: a reservation in the future would keep others from the time before it.
+
+#include "zorse/Simulation/Network.h"
+
+#include <algorithm>
+#include <tuple>
+
+using namespace zorse::sim;
+
+Passage Traffic::send(uint32_t from, uint32_t to, double bytes, double start) {
+  Route route = network->route(from, to);
+  double sent = route.flow > 0 ? start + bytes / route.flow : start;
+  if (bytes > 0)
+    for (uint32_t i = 0; i < route.count; ++i) {
+      double &free = freeAt[route.resources[i]];
+      free = std::max(free, start) + bytes * network->secondsPerByte(route.resources[i]);
+      sent = std::max(sent, free);
+    }
+  return {sent, sent + route.latency};
+}
+
+Passage Traffic::allGather(const std::vector<Piece> &owners, const std::vector<uint32_t> &readers, double start, Algorithm algorithm) {
+  addMembers(owners, readers);
+  return run(Operation::Gather, start, algorithm);
+}
+
+Passage Traffic::reduceScatter(const std::vector<uint32_t> &contributors, const std::vector<Piece> &owners, double start, Algorithm algorithm) {
+  addMembers(owners, contributors);
+  return run(Operation::Scatter, start, algorithm);
+}
+
+Passage Traffic::allReduce(const std::vector<uint32_t> &devices, double bytes, double start, Algorithm algorithm) {
+  addMembers({}, devices);
+  total = bytes;
+  return run(Operation::Reduce, start, algorithm);
+}
+
+void Traffic::addMembers(const std::vector<Piece> &owners, const std::vector<uint32_t> &readers) {
+  members.clear();
+  total = 0;
+  for (const Piece &piece : owners) {
+    members.push_back({piece.device, network->site(piece.device), network->node(piece.device), piece.bytes, false});
+    total += piece.bytes;
+  }
+  for (uint32_t device : readers)
+    members.push_back({device, network->site(device), network->node(device), 0, true});
+  auto before = [](const Member &a, const Member &b) { return std::tie(a.site, a.node, a.device) < std::tie(b.site, b.node, b.device); };
+  if (!std::is_sorted(members.begin(), members.end(), before))
+    std::sort(members.begin(), members.end(), before);
+  size_t kept = 0; // owners that read are one member
+  for (size_t i = 0; i < members.size(); ++i)
+    if (kept > 0 && members[kept - 1].device == members[i].device) {
+      members[kept - 1].owned += members[i].owned;
+      members[kept - 1].reads |= members[i].reads;
+    } else {
+      members[kept++] = members[i];
+    }
+  members.resize(kept);
+}
+
+/// Adds a flow to the loads. For the mirrored operation callers swap the ends: a reduce-scatter is an all-gather whose bytes go backwards.
+void Traffic::flow(uint32_t from, uint32_t to, double bytes) {
+  Route route = network->route(from, to);
+  lastHop = route.latency;
+  if (!(bytes > 0))
+    return;
+  for (uint32_t i = 0; i < route.count; ++i) {
+    uint32_t r = route.resources[i];
+    if (load[r] == 0)
+      touched.push_back(r);
+    load[r] += bytes;
+    least = std::max(least, bytes * network->secondsPerByte(r));
+  }
+  if (route.flow > 0)
+    least = std::max(least, bytes / route.flow);
+}
+
+/// A ring over members [begin, end) with the pieces they own among themselves.
+void Traffic::ring(Operation operation, size_t begin, size_t end) {
+  if (end - begin < 2)
+    return;
+  size_t n = end - begin;
+  double sum = 0, latencies = 0, shortest = 0;
+  for (size_t i = begin; i < end; ++i)
+    sum += members[i].owned;
+  for (size_t i = begin; i < end; ++i) {
+    const Member &a = members[i], &b = members[i + 1 < end ? i + 1 : begin];
+    if (operation == Operation::Reduce)
+      flow(a.device, b.device, 2 * total * static_cast<double>(n - 1) / static_cast<double>(n));
+    else if (operation == Operation::Gather)
+      flow(a.device, b.device, sum - b.owned);
+    else
+      flow(b.device, a.device, sum - b.owned);
+    latencies += lastHop;
+    shortest = i == begin ? lastHop : std::min(shortest, lastHop);
+  }
+  latency += (latencies - shortest) * (operation == Operation::Reduce ? 2 : 1); // no piece crosses all of them
+}
+
+void Traffic::tree(Operation operation) {
+  size_t n = members.size();
+  std::vector<double> below(n), up(n, 0); // bytes owned in a member's subtree; latency to the root
+  for (size_t i = 0; i < n; ++i)
+    below[i] = members[i].owned;
+  for (size_t i = n; i-- > 1;)
+    below[(i - 1) / 2] += below[i];
+  double deepest = 0;
+  for (size_t i = 1; i < n; ++i) {
+    uint32_t child = members[i].device, parent = members[(i - 1) / 2].device;
+    double upwards = operation == Operation::Gather ? below[i] : operation == Operation::Scatter ? total - below[i] : total;
+    flow(child, parent, upwards);
+    flow(parent, child, operation == Operation::Reduce ? total : total - upwards);
+    up[i] = up[(i - 1) / 2] + lastHop;
+    deepest = std::max(deepest, up[i]);
+  }
+  latency += 2 * deepest;
+}
+
+void Traffic::exchange(Operation operation) {
+  double longest = 0;
+  for (const Member &a : members)
+    for (const Member &b : members) {
+      if (a.device == b.device || !b.reads || (operation != Operation::Reduce && !(a.owned > 0)))
+        continue;
+      if (operation == Operation::Scatter)
+        flow(b.device, a.device, a.owned);
+      else
+        flow(a.device, b.device, operation == Operation::Reduce ? total : a.owned);
+      longest = std::max(longest, lastHop);
+    }
+  latency += longest;
+}
+
+/// Gathers: each site among itself, the sites' leaders among themselves, then each site passes on what came from elsewhere. Scatters are mirrored.
+void Traffic::hierarchical(Operation operation) {
+  struct Site {
+    size_t begin, end;
+    double owned;
+  };
+  std::vector<Site> sites;
+  for (size_t i = 0; i < members.size(); ++i) {
+    if (i == 0 || members[i].site != members[i - 1].site)
+      sites.push_back({i, i, 0});
+    sites.back().end = i + 1;
+    sites.back().owned += members[i].owned;
+  }
+  // Phases follow each other; the sites go through one side by side.
+  double time = 0, hops = 0;
+  auto phase = [&](auto &&perSite) {
+    double longest = 0, furthest = 0;
+    for (const Site &site : sites) {
+      least = latency = 0;
+      perSite(site);
+      longest = std::max(longest, least);
+      furthest = std::max(furthest, latency);
+    }
+    time += longest;
+    hops += furthest;
+  };
+  auto around = [&](const Site &site, double bytes) {
+    for (size_t i = site.begin; i + 1 < site.end; ++i) {
+      if (operation == Operation::Scatter)
+        flow(members[i + 1].device, members[i].device, bytes);
+      else
+        flow(members[i].device, members[i + 1].device, bytes);
+      latency += lastHop;
+    }
+  };
+  phase([&](const Site &site) { operation == Operation::Reduce ? around(site, total) : ring(operation, site.begin, site.end); });
+  phase([&](const Site &site) { around(site, operation == Operation::Reduce ? total : total - site.owned); });
+  least = latency = 0;
+  double latencies = 0, shortest = 0;
+  size_t n = sites.size();
+  for (size_t s = 0; s < n && n > 1; ++s) {
+    const Site &a = sites[s], &b = sites[s + 1 < n ? s + 1 : 0];
+    uint32_t from = members[a.begin].device, to = members[b.begin].device;
+    if (operation == Operation::Scatter)
+      std::swap(from, to);
+    flow(from, to, operation == Operation::Reduce ? 2 * total * static_cast<double>(n - 1) / static_cast<double>(n) : total - b.owned);
+    latencies += lastHop;
+    shortest = s == 0 ? lastHop : std::min(shortest, lastHop);
+  }
+  least += time;
+  latency = hops + (latencies - shortest) * (operation == Operation::Reduce ? 2 : 1);
+}
+
+void Traffic::clearLoads() {
+  for (uint32_t r : touched)
+    load[r] = 0;
+  touched.clear();
+  least = latency = 0;
+}
+
+void Traffic::weigh(Operation operation, Algorithm algorithm) {
+  clearLoads();
+  switch (algorithm) {
+  case Algorithm::Exchange: return exchange(operation);
+  case Algorithm::Tree: return tree(operation);
+  case Algorithm::Hierarchical: return hierarchical(operation);
+  default: return ring(operation, 0, members.size());
+  }
+}
+
+/// When the last byte of the loads has been passed, reserving nothing.
+double Traffic::endOfLoads(double start) const {
+  double end = start + least;
+  for (uint32_t r : touched)
+    end = std::max(end, std::max(freeAt[r], start) + load[r] * network->secondsPerByte(r));
+  return end;
+}
+
+Passage Traffic::run(Operation operation, double start, Algorithm algorithm) {
+  if (members.size() < 2)
+    return {start, start};
+  if (algorithm == Algorithm::Best) {
+    constexpr size_t kMostInExchange = 32;
+    Algorithm last = Algorithm::Ring;
+    double best = 0;
+    for (Algorithm candidate : {Algorithm::Ring, Algorithm::Tree, Algorithm::Hierarchical, Algorithm::Exchange}) {
+      if (candidate == Algorithm::Exchange && members.size() > kMostInExchange)
+        continue;
+      if (candidate == Algorithm::Hierarchical && members.front().site == members.back().site)
+        continue;
+      weigh(operation, candidate);
+      double end = endOfLoads(start) + latency;
+      if (candidate == Algorithm::Ring || end < best) {
+        best = end;
+        algorithm = candidate;
+      }
+      last = candidate;
+    }
+    if (last != algorithm)
+      weigh(operation, algorithm);
+  } else {
+    weigh(operation, algorithm);
+  }
+  double sent = endOfLoads(start);
+  for (uint32_t r : touched)
+    freeAt[r] = std::max(freeAt[r], start) + load[r] * network->secondsPerByte(r);
+  double arrived = sent + latency;
+  clearLoads();
+  return {sent, arrived};
+}

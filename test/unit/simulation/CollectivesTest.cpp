@@ -1,0 +1,174 @@
+// Collectives by algorithm, against cases computed by hand.
+
+#include "Topologies.h"
+
+#include <gtest/gtest.h>
+
+using namespace zorse;
+using namespace zorse::sim;
+using namespace zorse::test;
+
+namespace {
+
+/// `nodes` nodes of one device, cards of 100 bytes/s, latency 1 s from node to node.
+bundle::Topology cards(int nodes) {
+  bundle::Topology t;
+  *addSite(t)->mutable_fabric() = link(0, 1);
+  for (int n = 0; n < nodes; ++n)
+    *addNode(t, 0, 1)->mutable_nic() = link(100);
+  return t;
+}
+
+/// Two sites of two nodes with one device each; between the sites 10 bytes/s and 8 s.
+bundle::Topology farApart() {
+  bundle::Topology t = cards(4);
+  *addSite(t)->mutable_fabric() = link(0, 1);
+  t.mutable_nodes(2)->set_site(1);
+  t.mutable_nodes(3)->set_site(1);
+  *t.mutable_between_sites() = link(10, 8);
+  return t;
+}
+
+TEST(Collectives, RingAllGatherOfUnevenPieces) {
+  Network network(cards(3));
+  Traffic traffic(network);
+  // Links carry all but the piece of the member they lead to: 0 -> 1: 300 - 200, 1 -> 2: 300 - 0, 2 -> 0: 300 - 100.
+  Passage p = traffic.allGather({{0, 100}, {1, 200}, {2, 0}}, {0, 1, 2}, 5, Algorithm::Ring);
+  EXPECT_DOUBLE_EQ(p.sent, 5 + 3);
+  EXPECT_DOUBLE_EQ(p.arrived, 5 + 3 + 2);
+  auto free = [&](uint32_t from, uint32_t to, int end) { return traffic.busyUntil(network.route(from, to).resources[end]); };
+  EXPECT_DOUBLE_EQ(free(0, 1, 0), 5 + 1);
+  EXPECT_DOUBLE_EQ(free(1, 2, 0), 5 + 3);
+  EXPECT_DOUBLE_EQ(free(2, 0, 0), 5 + 2);
+  EXPECT_DOUBLE_EQ(free(2, 0, 1), 5 + 2); // into 0
+}
+
+TEST(Collectives, RingReduceScatterIsTheGatherBackwards) {
+  Network network(cards(3));
+  Traffic traffic(network);
+  Passage p = traffic.reduceScatter({0, 1, 2}, {{0, 100}, {1, 200}, {2, 0}}, 0, Algorithm::Ring);
+  EXPECT_DOUBLE_EQ(p.sent, 3);
+  auto out = [&](uint32_t from, uint32_t to) { return traffic.busyUntil(network.route(from, to).resources[0]); };
+  EXPECT_DOUBLE_EQ(out(1, 0), 1);
+  EXPECT_DOUBLE_EQ(out(2, 1), 3);
+  EXPECT_DOUBLE_EQ(out(0, 2), 2);
+}
+
+TEST(Collectives, RingsCrossACardOncePerNode) {
+  Network network(nodesOfTwo(2));
+  Traffic traffic(network);
+  // 0 -> 1 -> (card) 2 -> 3 -> (card) 0, pieces of 100: every link 300. Card 3 s; bus: one link, 0.2 s.
+  Passage p = traffic.allGather({{0, 100}, {1, 100}, {2, 100}, {3, 100}}, {3, 2, 1, 0}, 0, Algorithm::Ring);
+  EXPECT_DOUBLE_EQ(p.sent, 3);
+  // Four links' latencies but the shortest: two cards of 0.25 and the fabric's 1 each, one port of 0.125.
+  EXPECT_DOUBLE_EQ(p.arrived, 3 + 2 * 1.5 + 0.125);
+}
+
+TEST(Collectives, ExchangeSendsEveryPieceToEveryReader) {
+  Network network(nodesOfTwo(2));
+  Traffic traffic(network);
+  // Owner 0 (60 bytes) does not read; readers 1, 2, 3: one over the bus, two over the card: 120 bytes; owner 2 (40): 1 over its card, 3 by the bus.
+  Passage p = traffic.allGather({{0, 60}, {2, 40}}, {1, 2, 3}, 0, Algorithm::Exchange);
+  EXPECT_DOUBLE_EQ(p.sent, 1.2);
+  EXPECT_DOUBLE_EQ(p.arrived, 1.2 + 1.5);
+  EXPECT_DOUBLE_EQ(traffic.busyUntil(network.route(2, 0).resources[0]), 0.4);
+  EXPECT_DOUBLE_EQ(traffic.busyUntil(network.route(2, 3).resources[1]), 40 / 1500.0);
+  traffic.reset();
+  p = traffic.reduceScatter({1, 2, 3}, {{0, 60}, {2, 40}}, 0, Algorithm::Exchange);
+  EXPECT_DOUBLE_EQ(p.sent, 1.2); // into node 0
+  EXPECT_DOUBLE_EQ(traffic.busyUntil(network.route(0, 2).resources[0]), 0.4);
+}
+
+TEST(Collectives, TreesCarryWhatIsBelow) {
+  Network network(cards(3)); // 0 above 1 and 2
+  Traffic traffic(network);
+  Passage p = traffic.allGather({{0, 100}, {1, 200}, {2, 300}}, {0, 1, 2}, 0, Algorithm::Tree);
+  // Up: 200 and 300 into 0's card. Down: 600 - 200 and 600 - 300 out of it.
+  EXPECT_DOUBLE_EQ(p.sent, 7);
+  EXPECT_DOUBLE_EQ(p.arrived, 7 + 2);
+  EXPECT_DOUBLE_EQ(traffic.busyUntil(network.route(1, 0).resources[1]), 5);
+  traffic.reset();
+  EXPECT_DOUBLE_EQ(traffic.allReduce({0, 1, 2}, 100, 0, Algorithm::Tree).sent, 2);
+  traffic.reset();
+  EXPECT_DOUBLE_EQ(traffic.allReduce({0, 1, 2}, 300, 0, Algorithm::Ring).sent, 4); // 2 (n - 1) / n
+}
+
+TEST(Collectives, HierarchicalIsCheaperOverTwoSites) {
+  Network network(farApart());
+  std::vector<Piece> pieces{{0, 100}, {1, 100}, {2, 100}, {3, 100}};
+  std::vector<uint32_t> all{0, 1, 2, 3};
+  Traffic traffic(network);
+  Passage ring = traffic.allGather(pieces, all, 0, Algorithm::Ring);
+  EXPECT_DOUBLE_EQ(ring.sent, 30); // 300 bytes over 10 bytes/s each way
+  EXPECT_DOUBLE_EQ(ring.arrived, 30 + 8 + 8 + 1);
+  traffic.reset();
+  Passage both = traffic.allGather(pieces, all, 0, Algorithm::Hierarchical);
+  // In the sites 100 bytes by each card, 1 s; across 200 bytes, 20 s; in the sites 200 bytes, 2 s.
+  EXPECT_DOUBLE_EQ(both.sent, 23);
+  EXPECT_DOUBLE_EQ(both.arrived, 23 + 1 + 8 + 1);
+  traffic.reset();
+  EXPECT_DOUBLE_EQ(traffic.reduceScatter(all, pieces, 0, Algorithm::Hierarchical).sent, 23);
+  traffic.reset();
+  EXPECT_DOUBLE_EQ(traffic.allGather(pieces, all, 0, Algorithm::Best).arrived, both.arrived);
+}
+
+TEST(Collectives, BestIsTheFirstToEnd) {
+  for (auto &topology : {cards(6), nodesOfTwo(5), farApart()}) {
+    Network network(topology);
+    std::vector<uint32_t> all;
+    std::vector<Piece> pieces;
+    for (uint32_t d = 0; d < network.devices(); ++d) {
+      all.push_back(d);
+      pieces.push_back({d, 10.0 * d});
+    }
+    for (double bytes : {0.001, 1.0, 1000.0})
+      for (int operation = 0; operation < 3; ++operation) {
+        auto arrived = [&](Algorithm algorithm) {
+          Traffic traffic(network);
+          traffic.send(0, 2, 55, 0); // something is under way
+          std::vector<Piece> scaled(pieces);
+          for (Piece &p : scaled)
+            p.bytes *= bytes;
+          return (operation == 0   ? traffic.allGather(scaled, all, 0, algorithm)
+                  : operation == 1 ? traffic.reduceScatter(all, scaled, 0, algorithm)
+                                   : traffic.allReduce(all, bytes, 0, algorithm))
+              .arrived;
+        };
+        double least = 1e300;
+        for (Algorithm a : {Algorithm::Exchange, Algorithm::Ring, Algorithm::Tree, Algorithm::Hierarchical})
+          if (a != Algorithm::Hierarchical || network.sites() > 1)
+            least = std::min(least, arrived(a));
+        EXPECT_DOUBLE_EQ(arrived(Algorithm::Best), least);
+      }
+  }
+}
+
+TEST(Collectives, ShareResourcesWithTransfers) {
+  Network network(cards(3));
+  Traffic traffic(network);
+  EXPECT_DOUBLE_EQ(traffic.send(0, 1, 400, 0).sent, 4);
+  EXPECT_DOUBLE_EQ(traffic.allGather({{0, 100}, {1, 100}, {2, 100}}, {0, 1, 2}, 1, Algorithm::Ring).sent, 6); // 200 out of 0 after the 400
+  EXPECT_DOUBLE_EQ(traffic.send(1, 2, 100, 1).sent, 4);                                                      // after 200 out of 1
+  EXPECT_DOUBLE_EQ(traffic.send(2, 0, 0, 1).sent, 1);
+}
+
+TEST(Collectives, OneMemberHasNothingToDo) {
+  Network network(cards(2));
+  Traffic traffic(network);
+  EXPECT_EQ(traffic.allGather({{1, 100}}, {1}, 3, Algorithm::Best).arrived, 3);
+  EXPECT_EQ(traffic.allReduce({0}, 100, 3, Algorithm::Best).arrived, 3);
+  EXPECT_EQ(traffic.allGather({}, {}, 3, Algorithm::Exchange).arrived, 3);
+}
+
+TEST(Collectives, LimitsOfFlowsHold) {
+  bundle::Topology t = cards(2);
+  t.mutable_nodes(0)->mutable_nic()->set_flow(10);
+  Network network(t);
+  for (Algorithm a : {Algorithm::Exchange, Algorithm::Ring, Algorithm::Hierarchical}) {
+    Traffic traffic(network);
+    EXPECT_DOUBLE_EQ(traffic.allGather({{0, 100}, {1, 100}}, {0, 1}, 0, a).sent, 10);
+    EXPECT_DOUBLE_EQ(traffic.send(1, 0, 100, 0).sent, 10);
+  }
+}
+
+} // namespace

@@ -1,0 +1,150 @@
+// Routes and transfers, against cases computed by hand.
+
+#include "Topologies.h"
+
+#include <gtest/gtest.h>
+
+using namespace zorse;
+using namespace zorse::sim;
+using namespace zorse::test;
+
+namespace {
+
+/// Two sites; nodes n0 (devices 0, 1), n1 (2, 3) at s0 and n2 (4, 5) at s1.
+bundle::Topology twoSites() {
+  bundle::Topology t = nodesOfTwo(3);
+  *t.mutable_sites(0)->mutable_uplink() = link(200, 0.5);
+  *addSite(t)->mutable_uplink() = link(50, 0.25);
+  t.mutable_nodes(2)->set_site(1);
+  *t.mutable_between_sites() = link(40, 4, 20);
+  return t;
+}
+
+TEST(Network, RoutesCrossWhatTheDocumentationSays) {
+  Network network(twoSites());
+  auto names = [&](uint32_t a, uint32_t b) {
+    Route r = network.route(a, b);
+    std::vector<std::string> list;
+    for (uint32_t i = 0; i < r.count; ++i)
+      list.push_back(network.name(r.resources[i]));
+    return list;
+  };
+  using List = std::vector<std::string>;
+  EXPECT_EQ(names(0, 0), List());
+  EXPECT_EQ(names(0, 1), (List{"port of device 0, out", "bus of node n0", "port of device 1, in"}));
+  EXPECT_EQ(names(1, 2), (List{"card of node n0, out", "fabric of site s0", "card of node n1, in"}));
+  EXPECT_EQ(names(3, 4), (List{"card of node n1, out", "uplink of site s0, out", "link from site s0 to site s1", "uplink of site s1, in", "card of node n2, in"}));
+  EXPECT_EQ(network.route(0, 0).latency, 0);
+  EXPECT_DOUBLE_EQ(network.route(0, 1).latency, 0.125);           // the port's
+  EXPECT_DOUBLE_EQ(network.route(1, 2).latency, 1 + 2 * 0.25);    // the fabric's and both cards'
+  EXPECT_DOUBLE_EQ(network.route(3, 4).latency, 4 + 0.75 + 2 * 0.25);
+  EXPECT_EQ(network.route(1, 2).flow, 0);
+  EXPECT_EQ(network.route(3, 4).flow, 20);
+  EXPECT_EQ(network.node(3), 1u);
+  EXPECT_EQ(network.site(5), 1u);
+}
+
+TEST(Network, LinksWithoutBandwidthAreNoResources) {
+  bundle::Topology t = nodesOfTwo(1);
+  t.mutable_nodes(0)->clear_port();
+  t.mutable_nodes(0)->clear_bus();
+  Network network(t);
+  Traffic traffic(network);
+  EXPECT_EQ(network.route(0, 1).count, 0u);
+  EXPECT_EQ(traffic.send(0, 1, 1e30, 3).arrived, 3);
+}
+
+TEST(Network, ListedPairsOfSitesHaveTheirOwnLink) {
+  bundle::Topology t = twoSites();
+  addSite(t);
+  t.mutable_nodes(1)->set_site(2);
+  auto *pair = t.add_site_pairs();
+  pair->set_a(2);
+  pair->set_b(0);
+  *pair->mutable_link() = link(8, 1);
+  Network network(t);
+  Traffic traffic(network);
+  EXPECT_DOUBLE_EQ(traffic.send(0, 2, 80, 0).sent, 10);
+  EXPECT_DOUBLE_EQ(traffic.send(2, 0, 80, 0).sent, 10); // the other direction is another resource
+  EXPECT_DOUBLE_EQ(traffic.send(0, 4, 80, 0).sent, 4);  // an unlisted pair, 20 bytes/s for a flow
+}
+
+/// So many sites that pairs are no resources: their bandwidth limits a flow, and nothing is stored per pair.
+TEST(Network, ManySites) {
+  bundle::Topology t;
+  for (int s = 0; s < 5000; ++s) {
+    addSite(t);
+    addNode(t, s, 1);
+  }
+  *t.mutable_between_sites() = link(10, 1);
+  Network network(t);
+  EXPECT_LT(network.resources(), 50000u);
+  Traffic traffic(network);
+  EXPECT_DOUBLE_EQ(traffic.send(0, 4999, 50, 0).sent, 5);
+  EXPECT_DOUBLE_EQ(traffic.send(0, 4999, 50, 0).sent, 5);
+}
+
+TEST(Traffic, TwoFlowsShareACard) {
+  Network network(nodesOfTwo(3)); // cards of 100 bytes/s
+  Traffic traffic(network);
+  EXPECT_DOUBLE_EQ(traffic.send(0, 2, 500, 1).sent, 6);
+  EXPECT_DOUBLE_EQ(traffic.send(1, 4, 500, 1).sent, 11); // out of the same card
+  EXPECT_DOUBLE_EQ(traffic.send(4, 0, 500, 1).sent, 6);  // in by the card's other direction
+  EXPECT_DOUBLE_EQ(traffic.send(5, 2, 100, 20).sent, 21); // idle again
+}
+
+TEST(Traffic, FlowsUnderTheirLimitAddUpToTheCard) {
+  bundle::Topology t = nodesOfTwo(2);
+  t.mutable_nodes(0)->mutable_nic()->set_flow(25);
+  Network network(t);
+  Traffic traffic(network);
+  for (int i = 0; i < 4; ++i)
+    EXPECT_DOUBLE_EQ(traffic.send(0, 2, 100, 0).sent, 4) << i; // 4 x 25 = 100 bytes/s
+  EXPECT_DOUBLE_EQ(traffic.send(0, 2, 100, 0).sent, 5);        // the fifth does not fit beside them
+}
+
+TEST(Traffic, LatencyOccupiesNothing) {
+  Network network(nodesOfTwo(2));
+  Traffic traffic(network);
+  Passage first = traffic.send(0, 2, 100, 0);
+  EXPECT_DOUBLE_EQ(first.sent, 1);
+  EXPECT_DOUBLE_EQ(first.arrived, 2.5);
+  Passage second = traffic.send(0, 2, 100, first.sent);
+  EXPECT_DOUBLE_EQ(second.sent, 2);
+  EXPECT_DOUBLE_EQ(second.arrived, 3.5);
+  EXPECT_DOUBLE_EQ(traffic.send(0, 2, 0, 7).arrived, 8.5); // no bytes: latency alone
+}
+
+TEST(Traffic, FirstComeFirstServed) {
+  Network network(nodesOfTwo(2));
+  Traffic one(network), other(network);
+  EXPECT_DOUBLE_EQ(one.send(0, 2, 100, 0).sent, 1);
+  EXPECT_DOUBLE_EQ(one.send(1, 3, 300, 0).sent, 4);
+  EXPECT_DOUBLE_EQ(other.send(1, 3, 300, 0).sent, 3);
+  EXPECT_DOUBLE_EQ(other.send(0, 2, 100, 0).sent, 4);
+  other.reset();
+  EXPECT_DOUBLE_EQ(other.send(0, 2, 100, 0).sent, 1);
+}
+
+/// However flows come, a card passes no more than its bandwidth, and all of it while it has work.
+TEST(Traffic, ACardIsNeverOverBooked) {
+  Network network(nodesOfTwo(4));
+  Traffic traffic(network);
+  uint32_t state = 1;
+  auto below = [&](uint32_t n) {
+    state = state * 1664525 + 1013904223;
+    return (state >> 8) % n;
+  };
+  double start = 0, bytesOut = 0;
+  for (int i = 0; i < 1000; ++i) {
+    start += 0.01 * below(3);
+    uint32_t to = 2 + below(6);
+    double bytes = 1 + below(200);
+    Passage p = traffic.send(0, to, bytes, start);
+    bytesOut += bytes;
+    EXPECT_GE(p.sent * 100, bytesOut - 1e-6);
+    EXPECT_GE(p.sent, start + bytes / 100 - 1e-9);
+  }
+}
+
+} // namespace

@@ -1,0 +1,44 @@
+// Small topologies with round figures.
+#pragma once
+
+#include "zorse/Simulation/Network.h"
+
+namespace zorse::test {
+
+inline bundle::LinkClass link(double bandwidth, double latency = 0, double flow = 0) {
+  bundle::LinkClass l;
+  l.set_bandwidth(bandwidth);
+  l.set_latency(latency);
+  l.set_flow(flow);
+  return l;
+}
+
+inline bundle::Topology::Site *addSite(bundle::Topology &t) {
+  auto *site = t.add_sites();
+  site->set_name("s" + std::to_string(t.sites_size() - 1));
+  return site;
+}
+
+inline bundle::Topology::Node *addNode(bundle::Topology &t, uint32_t site, int devices) {
+  auto *node = t.add_nodes();
+  node->set_name("n" + std::to_string(t.nodes_size() - 1));
+  node->set_site(site);
+  for (int i = 0; i < devices; ++i)
+    t.add_node_of_device(static_cast<uint32_t>(t.nodes_size() - 1));
+  return node;
+}
+
+/// One site, `nodes` nodes of two devices: ports of 1000 bytes/s and 0.125 s, a bus of 1500, cards of 100 bytes/s and 0.25 s, a fabric of 1000 and 1 s.
+inline bundle::Topology nodesOfTwo(int nodes) {
+  bundle::Topology t;
+  *addSite(t)->mutable_fabric() = link(1000, 1);
+  for (int n = 0; n < nodes; ++n) {
+    auto *node = addNode(t, 0, 2);
+    *node->mutable_port() = link(1000, 0.125);
+    *node->mutable_bus() = link(1500);
+    *node->mutable_nic() = link(100, 0.25);
+  }
+  return t;
+}
+
+} // namespace zorse::test
