@@ -2,6 +2,8 @@
 // are not here.
 #pragma once
 
+#include "zorse/Planning/Cluster.h"
+
 #include <cstdint>
 #include <map>
 #include <optional>
@@ -22,7 +24,7 @@ struct ClassProfile {
 };
 
 struct DeviceProfile {
-  std::string device;                ///< a device's name, or a device type's: the more particular one applies
+  std::string device;                ///< a device's name, the name its entry in the cluster file has, or a device type's: the more particular one applies
   std::map<std::string, std::vector<ClassProfile>> classes; ///< by the class's name ("block attention"), see UnitInfo.class_id; one per degree
   double updatePerElement = -1, updateFixed = 0;  ///< seconds
   double normPerElement = -1, normFixed = 0;
@@ -33,7 +35,8 @@ struct DeviceProfile {
 
 struct LinkProfile {
   std::string from, to;              ///< device names, or node names
-  double bandwidth = 0, latency = 0; ///< bytes/s, seconds
+  double bandwidth = 0, latency = 0; ///< bytes/s of as many flows as it takes, seconds one way
+  double flow = 0;                   ///< bytes/s that one flow reached; 0: not measured
 };
 
 struct Profile {
@@ -43,6 +46,15 @@ struct Profile {
 };
 
 inline constexpr size_t kMostProfileBytes = size_t(64) << 20;
+
+/// Names of a model's unit classes, by class_id: of the first unit's name what is not a number ("block 3 attention" is of class "block attention"); where
+/// several classes would have one name, " (2)", " (3)" ... follow.
+std::vector<std::string> classNames(const bundle::ModelSummary &summary);
+
+/// Measured links in place of described ones: within a node they are its port; within a site its nodes' cards and the fabric's latency; between sites
+/// that pair of sites. Of several measurements of one thing the best counts: the others were held up by what is at their other end. Links of other
+/// devices are passed over.
+void applyLinks(const std::vector<LinkProfile> &links, const Cluster &cluster, bundle::Topology &topology);
 
 std::optional<Profile> readProfile(const std::string &json, std::string &error);
 std::optional<Profile> readProfileFile(const std::string &path, std::string &error);

@@ -1,0 +1,127 @@
+#include "zorse/Planning/CostModel.h"
+
+#include "CostNetwork.h"
+#include "CostTables.h"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <tuple>
+#include <unordered_map>
+
+using namespace zorse;
+using namespace zorse::planning;
+
+struct CostModel::Tables {
+  std::vector<uint32_t> deviceClass; ///< by device of the plan
+  std::vector<uint32_t> unitClass;   ///< by unit
+  std::vector<DeviceTimes> times;    ///< by device class
+  uint32_t unitClasses = 0;
+  CostNetwork network;
+  sim::Algorithm gather = sim::Algorithm::Best, reduce = sim::Algorithm::Best;
+};
+
+namespace {
+
+const char *typeName(NumberType type) { return type == NumberType::F32 ? "f32" : type == NumberType::F16 ? "f16" : "bf16"; }
+
+/// What makes devices alike: everything times and memory depend on, and what they cost.
+auto keyOf(const ClusterDevice &device, double speed, const ClusterNode &node, double port, const DeviceProfile *profile) {
+  return std::make_tuple(device.kind, device.type, speed, device.speed[size_t(NumberType::F32)], device.halfRows, device.memoryBandwidth, device.launch, device.memory,
+                         device.reserve, device.price, node.pcie, port, profile);
+}
+
+} // namespace
+
+std::optional<CostModel> CostModel::make(const bundle::ModelSummary &summary, const Cluster &cluster, const Profile *profile,
+                                         const std::vector<step::PlanDevice> &planDevices, std::string &error) {
+  error.clear();
+  if (profile && !profile->model.empty() && !summary.content_hash().empty() && profile->model != summary.content_hash()) {
+    error = "the profile was measured for another model (" + profile->model + ", this one is " + summary.content_hash() +
+            "); measure again with zorse-profile, or remove \"model\" from it if their units are the same";
+    return std::nullopt;
+  }
+  auto tables = std::make_shared<Tables>();
+  std::map<UnitWork, uint32_t> unitClasses;
+  std::vector<UnitWork> units;
+  for (int32_t u = 0; u < summary.units_size(); ++u) {
+    auto [it, isNew] = unitClasses.emplace(unitWork(summary, u), unitClasses.size());
+    if (isNew)
+      units.push_back(it->first);
+    tables->unitClass.push_back(it->second);
+  }
+  tables->unitClasses = static_cast<uint32_t>(units.size());
+
+  std::unordered_map<std::string, uint32_t> byName;
+  for (uint32_t d = 0; d < cluster.devices.size(); ++d)
+    byName[cluster.devices[d].name] = d;
+  NumberType type = numberType(summary.compute_type());
+  using Key = decltype(keyOf(cluster.devices[0], 0.0, cluster.nodes[0], 0.0, nullptr));
+  std::map<Key, uint32_t> classes;
+  bundle::Topology topology = cluster.topology;
+  topology.clear_node_of_device();
+  std::string unable;
+  size_t count = planDevices.empty() ? cluster.devices.size() : planDevices.size();
+  for (size_t i = 0; i < count; ++i) {
+    uint32_t index = static_cast<uint32_t>(i);
+    if (!planDevices.empty()) {
+      auto it = byName.find(planDevices[i].name);
+      if (it == byName.end()) {
+        error = "device '" + planDevices[i].name + "' of the plan is not in the cluster";
+        return std::nullopt;
+      }
+      index = it->second;
+    }
+    const ClusterDevice &device = cluster.devices[index];
+    double speed = !planDevices.empty() && planDevices[i].speed > 0 ? planDevices[i].speed : device.speed[size_t(type)];
+    if (!(speed > 0)) {
+      unable += (unable.empty() ? "" : ", ") + ("'" + device.name + "'" + (device.type.empty() ? "" : " (" + device.type + ")"));
+      continue;
+    }
+    const ClusterNode &node = cluster.nodes[device.node];
+    double port = static_cast<int>(device.node) < topology.nodes_size() ? topology.nodes(static_cast<int>(device.node)).port().bandwidth() : 0;
+    const DeviceProfile *measured = profile ? findProfile(*profile, device) : nullptr;
+    auto [it, isNew] = classes.emplace(keyOf(device, speed, node, port, measured), static_cast<uint32_t>(tables->times.size()));
+    if (isNew)
+      tables->times.push_back(deviceTimes(summary, units, device, speed, node.pcie, port, measured));
+    tables->deviceClass.push_back(it->second);
+    topology.add_node_of_device(device.node);
+  }
+  if (!unable.empty()) {
+    if (unable.size() > 300)
+      unable = unable.substr(0, unable.find(',', 250)) + ", ...";
+    error = "the model computes in " + std::string(typeName(type)) + ", which these devices cannot: " + unable + "; leave them out of the cluster, give their speed.\"" +
+            typeName(type) + "\", or compile the model in another type";
+    return std::nullopt;
+  }
+  if (profile)
+    applyLinks(profile->links, cluster, topology);
+  tables->network = CostNetwork(topology);
+  // Gloo's transport, which runs CPU devices, sums by exchange and gathers straight from the owners, over relays between sites.
+  bool gloo = std::all_of(cluster.devices.begin(), cluster.devices.end(), [](const ClusterDevice &device) { return device.kind == "cpu"; });
+  if (gloo) {
+    tables->gather = topology.sites_size() > 1 ? sim::Algorithm::Hierarchical : sim::Algorithm::Exchange;
+    tables->reduce = sim::Algorithm::Exchange;
+  }
+  CostModel model;
+  model.tables = std::move(tables);
+  return model;
+}
+
+double CostModel::unit(uint32_t device, int32_t unit, step::UnitTask task, int64_t rows) const {
+  size_t index = task == step::UnitTask::Recompute ? size_t(step::UnitTask::Forward) : size_t(task);
+  return tables->times[tables->deviceClass[device]].curves[tables->unitClass[static_cast<size_t>(unit)] * kUnitTasks + index].at(rows);
+}
+
+double CostModel::update(uint32_t device, int64_t elements) const { return tables->times[tables->deviceClass[device]].update.at(static_cast<double>(elements)); }
+double CostModel::norm(uint32_t device, int64_t elements) const { return tables->times[tables->deviceClass[device]].norm.at(static_cast<double>(elements)); }
+double CostModel::copy(uint32_t device, uint64_t bytes) const { return tables->times[tables->deviceClass[device]].copy.at(static_cast<double>(bytes)); }
+double CostModel::load(uint32_t device, uint64_t bytes) const { return tables->times[tables->deviceClass[device]].load.at(static_cast<double>(bytes)); }
+
+const sim::Network &CostModel::network() const { return tables->network.get(); }
+
+sim::Algorithm CostModel::gatherAlgorithm() const { return tables->gather; }
+sim::Algorithm CostModel::reduceAlgorithm() const { return tables->reduce; }
+
+uint32_t CostModel::deviceClass(uint32_t device) const { return tables->deviceClass[device]; }
+uint32_t CostModel::unitClass(int32_t unit) const { return tables->unitClass[static_cast<size_t>(unit)]; }

@@ -1,0 +1,201 @@
+#include "CostTables.h"
+
+#include "bundle.pb.h"
+
+#include <algorithm>
+#include <cmath>
+
+using namespace zorse;
+using namespace zorse::planning;
+
+namespace {
+
+constexpr int64_t kDenseRows = 1024; ///< most rows that have an entry each
+constexpr double kUnknownCopy = 5e9; ///< bytes/s where nothing is known
+
+constexpr size_t F = size_t(step::UnitTask::Forward), B = size_t(step::UnitTask::Backward), I = size_t(step::UnitTask::InputGradients),
+                 W = size_t(step::UnitTask::WeightGradients);
+
+} // namespace
+
+Curve Curve::roofline(const ClusterDevice &device, double speed, const Work &work) {
+  Curve curve;
+  if (work.flops <= 0 && work.bytes <= 0)
+    return curve;
+  // FLOPs · r / (speed · r p / (r p + halfRows)): a line.
+  curve.perRow = work.flops / speed;
+  curve.fixed = curve.perRow * device.halfRows / work.positions;
+  curve.memoryPerRow = device.memoryBandwidth > 0 ? work.bytes / device.memoryBandwidth : 0;
+  curve.launch = device.launch;
+  return curve;
+}
+
+Curve Curve::measured(std::vector<Point> points) {
+  Curve curve;
+  curve.points = std::move(points);
+  int64_t last = std::min(curve.points.back().rows, kDenseRows);
+  curve.dense.resize(static_cast<size_t>(last) + 1);
+  for (int64_t rows = 0; rows <= last; ++rows)
+    curve.dense[static_cast<size_t>(rows)] = rows == 0 ? 0 : curve.onLine(rows);
+  return curve;
+}
+
+double Curve::onLine(int64_t rows) const {
+  auto after = std::lower_bound(points.begin(), points.end(), rows, [](const Point &p, int64_t r) { return p.rows < r; });
+  if (after == points.begin() || after->rows == rows)
+    return after->seconds;
+  const Point &a = *std::prev(after), &b = *after;
+  return a.seconds + (b.seconds - a.seconds) * static_cast<double>(rows - a.rows) / static_cast<double>(b.rows - a.rows);
+}
+
+double Curve::beyond(int64_t rows) const {
+  const Point &last = points.back();
+  return rows >= last.rows ? last.seconds * static_cast<double>(rows) / static_cast<double>(last.rows) : onLine(rows);
+}
+
+Curve Curve::scaled(double factor) const {
+  Curve curve = *this;
+  for (double *value : {&curve.launch, &curve.fixed, &curve.perRow, &curve.memoryPerRow})
+    *value *= factor;
+  for (Point &point : curve.points)
+    point.seconds *= factor;
+  for (double &seconds : curve.dense)
+    seconds *= factor;
+  return curve;
+}
+
+const DeviceProfile *zorse::planning::findProfile(const Profile &profile, const ClusterDevice &device) {
+  auto named = [&](const std::string &name) -> const DeviceProfile * {
+    for (const DeviceProfile &entry : profile.devices)
+      if (!name.empty() && entry.device == name)
+        return &entry;
+    return nullptr;
+  };
+  if (const DeviceProfile *entry = named(device.name))
+    return entry;
+  if (const DeviceProfile *entry = named(device.name.substr(0, device.name.rfind(':'))))
+    return entry;
+  return named(device.type);
+}
+
+namespace {
+
+/// The points of a class by task; empty where a task was not measured.
+struct Measured {
+  std::vector<Curve::Point> tasks[kUnitTasks];
+};
+
+Measured collect(const ClassProfile &profile) {
+  Measured measured;
+  for (const ProfilePoint &point : profile.points) {
+    const double seconds[kUnitTasks] = {point.forward, point.backward, point.inputGradients, point.weightGradients};
+    for (size_t task = 0; task < kUnitTasks; ++task)
+      if (seconds[task] >= 0)
+        measured.tasks[task].push_back({point.rows, seconds[task]});
+    if (point.backward < 0 && point.inputGradients >= 0 && point.weightGradients >= 0)
+      measured.tasks[B].push_back({point.rows, point.inputGradients + point.weightGradients});
+  }
+  return measured;
+}
+
+/// Measured over estimated time, summed over the points.
+struct Ratio {
+  double measured = 0, estimated = 0;
+  void add(const std::vector<Curve::Point> &points, const Curve &roofline) {
+    for (const Curve::Point &point : points) {
+      measured += point.seconds;
+      estimated += roofline.at(point.rows);
+    }
+  }
+  void add(const Ratio &o) {
+    measured += o.measured;
+    estimated += o.estimated;
+  }
+  bool known() const { return measured > 0 && estimated > 0; }
+  double value() const { return measured / estimated; }
+};
+
+/// Curves of one class: measured where they were, the others in the proportions of the roofline.
+void complete(const Measured &measured, Curve *curves) {
+  Ratio both;
+  both.add(measured.tasks[F], curves[F]);
+  both.add(measured.tasks[B], curves[B]);
+  Curve rooflines[kUnitTasks] = {curves[F], curves[B], curves[I], curves[W]};
+  for (size_t task : {F, B})
+    curves[task] = !measured.tasks[task].empty() ? Curve::measured(measured.tasks[task]) : curves[task].scaled(both.known() ? both.value() : 1);
+  for (size_t task : {I, W}) {
+    if (!measured.tasks[task].empty()) {
+      curves[task] = Curve::measured(measured.tasks[task]);
+      continue;
+    }
+    if (measured.tasks[B].empty()) {
+      curves[task] = curves[task].scaled(both.known() ? both.value() : 1);
+      continue;
+    }
+    std::vector<Curve::Point> points = measured.tasks[B];
+    bool other = !measured.tasks[task == I ? W : I].empty();
+    for (Curve::Point &point : points) {
+      double whole = rooflines[I].at(point.rows) + rooflines[W].at(point.rows);
+      point.seconds = other ? std::max(point.seconds - curves[task == I ? W : I].at(point.rows), 0.0) : point.seconds * (whole > 0 ? rooflines[task].at(point.rows) / whole : 0.5);
+    }
+    curves[task] = Curve::measured(std::move(points));
+  }
+}
+
+} // namespace
+
+DeviceTimes zorse::planning::deviceTimes(const bundle::ModelSummary &summary, const std::vector<UnitWork> &units, const ClusterDevice &device, double speed, double pcie,
+                                         double port, const DeviceProfile *profile) {
+  DeviceTimes times;
+  times.curves.resize(units.size() * kUnitTasks);
+  for (size_t u = 0; u < units.size(); ++u)
+    for (size_t task = 0; task < kUnitTasks; ++task)
+      times.curves[u * kUnitTasks + task] = Curve::roofline(device, speed, units[u].tasks[task]);
+
+  if (profile) {
+    std::vector<std::string> names = classNames(summary);
+    std::vector<bool> covered(units.size(), false);
+    Ratio whole;
+    for (size_t u = 0; u < units.size(); ++u) {
+      auto entry = units[u].classId < names.size() ? profile->classes.find(names[units[u].classId]) : profile->classes.end();
+      if (entry == profile->classes.end())
+        continue;
+      for (const ClassProfile &atDegree : entry->second) {
+        if (atDegree.degree != 1 || atDegree.points.empty())
+          continue;
+        Measured measured = collect(atDegree);
+        whole.add(measured.tasks[F], times.curves[u * kUnitTasks + F]);
+        whole.add(measured.tasks[B], times.curves[u * kUnitTasks + B]);
+        complete(measured, &times.curves[u * kUnitTasks]);
+        covered[u] = true;
+      }
+    }
+    if (whole.known())
+      for (size_t u = 0; u < units.size(); ++u)
+        for (size_t task = 0; task < kUnitTasks && !covered[u]; ++task)
+          times.curves[u * kUnitTasks + task] = times.curves[u * kUnitTasks + task].scaled(whole.value());
+  }
+
+  // Elementwise work over state in 4 bytes: parameters and moments are read and written, gradients read.
+  double flopsPerSecond = device.speed[size_t(NumberType::F32)] > 0 ? device.speed[size_t(NumberType::F32)] : speed;
+  auto elementwise = [&](double flops, double bytes) {
+    return Rate{device.launch, std::max(flops / flopsPerSecond, device.memoryBandwidth > 0 ? bytes / device.memoryBandwidth : 0)};
+  };
+  double moments = summary.moments();
+  times.update = elementwise(2 + 5 * moments, 4 * (3 + 2 * moments));
+  times.norm = elementwise(2, 4);
+  double memory = device.memoryBandwidth > 0 ? device.memoryBandwidth / 2 : port > 0 ? port : kUnknownCopy; // a copy reads and writes
+  times.copy = {device.launch, 1 / memory};
+  times.load = {device.launch, 1 / (device.kind != "cpu" && pcie > 0 ? pcie : memory)};
+  if (profile) {
+    auto use = [](Rate &rate, double each, double fixed) {
+      if (each >= 0)
+        rate = {fixed, each};
+    };
+    use(times.update, profile->updatePerElement, profile->updateFixed);
+    use(times.norm, profile->normPerElement, profile->normFixed);
+    use(times.copy, profile->copyPerByte, profile->copyFixed);
+    use(times.load, profile->loadPerByte, profile->loadFixed);
+  }
+  return times;
+}

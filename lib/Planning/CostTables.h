@@ -1,0 +1,88 @@
+// How CostModel keeps times: curves over rows, one per (device class, unit class, task).
+#pragma once
+
+#include "zorse/Planning/Cluster.h"
+#include "zorse/Planning/Profile.h"
+#include "zorse/Step/Costs.h"
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace zorse::planning {
+
+/// FLOPs and bytes of one task of a unit per sample, and the matrix rows of a sample.
+struct Work {
+  double flops = 0, bytes = 0;
+  double positions = 1;
+
+  bool operator<(const Work &o) const { return std::tie(flops, bytes, positions) < std::tie(o.flops, o.bytes, o.positions); }
+};
+
+inline constexpr size_t kUnitTasks = 4; ///< Forward, Backward, InputGradients, WeightGradients; Recompute is a forward
+
+/// Work of the tasks of a unit, by UnitTask.
+struct UnitWork {
+  Work tasks[kUnitTasks];
+  uint32_t classId = 0;
+
+  bool operator<(const UnitWork &o) const;
+};
+
+UnitWork unitWork(const bundle::ModelSummary &summary, int32_t unit);
+
+/// Seconds over rows: max(fixed + perRow · r, memoryPerRow · r) + launch, or measured points with lines between them.
+class Curve {
+public:
+  struct Point {
+    int64_t rows;
+    double seconds;
+  };
+
+  /// No time at all: nothing to do.
+  Curve() = default;
+  static Curve roofline(const ClusterDevice &device, double speed, const Work &work);
+  static Curve measured(std::vector<Point> points); ///< ascending rows, at least one
+
+  double at(int64_t rows) const {
+    if (rows <= 0)
+      return 0;
+    if (!dense.empty())
+      return static_cast<size_t>(rows) < dense.size() ? dense[static_cast<size_t>(rows)] : beyond(rows);
+    double r = static_cast<double>(rows);
+    return launch + std::max(fixed + perRow * r, memoryPerRow * r);
+  }
+  bool isMeasured() const { return !dense.empty(); }
+  const std::vector<Point> &measuredPoints() const { return points; }
+  /// Times `factor`.
+  Curve scaled(double factor) const;
+
+private:
+  double beyond(int64_t rows) const;
+  double onLine(int64_t rows) const;
+
+  double launch = 0, fixed = 0, perRow = 0, memoryPerRow = 0;
+  std::vector<Point> points;
+  std::vector<double> dense; ///< by rows, up to the last point or kDenseRows
+};
+
+/// seconds = fixed + each · n
+struct Rate {
+  double fixed = 0, each = 0;
+  double at(double n) const { return n > 0 ? fixed + each * n : 0; }
+};
+
+/// Everything about one class of devices.
+struct DeviceTimes {
+  std::vector<Curve> curves; ///< unit class x task
+  Rate update, norm, copy, load;
+};
+
+/// \param port  bytes/s towards other devices of the node, for copies where the memory's bandwidth is not known
+DeviceTimes deviceTimes(const bundle::ModelSummary &summary, const std::vector<UnitWork> &units, const ClusterDevice &device, double speed, double pcie, double port,
+                        const DeviceProfile *profile);
+
+/// The part of a profile that says most about a device: by its name, the name before ":3", its type; nullptr if there is none.
+const DeviceProfile *findProfile(const Profile &profile, const ClusterDevice &device);
+
+} // namespace zorse::planning

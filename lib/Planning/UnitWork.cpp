@@ -1,0 +1,73 @@
+// What a unit has to compute, from the summary.
+#include "CostTables.h"
+
+#include "bundle.pb.h"
+
+#include <algorithm>
+#include <tuple>
+
+using namespace zorse;
+using namespace zorse::planning;
+
+namespace {
+
+/// Matrix rows of one sample: all dimensions but the last of what flows through the unit; of ids, which have no channels, all.
+double positions(const bundle::ModelSummary &summary, const bundle::UnitInfo &unit) {
+  const bundle::ValueInfo *largest = nullptr;
+  auto consider = [&](const auto &values) {
+    for (uint32_t v : values) {
+      const bundle::ValueInfo &value = summary.values(static_cast<int>(v));
+      if (!largest || std::make_tuple(value.needs_gradient(), value.bytes_per_row()) > std::make_tuple(largest->needs_gradient(), largest->bytes_per_row()))
+        largest = &value;
+    }
+  };
+  consider(unit.values_out());
+  consider(unit.values_in());
+  double product = 1;
+  if (largest) {
+    for (int i = 0; i + 1 < largest->shape_size(); ++i)
+      product *= static_cast<double>(std::max<int64_t>(largest->shape(i), 1));
+    return product;
+  }
+  for (uint32_t i : unit.inputs()) {
+    double ids = 1;
+    for (int64_t dimension : summary.inputs(static_cast<int>(i)).shape())
+      ids *= static_cast<double>(std::max<int64_t>(dimension, 1));
+    product = std::max(product, ids);
+  }
+  return product;
+}
+
+} // namespace
+
+bool UnitWork::operator<(const UnitWork &o) const {
+  if (classId != o.classId)
+    return classId < o.classId;
+  return std::lexicographical_compare(std::begin(tasks), std::end(tasks), std::begin(o.tasks), std::end(o.tasks));
+}
+
+UnitWork zorse::planning::unitWork(const bundle::ModelSummary &summary, int32_t index) {
+  const bundle::UnitInfo &unit = summary.units(index);
+  UnitWork work;
+  work.classId = unit.class_id();
+  double p = positions(summary, unit);
+  auto set = [&](step::UnitTask task, double flops, double bytes) { work.tasks[size_t(task)] = {flops, bytes, p}; };
+  double flops = unit.backward_flops_per_row(), bytes = unit.backward_bytes_per_row();
+  set(step::UnitTask::Forward, unit.forward_flops_per_row(), unit.forward_bytes_per_row());
+  set(step::UnitTask::Backward, flops, bytes);
+  if (unit.splits()) {
+    set(step::UnitTask::InputGradients, unit.input_gradient_flops_per_row(), unit.input_gradient_bytes_per_row());
+    set(step::UnitTask::WeightGradients, unit.weight_gradient_flops_per_row(), unit.weight_gradient_bytes_per_row());
+    return work;
+  }
+  // A unit that does not split does all of its backward in the first part. A summary in which none does was made before backwards could be split: a
+  // forward and the two parts of its backward then take a third of the whole each, unless a unit has only one of the parts.
+  bool known = std::any_of(summary.units().begin(), summary.units().end(), [](const bundle::UnitInfo &other) { return other.splits(); });
+  bool inputs = std::any_of(unit.values_in().begin(), unit.values_in().end(), [&](uint32_t v) { return summary.values(static_cast<int>(v)).needs_gradient(); });
+  bool weights =
+      std::any_of(unit.parameters().begin(), unit.parameters().end(), [&](uint32_t q) { return summary.parameters(static_cast<int>(q)).trainable(); });
+  double first = known || inputs == weights ? (known ? 1 : 0.5) : inputs ? 1 : 0;
+  set(step::UnitTask::InputGradients, first * flops, first * bytes);
+  set(step::UnitTask::WeightGradients, (1 - first) * flops, (1 - first) * bytes);
+  return work;
+}
