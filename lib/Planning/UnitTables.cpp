@@ -78,6 +78,8 @@ UnitTables::UnitTables(const Problem &problem) {
     table.elements = group.elements();
     table.elementSize = sizeOf(group.type());
     table.trainable = group.trainable();
+    bool half = summary.compute_type() == bundle::BF16 || summary.compute_type() == bundle::F16;
+    table.computeSize = half && group.trainable() && group.type() == bundle::F32 ? sizeOf(summary.compute_type()) : table.elementSize;
     table.units.assign(group.units().begin(), group.units().end());
     groupTable.push_back(std::move(table));
   }

@@ -1,0 +1,69 @@
+#include "zorse/Planning/Layout.h"
+
+#include "QuickSimulation.h"
+
+#include <algorithm>
+#include <memory>
+
+using namespace zorse;
+using namespace zorse::planning;
+
+step::Plan zorse::planning::makePlan(const Problem &problem, const Layout &layout) {
+  step::Plan plan;
+  plan.model = problem.summary.content_hash();
+  plan.batch = problem.batch;
+  plan.devices = planDevices(problem.cluster, numberType(problem.summary.compute_type()));
+  planLinks(problem.cluster, plan);
+  plan.schedule = layout.schedule;
+  int64_t base = 0;
+  std::vector<step::StageDevice> devices;
+  for (const Pipeline &pipeline : layout.pipelines) {
+    for (const Stage &stage : pipeline.stages) {
+      devices.clear();
+      for (const Member &member : stage.members)
+        if (member.samples > 0)
+          devices.push_back({member.device, member.samples, member.rows});
+      step::dealStage(stage.unitBegin, stage.unitEnd, base, devices, plan.cells);
+    }
+    base += pipeline.samples;
+  }
+  plan.defaultOwners = layout.state == StateRule::Equal ? step::DefaultOwners::Equal : step::DefaultOwners::Proportional;
+  if (layout.state != StateRule::FreeMemory)
+    return plan;
+  UnitTables tables(problem);
+  QuickSimulation quick(problem, tables);
+  quick.prepare(layout);
+  for (const OwnerShares &set : quick.owners())
+    for (uint32_t g : set.groups) {
+      if (!problem.summary.groups(static_cast<int>(g)).trainable() || set.readers.size() < 2)
+        continue;
+      step::GroupOwners owners;
+      owners.group = g;
+      for (size_t i = 0; i < set.readers.size(); ++i)
+        owners.owners.push_back({set.readers[i], 100 * set.weights[i]});
+      plan.owners.push_back(std::move(owners));
+    }
+  std::sort(plan.owners.begin(), plan.owners.end(), [](const auto &a, const auto &b) { return a.group < b.group; });
+  return plan;
+}
+
+std::optional<Evaluation> zorse::planning::evaluate(const Problem &problem, const step::Plan &plan, std::string &error) {
+  step::ExpandOptions options;
+  options.bodies = problem.bodies;
+  options.costs = &problem.costs;
+  options.checkMemory = false;
+  std::optional<step::StepGraph> graph = step::expandPlan(problem.summary, plan, error, options);
+  if (!graph)
+    return std::nullopt;
+  Evaluation result;
+  result.step = graph->stepTime;
+  for (size_t d = 0; d < graph->devices.size(); ++d) {
+    uint64_t planned = graph->devices[d].plannedBytes, limit = problem.cluster.devices[d].memory;
+    uint64_t needs = planned ? planned + problem.cluster.devices[d].reserve : 0;
+    result.memory.push_back(needs);
+    result.busy.push_back(graph->devices[d].busy);
+    if (limit && needs > limit)
+      result.excess += needs - limit;
+  }
+  return result;
+}
