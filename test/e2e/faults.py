@@ -346,7 +346,7 @@ def two_jobs_at_once(case):
     """Same ports; another name, or the same name and another secret: each finds its own."""
     expected = [case.outcome(case.bench.words(20, bundle=bundle), "--threads") for bundle in (case.bench.bundle, case.bench.other_plan)]
     for same_name in (True, False):
-        store, ended = jobs.free_ports(), []
+        store, ended = jobs.Store(), []
         for i, bundle in enumerate((case.bench.bundle, case.bench.other_plan)):
             words = case.bench.words(20, "--metrics", os.path.join(case.folder, f"m{i}"), "--checkpoint", os.path.join(case.folder, f"c{i}"), bundle=bundle)
             ended.append(case.job(words, False, store=store, job="test/same" if same_name else f"test/{i}", secret=("a" if same_name and i else "b") * 20))

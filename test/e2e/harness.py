@@ -4,6 +4,8 @@ The tools are taken from ZORSE_BIN, else build/release/bin. Needs Python 3 and n
 """
 import json
 import os
+import random
+import socket
 import struct
 import subprocess
 import sys
@@ -22,6 +24,34 @@ SGD = {"optimizer": "sgd", "lr": "1e-2"}
 
 class Failure(Exception):
     pass
+
+
+class Ports(str):
+    """The number of the first of `count` ports in a row that are this test's own as long as the object lives: bound, so that nobody else is given them, but not listening, so that a
+    program that is told the number may (with SO_REUSEADDR, as ours and PyTorch's do)."""
+
+    def __new__(cls, count=1):
+        randoms = random.Random(os.urandom(8))
+        for _ in range(1000):
+            first, sockets = randoms.randrange(20000, 32000), []  # below those that the system gives out
+            try:
+                for port in range(first, first + count):
+                    sockets.append(socket.socket(socket.AF_INET, socket.SOCK_STREAM))
+                    sockets[-1].bind(("", port))  # without SO_REUSEADDR: free of everybody
+                for s in sockets:
+                    s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            except OSError:
+                for s in sockets:
+                    s.close()
+                continue
+            self = super().__new__(cls, first)
+            self.first, self.last, self.sockets = first, first + count - 1, sockets
+            return self
+        raise Failure(f"no {count} ports in a row are free")
+
+    def __del__(self):
+        for s in getattr(self, "sockets", []):
+            s.close()
 
 
 def call(*words, ok=True, timeout=600):

@@ -7,7 +7,6 @@ import select
 import signal
 import struct
 import subprocess
-import threading
 import time
 import uuid
 
@@ -15,14 +14,16 @@ import harness as z
 
 CREATE, MOVED_TO = 0x100, 0x80
 _libc = ctypes.CDLL(None, use_errno=True)
-_ports, _ports_lock = iter(range(10**9)), threading.Lock()
 
 
-def free_ports():
-    """Eight ports for a job whose rank 0 is the coordinator: some other program may have them, which the job finds out by itself."""
-    with _ports_lock:
-        first = 20000 + (os.getpid() * 64 + next(_ports) * 8) % 8000
-    return f"127.0.0.1:{first}-{first + 7}"
+class Store(str):
+    """Four ports for a job whose rank 0 is the coordinator: its own as long as the object lives."""
+
+    def __new__(cls):
+        ports = z.Ports(4)
+        self = super().__new__(cls, f"127.0.0.1:{ports.first}-{ports.last}")
+        self.ports = ports
+        return self
 
 
 def environment_of(pid):
@@ -119,7 +120,7 @@ class Job:
         self.folder, self.world, self.launcher = folder, world, launcher
         self.words = [os.path.join(z.BIN, "zorse-run")] + [str(w) for w in words] + (["--processes"] if launcher else [])
         self.tag = uuid.uuid4().hex
-        self.job, self.secret, self.store = job or "test/" + self.tag, secret or self.tag, store or free_ports()
+        self.job, self.secret, self.store = job or "test/" + self.tag, secret or self.tag, store or Store()
         self.watch = Watch(watch) if watch else None
         self.processes, self.head, self.lines, self.events, self.logs = {}, None, [], [], {}
         self._partial = b""

@@ -21,7 +21,7 @@ import harness as z
 import jobs
 import many_plans
 
-STEPS, EVERY, LIMIT, JOIN = 16, 2, 2.0 * z.PATIENCE, 5.0 * z.PATIENCE
+STEPS, EVERY, LIMIT, JOIN = 16, 2, 2.0 * z.PATIENCE, 5.0 * max(1, z.PATIENCE / 4)
 NAMES = ("before joining", "while joining", "in the first step", "in a later step", "in an evaluation", "while a snapshot is copied", "while a snapshot is written",
          "at the first acknowledgement", "before the index", "at the index", "while ranks leave")
 HOW = ("launcher",) * 9 + ("ranks",) * 6 + ("the launcher itself",) * 2 + ("restart",) * 3

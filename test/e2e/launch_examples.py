@@ -61,7 +61,7 @@ def jobset(folder):
     values = {"JOBSET_NAME": "gpt", "REPLICATED_JOB_NAME": "nodes", "JOBSET_RESTART_ATTEMPT": "0"}
     if sorted(names) != sorted(values):
         return False, f"the manifest sets {names}"
-    port = str(20000 + os.getpid() % 1000 * 8)
+    port = z.Ports()
     both = pods(folder, command, [{**values, "NNODES": nodes, "JOB_COMPLETION_INDEX": str(n), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port} for n in range(int(nodes))])
     out = [p.communicate(timeout=60)[0] for p in both]
     return all(p.returncode == 0 for p in both) and "step 12/12" in out[0] and "by JobSet" in out[0], "\n".join(out)

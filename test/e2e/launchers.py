@@ -75,7 +75,7 @@ class Launcher:
         if self.name == "torchrun":
             options = [self.program, "--no-python", "--rdzv-id", f"plan-{number}"]
             if fourth and world % 2 == 0:
-                port = 20000 + os.getpid() % 500 * 16
+                self.port = port = z.Ports()
                 return [options + ["--nnodes=2", f"--node-rank={node}", "--master-addr=127.0.0.1", f"--master-port={port}", f"--nproc-per-node={world // 2}"] + words
                         for node in (0, 1)], "torchrun"
             return [[self.program, "--standalone", "--no-python", f"--nproc-per-node={world}"] + words], "torchrun"

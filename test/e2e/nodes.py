@@ -34,7 +34,7 @@ class Pods:
     names = ["gpt-ranks-0-0", "gpt-ranks-0-1"]
 
     def __init__(self, folder):
-        self.holders = []
+        self.holders, self.port = [], z.Ports()  # where nodes are not separate
         self.separate = os.getuid() == 0 and subprocess.run(["unshare", "--net", "--uts", "--mount", "true"], capture_output=True).returncode == 0
         self.addresses = ["10.97.113.1", "10.97.113.2"] if self.separate else ["127.0.0.1", "127.0.0.2"]
         self.leader = self.names[0] + ".gpt" if self.separate else self.addresses[0]
@@ -70,7 +70,7 @@ class Pods:
 
 def environments(pods):
     """name → the two nodes' variables"""
-    port = str(20000 + os.getpid() % 1000 * 8)
+    port = pods.port
     leader = pods.leader
     jobset = {"JOBSET_NAME": "gpt", "REPLICATED_JOB_NAME": "ranks", "NNODES": "2", **({} if pods.separate else {"MASTER_ADDR": leader, "MASTER_PORT": port})}
     return {

@@ -339,6 +339,25 @@ TEST(ControlJob, AnExchangeDoesNotWaitForRanksThatHaveLeft) {
   EXPECT_EQ(job.verdict()->message, "rank 1 (device b) ended without taking part in the exchange 'acks', in which rank 0 (device a) waits for it");
 }
 
+TEST(ControlJob, ACoordinatorThatWasStoppedDoesNotWaitLongerForRanksToJoin) {
+  struct Quiet final : Outbox {
+    void send(uint32_t, const SharedFrame &, bool) override {}
+    void giveUp(uint32_t) override {}
+  } quiet;
+  Job job({2, Simulation::times(), 0, {}}, quiet);
+  double limit = Simulation::times().joinSeconds;
+  job.joined(0, "a", 0);
+  job.tick(0.1, nullptr, limit - 0.1);
+  EXPECT_FALSE(job.verdict());
+  for (double now = 0.2; now < 1 && !job.verdict(); now += 0.05) { // by its own clock a moment later, but the others have given up by now.
+    job.heard(0, now);
+    job.tick(now, nullptr, now + limit);
+  }
+  ASSERT_TRUE(job.verdict());
+  EXPECT_EQ(job.verdict()->cause, Failure::NotJoined);
+  EXPECT_EQ(job.verdict()->rank, 1u);
+}
+
 TEST(ControlJob, TheHostOfTheCoordinatorIsToldWhenTheOthersKnow) {
   struct Recorder final : Outbox {
     void send(uint32_t rank, const SharedFrame &frame, bool) override {

@@ -1,4 +1,6 @@
 // The launcher with shell scripts and small programs as ranks: what it prints, how it ends, and that nobody outlives it.
+#include "ReservedPort.h"
+
 #include "zorse/runtime/Launch.h"
 
 #include <gtest/gtest.h>
@@ -375,9 +377,18 @@ TEST(Launch, LostRankIsEnded) {
   EXPECT_TRUE(probe.nobodyLeft());
 }
 
+TEST(Launch, ARankThatIsStoppedAfterItHasLeftIsEnded) {
+  Probe probe(ranks({"--world", "3", "--deadline", "1", "--restarts", "1"}, "3"), {{"PROBE_STOPS_AT_THE_END", "1"}});
+  EXPECT_EQ(probe.wait(), 0) << probe.err;
+  EXPECT_HAS(probe.err, "warning: rank 1 has finished and left the job, but its process has not ended 1.0 s after that");
+  EXPECT_EQ(probe.err.find("restart"), std::string::npos) << probe.err;
+  EXPECT_TRUE(probe.nobodyLeft());
+}
+
 TEST(Launch, TwoNodes) {
   std::map<std::string, std::string> secret = {{"ZORSE_SECRET", "0123456789abcdef0123456789abcdef"}};
-  std::string store = "127.0.0.1:" + std::to_string(20000 + ::getpid() % 10000);
+  zorse::runtime::test::ReservedPort port;
+  std::string store = "127.0.0.1:" + std::to_string(port.number());
   Probe first(ranks({"--world", "3", "--first", "0", "--local", "2", "--store", store}, "6"), secret);
   Probe second(ranks({"--world", "3", "--first", "2", "--local", "1", "--store", store}, "6"), secret);
   EXPECT_EQ(second.wait(), 0) << second.err;
@@ -387,7 +398,8 @@ TEST(Launch, TwoNodes) {
 
 TEST(Launch, TwoNodesStartAgain) {
   std::map<std::string, std::string> secret = {{"ZORSE_SECRET", "0123456789abcdef0123456789abcdef"}, {"PROBE_DIES", "1"}};
-  std::string store = "127.0.0.1:" + std::to_string(20000 + ::getpid() % 10000);
+  zorse::runtime::test::ReservedPort port;
+  std::string store = "127.0.0.1:" + std::to_string(port.number());
   // A failure on one node ends the other's ranks, and both start again.
   Probe third(ranks({"--world", "3", "--first", "0", "--local", "1", "--store", store, "--restarts", "1"}, "6"), secret);
   Probe fourth(ranks({"--world", "3", "--first", "1", "--local", "2", "--store", store, "--restarts", "1"}, "6"), secret);

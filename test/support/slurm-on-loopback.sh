@@ -54,7 +54,11 @@ trap 'exit 143' TERM
 chmod 755 "$folder"
 mkdir "$folder/state" "$folder/zn1" "$folder/zn2"
 (umask 077; head -c 128 /dev/urandom >"$folder/munge.key")
-first=$((20000 + $$ % 1200 * 10)) # three ports of this run, below those the system gives out
+listens() { grep -qiE "^ *[0-9]+: [0-9A-F]+:$(printf %04X "$1") " /proc/net/tcp /proc/net/tcp6 2>/dev/null; }
+for _ in $(seq 100); do # three ports that nobody has, below those the system gives out
+  first=$((16000 + RANDOM % 4000))
+  listens "$first" || listens $((first + 1)) || listens $((first + 2)) || break
+done
 user=$(id -un)
 cat >"$folder/slurm.conf" <<END
 ClusterName=loopback$$

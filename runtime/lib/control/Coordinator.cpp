@@ -179,7 +179,7 @@ private:
         heartbeatAt = now + times_.heartbeatSeconds;
       }
       expireStrangers(now);
-      job_.tick(now, [this] { return refusals_.text(); });
+      job_.tick(now, [this] { return refusals_.text(); }, monotonicSeconds() - begun_);
       flushAll();
       publish();
     }
@@ -448,6 +448,7 @@ private:
   const CoordinatorOptions options_;
   const ControlTimes times_;
   const uint16_t port_;
+  const double begun_ = monotonicSeconds();
   Descriptor listener_, epoll_;
   Waker waker_;
   FairClock clock_;

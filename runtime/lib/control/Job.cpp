@@ -327,9 +327,9 @@ void Job::decideStop() {
       outbox_.send(rank, frame, true);
 }
 
-void Job::tick(double now, const std::function<std::string()> &refused) {
+void Job::tick(double now, const std::function<std::string()> &refused, double elapsed) {
   if (!verdict_) {
-    checkJoined(now, refused);
+    checkJoined(std::max(now, elapsed), now, refused);
     checkHeartbeats(now);
     checkProgress(now);
   }
@@ -339,8 +339,8 @@ void Job::tick(double now, const std::function<std::string()> &refused) {
   updateOver(now);
 }
 
-void Job::checkJoined(double now, const std::function<std::string()> &refused) {
-  if (now < settings_.times.joinSeconds)
+void Job::checkJoined(double elapsed, double now, const std::function<std::string()> &refused) {
+  if (elapsed < settings_.times.joinSeconds)
     return;
   std::string missing;
   uint32_t first = kNoRank, count = 0;

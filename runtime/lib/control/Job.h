@@ -54,7 +54,8 @@ public:
   void requestStop(double now);
   /// Time has passed.
   /// \param refused  what to say of peers that were turned away, if ranks are missing
-  void tick(double now, const std::function<std::string()> &refused = nullptr);
+  /// \param elapsed  since the start, pauses of this process included, which `now` leaves out: ranks that are still to join count theirs so too.
+  void tick(double now, const std::function<std::string()> &refused = nullptr, double elapsed = 0);
 
   // ---- what is so ----
   bool isAbsent(uint32_t rank) const { return ranks_[rank].state == State::Absent; }
@@ -102,7 +103,7 @@ private:
   void decideStop();
   void checkHeartbeats(double now);
   void checkProgress(double now);
-  void checkJoined(double now, const std::function<std::string()> &refused);
+  void checkJoined(double elapsed, double now, const std::function<std::string()> &refused);
   void decide(double now);
   void tell(double now);
   void updateOver(double now);

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 
@@ -25,6 +26,12 @@ constexpr double kGiveUpSeconds = 30.0; ///< after SIGKILL: a process that the k
 constexpr double kDrainSeconds = 0.3;   ///< after the last rank: for output that somebody outside of its group still holds open
 
 double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
+
+std::string secondsText(double seconds) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%.1f s", seconds);
+  return text;
+}
 
 std::string firstLine(const std::string &text) { return text.substr(0, text.find('\n')); }
 
@@ -72,6 +79,7 @@ private:
   void reap();
   void noticeEnd(RankProcess &rank);
   void escalate();
+  void endLingering();
   void fail(Cause cause);
   std::optional<Cause> firstCause() const;
   bool anyRunning() const;
@@ -97,7 +105,8 @@ private:
   std::unique_ptr<Coordinator> coordinator_;
   std::vector<std::unique_ptr<RankProcess>> ranks_;
   std::optional<Cause> failure_;
-  double failedAt_ = 0, killedAt_ = 0, lastEndAt_ = 0;
+  double failedAt_ = 0, killedAt_ = 0, lastEndAt_ = 0, allLeftAt_ = 0;
+  bool lingered_ = false; ///< some were ended after all had left the job, with all done
   bool termSent_ = false, someStopped_ = false, stopAsked_ = false, lost_ = false;
 };
 
@@ -264,6 +273,24 @@ void Launcher::escalate() {
   }
 }
 
+/// All ranks have left the job: what is left of them has only to exit. A process that was stopped in between would never do so.
+void Launcher::endLingering() {
+  if (!coordinator_ || failure_ || killedAt_ != 0 || !anyRunning() || !coordinator_->waitUntilOver(0))
+    return;
+  if (allLeftAt_ == 0)
+    allLeftAt_ = now();
+  if (now() - allLeftAt_ <= o_.times.deadlineSeconds)
+    return;
+  killedAt_ = now();
+  lingered_ = true;
+  for (const std::unique_ptr<RankProcess> &rank : ranks_)
+    if (rank->running()) {
+      say("warning: " + name(rank->rank()) + " has finished and left the job, but its process has not ended " + secondsText(o_.times.deadlineSeconds) +
+          " after that (is it stopped?): it is ended");
+      rank->signalGroup(SIGKILL);
+    }
+}
+
 bool Launcher::anyRunning() const {
   return std::any_of(ranks_.begin(), ranks_.end(), [](const std::unique_ptr<RankProcess> &rank) { return rank->running(); });
 }
@@ -308,6 +335,7 @@ void Launcher::turn(double seconds) {
   takeSignals();
   reap();
   escalate();
+  endLingering();
 }
 
 void Launcher::pause(double seconds) {
@@ -318,8 +346,8 @@ void Launcher::pause(double seconds) {
 /// \returns the exit code; failure_ says why where it is a failure's.
 int Launcher::runOnce(uint64_t restarts) {
   failure_.reset();
-  failedAt_ = killedAt_ = lastEndAt_ = 0;
-  termSent_ = someStopped_ = stopAsked_ = lost_ = false;
+  failedAt_ = killedAt_ = lastEndAt_ = allLeftAt_ = 0;
+  lingered_ = termSent_ = someStopped_ = stopAsked_ = lost_ = false;
   ranks_.clear();
   uint64_t generation = 0; // as the coordinator says
   if (o_.coordinator.empty()) {
@@ -368,7 +396,7 @@ int Launcher::runOnce(uint64_t restarts) {
   ranks_.clear();
   if (failure_)
     return failure_->code == 0 ? 2 : failure_->code;
-  return someStopped_ || killedAt_ != 0 ? kStopped : 0;
+  return someStopped_ || (killedAt_ != 0 && !lingered_) ? kStopped : 0;
 }
 
 int Launcher::run() {

@@ -78,7 +78,7 @@ struct LaunchOptions {
 
 /// Starts the ranks as processes in groups of their own, passes their lines on with prefixes, and waits. When one fails the others are told through the coordinator, get SIGTERM
 /// after half a second and SIGKILL two seconds after the failure. Returns the exit code of the first failure (128 + n for signal n), 0 when all succeeded, 130 when stopped early.
-/// Nobody outlives it, even if it is killed.
+/// Nobody outlives it, even if it is killed; a process that does not end within times.deadlineSeconds after all have left the job is killed with a warning.
 ///
 /// SIGINT, SIGTERM or SIGHUP once: an orderly stop; twice: at once. SIGUSR1, which some launchers pass on where they end ranks after SIGTERM: an orderly stop. A rank that exits with 130 stopped early, which is no failure.
 ///
