@@ -7,6 +7,7 @@ packages=(
   libmlir-22-dev mlir-22-tools llvm-22-dev clang-22 lld-22 llvm-22-tools libclang-rt-22-dev
   protobuf-compiler libprotobuf-dev nlohmann-json3-dev libyaml-cpp-dev libcli11-dev libxxhash-dev
   libdnnl-dev libopenblas-pthread-dev libgloo-dev libssl-dev libgtest-dev libbenchmark-dev
+  coinor-libclp-dev
   python3 python3-numpy
 )
 if [ "${1:-}" = --launchers ]; then packages+=(openmpi-bin slurm-wlm munge libpmix-dev iproute2); fi

@@ -1,0 +1,36 @@
+// Planners of other systems, re-implemented to compare with: what each does, its source and where we deviate is in docs/baselines.md. Each searches its
+// own plans by its own cost model; what it chooses is then judged like any plan (evaluate).
+#pragma once
+
+#include "zorse/Planning/Layout.h"
+
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace zorse::planning {
+
+// A planner lists its plans by its own predicted time; the first that fits in memory is the result, as users go on to the next configuration when one
+// runs out of memory. nullopt and a message if none of the first 24 that could fit does.
+
+/// Min-k-cut (SPLIT with Stoer-Wagner cuts) of the bandwidth graph for every k, layers in proportion to the groups' rates, micro-batch sizes, ministages.
+std::optional<Layout> zorsePaper(const Problem &problem, std::string &error);
+/// Graph partition into pipelines, single devices as stages in an order along fast links, layers in proportion to memory.
+std::optional<Layout> hexiscale(const Problem &problem, std::string &error);
+/// A uniform grid: equal layers, equal devices per stage, equal samples; interleaved or not.
+std::optional<Layout> megatron(const Problem &problem, std::string &error);
+/// Stages of equally many layers, each with the same number of replicas with equal samples; zones together.
+std::optional<Layout> sailor(const Problem &problem, std::string &error);
+/// Stages of one type each, cuts inside blocks, 1F1B with launch counts that follow link delays.
+std::optional<Layout> harp(const Problem &problem, std::string &error);
+
+struct Baseline {
+  const char *name; ///< for --planner
+  const char *title;
+  std::optional<Layout> (*plan)(const Problem &problem, std::string &error);
+};
+const std::vector<Baseline> &baselines();
+/// nullptr if there is none of that name.
+const Baseline *findBaseline(const std::string &name);
+
+} // namespace zorse::planning

@@ -1,0 +1,213 @@
+#include "Common.h"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+
+using namespace zorse;
+using namespace zorse::planning;
+using namespace zorse::planning::baseline;
+
+Layers::Layers(const bundle::ModelSummary &summary) {
+  const int32_t units = summary.units_size();
+  const int32_t first = static_cast<int32_t>(summary.blocks_first_unit()), period = static_cast<int32_t>(summary.blocks_period()),
+                count = static_cast<int32_t>(summary.blocks_count());
+  cuts.push_back(0);
+  if (count > 0 && period > 0) {
+    for (int32_t i = 1; i < count; ++i)
+      cuts.push_back(first + i * period);
+    typicalBegin = first;
+    typicalEnd = first + period;
+  } else {
+    for (int32_t u = 1; u < units; ++u)
+      cuts.push_back(u);
+    typicalBegin = units / 2;
+    typicalEnd = typicalBegin + 1;
+  }
+  cuts.push_back(units);
+}
+
+Times zorse::planning::baseline::timesOf(const Problem &problem, uint32_t device, int32_t begin, int32_t end, int64_t rows) {
+  Times times;
+  for (int32_t u = begin; u < end; ++u) {
+    times.forward += problem.costs.unit(device, u, step::UnitTask::Forward, rows);
+    times.backward += problem.costs.unit(device, u, step::UnitTask::Backward, rows);
+  }
+  return times;
+}
+
+Times zorse::planning::baseline::layerTimes(const Problem &problem, const Layers &layers, uint32_t device, int64_t rows) {
+  return timesOf(problem, device, layers.typicalBegin, layers.typicalEnd, rows);
+}
+
+double zorse::planning::baseline::boundaryBytes(const bundle::ModelSummary &summary, int32_t cut) {
+  double bytes = 0;
+  for (const auto &value : summary.values())
+    if (static_cast<int32_t>(value.producer()) < cut && value.users_size() > 0 && static_cast<int32_t>(value.users(value.users_size() - 1)) >= cut)
+      bytes += static_cast<double>(value.bytes_per_row());
+  return bytes;
+}
+
+namespace {
+
+double elementBytes(bundle::ElementType type) {
+  return type == bundle::F64 || type == bundle::I64 ? 8 : type == bundle::BF16 || type == bundle::F16 ? 2 : type == bundle::I1 ? 1 : 4;
+}
+
+/// Bytes a device needs at least: gathered parameters and accumulators of its units, and the activations of its largest cell, or of all its samples
+/// where all forwards come first.
+bool mayFit(const Problem &problem, const Layout &layout) {
+  std::map<uint32_t, double> needed;
+  const auto &summary = problem.summary;
+  for (const Pipeline &pipeline : layout.pipelines)
+    for (const Stage &stage : pipeline.stages) {
+      double parameters = 0, saved = 0;
+      for (int32_t u = stage.unitBegin; u < stage.unitEnd; ++u) {
+        saved += static_cast<double>(summary.units(u).saved_bytes().per_row());
+        for (uint32_t p : summary.units(u).parameters()) {
+          double elements = 1;
+          for (int64_t n : summary.parameters(static_cast<int>(p)).shape())
+            elements *= static_cast<double>(n);
+          parameters += elements * (elementBytes(summary.parameters(static_cast<int>(p)).type()) + (summary.parameters(static_cast<int>(p)).trainable() ? 4 : 0));
+        }
+      }
+      for (const Member &m : stage.members) {
+        bool all = layout.schedule.kind == step::ScheduleKind::GPipe;
+        needed[m.device] += parameters + saved * static_cast<double>(all ? m.samples : std::min(m.rows, m.samples));
+      }
+    }
+  for (auto [device, bytes] : needed) {
+    const ClusterDevice &d = problem.cluster.devices[device];
+    if (d.memory && bytes > static_cast<double>(d.memory - std::min(d.reserve, d.memory)))
+      return false;
+  }
+  return true;
+}
+
+} // namespace
+
+double zorse::planning::baseline::parameterBytes(const bundle::ModelSummary &summary, int32_t begin, int32_t end) {
+  double bytes = 0;
+  for (int32_t u = begin; u < end; ++u)
+    for (uint32_t p : summary.units(u).parameters()) {
+      double elements = 1;
+      for (int64_t n : summary.parameters(static_cast<int>(p)).shape())
+        elements *= static_cast<double>(n);
+      bytes += elements * elementBytes(summary.compute_type());
+    }
+  return bytes;
+}
+
+double zorse::planning::baseline::bandwidth(const Problem &problem, uint32_t a, uint32_t b) {
+  const sim::Network &network = problem.costs.network();
+  sim::Route route = network.route(a, b);
+  double least = route.flow > 0 ? route.flow : kUnlimited;
+  for (uint8_t i = 0; i < route.count; ++i)
+    least = std::min(least, network.bandwidth(route.resources[i]));
+  return least;
+}
+
+double zorse::planning::baseline::latency(const Problem &problem, uint32_t a, uint32_t b) { return problem.costs.network().route(a, b).latency; }
+
+double zorse::planning::baseline::leastBandwidth(const Problem &problem, const std::vector<uint32_t> &devices) {
+  double least = kUnlimited;
+  for (size_t i = 0; i < devices.size(); ++i)
+    for (size_t j = i + 1; j < devices.size(); ++j)
+      least = std::min(least, bandwidth(problem, devices[i], devices[j]));
+  return least;
+}
+
+std::vector<Member> zorse::planning::baseline::dealMicroBatches(const std::vector<uint32_t> &devices, const std::vector<int64_t> &counts, int64_t rows,
+                                                                int64_t samples) {
+  std::vector<Member> members;
+  for (size_t i = 0; i < devices.size(); ++i) {
+    int64_t take = std::min(counts[i] * rows, samples);
+    samples -= take;
+    if (take > 0)
+      members.push_back({devices[i], take, rows});
+  }
+  return members;
+}
+
+namespace {
+constexpr size_t kKept = 256;
+}
+
+void Shortlist::trim() {
+  std::stable_sort(kept.begin(), kept.end(), [](const Candidate &a, const Candidate &b) { return a.cost < b.cost; });
+  if (kept.size() > kKept)
+    kept.resize(kKept);
+  if (kept.size() == kKept)
+    worst = kept.back().cost;
+}
+
+void Shortlist::add(Candidate candidate) {
+  ++count;
+  if (candidate.cost >= worst || !mayFit(problem, candidate.layout))
+    return;
+  kept.push_back(std::move(candidate));
+  if (kept.size() >= 2 * kKept)
+    trim();
+}
+
+std::optional<Layout> Shortlist::choose(const char *name, std::string &error, size_t tried, bool measured) {
+  error.clear();
+  trim();
+  std::optional<Layout> best;
+  double bestStep = INFINITY;
+  uint64_t leastExcess = UINT64_MAX;
+  std::string closest;
+  for (size_t i = 0; i < std::min(tried, kept.size()); ++i) {
+    const Candidate &candidate = kept[i];
+    std::string why;
+    std::optional<Evaluation> e = evaluate(problem, makePlan(problem, candidate.layout), why);
+    if (!e) {
+      closest = closest.empty() ? why : closest;
+      continue;
+    }
+    if (e->excess > 0) {
+      if (e->excess < leastExcess) {
+        leastExcess = e->excess;
+        closest.clear();
+        for (size_t d = 0; d < e->memory.size(); ++d) {
+          const ClusterDevice &device = problem.cluster.devices[d];
+          if (device.memory && e->memory[d] > device.memory && closest.empty())
+            closest = "device '" + device.name + "' lacks " + std::to_string(e->memory[d] - device.memory) + " bytes";
+        }
+      }
+      continue;
+    }
+    if (!measured)
+      return candidate.layout;
+    if (e->step < bestStep) {
+      bestStep = e->step;
+      best = candidate.layout;
+    }
+  }
+  if (best)
+    return best;
+  error = std::string(name) + ": ";
+  if (count == 0)
+    error += "this planner has no plan for such a model, batch and cluster";
+  else if (kept.empty())
+    error += "in each of its " + std::to_string(count) + " plans the parameters, gradients and activations of one micro-batch exceed some device's memory";
+  else
+    error += "none of its plans fits in memory; the closest: " + closest;
+  return std::nullopt;
+}
+
+const std::vector<Baseline> &zorse::planning::baselines() {
+  static const std::vector<Baseline> all = {{"zorse-paper", "Zorse's planner", zorsePaper},
+                                            {"hexiscale", "HexiScale-like", hexiscale},
+                                            {"megatron", "Megatron-like", megatron},
+                                            {"sailor", "Sailor-like", sailor},
+                                            {"harp", "HARP-like", harp}};
+  return all;
+}
+
+const Baseline *zorse::planning::findBaseline(const std::string &name) {
+  for (const Baseline &b : baselines())
+    if (name == b.name)
+      return &b;
+  return nullptr;
+}

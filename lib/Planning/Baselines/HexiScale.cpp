@@ -1,0 +1,188 @@
+// HexiScale (formerly FlashFlex): asymmetric pipelines from graph partitions.
+#include "HexiScale.h"
+
+#include "Common.h"
+#include "Cuts.h"
+#include "ZorsePaper.h"
+
+#include "zorse/Step/Deal.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+#include <set>
+
+using namespace zorse;
+using namespace zorse::planning;
+using namespace zorse::planning::baseline;
+
+std::vector<int64_t> zorse::planning::baseline::layersByMemory(int64_t layers, const std::vector<double> &memories) { return shareByRate(layers, memories); }
+
+double zorse::planning::baseline::gpipeTime(const std::vector<double> &stage, int64_t microBatches) {
+  const int64_t n = static_cast<int64_t>(stage.size());
+  double sum = 0;
+  for (int64_t column = 0; column < microBatches + n - 1; ++column) {
+    if (column >= n && column < microBatches - 1) { // the steady state: all stages at work
+      int64_t same = microBatches - 1 - column;
+      sum += static_cast<double>(same) * *std::max_element(stage.begin(), stage.end());
+      column += same - 1;
+      continue;
+    }
+    double slowest = 0;
+    for (int64_t s = std::max<int64_t>(0, column - microBatches + 1); s <= std::min(column, n - 1); ++s)
+      slowest = std::max(slowest, stage[s]);
+    sum += slowest;
+  }
+  return sum;
+}
+
+namespace {
+
+double memoryOf(const ClusterDevice &device) { return device.memory ? static_cast<double>(device.memory) : 1e12; }
+
+/// From every start the next device is the best connected one; the path with the fastest links in sum.
+std::vector<uint32_t> pathAlongLinks(const Weights &links, const std::vector<uint32_t> &devices) {
+  std::vector<uint32_t> best;
+  double most = -1;
+  const size_t starts = std::min<size_t>(devices.size(), 16);
+  for (size_t s = 0; s < starts; ++s) {
+    std::vector<uint32_t> path{devices[s]};
+    std::vector<bool> used(devices.size(), false);
+    used[s] = true;
+    double sum = 0;
+    while (path.size() < devices.size()) {
+      size_t next = SIZE_MAX;
+      for (size_t i = 0; i < devices.size(); ++i)
+        if (!used[i] && (next == SIZE_MAX || links[path.back()][devices[i]] > links[path.back()][devices[next]]))
+          next = i;
+      sum += links[path.back()][devices[next]];
+      used[next] = true;
+      path.push_back(devices[next]);
+    }
+    if (sum > most) {
+      most = sum;
+      best = path;
+    }
+  }
+  return best;
+}
+
+} // namespace
+
+std::optional<Layout> zorse::planning::hexiscale(const Problem &problem, std::string &error) {
+  const Layers layers(problem.summary);
+  const int64_t total = static_cast<int64_t>(layers.count());
+  const size_t n = problem.cluster.devices.size();
+  const NumberType type = numberType(problem.summary.compute_type());
+  double flops = 0;
+  for (const auto &unit : problem.summary.units())
+    flops += unit.forward_flops_per_row() + unit.backward_flops_per_row();
+  const double layerFlops = flops / static_cast<double>(total); // embedding and head spread over the layers, as in its formula
+  const double layerBytes = parameterBytes(problem.summary, layers.typicalBegin, layers.typicalEnd);
+  const double boundary = boundaryBytes(problem.summary, layers.cuts[1]);
+
+  Weights links(n, std::vector<double>(n, 0)), reversed = links;
+  double fastest = 0, slowest = kUnlimited;
+  for (uint32_t i = 0; i < n; ++i)
+    for (uint32_t j = 0; j < n; ++j)
+      if (i != j) {
+        links[i][j] = bandwidth(problem, i, j);
+        fastest = std::max(fastest, links[i][j]);
+        slowest = std::min(slowest, links[i][j]);
+      }
+  for (uint32_t i = 0; i < n; ++i)
+    for (uint32_t j = 0; j < n; ++j)
+      reversed[i][j] = i == j ? 0 : fastest + slowest - links[i][j];
+  std::vector<double> memories;
+  for (const ClusterDevice &device : problem.cluster.devices)
+    memories.push_back(memoryOf(device));
+
+  std::set<uint32_t> counts;
+  for (uint32_t perPipeline = 1; perPipeline <= n; perPipeline = n <= 32 ? perPipeline + 1 : perPipeline + (perPipeline + 3) / 4)
+    counts.insert(static_cast<uint32_t>((n + perPipeline - 1) / perPipeline));
+  Shortlist candidates(problem);
+  for (uint32_t pipelines : counts) {
+    if (pipelines > problem.batch)
+      continue;
+    // Devices that replicate the same layers synchronise gradients: fast links between pipelines, slow ones inside.
+    std::vector<uint32_t> parts = bisectRecursively(reversed, memories, pipelines);
+    std::vector<std::vector<uint32_t>> paths(*std::max_element(parts.begin(), parts.end()) + 1);
+    for (uint32_t d = 0; d < n; ++d)
+      paths[parts[d]].push_back(d);
+    std::vector<std::vector<int64_t>> quotas;
+    std::vector<double> rates;
+    for (auto &path : paths) {
+      path = pathAlongLinks(links, path);
+      std::vector<double> own;
+      for (uint32_t d : path)
+        own.push_back(memories[d]);
+      std::vector<int64_t> quota = layersByMemory(total, own), kept;
+      std::vector<uint32_t> used;
+      for (size_t i = 0; i < path.size(); ++i)
+        if (quota[i] > 0) {
+          used.push_back(path[i]);
+          kept.push_back(quota[i]);
+        }
+      path = used;
+      quotas.push_back(kept);
+      double worst = 0;
+      for (size_t i = 0; i < path.size(); ++i)
+        worst = std::max(worst, static_cast<double>(kept[i]) * layerFlops / problem.cluster.devices[path[i]].speed[size_t(type)]);
+      rates.push_back(1 / worst);
+    }
+    double sync = 0; // layer by layer, among the devices that hold it
+    if (paths.size() > 1)
+      for (int64_t l = 0; l < total; ++l) {
+        std::vector<uint32_t> holders;
+        for (size_t p = 0; p < paths.size(); ++p) {
+          int64_t end = 0;
+          for (size_t i = 0; i < paths[p].size(); ++i)
+            if ((end += quotas[p][i]) > l) {
+              holders.push_back(paths[p][i]);
+              break;
+            }
+        }
+        double worst = 0;
+        for (uint32_t i : holders) {
+          double sum = 0;
+          for (uint32_t j : holders)
+            if (i != j)
+              sum += layerBytes / (static_cast<double>(holders.size()) * links[i][j]);
+          worst = std::max(worst, sum);
+        }
+        sync += 2 * worst;
+      }
+    std::vector<int64_t> samples = step::splitInProportion(problem.batch, rates);
+    for (int64_t rows = 1; rows <= std::min<int64_t>(16, problem.batch); rows *= 2) {
+      Candidate candidate;
+      double worst = 0;
+      for (size_t p = 0; p < paths.size(); ++p) {
+        if (samples[p] == 0)
+          continue;
+        std::vector<double> stage;
+        for (size_t i = 0; i < paths[p].size(); ++i) {
+          double link = i + 1 < paths[p].size() ? 2 * boundary / links[paths[p][i]][paths[p][i + 1]] : 0;
+          stage.push_back(static_cast<double>(rows) *
+                          (static_cast<double>(quotas[p][i]) * layerFlops / problem.cluster.devices[paths[p][i]].speed[size_t(type)] + link));
+        }
+        worst = std::max(worst, gpipeTime(stage, (samples[p] + rows - 1) / rows));
+        Pipeline pipeline;
+        pipeline.samples = samples[p];
+        size_t layer = 0;
+        for (size_t i = 0; i < paths[p].size(); ++i) {
+          Stage s;
+          s.unitBegin = layers.cuts[layer];
+          layer += static_cast<size_t>(quotas[p][i]);
+          s.unitEnd = layers.cuts[layer];
+          s.members = {{paths[p][i], samples[p], rows}};
+          pipeline.stages.push_back(std::move(s));
+        }
+        candidate.layout.pipelines.push_back(std::move(pipeline));
+      }
+      candidate.layout.state = StateRule::Equal;
+      candidate.cost = 1.8 * worst + 1.1 * sync;
+      candidates.add(std::move(candidate));
+    }
+  }
+  return candidates.choose("hexiscale", error);
+}

@@ -1,0 +1,288 @@
+// Lower bounds and where a plan's time goes. docs/bound.md derives them.
+#include "zorse/Planning/Bound.h"
+
+#include "LinearProgram.h"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <numeric>
+#include <set>
+
+using namespace zorse::planning;
+using namespace zorse;
+
+namespace {
+
+/// Costs of a plan's devices, which may be some of the cluster's, or in another order.
+class PlanCosts : public step::Costs {
+public:
+  PlanCosts(const CostModel &costs, std::vector<uint32_t> places, const bundle::Topology &whole) : costs(costs), places(std::move(places)) {
+    bundle::Topology topology = whole;
+    topology.clear_node_of_device();
+    for (uint32_t place : this->places)
+      topology.add_node_of_device(whole.node_of_device(static_cast<int>(place)));
+    links = sim::Network(topology);
+  }
+  double unit(uint32_t d, int32_t u, step::UnitTask task, int64_t rows) const override { return costs.unit(places[d], u, task, rows); }
+  double update(uint32_t d, int64_t elements) const override { return costs.update(places[d], elements); }
+  double norm(uint32_t d, int64_t elements) const override { return costs.norm(places[d], elements); }
+  double copy(uint32_t d, uint64_t bytes) const override { return costs.copy(places[d], bytes); }
+  double load(uint32_t d, uint64_t bytes) const override { return costs.load(places[d], bytes); }
+  const sim::Network &network() const override { return links; }
+  sim::Algorithm gatherAlgorithm() const override { return costs.gatherAlgorithm(); }
+  sim::Algorithm reduceAlgorithm() const override { return costs.reduceAlgorithm(); }
+
+private:
+  const CostModel &costs;
+  std::vector<uint32_t> places;
+  sim::Network links;
+};
+
+/// The same units, but everything else is free.
+class UnitsOnly : public step::Costs {
+public:
+  explicit UnitsOnly(const step::Costs &costs, size_t devices) : costs(costs) {
+    bundle::Topology topology;
+    topology.add_sites();
+    topology.add_nodes();
+    for (size_t d = 0; d < devices; ++d)
+      topology.add_node_of_device(0);
+    links = sim::Network(topology);
+  }
+  double unit(uint32_t d, int32_t u, step::UnitTask task, int64_t rows) const override { return costs.unit(d, u, task, rows); }
+  double update(uint32_t, int64_t) const override { return 0; }
+  double norm(uint32_t, int64_t) const override { return 0; }
+  double copy(uint32_t, uint64_t) const override { return 0; }
+  double load(uint32_t, uint64_t) const override { return 0; }
+  const sim::Network &network() const override { return links; }
+  sim::Algorithm gatherAlgorithm() const override { return sim::Algorithm::Exchange; }
+  sim::Algorithm reduceAlgorithm() const override { return sim::Algorithm::Exchange; }
+
+private:
+  const step::Costs &costs;
+  sim::Network links;
+};
+
+/// One unit of every class, and how many there are.
+struct Kinds {
+  std::vector<int32_t> unit;
+  std::vector<double> count;
+  std::vector<uint32_t> of; ///< per unit
+
+  explicit Kinds(const Problem &problem) {
+    std::map<uint32_t, uint32_t> number;
+    for (int32_t u = 0; u < problem.summary.units_size(); ++u) {
+      auto [it, fresh] = number.emplace(problem.costs.unitClass(u), static_cast<uint32_t>(unit.size()));
+      if (fresh) {
+        unit.push_back(u);
+        count.push_back(0);
+      }
+      ++count[it->second];
+      of.push_back(it->second);
+    }
+  }
+};
+
+double backwardSeconds(const Problem &problem, uint32_t device, int32_t unit, int64_t rows, bool split) {
+  using step::UnitTask;
+  if (!split || !problem.summary.units(unit).splits())
+    return problem.costs.unit(device, unit, UnitTask::Backward, rows);
+  return problem.costs.unit(device, unit, UnitTask::InputGradients, rows) + problem.costs.unit(device, unit, UnitTask::WeightGradients, rows);
+}
+
+/// Least seconds per sample of a device on a unit, over row counts; forward and backward each at its best, so that no plan does better.
+double leastSeconds(const Problem &problem, uint32_t device, int32_t unit, const std::set<int64_t> &rowCounts) {
+  double forward = INFINITY, backward = INFINITY;
+  for (int64_t rows : rowCounts) {
+    double n = static_cast<double>(rows);
+    forward = std::min(forward, problem.costs.unit(device, unit, step::UnitTask::Forward, rows) / n);
+    backward = std::min(backward, std::min(backwardSeconds(problem, device, unit, rows, false), backwardSeconds(problem, device, unit, rows, true)) / n);
+  }
+  return forward + backward;
+}
+
+/// Machines by equal times.
+std::vector<Machines> group(const std::vector<std::vector<double>> &seconds) {
+  std::map<std::vector<double>, double> counts;
+  for (const auto &s : seconds)
+    ++counts[s];
+  std::vector<Machines> machines;
+  for (auto &[s, count] : counts)
+    machines.push_back({count, s});
+  return machines;
+}
+
+std::vector<std::vector<double>> leastSeconds(const Problem &problem, const Kinds &kinds, const std::vector<uint32_t> &devices,
+                                              const std::set<int64_t> &rowCounts) {
+  std::map<uint32_t, std::vector<double>> ofClass;
+  std::vector<std::vector<double>> result;
+  for (uint32_t d : devices) {
+    auto [it, fresh] = ofClass.try_emplace(problem.costs.deviceClass(d));
+    if (fresh)
+      for (int32_t u : kinds.unit)
+        it->second.push_back(leastSeconds(problem, d, u, rowCounts));
+    result.push_back(it->second);
+  }
+  return result;
+}
+
+double solve(const Problem &problem, const Kinds &kinds, const std::vector<std::vector<double>> &seconds) {
+  std::vector<double> amounts;
+  for (double count : kinds.count)
+    amounts.push_back(count * static_cast<double>(problem.batch));
+  return leastTime(group(seconds), amounts);
+}
+
+std::set<int64_t> rowsUpTo(int64_t most, int64_t batch) {
+  std::set<int64_t> rows{1};
+  for (int64_t r = 2; r <= std::min(most, batch); ++r)
+    rows.insert(r);
+  return rows;
+}
+
+/// What the plan has each of its working devices do.
+struct Work {
+  uint32_t place = 0;                  ///< in the cluster
+  double busy = 0;                     ///< seconds of its units
+  std::map<int64_t, double> rows;      ///< samples by rows of their cells
+  std::vector<double> seconds, pieces; ///< by kind of unit: together; samples x units
+};
+
+/// The plan with the order of tasks it has on the clock, so that the same orders run again under other costs.
+step::Plan withOrder(step::Plan plan, const step::StepGraph &graph) {
+  plan.schedule.kind = step::ScheduleKind::Explicit;
+  plan.order.assign(plan.devices.size(), {});
+  for (size_t d = 0; d < graph.devices.size(); ++d)
+    for (uint32_t e = graph.devices[d].entries.begin; e < graph.devices[d].entries.end; ++e) {
+      const step::Entry &entry = graph.entries[e];
+      if (entry.kind != step::EntryKind::Compute || entry.cell < 0)
+        continue;
+      auto add = [&](step::TaskKind kind) { plan.order[d].push_back({kind, static_cast<uint32_t>(entry.cell)}); };
+      if (entry.task == bundle::Compute::F)
+        add(step::TaskKind::Forward);
+      else if (entry.task == bundle::Compute::B)
+        add(step::TaskKind::Backward);
+      else if (entry.task == bundle::Compute::W)
+        add(step::TaskKind::Weights);
+    }
+  return plan;
+}
+
+double boundOver(const Problem &problem, std::vector<uint32_t> devices, const std::set<int64_t> &rowCounts) {
+  Kinds kinds(problem);
+  if (devices.empty()) {
+    devices.resize(problem.cluster.devices.size());
+    std::iota(devices.begin(), devices.end(), 0);
+  }
+  return solve(problem, kinds, leastSeconds(problem, kinds, devices, rowCounts));
+}
+
+double ratio(double part, double whole) { return whole > 0 ? part / whole : 1; }
+
+} // namespace
+
+double zorse::planning::lowerBound(const Problem &problem, const std::vector<uint32_t> &devices, int64_t mostRows) {
+  return boundOver(problem, devices, rowsUpTo(mostRows, problem.batch));
+}
+
+std::optional<Efficiency> zorse::planning::efficiency(const Problem &problem, const step::Plan &given, std::string &error) {
+  error.clear();
+  step::Plan plan = given;
+  plan.durations.reset(); // all times from one source
+  std::map<std::string, uint32_t> placeOf;
+  for (uint32_t d = 0; d < problem.cluster.devices.size(); ++d)
+    placeOf[problem.cluster.devices[d].name] = d;
+  std::vector<uint32_t> places;
+  for (const step::PlanDevice &device : plan.devices) {
+    auto it = placeOf.find(device.name);
+    if (it == placeOf.end()) {
+      error = "device '" + device.name + "' of the plan is not in the cluster";
+      return std::nullopt;
+    }
+    places.push_back(it->second);
+  }
+  if (plan.batch != problem.batch) {
+    error = "the plan is for a batch of " + std::to_string(plan.batch) + ", the problem for " + std::to_string(problem.batch);
+    return std::nullopt;
+  }
+
+  PlanCosts costs(problem.costs, places, problem.cluster.topology);
+  step::ExpandOptions options;
+  options.bodies = problem.bodies;
+  options.costs = &costs;
+  options.checkMemory = false;
+  std::optional<step::StepGraph> graph = step::expandPlan(problem.summary, plan, error, options);
+  if (!graph)
+    return std::nullopt;
+  UnitsOnly unitsOnly(costs, plan.devices.size());
+  options.costs = &unitsOnly;
+  step::Plan ordered = withOrder(plan, *graph);
+  std::optional<step::StepGraph> compute = step::expandPlan(problem.summary, ordered, error, options);
+  if (!compute)
+    return std::nullopt;
+
+  Kinds kinds(problem);
+  std::vector<bool> split(plan.cells.size(), false);
+  for (const auto &order : ordered.order)
+    for (const step::TaskName &task : order)
+      if (task.kind == step::TaskKind::Weights)
+        split[task.cell] = true;
+  std::map<uint32_t, Work> works;
+  std::set<int64_t> rowCounts = rowsUpTo(64, problem.batch);
+  for (size_t c = 0; c < plan.cells.size(); ++c) {
+    const step::Cell &cell = plan.cells[c];
+    Work &work = works[cell.device];
+    work.place = places[cell.device];
+    work.seconds.resize(kinds.unit.size(), 0);
+    work.pieces.resize(kinds.unit.size(), 0);
+    work.rows[cell.rows()] += static_cast<double>(cell.rows());
+    rowCounts.insert(cell.rows());
+    for (int32_t u = cell.unitBegin; u < cell.unitEnd; ++u) {
+      double seconds = problem.costs.unit(work.place, u, step::UnitTask::Forward, cell.rows()) + backwardSeconds(problem, work.place, u, cell.rows(), split[c]);
+      work.busy += seconds;
+      work.seconds[kinds.of[u]] += seconds;
+      work.pieces[kinds.of[u]] += static_cast<double>(cell.rows());
+    }
+  }
+
+  std::vector<uint32_t> working;
+  double balance = 0;
+  for (auto &[device, work] : works) {
+    working.push_back(work.place);
+    balance = std::max(balance, work.busy);
+  }
+  std::vector<std::vector<double>> chosen = leastSeconds(problem, kinds, working, rowCounts);
+  double idle = solve(problem, kinds, chosen);
+  size_t at = 0;
+  for (auto &[device, work] : works) {
+    for (size_t l = 0; l < kinds.unit.size(); ++l) {
+      if (work.pieces[l] > 0) { // as the plan does it
+        chosen[at][l] = work.seconds[l] / work.pieces[l];
+        continue;
+      }
+      double seconds = 0, samples = 0; // what it would be with the device's row counts
+      for (auto [rows, count] : work.rows) {
+        double perSample = problem.costs.unit(work.place, kinds.unit[l], step::UnitTask::Forward, rows) +
+                           std::min(backwardSeconds(problem, work.place, kinds.unit[l], rows, false), backwardSeconds(problem, work.place, kinds.unit[l], rows, true));
+        seconds += perSample / static_cast<double>(rows) * count;
+        samples += count;
+      }
+      chosen[at][l] = seconds / samples;
+    }
+    ++at;
+  }
+  double kernel = solve(problem, kinds, chosen);
+
+  Efficiency e;
+  e.bound = boundOver(problem, {}, rowCounts);
+  e.step = graph->stepTime;
+  e.idle = ratio(e.bound, idle);
+  e.kernel = ratio(idle, kernel);
+  e.balance = ratio(kernel, balance);
+  e.recompute = 1; // no plan recomputes yet
+  e.bubble = ratio(balance, compute->stepTime);
+  e.exposed = ratio(compute->stepTime, e.step);
+  e.eta = ratio(e.bound, e.step);
+  return e;
+}
