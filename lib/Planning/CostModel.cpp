@@ -1,6 +1,5 @@
 #include "zorse/Planning/CostModel.h"
 
-#include "CostNetwork.h"
 #include "CostTables.h"
 
 #include <algorithm>
@@ -17,7 +16,7 @@ struct CostModel::Tables {
   std::vector<uint32_t> unitClass;   ///< by unit
   std::vector<DeviceTimes> times;    ///< by device class
   uint32_t unitClasses = 0;
-  CostNetwork network;
+  sim::Network network;
   sim::Algorithm gather = sim::Algorithm::Best, reduce = sim::Algorithm::Best;
 };
 
@@ -96,7 +95,7 @@ std::optional<CostModel> CostModel::make(const bundle::ModelSummary &summary, co
   }
   if (profile)
     applyLinks(profile->links, cluster, topology);
-  tables->network = CostNetwork(topology);
+  tables->network = sim::Network(topology);
   // Gloo's transport, which runs CPU devices, sums by exchange and gathers straight from the owners, over relays between sites.
   bool gloo = std::all_of(cluster.devices.begin(), cluster.devices.end(), [](const ClusterDevice &device) { return device.kind == "cpu"; });
   if (gloo) {
@@ -118,7 +117,7 @@ double CostModel::norm(uint32_t device, int64_t elements) const { return tables-
 double CostModel::copy(uint32_t device, uint64_t bytes) const { return tables->times[tables->deviceClass[device]].copy.at(static_cast<double>(bytes)); }
 double CostModel::load(uint32_t device, uint64_t bytes) const { return tables->times[tables->deviceClass[device]].load.at(static_cast<double>(bytes)); }
 
-const sim::Network &CostModel::network() const { return tables->network.get(); }
+const sim::Network &CostModel::network() const { return tables->network; }
 
 sim::Algorithm CostModel::gatherAlgorithm() const { return tables->gather; }
 sim::Algorithm CostModel::reduceAlgorithm() const { return tables->reduce; }

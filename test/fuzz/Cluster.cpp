@@ -20,8 +20,21 @@ bool fuzz::readOne(std::string_view bytes) {
   std::string error;
   std::optional<planning::Cluster> cluster = planning::readCluster(std::string(bytes), error);
   ZORSE_FUZZ_EXPECT(cluster || !error.empty());
-  if (!cluster || cluster->devices.size() > 12) // planning more takes too long for every input
-    return cluster.has_value();
+  if (!cluster)
+    return false;
+  if (cluster->devices.size() <= 1000) {
+    // Written and read again it is the same, and the runtime sees the same devices.
+    const std::string text = planning::writeCluster(*cluster);
+    std::optional<planning::Cluster> again = planning::readCluster(text, error);
+    ZORSE_FUZZ_EXPECT(again);
+    ZORSE_FUZZ_EXPECT(planning::writeCluster(*again) == text);
+    runtime::Bundle same;
+    for (const planning::ClusterDevice &device : cluster->devices)
+      same.devices.push_back({device.name, device.kind, 1, 0});
+    ZORSE_FUZZ_EXPECT(!runtime::checkCluster(same, runtime::MappedFile::view("cluster.yaml", bytes.data(), bytes.size())).failed());
+  }
+  if (cluster->devices.size() > 12) // planning more takes too long for every input
+    return true;
   if (std::optional<step::Plan> plan = planning::makeDefaultPlan(summary, *cluster, 4, error)) {
     ZORSE_FUZZ_EXPECT(step::validatePlan(*plan, summary, error));
     ZORSE_FUZZ_EXPECT(planning::applyCluster(*plan, *cluster, error));
@@ -33,6 +46,8 @@ bool fuzz::readOne(std::string_view bytes) {
 
 extern "C" size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t size, size_t maxSize, unsigned seed) {
   static const std::vector<const char *> words = {
+      "templates", "template", "sites", "site", "fabric", "uplink", "egress_price", "port", "nic", "bus", "host_memory", "pcie", "nvme", "size", "price", "currency", "flow",
+      "inter_site", "between", "reserve", "memory_bandwidth", "half_rows", "launch", "f32", "f16", "bf16", "unlimited", "A100-40", "cpu-thread", "Gbit/s", "TFLOP/s",
       "name",  "nodes", "links",  "devices", "kind",   "type",   "speed",   "memory",     "threads",    "count", "bandwidth", "latency", "intra_node", "inter_node", "cpu",
       "cuda",  "sim",   "H200",   "T4",      "A10G",   "1e12",   "2GiB",    "16 GB",      "MB/s",       "us",    ": ",        "- ",      "\n",         "\n  ",       "\n    - ",
       "{",     "}",     "[",      "]",       ", ",     "&a ",    "*a",      "<<: *a",     "#",          "---\n", "...\n",     "|\n",     ">\n",        "? ",         "!!str ",

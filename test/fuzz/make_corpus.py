@@ -36,6 +36,35 @@ links:
   intra_node: { bandwidth: 10 GB/s, latency: 2us }
   inter_node: { bandwidth: 1 Gbit/s, latency: 0.1 ms }
 """)
+    write("cluster", "sites.yaml", """name: sites
+currency: EUR
+templates:
+  devices: {fast: {type: A100-40, reserve: 3 GB, price: 1.5}}
+  nodes:
+    four:
+      site: east
+      port: {bandwidth: 250 GB/s, latency: 3 us}
+      bus: {bandwidth: 400 GB/s}
+      nic: {bandwidth: 50 Gbit/s, latency: 5 us, flow: 2.4 GB/s}
+      host_memory: 512 GiB
+      pcie: 20 GB/s
+      nvme: {size: 2 TB, bandwidth: 3 GB/s}
+      price: 2
+      devices: [{name: a, template: fast, count: 2}]
+sites:
+  - {name: east, fabric: {bandwidth: 1 Tbit/s, latency: 20 us}, uplink: {bandwidth: 10 Gbit/s, flow: 1 GB/s}, egress_price: 0.05}
+  - {name: west}
+  - {name: south}
+nodes:
+  - {name: p, template: four, count: 2}
+  - {name: q, site: west, devices: [{name: v, type: V100-16, speed: {f16: 80 TFLOP/s}, half_rows: 70, launch: 8 us, memory_bandwidth: 800 GB/s}]}
+  - {name: r, site: south, devices: [{name: c, type: cpu-thread, threads: 8, memory: 16 GiB}]}
+links:
+  inter_node: {bandwidth: 25 Gbit/s, latency: 90 us, flow: 2 GB/s}
+  inter_site: {bandwidth: 1 GB/s, latency: 30 ms, flow: 100 MB/s}
+  between:
+    - {sites: [west, south], bandwidth: 2 GB/s, latency: 1 ms, flow: unlimited}
+""")
     write("cluster", "anchors.yaml", """nodes:
   - name: n0
     devices: &d
@@ -43,7 +72,7 @@ links:
       - name: "b"
         kind: 'sim'
         speed: 1 TFLOP/s
-  - {name: n1, devices: [{name: c, speed: 1, memory: 1000}]}
+  - {name: n1, devices: [{name: c, speed: 1 GFLOP/s, memory: 100 MB}]}
 """)
 
 

@@ -82,7 +82,10 @@ std::string writeCluster(const Cluster &cluster);
 /// What a summary's units compute in.
 NumberType numberType(bundle::ElementType computeType);
 
-/// Devices of a cluster as a plan lists them; `speed` is that of the number type.
+/// Bytes that programs may use: without the reserve; 0: not limited.
+uint64_t usableMemory(const ClusterDevice &device);
+
+/// Devices of a cluster as a plan lists them; `speed` is that of the number type, `memory` the usable one.
 std::vector<step::PlanDevice> planDevices(const Cluster &cluster, NumberType type = NumberType::F32);
 
 /// The two link classes a plan can state by itself, from the first node and site.

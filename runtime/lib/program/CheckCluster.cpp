@@ -12,31 +12,66 @@ constexpr size_t kMostBytes = size_t(16) << 20;
 constexpr int kMostDevices = 65536;
 constexpr size_t kMostKeys = 64; // of one device: looking one up takes time for each
 
-/// Names and kinds of the devices, in the order of the file; "" where the kind follows from a type. `count: n` is n devices name:0 ... name:n-1.
+[[noreturn]] void fail(const YAML::Node &node, const std::string &message) { throw YAML::RepresentationException(node.Mark(), message); }
+
+/// `key` of a mapping, or of the template it names where it has none of its own.
+YAML::Node field(const YAML::Node &node, const char *key, const YAML::Node &templates) {
+  if (!node.IsMap() || node.size() > kMostKeys)
+    fail(node, "expected a mapping of at most " + std::to_string(kMostKeys) + " keys");
+  const YAML::Node own = node[key];
+  const YAML::Node name = node["template"];
+  if (own.IsDefined() || !name.IsDefined())
+    return own;
+  const std::string wanted = name.as<std::string>();
+  if (templates.IsDefined() && templates.IsMap())
+    for (const auto &item : templates)
+      if (item.first.IsScalar() && item.first.Scalar() == wanted)
+        return item.second.IsMap() && item.second.size() <= kMostKeys ? item.second[key] : own;
+  fail(name, "there is no template '" + wanted + "'");
+}
+
+int countOf(const YAML::Node &node, int most) {
+  int count = node.IsDefined() ? node.as<int>() : 1;
+  if (count < 1 || count > most)
+    fail(node, "count: expected a whole number from 1, and at most " + std::to_string(kMostDevices) + " nodes and devices together");
+  return count;
+}
+
+/// Names and kinds of the devices, in the order of the file; "" where the kind follows from a type. A device or a node with `count` numbers devices
+/// name:0, name:1, ..., through all nodes of the entry.
 /// \param nodes  receives the node of every device.
 std::vector<std::pair<std::string, std::string>> devicesOf(const YAML::Node &root, std::vector<uint32_t> *nodes = nullptr) {
+  struct Entry {
+    std::string name, kind;
+    int count;
+    bool numbered;
+  };
+  const YAML::Node none(YAML::NodeType::Undefined);
+  const YAML::Node templates = root["templates"].IsDefined() ? root["templates"] : none;
+  const YAML::Node nodeTemplates = templates.IsDefined() ? templates["nodes"] : none, deviceTemplates = templates.IsDefined() ? templates["devices"] : none;
   std::vector<std::pair<std::string, std::string>> devices;
-  uint32_t index = 0;
+  int index = 0;
   for (const YAML::Node &node : root["nodes"]) {
-    for (const YAML::Node &device : node["devices"]) {
-      if (device.IsMap() && device.size() > kMostKeys)
-        throw YAML::RepresentationException(device.Mark(), "expected a device, got a mapping of " + std::to_string(device.size()) + " keys");
-      std::string name = device["name"].as<std::string>(), kind = device["kind"] ? device["kind"].as<std::string>() : "";
-      if (devices.size() >= kMostDevices)
-        throw YAML::RepresentationException(device.Mark(), "expected at most 65536 devices");
-      if (!device["count"]) {
-        devices.emplace_back(name, kind);
-        continue;
-      }
-      int count = device["count"].as<int>();
-      if (count < 1 || count > kMostDevices - int(devices.size()))
-        throw YAML::RepresentationException(device["count"].Mark(), "count: expected a whole number from 1, and at most 65536 devices together");
-      for (int i = 0; i < count; ++i)
-        devices.emplace_back(name + ":" + std::to_string(i), kind);
+    const YAML::Node nodeCount = node["count"];
+    int times = countOf(nodeCount, kMostDevices - index);
+    std::vector<Entry> entries;
+    int perNode = 0;
+    for (const YAML::Node &device : field(node, "devices", nodeTemplates)) {
+      const YAML::Node count = field(device, "count", deviceTemplates), kind = field(device, "kind", deviceTemplates);
+      int most = (kMostDevices - int(devices.size())) / times - perNode;
+      if (most < 1)
+        fail(device, "expected at most " + std::to_string(kMostDevices) + " devices");
+      Entry entry = {device["name"].as<std::string>(), kind.IsDefined() ? kind.as<std::string>() : "", countOf(count, most), count.IsDefined() || nodeCount.IsDefined()};
+      perNode += entry.count;
+      entries.push_back(entry);
     }
-    if (nodes)
-      nodes->resize(devices.size(), index);
-    ++index;
+    for (int n = 0; n < times; ++n, ++index) {
+      for (const Entry &entry : entries)
+        for (int i = 0; i < entry.count; ++i)
+          devices.emplace_back(entry.numbered ? entry.name + ":" + std::to_string(n * entry.count + i) : entry.name, entry.kind);
+      if (nodes)
+        nodes->resize(devices.size(), uint32_t(index));
+    }
   }
   return devices;
 }

@@ -1,0 +1,139 @@
+#include "ClusterReader.h"
+
+#include <algorithm>
+
+using namespace zorse;
+using namespace zorse::planning;
+using namespace zorse::planning::fields;
+
+namespace {
+
+constexpr const char *kTypeNames[kNumberTypes] = {"f32", "f16", "bf16"};
+
+void readSpeed(const YAML::Node &node, const std::string &what, const DeviceType *type, ClusterDevice &device) {
+  if (!node.IsMap()) {
+    double speed = toSpeed(node, what);
+    for (size_t t = 0; t < kNumberTypes; ++t)
+      device.speed[t] = type && type->speed[t] <= 0 ? 0 : speed;
+    return;
+  }
+  checkKeys(node, what, {"f32", "f16", "bf16"});
+  for (size_t t = 0; t < kNumberTypes; ++t)
+    if (YAML::Node speed = node[kTypeNames[t]])
+      device.speed[t] = toSpeed(speed, what + "." + kTypeNames[t], /*zero=*/true);
+}
+
+std::vector<std::string> typeNames() {
+  std::vector<std::string> names;
+  for (const DeviceType &type : deviceTypes())
+    names.push_back(type.name);
+  return names;
+}
+
+} // namespace
+
+void zorse::planning::setDefaults(ClusterDevice &device, const DeviceType *type) {
+  if (!type)
+    return;
+  device.kind = type->kind;
+  std::copy(std::begin(type->speed), std::end(type->speed), device.speed);
+  device.halfRows = type->halfRows;
+  device.memoryBandwidth = type->memoryBandwidth;
+  device.launch = type->launch;
+  device.memory = type->memory;
+  device.reserve = type->reserve;
+}
+
+YAML::Node zorse::planning::templateOf(const YAML::Node &node, const std::string &what, const YAML::Node &templates) {
+  const YAML::Node name = node["template"];
+  if (!name.IsDefined())
+    return YAML::Node(YAML::NodeType::Undefined);
+  std::vector<std::string> known;
+  if (templates.IsDefined() && templates.IsMap())
+    for (const auto &item : templates) {
+      if (name.IsScalar() && item.first.IsScalar() && item.first.Scalar() == name.Scalar())
+        return item.second;
+      if (item.first.IsScalar())
+        known.push_back(item.first.Scalar());
+    }
+  std::string text = name.IsScalar() ? name.Scalar() : "";
+  fail(name, what + ": there is no template " + show(name) + suggestion(text, known) +
+                 (known.empty() ? "; the file has no such templates" : "; the file has " + listed(known)));
+}
+
+DeviceEntry zorse::planning::readDeviceEntry(const YAML::Node &node, const YAML::Node &templates) {
+  checkKeys(node, "device",
+            {"name", "template", "kind", "type", "speed", "memory", "reserve", "memory_bandwidth", "half_rows", "launch", "threads", "count", "price"});
+  DeviceEntry entry;
+  entry.at = node;
+  ClusterDevice &device = entry.device;
+  Fields fields(node, templateOf(node, "device", templates));
+  if (!node["name"])
+    fail(node, "device: lacks 'name'");
+  device.name = toName(node["name"], "device.name");
+  const std::string what = "device '" + device.name + "'";
+
+  const DeviceType *type = nullptr;
+  if (YAML::Node name = fields["type"]) {
+    device.type = toName(name, what + ": type");
+    type = findDeviceType(device.type);
+    if (!type && !fields["speed"])
+      fail(name, what + ": type '" + device.type + "' is not known" + suggestion(device.type, typeNames()) + "; known are " + [] {
+        std::string list;
+        for (const std::string &known : typeNames())
+          list += (list.empty() ? "" : ", ") + known;
+        return list;
+      }() + "; another type needs at least 'speed', 'memory' and 'kind'");
+  }
+  setDefaults(device, type);
+  if (YAML::Node kind = fields["kind"]) {
+    device.kind = toName(kind, what + ": kind");
+    if (device.kind != "cpu" && device.kind != "cuda" && device.kind != "sim")
+      fail(kind, what + ": expected kind cpu, cuda or sim, got '" + device.kind + "'");
+  }
+  if (YAML::Node threads = fields["threads"])
+    device.threads = toCount(threads, what + ": threads", 4096);
+  if (device.kind == "cpu" && type) { // the table's are of one thread
+    for (double &speed : device.speed)
+      speed *= device.threads;
+    device.memoryBandwidth *= device.threads;
+  }
+  if (YAML::Node speed = fields["speed"])
+    readSpeed(speed, what + ": speed", type, device);
+  if (*std::max_element(std::begin(device.speed), std::end(device.speed)) <= 0)
+    fail(node, what + ": its speed is not known; give 'speed' (FLOP/s) or a 'type' out of " + listed(typeNames()));
+  if (YAML::Node memory = fields["memory"])
+    device.memory = toBytes(memory, what + ": memory", /*zero=*/true);
+  if (YAML::Node reserve = fields["reserve"])
+    device.reserve = toBytes(reserve, what + ": reserve", /*zero=*/true);
+  if (device.memory > 0 && device.reserve >= device.memory)
+    fail(fields["reserve"] ? fields["reserve"] : fields["memory"] ? fields["memory"] : node,
+         what + ": its memory of " + std::to_string(device.memory) + " bytes is no more than the reserve of " + std::to_string(device.reserve) + " bytes; give a smaller 'reserve'");
+  if (YAML::Node bandwidth = fields["memory_bandwidth"])
+    device.memoryBandwidth = toBandwidth(bandwidth, what + ": memory_bandwidth");
+  if (YAML::Node rows = fields["half_rows"])
+    device.halfRows = toRows(rows, what + ": half_rows");
+  if (YAML::Node launch = fields["launch"])
+    device.launch = toSeconds(launch, what + ": launch");
+  if (YAML::Node price = fields["price"])
+    device.price = toPrice(price, what + ": price");
+  if (YAML::Node count = fields["count"]) {
+    entry.count = toCount(count, what + ": count", kMostDevices);
+    entry.counted = true;
+  }
+  return entry;
+}
+
+bundle::LinkClass zorse::planning::readLink(const YAML::Node &node, const std::string &what, const bundle::LinkClass &defaults) {
+  bundle::LinkClass link = defaults;
+  if (!node.IsDefined())
+    return link;
+  checkKeys(node, what, {"bandwidth", "latency", "flow"});
+  if (YAML::Node bandwidth = node["bandwidth"])
+    link.set_bandwidth(toBandwidth(bandwidth, what + ".bandwidth", /*link=*/true));
+  if (YAML::Node latency = node["latency"])
+    link.set_latency(toSeconds(latency, what + ".latency"));
+  if (YAML::Node flow = node["flow"])
+    link.set_flow(toBandwidth(flow, what + ".flow", /*link=*/true));
+  return link;
+}

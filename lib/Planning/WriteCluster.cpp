@@ -1,0 +1,219 @@
+// A cluster as a file again. Runs of equal devices and equal nodes become one entry with a count where their names are numbered as the reader numbers them.
+#include "ClusterReader.h"
+
+#include <algorithm>
+#include <cctype>
+#include <cmath>
+#include <cstdio>
+#include <cstdlib>
+
+using namespace zorse;
+using namespace zorse::planning;
+
+namespace {
+
+std::string number(double value) {
+  char text[40];
+  for (int digits : {6, 15, 17}) {
+    std::snprintf(text, sizeof text, "%.*g", digits, value);
+    if (std::strtod(text, nullptr) == value)
+      break;
+  }
+  return text;
+}
+
+std::string quoted(const std::string &text) {
+  auto plain = [](char c) { return std::isalnum(static_cast<unsigned char>(c)) || c == '_' || c == '-' || c == '.' || c == ':'; };
+  bool simple = !text.empty() && std::isalpha(static_cast<unsigned char>(text[0])) && text.back() != ':' && std::all_of(text.begin(), text.end(), plain);
+  for (const char *word : {"null", "Null", "NULL", "true", "false"})
+    simple &= text != word;
+  if (simple)
+    return text;
+  std::string out = "\"";
+  for (char c : text) {
+    char escape[8];
+    if (c == '"' || c == '\\')
+      out += std::string("\\") + c;
+    else if (std::iscntrl(static_cast<unsigned char>(c))) {
+      std::snprintf(escape, sizeof escape, "\\x%02x", static_cast<unsigned char>(c));
+      out += escape;
+    } else
+      out += c;
+  }
+  return out + "\"";
+}
+
+std::string link(const bundle::LinkClass &link) {
+  std::string text = "{bandwidth: " + (link.bandwidth() > 0 ? number(link.bandwidth()) : "unlimited") + ", latency: " + number(link.latency());
+  return text + (link.flow() > 0 ? ", flow: " + number(link.flow()) : "") + "}";
+}
+
+bool given(const bundle::LinkClass &link) { return link.bandwidth() > 0 || link.latency() > 0 || link.flow() > 0; }
+
+/// Everything but the name and the count, with ", " in front of each.
+std::string describe(const ClusterDevice &device) {
+  ClusterDevice known;
+  const DeviceType *type = findDeviceType(device.type);
+  setDefaults(known, type);
+  std::string text;
+  auto put = [&](const char *key, const std::string &value) { text += std::string(", ") + key + ": " + value; };
+  if (!device.type.empty())
+    put("type", quoted(device.type));
+  if (!type || device.kind != known.kind)
+    put("kind", device.kind);
+  if (device.threads != 1)
+    put("threads", std::to_string(device.threads));
+  if (device.kind == "cpu" && type) {
+    for (double &speed : known.speed)
+      speed *= device.threads;
+    known.memoryBandwidth *= device.threads;
+  }
+  if (!std::equal(std::begin(device.speed), std::end(device.speed), std::begin(known.speed)))
+    put("speed", "{f32: " + number(device.speed[0]) + ", f16: " + number(device.speed[1]) + ", bf16: " + number(device.speed[2]) + "}");
+  if (device.memory != known.memory)
+    put("memory", std::to_string(device.memory));
+  if (device.reserve != known.reserve)
+    put("reserve", std::to_string(device.reserve));
+  if (device.memoryBandwidth != known.memoryBandwidth)
+    put("memory_bandwidth", device.memoryBandwidth > 0 ? number(device.memoryBandwidth) : "unlimited");
+  if (device.halfRows != known.halfRows)
+    put("half_rows", number(device.halfRows));
+  if (device.launch != known.launch)
+    put("launch", number(device.launch));
+  if (device.price > 0)
+    put("price", number(device.price));
+  return text;
+}
+
+/// "a:12" is number 12 of "a"; -1: no number.
+int64_t splitNumber(const std::string &name, std::string &base) {
+  size_t colon = name.rfind(':');
+  base = name;
+  if (colon == std::string::npos || colon == 0 || colon + 1 == name.size() || name.size() - colon > 8)
+    return -1;
+  for (size_t i = colon + 1; i < name.size(); ++i)
+    if (!std::isdigit(static_cast<unsigned char>(name[i])))
+      return -1;
+  int64_t value = std::atoll(name.c_str() + colon + 1);
+  if (std::to_string(value) != name.substr(colon + 1))
+    return -1;
+  base = name.substr(0, colon);
+  return value;
+}
+
+/// Consecutive devices of a node that are equal but for a running number.
+struct Run {
+  std::string base, fields;
+  int64_t first = -1; ///< -1: one device without a number
+  int64_t count = 1;
+};
+
+std::vector<Run> runsOf(const Cluster &cluster, const std::vector<uint32_t> &devices) {
+  std::vector<Run> runs;
+  for (uint32_t d : devices) {
+    Run run;
+    run.first = splitNumber(cluster.devices[d].name, run.base);
+    run.fields = describe(cluster.devices[d]);
+    if (!runs.empty() && run.first >= 0 && runs.back().base == run.base && runs.back().fields == run.fields && runs.back().first >= 0 &&
+        runs.back().first + runs.back().count == run.first)
+      ++runs.back().count;
+    else
+      runs.push_back(run);
+  }
+  return runs;
+}
+
+std::string describeNode(const Cluster &cluster, uint32_t n, bool sites) {
+  const bundle::Topology::Node &node = cluster.topology.nodes(static_cast<int>(n));
+  const ClusterNode &own = cluster.nodes[n];
+  std::string text;
+  auto put = [&](const char *key, const std::string &value) { text += std::string("    ") + key + ": " + value + "\n"; };
+  if (sites)
+    put("site", quoted(cluster.topology.sites(static_cast<int>(node.site())).name()));
+  put("port", link(node.port()));
+  if (given(node.bus()))
+    put("bus", link(node.bus()));
+  put("nic", link(node.nic()));
+  if (own.hostMemory)
+    put("host_memory", std::to_string(own.hostMemory));
+  put("pcie", own.pcie > 0 ? number(own.pcie) : "unlimited");
+  if (own.nvme)
+    put("nvme", "{size: " + std::to_string(own.nvme) + (own.nvmeBandwidth > 0 ? ", bandwidth: " + number(own.nvmeBandwidth) : "") + "}");
+  if (own.price > 0)
+    put("price", number(own.price));
+  return text;
+}
+
+/// The devices of a node that starts `nodes` equal ones: each of its runs goes on through all of them.
+bool continues(const std::vector<Run> &first, const std::vector<Run> &other, int64_t nodes) {
+  if (first.size() != other.size())
+    return false;
+  for (size_t i = 0; i < first.size(); ++i)
+    if (first[i].first != 0 || other[i].base != first[i].base || other[i].fields != first[i].fields || other[i].count != first[i].count ||
+        other[i].first != nodes * first[i].count)
+      return false;
+  return true;
+}
+
+} // namespace
+
+std::string zorse::planning::writeCluster(const Cluster &cluster) {
+  const bundle::Topology &topology = cluster.topology;
+  std::string out;
+  if (!cluster.name.empty())
+    out += "name: " + quoted(cluster.name) + "\n";
+  if (cluster.currency != "USD")
+    out += "currency: " + quoted(cluster.currency) + "\n";
+  out += "sites:\n";
+  for (int s = 0; s < topology.sites_size(); ++s) {
+    const auto &site = topology.sites(s);
+    double egress = static_cast<size_t>(s) < cluster.egressPrice.size() ? cluster.egressPrice[static_cast<size_t>(s)] * 1e9 : 0;
+    out += "  - {name: " + quoted(site.name().empty() ? "site" : site.name()) + ", fabric: " + link(site.fabric());
+    out += (given(site.uplink()) ? ", uplink: " + link(site.uplink()) : "") + (egress > 0 ? ", egress_price: " + number(egress) : "") + "}\n";
+  }
+  std::vector<std::vector<uint32_t>> devices(cluster.nodes.size());
+  for (uint32_t d = 0; d < cluster.devices.size(); ++d)
+    devices[cluster.devices[d].node].push_back(d);
+  std::vector<std::vector<Run>> runs;
+  std::vector<std::string> nodes;
+  for (uint32_t n = 0; n < cluster.nodes.size(); ++n) {
+    runs.push_back(runsOf(cluster, devices[n]));
+    nodes.push_back(describeNode(cluster, n, topology.sites_size() > 1));
+  }
+  out += "nodes:\n";
+  for (size_t n = 0; n < nodes.size();) {
+    std::string base, other;
+    size_t count = 0;
+    if (splitNumber(cluster.nodes[n].name, base) == 0 && !runs[n].empty())
+      while (n + count < nodes.size() && splitNumber(cluster.nodes[n + count].name, other) == static_cast<int64_t>(count) && other == base &&
+             nodes[n + count] == nodes[n] && continues(runs[n], runs[n + count], static_cast<int64_t>(count)))
+        ++count;
+    out += "  - name: " + quoted(count ? base : cluster.nodes[n].name) + "\n" + (count ? "    count: " + std::to_string(count) + "\n" : "") + nodes[n] + "    devices:";
+    out += runs[n].empty() ? " []\n" : "\n";
+    for (const Run &run : runs[n]) {
+      bool whole = count || run.first == 0; // the reader's numbers
+      for (int64_t i = 0; i < (whole ? 1 : run.count); ++i) {
+        std::string name = whole || run.first < 0 ? run.base : run.base + ":" + std::to_string(run.first + i);
+        bool counts = whole && (count ? run.count > 1 : true);
+        out += "      - {name: " + quoted(name) + run.fields + (counts ? ", count: " + std::to_string(run.count) : "") + "}\n";
+      }
+    }
+    n += std::max<size_t>(count, 1);
+  }
+  bool all = topology.has_between_sites(), pairs = topology.site_pairs_size() > 0;
+  if (all || pairs)
+    out += "links:\n";
+  if (all)
+    out += "  inter_site: " + link(topology.between_sites()) + "\n";
+  if (pairs)
+    out += "  between:\n";
+  for (const auto &pair : topology.site_pairs()) {
+    std::string text = link(pair.link());
+    // What is not said follows inter_site, which may have a flow.
+    if (pair.link().flow() <= 0)
+      text = text.substr(0, text.size() - 1) + ", flow: unlimited}";
+    out += "    - {sites: [" + quoted(topology.sites(static_cast<int>(pair.a())).name()) + ", " + quoted(topology.sites(static_cast<int>(pair.b())).name()) + "], " +
+           text.substr(1) + "\n";
+  }
+  return out;
+}
