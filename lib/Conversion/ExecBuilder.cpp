@@ -7,7 +7,7 @@ using namespace zorse;
 using namespace zorse::conversion;
 
 // Enumerations of the dialect and of the schema are cast into each other.
-static_assert(int(exec::ValueKind::OptimizerStep) == bundle::Value::OPTIMIZER_STEP && int(exec::Phase::Report) == bundle::REPORT);
+static_assert(int(exec::ValueKind::Deferred) == bundle::Value::DEFERRED_BLOCK && int(exec::Phase::Report) == bundle::REPORT);
 static_assert(int(exec::Task::SumLoss) == bundle::Compute::SUM_LOSS && int(exec::QueueKind::Io) == bundle::IO);
 static_assert(int(exec::MemoryKind::Nvme) == bundle::NVME && int(exec::Access::Accumulate) == bundle::ACCUMULATE);
 static_assert(int(exec::Order::Transport) == bundle::TRANSPORT);
@@ -83,6 +83,7 @@ exec::ValueAttr ExecBuilder::value(bundle::Value::Kind kind, uint32_t id, uint32
       nameIn(s.values());
       break;
     case bundle::Value::SAVED_BLOCK:
+    case bundle::Value::DEFERRED_BLOCK:
     case bundle::Value::LOSS_ROWS:
       nameIn(s.units());
       break;

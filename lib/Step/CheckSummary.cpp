@@ -36,11 +36,19 @@ std::string checkUnits(const bundle::ModelSummary &summary) {
         !inRange(unit.values_out(), summary.values_size()) || !inRange(unit.inputs(), summary.inputs_size()) ||
         !inRange(unit.loss_terms(), summary.loss_size()))
       return name + "names a parameter, value, input or loss term that does not exist";
-    if (!sound(unit.saved_bytes()) || !sound(unit.forward_workspace()) || !sound(unit.backward_workspace()))
-      return name + "has a negative size";
-    for (double cost : {unit.forward_flops_per_row(), unit.backward_flops_per_row(), unit.forward_bytes_per_row(), unit.backward_bytes_per_row()})
+    for (const bundle::Extent *size : {&unit.saved_bytes(), &unit.forward_workspace(), &unit.backward_workspace(), &unit.deferred_bytes(),
+                                       &unit.input_gradient_workspace(), &unit.weight_gradient_workspace()})
+      if (!sound(*size))
+        return name + "has a negative size";
+    for (double cost : {unit.forward_flops_per_row(), unit.backward_flops_per_row(), unit.forward_bytes_per_row(), unit.backward_bytes_per_row(),
+                        unit.input_gradient_flops_per_row(), unit.weight_gradient_flops_per_row(), unit.input_gradient_bytes_per_row(),
+                        unit.weight_gradient_bytes_per_row()})
       if (!soundCost(cost))
         return name + "has a cost of " + std::to_string(cost) + ", expected a number from 0 to 1e30";
+    bool inputs = std::any_of(unit.values_in().begin(), unit.values_in().end(), [&](uint32_t v) { return summary.values(v).needs_gradient(); });
+    bool weights = std::any_of(unit.parameters().begin(), unit.parameters().end(), [&](uint32_t p) { return summary.parameters(p).trainable(); });
+    if (unit.splits() && !(inputs && weights))
+      return name + "splits its backward, and has no gradient of " + (inputs ? "parameters" : "inputs");
     std::vector<uint32_t> parameters(unit.parameters().begin(), unit.parameters().end());
     std::sort(parameters.begin(), parameters.end());
     auto twice = std::adjacent_find(parameters.begin(), parameters.end());

@@ -2,6 +2,8 @@
 
 #include "Expansion.h"
 
+#include "zorse/Step/UnitTasks.h"
+
 #include <algorithm>
 #include <map>
 #include <tuple>
@@ -13,7 +15,8 @@ namespace {
 using zorse::bundle::AccessMode;
 namespace bundle = zorse::bundle;
 
-enum Rank : uint8_t { kShort, kBackward, kForward }; // short compute and whatever unblocks others first, then B before F
+// Short compute and whatever unblocks others first, then B; W before F, so that what it holds is free for the next forward.
+enum Rank : uint8_t { kShort, kBackward, kWeights, kForward };
 
 class CellExpander {
 public:
@@ -137,12 +140,15 @@ private:
       uint64_t bytes = 0;
       for (uint32_t c : x.cellsOf[d])
         for (int32_t u = x.plan.cells[c].unitBegin; u < x.plan.cells[c].unitEnd; ++u)
-          bytes = std::max({bytes, extent(x.summary.units(u).forward_workspace(), x.plan.cells[c].rows()),
-                            extent(x.summary.units(u).backward_workspace(), x.plan.cells[c].rows())});
+          for (TaskKind kind : {TaskKind::Forward, TaskKind::Backward, TaskKind::Weights})
+            if (std::optional<UnitTask> task = taskOf(u, kind))
+              bytes = std::max(bytes, extent(unitFunction(x.summary.units(u), *task).workspace, x.plan.cells[c].rows()));
       if (bytes)
         x.workspace[d] = x.addBuffer(d, bytes, Purpose::Workspace, /*persistent=*/true);
     }
   }
+
+  std::optional<UnitTask> taskOf(int32_t u, TaskKind kind) const { return unitTask(x.summary, u, kind, x.plan.schedule.splitBackward); }
 
   static uint64_t extent(const bundle::Extent &e, int64_t rows) { return static_cast<uint64_t>(e.fixed() + e.per_row() * rows); }
 
@@ -258,7 +264,7 @@ private:
     return span;
   }
 
-  // ---- Slots that F and B share.
+  // ---- Slots that F, B and W share.
 
   void addParameters(const Cell &cell, const bundle::UnitInfo &unit, bool gradients) {
     for (int i = 0; i < unit.parameters_size(); ++i) {
@@ -288,28 +294,64 @@ private:
                 {bundle::Value::ACTIVATION, unit.values_in(i), 0, cell.sampleBegin, cell.sampleEnd, 0});
   }
 
-  void addScratch(const Cell &cell, int32_t u, bool forwards) {
+  void addScratch(const Cell &cell, int32_t u, UnitTask task) {
     const auto &unit = x.summary.units(u);
-    uint64_t saved = extent(unit.saved_bytes(), cell.rows());
-    uint32_t buffer = x.cells[&cell - x.plan.cells.data()].firstSaved + static_cast<uint32_t>(u - cell.unitBegin);
-    if (saved)
-      x.addSlot(bundle::SAVED, 0, forwards ? bundle::WRITE : bundle::READ, region(buffer, 0, saved),
+    const CellInfo &info = x.cells[&cell - x.plan.cells.data()];
+    uint32_t place = static_cast<uint32_t>(u - cell.unitBegin);
+    if (uint64_t saved = extent(unit.saved_bytes(), cell.rows()))
+      x.addSlot(bundle::SAVED, 0, task == UnitTask::Forward ? bundle::WRITE : bundle::READ, region(info.firstSaved + place, 0, saved),
                 {bundle::Value::SAVED_BLOCK, static_cast<uint32_t>(u), 0, cell.sampleBegin, cell.sampleEnd, 0});
-    uint64_t scratch = extent(forwards ? unit.forward_workspace() : unit.backward_workspace(), cell.rows());
-    if (scratch)
+    if (uint64_t scratch = extent(unitFunction(unit, task).workspace, cell.rows()))
       x.addSlot(bundle::WORKSPACE, 0, bundle::WRITE, region(x.workspace[cell.device], 0, scratch), {});
     x.addSlot(bundle::SCALARS, 0, bundle::READ, region(x.scalars[cell.device], 0, kScalarsBytes), {bundle::Value::STEP_SCALARS, 0, 0, 0, 0, 0});
+    uint64_t deferred = task == UnitTask::InputGradients || task == UnitTask::WeightGradients ? extent(unit.deferred_bytes(), cell.rows()) : 0;
+    if (deferred)
+      x.addSlot(bundle::DEFERRED, 0, task == UnitTask::InputGradients ? bundle::WRITE : bundle::READ, region(info.firstDeferred + place, 0, deferred),
+                {bundle::Value::DEFERRED_BLOCK, static_cast<uint32_t>(u), 0, cell.sampleBegin, cell.sampleEnd, 0});
   }
 
   // ---- Tasks.
 
-  double seconds(uint32_t c, bool forwards) const {
-    if (x.plan.durations)
-      return (forwards ? x.plan.durations->forward : x.plan.durations->backward)[c];
-    const Cell &cell = x.plan.cells[c];
+  double flopsPerRow(const Cell &cell, TaskKind kind) const {
     double flops = 0;
     for (int32_t u = cell.unitBegin; u < cell.unitEnd; ++u)
-      flops += forwards ? x.summary.units(u).forward_flops_per_row() : x.summary.units(u).backward_flops_per_row();
+      if (std::optional<UnitTask> task = taskOf(u, kind))
+        flops += unitFunction(x.summary.units(u), *task).flopsPerRow;
+    return flops;
+  }
+
+  bool hasWork(const Cell &cell, TaskKind kind) const {
+    for (int32_t u = cell.unitBegin; u < cell.unitEnd; ++u)
+      if (taskOf(u, kind))
+        return true;
+    return false;
+  }
+
+  /// B or W of a cell; without work it is ordered, and not listed.
+  uint32_t addBackwardTask(uint32_t c, TaskKind kind) {
+    const Cell &cell = x.plan.cells[c];
+    uint32_t op = x.addOp(seconds(c, kind), kind == TaskKind::Backward ? kBackward : kWeights, cell.sampleBegin, cell.unitBegin);
+    if (!hasWork(cell, kind))
+      return op;
+    Entry &entry = x.addHalf(cell.device, kCompute, EntryKind::Compute, bundle::BACKWARD);
+    entry.task = kind == TaskKind::Backward ? bundle::Compute::B : bundle::Compute::W;
+    entry.cell = static_cast<int32_t>(c);
+    return op;
+  }
+
+  double seconds(uint32_t c, TaskKind kind) const {
+    const Cell &cell = x.plan.cells[c];
+    if (!hasWork(cell, kind))
+      return 0;
+    double flops = flopsPerRow(cell, kind);
+    if (const auto &given = x.plan.durations) {
+      if (kind == TaskKind::Forward)
+        return given->forward[c];
+      if (!given->weights.empty() || !x.plan.schedule.splitBackward)
+        return (kind == TaskKind::Backward ? given->backward : given->weights)[c];
+      double both = flopsPerRow(cell, TaskKind::Backward) + flopsPerRow(cell, TaskKind::Weights);
+      return both > 0 ? given->backward[c] * flops / both : given->backward[c] / 2;
+    }
     // Every launch costs something whatever its rows: without it, cells of one row would look free.
     constexpr double kCallSeconds = 5e-6;
     double calls = x.plan.devices[cell.device].speed > 0 ? kCallSeconds * (cell.unitEnd - cell.unitBegin) : 0;
@@ -330,7 +372,7 @@ private:
     info.in = addPorts(in);
     loadInputs(c, info.loads);
 
-    info.forward = x.addOp(seconds(c, true), kForward, cell.sampleBegin, cell.unitBegin);
+    info.forward = x.addOp(seconds(c, TaskKind::Forward), kForward, cell.sampleBegin, cell.unitBegin);
     x.ops.back().gated = cell.unitBegin == 0;
     Entry &entry = x.addHalf(cell.device, kCompute, EntryKind::Compute, bundle::FORWARD);
     entry.task = bundle::Compute::F;
@@ -364,7 +406,7 @@ private:
       for (int i = 0; i < unit.values_out_size(); ++i)
         x.addSlot(bundle::BOUNDARY_OUT, i, bundle::WRITE, rowsOf(unit.values_out(i), cell),
                   {bundle::Value::ACTIVATION, unit.values_out(i), 0, cell.sampleBegin, cell.sampleEnd, 0});
-      addScratch(cell, u, true);
+      addScratch(cell, u, UnitTask::Forward);
       for (int k = 0; k < unit.loss_terms_size(); ++k) {
         uint64_t bytes = static_cast<uint64_t>(cell.rows()) * lossBytes();
         losses.push_back(x.addBuffer(cell.device, bytes, Purpose::Activations));
@@ -440,10 +482,7 @@ private:
     }
     info.gradIn = addPorts(in);
 
-    info.backward = x.addOp(seconds(c, false), kBackward, cell.sampleBegin, cell.unitBegin);
-    Entry &entry = x.addHalf(cell.device, kCompute, EntryKind::Compute, bundle::BACKWARD);
-    entry.task = bundle::Compute::B;
-    entry.cell = static_cast<int32_t>(c);
+    info.backward = addBackwardTask(c, TaskKind::Backward);
     x.addEdge(info.forward, info.backward);
 
     // Values touched here: by a user (accumulates) or by the producer (reads).
@@ -473,8 +512,14 @@ private:
         if (x.summary.values(v).needs_gradient())
           gradientBuffer(v);
 
+    if (x.plan.schedule.splitBackward) {
+      info.firstDeferred = static_cast<uint32_t>(x.buffers.size());
+      for (int32_t u = cell.unitBegin; u < cell.unitEnd; ++u)
+        x.addBuffer(cell.device, extent(x.summary.units(u).deferred_bytes(), cell.rows()), Purpose::Activations);
+    }
     for (int32_t u = cell.unitEnd - 1; u >= cell.unitBegin; --u)
-      backwardCall(cell, u, local, fresh);
+      if (std::optional<UnitTask> task = taskOf(u, TaskKind::Backward))
+        backwardCall(cell, u, *task, local, fresh);
 
     std::vector<Port> out;
     for (uint32_t v : x.gradsAt[cell.unitBegin]) {
@@ -489,27 +534,44 @@ private:
       out.push_back(done);
     }
     info.gradOut = addPorts(out);
+    if (x.plan.schedule.splitBackward)
+      weights(c, local);
   }
 
-  void backwardCall(const Cell &cell, int32_t u, const std::vector<Port> &local, std::vector<uint32_t> &fresh) {
+  /// W: the gradients of parameters, from what F and B have left. All of it is complete after B, so no port is connected.
+  void weights(uint32_t c, const std::vector<Port> &local) {
+    const Cell &cell = x.plan.cells[c];
+    CellInfo &info = x.cells[c];
+    info.weights = addBackwardTask(c, TaskKind::Weights);
+    x.addEdge(info.backward, info.weights);
+    std::vector<uint32_t> fresh;
+    for (int32_t u = cell.unitEnd - 1; u >= cell.unitBegin; --u)
+      if (std::optional<UnitTask> task = taskOf(u, TaskKind::Weights))
+        backwardCall(cell, u, *task, local, fresh);
+  }
+
+  /// A unit's backward or a part of it. `fresh`: values whose gradient nobody has written yet.
+  void backwardCall(const Cell &cell, int32_t u, UnitTask task, const std::vector<Port> &local, std::vector<uint32_t> &fresh) {
     const auto &unit = x.summary.units(u);
+    uint32_t body = unitFunction(unit, task).body;
     auto rows = [&](uint32_t v) {
       const Port &port = *std::find_if(local.begin(), local.end(), [&](const Port &p) { return p.value == v; });
       uint64_t row = rowBytes(v);
       return region(port.buffer, static_cast<uint64_t>(cell.sampleBegin - port.rowBase) * row, static_cast<uint64_t>(cell.rows()) * row);
     };
-    x.addCall(unit.backward_body(), u, cell.rows(), cell.sampleBegin);
+    x.addCall(body, u, cell.rows(), cell.sampleBegin);
     addParameters(cell, unit, false);
-    addParameters(cell, unit, true);
+    if (task != UnitTask::InputGradients)
+      addParameters(cell, unit, true);
     addInputs(cell, unit);
     addBoundaryIn(cell, unit);
-    for (int i = 0; i < unit.values_in_size(); ++i) {
+    for (int i = 0; i < unit.values_in_size() && task != UnitTask::WeightGradients; ++i) {
       uint32_t v = unit.values_in(i);
       if (!x.summary.values(v).needs_gradient())
         continue;
       auto it = std::find(fresh.begin(), fresh.end(), v);
       bool first = it != fresh.end();
-      if (first && x.bodyHas(unit.backward_body(), bundle::BOUNDARY_IN_GRADIENT, i))
+      if (first && x.bodyHas(body, bundle::BOUNDARY_IN_GRADIENT, i))
         fresh.erase(it);
       x.addSlot(bundle::BOUNDARY_IN_GRADIENT, i, bundle::ACCUMULATE, rows(v),
                 {bundle::Value::ACTIVATION_GRADIENT, v, static_cast<uint32_t>(u), cell.sampleBegin, cell.sampleEnd, 0}, first);
@@ -520,7 +582,7 @@ private:
         x.addSlot(bundle::BOUNDARY_OUT_GRADIENT, i, bundle::READ, rows(v),
                   {bundle::Value::ACTIVATION_GRADIENT, v, firstUser(v, u + 1), cell.sampleBegin, cell.sampleEnd, 0});
     }
-    addScratch(cell, u, false);
+    addScratch(cell, u, task);
   }
 
   Expansion &x;

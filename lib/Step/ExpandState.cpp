@@ -1,6 +1,6 @@
 // Gathers, reductions, norms, the decision, updates and the report.
 //
-//   B...  -> ReduceScatter g -> NORM (g, owner) -> AllReduce of sums -> DECIDE per owner -> UPDATE (g, owner)
+//   B, W  -> ReduceScatter g -> NORM (g, owner) -> AllReduce of sums -> DECIDE per owner -> UPDATE (g, owner)
 //   SUM_LOSS ------------------------------------^                          '-> Report (first owner)
 //
 // DECIDE follows every task of its device, so no update overtakes a reader of the old version.
@@ -68,7 +68,7 @@ public:
     for (uint32_t c = 0; c < x.cells.size(); ++c)
       for (uint32_t g : x.groupsOfCell(x.plan.cells[c]))
         if (reduction[g] != kNone)
-          x.addEdge(x.cells[c].backward, reduction[g]);
+          x.addEdge(x.cells[c].last(), reduction[g]);
     decide(norms);
   }
 
@@ -267,7 +267,7 @@ private:
       x.addSlot(bundle::OPTIMIZER_STEP_SLOT, 0, bundle::UPDATE, region(x.optimizerStep[d], 0, 8), {bundle::Value::OPTIMIZER_STEP, 0, 0, 0, 0, 0});
       afterSums(d, op);
       for (uint32_t c : x.cellsOf[d])
-        x.addEdge(x.cells[c].backward, op);
+        x.addEdge(x.cells[c].last(), op);
       for (const Holding &h : x.holdings[d])
         if (h.owns() && x.gather[h.group] != kNone)
           x.addEdge(x.gather[h.group], op);

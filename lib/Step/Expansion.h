@@ -83,11 +83,15 @@ struct Port {
 
 struct CellInfo {
   uint32_t forward = kNone, backward = kNone; ///< ops
+  uint32_t weights = kNone;                   ///< op W, where the plan splits the backward
+  /// The op after which the cell's gradients are complete and its activations free.
+  uint32_t last() const { return weights != kNone ? weights : backward; }
   Span in, out;                               ///< ports at the first and last cut, in the order of liveAt
   Span gradIn, gradOut;                       ///< ports of gradients at the last and first cut, in the order of gradsAt
   Span produced;                              ///< ports of values produced here
   std::vector<uint32_t> loads;                ///< ops that bring its inputs
   uint32_t firstSaved = kNone;                ///< buffer of the first unit's saved block; consecutive
+  uint32_t firstDeferred = kNone;             ///< likewise of what B leaves for W
 };
 
 struct Expansion {

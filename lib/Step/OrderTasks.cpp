@@ -22,11 +22,23 @@ void chain(Expansion &x, const std::vector<TaskName> &tasks) {
       secondLast = last;
       last = x.cells[task.cell].forward;
     }
-    uint32_t op = task.kind == TaskKind::Backward ? x.cells[task.cell].backward : x.cells[task.cell].forward;
+    const CellInfo &cell = x.cells[task.cell];
+    uint32_t op = task.kind == TaskKind::Forward ? cell.forward : task.kind == TaskKind::Backward ? cell.backward : cell.weights;
     if (previous != kNone)
       x.addEdge(previous, op);
     previous = op;
   }
+}
+
+/// Every W right after its B: nothing is held longer than by an undivided backward.
+void followWithWeights(std::vector<TaskName> &tasks) {
+  std::vector<TaskName> all;
+  for (TaskName task : tasks) {
+    all.push_back(task);
+    if (task.kind == TaskKind::Backward)
+      all.push_back({TaskKind::Weights, task.cell});
+  }
+  tasks = std::move(all);
 }
 
 } // namespace
@@ -130,8 +142,11 @@ void zorse::step::orderTasks(Expansion &x, bool stages, int64_t &window) {
   if (stages)
     order = orderOneForwardOneBackward(x);
   if (!order.empty()) {
-    for (const auto &tasks : order)
+    for (auto &tasks : order) {
+      if (plan.schedule.splitBackward)
+        followWithWeights(tasks);
       chain(x, tasks);
+    }
     return;
   }
   // No stages: list scheduling, backwards first, with about as many samples in flight as 1F1B would have: one front cell per cell of the deepest chain.

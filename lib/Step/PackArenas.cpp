@@ -184,7 +184,10 @@ uint32_t mostCellsAlive(const Expansion &x, uint32_t device) {
   std::vector<std::pair<uint32_t, int>> changes;
   for (uint32_t c : x.cellsOf[device]) {
     changes.push_back({x.ops[x.cells[c].forward].position, 1});
-    changes.push_back({x.ops[x.cells[c].backward].position, -1});
+    uint32_t last = x.cells[c].last();
+    for (uint32_t op : {x.cells[c].backward, x.cells[c].forward}) // a task without work is not listed
+      last = x.ops[last].position == kNone ? op : last;
+    changes.push_back({x.ops[last].position, -1});
   }
   std::sort(changes.begin(), changes.end());
   int alive = 0, most = 0;

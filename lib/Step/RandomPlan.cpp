@@ -78,15 +78,17 @@ private:
 
 /// An order that can run: tasks drawn one by one from those whose predecessors have been drawn.
 void drawOrder(Random &random, Plan &plan) {
-  size_t n = plan.cells.size();
-  std::vector<std::vector<uint32_t>> after(2 * n); // F of cell c is task c, its B is n + c
-  std::vector<uint32_t> missing(2 * n, 0);
+  size_t n = plan.cells.size(), tasks = (plan.schedule.splitBackward ? 3 : 2) * n;
+  std::vector<std::vector<uint32_t>> after(tasks); // F of cell c is task c, its B is n + c, its W 2n + c
+  std::vector<uint32_t> missing(tasks, 0);
   auto edge = [&](size_t before, size_t then) {
     after[before].push_back(static_cast<uint32_t>(then));
     ++missing[then];
   };
   for (size_t a = 0; a < n; ++a) {
     edge(a, n + a);
+    if (plan.schedule.splitBackward)
+      edge(n + a, 2 * n + a);
     for (size_t b = 0; b < n; ++b) {
       const Cell &p = plan.cells[a], &q = plan.cells[b];
       if (p.unitEnd != q.unitBegin || p.sampleEnd <= q.sampleBegin || q.sampleEnd <= p.sampleBegin)
@@ -96,7 +98,7 @@ void drawOrder(Random &random, Plan &plan) {
     }
   }
   std::vector<uint32_t> ready;
-  for (uint32_t task = 0; task < 2 * n; ++task)
+  for (uint32_t task = 0; task < tasks; ++task)
     if (missing[task] == 0)
       ready.push_back(task);
   plan.schedule.kind = ScheduleKind::Explicit;
@@ -105,8 +107,8 @@ void drawOrder(Random &random, Plan &plan) {
     std::swap(ready[random.between(0, static_cast<int64_t>(ready.size()))], ready.back());
     uint32_t task = ready.back();
     ready.pop_back();
-    uint32_t cell = task < n ? task : task - static_cast<uint32_t>(n);
-    plan.order[plan.cells[cell].device].push_back({task >= n ? TaskKind::Backward : TaskKind::Forward, cell});
+    uint32_t cell = task % static_cast<uint32_t>(n);
+    plan.order[plan.cells[cell].device].push_back({static_cast<TaskKind>(task / n), cell});
     for (uint32_t next : after[task])
       if (--missing[next] == 0)
         ready.push_back(next);
@@ -171,6 +173,7 @@ Plan zorse::step::randomPlan(const bundle::ModelSummary &summary, int64_t batch,
     }
     plan.owners.push_back(std::move(entry));
   }
+  plan.schedule.splitBackward = random.chance(33);
   if (random.chance(20))
     drawOrder(random, plan);
   return plan;

@@ -113,7 +113,7 @@ public:
   Reader(const json &root, const zorse::bundle::ModelSummary &summary) : root(root), summary(summary) {}
 
   Plan read() {
-    checkKeys(root, "", {"format", "model", "batch", "devices", "links", "cells", "stages", "pipelines", "backward", "activations", "state", "schedule",
+    checkKeys(root, "", {"format", "model", "batch", "devices", "links", "cells", "stages", "pipelines", "backward", "split_backward", "activations", "state", "schedule",
                          "durations", "comment"});
     if (root.contains("format") && toInteger(root["format"], "format") != 1)
       fail("format", "expected 1, got " + show(root["format"]));
@@ -134,6 +134,11 @@ public:
       readState(root["state"]);
     if (root.contains("schedule"))
       readSchedule(root["schedule"]);
+    if (root.contains("split_backward")) {
+      if (!root["split_backward"].is_boolean())
+        fail("split_backward", "expected true or false, got " + show(root["split_backward"]));
+      plan.schedule.splitBackward = root["split_backward"].get<bool>();
+    }
     if (root.contains("durations"))
       readDurations(root["durations"]);
     return std::move(plan);
@@ -441,19 +446,21 @@ private:
   TaskName toTask(const json &value, const std::string &path) {
     std::string text = toString(value, path);
     bool digits = text.size() > 1 && text.size() < 11 && std::all_of(text.begin() + 1, text.end(), [](char c) { return c >= '0' && c <= '9'; });
-    if (!digits || (text[0] != 'F' && text[0] != 'B') || std::stoll(text.substr(1)) > UINT32_MAX)
-      fail(path, "expected F or B and the index of a cell, as in \"F0\", got \"" + text + "\"");
-    return {text[0] == 'B' ? TaskKind::Backward : TaskKind::Forward, static_cast<uint32_t>(std::stoll(text.substr(1)))};
+    size_t kind = text.empty() ? std::string::npos : std::string("FBW").find(text[0]);
+    if (!digits || kind == std::string::npos || std::stoll(text.substr(1)) > UINT32_MAX)
+      fail(path, "expected F, B or W and the index of a cell, as in \"F0\", got \"" + text + "\"");
+    return {static_cast<TaskKind>(kind), static_cast<uint32_t>(std::stoll(text.substr(1)))};
   }
 
   void readDurations(const json &durations) {
-    checkKeys(durations, "durations", {"forward", "backward"});
+    checkKeys(durations, "durations", {"forward", "backward", "weights"});
     CellDurations result;
-    for (bool forward : {true, false}) {
-      const char *key = forward ? "forward" : "backward";
-      std::vector<double> *out = forward ? &result.forward : &result.backward;
-      if (!durations.contains(key))
+    for (auto [key, out] : {std::pair{"forward", &result.forward}, {"backward", &result.backward}, {"weights", &result.weights}}) {
+      if (!durations.contains(key)) {
+        if (out == &result.weights)
+          continue;
         fail("durations", std::string("lacks \"") + key + "\"");
+      }
       std::string path = std::string("durations.") + key;
       for (size_t i = 0; i < toArray(durations[key], path).size(); ++i)
         out->push_back(toNumber(durations[key][i], at(path, i)));

@@ -47,7 +47,7 @@ public:
       front.push_back(c);
     cellOf.assign(n, kNone);
     for (uint32_t c : front)
-      cellOf[x.cells[c].backward] = c;
+      cellOf[x.cells[c].last()] = c;
     frontDone.assign(x.cells.size(), 0);
   }
 
@@ -149,13 +149,25 @@ private:
   }
 
   std::string describe(uint32_t op) const {
-    if (x.ops[op].halves.size() == 0)
+    if (x.ops[op].halves.size() == 0) {
+      for (uint32_t c = 0; c < x.cells.size(); ++c)
+        if (op == x.cells[c].backward || op == x.cells[c].weights)
+          return (op == x.cells[c].backward ? "B of " : "W of ") + describeCell(x.plan, c);
       return "the end of all forwards";
+    }
     const Entry &entry = x.graph.entries[x.ops[op].halves.begin];
     switch (entry.kind) {
     case EntryKind::Compute:
-      if (entry.task == zorse::bundle::Compute::F || entry.task == zorse::bundle::Compute::B)
-        return (entry.task == zorse::bundle::Compute::F ? "F of " : "B of ") + describeCell(x.plan, entry.cell);
+      switch (entry.task) {
+      case zorse::bundle::Compute::F:
+        return "F of " + describeCell(x.plan, entry.cell);
+      case zorse::bundle::Compute::B:
+        return "B of " + describeCell(x.plan, entry.cell);
+      case zorse::bundle::Compute::W:
+        return "W of " + describeCell(x.plan, entry.cell);
+      default:
+        break;
+      }
       break;
     case EntryKind::Send: {
       const Entry &other = x.graph.entries[x.ops[op].halves.begin + 1];

@@ -184,16 +184,17 @@ void checkOrder(const Plan &plan, Messages &messages) {
       }
       if (plan.cells[task.cell].device != device)
         messages.add(what + " belongs to another device: " + describeCell(plan, task.cell));
-      uint8_t bit = task.kind == TaskKind::Backward ? 2 : 1;
+      if (task.kind == TaskKind::Weights && !plan.schedule.splitBackward)
+        messages.add(what + " is no task of this plan: add \"split_backward\": true, or remove it");
+      uint8_t bit = static_cast<uint8_t>(1 << static_cast<int>(task.kind));
       if (seen[task.cell] & bit)
         messages.add(what + " is listed twice");
       seen[task.cell] |= bit;
     }
   for (uint32_t i = 0; i < plan.cells.size(); ++i)
-    for (uint8_t bit : {1, 2})
-      if (!(seen[i] & bit))
-        messages.add("order of device " + plan.devices[plan.cells[i].device].name + " lacks " + (bit == 2 ? "B" : "F") + std::to_string(i) + ", " +
-                     describeCell(plan, i));
+    for (int kind = 0; kind < (plan.schedule.splitBackward ? 3 : 2); ++kind)
+      if (!(seen[i] >> kind & 1))
+        messages.add("order of device " + plan.devices[plan.cells[i].device].name + " lacks " + "FBW"[kind] + std::to_string(i) + ", " + describeCell(plan, i));
 }
 
 } // namespace
@@ -235,6 +236,10 @@ bool zorse::step::validatePlan(const Plan &plan, const bundle::ModelSummary &sum
   if (plan.durations && (plan.durations->forward.size() != plan.cells.size() || plan.durations->backward.size() != plan.cells.size()))
     messages.add("durations list " + std::to_string(plan.durations->forward.size()) + " forwards and " + std::to_string(plan.durations->backward.size()) +
                  " backwards, expected one of each for " + std::to_string(plan.cells.size()) + " cells");
+  if (plan.durations && !plan.durations->weights.empty() && (plan.durations->weights.size() != plan.cells.size() || !plan.schedule.splitBackward))
+    messages.add(plan.schedule.splitBackward ? "durations list " + std::to_string(plan.durations->weights.size()) + " weights, expected one for each of " +
+                                                   std::to_string(plan.cells.size()) + " cells"
+                                             : "durations list weights, and the plan does not split its backward: add \"split_backward\": true, or remove them");
   if (!messages.empty())
     return error = messages.take(), false;
 

@@ -49,7 +49,10 @@ std::string zorse::step::writePlan(const Plan &plan, const bundle::ModelSummary 
   out += ",\n";
   writeRows(out, "cells", rows);
 
-  out += ",\n  \"backward\": \"same\",\n  \"state\": {\"default\": ";
+  out += ",\n  \"backward\": \"same\"";
+  if (plan.schedule.splitBackward)
+    out += ",\n  \"split_backward\": true";
+  out += ",\n  \"state\": {\"default\": ";
   out += plan.defaultOwners == DefaultOwners::Proportional ? "\"proportional\"" : plan.defaultOwners == DefaultOwners::Equal ? "\"equal\"" : "\"first\"";
   if (!plan.owners.empty()) {
     out += ", \"groups\": [";
@@ -86,7 +89,11 @@ std::string zorse::step::writePlan(const Plan &plan, const bundle::ModelSummary 
   } else {
     out += plan.schedule.kind == ScheduleKind::GPipe ? "\"gpipe\"" : "\"1f1b\"";
   }
-  if (plan.durations)
-    out += ",\n  \"durations\": " + ordered_json{{"forward", plan.durations->forward}, {"backward", plan.durations->backward}}.dump();
+  if (plan.durations) {
+    ordered_json durations = {{"forward", plan.durations->forward}, {"backward", plan.durations->backward}};
+    if (!plan.durations->weights.empty())
+      durations["weights"] = plan.durations->weights;
+    out += ",\n  \"durations\": " + durations.dump();
+  }
   return out + "\n}\n";
 }

@@ -49,7 +49,7 @@ struct DeviceResult {
     int64_t begin, end;
   };
   std::vector<Owned> owned;          ///< extents of trainable groups in its persistent state
-  std::vector<std::pair<uint32_t, char>> tasks; ///< (cell, 'F' or 'B'), as they occur
+  std::vector<std::pair<uint32_t, bundle::Compute::Task>> tasks; ///< (cell; F, B or W), as they occur
   std::vector<int64_t> reports;      ///< entries
   bool reportsTraining = false, reportsEvaluation = false; ///< whether sums and decision reach the host
   bool readsOwnNormAsGlobal = false, readsOwnLossAsGlobal = false;

@@ -1,6 +1,7 @@
 // Checks over all devices: both halves of every transfer, all members of every collective, every cell, every element of state, the reports.
 #include "Device.h"
 
+#include <array>
 #include <tuple>
 
 using namespace zorse;
@@ -287,21 +288,20 @@ private:
   }
 
   void checkTasks() {
-    std::vector<std::pair<int, int>> seen(model.plan.cells.size());
+    constexpr bundle::Compute::Task kinds[] = {bundle::Compute::F, bundle::Compute::B, bundle::Compute::W};
+    std::vector<std::array<int, 3>> seen(model.plan.cells.size(), std::array<int, 3>{});
     for (const auto &result : results)
       for (auto [cell, task] : result.tasks)
-        ++(task == 'F' ? seen[cell].first : seen[cell].second);
+        ++seen[cell][task - bundle::Compute::F];
     for (size_t c = 0; c < seen.size(); ++c) {
       const auto &cell = model.plan.cells[c];
-      auto text = [&](char task, int count) {
-        fail(Code::Task, int32_t(cell.device), -1, std::string(1, task) + "(units " + std::to_string(cell.firstUnit) + "-" + std::to_string(cell.endUnit) + ", samples " +
-                                                       std::to_string(cell.firstSample) + "-" + std::to_string(cell.endSample) + ") on " + device(cell.device) + " is there " +
-                                                       std::to_string(count) + " times, expects once");
-      };
-      if (seen[c].first != 1)
-        text('F', seen[c].first);
-      if (seen[c].second != 1)
-        text('B', seen[c].second);
+      for (size_t k = 0; k < 3; ++k) {
+        const int expected = model.hasWork(cell, kinds[k]);
+        if (seen[c][k] != expected)
+          fail(Code::Task, int32_t(cell.device), -1, std::string(1, "FBW"[k]) + "(units " + std::to_string(cell.firstUnit) + "-" + std::to_string(cell.endUnit) + ", samples " +
+                                                         std::to_string(cell.firstSample) + "-" + std::to_string(cell.endSample) + ") on " + device(cell.device) + " is there " +
+                                                         std::to_string(seen[c][k]) + " times, expects " + (expected ? "once" : "none: the plan has no such task"));
+      }
     }
   }
 

@@ -66,6 +66,7 @@ std::string verify::describeValue(const Model &model, const bundle::Value &value
   case bundle::Value::ACTIVATION_GRADIENT:
     return "gradient of " + named("value", summary.values(), value.id()) + " from units >= " + std::to_string(value.cut()) + ", samples " + rows;
   case bundle::Value::SAVED_BLOCK: return "saved block of " + named("unit", summary.units(), value.id()) + ", samples " + rows;
+  case bundle::Value::DEFERRED_BLOCK: return "deferred block of " + named("unit", summary.units(), value.id()) + ", samples " + rows;
   case bundle::Value::INPUT_ROWS: return named("input", summary.inputs(), value.id()) + ", samples " + rows;
   case bundle::Value::STEP_SCALARS: return value.id() ? "step scalars with the decision" : "step scalars";
   case bundle::Value::LOSS_ROWS: return "loss term " + std::to_string(value.cut()) + " of " + named("unit", summary.units(), value.id()) + ", samples " + rows;

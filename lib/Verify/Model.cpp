@@ -85,7 +85,8 @@ bool Model::checkSummary(std::vector<Finding> &findings) {
     if (!indices(unit.parameters(), summary.parameters_size()) || !indices(unit.values_in(), summary.values_size()) ||
         !indices(unit.values_out(), summary.values_size()) || !indices(unit.inputs(), summary.inputs_size()) ||
         !indices(unit.loss_terms(), summary.loss_size()) || unit.forward_body() >= uint32_t(bodies.bodies_size()) ||
-        unit.backward_body() >= uint32_t(bodies.bodies_size()) || extentBytes(unit.saved_bytes(), 1) < 0)
+        unit.backward_body() >= uint32_t(bodies.bodies_size()) || extentBytes(unit.saved_bytes(), 1) < 0 || extentBytes(unit.deferred_bytes(), 1) < 0 ||
+        (unit.splits() && std::max(unit.input_gradient_body(), unit.weight_gradient_body()) >= uint32_t(bodies.bodies_size())))
       return fail("unit '" + unit.name() + "' names something that does not exist");
   for (uint32_t body : {summary.update_body_decay(), summary.update_body_plain(), summary.norm_body(), summary.sum_loss_body(), summary.decide_body()})
     if (body >= uint32_t(bodies.bodies_size()))
@@ -116,7 +117,7 @@ bool Model::checkBodies(std::vector<Finding> &findings) {
   for (const auto &body : bodies.bodies()) {
     std::set<std::pair<int, uint32_t>> seen;
     for (const auto &slot : body.slots())
-      if (slot.kind() <= bundle::SLOT_UNSPECIFIED || slot.kind() > bundle::OPTIMIZER_STEP_SLOT || slot.mode() < bundle::READ ||
+      if (slot.kind() <= bundle::SLOT_UNSPECIFIED || slot.kind() > bundle::DEFERRED || slot.mode() < bundle::READ ||
           slot.mode() > bundle::ACCUMULATE || extentBytes(slot.bytes(), 1) < 0 ||
           (slot.kind() != bundle::WORKSPACE && !seen.insert({slot.kind(), slot.index()}).second)) {
         findings.push_back({Code::Malformed, -1, -1, "body '" + body.name() + "': slot '" + slot.name() + "' has an impossible kind, mode or size, or is there twice"});
@@ -135,17 +136,39 @@ bool Model::checkBodies(std::vector<Finding> &findings) {
     case bundle::PARAMETER_GRADIENT:
     case bundle::BOUNDARY_IN_GRADIENT: return slot.mode() == bundle::ACCUMULATE || slot.mode() == bundle::WRITE;
     case bundle::SAVED:
+    case bundle::DEFERRED:
     case bundle::BOUNDARY_OUT_GRADIENT: return slot.mode() != bundle::ACCUMULATE;
     default: return slot.kind() == bundle::WORKSPACE;
     }
   };
   for (const auto &unit : summary.units())
-    for (uint32_t body : {unit.forward_body(), unit.backward_body()})
+    for (uint32_t body : bodiesOf(unit))
       for (const auto &slot : bodies.bodies(int(body)).slots())
         if (!allowed(slot)) {
           findings.push_back({Code::Malformed, -1, -1, "body '" + bodies.bodies(int(body)).name() + "' of unit '" + unit.name() + "': slot '" + slot.name() + "' has a kind or mode that unit functions do not have"});
           return false;
         }
+  // The parts of a split backward are the whole: B has the gradients of values, W those of parameters, and nobody else a deferred block.
+  auto has = [&](uint32_t body, bundle::SlotKind kind, int64_t index) {
+    const auto &slots = bodies.bodies(int(body)).slots();
+    return std::any_of(slots.begin(), slots.end(), [&](const auto &slot) { return slot.kind() == kind && (index < 0 || slot.index() == uint32_t(index)); });
+  };
+  for (const auto &unit : summary.units()) {
+    auto fail = [&](const std::string &message) {
+      findings.push_back({Code::Malformed, -1, -1, "unit '" + unit.name() + "': " + message});
+      return false;
+    };
+    if (has(unit.forward_body(), bundle::DEFERRED, -1) || has(unit.backward_body(), bundle::DEFERRED, -1))
+      return fail("only the parts of a split backward have a deferred block");
+    if (!unit.splits())
+      continue;
+    if (has(unit.input_gradient_body(), bundle::PARAMETER_GRADIENT, -1) || has(unit.weight_gradient_body(), bundle::BOUNDARY_IN_GRADIENT, -1))
+      return fail("the first part of its backward makes gradients of values only, the second those of parameters only");
+    for (const auto &slot : bodies.bodies(int(unit.backward_body())).slots())
+      if ((slot.kind() == bundle::PARAMETER_GRADIENT && !has(unit.weight_gradient_body(), slot.kind(), slot.index())) ||
+          (slot.kind() == bundle::BOUNDARY_IN_GRADIENT && !has(unit.input_gradient_body(), slot.kind(), slot.index())))
+        return fail("slot '" + slot.name() + "' of its backward is in neither part");
+  }
   // The bodies that are not unit functions must have the slots through which the replay follows the commit.
   auto needs = [&](uint32_t index, bundle::SlotKind kind, uint32_t position, std::initializer_list<bundle::AccessMode> modes, const char *what) {
     for (const auto &slot : bodies.bodies(int(index)).slots())
@@ -211,6 +234,37 @@ bool Model::checkPlan(std::vector<Finding> &findings) {
   return true;
 }
 
+std::vector<uint32_t> Model::bodiesOf(const bundle::UnitInfo &unit) {
+  std::vector<uint32_t> list{unit.forward_body(), unit.backward_body()};
+  if (unit.splits())
+    list.insert(list.end(), {unit.input_gradient_body(), unit.weight_gradient_body()});
+  return list;
+}
+
+uint32_t Model::bodyOf(uint32_t index, bundle::Compute::Task task) const {
+  const auto &unit = summary.units(int(index));
+  if (task == bundle::Compute::F)
+    return unit.forward_body();
+  const bool isB = task == bundle::Compute::B;
+  if (!plan.splitBackward)
+    return isB ? unit.backward_body() : kNoBody;
+  if (unit.splits())
+    return isB ? unit.input_gradient_body() : unit.weight_gradient_body();
+  bool inputs = false, weights = false;
+  for (uint32_t v : unit.values_in())
+    inputs = inputs || summary.values(int(v)).needs_gradient();
+  for (uint32_t p : unit.parameters())
+    weights = weights || summary.parameters(int(p)).trainable();
+  return isB == (inputs || !weights) ? unit.backward_body() : kNoBody;
+}
+
+bool Model::hasWork(const PlanView::Cell &cell, bundle::Compute::Task task) const {
+  for (int64_t u = cell.firstUnit; u < cell.endUnit; ++u)
+    if (bodyOf(uint32_t(u), task) != kNoBody)
+      return true;
+  return false;
+}
+
 void Model::index() {
   auto addOnce = [](std::vector<uint32_t> &list, uint32_t item) {
     if (list.empty() || list.back() != item)
@@ -220,11 +274,17 @@ void Model::index() {
   valueContributors.resize(summary.values_size());
   for (int u = 0; u < summary.units_size(); ++u) {
     const auto &unit = summary.units(u);
-    for (const auto &slot : bodies.bodies(int(unit.backward_body())).slots()) {
-      if (slot.kind() == bundle::PARAMETER_GRADIENT && slot.index() < uint32_t(unit.parameters_size()))
-        addOnce(parameterContributors[unit.parameters(int(slot.index()))], uint32_t(u));
-      if (slot.kind() == bundle::BOUNDARY_IN_GRADIENT && slot.index() < uint32_t(unit.values_in_size()))
-        addOnce(valueContributors[unit.values_in(int(slot.index()))], uint32_t(u));
+    // B and W of a plan that splits: each contribution is made by the one whose part it is.
+    for (bundle::Compute::Task task : {bundle::Compute::B, bundle::Compute::W}) {
+      uint32_t body = bodyOf(uint32_t(u), task);
+      if (body == kNoBody)
+        continue;
+      for (const auto &slot : bodies.bodies(int(body)).slots()) {
+        if (slot.kind() == bundle::PARAMETER_GRADIENT && slot.index() < uint32_t(unit.parameters_size()))
+          addOnce(parameterContributors[unit.parameters(int(slot.index()))], uint32_t(u));
+        if (slot.kind() == bundle::BOUNDARY_IN_GRADIENT && slot.index() < uint32_t(unit.values_in_size()))
+          addOnce(valueContributors[unit.values_in(int(slot.index()))], uint32_t(u));
+      }
     }
   }
   std::vector<std::vector<uint32_t>> groupsOfUnit(summary.units_size());

@@ -22,6 +22,9 @@ int64_t extentBytes(const bundle::Extent &extent, int64_t rows);
 /// 0 for an unknown type.
 int64_t elementSize(bundle::ElementType type);
 
+/// Packed tensors of one unit and the rows of one cell: only whole are they what they are.
+inline bool isBlock(bundle::Value::Kind kind) { return kind == bundle::Value::SAVED_BLOCK || kind == bundle::Value::DEFERRED_BLOCK; }
+
 struct Range {
   int64_t begin, end;
   bool operator==(const Range &o) const { return begin == o.begin && end == o.end; }
@@ -52,6 +55,13 @@ public:
   std::vector<uint32_t> lossDevices;
   std::vector<std::vector<uint32_t>> cellsOfDevice;
 
+  static constexpr uint32_t kNoBody = UINT32_MAX;
+  /// The body that task F, B or W calls for a unit; kNoBody: the task has no call of it. In a plan that splits the backward, B and W share it where the
+  /// unit can; else all of it is in W if only parameters have gradients, and in B if not.
+  uint32_t bodyOf(uint32_t unit, bundle::Compute::Task task) const;
+  /// Whether a cell's task has any call.
+  bool hasWork(const PlanView::Cell &cell, bundle::Compute::Task task) const;
+
   int64_t groupElementSize(uint32_t group) const { return elementSize(summary.groups(group).type()); }
   bool trainable(uint32_t group) const { return summary.groups(group).trainable(); }
   /// Some state is updated: there is a decision, and the host sees it.
@@ -75,6 +85,7 @@ public:
   }
 
 private:
+  static std::vector<uint32_t> bodiesOf(const bundle::UnitInfo &unit);
   bool checkSummary(std::vector<Finding> &findings);
   bool checkBodies(std::vector<Finding> &findings);
   bool checkPlan(std::vector<Finding> &findings);

@@ -143,5 +143,12 @@ std::optional<PlanView> zorse::verify::readPlanView(std::string_view text, std::
   if (!reader.integer(json["batch"], [] { return std::string("batch"); }, plan.batch) || !readDevices(json["devices"], plan, reader) || !readCells(json["cells"], plan, reader) ||
       (json.contains("state") && !readOwners(json["state"], plan, reader)))
     return std::nullopt;
+  if (auto split = json.find("split_backward"); split != json.end()) {
+    if (!split->is_boolean()) {
+      error = "split_backward: expects true or false";
+      return std::nullopt;
+    }
+    plan.splitBackward = split->get<bool>();
+  }
   return plan;
 }

@@ -92,7 +92,7 @@ private:
     content.cut = value.kind == bundle::Value::MOMENTS || value.kind == bundle::Value::LOSS_ROWS ? value.cut : 0;
     content.updates = updatesOf(value);
     content.delta = value.begin * value.stride - address;
-    if (value.kind == bundle::Value::SAVED_BLOCK) {
+    if (isBlock(value.kind)) {
       content.begin = value.begin;
       content.end = value.end;
       content.delta = -address;

@@ -42,9 +42,13 @@ bool verify::fromDeclared(Device &device, const bundle::Entry &entry, const bund
     out.stride = ordered ? int64_t(bytes) / (value.end() - value.begin()) : 0;
     break;
   case bundle::Value::SAVED_BLOCK:
+  case bundle::Value::DEFERRED_BLOCK:
     exists = known(summary.units_size()) && ordered && value.end() <= limit;
     perUnit = false;
-    out.bytes = exists ? extentBytes(summary.units(int(value.id())).saved_bytes(), value.end() - value.begin()) : 0;
+    if (exists) {
+      const auto &unit = summary.units(int(value.id()));
+      out.bytes = extentBytes(value.kind() == bundle::Value::SAVED_BLOCK ? unit.saved_bytes() : unit.deferred_bytes(), value.end() - value.begin());
+    }
     break;
   case bundle::Value::STEP_SCALARS:
     perUnit = false;
@@ -127,9 +131,10 @@ static bool unitSlot(const Model &model, const bundle::Call &call, const bundle:
     out.stride = model.summary.values(int(out.id)).bytes_per_row();
     break;
   case bundle::SAVED:
-    out.kind = bundle::Value::SAVED_BLOCK;
+  case bundle::DEFERRED:
+    out.kind = slot.kind() == bundle::SAVED ? bundle::Value::SAVED_BLOCK : bundle::Value::DEFERRED_BLOCK;
     out.id = uint32_t(call.unit());
-    out.bytes = extentBytes(unit.saved_bytes(), call.rows());
+    out.bytes = extentBytes(slot.kind() == bundle::SAVED ? unit.saved_bytes() : unit.deferred_bytes(), call.rows());
     return true;
   case bundle::LOSS:
     if (!at(unit.loss_terms()))
@@ -202,7 +207,7 @@ bool verify::fromSlot(Device &device, const bundle::Entry &entry, const bundle::
   if (out.bytes != int64_t(binding.region().bytes()))
     return fail(Code::Size, "has " + std::to_string(binding.region().bytes()) + " bytes, its value " + std::to_string(out.bytes));
   // What the slot declares must be what plan and summary imply. The cut of a gradient may be named from either side.
-  bool ranged = out.stride || out.kind == bundle::Value::SAVED_BLOCK;
+  bool ranged = out.stride || isBlock(out.kind);
   bool same = value.kind() == out.kind && (out.kind == bundle::Value::STEP_SCALARS || value.id() == out.id) && (!ranged || (value.begin() == out.begin && value.end() == out.end)) &&
               (out.kind != bundle::Value::LOSS_ROWS || value.cut() == out.cut);
   if (out.kind == bundle::Value::GLOBAL_SUM)
@@ -243,7 +248,8 @@ void Device::checkTasks() {
     };
     switch (compute.task()) {
     case bundle::Compute::F:
-    case bundle::Compute::B: {
+    case bundle::Compute::B:
+    case bundle::Compute::W: {
       bool forward = compute.task() == bundle::Compute::F;
       forward ? phase(bundle::FORWARD, "FORWARD") : phase(bundle::BACKWARD, "BACKWARD");
       if (compute.cell() < 0 || size_t(compute.cell()) >= model.plan.cells.size()) {
@@ -253,29 +259,33 @@ void Device::checkTasks() {
       const auto &cell = model.plan.cells[compute.cell()];
       if (cell.device != program.device())
         fail(Code::Task, "its cell belongs to " + deviceName(cell.device));
-      result.tasks.push_back({uint32_t(compute.cell()), forward ? 'F' : 'B'});
-      int64_t units = cell.endUnit - cell.firstUnit;
-      int64_t unitCalls = 0;
+      result.tasks.push_back({uint32_t(compute.cell()), compute.task()});
+      std::vector<int64_t> units; // with work in this task, in the order of their calls
+      for (int64_t u = cell.firstUnit; u < cell.endUnit; ++u)
+        if (model.bodyOf(uint32_t(u), compute.task()) != Model::kNoBody)
+          units.push_back(u);
+      if (!forward)
+        std::reverse(units.begin(), units.end());
+      size_t unitCalls = 0;
       for (const auto &call : compute.calls()) {
-        if (forward && unitCalls == units && isLossSum(call))
+        if (forward && unitCalls == units.size() && isLossSum(call))
           continue;
-        int64_t expected = forward ? cell.firstUnit + unitCalls : cell.endUnit - 1 - unitCalls;
-        if (unitCalls == units || call.unit() != expected) {
+        if (unitCalls == units.size() || call.unit() != units[unitCalls]) {
           fail(Code::Call, "call " + std::to_string(unitCalls) + " is of unit " + std::to_string(call.unit()) +
-                               (unitCalls == units ? ", the cell has no further units" : ", expects unit " + std::to_string(expected)));
+                               (unitCalls == units.size() ? ", the task has no further units" : ", expects unit " + std::to_string(units[unitCalls])));
           break;
         }
         ++unitCalls;
         const auto &unit = model.summary.units(call.unit());
-        if (call.body() != (forward ? unit.forward_body() : unit.backward_body()))
+        if (call.body() != model.bodyOf(uint32_t(call.unit()), compute.task()))
           fail(Code::Call, "unit '" + unit.name() + "' is called with body '" + model.bodies.bodies(int(call.body())).name() + "'");
         if (call.rows() != cell.endSample - cell.firstSample || call.sample_base() != cell.firstSample)
           fail(Code::Call, "unit '" + unit.name() + "' is called for samples " + rangeText(call.sample_base(), call.sample_base() + call.rows()));
         if (call.instance_base() != unit.instance_base())
           fail(Code::Call, "unit '" + unit.name() + "' is called with random instances from " + std::to_string(call.instance_base()) + ", expects " + std::to_string(unit.instance_base()));
       }
-      if (unitCalls < units)
-        fail(Code::Call, "calls " + std::to_string(unitCalls) + " of its " + std::to_string(units) + " units");
+      if (unitCalls < units.size())
+        fail(Code::Call, "calls " + std::to_string(unitCalls) + " of its " + std::to_string(units.size()) + " units");
       break;
     }
     case bundle::Compute::SUM_LOSS:

@@ -46,8 +46,8 @@ struct Interleaving {
   } policy = Random;
 };
 
-/// The result of the model trained on one device without any program.
-Result reference(const bundle::ModelSummary &summary, const bundle::BodyLibrary &bodies, int64_t batch, const Steps &steps);
+/// The result of the model trained on one device without any program. \param splitBackward  units that can make their gradients in two parts do.
+Result reference(const bundle::ModelSummary &summary, const bundle::BodyLibrary &bodies, int64_t batch, bool splitBackward, const Steps &steps);
 
 /// Runs the programs of all devices for all steps.
 Outcome run(const bundle::ModelSummary &summary, const bundle::BodyLibrary &bodies, const std::vector<bundle::Program> &programs, const Steps &steps, const Interleaving &interleaving);

@@ -9,7 +9,8 @@ namespace {
 
 class Reference {
 public:
-  Reference(const bundle::ModelSummary &summary, const bundle::BodyLibrary &bodies, int64_t batch) : summary(summary), bodies(bodies), batch(batch) {
+  Reference(const bundle::ModelSummary &summary, const bundle::BodyLibrary &bodies, int64_t batch, bool splitBackward)
+      : summary(summary), bodies(bodies), batch(batch), splitBackward(splitBackward) {
     for (const auto &p : summary.parameters())
       parameters.push_back(initial(p, bundle::Value::PARAMETERS, 0));
     moments.resize(summary.moments());
@@ -41,13 +42,19 @@ public:
     for (const auto &p : parameters)
       gradients.push_back(Words(p.size(), 0));
     saved.assign(summary.units_size(), {});
+    deferred.assign(summary.units_size(), {});
     loss.clear();
     for (int u = 0; u < summary.units_size(); ++u)
       unit(u, summary.units(u).forward_body());
     call(summary.sum_loss_body(), 0, [&](const bundle::Slot &slot) { return slot.kind() == bundle::LOSS ? &loss[slot.index()] : &sums; });
     if (training) {
-      for (int u = summary.units_size() - 1; u >= 0; --u)
-        unit(u, summary.units(u).backward_body());
+      for (int u = summary.units_size() - 1; u >= 0; --u) {
+        const auto &info = summary.units(u);
+        const bool splits = splitBackward && info.splits();
+        unit(u, splits ? info.input_gradient_body() : info.backward_body());
+        if (splits)
+          unit(u, info.weight_gradient_body());
+      }
       for (int p = 0; p < summary.parameters_size(); ++p)
         if (summary.parameters(p).trainable())
           call(summary.norm_body(), int64_t(parameters[p].size()), [&](const bundle::Slot &slot) { return slot.kind() == bundle::STATE ? &gradients[p] : &sums; });
@@ -88,7 +95,8 @@ private:
   const bundle::ModelSummary &summary;
   const bundle::BodyLibrary &bodies;
   int64_t batch;
-  std::vector<Words> parameters, gradients, inputs, values, valueGradients, saved;
+  bool splitBackward;
+  std::vector<Words> parameters, gradients, inputs, values, valueGradients, saved, deferred;
   std::vector<std::vector<Words>> moments;
   std::map<uint32_t, Words> loss;
   Words scalars, sums, optimizerStep;
@@ -136,6 +144,7 @@ private:
           case bundle::BOUNDARY_IN_GRADIENT: return &valueGradients[info.values_in(i)];
           case bundle::BOUNDARY_OUT_GRADIENT: return &valueGradients[info.values_out(i)];
           case bundle::SAVED: return &saved[u];
+          case bundle::DEFERRED: return &deferred[u];
           case bundle::SCALARS: return &scalars;
           case bundle::LOSS: return &loss[info.loss_terms(i)];
           default: return nullptr;
@@ -147,9 +156,9 @@ private:
 
 } // namespace
 
-Result interpret::reference(const bundle::ModelSummary &summary, const bundle::BodyLibrary &bodies, int64_t batch, const Steps &steps) {
+Result interpret::reference(const bundle::ModelSummary &summary, const bundle::BodyLibrary &bodies, int64_t batch, bool splitBackward, const Steps &steps) {
   Result result;
-  Reference machine(summary, bodies, batch);
+  Reference machine(summary, bodies, batch, splitBackward);
   for (size_t s = 0; s < steps.size(); ++s)
     machine.step(int(s), steps[s] == 'T', result);
   machine.finish(result);

@@ -156,7 +156,7 @@ inline std::string at(const Programs &programs, Place place) {
   return "device " + std::to_string(programs[place.program].device()) + " entry " + std::to_string(programs[place.program].entries(place.entry).id());
 }
 inline bool isTask(const Entry &entry, Compute::Task task) { return entry.has_compute() && entry.compute().task() == task; }
-inline bool isUnitTask(const Entry &entry) { return isTask(entry, Compute::F) || isTask(entry, Compute::B); }
+inline bool isUnitTask(const Entry &entry) { return isTask(entry, Compute::F) || isTask(entry, Compute::B) || isTask(entry, Compute::W); }
 inline bool isTransfer(const Entry &entry) { return entry.has_send() || entry.has_receive(); }
 inline bool isCollective(const Entry &entry) { return entry.has_all_gather() || entry.has_reduce_scatter() || entry.has_all_reduce(); }
 

@@ -5,7 +5,7 @@ using namespace zorse;
 const test::MutationList &test::mutations() {
   static const MutationList list = [] {
     MutationList all;
-    for (auto add : {addOrderMutations, addMatchMutations, addPlaceMutations, addStateMutations, addValueMutations, addStepMutations})
+    for (auto add : {addOrderMutations, addMatchMutations, addPlaceMutations, addStateMutations, addValueMutations, addStepMutations, addSplitMutations})
       add(all);
     return all;
   }();

@@ -36,6 +36,7 @@ void addPlaceMutations(MutationList &list);
 void addStateMutations(MutationList &list);
 void addValueMutations(MutationList &list);
 void addStepMutations(MutationList &list);
+void addSplitMutations(MutationList &list);
 
 /// Whether a checker of sizes and order alone would find nothing: regions inside arenas, slots as long as their bodies say, ids ascending, waits
 /// earlier, both halves there with equal sizes, members of collectives agreeing.

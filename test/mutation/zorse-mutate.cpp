@@ -101,7 +101,7 @@ int main(int argc, char **argv) {
         continue;
       }
       const auto &model = original->model;
-      auto expected = interpret::reference(model.summary, model.bodies, original->plan.batch, options.steps);
+      auto expected = interpret::reference(model.summary, model.bodies, original->plan.batch, original->plan.splitBackward, options.steps);
       auto verify = [&](const std::vector<bundle::Program> &programs) { return verify::verifyPrograms(model.summary, model.bodies, original->plan, programs, {}); };
 
       auto harm = interpret::findHarm(model.summary, model.bodies, original->programs, expected, options.steps, options.interleavings, seed);

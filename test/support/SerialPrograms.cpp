@@ -221,13 +221,14 @@ private:
     ++next;
   }
 
-  void bind(int c, int u, bundle::Compute *compute, bool forward) {
+  void bind(int c, int u, bundle::Compute *compute) {
+    const bool forward = compute->task() == bundle::Compute::F;
     const auto &cell = plan.cells[c];
     const auto &unit = summary.units(u);
     uint32_t d = cell.device;
     int64_t rows = cell.endSample - cell.firstSample;
     auto *call = compute->add_calls();
-    call->set_body(forward ? unit.forward_body() : unit.backward_body());
+    call->set_body(bodyOf(u, compute->task()));
     call->set_unit(u);
     call->set_rows(rows);
     call->set_sample_base(cell.firstSample);
@@ -265,13 +266,14 @@ private:
         bindTo(region(d, cellKey(c, "gradient", unit.values_out(i)), bytes), rowsOf(bundle::Value::ACTIVATION_GRADIENT, unit.values_out(i), summary.values(int(unit.values_out(i))).users(0)));
         break;
       case bundle::SAVED: bindTo(region(d, cellKey(c, "saved", uint32_t(u)), bytes), rowsOf(bundle::Value::SAVED_BLOCK, uint32_t(u), 0)); break;
-      case bundle::WORKSPACE: bindTo(region(d, cellKey(c, forward ? "workF" : "workB", uint32_t(u)), bytes), bundle::Value()); break;
+      case bundle::DEFERRED: bindTo(region(d, cellKey(c, "deferred", uint32_t(u)), bytes), rowsOf(bundle::Value::DEFERRED_BLOCK, uint32_t(u), 0)); break;
+      case bundle::WORKSPACE: bindTo(region(d, cellKey(c, forward ? "workF" : compute->task() == bundle::Compute::B ? "workB" : "workW", uint32_t(u)), bytes), bundle::Value()); break;
       case bundle::SCALARS: bindTo(part(region(d, "scalars", 512), 0, 256), value(bundle::Value::STEP_SCALARS, 0, 0, 0, 0)); break;
       case bundle::LOSS: bindTo(region(d, cellKey(c, "loss", unit.loss_terms(i)), bytes), rowsOf(bundle::Value::LOSS_ROWS, uint32_t(u), unit.loss_terms(i))); break;
       default: break;
       }
     }
-    if (!forward)
+    if (call->body() == unit.backward_body() || compute->task() == bundle::Compute::W)
       for (uint32_t p : unit.parameters())
         startedGroups.insert({d, summary.parameters(int(p)).group()});
   }
@@ -304,7 +306,7 @@ private:
     ++next;
     bool loss = false;
     for (int u = cell.firstUnit; u < cell.endUnit; ++u) {
-      bind(c, u, compute, true);
+      bind(c, u, compute);
       loss = loss || summary.units(u).loss_terms_size();
     }
     if (!loss)
@@ -344,13 +346,37 @@ private:
         if (source.firstUnit == cell.endUnit && begin < end)
           move(int(other), c, "gradient", value(bundle::Value::ACTIVATION_GRADIENT, uint32_t(v), user, begin, end), summary.values(v).bytes_per_row(), bundle::BACKWARD);
       }
-    auto *compute = add(int(cell.device), 0, bundle::BACKWARD)->mutable_compute();
-    compute->set_task(bundle::Compute::B);
-    compute->set_cell(c);
-    compute->set_group(-1);
-    ++next;
-    for (int u = cell.endUnit - 1; u >= cell.firstUnit; --u)
-      bind(c, u, compute, false);
+    for (bundle::Compute::Task task : {bundle::Compute::B, bundle::Compute::W}) {
+      bundle::Compute *compute = nullptr;
+      for (int u = cell.endUnit - 1; u >= cell.firstUnit; --u) {
+        if (bodyOf(u, task) < 0)
+          continue;
+        if (!compute) {
+          compute = add(int(cell.device), 0, bundle::BACKWARD)->mutable_compute();
+          compute->set_task(task);
+          compute->set_cell(c);
+          compute->set_group(-1);
+          ++next;
+        }
+        bind(c, u, compute);
+      }
+    }
+  }
+
+  /// The body a task calls for a unit, or -1.
+  int bodyOf(int u, bundle::Compute::Task task) const {
+    const auto &unit = summary.units(u);
+    if (task == bundle::Compute::F)
+      return int(unit.forward_body());
+    const bool first = task == bundle::Compute::B;
+    if (!plan.splitBackward)
+      return first ? int(unit.backward_body()) : -1;
+    if (unit.splits())
+      return int(first ? unit.input_gradient_body() : unit.weight_gradient_body());
+    auto needed = [&](uint32_t v) { return summary.values(int(v)).needs_gradient(); };
+    auto trained = [&](uint32_t p) { return summary.parameters(int(p)).trainable(); };
+    const bool onlyWeights = std::none_of(unit.values_in().begin(), unit.values_in().end(), needed) && std::any_of(unit.parameters().begin(), unit.parameters().end(), trained);
+    return first == onlyWeights ? -1 : int(unit.backward_body());
   }
 
   /// Runs of elements without padding and without a change of decay.

@@ -24,6 +24,7 @@ struct SerialPlan {
   int devices = 1;
   std::vector<SerialCell> cells;
   std::vector<SerialShard> owners; ///< groups without owners: all of it on the first device with a cell that uses it
+  bool splitBackward = false;      ///< B and W, one right after the other
 };
 
 std::vector<bundle::Program> serialPrograms(const SyntheticModel &model, const SerialPlan &plan);

@@ -97,15 +97,37 @@ struct Maker {
     auto &summary = model.summary;
     auto *unit = summary.mutable_units(u);
     bool keepsInput = random() % 3 != 0, backwardReadsInputs = random() % 3 != 0;
-    for (bool forward : {true, false}) {
+    const uint32_t draw = uint32_t(u) + options.seed;
+    bool inputs = false, weights = false;
+    for (uint32_t v : unit->values_in())
+      inputs = inputs || summary.values(int(v)).needs_gradient();
+    for (uint32_t p : unit->parameters())
+      weights = weights || summary.parameters(int(p)).trainable();
+    unit->set_splits(options.splits && inputs && weights && draw % 5 != 0);
+    if (unit->splits()) {
+      unit->mutable_deferred_bytes()->set_per_row(draw % 4 ? 64 * (1 + draw % 2) : 0);
+      unit->mutable_input_gradient_workspace()->set_per_row(draw % 3 ? 64 : 0);
+      unit->mutable_weight_gradient_workspace()->set_per_row(draw % 7 ? 128 : 0);
+      unit->set_input_gradient_flops_per_row(unit->backward_flops_per_row() * 0.6);
+      unit->set_weight_gradient_flops_per_row(unit->backward_flops_per_row() * 0.4);
+    }
+    enum Function { Forward, Backward, InputGradients, WeightGradients };
+    for (Function function : {Forward, Backward, InputGradients, WeightGradients}) {
+      if (function > Backward && !unit->splits())
+        break;
+      const bool forward = function == Forward;
       auto *body = model.bodies.add_bodies();
       uint32_t index = uint32_t(model.bodies.bodies_size() - 1);
-      body->set_name(unit->name() + (forward ? ".forward" : ".backward"));
-      forward ? unit->set_forward_body(index) : unit->set_backward_body(index);
+      static const char *const names[] = {".forward", ".backward", ".backward_inputs", ".backward_weights"};
+      body->set_name(unit->name() + names[function]);
+      function == Forward          ? unit->set_forward_body(index)
+      : function == Backward       ? unit->set_backward_body(index)
+      : function == InputGradients ? unit->set_input_gradient_body(index)
+                                   : unit->set_weight_gradient_body(index);
       for (int i = 0; i < unit->parameters_size(); ++i) {
         const auto &p = summary.parameters(int(unit->parameters(i)));
         slot(body, bundle::PARAMETER, uint32_t(i), bundle::READ, p.shape(0) * 4, 0, p.name());
-        if (!forward && p.trainable())
+        if (!forward && function != InputGradients && p.trainable())
           slot(body, bundle::PARAMETER_GRADIENT, uint32_t(i), bundle::ACCUMULATE, p.shape(0) * 4, 0, "d_" + p.name());
       }
       if (forward || backwardReadsInputs)
@@ -115,7 +137,7 @@ struct Maker {
         const auto &v = summary.values(int(unit->values_in(i)));
         if (forward || keepsInput)
           slot(body, bundle::BOUNDARY_IN, uint32_t(i), bundle::READ, 0, v.bytes_per_row(), v.name());
-        if (!forward && v.needs_gradient())
+        if (!forward && function != WeightGradients && v.needs_gradient())
           slot(body, bundle::BOUNDARY_IN_GRADIENT, uint32_t(i), bundle::ACCUMULATE, 0, v.bytes_per_row(), "d_" + v.name());
       }
       for (int i = 0; i < unit->values_out_size(); ++i) {
@@ -125,7 +147,12 @@ struct Maker {
       }
       if (unit->saved_bytes().per_row())
         slot(body, bundle::SAVED, 0, forward ? bundle::WRITE : bundle::READ, 0, unit->saved_bytes().per_row(), "saved");
-      const auto &workspace = forward ? unit->forward_workspace() : unit->backward_workspace();
+      if (function > Backward && unit->deferred_bytes().per_row())
+        slot(body, bundle::DEFERRED, 0, function == InputGradients ? bundle::WRITE : bundle::READ, 0, unit->deferred_bytes().per_row(), "deferred");
+      const auto &workspace = function == Forward          ? unit->forward_workspace()
+                              : function == Backward       ? unit->backward_workspace()
+                              : function == InputGradients ? unit->input_gradient_workspace()
+                                                           : unit->weight_gradient_workspace();
       if (workspace.per_row())
         slot(body, bundle::WORKSPACE, 0, bundle::WRITE, 0, workspace.per_row(), "workspace");
       slot(body, bundle::SCALARS, 0, bundle::READ, 256, 0, "scalars");

@@ -22,6 +22,7 @@ struct SyntheticOptions {
   /// Values of several users, some without gradients; parameters of any set of units; inputs of any unit; units without parameters, saved blocks or
   /// workspace.
   bool irregular = false;
+  bool splits = true;     ///< most units have their backward in two parts besides
   uint32_t seed = 1;      ///< varies sizes and which optional slots bodies have
 };
 

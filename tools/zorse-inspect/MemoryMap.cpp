@@ -21,11 +21,11 @@ struct Buffer {
 
 const char *kindName(bundle::Value::Kind kind) {
   static const char *const names[] = {"workspace",  "parameters",  "gradients",   "reduced gradients", "moments", "activation", "activation gradient",
-                                      "saved",      "input",       "scalars",     "loss",              "sums",    "global sums",       "optimizer step"};
-  return kind >= 0 && kind < 14 ? names[kind] : "?";
+                                      "saved",      "input",       "scalars",     "loss",              "sums",    "global sums",       "optimizer step", "deferred"};
+  return kind >= 0 && kind < 15 ? names[kind] : "?";
 }
-constexpr char kSigns[] = "wPGRMagSislsso"; // by kind
-constexpr unsigned kColours[] = {7, 0, 1, 6, 3, 2, 5, 8, 9, 10, 11, 10, 10, 10};
+constexpr char kSigns[] = "wPGRMagSislssoD"; // by kind
+constexpr unsigned kColours[] = {7, 0, 1, 6, 3, 2, 5, 8, 9, 10, 11, 10, 10, 10, 12};
 
 /// Visits every region an entry touches, with its value.
 template <typename Visit> void forEachTouch(const bundle::Entry &e, Visit visit) {

@@ -1,4 +1,5 @@
-// The planned times as a Gantt chart in text. Forwards of a cell are a digit, its backward the same digit on the other shade (a letter without colours).
+// The planned times as a Gantt chart in text. Forwards of a cell are a digit, its backward the same digit on the other shade (a letter without colours); W of a split backward is the
+// same sign for all cells.
 #include "Inspect.h"
 #include "Terminal.h"
 
@@ -25,6 +26,8 @@ Mark markFor(const bundle::Entry &entry, const std::vector<int> &rank) {
       return {static_cast<char>(place < 10 ? '0' + place : '+'), 0, 3};
     case bundle::Compute::B:
       return {static_cast<char>(place < 26 ? 'a' + place : '*'), 2, 3};
+    case bundle::Compute::W:
+      return {'=', 8, 3};
     case bundle::Compute::UPDATE_GROUP:
       return {'U', 3, 2};
     default:
@@ -123,8 +126,8 @@ void printTimeline(const Inspected &what) {
     }
   }
   printf("\n  %s %s\n", fit("", margin - 2).c_str(), dim("0 " + std::string(std::max(0, width - 12), '-') + " " + seconds(end)).c_str());
-  printf("  %s forward of the device's micro-batch, %s its backward, %s update, %s norm and decision, %s send, %s receive, %s gather, %s reduce\n",
-         onColour("012", 0).c_str(), onColour("abc", 2).c_str(), onColour("U", 3).c_str(), onColour("N", 1).c_str(), onColour(">", 5).c_str(),
+  printf("  %s forward of the device's micro-batch, %s its backward, %s weight gradients of a split backward, %s update, %s norm and decision, %s send, %s receive, %s gather, %s reduce\n",
+         onColour("012", 0).c_str(), onColour("abc", 2).c_str(), onColour("=", 8).c_str(), onColour("U", 3).c_str(), onColour("N", 1).c_str(), onColour(">", 5).c_str(),
          onColour("<", 5).c_str(), onColour("G", 4).c_str(), onColour("R", 6).c_str());
 }
 

@@ -87,6 +87,7 @@ struct TaskName {
 /// Measured or predicted seconds of one task; absent: from FLOPs and the device's speed.
 struct CellDurations {
   std::vector<double> forward, backward; ///< one per cell.
+  std::vector<double> weights;           ///< of W where the plan splits the backward; empty: a part of `backward`, by FLOPs.
 };
 
 /// Limits that keep sizes inside 64 bits and a typing error from exhausting the machine.

@@ -92,6 +92,57 @@ TEST(Expand, ExplicitOrderAndChunks) {
         "chunks");
 }
 
+/// Tasks of a device, as an explicit order would list them.
+std::vector<std::string> tasksOf(const StepGraph &graph, uint32_t device) {
+  std::vector<std::string> tasks;
+  for (uint32_t e = graph.devices[device].entries.begin; e < graph.devices[device].entries.end; ++e) {
+    const Entry &entry = graph.entries[e];
+    if (entry.kind == EntryKind::Compute && entry.task <= bundle::Compute::W)
+      tasks.push_back(std::string(1, "?FBW"[entry.task]) + std::to_string(entry.cell));
+  }
+  return tasks;
+}
+
+TEST(Expand, SplitBackward) {
+  auto summary = syntheticModel();
+  Plan plan = read(summary, R"({"batch": 4, "devices": ["a", "b"], "stages": [
+      {"units": [0, 3], "devices": ["a"], "microbatch": 1}, {"units": [3, 6], "devices": ["b"], "microbatch": 1}], "split_backward": true})");
+  check(summary, plan, "1f1b");
+  std::string error;
+  auto graph = expandPlan(summary, plan, error);
+  ASSERT_TRUE(graph) << error;
+  // W right after its B, where nothing better is known.
+  EXPECT_EQ(tasksOf(*graph, 1), (std::vector<std::string>{"F4", "B4", "W4", "F5", "B5", "W5", "F6", "B6", "W6", "F7", "B7", "W7"}));
+  // Which part of a unit's backward is in which task.
+  for (const Entry &entry : graph->entries) {
+    std::vector<int32_t> units;
+    for (uint32_t c = entry.calls.begin; c < entry.calls.end; ++c)
+      units.push_back(graph->calls[c].unit);
+    if (entry.kind == EntryKind::Compute && entry.task == bundle::Compute::B)
+      EXPECT_EQ(units, entry.cell < 4 ? (std::vector<int32_t>{2, 1}) : (std::vector<int32_t>{5, 4, 3})) << "the first unit has no gradient of inputs";
+    if (entry.kind == EntryKind::Compute && entry.task == bundle::Compute::W)
+      EXPECT_EQ(units, entry.cell < 4 ? (std::vector<int32_t>{2, 1, 0}) : (std::vector<int32_t>{5, 4})) << "unit 3 does not split";
+  }
+  plan.schedule.kind = ScheduleKind::GPipe;
+  check(summary, plan, "gpipe");
+}
+
+/// All W after all B: what they need lives until then, and the memory is counted.
+TEST(Expand, SplitBackwardInAnOrder) {
+  auto summary = syntheticModel();
+  std::string cells = R"({"batch": 4, "devices": ["a"], "cells": [{"units": [0, 6], "samples": [0, 2], "device": "a"}, {"units": [0, 6], "samples": [2, 4], "device": "a"}],
+      "split_backward": true, "schedule": {"order": {"a": )";
+  Plan late = read(summary, cells + R"(["F0", "B0", "F1", "B1", "W1", "W0"]}}})"), early = read(summary, cells + R"(["F0", "B0", "W0", "F1", "B1", "W1"]}}})");
+  check(summary, late, "late");
+  check(summary, early, "early");
+  std::string error;
+  auto a = expandPlan(summary, late, error), b = expandPlan(summary, early, error);
+  ASSERT_TRUE(a && b);
+  EXPECT_EQ(a->devices[0].memory.cellsAlive, 2u);
+  EXPECT_EQ(b->devices[0].memory.cellsAlive, 1u);
+  EXPECT_GT(a->devices[0].memory.activations, b->devices[0].memory.activations);
+}
+
 TEST(Expand, OrderThatCannotRunPrintsTheCycle) {
   auto summary = syntheticModel();
   Plan plan = read(summary, R"({"batch": 2, "devices": ["a", "b"], "cells": [

@@ -54,6 +54,17 @@ struct RowInputs {
   Digest digest() const { return {mix(17, unit, sample, instance)}; }
 };
 
+uint64_t deferredWords(const bundle::UnitInfo &unit) { return unit.splits() ? static_cast<uint64_t>(unit.deferred_bytes().per_row()) / 4 : 0; }
+uint64_t deferredWord(uint64_t digest, uint64_t w) { return mix(digest, 6, w); }
+
+/// What the gradients of parameters are made of: all a backward reads, and what a B leaves for its W.
+uint64_t withDeferred(const bundle::UnitInfo &unit, Digest digest) {
+  uint64_t whole = digest.state;
+  for (uint64_t w = 0; w < deferredWords(unit); ++w)
+    digest.add(deferredWord(whole, w));
+  return digest.state;
+}
+
 } // namespace
 
 // ---------------------------------------------------------------------------------------------------------------------------------
@@ -113,11 +124,12 @@ Outcome zorse::test::runReference(const bundle::ModelSummary &summary, int64_t b
             d.add(valueGradients[v].data(), valueGradients[v].size());
         d.add(saved[u].data(), saved[u].size());
         d.add(scalars.data(), scalars.size());
+        uint64_t weights = withDeferred(unit, d);
         for (int i = 0; i < unit.parameters_size(); ++i) {
           const auto &p = summary.parameters(unit.parameters(i));
           if (p.trainable())
             for (uint64_t w = 0; w < elementsOf(p); ++w)
-              gradients[p.group()][p.offset() + w] += mix(d.state, 4, i, w);
+              gradients[p.group()][p.offset() + w] += mix(weights, 4, i, w);
         }
         for (int i = 0; i < unit.values_in_size(); ++i)
           if (summary.values(unit.values_in(i)).needs_gradient())
@@ -452,7 +464,9 @@ private:
   void unitCall(uint32_t d, const Entry &entry, const Call &call) {
     const auto &unit = summary.units(call.unit);
     bool forward = entry.task == bundle::Compute::F;
-    if (call.body != (forward ? unit.forward_body() : unit.backward_body()))
+    bool inputs = call.body == unit.input_gradient_body() && unit.splits(), weights = call.body == unit.weight_gradient_body() && unit.splits();
+    if (forward ? call.body != unit.forward_body()
+                : !(entry.task == bundle::Compute::B && inputs) && !(entry.task == bundle::Compute::W && weights) && call.body != unit.backward_body())
       failure = "a call has the wrong body";
     auto words = [&](const Slot *slot, int64_t row) { return at(d, slot->region) + slot->region.bytes / 4 / call.rows * row; };
     std::vector<uint64_t> digests;
@@ -475,6 +489,20 @@ private:
     }
     if (!failure.empty())
       return;
+    const Slot *deferred = find(call, bundle::DEFERRED, 0);
+    if ((inputs || weights) != (deferred != nullptr) && deferredWords(unit) != 0) {
+      failure = "a call has a deferred block, and should not, or the reverse";
+      return;
+    }
+    std::vector<uint64_t> weightDigests;
+    for (int64_t r = 0; r < call.rows; ++r) {
+      for (uint64_t w = 0; inputs && w < deferredWords(unit); ++w)
+        words(deferred, r)[w] = deferredWord(digests[r], w);
+      Digest digest{digests[r]};
+      if (weights && deferred)
+        digest.add(words(deferred, r), deferredWords(unit));
+      weightDigests.push_back(weights ? digest.state : withDeferred(unit, digest));
+    }
     if (const Slot *scratch = find(call, bundle::WORKSPACE, 0))
       for (uint64_t w = 0; w < scratch->region.bytes / 4; ++w)
         at(d, scratch->region)[w] = next();
@@ -500,7 +528,7 @@ private:
       uint64_t *gradient = at(d, slot->region);
       for (uint64_t w = 0; w < slot->region.bytes / 4; ++w) {
         uint64_t sum = slot->overwrite ? 0 : gradient[w];
-        for (uint64_t digest : digests)
+        for (uint64_t digest : weightDigests)
           sum += mix(digest, 4, i, w);
         gradient[w] = sum;
       }

@@ -110,7 +110,13 @@ TEST(Order, Mistakes) {
   EXPECT_MISTAKE(order(R"("a": ["F0", "B0", "F0"])"), "F0 is listed twice");
   EXPECT_MISTAKE(order(R"("a": ["F0", "B0", "F1"])"), "F1 names no cell");
   EXPECT_MISTAKE(order(R"("b": ["F0", "B0"])"), "belongs to another device");
-  EXPECT_MISTAKE(order(R"("a": ["G0"])"), "expected F or B and the index of a cell");
+  EXPECT_MISTAKE(order(R"("a": ["G0"])"), "expected F, B or W and the index of a cell");
+  EXPECT_MISTAKE(order(R"("a": ["F0", "B0", "W0"])"), "W0 is no task of this plan: add \"split_backward\": true");
+  auto split = [](const std::string &tasks) { return withCells(kWhole, ", \"split_backward\": true, \"schedule\": {\"order\": {" + tasks + "}}"); };
+  EXPECT_EQ(mistake(split(R"("a": ["F0", "B0", "W0"])")), "");
+  EXPECT_MISTAKE(split(R"("a": ["F0", "B0"])"), "order of device a lacks W0");
+  EXPECT_MISTAKE(split(R"("a": ["F0", "B0", "W0", "W0"])"), "W0 is listed twice");
+  EXPECT_MISTAKE(withCells(kWhole, R"(, "split_backward": 1)"), "split_backward: expected true or false");
   EXPECT_MISTAKE(withCells(kWhole, R"(, "schedule": "zigzag")"), "expected \"1f1b\", \"gpipe\" or");
 }
 
@@ -145,10 +151,12 @@ TEST(Writing, RoundTrip) {
     if (seed % 3 == 0) {
       plan.schedule.kind = ScheduleKind::Explicit;
       plan.order.assign(plan.devices.size(), {});
-      for (TaskKind kind : {TaskKind::Forward, TaskKind::Backward})
-        for (uint32_t c = 0; c < plan.cells.size(); ++c)
+      for (TaskKind kind : {TaskKind::Forward, TaskKind::Backward, TaskKind::Weights})
+        for (uint32_t c = 0; c < plan.cells.size() && (kind != TaskKind::Weights || plan.schedule.splitBackward); ++c)
           plan.order[plan.cells[c].device].push_back({kind, c});
-      plan.durations = CellDurations{std::vector<double>(plan.cells.size(), 0.125), std::vector<double>(plan.cells.size(), 0.25)};
+      plan.durations = CellDurations{std::vector<double>(plan.cells.size(), 0.125), std::vector<double>(plan.cells.size(), 0.25), {}};
+      if (plan.schedule.splitBackward && seed % 2)
+        plan.durations->weights.assign(plan.cells.size(), 0.0625);
     }
     std::string text = writePlan(plan, summary), error;
     auto again = readPlan(text, summary, error);

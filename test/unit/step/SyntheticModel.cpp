@@ -107,6 +107,25 @@ public:
     }
   }
 
+  /// Units with gradients of inputs and of parameters, all but every fourth.
+  void split() {
+    for (int u = 0; u < model.units_size(); ++u) {
+      UnitInfo *unit = model.mutable_units(u);
+      auto any = [](const auto &list, auto what) { return std::any_of(list.begin(), list.end(), what); };
+      if (u % 4 == 3 || !any(unit->values_in(), [&](uint32_t v) { return model.values(v).needs_gradient(); }) ||
+          !any(unit->parameters(), [&](uint32_t p) { return model.parameters(p).trainable(); }))
+        continue;
+      unit->set_splits(true);
+      unit->set_input_gradient_body(2 * model.units_size() + 5 + 2 * u);
+      unit->set_weight_gradient_body(2 * model.units_size() + 6 + 2 * u);
+      unit->mutable_deferred_bytes()->set_per_row(u % 2 ? 64 + 8 * u : 0);
+      unit->mutable_input_gradient_workspace()->set_per_row(24);
+      unit->mutable_weight_gradient_workspace()->set_fixed(64 * u);
+      unit->set_input_gradient_flops_per_row(0.6 * unit->backward_flops_per_row());
+      unit->set_weight_gradient_flops_per_row(0.4 * unit->backward_flops_per_row());
+    }
+  }
+
   ModelSummary model;
   std::map<std::pair<std::vector<uint32_t>, bool>, uint32_t> groupOf;
 };
@@ -143,5 +162,6 @@ ModelSummary zorse::test::syntheticModel(int units) {
     term->set_denominator_per_row(1);
     b.model.mutable_units(last)->add_loss_terms(k);
   }
+  b.split();
   return b.model;
 }

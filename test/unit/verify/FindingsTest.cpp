@@ -93,7 +93,7 @@ TEST(Findings, Plan) {
 
 TEST(Findings, Unsupported) {
   Case test({}, oneDevice());
-  find(test, 0, task(bundle::Compute::B)).mutable_compute()->set_task(bundle::Compute::W);
+  find(test, 0, task(bundle::Compute::B)).mutable_compute()->set_task(bundle::Compute::R);
   expectFinding(test, Code::Unsupported);
 }
 
@@ -203,6 +203,42 @@ TEST(Findings, Task) {
   Case elsewhere({}, pipeline());
   find(elsewhere, 0, task(bundle::Compute::F)).mutable_compute()->set_cell(3);
   expectFinding(elsewhere, Code::Task, {"its cell belongs to d1"});
+}
+
+TEST(Findings, SplitBackward) {
+  EXPECT_EQ(Case({}, split(pipeline())).text(), "");
+  EXPECT_EQ(Case({}, split(oneDeviceTwoCells())).text(), "");
+
+  Case missing({}, split(pipeline()));
+  erase(missing.programs[0], find(missing, 0, task(bundle::Compute::W)));
+  expectFinding(missing, Code::Task, {"W(units 0-2", "is there 0 times, expects once"});
+
+  Case unplanned({}, split(oneDevice())); // the plan does not split
+  unplanned.view.splitBackward = false;
+  expectFinding(unplanned, Code::Call, {"the task has no further units"});
+
+  Case whole({}, oneDevice()); // the plan splits, the programs do not
+  whole.view.splitBackward = true;
+  expectFinding(whole, Code::Call);
+
+  Case early({}, split(oneDevice())); // W where B is
+  std::swap(*find(early, 0, task(bundle::Compute::B)).mutable_compute(), *find(early, 0, task(bundle::Compute::W)).mutable_compute());
+  expectFinding(early, Code::Undefined);
+
+  SyntheticOptions options;
+  options.units = 6;
+  Case block(options, split({8, 1, {{0, 6, 0, 4, 0}, {0, 6, 4, 8, 0}}, {}})); // that of the other cell
+  auto &mine = find(block, 0, task(bundle::Compute::W), 0), &other = find(block, 0, task(bundle::Compute::W), 1);
+  for (int c = 0; c < mine.compute().calls_size(); ++c)
+    if (block.model.summary.units(mine.compute().calls(c).unit()).deferred_bytes().per_row())
+      *slot(block, mine, bundle::DEFERRED, c).mutable_region() = slot(block, other, bundle::DEFERRED, c).region();
+  expectFinding(block, Code::Undefined, {"deferred block of"});
+
+  Case both({}, oneDevice()); // bodies that add the gradients of parameters in B and in W
+  for (const auto &unit : both.model.summary.units())
+    if (unit.splits())
+      *both.model.bodies.mutable_bodies(int(unit.input_gradient_body())) = both.model.bodies.bodies(int(unit.backward_body()));
+  expectFinding(both, Code::Malformed, {"gradients of values only"});
 }
 
 TEST(Findings, Call) {

@@ -8,7 +8,7 @@ using namespace zorse;
 using namespace zorse::test;
 
 static std::string harm(const Case &test, int interleavings = 25) {
-  auto expected = interpret::reference(test.model.summary, test.model.bodies, test.plan.batch, "ETTET");
+  auto expected = interpret::reference(test.model.summary, test.model.bodies, test.plan.batch, test.plan.splitBackward, "ETTET");
   return interpret::findHarm(test.model.summary, test.model.bodies, test.programs, expected, "ETTET", interleavings, 1).what;
 }
 
@@ -17,6 +17,8 @@ TEST(Interpreter, CorrectProgramsEqualTheReference) {
   EXPECT_EQ(harm(Case({}, oneDeviceTwoCells())), "");
   EXPECT_EQ(harm(Case({}, pipeline())), "");
   EXPECT_EQ(harm(Case({}, dataParallel(makeModel({})))), "");
+  EXPECT_EQ(harm(Case({}, split(oneDeviceTwoCells()))), "");
+  EXPECT_EQ(harm(Case({}, split(pipeline()))), "");
 }
 
 TEST(Interpreter, SeesARace) {

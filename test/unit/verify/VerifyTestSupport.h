@@ -16,6 +16,7 @@ inline verify::PlanView viewOf(const SerialPlan &plan) {
     view.devices.push_back({"d" + std::to_string(d), 0});
   for (const auto &cell : plan.cells)
     view.cells.push_back({cell.firstUnit, cell.endUnit, cell.firstSample, cell.endSample, cell.device});
+  view.splitBackward = plan.splitBackward;
   return view;
 }
 
@@ -40,6 +41,10 @@ struct Case {
 inline SerialPlan oneDevice() { return {8, 1, {{0, 4, 0, 8, 0}}, {}}; }
 inline SerialPlan oneDeviceTwoCells() { return {8, 1, {{0, 4, 0, 5, 0}, {0, 4, 5, 8, 0}}, {}}; }
 inline SerialPlan pipeline() { return {8, 2, {{0, 2, 0, 4, 0}, {0, 2, 4, 8, 0}, {2, 4, 0, 3, 1}, {2, 4, 3, 8, 1}}, {}}; }
+inline SerialPlan split(SerialPlan plan) {
+  plan.splitBackward = true;
+  return plan;
+}
 /// Every group is owned by both devices, split after its first 128 elements.
 inline SerialPlan dataParallel(const SyntheticModel &model) {
   SerialPlan plan{7, 2, {{0, 4, 0, 5, 0}, {0, 4, 5, 7, 1}}, {}};

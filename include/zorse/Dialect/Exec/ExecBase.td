@@ -62,7 +62,7 @@ def Exec_ValueKind : Exec_Enum<"ValueKind", "what bytes mean", [
   I32EnumAttrCase<"Activation", 5, "activation">, I32EnumAttrCase<"ActivationGradient", 6, "activation_gradient">,
   I32EnumAttrCase<"Saved", 7, "saved">, I32EnumAttrCase<"Input", 8, "input">, I32EnumAttrCase<"Scalars", 9, "scalars">,
   I32EnumAttrCase<"Loss", 10, "loss">, I32EnumAttrCase<"Sums", 11, "sums">, I32EnumAttrCase<"GlobalSum", 12, "global_sum">,
-  I32EnumAttrCase<"OptimizerStep", 13, "optimizer_step">]>;
+  I32EnumAttrCase<"OptimizerStep", 13, "optimizer_step">, I32EnumAttrCase<"Deferred", 14, "deferred">]>;
 
 def Exec_Task : Exec_Enum<"Task", "what a compute entry does", [
   I32EnumAttrCase<"F", 1, "F">, I32EnumAttrCase<"B", 2, "B">, I32EnumAttrCase<"W", 3, "W">, I32EnumAttrCase<"R", 4, "R">,

@@ -95,7 +95,7 @@ def Exec_CallOp : Exec_Op<"call", [HasParent<"ComputeOp">]> {
 def Exec_ComputeOp : Exec_EntryOp<"compute",
     (ins Exec_TaskAttr:$task, DefaultValuedAttr<I64Attr, "-1">:$cell, DefaultValuedAttr<I64Attr, "-1">:$group),
     "custom<Task>($task, $cell, $group)", [NoRegionArguments, SingleBlock, NoTerminator]> {
-  let summary = "F(units, samples), B(units, samples), an update, a norm or the decision: runs its calls in order.";
+  let summary = "F(units, samples), B or W of it, an update, a norm or the decision: runs its calls in order.";
   let description = [{
     Constraints:
     - (C1) exactly the tasks of a cell (F, B, W, R, sum_loss) name a cell.

@@ -1,0 +1,32 @@
+// What the tasks of a cell do with each of its units.
+#pragma once
+
+#include "zorse/Step/Costs.h"
+#include "zorse/Step/Plan.h"
+
+#include <optional>
+
+namespace zorse::bundle {
+class Extent;
+class UnitInfo;
+} // namespace zorse::bundle
+
+namespace zorse::step {
+
+/// What task `kind` of a cell does with one of its units; nullopt: nothing, the unit has no call in it.
+///
+/// Where the plan splits the backward, a unit that splits has a part in B and one in W. A unit whose inputs need no gradient (an embedding) has all
+/// of its backward in W, any other unit that does not split all of it in B. Orders list a B and a W of every cell; one in which no unit has a call
+/// has no entry in the programs.
+std::optional<UnitTask> unitTask(const bundle::ModelSummary &summary, int32_t unit, TaskKind kind, bool splitBackward);
+
+/// What the summary says of one of a unit's functions.
+struct UnitFunction {
+  uint32_t body;                    ///< index in BodyLibrary.bodies
+  const bundle::Extent &workspace;
+  double flopsPerRow, bytesPerRow;
+};
+/// Precondition: the unit splits, for InputGradients and WeightGradients. Recompute is Forward.
+UnitFunction unitFunction(const bundle::UnitInfo &unit, UnitTask task);
+
+} // namespace zorse::step
