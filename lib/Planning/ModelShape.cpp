@@ -135,7 +135,7 @@ private:
     unit->set_class_id(classId);
     unit->set_forward_body(4 * index);
     unit->set_backward_body(4 * index + 1);
-    unit->set_splits(true);
+    unit->set_splits(index > 0); // the embedding has no gradient of inputs
     unit->set_input_gradient_body(4 * index + 2);
     unit->set_weight_gradient_body(4 * index + 3);
     auto perRow = [](bundle::Extent *extent, int64_t bytes) { extent->set_per_row(bytes); };

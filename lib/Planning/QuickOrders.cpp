@@ -3,6 +3,7 @@
 #include "QuickSimulation.h"
 
 #include <algorithm>
+#include <cstring>
 
 using namespace zorse;
 using namespace zorse::planning;
@@ -88,4 +89,133 @@ void QuickSimulation::orderStages() {
     }
   }
   chainBegin[devices] = static_cast<uint32_t>(chain.size());
+}
+
+namespace {
+
+/// Times order like their bits.
+uint64_t priorityAt(uint8_t rank, double time) {
+  uint64_t bits;
+  time = std::max(time, 0.0);
+  std::memcpy(&bits, &time, sizeof bits);
+  return static_cast<uint64_t>(rank) << 61 | bits >> 3;
+}
+
+} // namespace
+
+/// Priorities and admission of the timed schedule, as lib/Step/TimedOrder.cpp finds them. Every device has cells of one stage.
+void QuickSimulation::orderByTime(const Layout &layout) {
+  const step::Schedule &schedule = layout.schedule;
+  const sim::Network &network = problem.costs.network();
+  // The steady state's period: the busiest device or link.
+  double period = 0;
+  for (uint32_t d : devicesUsed) {
+    double busy = 0;
+    for (uint32_t i = cellsOfBegin[d]; i < cellsOfBegin[d + 1]; ++i) {
+      const Kind &kind = kinds[kindOf[cellsOf[i]]];
+      busy += kind.forward + kind.backward + kind.weights;
+    }
+    period = std::max(period, busy);
+  }
+  loads.assign(network.resources(), 0);
+  transferPriority.resize(transfers.size());
+  gradientPriority.resize(gradients.size());
+  // The idle seconds of every transfer are found on the way; kept as bits until priorities replace them.
+  auto weigh = [&](const Transfer &transfer) {
+    uint32_t from = cells[transfer.from].device, to = cells[transfer.to].device;
+    sim::Route route = network.route(from, to);
+    double slowest = route.flow > 0 ? 1 / route.flow : 0;
+    for (uint32_t r = 0; r < route.count; ++r) {
+      double each = network.secondsPerByte(route.resources[r]);
+      slowest = std::max(slowest, each);
+      loads[route.resources[r]] += transfer.bytes * each;
+    }
+    double seconds = from == to ? 0 : transfer.bytes * slowest + route.latency;
+    uint64_t bits;
+    std::memcpy(&bits, &seconds, sizeof bits);
+    return bits;
+  };
+  auto secondsOf = [](uint64_t bits) {
+    double seconds;
+    std::memcpy(&seconds, &bits, sizeof seconds);
+    return seconds;
+  };
+  for (size_t t = 0; t < transfers.size(); ++t)
+    transferPriority[t] = weigh(transfers[t]);
+  for (size_t t = 0; t < gradients.size(); ++t)
+    gradientPriority[t] = weigh(gradients[t]);
+  for (double load : loads)
+    period = std::max(period, load);
+
+  // When tasks would run if nobody waited for a device; a device's own tasks of one direction follow each other.
+  constexpr uint8_t kMain = 1, kFiller = 2;
+  forwardTime.assign(cells.size(), 0);
+  backwardTime.assign(cells.size(), 0);
+  forwardPriority.resize(cells.size());
+  backwardPriority.resize(cells.size());
+  weightsPriority.resize(cells.size());
+  std::vector<double> &after = computeEnd; // for the moment
+  std::fill(after.begin(), after.end(), 0);
+  std::vector<int64_t> &rowsOf = rowsInFlight;
+  for (uint32_t d : devicesUsed)
+    rowsOf[d] = 0;
+  for (const step::Cell &cell : cells)
+    rowsOf[cell.device] += cell.rows();
+  std::vector<int64_t> entered(problem.cluster.devices.size(), 0);
+  for (const StageInfo &info : stages)
+    for (uint32_t c = info.cellBegin; c < info.cellEnd; ++c) {
+      uint32_t d = cells[c].device;
+      if (info.front < 0) {
+        forwardTime[c] = std::max(forwardTime[c], period / static_cast<double>(rowsOf[d]) * static_cast<double>(entered[d]));
+        entered[d] += cells[c].rows();
+      }
+      double start = std::max(forwardTime[c], after[d]), end = start + kinds[kindOf[c]].forward;
+      forwardTime[c] = start;
+      after[d] = end;
+      backwardTime[c] = end;
+      forwardPriority[c] = priorityAt(kMain, start);
+      for (uint32_t t = sends[c].begin; t < sends[c].end; ++t) {
+        double seconds = secondsOf(transferPriority[t]);
+        transferPriority[t] = priorityAt(kMain, end);
+        forwardTime[transfers[t].to] = std::max(forwardTime[transfers[t].to], end + seconds);
+      }
+    }
+  std::fill(after.begin(), after.end(), 0);
+  for (uint32_t d : devicesUsed)
+    mostRows[d] = 0;
+  std::vector<int64_t> largest(problem.cluster.devices.size(), 0);
+  for (size_t s = stages.size(); s-- > 0;) {
+    const StageInfo &info = stages[s];
+    for (uint32_t c = info.cellBegin; c < info.cellEnd; ++c) {
+      uint32_t d = cells[c].device;
+      const Kind &kind = kinds[kindOf[c]];
+      double start = std::max(backwardTime[c], after[d]), end = start + kind.backward;
+      after[d] = end;
+      backwardPriority[c] = priorityAt(kMain, start);
+      double perRow = period / static_cast<double>(rowsOf[d]);
+      double wait = schedule.weightDelay * perRow * static_cast<double>(cells[c].rows());
+      weightsPriority[c] = wait > 0 ? priorityAt(kMain, end + wait) : priorityAt(kFiller, end);
+      for (uint32_t t = gradientSends[c].begin; t < gradientSends[c].end; ++t) {
+        double seconds = secondsOf(gradientPriority[t]);
+        gradientPriority[t] = priorityAt(kMain, end);
+        backwardTime[gradients[t].to] = std::max(backwardTime[gradients[t].to], end + seconds);
+      }
+      mostRows[d] = std::max(mostRows[d], end - forwardTime[c]);
+      largest[d] = std::max(largest[d], cells[c].rows());
+    }
+  }
+  for (uint32_t d : devicesUsed) {
+    double perRow = std::max(period / static_cast<double>(rowsOf[d]), 1e-30);
+    mostRows[d] = schedule.inFlight * mostRows[d] / perRow + static_cast<double>(largest[d]) - 1e-9;
+    const ClusterDevice &device = problem.cluster.devices[d];
+    budget[d] = UINT64_MAX;
+    if (device.memory) {
+      uint64_t passing = 0;
+      for (uint32_t i = cellsOfBegin[d]; i < cellsOfBegin[d + 1]; ++i)
+        passing = std::max(passing, kinds[kindOf[cellsOf[i]]].bytes.passing);
+      uint64_t others = device.reserve + resident[d] + owned[d] + passing;
+      budget[d] = device.memory > others ? device.memory - others : 0;
+    }
+  }
+  std::fill(computeEnd.begin(), computeEnd.end(), 0);
 }

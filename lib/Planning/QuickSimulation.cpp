@@ -17,11 +17,16 @@ enum : uint32_t { kComputeEnd, kSent, kArrived, kGradientSent, kGradientArrived,
 constexpr uint32_t kWhatBits = 29;
 constexpr uint32_t what(uint32_t kind, uint32_t index) { return kind << kWhatBits | index; }
 
-// Candidates for queues: rank (2 bits), first sample (31 bits), index (31 bits). Ranks as the expansion has them.
-constexpr uint64_t kCollectiveRank = 0, kGradientRank = 1, kForwardRank = 3;
-uint64_t candidateKey(uint64_t rank, uint64_t sample, uint64_t index) { return rank << 62 | sample << 31 | index; }
+// Candidates for queues: kind << 30 | index.
+constexpr uint32_t kCollectiveOp = 0, kTransferOp = 1u << 30, kGradientOp = 2u << 30;
+enum : uint8_t { kShortRank, kBackwardRank, kWeightsRank, kForwardRank }; // as the expansion has them
 
-constexpr auto later = [](uint64_t a, uint64_t b) { return a > b; };
+/// Priority by rank, then first sample, then unit (which may be negative).
+uint64_t priorityOf(uint8_t rank, int64_t sample, int32_t unit) {
+  return static_cast<uint64_t>(rank) << 61 | (static_cast<uint64_t>(sample + 1) & 0x1ffffffff) << 28 | (static_cast<uint64_t>(unit + (1 << 27)) & 0xfffffff);
+}
+
+constexpr auto later = [](const auto &a, const auto &b) { return a > b; };
 
 constexpr uint64_t kScalarsBlock = 512, kSumsBytes = 128;
 uint64_t aligned(uint64_t bytes) { return (bytes + 63) / 64 * 64; }
@@ -34,7 +39,7 @@ QuickSimulation::QuickSimulation(const Problem &problem, const UnitTables &table
   result.memory.resize(devices);
   result.busy.resize(devices);
   resident.resize(devices);
-  withoutMoments.resize(devices);
+  owned.resize(devices);
   alive.resize(devices);
   peak.resize(devices);
   current.resize(devices);
@@ -46,6 +51,11 @@ QuickSimulation::QuickSimulation(const Problem &problem, const UnitTables &table
   forwardsLeft.resize(devices);
   normEnd.resize(devices);
   updateSeconds.resize(devices);
+  mostRows.resize(devices);
+  admitNext.resize(devices);
+  rowsInFlight.resize(devices);
+  heldBytes.resize(devices);
+  budget.resize(devices);
   busyQueue.resize(3 * devices);
   waiting.resize(3 * devices);
   stagesOfGroup.resize(tables.groups().size());
@@ -360,13 +370,48 @@ const std::vector<sim::Piece> &QuickSimulation::pieces(const OwnerShares &set, u
   return pieceList;
 }
 
+/// Moments and masters.
+void QuickSimulation::ownedMemory() {
+  std::fill(owned.begin(), owned.end(), 0);
+  for (const OwnerShares &set : shares) {
+    int64_t elements = -1;
+    for (uint32_t g : set.groups) {
+      const GroupTable &group = tables.groups()[g];
+      if (!group.trainable)
+        continue;
+      uint64_t copies = tables.moments() + (group.computeSize != group.elementSize ? 1 : 0);
+      if (group.elements != elements) // most groups of a stage are alike
+        pieces(set, g);
+      elements = group.elements;
+      for (const sim::Piece &piece : pieceList)
+        owned[piece.device] += copies * aligned(static_cast<uint64_t>(piece.bytes) * group.elementSize);
+    }
+  }
+}
+
 // ---- Orders.
 
 void QuickSimulation::order(const Layout &layout) {
-  chained = layout.schedule.kind != step::ScheduleKind::GPipe;
+  orders = layout.schedule.kind == step::ScheduleKind::GPipe ? Orders::AllForwardsFirst : layout.schedule.kind == step::ScheduleKind::Timed ? Orders::Timed : Orders::Chain;
+  chained = orders == Orders::Chain;
   chain.clear();
   if (chained)
     orderStages();
+}
+
+void QuickSimulation::addCandidate(uint64_t priority, uint32_t op) {
+  candidates.push_back({priority, op});
+  std::push_heap(candidates.begin(), candidates.end(), later);
+}
+
+/// Seconds of a transfer alone on an idle network, latency included.
+double QuickSimulation::idleSeconds(uint32_t from, uint32_t to, double bytes) {
+  const sim::Network &network = problem.costs.network();
+  sim::Route route = network.route(from, to);
+  double slowest = route.flow > 0 ? 1 / route.flow : 0;
+  for (uint32_t r = 0; r < route.count; ++r)
+    slowest = std::max(slowest, network.secondsPerByte(route.resources[r]));
+  return bytes * slowest + route.latency;
 }
 
 void QuickSimulation::prepare(const Layout &layout) {
@@ -376,6 +421,7 @@ void QuickSimulation::prepare(const Layout &layout) {
   layOutState(layout);
   staticMemory(layout);
   weighOwners(layout);
+  ownedMemory();
 }
 
 // ---- The clock.
@@ -453,24 +499,109 @@ void QuickSimulation::startCompute(uint32_t device) {
   auto &heap = readyTasks[device];
   if (heap.empty())
     return;
-  // Forwards have the last rank: before the barrier only they are here or may run.
-  uint64_t key = heap.front();
-  if (forwardsLeft[device] > 0 && (key >> 62) != kForwardRank)
-    return;
+  uint32_t task = heap.front().op;
   std::pop_heap(heap.begin(), heap.end(), later);
   heap.pop_back();
-  uint64_t rank = key >> 62;
-  uint32_t cell = static_cast<uint32_t>(key & kCellMask);
-  begin(device, cell | (rank == kForwardRank ? kForwardTask : rank == kGradientRank ? kBackwardTask : kWeightsTask));
+  begin(device, task);
 }
 
 /// Without a chain: a task whose predecessors have finished.
 void QuickSimulation::readyTask(uint32_t task) {
-  uint32_t cell = task & kCellMask, device = cells[cell].device;
-  uint64_t rank = (task & ~kCellMask) == kForwardTask ? kForwardRank : (task & ~kCellMask) == kBackwardTask ? kGradientRank : 2;
+  uint32_t cell = task & kCellMask, device = cells[cell].device, kind = task & ~kCellMask;
+  uint64_t priority;
+  if (orders == Orders::Timed) {
+    if (kind == kForwardTask && !admitted[cell]) { // of the first stage: the others' transfers have waited
+      if (blockedAt[cell] == kNone) {
+        oldest.push_back({priorityOf(0, cells[cell].sampleBegin, cells[cell].unitBegin), cell});
+        std::push_heap(oldest.begin(), oldest.end(), later);
+      }
+      blockedAt[cell] = kCellMask; // the forward itself
+      return;
+    }
+    priority = kind == kForwardTask ? forwardPriority[cell] : kind == kBackwardTask ? backwardPriority[cell] : weightsPriority[cell];
+  } else {
+    priority = priorityOf(kind == kForwardTask ? kForwardRank : kind == kBackwardTask ? kBackwardRank : kWeightsRank, cells[cell].sampleBegin, cells[cell].unitBegin);
+  }
   auto &heap = readyTasks[device];
-  heap.push_back(candidateKey(rank, static_cast<uint64_t>(cells[cell].sampleBegin), cell));
+  heap.push_back({priority, task});
   std::push_heap(heap.begin(), heap.end(), later);
+}
+
+/// A transfer between devices whose bytes are there.
+void QuickSimulation::readyTransfer(uint32_t t, bool gradient) {
+  const Transfer &transfer = gradient ? gradients[t] : transfers[t];
+  uint32_t op = (gradient ? kGradientOp : kTransferOp) | t;
+  if (orders != Orders::Timed) {
+    const step::Cell &from = cells[transfer.from], &to = cells[transfer.to];
+    addCandidate(priorityOf(gradient ? kBackwardRank : kForwardRank, std::max(from.sampleBegin, to.sampleBegin), to.unitBegin), op);
+    return;
+  }
+  if (!gradient && !admitted[transfer.to]) {
+    if (blockedAt[transfer.to] == kNone) {
+      oldest.push_back({priorityOf(0, cells[transfer.to].sampleBegin, cells[transfer.to].unitBegin), transfer.to});
+      std::push_heap(oldest.begin(), oldest.end(), later);
+    }
+    blockedNext[t] = blockedAt[transfer.to];
+    blockedAt[transfer.to] = t;
+    return;
+  }
+  addCandidate(gradient ? gradientPriority[t] : transferPriority[t], op);
+}
+
+// ---- Admission, as the expansion's simulation has it.
+
+void QuickSimulation::enter(uint32_t cell) {
+  uint32_t device = cells[cell].device;
+  admitted[cell] = 1;
+  rowsInFlight[device] += cells[cell].rows();
+  heldBytes[device] += kinds[kindOf[cell]].bytes.hold;
+  uint32_t t = blockedAt[cell];
+  blockedAt[cell] = kNone;
+  if (t == kCellMask) {
+    readyTask(kForwardTask | cell);
+    touched.push_back(device);
+    return;
+  }
+  for (; t != kNone; t = blockedNext[t])
+    addCandidate(transferPriority[t], kTransferOp | t);
+}
+
+void QuickSimulation::admit(uint32_t device) {
+  while (true) {
+    uint32_t &next = admitNext[device];
+    while (next < cellsOfBegin[device + 1] && admitted[cellsOf[next]])
+      ++next;
+    if (next == cellsOfBegin[device + 1])
+      return;
+    uint32_t cell = cellsOf[next];
+    if (rowsInFlight[device] > 0 && static_cast<double>(rowsInFlight[device] + cells[cell].rows()) > mostRows[device])
+      return;
+    if (heldBytes[device] > 0 && heldBytes[device] + kinds[kindOf[cell]].bytes.hold > budget[device])
+      return;
+    enter(cell);
+  }
+}
+
+void QuickSimulation::leave(uint32_t cell, bool backward, bool last) {
+  uint32_t device = cells[cell].device;
+  if (backward)
+    rowsInFlight[device] -= cells[cell].rows();
+  if (last)
+    heldBytes[device] -= kinds[kindOf[cell]].bytes.hold;
+  admit(device);
+}
+
+bool QuickSimulation::admitOldest() {
+  while (!oldest.empty()) {
+    uint32_t cell = oldest.front().op;
+    std::pop_heap(oldest.begin(), oldest.end(), later);
+    oldest.pop_back();
+    if (admitted[cell])
+      continue;
+    enter(cell);
+    return true;
+  }
+  return false;
 }
 
 void QuickSimulation::endCompute(uint32_t device) {
@@ -496,11 +627,12 @@ void QuickSimulation::endCompute(uint32_t device) {
         sent(t, false);
         arrived(t, false);
       } else {
-        candidates.push_back(candidateKey(kForwardRank, static_cast<uint64_t>(std::max(cells[cell].sampleBegin, cells[transfers[t].to].sampleBegin)), t));
-        std::push_heap(candidates.begin(), candidates.end(), later);
+        readyTransfer(t, false);
       }
     }
-    if (!chained && --forwardsLeft[device] == 0)
+    if (orders == Orders::Timed && pendingBackward[cell] == 0)
+      readyTask(kBackwardTask | cell); // the last stage
+    if (orders == Orders::AllForwardsFirst && --forwardsLeft[device] == 0)
       for (uint32_t i = cellsOfBegin[device]; i < cellsOfBegin[device + 1]; ++i)
         if (pendingBackward[cellsOf[i]] == 0)
           readyTask(kBackwardTask | cellsOf[i]);
@@ -519,8 +651,7 @@ void QuickSimulation::endCompute(uint32_t device) {
         sent(t, true);
         arrived(t, true);
       } else {
-        candidates.push_back(candidateKey(kGradientRank, static_cast<uint64_t>(std::max(cells[cell].sampleBegin, cells[gradients[t].to].sampleBegin)), t));
-        std::push_heap(candidates.begin(), candidates.end(), later);
+        readyTransfer(t, true);
       }
     }
     if (split && !chained)
@@ -531,6 +662,8 @@ void QuickSimulation::endCompute(uint32_t device) {
     alive[device] -= bytes.freedByWeights;
     last = true;
   }
+  if (orders == Orders::Timed && (task & ~kCellMask) != kForwardTask)
+    leave(cell, (task & ~kCellMask) == kBackwardTask, last);
   if (last && --stages[stageOf[cell]].cellsLeft == 0)
     stageDone(stageOf[cell]);
 }
@@ -548,7 +681,7 @@ void QuickSimulation::arrived(uint32_t transfer, bool gradient) {
   uint32_t device = cells[to].device;
   if (gradient) {
     if (--pendingBackward[to] == 0) {
-      if (!chained && forwardsLeft[device] == 0)
+      if (orders == Orders::Timed || (orders == Orders::AllForwardsFirst && forwardsLeft[device] == 0))
         readyTask(kBackwardTask | to);
       touched.push_back(device);
     }
@@ -571,17 +704,16 @@ void QuickSimulation::offer(size_t queue) {
 
 void QuickSimulation::startTransfers() {
   size_t devices = problem.cluster.devices.size();
-  auto wait = [&](size_t queue, uint64_t key) {
+  auto wait = [&](size_t queue, const Waiting &key) {
     waiting[queue].push_back(key);
     std::push_heap(waiting[queue].begin(), waiting[queue].end(), later);
   };
   while (!candidates.empty()) {
-    uint64_t key = candidates.front();
+    Waiting key = candidates.front();
     std::pop_heap(candidates.begin(), candidates.end(), later);
     candidates.pop_back();
-    uint64_t rank = key >> 62;
-    uint32_t index = static_cast<uint32_t>(key & ((uint64_t(1) << 31) - 1));
-    if (rank == kCollectiveRank) {
+    uint32_t kind = key.op & ~kCellMask, index = key.op & kCellMask;
+    if (kind == kCollectiveOp) {
       Collective &collective = collectives[index];
       const OwnerShares &set = shares[collective.shares];
       size_t blocker = SIZE_MAX;
@@ -608,7 +740,7 @@ void QuickSimulation::startTransfers() {
       push(passage.arrived, what(kCollectiveArrived, index));
       continue;
     }
-    bool gradient = rank == kGradientRank;
+    bool gradient = kind == kGradientOp;
     const Transfer &transfer = gradient ? gradients[index] : transfers[index];
     uint32_t from = cells[transfer.from].device, to = cells[transfer.to].device;
     if (busyQueue[from]) {
@@ -649,10 +781,10 @@ void QuickSimulation::stageDone(uint32_t stage) {
     }
     for (uint32_t i = 0; i < collectives.size(); ++i)
       if (collectives[i].group == g && !collectives[i].gather && --collectives[i].pending == 0) {
-        if (mode.freeLinks)
+          if (mode.freeLinks)
           continue;
-        candidates.push_back(candidateKey(kCollectiveRank, tables.groups().size() - g, i)); // gradients of late units first
-        std::push_heap(candidates.begin(), candidates.end(), later);
+        const auto &units = tables.groups()[g].units;
+        addCandidate(priorityOf(kShortRank, 0, units.empty() ? 0 : -static_cast<int32_t>(units.back())), kCollectiveOp | i); // gradients of late units first
       }
   }
 }
@@ -717,25 +849,48 @@ void QuickSimulation::start() {
         continue;
       for (uint32_t s : stagesOfGroup[g])
         ++stages[s].gathers;
-      candidates.push_back(candidateKey(kCollectiveRank, group.units.empty() ? 0 : group.units.front(), static_cast<uint32_t>(collectives.size() - 2)));
+      candidates.push_back({priorityOf(kShortRank, 0, group.units.empty() ? 0 : static_cast<int32_t>(group.units.front())), static_cast<uint32_t>(collectives.size() - 2)});
     }
   std::make_heap(candidates.begin(), candidates.end(), later);
   for (const StageInfo &info : stages)
     if (info.gathers)
       for (uint32_t c = info.cellBegin; c < info.cellEnd; ++c)
         ++pendingForward[c];
+  if (orders == Orders::Timed) {
+    oldest.clear();
+    admitted.assign(cells.size(), 0);
+    blockedAt.assign(cells.size(), kNone);
+    blockedNext.resize(transfers.size());
+    for (uint32_t d : devicesUsed) {
+      admitNext[d] = cellsOfBegin[d];
+      rowsInFlight[d] = 0;
+      heldBytes[d] = 0;
+    }
+    for (uint32_t d : devicesUsed)
+      admit(d);
+  }
   if (!chained)
     for (uint32_t c = 0; c < cells.size(); ++c)
       if (pendingForward[c] == 0)
         readyTask(kForwardTask | c);
   for (uint32_t d : devicesUsed)
     startCompute(d);
+  touched.clear();
   startTransfers();
 }
 
 void QuickSimulation::loop() {
   size_t devices = problem.cluster.devices.size();
-  while (!events.empty()) {
+  while (true) {
+    if (events.empty()) {
+      if (orders != Orders::Timed || !admitOldest())
+        break;
+      for (uint32_t d : touched)
+        startCompute(d);
+      touched.clear();
+      startTransfers();
+      continue;
+    }
     now = events.front().time;
     while (!events.empty() && events.front().time == now) {
       Event event = pop();
@@ -803,27 +958,19 @@ const QuickSimulation::Result &QuickSimulation::run(const Layout &layout, Mode r
   mode = runMode;
   prepare(layout);
   connect();
+  if (orders == Orders::Timed)
+    orderByTime(layout);
   start();
   loop();
   uint32_t expected = static_cast<uint32_t>((split ? 3 : 2) * cells.size() + transfers.size() + gradients.size());
   result.ran = tasksDone == expected;
   result.tasks = tasksDone;
   commit();
-  // Owned state.
   result.excess = 0;
   for (size_t d = 0; d < resident.size(); ++d)
     result.memory[d] = 0;
   for (uint32_t d : devicesUsed)
-    result.memory[d] = problem.cluster.devices[d].reserve + resident[d] + peak[d];
-  for (const OwnerShares &set : shares)
-    for (uint32_t g : set.groups) {
-      const GroupTable &group = tables.groups()[g];
-      if (!group.trainable)
-        continue;
-      uint64_t copies = tables.moments() + (group.computeSize != group.elementSize ? 1 : 0);
-      for (const sim::Piece &piece : pieces(set, g))
-        result.memory[piece.device] += copies * aligned(static_cast<uint64_t>(piece.bytes) * group.elementSize);
-    }
+    result.memory[d] = problem.cluster.devices[d].reserve + resident[d] + owned[d] + peak[d];
   for (uint32_t d : devicesUsed) {
     uint64_t memory = problem.cluster.devices[d].memory;
     if (memory && result.memory[d] > memory)

@@ -77,6 +77,12 @@ private:
     double time;
     uint32_t what;
   };
+  struct Waiting {                   ///< for a queue; the least first
+    uint64_t priority;
+    uint32_t op;                     ///< kind << 30 | index
+    bool operator>(const Waiting &o) const { return priority != o.priority ? priority > o.priority : op > o.op; }
+  };
+  enum class Orders : uint8_t { Chain, AllForwardsFirst, Timed };
   struct Range {
     uint32_t begin, end;
   };
@@ -85,9 +91,15 @@ private:
   void connect();
   void order(const Layout &layout);
   void orderStages();
+  void orderByTime(const Layout &layout);
+  void admit(uint32_t device);
+  void enter(uint32_t cell);
+  void leave(uint32_t cell, bool backward, bool last);
+  bool admitOldest();
   void layOutState(const Layout &layout);
   void weighOwners(const Layout &layout);
   void staticMemory(const Layout &layout);
+  void ownedMemory();
   uint64_t orderedPeak(uint32_t device) const;
   void start();
   void loop();
@@ -110,6 +122,9 @@ private:
   void stageDone(uint32_t stage);
   void collectiveDone(uint32_t index);
   void readyTask(uint32_t task);
+  void readyTransfer(uint32_t transfer, bool gradient);
+  void addCandidate(uint64_t priority, uint32_t op);
+  double idleSeconds(uint32_t from, uint32_t to, double bytes);
   const std::vector<sim::Piece> &pieces(const OwnerShares &set, uint32_t group);
 
   const Problem &problem;
@@ -118,6 +133,7 @@ private:
   sim::Traffic traffic;
   Mode mode;
   bool split = false, chained = true;
+  Orders orders = Orders::Chain;
   Result result;
 
   // The layout.
@@ -133,15 +149,27 @@ private:
 
   // Orders: tasks are kind << 30 | cell.
   std::vector<uint32_t> chain, chainBegin, position;
-  std::vector<std::vector<uint64_t>> readyTasks; ///< without a chain: heaps of (rank, sample, task)
+  std::vector<std::vector<Waiting>> readyTasks; ///< without a chain: heaps
   std::vector<uint32_t> forwardsLeft;
+  std::vector<uint64_t> forwardPriority, backwardPriority, weightsPriority; ///< Timed: by cell
+  std::vector<uint64_t> transferPriority, gradientPriority;
+  std::vector<double> forwardTime, backwardTime, loads;
+  // Admission, by device: its cells in order.
+  std::vector<uint8_t> admitted;
+  std::vector<double> mostRows;                 ///< by device
+  std::vector<uint32_t> admitNext;
+  std::vector<int64_t> rowsInFlight;
+  std::vector<uint64_t> heldBytes, budget;
+  std::vector<Waiting> oldest;                  ///< heap of cells that could start but are not admitted
+  std::vector<uint32_t> blockedAt;              ///< by cell: transfers that wait for its admission, as a list through blockedNext
+  std::vector<uint32_t> blockedNext;
 
   // State.
   std::vector<OwnerShares> shares;
   std::vector<uint32_t> sharesOfGroup, scratchGroups;
   std::vector<std::vector<uint32_t>> stagesOfGroup;
   std::vector<Collective> collectives;
-  std::vector<uint64_t> resident, withoutMoments;
+  std::vector<uint64_t> resident, owned;
   std::vector<sim::Piece> pieceList;
   std::vector<double> normEnd, updateSeconds;
   std::vector<uint32_t> cellsLeftOf;            ///< per device
@@ -155,8 +183,8 @@ private:
   std::vector<uint32_t> current;
   std::vector<double> computeEnd;
   std::vector<uint64_t> alive, peak;
-  std::vector<uint64_t> candidates;
-  std::vector<std::vector<uint64_t>> waiting;
+  std::vector<Waiting> candidates;
+  std::vector<std::vector<Waiting>> waiting;
   std::vector<uint32_t> touched;
 };
 

@@ -180,27 +180,33 @@ CellBytes UnitTables::cellBytes(int32_t unitBegin, int32_t unitEnd, int64_t rows
   };
   for (uint32_t v : liveAt[static_cast<size_t>(unitBegin)]) {
     bytes.takenByReceive += size(v);
+    bytes.hold += size(v);
     freed(lastUse(v, unitBegin, values[v].last >= unitEnd), size(v));
   }
   for (int32_t u = unitBegin; u < unitEnd; ++u) {
     const Unit &unit = unitInfo[static_cast<size_t>(u)];
     if (uint64_t saved = aligned(static_cast<uint64_t>(unit.savedFixed + unit.savedPerRow * rows))) {
       bytes.takenByForward += saved;
+      bytes.hold += saved;
       freed(split && !unit.savedReadByB ? AfterWeights : AfterBackward, saved);
     }
     for (const Made &made : unit.out) {
+      End end = lastUse(made.value, u + 1, values[made.value].last >= unitEnd);
       bytes.takenByForward += size(made.value);
-      freed(lastUse(made.value, u + 1, values[made.value].last >= unitEnd), size(made.value));
+      (end == AfterForward || end == AfterSend ? bytes.passing : bytes.hold) += size(made.value);
+      freed(end, size(made.value));
     }
     bytes.takenByForward += unit.lossTerms * aligned(r * 8);
     bytes.freedByForward += unit.lossTerms * aligned(r * 8);
     for (uint32_t input : unit.inputs) { // loaded up to two cells ahead
       bytes.takenByForward += 3 * aligned(inputBytes[input] * r);
+      bytes.hold += aligned(inputBytes[input] * r);
       freed(split ? AfterWeights : AfterBackward, 3 * aligned(inputBytes[input] * r));
     }
     if (split && unit.splits) {
       uint64_t deferred = aligned(static_cast<uint64_t>(unit.deferredFixed + unit.deferredPerRow * rows));
       bytes.takenByBackward += deferred;
+      bytes.hold += deferred;
       bytes.freedByWeights += deferred;
     }
   }
@@ -219,6 +225,7 @@ CellBytes UnitTables::cellBytes(int32_t unitBegin, int32_t unitEnd, int64_t rows
   for (uint32_t v : liveAt[static_cast<size_t>(unitEnd)])
     if (values[v].needsGradient) {
       bytes.takenByGradientReceive += size(v);
+      bytes.passing += 2 * size(v);
       if (values[v].producer < unitBegin)
         bytes.freedByGradientSend += size(v);
       else
@@ -226,10 +233,13 @@ CellBytes UnitTables::cellBytes(int32_t unitBegin, int32_t unitEnd, int64_t rows
     }
   auto begins = [&](uint32_t v) { // the gradient's sum begins here and has not been counted
     bytes.takenByBackward += size(v);
-    if (values[v].producer < unitBegin)
+    bool leaves = values[v].producer < unitBegin;
+    End end = gradientEnd(v);
+    (!leaves && end == AfterWeights ? bytes.hold : bytes.passing) += size(v);
+    if (leaves)
       bytes.freedByGradientSend += size(v);
     else
-      freed(gradientEnd(v), size(v));
+      freed(end, size(v));
   };
   for (uint32_t v : liveAt[static_cast<size_t>(unitBegin)])
     if (values[v].needsGradient && !received(v))

@@ -18,6 +18,9 @@ struct CellBytes {
   uint64_t takenByBackward = 0, freedByBackward = 0;
   uint64_t freedByGradientSend = 0;
   uint64_t freedByWeights = 0;          ///< W, where the backward is split
+  // What admission by memory counts (lib/Step/CellShapes.h).
+  uint64_t hold = 0;                    ///< from the first receive to the last task
+  uint64_t passing = 0;                 ///< besides, while a task runs or its results leave
 };
 
 /// A state group as Planning sees it.

@@ -1,0 +1,130 @@
+#include "Candidates.h"
+
+#include <algorithm>
+#include <atomic>
+#include <cmath>
+#include <thread>
+
+using namespace zorse;
+using namespace zorse::planning;
+
+SearchContext::SearchContext(const Problem &problem, const SearchOptions &options)
+    : problem(problem), options(options), tables(problem), model(problem, tables, options.rows) {
+  for (uint32_t d = 0; d < problem.cluster.devices.size(); ++d)
+    if (std::find(options.excluded.begin(), options.excluded.end(), d) == options.excluded.end())
+      devices.push_back(d);
+  unsigned threads = options.threads ? options.threads : std::max(1u, std::thread::hardware_concurrency());
+  for (unsigned t = 0; t < threads; ++t) {
+    simulations.push_back(std::make_unique<QuickSimulation>(problem, tables));
+    solvers.push_back(std::make_unique<CutSolver>(model));
+  }
+}
+
+void SearchContext::parallel(size_t count, const std::function<void(size_t, size_t)> &work) {
+  size_t threads = std::min(simulations.size(), count);
+  if (threads <= 1) {
+    for (size_t i = 0; i < count; ++i)
+      work(0, i);
+    return;
+  }
+  std::atomic<size_t> next{0};
+  auto run = [&](size_t worker) {
+    for (size_t i; (i = next.fetch_add(1)) < count;)
+      work(worker, i);
+  };
+  std::vector<std::thread> others;
+  for (size_t t = 1; t < threads; ++t)
+    others.emplace_back(run, t);
+  run(0);
+  for (std::thread &thread : others)
+    thread.join();
+}
+
+double SearchContext::price(const Layout &layout) const {
+  double sum = 0;
+  std::vector<uint8_t> node(problem.cluster.nodes.size(), 0), seen(problem.cluster.devices.size(), 0);
+  for (const Pipeline &pipeline : layout.pipelines)
+    for (const Stage &stage : pipeline.stages)
+      for (const Member &member : stage.members) {
+        if (seen[member.device]++)
+          continue;
+        const ClusterDevice &device = problem.cluster.devices[member.device];
+        sum += device.price;
+        if (!node[device.node]++)
+          sum += problem.cluster.nodes[device.node].price;
+      }
+  return sum;
+}
+
+double SearchContext::missingMemory(const std::vector<uint64_t> &memory) const {
+  double missing = 0;
+  for (size_t d = 0; d < memory.size(); ++d) {
+    double limit = static_cast<double>(problem.cluster.devices[d].memory);
+    if (limit > 0 && static_cast<double>(memory[d]) > limit)
+      missing += (static_cast<double>(memory[d]) - limit) / limit;
+  }
+  return missing;
+}
+
+double SearchContext::scoreOf(const Layout &layout, double step, double missing) const {
+  double value = step, penalty = missing > 0 ? 1.02 + 2 * missing : 1;
+  if (options.objective == Objective::CostPerSample || options.mostPrice > 0) {
+    double perHour = price(layout);
+    if (options.objective == Objective::CostPerSample)
+      value = step * std::max(perHour, 1e-9);
+    if (options.mostPrice > 0 && perHour > options.mostPrice)
+      penalty *= 2 * perHour / options.mostPrice;
+  }
+  double throughput = static_cast<double>(problem.batch) / step;
+  if (options.leastThroughput > 0 && throughput < options.leastThroughput)
+    penalty *= 2 * options.leastThroughput / throughput;
+  return value * penalty;
+}
+
+void SearchContext::simulate(std::vector<Candidate> &batch) {
+  parallel(batch.size(), [&](size_t worker, size_t i) {
+    Candidate &candidate = batch[i];
+    const QuickSimulation::Result &result = simulation(worker).run(candidate.layout);
+    candidate.step = result.ran ? result.step : INFINITY;
+    candidate.excess = result.excess;
+    candidate.tasks = result.tasks;
+    candidate.score = result.ran ? scoreOf(candidate.layout, result.step, missingMemory(result.memory)) : INFINITY;
+  });
+  triedCount += static_cast<uint32_t>(batch.size());
+  if (options.progress) {
+    double best = INFINITY;
+    for (const Candidate &candidate : batch)
+      if (candidate.excess == 0)
+        best = std::min(best, candidate.step);
+    options.progress(triedCount, budget, best);
+  }
+}
+
+std::vector<step::Schedule> zorse::planning::scheduleChoices(const SearchContext &context, bool small) {
+  std::vector<step::Schedule> choices;
+  auto add = [&](step::ScheduleKind kind, bool split, double inFlight, double delay) {
+    if (context.options.schedule && *context.options.schedule != kind)
+      return;
+    if (context.options.splitBackward && *context.options.splitBackward != split)
+      return;
+    if (split && !context.tables.canSplit())
+      return;
+    step::Schedule schedule;
+    schedule.kind = kind;
+    schedule.splitBackward = split;
+    schedule.inFlight = inFlight;
+    schedule.weightDelay = delay;
+    choices.push_back(schedule);
+  };
+  for (bool split : {true, false})
+    for (double inFlight : {1.0, 1.5, 1.25, 2.0, 3.0})
+      add(step::ScheduleKind::Timed, split, inFlight, 0);
+  add(step::ScheduleKind::Timed, true, 1, 1);
+  add(step::ScheduleKind::Timed, true, 1.5, 3);
+  add(step::ScheduleKind::OneForwardOneBackward, false, 1, 0);
+  if (small) {
+    add(step::ScheduleKind::GPipe, false, 1, 0);
+    add(step::ScheduleKind::GPipe, true, 1, 0);
+  }
+  return choices;
+}

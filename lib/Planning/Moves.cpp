@@ -1,0 +1,338 @@
+// Local moves: a layout's groups of devices change a little, and units and samples are cut again for what comes out.
+
+#include "Candidates.h"
+
+#include <algorithm>
+#include <cmath>
+#include <set>
+
+using namespace zorse;
+using namespace zorse::planning;
+
+namespace {
+
+/// SplitMix64 (Steele, Lea and Flood, 2014).
+class Draws {
+public:
+  explicit Draws(uint64_t seed) : state(seed) {}
+  uint64_t next() {
+    uint64_t z = state += 0x9E3779B97F4A7C15ull;
+    z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9ull;
+    z = (z ^ (z >> 27)) * 0x94D049BB133111EBull;
+    return z ^ (z >> 31);
+  }
+  size_t below(size_t n) { return n ? static_cast<size_t>(next() % n) : 0; }
+  bool chance(int percent) { return static_cast<int>(next() % 100) < percent; }
+
+private:
+  uint64_t state;
+};
+
+/// A pipeline as moves see it.
+struct Shape {
+  int64_t samples;
+  std::vector<Atom> groups;
+  size_t leastRows;
+};
+
+Shape shapeOf(const SearchContext &context, const Pipeline &pipeline) {
+  Shape shape{pipeline.samples, {}, 0};
+  for (const Stage &stage : pipeline.stages) {
+    Atom atom;
+    for (const Member &member : stage.members)
+      atom.devices.push_back(member.device);
+    std::sort(atom.devices.begin(), atom.devices.end());
+    shape.groups.push_back(std::move(atom));
+  }
+  (void)context;
+  return shape;
+}
+
+size_t indexOfRows(const StageModel &model, int64_t rows) {
+  const auto &choices = model.rows();
+  size_t i = static_cast<size_t>(std::lower_bound(choices.begin(), choices.end(), rows) - choices.begin());
+  return std::min(i, choices.size() - 1);
+}
+
+/// Shares again after a change of units, rows or members.
+void shareAgain(const StageModel &model, Stage &stage, int64_t samples) {
+  std::vector<uint32_t> devices;
+  int64_t rows = 1;
+  for (const Member &member : stage.members) {
+    devices.push_back(member.device);
+    rows = std::max(rows, member.rows);
+  }
+  stage = makeStage(model, devices, stage.unitBegin, stage.unitEnd, samples, indexOfRows(model, rows));
+}
+
+std::vector<uint32_t> unused(const SearchContext &context, const Layout &layout) {
+  std::vector<uint8_t> used(context.problem.cluster.devices.size(), 0);
+  for (const Pipeline &pipeline : layout.pipelines)
+    for (const Stage &stage : pipeline.stages)
+      for (const Member &member : stage.members)
+        used[member.device] = 1;
+  std::vector<uint32_t> rest;
+  for (uint32_t d : context.devices)
+    if (!used[d])
+      rest.push_back(d);
+  return rest;
+}
+
+/// Devices that move together: one, or those of its node and class in the group.
+std::vector<uint32_t> drawSome(const StageModel &model, Draws &draws, const std::vector<uint32_t> &devices, bool whole) {
+  uint32_t d = devices[draws.below(devices.size())];
+  std::vector<uint32_t> some;
+  for (uint32_t other : devices)
+    if (other == d || (whole && model.nodeOf(other) == model.nodeOf(d) && model.classOf(other) == model.classOf(d)))
+      some.push_back(other);
+  return some;
+}
+
+void erase(std::vector<uint32_t> &from, const std::vector<uint32_t> &what) {
+  from.erase(std::remove_if(from.begin(), from.end(), [&](uint32_t d) { return std::find(what.begin(), what.end(), d) != what.end(); }), from.end());
+}
+
+void insert(std::vector<uint32_t> &into, const std::vector<uint32_t> &what) {
+  into.insert(into.end(), what.begin(), what.end());
+  std::sort(into.begin(), into.end());
+}
+
+bool moveSchedule(SearchContext &context, Draws &draws, step::Schedule &schedule) {
+  auto choices = scheduleChoices(context, context.problem.cluster.devices.size() <= 16);
+  if (choices.empty())
+    return false;
+  step::Schedule next = choices[draws.below(choices.size())];
+  if (next.kind == step::ScheduleKind::Timed && draws.chance(60)) { // between the choices
+    next = schedule.kind == step::ScheduleKind::Timed ? schedule : next;
+    next.inFlight *= draws.chance(50) ? 1.12 : 1 / 1.12;
+    next.inFlight = std::clamp(next.inFlight, 0.7, 4.0);
+  }
+  if (next == schedule)
+    return false;
+  schedule = next;
+  return true;
+}
+
+} // namespace
+
+bool zorse::planning::mutate(SearchContext &context, CutSolver &solver, const Candidate &from, uint64_t seed, Candidate &to) {
+  const StageModel &model = context.model;
+  Draws draws(seed);
+  to = Candidate();
+  to.layout = from.layout;
+  to.latency = from.latency;
+  Layout &layout = to.layout;
+  size_t p = draws.below(layout.pipelines.size());
+  Pipeline &pipeline = layout.pipelines[p];
+  size_t stages = pipeline.stages.size();
+
+  // Small changes that keep the cuts.
+  size_t kind = draws.below(100);
+  if (kind < 14) { // a unit to the neighbour
+    if (stages < 2)
+      return false;
+    size_t s = draws.below(stages - 1);
+    Stage &a = pipeline.stages[s], &b = pipeline.stages[s + 1];
+    int32_t by = draws.chance(50) ? 1 : -1;
+    if (a.unitEnd + by <= a.unitBegin || a.unitEnd + by >= b.unitEnd)
+      return false;
+    a.unitEnd += by;
+    b.unitBegin += by;
+    shareAgain(model, a, pipeline.samples);
+    shareAgain(model, b, pipeline.samples);
+    return true;
+  }
+  if (kind < 22) { // rows of a stage
+    Stage &stage = pipeline.stages[draws.below(stages)];
+    size_t r = indexOfRows(model, stage.members.front().rows);
+    if (draws.chance(50) ? r == 0 : r + 1 == model.rows().size())
+      return false;
+    r = draws.chance(50) ? (r ? r - 1 : 1) : (r + 1 < model.rows().size() ? r + 1 : r - 1);
+    if (r >= model.rows().size())
+      return false;
+    for (Member &member : stage.members)
+      member.rows = model.rows()[r];
+    shareAgain(model, stage, pipeline.samples);
+    return true;
+  }
+  if (kind < 34)
+    return moveSchedule(context, draws, layout.schedule);
+  if (kind < 39) {
+    StateRule rule = static_cast<StateRule>(draws.below(3));
+    if (rule == layout.state)
+      return false;
+    layout.state = rule;
+    return true;
+  }
+  if (kind < 47) { // samples inside a stage
+    Stage &stage = pipeline.stages[draws.below(stages)];
+    if (stage.members.size() < 2)
+      return false;
+    Member &a = stage.members[draws.below(stage.members.size())], &b = stage.members[draws.below(stage.members.size())];
+    int64_t by = std::min(a.rows, a.samples);
+    if (&a == &b || (a.samples <= by))
+      return false;
+    a.samples -= by;
+    b.samples += by;
+    return true;
+  }
+
+  // Changes of groups.
+  Shape shape = shapeOf(context, pipeline);
+  auto &groups = shape.groups;
+  auto dropEmpty = [&] { groups.erase(std::remove_if(groups.begin(), groups.end(), [](const Atom &a) { return a.devices.empty(); }), groups.end()); };
+  std::vector<uint32_t> rest = unused(context, layout);
+  bool whole = draws.chance(context.devices.size() > 48 ? 60 : 25);
+  double latency = from.latency;
+  if (kind < 62) { // devices to another stage
+    if (stages < 2)
+      return false;
+    size_t a = draws.below(stages), b = draws.chance(70) ? (a + 1 < stages && (a == 0 || draws.chance(50)) ? a + 1 : a - 1) : draws.below(stages);
+    if (a == b || b >= stages)
+      return false;
+    auto some = drawSome(model, draws, groups[a].devices, whole);
+    erase(groups[a].devices, some);
+    insert(groups[b].devices, some);
+  } else if (kind < 72) { // exchange
+    if (stages < 2)
+      return false;
+    size_t a = draws.below(stages), b = draws.below(stages);
+    if (a == b)
+      return false;
+    auto some = drawSome(model, draws, groups[a].devices, whole), others = drawSome(model, draws, groups[b].devices, whole);
+    erase(groups[a].devices, some);
+    erase(groups[b].devices, others);
+    insert(groups[a].devices, others);
+    insert(groups[b].devices, some);
+  } else if (kind < 77) { // order of stages
+    if (stages < 2)
+      return false;
+    size_t a = draws.below(stages), b = draws.chance(60) ? (a + 1) % stages : draws.below(stages);
+    if (a == b)
+      return false;
+    std::swap(groups[a], groups[b]);
+  } else if (kind < 82) { // two stages become one
+    if (stages < 2)
+      return false;
+    size_t a = draws.below(stages - 1);
+    insert(groups[a].devices, groups[a + 1].devices);
+    groups[a + 1].devices.clear();
+  } else if (kind < 88) { // one becomes two
+    size_t a = draws.below(stages);
+    if (groups[a].devices.size() < 2)
+      return false;
+    Atom half;
+    if (draws.chance(50)) {
+      half.devices.assign(groups[a].devices.begin() + static_cast<long>(groups[a].devices.size() / 2), groups[a].devices.end());
+    } else {
+      uint32_t c = model.classOf(groups[a].devices[draws.below(groups[a].devices.size())]);
+      for (uint32_t d : groups[a].devices)
+        if (model.classOf(d) == c)
+          half.devices.push_back(d);
+    }
+    erase(groups[a].devices, half.devices);
+    if (groups[a].devices.empty())
+      return false;
+    groups.insert(groups.begin() + static_cast<long>(a + draws.below(2)), half);
+  } else if (kind < 91) { // leave out
+    size_t a = draws.below(stages);
+    auto some = drawSome(model, draws, groups[a].devices, whole);
+    erase(groups[a].devices, some);
+  } else if (kind < 94) { // take in
+    if (rest.empty())
+      return false;
+    auto some = drawSome(model, draws, rest, whole);
+    if (draws.chance(60))
+      insert(groups[draws.below(stages)].devices, some);
+    else
+      groups.insert(groups.begin() + static_cast<long>(draws.below(stages + 1)), Atom{some});
+  } else if (kind < 97) { // memory for more or fewer samples under way
+    latency = latency > 0 ? latency * (draws.chance(50) ? 1.3 : 0.75) : 0;
+    to.latency = latency;
+  } else { // between pipelines
+    if (layout.pipelines.size() < 2)
+      return false;
+    size_t q = (p + 1 + draws.below(layout.pipelines.size() - 1)) % layout.pipelines.size();
+    int64_t by = std::min<int64_t>(pipeline.samples - 1, 1 + static_cast<int64_t>(draws.below(static_cast<size_t>(std::max<int64_t>(1, pipeline.samples / 16)))));
+    if (by < 1)
+      return false;
+    pipeline.samples -= by;
+    layout.pipelines[q].samples += by;
+    for (size_t k : {p, q})
+      for (Stage &stage : layout.pipelines[k].stages) {
+        shareAgain(model, stage, layout.pipelines[k].samples);
+        if (stage.members.empty())
+          return false;
+      }
+    return true;
+  }
+  dropEmpty();
+  if (groups.empty())
+    return false;
+  CutOptions options;
+  options.samples = shape.samples;
+  options.copies = static_cast<uint32_t>(layout.pipelines.size());
+  options.mostAtoms = 1;
+  options.mayLeaveOut = false;
+  options.split = layout.schedule.splitBackward;
+  options.latency = latency;
+  if (static_cast<int32_t>(groups.size()) > model.units())
+    return false;
+  Cut cut = solver.solve(groups, options);
+  if (cut.stages.empty() && latency > 0) {
+    options.latency = latency / 2;
+    cut = solver.solve(groups, options);
+  }
+  if (cut.stages.empty())
+    return false;
+  pipeline = makePipeline(model, groups, cut, shape.samples);
+  to.estimate = cut.time;
+  return true;
+}
+
+void zorse::planning::refine(SearchContext &context, std::vector<Candidate> &pool) {
+  constexpr size_t kBeam = 4, kBatch = 16;
+  if (pool.empty())
+    return;
+  size_t stale = 0;
+  uint64_t round = 0;
+  std::vector<Candidate> beam;
+  auto sameLayout = [](const Candidate &a, const Candidate &b) { return a.score == b.score && a.step == b.step; };
+  for (const Candidate &candidate : pool)
+    if (beam.size() < kBeam && std::none_of(beam.begin(), beam.end(), [&](const Candidate &b) { return sameLayout(b, candidate); }))
+      beam.push_back(candidate);
+  const size_t patience = 40;
+  while (!context.spent() && stale < patience) {
+    // The best gets half of the moves.
+    size_t count = std::min<size_t>(kBatch, context.budget - context.tried());
+    std::vector<Candidate> batch(count);
+    std::vector<uint8_t> made(count, 0);
+    context.parallel(count, [&](size_t worker, size_t i) {
+      const Candidate &from = beam[i % 2 == 0 ? 0 : (i / 2) % beam.size()];
+      for (uint64_t attempt = 0; attempt < 6 && !made[i]; ++attempt)
+        made[i] = mutate(context, context.solver(worker), from, context.options.seed * 1000003 + round * 8191 + i * 131 + attempt * 7919, batch[i]);
+    });
+    ++round;
+    std::vector<Candidate> moved;
+    for (size_t i = 0; i < count; ++i)
+      if (made[i]) {
+        batch[i].id = context.nextId();
+        moved.push_back(std::move(batch[i]));
+      }
+    if (moved.empty()) {
+      ++stale;
+      continue;
+    }
+    context.simulate(moved);
+    double before = beam.front().score;
+    for (Candidate &candidate : moved)
+      if (std::none_of(beam.begin(), beam.end(), [&](const Candidate &b) { return sameLayout(b, candidate); }))
+        beam.push_back(std::move(candidate));
+    std::sort(beam.begin(), beam.end(), better);
+    if (beam.size() > kBeam)
+      beam.resize(kBeam);
+    stale = beam.front().score < before * (1 - 1e-6) ? 0 : stale + 1;
+  }
+  pool.insert(pool.end(), beam.begin(), beam.end());
+  std::sort(pool.begin(), pool.end(), better);
+}

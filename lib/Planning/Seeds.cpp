@@ -1,0 +1,251 @@
+// Starting points: orders of devices by class and site, cut by the dynamic programme.
+
+#include "Candidates.h"
+
+#include <algorithm>
+#include <map>
+#include <numeric>
+
+using namespace zorse;
+using namespace zorse::planning;
+
+namespace {
+
+/// Devices of one site and class, by node.
+struct Block {
+  uint32_t site, deviceClass;
+  std::vector<std::vector<uint32_t>> nodes;
+};
+
+std::vector<Block> makeBlocks(const SearchContext &context, const std::vector<uint32_t> &devices) {
+  std::map<std::pair<uint32_t, uint32_t>, std::map<uint32_t, std::vector<uint32_t>>> sorted;
+  for (uint32_t d : devices)
+    sorted[{context.model.siteOf(d), context.model.classOf(d)}][context.model.nodeOf(d)].push_back(d);
+  std::vector<Block> blocks;
+  for (auto &[key, nodes] : sorted) {
+    Block block{key.first, key.second, {}};
+    for (auto &[node, list] : nodes)
+      block.nodes.push_back(list);
+    blocks.push_back(std::move(block));
+  }
+  return blocks;
+}
+
+/// Orders of blocks with sites contiguous, at most `most`.
+std::vector<std::vector<size_t>> makeOrders(const std::vector<Block> &blocks, size_t most) {
+  std::vector<uint32_t> sites;
+  for (const Block &block : blocks)
+    if (std::find(sites.begin(), sites.end(), block.site) == sites.end())
+      sites.push_back(block.site);
+  std::vector<std::vector<size_t>> orders;
+  do {
+    // Classes inside each site: all permutations, the same one in every site to keep their number down where there are many.
+    std::vector<uint32_t> classes;
+    for (const Block &block : blocks)
+      if (std::find(classes.begin(), classes.end(), block.deviceClass) == classes.end())
+        classes.push_back(block.deviceClass);
+    std::sort(classes.begin(), classes.end());
+    do {
+      std::vector<size_t> order;
+      for (uint32_t site : sites)
+        for (uint32_t c : classes)
+          for (size_t b = 0; b < blocks.size(); ++b)
+            if (blocks[b].site == site && blocks[b].deviceClass == c)
+              order.push_back(b);
+      if (std::find(orders.begin(), orders.end(), order) == orders.end())
+        orders.push_back(order);
+    } while (orders.size() < most && std::next_permutation(classes.begin(), classes.end()));
+  } while (orders.size() < most && std::next_permutation(sites.begin(), sites.end()));
+  return orders;
+}
+
+/// Pieces of at most `size` devices; whole nodes are joined up to it.
+std::vector<Atom> makeAtoms(const std::vector<Block> &blocks, const std::vector<size_t> &order, size_t size) {
+  std::vector<Atom> atoms;
+  for (size_t b : order) {
+    Atom joined;
+    for (const auto &node : blocks[b].nodes) {
+      if (node.size() >= size) {
+        size_t pieces = (node.size() + size - 1) / size, at = 0;
+        for (size_t p = 0; p < pieces; ++p) {
+          size_t end = node.size() * (p + 1) / pieces;
+          atoms.push_back({{node.begin() + static_cast<long>(at), node.begin() + static_cast<long>(end)}});
+          at = end;
+        }
+        continue;
+      }
+      if (!joined.devices.empty() && joined.devices.size() + node.size() > size) {
+        atoms.push_back(joined);
+        joined.devices.clear();
+      }
+      joined.devices.insert(joined.devices.end(), node.begin(), node.end());
+    }
+    if (!joined.devices.empty())
+      atoms.push_back(joined);
+  }
+  return atoms;
+}
+
+/// The cluster's devices dealt to `copies` alike sets; empty if they do not divide.
+std::vector<std::vector<uint32_t>> dealCopies(const SearchContext &context, uint32_t copies, bool bySite) {
+  std::vector<std::vector<uint32_t>> sets(copies);
+  if (bySite) {
+    std::map<uint32_t, uint32_t> index;
+    for (uint32_t d : context.devices)
+      index.emplace(context.model.siteOf(d), index.size());
+    if (index.size() != copies)
+      return {};
+    for (uint32_t d : context.devices)
+      sets[index[context.model.siteOf(d)]].push_back(d);
+    return sets;
+  }
+  // Whole nodes go round; nodes of one class and size are alike.
+  std::map<std::pair<uint32_t, uint32_t>, std::vector<uint32_t>> nodes;
+  for (uint32_t d : context.devices)
+    nodes[{context.model.classOf(d), context.model.nodeOf(d)}].push_back(d);
+  std::map<std::pair<uint32_t, size_t>, std::vector<const std::vector<uint32_t> *>> alike;
+  for (auto &[key, list] : nodes)
+    alike[{key.first, list.size()}].push_back(&list);
+  for (auto &[key, list] : alike) {
+    if (list.size() % copies == 0) {
+      for (size_t i = 0; i < list.size(); ++i) // neighbours stay together
+        sets[i / (list.size() / copies)].insert(sets[i / (list.size() / copies)].end(), list[i]->begin(), list[i]->end());
+    } else if ((list.size() * key.second) % copies == 0 && key.second % copies == 0) {
+      for (const auto *node : list)
+        for (size_t i = 0; i < node->size(); ++i)
+          sets[i / (node->size() / copies)].push_back((*node)[i]);
+    } else {
+      return {};
+    }
+  }
+  return sets;
+}
+
+} // namespace
+
+std::vector<Candidate> zorse::planning::makeSeeds(SearchContext &context) {
+  struct Task {
+    std::vector<std::vector<Atom>> atoms; ///< per pipeline
+    std::vector<int64_t> samples;
+    CutOptions options;
+    std::vector<Candidate> found;
+  };
+  std::vector<Task> tasks;
+  const size_t count = context.devices.size();
+  const bool split = context.tables.canSplit() && context.options.splitBackward.value_or(true);
+
+  auto addTasks = [&](const std::vector<std::vector<uint32_t>> &sets, size_t mostOrders) {
+    std::vector<std::vector<Block>> blocks;
+    std::vector<double> rates;
+    size_t largest = 0;
+    for (const auto &set : sets) {
+      blocks.push_back(makeBlocks(context, set));
+      double rate = 0;
+      for (uint32_t d : set)
+        rate += 1 / context.model.leastPerSample(context.model.classOf(d), 0, context.model.units());
+      rates.push_back(rate);
+      largest = std::max(largest, set.size());
+    }
+    std::vector<int64_t> samples = step::splitInProportion(context.problem.batch, rates);
+    if (std::find(samples.begin(), samples.end(), 0) != samples.end())
+      return;
+    std::vector<size_t> sizes;
+    // Finer pieces where there are few devices, whole nodes and more where there are many.
+    if (largest <= 48)
+      sizes = {1};
+    else if (largest <= 128)
+      sizes = {2, 4};
+    else if (largest <= 512)
+      sizes = {8};
+    else
+      sizes = {largest / 64, largest / 48};
+    for (const auto &order : makeOrders(blocks.front(), mostOrders))
+      for (size_t size : sizes) {
+        Task task;
+        for (const auto &list : blocks) {
+          bool alike = list.size() == blocks.front().size();
+          std::vector<size_t> own(order);
+          if (!alike) {
+            own.resize(list.size());
+            std::iota(own.begin(), own.end(), 0);
+          }
+          task.atoms.push_back(makeAtoms(list, own, size));
+        }
+        task.samples = samples;
+        task.options.split = split;
+        task.options.copies = static_cast<uint32_t>(sets.size());
+        tasks.push_back(std::move(task));
+      }
+  };
+  uint32_t asked = context.options.pipelines;
+  size_t orders = count <= 64 ? 24 : count <= 1024 ? 8 : 6;
+  if (asked <= 1)
+    addTasks({context.devices}, orders);
+  for (uint32_t copies : {2u, 3u, 4u, 5u, 8u, 16u})
+    if ((asked == 0 || asked == copies) && copies <= count && copies <= context.problem.batch)
+      for (bool bySite : {false, true}) {
+        auto sets = dealCopies(context, copies, bySite);
+        if (!sets.empty())
+          addTasks(sets, std::max<size_t>(2, orders / 4));
+      }
+
+  context.parallel(tasks.size(), [&](size_t worker, size_t i) {
+    Task &task = tasks[i];
+    CutSolver &solver = context.solver(worker);
+    auto solveAll = [&](CutOptions options, double latencyFactor, std::vector<Cut> &cuts) {
+      double slowest = 0;
+      for (size_t p = 0; p < task.atoms.size(); ++p) {
+        bool repeated = p > 0 && task.samples[p] == task.samples[0] && task.atoms[p].size() == task.atoms[0].size();
+        if (repeated) {
+          bool same = true;
+          for (size_t a = 0; a < task.atoms[p].size() && same; ++a)
+            same = task.atoms[p][a].devices.size() == task.atoms[0][a].devices.size() &&
+                   context.model.classOf(task.atoms[p][a].devices.front()) == context.model.classOf(task.atoms[0][a].devices.front());
+          if (same) {
+            cuts.push_back(cuts.front());
+            continue;
+          }
+        }
+        options.samples = task.samples[p];
+        options.latency = latencyFactor;
+        cuts.push_back(solver.solve(task.atoms[p], options));
+        if (cuts.back().stages.empty())
+          return -1.0;
+        slowest = std::max(slowest, cuts.back().time);
+      }
+      for (const Cut &cut : cuts)
+        slowest = std::max(slowest, cut.time);
+      return slowest;
+    };
+    double latency = 0;
+    std::vector<double> tried;
+    for (int round = 0; round < 4; ++round) {
+      std::vector<Cut> cuts;
+      double time = solveAll(task.options, latency, cuts);
+      if (time < 0)
+        break;
+      Candidate candidate;
+      candidate.estimate = time;
+      candidate.latency = latency;
+      for (size_t p = 0; p < cuts.size(); ++p)
+        candidate.layout.pipelines.push_back(makePipeline(context.model, task.atoms[p], cuts[p], task.samples[p]));
+      task.found.push_back(std::move(candidate));
+      // Next: memory for as long as samples then are under way, and more.
+      double needed = 0;
+      for (const Cut &cut : cuts)
+        needed = std::max(needed, cut.latency);
+      double next = round == 0 ? needed : latency * 1.4;
+      if (next <= latency)
+        break;
+      latency = next;
+    }
+  });
+  std::vector<Candidate> seeds;
+  for (Task &task : tasks)
+    for (Candidate &candidate : task.found) {
+      candidate.id = context.nextId();
+      seeds.push_back(std::move(candidate));
+    }
+  std::stable_sort(seeds.begin(), seeds.end(), [](const Candidate &a, const Candidate &b) { return a.estimate < b.estimate; });
+  return seeds;
+}

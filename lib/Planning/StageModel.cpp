@@ -1,0 +1,188 @@
+#include "StageModel.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <queue>
+
+using namespace zorse;
+using namespace zorse::planning;
+
+StageModel::StageModel(const Problem &problem, const UnitTables &tables, int64_t rowLimit) : problem(problem), tables(tables) {
+  for (uint32_t d = 0; d < problem.cluster.devices.size(); ++d) {
+    uint32_t c = problem.costs.deviceClass(d);
+    if (c >= devicesOf.size())
+      devicesOf.resize(c + 1);
+    devicesOf[c].push_back(d);
+  }
+  int32_t units = tables.units();
+  stride = static_cast<size_t>(units) + 1;
+  UnitTimes times(problem, tables);
+  bool split = tables.canSplit();
+  // A backward in two parts may take longer than the undivided one: estimates take the shorter.
+  auto total = [&](const UnitTimes::Prefix &p, size_t u) { return p.forward[u] + std::min(p.backward[u], split ? p.inputGradients[u] + p.weightGradients[u] : p.backward[u]); };
+  int64_t most = std::min<int64_t>(problem.batch, rowLimit > 0 ? rowLimit : 256);
+  for (int64_t rows = 1; rows <= most; rows *= 2) {
+    bool pays = rows == 1;
+    for (uint32_t c = 0; c < classes() && !pays; ++c)
+      pays = total(times.of(c, rows), stride - 1) / 2 < 0.99 * total(times.of(c, rows / 2), stride - 1);
+    if (!pays)
+      break;
+    rowChoices.push_back(rows);
+  }
+  size_t count = classes() * rowChoices.size() * stride;
+  whole.resize(count);
+  forwards.resize(count);
+  backwards.resize(count);
+  leastWhole.assign(classes() * stride, 0);
+  leastPass.assign(classes() * stride, 0);
+  for (uint32_t c = 0; c < classes(); ++c) {
+    for (size_t r = 0; r < rowChoices.size(); ++r) {
+      const UnitTimes::Prefix &p = times.of(c, rowChoices[r]);
+      for (size_t u = 0; u < stride; ++u) {
+        whole[at(c, r, static_cast<int32_t>(u))] = total(p, u);
+        forwards[at(c, r, static_cast<int32_t>(u))] = p.forward[u];
+        backwards[at(c, r, static_cast<int32_t>(u))] = split ? p.inputGradients[u] : p.backward[u];
+      }
+    }
+    // Per unit: the least over rows, also over those that rowChoices leaves out.
+    std::vector<const UnitTimes::Prefix *> all;
+    std::vector<double> rowsOf;
+    for (int64_t rows = 1; rows <= std::min<int64_t>(problem.batch, 64); rows = rows < 8 ? rows + 1 : rows * 2) {
+      all.push_back(&times.of(c, rows));
+      rowsOf.push_back(static_cast<double>(rows));
+    }
+    const UnitTimes::Prefix &one = times.of(c, 1);
+    for (size_t u = 0; u + 1 < stride; ++u) {
+      double least = std::numeric_limits<double>::infinity(), pass = least;
+      for (size_t i = 0; i < all.size(); ++i) {
+        auto unit = [&](const std::vector<double> &p) { return p[u + 1] - p[u]; };
+        double b = unit(all[i]->backward), parts = split ? unit(all[i]->inputGradients) + unit(all[i]->weightGradients) : b;
+        least = std::min(least, (unit(all[i]->forward) + std::min(b, parts)) / rowsOf[i]);
+      }
+      pass = one.forward[u + 1] - one.forward[u] + std::min(one.backward[u + 1] - one.backward[u], split ? one.inputGradients[u + 1] - one.inputGradients[u] : one.backward[u + 1] - one.backward[u]);
+      leastWhole[c * stride + u + 1] = leastWhole[c * stride + u] + least;
+      leastPass[c * stride + u + 1] = leastPass[c * stride + u] + pass;
+    }
+  }
+
+  held.assign(stride, 0);
+  shared.assign(stride, 0);
+  gathered.assign(stride, 0);
+  reduced.assign(stride, 0);
+  activations.assign(stride, 0);
+  for (int32_t u = 0; u < units; ++u) {
+    size_t i = static_cast<size_t>(u);
+    double h = 0, s = 0, g = 0, r = 0;
+    for (uint32_t index : tables.groupsOfUnit(u)) {
+      const GroupTable &group = tables.groups()[index];
+      // A group of several neighbouring units counts once; of distant ones (tied weights), once each.
+      if (u > 0 && std::binary_search(tables.groupsOfUnit(u - 1).begin(), tables.groupsOfUnit(u - 1).end(), index))
+        continue;
+      double n = static_cast<double>(group.elements), size = static_cast<double>(group.elementSize), compute = static_cast<double>(group.computeSize);
+      h += n * (compute + (group.trainable ? size : 0));
+      if (group.trainable) {
+        s += n * size * (tables.moments() + (group.computeSize != group.elementSize ? 1.0 : 0.0));
+        g += n * compute;
+        r += n * size;
+      }
+    }
+    held[i + 1] = held[i] + h;
+    shared[i + 1] = shared[i] + s;
+    gathered[i + 1] = gathered[i] + g;
+    reduced[i + 1] = reduced[i] + r;
+    CellBytes bytes = tables.cellBytes(u, u + 1, 1, split);
+    double inside = static_cast<double>(bytes.takenByForward);
+    activations[i + 1] = activations[i] + inside;
+  }
+  for (int n = 0; n < problem.cluster.topology.nodes_size(); ++n) {
+    cards.push_back(problem.cluster.topology.nodes(n).nic().bandwidth());
+    ports.push_back(problem.cluster.topology.nodes(n).port().bandwidth());
+  }
+  cards.resize(std::max(cards.size(), problem.cluster.nodes.size()), 0);
+  ports.resize(cards.size(), 0);
+  for (uint32_t c = 0; c < classes(); ++c) {
+    const ClusterDevice &device = problem.cluster.devices[devicesOf[c].empty() ? 0 : devicesOf[c].front()];
+    memory.push_back(device.memory ? static_cast<double>(device.memory) - static_cast<double>(device.reserve) : std::numeric_limits<double>::infinity());
+  }
+}
+
+double StageModel::workspaceBytes(int32_t u, int32_t v, int64_t rows) const { return static_cast<double>(tables.workspace(u, v, rows, splits())); }
+
+double StageModel::transferSeconds(uint32_t from, uint32_t to, double bytes) const {
+  const sim::Network &network = problem.costs.network();
+  sim::Route route = network.route(from, to);
+  double seconds = route.flow > 0 ? bytes / route.flow : 0;
+  for (uint32_t i = 0; i < route.count; ++i)
+    seconds = std::max(seconds, bytes / network.bandwidth(route.resources[i]));
+  return seconds + route.latency;
+}
+
+double zorse::planning::makespan(int64_t cells, const uint32_t *counts, const double *seconds, size_t n) {
+  double rate = 0;
+  for (size_t i = 0; i < n; ++i)
+    if (counts[i])
+      rate += counts[i] / seconds[i];
+  double even = static_cast<double>(cells) / rate;
+  double given = 0, longest = 0;
+  for (size_t i = 0; i < n; ++i)
+    if (counts[i]) {
+      double each = std::floor(even / seconds[i] + 1e-9);
+      given += each * counts[i];
+      longest = std::max(longest, each * seconds[i]);
+    }
+  double left = static_cast<double>(cells) - given, after = -1;
+  while (left > 0) { // the next ones to end, class by class; at most one more each
+    double next = std::numeric_limits<double>::infinity();
+    uint32_t count = 0;
+    for (size_t i = 0; i < n; ++i)
+      if (counts[i]) {
+        double end = (std::floor(even / seconds[i] + 1e-9) + 1) * seconds[i];
+        if (end > after && end < next) {
+          next = end;
+          count = counts[i];
+        } else if (end == next) {
+          count += counts[i];
+        }
+      }
+    if (count == 0)
+      break;
+    left -= count;
+    longest = std::max(longest, next);
+    after = next;
+  }
+  return longest;
+}
+
+std::vector<int64_t> zorse::planning::shareSamples(int64_t samples, int64_t rows, const std::vector<double> &seconds) {
+  int64_t cells = (samples + rows - 1) / rows;
+  double rate = 0;
+  for (double s : seconds)
+    rate += 1 / s;
+  double even = static_cast<double>(cells) / rate;
+  std::vector<int64_t> given(seconds.size());
+  int64_t left = cells;
+  for (size_t i = 0; i < seconds.size(); ++i) {
+    given[i] = std::min(left, static_cast<int64_t>(even / seconds[i]));
+    left -= given[i];
+  }
+  using Next = std::pair<double, size_t>;
+  std::priority_queue<Next, std::vector<Next>, std::greater<Next>> queue;
+  for (size_t i = 0; i < seconds.size() && left > 0; ++i)
+    queue.push({static_cast<double>(given[i] + 1) * seconds[i], i});
+  for (; left > 0; --left) {
+    size_t i = queue.top().second;
+    queue.pop();
+    ++given[i];
+    queue.push({static_cast<double>(given[i] + 1) * seconds[i], i});
+  }
+  // The cell that is not full goes to whoever ends last.
+  size_t last = 0;
+  for (size_t i = 1; i < seconds.size(); ++i)
+    if (static_cast<double>(given[i]) * seconds[i] > static_cast<double>(given[last]) * seconds[last])
+      last = i;
+  for (int64_t &n : given)
+    n *= rows;
+  given[last] -= cells * rows - samples;
+  return given;
+}

@@ -1,0 +1,77 @@
+// What stages cost before anything is simulated: closed forms that decide which layouts are worth a simulation, and bounds that no layout beats.
+// Immutable once made, shared by threads. Internal to Planning.
+#pragma once
+
+#include "UnitTables.h"
+
+#include "zorse/Planning/Layout.h"
+#include "zorse/Planning/Search.h"
+
+#include <array>
+#include <cstdint>
+#include <vector>
+
+namespace zorse::planning {
+
+/// Devices that differ in nothing that a plan could use.
+inline constexpr size_t kMostClasses = 16;
+
+class StageModel {
+public:
+  /// \param rowLimit  most rows of a micro-batch; 0: not limited
+  StageModel(const Problem &problem, const UnitTables &tables, int64_t rowLimit);
+
+  uint32_t classes() const { return static_cast<uint32_t>(devicesOf.size()); }
+  const std::vector<uint32_t> &devicesOfClass(uint32_t c) const { return devicesOf[c]; }
+  /// Row counts worth trying, ascending: larger ones bring no device as much as a hundredth.
+  const std::vector<int64_t> &rows() const { return rowChoices; }
+
+  /// Seconds of one cell of rows()[r] rows over units [u, v): F + B + W, F alone, and the part of the backward that others wait for.
+  double cell(uint32_t c, size_t r, int32_t u, int32_t v) const { return whole[at(c, r, v)] - whole[at(c, r, u)]; }
+  double forward(uint32_t c, size_t r, int32_t u, int32_t v) const { return forwards[at(c, r, v)] - forwards[at(c, r, u)]; }
+  double backward(uint32_t c, size_t r, int32_t u, int32_t v) const { return backwards[at(c, r, v)] - backwards[at(c, r, u)]; }
+  const double *cellPrefix(uint32_t c, size_t r) const { return &whole[at(c, r, 0)]; }
+  /// Least seconds per sample over all row counts: F + B (+ W) and what a sample's passage takes at least, at one row.
+  double leastPerSample(uint32_t c, int32_t u, int32_t v) const { return leastWhole[c * stride + v] - leastWhole[c * stride + u]; }
+  double leastPassage(uint32_t c, int32_t u, int32_t v) const { return leastPass[c * stride + v] - leastPass[c * stride + u]; }
+
+  /// Bytes of a range of units: what every reader holds (parameters and gradients), what owners share (moments and masters), what collectives carry.
+  double heldBytes(int32_t u, int32_t v) const { return held[v] - held[u]; }
+  double sharedBytes(int32_t u, int32_t v) const { return shared[v] - shared[u]; }
+  double gatherBytes(int32_t u, int32_t v) const { return gathered[v] - gathered[u]; }
+  double reduceBytes(int32_t u, int32_t v) const { return reduced[v] - reduced[u]; }
+  /// Bytes that a sample holds between its forward and its last task.
+  double activationBytes(int32_t u, int32_t v) const { return activations[v] - activations[u] + tables.forwardBytesAt(u); }
+  double workspaceBytes(int32_t u, int32_t v, int64_t rows) const;
+
+  /// Seconds for `bytes` from one device to another, on an idle network, and what a node's card passes per second (0: not limited).
+  double transferSeconds(uint32_t from, uint32_t to, double bytes) const;
+  double cardBandwidth(uint32_t node) const { return cards[node]; }
+  double portBandwidth(uint32_t node) const { return ports[node]; }
+  uint32_t nodeOf(uint32_t device) const { return problem.cluster.devices[device].node; }
+  uint32_t siteOf(uint32_t device) const { return problem.costs.network().site(device); }
+  uint32_t classOf(uint32_t device) const { return problem.costs.deviceClass(device); }
+  double memoryOf(uint32_t c) const { return memory[c]; } ///< without the reserve; infinite if not limited
+  int32_t units() const { return tables.units(); }
+  bool splits() const { return tables.canSplit(); }
+
+  const Problem &problem;
+  const UnitTables &tables;
+
+private:
+  size_t at(uint32_t c, size_t r, int32_t u) const { return (c * rowChoices.size() + r) * stride + static_cast<size_t>(u); }
+
+  std::vector<std::vector<uint32_t>> devicesOf;
+  std::vector<int64_t> rowChoices;
+  size_t stride;
+  std::vector<double> whole, forwards, backwards, leastWhole, leastPass;
+  std::vector<double> held, shared, gathered, reduced, activations, cards, ports, memory;
+};
+
+/// Cells of `rows` rows (the last of all may be smaller) on members that need `seconds` each for one: as many to each as end first. Optimal for equal cells.
+std::vector<int64_t> shareSamples(int64_t samples, int64_t rows, const std::vector<double> &seconds);
+
+/// Seconds until the last of `cells` equal cells ends on counts[i] devices that need seconds[i] for each.
+double makespan(int64_t cells, const uint32_t *counts, const double *seconds, size_t n);
+
+} // namespace zorse::planning

@@ -1,0 +1,119 @@
+// Plans a model on a cluster and says how long that took, from opening the YAML to closing plan.json, and how good the plan is.
+#include "QuickSimulation.h"
+
+#include "zorse/Planning/Bound.h"
+#include "zorse/Planning/CostModel.h"
+#include "zorse/Planning/ModelShape.h"
+#include "zorse/Planning/Search.h"
+
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <fstream>
+#include <map>
+
+using namespace zorse;
+using namespace zorse::planning;
+
+namespace {
+
+double seconds() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
+
+int fail(const std::string &message) {
+  std::fprintf(stderr, "planning-time: %s\n", message.c_str());
+  return 1;
+}
+
+std::string describe(const Problem &problem, const Layout &layout) {
+  std::string text;
+  for (const Pipeline &pipeline : layout.pipelines) {
+    text += "  pipeline of " + std::to_string(pipeline.samples) + " samples\n";
+    for (const Stage &stage : pipeline.stages) {
+      std::map<std::string, std::pair<int, int64_t>> types;
+      for (const Member &member : stage.members) {
+        auto &entry = types[problem.cluster.devices[member.device].type];
+        ++entry.first;
+        entry.second += member.samples;
+      }
+      text += "    units " + std::to_string(stage.unitBegin) + "-" + std::to_string(stage.unitEnd) + ", rows " + std::to_string(stage.members.front().rows) + ":";
+      for (auto &[type, entry] : types)
+        text += " " + std::to_string(entry.first) + " " + type + " (" + std::to_string(entry.second) + ")";
+      text += "\n";
+    }
+  }
+  return text;
+}
+
+} // namespace
+
+int main(int argc, char **argv) {
+  std::map<std::string, std::string> flags = {{"model", "llama-7b"}, {"sequence", "2048"}, {"tokens", "1048576"}, {"type", "f16"}, {"plan", "/dev/null"}};
+  bool show = false, bound = false;
+  for (int i = 1; i < argc; ++i) {
+    std::string name = argv[i];
+    if (name == "--show")
+      show = true;
+    else if (name == "--bound")
+      bound = true;
+    else if (name.rfind("--", 0) == 0 && i + 1 < argc)
+      flags[name.substr(2)] = argv[++i];
+    else
+      return fail("usage: planning-time --cluster FILE [--model NAME] [--sequence N] [--tokens N] [--type f16|bf16|f32] [--seed N] [--candidates N] [--threads N] "
+                  "[--plan FILE] [--show] [--bound]");
+  }
+  auto number = [&](const char *name, long otherwise) { return flags.count(name) ? std::atol(flags[name].c_str()) : otherwise; };
+  std::string error;
+  auto shape = findModelShape(flags["model"]);
+  if (!shape)
+    return fail("unknown model '" + flags["model"] + "'; known are " + knownModelShapes());
+  shape->sequence = number("sequence", 2048);
+  shape->computeType = flags["type"] == "bf16" ? bundle::BF16 : flags["type"] == "f32" ? bundle::F32 : bundle::F16;
+  auto summary = makeSummary(*shape, error);
+  if (!summary)
+    return fail(error);
+
+  double start = seconds();
+  auto cluster = readClusterFile(flags["cluster"], error);
+  if (!cluster)
+    return fail(error);
+  auto costs = CostModel::make(*summary, *cluster, nullptr, {}, error);
+  if (!costs)
+    return fail(error);
+  Problem problem{*summary, *cluster, *costs, number("tokens", 1 << 20) / shape->sequence};
+  SearchOptions options;
+  options.seed = static_cast<uint64_t>(number("seed", 1));
+  options.candidates = static_cast<uint32_t>(number("candidates", 0));
+  options.threads = static_cast<unsigned>(number("threads", 0));
+  auto result = searchPlan(problem, options, error);
+  double searched = seconds();
+  if (!result)
+    return fail("after " + std::to_string(searched - start) + " s: " + error);
+  {
+    std::ofstream file(flags["plan"], std::ios::binary);
+    file << step::writePlan(result->plan, *summary);
+  }
+  double end = seconds();
+  double rate = static_cast<double>(problem.batch * shape->sequence) / result->evaluation.step;
+  std::printf("%zu devices, %s: %.3f s (search %.3f), %u candidates%s, step %.3f s, %.0f tokens/s", cluster->devices.size(), shape->name.c_str(), end - start, searched - start,
+              result->tried, result->proven ? ", proven" : "", result->evaluation.step, rate);
+  if (bound)
+    if (auto efficient = efficiency(problem, result->plan, error))
+      std::printf(", eta %.4f = idle %.3f kernel %.3f balance %.3f recompute %.3f bubble %.3f exposed %.3f", efficient->eta, efficient->idle, efficient->kernel,
+                  efficient->balance, efficient->recompute, efficient->bubble, efficient->exposed);
+  if (show) {
+    UnitTables tables(problem);
+    QuickSimulation quick(problem, tables);
+    const auto &once = quick.run(result->layout);
+    double before = seconds();
+    quick.run(result->layout);
+    std::printf("\n  quick simulation: %.3f s, %u tasks in %.2f ms", once.step, once.tasks, 1e3 * (seconds() - before));
+  }
+  std::printf("\n");
+  if (show) {
+    const step::Schedule &schedule = result->layout.schedule;
+    std::printf("  schedule %d, split %d, in flight %.2f, delay %.2f, state %d\n%s", int(schedule.kind), int(schedule.splitBackward), schedule.inFlight, schedule.weightDelay,
+                int(result->layout.state), describe(problem, result->layout).c_str());
+  }
+  return 0;
+}
