@@ -33,6 +33,7 @@ READERS = {
     "onnx": dict(length=8192, allocation=512, memory=2048, seconds=20, files="lib/Import/ONNX/(Loader|Graph|Lazy)"),
     "import": dict(length=4096, allocation=256, memory=3072, seconds=20, files="lib/Import/ONNX/", mlir=True),
     "cluster": dict(length=4096, allocation=64, memory=2048, seconds=20, files="lib/Planning/(Cluster|ReadCluster|ReadDevices|WriteCluster)|CheckCluster"),
+    "profile": dict(length=8192, allocation=64, memory=2048, seconds=20, files="lib/Planning/(ReadProfile|WriteProfile|CostTables|CostModel|MeasuredLinks)"),
     "plan": dict(length=8192, allocation=64, memory=2048, seconds=20, files="lib/Step/(ReadPlan|ValidatePlan|Deal|WritePlan)|Verify/PlanView"),
     "bundle": dict(length=24576, allocation=64, memory=2048, seconds=20, files="runtime/lib/program/(LoadBundle|CheckPrograms|DescribeEntry)|Bundle/BundleReader"),
     "programs": dict(length=24576, allocation=64, memory=2048, seconds=20, files="lib/Verify/|CheckPrograms|CheckSummary"),

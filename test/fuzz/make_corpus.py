@@ -76,6 +76,15 @@ links:
 """)
 
 
+def profiles():
+    points = [{"rows": 1, "forward": 0.1, "backward": 0.2, "input_gradients": 0.12, "weight_gradients": 0.08, "memory": 77}, {"rows": 4, "forward": 0.4}]
+    write("profile", "everything.json", json.dumps({
+        "format": 1, "model": "x", "comment": "c",
+        "devices": [{"device": "T4", "memory": 1000, "update": {"per_element": 1e-9, "fixed": 1e-5}, "norm": {"per_element": 2e-9}, "copy": {"per_byte": 3e-9}, "load": {"per_byte": 4e-9},
+                     "classes": {"class": points, "class (2)": [{"degree": 1, "points": points}, {"degree": 2, "points": points[:1]}], "nothing": []}}, {"device": "a"}],
+        "links": [{"from": "n0", "to": "n1", "bandwidth": 1e9, "latency": 1e-4, "flow": 2e8}, {"from": "a", "to": "c", "bandwidth": 5e9}, {"from": "t4:0", "to": "t4:1", "bandwidth": 5e9}]}))
+
+
 def plans():
     cells = [{"units": [u, u + 2], "samples": [s, s + 2], "device": d} for u, d in ((0, "a"), (2, "b")) for s in (0, 2)]
     write("plan", "cells.json", json.dumps({"format": 1, "batch": 4, "devices": ["a", "b"], "cells": cells, "schedule": "gpipe"}))
@@ -318,6 +327,7 @@ def main():
     snapshots()
     launches()
     clusters()
+    profiles()
     plans()
     tensors()
     data()

@@ -16,6 +16,7 @@ namespace zorse::planning {
 struct ProfilePoint {
   int64_t rows = 0;
   double forward = -1, backward = -1, inputGradients = -1, weightGradients = -1;
+  int64_t memory = -1;               ///< bytes that the tasks took besides their operands; kept for other tools, plans count the compiled class's
 };
 
 struct ClassProfile {
@@ -41,6 +42,7 @@ struct LinkProfile {
 
 struct Profile {
   std::string model;                 ///< ModelSummary.content_hash; "": any model with these classes
+  std::string comment;               ///< where and how it was measured, for people
   std::vector<DeviceProfile> devices;
   std::vector<LinkProfile> links;
 };
@@ -56,8 +58,11 @@ std::vector<std::string> classNames(const bundle::ModelSummary &summary);
 /// devices are passed over.
 void applyLinks(const std::vector<LinkProfile> &links, const Cluster &cluster, bundle::Topology &topology);
 
+// Errors as in Cluster.h, with the path in the file in front ("devices[0].classes[\"head\"].points[2].rows: ..."). Limits: docs/profile.md.
 std::optional<Profile> readProfile(const std::string &json, std::string &error);
 std::optional<Profile> readProfileFile(const std::string &path, std::string &error);
+/// Several files together: of two that measured the same class of the same device, or the same link, the later one counts.
+std::optional<Profile> readProfileFiles(const std::vector<std::string> &paths, std::string &error);
 std::string writeProfile(const Profile &profile);
 
 } // namespace zorse::planning

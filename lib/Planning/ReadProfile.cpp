@@ -1,0 +1,290 @@
+// profile.json -> Profile. Every message names the JSON path, what was expected and what was found.
+#include "zorse/Planning/Profile.h"
+
+#include <nlohmann/json.hpp>
+
+#include <algorithm>
+#include <fstream>
+#include <set>
+
+using namespace zorse::planning;
+using nlohmann::json;
+
+namespace {
+
+constexpr size_t kMostDeviceProfiles = 65536, kMostClasses = 4096, kMostPoints = 4096, kMostLinks = 1 << 20;
+constexpr int64_t kMostRows = int64_t(1) << 31, kMostDegree = 1024;
+
+/// Thrown inside this file only.
+struct Bad {
+  std::string message;
+};
+
+[[noreturn]] void fail(const std::string &path, const std::string &message) { throw Bad{(path.empty() ? "the profile" : path) + ": " + message}; }
+
+/// The outermost levels only: a hostile file nests a million deep.
+std::string show(const json &value) {
+  if (value.is_array())
+    return "an array of " + std::to_string(value.size());
+  if (value.is_object())
+    return "an object";
+  std::string text = value.dump(-1, ' ', false, json::error_handler_t::replace);
+  return text.size() > 60 ? text.substr(0, 57) + "..." : text;
+}
+
+void checkKeys(const json &object, const std::string &path, std::initializer_list<const char *> known) {
+  if (!object.is_object())
+    fail(path, "expected an object, got " + show(object));
+  for (auto &[key, value] : object.items()) {
+    if (std::find(known.begin(), known.end(), key) != known.end())
+      continue;
+    std::string list;
+    for (const char *k : known)
+      list += std::string(list.empty() ? "" : ", ") + k;
+    fail(path, "unknown key " + show(key) + "; known are " + list);
+  }
+}
+
+const json &list(const json &object, const char *key, const std::string &path, size_t most) {
+  const json &value = object[key];
+  if (!value.is_array() || value.size() > most)
+    fail(path, "expected an array of at most " + std::to_string(most) + ", got " + show(value));
+  return value;
+}
+
+int64_t toInteger(const json &value, const std::string &path, int64_t least, int64_t most) {
+  bool whole = value.is_number_integer() && !(value.is_number_unsigned() && value.get<uint64_t>() > static_cast<uint64_t>(INT64_MAX));
+  if (!whole || value.get<int64_t>() < least || value.get<int64_t>() > most)
+    fail(path, "expected a whole number from " + std::to_string(least) + " to " + std::to_string(most) + ", got " + show(value));
+  return value.get<int64_t>();
+}
+
+double toFigure(const json &value, const std::string &path, double least, double most, const char *unit) {
+  if (!value.is_number() || !(value.get<double>() >= least && value.get<double>() <= most)) {
+    char text[120];
+    std::snprintf(text, sizeof text, "expected %s from %g to %g, got ", unit, least, most);
+    fail(path, text + show(value));
+  }
+  return value.get<double>();
+}
+
+double toSeconds(const json &value, const std::string &path) { return toFigure(value, path, 0, 1e6, "seconds"); }
+
+std::string toText(const json &value, const std::string &path, bool mayBeEmpty) {
+  if (!value.is_string() || (value.get_ref<const std::string &>().empty() && !mayBeEmpty))
+    fail(path, "expected a text" + std::string(mayBeEmpty ? "" : " that is not empty") + ", got " + show(value));
+  return value.get<std::string>();
+}
+
+std::string at(const std::string &path, size_t index) { return path + "[" + std::to_string(index) + "]"; }
+
+void readRate(const json &object, const char *key, const char *each, const std::string &path, double &rate, double &fixed) {
+  if (!object.contains(key))
+    return;
+  std::string here = path + "." + key;
+  checkKeys(object[key], here, {each, "fixed"});
+  if (!object[key].contains(each))
+    fail(here, std::string("lacks \"") + each + "\"");
+  rate = toFigure(object[key][each], here + "." + each, 0, 1, "seconds");
+  if (object[key].contains("fixed"))
+    fixed = toSeconds(object[key]["fixed"], here + ".fixed");
+}
+
+std::vector<ProfilePoint> readPoints(const json &points, const std::string &path) {
+  std::vector<ProfilePoint> result;
+  for (size_t i = 0; i < points.size(); ++i) {
+    const json &from = points[i];
+    std::string here = at(path, i);
+    checkKeys(from, here, {"rows", "forward", "backward", "input_gradients", "weight_gradients", "memory"});
+    if (!from.contains("rows"))
+      fail(here, "lacks \"rows\"");
+    ProfilePoint point;
+    point.rows = toInteger(from["rows"], here + ".rows", 1, kMostRows);
+    if (!result.empty() && result.back().rows >= point.rows)
+      fail(here + ".rows", "expected more than the " + std::to_string(result.back().rows) + " of the point before, got " + std::to_string(point.rows) + "; points are in ascending order");
+    bool any = false;
+    for (auto [key, seconds] : {std::make_pair("forward", &point.forward), std::make_pair("backward", &point.backward), std::make_pair("input_gradients", &point.inputGradients),
+                                std::make_pair("weight_gradients", &point.weightGradients)})
+      if (from.contains(key)) {
+        *seconds = toSeconds(from[key], here + "." + key);
+        any = true;
+      }
+    if (!any)
+      fail(here, "expected at least one of forward, backward, input_gradients, weight_gradients");
+    if (from.contains("memory"))
+      point.memory = toInteger(from["memory"], here + ".memory", 0, int64_t(1) << 50);
+    result.push_back(point);
+  }
+  return result;
+}
+
+std::vector<ClassProfile> readClass(const json &value, const std::string &path) {
+  if (!value.is_array() || value.size() > kMostPoints)
+    fail(path, "expected an array of at most " + std::to_string(kMostPoints) + ", of points or of {degree, points}, got " + show(value));
+  std::vector<ClassProfile> result;
+  if (value.empty())
+    return result;
+  if (!value[0].is_object() || !value[0].contains("points")) {
+    result.push_back({1, readPoints(value, path)});
+    return result;
+  }
+  std::set<uint32_t> degrees;
+  for (size_t i = 0; i < value.size(); ++i) {
+    std::string here = at(path, i);
+    checkKeys(value[i], here, {"degree", "points"});
+    ClassProfile profile;
+    if (value[i].contains("degree"))
+      profile.degree = static_cast<uint32_t>(toInteger(value[i]["degree"], here + ".degree", 1, kMostDegree));
+    if (!degrees.insert(profile.degree).second)
+      fail(here + ".degree", "degree " + std::to_string(profile.degree) + " is given twice");
+    if (!value[i].contains("points"))
+      fail(here, "lacks \"points\"");
+    profile.points = readPoints(list(value[i], "points", here + ".points", kMostPoints), here + ".points");
+    result.push_back(std::move(profile));
+  }
+  return result;
+}
+
+DeviceProfile readDevice(const json &from, const std::string &path) {
+  checkKeys(from, path, {"device", "classes", "update", "norm", "copy", "load", "memory"});
+  DeviceProfile device;
+  if (!from.contains("device"))
+    fail(path, "lacks \"device\", a device's name or type");
+  device.device = toText(from["device"], path + ".device", false);
+  if (from.contains("classes")) {
+    const json &classes = from["classes"];
+    if (!classes.is_object() || classes.size() > kMostClasses)
+      fail(path + ".classes", "expected an object of at most " + std::to_string(kMostClasses) + " classes, got " + show(classes));
+    for (auto &[name, value] : classes.items())
+      device.classes[name] = readClass(value, path + ".classes[" + show(json(name)) + "]");
+  }
+  readRate(from, "update", "per_element", path, device.updatePerElement, device.updateFixed);
+  readRate(from, "norm", "per_element", path, device.normPerElement, device.normFixed);
+  readRate(from, "copy", "per_byte", path, device.copyPerByte, device.copyFixed);
+  readRate(from, "load", "per_byte", path, device.loadPerByte, device.loadFixed);
+  if (from.contains("memory"))
+    device.memory = static_cast<uint64_t>(toInteger(from["memory"], path + ".memory", 0, int64_t(1) << 50));
+  return device;
+}
+
+LinkProfile readLink(const json &from, const std::string &path) {
+  checkKeys(from, path, {"from", "to", "bandwidth", "latency", "flow"});
+  for (const char *key : {"from", "to", "bandwidth"})
+    if (!from.contains(key))
+      fail(path, std::string("lacks \"") + key + "\"");
+  LinkProfile link;
+  link.from = toText(from["from"], path + ".from", false);
+  link.to = toText(from["to"], path + ".to", false);
+  link.bandwidth = toFigure(from["bandwidth"], path + ".bandwidth", 1e3, 1e15, "bytes/s");
+  if (from.contains("latency"))
+    link.latency = toFigure(from["latency"], path + ".latency", 0, 100, "seconds");
+  if (from.contains("flow"))
+    link.flow = toFigure(from["flow"], path + ".flow", 1e3, 1e15, "bytes/s");
+  return link;
+}
+
+Profile read(const json &root) {
+  checkKeys(root, "", {"format", "model", "comment", "devices", "links"});
+  if (root.contains("format"))
+    toInteger(root["format"], "format", 1, 1);
+  Profile profile;
+  if (root.contains("model"))
+    profile.model = toText(root["model"], "model", true);
+  if (root.contains("comment"))
+    profile.comment = toText(root["comment"], "comment", true);
+  std::set<std::string> names;
+  if (root.contains("devices")) {
+    const json &devices = list(root, "devices", "devices", kMostDeviceProfiles);
+    for (size_t i = 0; i < devices.size(); ++i) {
+      profile.devices.push_back(readDevice(devices[i], at("devices", i)));
+      if (!names.insert(profile.devices.back().device).second)
+        fail(at("devices", i) + ".device", show(json(profile.devices.back().device)) + " is given twice");
+    }
+  }
+  if (root.contains("links")) {
+    const json &links = list(root, "links", "links", kMostLinks);
+    for (size_t i = 0; i < links.size(); ++i)
+      profile.links.push_back(readLink(links[i], at("links", i)));
+  }
+  if (profile.devices.empty() && profile.links.empty())
+    fail("", "expected \"devices\" or \"links\", found neither");
+  return profile;
+}
+
+} // namespace
+
+std::optional<Profile> zorse::planning::readProfile(const std::string &text, std::string &error) {
+  error.clear();
+  if (text.size() > kMostProfileBytes) {
+    error = "expected a profile of at most " + std::to_string(kMostProfileBytes >> 20) + " MiB, got " + std::to_string(text.size()) + " bytes";
+    return std::nullopt;
+  }
+  try {
+    return read(json::parse(text, nullptr, /*allow_exceptions=*/true, /*ignore_comments=*/true));
+  } catch (const Bad &bad) {
+    error = bad.message;
+  } catch (const json::exception &e) {
+    std::string what = e.what();
+    error = "not valid JSON: " + what.substr(std::min(what.size(), what.find("] ") + 2)).substr(0, 300);
+  }
+  return std::nullopt;
+}
+
+std::optional<Profile> zorse::planning::readProfileFile(const std::string &path, std::string &error) {
+  std::ifstream file(path, std::ios::binary);
+  std::string text;
+  char buffer[1 << 16];
+  while (text.size() <= kMostProfileBytes && (file.read(buffer, sizeof buffer) || file.gcount() > 0))
+    text.append(buffer, static_cast<size_t>(file.gcount()));
+  if (!file.is_open() || file.bad()) {
+    error = path + ": cannot read the file";
+    return std::nullopt;
+  }
+  std::optional<Profile> profile = readProfile(text, error);
+  if (!profile)
+    error = path + ": " + error;
+  return profile;
+}
+
+std::optional<Profile> zorse::planning::readProfileFiles(const std::vector<std::string> &paths, std::string &error) {
+  Profile all;
+  for (const std::string &path : paths) {
+    std::optional<Profile> profile = readProfileFile(path, error);
+    if (!profile)
+      return std::nullopt;
+    if (!all.model.empty() && !profile->model.empty() && all.model != profile->model) {
+      error = path + ": was measured for another model (" + profile->model + ") than " + paths.front() + " (" + all.model + "); remove \"model\" if their units are the same";
+      return std::nullopt;
+    }
+    if (all.model.empty())
+      all.model = profile->model;
+    all.comment += (all.comment.empty() || profile->comment.empty() ? "" : "; ") + profile->comment;
+    for (DeviceProfile &device : profile->devices) {
+      auto known = std::find_if(all.devices.begin(), all.devices.end(), [&](const DeviceProfile &d) { return d.device == device.device; });
+      if (known == all.devices.end()) {
+        all.devices.push_back(std::move(device));
+        continue;
+      }
+      for (auto &entry : known->classes)
+        device.classes.insert(entry); // those that the later one lacks
+      auto keep = [](double &each, double &fixed, double otherEach, double otherFixed) {
+        if (each < 0) {
+          each = otherEach;
+          fixed = otherFixed;
+        }
+      };
+      keep(device.updatePerElement, device.updateFixed, known->updatePerElement, known->updateFixed);
+      keep(device.normPerElement, device.normFixed, known->normPerElement, known->normFixed);
+      keep(device.copyPerByte, device.copyFixed, known->copyPerByte, known->copyFixed);
+      keep(device.loadPerByte, device.loadFixed, known->loadPerByte, known->loadFixed);
+      device.memory = device.memory ? device.memory : known->memory;
+      *known = std::move(device);
+    }
+    std::set<std::pair<std::string, std::string>> measured;
+    for (const LinkProfile &link : profile->links)
+      measured.insert({link.from, link.to});
+    all.links.erase(std::remove_if(all.links.begin(), all.links.end(), [&](const LinkProfile &link) { return measured.count({link.from, link.to}) > 0; }), all.links.end());
+    all.links.insert(all.links.end(), profile->links.begin(), profile->links.end());
+  }
+  return all;
+}

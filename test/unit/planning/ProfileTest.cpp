@@ -1,0 +1,139 @@
+// Profile files: what is read, what is refused and how, and back.
+#include "PlanningTestSupport.h"
+
+#include "zorse/Planning/Profile.h"
+
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+
+using namespace zorse;
+using namespace zorse::planning;
+
+namespace {
+
+const char *kEverything = R"({
+  // comments are allowed
+  "format": 1, "model": "c0ffee", "comment": "on a Tuesday",
+  "devices": [
+    {"device": "F1", "memory": 1000,
+     "update": {"per_element": 1e-9, "fixed": 1e-5}, "norm": {"per_element": 2e-9}, "copy": {"per_byte": 3e-9, "fixed": 0}, "load": {"per_byte": 4e-9},
+     "classes": {
+       "block mlp": [{"rows": 1, "forward": 0.1, "backward": 0.2, "input_gradients": 0.12, "weight_gradients": 0.08, "memory": 77}, {"rows": 4, "forward": 0.4}],
+       "head": [{"degree": 1, "points": [{"rows": 2, "forward": 0.5}]}, {"degree": 2, "points": [{"rows": 2, "forward": 0.3}]}],
+       "nothing": []
+     }},
+    {"device": "slow"}],
+  "links": [{"from": "n0", "to": "n1", "bandwidth": 1e9, "latency": 1e-4, "flow": 2e8}, {"from": "fast:0", "to": "fast:1", "bandwidth": 5e9}]
+})";
+
+std::string mistake(const std::string &text) {
+  std::string error;
+  readProfile(text, error);
+  return error;
+}
+
+#define EXPECT_MISTAKE(text, what) EXPECT_NE(mistake(text).find(what), std::string::npos) << mistake(text)
+
+TEST(Profile, ReadAndWritten) {
+  std::string error;
+  std::optional<Profile> profile = readProfile(kEverything, error);
+  ASSERT_TRUE(profile) << error;
+  ASSERT_EQ(profile->devices.size(), 2u);
+  const DeviceProfile &device = profile->devices[0];
+  EXPECT_EQ(device.memory, 1000u);
+  EXPECT_EQ(device.updateFixed, 1e-5);
+  EXPECT_EQ(device.loadPerByte, 4e-9);
+  ASSERT_EQ(device.classes.at("block mlp").size(), 1u);
+  EXPECT_EQ(device.classes.at("block mlp")[0].degree, 1u);
+  EXPECT_EQ(device.classes.at("block mlp")[0].points[0].weightGradients, 0.08);
+  EXPECT_EQ(device.classes.at("block mlp")[0].points[0].memory, 77);
+  EXPECT_EQ(device.classes.at("block mlp")[0].points[1].backward, -1);
+  EXPECT_EQ(device.classes.at("head")[1].degree, 2u);
+  EXPECT_EQ(profile->devices[1].updatePerElement, -1);
+  EXPECT_EQ(profile->links[0].flow, 2e8);
+  EXPECT_EQ(profile->links[1].latency, 0);
+
+  std::string text = writeProfile(*profile);
+  std::optional<Profile> again = readProfile(text, error);
+  ASSERT_TRUE(again) << error << text;
+  EXPECT_EQ(writeProfile(*again), text);
+  EXPECT_EQ(again->devices[0].classes.at("head")[1].points[0].forward, 0.3);
+  EXPECT_EQ(again->comment, "on a Tuesday");
+}
+
+TEST(Profile, Mistakes) {
+  EXPECT_MISTAKE("", "not valid JSON");
+  EXPECT_MISTAKE("[]", "the profile: expected an object, got an array of 0");
+  EXPECT_MISTAKE("{}", "expected \"devices\" or \"links\", found neither");
+  EXPECT_MISTAKE(R"({"format": 2})", "format: expected a whole number from 1 to 1, got 2");
+  EXPECT_MISTAKE(R"({"devises": []})", "unknown key \"devises\"; known are format, model");
+  EXPECT_MISTAKE(R"({"devices": {}})", "devices: expected an array of at most 65536, got an object");
+  EXPECT_MISTAKE(R"({"devices": [{}]})", "devices[0]: lacks \"device\"");
+  EXPECT_MISTAKE(R"({"devices": [{"device": ""}]})", "devices[0].device: expected a text that is not empty, got \"\"");
+  EXPECT_MISTAKE(R"({"devices": [{"device": "a"}, {"device": "a"}]})", "devices[1].device: \"a\" is given twice");
+  auto point = [](const std::string &fields) { return R"({"devices": [{"device": "a", "classes": {"head": [{)" + fields + "}]}}]}"; };
+  EXPECT_MISTAKE(point(R"("forward": 1)"), "devices[0].classes[\"head\"][0]: lacks \"rows\"");
+  EXPECT_MISTAKE(point(R"("rows": 0, "forward": 1)"), "devices[0].classes[\"head\"][0].rows: expected a whole number from 1 to 2147483648, got 0");
+  EXPECT_MISTAKE(point(R"("rows": 1.5, "forward": 1)"), "got 1.5");
+  EXPECT_MISTAKE(point(R"("rows": 18446744073709551615, "forward": 1)"), "got 18446744073709551615");
+  EXPECT_MISTAKE(point(R"("rows": 1)"), "expected at least one of forward");
+  EXPECT_MISTAKE(point(R"("rows": 1, "forward": -1)"), "forward: expected seconds from 0 to 1e+06, got -1");
+  EXPECT_MISTAKE(point(R"("rows": 1, "forward": 1e300)"), "forward: expected seconds from 0 to 1e+06, got 1e+300");
+  EXPECT_MISTAKE(point(R"("rows": 1, "forward": null)"), "got null");
+  EXPECT_MISTAKE(point(R"("rows": 2, "forward": 1}, {"rows": 2, "forward": 1)"), "[1].rows: expected more than the 2 of the point before, got 2; points are in ascending order");
+  EXPECT_MISTAKE(point(R"("points": [], "degree": 0)"), "degree: expected a whole number from 1 to 1024, got 0");
+  EXPECT_MISTAKE(point(R"("points": []}, {"points": [])"), "degree 1 is given twice");
+  EXPECT_MISTAKE(R"({"devices": [{"device": "a", "update": {"fixed": 1}}]})", "devices[0].update: lacks \"per_element\"");
+  EXPECT_MISTAKE(R"({"devices": [{"device": "a", "update": {"per_element": 2}}]})", "devices[0].update.per_element: expected seconds from 0 to 1, got 2");
+  EXPECT_MISTAKE(R"({"links": [{"from": "a", "to": "b"}]})", "links[0]: lacks \"bandwidth\"");
+  EXPECT_MISTAKE(R"({"links": [{"from": "a", "to": "b", "bandwidth": 0}]})", "links[0].bandwidth: expected bytes/s from 1000 to 1e+15, got 0");
+  EXPECT_MISTAKE(std::string(size_t(65) << 20, ' '), "at most 64 MiB");
+  EXPECT_MISTAKE(std::string(1000000, '['), "not valid JSON");
+  std::string deep;
+  for (int i = 0; i < 100000; ++i)
+    deep += "[";
+  EXPECT_MISTAKE("{\"devices\": " + deep + std::string(100000, ']') + "}", "devices[0]: expected an object, got an array of 1");
+  std::string error;
+  EXPECT_FALSE(readProfileFile("/nonexistent/profile.json", error));
+  EXPECT_EQ(error, "/nonexistent/profile.json: cannot read the file");
+}
+
+TEST(Profile, SeveralFiles) {
+  std::string folder = ::testing::TempDir();
+  auto write = [&](const std::string &name, const std::string &text) {
+    std::ofstream(folder + name) << text;
+    return folder + name;
+  };
+  std::string a = write("a.json", kEverything);
+  std::string b = write("b.json", R"({"devices": [{"device": "F1", "classes": {"head": [{"rows": 1, "forward": 9}]}}, {"device": "H9", "norm": {"per_element": 0}}],
+                                      "links": [{"from": "n0", "to": "n1", "bandwidth": 7e8}]})");
+  std::string error;
+  std::optional<Profile> both = readProfileFiles({a, b}, error);
+  ASSERT_TRUE(both) << error;
+  ASSERT_EQ(both->devices.size(), 3u);
+  EXPECT_EQ(both->devices[0].classes.at("head")[0].points[0].forward, 9); // the later one
+  EXPECT_EQ(both->devices[0].classes.at("block mlp")[0].points.size(), 2u);
+  EXPECT_EQ(both->devices[0].updatePerElement, 1e-9);
+  EXPECT_EQ(both->links.size(), 2u);
+  EXPECT_EQ(both->links[1].bandwidth, 7e8);
+  std::string c = write("c.json", R"({"model": "beef", "devices": [{"device": "F1"}]})");
+  EXPECT_FALSE(readProfileFiles({a, c}, error));
+  EXPECT_NE(error.find("was measured for another model (beef)"), std::string::npos) << error;
+}
+
+/// Points for a type of device nobody has here, as a user writes them, decide the times of a cluster of them.
+TEST(Profile, ImportedType) {
+  std::string error;
+  std::optional<Profile> profile = readProfile(R"({"devices": [{"device": "Z9", "classes": {"block mlp": [{"rows": 1, "forward": 0.25, "backward": 0.5}, {"rows": 2, "forward": 0.3, "backward": 0.6}]}}]})", error);
+  ASSERT_TRUE(profile) << error;
+  std::optional<Cluster> cluster = readCluster("nodes: [{name: n, devices: [{name: z, type: Z9, kind: sim, speed: 1 TFLOP/s, count: 2}]}]", error);
+  ASSERT_TRUE(cluster) << error;
+  std::optional<CostModel> costs = CostModel::make(test::chain(), *cluster, &*profile, {}, error);
+  ASSERT_TRUE(costs) << error;
+  EXPECT_DOUBLE_EQ(costs->unit(1, 2, step::UnitTask::Forward, 2), 0.3);
+  EXPECT_DOUBLE_EQ(costs->unit(1, 2, step::UnitTask::Backward, 4), 1.2);
+}
+
+} // namespace
