@@ -62,10 +62,14 @@ TEST(CostModel, PartsOfBackwardsThatDoNotSplit) {
     EXPECT_DOUBLE_EQ(old.unit(2, 1, part, 2), old.unit(2, 1, UnitTask::Backward, 2) / 2);
   EXPECT_EQ(old.unit(2, 0, UnitTask::InputGradients, 2), 0);
   EXPECT_DOUBLE_EQ(old.unit(2, 0, UnitTask::WeightGradients, 2), old.unit(2, 0, UnitTask::Backward, 2));
-  // Others split: one that does not does it all at once, first.
-  CostModel now = model(test::chain(), test::twoNodes());
-  EXPECT_DOUBLE_EQ(now.unit(0, 0, UnitTask::InputGradients, 2), now.unit(0, 0, UnitTask::Backward, 2));
-  EXPECT_EQ(now.unit(0, 0, UnitTask::WeightGradients, 2), 0);
+  // Others split: one that does not does it all at once, the embedding in W, others in B.
+  summary = test::chain();
+  summary.mutable_units(2)->set_splits(false);
+  CostModel now = model(summary, test::twoNodes());
+  EXPECT_EQ(now.unit(0, 0, UnitTask::InputGradients, 2), 0);
+  EXPECT_DOUBLE_EQ(now.unit(0, 0, UnitTask::WeightGradients, 2), now.unit(0, 0, UnitTask::Backward, 2));
+  EXPECT_DOUBLE_EQ(now.unit(0, 2, UnitTask::InputGradients, 2), now.unit(0, 2, UnitTask::Backward, 2));
+  EXPECT_EQ(now.unit(0, 2, UnitTask::WeightGradients, 2), 0);
 }
 
 TEST(CostModel, ElementwiseWorkAndCopies) {
