@@ -27,7 +27,7 @@ import harness as z
 
 MODEL = os.path.join(z.SMALL, "gpt-tiny-dropout.onnx")
 EXTERNAL = os.path.join(z.SMALL, "gpt-fixed-1.onnx")
-SECONDS, MIB = 60, 1500
+SECONDS, MIB = 60 * max(1, z.PATIENCE / 4), 1500
 LENGTH, BATCH = 8, 4
 WORSE = ("internal error", "Sanitizer", "runtime error:", "terminate called", "LLVM ERROR", "Assertion", "PLEASE submit a bug report")
 NUMBERS = (0, 1, 2, 3, 7, 127, 128, 255, 1 << 16, (1 << 31) - 1, 1 << 31, (1 << 32) - 1, 1 << 40, (1 << 62), (1 << 63) - 1, 1 << 63, (1 << 64) - 1)

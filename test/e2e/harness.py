@@ -17,6 +17,8 @@ ROOT = os.path.abspath(os.path.join(os.path.dirname(__file__), "..", ".."))
 BIN = os.environ.get("ZORSE_BIN", os.path.join(ROOT, "build", "release", "bin"))
 # By how much a loaded machine (CTest) or a sanitizer may exceed the times that evidence scripts state: these run without it.
 PATIENCE = float(os.environ.get("ZORSE_TEST_PATIENCE", 1))
+# Built with sanitizers: programs need address space and time of another order.
+SANITIZED = bool(os.environ.get("ZORSE_TEST_SANITIZER"))
 SMALL = os.path.join(ROOT, "models", "small")
 ADAMW = {"optimizer": "adamw", "lr": "3e-4", "warmup": "10", "clip": "1.0", "betas": "0.9,0.95", "eps": "1e-8", "weight-decay": "0.1"}
 SGD = {"optimizer": "sgd", "lr": "1e-2"}
@@ -54,7 +56,7 @@ class Ports(str):
             s.close()
 
 
-def call(*words, ok=True, timeout=600):
+def call(*words, ok=True, timeout=600 * max(1, PATIENCE / 4)):
     """Run a tool; returns (exit code, stdout, stderr). With ok=True a failure raises with what it printed."""
     words = [os.path.join(BIN, words[0])] + [str(w) for w in words[1:]]
     done = subprocess.run(words, capture_output=True, text=True, timeout=timeout)

@@ -18,12 +18,12 @@ def main():
             checkpoint, metrics = os.path.join(folder, "c.safetensors"), os.path.join(folder, "m.jsonl")
             run = subprocess.Popen([os.path.join(z.BIN, "zorse-run"), bundle, "--data", os.path.join(z.SMALL, "gpt.tokens.bin"), "--steps", "100000000",
                                     "--checkpoint", checkpoint, "--metrics", metrics], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-            for _ in range(600):  # until it trains
+            for _ in range(int(600 * z.PATIENCE)):  # until it trains
                 if os.path.exists(metrics) and os.path.getsize(metrics) > 0:
                     break
                 time.sleep(0.05)
             run.send_signal(number)
-            _, err = run.communicate(timeout=60)
+            _, err = run.communicate(timeout=60 * z.PATIENCE)
             with open(metrics) as f:
                 steps = [json.loads(line)["step"] for line in f]
             good = run.returncode == 130 and f"interrupted after step {steps[-1]} of" in err and len(z.safetensors(checkpoint)) > 0

@@ -283,7 +283,7 @@ def content(path):
 
 def snapshots(directory):
     """[(folder, "complete", "incomplete" or "damaged: ...")], newest first, each read and verified by zorse-export."""
-    code, out, err = z.call("zorse-export", directory, "--list", ok=False, timeout=60)
+    code, out, err = z.call("zorse-export", directory, "--list", ok=False, timeout=60 * z.PATIENCE)
     found = []
     for line in out.splitlines():
         m = re.match(r"(step-\S+) +\d+ +\d+ +\d+  (.*)", line)

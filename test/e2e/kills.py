@@ -76,7 +76,7 @@ def await_moment(job, name, randoms):
         "at the index": (lambda: event(lambda what, path: number in path and path.endswith("index.json") and what == "moved"), 0.003),
         "while ranks leave": (lambda: job.steps() >= STEPS, 0.06),
     }[name]
-    job.until(lambda: at[0]() or job.over(), 60)
+    job.until(lambda: at[0]() or job.over(), 60 * z.PATIENCE)
     job.spend(randoms.random() * at[1])
     return not job.over()
 
@@ -130,9 +130,9 @@ class Case:
 
     def watch_end(self):
         job, me = self.job, self.victim
-        job.until(lambda: all(p.ended for p in job.processes.values()) and (job.launcher is False or len(job.processes) == job.world or job.head.ended), 15)
+        job.until(lambda: all(p.ended for p in job.processes.values()) and (job.launcher is False or len(job.processes) == job.world or job.head.ended), 15 * z.PATIENCE)
         ended = [p.ended for p in job.processes.values() if p.ended]
-        self.expect(all(p.ended for p in job.processes.values()), "ranks that still run after 15 s: " + str([p.rank for p in job.processes.values() if not p.ended]))
+        self.expect(all(p.ended for p in job.processes.values()), "ranks that still run: " + str([p.rank for p in job.processes.values() if not p.ended]))
         self.delay = max([0.0] + [t - self.killed for t in ended])
         if not job.launcher and self.absent():
             # Nobody knows a rank that died before it said that it is there, without a launcher: the others wait for it as long as they are told to.
@@ -140,8 +140,8 @@ class Case:
             self.joined, self.delay = False, 0.0
         self.expect(self.delay <= LIMIT, f"others ended after {self.delay:.2f} s")
         if job.head:
-            self.expect(job.until(lambda: job.head.ended is not None, 90), "the launcher does not end")
-        end = time.monotonic() + 3
+            self.expect(job.until(lambda: job.head.ended is not None, 90 * z.PATIENCE), "the launcher does not end")
+        end = time.monotonic() + 3 * z.PATIENCE
         while (left := job.left_behind()) and time.monotonic() < end:
             time.sleep(0.02)
         self.expect(not left, f"left behind: {left}")
@@ -181,7 +181,7 @@ class Case:
     def resume(self):
         newest = max([int(re.match(r"step-(\d+)", folder).group(1)) for folder, state in self.found if state == "complete"], default=0)
         way = self.randoms.choice((["--threads"], ["--processes"], ["--processes"]))
-        code, out, err = z.call("zorse-run", *self.words("--resume"), *way, ok=False, timeout=120)
+        code, out, err = z.call("zorse-run", *self.words("--resume"), *way, ok=False, timeout=120 * z.PATIENCE)
         said = re.search(r"resumed after step (\d+) ", out)
         self.resumed = int(said.group(1)) if said else 0
         self.expect(code == 0, f"resuming ended with {code}: {err[-500:]}")

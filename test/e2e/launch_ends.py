@@ -17,7 +17,7 @@ import time
 import harness as z
 from launchers import outcome, torchrun
 
-LIMIT = 60
+LIMIT = 60 * z.PATIENCE
 WORLD = 3
 
 
@@ -112,7 +112,7 @@ def killed(launcher, folder, words):
         job.kill_rank(1)
         code, seconds, gone = job.end()
         text = job.text()
-        good = code != 0 and gone < 10 and "rank 1 (device b)" in text
+        good = code != 0 and gone < 10 * z.PATIENCE and "rank 1 (device b)" in text
         return good, f"rank 1 killed: exit code {code} after {seconds:.1f} s, nobody left after {gone:.1f} s" + ("" if good else "\n" + text)
     finally:
         job.close()

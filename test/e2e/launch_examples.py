@@ -34,7 +34,7 @@ def slurm(folder):
     with open(script, "w") as f:
         f.write(example("train.sbatch", folder, 12))
     done = subprocess.run(["sbatch", "--parsable", "--output=" + os.path.join(folder, "out"), script], env={**os.environ, "HOME": folder}, capture_output=True, text=True)
-    end = time.monotonic() + 60
+    end = time.monotonic() + 60 * z.PATIENCE
     while time.monotonic() < end and subprocess.run(["squeue", "-h", "-t", "PD,R,CG", "-j", done.stdout.strip()], capture_output=True, text=True).stdout.strip():
         time.sleep(0.2)
     with open(os.path.join(folder, "out")) as f:
@@ -63,7 +63,7 @@ def jobset(folder):
         return False, f"the manifest sets {names}"
     port = z.Ports()
     both = pods(folder, command, [{**values, "NNODES": nodes, "JOB_COMPLETION_INDEX": str(n), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port} for n in range(int(nodes))])
-    out = [p.communicate(timeout=60)[0] for p in both]
+    out = [p.communicate(timeout=60 * z.PATIENCE)[0] for p in both]
     return all(p.returncode == 0 for p in both) and "step 12/12" in out[0] and "by JobSet" in out[0], "\n".join(out)
 
 
@@ -79,21 +79,21 @@ def leader_worker_set(folder):
     for line in both[0].stdout:
         if line.startswith("step 12/12"):
             break
-    end = time.monotonic() + 30
+    end = time.monotonic() + 30 * z.PATIENCE
     while time.monotonic() < end and not (os.path.exists(os.path.join(folder, "snapshots")) and snapshots(folder) and snapshots(folder)[-1].startswith("step-00000012")):
         time.sleep(0.05)
     time.sleep(1)
     alive = [p.poll() is None for p in both]
     for p in both:
         p.send_signal(signal.SIGTERM)
-    out = [p.communicate(timeout=30)[0] for p in both]
+    out = [p.communicate(timeout=30 * z.PATIENCE)[0] for p in both]
     codes = [p.returncode for p in both]
     stopped = pods(folder, command.replace("--steps 12 ", "--steps 100000000 "), [{"LWS_LEADER_ADDRESS": "127.0.0.1", "LWS_GROUP_SIZE": str(size), "LWS_WORKER_INDEX": str(n)} for n in range(size)])
     for line in stopped[0].stdout:
         if line.startswith("step 20/"):
             break
     stopped[1].send_signal(signal.SIGTERM)
-    out += [p.communicate(timeout=60)[0] for p in stopped]
+    out += [p.communicate(timeout=60 * z.PATIENCE)[0] for p in stopped]
     stops = [p.returncode for p in stopped]
     return all(alive) and codes == [0, 0] and stops == [130, 130], f"alive {alive}, codes {codes}, {stops}\n" + "\n".join(out)
 

@@ -20,7 +20,7 @@ import harness as z
 from plan_invariance import BATCH, LENGTH, plans
 from random_tilings import LENGTH as TINY_LENGTH, MODEL as TINY, TRAININGS, make_data
 
-LIMIT = 120  # seconds of one run
+LIMIT = 120 * max(1, z.PATIENCE / 2)  # seconds of one run
 TIMES = {"seconds", "tokens_per_second", "memory_bytes"}  # what may differ
 
 

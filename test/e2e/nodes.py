@@ -15,7 +15,7 @@ import time
 import harness as z
 from launchers import outcome
 
-LIMIT = 60
+LIMIT = 60 * z.PATIENCE
 
 
 def cluster(folder):
@@ -143,7 +143,7 @@ def main():
             codes, outputs, seconds = both(pods, environment, forever, lambda nodes: os.kill(children(nodes[1])[1], signal.SIGKILL))
             # Only the launcher of its own node knows the signal.
             named = [re.search(r"error: rank 2 \(device c\) is gone", outputs[0]) is not None, "rank 2 (device c) was killed by signal 9 (Killed)" in outputs[1]]
-            note(codes[0] != 0 and codes[1] == 137 and all(named) and seconds < 4, f"a rank of the second node killed: exit codes {codes}, {seconds:.1f} s, named by both: {named}"
+            note(codes[0] != 0 and codes[1] == 137 and all(named) and seconds < 4 * z.PATIENCE, f"a rank of the second node killed: exit codes {codes}, {seconds:.1f} s, named by both: {named}"
                  + ("" if all(named) else "\n" + "\n--\n".join(outputs)))
 
             # The same with snapshots and a restart: both nodes start again. Steps are stretched, so that the one of the kill is not the last.
@@ -162,9 +162,9 @@ def main():
 
             for node in (0, 1):
                 codes, outputs, seconds = both(pods, environment, forever, lambda nodes: nodes[node].send_signal(signal.SIGTERM))
-                note(codes == [130, 130] and seconds < 10, f"SIGTERM to node {node}: exit codes {codes}, {seconds:.1f} s" + ("" if codes == [130, 130] else "\n" + "\n--\n".join(outputs)))
+                note(codes == [130, 130] and seconds < 10 * z.PATIENCE, f"SIGTERM to node {node}: exit codes {codes}, {seconds:.1f} s" + ("" if codes == [130, 130] else "\n" + "\n--\n".join(outputs)))
             codes, outputs, seconds = both(pods, environment, forever, lambda nodes: nodes[1].kill())
-            note(codes[0] not in (0, 130) and seconds < 5, f"the second node's launcher killed: exit codes {codes}, {seconds:.1f} s")
+            note(codes[0] not in (0, 130) and seconds < 5 * z.PATIENCE, f"the second node's launcher killed: exit codes {codes}, {seconds:.1f} s")
         finally:
             pods.close()
     z.finish(results)

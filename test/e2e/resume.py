@@ -59,11 +59,11 @@ def killed(words, number, seconds, metrics):
     """Run until `seconds` after its first step, then send a signal; returns the exit code."""
     process = subprocess.Popen([os.path.join(z.BIN, words[0])] + [str(w) for w in words[1:]], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     begin = time.time()
-    while process.poll() is None and time.time() - begin < 60 and not lines(metrics):
+    while process.poll() is None and time.time() - begin < 60 * z.PATIENCE and not lines(metrics):
         time.sleep(0.005)
     time.sleep(seconds)
     process.send_signal(number)
-    out, err = process.communicate(timeout=60)
+    out, err = process.communicate(timeout=60 * z.PATIENCE)
     return process.returncode, out + err
 
 

@@ -73,7 +73,7 @@ class Case(kills.Case):
             if not launcher and living and all(p.ended and p.code() == 0 for p in living):
                 self.expect(self.did, "the others ended with 0 before the outputs were written")
             if self.how == "launcher":
-                self.expect(job.until(lambda: job.head.ended is not None, 60) and job.head.code() == 0, f"the launcher's exit code; {job.error()[-600:]!r}")
+                self.expect(job.until(lambda: job.head.ended is not None, 60 * z.PATIENCE) and job.head.code() == 0, f"the launcher's exit code; {job.error()[-600:]!r}")
                 left = f"warning: {self.name} has finished and left the job" in job.error()  # nothing to start again for
                 self.expect(("restart 1 of 1" in job.error() or left and self.did) and not job.left_behind(), f"{job.left_behind()} {job.error()[-300:]!r}")
                 said = [line for line in job.lines if line.startswith("resumed after step ")]
@@ -82,12 +82,12 @@ class Case(kills.Case):
                 return True
             second = jobs.Job(self.folder, self.words("--resume"), len(self.plan.devices), False, job=job.job, secret=job.secret, store=job.store, attempt=1)
             if self.randoms.random() < 0.5:  # wakes up while the new job runs
-                second.until(lambda: second.steps() > 0 or second.over(), 60)
+                second.until(lambda: second.steps() > 0 or second.over(), 60 * z.PATIENCE)
                 self.wake(job, victim)
-                second.until(second.over, 60)
+                second.until(second.over, 60 * z.PATIENCE)
                 self.wait(job, victim)
             else:
-                second.until(second.over, 60)
+                second.until(second.over, 60 * z.PATIENCE)
                 before = stamp(self.snapshots)
                 self.wake(job, victim)
                 self.wait(job, victim)
@@ -134,7 +134,7 @@ class Case(kills.Case):
         victim.signal(signal.SIGCONT)
 
     def undisturbed(self, job):
-        job.until(job.over, 60)
+        job.until(job.over, 60 * z.PATIENCE)
         self.expect(job.over(), "the run does not end")
         codes = [p.code() for p in job.all() if p.popen] if job.over() else []
         self.expect(all(code == 0 for code in codes), f"exit codes {codes}; {' '.join(job.error(name)[-400:] for name in job.logs)!r}")

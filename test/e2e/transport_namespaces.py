@@ -64,7 +64,7 @@ def start(mode, *words):
 def finish(ranks):
     outs = []
     for rank, process in enumerate(ranks):
-        out, err = process.communicate(timeout=120)
+        out, err = process.communicate(timeout=120 * z.PATIENCE)
         if process.returncode != 0:
             raise z.Failure(f"rank {rank}: {err or out}")
         outs.append(out)
@@ -100,7 +100,7 @@ def test():
         share = mib * 8 * 1.048576 / seconds / a.megabits
         print(f"transfer of {mib} MiB over {contexts} connections: {seconds * 1e3:.0f} ms, {share:.2f} of the link's rate")
         used = max(used, share)
-    if used < 0.75:
+    if used < 0.75 / z.PATIENCE:
         raise z.Failure("expected at least 0.75 of the link's rate")
 
     ranks = start("endless", *sites)
@@ -109,7 +109,7 @@ def test():
     ranks[3].wait()
     killed = time.monotonic()
     for rank in (0, 1, 2):
-        _, err = ranks[rank].communicate(timeout=20)
+        _, err = ranks[rank].communicate(timeout=20 * z.PATIENCE)
         if "rank 3 (cpu:3) is gone" not in err:
             raise z.Failure(f"rank {rank} says: {err}")
     print(f"a killed rank is named by all others within {(time.monotonic() - killed) * 1e3:.0f} ms")

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "Must.h"
+#include "Patience.h"
 
 #include "zorse/runtime/Control.h"
 
@@ -16,14 +17,16 @@
 
 namespace zorse::runtime::test {
 
+using zorse::test::patience;
+
 inline JobKey testKey(const std::string &job = "job") { return {job, "sixteen bytes of secret"}; }
 
 inline ControlTimes quickTimes() {
   ControlTimes times;
   times.heartbeatSeconds = 0.05;
-  times.deadlineSeconds = 5;
+  times.deadlineSeconds = 5 * patience();
   times.stallSeconds = 60;
-  times.joinSeconds = 20;
+  times.joinSeconds = 20 * patience();
   return times;
 }
 
@@ -63,7 +66,7 @@ public:
     };
   }
   /// Waits for the verdict; an empty message when none came.
-  Failure verdict(double seconds = 10) {
+  Failure verdict(double seconds = 10 * patience()) {
     std::unique_lock<std::mutex> lock(mutex_);
     changed_.wait_for(lock, std::chrono::duration<double>(seconds), [this] { return !failures_.empty(); });
     return failures_.empty() ? Failure() : failures_.front();

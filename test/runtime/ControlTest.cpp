@@ -23,7 +23,7 @@ TEST(Control, ExchangesInRankOrder) {
     }
     member.leave();
   });
-  EXPECT_TRUE(rig.coordinator->waitUntilOver(5));
+  EXPECT_TRUE(rig.coordinator->waitUntilOver(5 * patience()));
   EXPECT_FALSE(rig.coordinator->failure());
   rig.members.clear();
   for (Ear &ear : rig.ears)
@@ -120,7 +120,7 @@ TEST(Control, FailureOfARankReachesAllOnceWithItsOwnWords) {
     EXPECT_FALSE(member.enter(7));
   });
   EXPECT_EQ(failedExchanges, 3);
-  EXPECT_TRUE(rig.coordinator->waitUntilOver(5));
+  EXPECT_TRUE(rig.coordinator->waitUntilOver(5 * patience()));
   ASSERT_TRUE(rig.coordinator->failure());
   EXPECT_EQ(rig.coordinator->failure()->message, "rank 2 (device cpu:2), entry 17 (snapshot) of step 4: disk full");
   rig.members.clear();

@@ -115,6 +115,8 @@ public:
     ending_ = true;
     thread_.join();
   }
+  /// The test is over: what serves for long is to return.
+  bool ending() const { return ending_; }
   uint16_t port = 0;
   std::atomic<int> connections{0};
 
@@ -135,7 +137,7 @@ TEST(ControlTrust, AnotherSecretIsRefusedWithoutALongWait) {
   options.key.secret = "some other secret";
   double begin = monotonicSeconds();
   std::string error = joinError(options);
-  EXPECT_LT(monotonicSeconds() - begin, 6);
+  EXPECT_LT(monotonicSeconds() - begin, 6 * patience());
   EXPECT_TRUE(contains(error, "rank 1 (device cpu:1)")) << error;
   EXPECT_TRUE(contains(error, "does not know this job's secret")) << error;
   EXPECT_TRUE(contains(error, "ZORSE_SECRET")) << error;
@@ -145,7 +147,7 @@ TEST(ControlTrust, AnotherJobIsNamed) {
   auto coordinator = startCoordinator(coordinatorOptions(2));
   MemberOptions options = memberOptions(1, 2, coordinator->port());
   options.key.job = "mine";
-  options.times.joinSeconds = 0.5;
+  options.times.joinSeconds = 0.5 * patience();
   std::string error = joinError(options);
   EXPECT_TRUE(contains(error, "expected 'mine', found 'job'")) << error;
 }
@@ -158,7 +160,7 @@ TEST(ControlTrust, AnOlderGenerationEndsAtOnce) {
   options.generation = 1;
   double begin = monotonicSeconds();
   std::string error = joinError(options);
-  EXPECT_LT(monotonicSeconds() - begin, 2);
+  EXPECT_LT(monotonicSeconds() - begin, 2 * patience());
   EXPECT_TRUE(contains(error, "expected generation 1, found 2")) << error;
   EXPECT_TRUE(contains(error, "must end")) << error;
   options.generation = 2;
@@ -173,11 +175,11 @@ TEST(ControlTrust, ANewerGenerationWaitsForItsOwnCoordinator) {
   auto former = startCoordinator(old);
   MemberOptions options = memberOptions(0, 1, port);
   options.generation = 2;
-  options.times.joinSeconds = 0.5;
+  options.times.joinSeconds = 0.5 * patience();
   std::string error = joinError(options);
   EXPECT_TRUE(contains(error, "expected generation 2, found 1")) << error;
 
-  options.times.joinSeconds = 10;
+  options.times.joinSeconds = 10 * patience();
   std::thread replace([&] {
     std::this_thread::sleep_for(std::chrono::milliseconds(300));
     former.reset();
@@ -221,7 +223,7 @@ TEST(ControlTrust, AnotherVersionIsNamed) {
     raw.hear(0.2);
   });
   MemberOptions member = memberOptions(0, 1, newer.port);
-  member.times.joinSeconds = 0.5;
+  member.times.joinSeconds = 0.5 * patience();
   std::string error = joinError(member);
   EXPECT_TRUE(contains(error, "speaks version 9 of the protocol, expected 1")) << error;
 
@@ -237,7 +239,7 @@ TEST(ControlTrust, AFailedJobSaysWhy) {
   Failure mine;
   mine.message = "disk full";
   rig.members[0]->fail(mine);
-  EXPECT_TRUE(rig.coordinator->waitUntilOver(5));
+  EXPECT_TRUE(rig.coordinator->waitUntilOver(5 * patience()));
   std::string error = joinError(memberOptions(1, 2, rig.coordinator->port()));
   EXPECT_TRUE(contains(error, "the job has failed already: rank 0 (device cpu:0): disk full")) << error;
 }
@@ -276,7 +278,7 @@ TEST(ControlTrust, PassesOverForeignProgramsAndOtherJobs) {
                        {"127.0.0.1", secretive->port()}, {"localhost", coordinator->port()}};
   double begin = monotonicSeconds();
   EXPECT_EQ(joinError(options), "");
-  EXPECT_LT(monotonicSeconds() - begin, 2);
+  EXPECT_LT(monotonicSeconds() - begin, 2 * patience());
 }
 
 TEST(ControlTrust, AMuteProgramCostsASecond) {
@@ -286,7 +288,7 @@ TEST(ControlTrust, AMuteProgramCostsASecond) {
   options.endpoints.insert(options.endpoints.begin(), {"127.0.0.1", mute.port});
   double begin = monotonicSeconds();
   EXPECT_EQ(joinError(options), "");
-  EXPECT_LT(monotonicSeconds() - begin, 3);
+  EXPECT_LT(monotonicSeconds() - begin, 3 * patience());
 }
 
 TEST(ControlTrust, WaitsForACoordinatorThatComesLater) {
@@ -308,10 +310,10 @@ TEST(ControlTrust, SaysWhatItFoundEverywhereWhenTimeIsUp) {
   MemberOptions options = memberOptions(3, 4, mute.port);
   options.endpoints.push_back({"127.0.0.1", 1});
   options.endpoints.push_back({"no-such-host.invalid", 5});
-  options.times.joinSeconds = 0.7;
+  options.times.joinSeconds = 0.7 * patience();
   double begin = monotonicSeconds();
   std::string error = joinError(options);
-  EXPECT_LT(monotonicSeconds() - begin, 3);
+  EXPECT_LT(monotonicSeconds() - begin, 3 * patience());
   EXPECT_TRUE(contains(error, "rank 3 (device cpu:3) found no coordinator of job 'job' within")) << error;
   EXPECT_TRUE(contains(error, "127.0.0.1:1: Connection refused") || contains(error, "not tried again")) << error;
   EXPECT_TRUE(contains(error, "no-such-host.invalid") && contains(error, "secret")) << error;
@@ -358,7 +360,7 @@ TEST(ControlTrust, PiecesOfAnySizeInBothDirections) {
         to.say(bytes.substr(at, piece));
     };
     bool closed = false;
-    while (!closed) {
+    while (!closed && !dribble.ending()) {
       pieces(raw.hear(0.005, &closed), behind);
       pieces(behind.hear(0.005, &closed), raw);
     }
@@ -376,7 +378,7 @@ TEST(ControlTrust, PiecesOfAnySizeInBothDirections) {
     member->leave();
   }
   second.join();
-  EXPECT_TRUE(coordinator->waitUntilOver(5));
+  EXPECT_TRUE(coordinator->waitUntilOver(5 * patience()));
 }
 
 TEST(ControlTrust, ALostNetworkIsNoticedAtBothEnds) {
@@ -387,11 +389,11 @@ TEST(ControlTrust, ALostNetworkIsNoticedAtBothEnds) {
   std::atomic<bool> cut{false}, ending{false};
   OtherProgram cable([&](Raw raw) {
     Raw behind(coordinator->port());
-    while (!cut) {
+    while (!cut && !cable.ending()) {
       behind.say(raw.hear(0.005));
       raw.say(behind.hear(0.005));
     }
-    while (!ending)
+    while (!ending && !cable.ending())
       std::this_thread::sleep_for(std::chrono::milliseconds(10));
   });
   Ear here, there;
@@ -408,8 +410,8 @@ TEST(ControlTrust, ALostNetworkIsNoticedAtBothEnds) {
   EXPECT_EQ(own.cause, Failure::MissedHeartbeats);
   EXPECT_TRUE(contains(own.message, "the launcher at 127.0.0.1:")) << own.message;
   EXPECT_TRUE(contains(own.message, "is lost: nothing was heard of it for 1.0 s")) << own.message;
-  EXPECT_LT(monotonicSeconds() - begin, 3);
-  EXPECT_TRUE(coordinator->waitUntilOver(3));
+  EXPECT_LT(monotonicSeconds() - begin, 3 * patience());
+  EXPECT_TRUE(coordinator->waitUntilOver(3 * patience()));
   ending = true;
 }
 
@@ -443,7 +445,7 @@ TEST(ControlTrust, TheCoordinatorOnlyGreetsStrangers) {
   EXPECT_EQ(answer->refusal().job() + answer->refusal().message(), "") << "tells strangers about the job";
   EXPECT_EQ(answer->refusal().generation() + answer->refusal().world(), 0u);
   bool closed = false;
-  EXPECT_EQ(raw.hear(2, &closed), "");
+  EXPECT_EQ(raw.hear(2 * patience(), &closed), "");
   EXPECT_TRUE(closed);
 }
 
@@ -462,7 +464,7 @@ TEST(ControlTrust, MembersOnlyGreetStrangers) {
     EXPECT_FALSE(contains(hello->SerializeAsString() + proof->SerializeAsString(), "cpu:0"));
   });
   MemberOptions options = memberOptions(0, 1, spy.port);
-  options.times.joinSeconds = 1;
+  options.times.joinSeconds = 1 * patience();
   std::string error = joinError(options);
   EXPECT_TRUE(contains(error, "does not know this job's secret")) << error;
   EXPECT_GT(spy.connections, 0);
@@ -478,7 +480,7 @@ TEST(ControlTrust, RecordedConversationsAreWorthNothing) {
   std::atomic<bool> enough{false};
   OtherProgram proxy([&](Raw raw) {
     Raw behind(coordinator->port());
-    while (!enough) {
+    while (!enough && !proxy.ending()) {
       std::string up = raw.hear(0.01);
       {
         std::lock_guard<std::mutex> lock(mutex);
@@ -531,7 +533,7 @@ TEST(ControlTrust, JunkNeitherEndsNorStallsTheJob) {
     for (int round = 0; round < 50; ++round)
       ASSERT_FALSE(member.exchange(std::to_string(round), "x").failed());
   });
-  EXPECT_LT(monotonicSeconds() - begin, 5);
+  EXPECT_LT(monotonicSeconds() - begin, 5 * patience());
   EXPECT_FALSE(rig.coordinator->failure());
   ending = true;
   junk.join();
@@ -550,7 +552,7 @@ TEST(ControlTrust, RanksJoinThoughAllPlacesAreTaken) {
     ASSERT_FALSE(member.failed()) << member.message();
     members.push_back(std::move(*member));
   }
-  EXPECT_LT(monotonicSeconds() - begin, 8);
+  EXPECT_LT(monotonicSeconds() - begin, 8 * patience());
 }
 
 TEST(ControlTrust, StrangersAreShownTheDoorInTime) {
@@ -558,9 +560,9 @@ TEST(ControlTrust, StrangersAreShownTheDoorInTime) {
   Raw silent(coordinator->port());
   bool closed = false;
   double begin = monotonicSeconds();
-  silent.hear(8, &closed);
+  silent.hear(8 * patience(), &closed);
   EXPECT_TRUE(closed);
-  EXPECT_LT(monotonicSeconds() - begin, 7);
+  EXPECT_LT(monotonicSeconds() - begin, 7 * patience());
 }
 
 TEST(ControlTrust, StrangersWhoAnnounceMuchAreShownTheDoorAtOnce) {
@@ -569,14 +571,14 @@ TEST(ControlTrust, StrangersWhoAnnounceMuchAreShownTheDoorAtOnce) {
   raw.say(std::string("\0\0\4\1", 4)); // one byte more than a greeting may have
   bool closed = false;
   double begin = monotonicSeconds();
-  raw.hear(4, &closed);
+  raw.hear(4 * patience(), &closed);
   EXPECT_TRUE(closed);
-  EXPECT_LT(monotonicSeconds() - begin, 3);
+  EXPECT_LT(monotonicSeconds() - begin, patience() > 1 ? 4.5 : 3); // strangers have five.
 }
 
 TEST(ControlTrust, MissingRanksAreNamedWithThoseWhoWereTurnedAway) {
   CoordinatorOptions options = coordinatorOptions(3);
-  options.times.joinSeconds = 1;
+  options.times.joinSeconds = 3;
   options.devices = {"a100:0", "a100:1", "t4:0"};
   auto coordinator = startCoordinator(options);
   Ear ear;
@@ -586,12 +588,12 @@ TEST(ControlTrust, MissingRanksAreNamedWithThoseWhoWereTurnedAway) {
   ASSERT_FALSE(member.failed());
   MemberOptions stranger = memberOptions(2, 3, coordinator->port());
   stranger.key.secret = "some other secret";
-  stranger.times.joinSeconds = 0.1;
+  stranger.times.joinSeconds = 1;
   joinError(stranger);
   Failure verdict = ear.verdict();
   EXPECT_EQ(verdict.cause, Failure::NotJoined);
   EXPECT_EQ(verdict.rank, 0u);
-  EXPECT_TRUE(contains(verdict.message, "rank 0 (device a100:0), rank 2 (device t4:0) did not join within 1.0 s: expected 3 ranks, found 1")) << verdict.message;
+  EXPECT_TRUE(contains(verdict.message, "rank 0 (device a100:0), rank 2 (device t4:0) did not join within 3.0 s: expected 3 ranks, found 1")) << verdict.message;
   EXPECT_TRUE(contains(verdict.message, "did not know the secret (last from 127.0.0.1)")) << verdict.message;
 }
 
@@ -610,7 +612,7 @@ TEST(ControlTrust, AnAdmittedRankThatSendsNonsenseEndsTheJob) {
   raw.say(join);
   EXPECT_TRUE(raw.next().value().has_welcome());
   raw.say(std::string("\xff\xff\xff\xff", 4));
-  EXPECT_TRUE(coordinator->waitUntilOver(5));
+  EXPECT_TRUE(coordinator->waitUntilOver(5 * patience()));
   ASSERT_TRUE(coordinator->failure());
   EXPECT_TRUE(contains(coordinator->failure()->message, "rank 0 sent the coordinator what it must not")) << coordinator->failure()->message;
 }

@@ -1,4 +1,5 @@
 // The executor on a program by hand: results, evaluation, steps ahead, thread arrangements, traces; and what happens when a device fails or nothing moves.
+#include "Patience.h"
 #include "TemporaryFolder.h"
 #include "TwoDevices.h"
 #include "zorse/runtime/Executor.h"
@@ -421,9 +422,9 @@ TEST_F(ExecutorTest, NothingMovingIsReportedWithWhatEverybodyWaitsFor) {
 TEST_F(ExecutorTest, SlowComputingIsNotAStall) {
   // A body of ten launches, each shorter than the deadline, all of them longer.
   auto devices = makeDevices();
-  devices[0] = std::make_unique<TroubledDevice>(std::move(devices[0]), -1, 10, 50);
+  devices[0] = std::make_unique<TroubledDevice>(std::move(devices[0]), -1, 10, 70);
   ExecutorOptions options;
-  options.stallSeconds = 0.3;
+  options.stallSeconds = 0.5;
   auto executor = make(options, std::move(devices));
   std::vector<StepReport> reports;
   Result<TrainingEnd> status = train(*executor, two.bundle, training(1, reports));
@@ -432,7 +433,8 @@ TEST_F(ExecutorTest, SlowComputingIsNotAStall) {
 
 TEST_F(ExecutorTest, ABodyThatDoesNotReturnIsReported) {
   auto devices = makeDevices();
-  devices[0] = std::make_unique<TroubledDevice>(std::move(devices[0]), -1, 1, 1000);
+  const double patience = zorse::test::patience();
+  devices[0] = std::make_unique<TroubledDevice>(std::move(devices[0]), -1, 1, int(1000 * patience));
   ExecutorOptions options;
   options.stallSeconds = 0.2;
   auto executor = make(options, std::move(devices));
@@ -440,7 +442,7 @@ TEST_F(ExecutorTest, ABodyThatDoesNotReturnIsReported) {
   auto begin = std::chrono::steady_clock::now();
   Result<TrainingEnd> status = train(*executor, two.bundle, training(1, reports));
   ASSERT_TRUE(status.failed());
-  EXPECT_LT(std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count(), 0.9); // it is still inside.
+  EXPECT_LT(std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count(), 0.9 * patience); // it is still inside.
   EXPECT_NE(status.message().find("device alpha: entry "), std::string::npos) << status.message();
 }
 

@@ -1,5 +1,6 @@
 // Ranks as processes: their death, their stopping, their leaving.
 #include "GlooTransports.h"
+#include "Patience.h"
 
 #include <chrono>
 #include <atomic>
@@ -45,7 +46,7 @@ public:
       pid_t pid = fork();
       if (pid == 0) {
         signal(SIGALRM, SIG_DFL);
-        alarm(60);
+        alarm(unsigned(60 * zorse::test::patience()));
         zorse::test::FileGroup group(folder_.path("."), rank, ranks);
         auto made = makeGlooTransport(group, glooOptions(rank, ranks));
         ++shown_->connected;
@@ -92,8 +93,8 @@ void killOne(const char *what, const std::function<Status(uint32_t, Transport &)
     auto &shown = processes.shown().ranks[rank];
     ASSERT_GT(shown.failedAt, 0) << "rank " << rank;
     EXPECT_NE(std::string(shown.message).find("rank 2 (cpu:2) is gone"), std::string::npos) << "rank " << rank << ": " << shown.message;
-    EXPECT_LT(shown.failedAt - killed, 2.0) << "rank " << rank; // milliseconds, unless the machine is busy or a sanitizer looks on
-    EXPECT_LT(shown.doneAt - killed, 2.5) << "rank " << rank;
+    EXPECT_LT(shown.failedAt - killed, 2.0 * zorse::test::patience()) << "rank " << rank; // milliseconds, unless the machine is busy or a sanitizer looks on
+    EXPECT_LT(shown.doneAt - killed, 2.5 * zorse::test::patience()) << "rank " << rank;
     if (rank == 0)
       ::testing::Test::RecordProperty(what, std::to_string((shown.failedAt - killed) * 1e3) + " ms");
   }

@@ -1,4 +1,5 @@
 // The launcher with shell scripts and small programs as ranks: what it prints, how it ends, and that nobody outlives it.
+#include "Patience.h"
 #include "ReservedPort.h"
 
 #include "zorse/runtime/Launch.h"
@@ -16,6 +17,8 @@
 #include <unistd.h>
 
 namespace {
+
+using zorse::test::patience;
 
 double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
 
@@ -68,9 +71,9 @@ public:
 
   void signal(int number) { ::kill(pid_, number); }
 
-  /// Reads until `text` has been printed, or 10 seconds.
+  /// Reads until `text` has been printed; gives up after a while.
   bool waitFor(const std::string &text) {
-    double end = now() + 10;
+    double end = now() + 10 * patience();
     while (now() < end) {
       if (out.find(text) != std::string::npos || err.find(text) != std::string::npos)
         return true;
@@ -81,7 +84,7 @@ public:
   }
 
   /// Reads until everybody has closed its output, then the exit code; -signal where a signal ended it. Gives up after `limit` seconds.
-  int wait(double limit = 15) {
+  int wait(double limit = 15 * patience()) {
     double end = now() + limit;
     while ((fds_[0] >= 0 || fds_[1] >= 0) && now() < end)
       read(0.1);
@@ -115,7 +118,7 @@ public:
     return found;
   }
   /// Nobody after at most so many seconds.
-  ::testing::AssertionResult nobodyLeft(double seconds = 1) const {
+  ::testing::AssertionResult nobodyLeft(double seconds = 1 * patience()) const {
     for (double end = now() + seconds; now() < end; pause(0.02))
       if (left().empty())
         return ::testing::AssertionSuccess();
@@ -232,7 +235,7 @@ TEST(Launch, FirstFailureDecides) {
   Probe probe(script({"--world", "4", "--names", "a,b,c,d"}, "trap 'sleep 0.1; exit 9' TERM; [ $ZORSE_RANK = 1 ] && { sleep 0.2; exit 3; }; while :; do sleep 0.05; done"));
   EXPECT_EQ(probe.wait(), 3);
   EXPECT_HAS(probe.err, "error: rank 1 (device b) ended with exit code 3");
-  EXPECT_LT(probe.seconds, 2);
+  EXPECT_LT(probe.seconds, 2 * patience());
   EXPECT_TRUE(probe.nobodyLeft());
   Probe killed(script({"--world", "3"}, "[ $ZORSE_RANK = 2 ] && kill -9 $$; sleep 100"));
   EXPECT_EQ(killed.wait(), 128 + 9);
@@ -244,14 +247,14 @@ TEST(Launch, StubbornRanksAreKilled) {
   Probe probe(script({"--world", "3"}, "trap '' TERM INT HUP; [ $ZORSE_RANK = 0 ] && exit 4; (while :; do sleep 0.1; done) & while :; do sleep 0.1; done"));
   EXPECT_EQ(probe.wait(), 4);
   EXPECT_GT(probe.seconds, 1.5);
-  EXPECT_LT(probe.seconds, 3);
+  EXPECT_LT(probe.seconds, 3 * patience());
   EXPECT_TRUE(probe.nobodyLeft());
 }
 
 TEST(Launch, StoppedRanksAreKilled) {
   Probe probe(script({"--world", "2"}, "[ $ZORSE_RANK = 1 ] && kill -STOP $$; sleep 0.2; exit 5"));
   EXPECT_EQ(probe.wait(), 5);
-  EXPECT_LT(probe.seconds, 3.5);
+  EXPECT_LT(probe.seconds, 3.5 * patience());
   EXPECT_TRUE(probe.nobodyLeft());
 }
 
@@ -262,10 +265,10 @@ TEST(Launch, WhatRanksStartedEndsToo) {
   Probe succeeds(script({"--world", "2"}, "sleep 1000 & echo done"));
   EXPECT_EQ(succeeds.wait(), 0);
   EXPECT_TRUE(succeeds.nobodyLeft());
-  EXPECT_LT(succeeds.seconds, 1);
+  EXPECT_LT(succeeds.seconds, 1 * patience());
   // A daemon that left the group and holds the output open does not hold the launcher up.
-  Probe daemon(script({"--world", "1"}, "setsid sleep 2 & echo done"));
-  EXPECT_EQ(daemon.waitProcess(1.5), 0);
+  Probe daemon(script({"--world", "1"}, "setsid sleep " + std::to_string(int(2 * patience())) + " & echo done"));
+  EXPECT_EQ(daemon.waitProcess(1.5 * patience()), 0);
 }
 
 TEST(Launch, NobodyOutlivesAKilledLauncher) {
@@ -287,7 +290,7 @@ TEST(Launch, SecondInterruptEndsAtOnce) {
   double sent = now();
   probe.signal(SIGINT);
   EXPECT_EQ(probe.wait(), 130);
-  EXPECT_LT(now() - sent, 0.5);
+  EXPECT_LT(now() - sent, 0.5 * patience());
   EXPECT_TRUE(probe.nobodyLeft());
 }
 
@@ -327,7 +330,7 @@ TEST(Launch, ReadersMayBeSlowOrGone) {
   // Nobody reads: the ranks are held up, but a failure ends them all the same.
   Probe slow(script({"--world", "2"}, "[ $ZORSE_RANK = 1 ] && { sleep 0.5; exit 8; }; yes"));
   pause(0.5);
-  for (double end = now() + 4; now() < end && slow.left().size() > 2;)
+  for (double end = now() + 4 * patience(); now() < end && slow.left().size() > 2;)
     pause(0.1);
   EXPECT_LE(slow.left().size(), 2u); // the launcher, which waits for its reader, and its guard
   EXPECT_EQ(slow.wait(), 8);
