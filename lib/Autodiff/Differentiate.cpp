@@ -1,5 +1,6 @@
 // From a forward unit function to forward + backward for one saved set. Forward and gradients are first built in one block; the block is then cut:
 // saved values become arguments, what else the gradients read stays as recomputation, the rest of the forward disappears.
+#include "EditFunction.h"
 #include "SavedSet.h"
 #include "VjpBuilder.h"
 
@@ -12,11 +13,6 @@ using namespace zorse;
 using namespace zorse::autodiff;
 
 namespace {
-
-StringRef slotOf(func::FuncOp function, unsigned argument) {
-  auto slot = function.getArgAttrOfType<StringAttr>(argument, kSlotAttr);
-  return slot ? slot.getValue() : StringRef();
-}
 
 int64_t indexOf(Attribute index) { return cast<IntegerAttr>(index).getInt(); }
 
@@ -46,56 +42,6 @@ void requestStatistics(func::FuncOp function) {
   }
 }
 
-/// Removes statistics that nobody reads, so that the operation does not write them.
-void dropUnusedStatistics(Block &block) {
-  for (Operation &op : llvm::make_early_inc_range(block.without_terminator())) {
-    if (!hasOptionalStatistics(&op) || op.getNumResults() < 2 || llvm::any_of(op.getResults().drop_front(), [](Value v) { return !v.use_empty(); }))
-      continue;
-    OpBuilder builder(&op);
-    OperationState state(op.getLoc(), op.getName(), op.getOperands(), op.getResult(0).getType(), op.getAttrs());
-    Operation *bare = builder.create(state);
-    op.getResult(0).replaceAllUsesWith(bare->getResult(0));
-    op.erase();
-  }
-}
-
-void setSlot(func::FuncOp function, bool isArgument, unsigned position, StringRef slot, int64_t index) {
-  Builder builder(function.getContext());
-  if (isArgument) {
-    function.setArgAttr(position, kSlotAttr, builder.getStringAttr(slot));
-    function.setArgAttr(position, kIndexAttr, builder.getI64IntegerAttr(index));
-  } else {
-    function.setResultAttr(position, kSlotAttr, builder.getStringAttr(slot));
-    function.setResultAttr(position, kIndexAttr, builder.getI64IntegerAttr(index));
-  }
-}
-
-struct SlotValue {
-  Value value;
-  StringRef slot;
-  int64_t index;
-};
-
-/// Appends results to a function.
-void appendResults(func::FuncOp function, ArrayRef<SlotValue> results) {
-  Operation *terminator = function.getBody().front().getTerminator();
-  SmallVector<Value> operands(terminator->getOperands());
-  SmallVector<Type> types(function.getResultTypes());
-  unsigned first = types.size();
-  for (const SlotValue &result : results) {
-    operands.push_back(result.value);
-    types.push_back(result.value.getType());
-  }
-  terminator->setOperands(operands);
-  SmallVector<DictionaryAttr> attributes;
-  function.getAllResultAttrs(attributes);
-  attributes.resize(types.size(), DictionaryAttr::get(function.getContext()));
-  function.setFunctionType(FunctionType::get(function.getContext(), function.getArgumentTypes(), types));
-  function.setAllResultAttrs(attributes);
-  for (auto [i, result] : llvm::enumerate(results))
-    setSlot(function, false, first + i, result.slot, result.index);
-}
-
 class BackwardBuilder {
 public:
   BackwardBuilder(func::FuncOp forward, SavePolicy policy) : forward(forward), policy(policy) {}
@@ -107,7 +53,7 @@ public:
       return failure();
     cut();
     scheduleRecomputation();
-    dropUnusedArguments();
+    dropUnusedArguments(backward);
     dropUnusedStatistics(forward.getBody().front());
     dropUnusedStatistics(backward.getBody().front());
     return backward;
@@ -127,7 +73,7 @@ private:
     IRMapping mapping;
     for (auto [from, to] : llvm::zip(original.getArguments(), body->getArguments())) {
       mapping.map(from, to);
-      setSlot(backward, true, to.getArgNumber(), slotOf(forward, from.getArgNumber()), indexOf(forward.getArgAttr(from.getArgNumber(), kIndexAttr)));
+      setSlot(backward, true, to.getArgNumber(), slotOfArgument(forward, from.getArgNumber()), indexOf(forward.getArgAttr(from.getArgNumber(), kIndexAttr)));
       to.setLoc(from.getLoc());
     }
     builder.setInsertionPointToEnd(body);
@@ -141,15 +87,6 @@ private:
     for (Value returned : terminator->getOperands())
       returnedCopies.push_back(mapping.lookup(returned));
     func::ReturnOp::create(builder, forward.getLoc());
-  }
-
-  /// One argument of the backward.
-  Value addArgument(Type type, StringRef slot, int64_t index, Location loc) {
-    Builder b(forward.getContext());
-    unsigned position = backward.getNumArguments();
-    (void)backward.insertArgument(position, type, {}, loc);
-    setSlot(backward, true, position, slot, index);
-    return backward.getArgument(position);
   }
 
   LogicalResult buildGradients() {
@@ -170,7 +107,7 @@ private:
       Location loc = returned.getLoc();
       Value seed;
       if (slot == "boundary_out" && forward.getResultAttr(i, kGradientAttr))
-        seed = addArgument(returned.getType(), "boundary_out_gradient", index, loc);
+        seed = addArgument(backward, returned.getType(), "boundary_out_gradient", index, loc);
       else if (slot == "loss" && isActive(returned))
         seed = lossSeed(builder, cast<RankedTensorType>(returned.getType()), index, loc);
       if (!seed)
@@ -184,7 +121,7 @@ private:
     SmallVector<SlotValue> results;
     for (StringRef kind : {"boundary_in", "parameter"})
       for (unsigned i = 0; i < forward.getNumArguments(); ++i) {
-        if (slotOf(forward, i) != kind || !forward.getArgAttr(i, kGradientAttr))
+        if (slotOfArgument(forward, i) != kind || !forward.getArgAttr(i, kGradientAttr))
           continue;
         Value argument = backward.getArgument(i);
         Value gradient = gradients.lookup(argument);
@@ -200,7 +137,7 @@ private:
   /// lossSeed[k], read at run time, for every row.
   Value lossSeed(OpBuilder &builder, RankedTensorType type, int64_t index, Location loc) {
     auto f64 = RankedTensorType::get({}, builder.getF64Type());
-    Value seed = addArgument(f64, "scalars", index, loc);
+    Value seed = addArgument(backward, f64, "scalars", index, loc);
     if (!type.getElementType().isF64())
       seed = arith::TruncFOp::create(builder, loc, RankedTensorType::get({}, type.getElementType()), seed);
     return BroadcastOp::create(builder, loc, type, seed, ArrayRef<int64_t>{});
@@ -221,7 +158,7 @@ private:
     SmallVector<SlotValue> results;
     for (auto [index, value] : llvm::enumerate(chooseSaved(copies, needed, policy))) {
       results.push_back({origin[value], "saved", int64_t(index)});
-      Value argument = addArgument(value.getType(), "saved", index, value.getLoc());
+      Value argument = addArgument(backward, value.getType(), "saved", index, value.getLoc());
       value.replaceAllUsesWith(argument);
     }
     appendResults(forward, results);
@@ -240,21 +177,7 @@ private:
           firstUser = user;
       op->moveBefore(firstUser);
     }
-    // Gradient operations that lead nowhere.
-    SmallVector<Operation *> ops;
-    for (Operation &op : backward.getBody().front().without_terminator())
-      ops.push_back(&op);
-    for (Operation *op : llvm::reverse(ops))
-      if (op->use_empty())
-        op->erase();
-  }
-
-  void dropUnusedArguments() {
-    llvm::BitVector unused(backward.getNumArguments());
-    for (BlockArgument argument : backward.getArguments())
-      if (argument.use_empty())
-        unused.set(argument.getArgNumber());
-    (void)backward.eraseArguments(unused);
+    eraseDeadOps(backward.getBody().front()); // gradient operations that lead nowhere
   }
 
   func::FuncOp forward, backward;

@@ -1,4 +1,4 @@
-// zorse-differentiate: every `@<class>.forward` of a module gets its saved results and its `@<class>.backward`.
+// zorse-differentiate: every `@<class>.forward` of a module gets its saved results and its `@<class>.backward`, with `split` also the parts of it.
 #include "zorse/Autodiff/Autodiff.h"
 #include "zorse/Dialect/Zorse/ZorseDialect.h"
 
@@ -32,10 +32,16 @@ struct DifferentiatePass : PassWrapper<DifferentiatePass, OperationPass<ModuleOp
     for (auto function : getOperation().getOps<func::FuncOp>())
       if (function.getName().ends_with(".forward") && !function.isDeclaration())
         forwards.push_back(function);
-    for (func::FuncOp forward : forwards)
-      if (failed(differentiate(forward, save)))
+    for (func::FuncOp forward : forwards) {
+      FailureOr<Differentiated> pair = differentiate(forward, save);
+      if (failed(pair))
         return signalPassFailure();
+      if (split && pair->backward)
+        (void)splitBackward(pair->backward);
+    }
   }
+
+  Option<bool> split{*this, "split", llvm::cl::desc("Also build the two parts of every backward that has both"), llvm::cl::init(false)};
 
   Option<SavePolicy> save{*this, "save", llvm::cl::desc("What a forward keeps for its backward"), llvm::cl::init(SavePolicy::MinimumCut),
                           llvm::cl::values(clEnumValN(SavePolicy::MinimumCut, "min-cut", "fewest bytes without recomputing products or attention"),

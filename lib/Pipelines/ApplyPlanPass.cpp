@@ -52,7 +52,7 @@ struct ApplyPlanPass : PassWrapper<ApplyPlanPass, OperationPass<ModuleOp>> {
     // Programs bind exactly the slots that bodies have, so the bodies are needed too.
     codegen::CodegenOptions code;
     code.dumpDir = dumpDir;
-    FailureOr<codegen::CompiledBodies> bodies = codegen::compileBodies(*model->functions, code);
+    FailureOr<codegen::CompiledBodies> bodies = codegen::lowerBodies(*model->functions, code);
     if (failed(bodies))
       return failure();
     assignBodies(*model, *bodies);
@@ -61,6 +61,10 @@ struct ApplyPlanPass : PassWrapper<ApplyPlanPass, OperationPass<ModuleOp>> {
     std::optional<step::Plan> read = step::readPlanFile(plan, model->summary, error);
     if (!read)
       return module.emitError(error);
+    if (!read->schedule.splitBackward)
+      dropSplitBodies(*model, *bodies);
+    if (!dumpDir.empty() && failed(codegen::compileKernels(*bodies, module.getLoc())))
+      return failure();
     step::ExpandOptions expand;
     expand.bodies = &bodies->library;
     std::optional<step::StepGraph> graph = step::expandPlan(model->summary, *read, error, expand);

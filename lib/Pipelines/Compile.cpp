@@ -17,7 +17,7 @@ namespace zorse::pipelines {
 
 namespace {
 
-constexpr const char *kPhaseNames[] = {"import", "recognize", "units", "backward", "bodies", "plan", "step", "exec", "verify", "bundle"};
+constexpr const char *kPhaseNames[] = {"import", "recognize", "units", "backward", "bodies", "plan", "kernels", "step", "exec", "verify", "bundle"};
 
 using Clock = std::chrono::steady_clock;
 double secondsSince(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
@@ -48,11 +48,11 @@ std::string textOf(Operation *op, bool names = true) {
   return text + "\n";
 }
 
-/// The functions without their backwards: what there is before differentiation, for --compile-to=units.
+/// The functions without their backwards and their parts: what there is before differentiation, for --compile-to=units.
 std::string forwardsOf(ModuleOp functions) {
   OwningOpRef<ModuleOp> copy = functions.clone();
   for (Operation &op : llvm::make_early_inc_range(*copy->getBody()))
-    if (auto name = SymbolTable::getSymbolName(&op); name && name.getValue().ends_with(".backward"))
+    if (auto name = SymbolTable::getSymbolName(&op); name && name.getValue().contains(".backward"))
       op.erase();
   return textOf(*copy);
 }
@@ -139,7 +139,7 @@ bool compileModel(const CompileOptions &options) {
   if (last <= Phase::Backward)
     return true;
 
-  // Machine code before the plan: bodies say which slots a task has and how much workspace, and the plan must fit.
+  // Bodies before the plan: they say which slots a task has and how much workspace, and the plan must fit.
   if (!runner.run(Phase::Bodies, c, &Compiler::compileBodies))
     return false;
   if (last == Phase::Bodies)
@@ -150,6 +150,11 @@ bool compileModel(const CompileOptions &options) {
   if (options.emit == Emit::Plan)
     print(c.planJson);
   if (last == Phase::Plan)
+    return true;
+  // Machine code after it: a plan that does not split the backward needs half of the backwards' kernels, and one that is refused none.
+  if (!runner.run(Phase::Kernels, c, &Compiler::compileKernels))
+    return false;
+  if (last == Phase::Kernels)
     return true;
   if (!runner.run(Phase::Step, c, &Compiler::expand))
     return false;

@@ -35,10 +35,13 @@ struct Compiler {
   bool buildUnits(std::string &remark);
   bool compileBodies(std::string &remark);
   bool plan(std::string &remark);
+  bool compileKernels(std::string &remark);
   bool expand(std::string &remark);
   bool convert(std::string &remark);
   bool verify(std::string &remark);
   bool write(std::string &remark);
+
+  std::string describeKernels() const;
 
   /// Writes `text` to options.dumpDir/name, if there is one.
   void dump(const std::string &name, const std::string &text) const;

@@ -125,41 +125,58 @@ bool Compiler::compileBodies(std::string &remark) {
     printError("--arch: expects a 64-bit x86 CPU as LLVM names it (x86-64-v2, x86-64-v3, x86-64-v4, znver4, skylake-avx512, ...), got '" + code.arch + "'");
     return false;
   }
-  llvm::SmallString<128> temporary;
   if (!options.dumpDir.empty()) {
     code.dumpDir = options.dumpDir + "/4-bodies";
     llvm::sys::fs::create_directories(code.dumpDir);
-  } else if (options.emit == Emit::Llvm) {
-    llvm::sys::fs::createUniqueDirectory("zorse-emit", temporary);
-    code.dumpDir = temporary.str().str();
   }
-  if (options.emit == Emit::Llvm)
+  llvm::SmallString<128> temporary;
+  if (options.emit == Emit::Llvm) {
     code.useCache = false; // cached kernels have no text
-  FailureOr<codegen::CompiledBodies> result = codegen::compileBodies(*model.functions, code);
-  if (succeeded(result)) {
-    bodies = std::move(*result);
-    assignBodies(model, bodies);
-    if (options.emit == Emit::Llvm) {
-      std::error_code failure;
-      std::set<std::string> files; // sorted: the same text every time
-      for (llvm::sys::fs::directory_iterator it(code.dumpDir, failure), end; it != end && !failure; it.increment(failure))
-        if (llvm::StringRef(it->path()).ends_with(".ll"))
-          files.insert(it->path());
-      for (const std::string &file : files)
-        if (auto text = llvm::MemoryBuffer::getFile(file))
-          llvm::outs() << (*text)->getBuffer() << '\n';
+    if (code.dumpDir.empty()) {
+      llvm::sys::fs::createUniqueDirectory("zorse-emit", temporary);
+      code.dumpDir = temporary.str().str();
     }
   }
-  if (!temporary.empty())
-    llvm::sys::fs::remove_directories(temporary);
+  FailureOr<codegen::CompiledBodies> result = codegen::lowerBodies(*model.functions, code);
   if (failed(result))
     return false;
+  bodies = std::move(*result);
+  assignBodies(model, bodies);
   size_t launches = 0;
   for (const bundle::Body &body : bodies.library.bodies())
     launches += body.launches_size();
-  remark = std::to_string(bodies.library.bodies_size()) + " bodies, " + std::to_string(launches) + " launches, " + counted(bodies.kernels, "kernel") + " (" +
-           std::to_string(bodies.kernels - bodies.compiled) + " cached) for " + bodies.library.arch();
+  remark = std::to_string(bodies.library.bodies_size()) + " bodies, " + std::to_string(launches) + " launches";
+  if (options.emit != Emit::Llvm && options.last != Phase::Bodies)
+    return true;
+  // No plan will say which are used: all.
+  bool good = succeeded(codegen::compileKernels(bodies, imported.module->getLoc()));
+  if (good && options.emit == Emit::Llvm) {
+    std::error_code failure;
+    std::set<std::string> files; // sorted: the same text every time
+    for (llvm::sys::fs::directory_iterator it(code.dumpDir, failure), end; it != end && !failure; it.increment(failure))
+      if (llvm::StringRef(it->path()).ends_with(".ll"))
+        files.insert(it->path());
+    for (const std::string &file : files)
+      if (auto text = llvm::MemoryBuffer::getFile(file))
+        llvm::outs() << (*text)->getBuffer() << '\n';
+  }
+  if (!temporary.empty())
+    llvm::sys::fs::remove_directories(temporary);
+  remark += ", " + describeKernels();
+  return good;
+}
+
+bool Compiler::compileKernels(std::string &remark) {
+  if (!planned.plan.schedule.splitBackward)
+    dropSplitBodies(model, bodies);
+  if (failed(codegen::compileKernels(bodies, imported.module->getLoc())))
+    return false;
+  remark = describeKernels();
   return true;
+}
+
+std::string Compiler::describeKernels() const {
+  return counted(bodies.kernels, "kernel") + " (" + std::to_string(bodies.kernels - bodies.compiled) + " cached) for " + bodies.library.arch();
 }
 
 bool Compiler::plan(std::string &remark) {

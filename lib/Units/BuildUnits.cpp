@@ -101,6 +101,11 @@ public:
     auto computeType = bundle::ElementType(summary().compute_type());
     if (failed(buildUpdates(builder, model.getLoc(), computeType == bundle::F64 ? FloatType(builder.getF64Type()) : FloatType(builder.getF32Type()), summary())))
       return failure();
+    // Last, so that bodies of plans that do not split can be left out without moving others.
+    for (autodiff::SplitBackward &split : splits)
+      for (func::FuncOp part : {split.inputs, split.weights})
+        if (part)
+          part->moveBefore(result.functions->getBody(), result.functions->getBody()->end());
     return std::move(result);
   }
 
@@ -172,6 +177,11 @@ private:
         pair->backward = buildEmptyBackward(forward, unitClass.name);
       unitClass.backward = pair->backward.getName().str();
       functions.push_back(*pair);
+      splits.push_back(autodiff::splitBackward(pair->backward));
+      if (splits.back().inputs) {
+        unitClass.backwardInputs = splits.back().inputs.getName().str();
+        unitClass.backwardWeights = splits.back().weights.getName().str();
+      }
       result.classes.push_back(unitClass);
     }
     return success();
@@ -219,14 +229,26 @@ private:
       unit.set_forward_bytes_per_row(forward.bytes);
       unit.set_backward_flops_per_row(backward.flops);
       unit.set_backward_bytes_per_row(backward.bytes);
-      int64_t saved = 0;
-      func::FuncOp function = pair.forward;
-      for (unsigned i = 0; i < function.getNumResults(); ++i)
-        if (function.getResultAttrOfType<StringAttr>(i, attributes::kSlot).getValue() == "saved")
-          saved += autodiff::savedBytesPerRow(function.getResultTypes()[i]);
-      unit.mutable_saved_bytes()->set_per_row(saved);
+      unit.mutable_saved_bytes()->set_per_row(packedBytesPerRow(pair.forward, "saved"));
+      if (const autodiff::SplitBackward &split = splits[classOf[u]]; split.inputs) {
+        Cost inputs = costOf(split.inputs), weights = costOf(split.weights);
+        unit.set_splits(true);
+        unit.set_input_gradient_flops_per_row(inputs.flops);
+        unit.set_input_gradient_bytes_per_row(inputs.bytes);
+        unit.set_weight_gradient_flops_per_row(weights.flops);
+        unit.set_weight_gradient_bytes_per_row(weights.bytes);
+        unit.mutable_deferred_bytes()->set_per_row(packedBytesPerRow(split.inputs, "deferred"));
+      }
     }
     return success();
+  }
+
+  static int64_t packedBytesPerRow(func::FuncOp function, StringRef slot) {
+    int64_t bytes = 0;
+    for (unsigned i = 0; i < function.getNumResults(); ++i)
+      if (function.getResultAttrOfType<StringAttr>(i, attributes::kSlot).getValue() == slot)
+        bytes += autodiff::savedBytesPerRow(function.getResultTypes()[i]);
+    return bytes;
   }
 
   LogicalResult describeValues() {
@@ -264,6 +286,7 @@ private:
   std::vector<int> classOf;
   std::vector<std::string> kinds;
   std::vector<autodiff::Differentiated> functions; ///< by class
+  std::vector<autodiff::SplitBackward> splits;     ///< by class
   DenseMap<Value, unsigned> parameterIndex, inputIndex;
 };
 
@@ -273,15 +296,31 @@ FailureOr<UnitModel> units::buildUnits(ModuleOp model, const UnitOptions &option
 
 void units::assignBodies(UnitModel &model, const std::function<BodyFacts(StringRef)> &facts) {
   bundle::ModelSummary &summary = model.summary;
-  std::vector<std::pair<BodyFacts, BodyFacts>> ofClass;
-  for (const UnitClass &unitClass : model.classes)
-    ofClass.push_back({facts(unitClass.forward), facts(unitClass.backward)});
+  struct OfClass {
+    BodyFacts forward, backward, inputs, weights;
+  };
+  std::vector<OfClass> ofClass;
+  for (const UnitClass &unitClass : model.classes) {
+    ofClass.push_back({facts(unitClass.forward), facts(unitClass.backward), {}, {}});
+    if (!unitClass.backwardInputs.empty()) {
+      ofClass.back().inputs = facts(unitClass.backwardInputs);
+      ofClass.back().weights = facts(unitClass.backwardWeights);
+    }
+  }
   for (bundle::UnitInfo &unit : *summary.mutable_units()) {
-    auto &[forward, backward] = ofClass[unit.class_id()];
-    unit.set_forward_body(forward.body);
-    *unit.mutable_forward_workspace() = forward.workspace;
-    unit.set_backward_body(backward.body);
-    *unit.mutable_backward_workspace() = backward.workspace;
+    const OfClass &of = ofClass[unit.class_id()];
+    unit.set_forward_body(of.forward.body);
+    *unit.mutable_forward_workspace() = of.forward.workspace;
+    unit.set_backward_body(of.backward.body);
+    *unit.mutable_backward_workspace() = of.backward.workspace;
+    if (!unit.splits())
+      continue;
+    unit.set_input_gradient_body(of.inputs.body);
+    unit.set_weight_gradient_body(of.weights.body);
+    if (of.inputs.body == UINT32_MAX)
+      continue; // what is known of the parts stays known
+    *unit.mutable_input_gradient_workspace() = of.inputs.workspace;
+    *unit.mutable_weight_gradient_workspace() = of.weights.workspace;
   }
   if (model.functions->lookupSymbol("denominators"))
     summary.set_denominator_body(facts("denominators").body);

@@ -43,7 +43,11 @@ void units::printSummary(const bundle::ModelSummary &summary, llvm::raw_ostream 
       printShape(os, unit.loss_terms(), " ");
     }
     os << " instances from " << unit.instance_base() << " saved " << unit.saved_bytes().per_row() << " bytes flops "
-       << llvm::format("%.4g", unit.forward_flops_per_row()) << " + " << llvm::format("%.4g", unit.backward_flops_per_row()) << " a row\n";
+       << llvm::format("%.4g", unit.forward_flops_per_row()) << " + " << llvm::format("%.4g", unit.backward_flops_per_row());
+    if (unit.splits())
+      os << " = " << llvm::format("%.4g", unit.input_gradient_flops_per_row()) << " B + " << llvm::format("%.4g", unit.weight_gradient_flops_per_row()) << " W, deferred "
+         << unit.deferred_bytes().per_row() << " bytes";
+    os << " a row\n";
   }
   for (int v = 0; v < summary.values_size(); ++v) {
     const bundle::ValueInfo &value = summary.values(v);

@@ -86,7 +86,7 @@ bool Model::checkSummary(std::vector<Finding> &findings) {
         !indices(unit.values_out(), summary.values_size()) || !indices(unit.inputs(), summary.inputs_size()) ||
         !indices(unit.loss_terms(), summary.loss_size()) || unit.forward_body() >= uint32_t(bodies.bodies_size()) ||
         unit.backward_body() >= uint32_t(bodies.bodies_size()) || extentBytes(unit.saved_bytes(), 1) < 0 || extentBytes(unit.deferred_bytes(), 1) < 0 ||
-        (unit.splits() && std::max(unit.input_gradient_body(), unit.weight_gradient_body()) >= uint32_t(bodies.bodies_size())))
+        (plan.splitBackward && unit.splits() && std::max(unit.input_gradient_body(), unit.weight_gradient_body()) >= uint32_t(bodies.bodies_size())))
       return fail("unit '" + unit.name() + "' names something that does not exist");
   for (uint32_t body : {summary.update_body_decay(), summary.update_body_plain(), summary.norm_body(), summary.sum_loss_body(), summary.decide_body()})
     if (body >= uint32_t(bodies.bodies_size()))
@@ -160,7 +160,7 @@ bool Model::checkBodies(std::vector<Finding> &findings) {
     };
     if (has(unit.forward_body(), bundle::DEFERRED, -1) || has(unit.backward_body(), bundle::DEFERRED, -1))
       return fail("only the parts of a split backward have a deferred block");
-    if (!unit.splits())
+    if (!plan.splitBackward || !unit.splits())
       continue;
     if (has(unit.input_gradient_body(), bundle::PARAMETER_GRADIENT, -1) || has(unit.weight_gradient_body(), bundle::BOUNDARY_IN_GRADIENT, -1))
       return fail("the first part of its backward makes gradients of values only, the second those of parameters only");
@@ -234,9 +234,9 @@ bool Model::checkPlan(std::vector<Finding> &findings) {
   return true;
 }
 
-std::vector<uint32_t> Model::bodiesOf(const bundle::UnitInfo &unit) {
+std::vector<uint32_t> Model::bodiesOf(const bundle::UnitInfo &unit) const {
   std::vector<uint32_t> list{unit.forward_body(), unit.backward_body()};
-  if (unit.splits())
+  if (plan.splitBackward && unit.splits())
     list.insert(list.end(), {unit.input_gradient_body(), unit.weight_gradient_body()});
   return list;
 }

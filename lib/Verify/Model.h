@@ -85,7 +85,8 @@ public:
   }
 
 private:
-  static std::vector<uint32_t> bodiesOf(const bundle::UnitInfo &unit);
+  /// Those of its bodies that the plan's tasks may call.
+  std::vector<uint32_t> bodiesOf(const bundle::UnitInfo &unit) const;
   bool checkSummary(std::vector<Finding> &findings);
   bool checkBodies(std::vector<Finding> &findings);
   bool checkPlan(std::vector<Finding> &findings);

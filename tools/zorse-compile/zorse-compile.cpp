@@ -57,7 +57,7 @@ int main(int argc, char **argv) {
   app.add_option("--decay", o.decay, "which parameters decay: rank (default), all, none, names:P,Q")->group("Training (docs/training.md)");
 
   const char *look = "Looking inside";
-  app.add_option("--compile-to", compileTo, "stop after: import, recognize, units, backward, bodies, plan, step, exec, verify or bundle")->group(look);
+  app.add_option("--compile-to", compileTo, "stop after: import, recognize, units, backward, bodies, plan, kernels, step, exec, verify or bundle")->group(look);
   app.add_option("--emit", emit, "print: graph, units, plan, exec or llvm")->group(look)->check(CLI::IsMember({"graph", "units", "plan", "exec", "llvm"}));
   app.add_option("--dump-dir", o.dumpDir, "what every phase made, as files")->group(look);
 
@@ -84,7 +84,7 @@ int main(int argc, char **argv) {
   if (!compileTo.empty()) {
     std::optional<pipelines::Phase> phase = pipelines::findPhase(compileTo);
     if (!phase)
-      return fail("--compile-to: expects import, recognize, units, backward, bodies, plan, step, exec, verify or bundle, got '" + compileTo + "'");
+      return fail("--compile-to: expects import, recognize, units, backward, bodies, plan, kernels, step, exec, verify or bundle, got '" + compileTo + "'");
     o.last = *phase;
   }
   if (!emit.empty())

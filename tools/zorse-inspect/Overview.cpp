@@ -73,7 +73,7 @@ std::string training(const bundle::TrainingOptions &t) {
 void line(const char *name, const std::string &text) { printf("  %s %s\n", dim(fit(name, 9)).c_str(), text.c_str()); }
 
 void printUnits(const bundle::ModelSummary &s) {
-  std::vector<std::vector<std::string>> table = {{">", "unit", ">class", ">parameters", ">forward FLOPs/row", ">backward", ">saved/row", ">passes on/row"}};
+  std::vector<std::vector<std::string>> table = {{">", "unit", ">class", ">parameters", ">forward FLOPs/row", ">backward", ">saved/row", ">deferred/row", ">passes on/row"}};
   for (int u = 0; u < s.units_size(); ++u) {
     const bundle::UnitInfo &unit = s.units(u);
     double parameters = 0, passed = 0;
@@ -94,7 +94,7 @@ void printUnits(const bundle::ModelSummary &s) {
       continue;
     }
     table.push_back({std::to_string(u), unit.name(), std::to_string(unit.class_id()), amount(parameters), amount(unit.forward_flops_per_row()),
-                     amount(unit.backward_flops_per_row()), bytes(unit.saved_bytes().per_row()), bytes(passed)});
+                     amount(unit.backward_flops_per_row()), bytes(unit.saved_bytes().per_row()), bytes(unit.deferred_bytes().per_row()), bytes(passed)});
   }
   printTable(table);
 }

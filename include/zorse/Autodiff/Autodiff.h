@@ -65,6 +65,23 @@ struct Differentiated {
 /// is seeded by `scalars` k. Arguments the backward does not read are absent: `zorse.index` says which are left.
 mlir::FailureOr<Differentiated> differentiate(mlir::func::FuncOp forward, SavePolicy policy);
 
+/// Results of a backward: gradients that others wait for, and gradients that only the reduction waits for.
+inline constexpr llvm::StringLiteral kInputGradient = "boundary_in_gradient", kWeightGradient = "parameter_gradient";
+
+/// A backward in two parts, for plans that split it; null functions where it has results of one sort only.
+struct SplitBackward {
+  mlir::func::FuncOp inputs, weights;
+};
+
+/// Copies `@<class>.backward` into two parts, inserted after it; the backward itself stays as it is.
+///
+///     @mlp.backward_inputs (as .backward)              -> (boundary_in_gradient.., deferred..)
+///     @mlp.backward_weights(as .backward, deferred..)  -> (parameter_gradient..)
+///
+/// `deferred` are the values that the first part makes and the second needs, chosen like `saved`: fewest bytes per row such that no matmul, attention,
+/// loss or statistic is computed twice. Together the parts compute what the whole does, some elementwise operations twice.
+SplitBackward splitBackward(mlir::func::FuncOp backward);
+
 /// Bytes of one row of a sampled tensor, of the whole tensor for an unsampled one. Booleans are one byte.
 int64_t bytesPerRow(mlir::Type tensorType);
 /// `bytesPerRow` rounded up to 64: what a saved value occupies per row in the packed slot.

@@ -1,6 +1,6 @@
 // The compiler as one call: what zorse-compile does. The only place that orders passes.
 //
-//   import → recognize → units → backward → bodies → plan → step → exec → verify → bundle
+//   import → recognize → units → backward → bodies → plan → kernels → step → exec → verify → bundle
 //
 // Each phase ends by verifying what it made; compileModel can stop after any of them, and print or dump what it has.
 #pragma once
@@ -20,8 +20,9 @@ enum class Phase : uint8_t {
   Recognize, ///< decomposed norms, attention, ... as single ops; a canonical graph
   Units,     ///< cuts, classes, one forward function per class
   Backward,  ///< one backward function per class; the model summary
-  Bodies,    ///< machine code and lists of launches
+  Bodies,    ///< lists of launches (and machine code, where it is the last phase)
   Plan,      ///< read or made
+  Kernels,   ///< machine code of what the plan uses
   Step,      ///< the plan expanded: tasks, transfers, memory, order
   Exec,      ///< one program per device
   Verify,    ///< of the serialised programs, for any number of steps

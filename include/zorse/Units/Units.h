@@ -41,10 +41,11 @@ struct UnitClass {
   std::string name;     ///< "attention", "mlp_2"
   std::string forward;  ///< "attention.forward"
   std::string backward; ///< "attention.backward"
+  std::string backwardInputs, backwardWeights; ///< the two parts of it, "attention.backward_inputs"; empty where there is one only
 };
 
 struct UnitModel {
-  mlir::OwningOpRef<mlir::ModuleOp> functions; ///< `@<class>.forward`, `@<class>.backward`, `@denominators`, `@update.decay`, `@update.plain`
+  mlir::OwningOpRef<mlir::ModuleOp> functions; ///< `@<class>.forward`, `@<class>.backward`, `@denominators`, `@update.*`, parts of backwards
   bundle::ModelSummary summary;
   std::vector<UnitClass> classes;              ///< by UnitInfo.class_id
 };
@@ -55,12 +56,12 @@ mlir::FailureOr<UnitModel> buildUnits(mlir::ModuleOp model, const UnitOptions &o
 
 /// What codegen knows of one function.
 struct BodyFacts {
-  uint32_t body = 0;
+  uint32_t body = 0; ///< UINT32_MAX: there is none (only parts of a backward may be missing)
   bundle::Extent workspace;
 };
 
 /// Fills body indices and workspaces: `facts` is asked once per function name (unit functions, "denominators", "update.decay", "update.plain",
-/// and "norm", "sum_loss", "decide").
+/// "norm", "sum_loss", "decide", and the parts of backwards). May be called again when bodies have moved.
 void assignBodies(UnitModel &model, const std::function<BodyFacts(llvm::StringRef function)> &facts);
 
 /// The summary for people: one line per unit, group and value.

@@ -237,7 +237,7 @@ struct Lowering {
         break;
       }
     }
-    facts.saved = slots.savedBytes;
+    facts.saved = slots.savedBytes();
     facts.workspace = workspace.bytes;
     body.set_flops_per_row(facts.flopsPerRow);
     return success();

@@ -16,33 +16,51 @@ using namespace zorse;
 using namespace zorse::codegen;
 
 FailureOr<CompiledBodies> zorse::codegen::compileBodies(ModuleOp functions, const CodegenOptions &options) {
+  FailureOr<CompiledBodies> bodies = lowerBodies(functions, options);
+  if (failed(bodies) || failed(compileKernels(*bodies, functions.getLoc())))
+    return failure();
+  return bodies;
+}
+
+FailureOr<CompiledBodies> zorse::codegen::lowerBodies(ModuleOp functions, const CodegenOptions &options) {
   MLIRContext *context = functions.getContext();
   context->loadDialect<arith::ArithDialect, math::MathDialect, scf::SCFDialect, LLVM::LLVMDialect>();
   CompiledBodies result;
-  KernelSet kernels(options);
+  result.sources = std::make_shared<KernelSet>(options);
   bool ok = true;
   for (func::FuncOp function : functions.getOps<func::FuncOp>()) {
     if (function.isDeclaration() || (function.getNumArguments() == 0 && function.getNumResults() == 0))
       continue;
     // All functions are tried, so that every unsupported op is reported at once.
-    ok &= succeeded(lowerFunction(function, kernels, *result.library.add_bodies(), result.facts.emplace_back()));
+    ok &= succeeded(lowerFunction(function, *result.sources, *result.library.add_bodies(), result.facts.emplace_back()));
   }
   if (!ok)
     return failure();
   result.library.set_arch(resolveArch(options.arch));
-  result.kernels = kernels.size();
-  llvm::Expected<std::string> object = kernels.link(result.compiled);
-  if (!object)
-    return functions.emitError() << llvm::toString(object.takeError());
-  result.object = std::move(*object);
   result.library.add_objects("kernels.so");
-  if (!options.dumpDir.empty()) {
-    std::error_code error;
-    llvm::raw_fd_ostream out(options.dumpDir + "/bodies.txt", error);
-    if (!error)
-      out << result.library.DebugString();
-  }
   return result;
+}
+
+LogicalResult zorse::codegen::compileKernels(CompiledBodies &bodies, Location location) {
+  std::set<std::string> symbols;
+  for (const bundle::Body &body : bodies.library.bodies())
+    for (const bundle::Launch &launch : body.launches())
+      if (launch.has_kernel())
+        symbols.insert(launch.kernel().symbol());
+  bodies.sources->retain(symbols);
+  bodies.kernels = bodies.sources->size();
+  llvm::Expected<std::string> object = bodies.sources->link(bodies.compiled);
+  if (!object)
+    return emitError(location) << llvm::toString(object.takeError());
+  bodies.object = std::move(*object);
+  if (const std::string &folder = bodies.sources->dumpDir(); !folder.empty()) {
+    std::error_code error;
+    llvm::raw_fd_ostream out(folder + "/bodies.txt", error);
+    if (!error)
+      out << bodies.library.DebugString();
+  }
+  bodies.sources.reset();
+  return success();
 }
 
 void zorse::codegen::appendBuiltinBodies(bundle::BodyLibrary &library, bundle::ElementType type, unsigned lossTerms) {

@@ -175,6 +175,11 @@ static Expected<std::string> linkObjects(ArrayRef<std::pair<std::string, std::st
   return (*buffer)->getBuffer().str();
 }
 
+void KernelSet::retain(const std::set<std::string> &symbols) {
+  for (auto it = sources.begin(); it != sources.end();)
+    it = symbols.count(it->first) ? std::next(it) : sources.erase(it);
+}
+
 Expected<std::string> KernelSet::link(unsigned &compiled) {
   if (!options.dumpDir.empty())
     if (auto error = sys::fs::create_directories(options.dumpDir))

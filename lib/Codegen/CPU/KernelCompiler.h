@@ -6,6 +6,7 @@
 #include "llvm/Support/Error.h"
 
 #include <map>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -21,7 +22,11 @@ public:
   std::string add(llvm::StringRef hint, std::string text);
 
   size_t size() const { return sources.size(); }
+  const std::string &dumpDir() const { return options.dumpDir; }
   const std::map<std::string, std::string> &texts() const { return sources; }
+
+  /// Forgets all others.
+  void retain(const std::set<std::string> &symbols);
 
   /// Compiles what the cache does not hold and links everything, in the order of symbols.
   llvm::Expected<std::string> link(unsigned &compiled);

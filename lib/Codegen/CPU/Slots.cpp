@@ -20,7 +20,7 @@ static bundle::SlotKind slotKind(StringRef name) {
   static const std::pair<StringRef, bundle::SlotKind> kinds[] = {
       {"parameter", bundle::PARAMETER}, {"parameter_gradient", bundle::PARAMETER_GRADIENT}, {"input", bundle::INPUT},
       {"boundary_in", bundle::BOUNDARY_IN}, {"boundary_out", bundle::BOUNDARY_OUT}, {"boundary_in_gradient", bundle::BOUNDARY_IN_GRADIENT},
-      {"boundary_out_gradient", bundle::BOUNDARY_OUT_GRADIENT}, {"saved", bundle::SAVED}, {"scalars", bundle::SCALARS}, {"loss", bundle::LOSS},
+      {"boundary_out_gradient", bundle::BOUNDARY_OUT_GRADIENT}, {"saved", bundle::SAVED}, {"deferred", bundle::DEFERRED}, {"scalars", bundle::SCALARS}, {"loss", bundle::LOSS},
       {"state", bundle::STATE}, {"sums_slot", bundle::SUMS_SLOT}, {"optimizer_step_slot", bundle::OPTIMIZER_STEP_SLOT}};
   for (auto [text, kind] : kinds)
     if (name == text)
@@ -63,16 +63,22 @@ static int64_t slotIndex(DictionaryAttr attributes) {
   return index ? index.getInt() : 0;
 }
 
-LogicalResult Slots::layOutSaved(func::FuncOp function) {
-  // A backward may read only some of what its forward saves, so the forward says where everything lies.
-  func::FuncOp owner = function;
-  if (StringRef name = function.getSymName(); name.consume_back(".backward"))
-    if (auto module = function->getParentOfType<ModuleOp>())
-      if (auto forward = module.lookupSymbol<func::FuncOp>((name + ".forward").str()))
-        owner = forward;
+/// The function that writes what this one reads of a packed slot: it says where everything lies, for readers of only some of it.
+static func::FuncOp writerOf(func::FuncOp function, ArrayRef<StringRef> readers, StringRef writer) {
+  StringRef name = function.getSymName();
+  for (StringRef suffix : readers)
+    if (name.consume_back(suffix)) {
+      auto module = function->getParentOfType<ModuleOp>();
+      auto found = module ? module.lookupSymbol<func::FuncOp>((name + writer).str()) : func::FuncOp();
+      return found ? found : function;
+    }
+  return function;
+}
+
+LogicalResult Slots::layOut(func::FuncOp function, func::FuncOp owner, StringRef kind, Packed &packed) {
   std::vector<std::pair<int64_t, Type>> tensors;
   auto collect = [&](DictionaryAttr attributes, Type type) {
-    if (auto kind = attributes ? attributes.getAs<StringAttr>(attributes::kSlot) : StringAttr(); kind && kind.getValue() == "saved")
+    if (auto slot = attributes ? attributes.getAs<StringAttr>(attributes::kSlot) : StringAttr(); slot && slot.getValue() == kind)
       tensors.push_back({slotIndex(attributes), type});
   };
   for (unsigned i = 0; i < owner.getNumResults(); ++i)
@@ -82,21 +88,20 @@ LogicalResult Slots::layOutSaved(func::FuncOp function) {
       collect(owner.getArgAttrDict(i), owner.getArgumentTypes()[i]);
   for (auto [index, type] : tensors) {
     if (index < 0 || index >= static_cast<int64_t>(tensors.size()))
-      return function.emitError("expects saved tensors of @")
-             << owner.getSymName() << " to be numbered from 0 to " << tensors.size() - 1 << ", got zorse.index = " << index;
-    saved.resize(tensors.size());
+      return function.emitError("expects ") << kind << " tensors of @" << owner.getSymName() << " to be numbered from 0 to " << tensors.size() - 1 << ", got zorse.index = " << index;
+    packed.places.resize(tensors.size());
   }
   // Tensors without samples come first, then rows * (bytes per row of the earlier ones).
   llvm::sort(tensors, [](auto &a, auto &b) { return a.first < b.first; });
   for (auto [index, type] : tensors)
     if (bundle::Extent bytes = tensorBytes(type); bytes.per_row() == 0) {
-      saved[index].fixed = savedBytes.fixed();
-      savedBytes.set_fixed(savedBytes.fixed() + roundUp64(bytes.fixed()));
+      packed.places[index].fixed = packed.bytes.fixed();
+      packed.bytes.set_fixed(packed.bytes.fixed() + roundUp64(bytes.fixed()));
     }
   for (auto [index, type] : tensors)
     if (bundle::Extent bytes = tensorBytes(type); bytes.per_row() != 0) {
-      saved[index] = {0, savedBytes.fixed(), savedBytes.per_row()};
-      savedBytes.set_per_row(savedBytes.per_row() + roundUp64(bytes.per_row()));
+      packed.places[index] = {0, packed.bytes.fixed(), packed.bytes.per_row()};
+      packed.bytes.set_per_row(packed.bytes.per_row() + roundUp64(bytes.per_row()));
     }
   return success();
 }
@@ -112,9 +117,12 @@ FailureOr<Place> Slots::place(func::FuncOp function, bool isResult, unsigned pos
   if (!isGraphTensor(type) || bundleType(type) == bundle::ELEMENT_TYPE_UNSPECIFIED)
     return diagnose() << "expects a tensor of f32, f64, bf16, f16, i64, i32 or i1, got " << type;
   int64_t index = slotIndex(attributes);
-  if (kind == bundle::SAVED) {
-    Place place = saved[index];
-    place.slot = slot(kind, 0, isResult ? bundle::WRITE : bundle::READ, savedBytes, bundle::ELEMENT_TYPE_UNSPECIFIED, "saved");
+  if (kind == bundle::SAVED || kind == bundle::DEFERRED) {
+    const Packed &packed = kind == bundle::SAVED ? saved : deferred;
+    if (index < 0 || index >= static_cast<int64_t>(packed.places.size()))
+      return diagnose() << "expects one of the " << packed.places.size() << " " << name.getValue() << " tensors there are, got zorse.index = " << index;
+    Place place = packed.places[index];
+    place.slot = slot(kind, 0, isResult ? bundle::WRITE : bundle::READ, packed.bytes, bundle::ELEMENT_TYPE_UNSPECIFIED, name.getValue());
     return place;
   }
   if (kind == bundle::SCALARS) {
@@ -137,7 +145,8 @@ FailureOr<Place> Slots::place(func::FuncOp function, bool isResult, unsigned pos
 }
 
 LogicalResult Slots::assign(func::FuncOp function) {
-  if (failed(layOutSaved(function)))
+  if (failed(layOut(function, writerOf(function, {".backward", ".backward_inputs", ".backward_weights"}, ".forward"), "saved", saved)) ||
+      failed(layOut(function, writerOf(function, {".backward_weights"}, ".backward_inputs"), "deferred", deferred)))
     return failure();
   for (unsigned i = 0; i < function.getNumArguments(); ++i) {
     FailureOr<Place> found = place(function, false, i);

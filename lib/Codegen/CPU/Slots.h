@@ -27,17 +27,22 @@ public:
   bool resultAccumulates(unsigned result) const;
 
   std::vector<Place> arguments, results;
-  bundle::Extent savedBytes;
+  bundle::Extent savedBytes() const { return saved.bytes; }
 
 private:
   uint32_t slot(bundle::SlotKind kind, uint32_t index, bundle::AccessMode mode, const bundle::Extent &bytes, bundle::ElementType type,
                 llvm::StringRef name);
   mlir::FailureOr<Place> place(mlir::func::FuncOp function, bool isResult, unsigned position);
-  /// Offsets of the saved tensors, by index.
-  mlir::LogicalResult layOutSaved(mlir::func::FuncOp function);
+  /// Tensors packed in one slot: offsets by index, and all their bytes.
+  struct Packed {
+    std::vector<Place> places;
+    bundle::Extent bytes;
+  };
+  /// Lays out the tensors of slot `kind` as `owner` writes them, or as `function` reads them if that is the owner.
+  mlir::LogicalResult layOut(mlir::func::FuncOp function, mlir::func::FuncOp owner, llvm::StringRef kind, Packed &packed);
 
   bundle::Body &body;
-  std::vector<Place> saved;
+  Packed saved, deferred;
 };
 
 /// Bytes of a tensor: per row where it carries samples.

@@ -5,7 +5,7 @@
 // CHECK: model f64, 8 units, 3 blocks of 2 from unit 1
 // CHECK: unit 0 'embedding' class 0 parameters [{{.*}}] inputs [0] in [] out [0] instances from 0
 // CHECK: unit 1 'block 0 attention' class 1 {{.*}} inputs [] in [0] out [1] instances from 1
-// CHECK: unit 2 'block 0 mlp' class 2 {{.*}} in [1] out [2] instances from 3
+// CHECK: unit 2 'block 0 mlp' class 2 {{.*}} in [1] out [2] instances from 3 {{.*}} W, deferred {{[0-9]+}} bytes a row
 // CHECK: unit 3 'block 1 attention' class 1
 // CHECK: unit 4 'block 1 mlp' class 2
 // CHECK: unit 5 'block 2 attention' class 1
@@ -40,6 +40,17 @@
 // CHECK:         zorse.adam_update {{.*}} decoupled{{.*}} weight_decay = 1.000000e-01
 // CHECK-LABEL: func.func @update.plain
 // CHECK:         zorse.adam_update {{.*}} weight_decay = 0.000000e+00
+// The parts of split backwards come last. The embedding, whose inputs have no gradient, has none.
+// CHECK-NOT:   func.func @embedding
+// CHECK-LABEL: func.func @attention.backward_inputs
+// CHECK:         zorse.attention_grad
+// CHECK-LABEL: func.func @attention.backward_weights
+// CHECK-NOT:     zorse.attention_grad
+// CHECK:         zorse.contract
+// CHECK-LABEL: func.func @mlp.backward_inputs
+// CHECK-LABEL: func.func @mlp.backward_weights
+// CHECK-LABEL: func.func @head.backward_inputs
+// CHECK-LABEL: func.func @head.backward_weights
 // CHECK-NOT:   func.func
 
 module {

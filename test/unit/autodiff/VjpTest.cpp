@@ -47,6 +47,42 @@ std::string functionText(const Case &c) {
 std::string slotOf(mlir::func::FuncOp f, unsigned i) { return f.getArgAttrOfType<mlir::StringAttr>(i, autodiff::kSlotAttr).str(); }
 int64_t indexOf(mlir::func::FuncOp f, unsigned i) { return f.getArgAttrOfType<mlir::IntegerAttr>(i, autodiff::kIndexAttr).getInt(); }
 
+/// The same with every differentiable value behind a product with a parameter, so that there are gradients of both sorts: `%x0` and `%xp` for `%x`.
+Case behindParameters(Case c, std::vector<std::string> &kept) {
+  std::string body;
+  std::vector<Argument> arguments;
+  for (const Argument &a : c.arguments) {
+    std::string type = a.type, name = a.name;
+    if (type.find('?') == std::string::npos || type.find("xi") != std::string::npos || !a.gradient) {
+      arguments.push_back(a);
+      continue;
+    }
+    kept.push_back(name + "0");
+    arguments.push_back({kept.back().c_str(), a.type});
+    kept.push_back(name + "p");
+    arguments.push_back({kept.back().c_str(), "tensor<f64>"});
+    body += "%" + name + "b = zorse.broadcast %" + name + "p dims [] : tensor<f64> -> " + type + "\n%" + name + " = arith.mulf %" + name + "0, %" + name + "b : " + type + "\n";
+  }
+  kept.push_back(body + c.body);
+  c.arguments = arguments;
+  c.body = kept.back().c_str();
+  return c;
+}
+
+/// Random values for every argument.
+Slots randomSlots(mlir::func::FuncOp function, const Case &c, int64_t rows, std::mt19937 &rng) {
+  Slots slots;
+  for (unsigned i = 0; i < function.getNumArguments(); ++i) {
+    mlir::Type type = function.getArgumentTypes()[i], element = mlir::getElementTypeOrSelf(type);
+    Tensor value = randomTensor(type, rows, rng, c.low, c.high);
+    if (!mlir::isa<mlir::FloatType>(element))
+      for (double &v : value.values)
+        v = double(rng() % (element.isInteger(1) ? 2 : 3));
+    slots[{slotOf(function, i), indexOf(function, i)}] = value;
+  }
+  return slots;
+}
+
 class Vjp : public ::testing::TestWithParam<Case> {};
 
 TEST_P(Vjp, EqualsCentralDifferences) {
@@ -64,15 +100,7 @@ TEST_P(Vjp, EqualsCentralDifferences) {
     reference::Options options;
     options.rows = rows, options.seed = 7, options.sampleBase = 5;
     std::mt19937 rng(1);
-    Slots slots;
-    for (unsigned i = 0; i < original.getNumArguments(); ++i) {
-      mlir::Type type = original.getArgumentTypes()[i], element = mlir::getElementTypeOrSelf(type);
-      Tensor value = randomTensor(type, rows, rng, c.low, c.high);
-      if (!mlir::isa<mlir::FloatType>(element))
-        for (double &v : value.values)
-          v = double(rng() % (element.isInteger(1) ? 2 : 3));
-      slots[{slotOf(original, i), indexOf(original, i)}] = value;
-    }
+    Slots slots = randomSlots(original, c, rows, rng);
     Tensor seed = randomTensor(original.getResultTypes()[0], rows, rng, -1.0, 1.0);
     auto objective = [&](const Slots &at) {
       Slots out = run(original, at, options);
@@ -108,6 +136,53 @@ TEST_P(Vjp, EqualsCentralDifferences) {
       }
     }
     original.erase();
+  }
+}
+
+/// B and W together are the backward, and B keeps what was made once.
+TEST_P(Vjp, PartsMakeTheWhole) {
+  std::vector<std::string> kept;
+  kept.reserve(32);
+  Case c = behindParameters(GetParam(), kept);
+  auto context = makeContext();
+  for (SavePolicy policy : {SavePolicy::MinimumCut, SavePolicy::Keep, SavePolicy::Full}) {
+    auto module = mlir::parseSourceString<mlir::ModuleOp>(functionText(c), context.get());
+    ASSERT_TRUE(module) << functionText(c);
+    auto pair = autodiff::differentiate(mlir::cast<mlir::func::FuncOp>(module->lookupSymbol("c.forward")), policy);
+    ASSERT_TRUE(mlir::succeeded(pair));
+    autodiff::SplitBackward split = autodiff::splitBackward(pair->backward);
+    ASSERT_TRUE(mlir::succeeded(mlir::verify(*module)));
+    if (!split.inputs)
+      continue; // only parameters, or no parameter
+
+    reference::Options options;
+    options.rows = 3, options.seed = 7, options.sampleBase = 5;
+    std::mt19937 rng(2);
+    Slots slots = randomSlots(pair->forward, c, options.rows, rng);
+    for (auto &[key, value] : slots)
+      if (key.first == "parameter" && value.size() == 1)
+        value.values[0] = 0.9 + 0.05 * double(rng() % 4); // stays where the op is defined
+    for (auto &[key, value] : run(pair->forward, slots, options)) {
+      if (key.first == "saved")
+        slots[key] = value;
+      if (key.first == "boundary_out")
+        slots[{"boundary_out_gradient", key.second}] = value;
+    }
+    Slots whole = run(pair->backward, slots, options), parts = run(split.inputs, slots, options);
+    slots.insert(parts.begin(), parts.end()); // the deferred ones
+    for (auto &[key, value] : run(split.weights, slots, options))
+      EXPECT_TRUE(parts.emplace(key, value).second) << key.first << " in both parts";
+    for (auto &[key, value] : whole) {
+      ASSERT_TRUE(parts.count(key)) << key.first << " " << key.second;
+      for (int64_t e = 0; e < value.size(); ++e)
+        EXPECT_NEAR(parts.at(key).values[e], value.values[e], 1e-12 * (1 + std::abs(value.values[e]))) << key.first << " " << key.second << " element " << e << " policy " << int(policy);
+    }
+    auto countProducts = [](mlir::func::FuncOp f) {
+      int count = 0;
+      f.walk([&](mlir::Operation *op) { count += mlir::isa<MatmulOp, ContractOp, AttentionOp, AttentionGradOp>(op) && carriesSamples(op->getOperand(0).getType()); });
+      return count;
+    };
+    EXPECT_EQ(countProducts(split.inputs) + countProducts(split.weights), countProducts(pair->backward));
   }
 }
 

@@ -1,6 +1,7 @@
 #include "CodegenHarness.h"
 
 #include "bundle.pb.h"
+#include "zorse/Autodiff/Autodiff.h"
 #include "zorse/Dialect/Zorse/ZorseOps.h"
 #include "zorse/Support/ReferenceEvaluator.h"
 #include "zorse/runtime/CpuDevice.h"
@@ -76,11 +77,12 @@ struct Runner {
   int64_t rows;
   const test::RunOptions &options;
   std::vector<reference::Tensor> arguments;
-  std::vector<int64_t> savedFixed, savedPerRow;
+  std::vector<int64_t> savedPerRow, deferredPerRow;
 
   Runner(func::FuncOp function, const bundle::Body &body, int64_t rows, const test::RunOptions &options)
       : function(function), body(body), rows(rows), options(options) {
-    layOutSaved();
+    savedPerRow = layOut("saved", {".backward", ".backward_inputs", ".backward_weights"}, ".forward");
+    deferredPerRow = layOut("deferred", {".backward_weights"}, ".backward_inputs");
     std::mt19937 random(1234 + rows);
     std::normal_distribution<double> normal;
     for (unsigned i = 0; i < function.getNumArguments(); ++i) {
@@ -112,25 +114,29 @@ struct Runner {
     }
   }
 
-  void layOutSaved() {
+  /// Bytes per row in front of every tensor of a packed slot, as its writer lays them out.
+  std::vector<int64_t> layOut(StringRef slot, ArrayRef<StringRef> readers, StringRef writer) {
     func::FuncOp owner = function;
     StringRef name = function.getSymName();
-    if (name.consume_back(".backward"))
-      if (auto forward = function->getParentOfType<ModuleOp>().lookupSymbol<func::FuncOp>((name + ".forward").str()))
-        owner = forward;
+    for (StringRef reader : readers)
+      if (StringRef base = name; base.consume_back(reader))
+        if (auto found = function->getParentOfType<ModuleOp>().lookupSymbol<func::FuncOp>((base + writer).str()))
+          owner = found;
+    std::vector<int64_t> places;
     int64_t perRow = 0;
     for (bool result : {true, false})
       for (unsigned i = 0; i < (result ? owner.getNumResults() : owner.getNumArguments()); ++i) {
         auto attributes = result ? owner.getResultAttrDict(i) : owner.getArgAttrDict(i);
-        if (!attributes || attributes.getAs<StringAttr>("zorse.slot") != "saved")
+        if (!attributes || attributes.getAs<StringAttr>("zorse.slot") != slot)
           continue;
         auto type = cast<RankedTensorType>(result ? owner.getResultTypes()[i] : owner.getArgumentTypes()[i]);
         int64_t count = 1;
         for (int64_t size : type.getShape().drop_front())
           count *= size;
-        savedPerRow.push_back(perRow); // tests list saved tensors in index order
+        places.push_back(perRow); // functions list saved tensors in index order
         perRow += roundUp64(count * bytesOf(type.getElementType()));
       }
+    return places;
   }
 
   /// Address of an argument or a result.
@@ -140,12 +146,12 @@ struct Runner {
     std::string upper = kind.upper();
     bundle::SlotKind number;
     EXPECT_TRUE(bundle::SlotKind_Parse(upper, &number)) << upper;
-    bool single = kind == "saved" || kind == "scalars";
+    bool single = kind == "saved" || kind == "deferred" || kind == "scalars";
     for (int i = 0; i < body.slots_size(); ++i)
       if (body.slots(i).kind() == number && (single || body.slots(i).index() == index)) {
         char *base = buffers[i].data.get();
-        if (kind == "saved")
-          return base + savedPerRow[index] * rows;
+        if (kind == "saved" || kind == "deferred")
+          return base + (kind == "saved" ? savedPerRow : deferredPerRow)[index] * rows;
         if (kind == "scalars") {
           auto field = attributes.getAs<StringAttr>("zorse.scalar");
           StringRef name = field ? field.getValue() : "";
@@ -271,6 +277,10 @@ void test::checkFunctions(const std::string &text, const RunOptions &options) {
     auto context = makeContext();
     OwningOpRef<ModuleOp> module = parse(*context, text, type);
     ASSERT_TRUE(module);
+    if (options.split)
+      for (func::FuncOp function : llvm::make_early_inc_range(module->getOps<func::FuncOp>()))
+        if (function.getSymName().ends_with(".backward"))
+          EXPECT_TRUE(autodiff::splitBackward(function).inputs) << "nothing to split";
     codegen::CodegenOptions codegenOptions;
     codegenOptions.useCache = false;
     codegenOptions.optimizationLevel = 2;

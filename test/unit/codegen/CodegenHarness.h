@@ -26,6 +26,7 @@ struct RunOptions {
   int64_t sampleBase = 5;
   uint64_t instanceBase = 11;
   bool evaluation = false;
+  bool split = false; ///< also the two parts of every function `.backward`
   std::string dumpDir;
 };
 

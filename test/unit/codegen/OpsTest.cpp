@@ -411,5 +411,35 @@ TEST(CodegenOps, GptBlock) {
   options.rows = {1, 3};
   options.types = {"f32"};
   options.tolerance32 = 1e-4;
+  options.split = true;
   checkFunctions(functions, options);
+}
+
+// The parts of a backward by themselves: a norm in front of two products, gelu between them.
+TEST(CodegenOps, SplitBackward) {
+  RunOptions options;
+  options.split = true;
+  checkFunctions(R"(
+func.func @f.forward(%x: tensor<?x6x16x$T> {@@boundary_in0}, %g: tensor<16x$T> {@@parameter0}, %w: tensor<16x48x$T> {@@parameter1}, %v: tensor<48x16x$T> {@@parameter2})
+    -> (tensor<?x6x16x$T> {@@boundary_out0}, tensor<?x6x$T> {@@saved0}, tensor<?x6x48x$T> {@@saved1}) {
+  %n, %r = zorse.rms_norm %x gain %g {epsilon = 1.0e-6 : f64} : (tensor<?x6x16x$T>, tensor<16x$T>) -> (tensor<?x6x16x$T>, tensor<?x6x$T>)
+  %h = zorse.matmul %n, %w : tensor<?x6x16x$T>, tensor<16x48x$T> -> tensor<?x6x48x$T>
+  %a = zorse.gelu %h : tensor<?x6x48x$T>
+  %y = zorse.matmul %a, %v : tensor<?x6x48x$T>, tensor<48x16x$T> -> tensor<?x6x16x$T>
+  return %y, %r, %h : tensor<?x6x16x$T>, tensor<?x6x$T>, tensor<?x6x48x$T>
+}
+func.func @f.backward(%x: tensor<?x6x16x$T> {@@boundary_in0}, %g: tensor<16x$T> {@@parameter0}, %w: tensor<16x48x$T> {@@parameter1}, %v: tensor<48x16x$T> {@@parameter2},
+                      %r: tensor<?x6x$T> {@@saved0}, %h: tensor<?x6x48x$T> {@@saved1}, %dy: tensor<?x6x16x$T> {@@boundary_out_gradient0})
+    -> (tensor<?x6x16x$T> {@@boundary_in_gradient0}, tensor<16x$T> {@@parameter_gradient0}, tensor<16x48x$T> {@@parameter_gradient1}, tensor<48x16x$T> {@@parameter_gradient2}) {
+  %a = zorse.gelu %h : tensor<?x6x48x$T>
+  %dv = zorse.contract %a, %dy : tensor<?x6x48x$T>, tensor<?x6x16x$T> -> tensor<48x16x$T>
+  %da = zorse.matmul %dy, %v {transpose_b} : tensor<?x6x16x$T>, tensor<48x16x$T> -> tensor<?x6x48x$T>
+  %dh = zorse.gelu_grad %h, %da : tensor<?x6x48x$T>
+  %n = zorse.rms_norm %x gain %g {epsilon = 1.0e-6 : f64} : (tensor<?x6x16x$T>, tensor<16x$T>) -> tensor<?x6x16x$T>
+  %dw = zorse.contract %n, %dh : tensor<?x6x16x$T>, tensor<?x6x48x$T> -> tensor<16x48x$T>
+  %dn = zorse.matmul %dh, %w {transpose_b} : tensor<?x6x48x$T>, tensor<16x48x$T> -> tensor<?x6x16x$T>
+  %dg = zorse.rms_norm_grad_params %dn, %x, %r : (tensor<?x6x16x$T>, tensor<?x6x16x$T>, tensor<?x6x$T>) -> tensor<16x$T>
+  %dx = zorse.rms_norm_grad_input %dn, %x, %r gain %g : (tensor<?x6x16x$T>, tensor<?x6x16x$T>, tensor<?x6x$T>, tensor<16x$T>) -> tensor<?x6x16x$T>
+  return %dx, %dg, %dw, %dv : tensor<?x6x16x$T>, tensor<16x$T>, tensor<16x48x$T>, tensor<48x16x$T>
+})", options);
 }

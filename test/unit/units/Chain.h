@@ -35,8 +35,8 @@ inline std::vector<double> denominators(units::UnitModel &model, const std::vect
   return result;
 }
 
-/// Forward of all units, and backward too if asked.
-inline Step runStep(units::UnitModel &model, const std::vector<Tensor> &parameters, const std::vector<Tensor> &inputs, reference::Options options, bool backward) {
+/// Forward of all units, and backward too if asked; `split`: in two parts where there are two.
+inline Step runStep(units::UnitModel &model, const std::vector<Tensor> &parameters, const std::vector<Tensor> &inputs, reference::Options options, bool backward, bool split = false) {
   const bundle::ModelSummary &summary = model.summary;
   Step step;
   std::vector<double> denominator = denominators(model, inputs, options);
@@ -85,11 +85,20 @@ inline Step runStep(units::UnitModel &model, const std::vector<Tensor> &paramete
       slots[{"boundary_out_gradient", i}] = valueGradients[unit.values_out(i)];
     for (int i = 0; i < unit.loss_terms_size(); ++i)
       slots[{"scalars", i}] = Tensor{{}, {summary.loss(unit.loss_terms(i)).coefficient() / denominator[unit.loss_terms(i)]}};
-    Slots out = run(functionOf(model, model.classes[unit.class_id()].backward), slots, options);
-    if (out.empty() && functionOf(model, model.classes[unit.class_id()].backward).getNumResults())
-      return step.ok = false, step;
-    for (auto &[key, value] : out)
-      addTo(key.first == "parameter_gradient" ? step.gradients[unit.parameters(key.second)] : valueGradients[unit.values_in(key.second)], value);
+    const units::UnitClass &unitClass = model.classes[unit.class_id()];
+    std::vector<std::string> functions{unitClass.backward};
+    if (split && unit.splits())
+      functions = {unitClass.backwardInputs, unitClass.backwardWeights};
+    for (const std::string &function : functions) {
+      Slots out = run(functionOf(model, function), slots, options);
+      if (out.empty() && functionOf(model, function).getNumResults())
+        return step.ok = false, step;
+      for (auto &[key, value] : out)
+        if (key.first == "deferred")
+          slots[key] = value;
+        else
+          addTo(key.first == "parameter_gradient" ? step.gradients[unit.parameters(key.second)] : valueGradients[unit.values_in(key.second)], value);
+    }
   }
   return step;
 }

@@ -234,7 +234,7 @@ TEST(Findings, SplitBackward) {
       *slot(block, mine, bundle::DEFERRED, c).mutable_region() = slot(block, other, bundle::DEFERRED, c).region();
   expectFinding(block, Code::Undefined, {"deferred block of"});
 
-  Case both({}, oneDevice()); // bodies that add the gradients of parameters in B and in W
+  Case both({}, split(oneDevice())); // bodies that add the gradients of parameters in B and in W
   for (const auto &unit : both.model.summary.units())
     if (unit.splits())
       *both.model.bodies.mutable_bodies(int(unit.input_gradient_body())) = both.model.bodies.bodies(int(unit.backward_body()));

@@ -6,6 +6,7 @@
 #include "mlir/Support/LLVM.h"
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -13,6 +14,7 @@ namespace llvm {
 class raw_ostream;
 }
 namespace mlir {
+class Location;
 class ModuleOp;
 } // namespace mlir
 
@@ -35,9 +37,12 @@ struct BodyFacts {
   double bytesPerRow = 0;    ///< touched by all launches, for cost models.
 };
 
+class KernelSet;
+
 struct CompiledBodies {
   bundle::BodyLibrary library;  ///< one body per function, in the module's order, under the function's name.
   std::vector<BodyFacts> facts; ///< one per body.
+  std::shared_ptr<KernelSet> sources; ///< the kernels as text; empty once they are compiled.
   std::string object;           ///< bytes of the shared object library.objects(0) names.
   unsigned kernels = 0;         ///< distinct kernels in it.
   unsigned compiled = 0;        ///< of them, how many were not found in the cache.
@@ -48,6 +53,11 @@ struct CompiledBodies {
 /// Nothing depends on row counts: a body serves all of them. Equal kernels of different functions are one symbol. Equal input gives equal
 /// bytes. Functions must only hold ops of `zorse`, `arith` and `math` on ranked tensors; others are diagnosed at the op.
 mlir::FailureOr<CompiledBodies> compileBodies(mlir::ModuleOp functions, const CodegenOptions &options = {});
+
+/// The same in two steps, the second of which takes the time: everything but machine code, and the machine code of the kernels that the bodies in
+/// `library` name. Bodies may be removed from the library in between.
+mlir::FailureOr<CompiledBodies> lowerBodies(mlir::ModuleOp functions, const CodegenOptions &options = {});
+mlir::LogicalResult compileKernels(CompiledBodies &bodies, mlir::Location location);
 
 /// The bodies that are not functions, under the names "norm" (STATE 1, SUMS), "sum_loss" (LOSS 0 .. lossTerms - 1, SUMS) and "decide" (SUMS,
 /// SCALARS, OPTIMIZER_STEP), as ModelSummary describes them.

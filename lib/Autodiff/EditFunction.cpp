@@ -1,0 +1,90 @@
+#include "EditFunction.h"
+
+#include "zorse/Dialect/Zorse/ZorseOps.h"
+
+using namespace mlir;
+using namespace zorse;
+
+StringRef autodiff::slotOfArgument(func::FuncOp function, unsigned argument) {
+  auto slot = function.getArgAttrOfType<StringAttr>(argument, kSlotAttr);
+  return slot ? slot.getValue() : StringRef();
+}
+
+StringRef autodiff::slotOfResult(func::FuncOp function, unsigned result) {
+  auto slot = function.getResultAttrOfType<StringAttr>(result, kSlotAttr);
+  return slot ? slot.getValue() : StringRef();
+}
+
+void autodiff::setSlot(func::FuncOp function, bool isArgument, unsigned position, StringRef slot, int64_t index) {
+  Builder builder(function.getContext());
+  if (isArgument) {
+    function.setArgAttr(position, kSlotAttr, builder.getStringAttr(slot));
+    function.setArgAttr(position, kIndexAttr, builder.getI64IntegerAttr(index));
+  } else {
+    function.setResultAttr(position, kSlotAttr, builder.getStringAttr(slot));
+    function.setResultAttr(position, kIndexAttr, builder.getI64IntegerAttr(index));
+  }
+}
+
+Value autodiff::addArgument(func::FuncOp function, Type type, StringRef slot, int64_t index, Location loc) {
+  unsigned position = function.getNumArguments();
+  (void)function.insertArgument(position, type, {}, loc);
+  setSlot(function, true, position, slot, index);
+  return function.getArgument(position);
+}
+
+void autodiff::appendResults(func::FuncOp function, ArrayRef<SlotValue> results) {
+  Operation *terminator = function.getBody().front().getTerminator();
+  SmallVector<Value> operands(terminator->getOperands());
+  SmallVector<Type> types(function.getResultTypes());
+  unsigned first = types.size();
+  for (const SlotValue &result : results) {
+    operands.push_back(result.value);
+    types.push_back(result.value.getType());
+  }
+  terminator->setOperands(operands);
+  SmallVector<DictionaryAttr> attributes;
+  function.getAllResultAttrs(attributes);
+  attributes.resize(types.size(), DictionaryAttr::get(function.getContext()));
+  function.setFunctionType(FunctionType::get(function.getContext(), function.getArgumentTypes(), types));
+  function.setAllResultAttrs(attributes);
+  for (auto [i, result] : llvm::enumerate(results))
+    setSlot(function, false, first + i, result.slot, result.index);
+}
+
+void autodiff::dropResults(func::FuncOp function, function_ref<bool(StringRef)> dropped) {
+  llvm::BitVector unwanted(function.getNumResults());
+  for (unsigned i = 0; i < function.getNumResults(); ++i)
+    unwanted[i] = dropped(slotOfResult(function, i));
+  function.getBody().front().getTerminator()->eraseOperands(unwanted);
+  (void)function.eraseResults(unwanted);
+}
+
+void autodiff::dropUnusedArguments(func::FuncOp function) {
+  llvm::BitVector unused(function.getNumArguments());
+  for (BlockArgument argument : function.getArguments())
+    if (argument.use_empty())
+      unused.set(argument.getArgNumber());
+  (void)function.eraseArguments(unused);
+}
+
+void autodiff::eraseDeadOps(Block &block) {
+  SmallVector<Operation *> ops;
+  for (Operation &op : block.without_terminator())
+    ops.push_back(&op);
+  for (Operation *op : llvm::reverse(ops))
+    if (op->use_empty())
+      op->erase();
+}
+
+void autodiff::dropUnusedStatistics(Block &block) {
+  for (Operation &op : llvm::make_early_inc_range(block.without_terminator())) {
+    if (!hasOptionalStatistics(&op) || op.getNumResults() < 2 || llvm::any_of(op.getResults().drop_front(), [](Value v) { return !v.use_empty(); }))
+      continue;
+    OpBuilder builder(&op);
+    OperationState state(op.getLoc(), op.getName(), op.getOperands(), op.getResult(0).getType(), op.getAttrs());
+    Operation *bare = builder.create(state);
+    op.getResult(0).replaceAllUsesWith(bare->getResult(0));
+    op.erase();
+  }
+}

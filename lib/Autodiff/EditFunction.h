@@ -1,0 +1,30 @@
+// Changing the arguments and results of a unit function.
+#pragma once
+
+#include "zorse/Autodiff/Autodiff.h"
+
+namespace zorse::autodiff {
+
+struct SlotValue {
+  mlir::Value value;
+  mlir::StringRef slot;
+  int64_t index;
+};
+
+mlir::StringRef slotOfArgument(mlir::func::FuncOp function, unsigned argument);
+mlir::StringRef slotOfResult(mlir::func::FuncOp function, unsigned result);
+void setSlot(mlir::func::FuncOp function, bool isArgument, unsigned position, mlir::StringRef slot, int64_t index);
+
+/// Appends an argument.
+mlir::Value addArgument(mlir::func::FuncOp function, mlir::Type type, mlir::StringRef slot, int64_t index, mlir::Location loc);
+void appendResults(mlir::func::FuncOp function, mlir::ArrayRef<SlotValue> results);
+
+/// Removes results for which `dropped` holds.
+void dropResults(mlir::func::FuncOp function, mlir::function_ref<bool(mlir::StringRef slot)> dropped);
+void dropUnusedArguments(mlir::func::FuncOp function);
+/// Removes operations that lead to no result.
+void eraseDeadOps(mlir::Block &block);
+/// Removes statistics that nobody reads, so that the operation does not write them.
+void dropUnusedStatistics(mlir::Block &block);
+
+} // namespace zorse::autodiff

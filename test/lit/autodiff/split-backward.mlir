@@ -1,0 +1,89 @@
+// RUN: zorse-opt %s --zorse-differentiate=split | FileCheck %s
+// B makes what others wait for, W the gradients of parameters. An MLP half: B has the two products with weights and the input's part of the norm; W the two
+// contractions, the sums over rows and the norm's parameters. B leaves the gradients behind the gelu and behind the norm, 128 + 32 bytes a position; the gradient of
+// the output, the saved tensors and the input are there anyway, and the gelu and the norm of the forward are computed where they are needed.
+
+// The whole backward stays as it is.
+// CHECK-LABEL: func.func @mlp.backward(
+// CHECK:         zorse.contract
+// CHECK:         zorse.layer_norm_grad_input
+
+// CHECK-LABEL: func.func @mlp.backward_inputs(
+// CHECK-NOT:     zorse.slot = "parameter_gradient"
+// CHECK-SAME:    -> (tensor<?x4x8xf32> {zorse.index = 0 : i64, zorse.slot = "boundary_in_gradient"}, tensor<?x4x32xf32> {zorse.index = 0 : i64, zorse.slot = "deferred"}, tensor<?x4x8xf32> {zorse.index = 1 : i64, zorse.slot = "deferred"})
+// CHECK-NOT:     zorse.contract
+// CHECK-NOT:     zorse.gelu %
+// CHECK-NOT:     zorse.layer_norm %
+// CHECK:         zorse.matmul %{{.*}}
+// CHECK:         %[[DH:.+]] = zorse.gelu_grad
+// CHECK:         %[[DN:.+]] = zorse.matmul %[[DH]]
+// CHECK-NOT:     grad_params
+// CHECK:         %[[DX:.+]] = zorse.layer_norm_grad_input %[[DN]]
+// CHECK:         %[[SUM:.+]] = arith.addf %{{.*}}, %[[DX]]
+// CHECK:         return %[[SUM]], %[[DH]], %[[DN]]
+
+// CHECK-LABEL: func.func @mlp.backward_weights(
+// CHECK-NOT:     "boundary_in_gradient"
+// CHECK:         %[[DH:[^ ]+]]: tensor<?x4x32xf32> {zorse.index = 0 : i64, zorse.slot = "deferred"}, %[[DN:.+]]: tensor<?x4x8xf32> {zorse.index = 1 : i64, zorse.slot = "deferred"})
+// CHECK-NOT:     zorse.matmul
+// CHECK-NOT:     gelu_grad
+// CHECK-NOT:     grad_input
+// CHECK:         zorse.gelu %
+// CHECK:         zorse.contract
+// CHECK:         zorse.reduce sum %[[DH]]
+// CHECK:         zorse.layer_norm %
+// CHECK:         zorse.contract %[[DH]]
+// CHECK:         zorse.layer_norm_grad_params %[[DN]]
+func.func @mlp.forward(%g: tensor<8xf32> {zorse.slot = "parameter", zorse.index = 0 : i64, zorse.gradient},
+                       %b: tensor<8xf32> {zorse.slot = "parameter", zorse.index = 1 : i64, zorse.gradient},
+                       %w1: tensor<32x8xf32> {zorse.slot = "parameter", zorse.index = 2 : i64, zorse.gradient},
+                       %b1: tensor<32xf32> {zorse.slot = "parameter", zorse.index = 3 : i64, zorse.gradient},
+                       %w2: tensor<8x32xf32> {zorse.slot = "parameter", zorse.index = 4 : i64, zorse.gradient},
+                       %x: tensor<?x4x8xf32> {zorse.slot = "boundary_in", zorse.index = 0 : i64, zorse.gradient})
+    -> (tensor<?x4x8xf32> {zorse.slot = "boundary_out", zorse.index = 0 : i64, zorse.gradient}) {
+  %n = zorse.layer_norm %x gain %g bias %b {epsilon = 1.0e-5 : f64} : (tensor<?x4x8xf32>, tensor<8xf32>, tensor<8xf32>) -> tensor<?x4x8xf32>
+  %h0 = zorse.matmul %n, %w1 {transpose_b} : tensor<?x4x8xf32>, tensor<32x8xf32> -> tensor<?x4x32xf32>
+  %bb = zorse.broadcast %b1 dims [2] : tensor<32xf32> -> tensor<?x4x32xf32>
+  %h = arith.addf %h0, %bb : tensor<?x4x32xf32>
+  %a = zorse.gelu %h : tensor<?x4x32xf32>
+  %o = zorse.matmul %a, %w2 {transpose_b} : tensor<?x4x32xf32>, tensor<8x32xf32> -> tensor<?x4x8xf32>
+  %y = arith.addf %x, %o : tensor<?x4x8xf32>
+  return %y : tensor<?x4x8xf32>
+}
+
+// Only parameters have gradients: nobody waits, W is the whole backward.
+// CHECK-LABEL: func.func @embedding.backward(
+// CHECK-NOT:   @embedding.backward_
+func.func @embedding.forward(%t: tensor<11x8xf32> {zorse.slot = "parameter", zorse.index = 0 : i64, zorse.gradient},
+                             %ids: tensor<?x4xi64> {zorse.slot = "input", zorse.index = 0 : i64})
+    -> (tensor<?x4x8xf32> {zorse.slot = "boundary_out", zorse.index = 0 : i64, zorse.gradient}) {
+  %y = zorse.gather %t, %ids : tensor<11x8xf32>, tensor<?x4xi64> -> tensor<?x4x8xf32>
+  return %y : tensor<?x4x8xf32>
+}
+
+// No parameters: B is the whole backward.
+// CHECK-LABEL: func.func @activation.backward(
+// CHECK-NOT:   @activation.backward_
+func.func @activation.forward(%x: tensor<?x4x8xf32> {zorse.slot = "boundary_in", zorse.index = 0 : i64, zorse.gradient})
+    -> (tensor<?x4x8xf32> {zorse.slot = "boundary_out", zorse.index = 0 : i64, zorse.gradient}) {
+  %y = zorse.gelu %x : tensor<?x4x8xf32>
+  return %y : tensor<?x4x8xf32>
+}
+
+// The loss: W makes the gradient of the logits again from what is saved, elementwise, instead of being handed it.
+// CHECK-LABEL: func.func @head.backward_inputs(
+// CHECK-NOT:     "deferred"
+// CHECK:         zorse.cross_entropy_grad
+// CHECK-LABEL: func.func @head.backward_weights(
+// CHECK-NOT:     "deferred"
+// CHECK:         zorse.cross_entropy_grad
+// CHECK:         zorse.contract
+func.func @head.forward(%w: tensor<11x8xf32> {zorse.slot = "parameter", zorse.index = 0 : i64, zorse.gradient},
+                        %labels: tensor<?x4xi64> {zorse.slot = "input", zorse.index = 0 : i64},
+                        %x: tensor<?x4x8xf32> {zorse.slot = "boundary_in", zorse.index = 0 : i64, zorse.gradient})
+    -> (tensor<?xf32> {zorse.slot = "loss", zorse.index = 0 : i64}) {
+  %l = zorse.matmul %x, %w {transpose_b} : tensor<?x4x8xf32>, tensor<11x8xf32> -> tensor<?x4x11xf32>
+  %e = zorse.cross_entropy %l, %labels : (tensor<?x4x11xf32>, tensor<?x4xi64>) -> tensor<?x4xf32>
+  %s = zorse.reduce sum %e dims [1] : tensor<?x4xf32> -> tensor<?xf32>
+  return %s : tensor<?xf32>
+}
