@@ -1,6 +1,7 @@
 // valid-plans: random valid plans of random models, expanded, serialised and verified. None may be refused on the way. Small ones are also run by the
 // interpreter: what the verifier accepts here is right.
 #include "Interpreter.h"
+#include "NumberOption.h"
 #include "RandomCases.h"
 
 #include "zorse/Verify/Verify.h"
@@ -9,7 +10,6 @@
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
-#include <cstring>
 #include <map>
 #include <mutex>
 #include <thread>
@@ -70,13 +70,7 @@ Outcome tryCase(uint64_t seed, const Options &options, test::RandomCase &drawn) 
 int main(int argc, char **argv) {
   Options options;
   for (int i = 1; i < argc; ++i) {
-    auto number = [&](const char *name, auto &target) {
-      size_t length = strlen(name);
-      if (strncmp(argv[i], name, length) || argv[i][length] != '=')
-        return false;
-      target = static_cast<std::decay_t<decltype(target)>>(atoll(argv[i] + length + 1));
-      return true;
-    };
+    auto number = [&](const char *name, auto &target) { return test::numberOption(argv[i], name, target); };
     if (number("--plans", options.plans) || number("--first", options.first) || number("--largest", options.largest) || number("--interleavings", options.interleavings) ||
         number("--threads", options.threads) || number("--interpreted", options.interpreted))
       continue;

@@ -2,6 +2,7 @@
 // whether it is rejected. Prints a table; exits with 1 when a harmful mutant is accepted or a correct program rejected.
 #include "Interpreter.h"
 #include "Mutations.h"
+#include "NumberOption.h"
 
 #include "zorse/Verify/Verify.h"
 
@@ -51,13 +52,7 @@ int usage() {
 int main(int argc, char **argv) {
   Options options;
   for (int i = 1; i < argc; ++i) {
-    auto number = [&](const char *name, auto &target) {
-      size_t length = strlen(name);
-      if (strncmp(argv[i], name, length) || argv[i][length] != '=')
-        return false;
-      target = static_cast<std::decay_t<decltype(target)>>(atoi(argv[i] + length + 1));
-      return true;
-    };
+    auto number = [&](const char *name, auto &target) { return test::numberOption(argv[i], name, target); };
     if (number("--plans", options.plans) || number("--first", options.first) || number("--per-mutation", options.perMutation) || number("--interleavings", options.interleavings) ||
         number("--threads", options.threads))
       continue;

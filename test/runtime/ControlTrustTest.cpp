@@ -1,9 +1,9 @@
 // Who is admitted and who is not; strangers, junk and foreign programs.
+#include "ControlPeers.h"
 #include "ControlRig.h"
 #include "ReservedPort.h"
 #include "TemporaryFolder.h"
 
-#include "control/Frames.h"
 #include "control/Proof.h"
 #include "control/Sockets.h"
 
@@ -11,14 +11,10 @@
 #include <atomic>
 #include <cstdlib>
 
-#include <poll.h>
-#include <sys/socket.h>
 #include <sys/stat.h>
 
 using namespace zorse::runtime;
 using namespace zorse::runtime::test;
-using zorse::control::Descriptor;
-using zorse::control::Listener;
 using zorse::control::monotonicSeconds;
 
 namespace {
@@ -27,105 +23,6 @@ std::string joinError(const MemberOptions &options) {
   Result<std::unique_ptr<Member>> member = Member::join(options);
   return member.failed() ? member.message() : "";
 }
-
-/// A socket that says what the test wants.
-class Raw {
-public:
-  explicit Raw(uint16_t port) {
-    socket_ = must(zorse::control::connectTo(must(zorse::control::resolve({"127.0.0.1", port})).at(0), monotonicSeconds() + 20));
-  }
-  explicit Raw(Descriptor socket) : socket_(std::move(socket)) {}
-
-  void say(const std::string &bytes) { ::send(socket_.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL); }
-  void say(const zorse::control::Message &message) { say(*zorse::control::encode(message)); }
-
-  /// Everything that comes until the other end closes or `seconds` have passed.
-  std::string hear(double seconds, bool *closed = nullptr) {
-    std::string out;
-    double until = monotonicSeconds() + seconds;
-    while (true) {
-      pollfd wait = {socket_.get(), POLLIN, 0};
-      double left = until - monotonicSeconds();
-      if (left <= 0 || ::poll(&wait, 1, int(left * 1000) + 1) <= 0)
-        return out;
-      char piece[4096];
-      ssize_t n = ::recv(socket_.get(), piece, sizeof piece, 0);
-      if (n <= 0) {
-        if (closed)
-          *closed = true;
-        return out;
-      }
-      out.append(piece, size_t(n));
-    }
-  }
-  /// The next messages.
-  std::optional<zorse::control::Message> next(double seconds = 20) {
-    double until = monotonicSeconds() + seconds;
-    while (true) {
-      if (std::optional<std::string_view> frame = reader_.next()) {
-        zorse::control::Message message;
-        return message.ParseFromArray(frame->data(), int(frame->size())) ? std::optional(message) : std::nullopt;
-      }
-      pollfd wait = {socket_.get(), POLLIN, 0};
-      double left = until - monotonicSeconds();
-      char piece[4096];
-      ssize_t n = left <= 0 || ::poll(&wait, 1, int(left * 1000) + 1) <= 0 ? 0 : ::recv(socket_.get(), piece, sizeof piece, 0);
-      if (n <= 0)
-        return std::nullopt;
-      reader_.append(piece, size_t(n));
-    }
-  }
-  int fd() const { return socket_.get(); }
-
-private:
-  Descriptor socket_;
-  zorse::control::FrameReader reader_{zorse::control::kFrameBytes};
-};
-
-zorse::control::Message greeting(zorse::control::Role role, const std::string &nonce, uint32_t version = zorse::control::kVersion) {
-  zorse::control::Message message;
-  message.mutable_greeting()->set_magic(zorse::control::kMagic);
-  message.mutable_greeting()->set_version(version);
-  message.mutable_greeting()->set_role(role);
-  message.mutable_greeting()->set_nonce(nonce);
-  return message;
-}
-
-/// A program that is no coordinator: calls `serve` for every connection.
-class OtherProgram {
-public:
-  explicit OtherProgram(std::function<void(Raw)> serve) : serve_(std::move(serve)) {
-    Listener listener = must(zorse::control::listenOn("127.0.0.1", {0}));
-    port = listener.port;
-    listener_ = std::move(listener.socket);
-    thread_ = std::thread([this] {
-      while (!ending_) {
-        pollfd wait = {listener_.get(), POLLIN, 0};
-        if (::poll(&wait, 1, 10) <= 0)
-          continue;
-        Descriptor socket(::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC));
-        if (socket.valid()) {
-          ++connections;
-          serve_(Raw(std::move(socket)));
-        }
-      }
-    });
-  }
-  ~OtherProgram() {
-    ending_ = true;
-    thread_.join();
-  }
-  /// The test is over: what serves for long is to return.
-  bool ending() const { return ending_; }
-  uint16_t port = 0;
-  std::atomic<int> connections{0};
-
-private:
-  std::function<void(Raw)> serve_;
-  Descriptor listener_;
-  std::atomic<bool> ending_{false};
-  std::thread thread_;
-};
 
 std::unique_ptr<Coordinator> startCoordinator(const CoordinatorOptions &options) { return must(Coordinator::start(options)); }
 

@@ -22,6 +22,14 @@ int main(int argc, char **argv) {
       word = "--zorse-apply-plan=plan=" + value.str();
     arguments.push_back(word.data());
   }
+#if defined(__has_feature)
+#if __has_feature(thread_sanitizer)
+  // MLIR is not instrumented and orders its threads by means that the sanitizer does not see.
+  std::string oneThread = "--mlir-disable-threading";
+  arguments.push_back(oneThread.data());
+#endif
+#endif
+  argc = int(arguments.size());
   arguments.push_back(nullptr);
   mlir::DialectRegistry registry;
   mlir::registerAllDialects(registry);

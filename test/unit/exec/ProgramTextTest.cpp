@@ -186,7 +186,7 @@ struct Maker {
 };
 
 TEST(ProgramText, RoundTripIsLossless) {
-  mlir::MLIRContext context;
+  mlir::MLIRContext context(mlir::MLIRContext::Threading::DISABLED);
   bundle::Program program = Maker().program(220);
   conversion::ExecNames names;
   names.devices = {"a100:0", "t4:0", "b"};
@@ -205,7 +205,7 @@ TEST(ProgramText, RoundTripIsLossless) {
 }
 
 TEST(ProgramText, NamesAreForPeopleOnly) {
-  mlir::MLIRContext context;
+  mlir::MLIRContext context(mlir::MLIRContext::Threading::DISABLED);
   bundle::Program program = Maker().program(44);
   bundle::ModelSummary summary;
   bundle::BodyLibrary bodies;
