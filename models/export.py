@@ -12,6 +12,7 @@ Shown by Hugging Face classes: the loss is inside the graph and shifts the label
 """
 import argparse
 import ast
+import contextlib
 import os
 
 import torch
@@ -70,6 +71,50 @@ def export(module, path, sequence=64, rows=2, vocabulary=256, opset=20, dynamic=
     return path
 
 
+@contextlib.contextmanager
+def parameters_on_meta():
+    """Modules made inside have parameters without values. Buffers keep theirs: tables of positions and masks decide the graph."""
+    register = torch.nn.Module.register_parameter
+
+    def without_values(module, name, parameter):
+        if parameter is not None:
+            parameter = torch.nn.Parameter(parameter.detach().to("meta"), requires_grad=parameter.requires_grad)
+        register(module, name, parameter)
+
+    torch.nn.Module.register_parameter = without_values
+    try:
+        yield
+    finally:
+        torch.nn.Module.register_parameter = register
+
+
+def export_without_weights(module, path, sequence=64, rows=2, vocabulary=256, opset=20):
+    """The same for a module whose parameters are on PyTorch's meta device (parameters_on_meta): shapes and no values, whatever their size.
+
+    The file says where each parameter would lie in `path`.data, which is not written: zorse-plan needs no weights, zorse-compile takes
+    --weights=later. Constants that decide the graph (tables of positions, masks) must not be on the meta device.
+    """
+    import onnx_ir as ir
+
+    batch, length = torch.export.Dim("batch", min=1, max=65536), torch.export.Dim("sequence", min=2, max=1 << 20)
+    ids = torch.zeros((rows, sequence), dtype=torch.int64)
+    module.train(any(isinstance(m, torch.nn.modules.dropout._DropoutNd) and m.p > 0 for m in module.modules()))
+    with torch.no_grad():
+        program = torch.onnx.export(module, (ids, ids.clone()), input_names=["input_ids", "labels"], output_names=["loss"], opset_version=opset, dynamo=True,
+                                    optimize=False, dynamic_shapes=({0: batch, 1: length},) * 2, verbose=False)
+    offset, location = 0, os.path.basename(path) + ".data"
+    for value in program.model.graph.initializers.values():
+        tensor = getattr(value.const_value, "raw", None)
+        if not isinstance(tensor, torch.Tensor) or tensor.device.type != "meta":
+            continue
+        size = tensor.numel() * tensor.element_size()
+        value.const_value = ir.ExternalTensor(location, offset, size, value.const_value.dtype, shape=value.const_value.shape, name=value.name, base_dir="")
+        offset += (size + 4095) // 4096 * 4096
+    ir.save(program.model, path)
+    strip(path)
+    return path
+
+
 def check(module, path, inputs):
     """Exporters leave out what they do not know (label_smoothing, for one): the file's loss must be the module's."""
     with torch.no_grad():
@@ -103,8 +148,13 @@ def strip(path):
     onnx.save(model, path)
 
 
-def hugging_face(name, settings):
+def hugging_face(name, settings, weights=True):
     import transformers
+
+    if not weights:
+        config = getattr(transformers, name)(**settings) if hasattr(transformers, name) else transformers.AutoConfig.from_pretrained(name)
+        with parameters_on_meta():
+            return transformers.AutoModelForCausalLM.from_config(config, attn_implementation="sdpa")
 
     if os.path.isdir(name) or not hasattr(transformers, name):
         return transformers.AutoModelForCausalLM.from_pretrained(name, attn_implementation="sdpa")
@@ -121,6 +171,7 @@ def main():
     parser.add_argument("--opset", type=int, default=20)
     parser.add_argument("--fixed", action="store_true", help="fixed batch and sequence")
     parser.add_argument("--optimize", action="store_true", help="let the exporter optimise (merges and renames parameters)")
+    parser.add_argument("--no-weights", action="store_true", help="shapes alone: for planning and compiling models of any size (zorse-compile --weights=later)")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("-o", "--output", required=True)
     a = parser.parse_args()
@@ -132,7 +183,11 @@ def main():
             settings[key] = ast.literal_eval(value)
         except (ValueError, SyntaxError):
             settings[key] = value
-    model = hugging_face(a.hf, settings)
+    model = hugging_face(a.hf, settings, weights=not a.no_weights)
+    if a.no_weights:
+        export_without_weights(WithLoss(model), a.output, sequence=a.sequence, rows=a.rows, vocabulary=model.config.vocab_size, opset=a.opset)
+        print(f"{a.output}: {sum(p.numel() for p in model.parameters()):,} parameters, without weights")
+        return
     export(WithLoss(model), a.output, sequence=a.sequence, rows=a.rows, vocabulary=model.config.vocab_size, opset=a.opset, dynamic=not a.fixed,
            optimize=a.optimize)
     print(f"{a.output}: {sum(p.numel() for p in model.parameters()):,} parameters")

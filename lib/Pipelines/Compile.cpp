@@ -1,5 +1,6 @@
 // Runs the phases in order, times them, and prints, dumps and stops where asked.
 #include "zorse/Pipelines/Compile.h"
+#include "zorse/Pipelines/Summarize.h"
 
 #include "Compiler.h"
 #include "Diagnostics.h"
@@ -174,6 +175,21 @@ bool compileModel(const CompileOptions &options) {
     return false;
   if (!options.quiet)
     llvm::errs() << "  " << llvm::format("%-10s", "") << llvm::format("%7.2f s  ", secondsSince(runner.start)) << "in all\n";
+  return true;
+}
+
+bool summarizeModel(const CompileOptions &options, bundle::ModelSummary &summary, bundle::BodyLibrary &bodies) {
+  bool threads = ZORSE_MLIR_THREADS && options.threads > 1;
+  MLIRContext context(threads ? MLIRContext::Threading::ENABLED : MLIRContext::Threading::DISABLED);
+  prepareContext(context);
+  DiagnosticPrinter printer(&context, options.model);
+  Runner runner{options};
+  Compiler c{options, context, {}, {}, {}, {}, {}, {}, {}};
+  if (!runner.run(Phase::Import, c, &Compiler::import) || !runner.run(Phase::Recognize, c, &Compiler::recognize) || !runner.run(Phase::Backward, c, &Compiler::buildUnits) ||
+      !runner.run(Phase::Bodies, c, &Compiler::compileBodies))
+    return false;
+  summary = std::move(c.model.summary);
+  bodies = std::move(c.bodies.library);
   return true;
 }
 

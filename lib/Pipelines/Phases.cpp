@@ -68,6 +68,7 @@ bool Compiler::import(std::string &remark) {
   import.shiftLabels = options.shiftLabels;
   import.shiftedInGraph = options.shiftedInGraph;
   import.ignoreIndex = options.ignoreIndex;
+  import.weightsLater = options.weights == Weights::Later;
   import.precision = options.f64 ? Precision::F64 : Precision::F32;
   for (const std::string &name : options.train)
     import.trainable[name] = TrainableChoice::Train;
@@ -251,14 +252,16 @@ bool Compiler::write(std::string &remark) {
   uint64_t bytes = 0;
   for (const bundle::WeightData &weight : contents.weights)
     bytes += weight.size + weight.bytes.size();
-  bool reference = options.weights == Weights::Reference || (options.weights == Weights::Auto && bytes > kCopiedWeights);
+  bool reference = options.weights == Weights::Reference || options.weights == Weights::Later || (options.weights == Weights::Auto && bytes > kCopiedWeights);
   contents.weightMode = reference ? bundle::WeightMode::Reference : bundle::WeightMode::Copy;
   if (!bundle::writeBundle(contents, options.output, error)) {
     printError(error);
     return false;
   }
   remark = options.output;
-  if (reference)
+  if (options.weights == Weights::Later)
+    remark += "; it will read " + megabytes(bytes) + " of weights from the model's files";
+  else if (reference)
     remark += "; its " + megabytes(bytes) + " of weights stay in the model's files (--weights=copy makes it movable)";
   return true;
 }

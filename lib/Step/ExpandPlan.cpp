@@ -65,6 +65,21 @@ void zorse::step::placeEntries(Expansion &x) {
   graph.listLength = static_cast<uint32_t>(x.list.size());
 }
 
+namespace {
+
+void keepBuffers(Expansion &x) {
+  double end = 0;
+  for (uint32_t op : x.list)
+    end = std::max(end, x.ops[op].end);
+  for (const Buffer &buffer : x.buffers)
+    if (buffer.persistent)
+      x.graph.buffers.push_back({buffer.device, static_cast<BufferLife::Purpose>(buffer.purpose), buffer.bytes, 0, end});
+    else if (buffer.first != kNone)
+      x.graph.buffers.push_back({buffer.device, static_cast<BufferLife::Purpose>(buffer.purpose), buffer.bytes, x.ops[x.list[buffer.first]].start, buffer.freeTime});
+}
+
+} // namespace
+
 std::optional<StepGraph> zorse::step::expandPlan(const bundle::ModelSummary &summary, const Plan &plan, std::string &error, const ExpandOptions &options) {
   error.clear();
   if (!checkSummary(summary, error) || !validatePlan(plan, summary, error))
@@ -92,6 +107,8 @@ std::optional<StepGraph> zorse::step::expandPlan(const bundle::ModelSummary &sum
   setOverwriteFlags(x);
   if (!packArenas(x, error))
     return std::nullopt;
+  if (options.keepBuffers)
+    keepBuffers(x);
   placeEntries(x);
   computeWaits(x.graph);
   return std::move(x.graph);

@@ -44,9 +44,17 @@ static bool pairsRepeat(Value table, bool interleaved, int depth = 0) {
       return true;
   }
   if (std::optional<ConstantTable> constant = ConstantTable::read(view)) {
-    SmallVector<int64_t> shape = view.shape();
-    if (view.sampled)
-      shape.erase(shape.begin());
+    // Where every stride is 0 (a broadcast to heads), one index stands for all.
+    SmallVector<int64_t> shape;
+    for (const ViewDimension &dimension : view.dimensions) {
+      int64_t size = 1;
+      bool varies = false;
+      for (const ViewFactor &factor : dimension) {
+        size *= factor.size;
+        varies |= factor.stride != 0;
+      }
+      shape.push_back(varies || &dimension == &view.dimensions.back() ? size : 1);
+    }
     int64_t half = shape.back() / 2, vectors = 1;
     for (int64_t size : ArrayRef(shape).drop_back())
       vectors *= size;

@@ -1,47 +1,28 @@
-// zorse-plan: a plan for a model summary and a cluster, as a picture and as plan.json.
+// zorse-plan: which device does what, how fast, in how much memory, and why. Options are read here; lib/Planning does the work.
+#include "LoadModel.h"
+#include "ModelFlags.h"
+#include "TrainingFlags.h"
 
-#include "zorse/Planning/Cluster.h"
-#include "zorse/Planning/DefaultPlan.h"
 #include "zorse/Planning/Report.h"
+#include "zorse/Planning/Search.h"
 #include "zorse/Step/Plan.h"
 #include "zorse/Step/RandomPlan.h"
-#include "zorse/Step/StepGraph.h"
 
-#include "bundle.pb.h"
+#include <CLI/CLI.hpp>
 
+#include <algorithm>
 #include <cstdio>
-#include <cstdlib>
 #include <fstream>
 #include <iostream>
-#include <map>
-#include <string>
+#include <unistd.h>
 
 using namespace zorse;
 
 namespace {
 
-const char *const kHelp = R"(usage: zorse-plan --summary=summary.pb --cluster=cluster.yaml --batch=N [options]
-       zorse-plan --summary=summary.pb --plan=plan.json [--cluster=cluster.yaml]
-       zorse-plan --summary=summary.pb --random=SEED --devices=N --batch=N
-
-Chooses a plan (or reads, or draws one), expands and simulates it, and prints its picture, the memory of every device and the predicted time of a step.
-
-  --summary=FILE      the model, as a bundle holds it (zorse-compile writes it)
-  --cluster=FILE      nodes, devices, links (docs/cluster.md)
-  --batch=N           samples per step
-  --plan=FILE         describe this plan instead of choosing one (docs/plan.md)
-  --random=SEED       draw a random valid plan, for tests
-  --devices=N         with --random: number of devices
-  --stages=N          number of pipeline stages (default: chosen)
-  --microbatch=N      most rows of a cell (default: chosen)
-  --schedule=NAME     1f1b (default) or gpipe
-  -o FILE             write plan.json
-  --quiet             no picture
-)";
-
 int fail(const std::string &message) {
   size_t begin = 0;
-  while (begin <= message.size()) {
+  while (begin <= message.size() && !message.empty()) {
     size_t end = std::min(message.find('\n', begin), message.size());
     std::string line = message.substr(begin, end - begin);
     std::cerr << (line.rfind("  ", 0) == 0 ? "" : "error: ") << line << "\n";
@@ -50,98 +31,255 @@ int fail(const std::string &message) {
   return 1;
 }
 
-bool toInteger(const std::string &text, uint64_t most, uint64_t &number) {
-  if (text.empty() || text.size() > 19 || text.find_first_not_of("0123456789") != std::string::npos)
-    return false;
-  number = std::stoull(text);
-  return number <= most;
+bool writeFile(const std::string &path, const std::string &text) {
+  std::ofstream file(path, std::ios::binary);
+  return file && (file << text) && file.flush();
+}
+
+struct Options {
+  std::string model, summary, shape, cluster, profile, plan, output, html, json, schedule, objective = "throughput", split;
+  std::vector<std::string> exclude, compare;
+  int64_t batch = 0, random = -1, devices = 0;
+  bool quiet = false, explain = false, exact = true;
+  planning::SearchOptions search;
+  pipelines::CompileOptions compile;
+};
+
+void addOptions(CLI::App &app, Options &o) {
+  app.add_option("model", o.model, "an ONNX file, a bundle, or a model summary (summary.pb)");
+  app.add_option("--shape", o.shape, "plan for a model by its dimensions: llama-7b ... llama-70b, and layers=, hidden=, ffn=, heads=, kv_heads=, vocabulary=, precision=f16 (comma-separated)");
+  app.add_option("--summary", o.summary, "the same as giving a summary as the model")->group("");
+  app.add_option("--cluster", o.cluster, "sites, nodes, devices, links (docs/cluster.md)");
+  app.add_option("--profile", o.profile, "measured times (docs/profile.md), as zorse-profile writes them");
+  app.add_option("--batch", o.batch, "samples per step");
+  app.add_option("--plan", o.plan, "describe this plan instead of choosing one (docs/plan.md)");
+  app.add_option("-o,--output", o.output, "write plan.json");
+  app.add_option("--html", o.html, "write a page with timeline, memory, tiling and reasons");
+  app.add_option("--json", o.json, "write the report for machines (docs/planning.md)");
+  app.add_flag("--explain", o.explain, "say what binds, and what one more device, other links or more memory would bring");
+  app.add_option("--compare", o.compare, "two plans (files) side by side")->expected(2);
+  app.add_flag("--quiet", o.quiet, "no tables, no progress");
+
+  const char *search = "Search";
+  app.add_option("--objective", o.objective, "throughput (default) or cost: least price per token")->group(search)->check(CLI::IsMember({"throughput", "cost"}));
+  app.add_option("--least-throughput", o.search.leastThroughput, "with --objective=cost: samples/s that must be reached")->group(search);
+  app.add_option("--most-price", o.search.mostPrice, "most to pay per hour for the devices in use")->group(search);
+  app.add_option("--stages", o.search.stages, "number of pipeline stages (default: chosen)")->group(search);
+  app.add_option("--pipelines", o.search.pipelines, "number of pipelines (default: chosen)")->group(search);
+  app.add_option("--microbatch", o.search.rows, "most rows of a micro-batch (default: chosen)")->group(search);
+  app.add_option("--schedule", o.schedule, "1f1b, gpipe or timed (default: chosen)")->group(search)->check(CLI::IsMember({"1f1b", "gpipe", "timed"}));
+  app.add_option("--split-backward", o.split, "yes or no: weight gradients as tasks of their own (default: chosen)")->group(search)->check(CLI::IsMember({"yes", "no"}));
+  app.add_option("--exclude", o.exclude, "devices to leave out")->group(search)->delimiter(',');
+  app.add_option("--candidates", o.search.candidates, "search budget, in simulated candidates (default: by the size of the problem)")->group(search);
+  app.add_option("--seed", o.search.seed, "of the search; the same seed gives the same plan on any machine")->group(search);
+  app.add_option("--threads", o.search.threads, "default: all cores; the plan does not depend on it")->group(search);
+  app.add_flag("!--no-exact", o.exact, "small instances by heuristics, too")->group(search);
+
+  app.add_option("--random", o.random, "draw a random valid plan from this seed, for tests")->group("Tests");
+  app.add_option("--devices", o.devices, "with --random: number of devices")->group("Tests");
+}
+
+/// Finishes a plan that was read: devices it does not list get no work; costs and memory come from the cluster.
+std::optional<step::Plan> readPlan(const std::string &path, const LoadedModel &model, const planning::Cluster *cluster, std::string &error) {
+  std::optional<step::Plan> plan = step::readPlanFile(path, model.summary, error);
+  if (!plan)
+    return std::nullopt;
+  if (!model.summary.content_hash().empty() && !plan->model.empty() && plan->model != model.summary.content_hash()) {
+    error = path + ": was made for another model (" + plan->model + "; this one is " + model.summary.content_hash() + ")";
+    return std::nullopt;
+  }
+  if ((cluster && !planning::applyCluster(*plan, *cluster, error, planning::numberType(model.summary.compute_type()))) || !step::validatePlan(*plan, model.summary, error)) {
+    error = path + ": " + error;
+    return std::nullopt;
+  }
+  return plan;
+}
+
+/// A cluster of what a plan says about its devices, for plans that stand alone.
+planning::Cluster clusterOf(const step::Plan &plan) {
+  planning::Cluster cluster;
+  cluster.name = "plan";
+  cluster.topology.add_sites()->mutable_fabric()->set_latency(plan.interNode.latency);
+  for (const step::PlanDevice &device : plan.devices) {
+    auto node = std::find_if(cluster.nodes.begin(), cluster.nodes.end(), [&](const planning::ClusterNode &n) { return n.name == device.node; });
+    planning::ClusterDevice described;
+    described.name = device.name;
+    described.node = static_cast<uint32_t>(node - cluster.nodes.begin());
+    if (node == cluster.nodes.end()) {
+      cluster.nodes.emplace_back();
+      cluster.nodes.back().name = device.node;
+      auto *topologyNode = cluster.topology.add_nodes();
+      topologyNode->set_name(device.node);
+      topologyNode->mutable_port()->set_bandwidth(plan.intraNode.bandwidth);
+      topologyNode->mutable_port()->set_latency(plan.intraNode.latency);
+      topologyNode->mutable_nic()->set_bandwidth(plan.interNode.bandwidth);
+    }
+    std::fill(std::begin(described.speed), std::end(described.speed), device.speed > 0 ? device.speed : 1e9);
+    described.memory = device.memory;
+    cluster.devices.push_back(described);
+    cluster.topology.add_node_of_device(described.node);
+  }
+  return cluster;
+}
+
+/// One line that is written over while the search runs.
+void showProgress(uint32_t tried, uint32_t budget, double best) {
+  fprintf(stderr, "\r  search: %u of %u candidates, best step %.4g s   ", tried, budget, best);
+  fflush(stderr);
+}
+
+int compare(const Options &o, const planning::Problem &problem, const LoadedModel &model, const planning::Cluster *cluster) {
+  std::vector<planning::Report> reports;
+  for (const std::string &path : o.compare) {
+    std::string error;
+    std::optional<step::Plan> plan = readPlan(path, model, cluster, error);
+    std::optional<planning::Report> report = plan ? planning::makeReport(problem, *plan, error) : std::nullopt;
+    if (!report)
+      return fail(plan ? path + ": " + error : error);
+    reports.push_back(std::move(*report));
+  }
+  std::cout << planning::compareReports(reports[0], o.compare[0], reports[1], o.compare[1]);
+  return 0;
+}
+
+int run(Options &o) {
+  std::string error;
+  std::optional<planning::Cluster> cluster;
+  if (!o.cluster.empty() && !(cluster = planning::readClusterFile(o.cluster, error)))
+    return fail(error);
+  const std::string path = o.model.empty() ? o.summary : o.model;
+  if (path.empty() == o.shape.empty())
+    return fail("expects one model: an ONNX file, a bundle, a summary, or --shape. --help lists the options");
+  o.compile.quiet = o.quiet;
+  o.compile.weights = pipelines::Weights::Later; // planning asks for shapes alone
+  std::optional<LoadedModel> model = o.shape.empty() ? loadModel(path, o.compile, error) : shapeModel(o.shape, o.compile.sequence, cluster ? &*cluster : nullptr, error);
+  if (!model)
+    return fail(error);
+  const bundle::ModelSummary &summary = model->summary;
+  std::optional<planning::Profile> profile;
+  if (!o.profile.empty() && !(profile = planning::readProfileFile(o.profile, error)))
+    return fail(error);
+
+  // A plan that is given may stand alone; to choose one takes a cluster.
+  std::optional<step::Plan> plan;
+  if (!o.plan.empty()) {
+    if (!(plan = readPlan(o.plan, *model, cluster ? &*cluster : nullptr, error)))
+      return fail(error);
+    if (o.batch > 0 && o.batch != plan->batch)
+      return fail(o.plan + ": is for a batch of " + std::to_string(plan->batch) + " samples, and --batch says " + std::to_string(o.batch) + ". Change one of them");
+  } else if (o.random >= 0) {
+    if (o.devices < 1 || o.devices > 4096 || o.batch < 1)
+      return fail("--random expects --devices (1 to 4096) and --batch of at least 1");
+    plan = step::randomPlan(summary, o.batch, static_cast<uint32_t>(o.devices), static_cast<uint64_t>(o.random));
+  } else if (!cluster) {
+    return fail("--cluster is missing: the devices to plan for (docs/cluster.md)");
+  } else if (o.batch < 1 && o.compare.empty()) {
+    return fail("--batch is missing: the samples per step, at least 1");
+  }
+  if (!cluster)
+    cluster = clusterOf(*plan);
+
+  std::optional<planning::CostModel> costs = planning::CostModel::make(summary, *cluster, profile ? &*profile : nullptr, {}, error);
+  if (!costs)
+    return fail(error);
+  const bundle::BodyLibrary *bodies = model->bodies ? &*model->bodies : nullptr;
+  planning::Problem problem{summary, *cluster, *costs, plan ? plan->batch : o.batch, bodies};
+  problem.profile = profile ? &*profile : nullptr;
+  if (!o.compare.empty())
+    return compare(o, problem, *model, &*cluster);
+
+  planning::SearchOptions search = o.search;
+  search.objective = o.objective == "cost" ? planning::Objective::CostPerSample : planning::Objective::Throughput;
+  search.exact = o.exact;
+  if (!o.schedule.empty())
+    search.schedule = o.schedule == "gpipe" ? step::ScheduleKind::GPipe : o.schedule == "timed" ? step::ScheduleKind::Timed : step::ScheduleKind::OneForwardOneBackward;
+  if (!o.split.empty())
+    search.splitBackward = o.split == "yes";
+  for (const std::string &name : o.exclude) {
+    auto it = std::find_if(cluster->devices.begin(), cluster->devices.end(), [&](const planning::ClusterDevice &d) { return d.name == name; });
+    if (it == cluster->devices.end())
+      return fail("--exclude: the cluster has no device '" + name + "'");
+    search.excluded.push_back(static_cast<uint32_t>(it - cluster->devices.begin()));
+  }
+  const bool progress = !o.quiet && isatty(2);
+  if (progress)
+    search.progress = showProgress;
+
+  std::string found;
+  if (!plan) {
+    std::optional<planning::SearchResult> result = planning::searchPlan(problem, search, error);
+    if (progress)
+      fputs("\r\x1b[K", stderr);
+    if (!result)
+      return fail(error);
+    plan = std::move(result->plan);
+    found = result->proven ? "proven best of " + std::to_string(result->tried) + " candidates" : "best of " + std::to_string(result->tried) + " candidates";
+  }
+  if (!o.output.empty() && !writeFile(o.output, step::writePlan(*plan, summary)))
+    return fail(o.output + ": cannot write the file");
+  if (o.quiet && o.html.empty() && o.json.empty() && !o.explain)
+    return 0;
+
+  step::StepGraph graph;
+  std::optional<planning::Report> report = planning::makeReport(problem, *plan, error, &graph);
+  if (!report)
+    return fail(o.plan.empty() ? error : o.plan + ": " + error);
+  std::vector<planning::Reason> reasons;
+  if (o.explain || !o.html.empty()) {
+    planning::PlanAgain again = [&](const planning::Cluster &other) -> std::optional<double> {
+      std::string ignored;
+      std::optional<planning::CostModel> otherCosts = planning::CostModel::make(summary, other, problem.profile, {}, ignored);
+      if (!otherCosts)
+        return std::nullopt;
+      planning::Problem changed{summary, other, *otherCosts, problem.batch, bodies};
+      changed.profile = problem.profile;
+      planning::SearchOptions quick = search;
+      quick.progress = nullptr;
+      quick.excluded.clear();
+      std::optional<planning::SearchResult> result = planning::searchPlan(changed, quick, ignored);
+      return result ? std::optional<double>(result->evaluation.step) : std::nullopt;
+    };
+    reasons = planning::explain(problem, *plan, *report, search.excluded.empty() ? again : planning::PlanAgain());
+  }
+  if (!o.quiet) {
+    std::cout << planning::drawPlan(*plan, summary.units_size()) << "\n" << planning::printReport(*report);
+    if (!found.empty())
+      std::cout << "found           " << found << "\n";
+  }
+  if (o.explain)
+    std::cout << "\nWhy, and what would change it\n" << planning::printReasons(reasons);
+  if (!o.html.empty() && !writeFile(o.html, planning::writeReportPage(*report, *plan, graph, reasons)))
+    return fail(o.html + ": cannot write the file");
+  if (!o.json.empty() && !writeFile(o.json, planning::writeReportJson(*report)))
+    return fail(o.json + ": cannot write the file");
+
+  // A plan that does not fit is described above, and still an error.
+  std::string lacking;
+  for (const auto &device : report->devices)
+    if (device.available && device.memory > device.available)
+      lacking += (lacking.empty() ? "" : ", ") + device.name + " (" + std::to_string(device.memory - device.available) + " bytes)";
+  return lacking.empty() ? 0 : fail("the plan does not fit: memory is missing on " + lacking);
 }
 
 } // namespace
 
 int main(int argc, char **argv) {
-  std::map<std::string, std::string> options;
-  const char *const known[] = {"--summary", "--cluster", "--batch", "--plan", "--random", "--devices", "--stages", "--microbatch", "--schedule", "-o", "--quiet"};
-  for (int i = 1; i < argc; ++i) {
-    std::string argument = argv[i];
-    if (argument == "--help" || argument == "-h") {
-      std::cout << kHelp;
-      return 0;
-    }
-    size_t equals = argument.find('=');
-    std::string key = argument.substr(0, equals), value = equals == std::string::npos ? "" : argument.substr(equals + 1);
-    bool isKnown = false;
-    for (const char *k : known)
-      isKnown |= key == k;
-    if (!isKnown)
-      return fail("unknown option '" + argument + "'; see --help");
-    if (equals == std::string::npos && key != "--quiet") {
-      if (i + 1 == argc)
-        return fail("option " + key + " expects a value");
-      value = argv[++i];
-    }
-    options[key] = value;
+  CLI::App app("Chooses a plan for a model on a cluster (or reads one), and shows who does what, how fast, in how much memory, and why.\n"
+               "  zorse-plan model.onnx --cluster cluster.yaml --batch 64 --seq 512 -o plan.json --html plan.html\n"
+               "  zorse-plan --shape llama-7b --seq 4096 --cluster cluster.yaml --batch 256\n");
+  Options o;
+  addOptions(app, o);
+  ModelFlags model;
+  model.addTo(app, o.compile);
+  TrainingFlags training;
+  training.addStateTo(app);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError &error) {
+    return error.get_exit_code() == 0 ? app.exit(error) : fail(std::string(error.what()) + ". --help lists the options");
   }
-  std::map<std::string, uint64_t> numbers;
-  for (const char *key : {"--batch", "--random", "--devices", "--stages", "--microbatch"})
-    if (options.count(key) && !toInteger(options[key], key == std::string("--random") ? UINT64_MAX : 1u << 30, numbers[key]))
-      return fail(std::string(key) + " expects a whole number, got '" + options[key] + "'");
-
-  if (!options.count("--summary"))
-    return fail("--summary is missing; see --help");
-  bundle::ModelSummary summary;
-  {
-    std::ifstream file(options["--summary"], std::ios::binary);
-    if (!file)
-      return fail(options["--summary"] + ": cannot read the file");
-    if (!summary.ParseFromIstream(&file) || summary.units_size() == 0)
-      return fail(options["--summary"] + ": not a model summary");
-  }
-
   std::string error;
-  std::optional<planning::Cluster> cluster;
-  if (options.count("--cluster") && !(cluster = planning::readClusterFile(options["--cluster"], error)))
+  if (!model.resolve(o.compile, error) || !training.resolve(o.compile.training, error))
     return fail(error);
-  step::ScheduleKind schedule = step::ScheduleKind::OneForwardOneBackward;
-  if (options.count("--schedule")) {
-    if (options["--schedule"] != "1f1b" && options["--schedule"] != "gpipe")
-      return fail("--schedule expects 1f1b or gpipe, got '" + options["--schedule"] + "'");
-    if (options["--schedule"] == "gpipe")
-      schedule = step::ScheduleKind::GPipe;
-  }
-
-  std::optional<step::Plan> plan;
-  if (options.count("--plan")) {
-    plan = step::readPlanFile(options["--plan"], summary, error);
-    if (plan && cluster && !planning::applyCluster(*plan, *cluster, error))
-      return fail(options["--plan"] + ": " + error);
-  } else if (numbers["--batch"] == 0) {
-    return fail("--batch is missing or 0; see --help");
-  } else if (options.count("--random")) {
-    if (numbers["--devices"] == 0)
-      return fail("--random needs --devices");
-    plan = step::randomPlan(summary, static_cast<int64_t>(numbers["--batch"]), static_cast<uint32_t>(numbers["--devices"]), numbers["--random"]);
-  } else {
-    if (!cluster)
-      return fail("--cluster is missing; see --help");
-    planning::DefaultPlanOptions planOptions;
-    planOptions.stages = static_cast<uint32_t>(numbers["--stages"]);
-    planOptions.microBatch = static_cast<int64_t>(numbers["--microbatch"]);
-    planOptions.schedule = schedule;
-    plan = planning::makeDefaultPlan(summary, *cluster, static_cast<int64_t>(numbers["--batch"]), error, planOptions);
-  }
-  if (!plan)
-    return fail(error);
-
-  std::optional<step::StepGraph> graph = step::expandPlan(summary, *plan, error);
-  if (!graph)
-    return fail(options.count("--plan") ? options["--plan"] + ": " + error : error);
-  if (!options.count("--quiet"))
-    std::cout << planning::drawPlan(*plan, summary.units_size()) << "\n" << planning::describeStep(*plan, *graph);
-  if (options.count("-o")) {
-    std::ofstream file(options["-o"]);
-    if (!(file << step::writePlan(*plan, summary)) || !file.flush())
-      return fail(options["-o"] + ": cannot write the file");
-  }
-  return 0;
+  return run(o);
 }

@@ -33,7 +33,8 @@ enum class Emit : uint8_t { Nothing, Graph, Units, Plan, Exec, Llvm };
 
 /// Whether the bundle holds the initial weights or names the model's files. Auto: it holds them up to kCopiedWeights bytes; beyond, copying would take
 /// longer than everything else.
-enum class Weights : uint8_t { Auto, Copy, Reference };
+/// Later: it names the model's files, which need not exist yet; no byte of them is read.
+enum class Weights : uint8_t { Auto, Copy, Reference, Later };
 inline constexpr uint64_t kCopiedWeights = 64 << 20;
 
 struct CompileOptions {

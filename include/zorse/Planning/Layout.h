@@ -20,6 +20,7 @@ struct Problem {
   int64_t batch = 0;
   const bundle::BodyLibrary *bodies = nullptr; ///< exact workspace and slots, once compiled
   bool mayRecompute = false;           ///< the compiler can recompute activations (not yet)
+  const Profile *profile = nullptr;    ///< what `costs` was made from
 };
 
 struct Member {

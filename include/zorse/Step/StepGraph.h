@@ -140,6 +140,15 @@ struct MemoryUse {
   uint32_t cellsAlive = 0; ///< most cells between their forward and their backward at once
 };
 
+/// A buffer's life on the simulated clock, for pictures of memory over the step.
+struct BufferLife {
+  enum Purpose : uint8_t { State, Gathered, Gradients, Activations, Workspace };
+  uint32_t device = 0;
+  Purpose purpose = Activations;
+  uint64_t bytes = 0;
+  double begin = 0, end = 0; ///< seconds; persistent ones live for the whole step
+};
+
 struct DeviceProgram {
   std::string name;
   std::vector<Arena> arenas;
@@ -161,6 +170,7 @@ struct StepGraph {
   std::vector<PersistentState> state;
   uint32_t listLength = 0;            ///< ids are [0, listLength)
   double stepTime = 0;                ///< seconds on the simulated clock, first to last entry
+  std::vector<BufferLife> buffers;    ///< if ExpandOptions::keepBuffers
 };
 
 struct ExpandOptions {
@@ -169,6 +179,7 @@ struct ExpandOptions {
   const bundle::BodyLibrary *bodies = nullptr;
   /// Times of tasks and transfers, by the plan's devices; without it, FLOPs over the plan's speeds and its two links.
   const Costs *costs = nullptr;
+  bool keepBuffers = false;
   /// Refuse a plan that does not fit the devices' memory (the planner turns this off to grade candidates).
   bool checkMemory = true;
 };

@@ -171,11 +171,13 @@ LogicalResult Importer::readInitializers() {
   classifyInitializers();
   for (auto &[value, tensor] : graph.body.initializers) {
     std::string problem;
-    auto bytes = model.bytes(*tensor, problem);
+    auto bytes = model.bytes(*tensor, problem, options.weightsLater);
     if (!bytes)
       return error(problem);
     if (roles[tensor] != InitializerRole::Constant)
       continue; // an argument once it is used
+    if (bytes->missing)
+      return error("constant '" + tensor->name() + "': its value decides the graph, and its file '" + bytes->file + "' is not there. Export constants inside the model, or put the file beside it");
     int64_t size = 1;
     std::vector<int64_t> shape(tensor->dims().begin(), tensor->dims().end());
     for (int64_t dim : shape)

@@ -209,9 +209,7 @@ std::shared_ptr<MappedFile> LoadedModel::externalFile(const std::string &locatio
     error = "external data '" + location + "' must be a relative path below the model's directory, without '..'";
     return nullptr;
   }
-  size_t slash = modelPath.rfind('/');
-  std::string path = (slash == std::string::npos ? std::string() : modelPath.substr(0, slash + 1)) + location;
-  auto file = MappedFile::open(path, error);
+  auto file = MappedFile::open(pathOf(location), error);
   if (!file) {
     error = "external data: " + error + "; keep the data file beside the model";
     return nullptr;
@@ -219,6 +217,13 @@ std::shared_ptr<MappedFile> LoadedModel::externalFile(const std::string &locatio
   externalFiles.emplace_back(location, file);
   return file;
 }
+
+std::string LoadedModel::pathOf(const std::string &location) const {
+  size_t slash = modelPath.rfind('/');
+  return (slash == std::string::npos ? std::string() : modelPath.substr(0, slash + 1)) + location;
+}
+
+bool LoadedModel::fileExists(const std::string &location) const { return access(pathOf(location).c_str(), F_OK) == 0; }
 
 static std::optional<uint64_t> parseNumber(const std::string &text) {
   if (text.empty() || text.size() > 19 || text.find_first_not_of("0123456789") != std::string::npos)
@@ -237,7 +242,7 @@ template <typename T, typename Field> static std::shared_ptr<std::vector<uint8_t
   return out;
 }
 
-std::optional<TensorBytes> LoadedModel::bytes(const onnx::Tensor &tensor, std::string &error) {
+std::optional<TensorBytes> LoadedModel::bytes(const onnx::Tensor &tensor, std::string &error, bool mayLackFile) {
   auto kind = static_cast<ElementKind>(tensor.data_type());
   std::string where = "tensor '" + tensor.name() + "'";
   int64_t width = byteSize(kind);
@@ -267,6 +272,17 @@ std::optional<TensorBytes> LoadedModel::bytes(const onnx::Tensor &tensor, std::s
         length = parseNumber(entry.value());
     }
     auto file = externalFile(location, error);
+    if (!file && mayLackFile && offset && !fileExists(location)) {
+      error.clear();
+      result.missing = true;
+      result.file = pathOf(location);
+      result.offset = *offset;
+      result.size = length.value_or(expected);
+      if (result.size == expected)
+        return result;
+      error = where + ": expects " + std::to_string(expected) + " bytes for its shape and type " + name(kind) + ", its entry for external data says " + std::to_string(result.size);
+      return std::nullopt;
+    }
     if (!file) {
       error = where + ": " + error;
       return std::nullopt;
@@ -277,8 +293,7 @@ std::optional<TensorBytes> LoadedModel::bytes(const onnx::Tensor &tensor, std::s
               (offset ? std::to_string(*offset) : std::string("(not a number)")) + "; the data file is truncated or belongs to another model";
       return std::nullopt;
     }
-    size_t slash = modelPath.rfind('/');
-    result.file = (slash == std::string::npos ? std::string() : modelPath.substr(0, slash + 1)) + location;
+    result.file = pathOf(location);
     result.offset = *offset;
     result.data = file->data() + *offset;
     result.size = size;

@@ -44,6 +44,7 @@ struct TensorBytes {
   std::string file;     ///< path of the file that holds them as they are, empty if there is none (typed fields)
   uint64_t offset = 0;  ///< in `file`
   std::shared_ptr<std::vector<uint8_t>> owned; ///< re-encoded from typed fields
+  bool missing = false; ///< its file does not exist, which the caller of LoadedModel::bytes allowed: no data
 };
 
 /// A parsed model and the files it maps.
@@ -60,11 +61,13 @@ public:
   const std::string &path() const { return modelPath; }
   /// Version of the default operator set.
   int64_t opset() const { return opsetVersion; }
-  /// The bytes of `tensor`; checks that their number agrees with its shape and type.
-  std::optional<TensorBytes> bytes(const onnx::Tensor &tensor, std::string &error);
+  /// The bytes of `tensor`; checks that their number agrees with its shape and type. With `mayLackFile`, a file of external data that does not exist is no error.
+  std::optional<TensorBytes> bytes(const onnx::Tensor &tensor, std::string &error, bool mayLackFile = false);
 
 private:
   std::shared_ptr<MappedFile> externalFile(const std::string &location, std::string &error);
+  std::string pathOf(const std::string &location) const;
+  bool fileExists(const std::string &location) const;
   void locateRawData();
 
   onnx::Model proto;

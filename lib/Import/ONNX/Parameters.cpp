@@ -57,8 +57,8 @@ bool looksRenamed(StringRef name) {
 /// Whether a float initializer holds 0 where a score counts and a very negative number elsewhere.
 bool Importer::isMask(const onnx::Tensor &tensor) {
   std::string problem;
-  auto bytes = model.bytes(tensor, problem);
-  if (!bytes)
+  auto bytes = model.bytes(tensor, problem, options.weightsLater);
+  if (!bytes || bytes->missing)
     return false;
   int64_t count = 1;
   for (int64_t dim : tensor.dims())
@@ -272,9 +272,9 @@ void Importer::restoreTies(const std::set<const onnx::Tensor *> &own) {
           original->dims(1) != renamed->dims(0))
         continue;
       std::string problem;
-      auto a = model.bytes(*renamed, problem), b = model.bytes(*original, problem);
+      auto a = model.bytes(*renamed, problem, options.weightsLater), b = model.bytes(*original, problem, options.weightsLater);
       size_t width = byteSize(static_cast<ElementKind>(renamed->data_type()));
-      if (!a || !b || width == 0 || !isTransposed(a->owned ? a->owned->data() : a->data, b->owned ? b->owned->data() : b->data, renamed->dims(0), renamed->dims(1), width))
+      if (!a || !b || a->missing || b->missing || width == 0 || !isTransposed(a->owned ? a->owned->data() : a->data, b->owned ? b->owned->data() : b->data, renamed->dims(0), renamed->dims(1), width))
         continue;
       transposeOf[renamed] = original;
       notes.push_back("'" + renamed->name() + "' is the transpose of parameter '" + original->name() + "', written twice by the exporter: they are one parameter again");
@@ -313,7 +313,7 @@ Val Importer::parameter(const onnx::Tensor &tensor, bool trainable) {
 
   std::string problem;
   auto source = rawSources.find(&tensor);
-  auto bytes = model.bytes(source == rawSources.end() ? tensor : *source->second, problem); // checked when initializers were read
+  auto bytes = model.bytes(source == rawSources.end() ? tensor : *source->second, problem, options.weightsLater); // checked when initializers were read
   WeightSource weight;
   weight.parameter = tensor.name();
   weight.shape = shape;
@@ -323,7 +323,7 @@ Val Importer::parameter(const onnx::Tensor &tensor, bool trainable) {
     weight.offset = bytes->offset;
     weight.bytes = bytes->size;
     weight.data = bytes->data;
-    if (bytes->file.empty() || bytes->owned)
+    if (!bytes->missing && (bytes->file.empty() || bytes->owned))
       weight.owned = bytes->owned ? bytes->owned : std::make_shared<std::vector<uint8_t>>(bytes->data, bytes->data + bytes->size);
     if (weight.owned)
       weight.data = weight.owned->data();

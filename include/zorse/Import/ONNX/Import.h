@@ -41,6 +41,8 @@ struct ImportOptions {
   /// Overrides what the importer finds out about the graph's own shift of the labels.
   std::optional<bool> shiftedInGraph;
   Precision precision = Precision::F32;
+  /// Files of external data may be missing: parameters then have no bytes (`WeightSource.data` null), and a constant among them is an error.
+  bool weightsLater = false;
   /// Initializers by name that are trained or frozen whatever the file and the rules say.
   std::map<std::string, TrainableChoice> trainable;
 };

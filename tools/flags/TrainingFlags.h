@@ -23,6 +23,8 @@ struct TrainingFlags {
   bool skipNonFinite = false, nesterov = false;
 
   void addTo(CLI::App &app);
+  /// Only what decides how much state there is.
+  void addStateTo(CLI::App &app);
   /// False: `error` names the option, what it expects and what it got.
   bool resolve(bundle::TrainingOptions &options, std::string &error) const;
 };

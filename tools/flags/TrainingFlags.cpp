@@ -23,6 +23,12 @@ void TrainingFlags::addTo(CLI::App &app) {
   add("--seed", seed, "of dropout");
 }
 
+void TrainingFlags::addStateTo(CLI::App &app) {
+  const char *group = "Training (docs/training.md)";
+  app.add_option("--optimizer", optimizer, "adamw (default), adam or sgd")->group(group)->check(CLI::IsMember({"adamw", "adam", "sgd"}));
+  app.add_option("--momentum", momentum, "of SGD, default 0")->group(group);
+}
+
 bool TrainingFlags::resolve(bundle::TrainingOptions &o, std::string &error) const {
   bool adamw = optimizer == "adamw";
   o.set_optimizer(adamw ? bundle::TrainingOptions::ADAMW : optimizer == "adam" ? bundle::TrainingOptions::ADAM : bundle::TrainingOptions::SGD);
@@ -31,10 +37,10 @@ bool TrainingFlags::resolve(bundle::TrainingOptions &o, std::string &error) cons
   o.set_beta1(betas[0]);
   o.set_beta2(betas[1]);
   o.set_epsilon(epsilon);
-  o.set_weight_decay(weightDecay->count() ? weightDecayValue : adamw ? 0.1 : 0.0);
+  o.set_weight_decay(weightDecay && weightDecay->count() ? weightDecayValue : adamw ? 0.1 : 0.0);
   o.set_momentum(momentum);
   o.set_nesterov(nesterov);
-  o.set_clip_norm(clip->count() ? clipValue : adamw ? 1.0 : 0.0);
+  o.set_clip_norm(clip && clip->count() ? clipValue : adamw ? 1.0 : 0.0);
   o.set_skip_nonfinite(skipNonFinite);
   o.set_warmup_steps(warmup);
   o.set_total_steps(totalSteps);

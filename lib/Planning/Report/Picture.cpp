@@ -1,7 +1,6 @@
 #include "zorse/Planning/Report.h"
 
 #include <algorithm>
-#include <cstdio>
 #include <set>
 
 using namespace zorse::step;
@@ -16,12 +15,6 @@ char letter(uint32_t device) {
 
 std::string pad(std::string text, size_t width) {
   text.resize(std::max(width, text.size()), ' ');
-  return text;
-}
-
-std::string mebibytes(uint64_t bytes) {
-  char text[32];
-  std::snprintf(text, sizeof text, "%.1f", static_cast<double>(bytes) / (1 << 20));
   return text;
 }
 
@@ -60,29 +53,4 @@ std::string zorse::planning::drawPlan(const Plan &plan, int32_t units, int width
     out += pad("units " + std::to_string(begin) + "-" + std::to_string(end), 14) + row + "\n";
   }
   return out;
-}
-
-std::string zorse::planning::describeStep(const Plan &plan, const StepGraph &graph) {
-  size_t name = 6;
-  for (const PlanDevice &device : plan.devices)
-    name = std::max(name, device.name.size());
-  std::string out = "   " + pad("device", name) + "   cells  rows x units   busy    memory MiB (state, gathered, gradients, activations, workspace)\n";
-  for (uint32_t d = 0; d < plan.devices.size(); ++d) {
-    int64_t cells = 0, area = 0;
-    for (const Cell &cell : plan.cells)
-      if (cell.device == d) {
-        ++cells;
-        area += cell.rows() * (cell.unitEnd - cell.unitBegin);
-      }
-    const DeviceProgram &program = graph.devices[d];
-    char text[96];
-    std::snprintf(text, sizeof text, "  %6lld  %12lld  %4.0f %%  ", static_cast<long long>(cells), static_cast<long long>(area),
-                  graph.stepTime > 0 ? 100 * program.busy / graph.stepTime : 0);
-    const MemoryUse &use = program.memory;
-    out += std::string(1, letter(d)) + "  " + pad(plan.devices[d].name, name) + text + mebibytes(use.total) + " (" + mebibytes(use.state) + ", " +
-           mebibytes(use.gathered) + ", " + mebibytes(use.gradients) + ", " + mebibytes(use.activations) + ", " + mebibytes(use.workspace) + ")\n";
-  }
-  char text[96];
-  std::snprintf(text, sizeof text, "predicted step: %.6g s, %u entries, %zu waits\n", graph.stepTime, graph.listLength, graph.waits.size());
-  return out + text;
 }

@@ -1,0 +1,284 @@
+// What a plan does to a cluster.
+#include "zorse/Planning/Report.h"
+
+#include "zorse/Simulation/Network.h"
+
+#include <algorithm>
+#include <map>
+#include <numeric>
+#include <set>
+#include <unordered_map>
+
+using namespace zorse;
+using namespace zorse::planning;
+
+namespace {
+
+/// Sets that grow together.
+class Sets {
+public:
+  explicit Sets(size_t n) : parent(n) { std::iota(parent.begin(), parent.end(), 0); }
+  uint32_t find(uint32_t i) {
+    while (parent[i] != i)
+      i = parent[i] = parent[parent[i]];
+    return i;
+  }
+  void join(uint32_t a, uint32_t b) { parent[std::max(find(a), find(b))] = std::min(find(a), find(b)); }
+
+private:
+  std::vector<uint32_t> parent;
+};
+
+/// Cells whose units touch and whose samples overlap exchange values: their devices are in one pipeline.
+Sets pipelinesOf(const step::Plan &plan) {
+  Sets sets(plan.devices.size());
+  std::map<int32_t, std::vector<uint32_t>> byBegin;
+  for (uint32_t c = 0; c < plan.cells.size(); ++c)
+    byBegin[plan.cells[c].unitBegin].push_back(c);
+  for (auto &[unit, cells] : byBegin)
+    std::sort(cells.begin(), cells.end(), [&](uint32_t a, uint32_t b) { return plan.cells[a].sampleBegin < plan.cells[b].sampleBegin; });
+  for (const step::Cell &cell : plan.cells) {
+    auto below = byBegin.find(cell.unitEnd);
+    if (below == byBegin.end())
+      continue;
+    auto it = std::partition_point(below->second.begin(), below->second.end(), [&](uint32_t o) { return plan.cells[o].sampleEnd <= cell.sampleBegin; });
+    for (; it != below->second.end() && plan.cells[*it].sampleBegin < cell.sampleEnd; ++it)
+      sets.join(cell.device, plan.cells[*it].device);
+  }
+  return sets;
+}
+
+std::string scheduleName(const step::Schedule &schedule) {
+  std::string name = schedule.kind == step::ScheduleKind::GPipe ? "gpipe" : schedule.kind == step::ScheduleKind::OneForwardOneBackward ? "1f1b" : schedule.kind == step::ScheduleKind::Timed ? "timed" : "explicit order";
+  return name + (schedule.splitBackward ? ", backward split" : "");
+}
+
+class Maker {
+public:
+  Maker(const Problem &problem, const step::Plan &plan, const step::StepGraph &graph, Report &report)
+      : problem(problem), plan(plan), graph(graph), report(report) {
+    std::unordered_map<std::string, uint32_t> index;
+    for (uint32_t d = 0; d < problem.cluster.devices.size(); ++d)
+      index[problem.cluster.devices[d].name] = d;
+    for (const step::PlanDevice &device : plan.devices) {
+      auto it = index.find(device.name);
+      inCluster.push_back(it == index.end() ? UINT32_MAX : it->second);
+    }
+  }
+
+  void devices() {
+    report.devices.resize(plan.devices.size());
+    for (uint32_t d = 0; d < plan.devices.size(); ++d) {
+      Report::Device &device = report.devices[d];
+      device.name = plan.devices[d].name;
+      device.node = plan.devices[d].node;
+      const ClusterDevice *known = inCluster[d] == UINT32_MAX ? nullptr : &problem.cluster.devices[inCluster[d]];
+      device.type = known ? (known->type.empty() ? known->kind : known->type) : "device";
+      device.use = graph.devices[d].memory;
+      device.memory = graph.devices[d].plannedBytes + (known ? known->reserve : 0);
+      device.available = plan.devices[d].memory;
+      const step::Span entries = graph.devices[d].entries;
+      for (uint32_t e = entries.begin; e < entries.end; ++e) {
+        const step::Entry &entry = graph.entries[e];
+        if (entry.kind != step::EntryKind::Compute)
+          continue;
+        double &seconds = entry.task == bundle::Compute::F ? device.forward : entry.task == bundle::Compute::B ? device.backward : entry.task == bundle::Compute::W ? device.weights : device.other;
+        seconds += entry.plannedEnd - entry.plannedStart;
+      }
+    }
+    std::vector<std::vector<std::pair<int64_t, int64_t>>> rows(plan.devices.size());
+    for (const step::Cell &cell : plan.cells) {
+      ++report.devices[cell.device].cells;
+      rows[cell.device].push_back({cell.sampleBegin, cell.sampleEnd});
+    }
+    for (uint32_t d = 0; d < rows.size(); ++d) {
+      std::sort(rows[d].begin(), rows[d].end());
+      int64_t end = 0;
+      for (auto [begin, last] : rows[d]) {
+        report.devices[d].samples += std::max<int64_t>(0, last - std::max(begin, end));
+        end = std::max(end, last);
+      }
+    }
+  }
+
+  void stages() {
+    Sets pipelines = pipelinesOf(plan);
+    std::map<std::tuple<uint32_t, int32_t, int32_t>, Report::Stage> byPlace;
+    std::map<std::tuple<uint32_t, int32_t, int32_t>, std::set<uint32_t>> members;
+    for (const step::Cell &cell : plan.cells) {
+      auto key = std::tuple(pipelines.find(cell.device), cell.unitBegin, cell.unitEnd);
+      Report::Stage &stage = byPlace[key];
+      stage.samples += cell.rows();
+      stage.leastRows = stage.leastRows ? std::min(stage.leastRows, cell.rows()) : cell.rows();
+      stage.mostRows = std::max(stage.mostRows, cell.rows());
+      members[key].insert(cell.device);
+    }
+    std::map<uint32_t, uint32_t> numbers; // of pipelines, by their first device
+    for (auto &[key, stage] : byPlace)
+      numbers.emplace(std::get<0>(key), static_cast<uint32_t>(numbers.size()));
+    for (auto &[key, stage] : byPlace) {
+      std::tie(std::ignore, stage.unitBegin, stage.unitEnd) = key;
+      stage.pipeline = numbers[std::get<0>(key)];
+      const auto &units = problem.summary.units();
+      stage.units = units[stage.unitBegin].name() + (stage.unitEnd - stage.unitBegin > 1 ? " ... " + units[stage.unitEnd - 1].name() : "");
+      stage.devices.assign(members[key].begin(), members[key].end());
+      std::vector<std::pair<std::string, int>> types;
+      double fullest = -1;
+      for (uint32_t d : stage.devices) {
+        const Report::Device &device = report.devices[d];
+        auto it = std::find_if(types.begin(), types.end(), [&](auto &t) { return t.first == device.type; });
+        if (it == types.end())
+          types.push_back({device.type, 1});
+        else
+          ++it->second;
+        const double busy = report.step > 0 ? device.busy() / report.step : 0;
+        stage.meanBusy += busy / double(stage.devices.size());
+        stage.mostBusy = std::max(stage.mostBusy, busy);
+        const double fill = device.available ? double(device.memory) / double(device.available) : 1e-30 * double(device.memory);
+        if (fill > fullest) {
+          fullest = fill;
+          stage.memory = device.memory;
+          stage.available = device.available;
+        }
+      }
+      for (auto &[type, count] : types)
+        stage.deviceTypes += (stage.deviceTypes.empty() ? "" : ", ") + std::to_string(count) + " x " + type;
+      report.stages.push_back(stage);
+    }
+    std::stable_sort(report.stages.begin(), report.stages.end(), [](const Report::Stage &a, const Report::Stage &b) { return std::pair(a.pipeline, a.unitBegin) < std::pair(b.pipeline, b.unitBegin); });
+  }
+
+  void types() {
+    double all = 0;
+    std::map<std::string, double> work;
+    for (const step::Cell &cell : plan.cells)
+      for (int32_t u = cell.unitBegin; u < cell.unitEnd; ++u) {
+        const auto &unit = problem.summary.units(u);
+        const double flops = (unit.forward_flops_per_row() + unit.backward_flops_per_row()) * double(cell.rows());
+        work[report.devices[cell.device].type] += flops;
+        all += flops;
+      }
+    for (const Report::Device &device : report.devices) {
+      auto it = std::find_if(report.types.begin(), report.types.end(), [&](const Report::Type &t) { return t.name == device.type; });
+      if (it == report.types.end())
+        it = report.types.insert(it, Report::Type{device.type});
+      ++it->devices;
+      if (device.cells) {
+        ++it->used;
+        it->utilisation += report.step > 0 ? device.busy() / report.step : 0;
+      }
+    }
+    for (Report::Type &type : report.types) {
+      type.utilisation = type.used ? type.utilisation / type.used : 0;
+      type.work = all > 0 ? work[type.name] / all : 0;
+    }
+  }
+
+  /// Bytes over every resource: transfers along their routes, collectives as the network moves them.
+  void links(const step::Costs &costs) {
+    const sim::Network &network = costs.network();
+    std::vector<double> bytes(network.resources(), 0);
+    std::vector<uint8_t> seen(graph.collectives.size(), 0);
+    sim::Traffic traffic(network);
+    auto collect = [&] {
+      for (uint32_t r = 0; r < bytes.size(); ++r)
+        bytes[r] += traffic.busyUntil(r) * network.bandwidth(r);
+      traffic.reset();
+    };
+    for (uint32_t d = 0; d < graph.devices.size(); ++d)
+      for (uint32_t e = graph.devices[d].entries.begin; e < graph.devices[d].entries.end; ++e) {
+        const step::Entry &entry = graph.entries[e];
+        if (entry.kind == step::EntryKind::Send) {
+          const sim::Route route = network.route(d, entry.peer);
+          for (uint8_t i = 0; i < route.count; ++i)
+            bytes[route.resources[i]] += double(entry.region.bytes);
+          if (network.site(d) != network.site(entry.peer))
+            egress(network.site(d), double(entry.region.bytes));
+          continue;
+        }
+        if ((entry.kind != step::EntryKind::AllGather && entry.kind != step::EntryKind::ReduceScatter) || seen[entry.collective]++)
+          continue;
+        const step::Collective &collective = graph.collectives[entry.collective];
+        const double size = collective.type == bundle::F64 ? 8 : collective.type == bundle::BF16 || collective.type == bundle::F16 ? 2 : 4;
+        std::vector<sim::Piece> pieces;
+        for (const auto &shard : collective.shards)
+          pieces.push_back({shard.device, double(shard.end - shard.begin) * size});
+        if (entry.kind == step::EntryKind::AllGather)
+          traffic.allGather(pieces, collective.members, 0, costs.gatherAlgorithm());
+        else
+          traffic.reduceScatter(collective.members, pieces, 0, costs.reduceAlgorithm());
+        collect();
+      }
+    for (uint32_t r = 0; r < bytes.size(); ++r)
+      if (bytes[r] > 0)
+        report.links.push_back({network.name(r), bytes[r], network.bandwidth(r), report.step > 0 ? bytes[r] / network.bandwidth(r) / report.step : 0});
+    std::stable_sort(report.links.begin(), report.links.end(), [](const Report::Link &a, const Report::Link &b) { return a.share > b.share; });
+  }
+
+  void prices() {
+    std::set<uint32_t> nodes;
+    for (uint32_t d = 0; d < report.devices.size(); ++d)
+      if (report.devices[d].cells && inCluster[d] != UINT32_MAX) {
+        report.price += problem.cluster.devices[inCluster[d]].price;
+        nodes.insert(problem.cluster.devices[inCluster[d]].node);
+      }
+    for (uint32_t node : nodes)
+      if (node < problem.cluster.nodes.size())
+        report.price += problem.cluster.nodes[node].price;
+  }
+
+private:
+  void egress(uint32_t site, double bytes) {
+    if (site < problem.cluster.egressPrice.size())
+      report.egress += bytes * problem.cluster.egressPrice[site];
+  }
+
+  const Problem &problem;
+  const step::Plan &plan;
+  const step::StepGraph &graph;
+  Report &report;
+  std::vector<uint32_t> inCluster;
+};
+
+} // namespace
+
+std::optional<Report> planning::makeReport(const Problem &problem, const step::Plan &plan, std::string &error, step::StepGraph *keep) {
+  std::optional<CostModel> costs = CostModel::make(problem.summary, problem.cluster, problem.profile, plan.devices, error);
+  if (!costs)
+    return std::nullopt;
+  step::ExpandOptions options;
+  options.bodies = problem.bodies;
+  options.costs = &*costs;
+  options.keepBuffers = keep != nullptr;
+  options.checkMemory = false; // a plan that does not fit is described, too
+  std::optional<step::StepGraph> graph = step::expandPlan(problem.summary, plan, error, options);
+  if (!graph)
+    return std::nullopt;
+  Report report;
+  report.model = problem.summary.name();
+  report.cluster = problem.cluster.name;
+  report.currency = problem.cluster.currency;
+  report.schedule = scheduleName(plan.schedule);
+  report.batch = plan.batch;
+  for (const auto &input : problem.summary.inputs())
+    if (input.role() == "ids") {
+      report.tokensPerSample = 1;
+      for (int64_t dim : input.shape())
+        report.tokensPerSample *= dim;
+    }
+  report.step = graph->stepTime;
+  report.entries = graph->listLength;
+  std::optional<Efficiency> efficiency = planning::efficiency(problem, plan, error);
+  if (!efficiency)
+    return std::nullopt;
+  report.efficiency = *efficiency;
+  Maker maker(problem, plan, *graph, report);
+  maker.devices();
+  maker.stages();
+  maker.types();
+  maker.links(*costs);
+  maker.prices();
+  if (keep)
+    *keep = std::move(*graph);
+  return report;
+}

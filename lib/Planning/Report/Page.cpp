@@ -1,0 +1,228 @@
+// The report as one self-contained page. Data goes in as JSON; what draws it is PageScript.h.
+#include "zorse/Planning/Report.h"
+
+#include "PageScript.h"
+#include "Text.h"
+
+#include <nlohmann/json.hpp>
+
+#include <algorithm>
+#include <cmath>
+#include <set>
+
+using namespace zorse;
+using namespace zorse::planning;
+using nlohmann::json;
+
+namespace {
+
+constexpr size_t kMostDevices = 64;    ///< in the timeline and the memory picture: one of each stage and type first
+constexpr size_t kMostEvents = 120000; ///< beyond, only devices that fit
+constexpr size_t kMostCells = 40000;   ///< in the tiling; beyond, rows of micro-batches are merged
+constexpr int kMemoryPoints = 400;
+
+std::string escape(const std::string &text) {
+  std::string out;
+  for (char c : text)
+    out += c == '<' ? "&lt;" : c == '>' ? "&gt;" : c == '&' ? "&amp;" : c == '"' ? "&quot;" : std::string(1, c);
+  return out;
+}
+
+/// "</script>" inside a string would end the script.
+std::string inScript(const json &data) {
+  std::string text = data.dump(-1, ' ', true, json::error_handler_t::replace), out;
+  for (char c : text)
+    out += c == '<' ? "\\u003c" : std::string(1, c);
+  return out;
+}
+
+/// Devices worth drawing: the first of each type in each stage, then the others of the stages in turn.
+std::vector<uint32_t> shownDevices(const Report &report, const step::StepGraph &graph) {
+  std::vector<uint32_t> order;
+  std::set<uint32_t> seen;
+  auto take = [&](uint32_t d) {
+    if (seen.insert(d).second)
+      order.push_back(d);
+  };
+  for (const auto &stage : report.stages) {
+    std::set<std::string> types;
+    for (uint32_t d : stage.devices)
+      if (types.insert(report.devices[d].type).second)
+        take(d);
+  }
+  for (size_t round = 0; order.size() < kMostDevices && round < kMostDevices; ++round)
+    for (const auto &stage : report.stages)
+      if (round < stage.devices.size() && order.size() < kMostDevices)
+        take(stage.devices[round]);
+  size_t events = 0;
+  std::vector<uint32_t> shown;
+  for (uint32_t d : order) {
+    events += graph.devices[d].entries.size();
+    if (shown.size() >= kMostDevices || (events > kMostEvents && !shown.empty()))
+      break;
+    shown.push_back(d);
+  }
+  std::vector<uint32_t> place(report.devices.size(), UINT32_MAX); // back into the order of the stages
+  uint32_t next = 0;
+  for (const auto &stage : report.stages)
+    for (uint32_t d : stage.devices)
+      if (place[d] == UINT32_MAX)
+        place[d] = next++;
+  std::sort(shown.begin(), shown.end(), [&](uint32_t a, uint32_t b) { return place[a] < place[b]; });
+  return shown;
+}
+
+/// kinds of the script: 0 forward, 1 backward, 2 weights, 3 update and norm, 4 send, 5 receive, 6 gather, 7 reduce
+int kindOf(const step::Entry &entry) {
+  switch (entry.kind) {
+  case step::EntryKind::Compute:
+    return entry.task == bundle::Compute::F ? 0 : entry.task == bundle::Compute::B ? 1 : entry.task == bundle::Compute::W ? 2 : 3;
+  case step::EntryKind::Send:
+    return 4;
+  case step::EntryKind::Receive:
+    return 5;
+  case step::EntryKind::AllGather:
+    return 6;
+  case step::EntryKind::ReduceScatter:
+  case step::EntryKind::AllReduce:
+    return 7;
+  default:
+    return -1;
+  }
+}
+
+json timeline(const Report &report, const step::Plan &plan, const step::StepGraph &graph, const std::vector<uint32_t> &shown) {
+  const double unit = report.step > 0 ? 1e6 / report.step : 0; // millionths of the step
+  json rows = json::array();
+  for (uint32_t d : shown) {
+    json events = json::array();
+    const step::Span span = graph.devices[d].entries;
+    for (uint32_t e = span.begin; e < span.end; ++e) {
+      const step::Entry &entry = graph.entries[e];
+      const int kind = kindOf(entry);
+      const double length = entry.plannedEnd - entry.plannedStart;
+      if (kind < 0 || length * unit < 0.5)
+        continue;
+      json event = {kind, std::llround(entry.plannedStart * unit), std::llround(length * unit)};
+      if (entry.cell >= 0 && entry.kind == step::EntryKind::Compute) {
+        const step::Cell &cell = plan.cells[entry.cell];
+        event.insert(event.end(), {cell.unitBegin, cell.unitEnd, cell.sampleBegin, cell.sampleEnd});
+      }
+      events.push_back(std::move(event));
+    }
+    rows.push_back({{"d", d}, {"e", std::move(events)}});
+  }
+  return rows;
+}
+
+/// Bytes by purpose at kMemoryPoints moments.
+json memoryCurves(const Report &report, const step::StepGraph &graph, const std::vector<uint32_t> &shown) {
+  std::vector<int> place(report.devices.size(), -1);
+  for (size_t i = 0; i < shown.size(); ++i)
+    place[shown[i]] = static_cast<int>(i);
+  std::vector<std::array<std::vector<double>, 5>> change(shown.size());
+  for (auto &device : change)
+    for (auto &purpose : device)
+      purpose.assign(kMemoryPoints + 1, 0);
+  for (const step::BufferLife &buffer : graph.buffers) {
+    if (place[buffer.device] < 0 || report.step <= 0)
+      continue;
+    const int from = std::clamp(static_cast<int>(buffer.begin / report.step * kMemoryPoints), 0, kMemoryPoints - 1);
+    const int to = std::clamp(static_cast<int>(std::ceil(buffer.end / report.step * kMemoryPoints)), from + 1, kMemoryPoints);
+    auto &curve = change[place[buffer.device]][buffer.purpose];
+    curve[from] += double(buffer.bytes);
+    curve[to] -= double(buffer.bytes);
+  }
+  json curves = json::array();
+  for (auto &device : change) {
+    json purposes = json::array();
+    for (auto &purpose : device) {
+      json points = json::array();
+      double now = 0;
+      for (int i = 0; i < kMemoryPoints; ++i) {
+        now += purpose[i];
+        points.push_back(std::llround(now / (1 << 20)));
+      }
+      purposes.push_back(std::move(points));
+    }
+    curves.push_back(std::move(purposes));
+  }
+  return curves;
+}
+
+json tiling(const step::Plan &plan) {
+  std::vector<const step::Cell *> cells;
+  for (const step::Cell &cell : plan.cells)
+    cells.push_back(&cell);
+  std::sort(cells.begin(), cells.end(), [](const step::Cell *a, const step::Cell *b) { return std::tuple(a->unitBegin, a->unitEnd, a->sampleBegin) < std::tuple(b->unitBegin, b->unitEnd, b->sampleBegin); });
+  json rows = json::array();
+  const int64_t grain = cells.size() > kMostCells ? int64_t(cells.size() / kMostCells) + 1 : 1;
+  for (size_t i = 0; i < cells.size(); i += size_t(grain)) {
+    const step::Cell &cell = *cells[i];
+    int64_t end = cell.sampleEnd;
+    for (size_t j = i + 1; j < std::min(i + size_t(grain), cells.size()) && cells[j]->unitBegin == cell.unitBegin && cells[j]->sampleBegin == end; ++j)
+      end = cells[j]->sampleEnd;
+    rows.push_back({cell.unitBegin, cell.unitEnd, cell.sampleBegin, end, cell.device});
+  }
+  return rows;
+}
+
+std::string reasonsList(const std::vector<Reason> &reasons) {
+  if (reasons.empty())
+    return "";
+  std::string out = "<h2>Why, and what would change it</h2>\n<ul>\n";
+  for (const Reason &reason : reasons) {
+    out += "<li>" + escape(reason.what);
+    if (reason.gain != 0)
+      out += format(": <b>%.1f&nbsp;%%</b> %s", 100 * std::abs(reason.gain), reason.gain > 0 ? "less time" : "more time");
+    out += "</li>\n";
+  }
+  return out + "</ul>\n";
+}
+
+std::string factorBars(const Efficiency &e) {
+  std::string out = "<table class=factors>\n";
+  auto bar = [&](const char *name, double value, const char *what) {
+    out += format("<tr><td>%s<td class=n>%.3f<td class=bar><i style=\"width:%.1f%%\"></i><td class=what>%s</tr>\n", name, value, 100 * std::clamp(value, 0.0, 1.0), what);
+  };
+  bar("&eta;", e.eta, "of what no plan can beat");
+  bar("idle", e.idle, "devices left out");
+  bar("kernel", e.kernel, "speed of the kernels at the chosen rows");
+  bar("balance", e.balance, "stages of unequal time");
+  bar("recompute", e.recompute, "activations computed again");
+  bar("bubble", e.bubble, "waiting inside the pipeline");
+  bar("exposed", e.exposed, "links and updates that nothing hides");
+  return out + "</table>\n";
+}
+
+} // namespace
+
+std::string zorse::planning::writeReportPage(const Report &report, const step::Plan &plan, const step::StepGraph &graph, const std::vector<Reason> &reasons) {
+  const std::vector<uint32_t> shown = shownDevices(report, graph);
+  json data;
+  data["step"] = report.step;
+  data["batch"] = report.batch;
+  data["units"] = report.stages.empty() ? 0 : std::max_element(report.stages.begin(), report.stages.end(), [](auto &a, auto &b) { return a.unitEnd < b.unitEnd; })->unitEnd;
+  data["devices"] = json::array();
+  for (const auto &d : report.devices)
+    data["devices"].push_back({d.name, d.type, d.node, std::llround(double(d.available) / (1 << 20)), report.step > 0 ? d.busy() / report.step : 0.0});
+  data["timeline"] = timeline(report, plan, graph, shown);
+  data["memory"] = memoryCurves(report, graph, shown);
+  data["tiling"] = tiling(plan);
+
+  size_t used = 0;
+  for (const auto &d : report.devices)
+    used += d.cells > 0;
+  std::string title = escape((report.model.empty() ? "model" : report.model) + " on " + (report.cluster.empty() ? "cluster" : report.cluster));
+  std::string page = "<!doctype html>\n<html lang=en>\n<meta charset=utf-8>\n<meta name=viewport content=\"width=device-width,initial-scale=1\">\n<title>" + title + "</title>\n<style>" + kPageStyle + "</style>\n";
+  page += "<h1>" + title + "</h1>\n<p class=lead>" + showSeconds(report.step) + " a step of " + std::to_string(report.batch) + " samples, ";
+  page += report.tokensPerSample ? showCount(report.tokensPerSecond()) + " tokens/s" : showCount(report.samplesPerSecond()) + " samples/s";
+  page += format(", %.1f&nbsp;%% of the bound, %zu of %zu devices, ", 100 * report.efficiency.eta, used, report.devices.size()) + escape(report.schedule) + "</p>\n";
+  page += "<div class=two><div>" + factorBars(report.efficiency) + "</div><div>" + reasonsList(reasons) + "</div></div>\n";
+  page += "<h2>Time</h2>\n<p class=hint>Wheel: zoom; drag: move; double click: all.";
+  if (shown.size() < used)
+    page += format(" %zu of %zu devices are drawn: of every stage, one of each type first.", shown.size(), used);
+  page += "</p>\n<div id=legend></div><canvas id=timeline></canvas>\n<h2>Memory over the step</h2>\n<div id=memory></div>\n<h2>Who computes what</h2>\n<canvas id=tiling></canvas>\n";
+  page += "<h2>Tables</h2>\n<pre>" + escape(printReport(report, 256)) + "</pre>\n<div id=tip></div>\n<script>const data=" + inScript(data) + ";\n" + kPageScript + "</script>\n</html>\n";
+  return page;
+}

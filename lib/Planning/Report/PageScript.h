@@ -1,0 +1,77 @@
+// Style and script of the report's page. Internal.
+#pragma once
+
+namespace zorse::planning {
+
+inline constexpr const char kPageStyle[] = R"css(
+:root{--bg:#fff;--fg:#1b1f24;--dim:#667;--line:#d8dde3;--f:#3b7dd8;--b:#e08b2c;--w:#8a63c9;--u:#3aa06b;--s:#c94f6d;--r:#d98aa0;--g:#4aa8b5;--d:#a5673f}
+@media(prefers-color-scheme:dark){:root{--bg:#15181c;--fg:#e4e7eb;--dim:#9aa3ad;--line:#343a42}}
+body{font:15px/1.5 system-ui,sans-serif;background:var(--bg);color:var(--fg);max-width:1280px;margin:24px auto;padding:0 20px}
+h1{font-size:24px;margin:0}h2{font-size:17px;margin:28px 0 6px}.lead{font-size:17px;margin:4px 0 14px}.hint{color:var(--dim);font-size:13px;margin:0 0 6px}
+.two{display:grid;grid-template-columns:minmax(320px,1fr) 1.4fr;gap:32px}.two h2{margin-top:0}@media(max-width:800px){.two{display:block}}
+table{border-collapse:collapse}td{padding:2px 8px}.n{text-align:right;font-variant-numeric:tabular-nums}.what{color:var(--dim);font-size:13px}
+.bar{width:140px}.bar i{display:block;height:9px;background:var(--f);border-radius:2px}
+ul{margin:4px 0;padding-left:20px}canvas{display:block;width:100%;border:1px solid var(--line);border-radius:4px}
+pre{font:12px/1.45 ui-monospace,monospace;overflow:auto;border:1px solid var(--line);border-radius:4px;padding:10px}
+#legend span,#memlegend span{display:inline-block;margin:0 14px 4px 0;font-size:13px}#legend b,#memlegend b{display:inline-block;width:11px;height:11px;margin-right:5px;border-radius:2px}
+#memory{display:grid;grid-template-columns:repeat(auto-fill,minmax(230px,1fr));gap:10px}#memory figure{margin:0}#memory figcaption{font-size:12px}
+#tip{position:fixed;pointer-events:none;background:var(--fg);color:var(--bg);padding:4px 8px;border-radius:4px;font-size:12px;display:none;white-space:pre;z-index:9}
+)css";
+
+inline constexpr const char kPageScript[] = R"js(
+const css=getComputedStyle(document.documentElement),c=n=>css.getPropertyValue('--'+n).trim();
+const kinds=[['forward','f'],['backward','b'],['weight gradients','w'],['update, norm','u'],['send','s'],['receive','r'],['gather','g'],['reduce','d']];
+const tip=document.getElementById('tip');
+function say(e,text){if(!text){tip.style.display='none';return}tip.textContent=text;tip.style.display='block';
+  tip.style.left=Math.min(e.clientX+14,innerWidth-tip.offsetWidth-8)+'px';tip.style.top=Math.min(e.clientY+14,innerHeight-tip.offsetHeight-8)+'px'}
+function seconds(s){const a=Math.abs(s);return a>=1?s.toPrecision(4)+' s':a>=1e-3?(s*1e3).toPrecision(4)+' ms':(s*1e6).toPrecision(3)+' us'}
+function size(canvas,h){const r=devicePixelRatio||1,w=canvas.clientWidth;canvas.style.height=h+'px';canvas.width=w*r;canvas.height=h*r;const x=canvas.getContext('2d');x.setTransform(r,0,0,r,0,0);return[x,w]}
+document.getElementById('legend').innerHTML=kinds.map(k=>`<span><b style="background:${c(k[1])}"></b>${k[0]}</span>`).join('');
+
+// Timeline: a device is a row; compute above, links below.
+{const canvas=document.getElementById('timeline'),row=22,left=130,top=18;let from=0,to=1e6;
+const lanes=[0,0,0,0,1,1,2,2];
+function draw(){const h=top+data.timeline.length*row+4,[x,w]=size(canvas,h),scale=(w-left-6)/(to-from);
+  x.clearRect(0,0,w,h);x.font='11px system-ui';x.fillStyle=c('dim');
+  for(let i=0;i<=8;i++){const t=from+(to-from)*i/8,p=left+(t-from)*scale;x.fillText(seconds(t*1e-6*data.step),Math.min(p,w-52),12);x.fillStyle=c('line');x.fillRect(p,top,1,h-top);x.fillStyle=c('dim')}
+  data.timeline.forEach((r,i)=>{const y=top+i*row,d=data.devices[r.d];x.fillStyle=c('fg');x.fillText(d[0].slice(0,16),4,y+11);x.fillStyle=c('dim');x.fillText(Math.round(100*d[4])+'%',left-32,y+11);
+    for(const e of r.e){if(e[1]+e[2]<from||e[1]>to)continue;const p=left+Math.max(0,(e[1]-from)*scale),q=left+Math.min(w-left,(e[1]+e[2]-from)*scale);
+      x.fillStyle=c0[e[0]];const lane=lanes[e[0]];x.fillRect(p,lane==0?y+1:lane==1?y+14:y+17,Math.max(.6,q-p-(q-p>3?.6:0)),lane==0?12:3)}});
+}
+const c0=kinds.map(k=>c(k[1]));
+function at(e){const b=canvas.getBoundingClientRect(),i=Math.floor((e.clientY-b.top-top)/row),r=data.timeline[i];if(!r||e.clientX-b.left<left)return'';
+  const t=from+(e.clientX-b.left-left)*(to-from)/(b.width-left-6),y=e.clientY-b.top-top-i*row;
+  const hit=r.e.filter(v=>v[1]<=t&&t<=v[1]+v[2]&&(y<13)==(lanes[v[0]]==0));const d=data.devices[r.d];
+  return d[0]+' ('+d[1]+', '+d[2]+')'+hit.slice(0,4).map(v=>'\n'+kinds[v[0]][0]+(v.length>3?' units '+v[3]+'-'+v[4]+', samples '+v[5]+'-'+v[6]:'')+', '+seconds(v[2]*1e-6*data.step)+' from '+seconds(v[1]*1e-6*data.step)).join('')}
+let drag=null;
+canvas.onmousemove=e=>{if(drag){const k=(to-from)/(canvas.clientWidth-left-6),m=(drag-e.clientX)*k;drag=e.clientX;const s=to-from;from=Math.max(0,Math.min(1e6-s,from+m));to=from+s;draw()}else say(e,at(e))};
+canvas.onmousedown=e=>{drag=e.clientX;say(e,'')};addEventListener('mouseup',()=>drag=null);canvas.onmouseleave=e=>say(e,'');
+canvas.ondblclick=()=>{from=0;to=1e6;draw()};
+canvas.addEventListener('wheel',e=>{e.preventDefault();const b=canvas.getBoundingClientRect(),t=from+(e.clientX-b.left-left)*(to-from)/(b.width-left-6),f=e.deltaY>0?1.25:.8;
+  const s=Math.min(1e6,Math.max(200,(to-from)*f));from=Math.max(0,Math.min(1e6-s,t-(t-from)*s/(to-from)));to=from+s;draw()},{passive:false});
+draw();addEventListener('resize',draw)}
+
+// Memory: stacked by purpose, against what the device has.
+{const names=['state','gathered parameters','gradients','activations','workspace'],colours=['u','g','b','f','w'],box=document.getElementById('memory');
+box.insertAdjacentHTML('beforebegin','<div id=memlegend>'+names.map((n,i)=>`<span><b style="background:${c(colours[i])}"></b>${n}</span>`).join('')+'<span>line: what the device has</span></div>');
+data.timeline.forEach((r,i)=>{const d=data.devices[r.d],m=data.memory[i],n=m[0].length,total=m[0].map((_,k)=>m.reduce((s,p)=>s+p[k],0)),peak=Math.max(...total,1),limit=d[3]&&d[3]<peak*4?Math.max(d[3],peak):peak;
+  const f=document.createElement('figure'),v=document.createElement('canvas');f.innerHTML=`<figcaption>${d[0]} <span style="color:var(--dim)">${d[1]}, peak ${peak>=1024?(peak/1024).toFixed(1)+' GiB':peak+' MiB'}${d[3]?' of '+(d[3]>=1024?(d[3]/1024).toFixed(1)+' GiB':d[3]+' MiB'):''}</span></figcaption>`;f.append(v);box.append(f);
+  const [x,w]=size(v,84),base=new Array(n).fill(0);
+  m.forEach((p,k)=>{x.fillStyle=c(colours[k]);x.beginPath();for(let t=0;t<n;t++){const y=84-80*(base[t]+p[t])/limit;t?x.lineTo(w*t/(n-1),y):x.moveTo(0,y)}for(let t=n-1;t>=0;t--)x.lineTo(w*t/(n-1),84-80*base[t]/limit);x.fill();for(let t=0;t<n;t++)base[t]+=p[t]});
+  if(d[3]&&d[3]<=limit){x.strokeStyle=c('s');x.beginPath();x.moveTo(0,84-80*d[3]/limit);x.lineTo(w,84-80*d[3]/limit);x.stroke()}
+  v.onmousemove=e=>{const t=Math.min(n-1,Math.max(0,Math.round(e.offsetX/w*(n-1))));say(e,d[0]+' at '+seconds(data.step*t/(n-1))+'\n'+names.map((q,k)=>q+' '+m[k][t]+' MiB').join('\n')+'\ntogether '+total[t]+' MiB')};v.onmouseleave=e=>say(e,'')})}
+
+// The tiling: units down, samples across, a colour per device.
+{const canvas=document.getElementById('tiling'),h=Math.min(560,Math.max(140,data.units*14)),left=52,top=6;
+const hue=d=>`hsl(${(d*137.508)%360} 52% ${48+((d*29)%23)}%)`;
+function draw(){const [x,w]=size(canvas,h+22),sx=(w-left-8)/data.batch,sy=(h-top)/data.units;x.clearRect(0,0,w,h+22);x.font='11px system-ui';
+  for(const t of data.tiling){x.fillStyle=hue(t[4]);const px=left+t[2]*sx,pw=(t[3]-t[2])*sx,py=top+t[0]*sy,ph=(t[1]-t[0])*sy;x.fillRect(px,py,Math.max(.5,pw-(pw>3?.8:0)),Math.max(.5,ph-(ph>3?.8:0)));
+    const name=data.devices[t[4]][0];if(pw>name.length*6.5+6&&ph>13){x.fillStyle='#fff';x.fillText(name,px+4,py+12)}}
+  x.fillStyle=c('dim');for(let i=0;i<=4;i++){x.fillText(Math.round(data.batch*i/4),Math.min(left+(w-left-8)*i/4,w-40),h+16)}x.fillText('samples',4,h+16);
+  const cuts=[...new Set(data.tiling.map(t=>t[0]))].sort((a,b)=>a-b);let last=-99;for(const u of cuts){const y=top+u*sy+10;if(y-last>11){x.fillText('unit '+u,4,y);last=y}}}
+canvas.onmousemove=e=>{const b=canvas.getBoundingClientRect(),s=(e.clientX-b.left-left)/(b.width-left-8)*data.batch,u=(e.clientY-b.top-top)/(h-top)*data.units,t=data.tiling.find(t=>t[0]<=u&&u<t[1]&&t[2]<=s&&s<t[3]);
+  say(e,t?data.devices[t[4]][0]+' ('+data.devices[t[4]][1]+')\nunits '+t[0]+'-'+t[1]+', samples '+t[2]+'-'+t[3]:'')};canvas.onmouseleave=e=>say(e,'');
+draw();addEventListener('resize',draw)}
+)js";
+
+} // namespace zorse::planning

@@ -1,0 +1,163 @@
+// Reports as tables and as JSON, one or two at a time.
+#include "zorse/Planning/Report.h"
+
+#include "Text.h"
+
+#include <nlohmann/json.hpp>
+
+#include <algorithm>
+
+using namespace zorse::planning;
+using nlohmann::ordered_json;
+
+namespace {
+
+std::string memoryOf(uint64_t used, uint64_t available) {
+  std::string text = showBytes(double(used));
+  if (available)
+    text += " of " + showBytes(double(available)) + format(" %3.0f %%", 100 * double(used) / double(available));
+  return text;
+}
+
+std::string range(int64_t least, int64_t most) { return least == most ? std::to_string(most) : std::to_string(least) + "-" + std::to_string(most); }
+
+std::string factors(const Efficiency &e) {
+  std::string text = format("idle %.3f x kernel %.3f x balance %.3f", e.idle, e.kernel, e.balance);
+  if (e.recompute < 0.9995)
+    text += format(" x recompute %.3f", e.recompute);
+  return text + format(" x bubble %.3f x exposed %.3f", e.bubble, e.exposed);
+}
+
+} // namespace
+
+std::string zorse::planning::printReport(const Report &r, size_t mostDevices) {
+  std::string out = "Stages\n";
+  TextTable stages;
+  stages.add({"units", "", "devices", "samples", "rows", "busy", "memory of the fullest device"});
+  uint32_t pipelines = 0;
+  for (const auto &s : r.stages)
+    pipelines = std::max(pipelines, s.pipeline + 1);
+  for (const auto &s : r.stages)
+    stages.add({(pipelines > 1 ? "pipeline " + std::to_string(s.pipeline) + ": " : "") + std::to_string(s.unitBegin) + "-" + std::to_string(s.unitEnd), s.units, s.deviceTypes,
+                std::to_string(s.samples), range(s.leastRows, s.mostRows), format("%.0f %%", 100 * s.meanBusy), memoryOf(s.memory, s.available)});
+  out += stages.print({1, 2}) + "\nTypes\n";
+
+  TextTable types;
+  types.add({"type", "devices", "used", "busy", "share of the work"});
+  for (const auto &t : r.types)
+    types.add({t.name, std::to_string(t.devices), std::to_string(t.used), t.used ? format("%.0f %%", 100 * t.utilisation) : "-", showPercent(t.work)});
+  out += types.print();
+
+  if (r.devices.size() <= mostDevices) {
+    TextTable devices;
+    devices.add({"device", "type", "samples", "busy", "state", "gathered", "gradients", "activations", "workspace", "memory"});
+    for (const auto &d : r.devices)
+      devices.add({d.name, d.type, std::to_string(d.samples), format("%.0f %%", r.step > 0 ? 100 * d.busy() / r.step : 0), showBytes(double(d.use.state)), showBytes(double(d.use.gathered)),
+                   showBytes(double(d.use.gradients)), showBytes(double(d.use.activations)), showBytes(double(d.use.workspace)), memoryOf(d.memory, d.available)});
+    out += "\nDevices\n" + devices.print({1});
+  }
+  if (!r.links.empty()) {
+    TextTable links;
+    links.add({"busiest links", "per step", "bandwidth", "busy"});
+    for (size_t i = 0; i < std::min<size_t>(r.links.size(), 4); ++i)
+      links.add({r.links[i].name, showBytes(r.links[i].bytes), showRate(r.links[i].bandwidth), format("%.0f %%", 100 * r.links[i].share)});
+    out += "\n" + links.print();
+  }
+
+  out += "\nschedule        " + r.schedule + "\npredicted step  " + showSeconds(r.step) + " for " + std::to_string(r.batch) + " samples: " + showCount(r.samplesPerSecond()) + " samples/s";
+  if (r.tokensPerSample)
+    out += ", " + showCount(r.tokensPerSecond()) + " tokens/s";
+  out += format("\nof the bound    %.3f = ", r.efficiency.eta) + factors(r.efficiency) + "\n                (no plan can take less than " + showSeconds(r.efficiency.bound) + ")\n";
+  if (r.price > 0 || r.egress > 0) {
+    const double perStep = r.price * r.step / 3600 + r.egress;
+    out += format("price           %.2f %s an hour", r.price, r.currency.c_str());
+    if (r.egress > 0 && r.step > 0)
+      out += format(" and %.2f for traffic between sites", r.egress * 3600 / r.step);
+    if (r.tokensPerSample)
+      out += format(", %.4g %s per million tokens", perStep / (double(r.batch) * double(r.tokensPerSample)) * 1e6, r.currency.c_str());
+    out += "\n";
+  }
+  return out;
+}
+
+std::string zorse::planning::writeReportJson(const Report &r) {
+  ordered_json root = {{"format", 1},          {"model", r.model},           {"cluster", r.cluster},       {"schedule", r.schedule},           {"batch", r.batch},
+                       {"tokens_per_sample", r.tokensPerSample}, {"step_seconds", r.step},   {"samples_per_second", r.samplesPerSecond()}, {"tokens_per_second", r.tokensPerSecond()}};
+  const Efficiency &e = r.efficiency;
+  root["efficiency"] = {{"eta", e.eta},         {"bound_seconds", e.bound},   {"idle", e.idle},     {"kernel", e.kernel},
+                        {"balance", e.balance}, {"recompute", e.recompute},   {"bubble", e.bubble}, {"exposed", e.exposed}};
+  root["stages"] = ordered_json::array();
+  for (const auto &s : r.stages) {
+    ordered_json names = ordered_json::array();
+    for (uint32_t d : s.devices)
+      names.push_back(r.devices[d].name);
+    root["stages"].push_back({{"pipeline", s.pipeline}, {"units", {s.unitBegin, s.unitEnd}}, {"names", s.units}, {"devices", names}, {"samples", s.samples}, {"rows", {s.leastRows, s.mostRows}},
+                              {"mean_busy", s.meanBusy}, {"most_busy", s.mostBusy}, {"memory", s.memory}, {"available", s.available}});
+  }
+  root["types"] = ordered_json::array();
+  for (const auto &t : r.types)
+    root["types"].push_back({{"type", t.name}, {"devices", t.devices}, {"used", t.used}, {"utilisation", t.utilisation}, {"work", t.work}});
+  root["devices"] = ordered_json::array();
+  for (const auto &d : r.devices)
+    root["devices"].push_back({{"name", d.name}, {"type", d.type}, {"node", d.node}, {"cells", d.cells}, {"samples", d.samples},
+                               {"seconds", {{"forward", d.forward}, {"backward", d.backward}, {"weights", d.weights}, {"other", d.other}}},
+                               {"memory", {{"total", d.memory}, {"available", d.available}, {"state", d.use.state}, {"gathered", d.use.gathered}, {"gradients", d.use.gradients},
+                                           {"activations", d.use.activations}, {"workspace", d.use.workspace}}}});
+  root["links"] = ordered_json::array();
+  for (const auto &l : r.links)
+    root["links"].push_back({{"name", l.name}, {"bytes", l.bytes}, {"bandwidth", l.bandwidth}, {"busy", l.share}});
+  root["price_per_hour"] = r.price;
+  root["egress_per_step"] = r.egress;
+  root["currency"] = r.currency;
+  return root.dump(1) + "\n";
+}
+
+std::string zorse::planning::printReasons(const std::vector<Reason> &reasons) {
+  std::string out;
+  for (const Reason &reason : reasons)
+    out += "  - " + reason.what + (reason.gain != 0 ? format(": the step would take %.1f %% %s", 100 * std::abs(reason.gain), reason.gain > 0 ? "less" : "more") : "") + "\n";
+  return out;
+}
+
+std::string zorse::planning::compareReports(const Report &a, const std::string &nameA, const Report &b, const std::string &nameB) {
+  TextTable table;
+  table.add({"", nameA, nameB, "ratio"});
+  auto row = [&](const char *what, double x, double y, std::string (*show)(double)) { table.add({what, show(x), show(y), x > 0 ? format("%.3f", y / x) : "-"}); };
+  auto plain = [](double x) { return format("%.3f", x); };
+  auto count = [](double x) { return format("%.0f", x); };
+  row("predicted step", a.step, b.step, showSeconds);
+  row("samples/s", a.samplesPerSecond(), b.samplesPerSecond(), showCount);
+  if (a.tokensPerSample)
+    row("tokens/s", a.tokensPerSecond(), b.tokensPerSecond(), showCount);
+  row("of the bound", a.efficiency.eta, b.efficiency.eta, plain);
+  const std::pair<const char *, double Efficiency::*> parts[] = {{"  idle", &Efficiency::idle},           {"  kernel", &Efficiency::kernel}, {"  balance", &Efficiency::balance},
+                                                                 {"  recompute", &Efficiency::recompute}, {"  bubble", &Efficiency::bubble}, {"  exposed", &Efficiency::exposed}};
+  for (auto &[what, part] : parts)
+    row(what, a.efficiency.*part, b.efficiency.*part, plain);
+  auto used = [](const Report &r) { return double(std::count_if(r.devices.begin(), r.devices.end(), [](const auto &d) { return d.cells > 0; })); };
+  auto fullest = [](const Report &r) {
+    uint64_t most = 0;
+    for (const auto &d : r.devices)
+      most = std::max(most, d.memory);
+    return double(most);
+  };
+  row("devices used", used(a), used(b), count);
+  row("stages", double(a.stages.size()), double(b.stages.size()), count);
+  row("most memory of a device", fullest(a), fullest(b), showBytes);
+  row("entries", a.entries, b.entries, showCount);
+  if (a.price > 0 || b.price > 0)
+    row("price per hour", a.price, b.price, plain);
+  table.add({"schedule", a.schedule, b.schedule, ""});
+  std::string out = table.print();
+
+  TextTable devices;
+  devices.add({"device", nameA + " busy", nameB + " busy", nameA + " memory", nameB + " memory"});
+  size_t shown = 0;
+  for (const auto &d : a.devices) {
+    auto other = std::find_if(b.devices.begin(), b.devices.end(), [&](const auto &o) { return o.name == d.name; });
+    if (other == b.devices.end() || (d.cells == 0 && other->cells == 0) || ++shown > 32)
+      continue;
+    devices.add({d.name, format("%.0f %%", a.step > 0 ? 100 * d.busy() / a.step : 0), format("%.0f %%", b.step > 0 ? 100 * other->busy() / b.step : 0), showBytes(double(d.memory)), showBytes(double(other->memory))});
+  }
+  return out + "\n" + devices.print();
+}

@@ -1,0 +1,47 @@
+#include "ModelFlags.h"
+
+using namespace zorse;
+
+void ModelFlags::addTo(CLI::App &app, pipelines::CompileOptions &o) {
+  app.add_option("--seq", o.sequence, "length of symbolic sequence dimensions");
+  app.add_option("--precision", precision, "f32 (default), or f64 for tests")->check(CLI::IsMember({"f32", "f64"}));
+  const char *model = "Model";
+  app.add_option("--dim", dims, "other symbolic dimensions: NAME=VALUE")->group(model);
+  app.add_option("--loss", o.loss, "cross_entropy: add the loss to --logits and --labels")->group(model)->check(CLI::IsMember({"cross_entropy"}));
+  app.add_option("--loss-output", o.lossOutput, "which output is the loss")->group(model);
+  app.add_option("--logits", o.logits, "output the added loss compares")->group(model);
+  app.add_option("--labels", o.labels, "input with the labels, or the name of a new one")->group(model);
+  app.add_flag("--shift-labels", o.shiftLabels, "the added loss compares position i with label i + 1")->group(model);
+  app.add_option("--shifted-in-graph", shifted, "yes or no: whether the graph shifts its labels, where the importer guesses wrongly")
+      ->group(model)
+      ->check(CLI::IsMember({"yes", "no"}));
+  app.add_option("--ignore-index", o.ignoreIndex, "label that counts for nothing, default -100")->group(model);
+  app.add_option("--train", o.train, "initializers that are trained")->group(model)->delimiter(',');
+  app.add_option("--freeze", o.freeze, "initializers that stay as they are")->group(model)->delimiter(',');
+  app.add_option("--decay", o.decay, "which parameters decay: rank (default), all, none, names:P,Q")->group("Training (docs/training.md)");
+}
+
+bool ModelFlags::resolve(pipelines::CompileOptions &o, std::string &error) const {
+  o.f64 = precision == "f64";
+  if (!shifted.empty())
+    o.shiftedInGraph = shifted == "yes";
+  if (o.sequence < 0) {
+    error = "--seq: expects a positive number, got " + std::to_string(o.sequence);
+    return false;
+  }
+  for (const std::string &dim : dims) {
+    size_t equals = dim.find('=');
+    char *end = nullptr;
+    int64_t value = equals == std::string::npos ? 0 : strtoll(dim.c_str() + equals + 1, &end, 10);
+    if (value < 1 || *end) {
+      error = "--dim: expects NAME=VALUE with a value of at least 1, got '" + dim + "'";
+      return false;
+    }
+    o.dims[dim.substr(0, equals)] = value;
+  }
+  if (o.decay != "rank" && o.decay != "all" && o.decay != "none" && o.decay.rfind("names:", 0) != 0) {
+    error = "--decay: expects rank, all, none or names:P,Q, got '" + o.decay + "'";
+    return false;
+  }
+  return true;
+}

@@ -1,0 +1,22 @@
+// How an ONNX model is read: options that zorse-compile and zorse-plan share.
+#pragma once
+
+#include "zorse/Pipelines/Compile.h"
+
+#include <CLI/CLI.hpp>
+
+#include <string>
+#include <vector>
+
+namespace zorse {
+
+struct ModelFlags {
+  std::string precision = "f32", shifted;
+  std::vector<std::string> dims;
+
+  void addTo(CLI::App &app, pipelines::CompileOptions &options);
+  /// False: `error` names the option, what it expects and what it got.
+  bool resolve(pipelines::CompileOptions &options, std::string &error) const;
+};
+
+} // namespace zorse

@@ -1,0 +1,97 @@
+#include "LoadModel.h"
+
+#include "zorse/Bundle/BundleReader.h"
+#include "zorse/Pipelines/Summarize.h"
+#include "zorse/Planning/ModelShape.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+
+using namespace zorse;
+
+std::optional<LoadedModel> zorse::loadModel(const std::string &path, pipelines::CompileOptions options, std::string &error) {
+  LoadedModel model;
+  std::error_code failure;
+  if (std::filesystem::is_directory(path, failure)) {
+    std::optional<bundle::BundleView> view = bundle::readBundle(path, error);
+    if (!view)
+      return std::nullopt;
+    model.summary = std::move(view->summary);
+    model.bodies = std::move(view->bodies);
+    return model;
+  }
+  if (path.size() > 5 && path.compare(path.size() - 5, 5, ".onnx") == 0) {
+    options.model = path;
+    model.bodies.emplace();
+    if (!pipelines::summarizeModel(options, model.summary, *model.bodies))
+      return std::nullopt;
+    return model;
+  }
+  std::ifstream file(path, std::ios::binary);
+  if (!file)
+    error = path + ": cannot read the file";
+  else if (!model.summary.ParseFromIstream(&file) || model.summary.units_size() == 0)
+    error = path + ": expected an ONNX file (*.onnx), a bundle or a model summary (summary.pb), found none of them";
+  return error.empty() ? std::optional<LoadedModel>(std::move(model)) : std::nullopt;
+}
+
+std::optional<LoadedModel> zorse::shapeModel(const std::string &text, int64_t sequence, const planning::Cluster *cluster, std::string &error) {
+  planning::ModelShape shape;
+  shape.name = "shape";
+  shape.sequence = sequence;
+  bool precision = false;
+  std::stringstream parts(text);
+  for (std::string part; std::getline(parts, part, ',');) {
+    const size_t equals = part.find('=');
+    if (equals == std::string::npos) {
+      std::optional<planning::ModelShape> known = planning::findModelShape(part);
+      if (!known) {
+        error = "--shape: '" + part + "' is not known; known are " + planning::knownModelShapes() + "; or give layers=, hidden=, ffn=, heads=, kv_heads=, vocabulary=, precision=";
+        return std::nullopt;
+      }
+      known->sequence = shape.sequence;
+      shape = *known;
+      continue;
+    }
+    const std::string key = part.substr(0, equals), value = part.substr(equals + 1);
+    if (key == "precision") {
+      precision = true;
+      if (value != "f32" && value != "f16" && value != "bf16") {
+        error = "--shape: precision: expected f32, f16 or bf16, got '" + value + "'";
+        return std::nullopt;
+      }
+      shape.computeType = value == "f32" ? bundle::F32 : value == "f16" ? bundle::F16 : bundle::BF16;
+      continue;
+    }
+    const std::pair<const char *, int64_t *> keys[] = {{"layers", &shape.layers}, {"hidden", &shape.hidden},         {"ffn", &shape.ffn},          {"heads", &shape.heads},
+                                                       {"kv_heads", &shape.kvHeads}, {"vocabulary", &shape.vocabulary}, {"sequence", &shape.sequence}};
+    auto it = std::find_if(std::begin(keys), std::end(keys), [&](auto &k) { return key == k.first; });
+    if (it == std::end(keys)) {
+      error = "--shape: unknown setting '" + key + "'; known are layers, hidden, ffn, heads, kv_heads, vocabulary, sequence, precision";
+      return std::nullopt;
+    }
+    if (value.empty() || value.size() > 15 || value.find_first_not_of("0123456789") != std::string::npos) {
+      error = "--shape: " + key + ": expected a whole number, got '" + value + "'";
+      return std::nullopt;
+    }
+    *it->second = std::stoll(value);
+  }
+  if (shape.kvHeads == 0)
+    shape.kvHeads = shape.heads;
+  if (shape.sequence == 0) {
+    error = "--shape needs --seq, the tokens of a sample";
+    return std::nullopt;
+  }
+  if (!precision && cluster)
+    for (const planning::ClusterDevice &device : cluster->devices)
+      if (device.speed[size_t(planning::NumberType::BF16)] <= 0)
+        shape.computeType = bundle::F16;
+  LoadedModel model;
+  std::optional<bundle::ModelSummary> summary = planning::makeSummary(shape, error);
+  if (!summary)
+    return std::nullopt;
+  model.summary = std::move(*summary);
+  return model;
+}
