@@ -32,7 +32,6 @@ bool fuzz::readOne(std::string_view bytes) {
 
   if (std::optional<step::StepGraph> graph = step::expandPlan(summary, *plan, error)) {
     ZORSE_FUZZ_EXPECT(graph->devices.size() == plan->devices.size());
-    touch(planning::describeStep(*plan, *graph).data(), 1);
     touch(planning::drawPlan(*plan, summary.units_size()).data(), 1);
   } else {
     ZORSE_FUZZ_EXPECT(!error.empty());

@@ -66,12 +66,12 @@ TEST_F(PlanTool, Errors) {
     EXPECT_EQ(result.code, 1);
     EXPECT_NE(result.output.find("error: " + text), std::string::npos) << result.output;
   };
-  expect("", "--summary is missing");
+  expect("", "expects one model");
   expect("--summary=none.pb", "none.pb: cannot read the file");
-  expect("--summary=cluster.yaml --batch=3", "cluster.yaml: not a model summary");
-  expect("--summary=summary.pb --batch=x", "--batch expects a whole number, got 'x'");
+  expect("--summary=cluster.yaml --batch=3", "cluster.yaml: expected an ONNX file (*.onnx), a bundle or a model summary");
+  expect("--summary=summary.pb --batch=x", "Could not convert: --batch = x");
   expect("--summary=summary.pb --batch=3", "--cluster is missing");
-  expect("--summary=summary.pb --batch=3 --bath=4", "unknown option '--bath=4'");
+  expect("--summary=summary.pb --batch=3 --bath=4", "The following argument was not expected: --bath=4");
   write("bad.json", R"({"batch": 4, "devices": ["a", "z"], "cells": [{"units": [0, 6], "samples": [0, 3], "device": "a"}]})");
   expect("--summary=summary.pb --plan=bad.json", "bad.json: gap: units 0-6 of samples 3-4");
   expect("--summary=summary.pb --plan=bad.json --cluster=cluster.yaml", "bad.json: device 'z' of the plan is not in the cluster");

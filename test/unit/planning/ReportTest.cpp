@@ -1,0 +1,140 @@
+// Reports: what they count, and that every form of them says the same.
+#include "zorse/Planning/ModelShape.h"
+#include "zorse/Planning/Report.h"
+
+#include <nlohmann/json.hpp>
+
+#include <gtest/gtest.h>
+
+using namespace zorse;
+using namespace zorse::planning;
+
+namespace {
+
+constexpr const char *kCluster = R"(
+name: pair
+nodes:
+  - name: n0
+    devices:
+      - {name: a, type: A100-40}
+      - {name: b, type: A100-40}
+  - name: n1
+    devices:
+      - {name: t, type: T4}
+      - {name: spare, type: T4}
+)";
+
+class ReportTest : public testing::Test {
+protected:
+  void SetUp() override {
+    std::string error;
+    ModelShape shape{"tiny", 3, 256, 704, 4, 4, 2048, 128, bundle::F16};
+    summary = *makeSummary(shape, error);
+    cluster = *readCluster(kCluster, error);
+    costs = CostModel::make(summary, cluster, nullptr, {}, error);
+    ASSERT_TRUE(costs) << error;
+  }
+
+  Problem problem() { return {summary, cluster, *costs, 12}; }
+
+  step::Plan planOf(const char *stages) {
+    std::string error;
+    auto plan = step::readPlan(std::string(R"({"batch": 12, "devices": ["a", "b", "t", "spare"], "stages": )") + stages + "}", summary, error);
+    EXPECT_TRUE(plan) << error;
+    EXPECT_TRUE(applyCluster(*plan, cluster, error, NumberType::F16)) << error;
+    return *plan;
+  }
+
+  bundle::ModelSummary summary;
+  Cluster cluster;
+  std::optional<CostModel> costs;
+};
+
+constexpr const char *kThree = R"([{"units": [0, 6], "devices": [{"device": "a", "samples": 8, "microbatch": 2}, {"device": "b", "samples": 4, "microbatch": 2}]}, {"units": [6, 8], "devices": ["t"], "microbatch": 2}])";
+
+TEST_F(ReportTest, Counts) {
+  std::string error;
+  step::StepGraph graph;
+  auto report = makeReport(problem(), planOf(kThree), error, &graph);
+  ASSERT_TRUE(report) << error;
+  EXPECT_EQ(report->batch, 12);
+  EXPECT_EQ(report->tokensPerSample, 128);
+  ASSERT_EQ(report->stages.size(), 2u);
+  EXPECT_EQ(report->stages[0].deviceTypes, "2 x A100-40");
+  EXPECT_EQ(report->stages[0].units, "embedding ... block 2 attention");
+  EXPECT_EQ(report->stages[1].samples, 12);
+  EXPECT_EQ(report->stages[1].mostRows, 2);
+  EXPECT_EQ(report->devices[0].samples, 8);
+  EXPECT_EQ(report->devices[3].cells, 0);
+  ASSERT_EQ(report->types.size(), 2u);
+  EXPECT_EQ(report->types[1].used, 1u);
+  EXPECT_NEAR(report->types[0].work + report->types[1].work, 1, 1e-12);
+  EXPECT_GT(report->step, 0);
+  const Efficiency &e = report->efficiency;
+  EXPECT_NEAR(e.idle * e.kernel * e.balance * e.recompute * e.bubble * e.exposed, e.eta, 1e-9);
+  EXPECT_NEAR(e.step, report->step, 1e-9 * e.step);
+  // All boundary values cross from n0 to n1: 12 samples of 128 x 256 in 16 bits, and their gradients back.
+  ASSERT_FALSE(report->links.empty());
+  double out = 0;
+  for (const auto &link : report->links)
+    if (link.name.find("n0") != std::string::npos && link.name.find("out") != std::string::npos && link.name.find("card") != std::string::npos)
+      out += link.bytes;
+  EXPECT_EQ(out, 12.0 * 128 * 256 * 2);
+  EXPECT_FALSE(graph.buffers.empty());
+}
+
+TEST_F(ReportTest, Forms) {
+  std::string error;
+  step::StepGraph graph;
+  step::Plan plan = planOf(kThree);
+  auto report = makeReport(problem(), plan, error, &graph);
+  ASSERT_TRUE(report) << error;
+
+  std::string table = printReport(*report);
+  for (const char *word : {"2 x A100-40", "predicted step", "of the bound", "tokens/s", "spare"})
+    EXPECT_NE(table.find(word), std::string::npos) << word << "\n" << table;
+
+  nlohmann::json json = nlohmann::json::parse(writeReportJson(*report));
+  EXPECT_EQ(json["devices"].size(), 4u);
+  EXPECT_EQ(json["stages"][0]["devices"], nlohmann::json({"a", "b"}));
+  EXPECT_DOUBLE_EQ(json["step_seconds"].get<double>(), report->step);
+
+  auto reasons = explain(problem(), plan, *report, [](const Cluster &) { return std::optional<double>(1e-9); });
+  std::string text = printReasons(reasons);
+  for (const char *word : {"the pace is set by", "does not pay its way: spare", "one more device like a (A100-40): the step would take 100.0 % less"})
+    EXPECT_NE(text.find(word), std::string::npos) << word << "\n" << text;
+
+  std::string page = writeReportPage(*report, plan, graph, reasons);
+  EXPECT_EQ(page.find("http"), std::string::npos); // self-contained
+  size_t begin = page.find("const data=") + 11;
+  nlohmann::json data = nlohmann::json::parse(page.substr(begin, page.find(";\n", begin) - begin));
+  EXPECT_EQ(data["timeline"].size(), 3u); // devices with work
+  EXPECT_EQ(data["tiling"].size(), plan.cells.size());
+  size_t events = 0;
+  for (const auto &row : data["timeline"])
+    for (const auto &event : row["e"])
+      events += event[0] == 0;
+  EXPECT_EQ(events, plan.cells.size()); // every forward
+}
+
+TEST_F(ReportTest, HostileNamesStayText) {
+  std::string error;
+  summary.set_name("</script><b>&");
+  step::StepGraph graph;
+  step::Plan plan = planOf(kThree);
+  auto report = makeReport(problem(), plan, error, &graph);
+  ASSERT_TRUE(report) << error;
+  std::string page = writeReportPage(*report, plan, graph, {});
+  EXPECT_EQ(page.find("</script><b>"), std::string::npos);
+}
+
+TEST_F(ReportTest, Compares) {
+  std::string error;
+  auto a = makeReport(problem(), planOf(kThree), error), b = makeReport(problem(), planOf(R"([{"units": [0, 8], "devices": ["a"], "microbatch": 4}])"), error);
+  ASSERT_TRUE(a && b) << error;
+  std::string text = compareReports(*a, "three", *b, "one");
+  for (const char *word : {"three", "one", "predicted step", "devices used"})
+    EXPECT_NE(text.find(word), std::string::npos) << word << "\n" << text;
+}
+
+} // namespace
