@@ -51,7 +51,7 @@ TEST_F(PlanTool, ChoosesWritesAndReads) {
   EXPECT_EQ(chosen.code, 0) << chosen.output;
   EXPECT_NE(chosen.output.find("units 0-"), std::string::npos) << chosen.output;
   Result again = run("--summary=summary.pb --plan=plan.json --cluster cluster.yaml");
-  EXPECT_EQ(again.output, chosen.output);
+  EXPECT_EQ(again.output, chosen.output.substr(0, chosen.output.find("found ")));
 }
 
 TEST_F(PlanTool, RandomIsReproducible) {
