@@ -35,9 +35,11 @@ std::vector<Value> autodiff::chooseSaved(ArrayRef<Operation *> forwardOps, const
 }
 
 std::vector<Value> autodiff::chooseCut(ArrayRef<Operation *> ops, const DenseSet<Value> &needed, function_ref<bool(OpResult)> offered,
-                                       function_ref<bool(OpResult)> once) {
-  std::vector<Value> values;
+                                       function_ref<bool(OpResult)> once, ArrayRef<Value> arguments) {
+  std::vector<Value> values(arguments.begin(), arguments.end());
   DenseMap<Value, int> index;
+  for (auto [i, argument] : llvm::enumerate(arguments))
+    index[argument] = i;
   for (Operation *op : ops)
     for (Value result : op->getResults()) {
       index[result] = values.size();
@@ -53,6 +55,10 @@ std::vector<Value> autodiff::chooseCut(ArrayRef<Operation *> ops, const DenseSet
   int source = 2 * values.size(), sink = source + 1;
   MaxFlow flow(sink + 1);
   constexpr int64_t kBytes = 4096; // bytes dominate; the rest breaks ties
+  for (auto [i, argument] : llvm::enumerate(arguments)) {
+    flow.addEdge(2 * i, 2 * i + 1, savedBytesPerRow(argument.getType()) * kBytes + 1);
+    flow.addEdge(source, 2 * i, MaxFlow::kInfinite);
+  }
   for (Operation *op : ops)
     for (OpResult result : op->getResults()) {
       int i = index[result];

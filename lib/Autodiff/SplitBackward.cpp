@@ -38,6 +38,28 @@ func::FuncOp cloneAs(func::FuncOp function, StringRef name, IRMapping &mapping) 
   return clone;
 }
 
+int64_t bytesOf(ArrayRef<Value> values) {
+  int64_t bytes = 0;
+  for (Value value : values)
+    bytes += savedBytesPerRow(value.getType());
+  return bytes;
+}
+
+/// What the first part hands to the second (`ops`, which make `needed`). Others wait for the first part: it makes nothing that only the second needs.
+///
+/// The saved block is there for the second part, but as a whole: where that reads little of it (an attention's W reads its result, and not queries, keys
+/// and values), it is handed this little with the rest, and the saved block ends with the first part.
+std::vector<Value> chooseDeferred(func::FuncOp backward, ArrayRef<Operation *> ops, const DenseSet<Value> &needed, const DenseSet<Operation *> &first) {
+  auto offered = [&](OpResult value) { return first.contains(value.getOwner()); };
+  std::vector<Value> besides = chooseCut(ops, needed, offered, isExpensive), saved;
+  for (BlockArgument argument : backward.getArguments())
+    if (slotOfArgument(backward, argument.getArgNumber()) == "saved" && carriesSamples(argument.getType()))
+      saved.push_back(argument);
+  std::vector<Value> instead = chooseCut(ops, needed, offered, isExpensive, saved);
+  constexpr double kWorth = 0.9; // of the bytes held: copies cost time in the part that others wait for
+  return bytesOf(instead) < kWorth * (bytesOf(besides) + bytesOf(saved)) ? instead : besides;
+}
+
 /// What is left when some results are gone.
 void prune(func::FuncOp function) {
   eraseDeadOps(function.getBody().front());
@@ -61,9 +83,7 @@ SplitBackward autodiff::splitBackward(func::FuncOp backward) {
   for (auto [i, returned] : llvm::enumerate(backward.getBody().front().getTerminator()->getOperands()))
     if (slotOfResult(backward, i) == kWeightGradient)
       needed.insert(returned);
-  // Others wait for the first part: it makes nothing that only the second needs.
-  std::vector<Value> deferred = chooseCut(
-      ops, needed, [&](OpResult value) { return first.contains(value.getOwner()); }, [](OpResult value) { return isExpensive(value); });
+  std::vector<Value> deferred = chooseDeferred(backward, ops, needed, first);
 
   StringRef name = backward.getName();
   name.consume_back(".backward");
@@ -75,7 +95,8 @@ SplitBackward autodiff::splitBackward(func::FuncOp backward) {
   SmallVector<SlotValue> results;
   for (auto [index, value] : llvm::enumerate(deferred)) {
     results.push_back({toInputs.lookup(value), "deferred", int64_t(index)});
-    toWeights.lookup(value).replaceAllUsesWith(addArgument(weights, value.getType(), "deferred", index, value.getLoc()));
+    Value argument = addArgument(weights, value.getType(), "deferred", index, value.getLoc());
+    toWeights.lookup(value).replaceAllUsesWith(argument);
   }
   appendResults(inputs, results);
   prune(inputs);

@@ -33,8 +33,8 @@ struct Slots {
   bool has(uint32_t body, bundle::SlotKind kind, uint32_t index) const {
     if (!bodies)
       return true;
-    if (static_cast<int>(body) >= bodies->bodies_size())
-      return false;
+    if (body >= static_cast<uint32_t>(bodies->bodies_size()))
+      return body == UINT32_MAX; // a part that this bundle does not hold: as if all slots were there
     for (const auto &slot : bodies->bodies(static_cast<int>(body)).slots())
       if (slot.kind() == kind && slot.index() == index)
         return true;

@@ -178,7 +178,7 @@ bool Expansion::bodyHas(uint32_t body, bundle::SlotKind kind, uint32_t index) co
   if (!options.bodies)
     return true;
   if (body >= bodySlots.size())
-    return false;
+    return body == UINT32_MAX; // a part of a split backward that this library does not hold: as if all slots were there
   uint64_t key = static_cast<uint64_t>(kind) << 32 | index;
   return std::binary_search(bodySlots[body].begin(), bodySlots[body].end(), key);
 }

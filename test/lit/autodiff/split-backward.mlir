@@ -51,6 +51,32 @@ func.func @mlp.forward(%g: tensor<8xf32> {zorse.slot = "parameter", zorse.index 
   return %y : tensor<?x4x8xf32>
 }
 
+// An attention saves queries, keys, values and its result, and W reads the result only: B hands that over, and the saved block ends with B.
+// CHECK-LABEL: func.func @attention.backward_inputs(
+// CHECK-SAME:    %[[OUT:[^ ]+]]: tensor<?x4x2x4xf32> {zorse.index = {{[0-9]}} : i64, zorse.slot = "saved"}, %{{[^ ]+}}: tensor<?x2x4xf32>
+// CHECK-SAME:    tensor<?x4x2x4xf32> {zorse.index = {{[0-9]}} : i64, zorse.slot = "deferred"}
+// CHECK:         zorse.attention_grad
+// CHECK:         return {{.*}}%[[OUT]]
+// CHECK-LABEL: func.func @attention.backward_weights(
+// CHECK-NOT:     zorse.slot = "saved"
+// CHECK-NOT:     zorse.attention_grad
+// CHECK:         zorse.contract
+// CHECK:         zorse.contract
+func.func @attention.forward(%w: tensor<8x24xf32> {zorse.slot = "parameter", zorse.index = 0 : i64, zorse.gradient},
+                             %p: tensor<8x8xf32> {zorse.slot = "parameter", zorse.index = 1 : i64, zorse.gradient},
+                             %x: tensor<?x4x8xf32> {zorse.slot = "boundary_in", zorse.index = 0 : i64, zorse.gradient})
+    -> (tensor<?x4x8xf32> {zorse.slot = "boundary_out", zorse.index = 0 : i64, zorse.gradient}) {
+  %h = zorse.matmul %x, %w : tensor<?x4x8xf32>, tensor<8x24xf32> -> tensor<?x4x24xf32>
+  %f = zorse.reshape %h : tensor<?x4x24xf32> -> tensor<?x4x6x4xf32>
+  %q = zorse.slice %f [0, 0, 0, 0] [?, 4, 2, 4] [1, 1, 1, 1] : tensor<?x4x6x4xf32> -> tensor<?x4x2x4xf32>
+  %k = zorse.slice %f [0, 0, 2, 0] [?, 4, 2, 4] [1, 1, 1, 1] : tensor<?x4x6x4xf32> -> tensor<?x4x2x4xf32>
+  %v = zorse.slice %f [0, 0, 4, 0] [?, 4, 2, 4] [1, 1, 1, 1] : tensor<?x4x6x4xf32> -> tensor<?x4x2x4xf32>
+  %a = zorse.attention %q, %k, %v {causal, scale = 0.5 : f64} : (tensor<?x4x2x4xf32>, tensor<?x4x2x4xf32>, tensor<?x4x2x4xf32>) -> tensor<?x4x2x4xf32>
+  %r = zorse.reshape %a : tensor<?x4x2x4xf32> -> tensor<?x4x8xf32>
+  %y = zorse.matmul %r, %p : tensor<?x4x8xf32>, tensor<8x8xf32> -> tensor<?x4x8xf32>
+  return %y : tensor<?x4x8xf32>
+}
+
 // Only parameters have gradients: nobody waits, W is the whole backward.
 // CHECK-LABEL: func.func @embedding.backward(
 // CHECK-NOT:   @embedding.backward_
@@ -78,12 +104,12 @@ func.func @activation.forward(%x: tensor<?x4x8xf32> {zorse.slot = "boundary_in",
 // CHECK-NOT:     "deferred"
 // CHECK:         zorse.cross_entropy_grad
 // CHECK:         zorse.contract
-func.func @head.forward(%w: tensor<11x8xf32> {zorse.slot = "parameter", zorse.index = 0 : i64, zorse.gradient},
+func.func @head.forward(%w: tensor<64x8xf32> {zorse.slot = "parameter", zorse.index = 0 : i64, zorse.gradient},
                         %labels: tensor<?x4xi64> {zorse.slot = "input", zorse.index = 0 : i64},
                         %x: tensor<?x4x8xf32> {zorse.slot = "boundary_in", zorse.index = 0 : i64, zorse.gradient})
     -> (tensor<?xf32> {zorse.slot = "loss", zorse.index = 0 : i64}) {
-  %l = zorse.matmul %x, %w {transpose_b} : tensor<?x4x8xf32>, tensor<11x8xf32> -> tensor<?x4x11xf32>
-  %e = zorse.cross_entropy %l, %labels : (tensor<?x4x11xf32>, tensor<?x4xi64>) -> tensor<?x4xf32>
+  %l = zorse.matmul %x, %w {transpose_b} : tensor<?x4x8xf32>, tensor<64x8xf32> -> tensor<?x4x64xf32>
+  %e = zorse.cross_entropy %l, %labels : (tensor<?x4x64xf32>, tensor<?x4xi64>) -> tensor<?x4xf32>
   %s = zorse.reduce sum %e dims [1] : tensor<?x4xf32> -> tensor<?xf32>
   return %s : tensor<?xf32>
 }
