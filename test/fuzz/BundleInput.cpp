@@ -48,6 +48,8 @@ extern "C" size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t size, size_t max
   if (kind >= 3 || !input.ParseFromArray(data, int(size)))
     return mutateMessage(BundleInput(), data, size, maxSize, seed);
   std::string *text = kind == 0 ? input.mutable_manifest() : kind == 1 ? input.mutable_weights() : input.mutable_plan();
+  if (text->empty())
+    text = input.mutable_plan();
   *text = mutateJson(*text, random);
   std::string bytes = input.SerializeAsString();
   return bytes.size() <= maxSize ? put(bytes, data, maxSize) : size;

@@ -15,7 +15,8 @@ bool fuzz::readOne(std::string_view bytes) {
     bundle.devices = {{"a", "cpu", 1, 0}, {"b:0", "cpu", 2, 0}, {"b:1", "cpu", 2, 0}};
     return bundle;
   }();
-  (void)runtime::checkCluster(compiled, runtime::MappedFile::view("cluster.yaml", bytes.data(), bytes.size())).failed();
+  if (isOneIn(2, bytes)) // reading it again takes as long
+    (void)runtime::checkCluster(compiled, runtime::MappedFile::view("cluster.yaml", bytes.data(), bytes.size())).failed();
 
   std::string error;
   std::optional<planning::Cluster> cluster = planning::readCluster(std::string(bytes), error);

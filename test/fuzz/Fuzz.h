@@ -36,6 +36,9 @@ bool readOne(std::string_view bytes);
 #define ZORSE_FUZZ_EXPECT(condition) ((condition) ? (void)0 : ::zorse::fuzz::broken(#condition, __FILE__, __LINE__))
 [[noreturn]] void broken(const char *condition, const char *file, int line);
 
+/// Whether an input is one of those, one in n, that get what would take too long for all; decided by its bytes, so that it gets the same again.
+bool isOneIn(unsigned n, std::string_view bytes);
+
 /// Reads every byte, so that a view beyond its memory is seen.
 uint64_t touch(const void *data, size_t size);
 
@@ -64,6 +67,7 @@ public:
 
 private:
   std::string path_;
+  int handle_ = -1; // open until the process ends
 };
 /// That directory, ending with '/'.
 const std::string &scratchDirectory();

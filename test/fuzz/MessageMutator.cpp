@@ -193,6 +193,7 @@ void append(const Site &site, const Site *other, Random &random) {
 
 void changeOnce(Message &root, Random &random) {
   std::vector<Site> sites;
+  sites.reserve(1024);
   collect(root, sites);
   // Unset fields are many: prefer what is there.
   Site site = sites[random() % sites.size()];
@@ -271,11 +272,14 @@ size_t zorse::fuzz::mutateMessage(const Message &prototype, uint8_t *data, size_
     return LLVMFuzzerMutate(data, size, maxSize);
   google::protobuf::Arena arena;
   Message *message = prototype.New(&arena);
-  if (!message->ParsePartialFromArray(data, int(size)) && random() % 2)
-    message->Clear();
-  mutateMessage(*message, random);
-  size_t written = serialise(*message, data, maxSize);
-  return written ? written : LLVMFuzzerMutate(data, size, maxSize);
+  for (int tries = 0; tries < 4; ++tries) {
+    if (!message->ParsePartialFromArray(data, int(size)) && random() % 2)
+      message->Clear();
+    mutateMessage(*message, random);
+    if (size_t written = serialise(*message, data, maxSize)) // else it grew too large
+      return written;
+  }
+  return LLVMFuzzerMutate(data, size, maxSize);
 }
 
 size_t zorse::fuzz::crossMessages(const Message &prototype, const uint8_t *one, size_t oneSize, const uint8_t *other, size_t otherSize, uint8_t *out, size_t outMaxSize,
@@ -286,9 +290,11 @@ size_t zorse::fuzz::crossMessages(const Message &prototype, const uint8_t *one, 
   if (!a->ParsePartialFromArray(one, int(oneSize)) || !b->ParsePartialFromArray(other, int(otherSize)))
     return 0;
   std::vector<Site> from;
+  from.reserve(1024);
   collect(*b, from);
   for (unsigned times = 1 + random() % 3; times > 0; --times) {
     std::vector<Site> to;
+    to.reserve(1024);
     collect(*a, to);
     const Site &site = to[random() % to.size()];
     if (const Site *source = similar(from, site, random)) {

@@ -75,6 +75,8 @@ LogicalResult Importer::align(const GraphNode &node, std::vector<Val> &operands,
       shape[dim] = size;
       if (size == 0)
         return error(node, "computes on an empty tensor");
+      if (!isSensible(shape))
+        return error(node, "its result is too large");
       for (size_t k = 0; k < operands.size(); ++k) {
         int64_t own = dim - (rank - operands[k].rank());
         if (own >= 0)

@@ -286,14 +286,10 @@ LogicalResult Importer::interpretNode(const GraphNode &node) {
   for (int output : node.outputs) {
     if (output < 0)
       continue;
-    int64_t elements = 1;
-    for (int64_t size : values[output].shape()) {
-      if (size < 0 || size > (int64_t(1) << 40) || (size > 0 && elements > (int64_t(1) << 44) / size))
-        return error(node, "its result is too large");
-      elements *= size;
-    }
     if (values[output].rank() > 16)
       return error(node, "its result has more than 16 dimensions");
+    if (!isSensible(values[output].shape()))
+      return error(node, "its result is too large");
   }
   return success();
 }

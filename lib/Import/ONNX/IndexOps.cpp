@@ -37,11 +37,13 @@ LogicalResult Importer::onGather(const GraphNode &node) {
   if (axis < 0 || axis >= x.rank())
     return error(node, "axis is outside the rank");
   int64_t size = x.view.size(axis);
+  std::vector<int64_t> shape = x.shape(), idShape = ids.shape();
+  shape.erase(shape.begin() + axis);
+  shape.insert(shape.begin() + axis, idShape.begin(), idShape.end());
+  if (!isSensible(shape))
+    return error(node, "its result is too large");
 
   if (ids.view.elements() == 0 || x.view.elements() == 0) {
-    std::vector<int64_t> shape = x.shape(), idShape = ids.shape();
-    shape.erase(shape.begin() + axis);
-    shape.insert(shape.begin() + axis, idShape.begin(), idShape.end());
     if (std::find(shape.begin(), shape.end(), 0) == shape.end())
       return error(node, "picks from an empty tensor");
     return out(node, 0, constantOf(x.type, makeFill(x.type, 0, 0), shape)), success();
@@ -290,6 +292,8 @@ LogicalResult Importer::onGatherND(const GraphNode &node) {
   if (x.isConstant()) {
     std::vector<int64_t> whole = x.shape(), shape = lead;
     shape.insert(shape.end(), whole.begin() + depth, whole.end());
+    if (!isSensible(shape))
+      return error(node, "its result is too large");
     if (auto uniform = uniformValue(x)) {
       int64_t elements = 1;
       for (int64_t size : shape)

@@ -35,6 +35,16 @@ int64_t View::sampleAxis() const {
   return -1;
 }
 
+bool zorse::onnx_import::isSensible(const std::vector<int64_t> &shape) {
+  int64_t elements = 1;
+  for (int64_t size : shape) {
+    if (size < 0 || elements > (int64_t(1) << 44) / std::max<int64_t>(size, 1))
+      return false;
+    elements *= std::max<int64_t>(size, 1);
+  }
+  return shape.size() <= 16;
+}
+
 View zorse::onnx_import::contiguousView(const std::vector<int64_t> &shape, bool sampled) {
   View view;
   view.dims.resize(shape.size());

@@ -32,6 +32,10 @@ struct View {
   int64_t sampleAxis() const;
 };
 
+/// Whether a value may have this shape: at most 16 dimensions and 2^44 elements, empty dimensions counted as one, so that products of its sizes are
+/// numbers whatever dimensions an operator drops.
+bool isSensible(const std::vector<int64_t> &shape);
+
 /// Row-major view of a value with these sizes; `sampled`: dimension 0 is the sample axis and takes no part in strides.
 View contiguousView(const std::vector<int64_t> &shape, bool sampled);
 

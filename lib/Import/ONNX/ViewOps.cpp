@@ -46,19 +46,9 @@ LogicalResult Importer::onConstant(const GraphNode &node) {
   return error(node, "attribute '" + name + "' is not supported");
 }
 
-static bool checkedShape(const std::vector<int64_t> &shape) {
-  int64_t elements = 1;
-  for (int64_t size : shape) {
-    if (size < 0 || size > (int64_t(1) << 40) || (size > 0 && elements > (int64_t(1) << 46) / size))
-      return false;
-    elements *= size;
-  }
-  return shape.size() <= 16;
-}
-
 LogicalResult Importer::onConstantOfShape(const GraphNode &node) {
   auto shape = constantInts(in(node, 0));
-  if (!shape || !checkedShape(*shape))
+  if (!shape || !isSensible(*shape))
     return error(node, "expects a constant, sensible shape");
   ElementKind kind = ElementKind::F32;
   double value = 0;
@@ -245,7 +235,7 @@ LogicalResult Importer::onUnsqueeze(const GraphNode &node) {
 LogicalResult Importer::onExpand(const GraphNode &node) {
   Val x = in(node, 0);
   auto shape = constantInts(in(node, 1));
-  if (!shape || !checkedShape(*shape))
+  if (!shape || !isSensible(*shape))
     return error(node, "expects a constant shape; it depends on data");
   while (static_cast<int64_t>(shape->size()) > x.rank())
     x.view.dims.insert(x.view.dims.begin(), FactorList{});
@@ -452,8 +442,12 @@ LogicalResult Importer::onPad(const GraphNode &node) {
     if (before == 0 && after == 0)
       continue;
     int64_t size = x.view.size(axis);
+    constexpr int64_t kMost = 1 << 24;
+    std::vector<int64_t> padded = x.shape();
+    if (before < -kMost || before > kMost || after < -kMost || after > kMost || (padded[axis] += before + after, !isSensible(padded)))
+      return error(node, "its pads are not sensible");
     int64_t cutFront = std::max<int64_t>(0, -before), cutBack = std::max<int64_t>(0, -after);
-    if (std::abs(before) > (1 << 24) || std::abs(after) > (1 << 24) || cutFront + cutBack > size)
+    if (cutFront + cutBack > size)
       return error(node, "its pads are not sensible");
     if (failed(take(node, x, axis, cutFront, 1, size - cutFront - cutBack)))
       return failure();
