@@ -18,12 +18,14 @@ struct Stage {
   std::vector<uint32_t> devices;
 };
 
-/// Costs of contiguous ranges of units and weights of contiguous ranges of devices, as differences of prefix sums.
+/// Costs of contiguous ranges of units and weights of contiguous ranges of devices, as differences of prefix sums. What is a thousand million times
+/// smaller than the greatest counts as that small: smaller ones would vanish in the sums, and a device of weight 0 takes for ever.
 struct Sums {
   std::vector<double> prefix{0};
   explicit Sums(const std::vector<double> &values) {
+    double least = values.empty() ? 0 : 1e-9 * *std::max_element(values.begin(), values.end());
     for (double v : values)
-      prefix.push_back(prefix.back() + v);
+      prefix.push_back(prefix.back() + std::max(v, least));
   }
   double between(size_t begin, size_t end) const { return prefix[end] - prefix[begin]; }
   size_t size() const { return prefix.size() - 1; }

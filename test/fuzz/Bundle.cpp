@@ -10,9 +10,8 @@
 using namespace zorse;
 
 bool fuzz::readOne(std::string_view bytes) {
-  BundleInput input;
   std::map<std::string, std::string> files;
-  if (!bundleFiles(bytes, input, files))
+  if (!bundleFiles(bytes, files))
     return false;
 
   std::map<std::string, std::unique_ptr<ExactCopy>> open;

@@ -9,21 +9,23 @@
 using namespace zorse;
 using namespace zorse::fuzz;
 
-bool zorse::fuzz::bundleFiles(std::string_view bytes, BundleInput &input, std::map<std::string, std::string> &files) {
+bool zorse::fuzz::bundleFiles(std::string_view bytes, std::map<std::string, std::string> &files) {
+  BundleParts input;
   if (!input.ParseFromArray(bytes.data(), int(bytes.size())))
     return false;
-  files["plan.json"] = input.plan();
-  files["cluster.yaml"] = input.cluster();
-  files["weights.json"] = input.weights();
-  files["summary.pb"] = input.summary().SerializeAsString();
-  files["bodies.pb"] = input.bodies().SerializeAsString();
+  std::string given = std::move(*input.mutable_manifest());
+  files["plan.json"] = std::move(*input.mutable_plan());
+  files["cluster.yaml"] = std::move(*input.mutable_cluster());
+  files["weights.json"] = std::move(*input.mutable_weights());
+  files["summary.pb"] = std::move(*input.mutable_summary());
+  files["bodies.pb"] = std::move(*input.mutable_bodies());
   for (int i = 0; i < input.programs_size(); ++i)
-    files["programs/" + std::to_string(i) + ".pb"] = input.programs(i).SerializeAsString();
-  for (const auto &file : input.files())
-    files[file.name()] = file.contents();
+    files["programs/" + std::to_string(i) + ".pb"] = std::move(*input.mutable_programs(i));
+  for (auto &file : *input.mutable_files())
+    files[file.name()] = std::move(*file.mutable_contents());
 
   std::string manifest;
-  std::string_view rest = input.manifest();
+  std::string_view rest = given;
   for (size_t at; (at = rest.find("\"@")) != rest.npos;) {
     size_t end = rest.find('"', at + 2);
     auto file = end == rest.npos ? files.end() : files.find(std::string(rest.substr(at + 2, end - at - 2)));
@@ -42,7 +44,7 @@ bool zorse::fuzz::bundleFiles(std::string_view bytes, BundleInput &input, std::m
 
 extern "C" size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t size, size_t maxSize, unsigned seed) {
   Random random(seed);
-  BundleInput input;
+  BundleParts input;
   unsigned kind = random() % 10;
   // The texts inside by their own formats, everything else as messages.
   if (kind >= 3 || !input.ParseFromArray(data, int(size)))

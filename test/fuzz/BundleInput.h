@@ -10,6 +10,6 @@
 namespace zorse::fuzz {
 
 /// The files of a bundle by name; checksums in the manifest are right where it says "@NAME". False: not a BundleInput.
-bool bundleFiles(std::string_view bytes, BundleInput &input, std::map<std::string, std::string> &files);
+bool bundleFiles(std::string_view bytes, std::map<std::string, std::string> &files);
 
 } // namespace zorse::fuzz

@@ -23,7 +23,7 @@ bool fuzz::readOne(std::string_view bytes) {
   ZORSE_FUZZ_EXPECT(cluster || !error.empty());
   if (!cluster)
     return false;
-  if (cluster->devices.size() <= 1000) {
+  if (cluster->devices.size() <= 100 && isOneIn(8, bytes)) {
     // Written and read again it is the same, and the runtime sees the same devices.
     const std::string text = planning::writeCluster(*cluster);
     std::optional<planning::Cluster> again = planning::readCluster(text, error);
@@ -34,7 +34,7 @@ bool fuzz::readOne(std::string_view bytes) {
       same.devices.push_back({device.name, device.kind, 1, 0});
     ZORSE_FUZZ_EXPECT(!runtime::checkCluster(same, runtime::MappedFile::view("cluster.yaml", bytes.data(), bytes.size())).failed());
   }
-  if (cluster->devices.size() > 12) // planning more takes too long for every input
+  if (cluster->devices.size() > 12 || !isOneIn(8, bytes)) // planning takes too long for every input, and for more devices
     return true;
   if (std::optional<step::Plan> plan = planning::makeDefaultPlan(summary, *cluster, 4, error)) {
     ZORSE_FUZZ_EXPECT(step::validatePlan(*plan, summary, error));

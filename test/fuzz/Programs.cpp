@@ -11,33 +11,34 @@
 using namespace zorse;
 
 bool fuzz::readOne(std::string_view bytes) {
-  BundleInput input;
-  if (!input.ParseFromArray(bytes.data(), int(bytes.size())))
+  BundleParts input;
+  runtime::Bundle loaded;
+  if (!input.ParseFromArray(bytes.data(), int(bytes.size())) || !loaded.summary.ParseFromString(input.summary()) || !loaded.bodies.ParseFromString(input.bodies()))
     return false;
-  std::string error;
-  if (std::optional<step::Plan> plan = step::readPlan(input.plan(), input.summary(), error); plan && plan->cells.size() <= 100 && plan->devices.size() <= 16) {
-    step::ExpandOptions options;
-    (void)step::expandPlan(input.summary(), *plan, error, options);
-  }
-
-  bool sound = false;
   std::vector<bundle::Program> programs(input.programs_size());
   for (int d = 0; d < input.programs_size(); ++d)
-    programs[d].Swap(input.mutable_programs(d));
+    if (!programs[d].ParseFromString(input.programs(d)))
+      return false;
+
+  std::string error;
+  if (isOneIn(4, bytes)) // Step does not see programs, which most changes are of
+    if (std::optional<step::Plan> plan = step::readPlan(input.plan(), loaded.summary, error); plan && plan->cells.size() <= 100 && plan->devices.size() <= 16) {
+      step::ExpandOptions options;
+      (void)step::expandPlan(loaded.summary, *plan, error, options);
+    }
+
+  bool sound = false;
   if (std::optional<verify::PlanView> view = verify::readPlanView(input.plan(), error)) {
-    std::vector<verify::Finding> findings = verify::verifyPrograms(input.summary(), input.bodies(), *view, programs);
+    std::vector<verify::Finding> findings = verify::verifyPrograms(loaded.summary, loaded.bodies, *view, programs);
     for (const verify::Finding &finding : findings)
       ZORSE_FUZZ_EXPECT(!verify::toString(finding, *view).empty());
     sound = findings.empty();
   }
 
-  runtime::Bundle loaded;
   loaded.directory = "b";
   loaded.batch = 4;
   for (const bundle::Program &program : programs)
     loaded.devices.push_back({program.device_name(), "cpu", 1, 0});
-  loaded.summary.Swap(input.mutable_summary());
-  loaded.bodies.Swap(input.mutable_bodies());
   loaded.programs = std::move(programs);
   (void)runtime::checkPrograms(loaded).failed();
   return sound;

@@ -19,7 +19,7 @@ bool fuzz::readOne(std::string_view bytes) {
     for (int64_t token : all)
       ZORSE_FUZZ_EXPECT(token >= 0 && token <= int64_t(UINT32_MAX));
     good = true;
-    if (isOneIn(8, bytes)) // opening files takes longer than reading them
+    if (isOneIn(16, bytes)) // opening files takes longer than reading them
       (void)readBatches(bundle, (name[2] == 'b' ? tokens : text).write(bytes));
   }
   return good;
