@@ -37,16 +37,16 @@ LogicalResult Importer::onGather(const GraphNode &node) {
   if (axis < 0 || axis >= x.rank())
     return error(node, "axis is outside the rank");
   int64_t size = x.view.size(axis);
-  std::vector<int64_t> shape = x.shape(), idShape = ids.shape();
-  shape.erase(shape.begin() + axis);
-  shape.insert(shape.begin() + axis, idShape.begin(), idShape.end());
-  if (!isSensible(shape))
+  std::vector<int64_t> picked = x.shape(), idShape = ids.shape();
+  picked.erase(picked.begin() + axis);
+  picked.insert(picked.begin() + axis, idShape.begin(), idShape.end());
+  if (!isSensible(picked))
     return error(node, "its result is too large");
 
   if (ids.view.elements() == 0 || x.view.elements() == 0) {
-    if (std::find(shape.begin(), shape.end(), 0) == shape.end())
+    if (std::find(picked.begin(), picked.end(), 0) == picked.end())
       return error(node, "picks from an empty tensor");
-    return out(node, 0, constantOf(x.type, makeFill(x.type, 0, 0), shape)), success();
+    return out(node, 0, constantOf(x.type, makeFill(x.type, 0, 0), picked)), success();
   }
   if (ids.isConstant()) {
     ids = compressed(ids);
