@@ -12,7 +12,7 @@ const char *__asan_default_options() {
 const char *__ubsan_default_options() { return "print_stacktrace=1"; }
 
 // Registries and caches that these libraries keep until the process ends.
-const char *__lsan_default_suppressions() { return "leak:libLLVM\nleak:libMLIR\nleak:libprotobuf\n"; }
+const char *__lsan_default_suppressions() { return "leak:libLLVM\nleak:libMLIR\nleak:libprotobuf\nleak:libpmix\n"; }
 
 const char *__tsan_default_options() { return "halt_on_error=1:second_deadlock_stack=1"; }
 }

@@ -3,6 +3,7 @@
 #include "zorse/runtime/Launch.h"
 
 #ifdef ZORSE_HAVE_PMIX
+#include <cstdlib>
 #include <cstring>
 #include <dlfcn.h>
 #include <pmix.h>
@@ -29,7 +30,7 @@ struct Client {
   decltype(PMIx_Finalize) *finalize = nullptr;
   decltype(PMIx_Error_string) *errorText = nullptr;
 
-  /// A value of the job (rank PMIX_RANK_WILDCARD) or of one rank; the caller owns it. What it holds is freed by nobody: a few bytes once per process.
+  /// A value of the job (rank PMIX_RANK_WILDCARD) or of one rank; the caller owns it, see release.
   pmix_status_t read(const pmix_proc_t &self, pmix_rank_t rank, const char *key, pmix_value_t *&value) const {
     pmix_proc_t whom;
     std::memset(&whom, 0, sizeof whom);
@@ -39,6 +40,13 @@ struct Client {
     return get(&whom, key, nullptr, 0, &value);
   }
 };
+
+/// Numbers and strings only: what else a value may hold is not asked for.
+void release(pmix_value_t *value) {
+  if (value && value->type == PMIX_STRING)
+    std::free(value->data.string);
+  std::free(value);
+}
 
 bool numberOf(const pmix_value_t &value, uint32_t &number) {
   switch (value.type) {
@@ -80,6 +88,7 @@ Result<PmixFacts> zorse::runtime::askPmix() {
     pmix_status_t found = client.read(self, rank, key, value);
     if (failure.empty() && (found != PMIX_SUCCESS || !value || !numberOf(*value, into)))
       failure = std::string("PMIx_Get of ") + key + ": " + client.errorText(found);
+    release(value);
   };
   number(PMIX_RANK_WILDCARD, PMIX_JOB_SIZE, facts.world);
   number(PMIX_RANK_WILDCARD, PMIX_LOCAL_SIZE, facts.localRanks);
@@ -87,6 +96,7 @@ Result<PmixFacts> zorse::runtime::askPmix() {
   pmix_value_t *host = nullptr;
   if (client.read(self, 0, PMIX_HOSTNAME, host) == PMIX_SUCCESS && host && host->type == PMIX_STRING && host->data.string)
     facts.firstHost = host->data.string; // empty where it is not told: one host needs none.
+  release(host);
   client.finalize(nullptr, 0);
   if (!failure.empty())
     return userError(failure);
