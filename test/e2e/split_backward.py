@@ -39,10 +39,11 @@ def by_hand():
     return out
 
 
-def outcome(folder, bundle, data, extra=()):
-    gradients, checkpoint = os.path.join(folder, "g"), os.path.join(folder, "c")
-    metrics = z.run(bundle, data, STEPS, gradients=gradients, checkpoint=checkpoint, extra=("--seed", 5, *extra))
-    return [m["loss"] for m in metrics], z.safetensors(gradients), z.safetensors(checkpoint)
+def outcome(folder, bundle, data, processes=False):
+    """Losses, gradients of the first step (in threads) and parameters after the last."""
+    gradients, checkpoint = None if processes else os.path.join(folder, "g"), os.path.join(folder, "c")
+    metrics = z.run(bundle, data, STEPS, gradients=gradients, checkpoint=checkpoint, extra=("--seed", 5, "--processes" if processes else "--threads"))
+    return [m["loss"] for m in metrics], {} if processes else z.safetensors(gradients), z.safetensors(checkpoint)
 
 
 def difference(found, expected):
@@ -117,7 +118,7 @@ def main():
             label = f"{name}: {len(plan['cells'])} cells on {len(devices)} devices, {tasks_of(plan)}, {weights} W"
             results.append(z.check(label, differences[-1], LIMIT) and weights > 0)
             if processes:
-                again = outcome(folder, bundle, data, ("--processes",))
+                again = outcome(folder, bundle, data, processes=True)
                 same = again[0] == found[0] and all(np.array_equal(again[2][k], found[2][k]) for k in found[2])
                 print(f"{'ok  ' if same else 'FAIL'} {name}: processes and threads bit-equal", flush=True)
                 results.append(same)

@@ -105,6 +105,9 @@ def plans():
     write("plan", "order.json", json.dumps({
         "batch": 4, "devices": ["a", "b"], "cells": cells, "durations": {"forward": [1, 1, 2, 2], "backward": [2, 2, 4, 4]},
         "schedule": {"order": {"a": ["F0", "F1", "B0", "B1"], "b": ["F2", "B2", "F3", "B3"]}}}) + " // a comment\n")
+    write("plan", "split.json", json.dumps({
+        "batch": 4, "devices": ["a", "b"], "cells": cells, "split_backward": True, "durations": {"forward": [1, 1, 2, 2], "backward": [1, 1, 2, 2], "weights": [1, 1, 2, 2]},
+        "schedule": {"order": {"a": ["F0", "F1", "B0", "B1", "W1", "W0"], "b": ["F2", "B2", "F3", "B3", "W2", "W3"]}}}))
 
 
 def varint(value):

@@ -485,7 +485,11 @@ TEST(Plans, AreRead) {
   EXPECT_EQ(plan->cells[1].device, 1u);
   ASSERT_EQ(plan->owners.size(), 2u);
   EXPECT_EQ(plan->owners[0].end, 256);
+  EXPECT_FALSE(plan->splitBackward);
+  plan = verify::readPlanView(R"({"batch": 1, "devices": ["a"], "cells": [], "split_backward": true})", error);
+  EXPECT_TRUE(plan && plan->splitBackward) << error;
   for (const char *bad : {"", "[]", "{", R"({"batch": 1})", R"({"batch": "x", "devices": [], "cells": []})", R"({"batch": 1, "devices": ["a", "a"], "cells": []})",
+                          R"({"batch": 1, "devices": ["a"], "cells": [], "split_backward": 1})",
                           R"({"batch": 1, "devices": ["a"], "cells": [{"units": [0], "samples": [0, 1], "device": "a"}]})",
                           R"({"batch": 1, "devices": ["a"], "cells": [{"units": [0, 1], "samples": [0, 1], "device": "c"}]})"}) {
     EXPECT_FALSE(verify::readPlanView(bad, error)) << bad;
