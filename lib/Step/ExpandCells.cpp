@@ -320,12 +320,7 @@ private:
     return flops;
   }
 
-  bool hasWork(const Cell &cell, TaskKind kind) const {
-    for (int32_t u = cell.unitBegin; u < cell.unitEnd; ++u)
-      if (taskOf(u, kind))
-        return true;
-    return false;
-  }
+  bool hasWork(const Cell &cell, TaskKind kind) const { return zorse::step::hasWork(x.summary, cell, kind, x.plan.schedule.splitBackward); }
 
   /// B or W of a cell; without work it is ordered, and not listed.
   uint32_t addBackwardTask(uint32_t c, TaskKind kind) {

@@ -23,6 +23,13 @@ std::optional<UnitTask> zorse::step::unitTask(const bundle::ModelSummary &summar
   return inBackward == onlyWeights ? std::nullopt : std::optional(UnitTask::Backward);
 }
 
+bool zorse::step::hasWork(const bundle::ModelSummary &summary, const Cell &cell, TaskKind kind, bool splitBackward) {
+  for (int32_t u = cell.unitBegin; u < cell.unitEnd; ++u)
+    if (unitTask(summary, u, kind, splitBackward))
+      return true;
+  return false;
+}
+
 UnitFunction zorse::step::unitFunction(const bundle::UnitInfo &unit, UnitTask task) {
   switch (task) {
   case UnitTask::Backward:

@@ -1,6 +1,7 @@
 // Checks a plan against a model: one sweep over the units for the tiling, then devices, owners and order.
 
 #include "zorse/Step/Plan.h"
+#include "zorse/Step/UnitTasks.h"
 
 #include "bundle.pb.h"
 
@@ -167,7 +168,7 @@ void checkOwners(const Plan &plan, const zorse::bundle::ModelSummary &summary, M
   }
 }
 
-void checkOrder(const Plan &plan, Messages &messages) {
+void checkOrder(const Plan &plan, const zorse::bundle::ModelSummary &summary, Messages &messages) {
   if (plan.schedule.kind != ScheduleKind::Explicit)
     return;
   if (plan.order.size() != plan.devices.size()) {
@@ -193,7 +194,7 @@ void checkOrder(const Plan &plan, Messages &messages) {
     }
   for (uint32_t i = 0; i < plan.cells.size(); ++i)
     for (int kind = 0; kind < (plan.schedule.splitBackward ? 3 : 2); ++kind)
-      if (!(seen[i] >> kind & 1))
+      if (!(seen[i] >> kind & 1) && hasWork(summary, plan.cells[i], static_cast<TaskKind>(kind), plan.schedule.splitBackward))
         messages.add("order of device " + plan.devices[plan.cells[i].device].name + " lacks " + "FBW"[kind] + std::to_string(i) + ", " + describeCell(plan, i));
 }
 
@@ -245,7 +246,7 @@ bool zorse::step::validatePlan(const Plan &plan, const bundle::ModelSummary &sum
 
   checkTiling(plan, units, messages);
   checkOwners(plan, summary, messages);
-  checkOrder(plan, messages);
+  checkOrder(plan, summary, messages);
   if (!messages.empty())
     return error = messages.take(), false;
   return true;

@@ -1,4 +1,4 @@
-"""Models of many families against PyTorch: five AdamW steps on one device and on two with a random plan (needs PyTorch: tools/python-env.sh).
+"""Models of many families against PyTorch: five AdamW steps on one device and on two with a random plan that splits the backward (needs PyTorch: tools/python-env.sh).
 
     families.py [NAME ...] [--variants V,V] [--keep FOLDER]
 
@@ -7,6 +7,7 @@ written out, losses with weights, with ignored labels, of two terms, or no loss 
 lengths than the example's, and trained. Losses must agree with PyTorch to 1e-5 relative, first-step gradients to 1e-4 in the norm of gradient_error.
 """
 import argparse
+import json
 import math
 import os
 import sys
@@ -23,6 +24,7 @@ import torch.nn as nn
 import torch.nn.functional as F
 
 import harness as z
+from split_backward import split
 
 sys.path.insert(0, os.path.join(z.ROOT, "models"))
 from export import WithLoss, export, strip
@@ -287,6 +289,10 @@ def compare(folder, name, variant, path, batch, length, options):
             if len(devices) > 1:
                 plan = os.path.join(folder, "random.plan.json")
                 z.call("zorse-plan", "--random", batch + length, "--summary", os.path.join(folder, "1.zorse", "summary.pb"), "--devices", 2, "--batch", batch, "-o", plan)
+                with open(plan) as f:
+                    split_plan = split(json.load(f), batch)
+                with open(plan, "w") as f:
+                    json.dump(split_plan, f)
                 devices = ["d0", "d1"]
             z.compile(path, bundle, z.cluster(folder, devices), batch, length, plan, TRAINING, extra=added)
             metrics = z.run(bundle, data, STEPS, gradients=dumped)

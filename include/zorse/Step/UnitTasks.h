@@ -16,9 +16,11 @@ namespace zorse::step {
 /// What task `kind` of a cell does with one of its units; nullopt: nothing, the unit has no call in it.
 ///
 /// Where the plan splits the backward, a unit that splits has a part in B and one in W. A unit whose inputs need no gradient (an embedding) has all
-/// of its backward in W, any other unit that does not split all of it in B. Orders list a B and a W of every cell; one in which no unit has a call
-/// has no entry in the programs.
+/// of its backward in W, any other unit that does not split all of it in B.
 std::optional<UnitTask> unitTask(const bundle::ModelSummary &summary, int32_t unit, TaskKind kind, bool splitBackward);
+
+/// Whether any unit of the cell has a call in its task `kind`. A task without has no entry in the programs, and orders may leave it out.
+bool hasWork(const bundle::ModelSummary &summary, const Cell &cell, TaskKind kind, bool splitBackward);
 
 /// What the summary says of one of a unit's functions.
 struct UnitFunction {

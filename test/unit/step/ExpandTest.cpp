@@ -127,6 +127,17 @@ TEST(Expand, SplitBackward) {
   check(summary, plan, "gpipe");
 }
 
+TEST(Expand, TasksWithoutWorkMayBeLeftOut) {
+  auto summary = syntheticModel(); // unit 0 has no gradient of inputs, unit 3 does not split
+  std::string cells = R"({"batch": 2, "devices": ["a"], "cells": [{"units": [0, 1], "samples": [0, 2], "device": "a"}, {"units": [1, 3], "samples": [0, 2], "device": "a"},
+      {"units": [3, 4], "samples": [0, 2], "device": "a"}, {"units": [4, 6], "samples": [0, 2], "device": "a"}], "split_backward": true, "schedule": {"order": {"a": )";
+  check(summary, read(summary, cells + R"(["F0", "F1", "F2", "F3", "B3", "B2", "B1", "W3", "W0", "W1"]}}})"), "left out");
+  check(summary, read(summary, cells + R"(["F0", "F1", "F2", "F3", "B3", "B2", "B1", "B0", "W3", "W2", "W0", "W1"]}}})"), "listed");
+  std::string error;
+  EXPECT_FALSE(expandPlan(summary, read(summary, cells + R"(["F0", "F1", "F2", "F3", "B3", "B2", "B1", "W3", "W1"]}}})"), error));
+  EXPECT_NE(error.find("lacks W0"), std::string::npos) << error;
+}
+
 /// All W after all B: what they need lives until then, and the memory is counted.
 TEST(Expand, SplitBackwardInAnOrder) {
   auto summary = syntheticModel();
