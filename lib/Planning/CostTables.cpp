@@ -144,8 +144,11 @@ void complete(const Measured &measured, Curve *curves) {
 
 } // namespace
 
-DeviceTimes zorse::planning::deviceTimes(const bundle::ModelSummary &summary, const std::vector<UnitWork> &units, const ClusterDevice &device, double speed, double pcie,
+DeviceTimes zorse::planning::deviceTimes(const bundle::ModelSummary &summary, const std::vector<UnitWork> &units, const ClusterDevice &described, double speed, double pcie,
                                          double port, const DeviceProfile *profile) {
+  ClusterDevice device = described;
+  if (profile && profile->launch >= 0)
+    device.launch = profile->launch;
   DeviceTimes times;
   times.curves.resize(units.size() * kUnitTasks);
   for (size_t u = 0; u < units.size(); ++u)

@@ -146,7 +146,7 @@ std::vector<ClassProfile> readClass(const json &value, const std::string &path) 
 }
 
 DeviceProfile readDevice(const json &from, const std::string &path) {
-  checkKeys(from, path, {"device", "classes", "update", "norm", "copy", "load", "memory"});
+  checkKeys(from, path, {"device", "classes", "update", "norm", "copy", "load", "launch", "memory"});
   DeviceProfile device;
   if (!from.contains("device"))
     fail(path, "lacks \"device\", a device's name or type");
@@ -162,6 +162,8 @@ DeviceProfile readDevice(const json &from, const std::string &path) {
   readRate(from, "norm", "per_element", path, device.normPerElement, device.normFixed);
   readRate(from, "copy", "per_byte", path, device.copyPerByte, device.copyFixed);
   readRate(from, "load", "per_byte", path, device.loadPerByte, device.loadFixed);
+  if (from.contains("launch"))
+    device.launch = toSeconds(from["launch"], path + ".launch");
   if (from.contains("memory"))
     device.memory = static_cast<uint64_t>(toInteger(from["memory"], path + ".memory", 0, int64_t(1) << 50));
   return device;
@@ -278,6 +280,7 @@ std::optional<Profile> zorse::planning::readProfileFiles(const std::vector<std::
       keep(device.copyPerByte, device.copyFixed, known->copyPerByte, known->copyFixed);
       keep(device.loadPerByte, device.loadFixed, known->loadPerByte, known->loadFixed);
       device.memory = device.memory ? device.memory : known->memory;
+      device.launch = device.launch >= 0 ? device.launch : known->launch;
       *known = std::move(device);
     }
     std::set<std::pair<std::string, std::string>> measured;

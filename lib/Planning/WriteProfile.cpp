@@ -34,6 +34,8 @@ std::string zorse::planning::writeProfile(const Profile &profile) {
     out += std::string(d ? "," : "") + "\n    {\"device\": " + text(device.device);
     if (device.memory)
       out += ", \"memory\": " + std::to_string(device.memory);
+    if (device.launch >= 0)
+      out += ", \"launch\": " + text(device.launch);
     auto rate = [&](const char *key, const char *each, double perOne, double fixed) {
       if (perOne >= 0)
         out += std::string(",\n     \"") + key + "\": " + text(ordered_json{{each, perOne}, {"fixed", fixed}});

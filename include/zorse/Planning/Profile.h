@@ -31,6 +31,7 @@ struct DeviceProfile {
   double normPerElement = -1, normFixed = 0;
   double copyPerByte = -1, copyFixed = 0;
   double loadPerByte = -1, loadFixed = 0;
+  double launch = -1;                ///< of a call of a function that does nothing: takes the place of ClusterDevice.launch in rooflines
   uint64_t memory = 0;               ///< bytes found; 0: not measured
 };
 

@@ -1,0 +1,116 @@
+#include "zorse/runtime/GlooTransport.h"
+#include "zorse/runtime/Measure.h"
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <cstdio>
+#include <thread>
+
+#include <unistd.h>
+
+using namespace zorse::runtime;
+
+namespace {
+
+[[noreturn]] void endProcess(ErrorKind kind, const std::string &message, int exitCode) {
+  static std::atomic_flag ending = ATOMIC_FLAG_INIT;
+  if (ending.test_and_set())
+    for (;;)
+      ::pause(); // another thread is about to end the process.
+  fflush(stdout);
+  fprintf(stderr, "%s: %s\n", kind == ErrorKind::User ? "error" : "internal error", message.c_str());
+  ::_exit(exitCode);
+}
+
+} // namespace
+
+Result<std::unique_ptr<Job>> Job::join(const Place &place, const JobOptions &options) {
+  Result<std::string> secret = jobSecret(options.secretFile);
+  if (secret.failed())
+    return secret.error();
+  auto job = std::make_unique<Job>();
+  job->place_ = place;
+  job->options_ = options;
+  job->key_ = {place.job, *secret};
+  MemberOptions member;
+  member.key = job->key_;
+  member.rank = place.rank;
+  member.world = place.world;
+  member.generation = place.generation;
+  member.endpoints = place.coordinator;
+  member.times = options.times;
+  if (place.rank < options.names.size())
+    member.device = options.names[place.rank];
+  member.failed = [](const Failure &failure) { endProcess(failure.kind, failure.message, failure.exitCode); };
+  if (place.rank == 0 && !place.coordinatorElsewhere) {
+    CoordinatorOptions hosting;
+    hosting.key = job->key_;
+    hosting.world = place.world;
+    hosting.rank = 0;
+    hosting.generation = std::max(place.attempt + 1, place.generation);
+    Result<std::string> address = coordinatorAddress(place, options.listen);
+    if (address.failed())
+      return address.error();
+    hosting.listenAddress = *address;
+    hosting.ports.clear();
+    for (const Endpoint &endpoint : place.coordinator)
+      hosting.ports.push_back(endpoint.port);
+    hosting.times = options.times;
+    hosting.devices = options.names;
+    Result<std::unique_ptr<Coordinator>> hosted = Coordinator::start(hosting);
+    if (hosted.failed())
+      return hosted.error();
+    job->coordinator_ = std::move(*hosted);
+    member.endpoints = {{hosting.listenAddress, job->coordinator_->port()}};
+  }
+  Result<std::unique_ptr<Member>> joined = Member::join(std::move(member));
+  if (joined.failed())
+    return joined.error();
+  job->member_ = std::move(*joined);
+  return job;
+}
+
+Result<std::unique_ptr<Transport>> Job::connect(const std::vector<uint32_t> &nodes, uint32_t connections) {
+  GlooOptions options;
+  Result<std::string> address = rankAddress(place_, options_.listen);
+  if (address.failed())
+    return address.error();
+  options.listenAddress = *address;
+  options.job = key_.job;
+  options.secret = key_.secret;
+  options.deviceNames = options_.names;
+  options.sites = nodes;
+  options.connectSeconds = options_.times.joinSeconds;
+  for (uint32_t peer = 0; peer < place_.world; ++peer) {
+    if (peer == place_.rank)
+      continue;
+    options.peers.push_back(peer);
+    if (peer < nodes.size() && nodes[peer] != nodes[place_.rank])
+      options.contexts[peer] = connections;
+  }
+  return makeGlooTransport(*member_, options);
+}
+
+void Job::leave() {
+  member_->leave();
+  if (coordinator_)
+    coordinator_->waitUntilOver(options_.times.deadlineSeconds);
+}
+
+void Job::fail(const Error &error) {
+  Failure mine;
+  mine.kind = error.kind;
+  mine.rank = place_.rank;
+  mine.message = error.message;
+  mine.where = error.where;
+  mine.exitCode = error.kind == ErrorKind::User ? 1 : 2;
+  if (error.peer != UINT32_MAX) {
+    mine.cause = Failure::Disconnected;
+    mine.peer = error.peer;
+  }
+  Failure verdict = member_->fail(mine);
+  if (coordinator_) // ranks that come a little later hear why
+    std::this_thread::sleep_for(std::chrono::seconds(1));
+  endProcess(verdict.kind, verdict.message, verdict.exitCode);
+}

@@ -1,0 +1,201 @@
+#include "zorse/runtime/Measure.h"
+
+#include <nlohmann/json.hpp>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <set>
+
+using namespace zorse::runtime;
+using nlohmann::json;
+
+namespace {
+
+double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
+
+constexpr size_t kSmall = 8, kFirst = 64 << 10, kMost = 64 << 20;
+
+/// One end of a conversation: the driver says how many bytes come next, 0 at the end; every message is answered by eight bytes.
+class Conversation {
+public:
+  Conversation(Transport &transport, uint32_t peer, uint32_t entry) : transport(transport), peer(peer), entry(entry) {}
+
+  /// The driver's: seconds from the first byte sent to the answer.
+  Result<double> ask(uint64_t bytes) {
+    uint64_t answer = 0;
+    if (Status status = transport.send({entry, step++}, peer, &bytes, sizeof bytes); status.failed())
+      return status;
+    if (bytes == 0)
+      return 0.0;
+    data.resize(std::max(data.size(), static_cast<size_t>(bytes)));
+    double begin = now();
+    Status status = transport.send({entry, step++}, peer, data.data(), bytes);
+    if (status.succeeded())
+      status = transport.receive({entry + 1, step}, peer, &answer, sizeof answer);
+    if (status.failed())
+      return status;
+    return now() - begin;
+  }
+
+  Status serve() {
+    for (;;) {
+      uint64_t bytes = 0;
+      if (Status status = transport.receive({entry, step++}, peer, &bytes, sizeof bytes); status.failed() || bytes == 0)
+        return status;
+      if (bytes > kMost)
+        return internalError("a rank that measures links asked for " + std::to_string(bytes) + " bytes");
+      data.resize(std::max(data.size(), static_cast<size_t>(bytes)));
+      Status status = transport.receive({entry, step++}, peer, data.data(), bytes);
+      if (status.succeeded())
+        status = transport.send({entry + 1, step}, peer, &bytes, sizeof bytes);
+      if (status.failed())
+        return status;
+    }
+  }
+
+private:
+  Transport &transport;
+  uint32_t peer, entry;
+  uint64_t step = 0;
+  std::vector<char> data;
+};
+
+} // namespace
+
+Result<LinkTimes> zorse::runtime::measureLink(Transport &transport, uint32_t me, uint32_t a, uint32_t b, uint32_t entry, double seconds) {
+  Conversation conversation(transport, me == a ? b : a, entry);
+  if (me != a) {
+    Status status = conversation.serve();
+    return status.failed() ? Result<LinkTimes>(status) : LinkTimes();
+  }
+  LinkTimes times;
+  std::vector<double> samples;
+  double end = now() + seconds / 3;
+  for (int i = 0; i < 200 && (i < 8 || now() < end); ++i) {
+    Result<double> took = conversation.ask(kSmall);
+    if (took.failed())
+      return took.error();
+    if (i >= 3) // connections and buffers are warm
+      samples.push_back(*took);
+  }
+  double trip = median(samples);
+  times.latency = trip / 2;
+  // Larger until one takes a while, then several of that size.
+  size_t bytes = kFirst;
+  for (;; bytes *= 2) {
+    Result<double> took = conversation.ask(bytes);
+    if (took.failed())
+      return took.error();
+    if (bytes >= kMost || *took > std::max(seconds / 8, 20 * trip))
+      break;
+  }
+  samples.clear();
+  end = now() + seconds * 2 / 3;
+  for (int i = 0; i < 50 && (i < 3 || now() < end); ++i) {
+    Result<double> took = conversation.ask(bytes);
+    if (took.failed())
+      return took.error();
+    samples.push_back(std::max(*took - trip, 1e-9));
+  }
+  times.bandwidth = static_cast<double>(bytes) / median(samples);
+  if (Result<double> done = conversation.ask(0); done.failed())
+    return done.error();
+  return times;
+}
+
+Result<std::vector<RankLink>> zorse::runtime::measureLinks(Group &group, Transport &transport, const std::vector<uint32_t> &nodes, double seconds,
+                                                           const std::function<void(const std::string &)> &progress) {
+  uint32_t me = group.rank(), count = 0, entry = 1;
+  for (uint32_t node : nodes)
+    count = std::max(count, node + 1);
+  std::vector<std::vector<uint32_t>> ranks(count);
+  for (uint32_t r = 0; r < nodes.size(); ++r)
+    ranks[nodes[r]].push_back(r);
+  std::vector<RankLink> mine;
+  int turn = 0;
+  auto meet = [&]() -> Status {
+    Result<std::vector<std::string>> met = group.exchange("links " + std::to_string(turn++), "");
+    return met.failed() ? met.error() : Status::success();
+  };
+
+  // Inside the nodes: one after the other, as they may be parts of one machine; of many nodes all at once.
+  for (const std::vector<uint32_t> &node : ranks) {
+    if (count <= 8 && node.size() > 1)
+      if (Status status = meet(); status.failed())
+        return status;
+    if (node.size() > 1 && (me == node[0] || me == node[1])) {
+      Result<LinkTimes> times = measureLink(transport, me, node[0], node[1], entry + 2 * static_cast<uint32_t>(&node - ranks.data()), seconds);
+      if (times.failed())
+        return times.error();
+      if (me == node[0])
+        mine.push_back({node[0], node[1], *times, 0});
+    }
+  }
+  entry += 2 * count; // operations of different ranks need numbers of their own
+
+  std::set<std::pair<uint32_t, uint32_t>> pairs;
+  for (uint32_t a = 0; a < count; ++a)
+    for (uint32_t b = a + 1; b < count; ++b)
+      if (count <= 8 || b == a + 1 || b == a + count / 2)
+        pairs.insert({a, b});
+  for (auto [a, b] : pairs) {
+    size_t streams = std::min(ranks[a].size(), ranks[b].size());
+    if (streams == 0)
+      continue;
+    RankLink link{ranks[a][0], ranks[b][0], {}, 0};
+    for (bool together : {false, true}) {
+      if (together && streams < 2)
+        break;
+      if (Status status = meet(); status.failed())
+        return status;
+      double reached = 0;
+      for (size_t i = 0; i < (together ? streams : 1); ++i)
+        if (me == ranks[a][i] || me == ranks[b][i]) {
+          Result<LinkTimes> times = measureLink(transport, me, ranks[a][i], ranks[b][i], entry + 2 * static_cast<uint32_t>(i), seconds);
+          if (times.failed())
+            return times.error();
+          reached = times->bandwidth;
+          if (!together && me == link.a)
+            link.alone = *times;
+        }
+      entry += 2 * static_cast<uint32_t>(streams);
+      if (together) {
+        char text[32];
+        std::snprintf(text, sizeof text, "%.17g", reached);
+        Result<std::vector<std::string>> all = group.exchange("streams " + std::to_string(turn++), text);
+        if (all.failed())
+          return all.error();
+        for (uint32_t r : ranks[a]) // only drivers have a figure
+          link.together += std::atof((*all)[r].c_str());
+      }
+    }
+    if (me == link.a)
+      mine.push_back(link);
+    if (progress)
+      progress("nodes " + std::to_string(a) + " and " + std::to_string(b));
+  }
+
+  json rows = json::array();
+  for (const RankLink &link : mine)
+    rows.push_back({link.a, link.b, link.alone.latency, link.alone.bandwidth, link.together});
+  Result<std::vector<std::string>> all = group.exchange("links measured", rows.dump());
+  if (all.failed())
+    return all.error();
+  std::vector<RankLink> links;
+  for (const std::string &text : *all) {
+    json found = json::parse(text, nullptr, /*allow_exceptions=*/false);
+    if (!found.is_array())
+      return userError("a rank published links that cannot be read; start every rank with the same version of Zorse");
+    for (const json &row : found) {
+      bool good = row.is_array() && row.size() == 5 && row[0].is_number_unsigned() && row[1].is_number_unsigned();
+      for (size_t i = 2; good && i < 5; ++i)
+        good = row[i].is_number() && row[i].get<double>() >= 0;
+      if (!good)
+        return userError("a rank published links that cannot be read; start every rank with the same version of Zorse");
+      links.push_back({row[0].get<uint32_t>(), row[1].get<uint32_t>(), {row[2].get<double>(), row[3].get<double>()}, row[4].get<double>()});
+    }
+  }
+  return links;
+}

@@ -1,0 +1,102 @@
+"""profile.py: zorse-profile on a small model: alone and as processes, what it writes, what the compiler makes of it, bad input."""
+import json
+import os
+import sys
+import tempfile
+
+import harness as h
+
+
+def expect(condition, what):
+    if not condition:
+        raise h.Failure(what)
+
+
+def devices_of(path):
+    with open(path) as f:
+        profile = json.load(f)
+    return profile, {d["device"]: d for d in profile["devices"]}
+
+
+def check_times(device, rows, splits):
+    classes = device["classes"]
+    expect(set(classes) >= {"block attention", "block mlp", "embedding", "head"}, f"classes {sorted(classes)}")
+    for name, degrees in classes.items():
+        points = degrees[0]["points"]
+        expect([p["rows"] for p in points] == rows, f"{name} has rows {[p['rows'] for p in points]}, expected {rows}")
+        for point in points:
+            expect(point["forward"] > 0 and point["backward"] > 0, f"{name}: {point}")
+            if splits and name.startswith("block"):
+                expect(point["input_gradients"] > 0 and point["weight_gradients"] > 0, f"{name} has no parts: {point}")
+    mlp = classes["block mlp"][0]["points"]
+    expect(mlp[-1]["forward"] > mlp[0]["forward"], f"{rows[-1]} rows take no longer than {rows[0]}: {mlp}")
+    for key in ("update", "norm", "copy", "load"):
+        expect(key in device, f"lacks {key}")
+    expect(device["update"]["per_element"] > 0 and device["copy"]["per_byte"] > 0, str(device["update"]))
+
+
+def main():
+    with tempfile.TemporaryDirectory() as folder:
+        model = os.path.join(h.SMALL, "gpt-bytes.onnx")
+        cluster = os.path.join(folder, "cluster.yaml")
+        with open(cluster, "w") as f:
+            f.write("nodes:\n  - name: n0\n    devices:\n      - {name: a, kind: cpu, speed: 2e10, memory: 1GiB}\n      - {name: b, kind: cpu, speed: 1e10, memory: 1GiB}\n"
+                    "  - name: n1\n    devices:\n      - {name: c, kind: cpu, speed: 1e10, memory: 1GiB}\n")
+        bundle = os.path.join(folder, "gpt.zorse")
+        h.call("zorse-compile", model, "--cluster", cluster, "--batch", 8, "--seq", 64, "--quiet", "-o", bundle)
+        with open(os.path.join(bundle, "bodies.pb"), "rb") as f:
+            splits = b"input_gradients" in f.read()
+
+        alone = os.path.join(folder, "alone.json")
+        _, _, said = h.call("zorse-profile", bundle, "-o", alone, "--rows", "4,1", "--seconds", 1)
+        expect("block attention: rows 1 4, forward" in said and "round 1:" in said, said)
+        profile, devices = devices_of(alone)
+        expect(sorted(devices) == ["a", "b", "c"], f"devices {sorted(devices)}")
+        check_times(devices["a"], [1, 4], splits)
+        expect(devices["a"]["classes"] == devices["c"]["classes"], "equal devices have equal times")
+
+        _, typed, _ = h.call("zorse-profile", bundle, "-o", "-", "--rows", 1, "--seconds", 0, "--as", "H900", "--quiet")
+        expect([d["device"] for d in json.loads(typed)["devices"]] == ["H900"], typed[:200])
+
+        together = os.path.join(folder, "together.json")
+        h.call("zorse-profile", bundle, "-o", together, "--rows", "1,2", "--seconds", 1, "--processes", "--link-seconds", 0.2)
+        profile, devices = devices_of(together)
+        expect(sorted(devices) == ["a", "b", "c"], f"devices {sorted(devices)}")
+        check_times(devices["b"], [1, 2], splits)
+        links = {(link["from"], link["to"]): link for link in profile["links"]}
+        expect(set(links) == {("a", "b"), ("n0", "n1")}, f"links {sorted(links)}")
+        expect(all(1e6 < link["bandwidth"] < 1e12 and 0 < link["latency"] < 1 for link in links.values()), str(links))
+
+        # The compiler's times follow it: devices that are a thousand times slower make a step that is much longer.
+        slow = os.path.join(folder, "slow.json")
+        for device in profile["devices"]:
+            for degrees in device["classes"].values():
+                for point in degrees[0]["points"]:
+                    for key in point:
+                        if key != "rows":
+                            point[key] *= 1000
+        with open(slow, "w") as f:
+            json.dump(profile, f)
+        help_text = h.call("zorse-compile", "--help")[1]
+        if "--profile" in help_text:
+            for file, name in ((together, "fast"), (slow, "slow")):
+                h.call("zorse-compile", model, "--cluster", cluster, "--batch", 8, "--seq", 64, "--quiet", "--profile", file, "-o", os.path.join(folder, name + ".zorse"))
+            code, _, said = h.call("zorse-compile", os.path.join(h.SMALL, "gpt.onnx"), "--cluster", cluster, "--batch", 8, "--quiet", "--profile", together,
+                                   "-o", os.path.join(folder, "other.zorse"), ok=False)
+            expect(code == 1 and "another model" in said, said)
+
+        for words, text in (
+                ([folder], "cannot be read"),
+                ([bundle, "--rows", "0"], "not in range"),
+                ([bundle, "--rows", "many"], "--rows"),
+                ([bundle, "--memory", "4096", "--rows", "1"], "give fewer rows with --rows or more memory with --memory"),
+                ([bundle, "-o", os.path.join(folder, "none", "p.json")], "cannot be written"),
+                ([bundle, "--as"], "--as"),
+                ([], "bundle is required")):
+            code, _, said = h.call("zorse-profile", *words, ok=False)
+            expect(code == 1 and text in said and said.count("\n") <= 3, f"{words}: exit {code}, {said!r}")
+    print("profiles: alone and as processes, all classes, parts of backwards, links; mistakes are named")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,358 @@
+#include "BodyTimer.h"
+
+#include "Slots.h"
+
+#include "zorse/runtime/Measure.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <cstring>
+#include <map>
+
+using namespace zorse;
+using namespace zorse::profile;
+using namespace zorse::runtime;
+
+namespace {
+
+double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
+
+enum Task { Forward, Backward, InputGradients, WeightGradients, kTasks };
+constexpr const char *kTaskNames[kTasks] = {"forward", "backward", "input gradients", "weight gradients"};
+constexpr size_t kMostSets = 4;       ///< units of a class whose memory is run in turn, so that weights come from memory as they do in a step
+constexpr size_t kLeastRounds = 3, kMostRounds = 15;
+constexpr double kLongestCall = 4;    ///< seconds: rows that take longer are left out
+
+struct UnitClass {
+  std::string name;
+  int32_t unit = 0; ///< the first of the class
+  int units = 0;
+  std::vector<std::pair<Task, uint32_t>> tasks;
+  std::vector<Slots> sets;
+  std::vector<int64_t> rows;
+  std::vector<uint32_t> bodies() const {
+    std::vector<uint32_t> all;
+    for (auto [task, body] : tasks)
+      all.push_back(body);
+    return all;
+  }
+};
+
+/// One thing that is measured: in rounds.
+struct Point {
+  size_t unitClass = 0;
+  Task task = Forward;
+  uint32_t body = 0;
+  int64_t rows = 1;
+  std::vector<double> samples;
+  bool stable(double limit) const {
+    double spread = 0;
+    median(samples, &spread);
+    return samples.size() >= kLeastRounds && spread <= limit;
+  }
+};
+
+class Timer {
+public:
+  Timer(Device &device, const Bundle &bundle, const TimerOptions &options) : device(device), bundle(bundle), options(options) {}
+
+  Result<planning::DeviceProfile> run() {
+    begin = now();
+    findClasses();
+    if (Status status = makeSets(); status.failed())
+      return status;
+    if (Status status = warmUp(); status.failed())
+      return status;
+    if (Status status = rounds(); status.failed())
+      return status;
+    planning::DeviceProfile profile;
+    collect(profile);
+    if (Status status = otherCosts(profile); status.failed())
+      return status;
+    return profile;
+  }
+
+private:
+  void findClasses() {
+    std::vector<std::string> names = planning::classNames(bundle.summary);
+    std::map<uint32_t, size_t> index;
+    for (int32_t u = 0; u < bundle.summary.units_size(); ++u) {
+      const bundle::UnitInfo &unit = bundle.summary.units(u);
+      auto [it, isNew] = index.emplace(unit.class_id(), classes.size());
+      if (isNew) {
+        UnitClass c;
+        c.name = unit.class_id() < names.size() ? names[unit.class_id()] : "class";
+        c.unit = u;
+        // In the order in which each finds what it reads: the forward's saved block, the deferred block of the input gradients.
+        c.tasks = {{Forward, unit.forward_body()}, {Backward, unit.backward_body()}};
+        if (unit.splits()) {
+          c.tasks.push_back({InputGradients, unit.input_gradient_body()});
+          c.tasks.push_back({WeightGradients, unit.weight_gradient_body()});
+        }
+        classes.push_back(std::move(c));
+      }
+      ++classes[it->second].units;
+    }
+  }
+
+  Status makeSets() {
+    // The most rows for which one unit of every class fits, then as many units of each as fit.
+    std::vector<int64_t> rows = options.rows;
+    uint64_t workspace = 0, least = 0;
+    auto measure = [&] {
+      workspace = least = 0;
+      for (const UnitClass &c : classes)
+        least += Slots::bytesOf(bundle, c.bodies(), rows.back(), &workspace);
+      return least + workspace;
+    };
+    while (measure() > options.memory && rows.size() > 1) {
+      say("left out: " + std::to_string(rows.back()) + " rows need " + std::to_string((least + workspace) >> 20) + " MiB of the " + std::to_string(options.memory >> 20) + " MiB there are");
+      rows.pop_back();
+    }
+    if (least + workspace > options.memory)
+      return userError("the unit functions need " + std::to_string((least + workspace) >> 20) + " MiB for " + std::to_string(rows.back()) + " rows, and there are " +
+                       std::to_string(options.memory >> 20) + " MiB; give fewer rows with --rows or more memory with --memory");
+    Result<std::unique_ptr<DeviceMemory>> shared = device.allocate(std::max<uint64_t>(workspace, 64), {});
+    if (shared.failed())
+      return shared.error();
+    scratch = std::move(*shared);
+    uint64_t left = options.memory - least - workspace;
+    for (UnitClass &c : classes) {
+      c.rows = rows;
+      uint64_t ignored = 0, one = Slots::bytesOf(bundle, c.bodies(), rows.back(), &ignored);
+      for (size_t set = 0; set < std::min<size_t>(kMostSets, static_cast<size_t>(c.units)); ++set) {
+        if (set > 0 && one > left)
+          break;
+        left -= set > 0 ? one : 0;
+        Result<Slots> slots = Slots::make(device, bundle, c.unit, c.bodies(), rows.back(), scratch->base(), static_cast<uint32_t>(7 * c.unit + set));
+        if (slots.failed())
+          return slots.error();
+        c.sets.push_back(std::move(*slots));
+      }
+    }
+    return Status::success();
+  }
+
+  Status call(const UnitClass &c, size_t set, uint32_t body, int64_t rows) {
+    std::vector<void *> addresses = c.sets[set].of(bundle.bodies.bodies(static_cast<int>(body)));
+    BodyArguments arguments;
+    arguments.slots = addresses.data();
+    arguments.rows = rows;
+    return device.runBody(body, arguments);
+  }
+
+  /// Everything once, for every set; rows that take too long are dropped here.
+  Status warmUp() {
+    for (size_t i = 0; i < classes.size(); ++i) {
+      UnitClass &c = classes[i];
+      for (size_t r = 0; r < c.rows.size(); ++r) {
+        double longest = 0;
+        for (auto [task, body] : c.tasks) {
+          double start = now();
+          for (size_t set = 0; set < c.sets.size(); ++set)
+            if (Status status = call(c, set, body, c.rows[r]); status.failed())
+              return status;
+          longest = std::max(longest, (now() - start) / static_cast<double>(c.sets.size()));
+        }
+        if (r > 0 && longest > kLongestCall) {
+          say("left out: " + c.name + " takes " + std::to_string(longest) + " s for " + std::to_string(c.rows[r]) + " rows");
+          c.rows.resize(r);
+        }
+      }
+      for (int64_t rows : c.rows)
+        for (auto [task, body] : c.tasks)
+          points.push_back({i, task, body, rows, {}});
+    }
+    return Status::success();
+  }
+
+  Status sample(Point &point) {
+    UnitClass &c = classes[point.unitClass];
+    // What it reads is there, for these rows.
+    for (auto [task, body] : c.tasks) {
+      bool before = (task == Forward && point.task != Forward) || (task == InputGradients && point.task == WeightGradients);
+      for (size_t set = 0; set < c.sets.size() && before; ++set)
+        if (Status status = call(c, set, body, point.rows); status.failed())
+          return status;
+    }
+    Status failure;
+    size_t set = 0;
+    double seconds = timedSample(options.sampleSeconds, [&]() -> int64_t {
+      Status status = call(c, set, point.body, point.rows);
+      if (status.failed())
+        failure = status;
+      set = (set + 1) % c.sets.size();
+      return 1;
+    });
+    point.samples.push_back(seconds);
+    return failure;
+  }
+
+  Status rounds() {
+    for (size_t round = 0; round < kMostRounds; ++round) {
+      size_t open = 0;
+      for (Point &point : points) {
+        if (point.stable(options.spread))
+          continue;
+        ++open;
+        if (Status status = sample(point); status.failed())
+          return status;
+      }
+      if (open == 0)
+        break;
+      say("round " + std::to_string(round + 1) + ": " + std::to_string(points.size() - open) + " of " + std::to_string(points.size()) + " points were stable before it, " +
+          std::to_string(static_cast<int>(now() - begin)) + " s");
+      if (round + 1 >= kLeastRounds && now() - begin > options.budgetSeconds)
+        break;
+    }
+    return Status::success();
+  }
+
+  void collect(planning::DeviceProfile &profile) {
+    for (size_t i = 0; i < classes.size(); ++i) {
+      planning::ClassProfile times;
+      double worst = 0;
+      size_t most = 0;
+      std::string lines[kTasks];
+      for (int64_t rows : classes[i].rows) {
+        planning::ProfilePoint point;
+        point.rows = rows;
+        for (const Point &measured : points)
+          if (measured.unitClass == i && measured.rows == rows) {
+            double spread = 0;
+            double seconds = median(measured.samples, &spread);
+            (measured.task == Forward ? point.forward : measured.task == Backward ? point.backward : measured.task == InputGradients ? point.inputGradients : point.weightGradients) = seconds;
+            worst = std::max(worst, spread);
+            most = std::max(most, measured.samples.size());
+            char text[32];
+            std::snprintf(text, sizeof text, " %.4g", seconds * 1e3);
+            lines[measured.task] += text;
+          }
+        times.points.push_back(point);
+      }
+      profile.classes[classes[i].name] = {times};
+      std::string line = classes[i].name + ": rows";
+      for (int64_t rows : classes[i].rows)
+        line += " " + std::to_string(rows);
+      for (size_t task = 0; task < kTasks; ++task)
+        if (!lines[task].empty())
+          line += std::string(", ") + kTaskNames[task] + lines[task] + " ms";
+      char text[64];
+      std::snprintf(text, sizeof text, "; %zu rounds, quartiles %.1f %% apart at most", most, 100 * worst);
+      say(line + text);
+    }
+  }
+
+  /// Seconds of something of size n, as a line through a small and a large n.
+  Status line(int64_t small, int64_t large, double &each, double &fixed, const std::function<Status(int64_t)> &work) {
+    double seconds[2];
+    for (int i = 0; i < 2; ++i) {
+      int64_t n = i ? large : small;
+      Status failure = work(n); // warm
+      std::vector<double> samples;
+      for (size_t round = 0; round < 5 && failure.succeeded(); ++round)
+        samples.push_back(timedSample(options.sampleSeconds, [&]() -> int64_t {
+          if (Status status = work(n); status.failed())
+            failure = status;
+          return 1;
+        }));
+      if (failure.failed())
+        return failure;
+      seconds[i] = median(samples);
+    }
+    each = std::max(seconds[1] - seconds[0], 0.0) / static_cast<double>(large - small);
+    fixed = std::max(seconds[0] - each * static_cast<double>(small), 0.0);
+    return Status::success();
+  }
+
+  Status otherCosts(planning::DeviceProfile &profile) {
+    // As large as what a device owns, so that it comes from memory, where there is room for it.
+    int64_t elements = 0;
+    for (const bundle::GroupInfo &group : bundle.summary.groups())
+      elements = std::max<int64_t>(elements, group.trainable() ? group.elements() : 0);
+    classes.clear();
+    elements = std::min<int64_t>({elements, int64_t(16) << 20, static_cast<int64_t>(options.memory / 64)});
+    std::string report = "other costs:";
+    auto elementwise = [&](const char *name, uint32_t body, double &each, double &fixed) -> Status {
+      if (elements < 4096 || body >= static_cast<uint32_t>(bundle.bodies.bodies_size()))
+        return Status::success();
+      Result<Slots> slots = Slots::make(device, bundle, -1, {body}, elements, scratch->base(), 11);
+      if (slots.failed())
+        return slots.error();
+      std::vector<void *> addresses = slots->of(bundle.bodies.bodies(static_cast<int>(body)));
+      Status status = line(elements / 16, elements, each, fixed, [&](int64_t n) {
+        BodyArguments arguments;
+        arguments.slots = addresses.data();
+        arguments.rows = n;
+        return device.runBody(body, arguments);
+      });
+      char text[96];
+      std::snprintf(text, sizeof text, " %s %.3g ns an element and %.3g us,", name, each * 1e9, fixed * 1e6);
+      report += text;
+      return status;
+    };
+    if (Status status = elementwise("update", bundle.summary.update_body_decay(), profile.updatePerElement, profile.updateFixed); status.failed())
+      return status;
+    if (Status status = elementwise("norm", bundle.summary.norm_body(), profile.normPerElement, profile.normFixed); status.failed())
+      return status;
+
+    size_t large = std::min<size_t>(64 << 20, std::max<size_t>(options.memory / 4, 1 << 20)), small = large / 16;
+    Result<std::unique_ptr<DeviceMemory>> from = device.allocate(large, {}), to = device.allocate(large, {});
+    if (from.failed() || to.failed())
+      return from.failed() ? from.error() : to.error();
+    Status status = line(static_cast<int64_t>(small), static_cast<int64_t>(large), profile.copyPerByte, profile.copyFixed,
+                         [&](int64_t bytes) { return device.copy((*to)->base(), (*from)->base(), static_cast<size_t>(bytes)); });
+    std::vector<std::byte> host(large, std::byte(1));
+    if (status.succeeded())
+      status = line(static_cast<int64_t>(small), static_cast<int64_t>(large), profile.loadPerByte, profile.loadFixed,
+                    [&](int64_t bytes) { return device.copy((*to)->base(), host.data(), static_cast<size_t>(bytes)); });
+    if (status.failed())
+      return status;
+    char text[128];
+    std::snprintf(text, sizeof text, " copies %.3g GB/s, loads %.3g GB/s", 1e-9 / std::max(profile.copyPerByte, 1e-15), 1e-9 / std::max(profile.loadPerByte, 1e-15));
+    report += text;
+    // A body that does next to nothing: what calling costs.
+    if (bundle.summary.decide_body() < static_cast<uint32_t>(bundle.bodies.bodies_size()) && bundle.bodies.bodies(static_cast<int>(bundle.summary.decide_body())).slots_size() > 0) {
+      uint32_t body = bundle.summary.decide_body();
+      Result<Slots> slots = Slots::make(device, bundle, -1, {body}, 1, scratch->base(), 13);
+      if (slots.failed())
+        return slots.error();
+      std::vector<void *> addresses = slots->of(bundle.bodies.bodies(static_cast<int>(body)));
+      Status failure;
+      std::vector<double> samples;
+      for (int round = 0; round < 5; ++round)
+        samples.push_back(timedSample(options.sampleSeconds, [&]() -> int64_t {
+          BodyArguments arguments;
+          arguments.slots = addresses.data();
+          if (Status called = device.runBody(body, arguments); called.failed())
+            failure = called;
+          return 1;
+        }));
+      if (failure.failed())
+        return failure;
+      profile.launch = median(samples);
+      std::snprintf(text, sizeof text, ", a call %.3g us", profile.launch * 1e6);
+      report += text;
+    }
+    say(report);
+    return Status::success();
+  }
+
+  void say(const std::string &text) const {
+    if (options.say)
+      options.say(text);
+  }
+
+  Device &device;
+  const Bundle &bundle;
+  const TimerOptions &options;
+  double begin = 0;
+  std::vector<UnitClass> classes;
+  std::unique_ptr<DeviceMemory> scratch;
+  std::vector<Point> points;
+};
+
+} // namespace
+
+Result<planning::DeviceProfile> zorse::profile::timeBodies(Device &device, const Bundle &bundle, const TimerOptions &options) { return Timer(device, bundle, options).run(); }

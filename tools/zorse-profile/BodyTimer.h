@@ -1,0 +1,27 @@
+// Times of the unit functions of a bundle on one device: several row counts, rounds interleaved, medians, until they are stable.
+#pragma once
+
+#include "zorse/Planning/Profile.h"
+#include "zorse/runtime/Bundle.h"
+#include "zorse/runtime/Device.h"
+
+#include <cstdio>
+#include <functional>
+#include <string>
+#include <vector>
+
+namespace zorse::profile {
+
+struct TimerOptions {
+  std::vector<int64_t> rows;      ///< ascending
+  double sampleSeconds = 0.02;    ///< one sample lasts at least this long
+  double budgetSeconds = 120;     ///< after it no round begins, but at least three are done
+  double spread = 0.03;           ///< stable: distance of the quartiles over the median
+  uint64_t memory = 0;            ///< bytes that may be used
+  std::function<void(const std::string &)> say; ///< a line for people; null: silent
+};
+
+/// Classes, update, norm, copy and load of `device`, which has loaded the bundle's bodies. `profile.device` is left empty.
+runtime::Result<planning::DeviceProfile> timeBodies(runtime::Device &device, const runtime::Bundle &bundle, const TimerOptions &options);
+
+} // namespace zorse::profile

@@ -1,0 +1,152 @@
+#include "Slots.h"
+
+#include "zorse/runtime/HalfTypes.h"
+#include "zorse/runtime/abi/StepScalars.h"
+
+#include <algorithm>
+#include <cstring>
+
+using namespace zorse;
+using namespace zorse::profile;
+using namespace zorse::runtime;
+
+namespace {
+
+uint64_t bytesAt(const bundle::Slot &slot, int64_t rows) { return static_cast<uint64_t>(std::max<int64_t>(slot.bytes().fixed() + slot.bytes().per_row() * rows, 0)); }
+
+uint64_t aligned(uint64_t bytes) { return (bytes + 127) / 64 * 64; }
+
+/// Numbers of the slot's type with the given mean and width.
+void fill(std::vector<std::byte> &out, bundle::ElementType type, double mean, double width, std::mt19937_64 &random) {
+  std::normal_distribution<float> normal(static_cast<float>(mean), static_cast<float>(width));
+  // A table of normal numbers, read from changing places: drawing each takes longer than the measurement.
+  std::vector<float> table(8192);
+  for (float &x : table)
+    x = normal(random);
+  size_t element = elementBytes(type);
+  if (element == 0)
+    return;
+  for (size_t i = 0, at = 0; i + element <= out.size(); i += element, ++at) {
+    float x = table[(at + (at >> 13) * 97) % table.size()];
+    if (type == bundle::F32)
+      memcpy(&out[i], &x, 4);
+    else if (type == bundle::F64) {
+      double wide = x;
+      memcpy(&out[i], &wide, 8);
+    } else {
+      uint16_t half = type == bundle::BF16 ? floatToBf16(x) : floatToF16(x);
+      memcpy(&out[i], &half, 2);
+    }
+  }
+}
+
+void fillIntegers(std::vector<std::byte> &out, bundle::ElementType type, int64_t lower, int64_t upper, std::mt19937_64 &random) {
+  size_t element = elementBytes(type);
+  for (size_t i = 0; element > 0 && i + element <= out.size(); i += element) {
+    int64_t value = lower + static_cast<int64_t>(random() % static_cast<uint64_t>(std::max<int64_t>(upper - lower, 1)));
+    memcpy(&out[i], &value, element); // little-endian
+  }
+}
+
+} // namespace
+
+std::vector<std::byte> zorse::profile::contents(const Bundle &bundle, int32_t unit, const bundle::Slot &slot, uint64_t bytes, std::mt19937_64 &random) {
+  std::vector<std::byte> out(bytes);
+  bool real = slot.type() == bundle::F32 || slot.type() == bundle::F64 || slot.type() == bundle::BF16 || slot.type() == bundle::F16;
+  switch (slot.kind()) {
+  case bundle::SCALARS: {
+    abi::StepScalars scalars = {};
+    scalars.step = 1;
+    scalars.learningRate = 1e-4;
+    scalars.lossScale = 1;
+    scalars.decided.clipFactor = 1;
+    std::fill(std::begin(scalars.lossSeed), std::end(scalars.lossSeed), 1e-3);
+    memcpy(out.data(), &scalars, std::min(out.size(), sizeof scalars));
+    return out;
+  }
+  case bundle::INPUT: {
+    const bundle::GraphInput *input = unit < 0 ? nullptr : &bundle.summary.inputs(static_cast<int>(bundle.summary.units(unit).inputs(static_cast<int>(slot.index()))));
+    if (real)
+      fill(out, slot.type(), 0, 1, random);
+    else if (input && input->upper_bound() > input->lower_bound())
+      fillIntegers(out, slot.type(), input->lower_bound(), input->upper_bound(), random);
+    else
+      fillIntegers(out, slot.type(), 0, slot.type() == bundle::I1 ? 2 : 1, random);
+    return out;
+  }
+  case bundle::PARAMETER: {
+    const bundle::ParameterInfo *parameter = unit < 0 ? nullptr : &bundle.summary.parameters(static_cast<int>(bundle.summary.units(unit).parameters(static_cast<int>(slot.index()))));
+    if (real)
+      fill(out, slot.type(), parameter && parameter->shape_size() < 2 ? 0.5 : 0, 0.02, random);
+    return out; // of integer constants, which are indices or masks, zero always is one
+  }
+  case bundle::BOUNDARY_IN:
+    if (real)
+      fill(out, slot.type(), 0, 1, random);
+    return out;
+  case bundle::BOUNDARY_OUT_GRADIENT:
+    if (real)
+      fill(out, slot.type(), 0, 1e-3, random);
+    return out;
+  case bundle::STATE:
+    if (real)
+      fill(out, slot.type(), slot.index() >= 2 ? 1e-4 : 0, slot.index() >= 2 ? 0 : 0.02, random); // moments are not negative
+    return out;
+  case bundle::OPTIMIZER_STEP_SLOT: {
+    double steps = 10;
+    memcpy(out.data(), &steps, std::min(out.size(), sizeof steps));
+    return out;
+  }
+  default: // what functions write first: outputs, gradients, saved and deferred blocks, sums
+    return out;
+  }
+}
+
+uint64_t Slots::bytesOf(const Bundle &bundle, const std::vector<uint32_t> &bodies, int64_t rows, uint64_t *workspace) {
+  std::map<std::pair<int, uint32_t>, uint64_t> sizes;
+  for (uint32_t index : bodies)
+    for (const bundle::Slot &slot : bundle.bodies.bodies(static_cast<int>(index)).slots()) {
+      uint64_t bytes = aligned(bytesAt(slot, rows));
+      if (slot.kind() == bundle::WORKSPACE)
+        *workspace = std::max(*workspace, bytes);
+      else
+        sizes[{slot.kind(), slot.index()}] = std::max(sizes[{slot.kind(), slot.index()}], bytes);
+    }
+  uint64_t total = 0;
+  for (auto &[key, bytes] : sizes)
+    total += bytes;
+  return total;
+}
+
+Result<Slots> Slots::make(Device &device, const Bundle &bundle, int32_t unit, const std::vector<uint32_t> &bodies, int64_t rows, std::byte *workspace, uint32_t seed) {
+  Slots slots;
+  std::mt19937_64 random(seed);
+  std::map<std::pair<int, uint32_t>, std::pair<const bundle::Slot *, uint64_t>> wanted;
+  for (uint32_t index : bodies)
+    for (const bundle::Slot &slot : bundle.bodies.bodies(static_cast<int>(index)).slots()) {
+      auto &entry = wanted[{slot.kind(), slot.index()}];
+      entry = {&slot, std::max(entry.second, aligned(bytesAt(slot, rows)))};
+    }
+  for (auto &[key, entry] : wanted) {
+    if (entry.first->kind() == bundle::WORKSPACE) {
+      slots.places[key] = workspace;
+      continue;
+    }
+    Result<std::unique_ptr<DeviceMemory>> memory = device.allocate(entry.second, {});
+    if (memory.failed())
+      return memory.error();
+    std::vector<std::byte> data = contents(bundle, unit, *entry.first, entry.second, random);
+    if (Status status = device.copy((*memory)->base(), data.data(), data.size()); status.failed())
+      return status;
+    slots.places[key] = (*memory)->base();
+    slots.memory.push_back(std::move(*memory));
+  }
+  return Result<Slots>(std::move(slots));
+}
+
+std::vector<void *> Slots::of(const bundle::Body &body) const {
+  std::vector<void *> addresses;
+  for (const bundle::Slot &slot : body.slots())
+    addresses.push_back(places.at({slot.kind(), slot.index()}));
+  return addresses;
+}

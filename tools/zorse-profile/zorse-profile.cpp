@@ -1,0 +1,319 @@
+// zorse-profile: times of a bundle's unit functions on the devices of this machine, and of the links between its ranks; writes profile.json (docs/profile.md).
+#include "BodyTimer.h"
+
+#include "zorse/Planning/Cluster.h"
+#include "zorse/runtime/Executor.h"
+#include "zorse/runtime/Hardware.h"
+#include "zorse/runtime/Measure.h"
+#include "zorse/runtime/OutputFile.h"
+
+#include <CLI/CLI.hpp>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <fstream>
+#include <map>
+#include <new>
+#include <sstream>
+
+#include <unistd.h>
+
+using namespace zorse;
+using namespace zorse::profile;
+using namespace zorse::runtime;
+
+namespace {
+
+struct Options {
+  std::string bundle, output = "profile.json", as, secretFile, listen;
+  std::vector<int64_t> rows;
+  double seconds = 120, linkSeconds = 1, joinSeconds = 60;
+  uint64_t memory = 0;
+  uint32_t nodeConnections = 1;
+  bool processes = false, noLinks = false, quiet = false;
+};
+
+int exitCode(const Error &error) { return error.kind == ErrorKind::User ? 1 : 2; }
+
+void complain(const Error &error) { std::fprintf(stderr, "%s: %s\n", error.kind == ErrorKind::User ? "error" : "internal error", error.text().c_str()); }
+
+std::string text(const char *format, double a, double b = 0, double c = 0) {
+  char buffer[160];
+  std::snprintf(buffer, sizeof buffer, format, a, b, c);
+  return buffer;
+}
+
+class Profiler {
+public:
+  Profiler(const Options &options, const Bundle &bundle) : o(options), bundle(bundle) {}
+
+  /// The device `index`, here. \param threadsHere  of all devices of this host
+  Result<planning::DeviceProfile> device(uint32_t index, int threadsHere) {
+    Result<std::unique_ptr<Device>> device = makeDevice(bundle, index, threadsHere);
+    if (device.failed())
+      return device.error();
+    if (Status status = (*device)->loadBodies(bundle.bodies, bundle.kernelDirectory()); status.failed())
+      return status;
+    CpuQuota quota = cpuQuota();
+    TimerOptions options;
+    options.rows = o.rows.empty() ? usualRows() : o.rows;
+    options.budgetSeconds = o.seconds;
+    RankFacts facts = factsOfThisProcess();
+    // Half of what there is: what else runs here, and the profiler's own copies.
+    uint64_t there = bundle.devices[index].memory ? std::min(facts.memory, bundle.devices[index].memory) : facts.memory / uint64_t(std::max(threadsHere, 1));
+    options.memory = o.memory ? o.memory : std::min<uint64_t>(there / 2, uint64_t(4) << 30);
+    std::string name = bundle.devices[index].name, prefix = std::getenv("ZORSE_RANK") ? "" : name + ": "; // our launcher puts the name in front
+    if (!o.quiet)
+      options.say = [prefix](const std::string &line) { std::fprintf(stderr, "%s%s\n", prefix.c_str(), line.c_str()); };
+    if (quota.processors > 0) {
+      options.sampleSeconds = std::max(options.sampleSeconds, 20 * quota.period);
+      conditions = text("%.3g processors by control group, filled every %.3g ms", quota.processors, quota.period * 1e3);
+      if (options.say)
+        options.say(conditions + text(": samples last %.3g s", options.sampleSeconds));
+    }
+    Result<planning::DeviceProfile> profile = timeBodies(**device, bundle, options);
+    if (profile.failed())
+      return profile;
+    profile->device = name;
+    profile->memory = facts.memory;
+    return profile;
+  }
+
+  /// Before anything is measured.
+  Status checkOutput() const {
+    if (o.output == "-")
+      return Status::success();
+    bool there = std::ifstream(o.output).good();
+    bool good = std::ofstream(o.output, std::ios::app).good();
+    int error = errno;
+    if (good && !there)
+      std::remove(o.output.c_str());
+    return good ? Status::success() : userError(o.output + ": cannot be written: " + std::strerror(error));
+  }
+
+  /// 1, 2, 4, ... up to the batch and 16.
+  std::vector<int64_t> usualRows() const {
+    std::vector<int64_t> rows;
+    for (int64_t r = 1; r <= std::min<int64_t>(bundle.batch, 16); r *= 2)
+      rows.push_back(r);
+    return rows;
+  }
+
+  planning::Profile empty() const {
+    planning::Profile profile;
+    profile.model = bundle.summary.content_hash();
+    char host[256] = "";
+    ::gethostname(host, sizeof host - 1);
+    profile.comment = std::string("measured by zorse-profile on ") + host + (conditions.empty() ? "" : ", " + conditions);
+    return profile;
+  }
+
+  Status write(const planning::Profile &profile) const {
+    const std::string contents = planning::writeProfile(profile);
+    if (o.output == "-") {
+      std::fwrite(contents.data(), 1, contents.size(), stdout);
+      return Status::success();
+    }
+    std::ofstream file(o.output, std::ios::binary);
+    file << contents;
+    file.close();
+    if (!file)
+      return userError(o.output + ": cannot be written: " + std::strerror(errno));
+    if (!o.quiet)
+      std::printf("%s: %zu devices, %zu links\n", o.output.c_str(), profile.devices.size(), profile.links.size());
+    return Status::success();
+  }
+
+private:
+  const Options &o;
+  const Bundle &bundle;
+  std::string conditions;
+};
+
+/// One process: each kind of device once; devices that are alike have the same entry under their names.
+Status runAlone(const Options &o, const Bundle &bundle) {
+  Profiler profiler(o, bundle);
+  if (Status status = profiler.checkOutput(); status.failed())
+    return status;
+  int threads = 0;
+  for (const BundleDevice &device : bundle.devices)
+    threads = std::max(threads, device.threads); // one at a time
+  std::map<std::pair<std::string, int>, planning::DeviceProfile> measured;
+  planning::Profile profile;
+  for (uint32_t d = 0; d < bundle.devices.size(); ++d) {
+    const BundleDevice &device = bundle.devices[d];
+    auto found = measured.find({device.kind, device.threads});
+    if (found == measured.end()) {
+      Result<planning::DeviceProfile> times = profiler.device(d, threads);
+      if (times.failed())
+        return times.error();
+      found = measured.emplace(std::make_pair(device.kind, device.threads), std::move(*times)).first;
+    } else if (!o.as.empty()) {
+      continue;
+    }
+    planning::DeviceProfile entry = found->second;
+    entry.device = o.as.empty() ? device.name : o.as;
+    profile.devices.push_back(std::move(entry));
+  }
+  if (!o.as.empty() && profile.devices.size() > 1)
+    return userError("--as=" + o.as + ": the bundle has devices of " + std::to_string(profile.devices.size()) + " kinds; compile the model for one");
+  planning::Profile header = profiler.empty();
+  header.devices = std::move(profile.devices);
+  return profiler.write(header);
+}
+
+/// A rank: its own device, at the same time as the others', then links.
+Status runRank(const Options &o, const Bundle &bundle, const Place &place) {
+  JobOptions options;
+  options.secretFile = o.secretFile;
+  options.listen = o.listen;
+  options.times.joinSeconds = o.joinSeconds;
+  for (const BundleDevice &device : bundle.devices)
+    options.names.push_back(device.name);
+  Result<std::unique_ptr<Job>> joined = Job::join(place, options);
+  if (joined.failed())
+    return joined.error();
+  Job &job = **joined;
+  Status status = [&]() -> Status {
+    if (place.world != bundle.devices.size())
+      return userError(o.bundle + ": is for " + std::to_string(bundle.devices.size()) + " devices, " + place.source + " started " + std::to_string(place.world) +
+                       " processes; start one process per device");
+    RankFacts facts = factsOfThisProcess();
+    Result<std::vector<std::string>> hosts = job.member().exchange("hosts", facts.host + "\n" + bundle.hash);
+    if (hosts.failed())
+      return hosts.error();
+    int threads = 0;
+    for (uint32_t r = 0; r < place.world; ++r) {
+      if ((*hosts)[r].substr(0, (*hosts)[r].find('\n')) == facts.host)
+        threads += bundle.devices[r].threads;
+      if ((*hosts)[r].substr((*hosts)[r].find('\n') + 1) != bundle.hash)
+        return userError("rank " + std::to_string(r) + " has another bundle; all ranks need the same");
+    }
+    Profiler profiler(o, bundle);
+    if (place.rank == 0)
+      if (Status status = profiler.checkOutput(); status.failed())
+        return status;
+    Result<planning::DeviceProfile> times = profiler.device(place.rank, threads);
+    if (times.failed())
+      return times.error();
+    planning::Profile mine = profiler.empty();
+    mine.devices.push_back(std::move(*times));
+    Result<std::vector<std::string>> all = job.member().exchange("profiles", planning::writeProfile(mine));
+    if (all.failed())
+      return all.error();
+    planning::Profile together;
+    for (const std::string &text : *all) {
+      std::string error;
+      std::optional<planning::Profile> part = planning::readProfile(text, error);
+      if (!part)
+        return userError("a rank measured what cannot be read: " + error);
+      together.model = part->model;
+      std::string comment = part->devices.front().device + ": " + part->comment;
+      together.comment += (together.comment.empty() ? "" : "; ") + comment;
+      together.devices.push_back(part->devices.front());
+    }
+    if (!o.noLinks && place.world > 1) {
+      Result<std::vector<uint32_t>> nodes = nodesOfDevices(bundle);
+      if (nodes.failed())
+        return nodes.error();
+      if (nodes->empty())
+        nodes->assign(place.world, 0);
+      Result<std::unique_ptr<Transport>> transport = job.connect(*nodes, o.nodeConnections);
+      if (transport.failed())
+        return transport.error();
+      std::function<void(const std::string &)> say;
+      if (place.rank == 0 && !o.quiet)
+        say = [](const std::string &line) { std::fprintf(stderr, "links: %s\n", line.c_str()); };
+      Result<std::vector<RankLink>> links = measureLinks(job.member(), **transport, *nodes, o.linkSeconds, say);
+      if (links.failed())
+        return links.error();
+      std::string error;
+      std::optional<planning::Cluster> cluster = planning::readCluster(bundle.cluster, error);
+      for (const RankLink &link : *links) {
+        bool inside = (*nodes)[link.a] == (*nodes)[link.b];
+        auto name = [&](uint32_t rank) { return inside || !cluster ? bundle.devices[rank].name : cluster->nodes[(*nodes)[rank]].name; };
+        planning::LinkProfile entry{name(link.a), name(link.b), std::max(link.alone.bandwidth, link.together), link.alone.latency, link.together > 0 ? link.alone.bandwidth : 0};
+        if (say)
+          say(entry.from + " to " + entry.to + text(": %.4g MB/s, %.4g us", entry.bandwidth / 1e6, entry.latency * 1e6) + (entry.flow > 0 ? text(", one flow %.4g MB/s", entry.flow / 1e6) : ""));
+        together.links.push_back(entry);
+      }
+    }
+    return place.rank == 0 ? profiler.write(together) : Status::success();
+  }();
+  if (status.failed())
+    job.fail(status.error());
+  job.leave();
+  return Status::success();
+}
+
+Result<int> start(const Options &o, int argc, char **argv) {
+  Result<std::optional<Place>> place = placeFromEnvironment(currentEnvironment());
+  if (place.failed())
+    return place.error();
+  Result<Bundle> bundle = loadBundle(o.bundle);
+  if (bundle.failed())
+    return bundle.error();
+  bool rank = *place && (!o.processes || std::getenv("ZORSE_RANK")) && ((*place)->world > 1 || std::getenv("ZORSE_RANK"));
+  if (rank && !(*place)->isNode) {
+    Status status = runRank(o, *bundle, **place);
+    return status.failed() ? Result<int>(status) : 0;
+  }
+  if (rank)
+    return userError((*place)->source + " started one process per node; start one per device, or use --processes on one machine");
+  if (o.processes) {
+    LaunchOptions launching;
+    launching.command.assign(argv, argv + argc);
+    launching.program = "/proc/self/exe";
+    launching.world = launching.localRanks = uint32_t(bundle->devices.size());
+    for (const BundleDevice &device : bundle->devices)
+      launching.deviceNames.push_back(device.name);
+    launching.key = randomJobKey();
+    launching.times.joinSeconds = o.joinSeconds;
+    return launch(launching);
+  }
+  Status status = runAlone(o, *bundle);
+  return status.failed() ? Result<int>(status) : 0;
+}
+
+} // namespace
+
+int main(int argc, char **argv) {
+  Options o;
+  CLI::App app{"Measures a bundle's unit functions on this machine's devices, and links between ranks, and writes a profile for zorse-plan and zorse-compile (docs/profile.md)."};
+  app.add_option("bundle", o.bundle, "the bundle, compiled for these devices with any plan")->required();
+  app.add_option("-o,--output", o.output, "where to write the profile; -: standard output")->capture_default_str();
+  app.add_option("--rows", o.rows, "row counts, separated by commas; default 1,2,4,... up to the batch and 16")->delimiter(',')->check(CLI::Range(int64_t(1), int64_t(1) << 31));
+  app.add_option("--seconds", o.seconds, "begin no round of measurements after so long; three are done in any case")->capture_default_str()->check(CLI::Range(0.0, 1e6));
+  app.add_option("--memory", o.memory, "bytes to use at most; default half of what a device has, at most 4 GiB");
+  app.add_option("--as", o.as, "one process: write the times for this device or device type instead of the bundle's devices");
+  app.add_flag("--processes", o.processes, "one process per device on this machine, all measured at the same time, and the links between them");
+  app.add_flag("--no-links", o.noLinks, "do not measure links");
+  app.add_option("--link-seconds", o.linkSeconds, "about how long each link is measured")->capture_default_str()->check(CLI::Range(0.05, 600.0));
+  app.add_option("--node-connections", o.nodeConnections, "connections between ranks of different nodes, as zorse-run will use")->capture_default_str()->check(CLI::Range(1, 16));
+  app.add_option("--secret-file", o.secretFile, "the job's secret, as for zorse-run");
+  app.add_option("--listen", o.listen, "this host's address for other ranks, as for zorse-run");
+  app.add_option("--join-seconds", o.joinSeconds, "all ranks must be there so long after the start")->capture_default_str()->check(CLI::Range(0.1, 1e6));
+  app.add_flag("--quiet", o.quiet, "print errors only");
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::CallForHelp &help) {
+    return app.exit(help);
+  } catch (const CLI::ParseError &problem) {
+    std::fprintf(stderr, "error: %s\n(zorse-profile --help lists the options)\n", problem.what());
+    return 1;
+  }
+  std::sort(o.rows.begin(), o.rows.end());
+  o.rows.erase(std::unique(o.rows.begin(), o.rows.end()), o.rows.end());
+  try {
+    Result<int> code = start(o, argc, argv);
+    if (!code.failed())
+      return *code;
+    complain(code.error());
+    return exitCode(code.error());
+  } catch (const std::bad_alloc &) {
+    complain(userError("this machine has too little memory; give fewer rows with --rows"));
+    return 1;
+  }
+}
