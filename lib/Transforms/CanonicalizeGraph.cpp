@@ -8,6 +8,8 @@
 #include "mlir/Transforms/CSE.h"
 #include "mlir/Transforms/GreedyPatternRewriteDriver.h"
 
+#include <cstring>
+
 namespace zorse {
 #define GEN_PASS_DEF_CANONICALIZEGRAPH
 #include "zorse/Transforms/Passes.h.inc"
@@ -266,19 +268,31 @@ static void foldConstantView(View &view, OpBuilder &builder) {
   }
   if ((inOrder && count == dense.getNumElements()) || count > kLimit)
     return;
-  SmallVector<Attribute> elements;
-  elements.reserve(count);
-  auto values = dense.getValues<Attribute>();
-  for (int64_t n = 0; n < count; ++n) {
-    int64_t rest = n, index = view.offset;
+  auto indexOf = [&](int64_t n) {
+    int64_t index = view.offset;
     for (const ViewFactor &factor : llvm::reverse(walk)) {
-      index += rest % factor.size * factor.stride;
-      rest /= factor.size;
+      index += n % factor.size * factor.stride;
+      n /= factor.size;
     }
-    elements.push_back(values[index]);
-  }
+    return index;
+  };
   auto type = RankedTensorType::get(shape, dense.getElementType());
-  view.base = arith::ConstantOp::create(builder, constant.getLoc(), DenseElementsAttr::get(type, elements));
+  DenseElementsAttr folded;
+  if (unsigned width = dense.getElementType().getIntOrFloatBitWidth(); width % 8 == 0) { // bytes as they are: tables of positions have many
+    const size_t size = width / 8;
+    SmallVector<char> bytes(static_cast<size_t>(count) * size);
+    for (int64_t n = 0; n < count; ++n)
+      std::memcpy(&bytes[static_cast<size_t>(n) * size], dense.getRawData().data() + static_cast<size_t>(indexOf(n)) * size, size);
+    folded = DenseElementsAttr::getFromRawBuffer(type, bytes);
+  } else {
+    SmallVector<Attribute> elements;
+    elements.reserve(count);
+    auto values = dense.getValues<Attribute>();
+    for (int64_t n = 0; n < count; ++n)
+      elements.push_back(values[indexOf(n)]);
+    folded = DenseElementsAttr::get(type, elements);
+  }
+  view.base = arith::ConstantOp::create(builder, constant.getLoc(), folded);
   view.offset = 0;
   int64_t stride = count;
   for (ViewDimension &dimension : view.dimensions) {
