@@ -6,6 +6,8 @@
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
+#include <initializer_list>
+#include <utility>
 
 using namespace zorse;
 using namespace zorse::planning;
@@ -21,6 +23,29 @@ std::string number(double value) {
   }
   return text;
 }
+
+/// With the unit that makes it short, if reading gives the same number again.
+std::string figure(double value, std::initializer_list<std::pair<const char *, double>> units) {
+  std::string best = number(value);
+  if (best.size() <= 3)
+    return best;
+  for (auto [unit, factor] : units) {
+    char text[40];
+    std::snprintf(text, sizeof text, "%.6g", value / factor);
+    double back = std::strtod(text, nullptr);
+    if (back >= 1 && back < 10000 && back * factor == value)
+      return std::string(text) + " " + unit;
+  }
+  return best;
+}
+
+std::string bandwidthOf(double value) { return value > 0 ? figure(value, {{"GB/s", 1e9}, {"MB/s", 1e6}, {"KB/s", 1e3}}) : "unlimited"; }
+std::string secondsOf(double value) { return figure(value, {{"ms", 1e-3}, {"us", 1e-6}, {"ns", 1e-9}}); }
+std::string bytesOf(uint64_t value) {
+  std::string text = figure(static_cast<double>(value), {{"GiB", 1073741824.0}, {"GB", 1e9}, {"MiB", 1048576.0}, {"MB", 1e6}});
+  return text.find(' ') == std::string::npos ? std::to_string(value) : text;
+}
+std::string speedOf(double value) { return figure(value, {{"TFLOP/s", 1e12}, {"GFLOP/s", 1e9}}); }
 
 std::string quoted(const std::string &text) {
   auto plain = [](char c) { return std::isalnum(static_cast<unsigned char>(c)) || c == '_' || c == '-' || c == '.' || c == ':'; };
@@ -44,8 +69,8 @@ std::string quoted(const std::string &text) {
 }
 
 std::string link(const bundle::LinkClass &link) {
-  std::string text = "{bandwidth: " + (link.bandwidth() > 0 ? number(link.bandwidth()) : "unlimited") + ", latency: " + number(link.latency());
-  return text + (link.flow() > 0 ? ", flow: " + number(link.flow()) : "") + "}";
+  std::string text = "{bandwidth: " + bandwidthOf(link.bandwidth()) + ", latency: " + secondsOf(link.latency());
+  return text + (link.flow() > 0 ? ", flow: " + bandwidthOf(link.flow()) : "") + "}";
 }
 
 bool given(const bundle::LinkClass &link) { return link.bandwidth() > 0 || link.latency() > 0 || link.flow() > 0; }
@@ -69,17 +94,17 @@ std::string describe(const ClusterDevice &device) {
     known.memoryBandwidth *= device.threads;
   }
   if (!std::equal(std::begin(device.speed), std::end(device.speed), std::begin(known.speed)))
-    put("speed", "{f32: " + number(device.speed[0]) + ", f16: " + number(device.speed[1]) + ", bf16: " + number(device.speed[2]) + "}");
+    put("speed", "{f32: " + speedOf(device.speed[0]) + ", f16: " + speedOf(device.speed[1]) + ", bf16: " + speedOf(device.speed[2]) + "}");
   if (device.memory != known.memory)
-    put("memory", std::to_string(device.memory));
+    put("memory", bytesOf(device.memory));
   if (device.reserve != known.reserve)
-    put("reserve", std::to_string(device.reserve));
+    put("reserve", bytesOf(device.reserve));
   if (device.memoryBandwidth != known.memoryBandwidth)
-    put("memory_bandwidth", device.memoryBandwidth > 0 ? number(device.memoryBandwidth) : "unlimited");
+    put("memory_bandwidth", bandwidthOf(device.memoryBandwidth));
   if (device.halfRows != known.halfRows)
     put("half_rows", number(device.halfRows));
   if (device.launch != known.launch)
-    put("launch", number(device.launch));
+    put("launch", secondsOf(device.launch));
   if (device.price > 0)
     put("price", number(device.price));
   return text;
@@ -135,10 +160,10 @@ std::string describeNode(const Cluster &cluster, uint32_t n, bool sites) {
     put("bus", link(node.bus()));
   put("nic", link(node.nic()));
   if (own.hostMemory)
-    put("host_memory", std::to_string(own.hostMemory));
-  put("pcie", own.pcie > 0 ? number(own.pcie) : "unlimited");
+    put("host_memory", bytesOf(own.hostMemory));
+  put("pcie", bandwidthOf(own.pcie));
   if (own.nvme)
-    put("nvme", "{size: " + std::to_string(own.nvme) + (own.nvmeBandwidth > 0 ? ", bandwidth: " + number(own.nvmeBandwidth) : "") + "}");
+    put("nvme", "{size: " + bytesOf(own.nvme) + (own.nvmeBandwidth > 0 ? ", bandwidth: " + bandwidthOf(own.nvmeBandwidth) : "") + "}");
   if (own.price > 0)
     put("price", number(own.price));
   return text;

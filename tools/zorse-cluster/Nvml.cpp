@@ -1,0 +1,123 @@
+#include "Nvml.h"
+
+#include <algorithm>
+#include <dlfcn.h>
+#include <utility>
+
+using namespace zorse::cluster;
+
+namespace {
+
+// The part of NVML's interface that is used here; it has been the same since driver 418.
+using Handle = void *;
+struct Memory {
+  unsigned long long total, free, used;
+};
+constexpr unsigned kMostLinks = 18, kMostGpus = 1024;
+
+struct Library {
+  void *handle = nullptr;
+  ~Library() {
+    if (handle)
+      dlclose(handle);
+  }
+  template <typename F> bool find(F &function, const char *name) {
+    function = reinterpret_cast<F>(dlsym(handle, name));
+    return function != nullptr;
+  }
+};
+
+} // namespace
+
+std::vector<Gpu> zorse::cluster::findGpus(const std::string &path, std::string &note) {
+  std::vector<Gpu> gpus;
+  Library library;
+  library.handle = dlopen(path.empty() ? "libnvidia-ml.so.1" : path.c_str(), RTLD_NOW | RTLD_LOCAL);
+  if (!library.handle) {
+    if (!path.empty())
+      note = path + ": cannot be loaded: " + dlerror();
+    return gpus;
+  }
+  int (*init)() = nullptr, (*shutdown)() = nullptr, (*count)(unsigned *) = nullptr, (*handleOf)(unsigned, Handle *) = nullptr, (*nameOf)(Handle, char *, unsigned) = nullptr,
+      (*memoryOf)(Handle, Memory *) = nullptr, (*generation)(Handle, unsigned *) = nullptr, (*width)(Handle, unsigned *) = nullptr, (*linkState)(Handle, unsigned, unsigned *) = nullptr,
+      (*linkVersion)(Handle, unsigned, unsigned *) = nullptr;
+  if (!library.find(init, "nvmlInit_v2") || !library.find(shutdown, "nvmlShutdown") || !library.find(count, "nvmlDeviceGetCount_v2") ||
+      !library.find(handleOf, "nvmlDeviceGetHandleByIndex_v2") || !library.find(nameOf, "nvmlDeviceGetName") || !library.find(memoryOf, "nvmlDeviceGetMemoryInfo")) {
+    note = "the NVML library lacks functions that are needed; is the driver older than 418?";
+    return gpus;
+  }
+  library.find(generation, "nvmlDeviceGetMaxPcieLinkGeneration");
+  library.find(width, "nvmlDeviceGetMaxPcieLinkWidth");
+  library.find(linkState, "nvmlDeviceGetNvLinkState");
+  library.find(linkVersion, "nvmlDeviceGetNvLinkVersion");
+  if (int code = init(); code != 0) {
+    note = "NVML does not start (error " + std::to_string(code) + "); is the driver loaded?";
+    return gpus;
+  }
+  unsigned found = 0;
+  if (int code = count(&found); code != 0)
+    note = "NVML does not tell how many GPUs there are (error " + std::to_string(code) + ")";
+  for (unsigned i = 0; i < std::min(found, kMostGpus); ++i) {
+    Handle handle = nullptr;
+    char name[128] = "";
+    Memory memory = {};
+    if (handleOf(i, &handle) != 0 || nameOf(handle, name, sizeof name - 1) != 0 || memoryOf(handle, &memory) != 0) {
+      note = "NVML does not describe GPU " + std::to_string(i) + "; it is left out";
+      continue;
+    }
+    Gpu gpu;
+    gpu.name = name;
+    gpu.memory = memory.total;
+    if (generation)
+      generation(handle, &gpu.pcieGeneration);
+    if (width)
+      width(handle, &gpu.pcieWidth);
+    for (unsigned link = 0; linkState && link < kMostLinks; ++link) {
+      unsigned active = 0;
+      if (linkState(handle, link, &active) != 0 || !active)
+        continue;
+      ++gpu.nvlinks;
+      if (linkVersion)
+        linkVersion(handle, link, &gpu.nvlinkVersion);
+    }
+    gpus.push_back(gpu);
+  }
+  shutdown();
+  return gpus;
+}
+
+std::string zorse::cluster::typeOfGpu(const std::string &name, uint64_t memory) {
+  auto has = [&](const char *part) { return name.find(part) != std::string::npos; };
+  bool large = memory > uint64_t(50) << 30, wide = memory > uint64_t(20) << 30;
+  if (has("H200") || has("GH200"))
+    return "H200";
+  if (has("B200"))
+    return "B200";
+  if (has("H100"))
+    return has("PCIe") ? "H100-PCIe" : "H100-SXM";
+  if (has("A100"))
+    return large ? "A100-80" : "A100-40";
+  if (has("V100"))
+    return wide ? "V100-32" : "V100-16";
+  for (auto [part, type] : {std::make_pair("P100", "P100"), {"L40S", "L40S"}, {"A10G", "A10G"}, {"A30", "A30"}, {"A40", "A40"}, {"RTX A6000", "A6000"}, {"RTX 3090", "RTX3090"},
+                            {"RTX 4090", "RTX4090"}, {"RTX 5090", "RTX5090"}})
+    if (has(part))
+      return type;
+  // Short names: whole words only.
+  for (auto [word, type] : {std::make_pair("T4", "T4"), {"L4", "L4"}}) {
+    size_t at = name.rfind(word);
+    if (at != std::string::npos && at + 2 == name.size() && (at == 0 || name[at - 1] == ' '))
+      return type;
+  }
+  return "";
+}
+
+double zorse::cluster::pcieBandwidth(const Gpu &gpu) {
+  constexpr double lane[] = {0, 0.25e9, 0.5e9, 0.985e9, 1.97e9, 3.94e9, 7.56e9};
+  return gpu.pcieGeneration < 7 ? 0.8 * lane[gpu.pcieGeneration] * gpu.pcieWidth : 0; // of which protocols leave about four fifths
+}
+
+double zorse::cluster::nvlinkBandwidth(const Gpu &gpu) {
+  constexpr double link[] = {0, 20e9, 25e9, 25e9, 25e9, 50e9};
+  return gpu.nvlinks * (gpu.nvlinkVersion < 6 && gpu.nvlinkVersion > 0 ? link[gpu.nvlinkVersion] : 25e9);
+}

@@ -1,0 +1,28 @@
+// NVIDIA GPUs, through the driver's library where it is found.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace zorse::cluster {
+
+struct Gpu {
+  std::string name;          ///< "NVIDIA A100-SXM4-40GB"
+  uint64_t memory = 0;
+  unsigned pcieGeneration = 0, pcieWidth = 0;
+  unsigned nvlinks = 0;      ///< active
+  unsigned nvlinkVersion = 0;
+};
+
+/// \param library  path; empty: libnvidia-ml.so.1
+/// \param note     why there are none, if the library is there and fails
+std::vector<Gpu> findGpus(const std::string &library, std::string &note);
+
+/// Entry of the table of device types, "" if the name is none of them.
+std::string typeOfGpu(const std::string &name, uint64_t memory);
+/// bytes/s of matrix of links, each direction; 0: not known.
+double pcieBandwidth(const Gpu &gpu);
+double nvlinkBandwidth(const Gpu &gpu);
+
+} // namespace zorse::cluster

@@ -1,0 +1,151 @@
+// zorse-cluster: writes cluster.yaml for the machine it runs on, or for those of a job, and measures links between them (docs/cluster.md).
+#include "Gather.h"
+
+#include <CLI/CLI.hpp>
+
+#include <cerrno>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <fstream>
+#include <iterator>
+#include <sstream>
+
+#include <unistd.h>
+
+using namespace zorse;
+using namespace zorse::cluster;
+using namespace zorse::runtime;
+
+namespace {
+
+struct Options {
+  DescribeOptions describe;
+  GatherOptions gather;
+  HostsOptions hosts;
+  std::string output = "-", shell;
+  bool together = false, quiet = false;
+};
+
+void say(const Options &o, const std::string &line) {
+  if (!o.quiet)
+    std::fprintf(stderr, "%s\n", line.c_str());
+}
+
+Status write(const Options &o, const std::string &text) {
+  if (o.output == "-") {
+    std::fwrite(text.data(), 1, text.size(), stdout);
+    return std::fflush(stdout) == 0 ? Status::success() : Status(userError(std::string("standard output cannot be written: ") + std::strerror(errno)));
+  }
+  std::ofstream file(o.output, std::ios::binary);
+  file << text;
+  file.close();
+  return file ? Status::success() : Status(userError(o.output + ": cannot be written: " + std::strerror(errno)));
+}
+
+/// In an allocation, but not one of its tasks: one task per node does the work.
+[[noreturn]] void becomeSrun(char **argv) {
+  std::vector<char *> words;
+  std::vector<std::string> own = {"srun", "--ntasks-per-node=1", "--overlap"};
+  for (std::string &word : own)
+    words.push_back(word.data());
+  for (char **word = argv; *word; ++word)
+    words.push_back(*word);
+  words.push_back(nullptr);
+  ::execvp("srun", words.data());
+  std::fprintf(stderr, "error: srun cannot be run in this Slurm allocation: %s; run 'srun --ntasks-per-node=1 zorse-cluster --gather ...' yourself\n", std::strerror(errno));
+  ::_exit(1);
+}
+
+Status start(Options &o, char **argv) {
+  if (!o.hosts.hosts.empty()) {
+    for (const auto &[flag, given] : {std::make_pair("--measure", o.describe.measure), std::make_pair("--cpu", o.describe.cpu), std::make_pair("--quiet", o.quiet)})
+      if (given)
+        o.hosts.more.push_back(flag);
+    for (const auto &[option, value] : {std::make_pair("--name", o.gather.name), std::make_pair("--nvml", o.describe.nvml), std::make_pair("--listen", o.gather.listen)})
+      if (!value.empty()) {
+        o.hosts.more.push_back(option);
+        o.hosts.more.push_back(value);
+      }
+    Result<std::string> text = gatherFromHosts(o.hosts);
+    if (text.failed())
+      return text.error();
+    std::string error;
+    if (!planning::readCluster(*text, error))
+      return userError(o.hosts.hosts[0] + " wrote something that is no cluster description (" + error + "); is its zorse-cluster of the same version, and its login silent?");
+    return write(o, *text);
+  }
+  Result<std::optional<Place>> place = o.together ? placeFromEnvironment(currentEnvironment()) : Result<std::optional<Place>>(std::optional<Place>());
+  if (place.failed())
+    return place.error();
+  if (o.together && !*place) {
+    if (std::getenv("SLURM_JOB_NODELIST"))
+      becomeSrun(argv);
+    return userError("--gather: this process was started by no launcher; start it with srun, mpirun or torchrun, one process per node, or give --hosts");
+  }
+  Result<Description> mine = describe(o.describe);
+  if (mine.failed())
+    return mine.error();
+  for (const std::string &note : mine->notes)
+    say(o, note);
+  if (!o.together) {
+    if (!o.gather.name.empty())
+      mine->cluster.name = o.gather.name;
+    return write(o, planning::writeCluster(mine->cluster));
+  }
+  o.gather.measure = o.describe.measure;
+  o.gather.say = [&o](const std::string &line) { say(o, line); };
+  Result<planning::Cluster> all = gather(**place, *mine, o.gather);
+  if (all.failed())
+    return all.error();
+  return (*place)->rank == 0 ? write(o, planning::writeCluster(*all)) : Status::success();
+}
+
+} // namespace
+
+int main(int argc, char **argv) {
+  Options o;
+  CLI::App app{"Writes cluster.yaml for this machine, or for the machines of a job or of a list of hosts (docs/cluster.md)."};
+  app.add_option("-o,--output", o.output, "where to write it; -: standard output")->capture_default_str();
+  app.add_option("--name", o.gather.name, "the cluster's name");
+  app.add_option("--node", o.describe.node, "the name of this machine's node; default the host's name");
+  app.add_flag("--cpu", o.describe.cpu, "the processors are a device even where there are GPUs");
+  app.add_flag("--measure", o.describe.measure, "measure the processors' speed, and with --gather or --hosts the links between the nodes");
+  auto *together = app.add_flag("--gather", o.together, "this is one process per node of a launcher's job (srun, mpirun, torchrun; docs/launching.md), or a Slurm allocation: rank 0 writes them all");
+  app.add_option("--hosts", o.hosts.hosts, "names of hosts, separated by commas: zorse-cluster is started on each over ssh")->delimiter(',')->excludes(together);
+  app.add_option("--shell", o.shell, "words before the host's name, instead of 'ssh -o BatchMode=yes'");
+  app.add_option("--command", o.hosts.command, "zorse-cluster on the hosts")->capture_default_str();
+  app.add_option("--link-seconds", o.gather.linkSeconds, "about how long each link is measured")->capture_default_str()->check(CLI::Range(0.05, 600.0));
+  app.add_option("--join-seconds", o.gather.joinSeconds, "all ranks must be there so long after the start")->capture_default_str()->check(CLI::Range(0.1, 1e6));
+  app.add_option("--secret-file", o.gather.secretFile, "the job's secret, as for zorse-run");
+  app.add_option("--listen", o.gather.listen, "this host's address for other ranks, as for zorse-run");
+  app.add_option("--nvml", o.describe.nvml, "NVML's library, if it is not libnvidia-ml.so.1");
+  app.add_option("--root", o.describe.root, "where /proc and /sys are, for tests");
+  app.add_flag("--quiet", o.quiet, "print errors only");
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::CallForHelp &help) {
+    return app.exit(help);
+  } catch (const CLI::ParseError &problem) {
+    std::fprintf(stderr, "error: %s\n(zorse-cluster --help lists the options)\n", problem.what());
+    return 1;
+  }
+  if (!o.shell.empty()) {
+    std::istringstream words(o.shell);
+    o.hosts.shell.assign(std::istream_iterator<std::string>(words), {});
+  }
+  for (const std::string &host : o.hosts.hosts)
+    if (host.empty() || host[0] == '-') {
+      std::fprintf(stderr, "error: --hosts: expected names of hosts, got '%s'\n", host.c_str());
+      return 1;
+    }
+  if (!o.describe.node.empty() && o.describe.node.find_first_of("/\\ \t\n") != std::string::npos) {
+    std::fprintf(stderr, "error: --node: expected a name without spaces or slashes, got '%s'\n", o.describe.node.c_str());
+    return 1;
+  }
+  Status status = start(o, argv);
+  if (status.succeeded())
+    return 0;
+  std::fprintf(stderr, "%s: %s\n", status.error().kind == ErrorKind::User ? "error" : "internal error", status.message().c_str());
+  return status.error().kind == ErrorKind::User ? 1 : 2;
+}
