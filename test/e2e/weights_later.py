@@ -1,0 +1,49 @@
+"""A model whose weight files are not there: it is planned and compiled all the same, and trains as ever once they are.
+
+    weights_later.py
+"""
+import os
+import shutil
+import tempfile
+
+import harness as z
+
+
+def main():
+    results = []
+
+    def expect(what, good, found=""):
+        results.append(good)
+        print(f"{'ok  ' if good else 'FAIL'} {what}{'' if good else ': ' + str(found)[-500:]}", flush=True)
+
+    data = os.path.join(z.SMALL, "gpt.tokens.bin")
+    with tempfile.TemporaryDirectory() as folder:
+        cluster = z.cluster(folder, [("a", 2e10), ("b", 1e10)])
+        model, bundle = os.path.join(folder, "gpt-fixed-1.onnx"), os.path.join(folder, "gpt.zorse")
+        shutil.copy(os.path.join(z.SMALL, "gpt-fixed-1.onnx"), model)  # its weights are in gpt.onnx.data
+
+        code, _, text = z.compile(model, bundle, cluster, 8, 32, ok=False)
+        expect("without --weights=later a missing file is an error that names it", code == 1 and "gpt.onnx.data" in text, text)
+        code, out, text = z.call("zorse-plan", model, "--seq", 32, "--batch", 8, "--cluster", cluster, "-o", os.path.join(folder, "plan.json"), ok=False)
+        expect("zorse-plan asks for no weights", code == 0 and "predicted step" in out, text)
+        code, _, text = z.compile(model, bundle, cluster, 8, 32, os.path.join(folder, "plan.json"), ok=False, extra=["--weights=later"])
+        expect("zorse-compile --weights=later needs none", code == 0, text)
+        code, _, text = z.call("zorse-run", bundle, "--data", data, "--steps", 1, ok=False)
+        expect("zorse-run names the file it lacks", code == 1 and "gpt.onnx.data" in text, text)
+
+        shutil.copy(os.path.join(z.SMALL, "gpt.onnx.data"), folder)
+        losses = [m["loss"] for m in z.run(bundle, data, 3)]
+        other = os.path.join(folder, "whole.zorse")
+        z.compile(model, other, cluster, 8, 32, os.path.join(folder, "plan.json"))
+        expect("with the file beside the model it trains to the same bits", losses == [m["loss"] for m in z.run(other, data, 3)], losses)
+
+        # A constant that decides the graph cannot be left for later.
+        with open(os.path.join(folder, "gpt.onnx.data"), "r+b") as f:
+            f.truncate(16)
+        code, _, text = z.compile(model, bundle, cluster, 8, 32, ok=False, extra=["--weights=later"])
+        expect("a file that is there and too short is still an error", code == 1 and "truncated" in text, text)
+    z.finish(results)
+
+
+if __name__ == "__main__":
+    main()
