@@ -1,5 +1,6 @@
 // F and B of every cell, the values that travel between cells, and graph inputs.
 
+#include "CellShapes.h"
 #include "Expansion.h"
 
 #include "zorse/Step/UnitTasks.h"
@@ -21,7 +22,7 @@ enum Rank : uint8_t { kShort, kBackward, kWeights, kForward };
 class CellExpander {
 public:
   explicit CellExpander(Expansion &x)
-      : x(x), bufferOf(x.summary.values_size(), kNone), rowBaseOf(x.summary.values_size(), 0), used(x.summary.values_size(), 0) {}
+      : x(x), shapes(x), bufferOf(x.summary.values_size(), kNone), rowBaseOf(x.summary.values_size(), 0), used(x.summary.values_size(), 0) {}
 
   bool run(std::string &error) {
     if (!checkLoss(error))
@@ -69,6 +70,9 @@ private:
     for (int u = 0; u < x.summary.units_size(); ++u)
       for (uint32_t input : x.summary.units(u).inputs())
         inputsOfUnit[u].push_back(input);
+    inputsBefore.assign(1, 0);
+    for (const auto &list : inputsOfUnit)
+      inputsBefore.push_back(inputsBefore.back() + list.size());
     std::map<std::pair<uint32_t, uint32_t>, std::vector<InputRange>> wanted;
     for (uint32_t c = 0; c < x.plan.cells.size(); ++c)
       for (uint32_t input : inputsOfCell(x.plan.cells[c]))
@@ -89,6 +93,8 @@ private:
 
   std::vector<uint32_t> inputsOfCell(const Cell &cell) const {
     std::vector<uint32_t> inputs;
+    if (inputsBefore[cell.unitBegin] == inputsBefore[cell.unitEnd])
+      return inputs;
     for (int32_t u = cell.unitBegin; u < cell.unitEnd; ++u)
       inputs.insert(inputs.end(), inputsOfUnit[u].begin(), inputsOfUnit[u].end());
     std::sort(inputs.begin(), inputs.end());
@@ -123,7 +129,9 @@ private:
       if (range.op == kNone) {
         uint64_t bytes = static_cast<uint64_t>(range.end - range.begin) * x.summary.inputs(input).bytes_per_row();
         range.buffer = x.addBuffer(cell.device, bytes, Purpose::Activations);
-        range.op = x.addOp(0, kShort, range.begin, cell.unitBegin);
+        range.op = x.addOp(x.costs->load(cell.device, bytes), kShort, range.begin, cell.unitBegin);
+        x.ops[range.op].cell = c;
+        x.touch(range.op, range.buffer);
         Entry &load = x.addHalf(cell.device, kLoad, EntryKind::LoadInput, bundle::LOAD);
         load.input = input;
         load.sampleBase = range.begin;
@@ -139,10 +147,7 @@ private:
     for (uint32_t d = 0; d < x.plan.devices.size(); ++d) {
       uint64_t bytes = 0;
       for (uint32_t c : x.cellsOf[d])
-        for (int32_t u = x.plan.cells[c].unitBegin; u < x.plan.cells[c].unitEnd; ++u)
-          for (TaskKind kind : {TaskKind::Forward, TaskKind::Backward, TaskKind::Weights})
-            if (std::optional<UnitTask> task = taskOf(u, kind))
-              bytes = std::max(bytes, extent(unitFunction(x.summary.units(u), *task).workspace, x.plan.cells[c].rows()));
+        bytes = std::max(bytes, shapes.of(x.plan.cells[c]).workspace);
       if (bytes)
         x.workspace[d] = x.addBuffer(d, bytes, Purpose::Workspace, /*persistent=*/true);
     }
@@ -157,12 +162,12 @@ private:
   uint64_t rowBytes(uint32_t value) const { return x.summary.values(value).bytes_per_row(); }
 
   /// Cells of `list` (by first sample, disjoint) that share samples with `cell`.
-  std::vector<uint32_t> overlapping(const std::vector<uint32_t> &list, const Cell &cell) const {
-    std::vector<uint32_t> result;
+  const std::vector<uint32_t> &overlapping(const std::vector<uint32_t> &list, const Cell &cell) {
+    neighbours.clear();
     auto it = std::partition_point(list.begin(), list.end(), [&](uint32_t c) { return x.plan.cells[c].sampleEnd <= cell.sampleBegin; });
     for (; it != list.end() && x.plan.cells[*it].sampleBegin < cell.sampleEnd; ++it)
-      result.push_back(*it);
-    return result;
+      neighbours.push_back(*it);
+    return neighbours;
   }
 
   /// Brings `value` to cell `c` from its neighbours' ports: a view if one local buffer holds all rows (and they start aligned), else a buffer of
@@ -178,7 +183,7 @@ private:
       return x.plan.cells[n].device == cell.device && portOf(n).buffer == first.buffer;
     });
     view = view && static_cast<uint64_t>(cell.sampleBegin - first.rowBase) * row % kAlignment == 0;
-    std::vector<Source> ready;
+    ready.clear();
     if (view) {
       port.buffer = first.buffer;
       port.rowBase = first.rowBase;
@@ -214,8 +219,10 @@ private:
     declared.end = end;
     bundle::Phase phase = gradient ? bundle::BACKWARD : bundle::FORWARD;
     bool local = other.device == cell.device;
-    double seconds = local ? 0 : x.linkSeconds(other.device, cell.device, bytes);
-    uint32_t op = x.addOp(seconds, local ? kShort : gradient ? kBackward : kForward, begin, cell.unitBegin);
+    uint32_t op = local ? x.addOp(x.costs->copy(cell.device, bytes), kShort, begin, cell.unitBegin)
+                        : x.addTransfer(other.device, cell.device, bytes, gradient ? kBackward : kForward, begin, cell.unitBegin);
+    if (!gradient)
+      x.ops[op].cell = c;
     if (local) {
       Entry &copy = x.addHalf(cell.device, kCompute, EntryKind::Copy, phase);
       copy.region = source;
@@ -231,6 +238,8 @@ private:
       receive.region = target;
       receive.value = declared;
     }
+    x.touch(op, from.buffer);
+    x.touch(op, to.buffer);
     for (uint32_t s = from.sources.begin; s < from.sources.end; ++s)
       if (x.sources[s].begin < end && begin < x.sources[s].end)
         x.addEdge(x.sources[s].op, op);
@@ -312,21 +321,11 @@ private:
 
   // ---- Tasks.
 
-  double flopsPerRow(const Cell &cell, TaskKind kind) const {
-    double flops = 0;
-    for (int32_t u = cell.unitBegin; u < cell.unitEnd; ++u)
-      if (std::optional<UnitTask> task = taskOf(u, kind))
-        flops += unitFunction(x.summary.units(u), *task).flopsPerRow;
-    return flops;
-  }
-
-  bool hasWork(const Cell &cell, TaskKind kind) const { return zorse::step::hasWork(x.summary, cell, kind, x.plan.schedule.splitBackward); }
-
   /// B or W of a cell; without work it is ordered, and not listed.
   uint32_t addBackwardTask(uint32_t c, TaskKind kind) {
     const Cell &cell = x.plan.cells[c];
-    uint32_t op = x.addOp(seconds(c, kind), kind == TaskKind::Backward ? kBackward : kWeights, cell.sampleBegin, cell.unitBegin);
-    if (!hasWork(cell, kind))
+    uint32_t op = x.addOp(x.taskSeconds(c, kind), kind == TaskKind::Backward ? kBackward : kWeights, cell.sampleBegin, cell.unitBegin);
+    if (!x.hasWork(c, kind))
       return op;
     Entry &entry = x.addHalf(cell.device, kCompute, EntryKind::Compute, bundle::BACKWARD);
     entry.task = kind == TaskKind::Backward ? bundle::Compute::B : bundle::Compute::W;
@@ -334,31 +333,13 @@ private:
     return op;
   }
 
-  double seconds(uint32_t c, TaskKind kind) const {
-    const Cell &cell = x.plan.cells[c];
-    if (!hasWork(cell, kind))
-      return 0;
-    double flops = flopsPerRow(cell, kind);
-    if (const auto &given = x.plan.durations) {
-      if (kind == TaskKind::Forward)
-        return given->forward[c];
-      if (!given->weights.empty() || !x.plan.schedule.splitBackward)
-        return (kind == TaskKind::Backward ? given->backward : given->weights)[c];
-      double both = flopsPerRow(cell, TaskKind::Backward) + flopsPerRow(cell, TaskKind::Weights);
-      return both > 0 ? given->backward[c] * flops / both : given->backward[c] / 2;
-    }
-    // Every launch costs something whatever its rows: without it, cells of one row would look free.
-    constexpr double kCallSeconds = 5e-6;
-    double calls = x.plan.devices[cell.device].speed > 0 ? kCallSeconds * (cell.unitEnd - cell.unitBegin) : 0;
-    return calls + x.computeSeconds(cell.device, flops * static_cast<double>(cell.rows()));
-  }
-
   void forward(uint32_t c) {
     const Cell &cell = x.plan.cells[c];
     CellInfo &info = x.cells[c];
 
-    std::vector<uint32_t> above = overlapping(x.cellsByEnd[cell.unitBegin], cell);
-    std::vector<Port> in;
+    const std::vector<uint32_t> &above = overlapping(x.cellsByEnd[cell.unitBegin], cell);
+    std::vector<Port> &in = inPorts;
+    in.clear();
     for (size_t i = 0; i < x.liveAt[cell.unitBegin].size(); ++i) {
       uint32_t v = x.liveAt[cell.unitBegin][i];
       in.push_back(connect(c, v, above, i, /*gradient=*/false, {bundle::Value::ACTIVATION, v, 0, 0, 0, 0}));
@@ -367,14 +348,16 @@ private:
     info.in = addPorts(in);
     loadInputs(c, info.loads);
 
-    info.forward = x.addOp(seconds(c, TaskKind::Forward), kForward, cell.sampleBegin, cell.unitBegin);
-    x.ops.back().gated = cell.unitBegin == 0;
+    info.forward = x.addOp(x.taskSeconds(c, TaskKind::Forward), kForward, cell.sampleBegin, cell.unitBegin);
+    x.ops.back().cell = c;
     Entry &entry = x.addHalf(cell.device, kCompute, EntryKind::Compute, bundle::FORWARD);
     entry.task = bundle::Compute::F;
     entry.cell = static_cast<int32_t>(c);
 
     for (uint32_t op : info.loads)
       x.addEdge(op, info.forward);
+    if (x.lean)
+      return leanForward(c);
     for (int32_t u = cell.unitBegin; u < cell.unitEnd; ++u)
       for (uint32_t v : x.summary.units(u).values_in())
         used[v] = c + 1;
@@ -420,6 +403,89 @@ private:
     sumLosses(c, losses);
   }
 
+  /// Of a buffer that tasks of a cell touch.
+  void touchBy(const CellInfo &info, TaskSet tasks, uint32_t buffer) {
+    if (tasks & kInF)
+      x.touch(info.forward, buffer);
+    if (tasks & kInB)
+      x.touch(info.backward, buffer);
+    if (tasks & kInW)
+      x.touch(info.weights, buffer);
+  }
+
+  /// What forward() does besides ports and the op, where only times and peaks are asked for.
+  void leanForward(uint32_t c) {
+    const Cell &cell = x.plan.cells[c];
+    CellInfo &info = x.cells[c];
+    const CellShape &shape = shapes.of(cell);
+    for (size_t i = 0; i < inPorts.size(); ++i) {
+      if (shape.usesIn[i])
+        afterSources(inPorts[i], info.forward);
+      if (shape.in[i] & kInF)
+        x.touch(info.forward, inPorts[i].buffer);
+    }
+    info.produced.begin = static_cast<uint32_t>(x.ports.size());
+    for (auto [v, tasks] : shape.produced) {
+      uint32_t buffer = x.addBuffer(cell.device, static_cast<uint64_t>(cell.rows()) * rowBytes(v), Purpose::Activations);
+      x.ports.push_back(producedBy(v, buffer, cell, info.forward));
+      if (tasks & kInF)
+        x.touch(info.forward, buffer);
+    }
+    info.produced.end = info.out.begin = static_cast<uint32_t>(x.ports.size());
+    for (int32_t from : shape.out)
+      x.ports.push_back(from >= 0 ? x.ports[info.produced.begin + static_cast<uint32_t>(from)] : inPorts[static_cast<size_t>(-1 - from)]);
+    info.out.end = static_cast<uint32_t>(x.ports.size());
+    if (!shape.lossBytes)
+      return;
+    uint32_t losses = x.addBuffer(cell.device, shape.lossBytes, Purpose::Activations);
+    x.touch(info.forward, losses);
+    uint32_t sum = x.addOp(0, kShort, cell.sampleBegin, cell.unitBegin);
+    x.addHalf(cell.device, kCompute, EntryKind::Compute, bundle::FORWARD);
+    x.touch(sum, losses);
+    x.addEdge(info.forward, sum);
+    x.sumLoss[cell.device].push_back(sum);
+  }
+
+  /// Likewise of backward() and weights().
+  void leanBackward(uint32_t c) {
+    const Cell &cell = x.plan.cells[c];
+    CellInfo &info = x.cells[c];
+    const CellShape &shape = shapes.of(cell);
+    for (size_t i = 0; i < inPorts.size(); ++i)
+      if (shape.usesGradIn[i])
+        afterSources(inPorts[i], info.backward);
+    if (x.plan.schedule.splitBackward) {
+      info.weights = addBackwardTask(c, TaskKind::Weights);
+      x.addEdge(info.backward, info.weights);
+    }
+    for (size_t i = 0; i < inPorts.size(); ++i)
+      touchBy(info, shape.gradIn[i], inPorts[i].buffer);
+    constexpr TaskSet later = kInB | kInW;
+    for (size_t i = 0; i < shape.in.size(); ++i)
+      touchBy(info, shape.in[i] & later, x.ports[info.in.begin + i].buffer);
+    for (size_t i = 0; i < shape.produced.size(); ++i)
+      touchBy(info, shape.produced[i].second & later, x.ports[info.produced.begin + i].buffer);
+    for (auto [input, tasks] : shape.inputs)
+      touchBy(info, tasks, findInput(cell, input).buffer);
+    uint32_t first = static_cast<uint32_t>(x.buffers.size()); // of gradients that begin here
+    for (auto [v, tasks] : shape.gradOut) {
+      uint32_t buffer = x.addBuffer(cell.device, static_cast<uint64_t>(cell.rows()) * rowBytes(v), Purpose::Activations);
+      touchBy(info, tasks, buffer);
+    }
+    info.gradOut.begin = static_cast<uint32_t>(x.ports.size());
+    for (size_t i = 0; i < shape.gradsOut.size(); ++i) {
+      auto [from, touched] = shape.gradsOut[i];
+      Port port = from >= 0 ? Port{x.gradsAt[cell.unitBegin][i], first + static_cast<uint32_t>(from), cell.sampleBegin, {}} : inPorts[static_cast<size_t>(-1 - from)];
+      if (touched) {
+        Port done = producedBy(port.value, port.buffer, cell, info.backward);
+        done.rowBase = port.rowBase;
+        port = done;
+      }
+      x.ports.push_back(port);
+    }
+    info.gradOut.end = static_cast<uint32_t>(x.ports.size());
+  }
+
   uint64_t lossBytes() const { return x.summary.compute_type() == bundle::F64 ? 8 : 4; }
 
   static Value lossValue(const Cell &cell, int32_t unit, uint32_t term) {
@@ -463,13 +529,14 @@ private:
   void backward(uint32_t c) {
     const Cell &cell = x.plan.cells[c];
     CellInfo &info = x.cells[c];
-    for (uint32_t i = info.in.begin; i < info.in.end; ++i)
+    for (uint32_t i = info.in.begin; i < info.in.end && !x.lean; ++i)
       bind(x.ports[i]);
-    for (uint32_t i = info.produced.begin; i < info.produced.end; ++i)
+    for (uint32_t i = info.produced.begin; i < info.produced.end && !x.lean; ++i)
       bind(x.ports[i]);
 
-    std::vector<uint32_t> below = overlapping(x.cellsByBegin[cell.unitEnd], cell);
-    std::vector<Port> in; // sums of the users further on
+    const std::vector<uint32_t> &below = overlapping(x.cellsByBegin[cell.unitEnd], cell);
+    std::vector<Port> &in = inPorts; // sums of the users further on
+    in.clear();
     for (size_t i = 0; i < x.gradsAt[cell.unitEnd].size(); ++i) {
       uint32_t v = x.gradsAt[cell.unitEnd][i];
       uint32_t cut = firstUser(v, static_cast<uint32_t>(cell.unitEnd));
@@ -479,6 +546,8 @@ private:
 
     info.backward = addBackwardTask(c, TaskKind::Backward);
     x.addEdge(info.forward, info.backward);
+    if (x.lean)
+      return leanBackward(c);
 
     // Values touched here: by a user (accumulates) or by the producer (reads).
     std::vector<Port> local(in);
@@ -581,9 +650,14 @@ private:
   }
 
   Expansion &x;
+  CellShapes shapes;
   std::vector<uint32_t> order;
   std::vector<std::vector<uint32_t>> inputsOfUnit;
+  std::vector<size_t> inputsBefore; ///< per unit: uses of inputs by earlier units
   std::map<std::pair<uint32_t, uint32_t>, std::vector<InputRange>> inputRanges;
+  std::vector<uint32_t> neighbours;
+  std::vector<Source> ready;
+  std::vector<Port> inPorts, outPorts;
   std::vector<uint32_t> bufferOf;  ///< per value: its buffer in the current cell
   std::vector<int64_t> rowBaseOf;
   std::vector<uint32_t> used;      ///< per value: mark of the cell that touches it

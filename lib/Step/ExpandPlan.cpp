@@ -78,6 +78,56 @@ void keepBuffers(Expansion &x) {
       x.graph.buffers.push_back({buffer.device, static_cast<BufferLife::Purpose>(buffer.purpose), buffer.bytes, x.ops[x.list[buffer.first]].start, buffer.freeTime});
 }
 
+/// Orders and simulates. Where the stages' own 1F1B cannot run on a tiling, list scheduling always can.
+bool listStep(Expansion &x, const std::vector<uint64_t> &less, std::string &error) {
+  size_t edges = x.edges.size(), ops = x.ops.size();
+  Admission admission;
+  bool runs = orderTasks(x, /*stages=*/true, admission, less);
+  if (simulate(x, admission, error))
+    return true;
+  if (x.plan.schedule.kind != ScheduleKind::OneForwardOneBackward || runs)
+    return false;
+  error.clear();
+  x.edges.resize(edges);
+  x.ops.resize(ops);
+  x.firstNext.clear();
+  orderTasks(x, /*stages=*/false, admission, less);
+  return simulate(x, admission, error);
+}
+
+/// Bytes that devices still lack: what is held is estimated before the list is known. \returns false if there is nothing to lack or to gain.
+bool findLack(const Expansion &x, std::vector<uint64_t> &less) {
+  if (x.plan.schedule.kind != ScheduleKind::Timed)
+    return false;
+  bool lacks = false;
+  for (uint32_t d = 0; d < x.plan.devices.size(); ++d) {
+    const MemoryUse &use = x.graph.devices[d].memory;
+    uint64_t limit = x.plan.devices[d].memory, total = x.options.timeOnly ? use.least : use.total;
+    if (limit == 0 || total <= limit || use.cellsAlive <= 1)
+      continue;
+    less.resize(x.plan.devices.size(), 0);
+    less[d] += total - limit;
+    lacks = true;
+  }
+  return lacks;
+}
+
+/// Times and peaks alone.
+StepGraph summarize(Expansion &x) {
+  x.graph.collectives.clear();
+  x.graph.state.clear();
+  for (DeviceProgram &device : x.graph.devices)
+    device.state = {};
+  x.graph.listLength = static_cast<uint32_t>(x.list.size());
+  for (uint32_t index : x.list) {
+    const Op &op = x.ops[index];
+    x.graph.stepTime = std::max(x.graph.stepTime, op.end);
+    if (op.work == Work::Fixed && op.halves.size() != 0 && x.halfQueues[op.halves.begin] % kQueueKinds == kCompute)
+      x.graph.devices[x.halfQueues[op.halves.begin] / kQueueKinds].busy += op.duration;
+  }
+  return std::move(x.graph);
+}
+
 } // namespace
 
 std::optional<StepGraph> zorse::step::expandPlan(const bundle::ModelSummary &summary, const Plan &plan, std::string &error, const ExpandOptions &options) {
@@ -88,27 +138,30 @@ std::optional<StepGraph> zorse::step::expandPlan(const bundle::ModelSummary &sum
   layoutState(x);
   if (!expandCells(x, error))
     return std::nullopt;
+  x.cellOps = static_cast<uint32_t>(x.ops.size());
   expandState(x);
 
-  size_t edges = x.edges.size(), ops = x.ops.size();
-  int64_t window = 0;
-  orderTasks(x, /*stages=*/true, window);
-  if (!simulate(x, window, error)) {
-    if (plan.schedule.kind != ScheduleKind::OneForwardOneBackward || window > 0)
+  constexpr int kTries = 3;
+  std::vector<uint64_t> less;
+  for (int tries = 0; tries < kTries; ++tries) {
+    if (!listStep(x, less, error))
       return std::nullopt;
-    // The stages' own order cannot run on this tiling: list scheduling always can.
-    error.clear();
-    x.edges.resize(edges);
-    x.ops.resize(ops);
-    orderTasks(x, /*stages=*/false, window);
-    if (!simulate(x, window, error))
-      return std::nullopt;
+    if (x.lean) {
+      measureMemory(x);
+    } else {
+      setOverwriteFlags(x);
+      packArenas(x);
+    }
+    if (!findLack(x, less))
+      break;
   }
-  setOverwriteFlags(x);
-  if (!packArenas(x, error))
+  if (x.lean)
+    return summarize(x);
+  if (options.checkMemory && !checkMemory(x, error))
     return std::nullopt;
   if (options.keepBuffers)
     keepBuffers(x);
+  placeRegions(x);
   placeEntries(x);
   computeWaits(x.graph);
   return std::move(x.graph);

@@ -29,8 +29,6 @@ public:
       Entry &load = x.addHalf(d, kLoad, EntryKind::LoadScalars, bundle::LOAD);
       load.region = region(x.scalars[d], 0, kScalarsBlock);
       load.value.kind = bundle::Value::STEP_SCALARS;
-      for (uint32_t c : x.cellsOf[d])
-        x.addEdge(x.loadScalars[d], x.cells[c].forward);
     }
     // Groups of early units first: their readers start first.
     std::vector<uint32_t> groups;
@@ -41,10 +39,16 @@ public:
     std::stable_sort(groups.begin(), groups.end(), [&](uint32_t a, uint32_t b) { return firstUnit(a) < firstUnit(b); });
     for (uint32_t g : groups)
       addGather(g, static_cast<int32_t>(firstUnit(g)));
-    for (uint32_t c = 0; c < x.cells.size(); ++c)
-      for (uint32_t g : x.groupsOfCell(x.plan.cells[c]))
+    // One op between a chunk's state and its forwards: not an edge from every group to every cell.
+    for (const Chunk &chunk : x.chunks) {
+      uint32_t ready = x.addOp(0, kStateRank, 0, chunk.unitBegin);
+      x.addEdge(x.loadScalars[chunk.device], ready);
+      for (uint32_t g : x.groupsIn(chunk.unitBegin, chunk.unitEnd))
         if (x.gather[g] != kNone)
-          x.addEdge(x.gather[g], x.cells[c].forward);
+          x.addEdge(x.gather[g], ready);
+      for (uint32_t c : chunk.cells)
+        x.addEdge(ready, x.cells[c].forward);
+    }
   }
 
   void reductionsAndUpdates() {
@@ -65,10 +69,16 @@ public:
         x.addEdge(x.loadScalars[d], norm);
       }
     }
-    for (uint32_t c = 0; c < x.cells.size(); ++c)
-      for (uint32_t g : x.groupsOfCell(x.plan.cells[c]))
+    done.resize(x.plan.devices.size());
+    for (const Chunk &chunk : x.chunks) {
+      uint32_t all = x.addOp(0, kStateRank, 0, chunk.unitBegin);
+      for (uint32_t c : chunk.cells)
+        x.addEdge(x.cells[c].last(), all);
+      for (uint32_t g : x.groupsIn(chunk.unitBegin, chunk.unitEnd))
         if (reduction[g] != kNone)
-          x.addEdge(x.cells[c].last(), reduction[g]);
+          x.addEdge(all, reduction[g]);
+      done[chunk.device].push_back(all);
+    }
     decide(norms);
   }
 
@@ -84,7 +94,10 @@ private:
     });
   }
 
-  uint32_t addCollective(uint32_t g, const std::vector<uint32_t> &members) {
+  /// Of the op added last.
+  uint32_t addCollective(uint32_t g, const std::vector<uint32_t> &members, Work work) {
+    x.ops.back().work = work;
+    x.ops.back().from = static_cast<uint32_t>(x.graph.collectives.size());
     Collective collective;
     collective.group = g;
     collective.type = x.summary.groups(g).type();
@@ -105,14 +118,6 @@ private:
     return all;
   }
 
-  /// Every member sends or receives the group once, over the slowest link between neighbours in rank order.
-  double collectiveSeconds(const std::vector<uint32_t> &members, uint64_t bytes) const {
-    double slowest = 0;
-    for (size_t i = 0; i + 1 < members.size(); ++i)
-      slowest = std::max(slowest, x.linkSeconds(members[i], members[i + 1], bytes));
-    return slowest;
-  }
-
   uint64_t groupBytes(uint32_t g) const { return static_cast<uint64_t>(x.summary.groups(g).elements()) * size(g); }
   uint64_t size(uint32_t g) const { return elementBytes(x.summary.groups(g).type()); }
 
@@ -130,11 +135,12 @@ private:
   void addGather(uint32_t g, int32_t firstUnit) {
     std::vector<uint32_t> all = participants(g);
     const uint64_t bytes = static_cast<uint64_t>(x.summary.groups(g).elements()) * gatheredSize(g);
-    x.gather[g] = x.addOp(collectiveSeconds(all, bytes), kStateRank, 0, firstUnit);
-    uint32_t collective = addCollective(g, x.readersOf[g]);
+    x.gather[g] = x.addOp(0, kStateRank, 0, firstUnit);
+    uint32_t collective = addCollective(g, x.readersOf[g], Work::Gather);
     x.graph.collectives.back().type = x.computeType(g);
     for (uint32_t d : all) {
       const Holding &h = *x.findHolding(d, g);
+      x.touch(x.gather[g], h.parameters);
       Entry &half = x.addHalf(d, kCollective, EntryKind::AllGather, bundle::GATHER);
       half.group = static_cast<int32_t>(g);
       half.collective = collective;
@@ -148,10 +154,11 @@ private:
 
   void addReduction(uint32_t g) {
     std::vector<uint32_t> all = participants(g);
-    reduction[g] = x.addOp(collectiveSeconds(all, groupBytes(g)), kStateRank, 0, lastUnit(g));
-    uint32_t collective = addCollective(g, x.readersOf[g]);
+    reduction[g] = x.addOp(0, kStateRank, 0, lastUnit(g));
+    uint32_t collective = addCollective(g, x.readersOf[g], Work::Scatter);
     for (uint32_t d : all) {
       const Holding &h = *x.findHolding(d, g);
+      x.touch(reduction[g], h.gradients);
       Entry &half = x.addHalf(d, kCollective, EntryKind::ReduceScatter, bundle::REDUCE);
       half.group = static_cast<int32_t>(g);
       half.collective = collective;
@@ -204,8 +211,11 @@ private:
 
   uint32_t addNorm(uint32_t g, uint32_t d) {
     const Holding &h = *x.findHolding(d, g);
-    uint32_t op = x.addOp(x.computeSeconds(d, 2.0 * static_cast<double>(h.end - h.begin)), kStateRank, 0, lastUnit(g));
+    uint32_t op = x.addOp(x.costs->norm(d, h.end - h.begin), kStateRank, 0, lastUnit(g));
     addTask(d, bundle::Compute::NORM, bundle::COMMIT, static_cast<int32_t>(g));
+    x.touch(op, h.gradients);
+    if (x.lean)
+      return op;
     for (const Run &run : runsOf(h)) {
       x.addCall(x.summary.norm_body(), -1, run.end - run.begin, 0);
       x.addSlot(bundle::STATE, 1, bundle::READ, shard(h, h.gradients, run.begin, run.end), {bundle::Value::REDUCED_GRADIENTS, g, 0, run.begin, run.end, 0});
@@ -225,7 +235,10 @@ private:
     // The sums of all devices, known to all members.
     uint32_t total = kNone;
     if (members.size() > 1) {
-      total = x.addOp(collectiveSeconds(members, kSumsBytes), kStateRank, 0, 0);
+      total = x.addOp(0, kStateRank, 0, 0);
+      x.ops[total].work = Work::Sum;
+      x.ops[total].from = static_cast<uint32_t>(x.graph.collectives.size());
+      x.ops[total].bytes = static_cast<double>(kSumsBytes);
       Collective collective;
       collective.type = bundle::F64;
       collective.members = members;
@@ -266,8 +279,8 @@ private:
       x.addSlot(bundle::SUMS_SLOT, 0, bundle::READ, sums(d), {bundle::Value::GLOBAL_SUM, 0, 0, 0, 0, 0});
       x.addSlot(bundle::OPTIMIZER_STEP_SLOT, 0, bundle::UPDATE, region(x.optimizerStep[d], 0, 8), {bundle::Value::OPTIMIZER_STEP, 0, 0, 0, 0, 0});
       afterSums(d, op);
-      for (uint32_t c : x.cellsOf[d])
-        x.addEdge(x.cells[c].last(), op);
+      for (uint32_t all : done[d])
+        x.addEdge(all, op);
       for (const Holding &h : x.holdings[d])
         if (h.owns() && x.gather[h.group] != kNone)
           x.addEdge(x.gather[h.group], op);
@@ -297,8 +310,13 @@ private:
     uint32_t g = h.group;
     // Early units first: the next step gathers and forwards them first.
     int32_t firstUnit = x.summary.groups(g).units_size() ? static_cast<int32_t>(x.summary.groups(g).units(0)) : 0;
-    uint32_t op = x.addOp(x.computeSeconds(d, 10.0 * static_cast<double>(h.end - h.begin)), kStateRank, 0, firstUnit);
+    uint32_t op = x.addOp(x.costs->update(d, h.end - h.begin), kStateRank, 0, firstUnit);
+    x.addEdge(decision, op);
     addTask(d, bundle::Compute::UPDATE_GROUP, bundle::UPDATE_STATE, static_cast<int32_t>(g));
+    x.touch(op, h.master);
+    x.touch(op, h.gradients);
+    if (x.lean)
+      return;
     for (const Run &run : runsOf(h)) {
       x.addCall(run.decays ? x.summary.update_body_decay() : x.summary.update_body_plain(), -1, run.end - run.begin, 0);
       x.addSlot(bundle::SCALARS, 0, bundle::READ, region(x.scalars[d], 0, kScalarsBytes), {bundle::Value::STEP_SCALARS, 1, 0, 0, 0, 0});
@@ -309,10 +327,10 @@ private:
                   {bundle::Value::MOMENTS, g, m, run.begin, run.end, 0});
       x.addSlot(bundle::OPTIMIZER_STEP_SLOT, 0, bundle::READ, region(x.optimizerStep[d], 0, 8), {bundle::Value::OPTIMIZER_STEP, 0, 0, 0, 0, 1});
     }
-    x.addEdge(decision, op);
   }
 
   Expansion &x;
+  std::vector<std::vector<uint32_t>> done; ///< per device: ops after all of a chunk's tasks
   std::vector<uint32_t> reduction; ///< per group: what its backward tasks precede
 };
 

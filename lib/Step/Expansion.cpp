@@ -1,6 +1,7 @@
 #include "Expansion.h"
 
 #include <algorithm>
+#include <unordered_map>
 
 using namespace zorse::step;
 
@@ -24,7 +25,12 @@ Region zorse::step::elementRegion(uint32_t buffer, int64_t base, int64_t begin, 
 }
 
 Expansion::Expansion(const bundle::ModelSummary &summary, const Plan &plan, const ExpandOptions &options)
-    : summary(summary), plan(plan), options(options) {
+    : summary(summary), plan(plan), options(options), costs(options.costs), lean(options.timeOnly) {
+  if (!costs) {
+    ownCosts = planCosts(summary, plan);
+    costs = ownCosts.get();
+  }
+  seconds.resize(plan.devices.size());
   size_t units = summary.units_size(), devices = plan.devices.size();
   liveAt.resize(units + 1);
   gradsAt.resize(units + 1);
@@ -64,6 +70,7 @@ Expansion::Expansion(const bundle::ModelSummary &summary, const Plan &plan, cons
     cellsOf[plan.cells[i].device].push_back(i);
   }
 
+  findChunks();
   cells.resize(plan.cells.size());
   graph.devices.resize(devices);
   for (size_t d = 0; d < devices; ++d)
@@ -101,16 +108,32 @@ uint32_t Expansion::addBuffer(uint32_t device, uint64_t bytes, Purpose purpose, 
 
 uint32_t Expansion::addOp(double duration, uint8_t rank, int64_t sample, int32_t unit) {
   Op op;
-  op.halves.begin = op.halves.end = static_cast<uint32_t>(graph.entries.size());
+  op.halves.begin = op.halves.end = static_cast<uint32_t>(halfQueues.size());
   op.duration = duration;
-  op.rank = rank;
-  op.sample = sample;
-  op.unit = unit;
+  op.priority = priorityOf(rank, sample, unit);
   ops.push_back(op);
   return static_cast<uint32_t>(ops.size() - 1);
 }
 
+uint32_t Expansion::addTransfer(uint32_t from, uint32_t to, uint64_t bytes, uint8_t rank, int64_t sample, int32_t unit) {
+  sim::Route route = costs->network().route(from, to);
+  double slowest = route.flow > 0 ? 1 / route.flow : 0;
+  for (uint32_t r = 0; r < route.count; ++r)
+    slowest = std::max(slowest, costs->network().secondsPerByte(route.resources[r]));
+  uint32_t index = addOp(static_cast<double>(bytes) * slowest + route.latency, rank, sample, unit);
+  Op &op = ops.back();
+  op.work = Work::Transfer;
+  op.from = from;
+  op.to = to;
+  op.bytes = static_cast<double>(bytes);
+  return index;
+}
+
 Entry &Expansion::addHalf(uint32_t device, QueueIndex queue, EntryKind kind, bundle::Phase phase) {
+  halfQueues.push_back(device * kQueueKinds + queue);
+  ops.back().halves.end = static_cast<uint32_t>(halfQueues.size());
+  if (lean)
+    return scratchEntry;
   Entry entry;
   entry.id = device; // until placeEntries
   entry.queue = queue;
@@ -118,7 +141,6 @@ Entry &Expansion::addHalf(uint32_t device, QueueIndex queue, EntryKind kind, bun
   entry.phase = phase;
   entry.calls.begin = entry.calls.end = static_cast<uint32_t>(graph.calls.size());
   graph.entries.push_back(entry);
-  ops.back().halves.end = static_cast<uint32_t>(graph.entries.size());
   return graph.entries.back();
 }
 
@@ -128,16 +150,41 @@ Holding *Expansion::findHolding(uint32_t device, uint32_t group) {
   return it != list.end() && it->group == group ? &*it : nullptr;
 }
 
-std::vector<uint32_t> Expansion::groupsOfCell(const Cell &cell) {
+std::vector<uint32_t> Expansion::groupsIn(int32_t unitBegin, int32_t unitEnd) {
   std::vector<uint32_t> groups;
   ++stamp;
-  for (int32_t u = cell.unitBegin; u < cell.unitEnd; ++u)
+  for (int32_t u = unitBegin; u < unitEnd; ++u)
     for (uint32_t group : groupsOf[u])
       if (stamps[group] != stamp) {
         stamps[group] = stamp;
         groups.push_back(group);
       }
   return groups;
+}
+
+void Expansion::findChunks() {
+  chunkOf.assign(plan.cells.size(), kNone);
+  chunksOf.assign(plan.devices.size(), 0);
+  std::unordered_map<uint64_t, uint32_t> known; // of the device
+  for (uint32_t d = 0; d < plan.devices.size(); ++d) {
+    known.clear();
+    size_t before = chunks.size();
+    for (uint32_t c : cellsOf[d]) {
+      const Cell &cell = plan.cells[c];
+      bool again = chunks.size() > before && chunks.back().unitBegin == cell.unitBegin && chunks.back().unitEnd == cell.unitEnd;
+      uint32_t k = static_cast<uint32_t>(chunks.size() - again);
+      if (!again) {
+        auto [it, fresh] = known.emplace(static_cast<uint64_t>(cell.unitBegin) << 32 | static_cast<uint32_t>(cell.unitEnd), k);
+        if (fresh)
+          chunks.push_back({d, cell.unitBegin, cell.unitEnd, {}, 0});
+        k = it->second;
+      }
+      chunks[k].cells.push_back(c);
+      chunks[k].rows += cell.rows();
+      chunkOf[c] = k;
+    }
+    chunksOf[d] = static_cast<uint32_t>(chunks.size() - before);
+  }
 }
 
 zorse::bundle::ElementType Expansion::computeType(uint32_t group) const {
@@ -147,6 +194,8 @@ zorse::bundle::ElementType Expansion::computeType(uint32_t group) const {
 }
 
 Call &Expansion::addCall(uint32_t body, int32_t unit, int64_t rows, int64_t sampleBase) {
+  if (lean)
+    return scratchCall;
   Call call;
   call.body = body;
   call.unit = unit;
@@ -160,6 +209,8 @@ Call &Expansion::addCall(uint32_t body, int32_t unit, int64_t rows, int64_t samp
 }
 
 void Expansion::addSlot(bundle::SlotKind kind, uint32_t index, bundle::AccessMode mode, Region where, Value value, bool overwrite) {
+  if (lean)
+    return;
   Call &call = graph.calls.back();
   if (!bodyHas(call.body, kind, index))
     return;
@@ -183,13 +234,18 @@ bool Expansion::bodyHas(uint32_t body, bundle::SlotKind kind, uint32_t index) co
   return std::binary_search(bodySlots[body].begin(), bodySlots[body].end(), key);
 }
 
-double Expansion::computeSeconds(uint32_t device, double flops) const {
-  constexpr double kDefaultSpeed = 1e9, kLeast = 1e-9;
-  double speed = plan.devices[device].speed;
-  return std::max(flops / (speed > 0 ? speed : kDefaultSpeed), kLeast);
-}
-
-double Expansion::linkSeconds(uint32_t from, uint32_t to, uint64_t bytes) const {
-  const Link &link = plan.devices[from].node == plan.devices[to].node ? plan.intraNode : plan.interNode;
-  return link.latency + (link.bandwidth > 0 ? static_cast<double>(bytes) / link.bandwidth : 0);
+void Expansion::link() {
+  if (!firstNext.empty() && linkedEdges == edges.size() && linkedOps == ops.size())
+    return;
+  firstNext.assign(ops.size() + 1, 0);
+  for (auto [before, after] : edges)
+    ++firstNext[before + 1];
+  for (size_t i = 0; i < ops.size(); ++i)
+    firstNext[i + 1] += firstNext[i];
+  nextOps.resize(edges.size());
+  std::vector<uint32_t> fill(firstNext.begin(), firstNext.end() - 1);
+  for (auto [before, after] : edges)
+    nextOps[fill[before]++] = after;
+  linkedEdges = edges.size();
+  linkedOps = ops.size();
 }

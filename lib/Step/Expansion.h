@@ -9,9 +9,12 @@
 //   computeWaits    what the places and the list still need
 #pragma once
 
+#include "zorse/Step/Costs.h"
 #include "zorse/Step/Plan.h"
 #include "zorse/Step/StepGraph.h"
 
+#include <algorithm>
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
@@ -43,18 +46,26 @@ struct Buffer {
 /// Index of a queue kind in a device's six possible queues; Entry.queue holds it until finish() numbers the queues that are used.
 enum QueueIndex : uint8_t { kCompute, kSend, kReceive, kCollective, kLoad, kReport, kQueueKinds };
 
+/// What an op asks of the simulation.
+enum class Work : uint8_t { Fixed, Transfer, Gather, Scatter, Sum };
+
 /// One entry of the global list. `halves` are entries of StepGraph::entries; none: a barrier that is ordered but not listed.
 struct Op {
   Span halves;
-  double duration = 0;
-  // Ties at one simulated time: rank, then first sample, then first unit, then index.
-  uint8_t rank = 0;
-  int64_t sample = 0;
-  int32_t unit = 0;
-  bool gated = false; ///< waits for the window of samples in flight (list scheduling only)
+  double duration = 0;       ///< seconds; of a transfer alone on an idle network, latency included; of a collective 0
+  uint64_t priority = 0;     ///< among those that could start at one time the least starts, ties by index
+  double bytes = 0;          ///< Transfer, Sum
+  uint32_t from = 0, to = 0; ///< Transfer: devices. Collectives: `from` is the index in StepGraph::collectives
+  uint32_t cell = kNone;     ///< first of what a cell's forward needs memory for: waits until the cell is admitted
+  Work work = Work::Fixed;
   uint32_t position = kNone;
-  double start = 0, end = 0;
+  double start = 0, end = 0; ///< end: when what it makes is there
 };
+
+/// Priority by rank, then first sample (>= -1), then unit (which may be negative).
+inline uint64_t priorityOf(uint8_t rank, int64_t sample, int32_t unit) {
+  return static_cast<uint64_t>(rank) << 61 | (static_cast<uint64_t>(sample + 1) & 0x1ffffffff) << 28 | (static_cast<uint64_t>(unit + (1 << 27)) & 0xfffffff);
+}
 
 /// What a device has to do with a state group.
 struct Holding {
@@ -81,6 +92,14 @@ struct Port {
   Span sources;
 };
 
+/// Cells of one device and unit range, by first sample.
+struct Chunk {
+  uint32_t device = 0;
+  int32_t unitBegin = 0, unitEnd = 0;
+  std::vector<uint32_t> cells;
+  int64_t rows = 0;
+};
+
 struct CellInfo {
   uint32_t forward = kNone, backward = kNone; ///< ops
   uint32_t weights = kNone;                   ///< op W, where the plan splits the backward
@@ -94,17 +113,32 @@ struct CellInfo {
   uint32_t firstDeferred = kNone;             ///< likewise of what B leaves for W
 };
 
+/// Seconds of F, B and W of cells of one shape on one device.
+struct TaskSeconds {
+  int32_t unitBegin, unitEnd;
+  int64_t rows;
+  double seconds[3];
+  bool works[3];   ///< some unit has a call
+};
+
+/// Costs from FLOPs over the plan's speeds and its links. Refers to both.
+std::unique_ptr<Costs> planCosts(const bundle::ModelSummary &summary, const Plan &plan);
+
 struct Expansion {
   Expansion(const bundle::ModelSummary &summary, const Plan &plan, const ExpandOptions &options);
 
   const bundle::ModelSummary &summary;
   const Plan &plan;
   const ExpandOptions &options;
+  const Costs *costs;
   StepGraph graph; ///< until packArenas, Region.arena is a buffer and offset is relative to it
 
   std::vector<Buffer> buffers;
   std::vector<Op> ops;
+  std::vector<uint32_t> halfQueues; ///< per half: device * kQueueKinds + queue
   std::vector<std::pair<uint32_t, uint32_t>> edges; ///< (before, after)
+  std::vector<uint32_t> firstNext, nextOps;         ///< edges by the op before: nextOps[firstNext[op] .. firstNext[op + 1])
+  uint32_t cellOps = 0;                             ///< ops below are of cells: each has a higher index than what it needs, but for state and scalars
   std::vector<uint32_t> list;                       ///< ops in global order
 
   // Facts about plan and model.
@@ -112,6 +146,9 @@ struct Expansion {
   std::vector<std::vector<uint32_t>> groupsOf;               ///< per unit, ascending
   std::vector<std::vector<uint32_t>> cellsByBegin, cellsByEnd; ///< per cut, by first sample
   std::vector<std::vector<uint32_t>> cellsOf;                ///< per device, by (first sample, first unit)
+  std::vector<Chunk> chunks;                                 ///< by device
+  std::vector<uint32_t> chunkOf;                             ///< per cell
+  std::vector<uint32_t> chunksOf;                            ///< per device: how many
   std::vector<std::vector<Holding>> holdings;                ///< per device, by group
   std::vector<std::vector<uint32_t>> readersOf, ownersOf;    ///< per group: devices; owners in the order of their extents
   std::vector<CellInfo> cells;
@@ -124,13 +161,26 @@ struct Expansion {
   std::vector<std::vector<uint32_t>> sumLoss; ///< per device: ops
   std::vector<uint32_t> gather;       ///< per group: op or kNone
 
+  // ExpandOptions::timeOnly: no entries, calls or slots; what touches which buffer instead, but for what CellShape says of a cell.
+  bool lean;
+  std::vector<std::pair<uint32_t, uint32_t>> touches; ///< (op, buffer)
+  void touch(uint32_t op, uint32_t buffer) {
+    if (lean)
+      touches.push_back({op, buffer});
+  }
+
   uint32_t addBuffer(uint32_t device, uint64_t bytes, Purpose purpose, bool persistent = false);
   uint32_t addOp(double duration, uint8_t rank, int64_t sample, int32_t unit);
+  /// A send and its receive; the halves are added by the caller.
+  uint32_t addTransfer(uint32_t from, uint32_t to, uint64_t bytes, uint8_t rank, int64_t sample, int32_t unit);
   /// Adds a half to the op added last.
   Entry &addHalf(uint32_t device, QueueIndex queue, EntryKind kind, bundle::Phase phase);
   void addEdge(uint32_t before, uint32_t after) { edges.push_back({before, after}); }
+  /// Fills firstNext and nextOps from the edges.
+  void link();
   Holding *findHolding(uint32_t device, uint32_t group);
-  std::vector<uint32_t> groupsOfCell(const Cell &cell);
+  /// Groups that units [begin, end) use, each once.
+  std::vector<uint32_t> groupsIn(int32_t unitBegin, int32_t unitEnd);
 
   /// Type of a group's parameters as units read them and gathers carry them.
   bundle::ElementType computeType(uint32_t group) const;
@@ -142,10 +192,19 @@ struct Expansion {
   void addSlot(bundle::SlotKind kind, uint32_t index, bundle::AccessMode mode, Region region, Value value, bool overwrite = false);
   bool bodyHas(uint32_t body, bundle::SlotKind kind, uint32_t index) const;
 
-  double computeSeconds(uint32_t device, double flops) const;
-  double linkSeconds(uint32_t from, uint32_t to, uint64_t bytes) const;
+  double taskSeconds(uint32_t cell, TaskKind kind);
+  bool hasWork(uint32_t cell, TaskKind kind);
 
 private:
+  const TaskSeconds &shapeSeconds(const Cell &cell);
+
+  void findChunks();
+
+  Entry scratchEntry; ///< what addHalf and addCall return in a lean expansion
+  Call scratchCall;
+  std::unique_ptr<Costs> ownCosts;
+  std::vector<std::vector<TaskSeconds>> seconds; ///< per device
+  size_t linkedEdges = 0, linkedOps = 0;
   std::vector<uint32_t> stamps;
   uint32_t stamp = 0;
   std::vector<std::vector<uint64_t>> bodySlots; ///< sorted (kind << 32 | index)
@@ -161,16 +220,38 @@ void layoutState(Expansion &x);
 bool expandCells(Expansion &x, std::string &error);
 void expandState(Expansion &x);
 
-/// Adds the schedule as edges. `stages`: use 1F1B by stages where the plan has them. `window`: samples in flight for list scheduling, 0 when the
-/// edges decide alone.
-void orderTasks(Expansion &x, bool stages, int64_t &window);
+/// Which cells may take memory for their forward, where the order is found while simulating: in the order of a list per group of cells, as long as not
+/// too many samples are in flight and memory lasts.
+struct Admission {
+  struct Group {
+    uint32_t device = 0;            ///< whose memory it takes
+    std::vector<uint32_t> cells;    ///< in the order of admission
+    double mostRows = 0;            ///< in flight: admitted and not yet through their backward; one cell always may
+  };
+  std::vector<Group> groups;        ///< empty: every cell may start at once
+  std::vector<uint64_t> holds;      ///< per cell: bytes from its admission to its last task; empty: memory is not limited
+  std::vector<uint64_t> budget;     ///< per device
+};
+
+/// Adds the schedule as edges, priorities and admission. `stages`: use 1F1B by stages where the plan has them.
+/// \returns false if edges alone decide the order of F and B: then it may turn out not to run.
+bool orderTasks(Expansion &x, bool stages, Admission &admission, const std::vector<uint64_t> &less = {});
+/// Priorities and admission of the timed schedule. `less`: bytes per device that activations shall stay below what seems to fit; empty: none.
+void orderByTime(Expansion &x, const std::vector<uint64_t> &less, Admission &admission);
 /// Per device the 1F1B order of its tasks if every device has one unit range, else empty.
 std::vector<std::vector<TaskName>> orderOneForwardOneBackward(const Expansion &x);
 /// Fills list, Op::position, start and end. On a cycle returns false and describes it.
-bool simulate(Expansion &x, int64_t window, std::string &error);
+bool simulate(Expansion &x, const Admission &admission, std::string &error);
 
 void setOverwriteFlags(Expansion &x);
-bool packArenas(Expansion &x, std::string &error);
+/// Places every buffer in its device's arena and says how memory is used.
+void packArenas(Expansion &x);
+/// Of a lean expansion: MemoryUse::least and cellsAlive.
+void measureMemory(Expansion &x);
+/// Itemises the devices that lack memory.
+bool checkMemory(const Expansion &x, std::string &error);
+/// Turns regions of buffers into regions of arenas.
+void placeRegions(Expansion &x);
 /// Places entries per device in list order and numbers queues.
 void placeEntries(Expansion &x);
 void computeWaits(StepGraph &graph);

@@ -76,14 +76,13 @@ void zorse::step::layoutState(Expansion &x) {
   uint32_t groups = static_cast<uint32_t>(x.summary.groups_size());
 
   // Readers.
+  size_t chunk = 0;
   for (uint32_t d = 0; d < devices; ++d) {
     std::map<uint32_t, double> weights;
-    for (uint32_t c : x.cellsOf[d]) {
-      const Cell &cell = x.plan.cells[c];
-      for (int32_t u = cell.unitBegin; u < cell.unitEnd; ++u)
+    for (; chunk < x.chunks.size() && x.chunks[chunk].device == d; ++chunk)
+      for (int32_t u = x.chunks[chunk].unitBegin; u < x.chunks[chunk].unitEnd; ++u)
         for (uint32_t group : x.groupsOf[u])
-          weights[group] += static_cast<double>(cell.rows());
-    }
+          weights[group] += static_cast<double>(x.chunks[chunk].rows);
     for (auto [group, weight] : weights) {
       Holding holding;
       holding.group = group;

@@ -1,5 +1,6 @@
 // The schedule as edges between the tasks of each device.
 
+#include "CellShapes.h"
 #include "Expansion.h"
 
 #include <algorithm>
@@ -30,15 +31,54 @@ void chain(Expansion &x, const std::vector<TaskName> &tasks) {
   }
 }
 
-/// Every W right after its B: nothing is held longer than by an undivided backward.
-void followWithWeights(std::vector<TaskName> &tasks) {
-  std::vector<TaskName> all;
+/// Most cells of a device between forward and backward, in an order of its tasks.
+size_t mostAlive(const std::vector<TaskName> &tasks) {
+  size_t alive = 0, most = 0;
   for (TaskName task : tasks) {
-    all.push_back(task);
-    if (task.kind == TaskKind::Backward)
-      all.push_back({TaskKind::Weights, task.cell});
+    task.kind == TaskKind::Forward ? ++alive : --alive;
+    most = std::max(most, alive);
   }
-  tasks = std::move(all);
+  return most;
+}
+
+/// W runs when its device would idle otherwise.
+void makeFiller(Expansion &x) {
+  constexpr uint8_t kFiller = 6;
+  for (uint32_t c = 0; c < x.cells.size(); ++c)
+    if (x.cells[c].weights != kNone)
+      x.ops[x.cells[c].weights].priority = priorityOf(kFiller, x.plan.cells[c].sampleBegin, x.plan.cells[c].unitBegin);
+}
+
+/// Lets W lag behind B, but keeps no more cells between F and W than the whole pipeline's fullest device has between F and B, and no more than memory
+/// seems to hold: the forward that would be one too many waits for a W.
+void boundWeights(Expansion &x, const std::vector<std::vector<TaskName>> &order) {
+  makeFiller(x);
+  size_t fullest = 1;
+  for (const auto &tasks : order)
+    fullest = std::max(fullest, mostAlive(tasks));
+  CellShapes shapes(x);
+  std::vector<uint64_t> fixed = fixedBytes(x);
+  for (uint32_t d = 0; d < order.size(); ++d) {
+    size_t bound = fullest;
+    if (uint64_t memory = x.plan.devices[d].memory) {
+      uint64_t hold = 1, passing = 0;
+      for (uint32_t c : x.cellsOf[d]) {
+        hold = std::max(hold, shapes.of(x.plan.cells[c]).hold);
+        passing = std::max(passing, shapes.of(x.plan.cells[c]).passing);
+      }
+      uint64_t left = memory > fixed[d] + passing ? memory - fixed[d] - passing : 0;
+      bound = std::min<size_t>(bound, left / hold);
+    }
+    bound = std::max(bound, mostAlive(order[d]));
+    std::vector<uint32_t> weights; // in the order of the backwards
+    size_t forwards = 0;
+    for (TaskName task : order[d]) {
+      if (task.kind == TaskKind::Backward)
+        weights.push_back(x.cells[task.cell].weights);
+      else if (forwards++ >= bound)
+        x.addEdge(weights[forwards - 1 - bound], x.cells[task.cell].forward);
+    }
+  }
 }
 
 } // namespace
@@ -86,6 +126,7 @@ std::vector<std::vector<TaskName>> zorse::step::orderOneForwardOneBackward(const
     std::vector<size_t> cursor(next.size(), 0);
     int64_t reach = 0;
     std::vector<int64_t> behindReach; // per backward
+    size_t ahead = d < plan.schedule.ahead.size() ? plan.schedule.ahead[d] : 0;
     for (uint32_t c : mine) {
       int64_t until = plan.cells[c].sampleEnd;
       for (size_t i = 0; i < next.size(); ++i)
@@ -95,7 +136,8 @@ std::vector<std::vector<TaskName>> zorse::step::orderOneForwardOneBackward(const
       auto last = std::partition_point(behind.begin(), behind.end(), [&](uint32_t o) { return plan.cells[o].sampleEnd < reach; });
       if (reach > 0 && last != behind.end() && plan.cells[*last].sampleBegin < reach)
         reach = plan.cells[*last].sampleEnd;
-      while (forwards < mine.size() && (plan.cells[mine[forwards]].sampleBegin < reach || plan.cells[mine[forwards]].sampleBegin < until))
+      while (forwards < mine.size() && (plan.cells[mine[forwards]].sampleBegin < reach || plan.cells[mine[forwards]].sampleBegin < until ||
+                                          forwards < behindReach.size() + ahead))
         order[d].push_back({TaskKind::Forward, mine[forwards++]});
       order[d].push_back({TaskKind::Backward, c});
       behindReach.push_back(reach);
@@ -117,15 +159,16 @@ std::vector<std::vector<TaskName>> zorse::step::orderOneForwardOneBackward(const
   return order;
 }
 
-void zorse::step::orderTasks(Expansion &x, bool stages, int64_t &window) {
-  window = 0;
+bool zorse::step::orderTasks(Expansion &x, bool stages, Admission &admission, const std::vector<uint64_t> &less) {
+  admission = {};
   const Plan &plan = x.plan;
   if (plan.schedule.kind == ScheduleKind::Explicit) {
     for (const auto &tasks : plan.order)
       chain(x, tasks);
-    return;
+    return false;
   }
   if (plan.schedule.kind == ScheduleKind::GPipe) {
+    makeFiller(x);
     for (uint32_t d = 0; d < plan.devices.size(); ++d) {
       if (x.cellsOf[d].size() < 2)
         continue;
@@ -135,19 +178,22 @@ void zorse::step::orderTasks(Expansion &x, bool stages, int64_t &window) {
         x.addEdge(barrier, x.cells[c].backward);
       }
     }
-    return;
+    return false;
+  }
+  if (plan.schedule.kind == ScheduleKind::Timed) {
+    orderByTime(x, less, admission);
+    return true;
   }
 
   std::vector<std::vector<TaskName>> order;
   if (stages)
     order = orderOneForwardOneBackward(x);
   if (!order.empty()) {
-    for (auto &tasks : order) {
-      if (plan.schedule.splitBackward)
-        followWithWeights(tasks);
+    for (const auto &tasks : order)
       chain(x, tasks);
-    }
-    return;
+    if (plan.schedule.splitBackward)
+      boundWeights(x, order);
+    return false;
   }
   // No stages: list scheduling, backwards first, with about as many samples in flight as 1F1B would have: one front cell per cell of the deepest chain.
   int64_t rows = 1;
@@ -158,5 +204,6 @@ void zorse::step::orderTasks(Expansion &x, bool stages, int64_t &window) {
     cuts.push_back(cell.unitBegin);
   std::sort(cuts.begin(), cuts.end());
   cuts.erase(std::unique(cuts.begin(), cuts.end()), cuts.end());
-  window = rows * static_cast<int64_t>(std::max<size_t>(cuts.size(), 2));
+  admission.groups.push_back({0, x.cellsByBegin[0], static_cast<double>(rows) * static_cast<double>(std::max<size_t>(cuts.size(), 2))});
+  return true;
 }

@@ -211,7 +211,12 @@ std::string tooLittleMemory(const Expansion &x, uint32_t device, const MemoryUse
 
 } // namespace
 
-bool zorse::step::packArenas(Expansion &x, std::string &error) {
+void zorse::step::packArenas(Expansion &x) {
+  for (Buffer &buffer : x.buffers) {
+    buffer.first = kNone;
+    buffer.last = 0;
+    buffer.freeTime = 0;
+  }
   for (uint32_t position = 0; position < x.list.size(); ++position) {
     const Op &op = x.ops[x.list[position]];
     for (uint32_t h = op.halves.begin; h < op.halves.end; ++h)
@@ -292,14 +297,22 @@ bool zorse::step::packArenas(Expansion &x, std::string &error) {
     use.cellsAlive = mostCellsAlive(x, d);
     program.memory = use;
     program.plannedBytes = total;
+    program.arenas.clear();
     if (total)
       program.arenas.push_back({bundle::DEVICE, total});
-    if (limit && total > limit && x.options.checkMemory)
+  }
+}
+
+bool zorse::step::checkMemory(const Expansion &x, std::string &error) {
+  for (uint32_t d = 0; d < x.plan.devices.size(); ++d) {
+    const MemoryUse &use = x.graph.devices[d].memory;
+    if (x.plan.devices[d].memory && use.total > x.plan.devices[d].memory)
       error += (error.empty() ? "" : "\n") + tooLittleMemory(x, d, use);
   }
-  if (!error.empty())
-    return false;
+  return error.empty();
+}
 
+void zorse::step::placeRegions(Expansion &x) {
   auto place = [&](Region &r) {
     if (r.bytes)
       r.offset += x.buffers[r.arena].offset;
@@ -315,5 +328,4 @@ bool zorse::step::packArenas(Expansion &x, std::string &error) {
     place(slot.region);
   for (PersistentState &state : x.graph.state)
     place(state.region);
-  return true;
 }

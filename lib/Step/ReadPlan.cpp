@@ -422,24 +422,70 @@ private:
   }
 
   void readSchedule(const json &schedule) {
-    if (schedule == "1f1b") {
-      plan.schedule.kind = ScheduleKind::OneForwardOneBackward;
-    } else if (schedule == "gpipe") {
-      plan.schedule.kind = ScheduleKind::GPipe;
-    } else if (schedule.is_object()) {
-      checkKeys(schedule, "schedule", {"order"});
-      plan.schedule.kind = ScheduleKind::Explicit;
-      plan.order.resize(plan.devices.size());
-      if (!schedule.contains("order") || !schedule["order"].is_object())
-        fail("schedule", "expected {\"order\": {device: [\"F0\", \"B0\", ...]}}");
-      for (auto &[name, tasks] : schedule["order"].items()) {
-        std::string path = "schedule.order." + name;
-        uint32_t device = toDevice(json(name), path);
-        for (size_t i = 0; i < toArray(tasks, path).size(); ++i)
-          plan.order[device].push_back(toTask(tasks[i], at(path, i)));
-      }
-    } else {
-      fail("schedule", "expected \"1f1b\", \"gpipe\" or {\"order\": ...}, got " + show(schedule));
+    if (schedule.is_object() && schedule.contains("order"))
+      return readOrder(schedule);
+    const char *expected = "expected \"1f1b\", \"gpipe\", \"timed\", {\"name\": one of them, and its parameters} or {\"order\": ...}, got ";
+    if (!schedule.is_string() && !(schedule.is_object() && schedule.contains("name")))
+      fail("schedule", expected + show(schedule));
+    const json &name = schedule.is_string() ? schedule : schedule["name"];
+    Schedule &result = plan.schedule;
+    if (name == "1f1b")
+      result.kind = ScheduleKind::OneForwardOneBackward;
+    else if (name == "gpipe")
+      result.kind = ScheduleKind::GPipe;
+    else if (name == "timed")
+      result.kind = ScheduleKind::Timed;
+    else
+      fail("schedule", expected + show(schedule));
+    if (schedule.is_string())
+      return;
+    if (result.kind == ScheduleKind::GPipe)
+      return checkKeys(schedule, "schedule", {"name"});
+    if (result.kind == ScheduleKind::OneForwardOneBackward) {
+      checkKeys(schedule, "schedule", {"name", "ahead"});
+      if (schedule.contains("ahead"))
+        readAhead(schedule["ahead"]);
+      return;
+    }
+    checkKeys(schedule, "schedule", {"name", "in_flight", "weight_delay", "interleave"});
+    if (schedule.contains("in_flight"))
+      result.inFlight = toNumber(schedule["in_flight"], "schedule.in_flight");
+    if (!(result.inFlight > 0))
+      fail("schedule.in_flight", "expected a number above 0, got " + show(schedule["in_flight"]));
+    if (schedule.contains("weight_delay"))
+      result.weightDelay = toNumber(schedule["weight_delay"], "schedule.weight_delay");
+    if (schedule.contains("interleave"))
+      result.interleave = toUnsigned(schedule["interleave"], "schedule.interleave");
+  }
+
+  void readAhead(const json &ahead) {
+    if (!ahead.is_object())
+      fail("schedule.ahead", "expected {device: forwards before its first backward, ...}, got " + show(ahead));
+    plan.schedule.ahead.assign(plan.devices.size(), 0);
+    for (auto &[name, count] : ahead.items())
+      plan.schedule.ahead[toDevice(json(name), "schedule.ahead")] = toUnsigned(count, "schedule.ahead." + name);
+    if (ahead.empty())
+      plan.schedule.ahead.clear();
+  }
+
+  uint32_t toUnsigned(const json &value, const std::string &path) {
+    int64_t count = toCount(value, path);
+    if (count > UINT32_MAX)
+      fail(path, "number too large: " + show(value));
+    return static_cast<uint32_t>(count);
+  }
+
+  void readOrder(const json &schedule) {
+    checkKeys(schedule, "schedule", {"order"});
+    plan.schedule.kind = ScheduleKind::Explicit;
+    plan.order.resize(plan.devices.size());
+    if (!schedule["order"].is_object())
+      fail("schedule", "expected {\"order\": {device: [\"F0\", \"B0\", ...]}}");
+    for (auto &[name, tasks] : schedule["order"].items()) {
+      std::string path = "schedule.order." + name;
+      uint32_t device = toDevice(json(name), path);
+      for (size_t i = 0; i < toArray(tasks, path).size(); ++i)
+        plan.order[device].push_back(toTask(tasks[i], at(path, i)));
     }
   }
 

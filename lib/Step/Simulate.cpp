@@ -1,54 +1,51 @@
 // List scheduling on a simulated clock: the global list is the order in which entries start.
 //
 // Every queue of a device serves one entry at a time; a transfer or a collective needs the queues of all its halves at once. An entry starts when
-// all its predecessors have finished, so the list is an order in which the step can run with nothing buffered.
+// what its predecessors make is there, so the list is an order in which the step can run with nothing buffered. How long bytes take is found when
+// they start, beside what is under way then; their latency keeps no queue busy.
 
 #include "Expansion.h"
 
 #include <algorithm>
+#include <functional>
 #include <queue>
-#include <tuple>
 
 using namespace zorse::step;
 
 namespace {
 
+using zorse::sim::Passage;
+
 struct Key {
-  uint8_t rank;
-  int64_t sample;
-  int32_t unit;
+  uint64_t priority;
   uint32_t op;
-  bool operator>(const Key &o) const { return std::tie(rank, sample, unit, op) > std::tie(o.rank, o.sample, o.unit, o.op); }
+  bool operator>(const Key &o) const { return priority != o.priority ? priority > o.priority : op > o.op; }
 };
 
 using Heap = std::priority_queue<Key, std::vector<Key>, std::greater<Key>>;
 
+struct Event {
+  double time;
+  uint32_t op;
+  uint8_t what; ///< bits: kFree, kArrived
+  bool operator>(const Event &o) const { return time != o.time ? time > o.time : op != o.op ? op > o.op : what > o.what; }
+};
+enum : uint8_t { kFree = 1, kArrived = 2 };
+
 class Simulator {
 public:
-  Simulator(Expansion &x, int64_t window) : x(x), window(window) {
+  Simulator(Expansion &x, const Admission &admission) : x(x), traffic(x.costs->network()), admission(admission) {
     size_t n = x.ops.size();
+    x.link();
     missing.assign(n, 0);
-    first.assign(n + 1, 0);
-    for (auto [before, after] : x.edges) {
+    for (uint32_t after : x.nextOps)
       ++missing[after];
-      ++first[before + 1];
-    }
-    for (size_t i = 0; i < n; ++i)
-      first[i + 1] += first[i];
-    next.resize(x.edges.size());
-    std::vector<uint32_t> fill(first.begin(), first.end() - 1);
-    for (auto [before, after] : x.edges)
-      next[fill[before]++] = after;
     busy.assign(x.plan.devices.size() * kQueueKinds, 0);
     waiting.resize(busy.size());
     finished.assign(n, 0);
-
-    for (uint32_t c : x.cellsByBegin[0])
-      front.push_back(c);
-    cellOf.assign(n, kNone);
-    for (uint32_t c : front)
-      cellOf[x.cells[c].last()] = c;
-    frontDone.assign(x.cells.size(), 0);
+    x.list.reserve(n);
+    if (!admission.groups.empty())
+      prepareAdmission();
   }
 
   bool run(std::string &error) {
@@ -58,18 +55,19 @@ public:
     while (true) {
       startCandidates();
       if (!events.empty()) {
-        now = events.top().first;
-        while (!events.empty() && events.top().first == now) {
-          uint32_t op = events.top().second;
+        now = events.top().time;
+        while (!events.empty() && events.top().time == now) {
+          Event event = events.top();
           events.pop();
-          finish(op);
+          if (event.what & kFree)
+            freeQueues(event.op);
+          if (event.what & kArrived)
+            finish(event.op);
         }
         continue;
       }
-      if (blocked.empty())
+      if (!admitOldest()) // nothing can run: too few samples in flight, or too little memory, for this tiling here
         break;
-      candidates.push(blocked.top()); // nothing can run: the window is too narrow for this tiling here
-      blocked.pop();
     }
     if (count == x.ops.size())
       return true;
@@ -78,16 +76,20 @@ public:
   }
 
 private:
-  Key keyOf(uint32_t op) const { return {x.ops[op].rank, x.ops[op].sample, x.ops[op].unit, op}; }
+  Key keyOf(uint32_t op) const { return {x.ops[op].priority, op}; }
 
   void ready(uint32_t op) {
-    if (window > 0 && x.ops[op].gated && x.ops[op].sample >= doneSamples + window)
-      blocked.push(keyOf(op));
-    else
+    uint32_t cell = x.ops[op].cell;
+    if (cell != kNone && !admitted.empty() && !admitted[cell]) {
+      if (blocked[cell].empty())
+        oldest.push({priorityOf(0, x.plan.cells[cell].sampleBegin, x.plan.cells[cell].unitBegin), cell});
+      blocked[cell].push_back(op);
+    } else {
       candidates.push(keyOf(op));
+    }
   }
 
-  size_t queueOf(uint32_t half) const { return x.graph.entries[half].id * kQueueKinds + x.graph.entries[half].queue; }
+  size_t queueOf(uint32_t half) const { return x.halfQueues[half]; }
 
   void startCandidates() {
     while (!candidates.empty()) {
@@ -106,15 +108,37 @@ private:
       }
       for (uint32_t h = op.halves.begin; h < op.halves.end; ++h)
         busy[queueOf(h)] = 1;
+      Passage passage = pass(op);
       op.start = now;
-      op.end = now + op.duration;
+      op.end = passage.arrived;
       ++count;
       if (op.halves.size() != 0) {
         op.position = static_cast<uint32_t>(x.list.size());
         x.list.push_back(key.op);
       }
-      events.push({op.end, key.op});
+      if (passage.sent < passage.arrived) {
+        events.push({passage.sent, key.op, kFree});
+        events.push({passage.arrived, key.op, kArrived});
+      } else {
+        events.push({passage.arrived, key.op, kFree | kArrived});
+      }
     }
+  }
+
+  Passage pass(const Op &op) {
+    if (op.work == Work::Fixed)
+      return {now + op.duration, now + op.duration};
+    if (op.work == Work::Transfer)
+      return traffic.send(op.from, op.to, op.bytes, now);
+    const Collective &collective = x.graph.collectives[op.from];
+    if (op.work == Work::Sum)
+      return traffic.allReduce(collective.members, op.bytes, now, x.costs->reduceAlgorithm());
+    pieces.clear();
+    double size = static_cast<double>(elementBytes(collective.type));
+    for (const Collective::Shard &shard : collective.shards)
+      pieces.push_back({shard.device, static_cast<double>(shard.end - shard.begin) * size});
+    return op.work == Work::Gather ? traffic.allGather(pieces, collective.members, now, x.costs->gatherAlgorithm())
+                                   : traffic.reduceScatter(collective.members, pieces, now, x.costs->reduceAlgorithm());
   }
 
   void offer(size_t queue) {
@@ -124,37 +148,113 @@ private:
     waiting[queue].pop();
   }
 
-  void finish(uint32_t index) {
+  void freeQueues(uint32_t index) {
     const Op &op = x.ops[index];
-    finished[index] = 1;
     for (uint32_t h = op.halves.begin; h < op.halves.end; ++h)
       busy[queueOf(h)] = 0;
     for (uint32_t h = op.halves.begin; h < op.halves.end; ++h)
       offer(queueOf(h));
-    for (uint32_t i = first[index]; i < first[index + 1]; ++i)
-      if (--missing[next[i]] == 0)
-        ready(next[i]);
-    if (window > 0 && cellOf[index] != kNone)
-      advanceWindow(cellOf[index]);
   }
 
-  void advanceWindow(uint32_t cell) {
-    frontDone[cell] = 1;
-    while (cursor < front.size() && frontDone[front[cursor]])
-      doneSamples = x.plan.cells[front[cursor++]].sampleEnd;
-    while (!blocked.empty() && blocked.top().sample < doneSamples + window) {
-      candidates.push(blocked.top());
-      blocked.pop();
+  void finish(uint32_t index) {
+    finished[index] = 1;
+    for (uint32_t i = x.firstNext[index]; i < x.firstNext[index + 1]; ++i)
+      if (--missing[x.nextOps[i]] == 0)
+        ready(x.nextOps[i]);
+    if (!admitted.empty())
+      leave(index);
+  }
+
+  // ---- Admission: a cell's first ops wait until its group has room.
+
+  void prepareAdmission() {
+    admitted.assign(x.cells.size(), 1);
+    blocked.resize(x.cells.size());
+    cellOf.assign(x.ops.size(), kNone);
+    groupOf.assign(x.cells.size(), kNone);
+    cursor.assign(admission.groups.size(), 0);
+    rows.assign(admission.groups.size(), 0);
+    used.assign(x.plan.devices.size(), 0);
+    groupsOf.resize(x.plan.devices.size());
+    for (uint32_t g = 0; g < admission.groups.size(); ++g) {
+      groupsOf[admission.groups[g].device].push_back(g);
+      for (uint32_t c : admission.groups[g].cells) {
+        groupOf[c] = g;
+        admitted[c] = 0;
+        cellOf[x.cells[c].backward] = cellOf[x.cells[c].last()] = c;
+      }
+    }
+    for (uint32_t d = 0; d < groupsOf.size(); ++d)
+      admit(d);
+  }
+
+  void enter(uint32_t cell) {
+    admitted[cell] = 1;
+    const Cell &c = x.plan.cells[cell];
+    rows[groupOf[cell]] += c.rows();
+    if (!admission.holds.empty())
+      used[c.device] += admission.holds[cell];
+    for (uint32_t op : blocked[cell])
+      candidates.push(keyOf(op));
+    blocked[cell].clear();
+  }
+
+  /// Admits what there is room for on a device: of its groups' next cells the one that is due first.
+  void admit(uint32_t device) {
+    while (true) {
+      uint32_t best = kNone;
+      uint64_t bestPriority = UINT64_MAX;
+      for (uint32_t g : groupsOf[device]) {
+        const Admission::Group &group = admission.groups[g];
+        while (cursor[g] < group.cells.size() && admitted[group.cells[cursor[g]]])
+          ++cursor[g];
+        if (cursor[g] == group.cells.size())
+          continue;
+        uint32_t cell = group.cells[cursor[g]];
+        if (rows[g] > 0 && static_cast<double>(rows[g] + x.plan.cells[cell].rows()) > group.mostRows)
+          continue;
+        uint64_t priority = x.ops[x.cells[cell].forward].priority;
+        if (best == kNone || priority < bestPriority) {
+          best = cell;
+          bestPriority = priority;
+        }
+      }
+      if (best == kNone || (!admission.holds.empty() && used[device] > 0 && used[device] + admission.holds[best] > admission.budget[device]))
+        return;
+      enter(best);
     }
   }
+
+  void leave(uint32_t op) {
+    uint32_t cell = cellOf[op];
+    if (cell == kNone)
+      return;
+    const Cell &c = x.plan.cells[cell];
+    if (op == x.cells[cell].backward)
+      rows[groupOf[cell]] -= c.rows();
+    if (op == x.cells[cell].last() && !admission.holds.empty())
+      used[c.device] -= admission.holds[cell];
+    admit(admission.groups[groupOf[cell]].device);
+  }
+
+  /// Of the cells that could start but for admission the one with the oldest samples: it leads to what frees memory.
+  bool admitOldest() {
+    while (!oldest.empty()) {
+      uint32_t cell = oldest.top().op;
+      oldest.pop();
+      if (admitted[cell])
+        continue;
+      enter(cell);
+      return true;
+    }
+    return false;
+  }
+
+  // ---- Messages.
 
   std::string describe(uint32_t op) const {
-    if (x.ops[op].halves.size() == 0) {
-      for (uint32_t c = 0; c < x.cells.size(); ++c)
-        if (op == x.cells[c].backward || op == x.cells[c].weights)
-          return (op == x.cells[c].backward ? "B of " : "W of ") + describeCell(x.plan, c);
+    if (x.ops[op].halves.size() == 0)
       return "the end of all forwards";
-    }
     const Entry &entry = x.graph.entries[x.ops[op].halves.begin];
     switch (entry.kind) {
     case EntryKind::Compute:
@@ -185,6 +285,8 @@ private:
 
   /// Follows unfinished predecessors until one repeats.
   std::string describeCycle() const {
+    if (x.options.timeOnly)
+      return "the order cannot run";
     std::vector<uint32_t> before(x.ops.size(), kNone);
     for (auto [from, to] : x.edges)
       if (!finished[from] && !finished[to] && before[to] == kNone)
@@ -212,26 +314,33 @@ private:
   }
 
   Expansion &x;
-  int64_t window;
+  zorse::sim::Traffic traffic;
+  const Admission &admission;
   double now = 0;
   size_t count = 0;
-  std::vector<uint32_t> missing, first, next;
+  std::vector<uint32_t> missing;
   std::vector<uint8_t> busy, finished;
   std::vector<Heap> waiting;
-  Heap candidates, blocked;
-  using Event = std::pair<double, uint32_t>;
+  Heap candidates;
   std::priority_queue<Event, std::vector<Event>, std::greater<Event>> events;
-  std::vector<uint32_t> front, cellOf;
-  std::vector<uint8_t> frontDone;
-  size_t cursor = 0;
-  int64_t doneSamples = 0;
+  std::vector<zorse::sim::Piece> pieces;
+
+  std::vector<uint8_t> admitted;               ///< per cell; empty: no admission
+  std::vector<std::vector<uint32_t>> blocked;  ///< per cell: ops that wait for its admission
+  Heap oldest;                                 ///< cells with blocked ops, by first sample
+  std::vector<uint32_t> cellOf;                ///< per op: the cell it frees
+  std::vector<uint32_t> groupOf;               ///< per cell
+  std::vector<std::vector<uint32_t>> groupsOf; ///< per device
+  std::vector<size_t> cursor;                  ///< per group: first cell that is not admitted
+  std::vector<int64_t> rows;                   ///< per group: in flight
+  std::vector<uint64_t> used;                  ///< per device: bytes held
 };
 
 } // namespace
 
-bool zorse::step::simulate(Expansion &x, int64_t window, std::string &error) {
+bool zorse::step::simulate(Expansion &x, const Admission &admission, std::string &error) {
   x.list.clear();
   for (Op &op : x.ops)
     op.position = kNone;
-  return Simulator(x, window).run(error);
+  return Simulator(x, admission).run(error);
 }

@@ -234,6 +234,13 @@ bool zorse::step::validatePlan(const Plan &plan, const bundle::ModelSummary &sum
     if (cell.sampleBegin < 0 || cell.sampleEnd > plan.batch)
       messages.add(describeCell(plan, i) + " leaves the batch: it has samples 0-" + std::to_string(plan.batch));
   }
+  const Schedule &schedule = plan.schedule;
+  if (!(schedule.inFlight > 0 && schedule.inFlight <= 1e30))
+    messages.add("schedule: in_flight is " + std::to_string(schedule.inFlight) + ", expected a number above 0");
+  if (!(schedule.weightDelay >= 0 && schedule.weightDelay <= 1e30))
+    messages.add("schedule: weight_delay is " + std::to_string(schedule.weightDelay) + ", expected a number that is not negative");
+  if (!schedule.ahead.empty() && schedule.ahead.size() != plan.devices.size())
+    messages.add("schedule: ahead lists " + std::to_string(schedule.ahead.size()) + " devices, expected " + std::to_string(plan.devices.size()));
   if (plan.durations && (plan.durations->forward.size() != plan.cells.size() || plan.durations->backward.size() != plan.cells.size()))
     messages.add("durations list " + std::to_string(plan.durations->forward.size()) + " forwards and " + std::to_string(plan.durations->backward.size()) +
                  " backwards, expected one of each for " + std::to_string(plan.cells.size()) + " cells");

@@ -19,6 +19,28 @@ void writeRows(std::string &out, const char *key, const std::vector<ordered_json
 
 ordered_json toJson(const Link &link) { return {{"bandwidth", link.bandwidth}, {"latency", link.latency}}; }
 
+std::string scheduleText(const Plan &plan) {
+  const Schedule &schedule = plan.schedule;
+  if (schedule.kind == ScheduleKind::GPipe)
+    return "\"gpipe\"";
+  ordered_json object;
+  if (schedule.kind == ScheduleKind::Timed) {
+    object = {{"name", "timed"}};
+    if (schedule.inFlight != 1)
+      object["in_flight"] = schedule.inFlight;
+    if (schedule.weightDelay != 0)
+      object["weight_delay"] = schedule.weightDelay;
+    if (schedule.interleave != 0)
+      object["interleave"] = schedule.interleave;
+  } else {
+    object = {{"name", "1f1b"}};
+    for (size_t d = 0; d < schedule.ahead.size(); ++d)
+      if (schedule.ahead[d] != 0 || d + 1 == schedule.ahead.size()) // one at least: a list of zeros is not an empty one
+        object["ahead"][plan.devices[d].name] = schedule.ahead[d];
+  }
+  return object.size() == 1 ? object["name"].dump() : object.dump();
+}
+
 } // namespace
 
 std::string zorse::step::writePlan(const Plan &plan, const bundle::ModelSummary &summary) {
@@ -87,7 +109,7 @@ std::string zorse::step::writePlan(const Plan &plan, const bundle::ModelSummary 
     }
     out += "\n  }}";
   } else {
-    out += plan.schedule.kind == ScheduleKind::GPipe ? "\"gpipe\"" : "\"1f1b\"";
+    out += scheduleText(plan);
   }
   if (plan.durations) {
     ordered_json durations = {{"forward", plan.durations->forward}, {"backward", plan.durations->backward}};

@@ -69,11 +69,15 @@ struct Schedule {
   bool splitBackward = false; ///< every cell's backward is two tasks, B and W, where its units can
   double inFlight = 1;        ///< Timed: samples admitted before their backward, as a multiple of what the steady state needs
   double weightDelay = 0;     ///< Timed, split: W waits at most so many steady-state periods for an idle moment; 0: not limited
+  /// Timed: samples enter in groups of so many cells, a group's right after each other, as interleaved 1F1B has it where devices hold several chunks
+  /// (a good choice then is the number of devices in the ring); 0: evenly.
+  uint32_t interleave = 0;
   /// OneForwardOneBackward: forwards ahead of the first backward, by device of the plan (HARP's launch counts); empty: as few as can run.
   std::vector<uint32_t> ahead;
 
   bool operator==(const Schedule &o) const {
-    return kind == o.kind && splitBackward == o.splitBackward && inFlight == o.inFlight && weightDelay == o.weightDelay && ahead == o.ahead;
+    return kind == o.kind && splitBackward == o.splitBackward && inFlight == o.inFlight && weightDelay == o.weightDelay && interleave == o.interleave &&
+           ahead == o.ahead;
   }
 };
 

@@ -16,7 +16,7 @@ namespace zorse::step {
 ///      |    +-----+--+        cells may have one row or one unit; a device may hold
 ///      +----+-----+  |        several disjoint chunks, or nothing; state may belong to
 ///      |          |  |        devices without work, in uneven shares and 0 %;
-///      +----------+--+        the schedule is 1f1b, gpipe or an order,
+///      +----------+--+        the schedule is 1f1b, gpipe, timed or an order,
 ///                                 a third of the plans split the backward
 ///
 /// Preconditions: the summary has at least one unit, batch >= 1, devices >= 1. Devices are named d0, d1, ...

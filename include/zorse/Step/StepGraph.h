@@ -182,6 +182,9 @@ struct ExpandOptions {
   bool keepBuffers = false;
   /// Refuse a plan that does not fit the devices' memory (the planner turns this off to grade candidates).
   bool checkMemory = true;
+  /// Stop after the simulation, for planners: the graph then has devices with `busy` and `memory.least`, and `stepTime`; nothing else. Memory is not
+  /// checked. An order that cannot run is an error without the cycle.
+  bool timeOnly = false;
 };
 
 /// Expands a plan: tasks, values, state, order, memory, waits. Validates first. The result depends on the arguments alone.

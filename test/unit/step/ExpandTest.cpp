@@ -67,7 +67,7 @@ TEST(Expand, OneDevice) {
 
 TEST(Expand, StagesOfOneTwoThreeDevices) {
   auto summary = syntheticModel();
-  for (const char *schedule : {"1f1b", "gpipe"})
+  for (const char *schedule : {"1f1b", "gpipe", "timed"})
     check(summary, read(summary, std::string(R"({"batch": 16, "devices": ["a", "b", "c", "d", "e", "f"], "stages": [
       {"units": [0, 2], "devices": [{"device": "a", "samples": 10, "microbatch": 2}, {"device": "b", "samples": 4, "microbatch": 2}, {"device": "c", "samples": 2, "microbatch": 1}]},
       {"units": [2, 3], "devices": ["d"], "microbatch": 3},
@@ -111,8 +111,8 @@ TEST(Expand, SplitBackward) {
   std::string error;
   auto graph = expandPlan(summary, plan, error);
   ASSERT_TRUE(graph) << error;
-  // W right after its B, where nothing better is known.
-  EXPECT_EQ(tasksOf(*graph, 1), (std::vector<std::string>{"F4", "B4", "W4", "F5", "B5", "W5", "F6", "B6", "W6", "F7", "B7", "W7"}));
+  // W fills gaps: a forward that can run goes first, but no more than two cells, which the first stage has, wait for their W.
+  EXPECT_EQ(tasksOf(*graph, 1), (std::vector<std::string>{"F4", "B4", "F5", "B5", "W4", "F6", "B6", "W5", "F7", "B7", "W6", "W7"}));
   // Which part of a unit's backward is in which task.
   for (const Entry &entry : graph->entries) {
     std::vector<int32_t> units;

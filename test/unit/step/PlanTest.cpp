@@ -117,7 +117,18 @@ TEST(Order, Mistakes) {
   EXPECT_MISTAKE(split(R"("a": ["F0", "B0"])"), "order of device a lacks W0");
   EXPECT_MISTAKE(split(R"("a": ["F0", "B0", "W0", "W0"])"), "W0 is listed twice");
   EXPECT_MISTAKE(withCells(kWhole, R"(, "split_backward": 1)"), "split_backward: expected true or false");
-  EXPECT_MISTAKE(withCells(kWhole, R"(, "schedule": "zigzag")"), "expected \"1f1b\", \"gpipe\" or");
+  EXPECT_MISTAKE(withCells(kWhole, R"(, "schedule": "zigzag")"), "expected \"1f1b\", \"gpipe\", \"timed\"");
+  auto schedule = [](const std::string &text) { return withCells(kWhole, ", \"schedule\": " + text); };
+  EXPECT_EQ(mistake(schedule(R"({"name": "timed", "in_flight": 1.5, "weight_delay": 2, "interleave": 4})")), "");
+  EXPECT_EQ(mistake(schedule(R"({"name": "1f1b", "ahead": {"a": 3}})")), "");
+  EXPECT_MISTAKE(schedule(R"({"name": "timed", "in_flight": 0})"), "schedule.in_flight: expected a number above 0, got 0");
+  EXPECT_MISTAKE(schedule(R"({"name": "timed", "weight_delay": -1})"), "schedule.weight_delay: expected a number from 0");
+  EXPECT_MISTAKE(schedule(R"({"name": "timed", "ahead": {}})"), "unknown key \"ahead\"");
+  EXPECT_MISTAKE(schedule(R"({"name": "gpipe", "in_flight": 1})"), "unknown key \"in_flight\"");
+  EXPECT_MISTAKE(schedule(R"({"name": "1f1b", "ahead": {"nobody": 3}})"), "unknown device 'nobody'");
+  EXPECT_MISTAKE(schedule(R"({"name": "1f1b", "ahead": {"a": -1}})"), "expected a number that is not negative");
+  EXPECT_MISTAKE(schedule(R"({"name": "1f1b", "ahead": 3})"), "schedule.ahead: expected {device");
+  EXPECT_MISTAKE(schedule(R"({"in_flight": 1})"), "expected \"1f1b\"");
 }
 
 TEST(Shorthand, StagesAndPipelines) {

@@ -4,6 +4,7 @@
 
 #include "zorse/Step/Deal.h"
 #include "zorse/Step/Plan.h"
+#include "zorse/Step/RandomPlan.h"
 #include "zorse/Step/StepGraph.h"
 
 // The order of one schedule is not public.
@@ -86,10 +87,9 @@ TEST(Schedule, OneForwardOneBackwardRunsOnUnevenGrids) {
     layoutState(x);
     ASSERT_TRUE(expandCells(x, error)) << error;
     expandState(x);
-    int64_t window = 0;
-    orderTasks(x, /*stages=*/true, window);
-    EXPECT_EQ(window, 0);
-    EXPECT_TRUE(simulate(x, window, error)) << error << "\n" << writePlan(plan, summary);
+    Admission admission;
+    EXPECT_FALSE(orderTasks(x, /*stages=*/true, admission));
+    EXPECT_TRUE(simulate(x, admission, error)) << error << "\n" << writePlan(plan, summary);
   }
 }
 
@@ -110,6 +110,39 @@ TEST(Schedule, InterleavedChunks) {
     EXPECT_GT(device.busy / graph->stepTime, 0.9);
     EXPECT_LT(device.memory.cellsAlive, 40u); // of 96
   }
+}
+
+/// ExpandOptions::timeOnly finds the full expansion's times and least memory.
+TEST(Schedule, TimeOnlyAgreesWithTheFullExpansion) {
+  for (int units : {2, 6, 9})
+    for (uint64_t seed = 1; seed <= 250; ++seed) {
+      auto summary = syntheticModel(units);
+      Plan plan = randomPlan(summary, 1 + static_cast<int64_t>(seed % 13), 1 + static_cast<uint32_t>(seed % 7), seed);
+      std::string error;
+      auto full = expandPlan(summary, plan, error);
+      ASSERT_TRUE(full) << error;
+      ExpandOptions options;
+      options.checkMemory = false;
+      if (seed % 3 == 0) { // some memory is short: timed orders then take in fewer samples
+        for (uint32_t d = 0; d < plan.devices.size(); ++d)
+          plan.devices[d].memory = full->devices[d].memory.least * 19 / 20 + 1;
+        if (plan.schedule.kind == ScheduleKind::Timed)
+          continue; // listed again where the placed arena does not fit, which may need a little more than the least
+        full = expandPlan(summary, plan, error, options);
+        ASSERT_TRUE(full) << error;
+      }
+      options.timeOnly = true;
+      auto quick = expandPlan(summary, plan, error, options);
+      ASSERT_TRUE(quick) << error;
+      ASSERT_EQ(quick->stepTime, full->stepTime) << writePlan(plan, summary);
+      ASSERT_EQ(quick->listLength, full->listLength);
+      ASSERT_TRUE(quick->entries.empty() && quick->slots.empty());
+      for (uint32_t d = 0; d < plan.devices.size(); ++d) {
+        ASSERT_EQ(quick->devices[d].memory.least, full->devices[d].memory.least) << plan.devices[d].name << "\n" << writePlan(plan, summary);
+        ASSERT_EQ(quick->devices[d].memory.cellsAlive, full->devices[d].memory.cellsAlive) << plan.devices[d].name << "\n" << writePlan(plan, summary);
+        ASSERT_EQ(quick->devices[d].busy, full->devices[d].busy);
+      }
+    }
 }
 
 } // namespace

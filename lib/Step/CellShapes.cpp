@@ -1,0 +1,165 @@
+#include "CellShapes.h"
+
+#include "Expansion.h"
+
+#include "zorse/Step/UnitTasks.h"
+
+#include <algorithm>
+
+using namespace zorse::step;
+
+namespace {
+
+namespace bundle = zorse::bundle;
+
+int firstOf(TaskSet tasks) { return tasks & kInF ? 0 : tasks & kInB ? 1 : 2; }
+int lastOf(TaskSet tasks) { return tasks & kInW ? 2 : tasks & kInB ? 1 : 0; }
+
+uint64_t aligned(const bundle::Extent &e, int64_t rows) { return alignUp(static_cast<uint64_t>(e.fixed() + e.per_row() * rows)); }
+
+} // namespace
+
+const CellShape &CellShapes::of(const Cell &cell) {
+  std::tuple key{cell.unitBegin, cell.unitEnd, cell.rows()};
+  if (last && key == lastKey)
+    return *last;
+  auto it = shapes.find(key);
+  if (it == shapes.end())
+    it = shapes.emplace(key, make(cell.unitBegin, cell.unitEnd, cell.rows())).first;
+  lastKey = key;
+  last = &it->second;
+  return it->second;
+}
+
+CellShape CellShapes::make(int32_t unitBegin, int32_t unitEnd, int64_t rows) const {
+  CellShape shape;
+  std::map<uint32_t, TaskSet> values, gradients, inputs; // touched by a call
+  std::vector<uint8_t> takes(static_cast<size_t>(x.summary.values_size()), 0), touches(takes); // some unit takes it; takes or makes it
+  std::map<uint32_t, CellShape::GroupUse> groups;
+  auto extentOf = [&](const bundle::Extent &e) { return static_cast<uint64_t>(e.fixed() + e.per_row() * rows); };
+  auto hasGradient = [&](uint32_t v) { return x.summary.values(v).needs_gradient(); };
+  auto addInside = [&](uint64_t bytes, TaskSet tasks) {
+    if (tasks && bytes)
+      shape.inside[firstOf(tasks)][lastOf(tasks)] += bytes;
+  };
+  for (int32_t u = unitBegin; u < unitEnd; ++u) {
+    const auto &unit = x.summary.units(u);
+    TaskSet saved = 0, deferred = 0;
+    for (uint32_t v : unit.values_in())
+      takes[v] = touches[v] = 1;
+    for (uint32_t v : unit.values_out())
+      touches[v] = 1;
+    shape.lossBytes += static_cast<uint64_t>(unit.loss_terms_size()) * alignUp(static_cast<uint64_t>(rows) * (x.summary.compute_type() == bundle::F64 ? 8 : 4));
+    for (int kind = 0; kind < 3; ++kind) {
+      std::optional<UnitTask> task = unitTask(x.summary, u, static_cast<TaskKind>(kind), x.plan.schedule.splitBackward);
+      if (!task)
+        continue;
+      uint32_t body = unitFunction(unit, *task).body;
+      TaskSet bit = static_cast<TaskSet>(1 << kind);
+      auto touch = [&](TaskSet &tasks, bundle::SlotKind slot, int index) {
+        if (x.bodyHas(body, slot, static_cast<uint32_t>(index)))
+          tasks |= bit;
+      };
+      for (int i = 0; i < unit.values_in_size(); ++i)
+        touch(values[unit.values_in(i)], bundle::BOUNDARY_IN, i);
+      for (int i = 0; i < unit.inputs_size(); ++i)
+        touch(inputs[unit.inputs(i)], bundle::INPUT, i);
+      touch(saved, bundle::SAVED, 0);
+      shape.workspace = std::max(shape.workspace, extentOf(unitFunction(unit, *task).workspace));
+      for (int i = 0; i < unit.parameters_size(); ++i) {
+        const auto &parameter = x.summary.parameters(static_cast<int>(unit.parameters(i)));
+        CellShape::GroupUse &use = groups.emplace(parameter.group(), CellShape::GroupUse{parameter.group(), 0, 0}).first->second;
+        touch(use.parameters, bundle::PARAMETER, i);
+        if (kind != 0 && *task != UnitTask::InputGradients && parameter.trainable())
+          touch(use.gradients, bundle::PARAMETER_GRADIENT, i);
+      }
+      if (kind == 0) {
+        for (int i = 0; i < unit.values_out_size(); ++i)
+          touch(values[unit.values_out(i)], bundle::BOUNDARY_OUT, i);
+        continue;
+      }
+      for (int i = 0; i < unit.values_in_size() && *task != UnitTask::WeightGradients; ++i)
+        if (hasGradient(unit.values_in(i)))
+          touch(gradients[unit.values_in(i)], bundle::BOUNDARY_IN_GRADIENT, i);
+      for (int i = 0; i < unit.values_out_size(); ++i)
+        if (hasGradient(unit.values_out(i)))
+          touch(gradients[unit.values_out(i)], bundle::BOUNDARY_OUT_GRADIENT, i);
+      if (*task == UnitTask::InputGradients || *task == UnitTask::WeightGradients)
+        touch(deferred, bundle::DEFERRED, 0);
+    }
+    addInside(aligned(unit.saved_bytes(), rows), saved);
+    if (x.plan.schedule.splitBackward)
+      addInside(aligned(unit.deferred_bytes(), rows), deferred);
+  }
+
+  auto bytesOf = [&](uint32_t v) { return alignUp(static_cast<uint64_t>(rows) * static_cast<uint64_t>(x.summary.values(v).bytes_per_row())); };
+  auto tasksOf = [](const std::map<uint32_t, TaskSet> &map, uint32_t key) {
+    auto it = map.find(key);
+    return it == map.end() ? TaskSet(0) : it->second;
+  };
+  auto isIn = [](const std::vector<uint32_t> &list, uint32_t v) { return std::find(list.begin(), list.end(), v) != list.end(); };
+
+  for (uint32_t v : x.liveAt[unitBegin]) {
+    shape.in.push_back(tasksOf(values, v));
+    shape.usesIn.push_back(takes[v]);
+    shape.hold += bytesOf(v);
+  }
+  for (int32_t u = unitBegin; u < unitEnd; ++u)
+    for (uint32_t v : x.summary.units(u).values_out()) {
+      TaskSet tasks = tasksOf(values, v);
+      if (!isIn(x.liveAt[unitEnd], v)) {
+        addInside(bytesOf(v), tasks);
+        continue;
+      }
+      shape.produced.push_back({v, tasks});
+      (tasks & (kInB | kInW) ? shape.hold : shape.passing) += bytesOf(v);
+    }
+  for (uint32_t v : x.gradsAt[unitEnd]) {
+    shape.gradIn.push_back(tasksOf(gradients, v));
+    shape.usesGradIn.push_back(touches[v]);
+    shape.passing += 2 * bytesOf(v); // the next cell's may come in meanwhile
+  }
+  // Gradients of what units here use, unless a cell further on has begun them.
+  std::vector<uint32_t> begun;
+  for (int32_t u = unitBegin; u < unitEnd; ++u)
+    for (uint32_t v : x.summary.units(u).values_in())
+      if (hasGradient(v) && !isIn(x.gradsAt[unitEnd], v) && !isIn(begun, v)) {
+        begun.push_back(v);
+        if (isIn(x.gradsAt[unitBegin], v)) {
+          shape.gradOut.push_back({v, tasksOf(gradients, v)});
+          shape.passing += bytesOf(v);
+        } else {
+          addInside(bytesOf(v), tasksOf(gradients, v));
+        }
+      }
+  auto placeIn = [](const std::vector<uint32_t> &list, uint32_t v) { return static_cast<int32_t>(std::find(list.begin(), list.end(), v) - list.begin()); };
+  auto placeOf = [](const std::vector<std::pair<uint32_t, TaskSet>> &list, uint32_t v) {
+    auto it = std::find_if(list.begin(), list.end(), [&](const auto &item) { return item.first == v; });
+    return it == list.end() ? -1 : static_cast<int32_t>(it - list.begin());
+  };
+  for (uint32_t v : x.liveAt[unitEnd]) {
+    int32_t made = placeOf(shape.produced, v);
+    shape.out.push_back(made >= 0 ? made : -1 - placeIn(x.liveAt[unitBegin], v));
+  }
+  for (uint32_t v : x.gradsAt[unitBegin]) {
+    int32_t begunHere = placeOf(shape.gradOut, v);
+    shape.gradsOut.push_back({begunHere >= 0 ? begunHere : -1 - placeIn(x.gradsAt[unitEnd], v), takes[v] != 0});
+  }
+  for (auto &[group, use] : groups)
+    shape.groups.push_back(use);
+  for (auto [input, tasks] : inputs) {
+    shape.inputs.push_back({input, tasks});
+    shape.hold += alignUp(static_cast<uint64_t>(rows) * static_cast<uint64_t>(x.summary.inputs(static_cast<int>(input)).bytes_per_row()));
+  }
+  shape.hold += shape.inside[0][1] + shape.inside[0][2] + shape.inside[1][2];
+  shape.passing += shape.inside[0][0] + shape.inside[1][1] + shape.inside[2][2];
+  return shape;
+}
+
+std::vector<uint64_t> zorse::step::fixedBytes(const Expansion &x) {
+  std::vector<uint64_t> bytes(x.plan.devices.size(), 0);
+  for (const Buffer &buffer : x.buffers)
+    if (buffer.purpose != Purpose::Activations)
+      bytes[buffer.device] += alignUp(buffer.bytes);
+  return bytes;
+}

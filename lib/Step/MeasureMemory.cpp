@@ -1,0 +1,113 @@
+// Peaks of memory of a lean expansion, by list order: what packArenas finds as MemoryUse::least, without its buffers inside cells.
+
+#include "CellShapes.h"
+#include "Expansion.h"
+
+#include <algorithm>
+
+using namespace zorse::step;
+
+namespace {
+
+class Meter {
+public:
+  explicit Meter(Expansion &x) : x(x), shapes(x), taken(x.halfQueues.size(), 0), given(x.halfQueues.size(), 0), cells(x.halfQueues.size(), 0) {}
+
+  void run() {
+    for (Buffer &buffer : x.buffers) {
+      buffer.first = kNone;
+      buffer.last = 0;
+    }
+    for (auto [op, buffer] : x.touches)
+      touch(buffer, x.ops[op].position);
+    for (const Chunk &chunk : x.chunks)
+      addChunk(chunk);
+    std::vector<uint64_t> alive(x.plan.devices.size(), 0), most;
+    for (const Buffer &buffer : x.buffers) {
+      if (buffer.persistent)
+        alive[buffer.device] += alignUp(buffer.bytes);
+      if (buffer.persistent || buffer.first == kNone || buffer.bytes == 0)
+        continue;
+      taken[halfOf(buffer.first, buffer.device)] += alignUp(buffer.bytes);
+      given[halfOf(buffer.last, buffer.device)] += alignUp(buffer.bytes);
+    }
+    most = alive;
+    std::vector<uint32_t> cellsAlive(alive.size(), 0), mostCells(cellsAlive);
+    for (uint32_t op : x.list)
+      for (uint32_t h = x.ops[op].halves.begin; h < x.ops[op].halves.end; ++h) {
+        uint32_t d = x.halfQueues[h] / kQueueKinds;
+        most[d] = std::max(most[d], alive[d] += taken[h]);
+        alive[d] -= given[h];
+        cellsAlive[d] += static_cast<uint32_t>(cells[h]);
+        mostCells[d] = std::max(mostCells[d], cellsAlive[d]);
+      }
+    for (uint32_t d = 0; d < alive.size(); ++d) {
+      x.graph.devices[d].memory.least = most[d];
+      x.graph.devices[d].memory.cellsAlive = mostCells[d];
+    }
+  }
+
+private:
+  void touch(uint32_t buffer, uint32_t position) {
+    Buffer &b = x.buffers[buffer];
+    b.first = std::min(b.first, position);
+    b.last = std::max(b.last, position);
+  }
+
+  /// The half of a listed op on a device; halves are in the order of devices where there are more than two.
+  uint32_t halfOf(uint32_t position, uint32_t device) const {
+    Span halves = x.ops[x.list[position]].halves;
+    auto begin = x.halfQueues.begin() + halves.begin, end = x.halfQueues.begin() + halves.end;
+    if (halves.size() <= 2)
+      return halves.begin + (halves.size() == 2 && *begin / kQueueKinds != device);
+    return static_cast<uint32_t>(std::lower_bound(begin, end, device * kQueueKinds) - x.halfQueues.begin());
+  }
+
+  /// Buffers inside the chunk's cells, and the state that all of them touch.
+  void addChunk(const Chunk &chunk) {
+    uint32_t first[3] = {kNone, kNone, kNone}, last[3] = {0, 0, 0};
+    const CellShape *shape = nullptr;
+    for (uint32_t c : chunk.cells) {
+      shape = &shapes.of(x.plan.cells[c]);
+      const uint32_t ops[3] = {x.cells[c].forward, x.cells[c].backward, x.cells[c].weights};
+      uint32_t half[3] = {kNone, kNone, kNone}, end = 0;
+      for (int k = 0; k < 3; ++k) {
+        if (ops[k] == kNone || x.ops[ops[k]].halves.size() == 0)
+          continue;
+        half[k] = x.ops[ops[k]].halves.begin;
+        end = half[k];
+        first[k] = std::min(first[k], x.ops[ops[k]].position);
+        last[k] = std::max(last[k], x.ops[ops[k]].position);
+      }
+      ++cells[half[0]];
+      --cells[end];
+      for (int a = 0; a < 3; ++a)
+        for (int b = a; b < 3; ++b)
+          if (shape->inside[a][b]) {
+            taken[half[a]] += shape->inside[a][b];
+            given[half[b]] += shape->inside[a][b];
+          }
+    }
+    for (const CellShape::GroupUse &use : shape->groups) {
+      const Holding &holding = *x.findHolding(chunk.device, use.group);
+      for (int k = 0; k < 3; ++k) {
+        if (first[k] == kNone)
+          continue;
+        for (auto [tasks, buffer] : {std::pair(use.parameters, holding.parameters), std::pair(use.gradients, holding.gradients)})
+          if (tasks >> k & 1) {
+            touch(buffer, first[k]);
+            touch(buffer, last[k]);
+          }
+      }
+    }
+  }
+
+  Expansion &x;
+  CellShapes shapes;
+  std::vector<uint64_t> taken, given; ///< per half: bytes that live from it, until after it
+  std::vector<int32_t> cells;         ///< per half: cells that begin or end with it
+};
+
+} // namespace
+
+void zorse::step::measureMemory(Expansion &x) { Meter(x).run(); }

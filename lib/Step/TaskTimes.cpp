@@ -1,0 +1,107 @@
+// Seconds of tasks: from the caller's costs, or from FLOPs over the plan's speeds and its two links; the plan's durations override F, B and W.
+
+#include "Expansion.h"
+
+#include "zorse/Step/UnitTasks.h"
+
+#include <algorithm>
+#include <unordered_map>
+
+using namespace zorse::step;
+
+namespace {
+
+namespace bundle = zorse::bundle;
+
+/// Nodes by name in one site. The intra-node link is every device's port, the inter-node link every node's card, shared by the node's transfers.
+bundle::Topology topologyOf(const Plan &plan) {
+  bundle::Topology topology;
+  auto set = [](bundle::LinkClass &to, const Link &from) {
+    to.set_bandwidth(from.bandwidth);
+    to.set_latency(from.latency);
+  };
+  bundle::Topology::Site *site = topology.add_sites();
+  site->mutable_fabric()->set_latency(plan.interNode.latency);
+  std::unordered_map<std::string, uint32_t> index;
+  for (const PlanDevice &device : plan.devices) {
+    auto [it, fresh] = index.emplace(device.node, topology.nodes_size());
+    if (fresh) {
+      bundle::Topology::Node *node = topology.add_nodes();
+      node->set_name(device.node);
+      set(*node->mutable_port(), plan.intraNode);
+      node->mutable_nic()->set_bandwidth(plan.interNode.bandwidth);
+    }
+    topology.add_node_of_device(it->second);
+  }
+  return topology;
+}
+
+class PlanCosts final : public Costs {
+public:
+  PlanCosts(const bundle::ModelSummary &summary, const Plan &plan) : summary(summary), plan(plan), links(topologyOf(plan)) {}
+
+  double unit(uint32_t device, int32_t unit, UnitTask task, int64_t rows) const override {
+    // Every launch costs something whatever its rows: without it, cells of one row would look free.
+    constexpr double kCallSeconds = 5e-6;
+    return (plan.devices[device].speed > 0 ? kCallSeconds : 0) +
+           compute(device, unitFunction(summary.units(unit), task).flopsPerRow * static_cast<double>(rows));
+  }
+  double update(uint32_t device, int64_t elements) const override { return compute(device, 10.0 * static_cast<double>(elements)); }
+  double norm(uint32_t device, int64_t elements) const override { return compute(device, 2.0 * static_cast<double>(elements)); }
+  double copy(uint32_t, uint64_t) const override { return 0; }
+  double load(uint32_t, uint64_t) const override { return 0; }
+  const zorse::sim::Network &network() const override { return links; }
+
+private:
+  double compute(uint32_t device, double flops) const {
+    constexpr double kDefaultSpeed = 1e9, kLeast = 1e-9;
+    double speed = plan.devices[device].speed;
+    return std::max(flops / (speed > 0 ? speed : kDefaultSpeed), kLeast);
+  }
+
+  const bundle::ModelSummary &summary;
+  const Plan &plan;
+  zorse::sim::Network links;
+};
+
+} // namespace
+
+std::unique_ptr<Costs> zorse::step::planCosts(const bundle::ModelSummary &summary, const Plan &plan) { return std::make_unique<PlanCosts>(summary, plan); }
+
+/// Seconds of a cell's tasks by its shape. Most cells of a device are alike: the last few shapes are remembered.
+const TaskSeconds &Expansion::shapeSeconds(const Cell &cell) {
+  auto &known = seconds[cell.device];
+  for (const TaskSeconds &shape : known)
+    if (shape.unitBegin == cell.unitBegin && shape.unitEnd == cell.unitEnd && shape.rows == cell.rows())
+      return shape;
+  constexpr size_t kRemembered = 8;
+  if (known.size() >= kRemembered)
+    known.erase(known.begin());
+  TaskSeconds shape{cell.unitBegin, cell.unitEnd, cell.rows(), {0, 0, 0}, {false, false, false}};
+  for (int kind = 0; kind < 3; ++kind)
+    for (int32_t u = cell.unitBegin; u < cell.unitEnd; ++u)
+      if (std::optional<UnitTask> task = unitTask(summary, u, static_cast<TaskKind>(kind), plan.schedule.splitBackward)) {
+        shape.seconds[kind] += costs->unit(cell.device, u, *task, cell.rows());
+        shape.works[kind] = true;
+      }
+  known.push_back(shape);
+  return known.back();
+}
+
+bool Expansion::hasWork(uint32_t c, TaskKind kind) { return shapeSeconds(plan.cells[c]).works[static_cast<int>(kind)]; }
+
+double Expansion::taskSeconds(uint32_t c, TaskKind kind) {
+  const auto &given = plan.durations;
+  if (!hasWork(c, kind))
+    return 0;
+  if (given && kind == TaskKind::Forward)
+    return given->forward[c];
+  if (given && (!given->weights.empty() || !plan.schedule.splitBackward))
+    return (kind == TaskKind::Backward ? given->backward : given->weights)[c];
+  const double *shape = shapeSeconds(plan.cells[c]).seconds;
+  if (!given)
+    return shape[static_cast<int>(kind)];
+  // A duration of the whole backward: its parts as the costs have them.
+  double both = shape[1] + shape[2];
+  return given->backward[c] * (both > 0 ? shape[static_cast<int>(kind)] / both : 0.5);
+}

@@ -1,0 +1,208 @@
+// The timed schedule: tasks by the time they would run at in a steady state.
+//
+// Samples enter at the rate of the busiest device. A cell's forward would then run when its inputs come in, and its backward when its gradients do, on
+// a machine where nobody waits for a device:
+//
+//   sample's entry ── F 0 ── link ── F 1 ── link ── F 2, B 2 ── link ── B 1 ── link ── B 0
+//                     └────────────── samples in flight at stage 0: this time over the period ──┘
+//
+// List scheduling runs whatever is ready in the order of these times. Each device takes in as many samples as are in flight in the steady state, or a
+// multiple of it, and no more than its memory holds. W fills the gaps.
+
+#include "CellShapes.h"
+#include "Expansion.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstring>
+
+using namespace zorse::step;
+
+namespace {
+
+/// Times order like their bits.
+uint64_t priorityAt(uint8_t rank, double time) {
+  uint64_t bits;
+  time = std::max(time, 0.0);
+  std::memcpy(&bits, &time, sizeof bits);
+  return static_cast<uint64_t>(rank) << 61 | bits >> 3;
+}
+
+class TimedOrder {
+public:
+  TimedOrder(Expansion &x, Admission &admission, const std::vector<uint64_t> &less) : x(x), schedule(x.plan.schedule), admission(admission), less(less) {}
+
+  void run() {
+    waits.assign(x.chunks.size(), {0, 0});
+    period = steadyPeriod();
+    findTimes();
+    setPriorities();
+    setAdmission();
+  }
+
+private:
+  /// Seconds in which the busiest device, or the busiest link, does its part of a step.
+  double steadyPeriod() const {
+    double most = 0;
+    for (uint32_t d = 0; d < x.plan.devices.size(); ++d) {
+      double busy = 0;
+      for (uint32_t c : x.cellsOf[d])
+        for (uint32_t op : {x.cells[c].forward, x.cells[c].backward, x.cells[c].weights})
+          busy += op == kNone ? 0 : x.ops[op].duration;
+      most = std::max(most, busy);
+    }
+    const zorse::sim::Network &network = x.costs->network();
+    std::vector<double> loads(network.resources(), 0);
+    for (const Op &op : x.ops)
+      if (op.work == Work::Transfer) {
+        zorse::sim::Route route = network.route(op.from, op.to);
+        for (uint32_t r = 0; r < route.count; ++r)
+          loads[route.resources[r]] += op.bytes * network.secondsPerByte(route.resources[r]);
+      }
+    for (double load : loads)
+      most = std::max(most, load);
+    return most;
+  }
+
+  double secondsPerRow(const Chunk &chunk) const { return period / static_cast<double>(chunk.rows); }
+
+  /// Forward along the ops, whose indices follow what they need but for state: that is taken to be there.
+  void findTimes() {
+    x.link();
+    time.assign(x.ops.size(), 0);
+    std::vector<double> after(x.chunks.size(), 0); // when the chunk's device is done with its latest task of this direction
+    std::vector<uint32_t> taskOf(x.ops.size(), kNone);
+    for (uint32_t c = 0; c < x.cells.size(); ++c)
+      taskOf[x.cells[c].forward] = taskOf[x.cells[c].backward] = c;
+    setEntries();
+    slotsOf.assign(x.plan.devices.size(), {});
+    uint32_t end = x.cellOps;
+    bool backwards = false;
+    for (uint32_t op = 0; op < end; ++op) {
+      uint32_t c = taskOf[op];
+      if (c != kNone) {
+        if (!backwards && op == x.cells[c].backward) {
+          backwards = true; // every forward has a lower index
+          std::fill(after.begin(), after.end(), 0);
+        }
+        double &previous = after[x.chunkOf[c]], &wait = waits[x.chunkOf[c]][backwards];
+        const Chunk &chunk = x.chunks[x.chunkOf[c]];
+        if (c == chunk.cells[0])
+          wait = waitForSlot(chunk, time[op], x.ops[op].duration);
+        time[op] = std::max(time[op] + wait, previous);
+        previous = time[op] + x.ops[op].duration;
+      }
+      double done = time[op] + x.ops[op].duration;
+      for (uint32_t i = x.firstNext[op]; i < x.firstNext[op + 1]; ++i)
+        if (x.nextOps[i] > op && x.nextOps[i] < end)
+          time[x.nextOps[i]] = std::max(time[x.nextOps[i]], done);
+    }
+  }
+
+  /// When samples enter: evenly over the period, or in groups of `interleave` cells, one right after the other.
+  void setEntries() {
+    for (uint32_t c : x.cellsByBegin[0])
+      time[x.cells[c].forward] = -1;
+    for (const Chunk &chunk : x.chunks) {
+      if (chunk.unitBegin != 0)
+        continue;
+      double perRow = secondsPerRow(chunk);
+      int64_t rows = 0, groupRows = 0;
+      for (size_t i = 0; i < chunk.cells.size(); ++i) {
+        if (schedule.interleave == 0 || i % schedule.interleave == 0)
+          groupRows = rows;
+        time[x.cells[chunk.cells[i]].forward] =
+            perRow * (static_cast<double>(groupRows) + static_cast<double>(rows - groupRows) / static_cast<double>(x.chunksOf[chunk.device]));
+        rows += x.plan.cells[chunk.cells[i]].rows();
+      }
+    }
+  }
+
+  /// In the steady state a device's tasks recur with the period of a cell. Reserves the first gap in it after `ready`; a wait of 0 if there is none.
+  double waitForSlot(const Chunk &chunk, double ready, double duration) {
+    double cycle = period / static_cast<double>(chunk.cells.size());
+    auto &slots = slotsOf[chunk.device];
+    double at = std::fmod(ready, cycle), wait = 0;
+    for (size_t tries = 0; tries <= 2 * slots.size(); ++tries) {
+      double end = at + duration, until = at;
+      for (auto [begin, length] : slots)
+        for (double shift : {-cycle, 0.0, cycle})
+          if (begin + shift < end - 1e-12 * cycle && at < begin + shift + length - 1e-12 * cycle)
+            until = std::max(until, begin + shift + length);
+      if (until == at) {
+        slots.push_back({at, duration});
+        return wait;
+      }
+      wait += until - at;
+      at = std::fmod(until, cycle);
+    }
+    return 0;
+  }
+
+  void setPriorities() {
+    enum : uint8_t { kMain = 1, kFiller = 2 };
+    for (uint32_t op = 0; op < x.cellOps; ++op)
+      if (x.ops[op].priority >> 61 != 0) // short ones stay first
+        x.ops[op].priority = priorityAt(kMain, time[op]);
+    for (uint32_t c = 0; c < x.cells.size(); ++c) {
+      uint32_t weights = x.cells[c].weights;
+      if (weights == kNone)
+        continue;
+      double wait = schedule.weightDelay * secondsPerRow(x.chunks[x.chunkOf[c]]) * static_cast<double>(x.plan.cells[c].rows());
+      x.ops[weights].priority = wait > 0 ? priorityAt(kMain, time[weights] + wait) : priorityAt(kFiller, time[weights]);
+    }
+  }
+
+  void setAdmission() {
+    std::vector<double> entry(x.cells.size(), 1e300); // when a cell's first receive starts
+    for (uint32_t op = 0; op < x.cellOps; ++op)
+      if (x.ops[op].cell != kNone && x.ops[op].work == Work::Transfer)
+        entry[x.ops[op].cell] = std::min(entry[x.ops[op].cell], time[op]);
+    for (const Chunk &chunk : x.chunks) {
+      Admission::Group group;
+      group.device = chunk.device;
+      group.cells = chunk.cells;
+      double longest = 0;
+      int64_t mostRows = 0;
+      for (uint32_t c : chunk.cells) {
+        const Op &backward = x.ops[x.cells[c].backward];
+        longest = std::max(longest, time[x.cells[c].backward] + backward.duration - std::min(entry[c], time[x.cells[c].forward]));
+        mostRows = std::max(mostRows, x.plan.cells[c].rows());
+      }
+      group.mostRows = schedule.inFlight * longest / std::max(secondsPerRow(chunk), 1e-30) + static_cast<double>(mostRows) - 1e-9;
+      admission.groups.push_back(std::move(group));
+    }
+    if (std::none_of(x.plan.devices.begin(), x.plan.devices.end(), [](const PlanDevice &d) { return d.memory > 0; }))
+      return;
+    size_t devices = x.plan.devices.size();
+    std::vector<uint64_t> fixed = fixedBytes(x);
+    CellShapes shapes(x);
+    admission.holds.resize(x.cells.size());
+    admission.budget.assign(devices, UINT64_MAX);
+    for (uint32_t d = 0; d < devices; ++d) {
+      uint64_t passing = 0;
+      for (uint32_t c : x.cellsOf[d]) {
+        const CellShape &shape = shapes.of(x.plan.cells[c]);
+        admission.holds[c] = shape.hold;
+        passing = std::max(passing, shape.passing);
+      }
+      uint64_t memory = x.plan.devices[d].memory, others = fixed[d] + passing + (less.empty() ? 0 : less[d]);
+      if (memory)
+        admission.budget[d] = memory > others ? memory - others : 0;
+    }
+  }
+
+  Expansion &x;
+  const Schedule &schedule;
+  Admission &admission;
+  const std::vector<uint64_t> &less;
+  std::vector<std::array<double, 2>> waits; ///< per chunk: of its forwards and backwards for the device's other tasks
+  std::vector<std::vector<std::pair<double, double>>> slotsOf; ///< per device: begin in the cycle, length
+  double period = 0;
+  std::vector<double> time;                ///< per op of a cell
+};
+
+} // namespace
+
+void zorse::step::orderByTime(Expansion &x, const std::vector<uint64_t> &less, Admission &admission) { TimedOrder(x, admission, less).run(); }

@@ -1,0 +1,185 @@
+// schedule_comparison: step times of the schedules on stages of unequal times over slow links, as multiples of what no order can beat:
+//
+//   T >= max over stages s of  m (F_s + B_s + W_s) + sum over i < s of (F_i + B_i + 2 c_i)       c: a transfer, latency included
+//
+// where B is the part of the backward that others wait for: all of it where the backward is not split.
+#include "ChainModel.h"
+
+#include "zorse/Step/Deal.h"
+#include "zorse/Step/StepGraph.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <string>
+
+using namespace zorse;
+using namespace zorse::step;
+using namespace zorse::test;
+
+namespace {
+
+/// SplitMix64 (Steele, Lea and Flood, 2014).
+struct Random {
+  uint64_t state;
+  uint64_t next() {
+    uint64_t z = state += 0x9E3779B97F4A7C15ull;
+    z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9ull;
+    z = (z ^ (z >> 27)) * 0x94D049BB133111EBull;
+    return z ^ (z >> 31);
+  }
+  double uniform(double low, double high) { return low + (high - low) * (static_cast<double>(next() >> 11) / 9007199254740992.0); }
+};
+
+struct Case {
+  std::vector<ChainUnit> units;
+  std::vector<double> speeds;
+  double latency = 0, bandwidth = 0;
+  int stages = 0, microBatches = 0;
+};
+
+Case draw(uint64_t seed) {
+  Random random{seed * 7919};
+  Case c;
+  c.stages = 3 + static_cast<int>(random.next() % 6);
+  c.microBatches = c.stages * (2 + static_cast<int>(random.next() % 4));
+  double spread = random.uniform(0, 0.6);
+  for (int s = 0; s < c.stages; ++s) {
+    ChainUnit unit;
+    double size = random.uniform(1 - spread, 1 + spread);
+    unit.forward = size;
+    unit.inputs = size * random.uniform(0.9, 1.3);
+    unit.weights = size * random.uniform(0.7, 1.0);
+    unit.boundary = 64;
+    unit.saved = 1024;
+    c.units.push_back(unit);
+    c.speeds.push_back(1);
+  }
+  c.latency = random.uniform(0, 1.5);
+  c.bandwidth = 64 / random.uniform(0.05, 0.7); // a boundary takes 0.05 to 0.7 s
+  return c;
+}
+
+struct Times {
+  double bound = 0, splitBound = 0;
+};
+
+Times bounds(const Case &c) {
+  Times t;
+  for (bool split : {false, true}) {
+    double path = 0, most = 0;
+    for (int s = 0; s < c.stages; ++s) {
+      const ChainUnit &u = c.units[static_cast<size_t>(s)];
+      most = std::max(most, c.microBatches * (u.forward + u.inputs + u.weights) + path);
+      path += u.forward + (split ? 1 : 2) * (c.latency + 64 / c.bandwidth) + (split ? 0 : u.inputs + u.weights);
+    }
+    (split ? t.splitBound : t.bound) = most;
+  }
+  return t;
+}
+
+/// The forwards ahead of the first backward that hide the links' delay (HARP): one-way trips to the end and back over the stage's period.
+std::vector<uint32_t> launchCounts(const Case &c) {
+  double slowest = 0;
+  for (const ChainUnit &u : c.units)
+    slowest = std::max(slowest, u.forward + u.inputs + u.weights);
+  std::vector<uint32_t> counts(c.units.size());
+  double trip = 0;
+  for (size_t s = c.units.size(); s-- > 0;) {
+    trip += c.units[s].forward + c.units[s].inputs + c.units[s].weights;
+    counts[s] = static_cast<uint32_t>(std::ceil(trip / slowest - 1e-9));
+    trip += 2 * (c.latency + 64 / c.bandwidth);
+  }
+  return counts;
+}
+
+} // namespace
+
+int main(int argc, char **argv) {
+  int cases = 12;
+  if (argc == 2 && !strncmp(argv[1], "--cases=", 8))
+    cases = atoi(argv[1] + 8);
+  else if (argc > 1) {
+    fprintf(stderr, "schedule_comparison [--cases=N]\n");
+    return 2;
+  }
+  struct Column {
+    const char *name;
+    Schedule schedule;
+    double sum = 0, worst = 0;
+    double peak = 0;
+  };
+  std::vector<Column> columns;
+  auto add = [&](const char *name, ScheduleKind kind, bool split, double inFlight) {
+    Column column{name, {}};
+    column.schedule.kind = kind;
+    column.schedule.splitBackward = split;
+    column.schedule.inFlight = inFlight;
+    columns.push_back(column);
+  };
+  add("gpipe", ScheduleKind::GPipe, false, 1);
+  add("1f1b", ScheduleKind::OneForwardOneBackward, false, 1);
+  add("harp", ScheduleKind::OneForwardOneBackward, false, 1);
+  add("timed", ScheduleKind::Timed, false, 1);
+  add("timed 1.5", ScheduleKind::Timed, false, 1.5);
+  add("timed 2", ScheduleKind::Timed, false, 2);
+  add("timed*", ScheduleKind::Timed, false, 0);
+  add("gpipe+w", ScheduleKind::GPipe, true, 1);
+  add("1f1b+w", ScheduleKind::OneForwardOneBackward, true, 1);
+  add("harp+w", ScheduleKind::OneForwardOneBackward, true, 1);
+  add("timed+w", ScheduleKind::Timed, true, 1);
+  add("timed+w 1.5", ScheduleKind::Timed, true, 1.5);
+  add("timed+w*", ScheduleKind::Timed, true, 0);
+  printf("%-34s", "stages x micro-batches, link/F");
+  for (const Column &column : columns)
+    printf(" %11s", column.name);
+  printf("\n");
+  for (int i = 1; i <= cases; ++i) {
+    Case c = draw(static_cast<uint64_t>(i));
+    bundle::ModelSummary summary = chainSummary(c.units);
+    ChainCosts costs(c.units, c.speeds, oneDevicePerNode(c.speeds.size(), c.bandwidth, c.latency));
+    Plan plan;
+    plan.batch = c.microBatches;
+    for (int s = 0; s < c.stages; ++s) {
+      plan.devices.push_back({"d" + std::to_string(s), 1, 0, ""});
+      dealStage(s, s + 1, 0, {{static_cast<uint32_t>(s), plan.batch, 1}}, plan.cells);
+    }
+    Times least = bounds(c);
+    printf("%2d: %d x %2d, link %.2f + %.2f        ", i, c.stages, c.microBatches, c.latency, 64 / c.bandwidth);
+    for (Column &column : columns) {
+      std::vector<double> factors{column.schedule.inFlight};
+      if (column.schedule.inFlight == 0)
+        factors = {1, 1.25, 1.5, 2, 3, 5, 10};
+      double best = 1e300;
+      for (double factor : factors) {
+        plan.schedule = column.schedule;
+        plan.schedule.inFlight = factor;
+        if (std::string(column.name).find("harp") == 0)
+          plan.schedule.ahead = launchCounts(c);
+        std::string error;
+        ExpandOptions options;
+        options.costs = &costs;
+        auto graph = expandPlan(summary, plan, error, options);
+        if (!graph) {
+          fprintf(stderr, "%s\n", error.c_str());
+          return 1;
+        }
+        best = std::min(best, graph->stepTime / (column.schedule.splitBackward ? least.splitBound : least.bound));
+      }
+      column.sum += best;
+      column.worst = std::max(column.worst, best);
+      printf(" %11.3f", best);
+    }
+    printf("\n");
+  }
+  printf("%-34s", "mean");
+  for (const Column &column : columns)
+    printf(" %11.3f", column.sum / cases);
+  printf("\n%-34s", "worst");
+  for (const Column &column : columns)
+    printf(" %11.3f", column.worst);
+  printf("\n");
+  return 0;
+}

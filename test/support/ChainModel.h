@@ -1,0 +1,42 @@
+// A chain of units whose tasks take given times: for schedules, where only times, bytes and memory count.
+#pragma once
+
+#include "zorse/Step/Costs.h"
+#include "zorse/Step/Plan.h"
+
+#include "bundle.pb.h"
+
+#include <vector>
+
+namespace zorse::test {
+
+struct ChainUnit {
+  double forward = 1, inputs = 1, weights = 1; ///< seconds per row at speed 1
+  int64_t saved = 0, boundary = 64;            ///< bytes per row: kept from F to B and W; handed to the next unit
+};
+
+/// One parameter per unit, all units split their backward but the first, which has it in W alone.
+bundle::ModelSummary chainSummary(const std::vector<ChainUnit> &units);
+
+/// Times by unit and the device's speed; state costs nothing.
+class ChainCosts final : public step::Costs {
+public:
+  ChainCosts(std::vector<ChainUnit> units, std::vector<double> speeds, const bundle::Topology &topology)
+      : units(std::move(units)), speeds(std::move(speeds)), links(topology) {}
+  double unit(uint32_t device, int32_t unit, step::UnitTask task, int64_t rows) const override;
+  double update(uint32_t, int64_t) const override { return 0; }
+  double norm(uint32_t, int64_t) const override { return 0; }
+  double copy(uint32_t, uint64_t) const override { return 0; }
+  double load(uint32_t, uint64_t) const override { return 0; }
+  const sim::Network &network() const override { return links; }
+
+private:
+  std::vector<ChainUnit> units;
+  std::vector<double> speeds;
+  sim::Network links;
+};
+
+/// Every device a node of its own, with a card of `bandwidth` bytes/s (0: not limited) and `latency` seconds from node to node.
+bundle::Topology oneDevicePerNode(size_t devices, double bandwidth, double latency);
+
+} // namespace zorse::test
