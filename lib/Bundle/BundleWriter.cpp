@@ -77,7 +77,8 @@ bool writeFiles(const BundleContents &c, const std::string &directory, std::stri
 
   ordered_json weights;
   if (!writeWeights(c.weights, c.weightMode, directory, weights, files, error) || !write("weights.json", weights.dump(1) + "\n") ||
-      !write("plan.json", c.plan) || !write("cluster.yaml", c.cluster) || !write("summary.pb", serialize(c.summary)) ||
+      !write("plan.json", c.plan) || !write("cluster.yaml", c.cluster) || (c.topology.nodes_size() > 0 && !write("topology.pb", serialize(c.topology))) ||
+      !write("summary.pb", serialize(c.summary)) ||
       !write("bodies.pb", serialize(c.bodies)))
     return false;
   for (size_t i = 0; i < c.programs.size(); ++i)

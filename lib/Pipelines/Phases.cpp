@@ -240,6 +240,7 @@ bool Compiler::write(std::string &remark) {
   contents.devices = planned.devices;
   contents.plan = planJson;
   contents.cluster = planned.cluster;
+  contents.topology = planned.topology;
   contents.summary = model.summary;
   contents.bodies = bodies.library;
   contents.programs = std::move(programs);

@@ -1,5 +1,6 @@
 #include "PlanPhase.h"
 
+#include "zorse/Planning/CostModel.h"
 #include "zorse/Planning/DefaultPlan.h"
 
 #include <fstream>
@@ -40,6 +41,12 @@ std::optional<PlanOutcome> makePlan(const std::string &clusterFile, const std::s
     }
     outcome.plan = std::move(*plan);
   }
+  std::optional<planning::CostModel> costs = planning::CostModel::make(summary, *cluster, nullptr, outcome.plan.devices, error);
+  if (!costs) {
+    error = clusterFile + ": " + error;
+    return std::nullopt;
+  }
+  outcome.topology = costs->topology();
   for (const step::PlanDevice &device : outcome.plan.devices)
     for (const planning::ClusterDevice &known : cluster->devices)
       if (known.name == device.name)

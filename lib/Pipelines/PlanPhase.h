@@ -12,6 +12,7 @@ struct PlanOutcome {
   step::Plan plan;
   std::vector<bundle::BundleDevice> devices; ///< in the order of the plan
   std::string cluster;                       ///< text of the file
+  bundle::Topology topology;                 ///< of the plan's devices
 };
 
 /// Reads the cluster and the plan (or makes one, counting the memory these bodies need) and checks them against the model. Errors name the file.

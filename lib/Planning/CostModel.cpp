@@ -17,12 +17,29 @@ struct CostModel::Tables {
   std::vector<DeviceTimes> times;    ///< by device class
   uint32_t unitClasses = 0;
   sim::Network network;
+  bundle::Topology topology;
   sim::Algorithm gather = sim::Algorithm::Best, reduce = sim::Algorithm::Best;
 };
 
 namespace {
 
 const char *typeName(NumberType type) { return type == NumberType::F32 ? "f32" : type == NumberType::F16 ? "f16" : "bf16"; }
+
+bundle::Topology::Algorithm algorithmOf(sim::Algorithm algorithm) {
+  switch (algorithm) {
+  case sim::Algorithm::Exchange:
+    return bundle::Topology::EXCHANGE;
+  case sim::Algorithm::Ring:
+    return bundle::Topology::RING;
+  case sim::Algorithm::Tree:
+    return bundle::Topology::TREE;
+  case sim::Algorithm::Hierarchical:
+    return bundle::Topology::HIERARCHICAL;
+  case sim::Algorithm::Best:
+    break;
+  }
+  return bundle::Topology::BEST;
+}
 
 /// What makes devices alike: everything times and memory depend on, and what they cost.
 auto keyOf(const ClusterDevice &device, double speed, const ClusterNode &node, double port, const DeviceProfile *profile) {
@@ -102,6 +119,9 @@ std::optional<CostModel> CostModel::make(const bundle::ModelSummary &summary, co
     tables->gather = topology.sites_size() > 1 ? sim::Algorithm::Hierarchical : sim::Algorithm::Exchange;
     tables->reduce = sim::Algorithm::Exchange;
   }
+  topology.set_gathers(algorithmOf(tables->gather));
+  topology.set_reductions(algorithmOf(tables->reduce));
+  tables->topology = std::move(topology);
   CostModel model;
   model.tables = std::move(tables);
   return model;
@@ -118,6 +138,7 @@ double CostModel::copy(uint32_t device, uint64_t bytes) const { return tables->t
 double CostModel::load(uint32_t device, uint64_t bytes) const { return tables->times[tables->deviceClass[device]].load.at(static_cast<double>(bytes)); }
 
 const sim::Network &CostModel::network() const { return tables->network; }
+const bundle::Topology &CostModel::topology() const { return tables->topology; }
 
 sim::Algorithm CostModel::gatherAlgorithm() const { return tables->gather; }
 sim::Algorithm CostModel::reduceAlgorithm() const { return tables->reduce; }

@@ -13,12 +13,15 @@
 using namespace zorse;
 using namespace zorse::test;
 
-bool test::makePrograms(RealCase &result, const step::Plan &plan, std::string &error) {
+bool test::makePrograms(RealCase &result, const step::Plan &plan, std::string &error, const step::Costs *costs, double *stepTime) {
   step::ExpandOptions expand;
   expand.bodies = &result.model.bodies;
+  expand.costs = costs;
   auto graph = step::expandPlan(result.model.summary, plan, error, expand);
   if (!graph)
     return false;
+  if (stepTime)
+    *stepTime = graph->stepTime;
   conversion::ExecNames names;
   names.summary = &result.model.summary;
   names.bodies = &result.model.bodies;

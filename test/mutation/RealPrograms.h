@@ -11,7 +11,8 @@
 
 namespace zorse::step {
 struct Plan;
-}
+class Costs;
+} // namespace zorse::step
 
 namespace zorse::test {
 
@@ -22,8 +23,8 @@ struct RealCase {
   std::vector<bundle::Program> programs;
 };
 
-/// Expands and converts a plan.
-bool makePrograms(RealCase &result, const step::Plan &plan, std::string &error);
+/// Expands and converts a plan. `stepTime`: the expansion's, if not null.
+bool makePrograms(RealCase &result, const step::Plan &plan, std::string &error, const step::Costs *costs = nullptr, double *stepTime = nullptr);
 
 /// Case `seed` of RandomCases.h, small enough to interpret, of `model`, or of a random synthetic model when that is null.
 std::optional<RealCase> realCase(uint32_t seed, const SyntheticModel *model, std::string &error);

@@ -5,8 +5,11 @@
 #include <CLI/CLI.hpp>
 
 #include <cstdio>
+#include <cstdlib>
 #include <map>
 #include <sstream>
+
+#include <fnmatch.h>
 
 using namespace zorse;
 using namespace zorse::run;
@@ -15,8 +18,8 @@ using runtime::Status;
 std::optional<int> zorse::run::parseOptions(int argc, char **argv, Options &o) {
   CLI::App app{"Trains from a bundle that zorse-compile wrote: as threads of one process, as processes it starts, or as a rank of a launcher's job (docs/launching.md)."};
   app.add_option("bundle", o.bundle, "the bundle, a directory")->required();
-  app.add_option("--data", o.data, "tokens (llm.c or nanoGPT .bin, or any file as bytes), or NAME=FILE.npy,... for each input")->required();
-  app.add_option("--steps", o.steps, "number of the last step")->required()->check(CLI::Range(uint64_t(1), uint64_t(1) << 40));
+  app.add_option("--data", o.data, "tokens (llm.c or nanoGPT .bin, or any file as bytes), or NAME=FILE.npy,... for each input");
+  app.add_option("--steps", o.steps, "number of the last step; with --simulate how many (4)")->check(CLI::Range(uint64_t(1), uint64_t(1) << 40));
   app.add_option("--shuffle", o.shuffle, "shuffle the samples of every epoch, with this seed; file order without it");
   app.add_option("--init", o.initial, "initial parameters from a safetensors file with the ONNX names");
   app.add_option("--eval", o.evaluation, "held-back data, evaluated at the end without dropout");
@@ -63,7 +66,16 @@ std::optional<int> zorse::run::parseOptions(int argc, char **argv, Options &o) {
   app.add_option("--deadline-seconds", o.deadlineSeconds, "a rank that says nothing for so long is lost")->check(CLI::Range(0.1, 1e6))->capture_default_str()->group(processes);
   app.add_option("--join-seconds", o.joinSeconds, "all ranks must be there so long after the start")->check(CLI::Range(0.1, 1e6))->capture_default_str()->group(processes);
   app.add_option("--stall-seconds", o.stallSeconds, "give up when nothing at all has been done for so long")->check(CLI::PositiveNumber)->capture_default_str()->group(processes);
+  app.add_option("--throttle", o.throttle, "DEVICE=SHARE: let a device's bodies take 1/SHARE of their time, as if it had that share of a processor; * in names stands for any characters")
+      ->group(processes);
   app.add_option("--cluster", o.cluster, "check that the bundle was compiled for these devices")->group(processes);
+
+  const char *simulation = "Simulation";
+  app.add_flag("--simulate", o.simulate, "what the programs would do, on a simulated clock: nothing is executed and no data needed")->group(simulation);
+  app.add_option("--links-times", o.linkTimes, "if links were so many times as fast (latencies stay)")->check(CLI::Range(1e-6, 1e6))->group(simulation);
+  app.add_option("--speed-times", o.speedTimes, "DEVICE=FACTOR: if the device computed so many times as fast; * in names stands for any characters")->group(simulation);
+  app.add_flag("--simulate-evaluation", o.simulateEvaluation, "evaluations instead of training steps")->group(simulation);
+  app.add_option("--json", o.json, "what the simulation found")->group(simulation);
 
   const char *inside = "Looking inside";
   app.add_flag("--poison", o.poison, "fill memory with NaNs first: shows reads of what nobody wrote")->group(inside);
@@ -74,6 +86,28 @@ std::optional<int> zorse::run::parseOptions(int argc, char **argv, Options &o) {
     return app.exit(help);
   } catch (const CLI::ParseError &problem) {
     fprintf(stderr, "error: %s\n(zorse-run --help lists the options)\n", problem.what());
+    return 1;
+  }
+  o.simulate = o.simulate || o.simulateEvaluation;
+  for (const char *option : {"--links-times", "--speed-times", "--json"})
+    if (!o.simulate && app.count(option) > 0) {
+      fprintf(stderr, "error: %s is for --simulate\n", option);
+      return 1;
+    }
+  if (o.simulate) {
+    if (o.steps == 0)
+      o.steps = 4;
+    for (const char *option : {"--data", "--eval", "--init", "--checkpoint", "--metrics", "--dump-gradients", "--per-sample-losses", "--report-memory", "--snapshots", "--processes", "--throttle"})
+      if (app.count(option) > 0) {
+        fprintf(stderr, "error: --simulate executes nothing: it cannot be used with %s\n", option);
+        return 1;
+      }
+    if (o.steps > 100000) {
+      fprintf(stderr, "error: --steps %llu: a simulation is of at most 100000 steps\n", (unsigned long long)o.steps);
+      return 1;
+    }
+  } else if (o.data.empty() || o.steps == 0) {
+    fprintf(stderr, "error: %s is required (zorse-run --help lists the options)\n", o.data.empty() ? "--data" : "--steps");
     return 1;
   }
   if (o.snapshots.empty() && (o.snapshotEvery > 0 || o.resume)) {
@@ -91,6 +125,7 @@ Status zorse::run::checkOutputs(const Options &o) {
   std::map<std::string, std::string> options;
   for (const auto &[option, path] : std::initializer_list<std::pair<const char *, const std::string &>>{{"--metrics", o.metrics},
                                                                                                          {"--trace", o.trace},
+                                                                                                         {"--json", o.json},
                                                                                                          {"--checkpoint", o.checkpoint},
                                                                                                          {"--dump-gradients", o.gradients},
                                                                                                          {"--per-sample-losses", o.lossRows},
@@ -127,6 +162,31 @@ bundle::TrainingOptions zorse::run::trainingOptions(const Options &o, const bund
   if (o.schedule == "cosine")
     training.set_schedule(bundle::TrainingOptions::COSINE);
   return training;
+}
+
+runtime::Result<std::vector<double>> zorse::run::deviceFactors(const char *option, const std::vector<std::string> &texts, double most, const runtime::Bundle &bundle) {
+  std::vector<double> factors(bundle.devices.size(), 1);
+  for (const std::string &text : texts) {
+    size_t equals = text.rfind('=');
+    char *end = nullptr;
+    double factor = equals == std::string::npos ? 0 : std::strtod(text.c_str() + equals + 1, &end);
+    if (!(factor > 0 && factor <= most) || *end != 0 || end == text.c_str() + equals + 1) {
+      char limit[32];
+      std::snprintf(limit, sizeof limit, "%g", most);
+      return runtime::userError(std::string(option) + ": expected DEVICE=NUMBER with a number above 0 and at most " + limit + ", got '" + text + "'");
+    }
+    std::string pattern = text.substr(0, equals);
+    bool found = false;
+    for (size_t d = 0; d < factors.size(); ++d)
+      if (fnmatch(pattern.c_str(), bundle.devices[d].name.c_str(), 0) == 0) {
+        factors[d] = factor;
+        found = true;
+      }
+    if (!found)
+      return runtime::userError(std::string(option) + ": the bundle has no device '" + pattern + "'; its first is '" + bundle.devices[0].name +
+                                "', and * stands for any characters");
+  }
+  return factors;
 }
 
 std::string zorse::run::runText(const Options &o, const std::string &dataFingerprint, const std::string &evaluationFingerprint) {

@@ -1,8 +1,7 @@
 // What zorse-run is told.
 #pragma once
 
-#include "bundle.pb.h"
-#include "zorse/runtime/Status.h"
+#include "zorse/runtime/Bundle.h"
 
 #include <cstdint>
 #include <optional>
@@ -35,7 +34,14 @@ struct Options {
   uint64_t restarts = 0;
   std::string secretFile, listen;
   uint32_t nodeConnections = 1;
+  std::vector<std::string> throttle; ///< DEVICE=SHARE
   double heartbeatSeconds = 0.25, deadlineSeconds = 10, stallSeconds = 300, joinSeconds = 60;
+
+  // simulation
+  bool simulate = false, simulateEvaluation = false;
+  double linkTimes = 1;
+  std::vector<std::string> speedTimes; ///< DEVICE=FACTOR
+  std::string json;
 
   // for looking inside
   bool poison = false, threadPerQueue = false;
@@ -49,6 +55,9 @@ runtime::Status checkOutputs(const Options &options);
 
 /// The bundle's training options with those of the run in their place.
 bundle::TrainingOptions trainingOptions(const Options &options, const bundle::TrainingOptions &compiled);
+
+/// "a100:*=2": the factor of each of the bundle's devices, by the last text whose pattern its name matches, else 1. `option` is for messages.
+runtime::Result<std::vector<double>> deviceFactors(const char *option, const std::vector<std::string> &texts, double most, const runtime::Bundle &bundle);
 
 /// What must be equal on all ranks, as text: what the mathematics and the order of work depend on.
 std::string runText(const Options &options, const std::string &dataFingerprint, const std::string &evaluationFingerprint);

@@ -7,6 +7,7 @@
 #include "zorse/runtime/Snapshot.h"
 #include "zorse/runtime/SnapshotFiles.h"
 #include "zorse/runtime/State.h"
+#include "zorse/runtime/ThrottledDevice.h"
 
 #include <algorithm>
 #include <chrono>
@@ -54,6 +55,11 @@ private:
     Result<std::vector<LocalDevice>> devices = process.makeDevices();
     if (devices.failed())
       return devices.error();
+    Result<std::vector<double>> shares = deviceFactors("--throttle", o.throttle, 1, bundle);
+    if (shares.failed())
+      return shares.error();
+    for (LocalDevice &device : *devices)
+      device.device = makeThrottledDevice(std::move(device.device), (*shares)[device.index]);
     emptyExecutor = processBytes();
 
     ExecutorOptions options;

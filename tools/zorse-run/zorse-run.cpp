@@ -3,6 +3,7 @@
 #include "Options.h"
 #include "Rank.h"
 #include "Signals.h"
+#include "Simulate.h"
 #include "Train.h"
 
 #include "zorse/runtime/Data.h"
@@ -136,6 +137,10 @@ Result<int> runLauncher(const Options &o, int argc, char **argv, const std::opti
 }
 
 Result<int> start(const Options &o, int argc, char **argv) {
+  if (o.simulate) {
+    Status status = runSimulation(o);
+    return status.failed() ? Result<int>(status.error()) : Result<int>(0);
+  }
   std::optional<Place> place;
   if (!o.threads) {
     Result<std::optional<Place>> found = placeFromEnvironment(currentEnvironment());

@@ -43,6 +43,7 @@ struct BundleContents {
   std::vector<BundleDevice> devices;  ///< in the order of the plan
   std::string plan;                   ///< canonical plan.json
   std::string cluster;                ///< cluster.yaml as given
+  Topology topology;                  ///< devices as here; without nodes: nothing is known
   ModelSummary summary;
   BodyLibrary bodies;
   std::vector<std::string> programs;  ///< serialised deterministically, one per device (`serialize`)

@@ -40,6 +40,9 @@ public:
   sim::Algorithm gatherAlgorithm() const override;
   sim::Algorithm reduceAlgorithm() const override;
 
+  /// What `network` was made of, measured links and algorithms included: for whoever simulates the programs later (the bundle's topology.pb).
+  const bundle::Topology &topology() const;
+
   /// Devices with the same number are alike in every time and in memory.
   uint32_t deviceClass(uint32_t device) const;
   /// Units with the same number cost the same.

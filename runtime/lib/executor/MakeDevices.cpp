@@ -8,7 +8,8 @@ using namespace zorse::runtime;
 Result<std::unique_ptr<Device>> zorse::runtime::makeDevice(const Bundle &bundle, uint32_t index, int threadsHere) {
   const BundleDevice &device = bundle.devices[index];
   if (device.kind != "cpu")
-    return userError("device '" + device.name + "' is of kind '" + device.kind + "'; this runtime has drivers for: cpu. Compile the model for a cluster of these");
+    return userError("device '" + device.name + "' is of kind '" + device.kind +
+                     "'; this runtime has drivers for: cpu. Compile the model for a cluster of these; zorse-run --simulate shows what programs of any kind would do");
   CpuDeviceOptions options;
   options.name = device.name;
   options.threads = device.threads;

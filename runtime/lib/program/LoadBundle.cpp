@@ -6,6 +6,7 @@
 #include <xxhash.h>
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 #include <map>
 #include <sys/stat.h>
@@ -44,12 +45,12 @@ class Loader {
 public:
   using OpenFile = std::function<Result<MappedFile>(const std::string &path)>;
 
-  Loader(const std::string &directory, const OpenFile &open) : open_(open) { bundle_.directory = directory; }
+  Loader(const std::string &directory, const OpenFile &open, BundleUse use) : open_(open), use_(use) { bundle_.directory = directory; }
 
   Result<Bundle> load() {
     Status status = readManifest();
     for (Status (Loader::*step)() : {&Loader::readPlain, &Loader::readPrograms, &Loader::readWeights})
-      if (status.succeeded())
+      if (status.succeeded() && (use_ == BundleUse::Execute || step != &Loader::readWeights))
         status = (this->*step)();
     if (status.failed())
       return status;
@@ -93,7 +94,9 @@ private:
       if (device.threads < 1 || device.threads > 4096)
         return userError(name + ": device '" + device.name + "': expects 1 to 4096 threads, got " + std::to_string(device.threads));
     for (const auto &[file, hash] : files_)
-      if (Status status = checkFile(file, hash); status.failed())
+      if (use_ == BundleUse::Simulate && (file.rfind("kernels/", 0) == 0 || file.rfind("weights", 0) == 0 || file.rfind("constants", 0) == 0))
+        continue;
+      else if (Status status = checkFile(file, hash); status.failed())
         return status;
     return Status::success();
   }
@@ -150,10 +153,51 @@ private:
       return status;
     if (Status status = readMessage("bodies.pb", bundle_.bodies); status.failed())
       return status;
+    if (files_.count("topology.pb"))
+      if (Status status = readTopology(); status.failed())
+        return status;
     for (const std::string &object : bundle_.bodies.objects())
       if (std::string name = "kernels/" + bundle_.bodies.arch() + "/" + object; !files_.count(name))
         return userError(path("manifest.json") + ": does not list " + name + ", which the bodies need; compile the model again");
     return Status::success();
+  }
+
+  Status readTopology() {
+    bundle::Topology &t = bundle_.topology;
+    if (Status status = readMessage("topology.pb", t); status.failed())
+      return status;
+    std::string problem;
+    auto link = [&](const bundle::LinkClass &l) {
+      for (double value : {l.bandwidth(), l.latency(), l.flow()})
+        if (!std::isfinite(value) || value < 0)
+          problem = "a link has a bandwidth or latency that is no number of at least 0";
+    };
+    auto site = [&](uint32_t s) {
+      if (s >= uint32_t(t.sites_size()))
+        problem = "site " + std::to_string(s) + " of " + std::to_string(t.sites_size()) + " is named";
+    };
+    for (const auto &node : t.nodes()) {
+      site(node.site());
+      link(node.port());
+      link(node.bus());
+      link(node.nic());
+    }
+    for (const auto &s : t.sites()) {
+      link(s.fabric());
+      link(s.uplink());
+    }
+    link(t.between_sites());
+    for (const auto &pair : t.site_pairs()) {
+      site(pair.a());
+      site(pair.b());
+      link(pair.link());
+    }
+    for (uint32_t node : t.node_of_device())
+      if (node >= uint32_t(t.nodes_size()))
+        problem = "node " + std::to_string(node) + " of " + std::to_string(t.nodes_size()) + " is named";
+    if (t.node_of_device_size() != int(bundle_.devices.size()))
+      problem = "it places " + std::to_string(t.node_of_device_size()) + " devices, the manifest names " + std::to_string(bundle_.devices.size());
+    return problem.empty() ? Status::success() : Status(userError(path("topology.pb") + ": " + problem + "; compile the model again"));
   }
 
   Status readPrograms() {
@@ -204,22 +248,24 @@ private:
   }
 
   const OpenFile &open_;
+  BundleUse use_;
   Bundle bundle_;
   std::map<std::string, std::string> files_; ///< relative path -> XXH64
 };
 
 } // namespace
 
-Result<Bundle> zorse::runtime::loadBundle(const std::string &directory) {
+Result<Bundle> zorse::runtime::loadBundle(const std::string &directory, BundleUse use) {
   std::string clean = directory;
   while (clean.size() > 1 && clean.back() == '/')
     clean.pop_back();
   struct stat info = {};
   if (::stat(clean.c_str(), &info) != 0 || !S_ISDIR(info.st_mode))
     return userError(clean + ": expects a bundle, a directory that zorse-compile wrote");
-  return loadBundle(clean, MappedFile::open);
+  return loadBundle(clean, MappedFile::open, use);
 }
 
-Result<Bundle> zorse::runtime::loadBundle(const std::string &directory, const std::function<Result<MappedFile>(const std::string &path)> &open) {
-  return Loader(directory, open).load();
+Result<Bundle> zorse::runtime::loadBundle(const std::string &directory, const std::function<Result<MappedFile>(const std::string &path)> &open,
+                                          BundleUse use) {
+  return Loader(directory, open, use).load();
 }

@@ -36,6 +36,7 @@ struct Bundle {
   std::vector<BundleDevice> devices;
   std::string plan;                 ///< plan.json
   std::string cluster;              ///< cluster.yaml
+  bundle::Topology topology;        ///< without nodes where the bundle says nothing about it
   bundle::ModelSummary summary;
   bundle::BodyLibrary bodies;
   std::vector<bundle::Program> programs; ///< one per device
@@ -44,12 +45,18 @@ struct Bundle {
   std::string kernelDirectory() const { return directory + "/kernels"; }
 };
 
+enum class BundleUse : uint8_t {
+  Execute,
+  Simulate, ///< weights and kernels are neither read nor checked, and need not be there
+};
+
 /// Reads a bundle and checks everything: version, presence and checksums of files, and that no index, range or region of a program lies outside what it
 /// points into.
-Result<Bundle> loadBundle(const std::string &directory);
+Result<Bundle> loadBundle(const std::string &directory, BundleUse use = BundleUse::Execute);
 
 /// The same for a bundle that is not in a directory: `open` yields the file at a path below `directory`.
-Result<Bundle> loadBundle(const std::string &directory, const std::function<Result<MappedFile>(const std::string &path)> &open);
+Result<Bundle> loadBundle(const std::string &directory, const std::function<Result<MappedFile>(const std::string &path)> &open,
+                          BundleUse use = BundleUse::Execute);
 
 /// The check of one program against the others, for programs that were not loaded from a bundle (tests). Halves of transfers must match.
 Status checkPrograms(const Bundle &bundle);

@@ -1,0 +1,348 @@
+#include "Replay.h"
+
+#include <algorithm>
+
+using namespace zorse;
+using namespace zorse::runtime;
+using namespace zorse::runtime::simulation;
+using bundle::Entry;
+
+Passengers zorse::runtime::simulation::passengersOf(const Entry &entry, uint32_t device) {
+  Passengers p;
+  auto owners = [&](const bundle::Extents &shards, bundle::ElementType type) {
+    for (int i = 0; i < shards.members_size(); ++i)
+      if (shards.end(i) > shards.begin(i))
+        p.owners.push_back({shards.members(i), double(shards.end(i) - shards.begin(i)) * double(elementBytes(type))});
+  };
+  switch (entry.what_case()) {
+  case Entry::kSend:
+    p.owners = {{device, double(entry.send().region().bytes())}};
+    p.others = {entry.send().peer()};
+    break;
+  case Entry::kAllGather:
+    owners(entry.all_gather().shards(), entry.all_gather().type());
+    p.others.assign(entry.all_gather().readers().begin(), entry.all_gather().readers().end());
+    break;
+  case Entry::kReduceScatter:
+    owners(entry.reduce_scatter().shards(), entry.reduce_scatter().type());
+    p.others.assign(entry.reduce_scatter().contributors().begin(), entry.reduce_scatter().contributors().end());
+    break;
+  case Entry::kAllReduce:
+    p.others.assign(entry.all_reduce().members().begin(), entry.all_reduce().members().end());
+    p.bytes = double(entry.all_reduce().region().bytes());
+    break;
+  case Entry::kBroadcast:
+    p.owners = {{entry.broadcast().root(), double(entry.broadcast().region().bytes())}};
+    p.others.assign(entry.broadcast().members().begin(), entry.broadcast().members().end());
+    break;
+  default:
+    break;
+  }
+  return p;
+}
+
+namespace {
+
+const sim::Network kNoNetwork;
+
+sim::Algorithm algorithmOf(bundle::Topology::Algorithm algorithm) {
+  switch (algorithm) {
+  case bundle::Topology::EXCHANGE:
+    return sim::Algorithm::Exchange;
+  case bundle::Topology::RING:
+    return sim::Algorithm::Ring;
+  case bundle::Topology::TREE:
+    return sim::Algorithm::Tree;
+  case bundle::Topology::HIERARCHICAL:
+    return sim::Algorithm::Hierarchical;
+  default:
+    return sim::Algorithm::Best;
+  }
+}
+
+} // namespace
+
+Replay::Replay(const Tasks &tasks, const SimulationOptions &options, const sim::Network *network)
+    : countedFrom(options.steps / 2), tasks(tasks), options(options), network(network), gathers(algorithmOf(tasks.bundle.topology.gathers())),
+      reductions(algorithmOf(tasks.bundle.topology.reductions())), traffic(network ? *network : kNoNetwork), idle(network ? *network : kNoNetwork) {
+  size_t devices = tasks.bundle.programs.size();
+  stepBegins.assign(options.steps, -1);
+  stepEnds.assign(options.steps, 0);
+  lastTasks.assign(options.steps, UINT32_MAX);
+  this->devices.resize(devices);
+  places.resize(tasks.servers.size());
+  finished.assign(tasks.queues.size(), 0);
+  lastEnd.assign(tasks.queues.size(), 0);
+  come.assign(tasks.tasks.size(), 0);
+  stepOf.assign(tasks.tasks.size(), 0);
+  doneSteps.assign(devices, 0);
+  serversLeft.resize(devices);
+  for (size_t d = 0; d < devices; ++d)
+    serversLeft[d].fill(tasks.serversOf[d + 1] - tasks.serversOf[d]);
+  runs.assign(std::min<uint64_t>(kKept, options.steps), std::vector<Run>(tasks.tasks.size()));
+  if (options.steps < kKept)
+    runs.resize(kKept);
+  touched.assign(devices, 0);
+}
+
+Status Replay::run() {
+  for (uint32_t d = 0; d < devices.size(); ++d)
+    advance(d);
+  for (;;) {
+    for (; !ready.empty(); ready.pop())
+      start(ready.top().task, ready.top().step);
+    if (events.empty())
+      break;
+    now = events.top().time;
+    for (; !events.empty() && events.top().time == now; events.pop()) {
+      const Event event = events.top();
+      const Task &task = tasks.tasks[event.task];
+      for (uint32_t h = task.firstHalf; h < task.firstHalf + task.halves; ++h) {
+        uint32_t entry = tasks.halves[h], device = tasks.device(tasks.entries[entry]);
+        if (event.end)
+          finish(entry);
+        else
+          leave(entry);
+        if (!touched[device]) {
+          touched[device] = 1;
+          touchedDevices.push_back(device);
+        }
+      }
+    }
+    for (uint32_t device : touchedDevices) {
+      touched[device] = 0;
+      advance(device);
+    }
+    touchedDevices.clear();
+  }
+  for (uint32_t s = 0; s < places.size(); ++s)
+    if (places[s].step < options.steps)
+      return userError(waiting());
+  return Status::success();
+}
+
+bool Replay::isReady(const FlatEntry &entry, uint32_t index, uint64_t step) const {
+  for (uint32_t w = entry.waits; w < tasks.entries[index + 1].waits; ++w) {
+    const FlatWait &wait = tasks.waits[w];
+    if (wait.previousStep && step == 0)
+      continue;
+    if (finished[wait.queue] < (step - wait.previousStep) * tasks.queues[wait.queue].length + wait.position + 1)
+      return false;
+  }
+  return true;
+}
+
+/// Brings the threads of a device as far as they can go now.
+void Replay::advance(uint32_t device) {
+  for (bool again = true; again;) {
+    again = false;
+    for (uint32_t s = tasks.serversOf[device]; s < tasks.serversOf[device + 1]; ++s) {
+      Place &place = places[s];
+      const Server &server = tasks.servers[s];
+      // Steps are prepared one ahead: a step begins when the one before the last is over on this device.
+      while (!place.there && place.step < options.steps && place.step <= doneSteps[device] + 1) {
+        uint32_t index = server.entries[place.at];
+        const FlatEntry &entry = tasks.entries[index];
+        if (!isReady(entry, index, place.step))
+          break;
+        place.there = true;
+        if (options.evaluation && !entry.inEvaluation) { // keeps its place and its waits, and is over at once
+          leave(index);
+          finish(index);
+          again = true;
+          continue;
+        }
+        if (come[entry.task] == 0)
+          stepOf[entry.task] = place.step;
+        if (++come[entry.task] == tasks.tasks[entry.task].halves)
+          ready.push({place.step, entry.task});
+      }
+    }
+  }
+}
+
+double Replay::alone(const Task &task) const {
+  if (!network || !task.entry->has_send())
+    return task.seconds;
+  idle.reset();
+  return idle.send(task.device, task.entry->send().peer(), double(task.entry->send().region().bytes()), 0).arrived;
+}
+
+void Replay::start(uint32_t index, uint64_t step) {
+  const Task &task = tasks.tasks[index];
+  come[index] = 0;
+  Run &run = runs[step % kKept][index];
+  run = {now, now, now, UINT32_MAX, 0};
+
+  // What ended last of all that it waited for.
+  double latest = -1;
+  auto consider = [&](uint32_t other, uint64_t otherStep, bool thread) {
+    const Run &before = runs[otherStep % kKept][other];
+    double end = thread ? before.sent : before.end;
+    if (end > latest) {
+      latest = end;
+      run.cause = other;
+      run.causeSteps = uint32_t(step - otherStep);
+    }
+  };
+  for (uint32_t h = task.firstHalf; h < task.firstHalf + task.halves; ++h) {
+    uint32_t entry = tasks.halves[h];
+    const FlatEntry &flat = tasks.entries[entry];
+    const Place &place = places[flat.server];
+    const std::vector<uint32_t> &list = tasks.servers[flat.server].entries;
+    for (uint32_t w = flat.waits; w < tasks.entries[entry + 1].waits; ++w) {
+      const FlatWait &wait = tasks.waits[w];
+      if (wait.previousStep && step == 0)
+        continue;
+      uint32_t other = tasks.entries[tasks.queueEntries[tasks.queues[wait.queue].firstEntry + wait.position]].task;
+      if (participates(other))
+        consider(other, step - wait.previousStep, false);
+    }
+    uint32_t at = place.at;
+    uint64_t atStep = step;
+    for (size_t tries = 0; tries < list.size(); ++tries) { // the entry before that did anything
+      if (at == 0 && atStep == 0)
+        break;
+      if (at == 0)
+        --atStep;
+      at = (at == 0 ? uint32_t(list.size()) : at) - 1;
+      uint32_t other = tasks.entries[list[at]].task;
+      if (participates(other)) {
+        if (step - atStep < kKept)
+          consider(other, atStep, true);
+        break;
+      }
+    }
+  }
+
+  sim::Passage passage = {now + task.seconds, now + task.seconds};
+  if (task.activity < Activity::Transfer) {
+    if (!options.speedTimes.empty() && task.entry->has_compute())
+      passage.sent = passage.arrived = now + task.seconds / options.speedTimes[task.device];
+  } else if (network) {
+    Passengers p = passengersOf(*task.entry, task.device);
+    switch (task.activity) {
+    case Activity::Transfer:
+      passage = traffic.send(task.device, p.others[0], p.owners[0].bytes, now);
+      break;
+    case Activity::Reduction:
+      passage = traffic.reduceScatter(p.others, p.owners, now, reductions);
+      break;
+    case Activity::Sum:
+      passage = traffic.allReduce(p.others, p.bytes, now, reductions);
+      break;
+    default:
+      passage = traffic.allGather(p.owners, p.others, now, gathers);
+      break;
+    }
+  } else if (options.linkTimes != 1) { // nothing says which part of it is latency
+    passage.sent = passage.arrived = now + task.seconds / options.linkTimes;
+  }
+  // An end counts in the order of its queue.
+  for (uint32_t h = task.firstHalf; h < task.firstHalf + task.halves; ++h)
+    passage.arrived = std::max(passage.arrived, lastEnd[tasks.entries[tasks.halves[h]].queue]);
+  for (uint32_t h = task.firstHalf; h < task.firstHalf + task.halves; ++h)
+    lastEnd[tasks.entries[tasks.halves[h]].queue] = passage.arrived;
+  run.sent = passage.sent;
+  run.end = passage.arrived;
+
+  if (stepBegins[step] < 0)
+    stepBegins[step] = now;
+  if (lastTasks[step] == UINT32_MAX || run.end >= stepEnds[step]) {
+    stepEnds[step] = run.end;
+    lastTasks[step] = index;
+  }
+  account(index, step);
+  events.push({run.sent, index, false});
+  events.push({run.end, index, true});
+}
+
+/// The thread goes on.
+void Replay::leave(uint32_t index) {
+  const FlatEntry &entry = tasks.entries[index];
+  const Server &server = tasks.servers[entry.server];
+  Place &place = places[entry.server];
+  place.there = false;
+  place.freeSince = now;
+  if (++place.at < server.entries.size())
+    return;
+  place.at = 0;
+  uint32_t &left = serversLeft[server.device][place.step % 2];
+  ++place.step;
+  if (--left == 0) {
+    left = tasks.serversOf[server.device + 1] - tasks.serversOf[server.device];
+    ++doneSteps[server.device];
+  }
+}
+
+void Replay::finish(uint32_t index) { ++finished[tasks.entries[index].queue]; }
+
+void Replay::account(uint32_t index, uint64_t step) {
+  const Task &task = tasks.tasks[index];
+  const Run &run = runs[step % kKept][index];
+  if (step < options.traceSteps)
+    for (uint32_t h = task.firstHalf; h < task.firstHalf + task.halves; ++h) {
+      const FlatEntry &entry = tasks.entries[tasks.halves[h]];
+      trace.push_back({tasks.device(entry), entry.indexInProgram, step, run.start, run.end});
+    }
+  if (step < countedFrom)
+    return;
+  Activity ended = run.cause == UINT32_MAX ? Activity::Nothing : tasks.tasks[run.cause].activity;
+  for (uint32_t h = task.firstHalf; h < task.firstHalf + task.halves; ++h) {
+    const FlatEntry &entry = tasks.entries[tasks.halves[h]];
+    SimulatedDevice &device = devices[tasks.device(entry)];
+    device.busy[size_t(task.activity)] += run.sent - run.start;
+    if (!tasks.servers[entry.server].computes)
+      continue;
+    double idle = now - places[entry.server].freeSince;
+    if (idle > 0)
+      device.waiting[size_t(ended)] += idle;
+  }
+}
+
+/// What every thread that is not done waits for, at most so many.
+std::string Replay::waiting() const {
+  constexpr size_t kMost = 12;
+  std::string text = "these programs cannot run; what is waited for never comes:";
+  size_t lines = 0;
+  for (uint32_t s = 0; s < places.size(); ++s) {
+    const Place &place = places[s];
+    const Server &server = tasks.servers[s];
+    if (place.step >= options.steps)
+      continue;
+    if (++lines > kMost)
+      continue;
+    uint32_t index = server.entries[place.at];
+    const FlatEntry &entry = tasks.entries[index];
+    const Entry &source = tasks.source(index);
+    text += "\n  device " + tasks.bundle.devices[server.device].name + ", step " + std::to_string(place.step + 1) + ", entry " + std::to_string(source.id()) + " (" +
+            describeEntry(tasks.bundle, server.device, source) + ") waits for ";
+    std::string what;
+    if (place.there) {
+      const Task &task = tasks.tasks[entry.task];
+      for (uint32_t h = task.firstHalf; h < task.firstHalf + task.halves && what.size() < 200; ++h) {
+        const FlatEntry &half = tasks.entries[tasks.halves[h]];
+        const Place &other = places[half.server];
+        if (!(other.there && tasks.servers[half.server].entries[other.at] == tasks.halves[h]))
+          what += (what.empty() ? "device " : ", device ") + tasks.bundle.devices[tasks.device(half)].name;
+      }
+      what += " to come to it";
+    } else {
+      for (uint32_t w = entry.waits; w < tasks.entries[index + 1].waits; ++w) {
+        const FlatWait &wait = tasks.waits[w];
+        if ((wait.previousStep && place.step == 0) ||
+            finished[wait.queue] >= (place.step - wait.previousStep) * tasks.queues[wait.queue].length + wait.position + 1)
+          continue;
+        uint32_t other = tasks.queueEntries[tasks.queues[wait.queue].firstEntry + wait.position];
+        what += (what.empty() ? "entry " : ", entry ") + std::to_string(tasks.source(other).id()) + " (" + describeEntry(tasks.bundle, server.device, tasks.source(other)) +
+                (wait.previousStep ? ") of the step before" : ")");
+      }
+      if (what.empty())
+        what = "the step before the last to end";
+    }
+    text += what;
+  }
+  if (lines > kMost)
+    text += "\n  and " + std::to_string(lines - kMost) + " more";
+  return text;
+}

@@ -1,0 +1,109 @@
+#include "Replay.h"
+
+#include <algorithm>
+#include <cmath>
+
+using namespace zorse;
+using namespace zorse::runtime;
+using namespace zorse::runtime::simulation;
+
+const char *zorse::runtime::activityName(Activity activity) {
+  constexpr const char *names[kActivities] = {"forward", "backward", "weight gradients", "recompute", "loss",     "update",    "copy",         "load",
+                                              "report",  "transfer", "gather",           "reduction", "sum",      "broadcast", "busy link",    "nothing"};
+  return names[size_t(activity)];
+}
+
+double SimulatedDevice::compute() const {
+  double seconds = 0;
+  for (size_t a = 0; a < size_t(Activity::Transfer); ++a)
+    seconds += busy[a];
+  return seconds;
+}
+
+namespace {
+
+/// Latencies stay as they are.
+bundle::Topology scaled(bundle::Topology topology, double times) {
+  auto scale = [&](bundle::LinkClass *link) {
+    link->set_bandwidth(link->bandwidth() * times);
+    link->set_flow(link->flow() * times);
+  };
+  for (auto &node : *topology.mutable_nodes())
+    for (bundle::LinkClass *link : {node.mutable_port(), node.mutable_bus(), node.mutable_nic()})
+      scale(link);
+  for (auto &site : *topology.mutable_sites())
+    for (bundle::LinkClass *link : {site.mutable_fabric(), site.mutable_uplink()})
+      scale(link);
+  for (auto &pair : *topology.mutable_site_pairs())
+    scale(pair.mutable_link());
+  scale(topology.mutable_between_sites());
+  return topology;
+}
+
+/// From the step's last end back along what let each task start, to the end of the step before.
+Seconds criticalPath(const Tasks &tasks, const Replay &replay) {
+  Seconds path = {};
+  uint64_t step = replay.stepEnds.size() - 1;
+  uint32_t task = replay.lastTasks[step];
+  double at = replay.stepEnds[step], from = step == 0 ? 0 : replay.stepEnds[step - 1];
+  uint64_t last = step;
+  while (task != UINT32_MAX && at > from) {
+    const Run &run = replay.ran(task, step);
+    double begin = std::max(run.start, from), took = at - begin;
+    Activity activity = tasks.tasks[task].activity;
+    if (activity == Activity::Transfer) {
+      double alone = std::min(took, std::max(0.0, replay.alone(tasks.tasks[task])));
+      path[size_t(Activity::BusyLink)] += took - alone;
+      took = alone;
+    }
+    path[size_t(activity)] += took;
+    at = begin;
+    if (run.cause == UINT32_MAX || step < run.causeSteps || last - (step - run.causeSteps) > 2)
+      break;
+    step -= run.causeSteps;
+    task = run.cause;
+    double end = std::min(at, replay.ran(task, step).end);
+    if (end > from)
+      path[size_t(Activity::Nothing)] += at - end;
+    else
+      break;
+    at = end;
+  }
+  if (at > from)
+    path[size_t(Activity::Nothing)] += at - from;
+  return path;
+}
+
+} // namespace
+
+Result<Simulation> zorse::runtime::simulatePrograms(const Bundle &bundle, const SimulationOptions &options) {
+  Tasks tasks(bundle, options);
+  Simulation result;
+  result.entries = tasks.entries.size() - 1;
+  for (const bundle::Program &program : bundle.programs)
+    for (const bundle::Entry &entry : program.entries()) {
+      if (!std::isfinite(entry.planned_start()) || !std::isfinite(entry.planned_end()) || entry.planned_end() < entry.planned_start())
+        return userError(bundle.directory + ": entry " + std::to_string(entry.id()) + " of device " + program.device_name() + " has no planned duration; compile the model again");
+      result.planned = std::max(result.planned, entry.planned_end());
+    }
+  result.usesTopology = bundle.topology.nodes_size() > 0;
+  sim::Network network;
+  if (result.usesTopology)
+    network = sim::Network(options.linkTimes == 1 ? bundle.topology : scaled(bundle.topology, options.linkTimes));
+  Replay replay(tasks, options, result.usesTopology ? &network : nullptr);
+  if (Status status = replay.run(); status.failed())
+    return status;
+
+  size_t last = options.steps - 1, half = options.steps / 2;
+  result.stepEnds = replay.stepEnds;
+  result.firstStep = replay.stepEnds[0];
+  result.step = half > 0 ? (replay.stepEnds[last] - replay.stepEnds[half - 1]) / double(last - half + 1) : result.firstStep;
+  result.devices = std::move(replay.devices);
+  for (SimulatedDevice &device : result.devices)
+    for (Seconds *seconds : {&device.busy, &device.waiting})
+      for (double &s : *seconds)
+        s /= double(options.steps - replay.countedFrom);
+  result.criticalPath = criticalPath(tasks, replay);
+  result.trace = std::move(replay.trace);
+  return result;
+}

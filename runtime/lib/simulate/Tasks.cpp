@@ -1,0 +1,131 @@
+#include "Tasks.h"
+
+#include <algorithm>
+#include <numeric>
+
+using namespace zorse;
+using namespace zorse::runtime;
+using namespace zorse::runtime::simulation;
+using bundle::Entry;
+
+namespace {
+
+bool inEvaluation(bundle::Phase phase) {
+  return phase == bundle::LOAD || phase == bundle::GATHER || phase == bundle::FORWARD || phase == bundle::REPORT;
+}
+
+Activity activityOf(const Entry &entry) {
+  switch (entry.what_case()) {
+  case Entry::kCompute:
+    switch (entry.compute().task()) {
+    case bundle::Compute::F:
+      return Activity::Forward;
+    case bundle::Compute::B:
+      return Activity::Backward;
+    case bundle::Compute::W:
+      return Activity::WeightGradients;
+    case bundle::Compute::R:
+      return Activity::Recompute;
+    case bundle::Compute::SUM_LOSS:
+      return Activity::Loss;
+    default:
+      return Activity::Update;
+    }
+  case Entry::kCopy:
+    return Activity::Copy;
+  case Entry::kSend:
+  case Entry::kReceive:
+    return Activity::Transfer;
+  case Entry::kLoadInput:
+  case Entry::kLoadScalars:
+    return Activity::Load;
+  case Entry::kAllGather:
+    return Activity::Gather;
+  case Entry::kReduceScatter:
+    return Activity::Reduction;
+  case Entry::kAllReduce:
+    return Activity::Sum;
+  case Entry::kBroadcast:
+    return Activity::Broadcast;
+  default:
+    return Activity::Report;
+  }
+}
+
+} // namespace
+
+Tasks::Tasks(const Bundle &bundle, const SimulationOptions &options) : bundle(bundle) {
+  size_t total = 0;
+  for (const bundle::Program &program : bundle.programs)
+    total += size_t(program.entries_size());
+  entries.reserve(total + 1);
+  for (uint32_t d = 0; d < bundle.programs.size(); ++d) {
+    const bundle::Program &program = bundle.programs[d];
+    uint32_t firstQueue = uint32_t(queues.size()), firstEntry = uint32_t(entries.size());
+    serversOf.push_back(uint32_t(servers.size()));
+
+    // Threads as the executor makes them: a CPU has one for computing and what is a mere copy there, and one for all communication.
+    std::vector<uint32_t> serverOf(program.queues_size());
+    std::vector<bool> used(program.queues_size());
+    for (const Entry &entry : program.entries())
+      used[entry.queue()] = true;
+    uint32_t shared[2] = {UINT32_MAX, UINT32_MAX};
+    bool cpu = bundle.devices[d].kind == "cpu";
+    for (int q = 0; q < program.queues_size(); ++q) {
+      queues.push_back({0, 0});
+      if (!used[q])
+        continue;
+      bundle::QueueKind kind = program.queues(q).kind();
+      bool compute = kind == bundle::COMPUTE || (cpu && (kind == bundle::HOST_TO_DEVICE || kind == bundle::DEVICE_TO_HOST));
+      bool own = !compute && (options.oneThreadPerQueue || !cpu);
+      if (own || shared[compute] == UINT32_MAX) {
+        serverOf[q] = uint32_t(servers.size());
+        servers.push_back({d, compute, {}});
+        if (!own)
+          shared[compute] = serverOf[q];
+      } else {
+        serverOf[q] = shared[compute];
+      }
+    }
+    for (int i = 0; i < program.entries_size(); ++i) {
+      const Entry &entry = program.entries(i);
+      FlatEntry flat = {0, firstQueue + entry.queue(), serverOf[entry.queue()], uint32_t(waits.size()), uint32_t(i), inEvaluation(entry.phase())};
+      for (const bundle::Wait &wait : entry.waits())
+        waits.push_back({firstQueue + wait.queue(), wait.position() & 0x7fffffffu, wait.previous_step()});
+      servers[flat.server].entries.push_back(uint32_t(entries.size()));
+      ++queues[flat.queue].length;
+      entries.push_back(flat);
+    }
+    uint32_t next = firstEntry;
+    for (uint32_t q = firstQueue; q < queues.size(); ++q) {
+      queues[q].firstEntry = next;
+      next += queues[q].length;
+    }
+    queueEntries.resize(next);
+    std::vector<uint32_t> fill(queues.size() - firstQueue, 0);
+    for (uint32_t e = firstEntry; e < entries.size(); ++e)
+      queueEntries[queues[entries[e].queue].firstEntry + fill[entries[e].queue - firstQueue]++] = e;
+  }
+  serversOf.push_back(uint32_t(servers.size()));
+  entries.push_back({0, 0, 0, uint32_t(waits.size()), 0, 0});
+
+  halves.resize(total);
+  std::iota(halves.begin(), halves.end(), 0u);
+  std::vector<uint32_t> ids(total);
+  for (uint32_t e = 0; e < total; ++e)
+    ids[e] = source(e).id();
+  std::sort(halves.begin(), halves.end(), [&](uint32_t a, uint32_t b) { return ids[a] != ids[b] ? ids[a] < ids[b] : a < b; });
+  for (uint32_t h = 0; h < total; ++h) {
+    const Entry &entry = source(halves[h]);
+    if (h == 0 || ids[halves[h]] != ids[halves[h - 1]])
+      tasks.push_back({entry.id(), device(entries[halves[h]]), h, 0, &entry, 0, activityOf(entry)});
+    Task &task = tasks.back();
+    ++task.halves;
+    task.seconds = std::max(task.seconds, entry.planned_end() - entry.planned_start());
+    if (entry.has_send()) {
+      task.entry = &entry;
+      task.device = device(entries[halves[h]]);
+    }
+    entries[halves[h]].task = uint32_t(tasks.size() - 1);
+  }
+}

@@ -1,0 +1,155 @@
+"""A cluster of unequal CPU devices made of one machine: a process per device, each under a CPU quota of its own where the kernel lets us set one (cgroup v1,
+cpu.cfs_quota_us), else throttled by the runtime itself (zorse-run --throttle); over loopback, or over a link whose rate is limited (network namespaces and tbf).
+
+    with Cluster({"a": 0.72, "b": 0.36}) as cluster:
+        seconds = cluster.run(bundle, data, steps)
+"""
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import uuid
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "e2e"))
+import harness as z
+from jobs import free_ports
+
+CGROUP = "/sys/fs/cgroup/cpu"
+
+
+def write(path, value):
+    with open(path, "w") as f:
+        f.write(str(value))
+
+
+class Cluster:
+    """
+    :param shares: device -> share of a core
+    :param quotas: None: where the kernel has them; False: throttle
+    :param megabits: rate of the link of every device to the others; None: loopback
+    """
+
+    def __init__(self, shares, period=0.010, quotas=None, megabits=None):
+        self.shares, self.period, self.megabits = shares, period, megabits
+        self.devices = list(shares)
+        self.group = os.path.join(CGROUP, f"zorse-{os.getpid()}")
+        self.quotas = self._make_quotas() if quotas is not False else False
+        if quotas and not self.quotas:
+            raise z.Failure("this machine lets nobody set CPU quotas (cgroup v1)")
+        self.spaces, self.addresses = [], ["127.0.0.1"] * len(self.devices)
+        if megabits:
+            self._make_links()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        for space in self.spaces:
+            subprocess.run(["ip", "netns", "del", space], capture_output=True)
+        if self.quotas:
+            for path in [self._path(d) for d in self.devices] + [self.group]:
+                try:
+                    os.rmdir(path)
+                except OSError:
+                    pass
+
+    def describe(self):
+        how = f"CPU quotas over {self.period * 1e3:g} ms" if self.quotas else "the runtime's throttle"
+        links = f"links of {self.megabits:g} Mbit/s" if self.megabits else "loopback"
+        return ", ".join(f"{d} {s:.0%}" for d, s in self.shares.items()) + f" of a core by {how}; {links}"
+
+    def _path(self, device):
+        return os.path.join(self.group, device)
+
+    def _make_quotas(self):
+        try:
+            os.mkdir(self.group)
+            write(os.path.join(self.group, "cpu.shares"), 262144)  # others on this machine do not take what the quotas grant
+            for device, share in self.shares.items():
+                os.mkdir(self._path(device))
+                write(os.path.join(self._path(device), "cpu.cfs_period_us"), round(self.period * 1e6))
+                write(os.path.join(self._path(device), "cpu.cfs_quota_us"), max(1000, round(self.period * share * 1e6)))
+            return True
+        except OSError:
+            return False
+
+    def _make_links(self):
+        """A bridge in a namespace of its own, a namespace per device, both directions limited."""
+        tag = f"z{os.getpid() % 100000}"
+        hub = tag + "h"
+
+        def must(*words):
+            done = subprocess.run(words, capture_output=True, text=True)
+            if done.returncode != 0:
+                raise z.Failure(f"{' '.join(words)}: {done.stderr.strip()}")
+
+        must("ip", "netns", "add", hub)
+        self.spaces.append(hub)
+        must("ip", "-n", hub, "link", "add", "br", "type", "bridge")
+        must("ip", "-n", hub, "link", "set", "br", "up")
+        limit = ("root", "tbf", "rate", f"{self.megabits}mbit", "burst", "64k", "latency", "200ms")
+        for i, device in enumerate(self.devices):
+            space = f"{tag}{i}"
+            must("ip", "netns", "add", space)
+            self.spaces.append(space)
+            self.addresses[i] = f"10.214.9.{i + 1}"
+            must("ip", "link", "add", "e", "netns", space, "type", "veth", "peer", "name", f"p{i}", "netns", hub)
+            must("ip", "-n", hub, "link", "set", f"p{i}", "master", "br", "up")
+            must("ip", "-n", space, "address", "add", self.addresses[i] + "/24", "dev", "e")
+            must("ip", "-n", space, "link", "set", "e", "up")
+            must("ip", "-n", space, "link", "set", "lo", "up")
+            must("tc", "-n", space, "qdisc", "add", "dev", "e", *limit)
+            must("tc", "-n", hub, "qdisc", "add", "dev", f"p{i}", *limit)
+
+    def _start(self, device, words, environment=None, out=None, log=None):
+        """A process with the quota and in the network of a device."""
+        if self.spaces:
+            words = ["ip", "netns", "exec", self.spaces[1 + self.devices.index(device)]] + words
+        join = (lambda: write(os.path.join(self._path(device), "cgroup.procs"), os.getpid())) if self.quotas else None
+        return subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=out or subprocess.DEVNULL, stderr=log or subprocess.DEVNULL, env=environment, preexec_fn=join)
+
+    def throttle(self, devices):
+        return [] if self.quotas else [f"--throttle={d}={self.shares[d]}" for d in devices]
+
+    def start_alone(self, device, words, log=None):
+        """A tool that does something for one device: the profiler."""
+        return self._start(device, words, log=log)
+
+    def run(self, bundle, data, steps, trace=None, timeout=1800):
+        """Executes a bundle, a process per device of its own; the seconds of every step."""
+        with open(os.path.join(bundle, "manifest.json")) as f:
+            devices = [d["name"] for d in json.load(f)["devices"]]
+        with tempfile.TemporaryDirectory() as folder:
+            metrics = os.path.join(folder, "metrics.jsonl")
+            first = self.addresses[self.devices.index(devices[0])]
+            store = free_ports().replace("127.0.0.1", first)
+            base = {k: v for k, v in os.environ.items() if not k.startswith("ZORSE_") or k == "ZORSE_GEMM"}
+            base.update(ZORSE_JOB="cluster/" + uuid.uuid4().hex, ZORSE_SECRET=uuid.uuid4().hex, ZORSE_STORE=store, ZORSE_WORLD_SIZE=str(len(devices)),
+                        ZORSE_LOCAL_WORLD_SIZE=str(len(devices)))
+            ranks = []
+            for rank, device in enumerate(devices):
+                words = [os.path.join(z.BIN, "zorse-run"), bundle, "--data", data, "--steps", str(steps), "--metrics", metrics, "--quiet", "--join-seconds", "300",
+                         "--deadline-seconds", "60", "--listen", self.addresses[self.devices.index(device)], *self.throttle(devices)]
+                if trace:
+                    words += ["--trace", trace]
+                log = open(os.path.join(folder, f"{rank}.err"), "w+")
+                ranks.append((self._start(device, words, {**base, "ZORSE_RANK": str(rank), "ZORSE_LOCAL_RANK": str(rank)}, log=log), log, device))
+            failure = None
+            for process, log, device in ranks:
+                try:
+                    code = process.wait(timeout=timeout)
+                except subprocess.TimeoutExpired:
+                    code = None
+                if code != 0 and not failure:
+                    log.seek(0)
+                    failure = f"device {device}: exit {code}: {log.read()[-2000:]}"
+            for process, log, _ in ranks:
+                if process.poll() is None:
+                    process.kill()
+                    process.wait()
+                log.close()
+            if failure:
+                raise z.Failure(failure)
+            with open(metrics) as f:
+                return [m["seconds"] for m in map(json.loads, f) if "loss" in m]

@@ -1,0 +1,96 @@
+// Programs of random plans: replayed, their first step takes as long as the expansion that listed them says.
+#include "RandomCases.h"
+#include "RealPrograms.h"
+
+#include "zorse/Planning/CostModel.h"
+#include "zorse/Step/StepGraph.h"
+#include "zorse/runtime/Simulation.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <random>
+
+using namespace zorse;
+
+namespace {
+
+/// Devices of different speeds on nodes of two sites; every link is narrow enough to matter now and then.
+planning::Cluster randomCluster(const step::Plan &plan, uint64_t seed) {
+  std::mt19937_64 random(seed);
+  auto between = [&](double low, double high) { return low * std::pow(high / low, double(random() >> 11) * 0x1p-53); };
+  planning::Cluster cluster;
+  bundle::Topology &t = cluster.topology;
+  auto link = [&](bundle::LinkClass *l, double low, double high) {
+    l->set_bandwidth(random() % 4 ? between(low, high) : 0);
+    l->set_latency(random() % 2 ? between(1e-7, 1e-5) : 0);
+    l->set_flow(random() % 4 ? 0 : between(low, high));
+  };
+  for (const char *name : {"east", "west"}) {
+    auto *site = t.add_sites();
+    site->set_name(name);
+    link(site->mutable_fabric(), 1e8, 1e10);
+    link(site->mutable_uplink(), 1e7, 1e9);
+  }
+  link(t.mutable_between_sites(), 1e7, 1e9);
+  for (size_t d = 0; d < plan.devices.size(); ++d) {
+    if (d == 0 || random() % 2) {
+      auto *node = t.add_nodes();
+      node->set_name("n" + std::to_string(cluster.nodes.size()));
+      node->set_site(uint32_t(random() % 2));
+      link(node->mutable_port(), 1e8, 1e10);
+      link(node->mutable_bus(), 1e8, 1e10);
+      link(node->mutable_nic(), 1e8, 1e9);
+      cluster.nodes.push_back({node->name(), 0, 0, 0, 0, 0});
+    }
+    planning::ClusterDevice device;
+    device.name = plan.devices[d].name;
+    device.kind = random() % 2 ? "sim" : "cpu";
+    device.node = uint32_t(cluster.nodes.size() - 1);
+    device.speed[0] = between(1e8, 1e10);
+    cluster.devices.push_back(device);
+    t.add_node_of_device(device.node);
+  }
+  return cluster;
+}
+
+TEST(SimulationOfPrograms, FirstStepIsTheExpansions) {
+  constexpr uint64_t kCases = 150;
+  double worst = 0;
+  for (uint64_t seed = 1; seed <= kCases; ++seed) {
+    test::RandomCase drawn = test::randomCase(seed, nullptr, 1 + int(seed % 3));
+    planning::Cluster cluster = randomCluster(drawn.plan, seed);
+    std::string error;
+    auto costs = planning::CostModel::make(drawn.model.summary, cluster, nullptr, drawn.plan.devices, error);
+    ASSERT_TRUE(costs) << error;
+    for (const step::Costs *used : {static_cast<const step::Costs *>(nullptr), static_cast<const step::Costs *>(&*costs)}) {
+      test::RealCase real;
+      real.model = drawn.model;
+      double stepTime = 0;
+      ASSERT_TRUE(test::makePrograms(real, drawn.plan, error, used, &stepTime)) << "seed " << seed << ": " << error;
+      runtime::Bundle bundle;
+      bundle.summary = drawn.model.summary;
+      bundle.programs = real.programs;
+      for (const step::PlanDevice &device : drawn.plan.devices)
+        bundle.devices.push_back({device.name, "sim", 1, 0}); // a thread per queue, as the expansion has it
+      if (used)
+        bundle.topology = costs->topology();
+      runtime::Result<runtime::Simulation> simulation = runtime::simulatePrograms(bundle, {});
+      ASSERT_FALSE(simulation.failed()) << simulation.message();
+      double error = std::abs(simulation->firstStep / stepTime - 1);
+      EXPECT_LE(error, 0.01) << "seed " << seed << (used ? " with costs" : "") << ": " << simulation->firstStep << " s, expected " << stepTime;
+      EXPECT_LE(simulation->step, simulation->firstStep * 1.01) << "seed " << seed;
+      worst = std::max(worst, error);
+
+      // Where one thread does all communication nothing is faster, and everything runs.
+      for (runtime::BundleDevice &device : bundle.devices)
+        device.kind = "cpu";
+      simulation = runtime::simulatePrograms(bundle, {});
+      ASSERT_FALSE(simulation.failed()) << simulation.message();
+      EXPECT_GE(simulation->firstStep, stepTime * 0.99) << "seed " << seed;
+    }
+  }
+  printf("%llu plans: the first step differs by at most %.4f %%\n", (unsigned long long)kCases, worst * 100);
+}
+
+} // namespace
