@@ -76,6 +76,7 @@ std::optional<CostModel> CostModel::make(const bundle::ModelSummary &summary, co
   std::map<Key, uint32_t> classes;
   bundle::Topology topology = cluster.topology;
   topology.clear_node_of_device();
+  std::vector<double> work; ///< by device: seconds of computing that a byte costs
   std::string unable;
   size_t count = planDevices.empty() ? cluster.devices.size() : planDevices.size();
   for (size_t i = 0; i < count; ++i) {
@@ -102,6 +103,7 @@ std::optional<CostModel> CostModel::make(const bundle::ModelSummary &summary, co
       tables->times.push_back(deviceTimes(summary, units, device, speed, node.pcie, port, measured));
     tables->deviceClass.push_back(it->second);
     topology.add_node_of_device(device.node);
+    work.push_back(measured ? std::max(0.0, measured->communicationPerByte) : 0);
   }
   if (!unable.empty()) {
     if (unable.size() > 300)
@@ -113,6 +115,8 @@ std::optional<CostModel> CostModel::make(const bundle::ModelSummary &summary, co
   if (profile)
     applyLinks(profile->links, cluster, topology);
   tables->network = sim::Network(topology);
+  if (std::any_of(work.begin(), work.end(), [](double seconds) { return seconds > 0; }))
+    tables->network.setWork(std::move(work));
   // Gloo's transport, which runs CPU devices, sums by exchange and gathers straight from the owners, over relays between sites.
   bool gloo = std::all_of(cluster.devices.begin(), cluster.devices.end(), [](const ClusterDevice &device) { return device.kind == "cpu"; });
   if (gloo) {

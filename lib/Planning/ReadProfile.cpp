@@ -146,7 +146,7 @@ std::vector<ClassProfile> readClass(const json &value, const std::string &path) 
 }
 
 DeviceProfile readDevice(const json &from, const std::string &path) {
-  checkKeys(from, path, {"device", "classes", "update", "norm", "copy", "load", "launch", "memory"});
+  checkKeys(from, path, {"device", "classes", "update", "norm", "copy", "load", "launch", "communication", "memory"});
   DeviceProfile device;
   if (!from.contains("device"))
     fail(path, "lacks \"device\", a device's name or type");
@@ -164,6 +164,11 @@ DeviceProfile readDevice(const json &from, const std::string &path) {
   readRate(from, "load", "per_byte", path, device.loadPerByte, device.loadFixed);
   if (from.contains("launch"))
     device.launch = toSeconds(from["launch"], path + ".launch");
+  if (from.contains("communication")) {
+    double none = 0;
+    checkKeys(from["communication"], path + ".communication", {"per_byte"});
+    readRate(from, "communication", "per_byte", path, device.communicationPerByte, none);
+  }
   if (from.contains("memory"))
     device.memory = static_cast<uint64_t>(toInteger(from["memory"], path + ".memory", 0, int64_t(1) << 50));
   return device;
@@ -279,6 +284,8 @@ std::optional<Profile> zorse::planning::readProfileFiles(const std::vector<std::
       keep(device.normPerElement, device.normFixed, known->normPerElement, known->normFixed);
       keep(device.copyPerByte, device.copyFixed, known->copyPerByte, known->copyFixed);
       keep(device.loadPerByte, device.loadFixed, known->loadPerByte, known->loadFixed);
+      if (device.communicationPerByte < 0)
+        device.communicationPerByte = known->communicationPerByte;
       device.memory = device.memory ? device.memory : known->memory;
       device.launch = device.launch >= 0 ? device.launch : known->launch;
       *known = std::move(device);

@@ -44,6 +44,8 @@ std::string zorse::planning::writeProfile(const Profile &profile) {
     rate("norm", "per_element", device.normPerElement, device.normFixed);
     rate("copy", "per_byte", device.copyPerByte, device.copyFixed);
     rate("load", "per_byte", device.loadPerByte, device.loadFixed);
+    if (device.communicationPerByte >= 0)
+      out += ",\n     \"communication\": " + text(ordered_json{{"per_byte", device.communicationPerByte}});
     if (!device.classes.empty())
       out += ",\n     \"classes\": {";
     const char *separator = "\n";

@@ -8,7 +8,30 @@
 
 using namespace zorse::sim;
 
+void Traffic::charge(uint32_t device, double bytes, double start) {
+  Debt &debt = debts[device];
+  if (start > debt.since) {
+    debt.seconds = std::max(0.0, debt.seconds - (start - debt.since));
+    debt.since = start;
+  }
+  debt.seconds += bytes * network->work(device);
+}
+
+double Traffic::compute(uint32_t device, double seconds, double start) {
+  if (debts.empty())
+    return start + seconds;
+  charge(device, 0, start);
+  Debt &debt = debts[device];
+  double end = start + seconds + debt.seconds;
+  debt = {0, end}; // what is moved until then cannot be worked off before
+  return end;
+}
+
 Passage Traffic::send(uint32_t from, uint32_t to, double bytes, double start) {
+  if (!debts.empty() && from != to) {
+    charge(from, bytes, start);
+    charge(to, bytes, start);
+  }
   Route route = network->route(from, to);
   double sent = route.flow > 0 ? start + bytes / route.flow : start;
   if (bytes > 0)
@@ -65,6 +88,14 @@ void Traffic::flow(uint32_t from, uint32_t to, double bytes) {
   lastHop = route.latency;
   if (!(bytes > 0))
     return;
+  if (!debts.empty() && from != to)
+    for (uint32_t device : {from, to}) {
+      if (moved.empty())
+        moved.assign(network->devices(), 0);
+      if (moved[device] == 0)
+        movers.push_back(device);
+      moved[device] += bytes;
+    }
   for (uint32_t i = 0; i < route.count; ++i) {
     uint32_t r = route.resources[i];
     if (load[r] == 0)
@@ -189,6 +220,9 @@ void Traffic::clearLoads() {
   for (uint32_t r : touched)
     load[r] = 0;
   touched.clear();
+  for (uint32_t device : movers)
+    moved[device] = 0;
+  movers.clear();
   least = latency = 0;
 }
 
@@ -238,6 +272,8 @@ Passage Traffic::run(Operation operation, double start, Algorithm algorithm) {
   double sent = endOfLoads(start);
   for (uint32_t r : touched)
     freeAt[r] = std::max(freeAt[r], start) + load[r] * network->secondsPerByte(r);
+  for (uint32_t device : movers)
+    charge(device, moved[device], start);
   double arrived = sent + latency;
   clearLoads();
   return {sent, arrived};

@@ -13,7 +13,7 @@ import uuid
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "e2e"))
 import harness as z
-from jobs import free_ports
+from jobs import Store
 
 CGROUP = "/sys/fs/cgroup/cpu"
 
@@ -123,7 +123,8 @@ class Cluster:
         with tempfile.TemporaryDirectory() as folder:
             metrics = os.path.join(folder, "metrics.jsonl")
             first = self.addresses[self.devices.index(devices[0])]
-            store = free_ports().replace("127.0.0.1", first)
+            ports = Store()  # ours as long as it lives
+            store = str(ports).replace("127.0.0.1", first)
             base = {k: v for k, v in os.environ.items() if not k.startswith("ZORSE_") or k == "ZORSE_GEMM"}
             base.update(ZORSE_JOB="cluster/" + uuid.uuid4().hex, ZORSE_SECRET=uuid.uuid4().hex, ZORSE_STORE=store, ZORSE_WORLD_SIZE=str(len(devices)),
                         ZORSE_LOCAL_WORLD_SIZE=str(len(devices)))

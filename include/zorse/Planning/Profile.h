@@ -32,6 +32,7 @@ struct DeviceProfile {
   double copyPerByte = -1, copyFixed = 0;
   double loadPerByte = -1, loadFixed = 0;
   double launch = -1;                ///< of a call of a function that does nothing: takes the place of ClusterDevice.launch in rooflines
+  double communicationPerByte = -1;  ///< seconds of computing that a byte costs which the device sends or receives: of processors that move it themselves
   uint64_t memory = 0;               ///< bytes found; 0: not measured
 };
 

@@ -46,6 +46,11 @@ public:
   /// Constant time. From a device to itself nothing is crossed.
   Route route(uint32_t from, uint32_t to) const;
 
+  /// Processors that move bytes themselves: seconds of computing a device loses to every byte it sends or receives, by device. Empty: nothing is lost.
+  void setWork(std::vector<double> secondsPerByte) { perByte = std::move(secondsPerByte); }
+  bool hasWork() const { return !perByte.empty(); }
+  double work(uint32_t device) const { return perByte.empty() ? 0 : perByte[device]; }
+
   size_t resources() const { return bandwidths.size(); }
   double bandwidth(uint32_t resource) const { return bandwidths[resource]; } ///< bytes/s, > 0
   double secondsPerByte(uint32_t resource) const { return inverse[resource]; }
@@ -85,7 +90,7 @@ private:
   std::vector<Shared> pairs; ///< sites x sites, if there are not too many
   std::unordered_map<uint64_t, Shared> listedPairs; ///< otherwise: (from << 32 | to)
   Shared otherPairs;
-  std::vector<double> bandwidths, inverse;
+  std::vector<double> bandwidths, inverse, perByte;
   std::vector<std::pair<Kind, uint32_t>> owners; ///< per resource: index of a device, node, site or pair
   std::vector<std::string> nodeNames, siteNames;
 };
@@ -115,8 +120,11 @@ struct Piece {
 /// A collective reserves on every resource the bytes it passes there in all.
 class Traffic {
 public:
-  explicit Traffic(const Network &network) : network(&network), freeAt(network.resources(), 0), load(network.resources(), 0) {}
-  void reset() { freeAt.assign(freeAt.size(), 0); }
+  explicit Traffic(const Network &network) : network(&network), freeAt(network.resources(), 0), load(network.resources(), 0) { reset(); }
+  void reset() {
+    freeAt.assign(freeAt.size(), 0);
+    debts.assign(network->hasWork() ? network->devices() : 0, Debt());
+  }
 
   Passage send(uint32_t from, uint32_t to, double bytes, double start);
   /// Every reader gets every owner's piece (uneven all-gather). Neither list names a device twice.
@@ -125,6 +133,10 @@ public:
   Passage reduceScatter(const std::vector<uint32_t> &contributors, const std::vector<Piece> &owners, double start, Algorithm algorithm);
   /// Every member gets the sum of `bytes` over all.
   Passage allReduce(const std::vector<uint32_t> &members, double bytes, double start, Algorithm algorithm);
+
+  /// When a device that computes for `seconds` from `start` on is done: what it lost to bytes it moved (Network::work) while it computed before comes on
+  /// top, and what it has moved since it became idle as far as it was not idle for as long. A device computes one thing at a time.
+  double compute(uint32_t device, double seconds, double start);
 
   double busyUntil(uint32_t resource) const { return freeAt[resource]; }
 
@@ -135,7 +147,11 @@ private:
     bool reads;
   };
   enum class Operation : uint8_t { Gather, Scatter, Reduce };
+  struct Debt {
+    double seconds = 0, since = 0; ///< of computing, that idle time since then works off
+  };
 
+  void charge(uint32_t device, double bytes, double start);
   Passage run(Operation operation, double start, Algorithm algorithm);
   void weigh(Operation operation, Algorithm algorithm);
   void flow(uint32_t from, uint32_t to, double bytes);
@@ -154,6 +170,9 @@ private:
   double total = 0;
   std::vector<double> load;
   std::vector<uint32_t> touched;
+  std::vector<double> moved; ///< bytes by device; only where moving is work
+  std::vector<uint32_t> movers;
+  std::vector<Debt> debts;
   double least = 0, latency = 0, lastHop = 0;
 };
 

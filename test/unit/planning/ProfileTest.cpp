@@ -19,6 +19,7 @@ const char *kEverything = R"({
   "devices": [
     {"device": "F1", "memory": 1000,
      "update": {"per_element": 1e-9, "fixed": 1e-5}, "norm": {"per_element": 2e-9}, "copy": {"per_byte": 3e-9, "fixed": 0}, "load": {"per_byte": 4e-9},
+     "communication": {"per_byte": 5e-9},
      "classes": {
        "block mlp": [{"rows": 1, "forward": 0.1, "backward": 0.2, "input_gradients": 0.12, "weight_gradients": 0.08, "memory": 77}, {"rows": 4, "forward": 0.4}],
        "head": [{"degree": 1, "points": [{"rows": 2, "forward": 0.5}]}, {"degree": 2, "points": [{"rows": 2, "forward": 0.3}]}],
@@ -45,6 +46,7 @@ TEST(Profile, ReadAndWritten) {
   EXPECT_EQ(device.memory, 1000u);
   EXPECT_EQ(device.updateFixed, 1e-5);
   EXPECT_EQ(device.loadPerByte, 4e-9);
+  EXPECT_EQ(device.communicationPerByte, 5e-9);
   ASSERT_EQ(device.classes.at("block mlp").size(), 1u);
   EXPECT_EQ(device.classes.at("block mlp")[0].degree, 1u);
   EXPECT_EQ(device.classes.at("block mlp")[0].points[0].weightGradients, 0.08);

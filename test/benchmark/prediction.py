@@ -1,0 +1,249 @@
+"""Predicted step times against executed ones, on a cluster of unequal CPU devices made of this machine (small_cluster.py).
+
+    prediction.py MODEL.onnx --sequence S [--shares a=0.72,b=0.54,...] [--batch 64] [--repeat 5] [--steps 3] [--period 10] [--throttle] [--megabits R] [--keep FOLDER] [--only NAMES]
+
+1. A profile is taken once, at other row counts than any plan uses.
+2. All plans are compiled with it. The compiler's prediction and what `zorse-run --simulate` makes of the same programs are written to predictions.json.
+3. Only then everything is executed: --repeat rounds over all plans, each time a process per device; the first step of each run does not count.
+
+Prints a line per plan, then the mean errors and how many pairs of plans that differ by more than 8 % are ranked right. Fails when the mean error exceeds 5 %, the replay's
+3 %, or any pair is ranked wrong.
+"""
+import argparse
+import collections
+import itertools
+import json
+import os
+import re
+import statistics
+import sys
+import tempfile
+import time
+
+from small_cluster import Cluster
+import harness as z
+
+parser = argparse.ArgumentParser()
+parser.add_argument("model")
+parser.add_argument("--sequence", type=int, default=128)
+parser.add_argument("--shares", default="a=0.72,b=0.54,c=0.36,d=0.18")
+parser.add_argument("--batch", type=int, default=64)
+parser.add_argument("--repeat", type=int, default=5)
+parser.add_argument("--steps", type=int, default=3)
+parser.add_argument("--period", type=float, default=10, help="ms, of the quotas")
+parser.add_argument("--throttle", action="store_true", help="the runtime's own throttle instead of quotas")
+parser.add_argument("--megabits", type=float, help="rate of every device's link; loopback without")
+parser.add_argument("--keep", help="folder for everything that is made")
+parser.add_argument("--only", help="names of plans, separated by commas")
+parser.add_argument("--limit", type=float, default=0.05)
+parser.add_argument("--replay-limit", type=float, default=0.03)
+a = parser.parse_args()
+shares = {name: float(share) for name, share in (s.split("=") for s in a.shares.split(","))}
+devices = list(shares)
+folder = a.keep or tempfile.mkdtemp(prefix="zorse-prediction-")
+os.makedirs(folder, exist_ok=True)
+os.environ["ZORSE_GEMM"] = "openblas"  # the same in the profile and in the runs, whatever was measured as faster under a quota
+TASK = re.compile(r"^([FBW])\(.*units (\d+)-(\d+), samples (\d+)-(\d+)\)")
+
+
+def path(name):
+    return os.path.join(folder, name)
+
+
+def text_file():
+    name = path("data.txt")
+    with open(name, "wb") as f:
+        f.write(bytes((i * i // 7) % 251 for i in range(300000)))
+    return name
+
+
+def cluster_file(name, names):
+    with open(path(name), "w") as f:
+        f.write("name: small\nnodes:\n")
+        for device in names:  # each a node: they have nothing in common but the link
+            f.write(f"  - name: node-{device}\n    devices:\n      - {{ name: {device}, kind: cpu, speed: {shares[device] * 5e10:g}, memory: 4GiB, threads: 1 }}\n")
+    return path(name)
+
+
+def spread(total, weights, step=1):
+    """Multiples of `step` in proportion."""
+    whole = [int(total / step * w / sum(weights)) for w in weights]
+    for i in sorted(range(len(weights)), key=lambda i: whole[i] - total / step * weights[i] / sum(weights))[:total // step - sum(whole)]:
+        whole[i] += 1
+    return [w * step for w in whole]
+
+
+def stage(units, members, samples, microbatch):
+    return {"units": list(units), "devices": [{"device": d, "samples": s, "microbatch": microbatch} for d, s in zip(members, samples) if s > 0]}
+
+
+def pipeline(groups, cuts, batch, microbatch):
+    """Stages of devices that share the samples in proportion to their speeds."""
+    return [stage(u, g, spread(batch, [shares[d] for d in g], microbatch if len(g) > 1 else 1), microbatch) for g, u in zip(groups, zip(cuts, cuts[1:]))]
+
+
+def cuts_by_speed(units, groups):
+    """First and last units weigh nothing: embedding and head are small."""
+    inner = spread(units - 2, [sum(shares[d] for d in g) for g in groups])
+    cuts = [0]
+    for i, n in enumerate(inner):
+        cuts.append(cuts[-1] + n + (i == 0) + (i == len(inner) - 1))
+    return cuts
+
+
+def plans(units):
+    """name -> keys of a plan. Hand-made: good, bad and odd ones."""
+    B, names = a.batch, sorted(devices, key=lambda d: -shares[d])
+    rest, best = names[1:], names[0]
+    m = max(4, B // 8)
+    found = {}
+
+    def add(name, keys, used=None, **more):
+        found[name] = {"batch": B, "devices": used or names, **keys, **more}
+
+    one = [[d] for d in names]
+    add("data-proportional", {"stages": [stage((0, units), names, spread(B, [shares[d] for d in names], 2), m)]})
+    add("data-equal", {"stages": [stage((0, units), names, spread(B, [1] * len(names), 2), m)]})
+    add("data-without-slowest", {"stages": [stage((0, units), names[:-1], spread(B, [shares[d] for d in names[:-1]], 2), m)]}, used=names[:-1])
+    add("pipeline-by-speed", {"stages": pipeline(one, cuts_by_speed(units, one), B, m)}, schedule="1f1b")
+    add("pipeline-by-speed-small-rows", {"stages": pipeline(one, cuts_by_speed(units, one), B, m // 2)}, schedule="1f1b")
+    add("pipeline-gpipe", {"stages": pipeline(one, cuts_by_speed(units, one), B, m)}, schedule="gpipe")
+    add("pipeline-reversed", {"stages": pipeline(one[::-1], cuts_by_speed(units, one[::-1]), B, m)}, schedule="1f1b")
+    even = [units * i // len(names) for i in range(len(names) + 1)]
+    add("pipeline-even-layers", {"stages": pipeline(one, even, B, m)}, schedule="1f1b")
+    two = [[best], rest]
+    add("fastest-then-others", {"stages": pipeline(two, cuts_by_speed(units, two), B, m)}, schedule="1f1b")
+    add("others-then-fastest", {"stages": pipeline(two[::-1], cuts_by_speed(units, two[::-1]), B, m)}, schedule="1f1b")
+    if len(names) > 3:
+        mixed = [[names[0], names[3]], [names[1], names[2]]]
+        add("two-mixed-stages", {"stages": pipeline(mixed, cuts_by_speed(units, mixed), B, m)}, schedule="1f1b")
+        pairs = [[names[0], names[3]], [names[1], names[2]]]
+        samples = spread(B, [sum(shares[d] for d in p) for p in pairs], m)
+        add("two-pipelines", {"pipelines": [{"samples": [0, samples[0]], "stages": pipeline([[d] for d in pairs[0]], cuts_by_speed(units, [[d] for d in pairs[0]]), samples[0], m)},
+                                            {"samples": [samples[0], B], "stages": pipeline([[d] for d in pairs[1]], cuts_by_speed(units, [[d] for d in pairs[1]]), samples[1], m)}]})
+    add("fastest-two", {"stages": pipeline(one[:2], cuts_by_speed(units, one[:2]), B, m)}, used=names[:2], schedule="1f1b")
+    return found
+
+
+def compile_plan(name, keys, extra=()):
+    with open(path(name + ".plan.json"), "w") as f:
+        json.dump(keys, f)
+    bundle = path(name + ".zorse")
+    z.compile(a.model, bundle, path("cluster.yaml"), keys["batch"], a.sequence, path(name + ".plan.json"), extra=extra)
+    return bundle
+
+
+def simulate(bundle):
+    z.call("zorse-run", bundle, "--simulate", "--steps", 6, "--quiet", "--json", path("simulation.json"))
+    with open(path("simulation.json")) as f:
+        return json.load(f)
+
+
+def profile_rows(used):
+    """Between and beside the row counts of the plans, never one of them."""
+    low, high = min(used), max(used)
+    rows = sorted({max(1, low - 1), (low + high) // 2, high + high // 2 + 1})
+    return [r if r not in used else r + 1 for r in rows]
+
+
+def rows_of(keys):
+    return {r for p in keys.get("pipelines", [keys]) for s in p["stages"] for d in s["devices"]
+            for r in {min(d["microbatch"], d["samples"]), d["samples"] % d["microbatch"]} if r > 0}
+
+
+def unit_names(bundle):
+    """By unit, and the content hash."""
+    with open(os.path.join(bundle, "summary.pb"), "rb") as f:
+        import subprocess
+        text = subprocess.run(["protoc", "--decode=zorse.bundle.ModelSummary", "-I", os.path.join(z.ROOT, "runtime", "schema"), "bundle.proto"], stdin=f, capture_output=True,
+                              check=True).stdout.decode()
+    return re.findall(r'^units \{\n  name: "([^"]*)"', text, re.M)
+
+
+def measure_here(cluster, device, units, rows, steps=4):
+    """Times of unit functions under the device's quota: programs in which every unit is a cell, executed with a trace."""
+    batch, cells, first = sum(rows), [], 0
+    for r in rows:
+        cells += [{"units": [u, u + 1], "samples": [first, first + r], "device": device} for u in range(units)]
+        first += r
+    with open(path("profile.plan.json"), "w") as f:
+        json.dump({"batch": batch, "devices": [device], "cells": cells, "schedule": "gpipe"}, f)
+    bundle = path("profile.zorse")
+    z.compile(a.model, bundle, cluster_file("alone.yaml", [device]), batch, a.sequence, path("profile.plan.json"))
+    cluster.run(bundle, data, steps, trace=path("profile.trace.json"))
+    with open(path("profile.trace.json")) as f:
+        events = [e for e in json.load(f)["traceEvents"] if e.get("ph") == "X" and e["args"]["step"] > 1]
+    # A quota lets short tasks through at once and stops later ones: means over all equal units, not medians.
+    times, classes, names = collections.defaultdict(list), {}, unit_names(bundle)
+    for u, name in enumerate(names):
+        classes[u] = " ".join(re.sub(r"\d+", "", name).split())
+    for e in events:
+        if m := TASK.match(e["name"]):
+            times[classes[int(m[2])], int(m[5]) - int(m[4]), m[1]].append(e["dur"] * 1e-6)
+        else:
+            times[e["name"].split(" ")[0]].append(e["dur"] * 1e-6)
+    mean = lambda key: statistics.fmean(times[key])
+    return {"device": device,
+            "classes": {c: [{"rows": r, "forward": mean((c, r, "F")), "backward": mean((c, r, "B"))} for r in sorted(rows)] for c in dict.fromkeys(classes.values())}}
+
+
+def main():
+    global data
+    data = text_file()
+    cluster_file("cluster.yaml", devices)
+    _, _, text = z.call("zorse-compile", a.model, "--cluster", path("cluster.yaml"), "--seq", a.sequence, "--batch", a.batch, "--compile-to=bodies")
+    units = int(re.search(r"(\d+) units of", text)[1])
+    chosen = plans(units)
+    if a.only:
+        chosen = {name: chosen[name] for name in a.only.split(",")}
+    used = set().union(*map(rows_of, chosen.values()))
+    rows = profile_rows(used)
+    with Cluster(shares, a.period * 1e-3, quotas=False if a.throttle else None, megabits=a.megabits) as cluster:
+        print(f"{cluster.describe()}; {os.path.basename(a.model)}, batch {a.batch} x {a.sequence}, {units} units")
+        print(f"plans use {sorted(used)} rows; profiled at {rows}", flush=True)
+        profile = {"format": 1, "comment": cluster.describe(), "devices": [measure_here(cluster, d, units, rows) for d in devices]}
+        with open(path("profile.json"), "w") as f:
+            json.dump(profile, f, indent=1)
+        shortest = min(p["forward"] for d in profile["devices"] for c, points in d["classes"].items() for p in points[1:] if "block" in c)
+        print(f"shortest body of a block at {rows[1]} rows: {shortest * 1e3:.0f} ms, {shortest / a.period * 1e3:.0f} periods", flush=True)
+
+        predictions = {}
+        for name, keys in chosen.items():
+            bundle = compile_plan(name, keys, extra=("--profile", path("profile.json")))
+            simulation = simulate(bundle)
+            predictions[name] = {"predicted": simulation["planned_seconds"], "simulated": simulation["step_seconds"], "bundle": bundle}
+        with open(path("predictions.json"), "w") as f:
+            json.dump({"written": time.time(), "plans": predictions}, f, indent=1)
+
+        measured = collections.defaultdict(list)
+        for round_ in range(a.repeat):
+            for name in chosen:
+                steps = cluster.run(predictions[name]["bundle"], data, 1 + a.steps)
+                measured[name].append(statistics.fmean(steps[1:]))
+            print(f"round {round_ + 1} of {a.repeat}", flush=True)
+    judge(predictions, measured)
+
+
+def judge(predictions, measured):
+    middle = {name: statistics.median(runs) for name, runs in measured.items()}
+    errors, replays = [], []
+    print(f"{'plan':30} {'predicted':>10} {'simulated':>10} {'measured':>10} {'runs':>14} {'error':>8} {'replay':>8}")
+    for name in sorted(middle, key=middle.get):
+        p, m = predictions[name], middle[name]
+        errors.append(p["predicted"] / m - 1)
+        replays.append(p["simulated"] / m - 1)
+        spread_ = f"{min(measured[name]):.2f}-{max(measured[name]):.2f}"
+        print(f"{name:30} {p['predicted']:9.3f}s {p['simulated']:9.3f}s {m:9.3f}s {spread_:>14} {errors[-1]:8.1%} {replays[-1]:8.1%}")
+    pairs = [(x, y) for x, y in itertools.combinations(middle, 2) if max(middle[x], middle[y]) > 1.08 * min(middle[x], middle[y])]
+    wrong = [(x, y) for x, y in pairs if (predictions[x]["predicted"] - predictions[y]["predicted"]) * (middle[x] - middle[y]) <= 0]
+    for x, y in wrong:
+        print(f"ranked wrong: {x} and {y}")
+    mean, replay = (statistics.fmean(map(abs, e)) for e in (errors, replays))
+    print(f"{len(middle)} plans over {max(middle.values()) / min(middle.values()):.2f}x in time; ranked right: {len(pairs) - len(wrong)} of {len(pairs)} pairs that differ by more than 8 %")
+    print(f"mean error of the predicted step {mean:.2%} (limit {a.limit:.0%}), worst {max(map(abs, errors)):.1%}; of the replay {replay:.2%} (limit {a.replay_limit:.0%}), "
+          f"worst {max(map(abs, replays)):.1%}")
+    sys.exit(0 if mean <= a.limit and replay <= a.replay_limit and not wrong else 1)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,67 @@
+// Devices whose processors move bytes themselves compute later for it.
+#include "Topologies.h"
+
+#include <gtest/gtest.h>
+
+using namespace zorse;
+
+namespace {
+
+sim::Network threeDevices() {
+  bundle::Topology t;
+  t.add_sites();
+  t.add_nodes();
+  for (int d = 0; d < 3; ++d)
+    t.add_node_of_device(0);
+  sim::Network network(t);
+  network.setWork({0.5, 0.25, 0});
+  return network;
+}
+
+TEST(Work, BytesTakeTimeFromComputing) {
+  sim::Network network = threeDevices();
+  sim::Traffic traffic(network);
+  EXPECT_DOUBLE_EQ(traffic.compute(0, 10, 0), 10);
+  traffic.send(0, 1, 4, 3);                         // while 0 computes: 2 s for it, 1 s for 1, which is idle
+  EXPECT_DOUBLE_EQ(traffic.compute(1, 1, 3.25), 5); // 0.25 s worked off before
+  EXPECT_DOUBLE_EQ(traffic.compute(0, 10, 10), 22);
+  EXPECT_DOUBLE_EQ(traffic.compute(0, 1, 30), 31);  // and once only
+}
+
+TEST(Work, IdleDevicesWorkItOff) {
+  sim::Network network = threeDevices();
+  sim::Traffic traffic(network);
+  traffic.send(0, 2, 4, 1);
+  EXPECT_DOUBLE_EQ(traffic.compute(0, 1, 3), 4);
+  traffic.send(0, 2, 4, 3.5); // during computing: worked off from 4 on
+  traffic.send(0, 2, 4, 4.5);
+  EXPECT_DOUBLE_EQ(traffic.compute(0, 1, 5), 9); // 2 + 2 - (5 - 4)
+  EXPECT_DOUBLE_EQ(traffic.compute(2, 1, 5), 6);
+}
+
+TEST(Work, CollectivesCountWhatEachMoves) {
+  sim::Network network = threeDevices();
+  sim::Traffic traffic(network);
+  // Pieces of 4 and 8 bytes for three readers: 0 sends 2 x 4 and receives 8, 1 sends 2 x 8 and receives 4.
+  traffic.allGather({{0, 4}, {1, 8}}, {0, 1, 2}, 0, sim::Algorithm::Exchange);
+  EXPECT_DOUBLE_EQ(traffic.compute(0, 1, 0), 1 + 16 * 0.5);
+  EXPECT_DOUBLE_EQ(traffic.compute(1, 1, 0), 1 + 20 * 0.25);
+  traffic.reset();
+  traffic.reduceScatter({0, 1, 2}, {{0, 4}, {1, 8}}, 0, sim::Algorithm::Best);
+  traffic.reset();
+  EXPECT_DOUBLE_EQ(traffic.compute(0, 1, 0), 1);
+}
+
+TEST(Work, NoneWithoutIt) {
+  bundle::Topology t;
+  t.add_sites();
+  t.add_nodes();
+  t.add_node_of_device(0);
+  t.add_node_of_device(0);
+  sim::Network network(t);
+  sim::Traffic traffic(network);
+  traffic.send(0, 1, 1e9, 0);
+  EXPECT_DOUBLE_EQ(traffic.compute(0, 1, 0), 1);
+}
+
+} // namespace
