@@ -182,7 +182,7 @@ std::string Compiler::describeKernels() const {
 
 bool Compiler::plan(std::string &remark) {
   std::string error;
-  std::optional<PlanOutcome> result = makePlan(options.cluster, options.plan, options.batch, model.summary, bodies.library, error);
+  std::optional<PlanOutcome> result = makePlan(options.cluster, options.plan, options.profiles, options.batch, model.summary, bodies.library, error);
   if (!result) {
     printError(error);
     return false;
@@ -197,6 +197,7 @@ bool Compiler::expand(std::string &remark) {
   std::string error;
   step::ExpandOptions expand;
   expand.bodies = &bodies.library;
+  expand.costs = planned.costs.get();
   std::optional<step::StepGraph> result = step::expandPlan(model.summary, planned.plan, error, expand);
   if (!result) {
     printError((options.plan.empty() ? options.cluster : options.plan) + ": " + error);
@@ -240,7 +241,7 @@ bool Compiler::write(std::string &remark) {
   contents.devices = planned.devices;
   contents.plan = planJson;
   contents.cluster = planned.cluster;
-  contents.topology = planned.topology;
+  contents.topology = planned.costs->topology();
   contents.summary = model.summary;
   contents.bodies = bodies.library;
   contents.programs = std::move(programs);

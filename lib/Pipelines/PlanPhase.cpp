@@ -1,6 +1,5 @@
 #include "PlanPhase.h"
 
-#include "zorse/Planning/CostModel.h"
 #include "zorse/Planning/DefaultPlan.h"
 
 #include <fstream>
@@ -8,10 +7,13 @@
 
 namespace zorse::pipelines {
 
-std::optional<PlanOutcome> makePlan(const std::string &clusterFile, const std::string &planFile, int64_t batch, const bundle::ModelSummary &summary,
+std::optional<PlanOutcome> makePlan(const std::string &clusterFile, const std::string &planFile, const std::vector<std::string> &profiles, int64_t batch, const bundle::ModelSummary &summary,
                                     const bundle::BodyLibrary &bodies, std::string &error) {
   std::optional<planning::Cluster> cluster = planning::readClusterFile(clusterFile, error);
   if (!cluster)
+    return std::nullopt;
+  std::optional<planning::Profile> profile;
+  if (!profiles.empty() && !(profile = planning::readProfileFiles(profiles, error)))
     return std::nullopt;
   PlanOutcome outcome;
   std::stringstream text;
@@ -41,12 +43,12 @@ std::optional<PlanOutcome> makePlan(const std::string &clusterFile, const std::s
     }
     outcome.plan = std::move(*plan);
   }
-  std::optional<planning::CostModel> costs = planning::CostModel::make(summary, *cluster, nullptr, outcome.plan.devices, error);
+  std::optional<planning::CostModel> costs = planning::CostModel::make(summary, *cluster, profile ? &*profile : nullptr, outcome.plan.devices, error);
   if (!costs) {
     error = clusterFile + ": " + error;
     return std::nullopt;
   }
-  outcome.topology = costs->topology();
+  outcome.costs = std::make_shared<const planning::CostModel>(std::move(*costs));
   for (const step::PlanDevice &device : outcome.plan.devices)
     for (const planning::ClusterDevice &known : cluster->devices)
       if (known.name == device.name)

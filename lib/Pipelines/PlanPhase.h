@@ -2,9 +2,13 @@
 #pragma once
 
 #include "zorse/Bundle/BundleWriter.h"
+#include "zorse/Planning/CostModel.h"
 #include "zorse/Step/Plan.h"
 
+#include <memory>
 #include <optional>
+#include <string>
+#include <vector>
 
 namespace zorse::pipelines {
 
@@ -12,11 +16,11 @@ struct PlanOutcome {
   step::Plan plan;
   std::vector<bundle::BundleDevice> devices; ///< in the order of the plan
   std::string cluster;                       ///< text of the file
-  bundle::Topology topology;                 ///< of the plan's devices
+  std::shared_ptr<const planning::CostModel> costs; ///< of the plan's devices
 };
 
 /// Reads the cluster and the plan (or makes one, counting the memory these bodies need) and checks them against the model. Errors name the file.
-std::optional<PlanOutcome> makePlan(const std::string &clusterFile, const std::string &planFile, int64_t batch, const bundle::ModelSummary &summary,
+std::optional<PlanOutcome> makePlan(const std::string &clusterFile, const std::string &planFile, const std::vector<std::string> &profiles, int64_t batch, const bundle::ModelSummary &summary,
                                     const bundle::BodyLibrary &bodies, std::string &error);
 
 } // namespace zorse::pipelines

@@ -16,6 +16,7 @@ import json
 import os
 import re
 import statistics
+import subprocess
 import sys
 import tempfile
 import time
@@ -152,9 +153,7 @@ def rows_of(keys):
 
 
 def unit_names(bundle):
-    """By unit, and the content hash."""
     with open(os.path.join(bundle, "summary.pb"), "rb") as f:
-        import subprocess
         text = subprocess.run(["protoc", "--decode=zorse.bundle.ModelSummary", "-I", os.path.join(z.ROOT, "runtime", "schema"), "bundle.proto"], stdin=f, capture_output=True,
                               check=True).stdout.decode()
     return re.findall(r'^units \{\n  name: "([^"]*)"', text, re.M)
@@ -187,6 +186,16 @@ def measure_here(cluster, device, units, rows, steps=4):
             "classes": {c: [{"rows": r, "forward": mean((c, r, "F")), "backward": mean((c, r, "B"))} for r in sorted(rows)] for c in dict.fromkeys(classes.values())}}
 
 
+def measure_links(cluster, profile):
+    """What a device's processor makes of bytes, under its quota: that time is lost to computing. Links: as fast as that, or as they are shaped."""
+    rates = {d: cluster.bytes_per_second(d) for d in devices}
+    print("bytes/s by device: " + ", ".join(f"{d} {r / 1e6:.0f} MB/s" for d, r in rates.items()), flush=True)
+    for device in profile["devices"]:
+        device["communication"] = {"per_byte": 1 / rates[device["device"]]}
+    # Of a pair the slower one counts.
+    profile["links"] = [{"from": x, "to": y, "bandwidth": min(rates[x], rates[y]), "latency": 1e-3} for x, y in itertools.permutations(devices, 2)]
+
+
 def main():
     global data
     data = text_file()
@@ -202,6 +211,7 @@ def main():
         print(f"{cluster.describe()}; {os.path.basename(a.model)}, batch {a.batch} x {a.sequence}, {units} units")
         print(f"plans use {sorted(used)} rows; profiled at {rows}", flush=True)
         profile = {"format": 1, "comment": cluster.describe(), "devices": [measure_here(cluster, d, units, rows) for d in devices]}
+        measure_links(cluster, profile)
         with open(path("profile.json"), "w") as f:
             json.dump(profile, f, indent=1)
         shortest = min(p["forward"] for d in profile["devices"] for c, points in d["classes"].items() for p in points[1:] if "block" in c)

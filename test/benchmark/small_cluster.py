@@ -102,19 +102,31 @@ class Cluster:
             must("tc", "-n", space, "qdisc", "add", "dev", "e", *limit)
             must("tc", "-n", hub, "qdisc", "add", "dev", f"p{i}", *limit)
 
-    def _start(self, device, words, environment=None, out=None, log=None):
-        """A process with the quota and in the network of a device."""
+    def _start(self, device, words, environment=None, out=None, log=None, limited=True):
+        """A process in the network of a device, with its quota."""
         if self.spaces:
             words = ["ip", "netns", "exec", self.spaces[1 + self.devices.index(device)]] + words
-        join = (lambda: write(os.path.join(self._path(device), "cgroup.procs"), os.getpid())) if self.quotas else None
+        place = self._path(device) if limited else self.group
+        join = (lambda: write(os.path.join(place, "cgroup.procs"), os.getpid())) if self.quotas else None
         return subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=out or subprocess.DEVNULL, stderr=log or subprocess.DEVNULL, env=environment, preexec_fn=join)
 
     def throttle(self, devices):
         return [] if self.quotas else [f"--throttle={d}={self.shares[d]}" for d in devices]
 
-    def start_alone(self, device, words, log=None):
-        """A tool that does something for one device: the profiler."""
-        return self._start(device, words, log=log)
+    def bytes_per_second(self, device, mib=64, repeat=3):
+        """Of a device that sends to, and that receives from, a process without a quota at the place of another device: the slower of both."""
+        peer = next(d for d in self.devices if d != device)
+        found = []
+        for members in ((device, peer), (peer, device)):
+            with tempfile.TemporaryDirectory() as folder:
+                ranks = [self._start(d, [os.path.join(z.BIN, "transport-rank"), "transfer", "--folder", folder, "--rank", str(i), "--ranks", "2", "--mib", str(mib), "--repeat",
+                                         str(repeat), "--listen", self.addresses[self.devices.index(d)]], out=subprocess.PIPE, limited=d == device)
+                         for i, d in enumerate(members)]
+                outs = [r.communicate(timeout=300)[0] for r in ranks]
+                if any(r.returncode for r in ranks):
+                    raise z.Failure("transport-rank failed")
+                found.append(mib * 2**20 / float(outs[0]))
+        return min(found)
 
     def run(self, bundle, data, steps, trace=None, timeout=1800):
         """Executes a bundle, a process per device of its own; the seconds of every step."""

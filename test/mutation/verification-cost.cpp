@@ -28,7 +28,7 @@ struct Options {
   unsigned threads = std::max(1u, std::thread::hardware_concurrency());
   double limit = 0.10;
   int64_t memoryLimit = 2048; ///< MiB
-  std::string bundle;
+  std::string bundle, keep;
 };
 
 double cpu() {
@@ -64,6 +64,21 @@ std::string planFile(const Options &o) {
     text += "]}";
   }
   return text + "]}\n";
+}
+
+bundle::Topology nodesOfEight(size_t devices) {
+  bundle::Topology t;
+  t.add_sites()->mutable_fabric()->set_latency(1e-6);
+  for (size_t d = 0; d < devices; ++d) {
+    if (d % 8 == 0) {
+      auto *node = t.add_nodes();
+      node->set_name("n" + std::to_string(d / 8));
+      node->mutable_port()->set_bandwidth(3e11);
+      node->mutable_nic()->set_bandwidth(12.5e9);
+    }
+    t.add_node_of_device(static_cast<uint32_t>(d / 8));
+  }
+  return t;
 }
 
 int verifyBundle(const Options &o) {
@@ -103,7 +118,11 @@ int main(int argc, char **argv) {
       o.bundle = argv[i] + 9;
       continue;
     }
-    fprintf(stderr, "verification-cost [--stages=N] [--replicas=N] [--micro-batches=N] [--blocks=N] [--repeat=N] [--threads=N] [--limit=SHARE] [--memory-limit=MIB]\n"
+    if (!strncmp(argv[i], "--keep=", 7)) {
+      o.keep = argv[i] + 7;
+      continue;
+    }
+    fprintf(stderr, "verification-cost [--stages=N] [--replicas=N] [--micro-batches=N] [--blocks=N] [--repeat=N] [--threads=N] [--limit=SHARE] [--memory-limit=MIB] [--keep=DIR]\n"
                     "verification-cost --bundle=DIR [--repeat=N] [--threads=N]\n");
     return 2;
   }
@@ -114,7 +133,8 @@ int main(int argc, char **argv) {
   shape.units = o.blocks * 2 + 2;
   shape.skip = false; // what a chain of blocks has
   const test::SyntheticModel model = test::makeModel(shape);
-  const std::string text = planFile(o), directory = std::filesystem::temp_directory_path() / ("verification-cost." + std::to_string(getpid()));
+  // With --keep the bundle stays, for zorse-run --simulate.
+  const std::string text = planFile(o), directory = !o.keep.empty() ? o.keep : (std::filesystem::temp_directory_path() / ("verification-cost." + std::to_string(getpid()))).string();
   static const char *const names[] = {"plan", "step", "exec", "verify", "bundle"};
   std::vector<double> shares, processorShares;
   for (int run = 0; run < o.repeat; ++run) {
@@ -150,13 +170,17 @@ int main(int argc, char **argv) {
     contents.plan = json;
     contents.summary = model.summary;
     contents.bodies = model.bodies;
+    contents.topology = nodesOfEight(plan->devices.size());
+    for (const step::PlanDevice &device : plan->devices)
+      contents.devices.push_back({device.name, "sim", 1, 0});
     contents.programs = std::move(programs);
     if (!bundle::writeBundle(contents, directory, error)) {
       fprintf(stderr, "%s\n", error.c_str());
       return 1;
     }
     mark(5);
-    std::filesystem::remove_all(directory);
+    if (o.keep.empty())
+      std::filesystem::remove_all(directory);
     if (run == 0)
       printf("%zu devices, %d units, %zu cells, %zu entries, %zu slots; %u threads\n", plan->devices.size(), shape.units, plan->cells.size(), graph->entries.size(), graph->slots.size(), o.threads);
     shares.push_back((at[4] - at[3]) / (at[5] - at[0]));

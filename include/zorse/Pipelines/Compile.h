@@ -41,6 +41,7 @@ struct CompileOptions {
   std::string model;   ///< ONNX file
   std::string cluster; ///< YAML file
   std::string plan;    ///< plan.json; empty: a default plan
+  std::vector<std::string> profiles; ///< measured times (docs/profile.md), later ones go before
   std::string output;  ///< bundle directory; empty: none is written
 
   int64_t batch = 0;    ///< samples per step

@@ -1,0 +1,61 @@
+#include "zorse/runtime/ThrottledDevice.h"
+
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <ctime>
+
+using namespace zorse;
+using namespace zorse::runtime;
+
+namespace {
+
+double seconds(clockid_t clock) {
+  timespec time;
+  clock_gettime(clock, &time);
+  return double(time.tv_sec) + double(time.tv_nsec) * 1e-9;
+}
+
+/// Its bodies use a processor for 20 ms.
+class Busy final : public Device {
+public:
+  std::string description() const override { return "busy"; }
+  Result<std::unique_ptr<DeviceMemory>> allocate(size_t, const AllocationOptions &) override { return internalError("none"); }
+  Status loadBodies(const bundle::BodyLibrary &, const std::string &) override { return Status::success(); }
+  uint64_t launches() const override { return 7; }
+  bool sharesHostMemory() const override { return true; }
+  Status copy(void *, const void *, size_t) override { return Status::success(); }
+  Status runBody(uint32_t index, const BodyArguments &) override {
+    double begin = seconds(CLOCK_MONOTONIC), until = seconds(CLOCK_THREAD_CPUTIME_ID) + 0.02;
+    while (seconds(CLOCK_THREAD_CPUTIME_ID) < until) {
+    }
+    held = seconds(CLOCK_MONOTONIC) - begin;
+    return index == 0 ? Status::success() : Status(userError("as asked"));
+  }
+  double held = 0; ///< of the last body: longer where others have the processor
+};
+
+TEST(ThrottledDevice, BodiesTakeOneOverTheShare) {
+  auto owned = std::make_unique<Busy>();
+  Busy &busy = *owned;
+  std::unique_ptr<Device> device = makeThrottledDevice(std::move(owned), 0.25);
+  EXPECT_EQ(device->launches(), 7u);
+  double over = 1e9;
+  for (int i = 0; i < 5; ++i) {
+    double begin = seconds(CLOCK_MONOTONIC);
+    EXPECT_FALSE(device->runBody(0, {}).failed());
+    double took = seconds(CLOCK_MONOTONIC) - begin;
+    EXPECT_GE(took, 0.0799);
+    over = std::min(over, took - std::max(0.08, busy.held));
+  }
+  EXPECT_LE(over, 0.004); // the best of five: waking up may take long on a busy machine
+  EXPECT_TRUE(device->runBody(1, {}).failed());
+}
+
+TEST(ThrottledDevice, AWholeProcessorIsTheDeviceItself) {
+  auto owned = std::make_unique<Busy>();
+  Device *inner = owned.get();
+  EXPECT_EQ(makeThrottledDevice(std::move(owned), 1).get(), inner);
+}
+
+} // namespace
