@@ -169,6 +169,10 @@ int main(int argc, char **argv) {
     contents.batch = plan->batch;
     contents.plan = json;
     contents.summary = model.summary;
+    for (bundle::GraphInput &input : *contents.summary.mutable_inputs()) { // shapes that agree with the bytes: the runtime's loader compares them
+      input.clear_shape();
+      input.add_shape(input.bytes_per_row() / (input.type() == bundle::I64 || input.type() == bundle::F64 ? 8 : 4));
+    }
     contents.bodies = model.bodies;
     contents.topology = nodesOfEight(plan->devices.size());
     for (const step::PlanDevice &device : plan->devices)
