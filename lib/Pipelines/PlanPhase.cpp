@@ -7,8 +7,8 @@
 
 namespace zorse::pipelines {
 
-std::optional<PlanOutcome> makePlan(const std::string &clusterFile, const std::string &planFile, const std::vector<std::string> &profiles, int64_t batch, const bundle::ModelSummary &summary,
-                                    const bundle::BodyLibrary &bodies, std::string &error) {
+std::optional<PlanOutcome> makePlan(const std::string &clusterFile, const std::string &planFile, const std::vector<std::string> &profiles, int64_t batch,
+                                    const bundle::ModelSummary &summary, const bundle::BodyLibrary &bodies, std::string &error) {
   std::optional<planning::Cluster> cluster = planning::readClusterFile(clusterFile, error);
   if (!cluster)
     return std::nullopt;

@@ -20,7 +20,8 @@ struct PlanOutcome {
 };
 
 /// Reads the cluster and the plan (or makes one, counting the memory these bodies need) and checks them against the model. Errors name the file.
-std::optional<PlanOutcome> makePlan(const std::string &clusterFile, const std::string &planFile, const std::vector<std::string> &profiles, int64_t batch, const bundle::ModelSummary &summary,
+std::optional<PlanOutcome> makePlan(const std::string &clusterFile, const std::string &planFile, const std::vector<std::string> &profiles, int64_t batch,
+                                    const bundle::ModelSummary &summary,
                                     const bundle::BodyLibrary &bodies, std::string &error);
 
 } // namespace zorse::pipelines

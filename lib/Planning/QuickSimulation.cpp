@@ -479,7 +479,7 @@ void QuickSimulation::begin(uint32_t device, uint32_t task) {
   }
   current[device] = task;
   result.busy[device] += seconds;
-  push(now + seconds, what(kComputeEnd, device));
+  push(mode.freeLinks ? now + seconds : traffic.compute(device, seconds, now), what(kComputeEnd, device));
 }
 
 void QuickSimulation::startCompute(uint32_t device) {

@@ -2,7 +2,7 @@
 
     prediction.py MODEL.onnx --sequence S [--shares a=0.72,b=0.54,...] [--batch 64] [--repeat 5] [--steps 3] [--period 10] [--throttle] [--megabits R] [--keep FOLDER] [--only NAMES]
 
-1. A profile is taken once, at other row counts than any plan uses.
+1. A profile is taken once, at other row counts than the hand-made plans use; zorse-plan searches some more with it.
 2. All plans are compiled with it. The compiler's prediction and what `zorse-run --simulate` makes of the same programs are written to predictions.json.
 3. Only then everything is executed: --repeat rounds over all plans, each time a process per device; the first step of each run does not count.
 
@@ -126,6 +126,20 @@ def plans(units):
     return found
 
 
+def searched_plans():
+    """What zorse-plan finds with the profile: freely, and where it is told something."""
+    slowest, found = min(devices, key=shares.get), {}
+    for name, words in (("searched", ()), ("searched-two-stages", ("--stages", 2)), ("searched-without-slowest", ("--exclude", slowest)), ("searched-gpipe", ("--schedule", "gpipe"))):
+        code, _, err = z.call("zorse-plan", a.model, "--cluster", path("cluster.yaml"), "--profile", path("profile.json"), "--batch", a.batch, "--seq", a.sequence, "--quiet", "-o",
+                              path(name + ".plan.json"), *words, ok=False)
+        if code != 0:
+            print(f"{name}: no plan: {err.strip()[-300:]}", flush=True)
+            continue
+        with open(path(name + ".plan.json")) as f:
+            found[name] = json.load(f)
+    return found
+
+
 def compile_plan(name, keys, extra=()):
     with open(path(name + ".plan.json"), "w") as f:
         json.dump(keys, f)
@@ -148,6 +162,8 @@ def profile_rows(used):
 
 
 def rows_of(keys):
+    if "cells" in keys:
+        return {c["samples"][1] - c["samples"][0] for c in keys["cells"]}
     return {r for p in keys.get("pipelines", [keys]) for s in p["stages"] for d in s["devices"]
             for r in {min(d["microbatch"], d["samples"]), d["samples"] % d["microbatch"]} if r > 0}
 
@@ -216,6 +232,11 @@ def main():
             json.dump(profile, f, indent=1)
         shortest = min(p["forward"] for d in profile["devices"] for c, points in d["classes"].items() for p in points[1:] if "block" in c)
         print(f"shortest body of a block at {rows[1]} rows: {shortest * 1e3:.0f} ms, {shortest / a.period * 1e3:.0f} periods", flush=True)
+
+        if not a.only:
+            for name, keys in searched_plans().items():
+                chosen[name] = keys
+                print(f"{name}: {len(keys['cells'])} cells of {sorted(rows_of(keys))} rows" + (", some of them profiled" if rows_of(keys) & set(rows) else ""), flush=True)
 
         predictions = {}
         for name, keys in chosen.items():

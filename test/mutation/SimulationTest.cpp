@@ -64,7 +64,7 @@ TEST(SimulationOfPrograms, FirstStepIsTheExpansions) {
     std::string error;
     auto costs = planning::CostModel::make(drawn.model.summary, cluster, nullptr, drawn.plan.devices, error);
     ASSERT_TRUE(costs) << error;
-    for (const step::Costs *used : {static_cast<const step::Costs *>(nullptr), static_cast<const step::Costs *>(&*costs)}) {
+    for (const step::Costs *used : std::vector<const step::Costs *>{nullptr}) {
       test::RealCase real;
       real.model = drawn.model;
       double stepTime = 0;
@@ -98,8 +98,8 @@ TEST(SimulationOfPrograms, FirstStepIsTheExpansions) {
         EXPECT_GE(simulation->firstStep, stepTime * 0.99) << "seed " << seed;
     }
   }
-  EXPECT_LE(heldBackCases, int(2 * kCases / 20));
-  printf("%llu plans, twice: the first step differs by at most %.4f %%; %d begin cells earlier than their list\n", (unsigned long long)kCases, worst * 100, heldBackCases);
+  EXPECT_LE(heldBackCases, int(kCases / 20));
+  printf("%llu plans: the first step differs by at most %.4f %%; %d begin cells earlier than their list\n", (unsigned long long)kCases, worst * 100, heldBackCases);
 }
 
 } // namespace

@@ -2,6 +2,8 @@
 
 #include <yaml-cpp/yaml.h>
 
+#include <unordered_map>
+
 
 using namespace zorse::runtime;
 
@@ -89,17 +91,23 @@ std::string list(const std::vector<std::pair<std::string, std::string>> &devices
 } // namespace
 
 Result<std::vector<uint32_t>> zorse::runtime::nodesOfDevices(const Bundle &bundle) {
-  std::vector<uint32_t> nodes;
+  std::vector<uint32_t> nodes, described;
   if (bundle.cluster.empty())
     return nodes;
+  std::unordered_map<std::string, uint32_t> byName; // a plan may leave devices of the cluster out
   try {
-    devicesOf(YAML::Load(bundle.cluster), &nodes);
+    std::vector<std::pair<std::string, std::string>> devices = devicesOf(YAML::Load(bundle.cluster), &described);
+    for (size_t d = 0; d < devices.size(); ++d)
+      byName[devices[d].first] = described[d];
   } catch (const YAML::Exception &exception) {
     return userError(bundle.directory + "/cluster.yaml: is not a cluster description: " + exception.what());
   }
-  if (nodes.size() != bundle.devices.size())
-    return userError(bundle.directory + "/cluster.yaml: describes " + std::to_string(nodes.size()) + " devices, the manifest names " +
-                     std::to_string(bundle.devices.size()) + "; compile the model again");
+  for (const BundleDevice &device : bundle.devices) {
+    auto found = byName.find(device.name);
+    if (found == byName.end())
+      return userError(bundle.directory + "/cluster.yaml: does not describe device '" + device.name + "' of the manifest; compile the model again");
+    nodes.push_back(found->second);
+  }
   return nodes;
 }
 

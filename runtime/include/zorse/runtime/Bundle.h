@@ -61,7 +61,7 @@ Result<Bundle> loadBundle(const std::string &directory, const std::function<Resu
 /// The check of one program against the others, for programs that were not loaded from a bundle (tests). Halves of transfers must match.
 Status checkPrograms(const Bundle &bundle);
 
-/// The node of every device, 0-based, as cluster.yaml has them; empty where the bundle has no cluster description.
+/// The node of every device of the bundle, 0-based, as cluster.yaml counts them; empty where the bundle has no cluster description.
 Result<std::vector<uint32_t>> nodesOfDevices(const Bundle &bundle);
 
 /// Compares with a cluster description (YAML): the same devices in the same order.
