@@ -16,7 +16,6 @@ import json
 import os
 import re
 import statistics
-import subprocess
 import sys
 import tempfile
 import time
@@ -32,6 +31,7 @@ parser.add_argument("--batch", type=int, default=64)
 parser.add_argument("--repeat", type=int, default=5)
 parser.add_argument("--steps", type=int, default=3)
 parser.add_argument("--period", type=float, default=10, help="ms, of the quotas")
+parser.add_argument("--profile-seconds", type=float, default=60)
 parser.add_argument("--throttle", action="store_true", help="the runtime's own throttle instead of quotas")
 parser.add_argument("--megabits", type=float, help="rate of every device's link; loopback without")
 parser.add_argument("--keep", help="folder for everything that is made")
@@ -44,7 +44,6 @@ devices = list(shares)
 folder = a.keep or tempfile.mkdtemp(prefix="zorse-prediction-")
 os.makedirs(folder, exist_ok=True)
 os.environ["ZORSE_GEMM"] = "openblas"  # the same in the profile and in the runs, whatever was measured as faster under a quota
-TASK = re.compile(r"^([FBW])\(.*units (\d+)-(\d+), samples (\d+)-(\d+)\)")
 
 
 def path(name):
@@ -168,48 +167,14 @@ def rows_of(keys):
             for r in {min(d["microbatch"], d["samples"]), d["samples"] % d["microbatch"]} if r > 0}
 
 
-def unit_names(bundle):
-    with open(os.path.join(bundle, "summary.pb"), "rb") as f:
-        text = subprocess.run(["protoc", "--decode=zorse.bundle.ModelSummary", "-I", os.path.join(z.ROOT, "runtime", "schema"), "bundle.proto"], stdin=f, capture_output=True,
-                              check=True).stdout.decode()
-    return re.findall(r'^units \{\n  name: "([^"]*)"', text, re.M)
-
-
-def measure_here(cluster, device, units, rows, steps=4):
-    """Times of unit functions under the device's quota: programs in which every unit is a cell, executed with a trace."""
-    batch, cells, first = sum(rows), [], 0
-    for r in rows:
-        cells += [{"units": [u, u + 1], "samples": [first, first + r], "device": device} for u in range(units)]
-        first += r
-    with open(path("profile.plan.json"), "w") as f:
-        json.dump({"batch": batch, "devices": [device], "cells": cells, "schedule": "gpipe"}, f)
-    bundle = path("profile.zorse")
-    z.compile(a.model, bundle, cluster_file("alone.yaml", [device]), batch, a.sequence, path("profile.plan.json"))
-    cluster.run(bundle, data, steps, trace=path("profile.trace.json"))
-    with open(path("profile.trace.json")) as f:
-        events = [e for e in json.load(f)["traceEvents"] if e.get("ph") == "X" and e["args"]["step"] > 1]
-    # A quota lets short tasks through at once and stops later ones: means over all equal units, not medians.
-    times, classes, names = collections.defaultdict(list), {}, unit_names(bundle)
-    for u, name in enumerate(names):
-        classes[u] = " ".join(re.sub(r"\d+", "", name).split())
-    for e in events:
-        if m := TASK.match(e["name"]):
-            times[classes[int(m[2])], int(m[5]) - int(m[4]), m[1]].append(e["dur"] * 1e-6)
-        else:
-            times[e["name"].split(" ")[0]].append(e["dur"] * 1e-6)
-    mean = lambda key: statistics.fmean(times[key])
-    return {"device": device,
-            "classes": {c: [{"rows": r, "forward": mean((c, r, "F")), "backward": mean((c, r, "B"))} for r in sorted(rows)] for c in dict.fromkeys(classes.values())}}
-
-
-def measure_links(cluster, profile):
-    """What a device's processor makes of bytes, under its quota: that time is lost to computing. Links: as fast as that, or as they are shaped."""
+def measure_work(cluster, profile):
+    """What a device's processor makes of bytes, under its quota: that time is lost to computing."""
+    if not cluster.quotas:
+        return  # communication is not throttled
     rates = {d: cluster.bytes_per_second(d) for d in devices}
-    print("bytes/s by device: " + ", ".join(f"{d} {r / 1e6:.0f} MB/s" for d, r in rates.items()), flush=True)
+    print("bytes/s that each moves: " + ", ".join(f"{d} {r / 1e6:.0f} MB/s" for d, r in rates.items()), flush=True)
     for device in profile["devices"]:
-        device["communication"] = {"per_byte": 1 / rates[device["device"]]}
-    # Of a pair the slower one counts.
-    profile["links"] = [{"from": x, "to": y, "bandwidth": min(rates[x], rates[y]), "latency": 1e-3} for x, y in itertools.permutations(devices, 2)]
+        device.setdefault("communication", {"per_byte": 1 / rates[device["device"]]})
 
 
 def main():
@@ -226,12 +191,14 @@ def main():
     with Cluster(shares, a.period * 1e-3, quotas=False if a.throttle else None, megabits=a.megabits) as cluster:
         print(f"{cluster.describe()}; {os.path.basename(a.model)}, batch {a.batch} x {a.sequence}, {units} units")
         print(f"plans use {sorted(used)} rows; profiled at {rows}", flush=True)
-        profile = {"format": 1, "comment": cluster.describe(), "devices": [measure_here(cluster, d, units, rows) for d in devices]}
-        measure_links(cluster, profile)
+        profile = cluster.profile(compile_plan("data-proportional", plans(units)["data-proportional"]), rows, a.profile_seconds)
+        measure_work(cluster, profile)
         with open(path("profile.json"), "w") as f:
             json.dump(profile, f, indent=1)
-        shortest = min(p["forward"] for d in profile["devices"] for c, points in d["classes"].items() for p in points[1:] if "block" in c)
+        shortest = min(p["forward"] for d in profile["devices"] for c, lists in d["classes"].items() for l in lists for p in l.get("points", [l]) if "block" in c and p["rows"] == rows[1])
         print(f"shortest body of a block at {rows[1]} rows: {shortest * 1e3:.0f} ms, {shortest / a.period * 1e3:.0f} periods", flush=True)
+        for link in profile["links"]:
+            print(f"link {link['from']} to {link['to']}: {link['bandwidth'] / 1e6:.0f} MB/s, {link.get('latency', 0) * 1e6:.0f} us", flush=True)
 
         if not a.only:
             for name, keys in searched_plans().items():

@@ -128,27 +128,20 @@ class Cluster:
                 found.append(mib * 2**20 / float(outs[0]))
         return min(found)
 
-    def run(self, bundle, data, steps, trace=None, timeout=1800):
-        """Executes a bundle, a process per device of its own; the seconds of every step."""
+    def _ranks(self, bundle, words, timeout=1800):
+        """A tool as a job: a process per device of the bundle, each at its place. Raises with what the first one says that fails."""
         with open(os.path.join(bundle, "manifest.json")) as f:
             devices = [d["name"] for d in json.load(f)["devices"]]
+        ports = Store()  # ours as long as it lives
+        base = {k: v for k, v in os.environ.items() if not k.startswith("ZORSE_") or k == "ZORSE_GEMM"}
+        base.update(ZORSE_JOB="cluster/" + uuid.uuid4().hex, ZORSE_SECRET=uuid.uuid4().hex, ZORSE_WORLD_SIZE=str(len(devices)), ZORSE_LOCAL_WORLD_SIZE=str(len(devices)),
+                    ZORSE_STORE=str(ports).replace("127.0.0.1", self.addresses[self.devices.index(devices[0])]))
         with tempfile.TemporaryDirectory() as folder:
-            metrics = os.path.join(folder, "metrics.jsonl")
-            first = self.addresses[self.devices.index(devices[0])]
-            ports = Store()  # ours as long as it lives
-            store = str(ports).replace("127.0.0.1", first)
-            base = {k: v for k, v in os.environ.items() if not k.startswith("ZORSE_") or k == "ZORSE_GEMM"}
-            base.update(ZORSE_JOB="cluster/" + uuid.uuid4().hex, ZORSE_SECRET=uuid.uuid4().hex, ZORSE_STORE=store, ZORSE_WORLD_SIZE=str(len(devices)),
-                        ZORSE_LOCAL_WORLD_SIZE=str(len(devices)))
-            ranks = []
+            ranks, failure = [], None
             for rank, device in enumerate(devices):
-                words = [os.path.join(z.BIN, "zorse-run"), bundle, "--data", data, "--steps", str(steps), "--metrics", metrics, "--quiet", "--join-seconds", "300",
-                         "--deadline-seconds", "60", "--listen", self.addresses[self.devices.index(device)], *self.throttle(devices)]
-                if trace:
-                    words += ["--trace", trace]
                 log = open(os.path.join(folder, f"{rank}.err"), "w+")
-                ranks.append((self._start(device, words, {**base, "ZORSE_RANK": str(rank), "ZORSE_LOCAL_RANK": str(rank)}, log=log), log, device))
-            failure = None
+                here = [os.path.join(z.BIN, words[0]), bundle, *map(str, words[1:]), "--listen", self.addresses[self.devices.index(device)], "--join-seconds", "300"]
+                ranks.append((self._start(device, here, {**base, "ZORSE_RANK": str(rank), "ZORSE_LOCAL_RANK": str(rank)}, log=log), log, device))
             for process, log, device in ranks:
                 try:
                     code = process.wait(timeout=timeout)
@@ -162,7 +155,35 @@ class Cluster:
                     process.kill()
                     process.wait()
                 log.close()
-            if failure:
-                raise z.Failure(failure)
+        if failure:
+            raise z.Failure(failure)
+
+    def profile(self, bundle, rows, seconds=60):
+        """What zorse-profile measures: every device under its quota, all at the same time, and the links between them."""
+        with tempfile.TemporaryDirectory() as folder:
+            output = os.path.join(folder, "profile.json")
+            self._ranks(bundle, ["zorse-profile", "--rows", ",".join(map(str, rows)), "--seconds", seconds, "-o", output, "--quiet"])
+            with open(output) as f:
+                profile = json.load(f)
+        if not self.quotas:  # the throttle is the run's: bodies take so much longer there
+            for device in profile["devices"]:
+                slower = 1 / self.shares[device["device"]]
+                for lists in device.get("classes", {}).values():
+                    for item in lists:
+                        for point in item.get("points", [item]):
+                            point.update({k: v * slower for k, v in point.items() if k not in ("rows", "memory")})
+                for rate in ("update", "norm"):
+                    if rate in device:
+                        device[rate] = {k: v * slower for k, v in device[rate].items()}
+        return profile
+
+    def run(self, bundle, data, steps, trace=None):
+        """Executes a bundle; the seconds of every step."""
+        with tempfile.TemporaryDirectory() as folder:
+            metrics = os.path.join(folder, "metrics.jsonl")
+            with open(os.path.join(bundle, "manifest.json")) as f:
+                devices = [d["name"] for d in json.load(f)["devices"]]
+            self._ranks(bundle, ["zorse-run", "--data", data, "--steps", steps, "--metrics", metrics, "--quiet", "--deadline-seconds", 60, *self.throttle(devices)] +
+                        (["--trace", trace] if trace else []))
             with open(metrics) as f:
                 return [m["seconds"] for m in map(json.loads, f) if "loss" in m]

@@ -86,7 +86,7 @@ private:
         c.unit = u;
         // In the order in which each finds what it reads: the forward's saved block, the deferred block of the input gradients.
         c.tasks = {{Forward, unit.forward_body()}, {Backward, unit.backward_body()}};
-        if (unit.splits()) {
+        if (unit.splits() && unit.input_gradient_body() < uint32_t(bundle.bodies.bodies_size())) { // only bundles whose plan splits hold the parts
           c.tasks.push_back({InputGradients, unit.input_gradient_body()});
           c.tasks.push_back({WeightGradients, unit.weight_gradient_body()});
         }
