@@ -10,6 +10,8 @@
 #include <cstring>
 #include <map>
 
+#include <sys/resource.h>
+
 using namespace zorse;
 using namespace zorse::profile;
 using namespace zorse::runtime;
@@ -17,6 +19,12 @@ using namespace zorse::runtime;
 namespace {
 
 double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
+
+double processorSeconds() {
+  rusage use = {};
+  getrusage(RUSAGE_SELF, &use);
+  return double(use.ru_utime.tv_sec + use.ru_stime.tv_sec) + double(use.ru_utime.tv_usec + use.ru_stime.tv_usec) * 1e-6;
+}
 
 enum Task { Forward, Backward, InputGradients, WeightGradients, kTasks };
 constexpr const char *kTaskNames[kTasks] = {"forward", "backward", "input gradients", "weight gradients"};
@@ -190,6 +198,18 @@ private:
   }
 
   Status rounds() {
+    double start = now(), used = processorSeconds();
+    Status status = allRounds();
+    double share = (processorSeconds() - used) / std::max(now() - start, 1e-9);
+    if (status.succeeded() && options.processors > 0 && share < 0.9 * options.processors) {
+      char text[160];
+      std::snprintf(text, sizeof text, "others use this machine: the functions got %.2f of a processor where %.2f are allowed, and look slower than they are", share, options.processors);
+      say(text);
+    }
+    return status;
+  }
+
+  Status allRounds() {
     for (size_t round = 0; round < kMostRounds; ++round) {
       size_t open = 0;
       for (Point &point : points) {

@@ -18,6 +18,7 @@ struct TimerOptions {
   double budgetSeconds = 120;     ///< after it no round begins, but at least three are done
   double spread = 0.03;           ///< stable: distance of the quartiles over the median
   uint64_t memory = 0;            ///< bytes that may be used
+  double processors = 0;          ///< that the device's one thread should get; less than 0.9 of it is reported. 0: not known
   std::function<void(const std::string &)> say; ///< a line for people; null: silent
 };
 

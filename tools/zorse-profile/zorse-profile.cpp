@@ -67,6 +67,8 @@ public:
     std::string name = bundle.devices[index].name, prefix = std::getenv("ZORSE_RANK") ? "" : name + ": "; // our launcher puts the name in front
     if (!o.quiet)
       options.say = [prefix](const std::string &line) { std::fprintf(stderr, "%s%s\n", prefix.c_str(), line.c_str()); };
+    if (bundle.devices[index].kind == "cpu" && bundle.devices[index].threads == 1)
+      options.processors = quota.processors > 0 ? std::min(quota.processors, 1.0) : 1.0;
     if (quota.processors > 0) {
       options.sampleSeconds = std::max(options.sampleSeconds, 20 * quota.period);
       conditions = text("%.3g processors by control group, filled every %.3g ms", quota.processors, quota.period * 1e3);
