@@ -14,6 +14,7 @@ import time
 
 import harness as z
 
+running = []  # pods
 EXAMPLES = os.path.join(z.ROOT, "docs", "examples")
 
 
@@ -49,8 +50,19 @@ def pods(folder, command, environments):
     secret = os.urandom(16).hex()
     start = ["sh", "-c", command] if isinstance(command, str) else command
     clean = {k: v for k, v in os.environ.items() if not k.startswith(("ZORSE_", "SLURM"))}
-    return [subprocess.Popen(start, env={**clean, **e, "ZORSE_SECRET": secret}, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, text=True)
-            for e in environments]
+    started = [subprocess.Popen(start, env={**clean, **e, "ZORSE_SECRET": secret}, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, text=True,
+                                start_new_session=True) for e in environments]
+    running.extend(started)
+    return started
+
+
+def end_all():
+    """What a test that failed has left."""
+    for p in running:
+        if p.poll() is None:
+            os.killpg(p.pid, signal.SIGKILL)
+            p.wait()
+    running.clear()
 
 
 def jobset(folder):
@@ -88,14 +100,23 @@ def leader_worker_set(folder):
         p.send_signal(signal.SIGTERM)
     out = [p.communicate(timeout=30 * z.PATIENCE)[0] for p in both]
     codes = [p.returncode for p in both]
+    # One that is told to end when its training is just ending does not wait for being told again.
+    ending = pods(folder, command.replace("--steps 12 ", "--steps 24 "), [{"LWS_LEADER_ADDRESS": "127.0.0.1", "LWS_GROUP_SIZE": str(size), "LWS_WORKER_INDEX": str(n)} for n in range(size)])
+    for line in ending[0].stdout:
+        if line.startswith("step 24/24"):
+            break
+    for p in ending:
+        p.send_signal(signal.SIGTERM)
+    out += [p.communicate(timeout=60 * z.PATIENCE)[0] for p in ending]
+    ends = [p.returncode for p in ending]
     stopped = pods(folder, command.replace("--steps 12 ", "--steps 100000000 "), [{"LWS_LEADER_ADDRESS": "127.0.0.1", "LWS_GROUP_SIZE": str(size), "LWS_WORKER_INDEX": str(n)} for n in range(size)])
     for line in stopped[0].stdout:
-        if line.startswith("step 20/"):
+        if line.startswith("step 40/"):
             break
     stopped[1].send_signal(signal.SIGTERM)
     out += [p.communicate(timeout=60 * z.PATIENCE)[0] for p in stopped]
     stops = [p.returncode for p in stopped]
-    return all(alive) and codes == [0, 0] and stops == [130, 130], f"alive {alive}, codes {codes}, {stops}\n" + "\n".join(out)
+    return all(alive) and codes == [0, 0] and set(ends) <= {0, 130} and stops == [130, 130], f"alive {alive}, codes {codes}, {ends}, {stops}\n" + "\n".join(out)
 
 
 def main():
@@ -111,7 +132,12 @@ def main():
                 f.write("name: two\nnodes:\n" + "".join(f"  - name: {n}\n    devices: [{device.format(a)}, {device.format(b)}]\n" for n, a, b in (("n0", "a", "b"), ("n1", "c", "d"))))
             z.compile(os.path.join(z.SMALL, "gpt.onnx"), bundle, cluster, 8, 32)
             os.symlink(os.path.join(z.SMALL, "gpt.tokens.bin"), os.path.join(folder, "train.bin"))
-            good, said = test(folder)
+            try:
+                good, said = test(folder)
+            except subprocess.TimeoutExpired as late:
+                good, said = False, str(late)
+            finally:
+                end_all()
             print(f"{'ok  ' if good else 'FAIL'} {test.__name__}" + ("" if good else ":\n" + said), flush=True)
             results.append(good)
     z.finish(results)
