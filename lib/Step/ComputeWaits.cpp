@@ -11,6 +11,7 @@
 #include <algorithm>
 #include <array>
 #include <map>
+#include <thread>
 
 using namespace zorse::step;
 
@@ -51,6 +52,8 @@ public:
       for (uint32_t i = 0; i < position.size(); ++i)
         replay(i, step);
   }
+
+  std::vector<Wait> found; ///< entries name places in it
 
 private:
   Entry &entryAt(uint32_t i) { return graph.entries[program.entries.begin + i]; }
@@ -146,9 +149,9 @@ private:
     known[static_cast<size_t>(step) * position.size() + i] = clock;
     if (step == 1) {
       std::sort(waits.begin(), waits.end(), [](const Wait &a, const Wait &b) { return a.queue < b.queue; });
-      entry.waits.begin = static_cast<uint32_t>(graph.waits.size());
-      graph.waits.insert(graph.waits.end(), waits.begin(), waits.end());
-      entry.waits.end = static_cast<uint32_t>(graph.waits.size());
+      entry.waits.begin = static_cast<uint32_t>(found.size());
+      found.insert(found.end(), waits.begin(), waits.end());
+      entry.waits.end = static_cast<uint32_t>(found.size());
     }
 
     forEachAccess(entry, [&](const Region &r, bool write) {
@@ -183,7 +186,33 @@ private:
 
 } // namespace
 
+/// Devices are independent: two threads share them, and the waits are put together in the order of devices.
 void zorse::step::computeWaits(StepGraph &graph) {
-  for (DeviceProgram &program : graph.devices)
-    DeviceReplay(graph, program).run();
+  std::vector<std::vector<Wait>> found(graph.devices.size());
+  auto replay = [&](size_t begin, size_t end) {
+    for (size_t d = begin; d < end; ++d) {
+      DeviceReplay replay(graph, graph.devices[d]);
+      replay.run();
+      found[d] = std::move(replay.found);
+    }
+  };
+  constexpr size_t kWorthAThread = 10000; // entries
+  if (graph.entries.size() < kWorthAThread) {
+    replay(0, found.size());
+  } else {
+    size_t half = 0; // of the entries
+    while (graph.devices[half].entries.end < graph.entries.size() / 2)
+      ++half;
+    std::thread other([&] { replay(0, half); });
+    replay(half, found.size());
+    other.join();
+  }
+  for (size_t d = 0; d < found.size(); ++d) {
+    uint32_t base = static_cast<uint32_t>(graph.waits.size());
+    graph.waits.insert(graph.waits.end(), found[d].begin(), found[d].end());
+    for (uint32_t e = graph.devices[d].entries.begin; e < graph.devices[d].entries.end; ++e) {
+      graph.entries[e].waits.begin += base;
+      graph.entries[e].waits.end += base;
+    }
+  }
 }

@@ -1,0 +1,276 @@
+// Giffler and Thompson's active schedules with a bound per device: what is left to do there between the earliest head and the shortest tail.
+
+#include "zorse/Planning/ExactOrder.h"
+
+#include "zorse/Step/StepGraph.h"
+#include "zorse/Step/UnitTasks.h"
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+using namespace zorse;
+using namespace zorse::planning;
+
+namespace {
+
+struct Link {
+  uint32_t task;
+  double delay;
+};
+
+struct Task {
+  step::TaskName name;
+  uint32_t device = 0;
+  double seconds = 0, tail = 0; ///< tail: least time from its end to the end of the step
+  std::vector<Link> before, after;
+};
+
+class OrderSearch {
+public:
+  OrderSearch(const bundle::ModelSummary &summary, const step::Plan &plan, const step::Costs &costs, uint64_t mostNodes)
+      : summary(summary), plan(plan), costs(costs), nodesLeft(mostNodes) {}
+
+  std::optional<double> run() {
+    std::string error;
+    if (!step::validatePlan(plan, summary, error))
+      return std::nullopt;
+    makeTasks();
+    findTails();
+    // Start from schedules that are there anyway.
+    for (auto kind : {step::ScheduleKind::Timed, step::ScheduleKind::OneForwardOneBackward, step::ScheduleKind::GPipe})
+      for (double inFlight : {1.0, 2.0, 8.0}) {
+        step::Plan other = plan;
+        other.schedule = {};
+        other.schedule.kind = kind;
+        other.schedule.splitBackward = plan.schedule.splitBackward;
+        other.schedule.inFlight = inFlight;
+        time(other);
+      }
+    plan.schedule.kind = step::ScheduleKind::Explicit;
+    plan.schedule.ahead.clear();
+    plan.order.assign(plan.devices.size(), {});
+    missing.resize(tasks.size());
+    head.assign(tasks.size(), 0);
+    done.assign(tasks.size(), 0);
+    free.assign(plan.devices.size(), 0);
+    for (size_t t = 0; t < tasks.size(); ++t)
+      missing[t] = tasks[t].before.size();
+    bool complete = extend(0);
+    return complete && best < 1e300 ? std::optional(best) : std::nullopt;
+  }
+
+private:
+  double alone(uint32_t from, uint32_t to, double bytes) const {
+    sim::Route route = costs.network().route(from, to);
+    double perByte = route.flow > 0 ? 1 / route.flow : 0;
+    for (uint32_t r = 0; r < route.count; ++r)
+      perByte = std::max(perByte, costs.network().secondsPerByte(route.resources[r]));
+    return bytes * perByte + route.latency;
+  }
+
+  void makeTasks() {
+    size_t n = plan.cells.size();
+    std::vector<uint32_t> index(3 * n, UINT32_MAX);
+    for (uint32_t kind = 0; kind < 3; ++kind)
+      for (uint32_t c = 0; c < n; ++c) {
+        const step::Cell &cell = plan.cells[c];
+        Task task;
+        bool works = false;
+        for (int32_t u = cell.unitBegin; u < cell.unitEnd; ++u)
+          if (auto part = step::unitTask(summary, u, static_cast<step::TaskKind>(kind), plan.schedule.splitBackward)) {
+            works = true;
+            task.seconds += costs.unit(cell.device, u, *part, cell.rows());
+          }
+        if (kind == 2 && !works)
+          continue;
+        task.name = {static_cast<step::TaskKind>(kind), c};
+        task.device = cell.device;
+        index[kind * n + c] = static_cast<uint32_t>(tasks.size());
+        tasks.push_back(task);
+      }
+    auto link = [&](uint32_t before, uint32_t after, double delay) {
+      tasks[before].after.push_back({after, delay});
+      tasks[after].before.push_back({before, delay});
+    };
+    for (uint32_t c = 0; c < n; ++c) {
+      link(index[c], index[n + c], 0);
+      if (index[2 * n + c] != UINT32_MAX)
+        link(index[n + c], index[2 * n + c], 0);
+    }
+    auto holds = [&](const step::Cell &cell, uint32_t unit) { return cell.unitBegin <= static_cast<int32_t>(unit) && static_cast<int32_t>(unit) < cell.unitEnd; };
+    for (uint32_t a = 0; a < n; ++a)
+      for (uint32_t b = 0; b < n; ++b) {
+        const step::Cell &p = plan.cells[a], &q = plan.cells[b];
+        int64_t rows = std::min(p.sampleEnd, q.sampleEnd) - std::max(p.sampleBegin, q.sampleBegin);
+        if (rows <= 0 || p.unitEnd > q.unitBegin)
+          continue;
+        for (const auto &value : summary.values()) {
+          if (!holds(p, value.producer()) || std::none_of(value.users().begin(), value.users().end(), [&](uint32_t u) { return holds(q, u); }))
+            continue;
+          // A value that passes through cells between takes longer; less is a bound all the same.
+          double delay = p.unitEnd == q.unitBegin && p.device != q.device ? alone(p.device, q.device, static_cast<double>(rows * value.bytes_per_row())) : 0;
+          link(index[a], index[b], delay);
+          if (value.needs_gradient())
+            link(index[n + b], index[n + a], p.device == q.device || delay == 0 ? 0 : alone(q.device, p.device, static_cast<double>(rows * value.bytes_per_row())));
+        }
+      }
+    symmetric = findSymmetry();
+  }
+
+  /// Every stage one device and all stages cut alike into equal parts: samples can change names.
+  bool findSymmetry() const {
+    for (const step::Cell &cell : plan.cells) {
+      bool alike = cell.rows() == plan.cells[0].rows();
+      size_t same = 0, beside = 0;
+      for (const step::Cell &other : plan.cells) {
+        same += other.unitBegin == cell.unitBegin && other.device == cell.device;
+        beside += other.unitBegin == cell.unitBegin;
+        alike = alike && (other.unitBegin != cell.unitBegin || other.unitEnd == cell.unitEnd);
+      }
+      if (!alike || same != beside || static_cast<int64_t>(same) * cell.rows() != plan.batch)
+        return false;
+    }
+    return true;
+  }
+
+  /// Tasks come in the order F, B, W: longest paths by repetition, a plan is small.
+  void findTails() {
+    for (bool changed = true; changed;) {
+      changed = false;
+      for (Task &task : tasks)
+        for (const Link &link : task.after) {
+          double tail = link.delay + tasks[link.task].seconds + tasks[link.task].tail;
+          if (tail > task.tail) {
+            task.tail = tail;
+            changed = true;
+          }
+        }
+    }
+  }
+
+  void time(const step::Plan &candidate) {
+    step::ExpandOptions options;
+    options.costs = &costs;
+    options.timeOnly = true;
+    options.checkMemory = false;
+    std::string error;
+    if (auto graph = step::expandPlan(summary, candidate, error, options))
+      best = std::min(best, graph->stepTime);
+  }
+
+  double bound() {
+    // Heads of what is left, in the order of a topological sweep by repetition from the known ones.
+    std::vector<double> start(head);
+    for (bool changed = true; changed;) {
+      changed = false;
+      for (size_t t = 0; t < tasks.size(); ++t) {
+        if (done[t])
+          continue;
+        double at = std::max(start[t], free[tasks[t].device]);
+        for (const Link &link : tasks[t].before)
+          if (!done[link.task])
+            at = std::max(at, start[link.task] + tasks[link.task].seconds + link.delay);
+        if (at > start[t]) {
+          start[t] = at;
+          changed = true;
+        }
+      }
+    }
+    double most = 0;
+    std::vector<double> least(free.size(), 1e300), sum(free.size(), 0), tail(free.size(), 1e300);
+    for (size_t t = 0; t < tasks.size(); ++t) {
+      const Task &task = tasks[t];
+      if (done[t])
+        continue;
+      most = std::max(most, start[t] + task.seconds + task.tail);
+      least[task.device] = std::min(least[task.device], start[t]);
+      tail[task.device] = std::min(tail[task.device], task.tail);
+      sum[task.device] += task.seconds;
+    }
+    for (size_t d = 0; d < free.size(); ++d)
+      if (sum[d] > 0)
+        most = std::max(most, least[d] + sum[d] + tail[d]);
+    return most;
+  }
+
+  /// \returns false when out of nodes.
+  bool extend(size_t count) {
+    if (nodesLeft == 0)
+      return false;
+    --nodesLeft;
+    if (count == tasks.size()) {
+      time(plan);
+      return true;
+    }
+    if (bound() >= best * (1 - 1e-9))
+      return true;
+    double earliest = 1e300;
+    uint32_t device = 0;
+    for (size_t t = 0; t < tasks.size(); ++t)
+      if (!done[t] && missing[t] == 0) {
+        double end = std::max(head[t], free[tasks[t].device]) + tasks[t].seconds;
+        if (end < earliest) {
+          earliest = end;
+          device = tasks[t].device;
+        }
+      }
+    std::vector<uint32_t> choices;
+    bool entered = false;
+    for (uint32_t t = 0; t < tasks.size(); ++t) {
+      const Task &task = tasks[t];
+      if (done[t] || missing[t] != 0 || task.device != device)
+        continue;
+      double start = std::max(head[t], free[device]);
+      if (start >= earliest && start + task.seconds > earliest) // free devices with tasks of no length aside
+        continue;
+      if (symmetric && task.name.kind == step::TaskKind::Forward && plan.cells[task.name.cell].unitBegin == 0) {
+        if (entered)
+          continue; // samples enter in their order: tasks are in the order of cells, cells by sample
+        entered = true;
+      }
+      choices.push_back(t);
+    }
+    for (uint32_t t : choices) {
+      const Task &task = tasks[t];
+      double wasFree = free[device], start = std::max(head[t], free[device]);
+      std::vector<double> wasHead;
+      done[t] = 1;
+      free[device] = start + task.seconds;
+      for (const Link &link : task.after) {
+        wasHead.push_back(head[link.task]);
+        head[link.task] = std::max(head[link.task], start + task.seconds + link.delay);
+        --missing[link.task];
+      }
+      plan.order[device].push_back(task.name);
+      bool more = extend(count + 1);
+      plan.order[device].pop_back();
+      for (size_t i = task.after.size(); i-- > 0;) {
+        head[task.after[i].task] = wasHead[i];
+        ++missing[task.after[i].task];
+      }
+      free[device] = wasFree;
+      done[t] = 0;
+      if (!more)
+        return false;
+    }
+    return true;
+  }
+
+  const bundle::ModelSummary &summary;
+  step::Plan plan;
+  const step::Costs &costs;
+  uint64_t nodesLeft;
+  std::vector<Task> tasks;
+  bool symmetric = false;
+  double best = 1e300;
+  std::vector<size_t> missing;
+  std::vector<double> head, free;
+  std::vector<uint8_t> done;
+};
+
+} // namespace
+
+std::optional<double> zorse::planning::bestOrder(const bundle::ModelSummary &summary, const step::Plan &plan, const step::Costs &costs, uint64_t mostNodes) {
+  return OrderSearch(summary, plan, costs, mostNodes).run();
+}

@@ -1,0 +1,87 @@
+// The best order of small plans, against random orders and a case computed by hand; timed schedules against the best order.
+
+#include "ChainModel.h"
+
+#include "zorse/Planning/ExactOrder.h"
+#include "zorse/Step/Deal.h"
+#include "zorse/Step/RandomPlan.h"
+#include "zorse/Step/StepGraph.h"
+
+#include <gtest/gtest.h>
+
+using namespace zorse;
+using namespace zorse::step;
+using namespace zorse::test;
+
+namespace {
+
+Plan planOf(int stages, int64_t batch) {
+  Plan plan;
+  plan.batch = batch;
+  for (int s = 0; s < stages; ++s) {
+    plan.devices.push_back({"d" + std::to_string(s), 1, 0, ""});
+    dealStage(s, s + 1, 0, {{static_cast<uint32_t>(s), batch, 1}}, plan.cells);
+  }
+  return plan;
+}
+
+double timeOf(const bundle::ModelSummary &summary, const Plan &plan, const Costs &costs) {
+  ExpandOptions options;
+  options.costs = &costs;
+  options.timeOnly = true;
+  std::string error;
+  auto graph = expandPlan(summary, plan, error, options);
+  EXPECT_TRUE(graph) << error;
+  return graph ? graph->stepTime : 0;
+}
+
+TEST(ExactOrder, ByHand) {
+  // Two equal stages, free links, F 1 and B 2, three samples: (3 + 1) x 3 s.
+  std::vector<ChainUnit> units(2, {1, 1, 1, 0, 64});
+  auto summary = chainSummary(units);
+  ChainCosts costs(units, {1, 1}, oneDevicePerNode(2, 0, 0));
+  Plan plan = planOf(2, 3);
+  EXPECT_NEAR(planning::bestOrder(summary, plan, costs).value_or(0), 12, 1e-9);
+  // Split: the first stage's last backward, which is all W, has to follow the second stage's last B; its own W's fill the rest. 1 + 3 x 2 on the
+  // second device until its last B, then 2 on the first.
+  plan.schedule.splitBackward = true;
+  EXPECT_NEAR(planning::bestOrder(summary, plan, costs).value_or(0), 10, 1e-9);
+  EXPECT_FALSE(planning::bestOrder(summary, plan, costs, 0)) << "out of nodes";
+}
+
+TEST(ExactOrder, NoRandomOrderIsBetterAndTimedIsClose) {
+  uint32_t state = 7;
+  auto uniform = [&](double low, double high) {
+    state = state * 1664525 + 1013904223;
+    return low + (high - low) * (state >> 8) / double(1 << 24);
+  };
+  double worstTimed = 0;
+  for (int trial = 0; trial < 16; ++trial) {
+    int stages = 2 + trial % 2;
+    std::vector<ChainUnit> units;
+    for (int s = 0; s < stages; ++s)
+      units.push_back({uniform(0.5, 1.5), uniform(0.5, 1.5), uniform(0.5, 1.5), 0, 64});
+    auto summary = chainSummary(units);
+    ChainCosts costs(units, std::vector<double>(units.size(), 1), oneDevicePerNode(units.size(), 0, uniform(0, 1)));
+    Plan plan = planOf(stages, 3);
+    plan.schedule.splitBackward = trial % 4 == 3;
+    auto best = planning::bestOrder(summary, plan, costs);
+    ASSERT_TRUE(best);
+    for (uint64_t seed = 1; seed <= 400; ++seed) {
+      Plan other = plan;
+      randomOrder(other, seed);
+      ASSERT_GE(timeOf(summary, other, costs), *best * (1 - 1e-9));
+    }
+    double timed = 1e300;
+    for (double factor : {1.0, 1.5, 2.0, 4.0}) {
+      Plan other = plan;
+      other.schedule.kind = ScheduleKind::Timed;
+      other.schedule.inFlight = factor;
+      timed = std::min(timed, timeOf(summary, other, costs));
+    }
+    worstTimed = std::max(worstTimed, timed / *best - 1);
+  }
+  EXPECT_LT(worstTimed, 0.05);
+}
+
+} // namespace

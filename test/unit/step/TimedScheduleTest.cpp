@@ -1,0 +1,104 @@
+// Schedules that know times: slow links are hidden, memory holds, W fills gaps.
+
+#include "ChainModel.h"
+
+#include "zorse/Step/Deal.h"
+#include "zorse/Step/StepGraph.h"
+
+#include <gtest/gtest.h>
+
+using namespace zorse;
+using namespace zorse::step;
+using namespace zorse::test;
+
+namespace {
+
+constexpr int64_t kSaved = 1 << 20;
+
+/// Four equal stages, F 1, B 1 + 1, with `latency` from each to the next.
+struct Pipeline {
+  explicit Pipeline(double latency, int64_t batch = 24, double bandwidth = 0)
+      : units(4, {1, 1, 1, kSaved, 64}), summary(chainSummary(units)), costs(units, {1, 1, 1, 1}, oneDevicePerNode(4, bandwidth, latency)) {
+    plan.batch = batch;
+    for (uint32_t s = 0; s < 4; ++s) {
+      plan.devices.push_back({"d" + std::to_string(s), 1, 0, ""});
+      dealStage(static_cast<int32_t>(s), static_cast<int32_t>(s) + 1, 0, {{s, batch, 1}}, plan.cells);
+    }
+  }
+  StepGraph expand(ScheduleKind kind, double inFlight = 1, bool split = false) {
+    plan.schedule.kind = kind;
+    plan.schedule.inFlight = inFlight;
+    plan.schedule.splitBackward = split;
+    ExpandOptions options;
+    options.costs = &costs;
+    std::string error;
+    auto graph = expandPlan(summary, plan, error, options);
+    EXPECT_TRUE(graph) << error;
+    return graph ? std::move(*graph) : StepGraph();
+  }
+  std::vector<ChainUnit> units;
+  bundle::ModelSummary summary;
+  ChainCosts costs;
+  Plan plan;
+};
+
+TEST(TimedSchedule, HidesSlowLinks) {
+  Pipeline p(2);
+  double bound = 24 * 3 + 3 * (3 + 2 * 2);
+  double plain = p.expand(ScheduleKind::OneForwardOneBackward).stepTime, timed = p.expand(ScheduleKind::Timed, 1).stepTime;
+  EXPECT_GT(plain, bound * 1.3) << "1F1B waits for the links";
+  EXPECT_LT(timed, bound * 1.06);
+  // Launch counts as the links ask for: 24 s there and back over 3 s for the first stage, two or three samples fewer for each next one.
+  p.plan.schedule.ahead = {9, 6, 4, 1};
+  EXPECT_LT(p.expand(ScheduleKind::OneForwardOneBackward).stepTime, bound * 1.08);
+}
+
+TEST(TimedSchedule, HoldsNoMoreSamplesThanTheSteadyStateNeeds) {
+  Pipeline p(0);
+  StepGraph graph = p.expand(ScheduleKind::Timed, 1);
+  for (uint32_t s = 0; s < 4; ++s)
+    EXPECT_LE(graph.devices[s].memory.cellsAlive, 5 - s) << s;
+  EXPECT_NEAR(graph.stepTime, (24 + 3) * 3, 3.1);
+}
+
+/// A plan that fits in some order is found to fit: memory for two or three micro-batches where the links would have nine in flight.
+TEST(TimedSchedule, MemoryLimitsWhatIsInFlight) {
+  for (uint32_t most : {1, 2, 3, 5})
+    for (bool split : {false, true}) {
+      Pipeline p(2);
+      EXPECT_GT(p.expand(ScheduleKind::Timed, 2, split).devices[0].memory.cellsAlive, 5u);
+      for (PlanDevice &device : p.plan.devices)
+        device.memory = static_cast<uint64_t>(most) * kSaved + kSaved / 4;
+      StepGraph graph = p.expand(ScheduleKind::Timed, 2, split);
+      for (const DeviceProgram &device : graph.devices) {
+        EXPECT_LE(device.memory.cellsAlive, most);
+        EXPECT_LE(device.memory.total, p.plan.devices[0].memory);
+      }
+      EXPECT_EQ(graph.devices[0].memory.cellsAlive, most) << "as many as memory holds";
+    }
+}
+
+TEST(TimedSchedule, WeightGradientsFillTheGaps) {
+  Pipeline p(0, 8);
+  for (ScheduleKind kind : {ScheduleKind::Timed, ScheduleKind::OneForwardOneBackward}) {
+    double whole = p.expand(kind, 2).stepTime, split = p.expand(kind, 2, true).stepTime;
+    EXPECT_NEAR(whole, (8 + 3) * 3, 3.1);
+    EXPECT_LT(split, whole - 2);
+    EXPECT_GE(split, 8 * 3 + 3); // the last stage starts after three forwards
+  }
+}
+
+/// What each device sends at once shares its card; the simulated times of the entries say so.
+TEST(TimedSchedule, TransfersTakeWhatTheLinkTakes) {
+  Pipeline p(0.5, 4, /*bandwidth=*/128);
+  StepGraph graph = p.expand(ScheduleKind::GPipe);
+  int sends = 0;
+  for (const Entry &entry : graph.entries)
+    if (entry.kind == EntryKind::Send) {
+      ++sends;
+      EXPECT_NEAR(entry.plannedEnd - entry.plannedStart, 64.0 / 128 + 0.5, 1e-9);
+    }
+  EXPECT_EQ(sends, 2 * 3 * 4);
+}
+
+} // namespace
