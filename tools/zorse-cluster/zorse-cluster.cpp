@@ -46,14 +46,14 @@ Status write(const Options &o, const std::string &text) {
 /// In an allocation, but not one of its tasks: one task per node does the work.
 [[noreturn]] void becomeSrun(char **argv) {
   std::vector<char *> words;
-  std::vector<std::string> own = {"srun", "--ntasks-per-node=1", "--overlap"};
+  std::vector<std::string> own = {"srun", "--ntasks-per-node=1", "--cpu-bind=none", "--overlap"};
   for (std::string &word : own)
     words.push_back(word.data());
   for (char **word = argv; *word; ++word)
     words.push_back(*word);
   words.push_back(nullptr);
   ::execvp("srun", words.data());
-  std::fprintf(stderr, "error: srun cannot be run in this Slurm allocation: %s; run 'srun --ntasks-per-node=1 zorse-cluster --gather ...' yourself\n", std::strerror(errno));
+  std::fprintf(stderr, "error: srun cannot be run in this Slurm allocation: %s; run 'srun --ntasks-per-node=1 --cpu-bind=none zorse-cluster --gather ...' yourself\n", std::strerror(errno));
   ::_exit(1);
 }
 
