@@ -29,7 +29,7 @@ struct Report {
     int64_t cells = 0;
     int64_t samples = 0;                   ///< distinct ones it works on
     double forward = 0, backward = 0, weights = 0, other = 0; ///< seconds of compute
-    uint64_t memory = 0, available = 0;    ///< reserve included; available 0: not limited
+    uint64_t memory = 0, available = 0;    ///< of what programs may use (the reserve is left out of both); available 0: not limited
     step::MemoryUse use;
     double busy() const { return forward + backward + weights + other; }
   };

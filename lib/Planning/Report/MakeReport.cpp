@@ -75,7 +75,7 @@ public:
       const ClusterDevice *known = inCluster[d] == UINT32_MAX ? nullptr : &problem.cluster.devices[inCluster[d]];
       device.type = known ? (known->type.empty() ? known->kind : known->type) : "device";
       device.use = graph.devices[d].memory;
-      device.memory = graph.devices[d].plannedBytes + (known ? known->reserve : 0);
+      device.memory = graph.devices[d].plannedBytes;
       device.available = plan.devices[d].memory;
       const step::Span entries = graph.devices[d].entries;
       for (uint32_t e = entries.begin; e < entries.end; ++e) {
