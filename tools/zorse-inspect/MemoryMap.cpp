@@ -19,10 +19,15 @@ struct Buffer {
   int first, last; ///< entries, inclusive
 };
 
-const char *kindName(bundle::Value::Kind kind) {
+constexpr int kKinds = 15;
+
+/// Of a buffer: what a bundle of another version may hold besides is shown like scratch.
+int kindOf(const bundle::Value &value) { return value.kind() >= 0 && value.kind() < kKinds ? value.kind() : 0; }
+
+const char *kindName(int kind) {
   static const char *const names[] = {"workspace",  "parameters",  "gradients",   "reduced gradients", "moments", "activation", "activation gradient",
                                       "saved",      "input",       "scalars",     "loss",              "sums",    "global sums",       "optimizer step", "deferred"};
-  return kind >= 0 && kind < 15 ? names[kind] : "?";
+  return names[kind];
 }
 constexpr char kSigns[] = "wPGRMagSislssoD"; // by kind
 constexpr unsigned kColours[] = {7, 0, 1, 6, 3, 2, 5, 8, 9, 10, 11, 10, 10, 10, 12};
@@ -108,7 +113,7 @@ void drawArena(const bundle::Program &program, const std::vector<Buffer> &buffer
       double share = std::min<double>(y + 1, y1) - std::max<double>(y, y0);
       for (int x = x0; x < std::max(x1, x0 + 1) && x < width; ++x)
         if (share >= picture[y][x].share)
-          picture[y][x] = {share, b.value.kind()};
+          picture[y][x] = {share, kindOf(b.value)};
     }
   }
   for (int y = 0; y < height; ++y) {
@@ -128,7 +133,7 @@ void drawArena(const bundle::Program &program, const std::vector<Buffer> &buffer
 
 bool writeSvg(const bundle::Program &program, const std::vector<Buffer> &buffers, const std::string &path) {
   static const char *const fills[] = {"#bbb", "#3b82f6", "#f97316", "#b45309", "#c026d3", "#22c55e", "#eab308", "#6366f1", "#f472b6", "#0d9488", "#ef4444",
-                                      "#0d9488", "#0d9488", "#0d9488"};
+                                      "#0d9488", "#0d9488", "#0d9488", "#84cc16"};
   std::ofstream out(path);
   double width = 1200, height = 600, top = 0;
   out << "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"1200\" height=\"" << height * program.arenas_size() << "\" font-family=\"sans-serif\">\n";
@@ -138,8 +143,8 @@ bool writeSvg(const bundle::Program &program, const std::vector<Buffer> &buffers
         continue;
       double size = program.arenas(arena).bytes(), n = program.entries_size();
       out << "<rect x=\"" << width * b.first / n << "\" y=\"" << top + height * b.offset / size << "\" width=\"" << width * (b.last + 1 - b.first) / n
-          << "\" height=\"" << height * b.bytes / size << "\" fill=\"" << fills[std::clamp<int>(b.value.kind(), 0, 13)]
-          << "\" fill-opacity=\"0.8\" stroke=\"white\" stroke-width=\"0.3\"><title>" << kindName(b.value.kind()) << ' ' << b.value.id() << " ["
+          << "\" height=\"" << height * b.bytes / size << "\" fill=\"" << fills[kindOf(b.value)]
+          << "\" fill-opacity=\"0.8\" stroke=\"white\" stroke-width=\"0.3\"><title>" << kindName(kindOf(b.value)) << ' ' << b.value.id() << " ["
           << b.value.begin() << ':' << b.value.end() << "], " << b.bytes << " bytes at " << b.offset << ", entries " << b.first << " to " << b.last
           << "</title></rect>\n";
     }
@@ -179,14 +184,14 @@ bool printMemory(const Inspected &what, int device, const std::string &svg, std:
   // Bytes alive at the fullest moment, by kind: state of one region is counted once, whatever parts of it are touched.
   std::map<int, std::pair<int, double>> byKind;
   for (const Buffer &b : buffers) {
-    auto &[count, total] = byKind[b.value.kind()];
+    auto &[count, total] = byKind[kindOf(b.value)];
     ++count;
     total += b.bytes;
   }
   puts("");
   std::vector<std::vector<std::string>> table = {{"", "holds", ">buffers", ">bytes, reuse counted again"}};
   for (const auto &[kind, entry] : byKind)
-    table.push_back({onColour(std::string(1, kSigns[kind]), kColours[kind]), kindName(static_cast<bundle::Value::Kind>(kind)), std::to_string(entry.first),
+    table.push_back({onColour(std::string(1, kSigns[kind]), kColours[kind]), kindName(kind), std::to_string(entry.first),
                      bytes(entry.second)});
   printTable(table);
   return true;
