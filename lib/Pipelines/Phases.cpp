@@ -168,7 +168,7 @@ bool Compiler::compileBodies(std::string &remark) {
 }
 
 bool Compiler::compileKernels(std::string &remark) {
-  if (!planned.plan.schedule.splitBackward)
+  if (!planned.plan.schedule.splitBackward && !options.splitBodies)
     dropSplitBodies(model, bodies);
   if (failed(codegen::compileKernels(bodies, imported.module->getLoc())))
     return false;

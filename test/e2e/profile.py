@@ -43,9 +43,10 @@ def main():
             f.write("nodes:\n  - name: n0\n    devices:\n      - {name: a, kind: cpu, speed: 2e10, memory: 1GiB}\n      - {name: b, kind: cpu, speed: 1e10, memory: 1GiB}\n"
                     "  - name: n1\n    devices:\n      - {name: c, kind: cpu, speed: 1e10, memory: 1GiB}\n")
         bundle = os.path.join(folder, "gpt.zorse")
-        h.call("zorse-compile", model, "--cluster", cluster, "--batch", 8, "--seq", 64, "--quiet", "-o", bundle)
+        h.call("zorse-compile", model, "--cluster", cluster, "--batch", 8, "--seq", 64, "--quiet", "--split-bodies", "-o", bundle)
         with open(os.path.join(bundle, "bodies.pb"), "rb") as f:
-            splits = b"input_gradients" in f.read()
+            splits = b".backward_inputs" in f.read()
+        expect(splits, "--split-bodies compiles the parts of backwards")
 
         alone = os.path.join(folder, "alone.json")
         _, _, said = h.call("zorse-profile", bundle, "-o", alone, "--rows", "4,1", "--seconds", 1)

@@ -42,6 +42,8 @@ int main(int argc, char **argv) {
   TrainingFlags training;
   training.addTo(app);
 
+  app.add_flag("--split-bodies", o.splitBodies, "compile the two parts of every backward also if the plan does not split it, for zorse-profile to measure");
+
   const char *look = "Looking inside";
   app.add_option("--compile-to", compileTo, "stop after: import, recognize, units, backward, bodies, plan, kernels, step, exec, verify or bundle")->group(look);
   app.add_option("--emit", emit, "print: graph, units, plan, exec or llvm")->group(look)->check(CLI::IsMember({"graph", "units", "plan", "exec", "llvm"}));

@@ -58,6 +58,8 @@ struct CompileOptions {
   std::string decay = "rank"; ///< rank, all, none or names:P,Q
   Weights weights = Weights::Auto;
 
+  bool splitBodies = false;   ///< the parts of split backwards also where the plan does not split: to be measured
+
   Phase last = Phase::Bundle;
   Emit emit = Emit::Nothing;  ///< printed to standard output after the phase that makes it
   std::string dumpDir;        ///< what every phase made, as files
