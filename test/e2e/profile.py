@@ -29,7 +29,8 @@ def check_times(device, rows, splits):
             if splits and name.startswith("block"):
                 expect(point["input_gradients"] > 0 and point["weight_gradients"] > 0, f"{name} has no parts: {point}")
     mlp = classes["block mlp"][0]["points"]
-    expect(mlp[-1]["forward"] > mlp[0]["forward"], f"{rows[-1]} rows take no longer than {rows[0]}: {mlp}")
+    # Measured beside whatever else runs: where the machine may be busy (CTest) only what is far off is a mistake.
+    expect(mlp[-1]["forward"] * h.PATIENCE > mlp[0]["forward"], f"{rows[-1]} rows take no longer than {rows[0]}: {mlp}")
     for key in ("update", "norm", "copy", "load"):
         expect(key in device, f"lacks {key}")
     expect(device["update"]["per_element"] > 0 and device["copy"]["per_byte"] > 0, str(device["update"]))

@@ -60,7 +60,11 @@ class Case(kills.Case):
             job.until(lambda: all(p.ended for p in living), JOIN + DEADLINE + MORE + 10)
             self.expect(all(p.ended for p in living), "ranks that still run")
             texts = {p.rank: job.errors_of(p.rank, self.plan.devices[p.rank]) for p in living}
-            self.joined = not any(re.search(r"did not join|found no coordinator", text) for text in texts.values())
+            # Our launcher says who had not joined; such a rank, on a busy machine, may itself not have come to saying anything.
+            if launcher:
+                job.until(lambda: job.head.ended is not None or any(said in job.error() for said in ("restart 1 of 1", "has finished and left the job")), 60 * z.PATIENCE)
+            missing = [line.split(" did not join")[0] for line in job.error().splitlines() if " did not join" in line] if launcher else []
+            self.joined = not missing and not any(re.search(r"did not join|found no coordinator", text) for text in texts.values())
             self.delay = max([0.0] + [p.ended - begin for p in living if p.ended]) if self.joined else 0.0
             self.expect(self.delay <= DEADLINE + MORE, f"others ended after {self.delay:.2f} s")
             self.final = any(state == "complete" and folder.startswith(f"step-{kills.STEPS:08d}.") for folder, state in jobs.snapshots(self.snapshots)[1])
@@ -69,7 +73,8 @@ class Case(kills.Case):
                 # A rank that has never met rank 0, which would be the coordinator, knows its address only.
                 names = [self.name] + ["found no coordinator of job"] * (self.victim == 0 and not launcher)
                 named = any("error: " in line and any(name in line for name in names) for line in texts[p.rank].splitlines())
-                self.expect(named or (self.final and "error" not in texts[p.rank]), f"rank {p.rank} does not name {self.name}: {texts[p.rank].strip()[-400:]!r}")
+                absent = any(f"rank {p.rank} (device {self.plan.devices[p.rank]})" in line for line in missing)
+                self.expect(named or absent or (self.final and "error" not in texts[p.rank]), f"rank {p.rank} does not name {self.name}: {texts[p.rank].strip()[-400:]!r}")
             if not launcher and living and all(p.ended and p.code() == 0 for p in living):
                 self.expect(self.did, "the others ended with 0 before the outputs were written")
             if self.how == "launcher":

@@ -1,4 +1,5 @@
 // The executor on a program by hand: results, evaluation, steps ahead, thread arrangements, traces; and what happens when a device fails or nothing moves.
+#include "Must.h"
 #include "Patience.h"
 #include "TemporaryFolder.h"
 #include "TwoDevices.h"
@@ -13,8 +14,10 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <filesystem>
 #include <map>
 #include <mutex>
+#include <sstream>
 #include <thread>
 
 using namespace zorse;
@@ -581,6 +584,38 @@ TEST_F(ExecutorTest, RunsAreBitEqual) {
   for (size_t i = 0; i < first.size(); ++i) {
     EXPECT_EQ(first[i].loss, second[i].loss);
     EXPECT_EQ(first[i].gradientNorm, second[i].gradientNorm);
+  }
+}
+
+TEST(MetricsFile, AnEarlierStartDoesNotWriteIntoALaterOnesFile) {
+  auto report = [](uint64_t step) {
+    StepReport made;
+    made.step = step;
+    return made;
+  };
+  for (uint64_t resumed : {0, 2}) {
+    TemporaryFolder folder;
+    std::string path = folder.path("link");
+    folder.write("metrics", "");
+    std::filesystem::create_symlink("metrics", path);
+    auto first = must(MetricsFile::open(path));
+    for (uint64_t step = 1; step <= 4; ++step)
+      first->step(report(step));
+    auto second = must(MetricsFile::open(path, resumed));
+    second->step(report(resumed + 1));
+    first->step(report(5)); // it was stopped meanwhile, and goes on.
+    second->step(report(resumed + 2));
+    EXPECT_FALSE(second->close().failed());
+    EXPECT_FALSE(first->close().failed());
+    std::vector<uint64_t> expected, found;
+    for (uint64_t step = 1; step <= resumed + 2; ++step)
+      expected.push_back(step);
+    std::istringstream lines(folder.read("metrics"));
+    for (std::string line; std::getline(lines, line);)
+      found.push_back(std::stoull(line.substr(line.find(':') + 1)));
+    EXPECT_EQ(found, expected);
+    EXPECT_TRUE(std::filesystem::is_symlink(path));
+    EXPECT_EQ(std::distance(std::filesystem::directory_iterator(folder.path(".")), {}), 2);
   }
 }
 

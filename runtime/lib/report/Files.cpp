@@ -7,9 +7,13 @@
 #include <algorithm>
 #include <cerrno>
 #include <cmath>
+#include <cstdio>
 #include <cstring>
+#include <filesystem>
 #include <fstream>
+#include <vector>
 
+#include <sys/stat.h>
 #include <unistd.h>
 
 using namespace zorse;
@@ -51,9 +55,43 @@ off_t linesUntil(const std::string &path, uint64_t lastStep) {
   return bytes;
 }
 
+/// A new file with the first `bytes` of the one at `path`, if there is one, which it replaces. Null where that cannot be: no regular file, a folder that takes no new ones.
+FILE *replaceFile(const std::string &path, off_t bytes) {
+  struct stat old = {};
+  bool there = ::stat(path.c_str(), &old) == 0;
+  if ((there && !S_ISREG(old.st_mode)) || path.rfind("/dev/", 0) == 0 || path.rfind("/proc/", 0) == 0) // what /dev/stdout leads to is not ours to replace.
+    return nullptr;
+  std::error_code failed;
+  std::string target = there ? std::filesystem::canonical(path, failed).string() : path; // a link stays one.
+  if (failed)
+    return nullptr;
+  std::string draft = target + ".writing." + std::to_string(::getpid());
+  FILE *file = std::fopen(draft.c_str(), "w");
+  if (!file)
+    return nullptr;
+  bool good = !there || ::fchmod(::fileno(file), old.st_mode & 07777) == 0;
+  std::ifstream from(bytes > 0 ? path : "", std::ios::binary);
+  std::vector<char> piece(1 << 16);
+  for (off_t left = bytes; good && left > 0;) {
+    from.read(piece.data(), std::streamsize(std::min<off_t>(left, off_t(piece.size()))));
+    size_t got = size_t(from.gcount());
+    good = got > 0 && std::fwrite(piece.data(), 1, got, file) == got;
+    left -= off_t(got);
+  }
+  good = std::fflush(file) == 0 && good && std::rename(draft.c_str(), target.c_str()) == 0;
+  if (good)
+    return file;
+  std::fclose(file);
+  std::remove(draft.c_str());
+  return nullptr;
+}
+
 } // namespace
 
+// A process of an earlier start that was stopped may go on and write the line that it was at: into the file that it holds open, which must not be this one.
 Result<std::unique_ptr<MetricsFile>> MetricsFile::open(const std::string &path, uint64_t lastStep) {
+  if (FILE *own = replaceFile(path, lastStep > 0 ? linesUntil(path, lastStep) : 0))
+    return std::unique_ptr<MetricsFile>(new MetricsFile(path, own));
   FILE *file = std::fopen(path.c_str(), lastStep > 0 ? "a" : "w");
   if (file && lastStep > 0 && ::truncate(path.c_str(), linesUntil(path, lastStep)) != 0 && errno != EINVAL) { // EINVAL: no regular file
     std::fclose(file);

@@ -45,7 +45,7 @@ private:
 /// {"step", "eval_loss", "tokens_per_second", "seconds"}.
 class MetricsFile {
 public:
-  /// \param lastStep  of an earlier run that this one goes on from: its lines up to that step stay. 0: a new file.
+  /// \param lastStep  of an earlier run that this one goes on from: its lines up to that step stay. 0: none do. Where it can, it is a new file in the old one's place.
   static Result<std::unique_ptr<MetricsFile>> open(const std::string &path, uint64_t lastStep = 0);
   ~MetricsFile();
   void step(const StepReport &report);
