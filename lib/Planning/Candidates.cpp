@@ -8,6 +8,13 @@
 using namespace zorse;
 using namespace zorse::planning;
 
+namespace {
+
+/// A limit that is not kept outweighs any price; how far it is missed still counts.
+constexpr double kBroken = 1000;
+
+} // namespace
+
 SearchContext::SearchContext(const Problem &problem, const SearchOptions &options)
     : problem(problem), options(options), tables(problem), model(problem, tables, options.rows) {
   for (uint32_t d = 0; d < problem.cluster.devices.size(); ++d)
@@ -73,11 +80,11 @@ double SearchContext::scoreOf(const Layout &layout, double step, double missing)
     if (options.objective == Objective::CostPerSample)
       value = step * std::max(perHour, 1e-9);
     if (options.mostPrice > 0 && perHour > options.mostPrice)
-      penalty *= 2 * perHour / options.mostPrice;
+      penalty *= kBroken * perHour / options.mostPrice;
   }
   double throughput = static_cast<double>(problem.batch) / step;
   if (options.leastThroughput > 0 && throughput < options.leastThroughput)
-    penalty *= 2 * options.leastThroughput / throughput;
+    penalty *= kBroken * options.leastThroughput / throughput;
   return value * penalty;
 }
 
@@ -121,6 +128,7 @@ std::vector<step::Schedule> zorse::planning::scheduleChoices(const SearchContext
       add(step::ScheduleKind::Timed, split, inFlight, 0);
   add(step::ScheduleKind::Timed, true, 1, 1);
   add(step::ScheduleKind::Timed, true, 1.5, 3);
+  add(step::ScheduleKind::OneForwardOneBackward, true, 1, 0);
   add(step::ScheduleKind::OneForwardOneBackward, false, 1, 0);
   if (small) {
     add(step::ScheduleKind::GPipe, false, 1, 0);

@@ -74,6 +74,9 @@ bool mutate(SearchContext &context, CutSolver &solver, const Candidate &from, ui
 /// Improves candidates by moves until the budget is spent or nothing gets better; `pool` is sorted, best first.
 void refine(SearchContext &context, std::vector<Candidate> &pool);
 
+/// What the closest plan lacks, device by device, and what would make it fit.
+std::string explainMemory(const SearchContext &context, const Layout &layout, const Evaluation &closest);
+
 /// Branch and bound over the whole space of small problems; see ExactSearch.cpp. Returns false if the budget did not suffice for a proof.
 bool isSmall(const SearchContext &context);
 bool searchExactly(SearchContext &context, std::vector<Candidate> &pool);

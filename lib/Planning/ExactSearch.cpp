@@ -278,7 +278,23 @@ private:
   std::vector<std::pair<uint32_t, uint32_t>> kinds;
 };
 
-/// Simulates a layout under every schedule; keeps the best.
+/// Those that are best for most: the others are tried on what wins.
+std::vector<step::Schedule> shortList(const std::vector<step::Schedule> &all) {
+  std::vector<step::Schedule> few;
+  auto take = [&](step::ScheduleKind kind, bool split, double inFlight) {
+    for (const step::Schedule &schedule : all)
+      if (schedule.kind == kind && schedule.splitBackward == split && schedule.inFlight == inFlight && schedule.weightDelay == 0)
+        few.push_back(schedule);
+  };
+  take(step::ScheduleKind::Timed, true, 1);
+  take(step::ScheduleKind::Timed, true, 2);
+  take(step::ScheduleKind::Timed, false, 1.5);
+  take(step::ScheduleKind::OneForwardOneBackward, false, 1);
+  take(step::ScheduleKind::GPipe, false, 1);
+  return few.empty() ? all : few;
+}
+
+/// Simulates a layout under several schedules; keeps the best.
 Candidate bestSchedule(SearchContext &context, QuickSimulation &simulation, const std::vector<step::Schedule> &schedules, Layout layout) {
   Candidate best;
   best.score = INFINITY;
@@ -324,7 +340,8 @@ bool zorse::planning::searchExactly(SearchContext &context, std::vector<Candidat
     for (const Candidate &candidate : pool)
       best = std::min(best, candidate.score);
   Exact exact(context, best);
-  std::vector<step::Schedule> schedules = scheduleChoices(context, true);
+  const std::vector<step::Schedule> every = scheduleChoices(context, true);
+  std::vector<step::Schedule> schedules = shortList(every);
   const uint32_t all = exact.all();
 
   // One pipeline.
@@ -363,7 +380,7 @@ bool zorse::planning::searchExactly(SearchContext &context, std::vector<Candidat
     }
     return true;
   };
-  size_t most = context.options.candidates ? context.options.candidates : 40000;
+  size_t most = context.options.candidates ? context.options.candidates : 4000;
   bool proven = simulate(
       entries.size(), most, [&](size_t i) { return entries[i].bound; },
       [&](size_t i) {
@@ -421,5 +438,13 @@ bool zorse::planning::searchExactly(SearchContext &context, std::vector<Candidat
           return layout;
         });
   }
+  std::vector<Candidate> winners(pool.begin(), pool.begin() + static_cast<long>(std::min<size_t>(pool.size(), 32)));
+  context.parallel(winners.size(), [&](size_t worker, size_t i) { winners[i] = bestSchedule(context, context.simulation(worker), every, winners[i].layout); });
+  for (Candidate &candidate : winners)
+    if (candidate.score < INFINITY) {
+      candidate.id = context.nextId();
+      pool.push_back(std::move(candidate));
+    }
+  std::sort(pool.begin(), pool.end(), better);
   return proven && exact.complete;
 }

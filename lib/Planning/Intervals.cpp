@@ -35,40 +35,49 @@ double CutSolver::passage(const Stage &stage, size_t r, int32_t u, int32_t v) co
   return sum / rate;
 }
 
-bool CutSolver::fits(const Stage &stage, const CutOptions &options, size_t r, int32_t u, int32_t v, double label, bool firstAtom, bool lastAtom, double time) const {
-  int64_t rows = model.rows()[r];
-  int64_t cells = (options.samples + rows - 1) / rows;
-  double seconds[kMostClasses];
-  uint32_t counts[kMostClasses];
-  double rate = 0;
-  for (uint32_t i = 0; i < stage.classCount; ++i) {
-    uint32_t c = stage.classList[i];
-    seconds[i] = model.cell(c, r, u, v);
-    counts[i] = stage.counts[c];
-    rate += counts[i] / seconds[i];
+bool CutSolver::fits(const Stage &stage, const CutOptions &options, size_t r, int32_t u, int32_t v, double way, bool firstAtom, bool lastAtom, double time) const {
+  const double samples = static_cast<double>(options.samples), cells = stage.cells;
+  double start = way * (options.split ? kFillWithSplit : 1), sync = 0, reduce = 0;
+  if (stage.wire > 0) {
+    double gather = stage.ring * model.gatherBytes(u, v) / stage.wire;
+    reduce = stage.ring * model.reduceBytes(u, v) / stage.wire;
+    start = std::max(start, gather);
+    if (stage.shared)
+      sync = gather + reduce;
   }
-  double members = static_cast<double>(stage.devices) * options.copies;
-  double ring = members > 1 ? (members - 1) / members : 0;
-  double wire = stage.nodes * options.copies > 1 ? stage.card : stage.port;
-  double gather = wire > 0 ? ring * model.gatherBytes(u, v) / wire : 0, reduce = wire > 0 ? ring * model.reduceBytes(u, v) / wire : 0;
-  double start = std::max(gather, label * (options.split ? kFillWithSplit : 1));
-  double budget = time - start - reduce;
-  if (budget <= 0 || static_cast<double>(cells) / rate > budget * (1 + 1e-12))
+  double budget = (time - start - reduce) * (1 + 1e-12);
+  if (budget <= 0)
     return false;
-  if (makespan(cells, counts, seconds, stage.classCount) > budget * (1 + 1e-12))
-    return false;
+  double seconds[kMostClasses], rate = 0;
+  if (stage.classCount == 1) {
+    seconds[0] = model.cell(stage.classList[0], r, u, v);
+    if (stage.cellsEach * seconds[0] > budget)
+      return false;
+    rate = stage.devices / seconds[0];
+  } else {
+    for (uint32_t i = 0; i < stage.classCount; ++i) {
+      seconds[i] = model.cell(stage.classList[i], r, u, v);
+      rate += stage.counts[stage.classList[i]] / seconds[i];
+    }
+    if (cells / rate > budget)
+      return false;
+    uint32_t counts[kMostClasses];
+    for (uint32_t i = 0; i < stage.classCount; ++i)
+      counts[i] = stage.counts[stage.classList[i]];
+    if (makespan(static_cast<int64_t>(cells), counts, seconds, stage.classCount) > budget)
+      return false;
+  }
   if (stage.card > 0) { // the cards of the stage, one direction
-    double bytes = static_cast<double>(options.samples) * ((firstAtom ? 0 : model.tables.backwardBytesAt(u)) + (lastAtom ? 0 : model.tables.forwardBytesAt(v)));
-    double sync = stage.nodes * options.copies > 1 ? (gather + reduce) : 0;
+    double bytes = samples * ((firstAtom ? 0 : model.tables.backwardBytesAt(u)) + (lastAtom ? 0 : model.tables.forwardBytesAt(v)));
     if (bytes / (stage.nodes * stage.card) + sync > time)
       return false;
   }
-  double held = model.heldBytes(u, v) + model.sharedBytes(u, v) / members + model.workspaceBytes(u, v, rows), act = model.activationBytes(u, v);
-  double inFlight = static_cast<double>(options.samples) * std::max(0.0, options.latency - label) / time;
+  double rows = static_cast<double>(model.rows()[r]);
+  double held = model.heldBytes(u, v) + model.sharedBytes(u, v) / stage.members, act = model.activationBytes(u, v);
+  double inFlight = samples * std::max(0.0, options.latency - way) / time / rate;
   for (uint32_t i = 0; i < stage.classCount; ++i) {
-    double part = inFlight / seconds[i] / rate;
-    double alive = std::min(std::max(part, 0.0) + static_cast<double>(rows), static_cast<double>(options.samples));
-    if (held + alive * act > model.memoryOf(stage.classList[i]))
+    double alive = std::min(inFlight / seconds[i] + rows, samples);
+    if (held + alive * act > stage.memory[i])
       return false;
   }
   return true;
@@ -99,31 +108,42 @@ bool CutSolver::reach(const std::vector<Atom> &atoms, const CutOptions &options,
     Stage stage{};
     size_t last = n - i < options.mostAtoms ? n : i + options.mostAtoms;
     uint32_t lastNode = UINT32_MAX;
-    stage.card = stage.port = kInfinity;
+    double card = kInfinity, port = kInfinity;
     for (size_t j = i + 1; j <= last; ++j) {
       for (uint32_t d : atoms[j - 1].devices) {
         uint32_t c = model.classOf(d), node = model.nodeOf(d);
-        if (stage.counts[c]++ == 0)
+        if (stage.counts[c]++ == 0) {
+          stage.memory[stage.classCount] = model.memoryOf(c);
           stage.classList[stage.classCount++] = c;
+        }
         ++stage.devices;
         if (node != lastNode) {
           lastNode = node;
           ++stage.nodes;
-          auto least = [](double a, double b) { return b > 0 ? std::min(a, b) : a; };
-          stage.card = least(stage.card, model.cardBandwidth(node));
-          stage.port = least(stage.port, model.portBandwidth(node));
+          auto lower = [](double a, double b) { return b > 0 ? std::min(a, b) : a; };
+          card = lower(card, model.cardBandwidth(node));
+          port = lower(port, model.portBandwidth(node));
         }
       }
       if (static_cast<int64_t>(stage.devices) > options.samples)
         break;
-      Stage now = stage;
-      if (!(now.card < kInfinity))
-        now.card = 0;
-      if (!(now.port < kInfinity))
-        now.port = 0;
+      // Of many atoms not every number is tried.
+      size_t length = j - i;
+      if (j != n && length > 8 && length % (length > 16 ? 4 : 2) != 0)
+        continue;
+      if (j != n && stage.devices > options.mostDevices)
+        continue;
+      stage.card = card < kInfinity ? card : 0;
+      stage.members = static_cast<double>(stage.devices) * options.copies;
+      stage.shared = stage.nodes * options.copies > 1;
+      stage.ring = stage.members > 1 ? (stage.members - 1) / stage.members : 0;
+      stage.wire = stage.shared ? stage.card : port < kInfinity ? port : 0;
       for (size_t r = options.leastRows; r <= mostRows; ++r) {
-        if (r > options.leastRows && model.rows()[r] * static_cast<int64_t>(stage.devices) > options.samples)
+        int64_t rows = model.rows()[r];
+        if (r > options.leastRows && rows * static_cast<int64_t>(stage.devices) * 4 > options.samples)
           break;
+        stage.cells = static_cast<double>((options.samples + rows - 1) / rows);
+        stage.cellsEach = std::ceil(stage.cells / stage.devices);
         int32_t v = least + 1;
         for (int32_t u = least; u < most; ++u) {
           if (!(here[u] < kInfinity))
@@ -131,10 +151,10 @@ bool CutSolver::reach(const std::vector<Atom> &atoms, const CutOptions &options,
           double way = here[u];
           if (i > 0) {
             double bytes = model.tables.forwardBytesAt(u) + model.tables.backwardBytesAt(u);
-            way += 2 * linkLatency[i] + (linkBandwidth[i] > 0 ? bytes * static_cast<double>(model.rows()[r]) / linkBandwidth[i] : 0);
+            way += 2 * linkLatency[i] + (linkBandwidth[i] > 0 ? bytes * static_cast<double>(rows) / linkBandwidth[i] : 0);
           }
           v = std::max(v, u + 1);
-          auto ok = [&](int32_t end) { return fits(now, options, r, u, end, way, i == 0 && u == 0, end == units, time); };
+          auto ok = [&](int32_t end) { return fits(stage, options, r, u, end, way, i == 0 && u == 0, end == units, time); };
           if (ok(v)) {
             while (v < units && ok(v + 1))
               ++v;
@@ -157,7 +177,7 @@ bool CutSolver::reach(const std::vector<Atom> &atoms, const CutOptions &options,
               if (share < 1)
                 break; // fewer units leave even more
             }
-            double total = way + passage(now, r, u, end);
+            double total = way + passage(stage, r, u, end);
             size_t at = j * stride + static_cast<size_t>(end);
             if (total < label[at]) {
               label[at] = total;
@@ -197,12 +217,15 @@ Cut CutSolver::solve(const std::vector<Atom> &atoms, const CutOptions &options) 
     for (uint32_t d : atoms[i].devices)
       suffixCounts[i * classes + model.classOf(d)] += 1;
   }
-  double low = leastTime(atoms, options), high = low * 1.25;
-  int doublings = 0;
+  // Times that are too short are found out quickly, generous ones are not: from below, in growing strides.
+  double low = std::max(leastTime(atoms, options), options.leastTime), high = low;
+  double growth = 0.01;
+  int strides = 0;
   while (!reach(atoms, options, high)) {
     low = high;
-    high *= doublings < 4 ? 1.3 : 3;
-    if (++doublings > 16)
+    high *= 1 + growth;
+    growth = std::min(growth * 1.7, 2.0);
+    if (high > options.mostTime || high > low * 1e3 || !(high < 1e18) || ++strides > 60)
       return cut;
   }
   while (high > low * 1.004) {

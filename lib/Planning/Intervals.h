@@ -20,6 +20,8 @@ struct CutOptions {
   bool mayLeaveOut = true;    ///< atoms without work
   bool split = false;
   double latency = 0;         ///< seconds between a sample's first and last task that memory is provided for, at least a cell's own; 0: only that
+  double leastTime = 0, mostTime = 1e18; ///< known bounds of the result; above the second there is none
+  uint32_t mostDevices = UINT32_MAX; ///< in a stage, but for one that takes all that are left
   size_t leastRows = 0, mostRows = SIZE_MAX; ///< indices of StageModel::rows()
 };
 
@@ -55,12 +57,14 @@ private:
   struct Stage {              ///< what a choice of atoms brings, for all cuts
     uint32_t counts[kMostClasses];
     uint32_t classList[kMostClasses], classCount;
+    double memory[kMostClasses];
     uint32_t devices, nodes;
-    double card, port;
+    bool shared;              ///< gradients cross cards
+    double card, wire, members, ring, cells, cellsEach;
   };
   bool reach(const std::vector<Atom> &atoms, const CutOptions &options, double time);
   double leastTime(const std::vector<Atom> &atoms, const CutOptions &options) const;
-  bool fits(const Stage &stage, const CutOptions &options, size_t r, int32_t u, int32_t v, double label, bool firstAtom, bool lastAtom, double time) const;
+  bool fits(const Stage &stage, const CutOptions &options, size_t r, int32_t u, int32_t v, double way, bool firstAtom, bool lastAtom, double time) const;
   double passage(const Stage &stage, size_t r, int32_t u, int32_t v) const;
 
   const StageModel &model;

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <memory>
+#include <numeric>
 
 using namespace zorse;
 using namespace zorse::planning;
@@ -39,26 +40,28 @@ step::Plan zorse::planning::makePlan(const Problem &problem, const Layout &layou
         continue;
       step::GroupOwners owners;
       owners.group = g;
+      double sum = std::accumulate(set.weights.begin(), set.weights.end(), 0.0);
       for (size_t i = 0; i < set.readers.size(); ++i)
-        owners.owners.push_back({set.readers[i], 100 * set.weights[i]});
+        owners.owners.push_back({set.readers[i], 100 * set.weights[i] / sum});
       plan.owners.push_back(std::move(owners));
     }
   std::sort(plan.owners.begin(), plan.owners.end(), [](const auto &a, const auto &b) { return a.group < b.group; });
   return plan;
 }
 
-std::optional<Evaluation> zorse::planning::evaluate(const Problem &problem, const step::Plan &plan, std::string &error) {
+std::optional<Evaluation> zorse::planning::evaluate(const Problem &problem, const step::Plan &plan, std::string &error, bool timeOnly) {
   step::ExpandOptions options;
   options.bodies = problem.bodies;
   options.costs = &problem.costs;
   options.checkMemory = false;
+  options.timeOnly = timeOnly;
   std::optional<step::StepGraph> graph = step::expandPlan(problem.summary, plan, error, options);
   if (!graph)
     return std::nullopt;
   Evaluation result;
   result.step = graph->stepTime;
   for (size_t d = 0; d < graph->devices.size(); ++d) {
-    uint64_t planned = graph->devices[d].plannedBytes, limit = problem.cluster.devices[d].memory;
+    uint64_t planned = timeOnly ? graph->devices[d].memory.least : graph->devices[d].plannedBytes, limit = problem.cluster.devices[d].memory;
     uint64_t needs = planned ? planned + problem.cluster.devices[d].reserve : 0;
     result.memory.push_back(needs);
     result.busy.push_back(graph->devices[d].busy);

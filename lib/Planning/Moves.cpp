@@ -4,7 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
-#include <set>
+#include <string>
 
 using namespace zorse;
 using namespace zorse::planning;
@@ -290,49 +290,113 @@ bool zorse::planning::mutate(SearchContext &context, CutSolver &solver, const Ca
   return true;
 }
 
+namespace {
+
+/// A walk from one starting point.
+struct Island {
+  Candidate current, best;
+};
+
+/// What makes plans alike: devices by class of every stage.
+std::string structureOf(const StageModel &model, const Layout &layout) {
+  std::string text;
+  for (const Pipeline &pipeline : layout.pipelines) {
+    for (const Stage &stage : pipeline.stages) {
+      std::vector<uint32_t> counts(model.classes(), 0);
+      for (const Member &member : stage.members)
+        ++counts[model.classOf(member.device)];
+      for (uint32_t count : counts)
+        text += std::to_string(count) + ",";
+      text += ";";
+    }
+    text += "|";
+  }
+  return text;
+}
+
+} // namespace
+
 void zorse::planning::refine(SearchContext &context, std::vector<Candidate> &pool) {
-  constexpr size_t kBeam = 4, kBatch = 16;
-  if (pool.empty())
+  constexpr size_t kBatch = 16;
+  if (pool.empty() || context.spent())
     return;
+  const uint32_t begin = context.tried(), budget = context.budget - begin;
+  // Several starting points of different structure; half of them are given up after a quarter, and after a half, of the budget.
+  size_t most = budget >= 400 ? 8 : budget >= 100 ? 4 : 2;
+  std::vector<Island> islands;
+  std::vector<std::string> structures;
+  for (const Candidate &candidate : pool) {
+    if (islands.size() >= most || !(candidate.score < INFINITY))
+      break;
+    std::string structure = structureOf(context.model, candidate.layout);
+    if (std::find(structures.begin(), structures.end(), structure) != structures.end())
+      continue;
+    structures.push_back(structure);
+    islands.push_back({candidate, candidate});
+  }
+  if (islands.empty())
+    return;
+  auto asAsked = [&](const Candidate &c) {
+    return context.options.stages == 0 ||
+           std::all_of(c.layout.pipelines.begin(), c.layout.pipelines.end(), [&](const Pipeline &p) { return p.stages.size() == context.options.stages; });
+  };
+  const size_t patience = context.devices.size() <= 6 ? 60 : 200;
   size_t stale = 0;
-  uint64_t round = 0;
-  std::vector<Candidate> beam;
-  auto sameLayout = [](const Candidate &a, const Candidate &b) { return a.score == b.score && a.step == b.step; };
-  for (const Candidate &candidate : pool)
-    if (beam.size() < kBeam && std::none_of(beam.begin(), beam.end(), [&](const Candidate &b) { return sameLayout(b, candidate); }))
-      beam.push_back(candidate);
-  const size_t patience = 40;
-  while (!context.spent() && stale < patience) {
-    // The best gets half of the moves.
+  double best = islands.front().best.score;
+  for (uint64_t round = 0; !context.spent() && stale < patience; ++round) {
+    double progress = static_cast<double>(context.tried() - begin) / budget;
+    size_t keep = std::max<size_t>(1, progress < 0.25 ? most : progress < 0.5 ? most / 2 : progress < 0.8 ? most / 4 : 1);
+    if (islands.size() > keep) {
+      std::sort(islands.begin(), islands.end(), [](const Island &a, const Island &b) { return better(a.best, b.best); });
+      for (size_t i = keep; i < islands.size(); ++i)
+        pool.push_back(islands[i].best);
+      islands.resize(keep);
+      for (Island &island : islands)
+        island.current = island.best;
+    }
     size_t count = std::min<size_t>(kBatch, context.budget - context.tried());
     std::vector<Candidate> batch(count);
     std::vector<uint8_t> made(count, 0);
     context.parallel(count, [&](size_t worker, size_t i) {
-      const Candidate &from = beam[i % 2 == 0 ? 0 : (i / 2) % beam.size()];
+      const Island &island = islands[i % islands.size()];
+      // Most moves from where the walk is, some from its best.
+      const Candidate &from = (i / islands.size()) % 4 == 3 ? island.best : island.current;
       for (uint64_t attempt = 0; attempt < 6 && !made[i]; ++attempt)
-        made[i] = mutate(context, context.solver(worker), from, context.options.seed * 1000003 + round * 8191 + i * 131 + attempt * 7919, batch[i]);
+        made[i] = mutate(context, context.solver(worker), from, context.options.seed * 1000003 + round * 8191 + i * 131 + attempt * 7919, batch[i]) && asAsked(batch[i]);
     });
-    ++round;
     std::vector<Candidate> moved;
+    std::vector<size_t> islandOf;
     for (size_t i = 0; i < count; ++i)
       if (made[i]) {
         batch[i].id = context.nextId();
         moved.push_back(std::move(batch[i]));
+        islandOf.push_back(i % islands.size());
       }
     if (moved.empty()) {
       ++stale;
       continue;
     }
     context.simulate(moved);
-    double before = beam.front().score;
-    for (Candidate &candidate : moved)
-      if (std::none_of(beam.begin(), beam.end(), [&](const Candidate &b) { return sameLayout(b, candidate); }))
-        beam.push_back(std::move(candidate));
-    std::sort(beam.begin(), beam.end(), better);
-    if (beam.size() > kBeam)
-      beam.resize(kBeam);
-    stale = beam.front().score < before * (1 - 1e-6) ? 0 : stale + 1;
+    double tolerance = 1 + 0.006 * std::max(0.0, 0.7 - progress);
+    std::vector<const Candidate *> next(islands.size(), nullptr);
+    for (size_t i = 0; i < moved.size(); ++i) {
+      const Candidate *&to = next[islandOf[i]];
+      if (moved[i].score != islands[islandOf[i]].current.score && (!to || better(moved[i], *to)))
+        to = &moved[i];
+    }
+    for (size_t k = 0; k < islands.size(); ++k)
+      if (next[k] && next[k]->score < islands[k].current.score * tolerance) {
+        islands[k].current = *next[k];
+        if (better(islands[k].current, islands[k].best))
+          islands[k].best = islands[k].current;
+      }
+    double now = best;
+    for (const Island &island : islands)
+      now = std::min(now, island.best.score);
+    stale = now < best * (1 - 1e-6) ? 0 : stale + 1;
+    best = now;
   }
-  pool.insert(pool.end(), beam.begin(), beam.end());
+  for (const Island &island : islands)
+    pool.push_back(island.best);
   std::sort(pool.begin(), pool.end(), better);
 }

@@ -3,6 +3,7 @@
 #include "QuickSimulation.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 
 using namespace zorse;
@@ -12,7 +13,7 @@ namespace {
 
 constexpr uint32_t kNone = UINT32_MAX;
 constexpr uint32_t kCellMask = (1u << 30) - 1;
-constexpr uint32_t kForwardTask = 0, kBackwardTask = 1u << 30, kWeightsTask = 2u << 30;
+constexpr uint32_t kForwardTask = 0, kBackwardTask = 1u << 30;
 
 } // namespace
 
@@ -82,13 +83,37 @@ void QuickSimulation::orderStages() {
   chain.clear();
   for (size_t d = 0; d < devices; ++d) {
     chainBegin[d] = static_cast<uint32_t>(chain.size());
-    for (uint32_t task : orders[d]) {
-      chain.push_back(task);
-      if (split && (task & kBackwardTask))
-        chain.push_back(kWeightsTask | (task & kCellMask));
-    }
+    chain.insert(chain.end(), orders[d].begin(), orders[d].end());
   }
   chainBegin[devices] = static_cast<uint32_t>(chain.size());
+}
+
+/// 1F1B with a split backward: W fills gaps, but a device keeps no more cells between F and W than the fullest one between F and B, nor more than memory
+/// seems to hold.
+void QuickSimulation::boundWeights() {
+  auto mostAlive = [&](uint32_t d) {
+    uint32_t alive = 0, most = 0;
+    for (uint32_t i = chainBegin[d]; i < chainBegin[d + 1]; ++i)
+      most = std::max(most, (chain[i] & kBackwardTask) ? --alive : ++alive);
+    return most;
+  };
+  uint32_t fullest = 1;
+  for (uint32_t d : devicesUsed)
+    fullest = std::max(fullest, mostAlive(d));
+  for (uint32_t d : devicesUsed) {
+    uint64_t bound = fullest;
+    const ClusterDevice &device = problem.cluster.devices[d];
+    if (device.memory) {
+      uint64_t hold = 1, passing = 0;
+      for (uint32_t i = cellsOfBegin[d]; i < cellsOfBegin[d + 1]; ++i) {
+        hold = std::max(hold, kinds[kindOf[cellsOf[i]]].bytes.hold);
+        passing = std::max(passing, kinds[kindOf[cellsOf[i]]].bytes.passing);
+      }
+      uint64_t others = device.reserve + resident[d] + accumulators[d] + owned[d] + passing;
+      bound = std::min<uint64_t>(bound, (device.memory > others ? device.memory - others : 0) / hold);
+    }
+    weightBound[d] = std::max(static_cast<uint32_t>(bound), mostAlive(d));
+  }
 }
 
 namespace {
@@ -154,6 +179,29 @@ void QuickSimulation::orderByTime(const Layout &layout) {
   forwardPriority.resize(cells.size());
   backwardPriority.resize(cells.size());
   weightsPriority.resize(cells.size());
+  std::vector<std::vector<std::pair<double, double>>> slots(problem.cluster.devices.size()); // begin in the cycle, length
+  // In the steady state a device's tasks recur with the period of a cell: the first gap in it after `ready`.
+  auto waitForSlot = [&](uint32_t d, double ready, double duration) {
+    double cycle = period / static_cast<double>(cellsOfBegin[d + 1] - cellsOfBegin[d]);
+    auto &taken = slots[d];
+    double at = std::fmod(ready, cycle), wait = 0;
+    for (size_t tries = 0; tries <= 2 * taken.size(); ++tries) {
+      double end = at + duration, until = at;
+      for (auto [begin, length] : taken)
+        for (double shift : {-cycle, 0.0, cycle})
+          if (begin + shift < end - 1e-12 * cycle && at < begin + shift + length - 1e-12 * cycle)
+            until = std::max(until, begin + shift + length);
+      if (until == at) {
+        taken.push_back({at, duration});
+        return wait;
+      }
+      wait += until - at;
+      at = std::fmod(until, cycle);
+    }
+    return 0.0;
+  };
+  std::vector<double> waits(problem.cluster.devices.size(), 0);
+  entryTime.assign(cells.size(), 1e300);
   std::vector<double> &after = computeEnd; // for the moment
   std::fill(after.begin(), after.end(), 0);
   std::vector<int64_t> &rowsOf = rowsInFlight;
@@ -169,7 +217,9 @@ void QuickSimulation::orderByTime(const Layout &layout) {
         forwardTime[c] = std::max(forwardTime[c], period / static_cast<double>(rowsOf[d]) * static_cast<double>(entered[d]));
         entered[d] += cells[c].rows();
       }
-      double start = std::max(forwardTime[c], after[d]), end = start + kinds[kindOf[c]].forward;
+      if (c == cellsOf[cellsOfBegin[d]])
+        waits[d] = waitForSlot(d, forwardTime[c], kinds[kindOf[c]].forward);
+      double start = std::max(forwardTime[c] + waits[d], after[d]), end = start + kinds[kindOf[c]].forward;
       forwardTime[c] = start;
       after[d] = end;
       backwardTime[c] = end;
@@ -178,6 +228,7 @@ void QuickSimulation::orderByTime(const Layout &layout) {
         double seconds = secondsOf(transferPriority[t]);
         transferPriority[t] = priorityAt(kMain, end);
         forwardTime[transfers[t].to] = std::max(forwardTime[transfers[t].to], end + seconds);
+        entryTime[transfers[t].to] = std::min(entryTime[transfers[t].to], end);
       }
     }
   std::fill(after.begin(), after.end(), 0);
@@ -189,7 +240,9 @@ void QuickSimulation::orderByTime(const Layout &layout) {
     for (uint32_t c = info.cellBegin; c < info.cellEnd; ++c) {
       uint32_t d = cells[c].device;
       const Kind &kind = kinds[kindOf[c]];
-      double start = std::max(backwardTime[c], after[d]), end = start + kind.backward;
+      if (c == cellsOf[cellsOfBegin[d]])
+        waits[d] = waitForSlot(d, backwardTime[c], kind.backward);
+      double start = std::max(backwardTime[c] + waits[d], after[d]), end = start + kind.backward;
       after[d] = end;
       backwardPriority[c] = priorityAt(kMain, start);
       double perRow = period / static_cast<double>(rowsOf[d]);
@@ -200,7 +253,7 @@ void QuickSimulation::orderByTime(const Layout &layout) {
         gradientPriority[t] = priorityAt(kMain, end);
         backwardTime[gradients[t].to] = std::max(backwardTime[gradients[t].to], end + seconds);
       }
-      mostRows[d] = std::max(mostRows[d], end - forwardTime[c]);
+      mostRows[d] = std::max(mostRows[d], end - std::min(entryTime[c], forwardTime[c]));
       largest[d] = std::max(largest[d], cells[c].rows());
     }
   }
@@ -213,7 +266,7 @@ void QuickSimulation::orderByTime(const Layout &layout) {
       uint64_t passing = 0;
       for (uint32_t i = cellsOfBegin[d]; i < cellsOfBegin[d + 1]; ++i)
         passing = std::max(passing, kinds[kindOf[cellsOf[i]]].bytes.passing);
-      uint64_t others = device.reserve + resident[d] + owned[d] + passing;
+      uint64_t others = device.reserve + resident[d] + accumulators[d] + owned[d] + passing;
       budget[d] = device.memory > others ? device.memory - others : 0;
     }
   }

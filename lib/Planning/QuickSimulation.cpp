@@ -13,13 +13,13 @@ constexpr uint32_t kCellMask = (1u << 30) - 1;
 constexpr uint32_t kForwardTask = 0, kBackwardTask = 1u << 30, kWeightsTask = 2u << 30;
 
 // Events, by the top bits of Event::what.
-enum : uint32_t { kComputeEnd, kSent, kArrived, kGradientSent, kGradientArrived, kCollectiveSent, kCollectiveArrived };
+enum : uint32_t { kComputeEnd, kSent, kArrived, kGradientSent, kGradientArrived, kCollectiveSent, kCollectiveArrived, kLoaded };
 constexpr uint32_t kWhatBits = 29;
 constexpr uint32_t what(uint32_t kind, uint32_t index) { return kind << kWhatBits | index; }
 
 // Candidates for queues: kind << 30 | index.
 constexpr uint32_t kCollectiveOp = 0, kTransferOp = 1u << 30, kGradientOp = 2u << 30;
-enum : uint8_t { kShortRank, kBackwardRank, kWeightsRank, kForwardRank }; // as the expansion has them
+enum : uint8_t { kShortRank, kBackwardRank, kForwardRank = 3, kFillerRank = 6 }; // as the expansion has them
 
 /// Priority by rank, then first sample, then unit (which may be negative).
 uint64_t priorityOf(uint8_t rank, int64_t sample, int32_t unit) {
@@ -28,6 +28,8 @@ uint64_t priorityOf(uint8_t rank, int64_t sample, int32_t unit) {
 
 constexpr auto later = [](const auto &a, const auto &b) { return a > b; };
 
+/// Placed buffers leave gaps: one part of the activations in so many.
+constexpr uint64_t kGaps = 50;
 constexpr uint64_t kScalarsBlock = 512, kSumsBytes = 128;
 uint64_t aligned(uint64_t bytes) { return (bytes + 63) / 64 * 64; }
 
@@ -40,6 +42,9 @@ QuickSimulation::QuickSimulation(const Problem &problem, const UnitTables &table
   result.busy.resize(devices);
   resident.resize(devices);
   owned.resize(devices);
+  accumulators.resize(devices);
+  accumulates.resize(devices);
+  loadFree.resize(devices);
   alive.resize(devices);
   peak.resize(devices);
   current.resize(devices);
@@ -48,6 +53,10 @@ QuickSimulation::QuickSimulation(const Problem &problem, const UnitTables &table
   chainBegin.resize(devices + 1);
   cellsOfBegin.resize(devices + 1);
   readyTasks.resize(devices);
+  readyWeights.resize(devices);
+  weightBound.resize(devices);
+  weightsDone.resize(devices);
+  forwardsBegun.resize(devices);
   forwardsLeft.resize(devices);
   normEnd.resize(devices);
   updateSeconds.resize(devices);
@@ -104,6 +113,7 @@ void QuickSimulation::deal(const Layout &layout) {
           kind.forward = times.forward[b] - times.forward[a];
           kind.backward = split ? times.inputGradients[b] - times.inputGradients[a] : times.backward[b] - times.backward[a];
           kind.weights = split ? times.weightGradients[b] - times.weightGradients[a] : 0;
+          kind.inputBytes = tables.inputBytesOf(stage.unitBegin, stage.unitEnd) * static_cast<double>(rows);
           kind.bytes = tables.cellBytes(stage.unitBegin, stage.unitEnd, rows, split);
           kinds.push_back(kind);
         }
@@ -255,6 +265,7 @@ void QuickSimulation::layOutState(const Layout &layout) {
 void QuickSimulation::staticMemory(const Layout &layout) {
   (void)layout;
   std::fill(resident.begin(), resident.end(), 0);
+  std::fill(accumulators.begin(), accumulators.end(), 0);
   for (const OwnerShares &set : shares)
     for (uint32_t d : set.readers)
       if (resident[d] == 0)
@@ -273,9 +284,10 @@ void QuickSimulation::staticMemory(const Layout &layout) {
     for (uint32_t g : set.groups) {
       const GroupTable &group = tables.groups()[g];
       uint64_t elements = static_cast<uint64_t>(group.elements);
-      uint64_t held = aligned(elements * group.computeSize) + (group.trainable ? aligned(elements * group.elementSize) : 0);
-      for (uint32_t d : set.readers)
-        resident[d] += held;
+      for (uint32_t d : set.readers) {
+        resident[d] += aligned(elements * group.computeSize);
+        accumulators[d] += group.trainable ? aligned(elements * group.elementSize) : 0;
+      }
     }
 }
 
@@ -320,7 +332,7 @@ void QuickSimulation::weighOwners(const Layout &layout) {
   for (uint32_t d : devicesUsed) {
     const ClusterDevice &device = problem.cluster.devices[d];
     limited &= device.memory > 0;
-    left[d] = static_cast<double>(device.memory) - static_cast<double>(device.reserve + resident[d] + orderedPeak(d));
+    left[d] = static_cast<double>(device.memory) - static_cast<double>(device.reserve + resident[d] + accumulators[d] + orderedPeak(d));
   }
   if (!limited)
     return;
@@ -477,6 +489,10 @@ void QuickSimulation::begin(uint32_t device, uint32_t task) {
   default:
     seconds = kind.weights;
   }
+  if (!accumulates[device] && (task & ~kCellMask) == (split ? kWeightsTask : kBackwardTask)) { // gradients take memory from the first to the step's end
+    accumulates[device] = 1;
+    take(device, accumulators[device]);
+  }
   current[device] = task;
   result.busy[device] += seconds;
   push(mode.freeLinks ? now + seconds : traffic.compute(device, seconds, now), what(kComputeEnd, device));
@@ -487,22 +503,44 @@ void QuickSimulation::startCompute(uint32_t device) {
     return;
   if (chained) {
     uint32_t at = position[device];
-    if (at == chainBegin[device + 1])
+    bool ready = at < chainBegin[device + 1];
+    if (ready) {
+      uint32_t task = chain[at], cell = task & kCellMask;
+      bool forward = (task & ~kCellMask) == kForwardTask;
+      ready = forward ? pendingForward[cell] == 0 : pendingBackward[cell] == 0;
+      if (forward && split)
+        ready = ready && (forwardsBegun[device] < weightBound[device] || weightsDone[device] + weightBound[device] > forwardsBegun[device]);
+      if (ready) {
+        ++position[device];
+        forwardsBegun[device] += forward;
+        begin(device, task);
+        return;
+      }
+    }
+    if (readyWeights[device].empty())
       return;
-    uint32_t task = chain[at], cell = task & kCellMask, kind = task & ~kCellMask;
-    if ((kind == kForwardTask && pendingForward[cell]) || (kind == kBackwardTask && pendingBackward[cell]))
-      return;
-    ++position[device];
+    uint32_t task = readyWeights[device].front().op;
+    std::pop_heap(readyWeights[device].begin(), readyWeights[device].end(), later);
+    readyWeights[device].pop_back();
     begin(device, task);
     return;
   }
-  auto &heap = readyTasks[device];
+  auto &heap = orders == Orders::Timed && weightsFirst(device) ? readyWeights[device] : readyTasks[device];
   if (heap.empty())
     return;
   uint32_t task = heap.front().op;
   std::pop_heap(heap.begin(), heap.end(), later);
   heap.pop_back();
   begin(device, task);
+}
+
+/// Timed: whether the next task is a W.
+bool QuickSimulation::weightsFirst(uint32_t device) const {
+  if (readyWeights[device].empty())
+    return false;
+  if (readyTasks[device].empty())
+    return true;
+  return readyTasks[device].front() > readyWeights[device].front();
 }
 
 /// Without a chain: a task whose predecessors have finished.
@@ -520,9 +558,9 @@ void QuickSimulation::readyTask(uint32_t task) {
     }
     priority = kind == kForwardTask ? forwardPriority[cell] : kind == kBackwardTask ? backwardPriority[cell] : weightsPriority[cell];
   } else {
-    priority = priorityOf(kind == kForwardTask ? kForwardRank : kind == kBackwardTask ? kBackwardRank : kWeightsRank, cells[cell].sampleBegin, cells[cell].unitBegin);
+    priority = priorityOf(kind == kForwardTask ? kForwardRank : kind == kBackwardTask ? kBackwardRank : kFillerRank, cells[cell].sampleBegin, cells[cell].unitBegin);
   }
-  auto &heap = readyTasks[device];
+  auto &heap = orders != Orders::AllForwardsFirst && kind == kWeightsTask ? readyWeights[device] : readyTasks[device];
   heap.push_back({priority, task});
   std::push_heap(heap.begin(), heap.end(), later);
 }
@@ -557,6 +595,10 @@ void QuickSimulation::enter(uint32_t cell) {
   heldBytes[device] += kinds[kindOf[cell]].bytes.hold;
   uint32_t t = blockedAt[cell];
   blockedAt[cell] = kNone;
+  if (double bytes = kinds[kindOf[cell]].inputBytes) { // inputs come once there is room for them
+    loadFree[device] = std::max(loadFree[device], now) + problem.costs.load(device, static_cast<uint64_t>(bytes));
+    push(loadFree[device], what(kLoaded, cell));
+  }
   if (t == kCellMask) {
     readyTask(kForwardTask | cell);
     touched.push_back(device);
@@ -654,12 +696,13 @@ void QuickSimulation::endCompute(uint32_t device) {
         readyTransfer(t, true);
       }
     }
-    if (split && !chained)
+    if (split)
       readyTask(kWeightsTask | cell);
     last = !split;
     break;
   default:
     alive[device] -= bytes.freedByWeights;
+    ++weightsDone[device];
     last = true;
   }
   if (orders == Orders::Timed && (task & ~kCellMask) != kForwardTask)
@@ -833,6 +876,10 @@ void QuickSimulation::start() {
     list.clear();
   for (size_t d = 0; d < devices; ++d) {
     readyTasks[d].clear();
+    readyWeights[d].clear();
+    weightsDone[d] = forwardsBegun[d] = 0;
+    accumulates[d] = 0;
+    loadFree[d] = 0;
     forwardsLeft[d] = cellsOfBegin[d + 1] - cellsOfBegin[d];
     position[d] = chained ? chainBegin[d] : 0;
   }
@@ -861,6 +908,8 @@ void QuickSimulation::start() {
     admitted.assign(cells.size(), 0);
     blockedAt.assign(cells.size(), kNone);
     blockedNext.resize(transfers.size());
+    for (uint32_t c = 0; c < cells.size(); ++c)
+      pendingForward[c] += kinds[kindOf[c]].inputBytes > 0;
     for (uint32_t d : devicesUsed) {
       admitNext[d] = cellsOfBegin[d];
       rowsInFlight[d] = 0;
@@ -868,6 +917,10 @@ void QuickSimulation::start() {
     }
     for (uint32_t d : devicesUsed)
       admit(d);
+    for (uint32_t c = 0; c < cells.size(); ++c)
+      if (!admitted[c] && kinds[kindOf[c]].inputBytes > 0) // its inputs could be loaded
+        oldest.push_back({priorityOf(0, cells[c].sampleBegin, cells[c].unitBegin), c});
+    std::make_heap(oldest.begin(), oldest.end(), later);
   }
   if (!chained)
     for (uint32_t c = 0; c < cells.size(); ++c)
@@ -913,6 +966,12 @@ void QuickSimulation::loop() {
       case kArrived:
       case kGradientArrived:
         arrived(index, event.what >> kWhatBits == kGradientArrived);
+        break;
+      case kLoaded:
+        if (--pendingForward[index] == 0) {
+          readyTask(kForwardTask | index);
+          touched.push_back(cells[index].device);
+        }
         break;
       case kCollectiveSent:
         for (uint32_t d : shares[collectives[index].shares].readers)
@@ -960,6 +1019,8 @@ const QuickSimulation::Result &QuickSimulation::run(const Layout &layout, Mode r
   connect();
   if (orders == Orders::Timed)
     orderByTime(layout);
+  else if (chained && split)
+    boundWeights();
   start();
   loop();
   uint32_t expected = static_cast<uint32_t>((split ? 3 : 2) * cells.size() + transfers.size() + gradients.size());
@@ -970,7 +1031,7 @@ const QuickSimulation::Result &QuickSimulation::run(const Layout &layout, Mode r
   for (size_t d = 0; d < resident.size(); ++d)
     result.memory[d] = 0;
   for (uint32_t d : devicesUsed)
-    result.memory[d] = problem.cluster.devices[d].reserve + resident[d] + owned[d] + peak[d];
+    result.memory[d] = problem.cluster.devices[d].reserve + resident[d] + owned[d] + peak[d] + (peak[d] - accumulators[d]) / kGaps;
   for (uint32_t d : devicesUsed) {
     uint64_t memory = problem.cluster.devices[d].memory;
     if (memory && result.memory[d] > memory)

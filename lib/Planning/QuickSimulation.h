@@ -51,7 +51,7 @@ public:
 
 private:
   struct Kind {                      ///< of cell: equal stage, device class and rows
-    double forward, backward, weights;
+    double forward, backward, weights, inputBytes;
     CellBytes bytes;
     uint32_t deviceClass;
     int64_t rows;
@@ -91,6 +91,7 @@ private:
   void connect();
   void order(const Layout &layout);
   void orderStages();
+  void boundWeights();
   void orderByTime(const Layout &layout);
   void admit(uint32_t device);
   void enter(uint32_t cell);
@@ -109,6 +110,7 @@ private:
   Event pop();
   void startCompute(uint32_t device);
   void endCompute(uint32_t device);
+  bool weightsFirst(uint32_t device) const;
   void begin(uint32_t device, uint32_t task);
   void startTransfers();
   void offer(size_t queue);
@@ -150,10 +152,12 @@ private:
   // Orders: tasks are kind << 30 | cell.
   std::vector<uint32_t> chain, chainBegin, position;
   std::vector<std::vector<Waiting>> readyTasks; ///< without a chain: heaps
+  std::vector<std::vector<Waiting>> readyWeights; ///< W, where it fills gaps
   std::vector<uint32_t> forwardsLeft;
   std::vector<uint64_t> forwardPriority, backwardPriority, weightsPriority; ///< Timed: by cell
   std::vector<uint64_t> transferPriority, gradientPriority;
-  std::vector<double> forwardTime, backwardTime, loads;
+  std::vector<double> forwardTime, backwardTime, entryTime, loads;
+  std::vector<uint32_t> weightBound, weightsDone, forwardsBegun; ///< 1F1B with W: cells between F and W at most; counts
   // Admission, by device: its cells in order.
   std::vector<uint8_t> admitted;
   std::vector<double> mostRows;                 ///< by device
@@ -169,7 +173,9 @@ private:
   std::vector<uint32_t> sharesOfGroup, scratchGroups;
   std::vector<std::vector<uint32_t>> stagesOfGroup;
   std::vector<Collective> collectives;
-  std::vector<uint64_t> resident, owned;
+  std::vector<uint64_t> resident, owned, accumulators;
+  std::vector<uint8_t> accumulates;
+  std::vector<double> loadFree;
   std::vector<sim::Piece> pieceList;
   std::vector<double> normEnd, updateSeconds;
   std::vector<uint32_t> cellsLeftOf;            ///< per device

@@ -17,8 +17,8 @@ using namespace zorse::planning;
 
 namespace {
 
-/// Tasks that the default budget simulates: about a second of two cores for 512 devices, and in proportion to the devices beyond.
-constexpr double kTasks = 6e6;
+/// Tasks that the default budget simulates: a few seconds of two cores for up to 256 devices, half a second for 512 and in proportion to the devices beyond.
+double taskBudget(size_t devices) { return devices <= 256 ? 3e7 : 4e6 * static_cast<double>(devices) / 512; }
 
 double tasksOf(const Problem &problem, const Layout &layout) {
   double tasks = 0;
@@ -30,14 +30,9 @@ double tasksOf(const Problem &problem, const Layout &layout) {
   return std::max(tasks, 1.0);
 }
 
-std::string gib(double bytes) {
-  char text[40];
-  if (bytes >= 1024.0 * 1024 * 1024)
-    std::snprintf(text, sizeof text, "%.1f GiB", bytes / (1024.0 * 1024 * 1024));
-  else if (bytes >= 1024.0 * 1024)
-    std::snprintf(text, sizeof text, "%.1f MiB", bytes / (1024.0 * 1024));
-  else
-    std::snprintf(text, sizeof text, "%.1f KiB", bytes / 1024);
+std::string show(double number) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%.4g", number);
   return text;
 }
 
@@ -89,8 +84,7 @@ std::optional<SearchResult> zorse::planning::searchPlan(const Problem &problem, 
                                }),
                 seeds.end());
   double tasks = seeds.empty() ? 1e3 : tasksOf(problem, seeds.front().layout);
-  double scale = std::max(1.0, static_cast<double>(context.devices.size()) / 512);
-  context.budget = options.candidates ? options.candidates : static_cast<uint32_t>(std::clamp(kTasks * scale / tasks, 24.0, 6000.0));
+  context.budget = options.candidates ? options.candidates : static_cast<uint32_t>(std::clamp(taskBudget(context.devices.size()) / tasks, 16.0, 6000.0));
 
   const bool small = isSmall(context);
   std::vector<step::Schedule> schedules = scheduleChoices(context, small || context.devices.size() <= 16);
@@ -114,6 +108,11 @@ std::optional<SearchResult> zorse::planning::searchPlan(const Problem &problem, 
   }
   context.simulate(pool);
   std::sort(pool.begin(), pool.end(), better);
+  // The best of single devices is kept to the end.
+  std::optional<Candidate> alone;
+  for (const Candidate &candidate : pool)
+    if (!alone && candidate.layout.pipelines.size() == 1 && candidate.layout.pipelines[0].stages.size() == 1 && candidate.layout.pipelines[0].stages[0].members.size() == 1)
+      alone = candidate;
   size_t leaders = std::min<size_t>(pool.size(), std::max<size_t>(2, context.budget / 4 / std::max<size_t>(schedules.size(), 1)));
   leaders = std::min<size_t>(leaders, 12);
   std::vector<Candidate> varied;
@@ -129,47 +128,81 @@ std::optional<SearchResult> zorse::planning::searchPlan(const Problem &problem, 
   std::sort(pool.begin(), pool.end(), better);
 
   SearchResult result;
-  if (options.stages == 0)
-    refine(context, pool);
-  if (small && options.exact)
+  refine(context, pool);
+  if (small && options.exact && options.stages == 0)
     result.proven = searchExactly(context, pool);
 
-  // The full expansion judges. What exceeds memory there is passed over; if nothing is left the closest says why.
-  std::optional<Candidate> closest;
-  Evaluation closestEvaluation;
-  double bestScore = INFINITY;
-  size_t judged = 0, most = small ? 12 : context.devices.size() > 256 ? 1 : 4;
+  if (alone)
+    pool.push_back(*alone);
+
+  // The full expansion judges, without placing buffers first. What exceeds memory there is passed over; if nothing is left the closest says why.
+  struct Judged {
+    const Candidate *candidate;
+    step::Plan plan;
+    Evaluation evaluation;
+    double score;
+  };
+  std::vector<Judged> judged;
   std::vector<double> seen;
+  auto isSingle = [](const Candidate &c) { return c.layout.pipelines.size() == 1 && c.layout.pipelines[0].stages.size() == 1 && c.layout.pipelines[0].stages[0].members.size() == 1; };
+  const size_t most = small ? 12 : context.devices.size() > 256 ? 1 : 4;
+  const bool place = context.devices.size() <= 64; // affordable
+  size_t fitting = 0;
+  bool single = false; // the fastest device alone is always judged: no plan may be slower
   for (const Candidate &candidate : pool) {
-    if (judged >= most && bestScore < INFINITY)
+    if (!(candidate.score < INFINITY))
       break;
-    if (judged >= most + 20 || !(candidate.score < INFINITY))
-      break;
+    bool alone = isSingle(candidate);
+    if ((fitting >= most || judged.size() >= most + 20) && (single || !alone || candidate.score > 1.2 * pool.front().score))
+      continue;
     if (std::find(seen.begin(), seen.end(), candidate.step) != seen.end())
       continue;
     seen.push_back(candidate.step);
-    ++judged;
-    step::Plan plan = makePlan(problem, candidate.layout);
+    single |= alone;
+    Judged one{&candidate, makePlan(problem, candidate.layout), {}, 0};
     std::string why;
-    std::optional<Evaluation> evaluation = evaluate(problem, plan, why);
+    std::optional<Evaluation> evaluation = evaluate(problem, one.plan, why, /*timeOnly=*/true);
     if (!evaluation) {
       error = why;
       continue;
     }
-    double score = context.scoreOf(candidate.layout, evaluation->step, context.missingMemory(evaluation->memory));
-    if (evaluation->excess == 0 && score < bestScore) {
-      bestScore = score;
-      result.layout = candidate.layout;
-      result.plan = std::move(plan);
-      result.evaluation = std::move(*evaluation);
-      result.price = context.price(candidate.layout);
-    } else if (!closest) {
-      closest = candidate;
-      closestEvaluation = std::move(*evaluation);
+    one.evaluation = std::move(*evaluation);
+    one.score = context.scoreOf(candidate.layout, one.evaluation.step, context.missingMemory(one.evaluation.memory));
+    fitting += one.evaluation.excess == 0;
+    judged.push_back(std::move(one));
+  }
+  std::stable_sort(judged.begin(), judged.end(), [](const Judged &a, const Judged &b) { return a.score < b.score; });
+  double bestScore = INFINITY;
+  const Candidate *closest = nullptr;
+  Evaluation closestEvaluation;
+  for (Judged &one : judged) {
+    if (place || one.evaluation.excess > 0)
+      if (std::optional<Evaluation> placed = evaluate(problem, one.plan, error))
+        one.evaluation = std::move(*placed);
+    if (one.evaluation.excess == 0) {
+      bestScore = one.score;
+      result.layout = one.candidate->layout;
+      result.plan = std::move(one.plan);
+      result.evaluation = std::move(one.evaluation);
+      result.price = context.price(result.layout);
+      break;
+    }
+    if (!closest || one.evaluation.excess < closestEvaluation.excess) {
+      closest = one.candidate;
+      closestEvaluation = std::move(one.evaluation);
     }
   }
   result.tried = context.tried();
   if (bestScore < INFINITY) {
+    double rate = static_cast<double>(problem.batch) / result.evaluation.step;
+    if (rate < options.leastThroughput) {
+      error = "no plan reaches " + show(options.leastThroughput) + " samples/s; the best that was found reaches " + show(rate);
+      return std::nullopt;
+    }
+    if (options.mostPrice > 0 && result.price > options.mostPrice) {
+      error = "no plan costs " + show(options.mostPrice) + " an hour or less; the best that was found costs " + show(result.price);
+      return std::nullopt;
+    }
     error.clear();
     return result;
   }
@@ -177,15 +210,6 @@ std::optional<SearchResult> zorse::planning::searchPlan(const Problem &problem, 
     error = "no plan was found" + (error.empty() ? "" : ": " + error);
     return std::nullopt;
   }
-  error = "no plan fits the memory; in the one that comes closest:";
-  size_t lines = 0;
-  for (size_t d = 0; d < closestEvaluation.memory.size(); ++d) {
-    const ClusterDevice &device = problem.cluster.devices[d];
-    if (device.memory && closestEvaluation.memory[d] > device.memory && ++lines <= 8)
-      error += "\ndevice '" + device.name + "' needs " + gib(static_cast<double>(closestEvaluation.memory[d])) + " of its " + gib(static_cast<double>(device.memory)) + ": " +
-               std::to_string(closestEvaluation.memory[d] - device.memory) + " bytes too much";
-  }
-  if (lines > 8)
-    error += "\n... and " + std::to_string(lines - 8) + " more devices";
+  error = explainMemory(context, closest->layout, closestEvaluation);
   return std::nullopt;
 }

@@ -3,6 +3,7 @@
 #include "Candidates.h"
 
 #include <algorithm>
+#include <array>
 #include <map>
 #include <numeric>
 
@@ -86,6 +87,30 @@ std::vector<Atom> makeAtoms(const std::vector<Block> &blocks, const std::vector<
   return atoms;
 }
 
+/// Atoms in `count` groups of about equal speed, in order.
+std::vector<Atom> groupAtoms(const SearchContext &context, const std::vector<Atom> &atoms, size_t count) {
+  auto rateOf = [&](const Atom &atom) {
+    double rate = 0;
+    for (uint32_t d : atom.devices)
+      rate += 1 / context.model.leastPerSample(context.model.classOf(d), 0, context.model.units());
+    return rate;
+  };
+  double total = 0, passed = 0;
+  for (const Atom &atom : atoms)
+    total += rateOf(atom);
+  std::vector<Atom> groups;
+  for (size_t i = 0; i < atoms.size(); ++i) {
+    size_t left = atoms.size() - i; // every group gets an atom
+    bool next = groups.empty() || (groups.size() < count && (passed >= total * static_cast<double>(groups.size()) / static_cast<double>(count) * (1 - 1e-9) ||
+                                                             left <= count - groups.size()));
+    if (next)
+      groups.emplace_back();
+    groups.back().devices.insert(groups.back().devices.end(), atoms[i].devices.begin(), atoms[i].devices.end());
+    passed += rateOf(atoms[i]);
+  }
+  return groups;
+}
+
 /// The cluster's devices dealt to `copies` alike sets; empty if they do not divide.
 std::vector<std::vector<uint32_t>> dealCopies(const SearchContext &context, uint32_t copies, bool bySite) {
   std::vector<std::vector<uint32_t>> sets(copies);
@@ -129,6 +154,8 @@ std::vector<Candidate> zorse::planning::makeSeeds(SearchContext &context) {
     std::vector<int64_t> samples;
     CutOptions options;
     std::vector<Candidate> found;
+    size_t size = 1;           ///< devices of an atom
+    double needed = 0;         ///< latency of the plan without limits of memory
   };
   std::vector<Task> tasks;
   const size_t count = context.devices.size();
@@ -149,19 +176,23 @@ std::vector<Candidate> zorse::planning::makeSeeds(SearchContext &context) {
     std::vector<int64_t> samples = step::splitInProportion(context.problem.batch, rates);
     if (std::find(samples.begin(), samples.end(), 0) != samples.end())
       return;
-    std::vector<size_t> sizes;
+    std::vector<size_t> sizes; // devices of an atom
     // Finer pieces where there are few devices, whole nodes and more where there are many.
-    if (largest <= 48)
-      sizes = {1};
-    else if (largest <= 128)
+    if (largest <= 32)
+      sizes = {1, 2, 4};
+    else if (largest <= 64)
       sizes = {2, 4};
-    else if (largest <= 512)
-      sizes = {8};
+    else if (largest <= 128)
+      sizes = {4, 8};
     else
-      sizes = {largest / 64, largest / 48};
+      sizes = {std::max<size_t>(8, largest / 48)};
+    // One number of rows for all stages: where a stage waits for more rows than its neighbours work on, both idle.
+    const size_t rowCounts = std::min<size_t>(context.model.rows().size(), count <= 128 ? 3 : 2);
     for (const auto &order : makeOrders(blocks.front(), mostOrders))
-      for (size_t size : sizes) {
+      for (size_t choice = 0; choice < sizes.size() * rowCounts; ++choice) {
+        const size_t size = sizes[choice / rowCounts];
         Task task;
+        task.options.leastRows = task.options.mostRows = choice % rowCounts;
         for (const auto &list : blocks) {
           bool alike = list.size() == blocks.front().size();
           std::vector<size_t> own(order);
@@ -170,26 +201,34 @@ std::vector<Candidate> zorse::planning::makeSeeds(SearchContext &context) {
             std::iota(own.begin(), own.end(), 0);
           }
           task.atoms.push_back(makeAtoms(list, own, size));
+          if (context.options.stages > 0) {
+            task.atoms.back() = groupAtoms(context, makeAtoms(list, own, 1), context.options.stages);
+            task.options.mostAtoms = 1;
+            task.options.mayLeaveOut = false;
+          }
         }
         task.samples = samples;
         task.options.split = split;
         task.options.copies = static_cast<uint32_t>(sets.size());
+        task.size = size;
+        if (largest > 64)
+          task.options.mostDevices = static_cast<uint32_t>(largest / 3);
         tasks.push_back(std::move(task));
       }
   };
   uint32_t asked = context.options.pipelines;
-  size_t orders = count <= 64 ? 24 : count <= 1024 ? 8 : 6;
+  size_t orders = count <= 128 ? 24 : 6;
   if (asked <= 1)
     addTasks({context.devices}, orders);
   for (uint32_t copies : {2u, 3u, 4u, 5u, 8u, 16u})
-    if ((asked == 0 || asked == copies) && copies <= count && copies <= context.problem.batch)
+    if ((count <= 128 || copies == 2 || copies == 4 || asked == copies) && (asked == 0 || asked == copies) && copies <= count && copies <= context.problem.batch)
       for (bool bySite : {false, true}) {
         auto sets = dealCopies(context, copies, bySite);
         if (!sets.empty())
           addTasks(sets, std::max<size_t>(2, orders / 4));
       }
 
-  context.parallel(tasks.size(), [&](size_t worker, size_t i) {
+  auto solve = [&](size_t worker, size_t i) {
     Task &task = tasks[i];
     CutSolver &solver = context.solver(worker);
     auto solveAll = [&](CutOptions options, double latencyFactor, std::vector<Cut> &cuts) {
@@ -217,35 +256,68 @@ std::vector<Candidate> zorse::planning::makeSeeds(SearchContext &context) {
         slowest = std::max(slowest, cut.time);
       return slowest;
     };
-    double latency = 0;
-    std::vector<double> tried;
-    for (int round = 0; round < 4; ++round) {
+    auto attempt = [&](double latency, double leastTime) {
       std::vector<Cut> cuts;
-      double time = solveAll(task.options, latency, cuts);
+      CutOptions options = task.options;
+      options.leastTime = leastTime;
+      double time = solveAll(options, latency, cuts);
       if (time < 0)
-        break;
+        return false;
       Candidate candidate;
       candidate.estimate = time;
       candidate.latency = latency;
-      for (size_t p = 0; p < cuts.size(); ++p)
+      for (size_t p = 0; p < cuts.size(); ++p) {
         candidate.layout.pipelines.push_back(makePipeline(context.model, task.atoms[p], cuts[p], task.samples[p]));
+        task.needed = std::max(task.needed, cuts[p].latency);
+      }
       task.found.push_back(std::move(candidate));
-      // Next: memory for as long as samples then are under way, and more.
-      double needed = 0;
-      for (const Cut &cut : cuts)
-        needed = std::max(needed, cut.latency);
-      double next = round == 0 ? needed : latency * 1.4;
-      if (next <= latency)
-        break;
-      latency = next;
+      return true;
+    };
+    if (task.found.empty()) {
+      attempt(0, 0);
+      return;
     }
+    // Memory for as long as samples are under way in the plan found without, and more.
+    double factors[] = {1.3, 2, 3};
+    double needed = task.needed;
+    for (int round = 0; round < (count <= 128 ? 3 : 1); ++round)
+      if (!attempt(needed * factors[round], task.samples.size() == 1 ? task.found.front().estimate : 0))
+        break;
+  };
+  context.parallel(tasks.size(), solve);
+  // The most promising again.
+  std::stable_sort(tasks.begin(), tasks.end(), [](const Task &a, const Task &b) {
+    return (a.found.empty() ? 1e300 : a.found.front().estimate) < (b.found.empty() ? 1e300 : b.found.front().estimate);
   });
+  while (!tasks.empty() && tasks.back().found.empty())
+    tasks.pop_back();
+  // Of each size of atoms and number of pipelines: coarse ones never look better and often are.
+  std::map<std::array<size_t, 3>, size_t> taken;
+  std::vector<size_t> again;
+  for (size_t i = 0; i < tasks.size(); ++i)
+    if (again.size() < (count <= 128 ? 30u : 4u) && taken[{tasks[i].size, tasks[i].atoms.size(), tasks[i].options.mostRows}]++ < 4)
+      again.push_back(i);
+  context.parallel(again.size(), [&](size_t worker, size_t i) { solve(worker, again[i]); });
   std::vector<Candidate> seeds;
   for (Task &task : tasks)
     for (Candidate &candidate : task.found) {
       candidate.id = context.nextId();
       seeds.push_back(std::move(candidate));
     }
-  std::stable_sort(seeds.begin(), seeds.end(), [](const Candidate &a, const Candidate &b) { return a.estimate < b.estimate; });
-  return seeds;
+  // By estimate, but no kind of plan is left out for long: the best of every kind, then the second best, ...
+  std::map<std::pair<size_t, size_t>, size_t> rank;
+  std::vector<std::pair<double, size_t>> order;
+  std::vector<size_t> byEstimate(seeds.size());
+  std::iota(byEstimate.begin(), byEstimate.end(), 0);
+  std::stable_sort(byEstimate.begin(), byEstimate.end(), [&](size_t a, size_t b) { return seeds[a].estimate < seeds[b].estimate; });
+  for (size_t i : byEstimate) {
+    size_t stages = seeds[i].layout.pipelines.front().stages.size();
+    size_t place = rank[{seeds[i].layout.pipelines.size(), stages}]++;
+    order.push_back({seeds[i].estimate * (1 + 0.03 * static_cast<double>(place)), i});
+  }
+  std::stable_sort(order.begin(), order.end(), [](const auto &a, const auto &b) { return a.first < b.first; });
+  std::vector<Candidate> sorted;
+  for (auto &[estimate, i] : order)
+    sorted.push_back(std::move(seeds[i]));
+  return sorted;
 }

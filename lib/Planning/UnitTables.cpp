@@ -133,6 +133,15 @@ bool UnitTables::hasLoss(int32_t unitBegin, int32_t unitEnd) const {
   return false;
 }
 
+/// Bytes per row of graph inputs; one that several units use counts with each.
+double UnitTables::inputBytesOf(int32_t unitBegin, int32_t unitEnd) const {
+  double bytes = 0;
+  for (int32_t u = unitBegin; u < unitEnd; ++u)
+    for (uint32_t input : unitInfo[static_cast<size_t>(u)].inputs)
+      bytes += static_cast<double>(inputBytes[input]);
+  return bytes;
+}
+
 void UnitTables::groupsOf(int32_t unitBegin, int32_t unitEnd, std::vector<uint32_t> &result) const {
   result.clear();
   for (int32_t u = unitBegin; u < unitEnd; ++u)
@@ -207,6 +216,7 @@ CellBytes UnitTables::cellBytes(int32_t unitBegin, int32_t unitEnd, int64_t rows
       uint64_t deferred = aligned(static_cast<uint64_t>(unit.deferredFixed + unit.deferredPerRow * rows));
       bytes.takenByBackward += deferred;
       bytes.hold += deferred;
+      bytes.deferred += deferred;
       bytes.freedByWeights += deferred;
     }
   }
@@ -236,6 +246,8 @@ CellBytes UnitTables::cellBytes(int32_t unitBegin, int32_t unitEnd, int64_t rows
     bool leaves = values[v].producer < unitBegin;
     End end = gradientEnd(v);
     (!leaves && end == AfterWeights ? bytes.hold : bytes.passing) += size(v);
+    if (!leaves && end == AfterWeights)
+      bytes.deferred += size(v);
     if (leaves)
       bytes.freedByGradientSend += size(v);
     else

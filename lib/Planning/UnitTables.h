@@ -20,6 +20,7 @@ struct CellBytes {
   uint64_t freedByWeights = 0;          ///< W, where the backward is split
   // What admission by memory counts (lib/Step/CellShapes.h).
   uint64_t hold = 0;                    ///< from the first receive to the last task
+  uint64_t deferred = 0;                ///< of it, what only begins with the backward (for W)
   uint64_t passing = 0;                 ///< besides, while a task runs or its results leave
 };
 
@@ -45,6 +46,7 @@ public:
   double backwardBytesAt(int32_t cut) const { return backwardSum[static_cast<size_t>(cut)]; }
 
   CellBytes cellBytes(int32_t unitBegin, int32_t unitEnd, int64_t rows, bool split) const;
+  double inputBytesOf(int32_t unitBegin, int32_t unitEnd) const;
   uint64_t workspace(int32_t unitBegin, int32_t unitEnd, int64_t rows, bool split) const;
 
   const std::vector<GroupTable> &groups() const { return groupTable; }

@@ -1,0 +1,121 @@
+// What to say when nothing fits: which devices lack how much in the plan that comes closest, and changes that have been tried and found to fit.
+
+#include "Candidates.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <map>
+
+using namespace zorse;
+using namespace zorse::planning;
+
+namespace {
+
+std::string show(double bytes) {
+  char text[40];
+  const double G = 1024.0 * 1024 * 1024;
+  if (bytes >= G)
+    std::snprintf(text, sizeof text, "%.1f GiB", bytes / G);
+  else if (bytes >= 1024.0 * 1024)
+    std::snprintf(text, sizeof text, "%.1f MiB", bytes / (1024.0 * 1024));
+  else
+    std::snprintf(text, sizeof text, "%.1f KiB", bytes / 1024);
+  return text;
+}
+
+/// Whether a short search finds something that fits.
+bool fits(const Problem &problem, const SearchOptions &asked) {
+  SearchOptions options = asked;
+  options.progress = nullptr;
+  options.stages = options.pipelines = 0;
+  SearchContext context(problem, options);
+  std::vector<Candidate> seeds = makeSeeds(context), pool;
+  std::vector<step::Schedule> schedules = scheduleChoices(context, false);
+  for (size_t i = 0; i < std::min<size_t>(seeds.size(), 24); ++i) {
+    seeds[i].layout.schedule = schedules.empty() ? step::Schedule() : schedules.front();
+    seeds[i].layout.state = StateRule::FreeMemory;
+    pool.push_back(seeds[i]);
+  }
+  context.simulate(pool);
+  return std::any_of(pool.begin(), pool.end(), [](const Candidate &c) { return c.score < 1e300 && c.excess == 0; });
+}
+
+std::string moreDevices(const Problem &problem, const SearchOptions &options) {
+  // Of the type with most memory.
+  uint32_t best = 0;
+  for (uint32_t d = 1; d < problem.cluster.devices.size(); ++d)
+    if (problem.cluster.devices[d].memory > problem.cluster.devices[best].memory)
+      best = d;
+  const ClusterDevice &like = problem.cluster.devices[best];
+  if (problem.cluster.devices.size() > 1024)
+    return "";
+  for (uint32_t more = 1; more <= 4 * problem.cluster.devices.size() && more <= 256; more *= 2) {
+    Cluster larger = problem.cluster;
+    for (uint32_t i = 0; i < more; ++i) {
+      ClusterDevice device = like;
+      device.name = "added:" + std::to_string(i);
+      larger.devices.push_back(device);
+      larger.topology.add_node_of_device(device.node);
+    }
+    std::string error;
+    auto costs = CostModel::make(problem.summary, larger, nullptr, {}, error);
+    if (!costs)
+      return "";
+    Problem enlarged{problem.summary, larger, *costs, problem.batch, problem.bodies, problem.mayRecompute};
+    if (fits(enlarged, options))
+      return std::to_string(more) + (more == 1 ? " more device" : " more devices") + (like.type.empty() ? " like '" + like.name + "'" : " of type " + like.type);
+  }
+  return "";
+}
+
+} // namespace
+
+std::string zorse::planning::explainMemory(const SearchContext &context, const Layout &layout, const Evaluation &closest) {
+  const Problem &problem = context.problem;
+  std::string text = "no plan fits the memory of the devices. The one that comes closest lacks " + show(static_cast<double>(closest.excess)) + ":";
+  std::vector<std::pair<uint64_t, uint32_t>> lacking;
+  for (uint32_t d = 0; d < closest.memory.size(); ++d) {
+    uint64_t memory = problem.cluster.devices[d].memory;
+    if (memory && closest.memory[d] > memory)
+      lacking.push_back({closest.memory[d] - memory, d});
+  }
+  std::stable_sort(lacking.begin(), lacking.end(), [](const auto &a, const auto &b) { return a.first > b.first; });
+  std::map<uint32_t, const Stage *> stageOf;
+  for (const Pipeline &pipeline : layout.pipelines)
+    for (const Stage &stage : pipeline.stages)
+      for (const Member &member : stage.members)
+        stageOf[member.device] = &stage;
+  for (size_t i = 0; i < lacking.size() && i < 8; ++i) {
+    auto [bytes, d] = lacking[i];
+    const ClusterDevice &device = problem.cluster.devices[d];
+    text += "\ndevice '" + device.name + "'" + (device.type.empty() ? "" : " (" + device.type + ")") + " lacks " + std::to_string(bytes) + " bytes: it needs " +
+            show(static_cast<double>(closest.memory[d])) + " of its " + show(static_cast<double>(device.memory));
+    if (device.reserve)
+      text += ", " + show(static_cast<double>(device.reserve)) + " of them in reserve";
+    if (auto it = stageOf.find(d); it != stageOf.end()) {
+      const Stage &stage = *it->second;
+      double held = context.model.heldBytes(stage.unitBegin, stage.unitEnd), each = context.model.activationBytes(stage.unitBegin, stage.unitEnd);
+      text += "; for units " + std::to_string(stage.unitBegin) + "-" + std::to_string(stage.unitEnd) + ": parameters and gradients " + show(held) + ", its part of the optimizer's " +
+              show(context.model.sharedBytes(stage.unitBegin, stage.unitEnd)) + ", activations " + show(each) + " per sample";
+    }
+  }
+  if (lacking.size() > 8)
+    text += "\n... and " + std::to_string(lacking.size() - 8) + " more devices";
+  std::string remedies;
+  auto add = [&](const std::string &remedy) {
+    if (!remedy.empty())
+      remedies += (remedies.empty() ? "" : "; or ") + remedy;
+  };
+  add(moreDevices(problem, context.options));
+  for (int64_t batch = problem.batch / 2; batch >= 1; batch /= 4) {
+    Problem smaller{problem.summary, problem.cluster, problem.costs, batch, problem.bodies, problem.mayRecompute};
+    if (fits(smaller, context.options)) {
+      add("a batch of at most " + std::to_string(batch) + (batch == 1 ? " sample" : " samples"));
+      break;
+    }
+  }
+  if (!context.options.excluded.empty())
+    add("fewer devices left out (" + std::to_string(context.options.excluded.size()) + " are)");
+  return text + (remedies.empty() ? "\nNeither a smaller batch nor four times the devices would make it fit: one unit with its state is too large for a device. Take devices with more memory"
+                                  : "\nWhat would make it fit: " + remedies);
+}

@@ -1,0 +1,152 @@
+// The search: what it promises whatever the problem.
+
+#include "Candidates.h"
+
+#include "zorse/Planning/ModelShape.h"
+
+#include <gtest/gtest.h>
+
+#include <random>
+
+using namespace zorse;
+using namespace zorse::planning;
+
+namespace {
+
+struct Setup {
+  bundle::ModelSummary summary;
+  Cluster cluster;
+  std::optional<CostModel> costs;
+  std::optional<Problem> problem;
+};
+
+/// `nodes` of `each` devices; speeds in TFLOP/s by node. A Llama of `layers`.
+std::unique_ptr<Setup> setUp(std::vector<double> speeds, int each, int64_t layers, int64_t batch, uint64_t memory = 0, double card = 6e9) {
+  auto made = std::make_unique<Setup>();
+  std::string error;
+  made->summary = *makeSummary({"shape", layers, 512, 1408, 8, 8, 4096, 256, bundle::BF16}, error);
+  made->cluster.topology.add_sites()->mutable_fabric()->set_latency(2e-5);
+  for (size_t n = 0; n < speeds.size(); ++n) {
+    made->cluster.nodes.emplace_back();
+    made->cluster.nodes.back().name = "n" + std::to_string(n);
+    auto *node = made->cluster.topology.add_nodes();
+    node->mutable_port()->set_bandwidth(1e11);
+    node->mutable_nic()->set_bandwidth(card);
+    for (int d = 0; d < each; ++d) {
+      ClusterDevice device;
+      device.name = "d" + std::to_string(made->cluster.devices.size());
+      device.type = "T" + std::to_string(int(speeds[n]));
+      device.node = static_cast<uint32_t>(n);
+      std::fill(std::begin(device.speed), std::end(device.speed), speeds[n] * 1e12);
+      device.halfRows = 100;
+      device.memoryBandwidth = 1e12;
+      device.launch = 1e-6;
+      device.memory = memory;
+      made->cluster.devices.push_back(device);
+      made->cluster.topology.add_node_of_device(static_cast<uint32_t>(n));
+    }
+  }
+  made->costs = CostModel::make(made->summary, made->cluster, nullptr, {}, error);
+  made->problem.emplace(Problem{made->summary, made->cluster, *made->costs, batch});
+  return made;
+}
+
+TEST(Search, SamePlanOnAnyNumberOfThreads) {
+  auto made = setUp({90, 45, 20}, 3, 4, 24);
+  SearchOptions options;
+  options.candidates = 300;
+  std::string error, first;
+  for (unsigned threads : {1u, 2u, 5u}) {
+    options.threads = threads;
+    auto found = searchPlan(*made->problem, options, error);
+    ASSERT_TRUE(found) << error;
+    std::string text = step::writePlan(found->plan, made->summary);
+    if (first.empty())
+      first = text;
+    EXPECT_EQ(text, first) << threads << " threads";
+  }
+}
+
+TEST(Search, SamplesAndUnitsAreExact) {
+  for (int64_t batch : {1, 3, 7, 31}) {
+    auto made = setUp({80, 30}, 2, 3, batch);
+    SearchOptions options;
+    options.candidates = 60;
+    std::string error;
+    auto found = searchPlan(*made->problem, options, error);
+    ASSERT_TRUE(found) << error;
+    EXPECT_TRUE(step::validatePlan(found->plan, made->summary, error)) << error;
+  }
+}
+
+TEST(Search, ImpossibleMemoryIsItemised) {
+  auto made = setUp({80, 80}, 1, 4, 8, 80u << 20);
+  std::string error;
+  EXPECT_FALSE(searchPlan(*made->problem, {}, error));
+  EXPECT_NE(error.find("no plan fits the memory"), std::string::npos) << error;
+  EXPECT_NE(error.find("lacks"), std::string::npos) << error;
+  EXPECT_NE(error.find("bytes: it needs"), std::string::npos) << error;
+  EXPECT_NE(error.find("What would make it fit: "), std::string::npos) << error;
+}
+
+TEST(Search, ExcludedDevicesStayIdle) {
+  auto made = setUp({80, 30}, 2, 3, 8);
+  SearchOptions options;
+  options.candidates = 60;
+  options.excluded = {0, 3};
+  std::string error;
+  auto found = searchPlan(*made->problem, options, error);
+  ASSERT_TRUE(found) << error;
+  for (const step::Cell &cell : found->plan.cells)
+    EXPECT_TRUE(cell.device == 1 || cell.device == 2);
+}
+
+/// Costs are minimised under a limit of throughput: the cheap devices alone where they are fast enough.
+TEST(Search, CheapestThatIsFastEnough) {
+  auto made = setUp({80, 40}, 1, 3, 16);
+  made->cluster.devices[0].price = 10;
+  made->cluster.devices[1].price = 1;
+  std::string error;
+  made->costs = CostModel::make(made->summary, made->cluster, nullptr, {}, error);
+  SearchOptions options;
+  options.candidates = 200;
+  options.objective = Objective::CostPerSample;
+  Problem problem{made->summary, made->cluster, *made->costs, 16};
+  auto cheap = searchPlan(problem, options, error);
+  ASSERT_TRUE(cheap) << error;
+  EXPECT_EQ(cheap->price, 1);
+  options.leastThroughput = 16 / cheap->evaluation.step * 1.5;
+  auto fast = searchPlan(problem, options, error);
+  ASSERT_TRUE(fast) << error;
+  EXPECT_GT(fast->price, 1);
+  EXPECT_GE(16 / fast->evaluation.step, options.leastThroughput);
+}
+
+TEST(Search, LimitsThatNothingKeeps) {
+  auto made = setUp({80, 40}, 1, 3, 16);
+  SearchOptions options;
+  options.candidates = 60;
+  options.leastThroughput = 1e12;
+  std::string error;
+  EXPECT_FALSE(searchPlan(*made->problem, options, error));
+  EXPECT_NE(error.find("no plan reaches 1e+12 samples/s; the best that was found reaches"), std::string::npos) << error;
+}
+
+/// Alike devices and no links to speak of: the even split is found, whatever way leads there.
+TEST(Search, EvenWhereAllIsAlike) {
+  auto made = setUp({50, 50}, 2, 6, 32, 0, 1e12);
+  std::string error;
+  SearchOptions options;
+  options.candidates = 300;
+  auto found = searchPlan(*made->problem, options, error);
+  ASSERT_TRUE(found) << error;
+  double busiest = 0, sum = 0;
+  for (double busy : found->evaluation.busy) {
+    busiest = std::max(busiest, busy);
+    sum += busy;
+  }
+  EXPECT_LE(busiest, 1.05 * sum / 4);
+  EXPECT_LE(found->evaluation.step, 1.15 * sum / 4);
+}
+
+} // namespace
