@@ -153,19 +153,35 @@ struct Work {
 step::Plan withOrder(step::Plan plan, const step::StepGraph &graph) {
   plan.schedule.kind = step::ScheduleKind::Explicit;
   plan.order.assign(plan.devices.size(), {});
-  for (size_t d = 0; d < graph.devices.size(); ++d)
+  std::vector<bool> hasBackward(plan.cells.size(), false);
+  for (const step::Entry &entry : graph.entries)
+    if (entry.kind == step::EntryKind::Compute && entry.task == bundle::Compute::B)
+      hasBackward[entry.cell] = true;
+  for (size_t d = 0; d < graph.devices.size(); ++d) {
+    auto &order = plan.order[d];
+    std::vector<uint32_t> silent; // cells without gradients: their B has to be named all the same
     for (uint32_t e = graph.devices[d].entries.begin; e < graph.devices[d].entries.end; ++e) {
       const step::Entry &entry = graph.entries[e];
       if (entry.kind != step::EntryKind::Compute || entry.cell < 0)
         continue;
-      auto add = [&](step::TaskKind kind) { plan.order[d].push_back({kind, static_cast<uint32_t>(entry.cell)}); };
-      if (entry.task == bundle::Compute::F)
-        add(step::TaskKind::Forward);
-      else if (entry.task == bundle::Compute::B)
-        add(step::TaskKind::Backward);
-      else if (entry.task == bundle::Compute::W)
-        add(step::TaskKind::Weights);
+      const uint32_t cell = static_cast<uint32_t>(entry.cell);
+      if (entry.task == bundle::Compute::F) {
+        order.push_back({step::TaskKind::Forward, cell});
+        if (!hasBackward[cell])
+          silent.push_back(cell);
+      } else if (entry.task == bundle::Compute::B) {
+        order.push_back({step::TaskKind::Backward, cell});
+      } else if (entry.task == bundle::Compute::W) {
+        if (auto it = std::find(silent.begin(), silent.end(), cell); it != silent.end()) { // all of its backward is W: its B is no entry
+          order.push_back({step::TaskKind::Backward, cell});
+          silent.erase(it);
+        }
+        order.push_back({step::TaskKind::Weights, cell});
+      }
     }
+    for (uint32_t cell : silent)
+      order.push_back({step::TaskKind::Backward, cell});
+  }
   return plan;
 }
 

@@ -1,0 +1,198 @@
+// η and its factors for Llama shapes on the clusters of models/clusters, the other planners' beside it, and how both move with links and efficiencies.
+//
+//     bound-table [--clusters=abcdef] [--models=7b,13b,33b,65b] [--others=1] [--sensitivity=1] [--candidates=N] [--seed=N] [--limits=1]
+//
+// Prints markdown, a row as soon as it is known. With --limits, fails if a cell stays below what this project set out to reach, or below another planner.
+#include "zorse/Planning/Baselines.h"
+#include "zorse/Planning/Bound.h"
+#include "zorse/Planning/ModelShape.h"
+#include "zorse/Planning/Search.h"
+
+#include <chrono>
+#include <cmath>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <map>
+#include <sstream>
+
+using namespace zorse;
+using namespace zorse::planning;
+
+namespace {
+
+struct Setting {
+  char letter;
+  const char *file;
+  int64_t sequence;
+};
+constexpr Setting kSettings[] = {{'a', "a-4h100-16a100", 4096},   {'b', "b-8a100-16a10g-16v100-24t4", 1024}, {'c', "c-two-regions", 512},
+                                 {'d', "d-32a100-96v100", 2048}, {'e', "e-128a100-384v100", 2048},          {'f', "f-five-zones", 2048}};
+constexpr int64_t kTokens = 1 << 20;
+
+/// Least η that was set as a goal; 0: none.
+double goal(char cluster, const std::string &model) {
+  static const std::map<std::string, double> goals = {{"a7b", .91}, {"a13b", .91}, {"b7b", .87}, {"b13b", .87}, {"c13b", .76}, {"c33b", .76}, {"d7b", .72}, {"d13b", .72}};
+  auto it = goals.find(cluster + model);
+  return it == goals.end() ? 0 : it->second;
+}
+
+void scaleLinks(Cluster &cluster, double factor) {
+  auto scale = [&](bundle::LinkClass *link) {
+    link->set_bandwidth(link->bandwidth() * factor);
+    link->set_flow(link->flow() * factor);
+  };
+  for (auto &node : *cluster.topology.mutable_nodes()) {
+    scale(node.mutable_port());
+    scale(node.mutable_bus());
+    scale(node.mutable_nic());
+  }
+  for (auto &site : *cluster.topology.mutable_sites()) {
+    scale(site.mutable_fabric());
+    scale(site.mutable_uplink());
+  }
+  scale(cluster.topology.mutable_between_sites());
+  for (auto &pair : *cluster.topology.mutable_site_pairs())
+    scale(pair.mutable_link());
+}
+
+void scaleSpeeds(Cluster &cluster, double factor) {
+  for (ClusterDevice &device : cluster.devices)
+    for (double &speed : device.speed)
+      speed *= factor;
+}
+
+struct Outcome {
+  std::optional<Efficiency> efficiency;
+  std::string why; ///< if there is none
+  double seconds = 0; ///< of planning
+};
+
+Outcome judge(const Problem &problem, const Baseline *planner, uint32_t candidates, uint64_t seed) {
+  Outcome outcome;
+  auto start = std::chrono::steady_clock::now();
+  std::optional<step::Plan> plan;
+  if (planner) {
+    if (std::optional<Layout> layout = planner->plan(problem, outcome.why))
+      plan = makePlan(problem, *layout);
+  } else {
+    SearchOptions options;
+    options.candidates = candidates;
+    options.seed = seed;
+    if (std::optional<SearchResult> result = searchPlan(problem, options, outcome.why))
+      plan = std::move(result->plan);
+  }
+  outcome.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  if (plan)
+    outcome.efficiency = efficiency(problem, *plan, outcome.why);
+  return outcome;
+}
+
+std::string firstLine(const std::string &text) { return text.substr(0, text.find('\n')); }
+
+} // namespace
+
+int main(int argc, char **argv) {
+  std::map<std::string, std::string> options = {{"clusters", "abcdef"}, {"models", "7b,13b,33b,65b"}, {"others", "1"}, {"sensitivity", "0"},
+                                                {"candidates", "0"},    {"seed", "1"},                 {"limits", "0"}};
+  for (int i = 1; i < argc; ++i) {
+    const char *equals = std::strchr(argv[i], '=');
+    std::string name = equals ? std::string(argv[i], static_cast<size_t>(equals - argv[i])) : argv[i];
+    if (!equals || name.rfind("--", 0) != 0 || !options.count(name.substr(2))) {
+      std::fprintf(stderr, "unknown option '%s'\n", argv[i]);
+      return 2;
+    }
+    options[name.substr(2)] = equals + 1;
+  }
+  const uint32_t candidates = static_cast<uint32_t>(std::strtoul(options["candidates"].c_str(), nullptr, 10));
+  const uint64_t seed = std::strtoull(options["seed"].c_str(), nullptr, 10);
+  const bool others = options["others"] == "1";
+
+  std::printf("| cluster | model | η | idle | kernel | balance | recompute | bubble | exposed | step, s | tokens/s | planned in, s |");
+  for (const Baseline &b : baselines())
+    if (others)
+      std::printf(" %s |", b.title);
+  std::printf("\n|---|---|---|---|---|---|---|---|---|---|---|---|%s\n", others ? "---|---|---|---|---|" : "");
+  int missed = 0, beaten = 0, cells = 0, infeasible = 0;
+  std::string sensitivity;
+  for (const Setting &setting : kSettings) {
+    if (options["clusters"].find(setting.letter) == std::string::npos)
+      continue;
+    std::string error;
+    std::optional<Cluster> cluster = readClusterFile(std::string(ZORSE_SOURCE_DIR "/models/clusters/") + setting.file + ".yaml", error);
+    if (!cluster) {
+      std::fprintf(stderr, "%s\n", error.c_str());
+      return 1;
+    }
+    std::stringstream models(options["models"]);
+    for (std::string model; std::getline(models, model, ',');) {
+      std::optional<ModelShape> shape = findModelShape("llama-" + model);
+      if (!shape) {
+        std::fprintf(stderr, "no model 'llama-%s'; known are %s\n", model.c_str(), knownModelShapes().c_str());
+        return 2;
+      }
+      shape->sequence = setting.sequence;
+      shape->computeType = bundle::F16; // V100 and T4 have no bfloat16
+      std::optional<bundle::ModelSummary> summary = makeSummary(*shape, error);
+      std::optional<CostModel> costs = summary ? CostModel::make(*summary, *cluster, nullptr, {}, error) : std::nullopt;
+      if (!costs) {
+        std::fprintf(stderr, "%s\n", error.c_str());
+        return 1;
+      }
+      Problem problem{*summary, *cluster, *costs, kTokens / setting.sequence, nullptr, false};
+      Outcome own = judge(problem, nullptr, candidates, seed);
+      ++cells;
+      double best = 0;
+      if (own.efficiency) {
+        const Efficiency &e = *own.efficiency;
+        std::printf("| %c | %s | **%.3f** | %.3f | %.3f | %.3f | %.3f | %.3f | %.3f | %.2f | %.0f | %.1f |", std::toupper(setting.letter), model.c_str(), e.eta, e.idle,
+                    e.kernel, e.balance, e.recompute, e.bubble, e.exposed, e.step, kTokens / e.step, own.seconds);
+        missed += e.eta < goal(setting.letter, model);
+      } else {
+        ++infeasible;
+        missed += goal(setting.letter, model) > 0;
+        std::printf("| %c | %s | none: %s | | | | | | | | | %.1f |", std::toupper(setting.letter), model.c_str(), firstLine(own.why).c_str(), own.seconds);
+      }
+      std::fflush(stdout);
+      for (const Baseline &b : baselines()) {
+        if (!others)
+          break;
+        Outcome outcome = judge(problem, &b, 0, 0);
+        if (outcome.efficiency) {
+          std::printf(" %.3f |", outcome.efficiency->eta);
+          best = std::max(best, outcome.efficiency->eta);
+        } else {
+          std::printf(" – |");
+          std::fprintf(stderr, "%c %s %s\n", setting.letter, model.c_str(), firstLine(outcome.why).c_str());
+        }
+        std::fflush(stdout);
+      }
+      std::printf("\n");
+      beaten += best > (own.efficiency ? own.efficiency->eta : 0) * (1 + 1e-9);
+
+      if (options["sensitivity"] != "1")
+        continue;
+      char line[64];
+      std::snprintf(line, sizeof line, "| %c | %s | %.3f |", std::toupper(setting.letter), model.c_str(), own.efficiency ? own.efficiency->eta : 0);
+      sensitivity += line;
+      struct Change {
+        double links, speeds;
+      };
+      for (Change change : {Change{0.5, 1}, Change{2, 1}, Change{1, 0.8}, Change{1, 1.2}}) {
+        Cluster changed = *cluster;
+        scaleLinks(changed, change.links);
+        scaleSpeeds(changed, change.speeds);
+        std::optional<CostModel> changedCosts = CostModel::make(*summary, changed, nullptr, {}, error);
+        Problem changedProblem{*summary, changed, *changedCosts, problem.batch, nullptr, false};
+        Outcome outcome = judge(changedProblem, nullptr, candidates, seed);
+        std::snprintf(line, sizeof line, outcome.efficiency ? " %.3f |" : " – |", outcome.efficiency ? outcome.efficiency->eta : 0);
+        sensitivity += line;
+      }
+      sensitivity += "\n";
+    }
+  }
+  if (!sensitivity.empty())
+    std::printf("\n| cluster | model | η | links × ½ | links × 2 | speeds × 0.8 | speeds × 1.2 |\n|---|---|---|---|---|---|---|\n%s", sensitivity.c_str());
+  std::printf("\n%d cells, %d without a plan that fits; below their goal: %d; below another planner: %d\n", cells, infeasible, missed, beaten);
+  return options["limits"] == "1" && (missed > 0 || beaten > 0) ? 1 : 0;
+}

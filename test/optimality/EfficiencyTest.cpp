@@ -1,0 +1,111 @@
+// η and its factors: products, limits, and that no plan beats the bound.
+#include "Optima.h"
+
+#include "zorse/Planning/Bound.h"
+#include "zorse/Planning/ModelShape.h"
+#include "zorse/Step/RandomPlan.h"
+
+#include <gtest/gtest.h>
+
+using namespace zorse;
+using namespace zorse::optimality;
+using namespace zorse::planning;
+
+namespace {
+
+void expectSound(const Efficiency &e, const std::string &what) {
+  EXPECT_NEAR(e.idle * e.kernel * e.balance * e.recompute * e.bubble * e.exposed, e.eta, 1e-9) << what;
+  EXPECT_NEAR(e.eta * e.step, e.bound, 1e-9 * e.bound) << what;
+  for (double factor : {e.eta, e.idle, e.kernel, e.balance, e.recompute, e.bubble, e.exposed}) {
+    EXPECT_GT(factor, 0) << what;
+    EXPECT_LE(factor, 1 + 1e-9) << what;
+  }
+}
+
+TEST(Efficiency, OneDevice) {
+  auto instance = makeInstance(1008); // several devices: the others idle
+  Layout layout;
+  layout.pipelines.push_back({instance->problem->batch, {{0, instance->summary.units_size(), {{0, instance->problem->batch, 1}}}}});
+  std::string error;
+  std::optional<Efficiency> e = efficiency(*instance->problem, makePlan(*instance->problem, layout), error);
+  ASSERT_TRUE(e) << error;
+  expectSound(*e, instance->describe());
+  EXPECT_NEAR(e->bound, lowerBound(*instance->problem), 1e-12);
+  EXPECT_NEAR(e->idle, lowerBound(*instance->problem) / lowerBound(*instance->problem, {0}), 1e-9);
+  EXPECT_NEAR(e->kernel, lowerBound(*instance->problem, {0}) / lowerBound(*instance->problem, {0}, 1), 1e-9);
+  EXPECT_NEAR(e->balance, 1, 1e-9); // nobody to share with
+  EXPECT_NEAR(e->bubble, 1, 1e-9);  // nobody to wait for
+  EXPECT_LT(e->exposed, 1);         // the update
+}
+
+TEST(Efficiency, NoLayoutBeatsTheBound) {
+  uint64_t tried = 0;
+  for (uint64_t seed = 2000; seed < 2150; ++seed) {
+    auto instance = makeInstance(seed);
+    Random random(seed);
+    for (int i = 0; i < 6; ++i) {
+      std::optional<Layout> layout = randomLayout(*instance, random);
+      if (!layout)
+        continue;
+      std::string error;
+      std::optional<Efficiency> e = efficiency(*instance->problem, makePlan(*instance->problem, *layout), error);
+      ASSERT_TRUE(e) << error;
+      expectSound(*e, std::to_string(seed) + ": " + instance->describe());
+      ++tried;
+    }
+  }
+  EXPECT_GT(tried, 600u);
+}
+
+/// Any tiling, any order, split backwards and whole ones, devices in any number.
+TEST(Efficiency, NoRandomPlanBeatsTheBound) {
+  ModelShape shape;
+  shape.name = "small";
+  shape.layers = 2;
+  shape.hidden = 64;
+  shape.ffn = 172;
+  shape.heads = shape.kvHeads = 2;
+  shape.vocabulary = 128;
+  shape.sequence = 16;
+  shape.computeType = bundle::F32;
+  std::string error;
+  std::optional<bundle::ModelSummary> summary = makeSummary(shape, error);
+  ASSERT_TRUE(summary) << error;
+  for (uint64_t seed = 0; seed < 1200; ++seed) {
+    auto instance = makeInstance(seed);
+    const uint32_t devices = static_cast<uint32_t>(instance->cluster.devices.size());
+    std::optional<CostModel> costs = CostModel::make(*summary, instance->cluster, nullptr, {}, error);
+    ASSERT_TRUE(costs) << error;
+    const int64_t batch = 1 + static_cast<int64_t>(seed % 9);
+    Problem problem{*summary, instance->cluster, *costs, batch, nullptr, false};
+    step::Plan plan = step::randomPlan(*summary, batch, devices, seed);
+    if (plan.schedule.kind != step::ScheduleKind::Explicit)
+      plan.schedule.splitBackward = seed % 2;
+    std::optional<Efficiency> e = efficiency(problem, plan, error);
+    ASSERT_TRUE(e) << "seed " << seed << ": " << error;
+    expectSound(*e, "seed " + std::to_string(seed));
+  }
+}
+
+TEST(Efficiency, PlansOfOtherClusters) {
+  auto instance = makeInstance(1008);
+  Layout layout;
+  layout.pipelines.push_back({instance->problem->batch, {{0, instance->summary.units_size(), {{0, instance->problem->batch, 1}}}}});
+  step::Plan plan = makePlan(*instance->problem, layout);
+  std::string error;
+  plan.devices[0].name = "nobody";
+  EXPECT_FALSE(efficiency(*instance->problem, plan, error));
+  EXPECT_EQ(error, "device 'nobody' of the plan is not in the cluster");
+  plan = makePlan(*instance->problem, layout);
+  plan.batch += 1;
+  EXPECT_FALSE(efficiency(*instance->problem, plan, error));
+  // A plan that lists the one device it uses: the same figures.
+  plan = makePlan(*instance->problem, layout);
+  std::optional<Efficiency> all = efficiency(*instance->problem, plan, error);
+  plan.devices.resize(1);
+  std::optional<Efficiency> one = efficiency(*instance->problem, plan, error);
+  ASSERT_TRUE(all && one) << error;
+  EXPECT_NEAR(all->eta, one->eta, 1e-12);
+}
+
+} // namespace

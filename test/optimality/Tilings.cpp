@@ -1,0 +1,336 @@
+#include "Tilings.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+using namespace zorse;
+using namespace zorse::optimality;
+using namespace zorse::planning;
+
+namespace {
+
+void tile(int units, int64_t samples, uint64_t covered, std::vector<step::Cell> &cells, const std::function<void(const std::vector<step::Cell> &)> &act) {
+  const uint64_t all = (uint64_t(1) << (units * samples)) - 1;
+  if (covered == all)
+    return act(cells);
+  int first = __builtin_ctzll(~covered);
+  int unit = first / static_cast<int>(samples);
+  int64_t sample = first % samples;
+  for (int64_t width = 1; sample + width <= samples; ++width) {
+    if (covered >> (unit * samples + sample + width - 1) & 1)
+      break;
+    uint64_t row = ((uint64_t(1) << width) - 1) << sample, whole = 0;
+    for (int height = 1; unit + height <= units; ++height) {
+      uint64_t next = row << ((unit + height - 1) * samples);
+      if (covered & next)
+        break;
+      whole |= next;
+      cells.push_back({unit, unit + height, sample, sample + width, 0});
+      tile(units, samples, covered | whole, cells, act);
+      cells.pop_back();
+    }
+  }
+}
+
+/// F and B of cell c are tasks 2c and 2c + 1.
+class Search {
+public:
+  Search(const Problem &problem, const TilingOptions &options)
+      : problem(problem), options(options), devices(static_cast<int>(problem.cluster.devices.size())), limit(options.known * (1 - 1e-9)) {
+    const auto &summary = problem.summary;
+    for (int cut = 0; cut <= summary.units_size(); ++cut) {
+      boundary.push_back(0);
+      for (const auto &value : summary.values())
+        if (static_cast<int>(value.producer()) < cut && value.users_size() > 0 && static_cast<int>(value.users(value.users_size() - 1)) >= cut)
+          boundary.back() += static_cast<double>(value.bytes_per_row());
+    }
+    std::vector<int> p(static_cast<size_t>(devices));
+    std::iota(p.begin(), p.end(), 0);
+    do
+      if (symmetric(p))
+        symmetries.push_back(p);
+    while (std::next_permutation(p.begin(), p.end()));
+  }
+
+  TilingOptimum run() {
+    forEachTiling(problem.summary.units_size(), problem.batch, [&](const std::vector<step::Cell> &tiling) {
+      cells = tiling;
+      ++best.tilings;
+      busy.assign(static_cast<size_t>(devices), 0);
+      assign(0);
+    });
+    return best;
+  }
+
+private:
+  bool symmetric(const std::vector<int> &p) const {
+    const sim::Network &network = problem.costs.network();
+    for (int a = 0; a < devices; ++a) {
+      if (problem.costs.deviceClass(p[a]) != problem.costs.deviceClass(a))
+        return false;
+      for (int b = 0; b < devices; ++b)
+        if (a != b && (link(a, b, 0) != link(p[a], p[b], 0) || link(a, b, 1e6) != link(p[a], p[b], 1e6) ||
+                       (network.node(a) == network.node(b)) != (network.node(p[a]) == network.node(p[b]))))
+          return false;
+    }
+    return true;
+  }
+
+  double link(int a, int b, double bytes) const {
+    if (a == b)
+      return 0;
+    const sim::Network &network = problem.costs.network();
+    sim::Route route = network.route(a, b);
+    double least = route.flow > 0 ? route.flow : INFINITY;
+    for (uint8_t i = 0; i < route.count; ++i)
+      least = std::min(least, network.bandwidth(route.resources[i]));
+    return route.latency + bytes / least;
+  }
+
+  double seconds(const step::Cell &cell, int device, bool forwards) const {
+    double sum = 0;
+    for (int u = cell.unitBegin; u < cell.unitEnd; ++u)
+      sum += problem.costs.unit(device, u, forwards ? step::UnitTask::Forward : step::UnitTask::Backward, cell.rows());
+    return sum;
+  }
+
+  void assign(size_t c) {
+    if (c == cells.size()) {
+      for (const auto &p : symmetries) { // the first of those that equal devices make of it
+        int order = 0;
+        for (size_t i = 0; i < cells.size() && order == 0; ++i)
+          order = p[cells[i].device] - static_cast<int>(cells[i].device);
+        if (order < 0)
+          return;
+      }
+      if (options.prune && certainlyTooLarge())
+        return;
+      return orders();
+    }
+    for (int d = 0; d < devices; ++d) {
+      double add = seconds(cells[c], d, true) + seconds(cells[c], d, false);
+      if (options.prune && busy[d] + add >= limit)
+        continue;
+      cells[c].device = static_cast<uint32_t>(d);
+      busy[d] += add;
+      assign(c + 1);
+      busy[d] -= add;
+    }
+  }
+
+  /// Whole parameters and accumulators of the device's units, and what its largest cell saves.
+  bool certainlyTooLarge() const {
+    for (int d = 0; d < devices; ++d) {
+      const ClusterDevice &device = problem.cluster.devices[d];
+      double saved = 0;
+      uint64_t held = 0;
+      for (const step::Cell &cell : cells) {
+        if (static_cast<int>(cell.device) != d)
+          continue;
+        double own = 0;
+        for (int u = cell.unitBegin; u < cell.unitEnd; ++u) {
+          own += static_cast<double>(cell.rows() * problem.summary.units(u).saved_bytes().per_row());
+          held |= uint64_t(1) << u;
+        }
+        saved = std::max(saved, own);
+      }
+      double state = 0;
+      for (const auto &group : problem.summary.groups())
+        if (group.units_size() > 0 && (held >> group.units(0) & 1))
+          state += 8.0 * static_cast<double>(group.elements());
+      if (device.memory && saved + state + static_cast<double>(device.reserve) > static_cast<double>(device.memory))
+        return true;
+    }
+    return false;
+  }
+
+  /// The longest update, under whichever rule of ownership it is shorter: all updates wait for a decision, which waits for all backwards.
+  double updates() const {
+    double least = INFINITY;
+    for (bool equal : {true, false}) {
+      std::vector<double> owned(static_cast<size_t>(devices), 0);
+      for (const auto &group : problem.summary.groups()) {
+        std::vector<double> weight(static_cast<size_t>(devices), 0);
+        double sum = 0;
+        for (const step::Cell &cell : cells)
+          for (uint32_t u : group.units())
+            if (cell.unitBegin <= static_cast<int>(u) && static_cast<int>(u) < cell.unitEnd)
+              weight[cell.device] += static_cast<double>(cell.rows());
+        for (double &w : weight) {
+          w = equal ? w > 0 : w;
+          sum += w;
+        }
+        for (int d = 0; d < devices; ++d)
+          owned[d] += std::max(0.0, static_cast<double>(group.elements()) * weight[d] / sum - (weight[d] < sum ? 512 : 0));
+      }
+      double longest = 0;
+      for (int d = 0; d < devices; ++d)
+        longest = std::max(longest, problem.costs.update(d, static_cast<int64_t>(owned[d])));
+      least = std::min(least, longest);
+    }
+    return least;
+  }
+
+  // ---- Orders of one assignment.
+
+  struct Before {
+    int task;
+    double link;
+  };
+
+  void orders() {
+    ++best.assignments;
+    const size_t tasks = 2 * cells.size();
+    time.assign(tasks, 0);
+    before.assign(tasks, {});
+    for (size_t c = 0; c < cells.size(); ++c) {
+      const step::Cell &cell = cells[c];
+      time[2 * c] = seconds(cell, static_cast<int>(cell.device), true);
+      time[2 * c + 1] = seconds(cell, static_cast<int>(cell.device), false);
+      before[2 * c + 1].push_back({static_cast<int>(2 * c), 0});
+      for (size_t o = 0; o < cells.size() && cell.unitBegin > 0; ++o) {
+        const step::Cell &other = cells[o];
+        int64_t common = std::min(cell.sampleEnd, other.sampleEnd) - std::max(cell.sampleBegin, other.sampleBegin);
+        if (common <= 0 || other.unitBegin >= cell.unitBegin || other.unitEnd < cell.unitBegin)
+          continue;
+        double bytes = boundary[cell.unitBegin] * static_cast<double>(common);
+        before[2 * c].push_back({static_cast<int>(2 * o), link(static_cast<int>(other.device), static_cast<int>(cell.device), bytes)});
+        before[2 * o + 1].push_back({static_cast<int>(2 * c + 1), link(static_cast<int>(cell.device), static_cast<int>(other.device), bytes)});
+      }
+    }
+    // Longest way from the end of every task to the end of the step.
+    tail.assign(tasks, updates());
+    for (bool changed = true; changed;) {
+      changed = false;
+      for (size_t t = 0; t < tasks; ++t)
+        for (const Before &b : before[t])
+          if (tail[b.task] < b.link + time[t] + tail[t] - 1e-15) {
+            tail[b.task] = b.link + time[t] + tail[t];
+            changed = true;
+          }
+    }
+    start.assign(tasks, -1);
+    freeAt.assign(static_cast<size_t>(devices), 0);
+    left = busy;
+    sequence.clear();
+    // Before anything is ordered: each device after its first possible start and before its least tail.
+    for (int d = 0; d < devices && options.prune; ++d) {
+      double least = INFINITY;
+      for (size_t t = 0; t < tasks; ++t)
+        if (static_cast<int>(cells[t / 2].device) == d)
+          least = std::min(least, tail[t]);
+      if (least < INFINITY && busy[d] + least >= limit)
+        return;
+    }
+    next(0, -1);
+  }
+
+  void next(double last, int lastTask) {
+    if (sequence.size() == time.size())
+      return simulate();
+    for (size_t t = 0; t < time.size(); ++t) {
+      if (start[t] >= 0)
+        continue;
+      const int d = static_cast<int>(cells[t / 2].device);
+      double at = freeAt[d];
+      bool ready = true;
+      for (const Before &b : before[t]) {
+        ready &= start[b.task] >= 0;
+        if (ready)
+          at = std::max(at, start[b.task] + time[b.task] + b.link);
+      }
+      // Sequences run by start time, so that every set of orders comes once.
+      if (!ready || at < last || (at == last && static_cast<int>(t) < lastTask))
+        continue;
+      if (options.prune && (at + time[t] + tail[t] >= limit || at + left[d] >= limit))
+        continue;
+      double freeBefore = freeAt[d];
+      start[t] = at;
+      freeAt[d] = at + time[t];
+      left[d] -= time[t];
+      sequence.push_back(static_cast<uint32_t>(t));
+      if (!options.prune || possible(at))
+        next(at, static_cast<int>(t));
+      sequence.pop_back();
+      left[d] += time[t];
+      freeAt[d] = freeBefore;
+      start[t] = -1;
+    }
+  }
+
+  /// Every open task after its device is free and no earlier than `last`, and every device with what is left to do.
+  bool possible(double last) const {
+    for (size_t t = 0; t < time.size(); ++t)
+      if (start[t] < 0) {
+        double at = std::max(last, freeAt[cells[t / 2].device]);
+        for (const Before &b : before[t])
+          at = std::max(at, start[b.task] >= 0 ? start[b.task] + time[b.task] + b.link : 0);
+        if (at + time[t] + tail[t] >= limit)
+          return false;
+      }
+    for (int d = 0; d < devices; ++d) {
+      double least = INFINITY;
+      for (size_t t = 0; t < time.size(); ++t)
+        if (start[t] < 0 && static_cast<int>(cells[t / 2].device) == d)
+          least = std::min(least, tail[t]);
+      if (least < INFINITY && std::max(last, freeAt[d]) + left[d] + least >= limit)
+        return false;
+    }
+    return true;
+  }
+
+  void simulate() {
+    ++best.orders;
+    step::Plan plan;
+    plan.model = problem.summary.content_hash();
+    plan.batch = problem.batch;
+    plan.devices = planDevices(problem.cluster, numberType(problem.summary.compute_type()));
+    planLinks(problem.cluster, plan);
+    plan.cells = cells;
+    plan.schedule.kind = step::ScheduleKind::Explicit;
+    plan.order.assign(static_cast<size_t>(devices), {});
+    for (uint32_t t : sequence)
+      plan.order[cells[t / 2].device].push_back({t % 2 ? step::TaskKind::Backward : step::TaskKind::Forward, t / 2});
+    for (step::DefaultOwners owners : {step::DefaultOwners::Equal, step::DefaultOwners::Proportional}) {
+      plan.defaultOwners = owners;
+      std::string error;
+      step::ExpandOptions expand;
+      expand.costs = &problem.costs;
+      expand.checkMemory = false;
+      expand.timeOnly = true;
+      ++best.simulated;
+      std::optional<step::StepGraph> graph = step::expandPlan(problem.summary, plan, error, expand);
+      if (!graph || graph->stepTime >= limit)
+        continue;
+      std::optional<Evaluation> e = evaluate(problem, plan, error);
+      if (!e || e->excess > 0 || e->step >= limit)
+        continue;
+      limit = e->step * (1 - 1e-9);
+      best.feasible = true;
+      best.step = e->step;
+      best.plan = plan;
+    }
+  }
+
+  const Problem &problem;
+  const TilingOptions &options;
+  const int devices;
+  double limit;
+  std::vector<double> boundary;
+  std::vector<std::vector<int>> symmetries;
+  TilingOptimum best;
+  std::vector<step::Cell> cells;
+  std::vector<double> busy, time, tail, start, freeAt, left;
+  std::vector<std::vector<Before>> before;
+  std::vector<uint32_t> sequence;
+};
+
+} // namespace
+
+void zorse::optimality::forEachTiling(int units, int64_t samples, const std::function<void(const std::vector<step::Cell> &)> &act) {
+  std::vector<step::Cell> cells;
+  tile(units, samples, 0, cells, act);
+}
+
+TilingOptimum zorse::optimality::bestTiling(const Problem &problem, const TilingOptions &options) { return Search(problem, options).run(); }
