@@ -11,7 +11,9 @@
 #include <thread>
 #include <vector>
 
+using namespace zorse;
 using namespace zorse::optimality;
+using namespace zorse::planning;
 
 int main(int argc, char **argv) {
   if (argc < 3) {
@@ -42,13 +44,13 @@ int main(int argc, char **argv) {
   std::mutex mutex;
   auto work = [&] {
     for (uint64_t i; (i = next++) < count;) {
-      auto start = std::chrono::steady_clock::now();
+      auto began = std::chrono::steady_clock::now();
       auto instance = makeInstance(first + i, most);
       ExhaustiveOptions options;
       Optimum start;
       if (auto it = older.find(first + i); it != older.end() && it->second.feasible) {
         std::string error;
-        auto e = zorse::planning::evaluate(*instance->problem, makePlan(*instance->problem, it->second.layout), error);
+        auto e = evaluate(*instance->problem, makePlan(*instance->problem, it->second.layout), error);
         if (e && e->excess == 0) {
           start.feasible = true;
           start.step = options.known = e->step;
@@ -62,7 +64,7 @@ int main(int argc, char **argv) {
         optimum = start;
       }
       Known known{optimum.feasible, optimum.step, optimum.layout, optimum.simulated, sampleTimes(*instance)};
-      double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+      double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();
       std::lock_guard<std::mutex> lock(mutex);
       std::fprintf(stderr, "%llu: %s: %.6f s, %llu families, %llu simulated, %.1f s\n", static_cast<unsigned long long>(first + i), instance->describe().c_str(),
                    optimum.step, static_cast<unsigned long long>(optimum.families), static_cast<unsigned long long>(optimum.simulated), seconds);
