@@ -108,7 +108,7 @@ bool CutSolver::reach(const std::vector<Atom> &atoms, const CutOptions &options,
     Stage stage{};
     size_t last = n - i < options.mostAtoms ? n : i + options.mostAtoms;
     uint32_t lastNode = UINT32_MAX;
-    double card = kInfinity, port = kInfinity;
+    double card = kInfinity, port = kInfinity, oneFlow = kInfinity;
     for (size_t j = i + 1; j <= last; ++j) {
       for (uint32_t d : atoms[j - 1].devices) {
         uint32_t c = model.classOf(d), node = model.nodeOf(d);
@@ -122,6 +122,7 @@ bool CutSolver::reach(const std::vector<Atom> &atoms, const CutOptions &options,
           ++stage.nodes;
           auto lower = [](double a, double b) { return b > 0 ? std::min(a, b) : a; };
           card = lower(card, model.cardBandwidth(node));
+          oneFlow = lower(oneFlow, model.problem.cluster.topology.nodes(static_cast<int>(node)).nic().flow());
           port = lower(port, model.portBandwidth(node));
         }
       }
@@ -137,7 +138,9 @@ bool CutSolver::reach(const std::vector<Atom> &atoms, const CutOptions &options,
       stage.members = static_cast<double>(stage.devices) * options.copies;
       stage.shared = stage.nodes * options.copies > 1;
       stage.ring = stage.members > 1 ? (stage.members - 1) / stage.members : 0;
-      stage.wire = stage.shared ? stage.card : port < kInfinity ? port : 0;
+      // A ring of several nodes is one flow through every card.
+      double between = std::min(card, oneFlow);
+      stage.wire = stage.shared ? (between < kInfinity ? between : 0) : port < kInfinity ? port : 0;
       for (size_t r = options.leastRows; r <= mostRows; ++r) {
         int64_t rows = model.rows()[r];
         if (r > options.leastRows && rows * static_cast<int64_t>(stage.devices) * 4 > options.samples)
