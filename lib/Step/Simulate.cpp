@@ -126,8 +126,12 @@ private:
   }
 
   Passage pass(const Op &op) {
-    if (op.work == Work::Fixed)
-      return {now + op.duration, now + op.duration};
+    if (op.work == Work::Fixed) {
+      size_t queue = op.halves.size() != 0 ? queueOf(op.halves.begin) : 0;
+      bool computes = op.halves.size() != 0 && queue % kQueueKinds == kCompute;
+      double end = computes ? traffic.compute(static_cast<uint32_t>(queue / kQueueKinds), op.duration, now) : now + op.duration;
+      return {end, end};
+    }
     if (op.work == Work::Transfer)
       return traffic.send(op.from, op.to, op.bytes, now);
     const Collective &collective = x.graph.collectives[op.from];
