@@ -82,18 +82,18 @@ TEST(SimulationOfPrograms, FirstStepIsTheExpansions) {
     bundle.topology = costs->topology();
     runtime::Result<runtime::Simulation> simulation = runtime::simulatePrograms(bundle, {});
     ASSERT_FALSE(simulation.failed()) << simulation.message();
-    double error = std::abs(simulation->firstStep / stepTime - 1);
+    double difference = std::abs(simulation->firstStep / stepTime - 1);
     // The expansion may hold cells back until others have made room (1f1b on tilings that are no stages, timed): programs do not know.
     bool heldBack = drawn.plan.schedule.kind == step::ScheduleKind::OneForwardOneBackward || drawn.plan.schedule.kind == step::ScheduleKind::Timed;
     bool earlier = heldBack && simulation->firstStep < stepTime;
     // What arrives over a short link counts only after what its queue received before over a longer one.
-    bool later = error > 0.01 && simulation->firstStep > stepTime;
+    bool later = difference > 0.01 && simulation->firstStep > stepTime;
     laterCases += later;
-    EXPECT_LE(earlier ? 0 : error, later ? 0.1 : 0.01) << "seed " << seed << ", " << drawn.kind << ", " << drawn.schedule << ": " << simulation->firstStep << " s, expected " << stepTime;
-    heldBackCases += earlier && error > 0.01;
+    EXPECT_LE(earlier ? 0 : difference, later ? 0.1 : 0.01) << "seed " << seed << ", " << drawn.kind << ", " << drawn.schedule << ": " << simulation->firstStep << " s, expected " << stepTime;
+    heldBackCases += earlier && difference > 0.01;
     EXPECT_LE(simulation->step, simulation->firstStep * 1.01) << "seed " << seed;
     if (!earlier && !later)
-      worst = std::max(worst, error);
+      worst = std::max(worst, difference);
 
     // Where one thread does all communication nothing is faster, and everything runs.
     for (runtime::BundleDevice &device : bundle.devices)
