@@ -189,7 +189,7 @@ bool Compiler::plan(std::string &remark) {
   }
   planned = std::move(*result);
   planJson = step::writePlan(planned.plan, model.summary);
-  remark = counted(planned.plan.cells.size(), "cell") + " on " + counted(planned.plan.devices.size(), "device") + (options.plan.empty() ? " (default plan)" : "");
+  remark = counted(planned.plan.cells.size(), "cell") + " on " + counted(planned.plan.devices.size(), "device") + (options.plan.empty() ? " (searched)" : "");
   return true;
 }
 

@@ -1,6 +1,6 @@
 #include "PlanPhase.h"
 
-#include "zorse/Planning/DefaultPlan.h"
+#include "zorse/Planning/Search.h"
 
 #include <fstream>
 #include <sstream>
@@ -21,14 +21,18 @@ std::optional<PlanOutcome> makePlan(const std::string &clusterFile, const std::s
   outcome.cluster = text.str();
 
   if (planFile.empty()) {
-    planning::DefaultPlanOptions options;
-    options.bodies = &bodies;
-    std::optional<step::Plan> plan = planning::makeDefaultPlan(summary, *cluster, batch, error, options);
-    if (!plan) {
+    std::optional<planning::CostModel> costs = planning::CostModel::make(summary, *cluster, profile ? &*profile : nullptr, {}, error);
+    if (!costs) {
+      error = clusterFile + ": " + error;
+      return std::nullopt;
+    }
+    planning::Problem problem{summary, *cluster, *costs, batch, &bodies};
+    std::optional<planning::SearchResult> found = planning::searchPlan(problem, planning::SearchOptions(), error);
+    if (!found) {
       error = clusterFile + ": no plan was found: " + error;
       return std::nullopt;
     }
-    outcome.plan = std::move(*plan);
+    outcome.plan = std::move(found->plan);
   } else {
     std::optional<step::Plan> plan = step::readPlanFile(planFile, summary, error);
     if (!plan)

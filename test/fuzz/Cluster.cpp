@@ -3,7 +3,7 @@
 #include "SyntheticModel.h"
 
 #include "zorse/Planning/Cluster.h"
-#include "zorse/Planning/DefaultPlan.h"
+#include "zorse/Planning/Search.h"
 #include "zorse/runtime/Bundle.h"
 
 using namespace zorse;
@@ -36,9 +36,14 @@ bool fuzz::readOne(std::string_view bytes) {
   }
   if (cluster->devices.size() > 12 || !isOneIn(8, bytes)) // planning takes too long for every input, and for more devices
     return true;
-  if (std::optional<step::Plan> plan = planning::makeDefaultPlan(summary, *cluster, 4, error)) {
-    ZORSE_FUZZ_EXPECT(step::validatePlan(*plan, summary, error));
-    ZORSE_FUZZ_EXPECT(planning::applyCluster(*plan, *cluster, error));
+  std::optional<planning::CostModel> costs = planning::CostModel::make(summary, *cluster, nullptr, {}, error);
+  planning::SearchOptions options;
+  options.candidates = 32;
+  options.threads = 1;
+  std::optional<planning::SearchResult> found;
+  if (costs && (found = planning::searchPlan({summary, *cluster, *costs, 4}, options, error))) {
+    ZORSE_FUZZ_EXPECT(step::validatePlan(found->plan, summary, error));
+    ZORSE_FUZZ_EXPECT(planning::applyCluster(found->plan, *cluster, error));
   } else {
     ZORSE_FUZZ_EXPECT(!error.empty());
   }

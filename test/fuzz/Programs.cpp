@@ -2,7 +2,7 @@
 #include "BundleInput.h"
 #include "Fuzz.h"
 
-#include "zorse/Planning/DefaultPlan.h"
+#include "zorse/Planning/Search.h"
 #include "zorse/Step/Plan.h"
 #include "zorse/Step/StepGraph.h"
 #include "zorse/Verify/Verify.h"

@@ -29,7 +29,7 @@ int main(int argc, char **argv) {
   app.add_option("--cluster", o.cluster, "devices and links (docs/cluster.md)");
   app.add_option("--batch", o.batch, "samples per step");
   app.add_option("--profile", o.profiles, "measured times of the model's functions and of links (docs/profile.md); several times: later ones go before")->expected(1);
-  app.add_option("--plan", o.plan, "plan.json (docs/plan.md); without it a default plan is made");
+  app.add_option("--plan", o.plan, "plan.json (docs/plan.md); without it one is searched");
   app.add_option("-o,--output", o.output, "the bundle, a directory");
   app.add_option("--weights", weights, "copy the initial weights into the bundle, or reference the model's files, or later: the files need not exist yet; auto (default): copy up to 64 MiB")
       ->check(CLI::IsMember({"auto", "copy", "reference", "later"}));

@@ -40,7 +40,7 @@ inline constexpr uint64_t kCopiedWeights = 64 << 20;
 struct CompileOptions {
   std::string model;   ///< ONNX file
   std::string cluster; ///< YAML file
-  std::string plan;    ///< plan.json; empty: a default plan
+  std::string plan;    ///< plan.json; empty: searched
   std::vector<std::string> profiles; ///< measured times (docs/profile.md), later ones go before
   std::string output;  ///< bundle directory; empty: none is written
 

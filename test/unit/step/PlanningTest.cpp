@@ -1,11 +1,11 @@
-// Clusters and default plans.
+// Clusters and searched plans.
 
 #include "Interpreter.h"
 #include "SyntheticModel.h"
 
 #include "zorse/Planning/Cluster.h"
-#include "zorse/Planning/DefaultPlan.h"
 #include "zorse/Planning/Report.h"
+#include "zorse/Planning/Search.h"
 
 #include <gtest/gtest.h>
 
@@ -50,15 +50,22 @@ TEST(ApplyCluster, UnknownDevice) {
   EXPECT_EQ(plan.devices[0].speed, 1e9);
 }
 
-TEST(DefaultPlan, SoundForAnyModelClusterAndBatch) {
+std::optional<SearchResult> search(const bundle::ModelSummary &summary, const Cluster &cluster, int64_t batch, std::string &error, const SearchOptions &options = {}) {
+  std::optional<CostModel> costs = CostModel::make(summary, cluster, nullptr, {}, error);
+  if (!costs)
+    return std::nullopt;
+  return searchPlan({summary, cluster, *costs, batch}, options, error);
+}
+
+TEST(SearchPlan, SoundForAnyModelClusterAndBatch) {
   for (int units : {2, 4, 6})
     for (int64_t batch : {1, 2, 7, 13})
       for (const auto &speeds : {std::vector<double>{1}, {1, 9}, {3, 1, 4, 1, 5}, {1, 1, 1, 1, 1, 1, 1, 1, 1}}) {
         auto summary = syntheticModel(units);
         std::string error;
-        auto plan = makeDefaultPlan(summary, clusterOf(speeds), batch, error);
-        ASSERT_TRUE(plan) << error;
-        auto graph = step::expandPlan(summary, *plan, error);
+        auto made = search(summary, clusterOf(speeds), batch, error);
+        ASSERT_TRUE(made) << error;
+        auto graph = step::expandPlan(summary, made->plan, error);
         ASSERT_TRUE(graph) << error;
         Outcome found;
         ASSERT_TRUE(runGraph(summary, *graph, 2, 7, found, error)) << error;
@@ -66,52 +73,52 @@ TEST(DefaultPlan, SoundForAnyModelClusterAndBatch) {
       }
 }
 
-TEST(DefaultPlan, AskedStages) {
+TEST(SearchPlan, AskedStages) {
   auto summary = syntheticModel();
   std::string error;
-  DefaultPlanOptions options;
+  SearchOptions options;
   options.stages = 3;
-  auto plan = makeDefaultPlan(summary, clusterOf({1, 2, 3, 4}), 16, error, options);
-  ASSERT_TRUE(plan) << error;
+  auto found = search(summary, clusterOf({1, 2, 3, 4}), 16, error, options);
+  ASSERT_TRUE(found) << error;
   std::set<int32_t> cuts;
-  for (const step::Cell &cell : plan->cells)
+  for (const step::Cell &cell : found->plan.cells)
     cuts.insert(cell.unitBegin);
   EXPECT_EQ(cuts.size(), 3u);
   options.stages = 7;
-  EXPECT_FALSE(makeDefaultPlan(summary, clusterOf({1, 2, 3, 4}), 16, error, options));
+  EXPECT_FALSE(search(summary, clusterOf({1, 2, 3, 4}), 16, error, options));
   EXPECT_NE(error.find("at most 4 are possible"), std::string::npos) << error;
 }
 
-TEST(DefaultPlan, FasterDevicesGetMore) {
+TEST(SearchPlan, FasterDevicesGetMore) {
   auto summary = syntheticModel();
   std::string error;
-  DefaultPlanOptions options;
+  SearchOptions options;
   options.stages = 1;
-  auto plan = makeDefaultPlan(summary, clusterOf({5, 2, 1}), 16, error, options);
-  ASSERT_TRUE(plan) << error;
+  auto found = search(summary, clusterOf({5, 2, 1}), 16, error, options);
+  ASSERT_TRUE(found) << error;
   int64_t rows[3] = {0, 0, 0};
-  for (const step::Cell &cell : plan->cells)
+  for (const step::Cell &cell : found->plan.cells)
     rows[cell.device] += cell.rows();
   EXPECT_EQ(rows[0], 10);
   EXPECT_EQ(rows[1], 4);
   EXPECT_EQ(rows[2], 2);
 }
 
-TEST(DefaultPlan, FewSamplesGoWhereTheyTakeLeastTime) {
+TEST(SearchPlan, FewSamplesGoWhereTheyTakeLeastTime) {
   auto summary = syntheticModel();
   std::string error;
-  DefaultPlanOptions options;
+  SearchOptions options;
   options.stages = 1;
-  auto plan = makeDefaultPlan(summary, clusterOf({40, 30, 10, 10}), 5, error, options);
-  ASSERT_TRUE(plan) << error;
+  auto found = search(summary, clusterOf({40, 30, 10, 10}), 5, error, options);
+  ASSERT_TRUE(found) << error;
   int64_t rows[4] = {0, 0, 0, 0};
-  for (const step::Cell &cell : plan->cells)
+  for (const step::Cell &cell : found->plan.cells)
     rows[cell.device] += cell.rows();
   EXPECT_EQ(rows[0], 3);
   EXPECT_EQ(rows[1], 2); // one of five on a small device would take longer than all others together
 }
 
-TEST(DefaultPlan, IsNotOutrunByOneDevice) {
+TEST(SearchPlan, IsNotOutrunByOneDevice) {
   auto summary = syntheticModel();
   for (double latency : {1e-9, 1e-3, 10.0})
     for (const auto &speeds : {std::vector<double>{1e9, 0.9e9}, {1e9, 1e9, 1e9}, {2e9, 1e8, 1e8, 1e8}}) {
@@ -119,23 +126,23 @@ TEST(DefaultPlan, IsNotOutrunByOneDevice) {
       Cluster cluster = clusterOf(speeds), alone = clusterOf({*std::max_element(speeds.begin(), speeds.end())});
       for (auto &node : *cluster.topology.mutable_nodes())
         node.mutable_port()->set_latency(latency);
-      auto plan = makeDefaultPlan(summary, cluster, 8, error), single = makeDefaultPlan(summary, alone, 8, error);
-      ASSERT_TRUE(plan && single) << error;
-      EXPECT_LE(step::expandPlan(summary, *plan, error)->stepTime, step::expandPlan(summary, *single, error)->stepTime * 1.000001);
+      auto found = search(summary, cluster, 8, error), single = search(summary, alone, 8, error);
+      ASSERT_TRUE(found && single) << error;
+      EXPECT_LE(found->evaluation.step, single->evaluation.step * 1.000001);
     }
 }
 
-TEST(DefaultPlan, MemoryDecides) {
+TEST(SearchPlan, MemoryDecides) {
   auto summary = syntheticModel();
   std::string error;
-  auto free = makeDefaultPlan(summary, clusterOf({1, 1, 1}), 12, error);
+  auto free = search(summary, clusterOf({1, 1, 1}), 12, error);
   ASSERT_TRUE(free) << error;
   uint64_t most = 0, least = UINT64_MAX;
   for (uint32_t stages : {1u, 2u, 3u}) {
-    DefaultPlanOptions options;
+    SearchOptions options;
     options.stages = stages;
-    auto plan = makeDefaultPlan(summary, clusterOf({1, 1, 1}), 12, error, options);
-    auto graph = step::expandPlan(summary, *plan, error);
+    auto found = search(summary, clusterOf({1, 1, 1}), 12, error, options);
+    auto graph = step::expandPlan(summary, found->plan, error);
     uint64_t worst = 0;
     for (const auto &device : graph->devices)
       worst = std::max(worst, device.plannedBytes);
@@ -143,10 +150,10 @@ TEST(DefaultPlan, MemoryDecides) {
     least = std::min(least, worst);
   }
   ASSERT_LT(least, most);
-  EXPECT_TRUE(makeDefaultPlan(summary, clusterOf({1, 1, 1}, least), 12, error)) << error;
-  EXPECT_FALSE(makeDefaultPlan(summary, clusterOf({1, 1, 1}, 2048), 12, error));
-  EXPECT_NE(error.find("no default plan fits"), std::string::npos) << error;
-  EXPECT_NE(error.find("needs"), std::string::npos) << error;
+  EXPECT_TRUE(search(summary, clusterOf({1, 1, 1}, least), 12, error)) << error;
+  EXPECT_FALSE(search(summary, clusterOf({1, 1, 1}, 2048), 12, error));
+  EXPECT_NE(error.find("no plan fits"), std::string::npos) << error;
+  EXPECT_NE(error.find("lacks"), std::string::npos) << error;
 }
 
 TEST(Report, Picture) {
