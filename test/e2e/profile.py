@@ -83,7 +83,7 @@ def main():
         if "--profile" in help_text:
             for file, name in ((together, "fast"), (slow, "slow")):
                 h.call("zorse-compile", model, "--cluster", cluster, "--batch", 8, "--seq", 64, "--quiet", "--profile", file, "-o", os.path.join(folder, name + ".zorse"))
-            code, _, said = h.call("zorse-compile", os.path.join(h.SMALL, "gpt.onnx"), "--cluster", cluster, "--batch", 8, "--quiet", "--profile", together,
+            code, _, said = h.call("zorse-compile", os.path.join(h.SMALL, "gpt.onnx"), "--cluster", cluster, "--batch", 8, "--seq", 32, "--quiet", "--profile", together,
                                    "-o", os.path.join(folder, "other.zorse"), ok=False)
             expect(code == 1 and "another model" in said, said)
 

@@ -56,7 +56,7 @@ def split(plan, seed):
     """The plan with W; an order gets them at random places after their B."""
     plan["split_backward"] = True
     schedule = plan.get("schedule")
-    if isinstance(schedule, dict) and not any(w.startswith("W") for tasks in schedule["order"].values() for w in tasks):
+    if isinstance(schedule, dict) and "order" in schedule and not any(w.startswith("W") for tasks in schedule["order"].values() for w in tasks):
         draw = random.Random(seed)
         for tasks in schedule["order"].values():
             for word in [w for w in tasks if w.startswith("B")]:
