@@ -7,6 +7,8 @@
 --jobs      readers at a time, default 1
 --quick     20,000 inputs each, and the readers that need MLIR left out: a few minutes, most of them building
 --fresh     forget what was done before
+--no-build  with the programs there are; their commit is not known then, and their time stands for it
+--report    what the programs that were last fuzzed have had, and at which commit; runs nothing
 --coverage  which parts of each reader's own files were reached (takes a minute each)
 
 What it learns stays in out/fuzz: the corpus it has grown, its tally, and every finding, which is one input: out/fuzz/findings/READER-crash-... Run
@@ -21,6 +23,7 @@ import re
 import subprocess
 import sys
 import tempfile
+import time
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 OUT = os.path.join(ROOT, "out", "fuzz")
@@ -58,7 +61,7 @@ def commit():
 
 
 class Reader:
-    def __init__(self, name, fresh):
+    def __init__(self, name, fresh, built=True):
         self.name, self.limits = name, READERS[name]
         self.program = os.path.join(BIN, "fuzz-" + name)
         self.corpus = os.path.join(OUT, "corpus", name)
@@ -68,12 +71,12 @@ class Reader:
             os.makedirs(folder, exist_ok=True)
         with open(self.program, "rb") as f:
             digest = hashlib.sha256(f.read()).hexdigest()
-        self.tally = dict(program=digest, commit=commit(), inputs=0, executed=0, accepted=0, seconds=0.0, findings=[], edges=0, slices=0, peak=0)
+        self.tally = dict(program=digest, commit=commit() if built else time.strftime("%F %R", time.localtime(os.path.getmtime(self.program))), inputs=0, executed=0, accepted=0, core_seconds=0.0, findings=[], edges=0, slices=0, peak=0)
         if not fresh and os.path.exists(self.record):
             with open(self.record) as f:
                 tally = json.load(f)
             if tally["program"] == digest:
-                self.tally = tally
+                self.tally = {**self.tally, **tally}
 
     def command(self, *more):
         l = self.limits
@@ -110,7 +113,7 @@ class Reader:
             t["accepted"] += int(accepted.group(1)) if accepted else 0
             t["peak"] = max(t["peak"], int(peak.group(1)) if peak else 0)
             t["edges"] = int(reached[-1]) if reached else t["edges"]
-            t["seconds"] += seconds
+            t["core_seconds"] += seconds
             t["slices"] += 1
             wrong = "Test unit written to" in text or "ERROR:" in text or not done
             waiting = [name for name in os.listdir(self.findings) if name.startswith((self.name + "-slow-unit-", self.name + "-timeout-"))]
@@ -128,13 +131,29 @@ class Reader:
         return self
 
     def coverage(self):
-        """Share of the edges of the functions in the reader's own files that the corpus reaches."""
+        """Functions and edges in the reader's own files that the corpus reaches, and how many there are. Many of the edges cannot be reached: they lead to what
+        a sanitizer would report and to what an exception would clean up."""
         text, _ = self.run(self.command("-runs=0", "-print_coverage=1"))
-        reached = there = 0
+        functions = there = edges_reached = edges_there = 0
         for edges, total, place in re.findall(r"COVERED_FUNC: hits: \d+ edges: (\d+)/(\d+) .* (\S+):\d+$", text, re.M):
             if re.search(self.limits["files"], place):
-                reached, there = reached + int(edges), there + int(total)
-        return reached, there
+                functions, there = functions + (int(edges) > 0), there + 1
+                edges_reached, edges_there = edges_reached + int(edges), edges_there + int(total)
+        return functions, there, edges_reached, edges_there
+
+
+def describe(name, t, coverage=None):
+    l = READERS[name]
+    line = f"{name:12} {t['inputs']:>9,} inputs  {100 * t['accepted'] / max(t['executed'], 1):5.1f} % accepted  {t['edges']:>6} edges"
+    if coverage:
+        line += "  {}/{} functions and {}/{} edges of its own".format(*coverage)
+    if t.get("core_seconds"):
+        line += f"  {t['inputs'] / t['core_seconds']:6.0f} per s of a core"
+    line += f"  peak {t['peak']} MiB"
+    line += f"  limits: {l['length']} bytes, {l['allocation']} MiB at once, {l['memory']} MiB, {l['seconds']} s  at {t['commit']}  {len(t['findings'])} findings"
+    print(line, flush=True)
+    for finding in t["findings"]:
+        print(f"    {finding}", flush=True)
 
 
 def main():
@@ -142,7 +161,7 @@ def main():
     parser.add_argument("--runs", type=int, default=1000000)
     parser.add_argument("--readers", default="")
     parser.add_argument("--jobs", type=int, default=1)
-    for flag in ("--quick", "--fresh", "--coverage", "--no-build"):
+    for flag in ("--report", "--quick", "--fresh", "--coverage", "--no-build"):
         parser.add_argument(flag, action="store_true")
     options = parser.parse_args()
     names = options.readers.split(",") if options.readers else [n for n in READERS if not (options.quick and READERS[n].get("mlir"))]
@@ -150,24 +169,20 @@ def main():
     if unknown:
         sys.exit(f"error: there are no readers {', '.join(unknown)}; known are {', '.join(READERS)}")
     runs = 20000 if options.quick else options.runs
+    if options.report:
+        for n in names:
+            if os.path.exists(os.path.join(OUT, n + ".json")):
+                with open(os.path.join(OUT, n + ".json")) as f:
+                    describe(n, json.load(f))
+        return
     if not options.no_build:
         subprocess.run([os.path.join(ROOT, "tools", "build.sh"), "fuzz", *("fuzz-" + n for n in names)], check=True, stdout=subprocess.DEVNULL)
 
     good = True
     with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
-        for done in pool.map(lambda n: Reader(n, options.fresh or options.quick).fuzz(runs), names):
-            t, l = done.tally, done.limits
-            line = f"{done.name:12} {t['inputs']:>9,} inputs  {100 * t['accepted'] / max(t['executed'], 1):5.1f} % accepted  {t['edges']:>6} edges"
-            if options.coverage:
-                reached, there = done.coverage()
-                line += f"  {reached}/{there} of its own ({100 * reached / max(there, 1):.0f} %)"
-            line += f"  {t['inputs'] / max(t['seconds'], 1e-3):6.0f} per s of a core  peak {t['peak']} MiB  limits: {l['length']} bytes, {l['allocation']} MiB at once, {l['memory']} MiB, {l['seconds']} s"
-            line += f"  at {t['commit']}"
-            line += f"  {len(t['findings'])} findings"
-            print(line, flush=True)
-            for finding in t["findings"]:
-                print(f"    {finding}", flush=True)
-            good &= not t["findings"] and t["inputs"] >= runs
+        for done in pool.map(lambda n: Reader(n, options.fresh or options.quick, not options.no_build).fuzz(runs), names):
+            describe(done.name, done.tally, done.coverage() if options.coverage else None)
+            good &= not done.tally["findings"] and done.tally["inputs"] >= runs
     sys.exit(0 if good else 1)
 
 
