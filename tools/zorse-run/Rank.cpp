@@ -296,8 +296,8 @@ private:
     mine.kind = error.kind;
     mine.rank = place.rank;
     mine.message = error.message;
-    // The rank's name says which device it is.
-    std::string device = bundle ? "device " + bundle->devices[place.rank].name + ", " : "";
+    // The rank's name says which device it is, unless there are more ranks than devices, which may be what failed.
+    std::string device = bundle && place.rank < bundle->devices.size() ? "device " + bundle->devices[place.rank].name + ", " : "";
     mine.where = !device.empty() && error.where.rfind(device, 0) == 0 ? error.where.substr(device.size()) : error.where;
     mine.exitCode = error.kind == ErrorKind::User ? 1 : 2;
     if (error.peer != UINT32_MAX) {
