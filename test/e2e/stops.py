@@ -59,10 +59,11 @@ class Case(kills.Case):
                 return self.undisturbed(job)
             job.until(lambda: all(p.ended for p in living), JOIN + DEADLINE + MORE + 10)
             self.expect(all(p.ended for p in living), "ranks that still run")
-            texts = {p.rank: job.errors_of(p.rank, self.plan.devices[p.rank]) for p in living}
             # Our launcher says who had not joined; such a rank, on a busy machine, may itself not have come to saying anything.
             if launcher:
                 job.until(lambda: job.head.ended is not None or any(said in job.error() for said in ("restart 1 of 1", "has finished and left the job")), 60 * z.PATIENCE)
+            # Read only now: what a rank says reaches the launcher's output after the rank has ended.
+            texts = {p.rank: job.errors_of(p.rank, self.plan.devices[p.rank]) for p in living}
             missing = [line.split(" did not join")[0] for line in job.error().splitlines() if " did not join" in line] if launcher else []
             self.joined = not missing and not any(re.search(r"did not join|found no coordinator", text) for text in texts.values())
             self.delay = max([0.0] + [p.ended - begin for p in living if p.ended]) if self.joined else 0.0
