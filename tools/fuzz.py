@@ -40,8 +40,8 @@ ASAN = "quarantine_size_mb=2:thread_local_quarantine_size_kb=128:malloc_context_
 READERS = {
     "onnx": dict(length=8192, allocation=512, memory=2048, seconds=20, files="lib/Import/ONNX/(Loader|Graph|Lazy)"),
     "import": dict(length=4096, allocation=256, memory=3072, seconds=20, files="lib/Import/ONNX/", mlir=True),
-    "cluster": dict(length=4096, allocation=64, memory=2048, seconds=20, files="lib/Planning/(Cluster|ReadCluster|ReadDevices|WriteCluster)|CheckCluster"),
-    "profile": dict(length=8192, allocation=64, memory=2048, seconds=20, files="lib/Planning/(ReadProfile|WriteProfile|CostTables|CostModel|MeasuredLinks)"),
+    "cluster": dict(length=4096, allocation=64, memory=2048, seconds=20, files="lib/Planning/Cluster/|CheckCluster"),
+    "profile": dict(length=8192, allocation=64, memory=2048, seconds=20, files="lib/Planning/Costs/"),
     "plan": dict(length=8192, allocation=64, memory=2048, seconds=20, files="lib/Step/(ReadPlan|ValidatePlan|Deal|WritePlan)|Verify/PlanView"),
     "bundle": dict(length=24576, allocation=64, memory=2048, seconds=20, files="runtime/lib/program/(LoadBundle|CheckPrograms|DescribeEntry)|Bundle/BundleReader"),
     "programs": dict(length=24576, allocation=64, memory=2048, seconds=20, files="lib/Verify/|CheckPrograms|CheckSummary"),

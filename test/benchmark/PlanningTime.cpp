@@ -1,5 +1,5 @@
 // Plans a model on a cluster and says how long that took, from opening the YAML to closing plan.json, and how good the plan is.
-#include "QuickSimulation.h"
+#include "Layout/QuickSimulation.h"
 
 #include "zorse/Planning/Bound.h"
 #include "zorse/Planning/CostModel.h"

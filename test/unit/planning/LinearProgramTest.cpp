@@ -1,5 +1,5 @@
 // The linear programme of the bound: by hand, against an exact method for two kinds of work, and its own certificate.
-#include "Planning/LinearProgram.h"
+#include "Planning/Bound/LinearProgram.h"
 
 #include <gtest/gtest.h>
 

@@ -1,6 +1,6 @@
 // The planner's quick simulation against the full expansion, which is right by definition.
 
-#include "Candidates.h"
+#include "Search/Candidates.h"
 
 #include "zorse/Planning/ModelShape.h"
 

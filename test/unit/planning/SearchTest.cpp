@@ -1,6 +1,6 @@
 // The search: what it promises whatever the problem.
 
-#include "Candidates.h"
+#include "Search/Candidates.h"
 
 #include "zorse/Planning/ModelShape.h"
 

@@ -2,7 +2,7 @@
 // Immutable once made, shared by threads. Internal to Planning.
 #pragma once
 
-#include "UnitTables.h"
+#include "../Layout/UnitTables.h"
 
 #include "zorse/Planning/Layout.h"
 #include "zorse/Planning/Search.h"

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "Intervals.h"
-#include "QuickSimulation.h"
+#include "../Layout/QuickSimulation.h"
 #include "StageModel.h"
 
 #include "zorse/Planning/Search.h"
