@@ -17,7 +17,6 @@ using zorse::bundle::AccessMode;
 namespace bundle = zorse::bundle;
 
 // Short compute and whatever unblocks others first, then B; W before F, so that what it holds is free for the next forward.
-enum Rank : uint8_t { kShort, kBackward, kWeights, kForward };
 
 class CellExpander {
 public:
@@ -129,7 +128,7 @@ private:
       if (range.op == kNone) {
         uint64_t bytes = static_cast<uint64_t>(range.end - range.begin) * x.summary.inputs(input).bytes_per_row();
         range.buffer = x.addBuffer(cell.device, bytes, Purpose::Activations);
-        range.op = x.addOp(x.costs->load(cell.device, bytes), kShort, range.begin, cell.unitBegin);
+        range.op = x.addOp(x.costs->load(cell.device, bytes), kShortRank, range.begin, cell.unitBegin);
         x.ops[range.op].cell = c;
         x.touch(range.op, range.buffer);
         Entry &load = x.addHalf(cell.device, kLoad, EntryKind::LoadInput, bundle::LOAD);
@@ -219,8 +218,8 @@ private:
     declared.end = end;
     bundle::Phase phase = gradient ? bundle::BACKWARD : bundle::FORWARD;
     bool local = other.device == cell.device;
-    uint32_t op = local ? x.addOp(x.costs->copy(cell.device, bytes), kShort, begin, cell.unitBegin)
-                        : x.addTransfer(other.device, cell.device, bytes, gradient ? kBackward : kForward, begin, cell.unitBegin);
+    uint32_t op = local ? x.addOp(x.costs->copy(cell.device, bytes), kShortRank, begin, cell.unitBegin)
+                        : x.addTransfer(other.device, cell.device, bytes, gradient ? kBackwardRank : kForwardRank, begin, cell.unitBegin);
     if (!gradient)
       x.ops[op].cell = c;
     if (local) {
@@ -324,7 +323,7 @@ private:
   /// B or W of a cell; without work it is ordered, and not listed.
   uint32_t addBackwardTask(uint32_t c, TaskKind kind) {
     const Cell &cell = x.plan.cells[c];
-    uint32_t op = x.addOp(x.taskSeconds(c, kind), kind == TaskKind::Backward ? kBackward : kWeights, cell.sampleBegin, cell.unitBegin);
+    uint32_t op = x.addOp(x.taskSeconds(c, kind), kind == TaskKind::Backward ? kBackwardRank : kWeightsRank, cell.sampleBegin, cell.unitBegin);
     if (!x.hasWork(c, kind))
       return op;
     Entry &entry = x.addHalf(cell.device, kCompute, EntryKind::Compute, bundle::BACKWARD);
@@ -348,7 +347,7 @@ private:
     info.in = addPorts(in);
     loadInputs(c, info.loads);
 
-    info.forward = x.addOp(x.taskSeconds(c, TaskKind::Forward), kForward, cell.sampleBegin, cell.unitBegin);
+    info.forward = x.addOp(x.taskSeconds(c, TaskKind::Forward), kForwardRank, cell.sampleBegin, cell.unitBegin);
     x.ops.back().cell = c;
     Entry &entry = x.addHalf(cell.device, kCompute, EntryKind::Compute, bundle::FORWARD);
     entry.task = bundle::Compute::F;
@@ -439,7 +438,7 @@ private:
       return;
     uint32_t losses = x.addBuffer(cell.device, shape.lossBytes, Purpose::Activations);
     x.touch(info.forward, losses);
-    uint32_t sum = x.addOp(0, kShort, cell.sampleBegin, cell.unitBegin);
+    uint32_t sum = x.addOp(0, kShortRank, cell.sampleBegin, cell.unitBegin);
     x.addHalf(cell.device, kCompute, EntryKind::Compute, bundle::FORWARD);
     x.touch(sum, losses);
     x.addEdge(info.forward, sum);
@@ -497,7 +496,7 @@ private:
     if (losses.empty())
       return;
     const Cell &cell = x.plan.cells[c];
-    uint32_t op = x.addOp(0, kShort, cell.sampleBegin, cell.unitBegin);
+    uint32_t op = x.addOp(0, kShortRank, cell.sampleBegin, cell.unitBegin);
     Entry &entry = x.addHalf(cell.device, kCompute, EntryKind::Compute, bundle::FORWARD);
     entry.task = bundle::Compute::SUM_LOSS;
     entry.cell = static_cast<int32_t>(c);

@@ -15,7 +15,6 @@ namespace {
 
 namespace bundle = zorse::bundle;
 
-constexpr uint8_t kStateRank = 0;
 
 class StateExpander {
 public:
@@ -25,7 +24,7 @@ public:
     for (uint32_t d = 0; d < x.plan.devices.size(); ++d) {
       if (x.scalars[d] == kNone)
         continue;
-      x.loadScalars[d] = x.addOp(0, kStateRank, -1, 0);
+      x.loadScalars[d] = x.addOp(0, kShortRank, -1, 0);
       Entry &load = x.addHalf(d, kLoad, EntryKind::LoadScalars, bundle::LOAD);
       load.region = region(x.scalars[d], 0, kScalarsBlock);
       load.value.kind = bundle::Value::STEP_SCALARS;
@@ -41,7 +40,7 @@ public:
       addGather(g, static_cast<int32_t>(firstUnit(g)));
     // One op between a chunk's state and its forwards: not an edge from every group to every cell.
     for (const Chunk &chunk : x.chunks) {
-      uint32_t ready = x.addOp(0, kStateRank, 0, chunk.unitBegin);
+      uint32_t ready = x.addOp(0, kShortRank, 0, chunk.unitBegin);
       x.addEdge(x.loadScalars[chunk.device], ready);
       for (uint32_t g : x.groupsIn(chunk.unitBegin, chunk.unitEnd))
         if (x.gather[g] != kNone)
@@ -71,7 +70,7 @@ public:
     }
     done.resize(x.plan.devices.size());
     for (const Chunk &chunk : x.chunks) {
-      uint32_t all = x.addOp(0, kStateRank, 0, chunk.unitBegin);
+      uint32_t all = x.addOp(0, kShortRank, 0, chunk.unitBegin);
       for (uint32_t c : chunk.cells)
         x.addEdge(x.cells[c].last(), all);
       for (uint32_t g : x.groupsIn(chunk.unitBegin, chunk.unitEnd))
@@ -135,7 +134,7 @@ private:
   void addGather(uint32_t g, int32_t firstUnit) {
     std::vector<uint32_t> all = participants(g);
     const uint64_t bytes = static_cast<uint64_t>(x.summary.groups(g).elements()) * gatheredSize(g);
-    x.gather[g] = x.addOp(0, kStateRank, 0, firstUnit);
+    x.gather[g] = x.addOp(0, kShortRank, 0, firstUnit);
     uint32_t collective = addCollective(g, x.readersOf[g], Work::Gather);
     x.graph.collectives.back().type = x.computeType(g);
     for (uint32_t d : all) {
@@ -154,7 +153,7 @@ private:
 
   void addReduction(uint32_t g) {
     std::vector<uint32_t> all = participants(g);
-    reduction[g] = x.addOp(0, kStateRank, 0, lastUnit(g));
+    reduction[g] = x.addOp(0, kShortRank, 0, lastUnit(g));
     uint32_t collective = addCollective(g, x.readersOf[g], Work::Scatter);
     for (uint32_t d : all) {
       const Holding &h = *x.findHolding(d, g);
@@ -211,7 +210,7 @@ private:
 
   uint32_t addNorm(uint32_t g, uint32_t d) {
     const Holding &h = *x.findHolding(d, g);
-    uint32_t op = x.addOp(x.costs->norm(d, h.end - h.begin), kStateRank, 0, lastUnit(g));
+    uint32_t op = x.addOp(x.costs->norm(d, h.end - h.begin), kShortRank, 0, lastUnit(g));
     addTask(d, bundle::Compute::NORM, bundle::COMMIT, static_cast<int32_t>(g));
     x.touch(op, h.gradients);
     if (x.lean)
@@ -235,7 +234,7 @@ private:
     // The sums of all devices, known to all members.
     uint32_t total = kNone;
     if (members.size() > 1) {
-      total = x.addOp(0, kStateRank, 0, 0);
+      total = x.addOp(0, kShortRank, 0, 0);
       x.ops[total].work = Work::Sum;
       x.ops[total].from = static_cast<uint32_t>(x.graph.collectives.size());
       x.ops[total].bytes = static_cast<double>(kSumsBytes);
@@ -272,7 +271,7 @@ private:
     for (uint32_t d : members) {
       if (x.optimizerStep[d] == kNone)
         continue;
-      uint32_t op = x.addOp(0, kStateRank, 0, 0);
+      uint32_t op = x.addOp(0, kShortRank, 0, 0);
       addTask(d, bundle::Compute::DECIDE, bundle::COMMIT, -1);
       x.addCall(x.summary.decide_body(), -1, 1, 0);
       x.addSlot(bundle::SCALARS, 0, bundle::UPDATE, region(x.scalars[d], 0, kScalarsBytes), {bundle::Value::STEP_SCALARS, 0, 0, 0, 0, 0});
@@ -296,7 +295,7 @@ private:
     bool decided = reporter != kNone;
     if (!decided)
       reporter = members.front();
-    uint32_t report = x.addOp(0, kStateRank, 0, 0);
+    uint32_t report = x.addOp(0, kShortRank, 0, 0);
     Entry &entry = x.addHalf(reporter, kReport, EntryKind::Report, bundle::REPORT);
     entry.region = region(x.scalars[reporter], 0, kScalarsBlock);
     entry.value = {bundle::Value::STEP_SCALARS, decided ? 1u : 0u, 0, 0, 0, 0};
@@ -310,7 +309,7 @@ private:
     uint32_t g = h.group;
     // Early units first: the next step gathers and forwards them first.
     int32_t firstUnit = x.summary.groups(g).units_size() ? static_cast<int32_t>(x.summary.groups(g).units(0)) : 0;
-    uint32_t op = x.addOp(x.costs->update(d, h.end - h.begin), kStateRank, 0, firstUnit);
+    uint32_t op = x.addOp(x.costs->update(d, h.end - h.begin), kShortRank, 0, firstUnit);
     x.addEdge(decision, op);
     addTask(d, bundle::Compute::UPDATE_GROUP, bundle::UPDATE_STATE, static_cast<int32_t>(g));
     x.touch(op, h.master);

@@ -10,6 +10,7 @@
 #pragma once
 
 #include "zorse/Step/Costs.h"
+#include "zorse/Step/Orders.h"
 #include "zorse/Step/Plan.h"
 #include "zorse/Step/StepGraph.h"
 
@@ -61,11 +62,6 @@ struct Op {
   uint32_t position = kNone;
   double start = 0, end = 0; ///< end: when what it makes is there
 };
-
-/// Priority by rank, then first sample (>= -1), then unit (which may be negative).
-inline uint64_t priorityOf(uint8_t rank, int64_t sample, int32_t unit) {
-  return static_cast<uint64_t>(rank) << 61 | (static_cast<uint64_t>(sample + 1) & 0x1ffffffff) << 28 | (static_cast<uint64_t>(unit + (1 << 27)) & 0xfffffff);
-}
 
 /// What a device has to do with a state group.
 struct Holding {

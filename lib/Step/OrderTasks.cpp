@@ -31,22 +31,11 @@ void chain(Expansion &x, const std::vector<TaskName> &tasks) {
   }
 }
 
-/// Most cells of a device between forward and backward, in an order of its tasks.
-size_t mostAlive(const std::vector<TaskName> &tasks) {
-  size_t alive = 0, most = 0;
-  for (TaskName task : tasks) {
-    task.kind == TaskKind::Forward ? ++alive : --alive;
-    most = std::max(most, alive);
-  }
-  return most;
-}
-
 /// W runs when its device would idle otherwise.
 void makeFiller(Expansion &x) {
-  constexpr uint8_t kFiller = 6;
   for (uint32_t c = 0; c < x.cells.size(); ++c)
     if (x.cells[c].weights != kNone)
-      x.ops[x.cells[c].weights].priority = priorityOf(kFiller, x.plan.cells[c].sampleBegin, x.plan.cells[c].unitBegin);
+      x.ops[x.cells[c].weights].priority = priorityOf(kFillerRank, x.plan.cells[c].sampleBegin, x.plan.cells[c].unitBegin);
 }
 
 /// Lets W lag behind B, but keeps no more cells between F and W than the whole pipeline's fullest device has between F and B, and no more than memory
@@ -55,7 +44,7 @@ void boundWeights(Expansion &x, const std::vector<std::vector<TaskName>> &order)
   makeFiller(x);
   size_t fullest = 1;
   for (const auto &tasks : order)
-    fullest = std::max(fullest, mostAlive(tasks));
+    fullest = std::max(fullest, mostInFlight(tasks));
   CellShapes shapes(x);
   std::vector<uint64_t> fixed = fixedBytes(x);
   for (uint32_t d = 0; d < order.size(); ++d) {
@@ -69,7 +58,7 @@ void boundWeights(Expansion &x, const std::vector<std::vector<TaskName>> &order)
       uint64_t left = memory > fixed[d] + passing ? memory - fixed[d] - passing : 0;
       bound = std::min<size_t>(bound, left / hold);
     }
-    bound = std::max(bound, mostAlive(order[d]));
+    bound = std::max(bound, mostInFlight(order[d]));
     std::vector<uint32_t> weights; // in the order of the backwards
     size_t forwards = 0;
     for (TaskName task : order[d]) {
@@ -101,60 +90,10 @@ std::vector<std::vector<TaskName>> zorse::step::orderOneForwardOneBackward(const
   auto end = [&](uint32_t d) { return plan.cells[x.cellsOf[d].front()].unitEnd; };
   std::stable_sort(working.begin(), working.end(), [&](uint32_t a, uint32_t b) { return begin(a) > begin(b); });
 
-  // For every device: before its backward that starts at `sample`, and counting one forward more, it and the devices behind it forward samples up to
-  // `reach`. What is behind counts even where this device has none of those samples: a cell behind may need them from a neighbour before the backward.
-  struct Mark {
-    int64_t sample, reach;
-  };
-  std::vector<std::vector<Mark>> marks(devices);
-  std::vector<uint32_t> seen(devices, kNone);
-
+  OneForwardOneBackward stages(plan.cells.data(), devices);
   for (uint32_t d : working) {
-    std::vector<uint32_t> next; // devices of the stage behind that share samples
-    const auto &behind = x.cellsByBegin[end(d)];
-    for (uint32_t c : x.cellsOf[d]) {
-      auto it = std::partition_point(behind.begin(), behind.end(), [&](uint32_t o) { return plan.cells[o].sampleEnd <= plan.cells[c].sampleBegin; });
-      for (; it != behind.end() && plan.cells[*it].sampleBegin < plan.cells[c].sampleEnd; ++it)
-        if (seen[plan.cells[*it].device] != d) {
-          seen[plan.cells[*it].device] = d;
-          next.push_back(plan.cells[*it].device);
-        }
-    }
-
-    const auto &mine = x.cellsOf[d]; // by first sample
-    size_t forwards = 0;
-    std::vector<size_t> cursor(next.size(), 0);
-    int64_t reach = 0;
-    std::vector<int64_t> behindReach; // per backward
-    size_t ahead = d < plan.schedule.ahead.size() ? plan.schedule.ahead[d] : 0;
-    for (uint32_t c : mine) {
-      int64_t until = plan.cells[c].sampleEnd;
-      for (size_t i = 0; i < next.size(); ++i)
-        for (auto &list = marks[next[i]]; cursor[i] < list.size() && list[cursor[i]].sample < until; ++cursor[i])
-          reach = std::max(reach, list[cursor[i]].reach);
-      // The cell behind that holds the last of these samples needs all of its own.
-      auto last = std::partition_point(behind.begin(), behind.end(), [&](uint32_t o) { return plan.cells[o].sampleEnd < reach; });
-      if (reach > 0 && last != behind.end() && plan.cells[*last].sampleBegin < reach)
-        reach = plan.cells[*last].sampleEnd;
-      while (forwards < mine.size() && (plan.cells[mine[forwards]].sampleBegin < reach || plan.cells[mine[forwards]].sampleBegin < until ||
-                                          forwards < behindReach.size() + ahead))
-        order[d].push_back({TaskKind::Forward, mine[forwards++]});
-      order[d].push_back({TaskKind::Backward, c});
-      behindReach.push_back(reach);
-    }
-
-    // Backwards along the order: the forward that follows each backward; forwards are by sample, so it reaches furthest.
-    std::vector<int64_t> following(order[d].size() + 1, 0);
-    for (size_t i = order[d].size(); i-- > 0;)
-      following[i] = order[d][i].kind == TaskKind::Backward ? following[i + 1] : plan.cells[order[d][i].cell].sampleEnd;
-    int64_t high = 0;
-    for (size_t i = 0; i < order[d].size(); ++i) {
-      const Cell &cell = plan.cells[order[d][i].cell];
-      if (order[d][i].kind == TaskKind::Backward)
-        marks[d].push_back({cell.sampleBegin, std::max({high, following[i], behindReach[marks[d].size()]})});
-      else
-        high = std::max(high, cell.sampleEnd);
-    }
+    const auto &mine = x.cellsOf[d], &behind = x.cellsByBegin[end(d)];
+    order[d] = stages.order(d, {mine.data(), mine.size()}, {behind.data(), behind.size()}, d < plan.schedule.ahead.size() ? plan.schedule.ahead[d] : 0);
   }
   return order;
 }

@@ -14,20 +14,10 @@
 
 #include <algorithm>
 #include <array>
-#include <cmath>
-#include <cstring>
 
 using namespace zorse::step;
 
 namespace {
-
-/// Times order like their bits.
-uint64_t priorityAt(uint8_t rank, double time) {
-  uint64_t bits;
-  time = std::max(time, 0.0);
-  std::memcpy(&bits, &time, sizeof bits);
-  return static_cast<uint64_t>(rank) << 61 | bits >> 3;
-}
 
 class TimedOrder {
 public:
@@ -76,7 +66,7 @@ private:
     for (uint32_t c = 0; c < x.cells.size(); ++c)
       taskOf[x.cells[c].forward] = taskOf[x.cells[c].backward] = c;
     setEntries();
-    slotsOf.assign(x.plan.devices.size(), {});
+    std::vector<RecurringSlots> slots(x.plan.devices.size());
     uint32_t end = x.cellOps;
     bool backwards = false;
     for (uint32_t op = 0; op < end; ++op) {
@@ -89,7 +79,7 @@ private:
         double &previous = after[x.chunkOf[c]], &wait = waits[x.chunkOf[c]][backwards];
         const Chunk &chunk = x.chunks[x.chunkOf[c]];
         if (c == chunk.cells[0])
-          wait = waitForSlot(chunk, time[op], x.ops[op].duration);
+          wait = slots[chunk.device].reserve(time[op], x.ops[op].duration, period / static_cast<double>(chunk.cells.size()));
         time[op] = std::max(time[op] + wait, previous);
         previous = time[op] + x.ops[op].duration;
       }
@@ -119,38 +109,16 @@ private:
     }
   }
 
-  /// In the steady state a device's tasks recur with the period of a cell. Reserves the first gap in it after `ready`; a wait of 0 if there is none.
-  double waitForSlot(const Chunk &chunk, double ready, double duration) {
-    double cycle = period / static_cast<double>(chunk.cells.size());
-    auto &slots = slotsOf[chunk.device];
-    double at = std::fmod(ready, cycle), wait = 0;
-    for (size_t tries = 0; tries <= 2 * slots.size(); ++tries) {
-      double end = at + duration, until = at;
-      for (auto [begin, length] : slots)
-        for (double shift : {-cycle, 0.0, cycle})
-          if (begin + shift < end - 1e-12 * cycle && at < begin + shift + length - 1e-12 * cycle)
-            until = std::max(until, begin + shift + length);
-      if (until == at) {
-        slots.push_back({at, duration});
-        return wait;
-      }
-      wait += until - at;
-      at = std::fmod(until, cycle);
-    }
-    return 0;
-  }
-
   void setPriorities() {
-    enum : uint8_t { kMain = 1, kFiller = 2 };
     for (uint32_t op = 0; op < x.cellOps; ++op)
       if (x.ops[op].priority >> 61 != 0) // short ones stay first
-        x.ops[op].priority = priorityAt(kMain, time[op]);
+        x.ops[op].priority = priorityAt(kTimedRank, time[op]);
     for (uint32_t c = 0; c < x.cells.size(); ++c) {
       uint32_t weights = x.cells[c].weights;
       if (weights == kNone)
         continue;
       double wait = schedule.weightDelay * secondsPerRow(x.chunks[x.chunkOf[c]]) * static_cast<double>(x.plan.cells[c].rows());
-      x.ops[weights].priority = wait > 0 ? priorityAt(kMain, time[weights] + wait) : priorityAt(kFiller, time[weights]);
+      x.ops[weights].priority = wait > 0 ? priorityAt(kTimedRank, time[weights] + wait) : priorityAt(kTimedFillerRank, time[weights]);
     }
   }
 
@@ -198,7 +166,6 @@ private:
   Admission &admission;
   const std::vector<uint64_t> &less;
   std::vector<std::array<double, 2>> waits; ///< per chunk: of its forwards and backwards for the device's other tasks
-  std::vector<std::vector<std::pair<double, double>>> slotsOf; ///< per device: begin in the cycle, length
   double period = 0;
   std::vector<double> time;                ///< per op of a cell
 };

@@ -1,89 +1,47 @@
-// Orders of tasks per device, on the flat arrays of the quick simulation.
+// Orders of tasks per device, by the rules of zorse/Step/Orders.h, on the flat arrays of the quick simulation.
 
 #include "QuickSimulation.h"
 
 #include <algorithm>
-#include <cmath>
 #include <cstring>
+#include <numeric>
 
 using namespace zorse;
 using namespace zorse::planning;
 
-namespace {
+void QuickSimulation::order(const Layout &layout) {
+  orders = layout.schedule.kind == step::ScheduleKind::GPipe ? Orders::AllForwardsFirst : layout.schedule.kind == step::ScheduleKind::Timed ? Orders::Timed : Orders::Chain;
+  chained = orders == Orders::Chain;
+  chain.clear();
+  if (chained)
+    orderStages(layout.schedule);
+}
 
-constexpr uint32_t kNone = UINT32_MAX;
-constexpr uint32_t kCellMask = (1u << 30) - 1;
-constexpr uint32_t kForwardTask = 0, kBackwardTask = 1u << 30;
-
-} // namespace
-
-/// 1F1B by samples, as lib/Step orders it: before a backward a device forwards whatever the stage behind forwards before the backwards that it waits for.
-void QuickSimulation::orderStages() {
+/// 1F1B, stage by stage from the last.
+void QuickSimulation::orderStages(const step::Schedule &schedule) {
   size_t devices = problem.cluster.devices.size();
-  struct Mark {
-    int64_t sample, reach;
-  };
-  std::vector<std::vector<uint32_t>> orders(devices);
-  std::vector<std::vector<Mark>> marks(devices);
-  std::vector<uint32_t> seen(devices, kNone), next;
-  std::vector<size_t> cursor;
-  std::vector<int64_t> behindReach, following;
-
+  step::OneForwardOneBackward rule(cells.data(), devices);
+  std::vector<std::vector<step::TaskName>> tasks(devices);
+  std::vector<uint32_t> indices(cells.size()); // cells of a stage follow each other
+  std::iota(indices.begin(), indices.end(), 0);
   for (size_t s = stages.size(); s-- > 0;) {
     const StageInfo &info = stages[s];
-    const StageInfo *behind = info.behind < 0 ? nullptr : &stages[static_cast<size_t>(info.behind)];
-    auto behindBegin = behind ? cells.begin() + behind->cellBegin : cells.end(), behindEnd = behind ? cells.begin() + behind->cellEnd : cells.end();
+    step::CellIndices behind;
+    if (info.behind >= 0) {
+      const StageInfo &next = stages[static_cast<size_t>(info.behind)];
+      behind = {indices.data() + next.cellBegin, next.cellEnd - next.cellBegin};
+    }
     for (const Member &member : info.stage->members) {
       uint32_t d = member.device;
-      if (member.samples == 0 || !orders[d].empty())
-        continue;
-      const uint32_t *mine = cellsOf.data() + cellsOfBegin[d];
-      size_t count = cellsOfBegin[d + 1] - cellsOfBegin[d];
-      next.clear();
-      for (size_t i = 0; i < count; ++i) {
-        const step::Cell &cell = cells[mine[i]];
-        auto it = std::partition_point(behindBegin, behindEnd, [&](const step::Cell &o) { return o.sampleEnd <= cell.sampleBegin; });
-        for (; it != behindEnd && it->sampleBegin < cell.sampleEnd; ++it)
-          if (seen[it->device] != d) {
-            seen[it->device] = d;
-            next.push_back(it->device);
-          }
-      }
-      auto &order = orders[d];
-      size_t forwards = 0;
-      cursor.assign(next.size(), 0);
-      int64_t reach = 0;
-      behindReach.clear();
-      for (size_t i = 0; i < count; ++i) {
-        int64_t until = cells[mine[i]].sampleEnd;
-        for (size_t n = 0; n < next.size(); ++n)
-          for (auto &list = marks[next[n]]; cursor[n] < list.size() && list[cursor[n]].sample < until; ++cursor[n])
-            reach = std::max(reach, list[cursor[n]].reach);
-        auto last = std::partition_point(behindBegin, behindEnd, [&](const step::Cell &o) { return o.sampleEnd < reach; });
-        if (reach > 0 && last != behindEnd && last->sampleBegin < reach)
-          reach = last->sampleEnd;
-        while (forwards < count && (cells[mine[forwards]].sampleBegin < reach || cells[mine[forwards]].sampleBegin < until))
-          order.push_back(kForwardTask | mine[forwards++]);
-        order.push_back(kBackwardTask | mine[i]);
-        behindReach.push_back(reach);
-      }
-      following.assign(order.size() + 1, 0);
-      for (size_t i = order.size(); i-- > 0;)
-        following[i] = (order[i] & kBackwardTask) ? following[i + 1] : cells[order[i] & kCellMask].sampleEnd;
-      int64_t high = 0;
-      for (size_t i = 0; i < order.size(); ++i) {
-        const step::Cell &cell = cells[order[i] & kCellMask];
-        if (order[i] & kBackwardTask)
-          marks[d].push_back({cell.sampleBegin, std::max({high, following[i], behindReach[marks[d].size()]})});
-        else
-          high = std::max(high, cell.sampleEnd);
-      }
+      if (member.samples > 0 && tasks[d].empty())
+        tasks[d] = rule.order(d, {cellsOf.data() + cellsOfBegin[d], cellsOfBegin[d + 1] - cellsOfBegin[d]}, behind, d < schedule.ahead.size() ? schedule.ahead[d] : 0);
     }
   }
   chain.clear();
   for (size_t d = 0; d < devices; ++d) {
     chainBegin[d] = static_cast<uint32_t>(chain.size());
-    chain.insert(chain.end(), orders[d].begin(), orders[d].end());
+    for (step::TaskName task : tasks[d])
+      chain.push_back((task.kind == step::TaskKind::Forward ? kForwardTask : kBackwardTask) | task.cell);
   }
   chainBegin[devices] = static_cast<uint32_t>(chain.size());
 }
@@ -115,18 +73,6 @@ void QuickSimulation::boundWeights() {
     weightBound[d] = std::max(static_cast<uint32_t>(bound), mostAlive(d));
   }
 }
-
-namespace {
-
-/// Times order like their bits.
-uint64_t priorityAt(uint8_t rank, double time) {
-  uint64_t bits;
-  time = std::max(time, 0.0);
-  std::memcpy(&bits, &time, sizeof bits);
-  return static_cast<uint64_t>(rank) << 61 | bits >> 3;
-}
-
-} // namespace
 
 /// Priorities and admission of the timed schedule, as lib/Step/TimedOrder.cpp finds them. Every device has cells of one stage.
 void QuickSimulation::orderByTime(const Layout &layout) {
@@ -173,32 +119,14 @@ void QuickSimulation::orderByTime(const Layout &layout) {
     period = std::max(period, load);
 
   // When tasks would run if nobody waited for a device; a device's own tasks of one direction follow each other.
-  constexpr uint8_t kMain = 1, kFiller = 2;
   forwardTime.assign(cells.size(), 0);
   backwardTime.assign(cells.size(), 0);
   forwardPriority.resize(cells.size());
   backwardPriority.resize(cells.size());
   weightsPriority.resize(cells.size());
-  std::vector<std::vector<std::pair<double, double>>> slots(problem.cluster.devices.size()); // begin in the cycle, length
-  // In the steady state a device's tasks recur with the period of a cell: the first gap in it after `ready`.
+  std::vector<step::RecurringSlots> slots(problem.cluster.devices.size());
   auto waitForSlot = [&](uint32_t d, double ready, double duration) {
-    double cycle = period / static_cast<double>(cellsOfBegin[d + 1] - cellsOfBegin[d]);
-    auto &taken = slots[d];
-    double at = std::fmod(ready, cycle), wait = 0;
-    for (size_t tries = 0; tries <= 2 * taken.size(); ++tries) {
-      double end = at + duration, until = at;
-      for (auto [begin, length] : taken)
-        for (double shift : {-cycle, 0.0, cycle})
-          if (begin + shift < end - 1e-12 * cycle && at < begin + shift + length - 1e-12 * cycle)
-            until = std::max(until, begin + shift + length);
-      if (until == at) {
-        taken.push_back({at, duration});
-        return wait;
-      }
-      wait += until - at;
-      at = std::fmod(until, cycle);
-    }
-    return 0.0;
+    return slots[d].reserve(ready, duration, period / static_cast<double>(cellsOfBegin[d + 1] - cellsOfBegin[d]));
   };
   std::vector<double> waits(problem.cluster.devices.size(), 0);
   entryTime.assign(cells.size(), 1e300);
@@ -223,10 +151,10 @@ void QuickSimulation::orderByTime(const Layout &layout) {
       forwardTime[c] = start;
       after[d] = end;
       backwardTime[c] = end;
-      forwardPriority[c] = priorityAt(kMain, start);
+      forwardPriority[c] = step::priorityAt(step::kTimedRank, start);
       for (uint32_t t = sends[c].begin; t < sends[c].end; ++t) {
         double seconds = secondsOf(transferPriority[t]);
-        transferPriority[t] = priorityAt(kMain, end);
+        transferPriority[t] = step::priorityAt(step::kTimedRank, end);
         forwardTime[transfers[t].to] = std::max(forwardTime[transfers[t].to], end + seconds);
         entryTime[transfers[t].to] = std::min(entryTime[transfers[t].to], end);
       }
@@ -244,13 +172,13 @@ void QuickSimulation::orderByTime(const Layout &layout) {
         waits[d] = waitForSlot(d, backwardTime[c], kind.backward);
       double start = std::max(backwardTime[c] + waits[d], after[d]), end = start + kind.backward;
       after[d] = end;
-      backwardPriority[c] = priorityAt(kMain, start);
+      backwardPriority[c] = step::priorityAt(step::kTimedRank, start);
       double perRow = period / static_cast<double>(rowsOf[d]);
       double wait = schedule.weightDelay * perRow * static_cast<double>(cells[c].rows());
-      weightsPriority[c] = wait > 0 ? priorityAt(kMain, end + wait) : priorityAt(kFiller, end);
+      weightsPriority[c] = wait > 0 ? step::priorityAt(step::kTimedRank, end + wait) : step::priorityAt(step::kTimedFillerRank, end);
       for (uint32_t t = gradientSends[c].begin; t < gradientSends[c].end; ++t) {
         double seconds = secondsOf(gradientPriority[t]);
-        gradientPriority[t] = priorityAt(kMain, end);
+        gradientPriority[t] = step::priorityAt(step::kTimedRank, end);
         backwardTime[gradients[t].to] = std::max(backwardTime[gradients[t].to], end + seconds);
       }
       mostRows[d] = std::max(mostRows[d], end - std::min(entryTime[c], forwardTime[c]));

@@ -1,5 +1,12 @@
 // A layout's step on the simulated clock, without the step: no entries, slots or buffers, only tasks, transfers and counters of bytes.
 //
+//   QuickDeal      cells of the stages, transfers between them
+//   QuickState     readers and owners of state, memory that lasts the step
+//   QuickOrders    1F1B, GPipe, timed
+//   QuickAdmission samples taken in as memory lasts
+//   QuickTransfers links and collectives
+//   QuickSimulation the clock
+//
 // It follows the expansion (lib/Step) rule by rule: cells as makePlan deals them, orders by the same functions, transfers by the same Traffic, and is
 // some hundred times faster. Where the two differ the expansion is right (test/unit/planning compares them). Internal to Planning.
 #pragma once
@@ -9,6 +16,7 @@
 #include "zorse/Planning/Layout.h"
 #include "zorse/Simulation/Network.h"
 #include "zorse/Step/Deal.h"
+#include "zorse/Step/Orders.h"
 
 #include <cstdint>
 #include <vector>
@@ -50,6 +58,16 @@ public:
   UnitTimes &times() { return unitTimes; }
 
 private:
+  static constexpr uint32_t kNone = UINT32_MAX;
+  // Tasks: kind << 30 | cell.
+  static constexpr uint32_t kCellMask = (1u << 30) - 1, kForwardTask = 0, kBackwardTask = 1u << 30, kWeightsTask = 2u << 30;
+  // What waits for queues: kind << 30 | index.
+  static constexpr uint32_t kCollectiveOp = 0, kTransferOp = 1u << 30, kGradientOp = 2u << 30;
+  // Events: kind << 29 | index.
+  enum : uint32_t { kComputeEnd, kSent, kArrived, kGradientSent, kGradientArrived, kCollectiveSent, kCollectiveArrived, kLoaded };
+  static constexpr uint32_t kWhatBits = 29;
+  static constexpr uint32_t what(uint32_t kind, uint32_t index) { return kind << kWhatBits | index; }
+
   struct Kind {                      ///< of cell: equal stage, device class and rows
     double forward, backward, weights, inputBytes;
     CellBytes bytes;
@@ -82,6 +100,7 @@ private:
     uint32_t op;                     ///< kind << 30 | index
     bool operator>(const Waiting &o) const { return priority != o.priority ? priority > o.priority : op > o.op; }
   };
+  static constexpr auto later = [](const Waiting &a, const Waiting &b) { return a > b; };
   enum class Orders : uint8_t { Chain, AllForwardsFirst, Timed };
   struct Range {
     uint32_t begin, end;
@@ -90,7 +109,7 @@ private:
   void deal(const Layout &layout);
   void connect();
   void order(const Layout &layout);
-  void orderStages();
+  void orderStages(const step::Schedule &schedule);
   void boundWeights();
   void orderByTime(const Layout &layout);
   void admit(uint32_t device);
@@ -126,7 +145,6 @@ private:
   void readyTask(uint32_t task);
   void readyTransfer(uint32_t transfer, bool gradient);
   void addCandidate(uint64_t priority, uint32_t op);
-  double idleSeconds(uint32_t from, uint32_t to, double bytes);
   const std::vector<sim::Piece> &pieces(const OwnerShares &set, uint32_t group);
 
   const Problem &problem;

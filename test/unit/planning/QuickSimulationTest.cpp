@@ -101,6 +101,9 @@ Layout randomLayout(std::mt19937 &random, const SearchContext &context) {
   }
   auto schedules = scheduleChoices(context, true);
   layout.schedule = schedules[random() % schedules.size()];
+  if (layout.schedule.kind == step::ScheduleKind::OneForwardOneBackward && pick(0, 1))
+    for (size_t d = 0; d < context.problem.cluster.devices.size(); ++d)
+      layout.schedule.ahead.push_back(static_cast<uint32_t>(pick(0, 3)));
   layout.state = static_cast<StateRule>(random() % 3);
   return layout;
 }

@@ -1,0 +1,66 @@
+// Timed schedules take samples in as memory lasts, as the expansion's simulation does.
+
+#include "QuickSimulation.h"
+
+#include <algorithm>
+
+using namespace zorse;
+using namespace zorse::planning;
+
+void QuickSimulation::enter(uint32_t cell) {
+  uint32_t device = cells[cell].device;
+  admitted[cell] = 1;
+  rowsInFlight[device] += cells[cell].rows();
+  heldBytes[device] += kinds[kindOf[cell]].bytes.hold;
+  uint32_t t = blockedAt[cell];
+  blockedAt[cell] = kNone;
+  if (double bytes = kinds[kindOf[cell]].inputBytes) { // inputs come once there is room for them
+    loadFree[device] = std::max(loadFree[device], now) + problem.costs.load(device, static_cast<uint64_t>(bytes));
+    push(loadFree[device], what(kLoaded, cell));
+  }
+  if (t == kCellMask) {
+    readyTask(kForwardTask | cell);
+    touched.push_back(device);
+    return;
+  }
+  for (; t != kNone; t = blockedNext[t])
+    addCandidate(transferPriority[t], kTransferOp | t);
+}
+
+void QuickSimulation::admit(uint32_t device) {
+  while (true) {
+    uint32_t &next = admitNext[device];
+    while (next < cellsOfBegin[device + 1] && admitted[cellsOf[next]])
+      ++next;
+    if (next == cellsOfBegin[device + 1])
+      return;
+    uint32_t cell = cellsOf[next];
+    if (rowsInFlight[device] > 0 && static_cast<double>(rowsInFlight[device] + cells[cell].rows()) > mostRows[device])
+      return;
+    if (heldBytes[device] > 0 && heldBytes[device] + kinds[kindOf[cell]].bytes.hold > budget[device])
+      return;
+    enter(cell);
+  }
+}
+
+void QuickSimulation::leave(uint32_t cell, bool backward, bool last) {
+  uint32_t device = cells[cell].device;
+  if (backward)
+    rowsInFlight[device] -= cells[cell].rows();
+  if (last)
+    heldBytes[device] -= kinds[kindOf[cell]].bytes.hold;
+  admit(device);
+}
+
+bool QuickSimulation::admitOldest() {
+  while (!oldest.empty()) {
+    uint32_t cell = oldest.front().op;
+    std::pop_heap(oldest.begin(), oldest.end(), later);
+    oldest.pop_back();
+    if (admitted[cell])
+      continue;
+    enter(cell);
+    return true;
+  }
+  return false;
+}
