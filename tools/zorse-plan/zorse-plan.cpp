@@ -3,6 +3,7 @@
 #include "ModelFlags.h"
 #include "TrainingFlags.h"
 
+#include "zorse/Planning/Baselines.h"
 #include "zorse/Planning/Report.h"
 #include "zorse/Planning/Search.h"
 #include "zorse/Step/Plan.h"
@@ -37,7 +38,7 @@ bool writeFile(const std::string &path, const std::string &text) {
 }
 
 struct Options {
-  std::string model, summary, shape, cluster, profile, plan, output, html, json, schedule, objective = "throughput", split;
+  std::string model, summary, shape, cluster, profile, plan, output, html, json, schedule, objective = "throughput", split, planner = "zorse";
   std::vector<std::string> exclude, compare;
   int64_t batch = 0, random = -1, devices = 0;
   bool quiet = false, explain = false, exact = true;
@@ -58,6 +59,10 @@ void addOptions(CLI::App &app, Options &o) {
   app.add_option("--json", o.json, "write the report for machines (docs/planning.md)");
   app.add_flag("--explain", o.explain, "say what binds, and what one more device, other links or more memory would bring");
   app.add_option("--compare", o.compare, "two plans (files) side by side")->expected(2);
+  std::vector<std::string> planners = {"zorse", "all"};
+  for (const planning::Baseline &baseline : planning::baselines())
+    planners.push_back(baseline.name);
+  app.add_option("--planner", o.planner, "another system's way to choose a plan (docs/baselines.md), or all: a table of what each would make of it")->check(CLI::IsMember(planners));
   app.add_flag("--quiet", o.quiet, "no tables, no progress");
 
   const char *search = "Search";
@@ -142,6 +147,32 @@ int compare(const Options &o, const planning::Problem &problem, const LoadedMode
   return 0;
 }
 
+/// The plan of another system's planner.
+std::optional<step::Plan> planAs(const planning::Baseline &baseline, const planning::Problem &problem, std::string &error) {
+  std::optional<planning::Layout> layout = baseline.plan(problem, error);
+  return layout ? std::optional<step::Plan>(planning::makePlan(problem, *layout)) : std::nullopt;
+}
+
+/// Ours and every other planner's, side by side.
+int compareAll(const planning::Problem &problem, const planning::SearchOptions &search) {
+  std::vector<planning::PlannerOutcome> outcomes(1);
+  outcomes[0].name = "zorse";
+  if (std::optional<planning::SearchResult> ours = planning::searchPlan(problem, search, outcomes[0].why))
+    outcomes[0].step = ours->evaluation.step;
+  for (const planning::Baseline &baseline : planning::baselines()) {
+    planning::PlannerOutcome outcome{baseline.name, baseline.title, 0, ""};
+    std::optional<step::Plan> plan = planAs(baseline, problem, outcome.why);
+    if (std::optional<planning::Evaluation> evaluation = plan ? planning::evaluate(problem, *plan, outcome.why) : std::nullopt)
+      outcome.step = evaluation->step;
+    outcomes.push_back(std::move(outcome));
+  }
+  bool any = std::any_of(outcomes.begin(), outcomes.end(), [](const auto &o) { return o.step > 0; });
+  if (search.progress)
+    fputs("\r\x1b[K", stderr);
+  std::cout << planning::printOutcomes(std::move(outcomes), problem.batch, planning::tokensPerSample(problem.summary));
+  return any ? 0 : fail("no planner has a plan");
+}
+
 int run(Options &o) {
   std::string error;
   std::optional<planning::Cluster> cluster;
@@ -206,7 +237,14 @@ int run(Options &o) {
     search.progress = showProgress;
 
   std::string found;
-  if (!plan) {
+  if (!plan && o.planner == "all")
+    return compareAll(problem, search);
+  if (!plan && o.planner != "zorse") {
+    const planning::Baseline &baseline = *planning::findBaseline(o.planner);
+    if (!(plan = planAs(baseline, problem, error)))
+      return fail(error);
+    found = std::string("by ") + baseline.title;
+  } else if (!plan) {
     std::optional<planning::SearchResult> result = planning::searchPlan(problem, search, error);
     if (progress)
       fputs("\r\x1b[K", stderr);

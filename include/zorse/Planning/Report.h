@@ -86,6 +86,17 @@ std::string writeReportPage(const Report &report, const step::Plan &plan, const 
 /// Two reports of one model side by side.
 std::string compareReports(const Report &a, const std::string &nameA, const Report &b, const std::string &nameB);
 
+/// What planners make of one problem, the quickest first; those without a plan say why.
+struct PlannerOutcome {
+  std::string name, title;
+  double step = 0;      ///< seconds by the full expansion; 0: none
+  std::string why;      ///< where there is none
+};
+std::string printOutcomes(std::vector<PlannerOutcome> outcomes, int64_t batch, int64_t tokensPerSample);
+
+/// Positions of the model's token input; 0: it has none.
+int64_t tokensPerSample(const bundle::ModelSummary &summary);
+
 /// The rectangle of units x samples, one letter per device, and the legend:
 ///
 ///     samples      0       8       16      24     32

@@ -242,6 +242,17 @@ private:
 
 } // namespace
 
+int64_t zorse::planning::tokensPerSample(const bundle::ModelSummary &summary) {
+  int64_t tokens = 0;
+  for (const auto &input : summary.inputs())
+    if (input.role() == "ids") {
+      tokens = 1;
+      for (int64_t dim : input.shape())
+        tokens *= dim;
+    }
+  return tokens;
+}
+
 std::optional<Report> planning::makeReport(const Problem &problem, const step::Plan &plan, std::string &error, step::StepGraph *keep) {
   std::optional<CostModel> costs = CostModel::make(problem.summary, problem.cluster, problem.profile, plan.devices, error);
   if (!costs)
@@ -260,12 +271,7 @@ std::optional<Report> planning::makeReport(const Problem &problem, const step::P
   report.currency = problem.cluster.currency;
   report.schedule = scheduleName(plan.schedule);
   report.batch = plan.batch;
-  for (const auto &input : problem.summary.inputs())
-    if (input.role() == "ids") {
-      report.tokensPerSample = 1;
-      for (int64_t dim : input.shape())
-        report.tokensPerSample *= dim;
-    }
+  report.tokensPerSample = tokensPerSample(problem.summary);
   report.step = graph->stepTime;
   report.entries = graph->listLength;
   std::optional<Efficiency> efficiency = planning::efficiency(problem, plan, error);

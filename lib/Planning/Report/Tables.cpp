@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
+#include <cmath>
 
 using namespace zorse::planning;
 using nlohmann::ordered_json;
@@ -160,4 +161,19 @@ std::string zorse::planning::compareReports(const Report &a, const std::string &
     devices.add({d.name, format("%.0f %%", a.step > 0 ? 100 * d.busy() / a.step : 0), format("%.0f %%", b.step > 0 ? 100 * other->busy() / b.step : 0), showBytes(double(d.memory)), showBytes(double(other->memory))});
   }
   return out + "\n" + devices.print();
+}
+
+std::string zorse::planning::printOutcomes(std::vector<PlannerOutcome> outcomes, int64_t batch, int64_t tokensPerSample) {
+  std::stable_sort(outcomes.begin(), outcomes.end(), [](const auto &a, const auto &b) { return (a.step > 0 ? a.step : INFINITY) < (b.step > 0 ? b.step : INFINITY); });
+  const double tokens = static_cast<double>(tokensPerSample);
+  TextTable table;
+  table.add({"planner", "", "predicted step", tokens > 0 ? "tokens/s" : "samples/s", "of the quickest"});
+  std::string none;
+  for (const PlannerOutcome &o : outcomes) {
+    if (o.step > 0)
+      table.add({o.name, o.title, showSeconds(o.step), showCount(static_cast<double>(batch) / o.step * std::max(tokens, 1.0)), format("%.3f", outcomes.front().step / o.step)});
+    else
+      none += o.name + ": " + o.why.substr(0, o.why.find('\n')) + "\n";
+  }
+  return table.print({1}) + none;
 }
