@@ -46,6 +46,7 @@ public:
   /// Part of their memory that devices lack, summed.
   double missingMemory(const std::vector<uint64_t> &memory) const;
   uint32_t tried() const { return triedCount; }
+  void count(uint32_t simulated) { triedCount += simulated; }
   uint32_t budget = 0;
   bool spent() const { return triedCount >= budget; }
 
@@ -73,6 +74,12 @@ bool mutate(SearchContext &context, CutSolver &solver, const Candidate &from, ui
 
 /// Improves candidates by moves until the budget is spent or nothing gets better; `pool` is sorted, best first.
 void refine(SearchContext &context, std::vector<Candidate> &pool);
+
+/// What makes plans alike: devices by class of every stage.
+std::string structureOf(const StageModel &model, const Layout &layout);
+
+/// Descents from layouts of different structure with so many simulations together; for problems whose layouts take few tasks.
+void descend(SearchContext &context, std::vector<Candidate> &pool, uint32_t simulations);
 
 /// What the closest plan lacks, device by device, and what would make it fit.
 std::string explainMemory(const SearchContext &context, const Layout &layout, const Evaluation &closest);

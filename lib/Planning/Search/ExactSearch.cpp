@@ -326,7 +326,7 @@ Candidate bestSchedule(SearchContext &context, QuickSimulation &simulation, cons
 } // namespace
 
 bool zorse::planning::isSmall(const SearchContext &context) {
-  return context.devices.size() <= 6 && context.model.units() <= 10 && context.problem.batch <= 16;
+  return context.devices.size() <= kFewDevices && context.model.units() <= 10 && context.problem.batch <= kFewSamples;
 }
 
 bool zorse::planning::searchExactly(SearchContext &context, std::vector<Candidate> &pool) {

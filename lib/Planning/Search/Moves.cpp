@@ -297,8 +297,9 @@ struct Island {
   Candidate current, best;
 };
 
-/// What makes plans alike: devices by class of every stage.
-std::string structureOf(const StageModel &model, const Layout &layout) {
+} // namespace
+
+std::string zorse::planning::structureOf(const StageModel &model, const Layout &layout) {
   std::string text;
   for (const Pipeline &pipeline : layout.pipelines) {
     for (const Stage &stage : pipeline.stages) {
@@ -313,8 +314,6 @@ std::string structureOf(const StageModel &model, const Layout &layout) {
   }
   return text;
 }
-
-} // namespace
 
 void zorse::planning::refine(SearchContext &context, std::vector<Candidate> &pool) {
   constexpr size_t kBatch = 16;

@@ -30,6 +30,11 @@ double tasksOf(const Problem &problem, const Layout &layout) {
   return std::max(tasks, 1.0);
 }
 
+/// Simulations of descents for few devices, beyond the budget of the moves: about a second's.
+uint32_t descents(const SearchContext &context, const Layout &layout) {
+  return static_cast<uint32_t>(std::min(isSmall(context) ? 40000.0 : 20000.0, 1e7 / tasksOf(context.problem, layout)));
+}
+
 std::string show(double number) {
   char text[32];
   std::snprintf(text, sizeof text, "%.4g", number);
@@ -129,6 +134,8 @@ std::optional<SearchResult> zorse::planning::searchPlan(const Problem &problem, 
 
   SearchResult result;
   refine(context, pool);
+  if (context.devices.size() <= 16)
+    descend(context, pool, options.candidates ? context.budget - std::min(context.budget, context.tried()) : descents(context, pool.front().layout));
   if (small && options.exact && options.stages == 0)
     result.proven = searchExactly(context, pool);
 

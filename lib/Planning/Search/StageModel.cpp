@@ -22,10 +22,12 @@ StageModel::StageModel(const Problem &problem, const UnitTables &tables, int64_t
   // A backward in two parts may take longer than the undivided one: estimates take the shorter.
   auto total = [&](const UnitTimes::Prefix &p, size_t u) { return p.forward[u] + std::min(p.backward[u], split ? p.inputGradients[u] + p.weightGradients[u] : p.backward[u]); };
   int64_t most = std::min<int64_t>(problem.batch, rowLimit > 0 ? rowLimit : 256);
-  for (int64_t rows = 1; rows <= most; rows *= 2) {
+  const bool few = problem.cluster.devices.size() <= kFewDevices && problem.batch <= kFewSamples; // every bit counts, and there is time for it
+  auto next = [&](int64_t rows) { return !few || rows == 1 ? 2 * rows : rows % 3 == 0 ? rows / 3 * 4 : rows / 2 * 3; }; // few: 1, 2, 3, 4, 6, 8, 12, 16
+  for (int64_t rows = 1, last = 1; rows <= most; last = rows, rows = next(rows)) {
     bool pays = rows == 1;
     for (uint32_t c = 0; c < classes() && !pays; ++c)
-      pays = total(times.of(c, rows), stride - 1) / 2 < 0.99 * total(times.of(c, rows / 2), stride - 1);
+      pays = total(times.of(c, rows), stride - 1) / static_cast<double>(rows) < (few ? 1 - 1e-6 : 0.99) * total(times.of(c, last), stride - 1) / static_cast<double>(last);
     if (!pays)
       break;
     rowChoices.push_back(rows);

@@ -16,6 +16,10 @@ namespace zorse::planning {
 /// Devices that differ in nothing that a plan could use.
 inline constexpr size_t kMostClasses = 16;
 
+/// Problems whose layouts can be gone through (ExactSearch.cpp).
+inline constexpr size_t kFewDevices = 6;
+inline constexpr int64_t kFewSamples = 16;
+
 class StageModel {
 public:
   /// \param rowLimit  most rows of a micro-batch; 0: not limited
@@ -23,7 +27,7 @@ public:
 
   uint32_t classes() const { return static_cast<uint32_t>(devicesOf.size()); }
   const std::vector<uint32_t> &devicesOfClass(uint32_t c) const { return devicesOf[c]; }
-  /// Row counts worth trying, ascending: larger ones bring no device as much as a hundredth.
+  /// Row counts worth trying, ascending: larger ones bring no device as much as a hundredth (where there are few devices and samples: anything).
   const std::vector<int64_t> &rows() const { return rowChoices; }
 
   /// Seconds of one cell of rows()[r] rows over units [u, v): F + B + W, F alone, and the part of the backward that others wait for.
