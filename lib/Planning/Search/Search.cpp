@@ -2,8 +2,9 @@
 //
 //   seeds       devices ordered by class and site, stages cut by dynamic programme, for several assumptions; best estimates first
 //   simulate    the best seeds under the most promising schedules
-//   exact       small problems: branch and bound over the whole space
 //   refine      moves, each with units and samples cut again
+//   descend     few devices: all small changes of the best few layouts until none helps, again and again after random moves
+//   exact       small problems: branch and bound over the whole space
 //   judge       the best few by the full expansion, which alone decides
 
 #include "Candidates.h"
