@@ -75,6 +75,16 @@ void addSingles(SearchContext &context, std::vector<Candidate> &batch) {
     }
 }
 
+/// Where what is alive at once nearly fills a device, the gaps that placed buffers leave decide whether the plan fits.
+bool isTight(const Problem &problem, const Evaluation &evaluation) {
+  for (size_t d = 0; d < evaluation.memory.size(); ++d) {
+    uint64_t limit = problem.cluster.devices[d].memory;
+    if (limit && evaluation.memory[d] > limit - limit / 20)
+      return true;
+  }
+  return false;
+}
+
 } // namespace
 
 std::optional<SearchResult> zorse::planning::searchPlan(const Problem &problem, const SearchOptions &options, std::string &error) {
@@ -154,7 +164,7 @@ std::optional<SearchResult> zorse::planning::searchPlan(const Problem &problem, 
   std::vector<double> seen;
   auto isSingle = [](const Candidate &c) { return c.layout.pipelines.size() == 1 && c.layout.pipelines[0].stages.size() == 1 && c.layout.pipelines[0].stages[0].members.size() == 1; };
   const size_t most = small ? 12 : context.devices.size() > 256 ? 1 : 4;
-  const bool place = context.devices.size() <= 64; // affordable
+  const bool place = context.devices.size() <= 64; // affordable, whatever it shows
   size_t fitting = 0;
   bool single = false; // the fastest device alone is always judged: no plan may be slower
   for (const Candidate &candidate : pool) {
@@ -184,7 +194,7 @@ std::optional<SearchResult> zorse::planning::searchPlan(const Problem &problem, 
   const Candidate *closest = nullptr;
   Evaluation closestEvaluation;
   for (Judged &one : judged) {
-    if (place || one.evaluation.excess > 0)
+    if (place || one.evaluation.excess > 0 || isTight(problem, one.evaluation))
       if (std::optional<Evaluation> placed = evaluate(problem, one.plan, error))
         one.evaluation = std::move(*placed);
     if (one.evaluation.excess == 0) {
