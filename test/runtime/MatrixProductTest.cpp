@@ -98,7 +98,7 @@ TEST(MatrixProduct, AgreesWithLoops) {
     auto device = makeDevice(gemm, 2);
     if (!device)
       continue; // built without this library
-    for (Case c : {Case{1, 1, 1, 1}, {5, 7, 3, 1}, {1, 33, 17, 2}, {33, 1, 17, 2}, {64, 48, 8, 3}, {129, 65, 100, 1}, {7, 9, 0, 1}})
+    for (Case c : {Case{1, 1, 1, 1}, {5, 7, 3, 1}, {1, 33, 17, 2}, {33, 1, 17, 2}, {64, 48, 8, 3}, {129, 65, 100, 1}, {3, 1501, 203, 1}, {7, 9, 0, 1}})
       for (int bits = 0; bits < 8; ++bits) {
         check<float>(*device, c, bits & 1, bits & 2, bits & 4);
         check<double>(*device, c, bits & 1, bits & 2, bits & 4);

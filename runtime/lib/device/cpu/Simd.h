@@ -32,6 +32,9 @@ struct SimdOps {
 
   void (*addF32)(float *x, const float *y, int64_t n);
   void (*addF64)(double *x, const double *y, int64_t n);
+
+  /// y (columns x rows) becomes the transposed of x (rows x columns). Leading dimensions in elements; x and y do not overlap.
+  void (*transposeF32)(const float *x, int64_t ldx, int64_t rows, int64_t columns, float *y, int64_t ldy);
 };
 
 /// The widest this processor runs.
