@@ -45,6 +45,12 @@ public:
         if (static_cast<int>(value.producer()) < cut && value.users_size() > 0 && static_cast<int>(value.users(value.users_size() - 1)) >= cut)
           boundary.back() += static_cast<double>(value.bytes_per_row());
     }
+    for (int u = 0; u < summary.units_size(); ++u) {
+      stateBytes.push_back(0);
+      for (const auto &group : summary.groups())
+        if (group.units_size() > 0 && group.units(0) == static_cast<uint32_t>(u)) // tied groups count at their first unit: bounds stay bounds
+          stateBytes.back() += 4.0 * static_cast<double>(group.elements());
+    }
     std::vector<int> p(static_cast<size_t>(devices));
     std::iota(p.begin(), p.end(), 0);
     do
@@ -145,31 +151,79 @@ private:
     return false;
   }
 
-  /// The longest update, under whichever rule of ownership it is shorter: all updates wait for a decision, which waits for all backwards.
-  double updates() const {
-    double least = INFINITY;
-    for (bool equal : {true, false}) {
-      std::vector<double> owned(static_cast<size_t>(devices), 0);
-      for (const auto &group : problem.summary.groups()) {
-        std::vector<double> weight(static_cast<size_t>(devices), 0);
-        double sum = 0;
-        for (const step::Cell &cell : cells)
-          for (uint32_t u : group.units())
-            if (cell.unitBegin <= static_cast<int>(u) && static_cast<int>(u) < cell.unitEnd)
-              weight[cell.device] += static_cast<double>(cell.rows());
-        for (double &w : weight) {
-          w = equal ? w > 0 : w;
-          sum += w;
-        }
-        for (int d = 0; d < devices; ++d)
-          owned[d] += std::max(0.0, static_cast<double>(group.elements()) * weight[d] / sum - (weight[d] < sum ? 512 : 0));
+  /// Parts of every unit's state that devices own, and who contributes to it.
+  void setOwners(step::DefaultOwners rule) {
+    const size_t units = boundary.size() - 1;
+    owned.assign(units * devices, 0);
+    contributes.assign(units * devices, 0);
+    for (const step::Cell &cell : cells)
+      for (int u = cell.unitBegin; u < cell.unitEnd; ++u) {
+        owned[u * devices + cell.device] += static_cast<double>(cell.rows());
+        contributes[u * devices + cell.device] = 1;
       }
-      double longest = 0;
+    for (size_t u = 0; u < units; ++u) {
+      double sum = 0;
+      for (int d = 0; d < devices; ++d) {
+        double &own = owned[u * devices + d];
+        if (rule == step::DefaultOwners::Equal)
+          own = own > 0;
+        sum += own;
+      }
       for (int d = 0; d < devices; ++d)
-        longest = std::max(longest, problem.costs.update(d, static_cast<int64_t>(owned[d])));
-      least = std::min(least, longest);
+        owned[u * devices + d] /= sum;
     }
-    return least;
+  }
+
+  /// The longest update: all of them wait for a decision, which waits for all backwards.
+  double updates() const {
+    double longest = 0;
+    for (int d = 0; d < devices; ++d) {
+      double own = 0;
+      for (const auto &group : problem.summary.groups())
+        if (group.units_size() > 0) {
+          double part = owned[group.units(0) * devices + d];
+          own += std::max(0.0, static_cast<double>(group.elements()) * part - (part < 1 ? 512 : 0));
+        }
+      longest = std::max(longest, problem.costs.update(d, static_cast<int64_t>(own)));
+    }
+    return longest;
+  }
+
+  /// A gather or a reduction is one operation: nobody has its result before all bytes are where they have to be. So a cell waits for what every device and every
+  /// card has to pass at least, in one direction, of all its units: in comes what others own, out what others need.
+  double moves(const step::Cell &cell) const {
+    const sim::Network &network = problem.costs.network();
+    double worst = 0;
+    auto place = [&](auto &&inside, double secondsPerByte) {
+      double in = 0, out = 0;
+      for (int u = cell.unitBegin; u < cell.unitEnd; ++u) {
+        bool here = false, elsewhere = false;
+        double own = 0;
+        for (int d = 0; d < devices; ++d)
+          if (contributes[u * devices + d]) {
+            (inside(d) ? here : elsewhere) = true;
+            own += inside(d) ? owned[u * devices + d] : 0;
+          }
+        if (!here || !elsewhere)
+          continue;
+        double bytes = std::max(0.0, stateBytes[u] - 512.0 * devices); // less the rounding of shares
+        in += bytes * (1 - own);
+        out += bytes * own;
+      }
+      worst = std::max(worst, std::max(in, out) * secondsPerByte);
+    };
+    for (int d = 0; d < devices; ++d) {
+      double fastest = INFINITY;
+      for (int o = 0; o < devices; ++o)
+        if (o != d)
+          fastest = std::min({fastest, (link(o, d, 1e9) - link(o, d, 0)) / 1e9, (link(d, o, 1e9) - link(d, o, 0)) / 1e9});
+      if (fastest < INFINITY)
+        place([&](int o) { return o == d; }, fastest * (1 - 1e-9));
+    }
+    for (size_t n = 0; n < problem.cluster.nodes.size(); ++n)
+      if (double bandwidth = problem.cluster.topology.nodes(static_cast<int>(n)).nic().bandwidth(); bandwidth > 0)
+        place([&](int o) { return network.node(o) == n; }, 1 / bandwidth);
+    return worst;
   }
 
   // ---- Orders of one assignment.
@@ -181,6 +235,16 @@ private:
 
   void orders() {
     ++best.assignments;
+    for (step::DefaultOwners each : {step::DefaultOwners::Equal, step::DefaultOwners::Proportional}) {
+      rule = each;
+      setOwners(rule);
+      if (rule == step::DefaultOwners::Equal || owned != equal) // otherwise the same again
+        ordersOf();
+      equal = owned;
+    }
+  }
+
+  void ordersOf() {
     const size_t tasks = 2 * cells.size();
     time.assign(tasks, 0);
     before.assign(tasks, {});
@@ -199,8 +263,14 @@ private:
         before[2 * o + 1].push_back({static_cast<int>(2 * c + 1), link(static_cast<int>(cell.device), static_cast<int>(other.device), bytes)});
       }
     }
-    // Longest way from the end of every task to the end of the step.
-    tail.assign(tasks, updates());
+    // Longest way from the end of every task to the end of the step, and the first moment of every forward.
+    const double update = updates();
+    tail.assign(tasks, update);
+    release.assign(tasks, 0);
+    for (size_t c = 0; c < cells.size(); ++c) {
+      release[2 * c] = moves(cells[c]);
+      tail[2 * c + 1] = release[2 * c] + update;
+    }
     for (bool changed = true; changed;) {
       changed = false;
       for (size_t t = 0; t < tasks; ++t)
@@ -216,11 +286,14 @@ private:
     sequence.clear();
     // Before anything is ordered: each device after its first possible start and before its least tail.
     for (int d = 0; d < devices && options.prune; ++d) {
-      double least = INFINITY;
+      double least = INFINITY, first = INFINITY;
       for (size_t t = 0; t < tasks; ++t)
-        if (static_cast<int>(cells[t / 2].device) == d)
+        if (static_cast<int>(cells[t / 2].device) == d) {
           least = std::min(least, tail[t]);
-      if (least < INFINITY && busy[d] + least >= limit)
+          if (t % 2 == 0)
+            first = std::min(first, release[t]);
+        }
+      if (least < INFINITY && first + busy[d] + least >= limit)
         return;
     }
     next(0, -1);
@@ -233,7 +306,7 @@ private:
       if (start[t] >= 0)
         continue;
       const int d = static_cast<int>(cells[t / 2].device);
-      double at = freeAt[d];
+      double at = std::max(freeAt[d], release[t]);
       bool ready = true;
       for (const Before &b : before[t]) {
         ready &= start[b.task] >= 0;
@@ -263,7 +336,7 @@ private:
   bool possible(double last) const {
     for (size_t t = 0; t < time.size(); ++t)
       if (start[t] < 0) {
-        double at = std::max(last, freeAt[cells[t / 2].device]);
+        double at = std::max({last, freeAt[cells[t / 2].device], release[t]});
         for (const Before &b : before[t])
           at = std::max(at, start[b.task] >= 0 ? start[b.task] + time[b.task] + b.link : 0);
         if (at + time[t] + tail[t] >= limit)
@@ -292,25 +365,23 @@ private:
     plan.order.assign(static_cast<size_t>(devices), {});
     for (uint32_t t : sequence)
       plan.order[cells[t / 2].device].push_back({t % 2 ? step::TaskKind::Backward : step::TaskKind::Forward, t / 2});
-    for (step::DefaultOwners owners : {step::DefaultOwners::Equal, step::DefaultOwners::Proportional}) {
-      plan.defaultOwners = owners;
-      std::string error;
-      step::ExpandOptions expand;
-      expand.costs = &problem.costs;
-      expand.checkMemory = false;
-      expand.timeOnly = true;
-      ++best.simulated;
-      std::optional<step::StepGraph> graph = step::expandPlan(problem.summary, plan, error, expand);
-      if (!graph || graph->stepTime >= limit)
-        continue;
-      std::optional<Evaluation> e = evaluate(problem, plan, error);
-      if (!e || e->excess > 0 || e->step >= limit)
-        continue;
-      limit = e->step * (1 - 1e-9);
-      best.feasible = true;
-      best.step = e->step;
-      best.plan = plan;
-    }
+    plan.defaultOwners = rule;
+    std::string error;
+    step::ExpandOptions expand;
+    expand.costs = &problem.costs;
+    expand.checkMemory = false;
+    expand.timeOnly = true;
+    ++best.simulated;
+    std::optional<step::StepGraph> graph = step::expandPlan(problem.summary, plan, error, expand);
+    if (!graph || graph->stepTime >= limit)
+      return;
+    std::optional<Evaluation> e = evaluate(problem, plan, error);
+    if (!e || e->excess > 0 || e->step >= limit)
+      return;
+    limit = e->step * (1 - 1e-9);
+    best.feasible = true;
+    best.step = e->step;
+    best.plan = plan;
   }
 
   const Problem &problem;
@@ -321,7 +392,10 @@ private:
   std::vector<std::vector<int>> symmetries;
   TilingOptimum best;
   std::vector<step::Cell> cells;
-  std::vector<double> busy, time, tail, start, freeAt, left;
+  std::vector<double> busy, time, tail, release, start, freeAt, left;
+  step::DefaultOwners rule = step::DefaultOwners::Equal;
+  std::vector<double> owned, equal, stateBytes; ///< by unit and device; by unit
+  std::vector<uint8_t> contributes;
   std::vector<std::vector<Before>> before;
   std::vector<uint32_t> sequence;
 };

@@ -23,7 +23,7 @@ struct TilingOptions {
 /// or in proportion to samples; timed by the full expansion, memory checked.
 ///
 /// Orders are enumerated as sequences in the order of start times on a relaxed clock: compute as it is, every transfer alone on its links, parameters and
-/// gradients not moved at all. Whatever is not faster than the best so far on the relaxed clock is not on the full one.
+/// gradients of a cell as if no other cells moved theirs. Whatever is not faster than the best so far on the relaxed clock is not on the full one.
 TilingOptimum bestTiling(const planning::Problem &problem, const TilingOptions &options = {});
 
 /// Calls `act` with every tiling of units x samples; for tests.
