@@ -81,6 +81,9 @@ std::string structureOf(const StageModel &model, const Layout &layout);
 /// Descents from layouts of different structure with so many simulations together; for problems whose layouts take few tasks.
 void descend(SearchContext &context, std::vector<Candidate> &pool, uint32_t simulations);
 
+/// The best of the pool by the full expansion, and what descents by it find, with so many expansions; `step` and `score` are those of the full expansion.
+std::vector<Candidate> descendFully(SearchContext &context, const std::vector<Candidate> &pool, uint32_t evaluations);
+
 /// What the closest plan lacks, device by device, and what would make it fit.
 std::string explainMemory(const SearchContext &context, const Layout &layout, const Evaluation &closest);
 

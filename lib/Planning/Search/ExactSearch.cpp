@@ -3,11 +3,14 @@
 // The space: one or two pipelines of any devices in any order of stages, every contiguous cut, every whole share of samples, the model's row counts, the
 // schedules of scheduleChoices. A pipeline is built from front to back; it is given up when a stage cannot be done before the best plan so far:
 //
-//     T >= way(s) + busy(d)      way(s): least time of one sample through the stages in front of s and back (forwards only where W can fill the rest)
-//                                busy(d): what device d of s computes
+//     T >= max(down(s), move(s)) + busy(d) + max(up(s), move(s))
+//
+//     down(s), up(s): least time of one sample through the stages in front of s, and back (nothing where W can fill the rest)
+//     busy(d):        what device d of s computes
+//     move(s):        what the busiest card or device has to pass at least for the stage's parameters to be gathered, or its gradients to be added
 //
 // What survives is simulated by ascending bound until the bound reaches the best. Devices that are alike in class and node count as one kind: among them
-// the first ones are taken first and shares do not increase. Of two pipelines the few best of each side are paired.
+// the first ones are taken first and shares do not increase. Of two pipelines the few best of each side are paired: a proof needs that the bound leaves none.
 
 #include "Candidates.h"
 
@@ -22,13 +25,14 @@ namespace {
 
 /// Plans that are at most so much better than the best known are not looked for.
 constexpr double kSlack = 0.001;
-constexpr size_t kMostEntries = 300000, kMostNodes = 8000000, kPaired = 6;
+constexpr size_t kMostEntries = 300000, kMostNodes = 8000000, kPaired = 24, kShares = 8, kMostPairs = 100000;
 
 struct StageChoice {
   uint32_t mask;
   int32_t u, v;
   size_t rows;
-  double way;                ///< least seconds of a sample in front of it, and back
+  double before, behind;     ///< least seconds before its first task and after its last
+  double least;              ///< of its busiest member
 };
 
 struct Config {              ///< a pipeline without shares
@@ -55,6 +59,82 @@ public:
         kinds.push_back(key);
     }
     split = context.tables.canSplit() && context.options.splitBackward.value_or(true);
+    for (uint32_t a : context.devices)
+      for (uint32_t b : context.devices)
+        perByte.push_back(a == b ? INFINITY : (model.transferSeconds(a, b, 1e9) - model.transferSeconds(a, b, 0)) / 1e9);
+    for (uint32_t d : context.devices)
+      card = std::min(card, model.cardBandwidth(model.nodeOf(d)) > 0 ? 1 / model.cardBandwidth(model.nodeOf(d)) : 0);
+    const size_t ranges = static_cast<size_t>(model.units() + 1) * (model.units() + 1);
+    moved.assign((size_t(1) << kindOf.size()) * ranges, -1);
+    leastBusyOf.assign((size_t(1) << kindOf.size()) * ranges * model.rows().size() * (context.problem.batch + 1), -1);
+  }
+
+  /// Least seconds in which the state of units [u, v) gets to all that need it, whoever owns it: of m places with equal ways in, the average one lacks
+  /// 1 - 1/m. `masks`: devices by unit, from u on.
+  double move(int32_t u, int32_t v, const uint32_t *masks) const {
+    uint32_t all = 0;
+    for (int32_t i = u; i < v; ++i)
+      all |= masks[i - u];
+    if (!(all & (all - 1)))
+      return 0;
+    auto nodesOf = [&](uint32_t mask) {
+      uint32_t seen[32];
+      size_t count = 0;
+      for (size_t i = 0; i < kindOf.size(); ++i)
+        if (uint32_t node = model.nodeOf(context.devices[i]); (mask >> i & 1) && std::find(seen, seen + count, node) == seen + count)
+          seen[count++] = node;
+      return static_cast<double>(count);
+    };
+    double byDevice = 0, byNode = 0;
+    std::vector<uint32_t> groups;
+    context.tables.groupsOf(u, v, groups);
+    for (uint32_t g : groups) {
+      const GroupTable &group = context.tables.groups()[g];
+      if (!group.trainable)
+        continue;
+      uint32_t mask = 0;
+      for (int32_t i = u; i < v; ++i)
+        if (const auto &list = context.tables.groupsOfUnit(i); std::find(list.begin(), list.end(), g) != list.end())
+          mask |= masks[i - u];
+      double devices = __builtin_popcount(mask);
+      // Shares are whole blocks of elements.
+      double bytes = std::max(0.0, (static_cast<double>(group.elements) - 512 * devices) * static_cast<double>(std::min(group.computeSize, group.elementSize)));
+      byDevice += bytes * (devices - 1);
+      byNode += bytes * (nodesOf(mask) - 1);
+    }
+    double fastest = INFINITY;
+    for (size_t i = 0; i < kindOf.size(); ++i)
+      for (size_t j = 0; j < kindOf.size(); ++j)
+        if ((all >> i & 1) && (all >> j & 1))
+          fastest = std::min(fastest, perByte[i * kindOf.size() + j]);
+    return std::max(byDevice / __builtin_popcount(all) * fastest, byNode / nodesOf(all) * card) * (1 - 1e-9);
+  }
+
+  size_t range(uint32_t mask, int32_t u, int32_t v) const { return (mask * static_cast<size_t>(model.units() + 1) + u) * (model.units() + 1) + v; }
+
+  double moveOf(uint32_t mask, int32_t u, int32_t v) {
+    double &known = moved[range(mask, u, v)];
+    if (known < 0) {
+      std::vector<uint32_t> masks(static_cast<size_t>(v - u), mask);
+      known = move(u, v, masks.data());
+    }
+    return known;
+  }
+
+  /// Of two pipelines: their stages add to the same gradients.
+  double pairBound(const Config &a, const Config &b) const {
+    double bound = std::max(a.bound, b.bound);
+    std::vector<uint32_t> masks(static_cast<size_t>(model.units()), 0);
+    for (const Config *config : {&a, &b})
+      for (const StageChoice &stage : config->stages)
+        for (int32_t u = stage.u; u < stage.v; ++u)
+          masks[u] |= stage.mask;
+    for (const Config *config : {&a, &b})
+      for (const StageChoice &stage : config->stages) {
+        double seconds = move(stage.u, stage.v, &masks[stage.u]);
+        bound = std::max(bound, std::max(stage.before, seconds) + stage.least + std::max(stage.behind, seconds));
+      }
+    return bound;
   }
 
   bool complete = true;
@@ -78,56 +158,56 @@ public:
     return seconds;
   }
 
-  /// Least end of a stage whose members all have at least one sample.
-  double leastBusy(uint32_t mask, int32_t u, int32_t v, size_t r, int64_t samples) const {
-    uint32_t counts[32];
-    double seconds[32];
-    size_t n = 0;
+  /// Least time of the busiest member when each has at least one sample: one by one to whoever ends first.
+  double leastBusy(uint32_t mask, int32_t u, int32_t v, size_t r, int64_t samples) {
+    double &known = leastBusyOf[(range(mask, u, v) * model.rows().size() + r) * (context.problem.batch + 1) + samples];
+    if (known >= 0)
+      return known;
+    size_t members[32], n = 0;
+    int64_t given[32];
+    double next[32], longest = 0;
     for (size_t i = 0; i < kindOf.size(); ++i)
       if (mask >> i & 1) {
-        counts[n] = 1;
-        seconds[n++] = model.cell(model.classOf(context.devices[i]), r, u, v);
+        members[n] = i;
+        given[n] = 1;
+        longest = std::max(longest, busy(i, u, v, r, 1));
+        next[n++] = busy(i, u, v, r, 2);
       }
-    int64_t rows = model.rows()[r];
-    // The last cell may be smaller: whole cells only, each sample at its least otherwise.
-    double whole = samples / rows > 0 ? makespan(samples / rows, counts, seconds, n) : 0;
-    double rate = 0;
-    for (size_t i = 0; i < kindOf.size(); ++i)
-      if (mask >> i & 1)
-        rate += 1 / model.leastPerSample(model.classOf(context.devices[i]), u, v);
-    double even = static_cast<double>(samples) / rate;
-    return samples % rows == 0 && n == 1 ? whole : std::max(even, n == 1 ? whole : 0.0);
+    for (int64_t left = samples - static_cast<int64_t>(n); left > 0; --left) {
+      size_t best = static_cast<size_t>(std::min_element(next, next + n) - next);
+      longest = std::max(longest, next[best]);
+      next[best] = busy(members[best], u, v, r, ++given[best] + 1);
+    }
+    return known = longest;
   }
 
-  /// Least seconds of a sample through a stage (and back).
-  double passage(uint32_t mask, int32_t u, int32_t v) const {
-    double least = INFINITY;
+  /// Least seconds of a sample through a stage: forwards, and back.
+  std::pair<double, double> passage(uint32_t mask, int32_t u, int32_t v) const {
+    double forward = INFINITY, backward = INFINITY;
     for (size_t i = 0; i < kindOf.size(); ++i)
       if (mask >> i & 1) {
         uint32_t c = model.classOf(context.devices[i]);
-        double forward = model.forward(c, 0, u, v);
-        least = std::min(least, split ? forward : model.leastPassage(c, u, v));
+        forward = std::min(forward, model.forward(c, 0, u, v));
+        backward = std::min(backward, split ? 0 : model.backward(c, 0, u, v));
       }
-    return least;
+    return {forward, backward};
   }
 
-  double link(uint32_t from, uint32_t to, int32_t cut) const {
-    double least = INFINITY;
+  std::pair<double, double> link(uint32_t from, uint32_t to, int32_t cut) const {
+    double forward = INFINITY, backward = INFINITY;
     for (size_t i = 0; i < kindOf.size(); ++i)
       for (size_t j = 0; j < kindOf.size(); ++j)
         if ((from >> i & 1) && (to >> j & 1)) {
-          double forward = model.transferSeconds(context.devices[i], context.devices[j], model.tables.forwardBytesAt(cut));
-          double back = split ? 0 : model.transferSeconds(context.devices[j], context.devices[i], model.tables.backwardBytesAt(cut));
-          least = std::min(least, forward + back);
+          forward = std::min(forward, model.transferSeconds(context.devices[i], context.devices[j], model.tables.forwardBytesAt(cut)));
+          backward = std::min(backward, split ? 0 : model.transferSeconds(context.devices[j], context.devices[i], model.tables.backwardBytesAt(cut)));
         }
-    return least;
+    return {forward, backward};
   }
 
-  bool fitsAtAll(uint32_t mask, int32_t u, int32_t v, size_t r) const {
+  bool fitsAtAll(uint32_t mask, int32_t u, int32_t v) const {
     for (size_t i = 0; i < kindOf.size(); ++i)
       if ((mask >> i & 1) && model.heldBytes(u, v) + model.activationBytes(u, v) * 0.5 > model.memoryOf(model.classOf(context.devices[i])))
         return false;
-    (void)r;
     return true;
   }
 
@@ -136,10 +216,10 @@ public:
     Config config;
     config.samples = samples;
     config.bound = 0;
-    extend(mask, 0, 0, config, found);
+    extend(mask, 0, {0, 0}, config, found);
   }
 
-  void extend(uint32_t left, int32_t u, double way, Config &config, std::vector<Config> &found) {
+  void extend(uint32_t left, int32_t u, std::pair<double, double> way, Config &config, std::vector<Config> &found) {
     if (++nodes > kMostNodes) {
       complete = false;
       return;
@@ -150,34 +230,38 @@ public:
       bool last = sub == left;
       if (static_cast<int64_t>(__builtin_popcount(sub)) > config.samples)
         continue;
-      double here = way;
-      if (!config.stages.empty())
-        here += link(config.stages.back().mask, sub, u);
+      auto [down, up] = way;
+      if (!config.stages.empty()) {
+        auto [there, back] = link(config.stages.back().mask, sub, u);
+        down += there;
+        up += back;
+      }
       for (int32_t v = last ? model.units() : u + 1; v <= model.units(); ++v) {
         if (!last && model.units() - v < 1)
           break;
-        if (!fitsAtAll(sub, u, v, 0))
+        if (!fitsAtAll(sub, u, v))
           break;
-        double ahead = here + passage(sub, u, v);
+        auto [forward, backward] = passage(sub, u, v);
+        const double seconds = moveOf(sub, u, v), before = std::max(down, seconds), behind = std::max(up, seconds);
         bool any = false;
         for (size_t r = 0; r < model.rows().size(); ++r) {
           if (r > 0 && model.rows()[r] > config.samples)
             break;
-          double end = here + leastBusy(sub, u, v, r, config.samples);
+          double least = leastBusy(sub, u, v, r, config.samples), end = before + least + behind;
           if (end >= best * (1 - kSlack))
             continue;
           any = true;
-          config.stages.push_back({sub, u, v, r, here});
-          double before = config.bound;
-          config.bound = std::max(config.bound, end);
+          config.stages.push_back({sub, u, v, r, before, behind, least});
+          double bound = config.bound;
+          config.bound = std::max(bound, end);
           if (last)
             found.push_back(config);
           else
-            extend(left & ~sub, v, ahead, config, found);
-          config.bound = before;
+            extend(left & ~sub, v, {down + forward, up + backward}, config, found);
+          config.bound = bound;
           config.stages.pop_back();
         }
-        if (!any && here + leastBusyOverRows(sub, u, v, config.samples) >= best)
+        if (!any && before + leastBusyOverRows(sub, u, v, config.samples) + behind >= best)
           break; // more units take longer
       }
     }
@@ -199,11 +283,11 @@ public:
         members.push_back(i);
     std::vector<int64_t> shares(members.size());
     auto choose = [&](auto &&self, size_t at, int64_t left, double longest) -> void {
-      if (stage.way + longest >= best * (1 - kSlack))
+      if (stage.before + longest + stage.behind >= best * (1 - kSlack))
         return;
       if (at == members.size()) {
         if (left == 0)
-          result.push_back({stage.way + longest, shares});
+          result.push_back({stage.before + longest + stage.behind, shares});
         return;
       }
       int64_t most = left - static_cast<int64_t>(members.size() - at - 1);
@@ -274,6 +358,9 @@ private:
   double best;
   bool split;
   size_t nodes = 0;
+  double card = INFINITY;            ///< least seconds per byte of a card
+  std::vector<double> perByte;       ///< by pair of devices
+  std::vector<double> moved, leastBusyOf;
   std::vector<uint32_t> kindOf;
   std::vector<std::pair<uint32_t, uint32_t>> kinds;
 };
@@ -294,31 +381,41 @@ std::vector<step::Schedule> shortList(const std::vector<step::Schedule> &all) {
   return few.empty() ? all : few;
 }
 
-/// Simulates a layout under several schedules; keeps the best.
+/// Simulates a layout under several schedules, and the best of them under all rules of owners (all under all where memory lacks).
 Candidate bestSchedule(SearchContext &context, QuickSimulation &simulation, const std::vector<step::Schedule> &schedules, Layout layout) {
   Candidate best;
   best.score = INFINITY;
   if (layout.pipelines.empty())
     return best;
-  for (StateRule rule : {StateRule::Proportional, StateRule::FreeMemory}) {
-    bool short_ = false;
-    for (const step::Schedule &schedule : schedules) {
-      layout.schedule = schedule;
-      layout.state = rule;
-      const QuickSimulation::Result &result = simulation.run(layout);
-      if (!result.ran)
-        continue;
-      short_ |= result.excess > 0;
-      double score = context.scoreOf(layout, result.step, context.missingMemory(result.memory));
-      if (score < best.score) {
-        best.layout = layout;
-        best.score = score;
-        best.step = result.step;
-        best.excess = result.excess;
-      }
+  bool shared = layout.pipelines.size() > 1, lacks = false; // shared: owners can be chosen
+  for (const Stage &stage : layout.pipelines.front().stages)
+    shared |= stage.members.size() > 1;
+  auto weigh = [&](const step::Schedule &schedule, StateRule rule) {
+    layout.schedule = schedule;
+    layout.state = rule;
+    const QuickSimulation::Result &result = simulation.run(layout);
+    if (!result.ran)
+      return;
+    lacks |= result.excess > 0;
+    double score = context.scoreOf(layout, result.step, context.missingMemory(result.memory));
+    if (score < best.score) {
+      best.layout = layout;
+      best.score = score;
+      best.step = result.step;
+      best.excess = result.excess;
     }
-    if (!short_)
-      break;
+  };
+  for (const step::Schedule &schedule : schedules)
+    weigh(schedule, StateRule::Proportional);
+  if (!shared || !(best.score < INFINITY))
+    return best;
+  const step::Schedule leading = best.layout.schedule;
+  for (StateRule rule : {StateRule::Equal, StateRule::FreeMemory}) {
+    if (!lacks || rule == StateRule::Equal)
+      weigh(leading, rule);
+    else
+      for (const step::Schedule &schedule : schedules)
+        weigh(schedule, rule);
   }
   return best;
 }
@@ -391,21 +488,47 @@ bool zorse::planning::searchExactly(SearchContext &context, std::vector<Candidat
 
   // Two pipelines: the few best of each set of devices and samples.
   if (context.options.pipelines == 0 || context.options.pipelines == 2) {
+    std::map<std::pair<uint32_t, int64_t>, double> cutOff;
     auto bestOf = [&](uint32_t mask, int64_t samples) -> const std::vector<Config> & {
       auto [it, isNew] = known.try_emplace({mask, samples});
       if (isNew) {
         exact.pipelines(mask, samples, it->second);
         std::stable_sort(it->second.begin(), it->second.end(), [](const Config &a, const Config &b) { return a.bound < b.bound; });
-        if (it->second.size() > kPaired)
+        if (it->second.size() > kPaired) {
+          cutOff[{mask, samples}] = it->second[kPaired].bound;
           it->second.resize(kPaired);
+        }
       }
       return it->second;
     };
     struct Pair {
       double bound;
       const Config *a, *b;
+      Entry ones, others;
     };
+    double open = INFINITY; // least bound of what is not gone through
     std::vector<Pair> pairs;
+    // All shares of both, the most promising first.
+    auto addPair = [&](const Config &a, const Config &b) {
+      double bound = exact.pairBound(a, b);
+      if (bound >= exact.bestStep() * (1 - kSlack))
+        return;
+      std::vector<Entry> of[2];
+      for (int side : {0, 1}) {
+        exact.entriesOf({side ? b : a}, 0, SIZE_MAX, of[side]);
+        std::stable_sort(of[side].begin(), of[side].end(), [](const Entry &x, const Entry &y) { return x.bound < y.bound; });
+        if (of[side].size() > kShares) {
+          open = std::min(open, std::max(bound, of[side][kShares].bound));
+          of[side].resize(kShares);
+        }
+      }
+      for (const Entry &x : of[0])
+        for (const Entry &y : of[1])
+          if (pairs.size() < kMostPairs)
+            pairs.push_back({std::max({bound, x.bound, y.bound}), &a, &b, x, y});
+          else
+            open = std::min(open, std::max({bound, x.bound, y.bound}));
+    };
     for (uint32_t mask = 1; mask <= all; ++mask) {
       if (!exact.canonical(mask, all))
         continue;
@@ -413,30 +536,30 @@ bool zorse::planning::searchExactly(SearchContext &context, std::vector<Candidat
         if (!exact.canonical(other, all & ~mask))
           continue;
         for (int64_t samples = 1; samples < context.problem.batch; ++samples) {
+          const int64_t rest = context.problem.batch - samples;
           if (exact.leastBusyOverRows(mask, 0, context.model.units(), samples) >= exact.bestStep() ||
-              exact.leastBusyOverRows(other, 0, context.model.units(), context.problem.batch - samples) >= exact.bestStep())
+              exact.leastBusyOverRows(other, 0, context.model.units(), rest) >= exact.bestStep())
             continue;
-          for (const Config &a : bestOf(mask, samples))
-            for (const Config &b : bestOf(other, context.problem.batch - samples))
-              pairs.push_back({std::max(a.bound, b.bound), &a, &b});
+          const std::vector<Config> &ones = bestOf(mask, samples), &others = bestOf(other, rest);
+          for (const Config &a : ones)
+            for (const Config &b : others)
+              addPair(a, b);
+          for (const auto &[key, list] : {std::pair(std::pair(mask, samples), &others), std::pair(std::pair(other, rest), &ones)})
+            if (auto it = cutOff.find(key); it != cutOff.end() && !list->empty())
+              open = std::min(open, std::max(it->second, list->front().bound));
         }
       }
     }
     std::stable_sort(pairs.begin(), pairs.end(), [](const Pair &x, const Pair &y) { return x.bound < y.bound; });
-    simulate(
-        pairs.size(), most / 4, [&](size_t i) { return pairs[i].bound; },
+    bool through = simulate(
+        pairs.size(), most / 2, [&](size_t i) { return pairs[i].bound; },
         [&](size_t i) {
           Layout layout;
-          for (const Config *config : {pairs[i].a, pairs[i].b}) {
-            std::vector<Config> one{*config};
-            std::vector<Entry> shares;
-            exact.entriesOf(one, 0, 1, shares);
-            if (shares.empty())
-              return Layout();
-            layout.pipelines.push_back(exact.pipelineOf(*config, shares.front()));
-          }
+          layout.pipelines.push_back(exact.pipelineOf(*pairs[i].a, pairs[i].ones));
+          layout.pipelines.push_back(exact.pipelineOf(*pairs[i].b, pairs[i].others));
           return layout;
         });
+    proven = proven && through && open >= exact.bestStep() * (1 - kSlack);
   }
   std::vector<Candidate> winners(pool.begin(), pool.begin() + static_cast<long>(std::min<size_t>(pool.size(), 32)));
   context.parallel(winners.size(), [&](size_t worker, size_t i) { winners[i] = bestSchedule(context, context.simulation(worker), every, winners[i].layout); });

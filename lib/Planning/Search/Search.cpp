@@ -5,6 +5,7 @@
 //   refine      moves, each with units and samples cut again
 //   descend     few devices: all small changes of the best few layouts until none helps, again and again after random moves
 //   exact       small problems: branch and bound over the whole space
+//   descend     where expansions are quick: by the full expansion, from the best few
 //   judge       the best few by the full expansion, which alone decides
 
 #include "Candidates.h"
@@ -149,6 +150,12 @@ std::optional<SearchResult> zorse::planning::searchPlan(const Problem &problem, 
     descend(context, pool, options.candidates ? context.budget - std::min(context.budget, context.tried()) : descents(context, pool.front().layout));
   if (small && options.exact && options.stages == 0)
     result.proven = searchExactly(context, pool);
+
+  // Few devices and samples: expansions are quick, and more than the last few can be had.
+  if (const double expansions = 6e5 / tasksOf(problem, pool.front().layout); context.devices.size() <= 16 && !options.candidates && expansions >= 100) {
+    std::vector<Candidate> found = descendFully(context, pool, static_cast<uint32_t>(std::min(expansions, 2000.0)));
+    pool.insert(pool.begin(), found.begin(), found.end());
+  }
 
   if (alone)
     pool.push_back(*alone);

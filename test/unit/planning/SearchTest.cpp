@@ -52,18 +52,26 @@ std::unique_ptr<Setup> setUp(std::vector<double> speeds, int each, int64_t layer
 }
 
 TEST(Search, SamePlanOnAnyNumberOfThreads) {
-  auto made = setUp({90, 45, 20}, 3, 4, 24);
-  SearchOptions options;
-  options.candidates = 300;
-  std::string error, first;
-  for (unsigned threads : {1u, 2u, 5u}) {
-    options.threads = threads;
-    auto found = searchPlan(*made->problem, options, error);
-    ASSERT_TRUE(found) << error;
-    std::string text = step::writePlan(found->plan, made->summary);
-    if (first.empty())
-      first = text;
-    EXPECT_EQ(text, first) << threads << " threads";
+  struct Case {
+    std::vector<double> speeds;
+    int each;
+    int64_t batch;
+    uint32_t candidates;
+  };
+  for (const Case &of : {Case{{90, 45, 20}, 3, 24, 300}, Case{{90, 45}, 2, 8, 0}}) { // the second: descents and the exact solver
+    auto made = setUp(of.speeds, of.each, 4, of.batch);
+    SearchOptions options;
+    options.candidates = of.candidates;
+    std::string error, first;
+    for (unsigned threads : {1u, 2u, 5u}) {
+      options.threads = threads;
+      auto found = searchPlan(*made->problem, options, error);
+      ASSERT_TRUE(found) << error;
+      std::string text = step::writePlan(found->plan, made->summary);
+      if (first.empty())
+        first = text;
+      EXPECT_EQ(text, first) << threads << " threads";
+    }
   }
 }
 
