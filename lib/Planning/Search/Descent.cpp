@@ -87,6 +87,12 @@ private:
   }
 
   bool asAsked(const Layout &layout) const {
+    for (const Pipeline &pipeline : layout.pipelines)
+      for (const Stage &stage : pipeline.stages)
+        for (size_t i = 0; i < stage.members.size(); ++i)
+          for (size_t j = 0; j < i; ++j)
+            if (stage.members[i].device == stage.members[j].device)
+              return false; // moves of devices that hold several stages
     if (context.options.pipelines && layout.pipelines.size() != context.options.pipelines)
       return false;
     return context.options.stages == 0 ||
@@ -438,9 +444,41 @@ private:
         }
   }
 
-  /// Stages joined and divided; a device as a stage of its own at every place.
+  /// The pipeline's groups again and again, forwards or back and forth, with equally many units each.
+  void repeat(size_t p, const std::vector<Atom> &groups, size_t times, bool folded) {
+    const size_t stages = groups.size() * times;
+    if (groups.size() < 2 || stages > static_cast<size_t>(model.units()))
+      return;
+    Layout layout = now.layout;
+    Pipeline &pipeline = layout.pipelines[p];
+    pipeline.stages.clear();
+    for (size_t s = 0; s < stages; ++s) {
+      size_t lap = s / groups.size(), place = s % groups.size();
+      const Atom &group = groups[folded && lap % 2 ? groups.size() - 1 - place : place];
+      auto at = [&](size_t i) { return static_cast<int32_t>(static_cast<size_t>(model.units()) * i / stages); };
+      pipeline.stages.push_back(makeStage(model, group.devices, at(s), at(s + 1), pipeline.samples, 0));
+    }
+    for (const step::Schedule &schedule : schedules)
+      if (!schedule.splitBackward && (schedule.kind != step::ScheduleKind::Timed || schedule.inFlight == 1.5)) {
+        layout.schedule = schedule;
+        offer(layout);
+      }
+  }
+
+  /// Stages joined and divided; a device as a stage of its own at every place; devices with several stages.
   void structure() {
     const auto groups = allGroups();
+    for (size_t p = 0; p < groups.size(); ++p) {
+      std::vector<uint32_t> all;
+      for (const Atom &atom : groups[p])
+        all.insert(all.end(), atom.devices.begin(), atom.devices.end());
+      std::sort(all.begin(), all.end());
+      if (std::adjacent_find(all.begin(), all.end()) != all.end())
+        continue;
+      for (size_t times : {2, 3, 4})
+        for (bool folded : {false, true})
+          repeat(p, groups[p], times, folded);
+    }
     auto recut = [&](size_t p, const std::vector<Atom> &changed) {
       Layout layout = now.layout;
       if (cut(layout.pipelines[p], changed, layout))
@@ -492,10 +530,17 @@ private:
   bool full = false;
 };
 
+size_t stagesOf(const Layout &layout) {
+  size_t most = 0;
+  for (const Pipeline &pipeline : layout.pipelines)
+    most = std::max(most, pipeline.stages.size());
+  return most;
+}
+
 } // namespace
 
 void zorse::planning::descend(SearchContext &context, std::vector<Candidate> &pool, uint32_t simulations) {
-  constexpr size_t kWalks = 8, kKept = 4;
+  constexpr size_t kWalks = 8, kOthers = 4, kKept = 4;
   constexpr uint64_t kKicks = 4;  ///< of every walk in a round
   constexpr size_t kPatience = 3; ///< rounds without anything better
   const std::vector<step::Schedule> schedules = scheduleChoices(context, true);
@@ -510,6 +555,17 @@ void zorse::planning::descend(SearchContext &context, std::vector<Candidate> &po
     structures.push_back(std::move(structure));
     walks.push_back(std::make_unique<Walk>(context, candidate, schedules, context.options.seed * 31 + walks.size()));
   }
+  // And from the best with every number of stages that is not among them.
+  std::vector<size_t> stages;
+  const size_t first = walks.size();
+  for (size_t i = 0; i < first; ++i)
+    stages.push_back(stagesOf(walks[i]->best.layout));
+  for (const Candidate &candidate : pool)
+    if (size_t count = stagesOf(candidate.layout);
+        walks.size() < first + kOthers && candidate.score < INFINITY && std::find(stages.begin(), stages.end(), count) == stages.end()) {
+      stages.push_back(count);
+      walks.push_back(std::make_unique<Walk>(context, candidate, schedules, context.options.seed * 31 + walks.size()));
+    }
   uint32_t left = simulations;
   double best = pool.empty() ? INFINITY : pool.front().score;
   for (size_t round = 0, stale = 0; !walks.empty() && left >= walks.size() && stale <= kPatience; ++round) {

@@ -1,6 +1,6 @@
 // Branch and bound for small problems.
 //
-// The space: one or two pipelines of any devices in any order of stages, every contiguous cut, every whole share of samples, the model's row counts, the
+// The space: one or two pipelines of any devices in any order of stages, every contiguous cut, every whole share of samples, row counts by powers of two, the
 // schedules of scheduleChoices. A pipeline is built from front to back; it is given up when a stage cannot be done before the best plan so far:
 //
 //     T >= max(down(s), move(s)) + busy(d) + max(up(s), move(s))
@@ -25,7 +25,7 @@ namespace {
 
 /// Plans that are at most so much better than the best known are not looked for.
 constexpr double kSlack = 0.001;
-constexpr size_t kMostEntries = 300000, kMostNodes = 8000000, kPaired = 24, kShares = 8, kMostPairs = 100000;
+constexpr size_t kMostEntries = 60000, kMostNodes = 500000, kPaired = 8, kShares = 8, kMostPairs = 20000;
 
 struct StageChoice {
   uint32_t mask;
@@ -247,6 +247,8 @@ public:
         for (size_t r = 0; r < model.rows().size(); ++r) {
           if (r > 0 && model.rows()[r] > config.samples)
             break;
+          if (model.rows()[r] & (model.rows()[r] - 1))
+            continue; // descents try what lies between powers of two
           double least = leastBusy(sub, u, v, r, config.samples), end = before + least + behind;
           if (end >= best * (1 - kSlack))
             continue;
