@@ -34,7 +34,7 @@ parser.add_argument("--shares", default="a=0.72,b=0.54,c=0.36,d=0.18")
 parser.add_argument("--batch", type=int, default=64)
 parser.add_argument("--sequence", type=int, default=128)
 parser.add_argument("--rounds", type=int, default=3)
-parser.add_argument("--steps", type=int, default=2, help="of a round; ways that are far behind take one, and none in the last round")
+parser.add_argument("--steps", type=int, default=2, help="of a round, after one that does not count")
 parser.add_argument("--own-batch", type=int, default=32, help="of devices that train alone: a step of the slowest would take a minute")
 parser.add_argument("--period", type=float, default=10, help="ms, of the quotas")
 parser.add_argument("--profile-seconds", type=float, default=40)
@@ -206,31 +206,30 @@ def ways():
     for name, weights in (("equal", equal), ("proportional", with_speed)):
         rows = spread(a.batch, weights, 1)
         found[f"DDP {name}"] = [{"kind": "ddp", "rows": rows, "microbatch": m} for m in (64, 8)]
-        found[f"FSDP2 {name}"] = [{"kind": "fsdp", "rows": rows, "microbatch": m, "reshard": False} for m in (64, 8)]
-    for schedule in ("1f1b", "gpipe"):
-        for name, weights in (("equal", equal), ("proportional", with_speed)):
-            place = cuts(len(costs), weights, costs)
-            found[f"pipelining {schedule} {name}"] = [{"kind": "pipeline", "cuts": place, "schedule": schedule, "microbatches": m} for m in (16, 8, 32)]
+        found[f"FSDP2 {name}"] = [{"kind": "fsdp", "rows": rows, "microbatch": m, "reshard": False} for m in (64,)]  # in parts, ranks with fewer parts would miss gathers
+    for name, weights in (("equal", equal), ("proportional", with_speed)):
+        place = cuts(len(costs), weights, costs)
+        found[f"pipelining {name}"] = [{"kind": "pipeline", "cuts": place, "schedule": schedule, "microbatches": m} for schedule, m in
+                                       (("1f1b", 16), ("gpipe", 16), ("1f1b", 32), ("gpipe", 32), ("1f1b", 8))]
     return {k: v for k, v in found.items() if not a.ways or k in a.ways.split(",")}
 
 
 def trials(torch):
-    """Makes every way with its fastest setting: by a step of each, of proportional shares, under 1F1B for pipelines; the others take what was fastest there."""
+    """name -> its fastest setting, by a step of each with proportional shares; equal ones take what was fastest there. Only one model at a time lives in PyTorch's processes."""
     best = {}
-    for name, settings in sorted(ways().items(), key=lambda item: ("proportional" not in item[0], "1f1b" not in item[0])):
-        like = name.replace("equal", "proportional").replace("gpipe", "1f1b")
-        if like in best:
-            settings = [s for s in settings if all(s[k] == best[like][k] for k in ("microbatches", "microbatch") if k in s)]
+    for name, settings in sorted(ways().items(), key=lambda item: "proportional" not in item[0]):
+        like = best.get(name.replace("equal", "proportional"))
+        if like:
+            settings = [s for s in settings if all(s[k] == like[k] for k in ("schedule", "microbatches", "microbatch") if k in s)]
         elif a.quick:
-            settings = settings[:1]
+            settings = settings[:2]
         times = []
-        for setting in settings if like not in best else ():
+        for setting in settings if len(settings) > 1 else ():
             torch.do(do="make", name=name, **setting)
             times += torch.steps(name, 1)[0]
             torch.do(do="drop", name=name)
             say(f"{name}, {', '.join(f'{k} {v}' for k, v in setting.items() if k != 'kind')}: {TOKENS / times[-1]:.0f} tokens/s in the first step")
         best[name] = settings[times.index(min(times))] if times else settings[0]
-        torch.do(do="make", name=name, **best[name])
     return best
 
 
@@ -255,21 +254,20 @@ def own_speeds(cluster, bundles, torch):
 
 def rounds(cluster, torch, bundles, chosen, measured, losses):
     count = 1 if a.quick else a.rounds
-    slow = set()
     for round_ in range(count):
         for name, bundle in bundles.items():
             times, found = zorse_steps(cluster, bundle, 1 + a.steps, path(f"{name}-{round_}.trace.json") if a.trace else None)
             measured[name] += times[1:]
             losses.setdefault(name, found)
-        for name in chosen:
-            if name in slow and round_ == count - 1:
+        for name, setting in chosen.items():
+            behind = "equal" in name  # so far that their first step may count, and they are left out of the last round
+            if behind and count > 1 and round_ == count - 1:
                 continue
-            first = round_ == 0 and "equal" not in name  # equal shares are so far behind that their first step may count
-            times, found = torch.steps(name, first + (1 if name in slow or "equal" in name else a.steps))
-            measured[name] += times[first:]
+            torch.do(do="make", name=name, **setting)
+            times, found = torch.steps(name, 1 if behind else 1 + a.steps)
+            torch.do(do="drop", name=name)
+            measured[name] += times if behind else times[1:]
             losses.setdefault(name, found)
-            if times[-1] > 1.5 * min(min(t) for t in measured.values()):
-                slow.add(name)
         say(f"round {round_ + 1}: " + ", ".join(f"{n} {TOKENS / statistics.median(t):.0f}" for n, t in measured.items()))
 
 
@@ -295,10 +293,10 @@ def judge(measured, losses, zorse_own, torch_own):
     fastest = max((r for n, r in rates.items() if not n.startswith("zorse")), default=float("nan"))
     total = sum(max(zorse_own[d], torch_own.get(d, 0)) for d in zorse_own) or float("nan")
     own_torch = sum(torch_own.values()) or float("nan")
-    print(f"{'way':30} {'tokens/s':>9} {'steps':>15} {'to the best of PyTorch':>23} {'share of the sum':>17} {'of PyTorch alone':>17}   losses")
+    print(f"{'way':24} {'tokens/s':>9} {'steps':>15} {'to the best of PyTorch':>23} {'share of the sum':>17} {'of PyTorch alone':>17}   losses")
     for name in sorted(rates, key=rates.get, reverse=True):
         spread_ = f"{min(measured[name]):.2f}-{max(measured[name]):.2f} s"
-        print(f"{name:30} {rates[name]:9.0f} {spread_:>15} {rates[name] / fastest:23.2f} {rates[name] / total:17.2f} {rates[name] / own_torch:17.2f}   " + " ".join(f"{x:.5f}" for x in losses[name][:3]))
+        print(f"{name:24} {rates[name]:9.0f} {spread_:>15} {rates[name] / fastest:23.2f} {rates[name] / total:17.2f} {rates[name] / own_torch:17.2f}   " + " ".join(f"{x:.5f}" for x in losses[name][:3]))
     for title, found in (("Zorse", zorse_own), ("PyTorch", torch_own)):
         if found:
             print(f"alone by {title}: " + ", ".join(f"{d} {v:.0f}" for d, v in found.items()) + f"; together {sum(found.values()):.0f} tokens/s")
