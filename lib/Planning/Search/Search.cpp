@@ -153,7 +153,7 @@ std::optional<SearchResult> zorse::planning::searchPlan(const Problem &problem, 
 
   // Few devices and samples: expansions are quick, and more than the last few can be had.
   if (const double expansions = 6e5 / tasksOf(problem, pool.front().layout); context.devices.size() <= 16 && !options.candidates && expansions >= 100) {
-    std::vector<Candidate> found = descendFully(context, pool, static_cast<uint32_t>(std::min(expansions, 2000.0)));
+    std::vector<Candidate> found = descendFully(context, pool, static_cast<uint32_t>(std::min(expansions, 6000.0)));
     pool.insert(pool.begin(), found.begin(), found.end());
   }
 
