@@ -48,6 +48,10 @@ Network::Network(const bundle::Topology &topology) {
     ofDevice.push_back({node, out, addResource(port, Kind::PortIn, d)});
   }
 
+  if (topology.moving_size() == topology.node_of_device_size())
+    for (const auto &moving : topology.moving())
+      movers.push_back({moving.per_byte(), moving.per_message(), moving.delay()});
+
   const auto &between = topology.between_sites();
   otherPairs = {kNoResource, between.latency(), tighter(between.flow(), between.bandwidth())};
   size_t n = ofSite.size();

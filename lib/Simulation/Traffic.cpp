@@ -8,13 +8,18 @@
 
 using namespace zorse::sim;
 
-void Traffic::charge(uint32_t device, double bytes, double start) {
+void Traffic::charge(uint32_t device, double work, double start) {
   Debt &debt = debts[device];
   if (start > debt.since) {
     debt.seconds = std::max(0.0, debt.seconds - (start - debt.since));
     debt.since = start;
   }
-  debt.seconds += bytes * network->work(device);
+  debt.seconds += work;
+}
+
+/// When the device's processors have moved what they were given before and `work`; those of a device that computes have half their time for it.
+double Traffic::moved(uint32_t device, double work, double start) const {
+  return std::max(debts[device].free, start) + (computes(device, start) ? 2 * work : work);
 }
 
 double Traffic::compute(uint32_t device, double seconds, double start) {
@@ -23,22 +28,31 @@ double Traffic::compute(uint32_t device, double seconds, double start) {
   charge(device, 0, start);
   Debt &debt = debts[device];
   double end = start + seconds + debt.seconds;
-  debt = {0, end}; // what is moved until then cannot be worked off before
+  debt.seconds = 0;
+  debt.since = end; // what is moved until then cannot be worked off before
   return end;
 }
 
 Passage Traffic::send(uint32_t from, uint32_t to, double bytes, double start) {
-  if (!debts.empty() && from != to) {
-    charge(from, bytes, start);
-    charge(to, bytes, start);
-  }
   Route route = network->route(from, to);
-  double sent = route.flow > 0 ? start + bytes / route.flow : start;
+  double begin = start;
+  if (!debts.empty() && from != to) // before anybody's card is taken
+    for (uint32_t device : {from, to})
+      if (computes(device, start))
+        begin += network->moving(device).delay;
+  double sent = route.flow > 0 ? begin + bytes / route.flow : begin;
+  if (!debts.empty() && from != to)
+    for (uint32_t device : {from, to}) {
+      double work = network->moving(device).work(bytes);
+      double end = debts[device].free = moved(device, work, start);
+      sent = std::max(sent, end + (begin - start));
+      charge(device, work, start);
+    }
   if (bytes > 0)
     for (uint32_t i = 0; i < route.count; ++i) {
       double &free = freeAt[route.resources[i]];
       free = std::max(free, start) + bytes * network->secondsPerByte(route.resources[i]);
-      sent = std::max(sent, free);
+      sent = std::max(sent, free + (begin - start));
     }
   return {sent, sent + route.latency};
 }
@@ -90,11 +104,13 @@ void Traffic::flow(uint32_t from, uint32_t to, double bytes) {
     return;
   if (!debts.empty() && from != to)
     for (uint32_t device : {from, to}) {
-      if (moved.empty())
-        moved.assign(network->devices(), 0);
-      if (moved[device] == 0)
+      if (work.empty())
+        work.assign(network->devices(), -1);
+      if (work[device] < 0) {
+        work[device] = 0;
         movers.push_back(device);
-      moved[device] += bytes;
+      }
+      work[device] += network->moving(device).work(bytes);
     }
   for (uint32_t i = 0; i < route.count; ++i) {
     uint32_t r = route.resources[i];
@@ -221,7 +237,7 @@ void Traffic::clearLoads() {
     load[r] = 0;
   touched.clear();
   for (uint32_t device : movers)
-    moved[device] = 0;
+    work[device] = -1;
   movers.clear();
   least = latency = 0;
 }
@@ -241,7 +257,13 @@ double Traffic::endOfLoads(double start) const {
   double end = start + least;
   for (uint32_t r : touched)
     end = std::max(end, std::max(freeAt[r], start) + load[r] * network->secondsPerByte(r));
-  return end;
+  double delay = 0;
+  for (uint32_t device : movers) {
+    end = std::max(end, moved(device, work[device], start));
+    if (computes(device, start))
+      delay = std::max(delay, network->moving(device).delay);
+  }
+  return end + delay;
 }
 
 Passage Traffic::run(Operation operation, double start, Algorithm algorithm) {
@@ -272,8 +294,10 @@ Passage Traffic::run(Operation operation, double start, Algorithm algorithm) {
   double sent = endOfLoads(start);
   for (uint32_t r : touched)
     freeAt[r] = std::max(freeAt[r], start) + load[r] * network->secondsPerByte(r);
-  for (uint32_t device : movers)
-    charge(device, moved[device], start);
+  for (uint32_t device : movers) {
+    debts[device].free = moved(device, work[device], start);
+    charge(device, work[device], start);
+  }
   double arrived = sent + latency;
   clearLoads();
   return {sent, arrived};

@@ -1,6 +1,7 @@
 """Predicted step times against executed ones, on a cluster of unequal CPU devices made of this machine (small_cluster.py).
 
-    prediction.py MODEL.onnx --sequence S [--shares a=0.72,b=0.54,...] [--batch 64] [--repeat 5] [--steps 3] [--period 10] [--throttle] [--megabits R] [--keep FOLDER] [--only NAMES]
+    prediction.py MODEL.onnx --sequence S [--shares a=0.72,b=0.54,...] [--batch 64] [--repeat 5] [--steps 3] [--period 6] [--throttle] [--megabits R] [--keep FOLDER] [--only NAMES]
+                  [--searched NAMES] [--timelines]
 
 1. A profile is taken once, at other row counts than the hand-made plans use; zorse-plan searches some more with it.
 2. All plans are compiled with it. The compiler's prediction and what `zorse-run --simulate` makes of the same programs are written to predictions.json.
@@ -22,6 +23,7 @@ import time
 
 from small_cluster import Cluster
 import harness as z
+import timelines
 
 parser = argparse.ArgumentParser()
 parser.add_argument("model")
@@ -30,12 +32,14 @@ parser.add_argument("--shares", default="a=0.72,b=0.54,c=0.36,d=0.18")
 parser.add_argument("--batch", type=int, default=64)
 parser.add_argument("--repeat", type=int, default=5)
 parser.add_argument("--steps", type=int, default=3)
-parser.add_argument("--period", type=float, default=10, help="ms, of the quotas")
+parser.add_argument("--period", type=float, default=6, help="ms, of the quotas")
 parser.add_argument("--profile-seconds", type=float, default=60)
 parser.add_argument("--throttle", action="store_true", help="the runtime's own throttle instead of quotas")
 parser.add_argument("--megabits", type=float, help="rate of every device's link; loopback without")
 parser.add_argument("--keep", help="folder for everything that is made")
-parser.add_argument("--only", help="names of plans, separated by commas")
+parser.add_argument("--only", help="names of hand-made plans, separated by commas; all without")
+parser.add_argument("--searched", default="searched,searched-two-stages,searched-without-slowest", help="names of searched plans, separated by commas; '' for none")
+parser.add_argument("--timelines", action="store_true", help="print where the time of every step goes, executed against simulated")
 parser.add_argument("--limit", type=float, default=0.05)
 parser.add_argument("--replay-limit", type=float, default=0.03)
 a = parser.parse_args()
@@ -129,6 +133,8 @@ def searched_plans():
     """What zorse-plan finds with the profile: freely, and where it is told something."""
     slowest, found = min(devices, key=shares.get), {}
     for name, words in (("searched", ()), ("searched-two-stages", ("--stages", 2)), ("searched-without-slowest", ("--exclude", slowest)), ("searched-gpipe", ("--schedule", "gpipe"))):
+        if name not in a.searched.split(","):
+            continue
         code, _, err = z.call("zorse-plan", a.model, "--cluster", path("cluster.yaml"), "--profile", path("profile.json"), "--batch", a.batch, "--seq", a.sequence, "--quiet", "-o",
                               path(name + ".plan.json"), *words, ok=False)
         if code != 0:
@@ -148,9 +154,15 @@ def compile_plan(name, keys, extra=()):
 
 
 def simulate(bundle):
-    z.call("zorse-run", bundle, "--simulate", "--steps", 6, "--quiet", "--json", path("simulation.json"))
+    z.call("zorse-run", bundle, "--simulate", "--steps", 6, "--quiet", "--json", path("simulation.json"), "--trace", bundle + ".simulated.json")
     with open(path("simulation.json")) as f:
         return json.load(f)
+
+
+def bodies_of(bundle):
+    """Seconds of the forward and backward entries."""
+    with open(bundle + ".simulated.json") as f:
+        return [e["dur"] * 1e-6 for e in json.load(f)["traceEvents"] if e["ph"] == "X" and timelines.class_of(e["name"]) in ("forward", "backward", "weight gradients")]
 
 
 def profile_rows(used):
@@ -165,16 +177,6 @@ def rows_of(keys):
         return {c["samples"][1] - c["samples"][0] for c in keys["cells"]}
     return {r for p in keys.get("pipelines", [keys]) for s in p["stages"] for d in s["devices"]
             for r in {min(d["microbatch"], d["samples"]), d["samples"] % d["microbatch"]} if r > 0}
-
-
-def measure_work(cluster, profile):
-    """What a device's processor makes of bytes, under its quota: that time is lost to computing."""
-    if not cluster.quotas:
-        return  # communication is not throttled
-    rates = {d: cluster.bytes_per_second(d) for d in devices}
-    print("bytes/s that each moves: " + ", ".join(f"{d} {r / 1e6:.0f} MB/s" for d, r in rates.items()), flush=True)
-    for device in profile["devices"]:
-        device.setdefault("communication", {"per_byte": 1 / rates[device["device"]]})
 
 
 def main():
@@ -192,33 +194,42 @@ def main():
         print(f"{cluster.describe()}; {os.path.basename(a.model)}, batch {a.batch} x {a.sequence}, {units} units")
         print(f"plans use {sorted(used)} rows; profiled at {rows}", flush=True)
         profile = cluster.profile(compile_plan("data-proportional", plans(units)["data-proportional"]), rows, a.profile_seconds)
-        measure_work(cluster, profile)
         with open(path("profile.json"), "w") as f:
             json.dump(profile, f, indent=1)
-        shortest = min(p["forward"] for d in profile["devices"] for c, lists in d["classes"].items() for l in lists for p in l.get("points", [l]) if "block" in c and p["rows"] == rows[1])
-        print(f"shortest body of a block at {rows[1]} rows: {shortest * 1e3:.0f} ms, {shortest / a.period * 1e3:.0f} periods", flush=True)
+        for device in profile["devices"]:
+            if moving := device.get("communication"):
+                print(f"{device['device']}: a message costs {moving['per_message'] * 1e6:.0f} us and {moving['per_byte'] * 1e9:.2f} ns a byte of computing, and waits {moving['delay'] * 1e3:.1f} ms while it computes")
         for link in profile["links"]:
             print(f"link {link['from']} to {link['to']}: {link['bandwidth'] / 1e6:.0f} MB/s, {link.get('latency', 0) * 1e6:.0f} us", flush=True)
 
-        if not a.only:
-            for name, keys in searched_plans().items():
-                chosen[name] = keys
-                print(f"{name}: {len(keys['cells'])} cells of {sorted(rows_of(keys))} rows" + (", some of them profiled" if rows_of(keys) & set(rows) else ""), flush=True)
+        for name, keys in searched_plans().items():
+            chosen[name] = keys
+            print(f"{name}: {len(keys['cells'])} cells of {sorted(rows_of(keys))} rows" + (", some of them profiled" if rows_of(keys) & set(rows) else ""), flush=True)
 
-        predictions = {}
+        predictions, bodies = {}, []
         for name, keys in chosen.items():
             bundle = compile_plan(name, keys, extra=("--profile", path("profile.json")))
             simulation = simulate(bundle)
             predictions[name] = {"predicted": simulation["planned_seconds"], "simulated": simulation["step_seconds"], "bundle": bundle}
+            bodies += bodies_of(bundle)
+        shortest, middle = min(bodies), statistics.median(bodies)
+        print(f"compute entries of cells: the shortest {shortest * 1e3:.0f} ms, {shortest / a.period * 1e3:.0f} periods; median {middle * 1e3:.0f} ms, {middle / a.period * 1e3:.0f} periods", flush=True)
         with open(path("predictions.json"), "w") as f:
             json.dump({"written": time.time(), "plans": predictions}, f, indent=1)
 
+        rough = a.repeat * sum(p["simulated"] * (1 + a.steps) + 3 for p in predictions.values()) / 60
+        print(f"{len(chosen)} predictions of {min(p['predicted'] for p in predictions.values()):.2f} to {max(p['predicted'] for p in predictions.values()):.2f} s are written; "
+              f"executing takes about {rough:.0f} minutes", flush=True)
         measured = collections.defaultdict(list)
         for round_ in range(a.repeat):
             for name in chosen:
-                steps = cluster.run(predictions[name]["bundle"], data, 1 + a.steps)
+                steps = cluster.run(predictions[name]["bundle"], data, 1 + a.steps, trace=predictions[name]["bundle"] + ".executed.json" if a.timelines else None)
                 measured[name].append(statistics.fmean(steps[1:]))
-            print(f"round {round_ + 1} of {a.repeat}", flush=True)
+                print(f"round {round_ + 1} of {a.repeat}: {name} {measured[name][-1]:.3f} s, predicted {predictions[name]['predicted']:.3f} s", flush=True)
+    if a.timelines:
+        for name in chosen:
+            print(f"{name}, of the last run:")
+            timelines.compare(predictions[name]["bundle"] + ".executed.json", predictions[name]["bundle"] + ".simulated.json")
     judge(predictions, measured)
 
 

@@ -130,21 +130,6 @@ class Cluster:
     def throttle(self, devices):
         return [] if self.quotas else [f"--throttle={d}={self.shares[d]}" for d in devices]
 
-    def bytes_per_second(self, device, mib=64, repeat=3):
-        """Of a device that sends to, and that receives from, a process without a quota at the place of another device: the slower of both."""
-        peer = next(d for d in self.devices if d != device)
-        found = []
-        for members in ((device, peer), (peer, device)):
-            with tempfile.TemporaryDirectory() as folder:
-                ranks = [self._start(d, [os.path.join(z.BIN, "transport-rank"), "transfer", "--folder", folder, "--rank", str(i), "--ranks", "2", "--mib", str(mib), "--repeat",
-                                         str(repeat), "--listen", self.addresses[self.devices.index(d)]], out=subprocess.PIPE, limited=d == device)
-                         for i, d in enumerate(members)]
-                outs = [r.communicate(timeout=300)[0] for r in ranks]
-                if any(r.returncode for r in ranks):
-                    raise z.Failure("transport-rank failed")
-                found.append(mib * 2**20 / float(outs[0]))
-        return min(found)
-
     def _ranks(self, bundle, words, timeout=1800):
         """A tool as a job: a process per device of the bundle, each at its place. Raises with what the first one says that fails."""
         with open(os.path.join(bundle, "manifest.json")) as f:
@@ -179,19 +164,9 @@ class Cluster:
         """What zorse-profile measures: every device under its quota, all at the same time, and the links between them."""
         with tempfile.TemporaryDirectory() as folder:
             output = os.path.join(folder, "profile.json")
-            self._ranks(bundle, ["zorse-profile", "--rows", ",".join(map(str, rows)), "--seconds", seconds, "-o", output, "--quiet"])
+            self._ranks(bundle, ["zorse-profile", "--rows", ",".join(map(str, rows)), "--seconds", seconds, "-o", output, "--quiet", *self.throttle(self.devices)])
             with open(output) as f:
                 profile = json.load(f)
-        if not self.quotas:  # the throttle is the run's: bodies take so much longer there
-            for device in profile["devices"]:
-                slower = 1 / self.shares[device["device"]]
-                for lists in device.get("classes", {}).values():
-                    for item in lists:
-                        for point in item.get("points", [item]):
-                            point.update({k: v * slower for k, v in point.items() if k not in ("rows", "memory")})
-                for rate in ("update", "norm"):
-                    if rate in device:
-                        device[rate] = {k: v * slower for k, v in device[rate].items()}
         return profile
 
     def run(self, bundle, data, steps, trace=None):

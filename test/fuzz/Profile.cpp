@@ -47,7 +47,7 @@ bool fuzz::readOne(std::string_view bytes) {
 extern "C" size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t size, size_t maxSize, unsigned seed) {
   static const std::vector<const char *> words = {
       "\"device\": ", "\"devices\": ", "\"classes\": ", "\"points\": ", "\"degree\": ", "\"rows\": ", "\"forward\": ", "\"backward\": ", "\"input_gradients\": ", "\"weight_gradients\": ",
-      "\"memory\": ", "\"update\": ", "\"norm\": ", "\"copy\": ", "\"load\": ", "\"per_element\": ", "\"per_byte\": ", "\"fixed\": ", "\"links\": ", "\"from\": ", "\"to\": ", "\"bandwidth\": ",
+      "\"memory\": ", "\"update\": ", "\"norm\": ", "\"copy\": ", "\"load\": ", "\"per_element\": ", "\"per_byte\": ", "\"communication\": ", "\"per_message\": ", "\"delay\": ", "\"fixed\": ", "\"links\": ", "\"from\": ", "\"to\": ", "\"bandwidth\": ",
       "\"latency\": ", "\"flow\": ", "\"model\": ", "\"a\"", "\"T4\"", "\"n0\"", "\"n2\"", "\"embedding\"", "1e-9", "1e300", "null", "true", "[", "]", "{", "}", ", ",
   };
   fuzz::Random random(seed);

@@ -110,31 +110,73 @@ TEST(Measure, AnAbortedTransportIsAnError) {
   EXPECT_TRUE(measureLink(*transports[0], 0, 0, 1, 1, 0.1).failed());
 }
 
+/// Ranks that are threads.
+struct Meeting {
+  std::mutex mutex;
+  std::condition_variable changed;
+  std::map<std::string, std::map<uint32_t, std::string>> said;
+};
+struct Here final : Group {
+  Here(Meeting &meeting, uint32_t me, uint32_t world = 4) : meeting(meeting), me(me), world(world) {}
+  uint32_t rank() const override { return me; }
+  uint32_t size() const override { return world; }
+  uint64_t generation() const override { return 1; }
+  Result<std::vector<std::string>> exchange(const std::string &name, const std::string &mine) override {
+    std::unique_lock<std::mutex> lock(meeting.mutex);
+    meeting.said[name][me] = mine;
+    meeting.changed.notify_all();
+    meeting.changed.wait(lock, [&] { return meeting.said[name].size() == world; });
+    std::vector<std::string> all;
+    for (auto &[rank, text] : meeting.said[name])
+      all.push_back(text);
+    return all;
+  }
+  Meeting &meeting;
+  uint32_t me, world;
+};
+
+/// Three and nine ranks: one pair at a time, and several; ranks left out have zeros; everyone hears of all.
+TEST(Measure, CostsOfMessages) {
+  for (uint32_t world : {3u, 9u}) {
+    Meeting meeting;
+    auto transports = makeLocalTransports(world);
+    std::vector<std::vector<MovingWork>> found(world);
+    std::vector<int> computing(world, 1);
+    computing[1] = 0;
+    std::vector<std::thread> threads;
+    for (uint32_t rank = 0; rank < world; ++rank)
+      threads.emplace_back([&, rank] {
+        Here group(meeting, rank, world);
+        Result<std::vector<MovingWork>> work = measureMovingOfAll(group, *transports[rank], 3, 0.05, computing);
+        ASSERT_FALSE(work.failed()) << work.message();
+        found[rank] = *work;
+      });
+    for (std::thread &thread : threads)
+      thread.join();
+    for (const std::vector<MovingWork> &all : found) {
+      ASSERT_EQ(all.size(), world);
+      EXPECT_EQ(all[1].perByte + all[1].perMessage + all[1].delay, 0);
+      for (uint32_t rank = 0; rank < world; ++rank) {
+        EXPECT_GT(rank == 1 ? 1 : all[rank].perByte + all[rank].perMessage, 0);
+        EXPECT_EQ(all[rank].perMessage, found[0][rank].perMessage);
+        EXPECT_EQ(all[rank].delay, found[0][rank].delay);
+        EXPECT_LT(all[rank].perByte, 1e-6);
+        EXPECT_LT(all[rank].perMessage, 0.1);
+      }
+    }
+  }
+}
+
+TEST(Measure, CostsOfMessagesOverAnAbortedTransport) {
+  auto transports = makeLocalTransports(2);
+  transports[0]->abort(userError("gone"));
+  EXPECT_TRUE(measureMoving(*transports[0], 0, 0, 1, 1, 0.1, 1).failed());
+  EXPECT_TRUE(measureMoving(*transports[0], 0, 1, 0, 1, 0.1, 1).failed());
+}
+
 /// Four ranks on two nodes: every rank hears of all links.
 TEST(Measure, LinksOfAJob) {
-  struct Meeting {
-    std::mutex mutex;
-    std::condition_variable changed;
-    std::map<std::string, std::map<uint32_t, std::string>> said;
-  } meeting;
-  struct Here final : Group {
-    Here(Meeting &meeting, uint32_t me) : meeting(meeting), me(me) {}
-    uint32_t rank() const override { return me; }
-    uint32_t size() const override { return 4; }
-    uint64_t generation() const override { return 1; }
-    Result<std::vector<std::string>> exchange(const std::string &name, const std::string &mine) override {
-      std::unique_lock<std::mutex> lock(meeting.mutex);
-      meeting.said[name][me] = mine;
-      meeting.changed.notify_all();
-      meeting.changed.wait(lock, [&] { return meeting.said[name].size() == 4; });
-      std::vector<std::string> all;
-      for (auto &[rank, text] : meeting.said[name])
-        all.push_back(text);
-      return all;
-    }
-    Meeting &meeting;
-    uint32_t me;
-  };
+  Meeting meeting;
   auto transports = makeLocalTransports(4);
   std::vector<RankLink> found[4];
   std::vector<std::thread> threads;

@@ -10,7 +10,7 @@
 #include <cstring>
 #include <map>
 
-#include <sys/resource.h>
+#include <ctime>
 
 using namespace zorse;
 using namespace zorse::profile;
@@ -21,9 +21,9 @@ namespace {
 double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
 
 double processorSeconds() {
-  rusage use = {};
-  getrusage(RUSAGE_SELF, &use);
-  return double(use.ru_utime.tv_sec + use.ru_stime.tv_sec) + double(use.ru_utime.tv_usec + use.ru_stime.tv_usec) * 1e-6;
+  timespec time = {};
+  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &time);
+  return double(time.tv_sec) + double(time.tv_nsec) * 1e-9;
 }
 
 enum Task { Forward, Backward, InputGradients, WeightGradients, kTasks };
@@ -175,6 +175,18 @@ private:
     return Status::success();
   }
 
+  /// Seconds of one call; under a quota its processor seconds, which pauses leave alone that are as long as many calls. `pace` makes seconds of them.
+  double timed(const std::function<void()> &once) {
+    double used = processorSeconds();
+    int64_t calls = 0;
+    double seconds = timedSample(options.sampleSeconds, [&]() -> int64_t {
+      once();
+      ++calls;
+      return 1;
+    });
+    return options.quota > 0 ? (processorSeconds() - used) / static_cast<double>(calls) : seconds;
+  }
+
   Status sample(Point &point) {
     UnitClass &c = classes[point.unitClass];
     // What it reads is there, for these rows.
@@ -186,14 +198,11 @@ private:
     }
     Status failure;
     size_t set = 0;
-    double seconds = timedSample(options.sampleSeconds, [&]() -> int64_t {
-      Status status = call(c, set, point.body, point.rows);
-      if (status.failed())
+    point.samples.push_back(timed([&] {
+      if (Status status = call(c, set, point.body, point.rows); status.failed())
         failure = status;
       set = (set + 1) % c.sets.size();
-      return 1;
-    });
-    point.samples.push_back(seconds);
+    }));
     return failure;
   }
 
@@ -201,6 +210,8 @@ private:
     double start = now(), used = processorSeconds();
     Status status = allRounds();
     double share = (processorSeconds() - used) / std::max(now() - start, 1e-9);
+    if (options.quota > 0 && share > 0)
+      pace = 1 / std::min(share, options.quota);
     if (status.succeeded() && options.processors > 0 && share < 0.9 * options.processors) {
       char text[160];
       std::snprintf(text, sizeof text, "others use this machine: the functions got %.2f of a processor where %.2f are allowed, and look slower than they are", share, options.processors);
@@ -241,7 +252,7 @@ private:
         for (const Point &measured : points)
           if (measured.unitClass == i && measured.rows == rows) {
             double spread = 0;
-            double seconds = median(measured.samples, &spread);
+            double seconds = pace * median(measured.samples, &spread);
             (measured.task == Forward ? point.forward : measured.task == Backward ? point.backward : measured.task == InputGradients ? point.inputGradients : point.weightGradients) = seconds;
             worst = std::max(worst, spread);
             most = std::max(most, measured.samples.size());
@@ -272,14 +283,13 @@ private:
       Status failure = work(n); // warm
       std::vector<double> samples;
       for (size_t round = 0; round < 5 && failure.succeeded(); ++round)
-        samples.push_back(timedSample(options.sampleSeconds, [&]() -> int64_t {
+        samples.push_back(timed([&] {
           if (Status status = work(n); status.failed())
             failure = status;
-          return 1;
         }));
       if (failure.failed())
         return failure;
-      seconds[i] = median(samples);
+      seconds[i] = pace * median(samples);
     }
     each = std::max(seconds[1] - seconds[0], 0.0) / static_cast<double>(large - small);
     fixed = std::max(seconds[0] - each * static_cast<double>(small), 0.0);
@@ -342,16 +352,15 @@ private:
       Status failure;
       std::vector<double> samples;
       for (int round = 0; round < 5; ++round)
-        samples.push_back(timedSample(options.sampleSeconds, [&]() -> int64_t {
+        samples.push_back(timed([&] {
           BodyArguments arguments;
           arguments.slots = addresses.data();
           if (Status called = device.runBody(body, arguments); called.failed())
             failure = called;
-          return 1;
         }));
       if (failure.failed())
         return failure;
-      profile.launch = median(samples);
+      profile.launch = pace * median(samples);
       std::snprintf(text, sizeof text, ", a call %.3g us", profile.launch * 1e6);
       report += text;
     }
@@ -368,6 +377,7 @@ private:
   const Bundle &bundle;
   const TimerOptions &options;
   double begin = 0;
+  double pace = 1; ///< seconds for a second of `timed`
   std::vector<UnitClass> classes;
   std::unique_ptr<DeviceMemory> scratch;
   std::vector<Point> points;

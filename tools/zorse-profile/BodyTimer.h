@@ -19,6 +19,7 @@ struct TimerOptions {
   double spread = 0.03;           ///< stable: distance of the quartiles over the median
   uint64_t memory = 0;            ///< bytes that may be used
   double processors = 0;          ///< that the device's one thread should get; less than 0.9 of it is reported. 0: not known
+  double quota = 0;               ///< processors that a control group leaves the device and that its threads use up: processor time is measured, and how much of it there was. 0: none
   std::function<void(const std::string &)> say; ///< a line for people; null: silent
 };
 

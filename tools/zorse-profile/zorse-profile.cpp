@@ -2,10 +2,12 @@
 #include "BodyTimer.h"
 
 #include "zorse/Planning/Cluster.h"
+#include "zorse/runtime/DeviceFactors.h"
 #include "zorse/runtime/Executor.h"
 #include "zorse/runtime/Hardware.h"
 #include "zorse/runtime/Measure.h"
 #include "zorse/runtime/OutputFile.h"
+#include "zorse/runtime/ThrottledDevice.h"
 
 #include <CLI/CLI.hpp>
 
@@ -17,6 +19,7 @@
 #include <map>
 #include <new>
 #include <sstream>
+#include <thread>
 
 #include <unistd.h>
 
@@ -29,6 +32,7 @@ namespace {
 struct Options {
   std::string bundle, output = "profile.json", as, secretFile, listen;
   std::vector<int64_t> rows;
+  std::vector<std::string> throttle;
   double seconds = 120, linkSeconds = 1, joinSeconds = 60;
   uint64_t memory = 0;
   uint32_t nodeConnections = 1;
@@ -54,6 +58,11 @@ public:
     Result<std::unique_ptr<Device>> device = makeDevice(bundle, index, threadsHere);
     if (device.failed())
       return device.error();
+    Result<std::vector<double>> shares = deviceFactors("--throttle", o.throttle, 1, bundle);
+    if (shares.failed())
+      return shares.error();
+    const double share = (*shares)[index];
+    *device = makeThrottledDevice(std::move(*device), share);
     if (Status status = (*device)->loadBodies(bundle.bodies, bundle.kernelDirectory()); status.failed())
       return status;
     CpuQuota quota = cpuQuota();
@@ -67,8 +76,10 @@ public:
     std::string name = bundle.devices[index].name, prefix = std::getenv("ZORSE_RANK") ? "" : name + ": "; // our launcher puts the name in front
     if (!o.quiet)
       options.say = [prefix](const std::string &line) { std::fprintf(stderr, "%s%s\n", prefix.c_str(), line.c_str()); };
-    if (bundle.devices[index].kind == "cpu" && bundle.devices[index].threads == 1)
+    if (bundle.devices[index].kind == "cpu" && bundle.devices[index].threads == 1 && share == 1)
       options.processors = quota.processors > 0 ? std::min(quota.processors, 1.0) : 1.0;
+    if (bundle.devices[index].kind == "cpu" && quota.processors > 0 && quota.processors <= bundle.devices[index].threads && share == 1)
+      options.quota = quota.processors;
     if (quota.processors > 0) {
       options.sampleSeconds = std::max(options.sampleSeconds, 20 * quota.period);
       conditions = text("%.3g processors by control group, filled every %.3g ms", quota.processors, quota.period * 1e3);
@@ -166,6 +177,51 @@ Status runAlone(const Options &o, const Bundle &bundle) {
   return profiler.write(header);
 }
 
+/// Processors that a rank's messages take from its computing; 0: there are others for them. \param threadsHere  of all devices of this host
+/// \param share  of a processor that throttling leaves each thread: messages have its pauses
+double sharedProcessors(const BundleDevice &device, int threadsHere, double share) {
+  if (device.kind != "cpu" || share < 1)
+    return 0;
+  double there = std::max(1u, std::thread::hardware_concurrency()) * double(device.threads) / std::max(threadsHere, 1);
+  if (CpuQuota quota = cpuQuota(); quota.processors > 0)
+    there = std::min(there, quota.processors);
+  return there - device.threads >= 1 ? 0 : there;
+}
+
+/// What messages cost devices whose processors move them, into the profile.
+Status moving(Job &job, Transport &transport, const Options &o, const Bundle &bundle, uint32_t rank, int threadsHere, uint32_t entry, planning::Profile &profile,
+              const std::function<void(const std::string &)> &say) {
+  Result<std::vector<double>> shares = deviceFactors("--throttle", o.throttle, 1, bundle);
+  if (shares.failed())
+    return shares.error();
+  Result<std::vector<std::string>> published = job.member().exchange("processors", text("%.17g", sharedProcessors(bundle.devices[rank], threadsHere, (*shares)[rank])));
+  if (published.failed())
+    return published.error();
+  std::vector<double> processors;
+  std::vector<int> threads;
+  for (size_t r = 0; r < published->size(); ++r) {
+    processors.push_back(std::atof((*published)[r].c_str()));
+    threads.push_back(processors.back() > 0 ? bundle.devices[r].threads : 0);
+  }
+  if (std::all_of(threads.begin(), threads.end(), [](int count) { return count == 0; }))
+    return Status::success();
+  Result<std::vector<MovingWork>> found = measureMovingOfAll(job.member(), transport, entry, o.linkSeconds, threads);
+  if (found.failed())
+    return found.error();
+  for (size_t r = 0; r < found->size(); ++r) {
+    if (threads[r] == 0)
+      continue;
+    planning::DeviceProfile &device = profile.devices[r];
+    device.communicationPerByte = (*found)[r].perByte / processors[r];
+    device.communicationPerMessage = (*found)[r].perMessage / processors[r];
+    device.communicationDelay = (*found)[r].delay;
+    if (say)
+      say(device.device + text(": a message takes %.3g us and %.3g ns a byte from computing", device.communicationPerMessage * 1e6, device.communicationPerByte * 1e9) +
+          text(", and waits %.3g ms while it computes", device.communicationDelay * 1e3));
+  }
+  return Status::success();
+}
+
 /// A rank: its own device, at the same time as the others', then links.
 Status runRank(const Options &o, const Bundle &bundle, const Place &place) {
   JobOptions options;
@@ -241,6 +297,8 @@ Status runRank(const Options &o, const Bundle &bundle, const Place &place) {
           say(entry.from + " to " + entry.to + text(": %.4g MB/s, %.4g us", entry.bandwidth / 1e6, entry.latency * 1e6) + (entry.flow > 0 ? text(", one flow %.4g MB/s", entry.flow / 1e6) : ""));
         together.links.push_back(entry);
       }
+      if (Status status = moving(job, **transport, o, bundle, place.rank, threads, uint32_t(2 * (nodes->size() + nodes->size() * nodes->size() * 2) + 16), together, say); status.failed())
+        return status;
     }
     return place.rank == 0 ? profiler.write(together) : Status::success();
   }();
@@ -290,6 +348,7 @@ int main(int argc, char **argv) {
   app.add_option("--seconds", o.seconds, "begin no round of measurements after so long; three are done in any case")->capture_default_str()->check(CLI::Range(0.0, 1e6));
   app.add_option("--memory", o.memory, "bytes to use at most; default half of what a device has, at most 4 GiB");
   app.add_option("--as", o.as, "one process: write the times for this device or device type instead of the bundle's devices");
+  app.add_option("--throttle", o.throttle, "DEVICE=SHARE, as for the run that the profile is for: bodies take 1/SHARE of their time");
   app.add_flag("--processes", o.processes, "one process per device on this machine, all measured at the same time, and the links between them");
   app.add_flag("--no-links", o.noLinks, "do not measure links");
   app.add_option("--link-seconds", o.linkSeconds, "about how long each link is measured")->capture_default_str()->check(CLI::Range(0.05, 600.0));

@@ -9,7 +9,6 @@
 #include <map>
 #include <sstream>
 
-#include <fnmatch.h>
 
 using namespace zorse;
 using namespace zorse::run;
@@ -162,31 +161,6 @@ bundle::TrainingOptions zorse::run::trainingOptions(const Options &o, const bund
   if (o.schedule == "cosine")
     training.set_schedule(bundle::TrainingOptions::COSINE);
   return training;
-}
-
-runtime::Result<std::vector<double>> zorse::run::deviceFactors(const char *option, const std::vector<std::string> &texts, double most, const runtime::Bundle &bundle) {
-  std::vector<double> factors(bundle.devices.size(), 1);
-  for (const std::string &text : texts) {
-    size_t equals = text.rfind('=');
-    char *end = nullptr;
-    double factor = equals == std::string::npos ? 0 : std::strtod(text.c_str() + equals + 1, &end);
-    if (!(factor > 0 && factor <= most) || *end != 0 || end == text.c_str() + equals + 1) {
-      char limit[32];
-      std::snprintf(limit, sizeof limit, "%g", most);
-      return runtime::userError(std::string(option) + ": expected DEVICE=NUMBER with a number above 0 and at most " + limit + ", got '" + text + "'");
-    }
-    std::string pattern = text.substr(0, equals);
-    bool found = false;
-    for (size_t d = 0; d < factors.size(); ++d)
-      if (fnmatch(pattern.c_str(), bundle.devices[d].name.c_str(), 0) == 0) {
-        factors[d] = factor;
-        found = true;
-      }
-    if (!found)
-      return runtime::userError(std::string(option) + ": the bundle has no device '" + pattern + "'; its first is '" + bundle.devices[0].name +
-                                "', and * stands for any characters");
-  }
-  return factors;
 }
 
 std::string zorse::run::runText(const Options &o, const std::string &dataFingerprint, const std::string &evaluationFingerprint) {

@@ -56,9 +56,6 @@ runtime::Status checkOutputs(const Options &options);
 /// The bundle's training options with those of the run in their place.
 bundle::TrainingOptions trainingOptions(const Options &options, const bundle::TrainingOptions &compiled);
 
-/// "a100:*=2": the factor of each of the bundle's devices, by the last text whose pattern its name matches, else 1. `option` is for messages.
-runtime::Result<std::vector<double>> deviceFactors(const char *option, const std::vector<std::string> &texts, double most, const runtime::Bundle &bundle);
-
 /// What must be equal on all ranks, as text: what the mathematics and the order of work depend on.
 std::string runText(const Options &options, const std::string &dataFingerprint, const std::string &evaluationFingerprint);
 

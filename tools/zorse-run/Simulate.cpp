@@ -1,5 +1,6 @@
 #include "Simulate.h"
 
+#include "zorse/runtime/DeviceFactors.h"
 #include "zorse/runtime/OutputFile.h"
 #include "zorse/runtime/Report.h"
 #include "zorse/runtime/Simulation.h"

@@ -2,6 +2,7 @@
 
 #include "JobOutput.h"
 
+#include "zorse/runtime/DeviceFactors.h"
 #include "zorse/runtime/Data.h"
 #include "zorse/runtime/Report.h"
 #include "zorse/runtime/Snapshot.h"

@@ -32,7 +32,9 @@ struct DeviceProfile {
   double copyPerByte = -1, copyFixed = 0;
   double loadPerByte = -1, loadFixed = 0;
   double launch = -1;                ///< of a call of a function that does nothing: takes the place of ClusterDevice.launch in rooflines
-  double communicationPerByte = -1;  ///< seconds of computing that a byte costs which the device sends or receives: of processors that move it themselves
+  /// Of a device whose own processors move what it sends and receives: seconds of computing that it loses to a byte and to a message, and seconds that a
+  /// message waits for a processor while it computes.
+  double communicationPerByte = -1, communicationPerMessage = 0, communicationDelay = 0;
   uint64_t memory = 0;               ///< bytes found; 0: not measured
 };
 

@@ -23,6 +23,13 @@ struct Route {
   double flow = 0;     ///< bytes/s of one flow at most; 0: not limited
 };
 
+/// A device whose own processors move what it sends and receives. That is work: computing loses it, and moving takes at least as long.
+struct Moving {
+  double perByte = 0, perMessage = 0; ///< seconds of work
+  double delay = 0;                   ///< seconds that a message waits for a processor where the device computes
+  double work(double bytes) const { return perMessage + bytes * perByte; }
+};
+
 /// What is connected to what; immutable, shared by threads.
 ///
 ///   in a node       sender's port out · bus · receiver's port in              latency: of the port, once, and the bus
@@ -46,10 +53,9 @@ public:
   /// Constant time. From a device to itself nothing is crossed.
   Route route(uint32_t from, uint32_t to) const;
 
-  /// Processors that move bytes themselves: seconds of computing a device loses to every byte it sends or receives, by device. Empty: nothing is lost.
-  void setWork(std::vector<double> secondsPerByte) { perByte = std::move(secondsPerByte); }
-  bool hasWork() const { return !perByte.empty(); }
-  double work(uint32_t device) const { return perByte.empty() ? 0 : perByte[device]; }
+  /// Whether processors of any device move bytes themselves (Topology.moving).
+  bool hasMoving() const { return !movers.empty(); }
+  const Moving &moving(uint32_t device) const { return movers[device]; } ///< only if hasMoving()
 
   size_t resources() const { return bandwidths.size(); }
   double bandwidth(uint32_t resource) const { return bandwidths[resource]; } ///< bytes/s, > 0
@@ -90,7 +96,8 @@ private:
   std::vector<Shared> pairs; ///< sites x sites, if there are not too many
   std::unordered_map<uint64_t, Shared> listedPairs; ///< otherwise: (from << 32 | to)
   Shared otherPairs;
-  std::vector<double> bandwidths, inverse, perByte;
+  std::vector<double> bandwidths, inverse;
+  std::vector<Moving> movers; ///< by device, or empty
   std::vector<std::pair<Kind, uint32_t>> owners; ///< per resource: index of a device, node, site or pair
   std::vector<std::string> nodeNames, siteNames;
 };
@@ -118,12 +125,14 @@ struct Piece {
 /// bandwidth, first come, first served; a flow ends when the last of its resources has passed its bytes, and not before its own limit allows.
 /// So parallel flows add up to no more than a bandwidth, one slow flow leaves the rest of it to others, and a simulation is one pass.
 /// A collective reserves on every resource the bytes it passes there in all.
+/// Where a device's processors move bytes they are a resource too, of both directions; while the device computes they have half as much for it, and a
+/// message waits for them first (Moving::delay).
 class Traffic {
 public:
   explicit Traffic(const Network &network) : network(&network), freeAt(network.resources(), 0), load(network.resources(), 0) { reset(); }
   void reset() {
     freeAt.assign(freeAt.size(), 0);
-    debts.assign(network->hasWork() ? network->devices() : 0, Debt());
+    debts.assign(network->hasMoving() ? network->devices() : 0, Debt());
   }
 
   Passage send(uint32_t from, uint32_t to, double bytes, double start);
@@ -134,9 +143,14 @@ public:
   /// Every member gets the sum of `bytes` over all.
   Passage allReduce(const std::vector<uint32_t> &members, double bytes, double start, Algorithm algorithm);
 
-  /// When a device that computes for `seconds` from `start` on is done: what it lost to bytes it moved (Network::work) while it computed before comes on
+  /// When a device that computes for `seconds` from `start` on is done: what it lost to bytes it moved (Moving) while it computed before comes on
   /// top, and what it has moved since it became idle as far as it was not idle for as long. A device computes one thing at a time.
   double compute(uint32_t device, double seconds, double start);
+  /// Says that a device computes until `end`, where what it loses is already part of that.
+  void occupy(uint32_t device, double end) {
+    if (!debts.empty())
+      debts[device].since = end;
+  }
 
   double busyUntil(uint32_t resource) const { return freeAt[resource]; }
 
@@ -148,10 +162,13 @@ private:
   };
   enum class Operation : uint8_t { Gather, Scatter, Reduce };
   struct Debt {
-    double seconds = 0, since = 0; ///< of computing, that idle time since then works off
+    double seconds = 0, since = 0; ///< of computing, that idle time since then works off; before `since` it computes
+    double free = 0;               ///< when its processors have moved what they were given
   };
 
-  void charge(uint32_t device, double bytes, double start);
+  void charge(uint32_t device, double work, double start);
+  bool computes(uint32_t device, double start) const { return start < debts[device].since; }
+  double moved(uint32_t device, double work, double start) const;
   Passage run(Operation operation, double start, Algorithm algorithm);
   void weigh(Operation operation, Algorithm algorithm);
   void flow(uint32_t from, uint32_t to, double bytes);
@@ -170,7 +187,7 @@ private:
   double total = 0;
   std::vector<double> load;
   std::vector<uint32_t> touched;
-  std::vector<double> moved; ///< bytes by device; only where moving is work
+  std::vector<double> work; ///< seconds of moving by device; only where moving is work
   std::vector<uint32_t> movers;
   std::vector<Debt> debts;
   double least = 0, latency = 0, lastHop = 0;

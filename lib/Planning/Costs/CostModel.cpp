@@ -76,7 +76,8 @@ std::optional<CostModel> CostModel::make(const bundle::ModelSummary &summary, co
   std::map<Key, uint32_t> classes;
   bundle::Topology topology = cluster.topology;
   topology.clear_node_of_device();
-  std::vector<double> work; ///< by device: seconds of computing that a byte costs
+  topology.clear_moving();
+  bool moves = false;
   std::string unable;
   size_t count = planDevices.empty() ? cluster.devices.size() : planDevices.size();
   for (size_t i = 0; i < count; ++i) {
@@ -103,7 +104,13 @@ std::optional<CostModel> CostModel::make(const bundle::ModelSummary &summary, co
       tables->times.push_back(deviceTimes(summary, units, device, speed, node.pcie, port, measured));
     tables->deviceClass.push_back(it->second);
     topology.add_node_of_device(device.node);
-    work.push_back(measured ? std::max(0.0, measured->communicationPerByte) : 0);
+    auto *moving = topology.add_moving();
+    if (measured && measured->communicationPerByte >= 0) {
+      moving->set_per_byte(measured->communicationPerByte);
+      moving->set_per_message(measured->communicationPerMessage);
+      moving->set_delay(measured->communicationDelay);
+      moves = moves || moving->per_byte() > 0 || moving->per_message() > 0 || moving->delay() > 0;
+    }
   }
   if (!unable.empty()) {
     if (unable.size() > 300)
@@ -114,9 +121,9 @@ std::optional<CostModel> CostModel::make(const bundle::ModelSummary &summary, co
   }
   if (profile)
     applyLinks(profile->links, cluster, topology);
+  if (!moves)
+    topology.clear_moving();
   tables->network = sim::Network(topology);
-  if (std::any_of(work.begin(), work.end(), [](double seconds) { return seconds > 0; }))
-    tables->network.setWork(std::move(work));
   // Gloo's transport, which runs CPU devices, sums by exchange and gathers straight from the owners, over relays between sites.
   bool gloo = std::all_of(cluster.devices.begin(), cluster.devices.end(), [](const ClusterDevice &device) { return device.kind == "cpu"; });
   if (gloo) {

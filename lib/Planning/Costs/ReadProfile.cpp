@@ -165,9 +165,16 @@ DeviceProfile readDevice(const json &from, const std::string &path) {
   if (from.contains("launch"))
     device.launch = toSeconds(from["launch"], path + ".launch");
   if (from.contains("communication")) {
-    double none = 0;
-    checkKeys(from["communication"], path + ".communication", {"per_byte"});
-    readRate(from, "communication", "per_byte", path, device.communicationPerByte, none);
+    const json &moving = from["communication"];
+    std::string here = path + ".communication";
+    checkKeys(moving, here, {"per_byte", "per_message", "delay"});
+    if (!moving.contains("per_byte"))
+      fail(here, "lacks \"per_byte\"");
+    device.communicationPerByte = toFigure(moving["per_byte"], here + ".per_byte", 0, 1, "seconds");
+    if (moving.contains("per_message"))
+      device.communicationPerMessage = toSeconds(moving["per_message"], here + ".per_message");
+    if (moving.contains("delay"))
+      device.communicationDelay = toSeconds(moving["delay"], here + ".delay");
   }
   if (from.contains("memory"))
     device.memory = static_cast<uint64_t>(toInteger(from["memory"], path + ".memory", 0, int64_t(1) << 50));
@@ -284,8 +291,11 @@ std::optional<Profile> zorse::planning::readProfileFiles(const std::vector<std::
       keep(device.normPerElement, device.normFixed, known->normPerElement, known->normFixed);
       keep(device.copyPerByte, device.copyFixed, known->copyPerByte, known->copyFixed);
       keep(device.loadPerByte, device.loadFixed, known->loadPerByte, known->loadFixed);
-      if (device.communicationPerByte < 0)
+      if (device.communicationPerByte < 0) {
         device.communicationPerByte = known->communicationPerByte;
+        device.communicationPerMessage = known->communicationPerMessage;
+        device.communicationDelay = known->communicationDelay;
+      }
       device.memory = device.memory ? device.memory : known->memory;
       device.launch = device.launch >= 0 ? device.launch : known->launch;
       *known = std::move(device);

@@ -45,7 +45,7 @@ std::string zorse::planning::writeProfile(const Profile &profile) {
     rate("copy", "per_byte", device.copyPerByte, device.copyFixed);
     rate("load", "per_byte", device.loadPerByte, device.loadFixed);
     if (device.communicationPerByte >= 0)
-      out += ",\n     \"communication\": " + text(ordered_json{{"per_byte", device.communicationPerByte}});
+      out += ",\n     \"communication\": " + text(ordered_json{{"per_byte", device.communicationPerByte}, {"per_message", device.communicationPerMessage}, {"delay", device.communicationDelay}});
     if (!device.classes.empty())
       out += ",\n     \"classes\": {";
     const char *separator = "\n";

@@ -195,6 +195,12 @@ private:
     for (uint32_t node : t.node_of_device())
       if (node >= uint32_t(t.nodes_size()))
         problem = "node " + std::to_string(node) + " of " + std::to_string(t.nodes_size()) + " is named";
+    for (const auto &moving : t.moving())
+      for (double value : {moving.per_byte(), moving.per_message(), moving.delay()})
+        if (!std::isfinite(value) || value < 0)
+          problem = "what moving bytes costs a device is no number of at least 0";
+    if (t.moving_size() != 0 && t.moving_size() != int(bundle_.devices.size()))
+      problem = "it says what moving bytes costs " + std::to_string(t.moving_size()) + " devices, the manifest names " + std::to_string(bundle_.devices.size());
     if (t.node_of_device_size() != int(bundle_.devices.size()))
       problem = "it places " + std::to_string(t.node_of_device_size()) + " devices, the manifest names " + std::to_string(bundle_.devices.size());
     return problem.empty() ? Status::success() : Status(userError(path("topology.pb") + ": " + problem + "; compile the model again"));

@@ -219,6 +219,8 @@ void Replay::start(uint32_t index, uint64_t step) {
   if (task.activity < Activity::Transfer) {
     if (!options.speedTimes.empty() && task.entry->has_compute())
       passage.sent = passage.arrived = now + task.seconds / options.speedTimes[task.device];
+    if (network && task.entry->has_compute())
+      traffic.occupy(task.device, passage.arrived);
   } else if (network) {
     Passengers p = passengersOf(*task.entry, task.device);
     switch (task.activity) {

@@ -19,7 +19,7 @@ const char *kEverything = R"({
   "devices": [
     {"device": "F1", "memory": 1000,
      "update": {"per_element": 1e-9, "fixed": 1e-5}, "norm": {"per_element": 2e-9}, "copy": {"per_byte": 3e-9, "fixed": 0}, "load": {"per_byte": 4e-9},
-     "communication": {"per_byte": 5e-9},
+     "communication": {"per_byte": 5e-9, "per_message": 6e-5, "delay": 0.007},
      "classes": {
        "block mlp": [{"rows": 1, "forward": 0.1, "backward": 0.2, "input_gradients": 0.12, "weight_gradients": 0.08, "memory": 77}, {"rows": 4, "forward": 0.4}],
        "head": [{"degree": 1, "points": [{"rows": 2, "forward": 0.5}]}, {"degree": 2, "points": [{"rows": 2, "forward": 0.3}]}],
@@ -47,6 +47,8 @@ TEST(Profile, ReadAndWritten) {
   EXPECT_EQ(device.updateFixed, 1e-5);
   EXPECT_EQ(device.loadPerByte, 4e-9);
   EXPECT_EQ(device.communicationPerByte, 5e-9);
+  EXPECT_EQ(device.communicationPerMessage, 6e-5);
+  EXPECT_EQ(device.communicationDelay, 0.007);
   ASSERT_EQ(device.classes.at("block mlp").size(), 1u);
   EXPECT_EQ(device.classes.at("block mlp")[0].degree, 1u);
   EXPECT_EQ(device.classes.at("block mlp")[0].points[0].weightGradients, 0.08);
@@ -72,6 +74,8 @@ TEST(Profile, Mistakes) {
   EXPECT_MISTAKE(R"({"format": 2})", "format: expected a whole number from 1 to 1, got 2");
   EXPECT_MISTAKE(R"({"devises": []})", "unknown key \"devises\"; known are format, model");
   EXPECT_MISTAKE(R"({"devices": {}})", "devices: expected an array of at most 65536, got an object");
+  EXPECT_MISTAKE(R"({"devices": [{"device": "a", "communication": {"delay": 1}}]})", "devices[0].communication: lacks \"per_byte\"");
+  EXPECT_MISTAKE(R"({"devices": [{"device": "a", "communication": {"per_byte": 2}}]})", "devices[0].communication.per_byte: expected");
   EXPECT_MISTAKE(R"({"devices": [{}]})", "devices[0]: lacks \"device\"");
   EXPECT_MISTAKE(R"({"devices": [{"device": ""}]})", "devices[0].device: expected a text that is not empty, got \"\"");
   EXPECT_MISTAKE(R"({"devices": [{"device": "a"}, {"device": "a"}]})", "devices[1].device: \"a\" is given twice");

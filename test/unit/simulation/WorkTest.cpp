@@ -11,11 +11,11 @@ sim::Network threeDevices() {
   bundle::Topology t;
   t.add_sites();
   t.add_nodes();
-  for (int d = 0; d < 3; ++d)
+  for (double perByte : {0.5, 0.25, 0.0}) {
     t.add_node_of_device(0);
-  sim::Network network(t);
-  network.setWork({0.5, 0.25, 0});
-  return network;
+    t.add_moving()->set_per_byte(perByte);
+  }
+  return sim::Network(t);
 }
 
 TEST(Work, BytesTakeTimeFromComputing) {
@@ -50,6 +50,36 @@ TEST(Work, CollectivesCountWhatEachMoves) {
   traffic.reduceScatter({0, 1, 2}, {{0, 4}, {1, 8}}, 0, sim::Algorithm::Best);
   traffic.reset();
   EXPECT_DOUBLE_EQ(traffic.compute(0, 1, 0), 1);
+}
+
+TEST(Work, MovingTakesAsLong) {
+  sim::Network network = threeDevices();
+  sim::Traffic traffic(network);
+  EXPECT_DOUBLE_EQ(traffic.send(0, 1, 4, 1).arrived, 3);   // 2 s of 0, the slower one
+  EXPECT_DOUBLE_EQ(traffic.send(2, 0, 4, 2).arrived, 5);   // both directions have the same processors
+  EXPECT_DOUBLE_EQ(traffic.send(1, 2, 4, 2).arrived, 3);   // 1 is free since 2
+  EXPECT_DOUBLE_EQ(traffic.allGather({{0, 4}, {1, 8}}, {0, 1, 2}, 10, sim::Algorithm::Exchange).arrived, 10 + 16 * 0.5);
+}
+
+TEST(Work, DevicesThatComputeMoveLaterAndSlower) {
+  bundle::Topology t;
+  t.add_sites();
+  t.add_nodes();
+  for (int d = 0; d < 3; ++d) {
+    t.add_node_of_device(0);
+    auto *moving = t.add_moving();
+    moving->set_per_byte(0.5);
+    moving->set_per_message(1);
+    moving->set_delay(d == 1 ? 0.25 : 0);
+  }
+  sim::Network network(t);
+  sim::Traffic traffic(network);
+  traffic.compute(1, 10, 0);
+  EXPECT_DOUBLE_EQ(traffic.send(0, 1, 2, 1).arrived, 1 + 0.25 + 2 * (1 + 2 * 0.5));
+  EXPECT_DOUBLE_EQ(traffic.send(0, 2, 2, 5).arrived, 7);
+  traffic.occupy(2, 20);
+  EXPECT_DOUBLE_EQ(traffic.send(0, 2, 2, 10).arrived, 14);
+  EXPECT_DOUBLE_EQ(traffic.compute(1, 1, 10), 13); // one message of 2 bytes
 }
 
 TEST(Work, NoneWithoutIt) {

@@ -48,6 +48,20 @@ struct RankLink {
 /// \param nodes  by rank. \returns on every rank all links.
 Result<std::vector<RankLink>> measureLinks(Group &group, Transport &transport, const std::vector<uint32_t> &nodes, double seconds, const std::function<void(const std::string &)> &progress);
 
+/// What messages cost the processors of a rank.
+struct MovingWork {
+  double perByte = 0, perMessage = 0; ///< processor seconds, of sending and receiving alike
+  double delay = 0;                   ///< seconds by which an answer is later while the rank computes
+};
+
+/// Measures `subject` with `driver`'s help; both call it together, with the same `entry` (two numbers from there on are used). Takes about three times `seconds`.
+/// \param threads  that compute at the subject while the delay is measured. \returns the delay at the driver, the rest at the subject.
+Result<MovingWork> measureMoving(Transport &transport, uint32_t me, uint32_t driver, uint32_t subject, uint32_t entry, double seconds, int threads);
+
+/// All ranks of a job, each with help of the one before it. All call it together, from one thread, with the same `entry` (16 for every rank are used).
+/// \param threads  by rank, that compute; 0: this rank is left out and has zeros. \returns on every rank all of them.
+Result<std::vector<MovingWork>> measureMovingOfAll(Group &group, Transport &transport, uint32_t entry, double seconds, const std::vector<int> &threads);
+
 /// A job of ranks that agree and measure, for tools: the coordinator where this rank hosts it, and its member.
 struct JobOptions {
   std::string secretFile, listen;
