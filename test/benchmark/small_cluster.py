@@ -40,7 +40,11 @@ class Cluster:
         self.spaces, self.addresses = [], ["127.0.0.1"] * len(self.devices)
         self.processors = self._places()
         if megabits:
-            self._make_links()
+            try:
+                self._make_links()
+            except BaseException:
+                self.__exit__()
+                raise
 
     def __enter__(self):
         return self
@@ -104,20 +108,20 @@ class Cluster:
 
         must("ip", "netns", "add", hub)
         self.spaces.append(hub)
-        must("ip", "-n", hub, "link", "add", "br", "type", "bridge")
-        must("ip", "-n", hub, "link", "set", "br", "up")
+        must("ip", "-n", hub, "link", "add", "name", "hub0", "type", "bridge")
+        must("ip", "-n", hub, "link", "set", "dev", "hub0", "up")
         limit = ("root", "tbf", "rate", f"{self.megabits}mbit", "burst", "64k", "latency", "200ms")
         for i, device in enumerate(self.devices):
             space = f"{tag}{i}"
             must("ip", "netns", "add", space)
             self.spaces.append(space)
             self.addresses[i] = f"10.214.9.{i + 1}"
-            must("ip", "link", "add", "e", "netns", space, "type", "veth", "peer", "name", f"p{i}", "netns", hub)
-            must("ip", "-n", hub, "link", "set", f"p{i}", "master", "br", "up")
-            must("ip", "-n", space, "address", "add", self.addresses[i] + "/24", "dev", "e")
-            must("ip", "-n", space, "link", "set", "e", "up")
-            must("ip", "-n", space, "link", "set", "lo", "up")
-            must("tc", "-n", space, "qdisc", "add", "dev", "e", *limit)
+            must("ip", "link", "add", "name", "port0", "netns", space, "type", "veth", "peer", "name", f"p{i}", "netns", hub)
+            must("ip", "-n", hub, "link", "set", "dev", f"p{i}", "master", "hub0", "up")
+            must("ip", "-n", space, "address", "add", self.addresses[i] + "/24", "dev", "port0")
+            must("ip", "-n", space, "link", "set", "dev", "port0", "up")
+            must("ip", "-n", space, "link", "set", "dev", "lo", "up")
+            must("tc", "-n", space, "qdisc", "add", "dev", "port0", *limit)
             must("tc", "-n", hub, "qdisc", "add", "dev", f"p{i}", *limit)
 
     def _start(self, device, words, environment=None, out=None, log=None, limited=True):
@@ -143,7 +147,10 @@ class Cluster:
             for rank, device in enumerate(devices):
                 log = open(os.path.join(folder, f"{rank}.err"), "w+")
                 here = [os.path.join(z.BIN, words[0]), bundle, *map(str, words[1:]), "--listen", self.addresses[self.devices.index(device)], "--join-seconds", "300"]
-                ranks.append((self._start(device, here, {**base, "ZORSE_RANK": str(rank), "ZORSE_LOCAL_RANK": str(rank)}, log=log), log, device))
+                places = {"ZORSE_RANK": str(rank), "ZORSE_LOCAL_RANK": str(rank)}
+                if self.spaces:  # a host each
+                    places.update(ZORSE_LOCAL_RANK="0", ZORSE_LOCAL_WORLD_SIZE="1")
+                ranks.append((self._start(device, here, {**base, **places}, log=log), log, device))
             for process, log, device in ranks:
                 try:
                     code = process.wait(timeout=timeout)

@@ -115,6 +115,37 @@ private:
 
 double of(const Seconds &seconds, Activity activity) { return seconds[size_t(activity)]; }
 
+/// b's one thread for communication waits for c first; a's transfer need not, because its memory is free.
+TEST(Simulation, AnnouncedReceivesBeginWithTheSender) {
+  for (bool announces : {true, false}) {
+    Programs p({"a", "b", "c"});
+    p.topology(1, 0);
+    uint32_t slow = p.compute(2, Compute::F, 10), quick = p.compute(0, Compute::F, 1);
+    uint32_t busy = p.compute(1, Compute::F, 2);
+    p.transfer(2, 1, 1, 1, {slow});
+    uint32_t early = p.transfer(0, 1, 1, 1, {quick}, bundle::FORWARD, {});
+    uint32_t on = p.transfer(0, 2, 1, 1, {quick});
+    (void)busy, (void)early, (void)on;
+    for (BundleDevice &device : p.b.devices)
+      device.kind = announces ? "cpu" : "sim";
+    for (auto &program : p.b.programs) // receives into bytes of their own
+      for (auto &entry : *program.mutable_entries())
+        if (entry.has_receive())
+          entry.mutable_receive()->mutable_region()->set_offset(entry.id());
+    SimulationOptions options;
+    options.steps = 1;
+    options.traceSteps = 1;
+    Simulation s = p.run(options);
+    // The sender is free at 2, so its second transfer starts then, not when b has heard from c at 11.
+    double begins = -1;
+    for (const TraceEvent &event : s.trace)
+      if (event.device == 0 && p.b.programs[0].entries(int(event.entry)).has_send() && p.b.programs[0].entries(int(event.entry)).send().peer() == 2)
+        begins = event.begin;
+    EXPECT_DOUBLE_EQ(begins, announces ? 2 : 12);
+    EXPECT_DOUBLE_EQ(s.stepEnds[0], announces ? 11 : 13);
+  }
+}
+
 TEST(Simulation, OneDeviceAddsUp) {
   Programs p({"a"});
   uint32_t f = p.compute(0, Compute::F, 1);
@@ -234,7 +265,7 @@ TEST(Simulation, OneThreadCommunicates) {
   p.transfer(0, 1, 1, 1000, {f});
   uint32_t early = p.transfer(2, 0, 1, 1000);
   p.compute(0, Compute::B, 1, {early});
-  EXPECT_DOUBLE_EQ(p.run().firstStep, 7); // 4 + 1 + 1 + 1: the receive is behind the send
+  EXPECT_DOUBLE_EQ(p.run().firstStep, 6); // 4 + 1 + 1: the bytes from c, announced, are there, but the receive is behind the send
   SimulationOptions options;
   options.oneThreadPerQueue = true;
   EXPECT_DOUBLE_EQ(p.run(options).firstStep, 5);
@@ -288,6 +319,7 @@ TEST(Simulation, NamesWhoWaitsForever) {
     receive.set_queue(ReceiveQueue);
     receive.set_phase(bundle::FORWARD);
     receive.mutable_receive()->set_peer(1 - device);
+    receive.add_waits()->set_queue(SendQueue); // so that nobody can announce it before
   }
   Result<Simulation> result = simulatePrograms(p.b, {});
   ASSERT_TRUE(result.failed());

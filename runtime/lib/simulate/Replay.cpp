@@ -83,6 +83,10 @@ Replay::Replay(const Tasks &tasks, const SimulationOptions &options, const sim::
   if (options.steps < kKept)
     runs.resize(kKept);
   touched.assign(devices, 0);
+  announced.assign(tasks.entries.size(), UINT64_MAX);
+  early.assign(tasks.tasks.size(), 0);
+  senderWaits.assign(tasks.tasks.size(), 0);
+  isReadyNow.assign(tasks.tasks.size(), 0);
 }
 
 Status Replay::run() {
@@ -99,6 +103,8 @@ Status Replay::run() {
       const Task &task = tasks.tasks[event.task];
       for (uint32_t h = task.firstHalf; h < task.firstHalf + task.halves; ++h) {
         uint32_t entry = tasks.halves[h], device = tasks.device(tasks.entries[entry]);
+        if (event.halves != kBoth && event.halves != maskOf(entry))
+          continue;
         if (event.end)
           finish(entry);
         else
@@ -142,6 +148,10 @@ void Replay::advance(uint32_t device) {
       // Steps are prepared one ahead: a step begins when the one before the last is over on this device.
       while (!place.there && place.step < options.steps && place.step <= doneSteps[device] + 1) {
         uint32_t index = server.entries[place.at];
+        if (!place.looked) {
+          place.looked = true;
+          expectAhead(s);
+        }
         const FlatEntry &entry = tasks.entries[index];
         if (!isReady(entry, index, place.step))
           break;
@@ -152,12 +162,88 @@ void Replay::advance(uint32_t device) {
           again = true;
           continue;
         }
-        if (come[entry.task] == 0)
-          stepOf[entry.task] = place.step;
-        if (++come[entry.task] == tasks.tasks[entry.task].halves)
-          ready.push({place.step, entry.task});
+        arrive(index, place.step);
       }
     }
+  }
+}
+
+/// A thread is in its entry.
+void Replay::arrive(uint32_t index, uint64_t step) {
+  uint32_t task = tasks.entries[index].task;
+  if (early[task]) {
+    if (tasks.source(index).has_receive())
+      receiveEarly(index, step);
+    else
+      senderWaits[task] = 1;
+    return;
+  }
+  if (come[task] == 0)
+    stepOf[task] = step;
+  if (++come[task] == tasks.tasks[task].halves || (tasks.source(index).has_send() && isEarly(index, step)))
+    makeReady(task, step);
+}
+
+/// Whether the receiver of a send has announced it.
+bool Replay::isEarly(uint32_t send, uint64_t step) const {
+  const Task &task = tasks.tasks[tasks.entries[send].task];
+  for (uint32_t h = task.firstHalf; h < task.firstHalf + task.halves; ++h)
+    if (tasks.halves[h] != send && announced[tasks.halves[h]] == step)
+      return true;
+  return false;
+}
+
+/// Announces receives behind the entry that a thread has come to, as the executor does it for transports that gain from it (Executor.cpp, expectAhead).
+void Replay::expectAhead(uint32_t s) {
+  constexpr size_t kAhead = 16;
+  const Server &server = tasks.servers[s];
+  if (server.computes || tasks.bundle.devices[server.device].kind != "cpu")
+    return;
+  const Place &place = places[s];
+  size_t end = std::min<size_t>(server.entries.size(), place.at + kAhead);
+  for (size_t i = place.at + 1; i < end; ++i) {
+    uint32_t index = server.entries[i];
+    const FlatEntry &entry = tasks.entries[index];
+    const Entry &source = tasks.source(index);
+    if (!source.has_receive() || announced[index] == place.step || (options.evaluation && !entry.inEvaluation) || !isReady(entry, index, place.step))
+      continue;
+    const bundle::Region &region = source.receive().region();
+    bool isFree = true;
+    for (size_t j = place.at; j < i && isFree; ++j) {
+      uint32_t other = server.entries[j];
+      const FlatEntry &before = tasks.entries[other];
+      if (before.queue != entry.queue)
+        continue;
+      const bundle::Region &bytes = tasks.source(other).receive().region();
+      isFree = tasks.source(other).has_receive() && isReady(before, other, place.step) &&
+               (bytes.arena() != region.arena() || bytes.offset() + bytes.bytes() <= region.offset() || region.offset() + region.bytes() <= bytes.offset());
+    }
+    if (!isFree)
+      continue;
+    announced[index] = place.step;
+    if (come[entry.task] > 0 && stepOf[entry.task] == place.step && !early[entry.task]) // the sender is there
+      makeReady(entry.task, place.step);
+  }
+}
+
+/// The receiver comes to a transfer that has begun, or is over.
+void Replay::receiveEarly(uint32_t index, uint64_t step) {
+  const FlatEntry &entry = tasks.entries[index];
+  Run &run = runs[step % kKept][entry.task];
+  double end = std::max({now, run.end, lastEnd[entry.queue]});
+  lastEnd[entry.queue] = run.end = end;
+  if (end >= stepEnds[step]) {
+    stepEnds[step] = end;
+    lastTasks[step] = entry.task;
+  }
+  account(entry.task, step, kReceivers);
+  events.push({end, entry.task, false, kReceivers});
+  events.push({end, entry.task, true, kReceivers});
+  early[entry.task] = 0;
+  if (senderWaits[entry.task]) {
+    senderWaits[entry.task] = 0;
+    come[entry.task] = 1;
+    stepOf[entry.task] = step + 1;
   }
 }
 
@@ -170,7 +256,10 @@ double Replay::alone(const Task &task) const {
 
 void Replay::start(uint32_t index, uint64_t step) {
   const Task &task = tasks.tasks[index];
-  come[index] = 0;
+  uint8_t halves = come[index] < task.halves ? kSenders : kBoth;
+  early[index] = halves != kBoth;
+  come[index] = isReadyNow[index] = 0;
+  auto takesPart = [&](uint32_t h) { return halves == kBoth || maskOf(tasks.halves[h]) == halves; };
   Run &run = runs[step % kKept][index];
   run = {now, now, now, UINT32_MAX, 0};
 
@@ -186,6 +275,8 @@ void Replay::start(uint32_t index, uint64_t step) {
     }
   };
   for (uint32_t h = task.firstHalf; h < task.firstHalf + task.halves; ++h) {
+    if (!takesPart(h))
+      continue;
     uint32_t entry = tasks.halves[h];
     const FlatEntry &flat = tasks.entries[entry];
     const Place &place = places[flat.server];
@@ -242,9 +333,11 @@ void Replay::start(uint32_t index, uint64_t step) {
   }
   // An end counts in the order of its queue.
   for (uint32_t h = task.firstHalf; h < task.firstHalf + task.halves; ++h)
-    passage.arrived = std::max(passage.arrived, lastEnd[tasks.entries[tasks.halves[h]].queue]);
+    if (takesPart(h))
+      passage.arrived = std::max(passage.arrived, lastEnd[tasks.entries[tasks.halves[h]].queue]);
   for (uint32_t h = task.firstHalf; h < task.firstHalf + task.halves; ++h)
-    lastEnd[tasks.entries[tasks.halves[h]].queue] = passage.arrived;
+    if (takesPart(h))
+      lastEnd[tasks.entries[tasks.halves[h]].queue] = passage.arrived;
   run.sent = passage.sent;
   run.end = passage.arrived;
 
@@ -254,9 +347,9 @@ void Replay::start(uint32_t index, uint64_t step) {
     stepEnds[step] = run.end;
     lastTasks[step] = index;
   }
-  account(index, step);
-  events.push({run.sent, index, false});
-  events.push({run.end, index, true});
+  account(index, step, halves);
+  events.push({run.sent, index, false, halves});
+  events.push({run.end, index, true, halves});
 }
 
 /// The thread goes on.
@@ -264,7 +357,7 @@ void Replay::leave(uint32_t index) {
   const FlatEntry &entry = tasks.entries[index];
   const Server &server = tasks.servers[entry.server];
   Place &place = places[entry.server];
-  place.there = false;
+  place.there = place.looked = false;
   place.freeSince = now;
   if (++place.at < server.entries.size())
     return;
@@ -279,21 +372,24 @@ void Replay::leave(uint32_t index) {
 
 void Replay::finish(uint32_t index) { ++finished[tasks.entries[index].queue]; }
 
-void Replay::account(uint32_t index, uint64_t step) {
+void Replay::account(uint32_t index, uint64_t step, uint8_t halves) {
   const Task &task = tasks.tasks[index];
   const Run &run = runs[step % kKept][index];
   if (step < options.traceSteps)
     for (uint32_t h = task.firstHalf; h < task.firstHalf + task.halves; ++h) {
       const FlatEntry &entry = tasks.entries[tasks.halves[h]];
-      trace.push_back({tasks.device(entry), entry.indexInProgram, step, run.start, run.end});
+      if (halves == kBoth || maskOf(tasks.halves[h]) == halves)
+        trace.push_back({tasks.device(entry), entry.indexInProgram, step, halves == kReceivers ? now : run.start, run.end});
     }
   if (step < countedFrom)
     return;
   Activity ended = run.cause == UINT32_MAX ? Activity::Nothing : tasks.tasks[run.cause].activity;
   for (uint32_t h = task.firstHalf; h < task.firstHalf + task.halves; ++h) {
+    if (halves != kBoth && maskOf(tasks.halves[h]) != halves)
+      continue;
     const FlatEntry &entry = tasks.entries[tasks.halves[h]];
     SimulatedDevice &device = devices[tasks.device(entry)];
-    device.busy[size_t(task.activity)] += run.sent - run.start;
+    device.busy[size_t(task.activity)] += halves == kReceivers ? run.end - now : run.sent - run.start;
     if (!tasks.servers[entry.server].computes)
       continue;
     double idle = now - places[entry.server].freeSince;

@@ -44,16 +44,19 @@ public:
 
 private:
   static constexpr uint64_t kKept = 4;                 ///< more steps than ever are under way, and one
+  static constexpr uint8_t kSenders = 1, kReceivers = 2, kBoth = 3; ///< halves of a transfer; of everything else both
   struct Place {                                       ///< where a thread is
     uint64_t step = 0;
     uint32_t at = 0;
     bool there = false;                                ///< in its entry: running, or waiting for the others who take part
+    bool looked = false;                               ///< has announced receives behind its entry
     double freeSince = 0;
   };
   struct Event {
     double time;
     uint32_t task;
     bool end;                                          ///< else: threads are free
+    uint8_t halves = kBoth;
     bool operator>(const Event &o) const { return time != o.time ? time > o.time : task > o.task; }
   };
   struct Ready {
@@ -63,11 +66,21 @@ private:
   };
 
   void advance(uint32_t device);
+  void arrive(uint32_t entry, uint64_t step);
+  void makeReady(uint32_t task, uint64_t step) {
+    if (!isReadyNow[task]) // an early one may get its receiver before it starts
+      ready.push({step, task});
+    isReadyNow[task] = 1;
+  }
+  void expectAhead(uint32_t server);
+  bool isEarly(uint32_t entry, uint64_t step) const;
+  void receiveEarly(uint32_t entry, uint64_t step);
+  uint8_t maskOf(uint32_t entry) const { return tasks.source(entry).has_receive() ? kReceivers : kSenders; }
   bool isReady(const FlatEntry &entry, uint32_t index, uint64_t step) const;
   void start(uint32_t task, uint64_t step);
   void leave(uint32_t entry);
   void finish(uint32_t entry);
-  void account(uint32_t task, uint64_t step);
+  void account(uint32_t task, uint64_t step, uint8_t halves);
   std::string waiting() const;
 
   const Tasks &tasks;
@@ -83,7 +96,11 @@ private:
   std::vector<uint64_t> stepOf;                        ///< of each task: the step it is in
   std::vector<uint64_t> doneSteps;                     ///< of each device
   std::vector<std::array<uint32_t, 2>> serversLeft;    ///< of each device, by parity of the step
-  std::vector<uint64_t> entriesLeft;                   ///< by step
+  // Receives that a transport was told of before their thread came to them: the transfer begins when the sender comes.
+  std::vector<uint64_t> announced;                     ///< by entry: the last step
+  std::vector<uint8_t> early;                          ///< by task: begun, and the receiver still to come
+  std::vector<uint8_t> isReadyNow;                     ///< by task: in `ready`
+  std::vector<uint8_t> senderWaits;                    ///< by task: the sender has come again before that
   std::vector<std::vector<Run>> runs;
   std::vector<uint8_t> touched;
   std::vector<uint32_t> touchedDevices;
