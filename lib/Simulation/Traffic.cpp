@@ -8,29 +8,31 @@
 
 using namespace zorse::sim;
 
+/// The device's processors move something.
 void Traffic::charge(uint32_t device, double work, double start) {
   Debt &debt = debts[device];
-  if (start > debt.since) {
-    debt.seconds = std::max(0.0, debt.seconds - (start - debt.since));
-    debt.since = start;
-  }
-  debt.seconds += work;
+  debt.free = moved(device, work, start);
+  if (start < debt.until)
+    debt.seconds += work;
 }
 
-/// When the device's processors have moved what they were given before and `work`; those of a device that computes have half their time for it.
+/// When they have moved what they were given before and `work`: while the device computes they have half of their time for it.
 double Traffic::moved(uint32_t device, double work, double start) const {
-  return std::max(debts[device].free, start) + (computes(device, start) ? 2 * work : work);
+  const Debt &debt = debts[device];
+  return std::max(debt.free, start) + work + std::min(work, std::max(debt.until - start, 0.0));
 }
+
+/// Seconds that a message waits for them.
+double Traffic::delay(uint32_t device, double start) const { return std::min(network->moving(device).delay, std::max(debts[device].until - start, 0.0)); }
 
 double Traffic::compute(uint32_t device, double seconds, double start) {
   if (debts.empty())
     return start + seconds;
-  charge(device, 0, start);
   Debt &debt = debts[device];
-  double end = start + seconds + debt.seconds;
+  double lost = std::max(0.0, debt.seconds - std::max(start - debt.until, 0.0)), still = std::max(debt.free - start, 0.0);
   debt.seconds = 0;
-  debt.since = end; // what is moved until then cannot be worked off before
-  return end;
+  debt.until = start + seconds + lost + std::min(seconds, still);
+  return debt.until;
 }
 
 Passage Traffic::send(uint32_t from, uint32_t to, double bytes, double start) {
@@ -38,15 +40,12 @@ Passage Traffic::send(uint32_t from, uint32_t to, double bytes, double start) {
   double begin = start;
   if (!debts.empty() && from != to) // before anybody's card is taken
     for (uint32_t device : {from, to})
-      if (computes(device, start))
-        begin += network->moving(device).delay;
+      begin += delay(device, start);
   double sent = route.flow > 0 ? begin + bytes / route.flow : begin;
   if (!debts.empty() && from != to)
     for (uint32_t device : {from, to}) {
-      double work = network->moving(device).work(bytes);
-      double end = debts[device].free = moved(device, work, start);
-      sent = std::max(sent, end + (begin - start));
-      charge(device, work, start);
+      charge(device, network->moving(device).work(bytes), start);
+      sent = std::max(sent, debts[device].free + (begin - start));
     }
   if (bytes > 0)
     for (uint32_t i = 0; i < route.count; ++i) {
@@ -257,13 +256,12 @@ double Traffic::endOfLoads(double start) const {
   double end = start + least;
   for (uint32_t r : touched)
     end = std::max(end, std::max(freeAt[r], start) + load[r] * network->secondsPerByte(r));
-  double delay = 0;
+  double longest = 0;
   for (uint32_t device : movers) {
     end = std::max(end, moved(device, work[device], start));
-    if (computes(device, start))
-      delay = std::max(delay, network->moving(device).delay);
+    longest = std::max(longest, delay(device, start));
   }
-  return end + delay;
+  return end + longest;
 }
 
 Passage Traffic::run(Operation operation, double start, Algorithm algorithm) {
@@ -294,10 +292,8 @@ Passage Traffic::run(Operation operation, double start, Algorithm algorithm) {
   double sent = endOfLoads(start);
   for (uint32_t r : touched)
     freeAt[r] = std::max(freeAt[r], start) + load[r] * network->secondsPerByte(r);
-  for (uint32_t device : movers) {
-    debts[device].free = moved(device, work[device], start);
+  for (uint32_t device : movers)
     charge(device, work[device], start);
-  }
   double arrived = sent + latency;
   clearLoads();
   return {sent, arrived};

@@ -125,8 +125,8 @@ struct Piece {
 /// bandwidth, first come, first served; a flow ends when the last of its resources has passed its bytes, and not before its own limit allows.
 /// So parallel flows add up to no more than a bandwidth, one slow flow leaves the rest of it to others, and a simulation is one pass.
 /// A collective reserves on every resource the bytes it passes there in all.
-/// Where a device's processors move bytes they are a resource too, of both directions; while the device computes they have half as much for it, and a
-/// message waits for them first (Moving::delay).
+/// Where a device's processors move bytes they are a resource too, of both directions. While the device computes they have half as much for it, and a
+/// message waits for them first (Moving::delay, or until computing is over).
 class Traffic {
 public:
   explicit Traffic(const Network &network) : network(&network), freeAt(network.resources(), 0), load(network.resources(), 0) { reset(); }
@@ -143,13 +143,13 @@ public:
   /// Every member gets the sum of `bytes` over all.
   Passage allReduce(const std::vector<uint32_t> &members, double bytes, double start, Algorithm algorithm);
 
-  /// When a device that computes for `seconds` from `start` on is done: what it lost to bytes it moved (Moving) while it computed before comes on
-  /// top, and what it has moved since it became idle as far as it was not idle for as long. A device computes one thing at a time.
+  /// When a device that computes for `seconds` from `start` on is done. On top comes what it lost to what it moved (Moving) while it computed before, less the
+  /// time that it was idle since; and what its processors still have to move, which they do half of the time. A device computes one thing at a time.
   double compute(uint32_t device, double seconds, double start);
   /// Says that a device computes until `end`, where what it loses is already part of that.
   void occupy(uint32_t device, double end) {
     if (!debts.empty())
-      debts[device].since = end;
+      debts[device].until = end;
   }
 
   double busyUntil(uint32_t resource) const { return freeAt[resource]; }
@@ -162,12 +162,13 @@ private:
   };
   enum class Operation : uint8_t { Gather, Scatter, Reduce };
   struct Debt {
-    double seconds = 0, since = 0; ///< of computing, that idle time since then works off; before `since` it computes
+    double until = 0;              ///< computes until then
+    double seconds = 0;            ///< of moving before `until` which that does not know of; idle time after it works them off
     double free = 0;               ///< when its processors have moved what they were given
   };
 
   void charge(uint32_t device, double work, double start);
-  bool computes(uint32_t device, double start) const { return start < debts[device].since; }
+  double delay(uint32_t device, double start) const;
   double moved(uint32_t device, double work, double start) const;
   Passage run(Operation operation, double start, Algorithm algorithm);
   void weigh(Operation operation, Algorithm algorithm);
