@@ -196,6 +196,7 @@ def main():
         profile = cluster.profile(compile_plan("data-proportional", plans(units)["data-proportional"]), rows, a.profile_seconds)
         with open(path("profile.json"), "w") as f:
             json.dump(profile, f, indent=1)
+        print(profile.get("comment", ""), flush=True)
         for device in profile["devices"]:
             if moving := device.get("communication"):
                 print(f"{device['device']}: a message costs {moving['per_message'] * 1e6:.0f} us and {moving['per_byte'] * 1e9:.2f} ns a byte of computing, and waits {moving['delay'] * 1e3:.1f} ms while it computes")

@@ -65,6 +65,8 @@ class Timer {
 public:
   Timer(Device &device, const Bundle &bundle, const TimerOptions &options) : device(device), bundle(bundle), options(options) {}
 
+  double had = 0; ///< processors while the classes were measured
+
   Result<planning::DeviceProfile> run() {
     begin = now();
     findClasses();
@@ -210,6 +212,7 @@ private:
     double start = now(), used = processorSeconds();
     Status status = allRounds();
     double share = (processorSeconds() - used) / std::max(now() - start, 1e-9);
+    had = share;
     if (options.quota > 0 && share > 0)
       pace = 1 / std::min(share, options.quota);
     if (status.succeeded() && options.processors > 0 && share < 0.9 * options.processors) {
@@ -385,4 +388,9 @@ private:
 
 } // namespace
 
-Result<planning::DeviceProfile> zorse::profile::timeBodies(Device &device, const Bundle &bundle, const TimerOptions &options) { return Timer(device, bundle, options).run(); }
+Result<planning::DeviceProfile> zorse::profile::timeBodies(Device &device, const Bundle &bundle, const TimerOptions &options, double &processors) {
+  Timer timer(device, bundle, options);
+  Result<planning::DeviceProfile> profile = timer.run();
+  processors = timer.had;
+  return profile;
+}

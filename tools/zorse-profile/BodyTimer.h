@@ -24,6 +24,7 @@ struct TimerOptions {
 };
 
 /// Classes, update, norm, copy and load of `device`, which has loaded the bundle's bodies. `profile.device` is left empty.
-runtime::Result<planning::DeviceProfile> timeBodies(runtime::Device &device, const runtime::Bundle &bundle, const TimerOptions &options);
+/// \param processors  receives how many processors this process had while it measured the classes
+runtime::Result<planning::DeviceProfile> timeBodies(runtime::Device &device, const runtime::Bundle &bundle, const TimerOptions &options, double &processors);
 
 } // namespace zorse::profile

@@ -86,9 +86,12 @@ public:
       if (options.say)
         options.say(conditions + text(": samples last %.3g s", options.sampleSeconds));
     }
-    Result<planning::DeviceProfile> profile = timeBodies(**device, bundle, options);
+    double had = 0;
+    Result<planning::DeviceProfile> profile = timeBodies(**device, bundle, options, had);
     if (profile.failed())
       return profile;
+    if (!conditions.empty())
+      conditions += text(", of which it had %.4g", had);
     profile->device = name;
     profile->memory = facts.memory;
     return profile;
