@@ -452,18 +452,20 @@ private:
       return;
     Layout layout = now.layout;
     Pipeline &pipeline = layout.pipelines[p];
-    pipeline.stages.clear();
-    for (size_t s = 0; s < stages; ++s) {
-      size_t lap = s / groups.size(), place = s % groups.size();
-      const Atom &group = groups[folded && lap % 2 ? groups.size() - 1 - place : place];
-      auto at = [&](size_t i) { return static_cast<int32_t>(static_cast<size_t>(model.units()) * i / stages); };
-      pipeline.stages.push_back(makeStage(model, group.devices, at(s), at(s + 1), pipeline.samples, 0));
-    }
-    for (const step::Schedule &schedule : schedules)
-      if (!schedule.splitBackward && (schedule.kind != step::ScheduleKind::Timed || schedule.inFlight == 1.5)) {
-        layout.schedule = schedule;
-        offer(layout);
+    for (size_t rows = 0; rows < model.rows().size() && model.rows()[rows] <= pipeline.samples; ++rows) {
+      pipeline.stages.clear();
+      for (size_t s = 0; s < stages; ++s) {
+        size_t lap = s / groups.size(), place = s % groups.size();
+        const Atom &group = groups[folded && lap % 2 ? groups.size() - 1 - place : place];
+        auto at = [&](size_t i) { return static_cast<int32_t>(static_cast<size_t>(model.units()) * i / stages); };
+        pipeline.stages.push_back(makeStage(model, group.devices, at(s), at(s + 1), pipeline.samples, rows));
       }
+      for (const step::Schedule &schedule : schedules)
+        if (!schedule.splitBackward && (schedule.kind != step::ScheduleKind::Timed || schedule.inFlight == 1.5)) {
+          layout.schedule = schedule;
+          offer(layout);
+        }
+    }
   }
 
   /// Stages joined and divided; a device as a stage of its own at every place; devices with several stages.
