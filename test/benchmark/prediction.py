@@ -38,8 +38,9 @@ parser.add_argument("--throttle", action="store_true", help="the runtime's own t
 parser.add_argument("--megabits", type=float, help="rate of every device's link; loopback without")
 parser.add_argument("--keep", help="folder for everything that is made")
 parser.add_argument("--only", help="names of hand-made plans, separated by commas; all without")
-parser.add_argument("--searched", default="searched,searched-two-stages,searched-without-slowest", help="names of searched plans, separated by commas; '' for none")
+parser.add_argument("--searched", default="searched,searched-1f1b,searched-two-stages", help="names of searched plans, separated by commas; '' for none")
 parser.add_argument("--timelines", action="store_true", help="print where the time of every step goes, executed against simulated")
+parser.add_argument("--least-periods", type=float, default=20, help="plans whose median entry takes fewer periods of the quotas do not count: pauses come in lumps")
 parser.add_argument("--limit", type=float, default=0.05)
 parser.add_argument("--replay-limit", type=float, default=0.03)
 a = parser.parse_args()
@@ -132,7 +133,7 @@ def plans(units):
 def searched_plans():
     """What zorse-plan finds with the profile: freely, and where it is told something."""
     slowest, found = min(devices, key=shares.get), {}
-    for name, words in (("searched", ()), ("searched-two-stages", ("--stages", 2)), ("searched-without-slowest", ("--exclude", slowest)), ("searched-gpipe", ("--schedule", "gpipe"))):
+    for name, words in (("searched", ()), ("searched-two-stages", ("--stages", 2)), ("searched-without-slowest", ("--exclude", slowest)), ("searched-1f1b", ("--schedule", "1f1b", "--split-backward", "no")), ("searched-gpipe", ("--schedule", "gpipe"))):
         if name not in a.searched.split(","):
             continue
         code, _, err = z.call("zorse-plan", a.model, "--cluster", path("cluster.yaml"), "--profile", path("profile.json"), "--batch", a.batch, "--seq", a.sequence, "--quiet", "-o",
@@ -207,14 +208,16 @@ def main():
             chosen[name] = keys
             print(f"{name}: {len(keys['cells'])} cells of {sorted(rows_of(keys))} rows" + (", some of them profiled" if rows_of(keys) & set(rows) else ""), flush=True)
 
-        predictions, bodies = {}, []
+        predictions = {}
         for name, keys in chosen.items():
             bundle = compile_plan(name, keys, extra=("--profile", path("profile.json")))
             simulation = simulate(bundle)
             predictions[name] = {"predicted": simulation["planned_seconds"], "simulated": simulation["step_seconds"], "bundle": bundle}
-            bodies += bodies_of(bundle)
-        shortest, middle = min(bodies), statistics.median(bodies)
-        print(f"compute entries of cells: the shortest {shortest * 1e3:.0f} ms, {shortest / a.period * 1e3:.0f} periods; median {middle * 1e3:.0f} ms, {middle / a.period * 1e3:.0f} periods", flush=True)
+            bodies = bodies_of(bundle)
+            predictions[name].update(shortest=min(bodies) / a.period * 1e3, median=statistics.median(bodies) / a.period * 1e3)
+            predictions[name]["counts"] = predictions[name]["median"] >= a.least_periods
+            print(f"{name}: entries that compute take {predictions[name]['shortest']:.0f} periods at least, {predictions[name]['median']:.0f} in the middle" +
+                  ("" if predictions[name]["counts"] else f": executed, but not counted (fewer than {a.least_periods:g})"), flush=True)
         with open(path("predictions.json"), "w") as f:
             json.dump({"written": time.time(), "plans": predictions}, f, indent=1)
 
@@ -240,10 +243,15 @@ def judge(predictions, measured):
     print(f"{'plan':30} {'predicted':>10} {'simulated':>10} {'measured':>10} {'runs':>14} {'error':>8} {'replay':>8}")
     for name in sorted(middle, key=middle.get):
         p, m = predictions[name], middle[name]
-        errors.append(p["predicted"] / m - 1)
-        replays.append(p["simulated"] / m - 1)
+        error, replay = p["predicted"] / m - 1, p["simulated"] / m - 1
+        if p["counts"]:
+            errors.append(error)
+            replays.append(replay)
         spread_ = f"{min(measured[name]):.2f}-{max(measured[name]):.2f}"
-        print(f"{name:30} {p['predicted']:9.3f}s {p['simulated']:9.3f}s {m:9.3f}s {spread_:>14} {errors[-1]:8.1%} {replays[-1]:8.1%}")
+        print(f"{name:30} {p['predicted']:9.3f}s {p['simulated']:9.3f}s {m:9.3f}s {spread_:>14} {error:8.1%} {replay:8.1%}" + ("" if p["counts"] else "  not counted"))
+    middle = {name: m for name, m in middle.items() if predictions[name]["counts"]}
+    if not middle:
+        sys.exit("no plan counts: choose a larger batch, fewer devices or a shorter period")
     pairs = [(x, y) for x, y in itertools.combinations(middle, 2) if max(middle[x], middle[y]) > 1.08 * min(middle[x], middle[y])]
     wrong = [(x, y) for x, y in pairs if (predictions[x]["predicted"] - predictions[y]["predicted"]) * (middle[x] - middle[y]) <= 0]
     for x, y in wrong:

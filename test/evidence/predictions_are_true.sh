@@ -9,10 +9,10 @@ python=${ZORSE_PYTHON:-$(tools/python-env.sh | tail -1)}
 if [[ "${1:-}" == --quick ]]; then
   "$python" models/make_benchmark.py gpt-4x256 "$folder/model.onnx" 2>/dev/null
   /usr/bin/python3 test/benchmark/prediction.py "$folder/model.onnx" --shares a=0.30,b=0.20,c=0.10 --period 10 --batch 48 --repeat 1 --steps 2 --profile-seconds 15 --keep "$folder/work" \
-    --only data-proportional,data-equal,pipeline-by-speed,fastest-then-others,pipeline-even-layers --searched searched "${@:2}"
+    --only data-proportional,data-equal,pipeline-by-speed,fastest-then-others,pipeline-even-layers --searched searched-1f1b --least-periods 10 "${@:2}"
 else
   "$python" models/make_benchmark.py gpt-4x384 "$folder/model.onnx" 2>/dev/null
   /usr/bin/python3 test/benchmark/prediction.py "$folder/model.onnx" --shares a=0.72,b=0.54,c=0.36,d=0.18 --period 6 --batch 64 --repeat 5 --steps 2 --keep "$folder/work" \
     --only data-proportional,data-equal,data-without-slowest,pipeline-by-speed,pipeline-gpipe,pipeline-reversed,pipeline-even-layers,fastest-then-others,others-then-fastest,two-mixed-stages,two-pipelines \
-    --searched searched,searched-two-stages "$@"
+    --searched searched,searched-1f1b "$@"
 fi
