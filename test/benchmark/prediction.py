@@ -212,6 +212,10 @@ def main():
         for name, keys in chosen.items():
             bundle = compile_plan(name, keys, extra=("--profile", path("profile.json")))
             simulation = simulate(bundle)
+            same = [n for n, p in predictions.items() if (p["predicted"], p["simulated"]) == (simulation["planned_seconds"], simulation["step_seconds"])]
+            if same:
+                print(f"{name}: as {same[0]}", flush=True)
+                continue
             predictions[name] = {"predicted": simulation["planned_seconds"], "simulated": simulation["step_seconds"], "bundle": bundle}
             bodies = bodies_of(bundle)
             predictions[name].update(shortest=min(bodies) / a.period * 1e3, median=statistics.median(bodies) / a.period * 1e3)
@@ -222,16 +226,16 @@ def main():
             json.dump({"written": time.time(), "plans": predictions}, f, indent=1)
 
         rough = a.repeat * sum(p["simulated"] * (1 + a.steps) + 3 for p in predictions.values()) / 60
-        print(f"{len(chosen)} predictions of {min(p['predicted'] for p in predictions.values()):.2f} to {max(p['predicted'] for p in predictions.values()):.2f} s are written; "
+        print(f"{len(predictions)} predictions of {min(p['predicted'] for p in predictions.values()):.2f} to {max(p['predicted'] for p in predictions.values()):.2f} s are written; "
               f"executing takes about {rough:.0f} minutes", flush=True)
         measured = collections.defaultdict(list)
         for round_ in range(a.repeat):
-            for name in chosen:
+            for name in predictions:
                 steps = cluster.run(predictions[name]["bundle"], data, 1 + a.steps, trace=predictions[name]["bundle"] + ".executed.json" if a.timelines else None)
                 measured[name].append(statistics.fmean(steps[1:]))
                 print(f"round {round_ + 1} of {a.repeat}: {name} {measured[name][-1]:.3f} s, predicted {predictions[name]['predicted']:.3f} s", flush=True)
     if a.timelines:
-        for name in chosen:
+        for name in predictions:
             print(f"{name}, of the last run:")
             timelines.compare(predictions[name]["bundle"] + ".executed.json", predictions[name]["bundle"] + ".simulated.json")
     judge(predictions, measured)
