@@ -63,10 +63,10 @@ double SearchContext::price(const Layout &layout) const {
   return sum;
 }
 
-double SearchContext::missingMemory(const std::vector<uint64_t> &memory) const {
+double SearchContext::missingMemory(const std::vector<uint64_t> &memory, double spare) const {
   double missing = 0;
   for (size_t d = 0; d < memory.size(); ++d) {
-    double limit = static_cast<double>(problem.cluster.devices[d].memory);
+    double limit = static_cast<double>(problem.cluster.devices[d].memory) * (1 - spare);
     if (limit > 0 && static_cast<double>(memory[d]) > limit)
       missing += (static_cast<double>(memory[d]) - limit) / limit;
   }
@@ -89,13 +89,18 @@ double SearchContext::scoreOf(const Layout &layout, double step, double missing)
 }
 
 void SearchContext::simulate(std::vector<Candidate> &batch) {
+  // Placing the buffers of so many devices takes long: plans that need no placing to be sure that they fit are preferred where little is lost.
+  const bool large = devices.size() > 256;
   parallel(batch.size(), [&](size_t worker, size_t i) {
     Candidate &candidate = batch[i];
     const QuickSimulation::Result &result = simulation(worker).run(candidate.layout);
     candidate.step = result.ran ? result.step : INFINITY;
     candidate.excess = result.excess;
     candidate.tasks = result.tasks;
-    candidate.score = result.ran ? scoreOf(candidate.layout, result.step, missingMemory(result.memory)) : INFINITY;
+    double missing = missingMemory(result.memory);
+    candidate.score = result.ran ? scoreOf(candidate.layout, result.step, missing) : INFINITY;
+    if (large && missing == 0 && missingMemory(result.memory, 1.0 / 19) > 0)
+      candidate.score *= 1.03;
   });
   triedCount += static_cast<uint32_t>(batch.size());
   if (options.progress) {
@@ -123,8 +128,10 @@ std::vector<step::Schedule> zorse::planning::scheduleChoices(const SearchContext
     schedule.weightDelay = delay;
     choices.push_back(schedule);
   };
+  // Along many stages samples wait for each other more than their ideal times say.
+  std::vector<double> factors = small ? std::vector<double>{1, 1.5, 1.25, 2, 3} : std::vector<double>{1.5, 1, 1.25, 2, 3};
   for (bool split : {true, false})
-    for (double inFlight : {1.0, 1.5, 1.25, 2.0, 3.0})
+    for (double inFlight : factors)
       add(step::ScheduleKind::Timed, split, inFlight, 0);
   add(step::ScheduleKind::Timed, true, 1, 1);
   add(step::ScheduleKind::Timed, true, 1.5, 3);

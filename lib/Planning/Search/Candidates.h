@@ -16,7 +16,7 @@ namespace zorse::planning {
 
 struct Candidate {
   Layout layout;
-  double latency = 0;      ///< CutOptions::latency it was cut with
+  double inFlight = 1;     ///< CutOptions::inFlight it was cut with
   double estimate = 0;     ///< seconds, before it was simulated
   double step = 0;         ///< seconds, simulated
   double score = 0;        ///< what is minimised: seconds or price per sample, with what is missing in memory and throughput as a penalty
@@ -43,8 +43,8 @@ public:
   uint64_t nextId() { return ids++; }
   double price(const Layout &layout) const; ///< per hour
   double scoreOf(const Layout &layout, double step, double missing) const;
-  /// Part of their memory that devices lack, summed.
-  double missingMemory(const std::vector<uint64_t> &memory) const;
+  /// Part of their memory that devices lack, summed, where they are to keep `spare` of it.
+  double missingMemory(const std::vector<uint64_t> &memory, double spare = 0) const;
   uint32_t tried() const { return triedCount; }
   void count(uint32_t simulated) { triedCount += simulated; }
   uint32_t budget = 0;

@@ -105,7 +105,7 @@ private:
       return;
     Candidate candidate;
     candidate.layout = layout;
-    candidate.latency = now.latency;
+    candidate.inFlight = now.inFlight;
     weigh(candidate);
     if (candidate.score < next.score)
       next = std::move(candidate);
@@ -320,7 +320,7 @@ private:
     options.mostAtoms = 1;
     options.mayLeaveOut = false;
     options.split = layout.schedule.splitBackward;
-    options.latency = now.latency;
+    options.inFlight = now.inFlight;
     Cut result = solver->solve(groups, options);
     if (result.stages.empty())
       return false;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdlib>
 #include <limits>
 
 using namespace zorse;
@@ -11,8 +12,17 @@ namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 constexpr uint32_t kSkip = UINT32_MAX;
-/// Part of a sample's way that a stage behind waits for before it can be busy, where W fills the rest.
-constexpr double kFillWithSplit = 0.4;
+/// Part of a sample's way there and back that a stage behind waits before it can be busy: there, where W fills the rest.
+constexpr double kFillWithSplit = 0.5;
+/// Part of its time that a card or a device's flow can be busy: a device sends and receives one transfer at a time, and the one in front may wait for the
+/// other end's card.
+constexpr double kCardShare = 0.75;
+/// Transfers take this many times as long as on an idle link: they wait for others.
+constexpr double kQueues = 1.5;
+/// Of so many atoms, stages hold no more than two classes.
+constexpr size_t kMixed = 16;
+/// Placed buffers leave gaps.
+constexpr double kGaps = 1.02;
 
 } // namespace
 
@@ -25,6 +35,8 @@ double CutSolver::leastTime(const std::vector<Atom> &atoms, const CutOptions &op
 }
 
 double CutSolver::passage(const Stage &stage, size_t r, int32_t u, int32_t v) const {
+  if (stage.classCount == 1)
+    return model.forward(stage.classList[0], r, u, v) + model.backward(stage.classList[0], r, u, v);
   double sum = 0, rate = 0; // weighted by what each class passes
   for (uint32_t i = 0; i < stage.classCount; ++i) {
     uint32_t c = stage.classList[i];
@@ -35,174 +47,269 @@ double CutSolver::passage(const Stage &stage, size_t r, int32_t u, int32_t v) co
   return sum / rate;
 }
 
-bool CutSolver::fits(const Stage &stage, const CutOptions &options, size_t r, int32_t u, int32_t v, double way, bool firstAtom, bool lastAtom, double time) const {
+const CutSolver::CellMemory &CutSolver::cellMemory(size_t r, int32_t u, int32_t v, bool split) const {
+  auto &list = memories[split];
+  const size_t stride = static_cast<size_t>(model.units()) + 1;
+  if (list.empty())
+    list.resize(model.rows().size() * stride * stride);
+  CellMemory &memory = list[(r * stride + static_cast<size_t>(u)) * stride + static_cast<size_t>(v)];
+  if (memory.hold < 0) {
+    CellBytes bytes = model.tables.cellBytes(u, v, model.rows()[r], split);
+    memory.hold = static_cast<double>(bytes.hold);
+    memory.passing = static_cast<double>(bytes.passing + model.tables.workspace(u, v, model.rows()[r], split));
+  }
+  return memory;
+}
+
+/// A sample's way into an atom's stage and back, between devices.
+double CutSolver::hop(size_t atom, int32_t cut, size_t rows) const {
+  double bytes = model.tables.forwardBytesAt(cut) + model.tables.backwardBytesAt(cut);
+  return 2 * linkLatency[atom] + (linkBandwidth[atom] > 0 ? kQueues * bytes * static_cast<double>(model.rows()[rows]) / linkBandwidth[atom] : 0);
+}
+
+double CutSolver::needs(const Stage &stage, const CutOptions &options, size_t r, int32_t u, int32_t v, double way, double passage, double time,
+                        double &gather) const {
   const double samples = static_cast<double>(options.samples), cells = stage.cells;
-  double start = way * (options.split ? kFillWithSplit : 1), sync = 0, reduce = 0;
+  double sync = 0, reduce = 0;
+  gather = 0;
   if (stage.wire > 0) {
-    double gather = stage.ring * model.gatherBytes(u, v) / stage.wire;
+    gather = stage.ring * model.gatherBytes(u, v) / stage.wire;
     reduce = stage.ring * model.reduceBytes(u, v) / stage.wire;
-    start = std::max(start, gather);
     if (stage.shared)
       sync = gather + reduce;
   }
-  double budget = (time - start - reduce) * (1 + 1e-12);
+  double budget = (time - reduce) * (1 + 1e-12), busy;
   if (budget <= 0)
-    return false;
+    return kInfinity;
   double seconds[kMostClasses], rate = 0;
   if (stage.classCount == 1) {
     seconds[0] = model.cell(stage.classList[0], r, u, v);
-    if (stage.cellsEach * seconds[0] > budget)
-      return false;
+    busy = stage.cellsEach * seconds[0];
+    if (busy > budget)
+      return kInfinity;
     rate = stage.devices / seconds[0];
   } else {
     for (uint32_t i = 0; i < stage.classCount; ++i) {
       seconds[i] = model.cell(stage.classList[i], r, u, v);
       rate += stage.counts[stage.classList[i]] / seconds[i];
     }
-    if (cells / rate > budget)
-      return false;
+    busy = cells / rate;
+    if (busy > budget)
+      return kInfinity;
+  }
+  double card = 0;
+  if (stage.card > 0) { // the cards of the stage, one direction
+    double bytes = samples * ((u == 0 ? 0 : stage.crossFront * model.tables.backwardBytesAt(u)) + (v == model.units() ? 0 : stage.crossBehind * model.tables.forwardBytesAt(v)));
+    card = std::max(bytes / stage.card, stage.flow > 0 ? bytes / stage.devices / stage.flow : 0) / kCardShare + sync;
+    if (card > time)
+      return kInfinity;
+  }
+  const CellMemory &cell = cellMemory(r, u, v, options.split);
+  double held = model.heldBytes(u, v) + model.sharedBytes(u, v) / stage.members + cell.passing;
+  double perSecond = cells / rate / time * options.inFlight * (way + passage); // cells under way, times seconds of one
+  for (uint32_t i = 0; i < stage.classCount; ++i) {
+    double alive = std::min(perSecond / seconds[i] + 1, cells);
+    if (held + alive * cell.hold * kGaps > stage.memory[i])
+      return kInfinity;
+  }
+  if (stage.classCount > 1) {
     uint32_t counts[kMostClasses];
     for (uint32_t i = 0; i < stage.classCount; ++i)
       counts[i] = stage.counts[stage.classList[i]];
-    if (makespan(static_cast<int64_t>(cells), counts, seconds, stage.classCount) > budget)
-      return false;
+    busy = makespan(static_cast<int64_t>(cells), counts, seconds, stage.classCount);
   }
-  if (stage.card > 0) { // the cards of the stage, one direction
-    double bytes = samples * ((firstAtom ? 0 : model.tables.backwardBytesAt(u)) + (lastAtom ? 0 : model.tables.forwardBytesAt(v)));
-    if (bytes / (stage.nodes * stage.card) + sync > time)
-      return false;
-  }
-  double rows = static_cast<double>(model.rows()[r]);
-  double held = model.heldBytes(u, v) + model.sharedBytes(u, v) / stage.members, act = model.activationBytes(u, v);
-  double inFlight = samples * std::max(0.0, options.latency - way) / time / rate;
-  for (uint32_t i = 0; i < stage.classCount; ++i) {
-    double alive = std::min(inFlight / seconds[i] + rows, samples);
-    if (held + alive * act > stage.memory[i])
-      return false;
-  }
-  return true;
+  return std::max(busy + reduce, card);
 }
 
-bool CutSolver::reach(const std::vector<Atom> &atoms, const CutOptions &options, double time) {
-  int32_t units = model.units();
-  size_t n = atoms.size(), stride = static_cast<size_t>(units) + 1, classes = model.classes();
+void CutSolver::addDevices(Stage &stage, const Atom &atom, uint32_t &lastNode) const {
+  const auto &topology = model.problem.cluster.topology;
+  auto lower = [](double a, double b) { return b > 0 && !(a > 0 && a < b) ? b : a; };
+  for (uint32_t d : atom.devices) {
+    uint32_t c = model.classOf(d), node = model.nodeOf(d);
+    if (stage.counts[c]++ == 0) {
+      stage.memory[stage.classCount] = model.memoryOf(c);
+      stage.classList[stage.classCount++] = c;
+    }
+    ++stage.devices;
+    const double part = model.cardBandwidth(node) / std::max(1u, model.devicesOfNode(node)); // of the card that is this device's
+    stage.card += part;
+    if (node != lastNode) {
+      // A ring of several nodes is one flow through every card, of which others of the node have their part.
+      if (stage.nodes > 0)
+        stage.oneFlow = lower(stage.oneFlow, stage.cardHere);
+      lastNode = node;
+      stage.cardHere = 0;
+      ++stage.nodes;
+    }
+    stage.cardHere += part;
+    stage.port = lower(stage.port, model.portBandwidth(node));
+    stage.flow = lower(stage.flow, topology.nodes(static_cast<int>(node)).nic().flow());
+  }
+}
+
+void CutSolver::close(Stage &stage, const CutOptions &options, size_t begin, size_t end) const {
+  stage.members = static_cast<double>(stage.devices) * options.copies;
+  stage.shared = stage.nodes * options.copies > 1;
+  stage.ring = stage.members > 1 ? (stage.members - 1) / stage.members : 0;
+  auto lower = [](double a, double b) { return b > 0 && !(a > 0 && a < b) ? b : a; };
+  // What goes to devices of the same node needs no card; stages are taken to be followed by others of their size.
+  auto inside = [&](size_t atom, double shared, double besides) {
+    return nodeOf[atom - 1] == nodeOf[atom] ? std::min(1.0, shared / stage.devices) * std::min(1.0, besides / stage.devices) : 0;
+  };
+  stage.crossFront = begin > 0 ? 1 - inside(begin, behindIn[begin], frontIn[begin]) : 1;
+  stage.crossBehind = end + 1 < nodeOf.size() ? 1 - inside(end, frontIn[end], behindIn[end]) : 1;
+  stage.wire = stage.shared ? lower(lower(stage.oneFlow, stage.cardHere), stage.flow) : stage.port;
+}
+
+bool CutSolver::reach(const std::vector<Atom> &atoms, const CutOptions &options, double time, double latency) {
+  const int32_t units = model.units();
+  const size_t n = atoms.size(), stride = static_cast<size_t>(units) + 1, classes = model.classes();
   label.assign((n + 1) * stride, kInfinity);
   from.resize((n + 1) * stride);
-  label[0] = 0;
-  size_t mostRows = std::min(options.mostRows, model.rows().size() - 1);
-  for (size_t i = 0; i < n; ++i) {
-    const double *here = &label[i * stride];
-    int32_t least = 0, most = units; // units that any state here has
-    while (least < units && !(here[least] < kInfinity))
-      ++least;
-    while (most > least && !(here[most - 1] < kInfinity))
-      --most;
+  label[n * stride + stride - 1] = 0;
+  const size_t mostRows = std::min(options.mostRows, model.rows().size() - 1);
+  const double fill = options.split ? kFillWithSplit : 1, period = time / static_cast<double>(options.samples), late = options.lateStart * time;
+  for (size_t i = n; i-- > 0;) {
+    double *here = &label[i * stride];
     if (options.mayLeaveOut)
       for (int32_t u = 0; u <= units; ++u)
-        if (here[u] < label[(i + 1) * stride + u]) {
-          label[(i + 1) * stride + u] = here[u];
-          from[(i + 1) * stride + u] = {static_cast<uint32_t>(i), u, kSkip};
+        if (label[(i + 1) * stride + static_cast<size_t>(u)] < kInfinity) {
+          here[u] = label[(i + 1) * stride + static_cast<size_t>(u)];
+          from[i * stride + static_cast<size_t>(u)] = {static_cast<uint32_t>(i + 1), u, kSkip};
         }
-    if (least >= most)
-      continue;
+    // The most units that the atoms in front can do at all.
+    int32_t mostFront = 0;
+    for (; mostFront < units; ++mostFront) {
+      double share = 0;
+      for (size_t c = 0; c < classes && share < 1; ++c)
+        if (prefixCounts[i * classes + c] > 0)
+          share += prefixCounts[i * classes + c] * time / (static_cast<double>(options.samples) * leastSeconds[c * stride + static_cast<size_t>(mostFront) + 1]);
+      if (share < 1)
+        break;
+    }
     Stage stage{};
-    size_t last = n - i < options.mostAtoms ? n : i + options.mostAtoms;
     uint32_t lastNode = UINT32_MAX;
-    double card = kInfinity, port = kInfinity, oneFlow = kInfinity;
+    const size_t last = n - i < options.mostAtoms ? n : i + options.mostAtoms;
     for (size_t j = i + 1; j <= last; ++j) {
-      for (uint32_t d : atoms[j - 1].devices) {
-        uint32_t c = model.classOf(d), node = model.nodeOf(d);
-        if (stage.counts[c]++ == 0) {
-          stage.memory[stage.classCount] = model.memoryOf(c);
-          stage.classList[stage.classCount++] = c;
-        }
-        ++stage.devices;
-        if (node != lastNode) {
-          lastNode = node;
-          ++stage.nodes;
-          auto lower = [](double a, double b) { return b > 0 ? std::min(a, b) : a; };
-          card = lower(card, model.cardBandwidth(node));
-          oneFlow = lower(oneFlow, model.problem.cluster.topology.nodes(static_cast<int>(node)).nic().flow());
-          port = lower(port, model.portBandwidth(node));
-        }
-      }
+      addDevices(stage, atoms[j - 1], lastNode);
       if (static_cast<int64_t>(stage.devices) > options.samples)
         break;
       // Of many atoms not every number is tried.
       size_t length = j - i;
-      if (j != n && length > 8 && length % (length > 16 ? 4 : 2) != 0)
+      if (j != n && length > 8 && options.rough && length % 2 != 0)
+        continue;
+      if (j != n && length > 16 && length % (length > 32 ? 4 : 2) != 0)
         continue;
       if (j != n && stage.devices > options.mostDevices)
         continue;
-      stage.card = card < kInfinity ? card : 0;
-      stage.members = static_cast<double>(stage.devices) * options.copies;
-      stage.shared = stage.nodes * options.copies > 1;
-      stage.ring = stage.members > 1 ? (stage.members - 1) / stage.members : 0;
-      // A ring of several nodes is one flow through every card.
-      double between = std::min(card, oneFlow);
-      stage.wire = stage.shared ? (between < kInfinity ? between : 0) : port < kInfinity ? port : 0;
+      if (n > kMixed && stage.classCount > 2 && j - i > 1)
+        break;
+      const double *there = &label[j * stride];
+      close(stage, options, i, j);
       for (size_t r = options.leastRows; r <= mostRows; ++r) {
-        int64_t rows = model.rows()[r];
+        const int64_t rows = model.rows()[r];
         if (r > options.leastRows && rows * static_cast<int64_t>(stage.devices) * 4 > options.samples)
           break;
         stage.cells = static_cast<double>((options.samples + rows - 1) / rows);
         stage.cellsEach = std::ceil(stage.cells / stage.devices);
-        int32_t v = least + 1;
-        for (int32_t u = least; u < most; ++u) {
-          if (!(here[u] < kInfinity))
+        int32_t u = units;
+        for (int32_t v = units; v > 0; --v) {
+          if (!(there[v] < kInfinity))
             continue;
-          double way = here[u];
-          if (i > 0) {
-            double bytes = model.tables.forwardBytesAt(u) + model.tables.backwardBytesAt(u);
-            way += 2 * linkLatency[i] + (linkBandwidth[i] > 0 ? bytes * static_cast<double>(rows) / linkBandwidth[i] : 0);
+          double way = there[v];
+          if (v < units && j < n) {
+            way += hop(j, v, r);
+            int64_t behind = model.rows()[std::min<size_t>(from[j * stride + static_cast<size_t>(v)].rows, model.rows().size() - 1)];
+            way += static_cast<double>(std::abs(behind - rows)) * period; // until as many samples are there as the larger cell needs
           }
-          v = std::max(v, u + 1);
-          auto ok = [&](int32_t end) { return fits(stage, options, r, u, end, way, i == 0 && u == 0, end == units, time); };
-          if (ok(v)) {
-            while (v < units && ok(v + 1))
-              ++v;
+          u = std::min(u, v - 1);
+          auto ok = [&](int32_t begin) {
+            double gather, pass = passage(stage, r, begin, v), need = needs(stage, options, r, begin, v, way, pass, time, gather);
+            return need + late + std::max(fill * std::max(0.0, latency - way - pass), gather - late) <= time * (1 + 1e-12);
+          };
+          if (u >= 0 && ok(u)) {
+            while (u > 0 && ok(u - 1))
+              --u;
           } else {
-            while (v > u && !ok(v))
-              --v;
+            while (u < v && (u < 0 || !ok(u)))
+              ++u;
           }
-          if (v <= u) {
-            v = u + 1;
+          if (u >= v) {
+            u = v - 1;
             continue;
           }
-          for (int32_t end = v; end > u && end + 2 > v; --end) {
-            // What is left must be possible for the atoms behind.
-            double share = 0;
-            if (end < units) {
-              const double *counts = &suffixCounts[j * classes];
-              for (size_t c = 0; c < classes && share < 1; ++c)
-                if (counts[c] > 0)
-                  share += counts[c] * time / (static_cast<double>(options.samples) * model.leastPerSample(static_cast<uint32_t>(c), end, units));
-              if (share < 1)
-                break; // fewer units leave even more
-            }
-            double total = way + passage(stage, r, u, end);
-            size_t at = j * stride + static_cast<size_t>(end);
-            if (total < label[at]) {
-              label[at] = total;
-              from[at] = {static_cast<uint32_t>(i), u, static_cast<uint32_t>(r)};
+          for (int32_t begin = u; begin < v && begin < u + 2 && begin <= mostFront; ++begin) {
+            double total = way + passage(stage, r, begin, v);
+            if (total < here[begin]) {
+              here[begin] = total;
+              from[i * stride + static_cast<size_t>(begin)] = {static_cast<uint32_t>(j), v, static_cast<uint32_t>(r)};
             }
           }
         }
       }
     }
   }
-  for (size_t i = 1; i <= n; ++i)
-    if (label[i * stride + static_cast<size_t>(units)] < kInfinity && (i == n || options.mayLeaveOut))
-      return true;
-  return false;
+  return label[0] < kInfinity;
+}
+
+bool CutSolver::bisect(const std::vector<Atom> &atoms, const CutOptions &options, double latency, double &time) {
+  // Times that are too short are found out quickly, generous ones are not: from below, in growing strides.
+  double low = std::max(time, options.leastTime), high = low, growth = options.rough ? 0.02 : 0.01;
+  int strides = 0;
+  while (!reach(atoms, options, high, latency)) {
+    low = high;
+    high *= 1 + growth;
+    growth = std::min(growth * 1.7, 2.0);
+    if (high > options.mostTime || high > low * 1e3 || !(high < 1e18) || ++strides > 60)
+      return false;
+  }
+  while (high > low * (options.rough ? 1.02 : 1.004)) {
+    double middle = (low + high) / 2;
+    (reach(atoms, options, middle, latency) ? high : low) = middle;
+  }
+  time = high;
+  return reach(atoms, options, high, latency);
+}
+
+/// The stages behind label[0] and how long they take, given the way to each.
+void CutSolver::read(const std::vector<Atom> &atoms, const CutOptions &options, Cut &cut) const {
+  const size_t n = atoms.size(), stride = static_cast<size_t>(model.units()) + 1;
+  cut.stages.clear();
+  cut.latency = label[0];
+  double slowest = 0, start = 0; // of a stage
+  for (size_t i = 0, u = 0; u + 1 < stride && i < n;) {
+    const From &f = from[i * stride + u];
+    if (f.rows != kSkip) {
+      CutStage part{i, f.atom, static_cast<int32_t>(u), f.unit, f.rows};
+      Stage stage{};
+      uint32_t lastNode = UINT32_MAX;
+      for (size_t a = i; a < f.atom; ++a)
+        addDevices(stage, atoms[a], lastNode);
+      close(stage, options, i, f.atom);
+      const int64_t rows = model.rows()[f.rows];
+      stage.cells = static_cast<double>((options.samples + rows - 1) / rows);
+      stage.cellsEach = std::ceil(stage.cells / stage.devices);
+      double pass = passage(stage, f.rows, part.unitBegin, part.unitEnd), behind = label[i * stride + u] - pass;
+      double gather, need = needs(stage, options, f.rows, part.unitBegin, part.unitEnd, behind, pass, cut.time, gather);
+      start = std::max(start, gather);
+      if (need < kInfinity)
+        slowest = std::max(slowest, start + need);
+      start += (options.split ? kFillWithSplit : 1) * (label[i * stride + u] - label[f.atom * stride + static_cast<size_t>(f.unit)]);
+      cut.stages.push_back(part);
+    }
+    i = f.atom;
+    u = static_cast<size_t>(f.unit);
+  }
+  cut.time = std::max(slowest, options.leastTime);
 }
 
 Cut CutSolver::solve(const std::vector<Atom> &atoms, const CutOptions &options) {
   Cut cut;
-  size_t n = atoms.size(), classes = model.classes();
-  int32_t units = model.units();
+  const size_t n = atoms.size(), classes = model.classes();
+  const int32_t units = model.units();
   if (n == 0 || units == 0)
     return cut;
+  const size_t stride = static_cast<size_t>(units) + 1;
   linkBandwidth.assign(n, 0);
   linkLatency.assign(n, 0);
   for (size_t i = 1; i < n; ++i) {
@@ -213,44 +320,43 @@ Cut CutSolver::solve(const std::vector<Atom> &atoms, const CutOptions &options) 
       least = std::min(least, model.problem.costs.network().bandwidth(route.resources[k]));
     linkBandwidth[i] = least < kInfinity ? least : 0;
   }
-  suffixCounts.assign((n + 1) * classes, 0);
-  for (size_t i = n; i-- > 0;) {
+  nodeOf.assign(n + 1, UINT32_MAX);
+  frontIn.assign(n + 1, 0);
+  behindIn.assign(n + 1, 0);
+  for (size_t i = 0; i < n; ++i) {
+    nodeOf[i] = model.nodeOf(atoms[i].devices.front());
+    if (i > 0 && nodeOf[i] == model.nodeOf(atoms[i - 1].devices.back()))
+      frontIn[i] = static_cast<double>(atoms[i - 1].devices.size()) + (nodeOf[i - 1] == nodeOf[i] ? frontIn[i - 1] : 0);
+  }
+  for (size_t i = n; i-- > 0;)
+    behindIn[i] = static_cast<double>(atoms[i].devices.size()) + (nodeOf[i + 1] == nodeOf[i] ? behindIn[i + 1] : 0);
+  prefixCounts.assign((n + 1) * classes, 0);
+  for (size_t i = 0; i < n; ++i) {
     for (size_t c = 0; c < classes; ++c)
-      suffixCounts[i * classes + c] = suffixCounts[(i + 1) * classes + c];
+      prefixCounts[(i + 1) * classes + c] = prefixCounts[i * classes + c];
     for (uint32_t d : atoms[i].devices)
-      suffixCounts[i * classes + model.classOf(d)] += 1;
+      prefixCounts[(i + 1) * classes + model.classOf(d)] += 1;
   }
-  // Times that are too short are found out quickly, generous ones are not: from below, in growing strides.
-  double low = std::max(leastTime(atoms, options), options.leastTime), high = low;
-  double growth = 0.01;
-  int strides = 0;
-  while (!reach(atoms, options, high)) {
-    low = high;
-    high *= 1 + growth;
-    growth = std::min(growth * 1.7, 2.0);
-    if (high > options.mostTime || high > low * 1e3 || !(high < 1e18) || ++strides > 60)
-      return cut;
-  }
-  while (high > low * 1.004) {
-    double middle = (low + high) / 2;
-    (reach(atoms, options, middle) ? high : low) = middle;
-  }
-  reach(atoms, options, high);
-  size_t stride = static_cast<size_t>(units) + 1, end = n;
-  for (size_t i = 1; i <= n; ++i)
-    if ((i == n || options.mayLeaveOut) && label[i * stride + stride - 1] < label[end * stride + stride - 1])
-      end = i;
-  cut.time = high;
-  cut.latency = label[end * stride + stride - 1];
-  for (size_t i = end, u = stride - 1; i > 0;) {
-    From f = from[i * stride + u];
-    if (f.rows != kSkip)
-      cut.stages.push_back({f.atom, i, f.unit, static_cast<int32_t>(u), f.rows});
-    i = f.atom;
-    u = static_cast<size_t>(f.unit);
-  }
-  std::reverse(cut.stages.begin(), cut.stages.end());
-  return cut;
+  leastSeconds.assign(classes * stride, 0);
+  for (uint32_t c = 0; c < classes; ++c)
+    for (int32_t u = 0; u < units; ++u) {
+      double least = kInfinity;
+      for (size_t r = options.leastRows; r <= std::min(options.mostRows, model.rows().size() - 1); ++r)
+        least = std::min(least, model.cell(c, r, u, u + 1) / static_cast<double>(model.rows()[r]));
+      leastSeconds[c * stride + static_cast<size_t>(u) + 1] = leastSeconds[c * stride + static_cast<size_t>(u)] + least;
+    }
+  // Without the wait for the first sample, then with that of the cut found before.
+  cut.time = std::max(leastTime(atoms, options), options.leastTime);
+  if (!bisect(atoms, options, 0, cut.time))
+    return cut;
+  Cut first = cut;
+  read(atoms, options, first);
+  if (first.stages.size() < 2 || options.rough)
+    return first;
+  if (!bisect(atoms, options, first.latency, cut.time))
+    return first;
+  read(atoms, options, cut);
+  return cut.time <= first.time ? cut : first;
 }
 
 Stage zorse::planning::makeStage(const StageModel &model, const std::vector<uint32_t> &devices, int32_t unitBegin, int32_t unitEnd, int64_t samples, size_t rows) {

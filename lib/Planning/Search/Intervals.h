@@ -19,7 +19,9 @@ struct CutOptions {
   size_t mostAtoms = SIZE_MAX; ///< in a stage
   bool mayLeaveOut = true;    ///< atoms without work
   bool split = false;
-  double latency = 0;         ///< seconds between a sample's first and last task that memory is provided for, at least a cell's own; 0: only that
+  bool rough = false;         ///< within a hundredth, and without the wait for the first sample: to compare
+  double lateStart = 0.01;    ///< part of the time for which the first stages may wait for their parameters
+  double inFlight = 1;        ///< samples that memory is provided for, as a multiple of those under way when nothing waits
   double leastTime = 0, mostTime = 1e18; ///< known bounds of the result; above the second there is none
   uint32_t mostDevices = UINT32_MAX; ///< in a stage, but for one that takes all that are left
   size_t leastRows = 0, mostRows = SIZE_MAX; ///< indices of StageModel::rows()
@@ -37,12 +39,13 @@ struct Cut {
   std::vector<CutStage> stages; ///< empty: none fits
 };
 
-/// Least time T so that every stage is done by T: the way of the first sample to it (F of the stages in front; their B too unless W can fill the time), its
-/// busiest device, the sum of its gradients, with what its cards and memory allow.
+/// Least time T so that every stage is done by T: the way of the first sample to it, its busiest device, the sum of its gradients, with what its cards and
+/// memory allow.
 ///
-///     reach[i][u] = least latency of stages made of atoms < i that hold units < u, each done by T
+///     reach[i][u] = least latency of stages made of atoms >= i that hold units >= u, each done by T
 ///
-/// from front to back; T is bisected. Latency is the one label: the less a sample needs up to a stage, the more time and memory are left behind it.
+/// from back to front; T is bisected. Latency, of a sample's way from a stage to the end and back, is the one label: it says how many samples the stage holds,
+/// and against the latency of the whole (of the cut found before) how long it waits for the first of them.
 class CutSolver {
 public:
   explicit CutSolver(const StageModel &model) : model(model) {}
@@ -60,18 +63,34 @@ private:
     double memory[kMostClasses];
     uint32_t devices, nodes;
     bool shared;              ///< gradients cross cards
-    double card, wire, members, ring, cells, cellsEach;
+    double card, cardHere, flow, oneFlow, port, wire, crossFront, crossBehind, members, ring, cells, cellsEach;
   };
-  bool reach(const std::vector<Atom> &atoms, const CutOptions &options, double time);
+  struct CellMemory {         ///< of a cell, in bytes; hold < 0: not known yet
+    double hold = -1, passing = 0;
+  };
+  bool reach(const std::vector<Atom> &atoms, const CutOptions &options, double time, double latency);
+  bool bisect(const std::vector<Atom> &atoms, const CutOptions &options, double latency, double &time);
+  void read(const std::vector<Atom> &atoms, const CutOptions &options, Cut &cut) const;
   double leastTime(const std::vector<Atom> &atoms, const CutOptions &options) const;
-  bool fits(const Stage &stage, const CutOptions &options, size_t r, int32_t u, int32_t v, double way, bool firstAtom, bool lastAtom, double time) const;
+  /// Seconds that a stage needs by itself, without the way of the first sample; infinite if memory or cards do not allow it within `time`.
+  /// \param way  latency of what is behind the stage
+  /// \param gather  seconds before it can begin, for its parameters
+  double needs(const Stage &stage, const CutOptions &options, size_t r, int32_t u, int32_t v, double way, double passage, double time, double &gather) const;
   double passage(const Stage &stage, size_t r, int32_t u, int32_t v) const;
+  void addDevices(Stage &stage, const Atom &atom, uint32_t &lastNode) const;
+  void close(Stage &stage, const CutOptions &options, size_t begin, size_t end) const;
+  double hop(size_t atom, int32_t cut, size_t rows) const;
+  const CellMemory &cellMemory(size_t r, int32_t u, int32_t v, bool split) const;
 
   const StageModel &model;
   std::vector<double> label;
   std::vector<From> from;
   std::vector<double> linkBandwidth, linkLatency; ///< into atom i from the one in front
-  std::vector<double> suffixCounts;               ///< atoms + 1 x classes
+  std::vector<uint32_t> nodeOf;                   ///< of atom i's first device
+  std::vector<double> frontIn, behindIn;          ///< devices of that node in atoms in front of i, in i and behind it
+  std::vector<double> prefixCounts;               ///< atoms + 1 x classes
+  std::vector<double> leastSeconds;               ///< classes x units + 1: per sample, at the best of the rows that are allowed
+  mutable std::vector<CellMemory> memories[2];    ///< whole and split backwards: rows x unitBegin x unitEnd
 };
 
 /// The members of a stage with their samples; devices that get none are left out.

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <string>
 
 using namespace zorse;
@@ -115,14 +116,72 @@ bool moveSchedule(SearchContext &context, Draws &draws, step::Schedule &schedule
 
 } // namespace
 
+namespace {
+
+/// Whether every pipeline has the stages of the first, with devices of the same classes, rows and samples: then its gradients are summed among few.
+bool alike(const StageModel &model, const Layout &layout) {
+  const Pipeline &first = layout.pipelines.front();
+  for (const Pipeline &pipeline : layout.pipelines) {
+    if (pipeline.samples != first.samples || pipeline.stages.size() != first.stages.size())
+      return false;
+    for (size_t s = 0; s < first.stages.size(); ++s) {
+      const Stage &a = first.stages[s], &b = pipeline.stages[s];
+      if (a.unitBegin != b.unitBegin || a.unitEnd != b.unitEnd || a.members.size() != b.members.size())
+        return false;
+      for (size_t m = 0; m < a.members.size(); ++m)
+        if (model.classOf(a.members[m].device) != model.classOf(b.members[m].device))
+          return false;
+    }
+  }
+  return true;
+}
+
+/// What a move did to pipeline `changed`, to all others as well, each device's part played by its counterpart. False: a device has none.
+bool mirror(const Layout &before, Layout &layout, size_t changed) {
+  std::map<uint32_t, std::pair<size_t, size_t>> place; // stage, member
+  for (size_t s = 0; s < before.pipelines[changed].stages.size(); ++s)
+    for (size_t m = 0; m < before.pipelines[changed].stages[s].members.size(); ++m)
+      place[before.pipelines[changed].stages[s].members[m].device] = {s, m};
+  for (size_t q = 0; q < layout.pipelines.size(); ++q) {
+    if (q == changed)
+      continue;
+    layout.pipelines[q] = layout.pipelines[changed];
+    for (Stage &stage : layout.pipelines[q].stages)
+      for (Member &member : stage.members) {
+        auto it = place.find(member.device);
+        if (it == place.end())
+          return false;
+        member.device = before.pipelines[q].stages[it->second.first].members[it->second.second].device;
+      }
+  }
+  return true;
+}
+
+bool moveOne(SearchContext &context, CutSolver &solver, const Candidate &from, Draws &draws, size_t p, Candidate &to);
+
+} // namespace
+
 bool zorse::planning::mutate(SearchContext &context, CutSolver &solver, const Candidate &from, uint64_t seed, Candidate &to) {
-  const StageModel &model = context.model;
   Draws draws(seed);
+  const size_t count = from.layout.pipelines.size(), p = draws.below(count);
+  const bool all = count > 1 && draws.chance(80) && alike(context.model, from.layout);
+  if (!moveOne(context, solver, from, draws, p, to))
+    return false;
+  if (!all)
+    return true;
+  if (to.layout.pipelines[p].samples != from.layout.pipelines[p].samples) // between pipelines
+    return true;
+  return mirror(from.layout, to.layout, p);
+}
+
+namespace {
+
+bool moveOne(SearchContext &context, CutSolver &solver, const Candidate &from, Draws &draws, size_t p, Candidate &to) {
+  const StageModel &model = context.model;
   to = Candidate();
   to.layout = from.layout;
-  to.latency = from.latency;
+  to.inFlight = from.inFlight;
   Layout &layout = to.layout;
-  size_t p = draws.below(layout.pipelines.size());
   Pipeline &pipeline = layout.pipelines[p];
   size_t stages = pipeline.stages.size();
 
@@ -183,7 +242,6 @@ bool zorse::planning::mutate(SearchContext &context, CutSolver &solver, const Ca
   auto dropEmpty = [&] { groups.erase(std::remove_if(groups.begin(), groups.end(), [](const Atom &a) { return a.devices.empty(); }), groups.end()); };
   std::vector<uint32_t> rest = unused(context, layout);
   bool whole = draws.chance(context.devices.size() > 48 ? 60 : 25);
-  double latency = from.latency;
   if (kind < 62) { // devices to another stage
     if (stages < 2)
       return false;
@@ -247,8 +305,7 @@ bool zorse::planning::mutate(SearchContext &context, CutSolver &solver, const Ca
     else
       groups.insert(groups.begin() + static_cast<long>(draws.below(stages + 1)), Atom{some});
   } else if (kind < 97) { // memory for more or fewer samples under way
-    latency = latency > 0 ? latency * (draws.chance(50) ? 1.3 : 0.75) : 0;
-    to.latency = latency;
+    to.inFlight = std::clamp(to.inFlight * (draws.chance(50) ? 1.3 : 0.75), 0.5, 8.0);
   } else { // between pipelines
     if (layout.pipelines.size() < 2)
       return false;
@@ -275,12 +332,12 @@ bool zorse::planning::mutate(SearchContext &context, CutSolver &solver, const Ca
   options.mostAtoms = 1;
   options.mayLeaveOut = false;
   options.split = layout.schedule.splitBackward;
-  options.latency = latency;
+  options.inFlight = to.inFlight;
   if (static_cast<int32_t>(groups.size()) > model.units())
     return false;
   Cut cut = solver.solve(groups, options);
-  if (cut.stages.empty() && latency > 0) {
-    options.latency = latency / 2;
+  if (cut.stages.empty() && options.inFlight > 0.6) {
+    to.inFlight = options.inFlight = options.inFlight / 2;
     cut = solver.solve(groups, options);
   }
   if (cut.stages.empty())
@@ -289,8 +346,6 @@ bool zorse::planning::mutate(SearchContext &context, CutSolver &solver, const Ca
   to.estimate = cut.time;
   return true;
 }
-
-namespace {
 
 /// A walk from one starting point.
 struct Island {

@@ -12,6 +12,11 @@ using namespace zorse::planning;
 
 namespace {
 
+/// Memory is provided for this many times the samples under way when nothing waits, and first stages may wait for their parameters for this part of the step;
+/// others are tried where these promise most.
+constexpr double kInFlight = 2, kLateStart = 0.01;
+constexpr size_t kRefined = 3;
+
 /// Devices of one site and class, by node.
 struct Block {
   uint32_t site, deviceClass;
@@ -87,6 +92,30 @@ std::vector<Atom> makeAtoms(const std::vector<Block> &blocks, const std::vector<
   return atoms;
 }
 
+bool sameLayout(const Layout &a, const Layout &b) {
+  auto sameMember = [](const Member &m, const Member &o) { return m.device == o.device && m.samples == o.samples && m.rows == o.rows; };
+  auto sameStage = [&](const Stage &s, const Stage &o) {
+    return s.unitBegin == o.unitBegin && s.unitEnd == o.unitEnd && std::equal(s.members.begin(), s.members.end(), o.members.begin(), o.members.end(), sameMember);
+  };
+  return std::equal(a.pipelines.begin(), a.pipelines.end(), b.pipelines.begin(), b.pipelines.end(), [&](const Pipeline &p, const Pipeline &o) {
+    return std::equal(p.stages.begin(), p.stages.end(), o.stages.begin(), o.stages.end(), sameStage);
+  });
+}
+
+/// The same order in atoms of another size.
+std::vector<Atom> splitAtoms(const SearchContext &context, const std::vector<Atom> &atoms, size_t size) {
+  std::vector<Atom> pieces;
+  for (const Atom &atom : atoms)
+    for (uint32_t d : atom.devices) {
+      bool same = !pieces.empty() && pieces.back().devices.size() < size && context.model.classOf(pieces.back().devices.front()) == context.model.classOf(d) &&
+                  (size > 4 || context.model.nodeOf(pieces.back().devices.front()) == context.model.nodeOf(d));
+      if (!same)
+        pieces.emplace_back();
+      pieces.back().devices.push_back(d);
+    }
+  return pieces;
+}
+
 /// Atoms in `count` groups of about equal speed, in order.
 std::vector<Atom> groupAtoms(const SearchContext &context, const std::vector<Atom> &atoms, size_t count) {
   auto rateOf = [&](const Atom &atom) {
@@ -155,7 +184,7 @@ std::vector<Candidate> zorse::planning::makeSeeds(SearchContext &context) {
     CutOptions options;
     std::vector<Candidate> found;
     size_t size = 1;           ///< devices of an atom
-    double needed = 0;         ///< latency of the plan without limits of memory
+    std::vector<size_t> finer; ///< sizes to try besides if this one promises much
   };
   std::vector<Task> tasks;
   const size_t count = context.devices.size();
@@ -180,19 +209,20 @@ std::vector<Candidate> zorse::planning::makeSeeds(SearchContext &context) {
     // Finer pieces where there are few devices, whole nodes and more where there are many.
     if (largest <= 32)
       sizes = {1, 2, 4};
-    else if (largest <= 64)
-      sizes = {2, 4};
     else if (largest <= 128)
-      sizes = {4, 8};
+      sizes = {4};
     else
-      sizes = {std::max<size_t>(8, largest / 48)};
-    // One number of rows for all stages: where a stage waits for more rows than its neighbours work on, both idle.
-    const size_t rowCounts = std::min<size_t>(context.model.rows().size(), count <= 128 ? 3 : 2);
+      sizes = {std::max<size_t>(8, largest / 32)};
+    // Any number of rows, or the same few for all stages; of many devices, only those: quicker.
+    const size_t rowCounts = context.model.rows().size() == 1 ? 1 : count <= 128 ? 3 : 2;
     for (const auto &order : makeOrders(blocks.front(), mostOrders))
       for (size_t choice = 0; choice < sizes.size() * rowCounts; ++choice) {
         const size_t size = sizes[choice / rowCounts];
         Task task;
-        task.options.leastRows = task.options.mostRows = choice % rowCounts;
+        if (count > 128)
+          task.options.leastRows = task.options.mostRows = choice % rowCounts;
+        else if (choice % rowCounts > 0)
+          task.options.leastRows = task.options.mostRows = choice % rowCounts - 1;
         for (const auto &list : blocks) {
           bool alike = list.size() == blocks.front().size();
           std::vector<size_t> own(order);
@@ -211,8 +241,12 @@ std::vector<Candidate> zorse::planning::makeSeeds(SearchContext &context) {
         task.options.split = split;
         task.options.copies = static_cast<uint32_t>(sets.size());
         task.size = size;
-        if (largest > 64)
-          task.options.mostDevices = static_cast<uint32_t>(largest / 3);
+        if (largest > 32 && largest <= 64)
+          task.finer = {1, 2};
+        else if (largest > 64 && largest <= 128)
+          task.finer = {1, 2, 8};
+        if (largest > 32)
+          task.options.mostDevices = static_cast<uint32_t>(largest / 4);
         tasks.push_back(std::move(task));
       }
   };
@@ -231,7 +265,7 @@ std::vector<Candidate> zorse::planning::makeSeeds(SearchContext &context) {
   auto solve = [&](size_t worker, size_t i) {
     Task &task = tasks[i];
     CutSolver &solver = context.solver(worker);
-    auto solveAll = [&](CutOptions options, double latencyFactor, std::vector<Cut> &cuts) {
+    auto solveAll = [&](CutOptions options, std::vector<Cut> &cuts) {
       double slowest = 0;
       for (size_t p = 0; p < task.atoms.size(); ++p) {
         bool repeated = p > 0 && task.samples[p] == task.samples[0] && task.atoms[p].size() == task.atoms[0].size();
@@ -246,7 +280,6 @@ std::vector<Candidate> zorse::planning::makeSeeds(SearchContext &context) {
           }
         }
         options.samples = task.samples[p];
-        options.latency = latencyFactor;
         cuts.push_back(solver.solve(task.atoms[p], options));
         if (cuts.back().stages.empty())
           return -1.0;
@@ -256,46 +289,63 @@ std::vector<Candidate> zorse::planning::makeSeeds(SearchContext &context) {
         slowest = std::max(slowest, cut.time);
       return slowest;
     };
-    auto attempt = [&](double latency, double leastTime) {
+    auto attempt = [&](double inFlight, double lateStart, bool rough) {
       std::vector<Cut> cuts;
       CutOptions options = task.options;
-      options.leastTime = leastTime;
-      double time = solveAll(options, latency, cuts);
+      options.rough = rough;
+      options.inFlight = inFlight;
+      options.lateStart = lateStart;
+      double time = solveAll(options, cuts);
       if (time < 0)
-        return false;
+        return;
       Candidate candidate;
       candidate.estimate = time;
-      candidate.latency = latency;
-      for (size_t p = 0; p < cuts.size(); ++p) {
+      candidate.inFlight = inFlight;
+      for (size_t p = 0; p < cuts.size(); ++p)
         candidate.layout.pipelines.push_back(makePipeline(context.model, task.atoms[p], cuts[p], task.samples[p]));
-        task.needed = std::max(task.needed, cuts[p].latency);
-      }
       task.found.push_back(std::move(candidate));
-      return true;
     };
     if (task.found.empty()) {
-      attempt(0, 0);
+      attempt(kInFlight, kLateStart, count > 16);
       return;
     }
-    // Memory for as long as samples are under way in the plan found without, and more.
-    double factors[] = {1.3, 2, 3};
-    double needed = task.needed;
-    for (int round = 0; round < (count <= 128 ? 3 : 1); ++round)
-      if (!attempt(needed * factors[round], task.samples.size() == 1 ? task.found.front().estimate : 0))
-        break;
+    for (double lateStart : {kLateStart, 0.0, 4 * kLateStart})
+      for (double inFlight : {kInFlight, 0.7 * kInFlight, 1.5 * kInFlight})
+        if (count <= 16 ? inFlight != kInFlight || lateStart != kLateStart : inFlight == kInFlight || lateStart == kLateStart)
+          attempt(inFlight, lateStart, false);
   };
-  context.parallel(tasks.size(), solve);
+  auto estimateOf = [](const Task &task) { return task.found.empty() ? 1e300 : task.found.front().estimate; };
+  auto solveFrom = [&](size_t begin) { context.parallel(tasks.size() - begin, [&](size_t worker, size_t i) { solve(worker, begin + i); }); };
+  solveFrom(0);
+  // Where whole nodes promise most, pieces of them as well.
+  std::vector<size_t> byPromise(tasks.size());
+  std::iota(byPromise.begin(), byPromise.end(), 0);
+  std::stable_sort(byPromise.begin(), byPromise.end(), [&](size_t a, size_t b) { return estimateOf(tasks[a]) < estimateOf(tasks[b]); });
+  std::map<std::array<size_t, 2>, size_t> refined;
+  const size_t coarse = tasks.size();
+  for (size_t i : byPromise) {
+    if (tasks[i].finer.empty() || tasks[i].found.empty() || refined[{tasks[i].atoms.size(), tasks[i].options.mostRows}]++ >= kRefined)
+      continue;
+    for (size_t size : tasks[i].finer) {
+      Task task;
+      task.samples = tasks[i].samples;
+      task.options = tasks[i].options;
+      task.size = size;
+      for (const auto &atoms : tasks[i].atoms)
+        task.atoms.push_back(splitAtoms(context, atoms, size));
+      tasks.push_back(std::move(task));
+    }
+  }
+  solveFrom(coarse);
   // The most promising again.
-  std::stable_sort(tasks.begin(), tasks.end(), [](const Task &a, const Task &b) {
-    return (a.found.empty() ? 1e300 : a.found.front().estimate) < (b.found.empty() ? 1e300 : b.found.front().estimate);
-  });
+  std::stable_sort(tasks.begin(), tasks.end(), [&](const Task &a, const Task &b) { return estimateOf(a) < estimateOf(b); });
   while (!tasks.empty() && tasks.back().found.empty())
     tasks.pop_back();
   // Of each size of atoms and number of pipelines: coarse ones never look better and often are.
   std::map<std::array<size_t, 3>, size_t> taken;
   std::vector<size_t> again;
   for (size_t i = 0; i < tasks.size(); ++i)
-    if (again.size() < (count <= 128 ? 30u : 4u) && taken[{tasks[i].size, tasks[i].atoms.size(), tasks[i].options.mostRows}]++ < 4)
+    if (again.size() < (count <= 128 ? 24u : 0u) && taken[{tasks[i].size, tasks[i].atoms.size(), tasks[i].options.mostRows}]++ < 2)
       again.push_back(i);
   context.parallel(again.size(), [&](size_t worker, size_t i) { solve(worker, again[i]); });
   std::vector<Candidate> seeds;
@@ -304,6 +354,17 @@ std::vector<Candidate> zorse::planning::makeSeeds(SearchContext &context) {
       candidate.id = context.nextId();
       seeds.push_back(std::move(candidate));
     }
+  // Several tasks come to the same layout.
+  std::stable_sort(seeds.begin(), seeds.end(), [](const Candidate &a, const Candidate &b) { return a.estimate < b.estimate; });
+  std::vector<Candidate> unlike;
+  for (Candidate &candidate : seeds) {
+    bool known = false;
+    for (size_t i = unlike.size(); i-- > 0 && unlike[i].estimate == candidate.estimate && !known;)
+      known = sameLayout(unlike[i].layout, candidate.layout);
+    if (!known)
+      unlike.push_back(std::move(candidate));
+  }
+  seeds = std::move(unlike);
   // By estimate, but no kind of plan is left out for long: the best of every kind, then the second best, ...
   std::map<std::pair<size_t, size_t>, size_t> rank;
   std::vector<std::pair<double, size_t>> order;

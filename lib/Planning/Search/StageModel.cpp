@@ -103,6 +103,9 @@ StageModel::StageModel(const Problem &problem, const UnitTables &tables, int64_t
   }
   cards.resize(std::max(cards.size(), problem.cluster.nodes.size()), 0);
   ports.resize(cards.size(), 0);
+  devicesIn.assign(cards.size(), 0);
+  for (const ClusterDevice &device : problem.cluster.devices)
+    ++devicesIn[device.node];
   for (uint32_t c = 0; c < classes(); ++c) {
     const ClusterDevice &device = problem.cluster.devices[devicesOf[c].empty() ? 0 : devicesOf[c].front()];
     memory.push_back(device.memory ? static_cast<double>(device.memory) - static_cast<double>(device.reserve) : std::numeric_limits<double>::infinity());

@@ -52,6 +52,7 @@ public:
   double transferSeconds(uint32_t from, uint32_t to, double bytes) const;
   double cardBandwidth(uint32_t node) const { return cards[node]; }
   double portBandwidth(uint32_t node) const { return ports[node]; }
+  uint32_t devicesOfNode(uint32_t node) const { return devicesIn[node]; }
   uint32_t nodeOf(uint32_t device) const { return problem.cluster.devices[device].node; }
   uint32_t siteOf(uint32_t device) const { return problem.costs.network().site(device); }
   uint32_t classOf(uint32_t device) const { return problem.costs.deviceClass(device); }
@@ -70,6 +71,7 @@ private:
   size_t stride;
   std::vector<double> whole, forwards, backwards, leastWhole, leastPass;
   std::vector<double> held, shared, gathered, reduced, activations, cards, ports, memory;
+  std::vector<uint32_t> devicesIn; ///< by node
 };
 
 /// Cells of `rows` rows (the last of all may be smaller) on members that need `seconds` each for one: as many to each as end first. Optimal for equal cells.

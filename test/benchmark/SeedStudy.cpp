@@ -1,0 +1,147 @@
+// What the constructive part of the search promises and what simulation makes of it: for the best seeds of a model on a cluster, the bound's share of the
+// estimate, of the busiest device, of a step with free links and of the step; what memory lacks; and the stages.
+//
+//     seed-study --cluster=FILE [--model=llama-7b] [--sequence=N] [--seeds=N] [--stages=1] [--on=FILE,FILE]
+//
+// --on: the same layouts also on clusters that differ in links alone, to see which ones cost how much.
+#include "Search/Candidates.h"
+
+#include "zorse/Planning/Bound.h"
+#include "zorse/Planning/ModelShape.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <map>
+#include <memory>
+#include <sstream>
+
+using namespace zorse;
+using namespace zorse::planning;
+
+namespace {
+
+std::string describe(const Problem &problem, const QuickSimulation::Result &result, const Layout &layout) {
+  std::string text;
+  for (const Pipeline &pipeline : layout.pipelines) {
+    text += "    " + std::to_string(pipeline.samples) + " samples:";
+    for (const Stage &stage : pipeline.stages) {
+      std::map<std::string, int> types;
+      double busy = 0, memory = 0;
+      for (const Member &member : stage.members) {
+        ++types[problem.cluster.devices[member.device].type];
+        busy = std::max(busy, result.busy[member.device]);
+        memory = std::max(memory, static_cast<double>(result.memory[member.device]) / static_cast<double>(std::max<uint64_t>(1, problem.cluster.devices[member.device].memory)));
+      }
+      char line[120];
+      text += " [" + std::to_string(stage.unitEnd - stage.unitBegin) + "u r" + std::to_string(stage.members.front().rows);
+      for (auto &[type, count] : types)
+        text += " " + std::to_string(count) + type;
+      std::snprintf(line, sizeof line, " busy %.2f mem %.2f]", busy / result.step, memory);
+      text += line;
+    }
+    text += "\n";
+  }
+  return text;
+}
+
+} // namespace
+
+int main(int argc, char **argv) {
+  std::map<std::string, std::string> options = {{"cluster", ""}, {"model", "llama-7b"}, {"sequence", "2048"}, {"seeds", "20"}, {"stages", "0"}, {"on", ""}};
+  for (int i = 1; i < argc; ++i) {
+    const char *equals = std::strchr(argv[i], '=');
+    std::string name = equals ? std::string(argv[i] + 2, static_cast<size_t>(equals - argv[i] - 2)) : "";
+    if (!options.count(name)) {
+      std::fprintf(stderr, "unknown option '%s'\n", argv[i]);
+      return 2;
+    }
+    options[name] = equals + 1;
+  }
+  std::string error;
+  auto cluster = readClusterFile(options["cluster"], error);
+  auto shape = findModelShape(options["model"]);
+  if (!cluster || !shape) {
+    std::fprintf(stderr, "%s\n", error.empty() ? "unknown model" : error.c_str());
+    return 2;
+  }
+  shape->sequence = std::atol(options["sequence"].c_str());
+  shape->computeType = bundle::F16;
+  auto summary = makeSummary(*shape, error);
+  auto costs = CostModel::make(*summary, *cluster, nullptr, {}, error);
+  Problem problem{*summary, *cluster, *costs, (1 << 20) / shape->sequence, nullptr, false};
+  const double bound = lowerBound(problem);
+  SearchOptions search;
+  SearchContext context(problem, search);
+  auto begin = std::chrono::steady_clock::now();
+  std::vector<Candidate> seeds = makeSeeds(context);
+  double took = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  std::printf("bound %.3f s; %zu seeds in %.2f s\n", bound, seeds.size(), took);
+  size_t most = std::min<size_t>(seeds.size(), static_cast<size_t>(std::atol(options["seeds"].c_str())));
+  std::vector<step::Schedule> schedules = scheduleChoices(context, false);
+  QuickSimulation &simulation = context.simulation(0);
+  struct Other {
+    Cluster cluster;
+    std::optional<CostModel> costs;
+    std::optional<Problem> problem;
+    std::optional<UnitTables> tables;
+    std::optional<QuickSimulation> simulation;
+  };
+  std::vector<std::unique_ptr<Other>> elsewhere;
+  std::stringstream files(options["on"]);
+  for (std::string file; std::getline(files, file, ',');) {
+    auto other = std::make_unique<Other>();
+    auto read = readClusterFile(file, error);
+    if (!read) {
+      std::fprintf(stderr, "%s\n", error.c_str());
+      return 2;
+    }
+    other->cluster = *read;
+    other->costs = CostModel::make(*summary, other->cluster, nullptr, {}, error);
+    other->problem.emplace(Problem{*summary, other->cluster, *other->costs, problem.batch, nullptr, false});
+    other->tables.emplace(*other->problem);
+    other->simulation.emplace(*other->problem, *other->tables);
+    elsewhere.push_back(std::move(other));
+  }
+  double pairs = 0, agree = 0;
+  std::vector<std::pair<double, double>> all;
+  for (size_t i = 0; i < most; ++i) {
+    Layout layout = seeds[i].layout;
+    layout.schedule = schedules.front();
+    auto start = std::chrono::steady_clock::now();
+    QuickSimulation::Result result = simulation.run(layout);
+    double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    double missing = context.missingMemory(result.memory), busiest = *std::max_element(result.busy.begin(), result.busy.end());
+    double free = simulation.run(layout, {true}).step;
+    all.push_back({seeds[i].estimate, result.step});
+    std::string others;
+    for (size_t s : {1u, 3u, 11u, 12u})
+      if (s < schedules.size()) {
+        layout.schedule = schedules[s];
+        const auto &other = simulation.run(layout);
+        char text[40];
+        std::snprintf(text, sizeof text, " %.3f%s", bound / other.step, other.excess ? "!" : "");
+        others += text;
+      }
+    for (auto &other : elsewhere) {
+      char text[40];
+      layout.schedule = schedules[1];
+      std::snprintf(text, sizeof text, " on %.3f", bound / other->simulation->run(layout).step);
+      others += text;
+    }
+    std::printf("%3zu: %zu pipelines, estimate %.3f busy %.3f free %.3f step %.3f missing %.2f (others%s) room %.2f, %u tasks %.0f ms\n", i, seeds[i].layout.pipelines.size(), bound / seeds[i].estimate, bound / busiest, bound / free,
+                bound / result.step, missing, others.c_str(), seeds[i].inFlight, result.tasks, seconds * 1e3);
+    if (options["stages"] == "1")
+      std::fputs(describe(problem, result, seeds[i].layout).c_str(), stdout);
+  }
+  for (size_t i = 0; i < all.size(); ++i)
+    for (size_t k = i + 1; k < all.size(); ++k)
+      if (all[i].first != all[k].first) {
+        pairs += 1;
+        agree += (all[i].first < all[k].first) == (all[i].second < all[k].second);
+      }
+  std::printf("%.0f %% of pairs ranked alike\n", pairs > 0 ? 100 * agree / pairs : 100);
+  return 0;
+}
