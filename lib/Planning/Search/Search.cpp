@@ -20,7 +20,7 @@ using namespace zorse::planning;
 namespace {
 
 /// Tasks that the default budget simulates: a few seconds of two cores for up to 256 devices, under half a second for 512 and in proportion to the devices beyond.
-double taskBudget(size_t devices) { return devices <= 256 ? 3e7 : 2.6e6 * static_cast<double>(devices) / 512; }
+double taskBudget(size_t devices) { return devices <= 256 ? 3e7 : 2e6 * static_cast<double>(devices) / 512; }
 
 double tasksOf(const Problem &problem, const Layout &layout) {
   double tasks = 0;
