@@ -115,12 +115,12 @@ Route Network::route(uint32_t from, uint32_t to) const {
   return r;
 }
 
-std::string Network::name(uint32_t resource) const {
+std::string Network::name(uint32_t resource, const std::vector<std::string> &deviceNames) const {
   auto [kind, owner] = owners[resource];
   switch (kind) {
   case Kind::PortOut:
   case Kind::PortIn:
-    return "port of device " + std::to_string(owner) + (kind == Kind::PortOut ? ", out" : ", in");
+    return "port of " + (owner < deviceNames.size() ? deviceNames[owner] : "device " + std::to_string(owner)) + (kind == Kind::PortOut ? ", out" : ", in");
   case Kind::Bus:
     return "bus of node " + nodeNames[owner];
   case Kind::CardOut:

@@ -122,26 +122,50 @@ void Traffic::flow(uint32_t from, uint32_t to, double bytes) {
     least = std::max(least, bytes / route.flow);
 }
 
-/// A ring over members [begin, end) with the pieces they own among themselves.
-void Traffic::ring(Operation operation, size_t begin, size_t end) {
-  if (end - begin < 2)
-    return;
+/// A ring over members [begin, end) with the pieces they own among themselves. `order` maps places in the ring to members; `part` of all bytes goes round.
+void Traffic::ring(Operation operation, size_t begin, size_t end, double part, const std::vector<size_t> &order) {
   size_t n = end - begin;
   double sum = 0, latencies = 0, shortest = 0;
   for (size_t i = begin; i < end; ++i)
     sum += members[i].owned;
-  for (size_t i = begin; i < end; ++i) {
-    const Member &a = members[i], &b = members[i + 1 < end ? i + 1 : begin];
+  auto at = [&](size_t place) -> const Member & { return members[order.empty() ? begin + place : order[place]]; };
+  for (size_t i = 0; i < n; ++i) {
+    const Member &a = at(i), &b = at(i + 1 < n ? i + 1 : 0);
     if (operation == Operation::Reduce)
-      flow(a.device, b.device, 2 * total * static_cast<double>(n - 1) / static_cast<double>(n));
+      flow(a.device, b.device, part * 2 * total * static_cast<double>(n - 1) / static_cast<double>(n));
     else if (operation == Operation::Gather)
-      flow(a.device, b.device, sum - b.owned);
+      flow(a.device, b.device, part * (sum - b.owned));
     else
-      flow(b.device, a.device, sum - b.owned);
+      flow(b.device, a.device, part * (sum - b.owned));
     latencies += lastHop;
-    shortest = i == begin ? lastHop : std::min(shortest, lastHop);
+    shortest = i == 0 ? lastHop : std::min(shortest, lastHop);
   }
-  latency += (latencies - shortest) * (operation == Operation::Reduce ? 2 : 1); // no piece crosses all of them
+  latency = std::max(latency, (latencies - shortest) * (operation == Operation::Reduce ? 2 : 1)); // no piece crosses all of them
+}
+
+/// As many rings as the node with the fewest has members: each enters and leaves its nodes by other devices with its part of the bytes, so that as many flows
+/// share a card (NCCL's channels). One where no flow is limited between nodes: several would bring nothing.
+void Traffic::rings(Operation operation) {
+  size_t n = members.size(), fewest = n;
+  std::vector<size_t> nodeBegin;
+  for (size_t i = 0; i < n; ++i)
+    if (i == 0 || members[i].node != members[i - 1].node)
+      nodeBegin.push_back(i);
+  nodeBegin.push_back(n);
+  bool limited = false;
+  for (size_t k = 0; k + 1 < nodeBegin.size(); ++k) {
+    fewest = std::min(fewest, nodeBegin[k + 1] - nodeBegin[k]);
+    limited = limited || network->route(members[nodeBegin[k + 1] - 1].device, members[nodeBegin[k + 1] < n ? nodeBegin[k + 1] : 0].device).flow > 0;
+  }
+  if (fewest < 2 || nodeBegin.size() < 3 || !limited)
+    return ring(operation, 0, n, 1, {});
+  std::vector<size_t> order(n);
+  for (size_t r = 0; r < fewest; ++r) {
+    for (size_t k = 0; k + 1 < nodeBegin.size(); ++k)
+      for (size_t i = nodeBegin[k], size = nodeBegin[k + 1] - i, j = 0; j < size; ++j)
+        order[i + j] = i + (j + r) % size;
+    ring(operation, 0, n, 1.0 / static_cast<double>(fewest), order);
+  }
 }
 
 void Traffic::tree(Operation operation) {
@@ -213,7 +237,12 @@ void Traffic::hierarchical(Operation operation) {
       latency += lastHop;
     }
   };
-  phase([&](const Site &site) { operation == Operation::Reduce ? around(site, total) : ring(operation, site.begin, site.end); });
+  phase([&](const Site &site) { 
+    if (operation == Operation::Reduce)
+      around(site, total);
+    else if (site.end - site.begin > 1)
+      ring(operation, site.begin, site.end, 1, {});
+  });
   phase([&](const Site &site) { around(site, operation == Operation::Reduce ? total : total - site.owned); });
   least = latency = 0;
   double latencies = 0, shortest = 0;
@@ -247,7 +276,7 @@ void Traffic::weigh(Operation operation, Algorithm algorithm) {
   case Algorithm::Exchange: return exchange(operation);
   case Algorithm::Tree: return tree(operation);
   case Algorithm::Hierarchical: return hierarchical(operation);
-  default: return ring(operation, 0, members.size());
+  default: return rings(operation);
   }
 }
 

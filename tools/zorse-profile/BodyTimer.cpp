@@ -213,8 +213,8 @@ private:
     Status status = allRounds();
     double share = (processorSeconds() - used) / std::max(now() - start, 1e-9);
     had = share;
-    if (options.quota > 0 && share > 0)
-      pace = 1 / std::min(share, options.quota);
+    if (options.quota > 0) // what it is allowed, also where others kept it from it now: a run takes it in full
+      pace = 1 / options.quota;
     if (status.succeeded() && options.processors > 0 && share < 0.9 * options.processors) {
       char text[160];
       std::snprintf(text, sizeof text, "others use this machine: the functions got %.2f of a processor where %.2f are allowed, and look slower than they are", share, options.processors);

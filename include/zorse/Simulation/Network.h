@@ -60,7 +60,8 @@ public:
   size_t resources() const { return bandwidths.size(); }
   double bandwidth(uint32_t resource) const { return bandwidths[resource]; } ///< bytes/s, > 0
   double secondsPerByte(uint32_t resource) const { return inverse[resource]; }
-  std::string name(uint32_t resource) const; ///< "card of node n1, out": for reports
+  /// "card of node n1, out", "port of a100:3, in": for reports. `deviceNames`: by device; empty: numbers.
+  std::string name(uint32_t resource, const std::vector<std::string> &deviceNames = {}) const;
 
 private:
   /// Both ends of a link that has a direction each way; resources may be kNoResource.
@@ -104,7 +105,8 @@ private:
 
 /// How a collective moves its bytes.
 ///   Exchange      every piece goes straight to whoever needs it (what Gloo's transport does for sums)
-///   Ring          members by site, node and device; every link carries all but one piece
+///   Ring          members by site, node and device; every link carries all but one piece. Where flows between nodes are limited as many rings as every node
+///                 has members, each with its part and leaving nodes by other devices
 ///   Tree          a binary tree over the members in that order
 ///   Hierarchical  a ring inside each site, a ring over one member per site, a ring inside each site
 ///   Best          the one that ends first; Exchange is tried up to 32 members
@@ -173,7 +175,8 @@ private:
   Passage run(Operation operation, double start, Algorithm algorithm);
   void weigh(Operation operation, Algorithm algorithm);
   void flow(uint32_t from, uint32_t to, double bytes);
-  void ring(Operation operation, size_t begin, size_t end);
+  void ring(Operation operation, size_t begin, size_t end, double part, const std::vector<size_t> &order);
+  void rings(Operation operation);
   void tree(Operation operation);
   void exchange(Operation operation);
   void hierarchical(Operation operation);

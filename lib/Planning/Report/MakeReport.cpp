@@ -209,9 +209,12 @@ public:
           traffic.reduceScatter(collective.members, pieces, 0, costs.reduceAlgorithm());
         collect();
       }
+    std::vector<std::string> names;
+    for (const step::PlanDevice &device : plan.devices)
+      names.push_back(device.name);
     for (uint32_t r = 0; r < bytes.size(); ++r)
       if (bytes[r] > 0)
-        report.links.push_back({network.name(r), bytes[r], network.bandwidth(r), report.step > 0 ? bytes[r] / network.bandwidth(r) / report.step : 0});
+        report.links.push_back({network.name(r, names), bytes[r], network.bandwidth(r), report.step > 0 ? bytes[r] / network.bandwidth(r) / report.step : 0});
     std::stable_sort(report.links.begin(), report.links.end(), [](const Report::Link &a, const Report::Link &b) { return a.share > b.share; });
   }
 

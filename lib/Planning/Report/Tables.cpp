@@ -65,7 +65,7 @@ std::string zorse::planning::printReport(const Report &r, size_t mostDevices) {
     out += "\n" + links.print();
   }
 
-  out += "\nschedule        " + r.schedule + "\npredicted step  " + showSeconds(r.step) + " for " + std::to_string(r.batch) + " samples: " + showCount(r.samplesPerSecond()) + " samples/s";
+  out += "\nschedule        " + r.schedule + "\npredicted step  " + showSeconds(r.step) + " for " + std::to_string(r.batch) + (r.batch == 1 ? " sample: " : " samples: ") + showCount(r.samplesPerSecond()) + " samples/s";
   if (r.tokensPerSample)
     out += ", " + showCount(r.tokensPerSecond()) + " tokens/s";
   out += format("\nof the bound    %.3f = ", r.efficiency.eta) + factors(r.efficiency) + "\n                (no plan can take less than " + showSeconds(r.efficiency.bound) + ")\n";

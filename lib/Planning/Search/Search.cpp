@@ -10,6 +10,8 @@
 
 #include "Candidates.h"
 
+#include "zorse/Planning/Baselines.h"
+
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
@@ -76,6 +78,23 @@ void addSingles(SearchContext &context, std::vector<Candidate> &batch) {
     }
 }
 
+/// What other planners would choose, where nothing is fixed: no plan may be slower than theirs.
+std::vector<Candidate> rivals(SearchContext &context) {
+  std::vector<Candidate> found;
+  const SearchOptions &o = context.options;
+  if (o.stages || o.pipelines || o.rows || o.schedule || o.splitBackward || !o.excluded.empty())
+    return found;
+  for (const Baseline &baseline : baselines()) {
+    std::string ignored;
+    if (std::optional<Layout> layout = baseline.plan(context.problem, ignored)) {
+      found.emplace_back();
+      found.back().layout = std::move(*layout);
+      found.back().id = context.nextId();
+    }
+  }
+  return found;
+}
+
 /// Where what is alive at once nearly fills a device, the gaps that placed buffers leave decide whether the plan fits.
 bool isTight(const Problem &problem, const Evaluation &evaluation) {
   for (size_t d = 0; d < evaluation.memory.size(); ++d) {
@@ -123,6 +142,10 @@ std::optional<SearchResult> zorse::planning::searchPlan(const Problem &problem, 
     seeds[i].layout.schedule = schedules.front();
     pool.push_back(seeds[i]);
   }
+  if (pool.empty()) {
+    error = "no plan was found" + (options.stages > 0 ? " of " + std::to_string(options.stages) + " stages: no cut of the units fits so many groups of devices" : std::string());
+    return std::nullopt;
+  }
   context.simulate(pool);
   std::sort(pool.begin(), pool.end(), better);
   // The best of single devices is kept to the end.
@@ -152,7 +175,8 @@ std::optional<SearchResult> zorse::planning::searchPlan(const Problem &problem, 
     result.proven = searchExactly(context, pool);
 
   // Few devices and samples: expansions are quick, and more than the last few can be had.
-  if (const double expansions = 6e5 / tasksOf(problem, pool.front().layout); context.devices.size() <= 16 && !options.candidates && expansions >= 100) {
+  const double expansions = 6e5 / tasksOf(problem, pool.front().layout);
+  if (context.devices.size() <= 16 && !options.candidates && expansions >= 100) {
     std::vector<Candidate> found = descendFully(context, pool, static_cast<uint32_t>(std::min(expansions, 6000.0)));
     pool.insert(pool.begin(), found.begin(), found.end());
   }
@@ -174,6 +198,19 @@ std::optional<SearchResult> zorse::planning::searchPlan(const Problem &problem, 
   const bool place = context.devices.size() <= 64; // affordable, whatever it shows
   size_t fitting = 0;
   bool single = false; // the fastest device alone is always judged: no plan may be slower
+  auto judge = [&](const Candidate &candidate) {
+    Judged one{&candidate, makePlan(problem, candidate.layout), {}, 0};
+    std::string why;
+    std::optional<Evaluation> evaluation = evaluate(problem, one.plan, why, /*timeOnly=*/true);
+    if (!evaluation) {
+      error = why;
+      return;
+    }
+    one.evaluation = std::move(*evaluation);
+    one.score = context.scoreOf(candidate.layout, one.evaluation.step, context.missingMemory(one.evaluation.memory));
+    fitting += one.evaluation.excess == 0;
+    judged.push_back(std::move(one));
+  };
   for (const Candidate &candidate : pool) {
     if (!(candidate.score < INFINITY))
       break;
@@ -184,18 +221,12 @@ std::optional<SearchResult> zorse::planning::searchPlan(const Problem &problem, 
       continue;
     seen.push_back(candidate.step);
     single |= alone;
-    Judged one{&candidate, makePlan(problem, candidate.layout), {}, 0};
-    std::string why;
-    std::optional<Evaluation> evaluation = evaluate(problem, one.plan, why, /*timeOnly=*/true);
-    if (!evaluation) {
-      error = why;
-      continue;
-    }
-    one.evaluation = std::move(*evaluation);
-    one.score = context.scoreOf(candidate.layout, one.evaluation.step, context.missingMemory(one.evaluation.memory));
-    fitting += one.evaluation.excess == 0;
-    judged.push_back(std::move(one));
+    judge(candidate);
   }
+  constexpr double kRivals = 1200; // expansions affordable where theirs, at most 24 a planner, are few
+  const std::vector<Candidate> others = context.devices.size() <= 16 && !options.candidates && expansions >= kRivals ? rivals(context) : std::vector<Candidate>();
+  for (const Candidate &candidate : others)
+    judge(candidate);
   std::stable_sort(judged.begin(), judged.end(), [](const Judged &a, const Judged &b) { return a.score < b.score; });
   double bestScore = INFINITY;
   const Candidate *closest = nullptr;

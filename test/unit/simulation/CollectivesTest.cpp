@@ -171,4 +171,21 @@ TEST(Collectives, LimitsOfFlowsHold) {
   }
 }
 
+/// Two nodes of two devices, cards of 100 bytes/s of which one flow gets 30: two rings, one per device of a node.
+TEST(Collectives, RingsShareACardOfLimitedFlows) {
+  bundle::Topology t = nodesOfTwo(2);
+  for (int n = 0; n < 2; ++n)
+    t.mutable_nodes(n)->mutable_nic()->set_flow(30);
+  Network network(t);
+  Traffic traffic(network);
+  // Every link carries 300 bytes, in two flows of 150: 5 s each, side by side. One ring would take 10 s.
+  EXPECT_DOUBLE_EQ(traffic.allGather({{0, 100}, {1, 100}, {2, 100}, {3, 100}}, {0, 1, 2, 3}, 0, Algorithm::Ring).sent, 5);
+  EXPECT_DOUBLE_EQ(traffic.busyUntil(network.route(0, 2).resources[0]), 3); // the card passes no more than before
+  traffic.reset();
+  EXPECT_DOUBLE_EQ(traffic.reduceScatter({0, 1, 2, 3}, {{0, 100}, {1, 100}, {2, 100}, {3, 100}}, 0, Algorithm::Ring).sent, 5);
+  traffic.reset();
+  // A node with one member: one ring. Links into 0, 1 and 2 carry 200 each.
+  EXPECT_DOUBLE_EQ(traffic.allGather({{0, 100}, {1, 100}, {2, 100}}, {0, 1, 2}, 0, Algorithm::Ring).sent, 200 / 30.0);
+}
+
 } // namespace
