@@ -95,8 +95,8 @@ void Traffic::addMembers(const std::vector<Piece> &owners, const std::vector<uin
   members.resize(kept);
 }
 
-/// Adds a flow to the loads. For the mirrored operation callers swap the ends: a reduce-scatter is an all-gather whose bytes go backwards.
-void Traffic::flow(uint32_t from, uint32_t to, double bytes) {
+/// Adds a flow, or several with equal parts of the bytes, to the loads. For the mirrored operation callers swap the ends: a reduce-scatter is an all-gather whose bytes go backwards.
+void Traffic::flow(uint32_t from, uint32_t to, double bytes, size_t several) {
   Route route = network->route(from, to);
   lastHop = route.latency;
   if (!(bytes > 0))
@@ -119,53 +119,43 @@ void Traffic::flow(uint32_t from, uint32_t to, double bytes) {
     least = std::max(least, bytes * network->secondsPerByte(r));
   }
   if (route.flow > 0)
-    least = std::max(least, bytes / route.flow);
+    least = std::max(least, bytes / (route.flow * static_cast<double>(several)));
 }
 
-/// A ring over members [begin, end) with the pieces they own among themselves. `order` maps places in the ring to members; `part` of all bytes goes round.
-void Traffic::ring(Operation operation, size_t begin, size_t end, double part, const std::vector<size_t> &order) {
+/// A ring over members [begin, end) with the pieces they own among themselves. Between nodes it is `several` rings, each with its part of the bytes.
+void Traffic::ring(Operation operation, size_t begin, size_t end, size_t several) {
+  if (end - begin < 2)
+    return;
   size_t n = end - begin;
   double sum = 0, latencies = 0, shortest = 0;
   for (size_t i = begin; i < end; ++i)
     sum += members[i].owned;
-  auto at = [&](size_t place) -> const Member & { return members[order.empty() ? begin + place : order[place]]; };
-  for (size_t i = 0; i < n; ++i) {
-    const Member &a = at(i), &b = at(i + 1 < n ? i + 1 : 0);
+  for (size_t i = begin; i < end; ++i) {
+    const Member &a = members[i], &b = members[i + 1 < end ? i + 1 : begin];
+    size_t flows = a.node != b.node ? several : 1;
     if (operation == Operation::Reduce)
-      flow(a.device, b.device, part * 2 * total * static_cast<double>(n - 1) / static_cast<double>(n));
+      flow(a.device, b.device, 2 * total * static_cast<double>(n - 1) / static_cast<double>(n), flows);
     else if (operation == Operation::Gather)
-      flow(a.device, b.device, part * (sum - b.owned));
+      flow(a.device, b.device, sum - b.owned, flows);
     else
-      flow(b.device, a.device, part * (sum - b.owned));
+      flow(b.device, a.device, sum - b.owned, flows);
     latencies += lastHop;
-    shortest = i == 0 ? lastHop : std::min(shortest, lastHop);
+    shortest = i == begin ? lastHop : std::min(shortest, lastHop);
   }
-  latency = std::max(latency, (latencies - shortest) * (operation == Operation::Reduce ? 2 : 1)); // no piece crosses all of them
+  latency += (latencies - shortest) * (operation == Operation::Reduce ? 2 : 1); // no piece crosses all of them
 }
 
-/// As many rings as the node with the fewest has members: each enters and leaves its nodes by other devices with its part of the bytes, so that as many flows
-/// share a card (NCCL's channels). One where no flow is limited between nodes: several would bring nothing.
-void Traffic::rings(Operation operation) {
-  size_t n = members.size(), fewest = n;
-  std::vector<size_t> nodeBegin;
-  for (size_t i = 0; i < n; ++i)
-    if (i == 0 || members[i].node != members[i - 1].node)
-      nodeBegin.push_back(i);
-  nodeBegin.push_back(n);
-  bool limited = false;
-  for (size_t k = 0; k + 1 < nodeBegin.size(); ++k) {
-    fewest = std::min(fewest, nodeBegin[k + 1] - nodeBegin[k]);
-    limited = limited || network->route(members[nodeBegin[k + 1] - 1].device, members[nodeBegin[k + 1] < n ? nodeBegin[k + 1] : 0].device).flow > 0;
+/// Members of the node that has the fewest: as many rings enter and leave their nodes by different devices (NCCL's channels), so that as many flows share a card.
+size_t Traffic::fewestOfNode() const {
+  size_t fewest = members.size(), run = 0;
+  for (size_t i = 0; i < members.size(); ++i) {
+    ++run;
+    if (i + 1 == members.size() || members[i + 1].node != members[i].node) {
+      fewest = std::min(fewest, run);
+      run = 0;
+    }
   }
-  if (fewest < 2 || nodeBegin.size() < 3 || !limited)
-    return ring(operation, 0, n, 1, {});
-  std::vector<size_t> order(n);
-  for (size_t r = 0; r < fewest; ++r) {
-    for (size_t k = 0; k + 1 < nodeBegin.size(); ++k)
-      for (size_t i = nodeBegin[k], size = nodeBegin[k + 1] - i, j = 0; j < size; ++j)
-        order[i + j] = i + (j + r) % size;
-    ring(operation, 0, n, 1.0 / static_cast<double>(fewest), order);
-  }
+  return fewest;
 }
 
 void Traffic::tree(Operation operation) {
@@ -237,12 +227,7 @@ void Traffic::hierarchical(Operation operation) {
       latency += lastHop;
     }
   };
-  phase([&](const Site &site) { 
-    if (operation == Operation::Reduce)
-      around(site, total);
-    else if (site.end - site.begin > 1)
-      ring(operation, site.begin, site.end, 1, {});
-  });
+  phase([&](const Site &site) {  operation == Operation::Reduce ? around(site, total) : ring(operation, site.begin, site.end, 1); });
   phase([&](const Site &site) { around(site, operation == Operation::Reduce ? total : total - site.owned); });
   least = latency = 0;
   double latencies = 0, shortest = 0;
@@ -276,7 +261,7 @@ void Traffic::weigh(Operation operation, Algorithm algorithm) {
   case Algorithm::Exchange: return exchange(operation);
   case Algorithm::Tree: return tree(operation);
   case Algorithm::Hierarchical: return hierarchical(operation);
-  default: return rings(operation);
+  default: return ring(operation, 0, members.size(), fewestOfNode());
   }
 }
 

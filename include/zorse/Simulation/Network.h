@@ -105,8 +105,8 @@ private:
 
 /// How a collective moves its bytes.
 ///   Exchange      every piece goes straight to whoever needs it (what Gloo's transport does for sums)
-///   Ring          members by site, node and device; every link carries all but one piece. Where flows between nodes are limited as many rings as every node
-///                 has members, each with its part and leaving nodes by other devices
+///   Ring          members by site, node and device; every link carries all but one piece. As many rings as every node has
+///                 members, each with its part and leaving nodes by another device: so many flows cross a card
 ///   Tree          a binary tree over the members in that order
 ///   Hierarchical  a ring inside each site, a ring over one member per site, a ring inside each site
 ///   Best          the one that ends first; Exchange is tried up to 32 members
@@ -174,9 +174,9 @@ private:
   double moved(uint32_t device, double work, double start) const;
   Passage run(Operation operation, double start, Algorithm algorithm);
   void weigh(Operation operation, Algorithm algorithm);
-  void flow(uint32_t from, uint32_t to, double bytes);
-  void ring(Operation operation, size_t begin, size_t end, double part, const std::vector<size_t> &order);
-  void rings(Operation operation);
+  void flow(uint32_t from, uint32_t to, double bytes, size_t several = 1);
+  void ring(Operation operation, size_t begin, size_t end, size_t several);
+  size_t fewestOfNode() const;
   void tree(Operation operation);
   void exchange(Operation operation);
   void hierarchical(Operation operation);

@@ -153,7 +153,7 @@ std::optional<SearchResult> zorse::planning::searchPlan(const Problem &problem, 
   for (const Candidate &candidate : pool)
     if (!alone && candidate.layout.pipelines.size() == 1 && candidate.layout.pipelines[0].stages.size() == 1 && candidate.layout.pipelines[0].stages[0].members.size() == 1)
       alone = candidate;
-  size_t leaders = std::min<size_t>(pool.size(), std::max<size_t>(2, context.budget / 4 / std::max<size_t>(schedules.size(), 1)));
+  size_t leaders = std::min<size_t>(pool.size(), std::max<size_t>(context.devices.size() > 1024 ? 1 : 2, context.budget / 4 / std::max<size_t>(schedules.size(), 1)));
   leaders = std::min<size_t>(leaders, 12);
   std::vector<Candidate> varied;
   for (size_t i = 0; i < leaders; ++i)
