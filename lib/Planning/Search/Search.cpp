@@ -143,7 +143,9 @@ std::optional<SearchResult> zorse::planning::searchPlan(const Problem &problem, 
     pool.push_back(seeds[i]);
   }
   if (pool.empty()) {
-    error = "no plan was found" + (options.stages > 0 ? " of " + std::to_string(options.stages) + " stages: no cut of the units fits so many groups of devices" : std::string());
+    error = "no plan was found" + (options.stages > 0 ? " with " + std::to_string(options.stages) + " stages: in every cut a stage lacks memory, or has more devices than samples; other numbers may fit, and without --stages the "
+                                                        "devices that lack memory are named"
+                                                      : std::string());
     return std::nullopt;
   }
   context.simulate(pool);
