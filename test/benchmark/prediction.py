@@ -41,6 +41,7 @@ parser.add_argument("--only", help="names of hand-made plans, separated by comma
 parser.add_argument("--searched", default="searched,searched-1f1b,searched-two-stages", help="names of searched plans, separated by commas; '' for none")
 parser.add_argument("--timelines", action="store_true", help="print where the time of every step goes, executed against simulated")
 parser.add_argument("--least-periods", type=float, default=20, help="plans whose median entry takes fewer periods of the quotas do not count: pauses come in lumps")
+parser.add_argument("--least-plans", type=int, default=1, help="that count")
 parser.add_argument("--limit", type=float, default=0.05)
 parser.add_argument("--replay-limit", type=float, default=0.03)
 a = parser.parse_args()
@@ -256,6 +257,8 @@ def judge(predictions, measured):
     middle = {name: m for name, m in middle.items() if predictions[name]["counts"]}
     if not middle:
         sys.exit("no plan counts: choose a larger batch, fewer devices or a shorter period")
+    if len(middle) < a.least_plans:
+        print(f"{len(middle)} plans count, expected at least {a.least_plans}")
     pairs = [(x, y) for x, y in itertools.combinations(middle, 2) if max(middle[x], middle[y]) > 1.08 * min(middle[x], middle[y])]
     wrong = [(x, y) for x, y in pairs if (predictions[x]["predicted"] - predictions[y]["predicted"]) * (middle[x] - middle[y]) <= 0]
     for x, y in wrong:
@@ -264,7 +267,7 @@ def judge(predictions, measured):
     print(f"{len(middle)} plans over {max(middle.values()) / min(middle.values()):.2f}x in time; ranked right: {len(pairs) - len(wrong)} of {len(pairs)} pairs that differ by more than 8 %")
     print(f"mean error of the predicted step {mean:.2%} (limit {a.limit:.0%}), worst {max(map(abs, errors)):.1%}; of the replay {replay:.2%} (limit {a.replay_limit:.0%}), "
           f"worst {max(map(abs, replays)):.1%}")
-    sys.exit(0 if mean <= a.limit and replay <= a.replay_limit and not wrong else 1)
+    sys.exit(0 if mean <= a.limit and replay <= a.replay_limit and not wrong and len(middle) >= a.least_plans else 1)
 
 
 if __name__ == "__main__":

@@ -14,5 +14,5 @@ else
   "$python" models/make_benchmark.py gpt-4x384 "$folder/model.onnx" 2>/dev/null
   /usr/bin/python3 test/benchmark/prediction.py "$folder/model.onnx" --shares a=0.72,b=0.54,c=0.36,d=0.18 --period 6 --batch 64 --repeat 5 --steps 2 --keep "$folder/work" \
     --only data-proportional,data-equal,data-without-slowest,pipeline-by-speed,pipeline-gpipe,pipeline-reversed,pipeline-even-layers,fastest-then-others,others-then-fastest,two-mixed-stages,two-pipelines \
-    --searched searched,searched-1f1b "$@"
+    --searched searched,searched-1f1b --least-plans 10 "$@"
 fi
