@@ -317,15 +317,19 @@ void printCallee(OpAsmPrinter &printer, Operation *, IntegerAttr body, StringAtt
 }
 
 ParseResult parseRows(OpAsmParser &parser, IntegerAttr &base, IntegerAttr &rows) {
-  int64_t begin, end;
+  int64_t begin, end, count;
+  SMLoc place = parser.getCurrentLocation();
   if (parser.parseLSquare() || parseRange(parser, begin, end) || parser.parseRSquare())
     return failure();
+  if (__builtin_sub_overflow(end, begin, &count))
+    return parser.emitError(place) << "rows [" << begin << ':' << end << "] are more than a 64-bit number counts";
   base = i64(parser, begin);
-  rows = i64(parser, end - begin);
+  rows = i64(parser, count);
   return success();
 }
 void printRows(OpAsmPrinter &printer, Operation *, IntegerAttr base, IntegerAttr rows) {
-  printer << '[' << base.getInt() << ':' << base.getInt() + rows.getInt() << ']';
+  // An operation that does not verify is printed as well: the sum may wrap.
+  printer << '[' << base.getInt() << ':' << static_cast<int64_t>(static_cast<uint64_t>(base.getInt()) + static_cast<uint64_t>(rows.getInt())) << ']';
 }
 
 ParseResult parseSlots(OpAsmParser &parser, ArrayAttr &slots) {

@@ -125,6 +125,16 @@ exec.program @a device 0 of [@a] planned 64 {
 // -----
 
 exec.program @a device 0 of [@a] planned 64 {
+  exec.queue compute0
+  exec.compute 0 norm on compute0 in commit {
+    // expected-error @below {{rows [-9223372036854775808:1] are more than a 64-bit number counts}}
+    exec.call 0 rows [-9223372036854775808:1]
+  }
+}
+
+// -----
+
+exec.program @a device 0 of [@a] planned 64 {
   exec.arena device 64
   exec.queue compute0
   exec.compute 0 norm on compute0 in commit {
