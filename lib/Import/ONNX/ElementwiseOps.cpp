@@ -287,7 +287,9 @@ LogicalResult Importer::binary(const GraphNode &node, const std::string &op, con
     return lossBinary(node, op, a, b);
   if ((!a.isConstant() && !a.isGraph()) || (!b.isConstant() && !b.isGraph()))
     return error(node, "expects two tensors");
-  bool isFloats = isFloat(a.type) && isFloat(b.type);
+  if (isFloat(a.type) != isFloat(b.type))
+    return error(node, "expects operands of one element type, found " + Twine(name(a.type)) + " and " + name(b.type));
+  bool isFloats = isFloat(a.type);
   if (a.isConstant() && b.isConstant()) {
     Kernel kernel;
     if (isFloats) {
@@ -316,8 +318,6 @@ LogicalResult Importer::binary(const GraphNode &node, const std::string &op, con
       return error(node, "expects shapes that broadcast");
     return out(node, 0, std::move(folded)), success();
   }
-  if (isFloat(a.type) != isFloat(b.type))
-    return error(node, "expects operands of one element type, found " + Twine(name(a.type)) + " and " + name(b.type));
 
   if (isFloats) {
     // A uniform constant is a scale, or nothing at all.
@@ -479,6 +479,8 @@ LogicalResult Importer::onCompare(const GraphNode &node) {
 LogicalResult Importer::onLogic(const GraphNode &node) {
   const Val &a = in(node, 0), &b = in(node, 1);
   const std::string &op = node.op;
+  if (isFloat(a.type) || isFloat(b.type))
+    return error(node, "expects booleans or integers, found " + Twine(name(a.type)) + " and " + name(b.type));
   if (a.isConstant() && b.isConstant()) {
     Kernel kernel = op.find("And") != std::string::npos  ? intKernel2([](int64_t x, int64_t y) { return x & y; })
                     : op.find("Xor") != std::string::npos ? intKernel2([](int64_t x, int64_t y) { return x ^ y; })
@@ -504,6 +506,8 @@ LogicalResult Importer::onWhere(const GraphNode &node) {
   Val condition = in(node, 0), yes = in(node, 1), no = in(node, 2);
   if (condition.kind == Val::Kind::Loss || yes.kind == Val::Kind::Loss || no.kind == Val::Kind::Loss)
     return error(node, "selects by a sum over samples");
+  if (isFloat(condition.type))
+    return error(node, "expects a boolean condition, found " + Twine(name(condition.type)));
   if (isFloat(yes.type) != isFloat(no.type))
     return error(node, "expects operands of one element type");
   if (condition.isConstant()) {
@@ -565,6 +569,8 @@ LogicalResult Importer::onClip(const GraphNode &node) {
 // Probabilities are NaN only where a row of scores is all -inf.
 LogicalResult Importer::onIsNaN(const GraphNode &node) {
   const Val &x = in(node, 0);
+  if (!isFloat(x.type))
+    return error(node, "is not defined for " + Twine(name(x.type)));
   if (x.isConstant()) {
     Kernel kernel;
     kernel.floatToInt = [](int64_t n, const double *const *values, int64_t *to) {

@@ -44,6 +44,8 @@ FailureOr<Val> Importer::product(const GraphNode &node, Val a, Val b) {
     return error(node, "sums over the samples; every op must treat samples apart");
 
   if (a.isConstant() && b.isConstant()) {
+    if (!isFloat(a.type) || !isFloat(b.type))
+      return error(node, "multiplies constants of " + Twine(name(a.type)) + " and " + name(b.type) + "; only floating-point ones are folded");
     // Tables of positions times frequencies: one or few products per element.
     int64_t inner = a.view.size(a.rank() - 1);
     Val left = a, right = b;

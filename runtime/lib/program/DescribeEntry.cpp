@@ -18,7 +18,8 @@ std::string cellOf(const bundle::Compute &compute) {
       first = std::min(first, call.unit());
       last = std::max(last, call.unit());
       begin = std::min(begin, call.sample_base());
-      end = std::max(end, call.sample_base() + call.rows());
+      int64_t behind; // bundles are described before they are checked
+      end = std::max(end, __builtin_add_overflow(call.sample_base(), call.rows(), &behind) ? INT64_MAX : behind);
     }
   if (last >= 0)
     text += (text.empty() ? "units " : ", units ") + std::to_string(first) + "-" + std::to_string(last + 1) + ", samples " + std::to_string(begin) + "-" +
