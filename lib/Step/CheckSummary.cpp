@@ -24,7 +24,11 @@ int64_t elementsOf(const bundle::ParameterInfo &parameter) {
   return elements;
 }
 
-bool sound(const bundle::Extent &extent) { return extent.fixed() >= 0 && extent.per_row() >= 0; }
+/// Sums and products of sizes stay far from what 64 bits hold: expansion and verification form them unchecked.
+constexpr int64_t kMostBytes = int64_t(1) << 48, kMostBytesOfCell = int64_t(1) << 56;
+
+bool soundSize(int64_t bytes) { return bytes >= 0 && bytes <= kMostBytes; }
+bool sound(const bundle::Extent &extent) { return soundSize(extent.fixed()) && soundSize(extent.per_row()); }
 
 /// Times are made of these: one that is not a number would stop the simulated clock.
 bool soundCost(double cost) { return cost >= 0 && cost <= 1e30; }
@@ -39,7 +43,7 @@ std::string checkUnits(const bundle::ModelSummary &summary) {
     for (const bundle::Extent *size : {&unit.saved_bytes(), &unit.forward_workspace(), &unit.backward_workspace(), &unit.deferred_bytes(),
                                        &unit.input_gradient_workspace(), &unit.weight_gradient_workspace()})
       if (!sound(*size))
-        return name + "has a negative size";
+        return name + "has a size of " + std::to_string(size->fixed()) + " bytes and " + std::to_string(size->per_row()) + " per row, expected 0 to 2^48";
     for (double cost : {unit.forward_flops_per_row(), unit.backward_flops_per_row(), unit.forward_bytes_per_row(), unit.backward_bytes_per_row(),
                         unit.input_gradient_flops_per_row(), unit.weight_gradient_flops_per_row(), unit.input_gradient_bytes_per_row(),
                         unit.weight_gradient_bytes_per_row()})
@@ -63,8 +67,8 @@ std::string checkParameters(const bundle::ModelSummary &summary) {
     std::string name = "state group '" + group.name() + "' ";
     if (!inRange(group.parameters(), summary.parameters_size()) || !inRange(group.units(), summary.units_size()))
       return name + "names a parameter or unit that does not exist";
-    if (group.elements() < 0)
-      return name + "has a negative size";
+    if (!soundSize(group.elements()))
+      return name + "has " + std::to_string(group.elements()) + " elements, expected 0 to 2^48";
     int64_t end = 0;
     for (uint32_t p : group.parameters()) {
       const auto &parameter = summary.parameters(p);
@@ -88,8 +92,8 @@ std::string checkValues(const bundle::ModelSummary &summary) {
   for (int v = 0; v < summary.values_size(); ++v) {
     const auto &value = summary.values(v);
     std::string name = "value '" + value.name() + "' ";
-    if (value.bytes_per_row() < 0)
-      return name + "has a negative size";
+    if (!soundSize(value.bytes_per_row()))
+      return name + "has a size of " + std::to_string(value.bytes_per_row()) + " bytes per row, expected 0 to 2^48";
     if (value.producer() >= static_cast<uint32_t>(summary.units_size()) || !contains(summary.units(value.producer()).values_out(), v))
       return name + "is not among the outputs of the unit that produces it";
     uint32_t last = value.producer();
@@ -108,8 +112,8 @@ std::string checkValues(const bundle::ModelSummary &summary) {
         return "value '" + summary.values(v).name() + "' does not name unit '" + summary.units(u).name() + "' as its producer";
   }
   for (const auto &input : summary.inputs())
-    if (input.bytes_per_row() < 0)
-      return "input '" + input.name() + "' has a negative size";
+    if (!soundSize(input.bytes_per_row()))
+      return "input '" + input.name() + "' has a size of " + std::to_string(input.bytes_per_row()) + " bytes per row, expected 0 to 2^48";
   return "";
 }
 
@@ -127,5 +131,32 @@ bool zorse::step::checkSummary(const bundle::ModelSummary &summary, std::string 
     error = "the model summary asks for " + std::to_string(summary.moments()) + " moments per parameter, expected at most 2";
     return false;
   }
+  return true;
+}
+
+bool zorse::step::checkSizes(const bundle::ModelSummary &summary, const Plan &plan, std::string &error) {
+  int64_t rows = 0;
+  for (const Cell &cell : plan.cells)
+    rows = std::max(rows, cell.rows());
+  double sum = 0;
+  auto check = [&](const std::string &what, double fixed, double perRow) {
+    sum += fixed + perRow * static_cast<double>(rows);
+    if (sum <= static_cast<double>(kMostBytesOfCell))
+      return true;
+    error = "with what " + what + " takes, a cell of all units and " + std::to_string(rows) +
+            " rows is more than 2^56 bytes; no device holds that: cut the samples into smaller cells, or check the model's summary";
+    return false;
+  };
+  for (const auto &unit : summary.units())
+    for (const bundle::Extent *size : {&unit.saved_bytes(), &unit.forward_workspace(), &unit.backward_workspace(), &unit.deferred_bytes(), &unit.input_gradient_workspace(),
+                                       &unit.weight_gradient_workspace()})
+      if (!check("unit '" + unit.name() + "'", static_cast<double>(size->fixed()), static_cast<double>(size->per_row())))
+        return false;
+  for (const auto &value : summary.values())
+    if (!check("value '" + value.name() + "'", 0, static_cast<double>(value.bytes_per_row())))
+      return false;
+  for (const auto &input : summary.inputs())
+    if (!check("input '" + input.name() + "'", 0, static_cast<double>(input.bytes_per_row())))
+      return false;
   return true;
 }

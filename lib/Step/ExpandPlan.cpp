@@ -132,7 +132,7 @@ StepGraph summarize(Expansion &x) {
 
 std::optional<StepGraph> zorse::step::expandPlan(const bundle::ModelSummary &summary, const Plan &plan, std::string &error, const ExpandOptions &options) {
   error.clear();
-  if (!checkSummary(summary, error) || !validatePlan(plan, summary, error))
+  if (!checkSummary(summary, error) || !validatePlan(plan, summary, error) || !checkSizes(summary, plan, error))
     return std::nullopt;
   Expansion x(summary, plan, options);
   layoutState(x);

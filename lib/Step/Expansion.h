@@ -212,6 +212,8 @@ inline Region region(uint32_t buffer, uint64_t offset, uint64_t bytes) { return 
 Region elementRegion(uint32_t buffer, int64_t base, int64_t begin, int64_t end, uint64_t elementSize);
 
 bool checkSummary(const bundle::ModelSummary &summary, std::string &error);
+/// Whether the plan's cells keep sizes within what the arithmetic of sizes bears. Precondition: both have been checked.
+bool checkSizes(const bundle::ModelSummary &summary, const Plan &plan, std::string &error);
 void layoutState(Expansion &x);
 bool expandCells(Expansion &x, std::string &error);
 void expandState(Expansion &x);

@@ -103,9 +103,10 @@ LogicalResult ProgramOp::verify() {
         return success();
       if (region.getArena() < 0 || region.getArena() >= static_cast<int64_t>(arenas.size()))
         return at->emitOpError("(C5) expects a declared arena, got number ") << region.getArena() << " of " << arenas.size();
-      if (region.getOffset() < 0 || region.getBytes() < 0 || region.getOffset() > arenas[region.getArena()] - region.getBytes())
+      const int64_t bytes = arenas[region.getArena()]; // of any sign: arenas are verified after the program
+      if (region.getOffset() < 0 || region.getBytes() < 0 || region.getBytes() > bytes || region.getOffset() > bytes - region.getBytes())
         return at->emitOpError("(C5) expects regions inside arena ")
-               << region.getArena() << " of " << arenas[region.getArena()] << " bytes, got " << region.getOffset() << '+' << region.getBytes();
+               << region.getArena() << " of " << bytes << " bytes, got " << region.getOffset() << '+' << region.getBytes();
       return success();
     };
     WalkResult regions = op.walk([&](Operation *inner) -> WalkResult { return forEachRegion(inner, [&](RegionAttr region) { return inArena(inner, region); }); });

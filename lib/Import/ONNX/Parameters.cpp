@@ -185,7 +185,8 @@ void Importer::classifyInitializers() {
     InitializerRole role = InitializerRole::Constant;
     int64_t elements = 1;
     for (int64_t dim : tensor->dims())
-      elements *= std::max<int64_t>(dim, 0);
+      if (__builtin_mul_overflow(elements, std::max<int64_t>(dim, 0), &elements)) // refused where the tensor is read
+        elements = INT64_MAX;
     auto recorded = kinds.find(tensor->name());
     auto forced = options.trainable.find(tensor->name());
     named = !looksRenamed(tensor->name());
