@@ -3,6 +3,7 @@
 #include "mlir/IR/Builders.h"
 
 #include <charconv>
+#include <cmath>
 
 using namespace mlir;
 using namespace zorse::exec;
@@ -241,8 +242,11 @@ ParseResult parseWhen(OpAsmParser &parser, ArrayAttr &waits, FloatAttr &start, F
   }
   if (succeeded(parser.parseOptionalKeyword("time"))) {
     double from, to;
+    SMLoc place = parser.getCurrentLocation();
     if (parser.parseLSquare() || parser.parseFloat(from) || parser.parseComma() || parser.parseFloat(to) || parser.parseRSquare())
       return failure();
+    if (std::signbit(from) || std::signbit(to))
+      return parser.emitError(place) << "expects times from 0 on";
     start = parser.getBuilder().getF64FloatAttr(from);
     finish = parser.getBuilder().getF64FloatAttr(to);
   }

@@ -213,6 +213,16 @@ static bool isCausal(const Lazy &lazy, int64_t offset, const Factor &queries, co
 
 // A constant without repeating axes: a scalar, a mask recognised by value, an attribute, or, above 1 MiB, a parameter that is not trained.
 Value Importer::materialiseConstant(const Val &operand, FactorList &factors, SmallVectorImpl<int64_t> &at) {
+  int64_t computed = 1; // products of sizes are within 2^44
+  for (const Factor &factor : factors)
+    computed *= factor.stride == 0 ? 1 : factor.size;
+  if (computed > options.mostComputed && !operand.lazy->isFill()) { // the node is refused once it has been interpreted
+    tooLarge = std::max(tooLarge, computed);
+    SmallVector<int64_t> sizes;
+    for (const Factor &factor : factors)
+      sizes.push_back(factor.size);
+    return splat(0, RankedTensorType::get(sizes, elementType(operand.type)));
+  }
   for (size_t i = factors.size(); i-- > 0;)
     if (repeats(*operand.lazy, operand.view.offset, factors, i)) {
       factors.erase(factors.begin() + i);

@@ -283,6 +283,8 @@ LogicalResult Importer::interpretNode(const GraphNode &node) {
     }
   if (failed(checkOperands(node)) || failed((this->*found->second)(node)))
     return failure();
+  if (tooLarge > 0)
+    return error(node, "needs a constant of " + Twine(tooLarge) + " elements to be computed, at most " + Twine(options.mostComputed) + " are");
   for (int output : node.outputs) {
     if (output < 0)
       continue;

@@ -239,6 +239,7 @@ private:
   LoadedModel &model;
   FlatGraph &graph;
   const ImportOptions &options;
+  int64_t tooLarge = 0; ///< elements of a constant that was not computed
   mlir::MLIRContext &context;
   mlir::OpBuilder builder;
   mlir::Location location;

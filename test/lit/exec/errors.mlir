@@ -240,3 +240,13 @@ exec.program @a device 0 of [@a] planned 0 {
   // expected-error @below {{expected a kind of value (activation, parameters, ...), got 'thing'}}
   exec.report 0 thing at 0:0+0 on compute0 in report
 }
+
+// -----
+
+exec.program @a device 0 of [@a] planned 64 {
+  exec.queue compute0
+  // expected-error @below {{expects times from 0 on}}
+  exec.compute 0 norm on compute0 in commit time [-0.0, 1.0] {
+    exec.call 0 rows [0:8]
+  }
+}

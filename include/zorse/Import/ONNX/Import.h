@@ -43,6 +43,8 @@ struct ImportOptions {
   Precision precision = Precision::F32;
   /// Files of external data may be missing: parameters then have no bytes (`WeightSource.data` null), and a constant among them is an error.
   bool weightsLater = false;
+  /// Most elements of a constant that is computed while importing and is no fill, causal mask or the like; more are an error.
+  int64_t mostComputed = int64_t(1) << 30;
   /// Initializers by name that are trained or frozen whatever the file and the rules say.
   std::map<std::string, TrainableChoice> trainable;
 };
