@@ -343,6 +343,8 @@ LogicalResult Importer::onGatherND(const GraphNode &node) {
       owner[axis] = static_cast<int>(component);
       dims[axis] = value.view.dims[component];
     } else if (value.view.dims[component].size() == 1 && value.view.dims[component][0].sample) {
+      if (dims.empty())
+        return error(node, "drops the sample axis of its operand");
       dims[0].insert(dims[0].begin(), value.view.dims[component][0]);
     }
   }
