@@ -111,7 +111,7 @@ Value Importer::splat(double value, RankedTensorType type) {
   if (isa<FloatType>(element))
     attribute = DenseElementsAttr::get(scalarType, static_cast<Attribute>(FloatAttr::get(element, value)));
   else
-    attribute = DenseElementsAttr::get(scalarType, static_cast<Attribute>(IntegerAttr::get(element, static_cast<int64_t>(value))));
+    attribute = DenseElementsAttr::get(scalarType, static_cast<Attribute>(IntegerAttr::get(element, truncateToInt(value))));
   Value constant = create<arith::ConstantOp>(attribute);
   return broadcastTo(constant, {}, type.getShape());
 }

@@ -438,7 +438,7 @@ LogicalResult Importer::onCumSum(const GraphNode &node) {
   auto axisValue = uniformValue(in(node, 1));
   if (!x.isConstant() || !axisValue || x.view.elements() > (int64_t(1) << 25))
     return error(node, "is supported on constants only");
-  int64_t axis = static_cast<int64_t>(*axisValue);
+  int64_t axis = truncateToInt(*axisValue);
   axis = axis < 0 ? axis + x.rank() : axis;
   if (axis < 0 || axis >= x.rank() || intAttribute(node, "exclusive", 0) || intAttribute(node, "reverse", 0))
     return error(node, "expects a valid axis and neither exclusive nor reverse");

@@ -56,7 +56,7 @@ LogicalResult Importer::onSequenceAt(const GraphNode &node) {
   auto index = uniformValue(in(node, 1));
   if (sequence.kind != Val::Kind::Sequence || !index)
     return error(node, "expects a sequence and a constant position");
-  int64_t at = static_cast<int64_t>(*index), size = static_cast<int64_t>(sequence.elements.size());
+  int64_t at = truncateToInt(*index), size = static_cast<int64_t>(sequence.elements.size());
   at = at < 0 ? at + size : at;
   if (at < 0 || at >= size)
     return error(node, "position " + Twine(at) + " is outside a sequence of " + Twine(size));

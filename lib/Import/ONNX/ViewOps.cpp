@@ -96,7 +96,7 @@ LogicalResult Importer::onRange(const GraphNode &node) {
   double steps = std::ceil((*limit - *start) / *delta);
   if (!(steps < 1e12))
     return error(node, "is too long");
-  int64_t size = static_cast<int64_t>(std::max(0.0, steps));
+  int64_t size = truncateToInt(std::max(0.0, steps));
   ElementKind kind = in(node, 0).type;
   out(node, 0, constantOf(kind, makeIota(kind, size, *start, *delta), {size}));
   return success();
