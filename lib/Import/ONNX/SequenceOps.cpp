@@ -11,6 +11,7 @@ using namespace zorse;
 using namespace zorse::onnx_import;
 
 LogicalResult Importer::onSplitToSequence(const GraphNode &node) {
+  constexpr int64_t kMostParts = 1 << 16;
   const Val &x = in(node, 0);
   int64_t axis = intAttribute(node, "axis", 0);
   bool keep = intAttribute(node, "keepdims", 1) != 0;
@@ -27,18 +28,23 @@ LogicalResult Importer::onSplitToSequence(const GraphNode &node) {
     if (in(node, 1).rank() == 0) {
       if ((*given)[0] < 1)
         return error(node, "expects a positive size");
-      for (int64_t at = 0; at < size; at += (*given)[0])
-        sizes.push_back(std::min((*given)[0], size - at));
+      const int64_t each = std::min((*given)[0], std::max<int64_t>(size, 1));
+      if (size / each > kMostParts)
+        return error(node, "would make a sequence of " + Twine(size / each) + " tensors, at most " + Twine(kMostParts) + " are possible");
+      for (int64_t at = 0; at < size; at += each)
+        sizes.push_back(std::min(each, size - at));
     } else
       sizes = *given;
-  } else
+  } else if (size > kMostParts)
+    return error(node, "would make a sequence of " + Twine(size) + " tensors, at most " + Twine(kMostParts) + " are possible");
+  else
     sizes.assign(size, 1);
   Val sequence;
   sequence.kind = Val::Kind::Sequence;
   sequence.type = x.type;
   int64_t at = 0;
   for (int64_t part : sizes) {
-    if (part < 0 || at + part > size)
+    if (part < 0 || part > size - at)
       return error(node, "its sizes exceed the dimension of " + Twine(size));
     Val value = x;
     if (failed(take(node, value, axis, at, 1, part)))

@@ -399,7 +399,7 @@ LogicalResult Importer::onSplit(const GraphNode &node) {
   if (static_cast<int64_t>(sizes.size()) != parts)
     return error(node, "expects " + Twine(parts) + " sizes, found " + Twine(sizes.size()));
   for (int64_t i = 0; i < parts; ++i) {
-    if (sizes[i] < 0 || at + sizes[i] > size)
+    if (sizes[i] < 0 || sizes[i] > size - at)
       return error(node, "its sizes exceed the dimension of " + Twine(size));
     Val part = x;
     if (node.outputs[i] >= 0 && failed(take(node, part, axis, at, 1, sizes[i])))
