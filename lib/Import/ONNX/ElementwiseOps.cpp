@@ -46,10 +46,6 @@ template <typename F> static Kernel intKernel2(F f) {
   return kernel;
 }
 
-// Wraps like the machine: signed overflow is defined.
-static int64_t addInts(int64_t a, int64_t b) { return static_cast<int64_t>(static_cast<uint64_t>(a) + static_cast<uint64_t>(b)); }
-static int64_t subInts(int64_t a, int64_t b) { return static_cast<int64_t>(static_cast<uint64_t>(a) - static_cast<uint64_t>(b)); }
-static int64_t mulInts(int64_t a, int64_t b) { return static_cast<int64_t>(static_cast<uint64_t>(a) * static_cast<uint64_t>(b)); }
 static int64_t divInts(int64_t a, int64_t b) { return b == 0 ? 0 : b == -1 ? subInts(0, a) : a / b; }
 static int64_t modInts(int64_t a, int64_t b, bool likeC) {
   if (b == 0 || b == -1)

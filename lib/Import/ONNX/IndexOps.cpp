@@ -468,7 +468,7 @@ LogicalResult Importer::onCumSum(const GraphNode &node) {
     auto values = *constantInts(small, int64_t(1) << 25);
     for (size_t i = 0; i < values.size(); ++i)
       if (static_cast<int64_t>(i) / inner % size)
-        values[i] += values[i - inner];
+        values[i] = addInts(values[i], values[i - inner]);
     sums = constantOf(x.type, makeInts(x.type, std::move(values)), shape);
   }
   for (int64_t i = 0; i < x.rank(); ++i)

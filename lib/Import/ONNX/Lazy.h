@@ -80,6 +80,10 @@ double roundTo(ElementKind kind, double value);
 /// Towards zero, clamped to the range; 0 for NaN.
 int64_t truncateToInt(double value);
 int64_t wrapTo(ElementKind kind, int64_t value);
+/// As two's complement has it: constants of a file may be anything.
+inline int64_t addInts(int64_t a, int64_t b) { return static_cast<int64_t>(static_cast<uint64_t>(a) + static_cast<uint64_t>(b)); }
+inline int64_t subInts(int64_t a, int64_t b) { return static_cast<int64_t>(static_cast<uint64_t>(a) - static_cast<uint64_t>(b)); }
+inline int64_t mulInts(int64_t a, int64_t b) { return static_cast<int64_t>(static_cast<uint64_t>(a) * static_cast<uint64_t>(b)); }
 
 float halfToFloat(uint16_t bits);
 uint16_t floatToHalf(float value);

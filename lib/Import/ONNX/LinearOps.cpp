@@ -502,7 +502,7 @@ LogicalResult Importer::onReduce(const GraphNode &node) {
       int64_t total = op == "ReduceProd" ? 1 : op == "ReduceMax" ? INT64_MIN : op == "ReduceMin" ? INT64_MAX : 0;
       for (int64_t i = 0; i < count; ++i) {
         int64_t value = values[o * count + i];
-        total = op == "ReduceMax" ? std::max(total, value) : op == "ReduceMin" ? std::min(total, value) : op == "ReduceProd" ? total * value : total + value;
+        total = op == "ReduceMax" ? std::max(total, value) : op == "ReduceMin" ? std::min(total, value) : op == "ReduceProd" ? mulInts(total, value) : addInts(total, value);
       }
       result[o] = op == "ReduceMean" ? total / count : total;
     }
