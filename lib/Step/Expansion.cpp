@@ -164,7 +164,7 @@ std::vector<uint32_t> Expansion::groupsIn(int32_t unitBegin, int32_t unitEnd) {
 
 void Expansion::findChunks() {
   chunkOf.assign(plan.cells.size(), kNone);
-  chunksOf.assign(plan.devices.size(), 0);
+  bandsOf.assign(plan.devices.size(), 0);
   std::unordered_map<uint64_t, uint32_t> known; // of the device
   for (uint32_t d = 0; d < plan.devices.size(); ++d) {
     known.clear();
@@ -183,7 +183,24 @@ void Expansion::findChunks() {
       chunks[k].rows += cell.rows();
       chunkOf[c] = k;
     }
-    chunksOf[d] = static_cast<uint32_t>(chunks.size() - before);
+    // Bands: in the order of units, as far as ranges overlap.
+    std::vector<uint32_t> order;
+    for (size_t k = before; k < chunks.size(); ++k)
+      order.push_back(static_cast<uint32_t>(k));
+    std::sort(order.begin(), order.end(), [&](uint32_t a, uint32_t b) { return chunks[a].unitBegin < chunks[b].unitBegin; });
+    const size_t firstBand = bands.size();
+    for (uint32_t k : order) {
+      Chunk &chunk = chunks[k];
+      if (bands.size() == firstBand || chunk.unitBegin >= bands.back().unitEnd)
+        bands.push_back({d, chunk.unitBegin, chunk.unitEnd, {}, 0});
+      Band &band = bands.back();
+      chunk.band = static_cast<uint32_t>(bands.size() - 1);
+      band.unitEnd = std::max(band.unitEnd, chunk.unitEnd);
+      band.rows += chunk.rows;
+    }
+    for (uint32_t c : cellsOf[d])
+      bands[chunks[chunkOf[c]].band].cells.push_back(c);
+    bandsOf[d] = static_cast<uint32_t>(bands.size() - firstBand);
   }
 }
 

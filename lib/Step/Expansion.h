@@ -94,6 +94,15 @@ struct Chunk {
   int32_t unitBegin = 0, unitEnd = 0;
   std::vector<uint32_t> cells;
   int64_t rows = 0;
+  uint32_t band = 0;
+};
+
+/// Chunks of one device whose unit ranges overlap: different samples go different ways through one stage. In a steady state they recur together.
+struct Band {
+  uint32_t device = 0;
+  int32_t unitBegin = 0, unitEnd = 0;
+  std::vector<uint32_t> cells;                ///< by samples
+  int64_t rows = 0;
 };
 
 struct CellInfo {
@@ -143,8 +152,9 @@ struct Expansion {
   std::vector<std::vector<uint32_t>> cellsByBegin, cellsByEnd; ///< per cut, by first sample
   std::vector<std::vector<uint32_t>> cellsOf;                ///< per device, by (first sample, first unit)
   std::vector<Chunk> chunks;                                 ///< by device
+  std::vector<Band> bands;                                   ///< by device
   std::vector<uint32_t> chunkOf;                             ///< per cell
-  std::vector<uint32_t> chunksOf;                            ///< per device: how many
+  std::vector<uint32_t> bandsOf;                             ///< per device: how many
   std::vector<std::vector<Holding>> holdings;                ///< per device, by group
   std::vector<std::vector<uint32_t>> readersOf, ownersOf;    ///< per group: devices; owners in the order of their extents
   std::vector<CellInfo> cells;

@@ -24,7 +24,7 @@ public:
   TimedOrder(Expansion &x, Admission &admission, const std::vector<uint64_t> &less) : x(x), schedule(x.plan.schedule), admission(admission), less(less) {}
 
   void run() {
-    waits.assign(x.chunks.size(), {0, 0});
+    waits.assign(x.bands.size(), {-1, -1});
     period = steadyPeriod();
     findTimes();
     setPriorities();
@@ -55,7 +55,6 @@ private:
     return most;
   }
 
-  double secondsPerRow(const Chunk &chunk) const { return period / static_cast<double>(chunk.rows); }
 
   /// Forward along the ops, whose indices follow what they need but for state: that is taken to be there.
   void findTimes() {
@@ -76,10 +75,11 @@ private:
           backwards = true; // every forward has a lower index
           std::fill(after.begin(), after.end(), 0);
         }
-        double &previous = after[x.chunkOf[c]], &wait = waits[x.chunkOf[c]][backwards];
         const Chunk &chunk = x.chunks[x.chunkOf[c]];
-        if (c == chunk.cells[0])
-          wait = slots[chunk.device].reserve(time[op], x.ops[op].duration, period / static_cast<double>(chunk.cells.size()));
+        const Band &band = x.bands[chunk.band];
+        double &previous = after[x.chunkOf[c]], &wait = waits[chunk.band][backwards];
+        if (c == chunk.cells[0] && wait < 0)
+          wait = slots[chunk.device].reserve(time[op], x.ops[op].duration, period / static_cast<double>(band.cells.size()));
         time[op] = std::max(time[op] + wait, previous);
         previous = time[op] + x.ops[op].duration;
       }
@@ -94,18 +94,21 @@ private:
   void setEntries() {
     for (uint32_t c : x.cellsByBegin[0])
       time[x.cells[c].forward] = -1;
-    for (const Chunk &chunk : x.chunks) {
-      if (chunk.unitBegin != 0)
-        continue;
-      double perRow = secondsPerRow(chunk);
+    struct Entered {
+      size_t cells = 0;
       int64_t rows = 0, groupRows = 0;
-      for (size_t i = 0; i < chunk.cells.size(); ++i) {
-        if (schedule.interleave == 0 || i % schedule.interleave == 0)
-          groupRows = rows;
-        time[x.cells[chunk.cells[i]].forward] =
-            perRow * (static_cast<double>(groupRows) + static_cast<double>(rows - groupRows) / static_cast<double>(x.chunksOf[chunk.device]));
-        rows += x.plan.cells[chunk.cells[i]].rows();
-      }
+    };
+    std::vector<Entered> entered(x.bands.size());
+    for (uint32_t c : x.cellsByBegin[0]) { // by samples
+      const Chunk &chunk = x.chunks[x.chunkOf[c]];
+      const Band &band = x.bands[chunk.band];
+      Entered &before = entered[chunk.band];
+      if (schedule.interleave == 0 || before.cells % schedule.interleave == 0)
+        before.groupRows = before.rows;
+      time[x.cells[c].forward] = period / static_cast<double>(band.rows) *
+                                 (static_cast<double>(before.groupRows) + static_cast<double>(before.rows - before.groupRows) / static_cast<double>(x.bandsOf[chunk.device]));
+      before.rows += x.plan.cells[c].rows();
+      ++before.cells;
     }
   }
 
@@ -117,7 +120,7 @@ private:
       uint32_t weights = x.cells[c].weights;
       if (weights == kNone)
         continue;
-      double wait = schedule.weightDelay * secondsPerRow(x.chunks[x.chunkOf[c]]) * static_cast<double>(x.plan.cells[c].rows());
+      double wait = schedule.weightDelay * period / static_cast<double>(x.bands[x.chunks[x.chunkOf[c]].band].rows) * static_cast<double>(x.plan.cells[c].rows());
       x.ops[weights].priority = wait > 0 ? priorityAt(kTimedRank, time[weights] + wait) : priorityAt(kTimedFillerRank, time[weights]);
     }
   }
@@ -127,18 +130,19 @@ private:
     for (uint32_t op = 0; op < x.cellOps; ++op)
       if (x.ops[op].cell != kNone && x.ops[op].work == Work::Transfer)
         entry[x.ops[op].cell] = std::min(entry[x.ops[op].cell], time[op]);
-    for (const Chunk &chunk : x.chunks) {
+    for (const Band &band : x.bands) {
       Admission::Group group;
-      group.device = chunk.device;
-      group.cells = chunk.cells;
+      group.device = band.device;
+      group.cells = band.cells;
       double longest = 0;
       int64_t mostRows = 0;
-      for (uint32_t c : chunk.cells) {
+      for (uint32_t c : band.cells) {
         const Op &backward = x.ops[x.cells[c].backward];
         longest = std::max(longest, time[x.cells[c].backward] + backward.duration - std::min(entry[c], time[x.cells[c].forward]));
         mostRows = std::max(mostRows, x.plan.cells[c].rows());
       }
-      group.mostRows = schedule.inFlight * longest / std::max(secondsPerRow(chunk), 1e-30) + static_cast<double>(mostRows) - 1e-9;
+      const double perRow = period / static_cast<double>(band.rows);
+      group.mostRows = schedule.inFlight * longest / std::max(perRow, 1e-30) + static_cast<double>(mostRows) - 1e-9;
       admission.groups.push_back(std::move(group));
     }
     if (std::none_of(x.plan.devices.begin(), x.plan.devices.end(), [](const PlanDevice &d) { return d.memory > 0; }))
@@ -165,7 +169,7 @@ private:
   const Schedule &schedule;
   Admission &admission;
   const std::vector<uint64_t> &less;
-  std::vector<std::array<double, 2>> waits; ///< per chunk: of its forwards and backwards for the device's other tasks
+  std::vector<std::array<double, 2>> waits; ///< per band: of its forwards and backwards for the device's other tasks; < 0: not known yet
   double period = 0;
   std::vector<double> time;                ///< per op of a cell
 };

@@ -1,8 +1,10 @@
 // η and its factors for Llama shapes on the clusters of models/clusters, the other planners' beside it, and how both move with links and efficiencies.
 //
-//     bound-table [--clusters=abcdef] [--models=7b,13b,33b,65b] [--others=1] [--sensitivity=1] [--candidates=N] [--seed=N] [--limits=1]
+//     bound-table [--clusters=abcdef] [--models=7b,13b,33b,65b] [--others=1] [--sensitivity=1] [--candidates=N] [--seed=N] [--limits=1] [--layouts=1]
 //
 // Prints markdown, a row as soon as it is known. With --limits, fails if a cell stays below what this project set out to reach, or below another planner.
+#include "DescribeLayout.h"
+
 #include "zorse/Planning/Baselines.h"
 #include "zorse/Planning/Bound.h"
 #include "zorse/Planning/ModelShape.h"
@@ -66,6 +68,7 @@ struct Outcome {
   std::optional<Efficiency> efficiency;
   std::string why; ///< if there is none
   double seconds = 0; ///< of planning
+  std::string layout; ///< of the search's own plan
 };
 
 Outcome judge(const Problem &problem, const Baseline *planner, uint32_t candidates, uint64_t seed) {
@@ -79,8 +82,10 @@ Outcome judge(const Problem &problem, const Baseline *planner, uint32_t candidat
     SearchOptions options;
     options.candidates = candidates;
     options.seed = seed;
-    if (std::optional<SearchResult> result = searchPlan(problem, options, outcome.why))
+    if (std::optional<SearchResult> result = searchPlan(problem, options, outcome.why)) {
+      outcome.layout = describeLayout(problem, result->layout, result->evaluation.step, result->evaluation.busy, result->evaluation.memory);
       plan = std::move(result->plan);
+    }
   }
   outcome.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   if (plan)
@@ -94,7 +99,7 @@ std::string firstLine(const std::string &text) { return text.substr(0, text.find
 
 int main(int argc, char **argv) {
   std::map<std::string, std::string> options = {{"clusters", "abcdef"}, {"models", "7b,13b,33b,65b"}, {"others", "1"}, {"sensitivity", "0"},
-                                                {"candidates", "0"},    {"seed", "1"},                 {"limits", "0"}};
+                                                {"candidates", "0"},    {"seed", "1"},                 {"limits", "0"},   {"layouts", "0"}};
   for (int i = 1; i < argc; ++i) {
     const char *equals = std::strchr(argv[i], '=');
     std::string name = equals ? std::string(argv[i], static_cast<size_t>(equals - argv[i])) : argv[i];
@@ -154,6 +159,8 @@ int main(int argc, char **argv) {
         std::printf("| %c | %s | none: %s | | | | | | | | | %.1f |", std::toupper(setting.letter), model.c_str(), firstLine(own.why).c_str(), own.seconds);
       }
       std::fflush(stdout);
+      if (options["layouts"] == "1")
+        std::fputs(own.layout.c_str(), stderr);
       for (const Baseline &b : baselines()) {
         if (!others)
           break;

@@ -6,6 +6,8 @@
 // --on: the same layouts also on clusters that differ in links alone, to see which ones cost how much.
 #include "Search/Candidates.h"
 
+#include "DescribeLayout.h"
+
 #include "zorse/Planning/Bound.h"
 #include "zorse/Planning/ModelShape.h"
 
@@ -20,34 +22,6 @@
 
 using namespace zorse;
 using namespace zorse::planning;
-
-namespace {
-
-std::string describe(const Problem &problem, const QuickSimulation::Result &result, const Layout &layout) {
-  std::string text;
-  for (const Pipeline &pipeline : layout.pipelines) {
-    text += "    " + std::to_string(pipeline.samples) + " samples:";
-    for (const Stage &stage : pipeline.stages) {
-      std::map<std::string, int> types;
-      double busy = 0, memory = 0;
-      for (const Member &member : stage.members) {
-        ++types[problem.cluster.devices[member.device].type];
-        busy = std::max(busy, result.busy[member.device]);
-        memory = std::max(memory, static_cast<double>(result.memory[member.device]) / static_cast<double>(std::max<uint64_t>(1, problem.cluster.devices[member.device].memory)));
-      }
-      char line[120];
-      text += " [" + std::to_string(stage.unitEnd - stage.unitBegin) + "u r" + std::to_string(stage.members.front().rows);
-      for (auto &[type, count] : types)
-        text += " " + std::to_string(count) + type;
-      std::snprintf(line, sizeof line, " busy %.2f mem %.2f]", busy / result.step, memory);
-      text += line;
-    }
-    text += "\n";
-  }
-  return text;
-}
-
-} // namespace
 
 int main(int argc, char **argv) {
   std::map<std::string, std::string> options = {{"cluster", ""}, {"model", "llama-7b"}, {"sequence", "2048"}, {"seeds", "20"}, {"stages", "0"}, {"on", ""}};
@@ -134,7 +108,7 @@ int main(int argc, char **argv) {
     std::printf("%3zu: %zu pipelines, estimate %.3f busy %.3f free %.3f step %.3f missing %.2f (others%s) room %.2f, %u tasks %.0f ms\n", i, seeds[i].layout.pipelines.size(), bound / seeds[i].estimate, bound / busiest, bound / free,
                 bound / result.step, missing, others.c_str(), seeds[i].inFlight, result.tasks, seconds * 1e3);
     if (options["stages"] == "1")
-      std::fputs(describe(problem, result, seeds[i].layout).c_str(), stdout);
+      std::fputs(describeLayout(problem, seeds[i].layout, result.step, result.busy, result.memory).c_str(), stdout);
   }
   for (size_t i = 0; i < all.size(); ++i)
     for (size_t k = i + 1; k < all.size(); ++k)

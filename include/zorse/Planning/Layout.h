@@ -29,7 +29,7 @@ struct Member {
   int64_t rows = 1;                    ///< of a micro-batch; the last one may be smaller
 };
 
-/// Units [unitBegin, unitEnd) on members that share the pipeline's samples. A device may be in several stages of one pipeline (interleaving).
+/// Units [unitBegin, unitEnd), or parts of units (Layout::parts), on members that share the pipeline's samples. A device may be in several stages of one pipeline (interleaving).
 struct Stage {
   int32_t unitBegin = 0, unitEnd = 0;
   std::vector<Member> members;
@@ -45,6 +45,11 @@ enum class StateRule : uint8_t { Equal, Proportional, FreeMemory };
 
 struct Layout {
   std::vector<Pipeline> pipelines;     ///< take the samples of the batch in this order
+  /// Stages may share out units: with four parts, a quarter of a unit in the stage in front is the whole unit for a quarter of the samples. Ranges of stages
+  /// then count parts; way w of as many ways as parts, a power of two, has the units from (unitBegin + w) / parts to (unitEnd + w) / parts, and a
+  /// pipeline's samples take the ways in turn, `turn` samples each (Layout/DealLayout.h).
+  int32_t parts = 1;
+  int64_t turn = 1;
   step::Schedule schedule;
   StateRule state = StateRule::Proportional;
 };

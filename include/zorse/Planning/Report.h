@@ -21,6 +21,8 @@ struct Report {
     std::string deviceTypes;               ///< "4 x A100-40, 2 x T4"
     int64_t samples = 0;
     int64_t leastRows = 0, mostRows = 0;   ///< of its micro-batches
+    /// Parts of its samples that have its first and its last unit here; less than 1 where stages share out units.
+    double firstShare = 1, lastShare = 1;
     double meanBusy = 0, mostBusy = 0;     ///< shares of the step
     uint64_t memory = 0, available = 0;    ///< of its fullest device; available 0: not limited
   };

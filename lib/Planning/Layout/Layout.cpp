@@ -1,5 +1,6 @@
 #include "zorse/Planning/Layout.h"
 
+#include "DealLayout.h"
 #include "QuickSimulation.h"
 
 #include <algorithm>
@@ -19,13 +20,8 @@ step::Plan zorse::planning::makePlan(const Problem &problem, const Layout &layou
   int64_t base = 0;
   std::vector<step::StageDevice> devices;
   for (const Pipeline &pipeline : layout.pipelines) {
-    for (const Stage &stage : pipeline.stages) {
-      devices.clear();
-      for (const Member &member : stage.members)
-        if (member.samples > 0)
-          devices.push_back({member.device, member.samples, member.rows});
-      step::dealStage(stage.unitBegin, stage.unitEnd, base, devices, plan.cells);
-    }
+    for (const Stage &stage : pipeline.stages)
+      dealLayoutStage(layout, stage, base, devices, plan.cells);
     base += pipeline.samples;
   }
   plan.defaultOwners = layout.state == StateRule::Equal ? step::DefaultOwners::Equal : step::DefaultOwners::Proportional;

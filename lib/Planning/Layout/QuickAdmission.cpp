@@ -10,7 +10,7 @@ using namespace zorse::planning;
 void QuickSimulation::enter(uint32_t cell) {
   uint32_t device = cells[cell].device;
   admitted[cell] = 1;
-  rowsInFlight[device] += cells[cell].rows();
+  rowsInFlight[bandOf[cell]] += cells[cell].rows();
   heldBytes[device] += kinds[kindOf[cell]].bytes.hold;
   uint32_t t = blockedAt[cell];
   blockedAt[cell] = kNone;
@@ -28,25 +28,31 @@ void QuickSimulation::enter(uint32_t cell) {
 }
 
 void QuickSimulation::admit(uint32_t device) {
+  const std::vector<uint32_t> &lists = oneStageEach ? cellsOf : bandCells;
   while (true) {
-    uint32_t &next = admitNext[device];
-    while (next < cellsOfBegin[device + 1] && admitted[cellsOf[next]])
-      ++next;
-    if (next == cellsOfBegin[device + 1])
+    uint32_t best = kNone;
+    for (uint32_t k = bandsBegin[device]; k < bandsBegin[device + 1]; ++k) {
+      uint32_t &next = admitNext[k];
+      while (next < bands[k].end && admitted[lists[next]])
+        ++next;
+      if (next == bands[k].end)
+        continue;
+      uint32_t cell = lists[next];
+      if (rowsInFlight[k] > 0 && static_cast<double>(rowsInFlight[k] + cells[cell].rows()) > mostRows[k])
+        continue;
+      if (best == kNone || forwardPriority[cell] < forwardPriority[best])
+        best = cell;
+    }
+    if (best == kNone || (heldBytes[device] > 0 && heldBytes[device] + kinds[kindOf[best]].bytes.hold > budget[device]))
       return;
-    uint32_t cell = cellsOf[next];
-    if (rowsInFlight[device] > 0 && static_cast<double>(rowsInFlight[device] + cells[cell].rows()) > mostRows[device])
-      return;
-    if (heldBytes[device] > 0 && heldBytes[device] + kinds[kindOf[cell]].bytes.hold > budget[device])
-      return;
-    enter(cell);
+    enter(best);
   }
 }
 
 void QuickSimulation::leave(uint32_t cell, bool backward, bool last) {
   uint32_t device = cells[cell].device;
   if (backward)
-    rowsInFlight[device] -= cells[cell].rows();
+    rowsInFlight[bandOf[cell]] -= cells[cell].rows();
   if (last)
     heldBytes[device] -= kinds[kindOf[cell]].bytes.hold;
   admit(device);

@@ -74,7 +74,7 @@ void QuickSimulation::boundWeights() {
   }
 }
 
-/// Priorities and admission of the timed schedule, as lib/Step/TimedOrder.cpp finds them. Every device has cells of one stage.
+/// Priorities and admission of the timed schedule, as lib/Step/TimedOrder.cpp finds them.
 void QuickSimulation::orderByTime(const Layout &layout) {
   const step::Schedule &schedule = layout.schedule;
   const sim::Network &network = problem.costs.network();
@@ -118,85 +118,98 @@ void QuickSimulation::orderByTime(const Layout &layout) {
   for (double load : loads)
     period = std::max(period, load);
 
-  // When tasks would run if nobody waited for a device; a device's own tasks of one direction follow each other.
+  // When tasks would run if nobody waited for a device; a chunk's own tasks of one direction follow each other.
+  findChunks();
   forwardTime.assign(cells.size(), 0);
   backwardTime.assign(cells.size(), 0);
   forwardPriority.resize(cells.size());
   backwardPriority.resize(cells.size());
   weightsPriority.resize(cells.size());
-  std::vector<step::RecurringSlots> slots(problem.cluster.devices.size());
-  auto waitForSlot = [&](uint32_t d, double ready, double duration) {
-    return slots[d].reserve(ready, duration, period / static_cast<double>(cellsOfBegin[d + 1] - cellsOfBegin[d]));
-  };
-  std::vector<double> waits(problem.cluster.devices.size(), 0);
   entryTime.assign(cells.size(), 1e300);
-  std::vector<double> &after = computeEnd; // for the moment
-  std::fill(after.begin(), after.end(), 0);
-  std::vector<int64_t> &rowsOf = rowsInFlight;
+  std::vector<step::RecurringSlots> slots(problem.cluster.devices.size());
+  std::vector<double> waits(bands.size(), -1), after(chunks.size(), 0); // -1: not known yet
+  auto waitForSlot = [&](const Band &band, double ready, double duration) {
+    return slots[band.device].reserve(ready, duration, period / static_cast<double>(band.end - band.begin));
+  };
   for (uint32_t d : devicesUsed)
-    rowsOf[d] = 0;
-  for (const step::Cell &cell : cells)
-    rowsOf[cell.device] += cell.rows();
-  std::vector<int64_t> entered(problem.cluster.devices.size(), 0);
-  for (const StageInfo &info : stages)
-    for (uint32_t c = info.cellBegin; c < info.cellEnd; ++c) {
-      uint32_t d = cells[c].device;
-      if (info.front < 0) {
-        forwardTime[c] = std::max(forwardTime[c], period / static_cast<double>(rowsOf[d]) * static_cast<double>(entered[d]));
-        entered[d] += cells[c].rows();
-      }
-      if (c == cellsOf[cellsOfBegin[d]])
-        waits[d] = waitForSlot(d, forwardTime[c], kinds[kindOf[c]].forward);
-      double start = std::max(forwardTime[c] + waits[d], after[d]), end = start + kinds[kindOf[c]].forward;
-      forwardTime[c] = start;
-      after[d] = end;
-      backwardTime[c] = end;
-      forwardPriority[c] = step::priorityAt(step::kTimedRank, start);
-      for (uint32_t t = sends[c].begin; t < sends[c].end; ++t) {
-        double seconds = secondsOf(transferPriority[t]);
-        transferPriority[t] = step::priorityAt(step::kTimedRank, end);
-        forwardTime[transfers[t].to] = std::max(forwardTime[transfers[t].to], end + seconds);
-        entryTime[transfers[t].to] = std::min(entryTime[transfers[t].to], end);
-      }
+    for (uint32_t k = bandsBegin[d]; k < bandsBegin[d + 1]; ++k) {
+      int64_t entered = 0;
+      for (uint32_t i = bands[k].begin; i < bands[k].end; ++i)
+        if (uint32_t c = (oneStageEach ? cellsOf : bandCells)[i]; stages[stageOf[c]].front < 0) {
+          forwardTime[c] = period / static_cast<double>(bands[k].rows) * static_cast<double>(entered);
+          entered += cells[c].rows();
+        }
     }
-  std::fill(after.begin(), after.end(), 0);
-  for (uint32_t d : devicesUsed)
-    mostRows[d] = 0;
-  std::vector<int64_t> largest(problem.cluster.devices.size(), 0);
-  for (size_t s = stages.size(); s-- > 0;) {
-    const StageInfo &info = stages[s];
-    for (uint32_t c = info.cellBegin; c < info.cellEnd; ++c) {
-      uint32_t d = cells[c].device;
-      const Kind &kind = kinds[kindOf[c]];
-      if (c == cellsOf[cellsOfBegin[d]])
-        waits[d] = waitForSlot(d, backwardTime[c], kind.backward);
-      double start = std::max(backwardTime[c] + waits[d], after[d]), end = start + kind.backward;
-      after[d] = end;
-      backwardPriority[c] = step::priorityAt(step::kTimedRank, start);
-      double perRow = period / static_cast<double>(rowsOf[d]);
-      double wait = schedule.weightDelay * perRow * static_cast<double>(cells[c].rows());
-      weightsPriority[c] = wait > 0 ? step::priorityAt(step::kTimedRank, end + wait) : step::priorityAt(step::kTimedFillerRank, end);
-      for (uint32_t t = gradientSends[c].begin; t < gradientSends[c].end; ++t) {
-        double seconds = secondsOf(gradientPriority[t]);
-        gradientPriority[t] = step::priorityAt(step::kTimedRank, end);
-        backwardTime[gradients[t].to] = std::max(backwardTime[gradients[t].to], end + seconds);
-      }
-      mostRows[d] = std::max(mostRows[d], end - std::min(entryTime[c], forwardTime[c]));
-      largest[d] = std::max(largest[d], cells[c].rows());
+  // Cells are made stage by stage. Where devices have several, they are passed as the expansion makes them.
+  passing.resize(cells.size());
+  std::iota(passing.begin(), passing.end(), 0);
+  if (!oneStageEach)
+    std::stable_sort(passing.begin(), passing.end(), [&](uint32_t a, uint32_t b) {
+      return cells[a].unitBegin != cells[b].unitBegin ? cells[a].unitBegin < cells[b].unitBegin : cells[a].sampleBegin < cells[b].sampleBegin;
+    });
+  for (uint32_t c : passing) {
+    const uint32_t k = chunkOf[c], band = bandOf[c];
+    const double duration = kinds[kindOf[c]].forward;
+    if (c == chunks[k].first && waits[band] < 0)
+      waits[band] = waitForSlot(bands[band], forwardTime[c], duration);
+    double start = std::max(forwardTime[c] + waits[band], after[k]), end = start + duration;
+    forwardTime[c] = start;
+    after[k] = end;
+    backwardTime[c] = end;
+    forwardPriority[c] = step::priorityAt(step::kTimedRank, start);
+    for (uint32_t t = sends[c].begin; t < sends[c].end; ++t) {
+      double seconds = secondsOf(transferPriority[t]);
+      transferPriority[t] = step::priorityAt(step::kTimedRank, end);
+      forwardTime[transfers[t].to] = std::max(forwardTime[transfers[t].to], end + seconds);
+      entryTime[transfers[t].to] = std::min(entryTime[transfers[t].to], end);
     }
   }
+  if (oneStageEach) {
+    size_t i = 0;
+    for (size_t s = stages.size(); s-- > 0;)
+      for (uint32_t c = stages[s].cellBegin; c < stages[s].cellEnd; ++c)
+        passing[i++] = c;
+  } else {
+    std::stable_sort(passing.begin(), passing.end(), [&](uint32_t a, uint32_t b) {
+      return cells[a].unitEnd != cells[b].unitEnd ? cells[a].unitEnd > cells[b].unitEnd : cells[a].sampleBegin < cells[b].sampleBegin;
+    });
+  }
+  std::fill(after.begin(), after.end(), 0);
+  std::fill(waits.begin(), waits.end(), -1);
+  mostRows.assign(bands.size(), 0);
+  std::vector<int64_t> largest(bands.size(), 0);
+  for (uint32_t c : passing) {
+    const uint32_t k = chunkOf[c], band = bandOf[c];
+    const Kind &kind = kinds[kindOf[c]];
+    if (c == chunks[k].first && waits[band] < 0)
+      waits[band] = waitForSlot(bands[band], backwardTime[c], kind.backward);
+    double start = std::max(backwardTime[c] + waits[band], after[k]), end = start + kind.backward;
+    after[k] = end;
+    backwardPriority[c] = step::priorityAt(step::kTimedRank, start);
+    double perRow = period / static_cast<double>(bands[band].rows);
+    double wait = schedule.weightDelay * perRow * static_cast<double>(cells[c].rows());
+    weightsPriority[c] = wait > 0 ? step::priorityAt(step::kTimedRank, end + wait) : step::priorityAt(step::kTimedFillerRank, end);
+    for (uint32_t t = gradientSends[c].begin; t < gradientSends[c].end; ++t) {
+      double seconds = secondsOf(gradientPriority[t]);
+      gradientPriority[t] = step::priorityAt(step::kTimedRank, end);
+      backwardTime[gradients[t].to] = std::max(backwardTime[gradients[t].to], end + seconds);
+    }
+    mostRows[band] = std::max(mostRows[band], end - std::min(entryTime[c], forwardTime[c]));
+    largest[band] = std::max(largest[band], cells[c].rows());
+  }
+  for (size_t k = 0; k < bands.size(); ++k) {
+    double perRow = std::max(period / static_cast<double>(bands[k].rows), 1e-30);
+    mostRows[k] = schedule.inFlight * mostRows[k] / perRow + static_cast<double>(largest[k]) - 1e-9;
+  }
   for (uint32_t d : devicesUsed) {
-    double perRow = std::max(period / static_cast<double>(rowsOf[d]), 1e-30);
-    mostRows[d] = schedule.inFlight * mostRows[d] / perRow + static_cast<double>(largest[d]) - 1e-9;
     const ClusterDevice &device = problem.cluster.devices[d];
     budget[d] = UINT64_MAX;
     if (device.memory) {
-      uint64_t passing = 0;
+      uint64_t most = 0;
       for (uint32_t i = cellsOfBegin[d]; i < cellsOfBegin[d + 1]; ++i)
-        passing = std::max(passing, kinds[kindOf[cellsOf[i]]].bytes.passing);
-      uint64_t others = device.reserve + resident[d] + accumulators[d] + owned[d] + passing;
+        most = std::max(most, kinds[kindOf[cellsOf[i]]].bytes.passing);
+      uint64_t others = device.reserve + resident[d] + accumulators[d] + owned[d] + most;
       budget[d] = device.memory > others ? device.memory - others : 0;
     }
   }
-  std::fill(computeEnd.begin(), computeEnd.end(), 0);
 }

@@ -13,8 +13,8 @@ constexpr uint64_t kSumsBytes = 128;
 
 } // namespace
 
-QuickSimulation::QuickSimulation(const Problem &problem, const UnitTables &tables)
-    : problem(problem), tables(tables), unitTimes(problem, tables), traffic(problem.costs.network()) {
+QuickSimulation::QuickSimulation(const Problem &problem, const UnitTables &tables, bool gaps)
+    : problem(problem), tables(tables), unitTimes(problem, tables), traffic(problem.costs.network()), gaps(gaps) {
   size_t devices = problem.cluster.devices.size();
   result.memory.resize(devices);
   result.busy.resize(devices);
@@ -38,9 +38,7 @@ QuickSimulation::QuickSimulation(const Problem &problem, const UnitTables &table
   forwardsLeft.resize(devices);
   normEnd.resize(devices);
   updateSeconds.resize(devices);
-  mostRows.resize(devices);
-  admitNext.resize(devices);
-  rowsInFlight.resize(devices);
+  bandsBegin.resize(devices + 1);
   heldBytes.resize(devices);
   budget.resize(devices);
   busyQueue.resize(3 * devices);
@@ -280,6 +278,9 @@ void QuickSimulation::start() {
     forwardsLeft[d] = cellsOfBegin[d + 1] - cellsOfBegin[d];
     position[d] = chained ? chainBegin[d] : 0;
   }
+  stagesLeft.resize(stagesOfGroup.size());
+  for (size_t g = 0; g < stagesOfGroup.size(); ++g)
+    stagesLeft[g] = static_cast<uint32_t>(stagesOfGroup[g].size());
   collectives.clear();
   for (uint32_t i = 0; i < shares.size(); ++i)
     for (uint32_t g : shares[i].groups) {
@@ -307,11 +308,12 @@ void QuickSimulation::start() {
     blockedNext.resize(transfers.size());
     for (uint32_t c = 0; c < cells.size(); ++c)
       pendingForward[c] += kinds[kindOf[c]].inputBytes > 0;
-    for (uint32_t d : devicesUsed) {
-      admitNext[d] = cellsOfBegin[d];
-      rowsInFlight[d] = 0;
+    admitNext.resize(bands.size());
+    for (size_t k = 0; k < bands.size(); ++k)
+      admitNext[k] = bands[k].begin;
+    rowsInFlight.assign(bands.size(), 0);
+    for (uint32_t d : devicesUsed)
       heldBytes[d] = 0;
-    }
     for (uint32_t d : devicesUsed)
       admit(d);
     for (uint32_t c = 0; c < cells.size(); ++c)
@@ -399,7 +401,7 @@ void QuickSimulation::commit() {
     members.push_back(d);
   }
   for (const StageInfo &info : stages)
-    if (tables.hasLoss(info.stage->unitBegin, info.stage->unitEnd))
+    if (tables.hasLoss(info.unitBegin, info.unitEnd))
       for (const Member &member : info.stage->members)
         summed = std::max(summed, computeEnd[member.device] * 0); // forwards are long done
   if (!mode.freeLinks) {
@@ -428,7 +430,7 @@ const QuickSimulation::Result &QuickSimulation::run(const Layout &layout, Mode r
   for (size_t d = 0; d < resident.size(); ++d)
     result.memory[d] = 0;
   for (uint32_t d : devicesUsed)
-    result.memory[d] = problem.cluster.devices[d].reserve + resident[d] + owned[d] + peak[d] + (peak[d] - accumulators[d]) / kGaps;
+    result.memory[d] = problem.cluster.devices[d].reserve + resident[d] + owned[d] + peak[d] + (gaps ? (peak[d] - accumulators[d]) / kGaps : 0);
   for (uint32_t d : devicesUsed) {
     uint64_t memory = problem.cluster.devices[d].memory;
     if (memory && result.memory[d] > memory)

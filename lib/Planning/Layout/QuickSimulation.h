@@ -1,6 +1,6 @@
 // A layout's step on the simulated clock, without the step: no entries, slots or buffers, only tasks, transfers and counters of bytes.
 //
-//   QuickDeal      cells of the stages, transfers between them
+//   QuickDeal      cells of the stages, chunks, transfers between them
 //   QuickState     readers and owners of state, memory that lasts the step
 //   QuickOrders    1F1B, GPipe, timed
 //   QuickAdmission samples taken in as memory lasts
@@ -33,7 +33,8 @@ struct OwnerShares {
 /// One per thread; memory is reused from run to run.
 class QuickSimulation {
 public:
-  QuickSimulation(const Problem &problem, const UnitTables &tables);
+  /// \param gaps  whether memory counts the gaps that placed buffers usually leave; without, plans may turn out not to fit, and none that fits seems not to
+  QuickSimulation(const Problem &problem, const UnitTables &tables, bool gaps = true);
 
   struct Result {
     bool ran = false;                ///< false: the order cannot run
@@ -74,12 +75,24 @@ private:
     uint32_t deviceClass;
     int64_t rows;
   };
-  struct StageInfo {
+  struct StageInfo {                 ///< of one way
     const Stage *stage;
-    uint32_t pipeline, cellBegin, cellEnd, kindBegin, kindEnd;
+    int32_t unitBegin, unitEnd;
+    uint32_t cellBegin, cellEnd, kindBegin, kindEnd;
     int32_t front, behind;           ///< neighbours, -1: none
     uint32_t gathers;                ///< still to come
     uint32_t cellsLeft;              ///< with gradients to add
+  };
+  struct Chunk {                     ///< a device's cells of one range of units
+    int32_t unitBegin, unitEnd;
+    uint32_t first;                  ///< cell, by samples
+    uint32_t band;
+  };
+  struct Band {                      ///< a device's chunks whose ranges overlap
+    uint32_t device;
+    int32_t unitEnd;
+    uint32_t begin, end;             ///< of its list of cells
+    int64_t rows;
   };
   struct Transfer {
     uint32_t from, to;               ///< cells
@@ -107,6 +120,8 @@ private:
   };
 
   void deal(const Layout &layout);
+  void addStage(StageInfo info);
+  void findChunks();
   void connect();
   void order(const Layout &layout);
   void orderStages(const step::Schedule &schedule);
@@ -151,6 +166,7 @@ private:
   const UnitTables &tables;
   UnitTimes unitTimes;
   sim::Traffic traffic;
+  const bool gaps;
   Mode mode;
   bool split = false, chained = true;
   Orders orders = Orders::Chain;
@@ -166,6 +182,13 @@ private:
   std::vector<Range> sends, gradientSends;      ///< by cell
   std::vector<uint32_t> cellsOfBegin, cellsOf;  ///< by device: its cells by (sample, unit)
   std::vector<uint32_t> devicesUsed;
+  bool oneStageEach = true;                     ///< no device has cells of two stages
+  std::vector<Chunk> chunks;                    ///< by device; timed orders only
+  std::vector<Band> bands;
+  std::vector<uint32_t> chunkOf, bandOf;        ///< by cell
+  std::vector<uint32_t> bandsBegin, chunkOrder; ///< by device; of one device, to sort
+  std::vector<uint32_t> bandCells;              ///< the bands' lists, if they are not those of the devices
+  std::vector<uint32_t> passing;                ///< cells in an order in which samples can pass them
 
   // Orders: tasks are kind << 30 | cell.
   std::vector<uint32_t> chain, chainBegin, position;
@@ -176,11 +199,11 @@ private:
   std::vector<uint64_t> transferPriority, gradientPriority;
   std::vector<double> forwardTime, backwardTime, entryTime, loads;
   std::vector<uint32_t> weightBound, weightsDone, forwardsBegun; ///< 1F1B with W: cells between F and W at most; counts
-  // Admission, by device: its cells in order.
+  // Admission, by band: its cells in order.
   std::vector<uint8_t> admitted;
-  std::vector<double> mostRows;                 ///< by device
-  std::vector<uint32_t> admitNext;
-  std::vector<int64_t> rowsInFlight;
+  std::vector<double> mostRows;                 ///< by band
+  std::vector<uint32_t> admitNext;              ///< by band
+  std::vector<int64_t> rowsInFlight;            ///< by band
   std::vector<uint64_t> heldBytes, budget;
   std::vector<Waiting> oldest;                  ///< heap of cells that could start but are not admitted
   std::vector<uint32_t> blockedAt;              ///< by cell: transfers that wait for its admission, as a list through blockedNext
@@ -190,6 +213,7 @@ private:
   std::vector<OwnerShares> shares;
   std::vector<uint32_t> sharesOfGroup, scratchGroups;
   std::vector<std::vector<uint32_t>> stagesOfGroup;
+  std::vector<uint32_t> stagesLeft;             ///< by group: with gradients to add
   std::vector<Collective> collectives;
   std::vector<uint64_t> resident, owned, accumulators;
   std::vector<uint8_t> accumulates;

@@ -21,7 +21,7 @@ void QuickSimulation::layOutState(const Layout &layout) {
     list.clear();
   std::vector<uint32_t> seen;
   for (uint32_t s = 0; s < stages.size(); ++s) {
-    tables.groupsOf(stages[s].stage->unitBegin, stages[s].stage->unitEnd, scratchGroups);
+    tables.groupsOf(stages[s].unitBegin, stages[s].unitEnd, scratchGroups);
     for (uint32_t g : scratchGroups)
       stagesOfGroup[g].push_back(s);
   }
@@ -29,7 +29,7 @@ void QuickSimulation::layOutState(const Layout &layout) {
   auto unitsOf = [&](uint32_t g, uint32_t s) {
     const auto &units = tables.groups()[g].units;
     return std::count_if(units.begin(), units.end(),
-                         [&](uint32_t u) { return static_cast<int32_t>(u) >= stages[s].stage->unitBegin && static_cast<int32_t>(u) < stages[s].stage->unitEnd; });
+                         [&](uint32_t u) { return static_cast<int32_t>(u) >= stages[s].unitBegin && static_cast<int32_t>(u) < stages[s].unitEnd; });
   };
   for (uint32_t g = 0; g < tables.groups().size(); ++g) {
     sharesOfGroup[g] = kNone;
@@ -53,9 +53,14 @@ void QuickSimulation::layOutState(const Layout &layout) {
       std::vector<std::pair<uint32_t, double>> weights;
       for (uint32_t s : stagesOfGroup[g]) {
         double units = static_cast<double>(unitsOf(g, s));
-        for (const Member &member : stages[s].stage->members)
-          if (member.samples > 0)
-            weights.push_back({member.device, units * static_cast<double>(member.samples)});
+        if (layout.parts == 1) {
+          for (const Member &member : stages[s].stage->members)
+            if (member.samples > 0)
+              weights.push_back({member.device, units * static_cast<double>(member.samples)});
+        } else {
+          for (uint32_t c = stages[s].cellBegin; c < stages[s].cellEnd; ++c)
+            weights.push_back({cells[c].device, units * static_cast<double>(cells[c].rows())});
+        }
       }
       std::sort(weights.begin(), weights.end());
       for (auto &[device, weight] : weights) {
@@ -87,7 +92,7 @@ void QuickSimulation::staticMemory(const Layout &layout) {
     for (const Member &member : info.stage->members)
       if (member.samples > 0) {
         uint64_t &held = alive[member.device]; // for the moment: the workspace
-        held = std::max(held, tables.workspace(info.stage->unitBegin, info.stage->unitEnd, std::min(member.rows, member.samples), split));
+        held = std::max(held, tables.workspace(info.unitBegin, info.unitEnd, std::min(member.rows, member.samples), split));
       }
   for (uint32_t d : devicesUsed) {
     resident[d] = std::max<uint64_t>(resident[d], kScalarsBlock) + alive[d];

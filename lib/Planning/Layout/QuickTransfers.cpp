@@ -133,10 +133,10 @@ void QuickSimulation::startTransfers() {
 
 /// Every gradient of a stage has been added up.
 void QuickSimulation::stageDone(uint32_t stage) {
-  tables.groupsOf(stages[stage].stage->unitBegin, stages[stage].stage->unitEnd, scratchGroups);
+  tables.groupsOf(stages[stage].unitBegin, stages[stage].unitEnd, scratchGroups);
   for (uint32_t g : scratchGroups) {
     const OwnerShares &set = shares[sharesOfGroup[g]];
-    if (!tables.groups()[g].trainable)
+    if (!tables.groups()[g].trainable || --stagesLeft[g] > 0)
       continue;
     if (set.readers.size() == 1) {
       uint32_t d = set.readers.front();
@@ -145,8 +145,8 @@ void QuickSimulation::stageDone(uint32_t stage) {
       continue;
     }
     for (uint32_t i = 0; i < collectives.size(); ++i)
-      if (collectives[i].group == g && !collectives[i].gather && --collectives[i].pending == 0) {
-          if (mode.freeLinks)
+      if (collectives[i].group == g && !collectives[i].gather) {
+        if (mode.freeLinks)
           continue;
         const auto &units = tables.groups()[g].units;
         addCandidate(step::priorityOf(step::kShortRank, 0, units.empty() ? 0 : -static_cast<int32_t>(units.back())), kCollectiveOp | i); // gradients of late units first

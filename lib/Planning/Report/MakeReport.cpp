@@ -105,8 +105,27 @@ public:
     Sets pipelines = pipelinesOf(plan);
     std::map<std::tuple<uint32_t, int32_t, int32_t>, Report::Stage> byPlace;
     std::map<std::tuple<uint32_t, int32_t, int32_t>, std::set<uint32_t>> members;
+    // A stage is what devices have of ranges that overlap: different samples may have different cuts.
+    std::vector<std::vector<std::pair<int32_t, int32_t>>> ranges(plan.devices.size());
+    for (const step::Cell &cell : plan.cells)
+      ranges[cell.device].push_back({cell.unitBegin, cell.unitEnd});
+    for (auto &list : ranges) {
+      std::sort(list.begin(), list.end());
+      std::vector<std::pair<int32_t, int32_t>> joined;
+      for (auto &range : list)
+        if (joined.empty() || range.first >= joined.back().second)
+          joined.push_back(range);
+        else
+          joined.back().second = std::max(joined.back().second, range.second);
+      list = std::move(joined);
+    }
+    std::map<std::tuple<uint32_t, int32_t, int32_t>, std::pair<int64_t, int64_t>> atEnds; // samples with the first unit, with the last
     for (const step::Cell &cell : plan.cells) {
-      auto key = std::tuple(pipelines.find(cell.device), cell.unitBegin, cell.unitEnd);
+      const auto &list = ranges[cell.device];
+      auto band = std::prev(std::upper_bound(list.begin(), list.end(), std::pair(cell.unitBegin, INT32_MAX)));
+      auto key = std::tuple(pipelines.find(cell.device), band->first, band->second);
+      atEnds[key].first += cell.unitBegin == band->first ? cell.rows() : 0;
+      atEnds[key].second += cell.unitEnd == band->second ? cell.rows() : 0;
       Report::Stage &stage = byPlace[key];
       stage.samples += cell.rows();
       stage.leastRows = stage.leastRows ? std::min(stage.leastRows, cell.rows()) : cell.rows();
@@ -119,6 +138,8 @@ public:
     for (auto &[key, stage] : byPlace) {
       std::tie(std::ignore, stage.unitBegin, stage.unitEnd) = key;
       stage.pipeline = numbers[std::get<0>(key)];
+      stage.firstShare = double(atEnds[key].first) / double(stage.samples);
+      stage.lastShare = double(atEnds[key].second) / double(stage.samples);
       const auto &units = problem.summary.units();
       stage.units = units[stage.unitBegin].name() + (stage.unitEnd - stage.unitBegin > 1 ? " ... " + units[stage.unitEnd - 1].name() : "");
       stage.devices.assign(members[key].begin(), members[key].end());

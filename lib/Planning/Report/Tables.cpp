@@ -38,8 +38,17 @@ std::string zorse::planning::printReport(const Report &r, size_t mostDevices) {
   uint32_t pipelines = 0;
   for (const auto &s : r.stages)
     pipelines = std::max(pipelines, s.pipeline + 1);
+  // "embedding ... block 7 mlp (last for 25 % of the samples)"
+  auto unitsOf = [](const Report::Stage &s) {
+    std::string shares;
+    if (s.firstShare < 1)
+      shares += "first for " + format("%.0f %%", 100 * s.firstShare);
+    if (s.lastShare < 1)
+      shares += (shares.empty() ? "last for " : ", last for ") + format("%.0f %%", 100 * s.lastShare);
+    return shares.empty() ? s.units : s.units + " (" + shares + " of the samples)";
+  };
   for (const auto &s : r.stages)
-    stages.add({(pipelines > 1 ? "pipeline " + std::to_string(s.pipeline) + ": " : "") + std::to_string(s.unitBegin) + "-" + std::to_string(s.unitEnd), s.units, s.deviceTypes,
+    stages.add({(pipelines > 1 ? "pipeline " + std::to_string(s.pipeline) + ": " : "") + std::to_string(s.unitBegin) + "-" + std::to_string(s.unitEnd), unitsOf(s), s.deviceTypes,
                 std::to_string(s.samples), range(s.leastRows, s.mostRows), format("%.0f %%", 100 * s.meanBusy), memoryOf(s.memory, s.available)});
   out += stages.print({1, 2}) + "\nTypes\n";
 
@@ -92,7 +101,7 @@ std::string zorse::planning::writeReportJson(const Report &r) {
     ordered_json names = ordered_json::array();
     for (uint32_t d : s.devices)
       names.push_back(r.devices[d].name);
-    root["stages"].push_back({{"pipeline", s.pipeline}, {"units", {s.unitBegin, s.unitEnd}}, {"names", s.units}, {"devices", names}, {"samples", s.samples}, {"rows", {s.leastRows, s.mostRows}},
+    root["stages"].push_back({{"pipeline", s.pipeline}, {"units", {s.unitBegin, s.unitEnd}}, {"names", s.units}, {"devices", names}, {"samples", s.samples}, {"first_unit_share", s.firstShare}, {"last_unit_share", s.lastShare}, {"rows", {s.leastRows, s.mostRows}},
                               {"mean_busy", s.meanBusy}, {"most_busy", s.mostBusy}, {"memory", s.memory}, {"available", s.available}});
   }
   root["types"] = ordered_json::array();

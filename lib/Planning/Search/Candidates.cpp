@@ -13,6 +13,16 @@ namespace {
 /// A limit that is not kept outweighs any price; how far it is missed still counts.
 constexpr double kBroken = 1000;
 
+/// Pipelines on the same devices whose cuts differ, where stages share out units.
+int32_t waysOf(const Problem &problem, const SearchOptions &options, size_t devices) {
+  constexpr int32_t ways = 4;
+  if (devices < 2 || devices > 256 || problem.batch < 4 * ways || options.stages > 0)
+    return 1;
+  if (options.schedule && *options.schedule != step::ScheduleKind::Timed)
+    return 1;
+  return ways;
+}
+
 } // namespace
 
 SearchContext::SearchContext(const Problem &problem, const SearchOptions &options)
@@ -20,10 +30,14 @@ SearchContext::SearchContext(const Problem &problem, const SearchOptions &option
   for (uint32_t d = 0; d < problem.cluster.devices.size(); ++d)
     if (std::find(options.excluded.begin(), options.excluded.end(), d) == options.excluded.end())
       devices.push_back(d);
+  if (int32_t ways = waysOf(problem, options, devices.size()); ways > 1)
+    parts = std::make_unique<StageModel>(problem, tables, options.rows, ways);
   unsigned threads = options.threads ? options.threads : std::max(1u, std::thread::hardware_concurrency());
   for (unsigned t = 0; t < threads; ++t) {
-    simulations.push_back(std::make_unique<QuickSimulation>(problem, tables));
+    simulations.push_back(std::make_unique<QuickSimulation>(problem, tables, /*gaps=*/!isSmall(*this))); // many plans of small problems are placed before one is chosen
     solvers.push_back(std::make_unique<CutSolver>(model));
+    if (parts)
+      partSolvers.push_back(std::make_unique<CutSolver>(*parts));
   }
 }
 
@@ -97,6 +111,8 @@ void SearchContext::simulate(std::vector<Candidate> &batch) {
     candidate.step = result.ran ? result.step : INFINITY;
     candidate.excess = result.excess;
     candidate.tasks = result.tasks;
+    if (parts)
+      candidate.busy.assign(result.busy.begin(), result.busy.end());
     double missing = missingMemory(result.memory);
     candidate.score = result.ran ? scoreOf(candidate.layout, result.step, missing) : INFINITY;
     if (large && missing == 0 && missingMemory(result.memory, 1.0 / 19) > 0)

@@ -1,8 +1,9 @@
 // Layouts that a search weighs, and the workers that simulate them. Internal to Planning.
 #pragma once
 
-#include "Intervals.h"
 #include "../Layout/QuickSimulation.h"
+#include "Draws.h"
+#include "Intervals.h"
 #include "StageModel.h"
 
 #include "zorse/Planning/Search.h"
@@ -22,6 +23,7 @@ struct Candidate {
   double score = 0;        ///< what is minimised: seconds or price per sample, with what is missing in memory and throughput as a penalty
   uint64_t excess = 0;     ///< bytes
   uint32_t tasks = 0;
+  std::vector<float> busy; ///< by device: seconds of compute; only where units may be shared out
   uint64_t id = 0;         ///< order in which candidates were made; breaks ties
 };
 
@@ -39,7 +41,9 @@ public:
   void parallel(size_t count, const std::function<void(size_t worker, size_t i)> &work);
 
   QuickSimulation &simulation(size_t worker) { return *simulations[worker]; }
-  CutSolver &solver(size_t worker) { return *solvers[worker]; }
+  /// For layouts of so many parts: 1, or as many as `parts` has.
+  CutSolver &solver(size_t worker, int32_t parts = 1) { return parts > 1 ? *partSolvers[worker] : *solvers[worker]; }
+  const StageModel &modelOf(const Layout &layout) const { return layout.parts > 1 ? *parts : model; }
   uint64_t nextId() { return ids++; }
   double price(const Layout &layout) const; ///< per hour
   double scoreOf(const Layout &layout, double step, double missing) const;
@@ -54,11 +58,12 @@ public:
   const SearchOptions &options;
   UnitTables tables;
   StageModel model;
+  std::unique_ptr<StageModel> parts; ///< for stages that share out units; null: none do
   std::vector<uint32_t> devices; ///< that may be used
 
 private:
   std::vector<std::unique_ptr<QuickSimulation>> simulations;
-  std::vector<std::unique_ptr<CutSolver>> solvers;
+  std::vector<std::unique_ptr<CutSolver>> solvers, partSolvers;
   uint64_t ids = 0;
   uint32_t triedCount = 0;
 };
@@ -69,8 +74,27 @@ std::vector<step::Schedule> scheduleChoices(const SearchContext &context, bool s
 /// Layouts from the dynamic programme, best estimate first.
 std::vector<Candidate> makeSeeds(SearchContext &context);
 
-/// A neighbour of a layout; false: this draw led nowhere.
-bool mutate(SearchContext &context, CutSolver &solver, const Candidate &from, uint64_t seed, Candidate &to);
+/// A neighbour of a layout; false: this draw led nowhere. Of one whose stages have whole units, some neighbours share units out.
+bool mutate(SearchContext &context, size_t worker, const Candidate &from, uint64_t seed, Candidate &to);
+/// The same; whole units stay whole.
+bool mutateAlike(SearchContext &context, size_t worker, const Candidate &from, uint64_t seed, Candidate &to);
+
+/// The same layout with units in parts, which moves may then share out. Precondition: context.parts.
+Candidate inParts(const SearchContext &context, const Candidate &from);
+/// Sets Layout::turn: the most rows of a cell.
+void setTurn(Layout &layout);
+/// Other devices in a pipeline's stages, cut so that the stages' times keep their proportions: these have come to suit the way of the first samples there and of
+/// the last ones back. Precondition: as many groups as stages.
+/// \param level  how much nearer to their mean the times come: 0 not at all, 1 equal
+bool keepTimes(const StageModel &model, const std::vector<Atom> &groups, double level, Pipeline &pipeline);
+/// Two stages, and how many units or parts the first gets from the second, so that the busiest has less to do; false: no such two.
+bool fromBusiest(const StageModel &model, const Pipeline &pipeline, const std::vector<float> &busy, Draws &draws, size_t &a, size_t &b, int32_t &by);
+
+/// Devices to other groups, groups exchanged, joined, divided, `rest` taken in; false: this draw led nowhere.
+bool moveGroups(const StageModel &model, Draws &draws, const std::vector<uint32_t> &rest, std::vector<Atom> &groups);
+
+/// Devices that a layout leaves out.
+std::vector<uint32_t> unusedDevices(const SearchContext &context, const Layout &layout);
 
 /// Improves candidates by moves until the budget is spent or nothing gets better; `pool` is sorted, best first.
 void refine(SearchContext &context, std::vector<Candidate> &pool);

@@ -22,6 +22,7 @@ public:
   void run(size_t worker, uint64_t descents, uint32_t simulations) {
     simulation = &context.simulation(worker);
     solver = &context.solver(worker);
+    place = worker;
     most = used + simulations;
     for (uint64_t i = 0; i < descents && used < most; ++i, ++done) {
       if (done > 0 && !kick())
@@ -50,7 +51,7 @@ private:
     bool moved = false;
     for (uint64_t step = 0; step < 1 + done % 3; ++step)
       for (uint64_t attempt = 0; attempt < 6; ++attempt)
-        if (mutate(context, *solver, from, seed * 1000003 + done * 8191 + step * 131 + attempt * 7919, to)) {
+        if (mutateAlike(context, place, from, seed * 1000003 + done * 8191 + step * 131 + attempt * 7919, to)) {
           from = to;
           moved = true;
           break;
@@ -607,6 +608,7 @@ private:
   SearchContext &context;
   const StageModel &model;
   QuickSimulation *simulation = nullptr;
+  size_t place = 0; ///< of the worker
   CutSolver *solver = nullptr;
   const std::vector<step::Schedule> &schedules;
   Candidate now, next;
@@ -634,6 +636,8 @@ void zorse::planning::descend(SearchContext &context, std::vector<Candidate> &po
   for (const Candidate &candidate : pool) {
     if (walks.size() >= kWalks || !(candidate.score < INFINITY))
       break;
+    if (candidate.layout.parts > 1) // descents change whole units
+      continue;
     std::string structure = structureOf(context.model, candidate.layout);
     if (std::find(structures.begin(), structures.end(), structure) != structures.end())
       continue;
@@ -647,7 +651,7 @@ void zorse::planning::descend(SearchContext &context, std::vector<Candidate> &po
     stages.push_back(stagesOf(walks[i]->best.layout));
   for (const Candidate &candidate : pool)
     if (size_t count = stagesOf(candidate.layout);
-        walks.size() < first + kOthers && candidate.score < INFINITY && std::find(stages.begin(), stages.end(), count) == stages.end()) {
+        walks.size() < first + kOthers && candidate.score < INFINITY && candidate.layout.parts == 1 && std::find(stages.begin(), stages.end(), count) == stages.end()) {
       stages.push_back(count);
       walks.push_back(std::make_unique<Walk>(context, candidate, schedules, context.options.seed * 31 + walks.size()));
     }
@@ -704,6 +708,8 @@ std::vector<Candidate> zorse::planning::descendFully(SearchContext &context, con
   for (const Candidate &candidate : weighed) {
     if (walks.size() >= kWalks || !(candidate.score < INFINITY))
       break;
+    if (candidate.layout.parts > 1) // descents change whole units
+      continue;
     std::string structure = structureOf(context.model, candidate.layout);
     if (std::find(structures.begin(), structures.end(), structure) != structures.end())
       continue;

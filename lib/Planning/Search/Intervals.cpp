@@ -54,16 +54,23 @@ const CutSolver::CellMemory &CutSolver::cellMemory(size_t r, int32_t u, int32_t 
     list.resize(model.rows().size() * stride * stride);
   CellMemory &memory = list[(r * stride + static_cast<size_t>(u)) * stride + static_cast<size_t>(v)];
   if (memory.hold < 0) {
-    CellBytes bytes = model.tables.cellBytes(u, v, model.rows()[r], split);
-    memory.hold = static_cast<double>(bytes.hold);
-    memory.passing = static_cast<double>(bytes.passing + model.tables.workspace(u, v, model.rows()[r], split));
+    memory.hold = 0;
+    const int32_t ways = model.ways();
+    for (int32_t w = 0; w < ways; ++w) {
+      int32_t begin = (u + w) / ways, end = (v + w) / ways;
+      if (begin == end)
+        continue;
+      CellBytes bytes = model.tables.cellBytes(begin, end, model.rows()[r], split);
+      memory.hold += static_cast<double>(bytes.hold) / ways;
+      memory.passing = std::max(memory.passing, static_cast<double>(bytes.passing + model.tables.workspace(begin, end, model.rows()[r], split)));
+    }
   }
   return memory;
 }
 
 /// A sample's way into an atom's stage and back, between devices.
 double CutSolver::hop(size_t atom, int32_t cut, size_t rows) const {
-  double bytes = model.tables.forwardBytesAt(cut) + model.tables.backwardBytesAt(cut);
+  double bytes = model.forwardBytesAt(cut) + model.backwardBytesAt(cut);
   return 2 * linkLatency[atom] + (linkBandwidth[atom] > 0 ? kQueues * bytes * static_cast<double>(model.rows()[rows]) / linkBandwidth[atom] : 0);
 }
 
@@ -78,6 +85,15 @@ double CutSolver::needs(const Stage &stage, const CutOptions &options, size_t r,
     if (stage.shared)
       sync = gather + reduce;
   }
+  // Units that are partly a neighbour's on another node are gathered and summed with it.
+  if (model.ways() > 1 && stage.cardWire > 0 && !stage.shared)
+    for (int32_t cut : {u, v})
+      if (cut % model.ways() != 0 && (cut == u ? stage.crossFront : stage.crossBehind) > 0) {
+        double in = model.gatherBytes(cut, cut + 1) / stage.cardWire, out = model.reduceBytes(cut, cut + 1) / stage.cardWire;
+        gather += in;
+        reduce += out;
+        sync += in + out;
+      }
   double budget = (time - reduce) * (1 + 1e-12), busy;
   if (budget <= 0)
     return kInfinity;
@@ -99,7 +115,7 @@ double CutSolver::needs(const Stage &stage, const CutOptions &options, size_t r,
   }
   double card = 0;
   if (stage.card > 0) { // the cards of the stage, one direction
-    double bytes = samples * ((u == 0 ? 0 : stage.crossFront * model.tables.backwardBytesAt(u)) + (v == model.units() ? 0 : stage.crossBehind * model.tables.forwardBytesAt(v)));
+    double bytes = samples * ((u == 0 ? 0 : stage.crossFront * model.backwardBytesAt(u)) + (v == model.units() ? 0 : stage.crossBehind * model.forwardBytesAt(v)));
     card = std::max(bytes / stage.card, stage.flow > 0 ? bytes / stage.devices / stage.flow : 0) / kCardShare + sync;
     if (card > time)
       return kInfinity;
@@ -158,7 +174,8 @@ void CutSolver::close(Stage &stage, const CutOptions &options, size_t begin, siz
   };
   stage.crossFront = begin > 0 ? 1 - inside(begin, behindIn[begin], frontIn[begin]) : 1;
   stage.crossBehind = end + 1 < nodeOf.size() ? 1 - inside(end, frontIn[end], behindIn[end]) : 1;
-  stage.wire = stage.shared ? lower(lower(stage.oneFlow, stage.cardHere), stage.flow) : stage.port;
+  stage.cardWire = lower(lower(stage.oneFlow, stage.cardHere), stage.flow);
+  stage.wire = stage.shared ? stage.cardWire : stage.port;
 }
 
 bool CutSolver::reach(const std::vector<Atom> &atoms, const CutOptions &options, double time, double latency) {

@@ -63,7 +63,7 @@ private:
     double memory[kMostClasses];
     uint32_t devices, nodes;
     bool shared;              ///< gradients cross cards
-    double card, cardHere, flow, oneFlow, port, wire, crossFront, crossBehind, members, ring, cells, cellsEach;
+    double card, cardHere, flow, oneFlow, port, wire, cardWire, crossFront, crossBehind, members, ring, cells, cellsEach;
   };
   struct CellMemory {         ///< of a cell, in bytes; hold < 0: not known yet
     double hold = -1, passing = 0;

@@ -12,41 +12,17 @@ using namespace zorse::planning;
 
 namespace {
 
-/// SplitMix64 (Steele, Lea and Flood, 2014).
-class Draws {
-public:
-  explicit Draws(uint64_t seed) : state(seed) {}
-  uint64_t next() {
-    uint64_t z = state += 0x9E3779B97F4A7C15ull;
-    z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9ull;
-    z = (z ^ (z >> 27)) * 0x94D049BB133111EBull;
-    return z ^ (z >> 31);
-  }
-  size_t below(size_t n) { return n ? static_cast<size_t>(next() % n) : 0; }
-  bool chance(int percent) { return static_cast<int>(next() % 100) < percent; }
-
-private:
-  uint64_t state;
-};
-
-/// A pipeline as moves see it.
-struct Shape {
-  int64_t samples;
+/// A pipeline's groups of devices.
+std::vector<Atom> groupsOf(const Pipeline &pipeline) {
   std::vector<Atom> groups;
-  size_t leastRows;
-};
-
-Shape shapeOf(const SearchContext &context, const Pipeline &pipeline) {
-  Shape shape{pipeline.samples, {}, 0};
   for (const Stage &stage : pipeline.stages) {
     Atom atom;
     for (const Member &member : stage.members)
       atom.devices.push_back(member.device);
     std::sort(atom.devices.begin(), atom.devices.end());
-    shape.groups.push_back(std::move(atom));
+    groups.push_back(std::move(atom));
   }
-  (void)context;
-  return shape;
+  return groups;
 }
 
 size_t indexOfRows(const StageModel &model, int64_t rows) {
@@ -64,38 +40,6 @@ void shareAgain(const StageModel &model, Stage &stage, int64_t samples) {
     rows = std::max(rows, member.rows);
   }
   stage = makeStage(model, devices, stage.unitBegin, stage.unitEnd, samples, indexOfRows(model, rows));
-}
-
-std::vector<uint32_t> unused(const SearchContext &context, const Layout &layout) {
-  std::vector<uint8_t> used(context.problem.cluster.devices.size(), 0);
-  for (const Pipeline &pipeline : layout.pipelines)
-    for (const Stage &stage : pipeline.stages)
-      for (const Member &member : stage.members)
-        used[member.device] = 1;
-  std::vector<uint32_t> rest;
-  for (uint32_t d : context.devices)
-    if (!used[d])
-      rest.push_back(d);
-  return rest;
-}
-
-/// Devices that move together: one, or those of its node and class in the group.
-std::vector<uint32_t> drawSome(const StageModel &model, Draws &draws, const std::vector<uint32_t> &devices, bool whole) {
-  uint32_t d = devices[draws.below(devices.size())];
-  std::vector<uint32_t> some;
-  for (uint32_t other : devices)
-    if (other == d || (whole && model.nodeOf(other) == model.nodeOf(d) && model.classOf(other) == model.classOf(d)))
-      some.push_back(other);
-  return some;
-}
-
-void erase(std::vector<uint32_t> &from, const std::vector<uint32_t> &what) {
-  from.erase(std::remove_if(from.begin(), from.end(), [&](uint32_t d) { return std::find(what.begin(), what.end(), d) != what.end(); }), from.end());
-}
-
-void insert(std::vector<uint32_t> &into, const std::vector<uint32_t> &what) {
-  into.insert(into.end(), what.begin(), what.end());
-  std::sort(into.begin(), into.end());
 }
 
 bool moveSchedule(SearchContext &context, Draws &draws, step::Schedule &schedule) {
@@ -161,23 +105,31 @@ bool moveOne(SearchContext &context, CutSolver &solver, const Candidate &from, D
 
 } // namespace
 
-bool zorse::planning::mutate(SearchContext &context, CutSolver &solver, const Candidate &from, uint64_t seed, Candidate &to) {
+bool zorse::planning::mutate(SearchContext &context, size_t worker, const Candidate &from, uint64_t seed, Candidate &to) {
+  if (context.parts && from.layout.parts == 1 && Draws(~seed).chance(15))
+    return mutateAlike(context, worker, inParts(context, from), seed, to);
+  return mutateAlike(context, worker, from, seed, to);
+}
+
+bool zorse::planning::mutateAlike(SearchContext &context, size_t worker, const Candidate &from, uint64_t seed, Candidate &to) {
   Draws draws(seed);
+  const StageModel &model = context.modelOf(from.layout);
   const size_t count = from.layout.pipelines.size(), p = draws.below(count);
-  const bool all = count > 1 && draws.chance(80) && alike(context.model, from.layout);
-  if (!moveOne(context, solver, from, draws, p, to))
+  const bool all = count > 1 && draws.chance(80) && alike(model, from.layout);
+  if (!moveOne(context, context.solver(worker, from.layout.parts), from, draws, p, to))
     return false;
-  if (!all)
-    return true;
-  if (to.layout.pipelines[p].samples != from.layout.pipelines[p].samples) // between pipelines
-    return true;
-  return mirror(from.layout, to.layout, p);
+  if (all && to.layout.pipelines[p].samples == from.layout.pipelines[p].samples && // else between pipelines
+      !mirror(from.layout, to.layout, p))
+    return false;
+  if (to.layout.parts > 1)
+    setTurn(to.layout);
+  return true;
 }
 
 namespace {
 
 bool moveOne(SearchContext &context, CutSolver &solver, const Candidate &from, Draws &draws, size_t p, Candidate &to) {
-  const StageModel &model = context.model;
+  const StageModel &model = context.modelOf(from.layout);
   to = Candidate();
   to.layout = from.layout;
   to.inFlight = from.inFlight;
@@ -187,18 +139,21 @@ bool moveOne(SearchContext &context, CutSolver &solver, const Candidate &from, D
 
   // Small changes that keep the cuts.
   size_t kind = draws.below(100);
-  if (kind < 14) { // a unit to the neighbour
+  if (kind < (layout.parts > 1 ? 18u : 14u)) { // units or parts of them from one stage to another: those between pass as many on
     if (stages < 2)
       return false;
-    size_t s = draws.below(stages - 1);
-    Stage &a = pipeline.stages[s], &b = pipeline.stages[s + 1];
-    int32_t by = draws.chance(50) ? 1 : -1;
-    if (a.unitEnd + by <= a.unitBegin || a.unitEnd + by >= b.unitEnd)
+    size_t a = draws.below(stages - 1), b = draws.chance(60) ? a + 1 : a + 1 + draws.below(stages - 1 - a);
+    int32_t by = (draws.chance(50) ? 1 : -1) * (1 + static_cast<int32_t>(draws.below(static_cast<size_t>(model.ways()))));
+    if (layout.parts > 1 && !from.busy.empty() && draws.chance(60) && !fromBusiest(model, pipeline, from.busy, draws, a, b, by))
       return false;
-    a.unitEnd += by;
-    b.unitBegin += by;
-    shareAgain(model, a, pipeline.samples);
-    shareAgain(model, b, pipeline.samples);
+    for (size_t s = a; s < b; ++s) {
+      pipeline.stages[s].unitEnd += by;
+      pipeline.stages[s + 1].unitBegin += by;
+    }
+    if (pipeline.stages[a].unitEnd <= pipeline.stages[a].unitBegin || pipeline.stages[b].unitEnd <= pipeline.stages[b].unitBegin)
+      return false;
+    for (size_t s = a; s <= b; ++s)
+      shareAgain(model, pipeline.stages[s], pipeline.samples);
     return true;
   }
   if (kind < 22) { // rows of a stage
@@ -215,7 +170,7 @@ bool moveOne(SearchContext &context, CutSolver &solver, const Candidate &from, D
     return true;
   }
   if (kind < 34)
-    return moveSchedule(context, draws, layout.schedule);
+    return moveSchedule(context, draws, layout.schedule) && (layout.parts == 1 || layout.schedule.kind == step::ScheduleKind::Timed);
   if (kind < 39) {
     StateRule rule = static_cast<StateRule>(draws.below(3));
     if (rule == layout.state)
@@ -223,6 +178,8 @@ bool moveOne(SearchContext &context, CutSolver &solver, const Candidate &from, D
     layout.state = rule;
     return true;
   }
+  if (kind < 43 && layout.parts > 1)
+    return stages > 1 && keepTimes(model, groupsOf(pipeline), 0.05 * static_cast<double>(1 + draws.below(8)), pipeline);
   if (kind < 47) { // samples inside a stage
     Stage &stage = pipeline.stages[draws.below(stages)];
     if (stage.members.size() < 2)
@@ -236,74 +193,13 @@ bool moveOne(SearchContext &context, CutSolver &solver, const Candidate &from, D
     return true;
   }
 
-  // Changes of groups.
-  Shape shape = shapeOf(context, pipeline);
-  auto &groups = shape.groups;
-  auto dropEmpty = [&] { groups.erase(std::remove_if(groups.begin(), groups.end(), [](const Atom &a) { return a.devices.empty(); }), groups.end()); };
-  std::vector<uint32_t> rest = unused(context, layout);
-  bool whole = draws.chance(context.devices.size() > 48 ? 60 : 25);
-  if (kind < 62) { // devices to another stage
-    if (stages < 2)
+  // Changes of groups, cut again.
+  std::vector<Atom> groups = groupsOf(pipeline);
+  if (kind < 94) {
+    if (!moveGroups(model, draws, unusedDevices(context, layout), groups))
       return false;
-    size_t a = draws.below(stages), b = draws.chance(70) ? (a + 1 < stages && (a == 0 || draws.chance(50)) ? a + 1 : a - 1) : draws.below(stages);
-    if (a == b || b >= stages)
-      return false;
-    auto some = drawSome(model, draws, groups[a].devices, whole);
-    erase(groups[a].devices, some);
-    insert(groups[b].devices, some);
-  } else if (kind < 72) { // exchange
-    if (stages < 2)
-      return false;
-    size_t a = draws.below(stages), b = draws.below(stages);
-    if (a == b)
-      return false;
-    auto some = drawSome(model, draws, groups[a].devices, whole), others = drawSome(model, draws, groups[b].devices, whole);
-    erase(groups[a].devices, some);
-    erase(groups[b].devices, others);
-    insert(groups[a].devices, others);
-    insert(groups[b].devices, some);
-  } else if (kind < 77) { // order of stages
-    if (stages < 2)
-      return false;
-    size_t a = draws.below(stages), b = draws.chance(60) ? (a + 1) % stages : draws.below(stages);
-    if (a == b)
-      return false;
-    std::swap(groups[a], groups[b]);
-  } else if (kind < 82) { // two stages become one
-    if (stages < 2)
-      return false;
-    size_t a = draws.below(stages - 1);
-    insert(groups[a].devices, groups[a + 1].devices);
-    groups[a + 1].devices.clear();
-  } else if (kind < 88) { // one becomes two
-    size_t a = draws.below(stages);
-    if (groups[a].devices.size() < 2)
-      return false;
-    Atom half;
-    if (draws.chance(50)) {
-      half.devices.assign(groups[a].devices.begin() + static_cast<long>(groups[a].devices.size() / 2), groups[a].devices.end());
-    } else {
-      uint32_t c = model.classOf(groups[a].devices[draws.below(groups[a].devices.size())]);
-      for (uint32_t d : groups[a].devices)
-        if (model.classOf(d) == c)
-          half.devices.push_back(d);
-    }
-    erase(groups[a].devices, half.devices);
-    if (groups[a].devices.empty())
-      return false;
-    groups.insert(groups.begin() + static_cast<long>(a + draws.below(2)), half);
-  } else if (kind < 91) { // leave out
-    size_t a = draws.below(stages);
-    auto some = drawSome(model, draws, groups[a].devices, whole);
-    erase(groups[a].devices, some);
-  } else if (kind < 94) { // take in
-    if (rest.empty())
-      return false;
-    auto some = drawSome(model, draws, rest, whole);
-    if (draws.chance(60))
-      insert(groups[draws.below(stages)].devices, some);
-    else
-      groups.insert(groups.begin() + static_cast<long>(draws.below(stages + 1)), Atom{some});
+    if (layout.parts > 1 && groups.size() == stages && draws.chance(50))
+      return keepTimes(model, groups, 0, pipeline);
   } else if (kind < 97) { // memory for more or fewer samples under way
     to.inFlight = std::clamp(to.inFlight * (draws.chance(50) ? 1.3 : 0.75), 0.5, 8.0);
   } else { // between pipelines
@@ -323,11 +219,10 @@ bool moveOne(SearchContext &context, CutSolver &solver, const Candidate &from, D
       }
     return true;
   }
-  dropEmpty();
   if (groups.empty())
     return false;
   CutOptions options;
-  options.samples = shape.samples;
+  options.samples = pipeline.samples;
   options.copies = static_cast<uint32_t>(layout.pipelines.size());
   options.mostAtoms = 1;
   options.mayLeaveOut = false;
@@ -342,7 +237,7 @@ bool moveOne(SearchContext &context, CutSolver &solver, const Candidate &from, D
   }
   if (cut.stages.empty())
     return false;
-  pipeline = makePipeline(model, groups, cut, shape.samples);
+  pipeline = makePipeline(model, groups, cut, pipeline.samples);
   to.estimate = cut.time;
   return true;
 }
@@ -416,7 +311,7 @@ void zorse::planning::refine(SearchContext &context, std::vector<Candidate> &poo
       // Most moves from where the walk is, some from its best.
       const Candidate &from = (i / islands.size()) % 4 == 3 ? island.best : island.current;
       for (uint64_t attempt = 0; attempt < 6 && !made[i]; ++attempt)
-        made[i] = mutate(context, context.solver(worker), from, context.options.seed * 1000003 + round * 8191 + i * 131 + attempt * 7919, batch[i]) && asAsked(batch[i]);
+        made[i] = mutate(context, worker, from, context.options.seed * 1000003 + round * 8191 + i * 131 + attempt * 7919, batch[i]) && asAsked(batch[i]);
     });
     std::vector<Candidate> moved;
     std::vector<size_t> islandOf;

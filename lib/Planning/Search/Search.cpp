@@ -21,8 +21,8 @@ using namespace zorse::planning;
 
 namespace {
 
-/// Tasks that the default budget simulates: a few seconds of two cores for up to 256 devices, under half a second for 512 and in proportion to the devices beyond.
-double taskBudget(size_t devices) { return devices <= 256 ? 3e7 : 2e6 * static_cast<double>(devices) / 512; }
+/// Tasks that the default budget simulates: some ten seconds of two cores for up to 256 devices, under half a second for 512 and in proportion to the devices beyond.
+double taskBudget(size_t devices) { return devices <= 256 ? 8e7 : 2e6 * static_cast<double>(devices) / 512; }
 
 double tasksOf(const Problem &problem, const Layout &layout) {
   double tasks = 0;
@@ -160,6 +160,8 @@ std::optional<SearchResult> zorse::planning::searchPlan(const Problem &problem, 
   std::vector<Candidate> varied;
   for (size_t i = 0; i < leaders; ++i)
     for (size_t s = 1; s < schedules.size(); ++s) {
+      if (pool[i].layout.parts > 1 && schedules[s].kind != step::ScheduleKind::Timed)
+        continue; // other orders have one range of units per device
       Candidate candidate = pool[i];
       candidate.layout.schedule = schedules[s];
       candidate.id = context.nextId();

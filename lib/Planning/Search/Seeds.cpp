@@ -264,8 +264,7 @@ std::vector<Candidate> zorse::planning::makeSeeds(SearchContext &context) {
 
   auto solve = [&](size_t worker, size_t i) {
     Task &task = tasks[i];
-    CutSolver &solver = context.solver(worker);
-    auto solveAll = [&](CutOptions options, std::vector<Cut> &cuts) {
+    auto solveAll = [&](CutSolver &solver, CutOptions options, std::vector<Cut> &cuts) {
       double slowest = 0;
       for (size_t p = 0; p < task.atoms.size(); ++p) {
         bool repeated = p > 0 && task.samples[p] == task.samples[0] && task.atoms[p].size() == task.atoms[0].size();
@@ -289,20 +288,24 @@ std::vector<Candidate> zorse::planning::makeSeeds(SearchContext &context) {
         slowest = std::max(slowest, cut.time);
       return slowest;
     };
-    auto attempt = [&](double inFlight, double lateStart, bool rough) {
+    auto attempt = [&](double inFlight, double lateStart, bool rough, bool parts = false) {
       std::vector<Cut> cuts;
       CutOptions options = task.options;
       options.rough = rough;
       options.inFlight = inFlight;
       options.lateStart = lateStart;
-      double time = solveAll(options, cuts);
+      double time = solveAll(context.solver(worker, parts ? context.parts->ways() : 1), options, cuts);
       if (time < 0)
         return;
       Candidate candidate;
       candidate.estimate = time;
       candidate.inFlight = inFlight;
       for (size_t p = 0; p < cuts.size(); ++p)
-        candidate.layout.pipelines.push_back(makePipeline(context.model, task.atoms[p], cuts[p], task.samples[p]));
+        candidate.layout.pipelines.push_back(makePipeline(parts ? *context.parts : context.model, task.atoms[p], cuts[p], task.samples[p]));
+      if (parts) {
+        candidate.layout.parts = context.parts->ways();
+        setTurn(candidate.layout);
+      }
       task.found.push_back(std::move(candidate));
     };
     if (task.found.empty()) {
@@ -310,9 +313,13 @@ std::vector<Candidate> zorse::planning::makeSeeds(SearchContext &context) {
       return;
     }
     for (double lateStart : {kLateStart, 0.0, 4 * kLateStart})
-      for (double inFlight : {kInFlight, 0.7 * kInFlight, 1.5 * kInFlight})
-        if (count <= 16 ? inFlight != kInFlight || lateStart != kLateStart : inFlight == kInFlight || lateStart == kLateStart)
+      for (double inFlight : {kInFlight, 0.7 * kInFlight, 0.5 * kInFlight})
+        if (count <= 16 ? inFlight != kInFlight || lateStart != kLateStart : lateStart == kLateStart || (inFlight == (count <= 32 ? kInFlight : 0.7 * kInFlight) && (lateStart == 0 || count <= 32)))
           attempt(inFlight, lateStart, false);
+    if (context.parts && count <= 64) // elsewhere it takes too long: moves share units out
+      for (double inFlight : {kInFlight, 0.7 * kInFlight, 0.5 * kInFlight})
+        if (count <= 32 || (i < 6 && inFlight == 0.7 * kInFlight))
+          attempt(inFlight, kLateStart, false, true);
   };
   auto estimateOf = [](const Task &task) { return task.found.empty() ? 1e300 : task.found.front().estimate; };
   auto solveFrom = [&](size_t begin) { context.parallel(tasks.size() - begin, [&](size_t worker, size_t i) { solve(worker, begin + i); }); };
@@ -345,7 +352,7 @@ std::vector<Candidate> zorse::planning::makeSeeds(SearchContext &context) {
   std::map<std::array<size_t, 3>, size_t> taken;
   std::vector<size_t> again;
   for (size_t i = 0; i < tasks.size(); ++i)
-    if (again.size() < (count <= 128 ? 24u : 0u) && taken[{tasks[i].size, tasks[i].atoms.size(), tasks[i].options.mostRows}]++ < 2)
+    if (again.size() < (count <= 32 ? 24u : count <= 64 ? 16u : count <= 128 ? 10u : 0u) && taken[{tasks[i].size, tasks[i].atoms.size(), tasks[i].options.mostRows}]++ < 2)
       again.push_back(i);
   context.parallel(again.size(), [&](size_t worker, size_t i) { solve(worker, again[i]); });
   std::vector<Candidate> seeds;

@@ -8,7 +8,23 @@
 using namespace zorse;
 using namespace zorse::planning;
 
-StageModel::StageModel(const Problem &problem, const UnitTables &tables, int64_t rowLimit) : problem(problem), tables(tables) {
+namespace {
+
+/// Sums over real units, in lists of `stride` each, as sums over parts of units.
+void refine(std::vector<double> &sums, size_t stride, int32_t parts) {
+  if (parts == 1)
+    return;
+  std::vector<double> fine;
+  for (size_t list = 0; list < sums.size(); list += stride)
+    for (size_t u = 0; u < stride; ++u)
+      for (int32_t p = 0; p < (u + 1 < stride ? parts : 1); ++p)
+        fine.push_back(p == 0 ? sums[list + u] : sums[list + u] + (sums[list + u + 1] - sums[list + u]) * p / parts);
+  sums = std::move(fine);
+}
+
+} // namespace
+
+StageModel::StageModel(const Problem &problem, const UnitTables &tables, int64_t rowLimit, int32_t ways) : problem(problem), tables(tables), parts(ways) {
   for (uint32_t d = 0; d < problem.cluster.devices.size(); ++d) {
     uint32_t c = problem.costs.deviceClass(d);
     if (c >= devicesOf.size())
@@ -97,6 +113,13 @@ StageModel::StageModel(const Problem &problem, const UnitTables &tables, int64_t
     double inside = static_cast<double>(bytes.takenByForward);
     activations[i + 1] = activations[i] + inside;
   }
+  for (int32_t u = 0; u <= units; ++u) {
+    forwardAt.push_back(tables.forwardBytesAt(u));
+    backwardAt.push_back(tables.backwardBytesAt(u));
+  }
+  for (std::vector<double> *sums : {&whole, &forwards, &backwards, &leastWhole, &leastPass, &shared, &activations, &forwardAt, &backwardAt})
+    refine(*sums, stride, parts);
+  stride = static_cast<size_t>(this->units()) + 1;
   for (int n = 0; n < problem.cluster.topology.nodes_size(); ++n) {
     cards.push_back(problem.cluster.topology.nodes(n).nic().bandwidth());
     ports.push_back(problem.cluster.topology.nodes(n).port().bandwidth());
@@ -112,7 +135,7 @@ StageModel::StageModel(const Problem &problem, const UnitTables &tables, int64_t
   }
 }
 
-double StageModel::workspaceBytes(int32_t u, int32_t v, int64_t rows) const { return static_cast<double>(tables.workspace(u, v, rows, splits())); }
+double StageModel::workspaceBytes(int32_t u, int32_t v, int64_t rows) const { return static_cast<double>(tables.workspace(u / parts, behind(v), rows, splits())); }
 
 double StageModel::transferSeconds(uint32_t from, uint32_t to, double bytes) const {
   const sim::Network &network = problem.costs.network();

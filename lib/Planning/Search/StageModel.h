@@ -20,10 +20,12 @@ inline constexpr size_t kMostClasses = 16;
 inline constexpr size_t kFewDevices = 6;
 inline constexpr int64_t kFewSamples = 16;
 
+/// With `ways` > 1 the model's units are parts of the real ones: a real unit for one of so many pipelines on the same devices, whose cuts differ. Range [u, v) is
+/// then what a stage has of all of them together; way w has the units from (u + w) / ways to (v + w) / ways. Times and bytes that samples cause are averages.
 class StageModel {
 public:
   /// \param rowLimit  most rows of a micro-batch; 0: not limited
-  StageModel(const Problem &problem, const UnitTables &tables, int64_t rowLimit);
+  StageModel(const Problem &problem, const UnitTables &tables, int64_t rowLimit, int32_t ways = 1);
 
   uint32_t classes() const { return static_cast<uint32_t>(devicesOf.size()); }
   const std::vector<uint32_t> &devicesOfClass(uint32_t c) const { return devicesOf[c]; }
@@ -40,12 +42,15 @@ public:
   double leastPassage(uint32_t c, int32_t u, int32_t v) const { return leastPass[c * stride + v] - leastPass[c * stride + u]; }
 
   /// Bytes of a range of units: what every reader holds (parameters and gradients), what owners share (moments and masters), what collectives carry.
-  double heldBytes(int32_t u, int32_t v) const { return held[v] - held[u]; }
+  double heldBytes(int32_t u, int32_t v) const { return held[behind(v)] - held[u / parts]; }
   double sharedBytes(int32_t u, int32_t v) const { return shared[v] - shared[u]; }
-  double gatherBytes(int32_t u, int32_t v) const { return gathered[v] - gathered[u]; }
-  double reduceBytes(int32_t u, int32_t v) const { return reduced[v] - reduced[u]; }
+  double gatherBytes(int32_t u, int32_t v) const { return gathered[behind(v)] - gathered[u / parts]; }
+  double reduceBytes(int32_t u, int32_t v) const { return reduced[behind(v)] - reduced[u / parts]; }
   /// Bytes that a sample holds between its forward and its last task.
-  double activationBytes(int32_t u, int32_t v) const { return activations[v] - activations[u] + tables.forwardBytesAt(u); }
+  double activationBytes(int32_t u, int32_t v) const { return activations[v] - activations[u] + forwardBytesAt(u); }
+  /// Bytes of a sample that cross a cut.
+  double forwardBytesAt(int32_t cut) const { return forwardAt[cut]; }
+  double backwardBytesAt(int32_t cut) const { return backwardAt[cut]; }
   double workspaceBytes(int32_t u, int32_t v, int64_t rows) const;
 
   /// Seconds for `bytes` from one device to another, on an idle network, and what a node's card passes per second (0: not limited).
@@ -57,20 +62,24 @@ public:
   uint32_t siteOf(uint32_t device) const { return problem.costs.network().site(device); }
   uint32_t classOf(uint32_t device) const { return problem.costs.deviceClass(device); }
   double memoryOf(uint32_t c) const { return memory[c]; } ///< without the reserve; infinite if not limited
-  int32_t units() const { return tables.units(); }
+  int32_t units() const { return tables.units() * parts; }
+  int32_t ways() const { return parts; }
   bool splits() const { return tables.canSplit(); }
 
   const Problem &problem;
   const UnitTables &tables;
 
 private:
+  int32_t behind(int32_t part) const { return (part + parts - 1) / parts; } ///< the real unit behind it
   size_t at(uint32_t c, size_t r, int32_t u) const { return (c * rowChoices.size() + r) * stride + static_cast<size_t>(u); }
 
+  const int32_t parts;
   std::vector<std::vector<uint32_t>> devicesOf;
   std::vector<int64_t> rowChoices;
   size_t stride;
   std::vector<double> whole, forwards, backwards, leastWhole, leastPass;
-  std::vector<double> held, shared, gathered, reduced, activations, cards, ports, memory;
+  std::vector<double> held, gathered, reduced; ///< by real unit
+  std::vector<double> shared, activations, forwardAt, backwardAt, cards, ports, memory;
   std::vector<uint32_t> devicesIn; ///< by node
 };
 

@@ -1,0 +1,115 @@
+// Changes of the groups of devices that stages have.
+
+#include "Candidates.h"
+
+#include <algorithm>
+
+using namespace zorse;
+using namespace zorse::planning;
+
+namespace {
+
+/// Devices that move together: one, or those of its node and class in the group.
+std::vector<uint32_t> drawSome(const StageModel &model, Draws &draws, const std::vector<uint32_t> &devices, bool whole) {
+  uint32_t d = devices[draws.below(devices.size())];
+  std::vector<uint32_t> some;
+  for (uint32_t other : devices)
+    if (other == d || (whole && model.nodeOf(other) == model.nodeOf(d) && model.classOf(other) == model.classOf(d)))
+      some.push_back(other);
+  return some;
+}
+
+void erase(std::vector<uint32_t> &from, const std::vector<uint32_t> &what) {
+  from.erase(std::remove_if(from.begin(), from.end(), [&](uint32_t d) { return std::find(what.begin(), what.end(), d) != what.end(); }), from.end());
+}
+
+void insert(std::vector<uint32_t> &into, const std::vector<uint32_t> &what) {
+  into.insert(into.end(), what.begin(), what.end());
+  std::sort(into.begin(), into.end());
+}
+
+} // namespace
+
+std::vector<uint32_t> zorse::planning::unusedDevices(const SearchContext &context, const Layout &layout) {
+  std::vector<uint8_t> used(context.problem.cluster.devices.size(), 0);
+  for (const Pipeline &pipeline : layout.pipelines)
+    for (const Stage &stage : pipeline.stages)
+      for (const Member &member : stage.members)
+        used[member.device] = 1;
+  std::vector<uint32_t> rest;
+  for (uint32_t d : context.devices)
+    if (!used[d])
+      rest.push_back(d);
+  return rest;
+}
+
+bool zorse::planning::moveGroups(const StageModel &model, Draws &draws, const std::vector<uint32_t> &rest, std::vector<Atom> &groups) {
+  const size_t stages = groups.size();
+  const size_t kind = draws.below(100);
+  const bool whole = draws.chance(model.problem.cluster.devices.size() > 48 ? 60 : 25);
+  if (kind < 30) { // devices to another stage
+    if (stages < 2)
+      return false;
+    size_t a = draws.below(stages), b = draws.chance(70) ? (a + 1 < stages && (a == 0 || draws.chance(50)) ? a + 1 : a - 1) : draws.below(stages);
+    if (a == b || b >= stages)
+      return false;
+    auto some = drawSome(model, draws, groups[a].devices, whole);
+    erase(groups[a].devices, some);
+    insert(groups[b].devices, some);
+  } else if (kind < 50) { // exchange
+    if (stages < 2)
+      return false;
+    size_t a = draws.below(stages), b = draws.below(stages);
+    if (a == b)
+      return false;
+    auto some = drawSome(model, draws, groups[a].devices, whole), others = drawSome(model, draws, groups[b].devices, whole);
+    erase(groups[a].devices, some);
+    erase(groups[b].devices, others);
+    insert(groups[a].devices, others);
+    insert(groups[b].devices, some);
+  } else if (kind < 60) { // order of stages
+    if (stages < 2)
+      return false;
+    size_t a = draws.below(stages), b = draws.chance(60) ? (a + 1) % stages : draws.below(stages);
+    if (a == b)
+      return false;
+    std::swap(groups[a], groups[b]);
+  } else if (kind < 70) { // two stages become one
+    if (stages < 2)
+      return false;
+    size_t a = draws.below(stages - 1);
+    insert(groups[a].devices, groups[a + 1].devices);
+    groups[a + 1].devices.clear();
+  } else if (kind < 82) { // one becomes two
+    size_t a = draws.below(stages);
+    if (groups[a].devices.size() < 2)
+      return false;
+    Atom half;
+    if (draws.chance(50)) {
+      half.devices.assign(groups[a].devices.begin() + static_cast<long>(groups[a].devices.size() / 2), groups[a].devices.end());
+    } else {
+      uint32_t c = model.classOf(groups[a].devices[draws.below(groups[a].devices.size())]);
+      for (uint32_t d : groups[a].devices)
+        if (model.classOf(d) == c)
+          half.devices.push_back(d);
+    }
+    erase(groups[a].devices, half.devices);
+    if (groups[a].devices.empty())
+      return false;
+    groups.insert(groups.begin() + static_cast<long>(a + draws.below(2)), half);
+  } else if (kind < 89) { // leave out
+    size_t a = draws.below(stages);
+    auto some = drawSome(model, draws, groups[a].devices, whole);
+    erase(groups[a].devices, some);
+  } else { // take in
+    if (rest.empty())
+      return false;
+    auto some = drawSome(model, draws, rest, whole);
+    if (draws.chance(60))
+      insert(groups[draws.below(stages)].devices, some);
+    else
+      groups.insert(groups.begin() + static_cast<long>(draws.below(stages + 1)), Atom{some});
+  }
+  groups.erase(std::remove_if(groups.begin(), groups.end(), [](const Atom &a) { return a.devices.empty(); }), groups.end());
+  return !groups.empty() && groups.size() <= static_cast<size_t>(model.units());
+}

@@ -1,0 +1,141 @@
+// Stages of about equal time: cuts by the times that stages take, in whole units or parts of them.
+
+#include "Candidates.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+using namespace zorse;
+using namespace zorse::planning;
+
+namespace {
+
+std::vector<uint32_t> devicesOf(const Stage &stage) {
+  std::vector<uint32_t> devices;
+  for (const Member &member : stage.members)
+    devices.push_back(member.device);
+  return devices;
+}
+
+size_t rowsOf(const StageModel &model, const Stage &stage) {
+  int64_t rows = 1;
+  for (const Member &member : stage.members)
+    rows = std::max(rows, member.rows);
+  const auto &choices = model.rows();
+  return std::min(static_cast<size_t>(std::lower_bound(choices.begin(), choices.end(), rows) - choices.begin()), choices.size() - 1);
+}
+
+/// Of a sample, on all of the devices together.
+double secondsOf(const StageModel &model, const std::vector<uint32_t> &devices, size_t rows, int32_t begin, int32_t end) {
+  double rate = 0;
+  for (uint32_t d : devices)
+    rate += static_cast<double>(model.rows()[rows]) / model.cell(model.classOf(d), rows, begin, end);
+  return 1 / rate;
+}
+
+} // namespace
+
+void zorse::planning::setTurn(Layout &layout) {
+  layout.turn = 1; // a multiple of all row counts, for cells to end where turns do
+  for (const Pipeline &pipeline : layout.pipelines)
+    for (const Stage &stage : pipeline.stages)
+      for (const Member &member : stage.members)
+        layout.turn = std::max(layout.turn, member.rows);
+}
+
+Candidate zorse::planning::inParts(const SearchContext &context, const Candidate &from) {
+  Candidate to = from;
+  if (to.layout.parts > 1)
+    return to;
+  if (to.layout.schedule.kind != step::ScheduleKind::Timed) { // other orders have one range of units per device
+    const bool split = to.layout.schedule.splitBackward;
+    to.layout.schedule = {};
+    to.layout.schedule.kind = step::ScheduleKind::Timed;
+    to.layout.schedule.splitBackward = split;
+    to.layout.schedule.inFlight = 1.5;
+  }
+  to.layout.parts = context.parts->ways();
+  for (Pipeline &pipeline : to.layout.pipelines)
+    for (Stage &stage : pipeline.stages) {
+      stage.unitBegin *= to.layout.parts;
+      stage.unitEnd *= to.layout.parts;
+    }
+  setTurn(to.layout);
+  return to;
+}
+
+bool zorse::planning::keepTimes(const StageModel &model, const std::vector<Atom> &groups, double level, Pipeline &pipeline) {
+  const int32_t units = model.units();
+  std::vector<double> before;
+  std::vector<size_t> rows;
+  for (const Stage &stage : pipeline.stages) {
+    rows.push_back(rowsOf(model, stage));
+    before.push_back(secondsOf(model, devicesOf(stage), rows.back(), stage.unitBegin, stage.unitEnd));
+  }
+  const double mean = std::accumulate(before.begin(), before.end(), 0.0) / static_cast<double>(before.size());
+  for (double &seconds : before)
+    seconds += level * (mean - seconds);
+  double low = 0, high = 16; // by what factor times change
+  std::vector<int32_t> ends(groups.size());
+  for (int i = 0; i < 40; ++i) {
+    const double factor = (low + high) / 2;
+    int32_t begin = 0;
+    double owed = 0; // what rounding has left to the next stages
+    for (size_t s = 0; s < groups.size(); ++s) {
+      const double target = factor * before[s] + owed;
+      int32_t end = begin + 1;
+      double now = begin < units ? secondsOf(model, groups[s].devices, rows[s], begin, end) : 0;
+      while (end < units) {
+        double next = secondsOf(model, groups[s].devices, rows[s], begin, end + 1);
+        if (next - target > target - now)
+          break;
+        now = next;
+        ++end;
+      }
+      ends[s] = end;
+      owed = std::clamp(target - now, -before[s], before[s]);
+      begin = end;
+    }
+    (begin >= units ? high : low) = factor;
+    if (begin == units && i > 12)
+      break;
+  }
+  ends.back() = units;
+  int32_t begin = 0;
+  for (size_t s = 0; s < groups.size(); ++s) {
+    if (ends[s] <= begin || ends[s] > units)
+      return false;
+    pipeline.stages[s] = makeStage(model, groups[s].devices, begin, ends[s], pipeline.samples, rows[s]);
+    begin = ends[s];
+  }
+  return true;
+}
+
+bool zorse::planning::fromBusiest(const StageModel &model, const Pipeline &pipeline, const std::vector<float> &busy, Draws &draws, size_t &a, size_t &b, int32_t &by) {
+  auto busyOf = [&](size_t s) {
+    float most = 0;
+    for (const Member &member : pipeline.stages[s].members)
+      most = std::max(most, busy[member.device]);
+    return most;
+  };
+  size_t most = 0, least = 0;
+  for (size_t s = 1; s < pipeline.stages.size(); ++s) {
+    if (busyOf(s) > busyOf(most))
+      most = s;
+    if (busyOf(s) < busyOf(least))
+      least = s;
+  }
+  size_t other = draws.chance(50) ? least : draws.below(pipeline.stages.size());
+  if (other == most)
+    return false;
+  const Stage &giver = pipeline.stages[most], &taker = pipeline.stages[other];
+  float eachGiver = busyOf(most) / static_cast<float>(giver.unitEnd - giver.unitBegin), eachTaker = busyOf(other) / static_cast<float>(taker.unitEnd - taker.unitBegin);
+  auto equal = static_cast<int32_t>((busyOf(most) - busyOf(other)) / std::max(eachGiver + eachTaker, 1e-30f));
+  by = 1 + static_cast<int32_t>(draws.below(static_cast<size_t>(std::clamp(equal, 1, 4 * model.ways()))));
+  a = std::min(most, other);
+  b = std::max(most, other);
+  if (a == most) // to a stage behind
+    by = -by;
+  return true;
+}
