@@ -79,6 +79,8 @@ LogicalResult Importer::bindInputs() {
     SmallVector<int64_t> shape{ShapedType::kDynamic};
     shape.append(input.shape.begin() + 1, input.shape.end());
     input.shape[0] = rows;
+    if (!isSensible(input.shape))
+      return error("input '" + input.name + "': its shape is too large, at most 2^44 elements and 16 dimensions are supported");
     if (!isFloat(input.type) && input.type != ElementKind::I64 && input.type != ElementKind::I32 && input.type != ElementKind::Bool)
       return error("input '" + input.name + "': element type " + Twine(name(input.type)) + " is not supported; use int64, int32, bool or a float type");
     Value argument = block->addArgument(RankedTensorType::get(shape, elementType(input.type)), NameLoc::get(builder.getStringAttr(input.name)));
