@@ -352,7 +352,7 @@ std::vector<Candidate> zorse::planning::makeSeeds(SearchContext &context) {
   std::map<std::array<size_t, 3>, size_t> taken;
   std::vector<size_t> again;
   for (size_t i = 0; i < tasks.size(); ++i)
-    if (again.size() < (count <= 32 ? 24u : count <= 64 ? 16u : count <= 128 ? 10u : 0u) && taken[{tasks[i].size, tasks[i].atoms.size(), tasks[i].options.mostRows}]++ < 2)
+    if (again.size() < (count <= 32 ? 24u : count <= 128 ? 16u : 0u) && taken[{tasks[i].size, tasks[i].atoms.size(), tasks[i].options.mostRows}]++ < 2)
       again.push_back(i);
   context.parallel(again.size(), [&](size_t worker, size_t i) { solve(worker, again[i]); });
   std::vector<Candidate> seeds;
