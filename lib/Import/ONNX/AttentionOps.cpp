@@ -133,8 +133,8 @@ LogicalResult Importer::onAttention(const GraphNode &node) {
 LogicalResult Importer::onRotary(const GraphNode &node) {
   Val x = in(node, 0), cosine = in(node, 1), sine = in(node, 2);
   bool flat = x.rank() == 3;
-  if (!x.isGraph() || !isFloat(x.type))
-    return error(node, "expects float activations");
+  if (!x.isGraph() || !isFloat(x.type) || !isFloat(cosine.type) || !isFloat(sine.type))
+    return error(node, "expects float activations and tables");
   if (flat) {
     std::vector<int64_t> shape = x.shape();
     int64_t heads = intAttribute(node, "num_heads", 0);
@@ -163,6 +163,8 @@ LogicalResult Importer::onRotary(const GraphNode &node) {
       Val ids = in(node, 3);
       if (!ids.isConstant() || !table->isConstant())
         return error(node, "expects constant positions and tables");
+      if (table->rank() != 2 || !isFloat(table->type) || isFloat(ids.type))
+        return error(node, "expects integer positions and tables of floats by position and channel, found " + Twine(name(ids.type)) + " and rank " + Twine(table->rank()) + " of " + name(table->type));
       auto idValues = constantInts(ids);
       std::vector<int64_t> tableShape = table->shape();
       std::vector<int64_t> shape = ids.shape();
