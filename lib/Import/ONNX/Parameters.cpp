@@ -97,7 +97,7 @@ void Importer::classifyInitializers() {
       for (int output : nodes[i].outputs)
         if (output >= 0)
           data.insert(output);
-    if (depends && nodes[i].op == "CastLike" && nodes[i].inputs[0] >= 0 && data.contains(nodes[i].inputs[0]))
+    if (depends && nodes[i].op == "CastLike" && !nodes[i].inputs.empty() && nodes[i].inputs[0] >= 0 && data.contains(nodes[i].inputs[0]))
       data.insert(nodes[i].outputs[0]);
   }
 
