@@ -18,7 +18,7 @@ LogicalResult Importer::dropSampleCopies(const GraphNode &node, const Val &opera
     FactorList factors;
     for (const Axis &axis : axes)
       factors.push_back(Factor{axis.size, axis.strides[index], false});
-    if (repeats(*operand.lazy, operand.view.offset, factors, along))
+    if (repeats(*operand.lazy, operand.view.offset, factors, along, options.mostComputed))
       return success();
   }
   if (operand.isGraph()) {

@@ -224,7 +224,7 @@ Value Importer::materialiseConstant(const Val &operand, FactorList &factors, Sma
     return splat(0, RankedTensorType::get(sizes, elementType(operand.type)));
   }
   for (size_t i = factors.size(); i-- > 0;)
-    if (repeats(*operand.lazy, operand.view.offset, factors, i)) {
+    if (repeats(*operand.lazy, operand.view.offset, factors, i, options.mostComputed)) {
       factors.erase(factors.begin() + i);
       at.erase(at.begin() + i);
     }
@@ -446,10 +446,15 @@ FailureOr<Val> Importer::reshaped(const GraphNode &node, const Val &operand, con
   return out;
 }
 
-bool zorse::onnx_import::repeats(const Lazy &lazy, int64_t offset, const FactorList &factors, size_t which) {
+bool zorse::onnx_import::repeats(const Lazy &lazy, int64_t offset, const FactorList &factors, size_t which, int64_t most) {
   const Factor along = factors[which];
   if (along.stride == 0 || along.size == 1 || lazy.isFill())
     return true;
+  int64_t elements = 1; // products of sizes are within 2^44
+  for (const Factor &factor : factors)
+    elements *= factor.stride == 0 ? 1 : std::max<int64_t>(factor.size, 1);
+  if (elements > most)
+    return false;
   // Every position of the other axes, streamed in runs of the innermost one.
   std::vector<Factor> others;
   for (size_t i = 0; i < factors.size(); ++i)
@@ -495,7 +500,7 @@ Val Importer::compressed(const Val &operand) const {
   size_t at = 0;
   for (FactorList &list : out.view.dims) {
     for (Factor &factor : list) {
-      if (repeats(*out.lazy, out.view.offset, all, at))
+      if (repeats(*out.lazy, out.view.offset, all, at, options.mostComputed))
         all[at].stride = factor.stride = 0;
       ++at;
     }

@@ -62,7 +62,8 @@ struct Axis {
 using Groups = std::vector<FactorList>;
 
 /// Whether the elements at offset + (positions of the factors) do not depend on factor `which`.
-bool repeats(const Lazy &lazy, int64_t offset, const FactorList &factors, size_t which);
+/// \param most  elements that are compared; of more it is taken that it does not
+bool repeats(const Lazy &lazy, int64_t offset, const FactorList &factors, size_t which, int64_t most);
 
 /// What is known about a constant of two axes: a causal mask, perhaps with a window (0: none), whose hidden floats are `fill`.
 struct CausalPattern {
