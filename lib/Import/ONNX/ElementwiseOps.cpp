@@ -588,6 +588,8 @@ LogicalResult Importer::onPow(const GraphNode &node) {
   Val x = in(node, 0), y = in(node, 1);
   if (x.isConstant() && y.isConstant()) {
     y = castTo(y, x.type);
+    if (!y)
+      return error(node, "expects an exponent that has elements");
     Kernel kernel = isFloat(x.type) ? floatKernel2([](double a, double b) { return std::pow(a, b); })
                                     : intKernel2([](int64_t a, int64_t b) { return truncateToInt(std::pow(static_cast<double>(a), static_cast<double>(b))); });
     Val folded = foldElementwise({x, y}, x.type, kernel);
@@ -623,7 +625,10 @@ LogicalResult Importer::onPow(const GraphNode &node) {
         return create<arith::DivFOp>(splat(1, type), v[0]);
       });
   }
-  return emitElementwise(node, {x, castTo(y, x.type)}, x.type, [&](ValueRange v, RankedTensorType) { return create<math::PowFOp>(v[0], v[1]); });
+  y = castTo(y, x.type);
+  if (!y)
+    return error(node, "expects an exponent that has elements");
+  return emitElementwise(node, {x, y}, x.type, [&](ValueRange v, RankedTensorType) { return create<math::PowFOp>(v[0], v[1]); });
 }
 
 LogicalResult Importer::onDropout(const GraphNode &node) {
