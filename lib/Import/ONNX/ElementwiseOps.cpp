@@ -393,6 +393,8 @@ LogicalResult Importer::binary(const GraphNode &node, const std::string &op, con
 bool Importer::rowsOpen(const Val &mask, bool boolean, bool openWhen) {
   if (mask.rank() == 0)
     return true;
+  if (mask.view.dims.empty() || mask.view.elements() == 0)
+    return true; // no rows
   auto key = std::make_pair(mask.lazy.get(), mask.view.offset * 2 + openWhen);
   auto cached = openCache.find(key);
   if (cached != openCache.end())
