@@ -376,27 +376,26 @@ def ranks_that_differ(case):
 
 
 def missing_files_on_one_rank(case):
-    for _ in range(5):  # the coordinator stays a second for those who have not joined: on a busy machine a process may take longer to begin
-        job = case.job(case.bench.words(4, "--join-seconds", 4 * JOIN), False, each=lambda rank: {"only": case.bench.words(4, data="/nowhere/train.bin")} if rank == 1 else {})
-        case.over(job, 5)
-        if all("found no coordinator" not in job.error(rank) for rank in range(WORLD)):
-            break
+    job = case.job(case.bench.words(4, "--join-seconds", 20 * JOIN), False, each=lambda rank: {"only": case.bench.words(4, data="/nowhere/train.bin")} if rank == 1 else {})
+    case.over(job, 5)
     case.check("all end with 1", all(p.code() == 1 for p in job.processes.values()), [p.code() for p in job.processes.values()])
     for rank in range(WORLD):
         case.says("names rank and file", job.error(rank), *([name(1)] if rank != 1 else []), "/nowhere/train.bin")
 
 
 def a_rank_comes_after_the_failure(case):
-    """It hears why, as the coordinator stays a moment for those who have not joined yet."""
-    each = lambda rank: {"only": case.bench.words(4, data="/nowhere/train.bin")} if rank == 1 else {}
-    for _ in range(5):  # the moment is a second: on a busy machine a process may take longer to begin.
-        job = case.job(case.bench.words(4, "--join-seconds", 20 * JOIN), False, each=each, ranks=(0, 1))
+    """It hears why, as the coordinator stays for those who have not joined yet; also when it belongs to a rank that came after the failure itself."""
+    for first in (0, 1):  # who joins first: without the other's failure, or with its own
+        job = case.job(case.bench.words(4, "--join-seconds", 20 * JOIN), False, ranks=(0, 1),
+                       each=lambda rank: {**({"only": case.bench.words(4, data="/nowhere/train.bin")} if rank == 1 else {}),
+                                          "prefix": [] if rank == first else ["sh", "-c", 'sleep 0.3; exec "$@"', "sh"]})
         case.check("rank 1 ends", job.until(lambda: job.processes[1].ended is not None, 10 * z.PATIENCE))
+        time.sleep(1.5)
         late = case.job(case.bench.words(4, "--join-seconds", 3), False, job=job.job, secret=job.secret, store=job.store, ranks=(2,))
         case.over(late, 5)
-        if "found no coordinator" not in late.error(2):
-            break
-    case.says("names rank and file", late.error(2), name(1), "/nowhere/train.bin")
+        case.over(job, 1, "rank 0 does not stay longer")
+        for text in (late.error(2), job.error(0)):
+            case.says("names rank and file", text, name(1), "/nowhere/train.bin")
 
 
 def too_few_ranks(case):

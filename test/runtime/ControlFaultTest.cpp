@@ -323,6 +323,40 @@ TEST(ControlFault, AMissingHeartbeatIsALostRank) {
   EXPECT_TRUE(contains(rig.ears[1].verdict().message, "This is that rank: it was stopped or starved for")) << rig.ears[1].verdict().message;
 }
 
+TEST(ControlFault, LateRanksHearWhyAndNobodyWaitsLonger) {
+  auto coordinator = must(Coordinator::start(coordinatorOptions(3)));
+  coordinator->waitForLateRanks(20 * patience()); // nothing has failed: at once
+  std::atomic<double> waited{-1};
+  double begin = monotonicSeconds();
+  {
+    auto first = must(Member::join(memberOptions(1, 3, coordinator->port())));
+    first->fail(ownError("no such file"));
+  }
+  std::thread host([&] {
+    coordinator->waitForLateRanks(20 * patience());
+    waited = monotonicSeconds() - begin;
+  });
+  for (uint32_t rank : {0u, 2u}) {
+    sleepFor(0.1);
+    EXPECT_LT(waited, 0) << "before rank " << rank << " came";
+    std::string error = Member::join(memberOptions(rank, 3, coordinator->port())).message();
+    EXPECT_TRUE(contains(error, "the job has failed already: rank 1 (device cpu:1)") && contains(error, "no such file")) << error;
+  }
+  host.join();
+  EXPECT_LT(waited, 10 * patience());
+}
+
+TEST(ControlFault, NobodyWaitsForRanksThatWereGivenUp) {
+  CoordinatorOptions options = coordinatorOptions(3);
+  options.times.joinSeconds = 0.3;
+  auto coordinator = must(Coordinator::start(options));
+  auto first = must(Member::join(memberOptions(0, 3, coordinator->port())));
+  EXPECT_TRUE(first->exchange("hello", "").failed());
+  double begin = monotonicSeconds();
+  coordinator->waitForLateRanks(20 * patience());
+  EXPECT_LT(monotonicSeconds() - begin, 10 * patience());
+}
+
 // ---- early stops ----
 
 /// Time enough to ask and to decide: whoever asks to enter a step before it is asked may still begin it.

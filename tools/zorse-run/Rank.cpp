@@ -290,8 +290,10 @@ private:
 
   /// Tells the job, hears what failed first, and ends the process.
   [[noreturn]] void failed(const Error &error) {
-    if (!member)
+    if (!member) {
+      waitForLateRanks(); // another rank may have joined this one's coordinator, and failed, before this one did
       endProcess(error.kind, error.text(), error.kind == ErrorKind::User ? 1 : 2);
+    }
     Failure mine;
     mine.kind = error.kind;
     mine.rank = place.rank;
@@ -309,10 +311,13 @@ private:
 
   /// The end of a job that has failed.
   [[noreturn]] void end(const Failure &verdict) {
-    // Ranks that come a little later find the coordinator and hear why, instead of looking for it as long as they may.
-    if (coordinator && !met)
-      std::this_thread::sleep_for(std::chrono::seconds(1));
+    waitForLateRanks();
     endProcess(verdict.kind, verdict.message, verdict.exitCode);
+  }
+
+  void waitForLateRanks() {
+    if (coordinator && !met)
+      coordinator->waitForLateRanks();
   }
 
   const Options &o;

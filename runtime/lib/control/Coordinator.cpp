@@ -40,7 +40,8 @@ struct Peer {
   Nonces nonces;
   double since = 0;
   uint32_t rank = kNoRank;
-  bool writing = false; ///< polled for writing too
+  uint32_t late = kNoRank; ///< the rank that came after the job had failed
+  bool writing = false;    ///< polled for writing too
 
   explicit Peer(Descriptor socket) : connection(std::move(socket)) {}
 };
@@ -89,7 +90,8 @@ class Coordinator::Implementation final : private Outbox {
 public:
   Implementation(const CoordinatorOptions &options, Listener listener)
       : options_(options), times_(sensible(options.times)), port_(listener.port), listener_(std::move(listener.socket)), epoll_(::epoll_create1(EPOLL_CLOEXEC)),
-        clock_(2 * times_.heartbeatSeconds), job_({options.world, times_, options.rank, options.devices}, *this), peerOfRank_(options.world, 0) {}
+        clock_(2 * times_.heartbeatSeconds), job_({options.world, times_, options.rank, options.devices}, *this), peerOfRank_(options.world, 0),
+        cameLate_(options.world) {}
 
   Status start() {
     if (!epoll_.valid() || !waker_.valid())
@@ -137,6 +139,10 @@ public:
   bool waitUntilOver(double seconds) {
     std::unique_lock<std::mutex> lock(mutex_);
     return over_.wait_for(lock, std::chrono::duration<double>(std::clamp(seconds, 0.0, 1e8)), [this] { return isOver_; });
+  }
+  void waitForLateRanks(double seconds) {
+    std::unique_lock<std::mutex> lock(mutex_);
+    over_.wait_for(lock, std::chrono::duration<double>(seconds), [this] { return !failure_ || failure_->cause == Failure::NotJoined || (isOver_ && allCame_); });
   }
 
 private:
@@ -194,10 +200,19 @@ private:
     std::lock_guard<std::mutex> lock(mutex_);
     if (job_.verdict() && !failure_)
       failure_ = job_.verdict();
-    if (job_.isOver() && !isOver_) {
-      isOver_ = true;
+    bool allCame = job_.verdict() && everyRankCame();
+    if (job_.isOver() != isOver_ || allCame != allCame_) {
+      isOver_ = job_.isOver();
+      allCame_ = allCame;
       over_.notify_all();
     }
+  }
+
+  bool everyRankCame() const {
+    for (uint32_t rank = 0; rank < options_.world; ++rank)
+      if (job_.isAbsent(rank) && !cameLate_[rank])
+        return false;
+    return true;
   }
 
   void handle(uint64_t id, uint32_t events, double now) {
@@ -373,8 +388,10 @@ private:
       return refuse(peer, OTHER_GENERATION, "was of another generation");
     if (join.world() != options_.world || join.rank() >= options_.world)
       return refuse(peer, OTHER_WORLD, "expected another number of ranks");
-    if (job_.verdict())
+    if (job_.verdict()) {
+      peer.late = join.rank();
       return refuse(peer, JOB_FAILED, "came after the job had failed", job_.verdict()->message);
+    }
     if (!job_.isAbsent(join.rank()))
       return refuse(peer, DUPLICATE_RANK, "had the number of another rank", job_.nameOf(join.rank()));
     peer.rank = join.rank();
@@ -439,6 +456,8 @@ private:
     peers_.erase(found);
     if (peer->rank == kNoRank) {
       --strangers_;
+      if (peer->late != kNoRank)
+        cameLate_[peer->late] = true;
       return;
     }
     peerOfRank_[peer->rank] = 0;
@@ -455,6 +474,7 @@ private:
   Job job_;
   std::unordered_map<uint64_t, std::unique_ptr<Peer>> peers_;
   std::vector<uint64_t> peerOfRank_;
+  std::vector<bool> cameLate_;  ///< by rank: heard of the failure instead of joining
   std::vector<uint64_t> dirty_; ///< connections with something to send
   uint64_t nextId_ = 2;
   size_t strangers_ = 0;
@@ -467,7 +487,7 @@ private:
   std::condition_variable over_;
   std::vector<std::function<void(double)>> commands_;
   std::optional<Failure> failure_;
-  bool isOver_ = false;
+  bool isOver_ = false, allCame_ = false;
 };
 
 Result<std::unique_ptr<Coordinator>> Coordinator::start(const CoordinatorOptions &options) {
@@ -494,3 +514,4 @@ void Coordinator::processEnded(uint32_t rank, bool failed, const std::string &ho
 void Coordinator::requestStop() { implementation_->requestStop(); }
 std::optional<Failure> Coordinator::failure() const { return implementation_->failure(); }
 bool Coordinator::waitUntilOver(double seconds) { return implementation_->waitUntilOver(seconds); }
+void Coordinator::waitForLateRanks(double seconds) { implementation_->waitForLateRanks(seconds); }

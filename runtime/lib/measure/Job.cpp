@@ -42,7 +42,11 @@ Result<std::unique_ptr<Job>> Job::join(const Place &place, const JobOptions &opt
   member.times = options.times;
   if (place.rank < options.names.size())
     member.device = options.names[place.rank];
-  member.failed = [](const Failure &failure) { endProcess(failure.kind, failure.message, failure.exitCode); };
+  member.failed = [job = job.get()](const Failure &failure) {
+    if (job->coordinator_)
+      job->coordinator_->waitForLateRanks();
+    endProcess(failure.kind, failure.message, failure.exitCode);
+  };
   if (place.rank == 0 && !place.coordinatorElsewhere) {
     CoordinatorOptions hosting;
     hosting.key = job->key_;
@@ -65,8 +69,11 @@ Result<std::unique_ptr<Job>> Job::join(const Place &place, const JobOptions &opt
     member.endpoints = {{hosting.listenAddress, job->coordinator_->port()}};
   }
   Result<std::unique_ptr<Member>> joined = Member::join(std::move(member));
-  if (joined.failed())
+  if (joined.failed()) {
+    if (job->coordinator_) // another rank may have joined it, and failed, before this one did
+      job->coordinator_->waitForLateRanks();
     return joined.error();
+  }
   job->member_ = std::move(*joined);
   return job;
 }
@@ -110,7 +117,7 @@ void Job::fail(const Error &error) {
     mine.peer = error.peer;
   }
   Failure verdict = member_->fail(mine);
-  if (coordinator_) // ranks that come a little later hear why
-    std::this_thread::sleep_for(std::chrono::seconds(1));
+  if (coordinator_)
+    coordinator_->waitForLateRanks();
   endProcess(verdict.kind, verdict.message, verdict.exitCode);
 }

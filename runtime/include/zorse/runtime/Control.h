@@ -39,6 +39,7 @@ Result<std::string> jobSecret(const std::string &file);
 
 inline constexpr uint32_t kNoRank = UINT32_MAX;
 inline constexpr double kVerdictSeconds = 1.0;
+inline constexpr double kLateSeconds = 5.0;
 
 /// Why a job ended; and what a rank reports of itself with Member::fail.
 ///
@@ -107,6 +108,9 @@ public:
   std::optional<Failure> failure() const;
   /// Waits until every rank has left or the job has failed and every living rank has been told, or `seconds` have passed. True: it is over.
   bool waitUntilOver(double seconds);
+  /// Of a job that has failed, before its process ends: waits until those that had not joined have come and heard why, at most `seconds`. Otherwise they would
+  /// look for a coordinator as long as they may. Returns at once when the failure is that ranks did not come.
+  void waitForLateRanks(double seconds = kLateSeconds);
 
 private:
   class Implementation;
