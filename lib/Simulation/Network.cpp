@@ -48,6 +48,10 @@ Network::Network(const bundle::Topology &topology) {
     ofDevice.push_back({node, out, addResource(port, Kind::PortIn, d)});
   }
 
+  if (topology.algorithms_size() > 0)
+    allowed = 0;
+  for (int algorithm : topology.algorithms())
+    allowed |= 1u << static_cast<uint32_t>(algorithmOf(static_cast<bundle::Topology::Algorithm>(algorithm)));
   if (topology.moving_size() == topology.node_of_device_size())
     for (const auto &moving : topology.moving())
       movers.push_back({moving.per_byte(), moving.per_message(), moving.delay()});

@@ -245,6 +245,52 @@ void Traffic::hierarchical(Operation operation) {
   latency = hops + (latencies - shortest) * (operation == Operation::Reduce ? 2 : 1);
 }
 
+/// Gathers: rings across the nodes bring every node all bytes, each member its part of them; a ring inside each node brings every member the rest. Scatters are mirrored.
+void Traffic::rails(Operation operation, size_t several) {
+  struct Node {
+    size_t begin, end;
+    double owned;
+  };
+  std::vector<Node> nodes;
+  for (size_t i = 0; i < members.size(); ++i) {
+    if (i == 0 || members[i].node != members[i - 1].node)
+      nodes.push_back({i, i, 0});
+    nodes.back().end = i + 1;
+    nodes.back().owned += members[i].owned;
+  }
+  const double twice = operation == Operation::Reduce ? 2 : 1;
+  auto move = [&](const Member &a, const Member &b, double bytes) {
+    operation == Operation::Scatter ? flow(b.device, a.device, bytes) : flow(a.device, b.device, bytes);
+    return lastHop;
+  };
+  double hops = 0, furthest = 0, longest = 0, shortest = 0;
+  const double n = static_cast<double>(nodes.size());
+  for (size_t i = 0; i < nodes.size(); ++i) {
+    const Node &a = nodes[i], &b = nodes[i + 1 < nodes.size() ? i + 1 : 0];
+    double bytes = operation == Operation::Reduce ? twice * total * (n - 1) / n : total - b.owned, hop = 0;
+    for (size_t rail = 0; rail < several; ++rail)
+      hop = std::max(hop, move(members[a.begin + rail], members[b.begin + rail], bytes / static_cast<double>(several)));
+    hops += hop;
+    shortest = i == 0 ? hop : std::min(shortest, hop);
+  }
+  double across = least;
+  for (uint32_t r : touched) // rails share cards
+    across = std::max(across, load[r] * network->secondsPerByte(r));
+  for (const Node &node : nodes) {
+    const double size = static_cast<double>(node.end - node.begin);
+    double inside = 0, least1 = 0;
+    for (size_t i = node.begin; i < node.end && size > 1; ++i) {
+      least = 0;
+      inside += move(members[i], members[i + 1 < node.end ? i + 1 : node.begin], twice * total * (size - 1) / size);
+      least1 = std::max(least1, least);
+    }
+    furthest = std::max(furthest, inside * (size - 1) / size); // no piece crosses all links
+    longest = std::max(longest, least1);
+  }
+  least = across + longest;
+  latency = (hops - shortest + furthest) * twice;
+}
+
 void Traffic::clearLoads() {
   for (uint32_t r : touched)
     load[r] = 0;
@@ -261,6 +307,7 @@ void Traffic::weigh(Operation operation, Algorithm algorithm) {
   case Algorithm::Exchange: return exchange(operation);
   case Algorithm::Tree: return tree(operation);
   case Algorithm::Hierarchical: return hierarchical(operation);
+  case Algorithm::Rails: return rails(operation, fewestOfNode());
   default: return ring(operation, 0, members.size(), fewestOfNode());
   }
 }
@@ -283,22 +330,24 @@ Passage Traffic::run(Operation operation, double start, Algorithm algorithm) {
     return {start, start};
   if (algorithm == Algorithm::Best) {
     constexpr size_t kMostInExchange = 32;
-    Algorithm last = Algorithm::Ring;
+    Algorithm last = Algorithm::Best;
     double best = 0;
-    for (Algorithm candidate : {Algorithm::Ring, Algorithm::Tree, Algorithm::Hierarchical, Algorithm::Exchange}) {
-      if (candidate == Algorithm::Exchange && members.size() > kMostInExchange)
+    for (Algorithm candidate : {Algorithm::Ring, Algorithm::Tree, Algorithm::Hierarchical, Algorithm::Rails, Algorithm::Exchange}) {
+      if (!network->allows(static_cast<uint8_t>(candidate)) || (candidate == Algorithm::Exchange && members.size() > kMostInExchange))
         continue;
       if (candidate == Algorithm::Hierarchical && members.front().site == members.back().site)
         continue;
+      if (candidate == Algorithm::Rails && (members.front().node == members.back().node || fewestOfNode() < 2))
+        continue;
       weigh(operation, candidate);
       double end = endOfLoads(start) + latency;
-      if (candidate == Algorithm::Ring || end < best) {
+      if (algorithm == Algorithm::Best || end < best) {
         best = end;
         algorithm = candidate;
       }
       last = candidate;
     }
-    if (last != algorithm)
+    if (last != algorithm || last == Algorithm::Best) // none of those allowed fits: a ring
       weigh(operation, algorithm);
   } else {
     weigh(operation, algorithm);
@@ -311,4 +360,27 @@ Passage Traffic::run(Operation operation, double start, Algorithm algorithm) {
   double arrived = sent + latency;
   clearLoads();
   return {sent, arrived};
+}
+
+Algorithm zorse::sim::algorithmOf(zorse::bundle::Topology::Algorithm algorithm) {
+  switch (algorithm) {
+  case zorse::bundle::Topology::EXCHANGE: return Algorithm::Exchange;
+  case zorse::bundle::Topology::RING: return Algorithm::Ring;
+  case zorse::bundle::Topology::TREE: return Algorithm::Tree;
+  case zorse::bundle::Topology::HIERARCHICAL: return Algorithm::Hierarchical;
+  case zorse::bundle::Topology::RAILS: return Algorithm::Rails;
+  default: return Algorithm::Best;
+  }
+}
+
+zorse::bundle::Topology::Algorithm zorse::sim::algorithmOf(Algorithm algorithm) {
+  switch (algorithm) {
+  case Algorithm::Exchange: return zorse::bundle::Topology::EXCHANGE;
+  case Algorithm::Ring: return zorse::bundle::Topology::RING;
+  case Algorithm::Tree: return zorse::bundle::Topology::TREE;
+  case Algorithm::Hierarchical: return zorse::bundle::Topology::HIERARCHICAL;
+  case Algorithm::Rails: return zorse::bundle::Topology::RAILS;
+  case Algorithm::Best: break;
+  }
+  return zorse::bundle::Topology::BEST;
 }

@@ -152,6 +152,7 @@ CellShape CellShapes::make(int32_t unitBegin, int32_t unitEnd, int64_t rows) con
     shape.hold += alignUp(static_cast<uint64_t>(rows) * static_cast<uint64_t>(x.summary.inputs(static_cast<int>(input)).bytes_per_row()));
   }
   shape.hold += shape.inside[0][1] + shape.inside[0][2] + shape.inside[1][2];
+  shape.deferred = shape.inside[1][2];
   shape.passing += shape.inside[0][0] + shape.inside[1][1] + shape.inside[2][2];
   return shape;
 }

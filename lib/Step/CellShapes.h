@@ -39,6 +39,7 @@ struct CellShape {
   uint64_t workspace = 0;
   uint64_t lossBytes = 0;                               ///< loss rows, one buffer's worth per term: from F to their sum
   uint64_t hold = 0;     ///< bytes from the cell's first receive to its last task, at most
+  uint64_t deferred = 0; ///< of it, what begins with B (for W)
   uint64_t passing = 0;  ///< bytes it needs besides while a task runs or its results leave, at most
 };
 

@@ -238,7 +238,9 @@ struct Admission {
   };
   std::vector<Group> groups;        ///< empty: every cell may start at once
   std::vector<uint64_t> holds;      ///< per cell: bytes from its admission to its last task; empty: memory is not limited
-  std::vector<uint64_t> budget;     ///< per device
+  std::vector<uint64_t> deferred;   ///< per cell: bytes from its B to its W
+  std::vector<uint64_t> budget;     ///< per device: for both
+  std::vector<uint64_t> aside;      ///< per device: of it, what only `deferred` may take, at least as much as any of its cells
 };
 
 /// Adds the schedule as edges, priorities and admission. `stages`: use 1F1B by stages where the plan has them.

@@ -96,6 +96,12 @@ private:
       Key key = candidates.top();
       candidates.pop();
       Op &op = x.ops[key.op];
+      if (defers(key.op)) {
+        heldBack[deviceOf(key.op)].push_back(key);
+        for (uint32_t h = op.halves.begin; h < op.halves.end; ++h)
+          offer(queueOf(h));
+        continue;
+      }
       size_t blocker = SIZE_MAX;
       for (uint32_t h = op.halves.begin; h < op.halves.end && blocker == SIZE_MAX; ++h)
         if (busy[queueOf(h)])
@@ -108,6 +114,8 @@ private:
       }
       for (uint32_t h = op.halves.begin; h < op.halves.end; ++h)
         busy[queueOf(h)] = 1;
+      if (!deferring.empty())
+        beginBackward(key.op);
       Passage passage = pass(op);
       op.start = now;
       op.end = passage.arrived;
@@ -179,6 +187,10 @@ private:
     cursor.assign(admission.groups.size(), 0);
     rows.assign(admission.groups.size(), 0);
     used.assign(x.plan.devices.size(), 0);
+    if (!admission.holds.empty()) {
+      deferring.assign(x.plan.devices.size(), 0);
+      heldBack.resize(x.plan.devices.size());
+    }
     groupsOf.resize(x.plan.devices.size());
     for (uint32_t g = 0; g < admission.groups.size(); ++g) {
       groupsOf[admission.groups[g].device].push_back(g);
@@ -203,6 +215,25 @@ private:
     blocked[cell].clear();
   }
 
+  /// What holds and deferred blocks take of a device's budget.
+  uint64_t taken(uint32_t device, uint64_t deferredMore = 0) const { return used[device] + std::max(deferring[device] + deferredMore, admission.aside[device]); }
+
+  bool isBackward(uint32_t op) const { return !deferring.empty() && cellOf[op] != kNone && op == x.cells[cellOf[op]].backward && op != x.cells[cellOf[op]].last(); }
+  uint32_t deviceOf(uint32_t op) const { return x.plan.cells[cellOf[op]].device; }
+
+  /// Whether a backward has to wait for a W, which can run: what it leaves for its own W has no room. One always has.
+  bool defers(uint32_t op) const {
+    if (!isBackward(op))
+      return false;
+    uint32_t device = deviceOf(op);
+    return deferring[device] > 0 && taken(device, admission.deferred[cellOf[op]]) > admission.budget[device];
+  }
+
+  void beginBackward(uint32_t op) {
+    if (isBackward(op))
+      deferring[deviceOf(op)] += admission.deferred[cellOf[op]];
+  }
+
   /// Admits what there is room for on a device: of its groups' next cells the one that is due first.
   void admit(uint32_t device) {
     while (true) {
@@ -223,7 +254,7 @@ private:
           bestPriority = priority;
         }
       }
-      if (best == kNone || (!admission.holds.empty() && used[device] > 0 && used[device] + admission.holds[best] > admission.budget[device]))
+      if (best == kNone || (!admission.holds.empty() && used[device] > 0 && taken(device) + admission.holds[best] > admission.budget[device]))
         return;
       enter(best);
     }
@@ -236,8 +267,14 @@ private:
     const Cell &c = x.plan.cells[cell];
     if (op == x.cells[cell].backward)
       rows[groupOf[cell]] -= c.rows();
-    if (op == x.cells[cell].last() && !admission.holds.empty())
+    if (op == x.cells[cell].last() && !admission.holds.empty()) {
       used[c.device] -= admission.holds[cell];
+      if (op != x.cells[cell].backward)
+        deferring[c.device] -= admission.deferred[cell];
+      for (const Key &key : heldBack[c.device])
+        candidates.push(key);
+      heldBack[c.device].clear();
+    }
     admit(admission.groups[groupOf[cell]].device);
   }
 
@@ -338,6 +375,8 @@ private:
   std::vector<size_t> cursor;                  ///< per group: first cell that is not admitted
   std::vector<int64_t> rows;                   ///< per group: in flight
   std::vector<uint64_t> used;                  ///< per device: bytes held
+  std::vector<uint64_t> deferring;             ///< per device: deferred bytes between B and W; empty: memory is not limited
+  std::vector<std::vector<Key>> heldBack;      ///< per device: backwards that wait for a W
 };
 
 } // namespace

@@ -151,12 +151,16 @@ private:
     std::vector<uint64_t> fixed = fixedBytes(x);
     CellShapes shapes(x);
     admission.holds.resize(x.cells.size());
+    admission.deferred.resize(x.cells.size());
     admission.budget.assign(devices, UINT64_MAX);
+    admission.aside.assign(devices, 0);
     for (uint32_t d = 0; d < devices; ++d) {
       uint64_t passing = 0;
       for (uint32_t c : x.cellsOf[d]) {
         const CellShape &shape = shapes.of(x.plan.cells[c]);
-        admission.holds[c] = shape.hold;
+        admission.holds[c] = shape.hold - shape.deferred;
+        admission.deferred[c] = shape.deferred;
+        admission.aside[d] = std::max(admission.aside[d], shape.deferred);
         passing = std::max(passing, shape.passing);
       }
       uint64_t memory = x.plan.devices[d].memory, others = fixed[d] + passing + (less.empty() ? 0 : less[d]);

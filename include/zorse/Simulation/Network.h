@@ -57,6 +57,9 @@ public:
   bool hasMoving() const { return !movers.empty(); }
   const Moving &moving(uint32_t device) const { return movers[device]; } ///< only if hasMoving()
 
+  /// Whether Algorithm::Best may choose it (Topology.algorithms).
+  bool allows(uint8_t algorithm) const { return allowed >> algorithm & 1; }
+
   size_t resources() const { return bandwidths.size(); }
   double bandwidth(uint32_t resource) const { return bandwidths[resource]; } ///< bytes/s, > 0
   double secondsPerByte(uint32_t resource) const { return inverse[resource]; }
@@ -99,6 +102,7 @@ private:
   Shared otherPairs;
   std::vector<double> bandwidths, inverse;
   std::vector<Moving> movers; ///< by device, or empty
+  uint32_t allowed = ~0u;     ///< a bit per sim::Algorithm
   std::vector<std::pair<Kind, uint32_t>> owners; ///< per resource: index of a device, node, site or pair
   std::vector<std::string> nodeNames, siteNames;
 };
@@ -109,9 +113,14 @@ private:
 ///                 members, each with its part and leaving nodes by another device: so many flows cross a card
 ///   Tree          a binary tree over the members in that order
 ///   Hierarchical  a ring inside each site, a ring over one member per site, a ring inside each site
-///   Best          the one that ends first; Exchange is tried up to 32 members
+///   Rails         across nodes, the members of equal place in their nodes in rings side by side, each with its part of the bytes; inside each node a ring. A
+///                 card passes all but what its node owns; where nodes have one member it is Ring
+///   Best          of those the topology allows, the one that ends first; Exchange is tried up to 32 members
 /// Rings and trees pass bytes on in small parts: bandwidth counts once, latency with every hop.
-enum class Algorithm : uint8_t { Exchange, Ring, Tree, Hierarchical, Best };
+enum class Algorithm : uint8_t { Exchange, Ring, Tree, Hierarchical, Rails, Best };
+
+Algorithm algorithmOf(bundle::Topology::Algorithm algorithm);
+bundle::Topology::Algorithm algorithmOf(Algorithm algorithm);
 
 struct Passage {
   double sent = 0;    ///< when the queues of those who take part are free again
@@ -180,6 +189,7 @@ private:
   void tree(Operation operation);
   void exchange(Operation operation);
   void hierarchical(Operation operation);
+  void rails(Operation operation, size_t several);
   double endOfLoads(double start) const;
   void addMembers(const std::vector<Piece> &owners, const std::vector<uint32_t> &readers);
   void clearLoads();

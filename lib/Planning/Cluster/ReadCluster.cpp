@@ -72,7 +72,7 @@ private:
     const YAML::Node links = root["links"];
     if (!links.IsDefined())
       return;
-    checkKeys(links, "links", {"intra_node", "inter_node", "inter_site", "between"});
+    checkKeys(links, "links", {"intra_node", "inter_node", "inter_site", "between", "collectives"});
     if (const YAML::Node node = links["intra_node"]; node.IsDefined()) {
       portKnown = node.IsMap() && node["bandwidth"].IsDefined();
       port = readLink(node, "links.intra_node", port);
@@ -89,6 +89,27 @@ private:
       if (!node.IsMap() || !node["bandwidth"])
         fail(node, "links.inter_site: expected {bandwidth, latency, flow}, got " + (node.IsMap() ? std::string("no bandwidth") : show(node)) + "; without a limit it is 'unlimited'");
       *cluster.topology.mutable_between_sites() = readLink(node, "links.inter_site", {});
+    }
+    if (const YAML::Node node = links["collectives"]; node.IsDefined())
+      readCollectives(node);
+  }
+
+  /// `links.collectives`: what the communication library can do.
+  void readCollectives(const YAML::Node &list) {
+    static const std::map<std::string, bundle::Topology::Algorithm> known = {{"exchange", bundle::Topology::EXCHANGE}, {"ring", bundle::Topology::RING},
+                                                                             {"tree", bundle::Topology::TREE},         {"hierarchical", bundle::Topology::HIERARCHICAL},
+                                                                             {"rails", bundle::Topology::RAILS}};
+    const char *expected = "expected a list of exchange, ring, tree, hierarchical, rails, got ";
+    if (!list.IsSequence() || list.size() == 0)
+      fail(list, std::string("links.collectives: ") + expected + (list.IsSequence() ? "an empty one" : show(list)));
+    std::set<bundle::Topology::Algorithm> seen;
+    for (const YAML::Node &item : list) {
+      auto it = item.IsScalar() ? known.find(item.Scalar()) : known.end();
+      if (it == known.end())
+        fail(item, std::string("links.collectives: ") + expected + show(item));
+      if (!seen.insert(it->second).second)
+        fail(item, "links.collectives: " + show(item) + " is listed twice");
+      cluster.topology.add_algorithms(it->second);
     }
   }
 

@@ -226,8 +226,18 @@ std::string zorse::planning::writeCluster(const Cluster &cluster) {
     n += std::max<size_t>(count, 1);
   }
   bool all = topology.has_between_sites(), pairs = topology.site_pairs_size() > 0;
-  if (all || pairs)
+  if (all || pairs || topology.algorithms_size() > 0)
     out += "links:\n";
+  if (topology.algorithms_size() > 0) {
+    out += "  collectives: [";
+    for (int algorithm : topology.algorithms()) {
+      std::string name = bundle::Topology::Algorithm_Name(static_cast<bundle::Topology::Algorithm>(algorithm));
+      for (char &c : name)
+        c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+      out += (out.back() == '[' ? "" : ", ") + name;
+    }
+    out += "]\n";
+  }
   if (all)
     out += "  inter_site: " + link(topology.between_sites()) + "\n";
   if (pairs)

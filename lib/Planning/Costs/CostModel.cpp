@@ -25,22 +25,6 @@ namespace {
 
 const char *typeName(NumberType type) { return type == NumberType::F32 ? "f32" : type == NumberType::F16 ? "f16" : "bf16"; }
 
-bundle::Topology::Algorithm algorithmOf(sim::Algorithm algorithm) {
-  switch (algorithm) {
-  case sim::Algorithm::Exchange:
-    return bundle::Topology::EXCHANGE;
-  case sim::Algorithm::Ring:
-    return bundle::Topology::RING;
-  case sim::Algorithm::Tree:
-    return bundle::Topology::TREE;
-  case sim::Algorithm::Hierarchical:
-    return bundle::Topology::HIERARCHICAL;
-  case sim::Algorithm::Best:
-    break;
-  }
-  return bundle::Topology::BEST;
-}
-
 /// What makes devices alike: everything times and memory depend on, and what they cost.
 auto keyOf(const ClusterDevice &device, double speed, const ClusterNode &node, double port, const DeviceProfile *profile) {
   return std::make_tuple(device.kind, device.type, speed, device.speed[size_t(NumberType::F32)], device.halfRows, device.memoryBandwidth, device.launch, device.memory,
@@ -130,8 +114,8 @@ std::optional<CostModel> CostModel::make(const bundle::ModelSummary &summary, co
     tables->gather = topology.sites_size() > 1 ? sim::Algorithm::Hierarchical : sim::Algorithm::Exchange;
     tables->reduce = sim::Algorithm::Exchange;
   }
-  topology.set_gathers(algorithmOf(tables->gather));
-  topology.set_reductions(algorithmOf(tables->reduce));
+  topology.set_gathers(sim::algorithmOf(tables->gather));
+  topology.set_reductions(sim::algorithmOf(tables->reduce));
   tables->topology = std::move(topology);
   CostModel model;
   model.tables = std::move(tables);

@@ -11,7 +11,8 @@ void QuickSimulation::enter(uint32_t cell) {
   uint32_t device = cells[cell].device;
   admitted[cell] = 1;
   rowsInFlight[bandOf[cell]] += cells[cell].rows();
-  heldBytes[device] += kinds[kindOf[cell]].bytes.hold;
+  const CellBytes &bytes = kinds[kindOf[cell]].bytes;
+  heldBytes[device] += bytes.hold - bytes.deferred;
   uint32_t t = blockedAt[cell];
   blockedAt[cell] = kNone;
   if (double bytes = kinds[kindOf[cell]].inputBytes) { // inputs come once there is room for them
@@ -43,7 +44,10 @@ void QuickSimulation::admit(uint32_t device) {
       if (best == kNone || forwardPriority[cell] < forwardPriority[best])
         best = cell;
     }
-    if (best == kNone || (heldBytes[device] > 0 && heldBytes[device] + kinds[kindOf[best]].bytes.hold > budget[device]))
+    if (best == kNone)
+      return;
+    const CellBytes &bytes = kinds[kindOf[best]].bytes;
+    if (heldBytes[device] > 0 && heldBytes[device] + bytes.hold - bytes.deferred + std::max(deferring[device], aside[device]) > budget[device])
       return;
     enter(best);
   }
@@ -53,9 +57,25 @@ void QuickSimulation::leave(uint32_t cell, bool backward, bool last) {
   uint32_t device = cells[cell].device;
   if (backward)
     rowsInFlight[bandOf[cell]] -= cells[cell].rows();
-  if (last)
-    heldBytes[device] -= kinds[kindOf[cell]].bytes.hold;
+  if (last) {
+    const CellBytes &bytes = kinds[kindOf[cell]].bytes;
+    heldBytes[device] -= bytes.hold - bytes.deferred;
+    if (!backward)
+      deferring[device] -= bytes.deferred;
+    for (const Waiting &waiting : heldBack[device]) {
+      readyTasks[device].push_back(waiting);
+      std::push_heap(readyTasks[device].begin(), readyTasks[device].end(), later);
+    }
+    heldBack[device].clear();
+  }
   admit(device);
+}
+
+/// Whether a backward has to wait for a W, as what it leaves for its own has no room (Admission::aside).
+bool QuickSimulation::defers(uint32_t device, uint32_t task) const {
+  if (!split || (task & ~kCellMask) != kBackwardTask || deferring[device] == 0)
+    return false;
+  return heldBytes[device] + std::max(deferring[device] + kinds[kindOf[task & kCellMask]].bytes.deferred, aside[device]) > budget[device];
 }
 
 bool QuickSimulation::admitOldest() {

@@ -204,10 +204,14 @@ void QuickSimulation::orderByTime(const Layout &layout) {
   for (uint32_t d : devicesUsed) {
     const ClusterDevice &device = problem.cluster.devices[d];
     budget[d] = UINT64_MAX;
+    aside[d] = 0;
     if (device.memory) {
       uint64_t most = 0;
-      for (uint32_t i = cellsOfBegin[d]; i < cellsOfBegin[d + 1]; ++i)
-        most = std::max(most, kinds[kindOf[cellsOf[i]]].bytes.passing);
+      for (uint32_t i = cellsOfBegin[d]; i < cellsOfBegin[d + 1]; ++i) {
+        const CellBytes &bytes = kinds[kindOf[cellsOf[i]]].bytes;
+        most = std::max(most, bytes.passing);
+        aside[d] = std::max(aside[d], bytes.deferred);
+      }
       uint64_t others = device.reserve + resident[d] + accumulators[d] + owned[d] + most;
       budget[d] = device.memory > others ? device.memory - others : 0;
     }

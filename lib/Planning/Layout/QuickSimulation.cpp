@@ -41,6 +41,9 @@ QuickSimulation::QuickSimulation(const Problem &problem, const UnitTables &table
   bandsBegin.resize(devices + 1);
   heldBytes.resize(devices);
   budget.resize(devices);
+  deferring.resize(devices);
+  aside.resize(devices);
+  heldBack.resize(devices);
   busyQueue.resize(3 * devices);
   waiting.resize(3 * devices);
   stagesOfGroup.resize(tables.groups().size());
@@ -68,6 +71,8 @@ void QuickSimulation::begin(uint32_t device, uint32_t task) {
   case kBackwardTask:
     seconds = kind.backward;
     take(device, kind.bytes.takenByBackward);
+    if (orders == Orders::Timed && split)
+      deferring[device] += kind.bytes.deferred;
     break;
   default:
     seconds = kind.weights;
@@ -108,13 +113,17 @@ void QuickSimulation::startCompute(uint32_t device) {
     begin(device, task);
     return;
   }
-  auto &heap = orders == Orders::Timed && weightsFirst(device) ? readyWeights[device] : readyTasks[device];
-  if (heap.empty())
-    return;
-  uint32_t task = heap.front().op;
-  std::pop_heap(heap.begin(), heap.end(), later);
-  heap.pop_back();
-  begin(device, task);
+  while (true) {
+    auto &heap = orders == Orders::Timed && weightsFirst(device) ? readyWeights[device] : readyTasks[device];
+    if (heap.empty())
+      return;
+    const Waiting next = heap.front();
+    std::pop_heap(heap.begin(), heap.end(), later);
+    heap.pop_back();
+    if (orders != Orders::Timed || !defers(device, next.op))
+      return begin(device, next.op);
+    heldBack[device].push_back(next);
+  }
 }
 
 /// Timed: whether the next task is a W.
@@ -312,8 +321,10 @@ void QuickSimulation::start() {
     for (size_t k = 0; k < bands.size(); ++k)
       admitNext[k] = bands[k].begin;
     rowsInFlight.assign(bands.size(), 0);
-    for (uint32_t d : devicesUsed)
-      heldBytes[d] = 0;
+    for (uint32_t d : devicesUsed) {
+      heldBytes[d] = deferring[d] = 0;
+      heldBack[d].clear();
+    }
     for (uint32_t d : devicesUsed)
       admit(d);
     for (uint32_t c = 0; c < cells.size(); ++c)

@@ -131,6 +131,7 @@ private:
   void enter(uint32_t cell);
   void leave(uint32_t cell, bool backward, bool last);
   bool admitOldest();
+  bool defers(uint32_t device, uint32_t task) const;
   void layOutState(const Layout &layout);
   void weighOwners(const Layout &layout);
   void staticMemory(const Layout &layout);
@@ -204,7 +205,9 @@ private:
   std::vector<double> mostRows;                 ///< by band
   std::vector<uint32_t> admitNext;              ///< by band
   std::vector<int64_t> rowsInFlight;            ///< by band
-  std::vector<uint64_t> heldBytes, budget;
+  std::vector<uint64_t> heldBytes, budget;      ///< by device
+  std::vector<uint64_t> deferring, aside;       ///< by device: deferred bytes between B and W; what is kept for them
+  std::vector<std::vector<Waiting>> heldBack;   ///< by device: backwards that wait for a W
   std::vector<Waiting> oldest;                  ///< heap of cells that could start but are not admitted
   std::vector<uint32_t> blockedAt;              ///< by cell: transfers that wait for its admission, as a list through blockedNext
   std::vector<uint32_t> blockedNext;

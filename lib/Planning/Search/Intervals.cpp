@@ -61,8 +61,8 @@ const CutSolver::CellMemory &CutSolver::cellMemory(size_t r, int32_t u, int32_t 
       if (begin == end)
         continue;
       CellBytes bytes = model.tables.cellBytes(begin, end, model.rows()[r], split);
-      memory.hold += static_cast<double>(bytes.hold) / ways;
-      memory.passing = std::max(memory.passing, static_cast<double>(bytes.passing + model.tables.workspace(begin, end, model.rows()[r], split)));
+      memory.hold += static_cast<double>(bytes.hold - bytes.deferred) / ways;
+      memory.passing = std::max(memory.passing, static_cast<double>(bytes.deferred + bytes.passing + model.tables.workspace(begin, end, model.rows()[r], split)));
     }
   }
   return memory;
@@ -150,13 +150,16 @@ void CutSolver::addDevices(Stage &stage, const Atom &atom, uint32_t &lastNode) c
     const double part = model.cardBandwidth(node) / std::max(1u, model.devicesOfNode(node)); // of the card that is this device's
     stage.card += part;
     if (node != lastNode) {
-      // A ring of several nodes is one flow through every card, of which others of the node have their part.
+      // What is gathered goes through every card, of which others of the node have their part.
       if (stage.nodes > 0)
         stage.oneFlow = lower(stage.oneFlow, stage.cardHere);
       lastNode = node;
       stage.cardHere = 0;
+      stage.fewestBefore = stage.nodes > 0 ? std::min(stage.fewestBefore, stage.devicesHere) : UINT32_MAX;
+      stage.devicesHere = 0;
       ++stage.nodes;
     }
+    ++stage.devicesHere;
     stage.cardHere += part;
     stage.port = lower(stage.port, model.portBandwidth(node));
     stage.flow = lower(stage.flow, topology.nodes(static_cast<int>(node)).nic().flow());
@@ -166,7 +169,8 @@ void CutSolver::addDevices(Stage &stage, const Atom &atom, uint32_t &lastNode) c
 void CutSolver::close(Stage &stage, const CutOptions &options, size_t begin, size_t end) const {
   stage.members = static_cast<double>(stage.devices) * options.copies;
   stage.shared = stage.nodes * options.copies > 1;
-  stage.ring = stage.members > 1 ? (stage.members - 1) / stage.members : 0;
+  const double fewest = std::min(stage.fewestBefore, stage.devicesHere), parties = stage.shared && model.mayUseRails() ? double(stage.nodes) * options.copies : stage.members;
+  stage.ring = parties > 1 ? (parties - 1) / parties : 0;
   auto lower = [](double a, double b) { return b > 0 && !(a > 0 && a < b) ? b : a; };
   // What goes to devices of the same node needs no card; stages are taken to be followed by others of their size.
   auto inside = [&](size_t atom, double shared, double besides) {
@@ -174,7 +178,7 @@ void CutSolver::close(Stage &stage, const CutOptions &options, size_t begin, siz
   };
   stage.crossFront = begin > 0 ? 1 - inside(begin, behindIn[begin], frontIn[begin]) : 1;
   stage.crossBehind = end + 1 < nodeOf.size() ? 1 - inside(end, frontIn[end], behindIn[end]) : 1;
-  stage.cardWire = lower(lower(stage.oneFlow, stage.cardHere), stage.flow);
+  stage.cardWire = lower(lower(stage.oneFlow, stage.cardHere), stage.flow * fewest);
   stage.wire = stage.shared ? stage.cardWire : stage.port;
 }
 

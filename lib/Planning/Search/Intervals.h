@@ -62,6 +62,7 @@ private:
     uint32_t classList[kMostClasses], classCount;
     double memory[kMostClasses];
     uint32_t devices, nodes;
+    uint32_t devicesHere, fewestBefore; ///< of its last node, and the least of those before
     bool shared;              ///< gradients cross cards
     double card, cardHere, flow, oneFlow, port, wire, cardWire, crossFront, crossBehind, members, ring, cells, cellsEach;
   };

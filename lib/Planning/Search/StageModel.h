@@ -56,6 +56,8 @@ public:
   /// Seconds for `bytes` from one device to another, on an idle network, and what a node's card passes per second (0: not limited).
   double transferSeconds(uint32_t from, uint32_t to, double bytes) const;
   double cardBandwidth(uint32_t node) const { return cards[node]; }
+  /// Whether collectives between nodes cross every card once for its node, not once for each of its devices.
+  bool mayUseRails() const { return problem.costs.gatherAlgorithm() == sim::Algorithm::Best && problem.costs.network().allows(static_cast<uint8_t>(sim::Algorithm::Rails)); }
   double portBandwidth(uint32_t node) const { return ports[node]; }
   uint32_t devicesOfNode(uint32_t node) const { return devicesIn[node]; }
   uint32_t nodeOf(uint32_t device) const { return problem.cluster.devices[device].node; }

@@ -45,26 +45,11 @@ namespace {
 
 const sim::Network kNoNetwork;
 
-sim::Algorithm algorithmOf(bundle::Topology::Algorithm algorithm) {
-  switch (algorithm) {
-  case bundle::Topology::EXCHANGE:
-    return sim::Algorithm::Exchange;
-  case bundle::Topology::RING:
-    return sim::Algorithm::Ring;
-  case bundle::Topology::TREE:
-    return sim::Algorithm::Tree;
-  case bundle::Topology::HIERARCHICAL:
-    return sim::Algorithm::Hierarchical;
-  default:
-    return sim::Algorithm::Best;
-  }
-}
-
 } // namespace
 
 Replay::Replay(const Tasks &tasks, const SimulationOptions &options, const sim::Network *network)
-    : countedFrom(options.steps / 2), tasks(tasks), options(options), network(network), gathers(algorithmOf(tasks.bundle.topology.gathers())),
-      reductions(algorithmOf(tasks.bundle.topology.reductions())), traffic(network ? *network : kNoNetwork), idle(network ? *network : kNoNetwork) {
+    : countedFrom(options.steps / 2), tasks(tasks), options(options), network(network), gathers(sim::algorithmOf(tasks.bundle.topology.gathers())),
+      reductions(sim::algorithmOf(tasks.bundle.topology.reductions())), traffic(network ? *network : kNoNetwork), idle(network ? *network : kNoNetwork) {
   size_t devices = tasks.bundle.programs.size();
   stepBegins.assign(options.steps, -1);
   stepEnds.assign(options.steps, 0);

@@ -101,6 +101,7 @@ links:
   inter_site: {bandwidth: 1 GB/s, latency: 30 ms, flow: 100 MB/s}
   between:
     - {sites: [west, south], bandwidth: 2 GB/s, latency: 1 ms, flow: unlimited}
+  collectives: [ring, rails]
 )";
 
 TEST(Cluster, Everything) {
@@ -152,6 +153,8 @@ TEST(Cluster, Everything) {
   EXPECT_EQ(t.between_sites().latency(), 30e-3);
   ASSERT_EQ(t.site_pairs_size(), 1);
   EXPECT_EQ(t.site_pairs(0).link().flow(), 0);
+  ASSERT_EQ(t.algorithms_size(), 2);
+  EXPECT_EQ(t.algorithms(1), bundle::Topology::RAILS);
   EXPECT_EQ(t.node_of_device(20), 6u);
   expectRuntimeAgrees(c, kEverything);
 }
@@ -268,6 +271,10 @@ TEST(Cluster, Sites) {
   EXPECT_MISTAKE(sites + nodes + "links: {between: {a: b}}", "expected a list of {sites: [a, b]");
   EXPECT_MISTAKE(sites + nodes + "links: {inter_site: {latency: 1 ms}}", "got no bandwidth");
   EXPECT_MISTAKE(sites + "nodes: [{name: x, devices: [{name: a, speed: 1e9}]}]", "node 'x': expected 'site', one of east, west");
+  EXPECT_MISTAKE(sites + nodes + "links: {collectives: ring}", "links.collectives: expected a list of exchange, ring, tree, hierarchical, rails, got 'ring'");
+  EXPECT_MISTAKE(sites + nodes + "links: {collectives: []}", "got an empty one");
+  EXPECT_MISTAKE(sites + nodes + "links: {collectives: [ring, rigns]}", "got 'rigns'");
+  EXPECT_MISTAKE(sites + nodes + "links: {collectives: [ring, ring]}", "'ring' is listed twice");
   EXPECT_MISTAKE("sites: []\n" + nodes, "expected a list of 1 to 256 sites, got 0");
   EXPECT_MISTAKE("sites: [{name: e}, {name: e}]\n" + nodes, "site 'e' is listed twice");
   read(sites + nodes + "links: {inter_site: {bandwidth: 1 Gbit/s, latency: 10 ms}}");

@@ -135,7 +135,7 @@ TEST(Collectives, BestIsTheFirstToEnd) {
               .arrived;
         };
         double least = 1e300;
-        for (Algorithm a : {Algorithm::Exchange, Algorithm::Ring, Algorithm::Tree, Algorithm::Hierarchical})
+        for (Algorithm a : {Algorithm::Exchange, Algorithm::Ring, Algorithm::Tree, Algorithm::Hierarchical, Algorithm::Rails})
           if (a != Algorithm::Hierarchical || network.sites() > 1)
             least = std::min(least, arrived(a));
         EXPECT_DOUBLE_EQ(arrived(Algorithm::Best), least);
@@ -169,6 +169,56 @@ TEST(Collectives, LimitsOfFlowsHold) {
     EXPECT_DOUBLE_EQ(traffic.allGather({{0, 100}, {1, 100}}, {0, 1}, 0, a).sent, 10);
     EXPECT_DOUBLE_EQ(traffic.send(1, 0, 100, 0).sent, 10);
   }
+}
+
+/// Two nodes of two devices: 400 bytes, of which every node owns half.
+TEST(Collectives, RailsPassACardOnce) {
+  for (bool limited : {false, true}) {
+    bundle::Topology t = nodesOfTwo(2);
+    for (auto &node : *t.mutable_nodes()) {
+      node.mutable_bus()->Clear();
+      if (limited)
+        node.mutable_nic()->set_flow(50);
+    }
+    Network network(t);
+    Traffic traffic(network);
+    std::vector<Piece> pieces{{0, 100}, {1, 100}, {2, 100}, {3, 100}};
+    std::vector<uint32_t> all{0, 1, 2, 3};
+    // Across, the 200 bytes of the other node, in two flows: 2 s by cards of 100 bytes/s. Inside, half of 400 over ports of 1000 bytes/s.
+    Passage gather = traffic.allGather(pieces, all, 0, Algorithm::Rails);
+    EXPECT_DOUBLE_EQ(gather.sent, 2 + 0.2);
+    EXPECT_DOUBLE_EQ(traffic.busyUntil(network.route(0, 2).resources[0]), 2);
+    traffic.reset();
+    EXPECT_DOUBLE_EQ(traffic.reduceScatter(all, pieces, 0, Algorithm::Rails).sent, gather.sent);
+    traffic.reset();
+    EXPECT_DOUBLE_EQ(traffic.allReduce(all, 400, 0, Algorithm::Rails).sent, 2 * gather.sent);
+    traffic.reset();
+    EXPECT_DOUBLE_EQ(traffic.allGather(pieces, all, 0, Algorithm::Best).arrived, gather.arrived);
+    // A ring passes all but one device's piece.
+    traffic.reset();
+    EXPECT_DOUBLE_EQ(traffic.allGather(pieces, all, 0, Algorithm::Ring).sent, 3);
+  }
+}
+
+TEST(Collectives, BestIsOneOfThoseAllowed) {
+  bundle::Topology t = nodesOfTwo(2);
+  for (auto &node : *t.mutable_nodes())
+    node.mutable_bus()->Clear();
+  std::vector<Piece> pieces{{0, 100}, {1, 100}, {2, 100}, {3, 100}};
+  std::vector<uint32_t> all{0, 1, 2, 3};
+  auto arrived = [&](Algorithm algorithm) {
+    Network network(t);
+    return Traffic(network).allGather(pieces, all, 0, algorithm).arrived;
+  };
+  EXPECT_EQ(arrived(Algorithm::Best), arrived(Algorithm::Rails));
+  for (Algorithm a : {Algorithm::Exchange, Algorithm::Ring, Algorithm::Tree, Algorithm::Rails}) {
+    t.clear_algorithms();
+    t.add_algorithms(algorithmOf(a));
+    EXPECT_EQ(arrived(Algorithm::Best), arrived(a));
+  }
+  t.clear_algorithms();
+  t.add_algorithms(bundle::Topology::HIERARCHICAL); // which one site cannot use
+  EXPECT_EQ(arrived(Algorithm::Best), arrived(Algorithm::Ring));
 }
 
 /// Two nodes of two devices, cards of 100 bytes/s of which one flow gets 30: two rings, one per device of a node.

@@ -78,6 +78,27 @@ TEST(TimedSchedule, MemoryLimitsWhatIsInFlight) {
     }
 }
 
+/// Of cells that wait for their backward only what their forward leaves is in memory: what a backward leaves for W takes it later. So memory for a few
+/// samples and one deferred block lets the few in, and backwards wait for W where there is no room for another block.
+TEST(TimedSchedule, DeferredBlocksTakeMemoryFromTheBackwardOn) {
+  constexpr int64_t kDeferred = 3 * kSaved / 2;
+  for (uint32_t most : {2, 3, 5}) {
+    Pipeline p(2);
+    for (auto &unit : *p.summary.mutable_units())
+      unit.mutable_deferred_bytes()->set_per_row(kDeferred);
+    for (PlanDevice &device : p.plan.devices)
+      device.memory = static_cast<uint64_t>(most) * kSaved + kDeferred + kSaved / 4;
+    StepGraph graph = p.expand(ScheduleKind::Timed, 2, true);
+    EXPECT_EQ(graph.devices[1].memory.cellsAlive, most); // the first unit does not split
+    for (const DeviceProgram &device : graph.devices)
+      EXPECT_LE(device.memory.total, p.plan.devices[0].memory);
+    double limited = graph.stepTime;
+    for (PlanDevice &device : p.plan.devices)
+      device.memory += (most - 1) * kDeferred; // as if they were there from the start
+    EXPECT_LE(p.expand(ScheduleKind::Timed, 2, true).stepTime, limited + 1e-9);
+  }
+}
+
 TEST(TimedSchedule, WeightGradientsFillTheGaps) {
   Pipeline p(0, 8);
   for (ScheduleKind kind : {ScheduleKind::Timed, ScheduleKind::OneForwardOneBackward}) {
