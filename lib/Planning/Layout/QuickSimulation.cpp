@@ -7,8 +7,6 @@ using namespace zorse::planning;
 
 namespace {
 
-/// Placed buffers leave gaps: one part of the activations in so many.
-constexpr uint64_t kGaps = 50;
 constexpr uint64_t kSumsBytes = 128;
 
 } // namespace

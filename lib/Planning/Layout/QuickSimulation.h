@@ -59,6 +59,8 @@ public:
   UnitTimes &times() { return unitTimes; }
 
 private:
+  /// Placed buffers leave gaps: one part of the activations in so many.
+  static constexpr uint64_t kGaps = 50;
   static constexpr uint32_t kNone = UINT32_MAX;
   // Tasks: kind << 30 | cell.
   static constexpr uint32_t kCellMask = (1u << 30) - 1, kForwardTask = 0, kBackwardTask = 1u << 30, kWeightsTask = 2u << 30;
