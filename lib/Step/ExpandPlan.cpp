@@ -106,7 +106,7 @@ bool findLack(const Expansion &x, std::vector<uint64_t> &less) {
     if (limit == 0 || total <= limit || use.cellsAlive <= 1)
       continue;
     less.resize(x.plan.devices.size(), 0);
-    less[d] += total - limit;
+    less[d] = std::max(less[d] + (total - limit), 2 * less[d]); // less than a cell's memory changes nothing
     lacks = true;
   }
   return lacks;
@@ -141,7 +141,7 @@ std::optional<StepGraph> zorse::step::expandPlan(const bundle::ModelSummary &sum
   x.cellOps = static_cast<uint32_t>(x.ops.size());
   expandState(x);
 
-  constexpr int kTries = 3;
+  constexpr int kTries = 6;
   std::vector<uint64_t> less;
   for (int tries = 0; tries < kTries; ++tries) {
     if (!listStep(x, less, error))

@@ -236,18 +236,22 @@ std::optional<SearchResult> zorse::planning::searchPlan(const Problem &problem, 
   const Candidate *closest = nullptr;
   Evaluation closestEvaluation;
   for (Judged &one : judged) {
+    if (one.score >= bestScore)
+      break;
     if (place || one.evaluation.excess > 0 || isTight(problem, one.evaluation))
-      if (std::optional<Evaluation> placed = evaluate(problem, one.plan, error))
+      if (std::optional<Evaluation> placed = evaluate(problem, one.plan, error)) { // where buffers' gaps take memory, fewer samples may be under way
         one.evaluation = std::move(*placed);
+        one.score = context.scoreOf(one.candidate->layout, one.evaluation.step, context.missingMemory(one.evaluation.memory));
+      }
     if (one.evaluation.excess == 0) {
+      if (one.score >= bestScore)
+        continue;
       bestScore = one.score;
       result.layout = one.candidate->layout;
       result.plan = std::move(one.plan);
       result.evaluation = std::move(one.evaluation);
       result.price = context.price(result.layout);
-      break;
-    }
-    if (!closest || one.evaluation.excess < closestEvaluation.excess) {
+    } else if (!closest || one.evaluation.excess < closestEvaluation.excess) {
       closest = one.candidate;
       closestEvaluation = std::move(one.evaluation);
     }
