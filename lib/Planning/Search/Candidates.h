@@ -15,6 +15,24 @@
 
 namespace zorse::planning {
 
+/// What a move changes.
+enum class Move : uint8_t { Units, Rows, Schedule, State, Level, Samples, Groups, InFlight, Pipelines };
+inline constexpr size_t kMoves = 9;
+
+/// How often each kind of move is made: as often as it has improved walks so far, beginning with what does on average.
+class MoveShares {
+public:
+  /// \param parts  whether stages may share out units
+  Move draw(Draws &draws, bool parts) const;
+  void add(Move move, bool improved) {
+    ++tries[size_t(move)];
+    improvements[size_t(move)] += improved;
+  }
+
+private:
+  uint32_t tries[kMoves] = {}, improvements[kMoves] = {};
+};
+
 struct Candidate {
   Layout layout;
   double inFlight = 1;     ///< CutOptions::inFlight it was cut with
@@ -23,6 +41,7 @@ struct Candidate {
   double score = 0;        ///< what is minimised: seconds or price per sample, with what is missing in memory and throughput as a penalty
   uint64_t excess = 0;     ///< bytes
   uint32_t tasks = 0;
+  Move move = Move::Units; ///< that made it
   std::vector<float> busy; ///< by device: seconds of compute; only where units may be shared out
   uint64_t id = 0;         ///< order in which candidates were made; breaks ties
 };
@@ -51,6 +70,7 @@ public:
   double missingMemory(const std::vector<uint64_t> &memory, double spare = 0) const;
   uint32_t tried() const { return triedCount; }
   void count(uint32_t simulated) { triedCount += simulated; }
+  MoveShares moves;
   uint32_t budget = 0;
   bool spent() const { return triedCount >= budget; }
 

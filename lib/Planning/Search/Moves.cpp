@@ -126,6 +126,29 @@ bool zorse::planning::mutateAlike(SearchContext &context, size_t worker, const C
   return true;
 }
 
+Move MoveShares::draw(Draws &draws, bool parts) const {
+  constexpr double base[2][kMoves] = {{14, 8, 12, 5, 0, 8, 47, 3, 3}, {18, 4, 12, 5, 4, 4, 47, 3, 3}};
+  // Rates of improvement as if so many had been made before, with the mean's success.
+  constexpr double kBefore = 40, kMost = 5;
+  double made = kBefore, good = 0.5;
+  for (size_t m = 0; m < kMoves; ++m) {
+    made += tries[m];
+    good += improvements[m];
+  }
+  const double mean = good / made;
+  double shares[kMoves], sum = 0;
+  for (size_t m = 0; m < kMoves; ++m) {
+    const double rate = (improvements[m] + kBefore * mean) / (tries[m] + kBefore);
+    shares[m] = base[parts][m] * std::clamp(rate / mean, 1 / kMost, kMost);
+    sum += shares[m];
+  }
+  double at = static_cast<double>(draws.below(1 << 20)) / (1 << 20) * sum;
+  for (size_t m = 0; m + 1 < kMoves; ++m)
+    if ((at -= shares[m]) < 0)
+      return static_cast<Move>(m);
+  return Move::Pipelines;
+}
+
 namespace {
 
 bool moveOne(SearchContext &context, CutSolver &solver, const Candidate &from, Draws &draws, size_t p, Candidate &to) {
@@ -138,8 +161,8 @@ bool moveOne(SearchContext &context, CutSolver &solver, const Candidate &from, D
   size_t stages = pipeline.stages.size();
 
   // Small changes that keep the cuts.
-  size_t kind = draws.below(100);
-  if (kind < (layout.parts > 1 ? 18u : 14u)) { // units or parts of them from one stage to another: those between pass as many on
+  const Move kind = to.move = context.moves.draw(draws, layout.parts > 1);
+  if (kind == Move::Units) { // units or parts of them from one stage to another: those between pass as many on
     if (stages < 2)
       return false;
     size_t a = draws.below(stages - 1), b = draws.chance(60) ? a + 1 : a + 1 + draws.below(stages - 1 - a);
@@ -156,7 +179,7 @@ bool moveOne(SearchContext &context, CutSolver &solver, const Candidate &from, D
       shareAgain(model, pipeline.stages[s], pipeline.samples);
     return true;
   }
-  if (kind < 22) { // rows of a stage
+  if (kind == Move::Rows) {
     Stage &stage = pipeline.stages[draws.below(stages)];
     size_t r = indexOfRows(model, stage.members.front().rows);
     if (draws.chance(50) ? r == 0 : r + 1 == model.rows().size())
@@ -169,18 +192,18 @@ bool moveOne(SearchContext &context, CutSolver &solver, const Candidate &from, D
     shareAgain(model, stage, pipeline.samples);
     return true;
   }
-  if (kind < 34)
+  if (kind == Move::Schedule)
     return moveSchedule(context, draws, layout.schedule) && (layout.parts == 1 || layout.schedule.kind == step::ScheduleKind::Timed);
-  if (kind < 39) {
+  if (kind == Move::State) {
     StateRule rule = static_cast<StateRule>(draws.below(3));
     if (rule == layout.state)
       return false;
     layout.state = rule;
     return true;
   }
-  if (kind < 43 && layout.parts > 1)
+  if (kind == Move::Level)
     return stages > 1 && keepTimes(model, groupsOf(pipeline), 0.05 * static_cast<double>(1 + draws.below(8)), pipeline);
-  if (kind < 47) { // samples inside a stage
+  if (kind == Move::Samples) { // inside a stage
     Stage &stage = pipeline.stages[draws.below(stages)];
     if (stage.members.size() < 2)
       return false;
@@ -195,12 +218,12 @@ bool moveOne(SearchContext &context, CutSolver &solver, const Candidate &from, D
 
   // Changes of groups, cut again.
   std::vector<Atom> groups = groupsOf(pipeline);
-  if (kind < 94) {
+  if (kind == Move::Groups) {
     if (!moveGroups(model, draws, unusedDevices(context, layout), groups))
       return false;
     if (layout.parts > 1 && groups.size() == stages && draws.chance(50))
       return keepTimes(model, groups, 0, pipeline);
-  } else if (kind < 97) { // memory for more or fewer samples under way
+  } else if (kind == Move::InFlight) { // memory for more or fewer samples under way
     to.inFlight = std::clamp(to.inFlight * (draws.chance(50) ? 1.3 : 0.75), 0.5, 8.0);
   } else { // between pipelines
     if (layout.pipelines.size() < 2)
@@ -333,6 +356,8 @@ void zorse::planning::refine(SearchContext &context, std::vector<Candidate> &poo
       if (moved[i].score != islands[islandOf[i]].current.score && (!to || better(moved[i], *to)))
         to = &moved[i];
     }
+    for (size_t i = 0; i < moved.size(); ++i)
+      context.moves.add(moved[i].move, better(moved[i], islands[islandOf[i]].best));
     for (size_t k = 0; k < islands.size(); ++k)
       if (next[k] && next[k]->score < islands[k].current.score * tolerance) {
         islands[k].current = *next[k];
