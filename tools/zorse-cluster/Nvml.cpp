@@ -39,7 +39,7 @@ std::vector<Gpu> zorse::cluster::findGpus(const std::string &path, std::string &
     return gpus;
   }
   int (*init)() = nullptr, (*shutdown)() = nullptr, (*count)(unsigned *) = nullptr, (*handleOf)(unsigned, Handle *) = nullptr, (*nameOf)(Handle, char *, unsigned) = nullptr,
-      (*memoryOf)(Handle, Memory *) = nullptr, (*generation)(Handle, unsigned *) = nullptr, (*width)(Handle, unsigned *) = nullptr, (*linkState)(Handle, unsigned, unsigned *) = nullptr,
+      (*memoryOf)(Handle, void *) = nullptr /* a Memory */, (*generation)(Handle, unsigned *) = nullptr, (*width)(Handle, unsigned *) = nullptr, (*linkState)(Handle, unsigned, unsigned *) = nullptr,
       (*linkVersion)(Handle, unsigned, unsigned *) = nullptr;
   if (!library.find(init, "nvmlInit_v2") || !library.find(shutdown, "nvmlShutdown") || !library.find(count, "nvmlDeviceGetCount_v2") ||
       !library.find(handleOf, "nvmlDeviceGetHandleByIndex_v2") || !library.find(nameOf, "nvmlDeviceGetName") || !library.find(memoryOf, "nvmlDeviceGetMemoryInfo")) {

@@ -30,6 +30,7 @@ SearchContext::SearchContext(const Problem &problem, const SearchOptions &option
   for (uint32_t d = 0; d < problem.cluster.devices.size(); ++d)
     if (std::find(options.excluded.begin(), options.excluded.end(), d) == options.excluded.end())
       devices.push_back(d);
+  moves.adapt = devices.size() > 16;
   if (int32_t ways = waysOf(problem, options, devices.size()); ways > 1)
     parts = std::make_unique<StageModel>(problem, tables, options.rows, ways);
   unsigned threads = options.threads ? options.threads : std::max(1u, std::thread::hardware_concurrency());

@@ -19,12 +19,16 @@ namespace zorse::planning {
 enum class Move : uint8_t { Units, Rows, Schedule, State, Level, Samples, Groups, InFlight, Pipelines };
 inline constexpr size_t kMoves = 9;
 
-/// How often each kind of move is made: as often as it has improved walks so far, beginning with what does on average.
+/// How often each kind of move is made: as often as it has improved walks so far, beginning with what does on average. Walks of few devices are short: there the
+/// averages stay.
 class MoveShares {
 public:
   /// \param parts  whether stages may share out units
   Move draw(Draws &draws, bool parts) const;
+  bool adapt = false;
   void add(Move move, bool improved) {
+    if (!adapt)
+      return;
     ++tries[size_t(move)];
     improvements[size_t(move)] += improved;
   }

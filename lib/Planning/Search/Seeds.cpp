@@ -6,6 +6,7 @@
 #include <array>
 #include <map>
 #include <numeric>
+#include <set>
 
 using namespace zorse;
 using namespace zorse::planning;
@@ -34,6 +35,14 @@ std::vector<Block> makeBlocks(const SearchContext &context, const std::vector<ui
       block.nodes.push_back(list);
     blocks.push_back(std::move(block));
   }
+  // Of two kinds, one may stand on both sides of the other: small memories suit the front and the back, where few samples are held or few units.
+  if (blocks.size() == 2 && context.devices.size() <= 128)
+    for (size_t b = 0; b < 2; ++b)
+      if (size_t nodes = blocks[b].nodes.size(); nodes >= 4) {
+        Block half{blocks[b].site, blocks[b].deviceClass, {blocks[b].nodes.begin() + static_cast<long>(nodes / 4), blocks[b].nodes.end()}};
+        blocks[b].nodes.resize(nodes / 4);
+        blocks.push_back(std::move(half));
+      }
   return blocks;
 }
 
@@ -44,6 +53,22 @@ std::vector<std::vector<size_t>> makeOrders(const std::vector<Block> &blocks, si
     if (std::find(sites.begin(), sites.end(), block.site) == sites.end())
       sites.push_back(block.site);
   std::vector<std::vector<size_t>> orders;
+  if (sites.size() == 1) {
+    std::vector<size_t> order(blocks.size());
+    std::iota(order.begin(), order.end(), 0);
+    std::set<std::vector<std::pair<uint32_t, size_t>>> seen; // neighbours of one class are one
+    do {
+      std::vector<std::pair<uint32_t, size_t>> runs;
+      for (size_t b : order) {
+        if (runs.empty() || runs.back().first != blocks[b].deviceClass)
+          runs.push_back({blocks[b].deviceClass, 0});
+        runs.back().second += blocks[b].nodes.size();
+      }
+      if (seen.insert(runs).second)
+        orders.push_back(order);
+    } while (orders.size() < most && std::next_permutation(order.begin(), order.end()));
+    return orders;
+  }
   do {
     // Classes inside each site: all permutations, the same one in every site to keep their number down where there are many.
     std::vector<uint32_t> classes;
