@@ -58,10 +58,6 @@ bool moveSchedule(SearchContext &context, Draws &draws, step::Schedule &schedule
   return true;
 }
 
-} // namespace
-
-namespace {
-
 /// Whether every pipeline has the stages of the first, with devices of the same classes, rows and samples: then its gradients are summed among few.
 bool alike(const StageModel &model, const Layout &layout) {
   const Pipeline &first = layout.pipelines.front();
@@ -124,29 +120,6 @@ bool zorse::planning::mutateAlike(SearchContext &context, size_t worker, const C
   if (to.layout.parts > 1)
     setTurn(to.layout);
   return true;
-}
-
-Move MoveShares::draw(Draws &draws, bool parts) const {
-  constexpr double base[2][kMoves] = {{14, 8, 12, 5, 0, 8, 47, 3, 3}, {18, 4, 12, 5, 4, 4, 47, 3, 3}};
-  // Rates of improvement as if so many had been made before, with the mean's success.
-  constexpr double kBefore = 40, kMost = 5;
-  double made = kBefore, good = 0.5;
-  for (size_t m = 0; m < kMoves; ++m) {
-    made += tries[m];
-    good += improvements[m];
-  }
-  const double mean = good / made;
-  double shares[kMoves], sum = 0;
-  for (size_t m = 0; m < kMoves; ++m) {
-    const double rate = (improvements[m] + kBefore * mean) / (tries[m] + kBefore);
-    shares[m] = base[parts][m] * std::clamp(rate / mean, 1 / kMost, kMost);
-    sum += shares[m];
-  }
-  double at = static_cast<double>(draws.below(1 << 20)) / (1 << 20) * sum;
-  for (size_t m = 0; m + 1 < kMoves; ++m)
-    if ((at -= shares[m]) < 0)
-      return static_cast<Move>(m);
-  return Move::Pipelines;
 }
 
 namespace {
@@ -265,112 +238,4 @@ bool moveOne(SearchContext &context, CutSolver &solver, const Candidate &from, D
   return true;
 }
 
-/// A walk from one starting point.
-struct Island {
-  Candidate current, best;
-};
-
 } // namespace
-
-std::string zorse::planning::structureOf(const StageModel &model, const Layout &layout) {
-  std::string text;
-  for (const Pipeline &pipeline : layout.pipelines) {
-    for (const Stage &stage : pipeline.stages) {
-      std::vector<uint32_t> counts(model.classes(), 0);
-      for (const Member &member : stage.members)
-        ++counts[model.classOf(member.device)];
-      for (uint32_t count : counts)
-        text += std::to_string(count) + ",";
-      text += ";";
-    }
-    text += "|";
-  }
-  return text;
-}
-
-void zorse::planning::refine(SearchContext &context, std::vector<Candidate> &pool) {
-  constexpr size_t kBatch = 16;
-  if (pool.empty() || context.spent())
-    return;
-  const uint32_t begin = context.tried(), budget = context.budget - begin;
-  // Several starting points of different structure; half of them are given up after a quarter, and after a half, of the budget.
-  size_t most = budget >= 400 ? 8 : budget >= 100 ? 4 : 2;
-  std::vector<Island> islands;
-  std::vector<std::string> structures;
-  for (const Candidate &candidate : pool) {
-    if (islands.size() >= most || !(candidate.score < INFINITY))
-      break;
-    std::string structure = structureOf(context.model, candidate.layout);
-    if (std::find(structures.begin(), structures.end(), structure) != structures.end())
-      continue;
-    structures.push_back(structure);
-    islands.push_back({candidate, candidate});
-  }
-  if (islands.empty())
-    return;
-  auto asAsked = [&](const Candidate &c) {
-    return context.options.stages == 0 ||
-           std::all_of(c.layout.pipelines.begin(), c.layout.pipelines.end(), [&](const Pipeline &p) { return p.stages.size() == context.options.stages; });
-  };
-  const size_t patience = context.devices.size() <= 6 ? 60 : 200;
-  size_t stale = 0;
-  double best = islands.front().best.score;
-  for (uint64_t round = 0; !context.spent() && stale < patience; ++round) {
-    double progress = static_cast<double>(context.tried() - begin) / budget;
-    size_t keep = std::max<size_t>(1, progress < 0.25 ? most : progress < 0.5 ? most / 2 : progress < 0.8 ? most / 4 : 1);
-    if (islands.size() > keep) {
-      std::sort(islands.begin(), islands.end(), [](const Island &a, const Island &b) { return better(a.best, b.best); });
-      for (size_t i = keep; i < islands.size(); ++i)
-        pool.push_back(islands[i].best);
-      islands.resize(keep);
-      for (Island &island : islands)
-        island.current = island.best;
-    }
-    size_t count = std::min<size_t>(kBatch, context.budget - context.tried());
-    std::vector<Candidate> batch(count);
-    std::vector<uint8_t> made(count, 0);
-    context.parallel(count, [&](size_t worker, size_t i) {
-      const Island &island = islands[i % islands.size()];
-      // Most moves from where the walk is, some from its best.
-      const Candidate &from = (i / islands.size()) % 4 == 3 ? island.best : island.current;
-      for (uint64_t attempt = 0; attempt < 6 && !made[i]; ++attempt)
-        made[i] = mutate(context, worker, from, context.options.seed * 1000003 + round * 8191 + i * 131 + attempt * 7919, batch[i]) && asAsked(batch[i]);
-    });
-    std::vector<Candidate> moved;
-    std::vector<size_t> islandOf;
-    for (size_t i = 0; i < count; ++i)
-      if (made[i]) {
-        batch[i].id = context.nextId();
-        moved.push_back(std::move(batch[i]));
-        islandOf.push_back(i % islands.size());
-      }
-    if (moved.empty()) {
-      ++stale;
-      continue;
-    }
-    context.simulate(moved);
-    double tolerance = 1 + 0.006 * std::max(0.0, 0.7 - progress);
-    std::vector<const Candidate *> next(islands.size(), nullptr);
-    for (size_t i = 0; i < moved.size(); ++i) {
-      const Candidate *&to = next[islandOf[i]];
-      if (moved[i].score != islands[islandOf[i]].current.score && (!to || better(moved[i], *to)))
-        to = &moved[i];
-    }
-    for (size_t i = 0; i < moved.size(); ++i)
-      context.moves.add(moved[i].move, better(moved[i], islands[islandOf[i]].best));
-    for (size_t k = 0; k < islands.size(); ++k)
-      if (next[k] && next[k]->score < islands[k].current.score * tolerance) {
-        islands[k].current = *next[k];
-        if (better(islands[k].current, islands[k].best))
-          islands[k].best = islands[k].current;
-      }
-    double now = best;
-    for (const Island &island : islands)
-      now = std::min(now, island.best.score);
-    stale = now < best * (1 - 1e-6) ? 0 : stale + 1;
-    best = now;
-  }
-  for (const Island &island : islands)
-    pool.push_back(island.best);
-  std::sort(pool.begin(), pool.end(), better);
-}

@@ -10,11 +10,7 @@
 
 #include "Candidates.h"
 
-#include "zorse/Planning/Baselines.h"
-
 #include <algorithm>
-#include <cmath>
-#include <cstdio>
 
 using namespace zorse;
 using namespace zorse::planning;
@@ -24,25 +20,18 @@ namespace {
 /// Tasks that the default budget simulates: some ten seconds of two cores for up to 256 devices, under half a second for 512 and in proportion to the devices beyond.
 double taskBudget(size_t devices) { return devices <= 256 ? 8e7 : 2e6 * static_cast<double>(devices) / 512; }
 
-double tasksOf(const Problem &problem, const Layout &layout) {
+double tasksOf(const Layout &layout) {
   double tasks = 0;
   for (const Pipeline &pipeline : layout.pipelines)
     for (const Stage &stage : pipeline.stages)
       for (const Member &member : stage.members)
         tasks += 5.0 * static_cast<double>((member.samples + member.rows - 1) / member.rows);
-  (void)problem;
   return std::max(tasks, 1.0);
 }
 
 /// Simulations of descents for few devices, beyond the budget of the moves: about a second's.
 uint32_t descents(const SearchContext &context, const Layout &layout) {
-  return static_cast<uint32_t>(std::min(isSmall(context) ? 40000.0 : 20000.0, 1e7 / tasksOf(context.problem, layout)));
-}
-
-std::string show(double number) {
-  char text[32];
-  std::snprintf(text, sizeof text, "%.4g", number);
-  return text;
+  return static_cast<uint32_t>(std::min(isSmall(context) ? 40000.0 : 20000.0, 1e7 / tasksOf(layout)));
 }
 
 bool checkOptions(const SearchContext &context, std::string &error) {
@@ -78,33 +67,6 @@ void addSingles(SearchContext &context, std::vector<Candidate> &batch) {
     }
 }
 
-/// What other planners would choose, where nothing is fixed: no plan may be slower than theirs.
-std::vector<Candidate> rivals(SearchContext &context) {
-  std::vector<Candidate> found;
-  const SearchOptions &o = context.options;
-  if (o.stages || o.pipelines || o.rows || o.schedule || o.splitBackward || !o.excluded.empty())
-    return found;
-  for (const Baseline &baseline : baselines()) {
-    std::string ignored;
-    if (std::optional<Layout> layout = baseline.plan(context.problem, ignored)) {
-      found.emplace_back();
-      found.back().layout = std::move(*layout);
-      found.back().id = context.nextId();
-    }
-  }
-  return found;
-}
-
-/// Where what is alive at once nearly fills a device, the gaps that placed buffers leave decide whether the plan fits.
-bool isTight(const Problem &problem, const Evaluation &evaluation) {
-  for (size_t d = 0; d < evaluation.memory.size(); ++d) {
-    uint64_t limit = problem.cluster.devices[d].memory;
-    if (limit && evaluation.memory[d] > limit - limit / 20)
-      return true;
-  }
-  return false;
-}
-
 } // namespace
 
 std::optional<SearchResult> zorse::planning::searchPlan(const Problem &problem, const SearchOptions &options, std::string &error) {
@@ -119,7 +81,7 @@ std::optional<SearchResult> zorse::planning::searchPlan(const Problem &problem, 
                                  return std::any_of(c.layout.pipelines.begin(), c.layout.pipelines.end(), [&](const Pipeline &p) { return p.stages.size() != options.stages; });
                                }),
                 seeds.end());
-  double tasks = seeds.empty() ? 1e3 : tasksOf(problem, seeds.front().layout);
+  double tasks = seeds.empty() ? 1e3 : tasksOf(seeds.front().layout);
   context.budget = options.candidates ? options.candidates : static_cast<uint32_t>(std::clamp(taskBudget(context.devices.size()) / tasks, 16.0, 6000.0));
 
   const bool small = isSmall(context);
@@ -179,7 +141,7 @@ std::optional<SearchResult> zorse::planning::searchPlan(const Problem &problem, 
     result.proven = searchExactly(context, pool);
 
   // Few devices and samples: expansions are quick, and more than the last few can be had.
-  const double expansions = 6e5 / tasksOf(problem, pool.front().layout);
+  const double expansions = 6e5 / tasksOf(pool.front().layout);
   if (context.devices.size() <= 16 && !options.candidates && expansions >= 100) {
     std::vector<Candidate> found = descendFully(context, pool, static_cast<uint32_t>(std::min(expansions, 6000.0)));
     pool.insert(pool.begin(), found.begin(), found.end());
@@ -188,92 +150,7 @@ std::optional<SearchResult> zorse::planning::searchPlan(const Problem &problem, 
   if (alone)
     pool.push_back(*alone);
 
-  // The full expansion judges, without placing buffers first. What exceeds memory there is passed over; if nothing is left the closest says why.
-  struct Judged {
-    const Candidate *candidate;
-    step::Plan plan;
-    Evaluation evaluation;
-    double score;
-  };
-  std::vector<Judged> judged;
-  std::vector<double> seen;
-  auto isSingle = [](const Candidate &c) { return c.layout.pipelines.size() == 1 && c.layout.pipelines[0].stages.size() == 1 && c.layout.pipelines[0].stages[0].members.size() == 1; };
-  const size_t most = small ? 12 : context.devices.size() > 256 ? 1 : 4;
-  const bool place = context.devices.size() <= 64; // affordable, whatever it shows
-  size_t fitting = 0;
-  bool single = false; // the fastest device alone is always judged: no plan may be slower
-  auto judge = [&](const Candidate &candidate) {
-    Judged one{&candidate, makePlan(problem, candidate.layout), {}, 0};
-    std::string why;
-    std::optional<Evaluation> evaluation = evaluate(problem, one.plan, why, /*timeOnly=*/true);
-    if (!evaluation) {
-      error = why;
-      return;
-    }
-    one.evaluation = std::move(*evaluation);
-    one.score = context.scoreOf(candidate.layout, one.evaluation.step, context.missingMemory(one.evaluation.memory));
-    fitting += one.evaluation.excess == 0;
-    judged.push_back(std::move(one));
-  };
-  for (const Candidate &candidate : pool) {
-    if (!(candidate.score < INFINITY))
-      break;
-    bool alone = isSingle(candidate);
-    if ((fitting >= most || judged.size() >= most + 20) && (single || !alone || candidate.score > 1.2 * pool.front().score))
-      continue;
-    if (std::find(seen.begin(), seen.end(), candidate.step) != seen.end())
-      continue;
-    seen.push_back(candidate.step);
-    single |= alone;
-    judge(candidate);
-  }
-  constexpr double kRivals = 1200; // expansions affordable where theirs, at most 24 a planner, are few
-  const std::vector<Candidate> others = context.devices.size() <= 16 && !options.candidates && expansions >= kRivals ? rivals(context) : std::vector<Candidate>();
-  for (const Candidate &candidate : others)
-    judge(candidate);
-  std::stable_sort(judged.begin(), judged.end(), [](const Judged &a, const Judged &b) { return a.score < b.score; });
-  double bestScore = INFINITY;
-  const Candidate *closest = nullptr;
-  Evaluation closestEvaluation;
-  for (Judged &one : judged) {
-    if (one.score >= bestScore)
-      break;
-    if (place || one.evaluation.excess > 0 || isTight(problem, one.evaluation))
-      if (std::optional<Evaluation> placed = evaluate(problem, one.plan, error)) { // where buffers' gaps take memory, fewer samples may be under way
-        one.evaluation = std::move(*placed);
-        one.score = context.scoreOf(one.candidate->layout, one.evaluation.step, context.missingMemory(one.evaluation.memory));
-      }
-    if (one.evaluation.excess == 0) {
-      if (one.score >= bestScore)
-        continue;
-      bestScore = one.score;
-      result.layout = one.candidate->layout;
-      result.plan = std::move(one.plan);
-      result.evaluation = std::move(one.evaluation);
-      result.price = context.price(result.layout);
-    } else if (!closest || one.evaluation.excess < closestEvaluation.excess) {
-      closest = one.candidate;
-      closestEvaluation = std::move(one.evaluation);
-    }
-  }
-  result.tried = context.tried();
-  if (bestScore < INFINITY) {
-    double rate = static_cast<double>(problem.batch) / result.evaluation.step;
-    if (rate < options.leastThroughput) {
-      error = "no plan reaches " + show(options.leastThroughput) + " samples/s; the best that was found reaches " + show(rate);
-      return std::nullopt;
-    }
-    if (options.mostPrice > 0 && result.price > options.mostPrice) {
-      error = "no plan costs " + show(options.mostPrice) + " an hour or less; the best that was found costs " + show(result.price);
-      return std::nullopt;
-    }
-    error.clear();
+  if (judge(context, pool, expansions, result, error))
     return result;
-  }
-  if (!closest) {
-    error = "no plan was found" + (error.empty() ? "" : ": " + error);
-    return std::nullopt;
-  }
-  error = explainMemory(context, closest->layout, closestEvaluation);
   return std::nullopt;
 }
