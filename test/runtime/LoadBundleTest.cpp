@@ -167,6 +167,10 @@ TEST_F(LoadBundle, ProgramsThatLeadOutsideAreRefused) {
   });
   says("lie outside an arena of 4096", 0, [](Program &p) { entry(p, Entry::kLoadInput).mutable_load_input()->mutable_region()->set_offset(4090); });
   says("lie outside an arena of 4096", 0, [](Program &p) { entry(p, Entry::kLoadInput).mutable_load_input()->mutable_region()->set_offset(UINT64_MAX - 8); });
+  says("starts at byte 2 of its arena, expected a multiple of 4", 0, [](Program &p) {
+    bundle::Region *region = entry(p, Entry::kCompute).mutable_compute()->mutable_calls(0)->mutable_slots(0)->mutable_region();
+    region->set_offset(2);
+  });
   says("arena 1 of 1", 0, [](Program &p) { entry(p, Entry::kLoadInput).mutable_load_input()->mutable_region()->set_arena(1); });
   says("at least 48 are needed", 0, [](Program &p) { entry(p, Entry::kLoadInput).mutable_load_input()->mutable_region()->set_bytes(47); });
   says("samples [4, +3) of a batch of 5", 0, [](Program &p) { entry(p, Entry::kLoadInput).mutable_load_input()->set_sample_base(4); });

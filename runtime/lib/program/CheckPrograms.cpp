@@ -174,9 +174,12 @@ private:
     return false;
   }
 
-  void region(const bundle::Program &p, const bundle::Region &r, uint64_t least = 0) {
+  /// \param alignment  of its first byte, for whoever reads it as numbers
+  void region(const bundle::Program &p, const bundle::Region &r, uint64_t least = 0, uint64_t alignment = 1) {
     if (r.bytes() == 0 && least == 0)
       return; // absent
+    if (r.offset() % alignment)
+      return fail("a region that starts at byte " + std::to_string(r.offset()) + " of its arena, expected a multiple of " + std::to_string(alignment));
     if (!below("arena", r.arena(), p.arenas_size()))
       return;
     uint64_t size = p.arenas(r.arena()).bytes();
@@ -202,7 +205,8 @@ private:
       if (bytes.fixed() < 0 || bytes.per_row() < 0 || __builtin_mul_overflow(bytes.per_row(), call.rows(), &needed) ||
           __builtin_add_overflow(needed, bytes.fixed(), &needed))
         return fail("slot " + std::to_string(i) + " of body '" + body.name() + "' has no size");
-      region(p, call.slots(i).region(), needed);
+      const bundle::SlotKind kind = body.slots(i).kind();
+      region(p, call.slots(i).region(), needed, kind == bundle::SUMS_SLOT || kind == bundle::SCALARS ? alignof(double) : alignof(float));
     }
   }
 
@@ -236,11 +240,11 @@ private:
       return fail("unknown element type");
     bool takesPart = contains(whole, device_);
     if (takesPart)
-      region(p, full, bundle_.summary.groups(group).elements() * size);
+      region(p, full, bundle_.summary.groups(group).elements() * size, size);
     for (int i = 0; i < owners.members_size(); ++i)
       if (owners.members(i) == device_) {
         takesPart = true;
-        region(p, shard, uint64_t(owners.end(i) - owners.begin(i)) * size);
+        region(p, shard, uint64_t(owners.end(i) - owners.begin(i)) * size, size);
       }
     if (!takesPart)
       fail("this device takes no part in it");
@@ -275,7 +279,7 @@ private:
       break;
     }
     case Entry::kLoadScalars:
-      region(p, e.load_scalars().region(), sizeof(zorse::abi::StepScalars));
+      region(p, e.load_scalars().region(), sizeof(zorse::abi::StepScalars), alignof(zorse::abi::StepScalars));
       break;
     case Entry::kAllGather:
       collective(p, e.all_gather().shards(), e.all_gather().readers(), e.all_gather().group(), e.all_gather().type(), e.all_gather().full(),
@@ -289,7 +293,7 @@ private:
       break;
     case Entry::kAllReduce:
       members(e.all_reduce().members());
-      region(p, e.all_reduce().region(), 1);
+      region(p, e.all_reduce().region(), 1, sizeof(double));
       if (!contains(e.all_reduce().members(), device_))
         fail("this device takes no part in it");
       if (e.all_reduce().type() != bundle::F64 && e.all_reduce().type() != bundle::F32)
