@@ -95,8 +95,9 @@ bool listStep(Expansion &x, const std::vector<uint64_t> &less, std::string &erro
   return simulate(x, admission, error);
 }
 
-/// Bytes that devices still lack: what is held is estimated before the list is known. \returns false if there is nothing to lack or to gain.
-bool findLack(const Expansion &x, std::vector<uint64_t> &less) {
+/// Bytes that devices still lack: what is held is estimated before the list is known. Less room than a cell takes changes nothing: a device that lacks as much as before
+/// is to have as much less again. `lacked`: by device, of the try before. \returns false if there is nothing to lack or to gain.
+bool findLack(const Expansion &x, std::vector<uint64_t> &less, std::vector<uint64_t> &lacked) {
   if (x.plan.schedule.kind != ScheduleKind::Timed)
     return false;
   bool lacks = false;
@@ -106,7 +107,9 @@ bool findLack(const Expansion &x, std::vector<uint64_t> &less) {
     if (limit == 0 || total <= limit || use.cellsAlive <= 1)
       continue;
     less.resize(x.plan.devices.size(), 0);
-    less[d] = std::max(less[d] + (total - limit), 2 * less[d]); // less than a cell's memory changes nothing
+    lacked.resize(x.plan.devices.size(), 0);
+    less[d] += lacked[d] == total - limit ? less[d] : total - limit;
+    lacked[d] = total - limit;
     lacks = true;
   }
   return lacks;
@@ -142,7 +145,7 @@ std::optional<StepGraph> zorse::step::expandPlan(const bundle::ModelSummary &sum
   expandState(x);
 
   constexpr int kTries = 6;
-  std::vector<uint64_t> less;
+  std::vector<uint64_t> less, lacked;
   for (int tries = 0; tries < kTries; ++tries) {
     if (!listStep(x, less, error))
       return std::nullopt;
@@ -152,7 +155,7 @@ std::optional<StepGraph> zorse::step::expandPlan(const bundle::ModelSummary &sum
       setOverwriteFlags(x);
       packArenas(x);
     }
-    if (!findLack(x, less))
+    if (!findLack(x, less, lacked))
       break;
   }
   if (x.lean)

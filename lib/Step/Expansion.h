@@ -237,7 +237,7 @@ struct Admission {
     double mostRows = 0;            ///< in flight: admitted and not yet through their backward; one cell always may
   };
   std::vector<Group> groups;        ///< empty: every cell may start at once
-  std::vector<uint64_t> holds;      ///< per cell: bytes from its admission to its last task; empty: memory is not limited
+  std::vector<uint64_t> holds;      ///< per cell: bytes from its admission to its last task, besides `deferred`; empty: memory is not limited
   std::vector<uint64_t> deferred;   ///< per cell: bytes from its B to its W
   std::vector<uint64_t> budget;     ///< per device: for both
   std::vector<uint64_t> aside;      ///< per device: of it, what only `deferred` may take, at least as much as any of its cells

@@ -15,8 +15,8 @@ void QuickSimulation::enter(uint32_t cell) {
   heldBytes[device] += bytes.hold - bytes.deferred;
   uint32_t t = blockedAt[cell];
   blockedAt[cell] = kNone;
-  if (double bytes = kinds[kindOf[cell]].inputBytes) { // inputs come once there is room for them
-    loadFree[device] = std::max(loadFree[device], now) + problem.costs.load(device, static_cast<uint64_t>(bytes));
+  if (double inputs = kinds[kindOf[cell]].inputBytes) { // inputs come once there is room for them
+    loadFree[device] = std::max(loadFree[device], now) + problem.costs.load(device, static_cast<uint64_t>(inputs));
     push(loadFree[device], what(kLoaded, cell));
   }
   if (t == kCellMask) {

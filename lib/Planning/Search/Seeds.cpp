@@ -39,9 +39,9 @@ std::vector<Block> makeBlocks(const SearchContext &context, const std::vector<ui
   if (blocks.size() == 2 && context.devices.size() <= 128)
     for (size_t b = 0; b < 2; ++b)
       if (size_t nodes = blocks[b].nodes.size(); nodes >= 4) {
-        Block half{blocks[b].site, blocks[b].deviceClass, {blocks[b].nodes.begin() + static_cast<long>(nodes / 4), blocks[b].nodes.end()}};
+        Block rest{blocks[b].site, blocks[b].deviceClass, {blocks[b].nodes.begin() + static_cast<long>(nodes / 4), blocks[b].nodes.end()}};
         blocks[b].nodes.resize(nodes / 4);
-        blocks.push_back(std::move(half));
+        blocks.push_back(std::move(rest));
       }
   return blocks;
 }
