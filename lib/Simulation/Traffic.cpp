@@ -192,24 +192,26 @@ void Traffic::exchange(Operation operation) {
   latency += longest;
 }
 
+/// Neighbours of one site, or of one node, and what they own together.
+std::vector<Traffic::Run> Traffic::runsOf(uint32_t Member::*place) const {
+  std::vector<Run> runs;
+  for (size_t i = 0; i < members.size(); ++i) {
+    if (i == 0 || members[i].*place != members[i - 1].*place)
+      runs.push_back({i, i, 0});
+    runs.back().end = i + 1;
+    runs.back().owned += members[i].owned;
+  }
+  return runs;
+}
+
 /// Gathers: each site among itself, the sites' leaders among themselves, then each site passes on what came from elsewhere. Scatters are mirrored.
 void Traffic::hierarchical(Operation operation) {
-  struct Site {
-    size_t begin, end;
-    double owned;
-  };
-  std::vector<Site> sites;
-  for (size_t i = 0; i < members.size(); ++i) {
-    if (i == 0 || members[i].site != members[i - 1].site)
-      sites.push_back({i, i, 0});
-    sites.back().end = i + 1;
-    sites.back().owned += members[i].owned;
-  }
+  const std::vector<Run> sites = runsOf(&Member::site);
   // Phases follow each other; the sites go through one side by side.
   double time = 0, hops = 0;
   auto phase = [&](auto &&perSite) {
     double longest = 0, furthest = 0;
-    for (const Site &site : sites) {
+    for (const Run &site : sites) {
       least = latency = 0;
       perSite(site);
       longest = std::max(longest, least);
@@ -218,7 +220,7 @@ void Traffic::hierarchical(Operation operation) {
     time += longest;
     hops += furthest;
   };
-  auto around = [&](const Site &site, double bytes) {
+  auto around = [&](const Run &site, double bytes) {
     for (size_t i = site.begin; i + 1 < site.end; ++i) {
       if (operation == Operation::Scatter)
         flow(members[i + 1].device, members[i].device, bytes);
@@ -227,13 +229,13 @@ void Traffic::hierarchical(Operation operation) {
       latency += lastHop;
     }
   };
-  phase([&](const Site &site) {  operation == Operation::Reduce ? around(site, total) : ring(operation, site.begin, site.end, 1); });
-  phase([&](const Site &site) { around(site, operation == Operation::Reduce ? total : total - site.owned); });
+  phase([&](const Run &site) {  operation == Operation::Reduce ? around(site, total) : ring(operation, site.begin, site.end, 1); });
+  phase([&](const Run &site) { around(site, operation == Operation::Reduce ? total : total - site.owned); });
   least = latency = 0;
   double latencies = 0, shortest = 0;
   size_t n = sites.size();
   for (size_t s = 0; s < n && n > 1; ++s) {
-    const Site &a = sites[s], &b = sites[s + 1 < n ? s + 1 : 0];
+    const Run &a = sites[s], &b = sites[s + 1 < n ? s + 1 : 0];
     uint32_t from = members[a.begin].device, to = members[b.begin].device;
     if (operation == Operation::Scatter)
       std::swap(from, to);
@@ -247,17 +249,7 @@ void Traffic::hierarchical(Operation operation) {
 
 /// Gathers: rings across the nodes bring every node all bytes, each member its part of them; a ring inside each node brings every member the rest. Scatters are mirrored.
 void Traffic::rails(Operation operation, size_t several) {
-  struct Node {
-    size_t begin, end;
-    double owned;
-  };
-  std::vector<Node> nodes;
-  for (size_t i = 0; i < members.size(); ++i) {
-    if (i == 0 || members[i].node != members[i - 1].node)
-      nodes.push_back({i, i, 0});
-    nodes.back().end = i + 1;
-    nodes.back().owned += members[i].owned;
-  }
+  const std::vector<Run> nodes = runsOf(&Member::node);
   const double twice = operation == Operation::Reduce ? 2 : 1;
   auto move = [&](const Member &a, const Member &b, double bytes) {
     operation == Operation::Scatter ? flow(b.device, a.device, bytes) : flow(a.device, b.device, bytes);
@@ -266,7 +258,7 @@ void Traffic::rails(Operation operation, size_t several) {
   double hops = 0, furthest = 0, longest = 0, shortest = 0;
   const double n = static_cast<double>(nodes.size());
   for (size_t i = 0; i < nodes.size(); ++i) {
-    const Node &a = nodes[i], &b = nodes[i + 1 < nodes.size() ? i + 1 : 0];
+    const Run &a = nodes[i], &b = nodes[i + 1 < nodes.size() ? i + 1 : 0];
     double bytes = operation == Operation::Reduce ? twice * total * (n - 1) / n : total - b.owned, hop = 0;
     for (size_t rail = 0; rail < several; ++rail)
       hop = std::max(hop, move(members[a.begin + rail], members[b.begin + rail], bytes / static_cast<double>(several)));
@@ -276,7 +268,7 @@ void Traffic::rails(Operation operation, size_t several) {
   double across = least;
   for (uint32_t r : touched) // rails share cards
     across = std::max(across, load[r] * network->secondsPerByte(r));
-  for (const Node &node : nodes) {
+  for (const Run &node : nodes) {
     const double size = static_cast<double>(node.end - node.begin);
     double inside = 0, least1 = 0;
     for (size_t i = node.begin; i < node.end && size > 1; ++i) {

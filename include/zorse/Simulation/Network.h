@@ -171,6 +171,10 @@ private:
     double owned;     ///< bytes of its piece
     bool reads;
   };
+  struct Run { ///< members [begin, end)
+    size_t begin, end;
+    double owned;
+  };
   enum class Operation : uint8_t { Gather, Scatter, Reduce };
   struct Debt {
     double until = 0;              ///< computes until then
@@ -186,6 +190,7 @@ private:
   void flow(uint32_t from, uint32_t to, double bytes, size_t several = 1);
   void ring(Operation operation, size_t begin, size_t end, size_t several);
   size_t fewestOfNode() const;
+  std::vector<Run> runsOf(uint32_t Member::*place) const;
   void tree(Operation operation);
   void exchange(Operation operation);
   void hierarchical(Operation operation);
