@@ -17,6 +17,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <new>
+#include <thread>
 
 #include <unistd.h>
 
@@ -35,6 +36,8 @@ Status runThreads(const Options &o, bool &finished) {
   Result<Bundle> bundle = loadBundle(o.bundle);
   if (bundle.failed())
     return bundle.error();
+  if (Status status = verifyBundle(*bundle, std::thread::hardware_concurrency()); status.failed())
+    return status;
   if (!o.cluster.empty())
     if (Status status = checkCluster(*bundle, o.cluster); status.failed())
       return status;

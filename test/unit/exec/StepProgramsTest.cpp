@@ -4,6 +4,7 @@
 #include "zorse/Step/RandomPlan.h"
 #include "zorse/Step/StepGraph.h"
 #include "zorse/Verify/Verify.h"
+#include "zorse/runtime/Bundle.h"
 
 #include "SyntheticModel.h"
 
@@ -15,6 +16,14 @@
 using namespace zorse;
 
 namespace {
+
+bundle::Entry *firstCompute(std::vector<bundle::Program> &programs) {
+  for (bundle::Program &program : programs)
+    for (bundle::Entry &entry : *program.mutable_entries())
+      if (entry.has_compute() && entry.compute().calls_size() && entry.compute().calls(0).slots_size())
+        return &entry;
+  return nullptr;
+}
 
 class StepPrograms : public ::testing::TestWithParam<int> {};
 
@@ -68,6 +77,22 @@ TEST_P(StepPrograms, AreVerifiedAndReadBack) {
   ASSERT_TRUE(view) << error;
   for (const verify::Finding &finding : verify::verifyPrograms(model.summary, model.bodies, *view, programs))
     ADD_FAILURE() << verify::toString(finding, *view);
+
+  // The same again where they run; and a program that was changed together with its checksum, so that a call reads other bytes, runs nowhere.
+  runtime::Bundle bundle;
+  bundle.directory = "b.zorse";
+  bundle.plan = step::writePlan(plan, model.summary);
+  bundle.summary = model.summary;
+  bundle.bodies = model.bodies;
+  bundle.programs = programs;
+  EXPECT_EQ(runtime::verifyBundle(bundle, 2).message(), "");
+  bundle::Entry *entry = firstCompute(bundle.programs);
+  ASSERT_TRUE(entry);
+  bundle::Region *region = entry->mutable_compute()->mutable_calls(0)->mutable_slots(0)->mutable_region();
+  region->set_offset(region->offset() + 64);
+  std::string message = runtime::verifyBundle(bundle, 2).message();
+  EXPECT_NE(message.find("b.zorse: its programs are not those of its plan: verify: "), std::string::npos) << message;
+  EXPECT_NE(message.find("compile the model again"), std::string::npos) << message;
 }
 
 INSTANTIATE_TEST_SUITE_P(Random, StepPrograms, ::testing::Range(0, 100));

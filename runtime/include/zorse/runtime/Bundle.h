@@ -61,6 +61,10 @@ Result<Bundle> loadBundle(const std::string &directory, const std::function<Resu
 /// The check of one program against the others, for programs that were not loaded from a bundle (tests). Halves of transfers must match.
 Status checkPrograms(const Bundle &bundle);
 
+/// What the compiler verified, verified again (docs/verifier.md): that the programs compute what plan and summary say, without races. After loadBundle, by one
+/// process of a job: its ranks compare the hashes of their bundles.
+Status verifyBundle(const Bundle &bundle, unsigned threads);
+
 /// The node of every device of the bundle, 0-based, as cluster.yaml counts them; empty where the bundle has no cluster description.
 Result<std::vector<uint32_t>> nodesOfDevices(const Bundle &bundle);
 
