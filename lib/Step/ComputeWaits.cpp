@@ -10,14 +10,13 @@
 
 #include <algorithm>
 #include <array>
-#include <map>
 #include <thread>
 
 using namespace zorse::step;
 
 namespace {
 
-using Clock = std::array<int64_t, kQueueKinds>; // per queue: the last place known to be finished, counting through both steps; -1: none
+using Clock = std::array<int32_t, kQueueKinds>; // per queue: the last place known to be finished, counting through both steps; -1: none
 
 Clock nothing() {
   Clock clock;
@@ -26,22 +25,71 @@ Clock nothing() {
 }
 
 struct Bytes {
-  int8_t writerQueue = -1;
-  int64_t writer = -1;
+  int32_t writerQueue = -1, writer = -1;
   Clock readers = nothing();
+};
+
+/// Bytes [begin, end) in numbered intervals: all offsets at which a region of the program begins or ends are known beforehand.
+struct Access {
+  uint32_t begin, end;
+  bool write;
+};
+
+/// What bytes remember, in pieces: a piece begins at a marked interval and lasts until the next.
+class Pieces {
+public:
+  explicit Pieces(size_t intervals) : bytes(intervals + 1), begins(intervals / 64 + 1, 0) { mark(0); }
+
+  /// Makes a piece begin at `at`.
+  void split(uint32_t at) {
+    if (marked(at))
+      return;
+    size_t word = at / 64;
+    uint64_t before = begins[word] & ((uint64_t(1) << at % 64) - 1);
+    while (!before)
+      before = begins[--word];
+    bytes[at] = bytes[word * 64 + 63 - static_cast<size_t>(__builtin_clzll(before))];
+    mark(at);
+  }
+  template <typename Visit> void each(const Access &a, Visit visit) {
+    for (uint32_t at = a.begin; at < a.end; at = next(at, a.end))
+      visit(bytes[at]);
+  }
+  void replace(const Access &a, const Bytes &by) {
+    for (uint32_t at = next(a.begin, a.end); at < a.end; at = next(at, a.end))
+      begins[at / 64] &= ~(uint64_t(1) << at % 64);
+    bytes[a.begin] = by;
+  }
+
+private:
+  bool marked(uint32_t at) const { return begins[at / 64] >> at % 64 & 1; }
+  void mark(uint32_t at) { begins[at / 64] |= uint64_t(1) << at % 64; }
+  /// The piece behind the one at `at`, or `end`.
+  uint32_t next(uint32_t at, uint32_t end) const {
+    ++at;
+    if (at >= end)
+      return end;
+    size_t word = at / 64;
+    for (uint64_t rest = begins[word] & ~uint64_t(0) << at % 64;; rest = begins[word]) {
+      if (rest)
+        return std::min(end, static_cast<uint32_t>(word * 64) + static_cast<uint32_t>(__builtin_ctzll(rest)));
+      if (++word * 64 >= end)
+        return end;
+    }
+  }
+
+  std::vector<Bytes> bytes;     ///< by interval where a piece begins
+  std::vector<uint64_t> begins; ///< a bit by interval
 };
 
 class DeviceReplay {
 public:
-  DeviceReplay(StepGraph &graph, DeviceProgram &program) : graph(graph), program(program) {
-    uint64_t bytes = program.arenas.empty() ? 0 : program.arenas[0].bytes;
-    arena.emplace(0, Bytes());
-    arena.emplace(bytes, Bytes()); // sentinel
+  DeviceReplay(StepGraph &graph, DeviceProgram &program) : graph(graph), program(program), pieces(findAccesses()) {
     uint32_t n = program.entries.size();
     position.resize(n);
     for (uint32_t i = 0; i < n; ++i) {
       auto &queue = entriesOf[graph.entries[program.entries.begin + i].queue];
-      position[i] = queue.size();
+      position[i] = static_cast<int32_t>(queue.size());
       queue.push_back(i);
     }
     known.assign(2 * static_cast<size_t>(n), nothing());
@@ -58,13 +106,38 @@ public:
 private:
   Entry &entryAt(uint32_t i) { return graph.entries[program.entries.begin + i]; }
 
-  /// Splits so that an interval begins at `offset`.
-  std::map<uint64_t, Bytes>::iterator split(uint64_t offset) {
-    auto it = arena.lower_bound(offset);
-    if (it != arena.end() && it->first == offset)
-      return it;
-    Bytes copy = std::prev(it)->second;
-    return arena.emplace_hint(it, offset, copy);
+  /// Fills `accesses`; returns the number of intervals.
+  size_t findAccesses() {
+    std::vector<std::pair<const Region *, bool>> regions;
+    for (uint32_t e = program.entries.begin; e < program.entries.end; ++e) {
+      firstAccess.push_back(static_cast<uint32_t>(regions.size()));
+      forEachAccess(graph.entries[e], [&](const Region &r, bool write) { regions.push_back({&r, write}); });
+    }
+    firstAccess.push_back(static_cast<uint32_t>(regions.size()));
+    // Regions come again and again: those met last are not looked up.
+    constexpr size_t kRecent = 1024; // 64 bytes each: where regions may begin
+    std::vector<std::pair<uint64_t, uint32_t>> recent(kRecent, {~uint64_t(0), 0});
+    auto place = [&](uint64_t offset) -> auto & { return recent[(offset / 64 + offset / 64 / kRecent * 7) % kRecent]; };
+    std::vector<uint64_t> offsets{0};
+    for (auto [r, write] : regions)
+      for (uint64_t offset : {r->offset, r->offset + r->bytes})
+        if (auto &last = place(offset); last.first != offset) {
+          last.first = offset;
+          offsets.push_back(offset);
+        }
+    std::sort(offsets.begin(), offsets.end());
+    offsets.erase(std::unique(offsets.begin(), offsets.end()), offsets.end());
+    std::fill(recent.begin(), recent.end(), std::make_pair(~uint64_t(0), 0u));
+    auto at = [&](uint64_t offset) {
+      auto &last = place(offset);
+      if (last.first != offset)
+        last = {offset, static_cast<uint32_t>(std::lower_bound(offsets.begin(), offsets.end(), offset) - offsets.begin())};
+      return last.second;
+    };
+    accesses.reserve(regions.size());
+    for (auto [r, write] : regions)
+      accesses.push_back({at(r->offset), at(r->offset + r->bytes), write});
+    return offsets.size();
   }
 
   template <typename Visit> void forEachAccess(const Entry &entry, Visit visit) {
@@ -107,22 +180,22 @@ private:
   void replay(uint32_t i, int step) {
     Entry &entry = entryAt(i);
     uint32_t own = entry.queue;
-    auto length = [&](size_t q) { return static_cast<int64_t>(entriesOf[q].size()); };
-    int64_t now = step * length(own) + position[i];
+    auto length = [&](size_t q) { return static_cast<int32_t>(entriesOf[q].size()); };
+    const int32_t now = step * length(own) + position[i];
 
     Clock needed = nothing();
-    forEachAccess(entry, [&](const Region &r, bool write) {
-      auto end = split(r.offset + r.bytes);
-      auto begin = split(r.offset);
-      for (auto it = begin; it != end; ++it) {
-        const Bytes &b = it->second;
+    for (uint32_t k = firstAccess[i]; k < firstAccess[i + 1]; ++k) {
+      const Access &access = accesses[k];
+      pieces.split(access.begin);
+      pieces.split(access.end);
+      pieces.each(access, [&](const Bytes &b) {
         if (b.writerQueue >= 0)
           needed[b.writerQueue] = std::max(needed[b.writerQueue], b.writer);
-        if (write)
+        if (access.write)
           for (size_t q = 0; q < kQueueKinds; ++q)
             needed[q] = std::max(needed[q], b.readers[q]);
-      }
-    });
+      });
+    }
 
     // What the own queue implies.
     Clock clock = nothing();
@@ -154,32 +227,32 @@ private:
       entry.waits.end = static_cast<uint32_t>(found.size());
     }
 
-    forEachAccess(entry, [&](const Region &r, bool write) {
-      auto end = split(r.offset + r.bytes);
-      auto begin = split(r.offset);
-      if (!write) {
-        for (auto it = begin; it != end; ++it)
-          it->second.readers[own] = std::max(it->second.readers[own], now);
-        return;
-      }
-      Bytes fresh;
-      fresh.writerQueue = static_cast<int8_t>(own);
-      fresh.writer = now;
-      begin->second = fresh;
-      arena.erase(std::next(begin), end);
-    });
+    Bytes written;
+    written.writerQueue = static_cast<int32_t>(own);
+    written.writer = now;
+    for (uint32_t k = firstAccess[i]; k < firstAccess[i + 1]; ++k) {
+      const Access &access = accesses[k];
+      pieces.split(access.begin); // an earlier write of this entry may have joined pieces
+      pieces.split(access.end);
+      if (access.write)
+        pieces.replace(access, written);
+      else
+        pieces.each(access, [&](Bytes &b) { b.readers[own] = std::max(b.readers[own], now); });
+    }
   }
 
   /// Place among the device's entries over both steps of an entry of queue `q`.
-  uint32_t index(size_t q, int64_t place) const {
-    int64_t length = static_cast<int64_t>(entriesOf[q].size());
-    return static_cast<uint32_t>(place < length ? entriesOf[q][place] : position.size() + entriesOf[q][place - length]);
+  uint32_t index(size_t q, int32_t place) const {
+    const int32_t length = static_cast<int32_t>(entriesOf[q].size());
+    return place < length ? entriesOf[q][static_cast<size_t>(place)] : static_cast<uint32_t>(position.size()) + entriesOf[q][static_cast<size_t>(place - length)];
   }
 
   StepGraph &graph;
   DeviceProgram &program;
-  std::map<uint64_t, Bytes> arena;
-  std::vector<int64_t> position;
+  std::vector<Access> accesses;      ///< of all entries; before `pieces`, which are as many as they say
+  std::vector<uint32_t> firstAccess; ///< per entry, and the end
+  Pieces pieces;
+  std::vector<int32_t> position;
   std::array<std::vector<uint32_t>, kQueueKinds> entriesOf;
   std::vector<Clock> known; ///< finished before the entry starts
 };
