@@ -19,7 +19,12 @@ void QuickSimulation::deal(const Layout &layout) {
   int64_t base = 0;
   std::vector<step::Cell> dealt; // of all stages of a pipeline, where they share out units
   std::vector<size_t> ends;
-  for (const Pipeline &pipeline : layout.pipelines) {
+  for (size_t p = 0; p < layout.pipelines.size(); ++p) {
+    const Pipeline &pipeline = layout.pipelines[p];
+    if (twins.isTwin(p)) {
+      base += pipeline.samples;
+      continue;
+    }
     const bool ways = layout.parts > 1;
     dealt.clear();
     ends.clear();

@@ -12,7 +12,7 @@ constexpr uint64_t kSumsBytes = 128;
 } // namespace
 
 QuickSimulation::QuickSimulation(const Problem &problem, const UnitTables &tables, bool gaps)
-    : problem(problem), tables(tables), unitTimes(problem, tables), traffic(problem.costs.network()), gaps(gaps) {
+    : problem(problem), tables(tables), unitTimes(problem, tables), traffic(problem.costs.network()), twins(problem), gaps(gaps) {
   size_t devices = problem.cluster.devices.size();
   result.memory.resize(devices);
   result.busy.resize(devices);
@@ -49,6 +49,11 @@ QuickSimulation::QuickSimulation(const Problem &problem, const UnitTables &table
 }
 
 void QuickSimulation::prepare(const Layout &layout) {
+  twins.forget(layout);
+  lay(layout);
+}
+
+void QuickSimulation::lay(const Layout &layout) {
   std::fill(alive.begin(), alive.end(), 0);
   deal(layout);
   order(layout);
@@ -409,13 +414,20 @@ void QuickSimulation::commit() {
     summed = std::max(summed, normEnd[d]);
     members.push_back(d);
   }
+  for (auto [like, twin] : twins.devices()) {
+    if (mode.freeLinks)
+      break;
+    computeEnd[twin] = computeEnd[like];
+    summed = std::max(summed, normEnd[twin]);
+    members.push_back(twin);
+  }
   for (const StageInfo &info : stages)
     if (tables.hasLoss(info.unitBegin, info.unitEnd))
       for (const Member &member : info.stage->members)
         summed = std::max(summed, computeEnd[member.device] * 0); // forwards are long done
   if (!mode.freeLinks) {
     summed = std::max(summed, traffic.allReduce(members, static_cast<double>(kSumsBytes), summed, problem.costs.reduceAlgorithm()).arrived);
-    for (uint32_t d : devicesUsed)
+    for (uint32_t d : members)
       end = std::max(end, std::max(summed, computeEnd[d]) + updateSeconds[d]);
   }
   result.step = std::max(end, now);
@@ -423,7 +435,8 @@ void QuickSimulation::commit() {
 
 const QuickSimulation::Result &QuickSimulation::run(const Layout &layout, Mode runMode) {
   mode = runMode;
-  prepare(layout);
+  twins.find(layout);
+  lay(layout);
   connect();
   if (orders == Orders::Timed)
     orderByTime(layout);
@@ -440,7 +453,11 @@ const QuickSimulation::Result &QuickSimulation::run(const Layout &layout, Mode r
     result.memory[d] = 0;
   for (uint32_t d : devicesUsed)
     result.memory[d] = problem.cluster.devices[d].reserve + resident[d] + owned[d] + peak[d] + (gaps ? (peak[d] - accumulators[d]) / kGaps : 0);
-  for (uint32_t d : devicesUsed) {
+  for (auto [like, twin] : twins.devices()) { // alike but for what they own
+    result.memory[twin] = result.memory[like] - owned[like] + owned[twin];
+    result.busy[twin] = result.busy[like];
+  }
+  for (size_t d = 0; d < resident.size(); ++d) {
     uint64_t memory = problem.cluster.devices[d].memory;
     if (memory && result.memory[d] > memory)
       result.excess += result.memory[d] - memory;

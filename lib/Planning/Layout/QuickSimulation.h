@@ -11,6 +11,7 @@
 // some hundred times faster. Where the two differ the expansion is right (test/unit/planning compares them). Internal to Planning.
 #pragma once
 
+#include "Twins.h"
 #include "UnitTables.h"
 
 #include "zorse/Planning/Layout.h"
@@ -52,7 +53,7 @@ public:
 
   /// Owners as makePlan lists them; valid after prepare() or run().
   const std::vector<OwnerShares> &owners() const { return shares; }
-  /// Cells, orders and owners only.
+  /// Cells, orders and owners only; of all pipelines, twins too.
   void prepare(const Layout &layout);
   const std::vector<step::Cell> &dealtCells() const { return cells; }
 
@@ -121,6 +122,7 @@ private:
     uint32_t begin, end;
   };
 
+  void lay(const Layout &layout);
   void deal(const Layout &layout);
   void addStage(StageInfo info);
   void findChunks();
@@ -169,6 +171,7 @@ private:
   const UnitTables &tables;
   UnitTimes unitTimes;
   sim::Traffic traffic;
+  TwinFinder twins;                             ///< pipelines that are not simulated themselves
   const bool gaps;
   Mode mode;
   bool split = false, chained = true;

@@ -53,13 +53,17 @@ void QuickSimulation::layOutState(const Layout &layout) {
       std::vector<std::pair<uint32_t, double>> weights;
       for (uint32_t s : stagesOfGroup[g]) {
         double units = static_cast<double>(unitsOf(g, s));
+        auto weigh = [&](uint32_t device, int64_t samples) {
+          weights.push_back({device, units * static_cast<double>(samples)});
+          twins.each(device, [&](uint32_t twin) { weights.push_back({twin, weights.back().second}); });
+        };
         if (layout.parts == 1) {
           for (const Member &member : stages[s].stage->members)
             if (member.samples > 0)
-              weights.push_back({member.device, units * static_cast<double>(member.samples)});
+              weigh(member.device, member.samples);
         } else {
           for (uint32_t c = stages[s].cellBegin; c < stages[s].cellEnd; ++c)
-            weights.push_back({cells[c].device, units * static_cast<double>(cells[c].rows())});
+            weigh(cells[c].device, cells[c].rows());
         }
       }
       std::sort(weights.begin(), weights.end());
@@ -107,6 +111,8 @@ void QuickSimulation::staticMemory(const Layout &layout) {
         accumulators[d] += group.trainable ? aligned(elements * group.elementSize) : 0;
       }
     }
+  for (auto [like, twin] : twins.devices())
+    resident[twin] = resident[like]; // with its workspace
 }
 
 /// Peak of a device's activations in the order of its tasks, transfers aside.
@@ -152,6 +158,8 @@ void QuickSimulation::weighOwners(const Layout &layout) {
     limited &= device.memory > 0;
     left[d] = static_cast<double>(device.memory) - static_cast<double>(device.reserve + resident[d] + accumulators[d] + orderedPeak(d));
   }
+  for (auto [like, twin] : twins.devices())
+    left[twin] = left[like];
   if (!limited)
     return;
   std::vector<double> sorted;

@@ -29,6 +29,17 @@ double tasksOf(const Layout &layout) {
   return std::max(tasks, 1.0);
 }
 
+/// Of those that quick simulations make: twins are simulated once.
+double simulatedTasksOf(const Problem &problem, const Layout &layout) {
+  TwinFinder twins(problem);
+  twins.find(layout);
+  Layout simulated;
+  for (size_t p = 0; p < layout.pipelines.size(); ++p)
+    if (!twins.isTwin(p))
+      simulated.pipelines.push_back(layout.pipelines[p]);
+  return tasksOf(simulated);
+}
+
 /// Simulations of descents for few devices, beyond the budget of the moves: about a second's.
 uint32_t descents(const SearchContext &context, const Layout &layout) {
   return static_cast<uint32_t>(std::min(isSmall(context) ? 40000.0 : 20000.0, 1e7 / tasksOf(layout)));
@@ -81,7 +92,7 @@ std::optional<SearchResult> zorse::planning::searchPlan(const Problem &problem, 
                                  return std::any_of(c.layout.pipelines.begin(), c.layout.pipelines.end(), [&](const Pipeline &p) { return p.stages.size() != options.stages; });
                                }),
                 seeds.end());
-  double tasks = seeds.empty() ? 1e3 : tasksOf(seeds.front().layout);
+  const double tasks = seeds.empty() ? 1e3 : simulatedTasksOf(problem, seeds.front().layout);
   context.budget = options.candidates ? options.candidates : static_cast<uint32_t>(std::clamp(taskBudget(context.devices.size()) / tasks, 16.0, 6000.0));
 
   const bool small = isSmall(context);

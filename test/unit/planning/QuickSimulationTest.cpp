@@ -197,4 +197,125 @@ TEST(QuickSimulation, AgreesWhereStagesShareUnits) {
   EXPECT_LE(found.memory, 0.03);
 }
 
+/// A case's nodes several times, on its only site. \param shared  the site's fabric is a resource, which is never short, but shared: pipelines are no twins.
+std::unique_ptr<Case> repeated(const Case &one, uint32_t copies, bool shared) {
+  auto made = std::make_unique<Case>();
+  made->summary = one.summary;
+  auto &topology = made->cluster.topology;
+  *topology.add_sites() = one.cluster.topology.sites(0);
+  if (shared)
+    topology.mutable_sites(0)->mutable_fabric()->set_bandwidth(1e30);
+  for (uint32_t k = 0; k < copies; ++k) {
+    const auto firstNode = static_cast<uint32_t>(topology.nodes_size());
+    for (const auto &node : one.cluster.topology.nodes()) {
+      made->cluster.nodes.emplace_back();
+      *topology.add_nodes() = node;
+    }
+    for (const ClusterDevice &device : one.cluster.devices) {
+      topology.add_node_of_device(firstNode + device.node);
+      made->cluster.devices.push_back(device);
+      made->cluster.devices.back().name = "d" + std::to_string(made->cluster.devices.size());
+      made->cluster.devices.back().node += firstNode;
+    }
+  }
+  std::string error;
+  made->costs = CostModel::make(made->summary, made->cluster, nullptr, {}, error);
+  made->problem = std::make_unique<Problem>(Problem{made->summary, made->cluster, *made->costs, one.problem->batch * copies});
+  return made;
+}
+
+/// Of pipelines that are alike one is simulated: with the result of simulating all of them, in a part of the events.
+TEST(QuickSimulation, OneOfTwinsStandsForAll) {
+  std::mt19937 random(11);
+  int compared = 0;
+  double worst = 0;
+  for (int trial = 0; compared < 60 && trial < 1000; ++trial) {
+    auto one = makeCase(random, trial % 2);
+    SearchOptions options;
+    options.threads = 1;
+    SearchContext context(*one->problem, options);
+    Layout layout = randomLayout(random, context);
+    if (one->cluster.topology.sites_size() != 1 || layout.pipelines.size() != 1)
+      continue;
+    if (trial % 3 == 0)
+      shareUnits(random, context, layout);
+    const uint32_t copies = 2 + static_cast<uint32_t>(trial % 3), devices = static_cast<uint32_t>(one->cluster.devices.size());
+    const std::vector<uint32_t> ahead = layout.schedule.ahead;
+    for (uint32_t k = 1; k < copies; ++k) {
+      layout.pipelines.push_back(layout.pipelines.front());
+      for (Stage &stage : layout.pipelines.back().stages)
+        for (Member &member : stage.members)
+          member.device += k * devices;
+      layout.schedule.ahead.insert(layout.schedule.ahead.end(), ahead.begin(), ahead.end());
+    }
+    auto twins = repeated(*one, copies, false), apart = repeated(*one, copies, true);
+    UnitTables tables(*twins->problem), others(*apart->problem);
+    QuickSimulation quick(*twins->problem, tables), all(*apart->problem, others);
+    const auto &a = quick.run(layout);
+    const auto &b = all.run(layout);
+    ASSERT_TRUE(a.ran && b.ran);
+    EXPECT_EQ(a.tasks * copies, b.tasks);
+    EXPECT_NEAR(a.step / b.step, 1, 0.01) << trial;
+    worst = std::max(worst, std::abs(a.step / b.step - 1));
+    EXPECT_EQ(a.busy, b.busy) << trial;
+    for (size_t d = 0; d < a.memory.size(); ++d)
+      EXPECT_NEAR(static_cast<double>(a.memory[d]), static_cast<double>(b.memory[d]), 0.01 * static_cast<double>(b.memory[d])) << trial << ", device " << d;
+    ++compared;
+  }
+  std::printf("%d layouts, step times at most %.3f %% apart\n", compared, 100 * worst);
+  EXPECT_EQ(compared, 60);
+}
+
+/// Who shares a node with another pipeline, or is unlike it in anything, is simulated.
+TEST(QuickSimulation, UnlikePipelinesAreNoTwins) {
+  std::mt19937 random(3);
+  auto one = makeCase(random, true);
+  while (one->cluster.topology.sites_size() != 1 || one->cluster.devices.size() < 2)
+    one = makeCase(random, true);
+  const auto devices = static_cast<uint32_t>(one->cluster.devices.size());
+  auto two = repeated(*one, 2, false);
+  SearchOptions options;
+  options.threads = 1;
+  SearchContext context(*two->problem, options);
+  auto pipeline = [&](uint32_t first, uint32_t end) {
+    std::vector<uint32_t> members;
+    for (uint32_t d = first; d < end; ++d)
+      members.push_back(d);
+    const int64_t samples = two->problem->batch / 2;
+    return Pipeline{samples, {makeStage(context.model, members, 0, context.model.units(), samples, 0)}};
+  };
+  Layout layout;
+  layout.pipelines = {pipeline(0, devices), pipeline(devices, 2 * devices)};
+  TwinFinder finder(*two->problem);
+  auto twin = [&] {
+    finder.find(layout);
+    return finder.isTwin(1);
+  };
+  EXPECT_TRUE(twin());
+  EXPECT_EQ(finder.devices().size(), devices);
+  Layout good = layout;
+  ++layout.pipelines[1].stages[0].members[0].samples;
+  EXPECT_FALSE(twin());
+  layout = good;
+  ++layout.pipelines[1].stages[0].members[0].rows;
+  EXPECT_FALSE(twin());
+  layout = good;
+  layout.schedule.ahead.assign(2 * devices, 0);
+  layout.schedule.ahead[devices] = 1;
+  EXPECT_FALSE(twin());
+  layout = good;
+  std::swap(layout.pipelines[0].stages[0].members[0].device, layout.pipelines[1].stages[0].members[0].device); // alike still, but on each other's nodes where there are others
+  bool alone = true;
+  for (uint32_t d = 1; d < devices; ++d)
+    alone &= two->cluster.devices[d].node != two->cluster.devices[0].node;
+  EXPECT_EQ(twin(), alone);
+  layout = good;
+  two->cluster.devices.back().memory += 64;
+  EXPECT_FALSE(twin());
+  two->cluster.devices.back().memory -= 64;
+  two->cluster.topology.mutable_nodes(two->cluster.topology.nodes_size() - 1)->mutable_nic()->set_bandwidth(1);
+  finder = TwinFinder(*two->problem);
+  EXPECT_FALSE(twin());
+}
+
 } // namespace
