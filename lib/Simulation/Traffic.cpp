@@ -4,6 +4,7 @@
 #include "zorse/Simulation/Network.h"
 
 #include <algorithm>
+#include <cstring>
 #include <tuple>
 
 using namespace zorse::sim;
@@ -57,19 +58,15 @@ Passage Traffic::send(uint32_t from, uint32_t to, double bytes, double start) {
 }
 
 Passage Traffic::allGather(const std::vector<Piece> &owners, const std::vector<uint32_t> &readers, double start, Algorithm algorithm) {
-  addMembers(owners, readers);
-  return run(Operation::Gather, start, algorithm);
+  return run(Operation::Gather, owners, readers, 0, start, algorithm);
 }
 
 Passage Traffic::reduceScatter(const std::vector<uint32_t> &contributors, const std::vector<Piece> &owners, double start, Algorithm algorithm) {
-  addMembers(owners, contributors);
-  return run(Operation::Scatter, start, algorithm);
+  return run(Operation::Scatter, owners, contributors, 0, start, algorithm);
 }
 
 Passage Traffic::allReduce(const std::vector<uint32_t> &devices, double bytes, double start, Algorithm algorithm) {
-  addMembers({}, devices);
-  total = bytes;
-  return run(Operation::Reduce, start, algorithm);
+  return run(Operation::Reduce, {}, devices, bytes, start, algorithm);
 }
 
 void Traffic::addMembers(const std::vector<Piece> &owners, const std::vector<uint32_t> &readers) {
@@ -283,75 +280,117 @@ void Traffic::rails(Operation operation, size_t several) {
   latency = (hops - shortest + furthest) * twice;
 }
 
-void Traffic::clearLoads() {
-  for (uint32_t r : touched)
-    load[r] = 0;
-  touched.clear();
-  for (uint32_t device : movers)
-    work[device] = -1;
-  movers.clear();
+Traffic::Weighed Traffic::weigh(Operation operation, Algorithm algorithm) {
   least = latency = 0;
-}
-
-void Traffic::weigh(Operation operation, Algorithm algorithm) {
-  clearLoads();
   switch (algorithm) {
-  case Algorithm::Exchange: return exchange(operation);
-  case Algorithm::Tree: return tree(operation);
-  case Algorithm::Hierarchical: return hierarchical(operation);
-  case Algorithm::Rails: return rails(operation, fewestOfNode());
-  default: return ring(operation, 0, members.size(), fewestOfNode());
+  case Algorithm::Exchange: exchange(operation); break;
+  case Algorithm::Tree: tree(operation); break;
+  case Algorithm::Hierarchical: hierarchical(operation); break;
+  case Algorithm::Rails: rails(operation, fewestOfNode()); break;
+  default: ring(operation, 0, members.size(), fewestOfNode());
   }
+  Weighed weighed{least, latency, {}, {}};
+  weighed.loads.reserve(touched.size());
+  for (uint32_t r : touched) {
+    weighed.loads.push_back({r, load[r]});
+    load[r] = 0;
+  }
+  for (uint32_t device : movers) {
+    weighed.work.push_back({device, work[device]});
+    work[device] = -1;
+  }
+  touched.clear();
+  movers.clear();
+  return weighed;
 }
 
-/// When the last byte of the loads has been passed, reserving nothing.
-double Traffic::endOfLoads(double start) const {
-  double end = start + least;
-  for (uint32_t r : touched)
-    end = std::max(end, std::max(freeAt[r], start) + load[r] * network->secondsPerByte(r));
+/// When the last byte has been passed, reserving nothing.
+double Traffic::endOf(const Weighed &collective, double start) const {
+  double end = start + collective.least;
+  for (auto [r, bytes] : collective.loads)
+    end = std::max(end, std::max(freeAt[r], start) + bytes * network->secondsPerByte(r));
   double longest = 0;
-  for (uint32_t device : movers) {
-    end = std::max(end, moved(device, work[device], start));
+  for (auto [device, seconds] : collective.work) {
+    end = std::max(end, moved(device, seconds, start));
     longest = std::max(longest, delay(device, start));
   }
   return end + longest;
 }
 
-Passage Traffic::run(Operation operation, double start, Algorithm algorithm) {
-  if (members.size() < 2)
-    return {start, start};
-  if (algorithm == Algorithm::Best) {
-    constexpr size_t kMostInExchange = 32;
-    Algorithm last = Algorithm::Best;
-    double best = 0;
-    for (Algorithm candidate : {Algorithm::Ring, Algorithm::Tree, Algorithm::Hierarchical, Algorithm::Rails, Algorithm::Exchange}) {
-      if (!network->allows(static_cast<uint8_t>(candidate)) || (candidate == Algorithm::Exchange && members.size() > kMostInExchange))
-        continue;
-      if (candidate == Algorithm::Hierarchical && members.front().site == members.back().site)
-        continue;
-      if (candidate == Algorithm::Rails && (members.front().node == members.back().node || fewestOfNode() < 2))
-        continue;
-      weigh(operation, candidate);
-      double end = endOfLoads(start) + latency;
-      if (algorithm == Algorithm::Best || end < best) {
-        best = end;
-        algorithm = candidate;
-      }
-      last = candidate;
-    }
-    if (last != algorithm || last == Algorithm::Best) // none of those allowed fits: a ring
-      weigh(operation, algorithm);
-  } else {
-    weigh(operation, algorithm);
+/// Steps have few collectives that differ, and planners simulate steps that differ little: what was weighed is kept. Two of them are the same if 128 bits say so.
+const std::vector<Traffic::Weighed> &Traffic::choices(Operation operation, const std::vector<Piece> &owners, const std::vector<uint32_t> &readers, double bytes, Algorithm algorithm) {
+  Key key{0x9e3779b97f4a7c15, 0xc2b2ae3d27d4eb4f};
+  auto mix = [&](uint64_t value) {
+    key[0] = (key[0] ^ value) * 0xff51afd7ed558ccd;
+    key[0] ^= key[0] >> 32;
+    key[1] = (key[1] + value) * 0xc4ceb9fe1a85ec53;
+    key[1] ^= key[1] >> 29;
+  };
+  auto mixNumber = [&](double number) {
+    uint64_t bits;
+    std::memcpy(&bits, &number, sizeof bits);
+    mix(bits);
+  };
+  mix(static_cast<uint64_t>(operation) << 8 | static_cast<uint64_t>(algorithm));
+  mix(owners.size());
+  for (const Piece &piece : owners) {
+    mix(piece.device);
+    mixNumber(piece.bytes);
   }
-  double sent = endOfLoads(start);
-  for (uint32_t r : touched)
-    freeAt[r] = std::max(freeAt[r], start) + load[r] * network->secondsPerByte(r);
-  for (uint32_t device : movers)
-    charge(device, work[device], start);
-  double arrived = sent + latency;
-  clearLoads();
-  return {sent, arrived};
+  for (uint32_t device : readers)
+    mix(device);
+  mixNumber(bytes);
+  constexpr size_t kMostLoads = 1 << 21; // 32 MiB
+  if (knownLoads > kMostLoads) {
+    known.clear();
+    knownLoads = 0;
+  }
+  auto [entry, isNew] = known.try_emplace(key);
+  std::vector<Weighed> &found = entry->second;
+  if (!isNew)
+    return found;
+  addMembers(owners, readers);
+  if (operation == Operation::Reduce)
+    total = bytes;
+  if (members.size() < 2)
+    return found;
+  constexpr size_t kMostInExchange = 32;
+  for (Algorithm candidate : {Algorithm::Ring, Algorithm::Tree, Algorithm::Hierarchical, Algorithm::Rails, Algorithm::Exchange}) {
+    if (algorithm != Algorithm::Best)
+      break;
+    if (!network->allows(static_cast<uint8_t>(candidate)) || (candidate == Algorithm::Exchange && members.size() > kMostInExchange))
+      continue;
+    if (candidate == Algorithm::Hierarchical && members.front().site == members.back().site)
+      continue;
+    if (candidate == Algorithm::Rails && (members.front().node == members.back().node || fewestOfNode() < 2))
+      continue;
+    found.push_back(weigh(operation, candidate));
+  }
+  if (found.empty()) // the one asked for; a ring, if none of those allowed fits
+    found.push_back(weigh(operation, algorithm));
+  for (const Weighed &one : found)
+    knownLoads += one.loads.size() + one.work.size() + 8;
+  return found;
+}
+
+Passage Traffic::run(Operation operation, const std::vector<Piece> &owners, const std::vector<uint32_t> &readers, double bytes, double start, Algorithm algorithm) {
+  const Weighed *best = nullptr;
+  double bestEnd = 0, sent = start;
+  for (const Weighed &one : choices(operation, owners, readers, bytes, algorithm)) {
+    const double end = endOf(one, start);
+    if (!best || end + one.latency < bestEnd) {
+      best = &one;
+      bestEnd = end + one.latency;
+      sent = end;
+    }
+  }
+  if (!best)
+    return {start, start};
+  for (auto [r, load] : best->loads)
+    freeAt[r] = std::max(freeAt[r], start) + load * network->secondsPerByte(r);
+  for (auto [device, seconds] : best->work)
+    charge(device, seconds, start);
+  return {sent, sent + best->latency};
 }
 
 Algorithm zorse::sim::algorithmOf(zorse::bundle::Topology::Algorithm algorithm) {

@@ -176,6 +176,15 @@ private:
     double owned;
   };
   enum class Operation : uint8_t { Gather, Scatter, Reduce };
+  struct Weighed {                 ///< a collective by one algorithm, on an idle network
+    double least, latency;         ///< seconds
+    std::vector<std::pair<uint32_t, double>> loads; ///< bytes by resource
+    std::vector<std::pair<uint32_t, double>> work;  ///< seconds of moving by device
+  };
+  using Key = std::array<uint64_t, 2>;
+  struct KeyHash {
+    size_t operator()(const Key &key) const { return static_cast<size_t>(key[0]); }
+  };
   struct Debt {
     double until = 0;              ///< computes until then
     double seconds = 0;            ///< of moving before `until` which that does not know of; idle time after it works them off
@@ -185,8 +194,9 @@ private:
   void charge(uint32_t device, double work, double start);
   double delay(uint32_t device, double start) const;
   double moved(uint32_t device, double work, double start) const;
-  Passage run(Operation operation, double start, Algorithm algorithm);
-  void weigh(Operation operation, Algorithm algorithm);
+  Passage run(Operation operation, const std::vector<Piece> &owners, const std::vector<uint32_t> &readers, double bytes, double start, Algorithm algorithm);
+  const std::vector<Weighed> &choices(Operation operation, const std::vector<Piece> &owners, const std::vector<uint32_t> &readers, double bytes, Algorithm algorithm);
+  Weighed weigh(Operation operation, Algorithm algorithm);
   void flow(uint32_t from, uint32_t to, double bytes, size_t several = 1);
   void ring(Operation operation, size_t begin, size_t end, size_t several);
   size_t fewestOfNode() const;
@@ -195,9 +205,8 @@ private:
   void exchange(Operation operation);
   void hierarchical(Operation operation);
   void rails(Operation operation, size_t several);
-  double endOfLoads(double start) const;
+  double endOf(const Weighed &collective, double start) const;
   void addMembers(const std::vector<Piece> &owners, const std::vector<uint32_t> &readers);
-  void clearLoads();
 
   const Network *network;
   std::vector<double> freeAt;
@@ -210,6 +219,8 @@ private:
   std::vector<uint32_t> movers;
   std::vector<Debt> debts;
   double least = 0, latency = 0, lastHop = 0;
+  std::unordered_map<Key, std::vector<Weighed>, KeyHash> known; ///< collectives that were weighed, by each algorithm that may do
+  size_t knownLoads = 0;
 };
 
 } // namespace zorse::sim
