@@ -64,6 +64,7 @@ struct Evaluation {
   uint64_t excess = 0;                 ///< bytes by which devices lack memory, summed; 0: it fits
   std::vector<uint64_t> memory;        ///< bytes per device, reserve included
   std::vector<double> busy;            ///< seconds of compute per device
+  std::vector<uint32_t> cellsAlive;    ///< per device: that hold activations at once, at most
 };
 
 /// \param timeOnly  without placing buffers: several times faster, and `memory` is the most that is alive at once, some percent below what placing needs

@@ -61,6 +61,7 @@ std::optional<Evaluation> zorse::planning::evaluate(const Problem &problem, cons
     uint64_t needs = planned ? planned + problem.cluster.devices[d].reserve : 0;
     result.memory.push_back(needs);
     result.busy.push_back(graph->devices[d].busy);
+    result.cellsAlive.push_back(graph->devices[d].memory.cellsAlive);
     if (limit && needs > limit)
       result.excess += needs - limit;
   }

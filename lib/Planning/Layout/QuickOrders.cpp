@@ -215,7 +215,7 @@ void QuickSimulation::orderByTime(const Layout &layout) {
       uint64_t others = device.reserve + resident[d] + accumulators[d] + owned[d] + most;
       budget[d] = device.memory > others ? device.memory - others : 0;
       if (gaps)
-        budget[d] -= std::min(budget[d], (budget[d] + most) / (kGaps + 1));
+        budget[d] -= std::min(budget[d], (budget[d] + most) / (gaps + 1));
     }
   }
 }

@@ -11,10 +11,11 @@ constexpr uint64_t kSumsBytes = 128;
 
 } // namespace
 
-QuickSimulation::QuickSimulation(const Problem &problem, const UnitTables &tables, bool gaps)
+QuickSimulation::QuickSimulation(const Problem &problem, const UnitTables &tables, uint64_t gaps)
     : problem(problem), tables(tables), unitTimes(problem, tables), traffic(problem.costs.network()), twins(problem), gaps(gaps) {
   size_t devices = problem.cluster.devices.size();
   result.memory.resize(devices);
+  result.gaps.resize(devices);
   result.busy.resize(devices);
   resident.resize(devices);
   owned.resize(devices);
@@ -450,11 +451,14 @@ const QuickSimulation::Result &QuickSimulation::run(const Layout &layout, Mode r
   commit();
   result.excess = 0;
   for (size_t d = 0; d < resident.size(); ++d)
-    result.memory[d] = 0;
-  for (uint32_t d : devicesUsed)
-    result.memory[d] = problem.cluster.devices[d].reserve + resident[d] + owned[d] + peak[d] + (gaps ? (peak[d] - accumulators[d]) / kGaps : 0);
+    result.memory[d] = result.gaps[d] = 0;
+  for (uint32_t d : devicesUsed) {
+    result.gaps[d] = gaps ? (peak[d] - accumulators[d]) / gaps : 0;
+    result.memory[d] = problem.cluster.devices[d].reserve + resident[d] + owned[d] + peak[d] + result.gaps[d];
+  }
   for (auto [like, twin] : twins.devices()) { // alike but for what they own
     result.memory[twin] = result.memory[like] - owned[like] + owned[twin];
+    result.gaps[twin] = result.gaps[like];
     result.busy[twin] = result.busy[like];
   }
   for (size_t d = 0; d < resident.size(); ++d) {

@@ -34,14 +34,18 @@ struct OwnerShares {
 /// One per thread; memory is reused from run to run.
 class QuickSimulation {
 public:
-  /// \param gaps  whether memory counts the gaps that placed buffers usually leave; without, plans may turn out not to fit, and none that fits seems not to
-  QuickSimulation(const Problem &problem, const UnitTables &tables, bool gaps = true);
+  /// Placed buffers usually leave gaps of one part of the activations in so many.
+  static constexpr uint64_t kGaps = 50;
+
+  /// \param gaps  memory counts one part of the activations in so many for gaps; 0: none, plans may turn out not to fit, and none that fits seems not to
+  QuickSimulation(const Problem &problem, const UnitTables &tables, uint64_t gaps = kGaps);
 
   struct Result {
     bool ran = false;                ///< false: the order cannot run
     double step = 0;                 ///< seconds
     uint64_t excess = 0;             ///< bytes that devices lack, summed
-    std::vector<uint64_t> memory;    ///< per device of the cluster, reserve included
+    std::vector<uint64_t> memory;    ///< per device of the cluster, reserve and gaps included
+    std::vector<uint64_t> gaps;      ///< per device: what was counted for them
     std::vector<double> busy;        ///< per device: seconds of compute
     uint32_t tasks = 0;              ///< simulated: F, B, W and transfers
   };
@@ -60,8 +64,6 @@ public:
   UnitTimes &times() { return unitTimes; }
 
 private:
-  /// Placed buffers leave gaps: one part of the activations in so many.
-  static constexpr uint64_t kGaps = 50;
   static constexpr uint32_t kNone = UINT32_MAX;
   // Tasks: kind << 30 | cell.
   static constexpr uint32_t kCellMask = (1u << 30) - 1, kForwardTask = 0, kBackwardTask = 1u << 30, kWeightsTask = 2u << 30;
@@ -172,7 +174,7 @@ private:
   UnitTimes unitTimes;
   sim::Traffic traffic;
   TwinFinder twins;                             ///< pipelines that are not simulated themselves
-  const bool gaps;
+  const uint64_t gaps;
   Mode mode;
   bool split = false, chained = true;
   Orders orders = Orders::Chain;

@@ -35,7 +35,8 @@ SearchContext::SearchContext(const Problem &problem, const SearchOptions &option
     parts = std::make_unique<StageModel>(problem, tables, options.rows, ways);
   unsigned threads = options.threads ? options.threads : std::max(1u, std::thread::hardware_concurrency());
   for (unsigned t = 0; t < threads; ++t) {
-    simulations.push_back(std::make_unique<QuickSimulation>(problem, tables, /*gaps=*/!isSmall(*this))); // many plans of small problems are placed before one is chosen
+    // Many plans of small problems are placed before one is chosen, those of large ones rather never: it doubles the time of planning.
+    simulations.push_back(std::make_unique<QuickSimulation>(problem, tables, isSmall(*this) ? 0 : isLarge(*this) ? kLargeGaps : QuickSimulation::kGaps));
     solvers.push_back(std::make_unique<CutSolver>(model));
     if (parts)
       partSolvers.push_back(std::make_unique<CutSolver>(*parts));
@@ -62,6 +63,8 @@ void SearchContext::parallel(size_t count, const std::function<void(size_t, size
     thread.join();
 }
 
+bool zorse::planning::isLarge(const SearchContext &context) { return context.devices.size() > 256; }
+
 double SearchContext::price(const Layout &layout) const {
   double sum = 0;
   std::vector<uint8_t> node(problem.cluster.nodes.size(), 0), seen(problem.cluster.devices.size(), 0);
@@ -78,10 +81,10 @@ double SearchContext::price(const Layout &layout) const {
   return sum;
 }
 
-double SearchContext::missingMemory(const std::vector<uint64_t> &memory, double spare) const {
+double SearchContext::missingMemory(const std::vector<uint64_t> &memory) const {
   double missing = 0;
   for (size_t d = 0; d < memory.size(); ++d) {
-    double limit = static_cast<double>(problem.cluster.devices[d].memory) * (1 - spare);
+    double limit = static_cast<double>(problem.cluster.devices[d].memory);
     if (limit > 0 && static_cast<double>(memory[d]) > limit)
       missing += (static_cast<double>(memory[d]) - limit) / limit;
   }
@@ -104,8 +107,6 @@ double SearchContext::scoreOf(const Layout &layout, double step, double missing)
 }
 
 void SearchContext::simulate(std::vector<Candidate> &batch) {
-  // Placing the buffers of so many devices doubles the time of planning: plans that need no placing to be sure that they fit are preferred unless much is lost.
-  const bool large = devices.size() > 256;
   parallel(batch.size(), [&](size_t worker, size_t i) {
     Candidate &candidate = batch[i];
     const QuickSimulation::Result &result = simulation(worker).run(candidate.layout);
@@ -116,8 +117,6 @@ void SearchContext::simulate(std::vector<Candidate> &batch) {
       candidate.busy.assign(result.busy.begin(), result.busy.end());
     double missing = missingMemory(result.memory);
     candidate.score = result.ran ? scoreOf(candidate.layout, result.step, missing) : INFINITY;
-    if (large && missing == 0 && missingMemory(result.memory, 1.0 / 19) > 0)
-      candidate.score *= 1.2;
   });
   triedCount += static_cast<uint32_t>(batch.size());
   if (options.progress) {

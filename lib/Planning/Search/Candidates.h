@@ -70,8 +70,8 @@ public:
   uint64_t nextId() { return ids++; }
   double price(const Layout &layout) const; ///< per hour
   double scoreOf(const Layout &layout, double step, double missing) const;
-  /// Part of their memory that devices lack, summed, where they are to keep `spare` of it.
-  double missingMemory(const std::vector<uint64_t> &memory, double spare = 0) const;
+  /// Part of their memory that devices lack, summed.
+  double missingMemory(const std::vector<uint64_t> &memory) const;
   uint32_t tried() const { return triedCount; }
   void count(uint32_t simulated) { triedCount += simulated; }
   MoveShares moves;
@@ -139,8 +139,12 @@ bool judge(SearchContext &context, const std::vector<Candidate> &pool, double ex
 /// What the closest plan lacks, device by device, and what would make it fit.
 std::string explainMemory(const SearchContext &context, const Layout &layout, const Evaluation &closest);
 
-/// Branch and bound over the whole space of small problems; see ExactSearch.cpp. Returns false if the budget did not suffice for a proof.
+/// Few enough devices, units and samples for the exact search.
 bool isSmall(const SearchContext &context);
+/// Many devices: placing the buffers of a plan takes as long as all the rest of planning. More is left for gaps, and what leaves it is not placed.
+bool isLarge(const SearchContext &context);
+constexpr uint64_t kLargeGaps = 20;
+/// Branch and bound over the whole space of small problems; see ExactSearch.cpp. Returns false if the budget did not suffice for a proof.
 bool searchExactly(SearchContext &context, std::vector<Candidate> &pool);
 
 } // namespace zorse::planning

@@ -36,11 +36,18 @@ std::vector<Candidate> rivals(SearchContext &context) {
   return found;
 }
 
-/// Where what is alive at once nearly fills a device, the gaps that placed buffers leave decide whether the plan fits.
-bool isTight(const Problem &problem, const Evaluation &evaluation) {
+/// Where what is alive at once nearly fills a device, the gaps that placed buffers leave decide whether the plan fits. Timed orders take in fewer samples then;
+/// of many devices, whose buffers take long to place, only those count that hold one already.
+bool isTight(SearchContext &context, const Layout &layout, const Evaluation &evaluation) {
+  const std::vector<uint64_t> *gaps = nullptr;
+  if (isLarge(context)) {
+    static_assert(kLargeGaps < QuickSimulation::kGaps);
+    gaps = &context.simulation(0).run(layout).gaps;
+  }
   for (size_t d = 0; d < evaluation.memory.size(); ++d) {
-    uint64_t limit = problem.cluster.devices[d].memory;
-    if (limit && evaluation.memory[d] > limit - limit / 20)
+    const uint64_t limit = context.problem.cluster.devices[d].memory, usual = gaps ? (*gaps)[d] * kLargeGaps / QuickSimulation::kGaps : limit / 20;
+    const bool givesWay = gaps && layout.schedule.kind == step::ScheduleKind::Timed && evaluation.cellsAlive[d] > 1;
+    if (limit && !givesWay && evaluation.memory[d] + usual > limit)
       return true;
   }
   return false;
@@ -79,37 +86,41 @@ bool zorse::planning::judge(SearchContext &context, const std::vector<Candidate>
     fitting += one.evaluation.excess == 0;
     judged.push_back(std::move(one));
   };
-  for (const Candidate &candidate : pool) {
-    if (!(candidate.score < INFINITY))
-      break;
-    bool alone = isSingle(candidate);
-    if ((fitting >= most || judged.size() >= most + 20) && (single || !alone || candidate.score > 1.2 * pool.front().score))
-      continue;
-    if (std::find(seen.begin(), seen.end(), candidate.step) != seen.end())
-      continue;
-    seen.push_back(candidate.step);
-    single |= alone;
-    expand(candidate);
-  }
+  // Candidates from the best on until `enough` of them fit, at most `tries`.
+  auto next = pool.begin();
+  auto expandMore = [&](size_t enough, size_t tries) {
+    const size_t before = judged.size(), fittingBefore = fitting;
+    for (; next != pool.end() && next->score < INFINITY && fitting - fittingBefore < enough && judged.size() - before < tries; ++next) {
+      if (std::find(seen.begin(), seen.end(), next->step) != seen.end())
+        continue;
+      seen.push_back(next->step);
+      single |= isSingle(*next);
+      expand(*next);
+    }
+    return judged.size() > before;
+  };
+  expandMore(most, most + 20);
+  for (auto it = next; it != pool.end() && !single && it->score <= 1.2 * pool.front().score; ++it)
+    if (isSingle(*it)) {
+      single = true;
+      expand(*it);
+    }
   constexpr double kRivals = 1200; // expansions affordable where theirs, at most 24 a planner, are few
   const std::vector<Candidate> others = context.devices.size() <= 16 && !options.candidates && expansions >= kRivals ? rivals(context) : std::vector<Candidate>();
   for (const Candidate &candidate : others)
     expand(candidate);
-  std::stable_sort(judged.begin(), judged.end(), [](const Judged &a, const Judged &b) { return a.score < b.score; });
   double bestScore = INFINITY;
   const Candidate *closest = nullptr;
   Evaluation closestEvaluation;
-  for (Judged &one : judged) {
-    if (one.score >= bestScore)
-      break;
-    if (place || one.evaluation.excess > 0 || isTight(problem, one.evaluation))
+  auto choose = [&](Judged &one) {
+    if (place || one.evaluation.excess > 0 || isTight(context, one.candidate->layout, one.evaluation))
       if (std::optional<Evaluation> placed = evaluate(problem, one.plan, error)) { // where buffers' gaps take memory, fewer samples may be under way
         one.evaluation = std::move(*placed);
         one.score = context.scoreOf(one.candidate->layout, one.evaluation.step, context.missingMemory(one.evaluation.memory));
       }
     if (one.evaluation.excess == 0) {
       if (one.score >= bestScore)
-        continue;
+        return;
       bestScore = one.score;
       result.layout = one.candidate->layout;
       result.plan = std::move(one.plan);
@@ -119,6 +130,17 @@ bool zorse::planning::judge(SearchContext &context, const std::vector<Candidate>
       closest = one.candidate;
       closestEvaluation = std::move(one.evaluation);
     }
+  };
+  // What fits before its buffers are placed may not fit afterwards: then more are tried.
+  size_t chosen = 0;
+  constexpr size_t kMostRounds = 12;
+  for (size_t round = 0; round < kMostRounds; ++round) {
+    std::stable_sort(judged.begin() + static_cast<long>(chosen), judged.end(), [](const Judged &a, const Judged &b) { return a.score < b.score; });
+    for (; chosen < judged.size() && judged[chosen].score < bestScore; ++chosen)
+      choose(judged[chosen]);
+    chosen = judged.size();
+    if (bestScore < INFINITY || !expandMore(1, 3))
+      break;
   }
   result.tried = context.tried();
   if (bestScore < INFINITY) {

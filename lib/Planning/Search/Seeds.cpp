@@ -267,9 +267,9 @@ std::vector<Candidate> zorse::planning::makeSeeds(SearchContext &context) {
         task.options.copies = static_cast<uint32_t>(sets.size());
         task.size = size;
         if (largest > 32 && largest <= 64)
-          task.finer = {1, 2};
+          task.finer = isLarge(context) ? std::vector<size_t>{2} : std::vector<size_t>{1, 2};
         else if (largest > 64 && largest <= 128)
-          task.finer = {1, 2, 8};
+          task.finer = isLarge(context) ? std::vector<size_t>{2, 8} : std::vector<size_t>{1, 2, 8}; // one by one takes long, and whole nodes do better
         if (largest > 32)
           task.options.mostDevices = static_cast<uint32_t>(largest / 4);
         tasks.push_back(std::move(task));
@@ -277,10 +277,14 @@ std::vector<Candidate> zorse::planning::makeSeeds(SearchContext &context) {
   };
   uint32_t asked = context.options.pipelines;
   size_t orders = count <= 128 ? 24 : 6;
+  std::set<uint32_t> sitesOfAll;
+  for (uint32_t d : context.devices)
+    sitesOfAll.insert(context.model.siteOf(d));
+  const size_t sites = sitesOfAll.size();
   if (asked <= 1)
     addTasks({context.devices}, orders);
   for (uint32_t copies : {2u, 3u, 4u, 5u, 8u, 16u})
-    if ((count <= 128 || copies == 2 || copies == 4 || asked == copies) && (asked == 0 || asked == copies) && copies <= count && copies <= context.problem.batch)
+    if ((count <= 128 || copies == 2 || copies == 4 || copies == 8 || copies == sites || asked == copies) && (asked == 0 || asked == copies) && copies <= count && copies <= context.problem.batch)
       for (bool bySite : {false, true}) {
         auto sets = dealCopies(context, copies, bySite);
         if (!sets.empty())
