@@ -85,7 +85,7 @@ TEST_P(StepPrograms, AreVerifiedAndReadBack) {
   bundle.summary = model.summary;
   bundle.bodies = model.bodies;
   bundle.programs = programs;
-  EXPECT_EQ(runtime::verifyBundle(bundle, 2).message(), "");
+  EXPECT_TRUE(runtime::verifyBundle(bundle, 2).succeeded());
   bundle::Entry *entry = firstCompute(bundle.programs);
   ASSERT_TRUE(entry);
   bundle::Region *region = entry->mutable_compute()->mutable_calls(0)->mutable_slots(0)->mutable_region();
