@@ -1,9 +1,9 @@
 #include "zorse/Verify/PlanView.h"
 
-#include <nlohmann/json.hpp>
+#include "PlanParser.h"
 
 #include <cmath>
-#include <map>
+#include <unordered_map>
 
 using namespace zorse::verify;
 using Json = nlohmann::json;
@@ -13,7 +13,7 @@ namespace {
 /// Reads with one error string; every getter is total, so that no exception can leave this file.
 struct Reader {
   std::string &error;
-  std::map<std::string, uint32_t> devices;
+  std::unordered_map<std::string, uint32_t> devices;
 
   bool fail(const std::string &message) {
     if (error.empty())
@@ -94,6 +94,22 @@ bool readCells(const Json &list, PlanView &plan, Reader &reader) {
   return true;
 }
 
+/// The same of cells in plain form. False, without an error, where a device does not exist.
+bool takeCells(const std::vector<PlanParser::Cell> &cells, PlanView &plan, const Reader &reader) {
+  plan.cells.reserve(cells.size());
+  for (const PlanParser::Cell &cell : cells) {
+    int64_t device = cell.deviceNumber;
+    if (!cell.device.empty()) {
+      auto it = reader.devices.find(cell.device);
+      device = it == reader.devices.end() ? -1 : int64_t(it->second);
+    }
+    if (device < 0 || device >= int64_t(plan.devices.size()))
+      return false;
+    plan.cells.push_back({cell.units[0], cell.units[1], cell.samples[0], cell.samples[1], uint32_t(device)});
+  }
+  return true;
+}
+
 /// state.groups: the owners a plan names; extents where they are explicit, -1 where a share decides.
 bool readOwners(const Json &state, PlanView &plan, Reader &reader) {
   if (!state.is_object())
@@ -131,7 +147,10 @@ std::optional<PlanView> zorse::verify::readPlanView(std::string_view text, std::
   error.clear();
   PlanView plan;
   Reader reader{error, {}};
-  Json json = Json::parse(text, nullptr, /*allow_exceptions=*/false, /*ignore_comments=*/true);
+  auto tree = [&] { return Json::parse(text, nullptr, /*allow_exceptions=*/false, /*ignore_comments=*/true); };
+  PlanParser parser;
+  const bool plain = parser.parse(text); // else the tree of all says what is wrong
+  Json json = plain ? std::move(parser.tree) : tree();
   if (json.is_discarded() || !json.is_object()) {
     error = "the plan is not a JSON object";
     return std::nullopt;
@@ -140,8 +159,16 @@ std::optional<PlanView> zorse::verify::readPlanView(std::string_view text, std::
     error = "the plan expects batch, devices and cells";
     return std::nullopt;
   }
-  if (!reader.integer(json["batch"], [] { return std::string("batch"); }, plan.batch) || !readDevices(json["devices"], plan, reader) || !readCells(json["cells"], plan, reader) ||
-      (json.contains("state") && !readOwners(json["state"], plan, reader)))
+  if (!reader.integer(json["batch"], [] { return std::string("batch"); }, plan.batch) || !readDevices(json["devices"], plan, reader))
+    return std::nullopt;
+  if (!plain || !json["cells"].is_array() || !takeCells(parser.cells, plan, reader)) {
+    plan.cells.clear();
+    if (plain)
+      json = tree();
+    if (!readCells(json["cells"], plan, reader))
+      return std::nullopt;
+  }
+  if (json.contains("state") && !readOwners(json["state"], plan, reader))
     return std::nullopt;
   if (auto split = json.find("split_backward"); split != json.end()) {
     if (!split->is_boolean()) {

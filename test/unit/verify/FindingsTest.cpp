@@ -497,6 +497,30 @@ TEST(Plans, AreRead) {
   }
 }
 
+/// Cells in plain form are read without a tree, others with one: both say the same.
+TEST(Plans, FormOfCellsDoesNotMatter) {
+  std::string error;
+  auto read = [&](const std::string &cells, const std::string &rest = "") {
+    auto plan = verify::readPlanView(R"({"note": {"cells": [1, {"units": "none"}]}, "cells": )" + cells + R"(, "batch": 4, "devices": ["a", {"name": "b"}])" + rest + "}", error);
+    std::string text = plan ? "" : error;
+    for (const auto &c : plan ? plan->cells : std::vector<verify::PlanView::Cell>())
+      text += std::to_string(c.firstUnit) + "-" + std::to_string(c.endUnit) + " x " + std::to_string(c.firstSample) + "-" + std::to_string(c.endSample) + " on " + std::to_string(c.device) + "; ";
+    return text;
+  };
+  const std::string expected = "0-2 x 0-4 on 0; 2-3 x -1-4 on 1; ";
+  EXPECT_EQ(read(R"([{"units": [0, 2], "samples": [0, 4], "device": "a"}, {"device": 1, "samples": [-1, 4], "units": [2, 3]}])"), expected);
+  EXPECT_EQ(read(R"([{"units": [0, 2], "samples": [0, 4], "device": "a", "note": [{}]}, {"device": 1, "samples": [-1, 4], "units": [2, 3]}])"), expected);
+  EXPECT_EQ(read(R"([{"units": [7, 8], "units": [0, 2], "samples": [0, 4], "device": "a"}, {"device": "b", "samples": [-1, 4], "units": [2, 3]}])"), expected);
+  EXPECT_EQ(read(R"([{"units": [7, 8], "samples": [0, 4], "device": "a"}])", R"(, "cells": [])"), "");
+  EXPECT_EQ(read(R"([])", R"(, "cells": 3)"), "cells: expects a list");
+  EXPECT_EQ(read(R"([{"units": [0, 2], "samples": [0, 4], "device": "c"}])"), "cells[0].device: there is no device 'c'");
+  EXPECT_EQ(read(R"([{"units": [0, 2], "samples": [0, 4], "device": 2}])"), "cells[0].device: device 2 of 2");
+  EXPECT_EQ(read(R"([{"units": [0, 2], "samples": [0, 4, 5], "device": 0}])"), "cells[0].samples: expects [begin, end]");
+  EXPECT_EQ(read(R"([{"units": [0, 2], "samples": [0, 1.5], "device": 0}])"), "cells[0].samples: expects an integer, found 1.5");
+  EXPECT_EQ(read(R"([{"units": [0, 2], "device": 0}])"), "cells[0]: expects units, samples and device");
+  EXPECT_EQ(read(R"([[]])"), "cells[0]: expects units, samples and device");
+}
+
 TEST(Findings, BodiesWithImpossibleModes) {
   Case test({}, oneDevice());
   auto &body = *test.model.bodies.mutable_bodies(int(test.model.summary.units(1).forward_body()));
