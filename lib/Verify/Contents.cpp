@@ -1,6 +1,5 @@
 #include "Replay.h"
 
-
 using namespace zorse;
 using namespace zorse::verify;
 
@@ -22,55 +21,53 @@ std::string Replay::held(const Content &content) const {
   return text + ", left by entry " + std::to_string(program.entries(content.writer).id()) + ", " + device.describe(program.entries(content.writer));
 }
 
-void Replay::write(const bundle::Region &region, const Logical &value) {
-  Content content = contentOf(value, int64_t(region.offset()));
-  int64_t begin = int64_t(region.offset()), end = begin + int64_t(region.bytes());
+void Replay::write(const Place &place, const Logical &value) {
+  Content content = contentOf(value, place.begin);
   if (value.kind == bundle::Value::ACTIVATION_GRADIENT) { // received: the sum it declares
     std::vector<Contribution> items;
     for (uint32_t unit : model.valueContributors[value.id])
       if (unit >= value.cut)
         items.push_back({unit, 0, 0, 0});
-    content.list = newList(region.arena(), begin, end, std::move(items));
+    content.list = newList(place.intervals, std::move(items));
   }
-  writeBytes(region.arena(), begin, end, content);
+  writeBytes(place, content);
 }
 
-void Replay::scratch(const bundle::Region &region, Intervals intervals) {
+void Replay::scratch(const Place &place) {
   Content content;
   content.writer = current;
-  arenas[region.arena()].assign(intervals, content);
+  memory.assign(place.intervals, content);
 }
 
-void Replay::writeScalars(const bundle::Region &region) {
-  const uint32_t arena = region.arena();
-  const int64_t base = int64_t(region.offset()), sums = base + Block::scalarsEnd;
+void Replay::writeScalars(const Place &block) {
+  const Place scalars = part(block, 0, Block::scalarsEnd), norm = part(block, Block::scalarsEnd, Block::scalarsEnd + Block::normBytes),
+              loss = part(block, Block::scalarsEnd + Block::normBytes, Block::sumsEnd);
   Content content;
   content.kind = bundle::Value::STEP_SCALARS;
-  content.delta = -base;
+  content.delta = -block.begin;
   content.writer = current;
-  writeBytes(arena, base, sums, content);
+  writeBytes(scalars, content);
   content.kind = bundle::Value::SUMS;
-  content.delta = -sums;
-  content.list = newList(arena, sums, sums + Block::normBytes, {});
-  writeBytes(arena, sums, sums + Block::normBytes, content);
-  content.list = newList(arena, sums + Block::normBytes, base + Block::sumsEnd, {});
-  writeBytes(arena, sums + Block::normBytes, base + Block::sumsEnd, content);
+  content.delta = -norm.begin;
+  content.list = newList(norm.intervals, {});
+  writeBytes(norm, content);
+  content.list = newList(loss.intervals, {});
+  writeBytes(loss, content);
   Content rest;
   rest.writer = current;
-  writeBytes(arena, base + Block::sumsEnd, base + Block::bytes, rest);
+  writeBytes(part(block, Block::sumsEnd, Block::bytes), rest);
 }
 
 /// Every byte holds the expected value; accumulators besides hold exactly the contributions their reader needs.
-bool Replay::requireBytes(uint32_t arena, Intervals intervals, int64_t begin, int64_t end, const Content &expected, const Logical &value, int64_t parameter) {
+bool Replay::compareBytes(const Place &place, const Content &expected, const Logical &value, int64_t parameter) {
   bool good = true;
   uint32_t checked = 0;
-  Places &places = device.getPlaces();
-  arenas[arena].forEach(intervals, [&](Intervals piece, const Content &found) {
+  memory.forEach(place.intervals, [&](Intervals piece, const Content &found) {
     if (!good)
       return;
     auto bytes = [&] {
-      int64_t from = std::max(begin, places.address(arena, piece.begin)), to = piece.end < places.count(arena) ? std::min(end, places.address(arena, piece.end)) : end;
-      return "bytes " + std::to_string(from) + "-" + std::to_string(to) + " of arena " + std::to_string(arena);
+      int64_t from = std::max(place.begin, places.address(piece.begin)), to = std::min(place.end, places.address(piece.end));
+      return "bytes " + std::to_string(offsetOf(from)) + "-" + std::to_string(offsetOf(to)) + " of arena " + std::to_string(arenaOf(from));
     };
     auto expects = [&] {
       bundle::Value declared;
@@ -117,53 +114,57 @@ bool Replay::requireBytes(uint32_t arena, Intervals intervals, int64_t begin, in
   return good;
 }
 
-bool Replay::requireSlot(const bundle::Region &region, const Logical &value) {
+bool Replay::requireSlot(const Place &place, const Logical &value) {
   if (isState(value.kind) && value.parameter < 0)
-    return require(region, value);
-  int64_t base = int64_t(region.offset());
-  return requireBytes(region.arena(), value.intervals, base, base + int64_t(region.bytes()), contentOf(value, base), value, value.parameter);
+    return require(place, value);
+  return requireBytes(place, contentOf(value, place.begin), value, value.parameter);
 }
 
-bool Replay::require(const bundle::Region &region, const Logical &value) {
-  if (!region.bytes())
+bool Replay::require(const Place &place, const Logical &value) {
+  if (place.begin == place.end)
     return true;
-  int64_t base = int64_t(region.offset());
-  Content expected = contentOf(value, base);
+  Content expected = contentOf(value, place.begin);
   if (!isState(value.kind))
-    return requireBytes(region.arena(), base, base + int64_t(region.bytes()), expected, value, -1);
+    return requireBytes(place, expected, value, -1);
   bool good = true;
   model.forPieces(value.id, value.begin, value.end, [&](int64_t begin, int64_t end, uint32_t parameter) {
-    good = good && requireBytes(region.arena(), base + (begin - value.begin) * value.stride, base + (end - value.begin) * value.stride, expected, value, parameter);
+    good = good && requireBytes(part(place, (begin - value.begin) * value.stride, (end - value.begin) * value.stride), expected, value, parameter);
   });
   return good;
 }
 
 /// What LoadScalars brought, and with `decided` the decision.
-bool Replay::requireScalars(const bundle::Region &region, bool decided) {
+bool Replay::requireScalars(const Place &block, bool decided) {
   Logical value;
   value.kind = bundle::Value::STEP_SCALARS;
-  int64_t base = int64_t(region.offset());
-  Content expected = contentOf(value, base);
-  if (!requireBytes(region.arena(), base, base + Block::decidedBegin, expected, value, -1) ||
-      !requireBytes(region.arena(), base + Block::decidedEnd, base + Block::scalarsEnd, expected, value, -1))
+  Content expected = contentOf(value, block.begin);
+  if (block.begin != lastBlock.begin || block.end != lastBlock.end) {
+    lastScalars[0] = part(block, 0, Block::decidedBegin);
+    lastScalars[1] = part(block, Block::decidedBegin, Block::decidedEnd);
+    lastScalars[2] = part(block, Block::decidedEnd, Block::scalarsEnd);
+    lastBlock = block;
+  }
+  if (!requireBytes(lastScalars[0], expected, value, -1) || !requireBytes(lastScalars[2], expected, value, -1))
     return false;
   value.id = expected.id = 1;
-  return !decided || requireBytes(region.arena(), base + Block::decidedBegin, base + Block::decidedEnd, expected, value, -1);
+  return !decided || requireBytes(lastScalars[1], expected, value, -1);
 }
 
 /// The sums of this device (`global` false) or of all: there, every contribution once. A device that is the only one with contributions may read
 /// its own as global; that it is the only one is checked with all devices.
-bool Replay::requireSums(const bundle::Region &region, bool global, bool norm, bool loss) {
+bool Replay::requireSums(const Place &sums, bool global, bool norm, bool loss) {
   bool good = true;
-  int64_t base = int64_t(region.offset());
-  auto part = [&](int64_t begin, int64_t end, bool isNorm) {
-    arenas[region.arena()].forEach(device.getPlaces().of(region.arena(), base + begin, base + end), [&](Intervals, const Content &found) {
+  auto check = [&](int64_t begin, int64_t end, bool isNorm) {
+    memory.forEach(part(sums, begin, end).intervals, [&](Intervals, const Content &found) {
       if (!good)
         return;
-      auto what = [&] { return (global ? "reads the sums of all devices in bytes " : "reads this device's sums in bytes ") + std::to_string(base + begin) + "-" + std::to_string(base + end); };
+      auto what = [&] {
+        const int64_t base = offsetOf(sums.begin);
+        return (global ? "reads the sums of all devices in bytes " : "reads this device's sums in bytes ") + std::to_string(base + begin) + "-" + std::to_string(base + end);
+      };
       if (found.kind == bundle::Value::NONE)
         good = fail(Code::Undefined, what() + ", which nothing has written");
-      else if ((found.kind != bundle::Value::SUMS && found.kind != bundle::Value::GLOBAL_SUM) || found.delta != -base)
+      else if ((found.kind != bundle::Value::SUMS && found.kind != bundle::Value::GLOBAL_SUM) || found.delta != -sums.begin)
         good = fail(Code::WrongValue, what() + ", which hold " + held(found));
       else if (found.kind == bundle::Value::GLOBAL_SUM && !global)
         good = fail(Code::WrongValue, what() + ", which hold those of all devices already: " + held(found));
@@ -175,27 +176,27 @@ bool Replay::requireSums(const bundle::Region &region, bool global, bool norm, b
     });
   };
   if (norm && !evaluating) // evaluation has no norm
-    part(0, Block::normBytes, true);
+    check(0, Block::normBytes, true);
   if (loss && good)
-    part(Block::normBytes, Block::sumsBytes, false);
+    check(Block::normBytes, Block::sumsBytes, false);
   return good;
 }
 
-/// Adds to, or with `overwrite` starts, the accumulator in [begin, end).
-bool Replay::accumulateBytes(uint32_t arena, int64_t begin, int64_t end, const Content &expected, const Contribution &contribution, bool overwrite, const bundle::Slot *slot) {
-  if (begin >= end)
+/// Adds to, or with `overwrite` starts, the accumulator in a place.
+bool Replay::accumulateBytes(const Place &place, const Content &expected, const Contribution &contribution, bool overwrite, const bundle::Slot *slot) {
+  if (place.begin >= place.end)
     return true;
   if (overwrite) {
     Content content = expected;
-    content.list = newList(arena, begin, end, {contribution});
-    writeBytes(arena, begin, end, content);
+    content.list = newList(place.intervals, {contribution});
+    writeBytes(place, content);
     return true;
   }
   auto adds = [&] { return "adds to " + (slot ? "slot '" + slot->name() + "'" : std::string("this device's sums")); };
   bool good = true, whole = true;
   taking.clear();
-  const Intervals intervals = exactly(arena, begin, end);
-  arenas[arena].forEach(intervals, [&](Intervals, const Content &found) {
+  const Intervals intervals = exactly(place);
+  memory.forEach(intervals, [&](Intervals, const Content &found) {
     if (!good)
       return;
     if (found.kind == bundle::Value::NONE)
@@ -204,8 +205,8 @@ bool Replay::accumulateBytes(uint32_t arena, int64_t begin, int64_t end, const C
       good = fail(Code::WrongValue, adds() + ", where there is " + held(found));
     else if (taking.empty() || taking.back() != found.list) {
       taking.push_back(found.list);
-      const auto &list = lists[found.list];
-      whole = whole && list.arena == arena && begin <= list.begin && list.end <= end;
+      const Intervals made = lists[found.list].intervals;
+      whole = whole && intervals.begin <= made.begin && made.end <= intervals.end;
     }
   });
   if (!good)
@@ -218,12 +219,12 @@ bool Replay::accumulateBytes(uint32_t arena, int64_t begin, int64_t end, const C
   for (uint32_t list : taking) {
     uint32_t target = list;
     if (!whole) {
-      target = newList(arena, begin, end, std::vector<Contribution>(lists[list].items));
+      target = newList(intervals, std::vector<Contribution>(lists[list].items));
       copies.push_back({list, target});
     }
     lists[target].items.push_back(contribution);
   }
-  arenas[arena].change(intervals, [&](Content &content) {
+  memory.change(intervals, [&](Content &content) {
     content.writer = current;
     if (!whole)
       content.list = std::lower_bound(copies.begin(), copies.end(), std::make_pair(content.list, 0u))->second;

@@ -60,7 +60,7 @@ std::string describeValue(const Model &model, const bundle::Value &value);
 class Device {
 public:
   Device(const Model &model, const bundle::Program &program, const VerifyOptions &options, DeviceResult &result)
-      : model(model), program(program), options(options), result(result), places(size_t(program.arenas_size())) {}
+      : model(model), program(program), options(options), result(result) {}
 
   /// All checks, in order; later ones run only on what earlier ones left sound.
   void run();
@@ -72,12 +72,22 @@ private:
   DeviceResult &result;
   std::vector<std::vector<uint32_t>> queueEntries; ///< per queue, indices of its entries in order
   std::vector<uint32_t> position;                  ///< of each entry in its queue
-  Places places;                                   ///< of all writes; filled by checkRaces
+  Places places;                                   ///< finished by checkRaces, which knows all writes
+  std::vector<uint32_t> bound;                     ///< numbers of the places that the slots of all calls are bound to, in order
 
   bool checkStructure(); // Structure.cpp: indices, regions, order
   bool checkEntry(const bundle::Entry &entry);
   bool checkCall(const bundle::Entry &entry, const bundle::Call &call);
-  bool checkRegion(const bundle::Region &region, const bundle::Entry *entry, const std::string &what, bool mayBeAbsent = false);
+  bool checkRegion(const bundle::Region &region, const bundle::Entry *entry, const std::string &what, bool mayBeAbsent = false) {
+    return (mayBeAbsent && !region.bytes()) || isInside(region) || reportOutside(region, entry, what);
+  }
+  bool isInside(const bundle::Region &region) const {
+    if (region.arena() >= uint32_t(program.arenas_size()))
+      return false;
+    const uint64_t size = program.arenas(int(region.arena())).bytes();
+    return region.offset() <= size && region.bytes() <= size - region.offset();
+  }
+  bool reportOutside(const bundle::Region &region, const bundle::Entry *entry, const std::string &what);
   bool checkExtents(const bundle::Extents &extents, uint32_t group, int64_t entry);
   bool checkDevices(const google::protobuf::RepeatedField<uint32_t> &list, int64_t entry, const char *what);
   bool checkOrder();
@@ -103,6 +113,7 @@ public:
   const bundle::Program &getProgram() const { return program; }
   DeviceResult &getResult() { return result; }
   Places &getPlaces() { return places; }
+  const std::vector<uint32_t> &getBound() const { return bound; }
 };
 
 /// Members of a collective that must have a half of it; ascending.

@@ -61,6 +61,7 @@ struct Digest {
 } // namespace
 
 void Device::collectHalves() {
+  result.halves.reserve(size_t(program.entries_size()));
   for (const auto &entry : program.entries()) {
     Half half;
     half.id = entry.id();

@@ -8,20 +8,6 @@
 using namespace zorse;
 using namespace zorse::verify;
 
-int64_t verify::product(int64_t a, int64_t b) {
-  if (a < 0 || b < 0)
-    return -1;
-  __int128 result = __int128(a) * b;
-  return result > kMaxSize ? -1 : int64_t(result);
-}
-
-int64_t verify::extentBytes(const bundle::Extent &extent, int64_t rows) {
-  int64_t varying = product(extent.per_row(), rows);
-  if (varying < 0 || extent.fixed() < 0 || extent.fixed() > kMaxSize || varying + extent.fixed() > kMaxSize)
-    return -1;
-  return varying + extent.fixed();
-}
-
 int64_t verify::elementSize(bundle::ElementType type) {
   switch (type) {
   case bundle::F32:

@@ -16,9 +16,16 @@ namespace zorse::verify {
 inline constexpr int64_t kMaxSize = int64_t(1) << 50;
 
 /// a * b, or -1 when a factor is negative or the result exceeds kMaxSize.
-int64_t product(int64_t a, int64_t b);
-/// fixed + per_row * rows, or -1.
-int64_t extentBytes(const bundle::Extent &extent, int64_t rows);
+inline int64_t product(int64_t a, int64_t b) {
+  int64_t result;
+  return a < 0 || b < 0 || __builtin_mul_overflow(a, b, &result) || result > kMaxSize ? -1 : result;
+}
+/// fixed + perRow * rows, or -1.
+inline int64_t extentBytes(int64_t fixed, int64_t perRow, int64_t rows) {
+  const int64_t varying = product(perRow, rows);
+  return varying < 0 || fixed < 0 || fixed > kMaxSize || varying + fixed > kMaxSize ? -1 : varying + fixed;
+}
+inline int64_t extentBytes(const bundle::Extent &extent, int64_t rows) { return extentBytes(extent.fixed(), extent.per_row(), rows); }
 /// 0 for an unknown type.
 int64_t elementSize(bundle::ElementType type);
 

@@ -10,75 +10,122 @@ using namespace zorse::verify;
 
 namespace {
 
-struct Access {
-  int64_t begin, end;
-  uint32_t arena;
+/// Bytes that an entry touches, by the number of their place.
+struct Touch {
+  int64_t begin; ///< address, to sort by
+  uint32_t place;
   bool write;
-  Intervals intervals;
 };
 
-void add(std::vector<Access> &list, const bundle::Region &region, bool write, int64_t from = 0, int64_t to = kMaxSize) {
-  if (!region.bytes()) // absent: its offset means nothing
-    return;
-  int64_t begin = int64_t(region.offset()) + from, end = int64_t(region.offset()) + std::min(int64_t(region.bytes()), to);
-  if (begin < end)
-    list.push_back({begin, end, region.arena(), write, {}});
-}
+/// What entries touch, in the order of the program.
+class Touches {
+public:
+  explicit Touches(Device &device) : summary(device.getModel().summary), device(device.getProgram().device()), places(device.getPlaces()) {}
+  std::vector<Touch> list;
 
-/// What a slot touches. Scalars and sums share a block: each user touches only its part of it.
-void addSlot(std::vector<Access> &list, const bundle::ModelSummary &summary, const bundle::Call &call, const bundle::Slot &slot, const bundle::Region &region) {
-  bool write = slot.mode() != bundle::READ || slot.kind() == bundle::WORKSPACE;
-  if (slot.kind() == bundle::SCALARS) {
-    add(list, region, false, 0, Block::decidedBegin);
-    if (write || call.unit() < 0)
-      add(list, region, write, Block::decidedBegin, Block::decidedEnd);
-    add(list, region, false, Block::decidedEnd, Block::scalarsEnd);
-  } else if (slot.kind() == bundle::SUMS_SLOT && write) {
-    if (call.body() != summary.sum_loss_body())
-      add(list, region, true, 0, Block::normBytes);
-    if (call.body() != summary.norm_body())
-      add(list, region, true, Block::normBytes, Block::sumsBytes);
-  } else {
-    add(list, region, write);
+  void addSlot(const bundle::Call &call, const bundle::Slot &slot, uint32_t place) {
+    if (place == Places::kAbsent)
+      return;
+    const bool write = slot.mode() != bundle::READ || slot.kind() == bundle::WORKSPACE;
+    if (slot.kind() == bundle::SCALARS || slot.kind() == bundle::SUMS_SLOT)
+      addBlock(call, slot, place, write);
+    else
+      list.push_back({places[place].begin, place, write});
   }
-}
 
-void addTransfer(std::vector<Access> &list, const bundle::Entry &entry, uint32_t device) {
-  switch (entry.what_case()) {
-  case bundle::Entry::kCopy:
-    add(list, entry.copy().from(), false);
-    add(list, entry.copy().to(), true);
-    break;
-  case bundle::Entry::kSend: add(list, entry.send().region(), false); break;
-  case bundle::Entry::kReceive: add(list, entry.receive().region(), true); break;
-  case bundle::Entry::kLoadInput: add(list, entry.load_input().region(), true); break;
-  case bundle::Entry::kLoadScalars: add(list, entry.load_scalars().region(), true); break;
-  case bundle::Entry::kAllGather: {
-    // In place: an owner's own shard inside `full` is read, the rest written.
-    const auto &full = entry.all_gather().full(), &shard = entry.all_gather().shard();
-    add(list, shard, false);
-    bool inside = full.bytes() && shard.bytes() && full.arena() == shard.arena() && full.offset() <= shard.offset() && shard.offset() + shard.bytes() <= full.offset() + full.bytes();
-    if (inside) {
-      add(list, full, true, 0, int64_t(shard.offset() - full.offset()));
-      add(list, full, true, int64_t(shard.offset() + shard.bytes() - full.offset()));
-    } else {
-      add(list, full, true);
+  void addTransfer(const bundle::Entry &entry) {
+    switch (entry.what_case()) {
+    case bundle::Entry::kCopy:
+      add(entry.copy().from(), false);
+      add(entry.copy().to(), true);
+      break;
+    case bundle::Entry::kSend: add(entry.send().region(), false); break;
+    case bundle::Entry::kReceive: add(entry.receive().region(), true); break;
+    case bundle::Entry::kLoadInput: add(entry.load_input().region(), true); break;
+    case bundle::Entry::kLoadScalars: add(entry.load_scalars().region(), true); break;
+    case bundle::Entry::kAllGather: {
+      // In place: an owner's own shard inside `full` is read, the rest written.
+      const auto &full = entry.all_gather().full(), &shard = entry.all_gather().shard();
+      add(shard, false);
+      bool inside = full.bytes() && shard.bytes() && full.arena() == shard.arena() && full.offset() <= shard.offset() && shard.offset() + shard.bytes() <= full.offset() + full.bytes();
+      if (inside) {
+        add(full, true, 0, int64_t(shard.offset() - full.offset()));
+        add(full, true, int64_t(shard.offset() + shard.bytes() - full.offset()));
+      } else {
+        add(full, true);
+      }
+      break;
     }
-    break;
+    case bundle::Entry::kReduceScatter:
+      add(entry.reduce_scatter().full(), false);
+      add(entry.reduce_scatter().shard(), true);
+      break;
+    case bundle::Entry::kAllReduce: add(entry.all_reduce().region(), true); break;
+    case bundle::Entry::kBroadcast: add(entry.broadcast().region(), entry.broadcast().root() != device); break;
+    case bundle::Entry::kReport: add(entry.report().region(), false); break;
+    default: break;
+    }
   }
-  case bundle::Entry::kReduceScatter:
-    add(list, entry.reduce_scatter().full(), false);
-    add(list, entry.reduce_scatter().shard(), true);
-    break;
-  case bundle::Entry::kAllReduce: add(list, entry.all_reduce().region(), true); break;
-  case bundle::Entry::kBroadcast: add(list, entry.broadcast().region(), entry.broadcast().root() != device); break;
-  case bundle::Entry::kReport: add(list, entry.report().region(), false); break;
-  default: break;
-  }
-}
 
-/// What has touched a piece of an arena: the last write, and per queue the last read since. Places count from 1 through both steps; 0: nothing.
-template <unsigned Queues> struct Touches {
+  /// Bytes [from, to) of a region, as far as it has them.
+  void add(const bundle::Region &region, bool write, int64_t from = 0, int64_t to = kMaxSize) {
+    if (!region.bytes()) // absent: its offset means nothing
+      return;
+    const int64_t begin = addressOf(region.arena(), region.offset());
+    to = std::min(int64_t(region.bytes()), to);
+    if (from < to)
+      list.push_back({begin + from, places.number(begin + from, begin + to), write});
+  }
+
+private:
+  const bundle::ModelSummary &summary;
+  const uint32_t device;
+  Places &places;
+  uint32_t lastBlock = Places::kAbsent; ///< the one that `scalars` are parts of: a device has one
+  Touch scalars[3];
+
+  /// Scalars and sums share a block: each user touches only its part of it.
+  void addBlock(const bundle::Call &call, const bundle::Slot &slot, uint32_t place, bool write) {
+    auto part = [&](int64_t from, int64_t to) {
+      const int64_t begin = places[place].begin, end = std::min(begin + to, places[place].end);
+      return Touch{begin + from, begin + from < end ? places.number(begin + from, end) : Places::kAbsent, false};
+    };
+    auto touch = [&](Touch part, bool writes) {
+      part.write = writes;
+      if (part.place != Places::kAbsent)
+        list.push_back(part);
+    };
+    if (slot.kind() == bundle::SUMS_SLOT) {
+      if (!write)
+        return list.push_back({places[place].begin, place, false});
+      if (call.body() != summary.sum_loss_body())
+        touch(part(0, Block::normBytes), true);
+      if (call.body() != summary.norm_body())
+        touch(part(Block::normBytes, Block::sumsBytes), true);
+      return;
+    }
+    if (place != lastBlock) {
+      scalars[0] = part(0, Block::decidedBegin);
+      scalars[1] = part(Block::decidedBegin, Block::decidedEnd);
+      scalars[2] = part(Block::decidedEnd, Block::scalarsEnd);
+      lastBlock = place;
+    }
+    touch(scalars[0], false);
+    if (write || call.unit() < 0)
+      touch(scalars[1], write);
+    touch(scalars[2], false);
+  }
+};
+
+/// Bytes that an entry touches; neighbours of one call that are touched in the same way are joined.
+struct Access {
+  int64_t begin, end; ///< addresses
+  Intervals intervals;
+  bool write;
+};
+
+/// Who has touched an interval: the last write, and per queue the last read since. Positions count from 1 through both steps; 0: nobody.
+template <unsigned Queues> struct Last {
   uint32_t writerQueue = 0, writer = 0;
   uint32_t readers[Queues] = {};
 };
@@ -87,11 +134,12 @@ class RaceCheck {
 public:
   RaceCheck(Device &device, const std::vector<std::vector<uint32_t>> &queueEntries, const std::vector<uint32_t> &position)
       : device(device), model(device.getModel()), program(device.getProgram()), queueEntries(queueEntries), position(position), queues(uint32_t(program.queues_size())),
-        entries(uint32_t(program.entries_size())) {}
+        entries(uint32_t(program.entries_size())), bound(device.getBound()), touches(device) {}
 
   void run() {
-    collectAccesses();
+    collectTouches();
     collectPlaces();
+    collectAccesses();
     computeClocks();
     queues <= 8 ? replay<8>() : replay<kMaxQueues>();
   }
@@ -103,109 +151,120 @@ private:
   const std::vector<std::vector<uint32_t>> &queueEntries;
   const std::vector<uint32_t> &position;
   const uint32_t queues, entries;
-  std::vector<Access> accesses;        ///< of all entries; neighbours of one call are joined
+  const std::vector<uint32_t> &bound;
+  Touches touches;
+  std::vector<uint32_t> ends;          ///< in `touches`: of every call, and of every entry
+  std::unique_ptr<Access[]> accesses;  ///< of all entries
   std::vector<uint32_t> firstAccess;   ///< per entry, and the end
   std::vector<uint32_t> clocks;        ///< per entry of both steps and queue
-  size_t firstCallEnd = 0;             ///< of the accesses of the first call of the entry being collected
   uint32_t reportedFor = ~0u;          ///< whose conflicts `reported` has: (queue, place) of the earlier entries
   std::vector<std::pair<uint32_t, uint32_t>> reported;
 
   const bundle::Entry &entryAt(uint32_t event) const { return program.entries(int(event < entries ? event : event - entries)); }
 
-  /// What each entry touches; two slots of one call must not overlap where one is written.
-  void collectAccesses() {
-    firstAccess.reserve(entries + 1);
+  /// What the program touches.
+  void collectTouches() {
+    size_t slot = 0;
+    touches.list.reserve(bound.size() * 2);
     for (const auto &entry : program.entries()) {
-      firstAccess.push_back(uint32_t(accesses.size()));
-      if (entry.what_case() == bundle::Entry::kCompute) {
-        for (const auto &call : entry.compute().calls())
-          collectCall(entry, call, firstAccess.back());
-        continue;
+      for (const auto &call : entry.compute().calls()) {
+        const auto &slots = model.bodies.bodies(int(call.body())).slots();
+        for (const auto &of : slots)
+          touches.addSlot(call, of, bound[slot++]);
+        ends.push_back(uint32_t(touches.list.size()));
       }
-      size_t start = accesses.size();
-      addTransfer(accesses, entry, program.device());
-      const Access *a = accesses.data() + start;
-      if (entry.what_case() == bundle::Entry::kCopy && accesses.size() == start + 2 && a[0].arena == a[1].arena && a[0].begin < a[1].end && a[1].begin < a[0].end)
-        device.report(Code::Alias, entry.id(), device.where(entry) + ": source and target overlap");
+      touches.addTransfer(entry);
+      ends.push_back(uint32_t(touches.list.size()));
     }
-    firstAccess.push_back(uint32_t(accesses.size()));
   }
 
-  void collectCall(const bundle::Entry &entry, const bundle::Call &call, size_t entryStart) {
-    const size_t start = accesses.size();
-    const auto &body = model.bodies.bodies(int(call.body()));
-    for (int s = 0; s < call.slots_size(); ++s)
-      addSlot(accesses, model.summary, call, body.slots(s), call.slots(s).region());
-    auto earlier = [](const Access &a, const Access &b) { return a.arena != b.arena ? a.arena < b.arena : a.begin < b.begin; };
-    if (!std::is_sorted(accesses.begin() + start, accesses.end(), earlier))
-      std::sort(accesses.begin() + start, accesses.end(), earlier);
-    int64_t end = 0, writtenEnd = 0;
-    size_t kept = start;
-    for (size_t i = start; i < accesses.size(); ++i) {
-      const Access access = accesses[i];
-      addPlaces(access);
-      if (i == start || access.arena != accesses[kept - 1].arena)
-        end = writtenEnd = 0;
-      if (access.begin < (access.write ? end : writtenEnd))
-        device.report(Code::Alias, entry.id(), device.where(entry) + ": two slots of '" + body.name() + "' overlap at byte " + std::to_string(access.begin) + " of arena " +
-                                                   std::to_string(access.arena) + " and one is written");
-      end = std::max(end, access.end);
-      if (access.write)
-        writtenEnd = std::max(writtenEnd, access.end);
-      Access &last = accesses[kept - (kept > start)];
-      if (kept > start && last.arena == access.arena && last.write == access.write && access.begin <= last.end)
-        last.end = std::max(last.end, access.end);
-      else
-        accesses[kept++] = access;
-    }
-    accesses.resize(kept);
-    if (start == entryStart) {
-      firstCallEnd = kept;
-      return;
-    }
-    // Calls of an entry share scalars and workspace: what the first one touches in the same way need not be looked at again.
-    auto sameBytes = [](const Access &a, const Access &b) { return a.arena == b.arena && a.begin == b.begin && a.end == b.end && a.write == b.write; };
-    auto before = [](const Access &a, const Access &b) { return a.arena != b.arena ? a.arena < b.arena : a.begin < b.begin; };
-    size_t fresh = start;
-    for (size_t i = start, first = entryStart; i < kept; ++i) {
-      while (first < firstCallEnd && before(accesses[first], accesses[i]))
-        ++first;
-      if (first == firstCallEnd || !sameBytes(accesses[first], accesses[i]))
-        accesses[fresh++] = accesses[i];
-    }
-    accesses.resize(fresh);
-  }
-
-  void addPlaces(const Access &access) {
-    if (access.write)
-      device.getPlaces().add(access.arena, access.begin, access.end);
-  }
-
-  /// Besides those of calls, which are added before neighbours are joined.
+  /// All that it writes, here or in the replay of values.
   void collectPlaces() {
-    Places &places = device.getPlaces();
-    for (uint32_t e = 0; e < entries; ++e)
-      if (!program.entries(int(e)).has_compute())
-        for (uint32_t a = firstAccess[e]; a < firstAccess[e + 1]; ++a)
-          addPlaces(accesses[a]);
-    auto part = [&](const bundle::Region &region, int64_t begin, int64_t end) {
-      if (begin < end)
-        places.add(region.arena(), int64_t(region.offset()) + begin, int64_t(region.offset()) + end);
-    };
-    for (const auto &state : program.state())
-      part(state.region(), 0, int64_t(state.region().bytes()));
+    Touches others(device);
     for (const auto &entry : program.entries())
       if (entry.has_load_scalars()) { // its parts are written apart
-        part(entry.load_scalars().region(), 0, Block::scalarsEnd);
-        part(entry.load_scalars().region(), Block::scalarsEnd, Block::scalarsEnd + Block::normBytes);
-        part(entry.load_scalars().region(), Block::scalarsEnd + Block::normBytes, Block::sumsEnd);
-        part(entry.load_scalars().region(), Block::sumsEnd, Block::bytes);
+        const auto &region = entry.load_scalars().region();
+        others.add(region, true, 0, Block::scalarsEnd);
+        others.add(region, true, Block::scalarsEnd, Block::scalarsEnd + Block::normBytes);
+        others.add(region, true, Block::scalarsEnd + Block::normBytes, Block::sumsEnd);
+        others.add(region, true, Block::sumsEnd, Block::bytes);
       } else if (entry.has_all_gather()) { // written around the own shard, replayed as a whole
-        part(entry.all_gather().full(), 0, int64_t(entry.all_gather().full().bytes()));
+        others.add(entry.all_gather().full(), true);
       }
-    places.finish();
-    for (Access &access : accesses)
-      access.intervals = places.of(access.arena, access.begin, access.end);
+    for (const auto &state : program.state())
+      others.add(state.region(), true);
+    Places &places = device.getPlaces();
+    for (const auto *list : {&touches.list, &others.list})
+      for (const Touch &touch : *list)
+        if (touch.write)
+          places.addWrite(touch.place);
+    places.finish(uint32_t(program.arenas_size()));
+  }
+
+  /// What each entry touches; two slots of one call must not overlap where one is written.
+  void collectAccesses() {
+    const Places &places = device.getPlaces();
+    accesses.reset(new Access[touches.list.size()]);
+    firstAccess.reserve(entries + 1);
+    Access *next = accesses.get();
+    Touch *touch = touches.list.data();
+    const uint32_t *end = ends.data();
+    for (const auto &entry : program.entries()) {
+      Access *const first = next, *firstCallEnd = nullptr;
+      firstAccess.push_back(uint32_t(first - accesses.get()));
+      for (const auto &call : entry.compute().calls()) {
+        Touch *const last = touches.list.data() + *end++;
+        Access *const callEnd = collectCall(entry, model.bodies.bodies(int(call.body())), touch, last, next);
+        next = firstCallEnd ? withoutRepeated(first, firstCallEnd, next, callEnd) : callEnd;
+        firstCallEnd = firstCallEnd ? firstCallEnd : callEnd;
+        touch = last;
+      }
+      for (Touch *const last = touches.list.data() + *end++; touch < last; ++touch) {
+        const Place &place = places[touch->place];
+        *next++ = {place.begin, place.end, place.intervals, touch->write};
+      }
+      if (entry.what_case() == bundle::Entry::kCopy && next == first + 2 && first[0].begin < first[1].end && first[1].begin < first[0].end)
+        device.report(Code::Alias, entry.id(), device.where(entry) + ": source and target overlap");
+    }
+    firstAccess.push_back(uint32_t(next - accesses.get()));
+  }
+
+  /// From `next` on, what a call touches in the order of addresses; returns the end.
+  Access *collectCall(const bundle::Entry &entry, const bundle::Body &body, Touch *touch, Touch *const last, Access *next) {
+    const Access *const start = next;
+    const Places &places = device.getPlaces();
+    std::sort(touch, last, [](const Touch &a, const Touch &b) { return a.begin < b.begin; });
+    int64_t end = 0, writtenEnd = 0;
+    for (; touch < last; ++touch) {
+      const Place &place = places[touch->place];
+      const bool write = touch->write;
+      if (place.begin < (write ? end : writtenEnd))
+        device.report(Code::Alias, entry.id(), device.where(entry) + ": two slots of '" + body.name() + "' overlap at byte " + std::to_string(offsetOf(place.begin)) + " of arena " +
+                                                   std::to_string(arenaOf(place.begin)) + " and one is written");
+      end = std::max(end, place.end);
+      if (write)
+        writtenEnd = std::max(writtenEnd, place.end);
+      if (next > start && next[-1].write == write && place.begin <= next[-1].end) {
+        next[-1].end = std::max(next[-1].end, place.end);
+        next[-1].intervals.end = std::max(next[-1].intervals.end, place.intervals.end);
+      } else {
+        *next++ = {place.begin, place.end, place.intervals, write};
+      }
+    }
+    return next;
+  }
+
+  /// Calls of an entry share scalars and workspace: what the first one touches in the same way need not be looked at again. Removes it from what another
+  /// one touches, [begin, end), and returns the new end.
+  static Access *withoutRepeated(const Access *first, const Access *firstEnd, Access *begin, Access *end) {
+    Access *kept = begin;
+    for (const Access *access = begin; access < end; ++access) {
+      while (first < firstEnd && first->begin < access->begin)
+        ++first;
+      if (first == firstEnd || first->begin != access->begin || first->end != access->end || first->write != access->write)
+        *kept++ = *access;
+    }
+    return kept;
   }
 
   void computeClocks() {
@@ -244,8 +303,8 @@ private:
     const uint32_t earlierStep = (earlierPlace - 1) / uint32_t(list.size());
     const auto &other = program.entries(int(list[(earlierPlace - 1) % list.size()]));
     device.report(Code::Race, entry.id(),
-                  device.where(entry) + (access.write ? " writes" : " reads") + " bytes " + std::to_string(access.begin) + "-" + std::to_string(access.end) + " of arena " +
-                      std::to_string(access.arena) + " while entry " + std::to_string(other.id()) + ", " + device.describe(other) +
+                  device.where(entry) + (access.write ? " writes" : " reads") + " bytes " + std::to_string(offsetOf(access.begin)) + "-" + std::to_string(offsetOf(access.end)) + " of arena " +
+                      std::to_string(arenaOf(access.begin)) + " while entry " + std::to_string(other.id()) + ", " + device.describe(other) +
                       (earlierWrites ? ", may still write them" : ", may still read them") + (earlierStep != (event >= entries) ? " in the step before" : "") +
                       ": expects a wait, or the same queue");
   }
@@ -253,36 +312,31 @@ private:
   /// Entries of one step that race do so in every step: only the second is compared, with itself and with the first. An entry never conflicts with
   /// itself, its clock includes it.
   template <unsigned Queues> void replay() {
-    std::vector<Pieces<Touches<Queues>>> touches;
-    for (int a = 0; a < program.arenas_size(); ++a)
-      touches.emplace_back(device.getPlaces().count(uint32_t(a)), Touches<Queues>());
+    std::vector<Last<Queues>> memory(device.getPlaces().count());
     for (uint32_t event = 0; event < 2 * entries && !device.full(); ++event) {
       const uint32_t index = event < entries ? event : event - entries, queue = program.entries(int(index)).queue();
       const bool compares = event >= entries;
       const uint32_t *clock = &clocks[size_t(event) * queues], own = clock[queue];
-      Touches<Queues> mine;
+      Last<Queues> mine;
       mine.writerQueue = queue;
       mine.writer = own;
-      for (uint32_t a = firstAccess[index]; a < firstAccess[index + 1]; ++a) {
-        const Access &access = accesses[a];
-        auto follow = [&](const Touches<Queues> &found) {
+      for (const Access *it = accesses.get() + firstAccess[index], *end = accesses.get() + firstAccess[index + 1]; it < end; ++it) {
+        const Access &access = *it;
+        auto follow = [&](const Last<Queues> &found) {
           if (found.writer > clock[found.writerQueue])
             conflict(event, access, found.writerQueue, found.writer, true);
           for (uint32_t q = 0; access.write && q < queues; ++q)
             if (found.readers[q] > clock[q])
               conflict(event, access, q, found.readers[q], false);
         };
-        if (access.write)
-          touches[access.arena].replace(access.intervals, mine, [&](const Touches<Queues> &found) {
-            if (compares)
-              follow(found);
-          });
-        else
-          touches[access.arena].change(access.intervals, [&](Touches<Queues> &found) {
-            if (compares)
-              follow(found);
-            found.readers[queue] = own;
-          });
+        for (uint32_t i = access.intervals.begin; i < access.intervals.end; ++i) {
+          if (compares)
+            follow(memory[i]);
+          if (access.write)
+            memory[i] = mine;
+          else
+            memory[i].readers[queue] = own;
+        }
       }
     }
   }

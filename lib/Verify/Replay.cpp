@@ -5,22 +5,23 @@ using namespace zorse::verify;
 
 void Replay::call(const bundle::Call &call) {
   const auto &body = model.bodies.bodies(int(call.body()));
-  const Logical *values = &slots[nextSlot];
+  const Logical *values = slots.data() + nextSlot;
+  const uint32_t *numbers = bound.data() + nextSlot;
   nextSlot += size_t(call.slots_size());
 
   // Reads first: slots of one call do not overlap where one is written.
   for (int s = 0; s < call.slots_size(); ++s) {
     const auto &slot = body.slots(s);
-    const auto &region = call.slots(s).region();
-    if (slot.kind() == bundle::WORKSPACE || !region.bytes() || (slot.mode() != bundle::READ && slot.mode() != bundle::UPDATE))
+    if (slot.kind() == bundle::WORKSPACE || numbers[s] == Places::kAbsent || (slot.mode() != bundle::READ && slot.mode() != bundle::UPDATE))
       continue;
+    const Place place = places[numbers[s]];
     if (slot.kind() == bundle::SCALARS)
-      requireScalars(region, call.unit() < 0 && slot.mode() == bundle::READ && isUpdate(call));
+      requireScalars(place, call.unit() < 0 && slot.mode() == bundle::READ && isUpdate(call));
     else if (slot.kind() == bundle::SUMS_SLOT) {
       if (slot.mode() == bundle::READ)
-        requireSums(region, /*global=*/true, /*norm=*/true, /*loss=*/true);
+        requireSums(place, /*global=*/true, /*norm=*/true, /*loss=*/true);
     } else
-      requireSlot(region, values[s]);
+      requireSlot(place, values[s]);
   }
   std::vector<Contribution> norm, loss;
   for (int s = 0; s < call.slots_size() && call.unit() < 0; ++s) {
@@ -39,45 +40,42 @@ void Replay::call(const bundle::Call &call) {
   }
   for (int s = 0; s < call.slots_size(); ++s) {
     const auto &slot = body.slots(s);
-    const auto &region = call.slots(s).region();
+    if (numbers[s] == Places::kAbsent || (slot.mode() == bundle::READ && slot.kind() != bundle::WORKSPACE))
+      continue;
+    const Place place = places[numbers[s]];
     bool overwrite = call.slots(s).overwrite() || slot.mode() == bundle::WRITE;
-    if (!region.bytes())
-      continue;
-    int64_t base = int64_t(region.offset()), end = base + int64_t(region.bytes());
     if (slot.kind() == bundle::WORKSPACE) {
-      scratch(region, values[s].intervals);
-    } else if (slot.mode() == bundle::READ) {
-      continue;
+      scratch(place);
     } else if (slot.kind() == bundle::SUMS_SLOT) {
       bool isNorm = call.body() == model.summary.norm_body();
       Content sums;
       sums.kind = bundle::Value::SUMS;
-      sums.delta = -base;
+      sums.delta = -place.begin;
       sums.writer = current;
       for (const Contribution &contribution : isNorm ? norm : loss) {
-        accumulateBytes(region.arena(), isNorm ? base : base + Block::normBytes, isNorm ? base + Block::normBytes : end, sums, contribution, overwrite, nullptr);
+        accumulateBytes(isNorm ? part(place, 0, Block::normBytes) : part(place, Block::normBytes, Block::sumsBytes), sums, contribution, overwrite, nullptr);
         overwrite = false;
       }
     } else if (slot.kind() == bundle::SCALARS) { // the decision
       Logical decided;
       decided.kind = bundle::Value::STEP_SCALARS;
-      Content content = contentOf(decided, base);
+      Content content = contentOf(decided, place.begin);
       content.id = 1;
-      writeBytes(region.arena(), base + Block::decidedBegin, base + Block::decidedEnd, content);
+      writeBytes(part(place, Block::decidedBegin, Block::decidedEnd), content);
     } else if (slot.kind() == bundle::PARAMETER_GRADIENT || slot.kind() == bundle::BOUNDARY_IN_GRADIENT) {
       bool parameter = slot.kind() == bundle::PARAMETER_GRADIENT;
       Contribution contribution{uint32_t(call.unit()), 0, parameter ? call.sample_base() : 0, parameter ? call.sample_base() + call.rows() : 0};
-      accumulateBytes(region.arena(), base, end, contentOf(values[s], base), contribution, overwrite, &slot);
+      accumulateBytes(place, contentOf(values[s], place.begin), contribution, overwrite, &slot);
     } else if (slot.mode() == bundle::UPDATE) {
       Logical next = values[s];
       if (slot.kind() == bundle::STATE || slot.kind() == bundle::OPTIMIZER_STEP_SLOT) {
         ++next.version;
-        write(region, next);
+        write(place, next);
       } else {
-        scratch(region, values[s].intervals); // used up
+        scratch(place); // used up
       }
     } else {
-      write(region, values[s]);
+      write(place, values[s]);
     }
   }
 }
@@ -86,24 +84,24 @@ bool Replay::isUpdate(const bundle::Call &call) const { return call.body() == mo
 
 void Replay::transfer() {
   const bundle::Entry &e = entry();
-  const Logical &value = slots[nextSlot++];
+  const Logical &value = transfers[nextTransfer++];
   switch (e.what_case()) {
   case bundle::Entry::kCopy: {
-    if (!require(e.copy().from(), value))
+    if (!require(placeOf(e.copy().from()), value))
       return;
-    write(e.copy().to(), value);
+    write(placeOf(e.copy().to()), value);
     return;
   }
-  case bundle::Entry::kSend: require(e.send().region(), value); return;
-  case bundle::Entry::kReceive: write(e.receive().region(), value); return;
-  case bundle::Entry::kLoadInput: write(e.load_input().region(), value); return;
-  case bundle::Entry::kLoadScalars: writeScalars(e.load_scalars().region()); return;
+  case bundle::Entry::kSend: require(placeOf(e.send().region()), value); return;
+  case bundle::Entry::kReceive: write(placeOf(e.receive().region()), value); return;
+  case bundle::Entry::kLoadInput: write(placeOf(e.load_input().region()), value); return;
+  case bundle::Entry::kLoadScalars: writeScalars(placeOf(e.load_scalars().region())); return;
   case bundle::Entry::kAllGather: {
     const auto &gather = e.all_gather();
     if (gather.shard().bytes())
-      require(gather.shard(), shardOf(gather.shards(), value));
+      require(placeOf(gather.shard()), shardOf(gather.shards(), value));
     if (gather.full().bytes())
-      write(gather.full(), value);
+      write(placeOf(gather.full()), value);
     return;
   }
   case bundle::Entry::kReduceScatter: {
@@ -111,36 +109,32 @@ void Replay::transfer() {
     if (reduce.full().bytes()) {
       Logical accumulator = value;
       accumulator.kind = bundle::Value::GRADIENTS;
-      require(reduce.full(), accumulator);
+      require(placeOf(reduce.full()), accumulator);
     }
     if (reduce.shard().bytes()) {
       Logical sum = shardOf(reduce.shards(), value);
       sum.kind = bundle::Value::REDUCED_GRADIENTS;
-      write(reduce.shard(), sum);
+      write(placeOf(reduce.shard()), sum);
     }
     return;
   }
   case bundle::Entry::kAllReduce: {
-    const auto &region = e.all_reduce().region();
-    if (!requireSums(region, /*global=*/false, true, true))
+    const Place place = placeOf(e.all_reduce().region());
+    if (!requireSums(place, /*global=*/false, true, true))
       return;
     Content sums;
     sums.kind = bundle::Value::GLOBAL_SUM;
-    sums.delta = -int64_t(region.offset());
+    sums.delta = -place.begin;
     sums.writer = current;
-    writeBytes(region.arena(), int64_t(region.offset()), int64_t(region.offset() + region.bytes()), sums);
+    writeBytes(place, sums);
     return;
   }
   case bundle::Entry::kBroadcast:
-    e.broadcast().root() == program.device() ? (void)require(e.broadcast().region(), value) : write(e.broadcast().region(), value);
+    e.broadcast().root() == program.device() ? (void)require(placeOf(e.broadcast().region()), value) : write(placeOf(e.broadcast().region()), value);
     return;
   case bundle::Entry::kReport: {
-    const auto &region = e.report().region();
-    bundle::Region sums;
-    sums.set_arena(region.arena());
-    sums.set_offset(region.offset() + Block::scalarsEnd);
-    sums.set_bytes(Block::sumsBytes);
-    if (requireScalars(region, /*decided=*/model.decides() && !evaluating) && requireSums(sums, /*global=*/true, /*norm=*/true, /*loss=*/true))
+    const Place block = placeOf(e.report().region());
+    if (requireScalars(block, /*decided=*/model.decides() && !evaluating) && requireSums(part(block, Block::scalarsEnd, Block::sumsEnd), /*global=*/true, /*norm=*/true, /*loss=*/true))
       (evaluating ? device.getResult().reportsEvaluation : device.getResult().reportsTraining) = true;
     return;
   }
@@ -166,7 +160,7 @@ bool Replay::prepare() {
   auto declared = [&](const bundle::Value &value, uint64_t bytes) {
     Logical logical;
     good = fromDeclared(device, entry(), value, bytes, logical) && good;
-    slots.push_back(logical);
+    transfers.push_back(logical);
   };
   auto shard = [&](const bundle::Extents &extents, const bundle::Region &region, const bundle::Region &full, const Logical &group) {
     Logical own = shardOf(extents, group);
@@ -179,24 +173,15 @@ bool Replay::prepare() {
       return fail(Code::Alias, "its shard lies inside the whole group, but not at its place");
     return true;
   };
-  size_t count = 0;
-  for (const auto &e : program.entries()) {
-    count += !e.has_compute();
-    for (const auto &c : e.compute().calls())
-      count += size_t(c.slots_size());
-  }
-  slots.reserve(count);
+  UnitSlots units(model);
+  slots.reserve(bound.size());
+  transfers.reserve(size_t(program.entries_size()));
   for (current = 0; current < program.entries_size() && !device.full(); ++current) {
     const bundle::Entry &e = entry();
     switch (e.what_case()) {
     case bundle::Entry::kCompute:
       for (const auto &call : e.compute().calls())
-        for (int s = 0; s < call.slots_size(); ++s) {
-          slots.emplace_back();
-          good = fromSlot(device, e, call, s, slots.back()) && good;
-          if (const auto &region = call.slots(s).region(); region.bytes())
-            slots.back().intervals = device.getPlaces().of(region.arena(), int64_t(region.offset()), int64_t(region.offset() + region.bytes()));
-        }
+        good = fromCall(device, units, e, call, slots) && good;
       break;
     case bundle::Entry::kCopy: declared(e.copy().value(), e.copy().from().bytes()); break;
     case bundle::Entry::kSend: declared(e.send().value(), e.send().region().bytes()); break;
@@ -211,7 +196,7 @@ bool Replay::prepare() {
     }
     case bundle::Entry::kLoadScalars:
       declared(e.load_scalars().value(), e.load_scalars().region().bytes());
-      if (slots.back().kind != bundle::Value::STEP_SCALARS || slots.back().id || slots.back().bytes != Block::bytes)
+      if (transfers.back().kind != bundle::Value::STEP_SCALARS || transfers.back().id || transfers.back().bytes != Block::bytes)
         good = fail(Code::Declared, "expects the step scalars, " + std::to_string(Block::bytes) + " bytes");
       break;
     case bundle::Entry::kAllGather:
@@ -231,7 +216,7 @@ bool Replay::prepare() {
         good = fail(Code::Size, "its whole group has " + std::to_string(full.bytes()) + " bytes, expects " + std::to_string(member ? bytes : 0));
       const auto &extents = gather ? e.all_gather().shards() : e.reduce_scatter().shards();
       const auto &region = gather ? e.all_gather().shard() : e.reduce_scatter().shard();
-      good = shard(extents, region, full, slots.back()) && good;
+      good = shard(extents, region, full, transfers.back()) && good;
       if (gather && region.bytes() && full.bytes() && !(region.arena() == full.arena() && region.offset() >= full.offset() && region.offset() < full.offset() + full.bytes()))
         good = fail(Code::Alias, "an owner that reads must hold its shard inside the whole group");
       break;
@@ -246,7 +231,7 @@ bool Replay::prepare() {
     case bundle::Entry::kBroadcast: declared(e.broadcast().value(), e.broadcast().region().bytes()); break;
     case bundle::Entry::kReport: // the host takes the whole block
       declared(e.report().value(), e.report().region().bytes());
-      if (slots.back().kind != bundle::Value::STEP_SCALARS || slots.back().bytes != Block::bytes)
+      if (transfers.back().kind != bundle::Value::STEP_SCALARS || transfers.back().bytes != Block::bytes)
         good = fail(Code::Report, "expects the whole block of scalars and sums, " + std::to_string(Block::bytes) + " bytes");
       device.getResult().reports.push_back(int64_t(e.id()));
       break;
@@ -254,8 +239,8 @@ bool Replay::prepare() {
     }
     // Sums and gradients in the making stay on their device; whatever else crosses is a finished value.
     bool moves = e.has_send() || e.has_receive() || e.has_copy() || e.has_broadcast();
-    if (moves && (slots.back().kind == bundle::Value::GRADIENTS || slots.back().kind == bundle::Value::SUMS || slots.back().kind == bundle::Value::STEP_SCALARS ||
-                  slots.back().kind == bundle::Value::GLOBAL_SUM || slots.back().kind == bundle::Value::REDUCED_GRADIENTS))
+    if (moves && (transfers.back().kind == bundle::Value::GRADIENTS || transfers.back().kind == bundle::Value::SUMS || transfers.back().kind == bundle::Value::STEP_SCALARS ||
+                  transfers.back().kind == bundle::Value::GLOBAL_SUM || transfers.back().kind == bundle::Value::REDUCED_GRADIENTS))
       good = fail(Code::Unsupported, "such a value is not moved by transfers or copies");
   }
   return good;
@@ -274,7 +259,7 @@ void Replay::checkState(uint32_t version) {
     value.version = version;
     value.stride = value.kind == bundle::Value::OPTIMIZER_STEP ? 0 : model.groupElementSize(value.id);
     size_t before = device.getResult().findings.size();
-    require(state.region(), value);
+    require(placeOf(state.region()), value);
     for (size_t f = before; f < device.getResult().findings.size(); ++f)
       device.getResult().findings[f].code = Code::Update;
   }
@@ -285,9 +270,7 @@ void Replay::load() {
   current = -1;
   Content nothing;
   nothing.writer = Content::kNobody;
-  arenas.clear();
-  for (int a = 0; a < program.arenas_size(); ++a)
-    arenas.emplace_back(device.getPlaces().count(uint32_t(a)), nothing);
+  memory = Pieces<Content>(places.count(), nothing);
   for (const auto &state : program.state()) {
     Logical value;
     const auto &declared = state.value();
@@ -297,7 +280,7 @@ void Replay::load() {
     value.begin = declared.begin();
     value.end = declared.end();
     value.stride = value.kind == bundle::Value::OPTIMIZER_STEP ? 0 : model.groupElementSize(value.id);
-    write(state.region(), value);
+    write(placeOf(state.region()), value);
   }
 }
 
@@ -310,12 +293,12 @@ void Replay::run() {
   for (bool evaluation : {false, true}) {
     evaluating = evaluation;
     load();
-    nextSlot = 0;
+    nextSlot = nextTransfer = 0;
     for (current = 0; current < program.entries_size() && !device.full(); ++current) {
       const bundle::Entry &e = entry();
       bool runs = !evaluating || e.phase() == bundle::LOAD || e.phase() == bundle::GATHER || e.phase() == bundle::FORWARD || e.phase() == bundle::REPORT;
       if (!e.has_compute()) {
-        runs ? transfer() : (void)++nextSlot;
+        runs ? transfer() : (void)++nextTransfer;
       } else {
         for (const auto &c : e.compute().calls())
           runs ? call(c) : (void)(nextSlot += size_t(c.slots_size()));

@@ -9,6 +9,7 @@
 #pragma once
 
 #include "Logical.h"
+#include "Pieces.h"
 
 #include <cassert>
 #include <tuple>
@@ -26,8 +27,7 @@ struct Contribution {
 /// Shared by the pieces of the bytes it was made for. Pieces only shrink, so an addition to a range that covers those bytes changes the list in
 /// place, and one to a part of them works on a copy.
 struct ContributionList {
-  uint32_t arena;
-  int64_t begin, end;
+  Intervals intervals;
   std::vector<Contribution> items;
 };
 
@@ -46,7 +46,7 @@ struct Content {
 class Replay {
 public:
   explicit Replay(Device &device)
-      : device(device), model(device.getModel()), program(device.getProgram()), rowsOfUnit(model.summary.units_size()) {
+      : device(device), model(device.getModel()), program(device.getProgram()), places(device.getPlaces()), bound(device.getBound()), rowsOfUnit(model.summary.units_size()) {
     for (uint32_t c : model.cellsOfDevice[program.device()]) {
       const auto &cell = model.plan.cells[c];
       for (int64_t u = cell.firstUnit; u < cell.endUnit; ++u)
@@ -54,7 +54,7 @@ public:
     }
     for (auto &rows : rowsOfUnit)
       std::sort(rows.begin(), rows.end());
-    lists.push_back({0, 0, 0, {}}); // index 0: no list
+    lists.push_back({{}, {}}); // index 0: no list
   }
 
   void run();
@@ -63,14 +63,18 @@ private:
   Device &device;
   const Model &model;
   const bundle::Program &program;
-  std::vector<Pieces<Content>> arenas;
+  Places &places;
+  const std::vector<uint32_t> &bound;
+  Pieces<Content> memory; ///< of all arenas
   std::vector<ContributionList> lists;
   std::vector<std::vector<Range>> rowsOfUnit;
-  std::vector<Logical> slots; ///< of all calls, in order
+  std::vector<Logical> slots;     ///< of all calls, in order: as `bound`
+  std::vector<Logical> transfers; ///< of all other entries
   bool evaluating = false;
   int32_t current = -1; ///< index of the entry being replayed
-  size_t nextSlot = 0;
-  std::vector<uint32_t> taking; ///< scratch of accumulateBytes
+  size_t nextSlot = 0, nextTransfer = 0;
+  Place lastBlock, lastScalars[3]; ///< of requireScalars: the block read last, its bytes before, in and after the decision
+  std::vector<uint32_t> taking;    ///< scratch of accumulateBytes
   std::vector<std::pair<uint32_t, uint32_t>> copies;
 
   const bundle::Entry &entry() const { return program.entries(current); }
@@ -104,34 +108,46 @@ private:
     return a.kind == b.kind && a.id == b.id && a.cut == b.cut && a.delta == b.delta && a.begin == b.begin && a.end == b.end;
   }
 
-  uint32_t newList(uint32_t arena, int64_t begin, int64_t end, std::vector<Contribution> items) {
-    lists.push_back({arena, begin, end, std::move(items)});
+  uint32_t newList(Intervals intervals, std::vector<Contribution> items) {
+    lists.push_back({intervals, std::move(items)});
     return uint32_t(lists.size() - 1);
   }
 
   std::string held(const Content &content) const;
-  /// The intervals of bytes that are written: these bytes and no others.
-  Intervals exactly(uint32_t arena, int64_t begin, int64_t end) {
-    Places &places = device.getPlaces();
-    Intervals intervals = places.of(arena, begin, end);
-    assert(places.address(arena, intervals.begin) == begin && (intervals.end == places.count(arena) || places.address(arena, intervals.end) == end));
-    return intervals;
+  Place placeOf(const bundle::Region &region) {
+    const int64_t begin = addressOf(region.arena(), region.offset());
+    return region.bytes() ? places.of(begin, begin + int64_t(region.bytes())) : Place();
   }
-  void writeBytes(uint32_t arena, int64_t begin, int64_t end, const Content &content) { arenas[arena].assign(exactly(arena, begin, end), content); }
-  void write(const bundle::Region &region, const Logical &value);
-  void writeScalars(const bundle::Region &region);
-  void scratch(const bundle::Region &region, Intervals intervals);
-  /// What a slot of a call must hold, and what it leaves: with its intervals.
-  bool requireSlot(const bundle::Region &region, const Logical &value);
-  bool require(const bundle::Region &region, const Logical &value);
-  bool requireBytes(uint32_t arena, int64_t begin, int64_t end, const Content &expected, const Logical &value, int64_t parameter) {
-    return requireBytes(arena, device.getPlaces().of(arena, begin, end), begin, end, expected, value, parameter);
+  /// Bytes [from, to) of a place.
+  Place part(const Place &place, int64_t from, int64_t to) { return places.of(place.begin + from, place.begin + to); }
+
+  /// The intervals of a place that is written: its bytes and no others.
+  Intervals exactly(const Place &place) const {
+    assert(places.address(place.intervals.begin) == place.begin && (place.intervals.end == places.count() || places.address(place.intervals.end) == place.end));
+    return place.intervals;
   }
-  bool requireBytes(uint32_t arena, Intervals intervals, int64_t begin, int64_t end, const Content &expected, const Logical &value, int64_t parameter);
-  bool requireScalars(const bundle::Region &region, bool decided);
-  bool requireSums(const bundle::Region &region, bool global, bool norm, bool loss);
+  void writeBytes(const Place &place, const Content &content) {
+    if (place.begin < place.end)
+      memory.assign(exactly(place), content);
+  }
+  void write(const Place &place, const Logical &value);
+  void writeScalars(const Place &block);
+  void scratch(const Place &place);
+  /// Whether all of these bytes hold the expected value, as old as expected, and no accumulator: most reads end here.
+  bool holds(Intervals intervals, const Content &expected) const {
+    return memory.all(intervals, [&](const Content &found) { return !found.list && found.updates == expected.updates && sameValue(found, expected); });
+  }
+  /// What is read must be the value; what slots of calls read is often of one parameter.
+  bool requireSlot(const Place &place, const Logical &value);
+  bool require(const Place &place, const Logical &value);
+  bool requireBytes(const Place &place, const Content &expected, const Logical &value, int64_t parameter) {
+    return holds(place.intervals, expected) || compareBytes(place, expected, value, parameter);
+  }
+  bool compareBytes(const Place &place, const Content &expected, const Logical &value, int64_t parameter);
+  bool requireScalars(const Place &block, bool decided);
+  bool requireSums(const Place &sums, bool global, bool norm, bool loss);
   /// \param slot  what is added to, for messages; null: this device's sums.
-  bool accumulateBytes(uint32_t arena, int64_t begin, int64_t end, const Content &expected, const Contribution &contribution, bool overwrite, const bundle::Slot *slot);
+  bool accumulateBytes(const Place &place, const Content &expected, const Contribution &contribution, bool overwrite, const bundle::Slot *slot);
   bool checkGradient(const ContributionList &list, uint32_t parameter);
   bool checkValueGradient(const ContributionList &list, const Logical &value);
   bool checkNorm(const ContributionList &list);

@@ -6,18 +6,13 @@
 using namespace zorse;
 using namespace zorse::verify;
 
-bool Device::checkRegion(const bundle::Region &region, const bundle::Entry *entry, const std::string &what, bool mayBeAbsent) {
-  if (mayBeAbsent && region.bytes() == 0)
-    return true;
+bool Device::reportOutside(const bundle::Region &region, const bundle::Entry *entry, const std::string &what) {
   int64_t id = entry ? int64_t(entry->id()) : -1;
   auto place = [&] { return (entry ? where(*entry) + ": " : std::string()) + what; };
   if (region.arena() >= uint32_t(program.arenas_size()))
     return report(Code::Malformed, id, place() + ": arena " + std::to_string(region.arena()) + " of " + std::to_string(program.arenas_size()));
-  uint64_t size = program.arenas(int(region.arena())).bytes();
-  if (region.offset() > size || region.bytes() > size - region.offset())
-    return report(Code::Bounds, id, place() + ": bytes " + std::to_string(region.offset()) + " + " + std::to_string(region.bytes()) + " leave arena " +
-                                        std::to_string(region.arena()) + " of " + std::to_string(size));
-  return true;
+  return report(Code::Bounds, id, place() + ": bytes " + std::to_string(region.offset()) + " + " + std::to_string(region.bytes()) + " leave arena " +
+                                      std::to_string(region.arena()) + " of " + std::to_string(program.arenas(int(region.arena())).bytes()));
 }
 
 bool Device::checkDevices(const google::protobuf::RepeatedField<uint32_t> &list, int64_t entry, const char *what) {
@@ -56,20 +51,26 @@ bool Device::checkCall(const bundle::Entry &entry, const bundle::Call &call) {
   if (call.slots_size() != body.slots_size())
     return report(Code::Malformed, id, where(entry) + ": body '" + body.name() + "' has " + std::to_string(body.slots_size()) + " slots, the call binds " +
                                            std::to_string(call.slots_size()));
+  const size_t first = bound.size();
+  bound.resize(first + size_t(call.slots_size()), Places::kAbsent);
   for (int s = 0; s < call.slots_size(); ++s) {
-    auto what = [&] { return where(entry) + ": slot '" + body.slots(s).name() + "' of '" + body.name() + "'"; };
+    const auto &slot = body.slots(s);
     const auto &binding = call.slots(s);
-    if (!checkRegion(binding.region(), &entry, body.slots(s).name(), /*mayBeAbsent=*/true))
+    const auto &region = binding.region();
+    auto what = [&] { return where(entry) + ": slot '" + slot.name() + "' of '" + body.name() + "'"; };
+    if (!checkRegion(region, &entry, slot.name(), /*mayBeAbsent=*/true))
       return false;
-    int64_t expected = extentBytes(body.slots(s).bytes(), call.rows());
-    bool enough = body.slots(s).kind() == bundle::WORKSPACE ? int64_t(binding.region().bytes()) >= expected : int64_t(binding.region().bytes()) == expected;
+    int64_t expected = extentBytes(slot.bytes(), call.rows());
+    bool enough = slot.kind() == bundle::WORKSPACE ? int64_t(region.bytes()) >= expected : int64_t(region.bytes()) == expected;
     if (expected < 0 || !enough)
-      return report(Code::Size, id, what() + " expects " + std::to_string(expected) + " bytes for " + std::to_string(call.rows()) + " rows, found " +
-                                        std::to_string(binding.region().bytes()));
-    if (binding.region().bytes() && binding.region().offset() % 64)
-      return report(Code::Alignment, id, what() + " starts at byte " + std::to_string(binding.region().offset()) + ", expects a multiple of 64");
-    if (binding.overwrite() && body.slots(s).mode() != bundle::ACCUMULATE)
+      return report(Code::Size, id, what() + " expects " + std::to_string(expected) + " bytes for " + std::to_string(call.rows()) + " rows, found " + std::to_string(region.bytes()));
+    if (region.bytes() && region.offset() % 64)
+      return report(Code::Alignment, id, what() + " starts at byte " + std::to_string(region.offset()) + ", expects a multiple of 64");
+    if (binding.overwrite() && slot.mode() != bundle::ACCUMULATE)
       return report(Code::Call, id, what() + " is not accumulated to, but bound with overwrite");
+    const int64_t begin = addressOf(region.arena(), region.offset());
+    if (region.bytes())
+      bound[first + size_t(s)] = places.number(begin, begin + int64_t(region.bytes()));
   }
   return true;
 }

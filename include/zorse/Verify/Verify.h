@@ -60,8 +60,8 @@ struct VerifyOptions {
 /// Checks the programs of one step, run any number of times, in training and evaluation: matching, order, races, memory and values (docs/verifier.md).
 ///
 /// Values are derived from the summary and the plan alone for compute, reductions and updates; transfers, gathers and loads declare theirs
-/// and are compared at both ends, so devices are replayed independently and in parallel. Time is linear in slots bound, times the
-/// logarithm of the pieces an arena is in. Nothing in the messages is trusted: whatever their bytes, the result is findings, never a crash.
+/// and are compared at both ends, so devices are replayed independently and in parallel. Time is linear in slots bound and the
+/// intervals of their regions. Nothing in the messages is trusted: whatever their bytes, the result is findings, never a crash.
 ///
 /// \returns no findings iff the programs are correct; in the order of devices and entries, the same for any number of threads.
 std::vector<Finding> verifyPrograms(const bundle::ModelSummary &summary, const bundle::BodyLibrary &bodies, const PlanView &plan,

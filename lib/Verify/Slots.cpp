@@ -1,0 +1,277 @@
+// What slots and transfers must hold, by plan and summary: once for every call, before anything is replayed.
+#include "Logical.h"
+
+using namespace zorse;
+using namespace zorse::verify;
+
+bool verify::fromDeclared(Device &device, const bundle::Entry &entry, const bundle::Value &value, uint64_t bytes, Logical &out) {
+  const Model &model = device.getModel();
+  const auto &summary = model.summary;
+  auto fail = [&](Code code, const std::string &message) { return device.report(code, entry.id(), device.where(entry) + ": " + device.describe(value) + " " + message); };
+  out = {value.kind(), value.id(), value.cut(), value.version(), value.begin(), value.end(), 0, 0, -1};
+  int64_t limit = model.plan.batch;
+  auto known = [&](int64_t count) { return value.id() < uint64_t(count); };
+  bool exists = true, perUnit = true;
+  const bool ordered = value.begin() >= 0 && value.begin() < value.end();
+  switch (value.kind()) {
+  case bundle::Value::MOMENTS:
+    exists = value.cut() < summary.moments();
+    [[fallthrough]];
+  case bundle::Value::PARAMETERS:
+  case bundle::Value::GRADIENTS:
+  case bundle::Value::REDUCED_GRADIENTS:
+    exists = exists && known(summary.groups_size());
+    if (exists) {
+      limit = summary.groups(int(value.id())).elements();
+      out.stride = model.groupElementSize(value.id());
+    }
+    break;
+  case bundle::Value::ACTIVATION:
+  case bundle::Value::ACTIVATION_GRADIENT:
+    exists = known(summary.values_size());
+    out.stride = exists ? summary.values(int(value.id())).bytes_per_row() : 0;
+    break;
+  case bundle::Value::INPUT_ROWS:
+    exists = known(summary.inputs_size());
+    out.stride = exists ? summary.inputs(int(value.id())).bytes_per_row() : 0;
+    break;
+  case bundle::Value::LOSS_ROWS:
+    exists = known(summary.units_size()) && value.cut() < uint32_t(summary.loss_size());
+    out.stride = ordered ? int64_t(bytes) / (value.end() - value.begin()) : 0;
+    break;
+  case bundle::Value::SAVED_BLOCK:
+  case bundle::Value::DEFERRED_BLOCK:
+    exists = known(summary.units_size()) && ordered && value.end() <= limit;
+    perUnit = false;
+    if (exists) {
+      const auto &unit = summary.units(int(value.id()));
+      out.bytes = extentBytes(value.kind() == bundle::Value::SAVED_BLOCK ? unit.saved_bytes() : unit.deferred_bytes(), value.end() - value.begin());
+    }
+    break;
+  case bundle::Value::STEP_SCALARS:
+    perUnit = false;
+    out.bytes = bytes == uint64_t(Block::scalarsEnd) ? Block::scalarsEnd : Block::bytes;
+    break;
+  case bundle::Value::SUMS:
+  case bundle::Value::GLOBAL_SUM:
+    perUnit = false;
+    out.bytes = Block::sumsBytes;
+    break;
+  case bundle::Value::OPTIMIZER_STEP:
+    perUnit = false;
+    out.bytes = 8;
+    break;
+  default: exists = false;
+  }
+  if (!exists)
+    return fail(Code::Malformed, "does not exist");
+  if (value.version() > 1)
+    return fail(Code::Malformed, "has version " + std::to_string(value.version()) + ", expects 0 or 1");
+  if (perUnit) {
+    if (!ordered || value.end() > limit)
+      return fail(Code::Malformed, "is not inside 0-" + std::to_string(limit));
+    out.bytes = product(value.end() - value.begin(), out.stride);
+  }
+  if (out.bytes != int64_t(bytes))
+    return fail(Code::Size, "has " + std::to_string(out.bytes) + " bytes, the region " + std::to_string(bytes));
+  return true;
+}
+
+static UnitSlot unitSlot(const bundle::ModelSummary &summary, uint32_t index, const bundle::Slot &slot) {
+  const auto &unit = summary.units(int(index));
+  const uint32_t i = slot.index();
+  auto at = [&](const auto &list) { return i < uint32_t(list.size()); };
+  UnitSlot out;
+  auto rowsOf = [&](bundle::Value::Kind kind, uint32_t id, uint32_t cut, int64_t bytesPerRow) {
+    out.exists = out.rows = true;
+    out.value.kind = kind;
+    out.value.id = id;
+    out.value.cut = cut;
+    out.value.stride = out.bytesPerRow = bytesPerRow;
+  };
+  auto blockOf = [&](bundle::Value::Kind kind, const bundle::Extent &bytes) {
+    rowsOf(kind, index, 0, bytes.per_row());
+    out.value.stride = 0;
+    out.fixedBytes = bytes.fixed();
+  };
+  switch (slot.kind()) {
+  case bundle::PARAMETER:
+  case bundle::PARAMETER_GRADIENT: {
+    if (!at(unit.parameters()))
+      break;
+    const auto &parameter = summary.parameters(unit.parameters(int(i)));
+    if (slot.kind() == bundle::PARAMETER_GRADIENT && !parameter.trainable())
+      break;
+    int64_t elements = 1;
+    for (int64_t extent : parameter.shape())
+      elements *= extent;
+    out.exists = true;
+    out.value.kind = slot.kind() == bundle::PARAMETER ? bundle::Value::PARAMETERS : bundle::Value::GRADIENTS;
+    out.value.id = parameter.group();
+    out.value.parameter = unit.parameters(int(i));
+    out.value.begin = parameter.offset();
+    out.value.end = parameter.offset() + elements;
+    out.value.stride = elementSize(parameter.type());
+    out.fixedBytes = elements * out.value.stride;
+    break;
+  }
+  case bundle::INPUT:
+    if (at(unit.inputs()))
+      rowsOf(bundle::Value::INPUT_ROWS, unit.inputs(int(i)), 0, summary.inputs(int(unit.inputs(int(i)))).bytes_per_row());
+    break;
+  case bundle::BOUNDARY_IN:
+    if (at(unit.values_in()))
+      rowsOf(bundle::Value::ACTIVATION, unit.values_in(int(i)), 0, summary.values(int(unit.values_in(int(i)))).bytes_per_row());
+    break;
+  case bundle::BOUNDARY_IN_GRADIENT:
+    if (at(unit.values_in()))
+      rowsOf(bundle::Value::ACTIVATION_GRADIENT, unit.values_in(int(i)), index, summary.values(int(unit.values_in(int(i)))).bytes_per_row());
+    break;
+  case bundle::BOUNDARY_OUT:
+    if (at(unit.values_out()))
+      rowsOf(bundle::Value::ACTIVATION, unit.values_out(int(i)), 0, summary.values(int(unit.values_out(int(i)))).bytes_per_row());
+    break;
+  case bundle::BOUNDARY_OUT_GRADIENT:
+    if (at(unit.values_out()))
+      rowsOf(bundle::Value::ACTIVATION_GRADIENT, unit.values_out(int(i)), index + 1, summary.values(int(unit.values_out(int(i)))).bytes_per_row());
+    break;
+  case bundle::SAVED: blockOf(bundle::Value::SAVED_BLOCK, unit.saved_bytes()); break;
+  case bundle::DEFERRED: blockOf(bundle::Value::DEFERRED_BLOCK, unit.deferred_bytes()); break;
+  case bundle::LOSS:
+    if (at(unit.loss_terms()))
+      rowsOf(bundle::Value::LOSS_ROWS, index, unit.loss_terms(int(i)), slot.bytes().per_row());
+    break;
+  case bundle::SCALARS:
+    out.exists = true;
+    out.value.kind = bundle::Value::STEP_SCALARS;
+    break;
+  default: break;
+  }
+  return out;
+}
+
+const std::vector<UnitSlot> &UnitSlots::of(const bundle::Call &call) {
+  auto &known = functions[size_t(call.unit())];
+  auto function = std::find_if(known.begin(), known.end(), [&](const Function &other) { return other.body == call.body(); });
+  if (function == known.end()) {
+    function = known.insert(known.end(), {call.body(), -1, {}});
+    for (const auto &slot : model.bodies.bodies(int(call.body())).slots())
+      function->slots.push_back(unitSlot(model.summary, uint32_t(call.unit()), slot));
+  }
+  if (function->rows != call.rows()) {
+    function->rows = call.rows();
+    for (UnitSlot &slot : function->slots)
+      slot.value.bytes = extentBytes(slot.fixedBytes, slot.bytesPerRow, call.rows());
+  }
+  return function->slots;
+}
+
+namespace {
+
+/// The slots of one call.
+class CallSlots {
+public:
+  CallSlots(Device &device, const bundle::Entry &entry, const bundle::Call &call)
+      : device(device), model(device.getModel()), entry(entry), call(call), body(model.bodies.bodies(int(call.body()))) {}
+
+  /// \param unit  what the slot of a unit function must hold; null: the call is of none.
+  /// \param out   that of the unit function, to be completed.
+  bool find(int index, const UnitSlot *unit, Logical &out) const {
+    const auto &slot = body.slots(index);
+    const auto &binding = call.slots(index);
+    const int64_t bytes = int64_t(binding.region().bytes());
+    if (slot.kind() == bundle::WORKSPACE)
+      return true;
+    if (unit) {
+      if (!unit->exists)
+        return fail(slot, Code::Call, "does not exist in unit '" + model.summary.units(call.unit()).name() + "'");
+      if (unit->rows) {
+        out.begin = call.sample_base();
+        out.end = call.sample_base() + call.rows();
+      }
+    } else if (slot.kind() == bundle::SCALARS) {
+      out.kind = bundle::Value::STEP_SCALARS;
+      out.id = slot.mode() == bundle::READ ? 1 : 0;
+    } else if (slot.kind() == bundle::SUMS_SLOT) {
+      out.kind = slot.mode() == bundle::READ ? bundle::Value::GLOBAL_SUM : bundle::Value::SUMS;
+      out.bytes = Block::sumsBytes;
+    } else if (slot.kind() == bundle::OPTIMIZER_STEP_SLOT) {
+      out.kind = bundle::Value::OPTIMIZER_STEP;
+      out.version = slot.mode() == bundle::READ ? 1 : 0;
+      out.bytes = 8;
+    } else if (slot.kind() == bundle::STATE || slot.kind() == bundle::LOSS) {
+      return findDeclared(slot, binding, out);
+    } else {
+      return fail(slot, Code::Call, "belongs to a unit, the call names none");
+    }
+    if (out.kind == bundle::Value::STEP_SCALARS) {
+      if (bytes != Block::scalarsEnd && bytes != Block::bytes)
+        return fail(slot, Code::Size, "has " + std::to_string(bytes) + " bytes, expects " + std::to_string(Block::bytes));
+      out.bytes = bytes;
+    }
+    if (out.bytes != bytes)
+      return fail(slot, Code::Size, "has " + std::to_string(bytes) + " bytes, its value " + std::to_string(out.bytes));
+    return checkDeclared(slot, binding.value(), out);
+  }
+
+private:
+  Device &device;
+  const Model &model;
+  const bundle::Entry &entry;
+  const bundle::Call &call;
+  const bundle::Body &body;
+
+  bool fail(const bundle::Slot &slot, Code code, const std::string &message) const {
+    return device.report(code, entry.id(), device.where(entry) + ": slot '" + slot.name() + "' of '" + body.name() + "' " + message);
+  }
+
+  /// State of updates and norms, and loss rows: the extent is the one declared.
+  bool findDeclared(const bundle::Slot &slot, const bundle::SlotBinding &binding, Logical &out) const {
+    const auto &value = binding.value();
+    if (!fromDeclared(device, entry, value, binding.region().bytes(), out))
+      return false;
+    if (slot.kind() == bundle::LOSS ? value.kind() != bundle::Value::LOSS_ROWS || value.cut() != slot.index()
+        : slot.index() == 0         ? value.kind() != bundle::Value::PARAMETERS
+        : slot.index() == 1         ? value.kind() != bundle::Value::REDUCED_GRADIENTS && value.kind() != bundle::Value::GRADIENTS
+                                    : value.kind() != bundle::Value::MOMENTS || value.cut() != slot.index() - 2)
+      return fail(slot, Code::Declared, "declares " + device.describe(value));
+    if (value.end() - value.begin() != call.rows())
+      return fail(slot, Code::Call, "holds " + std::to_string(value.end() - value.begin()) + ", the call has " + std::to_string(call.rows()) + " rows");
+    if (value.version())
+      return fail(slot, Code::Declared, "declares " + device.describe(value) + ", expects version 0");
+    if (out.kind == bundle::Value::GRADIENTS)
+      out.kind = bundle::Value::REDUCED_GRADIENTS;
+    return true;
+  }
+
+  /// What the slot declares must be what plan and summary imply. The cut of a gradient may be named from either side.
+  bool checkDeclared(const bundle::Slot &slot, const bundle::Value &value, const Logical &out) const {
+    bool ranged = out.stride || isBlock(out.kind);
+    bool same = value.kind() == out.kind && (out.kind == bundle::Value::STEP_SCALARS || value.id() == out.id) && (!ranged || (value.begin() == out.begin && value.end() == out.end)) &&
+                (out.kind != bundle::Value::LOSS_ROWS || value.cut() == out.cut);
+    if (out.kind == bundle::Value::GLOBAL_SUM)
+      same = value.kind() == bundle::Value::GLOBAL_SUM || value.kind() == bundle::Value::SUMS;
+    if (same)
+      return true;
+    bundle::Value expected;
+    expected.set_kind(out.kind);
+    expected.set_id(out.id);
+    expected.set_cut(out.cut);
+    expected.set_begin(out.begin);
+    expected.set_end(out.end);
+    return fail(slot, Code::Declared, "declares " + device.describe(value) + ", expects " + device.describe(expected));
+  }
+};
+
+} // namespace
+
+bool verify::fromCall(Device &device, UnitSlots &units, const bundle::Entry &entry, const bundle::Call &call, std::vector<Logical> &values) {
+  const UnitSlot *unit = call.unit() >= 0 ? units.of(call).data() : nullptr;
+  const CallSlots slots(device, entry, call);
+  bool good = true;
+  for (int s = 0; s < call.slots_size(); ++s) {
+    values.push_back(unit ? unit[s].value : Logical());
+    good = slots.find(s, unit ? unit + s : nullptr, values.back()) && good;
+  }
+  return good;
+}
