@@ -18,7 +18,7 @@ using namespace zorse::planning;
 namespace {
 
 /// Tasks that the default budget simulates: some ten seconds of two cores for up to 256 devices, under half a second for 512 and in proportion to the devices beyond.
-double taskBudget(size_t devices) { return devices <= 256 ? 8e7 : 8e5 * static_cast<double>(devices) / 512; }
+double taskBudget(size_t devices) { return devices <= 256 ? 8e7 : 1.2e6 * static_cast<double>(devices) / 512; }
 
 double tasksOf(const Layout &layout) {
   double tasks = 0;

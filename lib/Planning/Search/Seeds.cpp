@@ -17,6 +17,8 @@ namespace {
 /// others are tried where these promise most.
 constexpr double kInFlight = 2, kLateStart = 0.01;
 constexpr size_t kRefined = 3;
+/// Of many devices, pieces are tried only of orders that promise nearly as much as the best of as many pipelines.
+constexpr double kFarOff = 1.1;
 
 /// Devices of one site and class, by node.
 struct Block {
@@ -358,9 +360,13 @@ std::vector<Candidate> zorse::planning::makeSeeds(SearchContext &context) {
   std::iota(byPromise.begin(), byPromise.end(), 0);
   std::stable_sort(byPromise.begin(), byPromise.end(), [&](size_t a, size_t b) { return estimateOf(tasks[a]) < estimateOf(tasks[b]); });
   std::map<std::array<size_t, 2>, size_t> refined;
+  std::map<size_t, double> bestOf; // by number of pipelines
   const size_t coarse = tasks.size();
   for (size_t i : byPromise) {
     if (tasks[i].finer.empty() || tasks[i].found.empty() || refined[{tasks[i].atoms.size(), tasks[i].options.mostRows}]++ >= kRefined)
+      continue;
+    const double best = bestOf.emplace(tasks[i].atoms.size(), estimateOf(tasks[i])).first->second;
+    if (isLarge(context) && estimateOf(tasks[i]) > kFarOff * best)
       continue;
     for (size_t size : tasks[i].finer) {
       Task task;
