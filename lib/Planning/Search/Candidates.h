@@ -97,6 +97,9 @@ std::vector<step::Schedule> scheduleChoices(const SearchContext &context, bool s
 
 /// Layouts from the dynamic programme, best estimate first.
 std::vector<Candidate> makeSeeds(SearchContext &context);
+/// One pipeline of as many stages as are asked for, devices and units in proportion to speed, whatever memory they take: where no seed fits, moves start there, or it
+/// shows what lacks. None: there are more stages than devices, units or samples allow.
+std::optional<Candidate> plainCut(const SearchContext &context);
 
 /// A neighbour of a layout; false: this draw led nowhere. Of one whose stages have whole units, some neighbours share units out.
 bool mutate(SearchContext &context, size_t worker, const Candidate &from, uint64_t seed, Candidate &to);

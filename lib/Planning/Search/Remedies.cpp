@@ -106,6 +106,8 @@ std::string zorse::planning::explainMemory(const SearchContext &context, const L
     if (!remedy.empty())
       remedies += (remedies.empty() ? "" : "; or ") + remedy;
   };
+  if (context.options.stages > 0 && fits(problem, context.options))
+    add("another number of stages than " + std::to_string(context.options.stages) + " (without --stages it is chosen)");
   add(moreDevices(problem, context.options));
   for (int64_t batch = problem.batch / 2; batch >= 1; batch /= 4) {
     Problem smaller{problem.summary, problem.cluster, problem.costs, batch, problem.bodies, problem.mayRecompute};
@@ -116,6 +118,6 @@ std::string zorse::planning::explainMemory(const SearchContext &context, const L
   }
   if (!context.options.excluded.empty())
     add("fewer devices left out (" + std::to_string(context.options.excluded.size()) + " are)");
-  return text + (remedies.empty() ? "\nNeither a smaller batch nor four times the devices would make it fit: one unit with its state is too large for a device. Take devices with more memory"
+  return text + (remedies.empty() ? "\nNeither a smaller batch nor up to four times the devices would make it fit: take more, or devices with more memory"
                                   : "\nWhat would make it fit: " + remedies);
 }

@@ -115,9 +115,15 @@ std::optional<SearchResult> zorse::planning::searchPlan(const Problem &problem, 
     seeds[i].layout.schedule = schedules.front();
     pool.push_back(seeds[i]);
   }
+  if (pool.empty() && options.stages > 0 && options.pipelines <= 1)
+    if (std::optional<Candidate> plain = plainCut(context)) {
+      plain->layout.schedule = schedules.front();
+      plain->id = context.nextId();
+      pool.push_back(std::move(*plain));
+    }
   if (pool.empty()) {
-    error = "no plan was found" + (options.stages > 0 ? " with " + std::to_string(options.stages) + " stages: in every cut a stage lacks memory, or has more devices than samples; other numbers may fit, and without --stages the "
-                                                        "devices that lack memory are named"
+    error = "no plan was found" + (options.stages > 0 ? " with " + std::to_string(options.stages) + " stages" + (options.pipelines > 1 ? " in " + std::to_string(options.pipelines) + " pipelines" : "") +
+                                                            ": in every cut a stage lacks memory, or has more devices than samples; take other numbers, or leave them to the search"
                                                       : std::string());
     return std::nullopt;
   }

@@ -424,3 +424,30 @@ std::vector<Candidate> zorse::planning::makeSeeds(SearchContext &context) {
     sorted.push_back(std::move(seeds[i]));
   return sorted;
 }
+
+std::optional<Candidate> zorse::planning::plainCut(const SearchContext &context) {
+  const StageModel &model = context.model;
+  const size_t stages = context.options.stages;
+  const std::vector<Block> blocks = makeBlocks(context, context.devices);
+  std::vector<size_t> order(blocks.size());
+  std::iota(order.begin(), order.end(), 0);
+  const std::vector<Atom> groups = groupAtoms(context, makeAtoms(blocks, order, 1), stages);
+  if (groups.size() != stages || static_cast<size_t>(model.units()) < stages)
+    return std::nullopt;
+  std::vector<double> passed;
+  double total = 0;
+  for (const Atom &group : groups) {
+    for (uint32_t d : group.devices)
+      total += 1 / model.leastPerSample(model.classOf(d), 0, model.units());
+    passed.push_back(total);
+  }
+  Candidate candidate;
+  Pipeline pipeline{context.problem.batch, {}};
+  for (size_t s = 0; s < stages; ++s) {
+    const int32_t begin = s == 0 ? 0 : pipeline.stages.back().unitEnd, left = static_cast<int32_t>(stages - 1 - s);
+    const int32_t end = std::clamp(static_cast<int32_t>(static_cast<double>(model.units()) * passed[s] / total + 0.5), begin + 1, model.units() - left);
+    pipeline.stages.push_back(makeStage(model, groups[s].devices, begin, end, pipeline.samples, 0));
+  }
+  candidate.layout.pipelines.push_back(std::move(pipeline));
+  return candidate;
+}
