@@ -95,8 +95,8 @@ private:
 /// Schedules worth trying for any layout, the most promising first.
 std::vector<step::Schedule> scheduleChoices(const SearchContext &context, bool small);
 
-/// Layouts from the dynamic programme, best estimate first.
-std::vector<Candidate> makeSeeds(SearchContext &context);
+/// Layouts from the dynamic programme, best estimate first. \param thorough  pieces of nodes, too, and several assumptions about memory: most of the time
+std::vector<Candidate> makeSeeds(SearchContext &context, bool thorough = true);
 /// One pipeline of as many stages as are asked for, devices and units in proportion to speed, whatever memory they take: where no seed fits, moves start there, or it
 /// shows what lacks. None: there are more stages than devices, units or samples allow.
 std::optional<Candidate> plainCut(const SearchContext &context);

@@ -53,6 +53,14 @@ bool isTight(SearchContext &context, const Layout &layout, const Evaluation &eva
   return false;
 }
 
+/// A device lacks a tenth of its memory: no order and no placing of buffers would mend that.
+bool isFar(const Problem &problem, const Evaluation &evaluation) {
+  for (size_t d = 0; d < evaluation.memory.size(); ++d)
+    if (uint64_t limit = problem.cluster.devices[d].memory; limit && evaluation.memory[d] > limit + limit / 10)
+      return true;
+  return false;
+}
+
 } // namespace
 
 bool zorse::planning::judge(SearchContext &context, const std::vector<Candidate> &pool, double expansions, SearchResult &result, std::string &error) {
@@ -113,7 +121,8 @@ bool zorse::planning::judge(SearchContext &context, const std::vector<Candidate>
   const Candidate *closest = nullptr;
   Evaluation closestEvaluation;
   auto choose = [&](Judged &one) {
-    if (place || one.evaluation.excess > 0 || isTight(context, one.candidate->layout, one.evaluation))
+    const bool mayFit = !isFar(problem, one.evaluation);
+    if (mayFit && (place || one.evaluation.excess > 0 || isTight(context, one.candidate->layout, one.evaluation)))
       if (std::optional<Evaluation> placed = evaluate(problem, one.plan, error)) { // where buffers' gaps take memory, fewer samples may be under way
         one.evaluation = std::move(*placed);
         one.score = context.scoreOf(one.candidate->layout, one.evaluation.step, context.missingMemory(one.evaluation.memory));
@@ -139,7 +148,7 @@ bool zorse::planning::judge(SearchContext &context, const std::vector<Candidate>
     for (; chosen < judged.size() && judged[chosen].score < bestScore; ++chosen)
       choose(judged[chosen]);
     chosen = judged.size();
-    if (bestScore < INFINITY || !expandMore(1, 3))
+    if (bestScore < INFINITY || (closest && isFar(problem, closestEvaluation)) || !expandMore(1, 3))
       break;
   }
   result.tried = context.tried();

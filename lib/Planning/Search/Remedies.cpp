@@ -29,7 +29,7 @@ bool fits(const Problem &problem, const SearchOptions &asked) {
   options.progress = nullptr;
   options.stages = options.pipelines = 0;
   SearchContext context(problem, options);
-  std::vector<Candidate> seeds = makeSeeds(context), pool;
+  std::vector<Candidate> seeds = makeSeeds(context, /*thorough=*/problem.cluster.devices.size() <= 32), pool;
   std::vector<step::Schedule> schedules = scheduleChoices(context, false);
   for (size_t i = 0; i < std::min<size_t>(seeds.size(), 24); ++i) {
     seeds[i].layout.schedule = schedules.empty() ? step::Schedule() : schedules.front();

@@ -204,7 +204,7 @@ std::vector<std::vector<uint32_t>> dealCopies(const SearchContext &context, uint
 
 } // namespace
 
-std::vector<Candidate> zorse::planning::makeSeeds(SearchContext &context) {
+std::vector<Candidate> zorse::planning::makeSeeds(SearchContext &context, bool thorough) {
   struct Task {
     std::vector<std::vector<Atom>> atoms; ///< per pipeline
     std::vector<int64_t> samples;
@@ -363,7 +363,7 @@ std::vector<Candidate> zorse::planning::makeSeeds(SearchContext &context) {
   std::map<size_t, double> bestOf; // by number of pipelines
   const size_t coarse = tasks.size();
   for (size_t i : byPromise) {
-    if (tasks[i].finer.empty() || tasks[i].found.empty() || refined[{tasks[i].atoms.size(), tasks[i].options.mostRows}]++ >= kRefined)
+    if (!thorough || tasks[i].finer.empty() || tasks[i].found.empty() || refined[{tasks[i].atoms.size(), tasks[i].options.mostRows}]++ >= kRefined)
       continue;
     const double best = bestOf.emplace(tasks[i].atoms.size(), estimateOf(tasks[i])).first->second;
     if (isLarge(context) && estimateOf(tasks[i]) > kFarOff * best)
@@ -387,7 +387,7 @@ std::vector<Candidate> zorse::planning::makeSeeds(SearchContext &context) {
   std::map<std::array<size_t, 3>, size_t> taken;
   std::vector<size_t> again;
   for (size_t i = 0; i < tasks.size(); ++i)
-    if (again.size() < (count <= 32 ? 24u : count <= 128 ? 16u : 0u) && taken[{tasks[i].size, tasks[i].atoms.size(), tasks[i].options.mostRows}]++ < 2)
+    if (thorough && again.size() < (count <= 32 ? 24u : count <= 128 ? 16u : 0u) && taken[{tasks[i].size, tasks[i].atoms.size(), tasks[i].options.mostRows}]++ < 2)
       again.push_back(i);
   context.parallel(again.size(), [&](size_t worker, size_t i) { solve(worker, again[i]); });
   std::vector<Candidate> seeds;

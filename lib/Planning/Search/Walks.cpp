@@ -82,10 +82,16 @@ void zorse::planning::refine(SearchContext &context, std::vector<Candidate> &poo
            std::all_of(c.layout.pipelines.begin(), c.layout.pipelines.end(), [&](const Pipeline &p) { return p.stages.size() == context.options.stages; });
   };
   const size_t patience = context.devices.size() <= 6 ? 60 : 200;
+  double memory = 0; // of all devices
+  for (uint32_t d : context.devices)
+    memory += static_cast<double>(context.problem.cluster.devices[d].memory);
+  auto isHopeless = [&](const Candidate &c) { return static_cast<double>(c.excess) > memory / 10; };
   size_t stale = 0;
   double best = islands.front().best.score;
   for (uint64_t round = 0; !context.spent() && stale < patience; ++round) {
     double progress = static_cast<double>(context.tried() - begin) / budget;
+    if (progress > 0.1 && std::all_of(islands.begin(), islands.end(), [&](const Island &island) { return isHopeless(island.best); }))
+      break; // a tenth of all memory lacks: moves will not find it
     size_t keep = std::max<size_t>(1, progress < 0.25 ? most : progress < 0.5 ? most / 2 : progress < 0.8 ? most / 4 : 1);
     if (islands.size() > keep) {
       std::sort(islands.begin(), islands.end(), [](const Island &a, const Island &b) { return better(a.best, b.best); });
