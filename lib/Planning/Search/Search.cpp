@@ -18,7 +18,7 @@ using namespace zorse::planning;
 namespace {
 
 /// Tasks that the default budget simulates: some ten seconds of two cores for up to 256 devices, under half a second for 512 and in proportion to the devices beyond.
-double taskBudget(size_t devices) { return devices <= 256 ? 8e7 : 1.2e6 * static_cast<double>(devices) / 512; }
+double taskBudget(size_t devices) { return devices <= 256 ? 8e7 : 8e5 * static_cast<double>(devices) / 512; }
 
 double tasksOf(const Layout &layout) {
   double tasks = 0;
@@ -110,7 +110,7 @@ std::optional<SearchResult> zorse::planning::searchPlan(const Problem &problem, 
       pool.resize(64);
   }
   // The best estimates under the first schedules, then the best of them under all.
-  size_t first = std::min<size_t>(seeds.size(), std::max<size_t>(8, context.budget / 4));
+  size_t first = std::min<size_t>(seeds.size(), std::max<size_t>(context.devices.size() > 1024 ? 6 : 8, context.budget / 4));
   for (size_t i = 0; i < first; ++i) {
     seeds[i].layout.schedule = schedules.front();
     pool.push_back(seeds[i]);
