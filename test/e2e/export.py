@@ -108,7 +108,7 @@ def main():
                 first = z.run(tag + ".first", data, 1, extra=("--init", tag + ".c"))[0]["loss"]
                 results.append(z.check(f"{name} {kind}: loss of the exported model", abs(again - first) / first, 1e-6))
         if not have:
-            print("skip reading ONNX files back: ZORSE_PYTHON has no onnx")
+            print("skipped: reading ONNX files back: no Python with onnx (tools/python-env.sh makes one, or name one in ZORSE_PYTHON)")
 
         def refused(what, words, *says):
             code, _, err = z.call("zorse-export", *words, ok=False)

@@ -562,7 +562,7 @@ def main():
                 except Skipped as why:
                     with lock:
                         skipped.append(function)
-                        print(f"skip {function.__name__.replace('_', ' ')}: {why}", flush=True)
+                        print(f"skipped: {function.__name__.replace('_', ' ')}: {why}", flush=True)
                     continue
                 except Exception:
                     case.check("runs", False, traceback.format_exc())

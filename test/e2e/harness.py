@@ -145,14 +145,21 @@ def relative(a, b):
     return float(np.max(np.abs(a - b) / np.maximum(np.abs(b), 1e-30)))
 
 
+closest = {}  # of all figures that were checked: limit -> the largest share of it that one took, with its name and value
+
+
 def check(name, value, limit):
     """Print one figure and fail when it exceeds its limit."""
     good = value <= limit
+    closest[limit] = max(closest.get(limit, (0.0, "", 0.0)), (value / limit if limit else float(value > 0), name, value))
     print(f"{'ok  ' if good else 'FAIL'} {name}: {value:.3g} (limit {limit:g})", flush=True)
     return good
 
 
-def finish(results):
+def finish(results, figure=""):
+    """Ends the test. The last line says what evidence shows: how many cases held, `figure`, and the worst of the figures that were checked against each limit."""
     bad = sum(not r for r in results)
-    print(f"{len(results) - bad} passed, {bad} failed")
+    worst = [f"{name} {value:.2g} (limit {limit:g})" for limit, (_, name, value) in sorted(closest.items()) if not figure]
+    said = figure or ("worst: " + ", ".join(worst) if worst else "")
+    print(f"{len(results) - bad} of {len(results)} hold" + (f"; {said}" if said else ""))
     sys.exit(1 if bad or not results else 0)

@@ -161,7 +161,10 @@ def restarted(launcher, folder, words):
 def main():
     launchers = sys.argv[1:]
     if not launchers:
-        launchers = ["processes"] + (["mpirun"] if shutil.which("mpirun") else []) + (["srun"] if shutil.which("srun") and shutil.which("munged", path=os.defpath + ":/usr/sbin") else [])
+        there = {"processes": True, "mpirun": shutil.which("mpirun"), "srun": shutil.which("srun") and shutil.which("munged", path=os.defpath + ":/usr/sbin")}
+        launchers = [name for name in there if there[name]]
+        for name in set(there) - set(launchers):
+            print(f"skipped: jobs under {name}: not installed (tools/install.sh --launchers)", flush=True)
     if "srun" in launchers and "SLURM_CONF" not in os.environ:
         os.execv("/bin/bash", ["bash", os.path.join(z.ROOT, "test", "support", "slurm-on-loopback.sh"), sys.executable, sys.argv[0], *launchers])
     results = []

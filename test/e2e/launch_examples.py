@@ -124,6 +124,8 @@ def main():
     if slurm_there and "SLURM_CONF" not in os.environ:
         os.execv("/bin/bash", ["bash", os.path.join(z.ROOT, "test", "support", "slurm-on-loopback.sh"), sys.executable, *sys.argv])
     results = []
+    if not slurm_there:
+        print("skipped: the Slurm job script: Slurm or munge are not installed (tools/install.sh --launchers)", flush=True)
     for test in ([slurm] if slurm_there else []) + [jobset, leader_worker_set]:
         with tempfile.TemporaryDirectory() as folder:
             cluster, bundle = os.path.join(folder, "two.yaml"), os.path.join(folder, "gpt.zorse")

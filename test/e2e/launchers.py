@@ -57,7 +57,7 @@ class Launcher:
             self.environment["OMP_NUM_THREADS"] = "1"
         elif name == "mpirun":
             if not shutil.which("mpirun"):
-                skip("mpirun is not installed (Debian: openmpi-bin)")
+                skip("mpirun is not installed (tools/install.sh --launchers)")
             if "Open MPI" not in subprocess.run(["mpirun", "--version"], capture_output=True, text=True).stdout:
                 skip("mpirun is not Open MPI's")
             self.hosts = with_hosts(folder)
@@ -160,7 +160,7 @@ def main():
                 good, what = False, str(failure)
             equal += good
             print(f"{'ok  ' if good else 'FAIL'} {name}, {plan}, {world} devices: {what}", flush=True)
-    print(f"{name}: {equal} of {count} plans bit-equal to threads of one process")
+    print(f"{equal} of {count} plans bit-equal to threads of one process")
     sys.exit(0 if equal == count else 1)
 
 

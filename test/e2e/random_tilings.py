@@ -77,9 +77,8 @@ def main():
                 os.replace(plan_file, keep)
                 print(f"FAIL seed {seed}: batch {batch}, {devices} devices, {training}: error {error:.3g}; plan kept as {keep}", flush=True)
             elif (seed + 1) % 20 == 0:
-                print(f"{seed + 1 - first}/{count}: worst error {worst:.3g}, compiling {compiling:.0f} s", flush=True)
-    print(f"{count} random tilings: worst error {worst:.3g}, compiling {compiling:.1f} s together")
-    z.finish(results)
+                print(f"{seed + 1 - first}/{count}: worst error {worst:.3g} (limit {LIMIT:g}), compiling {compiling:.0f} s", flush=True)
+    z.finish(results, f"{count} random tilings: worst error {worst:.3g} (limit {LIMIT:g}), compiling {compiling:.1f} s together")
 
 
 if __name__ == "__main__":

@@ -257,7 +257,7 @@ def refusals():
             finally:
                 subprocess.run(["umount", "-l", small])
         else:
-            print("skip full disk: mounting a small file system needs root")
+            print("skipped: full disk: mounting a small file system needs root")
     z.finish(results)
 
 

@@ -150,8 +150,7 @@ def main():
             file = os.path.join(folder, "random.json")
             z.call("zorse-plan", "--random", 5000 + seed, "--summary", os.path.join(one, "summary.pb"), "--devices", 1 + seed % 6, "--batch", batch, "-o", file)
             compare(f"random tiling {seed}", MODEL, LENGTH, data, split(json.load(open(file)), seed), TRAININGS[kind], expected)
-    print(f"{splitting} plans that split the backward against one device: worst difference {max(differences):.2g} (limit {LIMIT:g})")
-    z.finish(results)
+    z.finish(results, f"{splitting} plans that split the backward against one device: worst difference {max(differences):.2g} (limit {LIMIT:g})")
 
 
 if __name__ == "__main__":

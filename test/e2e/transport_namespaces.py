@@ -124,7 +124,7 @@ with tempfile.TemporaryDirectory() as top:
         reason = build(a.megabits)
         if reason:
             print(f"skipped: no network namespaces with a shaped link here: {reason}")
-            sys.exit(0)
+            sys.exit(77)
         test()
     except z.Failure as failure:
         print("FAILED:", failure)

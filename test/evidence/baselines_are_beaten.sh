@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# No other planner finds a faster plan: on random small instances, and for Llama shapes on the clusters of models/clusters. --quick: every eighth instance, 7B on
-# A and B.
+# Claim: No other planner finds a faster plan: on random small instances, and for Llama shapes on the clusters of models/clusters.
+# Topic: Planner
+# Quick: every eighth instance, 7B on A and B
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 every=1

@@ -1,5 +1,9 @@
 #!/usr/bin/env bash
-# GPT-2 124M compiles in seconds, for 1 device and for 8 (installs PyTorch into .venv to make the model).
+# Claim: GPT-2 124M compiles in seconds, for 1 device and for 8.
+# Topic: Compiler
+# Quick: whole
+#
+# Installs PyTorch into .venv to make the model.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 python=${ZORSE_PYTHON:-$(tools/python-env.sh | tail -1)}

@@ -1,6 +1,8 @@
 #!/usr/bin/env bash
-# A Llama 65B without weights, planned and compiled for 512 unequal devices: seconds and memory; and a table over layers and devices.
-#   compiler_scales.sh [--quick]     --quick: the large one and two small ones
+# Claim: A Llama 65B without weights is planned and compiled for 512 unequal devices in seconds.
+# Topic: Compiler
+# Quick: the large one and two small ones, without the table over layers and devices
+#
 # Installs PyTorch into .venv to export the models; takes a few minutes for that the first time.
 set -euo pipefail
 cd "$(dirname "$0")/../.."

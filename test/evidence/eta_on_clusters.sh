@@ -1,7 +1,9 @@
 #!/usr/bin/env bash
-# How close plans are to the bound: η and its factors for Llama 7B to 65B on clusters A to F, other planners beside, and how η moves with links and speeds.
+# Claim: Plans are close to the bound: η and its factors for Llama 7B to 65B on clusters A to F, other planners beside, and how η moves with links and speeds.
+# Topic: Planner
+# Quick: 7B on A and B, without the sensitivity
+#
 # Fails below the goals (A 0.91 and B 0.87 for 7B and 13B, C 0.76 for 13B and 33B, D 0.72 for 7B and 13B) or below another planner.
-# --quick: 7B on A and B, without the sensitivity.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 if [ "${1:-}" = --quick ]; then

@@ -1,7 +1,11 @@
 #!/usr/bin/env bash
-# TorchScript and dynamo exports of one model: identical canonical graphs, equal losses (installs PyTorch into .venv). --quick: 5 steps.
+# Claim: Exporters agree: TorchScript and dynamo (default, unoptimised, dynamic axes, opset 23) of one model give identical canonical graphs and equal losses.
+# Topic: Exports
+# Quick: own models only, 5 steps instead of 50
+#
+# Installs PyTorch into .venv.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
-steps=50; [ "${1:-}" = --quick ] && steps=5
+more=(--hf --steps 50); [ "${1:-}" = --quick ] && more=(--steps 5)
 python=${ZORSE_PYTHON:-$(tools/python-env.sh | tail -1)}
-exec "$python" test/e2e/exporters.py --hf --steps $steps
+exec "$python" test/e2e/exporters.py "${more[@]}"

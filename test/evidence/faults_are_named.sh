@@ -1,6 +1,8 @@
 #!/usr/bin/env bash
-# Every fault of docs/faults.md is made and ends as documented: signals, disks that fill or fail, files that shrink, damaged snapshots, wrong secrets, ranks that differ, numbers that are not
-# finite, too little memory, a kernel that hangs, a lost network. --quick: one of each kind.
+# Claim: Every fault of docs/faults.md is made and ends as documented: signals, disks that fill or fail, files that shrink, damaged snapshots, wrong secrets, ranks that
+#   differ, numbers that are not finite, too little memory, a kernel that hangs, a lost network.
+# Topic: Jobs
+# Quick: one of each kind
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 cases=()

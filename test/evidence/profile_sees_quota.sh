@@ -1,8 +1,10 @@
 #!/usr/bin/env bash
-# A profile taken under a processor quota says so: times of the unit functions of a small model in control groups of 80 and 40 % of a processor, over those
-# without one. Expects ratios within 10 % of 1/0.8 and 1/0.4. Needs to be root on a machine with control groups and a quiet processor.
+# Claim: A profile taken under a processor quota says so: times of the unit functions of a small model in control groups of 80 and 40 % of a processor, over those without
+#   one, are within 10 % of 1/0.8 and 1/0.4.
+# Topic: Predictions
+# Quick: fewer rows and seconds
 #
-#     profile_sees_quota.sh [--quick]
+# Needs to be root on a machine with control groups and a quiet processor.
 set -euo pipefail
 here=$(cd "$(dirname "$0")/../.." && pwd)
 bin=${ZORSE_BIN:-$here/build/release/bin}

@@ -1,5 +1,9 @@
 #!/usr/bin/env bash
-# The quickstart trains a small GPT over four unequal devices in two stages; its checkpoint loads into PyTorch by name (installs PyTorch into .venv).
+# Claim: The quickstart trains a small GPT over four unequal devices in two stages; its checkpoint loads into PyTorch by name.
+# Topic: Getting started
+# Quick: whole
+#
+# 120 steps of training; installs PyTorch into .venv.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 tools/quickstart.sh 120

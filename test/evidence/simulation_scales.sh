@@ -1,7 +1,12 @@
 #!/usr/bin/env bash
-# The programs of 512 devices on a simulated clock: seconds and memory.   simulation_scales.sh [SECONDS] [MIB]
+# Claim: The programs of 512 devices are simulated on a laptop: seconds and memory.
+# Topic: Predictions
+# Quick: whole
+#
+# simulation_scales.sh [SECONDS] [MIB]
 set -euo pipefail
 cd "$(dirname "$0")/../.."
+[ "${1:-}" = --quick ] && shift
 bin=${ZORSE_BIN:-build/release/bin}
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT

@@ -1,5 +1,9 @@
 #!/usr/bin/env bash
-# What snapshots of 1.5 GB cost a run of GPT-2 124M that takes one every 10 steps (installs PyTorch into .venv). --quick: one pair.
+# Claim: Snapshots of 1.5 GB cost a run of GPT-2 124M that takes one every 10 steps little.
+# Topic: Speed
+# Quick: one pair of short runs
+#
+# Installs PyTorch into .venv.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 python=${ZORSE_PYTHON:-$(tools/python-env.sh | tail -1)}

@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
-# Gloo between two processes over loopback against local transports and against memcpy, by size. The fastest of the repetitions is shown, because others may use
-# the machine; processor time does not depend on them.
+# Claim: Gloo between two processes over loopback against local transports and memcpy, by size.
+# Topic: Speed
+# Quick: fewer sizes and repetitions
 #
-#     transports_by_size.sh [--quick]
+# The fastest of the repetitions is shown, because others may use the machine; processor time does not depend on them.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 bin=${ZORSE_BIN:-build/release/bin}

@@ -1,6 +1,8 @@
 #!/usr/bin/env bash
-# Random schedules of deaths, failures, blame, silence and early stops over 3 to 8 ranks: every living rank gets one verdict, about the first cause, and
-# runs that stop early stop at one step. In simulated time, and over sockets (--quick: a tenth).
+# Claim: The control plane names the first cause, to every living rank once, and runs that stop early stop at one step: random schedules of deaths, failures, blame,
+#   silence and early stops over 3 to 8 ranks, in simulated time and over sockets.
+# Topic: Jobs
+# Quick: a tenth of the schedules
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 simulated=20000; sockets=2000

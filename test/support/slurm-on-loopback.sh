@@ -9,7 +9,7 @@ set -euo pipefail
 [ $# -gt 0 ] || { sed -n '2,8s/^# \?//p' "$0"; exit 2; }
 PATH=$PATH:/usr/sbin:/sbin
 for program in munged slurmctld slurmd srun sinfo; do
-  command -v "$program" >/dev/null || { echo "skipped: $program is not installed (Debian: slurm-wlm, munge)"; exit 77; }
+  command -v "$program" >/dev/null || { echo "skipped: $program is not installed (tools/install.sh --launchers)"; exit 77; }
 done
 
 if [ -z "${ZORSE_SLURM_FOLDER:-}" ]; then

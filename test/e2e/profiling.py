@@ -1,4 +1,4 @@
-"""profile.py: zorse-profile on a small model: alone and as processes, what it writes, what the compiler makes of it, bad input."""
+"""profiling.py: zorse-profile on a small model: alone and as processes, what it writes, what the compiler makes of it, bad input."""
 import json
 import os
 import sys
