@@ -11,7 +11,7 @@ say() { printf '\n\033[1m%s\033[0m\n' "$*"; }
 say "1/4  Packages"
 tools/install.sh
 say "2/4  Build"
-tools/build.sh release zorse-compile zorse-run zorse-inspect
+tools/build.sh release zorse-tools
 bin=build/release/bin
 out=out/quickstart
 mkdir -p "$out"

@@ -23,9 +23,9 @@ for preset in "${presets[@]}"; do
   if [ $fast = 1 ]; then
     [ "$preset" = tsan ] && label=tsan-fast || label=asan-fast
     tools/build.sh "$preset" "$label"
-    (cd "build/$preset" && ctest --output-on-failure -L "$label" -LE slow)
+    tools/ctest.sh "build/$preset" -L "$label" -LE slow
   else
     tools/build.sh "$preset"
-    (cd "build/$preset" && ctest --output-on-failure)
+    tools/ctest.sh "build/$preset"
   fi
 done

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Installs, builds and runs every test: tools/run-tests.sh [--fast] [--preset PRESET]
 #   --fast     the inner loop: unit and lit tests only
+# Says at the end what could not be tested on this machine, and the command that runs it.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 preset=release
@@ -13,11 +14,12 @@ while [ $# -gt 0 ]; do
   esac
   shift
 done
-if [ "$fast" = 1 ]; then tools/install.sh; else tools/install.sh --launchers; fi
-tools/build.sh "$preset"
-cd "build/$preset"
+which=()
 if [ "$fast" = 1 ]; then
-  ctest --output-on-failure -LE slow
+  tools/install.sh
+  which=(-LE slow)
 else
-  ctest --output-on-failure
+  tools/install.sh --launchers
 fi
+tools/build.sh "$preset"
+exec tools/ctest.sh "build/$preset" "${which[@]}"
