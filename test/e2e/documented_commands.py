@@ -1,0 +1,246 @@
+"""Every command of README.md and docs/: run as it stands, but for sizes (SMALLER) and the files it starts from (Fixtures); where it cannot run here, the reason is printed (ONLY_CHECKED) and its
+options are checked against the tool. Options that prose names (`--name`) are checked as well. A fenced block says what it is: bash for commands, text or a language for anything else.
+
+    documented_commands.py [PAGE...]     all pages without one
+"""
+import functools
+import glob
+import json
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+import tempfile
+
+import harness as z
+
+# What is made smaller: a documented command trains a model that nobody waits for in a test.
+SMALLER = [(r"--steps \d{3,}", "--steps 8"), (r"--snapshot-every \d+", "--snapshot-every 2"), (r"--eval-every \d+", "--eval-every 4"), (r"--batch 64", "--batch 8"), (r"--seq 512", "--seq 32"),
+           (r"--warmup 100", "--warmup 2"), (r"(zorse-profile .*)", r"\1 --rows 1,2 --seconds 0.2"), (r"(zorse-cluster .*--measure)", r"\1 --link-seconds 0.2"),
+           (r"(zorse-plan --shape .*)--batch 256(.*)", r"\1--batch 32\2 --candidates=1"), (r"--shape llama-13b --seq 4096", "--shape llama-7b --seq 512"), (r"num_hidden_layers=4 hidden_size=256", "num_hidden_layers=1 hidden_size=32 intermediate_size=32 num_attention_heads=2 num_key_value_heads=2 vocab_size=96 --sequence 16")]
+
+# What is not run, and why. The options of our tools in such a command are checked; those of other programs are not ours to check.
+ONLY_CHECKED = [
+    (r"^srun ", "needs an allocation of Slurm; e2e-launch-srun runs zorse-run under srun"),
+    (r"^mpirun ", "names hosts that are not there; e2e-launch-mpirun runs zorse-run under mpirun"),
+    (r"^torchrun ", "names hosts that are not there; e2e-launch-torchrun runs zorse-run under torchrun"),
+    (r"^zorse-cluster .*--(gather|hosts)", "needs several machines; e2e-cluster runs zorse-cluster under a launcher"),
+    (r"^tools/(quickstart|run-tests|run-sanitizers|run-evidence|python-env)\.sh", "installs and builds; test/evidence/fresh_machine.sh runs quickstart.sh and run-tests.sh"),
+    (r"^tools/fuzz\.py", "builds under sanitizers and runs for hours"),
+    (r"^(cmake|ctest) |^build/(asan|tsan|ubsan|fuzz)/", "builds under sanitizers, or needs such a build"),
+]
+
+# Options in prose that belong to other programs.
+FOREIGN = {"--gtest_filter", "--no-python", "--nproc-per-node", "--node-rank", "--max-restarts", "--ntasks", "--pty", "--signal", "--requeue", "--from-literal", "--rdzv-endpoint", "--rdzv-id",
+           "--master-addr", "--master-port", "--nnodes", "--standalone", "--map-by", "--bind-to", "--host", "--kill-on-bad-exit", "--mpi", "--nodes", "--cpus-per-task", "--preset", "--build", "--target",
+           "--test-dir", "--output-on-failure", "--ntasks-per-node", "--no-kill", "--wait"}
+
+FOUR_DEVICES = """name: documented
+nodes:
+  - name: here
+    devices:
+      - {name: big, kind: cpu, speed: 4e10, memory: 2GiB, threads: 1}
+      - {name: small, kind: cpu, speed: 1e10, memory: 2GiB, threads: 1}
+      - {name: t4, kind: cpu, speed: 1e10, memory: 2GiB, threads: 1, count: 2}
+"""
+
+
+class Fixtures:
+    """Files that commands start from, made when a command names one that no command before it has made."""
+
+    def __init__(self, folder):
+        self.folder = folder
+
+    def path(self, name):
+        return os.path.join(self.folder, name)
+
+    def need(self, words):
+        for word in words:
+            name = word.rstrip("/")
+            if not os.path.lexists(self.path(name)) and os.path.basename(name) == name:
+                self.make(name)
+
+    def make(self, name):
+        if name.endswith(".onnx"):
+            shutil.copy(os.path.join(z.SMALL, "gpt-bytes.onnx"), self.path(name))
+        elif name.endswith(".bin"):
+            shutil.copy(os.path.join(z.SMALL, "gpt.tokens.bin"), self.path(name))
+        elif name == "cluster.yaml":
+            with open(self.path(name), "w") as f:
+                f.write(FOUR_DEVICES)
+        elif name.endswith(".zorse"):
+            self.need(["model.onnx", "cluster.yaml"])
+            devices = z.cluster(self.folder, ["a", "b"]) if name.startswith("other") else self.path("cluster.yaml")
+            z.compile(self.path("model.onnx"), self.path(name), devices, 8, 32, training={})
+        elif name in ("mine.json", "plan.json"):
+            self.need(["model.onnx", "cluster.yaml"])
+            z.call("zorse-plan", self.path("model.onnx"), "--cluster", self.path("cluster.yaml"), "--batch", 8, "--seq", 32, "-o", self.path(name))
+
+
+@functools.lru_cache(None)
+def options_of(tool):
+    """The long options that a tool of ours takes; None for a program that is not ours. Raises where one of ours does not exist."""
+    name = os.path.basename(tool)
+    if name.startswith("zorse-") and "/" not in tool:
+        path = os.path.join(z.BIN, name)
+        if not os.access(path, os.X_OK):
+            raise z.Failure(f"there is no tool {name} in {z.BIN}")
+        said = subprocess.run([path, "--help"], capture_output=True, text=True, timeout=60)
+        if said.returncode != 0:
+            raise z.Failure(f"{name} --help ends with {said.returncode}")
+        return set(re.findall(r"(?<![\w-])--[a-z][a-z0-9-]*", said.stdout + said.stderr))
+    if re.match(r"(tools|models|test)/.*\.(sh|py)$", tool):
+        path = os.path.join(z.ROOT, tool)
+        if not os.path.exists(path):
+            raise z.Failure(f"there is no {tool}")
+        with open(path) as f:
+            text = f.read()
+        for program in re.findall(r"test/\w+/\w+\.py", text) if tool.endswith(".sh") else []:  # which it hands its options to
+            with open(os.path.join(z.ROOT, program)) as f:
+                text += f.read()
+        return set(re.findall(r"(?<![\w-])--[a-z][a-z0-9-]*", text)) | {"--help"}
+    return None
+
+
+def all_options():
+    """Options of every tool, script and test program: what prose may name without saying whose it is."""
+    found = set()
+    for tool in sorted(n for n in os.listdir(z.BIN) if n.startswith("zorse-") and not n.endswith("-test") and n != "zorse-mutate"):
+        found |= options_of(tool)
+    for pattern in ("tools/*.sh", "tools/*.py", "models/*.py", "test/*/*.sh", "test/*/*.py", "test/*/*.cpp"):
+        for path in glob.glob(os.path.join(z.ROOT, pattern)):
+            with open(path) as f:
+                found |= set(re.findall(r"--[a-z][a-z0-9-]*", f.read()))
+    return found
+
+
+def unknown_options(command):
+    """What a command names that does not exist: tools, options, presets."""
+    bad = []
+    for part in command.split("|"):
+        tool, known = None, None
+        for word in shlex.split(part, comments=True):
+            if tool is None or known is None:
+                try:
+                    found = options_of(word)
+                except z.Failure as failure:
+                    return [str(failure)]
+                if found is not None:
+                    tool, known = word, found
+                    continue
+            if known is not None and word.startswith("--") and len(word) > 2 and word.split("=")[0] not in known:
+                bad.append(f"{tool} has no option {word.split('=')[0]}")
+    with open(os.path.join(z.ROOT, "CMakePresets.json")) as f:
+        presets = {p["name"] for p in json.load(f)["configurePresets"]}
+    bad += [f"there is no preset {name}" for name in re.findall(r"--preset (\S+)", command) if name not in presets]
+    return bad
+
+
+def blocks(page):
+    """(line, language, text) of every fenced block."""
+    with open(os.path.join(z.ROOT, page)) as f:
+        lines = f.read().split("\n")
+    start = None
+    for number, line in enumerate(lines):
+        if line.lstrip().startswith("```"):
+            if start is None:
+                start, language = number + 1, line.strip()[3:].strip()
+            else:
+                yield start, language, lines[start:number]
+                start = None
+
+
+def prose(page):
+    """Inline code outside of fenced blocks, with its line."""
+    inside = False
+    with open(os.path.join(z.ROOT, page)) as f:
+        for number, line in enumerate(f, 1):
+            if line.lstrip().startswith("```"):
+                inside = not inside
+            elif not inside:
+                for code in re.findall(r"`([^`]+)`", line):
+                    yield number, code.replace("\\|", "|")
+
+
+class Check:
+    def __init__(self):
+        self.results, self.only_checked = [], []
+        self.python = os.environ.get("ZORSE_PYTHON", os.path.join(z.ROOT, ".venv", "bin", "python"))
+        self.everything = all_options()
+
+    def say(self, good, what, why=""):
+        self.results.append(bool(good))
+        if not good:
+            print(f"FAIL {what}: {why}", flush=True)
+
+    def page(self, page):
+        ran, before = 0, len(self.results)
+        with tempfile.TemporaryDirectory() as folder:
+            os.symlink(os.path.join(z.ROOT, "models"), os.path.join(folder, "models"))
+            fixtures = Fixtures(folder)
+            for line, language, lines in blocks(page):
+                self.say(language, f"{page}:{line}", "a fenced block without a language; say bash for commands, text for what is none")
+                if language in ("bash", "sh", "console"):
+                    ran += sum(self.command(f"{page}:{line + i + 1}", text.strip(), fixtures) for i, text in enumerate(lines) if text.strip() and not text.strip().startswith("#"))
+            self.inline(page)
+        print(f"{'ok  ' if all(self.results[before:]) else 'FAIL'} {page}: {ran} commands ran", flush=True)
+
+    def inline(self, page):
+        for line, code in prose(page):
+            words = code.split()
+            if re.match(r"(tools|models|test)/\S+\.(sh|py)$", words[0]) or (words[0].startswith("zorse-") and len(words) > 1):
+                try:
+                    bad = unknown_options(code.replace("...", "").replace("'", " ").replace('"', " "))
+                except ValueError as problem:
+                    bad = [str(problem)]
+                self.say(not bad, f"{page}:{line}: `{code}`", "; ".join(bad))
+            elif words[0].startswith("--"):
+                missing = [w for w in re.findall(r"(?<![\w-])--[a-z][a-z0-9_-]*", code) if w not in self.everything | FOREIGN]
+                self.say(not missing, f"{page}:{line}: `{code}`", "no tool has the option " + ", ".join(missing))
+
+    def command(self, where, text, fixtures):
+        bad = unknown_options(text)
+        self.say(not bad, f"{where}: {text}", "; ".join(bad))
+        reason = next((why for pattern, why in ONLY_CHECKED if re.search(pattern, text)), None)
+        if not reason and text.startswith("python ") and not (os.path.exists(self.python) and subprocess.run([self.python, "-c", "import torch, transformers, onnxscript"], capture_output=True).returncode == 0):
+            print(f"skipped: {where}: {text}: no Python with PyTorch (tools/python-env.sh makes one, or name one in ZORSE_PYTHON)", flush=True)
+            return 0
+        if reason or bad:
+            if reason:
+                self.only_checked.append((where, text, reason))
+            return 0
+        small = re.sub(r"\s+# .*", "", text)
+        for pattern, replacement in SMALLER:
+            small = re.sub(pattern, replacement, small)
+        small = re.sub(r"^python ", shlex.quote(self.python) + " ", small)
+        words = shlex.split(small, comments=True)
+        outputs = {words[i + 1] for i, w in enumerate(words[:-1]) if w in ("-o", "--output", "--html", "--trace", "--json", "--checkpoint", "--metrics", "--snapshots", "--svg")}
+        fixtures.need(w for w in words if w not in outputs)
+        environment = {k: v for k, v in os.environ.items() if not k.startswith(("SLURM_", "OMPI_", "PMIX_"))}
+        environment["PATH"] = z.BIN + ":" + os.environ["PATH"]
+        # A pipeline fails with any of its programs.
+        limit = 60 * z.PATIENCE
+        try:
+            done = subprocess.run(["bash", "-c", "set -o pipefail\n" + small], cwd=fixtures.folder, env=environment, capture_output=True, text=True, timeout=limit)
+            self.say(done.returncode == 0, f"{where}: {small}", f"exit {done.returncode}\n{done.stdout[-800:]}\n{done.stderr[-1500:]}")
+        except subprocess.TimeoutExpired:
+            self.say(False, f"{where}: {small}", f"takes more than {limit:.0f} s")
+        return 1
+
+
+def main():
+    pages = sys.argv[1:] or ["README.md"] + sorted(os.path.relpath(p, z.ROOT) for p in glob.glob(os.path.join(z.ROOT, "docs", "**", "*.md"), recursive=True))
+    check = Check()
+    for page in pages:
+        check.page(page)
+    print("\nNot run; their options were checked:")
+    for where, text, reason in check.only_checked:
+        print(f"  {where}: {text.split('  #')[0].strip()}\n      {reason}")
+    print("The examples in docs/examples are run by e2e-launch-examples.\n")
+    z.finish(check.results, f"{len(check.only_checked)} commands were only checked for their options")
+
+
+if __name__ == "__main__":
+    main()
