@@ -229,12 +229,14 @@ LogicalResult Importer::onActivation(const GraphNode &node) {
   }
   if (!x.isGraph() || !isFloat(x.type))
     return error(node, "expects float activations");
-  double alpha = floatAttribute(node, "alpha", op == "LeakyRelu" ? 0.01 : 1.0);
+  double alpha = op == "Gelu" ? 1.0 : floatAttribute(node, "alpha", op == "LeakyRelu" ? 0.01 : 1.0);
   return emitElementwise(node, {x}, x.type, [&](ValueRange a, RankedTensorType type) -> Value {
     if (op == "Gelu")
       return create<GeluOp>(type, a[0], stringAttribute(node, "approximate", "none") == "tanh" ? builder.getUnitAttr() : UnitAttr());
-    if (op == "LeakyRelu")
-      return create<arith::MaximumFOp>(a[0], create<arith::MulFOp>(a[0], splat(alpha, type)));
+    if (op == "LeakyRelu") {
+      Value scaled = create<arith::MulFOp>(a[0], splat(alpha, type)); // the larger one, unless the negative side is the steeper
+      return alpha <= 1 ? create<arith::MaximumFOp>(a[0], scaled) : create<arith::MinimumFOp>(a[0], scaled);
+    }
     if (alpha != 1.0) {
       Value scaled = create<arith::MulFOp>(a[0], splat(alpha, type));
       Value e = create<math::ExpOp>(create<arith::NegFOp>(scaled));
@@ -289,7 +291,7 @@ LogicalResult Importer::binary(const GraphNode &node, const std::string &op, con
   if (a.isConstant() && b.isConstant()) {
     Kernel kernel;
     if (isFloats) {
-      bool fmod = intAttribute(node, "fmod", 0) != 0;
+      bool fmod = op == "Mod" && intAttribute(node, "fmod", 0) != 0;
       if (op == "Add") kernel = floatKernel2([](double x, double y) { return x + y; });
       else if (op == "Sub") kernel = floatKernel2([](double x, double y) { return x - y; });
       else if (op == "Mul") kernel = floatKernel2([](double x, double y) { return x * y; });
@@ -299,7 +301,7 @@ LogicalResult Importer::binary(const GraphNode &node, const std::string &op, con
       else if (op == "Mod") kernel = floatKernel2([fmod](double x, double y) { double r = std::fmod(x, y); return !fmod && r != 0 && (r < 0) != (y < 0) ? r + y : r; });
       else return error(node, "is not supported on float constants");
     } else {
-      bool likeC = intAttribute(node, "fmod", 0) != 0;
+      bool likeC = op == "Mod" && intAttribute(node, "fmod", 0) != 0;
       if (op == "Add") kernel = intKernel2(addInts);
       else if (op == "Sub") kernel = intKernel2(subInts);
       else if (op == "Mul") kernel = intKernel2(mulInts);

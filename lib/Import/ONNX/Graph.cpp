@@ -166,6 +166,11 @@ private:
 
     for (const onnx::Attribute &attribute : node.attribute()) {
       if (!attribute.ref_attr_name().empty()) {
+        if (!declared || !declared->count(attribute.ref_attr_name())) {
+          error = out.describe() + ": attribute '" + attribute.name() + "' is that of a function, '" + attribute.ref_attr_name() + "', and " +
+                  (declared ? "the function around it has none of this name" : "it stands in no function") + "; the file is not a valid ONNX graph";
+          return false;
+        }
         auto found = bindings.find(attribute.ref_attr_name());
         if (found != bindings.end())
           out.attributes[attribute.name()] = found->second;
@@ -194,17 +199,31 @@ private:
   }
 
   bool inlineFunction(const onnx::Function &function, const GraphNode &call, int depth, GraphBody &body) {
-    if (!spend(size_t(function.input_size()) + function.output_size() + function.attribute_proto_size() + function.opset_import_size()))
+    if (!spend(size_t(function.input_size()) + function.output_size() + function.attribute_size() + function.attribute_proto_size() + function.opset_import_size()))
       return false;
     Scope scope;
     Bindings bindings;
-    for (const onnx::Attribute &attribute : function.attribute_proto())
+    std::set<std::string> names(function.attribute().begin(), function.attribute().end());
+    for (const onnx::Attribute &attribute : function.attribute_proto()) {
+      names.insert(attribute.name());
       bindings[attribute.name()] = std::shared_ptr<const onnx::Attribute>(std::shared_ptr<void>(), &attribute);
-    for (auto &[name, attribute] : call.attributes)
+    }
+    for (auto &[name, attribute] : call.attributes) {
+      if (!names.count(name)) {
+        error = call.describe() + ": calls a function of the file with attribute '" + name + "', which the function does not have";
+        return false;
+      }
       bindings[name] = attribute;
+    }
     std::map<std::string, int64_t> opsets = versions(function.opset_import());
     if (!opsets.count(""))
       opsets[""] = model.opset();
+    if (std::string problem = opsetProblem(opsets[""]); !problem.empty()) {
+      error = call.describe() + ": calls a function of the file that " + problem;
+      return false;
+    }
+    const std::set<std::string> *outerDeclared = declared;
+    declared = &names;
 
     local.emplace_back();
     std::set<std::string> outerBound;
@@ -251,6 +270,7 @@ private:
     }
     bound.swap(outerBound);
     local.pop_back();
+    declared = outerDeclared;
     return true;
   }
 
@@ -321,6 +341,7 @@ private:
   std::map<std::tuple<std::string, std::string, std::string>, const onnx::Function *> functions;
   std::vector<std::set<std::string>> local{1}; ///< names defined in each open scope
   std::set<std::string> bound;                 ///< function outputs not yet met
+  const std::set<std::string> *declared = nullptr; ///< attributes of the function that is being inlined; null in the graph itself
   size_t items = 0; ///< spent of maxItems
 };
 

@@ -91,52 +91,6 @@ LogicalResult Importer::bindInputs() {
   return success();
 }
 
-// Every operator that is not known, at once.
-LogicalResult Importer::checkSupported(const std::vector<int> &wanted) {
-  std::map<std::string, std::vector<std::string>> unknown;
-  std::function<void(const GraphBody &, const llvm::DenseSet<int> *)> visit = [&](const GraphBody &body, const llvm::DenseSet<int> *live) {
-    for (const GraphNode &node : body.nodes) {
-      bool needed = !live || std::any_of(node.outputs.begin(), node.outputs.end(), [&](int value) { return value >= 0 && live->contains(value); });
-      if (!needed)
-        continue;
-      std::string key = node.domain.empty() ? node.op : node.domain + "." + node.op;
-      if (!handlers().count(key))
-        unknown[key].push_back(node.name);
-      for (auto &[name, nested] : node.bodies)
-        visit(*nested, nullptr);
-    }
-  };
-  llvm::DenseSet<int> live(wanted.begin(), wanted.end());
-  std::function<void(const GraphNode &)> use = [&](const GraphNode &node) {
-    for (int value : node.inputs)
-      if (value >= 0)
-        live.insert(value);
-    for (auto &[name, nested] : node.bodies) {
-      for (const GraphNode &inner : nested->nodes)
-        use(inner);
-      live.insert(nested->outputs.begin(), nested->outputs.end());
-    }
-  };
-  for (size_t i = graph.body.nodes.size(); i-- > 0;) {
-    const GraphNode &node = graph.body.nodes[i];
-    if (std::any_of(node.outputs.begin(), node.outputs.end(), [&](int value) { return value >= 0 && live.contains(value); }))
-      use(node);
-  }
-  visit(graph.body, &live);
-  if (unknown.empty())
-    return success();
-  std::string message = std::to_string(unknown.size()) + (unknown.size() == 1 ? " operator is" : " operators are") + " not supported: ";
-  bool first = true;
-  for (auto &[op, names] : unknown) {
-    message += (first ? "" : ", ") + op + " (" + std::to_string(names.size()) + (names.size() == 1 ? " node: " : " nodes: ");
-    for (size_t i = 0; i < names.size() && i < 3; ++i)
-      message += (i ? ", '" : "'") + names[i] + "'";
-    message += names.size() > 3 ? ", ...)" : ")";
-    first = false;
-  }
-  return error(message);
-}
-
 /// Up to five of `names`, the most similar to `wanted` first.
 static std::string similar(std::vector<std::string> names, StringRef wanted) {
   if (names.empty())
@@ -274,8 +228,8 @@ LogicalResult Importer::interpretNode(const GraphNode &node) {
       values[value] = parameter(*found->second, roles[found->second] == InitializerRole::Trained);
     }
   }
-  auto found = handlers().find(node.domain.empty() ? node.op : node.domain + "." + node.op);
-  if (found == handlers().end())
+  const Operator *known = operatorOf(node);
+  if (!known)
     return error(node, "the operator is not supported");
   for (size_t i = 0; i < node.inputs.size(); ++i)
     if (in(node, i).kind == Val::Kind::Loss) {
@@ -283,7 +237,7 @@ LogicalResult Importer::interpretNode(const GraphNode &node) {
       if (!lossOps.contains(node.op))
         return error(node, "uses a sum over samples; samples may be combined only in the loss, as a sum of terms c * sum(a) / D");
     }
-  if (failed(checkOperands(node)) || failed((this->*found->second)(node)))
+  if (failed(checkOperands(node)) || failed((this->*known->handler)(node)))
     return failure();
   if (tooLarge > 0)
     return error(node, "needs a constant of " + Twine(tooLarge) + " elements to be computed, at most " + Twine(options.mostComputed) + " are");
@@ -300,17 +254,10 @@ LogicalResult Importer::interpretNode(const GraphNode &node) {
 
 // What every handler may rely on: the operands an operator cannot do without are there and are tensors.
 LogicalResult Importer::checkOperands(const GraphNode &node) {
-  static const llvm::StringMap<unsigned> required{
-      {"Constant", 0}, {"SequenceConstruct", 0}, {"Range", 3}, {"Where", 3}, {"Slice", 3}, {"ScatterND", 3}, {"Attention", 3}, {"RotaryEmbedding", 3},
-      {"Reshape", 2}, {"Expand", 2}, {"Tile", 2}, {"Pad", 2}, {"CumSum", 2}, {"Gather", 2}, {"GatherElements", 2}, {"GatherND", 2}, {"MatMul", 2}, {"Gemm", 2}, {"Conv", 2},
-      {"CastLike", 2}, {"SequenceAt", 2}, {"Add", 2}, {"Sub", 2}, {"Mul", 2}, {"Div", 2}, {"Mod", 2}, {"Pow", 2}, {"Equal", 2}, {"Less", 2}, {"LessOrEqual", 2},
-      {"Greater", 2}, {"GreaterOrEqual", 2}, {"And", 2}, {"Or", 2}, {"Xor", 2}, {"BitwiseAnd", 2}, {"BitwiseOr", 2}, {"BitwiseXor", 2},
-      {"SoftmaxCrossEntropyLoss", 2}, {"NegativeLogLikelihoodLoss", 2}, {"RMSNormalization", 2}, {"LayerNormalization", 2}};
-  auto found = required.find(node.op);
-  unsigned count = found == required.end() ? 1 : found->second;
+  size_t count = operatorOf(node)->rule.least;
   bool sequences = node.op == "SequenceAt" || node.op == "ConcatFromSequence" || node.op == "Identity";
   bool anyGraph = false;
-  for (size_t i = 0; i < std::max<size_t>(count, node.inputs.size()); ++i) {
+  for (size_t i = 0; i < std::max(count, node.inputs.size()); ++i) {
     const Val &operand = in(node, i);
     anyGraph |= operand.isGraph();
     if (!operand && i < count)

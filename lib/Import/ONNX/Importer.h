@@ -5,6 +5,7 @@
 
 #include "Graph.h"
 #include "Lazy.h"
+#include "Operators.h"
 #include "View.h"
 
 #include "zorse/Dialect/Zorse/ZorseOps.h"
@@ -82,13 +83,17 @@ public:
 
 private:
   using Handler = mlir::LogicalResult (Importer::*)(const GraphNode &);
-  static const llvm::StringMap<Handler> &handlers();
+  struct Operator {
+    OperatorRule rule;
+    Handler handler;
+  };
+  static const llvm::StringMap<Operator> &operators();
+  static const Operator *operatorOf(const GraphNode &node); ///< null if it is not known
 
   // --- driver (Importer.cpp)
   /// Names in the options must be names in the file.
   mlir::LogicalResult checkNames();
   mlir::LogicalResult bindInputs();
-  mlir::LogicalResult checkSupported(const std::vector<int> &wanted);
   mlir::LogicalResult readInitializers();
   mlir::LogicalResult interpret(GraphBody &body, const std::vector<int> &wanted);
   mlir::LogicalResult interpretNode(const GraphNode &node);
@@ -99,6 +104,13 @@ private:
   mlir::LogicalResult error(const llvm::Twine &message);
   std::string describeOperands(const GraphNode &node) const;
   void warn(const std::string &message);
+
+  // --- what is not supported (Limits.cpp)
+  mlir::LogicalResult checkSupported(const std::vector<int> &wanted);
+  std::string convolutionLimit(const GraphNode &node) const;
+  /// What keeps a convolution from being a product of regrouped elements; empty if nothing.
+  /// \param kernel, extents  of the positions; empty where they are not known
+  std::string convolutionLimit(const GraphNode &node, const std::vector<int64_t> &kernel, const std::vector<int64_t> &extents) const;
 
   // --- parameters (Parameters.cpp)
   void classifyInitializers();
@@ -113,6 +125,7 @@ private:
   std::string nameOf(const GraphNode &node, size_t index) const;
   bool has(const GraphNode &node, size_t index) const { return static_cast<bool>(in(node, index)); }
   void out(const GraphNode &node, size_t index, Val value);
+  const onnx::Attribute *attribute(const GraphNode &node, llvm::StringRef name) const; ///< null if absent
   int64_t intAttribute(const GraphNode &node, llvm::StringRef name, int64_t otherwise) const;
   double floatAttribute(const GraphNode &node, llvm::StringRef name, double otherwise) const;
   std::string stringAttribute(const GraphNode &node, llvm::StringRef name, llvm::StringRef otherwise) const;

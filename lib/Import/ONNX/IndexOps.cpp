@@ -280,8 +280,6 @@ LogicalResult Importer::onGatherElements(const GraphNode &node) {
 // Constant ids only: every component of an id must pick the whole axis in order, or one place.
 LogicalResult Importer::onGatherND(const GraphNode &node) {
   Val x = in(node, 0), ids = in(node, 1);
-  if (intAttribute(node, "batch_dims", 0) != 0)
-    return error(node, "batch_dims is not supported");
   if (ids.rank() == 0 || !ids.isConstant())
     return error(node, "expects constant ids");
   int64_t depth = ids.view.size(ids.rank() - 1);
@@ -361,8 +359,8 @@ LogicalResult Importer::onGatherND(const GraphNode &node) {
 // Constants only, or an update that overwrites a range of one axis of data.
 LogicalResult Importer::onScatterND(const GraphNode &node) {
   Val x = in(node, 0), ids = in(node, 1), updates = in(node, 2);
-  if (stringAttribute(node, "reduction", "none") != "none" || !ids.isConstant() || ids.rank() == 0)
-    return error(node, "expects constant ids and no reduction");
+  if (!ids.isConstant() || ids.rank() == 0)
+    return error(node, "expects constant ids");
   int64_t depth = ids.view.size(ids.rank() - 1);
   auto index = constantInts(ids, int64_t(1) << 24);
   if (!index || depth < 1 || depth > x.rank())
@@ -440,8 +438,8 @@ LogicalResult Importer::onCumSum(const GraphNode &node) {
     return error(node, "is supported on constants only");
   int64_t axis = truncateToInt(*axisValue);
   axis = axis < 0 ? axis + x.rank() : axis;
-  if (axis < 0 || axis >= x.rank() || intAttribute(node, "exclusive", 0) || intAttribute(node, "reverse", 0))
-    return error(node, "expects a valid axis and neither exclusive nor reverse");
+  if (axis < 0 || axis >= x.rank())
+    return error(node, "axis is outside the rank");
   // Sums of copies: only the axis itself and those that move need storage.
   x = compressed(x);
   Val small = x;

@@ -258,18 +258,8 @@ LogicalResult Importer::onConv(const GraphNode &node) {
   std::vector<int64_t> from = x.shape(), kernel = w.shape();
   if (spatial < 1 || w.rank() != x.rank() || from[1] != kernel[1])
     return error(node, "expects samples x channels x positions and a kernel for all channels (a convolution in one group)");
-  std::vector<int64_t> strides = intsAttribute(node, "strides").value_or(std::vector<int64_t>(spatial, 1));
-  std::vector<int64_t> pads = intsAttribute(node, "pads").value_or(std::vector<int64_t>());
-  std::vector<int64_t> dilations = intsAttribute(node, "dilations").value_or(std::vector<int64_t>());
-  auto is = [](const std::vector<int64_t> &values, int64_t value) { return std::all_of(values.begin(), values.end(), [=](int64_t v) { return v == value; }); };
-  std::string padding = stringAttribute(node, "auto_pad", "NOTSET");
-  bool tiles = intAttribute(node, "group", 1) == 1 && is(pads, 0) && is(dilations, 1) && (padding == "NOTSET" || padding == "VALID") &&
-               static_cast<int64_t>(strides.size()) == spatial;
-  for (int64_t i = 0; tiles && i < spatial; ++i)
-    tiles = kernel[2 + i] > 0 && (strides[i] == kernel[2 + i] || from[2 + i] == kernel[2 + i]) && from[2 + i] % kernel[2 + i] == 0;
-  if (!tiles)
-    return error(node, "only convolutions whose windows tile their input are supported (stride = kernel, no padding, no dilation, one group), as in the "
-                       "embedding of patches");
+  if (std::string limit = convolutionLimit(node, {kernel.begin() + 2, kernel.end()}, {from.begin() + 2, from.end()}); !limit.empty())
+    return error(node, limit);
 
   int64_t patches = 1, inner = from[1];
   std::vector<int64_t> apart{from[0], from[1]}, permutation{0}, result{from[0], kernel[0]};
@@ -477,6 +467,9 @@ LogicalResult Importer::onReduce(const GraphNode &node) {
       if (reduced[i])
         dims.push_back(x.view.dims[i]);
     moved.view.dims = dims;
+    bool plain = op == "ReduceSum" || op == "ReduceMean" || op == "ReduceMax" || op == "ReduceMin" || op == "ReduceProd";
+    if (!plain && (!isFloat(x.type) || op == "ReduceLogSumExp"))
+      return error(node, "is not folded on constants of " + Twine(name(x.type)));
     if (isFloat(x.type)) {
       auto values = *constantFloats(moved, int64_t(1) << 26);
       std::vector<double> result(outer);

@@ -45,6 +45,15 @@ int64_t zorse::onnx_import::byteSize(ElementKind kind) {
   }
 }
 
+// The newest version whose operators are all known (Handlers.cpp): a later one may give an operator an attribute, or another meaning.
+std::string zorse::onnx_import::opsetProblem(int64_t version) {
+  constexpr int64_t kOldest = 13, kNewest = 26;
+  if (version >= kOldest && version <= kNewest)
+    return {};
+  return "expects operator set version " + std::to_string(kOldest) + " to " + std::to_string(kNewest) + ", found " + (version ? std::to_string(version) : std::string("none")) +
+         "; export with opset_version=18 or convert with onnx.version_converter";
+}
+
 std::shared_ptr<MappedFile> MappedFile::open(const std::string &path, std::string &error) {
   int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
   if (descriptor < 0) {
@@ -116,12 +125,20 @@ std::unique_ptr<LoadedModel> LoadedModel::load(std::shared_ptr<MappedFile> file,
     error = path + ": expects ONNX IR version 7 to 13, found " + std::to_string(model.ir_version()) + "; export with a PyTorch or onnx of these versions";
     return nullptr;
   }
+  if (std::string part = notRead(model); !part.empty()) {
+    error = path + ": " + part;
+    return nullptr;
+  }
   for (const onnx::OperatorSet &set : model.opset_import())
-    if (set.domain().empty() || set.domain() == "ai.onnx")
+    if (set.domain().empty() || set.domain() == "ai.onnx") {
+      if (result->opsetVersion != 0 && result->opsetVersion != set.version()) {
+        error = path + ": says both version " + std::to_string(result->opsetVersion) + " and " + std::to_string(set.version()) + " of the default operator set; expects one";
+        return nullptr;
+      }
       result->opsetVersion = set.version();
-  if (result->opsetVersion < 13 || result->opsetVersion > 26) {
-    error = path + ": expects operator set version 13 to 26, found " + (result->opsetVersion ? std::to_string(result->opsetVersion) : std::string("none")) +
-            "; export with opset_version=18 or convert with onnx.version_converter";
+    }
+  if (std::string problem = opsetProblem(result->opsetVersion); !problem.empty()) {
+    error = path + ": " + problem;
     return nullptr;
   }
   result->locateRawData();

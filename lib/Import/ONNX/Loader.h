@@ -21,6 +21,12 @@ const char *name(ElementKind kind);
 /// Bytes per element as stored, 0 for types without a fixed size.
 int64_t byteSize(ElementKind kind);
 
+/// What is wrong with a version of the default operator set; empty if nothing.
+std::string opsetProblem(int64_t version);
+
+/// A part of the file that nothing here reads and that may matter: what is said of it to the user. Empty if there is none.
+std::string notRead(const onnx::Model &model);
+
 /// A read-only memory map. Bytes are paged in when read: opening a model of 100 GB costs nothing.
 class MappedFile {
 public:

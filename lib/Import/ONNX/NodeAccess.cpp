@@ -4,6 +4,7 @@
 #include "mlir/IR/Diagnostics.h"
 
 #include <algorithm>
+#include <cassert>
 
 using namespace mlir;
 using namespace zorse;
@@ -60,23 +61,28 @@ void Importer::out(const GraphNode &node, size_t index, Val value) {
     values[node.outputs[index]] = std::move(value);
 }
 
-int64_t Importer::intAttribute(const GraphNode &node, StringRef name, int64_t otherwise) const {
+// Every attribute has the type of its operator's rule (Limits.cpp), so that one without a value, as some writers leave out zeros, is zero.
+const onnx::Attribute *Importer::attribute(const GraphNode &node, StringRef name) const {
+  assert(operatorOf(node)->rule.attributes.count(name) && operatorOf(node)->rule.attributes.lookup(name).read && "an attribute that the operator's rule lacks (Handlers.cpp)");
   auto found = node.attributes.find(name.str());
-  return found != node.attributes.end() && found->second->has_i() ? found->second->i() : otherwise;
+  return found == node.attributes.end() ? nullptr : found->second.get();
+}
+
+int64_t Importer::intAttribute(const GraphNode &node, StringRef name, int64_t otherwise) const {
+  const onnx::Attribute *found = attribute(node, name);
+  return found ? found->i() : otherwise;
 }
 double Importer::floatAttribute(const GraphNode &node, StringRef name, double otherwise) const {
-  auto found = node.attributes.find(name.str());
-  return found != node.attributes.end() && found->second->has_f() ? found->second->f() : otherwise;
+  const onnx::Attribute *found = attribute(node, name);
+  return found ? found->f() : otherwise;
 }
 std::string Importer::stringAttribute(const GraphNode &node, StringRef name, StringRef otherwise) const {
-  auto found = node.attributes.find(name.str());
-  return found != node.attributes.end() && found->second->has_s() ? found->second->s() : otherwise.str();
+  const onnx::Attribute *found = attribute(node, name);
+  return found ? found->s() : otherwise.str();
 }
 std::optional<std::vector<int64_t>> Importer::intsAttribute(const GraphNode &node, StringRef name) const {
-  auto found = node.attributes.find(name.str());
-  if (found == node.attributes.end())
-    return std::nullopt;
-  return std::vector<int64_t>(found->second->ints().begin(), found->second->ints().end());
+  const onnx::Attribute *found = attribute(node, name);
+  return found ? std::optional<std::vector<int64_t>>({found->ints().begin(), found->ints().end()}) : std::nullopt;
 }
 
 template <typename T, typename Read> static std::vector<T> readAll(const Val &value, Read read) {

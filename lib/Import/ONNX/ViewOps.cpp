@@ -12,8 +12,8 @@ using namespace zorse;
 using namespace zorse::onnx_import;
 
 LogicalResult Importer::onConstant(const GraphNode &node) {
-  if (node.attributes.empty())
-    return error(node, "expects one attribute that holds the value");
+  if (node.attributes.size() != 1)
+    return error(node, "expects one attribute that holds the value, found " + Twine(node.attributes.size()));
   const auto &[name, attribute] = *node.attributes.begin();
   if (name == "value") {
     std::string problem;
@@ -43,7 +43,7 @@ LogicalResult Importer::onConstant(const GraphNode &node) {
     int64_t size = static_cast<int64_t>(values.size());
     return out(node, 0, constantOf(ElementKind::F32, makeFloats(ElementKind::F32, std::move(values)), {size})), success();
   }
-  return error(node, "attribute '" + name + "' is not supported");
+  llvm_unreachable("the operator's rule has no such attribute");
 }
 
 LogicalResult Importer::onConstantOfShape(const GraphNode &node) {
@@ -384,6 +384,8 @@ LogicalResult Importer::onSplit(const GraphNode &node) {
   if (axis < 0 || axis >= x.rank())
     return error(node, "axis is outside the rank");
   int64_t size = x.view.size(axis), parts = static_cast<int64_t>(node.outputs.size());
+  if (int64_t said = intAttribute(node, "num_outputs", parts); said != parts)
+    return error(node, "num_outputs is " + Twine(said) + ", and it has " + Twine(parts) + " outputs");
   std::vector<int64_t> sizes;
   if (has(node, 1)) {
     auto given = constantInts(in(node, 1));
@@ -412,8 +414,6 @@ LogicalResult Importer::onSplit(const GraphNode &node) {
 
 LogicalResult Importer::onPad(const GraphNode &node) {
   Val x = in(node, 0);
-  if (stringAttribute(node, "mode", "constant") != "constant")
-    return error(node, "only constant padding is supported");
   auto pads = constantInts(in(node, 1));
   if (!pads)
     return error(node, "expects constant pads");

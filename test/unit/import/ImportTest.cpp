@@ -304,6 +304,33 @@ TEST(Import, BiasesOfScores) {
   EXPECT_TRUE(contains(trained.text, "zorse.parameter = \"val_3\", zorse.trainable = true")) << trained.text;
 }
 
+TEST(Import, LeakyReluSteeperOnTheNegativeSide) {
+  for (float alpha : {0.1f, 3.0f}) {
+    Graph graph;
+    graph.node("Gather", {"w", "ids"}, {"x"});
+    auto *attribute = graph.node("LeakyRelu", {"x"}, {"y"}).add_attribute();
+    attribute->set_name("alpha");
+    attribute->set_type(1);
+    attribute->set_f(alpha);
+    graph.node("ReduceMean", {"y"}, {"loss"});
+    graph.output("loss");
+    Outcome outcome = import(graph.write("leaky.onnx"));
+    ASSERT_TRUE(outcome.ok) << outcome.text;
+    EXPECT_TRUE(contains(outcome.text, alpha > 1 ? "arith.minimumf" : "arith.maximumf")) << outcome.text;
+  }
+}
+
+TEST(ImportErrors, ReductionsThatAreNotFolded) {
+  Graph graph;
+  graph.ints("c", {3, 4});
+  graph.node("Gather", {"w", "ids"}, {"x"});
+  graph.node("ReduceL2", {"c"}, {"length"}); // was 7
+  graph.node("Expand", {"x", "length"}, {"y"});
+  graph.node("ReduceMean", {"y"}, {"loss"});
+  graph.output("loss");
+  EXPECT_ERROR(import(graph.write("folded.onnx")), "node 'n_length' (ReduceL2): is not folded on constants of int64");
+}
+
 TEST(ImportErrors, SequenceBeyondThePositionTable) {
   Graph graph(0);
   graph.model.mutable_graph()->clear_input();
@@ -351,6 +378,136 @@ TEST(ImportErrors, UnknownOperatorsAreReportedTogether) {
   EXPECT_ERROR(outcome, "2 operators are not supported: LSTM (2 nodes: 'n_a', 'n_loss'), NonMaxSuppression (1 node: 'n_b')");
 }
 
+// What to do about an operator is said where something can be done; convolutions are reported with the others, each with what keeps it from being supported.
+TEST(ImportErrors, AllLimitsAtOnceWithRemedies) {
+  Graph graph;
+  graph.input("image", 1, {2, 3, 8, 8});
+  graph.weight("k", {4, 3, 3, 3});
+  auto ints = [](onnx::Node &node, const char *name, std::vector<int64_t> values) {
+    auto *attribute = node.add_attribute();
+    attribute->set_name(name);
+    attribute->set_type(7);
+    for (int64_t value : values)
+      attribute->add_ints(value);
+  };
+  ints(graph.node("Conv", {"image", "k"}, {"padded"}), "pads", {1, 1, 1, 1});
+  graph.node("Conv", {"image", "k"}, {"overlapping"}); // stride 1 under a kernel of 3
+  graph.node("BatchNormalization", {"padded", "overlapping"}, {"normal"});
+  graph.node("MaxPool", {"normal"}, {"pooled"});
+  Graph::attribute(graph.node("Pad", {"pooled", "k"}, {"loss"}), "edge", 1);
+  graph.output("loss");
+  Outcome outcome = import(graph.write("limits.onnx"));
+  EXPECT_ERROR(outcome, "2 operators are not supported: BatchNormalization (1 node: 'n_normal'), MaxPool (1 node: 'n_pooled')");
+  EXPECT_ERROR(outcome, "\n  BatchNormalization: normalise each position over its channels instead");
+  EXPECT_ERROR(outcome, "\n  MaxPool: where windows tile their input, regroup it");
+  EXPECT_ERROR(outcome, "found padding 1 1 1 1 (1 node: 'n_padded')");
+  EXPECT_ERROR(outcome, "found a kernel of 3 3 with stride 1 1 over 8 8 (1 node: 'n_overlapping')");
+  EXPECT_ERROR(outcome, "\n  Pad: attribute 'edge' is not known (1 node: 'n_loss')");
+}
+
+// What the importer does not read is never skipped: an attention window would be left out, and all keys seen.
+TEST(ImportErrors, AttributesThatAreNotRead) {
+  auto with = [](const std::function<void(onnx::Node &)> &change) {
+    Graph graph(2, 25);
+    graph.node("Gather", {"w", "ids"}, {"x"});
+    onnx::Node &attention = graph.node("Attention", {"x", "x", "x"}, {"y"});
+    Graph::attribute(attention, "q_num_heads", 2);
+    Graph::attribute(attention, "kv_num_heads", 2);
+    change(attention);
+    graph.node("ReduceMean", {"y"}, {"loss"});
+    graph.output("loss");
+    return import(graph.write("attributes.onnx"));
+  };
+  auto integer = [&](const char *name, int64_t value) { return with([=](onnx::Node &node) { Graph::attribute(node, name, value); }); };
+  Outcome plain = with([](onnx::Node &) {}), causal = integer("is_causal", 1);
+  EXPECT_TRUE(plain.ok) << plain.text;
+  EXPECT_TRUE(causal.ok && contains(causal.text, "causal")) << causal.text;
+  EXPECT_TRUE(integer("left_window_size", -1).ok); // the default of the specification
+  EXPECT_TRUE(integer("softmax_precision", 1).ok);
+  EXPECT_ERROR(integer("left_window_size", 2), "Attention: attribute 'left_window_size' is 2; only -1 is supported (1 node: 'n_y')");
+  EXPECT_ERROR(integer("sliding_window", 2), "Attention: attribute 'sliding_window' is not known (1 node: 'n_y')");
+  EXPECT_ERROR(integer("scale", 2), "attribute 'scale': expects a float, found an integer");
+  // A writer that leaves out zeros says the type alone: the value is zero, and not the default.
+  auto typed = [&](int32_t type) {
+    return with([=](onnx::Node &node) {
+      auto *attribute = node.add_attribute();
+      attribute->set_name("is_causal");
+      if (type)
+        attribute->set_type(type);
+    });
+  };
+  EXPECT_EQ(typed(2).text, plain.text);
+  EXPECT_ERROR(typed(0), "attribute 'is_causal': expects an integer, found nothing");
+  Graph operands;
+  operands.node("Gather", {"w", "ids", "labels"}, {"x"});
+  operands.node("ReduceMean", {"x"}, {"loss"});
+  operands.output("loss");
+  EXPECT_ERROR(import(operands.write("operands.onnx")), "Gather: has 3 operands; at most 2 are known");
+  Graph missing;
+  missing.node("Gather", {"w", "ids"}, {"x"});
+  missing.node("Concat", {"x", "x"}, {"y"});
+  missing.node("ReduceMean", {"y"}, {"loss"});
+  missing.output("loss");
+  EXPECT_ERROR(import(missing.write("missing.onnx")), "Concat: attribute 'axis' is missing");
+}
+
+TEST(ImportErrors, AttributesOfFunctions) {
+  auto with = [](const std::function<void(onnx::Function &, onnx::Node &body, onnx::Node &call)> &change) {
+    Graph graph;
+    graph.node("Gather", {"w", "ids"}, {"x"});
+    onnx::Function *function = graph.model.add_functions();
+    function->set_domain("own");
+    function->set_name("mean");
+    function->add_input("a");
+    function->add_output("b");
+    function->add_attribute("keep");
+    onnx::Node *body = function->add_node();
+    body->set_op_type("ReduceMean");
+    body->add_input("a");
+    body->add_output("b");
+    onnx::Node &call = graph.node("mean", {"x"}, {"loss"});
+    call.set_domain("own");
+    change(*function, *body, call);
+    graph.output("loss");
+    return import(graph.write("function.onnx"));
+  };
+  auto refer = [](onnx::Node &body, const char *name) {
+    auto *attribute = body.add_attribute();
+    attribute->set_name("keepdims");
+    attribute->set_type(2);
+    attribute->set_ref_attr_name(name);
+  };
+  EXPECT_TRUE(with([&](auto &, auto &body, auto &call) { refer(body, "keep"), Graph::attribute(call, "keep", 1); }).ok);
+  EXPECT_ERROR(with([&](auto &, auto &body, auto &call) { refer(body, "keep"), Graph::attribute(call, "keeep", 1); }), "attribute 'keeep', which the function does not have");
+  EXPECT_ERROR(with([&](auto &, auto &body, auto &) { refer(body, "kept"); }), "'kept', and the function around it has none of this name");
+  Outcome newer = with([&](auto &function, auto &, auto &) { function.add_opset_import()->set_version(27); });
+  EXPECT_ERROR(newer, "operator set version 13 to 26, found 27");
+}
+
+// A part of the file that nothing reads is an error: its training algorithm, and any field of a later version of the format.
+TEST(ImportErrors, PartsThatAreNotRead) {
+  Graph training;
+  training.languageModel().model.add_training_info("");
+  EXPECT_ERROR(import(training.write("training.onnx")), "holds training_info, an algorithm of its own for training, which is not supported");
+  Graph sparse;
+  sparse.languageModel().model.mutable_graph()->add_sparse_initializer("");
+  EXPECT_ERROR(import(sparse.write("sparse.onnx")), "sparse initializers");
+  Graph later;
+  onnx::Node *node = later.languageModel().model.mutable_graph()->mutable_node(0);
+  node->GetReflection()->MutableUnknownFields(node)->AddVarint(77, 1);
+  EXPECT_ERROR(import(later.write("later.onnx")), "holds field 77 of a Node");
+  Graph documented; // documentation and hints are known, and mean nothing here
+  documented.languageModel().model.set_doc_string("text");
+  documented.model.mutable_graph()->mutable_node(0)->set_doc_string("text");
+  EXPECT_TRUE(import(documented.write("documented.onnx")).ok);
+  Graph twice;
+  twice.languageModel();
+  auto *set = twice.model.add_opset_import();
+  set->set_domain("ai.onnx");
+  set->set_version(19);
+  EXPECT_ERROR(import(twice.write("twice-opset.onnx")), "both version 18 and 19 of the default operator set");
+}
+
 TEST(ImportErrors, Cycles) {
   Graph graph;
   graph.node("Neg", {"b"}, {"a"});
@@ -373,6 +530,7 @@ TEST(ImportErrors, UndefinedAndDoubleValues) {
 
 TEST(ImportErrors, Versions) {
   EXPECT_ERROR(import(Graph(2, 12).languageModel().write("old.onnx")), "operator set version 13 to 26, found 12");
+  EXPECT_ERROR(import(Graph(2, 27).languageModel().write("new.onnx")), "operator set version 13 to 26, found 27");
   Graph graph;
   graph.languageModel().model.set_ir_version(99);
   EXPECT_ERROR(import(graph.write("ir.onnx")), "IR version 7 to 13, found 99");
