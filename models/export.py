@@ -17,6 +17,8 @@ import os
 
 import torch
 
+from facts import KEY, write_facts
+
 
 class WithLoss(torch.nn.Module):
     """A Hugging Face causal LM as input_ids, labels -> loss."""
@@ -35,7 +37,7 @@ def export(module, path, sequence=64, rows=2, vocabulary=256, opset=20, dynamic=
 
     rows and sequence are those of the example input; with dynamic=True both axes stay symbolic. optimize=False keeps every parameter with its
     name and layout: the exporter's optimiser merges equal ones, and training such a file ties what the model does not tie.
-    No export says padding_idx of an embedding: PyTorch gives that row no gradient, Zorse does.
+    What the file does not say by itself (which parameters are frozen, ties, padding_idx, detach) is written into it: facts.py.
     external_data: None puts weights beside the model from 1.5 GB on, True always, False never.
     inputs: example tensors by name, in the order of forward's arguments, for models that take something else than ids and labels. Their first
     axis is the samples and stays symbolic; all others are fixed.
@@ -66,6 +68,7 @@ def export(module, path, sequence=64, rows=2, vocabulary=256, opset=20, dynamic=
             torch.onnx.export(module, arguments, path, input_names=names, output_names=list(outputs), opset_version=opset, dynamo=True,
                               optimize=optimize, dynamic_shapes=tuple(shapes) if dynamic else None, external_data=external_data, verbose=False)
     strip(path)
+    write_facts(module, path, arguments)
     if not dropout and not external_data:
         check(module, path, inputs)
     return path
@@ -75,10 +78,13 @@ def export(module, path, sequence=64, rows=2, vocabulary=256, opset=20, dynamic=
 def parameters_on_meta():
     """Modules made inside have parameters without values. Buffers keep theirs: tables of positions and masks decide the graph."""
     register = torch.nn.Module.register_parameter
+    made = torch.utils.weak.WeakIdKeyDictionary()  # a parameter of two modules (tied) stays one
 
     def without_values(module, name, parameter):
-        if parameter is not None:
-            parameter = torch.nn.Parameter(parameter.detach().to("meta"), requires_grad=parameter.requires_grad)
+        if parameter is not None and parameter.device.type != "meta":
+            if parameter not in made:
+                made[parameter] = torch.nn.Parameter(parameter.detach().to("meta"), requires_grad=parameter.requires_grad)
+            parameter = made[parameter]
         register(module, name, parameter)
 
     torch.nn.Module.register_parameter = without_values
@@ -112,26 +118,41 @@ def export_without_weights(module, path, sequence=64, rows=2, vocabulary=256, op
         offset += (size + 4095) // 4096 * 4096
     ir.save(program.model, path)
     strip(path)
+    write_facts(module, path)
     return path
 
 
 def check(module, path, inputs):
-    """Exporters leave out what they do not know (label_smoothing, for one): the file's loss must be the module's."""
+    """Exporters leave out what they do not know (label_smoothing, for one): the file's outputs must be the module's."""
     with torch.no_grad():
         expected = module(*inputs.values())
-    expected = float(expected[0] if isinstance(expected, (tuple, list)) else expected)
+    expected = expected if isinstance(expected, (tuple, list)) else [expected]
     try:
         import onnxruntime
-        found = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"]).run(None, {k: v.numpy() for k, v in inputs.items()})[0]
+        session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
+        taken = {i.name for i in session.get_inputs()}  # an input that no output depends on is not in the file
+        names, found = [o.name for o in session.get_outputs()], session.run(None, {k: v.numpy() for k, v in inputs.items() if k in taken})
     except Exception:  # not installed, or an operator it does not have: the check is a courtesy
         return
-    if abs(float(found) - expected) > 1e-3 * max(abs(expected), 1e-3):
-        print(f"warning: {path}: the loss of the exported graph is {float(found):.6g}, the module's is {expected:.6g}; the exporter left something out "
-              "(label_smoothing is known to get lost: write it out)")
+    for name, ours, theirs in zip(names, found, expected):
+        if not isinstance(theirs, torch.Tensor) or not theirs.is_floating_point():
+            continue
+        ours = torch.as_tensor(ours)
+        difference = float((ours - theirs).abs().max()) if ours.shape == theirs.shape and ours.numel() else float("inf") if ours.shape != theirs.shape else 0.0
+        if difference > 1e-3 * max(float(theirs.abs().max()), 1e-3):
+            print(f"warning: {path}: '{name}' of the exported graph differs from the module's by {difference:.3g}; the exporter left something out "
+                  "(label_smoothing is known to get lost: write it out)")
+
+
+def keep(properties, wanted):
+    kept = [p for p in properties if wanted(p.key)]
+    del properties[:]
+    properties.extend(kept)
 
 
 def strip(path):
-    """Drop stack traces and documentation, which hold paths of the exporting machine; keep what names parameters, buffers and modules."""
+    """Drop stack traces and documentation, which hold paths of the exporting machine; keep what names parameters, buffers and modules, and what PyTorch's
+    operations were (padding_idx, detach)."""
     import onnx
 
     model = onnx.load(path, load_external_data=False)
@@ -140,11 +161,9 @@ def strip(path):
         graph.doc_string = ""
         for node in graph.node:
             node.doc_string = ""
-            kept = [p for p in node.metadata_props if p.key.endswith("name_scopes")]
-            del node.metadata_props[:]
-            node.metadata_props.extend(kept)
-    del model.graph.metadata_props[:]
-    del model.metadata_props[:]
+            keep(node.metadata_props, lambda key: key.endswith(("name_scopes", "fx_node")))
+    keep(model.graph.metadata_props, lambda key: key.endswith("graph_signature"))
+    keep(model.metadata_props, lambda key: key == KEY)
     onnx.save(model, path)
 
 

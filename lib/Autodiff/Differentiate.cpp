@@ -198,11 +198,24 @@ bool needsBackward(func::FuncOp forward) {
 
 } // namespace
 
+/// Where gradients stop has been decided: from here on it is the value itself.
+static void dropDetaches(func::FuncOp function) {
+  for (Operation &op : llvm::make_early_inc_range(function.getBody().front()))
+    if (auto detach = dyn_cast<DetachOp>(op)) {
+      detach.getY().replaceAllUsesWith(detach.getX());
+      detach.erase();
+    }
+}
+
 FailureOr<Differentiated> autodiff::differentiate(func::FuncOp forward, SavePolicy policy) {
-  if (!needsBackward(forward))
-    return Differentiated{forward, nullptr};
-  FailureOr<func::FuncOp> backward = BackwardBuilder(forward, policy).build();
-  if (failed(backward))
-    return failure();
-  return Differentiated{forward, *backward};
+  Differentiated result{forward, nullptr};
+  if (needsBackward(forward)) {
+    FailureOr<func::FuncOp> backward = BackwardBuilder(forward, policy).build();
+    if (failed(backward))
+      return failure();
+    result.backward = *backward;
+    dropDetaches(result.backward);
+  }
+  dropDetaches(forward);
+  return result;
 }

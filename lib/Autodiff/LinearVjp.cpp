@@ -52,12 +52,21 @@ LogicalResult contractRule(ContractOp op, VjpBuilder &b) {
 }
 
 LogicalResult gatherRule(GatherOp op, VjpBuilder &b) {
-  b.set(0, b.create<ScatterAddOp>(op.getTable().getType(), op.getIds(), b.gradient()));
+  b.set(0, b.create<ScatterAddOp>(op.getTable().getType(), op.getIds(), b.gradient(), op.getPaddingAttr()));
   return success();
 }
 
 LogicalResult scatterAddRule(ScatterAddOp op, VjpBuilder &b) {
-  b.set(1, b.create<GatherOp>(b.gradient(), op.getIds()));
+  Value rows = b.create<GatherOp>(b.gradient(), op.getIds());
+  if (op.getPadding()) { // updates of that row went nowhere
+    auto ids = cast<RankedTensorType>(op.getIds().getType()), type = cast<RankedTensorType>(rows.getType());
+    Value padding = createSplat(b.builder, b.loc, ids, static_cast<double>(*op.getPadding()));
+    Value isPadding = b.create<arith::CmpIOp>(arith::CmpIPredicate::eq, op.getIds(), padding);
+    SmallVector<int64_t> dims = llvm::to_vector(llvm::seq<int64_t>(0, ids.getRank()));
+    isPadding = b.create<BroadcastOp>(RankedTensorType::get(type.getShape(), b.builder.getI1Type()), isPadding, dims);
+    rows = b.select(isPadding, b.splat(rows, 0.0), rows);
+  }
+  b.set(1, rows);
   return success();
 }
 

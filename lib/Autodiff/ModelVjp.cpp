@@ -115,5 +115,6 @@ void autodiff::registerModelModels(MLIRContext *context) {
   AttentionOp::attachInterface<RuleModel<AttentionOp, attentionRule>>(*context);
   RopeOp::attachInterface<RuleModel<RopeOp, ropeRule>>(*context);
   CrossEntropyOp::attachInterface<RuleModel<CrossEntropyOp, crossEntropyRule>>(*context);
+  DetachOp::attachInterface<ZeroModel<DetachOp>>(*context);
   DropoutOp::attachInterface<RuleModel<DropoutOp, dropoutRule>>(*context);
 }

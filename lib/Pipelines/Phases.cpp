@@ -72,8 +72,14 @@ bool Compiler::import(std::string &remark) {
   import.precision = options.f64 ? Precision::F64 : Precision::F32;
   for (const std::string &name : options.train)
     import.trainable[name] = TrainableChoice::Train;
-  for (const std::string &name : options.freeze)
+  for (const std::string &name : options.freeze) {
+    if (import.trainable.count(name)) {
+      printError("--freeze: '" + name + "' is named by --train, too");
+      return false;
+    }
     import.trainable[name] = TrainableChoice::Freeze;
+  }
+  import.trustGuess = options.trustGuess;
 
   FailureOr<ImportedModel> result = importOnnx(options.model, import, context);
   if (failed(result))

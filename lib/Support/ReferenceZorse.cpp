@@ -23,7 +23,7 @@ public:
     return TypeSwitch<Operation *, LogicalResult>(op)
         .Case<ReshapeOp, TransposeOp, SliceOp, ConcatOp, BroadcastOp, ReduceOp, MatmulOp, ContractOp, GatherOp, ScatterAddOp, TakeOp, TakeGradOp, SoftmaxOp,
               SoftmaxGradOp, LogSoftmaxOp, LogSoftmaxGradOp, LayerNormOp, LayerNormGradInputOp, LayerNormGradParamsOp, RmsNormOp, RmsNormGradInputOp,
-              RmsNormGradParamsOp, GeluOp, GeluGradOp, SiluOp, SiluGradOp, CausalMaskOp, RopeOp, CrossEntropyOp, CrossEntropyGradOp, DropoutOp, SgdUpdateOp, AdamUpdateOp>(
+              RmsNormGradParamsOp, GeluOp, GeluGradOp, SiluOp, SiluGradOp, CausalMaskOp, RopeOp, CrossEntropyOp, CrossEntropyGradOp, DropoutOp, DetachOp, SgdUpdateOp, AdamUpdateOp>(
             [&](auto known) { return visit(known); })
         .Default([](Operation *) { return success(); });
   }
@@ -163,12 +163,12 @@ private:
 
   LogicalResult visit(ScatterAddOp op) {
     Tensor &y = zeros(op.getY());
-    int64_t width = product(y.shape, 1);
+    int64_t width = product(y.shape, 1), padding = op.getPadding() ? static_cast<int64_t>(*op.getPadding()) : -1;
     for (int64_t i = 0; i < in[0].size(); ++i) {
       FailureOr<int64_t> id = checked(op, in[0].values[i], y.shape[0]);
       if (failed(id))
         return failure();
-      for (int64_t c = 0; c < width; ++c)
+      for (int64_t c = 0; c < width && *id != padding; ++c)
         y.values[*id * width + c] += in[1].values[i * width + c];
     }
     return success();
@@ -431,6 +431,11 @@ private:
       for (int64_t v = 0; v < width; ++v)
         d.values[i * width + v] = scale * (std::exp(in[1].values[i * width + v] - in[3].values[i]) - (v == *id));
     }
+    return success();
+  }
+
+  LogicalResult visit(DetachOp) {
+    results.push_back(in[0]);
     return success();
   }
 

@@ -3,7 +3,7 @@
     exporters.py [--steps 50] [--hf] [--keep FOLDER]
 
 Own GPT and LLaMA modules with weights drawn so that no two parameters are equal: TorchScript, dynamo default, unoptimised, dynamic axes, opset 23.
-With --hf also the Hugging Face GPT-2 and LLaMA classes (the dynamo variants). With fresh weights the default export must warn and name merged parameters.
+With --hf also the Hugging Face GPT-2 and LLaMA classes (the dynamo variants). With fresh weights the default export must be refused, naming the merged parameters.
 """
 import argparse
 import difflib
@@ -121,11 +121,11 @@ def main():
         model, vocabulary = own("gpt", distinct=False)
         path = os.path.join(folder, "gpt-fresh.onnx")
         export(model, path, sequence=LENGTH, vocabulary=vocabulary, external_data=False, optimize=True, dynamic=False)
-        _, out, err = z.compile(path, os.path.join(folder, "fresh.zorse"), one, BATCH, LENGTH)
+        code, out, err = z.compile(path, os.path.join(folder, "fresh.zorse"), one, BATCH, LENGTH, ok=False)
         text = out + err
-        good = "warning" in text and "merged" in text and "optimize=False" in text
+        good = code == 1 and "error" in text and "merged" in text and "optimize=False" in text
         results.append(good)
-        print(f"{'ok  ' if good else 'FAIL'} fresh weights, default export: a warning names the merged parameters and the remedy")
+        print(f"{'ok  ' if good else 'FAIL'} fresh weights, default export: an error names the merged parameters and the remedy")
     z.finish(results)
 
 

@@ -22,6 +22,7 @@ static cl::opt<bool> shift("shift-labels", cl::desc("the added loss compares pos
 static cl::opt<std::string> precision("precision", cl::desc("compute type: f32 or f64"), cl::init("f32"), cl::cat(category));
 static cl::list<std::string> train("train", cl::desc("initializer to train"), cl::cat(category));
 static cl::list<std::string> freeze("freeze", cl::desc("initializer not to train"), cl::cat(category));
+static cl::opt<bool> trustGuess("trust-guess", cl::desc("guess what is trained where the file does not say"), cl::cat(category));
 static cl::opt<bool> notes("notes", cl::desc("print what was decided"), cl::cat(category));
 static cl::opt<bool> listWeights("weights", cl::desc("list where the parameters' bytes are"), cl::cat(category));
 static cl::opt<bool> quiet("quiet", cl::desc("print no module"), cl::cat(category));
@@ -55,6 +56,7 @@ int main(int argc, char **argv) {
     options.trainable[name] = zorse::TrainableChoice::Train;
   for (const std::string &name : freeze)
     options.trainable[name] = zorse::TrainableChoice::Freeze;
+  options.trustGuess = trustGuess;
 
   mlir::MLIRContext context(mlir::MLIRContext::Threading::DISABLED);
   context.printOpOnDiagnostic(false);

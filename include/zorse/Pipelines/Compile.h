@@ -52,7 +52,8 @@ struct CompileOptions {
   bool shiftLabels = false;
   std::optional<bool> shiftedInGraph;
   int64_t ignoreIndex = -100;
-  std::vector<std::string> train, freeze;    ///< initializers by name
+  std::vector<std::string> train, freeze;    ///< initializers by name or pattern
+  bool trustGuess = false;                   ///< what is trained may be guessed
 
   bundle::TrainingOptions training;
   std::string decay = "rank"; ///< rank, all, none or names:P,Q

@@ -86,6 +86,10 @@ Value KernelBuilder::inRange(Value x, Value first, Value last) {
   return arith::AndIOp::create(b, loc, low, high);
 }
 
+Value KernelBuilder::andNot(Value condition, Value x, int64_t number) {
+  return arith::AndIOp::create(b, loc, condition, arith::CmpIOp::create(b, loc, arith::CmpIPredicate::ne, x, i64(number)));
+}
+
 void KernelBuilder::ifTrue(Value condition, function_ref<void()> body) {
   auto op = scf::IfOp::create(b, loc, condition, /*withElseRegion=*/false);
   OpBuilder::InsertionGuard guard(b);

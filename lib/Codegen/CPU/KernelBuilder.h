@@ -62,6 +62,8 @@ public:
   Value select(Value condition, Value x, Value y);
   /// first <= x < last.
   Value inRange(Value x, Value first, Value last);
+  /// Whether `condition` holds and x is not `number`.
+  Value andNot(Value condition, Value x, int64_t number);
   void ifTrue(Value condition, llvm::function_ref<void()> body);
   /// An integer as i64.
   Value widen(Value x);

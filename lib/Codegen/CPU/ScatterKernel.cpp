@@ -71,7 +71,10 @@ Kernel zorse::codegen::buildScatterKernel(const KernelContext &context, int inde
       }
       Value id = k.widen(k.load(k.pointer(idOperand), k.offset(indices, idStrides), idType));
       Value from = k.offset(indices, ArrayRef<int64_t>(updateStrides).take_front(lead));
-      k.ifTrue(k.inRange(id, first, last), [&] { addRow(0, from, k.mul(id, width)); });
+      Value mine = k.inRange(id, first, last);
+      if (op.getPadding())
+        mine = k.andNot(mine, id, *op.getPadding());
+      k.ifTrue(mine, [&] { addRow(0, from, k.mul(id, width)); });
     };
     nest(0);
   });

@@ -81,16 +81,19 @@ void ContractOp::build(OpBuilder &builder, OperationState &state, Value a, Value
   build(builder, state, withShape(tensorType(a), {tensorType(a).getShape().back(), tensorType(b).getShape().back()}), a, b);
 }
 
-void GatherOp::build(OpBuilder &builder, OperationState &state, Value table, Value ids) {
+/// The attribute of a row without gradient; null: there is none.
+static IntegerAttr paddingAttr(OpBuilder &builder, std::optional<int64_t> padding) { return padding ? builder.getI64IntegerAttr(*padding) : IntegerAttr(); }
+
+void GatherOp::build(OpBuilder &builder, OperationState &state, Value table, Value ids, std::optional<int64_t> padding) {
   SmallVector<int64_t> shape(tensorType(ids).getShape());
   llvm::append_range(shape, tensorType(table).getShape().drop_front());
-  build(builder, state, withShape(tensorType(table), shape), table, ids);
+  build(builder, state, withShape(tensorType(table), shape), table, ids, paddingAttr(builder, padding));
 }
 
-void ScatterAddOp::build(OpBuilder &builder, OperationState &state, Value ids, Value updates, int64_t tableRows) {
+void ScatterAddOp::build(OpBuilder &builder, OperationState &state, Value ids, Value updates, int64_t tableRows, std::optional<int64_t> padding) {
   SmallVector<int64_t> shape{tableRows};
   llvm::append_range(shape, tensorType(updates).getShape().drop_front(tensorType(ids).getRank()));
-  build(builder, state, withShape(tensorType(updates), shape), ids, updates);
+  build(builder, state, withShape(tensorType(updates), shape), ids, updates, paddingAttr(builder, padding));
 }
 
 void TakeOp::build(OpBuilder &builder, OperationState &state, Value x, Value ids) {

@@ -135,4 +135,6 @@ void BroadcastOp::getCanonicalizationPatterns(RewritePatternSet &patterns, MLIRC
 
 OpFoldResult ReduceOp::fold(FoldAdaptor) { return getDims().empty() ? OpFoldResult(getX()) : OpFoldResult(); }
 
+OpFoldResult DetachOp::fold(FoldAdaptor) { return getX().getDefiningOp<DetachOp>() ? OpFoldResult(getX()) : OpFoldResult(); }
+
 OpFoldResult DropoutOp::fold(FoldAdaptor) { return getProbability().isZero() ? OpFoldResult(getX()) : OpFoldResult(); }

@@ -43,6 +43,13 @@ LogicalResult ContractOp::verify() {
   return success();
 }
 
+/// A row of `table` that has no gradient, if one is named.
+static LogicalResult verifyPadding(Operation *op, std::optional<uint64_t> padding, RankedTensorType table) {
+  if (padding && *padding >= static_cast<uint64_t>(table.getDimSize(0)))
+    return op->emitOpError("(C3) expects padding to be a row of ") << table << ", got " << static_cast<int64_t>(*padding);
+  return success();
+}
+
 LogicalResult GatherOp::verify() {
   RankedTensorType table = tensorTypeOf(getTable()), ids = tensorTypeOf(getIds());
   if (table.getRank() < 1 || carriesSamples(table))
@@ -51,7 +58,7 @@ LogicalResult GatherOp::verify() {
   llvm::append_range(shape, table.getShape().drop_front());
   if (RankedTensorType expected = reshaped(table, shape); getY().getType() != expected)
     return emitOpError("(C2) expects y ") << expected << ", got " << getY().getType();
-  return success();
+  return verifyPadding(*this, getPadding(), table);
 }
 
 LogicalResult ScatterAddOp::verify() {
@@ -62,7 +69,7 @@ LogicalResult ScatterAddOp::verify() {
     return emitOpError("(C1) expects updates ") << reshaped(updates, shape) << " for ids " << ids << " and y " << y << ", got " << updates;
   if (y.getRank() < 1 || carriesSamples(y) || y.getElementType() != updates.getElementType())
     return emitOpError("(C2) expects y of rank >= 1 without samples and of element type ") << updates.getElementType() << ", got " << y;
-  return success();
+  return verifyPadding(*this, getPadding(), y);
 }
 
 LogicalResult TakeOp::verify() {

@@ -121,6 +121,8 @@ LogicalResult CrossEntropyGradOp::verify() {
   return success();
 }
 
+LogicalResult DetachOp::verify() { return success(); } // its types say it all
+
 LogicalResult DropoutOp::verify() {
   double probability = getProbability().convertToDouble();
   if (!(probability >= 0 && probability < 1))

@@ -1,5 +1,7 @@
 #include "Graph.h"
 
+#include "TorchCall.h"
+
 #include <algorithm>
 #include <set>
 #include <unordered_map>
@@ -149,6 +151,8 @@ private:
     out.name = !node.name().empty() ? prefix + node.name() : node.output_size() ? prefix + node.output(0) : prefix + out.op;
     auto opset = opsets.find(out.domain);
     out.opset = opset == opsets.end() ? 1 : opset->second;
+    out.detach = isDetach(node);
+    out.padding = recordedPadding(node);
     for (const std::string &input : node.input()) {
       if (input.empty()) {
         out.inputs.push_back(-1);

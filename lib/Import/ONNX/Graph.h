@@ -5,6 +5,7 @@
 
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -17,6 +18,8 @@ struct GraphNode {
   std::string domain;  ///< "" for the default one
   std::string name;    ///< the node's name, or one made from its first output
   int64_t opset = 0;   ///< of `domain`
+  bool detach = false; ///< gradients stop here
+  std::optional<int64_t> padding; ///< of an embedding: the row without gradient, -1 if there is none; empty: the file does not say
   std::vector<int> inputs;   ///< value numbers, -1 where omitted
   std::vector<int> outputs;  ///< value numbers, -1 where omitted
   std::map<std::string, std::shared_ptr<const onnx::Attribute>> attributes;

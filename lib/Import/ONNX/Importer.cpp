@@ -113,18 +113,27 @@ LogicalResult Importer::checkNames() {
       return error("no dimension of an input behind the samples is called '" + name + "'; there are: " + similar({symbols.begin(), symbols.end()}, name));
   std::vector<std::string> initializerNames;
   for (auto &[value, tensor] : graph.body.initializers)
-    initializerNames.push_back(tensor->name());
+    for (const std::string &other : facts.namesOf(tensor->name()))
+      initializerNames.push_back(other);
+  for (auto &[name, fact] : facts.parameters)
+    initializerNames.push_back(name);
+  for (const GraphNode &node : graph.body.nodes) // parameters that the exporter has merged
+    if (node.op == "Identity" && !node.inputs.empty() && initializers.count(node.inputs[0]))
+      initializerNames.push_back(graph.valueNames[node.outputs[0]]);
+  llvm::sort(initializerNames);
+  initializerNames.erase(std::unique(initializerNames.begin(), initializerNames.end()), initializerNames.end());
   for (auto &[name, choice] : options.trainable)
-    if (std::find(initializerNames.begin(), initializerNames.end(), name) == initializerNames.end())
+    if (llvm::none_of(initializerNames, [&](const std::string &other) { return matches(name, other); }))
       return error("no initializer is called '" + name + "', which is to be " + (choice == TrainableChoice::Train ? "trained" : "frozen") + "; there are: " +
                    similar(initializerNames, name));
   return success();
 }
 
-LogicalResult Importer::readInitializers() {
+LogicalResult Importer::readInitializers(const std::vector<int> &wanted) {
   for (auto &[value, tensor] : graph.body.initializers)
     initializers[value] = tensor;
-  classifyInitializers();
+  if (failed(classifyInitializers(wanted)))
+    return failure();
   for (auto &[value, tensor] : graph.body.initializers) {
     std::string problem;
     auto bytes = model.bytes(*tensor, problem, options.weightsLater);
@@ -148,7 +157,7 @@ LogicalResult Importer::readInitializers() {
 static std::string numberingKey(const GraphNode &node, const std::vector<int> &canonical) {
   if (node.op == "Dropout" || !node.bodies.empty())
     return {};
-  std::string key = node.domain + "." + node.op;
+  std::string key = node.domain + "." + node.op + (node.detach ? "!" : "") + (node.padding ? "^" + std::to_string(*node.padding) : std::string());
   for (int value : node.inputs)
     key += "," + std::to_string(value < 0 ? -1 : canonical[value]);
   key += "#" + std::to_string(node.outputs.size());
@@ -248,7 +257,20 @@ LogicalResult Importer::interpretNode(const GraphNode &node) {
       return error(node, "its result has more than 16 dimensions");
     if (!isSensible(values[output].shape()))
       return error(node, "its result is too large");
+    if (node.detach && failed(detach(node, values[output])))
+      return failure();
   }
+  return success();
+}
+
+LogicalResult Importer::detach(const GraphNode &node, Val &value) {
+  if (value.kind == Val::Kind::Loss)
+    return error(node, "detaches what depends on all samples; expects losses and values of samples");
+  for (Val &element : value.elements)
+    if (failed(detach(node, element)))
+      return failure();
+  if (value.isGraph() && isFloat(value.type) && dependsOnParameter(value.value))
+    value.value = create<DetachOp>(value.value);
   return success();
 }
 
@@ -339,7 +361,7 @@ LogicalResult Importer::run(ImportedModel &result) {
   builder.setInsertionPointToEnd(block);
 
   std::vector<int> wanted;
-  if (failed(chooseLoss(wanted)) || failed(checkSupported(wanted)) || failed(checkNames()) || failed(bindInputs()) || failed(readInitializers()) || failed(interpret(graph.body, wanted)))
+  if (failed(chooseLoss(wanted)) || failed(checkSupported(wanted)) || failed(readInitializers(wanted)) || failed(bindInputs()) || failed(interpret(graph.body, wanted)))
     return failure();
   Val loss = values[wanted[0]];
   if (!options.loss.empty()) {
@@ -399,6 +421,8 @@ LogicalResult Importer::finish(const Val &loss, ImportedModel &result) {
   }
   if (loss.summands.empty())
     return error("the loss has no terms");
+  if (failed(checkPadding()))
+    return failure();
 
   // Depth-first order.
   llvm::DenseSet<Operation *> placed;
@@ -516,7 +540,9 @@ LogicalResult Importer::finish(const Val &loss, ImportedModel &result) {
         inputAttributes[input].set("zorse.ignore_index", builder.getI64IntegerAttr(*info.ignore));
     }
     notes.push_back("labels are '" + inputNames[input] + "': " +
-                    (shifted ? "the graph shifts them itself, feed the ids" : "the graph does not shift them, feed the ids shifted by one position"));
+                    (shifted ? "the graph shifts them itself, so they are the ids. zorse-run --data FILE does that; a file of their own (--data " + inputNames[input] + "=FILE.npy) holds the ids"
+                             : "the graph compares position i with label i. zorse-run --data FILE takes the next token for every label by itself; a file of their own (--data " + inputNames[input] +
+                                   "=FILE.npy) must hold labels that are shifted already"));
   }
 
   std::vector<WeightSource> ordered;

@@ -3,6 +3,7 @@
 // Shapes are concrete while this runs: `rows` samples (the file's own batch where it is baked, another number where it is symbolic). What is emitted has `?` instead.
 #pragma once
 
+#include "Facts.h"
 #include "Graph.h"
 #include "Lazy.h"
 #include "Operators.h"
@@ -76,6 +77,8 @@ struct CausalPattern {
 /// What an initializer is used as, before anything is emitted.
 enum class InitializerRole : uint8_t { Constant, Trained, Frozen };
 
+class Uses;
+
 class Importer {
 public:
   Importer(LoadedModel &model, FlatGraph &graph, const ImportOptions &options, mlir::MLIRContext &context);
@@ -94,7 +97,7 @@ private:
   /// Names in the options must be names in the file.
   mlir::LogicalResult checkNames();
   mlir::LogicalResult bindInputs();
-  mlir::LogicalResult readInitializers();
+  mlir::LogicalResult readInitializers(const std::vector<int> &wanted);
   mlir::LogicalResult interpret(GraphBody &body, const std::vector<int> &wanted);
   mlir::LogicalResult interpretNode(const GraphNode &node);
   mlir::LogicalResult checkOperands(const GraphNode &node);
@@ -112,10 +115,22 @@ private:
   /// \param kernel, extents  of the positions; empty where they are not known
   std::string convolutionLimit(const GraphNode &node, const std::vector<int64_t> &kernel, const std::vector<int64_t> &extents) const;
 
+  // --- which initializers are trained (Classify.cpp)
+  mlir::LogicalResult classifyInitializers(const std::vector<int> &wanted);
+  mlir::LogicalResult restoreMerged(const Uses &uses);
+  mlir::LogicalResult aliasStored();
+  mlir::LogicalResult checkMissing(const std::set<std::string> &present, const std::vector<std::pair<int, const onnx::Tensor *>> &unknown, const Uses &uses);
+  mlir::LogicalResult checkGradients();
+  mlir::LogicalResult guessRoles(const std::vector<std::pair<int, const onnx::Tensor *>> &unknown, const Uses &uses);
+  std::optional<TrainableChoice> forced(const std::string &name) const;
+  bool isInFile(const std::string &name, const std::set<std::string> &present) const;
+  /// \param asArgument  if it is large, or its bytes are not there, it is an argument that is not trained
+  InitializerRole untrained(const onnx::Tensor &tensor, bool asArgument);
+  /// As doubles; empty if there are more than `most` or the bytes are not there.
+  std::vector<double> elementsOf(const onnx::Tensor &tensor, int64_t most);
+
   // --- parameters (Parameters.cpp)
-  void classifyInitializers();
   void restoreTies(const std::set<const onnx::Tensor *> &own);
-  bool isMask(const onnx::Tensor &tensor);
   void reportParameters(ImportedModel &result);
   Val parameter(const onnx::Tensor &tensor, bool trainable);
   mlir::Value liftedBytes(mlir::RankedTensorType type, std::shared_ptr<std::vector<uint8_t>> bytes);
@@ -250,8 +265,16 @@ private:
   bool dependsOnParameter(mlir::Value value) const { return tainted.contains(value); }
   std::optional<Val> addedLoss(mlir::LogicalResult &status);
 
+  /// Gradients stop at what a node made from a detach yields.
+  mlir::LogicalResult detach(const GraphNode &node, Val &value);
+  /// The row of an embedding's table that has no gradient.
+  std::optional<int64_t> paddingOf(const GraphNode &node, const Val &table);
+  mlir::LogicalResult checkPadding();
+
   LoadedModel &model;
   FlatGraph &graph;
+  Facts facts;
+  std::set<std::string> padded; ///< tables whose padding has been honoured
   const ImportOptions &options;
   int64_t tooLarge = 0; ///< elements of a constant that was not computed
   mlir::MLIRContext &context;

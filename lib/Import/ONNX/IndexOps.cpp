@@ -28,6 +28,31 @@ static bool isIncreasing(const std::vector<int64_t> &ids) {
   return std::adjacent_find(ids.begin(), ids.end(), std::greater_equal<int64_t>()) == ids.end();
 }
 
+std::optional<int64_t> Importer::paddingOf(const GraphNode &node, const Val &table) {
+  std::optional<int64_t> row;
+  std::string name;
+  if (auto argument = table.isGraph() ? dyn_cast<BlockArgument>(table.value) : BlockArgument())
+    if (auto found = weightOfArgument.find(argument.getArgNumber()); found != weightOfArgument.end())
+      name = weights[found->second].parameter;
+  for (const std::string &other : facts.namesOf(name))
+    if (auto found = facts.padding.find(other); found != facts.padding.end()) {
+      row = found->second;
+      padded.insert(found->first);
+    }
+  if (node.padding)
+    row = *node.padding;
+  return row && *row >= 0 && *row < table.view.size(0) ? row : std::nullopt;
+}
+
+LogicalResult Importer::checkPadding() {
+  // Facts of a run name tables that are looked up; without a run only what modules declare is known.
+  for (auto &[name, row] : facts.padding)
+    if (auto fact = facts.parameters.find(name); fact != facts.parameters.end() && fact->second.reached == true && fact->second.trained && !padded.count(name) && !options.trustGuess && !forced(name))
+      return error("row " + Twine(row) + " of embedding '" + name + "' is padding and gets no gradient (padding_idx), but the file does not look that table up under its name: the exporter has folded it. "
+                   "Export with torch.onnx.export(..., dynamo=True, optimize=False); --trust-guess trains that row, too");
+  return success();
+}
+
 LogicalResult Importer::onGather(const GraphNode &node) {
   Val x = in(node, 0), ids = in(node, 1);
   if ((!x.isConstant() && !x.isGraph()) || (!ids.isConstant() && !ids.isGraph()) || x.rank() == 0)
@@ -78,7 +103,10 @@ LogicalResult Importer::onGather(const GraphNode &node) {
     // The picked axis as one dimension, then the ids' shape in its place.
     Val value = x;
     auto progression = arithmeticProgression(*picked);
-    if (progression) {
+    std::optional<int64_t> padding = axis == 0 && !isSampled(x) ? paddingOf(node, x) : std::nullopt;
+    if (padding && std::find(picked->begin(), picked->end(), *padding) == picked->end())
+      padding.reset();
+    if (progression && !padding) {
       if (failed(take(node, value, axis, progression->first, progression->second, static_cast<int64_t>(picked->size()))))
         return failure();
     } else if (x.isConstant()) {
@@ -110,7 +138,7 @@ LogicalResult Importer::onGather(const GraphNode &node) {
       int64_t count = static_cast<int64_t>(picked->size());
       Val idVector = constantOf(ElementKind::I64, makeInts(ElementKind::I64, *picked), {count});
       Value table = materialise(x, groupsOf(x.view, false), false);
-      Value y = create<GatherOp>(table, materialise(idVector, {{Factor{count, 1, false}}}, false));
+      Value y = create<GatherOp>(table, materialise(idVector, {{Factor{count, 1, false}}}, false), padding);
       std::vector<int64_t> shape = x.shape();
       shape[0] = count;
       value = wrap(y, x.type, shape);
@@ -174,7 +202,7 @@ LogicalResult Importer::onGather(const GraphNode &node) {
   Value index = operandOf(ids, 0, loop);
   if (!cast<RankedTensorType>(index.getType()).getElementType().isInteger(64) && !cast<RankedTensorType>(index.getType()).getElementType().isInteger(32))
     return error(node, "expects integer ids");
-  Value y = create<GatherOp>(table, index);
+  Value y = create<GatherOp>(table, index, paddingOf(node, x));
   Val result = resultOf(y, x.type, axes, loop, shape);
   int64_t stride = elementsPerRow(cast<RankedTensorType>(table.getType())) / std::max<int64_t>(size, 1);
   for (int64_t i = 1; i < x.rank(); ++i) {

@@ -1,5 +1,6 @@
-// Which initializers are trained, where their bytes are, and what the exporter did to them.
+// Arguments for parameters: where their bytes are, which of them are one, and what the exporter did to them. Which are trained: Roles.cpp.
 #include "Importer.h"
+#include "Roles.h"
 
 #include "mlir/IR/BuiltinTypes.h"
 #include "llvm/ADT/StringSet.h"
@@ -15,26 +16,6 @@ using namespace zorse::onnx_import;
 
 namespace {
 
-/// What the dynamo exporter wrote about an initializer, if it did.
-std::string recordedKind(const google::protobuf::RepeatedPtrField<onnx::StringPair> &properties) {
-  for (const onnx::StringPair &entry : properties)
-    if (StringRef(entry.key()).ends_with("InputSpec.kind"))
-      return entry.value();
-  return {};
-}
-
-/// By initializer; where there is one, its name is the model's own.
-std::map<std::string, std::string> recordedKinds(const onnx::Graph &graph) {
-  std::map<std::string, std::string> kinds;
-  for (const onnx::ValueInfo &info : graph.value_info())
-    if (std::string kind = recordedKind(info.metadata_props()); !kind.empty())
-      kinds[info.name()] = kind;
-  for (const onnx::Tensor &tensor : graph.initializer())
-    if (std::string kind = recordedKind(tensor.metadata_props()); !kind.empty())
-      kinds[tensor.name()] = kind;
-  return kinds;
-}
-
 /// The innermost module a node came from, "" if the file does not say.
 std::string moduleOf(const onnx::Node &node) {
   for (const onnx::StringPair &entry : node.metadata_props())
@@ -48,206 +29,7 @@ std::string moduleOf(const onnx::Node &node) {
   return {};
 }
 
-bool looksRenamed(StringRef name) {
-  return name.starts_with("val_") || name.starts_with("onnx::") || name.starts_with("embedding") || name.starts_with("_") || name.starts_with("constant") || !name.contains('.');
-}
-
 } // namespace
-
-/// Whether a float initializer holds 0 where a score counts and a very negative number elsewhere.
-bool Importer::isMask(const onnx::Tensor &tensor) {
-  std::string problem;
-  auto bytes = model.bytes(tensor, problem, options.weightsLater);
-  if (!bytes || bytes->missing)
-    return false;
-  int64_t count = 1;
-  for (int64_t dim : tensor.dims())
-    count *= dim;
-  auto kind = static_cast<ElementKind>(tensor.data_type());
-  LazyPtr lazy = makeBytes(kind, *bytes, count);
-  std::vector<double> chunk(4096);
-  for (int64_t at = 0; at < count; at += static_cast<int64_t>(chunk.size())) {
-    int64_t n = std::min<int64_t>(count - at, static_cast<int64_t>(chunk.size()));
-    lazy->readFloats(at, 1, n, chunk.data());
-    if (std::any_of(chunk.begin(), chunk.begin() + n, [](double x) { return x != 0 && !(x <= -1e4); }))
-      return false;
-  }
-  return true;
-}
-
-void Importer::classifyInitializers() {
-  std::map<std::string, std::string> kinds = recordedKinds(model.model().graph());
-  bool anyKind = false;
-
-  // Which values depend on the data of an input (not only on its shape), and who uses what.
-  const std::vector<GraphNode> &nodes = graph.body.nodes;
-  llvm::DenseSet<int> data;
-  std::map<int, std::vector<std::pair<size_t, size_t>>> users;
-  for (auto &[value, info] : graph.inputs)
-    data.insert(value);
-  for (size_t i = 0; i < nodes.size(); ++i) {
-    bool depends = false;
-    for (size_t k = 0; k < nodes[i].inputs.size(); ++k)
-      if (nodes[i].inputs[k] >= 0) {
-        depends |= data.contains(nodes[i].inputs[k]);
-        users[nodes[i].inputs[k]].emplace_back(i, k);
-      }
-    depends |= !nodes[i].bodies.empty();
-    if (depends && nodes[i].op != "Shape" && nodes[i].op != "Size" && nodes[i].op != "CastLike")
-      for (int output : nodes[i].outputs)
-        if (output >= 0)
-          data.insert(output);
-    if (depends && nodes[i].op == "CastLike" && !nodes[i].inputs.empty() && nodes[i].inputs[0] >= 0 && data.contains(nodes[i].inputs[0]))
-      data.insert(nodes[i].outputs[0]);
-  }
-
-  static const llvm::StringSet<> views{"Identity", "Transpose", "Cast", "CastLike", "Reshape", "Unsqueeze", "Squeeze", "Slice", "Expand", "Split"};
-  static const llvm::StringSet<> scoreOps{"Add", "Mul", "Div", "Sub", "Reshape", "Unsqueeze", "Squeeze", "Cast", "Expand", "Where", "Slice", "Transpose", "Identity", "Tanh", "CastLike"};
-
-  // Whether a value reaches a softmax without a product or a norm between: then what is added to it is a mask or a bias of scores.
-  std::map<int, bool> reaches;
-  std::function<bool(int, int)> reachesSoftmax = [&](int value, int depth) -> bool {
-    auto [found, isNew] = reaches.try_emplace(value, false);
-    if (!isNew || depth > 64)
-      return found->second;
-    bool result = false;
-    for (auto &[index, position] : users[value]) {
-      const GraphNode &user = nodes[index];
-      if (user.op == "Softmax" || (user.op == "Attention" && position == 3))
-        result = true;
-      else if (scoreOps.contains(user.op))
-        for (int output : user.outputs)
-          result |= output >= 0 && reachesSoftmax(output, depth + 1);
-    }
-    return reaches[value] = result;
-  };
-
-  std::function<bool(int, int)> isAddedToScores = [&](int value, int depth) {
-    return depth < 16 && std::any_of(users[value].begin(), users[value].end(), [&](auto &use) {
-      const GraphNode &user = nodes[use.first];
-      if (user.op == "Attention")
-        return use.second == 3;
-      if (views.contains(user.op) || user.op == "Gather")
-        return use.second == 0 && std::any_of(user.outputs.begin(), user.outputs.end(), [&](int output) { return output >= 0 && isAddedToScores(output, depth + 1); });
-      // Operands have not been checked yet: an Add may have any number of them.
-      return user.op == "Add" && user.inputs.size() == 2 && user.inputs[1 - use.second] >= 0 && data.contains(user.inputs[1 - use.second]) && reachesSoftmax(user.outputs[0], 0);
-    });
-  };
-
-  bool named = false; // the initializer looked at has the name that the model gave it
-  std::vector<std::string> addedToScores;
-  std::function<bool(int, int64_t, int)> isTrained = [&](int value, int64_t rank, int depth) -> bool {
-    if (depth > 16)
-      return false;
-    for (auto &[index, position] : users[value]) {
-      const GraphNode &user = nodes[index];
-      auto other = [&](size_t operand) { return operand < user.inputs.size() && user.inputs[operand] >= 0 && data.contains(user.inputs[operand]); };
-      auto follow = [&]() {
-        for (int output : user.outputs)
-          if (output >= 0 && isTrained(output, rank, depth + 1))
-            return true;
-        return false;
-      };
-      if (views.contains(user.op) && position == 0) {
-        if (follow())
-          return true;
-      } else if (user.op == "MatMul" || user.op == "Gemm") {
-        if (position == 2 || other(1 - position))
-          return true;
-      } else if (user.op == "Conv") {
-        if (position > 0 && other(0))
-          return true;
-      } else if (user.op == "LayerNormalization" || user.op == "RMSNormalization" || user.op == "SimplifiedLayerNormalization") {
-        if (position > 0 && other(0))
-          return true;
-      } else if (user.op == "Gather" && position == 0) {
-        // A table looked up by constant ids under its own name is an embedding (of distances, say), even where it ends in scores.
-        if (rank >= 2 && (other(1) || follow() || (rank == 2 && depth == 0 && named)))
-          return true;
-      } else if (user.op == "Add" || user.op == "Sub") {
-        bool withData = other(1 - position);
-        if (withData ? rank == 1 || !reachesSoftmax(user.outputs[0], 0) : follow())
-          return true;
-      } else if (user.op == "Mul") {
-        bool withData = other(1 - position);
-        if (withData ? rank == 1 : rank == 1 && follow())
-          return true;
-      } else if (user.op == "Concat") {
-        if (other(position == 0 ? 1 : 0) && rank >= 2)
-          return true; // a class token
-      }
-    }
-    return false;
-  };
-
-  for (auto &[value, tensor] : graph.body.initializers) {
-    auto kind = static_cast<ElementKind>(tensor->data_type());
-    InitializerRole role = InitializerRole::Constant;
-    int64_t elements = 1;
-    for (int64_t dim : tensor->dims())
-      if (__builtin_mul_overflow(elements, std::max<int64_t>(dim, 0), &elements)) // refused where the tensor is read
-        elements = INT64_MAX;
-    auto recorded = kinds.find(tensor->name());
-    auto forced = options.trainable.find(tensor->name());
-    named = !looksRenamed(tensor->name());
-    if (isFloat(kind) && elements > 0) {
-      if (recorded != kinds.end()) {
-        anyKind = true;
-        role = StringRef(recorded->second).contains("PARAMETER") ? InitializerRole::Trained : InitializerRole::Constant;
-      } else if (tensor->dims_size() >= 1 && (elements > 1 || !looksRenamed(tensor->name())) && isTrained(value, tensor->dims_size(), 0)) {
-        role = InitializerRole::Trained;
-        if (tensor->dims_size() >= 2 && std::none_of(users[value].begin(), users[value].end(), [&](auto &use) {
-              return nodes[use.first].op == "MatMul" || nodes[use.first].op == "Gemm" || nodes[use.first].op == "Gather" || views.contains(nodes[use.first].op);
-            }))
-          notes.push_back("initializer '" + tensor->name() + "' is added to activations and is trained (a position table?); freeze it with --freeze=" + tensor->name());
-      } else if (elements > 1 && forced == options.trainable.end() && isAddedToScores(value, 0) && !isMask(*tensor)) {
-        addedToScores.push_back(tensor->name());
-      }
-      if (forced != options.trainable.end())
-        role = forced->second == TrainableChoice::Train ? InitializerRole::Trained : elements > (1 << 17) ? InitializerRole::Frozen : InitializerRole::Constant;
-    } else if (forced != options.trainable.end() && forced->second == TrainableChoice::Train) {
-      warn("initializer '" + tensor->name() + "' cannot be trained: its elements are not floats");
-    }
-    roles[tensor] = role;
-  }
-  (void)anyKind;
-  if (!addedToScores.empty()) {
-    std::string list;
-    for (size_t i = 0; i < addedToScores.size() && i < 6; ++i)
-      list += (i ? ", '" : "'") + addedToScores[i] + "'";
-    warn("what is added to attention scores from " + list + (addedToScores.size() > 6 ? ", ..." : "") +
-         " stays constant (a fixed bias such as ALiBi?). If the model trains it, the exporter has folded a parameter: export with torch.onnx.export(..., dynamo=True, optimize=False), or "
-         "train the folded values with --train=NAME");
-  }
-
-  // Names that models give have dots, except those of the outermost module; a table of embeddings is the model's own.
-  std::set<const onnx::Tensor *> own;
-  for (auto &[value, tensor] : graph.body.initializers)
-    if (StringRef(tensor->name()).contains('.') || std::any_of(users[value].begin(), users[value].end(), [&](auto &use) { return nodes[use.first].op == "Gather" && use.second == 0; }))
-      own.insert(tensor);
-
-  // TorchScript merges parameters of equal values and leaves `Identity(survivor) -> original name`: each gets its own storage back. Matrices that are equal were tied by the model.
-  for (GraphNode &node : graph.body.nodes) {
-    if (node.op != "Identity" || node.inputs.size() != 1 || node.inputs[0] < 0 || node.outputs.empty() || node.outputs[0] < 0)
-      continue;
-    auto source = std::find_if(graph.body.initializers.begin(), graph.body.initializers.end(), [&](auto &entry) { return entry.first == node.inputs[0]; });
-    if (source == graph.body.initializers.end() || roles[source->second] != InitializerRole::Trained || source->second->dims_size() != 1)
-      continue;
-    const std::string &original = graph.valueNames[node.outputs[0]];
-    if (looksRenamed(original) || StringRef(original).contains("/"))
-      continue;
-    auto copy = std::make_unique<onnx::Tensor>(*source->second);
-    copy->set_name(original);
-    notes.push_back("parameter '" + original + "' was merged into '" + source->second->name() + "' by the exporter and is separate again");
-    roles[copy.get()] = InitializerRole::Trained;
-    initializers[node.outputs[0]] = copy.get();
-    rawSources[copy.get()] = source->second;
-    restored.push_back(std::move(copy));
-    node.op = "zorse.restored";
-  }
-  graph.body.nodes.erase(std::remove_if(graph.body.nodes.begin(), graph.body.nodes.end(), [](const GraphNode &node) { return node.op == "zorse.restored"; }), graph.body.nodes.end());
-  restoreTies(own);
-}
 
 /// Whether a [n, m] holds the transpose of b [m, n] to the bit, and is not one number throughout.
 static bool isTransposed(const uint8_t *a, const uint8_t *b, int64_t n, int64_t m, size_t width) {
@@ -264,7 +46,7 @@ static bool isTransposed(const uint8_t *a, const uint8_t *b, int64_t n, int64_t 
 
 // An exporter that folds the transpose of a tied matrix writes it twice, and training both would untie them: matrices that are equal to the bit were one parameter.
 void Importer::restoreTies(const std::set<const onnx::Tensor *> &own) {
-  auto isMatrix = [&](const onnx::Tensor *tensor) { return roles[tensor] == InitializerRole::Trained && tensor->dims_size() == 2 && !options.trainable.count(tensor->name()); };
+  auto isMatrix = [&](const onnx::Tensor *tensor) { return roles[tensor] == InitializerRole::Trained && tensor->dims_size() == 2 && !forced(tensor->name()) && !transposeOf.count(tensor); };
   for (auto &[renamedValue, renamed] : graph.body.initializers) {
     if (!isMatrix(renamed) || own.count(renamed))
       continue;
@@ -378,7 +160,6 @@ Value Importer::liftedBytes(RankedTensorType type, std::shared_ptr<std::vector<u
 void Importer::reportParameters(ImportedModel &result) {
   const char *remedy = ". Export with torch.onnx.export(..., dynamo=True, optimize=False), which keeps every parameter with its name and layout";
   std::map<std::string, std::vector<std::string>> sites;
-  std::map<std::string, std::string> recorded = recordedKinds(model.model().graph());
   static const llvm::StringSet<> views{"Identity", "Transpose", "Reshape", "Unsqueeze", "Squeeze", "Cast"};
   for (const onnx::Node &node : model.model().graph().node()) {
     if (views.contains(node.op_type()))
@@ -406,11 +187,11 @@ void Importer::reportParameters(ImportedModel &result) {
       warn("parameter '" + tensor.name() + "' is shared by " + std::to_string(distinct.size()) + " modules (" + list +
            "): the exporter merged parameters whose initial values are equal, and training this file ties them" + remedy);
     }
-    if (!recorded.count(tensor.name()) && looksRenamed(tensor.name()))
-      renamed.push_back(tensor.name());
+    if (!facts.parameters.count(tensor.name()) && looksRenamed(tensor.name())) {
+      auto stored = facts.stored.find(tensor.name());
+      renamed.push_back(tensor.name() + (stored == facts.stored.end() ? "" : "' for '" + stored->second.parameter));
+    }
   }
-  for (const WeightSource &weight : result.weights)
-    (void)weight;
   for (auto &[tensor, value] : parameters)
     ++(roles[tensor] == InitializerRole::Trained ? trained : frozen);
   if (!renamed.empty()) {
@@ -421,9 +202,13 @@ void Importer::reportParameters(ImportedModel &result) {
       list += ", ...";
     warn(std::to_string(renamed.size()) + " trained parameters have lost their names or layout in the export (" + list + "): the checkpoint will not load into the model by name" + remedy);
   }
-  if (inertDropouts > 0)
-    warn(std::to_string(inertDropouts) + (dropouts > 0 ? " Dropout nodes do not train although others do" : " Dropout nodes do not train") +
-         " (training_mode is absent or false): exporters lose the mode of attention dropout; export in training mode if dropout is wanted");
+  if (inertDropouts > 0) {
+    bool exportedInTraining = dropouts > 0 || facts.training.value_or(false);
+    warn(std::to_string(inertDropouts) + (dropouts > 0 ? " Dropout nodes do not train although others do" : " Dropout nodes do not train") + " (training_mode is absent or false): " +
+         (exportedInTraining ? "the file was exported in training mode, but exporters lose the mode of dropout inside fused attention. Write that dropout as a module of its own (eager attention), or "
+                               "set its probability to 0 to be rid of this warning"
+                             : "export in training mode if dropout is wanted"));
+  }
   if (guessedSingleRow)
     warn("the file fixes one sample, so the sample axis is ambiguous in some reshapes; an axis of exactly one element was chosen. Export with a symbolic batch dimension, or with at least 2 samples");
   notes.push_back(std::to_string(trained) + " parameters are trained");

@@ -32,6 +32,33 @@ func.func @embedding.forward(%w: tensor<11x4xf32> {zorse.slot = "parameter", zor
 
 // -----
 
+// The padding row of a table has no gradient.
+// CHECK-LABEL: func.func @padded.backward
+// CHECK:         zorse.scatter_add %{{.*}}, %{{.*}} {padding = 2 : i64} : {{.*}} -> tensor<11x4xf32>
+func.func @padded.forward(%w: tensor<11x4xf32> {zorse.slot = "parameter", zorse.index = 0 : i64, zorse.gradient},
+                          %ids: tensor<?x3xi64> {zorse.slot = "input", zorse.index = 0 : i64})
+    -> (tensor<?x3x4xf32> {zorse.slot = "boundary_out", zorse.index = 0 : i64, zorse.gradient}) {
+  %y = zorse.gather %w, %ids {padding = 2 : i64} : tensor<11x4xf32>, tensor<?x3xi64> -> tensor<?x3x4xf32>
+  return %y : tensor<?x3x4xf32>
+}
+
+// -----
+
+// Nothing flows back through a detached value: the gradient of x is that of one factor, and no operation remains of the stop.
+// CHECK-LABEL: func.func @stopped.forward
+// CHECK-NOT:     zorse.detach
+// CHECK-LABEL: func.func @stopped.backward
+// CHECK:         %[[D:.+]] = arith.mulf
+// CHECK-NEXT:    return %[[D]]
+func.func @stopped.forward(%x: tensor<?x4xf32> {zorse.slot = "boundary_in", zorse.index = 0 : i64, zorse.gradient})
+    -> (tensor<?x4xf32> {zorse.slot = "boundary_out", zorse.index = 0 : i64, zorse.gradient}) {
+  %d = zorse.detach %x : tensor<?x4xf32>
+  %y = arith.mulf %x, %d : tensor<?x4xf32>
+  return %y : tensor<?x4xf32>
+}
+
+// -----
+
 // A bias is repeated over rows, so its gradient sums over rows.
 // CHECK-LABEL: func.func @bias.backward
 // CHECK:         zorse.reduce sum %{{.*}} dims [0, 1] : tensor<?x3x4xf32> -> tensor<4xf32>

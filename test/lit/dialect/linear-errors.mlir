@@ -113,6 +113,22 @@ func.func @gather_c2(%x: tensor<9x4xf32>, %i: tensor<?xi64>) {
 
 // -----
 
+func.func @gather_c3(%x: tensor<9x4xf32>, %i: tensor<?xi64>) {
+  // expected-error @below {{(C3) expects padding to be a row of 'tensor<9x4xf32>', got 9}}
+  %y = zorse.gather %x, %i {padding = 9 : i64} : tensor<9x4xf32>, tensor<?xi64> -> tensor<?x4xf32>
+  return
+}
+
+// -----
+
+func.func @scatter_add_c3(%u: tensor<?x4xf32>, %i: tensor<?xi64>) {
+  // expected-error @below {{(C3) expects padding to be a row of 'tensor<9x4xf32>', got -1}}
+  %y = zorse.scatter_add %i, %u {padding = -1 : i64} : tensor<?xi64>, tensor<?x4xf32> -> tensor<9x4xf32>
+  return
+}
+
+// -----
+
 func.func @scatter_add_c1(%u: tensor<?x3xf32>, %i: tensor<?xi64>) {
   // expected-error @below {{(C1) expects updates 'tensor<?x4xf32>'}}
   %y = zorse.scatter_add %i, %u : tensor<?xi64>, tensor<?x3xf32> -> tensor<9x4xf32>

@@ -28,6 +28,12 @@ func.func @products(%x: tensor<?x64x768xf32>, %w: tensor<3072x768xf32>, %ids: te
   %3 = zorse.contract %x, %1 : tensor<?x64x768xf32>, tensor<?x64x3072xf32> -> tensor<768x3072xf32>
   // CHECK: zorse.gather %arg1, %arg2 : tensor<3072x768xf32>, tensor<?x64xi64> -> tensor<?x64x768xf32>
   %4 = zorse.gather %w, %ids : tensor<3072x768xf32>, tensor<?x64xi64> -> tensor<?x64x768xf32>
+  // CHECK: zorse.gather %arg1, %arg2 {padding = 7 : i64} : tensor<3072x768xf32>, tensor<?x64xi64> -> tensor<?x64x768xf32>
+  %padded = zorse.gather %w, %ids {padding = 7 : i64} : tensor<3072x768xf32>, tensor<?x64xi64> -> tensor<?x64x768xf32>
+  // CHECK: zorse.detach %{{.*}} : tensor<?x64x768xf32>
+  %detached = zorse.detach %padded : tensor<?x64x768xf32>
+  // CHECK: zorse.scatter_add %arg2, %{{.*}} {padding = 7 : i64} : tensor<?x64xi64>, tensor<?x64x768xf32> -> tensor<3072x768xf32>
+  %without = zorse.scatter_add %ids, %detached {padding = 7 : i64} : tensor<?x64xi64>, tensor<?x64x768xf32> -> tensor<3072x768xf32>
   // CHECK: zorse.scatter_add %arg2, %{{.*}} : tensor<?x64xi64>, tensor<?x64x768xf32> -> tensor<3072x768xf32>
   %5 = zorse.scatter_add %ids, %4 : tensor<?x64xi64>, tensor<?x64x768xf32> -> tensor<3072x768xf32>
   // CHECK: zorse.take %arg0, %arg2 : tensor<?x64x768xf32>, tensor<?x64xi64> -> tensor<?x64xf32>

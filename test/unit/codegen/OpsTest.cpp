@@ -117,12 +117,13 @@ func.func @f(%x: tensor<?x6x50x$T> {@@boundary_in0}, %l: tensor<?x6xi64> {@@inpu
 TEST(CodegenOps, EmbeddingGradients) {
   checkFunctions(R"(
 func.func @f(%dy: tensor<?x6x72x$T> {@@boundary_out_gradient0}, %l: tensor<?x6xi64> {@@input0, test.high = 9 : i64})
-    -> (tensor<9x72x$T> {@@parameter_gradient0}, tensor<6x72x$T> {@@parameter_gradient1}, tensor<9x2x36x$T> {@@parameter_gradient2}) {
+    -> (tensor<9x72x$T> {@@parameter_gradient0}, tensor<6x72x$T> {@@parameter_gradient1}, tensor<9x2x36x$T> {@@parameter_gradient2}, tensor<9x72x$T> {@@parameter_gradient3}) {
+  %q = zorse.scatter_add %l, %dy {padding = 4 : i64} : tensor<?x6xi64>, tensor<?x6x72x$T> -> tensor<9x72x$T>
   %t = zorse.scatter_add %l, %dy : tensor<?x6xi64>, tensor<?x6x72x$T> -> tensor<9x72x$T>
   %p = zorse.reduce sum %dy dims [0] : tensor<?x6x72x$T> -> tensor<6x72x$T>
   %r = zorse.reshape %dy : tensor<?x6x72x$T> -> tensor<?x6x2x36x$T>
   %u = zorse.scatter_add %l, %r : tensor<?x6xi64>, tensor<?x6x2x36x$T> -> tensor<9x2x36x$T>
-  return %t, %p, %u : tensor<9x72x$T>, tensor<6x72x$T>, tensor<9x2x36x$T>
+  return %t, %p, %u, %q : tensor<9x72x$T>, tensor<6x72x$T>, tensor<9x2x36x$T>, tensor<9x72x$T>
 })");
 }
 

@@ -211,10 +211,10 @@ TEST(Import, SumsOfTermsWithCoefficients) {
   graph.node("ReduceMean", {"squares"}, {"mean"});
   Graph::attribute(*graph.model.mutable_graph()->mutable_node(graph.model.graph().node_size() - 1), "keepdims", 0);
   auto *constant = graph.model.mutable_graph()->add_initializer();
-  constant->set_name("c");
+  constant->set_name("val_0");
   constant->set_data_type(1);
   constant->add_float_data(0.25f);
-  graph.node("Mul", {"mean", "c"}, {"scaled"});
+  graph.node("Mul", {"mean", "val_0"}, {"scaled"});
   graph.node("Add", {"loss", "scaled"}, {"total"});
   graph.output("total");
   ImportOptions options;
@@ -285,16 +285,12 @@ TEST(Import, BiasesOfScores) {
   });
   ASSERT_TRUE(table.ok) << table.text;
   EXPECT_TRUE(contains(table.text, "zorse.parameter = \"relative.weight\", zorse.trainable = true")) << table.text;
-  // A folded one could be a fixed bias: it stays constant, and the user is told.
+  // A folded one could be a fixed bias: the user is asked.
   Outcome folded = withBias([](Graph &graph) {
     graph.weight("val_3", {6, 6});
     return std::string("val_3");
   });
-  ASSERT_TRUE(folded.ok) << folded.text;
-  std::string warnings;
-  for (const std::string &warning : folded.model.warnings)
-    warnings += warning + "\n";
-  EXPECT_TRUE(contains(warnings, "what is added to attention scores from 'val_3' stays constant")) << warnings;
+  EXPECT_ERROR(folded, "'val_3' [6, 6]. Say it with --train=PATTERN and --freeze=PATTERN");
   ImportOptions options;
   options.trainable["val_3"] = TrainableChoice::Train;
   Outcome trained = withBias([](Graph &graph) {
@@ -329,6 +325,141 @@ TEST(ImportErrors, ReductionsThatAreNotFolded) {
   graph.node("ReduceMean", {"y"}, {"loss"});
   graph.output("loss");
   EXPECT_ERROR(import(graph.write("folded.onnx")), "node 'n_length' (ReduceL2): is not folded on constants of int64");
+}
+
+/// x * p, with what the file says about p; then the loss.
+Outcome withFactor(const std::string &name, std::vector<int64_t> shape, const std::string &facts = "", const ImportOptions &options = {}, const std::string &torchCall = "",
+                   const std::string &signature = "") {
+  Graph graph;
+  graph.weight(name, shape);
+  graph.node("Gather", {"w", "ids"}, {"x"});
+  onnx::Node &identity = graph.node("Identity", {"x"}, {"stopped"});
+  if (!torchCall.empty()) {
+    auto *entry = identity.add_metadata_props();
+    entry->set_key("pkg.torch.onnx.fx_node");
+    entry->set_value(torchCall);
+  }
+  graph.node("Mul", {"stopped", name}, {"y"});
+  graph.node("ReduceMean", {"y"}, {"loss"});
+  Graph::attribute(*graph.model.mutable_graph()->mutable_node(graph.model.graph().node_size() - 1), "keepdims", 0);
+  graph.output("loss");
+  if (!facts.empty()) {
+    auto *entry = graph.model.add_metadata_props();
+    entry->set_key("zorse.facts");
+    entry->set_value(facts);
+  }
+  if (!signature.empty()) {
+    auto *entry = graph.model.mutable_graph()->add_metadata_props();
+    entry->set_key("pkg.torch.export.ExportedProgram.graph_signature");
+    entry->set_value(signature);
+  }
+  return import(graph.write("factor.onnx"), options);
+}
+
+bool isTrained(const Outcome &outcome, const std::string &name) { return contains(outcome.text, "zorse.parameter = \"" + name + "\", zorse.trainable = true"); }
+
+const char *kBothTrained = R"({"version":1,"parameters":{"w":{"shape":[11,4],"trained":true},"p":{"shape":[4],"trained":true}}})";
+
+TEST(TrainedParameters, AmbiguousFormsAreAsked) {
+  for (std::vector<int64_t> shape : {std::vector<int64_t>{}, {1}, {1, 1, 4}, {6, 4}, {4}}) {
+    EXPECT_ERROR(withFactor("p", shape), "their uses do not tell: 'p' [");
+    ImportOptions options;
+    options.trainable["p*"] = TrainableChoice::Train;
+    EXPECT_TRUE(isTrained(withFactor("p", shape, "", options), "p"));
+    options.trainable["p"] = TrainableChoice::Freeze; // a name wins over a pattern
+    Outcome frozen = withFactor("p", shape, "", options);
+    EXPECT_TRUE(frozen.ok && !isTrained(frozen, "p")) << frozen.text;
+    ImportOptions trust;
+    trust.trustGuess = true;
+    Outcome trusted = withFactor("p", shape, "", trust);
+    ASSERT_TRUE(trusted.ok) << trusted.text;
+    ASSERT_FALSE(trusted.model.warnings.empty());
+    EXPECT_TRUE(contains(trusted.model.warnings[0], "guessed as told (--trust-guess): 'p'"));
+  }
+  EXPECT_TRUE(isTrained(withFactor("norm.weight", {4}), "norm.weight")); // a plain form
+  EXPECT_TRUE(withFactor("val_3", {}).ok);                               // 0.01: a number that people write
+}
+
+TEST(TrainedParameters, PatternsMatchSomething) {
+  ImportOptions options;
+  options.trainable["q.*"] = TrainableChoice::Freeze;
+  EXPECT_ERROR(withFactor("norm.weight", {4}, "", options), "no initializer is called 'q.*', which is to be frozen");
+}
+
+TEST(TrainedParameters, FactsOfTheModuleAreBelieved) {
+  EXPECT_TRUE(isTrained(withFactor("p", {4}, kBothTrained), "p"));
+  Outcome frozen = withFactor("p", {4}, R"({"version":1,"parameters":{"w":{"shape":[11,4],"trained":true},"p":{"shape":[4],"trained":false}}})");
+  EXPECT_TRUE(frozen.ok && !isTrained(frozen, "p") && isTrained(frozen, "w")) << frozen.text;
+  Outcome buffer = withFactor("norm.weight", {4}, R"({"version":1,"parameters":{"w":{"shape":[11,4],"trained":true}},"buffers":{"norm.weight":{"shape":[4]}}})");
+  EXPECT_TRUE(buffer.ok && !isTrained(buffer, "norm.weight")) << buffer.text;
+}
+
+TEST(TrainedParameters, WhatTheFileDoesNotHoldIsAnError) {
+  // exp(g), under another name: by the module's facts and by the exporter's list of parameters.
+  EXPECT_ERROR(withFactor("exp", {4}, kBothTrained), "the model trains 'p', and the file does not hold it");
+  EXPECT_ERROR(withFactor("exp", {4}, kBothTrained), "what may hold it: 'exp' [4]");
+  const char *signature = "\n# inputs\np_w: PARAMETER target='w'\np_p: PARAMETER target='p'\nids: USER_INPUT\n";
+  EXPECT_ERROR(withFactor("exp", {4}, "", {}, "", signature), "the model trains 'p', and the file does not hold it");
+  ImportOptions options;
+  options.trainable["p"] = TrainableChoice::Freeze;
+  EXPECT_TRUE(withFactor("exp", {4}, kBothTrained, options).ok); // stays as it was folded
+  // Of another shape than the parameter's: something was folded into it.
+  EXPECT_ERROR(withFactor("p", {1, 4}, kBothTrained), "does not hold it");
+  // Not used by the outputs: nothing is missing.
+  EXPECT_TRUE(withFactor("val_3", {4}, R"({"version":1,"parameters":{"w":{"trained":true},"p":{"trained":true}},"reached":["w"]})").ok);
+}
+
+TEST(TrainedParameters, MergedWithOneThatIsNotTrained) {
+  EXPECT_ERROR(withFactor("p", {4}, R"({"version":1,"parameters":{"w":{"trained":true},"p":{"trained":true},"q":{"trained":false}},"equal":[["p","q"]]})"),
+               "of the values of a trained parameter, and not in the file: 'q' (into 'p'?)");
+}
+
+TEST(TrainedParameters, GradientsStopAtDetach) {
+  const char *call = "%detach : [num_users=1] = call_function[target=torch.ops.aten.detach.default](args = (%x,), kwargs = {})";
+  Outcome outcome = withFactor("p", {4}, kBothTrained, {}, call);
+  EXPECT_TRUE(contains(outcome.text, "zorse.detach")) << outcome.text;
+  EXPECT_FALSE(contains(withFactor("p", {4}, kBothTrained).text, "zorse.detach"));
+  EXPECT_FALSE(isTrained(withFactor("norm.weight", {4}, "", {}, call), "w")); // no gradient reaches it
+  // The module detaches, and the file does not say where.
+  std::string detached = R"({"version":1,"parameters":{"w":{"trained":true},"p":{"trained":true}},"detached":1})";
+  EXPECT_ERROR(withFactor("p", {4}, detached), "the module detaches 1 values that have a gradient, the file says so of 0");
+  EXPECT_TRUE(withFactor("p", {4}, detached, {}, call).ok);
+  EXPECT_ERROR(withFactor("p", {4}, R"({"version":1,"parameters":{"w":{},"p":{}},"unsaid":["Scale has a backward of its own"]})"), "Scale has a backward of its own");
+  // The exporter's node mentions a detach that is gone.
+  EXPECT_ERROR(withFactor("norm.weight", {4}, "", {}, "%mul : [num_users=1] = call_function[target=torch.ops.aten.mul.Tensor](args = (%detach, %p_p), kwargs = {})",
+                          "\np_w: PARAMETER target='w'\np_p: PARAMETER target='norm.weight'\n"),
+               "the exporter has dropped 1 detach");
+}
+
+TEST(TrainedParameters, PaddingRows) {
+  auto padded = [](const std::string &call, const std::string &facts) {
+    Graph graph;
+    graph.languageModel();
+    if (!call.empty()) {
+      auto *entry = graph.model.mutable_graph()->mutable_node(0)->add_metadata_props();
+      entry->set_key("pkg.torch.onnx.fx_node");
+      entry->set_value(call);
+    }
+    if (!facts.empty()) {
+      auto *entry = graph.model.add_metadata_props();
+      entry->set_key("zorse.facts");
+      entry->set_value(facts);
+    }
+    return import(graph.write("padded.onnx")).text;
+  };
+  const char *facts = R"({"version":1,"parameters":{"w":{"trained":true}},"padding":{"w":3}})";
+  auto call = [](const char *arguments) { return std::string("%embedding : [num_users=1] = call_function[target=torch.ops.aten.embedding.default](args = (") + arguments + "), kwargs = {})"; };
+  EXPECT_TRUE(contains(padded("", facts), "padding = 3"));
+  EXPECT_TRUE(contains(padded(call("%p_w, %ids, 2"), ""), "padding = 2"));
+  EXPECT_FALSE(contains(padded(call("%p_w, %ids"), facts), "padding")); // this use has none
+  EXPECT_FALSE(contains(padded("", ""), "padding"));
+}
+
+TEST(TrainedParameters, DamagedFactsAreErrors) {
+  EXPECT_ERROR(withFactor("p", {4}, "{"), "are not a JSON object");
+  EXPECT_ERROR(withFactor("p", {4}, std::string(100000, '[')), "are not a JSON object");
+  EXPECT_ERROR(withFactor("p", {4}, R"({"version":2,"parameters":{}})"), "are of version 2, expects 1");
+  EXPECT_ERROR(withFactor("p", {4}, R"({"version":1})"), "name no parameters");
 }
 
 TEST(ImportErrors, SequenceBeyondThePositionTable) {

@@ -1,8 +1,10 @@
 // Imports an ONNX file, optionally recognises its ops, and evaluates @model on the file's own weights: what a reference in Python compares with PyTorch.
 //
-//   evaluate-onnx model.onnx rows [--seq N] [--recognize] [--f64] [--print] [--loss cross_entropy] name=ids.bin ...
+//   evaluate-onnx model.onnx rows [--seq N] [--recognize] [--f64] [--print] [--loss cross_entropy] [--gradients] [--trust-guess] name=ids.bin ...
 //
-// Inputs are raw int64 (or float64 with a name ending in ':f') of rows x shape. Prints one line per result: term, role, coefficient, denominator per row, and the rows' values; then the loss.
+// Inputs are raw int64 (or float64 with a name ending in ':f') of rows x shape. Prints one line per result: term, role, coefficient, denominator per row, and the rows' values; then the loss;
+// with --gradients also one line for every parameter that is trained: its name and the elements of its gradient. What the importer decided goes to the error output.
+#include "zorse/Autodiff/Autodiff.h"
 #include "zorse/Dialect/Zorse/ZorseDialect.h"
 #include "zorse/Import/ONNX/Import.h"
 #include "zorse/Support/ReferenceEvaluator.h"
@@ -39,6 +41,71 @@ static std::vector<double> decode(const WeightSource &weight) {
   return out;
 }
 
+/// The gradient of the loss with respect to what is trained, by the rules that units are differentiated with.
+/// \param seeds  of every numerator: coefficient / denominator
+static bool printGradients(mlir::func::FuncOp function, const std::vector<reference::Tensor> &arguments, const reference::Options &options, const std::map<int64_t, double> &seeds) {
+  mlir::Block &body = function.getBody().front();
+  mlir::Operation *end = body.getTerminator();
+  std::map<std::pair<std::string, int64_t>, reference::Tensor> slots;
+  std::vector<std::string> names;
+  SmallVector<mlir::Value> results, trainable;
+  SmallVector<mlir::Type> types;
+  SmallVector<int64_t> terms;
+  mlir::Builder builder(function.getContext());
+  auto setSlot = [&](auto set, unsigned i, StringRef slot, int64_t index) {
+    set(i, attributes::kSlot, builder.getStringAttr(slot));
+    set(i, attributes::kIndex, builder.getI64IntegerAttr(index));
+  };
+  for (unsigned i = 0; i < function.getNumResults(); ++i)
+    if (function.getResultAttrOfType<mlir::StringAttr>(i, attributes::kRole).getValue() == "numerator") {
+      results.push_back(end->getOperand(i));
+      types.push_back(end->getOperand(i).getType());
+      terms.push_back(function.getResultAttrOfType<mlir::IntegerAttr>(i, attributes::kTerm).getInt());
+    }
+  for (unsigned i = 0; i < function.getNumArguments(); ++i)
+    if (auto attribute = function.getArgAttrOfType<mlir::BoolAttr>(i, attributes::kTrainable); attribute && attribute.getValue())
+      trainable.push_back(function.getArgument(i));
+  DenseSet<mlir::Value> active = autodiff::activeValues(body, trainable, results);
+  for (unsigned i = 0; i < function.getNumArguments(); ++i) {
+    auto parameter = function.getArgAttrOfType<mlir::StringAttr>(i, attributes::kParameter);
+    names.push_back(parameter ? parameter.str() : "");
+    slots[{parameter ? "parameter" : "input", i}] = arguments[i];
+    setSlot([&](auto... a) { function.setArgAttr(a...); }, i, parameter ? "parameter" : "input", i);
+    if (is_contained(trainable, function.getArgument(i)) && active.contains(function.getArgument(i)))
+      function.setArgAttr(i, autodiff::kGradientAttr, builder.getUnitAttr());
+  }
+  end->setOperands(results);
+  function.removeResAttrsAttr();
+  function.setType(builder.getFunctionType(function.getArgumentTypes(), types));
+  for (auto [k, term] : llvm::enumerate(terms)) {
+    setSlot([&](auto... a) { function.setResultAttr(a...); }, k, "loss", term);
+    slots[{"scalars", term}] = reference::Tensor::filled({}, seeds.at(term));
+  }
+  function.setName("c.forward");
+  auto pair = autodiff::differentiate(function, autodiff::SavePolicy::MinimumCut);
+  if (mlir::failed(pair) || !pair->backward)
+    return false;
+  auto run = [&](mlir::func::FuncOp part) {
+    std::vector<reference::Tensor> operands;
+    for (unsigned i = 0; i < part.getNumArguments(); ++i)
+      operands.push_back(slots.at({part.getArgAttrOfType<mlir::StringAttr>(i, attributes::kSlot).str(), part.getArgAttrOfType<mlir::IntegerAttr>(i, attributes::kIndex).getInt()}));
+    auto values = reference::evaluate(part, operands, options);
+    for (unsigned i = 0; mlir::succeeded(values) && i < part.getNumResults(); ++i)
+      slots[{part.getResultAttrOfType<mlir::StringAttr>(i, attributes::kSlot).str(), part.getResultAttrOfType<mlir::IntegerAttr>(i, attributes::kIndex).getInt()}] = (*values)[i];
+    return mlir::succeeded(values);
+  };
+  if (!run(pair->forward) || !run(pair->backward))
+    return false;
+  for (auto &[slot, value] : slots)
+    if (slot.first == "parameter_gradient") {
+      std::printf("gradient %s", names[slot.second].c_str());
+      for (double element : value.values)
+        std::printf(" %.17g", element);
+      std::printf("\n");
+    }
+  return true;
+}
+
 int main(int argc, char **argv) {
   if (argc < 3) {
     errs() << "usage: evaluate-onnx model.onnx rows [options] name=file ...\n";
@@ -46,7 +113,7 @@ int main(int argc, char **argv) {
   }
   ImportOptions options;
   int64_t rows = std::atoll(argv[2]);
-  bool recognize = false, print = false;
+  bool recognize = false, print = false, gradients = false;
   std::map<std::string, std::string> inputs;
   for (int i = 3; i < argc; ++i) {
     StringRef argument = argv[i];
@@ -54,6 +121,10 @@ int main(int argc, char **argv) {
       recognize = true;
     else if (argument == "--print")
       print = true;
+    else if (argument == "--gradients")
+      gradients = true;
+    else if (argument == "--trust-guess")
+      options.trustGuess = true;
     else if (argument == "--f64")
       options.precision = Precision::F64;
     else if (argument == "--seq")
@@ -67,10 +138,17 @@ int main(int argc, char **argv) {
       inputs[name.str()] = file.str();
     }
   }
-  mlir::MLIRContext context(mlir::MLIRContext::Threading::DISABLED);
+  mlir::DialectRegistry registry;
+  autodiff::registerDifferentiableModels(registry);
+  mlir::MLIRContext context(registry, mlir::MLIRContext::Threading::DISABLED);
+  context.printOpOnDiagnostic(false);
   auto model = importOnnx(argv[1], options, context);
   if (mlir::failed(model))
     return 1;
+  for (const std::string &warning : model->warnings)
+    errs() << "warning: " << warning << "\n";
+  for (const std::string &note : model->notes)
+    errs() << "note: " << note << "\n";
   if (recognize) {
     mlir::PassManager passes(&context);
     addRecognitionPasses(passes);
@@ -152,5 +230,10 @@ int main(int argc, char **argv) {
   int64_t operations = 0;
   function.walk([&](mlir::Operation *op) { operations += !isa<mlir::func::FuncOp, mlir::func::ReturnOp>(op); });
   std::printf("operations %lld of %lld nodes\nloss %.17g\n", static_cast<long long>(operations), static_cast<long long>(model->nodesRead), loss);
+  if (gradients) {
+    for (auto &[term, coefficient] : coefficients)
+      coefficient /= denominators[term];
+    return printGradients(function, arguments, evaluation, coefficients) ? 0 : 1;
+  }
   return 0;
 }

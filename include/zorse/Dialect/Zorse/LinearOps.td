@@ -81,41 +81,45 @@ def Zorse_ContractOp : Zorse_Op<"contract", [Pure]> {
 def Zorse_GatherOp : Zorse_Op<"gather", [Pure]> {
   let summary = "Rows of a table by id.";
   let description = [{
-    y[lead..., ...] = table[ids[lead...], ...]. An id outside [0, V) is the data's fault and an error when the step runs.
+    y[lead..., ...] = table[ids[lead...], ...]. An id outside [0, V) is the data's fault and an error when the step runs. The row `padding` is read like any other and
+    has no gradient: PyTorch's padding_idx of an embedding.
 
     Constraints:
     - (C1) table has rank >= 1 and carries no samples.
     - (C2) y has the shape of ids followed by that of table without dimension 0, and the element type of table.
+    - (C3) padding, if given, is a row of table.
 
     Example: a token embedding.
     ```mlir
-    %x = zorse.gather %wte, %ids : tensor<50257x768xf32>, tensor<?x64xi64> -> tensor<?x64x768xf32>
+    %x = zorse.gather %wte, %ids {padding = 1 : i64} : tensor<50257x768xf32>, tensor<?x64xi64> -> tensor<?x64x768xf32>
     ```
   }];
-  let arguments = (ins Zorse_Tensor:$table, Zorse_IdTensor:$ids);
+  let arguments = (ins Zorse_Tensor:$table, Zorse_IdTensor:$ids, OptionalAttr<I64Attr>:$padding);
   let results = (outs Zorse_Tensor:$y);
   let assemblyFormat = "$table `,` $ids attr-dict `:` type($table) `,` type($ids) `->` type($y)";
-  let builders = [OpBuilder<(ins "::mlir::Value":$table, "::mlir::Value":$ids)>];
+  let builders = [OpBuilder<(ins "::mlir::Value":$table, "::mlir::Value":$ids, CArg<"std::optional<int64_t>", "std::nullopt">:$padding)>];
 }
 
 def Zorse_ScatterAddOp : Zorse_Op<"scatter_add", [Pure]> {
   let summary = "Adds rows into a table of zeros by id: the transpose of gather.";
   let description = [{
     y[v, ...] = sum of updates[lead..., ...] over all lead with ids[lead...] = v, in row-major order of lead, so the bits do not depend on the number of threads.
+    Row `padding` of y stays zero whatever the updates are.
 
     Constraints:
     - (C1) updates has the shape of ids followed by that of y without dimension 0.
     - (C2) y carries no samples and has the element type of updates.
+    - (C3) padding, if given, is a row of y.
 
     Example:
     ```mlir
     %dwte = zorse.scatter_add %ids, %dx : tensor<?x64xi64>, tensor<?x64x768xf32> -> tensor<50257x768xf32>
     ```
   }];
-  let arguments = (ins Zorse_IdTensor:$ids, Zorse_FloatTensor:$updates);
+  let arguments = (ins Zorse_IdTensor:$ids, Zorse_FloatTensor:$updates, OptionalAttr<I64Attr>:$padding);
   let results = (outs Zorse_FloatTensor:$y);
   let assemblyFormat = "$ids `,` $updates attr-dict `:` type($ids) `,` type($updates) `->` type($y)";
-  let builders = [OpBuilder<(ins "::mlir::Value":$ids, "::mlir::Value":$updates, "int64_t":$tableRows)>];
+  let builders = [OpBuilder<(ins "::mlir::Value":$ids, "::mlir::Value":$updates, "int64_t":$tableRows, CArg<"std::optional<int64_t>", "std::nullopt">:$padding)>];
 }
 
 def Zorse_TakeOp : Zorse_Op<"take", [Pure]> {

@@ -208,6 +208,26 @@ def Zorse_DropoutOp : Zorse_Op<"dropout", [Pure, AllTypesMatch<["x", "y"]>]> {
 }
 
 //===----------------------------------------------------------------------===//
+// Gradients that stop
+//===----------------------------------------------------------------------===//
+
+def Zorse_DetachOp : Zorse_Op<"detach", [Pure, AllTypesMatch<["x", "y"]>]> {
+  let summary = "The same value without a gradient: PyTorch's detach.";
+  let description = [{
+    y = x, and nothing that uses y adds to the gradient of x. Differentiation honours it and then removes it: functions of units have none.
+
+    Example:
+    ```mlir
+    %target = zorse.detach %x : tensor<?x64x768xf32>
+    ```
+  }];
+  let arguments = (ins Zorse_FloatTensor:$x);
+  let results = (outs Zorse_FloatTensor:$y);
+  let assemblyFormat = "$x attr-dict `:` type($x)";
+  let hasFolder = 1;
+}
+
+//===----------------------------------------------------------------------===//
 // Optimizers
 //===----------------------------------------------------------------------===//
 

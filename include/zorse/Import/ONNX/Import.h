@@ -19,7 +19,6 @@ namespace zorse {
 
 enum class Precision : uint8_t { F32, F64 };
 
-/// Which initializers are trained where the file does not say (it says so in metadata only if exported unoptimised by the dynamo exporter).
 enum class TrainableChoice : uint8_t { Train, Freeze };
 
 struct ImportOptions {
@@ -45,8 +44,11 @@ struct ImportOptions {
   bool weightsLater = false;
   /// Most elements of a constant that is computed while importing and is no fill, causal mask or the like; more are an error.
   int64_t mostComputed = int64_t(1) << 30;
-  /// Initializers by name that are trained or frozen whatever the file and the rules say.
+  /// Initializers by name, or by a pattern in which * stands for any characters, that are trained or frozen whatever the file and the rules say. A name wins over a pattern,
+  /// a longer pattern over a shorter one.
   std::map<std::string, TrainableChoice> trainable;
+  /// Where the file does not say which initializers are trained and their uses are ambiguous, the likelier answer is taken with a warning; otherwise it is an error.
+  bool trustGuess = false;
 };
 
 /// Where the initial value of a parameter (an argument `zorse.parameter` of the function) is.

@@ -1,0 +1,216 @@
+#include "Facts.h"
+#include "TorchCall.h"
+
+#include "llvm/Support/JSON.h"
+
+#include <algorithm>
+
+using namespace zorse;
+using namespace zorse::onnx_import;
+namespace json = llvm::json;
+using llvm::StringRef;
+
+static constexpr const char *kKey = "zorse.facts";
+static constexpr int64_t kVersion = 1;
+
+bool zorse::onnx_import::matches(const std::string &pattern, const std::string &name) {
+  // Where the last star was and what it stands for so far: it takes more where the rest does not match.
+  size_t p = 0, n = 0, star = std::string::npos, taken = 0;
+  while (n < name.size()) {
+    if (p < pattern.size() && pattern[p] == '*') {
+      star = p++;
+      taken = n;
+    } else if (p < pattern.size() && pattern[p] == name[n]) {
+      ++p;
+      ++n;
+    } else if (star != std::string::npos) {
+      p = star + 1;
+      n = ++taken;
+    } else {
+      return false;
+    }
+  }
+  while (p < pattern.size() && pattern[p] == '*')
+    ++p;
+  return p == pattern.size();
+}
+
+template <typename Properties> static const std::string *property(const Properties &properties, StringRef end) {
+  for (const onnx::StringPair &entry : properties)
+    if (StringRef(entry.key()).ends_with(end))
+      return &entry.value();
+  return nullptr;
+}
+
+std::vector<std::string> Facts::namesOf(const std::string &name) const {
+  for (const std::vector<std::string> &group : ties)
+    if (std::find(group.begin(), group.end(), name) != group.end())
+      return group;
+  return {name};
+}
+
+// "p_l_weight: PARAMETER target='l.weight'" by line; and what the nodes say they were made from.
+static void readExporter(const onnx::Model &model, Facts &facts) {
+  std::map<std::string, std::string> placeholders; // of parameters
+  auto add = [&](StringRef kind, const std::string &name) {
+    if (kind.contains("PARAMETER"))
+      facts.parameters.try_emplace(name);
+    else if (kind.contains("BUFFER") || kind.contains("CONSTANT"))
+      facts.buffers.insert(name);
+  };
+  if (const std::string *signature = property(model.graph().metadata_props(), "graph_signature")) {
+    facts.namesAll = true;
+    llvm::SmallVector<StringRef> lines;
+    StringRef(*signature).split(lines, '\n');
+    for (StringRef line : lines) {
+      auto [placeholder, rest] = line.split(": ");
+      size_t quote = rest.find("target='");
+      if (quote == StringRef::npos)
+        continue;
+      std::string name = rest.substr(quote + 8).split('\'').first.str();
+      add(rest.take_front(quote), name);
+      if (rest.starts_with("PARAMETER"))
+        placeholders["%" + placeholder.str()] = name;
+    }
+  }
+  for (const onnx::ValueInfo &info : model.graph().value_info())
+    if (const std::string *kind = property(info.metadata_props(), "InputSpec.kind"))
+      add(*kind, info.name());
+  for (const onnx::Tensor &tensor : model.graph().initializer())
+    if (const std::string *kind = property(tensor.metadata_props(), "InputSpec.kind"))
+      add(*kind, tensor.name());
+  if (!facts.parameters.empty())
+    facts.source = Facts::Source::Exporter;
+
+  std::set<std::string> made, detached;
+  std::set<std::string> initializers;
+  for (const onnx::Tensor &tensor : model.graph().initializer())
+    initializers.insert(tensor.name());
+  for (const onnx::Node &node : model.graph().node()) {
+    std::optional<TorchCall> call = torchCall(node);
+    if (!call)
+      continue;
+    if (call->calls("aten.detach.")) {
+      made.insert("%" + call->result);
+      ++facts.detaches;
+    }
+    for (const std::string &argument : call->arguments) {
+      if (auto found = placeholders.find(argument); found != placeholders.end())
+        facts.used.insert(found->second);
+      if (argument == "%detach" || StringRef(argument).starts_with("%detach_"))
+        detached.insert(argument);
+    }
+    // A linear layer whose weight was transposed while exporting.
+    if ((node.op_type() == "MatMul" || node.op_type() == "Gemm") && call->calls("aten.linear.") && call->arguments.size() > 1 && node.input_size() > 1)
+      if (auto found = placeholders.find(call->arguments[1]);
+          found != placeholders.end() && initializers.count(node.input(1)) && !facts.parameters.count(node.input(1)) && !facts.buffers.count(node.input(1)))
+        facts.stored[node.input(1)] = {found->second, "transpose"};
+  }
+  for (const std::string &name : detached)
+    facts.lostDetaches += !made.count(name);
+}
+
+static std::vector<std::string> strings(const json::Array *array) {
+  std::vector<std::string> out;
+  for (const json::Value &value : array ? *array : json::Array())
+    if (auto text = value.getAsString())
+      out.push_back(text->str());
+  return out;
+}
+
+static std::vector<std::vector<std::string>> groups(const json::Array *array) {
+  std::vector<std::vector<std::string>> out;
+  for (const json::Value &value : array ? *array : json::Array())
+    if (auto *inner = value.getAsArray())
+      out.push_back(strings(inner));
+  return out;
+}
+
+static bool readModule(const json::Object &object, Facts &facts, std::string &error) {
+  if (object.getInteger("version") != kVersion) {
+    error = "its facts (" + std::string(kKey) + ") are of version " + std::to_string(object.getInteger("version").value_or(0)) + ", expects " + std::to_string(kVersion) +
+            "; write them again with models/facts.py of this version";
+    return false;
+  }
+  const json::Object *parameters = object.getObject("parameters");
+  if (!parameters) {
+    error = "its facts (" + std::string(kKey) + ") name no parameters; write them again with models/facts.py";
+    return false;
+  }
+  facts.source = Facts::Source::Module;
+  facts.namesAll = true;
+  facts.parameters.clear();
+  facts.buffers.clear();
+  facts.stored.clear();
+  for (const auto &[name, value] : *parameters) {
+    ParameterFact fact;
+    if (const json::Object *entry = value.getAsObject()) {
+      fact.trained = entry->getBoolean("trained").value_or(true);
+      if (const json::Array *shape = entry->getArray("shape")) {
+        fact.shape.emplace();
+        for (const json::Value &dim : *shape)
+          fact.shape->push_back(dim.getAsInteger().value_or(-1));
+      }
+    }
+    facts.parameters[name.str()] = std::move(fact);
+  }
+  if (const json::Object *buffers = object.getObject("buffers"))
+    for (const auto &entry : *buffers)
+      facts.buffers.insert(entry.first.str());
+  facts.ties = groups(object.getArray("ties"));
+  facts.equal = groups(object.getArray("equal"));
+  facts.unsaid = strings(object.getArray("unsaid"));
+  if (const json::Object *padding = object.getObject("padding"))
+    for (const auto &[name, row] : *padding)
+      if (auto number = row.getAsInteger())
+        facts.padding[name.str()] = *number;
+  if (const json::Object *stored = object.getObject("stored"))
+    for (const auto &[name, value] : *stored)
+      if (const json::Object *entry = value.getAsObject())
+        facts.stored[name.str()] = {entry->getString("parameter").value_or("").str(), entry->getString("form").value_or("").str()};
+  if (auto detached = object.getInteger("detached"))
+    facts.detached = *detached;
+  if (auto training = object.getBoolean("training"))
+    facts.training = *training;
+  if (const json::Array *reached = object.getArray("reached")) {
+    for (auto &[name, fact] : facts.parameters)
+      fact.reached = false;
+    for (const std::string &name : strings(reached))
+      for (const std::string &other : facts.namesOf(name))
+        if (auto found = facts.parameters.find(other); found != facts.parameters.end())
+          found->second.reached = true;
+  }
+  return true;
+}
+
+/// Whether brackets nest deeper than facts do: the parser is recursive.
+static bool nestsDeeply(const std::string &text) {
+  int depth = 0;
+  bool quoted = false;
+  for (size_t i = 0; i < text.size(); ++i) {
+    if (quoted && text[i] == '\\')
+      ++i;
+    else if (text[i] == '"')
+      quoted = !quoted;
+    else if (!quoted && (text[i] == '[' || text[i] == '{') && ++depth > 16)
+      return true;
+    else if (!quoted && (text[i] == ']' || text[i] == '}'))
+      --depth;
+  }
+  return false;
+}
+
+bool zorse::onnx_import::readFacts(const onnx::Model &model, Facts &facts, std::string &error) {
+  readExporter(model, facts);
+  for (const onnx::StringPair &entry : model.metadata_props()) {
+    if (entry.key() != kKey)
+      continue;
+    llvm::Expected<json::Value> parsed = nestsDeeply(entry.value()) ? llvm::Expected<json::Value>(nullptr) : json::parse(entry.value());
+    if (!parsed || !parsed->getAsObject()) {
+      error = "its facts (" + std::string(kKey) + ") are not a JSON object" + (parsed ? std::string() : ": " + llvm::toString(parsed.takeError())) + "; write them again with models/facts.py";
+      return false;
+    }
+    return readModule(*parsed->getAsObject(), facts, error);
+  }
+  return true;
+}

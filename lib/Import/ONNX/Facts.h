@@ -1,0 +1,53 @@
+// What a file says about its parameters, apart from how they are used: what the helper models/facts.py has written, or what PyTorch's dynamo exporter leaves.
+#pragma once
+
+#include "onnx_wire.pb.h"
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+namespace zorse::onnx_import {
+
+struct ParameterFact {
+  std::optional<std::vector<int64_t>> shape;
+  bool trained = true;            ///< requires_grad
+  std::optional<bool> reached;    ///< the outputs depend on it
+};
+
+/// An initializer that holds a parameter under another name.
+struct StoredFact {
+  std::string parameter, form;    ///< form: same, transpose, reshape, rows
+};
+
+struct Facts {
+  /// Module: everything below, from the module itself. Exporter: names of parameters and buffers, and what PyTorch's operations were.
+  enum class Source : uint8_t { None, Exporter, Module };
+  Source source = Source::None;
+  bool namesAll = false;          ///< every parameter of the model is among `parameters`, also one that is not in the file
+  std::map<std::string, ParameterFact> parameters;
+  std::set<std::string> buffers;
+  std::vector<std::vector<std::string>> ties;   ///< names of one parameter
+  std::vector<std::vector<std::string>> equal;  ///< parameters that are not tied and had equal values: exporters merge them
+  std::map<std::string, int64_t> padding;       ///< row without gradient, by table
+  std::map<std::string, StoredFact> stored;
+  std::vector<std::string> unsaid;              ///< what stops or changes gradients and no ONNX file says
+  std::optional<int64_t> detached;              ///< how often the module detaches a value that has a gradient
+  std::optional<bool> training;                 ///< the module was in training mode
+  std::set<std::string> used;                   ///< parameters that some node of the file says it was made from
+  int64_t detaches = 0, lostDetaches = 0;       ///< in the file; those that its nodes mention and that are not there
+
+  /// All names of the parameter called `name`, itself included.
+  std::vector<std::string> namesOf(const std::string &name) const;
+};
+
+/// False with `error` set where the property is there and cannot be understood.
+bool readFacts(const onnx::Model &model, Facts &facts, std::string &error);
+
+/// Whether `pattern`, in which each * stands for any characters, matches the whole of `name`.
+bool matches(const std::string &pattern, const std::string &name);
+
+} // namespace zorse::onnx_import
