@@ -15,7 +15,7 @@ import time
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 KEYS = ("Claim", "Topic", "Quick")
 TOPICS = ["Getting started", "Mathematics", "Exports", "Compiler", "Verifier", "Planner", "Predictions", "Speed", "Snapshots", "Jobs", "Robustness"]  # in this order; others behind them
-QUICK_LIMIT, WHOLE_LIMIT = 300, 6 * 3600  # seconds of one script
+QUICK_LIMIT, WHOLE_LIMIT = 600, 6 * 3600  # seconds of one script
 SKIPPED = 77
 STATES = {"passed": "passed", "failed": "**FAILED**", "not run": "**not run**"}
 

@@ -8,7 +8,7 @@ packages=(
   protobuf-compiler libprotobuf-dev nlohmann-json3-dev libyaml-cpp-dev libcli11-dev libxxhash-dev
   libdnnl-dev libopenblas-pthread-dev libgloo-dev libssl-dev libgtest-dev libbenchmark-dev
   coinor-libclp-dev
-  python3 python3-numpy
+  python3 python3-numpy python3-venv
 )
 if [ "${1:-}" = --launchers ]; then packages+=(openmpi-bin slurm-wlm munge libpmix-dev iproute2); fi
 missing=()

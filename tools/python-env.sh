@@ -2,7 +2,10 @@
 # Makes .venv with what exporting models and PyTorch references need (several GB; never needed to build, compile or run).
 set -euo pipefail
 cd "$(dirname "$0")/.."
-[ -x .venv/bin/python ] || python3 -m venv .venv
+if [ ! -x .venv/bin/python ]; then
+  python3 -c 'import venv, ensurepip' 2>/dev/null || tools/install.sh >&2
+  python3 -m venv .venv
+fi
 .venv/bin/python -c 'import torch, onnx, onnxscript, transformers, safetensors' 2>/dev/null ||
   .venv/bin/pip install -q torch onnx onnxscript transformers numpy safetensors
 echo "$PWD/.venv/bin/python"

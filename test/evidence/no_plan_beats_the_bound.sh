@@ -4,5 +4,6 @@
 # Quick: whole
 set -euo pipefail
 cd "$(dirname "$0")/../.."
-build/release/bin/zorse_optimality_tests --gtest_brief=1
-exec build/release/bin/zorse_planning_tests --gtest_brief=1 --gtest_filter='*Bound*:*LinearProgram*:*Efficiency*'
+source test/evidence/figures.bash
+figure plans build/release/bin/zorse_optimality_tests --gtest_brief=1
+figure "bound and linear programme" build/release/bin/zorse_planning_tests --gtest_brief=1 --gtest_filter='*Bound*:*LinearProgram*:*Efficiency*'

@@ -4,4 +4,6 @@
 # Quick: whole
 set -euo pipefail
 cd "$(dirname "$0")/../.."
-exec build/release/bin/runtime_snapshot_test --gtest_brief=1
+said=$(build/release/bin/runtime_snapshot_test --gtest_brief=1)
+echo "$said"
+echo "$(grep -oE '[0-9]+ tests ran|[0-9]+ tests\.' <<<"$said" | tail -1) $(grep -E '^[0-9]+ (deaths|faults)' <<<"$said" | paste -sd ';' | sed 's/;/; /g'), each at another operation"
