@@ -1,25 +1,11 @@
 #include "BundleFile.h"
 
-#include <xxhash.h>
-
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <vector>
 
 namespace zorse::bundle {
-
-namespace {
-
-std::string hexadecimal(uint64_t hash) {
-  char text[17];
-  snprintf(text, sizeof text, "%016llx", static_cast<unsigned long long>(hash));
-  return text;
-}
-
-} // namespace
-
-std::string hashOf(std::string_view bytes) { return hexadecimal(XXH64(bytes.data(), bytes.size(), 0)); }
 
 bool readFile(const std::string &path, std::string &bytes, std::string &error) {
   FILE *file = fopen(path.c_str(), "rb");
@@ -41,7 +27,6 @@ bool readFile(const std::string &path, std::string &bytes, std::string &error) {
 BundleFile::~BundleFile() {
   if (file)
     fclose(file);
-  XXH64_freeState(state);
 }
 
 void BundleFile::fail(const std::string &what) {
@@ -51,8 +36,6 @@ void BundleFile::fail(const std::string &what) {
 
 void BundleFile::open(const std::string &target) {
   path = target;
-  state = XXH64_createState();
-  XXH64_reset(state, 0);
   file = fopen(path.c_str(), "wb");
   if (!file)
     fail(path + ": cannot be written");
@@ -63,7 +46,7 @@ void BundleFile::write(std::string_view bytes) {
     return;
   if (fwrite(bytes.data(), 1, bytes.size(), file) != bytes.size())
     return fail(path + ": cannot be written");
-  XXH64_update(state, bytes.data(), bytes.size());
+  sum.update(bytes);
   written += bytes.size();
 }
 
@@ -94,7 +77,7 @@ bool BundleFile::close(std::string &hash, std::string &error) {
     fail(path + ": cannot be written");
   file = nullptr;
   error = failure;
-  hash = hexadecimal(XXH64_digest(state));
+  hash = sum.finish();
   return failure.empty();
 }
 

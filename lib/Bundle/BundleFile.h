@@ -1,17 +1,14 @@
 // A file of a bundle while it is written: counts and hashes what goes through it.
 #pragma once
 
+#include "zorse/Bundle/Manifest.h"
+
 #include <cstdint>
 #include <cstdio>
 #include <string>
 #include <string_view>
 
-struct XXH64_state_s;
-
 namespace zorse::bundle {
-
-/// "0123456789abcdef": XXH64 of the bytes with seed 0.
-std::string hashOf(std::string_view bytes);
 
 /// The whole file, or false and a message that names it.
 bool readFile(const std::string &path, std::string &bytes, std::string &error);
@@ -29,7 +26,7 @@ public:
   /// Appends [offset, offset + size) of another file through a buffer of 1 MiB.
   void append(const std::string &source, uint64_t offset, uint64_t size);
   uint64_t size() const { return written; }
-  /// Flushes and hands over the hash.
+  /// Flushes and hands over the SHA-256.
   bool close(std::string &hash, std::string &error);
 
 private:
@@ -37,7 +34,7 @@ private:
 
   std::string path, failure;
   FILE *file = nullptr;
-  XXH64_state_s *state = nullptr;
+  Sha256 sum;
   uint64_t written = 0;
 };
 

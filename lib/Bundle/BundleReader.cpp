@@ -5,7 +5,6 @@
 #include <nlohmann/json.hpp>
 
 #include <filesystem>
-#include <limits>
 
 namespace zorse::bundle {
 
@@ -20,8 +19,8 @@ bool readListed(const BundleView &bundle, const std::string &name, std::string &
   }
   if (!bundle.read(bundle.directory + "/" + name, bytes, error))
     return false;
-  if (std::string found = hashOf(bytes); found != listed->second) {
-    error = bundle.directory + "/" + name + ": checksum is " + found + ", the manifest expects " + listed->second +
+  if (std::string found = sha256(bytes); found != listed->second) {
+    error = bundle.directory + "/" + name + ": its SHA-256 is " + found + ", the manifest says " + listed->second +
             ": the file was changed or damaged. Compile the bundle again";
     return false;
   }
@@ -37,16 +36,6 @@ template <typename Message> bool readMessage(const BundleView &bundle, const std
     return false;
   }
   return true;
-}
-
-/// The JSON library would convert real numbers, and wrap large ones.
-template <typename T> bool whole(const nlohmann::json &value, T &out) {
-  bool fits = value.is_number_unsigned()  ? value.get<uint64_t>() <= uint64_t(std::numeric_limits<T>::max())
-              : value.is_number_integer() ? std::is_signed_v<T> && value.get<int64_t>() >= int64_t(std::numeric_limits<T>::min())
-                                          : false;
-  if (fits)
-    out = value.get<T>();
-  return fits;
 }
 
 } // namespace
@@ -71,36 +60,15 @@ std::optional<BundleView> readBundle(const std::string &directory, std::string &
   BundleView bundle;
   bundle.directory = directory;
   bundle.read = std::move(read);
-  const std::string path = directory + "/manifest.json";
-  std::string text;
-  if (!bundle.read(path, text, error))
+  if (!readManifest(directory, bundle.read, bundle, error))
     return std::nullopt;
-  try {
-    nlohmann::json manifest = nlohmann::json::parse(text);
-    int64_t version = 0;
-    if (!whole(manifest.at("format_version"), version) || version != 1) {
-      error = path + ": expects format version 1, got " + std::to_string(version) + ". Compile the bundle with this version of Zorse";
-      return std::nullopt;
-    }
-    bundle.model = manifest.at("model");
-    bundle.precision = manifest.at("precision");
-    bool good = whole(manifest.at("batch"), bundle.batch) && whole(manifest.at("sequence"), bundle.sequence);
-    for (const auto &device : manifest.at("devices")) {
-      bundle.devices.push_back({device.at("name"), device.at("kind"), 1, 0});
-      good = good && whole(device.at("threads"), bundle.devices.back().threads) && whole(device.at("memory"), bundle.devices.back().memory);
-    }
-    if (!good) {
-      error = path + ": expects whole numbers as batch, sequence, threads and memory. Compile the bundle again";
-      return std::nullopt;
-    }
-    bundle.files = manifest.at("files");
-  } catch (const nlohmann::json::exception &exception) {
-    error = path + ": expects the manifest of a bundle: " + exception.what();
-    return std::nullopt;
-  }
   if (!readListed(bundle, "plan.json", bundle.plan, error) || !readMessage(bundle, "summary.pb", bundle.summary, error) ||
       !readMessage(bundle, "bodies.pb", bundle.bodies, error))
     return std::nullopt;
+  if (std::string problem = contradiction(bundle, bundle.plan, bundle.summary); !problem.empty()) {
+    error = directory + ": " + problem;
+    return std::nullopt;
+  }
   return bundle;
 }
 
@@ -109,6 +77,51 @@ std::optional<Program> readProgram(const BundleView &bundle, int device, std::st
   if (!readMessage(bundle, "programs/" + std::to_string(device) + ".pb", program, error))
     return std::nullopt;
   return program;
+}
+
+bool readWeights(const BundleView &bundle, std::vector<WeightData> &weights, bool &references, std::string &error) {
+  const std::string name = bundle.directory + "/weights.json";
+  std::string text;
+  if (!readListed(bundle, "weights.json", text, error))
+    return false;
+  std::map<std::string, std::string> files;
+  std::map<std::string, WeightData> stored;
+  try {
+    nlohmann::json table = nlohmann::json::parse(text);
+    references = table.at("references").get<bool>();
+    if (references)
+      return true;
+    for (const nlohmann::json &entry : table.at("parameters")) {
+      WeightData weight;
+      weight.name = entry.at("name");
+      weight.type = entry.at("type");
+      weight.shape = entry.at("shape").get<std::vector<int64_t>>();
+      if (entry.contains("permutation"))
+        weight.permutation = entry.at("permutation").get<std::vector<int64_t>>();
+      const std::string file = entry.at("file");
+      if (!files.count(file) && !readListed(bundle, file, files[file], error))
+        return false;
+      const uint64_t offset = entry.at("offset"), bytes = entry.at("bytes");
+      if (offset > files[file].size() || bytes > files[file].size() - offset) {
+        error = name + ": '" + weight.name + "' lies outside " + file;
+        return false;
+      }
+      weight.bytes = files[file].substr(offset, bytes);
+      stored[weight.name] = std::move(weight);
+    }
+  } catch (const nlohmann::json::exception &exception) {
+    error = name + ": is not the weights list of a bundle: " + exception.what();
+    return false;
+  }
+  for (WeightData &weight : weights) {
+    auto found = stored.find(weight.name);
+    if (found == stored.end() || found->second.shape != weight.shape || found->second.permutation != weight.permutation) {
+      error = name + ": has no bytes of the right shape for parameter '" + weight.name + "'";
+      return false;
+    }
+    weight = std::move(found->second);
+  }
+  return true;
 }
 
 } // namespace zorse::bundle

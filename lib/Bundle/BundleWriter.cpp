@@ -3,7 +3,6 @@
 #include "BundleFile.h"
 #include "Weights.h"
 
-#include <google/protobuf/descriptor.h>
 #include <google/protobuf/io/coded_stream.h>
 #include <google/protobuf/io/zero_copy_stream_impl_lite.h>
 
@@ -27,44 +26,8 @@ std::string serialize(const google::protobuf::MessageLite &message) {
 
 namespace {
 
-/// Every field under its name in the schema; enumerators in lower case.
-ordered_json toJson(const TrainingOptions &options) {
-  using google::protobuf::FieldDescriptor;
-  ordered_json json = ordered_json::object();
-  const google::protobuf::Reflection *reflection = options.GetReflection();
-  const google::protobuf::Descriptor *descriptor = options.GetDescriptor();
-  for (int i = 0; i < descriptor->field_count(); ++i) {
-    const FieldDescriptor *field = descriptor->field(i);
-    ordered_json &value = json[field->name()];
-    switch (field->cpp_type()) {
-    case FieldDescriptor::CPPTYPE_DOUBLE:
-      value = reflection->GetDouble(options, field);
-      break;
-    case FieldDescriptor::CPPTYPE_INT64:
-      value = reflection->GetInt64(options, field);
-      break;
-    case FieldDescriptor::CPPTYPE_UINT64:
-      value = reflection->GetUInt64(options, field);
-      break;
-    case FieldDescriptor::CPPTYPE_BOOL:
-      value = reflection->GetBool(options, field);
-      break;
-    case FieldDescriptor::CPPTYPE_ENUM: {
-      std::string name = reflection->GetEnum(options, field)->name();
-      for (char &c : name)
-        c = static_cast<char>(tolower(c));
-      value = name;
-      break;
-    }
-    default:
-      break;
-    }
-  }
-  return json;
-}
-
 /// Writes all files below `directory`, which exists and is empty.
-bool writeFiles(const BundleContents &c, const std::string &directory, std::string &error) {
+bool writeFiles(const BundleContents &c, const std::string &directory, std::string &error, std::string *digest) {
   std::map<std::string, std::string> files;
   auto write = [&](const std::string &name, std::string_view bytes) {
     std::error_code failure;
@@ -88,18 +51,22 @@ bool writeFiles(const BundleContents &c, const std::string &directory, std::stri
     if (!write("kernels/" + c.bodies.arch() + "/" + c.bodies.objects(0), c.kernels))
       return false;
 
-  ordered_json manifest = {{"format_version", 1}, {"model", c.model}, {"batch", c.batch}, {"sequence", c.sequence}, {"precision", c.precision}};
+  ordered_json manifest = {{"format_version", kFormatVersion}, {"model", c.model}, {"batch", c.batch}, {"sequence", c.sequence}, {"precision", c.precision}};
   manifest["devices"] = ordered_json::array();
   for (const BundleDevice &device : c.devices)
     manifest["devices"].push_back({{"name", device.name}, {"kind", device.kind}, {"threads", device.threads}, {"memory", device.memory}});
-  manifest["training"] = toJson(c.summary.training());
+  manifest["training"] = ordered_json::parse(trainingText(c.summary.training()));
   manifest["files"] = files;
-  return write("manifest.json", manifest.dump(1) + "\n");
+  if (!write("manifest.json", manifest.dump(1) + "\n"))
+    return false;
+  if (digest)
+    *digest = files["manifest.json"];
+  return write(kDigestFile, files["manifest.json"] + "  manifest.json\n");
 }
 
 } // namespace
 
-bool writeBundle(const BundleContents &contents, const std::string &directory, std::string &error) {
+bool writeBundle(const BundleContents &contents, const std::string &directory, std::string &error, std::string *digest) {
   std::error_code failure;
   fs::path target = fs::absolute(directory).lexically_normal();
   if (target.filename().empty()) // "out.zorse/"
@@ -117,7 +84,7 @@ bool writeBundle(const BundleContents &contents, const std::string &directory, s
     error = temporary.parent_path().string() + ": no bundle can be written here: " + failure.message();
     return false;
   }
-  bool good = writeFiles(contents, temporary.string(), error);
+  bool good = writeFiles(contents, temporary.string(), error, digest);
   if (good && exists)
     fs::remove_all(target, failure);
   if (good) {

@@ -2,6 +2,8 @@
 
 #include "BundleFile.h"
 
+#include <algorithm>
+
 namespace zorse::bundle {
 
 namespace {
@@ -71,7 +73,9 @@ bool writeWeights(const std::vector<WeightData> &weights, WeightMode mode, const
       return false;
   }
 
-  json = {{"parameters", nlohmann::ordered_json::array()}};
+  // Whether any of them is outside the bundle: readers refuse to leave it otherwise.
+  const bool references = mode == WeightMode::Reference && std::any_of(weights.begin(), weights.end(), [](const WeightData &w) { return !w.file.empty(); });
+  json = {{"references", references}, {"parameters", nlohmann::ordered_json::array()}};
   for (size_t i = 0; i < weights.size(); ++i) {
     const WeightData &w = weights[i];
     bool referenced = mode == WeightMode::Reference && !w.file.empty();

@@ -4,7 +4,10 @@
 #include "AssignBodies.h"
 #include "Diagnostics.h"
 #include "Programs.h"
+#include "Rebuild.h"
 #include "WeightTable.h"
+
+#include "zorse/runtime/Overwrites.h"
 
 #include "mlir/IR/Verifier.h"
 #include "llvm/Support/FileSystem.h"
@@ -257,16 +260,30 @@ bool Compiler::write(std::string &remark) {
     printError(error);
     return false;
   }
+  std::string taken;
+  if (!options.rebuild.empty() && !takeFromBundle(options, contents, taken, error)) {
+    printError(error);
+    return false;
+  }
   uint64_t bytes = 0;
   for (const bundle::WeightData &weight : contents.weights)
     bytes += weight.size + weight.bytes.size();
   bool reference = options.weights == Weights::Reference || options.weights == Weights::Later || (options.weights == Weights::Auto && bytes > kCopiedWeights);
   contents.weightMode = reference ? bundle::WeightMode::Reference : bundle::WeightMode::Copy;
-  if (!bundle::writeBundle(contents, options.output, error)) {
+  std::vector<runtime::NamedPath> files; // of the model, which the bundle must not replace
+  for (const bundle::WeightData &weight : contents.weights)
+    if (!weight.file.empty() && (files.empty() || files.back().path != weight.file))
+      files.push_back({"the data of " + options.model, weight.file});
+  if (runtime::Status status = runtime::checkOverwrites(files, {{"--output", options.output, /*replaced=*/true}}); status.failed()) {
+    printError(status.message());
+    return false;
+  }
+  std::string digest;
+  if (!bundle::writeBundle(contents, options.output, error, &digest)) {
     printError(error);
     return false;
   }
-  remark = options.output;
+  remark = options.output + ", digest " + digest + taken;
   if (options.weights == Weights::Later)
     remark += "; it will read " + megabytes(bytes) + " of weights from the model's files";
   else if (reference)

@@ -1,4 +1,5 @@
 """Every wrong input gets an error that names the place, what was expected and the remedy: exit code 1, no crash, no output left behind."""
+import hashlib
 import json
 import os
 import shutil
@@ -106,15 +107,26 @@ def bundles(c):
         manifest = os.path.join(path, "manifest.json")
         with open(manifest) as f:
             m = json.load(f)
-        m["format_version"] = 999
+        m["format_version"] = 1
         with open(manifest, "w") as f:
             json.dump(m, f)
 
-    c.expect("bundle: checksum of a program", broken("program", flip("programs/0.pb")), "checksum", "programs/0.pb")
-    c.expect("bundle: checksum of the bodies", broken("bodies", flip("bodies.pb")), "checksum", "bodies.pb")
+    c.expect("bundle: a damaged program", broken("program", flip("programs/0.pb")), "its SHA-256 is", "programs/0.pb")
+    c.expect("bundle: damaged bodies", broken("bodies", flip("bodies.pb")), "its SHA-256 is", "bodies.pb")
+    c.expect("bundle: a damaged manifest", broken("digest", flip("manifest.json")), "its SHA-256 is", "manifest.json")
     c.expect("bundle: missing file", broken("missing", lambda p: os.remove(os.path.join(p, "summary.pb"))), "summary.pb")
     c.expect("bundle: manifest not JSON", broken("manifest", lambda p: open(os.path.join(p, "manifest.json"), "w").close()), "manifest.json")
-    c.expect("bundle: another format version", broken("version", version), "999")
+    c.expect("bundle: another format version", broken("version", version), "format version 2, got 1", "compile it again: zorse-compile", "--batch 8 --seq 32")
+    with open(os.path.join(good, "manifest.sha256")) as f:
+        digest = f.read().split()[0]
+    code, _, err = z.call("zorse-run", good, "--data", DATA, "--steps", 1, "--quiet", "--expect", digest, ok=False)
+    c.results.append(code == 0)
+    c.expect("bundle: not the one that is expected", z.call("zorse-run", good, "--data", DATA, "--steps", 1, "--expect", digest[1:] + digest[0], ok=False), digest, "--expect")
+    c.expect("bundle: no digest", z.call("zorse-run", good, "--data", DATA, "--steps", 1, "--expect", "abc", ok=False), "64 hexadecimal digits")
+    _, shown, _ = z.call("zorse-inspect", good)
+    _, _, said = z.call("zorse-compile", GPT, "--cluster", c.two, "--batch", 8, "--seq", 32, "-o", os.path.join(c.folder, "again.zorse"))
+    print(f"{'ok  ' if digest in shown and digest in said else 'FAIL'} the digest is printed by zorse-compile and zorse-inspect")
+    c.results.append(digest in shown and digest in said)
     c.expect("bundle: not there", z.call("zorse-run", os.path.join(c.folder, "none.zorse"), "--data", DATA, "--steps", 1, ok=False), "none.zorse")
 
     def run(data, *more):
@@ -126,6 +138,7 @@ def bundles(c):
         c.results.append("step 1" not in done[1])
     c.expect("output: a folder", run(DATA, "--checkpoint", c.folder), "directory")
     c.expect("output: one file for two", run(DATA, "--checkpoint", "both", "--trace", "both"), "both", "--trace", "--checkpoint")
+    overwrites(c, good)
     c.expect("data: shorter than a batch", run(c.file("short.bin", b"\x01\x00" * 20)), "short.bin")
     c.expect("data: missing", run(os.path.join(c.folder, "none.bin")), "none.bin")
     ids = np.full(4000, 7, np.uint16)
@@ -136,10 +149,96 @@ def bundles(c):
     c.expect("cluster at run time differs", run(DATA, "--cluster", c.one), "device")
 
 
+def overwrites(c, good):
+    """Outputs that are inputs, by another name: nothing is written, and the input is as it was."""
+    def keeps(name, files, done, *words):
+        c.expect(name, done, *words)
+        for path, before in files.items():
+            with open(path, "rb") as f:
+                c.results.append(f.read() == before)
+
+    with open(DATA, "rb") as f:
+        tokens = f.read()
+    data, link = c.file("train.bin", tokens), os.path.join(c.folder, "link.bin")
+    os.symlink("train.bin", link)
+    weights = os.path.join(good, "weights.safetensors")
+    with open(weights, "rb") as f:
+        files = {data: tokens, weights: f.read()}
+    for option in ("metrics", "trace", "checkpoint", "dump-gradients", "per-sample-losses", "report-memory", "snapshots"):
+        for words in ([data, link], [link, data], [data, weights]):
+            keeps(f"output: --{option} {os.path.basename(words[1])}", files, z.call("zorse-run", good, "--data", words[0], "--steps", 1, f"--{option}", words[1], ok=False), f"--{option}", "nothing was written")
+    keeps("output: the evaluation's data", files, z.call("zorse-run", good, "--data", DATA, "--eval", data, "--steps", 1, "--checkpoint", link, ok=False), "--checkpoint", "--eval")
+    keeps("output: a simulation's", files, z.call("zorse-run", good, "--simulate", "--json", weights, ok=False), "--json", "the bundle")
+
+    with open(GPT, "rb") as f:
+        model = c.file("model.onnx", f.read())
+    with open(model, "rb") as f:
+        files[model] = f.read()
+    folder = os.path.join(c.folder, "holds.zorse")
+    shutil.copytree(good, folder)
+    inside = os.path.join(folder, "model.onnx")
+    shutil.copyfile(model, inside)
+    files[inside] = files[model]
+    keeps("zorse-compile -o: the model", files, z.call("zorse-compile", model, "--cluster", c.one, "--batch", 8, "--seq", 32, "-o", model, ok=False), "--output", "the model")
+    keeps("zorse-compile -o: a bundle that holds the model", files, z.call("zorse-compile", inside, "--cluster", c.one, "--batch", 8, "--seq", 32, "-o", folder, ok=False), "is replaced", "the model")
+    plan, cluster = os.path.join(folder, "plan.json"), os.path.join(folder, "cluster.yaml")
+    code, _, err = z.call("zorse-compile", model, "--cluster", cluster, "--plan", plan, "--batch", 8, "--seq", 32, "--quiet", "-o", folder, ok=False)
+    print(f"{'ok  ' if code == 0 else 'FAIL'} zorse-compile makes a bundle again in its place {err}")
+    c.results.append(code == 0)
+    with open(plan, "rb") as f:
+        copy = c.file("plan.json", f.read())
+    with open(copy, "rb") as f:
+        files[copy] = f.read()
+    for option in ("-o", "--html", "--json"):
+        keeps(f"zorse-plan {option}: the plan", files, z.call("zorse-plan", good, "--cluster", c.two, "--batch", 8, "--plan", copy, option, copy, ok=False), "same file", "--plan")
+    keeps("zorse-profile -o: the bundle", files, z.call("zorse-profile", good, "-o", weights, ok=False), "lies in the bundle")
+    keeps("zorse-inspect --svg: the bundle", files, z.call("zorse-inspect", good, "--memory", "a", "--svg", weights, ok=False), "lies in the bundle")
+
+    snapshots = os.path.join(c.folder, "kept")
+    z.call("zorse-run", good, "--data", DATA, "--steps", 1, "--quiet", "--snapshots", snapshots)
+    index = os.path.join(snapshots, os.listdir(snapshots)[0] if os.listdir(snapshots)[0].startswith("step") else os.listdir(snapshots)[1], "index.json")
+    with open(index, "rb") as f:
+        files[index] = f.read()
+    keeps("zorse-export -o: the snapshot", files, z.call("zorse-export", snapshots, "-o", index, ok=False), "lies in the snapshot")
+    keeps("zorse-export -o: the original", files, z.call("zorse-export", snapshots, "--onnx", model, "-o", model, ok=False), "same file")
+
+
+def rebuilt(c):
+    """--rebuild-kernels: a bundle whose machine code was changed is made anew; another model's is refused."""
+    good, foreign, mine = (os.path.join(c.folder, name + ".zorse") for name in ("own", "foreign", "mine"))
+    z.compile(GPT, good, c.one, 8, 32, training={**z.ADAMW, "betas": "0.8,0.9"})
+    shutil.copytree(good, foreign)
+    arch = os.listdir(os.path.join(foreign, "kernels"))[0]
+    kernels = os.path.join(foreign, "kernels", arch, "kernels.so")
+    with open(kernels, "ab") as f:
+        f.write(b"unknown code")
+    with open(os.path.join(foreign, "manifest.json")) as f:
+        manifest = json.load(f)
+    with open(kernels, "rb") as f:
+        manifest["files"][f"kernels/{arch}/kernels.so"] = hashlib.sha256(f.read()).hexdigest()
+    text = json.dumps(manifest).encode()
+    for name, data in (("manifest.json", text), ("manifest.sha256", f"{hashlib.sha256(text).hexdigest()}  manifest.json\n".encode())):
+        with open(os.path.join(foreign, name), "wb") as f:
+            f.write(data)
+    z.call("zorse-compile", GPT, "--rebuild-kernels", foreign, "--quiet", "-o", mine)
+    same = True
+    for name in ("plan.json", "summary.pb", "bodies.pb", "programs/0.pb", f"kernels/{arch}/kernels.so"):
+        with open(os.path.join(mine, name), "rb") as a, open(os.path.join(good, name), "rb") as b:
+            same = same and a.read() == b.read()
+    losses = [z.run(bundle, DATA, 3) for bundle in (good, mine)]
+    same = same and [m["loss"] for m in losses[0]] == [m["loss"] for m in losses[1]]
+    print(f"{'ok  ' if same else 'FAIL'} --rebuild-kernels gives the bundle before its machine code was changed")
+    c.results.append(same)
+    llama = os.path.join(z.SMALL, "llama.onnx")
+    c.expect("--rebuild-kernels: another model", z.call("zorse-compile", llama, "--rebuild-kernels", foreign, "--quiet", "-o", mine, ok=False), "error")
+    c.expect("--rebuild-kernels: other options", z.call("zorse-compile", GPT, "--rebuild-kernels", foreign, "--decay=none", "--quiet", "-o", mine, ok=False), "its summary is not what this compiler makes")
+    c.expect("--rebuild-kernels: in its place", z.call("zorse-compile", GPT, "--rebuild-kernels", foreign, "--quiet", "-o", foreign, ok=False), "same file")
+
+
 def main():
     with tempfile.TemporaryDirectory() as folder:
         c = Cases(folder)
-        for part in (models, plans, bundles):
+        for part in (models, plans, bundles, rebuilt):
             part(c)
         z.finish(c.results)
 

@@ -3,14 +3,14 @@ uncaught exception.
 
     damaged_files.py [COUNT] [FIRST SEED] [KIND]     default 200 from 0, of all kinds in turn
 
-Kinds: onnx, data (external data), plan, cluster, bundle (checksums catch it), program, summary, bodies, manifest, weights (with the checksum corrected),
+Kinds: onnx, data (external data), plan, cluster, bundle (its digest catches it), program, summary, bodies, manifest, weights (with the digest corrected),
 safetensors, tokens, npy. Bytes are flipped, cut, repeated; protobufs, JSON and YAML are changed by structure too, so that damage gets past the parsers.
 A failing input is kept and named.
 
-Bodies with corrected checksums are read and shown, but not run: their launches drive machine code, which is the bundle's own.
+Single bits of whole bundles, and what they do to results: flipped_bundles.py.
 """
 import copy
-import ctypes
+import hashlib
 import json
 import os
 import random
@@ -239,11 +239,13 @@ class Outcome:
         return next((f"says '{w}'" for w in WORSE if w in self.text), None)
 
 
-def checksum(data):
-    library = ctypes.CDLL("libxxhash.so.0")
-    library.XXH64.restype = ctypes.c_uint64
-    library.XXH64.argtypes = (ctypes.c_char_p, ctypes.c_size_t, ctypes.c_uint64)
-    return f"{library.XXH64(data, len(data), 0):016x}"
+def sha256(data):
+    return hashlib.sha256(data).hexdigest()
+
+
+def seal(manifest):
+    """manifest.sha256 of these bytes: the digest of the bundle."""
+    return f"{sha256(manifest)}  manifest.json\n".encode()
 
 
 class Inputs:
@@ -289,10 +291,14 @@ class Inputs:
         shutil.copytree(self.bundle, path)
         data = damage(read(os.path.join(path, file)), rng)
         self.write(os.path.join(path, file), data)
-        if correct and file != "manifest.json":
-            manifest = json.loads(read(os.path.join(path, "manifest.json")))
-            manifest["files"][file] = checksum(data)
-            self.write(os.path.join(path, "manifest.json"), json.dumps(manifest).encode())
+        if correct:
+            manifest = read(os.path.join(path, "manifest.json"))
+            if file != "manifest.json":
+                tree = json.loads(manifest)
+                tree["files"][file] = sha256(data)
+                manifest = json.dumps(tree).encode()
+                self.write(os.path.join(path, "manifest.json"), manifest)
+            self.write(os.path.join(path, "manifest.sha256"), seal(manifest))
         return path
 
 
@@ -335,11 +341,11 @@ def cases():
         path = i.damaged_bundle(rng.choice(sorted(files)), damage_bytes, rng, correct=False)
         return path, rng.choice((inspect(path, rng), i.train(path)))
 
-    def inside(file, damage, runs=True):
+    def inside(file, damage):
         def case(i, rng):
             path = i.damaged_bundle(file(rng) if callable(file) else file, damage, rng)
             return path, i.train(path, None, *rng.choice(([], ["--dump-gradients", os.path.join(i.folder, "g")], ["--checkpoint", os.path.join(i.folder, "c")]))) \
-                if runs and rng.random() < 0.6 else inspect(path, rng)
+                if rng.random() < 0.6 else inspect(path, rng)
         return case
 
     def safetensors(i, rng):
@@ -365,7 +371,7 @@ def cases():
 
     return {"onnx": onnx, "data": data, "plan": plan, "cluster": cluster, "bundle": bundle,
             "program": inside(lambda rng: rng.choice(("programs/0.pb", "programs/1.pb")), damage_message),
-            "summary": inside("summary.pb", damage_message), "bodies": inside("bodies.pb", damage_message, runs=False), "manifest": inside("manifest.json", damage_json),
+            "summary": inside("summary.pb", damage_message), "bodies": inside("bodies.pb", damage_message), "manifest": inside("manifest.json", damage_json),
             "weights": inside("weights.json", damage_json), "safetensors": safetensors, "tokens": tokens, "npy": npy}
 
 

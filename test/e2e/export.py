@@ -125,7 +125,7 @@ def main():
         refused("cannot be written", [s, "-o", os.path.join(folder, "none", "out")], "cannot be written")
         copy = os.path.join(folder, "copy.onnx")
         shutil.copy(os.path.join(z.SMALL, "gpt.onnx"), copy)
-        refused("the original itself", [s, "--onnx", copy, "-o", copy], "is the original itself")
+        refused("the original itself", [s, "--onnx", copy, "-o", copy], "is the same file as --onnx")
         victim = next(os.path.join(snapshot, n) for n in sorted(os.listdir(snapshot)) if n.endswith(".safetensors"))
         with open(victim, "r+b") as f:
             f.seek(6000)

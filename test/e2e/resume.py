@@ -222,6 +222,24 @@ def refusals():
         z.compile(os.path.join(z.SMALL, "llama.onnx"), llama, cluster, BATCH, LENGTH)
         _, code, err = run(llama, os.path.join(z.SMALL, "llama.tokens.bin"), 10, m, *take, "--resume", "--allow-change", ok=False)
         results.append(refused("another model", code, err, "another model", "not in the snapshot"))
+        # Another matrix library rounds otherwise: said, and only then.
+        def with_library(name, *more):
+            before = dict(os.environ)
+            os.environ["ZORSE_GEMM"] = name
+            try:
+                return run(bundle, DATA, 4, next(fresh), "--snapshots", os.path.join(folder, "library"), *more, ok=False)
+            finally:
+                os.environ.clear()
+                os.environ.update(before)
+
+        _, code, err = with_library("onednn", "--snapshot-every", 2)
+        if "expects \"openblas\"" in err:
+            print("skip another matrix library: built without oneDNN")
+        else:
+            _, code, err = with_library("onednn", "--resume")
+            results.append(say("the same matrix library is not worth a note", code == 0 and "matrices were multiplied" not in err, err.strip()))
+            _, code, err = with_library("openblas", "--resume")
+            results.append(say("another matrix library is", code == 0 and "matrices were multiplied by onednn" in err and "here by openblas" in err and "not in every bit" in err, err.strip()))
         # The data goes on where it was.
         after, code, err = run(half, DATA, 10, next(fresh), *take, "--resume", "--allow-change", ok=False)
         results.append(say("another batch, allowed", code == 0 and sorted(after) == [9, 10] and "batch: 8 in the snapshot, 4 here" in err, err.strip()))

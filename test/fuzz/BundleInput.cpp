@@ -2,7 +2,7 @@
 
 #include "Fuzz.h"
 
-#include <xxhash.h>
+#include "zorse/Bundle/Manifest.h"
 
 #include <algorithm>
 
@@ -33,12 +33,12 @@ bool zorse::fuzz::bundleFiles(std::string_view bytes, std::map<std::string, std:
     rest.remove_prefix(at + 1);
     if (file == files.end())
       continue;
-    char hash[17];
-    snprintf(hash, sizeof hash, "%016llx", (unsigned long long)XXH64(file->second.data(), file->second.size(), 0));
-    manifest += hash;
+    manifest += bundle::sha256(file->second);
     rest.remove_prefix(end - at - 1);
   }
-  files["manifest.json"] = manifest + std::string(rest);
+  manifest += rest;
+  files[bundle::kDigestFile] = bundle::sha256(manifest) + "  manifest.json\n";
+  files["manifest.json"] = std::move(manifest);
   return true;
 }
 

@@ -9,7 +9,7 @@
 
 namespace zorse::fuzz {
 
-/// The files of a bundle by name; checksums in the manifest are right where it says "@NAME". False: not a BundleInput.
+/// The files of a bundle by name; hashes in the manifest are right where it says "@NAME", and so is the digest. False: not a BundleInput.
 bool bundleFiles(std::string_view bytes, std::map<std::string, std::string> &files);
 
 } // namespace zorse::fuzz

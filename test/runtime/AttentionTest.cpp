@@ -146,6 +146,7 @@ template <typename T> bundle::Body attentionBody(const Shape &s, bool backward) 
   for (const std::string &name : operands) {
     bool absent = name.empty() || (name == "mask" && s.mask == Mask::None) || (name == "scalars" && s.dropout == 0);
     body.add_slots()->mutable_bytes()->set_fixed(1 << 30);
+    body.mutable_slots(body.slots_size() - 1)->mutable_bytes()->set_per_row(1 << 30);
     call.add_operands()->set_slot(absent ? zorse::abi::kAbsentSlot : uint32_t(body.slots_size() - 1));
   }
   auto &integers = *call.mutable_integers();

@@ -551,6 +551,7 @@ TEST(ControlTrust, TheSecretsSources) {
     EXPECT_EQ(*jobSecret(""), "0123456789abcdef");
     Variable secret("ZORSE_SECRET", "from the environment");
     EXPECT_EQ(*jobSecret(path), "from the environment");
+    EXPECT_EQ(std::getenv("ZORSE_SECRET"), nullptr) << "it leaves the environment, which kernels and children could read";
     Variable shortOne("ZORSE_SECRET", "short");
     EXPECT_TRUE(contains(jobSecret(path).message(), "at least 16"));
   }

@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <functional>
 #include <limits>
 #include <vector>
 
@@ -55,7 +56,7 @@ bundle::Body libraryBody(const std::string &name, const std::vector<int64_t> &sl
   call.set_name(name);
   call.set_type(type);
   for (int64_t bytes : slotBytes)
-    call.add_operands()->set_slot(addSlot(body, bundle::STATE, bundle::UPDATE, bytes, 0));
+    call.add_operands()->set_slot(addSlot(body, bundle::STATE, bundle::UPDATE, bytes, 8));
   return body;
 }
 
@@ -188,7 +189,7 @@ TEST(CpuDevice, RefusesWhatItDoesNotKnow) {
   EXPECT_NE(message(badSlot).find("slot 2 of 2 is named"), std::string::npos);
   bundle::Body outside = doubleBody(1);
   outside.mutable_launches(0)->mutable_kernel()->mutable_operands(1)->set_fixed(400);
-  EXPECT_NE(message(outside).find("lies outside slot 1"), std::string::npos);
+  EXPECT_NE(message(outside).find("outside slot 1 of 0 + 4 per row bytes"), std::string::npos);
   bundle::Body empty = doubleBody(1);
   empty.add_launches();
   EXPECT_NE(message(empty).find("launch 1: holds nothing"), std::string::npos);
@@ -204,6 +205,106 @@ TEST(CpuDevice, RefusesWhatItDoesNotKnow) {
   wrong = {};
   wrong.threads = 0;
   EXPECT_TRUE(CpuDevice::create(wrong).failed());
+}
+
+// Whatever numbers a body holds, launches stay inside the slots they name, for every number of rows: else it is refused before anything runs.
+TEST(CpuDevice, KernelsStayInsideTheirSlots) {
+  auto device = makeDevice(1);
+  auto message = [&](const std::function<void(bundle::Body &, bundle::KernelLaunch &)> &change) {
+    bundle::Body body = doubleBody(100);
+    change(body, *body.mutable_launches(0)->mutable_kernel());
+    Status status = device->addBody(body);
+    return status.failed() ? status.message() : std::string("accepted");
+  };
+  auto says = [&](const char *words, const std::function<void(bundle::Body &, bundle::KernelLaunch &)> &change) {
+    std::string said = message(change);
+    EXPECT_NE(said.find(words), std::string::npos) << said;
+  };
+  says("accepted", [](auto &, auto &) {});
+  says("operand 0 reaches to byte 0 + 404 per row, outside slot 0 of 0 + 400 per row bytes", [](auto &, auto &launch) { launch.mutable_points()->set_per_row(101); });
+  says("outside slot 0", [](auto &, auto &launch) { launch.mutable_points()->set_per_row(100 + (1 << 24)); });
+  says("outside slot 0", [](auto &, auto &launch) { launch.mutable_points()->set_per_row(INT64_MAX); });
+  says("outside slot 0", [](auto &, auto &launch) { launch.mutable_points()->set_fixed(1); });
+  says("points", [](auto &, auto &launch) { launch.mutable_points()->set_per_row(-1); });
+  says("outside slot 1", [](auto &, auto &launch) { launch.mutable_operands(1)->set_fixed(4); });
+  says("outside slot 1", [](auto &, auto &launch) { launch.mutable_operands(1)->set_per_row(INT64_MAX); });
+  says("outside slot 1", [](auto &, auto &launch) { launch.mutable_operands(1)->set_fixed(-4); });
+  says("outside slot 0", [](auto &body, auto &) { body.mutable_slots(0)->mutable_bytes()->set_per_row(399); });
+  says("expects 2 operands, got 1", [](auto &, auto &launch) { launch.mutable_operands()->RemoveLast(); launch.clear_accumulates(); });
+  says("is written to, but slot 0 is only read", [](auto &, auto &launch) { launch.mutable_operands(1)->set_slot(0); });
+  says("does not say what it touches", [](auto &, auto &launch) { launch.set_symbol("zorse_test_double_needs"); });
+}
+
+TEST(CpuDevice, ProductsAndRoutinesStayInsideTheirSlots) {
+  auto device = makeDevice(1);
+  auto message = [&](const bundle::Body &body) {
+    Status status = device->addBody(body);
+    return status.failed() ? status.message() : std::string("accepted");
+  };
+  // Rows x 8 by 8 x 4.
+  bundle::Body product;
+  addSlot(product, bundle::BOUNDARY_IN, bundle::READ, 0, 32);
+  addSlot(product, bundle::PARAMETER, bundle::READ, 128, 0);
+  addSlot(product, bundle::BOUNDARY_OUT, bundle::WRITE, 0, 16);
+  bundle::MatrixProduct &p = *product.add_launches()->mutable_product();
+  p.set_type(bundle::F32);
+  p.mutable_m()->set_per_row(1);
+  p.mutable_n()->set_fixed(4);
+  p.mutable_k()->set_fixed(8);
+  p.mutable_b()->set_slot(1);
+  p.mutable_c()->set_slot(2);
+  p.set_lda(8);
+  p.set_ldb(4);
+  p.set_ldc(4);
+  p.set_alpha(1);
+  EXPECT_EQ(message(product), "accepted");
+  auto says = [&](const char *words, const std::function<void(bundle::MatrixProduct &)> &change) {
+    bundle::Body changed = product;
+    change(*changed.mutable_launches(0)->mutable_product());
+    std::string said = message(changed);
+    EXPECT_NE(said.find(words), std::string::npos) << said;
+  };
+  says("expects ldc from 1 to 2^31 - 1, got 1099511627776", [](auto &p) { p.set_ldc(int64_t(1) << 40); });
+  says("operand c reaches", [](auto &p) { p.set_ldc(5); });
+  says("operand b reaches", [](auto &p) { p.set_ldb(5); });
+  says("operand a reaches", [](auto &p) { p.set_lda(9); });
+  says("operand a reaches", [](auto &p) { p.mutable_m()->set_per_row(2); });
+  says("operand a reaches", [](auto &p) { p.mutable_m()->set_fixed(1); });
+  says("operand b reaches", [](auto &p) { p.set_transpose_b(true), p.set_ldb(8), p.mutable_n()->set_fixed(5), p.set_ldc(5); });
+  says("operand a reaches", [](auto &p) { p.mutable_batch()->set_fixed(2), p.set_batch_stride_a(8); });
+  says("expects extents and strides from 0 to 2^48", [](auto &p) { p.set_batch_stride_c(INT64_MAX); });
+  says("expects extents and strides from 0 to 2^48", [](auto &p) { p.mutable_m()->set_per_row(-1); });
+  says("is written to, but slot 0 is only read", [](auto &p) { p.mutable_c()->set_slot(0); });
+
+  bundle::Body norm = libraryBody("squared_norm", {0, 16});
+  EXPECT_EQ(message(norm), "accepted");
+  norm.mutable_slots(0)->mutable_bytes()->set_per_row(3);
+  EXPECT_NE(message(norm).find("operand 0 reaches to byte 0 + 4 per row"), std::string::npos);
+  bundle::Body decide = libraryBody("decide", {128, 512, 8});
+  decide.mutable_slots(1)->mutable_bytes()->set_fixed(64);
+  EXPECT_NE(message(decide).find("operand 1 reaches to byte 128"), std::string::npos) << message(decide);
+
+  // Two heads of 8 at 4 positions: 256 bytes a row each of q, k, v and out, 32 of the log-sum-exp.
+  bundle::Body attention;
+  for (int64_t bytes : {256, 256, 256, 256, 32})
+    addSlot(attention, bundle::WORKSPACE, bundle::WRITE, 0, bytes);
+  bundle::LibraryCall &call = *attention.add_launches()->mutable_library();
+  call.set_name("attention_forward");
+  call.set_type(bundle::F32);
+  for (uint32_t slot : {0u, 1u, 2u, 0xffffffffu, 3u, 4u})
+    call.add_operands()->set_slot(slot);
+  for (auto [name, value] : {std::pair("query_length", 4), {"key_length", 4}, {"heads", 2}, {"head_size", 8}})
+    (*call.mutable_integers())[name] = value;
+  EXPECT_EQ(message(attention), "accepted");
+  for (const char *name : {"query_length", "key_length", "heads", "head_size"})
+    for (int64_t value : {int64_t(8), int64_t(1) << 24, int64_t(1) << 48, INT64_MAX}) {
+      bundle::Body changed = attention;
+      if (std::string(name) == "head_size" && value == 8)
+        value = 16;
+      (*changed.mutable_launches(0)->mutable_library()->mutable_integers())[name] = value;
+      std::string said = message(changed);
+      EXPECT_TRUE(said.find("reaches to byte") != std::string::npos || said.find("<= 2^48") != std::string::npos) << name << " " << value << ": " << said;
+    }
 }
 
 TEST(CpuDevice, MemoryIsZeroOrPoison) {

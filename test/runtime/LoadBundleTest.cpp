@@ -2,9 +2,10 @@
 #include "TemporaryFolder.h"
 #include "TwoDevices.h"
 
+#include "zorse/Bundle/Manifest.h"
+
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
-#include <xxhash.h>
 
 #include <functional>
 
@@ -20,28 +21,30 @@ protected:
 
   void file(const std::string &name, const std::string &bytes) {
     folder.write("two.zorse/" + name, bytes);
-    char hash[17];
-    snprintf(hash, sizeof hash, "%016llx", (unsigned long long)XXH64(bytes.data(), bytes.size(), 0));
-    manifest["files"][name] = hash;
+    manifest["files"][name] = bundle::sha256(bytes);
   }
 
   void writeFiles() {
     std::filesystem::remove_all(two.bundle.directory);
-    manifest = {{"format_version", 1}, {"model", "two"}, {"batch", two.bundle.batch}, {"sequence", 4}, {"precision", "f32"}};
+    manifest = {{"format_version", bundle::kFormatVersion}, {"model", "two"}, {"batch", two.bundle.batch}, {"sequence", 4}, {"precision", "f32"}};
     for (const BundleDevice &device : two.bundle.devices)
       manifest["devices"].push_back({{"name", device.name}, {"kind", device.kind}, {"threads", device.threads}, {"memory", device.memory}});
-    file("plan.json", "{}");
+    manifest["training"] = nlohmann::json::parse(bundle::trainingText(two.bundle.summary.training()));
+    file("plan.json", R"({"batch": 5, "devices": [{"name": "alpha", "memory": 1048576}, "beta"]})");
     file("cluster.yaml", "name: test\nnodes:\n  - name: here\n    devices:\n      - { name: alpha, kind: cpu }\n      - { name: beta, kind: cpu }\n");
     file("summary.pb", two.bundle.summary.SerializeAsString());
     file("bodies.pb", two.bundle.bodies.SerializeAsString());
     for (size_t d = 0; d < two.bundle.programs.size(); ++d)
       file("programs/" + std::to_string(d) + ".pb", two.bundle.programs[d].SerializeAsString());
     file("kernels/x86-64/kernels.so", "not really machine code");
-    file("weights.json", R"({"parameters": [{"name": "w", "file": "weights.bin", "offset": 8, "bytes": 16, "type": "f32", "shape": [4]}]})");
+    file("weights.json", R"({"references": false, "parameters": [{"name": "w", "file": "weights.bin", "offset": 8, "bytes": 16, "type": "f32", "shape": [4]}]})");
     file("weights.bin", std::string(24, '\0'));
     writeManifest();
   }
-  void writeManifest() { folder.write("two.zorse/manifest.json", manifest.dump()); }
+  void writeManifest() {
+    folder.write("two.zorse/manifest.json", manifest.dump());
+    folder.write("two.zorse/manifest.sha256", bundle::sha256(manifest.dump()) + "  manifest.json\n");
+  }
 
   std::string problem() {
     Result<Bundle> bundle = loadBundle(two.bundle.directory);
@@ -97,7 +100,7 @@ TEST_F(LoadBundle, EveryDamagedOrMissingFileIsNamed) {
     std::string bytes = folder.read("two.zorse/" + name);
     bytes[bytes.size() / 2] ^= 1;
     folder.write("two.zorse/" + name, bytes);
-    expectSays(problem(), {name.c_str(), "checksum"});
+    expectSays(problem(), {name.c_str(), "SHA-256"});
     std::filesystem::remove(two.bundle.directory + "/" + name);
     expectSays(problem(), {name.c_str(), "cannot be read"});
   }
@@ -113,7 +116,7 @@ TEST_F(LoadBundle, ManifestsThatDoNotFitAreRefused) {
     writeManifest();
     return problem();
   };
-  expectSays(with([&] { manifest["format_version"] = 999; }), {"manifest.json", "expects format version 1, got 999"});
+  expectSays(with([&] { manifest["format_version"] = 999; }), {"manifest.json", "expects format version 2, got 999", "compile it again: zorse-compile MODEL.onnx", "--batch 5"});
   expectSays(with([&] { manifest.erase("batch"); }), {"manifest.json", "batch"});
   expectSays(with([&] { manifest["batch"] = 0; }), {"batch of at least 1"});
   // Real numbers and those that do not fit are not converted.
@@ -122,17 +125,31 @@ TEST_F(LoadBundle, ManifestsThatDoNotFitAreRefused) {
   expectSays(with([&] { manifest["devices"][0]["threads"] = (int64_t(1) << 32) + 1; }), {"threads: expects a whole number, got 4294967297"});
   expectSays(with([&] { manifest["devices"][0]["memory"] = -1; }), {"memory: expects a whole number of at least 0, got -1"});
   expectSays(with([&] { manifest["devices"] = nlohmann::json::array(); }), {"no device"});
-  expectSays(with([&] { manifest["devices"].erase(1); }), {"entry", "device"});
-  expectSays(with([&] { manifest["devices"].push_back(manifest["devices"][0]); }), {"does not list programs/2.pb"});
-  expectSays(with([&] { manifest["devices"][1]["name"] = "gamma"; }), {"programs/1.pb", "'beta'", "'gamma'"});
-  expectSays(with([&] { manifest["devices"][0]["memory"] = 100; }), {"needs 4096 bytes of memory, the device has 100"});
+  expectSays(with([&] { manifest["devices"].erase(1); }), {"number of devices: manifest.json says 1, plan.json says 2"});
+  expectSays(with([&] { manifest["devices"].push_back(manifest["devices"][0]); }), {"number of devices: manifest.json says 3"});
+  expectSays(with([&] { manifest["devices"][1]["name"] = "gamma"; }), {"device 1: manifest.json says \"gamma\", plan.json says \"beta\""});
+  expectSays(with([&] { manifest["devices"][0]["memory"] = 100; }), {"memory of device 'alpha': manifest.json says 100, plan.json says 1048576"});
+  expectSays(with([&] { manifest["devices"][1]["memory"] = 100; }), {"needs 4096 bytes of memory, the device has 100"});
+  // What two files say, they say alike: a batch of 16 that became 17 would divide the loss by 17.
+  expectSays(with([&] { manifest["batch"] = 6; }), {"batch: manifest.json says 6, plan.json says 5", "compile the model again"});
+  expectSays(with([&] { manifest["precision"] = "f64"; }), {"precision: manifest.json says f64, summary.pb says f32"});
+  expectSays(with([&] { manifest["model"] = "three"; }), {"model: manifest.json says 'three', summary.pb says 'two'"});
+  expectSays(with([&] { manifest["training"]["learning_rate"] = 0.25; }), {"training options: manifest.json says", "summary.pb says"});
+  expectSays(with([&] { manifest["training"] = 3; }), {"training"});
   expectSays(with([&] { manifest["files"].erase("bodies.pb"); }), {"does not list bodies.pb"});
   expectSays(with([&] { manifest["files"].erase("kernels/x86-64/kernels.so"); }), {"does not list kernels/x86-64/kernels.so"});
   expectSays(with([&] { manifest["files"]["../../etc/passwd"] = "0"; }), {"outside the bundle"});
   expectSays(with([&] { manifest["files"] = 3; }), {"manifest.json"});
-  folder.write("two.zorse/manifest.json", "");
-  expectSays(problem(), {"manifest.json", "not the manifest"});
-  folder.write("two.zorse/manifest.json", std::string(100000, '['));
+  for (const std::string &text : {std::string(), std::string(100000, '['), "{\"format_version\": 2, \"training\": {\"a\": " + std::string(100000, '[') + std::string(100000, ']') + "}}"}) {
+    folder.write("two.zorse/manifest.json", text);
+    expectSays(problem(), {"manifest.json", "its SHA-256 is"});
+    folder.write("two.zorse/manifest.sha256", bundle::sha256(text) + "  manifest.json\n");
+    expectSays(problem(), {"manifest.json", "not the manifest"});
+  }
+  writeFiles();
+  std::filesystem::remove(two.bundle.directory + "/manifest.sha256");
+  expectSays(problem(), {"manifest.sha256", "incomplete"});
+  folder.write("two.zorse/manifest.sha256", "");
   expectSays(problem(), {"manifest.json"});
 }
 
@@ -142,13 +159,23 @@ TEST_F(LoadBundle, FilesWithTheRightChecksumAndWrongContentsAreRefused) {
   writeManifest();
   expectSays(problem(), {"summary.pb", "cannot be decoded"});
   writeFiles();
-  file("weights.json", R"({"parameters": []})");
+  file("weights.json", R"({"references": false, "parameters": []})");
   writeManifest();
   expectSays(problem(), {"weights.json", "no bytes for parameter 'w'"});
   writeFiles();
-  file("weights.json", R"({"parameters": 3})");
+  file("weights.json", R"({"references": false, "parameters": 3})");
   writeManifest();
   expectSays(problem(), {"weights.json"});
+  // Weights are in files of the bundle, or, in bundles made so, of the model.
+  for (const auto &[references, place, words] : std::initializer_list<std::tuple<bool, const char *, const char *>>{
+           {false, "/etc/passwd", "outside the bundle, which was not made with references"}, {false, "../other", "no file of the bundle"}, {true, "../other", "no file of the bundle"},
+           {false, "stray.bin", "no file of the bundle"}, {true, "/data/model.onnx.data", "accepted"}}) {
+    writeFiles();
+    nlohmann::json table = {{"references", references}, {"parameters", {{{"name", "w"}, {"file", place}, {"offset", 0}, {"bytes", 16}, {"type", "f32"}, {"shape", {4}}}}}};
+    file("weights.json", table.dump());
+    writeManifest();
+    expectSays(problem(), {words});
+  }
 }
 
 TEST_F(LoadBundle, ProgramsThatLeadOutsideAreRefused) {

@@ -39,7 +39,9 @@ protected:
     auto executor = stateExecutor(bundle);
     auto group = makeSoloGroup(generation);
     options.directory = directory;
-    auto snapshots = Snapshots::open(*executor, bundle, *group, options, identityOf(bundle), std::make_shared<QuickStorage>());
+    RunIdentity identity = identityOf(bundle);
+    identity.matrices = matrices;
+    auto snapshots = Snapshots::open(*executor, bundle, *group, options, identity, std::make_shared<QuickStorage>());
     if (snapshots.failed())
       return snapshots.error();
     Status status = Status::success();
@@ -57,6 +59,8 @@ protected:
     options.resuming = true;
     return take(bundle, generation, steps, options);
   }
+
+  std::string matrices; ///< library of the runs that take snapshots
 
   struct Resumed {
     std::string error, note;
@@ -294,6 +298,27 @@ TEST_F(SnapshotTest, DifferencesAreListed) {
   resumed = resume(bundle, 4, other, true, /*withMoments=*/false);
   EXPECT_EQ(resumed.wrong, 0);
   expectSays(resumed.note, {"the optimizer begins anew"});
+}
+
+TEST_F(SnapshotTest, AnotherMatrixLibraryIsSaidAndNotRefused) {
+  Bundle bundle = stateOnly(folder, {});
+  RunIdentity identity = identityOf(bundle);
+  Resumed resumed;
+  ASSERT_FALSE(take(bundle, 1, {10}).failed()); // as before libraries were recorded
+  identity.matrices = "openblas 1, Zen";
+  resumed = resume(bundle, 2, identity);
+  ASSERT_TRUE(resumed.point) << resumed.error;
+  EXPECT_EQ(resumed.note, "");
+  matrices = "openblas 1, Zen";
+  ASSERT_FALSE(take(bundle, 3, {11}).failed());
+  resumed = resume(bundle, 4, identity);
+  ASSERT_TRUE(resumed.point) << resumed.error;
+  EXPECT_EQ(resumed.note, "");
+  identity.matrices = "onednn 3, isa 7";
+  resumed = resume(bundle, 5, identity);
+  ASSERT_TRUE(resumed.point) << resumed.error;
+  EXPECT_EQ(resumed.wrong, 0);
+  expectSays(resumed.note, {"not in every bit", "matrices were multiplied by openblas 1, Zen, here by onednn 3, isa 7", "ZORSE_GEMM"});
 }
 
 TEST_F(SnapshotTest, TheLengthOfTheRunMattersOnlyToADecay) {

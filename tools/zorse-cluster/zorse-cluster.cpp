@@ -1,6 +1,8 @@
 // zorse-cluster: writes cluster.yaml for the machine it runs on, or for those of a job, and measures links between them (docs/cluster.md).
 #include "Gather.h"
 
+#include "zorse/runtime/Overwrites.h"
+
 #include <CLI/CLI.hpp>
 
 #include <cerrno>
@@ -58,6 +60,9 @@ Status write(const Options &o, const std::string &text) {
 }
 
 Status start(Options &o, char **argv) {
+  if (o.output != "-")
+    if (Status status = checkOverwrites({{"--secret-file", o.gather.secretFile}}, {{"--output", o.output}}); status.failed())
+      return status;
   if (!o.hosts.hosts.empty()) {
     for (const auto &[flag, given] : {std::make_pair("--measure", o.describe.measure), std::make_pair("--cpu", o.describe.cpu), std::make_pair("--quiet", o.quiet)})
       if (given)

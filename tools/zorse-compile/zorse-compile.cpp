@@ -4,9 +4,12 @@
 
 #include "zorse/Pipelines/Compile.h"
 
+#include "zorse/runtime/Overwrites.h"
+
 #include <CLI/CLI.hpp>
 
 #include <cstdio>
+#include <filesystem>
 
 using namespace zorse;
 
@@ -31,6 +34,9 @@ int main(int argc, char **argv) {
   app.add_option("--profile", o.profiles, "measured times of the model's functions and of links (docs/profile.md); several times: later ones go before")->expected(1);
   app.add_option("--plan", o.plan, "plan.json (docs/plan.md); without it one is searched");
   app.add_option("-o,--output", o.output, "the bundle, a directory");
+  app.add_option("--rebuild-kernels", o.rebuild,
+                 "a bundle from elsewhere, compiled from this model: make it anew, machine code and all, with its plan, cluster, batch, training options and weights; what it computes must be what this\n"
+                 "compiler makes of the model, or it is refused. Options about the model (--train, --loss, ...) are given as they were");
   app.add_option("--weights", weights, "copy the initial weights into the bundle, or reference the model's files, or later: the files need not exist yet; auto (default): copy up to 64 MiB")
       ->check(CLI::IsMember({"auto", "copy", "reference", "later"}));
   app.add_option("--threads", o.threads, "threads of the compiler; the bundle does not depend on them");
@@ -55,8 +61,8 @@ int main(int argc, char **argv) {
     return error.get_exit_code() == 0 ? app.exit(error) : fail(std::string(error.what()) + ". --help lists the options");
   }
 
-  o.weights = weights == "copy" ? pipelines::Weights::Copy : weights == "reference" ? pipelines::Weights::Reference : weights == "later" ? pipelines::Weights::Later : pipelines::Weights::Auto;
   std::string error;
+  o.weights = weights == "copy" ? pipelines::Weights::Copy : weights == "reference" ? pipelines::Weights::Reference : weights == "later" ? pipelines::Weights::Later : pipelines::Weights::Auto;
   if (!model.resolve(o, error))
     return fail(error);
   if (!compileTo.empty()) {
@@ -71,6 +77,18 @@ int main(int argc, char **argv) {
              : emit == "plan"  ? pipelines::Emit::Plan
              : emit == "exec"  ? pipelines::Emit::Exec
                                : pipelines::Emit::Llvm;
+  o.threads = std::max(1u, o.threads);
+  if (!training.resolve(o.training, error) || (!o.rebuild.empty() && !pipelines::adoptBundle(o, error)))
+    return fail(error);
+  // A bundle's own plan and cluster may be used to make it again: they are read whole before, and written again.
+  std::error_code none;
+  auto unlessOwn = [&](const std::string &file, const char *name) { return std::filesystem::equivalent(file, std::filesystem::path(o.output) / name, none) ? std::string() : file; };
+  std::vector<runtime::NamedPath> inputs = {{"the model", o.model}, {"--cluster", unlessOwn(o.cluster, "cluster.yaml")}, {"--plan", unlessOwn(o.plan, "plan.json")}, {"--rebuild-kernels", o.rebuild}};
+  for (const std::string &profile : o.profiles)
+    inputs.push_back({"--profile", profile});
+  if (runtime::Status status = runtime::checkOverwrites(inputs, {{"--output", o.output, /*replaced=*/true}, {"--dump-dir", o.dumpDir}}); status.failed())
+    return fail(status.message());
+
   bool stopsEarly = o.emit != pipelines::Emit::Nothing || o.last < pipelines::Phase::Bundle;
   bool needsPlan = (o.emit == pipelines::Emit::Nothing && o.last >= pipelines::Phase::Plan) || o.emit == pipelines::Emit::Plan || o.emit == pipelines::Emit::Exec;
   if (o.output.empty() && !stopsEarly)
@@ -81,9 +99,6 @@ int main(int argc, char **argv) {
     return fail("expects --batch, the samples per step, of at least 1");
   if (o.batch < 0)
     return fail("--batch: expects a positive number");
-  o.threads = std::max(1u, o.threads);
-  if (!training.resolve(o.training, error))
-    return fail(error);
 
   return pipelines::compileModel(o) ? 0 : 1;
 }

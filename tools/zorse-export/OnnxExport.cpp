@@ -3,6 +3,7 @@
 
 #include "Loader.h"
 #include "zorse/runtime/OutputFile.h"
+#include "zorse/runtime/Overwrites.h"
 
 #include <google/protobuf/io/zero_copy_stream_impl_lite.h>
 
@@ -244,12 +245,15 @@ private:
       return Status::success();
 
     std::string location = std::filesystem::path(path_).filename().string() + ".data", path = path_ + ".data";
-    std::error_code ignored;
     std::filesystem::path folder = std::filesystem::path(model_.path()).parent_path();
+    std::vector<NamedPath> inputs;
     for (onnx::Tensor *tensor : external)
       for (const onnx::StringPair &entry : tensor->external_data())
-        if (entry.key() == "location" && std::filesystem::equivalent(folder / entry.value(), path, ignored))
-          return userError(path + ": is the data of " + model_.path() + ", which would be overwritten; give -o another name");
+        if (entry.key() == "location" && (inputs.empty() || inputs.back().path != folder / entry.value()))
+          inputs.push_back({"the data of " + model_.path(), (folder / entry.value()).string()});
+    inputs.push_back({"the original", model_.path()});
+    if (Status status = checkOverwrites(inputs, {{"the data of --output", path}, {"--output", path_}}); status.failed())
+      return status;
 
     Status problem;
     uint64_t at = 0;
@@ -323,9 +327,6 @@ private:
 } // namespace
 
 Status zorse::exporting::exportOnnx(const SnapshotReader &source, const std::string &original, const std::string &path, std::string &note) {
-  std::error_code ignored;
-  if (std::filesystem::equivalent(original, path, ignored))
-    return userError(path + ": is the original itself; give -o another name");
   std::string error;
   std::unique_ptr<onnx_import::LoadedModel> model = onnx_import::LoadedModel::load(original, error);
   if (!model)

@@ -2,6 +2,7 @@
 #include "OnnxExport.h"
 
 #include "zorse/runtime/OutputFile.h"
+#include "zorse/runtime/Overwrites.h"
 
 #include <CLI/CLI.hpp>
 
@@ -96,6 +97,8 @@ int main(int argc, char **argv) {
     Result<SnapshotReader> snapshot = SnapshotReader::open(*found);
     if (snapshot.failed())
       return report(snapshot.error());
+    if (Status status = checkOverwrites({{"the snapshot", *found}, {"--onnx", original}}, {{"--output", output}}); status.failed())
+      return report(status.error());
     std::string note;
     Status status = original.empty() ? mergeSnapshot(*snapshot, output, &note) : exportOnnx(*snapshot, original, output, note);
     if (status.failed())

@@ -159,6 +159,7 @@ void printOverview(const Inspected &what) {
          (what.bundle.model + ", " + what.bundle.precision + ", batch " + std::to_string(what.bundle.batch) + " × sequence " +
           std::to_string(what.bundle.sequence))
              .c_str());
+  line("digest", what.bundle.digest);
   line("model", amount(trained) + " trained parameters" + (frozen > 0 ? " and " + amount(frozen) + " frozen" : "") + " in " +
                     std::to_string(s.groups_size()) + " state groups; " + std::to_string(s.units_size()) + " units of " +
                     std::to_string(classes.size()) + " classes; " + std::to_string(what.bundle.bodies.bodies_size()) + " bodies for " +

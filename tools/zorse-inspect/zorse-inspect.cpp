@@ -6,6 +6,8 @@
 #include "mlir/IR/MLIRContext.h"
 #include "llvm/Support/raw_ostream.h"
 
+#include "zorse/runtime/Overwrites.h"
+
 #include <CLI/CLI.hpp>
 
 #include <cstdio>
@@ -54,6 +56,8 @@ int main(int argc, char **argv) {
     return error.get_exit_code() == 0 ? app.exit(error) : fail(std::string(error.what()) + ". --help lists the options");
   }
 
+  if (runtime::Status status = runtime::checkOverwrites({{"the bundle", directory}}, {{"--svg", svg}}); status.failed())
+    return fail(status.message());
   std::string error;
   std::optional<bundle::BundleView> bundle = bundle::readBundle(directory, error);
   if (!bundle)

@@ -9,6 +9,8 @@
 #include "zorse/Step/Plan.h"
 #include "zorse/Step/RandomPlan.h"
 
+#include "zorse/runtime/Overwrites.h"
+
 #include <CLI/CLI.hpp>
 
 #include <algorithm>
@@ -316,6 +318,11 @@ int main(int argc, char **argv) {
   } catch (const CLI::ParseError &error) {
     return error.get_exit_code() == 0 ? app.exit(error) : fail(std::string(error.what()) + ". --help lists the options");
   }
+  if (runtime::Status status = runtime::checkOverwrites(
+          {{"the model", o.model}, {"--summary", o.summary}, {"--cluster", o.cluster}, {"--profile", o.profile}, {"--plan", o.plan}},
+          {{"--output", o.output}, {"--html", o.html}, {"--json", o.json}});
+      status.failed())
+    return fail(status.message());
   std::string error;
   if (!model.resolve(o.compile, error) || !training.resolve(o.compile.training, error))
     return fail(error);

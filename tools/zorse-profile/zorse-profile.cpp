@@ -2,11 +2,13 @@
 #include "BodyTimer.h"
 
 #include "zorse/Planning/Cluster.h"
+#include "zorse/runtime/Control.h"
 #include "zorse/runtime/DeviceFactors.h"
 #include "zorse/runtime/Executor.h"
 #include "zorse/runtime/Hardware.h"
 #include "zorse/runtime/Measure.h"
 #include "zorse/runtime/OutputFile.h"
+#include "zorse/runtime/Overwrites.h"
 #include "zorse/runtime/ThrottledDevice.h"
 
 #include <CLI/CLI.hpp>
@@ -101,6 +103,8 @@ public:
   Status checkOutput() const {
     if (o.output == "-")
       return Status::success();
+    if (Status status = checkOverwrites({{"the bundle", o.bundle}, {"--secret-file", o.secretFile}}, {{"--output", o.output}}); status.failed())
+      return status;
     bool there = std::ifstream(o.output).good();
     bool good = std::ofstream(o.output, std::ios::app).good();
     int error = errno;
@@ -242,14 +246,14 @@ Status runRank(const Options &o, const Bundle &bundle, const Place &place) {
       return userError(o.bundle + ": is for " + std::to_string(bundle.devices.size()) + " devices, " + place.source + " started " + std::to_string(place.world) +
                        " processes; start one process per device");
     RankFacts facts = factsOfThisProcess();
-    Result<std::vector<std::string>> hosts = job.member().exchange("hosts", facts.host + "\n" + bundle.hash);
+    Result<std::vector<std::string>> hosts = job.member().exchange("hosts", facts.host + "\n" + bundle.digest);
     if (hosts.failed())
       return hosts.error();
     int threads = 0;
     for (uint32_t r = 0; r < place.world; ++r) {
       if ((*hosts)[r].substr(0, (*hosts)[r].find('\n')) == facts.host)
         threads += bundle.devices[r].threads;
-      if ((*hosts)[r].substr((*hosts)[r].find('\n') + 1) != bundle.hash)
+      if ((*hosts)[r].substr((*hosts)[r].find('\n') + 1) != bundle.digest)
         return userError("rank " + std::to_string(r) + " has another bundle; all ranks need the same");
     }
     Profiler profiler(o, bundle);
@@ -336,6 +340,7 @@ Result<int> start(const Options &o, int argc, char **argv) {
     launching.times.joinSeconds = o.joinSeconds;
     return launch(launching);
   }
+  takeSecretFromEnvironment(); // there is nobody to prove it to, and the bundle's machine code has no business with it
   Status status = runAlone(o, *bundle);
   return status.failed() ? Result<int>(status) : 0;
 }

@@ -1,12 +1,12 @@
 #include "Options.h"
 
 #include "zorse/runtime/OutputFile.h"
+#include "zorse/runtime/Overwrites.h"
 
 #include <CLI/CLI.hpp>
 
 #include <cstdio>
 #include <cstdlib>
-#include <map>
 #include <sstream>
 
 
@@ -15,8 +15,10 @@ using namespace zorse::run;
 using runtime::Status;
 
 std::optional<int> zorse::run::parseOptions(int argc, char **argv, Options &o) {
-  CLI::App app{"Trains from a bundle that zorse-compile wrote: as threads of one process, as processes it starts, or as a rank of a launcher's job (docs/launching.md)."};
+  CLI::App app{"Trains from a bundle that zorse-compile wrote: as threads of one process, as processes it starts, or as a rank of a launcher's job (docs/launching.md).\n"
+               "A bundle is a program: its kernels are machine code that runs in every rank, with your rights. Run those that you have compiled, or whose digest you know (--expect)."};
   app.add_option("bundle", o.bundle, "the bundle, a directory")->required();
+  app.add_option("--expect", o.expect, "run this bundle only if its digest is this one, as zorse-compile and zorse-inspect print it (64 hexadecimal digits)");
   app.add_option("--data", o.data, "tokens (llm.c or nanoGPT .bin, or any file as bytes), or NAME=FILE.npy,... for each input");
   app.add_option("--steps", o.steps, "number of the last step; with --simulate how many (4)")->check(CLI::Range(uint64_t(1), uint64_t(1) << 40));
   app.add_option("--shuffle", o.shuffle, "shuffle the samples of every epoch, with this seed; file order without it");
@@ -87,6 +89,10 @@ std::optional<int> zorse::run::parseOptions(int argc, char **argv, Options &o) {
     fprintf(stderr, "error: %s\n(zorse-run --help lists the options)\n", problem.what());
     return 1;
   }
+  if (app.count("--expect") > 0 && (o.expect.size() != 64 || o.expect.find_first_not_of("0123456789abcdef") != std::string::npos)) {
+    fprintf(stderr, "error: --expect: expected the digest of a bundle, 64 hexadecimal digits in lower case, got '%s'; zorse-inspect BUNDLE prints it\n", o.expect.c_str());
+    return 1;
+  }
   o.simulate = o.simulate || o.simulateEvaluation;
   for (const char *option : {"--links-times", "--speed-times", "--json"})
     if (!o.simulate && app.count(option) > 0) {
@@ -120,24 +126,63 @@ std::optional<int> zorse::run::parseOptions(int argc, char **argv, Options &o) {
   return std::nullopt;
 }
 
+namespace {
+
+std::vector<runtime::NamedPath> outputsOf(const Options &o) {
+  return {{"--metrics", o.metrics},
+          {"--trace", o.trace},
+          {"--json", o.json},
+          {"--checkpoint", o.checkpoint},
+          {"--dump-gradients", o.gradients},
+          {"--per-sample-losses", o.lossRows},
+          {"--report-memory", o.memoryReport}};
+}
+
+/// Outputs, and folders in which outputs are made.
+std::vector<runtime::NamedPath> writtenBy(const Options &o) {
+  std::vector<runtime::NamedPath> all = outputsOf(o);
+  all.push_back({"--snapshots", o.snapshots});
+  if (!o.checkpoint.empty())
+    all.push_back({"the parts of --checkpoint", o.checkpoint + ".parts", /*replaced=*/true});
+  return all;
+}
+
+/// The files of "FILE" or "NAME=FILE,NAME=FILE".
+void addData(std::vector<runtime::NamedPath> &paths, const std::string &option, const std::string &text) {
+  paths.push_back({option, text});
+  std::istringstream parts(text);
+  for (std::string part; std::getline(parts, part, ',');)
+    paths.push_back({option, part.substr(part.find('=') + 1)});
+}
+
+} // namespace
+
 Status zorse::run::checkOutputs(const Options &o) {
-  std::map<std::string, std::string> options;
-  for (const auto &[option, path] : std::initializer_list<std::pair<const char *, const std::string &>>{{"--metrics", o.metrics},
-                                                                                                         {"--trace", o.trace},
-                                                                                                         {"--json", o.json},
-                                                                                                         {"--checkpoint", o.checkpoint},
-                                                                                                         {"--dump-gradients", o.gradients},
-                                                                                                         {"--per-sample-losses", o.lossRows},
-                                                                                                         {"--report-memory", o.memoryReport}}) {
-    if (path.empty())
-      continue;
-    if (Status status = runtime::checkWritable(path); status.failed())
-      return runtime::userError(std::string(option) + ": " + status.message());
-    auto [other, isNew] = options.emplace(path, option);
-    if (!isNew && path.rfind("/dev/", 0) != 0)
-      return runtime::userError(std::string(option) + ": " + path + " is written by " + other->second + " too");
-  }
+  std::vector<runtime::NamedPath> inputs = {{"the bundle", o.bundle}, {"--init", o.initial}, {"--cluster", o.cluster}, {"--secret-file", o.secretFile}};
+  addData(inputs, "--data", o.data);
+  addData(inputs, "--eval", o.evaluation);
+  if (Status status = runtime::checkOverwrites(inputs, writtenBy(o)); status.failed())
+    return status;
+  for (const runtime::NamedPath &output : outputsOf(o))
+    if (!output.path.empty())
+      if (Status status = runtime::checkWritable(output.path); status.failed())
+        return runtime::userError(output.name + ": " + status.message());
   return Status::success();
+}
+
+runtime::Result<runtime::Bundle> zorse::run::openBundle(const Options &o, runtime::BundleUse use) {
+  runtime::Result<runtime::Bundle> bundle = runtime::loadBundle(o.bundle, use);
+  if (bundle.failed())
+    return bundle;
+  if (!o.expect.empty() && bundle->digest != o.expect)
+    return runtime::userError(o.bundle + ": its digest is " + bundle->digest + ", --expect names " + o.expect + ": it is another bundle; compile the model again, or give the digest of the one that you mean");
+  std::vector<runtime::NamedPath> weights; // those of a model that the bundle refers to; its own lie in it
+  for (const runtime::WeightSource &source : bundle->weights)
+    if (weights.empty() || weights.back().path != source.file)
+      weights.push_back({"the initial weights", source.file});
+  if (Status status = runtime::checkOverwrites(weights, writtenBy(o)); status.failed())
+    return status;
+  return bundle;
 }
 
 bundle::TrainingOptions zorse::run::trainingOptions(const Options &o, const bundle::TrainingOptions &compiled) {

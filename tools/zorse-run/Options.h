@@ -13,6 +13,7 @@ namespace zorse::run {
 struct Options {
   // the run
   std::string bundle, data, evaluation, initial, cluster;
+  std::string expect;                ///< digest that the bundle must have; empty: any
   uint64_t steps = 0, evaluateEvery = 0, evaluationBatches = 50;
   std::optional<uint64_t> shuffle, seed;
   std::optional<double> learningRate, clip, finalRatio;
@@ -50,8 +51,11 @@ struct Options {
 /// Reads the command line into `options`; an exit code when the program is to end at once (help, or a mistake, which has been printed).
 std::optional<int> parseOptions(int argc, char **argv, Options &options);
 
-/// Outputs are refused before training, not after it.
+/// Outputs are refused before training, not after it: where they cannot be written, or would overwrite what is read.
 runtime::Status checkOutputs(const Options &options);
+
+/// The bundle, checked, and the one that --expect names; no output is a file of its weights.
+runtime::Result<runtime::Bundle> openBundle(const Options &options, runtime::BundleUse use = runtime::BundleUse::Execute);
 
 /// The bundle's training options with those of the run in their place.
 bundle::TrainingOptions trainingOptions(const Options &options, const bundle::TrainingOptions &compiled);

@@ -127,7 +127,7 @@ private:
       return ready;
 
     RankFacts facts = factsOfThisProcess();
-    facts.bundle = bundle->hash;
+    facts.bundle = bundle->digest;
     facts.run = runText(o, fingerprint, evaluationFingerprint);
     Result<std::vector<std::string>> texts = member->exchange("facts", encodeFacts(facts));
     if (texts.failed())
@@ -164,11 +164,11 @@ private:
     if (place.rank == 0)
       if (Status status = checkOutputs(o); status.failed())
         return status;
-    Result<Bundle> loaded = loadBundle(o.bundle);
+    Result<Bundle> loaded = openBundle(o);
     if (loaded.failed())
       return loaded.error();
     bundle = std::move(*loaded);
-    if (place.rank == 0) // for all: bundles whose hashes differ do not meet.
+    if (place.rank == 0) // for all: bundles whose digests differ do not meet.
       if (Status status = verifyBundle(*bundle, unsigned(bundle->devices[0].threads)); status.failed())
         return status;
     if (!o.cluster.empty())

@@ -117,7 +117,7 @@ ordered_json toJson(const Bundle &bundle, const Simulation &s) {
 Status zorse::run::runSimulation(const Options &o) {
   if (Status status = checkOutputs(o); status.failed())
     return status;
-  Result<Bundle> bundle = loadBundle(o.bundle, BundleUse::Simulate);
+  Result<Bundle> bundle = openBundle(o, BundleUse::Simulate);
   if (bundle.failed())
     return bundle.error();
   if (!o.cluster.empty())

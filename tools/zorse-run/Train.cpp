@@ -2,6 +2,7 @@
 
 #include "JobOutput.h"
 
+#include "zorse/runtime/CpuDevice.h"
 #include "zorse/runtime/DeviceFactors.h"
 #include "zorse/runtime/Data.h"
 #include "zorse/runtime/Report.h"
@@ -130,6 +131,10 @@ private:
     identity.samplesPerEpoch = data.samplesPerEpoch();
     identity.training = training.options;
     identity.steps = o.steps;
+    Result<std::string> matrices = matrixLibraries();
+    if (matrices.failed())
+      return matrices.error();
+    identity.matrices = *matrices;
     Result<std::unique_ptr<Snapshots>> opened = Snapshots::open(*executor, bundle, process.group, options, identity);
     if (opened.failed())
       return opened.error();
@@ -152,6 +157,21 @@ private:
     if (process.output && !o.quiet)
       printf("resumed after step %llu from %s\n", (unsigned long long)(*resumed)->step, (*resumed)->path.c_str());
     return Status::success();
+  }
+
+  /// Of all ranks, each once: which one a rank has chosen may depend on its machine.
+  Result<std::string> matrixLibraries() {
+    Result<std::string> mine = CpuDevice::matrixLibrary();
+    if (mine.failed())
+      return mine;
+    Result<std::vector<std::string>> all = process.group.exchange("matrix libraries", *mine);
+    if (all.failed())
+      return all.error();
+    std::string text;
+    for (size_t rank = 0; rank < all->size(); ++rank)
+      if (std::find(all->begin(), all->begin() + rank, (*all)[rank]) == all->begin() + rank)
+        text += (text.empty() ? "" : " and ") + (*all)[rank];
+    return text;
   }
 
   Status announce() {

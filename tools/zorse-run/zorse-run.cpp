@@ -6,6 +6,7 @@
 #include "Simulate.h"
 #include "Train.h"
 
+#include "zorse/runtime/Control.h"
 #include "zorse/runtime/Data.h"
 #include "zorse/runtime/Launch.h"
 #include "zorse/runtime/MappedFile.h"
@@ -31,9 +32,10 @@ int exitCode(const Error &error) { return error.kind == ErrorKind::User ? 1 : 2;
 
 /// All devices as threads of this process.
 Status runThreads(const Options &o, bool &finished) {
+  takeSecretFromEnvironment(); // there is nobody to prove it to, and the bundle's machine code has no business with it
   if (Status status = checkOutputs(o); status.failed())
     return status;
-  Result<Bundle> bundle = loadBundle(o.bundle);
+  Result<Bundle> bundle = openBundle(o);
   if (bundle.failed())
     return bundle.error();
   if (Status status = verifyBundle(*bundle, std::thread::hardware_concurrency()); status.failed())
@@ -77,7 +79,7 @@ Status runThreads(const Options &o, bool &finished) {
 Result<int> runLauncher(const Options &o, int argc, char **argv, const std::optional<Place> &place) {
   if (Status status = checkOutputs(o); status.failed())
     return status;
-  Result<Bundle> bundle = loadBundle(o.bundle);
+  Result<Bundle> bundle = openBundle(o);
   if (bundle.failed())
     return bundle.error();
   LaunchOptions launching;

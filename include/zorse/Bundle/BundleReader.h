@@ -1,24 +1,17 @@
-// Reads a bundle for people: tools look at it with this; the runtime has a reader of its own.
+// Reads a bundle for people: tools look at it with this; the runtime reads programs with checks of its own.
 #pragma once
 
 #include "zorse/Bundle/BundleWriter.h"
 
-#include <functional>
-#include <map>
+#include "zorse/Bundle/Manifest.h"
+
 #include <optional>
 
 namespace zorse::bundle {
 
-/// Fills the bytes of the file at a path, or says why not.
-using ReadFile = std::function<bool(const std::string &path, std::string &bytes, std::string &error)>;
-
 /// A bundle without its programs and weights, which are read when asked for.
-struct BundleView {
+struct BundleView : Manifest {
   std::string directory;
-  std::string model, precision;
-  int64_t batch = 0, sequence = 0;
-  std::vector<BundleDevice> devices;
-  std::map<std::string, std::string> files; ///< relative path -> XXH64, hexadecimal
   std::string plan;                         ///< plan.json
   ModelSummary summary;
   BodyLibrary bodies;
@@ -32,6 +25,9 @@ struct BundleView {
 std::optional<BundleView> readBundle(const std::string &directory, std::string &error);
 /// The same for a bundle that is not in a directory.
 std::optional<BundleView> readBundle(const std::string &directory, std::string &error, ReadFile read);
+
+/// Replaces the bytes of `weights`, by name, by those that the bundle holds; nothing where it refers to a model's files.
+bool readWeights(const BundleView &bundle, std::vector<WeightData> &weights, bool &references, std::string &error);
 
 /// Reads and checks programs/<device>.pb.
 std::optional<Program> readProgram(const BundleView &bundle, int device, std::string &error);

@@ -3,6 +3,8 @@
 // Functions return false and set `error` to one message.
 #pragma once
 
+#include "zorse/Bundle/Manifest.h"
+
 #include "bundle.pb.h"
 
 #include <cstdint>
@@ -10,14 +12,6 @@
 #include <vector>
 
 namespace zorse::bundle {
-
-/// One device as the runtime starts it.
-struct BundleDevice {
-  std::string name;
-  std::string kind = "cpu";
-  int threads = 1;
-  uint64_t memory = 0; ///< bytes; 0: not limited.
-};
 
 /// Where the initial bytes of a parameter are: a range of a file, or here.
 struct WeightData {
@@ -57,6 +51,7 @@ std::string serialize(const google::protobuf::MessageLite &message);
 
 /// Writes `directory` whole or not at all: everything goes to a new directory beside it, which then takes its name. An existing bundle of that name is
 /// replaced; anything else of that name is an error. Equal contents give equal bytes: no times, and no paths except those of referenced weights.
-bool writeBundle(const BundleContents &contents, const std::string &directory, std::string &error);
+/// \param digest  receives the SHA-256 of everything in it.
+bool writeBundle(const BundleContents &contents, const std::string &directory, std::string &error, std::string *digest = nullptr);
 
 } // namespace zorse::bundle

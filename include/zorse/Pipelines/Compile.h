@@ -43,6 +43,7 @@ struct CompileOptions {
   std::string plan;    ///< plan.json; empty: searched
   std::vector<std::string> profiles; ///< measured times (docs/profile.md), later ones go before
   std::string output;  ///< bundle directory; empty: none is written
+  std::string rebuild; ///< a bundle from elsewhere that is made anew; empty: none
 
   int64_t batch = 0;    ///< samples per step
   int64_t sequence = 0; ///< length of symbolic sequence dimensions; 0: the model has none
@@ -71,6 +72,9 @@ struct CompileOptions {
 
 /// The phase called so by `--compile-to`, or nothing.
 std::optional<Phase> findPhase(const std::string &name);
+
+/// Takes plan, cluster, batch, sequence, precision, training options and processor from the bundle `options.rebuild`.
+bool adoptBundle(CompileOptions &options, std::string &error);
 
 /// Runs the phases up to `options.last`. Diagnostics, warnings and one line per phase go to standard error, `emit` to standard output.
 /// \returns whether everything went well; what went wrong has been printed.

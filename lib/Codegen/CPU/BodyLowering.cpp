@@ -9,6 +9,7 @@
 #include "Workspace.h"
 
 #include "zorse/runtime/abi/Library.h"
+#include "zorse/runtime/abi/StepScalars.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Math/IR/Math.h"
@@ -115,6 +116,25 @@ struct Lowering {
     return pointer;
   }
 
+  /// Bytes from element `offset` of the buffer that holds root to root's end in it.
+  bundle::Extent reach(Value root, int64_t offset) {
+    bundle::Extent bytes;
+    if (!root) {
+      bytes.set_fixed(offsetof(abi::StepScalars, sums));
+      return bytes;
+    }
+    auto type = cast<RankedTensorType>(root.getType());
+    Layout layout = storageLayout(root, claims);
+    int64_t fixed = layout.offset - offset + 1, perRow = 0;
+    for (auto [size, stride] : llvm::zip(type.getShape(), layout.strides)) {
+      fixed += (ShapedType::isDynamic(size) ? -1 : size - 1) * stride;
+      perRow += ShapedType::isDynamic(size) ? stride : 0;
+    }
+    bytes.set_fixed(fixed * elementBytes(type));
+    bytes.set_per_row(perRow * elementBytes(type));
+    return bytes;
+  }
+
   bool accumulates(Value root) {
     auto claim = claims.find(root);
     return claim != claims.end() && !claim->second.container && slots.resultAccumulates(claim->second.result);
@@ -212,7 +232,7 @@ struct Lowering {
     if (workspace.bytes.fixed() != 0 || workspace.bytes.per_row() != 0)
       workspacePlace = slots.workspace(workspace.bytes);
 
-    KernelContext context{function.getContext(), clustering, claims, [this](Value root, int64_t offset) { return pointer(root, offset); },
+    KernelContext context{function.getContext(), clustering, claims, [this](Value root, int64_t offset) { return KernelBuilder::Place{pointer(root, offset), reach(root, offset)}; },
                           [this](Value root) { return accumulates(root); }};
     for (auto [index, cluster] : llvm::enumerate(clustering.clusters)) {
       if (cluster.ops.empty())

@@ -7,6 +7,8 @@
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 
+#include <limits>
+
 using namespace mlir;
 using namespace zorse;
 using namespace zorse::codegen;
@@ -187,6 +189,7 @@ void Expression::define(Operation *op) {
     node.indexStride = table->layout.strides[0];
     // Ids run over the first dimensions of the result, table rows over the others.
     auto tableShape = cast<RankedTensorType>(gather.getTable().getType()).getShape();
+    node.indexEnd = tableShape[0];
     size_t lead = squeezedShape(gather.getIds().getType()).size();
     node.strides.assign(lead, 0);
     for (size_t dim = 1; dim < tableShape.size(); ++dim)
@@ -220,6 +223,7 @@ void Expression::define(Operation *op) {
       SmallVector<int64_t, 4> strides = squeezedStrides(x.getType(), view->layout);
       node.kind = Node::Load;
       node.indexStride = strides.back();
+      node.indexEnd = cast<RankedTensorType>(x.getType()).getShape().back();
       strides.pop_back();
       node.strides = overDomain(strides);
       node.form = Form::Number;
@@ -299,9 +303,17 @@ Value Expression::evaluate(const Node &node, ArrayRef<Value> inputs, ArrayRef<Va
     return arith::ConstantOp::create(b, k.loc, cast<TypedAttr>(node.attribute));
   case Node::Load: {
     Value offset = k.offset(indices, node.strides);
-    if (!inputs.empty())
-      offset = k.add(offset, k.mul(toI64(inputs[0]), node.indexStride));
-    return k.load(node.operand < 0 ? node.base : k.pointer(node.operand), offset, node.element);
+    if (inputs.empty())
+      return k.load(node.operand < 0 ? node.base : k.pointer(node.operand), offset, node.element);
+    Value index = toI64(inputs[0]), inside;
+    if (node.indexEnd > 0) {
+      inside = k.inRange(index, k.i64(0), k.i64(node.indexEnd));
+      index = k.select(inside, index, k.i64(0));
+    }
+    offset = k.add(offset, k.mul(index, node.indexStride));
+    Value value = k.load(node.operand < 0 ? node.base : k.pointer(node.operand), offset, node.element);
+    // An index that leads outside reads nothing, and is seen.
+    return inside && isa<FloatType>(value.getType()) ? k.select(inside, value, k.number(value.getType(), std::numeric_limits<double>::quiet_NaN())) : value;
   }
   case Node::Compute: {
     // Conversions between half precision and f32 are done by loads and stores.

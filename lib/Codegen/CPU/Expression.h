@@ -34,6 +34,7 @@ struct Node {
   mlir::Type element;                      ///< in memory
   llvm::SmallVector<int64_t, 6> strides;   ///< per dimension of the domain; empty for nodes that need none
   int64_t indexStride = 0;
+  int64_t indexEnd = 0; ///< Load: the input is in [0, indexEnd), or it reads nothing; 0: it is known to be
   int64_t instance = 0;
   int64_t window = 0;
   double hidden = 0; ///< Visible, floats: what hidden elements are

@@ -22,12 +22,17 @@ KernelBuilder::KernelBuilder(MLIRContext *context, Resolve resolve)
 }
 
 unsigned KernelBuilder::operand(Value root, int64_t offset) {
-  bundle::Pointer pointer = resolve(root, offset);
+  auto [pointer, reach] = resolve(root, offset);
   auto &operands = *kernel.launch.mutable_operands();
   for (int i = 0; i < operands.size(); ++i)
-    if (operands[i].slot() == pointer.slot() && operands[i].fixed() == pointer.fixed() && operands[i].per_row() == pointer.per_row())
+    if (operands[i].slot() == pointer.slot() && operands[i].fixed() == pointer.fixed() && operands[i].per_row() == pointer.per_row()) {
+      reaches[i].set_fixed(std::max(reaches[i].fixed(), reach.fixed()));
+      reaches[i].set_per_row(std::max(reaches[i].per_row(), reach.per_row()));
       return i;
+    }
   *operands.Add() = pointer;
+  reaches.push_back(reach);
+  written.push_back(false);
   pointers.push_back(entry->addArgument(LLVM::LLVMPointerType::get(b.getContext()), loc));
   return operands.size() - 1;
 }
@@ -133,6 +138,8 @@ void KernelBuilder::store(Value value, Value base, Value offset, Type element, V
   else if (computeType(element) != element)
     value = arith::TruncFOp::create(b, loc, element, value);
   LLVM::StoreOp::create(b, loc, value, elementPointer(*this, base, offset, element), elementBytes(element));
+  for (auto [pointer, isWritten] : llvm::zip(pointers, written))
+    isWritten |= pointer == base;
 }
 
 Value KernelBuilder::scratch(Type type, int64_t count) {
@@ -235,6 +242,15 @@ Value KernelBuilder::identity(ReduceKind kind, Type type) {
   return arith::ConstantOp::create(b, loc, IntegerAttr::get(type, max ? APInt::getSignedMinValue(bits) : APInt::getSignedMaxValue(bits)));
 }
 
+void KernelBuilder::emitNeeds(const Size &points) {
+  SmallVector<int64_t> numbers = {int64_t(pointers.size()), points.sampled ? 0 : points.count, points.sampled ? points.count : 0};
+  for (auto [reach, isWritten] : llvm::zip(reaches, written))
+    numbers.append({reach.fixed(), reach.per_row(), 0, isWritten});
+  auto count = static_cast<int64_t>(numbers.size());
+  auto data = DenseElementsAttr::get(RankedTensorType::get({count}, b.getI64Type()), ArrayRef<int64_t>(numbers));
+  LLVM::GlobalOp::create(b, loc, LLVM::LLVMArrayType::get(b.getI64Type(), count), /*isConstant=*/true, LLVM::Linkage::External, "needs", data, /*alignment=*/8);
+}
+
 Kernel KernelBuilder::finish(StringRef hint, const Size &points, bool contract) {
   MLIRContext *context = b.getContext();
   b.setInsertionPointToEnd(entry);
@@ -254,6 +270,7 @@ Kernel KernelBuilder::finish(StringRef hint, const Size &points, bool contract) 
   auto pointerType = LLVM::LLVMPointerType::get(context);
   Type word = b.getI64Type();
   b.setInsertionPointToEnd(module->getBody());
+  emitNeeds(points);
   auto outer = LLVM::LLVMFuncOp::create(
       b, loc, "kernel", LLVM::LLVMFunctionType::get(LLVM::LLVMVoidType::get(context), {pointerType, word, word, word, word, word, word}));
   Block *block = b.createBlock(&outer.getBody());

@@ -30,8 +30,13 @@ struct Size {
 class KernelBuilder {
 public:
   using Value = mlir::Value;
+  /// Where an operand lies.
+  struct Place {
+    bundle::Pointer pointer;
+    bundle::Extent reach; ///< bytes from there to the end of the buffer: a kernel touches none beyond it
+  };
   /// Address of element `offset` of the buffer that holds root; a null root means the SCALARS block.
-  using Resolve = std::function<bundle::Pointer(Value root, int64_t offset)>;
+  using Resolve = std::function<Place(Value root, int64_t offset)>;
 
   KernelBuilder(mlir::MLIRContext *context, Resolve resolve);
 
@@ -94,11 +99,16 @@ public:
   Kernel finish(llvm::StringRef hint, const Size &points, bool contract);
 
 private:
+  /// The global `needs`: abi/KernelAbi.h, ZorseKernelNeeds.
+  void emitNeeds(const Size &points);
+
   mlir::OwningOpRef<mlir::ModuleOp> module;
   mlir::LLVM::LLVMFuncOp inner;
   mlir::Block *entry;
   Resolve resolve;
   llvm::SmallVector<Value> pointers;
+  std::vector<bundle::Extent> reaches; ///< of pointers
+  std::vector<char> written;           ///< pointers that are stored to
   Kernel kernel;
   unsigned globals = 0;
 };

@@ -1,5 +1,6 @@
 #include "KernelCompiler.h"
 
+#include "KernelCache.h"
 #include "LowerKernel.h"
 
 #include "llvm/ADT/STLExtras.h"
@@ -24,7 +25,7 @@ using namespace llvm;
 using namespace zorse::codegen;
 
 /// Raised whenever the lowering of equal text changes: objects of other versions are then not found in the cache.
-static constexpr const char *kLoweringVersion = "1";
+static constexpr const char *kLoweringVersion = "2";
 
 /// "native" is the highest level of x86-64 this machine has, not its exact CPU: the runtime can check a level, bundles of similar machines are equal,
 /// and a bundle runs on every machine of that level.
@@ -40,26 +41,9 @@ std::string zorse::codegen::resolveArch(const std::string &arch) {
   return has({"avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl"}) ? "x86-64-v4" : "x86-64-v3";
 }
 
-static std::string findCacheDir(const CodegenOptions &options) {
-  if (!options.useCache)
-    return {};
-  SmallString<128> path;
-  if (!options.cacheDir.empty()) {
-    path = options.cacheDir;
-  } else if (const char *dir = std::getenv("ZORSE_CACHE")) {
-    path = dir;
-  } else if (const char *dir = std::getenv("XDG_CACHE_HOME"); dir && *dir) {
-    path = dir;
-    sys::path::append(path, "zorse");
-  } else if (sys::path::home_directory(path)) {
-    sys::path::append(path, ".cache", "zorse");
-  }
-  if (path.empty() || sys::fs::create_directories(path) || sys::fs::access(path, sys::fs::AccessMode::Write))
-    return {};
-  return path.str().str();
-}
+KernelSet::~KernelSet() = default;
 
-KernelSet::KernelSet(const CodegenOptions &options) : options(options), cacheDir(findCacheDir(options)) {
+KernelSet::KernelSet(const CodegenOptions &options) : options(options), cache(KernelCache::open(options)) {
   target.triple = sys::getProcessTriple();
   target.cpu = resolveArch(options.arch);
   if (StringRef(target.cpu).starts_with("x86-64-v"))
@@ -77,41 +61,6 @@ std::string KernelSet::add(StringRef hint, std::string text) {
   std::string symbol = (hint + "_" + toHex(ArrayRef<uint8_t>(hash.final()).take_front(12), /*LowerCase=*/true)).str();
   sources.insert({symbol, std::move(text)});
   return symbol;
-}
-
-/// Writes through a temporary name, so that concurrent compilations never see half a file. Failures only cost the cache entry.
-static void writeAtomically(const Twine &path, StringRef bytes) {
-  SmallString<128> temporary;
-  int descriptor;
-  if (sys::fs::createUniqueFile(path + ".%%%%%%%%", descriptor, temporary))
-    return;
-  {
-    raw_fd_ostream out(descriptor, /*shouldClose=*/true);
-    out << bytes;
-    out.flush();
-    if (out.has_error()) {
-      out.clear_error();
-      sys::fs::remove(temporary);
-      return;
-    }
-  }
-  if (sys::fs::rename(temporary, path))
-    sys::fs::remove(temporary);
-}
-
-/// Cache entries end with a hash of their name and bytes: a damaged or foreign file is compiled again, never linked.
-static constexpr size_t kChecksumBytes = 16;
-
-static std::string checksum(StringRef bytes, StringRef symbol) {
-  SHA256 hash;
-  hash.update(symbol);
-  hash.update(bytes);
-  auto digest = hash.final();
-  return std::string(reinterpret_cast<const char *>(digest.data()), kChecksumBytes);
-}
-
-static bool isWhole(StringRef file, StringRef symbol) {
-  return file.size() > kChecksumBytes && file.take_back(kChecksumBytes) == checksum(file.drop_back(kChecksumBytes), symbol);
 }
 
 Expected<std::string> KernelSet::compile(const std::string &symbol, const std::string &text) const {
@@ -190,12 +139,10 @@ Expected<std::string> KernelSet::link(unsigned &compiled) {
     objects.push_back({symbol, {}});
   llvm::sort(objects);
   for (auto [index, object] : enumerate(objects)) {
-    if (!cacheDir.empty() && options.dumpDir.empty())
-      if (auto buffer = MemoryBuffer::getFile(cacheDir + "/" + object.first + ".o", false, false)) {
-        if (isWhole((*buffer)->getBuffer(), object.first)) {
-          object.second = (*buffer)->getBuffer().drop_back(kChecksumBytes).str();
-          continue;
-        }
+    if (cache && options.dumpDir.empty())
+      if (std::optional<std::string> cached = cache->find(object.first)) {
+        object.second = std::move(*cached);
+        continue;
       }
     missing.push_back(index);
   }
@@ -213,8 +160,8 @@ Expected<std::string> KernelSet::link(unsigned &compiled) {
         continue;
       }
       object.second = std::move(*bytes);
-      if (!cacheDir.empty())
-        writeAtomically(cacheDir + "/" + object.first + ".o", object.second + checksum(object.second, object.first));
+      if (cache)
+        cache->keep(object.first, object.second);
     }
   };
   std::vector<std::thread> threads;

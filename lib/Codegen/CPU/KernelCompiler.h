@@ -6,17 +6,21 @@
 #include "llvm/Support/Error.h"
 
 #include <map>
+#include <memory>
 #include <set>
 #include <string>
 #include <vector>
 
 namespace zorse::codegen {
 
+class KernelCache;
+
 /// The set of distinct kernels of one compilation. A kernel is one module as text that defines `llvm.func @kernel` with the signature of
-/// runtime/abi/KernelAbi.h, in the dialects arith, math, scf and llvm.
+/// runtime/abi/KernelAbi.h, and what it touches as the global @needs, in the dialects arith, math, scf and llvm.
 class KernelSet {
 public:
   explicit KernelSet(const CodegenOptions &options);
+  ~KernelSet();
 
   /// The symbol of a kernel: `<hint>_<hash of text, target and compiler version>`. Equal texts give equal symbols.
   std::string add(llvm::StringRef hint, std::string text);
@@ -37,7 +41,7 @@ private:
   };
   CodegenOptions options;
   Target target;
-  std::string cacheDir;                              ///< empty: no cache.
+  std::unique_ptr<KernelCache> cache;         ///< null: none.
   std::map<std::string, std::string> sources; ///< symbol → text.
 
   llvm::Expected<std::string> compile(const std::string &symbol, const std::string &text) const;

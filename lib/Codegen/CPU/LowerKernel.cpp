@@ -127,6 +127,8 @@ llvm::Expected<std::string> zorse::codegen::lowerKernel(const std::string &symbo
     return fail("does not parse");
   auto kernel = module->lookupSymbol<LLVM::LLVMFuncOp>("kernel");
   kernel.setSymName(symbol);
+  if (auto needs = module->lookupSymbol<LLVM::GlobalOp>("needs"))
+    needs.setSymName(symbol + "_needs");
   if (failed(expandMath(*module)) || failed(lowerToLlvmDialect(*module)))
     return fail("does not lower");
 

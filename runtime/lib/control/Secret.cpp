@@ -8,6 +8,7 @@
 #include <cstring>
 
 #include <fcntl.h>
+#include <openssl/crypto.h>
 #include <pwd.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -115,9 +116,20 @@ Status makeSecret(const std::string &folder, const std::string &path) {
 
 } // namespace
 
+std::string zorse::runtime::takeSecretFromEnvironment() {
+  char *value = std::getenv("ZORSE_SECRET");
+  if (!value)
+    return {};
+  std::string secret = value;
+  // Where the environment came in first /proc/self/environ still shows it after unsetenv.
+  OPENSSL_cleanse(value, secret.size());
+  ::unsetenv("ZORSE_SECRET");
+  return secret;
+}
+
 Result<std::string> zorse::runtime::jobSecret(const std::string &file) {
-  if (const char *secret = std::getenv("ZORSE_SECRET"); secret && *secret)
-    return checked(secret, "ZORSE_SECRET");
+  if (std::string secret = takeSecretFromEnvironment(); !secret.empty())
+    return checked(std::move(secret), "ZORSE_SECRET");
   if (!file.empty())
     return secretIn(file);
   if (const char *named = std::getenv("ZORSE_SECRET_FILE"); named && *named)

@@ -58,6 +58,8 @@ nlohmann::ordered_json zorse::runtime::identityJson(const RunIdentity &identity)
   nlohmann::ordered_json json = {{"model", identity.model},   {"batch", identity.batch}, {"sequence", identity.sequence},
                                  {"seed", identity.seed},     {"shuffle", nullptr},      {"data", identity.data},
                                  {"samples_per_epoch", identity.samplesPerEpoch},        {"steps", identity.steps}};
+  if (!identity.matrices.empty())
+    json["matrix_libraries"] = identity.matrices;
   if (identity.shuffle)
     json["shuffle"] = *identity.shuffle;
   json["training"] = {{"optimizer", nameOf(kOptimizers, t.optimizer())},
@@ -91,6 +93,8 @@ RunIdentity zorse::runtime::parseIdentity(const nlohmann::json &json, const std:
     identity.shuffle = seed;
   }
   fields.text("data", identity.data);
+  if (json.is_object() && json.contains("matrix_libraries")) // since they are recorded
+    fields.text("matrix_libraries", identity.matrices);
   fields.number("samples_per_epoch", identity.samplesPerEpoch);
   fields.number("steps", identity.steps);
   const nlohmann::json *training = fields.find("training");

@@ -186,6 +186,10 @@ ResumeVerdict zorse::runtime::loadSnapshot(const std::string &path, std::shared_
                                           "\ngive the options of the snapshot's run, or --allow-change to go on with these");
     verdict.note = path + ": goes on with changes that were allowed:" + listed(found) + (moments ? "" : "\n  the optimizer begins anew: moments and its step are 0");
   }
+  if (!index.identity.matrices.empty() && index.identity.matrices != identity.matrices)
+    verdict.note += (verdict.note.empty() ? "" : "\n") + path + ": goes on as the snapshot's run would have, to rounding and not in every bit: matrices were multiplied by " +
+                    index.identity.matrices + ", here by " + (identity.matrices.empty() ? "something else" : identity.matrices) +
+                    "; ZORSE_GEMM=openblas or ZORSE_GEMM=onednn chooses the library";
   if (Status status = loader.load(moments); status.failed())
     return unusable(ResumeVerdict::Damaged, status.message());
   verdict.step = index.step;

@@ -1,6 +1,8 @@
 /* Kernels as a bundle's object exports them, by hand: what the runtime's tests load. */
 #include <stdint.h>
 
+/* Beside each, as <name>_needs: what it touches (abi/KernelAbi.h): operands, points; of each operand bytes fixed, per row and per point, and whether it is written. */
+
 /* operand 1[p] (+)= 2 * operand 0[p]; one f32 per point. */
 void zorse_test_double(void *const *operands, int64_t rows, int64_t begin, int64_t end, uint64_t accumulate, int64_t sample_base, uint64_t instance_base) {
   const float *x = operands[0];
@@ -8,6 +10,7 @@ void zorse_test_double(void *const *operands, int64_t rows, int64_t begin, int64
   for (int64_t p = begin; p < end; ++p)
     y[p] = (accumulate >> 1 & 1 ? y[p] : 0.0f) + 2.0f * x[p];
 }
+const int64_t zorse_test_double_needs[] = {2, -1, 0, 0, 0, 4, 0, 0, 0, 4, 1};
 
 /* operand 0[p] = sample_base + p + 1000 * instance_base; one f64 per row. */
 void zorse_test_identify(void *const *operands, int64_t rows, int64_t begin, int64_t end, uint64_t accumulate, int64_t sample_base, uint64_t instance_base) {
@@ -15,6 +18,7 @@ void zorse_test_identify(void *const *operands, int64_t rows, int64_t begin, int
   for (int64_t p = begin; p < end; ++p)
     y[p] = (double)(sample_base + p) + 1000.0 * (double)instance_base;
 }
+const int64_t zorse_test_identify_needs[] = {1, -1, 0, 0, 0, 8, 1};
 
 /* operand 2[row] = sum over 4 elements of operand 0[row] * operand 1; a point is a row. */
 void zorse_test_dot(void *const *operands, int64_t rows, int64_t begin, int64_t end, uint64_t accumulate, int64_t sample_base, uint64_t instance_base) {
@@ -26,6 +30,7 @@ void zorse_test_dot(void *const *operands, int64_t rows, int64_t begin, int64_t 
       loss[row] += y[row * 4 + j] * w[j];
   }
 }
+const int64_t zorse_test_dot_needs[] = {3, -1, 0, 0, 0, 16, 0, 16, 0, 0, 0, 0, 0, 4, 1};
 
 /* operand 2[j] (+)= lossSeed[0] * sum over rows of operand 0[row, j]; operand 1 is the step scalars; a point is an element. */
 void zorse_test_dot_gradient(void *const *operands, int64_t rows, int64_t begin, int64_t end, uint64_t accumulate, int64_t sample_base,
@@ -40,6 +45,7 @@ void zorse_test_dot_gradient(void *const *operands, int64_t rows, int64_t begin,
     gradient[j] = sum;
   }
 }
+const int64_t zorse_test_dot_gradient_needs[] = {3, -1, 0, 0, 16, 0, 0, 256, 0, 0, 0, 0, 0, 4, 1};
 
 /* operand 0 -= learning rate * clip factor * operand 1, unless skipped; operand 2 is the step scalars; a point is an element. */
 void zorse_test_sgd(void *const *operands, int64_t rows, int64_t begin, int64_t end, uint64_t accumulate, int64_t sample_base, uint64_t instance_base) {
@@ -51,3 +57,4 @@ void zorse_test_sgd(void *const *operands, int64_t rows, int64_t begin, int64_t 
   for (int64_t i = begin; i < end; ++i)
     w[i] -= (float)(scalars[2] * scalars[8]) * gradient[i];
 }
+const int64_t zorse_test_sgd_needs[] = {3, -1, 0, 0, 0, 4, 1, 0, 0, 4, 0, 256, 0, 0, 0};

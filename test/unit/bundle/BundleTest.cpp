@@ -26,9 +26,10 @@ protected:
     c.model = "toy";
     c.batch = 8;
     c.devices = {{"a", "cpu", 2, 1 << 20}, {"t4:0", "cpu", 1, 0}};
-    c.plan = "{}\n";
+    c.plan = R"({"batch": 8, "devices": [{"name": "a", "memory": 1048576}, "t4:0"]})";
     c.cluster = "name: toy\n";
     c.summary.set_name("toy");
+    c.summary.set_compute_type(F32);
     c.summary.mutable_training()->set_optimizer(TrainingOptions::ADAMW);
     c.summary.mutable_training()->set_learning_rate(3e-4);
     LibraryCall *call = c.bodies.add_bodies()->add_launches()->mutable_library();
@@ -60,7 +61,7 @@ protected:
         ++count;
         EXPECT_EQ(read(entry.path()), read(b / fs::relative(entry.path(), a))) << entry.path();
       }
-    EXPECT_EQ(count, 10);
+    EXPECT_EQ(count, 11);
   }
 
   fs::path folder;
@@ -106,12 +107,32 @@ TEST_F(BundleTest, WeightsAreWhereTheTableSays) {
   }
 }
 
+TEST_F(BundleTest, TheDigestIsWhatSha256sumSays) {
+  EXPECT_EQ(sha256(""), "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855");
+  std::string error, digest;
+  ASSERT_TRUE(writeBundle(contents(), path("one.zorse"), error, &digest)) << error;
+  auto bundle = readBundle(path("one.zorse"), error);
+  ASSERT_TRUE(bundle) << error;
+  EXPECT_EQ(bundle->digest, digest);
+  EXPECT_EQ(sha256(read(folder / "one.zorse" / "manifest.json")), digest);
+  EXPECT_EQ(read(folder / "one.zorse" / "manifest.sha256"), digest + "  manifest.json\n");
+  for (const auto &[name, hash] : bundle->files)
+    EXPECT_EQ(sha256(read(folder / "one.zorse" / name)), hash) << name;
+  // Everything counts: another weight is another digest.
+  std::ofstream(folder / "model.data", std::ios::binary) << "0123456789abcdeg";
+  BundleContents other = contents();
+  other.weights[0].offset = 8;
+  std::string otherDigest;
+  ASSERT_TRUE(writeBundle(other, path("two.zorse"), error, &otherDigest)) << error;
+  EXPECT_NE(otherDigest, digest);
+}
+
 TEST_F(BundleTest, DamageIsNamed) {
   std::string error;
   ASSERT_TRUE(writeBundle(contents(), path("one.zorse"), error)) << error;
   std::ofstream(folder / "one.zorse" / "bodies.pb", std::ios::app) << "x";
   EXPECT_FALSE(readBundle(path("one.zorse"), error));
-  EXPECT_NE(error.find("bodies.pb: checksum"), std::string::npos) << error;
+  EXPECT_NE(error.find("bodies.pb: its SHA-256"), std::string::npos) << error;
   fs::remove(folder / "one.zorse" / "bodies.pb");
   EXPECT_FALSE(readBundle(path("one.zorse"), error));
   EXPECT_NE(error.find("bodies.pb: cannot be read"), std::string::npos) << error;

@@ -3,6 +3,8 @@
 
 #include "mlir/IR/Diagnostics.h"
 
+#include "llvm/Support/SHA256.h"
+
 #include <gtest/gtest.h>
 
 #include <filesystem>
@@ -65,6 +67,47 @@ TEST(CodegenApi, CacheHoldsKernelsAndSurvivesRubbish) {
   EXPECT_EQ(third.compiled, 2u);
   EXPECT_EQ(first.object, third.object);
   std::filesystem::remove_all(directory);
+}
+
+// What comes out of the cache is linked and run: nothing is taken that others can have written, however whole it looks.
+TEST(CodegenApi, CacheTakesNothingFromOthers) {
+  namespace fs = std::filesystem;
+  auto directory = fs::temp_directory_path() / ("zorse-codegen-shared-" + std::to_string(getpid()));
+  codegen::CodegenOptions options;
+  options.cacheDir = directory.string();
+  codegen::CompiledBodies first = compile(options);
+  EXPECT_EQ(compile(options).compiled, 0u);
+  std::vector<fs::path> files;
+  for (const auto &entry : fs::directory_iterator(directory))
+    files.push_back(entry.path());
+  ASSERT_EQ(files.size(), 2u);
+  EXPECT_EQ(fs::status(files[0]).permissions() & (fs::perms::group_all | fs::perms::others_all), fs::perms::none);
+
+  // A file that others may write, a link, an object under another's name, a checksum without a key.
+  fs::permissions(files[0], fs::perms::group_write, fs::perm_options::add);
+  EXPECT_EQ(compile(options).compiled, 1u);
+  fs::rename(files[0], directory / "elsewhere");
+  fs::create_symlink("elsewhere", files[0]);
+  EXPECT_EQ(compile(options).compiled, 1u);
+  fs::remove(files[0]);
+  fs::copy_file(files[1], files[0]);
+  EXPECT_EQ(compile(options).compiled, 1u);
+  std::string bytes(100, 'x');
+  llvm::SHA256 unkeyed;
+  unkeyed.update(files[0].stem().string());
+  unkeyed.update(bytes);
+  auto digest = unkeyed.final();
+  std::ofstream(files[0], std::ios::binary | std::ios::trunc) << bytes << std::string(reinterpret_cast<const char *>(digest.data()), digest.size());
+  EXPECT_EQ(compile(options).compiled, 1u);
+  EXPECT_EQ(compile(options).compiled, 0u);
+  EXPECT_EQ(compile(options).object, first.object);
+
+  // A folder that others may write is not used at all.
+  fs::permissions(directory, fs::perms::others_write, fs::perm_options::add);
+  ::testing::internal::CaptureStderr();
+  EXPECT_EQ(compile(options).compiled, 2u);
+  EXPECT_NE(::testing::internal::GetCapturedStderr().find("the cache of kernels is not used, because others may write there"), std::string::npos);
+  fs::remove_all(directory);
 }
 
 TEST(CodegenApi, PortableBaseline) {

@@ -30,7 +30,7 @@ struct WeightSource {
 
 struct Bundle {
   std::string directory;
-  std::string hash;                 ///< of manifest.json, which has the checksums of all files: equal for equal bundles.
+  std::string digest;               ///< SHA-256 of everything in it (docs/bundle.md): equal for equal bundles, on all ranks of a job, and what --expect names
   std::string model, precision;
   int64_t batch = 0, sequence = 0;
   std::vector<BundleDevice> devices;
@@ -50,7 +50,7 @@ enum class BundleUse : uint8_t {
   Simulate, ///< weights and kernels are neither read nor checked, and need not be there
 };
 
-/// Reads a bundle and checks everything: version, presence and checksums of files, and that no index, range or region of a program lies outside what it
+/// Reads a bundle and checks everything: version, presence and digest of files, that files agree where two say the same, and that no index, range or region of a program lies outside what it
 /// points into.
 Result<Bundle> loadBundle(const std::string &directory, BundleUse use = BundleUse::Execute);
 
@@ -62,7 +62,7 @@ Result<Bundle> loadBundle(const std::string &directory, const std::function<Resu
 Status checkPrograms(const Bundle &bundle);
 
 /// What the compiler verified, verified again (docs/verifier.md): that the programs compute what plan and summary say, without races. After loadBundle, by one
-/// process of a job: its ranks compare the hashes of their bundles.
+/// process of a job: its ranks compare the digests of their bundles.
 Status verifyBundle(const Bundle &bundle, unsigned threads);
 
 /// The node of every device of the bundle, 0-based, as cluster.yaml counts them; empty where the bundle has no cluster description.

@@ -35,7 +35,12 @@ struct JobKey {
 
 /// The secret: from ZORSE_SECRET, from the file that `file` or ZORSE_SECRET_FILE names, else from ~/.config/zorse/secret, which is made (mode 0600, random)
 /// when it is not there. A file that others may read is an error.
+/// ZORSE_SECRET leaves the environment when it is read: neither programs that this process starts nor the machine code of a bundle find it there. So it is asked
+/// for once.
 Result<std::string> jobSecret(const std::string &file);
+
+/// Removes ZORSE_SECRET from the environment, for a process that needs none, and returns it.
+std::string takeSecretFromEnvironment();
 
 inline constexpr uint32_t kNoRank = UINT32_MAX;
 inline constexpr double kVerdictSeconds = 1.0;

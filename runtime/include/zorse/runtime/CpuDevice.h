@@ -34,6 +34,9 @@ public:
   /// Adds one body to those loaded so far; its index is the number of bodies before.
   Status addBody(const bundle::Body &body);
 
+  /// The matrix library that devices of this process use, with version and processor: the bits of products depend on it. An error where ZORSE_GEMM names none.
+  static Result<std::string> matrixLibrary();
+
   /// "onednn" or "openblas".
   std::string gemmName() const;
 

@@ -30,6 +30,7 @@ struct RunIdentity {
   uint64_t samplesPerEpoch = 0;
   bundle::TrainingOptions training; ///< as the run uses it
   uint64_t steps = 0;        ///< length of the run, which the schedule may depend on
+  std::string matrices;      ///< the matrix libraries of all ranks, each once: another one rounds otherwise, which is said and not refused; empty: not known
 };
 
 struct SnapshotOptions {

@@ -1,5 +1,6 @@
 #include "AttentionShape.h"
 
+#include "Reach.h"
 #include "bundle.pb.h"
 #include "zorse/runtime/abi/Library.h"
 
@@ -18,16 +19,21 @@ public:
     auto found = call_.integers().find(name);
     if (found == call_.integers().end())
       return fail("misses integer '" + name + "'"), 1;
-    if (found->second < 1)
-      fail("expects integer '" + name + "' >= 1, got " + std::to_string(found->second));
-    return found->second;
+    return inRange(name, found->second, 1);
   }
   int64_t integer(const std::string &name, int64_t otherwise) {
     auto found = call_.integers().find(name);
-    int64_t value = found == call_.integers().end() ? otherwise : found->second;
-    if (value < 0)
-      fail("expects integer '" + name + "' >= 0, got " + std::to_string(value));
-    return value;
+    return inRange(name, found == call_.integers().end() ? otherwise : found->second, 0);
+  }
+  /// Sizes beyond memories are refused here, so that nobody's sums overflow.
+  int64_t inRange(const std::string &name, int64_t value, int64_t least) {
+    if (value < least)
+      fail("expects integer '" + name + "' >= " + std::to_string(least) + ", got " + std::to_string(value));
+    else if (value > kLargestSize)
+      fail("expects integer '" + name + "' <= 2^48, got " + std::to_string(value));
+    else
+      return value;
+    return least;
   }
   double real(const std::string &name, double otherwise) const {
     auto found = call_.reals().find(name);
@@ -35,7 +41,10 @@ public:
   }
   /// Strides default to a contiguous [rows, positions, heads, size].
   HeadStrides strides(const std::string &name, int64_t positions, int64_t heads, int64_t size) {
-    return {integer(name + "_row", positions * heads * size), integer(name + "_position", heads * size), integer(name + "_head", size)};
+    int64_t position = 0, row = 0; // of a contiguous tensor, or beyond what any may be
+    if (__builtin_mul_overflow(heads, size, &position) || __builtin_mul_overflow(position, positions, &row))
+      row = INT64_MAX;
+    return {integer(name + "_row", row), integer(name + "_position", position), integer(name + "_head", size)};
   }
   void fail(const std::string &what) {
     if (problem_.empty())

@@ -1,6 +1,7 @@
 #include "CpuBody.h"
 
 #include "MatrixProduct.h"
+#include "Reach.h"
 #include "ThreadPool.h"
 #include "bundle.pb.h"
 #include "zorse/runtime/abi/Library.h"
@@ -13,11 +14,32 @@ using namespace zorse::runtime;
 /// Reads one body. The first problem found is kept.
 class CpuBody::Builder {
 public:
-  Builder(const bundle::Body &body, const FindKernel &findKernel) : body_(body), findKernel_(findKernel) {}
+  Builder(const bundle::Body &body, const FindSymbol &findSymbol) : body_(body), findSymbol_(findSymbol) {}
 
   void fail(const std::string &what) {
     if (problem_.empty())
       problem_ = "body '" + body_.name() + "', launch " + std::to_string(launch_) + ": " + what;
+  }
+
+  /// Whether what lies between `pointer` and `reach` bytes behind it is inside the pointer's slot, for every number of rows from 1: both are linear, so one row
+  /// and the slope say it for all.
+  void within(const bundle::Pointer &pointer, const Reach &reach, const std::string &what) {
+    const bundle::Extent &bytes = body_.slots(int(pointer.slot())).bytes();
+    __int128 end = reach.fixed + pointer.fixed(), slope = reach.perRow + pointer.per_row();
+    auto text = [](__int128 n) { return n > INT64_MAX ? std::string("more than 2^63") : n < 0 ? "-" + std::to_string(int64_t(-n)) : std::to_string(int64_t(n)); };
+    if (pointer.fixed() < 0 || pointer.per_row() < 0 || bytes.fixed() < 0 || bytes.per_row() < 0 || slope > bytes.per_row() ||
+        end + slope > __int128(bytes.fixed()) + bytes.per_row())
+      fail(what + " reaches to byte " + text(end) + " + " + text(slope) + " per row, outside slot " + std::to_string(pointer.slot()) + " of " + std::to_string(bytes.fixed()) + " + " +
+           std::to_string(bytes.per_row()) + " per row bytes");
+  }
+
+  /// The same of an operand, which must be of a slot that may be written if it is.
+  void use(const bundle::Pointer &pointer, const Reach &reach, bool written, const std::string &what) {
+    if (pointer.slot() >= uint32_t(body_.slots_size()))
+      return; // absent, or it has been found wrong
+    within(pointer, reach, what);
+    if (written && body_.slots(int(pointer.slot())).mode() == bundle::READ)
+      fail(what + " is written to, but slot " + std::to_string(pointer.slot()) + " is only read");
   }
 
   static Linear linear(const bundle::Extent &extent) { return {extent.fixed(), extent.per_row()}; }
@@ -29,12 +51,7 @@ public:
       fail("slot " + std::to_string(pointer.slot()) + " of " + std::to_string(body_.slots_size()) + " is named");
       return {};
     }
-    const bundle::Extent &bytes = body_.slots(pointer.slot()).bytes();
-    constexpr int64_t kMost = int64_t(1) << 60; // sums of two stay in range
-    if (pointer.fixed() < 0 || pointer.per_row() < 0 || pointer.fixed() > kMost || pointer.per_row() > kMost || bytes.fixed() > kMost || bytes.per_row() > kMost ||
-        pointer.fixed() + pointer.per_row() > bytes.fixed() + bytes.per_row())
-      fail("address " + std::to_string(pointer.fixed()) + " + " + std::to_string(pointer.per_row()) + " per row lies outside slot " +
-           std::to_string(pointer.slot()) + " of " + std::to_string(bytes.fixed()) + " + " + std::to_string(bytes.per_row()) + " per row bytes");
+    within(pointer, {}, "it");
     return {pointer.slot(), {pointer.fixed(), pointer.per_row()}};
   }
 
@@ -50,12 +67,32 @@ public:
   }
 
   Kernel kernel(const bundle::KernelLaunch &launch) {
-    Kernel kernel{findKernel_(launch.symbol()), {}, accumulates(launch), linear(launch.points()), linear(launch.cost())};
-    if (!kernel.function)
-      fail("kernel '" + launch.symbol() + "' is in none of the bundle's kernel objects");
+    Kernel kernel{reinterpret_cast<ZorseKernel *>(findSymbol_(launch.symbol())), {}, accumulates(launch), linear(launch.points()), linear(launch.cost())};
     for (const bundle::Pointer &operand : launch.operands())
       kernel.operands.push_back(address(operand));
+    if (!kernel.function)
+      fail("kernel '" + launch.symbol() + "' is in none of the bundle's kernel objects");
+    else if (const auto *needs = static_cast<const ZorseKernelNeeds *>(findSymbol_(launch.symbol() + "_needs")))
+      checkNeeds(launch, *needs);
+    else
+      fail("kernel '" + launch.symbol() + "' does not say what it touches (" + launch.symbol() + "_needs): compile the model again");
     return kernel;
+  }
+
+  void checkNeeds(const bundle::KernelLaunch &launch, const ZorseKernelNeeds &needs) {
+    const std::string name = "kernel '" + launch.symbol() + "'";
+    const bundle::Extent &points = launch.points();
+    auto text = [](int64_t fixed, int64_t perRow) { return std::to_string(fixed) + " + " + std::to_string(perRow) + " per row"; };
+    if (needs.operands != launch.operands_size())
+      return fail(name + ": expects " + std::to_string(needs.operands) + " operands, got " + std::to_string(launch.operands_size()));
+    const bool any = needs.pointsFixed < 0;
+    if (points.fixed() < 0 || points.per_row() < 0 || (!any && (points.fixed() != needs.pointsFixed || points.per_row() != needs.pointsPerRow)))
+      return fail(name + ": expects " + (any ? "at least 0" : text(needs.pointsFixed, needs.pointsPerRow)) + " points, got " + text(points.fixed(), points.per_row()));
+    for (int i = 0; i < launch.operands_size(); ++i) {
+      const ZorseKernelNeeds::Operand &need = needs.operand[i];
+      Reach reach{__int128(need.perPoint) * points.fixed() + need.fixed, __int128(need.perPoint) * points.per_row() + need.perRow};
+      use(launch.operands(i), reach, need.written != 0, name + ": operand " + std::to_string(i));
+    }
   }
 
   Product product(const bundle::MatrixProduct &launch) {
@@ -82,15 +119,24 @@ public:
     product.strideB = launch.batch_stride_b();
     product.strideC = launch.batch_stride_c();
     product.alpha = launch.alpha();
+    const bundle::Extent &m = launch.m(), &n = launch.n(), &k = launch.k(), &batch = launch.batch();
+    for (int64_t size : {m.fixed(), m.per_row(), n.fixed(), n.per_row(), k.fixed(), k.per_row(), batch.fixed(), batch.per_row(), product.strideA, product.strideB, product.strideC})
+      if (size < 0 || size > kLargestSize) {
+        fail("matrix product: expects extents and strides from 0 to 2^48, got " + std::to_string(size));
+        return product;
+      }
     auto checkLeading = [&](const char *name, int64_t leading, const Linear &columns) {
-      if (columns.fixed < 0 || columns.perRow < 0)
-        fail("matrix product: extents are expected to be >= 0");
+      if (leading < 1 || leading > INT32_MAX) // as the libraries count
+        fail("matrix product: expects " + std::string(name) + " from 1 to 2^31 - 1, got " + std::to_string(leading));
       else if (columns.perRow == 0 && leading < std::max<int64_t>(columns.fixed, 1))
         fail("matrix product: expects " + std::string(name) + " >= " + std::to_string(columns.fixed) + ", got " + std::to_string(leading));
     };
     checkLeading("lda", product.lda, product.transposeA ? product.m : product.k);
     checkLeading("ldb", product.ldb, product.transposeB ? product.k : product.n);
     checkLeading("ldc", product.ldc, product.n);
+    const bundle::Pointer *operands[] = {&launch.a(), &launch.b(), &launch.c()};
+    for (const OperandUse &one : operandUses(launch))
+      use(*operands[one.operand], one.reach, one.written, std::string("matrix product: operand ") + "abc"[one.operand]);
     return product;
   }
 
@@ -103,6 +149,15 @@ public:
       fail(routine.message());
     else
       library.routine = std::move(*routine);
+    if (!problem_.empty())
+      return library;
+    Result<std::vector<OperandUse>> uses = operandUses(call);
+    if (uses.failed())
+      fail(uses.message());
+    else
+      for (const OperandUse &one : *uses)
+        if (one.operand < call.operands_size())
+          use(call.operands(one.operand), one.reach, one.written, "library routine '" + call.name() + "': operand " + std::to_string(one.operand));
     return library;
   }
 
@@ -136,12 +191,12 @@ public:
 
 private:
   const bundle::Body &body_;
-  const FindKernel &findKernel_;
+  const FindSymbol &findSymbol_;
   int launch_ = 0;
   std::string problem_;
 };
 
-Result<CpuBody> CpuBody::create(const bundle::Body &body, const FindKernel &findKernel) { return Builder(body, findKernel).build(); }
+Result<CpuBody> CpuBody::create(const bundle::Body &body, const FindSymbol &findSymbol) { return Builder(body, findSymbol).build(); }
 
 void *CpuBody::resolve(const Address &address, const BodyArguments &arguments) const {
   if (address.slot == abi::kAbsentSlot)

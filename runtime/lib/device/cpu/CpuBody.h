@@ -23,8 +23,9 @@ namespace zorse::runtime {
 
 class CpuBody {
 public:
-  using FindKernel = std::function<ZorseKernel *(const std::string &symbol)>;
-  static Result<CpuBody> create(const bundle::Body &body, const FindKernel &findKernel);
+  /// The address of a symbol in the bundle's kernel objects; null: there is none.
+  using FindSymbol = std::function<void *(const std::string &symbol)>;
+  static Result<CpuBody> create(const bundle::Body &body, const FindSymbol &findSymbol);
 
   /// \param launches  counts the launches done; written by the calling thread only.
   void run(const BodyArguments &arguments, ThreadPool &pool, const Gemm &gemm, std::atomic<uint64_t> &launches);

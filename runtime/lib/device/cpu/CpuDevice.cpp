@@ -63,10 +63,10 @@ struct CpuDevice::Impl {
       ::dlclose(object);
   }
 
-  ZorseKernel *find(const std::string &symbol) const {
+  void *find(const std::string &symbol) const {
     for (void *object : objects)
       if (void *address = ::dlsym(object, symbol.c_str()))
-        return reinterpret_cast<ZorseKernel *>(address);
+        return address;
     return nullptr;
   }
 
@@ -94,6 +94,11 @@ Result<std::unique_ptr<CpuDevice>> CpuDevice::create(const CpuDeviceOptions &opt
 std::string CpuDevice::description() const {
   int threads = impl_->options.threads;
   return impl_->options.name + " (cpu, " + std::to_string(threads) + (threads == 1 ? " thread)" : " threads)");
+}
+
+Result<std::string> CpuDevice::matrixLibrary() {
+  Result<const Gemm *> gemm = chooseGemm({});
+  return gemm.failed() ? Result<std::string>(gemm.error()) : Result<std::string>((*gemm)->identity());
 }
 
 std::string CpuDevice::gemmName() const { return impl_->gemm->name(); }

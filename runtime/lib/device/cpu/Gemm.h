@@ -27,6 +27,8 @@ class Gemm {
 public:
   virtual ~Gemm() = default;
   virtual const char *name() const = 0;
+  /// Name, version and what it chose for this processor: libraries that say the same give the same bits.
+  virtual std::string identity() const = 0;
   virtual void multiply(const GemmArguments<float> &arguments) const = 0;
   virtual void multiply(const GemmArguments<double> &arguments) const = 0;
 };

@@ -3,6 +3,7 @@
 #include "Simd.h"
 
 #include <algorithm>
+#include <cstdio>
 #include <vector>
 
 #if ZORSE_HAVE_ONEDNN
@@ -50,6 +51,12 @@ void multiplyByTransposed(const GemmArguments<float> &g) {
 class OneDnn final : public Gemm {
 public:
   const char *name() const override { return "onednn"; }
+  std::string identity() const override {
+    const dnnl_version_t *version = dnnl_version();
+    char text[64];
+    std::snprintf(text, sizeof text, "onednn %d.%d.%d, isa %d", version->major, version->minor, version->patch, int(dnnl_get_effective_cpu_isa()));
+    return text;
+  }
   void multiply(const GemmArguments<float> &g) const override {
     useOneThread();
     if (g.transposeB && g.n * g.k >= kSmallestTransposed)

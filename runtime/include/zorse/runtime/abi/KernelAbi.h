@@ -17,4 +17,15 @@ extern "C" {
 /// \param instanceBase  added to the op instances of the function: random numbers are keyed by it.
 typedef void ZorseKernel(void *const *operands, int64_t rows, int64_t begin, int64_t end, uint64_t accumulate, int64_t sampleBase,
                          uint64_t instanceBase);
+
+/// What a kernel touches, exported beside it as `<symbol>_needs`. Machine code cannot be checked, but the body that launches it can: its points must be those
+/// that the code was made for, and every operand must reach as far in its slot, so that no change of a body lets good code read or write elsewhere.
+struct ZorseKernelNeeds {
+  int64_t operands;
+  int64_t pointsFixed, pointsPerRow; ///< points of a launch: fixed + perRow * rows; pointsFixed -1: any number
+  struct Operand {
+    int64_t fixed, perRow, perPoint; ///< bytes from its address that may be touched: fixed + perRow * rows + perPoint * points
+    int64_t written;                 ///< 1: it is written to
+  } operand[];                       ///< as many as `operands` says
+};
 }

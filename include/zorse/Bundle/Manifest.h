@@ -1,0 +1,66 @@
+// manifest.json of a bundle, and the digest of everything in it: read by one rule by the tools and by the runtime. docs/bundle.md describes both.
+#pragma once
+
+#include "bundle.pb.h"
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace zorse::bundle {
+
+/// Raised whenever bundles of the version before would be misunderstood.
+inline constexpr int kFormatVersion = 2;
+/// Says the digest of the bundle, as sha256sum writes it: "<digest>  manifest.json".
+inline constexpr const char *kDigestFile = "manifest.sha256";
+
+/// One device as the runtime starts it.
+struct BundleDevice {
+  std::string name;
+  std::string kind = "cpu";
+  int threads = 1;
+  uint64_t memory = 0; ///< bytes; 0: not limited.
+};
+
+struct Manifest {
+  std::string digest; ///< SHA-256 of manifest.json, which has the SHA-256 of every other file: of everything in the bundle
+  std::string model, precision;
+  int64_t batch = 0, sequence = 0;
+  std::vector<BundleDevice> devices;
+  std::string training;                     ///< trainingText
+  std::map<std::string, std::string> files; ///< relative path -> SHA-256, 64 hexadecimal digits
+};
+
+/// Fills the bytes of the file at a path, or says why not.
+using ReadFile = std::function<bool(const std::string &path, std::string &bytes, std::string &error)>;
+
+/// Reads manifest.json and compares it with its digest. False: `error` names the place, what was expected and the remedy.
+bool readManifest(const std::string &directory, const ReadFile &read, Manifest &manifest, std::string &error);
+
+/// What one of the files says against another, where both say it: batch, devices, precision, names, training options. Empty: nothing.
+std::string contradiction(const Manifest &manifest, const std::string &plan, const ModelSummary &summary);
+
+/// Options under their names in the schema, as JSON in one line.
+std::string trainingText(const TrainingOptions &options);
+
+/// "64 hexadecimal digits": SHA-256 of the bytes.
+std::string sha256(std::string_view bytes);
+
+/// The same of bytes that come in pieces.
+class Sha256 {
+public:
+  Sha256();
+  ~Sha256();
+  Sha256(const Sha256 &) = delete;
+  Sha256 &operator=(const Sha256 &) = delete;
+  void update(std::string_view bytes);
+  std::string finish();
+
+private:
+  void *context_;
+};
+
+} // namespace zorse::bundle

@@ -1,0 +1,204 @@
+#include "zorse/Bundle/Manifest.h"
+
+#include <google/protobuf/descriptor.h>
+#include <nlohmann/json.hpp>
+#include <openssl/evp.h>
+
+#include <limits>
+
+using nlohmann::json;
+
+namespace zorse::bundle {
+
+namespace {
+
+/// Thrown inside this file only.
+struct Bad {
+  std::string message;
+};
+
+/// Lists and objects, which may be nested too deeply to be printed, only where they are known not to be.
+std::string shown(const json &value, bool structured = false) {
+  return value.is_structured() && !structured ? "something else" : value.dump(-1, ' ', false, json::error_handler_t::replace);
+}
+
+/// The JSON library would convert real numbers, and wrap large ones.
+template <typename T> T whole(const json &object, const char *name) {
+  const json &value = object.at(name);
+  bool fits = value.is_number_unsigned()  ? value.get<uint64_t>() <= uint64_t(std::numeric_limits<T>::max())
+              : value.is_number_integer() ? std::is_signed_v<T> && value.get<int64_t>() >= int64_t(std::numeric_limits<T>::min())
+                                          : false;
+  if (!fits)
+    throw Bad{std::string(name) + ": expects a whole number" + (std::is_signed_v<T> ? "" : " of at least 0") +
+              (value.is_structured() ? "" : ", got " + shown(value))};
+  return value.get<T>();
+}
+
+/// How the bundle is compiled again, with what its manifest says as far as it can be read.
+std::string compileAgain(const std::string &directory, const json &manifest) {
+  auto number = [&](const char *name) { return manifest.is_object() && manifest.contains(name) && manifest[name].is_number_integer() ? manifest[name].dump() : std::string(); };
+  std::string batch = number("batch"), sequence = number("sequence");
+  return "compile it again: zorse-compile MODEL.onnx --cluster " + directory + "/cluster.yaml --plan " + directory + "/plan.json" + (batch.empty() ? "" : " --batch " + batch) +
+         (sequence.empty() || sequence == "0" ? "" : " --seq " + sequence) + " -o NEW.zorse";
+}
+
+/// Whether it is a manifest of this version.
+void checkVersion(const std::string &directory, const std::string &text) {
+  json manifest = json::parse(text, nullptr, /*allow_exceptions=*/false);
+  if (!manifest.is_object() || !manifest.contains("format_version"))
+    return; // what it is instead is said later
+  const json &version = manifest["format_version"];
+  if (!version.is_number_integer() || version != kFormatVersion)
+    throw Bad{"expects format version " + std::to_string(kFormatVersion) + ", got " + shown(version) +
+              ": the bundle comes from another version of Zorse; " + compileAgain(directory, manifest)};
+}
+
+void parse(const std::string &text, Manifest &out) {
+  json manifest = json::parse(text);
+  (void)whole<int64_t>(manifest, "format_version");
+  out.model = manifest.at("model");
+  out.precision = manifest.at("precision");
+  out.batch = whole<int64_t>(manifest, "batch");
+  out.sequence = whole<int64_t>(manifest, "sequence");
+  for (const json &device : manifest.at("devices"))
+    out.devices.push_back({device.at("name"), device.at("kind"), whole<int>(device, "threads"), whole<uint64_t>(device, "memory")});
+  const json &training = manifest.at("training");
+  for (const json &value : training)
+    if (!training.is_object() || value.is_structured())
+      throw Bad{"training: expects options by name"};
+  out.training = shown(training, /*structured=*/true);
+  out.files = manifest.at("files").get<std::map<std::string, std::string>>();
+  if (out.batch < 1 || out.batch > (int64_t(1) << 40) || out.sequence < 0)
+    throw Bad{"expects a batch of at least 1 and a sequence length, got " + std::to_string(out.batch) + " and " + std::to_string(out.sequence)};
+  if (out.devices.empty())
+    throw Bad{"names no device"};
+  for (const BundleDevice &device : out.devices)
+    if (device.threads < 1 || device.threads > 4096)
+      throw Bad{"device '" + device.name + "': expects 1 to 4096 threads, got " + std::to_string(device.threads)};
+  for (const auto &[name, hash] : out.files)
+    if (name.empty() || name[0] == '/' || name.find("..") != std::string::npos || name.find('\0') != std::string::npos)
+      throw Bad{"names a file outside the bundle: '" + name + "'"};
+}
+
+json toJson(const TrainingOptions &options) {
+  using google::protobuf::FieldDescriptor;
+  json out = json::object();
+  const google::protobuf::Reflection *reflection = options.GetReflection();
+  const google::protobuf::Descriptor *descriptor = options.GetDescriptor();
+  for (int i = 0; i < descriptor->field_count(); ++i) {
+    const FieldDescriptor *field = descriptor->field(i);
+    json &value = out[field->name()];
+    switch (field->cpp_type()) {
+    case FieldDescriptor::CPPTYPE_DOUBLE:
+      value = reflection->GetDouble(options, field);
+      break;
+    case FieldDescriptor::CPPTYPE_INT64:
+      value = reflection->GetInt64(options, field);
+      break;
+    case FieldDescriptor::CPPTYPE_UINT64:
+      value = reflection->GetUInt64(options, field);
+      break;
+    case FieldDescriptor::CPPTYPE_BOOL:
+      value = reflection->GetBool(options, field);
+      break;
+    case FieldDescriptor::CPPTYPE_ENUM: {
+      // By number: a message from outside may hold one that has no name.
+      const google::protobuf::EnumValueDescriptor *known = field->enum_type()->FindValueByNumber(reflection->GetEnumValue(options, field));
+      std::string name = known ? std::string(known->name()) : std::to_string(reflection->GetEnumValue(options, field));
+      for (char &c : name)
+        c = static_cast<char>(tolower(c));
+      value = name;
+      break;
+    }
+    default:
+      break;
+    }
+  }
+  return out;
+}
+
+} // namespace
+
+std::string trainingText(const TrainingOptions &options) { return toJson(options).dump(); }
+
+bool readManifest(const std::string &directory, const ReadFile &read, Manifest &manifest, std::string &error) {
+  const std::string path = directory + "/manifest.json", digestPath = directory + "/" + kDigestFile;
+  std::string text, stated;
+  if (!read(path, text, error))
+    return false;
+  try {
+    checkVersion(directory, text);
+    if (!read(digestPath, stated, error)) {
+      error += "; it has the digest of the bundle, which is incomplete: compile the model again";
+      return false;
+    }
+    manifest.digest = sha256(text);
+    if (stated != manifest.digest + "  manifest.json\n") {
+      error = path + ": its SHA-256 is " + manifest.digest + ", which is not what " + digestPath + " says: one of the two was changed or damaged; compile the model again";
+      return false;
+    }
+    parse(text, manifest);
+  } catch (const json::exception &exception) {
+    error = path + ": is not the manifest of a bundle: " + exception.what();
+    return false;
+  } catch (const Bad &bad) {
+    error = path + ": " + bad.message;
+    return false;
+  }
+  return true;
+}
+
+std::string contradiction(const Manifest &manifest, const std::string &planText, const ModelSummary &summary) {
+  auto differ = [](const std::string &what, const std::string &one, const std::string &a, const std::string &other, const std::string &b) {
+    return a == b ? std::string() : what + ": " + one + " says " + a + ", " + other + " says " + b + ": they are not of one compilation; compile the model again";
+  };
+  const std::string here = "manifest.json", there = "summary.pb", planned = "plan.json";
+  std::vector<std::string> found;
+  if (!summary.name().empty())
+    found.push_back(differ("model", here, "'" + manifest.model + "'", there, "'" + summary.name() + "'"));
+  const std::string computed = summary.compute_type() == F64 ? "f64" : "f32";
+  found.push_back(differ("precision", here, manifest.precision, there, computed));
+  found.push_back(differ("training options", here, manifest.training, there, trainingText(summary.training())));
+
+  json plan = json::parse(planText, nullptr, /*allow_exceptions=*/false, /*ignore_comments=*/true);
+  if (!plan.is_object() || !plan.contains("batch") || !plan.contains("devices") || !plan["devices"].is_array())
+    return "plan.json: expects a plan with batch and devices; compile the model again";
+  found.push_back(differ("batch", here, std::to_string(manifest.batch), planned, shown(plan["batch"])));
+  if (plan.contains("model") && !summary.content_hash().empty()) // only then a plan is held to it, see ValidatePlan.cpp
+    found.push_back(differ("contents of the model", planned, shown(plan["model"]), there, shown(summary.content_hash())));
+  const json &devices = plan["devices"];
+  found.push_back(differ("number of devices", here, std::to_string(manifest.devices.size()), planned, std::to_string(devices.size())));
+  for (size_t i = 0; i < std::min(devices.size(), manifest.devices.size()); ++i) {
+    const json &device = devices[i];
+    const json name = device.is_object() && device.contains("name") ? device["name"] : device;
+    found.push_back(differ("device " + std::to_string(i), here, shown(manifest.devices[i].name), planned, shown(name)));
+    if (device.is_object() && device.contains("memory"))
+      found.push_back(differ("memory of device '" + manifest.devices[i].name + "'", here, std::to_string(manifest.devices[i].memory), planned, shown(device["memory"])));
+  }
+  for (const std::string &one : found)
+    if (!one.empty())
+      return one;
+  return {};
+}
+
+Sha256::Sha256() : context_(EVP_MD_CTX_new()) { EVP_DigestInit_ex(static_cast<EVP_MD_CTX *>(context_), EVP_sha256(), nullptr); }
+Sha256::~Sha256() { EVP_MD_CTX_free(static_cast<EVP_MD_CTX *>(context_)); }
+void Sha256::update(std::string_view bytes) { EVP_DigestUpdate(static_cast<EVP_MD_CTX *>(context_), bytes.data(), bytes.size()); }
+
+std::string Sha256::finish() {
+  static const char digits[] = "0123456789abcdef";
+  unsigned char hash[32];
+  EVP_DigestFinal_ex(static_cast<EVP_MD_CTX *>(context_), hash, nullptr);
+  std::string text;
+  for (unsigned char byte : hash)
+    text += {digits[byte >> 4], digits[byte & 15]};
+  return text;
+}
+
+std::string sha256(std::string_view bytes) {
+  Sha256 hash;
+  hash.update(bytes);
+  return hash.finish();
+}
+
+} // namespace zorse::bundle

@@ -1,0 +1,47 @@
+#include "Rebuild.h"
+
+#include "zorse/Bundle/BundleReader.h"
+
+namespace zorse::pipelines {
+
+bool adoptBundle(CompileOptions &options, std::string &error) {
+  std::optional<bundle::BundleView> view = bundle::readBundle(options.rebuild, error);
+  if (!view)
+    return false;
+  if (!options.plan.empty() || !options.cluster.empty() || options.batch != 0) {
+    error = "--rebuild-kernels: takes plan, cluster and batch from " + options.rebuild + ": leave out --plan, --cluster and --batch";
+    return false;
+  }
+  options.plan = options.rebuild + "/plan.json";
+  options.cluster = options.rebuild + "/cluster.yaml";
+  options.batch = view->batch;
+  options.sequence = view->sequence;
+  options.f64 = view->precision == "f64";
+  options.training = view->summary.training();
+  options.arch = view->bodies.arch();
+  options.weights = Weights::Copy;
+  return true;
+}
+
+bool takeFromBundle(const CompileOptions &options, bundle::BundleContents &contents, std::string &remark, std::string &error) {
+  std::optional<bundle::BundleView> view = bundle::readBundle(options.rebuild, error);
+  if (!view)
+    return false;
+  if (bundle::serialize(view->summary) != bundle::serialize(contents.summary)) {
+    const bool sameGraph = view->summary.content_hash() == contents.summary.content_hash();
+    error = options.rebuild + ": its summary is not what this compiler makes of " + options.model + (sameGraph ? ", though the graph is the same" : ", whose graph is another") +
+            ": it was compiled from another model, with other options or by another version. Nothing was written; give the options it was compiled with, or compile a bundle of your own with --plan " +
+            options.rebuild + "/plan.json";
+    return false;
+  }
+  if (bundle::serialize(view->bodies) != bundle::serialize(contents.bodies))
+    remark += "; the bodies of " + options.rebuild + " were others than this compiler makes, these are this compiler's";
+  bool references = false;
+  if (!bundle::readWeights(*view, contents.weights, references, error))
+    return false;
+  if (references)
+    remark += "; its weights are those of the model's files";
+  return true;
+}
+
+} // namespace zorse::pipelines

@@ -1,0 +1,125 @@
+#include "zorse/runtime/Overwrites.h"
+
+#include <climits>
+#include <cstdlib>
+#include <utility>
+
+#include <sys/stat.h>
+#include <unistd.h>
+
+using namespace zorse::runtime;
+
+namespace {
+
+/// Which file it is, wherever and under whatever name.
+struct Identity {
+  dev_t device = 0;
+  ino_t inode = 0;
+  std::string missing; ///< names below the folder (device, inode) of what is not there yet; empty: it is there
+  bool operator==(const Identity &o) const { return device == o.device && inode == o.inode && missing == o.missing; }
+};
+
+struct Known {
+  const NamedPath *given;
+  bool exists = false, special = false;
+  Identity self;
+  std::vector<Identity> folders; ///< that hold it, innermost first
+};
+
+std::string folderOf(const std::string &path) {
+  size_t slash = path.rfind('/');
+  return slash == std::string::npos ? "." : slash == 0 ? "/" : path.substr(0, slash);
+}
+
+/// Where the file behind symbolic links is, or would be.
+std::string target(std::string path) {
+  for (int link = 0; link < 40; ++link) {
+    char to[PATH_MAX];
+    ssize_t size = ::readlink(path.c_str(), to, sizeof to);
+    if (size <= 0)
+      break;
+    std::string next(to, size_t(size));
+    path = next[0] == '/' ? next : folderOf(path) + "/" + next;
+  }
+  return path;
+}
+
+Known look(const NamedPath &given) {
+  Known known;
+  known.given = &given;
+  std::string path = target(given.path);
+  while (path.size() > 1 && path.back() == '/')
+    path.pop_back();
+  struct stat info = {};
+  if (::stat(given.path.c_str(), &info) == 0) {
+    known.exists = true;
+    known.special = !S_ISREG(info.st_mode) && !S_ISDIR(info.st_mode);
+    known.self = {info.st_dev, info.st_ino, ""};
+  }
+  // Upwards, by the real names: what is not there yet is its name below the first folder that is.
+  std::string missing;
+  while (::stat(path.c_str(), &info) != 0) {
+    size_t slash = path.rfind('/');
+    missing = "/" + path.substr(slash == std::string::npos ? 0 : slash + 1) + missing;
+    std::string folder = folderOf(path);
+    if (folder == path)
+      break;
+    path = folder;
+  }
+  if (!known.exists)
+    known.self = {info.st_dev, info.st_ino, missing};
+  char *real = ::realpath(path.c_str(), nullptr);
+  std::string folder = real ? real : path;
+  std::free(real);
+  if (!known.exists) // this one is a folder that holds it
+    known.folders.push_back({info.st_dev, info.st_ino, ""});
+  while (folder != "/" && folder != ".") {
+    folder = folderOf(folder);
+    if (::stat(folder.c_str(), &info) == 0)
+      known.folders.push_back({info.st_dev, info.st_ino, ""});
+  }
+  return known;
+}
+
+std::vector<Known> lookAtAll(const std::vector<NamedPath> &paths) {
+  std::vector<Known> known;
+  for (const NamedPath &path : paths)
+    if (!path.path.empty())
+      known.push_back(look(path));
+  return known;
+}
+
+bool holds(const Known &folder, const Known &file) {
+  for (const Identity &one : file.folders)
+    if (one == folder.self)
+      return true;
+  return false;
+}
+
+std::string called(const NamedPath &path) { return path.name + " (" + path.path + ")"; }
+
+} // namespace
+
+Status zorse::runtime::checkOverwrites(const std::vector<NamedPath> &inputPaths, const std::vector<NamedPath> &outputPaths) {
+  std::vector<Known> inputs = lookAtAll(inputPaths), outputs = lookAtAll(outputPaths);
+  const std::string remedy = ": nothing was written; name another file";
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    const Known &output = outputs[i];
+    if (output.special)
+      continue; // a terminal, a pipe, /dev/null
+    for (const Known &input : inputs) {
+      if (input.self == output.self)
+        return userError(output.given->name + ": " + output.given->path + " is the same file as " + called(*input.given) + ", which would be overwritten" + remedy);
+      if (input.exists && holds(input, output))
+        return userError(output.given->name + ": " + output.given->path + " lies in " + called(*input.given) + ", which is read" + remedy);
+      if (output.given->replaced && holds(output, input))
+        return userError(output.given->name + ": " + output.given->path + " is replaced with everything in it, and " + called(*input.given) + " lies in it" + remedy);
+    }
+    if (output.given->path.rfind("/dev/", 0) == 0)
+      continue; // standard output may take several
+    for (size_t j = 0; j < i; ++j)
+      if (outputs[j].self == output.self)
+        return userError(output.given->name + ": " + output.given->path + " is written by " + outputs[j].given->name + " too" + remedy);
+  }
+  return Status::success();
+}

@@ -1,0 +1,68 @@
+// Outputs that are inputs under whatever name are refused before anything is opened.
+#include "TemporaryFolder.h"
+
+#include "zorse/runtime/Overwrites.h"
+
+#include <gtest/gtest.h>
+
+#include <filesystem>
+
+using namespace zorse::runtime;
+using namespace zorse::runtime::test;
+namespace fs = std::filesystem;
+
+namespace {
+
+class Overwrites : public ::testing::Test {
+protected:
+  Overwrites() {
+    folder.write("train.txt", "data");
+    folder.write("model.zorse/manifest.json", "{}");
+    folder.write("model.zorse/weights.safetensors", "w");
+    fs::create_symlink("train.txt", folder.path("link.txt"));
+    fs::create_hard_link(folder.path("train.txt"), folder.path("hard.txt"));
+    fs::create_directory(folder.path("out"));
+    fs::create_directory_symlink("model.zorse", folder.path("linked.zorse"));
+    fs::create_symlink("out/later.txt", folder.path("dangling.txt"));
+  }
+
+  std::string check(const std::vector<NamedPath> &inputs, const std::vector<NamedPath> &outputs) {
+    Status status = checkOverwrites(inputs, outputs);
+    return status.failed() ? status.message() : "fine";
+  }
+  std::string at(const char *name) { return folder.path(name); }
+
+  TemporaryFolder folder;
+};
+
+TEST_F(Overwrites, SeesThroughLinksAndSpellings) {
+  for (const char *output : {"train.txt", "link.txt", "hard.txt", "./out/../train.txt", "model.zorse/../link.txt"}) {
+    std::string said = check({{"--data", at("train.txt")}}, {{"--checkpoint", at(output)}});
+    EXPECT_NE(said.find("--checkpoint"), std::string::npos) << output << ": " << said;
+    EXPECT_NE(said.find("is the same file as --data"), std::string::npos) << output << ": " << said;
+  }
+  EXPECT_EQ(check({{"--data", at("train.txt")}, {"--init", ""}}, {{"--checkpoint", at("out/train.txt")}, {"--trace", ""}}), "fine");
+  // An input that is not there: its own error is said by whoever opens it, but it is not made by an output either.
+  EXPECT_NE(check({{"--data", at("out/later.txt")}}, {{"--metrics", at("dangling.txt")}}).find("same file"), std::string::npos);
+}
+
+TEST_F(Overwrites, FoldersThatAreReadAreNotWrittenInto) {
+  for (const char *output : {"model.zorse/weights.safetensors", "model.zorse/new.json", "linked.zorse/new.json", "linked.zorse/made/later/new.json", "out/../model.zorse/manifest.json"})
+    EXPECT_NE(check({{"the bundle", at("model.zorse")}}, {{"--metrics", at(output)}}).find("lies in the bundle"), std::string::npos) << output;
+  EXPECT_NE(check({{"the bundle", at("linked.zorse")}}, {{"--snapshots", at("model.zorse")}}).find("same file"), std::string::npos);
+  EXPECT_EQ(check({{"the bundle", at("model.zorse")}}, {{"--metrics", at("model.zorse.json")}, {"--trace", at("out/none/x")}}), "fine");
+}
+
+TEST_F(Overwrites, FoldersThatAreReplacedHoldNoInput) {
+  EXPECT_NE(check({{"the model", at("linked.zorse/weights.safetensors")}}, {{"--output", at("model.zorse"), true}}).find("is replaced with everything in it"), std::string::npos);
+  EXPECT_EQ(check({{"the model", at("train.txt")}}, {{"--output", at("model.zorse"), true}}), "fine");
+  EXPECT_EQ(check({{"--data", at("train.txt")}}, {{"--snapshots", at("")}}), "fine") << "a folder that files are added to may hold an input";
+}
+
+TEST_F(Overwrites, OutputsDoNotOverwriteEachOther) {
+  EXPECT_NE(check({}, {{"--metrics", at("out/a")}, {"--trace", at("out/../out/a")}}).find("--trace"), std::string::npos);
+  EXPECT_NE(check({}, {{"--metrics", at("out/later.txt")}, {"--trace", at("dangling.txt")}}).find("is written by --metrics too"), std::string::npos);
+  EXPECT_EQ(check({{"--data", "/dev/null"}}, {{"--metrics", "/dev/null"}, {"--trace", "/dev/null"}}), "fine");
+}
+
+} // namespace
