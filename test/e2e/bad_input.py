@@ -59,6 +59,7 @@ def models(c):
     c.expect("unknown operators, all at once", c.compile(c.file("operators.onnx", operator)), "SoftmaxCrossEntropyLuck", "LayerAbnormalisati", "not supported")
     c.expect("sequence longer than the position table", c.compile(sequence=65), "wpe")
     for option, *words in (("--freeze=wpe.wieght", "wpe.wieght", "'wpe.weight'"), ("--train=nothing", "nothing"), ("--dim=sequenze=3", "sequenze", "'sequence'"),
+                           ("--lr=nan", "--lr", "finite"), ("--clip=nan", "--clip", "finite"), ("--final-ratio=inf", "--final-ratio", "finite"), ("--seed=18446744073709551616", "--seed", "18446744073709551616"),
                            ("--decay=names:ln_1,nothing", "nothing"), ("--arch=pentium9", "pentium9", "x86-64-v3"), ("--total-steps=5", "--warmup"),
                            ("--momentum=0.9", "sgd")):  # a name that is not there would train something else without a word
         c.expect(f"option {option}", c.compile(extra=(option, "--schedule=cosine")), *words)
@@ -146,6 +147,19 @@ def bundles(c):
     c.expect("data: id out of range", run(c.file("range.bin", ids.tobytes())), "300", "256", "137")
     c.expect("data: wrong input name", run("nothing=" + c.file("x.npy", b"\x93NUMPY")), "nothing")
     c.expect("checkpoint: truncated", run(DATA, "--init", c.file("t.safetensors", b"\xff\xff\xff\xff\xff\xff\xff\x7f{}")), "t.safetensors")
+    for option in ("--lr=nan", "--lr=inf", "--final-ratio=nan", "--clip=nan", "--clip=-1", "--seed=18446744073709551616", "--shuffle=18446744073709551616", "--seed=-1", "--shuffle=1e3",
+                   "--warmup=9223372036854775808", "--deadline-seconds=nan", "--steps=18446744073709551617"):
+        c.expect(f"run option {option}", run(DATA, option), *option.split("="))
+    pipe = os.path.join(c.folder, "pipe")
+    os.mkfifo(pipe)  # nobody ever writes into it
+    for name, done in (("--data", lambda: run(pipe)), ("--init", lambda: run(DATA, "--init", pipe)), ("--eval", lambda: run(DATA, "--eval", pipe)),
+                       ("--cluster", lambda: run(DATA, "--cluster", pipe)), ("--init of ranks", lambda: run(DATA, "--processes", "--init", pipe))):
+        c.expect(f"a pipe for {name}", done(), "pipe", "file")
+    for file in ("manifest.json", "programs/0.pb", "summary.pb"):
+        def replace(path):
+            os.remove(os.path.join(path, file))
+            os.mkfifo(os.path.join(path, file))
+        c.expect(f"bundle: a pipe for {file}", broken("pipe-" + file.replace("/", "-"), replace), file)
     c.expect("cluster at run time differs", run(DATA, "--cluster", c.one), "device")
 
 

@@ -170,7 +170,7 @@ def sigterm_twice(case):
         job = case.job(case.bench.words(LONG), launcher, environment={"ZORSE_TEST_DELAYS": "1,2000"})  # steps that take long
         case.check("begins", job.until(lambda: any("samples an epoch" in line for line in job.lines), 60 * z.PATIENCE))
         job.spend(0.3)
-        for wait in (0.3, 0):
+        for wait in (0.8, 0):  # what comes within half a second is the same request
             for process in [job.head] if launcher else job.all():
                 process.signal(signal.SIGTERM)
             job.spend(wait)
@@ -204,7 +204,8 @@ def goes_on(case, job, cause):
 
 def full_disk(case):
     small_disk(case, "400k")
-    job = case.job(case.bench.words(LONG, *take(case, 5), "--keep-snapshots", 1000))
+    checkpoint = os.path.join(case.folder, "healthy.safetensors")
+    job = case.job(case.bench.words(LONG, *take(case, 5), "--keep-snapshots", 1000, "--checkpoint", checkpoint))
     goes_on(case, job, "No space left on device")
     kept = [folder for folder, state in jobs.snapshots(case.snapshots)[1] if state == "complete"]
     case.check("older snapshots stay", len(kept) >= 1, kept)
@@ -212,6 +213,8 @@ def full_disk(case):
     case.over(job, 10)
     case.check("the end is an error", job.head.code() == 1, job.head.code())
     case.says("the end says that the last one is missing", job.error(), "the last snapshot", "is not complete", "No space left on device")
+    case.check("the checkpoint on another disk is there", os.path.exists(checkpoint) and len(z.safetensors(checkpoint)) > 0, job.error()[-400:])
+    case.check("nothing is left beside it", not os.path.exists(checkpoint + ".parts"))
     case.check("older snapshots are good", all(state == "complete" for folder, state in jobs.snapshots(case.snapshots)[1] if folder in kept))
     subprocess.run(["mount", "-o", "remount,size=20m", case.mounted])
     case.resumes(int(kept[0][5:13]) + 3)
@@ -244,8 +247,17 @@ def read_only_disk(case):
     case.check("exit code 130", job.head.code() == 130, f"{job.head.code()} {job.error()[-400:]}")
 
 
+def full_disk_threads(case):
+    small_disk(case, "400k")
+    checkpoint = os.path.join(case.folder, "healthy.safetensors")
+    _, err = case.run(case.bench.words(60, *take(case, 5), "--keep-snapshots", 1000, "--checkpoint", checkpoint), code=1)
+    case.says("the end says that the last one is missing", err, "the last snapshot", "No space left on device")
+    case.check("the checkpoint on another disk is there", os.path.exists(checkpoint) and len(z.safetensors(checkpoint)) > 0)
+
+
 def directory_removed(case):
-    job = case.job(case.bench.words(LONG, *take(case, 5)))
+    checkpoint = os.path.join(case.folder, "elsewhere.safetensors")
+    job = case.job(case.bench.words(LONG, *take(case, 5), "--checkpoint", checkpoint))
     case.training(job, 12)
     while os.path.exists(case.snapshots):
         shutil.rmtree(case.snapshots, ignore_errors=True)
@@ -253,6 +265,7 @@ def directory_removed(case):
     job.head.signal(signal.SIGTERM)
     case.over(job, 10)
     case.check("the end is an error", job.head.code() == 1, f"{job.head.code()} {job.error()[-400:]}")
+    case.check("the checkpoint elsewhere is there", os.path.exists(checkpoint) and len(z.safetensors(checkpoint)) > 0, job.error()[-400:])
 
 
 def truncated_data(case):
@@ -418,7 +431,13 @@ def too_many_ranks(case):
 def not_finite(case):
     words = case.bench.words(12, "--lr", "1e30", bundle=case.bench.sgd)
     metrics = os.path.join(case.folder, "m.jsonl")
-    case.run([*words, "--nonfinite", "skip", "--metrics", metrics], "--processes")
+    checkpoint = os.path.join(case.folder, "c.safetensors")
+    for more in (["--nonfinite", "skip", "--metrics", metrics], ["--checkpoint", checkpoint], ["--checkpoint", checkpoint, "--threads"]):
+        _, err = case.run([*words, *more], *([] if "--threads" in more else ["--processes"]), code=3)
+        case.says("says since when", err, "every step from 2 to 12 were not finite", "the state after step 1")
+        if "--checkpoint" in more:
+            case.check("the last good state is kept", all(np.isfinite(t).all() for t in z.safetensors(checkpoint).values()))
+            os.remove(checkpoint)
     found = jobs.metrics(metrics)
     case.check("skipped steps are counted", len(found) == 12 and sum(m["skipped"] for m in found) >= 10, found[-1:])
     _, err = case.run([*words, "--nonfinite", "stop", *take(case)], "--processes", code=1)

@@ -4,9 +4,61 @@ import os
 import signal
 import subprocess
 import tempfile
+import threading
 import time
 
 import harness as z
+
+
+def at_once(folder, bundle):
+    """Two signals within a moment, as timeout(1) sends them, are one request: checkpoint and snapshot are written."""
+    results = []
+    for way in ([], ["--processes"]):
+        checkpoint, snapshots = os.path.join(folder, "at-once.safetensors"), os.path.join(folder, "snapshots" + "".join(way))
+        words = [os.path.join(z.BIN, "zorse-run"), bundle, "--data", os.path.join(z.SMALL, "gpt.tokens.bin"), "--steps", "100000000", "--checkpoint", checkpoint, "--snapshots",
+                 snapshots, *way]
+        run = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        for line in run.stdout:
+            if line.startswith("step 3/"):
+                break
+        drain = threading.Thread(target=run.stdout.read, daemon=True)
+        drain.start()
+        run.send_signal(signal.SIGTERM)
+        time.sleep(0.005)
+        run.send_signal(signal.SIGTERM)
+        err = run.stderr.read()
+        run.wait(60 * z.PATIENCE)
+        good = run.returncode == 130 and os.path.exists(checkpoint) and len(z.safetensors(checkpoint)) > 0 and any(n.startswith("step-") for n in os.listdir(snapshots))
+        print(f"{'ok  ' if good else 'FAIL'} SIGTERM twice at once {' '.join(way)}: exit {run.returncode}, {err.strip()[-300:]}")
+        results.append(good)
+        if os.path.exists(checkpoint):
+            os.remove(checkpoint)
+    return results
+
+
+def unusual_starts(folder, bundle):
+    """Standard streams that are closed, and a limit on address space: an end all the same."""
+    results = []
+    run = f"{z.BIN}/zorse-run {bundle} --data {z.SMALL}/gpt.tokens.bin --steps 3"
+    lines = [(f"{run} {way} {closed}", 0) for way in ("", "--processes") for closed in (">&-", "2>&-", ">&- 2>&-", "<&- >&- 2>&-")]
+    lines += [(f"ulimit -v {kilobytes}; {z.BIN}/zorse-run --help > {folder}/help", 0) for kilobytes in (60000, 100000, 150000, 250000)] if not z.SANITIZED else []
+    for line, expected in lines:
+        try:
+            done = subprocess.run(["bash", "-c", line], capture_output=True, text=True, timeout=60 * z.PATIENCE)
+            good, what = done.returncode == expected, f"exit {done.returncode} {done.stderr[-200:]}"
+        except subprocess.TimeoutExpired:
+            good, what = False, "did not end"
+        if not good and "error while loading shared libraries" in what:  # the limit is too low for the program itself: an end, too
+            good = True
+        print(f"{'ok  ' if good else 'FAIL'} {line.replace(z.BIN + '/', '').replace(folder + '/', '')[-90:]}: {what}")
+        results.append(good)
+    if not z.SANITIZED:  # training under a limit: done, or an error; never an endless loop
+        for kilobytes in (300000, 600000, 1200000):
+            done = subprocess.run(["bash", "-c", f"ulimit -v {kilobytes}; {run}"], capture_output=True, text=True, timeout=60 * z.PATIENCE)
+            good = done.returncode == 0 or (done.returncode == 1 and "error" in done.stderr)
+            print(f"{'ok  ' if good else 'FAIL'} training with ulimit -v {kilobytes}: exit {done.returncode} {done.stderr[-200:].strip()}")
+            results.append(good)
+    return results
 
 
 def main():
@@ -31,6 +83,8 @@ def main():
             results.append(good)
             os.remove(checkpoint)
             os.remove(metrics)
+        results += at_once(folder, bundle)
+        results += unusual_starts(folder, bundle)
     z.finish(results)
 
 

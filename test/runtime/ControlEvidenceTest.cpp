@@ -113,9 +113,15 @@ TEST(ControlEvidence, AClosedConnectionAloneIsEnoughAfterAMoment) {
 TEST(ControlEvidence, BlameAloneIsTheVerdictAfterAMoment) {
   Decided decided = decide({[](Evidence &e, double now) { e.reported(own(1, "connection timed out", 2, "entry 17"), now); }});
   EXPECT_NEAR(decided.at, kGraceSeconds, 0.02);
-  EXPECT_EQ(decided.failure.rank, 1u);
-  EXPECT_EQ(decided.failure.peer, 2u);
-  EXPECT_EQ(decided.failure.message, "rank 1 (device a100:1), entry 17: connection timed out; it blames rank 2 (device t4:0), of which nothing else is known");
+  EXPECT_EQ(decided.failure.rank, 2u) << "the one who is not reached, not the one who says so";
+  EXPECT_EQ(decided.failure.exitCode, 2) << "a broken connection is no error in the input: a restart may mend it";
+  EXPECT_EQ(decided.failure.message,
+            "rank 2 (device t4:0) is not reached any more (its process has died, or its network is lost): rank 1 (device a100:1), entry 17, says: connection timed out");
+}
+
+TEST(ControlEvidence, BlameAloneSaysWhenTheCoordinatorHeardTheRank) {
+  Decided decided = decide({[](Evidence &e, double now) { e.heard(2, now - 2.5), e.reported(own(1, "gone", 2), now); }});
+  EXPECT_TRUE(contains(decided.failure.message, "the coordinator heard it 2.")) << decided.failure.message;
 }
 
 TEST(ControlEvidence, BlameOfARankThatHasFinishedSaysSo) {
@@ -127,6 +133,7 @@ TEST(ControlEvidence, MutualBlameIsABrokenConnection) {
   Decided decided = decide({[](Evidence &e, double now) { e.reported(own(1, "reset", 2), now); }, [](Evidence &e, double now) { e.reported(own(2, "reset", 1), now); }});
   EXPECT_NEAR(decided.at, kGraceSeconds, 0.02);
   EXPECT_TRUE(contains(decided.failure.message, "the connection between them is broken")) << decided.failure.message;
+  EXPECT_EQ(decided.failure.exitCode, 2);
 }
 
 TEST(ControlEvidence, ChainsLeadToTheirEnd) {

@@ -445,4 +445,86 @@ TEST(ControlJob, StallNamesTheEarliestEntryOfAll) {
   EXPECT_FALSE(run([](uint32_t, double) { return 7; }, false).first);
 }
 
+/// A job of three ranks that all send heartbeats; what they say of each other is chosen by the test.
+class Hearing final : public Outbox {
+public:
+  Hearing() : job({3, Simulation::times(), kNoRank, {"a", "b", "c"}}, *this) {
+    for (uint32_t rank = 0; rank < 3; ++rank)
+      job.joined(rank, "", 0);
+  }
+  void send(uint32_t, const SharedFrame &, bool) override {}
+  void giveUp(uint32_t) override {}
+
+  /// Until there is a verdict, at most until `end`. \param since  (listener, speaker) -> from when on the listener has not heard the speaker
+  std::optional<Failure> run(const std::map<std::pair<uint32_t, uint32_t>, double> &since, double end, const std::map<uint32_t, double> &silent = {}) {
+    for (double now = 0; now < end && !job.verdict(); now += 0.05) {
+      for (uint32_t rank = 0; rank < 3; ++rank) {
+        if (auto from = silent.find(rank); from != silent.end() && now >= from->second)
+          continue;
+        Message message;
+        message.mutable_heartbeat();
+        for (const auto &[pair, from] : since)
+          if (pair.first == rank && now > from + 0.1) {
+            Silence &silence = *message.mutable_heartbeat()->add_unheard();
+            silence.set_rank(pair.second);
+            silence.set_seconds(now - from);
+          }
+        job.heard(rank, now);
+        job.received(rank, message, now);
+      }
+      job.tick(now);
+    }
+    return job.verdict();
+  }
+
+  Job job;
+};
+
+bool says(const std::string &text, const std::string &part) { return text.find(part) != std::string::npos; }
+
+TEST(ControlLinks, TheOneWhoFellSilentFirstIsNamed) {
+  // Packets from rank 1 to rank 2 are lost; without acknowledgements rank 1 does not hear rank 2 a moment later.
+  std::optional<Failure> verdict = Hearing().run({{{2, 1}, 1.0}, {{1, 2}, 1.3}}, 4);
+  ASSERT_TRUE(verdict);
+  EXPECT_EQ(verdict->rank, 1u);
+  EXPECT_EQ(verdict->exitCode, 2);
+  EXPECT_TRUE(says(verdict->message, "rank 1 (device b) is cut off from rank 2 (device c)")) << verdict->message;
+  EXPECT_TRUE(says(verdict->message, "it has not heard rank 2 (device c)")) << verdict->message;
+}
+
+TEST(ControlLinks, TheOneWhomMostDoNotHearIsNamed) {
+  std::optional<Failure> verdict = Hearing().run({{{2, 1}, 1.0}, {{1, 2}, 1.2}, {{0, 2}, 1.2}}, 4);
+  ASSERT_TRUE(verdict);
+  EXPECT_EQ(verdict->rank, 2u) << verdict->message;
+  EXPECT_TRUE(says(verdict->message, "and 1 more")) << verdict->message;
+}
+
+TEST(ControlLinks, AnOutageBelowTheDeadlineIsNothing) {
+  Hearing hearing;
+  EXPECT_FALSE(hearing.run({{{2, 1}, 1.0}}, 1.4)); // the deadline is 0.5
+  EXPECT_FALSE(hearing.run({}, 4));
+}
+
+TEST(ControlLinks, TheCoordinatorsOwnSilenceComesFirst) {
+  std::optional<Failure> verdict = Hearing().run({{{2, 1}, 1.0}, {{0, 1}, 1.0}}, 4, {{1, 1.0}});
+  ASSERT_TRUE(verdict);
+  EXPECT_EQ(verdict->rank, 1u);
+  EXPECT_TRUE(says(verdict->message, "rank 1 (device b) is lost: nothing was heard of it")) << verdict->message;
+}
+
+TEST(ControlLinks, AnInnocentCoordinatorIsNotBlamed) {
+  for (bool stopped : {false, true}) {
+    Hearing hearing;
+    hearing.job.paused(stopped ? 3 : 0.01);
+    Message message;
+    message.mutable_coordinator_lost()->set_seconds(0.5);
+    hearing.job.received(1, message, 1);
+    hearing.job.tick(1);
+    ASSERT_TRUE(hearing.job.verdict());
+    EXPECT_EQ(hearing.job.verdict()->rank, stopped ? kNoRank : 1u);
+    EXPECT_EQ(hearing.job.verdict()->exitCode, 2);
+    EXPECT_TRUE(says(hearing.job.verdict()->message, stopped ? "was stopped or starved" : "rank 1 (device b) is cut off")) << hearing.job.verdict()->message;
+  }
+}
+
 } // namespace

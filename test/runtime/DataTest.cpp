@@ -200,6 +200,38 @@ TEST_F(Data, TheFingerprintIsOfTheContents) {
   EXPECT_TRUE(dataFingerprint(folder.path("none.bin")).failed());
 }
 
+TEST_F(Data, WhatIsNeitherTextNorTokensIsRefused) {
+  using namespace std::string_literals;
+  std::string much(200, 'x'), length("\x40\0\0\0\0\0\0\0"s);
+  const std::vector<std::pair<std::string, std::string>> files = {
+      {"by-name.safetensors", much}, {"renamed.txt", length + "{\"a\":{\"dtype\":\"F32\"}}" + much}, {"model.txt", "PK\x03\x04" + much}, {"a.PT", much}, {"a.txt.gz", much},
+      {"b.txt", "\x1f\x8b" + much}, {"c.txt", "\x28\xb5\x2f\xfd" + much}, {"d.parquet", much}, {"e.txt", "PAR1" + much}, {"f.arrow", much}, {"g.txt", "ARROW1" + much},
+      {"h.pkl", much}, {"i.txt", "\x80\x04\x95" + much}, {"j.txt", "\x89PNG\r\n\x1a\n" + much}, {"k.txt", "%PDF-1.7" + much}, {"l.txt", "\x7f" "ELF" + much},
+      {"m.txt", "SQLite format 3\0"s + much}, {"n.txt", "\x89HDF\r\n\x1a\n" + much}, {"o.jsonl", much}, {"p.json", much}, {"q.txt", "{\"text\": \"Once\"}\n" + much},
+      {"r.npy", much}, {"s.bin", "PK\x03\x04" + much}};
+  for (const auto &[name, bytes] : files) {
+    std::string path = folder.write(name, bytes);
+    expectSays(openError(path), {name.c_str(), "expected text or tokens, found ", ("bytes:" + path).c_str()});
+    EXPECT_EQ(openError("bytes:" + path), "accepted") << name;
+    EXPECT_FALSE(dataFingerprint("bytes:" + path).failed());
+  }
+  EXPECT_EQ(openError(folder.write("prose.txt", "{ is a brace, \"this\" a word: " + much)), "accepted");
+  EXPECT_EQ(openError(folder.write("gz.bin", tokens(30))), "accepted");
+  EXPECT_EQ(openError("bytes:" + folder.write("odd.bin", much + "x")), "accepted");
+}
+
+TEST_F(Data, SaysHowItWasRead) {
+  auto source = open(folder.write("nano.bin", tokens(30)));
+  ASSERT_TRUE(source);
+  ASSERT_EQ(source->description().size(), 1u) << "one file, though it feeds two inputs";
+  expectSays(source->description()[0], {"nano.bin: uint16 tokens, 30 tokens, the first are 0, 1, 2, 3, 4, 5, 6, 7"});
+  std::vector<int64_t> ids(12, 5), labels(12, -100);
+  source = open("input_ids=" + folder.write("a.npy", npy("<i8", "(3, 4)", bytesOfNumbers(ids))) + ",labels=" + folder.write("b.npy", npy("<i8", "(3, 4)", bytesOfNumbers(labels))));
+  ASSERT_TRUE(source);
+  ASSERT_EQ(source->description().size(), 2u);
+  expectSays(source->description()[1], {"b.npy: input 'labels', I64 [3x4], the first values are -100, -100"});
+}
+
 TEST_F(Data, WrongDataIsRefused) {
   expectSays(openError(folder.path("none.bin")), {"none.bin", "cannot be read"});
   expectSays(openError(folder.write("short.bin", tokens(12))), {"short.bin", "holds 2 samples, one batch needs 3"});

@@ -9,6 +9,8 @@
 #include <chrono>
 #include <csignal>
 #include <cstring>
+#include <fstream>
+
 #include <dirent.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -70,6 +72,16 @@ public:
   }
 
   void signal(int number) { ::kill(pid_, number); }
+
+  /// The launcher's guard; 0: none.
+  pid_t guard() const {
+    std::string base = "/proc/" + std::to_string(pid_) + "/task/" + std::to_string(pid_) + "/children", name;
+    std::ifstream children(base);
+    for (pid_t child; children >> child;)
+      if (std::ifstream comm("/proc/" + std::to_string(child) + "/comm"); comm >> name && name == "zorse-guard")
+        return child;
+    return 0;
+  }
 
   /// Reads until `text` has been printed; gives up after a while.
   bool waitFor(const std::string &text) {
@@ -287,11 +299,33 @@ TEST(Launch, SecondInterruptEndsAtOnce) {
   ASSERT_TRUE(probe.waitFor("[rank 1] running"));
   probe.signal(SIGINT);
   ASSERT_TRUE(probe.waitFor("once more ends the run at once"));
+  std::this_thread::sleep_for(std::chrono::duration<double>(zorse::runtime::kOneRequestSeconds + 0.1));
   double sent = now();
   probe.signal(SIGINT);
   EXPECT_EQ(probe.wait(), 130);
   EXPECT_LT(now() - sent, 0.5 * patience());
   EXPECT_TRUE(probe.nobodyLeft());
+}
+
+TEST(Launch, TwoSignalsAtOnceAreOneRequest) {
+  // As `timeout` and terminals send them: to the process, and to its group.
+  Probe probe(script({"--world", "2"}, "trap '' TERM INT; echo running; sleep 1; echo finished"));
+  ASSERT_TRUE(probe.waitFor("[rank 1] running"));
+  probe.signal(SIGTERM);
+  probe.signal(SIGTERM);
+  EXPECT_EQ(probe.wait(), 0);
+  EXPECT_HAS(probe.err + probe.out, "[rank 1] finished");
+}
+
+TEST(Launch, AStoppedGuardHoldsNobodyUp) {
+  Probe probe(script({"--world", "2"}, "echo running; sleep 1"));
+  ASSERT_TRUE(probe.waitFor("[rank 1] running"));
+  pid_t guard = probe.guard();
+  ASSERT_GT(guard, 0);
+  ::kill(guard, SIGSTOP);
+  double begin = now();
+  EXPECT_EQ(probe.wait(), 0);
+  EXPECT_LT(now() - begin, 5 * patience());
 }
 
 TEST(Launch, CannotStart) {

@@ -1,5 +1,7 @@
 #include "TrainingFlags.h"
 
+#include "Numbers.h"
+
 #include <cmath>
 
 namespace zorse {
@@ -8,25 +10,25 @@ void TrainingFlags::addTo(CLI::App &app) {
   const char *group = "Training (docs/training.md)";
   auto add = [&](const char *name, auto &value, const char *text) { return app.add_option(name, value, text)->group(group); };
   add("--optimizer", optimizer, "adamw (default), adam or sgd")->check(CLI::IsMember({"adamw", "adam", "sgd"}));
-  add("--lr", learningRate, "learning rate, default 3e-4");
-  add("--betas", betas, "of Adam and AdamW, default 0.9,0.95")->delimiter(',')->expected(2);
-  add("--eps", epsilon, "of Adam and AdamW, default 1e-8");
-  weightDecay = add("--weight-decay", weightDecayValue, "default 0.1 for adamw, otherwise 0");
-  add("--momentum", momentum, "of SGD, default 0");
+  add("--lr", learningRate, "learning rate, default 3e-4")->check(finiteNumber());
+  add("--betas", betas, "of Adam and AdamW, default 0.9,0.95")->delimiter(',')->expected(2)->check(finiteNumber());
+  add("--eps", epsilon, "of Adam and AdamW, default 1e-8")->check(finiteNumber());
+  weightDecay = add("--weight-decay", weightDecayValue, "default 0.1 for adamw, otherwise 0")->check(finiteNumber());
+  add("--momentum", momentum, "of SGD, default 0")->check(finiteNumber());
   app.add_flag("--nesterov", nesterov, "Nesterov's momentum")->group(group);
-  clip = add("--clip", clipValue, "global gradient norm, 0: off; default 1.0 for adamw, otherwise 0");
-  app.add_flag("--skip-nonfinite", skipNonFinite, "a gradient or loss that is not finite skips the update")->group(group);
+  clip = add("--clip", clipValue, "global gradient norm, 0: off; default 1.0 for adamw, otherwise 0")->check(finiteNumber());
+  app.add_flag("--skip-nonfinite", skipNonFinite, "what every run does: a gradient or loss that is not finite skips the update")->group(group);
   add("--schedule", schedule, "constant (default), linear or cosine")->check(CLI::IsMember({"constant", "linear", "cosine"}));
-  add("--warmup", warmup, "steps of linear warm-up");
-  add("--total-steps", totalSteps, "where linear and cosine end; 0: the run's steps");
-  add("--final-ratio", finalRatio, "of the learning rate at the end of the decay, default 0.1");
-  add("--seed", seed, "of dropout");
+  add("--warmup", warmup, "steps of linear warm-up")->check(wholeNumber(INT64_MAX));
+  add("--total-steps", totalSteps, "where linear and cosine end; 0: the run's steps")->check(wholeNumber(INT64_MAX));
+  add("--final-ratio", finalRatio, "of the learning rate at the end of the decay, default 0.1")->check(finiteNumber());
+  add("--seed", seed, "of dropout")->check(wholeNumber());
 }
 
 void TrainingFlags::addStateTo(CLI::App &app) {
   const char *group = "Training (docs/training.md)";
   app.add_option("--optimizer", optimizer, "adamw (default), adam or sgd")->group(group)->check(CLI::IsMember({"adamw", "adam", "sgd"}));
-  app.add_option("--momentum", momentum, "of SGD, default 0")->group(group);
+  app.add_option("--momentum", momentum, "of SGD, default 0")->group(group)->check(finiteNumber());
 }
 
 bool TrainingFlags::resolve(bundle::TrainingOptions &o, std::string &error) const {
@@ -51,16 +53,8 @@ bool TrainingFlags::resolve(bundle::TrainingOptions &o, std::string &error) cons
     if (!good && error.empty())
       error = std::string(option) + ": expects " + what + ", got " + CLI::detail::to_string(found);
   };
-  expect(std::isfinite(learningRate) && learningRate >= 0, "--lr", "a learning rate of at least 0", learningRate);
   for (double beta : betas)
     expect(beta >= 0 && beta < 1, "--betas", "two numbers in [0, 1)", beta);
-  expect(epsilon >= 0 && std::isfinite(epsilon), "--eps", "a number of at least 0", epsilon);
-  expect(o.weight_decay() >= 0, "--weight-decay", "a number of at least 0", o.weight_decay());
-  expect(momentum >= 0, "--momentum", "a number of at least 0", momentum);
-  expect(o.clip_norm() >= 0, "--clip", "a norm of at least 0", o.clip_norm());
-  expect(warmup >= 0, "--warmup", "a number of steps", warmup);
-  expect(totalSteps >= 0, "--total-steps", "a number of steps", totalSteps);
-  expect(finalRatio >= 0, "--final-ratio", "a number of at least 0", finalRatio);
   if (error.empty() && nesterov && momentum == 0)
     error = "--nesterov: expects a --momentum above 0";
   if (error.empty() && optimizer != "sgd" && momentum != 0)

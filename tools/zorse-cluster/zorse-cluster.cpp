@@ -1,5 +1,6 @@
 // zorse-cluster: writes cluster.yaml for the machine it runs on, or for those of a job, and measures links between them (docs/cluster.md).
 #include "Gather.h"
+#include "zorse/runtime/StandardStreams.h"
 
 #include "zorse/runtime/Overwrites.h"
 
@@ -109,6 +110,7 @@ Status start(Options &o, char **argv) {
 } // namespace
 
 int main(int argc, char **argv) {
+  zorse::runtime::openStandardStreams();
   Options o;
   CLI::App app{"Writes cluster.yaml for this machine, or for the machines of a job or of a list of hosts (docs/cluster.md)."};
   app.add_option("-o,--output", o.output, "where to write it; -: standard output")->capture_default_str();
@@ -152,5 +154,5 @@ int main(int argc, char **argv) {
   if (status.succeeded())
     return 0;
   std::fprintf(stderr, "%s: %s\n", status.error().kind == ErrorKind::User ? "error" : "internal error", status.message().c_str());
-  return status.error().kind == ErrorKind::User ? 1 : 2;
+  return status.error().code();
 }

@@ -3,6 +3,7 @@
 #include "TrainingFlags.h"
 
 #include "zorse/Pipelines/Compile.h"
+#include "zorse/runtime/StandardStreams.h"
 
 #include "zorse/runtime/Overwrites.h"
 
@@ -23,6 +24,7 @@ int fail(const std::string &message) {
 } // namespace
 
 int main(int argc, char **argv) {
+  zorse::runtime::openStandardStreams();
   CLI::App app("Compiles an ONNX model for the devices of a cluster: one verified program per device, and kernels.\n"
                "  zorse-compile model.onnx --cluster cluster.yaml --batch 64 --seq 512 -o model.zorse\n");
   pipelines::CompileOptions o;

@@ -3,6 +3,7 @@
 
 #include "zorse/runtime/OutputFile.h"
 #include "zorse/runtime/Overwrites.h"
+#include "zorse/runtime/StandardStreams.h"
 
 #include <CLI/CLI.hpp>
 
@@ -67,6 +68,7 @@ Status list(const std::string &directory) {
 } // namespace
 
 int main(int argc, char **argv) {
+  zorse::runtime::openStandardStreams();
   std::string path, output, original;
   bool listing = false;
   CLI::App app{"Writes the parameters of a snapshot as one safetensors file, or into an ONNX file."};

@@ -5,6 +5,7 @@
 
 #include "mlir/IR/MLIRContext.h"
 #include "llvm/Support/raw_ostream.h"
+#include "zorse/runtime/StandardStreams.h"
 
 #include "zorse/runtime/Overwrites.h"
 
@@ -40,6 +41,7 @@ bool printProgram(const Inspected &what, int device) {
 } // namespace
 
 int main(int argc, char **argv) {
+  zorse::runtime::openStandardStreams();
   CLI::App app("Shows what is in a bundle: an overview, or one of the views below.");
   std::string directory, program, memory, svg;
   bool plan = false, timeline = false, bodies = false;

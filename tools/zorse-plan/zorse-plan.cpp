@@ -1,6 +1,7 @@
 // zorse-plan: which device does what, how fast, in how much memory, and why. Options are read here; lib/Planning does the work.
 #include "LoadModel.h"
 #include "ModelFlags.h"
+#include "Numbers.h"
 #include "TrainingFlags.h"
 
 #include "zorse/Planning/Baselines.h"
@@ -8,6 +9,7 @@
 #include "zorse/Planning/Search.h"
 #include "zorse/Step/Plan.h"
 #include "zorse/Step/RandomPlan.h"
+#include "zorse/runtime/StandardStreams.h"
 
 #include "zorse/runtime/Overwrites.h"
 
@@ -78,11 +80,11 @@ void addOptions(CLI::App &app, Options &o) {
   app.add_option("--split-backward", o.split, "yes or no: weight gradients as tasks of their own (default: chosen)")->group(search)->check(CLI::IsMember({"yes", "no"}));
   app.add_option("--exclude", o.exclude, "devices to leave out")->group(search)->delimiter(',');
   app.add_option("--candidates", o.search.candidates, "search budget, in simulated candidates (default: by the size of the problem)")->group(search);
-  app.add_option("--seed", o.search.seed, "of the search; the same seed gives the same plan on any machine")->group(search);
+  app.add_option("--seed", o.search.seed, "of the search; the same seed gives the same plan on any machine")->check(wholeNumber())->group(search);
   app.add_option("--threads", o.search.threads, "default: all cores; the plan does not depend on it")->group(search);
   app.add_flag("!--no-exact", o.exact, "small instances by heuristics, too")->group(search);
 
-  app.add_option("--random", o.random, "draw a random valid plan from this seed, for tests")->group("Tests");
+  app.add_option("--random", o.random, "draw a random valid plan from this seed, for tests")->check(wholeNumber())->group("Tests");
   app.add_option("--devices", o.devices, "with --random: number of devices")->group("Tests");
 }
 
@@ -304,6 +306,7 @@ int run(Options &o) {
 } // namespace
 
 int main(int argc, char **argv) {
+  zorse::runtime::openStandardStreams();
   CLI::App app("Chooses a plan for a model on a cluster (or reads one), and shows who does what, how fast, in how much memory, and why.\n"
                "  zorse-plan model.onnx --cluster cluster.yaml --batch 64 --seq 512 -o plan.json --html plan.html\n"
                "  zorse-plan --shape llama-7b --seq 4096 --cluster cluster.yaml --batch 256\n");

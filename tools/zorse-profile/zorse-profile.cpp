@@ -9,6 +9,7 @@
 #include "zorse/runtime/Measure.h"
 #include "zorse/runtime/OutputFile.h"
 #include "zorse/runtime/Overwrites.h"
+#include "zorse/runtime/StandardStreams.h"
 #include "zorse/runtime/ThrottledDevice.h"
 
 #include <CLI/CLI.hpp>
@@ -348,6 +349,7 @@ Result<int> start(const Options &o, int argc, char **argv) {
 } // namespace
 
 int main(int argc, char **argv) {
+  zorse::runtime::openStandardStreams();
   Options o;
   CLI::App app{"Measures a bundle's unit functions on this machine's devices, and links between ranks, and writes a profile for zorse-plan and zorse-compile (docs/profile.md)."};
   app.add_option("bundle", o.bundle, "the bundle, compiled for these devices with any plan")->required();

@@ -1,5 +1,7 @@
 #include "Options.h"
 
+#include "../flags/Numbers.h"
+
 #include "zorse/runtime/OutputFile.h"
 #include "zorse/runtime/Overwrites.h"
 
@@ -19,28 +21,28 @@ std::optional<int> zorse::run::parseOptions(int argc, char **argv, Options &o) {
                "A bundle is a program: its kernels are machine code that runs in every rank, with your rights. Run those that you have compiled, or whose digest you know (--expect)."};
   app.add_option("bundle", o.bundle, "the bundle, a directory")->required();
   app.add_option("--expect", o.expect, "run this bundle only if its digest is this one, as zorse-compile and zorse-inspect print it (64 hexadecimal digits)");
-  app.add_option("--data", o.data, "tokens (llm.c or nanoGPT .bin, or any file as bytes), or NAME=FILE.npy,... for each input");
-  app.add_option("--steps", o.steps, "number of the last step; with --simulate how many (4)")->check(CLI::Range(uint64_t(1), uint64_t(1) << 40));
-  app.add_option("--shuffle", o.shuffle, "shuffle the samples of every epoch, with this seed; file order without it");
+  app.add_option("--data", o.data, "tokens (llm.c or nanoGPT .bin, or plain text as bytes; bytes:FILE for any file), or NAME=FILE.npy,... for each input");
+  app.add_option("--steps", o.steps, "number of the last step; with --simulate how many (4)")->check(wholeNumber())->check(CLI::Range(uint64_t(1), uint64_t(1) << 40));
+  app.add_option("--shuffle", o.shuffle, "shuffle the samples of every epoch, with this seed; file order without it")->check(wholeNumber());
   app.add_option("--init", o.initial, "initial parameters from a safetensors file with the ONNX names");
   app.add_option("--eval", o.evaluation, "held-back data, evaluated at the end without dropout");
-  app.add_option("--eval-every", o.evaluateEvery, "evaluate every so many steps too");
-  app.add_option("--eval-batches", o.evaluationBatches, "at most so many batches; 0: all")->capture_default_str();
-  app.add_option("--lr", o.learningRate, "learning rate")->check(CLI::NonNegativeNumber);
+  app.add_option("--eval-every", o.evaluateEvery, "evaluate every so many steps too")->check(wholeNumber());
+  app.add_option("--eval-batches", o.evaluationBatches, "at most so many batches; 0: all")->check(wholeNumber())->capture_default_str();
+  app.add_option("--lr", o.learningRate, "learning rate")->check(finiteNumber());
   app.add_option("--schedule", o.schedule, "of the learning rate")->check(CLI::IsMember({"constant", "linear", "cosine"}));
-  app.add_option("--warmup", o.warmup, "steps over which the learning rate rises")->check(CLI::NonNegativeNumber);
-  app.add_option("--total-steps", o.totalSteps, "step at which the decay ends; 0: --steps")->check(CLI::NonNegativeNumber);
-  app.add_option("--final-ratio", o.finalRatio, "learning rate at the end of the decay, as a ratio")->check(CLI::NonNegativeNumber);
-  app.add_option("--clip", o.clip, "clip the gradient's norm; 0: off")->check(CLI::NonNegativeNumber);
-  app.add_option("--seed", o.seed, "of dropout");
-  app.add_option("--nonfinite", o.nonFinite, "a step whose loss or gradients are not finite: skip its update and count it, or stop; as compiled without this")
+  app.add_option("--warmup", o.warmup, "steps over which the learning rate rises")->check(wholeNumber(INT64_MAX));
+  app.add_option("--total-steps", o.totalSteps, "step at which the decay ends; 0: --steps")->check(wholeNumber(INT64_MAX));
+  app.add_option("--final-ratio", o.finalRatio, "learning rate at the end of the decay, as a ratio")->check(finiteNumber());
+  app.add_option("--clip", o.clip, "clip the gradient's norm; 0: off")->check(finiteNumber());
+  app.add_option("--seed", o.seed, "of dropout")->check(wholeNumber());
+  app.add_option("--nonfinite", o.nonFinite, "a step whose loss or gradients are not finite: skip its update and count it (as without this), or stop")
       ->check(CLI::IsMember({"skip", "stop"}));
 
   const char *outputs = "Outputs";
   app.add_option("--checkpoint", o.checkpoint, "write the trained parameters here (safetensors, ONNX names)")->group(outputs);
   app.add_option("--metrics", o.metrics, "one JSON object a step")->group(outputs);
   app.add_option("--trace", o.trace, "what every queue did, for Perfetto (https://ui.perfetto.dev)")->group(outputs);
-  app.add_option("--trace-steps", o.traceSteps, "so many steps from the first")->capture_default_str()->group(outputs);
+  app.add_option("--trace-steps", o.traceSteps, "so many steps from the first")->check(wholeNumber())->capture_default_str()->group(outputs);
   app.add_option("--dump-gradients", o.gradients, "the first step's gradients before clipping (safetensors)")->group(outputs);
   app.add_option("--per-sample-losses", o.lossRows, "the first step's loss numerators by term and sample (JSON)")->group(outputs);
   app.add_option("--report-memory", o.memoryReport, "planned and touched bytes (JSON; implies --poison)")->group(outputs);
@@ -48,7 +50,7 @@ std::optional<int> zorse::run::parseOptions(int argc, char **argv, Options &o) {
 
   const char *snapshots = "Snapshots";
   app.add_option("--snapshots", o.snapshots, "keep the training state in this directory, which all ranks share")->group(snapshots);
-  app.add_option("--snapshot-every", o.snapshotEvery, "steps; 0: at the end only")->capture_default_str()->group(snapshots);
+  app.add_option("--snapshot-every", o.snapshotEvery, "steps; 0: at the end only")->check(wholeNumber())->capture_default_str()->group(snapshots);
   app.add_option("--keep-snapshots", o.keepSnapshots, "remove older ones")->capture_default_str()->check(CLI::Range(1, 1 << 20))->group(snapshots);
   app.add_flag("--resume", o.resume, "go on from the newest good snapshot; from the beginning where there is none")->group(snapshots);
   app.add_flag("--allow-change", o.allowChange, "resume although batch, data, seed or optimizer differ, which changes the mathematics")->group(snapshots);
@@ -63,17 +65,17 @@ std::optional<int> zorse::run::parseOptions(int argc, char **argv, Options &o) {
       ->check(CLI::Range(1, 16))
       ->capture_default_str()
       ->group(processes);
-  app.add_option("--heartbeat-seconds", o.heartbeatSeconds, "how often ranks say that they live")->check(CLI::Range(0.01, 60.0))->capture_default_str()->group(processes);
-  app.add_option("--deadline-seconds", o.deadlineSeconds, "a rank that says nothing for so long is lost")->check(CLI::Range(0.1, 1e6))->capture_default_str()->group(processes);
-  app.add_option("--join-seconds", o.joinSeconds, "all ranks must be there so long after the start")->check(CLI::Range(0.1, 1e6))->capture_default_str()->group(processes);
-  app.add_option("--stall-seconds", o.stallSeconds, "give up when nothing at all has been done for so long")->check(CLI::PositiveNumber)->capture_default_str()->group(processes);
+  app.add_option("--heartbeat-seconds", o.heartbeatSeconds, "how often ranks say that they live")->check(finiteNumber())->check(CLI::Range(0.01, 60.0))->capture_default_str()->group(processes);
+  app.add_option("--deadline-seconds", o.deadlineSeconds, "a rank that says nothing for so long is lost")->check(finiteNumber())->check(CLI::Range(0.1, 1e6))->capture_default_str()->group(processes);
+  app.add_option("--join-seconds", o.joinSeconds, "all ranks must be there so long after the start")->check(finiteNumber())->check(CLI::Range(0.1, 1e6))->capture_default_str()->group(processes);
+  app.add_option("--stall-seconds", o.stallSeconds, "give up when nothing at all has been done for so long")->check(finiteNumber())->check(CLI::PositiveNumber)->capture_default_str()->group(processes);
   app.add_option("--throttle", o.throttle, "DEVICE=SHARE: let a device's bodies take 1/SHARE of their time, as if it had that share of a processor; * in names stands for any characters")
       ->group(processes);
   app.add_option("--cluster", o.cluster, "check that the bundle was compiled for these devices")->group(processes);
 
   const char *simulation = "Simulation";
   app.add_flag("--simulate", o.simulate, "what the programs would do, on a simulated clock: nothing is executed and no data needed")->group(simulation);
-  app.add_option("--links-times", o.linkTimes, "if links were so many times as fast (latencies stay)")->check(CLI::Range(1e-6, 1e6))->group(simulation);
+  app.add_option("--links-times", o.linkTimes, "if links were so many times as fast (latencies stay)")->check(finiteNumber())->check(CLI::Range(1e-6, 1e6))->group(simulation);
   app.add_option("--speed-times", o.speedTimes, "DEVICE=FACTOR: if the device computed so many times as fast; * in names stands for any characters")->group(simulation);
   app.add_flag("--simulate-evaluation", o.simulateEvaluation, "evaluations instead of training steps")->group(simulation);
   app.add_option("--json", o.json, "what the simulation found")->group(simulation);

@@ -121,8 +121,14 @@ private:
   Status start() {
     // What fails before the job is joined is told to it afterwards, so that the others do not wait for this rank.
     Status ready = load();
-    if (Status status = join(); status.failed())
-      return ready.failed() ? ready : status;
+    if (Status status = join(); status.failed()) {
+      if (ready.failed())
+        return ready;
+      Error error = status.error();
+      if (place.attempt > 0) // addresses and secret were right at an earlier start: the network or another rank is in trouble, which one more start may mend.
+        error.exitCode = 2;
+      return error;
+    }
     if (ready.failed())
       return ready;
 
@@ -271,6 +277,7 @@ private:
     for (uint32_t peer : options.peers)
       if (!nodes->empty() && (*nodes)[peer] != (*nodes)[place.rank])
         options.contexts[peer] = o.nodeConnections;
+    options.heartbeatSeconds = o.heartbeatSeconds;
     options.connectSeconds = o.joinSeconds;
     Result<std::unique_ptr<Transport>> transport = makeGlooTransport(*member, options);
     if (transport.failed())
@@ -295,20 +302,13 @@ private:
   [[noreturn]] void failed(const Error &error) {
     if (!member) {
       waitForLateRanks(); // another rank may have joined this one's coordinator, and failed, before this one did
-      endProcess(error.kind, error.text(), error.kind == ErrorKind::User ? 1 : 2);
+      endProcess(error.kind, error.text(), error.code());
     }
-    Failure mine;
-    mine.kind = error.kind;
+    Failure mine = failureOf(error);
     mine.rank = place.rank;
-    mine.message = error.message;
     // The rank's name says which device it is, unless there are more ranks than devices, which may be what failed.
     std::string device = bundle && place.rank < bundle->devices.size() ? "device " + bundle->devices[place.rank].name + ", " : "";
     mine.where = !device.empty() && error.where.rfind(device, 0) == 0 ? error.where.substr(device.size()) : error.where;
-    mine.exitCode = error.kind == ErrorKind::User ? 1 : 2;
-    if (error.peer != UINT32_MAX) {
-      mine.cause = Failure::Disconnected;
-      mine.peer = error.peer;
-    }
     end(member->fail(mine));
   }
 

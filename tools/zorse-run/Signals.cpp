@@ -1,7 +1,11 @@
 #include "Signals.h"
 
+#include "zorse/runtime/Launch.h"
+
 #include <cerrno>
+#include <chrono>
 #include <csignal>
+#include <optional>
 #include <thread>
 
 #include <fcntl.h>
@@ -11,12 +15,14 @@ namespace {
 
 int signalPipe[2];
 
-/// Waits for a signal; for one that may end the process at once if `insists`.
-void awaitSignal(bool insists) {
+using Clock = std::chrono::steady_clock;
+
+/// Waits for a signal; if there was a `first` one, for another that insists.
+void awaitSignal(std::optional<Clock::time_point> first) {
   char byte = 0;
   for (;;)
     if (::read(signalPipe[0], &byte, 1) == 1) {
-      if (byte != SIGUSR1 || !insists)
+      if (!first || (byte != SIGUSR1 && std::chrono::duration<double>(Clock::now() - *first).count() >= zorse::runtime::kOneRequestSeconds))
         return;
     } else if (errno != EINTR) {
       ::pause();
@@ -38,9 +44,10 @@ void zorse::run::onSignals(std::function<void()> first) {
       errno = before;
     });
   std::thread([first = std::move(first)] {
-    awaitSignal(false);
+    awaitSignal(std::nullopt);
+    Clock::time_point since = Clock::now();
     first();
-    awaitSignal(true);
+    awaitSignal(since);
     ::_exit(130);
   }).detach();
 }

@@ -22,10 +22,24 @@ using namespace zorse::runtime;
 
 namespace {
 
+/// The same ranks, for a second series of exchanges: names serve once.
+class Again final : public Group {
+public:
+  Again(Group &group, std::string prefix) : group_(group), prefix_(std::move(prefix)) {}
+  uint32_t rank() const override { return group_.rank(); }
+  uint32_t size() const override { return group_.size(); }
+  uint64_t generation() const override { return group_.generation(); }
+  Result<std::vector<std::string>> exchange(const std::string &name, const std::string &mine) override { return group_.exchange(prefix_ + name, mine); }
+
+private:
+  Group &group_;
+  const std::string prefix_;
+};
+
 class Here {
 public:
   Here(const Options &options, const Bundle &bundle, DataSource &data, Process &process, uint64_t &stepsDone)
-      : o(options), bundle(bundle), data(data), process(process), stepsDone(stepsDone), gradients(bundle), lossRows(bundle) {}
+      : o(options), bundle(bundle), data(data), process(process), stepsDone(stepsDone), gradients(bundle), lossRows(bundle), again(process.group, "checkpoint: ") {}
 
   ~Here() {
     if (process.member)
@@ -41,6 +55,7 @@ public:
 
 private:
   using Clock = std::chrono::steady_clock;
+  static constexpr int kNotFinite = 3; ///< exit code
 
   bool alone() const { return process.member == nullptr; }
 
@@ -87,7 +102,7 @@ private:
     if (process.member)
       process.member->setProgress([this] {
         Executor::Progress progress = executor->progress();
-        return RankProgress{progress.counter, progress.underWay, progress.where, progress.step, progress.entry};
+        return RankProgress{progress.counter, progress.underWay, progress.where, progress.step, progress.entry, progress.unheard};
       });
     return Status::success();
   }
@@ -101,27 +116,6 @@ private:
 
     training.options = trainingOptions(o, bundle.summary.training());
     training.steps = o.steps;
-    SnapshotOptions options;
-    options.directory = o.snapshots;
-    options.every = o.snapshotEvery;
-    options.keep = o.keepSnapshots;
-    options.resuming = process.resume;
-    if (o.snapshots.empty() && !o.checkpoint.empty() && !alone()) {
-      // The parameters are on all ranks: the checkpoint is merged from a snapshot of the end.
-      options.directory = partsDirectory();
-      std::error_code ignored;
-      if (process.output)
-        std::filesystem::remove_all(options.directory, ignored);
-      if (auto met = process.group.exchange("checkpoint parts are cleared", ""); met.failed())
-        return met.error();
-    }
-    if (options.directory.empty())
-      return Status::success();
-    options.warn = [this](const std::string &text) {
-      if (process.output)
-        process.output->line("warning: " + text);
-    };
-    RunIdentity identity;
     identity.model = bundle.summary.content_hash();
     identity.batch = bundle.batch;
     identity.sequence = bundle.sequence;
@@ -135,12 +129,15 @@ private:
     if (matrices.failed())
       return matrices.error();
     identity.matrices = *matrices;
-    Result<std::unique_ptr<Snapshots>> opened = Snapshots::open(*executor, bundle, process.group, options, identity);
-    if (opened.failed())
-      return opened.error();
-    snapshots = std::move(*opened);
-    if (!process.resume)
-      return Status::success();
+    if (o.snapshots.empty()) // The parameters are on all ranks: the checkpoint is merged from a snapshot of the end.
+      return o.checkpoint.empty() || alone() ? Status::success() : openParts();
+    SnapshotOptions options;
+    options.directory = o.snapshots;
+    options.every = o.snapshotEvery;
+    options.keep = o.keepSnapshots;
+    options.resuming = process.resume;
+    if (Status status = openSnapshots(options, process.group); status.failed() || !process.resume)
+      return status;
     note.clear();
     Result<std::optional<ResumePoint>> resumed = snapshots->resume(o.allowChange, &note);
     if (resumed.failed())
@@ -174,6 +171,32 @@ private:
     return text;
   }
 
+  Status openSnapshots(SnapshotOptions options, Group &group) {
+    options.warn = [this](const std::string &text) {
+      if (process.output)
+        process.output->line("warning: " + text);
+    };
+    Result<std::unique_ptr<Snapshots>> opened = Snapshots::open(*executor, bundle, group, options, identity);
+    if (opened.failed())
+      return opened.error();
+    snapshots = std::move(*opened);
+    return Status::success();
+  }
+
+  /// A directory beside the checkpoint for what the ranks hold of it.
+  Status openParts() {
+    snapshots.reset();
+    inParts = true;
+    std::error_code ignored;
+    if (process.output)
+      std::filesystem::remove_all(partsDirectory(), ignored);
+    if (auto met = again.exchange("parts are cleared", ""); met.failed())
+      return met.error();
+    SnapshotOptions options;
+    options.directory = partsDirectory();
+    return openSnapshots(options, again);
+  }
+
   Status announce() {
     if (!process.output)
       return Status::success();
@@ -187,6 +210,10 @@ private:
              bundle.devices.size() == 1 ? "" : "s", alone() ? "" : ", a process each", batch.c_str(), bundle.precision.c_str(), bytesText(planned).c_str(),
              snapshots ? (", " + bytesText(snapshots->memory()) + (alone() ? "" : " a rank") + " for snapshots").c_str() : "",
              (unsigned long long)data.samplesPerEpoch());
+      for (const std::string &line : data.description())
+        printf("data: %s\n", line.c_str());
+      for (const std::string &line : evaluation ? evaluation->description() : std::vector<std::string>())
+        printf("evaluation data: %s\n", line.c_str());
       fflush(stdout);
     }
     return process.output->begin(stepsDone);
@@ -198,8 +225,6 @@ private:
     training.evaluateEvery = o.evaluateEvery;
     training.evaluationBatches = o.evaluationBatches;
     training.gate = &process.gate;
-    if (o.nonFinite == "skip")
-      training.nonFinite = TrainingRun::NonFinite::Skip;
     if (o.nonFinite == "stop")
       training.nonFinite = TrainingRun::NonFinite::Stop;
     training.report = [this](const StepReport &report) { tell(sayStep(report), process.reportToAll); };
@@ -223,12 +248,43 @@ private:
     stepsDone = end->lastStep;
     if (snapshots && stepsDone >= training.firstStep)
       snapshots->takeNow(stepsDone);
+    // Who sees the losses says it to all: the ranks end together, with one exit code.
+    Result<std::vector<std::string>> said = process.group.exchange("numbers", end->notFinite);
+    if (said.failed())
+      return said.error();
+    for (const std::string &text : *said)
+      if (!text.empty() && !notFinite) {
+        notFinite = userError(text);
+        notFinite->exitCode = kNotFinite;
+      }
     return Status::success();
+  }
+
+  /// Waits for the last snapshot. When it failed, and the checkpoint would have been merged from it, its parts are taken beside the checkpoint, which may be on a disk that is
+  /// well.
+  Status finishSnapshots() {
+    Status status = snapshots->finish();
+    if (alone() || o.checkpoint.empty() || inParts)
+      return status;
+    Result<std::vector<std::string>> failed = process.group.exchange("last snapshot", status.failed() ? "failed" : "");
+    if (failed.failed())
+      return failed.error();
+    bool any = std::any_of(failed->begin(), failed->end(), [](const std::string &text) { return !text.empty(); });
+    if (!any || stepsDone == 0 || checkFence(o.snapshots, process.group.generation()).failed())
+      return status;
+    Status parts = openParts();
+    if (parts.succeeded()) {
+      snapshots->takeNow(stepsDone);
+      parts = snapshots->finish();
+    }
+    if (parts.failed())
+      fprintf(stderr, "error: %s\n", parts.message().c_str());
+    return status;
   }
 
   /// What was asked for is written in this order, the trained state first; one that fails does not keep the others from being written.
   Status finish() {
-    std::optional<Error> first;
+    std::optional<Error> first = notFinite;
     auto keep = [&](Status status) {
       if (status.failed() && first)
         fprintf(stderr, "error: %s\n", status.message().c_str());
@@ -236,7 +292,8 @@ private:
         first = status.error();
       return status.succeeded();
     };
-    bool snapshotDone = !snapshots || keep(snapshots->finish());
+    if (snapshots)
+      keep(finishSnapshots());
 
     if (!o.memoryReport.empty())
       for (size_t i = 0; i < executor->devices().size(); ++i)
@@ -266,7 +323,7 @@ private:
       const char *what;
       std::function<Status()> write;
     } const outputs[] = {
-        {o.checkpoint, "checkpoint", [&] { return snapshotDone ? writeCheckpoint() : Status(userError(o.checkpoint + ": not written, because the last snapshot failed")); }},
+        {o.checkpoint, "checkpoint", [&] { return writeCheckpoint(); }},
         {o.metrics, "metrics", [&] { return process.output->writeMetrics(); }},
         {o.gradients, "gradients", [&] { return gradients.write(o.gradients); }},
         {o.lossRows, "per-sample losses", [&] { return lossRows.write(o.lossRows); }},
@@ -298,13 +355,13 @@ private:
   Status writeCheckpoint() {
     if (alone())
       return saveCheckpoint(*executor, bundle, o.checkpoint);
-    std::string directory = o.snapshots.empty() ? partsDirectory() : o.snapshots;
+    std::string directory = inParts ? partsDirectory() : o.snapshots;
     Result<std::vector<SnapshotFolder>> folders = listSnapshots(directory);
     if (folders.failed())
       return folders.error();
     auto newest = std::find_if(folders->begin(), folders->end(), [&](const SnapshotFolder &folder) { return folder.complete && folder.step == stepsDone; });
     if (newest == folders->end())
-      return userError(directory + ": has no snapshot of step " + std::to_string(stepsDone) + "; the directory must be one that all ranks share");
+      return userError(directory + ": has no snapshot of step " + std::to_string(stepsDone) + "; is it one that all ranks share? Nothing was written to " + o.checkpoint);
     Result<SnapshotReader> snapshot = SnapshotReader::open(directory + "/" + newest->name);
     if (snapshot.failed())
       return snapshot.error();
@@ -313,7 +370,7 @@ private:
       return status;
     say(note);
     std::error_code ignored;
-    if (o.snapshots.empty())
+    if (inParts)
       std::filesystem::remove_all(directory, ignored);
     return Status::success();
   }
@@ -339,7 +396,11 @@ private:
   GradientDump gradients;
   LossRows lossRows;
   std::unique_ptr<Executor> executor;
+  Again again;                          // of the checkpoint's parts
   std::unique_ptr<Snapshots> snapshots; // ends before the executor.
+  RunIdentity identity;
+  bool inParts = false;                 // the checkpoint is merged from its parts, not from the last snapshot.
+  std::optional<Error> notFinite;       // the run's end has learnt nothing.
   TrainingRun training;
   uint64_t emptyExecutor = 0;
   Clock::time_point made, began;

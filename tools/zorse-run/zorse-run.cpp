@@ -12,6 +12,7 @@
 #include "zorse/runtime/MappedFile.h"
 #include "zorse/runtime/Snapshot.h"
 #include "zorse/runtime/SnapshotFiles.h"
+#include "zorse/runtime/StandardStreams.h"
 
 #include <algorithm>
 #include <csignal>
@@ -27,8 +28,6 @@ using namespace zorse::run;
 using namespace zorse::runtime;
 
 namespace {
-
-int exitCode(const Error &error) { return error.kind == ErrorKind::User ? 1 : 2; }
 
 /// All devices as threads of this process.
 Status runThreads(const Options &o, bool &finished) {
@@ -68,7 +67,7 @@ Status runThreads(const Options &o, bool &finished) {
   process.resume = o.resume;
   process.fingerprint = fingerprint;
   process.makeDevices = [&] { return makeLocalDevices(*bundle); };
-  process.failed = [](const Error &error) { endProcess(error.kind, error.text(), exitCode(error)); };
+  process.failed = [](const Error &error) { endProcess(error.kind, error.text(), error.code()); };
   uint64_t stepsDone = 0;
   Status status = trainHere(o, *bundle, **data, process, stepsDone);
   finished = stepsDone >= o.steps;
@@ -171,6 +170,7 @@ Result<int> start(const Options &o, int argc, char **argv) {
 } // namespace
 
 int main(int argc, char **argv) {
+  openStandardStreams();
   Options options;
   if (std::optional<int> code = parseOptions(argc, argv, options))
     return *code;
@@ -180,7 +180,7 @@ int main(int argc, char **argv) {
     Result<int> code = start(options, argc, argv);
     if (!code.failed())
       return *code;
-    endProcess(code.error().kind, code.message(), exitCode(code.error()));
+    endProcess(code.error().kind, code.message(), code.error().code());
   } catch (const std::bad_alloc &) {
     endProcess(ErrorKind::User, "this machine has too little memory for the run", 1);
   }

@@ -157,6 +157,11 @@ private:
       peer->connection.giveUp();
   }
 
+  bool isSendingAgain(uint32_t rank) override {
+    Peer *peer = find(peerOfRank_[rank]);
+    return peer && peer->connection.isSendingAgain();
+  }
+
   Peer *find(uint64_t id) {
     auto found = peers_.find(id);
     return found == peers_.end() ? nullptr : found->second.get();
@@ -176,6 +181,7 @@ private:
       double wait = job_.isUrgent() || pausedUntil_ ? kPauseSeconds : std::min(times_.heartbeatSeconds / 2, 0.1);
       int count = ::epoll_wait(epoll_.get(), events.data(), int(events.size()), std::max(1, int(wait * 1000)));
       double now = clock_.advance();
+      job_.paused(clock_.longestPause());
       for (int i = 0; i < count; ++i) // what has arrived is heard before anybody is judged (tick).
         handle(events[size_t(i)].data.u64, events[size_t(i)].events, now);
       for (std::function<void(double)> &what : takeCommands())
@@ -351,6 +357,8 @@ private:
       refusal.set_generation(options_.generation);
       refusal.set_world(options_.world);
       refusal.set_message(text.substr(0, kTextBytes));
+      if (reason == JOB_FAILED)
+        refusal.set_exit_code(std::clamp(job_.verdict()->exitCode, 0, 255));
     }
     peer.connection.queue(encode(message));
     turnAway(peer, why);

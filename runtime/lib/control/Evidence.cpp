@@ -1,6 +1,7 @@
 #include "Evidence.h"
 
 #include <algorithm>
+#include <cstdio>
 
 using namespace zorse::control;
 using namespace zorse::runtime;
@@ -99,7 +100,7 @@ std::optional<Failure> Evidence::verdict(double now) const {
     return found_;
   Chain chain = follow();
   if (chain.final)
-    return tell(chain);
+    return tell(chain, now);
   if (found_ && found_->rank == chain.end) {
     Failure out = *found_;
     out.message += noticedBy(chain.end, chain.from);
@@ -114,7 +115,7 @@ std::optional<Failure> Evidence::verdict(double now) const {
     else if (found_)
       return found_;
   }
-  return tell(chain);
+  return tell(chain, now);
 }
 
 std::string Evidence::noticedBy(uint32_t rank, uint32_t from) const {
@@ -129,7 +130,22 @@ std::string Evidence::noticedBy(uint32_t rank, uint32_t from) const {
   return ranks_[rank].where.empty() ? "" : "; last heard of in " + ranks_[rank].where;
 }
 
-Failure Evidence::tell(const Chain &chain) const {
+/// Of a rank about which nothing is known but that another one does not reach it any more.
+Failure Evidence::tellUnreached(uint32_t rank, const Failure &blame, double now) const {
+  char ago[48] = "";
+  if (ranks_[rank].heardAt)
+    std::snprintf(ago, sizeof ago, "; the coordinator heard it %.1f s ago", std::max(0.0, now - *ranks_[rank].heardAt));
+  Failure out;
+  out.cause = Failure::Disconnected;
+  out.kind = blame.kind;
+  out.rank = rank;
+  out.device = ranks_[rank].device;
+  out.message = nameOf(rank) + " is not reached any more (its process has died, or its network is lost): " + nameOf(blame.rank) + (blame.where.empty() ? "" : ", " + blame.where) +
+                ", says: " + blame.message + ago;
+  return out;
+}
+
+Failure Evidence::tell(const Chain &chain, double now) const {
   const Rank &rank = ranks_[chain.end];
   Failure out;
   if (rank.own) {
@@ -138,16 +154,19 @@ Failure Evidence::tell(const Chain &chain) const {
     bool placed = out.where.empty() || out.message.find(out.where) != std::string::npos;
     out.message = nameOf(chain.end) + (placed ? "" : ", " + out.where) + ": " + out.message;
     if (out.peer != kNoRank) {
+      if (!ranks_[out.peer].known() && !ranks_[out.peer].mute)
+        return tellUnreached(out.peer, *rank.own, now);
       bool mutual = ranks_[out.peer].own && ranks_[out.peer].own->peer == chain.end;
+      out.exitCode = 2;
       out.message += mutual ? "; " + nameOf(out.peer) + " says the same of rank " + std::to_string(chain.end) + ": the connection between them is broken"
-                            : "; it blames " + nameOf(out.peer) + (ranks_[out.peer].mute ? ", which has finished" : ", of which nothing else is known");
+                            : "; it blames " + nameOf(out.peer) + (ranks_[out.peer].mute ? ", which has finished" : "");
     }
     return out;
   }
   if (!rank.known()) { // blamed by one whose story is all there is
     Chain blame;
     blame.end = chain.from;
-    return tell(blame);
+    return tell(blame, now);
   }
   out.rank = chain.end;
   out.device = rank.device;

@@ -2,7 +2,8 @@
 //
 // Evidence arrives in any order: rank 1 says "rank 2 closed the connection" before rank 2's own "disk full" or the launcher's "was killed by signal 9" is heard. So blame is
 // followed from rank to rank, starting at the earliest evidence, and the end of the chain is the cause. It is final when its rank said itself what is wrong, or when nothing
-// better can come; otherwise a moment (kGraceSeconds) is left for better evidence. Of one rank, in this order: its own report, how its process ended, its closed
+// better can come; otherwise a moment (kGraceSeconds) is left for better evidence. A rank that blames a peer may live on the wrong side of a broken network, or its peer may:
+// where blame is all there is, the verdict is about the peer that is not reached, and never an error in the input (exit code 2), so that a restart is tried. Of one rank, in this order: its own report, how its process ended, its closed
 // connection, others' blame.
 #pragma once
 
@@ -23,6 +24,8 @@ public:
   /// From the rank's Join.
   void setDevice(uint32_t rank, const std::string &device) { ranks_[rank].device = device; }
   /// Of its last heartbeat, when it was under way: "entry 12 (forward of ...) of step 4".
+  /// Anything came from the rank.
+  void heard(uint32_t rank, double now) { ranks_[rank].heardAt = now; }
   void setWhere(uint32_t rank, const std::string &where) { ranks_[rank].where = where; }
 
   /// What a rank reports of itself; only the first counts. `now` here and below: the coordinator's clock.
@@ -49,6 +52,7 @@ private:
     std::string how, why;
     int exitCode = 2;
     double since = 0; ///< of the first evidence about it
+    std::optional<double> heardAt;
     bool known() const { return own || ended || isClosed; }
   };
   struct Chain {
@@ -62,7 +66,8 @@ private:
   /// The rank with evidence of its own trouble (no blame) that has it longest; kNoRank: none.
   uint32_t earliestTrouble(uint32_t except) const;
   Chain follow() const;
-  runtime::Failure tell(const Chain &chain) const;
+  runtime::Failure tell(const Chain &chain, double now) const;
+  runtime::Failure tellUnreached(uint32_t rank, const runtime::Failure &blame, double now) const;
   std::string noticedBy(uint32_t rank, uint32_t from) const;
 
   std::vector<Rank> ranks_;

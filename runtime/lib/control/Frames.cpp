@@ -117,7 +117,18 @@ Status checkRefusal(const Refusal &refusal) {
     return wrong("reason " + std::to_string(int(refusal.reason())));
   if (Status bad = checkText(refusal.job(), kJobBytes, "job"); bad.failed())
     return bad;
+  if (refusal.exit_code() < 0 || refusal.exit_code() > 255)
+    return wrong("exit code " + std::to_string(refusal.exit_code()));
   return checkText(refusal.message(), kTextBytes, "message");
+}
+
+Status checkHeartbeat(const Heartbeat &heartbeat, uint32_t world) {
+  if (uint32_t(heartbeat.unheard_size()) > world)
+    return wrong("more peers than there are ranks");
+  for (const Silence &unheard : heartbeat.unheard())
+    if (unheard.rank() >= world || !(unheard.seconds() >= 0 && unheard.seconds() < 1e9))
+      return wrong("rank " + std::to_string(unheard.rank()) + " of " + std::to_string(world) + ", or its silence");
+  return checkText(heartbeat.progress().where(), kTextBytes, "where");
 }
 
 Status checkContributions(const Contributions &some, uint32_t world) {
@@ -136,7 +147,7 @@ Status checkFields(const Message &message, Role sender, uint32_t world) {
   case Message::kJoin: return checkJoin(message.join());
   case Message::kWelcome: return checkWelcome(message.welcome(), world);
   case Message::kRefusal: return checkRefusal(message.refusal());
-  case Message::kHeartbeat: return checkText(message.heartbeat().progress().where(), kTextBytes, "where");
+  case Message::kHeartbeat: return checkHeartbeat(message.heartbeat(), world);
   case Message::kContribution:
     if (Status bad = checkText(message.contribution().name(), kNameBytes, "name"); bad.failed())
       return bad;

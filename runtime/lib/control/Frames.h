@@ -14,7 +14,7 @@
 
 namespace zorse::control {
 
-inline constexpr uint32_t kVersion = 1;
+inline constexpr uint32_t kVersion = 2;
 inline constexpr char kMagic[] = "zorse control";
 
 inline constexpr size_t kNonceBytes = 32, kMacBytes = 32;

@@ -1,4 +1,5 @@
 #include "Job.h"
+#include "Sockets.h"
 
 #include <algorithm>
 #include <cstdio>
@@ -37,6 +38,19 @@ std::string zorse::control::withoutIs(const std::string &where) {
     if (where.rfind(prefix, 0) == 0)
       return where.substr(std::char_traits<char>::length(prefix));
   return where;
+}
+
+Failure zorse::runtime::failureOf(const Error &error) {
+  Failure out;
+  out.kind = error.kind;
+  out.message = error.message;
+  out.where = error.where;
+  out.exitCode = error.code();
+  if (error.peer != kNoRank) {
+    out.cause = Failure::Disconnected;
+    out.peer = error.peer;
+  }
+  return out;
 }
 
 FailureReport zorse::control::toMessage(const Failure &failure) {
@@ -113,6 +127,9 @@ void Job::received(uint32_t rank, const Message &message, double now) {
   case Message::kHeartbeat:
     if (message.heartbeat().has_progress())
       progressed(rank, message.heartbeat().progress(), now);
+    r.unheard.clear();
+    for (const Silence &silence : message.heartbeat().unheard())
+      r.unheard[silence.rank()] = now - silence.seconds();
     break;
   case Message::kContribution: contributed(rank, message.contribution(), now); break;
   case Message::kFailed: {
@@ -124,11 +141,7 @@ void Job::received(uint32_t rank, const Message &message, double now) {
     break;
   }
   case Message::kCoordinatorLost:
-    evidence_.found(foundBy(Failure::MissedHeartbeats, ErrorKind::User, settings_.host, settings_.host == kNoRank ? "" : r.device,
-                            evidence_.nameOf(settings_.host) + ", which holds the coordinator, was stopped or starved: " + evidence_.nameOf(rank) +
-                                " heard nothing of it for " + seconds(message.coordinator_lost().seconds()) + " and gave it up"),
-                    now);
-    decide(now);
+    coordinatorLost(rank, message.coordinator_lost().seconds(), now);
     break;
   case Message::kStopRequest: requestStop(now); break;
   case Message::kStopAnswer:
@@ -142,6 +155,21 @@ void Job::received(uint32_t rank, const Message &message, double now) {
     break;
   default: break; // parseMessage lets nothing else through.
   }
+}
+
+/// A rank has given the coordinator up. Whether the coordinator stood still or what it said got lost on the way, only the coordinator knows.
+void Job::coordinatorLost(uint32_t rank, double silent, double now) {
+  std::string host = evidence_.nameOf(settings_.host) + ", which holds the coordinator,";
+  if (paused_ > silent / 2)
+    evidence_.found(foundBy(Failure::MissedHeartbeats, ErrorKind::User, settings_.host, settings_.host == kNoRank ? "" : ranks_[settings_.host].device,
+                            host + " was stopped or starved: " + evidence_.nameOf(rank) + " heard nothing of it for " + seconds(silent) + " and gave it up"),
+                    now);
+  else
+    evidence_.found(foundBy(Failure::MissedHeartbeats, ErrorKind::User, rank, ranks_[rank].device,
+                            evidence_.nameOf(rank) + " is cut off: it heard nothing of " + host + " for " + seconds(silent) +
+                                " and gave it up, although the coordinator lives and heard it: what is sent from there to it gets lost in the network"),
+                    now);
+  decide(now);
 }
 
 void Job::progressed(uint32_t rank, const Progress &progress, double now) {
@@ -331,6 +359,7 @@ void Job::tick(double now, const std::function<std::string()> &refused, double e
   if (!verdict_) {
     checkJoined(std::max(now, elapsed), now, refused);
     checkHeartbeats(now);
+    checkLinks(now);
     checkProgress(now);
   }
   decide(now);
@@ -364,7 +393,8 @@ void Job::checkJoined(double elapsed, double now, const std::function<std::strin
 void Job::checkHeartbeats(double now) {
   for (uint32_t rank = 0; rank < settings_.world; ++rank) {
     Rank &r = ranks_[rank];
-    if (r.state != State::Working || !r.connected || now - r.heardAt <= settings_.times.deadlineSeconds)
+    const double deadline = settings_.times.deadlineSeconds, silence = now - r.heardAt;
+    if (r.state != State::Working || !r.connected || silence <= deadline || (silence <= deadline + sendingAgainSeconds(deadline) && outbox_.isSendingAgain(rank)))
       continue;
     r.silent = true;
     std::string where = r.progress.underWay && !r.progress.where.empty() ? "; last heard of in " + r.progress.where : "";
@@ -374,6 +404,47 @@ void Job::checkHeartbeats(double now) {
     failure.where = r.progress.underWay ? r.progress.where : "";
     evidence_.found(failure, now);
   }
+}
+
+/// A rank whom the coordinator hears and some peer does not. What a rank says of another counts while it is heard itself, and the coordinator's own silence, which is the
+/// better evidence, comes first. Where two do not hear each other, packets were lost in one direction first: without their acknowledgements the other one falls silent a
+/// moment later. So the one who fell silent first is named; of several, the one whom most do not hear.
+void Job::checkLinks(double now) {
+  const double deadline = settings_.times.deadlineSeconds, late = 2 * settings_.times.heartbeatSeconds + sendingAgainSeconds(deadline);
+  struct Silent {
+    uint32_t listeners = 0, first = kNoRank; ///< who do not hear it; the one who has not for longest
+    double since = 0;
+  };
+  std::map<uint32_t, Silent> silent;
+  bool over = false;
+  for (uint32_t rank = 0; rank < settings_.world; ++rank) {
+    const Rank &r = ranks_[rank];
+    if (r.state != State::Working || !r.connected || now - r.heardAt > deadline / 2)
+      continue;
+    for (const auto &[peer, since] : r.unheard) {
+      if (ranks_[peer].state != State::Working || now - since <= deadline / 2)
+        continue;
+      Silent &s = silent[peer];
+      if (s.listeners++ == 0 || since < s.since) {
+        s.since = since;
+        s.first = rank;
+      }
+      over |= now - since > deadline + late;
+    }
+  }
+  if (!over)
+    return;
+  auto worst = std::max_element(silent.begin(), silent.end(), [](const auto &a, const auto &b) {
+    return a.second.listeners != b.second.listeners ? a.second.listeners < b.second.listeners : a.second.since > b.second.since;
+  });
+  const auto &[rank, s] = *worst;
+  std::string text = evidence_.nameOf(rank) + " is cut off from " + evidence_.nameOf(s.first) + (s.listeners > 1 ? " and " + std::to_string(s.listeners - 1) + " more" : "") +
+                     ": nothing of it has come there for " + seconds(now - s.since) + ", although the coordinator hears both: what it sends gets lost in the network";
+  if (auto back = ranks_[rank].unheard.find(s.first); back != ranks_[rank].unheard.end())
+    text += " (it has not heard " + evidence_.nameOf(s.first) + " for " + seconds(now - back->second) + " either)";
+  Failure failure = foundBy(Failure::MissedHeartbeats, ErrorKind::User, rank, ranks_[rank].device, text);
+  failure.where = ranks_[rank].progress.underWay ? ranks_[rank].progress.where : "";
+  evidence_.found(failure, now);
 }
 
 void Job::checkProgress(double now) {

@@ -33,6 +33,8 @@ public:
   virtual void send(uint32_t rank, const SharedFrame &frame, bool lasting) = 0;
   /// Frames of `rank` that are not lasting and were not sent are given up.
   virtual void giveUp(uint32_t rank) = 0;
+  /// What was sent to `rank` is not acknowledged by its host: the network is in doubt, not the process alone.
+  virtual bool isSendingAgain(uint32_t) { return false; }
 };
 
 class Job {
@@ -43,7 +45,12 @@ public:
   /// The rank has been admitted and welcomed. Only for ranks that are absent (`isAbsent`) of a job that has not failed.
   void joined(uint32_t rank, const std::string &device, double now);
   /// Anything was received of the rank.
-  void heard(uint32_t rank, double now) { ranks_[rank].heardAt = now; }
+  void heard(uint32_t rank, double now) {
+    ranks_[rank].heardAt = now;
+    evidence_.heard(rank, now);
+  }
+  /// The longest time for which the coordinator itself stood still so far.
+  void paused(double seconds) { paused_ = seconds; }
   /// A message of the stage Work.
   void received(uint32_t rank, const Message &message, double now);
   /// Its connection has ended.
@@ -85,6 +92,7 @@ private:
     uint64_t highest = 0;       ///< step entered
     std::string device;
     double heardAt = 0;
+    std::map<uint32_t, double> unheard; ///< peers that it does not hear, and since when
     runtime::RankProgress progress;
   };
 
@@ -102,6 +110,8 @@ private:
   void checkExchanges(double now);
   void decideStop();
   void checkHeartbeats(double now);
+  void checkLinks(double now);
+  void coordinatorLost(uint32_t rank, double seconds, double now);
   void checkProgress(double now);
   void checkJoined(double elapsed, double now, const std::function<std::string()> &refused);
   void decide(double now);
@@ -116,7 +126,7 @@ private:
   std::map<std::string, Exchange> exchanges_;
   std::vector<SharedFrame> early_;   ///< reports from before rank 0 joined
   size_t earlyBytes_ = 0;
-  double progressAt_ = 0;
+  double progressAt_ = 0, paused_ = 0;
   Stop stop_ = Stop::None;
   uint64_t lastStep_ = 0;
   std::optional<runtime::Failure> verdict_;

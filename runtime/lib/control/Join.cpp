@@ -23,6 +23,7 @@ constexpr double kShortestTry = 0.02;
 struct Outcome {
   enum Kind { Absent, Later, Settled, Final } kind = Absent; ///< nobody there; try again soon; somebody else's; this job says no.
   std::string text;
+  int exitCode = 0; ///< of a job that has failed: its own
 };
 
 /// Of several addresses of one endpoint: what happened where somebody was; all that was said.
@@ -30,7 +31,7 @@ Outcome together(const Outcome &a, const Outcome &b) {
   if (a.text.empty())
     return b;
   bool same = a.text == b.text;
-  return {a.kind == Outcome::Absent || b.kind == Outcome::Absent ? std::max(a.kind, b.kind) : std::min(a.kind, b.kind), same ? a.text : a.text + ", " + b.text};
+  return {a.kind == Outcome::Absent || b.kind == Outcome::Absent ? std::max(a.kind, b.kind) : std::min(a.kind, b.kind), same ? a.text : a.text + ", " + b.text, 0};
 }
 
 std::string secondsText(double value) {
@@ -58,7 +59,7 @@ public:
 
 private:
   static bool end(Outcome *outcome, Outcome::Kind kind, std::string text) {
-    *outcome = {kind, std::move(text)};
+    *outcome = {kind, std::move(text), 0};
     return false;
   }
 
@@ -154,7 +155,9 @@ private:
     case DUPLICATE_RANK:
       return end(outcome, Outcome::Final,
                  (refusal.message().empty() ? me : refusal.message()) + " has joined already: two processes were started as " + me + ", or an earlier one still runs");
-    case JOB_FAILED: return end(outcome, Outcome::Final, "the job has failed already: " + refusal.message());
+    case JOB_FAILED:
+      *outcome = {Outcome::Final, "the job has failed already: " + refusal.message(), refusal.exit_code()};
+      return false;
     default: return end(outcome, Outcome::Settled, "does not accept this job's secret any more");
     }
   }
@@ -204,7 +207,7 @@ private:
 bool tryEndpoint(const MemberOptions &options, const Endpoint &endpoint, double until, double patience, Admission *admission, Outcome *outcome) {
   Result<std::vector<Address>> addresses = resolve(endpoint);
   if (addresses.failed()) {
-    *outcome = {Outcome::Absent, addresses.message()};
+    *outcome = {Outcome::Absent, addresses.message(), 0};
     return false;
   }
   for (const Address &address : *addresses) {
@@ -241,8 +244,11 @@ Result<Admission> zorse::control::joinJob(const MemberOptions &options) {
         return admission;
       if (outcome.kind == Outcome::Final || last[i].text.empty() || monotonicSeconds() < until) // a try that was cut short says less than the one before.
         last[i] = outcome;
-      if (last[i].kind == Outcome::Final)
-        return userError(who + " was refused by the coordinator of job '" + options.key.job + "' at " + describe(options.endpoints[i]) + ": " + last[i].text);
+      if (last[i].kind == Outcome::Final) {
+        Error refused = userError(who + " was refused by the coordinator of job '" + options.key.job + "' at " + describe(options.endpoints[i]) + ": " + last[i].text);
+        refused.exitCode = last[i].exitCode;
+        return refused;
+      }
       settled &= last[i].kind == Outcome::Settled;
       if (monotonicSeconds() >= until)
         break;

@@ -220,7 +220,8 @@ private:
         return finish();
       if (!open)
         return coordinatorGone();
-      if (now - heardAt_ > welcome_.deadline_seconds())
+      if (double silence = now - heardAt_, deadline = welcome_.deadline_seconds();
+          silence > deadline && (silence > deadline + sendingAgainSeconds(deadline) || !connection_->isSendingAgain()))
         return coordinatorSilent();
       if (ownIsOverdue())
         return conclude(ownStory());
@@ -270,6 +271,11 @@ private:
       p.set_where(progress->where.substr(0, kTextBytes));
       p.set_step(progress->step);
       p.set_entry(progress->entry);
+      for (const Unheard &silent : progress->unheard) {
+        Silence &silence = *heartbeat.add_unheard();
+        silence.set_rank(silent.peer);
+        silence.set_seconds(silent.seconds);
+      }
     }
     connection_->queue(encode(message));
     connection_->flush();

@@ -1,5 +1,7 @@
 #include "Sockets.h"
 
+#include "zorse/runtime/TcpOptions.h"
+
 #include <algorithm>
 #include <cerrno>
 #include <csignal>
@@ -9,7 +11,6 @@
 #include <fcntl.h>
 #include <netdb.h>
 #include <netinet/in.h>
-#include <netinet/tcp.h>
 #include <poll.h>
 #include <sys/eventfd.h>
 #include <sys/resource.h>
@@ -61,13 +62,6 @@ double zorse::control::monotonicSeconds() {
   timespec now = {};
   ::clock_gettime(CLOCK_MONOTONIC, &now);
   return double(now.tv_sec) + 1e-9 * double(now.tv_nsec);
-}
-
-double FairClock::advance() {
-  double now = monotonicSeconds(), passed = now - last_;
-  last_ = now;
-  pause_ = std::max(pause_, passed);
-  return fair_ += std::min(passed, largest_);
 }
 
 std::string zorse::control::describe(const Endpoint &endpoint) {
@@ -190,8 +184,8 @@ void zorse::control::allowOpenFiles(uint64_t count) {
 }
 
 Connection::Connection(Descriptor socket) : socket_(std::move(socket)) {
-  int on = 1;
-  ::setsockopt(socket_.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+  sendWithoutDelay(socket_.get());
+  sendLostOftenAgain(socket_.get());
 }
 
 bool Connection::receive(size_t limit) {
@@ -245,6 +239,12 @@ void Connection::flush() {
     for (sent_ += size_t(n); !out_.empty() && sent_ >= out_.front().frame->size(); out_.pop_front())
       sent_ -= out_.front().frame->size();
   }
+}
+
+bool Connection::isSendingAgain() const {
+  tcp_info info = {};
+  socklen_t size = sizeof info;
+  return ::getsockopt(socket_.get(), IPPROTO_TCP, TCP_INFO, &info, &size) == 0 && info.tcpi_unacked > 0 && info.tcpi_retransmits > 0;
 }
 
 void Connection::giveUp() {

@@ -4,7 +4,9 @@
 #include "Frames.h"
 
 #include "zorse/runtime/Control.h"
+#include "zorse/runtime/FairClock.h"
 
+#include <algorithm>
 #include <deque>
 #include <functional>
 #include <string>
@@ -53,20 +55,7 @@ runtime::Result<std::thread> startThread(std::function<void()> body);
 /// Seconds of CLOCK_MONOTONIC.
 double monotonicSeconds();
 
-/// A clock for whoever waits for others' signs of life: it advances at most `largest` seconds from one reading to the next, so that a thread that was itself stopped or
-/// starved between two readings does not count that time against others.
-class FairClock {
-public:
-  explicit FairClock(double largest) : largest_(largest), last_(monotonicSeconds()) {}
-  /// Call once per turn of the loop, after everything that had arrived was read.
-  double advance();
-  double now() const { return fair_; }
-  /// The longest pause between two readings so far.
-  double longestPause() const { return pause_; }
-
-private:
-  double largest_, last_, fair_ = 0, pause_ = 0;
-};
+using runtime::FairClock;
 
 /// "127.0.0.1:4711", "[::1]:4711"
 std::string describe(const runtime::Endpoint &endpoint);
@@ -77,6 +66,9 @@ struct Listener {
 };
 /// Listens on the first of `ports` that is free. Address: IPv4, IPv6 or a host name; empty, "0.0.0.0" or "::" for all interfaces.
 runtime::Result<Listener> listenOn(const std::string &address, const std::vector<uint16_t> &ports);
+
+/// Silence for which the network is to blame is longer than the outage by TCP's pause until it sends again: at most a second (TcpOptions.h), which short deadlines cannot afford.
+inline double sendingAgainSeconds(double deadline) { return std::min(1.0, deadline / 3); }
 
 struct Address {
   sockaddr_storage bytes = {};
@@ -109,6 +101,8 @@ public:
   /// Sends as much as the socket takes. When the connection is broken the queue is dropped and `receive` tells, after what the other end said last.
   void flush();
   bool pending() const { return !out_.empty(); }
+  /// The other end's host has not acknowledged for so long that what was sent is being sent again: it is not the process there that is silent, or not alone, but the network.
+  bool isSendingAgain() const;
   /// Removes queued frames that are not lasting, except one that has been sent in part.
   void giveUp();
   /// No more is sent; the other end sees the end of the stream after what was sent.

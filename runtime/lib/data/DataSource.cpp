@@ -4,6 +4,7 @@
 #include "Order.h"
 
 #include <algorithm>
+#include <sstream>
 
 using namespace zorse;
 using namespace zorse::runtime;
@@ -35,6 +36,15 @@ bool inRange(const bundle::GraphInput &input, int64_t value) {
   return (value >= input.lower_bound() && value < input.upper_bound()) || (input.ignore_allowed() && value == input.ignore_index());
 }
 
+constexpr size_t kShown = 8; ///< values that descriptions show
+
+template <typename T> std::string listed(const std::vector<T> &values) {
+  std::ostringstream text;
+  for (size_t i = 0; i < values.size(); ++i)
+    text << (i ? ", " : "") << values[i];
+  return text.str();
+}
+
 /// Feeds one input with rows.
 class Feed {
 public:
@@ -43,6 +53,7 @@ public:
   virtual uint64_t samples() const = 0;
   virtual Status row(uint64_t sample, std::byte *target) const = 0;
   virtual std::string path() const = 0;
+  virtual std::string description() const = 0;
 
 protected:
   const bundle::GraphInput &input_;
@@ -75,6 +86,11 @@ public:
     return Status::success();
   }
   std::string path() const override { return file_->path(); }
+  std::string description() const override {
+    std::vector<int64_t> first(std::min<uint64_t>(kShown, file_->count()));
+    std::string text = path() + ": " + file_->format() + ", " + std::to_string(file_->count()) + " tokens";
+    return file_->read(0, first.size(), first.data()).failed() || first.empty() ? text : text + ", the first are " + listed(first);
+  }
 
 private:
   std::shared_ptr<const TokenFile> file_;
@@ -105,6 +121,16 @@ public:
     return Status::success();
   }
   std::string path() const override { return file_.path(); }
+  std::string description() const override {
+    std::string text = path() + ": input '" + input_.name() + "', " + safetensorsName(file_.type()) + " [" + shapeText(file_.shape()) + "]";
+    std::vector<std::byte> stored(kShown * bytesOf(file_.type()));
+    int64_t count = std::min<int64_t>(kShown, elementCount(file_.shape()).value_or(0));
+    if (count == 0 || file_.read(0, count, stored.data()).failed())
+      return text;
+    std::vector<double> first(count);
+    convertElements(stored.data(), file_.type(), first.data(), StoredType::F64, count);
+    return text + ", the first values are " + listed(first);
+  }
 
 private:
   ArrayFile file_;
@@ -142,6 +168,14 @@ public:
   }
 
   uint64_t samplesPerEpoch() const override { return samples_; }
+
+  std::vector<std::string> description() const override {
+    std::vector<std::string> lines;
+    for (const std::unique_ptr<Feed> &feed : feeds_)
+      if (std::string line = feed->description(); std::find(lines.begin(), lines.end(), line) == lines.end())
+        lines.push_back(line);
+    return lines;
+  }
 
 private:
   const Bundle &bundle_;

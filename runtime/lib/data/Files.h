@@ -11,11 +11,12 @@
 namespace zorse::runtime {
 
 /// A row of token ids: llm.c's .bin (a header of 256 int32 that starts with 20240520: uint16 tokens, or 20240801: uint32), nanoGPT's .bin (uint16 and
-/// nothing else), any other file as bytes.
+/// nothing else), any other file as bytes, unless it is known to hold something else than text.
 class TokenFile {
 public:
+  /// \param path  "bytes:PATH": as bytes, whatever it is
   static Result<TokenFile> open(const std::string &path);
-  static Result<TokenFile> parse(DataFile file);
+  static Result<TokenFile> parse(DataFile file, bool asBytes = false);
 
   uint64_t count() const { return count_; }
   /// Tokens [first, first + count) as int64.
@@ -30,6 +31,9 @@ private:
   StoredType type_ = StoredType::U8;
   const char *format_ = "";
 };
+
+/// The path of what `--data` names as tokens.
+std::string withoutBytes(const std::string &path);
 
 /// An array of NumPy's .npy format, in C order.
 class ArrayFile {

@@ -63,7 +63,7 @@ Result<std::string> describeFile(const std::string &name, const std::string &pat
       form += (d ? ", " : "") + std::to_string(array->shape()[d]);
     form += "]";
   }
-  Result<DataFile> file = DataFile::open(path);
+  Result<DataFile> file = DataFile::open(name.empty() ? withoutBytes(path) : path);
   if (file.failed())
     return file.error();
   Result<uint64_t> sampled = sampledHash(*file);

@@ -191,8 +191,11 @@ public:
       std::lock_guard<std::mutex> lock(mutex);
       result.underWay = underWay();
     }
-    for (const LocalDevice &local : locals)
+    for (const LocalDevice &local : locals) {
       result.counter += local.transport->moved() + local.device->launches();
+      for (const Unheard &peer : local.transport->unheard())
+        result.unheard.push_back(peer);
+    }
     // The earliest place in the order of the whole run where somebody is; of those who are there, whoever is in the entry and does not wait before it.
     std::tuple<uint64_t, uint32_t, bool> earliest{UINT64_MAX, 0, false};
     for (const Server &server : servers) {

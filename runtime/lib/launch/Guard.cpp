@@ -13,6 +13,8 @@ using namespace zorse::runtime::launching;
 
 namespace {
 
+constexpr int kEndMilliseconds = 1000; ///< the guard has so long to end.
+
 /// In the forked process: system calls only.
 [[noreturn]] void watch(int pipe) {
   ::setsid(); // Ctrl-C is not for it.
@@ -50,6 +52,7 @@ Result<std::unique_ptr<Guard>> Guard::start() {
   if (process == 0)
     watch(ends[0]); // its copy of the other end is closed in there.
   ::close(ends[0]);
+  ::fcntl(ends[1], F_SETFL, O_NONBLOCK); // a guard that is stopped reads nothing: the launcher does not wait for it.
   if (process < 0) {
     std::string why = std::strerror(errno);
     ::close(ends[1]);
@@ -60,6 +63,15 @@ Result<std::unique_ptr<Guard>> Guard::start() {
 
 Guard::~Guard() {
   ::close(pipe_);
+  // All ranks have ended: the guard has nothing to do any more. One that somebody has stopped would never say so.
+  ::kill(process_, SIGCONT);
+  for (int waited = 0; waited < kEndMilliseconds; ++waited) {
+    pid_t ended = ::waitpid(process_, nullptr, WNOHANG);
+    if (ended == process_ || (ended < 0 && errno != EINTR))
+      return;
+    ::usleep(1000);
+  }
+  ::kill(process_, SIGKILL);
   while (::waitpid(process_, nullptr, 0) < 0 && errno == EINTR)
     ;
 }

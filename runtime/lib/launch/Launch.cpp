@@ -99,6 +99,7 @@ private:
   size_t widest_ = 0;
 
   // Of all starts
+  double stopSignalAt_ = 0; ///< the last one that counted
   int stopSignals_ = 0; ///< SIGINT, SIGTERM, SIGHUP so far, and SIGUSR1 as the first of them
 
   // Of the present one
@@ -200,9 +201,10 @@ void Launcher::takeSignals() {
       say("zorse-run: a run cannot be suspended, as its ranks would count as lost; Ctrl-C ends it after the step under way");
       continue;
     }
-    if (signal == SIGUSR1 && stopSignals_ > 0)
+    if (stopSignals_ > 0 && (signal == SIGUSR1 || now() - stopSignalAt_ < kOneRequestSeconds))
       continue;
     ++stopSignals_;
+    stopSignalAt_ = now();
     if (ranks_.empty())
       continue;
     if (stopSignals_ == 1 && !failure_) {
@@ -405,8 +407,8 @@ int Launcher::run() {
     code = runOnce(restart);
     if (!failure_)
       break;
-    // What a restart does not mend: errors in the input, programs that cannot be run.
-    bool mends = code != 1 && code != 126 && code != 127 && !lost_;
+    // What a restart does not mend: errors in the input, numbers that are not finite (again), programs that cannot be run.
+    bool mends = code != 1 && code != 3 && code != 126 && code != 127 && !lost_;
     std::string why = failure_->text;
     if (restart >= o_.restarts || !mends || stopSignals_ > 0) {
       if (failure_->rank != kNoRank || code > 2)

@@ -88,6 +88,7 @@ Result<std::unique_ptr<Transport>> Job::connect(const std::vector<uint32_t> &nod
   options.secret = key_.secret;
   options.deviceNames = options_.names;
   options.sites = nodes;
+  options.heartbeatSeconds = options_.times.heartbeatSeconds;
   options.connectSeconds = options_.times.joinSeconds;
   for (uint32_t peer = 0; peer < place_.world; ++peer) {
     if (peer == place_.rank)
@@ -106,16 +107,8 @@ void Job::leave() {
 }
 
 void Job::fail(const Error &error) {
-  Failure mine;
-  mine.kind = error.kind;
+  Failure mine = failureOf(error);
   mine.rank = place_.rank;
-  mine.message = error.message;
-  mine.where = error.where;
-  mine.exitCode = error.kind == ErrorKind::User ? 1 : 2;
-  if (error.peer != UINT32_MAX) {
-    mine.cause = Failure::Disconnected;
-    mine.peer = error.peer;
-  }
   Failure verdict = member_->fail(mine);
   if (coordinator_)
     coordinator_->waitForLateRanks();

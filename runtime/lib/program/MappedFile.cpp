@@ -96,7 +96,7 @@ MappedFile MappedFile::view(std::string path, const void *data, size_t size) {
 }
 
 Result<MappedFile> MappedFile::open(const std::string &path) {
-  int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK); // not waiting for whoever writes into a pipe of that name
   if (descriptor < 0)
     return userError(path + ": cannot be read: " + std::strerror(errno));
   struct stat info = {};

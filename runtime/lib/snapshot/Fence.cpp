@@ -109,9 +109,8 @@ Result<uint64_t> zorse::runtime::newestGeneration(const std::string &directory) 
 
 Status zorse::runtime::checkFence(const std::string &directory, uint64_t generation) {
   Result<uint64_t> newest = newestGeneration(directory);
-  if (newest.failed())
-    return newest.error();
-  if (*newest > generation)
+  // A directory that cannot be read, because its disk fails or it is gone, says nothing of a newer generation, and must not cost what is on other disks.
+  if (!newest.failed() && *newest > generation)
     return userError(superseded(directory, *newest, generation));
   return Status::success();
 }

@@ -164,7 +164,6 @@ std::vector<Difference> zorse::runtime::differences(const RunIdentity &before, c
   real("epsilon", a.epsilon(), b.epsilon());
   real("weight decay", a.weight_decay(), b.weight_decay());
   real("clip", a.clip_norm(), b.clip_norm());
-  text("skipping of non-finite gradients", a.skip_nonfinite() ? "yes" : "no", b.skip_nonfinite() ? "yes" : "no");
   real("learning rate", a.learning_rate(), b.learning_rate());
   text("schedule", nameOf(kSchedules, a.schedule()), nameOf(kSchedules, b.schedule()));
   number("warm-up steps", uint64_t(a.warmup_steps()), uint64_t(b.warmup_steps()));

@@ -2,6 +2,8 @@
 
 #include "Folders.h"
 
+#include "zorse/runtime/Elements.h"
+
 #include <xxhash.h>
 
 #include <algorithm>
@@ -86,6 +88,9 @@ private:
 
 std::optional<SnapshotTrouble> zorse::runtime::writeDeviceFile(const Fence &fence, const std::string &folder, const DeviceLayout &layout, const std::byte *copy,
                                                                double optimizerStep, DeviceFileSums &sums) {
+  for (const LaidSlice &laid : layout.slices)
+    if (laid.slice.moment < 0 && firstNotFinite(copy + laid.place, laid.slice.type, laid.slice.end - laid.slice.begin))
+      return SnapshotTrouble{folder + "/" + layout.name + ": not written: the parameters hold numbers that are not finite"};
   std::unique_ptr<char, decltype(&std::free)> head(static_cast<char *>(std::aligned_alloc(kDirectAlignment, (layout.headBytes() + kDirectAlignment - 1) / kDirectAlignment * kDirectAlignment)),
                                                    &std::free);
   if (!head)

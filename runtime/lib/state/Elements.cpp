@@ -177,3 +177,38 @@ std::optional<int64_t> zorse::runtime::elementCount(const std::vector<int64_t> &
       return std::nullopt;
   return count;
 }
+
+namespace {
+
+/// By the bits: an exponent of ones only.
+template <typename Bits> std::optional<int64_t> firstWithout(const void *numbers, int64_t count, Bits exponent) {
+  constexpr int64_t kAtOnce = 4096; // looked at together, which needs no branches, and again one by one where there is one.
+  const std::byte *bytes = static_cast<const std::byte *>(numbers);
+  auto bits = [&](int64_t i) {
+    Bits value;
+    std::memcpy(&value, bytes + size_t(i) * sizeof value, sizeof value);
+    return value;
+  };
+  for (int64_t begin = 0; begin < count; begin += kAtOnce) {
+    int64_t end = std::min(begin + kAtOnce, count);
+    bool any = false;
+    for (int64_t i = begin; i < end; ++i)
+      any |= (bits(i) & exponent) == exponent;
+    for (int64_t i = begin; any && i < end; ++i)
+      if ((bits(i) & exponent) == exponent)
+        return i;
+  }
+  return std::nullopt;
+}
+
+} // namespace
+
+std::optional<int64_t> zorse::runtime::firstNotFinite(const void *numbers, StoredType type, int64_t count) {
+  switch (type) {
+  case StoredType::F64: return firstWithout<uint64_t>(numbers, count, 0x7ff0000000000000);
+  case StoredType::F32: return firstWithout<uint32_t>(numbers, count, 0x7f800000);
+  case StoredType::BF16: return firstWithout<uint16_t>(numbers, count, 0x7f80);
+  case StoredType::F16: return firstWithout<uint16_t>(numbers, count, 0x7c00);
+  default: return std::nullopt;
+  }
+}

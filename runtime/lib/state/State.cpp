@@ -251,6 +251,12 @@ Status zorse::runtime::saveCheckpoint(const Executor &executor, const Bundle &bu
     const std::vector<Piece> &group = pieces[parameter.group()];
     if (group.empty())
       continue; // held by no device.
+    for (const Piece &piece : group) {
+      int64_t begin = std::max<int64_t>(parameter.offset(), piece.begin), end = std::min<int64_t>(parameter.offset() + elementsOf(parameter), piece.end);
+      if (parameter.trainable() && begin < end &&
+          firstNotFinite(piece.data + (begin - piece.begin) * piece.elementBytes, storedType(parameter.type()), end - begin))
+        return Error{ErrorKind::User, path + ": not written: parameter '" + bundle.weights[i].name + "' holds numbers that are not finite", UINT32_MAX, {}, 3};
+    }
     items.push_back(itemOf(parameter, bundle.weights[i], storedType(parameter.type()), [&group, &parameter](std::byte *target) { gather(group, parameter, target); }));
   }
   return writeSafetensors(path, std::move(items));

@@ -43,6 +43,10 @@ public:
         if (Status status = evaluate(done); status.failed())
           return status;
     }
+    if (since_ && end_.lastStep - *since_ + 1 >= std::min(kNotFiniteSteps, end_.lastStep - run_.firstStep + 1))
+      end_.notFinite = "the loss or the gradients of every step from " + std::to_string(*since_) + " to " + std::to_string(end_.lastStep) +
+                       " were not finite: none of these updates was applied, and what is kept is the state after step " + std::to_string(*since_ - 1) +
+                       ". Look at the data and the learning rate; --nonfinite=stop ends such a run at once";
     return end_;
   }
 
@@ -80,7 +84,7 @@ private:
     scalars.learningRate = learningRate(run_.options, step, run_.firstStep + run_.steps - 1);
     scalars.lossScale = 1;
     scalars.clipNorm = run_.options.clip_norm();
-    scalars.skipNonFinite = run_.options.skip_nonfinite() || run_.nonFinite != TrainingRun::NonFinite::AsCompiled;
+    scalars.skipNonFinite = true;
     scalars.evaluation = evaluation;
     scalars.decided.clipFactor = 1;
     scalars.decided.gradientNorm = std::numeric_limits<double>::quiet_NaN();
@@ -121,6 +125,8 @@ private:
     report.seconds = result->end - std::max(result->begin, before);
     report.tokensPerSecond = double(bundle_.batch) * double(std::max<int64_t>(bundle_.sequence, 1)) / report.seconds;
     run_.report(report);
+    bool finite = pending.zeroDenominator || (std::isfinite(report.loss) && !report.skipped); // a batch without labels has nothing that is not finite.
+    since_ = finite ? std::nullopt : since_ ? since_ : std::optional<uint64_t>(report.step);
     if (run_.nonFinite == TrainingRun::NonFinite::Stop && (report.skipped || !std::isfinite(report.loss))) {
       if (run_.stopping)
         run_.stopping();
@@ -180,6 +186,7 @@ private:
   std::deque<Pending> pending_;
   double before_ = 0; ///< end of the step before
   uint64_t turn_ = 0;
+  std::optional<uint64_t> since_; ///< all steps from this one on were not finite.
   TrainingEnd end_;
 };
 

@@ -12,6 +12,7 @@
 
 #include "zorse/runtime/Group.h"
 #include "zorse/runtime/Status.h"
+#include "zorse/runtime/Unheard.h"
 
 #include <cstdint>
 #include <functional>
@@ -69,6 +70,9 @@ struct Failure {
   int exitCode = 2;         ///< of the job
 };
 
+/// What a rank whose work ended with `error` reports of itself.
+Failure failureOf(const Error &error);
+
 /// What a rank says of itself in every heartbeat.
 struct RankProgress {
   uint64_t counter = 0;     ///< grows whenever anything was done: entries finished, pieces of transfers moved.
@@ -76,6 +80,7 @@ struct RankProgress {
   std::string where;        ///< "is in entry 17 (receive from b) of step 4": the earliest unfinished entry
   uint64_t step = 0;        ///< of that entry
   uint32_t entry = 0;
+  std::vector<Unheard> unheard; ///< peers that this rank does not hear
 };
 
 struct ControlTimes {

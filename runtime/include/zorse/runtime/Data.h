@@ -1,6 +1,8 @@
 // Where samples come from. Sample n of step k is the same whatever the plan: samples are numbered over the whole run, in file order or in a shuffled one.
 //
-//   --data train.bin                            tokens: llm.c (.bin with header), nanoGPT (.bin of uint16), any other file as bytes
+//   --data train.bin                            tokens: llm.c (.bin with header), nanoGPT (.bin of uint16), any other file as bytes, unless it is
+//                                               of a known format that is neither text nor tokens
+//   --data bytes:FILE                           any file as bytes
 //   --data input_ids=a.npy,labels=b.npy         one array per input, first dimension samples
 //
 // A token file feeds the inputs with the roles "ids" and "labels": sample i is the window [i*S, (i+1)*S), labels are the next tokens, or the same ones
@@ -13,6 +15,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 namespace zorse::runtime {
 
@@ -29,6 +32,9 @@ public:
   virtual Result<std::shared_ptr<const Batch>> batchFrom(uint64_t first) = 0;
 
   virtual uint64_t samplesPerEpoch() const = 0;
+
+  /// How the data were read, a line for each file: format, size, first values.
+  virtual std::vector<std::string> description() const { return {}; }
 };
 
 /// What training data is, whatever it is called: sizes, shapes, types, and a hash of contents sampled from the whole file, so that it is quick for large ones.

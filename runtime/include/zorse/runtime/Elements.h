@@ -27,6 +27,9 @@ const char *safetensorsName(StoredType type);
 /// Converts `count` numbers; neither side needs to be aligned. Integers go through i64, everything else through f64 (f32 sums stay exact).
 void convertElements(const void *from, StoredType fromType, void *to, StoredType toType, int64_t count);
 
+/// The first of `count` numbers that is infinite or not a number; nullopt: none, or integers.
+std::optional<int64_t> firstNotFinite(const void *numbers, StoredType type, int64_t count);
+
 /// result[i] of a row-major tensor: stored dimensions `shape`; dimension d of the result is stored dimension permutation[d].
 void permuteElements(const void *from, void *to, size_t elementBytes, const std::vector<int64_t> &shape, const std::vector<int64_t> &permutation);
 

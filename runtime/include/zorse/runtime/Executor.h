@@ -115,6 +115,7 @@ public:
     uint64_t step = 0;                 ///< of the earliest unfinished entry: 0 for the first submitted step
     uint32_t entry = 0;
     std::string where;                 ///< "entry 17 (receive from b)": the one who is there
+    std::vector<Unheard> unheard;      ///< peers of transports
     std::string everywhere;            ///< "device a: entry 17 (receive from b); device b: waiting before entry 18 (...); ..."
   };
   Progress progress() const;

@@ -23,6 +23,7 @@ struct GlooOptions {
   std::vector<std::string> deviceNames;    ///< by rank, for messages; may be empty
   std::vector<uint32_t> sites;             ///< by rank: ranks of one number reach each other fast; empty: all do. The same on all ranks.
   std::map<uint32_t, uint32_t> contexts;   ///< by peer: parallel connections for long links, 1 to 16; the greater number of both ends counts.
+  double heartbeatSeconds = 0.25;          ///< how often peers show each other that they live: see Transport::unheard
   double connectSeconds = 60;              ///< all connections must be there so long after the addresses are known.
 };
 

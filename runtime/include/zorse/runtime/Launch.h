@@ -57,6 +57,9 @@ Result<std::string> rankAddress(const Place &place, const std::string &asked);
 /// A key for a job of this machine alone that nobody else can know or guess.
 JobKey randomJobKey();
 
+/// Signals that come so soon after the first are the same request: `timeout`, torchrun and terminals send one to a process and to its group. A later one insists.
+inline constexpr double kOneRequestSeconds = 0.5;
+
 struct LaunchOptions {
   std::vector<std::string> command;      ///< argv of a rank
   std::string program;                   ///< its path; empty: command[0], as a shell finds it

@@ -9,7 +9,7 @@
 
 namespace zorse::runtime {
 
-/// Who can mend it. Decides the exit code of tools: 1 for User, 2 for Internal.
+/// Who can mend it. Decides the exit code of tools: 1 for User, 2 for Internal. (A broken connection is 2 too: nothing is wrong with the input. See Error::code.)
 enum class ErrorKind : uint8_t {
   User,     ///< input, option or bundle is not as expected; the message says what was expected, what was found and the remedy.
   Internal, ///< a mistake of ours.
@@ -20,6 +20,9 @@ struct Error {
   std::string message;
   uint32_t peer = UINT32_MAX; ///< of a transfer: the rank whose connection failed, which may know more.
   std::string where = {};     ///< of a run: "device a, entry 17 (receive from b) of step 4"
+  int exitCode = 0;           ///< of tools, where it is not the kind's: 2 for what a new start may mend although nobody made a mistake
+
+  int code() const { return exitCode != 0 ? exitCode : kind == ErrorKind::User && peer == UINT32_MAX ? 1 : 2; }
 
   std::string text() const { return where.empty() ? message : where + ": " + message; }
 };

@@ -62,13 +62,18 @@ struct TrainingRun {
   StepGate *gate = nullptr;     ///< null: nobody ends the run early.
   std::function<void()> pace;   ///< of a process whose devices have nothing to do: waits until the job has done the next turn. Null: entries set the pace.
   std::function<StateReader *(uint64_t step, bool last)> stateReader; ///< who keeps the state of a step; null: nobody.
-  enum class NonFinite : uint8_t { AsCompiled, Skip, Stop } nonFinite = NonFinite::AsCompiled;
+  /// Of a step whose loss or gradients are not finite. Its update is never applied: every later one would be of NaNs.
+  enum class NonFinite : uint8_t { Skip, Stop } nonFinite = NonFinite::Skip;
   std::function<void()> stopping; ///< before a step that is not finite ends the run (NonFinite::Stop): what is still to be kept of the steps before it. Null: nothing.
 };
+
+/// A run that ends with so many steps in a row that are not finite has failed.
+inline constexpr uint64_t kNotFiniteSteps = 10;
 
 /// Where a run ended.
 struct TrainingEnd {
   uint64_t lastStep = 0;        ///< the last one done, here and in all other processes of the job; firstStep - 1: none
+  std::string notFinite;        ///< why the end of the run has learnt nothing: its last steps (kNotFiniteSteps, or all) were not finite. As far as this process was shown
   uint64_t skipped = 0;         ///< steps whose update was skipped, as far as this process was shown
 };
 

@@ -12,6 +12,7 @@
 #pragma once
 
 #include "zorse/runtime/Status.h"
+#include "zorse/runtime/Unheard.h"
 
 #include <cstddef>
 #include <cstdint>
@@ -87,6 +88,9 @@ public:
 
   /// Grows as bytes move, also within a long transfer: how a watchdog tells slow from stuck.
   virtual uint64_t moved() const = 0;
+
+  /// Peers that have been silent for longer than signs of life are apart; a driver within one process has none.
+  virtual std::vector<Unheard> unheard() const { return {}; }
 
   /// From any thread, at any time, more than once: `why` is the error that calls return from now on; the first one stays.
   virtual void abort(const Error &why) = 0;

@@ -33,7 +33,8 @@ public:
   virtual void multiply(const GemmArguments<double> &arguments) const = 0;
 };
 
-const Gemm *openBlasGemm();
+const Gemm *openBlasGemm(); ///< null where it cannot be used; `openBlasProblem` says why.
+const std::string &openBlasProblem();
 const Gemm *oneDnnGemm(); ///< null where the runtime was built without oneDNN.
 
 /// The library to use: `name`, else the environment variable ZORSE_GEMM, else the one that was measured to be faster on this machine. The measurement is

@@ -97,6 +97,8 @@ Result<const Gemm *> zorse::runtime::chooseGemm(const std::string &name) {
   if (wanted.empty())
     if (const char *environment = std::getenv("ZORSE_GEMM"))
       wanted = environment;
+  if (!openBlasGemm()) // oneDNN alone is not enough: it has no f64 product.
+    return userError(openBlasProblem());
   if (wanted.empty()) {
     static const Gemm *const choice = rememberedOrMeasured();
     return choice;

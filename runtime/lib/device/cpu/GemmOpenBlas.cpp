@@ -1,16 +1,51 @@
+// OpenBLAS, loaded when it is first needed: as a library that the program is linked with it starts threads and maps memory before main, so that under a limit on address space
+// (ulimit -v) even --help never came to an end.
 #include "Gemm.h"
 
 #include <cblas.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <thread>
+
+#include <dlfcn.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
 
 using namespace zorse::runtime;
 
 namespace {
 
+/// What OpenBLAS maps for every thread that calls it at the same time. Where that fails it tries again for ever.
+constexpr size_t kBytesPerThread = size_t(128) << 20;
+
 CBLAS_TRANSPOSE flag(bool transpose) { return transpose ? CblasTrans : CblasNoTrans; }
 
 class OpenBlas final : public Gemm {
 public:
-  OpenBlas() { openblas_set_num_threads(1); } // Our own threads split the work; CMakeLists.txt says why it is not the serial build.
+  OpenBlas() {
+    if (!(problem_ = lacksMemory()).empty())
+      return;
+    ::setenv("OPENBLAS_NUM_THREADS", "1", 1); // Our own threads split the work; CMakeLists.txt says why it is not the serial build.
+    void *library = ::dlopen(ZORSE_OPENBLAS_FILE, RTLD_NOW | RTLD_LOCAL);
+    if (!library)
+      library = ::dlopen("libopenblas.so.0", RTLD_NOW | RTLD_LOCAL);
+    if (!library) {
+      const char *why = ::dlerror();
+      problem_ = std::string("OpenBLAS cannot be loaded: ") + (why ? why : "unknown") + "; expected " ZORSE_OPENBLAS_FILE " (Debian: libopenblas0-pthread)";
+      return;
+    }
+    sgemm_ = reinterpret_cast<decltype(sgemm_)>(::dlsym(library, "cblas_sgemm"));
+    dgemm_ = reinterpret_cast<decltype(dgemm_)>(::dlsym(library, "cblas_dgemm"));
+    auto setThreads = reinterpret_cast<decltype(&openblas_set_num_threads)>(::dlsym(library, "openblas_set_num_threads"));
+    if (!sgemm_ || !dgemm_ || !setThreads) {
+      problem_ = "OpenBLAS has no cblas_sgemm, cblas_dgemm or openblas_set_num_threads";
+      return;
+    }
+    setThreads(1);
+  }
+
+  const std::string &problem() const { return problem_; }
   const char *name() const override { return "openblas"; }
   std::string identity() const override {
     std::string build = openblas_get_config(); // "OpenBLAS 0.3.21 NO_LAPACKE DYNAMIC_ARCH ...": name and version
@@ -18,16 +53,38 @@ public:
     return "openblas" + (name == std::string::npos ? std::string() : build.substr(name, version - name)) + ", " + openblas_get_corename();
   }
   void multiply(const GemmArguments<float> &g) const override {
-    cblas_sgemm(CblasRowMajor, flag(g.transposeA), flag(g.transposeB), g.m, g.n, g.k, g.alpha, g.a, g.lda, g.b, g.ldb, g.beta, g.c, g.ldc);
+    sgemm_(CblasRowMajor, flag(g.transposeA), flag(g.transposeB), g.m, g.n, g.k, g.alpha, g.a, g.lda, g.b, g.ldb, g.beta, g.c, g.ldc);
   }
   void multiply(const GemmArguments<double> &g) const override {
-    cblas_dgemm(CblasRowMajor, flag(g.transposeA), flag(g.transposeB), g.m, g.n, g.k, g.alpha, g.a, g.lda, g.b, g.ldb, g.beta, g.c, g.ldc);
+    dgemm_(CblasRowMajor, flag(g.transposeA), flag(g.transposeB), g.m, g.n, g.k, g.alpha, g.a, g.lda, g.b, g.ldb, g.beta, g.c, g.ldc);
   }
+
+private:
+  static std::string lacksMemory() {
+    rlimit limit = {};
+    if (::getrlimit(RLIMIT_AS, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY)
+      return {};
+    size_t bytes = kBytesPerThread * std::max(2u, std::thread::hardware_concurrency());
+    void *probe = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (probe == MAP_FAILED)
+      return "matrix products need " + std::to_string(bytes >> 20) + " MiB of address space, more than the limit of " + std::to_string(limit.rlim_cur >> 20) +
+             " MiB (ulimit -v) leaves; expected a higher limit, or none";
+    ::munmap(probe, bytes);
+    return {};
+  }
+
+  decltype(&cblas_sgemm) sgemm_ = nullptr;
+  decltype(&cblas_dgemm) dgemm_ = nullptr;
+  std::string problem_;
 };
+
+const OpenBlas &library() {
+  static const OpenBlas gemm;
+  return gemm;
+}
 
 } // namespace
 
-const Gemm *zorse::runtime::openBlasGemm() {
-  static const OpenBlas gemm;
-  return &gemm;
-}
+const Gemm *zorse::runtime::openBlasGemm() { return library().problem().empty() ? &library() : nullptr; }
+
+const std::string &zorse::runtime::openBlasProblem() { return library().problem(); }

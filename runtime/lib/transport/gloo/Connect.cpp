@@ -3,6 +3,8 @@
 #include "Handshake.h"
 #include "Sockets.h"
 
+#include "zorse/runtime/TcpOptions.h"
+
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
@@ -356,6 +358,7 @@ private:
 
   void admit(std::list<Attempt>::iterator attempt, uint32_t peer) {
     sendWithoutDelay(attempt->fd.get());
+    sendLostOftenAgain(attempt->fd.get());
     // A peer that lost our admission connects again; the later connection is the one it knows.
     wanted_[peer].made[attempt->purpose.index] = std::move(attempt->fd);
     attempts_.erase(attempt);
@@ -368,11 +371,15 @@ private:
       if (wanted.missing() == 0)
         continue;
       if (peer < me_)
-        return userError(rankName(options_, peer) + " could not be reached at " + wanted.host + ":" + std::to_string(wanted.port) + " within " +
-                         seconds.str() + " s: " + (wanted.problem.empty() ? "no answer" : wanted.problem));
-      return userError(rankName(options_, peer) + " has not connected to " + options_.listenAddress + " within " + seconds.str() + " s" +
+        return Error{ErrorKind::User,
+                     rankName(options_, peer) + " could not be reached at " + wanted.host + ":" + std::to_string(wanted.port) + " within " + seconds.str() + " s: " +
+                         (wanted.problem.empty() ? "no answer" : wanted.problem),
+                     peer};
+      return Error{ErrorKind::User,
+                   rankName(options_, peer) + " has not connected to " + options_.listenAddress + " within " + seconds.str() + " s" +
                        (turnedAway_ ? "; " + std::to_string(turnedAway_) + " connections of others, or of ranks with another secret, job or generation, were turned away"
-                                    : ""));
+                                    : ""),
+                   peer};
     }
     return internalError("connections are missing");
   }

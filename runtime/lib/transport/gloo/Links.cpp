@@ -5,8 +5,10 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <linux/sockios.h>
 #include <poll.h>
 #include <sys/eventfd.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 
 using namespace zorse::runtime;
@@ -15,7 +17,7 @@ using Clock = std::chrono::steady_clock;
 
 namespace {
 
-enum Word : uint8_t { Goodbye = 1, Abort = 2 };
+enum Word : uint8_t { Goodbye = 1, Abort = 2, Beat = 3 };
 constexpr size_t kMaxReason = 4096;
 constexpr size_t kHeaderBytes = 4; ///< word, kind of error, length of the reason (2)
 
@@ -23,6 +25,9 @@ constexpr size_t kHeaderBytes = 4; ///< word, kind of error, length of the reaso
 constexpr auto kWordTime = std::chrono::seconds(1);
 /// Leaving waits so long for peers' hosts to have the last bytes. Only a lost network or a host in trouble takes longer.
 constexpr auto kDeliveryTime = std::chrono::seconds(10);
+
+/// Bytes that the kernel has not got rid of yet: no further beat is added, which would say nothing new and might be cut in two.
+constexpr int kUnsentBytes = 1024;
 
 /// For a look at what is there already.
 constexpr auto kMoment = std::chrono::milliseconds(1);
@@ -89,7 +94,7 @@ void Transfer::cancel() {
 }
 
 Result<std::unique_ptr<Links>> Links::create(const GlooOptions &options, std::map<uint32_t, Connections> connections) {
-  std::unique_ptr<Links> links(new Links());
+  std::unique_ptr<Links> links(new Links(std::clamp(options.heartbeatSeconds, 0.005, 60.0)));
   if (Status status = links->start(options, std::move(connections)); status.failed()) {
     links->fail(status.error()); // no goodbye
     return status;
@@ -163,6 +168,14 @@ uint64_t Links::moved() const {
   return bytes;
 }
 
+std::vector<Unheard> Links::unheard() const {
+  std::vector<Unheard> silent;
+  for (const auto &[peer, link] : links_)
+    if (double seconds = now_ - link->heardAt; seconds > 2 * beatSeconds_ && !link->saidGoodbye)
+      silent.push_back({peer, seconds});
+  return silent;
+}
+
 void Links::fail(const Error &why) {
   {
     std::lock_guard<std::mutex> lock(mutex_);
@@ -231,8 +244,19 @@ void Links::poke() {
   (void)!::write(event_.get(), &one, sizeof one);
 }
 
+/// Shows every peer that this rank lives.
+void Links::beat() {
+  static const std::string word = frame(Beat, {});
+  for (auto &[peer, link] : links_) {
+    int unsent = 0;
+    if (link->controlOpen && ioctl(link->control.get(), SIOCOUTQ, &unsent) == 0 && unsent <= kUnsentBytes)
+      writeWhole(link->control.get(), word.data(), word.size());
+  }
+}
+
 void Links::watch() {
   bool pairsClosed = false;
+  double beatAt = 0;
   while (!stopping_) {
     if (failed() && !pairsClosed) {
       closePairs();
@@ -248,13 +272,23 @@ void Links::watch() {
       polled.push_back({link->control.get(), POLLIN, 0});
       order.push_back(link.get());
     }
-    poll(polled.data(), polled.size(), doubtful && !failed() ? 20 : -1);
+    int wait = failed() || links_.empty() ? -1 : std::max(1, int(1000 * std::min(beatSeconds_, beatAt - clock_.now())));
+    poll(polled.data(), polled.size(), doubtful && !failed() ? std::min(20, wait) : wait);
     uint64_t count;
     if (polled[0].revents != 0)
       (void)!::read(event_.get(), &count, sizeof count);
     for (size_t i = 0; i < order.size(); ++i)
       if (polled[i + 1].revents != 0)
         readControl(*order[i]);
+    double now = clock_.advance(); // after everything that had arrived was read
+    for (size_t i = 0; i < order.size(); ++i)
+      if (polled[i + 1].revents != 0)
+        order[i]->heardAt = now;
+    now_ = now;
+    if (now >= beatAt && !failed()) {
+      beat();
+      beatAt = now + beatSeconds_;
+    }
     for (auto &[peer, link] : links_)
       judge(*link);
   }
@@ -276,7 +310,7 @@ void Links::readControl(Link &link) {
   while (link.inbox.size() >= kHeaderBytes) {
     auto byte = [&](size_t i) { return uint8_t(link.inbox[i]); };
     size_t length = byte(2) | size_t(byte(3)) << 8;
-    if ((byte(0) != Goodbye && byte(0) != Abort) || byte(1) > uint8_t(ErrorKind::Internal) || length > kMaxReason) {
+    if (byte(0) < Goodbye || byte(0) > Beat || byte(1) > uint8_t(ErrorKind::Internal) || length > kMaxReason) {
       link.controlOpen = false;
       return fail(internalError(link.name + " sent what is no message of a transport"));
     }
@@ -284,7 +318,7 @@ void Links::readControl(Link &link) {
       return;
     if (byte(0) == Goodbye)
       link.saidGoodbye = true;
-    else
+    else if (byte(0) == Abort)
       fail({ErrorKind(byte(1)), link.inbox.substr(kHeaderBytes, length), link.peer});
     link.inbox.erase(0, kHeaderBytes + length);
   }

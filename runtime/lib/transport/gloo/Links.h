@@ -4,13 +4,15 @@
 //   goodbye, then its end        the peer has left: its last bytes are delivered. Only what still waits for it fails.
 //   abort with a reason          the peer has given up: so does everybody, for that reason.
 //   its end without a word       the peer is gone: everybody gives up and says so.
+//   beats                        the peer lives and its bytes arrive here.
 //
-// Nothing here measures time to decide that a peer is dead.
+// Nothing here decides that a peer is dead because of time: how long each has been silent is said to the coordinator, who hears both ends.
 #pragma once
 
 #include "Connect.h"
 #include "Pair.h"
 
+#include "zorse/runtime/FairClock.h"
 #include "zorse/runtime/Transport.h"
 
 #include <condition_variable>
@@ -31,7 +33,9 @@ struct Link {
 
   // Of the watching thread:
   std::string inbox;
-  bool controlOpen = true, saidGoodbye = false;
+  bool controlOpen = true;
+  std::atomic<bool> saidGoodbye{false};
+  std::atomic<double> heardAt{0}; ///< on the watching thread's clock
   std::optional<std::chrono::steady_clock::time_point> brokenSince;
 };
 
@@ -79,10 +83,12 @@ public:
   Status failure() const;
   /// Bytes that arrived here or that peers' hosts have acknowledged: grows also within a message.
   uint64_t moved() const;
+  /// Peers without a sign of life for more than two beats.
+  std::vector<Unheard> unheard() const;
 
 private:
   friend class Transfer;
-  Links() = default;
+  explicit Links(double beatSeconds) : beatSeconds_(beatSeconds), clock_(2 * beatSeconds) {}
   Status start(const GlooOptions &options, std::map<uint32_t, Connections> connections);
   Status enlist(Transfer &transfer);
   void strike(Transfer &transfer);
@@ -90,10 +96,14 @@ private:
   void wake(const Link *only);
   void poke();
   void watch();
+  void beat();
   void readControl(Link &link);
   void judge(Link &link);
   void closePairs();
 
+  const double beatSeconds_;
+  FairClock clock_;                   ///< of the watching thread
+  std::atomic<double> now_{0};        ///< as it read it last
   std::map<uint32_t, std::unique_ptr<Link>> links_;
   std::shared_ptr<tcp::Device> loop_;
   std::thread watcher_;

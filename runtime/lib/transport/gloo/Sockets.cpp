@@ -5,7 +5,6 @@
 #include <memory>
 #include <netdb.h>
 #include <netinet/in.h>
-#include <netinet/tcp.h>
 #include <sys/socket.h>
 #include <vector>
 
@@ -78,9 +77,4 @@ bool zorse::runtime::gloo_transport::writeWhole(int fd, const void *data, size_t
     written = ::send(fd, data, bytes, MSG_NOSIGNAL | MSG_DONTWAIT);
   while (written < 0 && errno == EINTR);
   return written == ssize_t(bytes);
-}
-
-void zorse::runtime::gloo_transport::sendWithoutDelay(int fd) {
-  int on = 1;
-  setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
 }

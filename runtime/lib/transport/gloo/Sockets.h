@@ -24,6 +24,4 @@ std::string connectProblem(int fd);
 /// Writes all of it at once or fails; never raises SIGPIPE, never blocks.
 bool writeWhole(int fd, const void *data, size_t bytes);
 
-void sendWithoutDelay(int fd);
-
 } // namespace zorse::runtime::gloo_transport

@@ -1,0 +1,14 @@
+// What a rank says of peers that have fallen silent.
+#pragma once
+
+#include <cstdint>
+
+namespace zorse::runtime {
+
+/// Nothing came from `peer` over the transport's connection with it for so long, although it has not said goodbye.
+struct Unheard {
+  uint32_t peer = 0;
+  double seconds = 0;
+};
+
+} // namespace zorse::runtime

@@ -1,0 +1,233 @@
+"""Cuts of the network between the nodes of a job, one-way and two-way, at random moments: an outage shorter than the deadline is survived; a longer one ends the job on all nodes with
+exit code 2 and names who was not heard, or the job starts again from its newest snapshot and comes to its end.
+
+    network_cuts.py [--trials 100] [--seed 1] [--at-once 4]
+
+Three nodes of one rank each are network namespaces on one bridge; the coordinator is in the first one's launcher. A direction is cut by giving the sender a wrong hardware address of the
+receiver: packets leave and nobody takes them, as behind a broken switch. Needs the right to make network namespaces (exit code 77 without it).
+"""
+import argparse
+import concurrent.futures
+import os
+import queue
+import random
+import re
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+
+import harness as z
+
+DEADLINE = 3.0
+NODES = 3
+DEVICES = "abc"
+NOBODY = "02:00:00:00:00:fe"
+
+
+def ip(*words):
+    return subprocess.run(["ip", *map(str, words)], capture_output=True, text=True)
+
+
+class Network:
+    """Nodes 0, 1, ... on a bridge."""
+
+    def __init__(self, number):
+        self.hub = f"zc{os.getpid()}-{number}-hub"
+        self.spaces = [f"zc{os.getpid()}-{number}-{n}" for n in range(NODES)]
+        self.addresses = [f"10.214.7.{n + 1}" for n in range(NODES)]
+        self.hardware = [f"02:00:00:00:07:{n + 1:02x}" for n in range(NODES)]
+
+    def build(self):
+        """None, or why not."""
+        todo = [("netns", "add", space) for space in [self.hub] + self.spaces] + [("-n", self.hub, "link", "add", "name", "zrs-bridge", "type", "bridge"), ("-n", self.hub, "link", "set", "zrs-bridge", "up")]
+        for n, space in enumerate(self.spaces):
+            todo += [("link", "add", "zrs", "netns", space, "type", "veth", "peer", "name", f"port{n}", "netns", self.hub),
+                     ("-n", self.hub, "link", "set", f"port{n}", "master", "zrs-bridge", "up"), ("-n", space, "address", "add", self.addresses[n] + "/24", "dev", "zrs"),
+                     ("-n", space, "link", "set", "zrs", "address", self.hardware[n]), ("-n", space, "link", "set", "zrs", "up"), ("-n", space, "link", "set", "lo", "up")]
+        try:
+            for words in todo:
+                done = ip(*words)
+                if done.returncode != 0:
+                    return done.stderr.strip()
+        except FileNotFoundError as missing:
+            return f"{missing.filename} is not installed"
+        for a in range(NODES):
+            for b in range(NODES):
+                if a != b:
+                    self.direct(a, b, self.hardware[b])
+        return None
+
+    def direct(self, sender, receiver, hardware):
+        done = ip("-n", self.spaces[sender], "neigh", "replace", self.addresses[receiver], "lladdr", hardware, "dev", "zrs", "nud", "permanent")
+        if done.returncode != 0:
+            raise z.Failure(done.stderr)
+
+    def cut(self, directions):
+        for sender, receiver in directions:
+            self.direct(sender, receiver, NOBODY)
+
+    def heal(self, directions):
+        for sender, receiver in directions:
+            self.direct(sender, receiver, self.hardware[receiver])
+
+    def remove(self):
+        for space in self.spaces + [self.hub]:
+            ip("netns", "del", space)
+
+
+class Node:
+    def __init__(self, network, number, words, log, environment):
+        self.lines, self.log = [], log
+        clean = {k: v for k, v in os.environ.items() if not k.startswith("ZORSE_")}
+        place = {"PET_NNODES": NODES, "PET_NODE_RANK": number, "PET_MASTER_ADDR": network.addresses[0], "PET_MASTER_PORT": 29600}
+        self.process = subprocess.Popen(["ip", "netns", "exec", network.spaces[number]] + words, env={**clean, **{k: str(v) for k, v in place.items()}, **environment},
+                                        stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace")
+        self.thread = threading.Thread(target=self.read, daemon=True)
+        self.thread.start()
+
+    def read(self):
+        for line in self.process.stdout:
+            self.lines.append(line.rstrip("\n"))
+
+    def text(self):
+        return "\n".join(self.lines)
+
+
+class Trial:
+    """What is cut, when, for how long, and what must come of it."""
+
+    def __init__(self, number, seed):
+        r = random.Random(seed * 1000003 + number)
+        self.number = number
+        self.a, self.b = r.sample(range(NODES), 2)
+        self.two_way = r.random() < 1 / 3
+        self.directions = [(self.a, self.b)] + ([(self.b, self.a)] if self.two_way else [])
+        self.short = r.random() < 0.3
+        self.restarts = not self.short and r.random() < 0.5
+        self.starting = not self.short and r.random() < 0.2  # before the first step
+        self.delay = r.uniform(0, 1.5)
+        self.seconds = r.uniform(0.3, 2.0) if self.short else r.uniform(DEADLINE + 2, DEADLINE + 4)
+
+    def name(self):
+        arrow = "<->" if self.two_way else "->"
+        return (f"trial {self.number}: {self.a} {arrow} {self.b}, {self.seconds:.1f} s, {self.delay:.1f} s after the {'start' if self.starting else 'first step'}"
+                + (", with restarts" if self.restarts else ""))
+
+    def subjects(self):
+        """Ranks that the verdict may be about. Between the coordinator and a rank it is that rank who is cut off, whichever direction is broken."""
+        return {self.a, self.b} if self.two_way or 0 in (self.a, self.b) else {self.a}
+
+    def run(self, network, folder, bundle):
+        steps = 60 if self.short or self.restarts else 10 ** 8
+        words = [os.path.join(z.BIN, "zorse-run"), bundle, "--data", os.path.join(z.SMALL, "gpt.tokens.bin"), "--steps", str(steps), "--deadline-seconds", str(DEADLINE),
+                 "--join-seconds", "20"]
+        if self.restarts:
+            words += ["--restarts=8", "--snapshots", os.path.join(folder, f"snapshots-{self.number}"), "--snapshot-every", "10"]
+        environment = {"ZORSE_SECRET": os.urandom(16).hex(), "ZORSE_TEST_DELAYS": f"{self.number},{60 if self.short or self.restarts else 10}"}
+        nodes = [Node(network, n, words, folder, environment) for n in range(NODES)]
+        begin = time.monotonic()
+        try:
+            while not self.starting and not any(line.startswith("step ") for line in nodes[0].lines):
+                if time.monotonic() - begin > 60 * z.PATIENCE or nodes[0].process.poll() is not None:
+                    return f"no step within {time.monotonic() - begin:.0f} s\n" + nodes[0].text()
+                time.sleep(0.02)
+            time.sleep(self.delay)
+            early = nodes[0].process.poll() is not None
+            network.cut(self.directions)
+            time.sleep(self.seconds)
+            network.heal(self.directions)
+            limit = time.monotonic() + 90 * z.PATIENCE
+            for node in nodes:
+                try:
+                    node.process.wait(max(0.1, limit - time.monotonic()))
+                except subprocess.TimeoutExpired:
+                    return f"has not ended {90 * z.PATIENCE:.0f} s after the cut\n" + self.all(nodes)
+                node.thread.join(5)
+            if early:
+                return "the job had ended before the cut"
+            return self.judge(nodes)
+        finally:
+            network.heal(self.directions)
+            for node in nodes:
+                if node.process.poll() is None:
+                    node.process.kill()
+                    node.process.wait()
+
+    def all(self, nodes):
+        return "\n".join(f"--- node {n}, exit code {node.process.returncode}\n{node.text()[-2500:]}" for n, node in enumerate(nodes))
+
+    def judge(self, nodes):
+        """Empty, or what is wrong."""
+        codes = [node.process.returncode for node in nodes]
+        verdicts = [line for line in nodes[0].lines if re.search(r"error: |restart \d+ of", line)]
+        if self.short:
+            return "" if codes == [0] * NODES and not verdicts else f"exit codes {codes}, expected 0\n" + self.all(nodes)
+        if codes != [0 if self.restarts else 2] * NODES:
+            return f"exit codes {codes}, expected {0 if self.restarts else 2}\n" + self.all(nodes)
+        if self.starting:  # who had joined by then and who had not is chance.
+            return ""
+        if not verdicts:
+            return "nothing was noticed\n" + self.all(nodes)
+        found = re.search(r"rank (\d) \(device (\w)\)", verdicts[0])
+        if not found or int(found.group(1)) not in self.subjects():
+            return f"the verdict is about {found.group(0) if found else 'nobody'}, expected one of ranks {sorted(self.subjects())}\n" + self.all(nodes)
+        return ""
+
+
+def prepare(folder):
+    cluster = os.path.join(folder, "nodes.yaml")
+    with open(cluster, "w") as f:
+        f.write("name: three nodes\nnodes:\n")
+        for n, device in enumerate(DEVICES):
+            f.write(f"  - name: node{n}\n    devices:\n      - {{name: {device}, kind: cpu, speed: 1e10, memory: 2GiB}}\n")
+    bundle = os.path.join(folder, "b.zorse")
+    cells = [(0, 3, 0, 8, "a"), (3, 8, 0, 4, "b"), (3, 8, 4, 8, "c")]
+    z.compile(os.path.join(z.SMALL, "gpt.onnx"), bundle, cluster, 8, 32, z.plan(folder, "p", 8, list(DEVICES), cells))
+    return bundle
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--trials", type=int, default=100)
+    parser.add_argument("--only", type=int, help="one trial by its number")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--at-once", type=int, default=4)
+    a = parser.parse_args()
+    networks, built, good, begin = queue.Queue(), [], 0, time.monotonic()
+    with tempfile.TemporaryDirectory() as folder:
+        try:
+            for number in range(a.at_once):
+                network = Network(number)
+                built.append(network)
+                reason = network.build()
+                if reason:
+                    print(f"skipped: no network namespaces on a bridge here: {reason}")
+                    sys.exit(77)
+                networks.put(network)
+            bundle = prepare(folder)
+
+            def one(trial):
+                network = networks.get()
+                try:
+                    return trial, trial.run(network, folder, bundle)
+                except z.Failure as failure:
+                    return trial, str(failure)
+                finally:
+                    networks.put(network)
+
+            trials = [Trial(n, a.seed) for n in (range(a.trials) if a.only is None else [a.only])]
+            with concurrent.futures.ThreadPoolExecutor(a.at_once) as pool:
+                for trial, problem in pool.map(one, trials):
+                    good += not problem
+                    print(f"{'FAIL' if problem else 'ok  '} {trial.name()}" + (": " + problem if problem else ""), flush=True)
+        finally:
+            for network in built:
+                network.remove()
+    print(f"{good} of {len(trials)} network cuts end as documented; {time.monotonic() - begin:.0f} s")
+    sys.exit(good != len(trials))
+
+
+if __name__ == "__main__":
+    main()
