@@ -25,7 +25,7 @@ SMALLER = [(r"--steps \d{3,}", "--steps 8"), (r"--snapshot-every \d+", "--snapsh
 ONLY_CHECKED = [
     (r"^srun ", "needs an allocation of Slurm; e2e-launch-srun runs zorse-run under srun"),
     (r"^mpirun ", "names hosts that are not there; e2e-launch-mpirun runs zorse-run under mpirun"),
-    (r"^torchrun ", "names hosts that are not there; e2e-launch-torchrun runs zorse-run under torchrun"),
+    (r"^torchrun .*--nnodes", "names hosts that are not there; e2e-launch-torchrun runs zorse-run under torchrun"),
     (r"^zorse-cluster .*--(gather|hosts)", "needs several machines; e2e-cluster runs zorse-cluster under a launcher"),
     (r"^tools/(quickstart|run-tests|run-sanitizers|run-evidence|python-env)\.sh", "installs and builds; test/evidence/fresh_machine.sh runs quickstart.sh and run-tests.sh"),
     (r"^tools/fuzz\.py", "builds under sanitizers and runs for hours"),
@@ -170,6 +170,10 @@ class Check:
         self.python = os.environ.get("ZORSE_PYTHON", os.path.join(z.ROOT, ".venv", "bin", "python"))
         self.everything = all_options()
 
+    @functools.lru_cache(None)
+    def torch_there(self):
+        return os.path.exists(self.python) and subprocess.run([self.python, "-c", "import torch, transformers, onnxscript"], capture_output=True).returncode == 0
+
     def say(self, good, what, why=""):
         self.results.append(bool(good))
         if not good:
@@ -204,7 +208,7 @@ class Check:
         bad = unknown_options(text)
         self.say(not bad, f"{where}: {text}", "; ".join(bad))
         reason = next((why for pattern, why in ONLY_CHECKED if re.search(pattern, text)), None)
-        if not reason and text.startswith("python ") and not (os.path.exists(self.python) and subprocess.run([self.python, "-c", "import torch, transformers, onnxscript"], capture_output=True).returncode == 0):
+        if not reason and re.match("(python|torchrun) ", text) and not self.torch_there():
             print(f"skipped: {where}: {text}: no Python with PyTorch (tools/python-env.sh makes one, or name one in ZORSE_PYTHON)", flush=True)
             return 0
         if reason or bad:
@@ -219,9 +223,9 @@ class Check:
         outputs = {words[i + 1] for i, w in enumerate(words[:-1]) if w in ("-o", "--output", "--html", "--trace", "--json", "--checkpoint", "--metrics", "--snapshots", "--svg")}
         fixtures.need(w for w in words if w not in outputs)
         environment = {k: v for k, v in os.environ.items() if not k.startswith(("SLURM_", "OMPI_", "PMIX_"))}
-        environment["PATH"] = z.BIN + ":" + os.environ["PATH"]
+        environment["PATH"] = ":".join([z.BIN, os.environ["PATH"], os.path.dirname(self.python)])  # torchrun is beside Python
         # A pipeline fails with any of its programs.
-        limit = 60 * z.PATIENCE
+        limit = 120 * z.PATIENCE
         try:
             done = subprocess.run(["bash", "-c", "set -o pipefail\n" + small], cwd=fixtures.folder, env=environment, capture_output=True, text=True, timeout=limit)
             self.say(done.returncode == 0, f"{where}: {small}", f"exit {done.returncode}\n{done.stdout[-800:]}\n{done.stderr[-1500:]}")
