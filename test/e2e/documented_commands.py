@@ -187,9 +187,20 @@ class Check:
             for line, language, lines in blocks(page):
                 self.say(language, f"{page}:{line}", "a fenced block without a language; say bash for commands, text for what is none")
                 if language in ("bash", "sh", "console"):
-                    ran += sum(self.command(f"{page}:{line + i + 1}", text.strip(), fixtures) for i, text in enumerate(lines) if text.strip() and not text.strip().startswith("#"))
+                    ran += self.block(page, line, lines, fixtures)
             self.inline(page)
         print(f"{'ok  ' if all(self.results[before:]) else 'FAIL'} {page}: {ran} commands ran", flush=True)
+
+    def block(self, page, line, lines, fixtures):
+        """Runs its commands one by one, each in the folder that the block has gone to; returns how many ran."""
+        ran, where = 0, fixtures.folder
+        for number, text in enumerate(map(str.strip, lines), line + 1):
+            if re.match(r"cd \S+$", text):
+                fixtures.need([text.split()[1]])
+                where = os.path.join(where, text.split()[1])
+            elif text and not text.startswith("#"):
+                ran += self.command(f"{page}:{number}", text, fixtures, where)
+        return ran
 
     def inline(self, page):
         for line, code in prose(page):
@@ -204,7 +215,7 @@ class Check:
                 missing = [w for w in re.findall(r"(?<![\w-])--[a-z][a-z0-9_-]*", code) if w not in self.everything | FOREIGN]
                 self.say(not missing, f"{page}:{line}: `{code}`", "no tool has the option " + ", ".join(missing))
 
-    def command(self, where, text, fixtures):
+    def command(self, where, text, fixtures, folder):
         bad = unknown_options(text)
         self.say(not bad, f"{where}: {text}", "; ".join(bad))
         reason = next((why for pattern, why in ONLY_CHECKED if re.search(pattern, text)), None)
@@ -227,7 +238,7 @@ class Check:
         # A pipeline fails with any of its programs.
         limit = 120 * z.PATIENCE
         try:
-            done = subprocess.run(["bash", "-c", "set -o pipefail\n" + small], cwd=fixtures.folder, env=environment, capture_output=True, text=True, timeout=limit)
+            done = subprocess.run(["bash", "-c", "set -o pipefail\n" + small], cwd=folder, env=environment, capture_output=True, text=True, timeout=limit)
             self.say(done.returncode == 0, f"{where}: {small}", f"exit {done.returncode}\n{done.stdout[-800:]}\n{done.stderr[-1500:]}")
         except subprocess.TimeoutExpired:
             self.say(False, f"{where}: {small}", f"takes more than {limit:.0f} s")

@@ -1,6 +1,9 @@
 #!/usr/bin/env bash
-# What is trained, and its gradients, against PyTorch's own lists: random modules with frozen, tied, folded and detached parameters in five exports, with and without facts
-# (installs PyTorch into .venv). None may differ silently. --quick: 6 modules.
+# Claim: What is trained, and its gradients, are PyTorch's own lists: random modules with frozen, tied, folded and detached parameters in five exports, with and without facts. None differs silently.
+# Topic: Exports
+# Quick: 6 modules instead of 65
+#
+# Installs PyTorch into .venv.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 modules=65; [ "${1:-}" = --quick ] && modules=6
