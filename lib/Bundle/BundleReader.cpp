@@ -35,6 +35,10 @@ template <typename Message> bool readMessage(const BundleView &bundle, const std
     error = bundle.directory + "/" + name + ": expects a serialised " + message.GetTypeName() + ", got something else";
     return false;
   }
+  if (name.rfind("programs/", 0) != 0 && !knownFieldsOnly(message)) {
+    error = bundle.directory + "/" + name + ": holds fields that this version does not know. Compile the bundle again";
+    return false;
+  }
   return true;
 }
 

@@ -181,6 +181,28 @@ std::string contradiction(const Manifest &manifest, const std::string &planText,
   return {};
 }
 
+bool knownFieldsOnly(const google::protobuf::Message &message) {
+  using google::protobuf::FieldDescriptor;
+  const google::protobuf::Reflection *reflection = message.GetReflection();
+  if (!reflection->GetUnknownFields(message).empty())
+    return false;
+  std::vector<const FieldDescriptor *> fields;
+  reflection->ListFields(message, &fields);
+  for (const FieldDescriptor *field : fields) {
+    if (field->cpp_type() != FieldDescriptor::CPPTYPE_MESSAGE || field->is_map()) // maps hold numbers by name
+      continue;
+    if (!field->is_repeated()) {
+      if (!knownFieldsOnly(reflection->GetMessage(message, field)))
+        return false;
+      continue;
+    }
+    for (int i = 0, n = reflection->FieldSize(message, field); i < n; ++i)
+      if (!knownFieldsOnly(reflection->GetRepeatedMessage(message, field, i)))
+        return false;
+  }
+  return true;
+}
+
 Sha256::Sha256() : context_(EVP_MD_CTX_new()) { EVP_DigestInit_ex(static_cast<EVP_MD_CTX *>(context_), EVP_sha256(), nullptr); }
 Sha256::~Sha256() { EVP_MD_CTX_free(static_cast<EVP_MD_CTX *>(context_)); }
 void Sha256::update(std::string_view bytes) { EVP_DigestUpdate(static_cast<EVP_MD_CTX *>(context_), bytes.data(), bytes.size()); }

@@ -159,6 +159,13 @@ TEST_F(LoadBundle, FilesWithTheRightChecksumAndWrongContentsAreRefused) {
   writeManifest();
   expectSays(problem(), {"summary.pb", "cannot be decoded"});
   writeFiles();
+  std::string summary = two.bundle.summary.SerializeAsString();
+  for (size_t at; (at = summary.find(std::string("\x11\0\0\0\0\0\0\xf0\x3f", 9))) != summary.npos;)
+    summary[at] = 0x31; // the coefficient of the loss, as field 6
+  file("summary.pb", summary);
+  writeManifest();
+  expectSays(problem(), {"summary.pb", "fields that this version does not know"});
+  writeFiles();
   file("weights.json", R"({"references": false, "parameters": []})");
   writeManifest();
   expectSays(problem(), {"weights.json", "no bytes for parameter 'w'"});

@@ -46,6 +46,9 @@ std::string contradiction(const Manifest &manifest, const std::string &plan, con
 /// Options under their names in the schema, as JSON in one line.
 std::string trainingText(const TrainingOptions &options);
 
+/// Whether a message holds nothing but fields of the schema: one that nobody knows would be left out without a word.
+bool knownFieldsOnly(const google::protobuf::Message &message);
+
 /// "64 hexadecimal digits": SHA-256 of the bytes.
 std::string sha256(std::string_view bytes);
 

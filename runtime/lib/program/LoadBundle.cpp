@@ -133,6 +133,9 @@ private:
       return file.error();
     if (file->size() > size_t(INT32_MAX) || !message.ParseFromArray(file->data(), static_cast<int>(file->size())))
       return userError(path(name) + ": cannot be decoded; compile the model again");
+    // Programs are verified against the others, every field of them, and are large.
+    if (name.rfind("programs/", 0) != 0 && !bundle::knownFieldsOnly(message))
+      return userError(path(name) + ": holds fields that this version does not know; compile the model again");
     return Status::success();
   }
 
