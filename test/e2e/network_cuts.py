@@ -120,12 +120,13 @@ class Trial:
         return {self.a, self.b} if self.two_way or 0 in (self.a, self.b) else {self.a}
 
     def run(self, network, folder, bundle):
-        steps = 60 if self.short or self.restarts else 10 ** 8
+        slow = self.short or self.restarts or self.starting
+        steps = 60 if slow else 10 ** 8
         words = [os.path.join(z.BIN, "zorse-run"), bundle, "--data", os.path.join(z.SMALL, "gpt.tokens.bin"), "--steps", str(steps), "--deadline-seconds", str(DEADLINE),
                  "--join-seconds", "20"]
         if self.restarts:
             words += ["--restarts=8", "--snapshots", os.path.join(folder, f"snapshots-{self.number}"), "--snapshot-every", "10"]
-        environment = {"ZORSE_SECRET": os.urandom(16).hex(), "ZORSE_TEST_DELAYS": f"{self.number},{60 if self.short or self.restarts else 10}"}
+        environment = {"ZORSE_SECRET": os.urandom(16).hex(), "ZORSE_TEST_DELAYS": f"{self.number},{60 if slow else 10}"}
         nodes = [Node(network, n, words, folder, environment) for n in range(NODES)]
         begin = time.monotonic()
         try:
@@ -164,6 +165,8 @@ class Trial:
         verdicts = [line for line in nodes[0].lines if re.search(r"error: |restart \d+ of", line)]
         if self.short:
             return "" if codes == [0] * NODES and not verdicts else f"exit codes {codes}, expected 0\n" + self.all(nodes)
+        if self.starting and codes == [0] * NODES:  # nobody had joined yet, and all did when they could; or started again.
+            return ""
         if codes != [0 if self.restarts else 2] * NODES:
             return f"exit codes {codes}, expected {0 if self.restarts else 2}\n" + self.all(nodes)
         if self.starting:  # who had joined by then and who had not is chance.

@@ -122,7 +122,7 @@ TEST(ControlTrust, AnotherVersionIsNamed) {
   MemberOptions member = memberOptions(0, 1, newer.port);
   member.times.joinSeconds = 0.5 * patience();
   std::string error = joinError(member);
-  EXPECT_TRUE(contains(error, "speaks version 9 of the protocol, expected 1")) << error;
+  EXPECT_TRUE(contains(error, "speaks version 9 of the protocol, expected 2")) << error;
 
   auto coordinator = startCoordinator(coordinatorOptions(1)); // the other way round
   Raw raw(coordinator->port());
