@@ -92,7 +92,7 @@ def of_gradients(module, inputs, name_of):
     outputs, stops = traced(module, inputs)
     if not outputs:
         return {}
-    unsaid = [f"the module stops a gradient at {s['by']}, not by detach" + (f" in '{s['module']}'" if s["module"] else "") for s in stops if s["by"] != "detach"]
+    unsaid = [f"in '{s['module']}' the result of {s['by']} has no gradient although an operand has one (no_grad?)" for s in stops if s["by"] != "detach"]
     reached, padding = set(), {}
     for node in backward_nodes(outputs[:1]):
         if leaf(node) is not None:

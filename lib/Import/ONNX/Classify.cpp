@@ -205,10 +205,13 @@ LogicalResult Importer::checkMissing(const std::set<std::string> &present, const
     return success();
   std::string text;
   if (!missing.empty())
-    text = "the model trains " + listed(missing) + ", and the file does not hold " + (missing.size() == 1 ? "it" : "them") +
+    text = "the model trains " + listed(missing) + ", and the file does not hold " + "it" +
            ": the exporter has folded it into another value (exp(g), 1 + w, a product of two), or merged it with a parameter of equal values";
+  if (missing.size() > 1)
+    text = "the model trains " + listed(missing) + ", and the file does not hold them: the exporter has folded them into other values (exp(g), 1 + w, a product of two), or merged them with parameters of "
+           "equal values";
   if (!candidates.empty() && !missing.empty())
-    text += "; what may hold it: " + listed(candidates);
+    text += std::string("; what may hold ") + (missing.size() > 1 ? "them: " : "it: ") + listed(candidates);
   if (!merged.empty())
     text += (text.empty() ? "" : "; ") + std::string("not trained, of the values of a trained parameter, and not in the file: ") + listed(merged);
   if (options.trustGuess) {
@@ -224,9 +227,9 @@ LogicalResult Importer::checkGradients() {
   std::vector<std::string> problems = facts.unsaid;
   const char *lost = "; this form of export drops detach, dynamo=True with optimize=False keeps it";
   if (facts.detached && *facts.detached > facts.detaches)
-    problems.push_back("the module detaches " + std::to_string(*facts.detached) + " values that have a gradient, the file says so of " + std::to_string(facts.detaches) + lost);
+    problems.push_back("the module detaches " + std::to_string(*facts.detached) + (*facts.detached == 1 ? " value that has" : " values that have") + " a gradient, the file says so of " + std::to_string(facts.detaches) + lost);
   else if (facts.source == Facts::Source::Exporter && facts.lostDetaches > 0)
-    problems.push_back("the exporter has dropped " + std::to_string(facts.lostDetaches) + " detach of the module" + lost);
+    problems.push_back("the module detaches a value and the exporter has dropped it (" + std::to_string(facts.lostDetaches) + " times)" + lost);
   if (problems.empty())
     return success();
   if (options.trustGuess) {

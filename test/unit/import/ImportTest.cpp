@@ -422,13 +422,13 @@ TEST(TrainedParameters, GradientsStopAtDetach) {
   EXPECT_FALSE(isTrained(withFactor("norm.weight", {4}, "", {}, call), "w")); // no gradient reaches it
   // The module detaches, and the file does not say where.
   std::string detached = R"({"version":1,"parameters":{"w":{"trained":true},"p":{"trained":true}},"detached":1})";
-  EXPECT_ERROR(withFactor("p", {4}, detached), "the module detaches 1 values that have a gradient, the file says so of 0");
+  EXPECT_ERROR(withFactor("p", {4}, detached), "the module detaches 1 value that has a gradient, the file says so of 0");
   EXPECT_TRUE(withFactor("p", {4}, detached, {}, call).ok);
   EXPECT_ERROR(withFactor("p", {4}, R"({"version":1,"parameters":{"w":{},"p":{}},"unsaid":["Scale has a backward of its own"]})"), "Scale has a backward of its own");
   // The exporter's node mentions a detach that is gone.
   EXPECT_ERROR(withFactor("norm.weight", {4}, "", {}, "%mul : [num_users=1] = call_function[target=torch.ops.aten.mul.Tensor](args = (%detach, %p_p), kwargs = {})",
                           "\np_w: PARAMETER target='w'\np_p: PARAMETER target='norm.weight'\n"),
-               "the exporter has dropped 1 detach");
+               "the exporter has dropped it (1 times)");
 }
 
 TEST(TrainedParameters, PaddingRows) {
@@ -453,6 +453,54 @@ TEST(TrainedParameters, PaddingRows) {
   EXPECT_TRUE(contains(padded(call("%p_w, %ids, 2"), ""), "padding = 2"));
   EXPECT_FALSE(contains(padded(call("%p_w, %ids"), facts), "padding")); // this use has none
   EXPECT_FALSE(contains(padded("", ""), "padding"));
+}
+
+// Files as PyTorch wrote them (make_exports.py): a frozen bias, a buffer, a scalar, exp(g), a tied table with a padding row, with and without a detach.
+Outcome exported(const std::string &name, const ImportOptions &options = {}) { return import(std::string(ZORSE_EXPORTS) + "/" + name + ".onnx", options); }
+
+TEST(TrainedParameters, OfExportsWithFacts) {
+  for (const char *form : {"unoptimised", "opset23", "torchscript", "torchscript-eval"}) {
+    SCOPED_TRACE(form);
+    Outcome outcome = exported(std::string(form) + "-facts");
+    ASSERT_TRUE(outcome.ok) << outcome.text;
+    EXPECT_TRUE(isTrained(outcome, "scale"));
+    EXPECT_TRUE(isTrained(outcome, "g"));
+    EXPECT_TRUE(isTrained(outcome, "head.weight") || isTrained(outcome, "embedding.weight"));
+    EXPECT_FALSE(isTrained(outcome, "linear.bias"));
+    EXPECT_FALSE(isTrained(outcome, "shift"));
+    EXPECT_TRUE(contains(outcome.text, "padding = 0"));
+    EXPECT_EQ(outcome.model.weights.size(), 4u); // tied: one table
+  }
+  EXPECT_ERROR(exported("default-facts"), "the model trains 'g', and the file does not hold it");
+  for (const char *form : {"unoptimised", "opset23"}) {
+    Outcome outcome = exported("detach-" + std::string(form) + "-facts");
+    EXPECT_TRUE(contains(outcome.text, "zorse.detach")) << outcome.text;
+  }
+  for (const char *form : {"default", "torchscript", "torchscript-eval"})
+    EXPECT_ERROR(exported("detach-" + std::string(form) + "-facts"), "the module detaches 1 value");
+}
+
+TEST(TrainedParameters, OfExportsWithoutFacts) {
+  for (const char *form : {"unoptimised", "opset23"}) {
+    Outcome outcome = exported(form);
+    ASSERT_TRUE(outcome.ok) << outcome.text;
+    EXPECT_TRUE(isTrained(outcome, "scale") && isTrained(outcome, "linear.bias") && !isTrained(outcome, "shift")) << outcome.text;
+    EXPECT_TRUE(contains(outcome.text, "padding = 0"));
+    std::string notes;
+    for (const std::string &note : outcome.model.notes)
+      notes += note + "\n";
+    EXPECT_TRUE(contains(notes, "not which are frozen") && contains(notes, "'linear.bias'")) << notes;
+    EXPECT_TRUE(contains(exported("detach-" + std::string(form)).text, "zorse.detach"));
+  }
+  EXPECT_ERROR(exported("default"), "and the file does not hold them");
+  EXPECT_ERROR(exported("detach-default"), "the exporter has dropped it");
+  for (const char *form : {"torchscript", "torchscript-eval"}) {
+    EXPECT_ERROR(exported(form), "their uses do not tell: 'scale' [], 'g' [4], 'shift' [4]");
+    ImportOptions options;
+    options.trainable = {{"scale", TrainableChoice::Train}, {"g", TrainableChoice::Train}, {"shift", TrainableChoice::Freeze}};
+    Outcome told = exported(form, options);
+    EXPECT_TRUE(told.ok && isTrained(told, "scale") && isTrained(told, "g") && !isTrained(told, "shift")) << told.text;
+  }
 }
 
 TEST(TrainedParameters, DamagedFactsAreErrors) {
