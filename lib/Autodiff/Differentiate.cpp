@@ -5,6 +5,7 @@
 #include "VjpBuilder.h"
 
 #include "zorse/Autodiff/Autodiff.h"
+#include "zorse/Dialect/Zorse/EraseDeadOps.h"
 
 #include "mlir/IR/IRMapping.h"
 

@@ -68,15 +68,6 @@ void autodiff::dropUnusedArguments(func::FuncOp function) {
   (void)function.eraseArguments(unused);
 }
 
-void autodiff::eraseDeadOps(Block &block) {
-  SmallVector<Operation *> ops;
-  for (Operation &op : block.without_terminator())
-    ops.push_back(&op);
-  for (Operation *op : llvm::reverse(ops))
-    if (op->use_empty())
-      op->erase();
-}
-
 void autodiff::dropUnusedStatistics(Block &block) {
   for (Operation &op : llvm::make_early_inc_range(block.without_terminator())) {
     if (!hasOptionalStatistics(&op) || op.getNumResults() < 2 || llvm::any_of(op.getResults().drop_front(), [](Value v) { return !v.use_empty(); }))

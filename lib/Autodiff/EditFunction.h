@@ -22,8 +22,6 @@ void appendResults(mlir::func::FuncOp function, mlir::ArrayRef<SlotValue> result
 /// Removes results for which `dropped` holds.
 void dropResults(mlir::func::FuncOp function, mlir::function_ref<bool(mlir::StringRef slot)> dropped);
 void dropUnusedArguments(mlir::func::FuncOp function);
-/// Removes operations that lead to no result.
-void eraseDeadOps(mlir::Block &block);
 /// Removes statistics that nobody reads, so that the operation does not write them.
 void dropUnusedStatistics(mlir::Block &block);
 

@@ -3,6 +3,8 @@
 #include "EditFunction.h"
 #include "SavedSet.h"
 
+#include "zorse/Dialect/Zorse/EraseDeadOps.h"
+
 #include "mlir/IR/IRMapping.h"
 
 using namespace mlir;

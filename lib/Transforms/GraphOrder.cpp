@@ -1,5 +1,6 @@
 #include "GraphOrder.h"
 
+#include "zorse/Dialect/Zorse/EraseDeadOps.h"
 #include "zorse/Dialect/Zorse/ZorseOps.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -115,9 +116,7 @@ void zorse::orderOps(func::FuncOp function) {
   }
   for (Operation *op : order)
     op->moveBefore(&block, block.end());
-  for (Operation &op : llvm::make_early_inc_range(llvm::reverse(block)))
-    if (!order.contains(&op) && op.use_empty())
-      op.erase();
+  eraseDeadOps(block); // what the terminator does not reach stays in front of the others, users behind what they use
 }
 
 //===----------------------------------------------------------------------===//

@@ -8,6 +8,7 @@
 #include "Slots.h"
 #include "Workspace.h"
 
+#include "zorse/Dialect/Zorse/EraseDeadOps.h"
 #include "zorse/runtime/abi/Library.h"
 #include "zorse/runtime/abi/StepScalars.h"
 
@@ -16,7 +17,6 @@
 #include "mlir/IR/DialectResourceBlobManager.h"
 #include "mlir/IR/Dominance.h"
 #include "mlir/IR/PatternMatch.h"
-#include "mlir/Interfaces/SideEffectInterfaces.h"
 #include "mlir/Transforms/CSE.h"
 
 #include "llvm/ADT/StringSet.h"
@@ -26,12 +26,6 @@ using namespace zorse;
 using namespace zorse::codegen;
 
 namespace {
-
-void eraseDeadOps(func::FuncOp function) {
-  for (Operation &op : llvm::make_early_inc_range(llvm::reverse(function.getBody().front().without_terminator())))
-    if (op.use_empty() && isMemoryEffectFree(&op))
-      op.erase();
-}
 
 /// Reports every op that kernels cannot be built from.
 LogicalResult checkOps(func::FuncOp function) {
@@ -215,13 +209,13 @@ struct Lowering {
     DominanceInfo dominance(function);
     eliminateCommonSubExpressions(rewriter, dominance, function);
     expandColumnOps(function);
-    eraseDeadOps(function);
+    eraseDeadOps(function.getBody().front());
 
     FailureOr<Claims> claimed = claimPlaces(function);
     if (failed(claimed))
       return failure();
     claims = std::move(*claimed);
-    eraseDeadOps(function);
+    eraseDeadOps(function.getBody().front());
     FailureOr<Clustering> clustered = formClusters(function, claims);
     if (failed(clustered))
       return failure();

@@ -44,6 +44,19 @@ func.func @f(%x: tensor<?x5x48x$T> {@@boundary_in0}, %dy: tensor<?x5x48x$T> {@@b
 })");
 }
 
+// Of what an operation is expanded to, only what is read stays: a gain that is trained with a bias that is not, and the other way round.
+TEST(CodegenOps, GradientsThatNobodyReads) {
+  for (const char *read : {"%dg", "%db"})
+    checkFunctions(std::string(R"(
+func.func @f(%x: tensor<?x5x48x$T> {@@boundary_in0}, %dy: tensor<?x5x48x$T> {@@boundary_out_gradient0}, %m: tensor<?x5x$T> {@@saved0}, %r: tensor<?x5x$T> {@@saved1},
+             %g: tensor<48x$T> {@@parameter0})
+    -> (tensor<?x5x48x$T> {@@boundary_in_gradient0}, tensor<48x$T> {@@parameter_gradient0}) {
+  %dx = zorse.layer_norm_grad_input %dy, %x, %m, %r gain %g : (tensor<?x5x48x$T>, tensor<?x5x48x$T>, tensor<?x5x$T>, tensor<?x5x$T>, tensor<48x$T>) -> tensor<?x5x48x$T>
+  %dg, %db = zorse.layer_norm_grad_params %dy, %x, %m, %r : (tensor<?x5x48x$T>, tensor<?x5x48x$T>, tensor<?x5x$T>, tensor<?x5x$T>) -> (tensor<48x$T>, tensor<48x$T>)
+  return %dx, )") + read + R"( : tensor<?x5x48x$T>, tensor<48x$T>
+})");
+}
+
 TEST(CodegenOps, RmsNorm) {
   checkFunctions(R"(
 func.func @f.forward(%x: tensor<?x5x40x$T> {@@boundary_in0}, %g: tensor<40x$T> {@@parameter0}) -> (tensor<?x5x40x$T> {@@boundary_out0}, tensor<?x5x$T> {@@saved0}) {

@@ -1,0 +1,58 @@
+#!/usr/bin/env bash
+# Every model of the repository is compiled by a compiler with AddressSanitizer and UndefinedBehaviorSanitizer, whole and with each of its parameters frozen:
+# a bundle or an error, and never a finding.
+#   --quick: every model once, whole, and every third parameter of the smallest frozen
+#   ZORSE_BIN: where zorse-compile and zorse-import are (default: build/asan/bin, built here)
+#   MODELS:   more ONNX files
+set -euo pipefail
+cd "$(dirname "$0")/../.."
+quick=0
+[ "${1:-}" = --quick ] && quick=1
+if [ -z "${ZORSE_BIN:-}" ]; then
+  cmake --preset asan >/dev/null
+  nice -n 5 ninja -C build/asan zorse-compile zorse-import >/dev/null
+  ZORSE_BIN=$PWD/build/asan/bin
+fi
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+export ZORSE_CACHE=$work/cache
+printf 'name: one\nnodes:\n  - name: here\n    devices:\n      - {name: a, kind: cpu, speed: 10 GFLOP/s, threads: 1}\n' >"$work/one.yaml"
+bundles=0 refused=0 findings=0
+
+# "--seq 16" for a model whose sequence is open.
+sequence_of() {
+  "$ZORSE_BIN/zorse-import" "$1" --seq 16 --batch 4 --quiet 2>&1 | grep -q 'the file fixes dimension 1' || echo --seq 16
+}
+
+# Exit 0 is a bundle and exit 1 an error with a message; anything else, or a word of a sanitizer, is a finding.
+compile() { # MODEL OPTIONS...
+  local code=0
+  "$ZORSE_BIN/zorse-compile" "$@" --cluster "$work/one.yaml" --batch 4 $(sequence_of "$1") --threads 1 --quiet -o "$work/bundle.zorse" >"$work/log" 2>&1 || code=$?
+  if [ $code -gt 1 ] || grep -qE 'Sanitizer|runtime error:|LLVM ERROR|Assertion|PLEASE submit' "$work/log" || { [ $code = 1 ] && ! grep -q 'error:' "$work/log"; }; then
+    findings=$((findings + 1))
+    echo "FAIL exit $code: zorse-compile $*"
+    head -40 "$work/log"
+  elif [ $code = 0 ]; then
+    bundles=$((bundles + 1))
+  else
+    refused=$((refused + 1))
+  fi
+}
+
+models=(models/small/*.onnx models/small/zoo/*.onnx test/fuzz/corpus/onnx/* test/fuzz/corpus/import/* ${MODELS:-})
+for model in "${models[@]}"; do
+  compile "$model"
+done
+frozen=(models/small/mlp-tiny.onnx models/small/zoo/*.onnx)
+[ $quick = 1 ] && frozen=(models/small/mlp-tiny.onnx models/small/zoo/sentences.onnx)
+[ $quick = 0 ] && frozen+=(models/small/gpt.onnx models/small/llama.onnx)
+count=0
+for model in "${frozen[@]}"; do
+  for name in $("$ZORSE_BIN/zorse-import" "$model" $(sequence_of "$model") --batch 4 --quiet --weights 2>/dev/null | cut -d' ' -f1 || true); do
+    count=$((count + 1))
+    [ $quick = 1 ] && [ "$model" != models/small/mlp-tiny.onnx ] && [ $((count % 3)) != 0 ] && continue
+    compile "$model" "--freeze=$name"
+  done
+done
+echo "$((bundles + refused + findings)) compilations of ${#models[@]} models: $bundles bundles, $refused errors, $findings findings"
+[ $findings = 0 ] && [ $bundles -ge 30 ]
