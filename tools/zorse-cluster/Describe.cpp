@@ -2,6 +2,7 @@
 
 #include "Nvml.h"
 
+#include "zorse/Planning/DeviceDefaults.h"
 #include "zorse/runtime/CpuDevice.h"
 #include "zorse/runtime/Measure.h"
 
@@ -135,7 +136,8 @@ private:
       } else {
         device.type = nameFor(gpu.name);
         std::fill(std::begin(device.speed), std::end(device.speed), 10e12);
-        device.launch = 1e-5;
+        device.memoryBandwidth = planning::kDeviceBandwidth;
+        device.launch = planning::kDeviceLaunch;
         note(gpu.name + " is not in the table of types: 10 TFLOP/s are assumed; set its 'speed', or measure it with zorse-profile");
       }
       device.memory = gpu.memory;
@@ -184,7 +186,8 @@ private:
       device.memory = static_cast<uint64_t>(memory);
       device.reserve = static_cast<uint64_t>(memory / 8);
     }
-    device.launch = 5e-6;
+    device.memoryBandwidth = planning::kThreadBandwidth * device.threads;
+    device.launch = planning::kCpuLaunch;
     double speed = planning::findDeviceType("cpu-thread")->speed[0] * usable;
     if (o.measure) {
       Result<double> measured = measureProducts(static_cast<int>(device.threads));

@@ -1,5 +1,7 @@
 #include "Common.h"
 
+#include "zorse/Step/ShowBytes.h"
+
 #include <algorithm>
 #include <cmath>
 #include <map>
@@ -172,7 +174,7 @@ std::optional<Layout> Shortlist::choose(const char *name, std::string &error, si
         for (size_t d = 0; d < e->memory.size(); ++d) {
           const ClusterDevice &device = problem.cluster.devices[d];
           if (device.memory && e->memory[d] > device.memory && closest.empty())
-            closest = "device '" + device.name + "' lacks " + std::to_string(e->memory[d] - device.memory) + " bytes";
+            closest = "device '" + device.name + "' lacks " + step::showBytes(static_cast<double>(e->memory[d] - device.memory));
         }
       }
       continue;

@@ -10,7 +10,7 @@
 
 namespace zorse::planning {
 
-/// What a device of this type has when the file does not say otherwise; without a type, the defaults of ClusterDevice.
+/// What a device of this type has when the file does not say otherwise; without a type, what one of its kind and threads is taken to have.
 void setDefaults(ClusterDevice &device, const DeviceType *type);
 
 /// One entry of a node's `devices`: everything but names and node. `templates`: the file's templates.devices, perhaps undefined.

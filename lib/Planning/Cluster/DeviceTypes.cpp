@@ -1,5 +1,6 @@
 // What is known about types of devices when a cluster file does not say.
 #include "zorse/Planning/Cluster.h"
+#include "zorse/Planning/DeviceDefaults.h"
 
 using namespace zorse::planning;
 
@@ -10,7 +11,7 @@ const std::vector<DeviceType> &zorse::planning::deviceTypes() {
   constexpr uint64_t GB = 1000000000ull;
   static const std::vector<DeviceType> types = {
       // name, driver, {f32, f16, bf16}, rows at half speed, memory bytes/s, seconds per call, memory, reserve, port, PCIe
-      {"cpu-thread", "cpu", {0.05 * T, 0.05 * T, 0.05 * T}, 0, 0, 5e-6, 0, 0, 10 * G, 0},
+      {"cpu-thread", "cpu", {0.05 * T, 0.05 * T, 0.05 * T}, 0, kThreadBandwidth, kCpuLaunch, 0, 0, 10 * G, 0},
       {"P100", "cuda", {9.54 * T, 16 * T, 0}, 80, 732 * G, 1e-5, 16 * GB, 2 * GB, 80 * G, 12 * G},
       {"V100-16", "cuda", {14.13 * T, 90 * T, 0}, 80, 900 * G, 1e-5, 16 * GB, 2 * GB, 150 * G, 12 * G},
       {"V100-32", "cuda", {14.13 * T, 90 * T, 0}, 80, 900 * G, 1e-5, 32 * GB, 2 * GB, 150 * G, 12 * G},

@@ -1,5 +1,8 @@
 #include "ClusterReader.h"
 
+#include "zorse/Planning/DeviceDefaults.h"
+#include "zorse/Step/ShowBytes.h"
+
 #include <algorithm>
 
 using namespace zorse;
@@ -33,12 +36,17 @@ std::vector<std::string> typeNames() {
 } // namespace
 
 void zorse::planning::setDefaults(ClusterDevice &device, const DeviceType *type) {
-  if (!type)
+  const bool cpu = device.kind == "cpu";
+  if (!type) { // described by hand: elementwise work and calls take time on every device
+    device.memoryBandwidth = cpu ? kThreadBandwidth * device.threads : kDeviceBandwidth;
+    device.launch = cpu ? kCpuLaunch : kDeviceLaunch;
     return;
-  device.kind = type->kind;
-  std::copy(std::begin(type->speed), std::end(type->speed), device.speed);
+  }
+  const double threads = cpu ? device.threads : 1; // the table's are of one thread
+  for (size_t t = 0; t < kNumberTypes; ++t)
+    device.speed[t] = type->speed[t] * threads;
   device.halfRows = type->halfRows;
-  device.memoryBandwidth = type->memoryBandwidth;
+  device.memoryBandwidth = type->memoryBandwidth * threads;
   device.launch = type->launch;
   device.memory = type->memory;
   device.reserve = type->reserve;
@@ -85,7 +93,8 @@ DeviceEntry zorse::planning::readDeviceEntry(const YAML::Node &node, const YAML:
         return list;
       }() + "; another type needs at least 'speed', 'memory' and 'kind'");
   }
-  setDefaults(device, type);
+  if (type)
+    device.kind = type->kind;
   if (YAML::Node kind = fields["kind"]) {
     device.kind = toName(kind, what + ": kind");
     if (device.kind != "cpu" && device.kind != "cuda" && device.kind != "sim")
@@ -93,11 +102,7 @@ DeviceEntry zorse::planning::readDeviceEntry(const YAML::Node &node, const YAML:
   }
   if (YAML::Node threads = fields["threads"])
     device.threads = toCount(threads, what + ": threads", 4096);
-  if (device.kind == "cpu" && type) { // the table's are of one thread
-    for (double &speed : device.speed)
-      speed *= device.threads;
-    device.memoryBandwidth *= device.threads;
-  }
+  setDefaults(device, type);
   if (YAML::Node speed = fields["speed"])
     readSpeed(speed, what + ": speed", type, device);
   if (*std::max_element(std::begin(device.speed), std::end(device.speed)) <= 0)
@@ -108,7 +113,7 @@ DeviceEntry zorse::planning::readDeviceEntry(const YAML::Node &node, const YAML:
     device.reserve = toBytes(reserve, what + ": reserve", /*zero=*/true);
   if (device.memory > 0 && device.reserve >= device.memory)
     fail(fields["reserve"] ? fields["reserve"] : fields["memory"] ? fields["memory"] : node,
-         what + ": its memory of " + std::to_string(device.memory) + " bytes is no more than the reserve of " + std::to_string(device.reserve) + " bytes; give a smaller 'reserve'");
+         what + ": its memory of " + step::showBytes(double(device.memory)) + " is no more than the reserve of " + step::showBytes(double(device.reserve)) + "; give a smaller 'reserve'");
   if (YAML::Node bandwidth = fields["memory_bandwidth"])
     device.memoryBandwidth = toBandwidth(bandwidth, what + ": memory_bandwidth");
   if (YAML::Node rows = fields["half_rows"])

@@ -79,20 +79,17 @@ bool given(const bundle::LinkClass &link) { return link.bandwidth() > 0 || link.
 std::string describe(const ClusterDevice &device) {
   ClusterDevice known;
   const DeviceType *type = findDeviceType(device.type);
+  known.kind = device.kind;
+  known.threads = device.threads;
   setDefaults(known, type);
   std::string text;
   auto put = [&](const char *key, const std::string &value) { text += std::string(", ") + key + ": " + value; };
   if (!device.type.empty())
     put("type", quoted(device.type));
-  if (!type || device.kind != known.kind)
+  if (!type || device.kind != type->kind)
     put("kind", device.kind);
   if (device.threads != 1)
     put("threads", std::to_string(device.threads));
-  if (device.kind == "cpu" && type) {
-    for (double &speed : known.speed)
-      speed *= device.threads;
-    known.memoryBandwidth *= device.threads;
-  }
   if (!std::equal(std::begin(device.speed), std::end(device.speed), std::begin(known.speed)))
     put("speed", "{f32: " + speedOf(device.speed[0]) + ", f16: " + speedOf(device.speed[1]) + ", bf16: " + speedOf(device.speed[2]) + "}");
   if (device.memory != known.memory)

@@ -7,8 +7,11 @@
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
+#include <numeric>
 #include <set>
+#include <tuple>
 
 using namespace zorse;
 using namespace zorse::planning;
@@ -115,38 +118,47 @@ json timeline(const Report &report, const step::Plan &plan, const step::StepGrap
   return rows;
 }
 
-/// Bytes by purpose at kMemoryPoints moments.
-json memoryCurves(const Report &report, const step::StepGraph &graph, const std::vector<uint32_t> &shown) {
-  std::vector<int> place(report.devices.size(), -1);
-  for (size_t i = 0; i < shown.size(); ++i)
-    place[shown[i]] = static_cast<int>(i);
-  std::vector<std::array<std::vector<double>, 5>> change(shown.size());
-  for (auto &device : change)
-    for (auto &purpose : device)
-      purpose.assign(kMemoryPoints + 1, 0);
-  for (const step::BufferLife &buffer : graph.buffers) {
-    if (place[buffer.device] < 0 || report.step <= 0)
-      continue;
-    const int from = std::clamp(static_cast<int>(buffer.begin / report.step * kMemoryPoints), 0, kMemoryPoints - 1);
-    const int to = std::clamp(static_cast<int>(std::ceil(buffer.end / report.step * kMemoryPoints)), from + 1, kMemoryPoints);
-    auto &curve = change[place[buffer.device]][buffer.purpose];
-    curve[from] += double(buffer.bytes);
-    curve[to] -= double(buffer.bytes);
-  }
-  json curves = json::array();
-  for (auto &device : change) {
-    json purposes = json::array();
-    for (auto &purpose : device) {
-      json points = json::array();
-      double now = 0;
-      for (int i = 0; i < kMemoryPoints; ++i) {
-        now += purpose[i];
-        points.push_back(std::llround(now / (1 << 20)));
-      }
-      purposes.push_back(std::move(points));
+/// Mebibytes by purpose, for each of kMemoryPoints parts of the step at its fullest moment: no point holds what never lives together, and the highest is
+/// the peak. Rounded down together, so that their sum is never more than the table says.
+json memoryCurve(const std::vector<const step::BufferLife *> &buffers, double step) {
+  std::vector<std::tuple<double, bool, const step::BufferLife *>> changes; // what ends at a moment goes before what begins then
+  for (const step::BufferLife *buffer : buffers)
+    if (buffer->end > buffer->begin) {
+      changes.emplace_back(buffer->begin, true, buffer);
+      changes.emplace_back(buffer->end, false, buffer);
     }
-    curves.push_back(std::move(purposes));
+  std::sort(changes.begin(), changes.end(), [](const auto &a, const auto &b) { return std::tie(std::get<0>(a), std::get<1>(a)) < std::tie(std::get<0>(b), std::get<1>(b)); });
+  std::array<uint64_t, 5> now{};
+  std::array<std::vector<uint64_t>, 5> curves;
+  size_t next = 0;
+  for (int point = 0; point < kMemoryPoints; ++point) {
+    const double end = step * (point + 1) / kMemoryPoints;
+    std::array<uint64_t, 5> fullest = now;
+    auto sum = [](const std::array<uint64_t, 5> &bytes) { return std::accumulate(bytes.begin(), bytes.end(), uint64_t(0)); };
+    for (; next < changes.size() && (std::get<0>(changes[next]) < end || point + 1 == kMemoryPoints); ++next) {
+      const auto &[moment, begins, buffer] = changes[next];
+      now[buffer->purpose] += begins ? buffer->bytes : -buffer->bytes;
+      if (next + 1 == changes.size() || std::get<0>(changes[next + 1]) > moment || (begins && !std::get<1>(changes[next + 1])))
+        if (sum(now) > sum(fullest))
+          fullest = now;
+    }
+    uint64_t below = 0, told = 0;
+    for (size_t purpose = 0; purpose < curves.size(); ++purpose) {
+      below += fullest[purpose];
+      curves[purpose].push_back((below >> 20) - told);
+      told = below >> 20;
+    }
   }
+  return curves;
+}
+
+json memoryCurves(const Report &report, const step::StepGraph &graph, const std::vector<uint32_t> &shown) {
+  std::vector<std::vector<const step::BufferLife *>> buffers(report.devices.size());
+  for (const step::BufferLife &buffer : graph.buffers)
+    buffers[buffer.device].push_back(&buffer);
+  json curves = json::array();
+  for (uint32_t d : shown)
+    curves.push_back(memoryCurve(buffers[d], report.step));
   return curves;
 }
 
@@ -205,7 +217,7 @@ std::string zorse::planning::writeReportPage(const Report &report, const step::P
   data["units"] = report.stages.empty() ? 0 : std::max_element(report.stages.begin(), report.stages.end(), [](auto &a, auto &b) { return a.unitEnd < b.unitEnd; })->unitEnd;
   data["devices"] = json::array();
   for (const auto &d : report.devices)
-    data["devices"].push_back({d.name, d.type, d.node, std::llround(double(d.available) / (1 << 20)), report.step > 0 ? d.busy() / report.step : 0.0});
+    data["devices"].push_back({d.name, d.type, d.node, d.available >> 20, report.step > 0 ? d.busy() / report.step : 0.0, showBytes(double(d.memory)) + (d.available ? " of " + showBytes(double(d.available)) : "")});
   data["timeline"] = timeline(report, plan, graph, shown);
   data["memory"] = memoryCurves(report, graph, shown);
   data["tiling"] = tiling(plan);
@@ -222,7 +234,7 @@ std::string zorse::planning::writeReportPage(const Report &report, const step::P
   page += "<h2>Time</h2>\n<p class=hint>Wheel: zoom; drag: move; double click: all.";
   if (shown.size() < used)
     page += format(" %zu of %zu devices are drawn: of every stage, one of each type first.", shown.size(), used);
-  page += "</p>\n<div id=legend></div><canvas id=timeline></canvas>\n<h2>Memory over the step</h2>\n<div id=memory></div>\n<h2>Who computes what</h2>\n<canvas id=tiling></canvas>\n";
+  page += "</p>\n<div id=legend></div><canvas id=timeline></canvas>\n<h2>Memory over the step</h2>\n<div id=memory></div>\n<h2>Who computes what</h2>\n<div id=tilinglegend></div><canvas id=tiling></canvas>\n";
   page += "<h2>Tables</h2>\n<pre>" + escape(printReport(report, 256)) + "</pre>\n<div id=tip></div>\n<script>const data=" + inScript(data) + ";\n" + kPageScript + "</script>\n</html>\n";
   return page;
 }

@@ -13,7 +13,7 @@ table{border-collapse:collapse}td{padding:2px 8px}.n{text-align:right;font-varia
 .bar{width:140px}.bar i{display:block;height:9px;background:var(--f);border-radius:2px}
 ul{margin:4px 0;padding-left:20px}canvas{display:block;width:100%;border:1px solid var(--line);border-radius:4px}
 pre{font:12px/1.45 ui-monospace,monospace;overflow:auto;border:1px solid var(--line);border-radius:4px;padding:10px}
-#legend span,#memlegend span{display:inline-block;margin:0 14px 4px 0;font-size:13px}#legend b,#memlegend b{display:inline-block;width:11px;height:11px;margin-right:5px;border-radius:2px}
+#legend span,#memlegend span,#tilinglegend span{display:inline-block;margin:0 14px 4px 0;font-size:13px}#legend b,#memlegend b,#tilinglegend b{display:inline-block;width:11px;height:11px;margin-right:5px;border-radius:2px}
 #memory{display:grid;grid-template-columns:repeat(auto-fill,minmax(230px,1fr));gap:10px}#memory figure{margin:0}#memory figcaption{font-size:12px}
 #tip{position:fixed;pointer-events:none;background:var(--fg);color:var(--bg);padding:4px 8px;border-radius:4px;font-size:12px;display:none;white-space:pre;z-index:9}
 )css";
@@ -21,7 +21,7 @@ pre{font:12px/1.45 ui-monospace,monospace;overflow:auto;border:1px solid var(--l
 inline constexpr const char kPageScript[] = R"js(
 const css=getComputedStyle(document.documentElement),c=n=>css.getPropertyValue('--'+n).trim();
 const kinds=[['forward','f'],['backward','b'],['weight gradients','w'],['update, norm','u'],['send','s'],['receive','r'],['gather','g'],['reduce','d']];
-const tip=document.getElementById('tip');
+const tip=document.getElementById('tip'),esc=s=>s.replace(/[&<>"]/g,m=>'&#'+m.charCodeAt(0)+';');
 function say(e,text){if(!text){tip.style.display='none';return}tip.textContent=text;tip.style.display='block';
   tip.style.left=Math.min(e.clientX+14,innerWidth-tip.offsetWidth-8)+'px';tip.style.top=Math.min(e.clientY+14,innerHeight-tip.offsetHeight-8)+'px'}
 function seconds(s){const a=Math.abs(s);return a>=1?s.toPrecision(4)+' s':a>=1e-3?(s*1e3).toPrecision(4)+' ms':(s*1e6).toPrecision(3)+' us'}
@@ -55,7 +55,7 @@ draw();addEventListener('resize',draw)}
 {const names=['state','gathered parameters','gradients','activations','workspace'],colours=['u','g','b','f','w'],box=document.getElementById('memory');
 box.insertAdjacentHTML('beforebegin','<div id=memlegend>'+names.map((n,i)=>`<span><b style="background:${c(colours[i])}"></b>${n}</span>`).join('')+'<span>line: what the device has</span></div>');
 data.timeline.forEach((r,i)=>{const d=data.devices[r.d],m=data.memory[i],n=m[0].length,total=m[0].map((_,k)=>m.reduce((s,p)=>s+p[k],0)),peak=Math.max(...total,1),limit=d[3]&&d[3]<peak*4?Math.max(d[3],peak):peak;
-  const f=document.createElement('figure'),v=document.createElement('canvas');f.innerHTML=`<figcaption>${d[0]} <span style="color:var(--dim)">${d[1]}, peak ${peak>=1024?(peak/1024).toFixed(1)+' GiB':peak+' MiB'}${d[3]?' of '+(d[3]>=1024?(d[3]/1024).toFixed(1)+' GiB':d[3]+' MiB'):''}</span></figcaption>`;f.append(v);box.append(f);
+  const f=document.createElement('figure'),v=document.createElement('canvas');f.innerHTML=`<figcaption>${esc(d[0])} <span style="color:var(--dim)">${esc(d[1])}, planned ${d[5]}</span></figcaption>`;f.append(v);box.append(f);
   const [x,w]=size(v,84),base=new Array(n).fill(0);
   m.forEach((p,k)=>{x.fillStyle=c(colours[k]);x.beginPath();for(let t=0;t<n;t++){const y=84-80*(base[t]+p[t])/limit;t?x.lineTo(w*t/(n-1),y):x.moveTo(0,y)}for(let t=n-1;t>=0;t--)x.lineTo(w*t/(n-1),84-80*base[t]/limit);x.fill();for(let t=0;t<n;t++)base[t]+=p[t]});
   if(d[3]&&d[3]<=limit){x.strokeStyle=c('s');x.beginPath();x.moveTo(0,84-80*d[3]/limit);x.lineTo(w,84-80*d[3]/limit);x.stroke()}
@@ -71,6 +71,8 @@ function draw(){const [x,w]=size(canvas,h+22),sx=(w-left-8)/data.batch,sy=(h-top
   const cuts=[...new Set(data.tiling.map(t=>t[0]))].sort((a,b)=>a-b);let last=-99;for(const u of cuts){const y=top+u*sy+10;if(y-last>11){x.fillText('unit '+u,4,y);last=y}}}
 canvas.onmousemove=e=>{const b=canvas.getBoundingClientRect(),s=(e.clientX-b.left-left)/(b.width-left-8)*data.batch,u=(e.clientY-b.top-top)/(h-top)*data.units,t=data.tiling.find(t=>t[0]<=u&&u<t[1]&&t[2]<=s&&s<t[3]);
   say(e,t?data.devices[t[4]][0]+' ('+data.devices[t[4]][1]+')\nunits '+t[0]+'-'+t[1]+', samples '+t[2]+'-'+t[3]:'')};canvas.onmouseleave=e=>say(e,'');
+const used=[...new Set(data.tiling.map(t=>t[4]))].sort((a,b)=>a-b);
+document.getElementById('tilinglegend').innerHTML=used.slice(0,64).map(d=>`<span><b style="background:${hue(d)}"></b>${esc(data.devices[d][0])} <span style="color:var(--dim);margin:0">${esc(data.devices[d][1])}</span></span>`).join('')+(used.length>64?`<span>and ${used.length-64} more: point at the picture</span>`:'');
 draw();addEventListener('resize',draw)}
 )js";
 

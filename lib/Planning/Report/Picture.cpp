@@ -7,7 +7,7 @@ using namespace zorse::step;
 
 namespace {
 
-/// Letters for devices; after them, the picture repeats letters and the legend numbers tell.
+/// Letters for devices; after them, the picture repeats letters.
 char letter(uint32_t device) {
   static const char letters[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ";
   return letters[device % 52];
@@ -16,6 +16,28 @@ char letter(uint32_t device) {
 std::string pad(std::string text, size_t width) {
   text.resize(std::max(width, text.size()), ' ');
   return text;
+}
+
+/// "devices       a = t4:0, b = t4:1", of those with cells; lines of about 100 letters.
+std::string legend(const Plan &plan) {
+  std::set<uint32_t> used;
+  for (const Cell &cell : plan.cells)
+    used.insert(cell.device);
+  std::string out, line = pad("devices", 14);
+  size_t shown = 0;
+  for (uint32_t d : used) {
+    if (shown == 52) { // letters repeat from here on
+      line += "... (" + std::to_string(used.size() - shown) + " more, with the letters from a on again)";
+      break;
+    }
+    std::string entry = std::string(1, letter(d)) + " = " + plan.devices[d].name + (++shown < used.size() ? ", " : "");
+    if (line.size() + entry.size() > 100 && line.size() > 14) {
+      out += line.substr(0, line.size() - 1) + "\n";
+      line = std::string(14, ' ');
+    }
+    line += entry;
+  }
+  return out + line + "\n";
 }
 
 } // namespace
@@ -52,5 +74,5 @@ std::string zorse::planning::drawPlan(const Plan &plan, int32_t units, int width
     }
     out += pad("units " + std::to_string(begin) + "-" + std::to_string(end), 14) + row + "\n";
   }
-  return out;
+  return out + legend(plan);
 }

@@ -23,16 +23,6 @@ std::string zorse::planning::showSeconds(double seconds) {
   return size >= 0.9995 ? format("%.4g s", seconds) : size >= 0.9995e-3 ? format("%.4g ms", seconds * 1e3) : format("%.3g us", seconds * 1e6);
 }
 
-std::string zorse::planning::showBytes(double bytes) {
-  const char *const units[] = {"B", "KiB", "MiB", "GiB", "TiB", "PiB"};
-  size_t i = 0;
-  while (std::fabs(bytes) >= 1023.5 && i + 1 < std::size(units)) {
-    bytes /= 1024;
-    ++i;
-  }
-  return format(i == 0 ? "%.0f %s" : "%.1f %s", bytes, units[i]);
-}
-
 std::string zorse::planning::showRate(double rate) { return rate >= 0.9995e9 ? format("%.3g GB/s", rate / 1e9) : format("%.3g MB/s", rate / 1e6); }
 
 std::string zorse::planning::showPercent(double share) { return format("%.1f %%", 100 * share); }

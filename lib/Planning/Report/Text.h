@@ -1,6 +1,8 @@
 // Numbers as people read them; shared by the tables, the page and the reasons. Internal.
 #pragma once
 
+#include "zorse/Step/ShowBytes.h"
+
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -10,7 +12,7 @@ namespace zorse::planning {
 std::string format(const char *pattern, ...) __attribute__((format(printf, 1, 2)));
 
 std::string showSeconds(double seconds);     ///< "1.234 s", "56.7 ms", "8.9 us"
-std::string showBytes(double bytes);         ///< "12.3 GiB"
+using step::showBytes;                       ///< "12.3 GiB"
 std::string showRate(double bytesPerSecond); ///< "6.0 GB/s"
 std::string showPercent(double share);       ///< "97.1 %"
 std::string showCount(double number);        ///< "12.3k", "4.5M"

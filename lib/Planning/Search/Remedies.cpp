@@ -2,26 +2,16 @@
 
 #include "Candidates.h"
 
+#include "zorse/Step/ShowBytes.h"
+
 #include <algorithm>
-#include <cstdio>
 #include <map>
 
 using namespace zorse;
 using namespace zorse::planning;
+using step::showBytes;
 
 namespace {
-
-std::string show(double bytes) {
-  char text[40];
-  const double G = 1024.0 * 1024 * 1024;
-  if (bytes >= G)
-    std::snprintf(text, sizeof text, "%.1f GiB", bytes / G);
-  else if (bytes >= 1024.0 * 1024)
-    std::snprintf(text, sizeof text, "%.1f MiB", bytes / (1024.0 * 1024));
-  else
-    std::snprintf(text, sizeof text, "%.1f KiB", bytes / 1024);
-  return text;
-}
 
 /// Whether a short search finds something that fits.
 bool fits(const Problem &problem, const SearchOptions &asked) {
@@ -72,7 +62,7 @@ std::string moreDevices(const Problem &problem, const SearchOptions &options) {
 
 std::string zorse::planning::explainMemory(const SearchContext &context, const Layout &layout, const Evaluation &closest) {
   const Problem &problem = context.problem;
-  std::string text = "no plan fits the memory of the devices. The one that comes closest lacks " + show(static_cast<double>(closest.excess)) + ":";
+  std::string text = "no plan fits the memory of the devices. The one that comes closest lacks " + showBytes(static_cast<double>(closest.excess)) + ":";
   std::vector<std::pair<uint64_t, uint32_t>> lacking;
   for (uint32_t d = 0; d < closest.memory.size(); ++d) {
     uint64_t memory = problem.cluster.devices[d].memory;
@@ -88,15 +78,15 @@ std::string zorse::planning::explainMemory(const SearchContext &context, const L
   for (size_t i = 0; i < lacking.size() && i < 8; ++i) {
     auto [bytes, d] = lacking[i];
     const ClusterDevice &device = problem.cluster.devices[d];
-    text += "\ndevice '" + device.name + "'" + (device.type.empty() ? "" : " (" + device.type + ")") + " lacks " + std::to_string(bytes) + " bytes: it needs " +
-            show(static_cast<double>(closest.memory[d])) + " of its " + show(static_cast<double>(device.memory));
+    text += "\ndevice '" + device.name + "'" + (device.type.empty() ? "" : " (" + device.type + ")") + " lacks " + showBytes(static_cast<double>(bytes)) + ": it needs " +
+            showBytes(static_cast<double>(closest.memory[d])) + " of its " + showBytes(static_cast<double>(device.memory));
     if (device.reserve)
-      text += ", " + show(static_cast<double>(device.reserve)) + " of them in reserve";
+      text += ", " + showBytes(static_cast<double>(device.reserve)) + " of them in reserve";
     if (auto it = stageOf.find(d); it != stageOf.end()) {
       const Stage &stage = *it->second;
       double held = context.model.heldBytes(stage.unitBegin, stage.unitEnd), each = context.model.activationBytes(stage.unitBegin, stage.unitEnd);
-      text += "; for units " + std::to_string(stage.unitBegin) + "-" + std::to_string(stage.unitEnd) + ": parameters and gradients " + show(held) + ", its part of the optimizer's " +
-              show(context.model.sharedBytes(stage.unitBegin, stage.unitEnd)) + ", activations " + show(each) + " per sample";
+      text += "; for units " + std::to_string(stage.unitBegin) + "-" + std::to_string(stage.unitEnd) + ": parameters and gradients " + showBytes(held) + ", its part of the optimizer's " +
+              showBytes(context.model.sharedBytes(stage.unitBegin, stage.unitEnd)) + ", activations " + showBytes(each) + " per sample";
     }
   }
   if (lacking.size() > 8)

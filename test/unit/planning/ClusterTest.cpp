@@ -195,6 +195,16 @@ links:
   Cluster cluster = read(yaml);
   ASSERT_EQ(cluster.devices.size(), 4u);
   EXPECT_EQ(cluster.devices[0].speed[0], 40e9);
+  // What is not said of a device without a type: per thread of a processor, and for others (docs/cluster.md).
+  EXPECT_EQ(cluster.devices[0].memoryBandwidth, 2 * 10e9);
+  EXPECT_EQ(cluster.devices[0].launch, 5e-6);
+  EXPECT_EQ(cluster.devices[3].memoryBandwidth, 4 * 10e9);
+  Cluster others = read("nodes: [{name: n, devices: [{name: s, kind: sim, speed: 1e12}, {name: u, speed: 1e12, memory_bandwidth: unlimited, launch: 0}]}]");
+  EXPECT_EQ(others.devices[0].memoryBandwidth, 500e9);
+  EXPECT_EQ(others.devices[0].launch, 1e-5);
+  EXPECT_EQ(others.devices[1].memoryBandwidth, 0);
+  EXPECT_EQ(others.devices[1].launch, 0);
+  expectSame(others, read(writeCluster(others)));
   EXPECT_EQ(cluster.devices[0].memory, 2ull << 30);
   EXPECT_EQ(cluster.devices[1].name, "t4:0");
   EXPECT_EQ(cluster.devices[2].kind, "cuda");
@@ -244,7 +254,7 @@ TEST(Cluster, Figures) {
   EXPECT_MISTAKE(device("speed: 1e9, memory: 16"), "memory: expected 0 or a figure from 65536 to 1.1259e+15, got '16'; a size is bytes, or 16 GB");
   EXPECT_MISTAKE(device("speed: 1e9, memory: -16 GB"), "memory: expected 0 or a figure from");
   EXPECT_MISTAKE(device("speed: 1e9, memory: 16 gb"), "got '16 gb'; did you mean 'GB'?");
-  EXPECT_MISTAKE(device("type: T4, memory: 1 GB"), "its memory of 1000000000 bytes is no more than the reserve of 2000000000 bytes; give a smaller 'reserve'");
+  EXPECT_MISTAKE(device("type: T4, memory: 1 GB"), "its memory of 953.7 MiB is no more than the reserve of 1.9 GiB; give a smaller 'reserve'");
   EXPECT_MISTAKE(device("speed: 1e9, threads: 0"), "threads: expected a figure from 1 to 4096, got '0'");
   EXPECT_MISTAKE(device("speed: 1e9, threads: 1.5"), "threads: expected a whole number, got '1.5'");
   EXPECT_MISTAKE(device("speed: 1e9, launch: -1 us"), "launch: expected 0 or a figure from 0 to 100");

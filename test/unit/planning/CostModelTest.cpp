@@ -36,6 +36,19 @@ TEST(CostModel, Roofline) {
   EXPECT_EQ(costs.unit(0, 3, UnitTask::Forward, 0), 0);
 }
 
+// Shares of samples divide by the time of a forward: a device whose memory has no limit does elementwise work in no time, but not infinitely often.
+TEST(CostModel, NoForwardTakesNoTime) {
+  bundle::ModelSummary summary = test::chain();
+  summary.mutable_units(0)->set_forward_flops_per_row(0);
+  Cluster cluster = test::twoNodes();
+  for (ClusterDevice &device : cluster.devices)
+    device.memoryBandwidth = device.launch = 0;
+  CostModel costs = model(summary, cluster);
+  for (UnitTask task : {UnitTask::Forward, UnitTask::Recompute})
+    EXPECT_GT(costs.unit(0, 0, task, 1), 0);
+  EXPECT_EQ(costs.unit(0, 0, UnitTask::Forward, 0), 0);
+}
+
 TEST(CostModel, PositionsOfIdsAndImages) {
   bundle::ModelSummary summary = test::chain();
   Cluster cluster = test::twoNodes();

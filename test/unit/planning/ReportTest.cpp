@@ -117,6 +117,36 @@ TEST_F(ReportTest, Forms) {
   EXPECT_EQ(events, plan.cells.size()); // every forward
 }
 
+// The memory picture shows what the tables say: its highest point is what lives together at the fullest moment, never buffers that follow each other.
+TEST_F(ReportTest, MemoryPictureIsNoMoreThanPlanned) {
+  std::string error;
+  summary = *makeSummary({"wide", 3, 2048, 5632, 16, 16, 32000, 1024, bundle::F16}, error);
+  costs = CostModel::make(summary, cluster, nullptr, {}, error);
+  ASSERT_TRUE(costs) << error;
+  step::StepGraph graph;
+  step::Plan plan = planOf(kThree);
+  auto report = makeReport(problem(), plan, error, &graph);
+  ASSERT_TRUE(report) << error;
+  std::string page = writeReportPage(*report, plan, graph, {});
+  EXPECT_NE(page.find("id=tilinglegend"), std::string::npos);
+  size_t begin = page.find("const data=") + 11;
+  nlohmann::json data = nlohmann::json::parse(page.substr(begin, page.find(";\n", begin) - begin));
+  ASSERT_EQ(data["memory"].size(), data["timeline"].size());
+  for (size_t i = 0; i < data["memory"].size(); ++i) {
+    const auto &device = report->devices[data["timeline"][i]["d"].get<size_t>()];
+    uint64_t peak = 0;
+    for (size_t point = 0; point < data["memory"][i][0].size(); ++point) {
+      uint64_t together = 0;
+      for (const auto &purpose : data["memory"][i])
+        together += purpose[point].get<uint64_t>();
+      peak = std::max(peak, together);
+    }
+    EXPECT_LE(peak, device.memory >> 20) << device.name;
+    EXPECT_GE(double(peak), 0.8 * double(device.memory >> 20)) << device.name;
+    EXPECT_NE(data["devices"][i][5].get<std::string>().find(" of "), std::string::npos);
+  }
+}
+
 TEST_F(ReportTest, HostileNamesStayText) {
   std::string error;
   summary.set_name("</script><b>&");

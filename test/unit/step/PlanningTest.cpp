@@ -162,7 +162,7 @@ TEST(Report, Picture) {
   auto plan = step::readPlan(R"({"batch": 8, "devices": ["x", "y"], "stages": [{"units": [0, 2], "devices": ["x", "y"], "microbatch": 2},
       {"units": [2, 6], "devices": ["y"]}]})", summary, error);
   ASSERT_TRUE(plan) << error;
-  EXPECT_EQ(drawPlan(*plan, 6), "samples       0 2 4 6 8\nunits 0-2     aabbaabb\nunits 2-6     bbbbbbbb\n");
+  EXPECT_EQ(drawPlan(*plan, 6), "samples       0 2 4 6 8\nunits 0-2     aabbaabb\nunits 2-6     bbbbbbbb\ndevices       a = x, b = y\n");
 }
 
 } // namespace
