@@ -4,6 +4,7 @@
 
 #include "Compiler.h"
 #include "Diagnostics.h"
+#include "PlanPhase.h"
 
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/FileSystem.h"
@@ -109,6 +110,13 @@ bool compileModel(const CompileOptions &options) {
   if (!options.dumpDir.empty())
     if (std::error_code failure = llvm::sys::fs::create_directories(options.dumpDir)) {
       printError(options.dumpDir + ": cannot be made: " + failure.message());
+      return false;
+    }
+
+  // What no model changes: known before minutes are spent. Under a plan, its devices alone count (Compiler::plan).
+  if (options.writesBundle() && !options.simulateOnly && options.plan.empty())
+    if (std::string problem = withoutDriver(options.cluster); !problem.empty()) {
+      printError(options.cluster + ": " + problem);
       return false;
     }
 

@@ -52,8 +52,7 @@ void print(const Diagnostic &diagnostic, StringRef file, bool note) {
     os << "'" << name << "': ";
   os << message << '\n';
   for (const Diagnostic &inner : diagnostic.getNotes())
-    if (diagnostic.getSeverity() == DiagnosticSeverity::Error || !StringRef(inner.str()).starts_with("see current operation"))
-      print(inner, file, true);
+    print(inner, file, true);
 }
 
 } // namespace

@@ -197,6 +197,11 @@ bool Compiler::plan(std::string &remark) {
     return false;
   }
   planned = std::move(*result);
+  if (options.writesBundle() && !options.simulateOnly)
+    if (std::string problem = withoutDriver(planned.devices); !problem.empty()) {
+      printError((options.plan.empty() ? options.cluster : options.plan) + ": " + problem);
+      return false;
+    }
   planJson = step::writePlan(planned.plan, model.summary);
   remark = counted(planned.plan.cells.size(), "cell") + " on " + counted(planned.plan.devices.size(), "device") + (options.plan.empty() ? " (searched)" : "");
   return true;

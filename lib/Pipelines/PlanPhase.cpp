@@ -7,6 +7,29 @@
 
 namespace zorse::pipelines {
 
+std::string withoutDriver(const std::vector<bundle::BundleDevice> &devices) {
+  std::string list;
+  size_t count = 0;
+  for (const bundle::BundleDevice &device : devices)
+    if (device.kind != "cpu" && ++count <= 3)
+      list += (list.empty() ? "'" : ", '") + device.name + "' (" + device.kind + ")";
+  if (count == 0)
+    return {};
+  if (count > 3)
+    list += " and " + std::to_string(count - 3) + " more";
+  return "there is code and a driver for CPU devices alone so far (kind: cpu), and these are of another kind: " + list +
+         ". Compile for a cluster of CPU devices. zorse-plan plans for any devices; with --simulate-only the bundle is compiled for zorse-run --simulate, which executes nothing";
+}
+
+std::string withoutDriver(const std::string &clusterFile) {
+  std::string error;
+  std::vector<bundle::BundleDevice> devices;
+  if (std::optional<planning::Cluster> cluster = planning::readClusterFile(clusterFile, error))
+    for (const planning::ClusterDevice &device : cluster->devices)
+      devices.push_back({device.name, device.kind, static_cast<int>(device.threads), device.memory});
+  return withoutDriver(devices);
+}
+
 std::optional<PlanOutcome> makePlan(const std::string &clusterFile, const std::string &planFile, const std::vector<std::string> &profiles, int64_t batch,
                                     const bundle::ModelSummary &summary, const bundle::BodyLibrary &bodies, std::string &error) {
   std::optional<planning::Cluster> cluster = planning::readClusterFile(clusterFile, error);

@@ -19,6 +19,11 @@ struct PlanOutcome {
   std::shared_ptr<const planning::CostModel> costs; ///< of the plan's devices
 };
 
+/// What is wrong with running on these devices: kinds that there is no driver and no code for. Empty if nothing.
+std::string withoutDriver(const std::vector<bundle::BundleDevice> &devices);
+/// The same of the devices of a cluster file, before anything is planned; a file that cannot be read is for makePlan to report.
+std::string withoutDriver(const std::string &clusterFile);
+
 /// Reads the cluster and the plan (or makes one, counting the memory these bodies need) and checks them against the model. Errors name the file.
 std::optional<PlanOutcome> makePlan(const std::string &clusterFile, const std::string &planFile, const std::vector<std::string> &profiles, int64_t batch,
                                     const bundle::ModelSummary &summary,

@@ -21,6 +21,7 @@ void prepareContext(MLIRContext &context) {
   autodiff::registerDifferentiableModels(registry);
   context.appendDialectRegistry(registry);
   context.loadAllAvailableDialects();
+  context.printOpOnDiagnostic(false); // users know nodes of their file, which locations name, and not our operations
 }
 
 bool Compiler::recognize(std::string &remark) {

@@ -139,7 +139,7 @@ FailureOr<ModelGraph> units::analyseModel(func::FuncOp model) {
       graph.numerators.push_back({term.getInt(), i, terminator->getOperand(i)});
   }
   if (graph.numerators.empty())
-    return model.emitError("the model has no loss: expected a result with zorse.role = \"numerator\"; name one with --loss");
+    return model.emitError("the model has no loss: expected a result with zorse.role = \"numerator\"; name an output with --loss-output, or add a loss with --loss");
   llvm::stable_sort(graph.numerators, [](const Numerator &a, const Numerator &b) { return a.term < b.term; });
 
   SmallVector<Value> trainable, targets;
@@ -151,7 +151,7 @@ FailureOr<ModelGraph> units::analyseModel(func::FuncOp model) {
   graph.active = autodiff::activeValues(model.getBody().front(), trainable, targets);
 
   if (llvm::none_of(trainable, [&](Value v) { return graph.active.contains(v); }))
-    return model.emitError("nothing to train: the loss depends on no trainable parameter; expected an argument with zorse.parameter and zorse.trainable = true that reaches it");
+    return model.emitError("nothing to train: no trained parameter reaches the loss. --freeze may name all that do, or the file none; --train NAME,... trains initializers by name");
 
   DenseMap<Value, uint8_t> bits = dependences(model);
   DenseSet<Operation *> spine;

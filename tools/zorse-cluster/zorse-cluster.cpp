@@ -1,10 +1,9 @@
 // zorse-cluster: writes cluster.yaml for the machine it runs on, or for those of a job, and measures links between them (docs/cluster.md).
 #include "Gather.h"
-#include "zorse/runtime/StandardStreams.h"
+#include "ParseFlags.h"
 
 #include "zorse/runtime/Overwrites.h"
-
-#include <CLI/CLI.hpp>
+#include "zorse/runtime/StandardStreams.h"
 
 #include <cerrno>
 #include <cstdio>
@@ -129,14 +128,8 @@ int main(int argc, char **argv) {
   app.add_option("--nvml", o.describe.nvml, "NVML's library, if it is not libnvidia-ml.so.1");
   app.add_option("--root", o.describe.root, "where /proc and /sys are, for tests");
   app.add_flag("--quiet", o.quiet, "print errors only");
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::CallForHelp &help) {
-    return app.exit(help);
-  } catch (const CLI::ParseError &problem) {
-    std::fprintf(stderr, "error: %s\n(zorse-cluster --help lists the options)\n", problem.what());
-    return 1;
-  }
+  if (std::optional<int> done = parseFlags(app, argc, argv, "zorse-cluster"))
+    return *done;
   if (!o.shell.empty()) {
     std::istringstream words(o.shell);
     o.hosts.shell.assign(std::istream_iterator<std::string>(words), {});

@@ -1,13 +1,12 @@
 // zorse-compile: an ONNX model and a cluster become a bundle. The options are read here; lib/Pipelines does the work.
 #include "ModelFlags.h"
+#include "ParseFlags.h"
 #include "TrainingFlags.h"
 
 #include "zorse/Pipelines/Compile.h"
 #include "zorse/runtime/StandardStreams.h"
 
 #include "zorse/runtime/Overwrites.h"
-
-#include <CLI/CLI.hpp>
 
 #include <cstdio>
 #include <filesystem>
@@ -43,6 +42,7 @@ int main(int argc, char **argv) {
       ->check(CLI::IsMember({"auto", "copy", "reference", "later"}));
   app.add_option("--threads", o.threads, "threads of the compiler; the bundle does not depend on them");
   app.add_option("--arch", o.arch, "CPU to compile for, as LLVM names it; default: this one");
+  app.add_flag("--simulate-only", o.simulateOnly, "for zorse-run --simulate alone: devices may be of kinds that nothing can run on yet (GPUs)");
   app.add_flag("--quiet", o.quiet, "no line per phase");
 
   ModelFlags model;
@@ -57,11 +57,8 @@ int main(int argc, char **argv) {
   app.add_option("--emit", emit, "print: graph, units, plan, exec or llvm")->group(look)->check(CLI::IsMember({"graph", "units", "plan", "exec", "llvm"}));
   app.add_option("--dump-dir", o.dumpDir, "what every phase made, as files")->group(look);
 
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::ParseError &error) {
-    return error.get_exit_code() == 0 ? app.exit(error) : fail(std::string(error.what()) + ". --help lists the options");
-  }
+  if (std::optional<int> done = parseFlags(app, argc, argv, "zorse-compile"))
+    return *done;
 
   std::string error;
   o.weights = weights == "copy" ? pipelines::Weights::Copy : weights == "reference" ? pipelines::Weights::Reference : weights == "later" ? pipelines::Weights::Later : pipelines::Weights::Auto;

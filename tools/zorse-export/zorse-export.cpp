@@ -1,11 +1,10 @@
 // zorse-export: what a snapshot holds, for other tools.
 #include "OnnxExport.h"
+#include "ParseFlags.h"
 
 #include "zorse/runtime/OutputFile.h"
 #include "zorse/runtime/Overwrites.h"
 #include "zorse/runtime/StandardStreams.h"
-
-#include <CLI/CLI.hpp>
 
 #include <filesystem>
 #include <new>
@@ -76,16 +75,10 @@ int main(int argc, char **argv) {
   app.add_option("-o,--output", output, "the file to write: safetensors, or ONNX with --onnx");
   app.add_option("--onnx", original, "the ONNX file that was compiled: the output is this file with the trained weights");
   app.add_flag("--list", listing, "print the snapshots of the directory, each read and verified");
-  try {
-    app.parse(argc, argv);
-    if (!listing && output.empty())
-      throw CLI::RequiredError("--output");
-  } catch (const CLI::CallForHelp &help) {
-    return app.exit(help);
-  } catch (const CLI::ParseError &problem) {
-    fprintf(stderr, "error: %s\n(zorse-export --help lists the options)\n", problem.what());
-    return 1;
-  }
+  if (std::optional<int> done = parseFlags(app, argc, argv, "zorse-export"))
+    return *done;
+  if (!listing && output.empty())
+    return report(userError("expects -o, the file to write, or --list"));
   try {
     if (listing) {
       Status status = list(path);

@@ -1,5 +1,6 @@
 // zorse-inspect: what is in a bundle, as pictures and text.
 #include "Inspect.h"
+#include "ParseFlags.h"
 
 #include "zorse/Conversion/ExecConversion.h"
 
@@ -8,8 +9,6 @@
 #include "zorse/runtime/StandardStreams.h"
 
 #include "zorse/runtime/Overwrites.h"
-
-#include <CLI/CLI.hpp>
 
 #include <cstdio>
 
@@ -52,11 +51,8 @@ int main(int argc, char **argv) {
   app.add_option("--svg", svg, "with --memory: write the map to this file")->needs(memoryOption);
   app.add_flag("--timeline", timeline, "planned times of every queue");
   app.add_flag("--bodies", bodies, "what every body launches");
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::ParseError &error) {
-    return error.get_exit_code() == 0 ? app.exit(error) : fail(std::string(error.what()) + ". --help lists the options");
-  }
+  if (std::optional<int> done = parseFlags(app, argc, argv, "zorse-inspect"))
+    return *done;
 
   if (runtime::Status status = runtime::checkOverwrites({{"the bundle", directory}}, {{"--svg", svg}}); status.failed())
     return fail(status.message());

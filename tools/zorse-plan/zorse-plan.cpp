@@ -2,6 +2,7 @@
 #include "LoadModel.h"
 #include "ModelFlags.h"
 #include "Numbers.h"
+#include "ParseFlags.h"
 #include "TrainingFlags.h"
 
 #include "zorse/Planning/Baselines.h"
@@ -9,11 +10,9 @@
 #include "zorse/Planning/Search.h"
 #include "zorse/Step/Plan.h"
 #include "zorse/Step/RandomPlan.h"
-#include "zorse/runtime/StandardStreams.h"
-
+#include "zorse/Step/ShowBytes.h"
 #include "zorse/runtime/Overwrites.h"
-
-#include <CLI/CLI.hpp>
+#include "zorse/runtime/StandardStreams.h"
 
 #include <algorithm>
 #include <cstdio>
@@ -299,7 +298,7 @@ int run(Options &o) {
   std::string lacking;
   for (const auto &device : report->devices)
     if (device.available && device.memory > device.available)
-      lacking += (lacking.empty() ? "" : ", ") + device.name + " (" + std::to_string(device.memory - device.available) + " bytes)";
+      lacking += (lacking.empty() ? "" : ", ") + device.name + " (" + step::showBytes(double(device.memory - device.available)) + ")";
   return lacking.empty() ? 0 : fail("the plan does not fit: memory is missing on " + lacking);
 }
 
@@ -316,11 +315,8 @@ int main(int argc, char **argv) {
   model.addTo(app, o.compile);
   TrainingFlags training;
   training.addStateTo(app);
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::ParseError &error) {
-    return error.get_exit_code() == 0 ? app.exit(error) : fail(std::string(error.what()) + ". --help lists the options");
-  }
+  if (std::optional<int> done = parseFlags(app, argc, argv, "zorse-plan"))
+    return *done;
   if (runtime::Status status = runtime::checkOverwrites(
           {{"the model", o.model}, {"--summary", o.summary}, {"--cluster", o.cluster}, {"--profile", o.profile}, {"--plan", o.plan}},
           {{"--output", o.output}, {"--html", o.html}, {"--json", o.json}});

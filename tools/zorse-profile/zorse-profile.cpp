@@ -1,5 +1,6 @@
 // zorse-profile: times of a bundle's unit functions on the devices of this machine, and of the links between its ranks; writes profile.json (docs/profile.md).
 #include "BodyTimer.h"
+#include "ParseFlags.h"
 
 #include "zorse/Planning/Cluster.h"
 #include "zorse/runtime/Control.h"
@@ -11,8 +12,6 @@
 #include "zorse/runtime/Overwrites.h"
 #include "zorse/runtime/StandardStreams.h"
 #include "zorse/runtime/ThrottledDevice.h"
-
-#include <CLI/CLI.hpp>
 
 #include <algorithm>
 #include <cstdio>
@@ -367,14 +366,8 @@ int main(int argc, char **argv) {
   app.add_option("--listen", o.listen, "this host's address for other ranks, as for zorse-run");
   app.add_option("--join-seconds", o.joinSeconds, "all ranks must be there so long after the start")->capture_default_str()->check(CLI::Range(0.1, 1e6));
   app.add_flag("--quiet", o.quiet, "print errors only");
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::CallForHelp &help) {
-    return app.exit(help);
-  } catch (const CLI::ParseError &problem) {
-    std::fprintf(stderr, "error: %s\n(zorse-profile --help lists the options)\n", problem.what());
-    return 1;
-  }
+  if (std::optional<int> done = parseFlags(app, argc, argv, "zorse-profile"))
+    return *done;
   std::sort(o.rows.begin(), o.rows.end());
   o.rows.erase(std::unique(o.rows.begin(), o.rows.end()), o.rows.end());
   try {

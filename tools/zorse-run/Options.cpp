@@ -1,11 +1,9 @@
 #include "Options.h"
 
-#include "../flags/Numbers.h"
-
+#include "Numbers.h"
+#include "ParseFlags.h"
 #include "zorse/runtime/OutputFile.h"
 #include "zorse/runtime/Overwrites.h"
-
-#include <CLI/CLI.hpp>
 
 #include <cstdio>
 #include <cstdlib>
@@ -83,14 +81,8 @@ std::optional<int> zorse::run::parseOptions(int argc, char **argv, Options &o) {
   const char *inside = "Looking inside";
   app.add_flag("--poison", o.poison, "fill memory with NaNs first: shows reads of what nobody wrote")->group(inside);
   app.add_flag("--thread-per-queue", o.threadPerQueue, "serve every queue by a thread of its own")->group(inside);
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::CallForHelp &help) {
-    return app.exit(help);
-  } catch (const CLI::ParseError &problem) {
-    fprintf(stderr, "error: %s\n(zorse-run --help lists the options)\n", problem.what());
-    return 1;
-  }
+  if (std::optional<int> done = parseFlags(app, argc, argv, "zorse-run"))
+    return *done;
   if (app.count("--expect") > 0 && (o.expect.size() != 64 || o.expect.find_first_not_of("0123456789abcdef") != std::string::npos)) {
     fprintf(stderr, "error: --expect: expected the digest of a bundle, 64 hexadecimal digits in lower case, got '%s'; zorse-inspect BUNDLE prints it\n", o.expect.c_str());
     return 1;

@@ -60,6 +60,7 @@ struct CompileOptions {
   std::string decay = "rank"; ///< rank, all, none or names:P,Q
   Weights weights = Weights::Auto;
 
+  bool simulateOnly = false;  ///< the bundle's devices may be of kinds without a driver: it is for `zorse-run --simulate` alone
   bool splitBodies = false;   ///< the parts of split backwards also where the plan does not split: to be measured
 
   Phase last = Phase::Bundle;
@@ -68,6 +69,8 @@ struct CompileOptions {
   std::string arch = "native";
   unsigned threads = 2;
   bool quiet = false;         ///< no line per phase
+
+  bool writesBundle() const { return emit == Emit::Nothing && last == Phase::Bundle && !output.empty(); }
 };
 
 /// The phase called so by `--compile-to`, or nothing.

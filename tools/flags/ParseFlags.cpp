@@ -1,0 +1,66 @@
+#include "ParseFlags.h"
+
+#include <algorithm>
+#include <cstdio>
+
+namespace zorse {
+
+namespace {
+
+/// Letters to insert, remove, replace or swap with their neighbour.
+size_t distance(const std::string &a, const std::string &b) {
+  std::vector<std::vector<size_t>> d(a.size() + 1, std::vector<size_t>(b.size() + 1));
+  for (size_t i = 0; i <= a.size(); ++i)
+    for (size_t k = 0; k <= b.size(); ++k) {
+      if (!i || !k) {
+        d[i][k] = i + k;
+        continue;
+      }
+      d[i][k] = std::min({d[i - 1][k] + 1, d[i][k - 1] + 1, d[i - 1][k - 1] + (a[i - 1] != b[k - 1])});
+      if (i > 1 && k > 1 && a[i - 1] == b[k - 2] && a[i - 2] == b[k - 1])
+        d[i][k] = std::min(d[i][k], d[i - 2][k - 2] + 1);
+    }
+  return d[a.size()][b.size()];
+}
+
+/// "--steps" of "--step=4"; empty if the word is no flag.
+std::string flagOf(const std::string &word) { return word.size() > 1 && word[0] == '-' ? word.substr(0, word.find('=')) : std::string(); }
+
+} // namespace
+
+std::string nearestName(const std::vector<std::string> &known, const std::string &given) {
+  std::string best;
+  size_t least = std::max<size_t>(2, given.size() / 3) + 1;
+  for (const std::string &name : known) {
+    // A part of a name ("--snapshot" of "--snapshots-every") is near however long the rest is.
+    size_t d = given.size() > 4 && name.rfind(given, 0) == 0 ? 1 : distance(name, given);
+    if (d < least) {
+      least = d;
+      best = name;
+    }
+  }
+  return best;
+}
+
+std::optional<int> parseFlags(CLI::App &app, int argc, char **argv, const char *tool) {
+  try {
+    app.parse(argc, argv);
+    return std::nullopt;
+  } catch (const CLI::ParseError &problem) {
+    if (problem.get_exit_code() == 0)
+      return app.exit(problem); // --help
+    std::vector<std::string> known;
+    for (const CLI::Option *option : app.get_options())
+      for (const std::string &name : option->get_lnames())
+        known.push_back("--" + name);
+    std::string hints;
+    for (const std::string &word : app.remaining())
+      if (std::string flag = flagOf(word); !flag.empty())
+        if (std::string near = nearestName(known, flag); !near.empty())
+          hints += (hints.empty() ? "" : ", ") + near + " (for " + flag + ")";
+    fprintf(stderr, "error: %s%s %s --help lists the options\n", problem.what(), hints.empty() ? "." : ("; did you mean " + hints + "?").c_str(), tool);
+    return 1;
+  }
+}
+
+} // namespace zorse
