@@ -75,7 +75,7 @@ int main(int argc, char **argv) {
   app.add_option("-o,--output", output, "the file to write: safetensors, or ONNX with --onnx");
   app.add_option("--onnx", original, "the ONNX file that was compiled: the output is this file with the trained weights");
   app.add_flag("--list", listing, "print the snapshots of the directory, each read and verified");
-  if (std::optional<int> done = parseFlags(app, argc, argv, "zorse-export"))
+  if (std::optional<int> done = zorse::parseFlags(app, argc, argv, "zorse-export"))
     return *done;
   if (!listing && output.empty())
     return report(userError("expects -o, the file to write, or --list"));
