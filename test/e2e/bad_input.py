@@ -179,7 +179,7 @@ def overwrites(c, good):
     with open(weights, "rb") as f:
         files = {data: tokens, weights: f.read()}
     for option in ("metrics", "trace", "checkpoint", "dump-gradients", "per-sample-losses", "report-memory", "snapshots"):
-        for words in ([data, link], [link, data], [data, weights]):
+        for words in ([data, link], [link, data], [data, weights], [f"bytes:{data}", link]):
             keeps(f"output: --{option} {os.path.basename(words[1])}", files, z.call("zorse-run", good, "--data", words[0], "--steps", 1, f"--{option}", words[1], ok=False), f"--{option}", "nothing was written")
     keeps("output: the evaluation's data", files, z.call("zorse-run", good, "--data", DATA, "--eval", data, "--steps", 1, "--checkpoint", link, ok=False), "--checkpoint", "--eval")
     keeps("output: a simulation's", files, z.call("zorse-run", good, "--simulate", "--json", weights, ok=False), "--json", "the bundle")

@@ -141,9 +141,12 @@ std::vector<runtime::NamedPath> writtenBy(const Options &o) {
   return all;
 }
 
-/// The files of "FILE" or "NAME=FILE,NAME=FILE".
+/// The files of "FILE", "bytes:FILE" or "NAME=FILE,NAME=FILE".
 void addData(std::vector<runtime::NamedPath> &paths, const std::string &option, const std::string &text) {
+  const std::string bytes = "bytes:";
   paths.push_back({option, text});
+  if (text.rfind(bytes, 0) == 0)
+    paths.push_back({option, text.substr(bytes.size())});
   std::istringstream parts(text);
   for (std::string part; std::getline(parts, part, ',');)
     paths.push_back({option, part.substr(part.find('=') + 1)});
