@@ -38,8 +38,10 @@ public:
     sgemm_ = reinterpret_cast<decltype(sgemm_)>(::dlsym(library, "cblas_sgemm"));
     dgemm_ = reinterpret_cast<decltype(dgemm_)>(::dlsym(library, "cblas_dgemm"));
     auto setThreads = reinterpret_cast<decltype(&openblas_set_num_threads)>(::dlsym(library, "openblas_set_num_threads"));
-    if (!sgemm_ || !dgemm_ || !setThreads) {
-      problem_ = "OpenBLAS has no cblas_sgemm, cblas_dgemm or openblas_set_num_threads";
+    config_ = reinterpret_cast<decltype(config_)>(::dlsym(library, "openblas_get_config"));
+    corename_ = reinterpret_cast<decltype(corename_)>(::dlsym(library, "openblas_get_corename"));
+    if (!sgemm_ || !dgemm_ || !setThreads || !config_ || !corename_) {
+      problem_ = "OpenBLAS lacks one of cblas_sgemm, cblas_dgemm, openblas_set_num_threads, openblas_get_config and openblas_get_corename";
       return;
     }
     setThreads(1);
@@ -48,9 +50,9 @@ public:
   const std::string &problem() const { return problem_; }
   const char *name() const override { return "openblas"; }
   std::string identity() const override {
-    std::string build = openblas_get_config(); // "OpenBLAS 0.3.21 NO_LAPACKE DYNAMIC_ARCH ...": name and version
+    std::string build = config_(); // "OpenBLAS 0.3.21 NO_LAPACKE DYNAMIC_ARCH ...": name and version
     size_t name = build.find(' '), version = name == std::string::npos ? name : build.find(' ', name + 1);
-    return "openblas" + (name == std::string::npos ? std::string() : build.substr(name, version - name)) + ", " + openblas_get_corename();
+    return "openblas" + (name == std::string::npos ? std::string() : build.substr(name, version - name)) + ", " + corename_();
   }
   void multiply(const GemmArguments<float> &g) const override {
     sgemm_(CblasRowMajor, flag(g.transposeA), flag(g.transposeB), g.m, g.n, g.k, g.alpha, g.a, g.lda, g.b, g.ldb, g.beta, g.c, g.ldc);
@@ -75,6 +77,8 @@ private:
 
   decltype(&cblas_sgemm) sgemm_ = nullptr;
   decltype(&cblas_dgemm) dgemm_ = nullptr;
+  decltype(&openblas_get_config) config_ = nullptr;
+  decltype(&openblas_get_corename) corename_ = nullptr;
   std::string problem_;
 };
 
