@@ -22,7 +22,7 @@ import torch
 import harness as z
 
 sys.path.insert(0, os.path.join(z.ROOT, "models"))
-from export import WithLoss, export
+from export import WithLoss, export, export_without_weights, parameters_on_meta
 from modules.gpt import GPT, GPTConfig, initialise
 from modules.llama import Llama, LlamaConfig
 
@@ -79,6 +79,37 @@ def canonical(text):
     return body
 
 
+class Logits(torch.nn.Module):
+    """A model without a loss, its table tied to its head."""
+
+    def __init__(self):
+        super().__init__()
+        self.table, self.head = torch.nn.Embedding(16, 4), torch.nn.Linear(4, 16, bias=False)
+        self.head.weight = self.table.weight
+
+    def forward(self, ids, labels=None):
+        logits = self.head(torch.tanh(self.table(ids)))
+        return logits if labels is None else torch.nn.functional.cross_entropy(logits.reshape(-1, 16), labels.reshape(-1).to(logits.device))
+
+
+def helper(folder):
+    """What the export helper promises by itself."""
+    import onnx
+
+    path = os.path.join(folder, "logits.onnx")
+    export(Logits(), path, inputs={"ids": torch.zeros(2, 6, dtype=torch.long)}, outputs=("logits",))
+    good = [o.name for o in onnx.load(path).graph.output] == ["logits"]
+    print(f"{'ok  ' if good else 'FAIL'} a model that returns logits alone is exported and checked")
+    with parameters_on_meta():
+        model = Logits()
+    tied = model.head.weight is model.table.weight and model.head.weight.device.type == "meta"
+    export_without_weights(model, path, sequence=6, vocabulary=16)
+    held = sum(t.dims[0] == 16 for t in onnx.load(path, load_external_data=False).graph.initializer)
+    tied &= held == 1
+    print(f"{'ok  ' if tied else 'FAIL'} without weights, tied parameters stay one: {held} table of 16 rows")
+    return [good, tied]
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--steps", type=int, default=50)
@@ -89,6 +120,7 @@ def main():
     with tempfile.TemporaryDirectory() as temporary:
         folder = a.keep or temporary
         os.makedirs(folder, exist_ok=True)
+        results += helper(folder)
         one = z.cluster(folder, ["a"])
         data = os.path.join(z.SMALL, "gpt.tokens.bin")
         for name in ["gpt", "llama"] + (["hf-gpt2", "hf-llama"] if a.hf else []):
