@@ -20,6 +20,7 @@
 #include <string>
 #include <sys/mman.h>
 #include <sys/resource.h>
+#include <time.h>
 #include <sys/wait.h>
 #include <thread>
 #include <unistd.h>
@@ -108,20 +109,31 @@ Cost measure(Transport &transport, uint32_t me, Kind kind, size_t bytes, uint32_
   return {typical(times), (cpuSeconds() - cpu) / (count * (kind == Transfer ? 2 : 1))};
 }
 
-double copySeconds(size_t bytes, int count) {
+struct Copied {
+  double seconds, cpu; ///< of one memcpy: by the clock, and of the processor
+};
+
+Copied copyTimes(size_t bytes, int count) {
   std::vector<char> from(bytes + 1, 1), to(bytes + 1, 2);
   int inner = bytes < 65536 ? 100 : 1;
-  std::vector<double> times;
+  auto used = [] {
+    timespec time;
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
+    return double(time.tv_sec) + double(time.tv_nsec) * 1e-9;
+  };
+  std::vector<double> times, cpu;
   for (int i = 0; i < count + 3; ++i) {
-    double begin = now();
+    double begin = now(), usedBefore = used();
     for (int j = 0; j < inner; ++j) {
       std::memcpy(to.data(), from.data(), bytes);
       asm volatile("" ::"r"(to.data()) : "memory");
     }
-    if (i >= 3)
+    if (i >= 3) {
       times.push_back((now() - begin) / inner);
+      cpu.push_back((used() - usedBefore) / inner);
+    }
   }
-  return typical(times);
+  return {typical(times), typical(cpu)};
 }
 
 GlooOptions options(uint32_t rank, uint32_t contexts) {
@@ -201,9 +213,10 @@ int main(int argc, char **argv) {
                 "gloo/memcpy", "gloo cpu us", "cpu/memcpy");
     for (size_t bytes : sizes) {
       size_t received = kind == Transfer ? bytes : bytes / 2;
-      double copy = copySeconds(received, repetitions(bytes, quick)), cpu = gloo[at].cpu + others[at];
+      const Copied copied = copyTimes(received, repetitions(bytes, quick));
+      double copy = copied.seconds, cpu = gloo[at].cpu + others[at];
       std::printf("%-14s %9zu %10.2f %10.2f %10.2f %9.3f %10.2f %11.2f %11.2f %10.2f\n", "", bytes, copy * 1e6, local[at].seconds * 1e6, gloo[at].seconds * 1e6,
-                  double(received) / gloo[at].seconds * 1e-9, gloo[at].seconds / local[at].seconds, gloo[at].seconds / copy, cpu * 1e6, cpu / copy);
+                  double(received) / gloo[at].seconds * 1e-9, gloo[at].seconds / local[at].seconds, gloo[at].seconds / copy, cpu * 1e6, cpu / copied.cpu);
       ++at;
     }
   }

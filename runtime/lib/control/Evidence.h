@@ -23,9 +23,9 @@ public:
 
   /// From the rank's Join.
   void setDevice(uint32_t rank, const std::string &device) { ranks_[rank].device = device; }
-  /// Of its last heartbeat, when it was under way: "entry 12 (forward of ...) of step 4".
   /// Anything came from the rank.
   void heard(uint32_t rank, double now) { ranks_[rank].heardAt = now; }
+  /// Of its last heartbeat, when it was under way: "entry 12 (forward of ...) of step 4".
   void setWhere(uint32_t rank, const std::string &where) { ranks_[rank].where = where; }
 
   /// What a rank reports of itself; only the first counts. `now` here and below: the coordinator's clock.
