@@ -94,7 +94,7 @@ TEST(Inspect, BrokenBundlesAreErrors) {
   { std::ofstream(path + "/programs/2.pb", std::ios::app) << "x"; }
   Done damaged = inspect(path);
   EXPECT_EQ(damaged.code, 1);
-  EXPECT_NE(damaged.output.find("programs/2.pb: checksum"), std::string::npos) << damaged.output;
+  EXPECT_NE(damaged.output.find("programs/2.pb: its SHA-256 is"), std::string::npos) << damaged.output;
   fs::remove(path + "/manifest.json");
   EXPECT_EQ(inspect(path).code, 1);
   fs::remove_all(path);
