@@ -1,4 +1,4 @@
-"""Damaged inputs of every kind: each run ends by itself with exit code 0 or 1, in bounded time and memory; never a signal, a sanitizer's report or an
+"""Damaged inputs of every kind: each run ends by itself with exit code 0 or 1 (or 3, where the numbers are not finite any more), in bounded time and memory; never a signal, a sanitizer's report or an
 uncaught exception.
 
     damaged_files.py [COUNT] [FIRST SEED] [KIND]     default 200 from 0, of all kinds in turn
@@ -230,7 +230,7 @@ class Outcome:
     def problem(self):
         if self.seconds > SECONDS:
             return f"takes more than {SECONDS} s"
-        if self.code not in (0, 1):
+        if self.code not in (0, 1) and not (self.code == 3 and "were not finite" in self.text):
             return f"exit code {self.code}"
         if self.mib > MIB:
             return f"takes {self.mib:.0f} MiB of memory"
