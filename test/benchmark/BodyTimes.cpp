@@ -105,7 +105,7 @@ int main(int argc, char **argv) {
       double best = 1e9;
       for (int repeat = 0; repeat < 4; ++repeat) {
         double begin = now();
-        auto status = (*device)->runBody(one, {slots.data(), overwrite.data(), bodyRows, 0, 0});
+        auto status = (*device)->runBody(one, {{bodyRows}, slots.data(), overwrite.data()});
         if (status.failed()) {
           std::fprintf(stderr, "%s\n", status.message().c_str());
           return 1;

@@ -70,10 +70,10 @@ TEST(CpuDevice, KernelsAreSplitAndAccumulateByBinding) {
     bundle::Body body = doubleBody(perRow);
     void *slots[] = {x.data(), y.data()};
     uint8_t overwrite[] = {0, 1};
-    ASSERT_FALSE(device->runBody(body, {slots, nullptr, rows}).failed());
+    ASSERT_FALSE(device->runBody(body, {{rows}, slots}).failed());
     for (size_t i = 0; i < x.size(); ++i)
       ASSERT_EQ(y[i], 1.0f + 2.0f * x[i]);
-    ASSERT_FALSE(device->runBody(body, {slots, overwrite, rows}).failed());
+    ASSERT_FALSE(device->runBody(body, {{rows}, slots, overwrite}).failed());
     for (size_t i = 0; i < x.size(); ++i)
       ASSERT_EQ(y[i], 2.0f * x[i]);
   }
@@ -112,7 +112,7 @@ TEST(CpuDevice, SquaredNormCountsNonFiniteElementsAndIgnoresThreads) {
     auto device = makeDevice(threads);
     double sums[2] = {1.0, 0.0};
     void *slots[] = {x.data(), sums};
-    ASSERT_FALSE(device->runBody(body, {slots, nullptr, int64_t(x.size())}).failed());
+    ASSERT_FALSE(device->runBody(body, {{int64_t(x.size())}, slots}).failed());
     EXPECT_NEAR(sums[0], 1.0 + expected, 1e-9 * expected);
     EXPECT_EQ(sums[1], 0.0);
     if (threads == 1)
@@ -123,7 +123,7 @@ TEST(CpuDevice, SquaredNormCountsNonFiniteElementsAndIgnoresThreads) {
   x[300000] = std::nanf("");
   double sums[2] = {0, 0};
   void *slots[] = {x.data(), sums};
-  ASSERT_FALSE(makeDevice(2)->runBody(body, {slots, nullptr, int64_t(x.size())}).failed());
+  ASSERT_FALSE(makeDevice(2)->runBody(body, {{int64_t(x.size())}, slots}).failed());
   EXPECT_EQ(sums[1], 2.0);
 }
 
@@ -133,7 +133,7 @@ TEST(CpuDevice, SumLossAddsEveryTermInRowOrder) {
   double sums[16] = {};
   sums[2] = 10;
   void *slots[] = {a, b, sums};
-  ASSERT_FALSE(makeDevice(1)->runBody(body, {slots, nullptr, 3}).failed());
+  ASSERT_FALSE(makeDevice(1)->runBody(body, {{3}, slots}).failed());
   EXPECT_EQ(sums[2], 17.0);
   EXPECT_EQ(sums[3], 0.75);
 }
@@ -149,7 +149,7 @@ TEST(CpuDevice, DecideClipsAsTorchAndSkipsWholeSteps) {
     scalars.zeroDenominator = zeroDenominator;
     double sums[16] = {squares, bad, loss};
     void *slots[] = {sums, &scalars, &optimizerStep};
-    EXPECT_FALSE(device->runBody(body, {slots, nullptr, 1}).failed());
+    EXPECT_FALSE(device->runBody(body, {{1}, slots}).failed());
     return scalars.decided;
   };
   double step = 0, infinity = std::numeric_limits<double>::infinity();

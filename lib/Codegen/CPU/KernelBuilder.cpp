@@ -1,9 +1,13 @@
 #include "KernelBuilder.h"
 
+#include "zorse/runtime/abi/KernelAbi.h"
+
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
 
 #include "llvm/Support/raw_ostream.h"
+
+#include <cstddef>
 
 using namespace mlir;
 using namespace zorse;
@@ -251,6 +255,28 @@ void KernelBuilder::emitNeeds(const Size &points) {
   LLVM::GlobalOp::create(b, loc, LLVM::LLVMArrayType::get(b.getI64Type(), count), /*isConstant=*/true, LLVM::Linkage::External, "needs", data, /*alignment=*/8);
 }
 
+void KernelBuilder::emitEntry() {
+  auto pointerType = LLVM::LLVMPointerType::get(b.getContext());
+  Type word = b.getI64Type();
+  auto outer =
+      LLVM::LLVMFuncOp::create(b, loc, "kernel", LLVM::LLVMFunctionType::get(LLVM::LLVMVoidType::get(b.getContext()), {pointerType, pointerType, word, word, word}));
+  Block *block = b.createBlock(&outer.getBody());
+  Value operands = block->addArgument(pointerType, loc), call = block->addArgument(pointerType, loc);
+  Value first = block->addArgument(word, loc), last = block->addArgument(word, loc), bits = block->addArgument(word, loc);
+  b.setInsertionPointToStart(block);
+  auto loadAt = [&](Value base, Type type, size_t index) -> Value {
+    Value address = LLVM::GEPOp::create(b, loc, pointerType, type, base, LLVM::GEPArg(static_cast<int32_t>(index)));
+    return LLVM::LoadOp::create(b, loc, type, address);
+  };
+  auto field = [&](size_t bytes) { return loadAt(call, word, bytes / sizeof(int64_t)); };
+  SmallVector<Value> arguments = {field(offsetof(ZorseCallContext, rows)), first, last, bits, field(offsetof(ZorseCallContext, sampleBase)),
+                                  field(offsetof(ZorseCallContext, instanceBase))};
+  for (size_t i = 0; i < pointers.size(); ++i)
+    arguments.push_back(loadAt(operands, pointerType, i));
+  LLVM::CallOp::create(b, loc, inner, arguments);
+  LLVM::ReturnOp::create(b, loc, ValueRange());
+}
+
 Kernel KernelBuilder::finish(StringRef hint, const Size &points, bool contract) {
   MLIRContext *context = b.getContext();
   b.setInsertionPointToEnd(entry);
@@ -258,7 +284,7 @@ Kernel KernelBuilder::finish(StringRef hint, const Size &points, bool contract) 
   SmallVector<Type> types(entry->getArgumentTypes().begin(), entry->getArgumentTypes().end());
   inner.setFunctionType(LLVM::LLVMFunctionType::get(LLVM::LLVMVoidType::get(context), types));
   inner.setPassthroughAttr(b.getStrArrayAttr({"noinline"}));
-  for (unsigned i = 6; i < types.size(); ++i)
+  for (unsigned i = types.size() - pointers.size(); i < types.size(); ++i)
     inner.setArgAttr(i, LLVM::LLVMDialect::getNoAliasAttrName(), b.getUnitAttr());
   if (contract)
     inner.walk([&](Operation *op) {
@@ -267,24 +293,9 @@ Kernel KernelBuilder::finish(StringRef hint, const Size &points, bool contract) 
         op->setAttr(fast.getFastMathAttrName(), arith::FastMathFlagsAttr::get(context, arith::FastMathFlags::contract));
     });
 
-  auto pointerType = LLVM::LLVMPointerType::get(context);
-  Type word = b.getI64Type();
   b.setInsertionPointToEnd(module->getBody());
   emitNeeds(points);
-  auto outer = LLVM::LLVMFuncOp::create(
-      b, loc, "kernel", LLVM::LLVMFunctionType::get(LLVM::LLVMVoidType::get(context), {pointerType, word, word, word, word, word, word}));
-  Block *block = b.createBlock(&outer.getBody());
-  block->addArgument(pointerType, loc);
-  SmallVector<Value> arguments;
-  for (unsigned i = 0; i < 6; ++i)
-    arguments.push_back(block->addArgument(word, loc));
-  b.setInsertionPointToStart(block);
-  for (size_t i = 0; i < pointers.size(); ++i) {
-    Value address = LLVM::GEPOp::create(b, loc, pointerType, pointerType, block->getArgument(0), LLVM::GEPArg(static_cast<int32_t>(i)));
-    arguments.push_back(LLVM::LoadOp::create(b, loc, pointerType, address));
-  }
-  LLVM::CallOp::create(b, loc, inner, arguments);
-  LLVM::ReturnOp::create(b, loc, ValueRange());
+  emitEntry();
 
   llvm::raw_string_ostream out(kernel.text);
   module->print(out);

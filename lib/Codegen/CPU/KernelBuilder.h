@@ -101,6 +101,8 @@ public:
 private:
   /// The global `needs`: abi/KernelAbi.h, ZorseKernelNeeds.
   void emitNeeds(const Size &points);
+  /// The exported function, a ZorseKernel: unpacks operands and context and calls `inner`.
+  void emitEntry();
 
   mlir::OwningOpRef<mlir::ModuleOp> module;
   mlir::LLVM::LLVMFuncOp inner;

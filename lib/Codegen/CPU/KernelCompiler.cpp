@@ -25,7 +25,7 @@ using namespace llvm;
 using namespace zorse::codegen;
 
 /// Raised whenever the lowering of equal text changes: objects of other versions are then not found in the cache.
-static constexpr const char *kLoweringVersion = "2";
+static constexpr const char *kLoweringVersion = "3";
 
 /// "native" is the highest level of x86-64 this machine has, not its exact CPU: the runtime can check a level, bundles of similar machines are equal,
 /// and a bundle runs on every machine of that level.

@@ -371,8 +371,7 @@ private:
       for (const PreparedCall &call : prepared.calls) {
         if (options.beforeCall)
           options.beforeCall({step, slot.request.evaluation, program.index, entry, *call.call, bundle.bodies.bodies(call.call->body()), call.slots.data()});
-        Status status = program.device.runBody(call.call->body(), {call.slots.data(), call.overwrite.data(), call.call->rows(), call.call->sample_base(),
-                                                                   call.call->instance_base()});
+        Status status = program.device.runBody(call.call->body(), {{call.call->rows(), call.call->sample_base(), call.call->instance_base()}, call.slots.data(), call.overwrite.data()});
         if (status.failed())
           return status;
       }

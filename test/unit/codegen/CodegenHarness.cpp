@@ -205,7 +205,7 @@ struct Runner {
               size_t count = (*expected)[i].values.size();
               write(address(buffers, function.getResultAttrDict(i)), element(i), std::vector<double>(count, 0.5));
             }
-        runtime::Status status = device->runBody(body, {slots.data(), overwrite.data(), rows, options.sampleBase, options.instanceBase});
+        runtime::Status status = device->runBody(body, {{rows, options.sampleBase, options.instanceBase}, slots.data(), overwrite.data()});
         ASSERT_FALSE(status.failed()) << status.message();
         std::vector<char> bytes;
         for (unsigned i = 0; i < function.getNumResults(); ++i) {

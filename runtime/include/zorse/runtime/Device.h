@@ -2,6 +2,7 @@
 #pragma once
 
 #include "zorse/runtime/Status.h"
+#include "zorse/runtime/abi/KernelAbi.h"
 
 #include <cstddef>
 #include <cstdint>
@@ -16,12 +17,9 @@ class BodyLibrary;
 namespace zorse::runtime {
 
 /// What one call of a body needs beside the body itself.
-struct BodyArguments {
+struct BodyArguments : ZorseCallContext {
   void *const *slots = nullptr;       ///< one address per Body.slots, 64-byte aligned.
   const uint8_t *overwrite = nullptr; ///< one flag per slot: nonzero = SlotBinding.overwrite. Null: no slot is overwritten, accumulators are added to.
-  int64_t rows = 1;                   ///< samples, or elements for update bodies; >= 1.
-  int64_t sampleBase = 0;             ///< global index of the first row.
-  uint64_t instanceBase = 0;          ///< added to the op instances of the body.
 };
 
 /// One static allocation. Its contents are zero (or poison, when asked for) until written.

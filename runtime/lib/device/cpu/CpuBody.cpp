@@ -232,13 +232,10 @@ void CpuBody::run(const Kernel &kernel, const BodyArguments &arguments, ThreadPo
   constexpr int64_t kBytesPerPiece = 64 << 10;
   int64_t pieces = std::min({points, kernel.cost.at(arguments.rows) / kBytesPerPiece, int64_t(pool.threads()) * 4});
   if (pieces <= 1 || pool.threads() == 1) {
-    kernel.function(operands_.data(), arguments.rows, 0, points, accumulate, arguments.sampleBase, arguments.instanceBase);
+    kernel.function(operands_.data(), &arguments, 0, points, accumulate);
     return;
   }
-  pool.forEach(pieces, [&](int64_t piece) {
-    kernel.function(operands_.data(), arguments.rows, points * piece / pieces, points * (piece + 1) / pieces, accumulate, arguments.sampleBase,
-                    arguments.instanceBase);
-  });
+  pool.forEach(pieces, [&](int64_t piece) { kernel.function(operands_.data(), &arguments, points * piece / pieces, points * (piece + 1) / pieces, accumulate); });
 }
 
 void CpuBody::run(const Product &product, const BodyArguments &arguments, ThreadPool &pool, const Gemm &gemm) {
@@ -260,6 +257,5 @@ void CpuBody::run(const Library &library, const BodyArguments &arguments, Thread
   std::fill(operands_.begin(), operands_.end(), nullptr);
   for (size_t i = 0; i < library.operands.size(); ++i)
     operands_[i] = resolve(library.operands[i], arguments);
-  library.routine->run({operands_.data(), arguments.rows, arguments.sampleBase, arguments.instanceBase,
-                        accumulateBits(library.accumulates, library.operands, arguments), pool, gemm});
+  library.routine->run({arguments, operands_.data(), accumulateBits(library.accumulates, library.operands, arguments), pool, gemm});
 }

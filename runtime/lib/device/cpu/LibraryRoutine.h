@@ -2,6 +2,7 @@
 #pragma once
 
 #include "Gemm.h"
+#include "zorse/runtime/abi/KernelAbi.h"
 
 #include <cstdint>
 #include <memory>
@@ -14,12 +15,9 @@ namespace zorse::runtime {
 
 class ThreadPool;
 
-struct LibraryArguments {
-  void *const *operands;  ///< null where an optional operand is absent.
-  int64_t rows;
-  int64_t sampleBase;
-  uint64_t instanceBase;
-  uint64_t accumulate;    ///< bit i: operand i is added to.
+struct LibraryArguments : ZorseCallContext {
+  void *const *operands; ///< null where an optional operand is absent.
+  uint64_t accumulate;   ///< bit i: operand i is added to.
   ThreadPool &pool;
   const Gemm &gemm;
 };
