@@ -1,5 +1,5 @@
-// zorse-differentiate: every `@<class>.forward` of a module gets its saved results and its `@<class>.backward`, with `split` also the parts of it.
-#include "zorse/Autodiff/Autodiff.h"
+// Differentiation as passes: `zorse-differentiate`, and its steps one by one.
+#include "zorse/Autodiff/SaveOption.h"
 #include "zorse/Dialect/Zorse/ZorseDialect.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -13,42 +13,96 @@ using namespace zorse::autodiff;
 
 namespace {
 
-struct DifferentiatePass : PassWrapper<DifferentiatePass, OperationPass<ModuleOp>> {
-  MLIR_DEFINE_EXPLICIT_INTERNAL_INLINE_TYPE_ID(DifferentiatePass)
-
-  DifferentiatePass() = default;
-  DifferentiatePass(const DifferentiatePass &other) : PassWrapper(other) {}
-
-  StringRef getArgument() const final { return "zorse-differentiate"; }
-  StringRef getDescription() const final { return "Build the backward of every unit function for a saved set"; }
+/// A pass over every function of the module whose name ends in a suffix.
+template <typename Self> struct FunctionsPass : PassWrapper<Self, OperationPass<ModuleOp>> {
+  FunctionsPass() = default;
+  FunctionsPass(const FunctionsPass &other) : PassWrapper<Self, OperationPass<ModuleOp>>(other) {}
 
   void getDependentDialects(DialectRegistry &registry) const final {
     registry.insert<ZorseDialect, arith::ArithDialect, math::MathDialect, func::FuncDialect>();
     registerDifferentiableModels(registry);
   }
 
+  StringRef getArgument() const final { return Self::kName; }
+
   void runOnOperation() final {
-    SmallVector<func::FuncOp> forwards;
-    for (auto function : getOperation().getOps<func::FuncOp>())
-      if (function.getName().ends_with(".forward") && !function.isDeclaration())
-        forwards.push_back(function);
-    for (func::FuncOp forward : forwards) {
-      FailureOr<Differentiated> pair = differentiate(forward, save);
-      if (failed(pair))
-        return signalPassFailure();
-      if (split && pair->backward)
-        (void)splitBackward(pair->backward);
+    SmallVector<func::FuncOp> functions;
+    for (auto function : this->getOperation().template getOps<func::FuncOp>())
+      if (function.getName().ends_with(Self::kSuffix) && !function.isDeclaration())
+        functions.push_back(function);
+    if (functions.empty()) {
+      this->getOperation().emitError(Self::kName) << ": expected functions '@<class>" << Self::kSuffix << "', found none: run --" << Self::kAfter << " first";
+      return this->signalPassFailure();
     }
+    for (func::FuncOp function : functions)
+      if (failed(static_cast<Self *>(this)->run(function)))
+        return this->signalPassFailure();
+  }
+};
+
+struct DifferentiatePass : FunctionsPass<DifferentiatePass> {
+  MLIR_DEFINE_EXPLICIT_INTERNAL_INLINE_TYPE_ID(DifferentiatePass)
+  DifferentiatePass() = default;
+  DifferentiatePass(const DifferentiatePass &other) : FunctionsPass(other) {}
+  static constexpr StringLiteral kName = "zorse-differentiate", kSuffix = kForwardSuffix, kAfter = "zorse-find-units=until=forward";
+  StringRef getDescription() const final { return "Build the backward of every unit function for a saved set: the three steps below in one"; }
+
+  LogicalResult run(func::FuncOp forward) {
+    FailureOr<Differentiated> pair = differentiate(forward, save);
+    if (succeeded(pair) && split && pair->backward)
+      (void)splitBackward(pair->backward);
+    return pair;
   }
 
   Option<bool> split{*this, "split", llvm::cl::desc("Also build the two parts of every backward that has both"), llvm::cl::init(false)};
+  Option<SavePolicy> save{*this, "save", llvm::cl::desc("What a forward keeps for its backward"), llvm::cl::init(SavePolicy::MinimumCut), savePolicies()};
+};
 
-  Option<SavePolicy> save{*this, "save", llvm::cl::desc("What a forward keeps for its backward"), llvm::cl::init(SavePolicy::MinimumCut),
-                          llvm::cl::values(clEnumValN(SavePolicy::MinimumCut, "min-cut", "fewest bytes without recomputing products or attention"),
-                                           clEnumValN(SavePolicy::Keep, "keep", "everything the gradients read"),
-                                           clEnumValN(SavePolicy::Full, "full", "nothing: recompute from the boundary inputs"))};
+struct JoinBackwardPass : FunctionsPass<JoinBackwardPass> {
+  MLIR_DEFINE_EXPLICIT_INTERNAL_INLINE_TYPE_ID(JoinBackwardPass)
+  static constexpr StringLiteral kName = "zorse-join-backward", kSuffix = kForwardSuffix, kAfter = "zorse-find-units=until=forward";
+  StringRef getDescription() const final { return "Step 1 of differentiation: make every @<class>.forward the joint function of its forward and its gradients"; }
+
+  LogicalResult run(func::FuncOp forward) { return joinBackward(forward); }
+};
+
+struct ChooseSavedPass : FunctionsPass<ChooseSavedPass> {
+  MLIR_DEFINE_EXPLICIT_INTERNAL_INLINE_TYPE_ID(ChooseSavedPass)
+  ChooseSavedPass() = default;
+  ChooseSavedPass(const ChooseSavedPass &other) : FunctionsPass(other) {}
+  static constexpr StringLiteral kName = "zorse-choose-saved", kSuffix = kJointSuffix, kAfter = "zorse-join-backward";
+  StringRef getDescription() const final { return "Step 2 of differentiation: choose what the forward of every @<class>.joint keeps for its backward"; }
+
+  LogicalResult run(func::FuncOp joint) {
+    chooseSaved(joint, save);
+    return success();
+  }
+
+  Option<SavePolicy> save{*this, "save", llvm::cl::desc("What a forward keeps for its backward"), llvm::cl::init(SavePolicy::MinimumCut), savePolicies()};
+};
+
+struct SliceJointPass : FunctionsPass<SliceJointPass> {
+  MLIR_DEFINE_EXPLICIT_INTERNAL_INLINE_TYPE_ID(SliceJointPass)
+  SliceJointPass() = default;
+  SliceJointPass(const SliceJointPass &other) : FunctionsPass(other) {}
+  static constexpr StringLiteral kName = "zorse-slice-joint", kSuffix = kJointSuffix, kAfter = "zorse-join-backward";
+  StringRef getDescription() const final { return "Step 3 of differentiation: slice every @<class>.joint into its forward and its backward"; }
+
+  LogicalResult run(func::FuncOp joint) {
+    Differentiated pair = sliceJoint(joint);
+    if (split && pair.backward)
+      (void)splitBackward(pair.backward);
+    return success();
+  }
+
+  Option<bool> split{*this, "split", llvm::cl::desc("Also build the two parts of every backward that has both"), llvm::cl::init(false)};
 };
 
 } // namespace
 
-void autodiff::registerPasses() { PassRegistration<DifferentiatePass>(); }
+void autodiff::registerPasses() {
+  PassRegistration<JoinBackwardPass>();
+  PassRegistration<ChooseSavedPass>();
+  PassRegistration<SliceJointPass>();
+  PassRegistration<DifferentiatePass>();
+}

@@ -52,6 +52,37 @@ void autodiff::appendResults(func::FuncOp function, ArrayRef<SlotValue> results)
     setSlot(function, false, first + i, result.slot, result.index);
 }
 
+func::FuncOp autodiff::cloneAs(func::FuncOp function, StringRef name, IRMapping &mapping) {
+  OpBuilder builder(function);
+  builder.setInsertionPointAfter(function);
+  auto clone = cast<func::FuncOp>(builder.clone(*function, mapping));
+  clone.setName(name);
+  return clone;
+}
+
+SmallVector<Value> autodiff::resultsOf(func::FuncOp function, function_ref<bool(StringRef)> wanted) {
+  SmallVector<Value> values;
+  for (auto [i, returned] : llvm::enumerate(function.getBody().front().getTerminator()->getOperands()))
+    if (wanted(slotOfResult(function, i)))
+      values.push_back(returned);
+  return values;
+}
+
+DenseSet<Operation *> autodiff::sliceOf(func::FuncOp function, function_ref<bool(StringRef)> wanted) {
+  DenseSet<Operation *> slice;
+  auto add = [&](Value value) {
+    if (Operation *producer = value.getDefiningOp())
+      slice.insert(producer);
+  };
+  for (Value value : resultsOf(function, wanted))
+    add(value);
+  for (Operation &op : llvm::reverse(function.getBody().front().without_terminator()))
+    if (slice.contains(&op))
+      for (Value operand : op.getOperands())
+        add(operand);
+  return slice;
+}
+
 void autodiff::dropResults(func::FuncOp function, function_ref<bool(StringRef)> dropped) {
   llvm::BitVector unwanted(function.getNumResults());
   for (unsigned i = 0; i < function.getNumResults(); ++i)
@@ -60,10 +91,10 @@ void autodiff::dropResults(func::FuncOp function, function_ref<bool(StringRef)> 
   (void)function.eraseResults(unwanted);
 }
 
-void autodiff::dropUnusedArguments(func::FuncOp function) {
+void autodiff::dropUnusedArguments(func::FuncOp function, function_ref<bool(StringRef)> droppable) {
   llvm::BitVector unused(function.getNumArguments());
   for (BlockArgument argument : function.getArguments())
-    if (argument.use_empty())
+    if (argument.use_empty() && droppable(slotOfArgument(function, argument.getArgNumber())))
       unused.set(argument.getArgNumber());
   (void)function.eraseArguments(unused);
 }

@@ -3,6 +3,8 @@
 
 #include "zorse/Autodiff/Autodiff.h"
 
+#include "mlir/IR/IRMapping.h"
+
 namespace zorse::autodiff {
 
 struct SlotValue {
@@ -19,9 +21,17 @@ void setSlot(mlir::func::FuncOp function, bool isArgument, unsigned position, ml
 mlir::Value addArgument(mlir::func::FuncOp function, mlir::Type type, mlir::StringRef slot, int64_t index, mlir::Location loc);
 void appendResults(mlir::func::FuncOp function, mlir::ArrayRef<SlotValue> results);
 
+/// A copy behind the function, under another name.
+mlir::func::FuncOp cloneAs(mlir::func::FuncOp function, mlir::StringRef name, mlir::IRMapping &mapping);
+/// The operations that results of these slots depend on.
+llvm::DenseSet<mlir::Operation *> sliceOf(mlir::func::FuncOp function, mlir::function_ref<bool(mlir::StringRef slot)> wanted);
+/// What results of these slots are.
+llvm::SmallVector<mlir::Value> resultsOf(mlir::func::FuncOp function, mlir::function_ref<bool(mlir::StringRef slot)> wanted);
+
 /// Removes results for which `dropped` holds.
 void dropResults(mlir::func::FuncOp function, mlir::function_ref<bool(mlir::StringRef slot)> dropped);
-void dropUnusedArguments(mlir::func::FuncOp function);
+/// Removes arguments that nobody reads, of those for which `droppable` holds.
+void dropUnusedArguments(mlir::func::FuncOp function, mlir::function_ref<bool(mlir::StringRef slot)> droppable = [](mlir::StringRef) { return true; });
 /// Removes statistics that nobody reads, so that the operation does not write them.
 void dropUnusedStatistics(mlir::Block &block);
 

@@ -133,7 +133,7 @@ public:
     return success();
   }
 
-  /// The complete gradient of a value all of whose users have been visited.
+  /// The complete gradient of a value all of whose users have been visited, beside which it is written; null: zero.
   Value settle(Value value) {
     if (auto it = pendingSlices.find(value); it != pendingSlices.end()) {
       SliceGradients parts = std::move(it->second);
@@ -144,7 +144,12 @@ public:
         for (auto &[slice, gradient] : parts)
           accumulate(value, padSlice(builder, slice, gradient), slice.getLoc());
     }
-    return gradients.lookup(value);
+    auto it = gradients.find(value);
+    if (it == gradients.end())
+      return {};
+    if (paired.insert(value).second)
+      it->second = GradientOfOp::create(builder, value.getLoc(), value, it->second);
+    return it->second;
   }
 
 private:
@@ -157,6 +162,7 @@ private:
   DenseMap<Value, Value> &gradients;
   function_ref<bool(Value)> active;
   DenseMap<Value, SliceGradients> pendingSlices;
+  DenseSet<Value> paired;
 };
 
 } // namespace

@@ -2,6 +2,7 @@
 // is a source, what the gradients read leads to the sink, operands lead to results. Values that follow cheaply from arguments hang on no source and cost nothing.
 #include "SavedSet.h"
 
+#include "EditFunction.h"
 #include "MaxFlow.h"
 #include "zorse/Dialect/Zorse/ZorseOps.h"
 
@@ -24,14 +25,6 @@ bool autodiff::isExpensive(OpResult value) {
   if (isa<MatmulOp, ContractOp, AttentionOp, AttentionGradOp, CrossEntropyOp>(op))
     return true;
   return hasOptionalStatistics(op) && value.getResultNumber() > 0;
-}
-
-std::vector<Value> autodiff::chooseSaved(ArrayRef<Operation *> forwardOps, const DenseSet<Value> &needed, SavePolicy policy) {
-  if (policy == SavePolicy::Full)
-    return {};
-  return chooseCut(
-      forwardOps, needed, [](OpResult) { return true; },
-      [&](OpResult value) { return isExpensive(value) || (policy == SavePolicy::Keep && !isView(value.getOwner())); });
 }
 
 std::vector<Value> autodiff::chooseCut(ArrayRef<Operation *> ops, const DenseSet<Value> &needed, function_ref<bool(OpResult)> offered,
@@ -80,4 +73,31 @@ std::vector<Value> autodiff::chooseCut(ArrayRef<Operation *> ops, const DenseSet
     if (!onSinkSide[2 * i] && onSinkSide[2 * i + 1])
       chosen.push_back(value);
   return chosen;
+}
+
+void autodiff::chooseSaved(func::FuncOp joint, SavePolicy policy) {
+  SmallVector<Value> gradients = resultsOf(joint, isGradientSlot);
+  if (policy == SavePolicy::Full || gradients.empty())
+    return;
+  DenseSet<Operation *> forward = sliceOf(joint, isForwardSlot);
+  SmallVector<Operation *> ops;
+  DenseSet<Value> needed;
+  auto need = [&](Value value) {
+    if (Operation *producer = value.getDefiningOp(); producer && forward.contains(producer))
+      needed.insert(value);
+  };
+  for (Operation &op : joint.getBody().front().without_terminator())
+    if (forward.contains(&op))
+      ops.push_back(&op);
+    else if (auto pair = dyn_cast<GradientOfOp>(op)) // does not read the value
+      need(pair.getGradient());
+    else
+      llvm::for_each(op.getOperands(), need);
+  llvm::for_each(gradients, need);
+
+  SmallVector<SlotValue> saved;
+  auto once = [&](OpResult value) { return isExpensive(value) || (policy == SavePolicy::Keep && !isView(value.getOwner())); };
+  for (auto [index, value] : llvm::enumerate(chooseCut(ops, needed, [](OpResult) { return true; }, once)))
+    saved.push_back({value, "saved", int64_t(index)});
+  appendResults(joint, saved);
 }

@@ -7,11 +7,6 @@
 
 namespace zorse::autodiff {
 
-/// Chooses S among the results of `forwardOps` (straight line, in order), ordered as they are made.
-///
-/// \param needed  forward values the gradient operations read.
-std::vector<mlir::Value> chooseSaved(llvm::ArrayRef<mlir::Operation *> forwardOps, const llvm::DenseSet<mlir::Value> &needed, SavePolicy policy);
-
 /// The cheapest cut, in bytes, between values that are there and what is computed from them: values to hand over, ordered as they are made, so that
 /// `needed` follows from them and from arguments by computing some of `ops` again (straight line, in order).
 ///

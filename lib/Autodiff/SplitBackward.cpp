@@ -5,40 +5,11 @@
 
 #include "zorse/Dialect/Zorse/EraseDeadOps.h"
 
-#include "mlir/IR/IRMapping.h"
-
 using namespace mlir;
 using namespace zorse;
 using namespace zorse::autodiff;
 
 namespace {
-
-/// The operations that results of this slot depend on.
-DenseSet<Operation *> sliceOf(func::FuncOp function, StringRef slot) {
-  DenseSet<Operation *> slice;
-  Block &body = function.getBody().front();
-  Operation *terminator = body.getTerminator();
-  auto add = [&](Value value) {
-    if (Operation *producer = value.getDefiningOp())
-      slice.insert(producer);
-  };
-  for (auto [i, returned] : llvm::enumerate(terminator->getOperands()))
-    if (slotOfResult(function, i) == slot)
-      add(returned);
-  for (Operation &op : llvm::reverse(body.without_terminator()))
-    if (slice.contains(&op))
-      for (Value operand : op.getOperands())
-        add(operand);
-  return slice;
-}
-
-func::FuncOp cloneAs(func::FuncOp function, StringRef name, IRMapping &mapping) {
-  OpBuilder builder(function);
-  builder.setInsertionPointAfter(function);
-  auto clone = cast<func::FuncOp>(builder.clone(*function, mapping));
-  clone.setName(name);
-  return clone;
-}
 
 int64_t bytesOf(ArrayRef<Value> values) {
   int64_t bytes = 0;
@@ -72,19 +43,18 @@ void prune(func::FuncOp function) {
 } // namespace
 
 SplitBackward autodiff::splitBackward(func::FuncOp backward) {
-  auto makes = [&](StringRef slot) { return llvm::any_of(llvm::seq(backward.getNumResults()), [&](unsigned i) { return slotOfResult(backward, i) == slot; }); };
-  if (!makes(kInputGradient) || !makes(kWeightGradient))
+  auto ofInputs = [](StringRef slot) { return slot == kInputGradient; };
+  auto ofWeights = [](StringRef slot) { return slot == kWeightGradient; };
+  SmallVector<Value> weightGradients = resultsOf(backward, ofWeights);
+  if (resultsOf(backward, ofInputs).empty() || weightGradients.empty())
     return {};
 
-  DenseSet<Operation *> first = sliceOf(backward, kInputGradient), second = sliceOf(backward, kWeightGradient);
+  DenseSet<Operation *> first = sliceOf(backward, ofInputs), second = sliceOf(backward, ofWeights);
   SmallVector<Operation *> ops;
-  DenseSet<Value> needed;
+  DenseSet<Value> needed(weightGradients.begin(), weightGradients.end());
   for (Operation &op : backward.getBody().front().without_terminator())
     if (second.contains(&op))
       ops.push_back(&op);
-  for (auto [i, returned] : llvm::enumerate(backward.getBody().front().getTerminator()->getOperands()))
-    if (slotOfResult(backward, i) == kWeightGradient)
-      needed.insert(returned);
   std::vector<Value> deferred = chooseDeferred(backward, ops, needed, first);
 
   StringRef name = backward.getName();
@@ -92,8 +62,8 @@ SplitBackward autodiff::splitBackward(func::FuncOp backward) {
   IRMapping toWeights, toInputs;
   func::FuncOp weights = cloneAs(backward, (name + ".backward_weights").str(), toWeights);
   func::FuncOp inputs = cloneAs(backward, (name + ".backward_inputs").str(), toInputs);
-  dropResults(inputs, [](StringRef slot) { return slot == kWeightGradient; });
-  dropResults(weights, [](StringRef slot) { return slot == kInputGradient; });
+  dropResults(inputs, ofWeights);
+  dropResults(weights, ofInputs);
   SmallVector<SlotValue> results;
   for (auto [index, value] : llvm::enumerate(deferred)) {
     results.push_back({toInputs.lookup(value), "deferred", int64_t(index)});

@@ -23,7 +23,7 @@ public:
     return TypeSwitch<Operation *, LogicalResult>(op)
         .Case<ReshapeOp, TransposeOp, SliceOp, ConcatOp, BroadcastOp, ReduceOp, MatmulOp, ContractOp, GatherOp, ScatterAddOp, TakeOp, TakeGradOp, SoftmaxOp,
               SoftmaxGradOp, LogSoftmaxOp, LogSoftmaxGradOp, LayerNormOp, LayerNormGradInputOp, LayerNormGradParamsOp, RmsNormOp, RmsNormGradInputOp,
-              RmsNormGradParamsOp, GeluOp, GeluGradOp, SiluOp, SiluGradOp, CausalMaskOp, RopeOp, CrossEntropyOp, CrossEntropyGradOp, DropoutOp, DetachOp, SgdUpdateOp, AdamUpdateOp>(
+              RmsNormGradParamsOp, GeluOp, GeluGradOp, SiluOp, SiluGradOp, CausalMaskOp, RopeOp, CrossEntropyOp, CrossEntropyGradOp, DropoutOp, DetachOp, GradientOfOp, SgdUpdateOp, AdamUpdateOp>(
             [&](auto known) { return visit(known); })
         .Default([](Operation *) { return success(); });
   }
@@ -436,6 +436,11 @@ private:
 
   LogicalResult visit(DetachOp) {
     results.push_back(in[0]);
+    return success();
+  }
+
+  LogicalResult visit(GradientOfOp) {
+    results.push_back(in[1]);
     return success();
   }
 

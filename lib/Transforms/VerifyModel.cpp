@@ -128,7 +128,9 @@ struct VerifyModel : zorse::impl::VerifyModelBase<VerifyModel> {
     markAllAnalysesPreserved();
     auto model = getOperation().lookupSymbol<func::FuncOp>("model");
     if (!model || model.isExternal() || !llvm::hasSingleElement(model.getBody())) {
-      getOperation().emitError("(M1) expects a function @model of one block");
+      InFlightDiagnostic error = getOperation().emitError("(M1) expects a function @model of one block");
+      if (auto functions = getOperation().getOps<func::FuncOp>(); !model && !functions.empty())
+        error << "; found '@" << (*functions.begin()).getName() << "': passes over a model come before --zorse-find-units";
       return signalPassFailure();
     }
     if (failed(verifyArguments(model)) || failed(verifyTerms(model)) || failed(verifyDenominators(model)) || failed(verifyOps(model)))

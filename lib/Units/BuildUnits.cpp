@@ -78,7 +78,7 @@ public:
   FailureOr<UnitModel> run() {
     auto model = module.lookupSymbol<func::FuncOp>("model");
     if (!model || model.isDeclaration() || !model.getBody().hasOneBlock())
-      return module.emitError("expected a function @model of one block");
+      return wrongModule();
     FailureOr<ModelGraph> analysed = analyseModel(model);
     if (failed(analysed))
       return failure();
@@ -93,7 +93,11 @@ public:
       outlines.push_back(outlineUnit(graph, begin, end));
       begin = end;
     }
-    if (failed(describeArguments()) || failed(buildClasses()) || failed(describeUnits()) || failed(describeValues()))
+    if (failed(describeArguments()) || failed(buildClasses()))
+      return failure();
+    if (options.until != Until::Functions)
+      return std::move(result);
+    if (failed(describeUnits()) || failed(describeValues()))
       return failure();
     layOutGroups(summary(), options.decay);
     if (failed(buildDenominators(builder, graph, inputIndex, summary())))
@@ -111,6 +115,14 @@ public:
 
 private:
   bundle::ModelSummary &summary() { return result.summary; }
+
+  LogicalResult wrongModule() {
+    InFlightDiagnostic error = module.emitError("expected a function @model of one block");
+    for (auto function : module.getOps<func::FuncOp>())
+      if (function.getName().ends_with(autodiff::kForwardSuffix) || function.getName().ends_with(autodiff::kJointSuffix))
+        return error << "; found '@" << function.getName() << "': units have been found already";
+    return error;
+  }
 
   /// Parameters and inputs that some unit reads (denominators may read further inputs), in the order of the model.
   LogicalResult describeArguments() {
@@ -168,16 +180,22 @@ private:
       UnitClass unitClass;
       unitClass.name = times == 1 ? kinds.back() : kinds.back() + "_" + std::to_string(times);
       func::FuncOp forward = buildForward(builder, graph, outline, unitClass.name);
-      FailureOr<autodiff::Differentiated> pair = autodiff::differentiate(forward, options.saved);
-      if (failed(pair))
+      if (options.until == Until::Forward)
+        continue;
+      FailureOr<func::FuncOp> joint = autodiff::joinBackward(forward);
+      if (failed(joint))
         return failure();
+      if (options.until == Until::Joint)
+        continue;
+      autodiff::chooseSaved(*joint, options.saved);
+      autodiff::Differentiated pair = autodiff::sliceJoint(*joint);
       builder.setInsertionPointToEnd(result.functions->getBody());
       unitClass.forward = forward.getName().str();
-      if (!pair->backward)
-        pair->backward = buildEmptyBackward(forward, unitClass.name);
-      unitClass.backward = pair->backward.getName().str();
-      functions.push_back(*pair);
-      splits.push_back(autodiff::splitBackward(pair->backward));
+      if (!pair.backward)
+        pair.backward = buildEmptyBackward(forward, unitClass.name);
+      unitClass.backward = pair.backward.getName().str();
+      functions.push_back(pair);
+      splits.push_back(autodiff::splitBackward(pair.backward));
       if (splits.back().inputs) {
         unitClass.backwardInputs = splits.back().inputs.getName().str();
         unitClass.backwardWeights = splits.back().weights.getName().str();

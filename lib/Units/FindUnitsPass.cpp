@@ -1,6 +1,7 @@
 // zorse-find-units: replaces @model by the functions of its classes, differentiated.
 #include "zorse/Units/Units.h"
 
+#include "zorse/Autodiff/SaveOption.h"
 #include "zorse/Dialect/Zorse/ZorseDialect.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -9,6 +10,7 @@
 
 using namespace mlir;
 using namespace zorse;
+using units::Until;
 
 namespace {
 
@@ -29,6 +31,7 @@ struct FindUnitsPass : PassWrapper<FindUnitsPass, OperationPass<ModuleOp>> {
   void runOnOperation() final {
     units::UnitOptions options;
     options.saved = save;
+    options.until = until;
     options.training.set_optimizer(bundle::TrainingOptions::ADAMW);
     options.training.set_beta1(0.9);
     options.training.set_beta2(0.999);
@@ -37,7 +40,7 @@ struct FindUnitsPass : PassWrapper<FindUnitsPass, OperationPass<ModuleOp>> {
     FailureOr<units::UnitModel> found = units::buildUnits(getOperation(), options);
     if (failed(found))
       return signalPassFailure();
-    if (summary)
+    if (summary && until == Until::Functions)
       units::printSummary(found->summary, llvm::outs());
     Block *body = getOperation().getBody();
     body->clear();
@@ -45,10 +48,11 @@ struct FindUnitsPass : PassWrapper<FindUnitsPass, OperationPass<ModuleOp>> {
   }
 
   Option<bool> summary{*this, "print-summary", llvm::cl::desc("Print the model summary as text"), llvm::cl::init(false)};
-  Option<autodiff::SavePolicy> save{*this, "save", llvm::cl::desc("What forwards keep for their backwards"), llvm::cl::init(autodiff::SavePolicy::MinimumCut),
-                                    llvm::cl::values(clEnumValN(autodiff::SavePolicy::MinimumCut, "min-cut", "fewest bytes without recomputing products or attention"),
-                                                     clEnumValN(autodiff::SavePolicy::Keep, "keep", "everything the gradients read"),
-                                                     clEnumValN(autodiff::SavePolicy::Full, "full", "nothing: recompute from the boundary inputs"))};
+  Option<autodiff::SavePolicy> save{*this, "save", llvm::cl::desc("What forwards keep for their backwards"), llvm::cl::init(autodiff::SavePolicy::MinimumCut), autodiff::savePolicies()};
+  Option<Until> until{*this, "until", llvm::cl::desc("Stop earlier, for a look at the classes"), llvm::cl::init(Until::Functions),
+                      llvm::cl::values(clEnumValN(Until::Forward, "forward", "one forward function per class"),
+                                       clEnumValN(Until::Joint, "joint", "forward and backward of a class in one joint function"),
+                                       clEnumValN(Until::Functions, "functions", "all functions, and the summary"))};
 };
 
 } // namespace

@@ -30,6 +30,9 @@ inline constexpr llvm::StringLiteral kGradientAttr = "zorse.gradient";
 inline constexpr llvm::StringLiteral kSlotAttr = attributes::kSlot;
 inline constexpr llvm::StringLiteral kIndexAttr = attributes::kIndex;
 
+/// How the names of a class's functions end.
+inline constexpr llvm::StringLiteral kForwardSuffix = ".forward", kJointSuffix = ".joint";
+
 /// Attaches the differentiation of every zorse, arith and math operation that a model may contain.
 void registerDifferentiableModels(mlir::DialectRegistry &registry);
 
@@ -44,29 +47,48 @@ llvm::DenseSet<mlir::Value> activeValues(mlir::Block &block, llvm::ArrayRef<mlir
 
 /// Appends to the builder's block the gradients of `forwardOps` (straight line, in order).
 ///
-/// \param gradients  in: one seed per value whose gradient is known; out: gradients of everything `active` on the way. Contributions are added
-///                   in reverse order of the uses, a fixed order; a value without an entry has gradient zero.
+/// \param gradients  in: one seed per value whose gradient is known; out: gradients of everything `active` on the way, each behind a `zorse.gradient_of`.
+///                   Contributions are added in reverse order of the uses, a fixed order; a value without an entry has gradient zero.
 /// \param active     tells which values need a gradient.
 mlir::LogicalResult appendBackward(mlir::OpBuilder &builder, llvm::ArrayRef<mlir::Operation *> forwardOps,
                                    llvm::DenseMap<mlir::Value, mlir::Value> &gradients, llvm::function_ref<bool(mlir::Value)> active);
+
+/// Differentiation takes three steps, and between the first and the second other passes may change the joint function.
+///
+/// Step 1 turns `@<class>.forward` into `@<class>.joint`: its operations and then those of the gradients, in one block, with the results of both. The gradient of
+/// argument or result i is the result or argument of the same index; a `zorse.gradient_of` stands beside every other value that has a gradient.
+///
+///     @mlp.forward(parameter.., input.., boundary_in..)                                     -> (boundary_out.., loss..)
+///     @mlp.joint  (parameter.., input.., boundary_in.., boundary_out_gradient.., scalars..) -> (boundary_out.., loss.., boundary_in_gradient.., parameter_gradient..)
+///
+/// Gradients are returned for the arguments that carry `zorse.gradient`, expected for the `boundary_out` results that carry it; every `loss` k is seeded by
+/// `scalars` k. Without any of the first there are no gradients at all. An operation is the forward's iff a result of the forward depends on it.
+mlir::FailureOr<mlir::func::FuncOp> joinBackward(mlir::func::FuncOp forward);
+
+/// Step 2 chooses what the forward keeps for the backward, and appends it to the results of the joint function in slots `saved`.
+void chooseSaved(mlir::func::FuncOp joint, SavePolicy policy);
 
 struct Differentiated {
   mlir::func::FuncOp forward;  ///< as given, plus `saved` results; statistics the backward reads are requested.
   mlir::func::FuncOp backward; ///< null when no gradient is asked for and no gradient arrives.
 };
 
-/// Differentiates `@<class>.forward` into `@<class>.backward`, inserted after it, and gives the forward its `saved` results.
+/// Step 3 slices the joint function, which becomes the forward, into `@<class>.forward` and `@<class>.backward`, inserted after it.
 ///
-///     @mlp.forward (parameter.., input.., boundary_in..)                        -> (boundary_out.., loss.., saved..)
-///     @mlp.backward(parameter.., input.., boundary_in.., saved.., scalars..,
-///                   boundary_out_gradient..)                                   -> (boundary_in_gradient.., parameter_gradient..)
+///     @mlp.forward (parameter.., input.., boundary_in..)                                              -> (boundary_out.., loss.., saved..)
+///     @mlp.backward(parameter.., input.., boundary_in.., boundary_out_gradient.., scalars.., saved..) -> (boundary_in_gradient.., parameter_gradient..)
 ///
-/// Gradients are returned for the arguments that carry `zorse.gradient`, expected for the `boundary_out` results that carry it; every `loss` k
-/// is seeded by `scalars` k. Arguments the backward does not read are absent: `zorse.index` says which are left.
+/// Arguments the backward does not read are absent: `zorse.index` says which are left. What it reads of the forward and is not saved it computes again.
+Differentiated sliceJoint(mlir::func::FuncOp joint);
+
+/// The three steps.
 mlir::FailureOr<Differentiated> differentiate(mlir::func::FuncOp forward, SavePolicy policy);
 
 /// Results of a backward: gradients that others wait for, and gradients that only the reduction waits for.
 inline constexpr llvm::StringLiteral kInputGradient = "boundary_in_gradient", kWeightGradient = "parameter_gradient";
+/// Whether a result of a joint function is the forward's, or one of these gradients.
+inline bool isForwardSlot(llvm::StringRef slot) { return slot == "boundary_out" || slot == "loss"; }
+inline bool isGradientSlot(llvm::StringRef slot) { return slot == kInputGradient || slot == kWeightGradient; }
 
 /// A backward in two parts, for plans that split it; null functions where it has results of one sort only.
 struct SplitBackward {
@@ -87,7 +109,7 @@ int64_t bytesPerRow(mlir::Type tensorType);
 /// `bytesPerRow` rounded up to 64: what a saved value occupies per row in the packed slot.
 int64_t savedBytesPerRow(mlir::Type tensorType);
 
-/// Registers `zorse-differentiate`.
+/// Registers `zorse-differentiate` and its steps `zorse-join-backward`, `zorse-choose-saved`, `zorse-slice-joint`.
 void registerPasses();
 
 } // namespace zorse::autodiff

@@ -28,12 +28,16 @@ struct DecayRule {
   bool byName = false;
 };
 
+/// How far `buildUnits` goes.
+enum class Until { Forward, Joint, Functions };
+
 struct UnitOptions {
   autodiff::SavePolicy saved = autodiff::SavePolicy::MinimumCut;
   DecayRule decay;
   bundle::TrainingOptions training; ///< copied into the summary; decides the moments and the update functions.
   /// A value that waits for its next reader over at least this many matrix products and attentions is carried across cuts where no narrow cut exists.
   int longSpan = 9;
+  Until until = Until::Functions; ///< earlier: only a function `@<class>.forward` or `@<class>.joint` of each class, for a look at them, and no summary
 };
 
 /// One class: units of equal structure share its functions. Where nothing is trained and no gradient passes the backward does nothing.

@@ -95,8 +95,18 @@ struct CompileBodiesPass : PassWrapper<CompileBodiesPass, OperationPass<ModuleOp
     registry.insert<ZorseDialect, arith::ArithDialect, math::MathDialect, scf::SCFDialect, LLVM::LLVMDialect>();
   }
 
+  LogicalResult verifyOrder() {
+    for (auto function : getOperation().getOps<func::FuncOp>()) {
+      if (function.getName() == "model")
+        return getOperation().emitError(getArgument()) << ": expected functions of units, found '@model': run --zorse-find-units first";
+      if (function.getName().ends_with(".joint"))
+        return getOperation().emitError(getArgument()) << ": expected functions of units, found joint function '" << function.getName() << "': run --zorse-slice-joint first";
+    }
+    return success();
+  }
+
   void runOnOperation() final {
-    if (failed(printBodies(getOperation(), llvm::outs(), kernels)))
+    if (failed(verifyOrder()) || failed(printBodies(getOperation(), llvm::outs(), kernels)))
       return signalPassFailure();
     if (dumpDir.empty())
       return;

@@ -43,7 +43,7 @@ static double attentionFlops(Op op, double products) {
 /// FLOPs of one row, or of the whole op if it carries no samples.
 static double flopsOf(Operation *op) {
   return TypeSwitch<Operation *, double>(op)
-      .Case<ReshapeOp, DetachOp, TransposeOp, SliceOp, ConcatOp, BroadcastOp, GatherOp, TakeOp, TakeGradOp>([](Operation *) { return 0.0; })
+      .Case<ReshapeOp, DetachOp, GradientOfOp, TransposeOp, SliceOp, ConcatOp, BroadcastOp, GatherOp, TakeOp, TakeGradOp>([](Operation *) { return 0.0; })
       .Case<ReduceOp>([](auto op) { return elements(op.getX()); })
       .Case<MatmulOp>([](auto op) { return 2 * elements(op.getY()) * typeOf(op.getA()).getShape().take_back(op.getTransposeA() ? 2 : 1).front(); })
       .Case<ContractOp>([](auto op) { return 2 * elements(op.getA()) * typeOf(op.getB()).getShape().back(); })
@@ -74,7 +74,7 @@ static double flopsOf(Operation *op) {
 
 OpCost zorse::detail::computeCost(Operation *op) {
   OpCost cost;
-  if (isa<ReshapeOp, DetachOp, arith::ConstantOp>(op))
+  if (isa<ReshapeOp, DetachOp, GradientOfOp, arith::ConstantOp>(op))
     return cost; // the same bytes under another type
   bool sampled = false;
   auto touch = [&](Value value) {

@@ -123,6 +123,8 @@ LogicalResult CrossEntropyGradOp::verify() {
 
 LogicalResult DetachOp::verify() { return success(); } // its types say it all
 
+LogicalResult GradientOfOp::verify() { return success(); } // likewise
+
 LogicalResult DropoutOp::verify() {
   double probability = getProbability().convertToDouble();
   if (!(probability >= 0 && probability < 1))

@@ -227,6 +227,23 @@ def Zorse_DetachOp : Zorse_Op<"detach", [Pure, AllTypesMatch<["x", "y"]>]> {
   let hasFolder = 1;
 }
 
+def Zorse_GradientOfOp : Zorse_Op<"gradient_of", [Pure, AllTypesMatch<["value", "gradient", "result"]>]> {
+  let summary = "The complete gradient of a value, said beside the value it belongs to.";
+  let description = [{
+    result = gradient. Differentiation writes one for every value whose gradient is known, and everything behind reads its result, so that a pass over a joint
+    function (`@<class>.joint`) finds the pairs and can change what the gradient of a value is made into before others read it. Slicing the joint function
+    removes them: functions of units have none.
+
+    Example:
+    ```mlir
+    %dh = zorse.gradient_of %h, %sum : tensor<?x64x768xf32>
+    ```
+  }];
+  let arguments = (ins Zorse_FloatTensor:$value, Zorse_FloatTensor:$gradient);
+  let results = (outs Zorse_FloatTensor:$result);
+  let assemblyFormat = "$value `,` $gradient attr-dict `:` type($value)";
+}
+
 //===----------------------------------------------------------------------===//
 // Optimizers
 //===----------------------------------------------------------------------===//

@@ -1,0 +1,16 @@
+// How passes spell a SavePolicy.
+#pragma once
+
+#include "zorse/Autodiff/Autodiff.h"
+
+#include "llvm/Support/CommandLine.h"
+
+namespace zorse::autodiff {
+
+inline llvm::cl::ValuesClass savePolicies() {
+  return llvm::cl::values(clEnumValN(SavePolicy::MinimumCut, "min-cut", "fewest bytes without recomputing products or attention"),
+                          clEnumValN(SavePolicy::Keep, "keep", "everything the gradients read"),
+                          clEnumValN(SavePolicy::Full, "full", "nothing: recompute from the boundary inputs"));
+}
+
+} // namespace zorse::autodiff

@@ -1,0 +1,128 @@
+// Step 1 of differentiation: the operations of the gradients behind those of the forward, in one block.
+#include "EditFunction.h"
+#include "VjpBuilder.h"
+
+#include "zorse/Autodiff/Autodiff.h"
+
+using namespace mlir;
+using namespace zorse;
+using namespace zorse::autodiff;
+
+namespace {
+
+/// The values on a way from an argument that wants a gradient to a result that has one.
+DenseSet<Value> activeValuesOf(func::FuncOp function) {
+  Block &body = function.getBody().front();
+  SmallVector<Value> sources, targets;
+  for (BlockArgument argument : body.getArguments())
+    if (function.getArgAttr(argument.getArgNumber(), kGradientAttr))
+      sources.push_back(argument);
+  for (auto [i, returned] : llvm::enumerate(body.getTerminator()->getOperands()))
+    if (function.getResultAttr(i, kGradientAttr) || slotOfResult(function, i) == "loss")
+      targets.push_back(returned);
+  return activeValues(body, sources, targets);
+}
+
+void requestStatistics(func::FuncOp function) {
+  DenseSet<Value> active = activeValuesOf(function);
+  OpBuilder builder(function.getContext());
+  SmallVector<Operation *> ops;
+  for (Operation &op : function.getBody().front().without_terminator())
+    if (hasOptionalStatistics(&op) && active.contains(op.getResult(0)))
+      ops.push_back(&op);
+  for (Operation *op : ops) {
+    builder.setInsertionPoint(op);
+    withStatistics(builder, op);
+  }
+}
+
+int64_t indexOf(Attribute index) { return cast<IntegerAttr>(index).getInt(); }
+
+class JointBuilder {
+public:
+  explicit JointBuilder(func::FuncOp function) : function(function), builder(function.getBody().front().getTerminator()) {}
+
+  LogicalResult build() {
+    requestStatistics(function);
+    DenseSet<Value> active = activeValuesOf(function);
+    auto isActive = [&](Value value) { return active.contains(value); };
+    SmallVector<Operation *> forwardOps;
+    for (Operation &op : function.getBody().front().without_terminator())
+      forwardOps.push_back(&op);
+    seedResults(active);
+    if (failed(appendBackward(builder, forwardOps, gradients, isActive)))
+      return failure();
+    returnGradients();
+    return success();
+  }
+
+private:
+  /// What reaches the results of the forward.
+  void seedResults(const DenseSet<Value> &active) {
+    for (auto [i, returned] : llvm::enumerate(function.getBody().front().getTerminator()->getOperands())) {
+      StringRef slot = slotOfResult(function, i);
+      int64_t index = indexOf(function.getResultAttr(i, kIndexAttr));
+      Location loc = returned.getLoc();
+      Value seed;
+      if (slot == "boundary_out" && function.getResultAttr(i, kGradientAttr))
+        seed = addArgument(function, returned.getType(), "boundary_out_gradient", index, loc);
+      else if (slot == "loss" && active.contains(returned))
+        seed = lossSeed(cast<RankedTensorType>(returned.getType()), index, loc);
+      if (!seed)
+        continue;
+      Value &sum = gradients[returned];
+      sum = sum ? arith::AddFOp::create(builder, loc, sum, seed).getResult() : seed;
+    }
+  }
+
+  /// lossSeed[k], read at run time, for every row.
+  Value lossSeed(RankedTensorType type, int64_t index, Location loc) {
+    auto f64 = RankedTensorType::get({}, builder.getF64Type());
+    Value seed = addArgument(function, f64, "scalars", index, loc);
+    if (!type.getElementType().isF64())
+      seed = arith::TruncFOp::create(builder, loc, RankedTensorType::get({}, type.getElementType()), seed);
+    return BroadcastOp::create(builder, loc, type, seed, ArrayRef<int64_t>{});
+  }
+
+  void returnGradients() {
+    SmallVector<SlotValue> results;
+    for (auto [slot, gradientSlot] : {std::pair<StringRef, StringRef>("boundary_in", kInputGradient), std::pair<StringRef, StringRef>("parameter", kWeightGradient)})
+      for (BlockArgument argument : function.getArguments()) {
+        unsigned i = argument.getArgNumber();
+        if (slotOfArgument(function, i) != slot || !function.getArgAttr(i, kGradientAttr))
+          continue;
+        Value gradient = gradients.lookup(argument);
+        // Others count on this contribution, so a gradient that vanishes is returned as zeros.
+        if (!gradient)
+          gradient = createSplat(builder, argument.getLoc(), cast<RankedTensorType>(argument.getType()), 0.0);
+        results.push_back({gradient, gradientSlot, indexOf(function.getArgAttr(i, kIndexAttr))});
+      }
+    appendResults(function, results);
+  }
+
+  func::FuncOp function;
+  OpBuilder builder; ///< behind the forward's operations
+  DenseMap<Value, Value> gradients;
+};
+
+/// Where gradients stop has been decided: from here on it is the value itself.
+void dropDetaches(func::FuncOp function) {
+  for (Operation &op : llvm::make_early_inc_range(function.getBody().front()))
+    if (auto detach = dyn_cast<DetachOp>(op)) {
+      detach.getY().replaceAllUsesWith(detach.getX());
+      detach.erase();
+    }
+}
+
+} // namespace
+
+FailureOr<func::FuncOp> autodiff::joinBackward(func::FuncOp function) {
+  bool wanted = llvm::any_of(llvm::seq(function.getNumArguments()), [&](unsigned i) { return bool(function.getArgAttr(i, kGradientAttr)); });
+  if (wanted && failed(JointBuilder(function).build()))
+    return failure();
+  dropDetaches(function);
+  StringRef name = function.getName();
+  name.consume_back(kForwardSuffix);
+  function.setName((name + kJointSuffix).str());
+  return function;
+}

@@ -1,0 +1,78 @@
+// Step 3 of differentiation: saved values become arguments of the backward, what else its gradients read of the forward stays there as recomputation.
+#include "EditFunction.h"
+
+#include "zorse/Autodiff/Autodiff.h"
+#include "zorse/Dialect/Zorse/EraseDeadOps.h"
+#include "zorse/Dialect/Zorse/ZorseOps.h"
+
+using namespace mlir;
+using namespace zorse;
+using namespace zorse::autodiff;
+
+static void dropPairs(func::FuncOp joint) {
+  for (Operation &op : llvm::make_early_inc_range(joint.getBody().front()))
+    if (auto pair = dyn_cast<GradientOfOp>(op)) {
+      pair.getResult().replaceAllUsesWith(pair.getGradient());
+      pair.erase();
+    }
+}
+
+/// Erases what is not read any more of the forward's operations, in order, and moves the others to just before their first reader, so that they live shortly.
+static void scheduleRecomputation(ArrayRef<Operation *> forwardOps) {
+  for (Operation *op : llvm::reverse(forwardOps)) {
+    if (op->use_empty()) {
+      op->erase();
+      continue;
+    }
+    Operation *firstUser = nullptr;
+    for (Operation *user : op->getUsers())
+      if (!firstUser || user->isBeforeInBlock(firstUser))
+        firstUser = user;
+    op->moveBefore(firstUser);
+  }
+}
+
+static func::FuncOp sliceBackward(func::FuncOp joint, StringRef name) {
+  DenseSet<Operation *> forward = sliceOf(joint, isForwardSlot);
+  SmallVector<Value> saved = resultsOf(joint, [](StringRef slot) { return slot == "saved"; });
+  IRMapping copies;
+  func::FuncOp backward = cloneAs(joint, name, copies);
+  dropResults(backward, [](StringRef slot) { return !isGradientSlot(slot); });
+  for (auto [index, value] : llvm::enumerate(saved))
+    copies.lookup(value).replaceAllUsesWith(addArgument(backward, value.getType(), "saved", index, value.getLoc()));
+  SmallVector<Operation *> recomputed;
+  for (Operation &op : joint.getBody().front())
+    if (forward.contains(&op))
+      recomputed.push_back(copies.lookup(&op));
+  scheduleRecomputation(recomputed);
+  eraseDeadOps(backward.getBody().front()); // gradient operations that lead nowhere
+  dropUnusedArguments(backward);
+  dropUnusedStatistics(backward.getBody().front());
+  for (BlockArgument argument : backward.getArguments())
+    backward.removeArgAttr(argument.getArgNumber(), kGradientAttr);
+  return backward;
+}
+
+Differentiated autodiff::sliceJoint(func::FuncOp joint) {
+  dropPairs(joint);
+  StringRef name = joint.getName();
+  name.consume_back(kJointSuffix);
+  Differentiated result{joint, nullptr};
+  if (!resultsOf(joint, isGradientSlot).empty()) {
+    result.backward = sliceBackward(joint, (name + ".backward").str());
+    dropResults(joint, isGradientSlot);
+    eraseDeadOps(joint.getBody().front());
+    dropUnusedArguments(joint, [](StringRef slot) { return slot == "boundary_out_gradient" || slot == "scalars"; });
+    dropUnusedStatistics(joint.getBody().front());
+  }
+  joint.setName((name + kForwardSuffix).str());
+  return result;
+}
+
+FailureOr<Differentiated> autodiff::differentiate(func::FuncOp forward, SavePolicy policy) {
+  FailureOr<func::FuncOp> joint = joinBackward(forward);
+  if (failed(joint))
+    return failure();
+  chooseSaved(*joint, policy);
+  return sliceJoint(*joint);
+}

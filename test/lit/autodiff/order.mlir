@@ -1,0 +1,19 @@
+// RUN: not zorse-opt %s --zorse-choose-saved 2>&1 | FileCheck %s --check-prefix=SAVED
+// RUN: not zorse-opt %s --zorse-slice-joint 2>&1 | FileCheck %s --check-prefix=SLICE
+// RUN: not zorse-opt %s --zorse-join-backward --zorse-differentiate 2>&1 | FileCheck %s --check-prefix=AGAIN
+// RUN: not zorse-opt %s --zorse-join-backward --zorse-compile-bodies 2>&1 | FileCheck %s --check-prefix=BODIES
+// RUN: not zorse-opt %s --zorse-find-units 2>&1 | FileCheck %s --check-prefix=UNITS
+// RUN: not zorse-opt %s --zorse-verify-model 2>&1 | FileCheck %s --check-prefix=MODEL
+// A pass that comes too early or too late says which has to come first.
+
+// SAVED:  error: zorse-choose-saved: expected functions '@<class>.joint', found none: run --zorse-join-backward first
+// SLICE:  error: zorse-slice-joint: expected functions '@<class>.joint', found none: run --zorse-join-backward first
+// AGAIN:  error: zorse-differentiate: expected functions '@<class>.forward', found none: run --zorse-find-units=until=forward first
+// BODIES: error: zorse-compile-bodies: expected functions of units, found joint function 'c.joint': run --zorse-slice-joint first
+// UNITS:  error: expected a function @model of one block; found '@c.forward': units have been found already
+// MODEL:  error: (M1) expects a function @model of one block; found '@c.forward': passes over a model come before --zorse-find-units
+func.func @c.forward(%x: tensor<?x4xf32> {zorse.slot = "boundary_in", zorse.index = 0 : i64, zorse.gradient})
+    -> (tensor<?x4xf32> {zorse.slot = "boundary_out", zorse.index = 0 : i64, zorse.gradient}) {
+  %y = zorse.gelu %x : tensor<?x4xf32>
+  return %y : tensor<?x4xf32>
+}
