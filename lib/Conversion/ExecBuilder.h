@@ -1,4 +1,4 @@
-// Builds an exec.program from plain data: what stepToExec and programToExec have in common.
+// Builds an exec.program from plain data, for programToExec.
 #pragma once
 
 #include "zorse/Conversion/ExecConversion.h"
@@ -37,7 +37,7 @@ public:
 
   exec::QueueAttr queueOf(uint32_t index) const { return queues.at(index); }
   bool hasQueue(uint32_t index) const { return index < queues.size(); }
-  template <typename R> exec::RegionAttr region(const R &r) { return exec::RegionAttr::get(context(), arenaOf(r), offsetOf(r), bytesOf(r)); }
+  exec::RegionAttr region(const bundle::Region &r) { return exec::RegionAttr::get(context(), r.arena(), r.offset(), r.bytes()); }
   exec::ValueAttr value(bundle::Value::Kind kind, uint32_t id, uint32_t cut, int64_t begin, int64_t end, uint32_t version);
   mlir::Attribute binding(bundle::AccessMode mode, bool overwrite, exec::ValueAttr value, exec::RegionAttr region) {
     return exec::BindingAttr::get(context(), static_cast<exec::Access>(mode), overwrite, value, region);
@@ -61,13 +61,6 @@ public:
   mlir::InFlightDiagnostic error() { return mlir::emitError(loc); }
 
 private:
-  static uint32_t arenaOf(const bundle::Region &r) { return r.arena(); }
-  static uint64_t offsetOf(const bundle::Region &r) { return r.offset(); }
-  static uint64_t bytesOf(const bundle::Region &r) { return r.bytes(); }
-  template <typename R> static auto arenaOf(const R &r) -> decltype(r.arena + 0) { return r.arena; }
-  template <typename R> static auto offsetOf(const R &r) -> decltype(r.offset + 0) { return r.offset; }
-  template <typename R> static auto bytesOf(const R &r) -> decltype(r.bytes + 0) { return r.bytes; }
-
   mlir::IntegerAttr id(const Common &c) { return number(c.id); }
   exec::PhaseAttr phase(const Common &c) { return exec::PhaseAttr::get(context(), static_cast<exec::Phase>(c.phase)); }
   mlir::ArrayAttr waits(const Common &c) { return c.waits.empty() ? mlir::ArrayAttr() : builder.getArrayAttr(c.waits); }

@@ -5,7 +5,7 @@
 #include "zorse/Dialect/Exec/Exec.h"
 #include "zorse/Pipelines/Passes.h"
 #include "zorse/Step/Plan.h"
-#include "zorse/Step/StepGraph.h"
+#include "zorse/Step/WriteProgram.h"
 
 #include "mlir/Pass/Pass.h"
 
@@ -24,7 +24,12 @@ struct ApplyPlanPass : PassWrapper<ApplyPlanPass, OperationPass<ModuleOp>> {
   Option<std::string> plan{*this, "plan", llvm::cl::desc("plan.json: the tiling, devices, owners and schedule")};
   Option<std::string> optimizer{*this, "optimizer", llvm::cl::desc("adamw (default), adam or sgd"), llvm::cl::init("adamw")};
   Option<double> clip{*this, "clip", llvm::cl::desc("global gradient norm, 0: off"), llvm::cl::init(1.0)};
-
+  Option<step::ExpandUntil> until{*this, "until", llvm::cl::desc("Stop earlier and print what is known by then"), llvm::cl::init(step::ExpandUntil::All),
+                                  llvm::cl::values(clEnumValN(step::ExpandUntil::Stages, "stages", "tasks of cells, inputs, transfers between cells"),
+                                                   clEnumValN(step::ExpandUntil::Collectives, "collectives", "and gathers, reductions, norms, updates, the report"),
+                                                   clEnumValN(step::ExpandUntil::Order, "order", "and one global list with times"),
+                                                   clEnumValN(step::ExpandUntil::Memory, "memory", "and a place for every buffer"),
+                                                   clEnumValN(step::ExpandUntil::All, "all", "and waits: the programs"))};
   Option<std::string> dumpDir{*this, "dump-dir", llvm::cl::desc("folder for the text of bodies and kernels")};
 
   StringRef getArgument() const override { return "zorse-apply-plan"; }
@@ -67,6 +72,7 @@ struct ApplyPlanPass : PassWrapper<ApplyPlanPass, OperationPass<ModuleOp>> {
       return failure();
     step::ExpandOptions expand;
     expand.bodies = &bodies->library;
+    expand.until = until;
     std::optional<step::StepGraph> graph = step::expandPlan(model->summary, *read, error, expand);
     if (!graph)
       return module.emitError(plan + ": " + error);
@@ -74,17 +80,19 @@ struct ApplyPlanPass : PassWrapper<ApplyPlanPass, OperationPass<ModuleOp>> {
     conversion::ExecNames names;
     names.summary = &model->summary;
     names.bodies = &bodies->library;
-    SmallVector<OwningOpRef<ModuleOp>> programs;
-    for (uint32_t device = 0; device < graph->devices.size(); ++device) {
-      FailureOr<OwningOpRef<ModuleOp>> program = conversion::stepToExec(&getContext(), *graph, device, names);
-      if (failed(program))
-        return failure();
-      programs.push_back(std::move(*program));
-    }
+    for (const step::DeviceProgram &device : graph->devices)
+      names.devices.push_back(device.name);
     module.getBody()->clear();
     module->setAttrs(DictionaryAttr::get(&getContext()));
-    for (OwningOpRef<ModuleOp> &program : programs)
-      module.getBody()->getOperations().splice(module.getBody()->end(), program->getBody()->getOperations());
+    for (uint32_t device = 0; device < graph->devices.size(); ++device) {
+      std::optional<bundle::Program> program = step::writeProgram(*graph, device, bodies->library, error);
+      if (!program)
+        return module.emitError(error);
+      FailureOr<OwningOpRef<ModuleOp>> text = conversion::programToExec(&getContext(), *program, names);
+      if (failed(text))
+        return failure();
+      module.getBody()->getOperations().splice(module.getBody()->end(), (*text)->getBody()->getOperations());
+    }
     return success();
   }
 };

@@ -4,7 +4,7 @@
 
 #include "zorse/Bundle/BundleWriter.h"
 #include "zorse/Conversion/ExecConversion.h"
-#include "zorse/Step/StepGraph.h"
+#include "zorse/Step/WriteProgram.h"
 #include "zorse/Verify/Verify.h"
 
 #include "mlir/IR/MLIRContext.h"
@@ -19,22 +19,28 @@ namespace zorse::pipelines {
 
 namespace {
 
-bool buildProgram(const step::StepGraph &graph, uint32_t device, const conversion::ExecNames &names, std::string &bytes, std::string *text) {
+/// The program as exec IR; false after a diagnostic.
+bool show(const bundle::Program &program, const conversion::ExecNames &names, std::string &text) {
   MLIRContext context(MLIRContext::Threading::DISABLED);
-  DiagnosticPrinter printer(&context, "program of device " + graph.devices[device].name);
-  auto module = conversion::stepToExec(&context, graph, device, names);
+  DiagnosticPrinter printer(&context, "program of device " + program.device_name());
+  auto module = conversion::programToExec(&context, program, names);
   if (failed(module))
     return false;
-  if (text) {
-    llvm::raw_string_ostream os(*text);
-    for (Operation &program : *(*module)->getBody())
-      os << program << '\n';
-  }
-  FailureOr<bundle::Program> program = conversion::execToProgram(**module);
-  if (failed(program))
-    return false;
-  bytes = bundle::serialize(*program);
+  llvm::raw_string_ostream os(text);
+  for (Operation &op : *(*module)->getBody())
+    os << op << '\n';
   return true;
+}
+
+bool buildProgram(const step::StepGraph &graph, uint32_t device, const conversion::ExecNames &names, std::string &bytes, std::string *text) {
+  std::string error;
+  std::optional<bundle::Program> program = step::writeProgram(graph, device, *names.bodies, error);
+  if (!program) {
+    printError(error);
+    return false;
+  }
+  bytes = bundle::serialize(*program);
+  return !text || show(*program, names, *text);
 }
 
 } // namespace
@@ -44,6 +50,8 @@ std::vector<std::string> buildPrograms(const step::StepGraph &graph, const bundl
   conversion::ExecNames names;
   names.summary = &summary;
   names.bodies = &bodies;
+  for (const step::DeviceProgram &device : graph.devices)
+    names.devices.push_back(device.name);
   std::vector<std::string> programs(graph.devices.size()), texts(text ? programs.size() : 0);
   std::atomic<uint32_t> next{0};
   std::atomic<bool> good{true};

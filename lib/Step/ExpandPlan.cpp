@@ -131,6 +131,24 @@ StepGraph summarize(Expansion &x) {
   return std::move(x.graph);
 }
 
+/// What is known before memory is planned, and before the list is, in the order in which it was made.
+StepGraph withoutPlaces(Expansion &x) {
+  if (x.options.until < ExpandUntil::Order)
+    for (uint32_t op = 0; op < x.ops.size(); ++op)
+      if (x.ops[op].halves.size() != 0)
+        x.list.push_back(op);
+  placeEntries(x);
+  for (Entry &entry : x.graph.entries)
+    entry.region = entry.to = {};
+  for (Slot &slot : x.graph.slots)
+    slot.region = {};
+  for (PersistentState &state : x.graph.state)
+    state.region = {};
+  for (DeviceProgram &device : x.graph.devices)
+    device.arenas.clear();
+  return std::move(x.graph);
+}
+
 } // namespace
 
 std::optional<StepGraph> zorse::step::expandPlan(const bundle::ModelSummary &summary, const Plan &plan, std::string &error, const ExpandOptions &options) {
@@ -142,7 +160,11 @@ std::optional<StepGraph> zorse::step::expandPlan(const bundle::ModelSummary &sum
   if (!expandCells(x, error))
     return std::nullopt;
   x.cellOps = static_cast<uint32_t>(x.ops.size());
+  if (options.until == ExpandUntil::Stages)
+    return withoutPlaces(x);
   expandState(x);
+  if (options.until == ExpandUntil::Collectives)
+    return withoutPlaces(x);
 
   constexpr int kTries = 6;
   std::vector<uint64_t> less, lacked;
@@ -160,12 +182,15 @@ std::optional<StepGraph> zorse::step::expandPlan(const bundle::ModelSummary &sum
   }
   if (x.lean)
     return summarize(x);
+  if (options.until == ExpandUntil::Order)
+    return withoutPlaces(x);
   if (options.checkMemory && !checkMemory(x, error))
     return std::nullopt;
   if (options.keepBuffers)
     keepBuffers(x);
   placeRegions(x);
   placeEntries(x);
-  computeWaits(x.graph);
+  if (options.until == ExpandUntil::All)
+    computeWaits(x.graph);
   return std::move(x.graph);
 }

@@ -2,11 +2,8 @@
 
 #include "RandomCases.h"
 
-#include "zorse/Conversion/ExecConversion.h"
 #include "zorse/Step/Plan.h"
-#include "zorse/Step/StepGraph.h"
-
-#include "mlir/IR/MLIRContext.h"
+#include "zorse/Step/WriteProgram.h"
 
 #include <fstream>
 
@@ -22,23 +19,10 @@ bool test::makePrograms(RealCase &result, const step::Plan &plan, std::string &e
     return false;
   if (stepTime)
     *stepTime = graph->stepTime;
-  conversion::ExecNames names;
-  names.summary = &result.model.summary;
-  names.bodies = &result.model.bodies;
-  for (const auto &device : plan.devices)
-    names.devices.push_back(device.name);
   for (uint32_t device = 0; device < plan.devices.size(); ++device) {
-    mlir::MLIRContext context(mlir::MLIRContext::Threading::DISABLED);
-    auto module = conversion::stepToExec(&context, *graph, device, names);
-    if (mlir::failed(module)) {
-      error = "device " + std::to_string(device) + " cannot be converted";
+    std::optional<bundle::Program> program = step::writeProgram(*graph, device, result.model.bodies, error);
+    if (!program)
       return false;
-    }
-    auto program = conversion::execToProgram(**module);
-    if (mlir::failed(program)) {
-      error = "device " + std::to_string(device) + " cannot be serialised";
-      return false;
-    }
     bundle::Program serialised;
     serialised.ParseFromString(program->SerializeAsString());
     result.programs.push_back(std::move(serialised));

@@ -10,15 +10,18 @@
 #include "mlir/InitAllDialects.h"
 #include "mlir/InitAllExtensions.h"
 #include "mlir/InitAllPasses.h"
+#include "mlir/Pass/PassRegistry.h"
 #include "mlir/Tools/mlir-opt/MlirOptMain.h"
 
 int main(int argc, char **argv) {
-  // `--zorse-apply-plan=plan.json` is short for `--zorse-apply-plan="plan=plan.json"`.
+  // `--zorse-apply-plan=plan.json` is short for `--zorse-apply-plan="plan=plan.json"`, other options may follow.
   std::vector<std::string> words(argv, argv + argc);
   std::vector<char *> arguments;
+  bool help = false;
   for (std::string &word : words) {
     llvm::StringRef value(word);
-    if (value.consume_front("--zorse-apply-plan=") && !value.contains('='))
+    help |= value == "--help" || value == "-help" || value == "-h";
+    if (value.consume_front("--zorse-apply-plan=") && !value.take_until([](char c) { return c == ' '; }).contains('='))
       word = "--zorse-apply-plan=plan=" + value.str();
     arguments.push_back(word.data());
   }
@@ -36,12 +39,18 @@ int main(int argc, char **argv) {
   mlir::registerAllExtensions(registry);
   registry.insert<zorse::ZorseDialect, zorse::exec::ExecDialect>();
   zorse::registerCostAndFactorsModels(registry);
-  mlir::registerAllPasses();
   zorse::autodiff::registerDifferentiableModels(registry);
   zorse::registerTransformPasses();
-  zorse::autodiff::registerPasses();
   zorse::units::registerPasses();
+  zorse::autodiff::registerPasses();
   zorse::codegen::registerPasses();
   zorse::pipelines::registerPasses();
+  if (help) { // before those of MLIR, of which there are hundreds
+    llvm::outs() << "Zorse's passes; docs/passes.md says in which order they run. After them, everything else that this program takes.\n\n";
+    mlir::printRegisteredPasses();
+    llvm::outs() << '\n';
+    llvm::outs().flush();
+  }
+  mlir::registerAllPasses();
   return mlir::asMainReturnCode(mlir::MlirOptMain(argc, arguments.data(), "Zorse optimizer driver\n", registry));
 }

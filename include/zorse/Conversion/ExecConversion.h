@@ -1,11 +1,10 @@
-// Between the step graph, the exec dialect and serialised programs.
+// Between serialised programs and the exec dialect, their readable form.
 //
-//   StepGraph ─stepToExec→ exec.program ─execToProgram→ bundle::Program
-//                               ↑                            │
-//                               └───────programToExec────────┘
+//   StepGraph ─step::writeProgram→ bundle::Program ─programToExec→ exec.program
+//                                         ↑                             │
+//                                         └────────execToProgram────────┘
 //
-// execToProgram(programToExec(p)) is p, byte for byte. One module per device; many devices are converted with one context each, because attributes
-// live as long as their context. Errors are diagnostics of the context.
+// execToProgram(programToExec(p)) is p, byte for byte. Bundles are written without exec IR. Errors are diagnostics of the context.
 #pragma once
 
 #include "bundle.pb.h"
@@ -16,10 +15,6 @@
 #include <string>
 #include <vector>
 
-namespace zorse::step {
-struct StepGraph;
-}
-
 namespace zorse::conversion {
 
 /// What the text calls things. `summary` and `bodies` may be null: then values, units and bodies have numbers only, and slots no access.
@@ -28,10 +23,6 @@ struct ExecNames {
   const bundle::ModelSummary *summary = nullptr;
   const bundle::BodyLibrary *bodies = nullptr;
 };
-
-/// The program of `device`. `names.bodies` is required: calls bind exactly the slots their bodies have.
-mlir::FailureOr<mlir::OwningOpRef<mlir::ModuleOp>> stepToExec(mlir::MLIRContext *context, const step::StepGraph &graph, uint32_t device,
-                                                              const ExecNames &names);
 
 /// The program of the module's only `exec.program`.
 mlir::FailureOr<bundle::Program> execToProgram(mlir::ModuleOp module);

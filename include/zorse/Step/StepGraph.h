@@ -173,6 +173,16 @@ struct StepGraph {
   std::vector<BufferLife> buffers;    ///< if ExpandOptions::keepBuffers
 };
 
+/// After what an expansion stops, for a look at it. Before the list there is, the entries of a device are numbered as they were made; before memory there is
+/// no arena and every region is absent; only after all are there waits.
+enum class ExpandUntil : uint8_t {
+  Stages,      ///< tasks of cells, inputs, transfers between cells
+  Collectives, ///< and gathers, reductions, norms, updates, the report
+  Order,       ///< and one global list with times
+  Memory,      ///< and a place for every buffer
+  All,         ///< and waits
+};
+
 struct ExpandOptions {
   /// Bodies whose slot lists decide what a task really touches: a boundary input the backward does not have is freed after the forward. Without it,
   /// every slot the architecture allows is taken to exist: a correct program with a little more memory.
@@ -185,6 +195,7 @@ struct ExpandOptions {
   /// Stop after the simulation, for planners: the graph then has devices with `busy` and `memory.least`, and `stepTime`; nothing else. Memory is not
   /// checked. An order that cannot run is an error without the cycle.
   bool timeOnly = false;
+  ExpandUntil until = ExpandUntil::All;
 };
 
 /// Expands a plan: tasks, values, state, order, memory, waits. Validates first. The result depends on the arguments alone.

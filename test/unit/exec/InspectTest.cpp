@@ -1,12 +1,9 @@
 // zorse-inspect shows every view of a bundle, and says what is wrong with a broken one.
 #include "zorse/Bundle/BundleWriter.h"
-#include "zorse/Conversion/ExecConversion.h"
 #include "zorse/Step/RandomPlan.h"
-#include "zorse/Step/StepGraph.h"
+#include "zorse/Step/WriteProgram.h"
 
 #include "SyntheticModel.h"
-
-#include "mlir/IR/MLIRContext.h"
 
 #include <gtest/gtest.h>
 
@@ -37,14 +34,10 @@ void writeSynthetic(const std::string &directory, int seed) {
   c.plan = step::writePlan(plan, model.summary);
   for (const step::PlanDevice &device : plan.devices)
     c.devices.push_back({device.name, "cpu", 1, 1 << 20});
-  conversion::ExecNames names;
-  names.bodies = &model.bodies;
-  names.summary = &model.summary;
   for (uint32_t device = 0; device < plan.devices.size(); ++device) {
-    mlir::MLIRContext context(mlir::MLIRContext::Threading::DISABLED);
-    auto module = conversion::stepToExec(&context, *graph, device, names);
-    ASSERT_TRUE(mlir::succeeded(module));
-    c.programs.push_back(bundle::serialize(*conversion::execToProgram(**module)));
+    auto program = step::writeProgram(*graph, device, model.bodies, error);
+    ASSERT_TRUE(program) << error;
+    c.programs.push_back(bundle::serialize(*program));
   }
   ASSERT_TRUE(bundle::writeBundle(c, directory, error)) << error;
 }

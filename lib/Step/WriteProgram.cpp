@@ -1,0 +1,200 @@
+// The step graph's arrays of one device as a bundle::Program. Calls list every slot a function could have; a body's own slots decide which are bound.
+#include "zorse/Step/WriteProgram.h"
+
+#include <cassert>
+
+using namespace zorse;
+using namespace zorse::step;
+
+namespace {
+
+/// Writes through `field` (a mutable_x call) only if there is something to say.
+template <typename Field> void write(const Region &region, Field field) {
+  if (!region.arena && !region.offset && !region.bytes)
+    return;
+  bundle::Region *out = field();
+  out->set_arena(region.arena);
+  out->set_offset(region.offset);
+  out->set_bytes(region.bytes);
+}
+
+template <typename Field> void write(const Value &value, Field field) {
+  if (value.kind == bundle::Value::NONE)
+    return;
+  bundle::Value *out = field();
+  out->set_kind(value.kind);
+  out->set_id(value.id);
+  out->set_cut(value.cut);
+  out->set_begin(value.begin);
+  out->set_end(value.end);
+  out->set_version(value.version);
+}
+
+template <typename Message> Message *place(Message *out, const Value &value, const Region &region) {
+  write(value, [&] { return out->mutable_value(); });
+  write(region, [&] { return out->mutable_region(); });
+  return out;
+}
+
+void write(const std::vector<Collective::Shard> &shards, bundle::Extents *out) {
+  for (const Collective::Shard &shard : shards) {
+    out->add_members(shard.device);
+    out->add_begin(shard.begin);
+    out->add_end(shard.end);
+  }
+}
+
+struct Writer {
+  const StepGraph &graph;
+  const bundle::BodyLibrary &bodies;
+  std::string &error;
+
+  bool call(const Call &call, bundle::Call *out) const {
+    if (call.body >= static_cast<uint32_t>(bodies.bodies_size())) {
+      error = "the step calls body " + std::to_string(call.body) + " of unit " + std::to_string(call.unit) + ", and there are " + std::to_string(bodies.bodies_size());
+      return false;
+    }
+    out->set_body(call.body);
+    out->set_unit(call.unit);
+    out->set_rows(call.rows);
+    out->set_sample_base(call.sampleBase);
+    out->set_instance_base(call.instanceBase);
+    const bundle::Body &body = bodies.bodies(int(call.body));
+    for (const bundle::Slot &wanted : body.slots()) {
+      const Slot *found = nullptr;
+      for (uint32_t i = call.slots.begin; i < call.slots.end && !found; ++i)
+        if (graph.slots[i].kind == wanted.kind() && graph.slots[i].index == wanted.index())
+          found = &graph.slots[i];
+      if (!found) {
+        error = "body '" + body.name() + "' has a slot " + bundle::SlotKind_Name(wanted.kind()) + ' ' + std::to_string(wanted.index()) +
+                " for which the step has no buffer (unit " + std::to_string(call.unit) + ')';
+        return false;
+      }
+      place(out->add_slots(), found->value, found->region)->set_overwrite(found->overwrite);
+    }
+    return true;
+  }
+
+  bool compute(const Entry &e, bundle::Compute *out) const {
+    out->set_task(e.task);
+    out->set_cell(e.cell);
+    out->set_group(e.group);
+    for (uint32_t i = e.calls.begin; i < e.calls.end; ++i)
+      if (!call(graph.calls[i], out->add_calls()))
+        return false;
+    return true;
+  }
+
+  /// What gathers and scatters have in common: the owners' extents, the whole group and this device's part of it.
+  template <typename Message> Message *shards(Message *out, const Entry &e) const {
+    const Collective &c = graph.collectives[e.collective];
+    out->set_group(c.group);
+    out->set_type(c.type);
+    write(c.shards, out->mutable_shards());
+    write(e.region, [&] { return out->mutable_full(); });
+    write(e.to, [&] { return out->mutable_shard(); });
+    write(e.value, [&] { return out->mutable_value(); });
+    return out;
+  }
+
+  void allReduce(const Entry &e, bundle::AllReduce *out) const {
+    const Collective &c = graph.collectives[e.collective];
+    out->mutable_members()->Add(c.members.begin(), c.members.end());
+    out->set_type(c.type);
+    out->set_order(c.order);
+    write(e.region, [&] { return out->mutable_region(); });
+    write(e.value, [&] { return out->mutable_from(); });
+    write(e.toValue, [&] { return out->mutable_to(); });
+  }
+
+  bool entry(const Entry &e, bundle::Entry *out) const {
+    out->set_id(e.id);
+    out->set_queue(e.queue);
+    out->set_phase(e.phase);
+    for (uint32_t i = e.waits.begin; i < e.waits.end; ++i) {
+      bundle::Wait *to = out->add_waits();
+      to->set_queue(graph.waits[i].queue);
+      to->set_position(graph.waits[i].position);
+      to->set_previous_step(graph.waits[i].previousStep);
+    }
+    out->set_planned_start(e.plannedStart);
+    out->set_planned_end(e.plannedEnd);
+    switch (e.kind) {
+    case EntryKind::Compute:
+      return compute(e, out->mutable_compute());
+    case EntryKind::Copy: {
+      bundle::Copy *to = out->mutable_copy();
+      write(e.region, [&] { return to->mutable_from(); });
+      write(e.to, [&] { return to->mutable_to(); });
+      write(e.value, [&] { return to->mutable_value(); });
+      break;
+    }
+    case EntryKind::Send:
+      place(out->mutable_send(), e.value, e.region)->set_peer(e.peer);
+      break;
+    case EntryKind::Receive:
+      place(out->mutable_receive(), e.value, e.region)->set_peer(e.peer);
+      break;
+    case EntryKind::LoadInput: {
+      bundle::LoadInput *to = place(out->mutable_load_input(), e.value, e.region);
+      to->set_input(e.input);
+      to->set_sample_base(e.sampleBase);
+      to->set_rows(e.rows);
+      break;
+    }
+    case EntryKind::LoadScalars:
+      place(out->mutable_load_scalars(), e.value, e.region);
+      break;
+    case EntryKind::AllGather: {
+      const std::vector<uint32_t> &readers = graph.collectives[e.collective].members;
+      shards(out->mutable_all_gather(), e)->mutable_readers()->Add(readers.begin(), readers.end());
+      break;
+    }
+    case EntryKind::ReduceScatter: {
+      const Collective &c = graph.collectives[e.collective];
+      bundle::ReduceScatter *to = shards(out->mutable_reduce_scatter(), e);
+      to->set_order(c.order);
+      to->mutable_contributors()->Add(c.members.begin(), c.members.end());
+      break;
+    }
+    case EntryKind::AllReduce:
+      allReduce(e, out->mutable_all_reduce());
+      break;
+    case EntryKind::Report:
+      place(out->mutable_report(), e.value, e.region);
+      break;
+    }
+    return true;
+  }
+};
+
+} // namespace
+
+std::optional<bundle::Program> zorse::step::writeProgram(const StepGraph &graph, uint32_t device, const bundle::BodyLibrary &bodies, std::string &error) {
+  assert(device < graph.devices.size() && "a device of the step");
+  const DeviceProgram &from = graph.devices[device];
+  bundle::Program out;
+  out.set_device(device);
+  out.set_device_name(from.name);
+  out.set_planned_bytes(from.plannedBytes);
+  for (const Arena &arena : from.arenas) {
+    bundle::Arena *to = out.add_arenas();
+    to->set_kind(arena.kind);
+    to->set_bytes(arena.bytes);
+  }
+  for (const Queue &queue : from.queues) {
+    bundle::Queue *to = out.add_queues();
+    to->set_kind(queue.kind);
+    to->set_id(queue.id);
+  }
+  for (uint32_t i = from.state.begin; i < from.state.end; ++i)
+    place(out.add_state(), graph.state[i].value, graph.state[i].region)->set_type(graph.state[i].type);
+  Writer writer{graph, bodies, error};
+  out.mutable_entries()->Reserve(int(from.entries.size()));
+  for (uint32_t i = from.entries.begin; i < from.entries.end; ++i)
+    if (!writer.entry(graph.entries[i], out.add_entries())) {
+      error = "program of device " + from.name + ": " + error;
+      return std::nullopt;
+    }
+  return out;
+}
