@@ -6,6 +6,7 @@
 #include "zorse/runtime/abi/StepScalars.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
+#include "llvm/ADT/TypeSwitch.h"
 
 #include <limits>
 
@@ -157,123 +158,144 @@ int Expression::columnNode() {
   return column;
 }
 
-void Expression::define(Operation *op) {
-  MLIRContext *context = op->getContext();
-  auto type = cast<RankedTensorType>(op->getResult(0).getType());
+Node Expression::newNode(Operation *op) {
   Node node;
-  node.element = type.getElementType();
-  node.type = KernelBuilder::computeType(type.getElementType());
-  auto isColumn = [&](Value ids) {
-    Node equal;
-    equal.kind = Node::IsEqual;
-    equal.type = IntegerType::get(context, 1);
-    equal.inputs = {columnNode(), use(ids)};
-    return add(equal);
-  };
-  auto zero = [&] {
-    Node constant;
-    constant.kind = Node::Constant;
-    constant.type = node.type;
-    constant.attribute = isa<FloatType>(node.type) ? Attribute(FloatAttr::get(node.type, 0.0)) : Attribute(IntegerAttr::get(node.type, 0));
-    return add(constant);
-  };
+  node.element = getElementTypeOrSelf(op->getResult(0).getType());
+  node.type = KernelBuilder::computeType(node.element);
+  return node;
+}
 
-  int result;
-  if (op->hasAttr(kCopyAttr)) {
-    result = use(op->getOperand(0));
-  } else if (auto reduce = dyn_cast<ReduceOp>(op)) {
-    result = reduceNode(use(reduce.getX()), reduce.getKind());
-  } else if (auto gather = dyn_cast<GatherOp>(op)) {
-    std::optional<View> table = viewOf(gather.getTable(), claims);
-    node.kind = Node::Load;
-    node.indexStride = table->layout.strides[0];
-    // Ids run over the first dimensions of the result, table rows over the others.
-    auto tableShape = cast<RankedTensorType>(gather.getTable().getType()).getShape();
-    node.indexEnd = tableShape[0];
-    size_t lead = squeezedShape(gather.getIds().getType()).size();
-    node.strides.assign(lead, 0);
-    for (size_t dim = 1; dim < tableShape.size(); ++dim)
-      if (tableShape[dim] != 1)
-        node.strides.push_back(table->layout.strides[dim]);
-    node.strides = overDomain(node.strides);
-    node.form = formOf(node.strides);
-    int ids = use(gather.getIds());
-    node.inputs = {ids};
-    if (Operation *constant = table->root.getDefiningOp(); constant && isa<arith::ConstantOp>(constant))
-      node.base = k.global(cast<DenseElementsAttr>(cast<arith::ConstantOp>(constant).getValue()));
-    else
-      node.operand = k.operand(table->root, table->layout.offset);
-    k.addCost(sizeOf(domain, overDomain(squeezedStrides(type, denseLayout(type)))), elementBytes(node.element));
-    result = add(node);
-  } else if (auto take = dyn_cast<TakeOp>(op)) {
-    Value x = take.getX();
-    Operation *source = rootOf(x).getDefiningOp();
-    auto found = source ? clustering.clusterOf.find(source) : clustering.clusterOf.end();
-    bool inside = found != clustering.clusterOf.end() && found->second == cluster;
-    if (inside || (source && (isa<arith::ConstantOp>(source) || isUniform(source)))) {
-      // The element is picked while its vector goes by.
-      int vector = use(x);
-      Node pick;
-      pick.kind = Node::Select;
-      pick.type = node.type;
-      pick.inputs = {isColumn(take.getIds()), vector, zero()};
-      result = reduceNode(add(pick), ReduceKind::Sum);
-    } else {
-      std::optional<View> view = viewOf(x, claims);
-      SmallVector<int64_t, 4> strides = squeezedStrides(x.getType(), view->layout);
-      node.kind = Node::Load;
-      node.indexStride = strides.back();
-      node.indexEnd = cast<RankedTensorType>(x.getType()).getShape().back();
-      strides.pop_back();
-      node.strides = overDomain(strides);
-      node.form = Form::Number;
-      node.inputs = {use(take.getIds())};
-      node.operand = k.operand(view->root, view->layout.offset);
-      result = add(node);
-    }
-  } else if (auto takeGrad = dyn_cast<TakeGradOp>(op)) {
-    node.kind = Node::Select;
-    int hit = isColumn(takeGrad.getIds());
-    node.inputs = {hit, use(takeGrad.getDy()), zero()};
-    result = add(node);
-  } else if (auto dropout = dyn_cast<DropoutOp>(op)) {
-    Node stream;
-    stream.kind = Node::Stream;
-    stream.type = IntegerType::get(context, 64);
-    stream.instance = dropout.getInstance();
-    stream.operand = k.operand(Value(), 0);
-    stream.form = carriesSamples(type) ? Form::Number : Form::Uniform;
-    stream.strides.assign(domain.size(), 0);
-    if (carriesSamples(type))
-      stream.strides[0] = 1; // the sample's number
-    int keyed = add(stream);
-    node.kind = Node::Dropout;
-    node.inputs = {use(dropout.getX()), keyed};
-    node.probability = dropout.getProbability().convertToDouble();
-    node.operand = k.operand(Value(), 0);
-    SmallVector<int64_t, 4> strides = squeezedStrides(type, denseLayout(type));
-    if (carriesSamples(type))
-      strides[0] = 0;
-    node.strides = overDomain(strides);
-    node.form = formOf(node.strides);
-    result = add(node);
-  } else if (auto mask = dyn_cast<CausalMaskOp>(op)) {
-    node.kind = Node::Visible;
-    node.instance = type.getDimSize(1) - type.getDimSize(0);
-    node.window = mask.getWindow().value_or(0);
-    node.hidden = mask.getHidden();
-    // Indices of its own dimensions; one of size 1 is not in the domain and always 0.
-    SmallVector<int64_t, 4> query = squeezedStrides(type, Layout{0, {1, 0}}), key = squeezedStrides(type, Layout{0, {0, 1}});
-    int i = indexNode(IntegerType::get(context, 64), overDomain(query));
-    node.inputs = {i, indexNode(IntegerType::get(context, 64), overDomain(key))};
-    result = add(node);
-  } else {
+int Expression::isColumn(Value ids) {
+  Node equal;
+  equal.kind = Node::IsEqual;
+  equal.type = IntegerType::get(ids.getContext(), 1);
+  equal.inputs = {columnNode(), use(ids)};
+  return add(equal);
+}
+
+int Expression::zero(Type type) {
+  Node constant;
+  constant.kind = Node::Constant;
+  constant.type = type;
+  constant.attribute = isa<FloatType>(type) ? Attribute(FloatAttr::get(type, 0.0)) : Attribute(IntegerAttr::get(type, 0));
+  return add(constant);
+}
+
+int Expression::define(GatherOp gather) {
+  Node node = newNode(gather);
+  auto type = cast<RankedTensorType>(gather.getType());
+  std::optional<View> table = viewOf(gather.getTable(), claims);
+  node.kind = Node::Load;
+  node.indexStride = table->layout.strides[0];
+  // Ids run over the first dimensions of the result, table rows over the others.
+  auto tableShape = cast<RankedTensorType>(gather.getTable().getType()).getShape();
+  node.indexEnd = tableShape[0];
+  size_t lead = squeezedShape(gather.getIds().getType()).size();
+  node.strides.assign(lead, 0);
+  for (size_t dim = 1; dim < tableShape.size(); ++dim)
+    if (tableShape[dim] != 1)
+      node.strides.push_back(table->layout.strides[dim]);
+  node.strides = overDomain(node.strides);
+  node.form = formOf(node.strides);
+  int ids = use(gather.getIds());
+  node.inputs = {ids};
+  if (Operation *constant = table->root.getDefiningOp(); constant && isa<arith::ConstantOp>(constant))
+    node.base = k.global(cast<DenseElementsAttr>(cast<arith::ConstantOp>(constant).getValue()));
+  else
+    node.operand = k.operand(table->root, table->layout.offset);
+  k.addCost(sizeOf(domain, overDomain(squeezedStrides(type, denseLayout(type)))), elementBytes(node.element));
+  return add(node);
+}
+
+int Expression::define(TakeOp take) {
+  Node node = newNode(take);
+  Value x = take.getX();
+  Operation *source = rootOf(x).getDefiningOp();
+  auto found = source ? clustering.clusterOf.find(source) : clustering.clusterOf.end();
+  bool inside = found != clustering.clusterOf.end() && found->second == cluster;
+  if (inside || (source && (isa<arith::ConstantOp>(source) || isUniform(source)))) {
+    // The element is picked while its vector goes by.
+    int vector = use(x);
+    Node pick;
+    pick.kind = Node::Select;
+    pick.type = node.type;
+    pick.inputs = {isColumn(take.getIds()), vector, zero(node.type)};
+    return reduceNode(add(pick), ReduceKind::Sum);
+  }
+  std::optional<View> view = viewOf(x, claims);
+  SmallVector<int64_t, 4> strides = squeezedStrides(x.getType(), view->layout);
+  node.kind = Node::Load;
+  node.indexStride = strides.back();
+  node.indexEnd = cast<RankedTensorType>(x.getType()).getShape().back();
+  strides.pop_back();
+  node.strides = overDomain(strides);
+  node.form = Form::Number;
+  node.inputs = {use(take.getIds())};
+  node.operand = k.operand(view->root, view->layout.offset);
+  return add(node);
+}
+
+int Expression::define(TakeGradOp takeGrad) {
+  Node node = newNode(takeGrad);
+  node.kind = Node::Select;
+  int hit = isColumn(takeGrad.getIds());
+  node.inputs = {hit, use(takeGrad.getDy()), zero(node.type)};
+  return add(node);
+}
+
+int Expression::define(DropoutOp dropout) {
+  Node node = newNode(dropout);
+  auto type = cast<RankedTensorType>(dropout.getType());
+  Node stream;
+  stream.kind = Node::Stream;
+  stream.type = IntegerType::get(k.b.getContext(), 64);
+  stream.instance = dropout.getInstance();
+  stream.operand = k.operand(Value(), 0);
+  stream.form = carriesSamples(type) ? Form::Number : Form::Uniform;
+  stream.strides.assign(domain.size(), 0);
+  if (carriesSamples(type))
+    stream.strides[0] = 1; // the sample's number
+  int keyed = add(stream);
+  node.kind = Node::Dropout;
+  node.inputs = {use(dropout.getX()), keyed};
+  node.probability = dropout.getProbability().convertToDouble();
+  node.operand = k.operand(Value(), 0);
+  SmallVector<int64_t, 4> strides = squeezedStrides(type, denseLayout(type));
+  if (carriesSamples(type))
+    strides[0] = 0;
+  node.strides = overDomain(strides);
+  node.form = formOf(node.strides);
+  return add(node);
+}
+
+int Expression::define(CausalMaskOp mask) {
+  Node node = newNode(mask);
+  auto type = cast<RankedTensorType>(mask.getType());
+  node.kind = Node::Visible;
+  node.instance = type.getDimSize(1) - type.getDimSize(0);
+  node.window = mask.getWindow().value_or(0);
+  node.hidden = mask.getHidden();
+  // Indices of its own dimensions; one of size 1 is not in the domain and always 0.
+  SmallVector<int64_t, 4> query = squeezedStrides(type, Layout{0, {1, 0}}), key = squeezedStrides(type, Layout{0, {0, 1}});
+  int i = indexNode(IntegerType::get(k.b.getContext(), 64), overDomain(query));
+  node.inputs = {i, indexNode(IntegerType::get(k.b.getContext(), 64), overDomain(key))};
+  return add(node);
+}
+
+void Expression::define(Operation *op) {
+  auto otherwise = [&](Operation *op) {
+    Node node = newNode(op);
     node.kind = Node::Compute;
     node.op = op;
     for (Value operand : op->getOperands())
       node.inputs.push_back(use(operand));
-    result = add(node);
-  }
+    return add(node);
+  };
+  int result = op->hasAttr(kCopyAttr) ? use(op->getOperand(0))
+                                      : llvm::TypeSwitch<Operation *, int>(op)
+                                            .Case([&](ReduceOp reduce) { return reduceNode(use(reduce.getX()), reduce.getKind()); })
+                                            .Case<GatherOp, TakeOp, TakeGradOp, DropoutOp, CausalMaskOp>([&](auto known) { return define(known); })
+                                            .Default(otherwise);
   defined[op->getResult(0)] = result;
 }
 

@@ -72,6 +72,15 @@ public:
   std::vector<Node> nodes;
 
 private:
+  /// A node of the result's types.
+  static Node newNode(mlir::Operation *op);
+  int define(GatherOp gather);
+  int define(TakeOp take);
+  int define(TakeGradOp takeGrad);
+  int define(DropoutOp dropout);
+  int define(CausalMaskOp mask);
+  int isColumn(mlir::Value ids); ///< whether an id is the column that goes by
+  int zero(mlir::Type type);
   int add(Node node);
   int load(mlir::Value value);
   int reduceNode(int input, ReduceKind kind);

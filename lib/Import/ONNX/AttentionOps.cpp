@@ -10,6 +10,43 @@ using namespace mlir;
 using namespace zorse;
 using namespace zorse::onnx_import;
 
+FailureOr<Value> Importer::attentionMask(const GraphNode &node, const Val &q, int64_t keys, AttentionOptions &attention) {
+  if (!has(node, 3))
+    return Value();
+  int64_t heads = q.view.size(1), queries = q.view.size(2);
+  Val m = compressed(in(node, 3));
+  auto uniform = uniformValue(m);
+  if (uniform && (*uniform != 0) == (m.type == ElementKind::Bool))
+    return Value(); // hides nothing
+  while (m.rank() < 4)
+    m.view.dims.insert(m.view.dims.begin(), FactorList{});
+  // Rows of a constant are copies of each other.
+  std::vector<Val> operands{q, m};
+  for (Val &operand : operands)
+    operand.view.dims.resize(1);
+  std::vector<Axis> axes;
+  std::vector<int64_t> shape;
+  if (failed(align(node, operands, axes, shape)))
+    return failure();
+  if (!isSampled(m))
+    m.view.dims[0].clear();
+  bool perHead = std::any_of(m.view.dims[1].begin(), m.view.dims[1].end(), [](const Factor &factor) { return factor.stride != 0; });
+  FactorList queryList = m.view.size(2) == queries ? m.view.dims[2] : FactorList{Factor{queries, 0, false}};
+  FactorList keyList = m.view.size(3) == keys ? m.view.dims[3] : FactorList{Factor{keys, 0, false}};
+  Groups groups{perHead ? m.view.dims[1] : FactorList{}, queryList, keyList};
+  Value value = materialise(m, groups, isSampled(m));
+  auto causal = value.getDefiningOp<CausalMaskOp>();
+  if (!causal && value.getDefiningOp() && isa<ReshapeOp>(value.getDefiningOp()))
+    causal = value.getDefiningOp()->getOperand(0).getDefiningOp<CausalMaskOp>();
+  if (causal && !m.hides) {
+    attention.causal = true;
+    if (causal.getWindow())
+      attention.window = *causal.getWindow();
+    return Value();
+  }
+  return isSampled(value) ? value : reshapeTo(value, {1, perHead ? heads : 1, queries, keys});
+}
+
 // Attention of opset 23 and 24. q, k, v are [rows, heads, positions, channels], or [rows, positions, heads * channels].
 LogicalResult Importer::onAttention(const GraphNode &node) {
   Val q = in(node, 0), k = in(node, 1), v = in(node, 2);
@@ -76,45 +113,10 @@ LogicalResult Importer::onAttention(const GraphNode &node) {
     kValue = materialise(k, kGroups, true);
     vValue = materialise(v, vGroups, true);
   }
-  Value mask;
-  if (has(node, 3)) {
-    Val m = compressed(in(node, 3));
-    bool boolean = m.type == ElementKind::Bool;
-    auto uniform = uniformValue(m);
-    bool nothing = uniform && (boolean ? *uniform != 0 : *uniform == 0);
-    if (!nothing) {
-      while (m.rank() < 4)
-        m.view.dims.insert(m.view.dims.begin(), FactorList{});
-      // Rows of a constant are copies of each other.
-      std::vector<Val> operands{q, m};
-      for (Val &operand : operands)
-        operand.view.dims.resize(1);
-      std::vector<Axis> axes;
-      std::vector<int64_t> shape;
-      if (failed(align(node, operands, axes, shape)))
-        return failure();
-      if (!isSampled(m))
-        m.view.dims[0].clear();
-      bool perHead = std::any_of(m.view.dims[1].begin(), m.view.dims[1].end(), [](const Factor &factor) { return factor.stride != 0; });
-      FactorList queryList = m.view.size(2) == queries ? m.view.dims[2] : FactorList{Factor{queries, 0, false}};
-      FactorList keyList = m.view.size(3) == keys ? m.view.dims[3] : FactorList{Factor{keys, 0, false}};
-      Groups groups{perHead ? m.view.dims[1] : FactorList{}, queryList, keyList};
-      Value value = materialise(m, groups, isSampled(m));
-      auto causal = value.getDefiningOp<CausalMaskOp>();
-      if (!causal && value.getDefiningOp() && isa<ReshapeOp>(value.getDefiningOp()))
-        causal = value.getDefiningOp()->getOperand(0).getDefiningOp<CausalMaskOp>();
-      if (causal && !m.hides) {
-        attention.causal = true;
-        if (causal.getWindow())
-          attention.window = *causal.getWindow();
-      } else {
-        if (!isSampled(value))
-          value = reshapeTo(value, {1, perHead ? heads : 1, queries, keys});
-        mask = value;
-      }
-    }
-  }
-  Value y = create<AttentionOp>(*qValue, *kValue, *vValue, mask, attention);
+  auto mask = attentionMask(node, q, keys, attention);
+  if (failed(mask))
+    return failure();
+  Value y = create<AttentionOp>(*qValue, *kValue, *vValue, *mask, attention);
   Val result = wrap(y, q.type, {rows, queries, heads, valueChannels});
   result.scale = v.scale;
   for (FactorList &list : result.view.dims)
@@ -219,4 +221,12 @@ LogicalResult Importer::onRotary(const GraphNode &node) {
   }
   std::swap(result.view.dims[1], result.view.dims[2]);
   return out(node, 0, std::move(result)), success();
+}
+
+void Importer::addAttentionOps(OperatorTable &table) {
+  // The precision of the softmax is that of everything; the mode decides what the fourth output is, which nothing may use.
+  table.add({"Attention"}, 3, 7,
+            "is_causal:i kv_num_heads:i q_num_heads:i scale:f softcap:f softmax_precision:i~ qk_matmul_output_mode:i~ left_window_size:i=-1 right_window_size:i=-1",
+            &Importer::onAttention);
+  table.add({"RotaryEmbedding"}, 3, 4, "interleaved:i num_heads:i rotary_embedding_dim:i", &Importer::onRotary);
 }

@@ -48,6 +48,57 @@ LogicalResult Importer::dropSampleCopies(const GraphNode &node, const Val &opera
                          " samples of the exported batch; export with a symbolic batch dimension, or make it an input");
 }
 
+namespace {
+enum class AxisSplit { Done, NeedsCopy, TooShort };
+}
+
+/// Appends the axes of one dimension of `rest` elements, as fine as the finest operand's factors (`heads`) there. NeedsCopy: they do not divide each other.
+static AxisSplit splitAxis(std::vector<FactorList> heads, int64_t dim, int64_t rest, std::vector<Axis> &axes) {
+  const size_t count = heads.size();
+  std::vector<size_t> next(count, 0);
+  for (;;) {
+    // Sample factors of one row go alone.
+    bool single = false;
+    for (size_t k = 0; k < count; ++k)
+      single |= next[k] < heads[k].size() && heads[k][next[k]].sample && heads[k][next[k]].size == 1;
+    if (single) {
+      Axis axis{1, true, dim, static_cast<int64_t>(axes.size()), std::vector<int64_t>(count, 0)};
+      for (size_t k = 0; k < count; ++k)
+        if (next[k] < heads[k].size() && heads[k][next[k]].sample)
+          ++next[k];
+      axes.push_back(axis);
+      continue;
+    }
+    if (rest == 1)
+      return AxisSplit::Done;
+    int64_t step = rest;
+    for (size_t k = 0; k < count; ++k) {
+      while (next[k] < heads[k].size() && heads[k][next[k]].size == 1)
+        ++next[k];
+      if (next[k] >= heads[k].size())
+        return AxisSplit::TooShort;
+      step = std::min(step, heads[k][next[k]].size);
+    }
+    Axis axis{step, false, dim, static_cast<int64_t>(axes.size()), std::vector<int64_t>(count, 0)};
+    for (size_t k = 0; k < count; ++k) {
+      Factor &head = heads[k][next[k]];
+      if (head.size == step) {
+        axis.sample |= head.sample;
+        axis.strides[k] = head.stride;
+        ++next[k];
+        continue;
+      }
+      if (head.size % step != 0 || head.sample)
+        return AxisSplit::NeedsCopy;
+      int64_t inner = head.size / step;
+      axis.strides[k] = head.stride * inner;
+      head.size = inner;
+    }
+    axes.push_back(axis);
+    rest /= step;
+  }
+}
+
 LogicalResult Importer::align(const GraphNode &node, std::vector<Val> &operands, std::vector<Axis> &axes, std::vector<int64_t> &shape) {
   int64_t rank = 0;
   for (const Val &operand : operands)
@@ -56,7 +107,7 @@ LogicalResult Importer::align(const GraphNode &node, std::vector<Val> &operands,
     axes.clear();
     shape.assign(rank, 1);
     bool needsCopy = false;
-    for (int64_t dim = 0; dim < rank; ++dim) {
+    for (int64_t dim = 0; dim < rank && !needsCopy; ++dim) {
       std::vector<FactorList> heads(operands.size());
       int64_t size = 1;
       for (const Val &operand : operands) {
@@ -85,55 +136,10 @@ LogicalResult Importer::align(const GraphNode &node, std::vector<Val> &operands,
         if (extent != size)
           heads[k].push_back(Factor{size, 0, false}); // repeats; behind a sample factor of one row, if there is one
       }
-      std::vector<size_t> next(operands.size(), 0);
-      int64_t rest = size;
-      for (;;) {
-        // Sample factors of one row go alone.
-        bool single = false;
-        for (size_t k = 0; k < operands.size(); ++k)
-          single |= next[k] < heads[k].size() && heads[k][next[k]].sample && heads[k][next[k]].size == 1;
-        if (single) {
-          Axis axis{1, true, dim, static_cast<int64_t>(axes.size()), std::vector<int64_t>(operands.size(), 0)};
-          for (size_t k = 0; k < operands.size(); ++k)
-            if (next[k] < heads[k].size() && heads[k][next[k]].sample)
-              ++next[k];
-          axes.push_back(axis);
-          continue;
-        }
-        if (rest == 1)
-          break;
-        int64_t step = rest;
-        for (size_t k = 0; k < operands.size(); ++k) {
-          while (next[k] < heads[k].size() && heads[k][next[k]].size == 1)
-            ++next[k];
-          if (next[k] >= heads[k].size())
-            return error(node, "internal: an operand's axes do not cover its shape");
-          step = std::min(step, heads[k][next[k]].size);
-        }
-        Axis axis{step, false, dim, static_cast<int64_t>(axes.size()), std::vector<int64_t>(operands.size(), 0)};
-        for (size_t k = 0; k < operands.size() && !needsCopy; ++k) {
-          Factor &head = heads[k][next[k]];
-          if (head.size == step) {
-            axis.sample |= head.sample;
-            axis.strides[k] = head.stride;
-            ++next[k];
-            continue;
-          }
-          if (head.size % step != 0 || head.sample) {
-            needsCopy = true;
-            break;
-          }
-          int64_t inner = head.size / step;
-          axis.strides[k] = head.stride * inner;
-          head.size = inner;
-        }
-        if (needsCopy)
-          break;
-        axes.push_back(axis);
-        rest /= step;
-      }
-      if (needsCopy)
-        break;
+      AxisSplit split = splitAxis(std::move(heads), dim, size, axes);
+      if (split == AxisSplit::TooShort)
+        return error(node, "internal: an operand's axes do not cover its shape");
+      needsCopy = split == AxisSplit::NeedsCopy;
     }
     if (!needsCopy)
       break;

@@ -280,6 +280,80 @@ static std::optional<Val> stretched(Val value, const std::vector<int64_t> &other
   return value;
 }
 
+// What two numbers make, by the name of the operator; none if it is not known for them.
+static std::optional<Kernel> floatBinary(const std::string &op, bool fmod) {
+  if (op == "Add") return floatKernel2([](double x, double y) { return x + y; });
+  if (op == "Sub") return floatKernel2([](double x, double y) { return x - y; });
+  if (op == "Mul") return floatKernel2([](double x, double y) { return x * y; });
+  if (op == "Div") return floatKernel2([](double x, double y) { return x / y; });
+  if (op == "Max") return floatKernel2([](double x, double y) { return std::isnan(x) || x > y ? x : y; });
+  if (op == "Min") return floatKernel2([](double x, double y) { return std::isnan(x) || x < y ? x : y; });
+  if (op == "Mod") return floatKernel2([fmod](double x, double y) { double r = std::fmod(x, y); return !fmod && r != 0 && (r < 0) != (y < 0) ? r + y : r; });
+  return std::nullopt;
+}
+
+static std::optional<Kernel> intBinary(const std::string &op, bool fmod) {
+  if (op == "Add") return intKernel2(addInts);
+  if (op == "Sub") return intKernel2(subInts);
+  if (op == "Mul") return intKernel2(mulInts);
+  if (op == "Div") return intKernel2(divInts);
+  if (op == "Max") return intKernel2([](int64_t x, int64_t y) { return std::max(x, y); });
+  if (op == "Min") return intKernel2([](int64_t x, int64_t y) { return std::min(x, y); });
+  if (op == "Mod") return intKernel2([fmod](int64_t x, int64_t y) { return modInts(x, y, fmod); });
+  return std::nullopt;
+}
+
+std::optional<LogicalResult> Importer::scaledBinary(const GraphNode &node, const std::string &op, const Val &a, const Val &b) {
+  // A uniform constant is a scale, or nothing at all.
+  for (int side = 0; side < 2; ++side) {
+    const Val &x = side ? b : a, &c = side ? a : b;
+    if (!x.isGraph() || !c.isConstant())
+      continue;
+    auto uniform = uniformValue(c);
+    if (!uniform)
+      continue;
+    bool neutral = (op == "Add" && *uniform == 0) || (op == "Sub" && *uniform == 0 && !side);
+    bool scales = (op == "Mul" && *uniform != 0) || (op == "Div" && !side && *uniform != 0);
+    if (!std::isfinite(*uniform) || (!neutral && !scales))
+      continue;
+    if (auto value = stretched(x, c.shape())) {
+      if (scales)
+        value->scale *= op == "Mul" ? *uniform : 1 / *uniform;
+      return out(node, 0, std::move(*value)), std::optional<LogicalResult>(success());
+    }
+  }
+  if (op == "Div" && a.isConstant() && uniformValue(a) == 1.0 && b.scale == 1.0)
+    if (auto root = b.value.getDefiningOp<math::SqrtOp>()) {
+      Val value = b;
+      value.value = create<math::RsqrtOp>(root.getOperand());
+      if (auto wide = stretched(value, a.shape()))
+        return out(node, 0, std::move(*wide)), std::optional<LogicalResult>(success());
+    }
+  if (op == "Mul" || (op == "Div" && a.isGraph() && b.isGraph())) {
+    // Scales of factors are one scale of the product.
+    Val x = a, y = b;
+    double scale = op == "Mul" ? x.scale * y.scale : x.scale / y.scale;
+    if (!a.isGraph())
+      scale = y.scale;
+    if (!b.isGraph())
+      scale = x.scale;
+    x.scale = y.scale = 1;
+    bool rsqrt = false;
+    if (op == "Div")
+      if (auto root = y.value.getDefiningOp<math::SqrtOp>()) {
+        y.value = create<math::RsqrtOp>(root.getOperand());
+        rsqrt = true;
+      }
+    if (failed(emitElementwise(node, {x, y}, a.type, [&](ValueRange v, RankedTensorType) {
+          return op == "Mul" || rsqrt ? create<arith::MulFOp>(v[0], v[1]) : create<arith::DivFOp>(v[0], v[1]);
+        })))
+      return std::optional<LogicalResult>(failure());
+    values[node.outputs[0]].scale = scale;
+    return std::optional<LogicalResult>(success());
+  }
+  return std::nullopt;
+}
+
 LogicalResult Importer::binary(const GraphNode &node, const std::string &op, const Val &a, const Val &b) {
   if (a.kind == Val::Kind::Loss || b.kind == Val::Kind::Loss)
     return lossBinary(node, op, a, b);
@@ -289,83 +363,19 @@ LogicalResult Importer::binary(const GraphNode &node, const std::string &op, con
     return error(node, "expects operands of one element type, found " + Twine(name(a.type)) + " and " + name(b.type));
   bool isFloats = isFloat(a.type);
   if (a.isConstant() && b.isConstant()) {
-    Kernel kernel;
-    if (isFloats) {
-      bool fmod = op == "Mod" && intAttribute(node, "fmod", 0) != 0;
-      if (op == "Add") kernel = floatKernel2([](double x, double y) { return x + y; });
-      else if (op == "Sub") kernel = floatKernel2([](double x, double y) { return x - y; });
-      else if (op == "Mul") kernel = floatKernel2([](double x, double y) { return x * y; });
-      else if (op == "Div") kernel = floatKernel2([](double x, double y) { return x / y; });
-      else if (op == "Max") kernel = floatKernel2([](double x, double y) { return std::isnan(x) || x > y ? x : y; });
-      else if (op == "Min") kernel = floatKernel2([](double x, double y) { return std::isnan(x) || x < y ? x : y; });
-      else if (op == "Mod") kernel = floatKernel2([fmod](double x, double y) { double r = std::fmod(x, y); return !fmod && r != 0 && (r < 0) != (y < 0) ? r + y : r; });
-      else return error(node, "is not supported on float constants");
-    } else {
-      bool likeC = op == "Mod" && intAttribute(node, "fmod", 0) != 0;
-      if (op == "Add") kernel = intKernel2(addInts);
-      else if (op == "Sub") kernel = intKernel2(subInts);
-      else if (op == "Mul") kernel = intKernel2(mulInts);
-      else if (op == "Div") kernel = intKernel2(divInts);
-      else if (op == "Max") kernel = intKernel2([](int64_t x, int64_t y) { return std::max(x, y); });
-      else if (op == "Min") kernel = intKernel2([](int64_t x, int64_t y) { return std::min(x, y); });
-      else if (op == "Mod") kernel = intKernel2([likeC](int64_t x, int64_t y) { return modInts(x, y, likeC); });
-      else return error(node, "is not supported on integer constants");
-    }
-    Val folded = foldElementwise({a, b}, a.type, kernel);
+    bool fmod = op == "Mod" && intAttribute(node, "fmod", 0) != 0;
+    std::optional<Kernel> kernel = isFloats ? floatBinary(op, fmod) : intBinary(op, fmod);
+    if (!kernel)
+      return error(node, Twine("is not supported on ") + (isFloats ? "float" : "integer") + " constants");
+    Val folded = foldElementwise({a, b}, a.type, *kernel);
     if (!folded)
       return error(node, "expects shapes that broadcast");
     return out(node, 0, std::move(folded)), success();
   }
 
-  if (isFloats) {
-    // A uniform constant is a scale, or nothing at all.
-    for (int side = 0; side < 2; ++side) {
-      const Val &x = side ? b : a, &c = side ? a : b;
-      if (!x.isGraph() || !c.isConstant())
-        continue;
-      auto uniform = uniformValue(c);
-      if (!uniform)
-        continue;
-      bool neutral = (op == "Add" && *uniform == 0) || (op == "Sub" && *uniform == 0 && !side);
-      bool scales = (op == "Mul" && *uniform != 0) || (op == "Div" && !side && *uniform != 0);
-      if (!std::isfinite(*uniform) || (!neutral && !scales))
-        continue;
-      if (auto value = stretched(x, c.shape())) {
-        if (scales)
-          value->scale *= op == "Mul" ? *uniform : 1 / *uniform;
-        return out(node, 0, std::move(*value)), success();
-      }
-    }
-    if (op == "Div" && a.isConstant() && uniformValue(a) == 1.0 && b.scale == 1.0)
-      if (auto root = b.value.getDefiningOp<math::SqrtOp>()) {
-        Val value = b;
-        value.value = create<math::RsqrtOp>(root.getOperand());
-        if (auto wide = stretched(value, a.shape()))
-          return out(node, 0, std::move(*wide)), success();
-      }
-    if (op == "Mul" || (op == "Div" && a.isGraph() && b.isGraph())) {
-      // Scales of factors are one scale of the product.
-      Val x = a, y = b;
-      double scale = op == "Mul" ? x.scale * y.scale : x.scale / y.scale;
-      if (!a.isGraph())
-        scale = y.scale;
-      if (!b.isGraph())
-        scale = x.scale;
-      x.scale = y.scale = 1;
-      bool rsqrt = false;
-      if (op == "Div")
-        if (auto root = y.value.getDefiningOp<math::SqrtOp>()) {
-          y.value = create<math::RsqrtOp>(root.getOperand());
-          rsqrt = true;
-        }
-      if (failed(emitElementwise(node, {x, y}, a.type, [&](ValueRange v, RankedTensorType) {
-            return op == "Mul" || rsqrt ? create<arith::MulFOp>(v[0], v[1]) : create<arith::DivFOp>(v[0], v[1]);
-          })))
-        return failure();
-      values[node.outputs[0]].scale = scale;
-      return success();
-    }
-  }
+  if (isFloats)
+    if (std::optional<LogicalResult> done = scaledBinary(node, op, a, b))
+      return *done;
   // A mask that is added can hide whole rows.
   Val x = a, y = b;
   if (isFloats && op == "Add")
@@ -669,4 +679,25 @@ LogicalResult Importer::onDropout(const GraphNode &node) {
     return failure();
   values[node.outputs[0]].scale = scale;
   return success();
+}
+
+void Importer::addElementwiseOps(OperatorTable &table) {
+  // How values are rounded to 8-bit floats, which are no type here.
+  table.add({"Cast"}, 1, 1, "to:i! saturate:i~ round_mode:s~", &Importer::onCast);
+  table.add({"CastLike"}, 2, 2, "saturate:i~ round_mode:s~", &Importer::onCastLike);
+  table.add({"Neg", "Abs", "Sqrt", "Exp", "Log", "Sin", "Cos", "Tanh", "Erf", "Reciprocal", "Floor", "Ceil", "Round", "Sign", "Sigmoid", "Relu", "Softplus", "Not"}, 1, 1, "",
+            &Importer::onUnary);
+  table.add({"Gelu"}, 1, 1, "approximate:s=none|tanh", &Importer::onActivation);
+  table.add({"Swish", "LeakyRelu"}, 1, 1, "alpha:f", &Importer::onActivation);
+  table.add({"Add", "Sub", "Mul", "Div"}, 2, 2, "", &Importer::onBinary);
+  table.add({"Mod"}, 2, 2, "fmod:i", &Importer::onBinary);
+  table.add({"Sum", "Max", "Min"}, 1, OperatorRule::kAny, "", &Importer::onVariadic);
+  table.add({"Equal", "Less", "LessOrEqual", "Greater", "GreaterOrEqual"}, 2, 2, "", &Importer::onCompare);
+  table.add({"And", "Or", "Xor", "BitwiseAnd", "BitwiseOr", "BitwiseXor"}, 2, 2, "", &Importer::onLogic);
+  table.add({"Where"}, 3, 3, "", &Importer::onWhere);
+  table.add({"Clip"}, 1, 3, "", &Importer::onClip);
+  table.add({"IsNaN"}, 1, 1, "", &Importer::onIsNaN);
+  table.add({"Pow"}, 2, 2, "", &Importer::onPow);
+  // Random numbers here are a function of --seed, step and element, whatever an exporter's generator would have drawn.
+  table.add({"Dropout"}, 1, 3, "seed:i~", &Importer::onDropout);
 }

@@ -90,7 +90,13 @@ private:
     OperatorRule rule;
     Handler handler;
   };
-  static const llvm::StringMap<Operator> &operators();
+  struct OperatorTable {
+    llvm::StringMap<Operator> operators;
+    /// \param attributes  as OperatorRule reads them
+    void add(std::initializer_list<const char *> names, size_t least, size_t most, const char *attributes, Handler handler);
+  };
+  // The operators of each file.
+  static void addAttentionOps(OperatorTable &table), addElementwiseOps(OperatorTable &table), addIndexOps(OperatorTable &table), addLinearOps(OperatorTable &table), addLossOps(OperatorTable &table), addSequenceOps(OperatorTable &table), addViewOps(OperatorTable &table);
   static const Operator *operatorOf(const GraphNode &node); ///< null if it is not known
 
   // --- driver (Importer.cpp)
@@ -252,6 +258,40 @@ private:
   ZORSE_ONNX_HANDLER(onCrossEntropy)
 #undef ZORSE_ONNX_HANDLER
 
+  /// The part of `binary` that needs no arithmetic on elements, or moves scales past it; none: it does not apply.
+  std::optional<mlir::LogicalResult> scaledBinary(const GraphNode &node, const std::string &op, const Val &a, const Val &b);
+  /// The mask of an Attention as a tensor; null where it hides nothing, or where `attention` can say it.
+  mlir::FailureOr<mlir::Value> attentionMask(const GraphNode &node, const Val &q, int64_t keys, AttentionOptions &attention);
+  Val joinedConstants(const std::vector<Val> &parts, int64_t axis, const std::vector<int64_t> &shape);
+  mlir::FailureOr<Val> joinedActivations(const GraphNode &node, const std::vector<Val> &parts, int64_t axis);
+  /// What `joined` holds, whose dimensions are the loop's with the joined axis before group `place`.
+  static Val viewOfJoined(mlir::Value joined, ElementKind type, int64_t rank, int64_t axis, size_t place, const std::vector<Axis> &axes, const Loop &loop);
+  bool isMatrix(const Val &value) const; ///< only its last two dimensions hold different elements, none of samples
+  mlir::FailureOr<Val> productOfConstants(const GraphNode &node, const Val &a, const Val &b);
+  /// x [lead..., K] times a matrix; the transposed product if the matrix stands on the left (`swap`).
+  mlir::FailureOr<Val> timesMatrix(const GraphNode &node, const Val &x, const Val &w, bool swap);
+  mlir::FailureOr<Val> productOfActivations(const GraphNode &node, const Val &a, const Val &b);
+  /// Which dimensions go, how many elements make one, and what is left.
+  struct Reduction {
+    std::vector<bool> reduced;
+    int64_t count = 1;
+    bool keep = false;
+    std::vector<int64_t> shape;
+  };
+  mlir::LogicalResult reduceConstant(const GraphNode &node, const Val &x, const Reduction &reduction);
+  mlir::LogicalResult reduceSamples(const GraphNode &node, Val x, int64_t count); ///< to a loss
+  mlir::LogicalResult reduceActivation(const GraphNode &node, Val x, const Reduction &reduction);
+  mlir::Value logSumExp(mlir::Value value, llvm::ArrayRef<int64_t> dims);
+  mlir::FailureOr<Val> pickedFromConstant(const GraphNode &node, const Val &x, int64_t axis, const std::vector<int64_t> &picked);
+  /// Splits the picked axis of `value` into the ids' `moving` factors and puts their repeats between.
+  mlir::LogicalResult spreadAxis(const GraphNode &node, Val &value, const Val &ids, int64_t axis, const FactorList &moving);
+  mlir::LogicalResult gatherByConstant(const GraphNode &node, const Val &x, Val ids, int64_t axis);
+  /// An embedding. The table is unsampled with the picked axis in front.
+  mlir::LogicalResult gatherByData(const GraphNode &node, Val x, const Val &ids, int64_t axis);
+  /// Results of the function and their attributes, from the loss.
+  mlir::LogicalResult describeTerms(const Val &loss, llvm::SmallVectorImpl<mlir::Value> &results, llvm::SmallVectorImpl<mlir::DictionaryAttr> &resultAttributes);
+  /// Names, shifts and bounds of the inputs, by argument.
+  std::vector<mlir::NamedAttrList> describeInputs(llvm::ArrayRef<mlir::Operation *> order);
   mlir::LogicalResult concatenate(const GraphNode &node, const std::vector<Val> &parts, int64_t axis);
   mlir::LogicalResult take(const GraphNode &node, Val &value, int64_t axis, int64_t start, int64_t step, int64_t count);
   mlir::LogicalResult binary(const GraphNode &node, const std::string &op, const Val &a, const Val &b);

@@ -53,134 +53,127 @@ LogicalResult Importer::checkPadding() {
   return success();
 }
 
-LogicalResult Importer::onGather(const GraphNode &node) {
-  Val x = in(node, 0), ids = in(node, 1);
-  if ((!x.isConstant() && !x.isGraph()) || (!ids.isConstant() && !ids.isGraph()) || x.rank() == 0)
-    return error(node, "expects a tensor of rank 1 or more, and ids");
-  int64_t axis = intAttribute(node, "axis", 0);
-  axis = axis < 0 ? axis + x.rank() : axis;
-  if (axis < 0 || axis >= x.rank())
-    return error(node, "axis is outside the rank");
-  int64_t size = x.view.size(axis);
-  std::vector<int64_t> picked = x.shape(), idShape = ids.shape();
-  picked.erase(picked.begin() + axis);
-  picked.insert(picked.begin() + axis, idShape.begin(), idShape.end());
-  if (!isSensible(picked))
-    return error(node, "its result is too large");
-
-  if (ids.view.elements() == 0 || x.view.elements() == 0) {
-    if (std::find(picked.begin(), picked.end(), 0) == picked.end())
-      return error(node, "picks from an empty tensor");
-    return out(node, 0, constantOf(x.type, makeFill(x.type, 0, 0), picked)), success();
+FailureOr<Val> Importer::pickedFromConstant(const GraphNode &node, const Val &x, int64_t axis, const std::vector<int64_t> &picked) {
+  Val whole = copied(x);
+  std::vector<int64_t> shape = whole.shape();
+  int64_t outer = 1, inner = 1;
+  for (int64_t i = 0; i < x.rank(); ++i)
+    (i < axis ? outer : inner) *= i == axis ? 1 : shape[i];
+  int64_t count = static_cast<int64_t>(picked.size());
+  if (outer * inner * count > (int64_t(1) << 25))
+    return error(node, "picks from a large constant, which is not folded");
+  shape[axis] = count;
+  if (isFloat(x.type)) {
+    std::vector<double> result(outer * count * inner);
+    for (int64_t o = 0; o < outer; ++o)
+      for (int64_t i = 0; i < count; ++i)
+        whole.lazy->readFloats((o * x.view.size(axis) + picked[i]) * inner, 1, inner, result.data() + (o * count + i) * inner);
+    return constantOf(x.type, makeFloats(x.type, std::move(result)), shape);
   }
-  if (ids.isConstant()) {
-    ids = compressed(ids);
-    // Ids that repeat along an axis pick once.
-    Val distinct = ids;
-    FactorList moving;
-    for (FactorList &list : distinct.view.dims) {
-      FactorList kept;
-      for (const Factor &factor : list)
-        if (factor.stride != 0)
-          kept.push_back(factor);
-      moving.insert(moving.end(), kept.begin(), kept.end());
-      list = kept;
-    }
-    auto picked = constantInts(distinct, int64_t(1) << 24);
-    if (!picked)
-      return error(node, "its constant ids are too many");
-    int64_t largest = *std::max_element(picked->begin(), picked->end());
-    for (int64_t &id : *picked) {
-      if (id < -size || id >= size)
-        return error(node, "id " + Twine(id < 0 ? id : largest) + " is outside " + nameOf(node, 0) + ", which has " + Twine(size) + " entries along axis " + Twine(axis) +
-                               (id >= size && options.sequence > largest - size + 1 && isIncreasing(*picked)
-                                    ? "; positions up to " + std::to_string(size - 1) + " exist: compile with --seq at most " + std::to_string(options.sequence - (largest - size + 1))
-                                    : "; expects ids from 0 to " + std::to_string(size - 1)));
-      id = id < 0 ? id + size : id;
-    }
-    if (x.view.sampleAxis() == axis)
-      return error(node, "selects samples by constant ids");
-    // The picked axis as one dimension, then the ids' shape in its place.
-    Val value = x;
-    auto progression = arithmeticProgression(*picked);
-    std::optional<int64_t> padding = axis == 0 && !isSampled(x) ? paddingOf(node, x) : std::nullopt;
-    if (padding && std::find(picked->begin(), picked->end(), *padding) == picked->end())
-      padding.reset();
-    if (progression && !padding) {
-      if (failed(take(node, value, axis, progression->first, progression->second, static_cast<int64_t>(picked->size()))))
-        return failure();
-    } else if (x.isConstant()) {
-      Val whole = copied(x);
-      std::vector<int64_t> shape = whole.shape();
-      int64_t outer = 1, inner = 1;
-      for (int64_t i = 0; i < x.rank(); ++i)
-        (i < axis ? outer : inner) *= i == axis ? 1 : shape[i];
-      int64_t count = static_cast<int64_t>(picked->size());
-      if (outer * inner * count > (int64_t(1) << 25))
-        return error(node, "picks from a large constant, which is not folded");
-      shape[axis] = count;
-      if (isFloat(x.type)) {
-        std::vector<double> result(outer * count * inner);
-        for (int64_t o = 0; o < outer; ++o)
-          for (int64_t i = 0; i < count; ++i)
-            whole.lazy->readFloats((o * size + (*picked)[i]) * inner, 1, inner, result.data() + (o * count + i) * inner);
-        value = constantOf(x.type, makeFloats(x.type, std::move(result)), shape);
-      } else {
-        std::vector<int64_t> result(outer * count * inner);
-        for (int64_t o = 0; o < outer; ++o)
-          for (int64_t i = 0; i < count; ++i)
-            whole.lazy->readInts((o * size + (*picked)[i]) * inner, 1, inner, result.data() + (o * count + i) * inner);
-        value = constantOf(x.type, makeInts(x.type, std::move(result)), shape);
-      }
-    } else {
-      if (isSampled(x) || axis != 0)
-        return error(node, "picks activations by constant ids that are not evenly spaced");
-      int64_t count = static_cast<int64_t>(picked->size());
-      Val idVector = constantOf(ElementKind::I64, makeInts(ElementKind::I64, *picked), {count});
-      Value table = materialise(x, groupsOf(x.view, false), false);
-      Value y = create<GatherOp>(table, materialise(idVector, {{Factor{count, 1, false}}}, false), padding);
-      std::vector<int64_t> shape = x.shape();
-      shape[0] = count;
-      value = wrap(y, x.type, shape);
-    }
-    // Split the axis into the ids' moving factors, put repeats between.
-    FactorList along = value.view.dims[axis];
-    std::vector<FactorList> dims(value.view.dims.begin(), value.view.dims.begin() + axis);
-    std::vector<int64_t> movingSizes;
-    for (const Factor &factor : moving)
-      movingSizes.push_back(factor.size);
-    View line;
+  std::vector<int64_t> result(outer * count * inner);
+  for (int64_t o = 0; o < outer; ++o)
+    for (int64_t i = 0; i < count; ++i)
+      whole.lazy->readInts((o * x.view.size(axis) + picked[i]) * inner, 1, inner, result.data() + (o * count + i) * inner);
+  return constantOf(x.type, makeInts(x.type, std::move(result)), shape);
+}
+
+LogicalResult Importer::spreadAxis(const GraphNode &node, Val &value, const Val &ids, int64_t axis, const FactorList &moving) {
+  // Split the axis into the ids' moving factors, put repeats between.
+  FactorList along = value.view.dims[axis];
+  std::vector<FactorList> dims(value.view.dims.begin(), value.view.dims.begin() + axis);
+  std::vector<int64_t> movingSizes;
+  for (const Factor &factor : moving)
+    movingSizes.push_back(factor.size);
+  View line;
+  line.offset = value.view.offset;
+  line.dims = {along};
+  View parts;
+  bool guessed = false;
+  if (value.view.size(axis) > 1 && reshapeView(line, movingSizes, parts, guessed) != ReshapeResult::Done) {
+    value = copied(value);
+    line.dims = {value.view.dims[axis]};
     line.offset = value.view.offset;
-    line.dims = {along};
-    View parts;
-    bool guessed = false;
-    if (picked->size() > 1 && reshapeView(line, movingSizes, parts, guessed) != ReshapeResult::Done) {
-      value = copied(value);
-      line.dims = {value.view.dims[axis]};
-      line.offset = value.view.offset;
-      if (reshapeView(line, movingSizes, parts, guessed) != ReshapeResult::Done)
-        return error(node, "its ids have a shape that is not supported");
-    }
-    size_t next = 0;
-    for (const FactorList &list : ids.view.dims) {
-      FactorList target;
-      for (const Factor &factor : list) {
-        if (factor.stride == 0) {
-          target.push_back(Factor{factor.size, 0, false});
-          continue;
-        }
-        const FactorList &part = parts.dims[next++];
-        target.insert(target.end(), part.begin(), part.end());
-      }
-      coalesce(target);
-      dims.push_back(target);
-    }
-    dims.insert(dims.end(), value.view.dims.begin() + axis + 1, value.view.dims.end());
-    value.view.dims = std::move(dims);
-    return out(node, 0, std::move(value)), success();
+    if (reshapeView(line, movingSizes, parts, guessed) != ReshapeResult::Done)
+      return error(node, "its ids have a shape that is not supported");
   }
+  size_t next = 0;
+  for (const FactorList &list : ids.view.dims) {
+    FactorList target;
+    for (const Factor &factor : list) {
+      if (factor.stride == 0) {
+        target.push_back(Factor{factor.size, 0, false});
+        continue;
+      }
+      const FactorList &part = parts.dims[next++];
+      target.insert(target.end(), part.begin(), part.end());
+    }
+    coalesce(target);
+    dims.push_back(target);
+  }
+  dims.insert(dims.end(), value.view.dims.begin() + axis + 1, value.view.dims.end());
+  value.view.dims = std::move(dims);
+  return success();
+}
 
-  // Ids are data: an embedding. The table is unsampled with the picked axis in front.
+LogicalResult Importer::gatherByConstant(const GraphNode &node, const Val &x, Val ids, int64_t axis) {
+  int64_t size = x.view.size(axis);
+  ids = compressed(ids);
+  // Ids that repeat along an axis pick once.
+  Val distinct = ids;
+  FactorList moving;
+  for (FactorList &list : distinct.view.dims) {
+    FactorList kept;
+    for (const Factor &factor : list)
+      if (factor.stride != 0)
+        kept.push_back(factor);
+    moving.insert(moving.end(), kept.begin(), kept.end());
+    list = kept;
+  }
+  auto picked = constantInts(distinct, int64_t(1) << 24);
+  if (!picked)
+    return error(node, "its constant ids are too many");
+  int64_t largest = *std::max_element(picked->begin(), picked->end());
+  for (int64_t &id : *picked) {
+    if (id < -size || id >= size)
+      return error(node, "id " + Twine(id < 0 ? id : largest) + " is outside " + nameOf(node, 0) + ", which has " + Twine(size) + " entries along axis " + Twine(axis) +
+                             (id >= size && options.sequence > largest - size + 1 && isIncreasing(*picked)
+                                  ? "; positions up to " + std::to_string(size - 1) + " exist: compile with --seq at most " + std::to_string(options.sequence - (largest - size + 1))
+                                  : "; expects ids from 0 to " + std::to_string(size - 1)));
+    id = id < 0 ? id + size : id;
+  }
+  if (x.view.sampleAxis() == axis)
+    return error(node, "selects samples by constant ids");
+  // The picked axis as one dimension, then the ids' shape in its place.
+  Val value = x;
+  auto progression = arithmeticProgression(*picked);
+  std::optional<int64_t> padding = axis == 0 && !isSampled(x) ? paddingOf(node, x) : std::nullopt;
+  if (padding && std::find(picked->begin(), picked->end(), *padding) == picked->end())
+    padding.reset();
+  if (progression && !padding) {
+    if (failed(take(node, value, axis, progression->first, progression->second, static_cast<int64_t>(picked->size()))))
+      return failure();
+  } else if (x.isConstant()) {
+    auto constant = pickedFromConstant(node, x, axis, *picked);
+    if (failed(constant))
+      return failure();
+    value = std::move(*constant);
+  } else {
+    if (isSampled(x) || axis != 0)
+      return error(node, "picks activations by constant ids that are not evenly spaced");
+    int64_t count = static_cast<int64_t>(picked->size());
+    Val idVector = constantOf(ElementKind::I64, makeInts(ElementKind::I64, *picked), {count});
+    Value table = materialise(x, groupsOf(x.view, false), false);
+    Value y = create<GatherOp>(table, materialise(idVector, {{Factor{count, 1, false}}}, false), padding);
+    std::vector<int64_t> shape = x.shape();
+    shape[0] = count;
+    value = wrap(y, x.type, shape);
+  }
+  if (failed(spreadAxis(node, value, ids, axis, moving)))
+    return failure();
+  return out(node, 0, std::move(value)), success();
+}
+
+LogicalResult Importer::gatherByData(const GraphNode &node, Val x, const Val &ids, int64_t axis) {
   if (isSampled(x))
     return error(node, "picks activations by ids that are data; only tables that carry no samples are supported");
   if (axis != 0)
@@ -204,13 +197,35 @@ LogicalResult Importer::onGather(const GraphNode &node) {
     return error(node, "expects integer ids");
   Value y = create<GatherOp>(table, index, paddingOf(node, x));
   Val result = resultOf(y, x.type, axes, loop, shape);
-  int64_t stride = elementsPerRow(cast<RankedTensorType>(table.getType())) / std::max<int64_t>(size, 1);
+  int64_t stride = elementsPerRow(cast<RankedTensorType>(table.getType())) / std::max<int64_t>(x.view.size(0), 1);
   for (int64_t i = 1; i < x.rank(); ++i) {
     int64_t extent = x.view.size(i);
     stride /= extent;
     result.view.dims.push_back(extent == 1 ? FactorList{} : FactorList{Factor{extent, stride, false}});
   }
   return out(node, 0, std::move(result)), success();
+}
+
+LogicalResult Importer::onGather(const GraphNode &node) {
+  Val x = in(node, 0), ids = in(node, 1);
+  if ((!x.isConstant() && !x.isGraph()) || (!ids.isConstant() && !ids.isGraph()) || x.rank() == 0)
+    return error(node, "expects a tensor of rank 1 or more, and ids");
+  int64_t axis = intAttribute(node, "axis", 0);
+  axis = axis < 0 ? axis + x.rank() : axis;
+  if (axis < 0 || axis >= x.rank())
+    return error(node, "axis is outside the rank");
+  std::vector<int64_t> picked = x.shape(), idShape = ids.shape();
+  picked.erase(picked.begin() + axis);
+  picked.insert(picked.begin() + axis, idShape.begin(), idShape.end());
+  if (!isSensible(picked))
+    return error(node, "its result is too large");
+
+  if (ids.view.elements() == 0 || x.view.elements() == 0) {
+    if (std::find(picked.begin(), picked.end(), 0) == picked.end())
+      return error(node, "picks from an empty tensor");
+    return out(node, 0, constantOf(x.type, makeFill(x.type, 0, 0), picked)), success();
+  }
+  return ids.isConstant() ? gatherByConstant(node, x, ids, axis) : gatherByData(node, x, ids, axis);
 }
 
 // One element per vector along an axis: x[.., ids[..], ..] with ids of size 1 along it.
@@ -514,4 +529,12 @@ LogicalResult Importer::onCumSum(const GraphNode &node) {
       sums.view.dims[i] = list;
     }
   return out(node, 0, std::move(sums)), success();
+}
+
+void Importer::addIndexOps(OperatorTable &table) {
+  table.add({"Gather"}, 2, 2, "axis:i", &Importer::onGather);
+  table.add({"GatherElements"}, 2, 2, "axis:i", &Importer::onGatherElements);
+  table.add({"GatherND"}, 2, 2, "batch_dims:i=0", &Importer::onGatherND);
+  table.add({"ScatterND"}, 3, 3, "reduction:s=none", &Importer::onScatterND);
+  table.add({"CumSum"}, 2, 2, "exclusive:i=0 reverse:i=0", &Importer::onCumSum);
 }

@@ -26,6 +26,159 @@ double Importer::attentionScale(double scale, int64_t channels) const {
   return options.precision == Precision::F64 ? exact : static_cast<double>(static_cast<float>(exact));
 }
 
+bool Importer::isMatrix(const Val &value) const {
+  if (isSampled(value))
+    return false;
+  for (int64_t i = 0; i + 2 < value.rank(); ++i)
+    for (const Factor &factor : value.view.dims[i])
+      if (factor.stride != 0)
+        return false;
+  return true;
+}
+
+FailureOr<Val> Importer::productOfConstants(const GraphNode &node, const Val &a, const Val &b) {
+  if (!isFloat(a.type) || !isFloat(b.type))
+    return error(node, "multiplies constants of " + Twine(name(a.type)) + " and " + name(b.type) + "; only floating-point ones are folded");
+  // Tables of positions times frequencies: one or few products per element.
+  int64_t inner = a.view.size(a.rank() - 1);
+  Val left = a, right = b;
+  left.view.dims.insert(left.view.dims.end() - 1, FactorList{}); // [.., M, 1, K]
+  FactorList k = right.view.dims[right.rank() - 2];
+  FactorList columns = right.view.dims.back();
+  right.view.dims.pop_back();
+  right.view.dims.pop_back();
+  right.view.dims.push_back({});
+  right.view.dims.push_back(columns);
+  right.view.dims.push_back(k); // [.., 1, N, K]
+  Kernel multiply;
+  multiply.floats = [](int64_t count, const double *const *x, double *to) {
+    for (int64_t i = 0; i < count; ++i)
+      to[i] = x[0][i] * x[1][i];
+  };
+  Val out = foldElementwise({left, right}, inner == 1 ? a.type : ElementKind::F64, multiply);
+  if (!out)
+    return error(node, "expects shapes that broadcast");
+  if (inner > 1) {
+    if (out.view.elements() > (int64_t(1) << 24))
+      return error(node, "multiplies large constants; this is not folded");
+    Val whole = copied(out);
+    std::vector<int64_t> shape = whole.shape();
+    shape.pop_back();
+    auto products = constantFloats(whole, int64_t(1) << 24);
+    std::vector<double> sums(products->size() / inner, 0.0);
+    for (size_t i = 0; i < products->size(); ++i)
+      sums[i / inner] += (*products)[i];
+    for (double &sum : sums)
+      sum = roundTo(a.type, sum);
+    out = constantOf(a.type, makeFloats(a.type, std::move(sums)), shape);
+  } else {
+    out.view.dims.pop_back();
+  }
+  return out;
+}
+
+// x [lead..., K] times a matrix; the transposed product if the matrix stands on the left.
+FailureOr<Val> Importer::timesMatrix(const GraphNode &node, const Val &x, const Val &w, bool swap) {
+  int64_t kAxis = swap ? x.rank() - 2 : x.rank() - 1;
+  FactorList kFactors = x.view.dims[kAxis];
+  Val lead = x;
+  lead.view.dims.erase(lead.view.dims.begin() + kAxis);
+  // Broadcast batch dimensions of the matrix repeat the result.
+  std::vector<int64_t> other = w.shape();
+  for (size_t i = 0; i + 2 < other.size(); ++i) {
+    int64_t axis = static_cast<int64_t>(i) + x.rank() - static_cast<int64_t>(other.size());
+    if (axis < 0 && other[i] != 1)
+      return error(node, "broadcasts its first operand, which is not supported");
+    if (axis >= 0 && other[i] != 1 && lead.view.size(axis) == 1)
+      lead.view.dims[axis].push_back(Factor{other[i], 0, false});
+    else if (axis >= 0 && other[i] != 1 && lead.view.size(axis) != other[i])
+      return error(node, "expects batch dimensions that broadcast");
+  }
+  std::vector<Val> operands{lead};
+  std::vector<Axis> axes;
+  std::vector<int64_t> shape;
+  if (failed(align(node, operands, axes, shape)))
+    return failure();
+  orderAxes(operands, axes);
+  Loop loop = makeLoop(axes);
+  Groups groups;
+  for (auto &group : loop.groups) {
+    FactorList list;
+    for (const Axis *axis : group)
+      list.push_back(Factor{axis->size, axis->strides[0], false});
+    coalesce(list);
+    groups.push_back(list);
+  }
+  groups.push_back(kFactors);
+  Value left = materialise(x, groups, false);
+  FactorList wK = w.view.dims[swap ? w.rank() - 1 : w.rank() - 2], wN = w.view.dims[swap ? w.rank() - 2 : w.rank() - 1];
+  bool transposed = innerStride(wN) > innerStride(wK);
+  Value right = materialise(w, transposed ? Groups{wN, wK} : Groups{wK, wN}, false);
+  bool noLead = cast<RankedTensorType>(left.getType()).getRank() == 1;
+  if (noLead)
+    left = reshapeTo(left, {1, cast<RankedTensorType>(left.getType()).getDimSize(0)});
+  Value y = create<MatmulOp>(left, right, false, transposed);
+  int64_t columns = cast<RankedTensorType>(y.getType()).getShape().back();
+  Val result = resultOf(y, (swap ? w : x).type, axes, loop, shape);
+  FactorList columnList;
+  if (columns != 1)
+    columnList.push_back(Factor{columns, 1, false});
+  // x lost its K axis; the columns take the place the product gives them.
+  if (swap)
+    result.view.dims.insert(result.view.dims.end() - 1, columnList);
+  else
+    result.view.dims.push_back(columnList);
+  return result;
+}
+
+FailureOr<Val> Importer::productOfActivations(const GraphNode &node, const Val &a, const Val &b) {
+  int64_t m = a.rank() - 2, n = b.rank() - 1;
+  FactorList aK = a.view.dims.back(), bK = b.view.dims[b.rank() - 2], aM = a.view.dims[m], bN = b.view.dims[n];
+  // Products of activations: batch axes are common.
+  std::vector<Val> operands{a, b};
+  for (Val &operand : operands) {
+    operand.view.dims.pop_back();
+    operand.view.dims.pop_back();
+  }
+  std::vector<Axis> axes;
+  std::vector<int64_t> shape;
+  std::vector<Val> before = operands;
+  if (failed(align(node, operands, axes, shape)))
+    return failure();
+  for (int k = 0; k < 2; ++k)
+    if (operands[k].value != before[k].value)
+      return error(node, "its operands group batch axes in ways that do not match");
+  if (a.view.sampleAxis() >= 0 && b.view.sampleAxis() >= 0 && (a.view.sampleAxis() >= a.rank() - 2) != (b.view.sampleAxis() >= b.rank() - 2))
+    return error(node, "combines different samples");
+  if (a.view.sampleAxis() == m || b.view.sampleAxis() == n)
+    return error(node, "multiplies samples with samples; every op must treat samples apart");
+  Loop loop = makeLoop(axes);
+  auto groupsFor = [&](size_t k) {
+    Groups groups;
+    for (auto &group : loop.groups) {
+      FactorList list;
+      for (const Axis *axis : group)
+        list.push_back(Factor{axis->size, axis->strides[k], false});
+      coalesce(list);
+      groups.push_back(list);
+    }
+    return groups;
+  };
+  Groups left = groupsFor(0), right = groupsFor(1);
+  bool transposeA = innerStride(aK) > innerStride(aM) && innerStride(aM) != 0, transposeB = innerStride(bN) > innerStride(bK) && innerStride(bK) != 0;
+  left.push_back(transposeA ? aK : aM);
+  left.push_back(transposeA ? aM : aK);
+  right.push_back(transposeB ? bN : bK);
+  right.push_back(transposeB ? bK : bN);
+  Value y = create<MatmulOp>(materialise(a, left, loop.sampled), materialise(b, right, loop.sampled), transposeA, transposeB);
+  Val result = resultOf(y, a.type, axes, loop, shape);
+  auto type = cast<RankedTensorType>(y.getType());
+  int64_t rows2 = type.getDimSize(type.getRank() - 2), columns = type.getDimSize(type.getRank() - 1);
+  result.view.dims.push_back(rows2 == 1 ? FactorList{} : FactorList{Factor{rows2, columns, false}});
+  result.view.dims.push_back(columns == 1 ? FactorList{} : FactorList{Factor{columns, 1, false}});
+  return result;
+}
+
 FailureOr<Val> Importer::product(const GraphNode &node, Val a, Val b) {
   for (const Val *operand : {&a, &b})
     if ((!operand->isConstant() && !operand->isGraph()) || !isFloat(operand->type) || operand->view.elements() == 0)
@@ -37,183 +190,34 @@ FailureOr<Val> Importer::product(const GraphNode &node, Val a, Val b) {
     a.view.dims.insert(a.view.dims.begin(), FactorList{});
   if (vectorB)
     b.view.dims.push_back(FactorList{});
-  int64_t m = a.rank() - 2, n = b.rank() - 1;
   if (a.view.size(a.rank() - 1) != b.view.size(b.rank() - 2))
     return error(node, "expects inner dimensions to agree, got " + Twine(a.view.size(a.rank() - 1)) + " and " + Twine(b.view.size(b.rank() - 2)));
   if (a.view.sampleAxis() == a.rank() - 1 || b.view.sampleAxis() == b.rank() - 2)
     return error(node, "sums over the samples; every op must treat samples apart");
 
-  if (a.isConstant() && b.isConstant()) {
-    if (!isFloat(a.type) || !isFloat(b.type))
-      return error(node, "multiplies constants of " + Twine(name(a.type)) + " and " + name(b.type) + "; only floating-point ones are folded");
-    // Tables of positions times frequencies: one or few products per element.
-    int64_t inner = a.view.size(a.rank() - 1);
-    Val left = a, right = b;
-    left.view.dims.insert(left.view.dims.end() - 1, FactorList{}); // [.., M, 1, K]
-    FactorList k = right.view.dims[right.rank() - 2];
-    FactorList columns = right.view.dims.back();
-    right.view.dims.pop_back();
-    right.view.dims.pop_back();
-    right.view.dims.push_back({});
-    right.view.dims.push_back(columns);
-    right.view.dims.push_back(k); // [.., 1, N, K]
-    Kernel multiply;
-    multiply.floats = [](int64_t count, const double *const *x, double *to) {
-      for (int64_t i = 0; i < count; ++i)
-        to[i] = x[0][i] * x[1][i];
-    };
-    Val out = foldElementwise({left, right}, inner == 1 ? a.type : ElementKind::F64, multiply);
-    if (!out)
-      return error(node, "expects shapes that broadcast");
-    if (inner > 1) {
-      if (out.view.elements() > (int64_t(1) << 24))
-        return error(node, "multiplies large constants; this is not folded");
-      Val whole = copied(out);
-      std::vector<int64_t> shape = whole.shape();
-      shape.pop_back();
-      auto products = constantFloats(whole, int64_t(1) << 24);
-      std::vector<double> sums(products->size() / inner, 0.0);
-      for (size_t i = 0; i < products->size(); ++i)
-        sums[i / inner] += (*products)[i];
-      for (double &sum : sums)
-        sum = roundTo(a.type, sum);
-      out = constantOf(a.type, makeFloats(a.type, std::move(sums)), shape);
-    } else {
-      out.view.dims.pop_back();
-    }
-    if (vectorA)
-      out.view.dims.erase(out.view.dims.end() - 2);
-    if (vectorB)
-      out.view.dims.pop_back();
-    return out;
-  }
-
-  a = compressed(a);
-  b = compressed(b);
-  FactorList aK = a.view.dims.back(), bK = b.view.dims[b.rank() - 2], aM = a.view.dims[m], bN = b.view.dims[n];
-
-  auto isWeight = [&](const Val &value) {
-    if (isSampled(value))
-      return false;
-    for (int64_t i = 0; i + 2 < value.rank(); ++i)
-      for (const Factor &factor : value.view.dims[i])
-        if (factor.stride != 0)
-          return false;
-    return true;
-  };
-  bool weightB = isWeight(b), weightA = isWeight(a);
-  // A scale goes past a product of activations (attention peels it off), and stays before a weight.
+  FailureOr<Val> result;
   double scale = 1;
-  if (!weightA && !weightB) {
-    scale = attentionScale(a.scale * b.scale, a.view.size(a.rank() - 1));
-    a.scale = b.scale = 1;
-  }
-  Val result;
-  result.kind = Val::Kind::Graph;
-  result.type = a.type;
-
-  if (weightB || weightA) {
-    // x [lead..., K] times a matrix; the transposed product if the matrix stands on the left.
-    bool swap = !weightB;
-    Val x = swap ? b : a, w = swap ? a : b;
-    int64_t kAxis = swap ? x.rank() - 2 : x.rank() - 1;
-    FactorList kFactors = x.view.dims[kAxis];
-    Val lead = x;
-    lead.view.dims.erase(lead.view.dims.begin() + kAxis);
-    // Broadcast batch dimensions of the matrix repeat the result.
-    std::vector<int64_t> other = w.shape();
-    for (size_t i = 0; i + 2 < other.size(); ++i) {
-      int64_t axis = static_cast<int64_t>(i) + x.rank() - static_cast<int64_t>(other.size());
-      if (axis < 0 && other[i] != 1)
-        return error(node, "broadcasts its first operand, which is not supported");
-      if (axis >= 0 && other[i] != 1 && lead.view.size(axis) == 1)
-        lead.view.dims[axis].push_back(Factor{other[i], 0, false});
-      else if (axis >= 0 && other[i] != 1 && lead.view.size(axis) != other[i])
-        return error(node, "expects batch dimensions that broadcast");
-    }
-    std::vector<Val> operands{lead};
-    std::vector<Axis> axes;
-    std::vector<int64_t> shape;
-    if (failed(align(node, operands, axes, shape)))
-      return failure();
-    orderAxes(operands, axes);
-    Loop loop = makeLoop(axes);
-    Groups groups;
-    for (auto &group : loop.groups) {
-      FactorList list;
-      for (const Axis *axis : group)
-        list.push_back(Factor{axis->size, axis->strides[0], false});
-      coalesce(list);
-      groups.push_back(list);
-    }
-    groups.push_back(kFactors);
-    Value left = materialise(x, groups, false);
-    FactorList wK = w.view.dims[swap ? w.rank() - 1 : w.rank() - 2], wN = w.view.dims[swap ? w.rank() - 2 : w.rank() - 1];
-    bool transposed = innerStride(wN) > innerStride(wK);
-    Value right = materialise(w, transposed ? Groups{wN, wK} : Groups{wK, wN}, false);
-    bool noLead = cast<RankedTensorType>(left.getType()).getRank() == 1;
-    if (noLead)
-      left = reshapeTo(left, {1, cast<RankedTensorType>(left.getType()).getDimSize(0)});
-    Value y = create<MatmulOp>(left, right, false, transposed);
-    int64_t columns = cast<RankedTensorType>(y.getType()).getShape().back();
-    result = resultOf(y, a.type, axes, loop, shape);
-    FactorList columnList;
-    if (columns != 1)
-      columnList.push_back(Factor{columns, 1, false});
-    // x lost its K axis; the columns take the place the product gives them.
-    if (swap)
-      result.view.dims.insert(result.view.dims.end() - 1, columnList);
-    else
-      result.view.dims.push_back(columnList);
+  if (a.isConstant() && b.isConstant()) {
+    result = productOfConstants(node, a, b);
   } else {
-    // Products of activations: batch axes are common.
-    std::vector<Val> operands{a, b};
-    for (Val &operand : operands) {
-      operand.view.dims.pop_back();
-      operand.view.dims.pop_back();
+    a = compressed(a);
+    b = compressed(b);
+    bool weightB = isMatrix(b), weightA = isMatrix(a);
+    // A scale goes past a product of activations (attention peels it off), and stays before a weight.
+    if (!weightA && !weightB) {
+      scale = attentionScale(a.scale * b.scale, a.view.size(a.rank() - 1));
+      a.scale = b.scale = 1;
     }
-    std::vector<Axis> axes;
-    std::vector<int64_t> shape;
-    std::vector<Val> before = operands;
-    if (failed(align(node, operands, axes, shape)))
-      return failure();
-    for (int k = 0; k < 2; ++k)
-      if (operands[k].value != before[k].value)
-        return error(node, "its operands group batch axes in ways that do not match");
-    if (a.view.sampleAxis() >= 0 && b.view.sampleAxis() >= 0 && (a.view.sampleAxis() >= a.rank() - 2) != (b.view.sampleAxis() >= b.rank() - 2))
-      return error(node, "combines different samples");
-    if (a.view.sampleAxis() == m || b.view.sampleAxis() == n)
-      return error(node, "multiplies samples with samples; every op must treat samples apart");
-    Loop loop = makeLoop(axes);
-    auto groupsFor = [&](size_t k) {
-      Groups groups;
-      for (auto &group : loop.groups) {
-        FactorList list;
-        for (const Axis *axis : group)
-          list.push_back(Factor{axis->size, axis->strides[k], false});
-        coalesce(list);
-        groups.push_back(list);
-      }
-      return groups;
-    };
-    Groups left = groupsFor(0), right = groupsFor(1);
-    bool transposeA = innerStride(aK) > innerStride(aM) && innerStride(aM) != 0, transposeB = innerStride(bN) > innerStride(bK) && innerStride(bK) != 0;
-    left.push_back(transposeA ? aK : aM);
-    left.push_back(transposeA ? aM : aK);
-    right.push_back(transposeB ? bN : bK);
-    right.push_back(transposeB ? bK : bN);
-    Value y = create<MatmulOp>(materialise(a, left, loop.sampled), materialise(b, right, loop.sampled), transposeA, transposeB);
-    result = resultOf(y, a.type, axes, loop, shape);
-    auto type = cast<RankedTensorType>(y.getType());
-    int64_t rows2 = type.getDimSize(type.getRank() - 2), columns = type.getDimSize(type.getRank() - 1);
-    result.view.dims.push_back(rows2 == 1 ? FactorList{} : FactorList{Factor{rows2, columns, false}});
-    result.view.dims.push_back(columns == 1 ? FactorList{} : FactorList{Factor{columns, 1, false}});
+    result = weightB ? timesMatrix(node, a, b, /*swap=*/false) : weightA ? timesMatrix(node, b, a, /*swap=*/true) : productOfActivations(node, a, b);
+    if (succeeded(result))
+      result->scale = scale;
   }
-  result.scale = scale;
+  if (failed(result))
+    return failure();
   if (vectorA)
-    result.view.dims.erase(result.view.dims.end() - 2);
+    result->view.dims.erase(result->view.dims.end() - 2);
   if (vectorB)
-    result.view.dims.pop_back();
+    result->view.dims.pop_back();
   return result;
 }
 
@@ -422,110 +426,93 @@ Value Importer::sumPerSample(Value value) {
   return create<ReduceOp>(value, ReduceKind::Sum, dims);
 }
 
-LogicalResult Importer::onReduce(const GraphNode &node) {
-  Val x = in(node, 0);
+LogicalResult Importer::reduceConstant(const GraphNode &node, const Val &x, const Reduction &reduction) {
   const std::string &op = node.op;
-  if (x.kind == Val::Kind::Loss)
-    return onIdentity(node);
-  std::optional<std::vector<int64_t>> axes;
-  if (failed(axesOf(node, 1, x.rank(), axes)))
-    return failure();
-  bool keep = intAttribute(node, "keepdims", 1) != 0;
-  if (!axes || axes->empty()) {
-    if (intAttribute(node, "noop_with_empty_axes", 0))
-      return onIdentity(node);
-    axes.emplace();
-    for (int64_t i = 0; i < x.rank(); ++i)
-      axes->push_back(i);
-  }
-  std::vector<bool> reduced(x.rank(), false);
-  for (int64_t axis : *axes)
-    reduced[axis] = true;
-  int64_t count = 1;
+  const std::vector<bool> &reduced = reduction.reduced;
+  int64_t count = reduction.count;
+  if (x.view.elements() > (int64_t(1) << 26) || x.view.elements() == 0)
+    return error(node, "reduces a constant of " + Twine(x.view.elements()) + " elements, which is not folded");
+  Val moved = x;
+  std::vector<FactorList> dims;
+  int64_t outer = 1;
+  for (int64_t i = 0; i < x.rank(); ++i)
+    if (!reduced[i]) {
+      dims.push_back(x.view.dims[i]);
+      outer *= x.view.size(i);
+    }
   for (int64_t i = 0; i < x.rank(); ++i)
     if (reduced[i])
-      count *= x.view.size(i);
-  std::vector<int64_t> shape = x.shape(), outShape;
-  for (int64_t i = 0; i < x.rank(); ++i)
-    if (!reduced[i])
-      outShape.push_back(shape[i]);
-    else if (keep)
-      outShape.push_back(1);
-
-  if (x.isConstant()) {
-    if (x.view.elements() > (int64_t(1) << 26) || x.view.elements() == 0)
-      return error(node, "reduces a constant of " + Twine(x.view.elements()) + " elements, which is not folded");
-    Val moved = x;
-    std::vector<FactorList> dims;
-    int64_t outer = 1;
-    for (int64_t i = 0; i < x.rank(); ++i)
-      if (!reduced[i]) {
-        dims.push_back(x.view.dims[i]);
-        outer *= shape[i];
-      }
-    for (int64_t i = 0; i < x.rank(); ++i)
-      if (reduced[i])
-        dims.push_back(x.view.dims[i]);
-    moved.view.dims = dims;
-    bool plain = op == "ReduceSum" || op == "ReduceMean" || op == "ReduceMax" || op == "ReduceMin" || op == "ReduceProd";
-    if (!plain && (!isFloat(x.type) || op == "ReduceLogSumExp"))
-      return error(node, "is not folded on constants of " + Twine(name(x.type)));
-    if (isFloat(x.type)) {
-      auto values = *constantFloats(moved, int64_t(1) << 26);
-      std::vector<double> result(outer);
-      for (int64_t o = 0; o < outer; ++o) {
-        double total = op == "ReduceProd" ? 1 : op == "ReduceMax" ? -INFINITY : op == "ReduceMin" ? INFINITY : 0;
-        for (int64_t i = 0; i < count; ++i) {
-          double value = values[o * count + i];
-          if (op == "ReduceMax") total = std::max(total, value);
-          else if (op == "ReduceMin") total = std::min(total, value);
-          else if (op == "ReduceProd") total *= value;
-          else if (op == "ReduceSumSquare" || op == "ReduceL2") total += value * value;
-          else total += value;
-        }
-        if (op == "ReduceMean") total /= static_cast<double>(count);
-        if (op == "ReduceL2") total = std::sqrt(total);
-        result[o] = roundTo(x.type, total);
-      }
-      return out(node, 0, constantOf(x.type, makeFloats(x.type, std::move(result)), outShape)), success();
-    }
-    auto values = *constantInts(moved, int64_t(1) << 26);
-    std::vector<int64_t> result(outer);
+      dims.push_back(x.view.dims[i]);
+  moved.view.dims = dims;
+  bool plain = op == "ReduceSum" || op == "ReduceMean" || op == "ReduceMax" || op == "ReduceMin" || op == "ReduceProd";
+  if (!plain && (!isFloat(x.type) || op == "ReduceLogSumExp"))
+    return error(node, "is not folded on constants of " + Twine(name(x.type)));
+  if (isFloat(x.type)) {
+    auto values = *constantFloats(moved, int64_t(1) << 26);
+    std::vector<double> result(outer);
     for (int64_t o = 0; o < outer; ++o) {
-      int64_t total = op == "ReduceProd" ? 1 : op == "ReduceMax" ? INT64_MIN : op == "ReduceMin" ? INT64_MAX : 0;
+      double total = op == "ReduceProd" ? 1 : op == "ReduceMax" ? -INFINITY : op == "ReduceMin" ? INFINITY : 0;
       for (int64_t i = 0; i < count; ++i) {
-        int64_t value = values[o * count + i];
-        total = op == "ReduceMax" ? std::max(total, value) : op == "ReduceMin" ? std::min(total, value) : op == "ReduceProd" ? mulInts(total, value) : addInts(total, value);
+        double value = values[o * count + i];
+        if (op == "ReduceMax") total = std::max(total, value);
+        else if (op == "ReduceMin") total = std::min(total, value);
+        else if (op == "ReduceProd") total *= value;
+        else if (op == "ReduceSumSquare" || op == "ReduceL2") total += value * value;
+        else total += value;
       }
-      result[o] = op == "ReduceMean" ? total / count : total;
+      if (op == "ReduceMean") total /= static_cast<double>(count);
+      if (op == "ReduceL2") total = std::sqrt(total);
+      result[o] = roundTo(x.type, total);
     }
-    return out(node, 0, constantOf(x.type, makeInts(x.type, std::move(result)), outShape)), success();
+    return out(node, 0, constantOf(x.type, makeFloats(x.type, std::move(result)), reduction.shape)), success();
   }
-  if (!x.isGraph())
-    return error(node, "expects a tensor");
-
-  int64_t sampleAxis = x.view.sampleAxis();
-  bool overSamples = sampleAxis >= 0 && reduced[sampleAxis];
-  bool everything = std::all_of(outShape.begin(), outShape.end(), [](int64_t size) { return size == 1; });
-  if (overSamples) {
-    if (!everything || (op != "ReduceSum" && op != "ReduceMean"))
-      return error(node, "combines samples of activations; samples may be combined only in the loss, as a sum or a mean over everything");
-    if (!isFloat(x.type))
-      x = castTo(x, ElementKind::F32);
-    Val loss;
-    loss.kind = Val::Kind::Loss;
-    loss.type = x.type;
-    LossSummand summand;
-    summand.elementsPerRow = x.view.elements() / rows;
-    summand.coefficient = x.scale;
-    x.scale = 1;
-    summand.numerator = sumPerSample(materialise(x, groupsOf(x.view, true), true));
-    if (op == "ReduceMean")
-      summand.denominatorPerRow = static_cast<double>(count) / static_cast<double>(rows);
-    loss.summands.push_back(summand);
-    return out(node, 0, std::move(loss)), success();
+  auto values = *constantInts(moved, int64_t(1) << 26);
+  std::vector<int64_t> result(outer);
+  for (int64_t o = 0; o < outer; ++o) {
+    int64_t total = op == "ReduceProd" ? 1 : op == "ReduceMax" ? INT64_MIN : op == "ReduceMin" ? INT64_MAX : 0;
+    for (int64_t i = 0; i < count; ++i) {
+      int64_t value = values[o * count + i];
+      total = op == "ReduceMax" ? std::max(total, value) : op == "ReduceMin" ? std::min(total, value) : op == "ReduceProd" ? mulInts(total, value) : addInts(total, value);
+    }
+    result[o] = op == "ReduceMean" ? total / count : total;
   }
+  return out(node, 0, constantOf(x.type, makeInts(x.type, std::move(result)), reduction.shape)), success();
+}
 
+LogicalResult Importer::reduceSamples(const GraphNode &node, Val x, int64_t count) {
+  if (!isFloat(x.type))
+    x = castTo(x, ElementKind::F32);
+  Val loss;
+  loss.kind = Val::Kind::Loss;
+  loss.type = x.type;
+  LossSummand summand;
+  summand.elementsPerRow = x.view.elements() / rows;
+  summand.coefficient = x.scale;
+  x.scale = 1;
+  summand.numerator = sumPerSample(materialise(x, groupsOf(x.view, true), true));
+  if (node.op == "ReduceMean")
+    summand.denominatorPerRow = static_cast<double>(count) / static_cast<double>(rows);
+  loss.summands.push_back(summand);
+  return out(node, 0, std::move(loss)), success();
+}
+
+// log sum exp = max + log sum exp(x - max).
+Value Importer::logSumExp(Value value, ArrayRef<int64_t> dims) {
+  auto type = cast<RankedTensorType>(value.getType());
+  Value largest = create<ReduceOp>(value, ReduceKind::Max, dims);
+  SmallVector<int64_t> back;
+  for (int64_t i = 0; i < type.getRank(); ++i)
+    if (!llvm::is_contained(dims, i))
+      back.push_back(i);
+  Value shifted = create<arith::SubFOp>(value, broadcastTo(largest, back, type.getShape()));
+  Value sum = create<ReduceOp>(create<math::ExpOp>(shifted), ReduceKind::Sum, dims);
+  return create<arith::AddFOp>(largest, create<math::LogOp>(sum));
+}
+
+LogicalResult Importer::reduceActivation(const GraphNode &node, Val x, const Reduction &reduction) {
+  const std::string &op = node.op;
+  const std::vector<bool> &reduced = reduction.reduced;
+  int64_t count = reduction.count;
   // Repeated elements are counted, not looped over: a sum of n copies is a product.
   double copies = 1;
   std::vector<Val> operands{x};
@@ -563,29 +550,18 @@ LogicalResult Importer::onReduce(const GraphNode &node) {
     return error(node, "sums repeated integers, which is not supported");
   if (type.getElementType().isInteger(1))
     return error(node, "reduces booleans, which is not supported");
-  if (op == "ReduceLogSumExp" || op == "ReduceLogSum" || op == "ReduceL1" || op == "ReduceProd") {
-    if (op == "ReduceLogSumExp" && !dims.empty() && copies == 1) {
-      // log sum exp = max + log sum exp(x - max).
-      Value largest = create<ReduceOp>(value, ReduceKind::Max, dims);
-      SmallVector<int64_t> back;
-      for (int64_t i = 0; i < type.getRank(); ++i)
-        if (!llvm::is_contained(dims, i))
-          back.push_back(i);
-      Value shifted = create<arith::SubFOp>(value, broadcastTo(largest, back, type.getShape()));
-      Value sum = create<ReduceOp>(create<math::ExpOp>(shifted), ReduceKind::Sum, dims);
-      y = create<arith::AddFOp>(largest, create<math::LogOp>(sum));
-    } else {
-      return error(node, "is not supported on activations");
-    }
-  } else if (!dims.empty()) {
+  if (op == "ReduceLogSumExp" && !dims.empty() && copies == 1)
+    y = logSumExp(value, dims);
+  else if (op == "ReduceLogSumExp" || op == "ReduceLogSum" || op == "ReduceL1" || op == "ReduceProd")
+    return error(node, "is not supported on activations");
+  else if (!dims.empty())
     y = create<ReduceOp>(y, kind, dims);
-  }
   Loop keptLoop = makeLoop(kept);
   Val result = resultOf(y, x.type, kept, keptLoop, wholeShape);
   for (int64_t i = 0; i < x.rank(); ++i)
     if (reduced[i])
       result.view.dims[i].clear();
-  if (!keep)
+  if (!reduction.keep)
     for (int64_t i = x.rank(); i-- > 0;)
       if (reduced[i])
         result.view.dims.erase(result.view.dims.begin() + i);
@@ -601,4 +577,58 @@ LogicalResult Importer::onReduce(const GraphNode &node) {
     return emitElementwise(node, {square}, x.type, [&](ValueRange v, RankedTensorType) { return create<math::SqrtOp>(v[0]); });
   }
   return out(node, 0, std::move(result)), success();
+}
+
+LogicalResult Importer::onReduce(const GraphNode &node) {
+  Val x = in(node, 0);
+  const std::string &op = node.op;
+  if (x.kind == Val::Kind::Loss)
+    return onIdentity(node);
+  std::optional<std::vector<int64_t>> axes;
+  if (failed(axesOf(node, 1, x.rank(), axes)))
+    return failure();
+  bool keep = intAttribute(node, "keepdims", 1) != 0;
+  if (!axes || axes->empty()) {
+    if (intAttribute(node, "noop_with_empty_axes", 0))
+      return onIdentity(node);
+    axes.emplace();
+    for (int64_t i = 0; i < x.rank(); ++i)
+      axes->push_back(i);
+  }
+  Reduction reduction;
+  reduction.keep = keep;
+  reduction.reduced.assign(x.rank(), false);
+  for (int64_t axis : *axes)
+    reduction.reduced[axis] = true;
+  for (int64_t i = 0; i < x.rank(); ++i)
+    if (!reduction.reduced[i]) {
+      reduction.shape.push_back(x.view.size(i));
+    } else {
+      reduction.count *= x.view.size(i);
+      if (keep)
+        reduction.shape.push_back(1);
+    }
+
+  if (x.isConstant())
+    return reduceConstant(node, x, reduction);
+  if (!x.isGraph())
+    return error(node, "expects a tensor");
+
+  if (int64_t sampleAxis = x.view.sampleAxis(); sampleAxis < 0 || !reduction.reduced[sampleAxis])
+    return reduceActivation(node, x, reduction);
+  bool everything = std::all_of(reduction.shape.begin(), reduction.shape.end(), [](int64_t size) { return size == 1; });
+  if (!everything || (op != "ReduceSum" && op != "ReduceMean"))
+    return error(node, "combines samples of activations; samples may be combined only in the loss, as a sum or a mean over everything");
+  return reduceSamples(node, x, reduction.count);
+}
+
+void Importer::addLinearOps(OperatorTable &table) {
+  table.add({"MatMul"}, 2, 2, "", &Importer::onMatMul);
+  table.add({"Gemm"}, 2, 3, "alpha:f beta:f transA:i transB:i", &Importer::onGemm);
+  table.add({"Conv"}, 2, 3, "auto_pad:s dilations:is group:i kernel_shape:is pads:is strides:is", &Importer::onConv);
+  table.add({"Softmax", "LogSoftmax"}, 1, 1, "axis:i", &Importer::onSoftmax);
+  table.add({"LayerNormalization"}, 2, 3, "axis:i epsilon:f stash_type:i=1", &Importer::onNorm);
+  table.add({"RMSNormalization", "SimplifiedLayerNormalization"}, 2, 2, "axis:i epsilon:f stash_type:i=1", &Importer::onNorm);
+  table.add({"ReduceSum", "ReduceMean", "ReduceMax", "ReduceMin", "ReduceProd", "ReduceL2", "ReduceSumSquare", "ReduceLogSumExp"}, 1, 2, "axes:is keepdims:i noop_with_empty_axes:i",
+            &Importer::onReduce);
 }

@@ -237,3 +237,7 @@ std::optional<Val> Importer::addedLoss(LogicalResult &status) {
   status = success();
   return *loss;
 }
+
+void Importer::addLossOps(OperatorTable &table) {
+  table.add({"SoftmaxCrossEntropyLoss", "NegativeLogLikelihoodLoss"}, 2, 3, "ignore_index:i reduction:s=mean|sum|none", &Importer::onCrossEntropy);
+}

@@ -99,56 +99,61 @@ LogicalResult Importer::onConcat(const GraphNode &node) {
   return concatenate(node, parts, intAttribute(node, "axis", 0));
 }
 
-LogicalResult Importer::concatenate(const GraphNode &node, const std::vector<Val> &given, int64_t axis) {
-  std::vector<Val> parts;
-  for (const Val &part : given) {
-    if (part.kind != Val::Kind::Constant && part.kind != Val::Kind::Graph)
-      return error(node, "expects tensors");
-    if (part.view.elements() > 0)
-      parts.push_back(part);
-  }
-  if (parts.empty())
-    return out(node, 0, given.empty() ? Val{} : given[0]), success();
-  int64_t rank = parts[0].rank();
-  axis = axis < 0 ? axis + rank : axis;
-  if (axis < 0 || axis >= rank)
-    return error(node, "axis is outside the rank");
-  if (parts.size() == 1)
-    return out(node, 0, parts[0]), success();
-  std::vector<int64_t> shape = parts[0].shape();
-  int64_t total = 0;
-  bool constant = true;
+Val Importer::joinedConstants(const std::vector<Val> &parts, int64_t axis, const std::vector<int64_t> &shape) {
+  std::vector<LazyPtr> bases;
+  std::vector<int64_t> runs;
+  int64_t outer = 1, inner = 1;
+  for (int64_t i = 0; i < parts[0].rank(); ++i)
+    (i < axis ? outer : inner) *= i == axis ? 1 : shape[i];
   for (const Val &part : parts) {
-    std::vector<int64_t> own = part.shape();
-    if (own.size() != shape.size())
-      return error(node, "expects operands of equal rank");
-    for (int64_t i = 0; i < rank; ++i)
-      if (i != axis && own[i] != shape[i])
-        return error(node, "expects operands that agree in every dimension but " + Twine(axis) + ", found " + Twine(shape[i]) + " and " + Twine(own[i]) + " in dimension " + Twine(i));
-    total += own[axis];
-    constant &= part.isConstant();
-    if (part.view.sampleAxis() == axis)
-      return error(node, "joins along the axis that holds the samples");
-  }
-  shape[axis] = total;
-  if (constant) {
-    std::vector<LazyPtr> bases;
-    std::vector<int64_t> runs;
-    int64_t outer = 1, inner = 1;
-    for (int64_t i = 0; i < rank; ++i)
-      (i < axis ? outer : inner) *= i == axis ? 1 : shape[i];
-    for (const Val &part : parts) {
-      bases.push_back(copied(part).lazy);
-      if (bases.back()->isFill() && bases.back()->size() != part.view.elements()) {
-        double value;
-        bases.back()->readFloats(0, 0, 1, &value);
-        bases.back() = makeFill(part.type, part.view.elements(), value);
-      }
-      runs.push_back(part.view.size(axis) * inner);
+    bases.push_back(copied(part).lazy);
+    if (bases.back()->isFill() && bases.back()->size() != part.view.elements()) {
+      double value;
+      bases.back()->readFloats(0, 0, 1, &value);
+      bases.back() = makeFill(part.type, part.view.elements(), value);
     }
-    return out(node, 0, constantOf(parts[0].type, makeInterleaved(parts[0].type, bases, runs, outer), shape)), success();
+    runs.push_back(part.view.size(axis) * inner);
   }
+  return constantOf(parts[0].type, makeInterleaved(parts[0].type, bases, runs, outer), shape);
+}
 
+Val Importer::viewOfJoined(Value joined, ElementKind type, int64_t rank, int64_t axis, size_t place, const std::vector<Axis> &axes, const Loop &loop) {
+  Val value;
+  value.kind = Val::Kind::Graph;
+  value.type = type;
+  value.value = joined;
+  value.view.dims.resize(rank);
+  std::vector<int64_t> dimStrides(loop.groups.size() + 1);
+  int64_t stride = 1;
+  for (size_t g = loop.groups.size() + 1; g-- > 0;) {
+    dimStrides[g] = stride;
+    stride *= cast<RankedTensorType>(joined.getType()).getDimSize(static_cast<int64_t>(g) + (loop.sampled ? 1 : 0));
+  }
+  int64_t total = cast<RankedTensorType>(joined.getType()).getDimSize(static_cast<int64_t>(place) + (loop.sampled ? 1 : 0));
+  value.view.dims[axis] = {Factor{total, dimStrides[place], false}};
+  llvm::DenseMap<const Axis *, int64_t> strides;
+  for (size_t g = 0; g < loop.groups.size(); ++g) {
+    int64_t inner = dimStrides[g < place ? g : g + 1];
+    for (size_t i = loop.groups[g].size(); i-- > 0;) {
+      strides[loop.groups[g][i]] = inner;
+      inner *= loop.groups[g][i]->size;
+    }
+  }
+  std::vector<const Axis *> sorted;
+  for (const Axis &own : axes)
+    sorted.push_back(&own);
+  std::sort(sorted.begin(), sorted.end(), [](const Axis *a, const Axis *b) { return a->order < b->order; });
+  for (const Axis *own : sorted) {
+    int64_t target = own->dim < axis ? own->dim : own->dim + 1;
+    auto found = strides.find(own);
+    value.view.dims[target].push_back(Factor{own->size, found == strides.end() ? 0 : found->second, own->sample});
+  }
+  for (FactorList &list : value.view.dims)
+    coalesce(list);
+  return value;
+}
+
+FailureOr<Val> Importer::joinedActivations(const GraphNode &node, const std::vector<Val> &parts, int64_t axis) {
   // The other axes are common; the joined one is a dimension of its own in each operand.
   std::vector<Val> outers = parts;
   for (Val &part : outers)
@@ -194,37 +199,53 @@ LogicalResult Importer::concatenate(const GraphNode &node, const std::vector<Val
   }
   int64_t dim = static_cast<int64_t>(place) + (loop.sampled ? 1 : 0);
   Value joined = create<ConcatOp>(operands, dim);
+  return viewOfJoined(joined, parts[0].type, parts[0].rank(), axis, place, axes, loop);
+}
 
-  Val value;
-  value.kind = Val::Kind::Graph;
-  value.type = parts[0].type;
-  value.value = joined;
-  value.view.dims.resize(rank);
-  std::vector<int64_t> dimStrides(loop.groups.size() + 1);
-  int64_t stride = 1;
-  for (size_t g = loop.groups.size() + 1; g-- > 0;) {
-    dimStrides[g] = stride;
-    stride *= cast<RankedTensorType>(joined.getType()).getDimSize(static_cast<int64_t>(g) + (loop.sampled ? 1 : 0));
+LogicalResult Importer::concatenate(const GraphNode &node, const std::vector<Val> &given, int64_t axis) {
+  std::vector<Val> parts;
+  for (const Val &part : given) {
+    if (part.kind != Val::Kind::Constant && part.kind != Val::Kind::Graph)
+      return error(node, "expects tensors");
+    if (part.view.elements() > 0)
+      parts.push_back(part);
   }
-  value.view.dims[axis] = {Factor{total, dimStrides[place], false}};
-  llvm::DenseMap<const Axis *, int64_t> strides;
-  for (size_t g = 0; g < loop.groups.size(); ++g) {
-    int64_t inner = dimStrides[g < place ? g : g + 1];
-    for (size_t i = loop.groups[g].size(); i-- > 0;) {
-      strides[loop.groups[g][i]] = inner;
-      inner *= loop.groups[g][i]->size;
-    }
+  if (parts.empty())
+    return out(node, 0, given.empty() ? Val{} : given[0]), success();
+  int64_t rank = parts[0].rank();
+  axis = axis < 0 ? axis + rank : axis;
+  if (axis < 0 || axis >= rank)
+    return error(node, "axis is outside the rank");
+  if (parts.size() == 1)
+    return out(node, 0, parts[0]), success();
+  std::vector<int64_t> shape = parts[0].shape();
+  int64_t total = 0;
+  bool constant = true;
+  for (const Val &part : parts) {
+    std::vector<int64_t> own = part.shape();
+    if (own.size() != shape.size())
+      return error(node, "expects operands of equal rank");
+    for (int64_t i = 0; i < rank; ++i)
+      if (i != axis && own[i] != shape[i])
+        return error(node, "expects operands that agree in every dimension but " + Twine(axis) + ", found " + Twine(shape[i]) + " and " + Twine(own[i]) + " in dimension " + Twine(i));
+    total += own[axis];
+    constant &= part.isConstant();
+    if (part.view.sampleAxis() == axis)
+      return error(node, "joins along the axis that holds the samples");
   }
-  std::vector<const Axis *> sorted;
-  for (const Axis &own : axes)
-    sorted.push_back(&own);
-  std::sort(sorted.begin(), sorted.end(), [](const Axis *a, const Axis *b) { return a->order < b->order; });
-  for (const Axis *own : sorted) {
-    int64_t target = own->dim < axis ? own->dim : own->dim + 1;
-    auto found = strides.find(own);
-    value.view.dims[target].push_back(Factor{own->size, found == strides.end() ? 0 : found->second, own->sample});
-  }
-  for (FactorList &list : value.view.dims)
-    coalesce(list);
-  return out(node, 0, std::move(value)), success();
+  shape[axis] = total;
+  if (constant)
+    return out(node, 0, joinedConstants(parts, axis, shape)), success();
+  auto value = joinedActivations(node, parts, axis);
+  if (failed(value))
+    return failure();
+  return out(node, 0, std::move(*value)), success();
+}
+
+void Importer::addSequenceOps(OperatorTable &table) {
+  table.add({"SplitToSequence"}, 1, 2, "axis:i keepdims:i", &Importer::onSplitToSequence);
+  table.add({"SequenceAt"}, 2, 2, "", &Importer::onSequenceAt);
+  table.add({"SequenceConstruct"}, 0, OperatorRule::kAny, "", &Importer::onSequenceConstruct);
+  table.add({"ConcatFromSequence"}, 1, 1, "axis:i! new_axis:i", &Importer::onConcatFromSequence);
+  table.add({"Concat"}, 1, OperatorRule::kAny, "axis:i!", &Importer::onConcat);
 }

@@ -535,3 +535,24 @@ LogicalResult Importer::onIf(const GraphNode &node) {
   }
   return success();
 }
+
+void Importer::addViewOps(OperatorTable &table) {
+  table.add({"Constant"}, 0, 0, "value:t value_int:i value_float:f value_ints:is value_floats:fs", &Importer::onConstant);
+  table.add({"ConstantOfShape"}, 1, 1, "value:t", &Importer::onConstantOfShape);
+  table.add({"Identity"}, 1, 1, "", &Importer::onIdentity);
+  table.add({"Shape"}, 1, 1, "start:i end:i", &Importer::onShape);
+  table.add({"Size"}, 1, 1, "", &Importer::onSize);
+  table.add({"Range"}, 3, 3, "", &Importer::onRange);
+  table.add({"Reshape"}, 2, 2, "allowzero:i", &Importer::onReshape);
+  table.add({"Flatten"}, 1, 1, "axis:i", &Importer::onFlatten);
+  table.add({"Transpose"}, 1, 1, "perm:is", &Importer::onTranspose);
+  table.add({"Squeeze"}, 1, 2, "axes:is", &Importer::onSqueeze);
+  table.add({"Unsqueeze"}, 1, 2, "axes:is", &Importer::onUnsqueeze);
+  table.add({"Expand"}, 2, 2, "", &Importer::onExpand);
+  table.add({"Tile"}, 2, 2, "", &Importer::onTile);
+  table.add({"Slice"}, 3, 5, "", &Importer::onSlice);
+  table.add({"Split"}, 1, 2, "axis:i num_outputs:i", &Importer::onSplit);
+  table.add({"Pad"}, 2, 4, "mode:s=constant", &Importer::onPad);
+  table.add({"Trilu"}, 1, 2, "upper:i", &Importer::onTrilu);
+  table.add({"If"}, 1, 1, "then_branch:g! else_branch:g!", &Importer::onIf);
+}
