@@ -3,88 +3,25 @@
 #include "zorse/Step/Deal.h"
 #include "zorse/Step/Plan.h"
 
-#include "bundle.pb.h"
+#include "zorse/Support/JsonFields.h"
 
-#include <nlohmann/json.hpp>
+#include "bundle.pb.h"
 
 #include <algorithm>
 #include <fstream>
 #include <set>
 
 using namespace zorse::step;
-using nlohmann::json;
+using namespace zorse::fields;
+using json = Json;
 
 namespace {
-
-/// Thrown inside this file only.
-struct Bad {
-  std::string message;
-};
-
-[[noreturn]] void fail(const std::string &path, const std::string &message) { throw Bad{(path.empty() ? "the plan" : path) + ": " + message}; }
-
-/// Text for messages. Not by dump(): it recurses, and a hostile file nests a million deep.
-std::string show(const json &value, int depth = 0) {
-  if (!value.is_structured())
-    return value.dump(-1, ' ', false, json::error_handler_t::replace);
-  std::string text = value.is_array() ? "[" : "{";
-  const char *separator = "";
-  for (auto &[key, item] : value.items()) {
-    if (text.size() > 60 || depth > 3) {
-      text += "...";
-      break;
-    }
-    text += separator + (value.is_array() ? std::string() : "\"" + key + "\":") + show(item, depth + 1);
-    separator = ",";
-  }
-  text += value.is_array() ? "]" : "}";
-  return text.size() > 60 ? text.substr(0, 57) + "..." : text;
-}
-
-void checkKeys(const json &object, const std::string &path, std::initializer_list<const char *> known) {
-  if (!object.is_object())
-    fail(path, "expected an object, got " + show(object));
-  for (auto &[key, value] : object.items()) {
-    if (std::find(known.begin(), known.end(), key) != known.end())
-      continue;
-    std::string list;
-    for (const char *k : known)
-      list += std::string(list.empty() ? "" : ", ") + k;
-    fail(path, "unknown key \"" + key + "\"; known are " + list);
-  }
-}
-
-int64_t toInteger(const json &value, const std::string &path) {
-  if (!value.is_number_integer())
-    fail(path, "expected a whole number, got " + show(value));
-  if (value.is_number_unsigned() && value.get<uint64_t>() > static_cast<uint64_t>(INT64_MAX))
-    fail(path, "number too large: " + show(value));
-  return value.get<int64_t>();
-}
 
 int64_t toCount(const json &value, const std::string &path) {
   int64_t count = toInteger(value, path);
   if (count < 0)
     fail(path, "expected a number that is not negative, got " + show(value));
   return count;
-}
-
-double toNumber(const json &value, const std::string &path) {
-  if (!value.is_number() || !(value.get<double>() >= 0 && value.get<double>() <= 1e30))
-    fail(path, "expected a number from 0 to 1e30, got " + show(value));
-  return value.get<double>();
-}
-
-std::string toString(const json &value, const std::string &path) {
-  if (!value.is_string())
-    fail(path, "expected a string, got " + show(value));
-  return value.get<std::string>();
-}
-
-const json &toArray(const json &value, const std::string &path) {
-  if (!value.is_array())
-    fail(path, "expected an array, got " + show(value));
-  return value;
 }
 
 std::pair<int64_t, int64_t> toRange(const json &value, const std::string &path) {
@@ -106,8 +43,6 @@ int32_t toInt32(int64_t value, const std::string &path) {
   return static_cast<int32_t>(value);
 }
 
-std::string at(const std::string &path, size_t index) { return path + "[" + std::to_string(index) + "]"; }
-
 class Reader {
 public:
   Reader(const json &root, const zorse::bundle::ModelSummary &summary) : root(root), summary(summary) {}
@@ -118,7 +53,7 @@ public:
     if (root.contains("format") && toInteger(root["format"], "format") != 1)
       fail("format", "expected 1, got " + show(root["format"]));
     if (root.contains("model"))
-      plan.model = toString(root["model"], "model");
+      plan.model = toText(root["model"], "model");
     if (!root.contains("batch"))
       fail("", "lacks \"batch\"");
     plan.batch = toInteger(root["batch"], "batch");
@@ -158,13 +93,13 @@ private:
         checkKeys(list[i], path, {"name", "speed", "memory", "node"});
         if (!list[i].contains("name"))
           fail(path, "lacks \"name\"");
-        device.name = toString(list[i]["name"], path + ".name");
+        device.name = toText(list[i]["name"], path + ".name");
         if (list[i].contains("speed"))
           device.speed = toNumber(list[i]["speed"], path + ".speed");
         if (list[i].contains("memory"))
           device.memory = toCount(list[i]["memory"], path + ".memory");
         if (list[i].contains("node"))
-          device.node = toString(list[i]["node"], path + ".node");
+          device.node = toText(list[i]["node"], path + ".node");
       }
       if (device.name.empty() || device.name.find_first_of("/\\ \t\n") != std::string::npos)
         fail(path, "a device's name must not be empty or hold spaces or slashes, got " + show(list[i]));
@@ -194,7 +129,7 @@ private:
   }
 
   uint32_t toDevice(const json &value, const std::string &path) {
-    std::string name = toString(value, path);
+    std::string name = toText(value, path);
     auto it = deviceIndex.find(name);
     if (it != deviceIndex.end())
       return it->second;
@@ -333,7 +268,7 @@ private:
     if (state.contains("tier") && state["tier"] != "device")
       fail("state.tier", "only \"device\" is supported yet, got " + show(state["tier"]));
     if (state.contains("default")) {
-      std::string name = toString(state["default"], "state.default");
+      std::string name = toText(state["default"], "state.default");
       if (name == "proportional")
         plan.defaultOwners = DefaultOwners::Proportional;
       else if (name == "equal")
@@ -382,7 +317,7 @@ private:
         fail(path, "state group " + std::to_string(index) + " does not exist: the model has " + std::to_string(summary.groups_size()));
       return static_cast<uint32_t>(index);
     }
-    std::string name = toString(value, path);
+    std::string name = toText(value, path);
     for (int g = 0; g < summary.groups_size(); ++g)
       if (summary.groups(g).name() == name)
         return g;
@@ -490,7 +425,7 @@ private:
   }
 
   TaskName toTask(const json &value, const std::string &path) {
-    std::string text = toString(value, path);
+    std::string text = toText(value, path);
     bool digits = text.size() > 1 && text.size() < 11 && std::all_of(text.begin() + 1, text.end(), [](char c) { return c >= '0' && c <= '9'; });
     size_t kind = text.empty() ? std::string::npos : std::string("FBW").find(text[0]);
     if (!digits || kind == std::string::npos || std::stoll(text.substr(1)) > UINT32_MAX)
@@ -523,25 +458,7 @@ private:
 } // namespace
 
 std::optional<Plan> zorse::step::readPlan(const std::string &text, const bundle::ModelSummary &summary, std::string &error) {
-  if (text.size() > kMostPlanBytes) {
-    error = "expected a plan of at most " + std::to_string(kMostPlanBytes >> 20) + " MiB";
-    return std::nullopt;
-  }
-  try {
-    json root = json::parse(text, nullptr, true, /*ignore_comments=*/true);
-    return Reader(root, summary).read();
-  } catch (const json::parse_error &e) {
-    size_t until = std::min(e.byte ? e.byte - 1 : 0, text.size());
-    size_t line = 1 + std::count(text.begin(), text.begin() + until, '\n');
-    size_t lineStart = text.rfind('\n', until ? until - 1 : 0);
-    size_t column = until - (lineStart == std::string::npos || until == 0 ? 0 : lineStart + 1) + 1;
-    error = "line " + std::to_string(line) + ", column " + std::to_string(column) + ": not valid JSON";
-  } catch (const json::exception &e) {
-    error = std::string("not a plan: ") + e.what();
-  } catch (const Bad &bad) {
-    error = bad.message;
-  }
-  return std::nullopt;
+  return read(text, "the plan", kMostPlanBytes, error, [&](const json &root) { return Reader(root, summary).read(); });
 }
 
 std::optional<Plan> zorse::step::readPlanFile(const std::string &path, const bundle::ModelSummary &summary, std::string &error) {

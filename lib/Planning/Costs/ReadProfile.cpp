@@ -1,82 +1,24 @@
 // profile.json -> Profile. Every message names the JSON path, what was expected and what was found.
 #include "zorse/Planning/Profile.h"
-
-#include <nlohmann/json.hpp>
+#include "zorse/Support/JsonFields.h"
 
 #include <algorithm>
 #include <fstream>
 #include <set>
 
+using namespace zorse;
 using namespace zorse::planning;
-using nlohmann::json;
+using namespace zorse::fields;
+using json = Json;
 
 namespace {
 
 constexpr size_t kMostDeviceProfiles = 65536, kMostClasses = 4096, kMostPoints = 4096, kMostLinks = 1 << 20;
 constexpr int64_t kMostRows = int64_t(1) << 31, kMostDegree = 1024;
 
-/// Thrown inside this file only.
-struct Bad {
-  std::string message;
-};
+const json &list(const json &object, const char *key, const std::string &path, size_t most) { return toArray(object[key], path, most); }
 
-[[noreturn]] void fail(const std::string &path, const std::string &message) { throw Bad{(path.empty() ? "the profile" : path) + ": " + message}; }
-
-/// The outermost levels only: a hostile file nests a million deep.
-std::string show(const json &value) {
-  if (value.is_array())
-    return "an array of " + std::to_string(value.size());
-  if (value.is_object())
-    return "an object";
-  std::string text = value.dump(-1, ' ', false, json::error_handler_t::replace);
-  return text.size() > 60 ? text.substr(0, 57) + "..." : text;
-}
-
-void checkKeys(const json &object, const std::string &path, std::initializer_list<const char *> known) {
-  if (!object.is_object())
-    fail(path, "expected an object, got " + show(object));
-  for (auto &[key, value] : object.items()) {
-    if (std::find(known.begin(), known.end(), key) != known.end())
-      continue;
-    std::string list;
-    for (const char *k : known)
-      list += std::string(list.empty() ? "" : ", ") + k;
-    fail(path, "unknown key " + show(key) + "; known are " + list);
-  }
-}
-
-const json &list(const json &object, const char *key, const std::string &path, size_t most) {
-  const json &value = object[key];
-  if (!value.is_array() || value.size() > most)
-    fail(path, "expected an array of at most " + std::to_string(most) + ", got " + show(value));
-  return value;
-}
-
-int64_t toInteger(const json &value, const std::string &path, int64_t least, int64_t most) {
-  bool whole = value.is_number_integer() && !(value.is_number_unsigned() && value.get<uint64_t>() > static_cast<uint64_t>(INT64_MAX));
-  if (!whole || value.get<int64_t>() < least || value.get<int64_t>() > most)
-    fail(path, "expected a whole number from " + std::to_string(least) + " to " + std::to_string(most) + ", got " + show(value));
-  return value.get<int64_t>();
-}
-
-double toFigure(const json &value, const std::string &path, double least, double most, const char *unit) {
-  if (!value.is_number() || !(value.get<double>() >= least && value.get<double>() <= most)) {
-    char text[120];
-    std::snprintf(text, sizeof text, "expected %s from %g to %g, got ", unit, least, most);
-    fail(path, text + show(value));
-  }
-  return value.get<double>();
-}
-
-double toSeconds(const json &value, const std::string &path) { return toFigure(value, path, 0, 1e6, "seconds"); }
-
-std::string toText(const json &value, const std::string &path, bool mayBeEmpty) {
-  if (!value.is_string() || (value.get_ref<const std::string &>().empty() && !mayBeEmpty))
-    fail(path, "expected a text" + std::string(mayBeEmpty ? "" : " that is not empty") + ", got " + show(value));
-  return value.get<std::string>();
-}
-
-std::string at(const std::string &path, size_t index) { return path + "[" + std::to_string(index) + "]"; }
+double toSeconds(const json &value, const std::string &path) { return toNumber(value, path, 0, 1e6, "seconds"); }
 
 void readRate(const json &object, const char *key, const char *each, const std::string &path, double &rate, double &fixed) {
   if (!object.contains(key))
@@ -85,7 +27,7 @@ void readRate(const json &object, const char *key, const char *each, const std::
   checkKeys(object[key], here, {each, "fixed"});
   if (!object[key].contains(each))
     fail(here, std::string("lacks \"") + each + "\"");
-  rate = toFigure(object[key][each], here + "." + each, 0, 1, "seconds");
+  rate = toNumber(object[key][each], here + "." + each, 0, 1, "seconds");
   if (object[key].contains("fixed"))
     fixed = toSeconds(object[key]["fixed"], here + ".fixed");
 }
@@ -170,7 +112,7 @@ DeviceProfile readDevice(const json &from, const std::string &path) {
     checkKeys(moving, here, {"per_byte", "per_message", "delay"});
     if (!moving.contains("per_byte"))
       fail(here, "lacks \"per_byte\"");
-    device.communicationPerByte = toFigure(moving["per_byte"], here + ".per_byte", 0, 1, "seconds");
+    device.communicationPerByte = toNumber(moving["per_byte"], here + ".per_byte", 0, 1, "seconds");
     if (moving.contains("per_message"))
       device.communicationPerMessage = toSeconds(moving["per_message"], here + ".per_message");
     if (moving.contains("delay"))
@@ -189,15 +131,15 @@ LinkProfile readLink(const json &from, const std::string &path) {
   LinkProfile link;
   link.from = toText(from["from"], path + ".from", false);
   link.to = toText(from["to"], path + ".to", false);
-  link.bandwidth = toFigure(from["bandwidth"], path + ".bandwidth", 1e3, 1e15, "bytes/s");
+  link.bandwidth = toNumber(from["bandwidth"], path + ".bandwidth", 1e3, 1e15, "bytes/s");
   if (from.contains("latency"))
-    link.latency = toFigure(from["latency"], path + ".latency", 0, 100, "seconds");
+    link.latency = toNumber(from["latency"], path + ".latency", 0, 100, "seconds");
   if (from.contains("flow"))
-    link.flow = toFigure(from["flow"], path + ".flow", 1e3, 1e15, "bytes/s");
+    link.flow = toNumber(from["flow"], path + ".flow", 1e3, 1e15, "bytes/s");
   return link;
 }
 
-Profile read(const json &root) {
+Profile readRoot(const json &root) {
   checkKeys(root, "", {"format", "model", "comment", "devices", "links"});
   if (root.contains("format"))
     toInteger(root["format"], "format", 1, 1);
@@ -228,20 +170,7 @@ Profile read(const json &root) {
 } // namespace
 
 std::optional<Profile> zorse::planning::readProfile(const std::string &text, std::string &error) {
-  error.clear();
-  if (text.size() > kMostProfileBytes) {
-    error = "expected a profile of at most " + std::to_string(kMostProfileBytes >> 20) + " MiB, got " + std::to_string(text.size()) + " bytes";
-    return std::nullopt;
-  }
-  try {
-    return read(json::parse(text, nullptr, /*allow_exceptions=*/true, /*ignore_comments=*/true));
-  } catch (const Bad &bad) {
-    error = bad.message;
-  } catch (const json::exception &e) {
-    std::string what = e.what();
-    error = "not valid JSON: " + what.substr(std::min(what.size(), what.find("] ") + 2)).substr(0, 300);
-  }
-  return std::nullopt;
+  return fields::read(text, "the profile", kMostProfileBytes, error, readRoot);
 }
 
 std::optional<Profile> zorse::planning::readProfileFile(const std::string &path, std::string &error) {

@@ -1,0 +1,119 @@
+// Reading JSON that people write. Every message names the place in the file, what was expected there and what was found.
+#pragma once
+
+#include <nlohmann/json.hpp>
+
+#include <algorithm>
+#include <cstdint>
+#include <cstdio>
+#include <optional>
+#include <string>
+
+namespace zorse::fields {
+
+using Json = nlohmann::json;
+
+/// Thrown by everything below but `read`, which catches it.
+struct Bad {
+  std::string path, message; ///< path: "cells[3].units"; empty: the file as a whole
+};
+
+[[noreturn]] inline void fail(const std::string &path, const std::string &message) { throw Bad{path, message}; }
+
+inline std::string at(const std::string &path, size_t index) { return path + "[" + std::to_string(index) + "]"; }
+
+/// A value for messages, the outer levels only: dump() recurses, and a hostile file nests a million deep.
+inline std::string show(const Json &value, int depth = 0) {
+  if (!value.is_structured()) {
+    std::string text = value.dump(-1, ' ', false, Json::error_handler_t::replace);
+    return text.size() > 60 ? text.substr(0, 57) + "..." : text;
+  }
+  std::string text = value.is_array() ? "[" : "{";
+  const char *separator = "";
+  for (auto &[key, item] : value.items()) {
+    if (text.size() > 60 || depth > 3) {
+      text += "...";
+      break;
+    }
+    text += separator + (value.is_array() ? std::string() : "\"" + key + "\":") + show(item, depth + 1);
+    separator = ",";
+  }
+  text += value.is_array() ? "]" : "}";
+  return text.size() > 60 ? text.substr(0, 57) + "..." : text;
+}
+
+inline void checkKeys(const Json &object, const std::string &path, std::initializer_list<const char *> known) {
+  if (!object.is_object())
+    fail(path, "expected an object, got " + show(object));
+  for (auto &[key, value] : object.items()) {
+    if (std::find(known.begin(), known.end(), key) != known.end())
+      continue;
+    std::string list;
+    for (const char *k : known)
+      list += std::string(list.empty() ? "" : ", ") + k;
+    fail(path, "unknown key " + show(key) + "; known are " + list);
+  }
+}
+
+inline int64_t toInteger(const Json &value, const std::string &path) {
+  if (!value.is_number_integer())
+    fail(path, "expected a whole number, got " + show(value));
+  if (value.is_number_unsigned() && value.get<uint64_t>() > static_cast<uint64_t>(INT64_MAX))
+    fail(path, "expected a whole number below 2^63, got " + show(value));
+  return value.get<int64_t>();
+}
+
+inline int64_t toInteger(const Json &value, const std::string &path, int64_t least, int64_t most) {
+  int64_t number = toInteger(value, path);
+  if (number < least || number > most)
+    fail(path, "expected a whole number from " + std::to_string(least) + " to " + std::to_string(most) + ", got " + show(value));
+  return number;
+}
+
+/// \param what  is counted: "a number", "seconds"
+inline double toNumber(const Json &value, const std::string &path, double least = 0, double most = 1e30, const char *what = "a number") {
+  if (!value.is_number() || !(value.get<double>() >= least && value.get<double>() <= most)) {
+    char text[120];
+    std::snprintf(text, sizeof text, "expected %s from %g to %g, got ", what, least, most);
+    fail(path, text + show(value));
+  }
+  return value.get<double>();
+}
+
+inline std::string toText(const Json &value, const std::string &path, bool mayBeEmpty = true) {
+  if (!value.is_string() || (value.get_ref<const std::string &>().empty() && !mayBeEmpty))
+    fail(path, "expected a text" + std::string(mayBeEmpty ? "" : " that is not empty") + ", got " + show(value));
+  return value.get<std::string>();
+}
+
+inline const Json &toArray(const Json &value, const std::string &path, size_t most = SIZE_MAX) {
+  if (!value.is_array() || value.size() > most)
+    fail(path, "expected an array" + (most == SIZE_MAX ? std::string() : " of at most " + std::to_string(most)) + ", got " + show(value));
+  return value;
+}
+
+/// What `make` makes of the text (comments allowed), or none and `error`.
+/// \param name  of the whole: "the plan"
+template <typename Make> auto read(const std::string &text, const char *name, size_t mostBytes, std::string &error, Make make) -> std::optional<decltype(make(Json()))> {
+  error.clear();
+  if (text.size() > mostBytes) {
+    error = std::string(name) + ": expected at most " + std::to_string(mostBytes >> 20) + " MiB, got " + std::to_string(text.size()) + " bytes";
+    return std::nullopt;
+  }
+  try {
+    return make(Json::parse(text, nullptr, /*allow_exceptions=*/true, /*ignore_comments=*/true));
+  } catch (const Json::parse_error &e) {
+    size_t until = std::min(e.byte ? e.byte - 1 : 0, text.size());
+    size_t line = 1 + std::count(text.begin(), text.begin() + until, '\n');
+    size_t lineStart = text.rfind('\n', until ? until - 1 : 0);
+    size_t column = until - (lineStart == std::string::npos || until == 0 ? 0 : lineStart + 1) + 1;
+    error = "line " + std::to_string(line) + ", column " + std::to_string(column) + ": not valid JSON";
+  } catch (const Json::exception &e) {
+    error = std::string(name) + ": " + e.what();
+  } catch (const Bad &bad) {
+    error = (bad.path.empty() ? name : bad.path) + ": " + bad.message;
+  }
+  return std::nullopt;
+}
+
+} // namespace zorse::fields
