@@ -181,7 +181,7 @@ TEST(PlanText, Limits) {
   EXPECT_MISTAKE(R"({"batch": 9000000000000000000, "devices": ["a"], "cells": []})", "batch: expected at most");
   EXPECT_MISTAKE(R"({"batch": 2000000000, "devices": ["a"], "stages": [{"units": [0, 6], "devices": ["a"], "microbatch": 1}]})", "use larger micro-batches");
   EXPECT_MISTAKE(R"({"batch": 8, "devices": [{"name": "a", "memory": -1}], "cells": []})", "devices[0].memory: expected a number that is not negative");
-  EXPECT_MISTAKE(R"({"batch": 8, "devices": ["a"], "stages": [{"units": [0, 6], "devices": [{"device": "a", "share": 1e300}]}]})", "from 0 to 1e30");
+  EXPECT_MISTAKE(R"({"batch": 8, "devices": ["a"], "stages": [{"units": [0, 6], "devices": [{"device": "a", "share": 1e300}]}]})", "from 0 to 1e+30");
   EXPECT_MISTAKE(R"({"batch": 8, "devices": ["a"], "stages": [{"units": [0, 6], "devices": ["a"], "microbatch": 0}]})", "expected at least 1, got 0");
 }
 
