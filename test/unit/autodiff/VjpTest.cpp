@@ -92,8 +92,9 @@ TEST_P(Vjp, EqualsCentralDifferences) {
     auto module = mlir::parseSourceString<mlir::ModuleOp>(functionText(c), context.get());
     ASSERT_TRUE(module) << functionText(c);
     auto original = mlir::cast<mlir::func::FuncOp>(module->lookupSymbol("c.forward")).clone();
-    auto pair = autodiff::differentiate(mlir::cast<mlir::func::FuncOp>(module->lookupSymbol("c.forward")), policy);
-    ASSERT_TRUE(mlir::succeeded(pair));
+    auto joint = autodiff::joinBackward(mlir::cast<mlir::func::FuncOp>(module->lookupSymbol("c.forward")));
+    ASSERT_TRUE(mlir::succeeded(joint));
+    autodiff::chooseSaved(*joint, policy);
     ASSERT_TRUE(mlir::succeeded(mlir::verify(*module)));
 
     constexpr int64_t rows = 3;
@@ -111,14 +112,22 @@ TEST_P(Vjp, EqualsCentralDifferences) {
     };
 
     Slots all = slots;
-    Slots forward = run(pair->forward, slots, options);
+    all[{"boundary_out_gradient", 0}] = seed;
+    Slots jointly = run(*joint, all, options);
+    autodiff::Differentiated pair = autodiff::sliceJoint(*joint);
+    ASSERT_TRUE(mlir::succeeded(mlir::verify(*module)));
+    Slots forward = run(pair.forward, slots, options);
     ASSERT_FALSE(forward.empty());
     for (auto &[key, value] : forward)
       if (key.first == "saved")
         all[key] = value;
-    all[{"boundary_out_gradient", 0}] = seed;
-    Slots gradients = run(pair->backward, all, options);
+    Slots gradients = run(pair.backward, all, options);
     ASSERT_FALSE(gradients.empty());
+    // The slices make together what the joint function makes.
+    EXPECT_EQ(jointly.size(), forward.size() + gradients.size());
+    for (const Slots *part : {&forward, &gradients})
+      for (auto &[key, value] : *part)
+        EXPECT_EQ(value.values, jointly.at(key).values) << key.first << ' ' << key.second;
 
     for (unsigned i = 0; i < original.getNumArguments(); ++i) {
       if (!original.getArgAttr(i, autodiff::kGradientAttr))
