@@ -83,8 +83,7 @@ bool verifySerialized(const std::vector<std::string> &programs, const bundle::Mo
   }
   verify::VerifyOptions options;
   options.threads = threads;
-  auto load = [&](size_t device, bundle::Program &program) { return program.ParseFromString(programs[device]); };
-  std::vector<verify::Finding> findings = verify::verifyPrograms(summary, bodies, *plan, programs.size(), load, options);
+  std::vector<verify::Finding> findings = verify::verifySerialized(summary, bodies, *plan, programs, options);
   for (const verify::Finding &finding : findings)
     printError(verify::toString(finding, *plan));
   return findings.empty();

@@ -23,7 +23,7 @@ public:
   explicit Touches(Device &device) : summary(device.getModel().summary), device(device.getProgram().device()), places(device.getPlaces()) {}
   std::vector<Touch> list;
 
-  void addSlot(const bundle::Call &call, const bundle::Slot &slot, uint32_t place) {
+  void addSlot(const Call &call, const bundle::Slot &slot, uint32_t place) {
     if (place == Places::kAbsent)
       return;
     const bool write = slot.mode() != bundle::READ || slot.kind() == bundle::WORKSPACE;
@@ -85,7 +85,7 @@ private:
   Touch scalars[3];
 
   /// Scalars and sums share a block: each user touches only its part of it.
-  void addBlock(const bundle::Call &call, const bundle::Slot &slot, uint32_t place, bool write) {
+  void addBlock(const Call &call, const bundle::Slot &slot, uint32_t place, bool write) {
     auto part = [&](int64_t from, int64_t to) {
       const int64_t begin = places[place].begin, end = std::min(begin + to, places[place].end);
       return Touch{begin + from, begin + from < end ? places.number(begin + from, end) : Places::kAbsent, false};
@@ -98,9 +98,9 @@ private:
     if (slot.kind() == bundle::SUMS_SLOT) {
       if (!write)
         return list.push_back({places[place].begin, place, false});
-      if (call.body() != summary.sum_loss_body())
+      if (call.body != summary.sum_loss_body())
         touch(part(0, Block::normBytes), true);
-      if (call.body() != summary.norm_body())
+      if (call.body != summary.norm_body())
         touch(part(Block::normBytes, Block::sumsBytes), true);
       return;
     }
@@ -111,7 +111,7 @@ private:
       lastBlock = place;
     }
     touch(scalars[0], false);
-    if (write || call.unit() < 0)
+    if (write || call.unit < 0)
       touch(scalars[1], write);
     touch(scalars[2], false);
   }
@@ -133,7 +133,7 @@ template <unsigned Queues> struct Last {
 class RaceCheck {
 public:
   RaceCheck(Device &device, const std::vector<std::vector<uint32_t>> &queueEntries, const std::vector<uint32_t> &position)
-      : device(device), model(device.getModel()), program(device.getProgram()), queueEntries(queueEntries), position(position), queues(uint32_t(program.queues_size())),
+      : device(device), model(device.getModel()), program(device.getProgram()), calls(device.getCalls()), queueEntries(queueEntries), position(position), queues(uint32_t(program.queues_size())),
         entries(uint32_t(program.entries_size())), bound(device.getBound()), touches(device) {}
 
   void run() {
@@ -148,6 +148,7 @@ private:
   Device &device;
   const Model &model;
   const bundle::Program &program;
+  const Calls &calls;
   const std::vector<std::vector<uint32_t>> &queueEntries;
   const std::vector<uint32_t> &position;
   const uint32_t queues, entries;
@@ -166,9 +167,10 @@ private:
   void collectTouches() {
     size_t slot = 0;
     touches.list.reserve(bound.size() * 2);
-    for (const auto &entry : program.entries()) {
-      for (const auto &call : entry.compute().calls()) {
-        const auto &slots = model.bodies.bodies(int(call.body())).slots();
+    for (int e = 0; e < program.entries_size(); ++e) {
+      const auto &entry = program.entries(e);
+      for (const Call &call : calls.of(e)) {
+        const auto &slots = model.bodies.bodies(int(call.body)).slots();
         for (const auto &of : slots)
           touches.addSlot(call, of, bound[slot++]);
         ends.push_back(uint32_t(touches.list.size()));
@@ -209,12 +211,13 @@ private:
     Access *next = accesses.get();
     Touch *touch = touches.list.data();
     const uint32_t *end = ends.data();
-    for (const auto &entry : program.entries()) {
+    for (int e = 0; e < program.entries_size(); ++e) {
+      const auto &entry = program.entries(e);
       Access *const first = next, *firstCallEnd = nullptr;
       firstAccess.push_back(uint32_t(first - accesses.get()));
-      for (const auto &call : entry.compute().calls()) {
+      for (const Call &call : calls.of(e)) {
         Touch *const last = touches.list.data() + *end++;
-        Access *const callEnd = collectCall(entry, model.bodies.bodies(int(call.body())), touch, last, next);
+        Access *const callEnd = collectCall(entry, model.bodies.bodies(int(call.body)), touch, last, next);
         next = firstCallEnd ? withoutRepeated(first, firstCallEnd, next, callEnd) : callEnd;
         firstCallEnd = firstCallEnd ? firstCallEnd : callEnd;
         touch = last;

@@ -3,20 +3,21 @@
 using namespace zorse;
 using namespace zorse::verify;
 
-void Replay::call(const bundle::Call &call) {
-  const auto &body = model.bodies.bodies(int(call.body()));
+void Replay::call(const Call &call) {
+  const auto &body = model.bodies.bodies(int(call.body));
   const Logical *values = slots.data() + nextSlot;
   const uint32_t *numbers = bound.data() + nextSlot;
-  nextSlot += size_t(call.slots_size());
+  const Binding *bindings = calls.slotsOf(call);
+  nextSlot += call.slots;
 
   // Reads first: slots of one call do not overlap where one is written.
-  for (int s = 0; s < call.slots_size(); ++s) {
+  for (int s = 0; s < int(call.slots); ++s) {
     const auto &slot = body.slots(s);
     if (slot.kind() == bundle::WORKSPACE || numbers[s] == Places::kAbsent || (slot.mode() != bundle::READ && slot.mode() != bundle::UPDATE))
       continue;
     const Place place = places[numbers[s]];
     if (slot.kind() == bundle::SCALARS)
-      requireScalars(place, call.unit() < 0 && slot.mode() == bundle::READ && isUpdate(call));
+      requireScalars(place, call.unit < 0 && slot.mode() == bundle::READ && isUpdate(call));
     else if (slot.kind() == bundle::SUMS_SLOT) {
       if (slot.mode() == bundle::READ)
         requireSums(place, /*global=*/true, /*norm=*/true, /*loss=*/true);
@@ -24,7 +25,7 @@ void Replay::call(const bundle::Call &call) {
       requireSlot(place, values[s]);
   }
   std::vector<Contribution> norm, loss;
-  for (int s = 0; s < call.slots_size() && call.unit() < 0; ++s) {
+  for (int s = 0; s < int(call.slots) && call.unit < 0; ++s) {
     if (body.slots(s).kind() == bundle::LOSS)
       loss.push_back({values[s].id, values[s].cut, values[s].begin, values[s].end});
     if (body.slots(s).kind() == bundle::STATE && body.slots(s).index() == 1) {
@@ -33,21 +34,21 @@ void Replay::call(const bundle::Call &call) {
         norm.push_back({values[s].id, 0, begin, end});
         real += end - begin;
       });
-      if (call.body() == model.summary.norm_body() && real != values[s].end - values[s].begin)
+      if (call.body == model.summary.norm_body() && real != values[s].end - values[s].begin)
         fail(Code::Norm, "takes the norm of padding, elements " + std::to_string(values[s].begin) + "-" + std::to_string(values[s].end) + " of group '" +
                              model.summary.groups(int(values[s].id)).name() + "': padding holds anything");
     }
   }
-  for (int s = 0; s < call.slots_size(); ++s) {
+  for (int s = 0; s < int(call.slots); ++s) {
     const auto &slot = body.slots(s);
     if (numbers[s] == Places::kAbsent || (slot.mode() == bundle::READ && slot.kind() != bundle::WORKSPACE))
       continue;
     const Place place = places[numbers[s]];
-    bool overwrite = call.slots(s).overwrite() || slot.mode() == bundle::WRITE;
+    bool overwrite = bindings[s].overwrite || slot.mode() == bundle::WRITE;
     if (slot.kind() == bundle::WORKSPACE) {
       scratch(place);
     } else if (slot.kind() == bundle::SUMS_SLOT) {
-      bool isNorm = call.body() == model.summary.norm_body();
+      bool isNorm = call.body == model.summary.norm_body();
       Content sums;
       sums.kind = bundle::Value::SUMS;
       sums.delta = -place.begin;
@@ -64,7 +65,7 @@ void Replay::call(const bundle::Call &call) {
       writeBytes(part(place, Block::decidedBegin, Block::decidedEnd), content);
     } else if (slot.kind() == bundle::PARAMETER_GRADIENT || slot.kind() == bundle::BOUNDARY_IN_GRADIENT) {
       bool parameter = slot.kind() == bundle::PARAMETER_GRADIENT;
-      Contribution contribution{uint32_t(call.unit()), 0, parameter ? call.sample_base() : 0, parameter ? call.sample_base() + call.rows() : 0};
+      Contribution contribution{uint32_t(call.unit), 0, parameter ? call.sampleBase : 0, parameter ? call.sampleBase + call.rows : 0};
       accumulateBytes(place, contentOf(values[s], place.begin), contribution, overwrite, &slot);
     } else if (slot.mode() == bundle::UPDATE) {
       Logical next = values[s];
@@ -80,7 +81,7 @@ void Replay::call(const bundle::Call &call) {
   }
 }
 
-bool Replay::isUpdate(const bundle::Call &call) const { return call.body() == model.summary.update_body_decay() || call.body() == model.summary.update_body_plain(); }
+bool Replay::isUpdate(const Call &call) const { return call.body == model.summary.update_body_decay() || call.body == model.summary.update_body_plain(); }
 
 void Replay::transfer() {
   const bundle::Entry &e = entry();
@@ -180,7 +181,7 @@ bool Replay::prepare() {
     const bundle::Entry &e = entry();
     switch (e.what_case()) {
     case bundle::Entry::kCompute:
-      for (const auto &call : e.compute().calls())
+      for (const Call &call : calls.of(current))
         good = fromCall(device, units, e, call, slots) && good;
       break;
     case bundle::Entry::kCopy: declared(e.copy().value(), e.copy().from().bytes()); break;
@@ -300,8 +301,8 @@ void Replay::run() {
       if (!e.has_compute()) {
         runs ? transfer() : (void)++nextTransfer;
       } else {
-        for (const auto &c : e.compute().calls())
-          runs ? call(c) : (void)(nextSlot += size_t(c.slots_size()));
+        for (const Call &c : calls.of(current))
+          runs ? call(c) : (void)(nextSlot += c.slots);
       }
     }
     if (device.full())

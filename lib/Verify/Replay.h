@@ -46,7 +46,7 @@ struct Content {
 class Replay {
 public:
   explicit Replay(Device &device)
-      : device(device), model(device.getModel()), program(device.getProgram()), places(device.getPlaces()), bound(device.getBound()), rowsOfUnit(model.summary.units_size()) {
+      : device(device), model(device.getModel()), program(device.getProgram()), calls(device.getCalls()), places(device.getPlaces()), bound(device.getBound()), rowsOfUnit(model.summary.units_size()) {
     for (uint32_t c : model.cellsOfDevice[program.device()]) {
       const auto &cell = model.plan.cells[c];
       for (int64_t u = cell.firstUnit; u < cell.endUnit; ++u)
@@ -63,6 +63,7 @@ private:
   Device &device;
   const Model &model;
   const bundle::Program &program;
+  const Calls &calls;
   Places &places;
   const std::vector<uint32_t> &bound;
   Pieces<Content> memory; ///< of all arenas
@@ -156,9 +157,9 @@ private:
 
   bool prepare();
   void load();
-  void call(const bundle::Call &call);
+  void call(const Call &call);
   void transfer();
-  bool isUpdate(const bundle::Call &call) const;
+  bool isUpdate(const Call &call) const;
   Logical shardOf(const bundle::Extents &extents, const Logical &group) const;
   void checkState(uint32_t version);
 };

@@ -6,13 +6,13 @@
 using namespace zorse;
 using namespace zorse::verify;
 
-bool Device::reportOutside(const bundle::Region &region, const bundle::Entry *entry, const std::string &what) {
+bool Device::reportOutside(const Region &region, const bundle::Entry *entry, const std::string &what) {
   int64_t id = entry ? int64_t(entry->id()) : -1;
   auto place = [&] { return (entry ? where(*entry) + ": " : std::string()) + what; };
-  if (region.arena() >= uint32_t(program.arenas_size()))
-    return report(Code::Malformed, id, place() + ": arena " + std::to_string(region.arena()) + " of " + std::to_string(program.arenas_size()));
-  return report(Code::Bounds, id, place() + ": bytes " + std::to_string(region.offset()) + " + " + std::to_string(region.bytes()) + " leave arena " +
-                                      std::to_string(region.arena()) + " of " + std::to_string(program.arenas(int(region.arena())).bytes()));
+  if (region.arena >= uint32_t(program.arenas_size()))
+    return report(Code::Malformed, id, place() + ": arena " + std::to_string(region.arena) + " of " + std::to_string(program.arenas_size()));
+  return report(Code::Bounds, id, place() + ": bytes " + std::to_string(region.offset) + " + " + std::to_string(region.bytes) + " leave arena " +
+                                      std::to_string(region.arena) + " of " + std::to_string(program.arenas(int(region.arena)).bytes()));
 }
 
 bool Device::checkDevices(const google::protobuf::RepeatedField<uint32_t> &list, int64_t entry, const char *what) {
@@ -39,43 +39,45 @@ bool Device::checkExtents(const bundle::Extents &extents, uint32_t group, int64_
   return true;
 }
 
-bool Device::checkCall(const bundle::Entry &entry, const bundle::Call &call) {
+bool Device::checkCall(const bundle::Entry &entry, const Call &call) {
   int64_t id = entry.id();
-  if (call.body() >= uint32_t(model.bodies.bodies_size()))
-    return report(Code::Malformed, id, where(entry) + ": body " + std::to_string(call.body()) + " does not exist");
-  const auto &body = model.bodies.bodies(int(call.body()));
-  if (call.unit() < -1 || call.unit() >= model.summary.units_size())
-    return report(Code::Malformed, id, where(entry) + ": unit " + std::to_string(call.unit()) + " does not exist");
-  if (call.rows() < 1 || call.rows() > kMaxSize || call.sample_base() < 0 || call.sample_base() > kMaxSize)
-    return report(Code::Malformed, id, where(entry) + ": " + std::to_string(call.rows()) + " rows from " + std::to_string(call.sample_base()) + " are impossible");
-  if (call.slots_size() != body.slots_size())
+  if (call.body >= uint32_t(model.bodies.bodies_size()))
+    return report(Code::Malformed, id, where(entry) + ": body " + std::to_string(call.body) + " does not exist");
+  const auto &body = model.bodies.bodies(int(call.body));
+  if (call.unit < -1 || call.unit >= model.summary.units_size())
+    return report(Code::Malformed, id, where(entry) + ": unit " + std::to_string(call.unit) + " does not exist");
+  if (call.rows < 1 || call.rows > kMaxSize || call.sampleBase < 0 || call.sampleBase > kMaxSize)
+    return report(Code::Malformed, id, where(entry) + ": " + std::to_string(call.rows) + " rows from " + std::to_string(call.sampleBase) + " are impossible");
+  if (call.slots != uint32_t(body.slots_size()))
     return report(Code::Malformed, id, where(entry) + ": body '" + body.name() + "' has " + std::to_string(body.slots_size()) + " slots, the call binds " +
-                                           std::to_string(call.slots_size()));
+                                           std::to_string(call.slots));
   const size_t first = bound.size();
-  bound.resize(first + size_t(call.slots_size()), Places::kAbsent);
-  for (int s = 0; s < call.slots_size(); ++s) {
+  bound.resize(first + call.slots, Places::kAbsent);
+  const Binding *const bindings = calls.slotsOf(call);
+  for (int s = 0; s < int(call.slots); ++s) {
     const auto &slot = body.slots(s);
-    const auto &binding = call.slots(s);
-    const auto &region = binding.region();
+    const Binding &binding = bindings[s];
+    const Region &region = binding.region;
     auto what = [&] { return where(entry) + ": slot '" + slot.name() + "' of '" + body.name() + "'"; };
     if (!checkRegion(region, &entry, slot.name(), /*mayBeAbsent=*/true))
       return false;
-    int64_t expected = extentBytes(slot.bytes(), call.rows());
-    bool enough = slot.kind() == bundle::WORKSPACE ? int64_t(region.bytes()) >= expected : int64_t(region.bytes()) == expected;
+    int64_t expected = extentBytes(slot.bytes(), call.rows);
+    bool enough = slot.kind() == bundle::WORKSPACE ? int64_t(region.bytes) >= expected : int64_t(region.bytes) == expected;
     if (expected < 0 || !enough)
-      return report(Code::Size, id, what() + " expects " + std::to_string(expected) + " bytes for " + std::to_string(call.rows()) + " rows, found " + std::to_string(region.bytes()));
-    if (region.bytes() && region.offset() % 64)
-      return report(Code::Alignment, id, what() + " starts at byte " + std::to_string(region.offset()) + ", expects a multiple of 64");
-    if (binding.overwrite() && slot.mode() != bundle::ACCUMULATE)
+      return report(Code::Size, id, what() + " expects " + std::to_string(expected) + " bytes for " + std::to_string(call.rows) + " rows, found " + std::to_string(region.bytes));
+    if (region.bytes && region.offset % 64)
+      return report(Code::Alignment, id, what() + " starts at byte " + std::to_string(region.offset) + ", expects a multiple of 64");
+    if (binding.overwrite && slot.mode() != bundle::ACCUMULATE)
       return report(Code::Call, id, what() + " is not accumulated to, but bound with overwrite");
-    const int64_t begin = addressOf(region.arena(), region.offset());
-    if (region.bytes())
-      bound[first + size_t(s)] = places.number(begin, begin + int64_t(region.bytes()));
+    const int64_t begin = addressOf(region.arena, region.offset);
+    if (region.bytes)
+      bound[first + size_t(s)] = places.number(begin, begin + int64_t(region.bytes));
   }
   return true;
 }
 
-bool Device::checkEntry(const bundle::Entry &entry) {
+bool Device::checkEntry(int index) {
+  const bundle::Entry &entry = program.entries(index);
   int64_t id = entry.id();
   auto place = [&] { return where(entry); };
   const std::string at = "region";
@@ -90,7 +92,7 @@ bool Device::checkEntry(const bundle::Entry &entry) {
   };
   switch (entry.what_case()) {
   case bundle::Entry::kCompute:
-    for (const auto &call : entry.compute().calls())
+    for (const Call &call : calls.of(index))
       if (!checkCall(entry, call))
         return false;
     return true;
@@ -198,8 +200,9 @@ bool Device::checkStructure() {
   }
   if (!checkOrder())
     return false;
-  for (const auto &entry : program.entries())
-    if (!checkEntry(entry))
+  bound.reserve(calls.bindings.size());
+  for (int e = 0; e < program.entries_size(); ++e)
+    if (!checkEntry(e))
       return false;
   return true;
 }

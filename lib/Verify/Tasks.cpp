@@ -8,12 +8,14 @@ static std::string rangeText(int64_t begin, int64_t end) { return std::to_string
 
 void Device::checkTasks() {
   std::vector<int64_t> units; // of a cell: with work in the task, in the order of their calls
-  for (const auto &entry : program.entries()) {
+  for (int e = 0; e < program.entries_size(); ++e) {
+    const auto &entry = program.entries(e);
     if (full())
       return;
     if (entry.what_case() != bundle::Entry::kCompute)
       continue;
     const auto &compute = entry.compute();
+    const Calls::Range itsCalls = calls.of(e);
     auto fail = [&](Code code, const std::string &message) { report(code, entry.id(), where(entry) + ": " + message); };
     auto phase = [&](bundle::Phase expected, const char *text) {
       if (entry.phase() != expected)
@@ -23,11 +25,11 @@ void Device::checkTasks() {
       fail(Code::Task, "is not on a compute queue");
 
     // Calls that are not unit functions, and which task may have them.
-    auto isLossSum = [&](const bundle::Call &call) { return call.unit() < 0 && call.body() == model.summary.sum_loss_body(); };
+    auto isLossSum = [&](const Call &call) { return call.unit < 0 && call.body == model.summary.sum_loss_body(); };
     auto only = [&](auto allowed, const char *text) {
-      for (const auto &call : compute.calls())
-        if (call.unit() >= 0 || !allowed(call.body()))
-          return fail(Code::Call, "calls body '" + model.bodies.bodies(int(call.body())).name() + "', expects " + text);
+      for (const Call &call : itsCalls)
+        if (call.unit >= 0 || !allowed(call.body))
+          return fail(Code::Call, "calls body '" + model.bodies.bodies(int(call.body)).name() + "', expects " + text);
     };
     switch (compute.task()) {
     case bundle::Compute::F:
@@ -50,22 +52,22 @@ void Device::checkTasks() {
       if (!forward)
         std::reverse(units.begin(), units.end());
       size_t unitCalls = 0;
-      for (const auto &call : compute.calls()) {
+      for (const Call &call : itsCalls) {
         if (forward && unitCalls == units.size() && isLossSum(call))
           continue;
-        if (unitCalls == units.size() || call.unit() != units[unitCalls]) {
-          fail(Code::Call, "call " + std::to_string(unitCalls) + " is of unit " + std::to_string(call.unit()) +
+        if (unitCalls == units.size() || call.unit != units[unitCalls]) {
+          fail(Code::Call, "call " + std::to_string(unitCalls) + " is of unit " + std::to_string(call.unit) +
                                (unitCalls == units.size() ? ", the task has no further units" : ", expects unit " + std::to_string(units[unitCalls])));
           break;
         }
         ++unitCalls;
-        const auto &unit = model.summary.units(call.unit());
-        if (call.body() != model.bodyOf(uint32_t(call.unit()), compute.task()))
-          fail(Code::Call, "unit '" + unit.name() + "' is called with body '" + model.bodies.bodies(int(call.body())).name() + "'");
-        if (call.rows() != cell.endSample - cell.firstSample || call.sample_base() != cell.firstSample)
-          fail(Code::Call, "unit '" + unit.name() + "' is called for samples " + rangeText(call.sample_base(), call.sample_base() + call.rows()));
-        if (call.instance_base() != unit.instance_base())
-          fail(Code::Call, "unit '" + unit.name() + "' is called with random instances from " + std::to_string(call.instance_base()) + ", expects " + std::to_string(unit.instance_base()));
+        const auto &unit = model.summary.units(call.unit);
+        if (call.body != model.bodyOf(uint32_t(call.unit), compute.task()))
+          fail(Code::Call, "unit '" + unit.name() + "' is called with body '" + model.bodies.bodies(int(call.body)).name() + "'");
+        if (call.rows != cell.endSample - cell.firstSample || call.sampleBase != cell.firstSample)
+          fail(Code::Call, "unit '" + unit.name() + "' is called for samples " + rangeText(call.sampleBase, call.sampleBase + call.rows));
+        if (call.instanceBase != unit.instance_base())
+          fail(Code::Call, "unit '" + unit.name() + "' is called with random instances from " + std::to_string(call.instanceBase) + ", expects " + std::to_string(unit.instance_base()));
       }
       if (unitCalls < units.size())
         fail(Code::Call, "calls " + std::to_string(unitCalls) + " of its " + std::to_string(units.size()) + " units");
@@ -81,8 +83,8 @@ void Device::checkTasks() {
       break;
     case bundle::Compute::DECIDE:
       phase(bundle::COMMIT, "COMMIT");
-      if (compute.calls_size() != 1)
-        fail(Code::Call, "has " + std::to_string(compute.calls_size()) + " calls, expects one");
+      if (itsCalls.size() != 1)
+        fail(Code::Call, "has " + std::to_string(itsCalls.size()) + " calls, expects one");
       only([&](uint32_t body) { return body == model.summary.decide_body(); }, "the decision");
       break;
     case bundle::Compute::UPDATE_GROUP: {
@@ -94,20 +96,20 @@ void Device::checkTasks() {
       int64_t decaying = model.summary.groups(compute.group()).decaying_elements();
       uint32_t decay = model.summary.update_body_decay(), plain = model.summary.update_body_plain();
       only([&](uint32_t body) { return body == decay || body == plain; }, "an update");
-      for (const auto &call : compute.calls()) {
-        const bundle::Value *parameters = nullptr;
-        for (int s = 0; s < call.slots_size(); ++s)
-          if (const auto &slot = model.bodies.bodies(int(call.body())).slots(s); slot.kind() == bundle::STATE) {
-            const auto &value = call.slots(s).value();
+      for (const Call &call : itsCalls) {
+        const Binding *parameters = nullptr;
+        for (int s = 0; s < int(call.slots); ++s)
+          if (const auto &slot = model.bodies.bodies(int(call.body)).slots(s); slot.kind() == bundle::STATE) {
+            const Binding &value = calls.slotsOf(call)[s];
             if (!parameters)
               parameters = &value;
-            if (value.id() != uint32_t(compute.group()) || value.begin() != parameters->begin() || value.end() != parameters->end())
-              fail(Code::Call, "slot '" + slot.name() + "' declares " + describe(value) + ", unlike the task or the other slots");
+            if (value.id != uint32_t(compute.group()) || value.begin != parameters->begin || value.end != parameters->end)
+              fail(Code::Call, "slot '" + slot.name() + "' declares " + describe(value.value()) + ", unlike the task or the other slots");
           }
         if (!parameters)
           fail(Code::Call, "an update without state");
-        else if (decay != plain && (call.body() == decay ? parameters->end() > decaying : parameters->begin() < decaying))
-          fail(Code::Call, "elements " + rangeText(parameters->begin(), parameters->end()) + " are updated " + (call.body() == decay ? "with" : "without") +
+        else if (decay != plain && (call.body == decay ? parameters->end > decaying : parameters->begin < decaying))
+          fail(Code::Call, "elements " + rangeText(parameters->begin, parameters->end) + " are updated " + (call.body == decay ? "with" : "without") +
                                " weight decay; it applies to the first " + std::to_string(decaying));
       }
       break;

@@ -3,6 +3,7 @@
 #include <google/protobuf/arena.h>
 
 #include <atomic>
+#include <functional>
 #include <thread>
 
 using namespace zorse;
@@ -28,9 +29,12 @@ void Device::run() {
 }
 
 /// Memory of one thread.
-using Scratch = std::vector<char>;
+struct Scratch {
+  std::vector<char> block;
+  Calls calls;
+};
 
-/// \param visit  calls its argument with program i, or with null when it cannot be read; from several threads, each with its own scratch.
+/// \param visit  fills the calls of program i and calls its argument with it, or with null when it cannot be read; from several threads, each with its own scratch.
 static std::vector<Finding> verifyEach(const bundle::ModelSummary &summary, const bundle::BodyLibrary &bodies, const PlanView &plan, size_t count,
                                        const std::function<void(size_t, Scratch &, const std::function<void(const bundle::Program *)> &)> &visit, const VerifyOptions &options) {
   std::vector<Finding> findings;
@@ -45,7 +49,7 @@ static std::vector<Finding> verifyEach(const bundle::ModelSummary &summary, cons
     for (size_t i; (i = next++) < count;) {
       visit(i, scratch, [&](const bundle::Program *program) {
         if (program)
-          Device(model, *program, options, results[i]).run();
+          Device(model, *program, scratch.calls, options, results[i]).run();
         else
           results[i].findings.push_back({Code::Malformed, -1, -1, "program " + std::to_string(i) + " cannot be read"});
       });
@@ -84,13 +88,18 @@ static std::vector<Finding> verifyEach(const bundle::ModelSummary &summary, cons
 
 std::vector<Finding> verify::verifyPrograms(const bundle::ModelSummary &summary, const bundle::BodyLibrary &bodies, const PlanView &plan,
                                             const std::vector<bundle::Program> &programs, const VerifyOptions &options) {
-  return verifyEach(summary, bodies, plan, programs.size(), [&](size_t i, Scratch &, const auto &check) { check(&programs[i]); }, options);
+  auto visit = [&](size_t i, Scratch &scratch, const auto &check) {
+    scratch.calls.take(programs[i]);
+    check(&programs[i]);
+  };
+  return verifyEach(summary, bodies, plan, programs.size(), visit, options);
 }
 
-std::vector<Finding> verify::verifyPrograms(const bundle::ModelSummary &summary, const bundle::BodyLibrary &bodies, const PlanView &plan, size_t count,
-                                            const std::function<bool(size_t, bundle::Program &)> &load, const VerifyOptions &options) {
-  // Programs are many small messages: an arena takes and gives them back at once. Its first block serves one program after another.
-  auto visit = [&](size_t i, Scratch &block, const std::function<void(const bundle::Program *)> &check) {
+std::vector<Finding> verify::verifySerialized(const bundle::ModelSummary &summary, const bundle::BodyLibrary &bodies, const PlanView &plan, const std::vector<std::string> &programs,
+                                              const VerifyOptions &options) {
+  // What is left of a program without its calls are small messages: an arena takes and gives them back at once. Its first block serves one program after another.
+  auto visit = [&](size_t i, Scratch &scratch, const std::function<void(const bundle::Program *)> &check) {
+    std::vector<char> &block = scratch.block;
     uint64_t used = 0;
     {
       google::protobuf::ArenaOptions memory;
@@ -98,11 +107,11 @@ std::vector<Finding> verify::verifyPrograms(const bundle::ModelSummary &summary,
       memory.initial_block_size = block.size();
       google::protobuf::Arena arena(memory);
       auto *program = google::protobuf::Arena::CreateMessage<bundle::Program>(&arena);
-      check(load(i, *program) ? program : nullptr);
+      check(scratch.calls.read(programs[i], *program) ? program : nullptr);
       used = arena.SpaceAllocated();
     }
     if (used > block.size())
       block.resize(std::min<uint64_t>(used, kLargestBlock));
   };
-  return verifyEach(summary, bodies, plan, count, visit, options);
+  return verifyEach(summary, bodies, plan, programs.size(), visit, options);
 }

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Claim: Verification is a small part of a compilation for 512 devices, in time and in memory.
+# Claim: Verification of 80 layers on 512 devices takes less than half a second, and is a small part of the compilation, in time and in memory.
 # Topic: Verifier
 # Quick: the same phases on a synthetic model, which needs no PyTorch
 #

@@ -4,7 +4,6 @@
 #include "zorse/Verify/PlanView.h"
 
 #include <cstdint>
-#include <functional>
 #include <string>
 #include <vector>
 
@@ -67,11 +66,9 @@ struct VerifyOptions {
 std::vector<Finding> verifyPrograms(const bundle::ModelSummary &summary, const bundle::BodyLibrary &bodies, const PlanView &plan,
                                     const std::vector<bundle::Program> &programs, const VerifyOptions &options = {});
 
-/// The same for `count` programs that are read one by one, so that only one per thread is in memory.
-///
-/// \param load  fills program i; called from several threads; false: cannot be read (a finding).
-std::vector<Finding> verifyPrograms(const bundle::ModelSummary &summary, const bundle::BodyLibrary &bodies, const PlanView &plan, size_t count,
-                                    const std::function<bool(size_t, bundle::Program &)> &load, const VerifyOptions &options = {});
+/// The same for serialised programs. They are read one by one, so that only one per thread is in memory, and never as messages of all their slots (Calls.h). Bytes that are no program are a finding.
+std::vector<Finding> verifySerialized(const bundle::ModelSummary &summary, const bundle::BodyLibrary &bodies, const PlanView &plan, const std::vector<std::string> &programs,
+                                      const VerifyOptions &options = {});
 
 /// One line per finding: "verify: a100:1: entry 42: [wrong-value] ...".
 std::string toString(const Finding &finding, const PlanView &plan);
