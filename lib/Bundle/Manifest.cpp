@@ -1,5 +1,7 @@
 #include "zorse/Bundle/Manifest.h"
 
+#include "zorse/Bundle/ContentHash.h"
+
 #include <google/protobuf/descriptor.h>
 #include <nlohmann/json.hpp>
 #include <openssl/evp.h>
@@ -164,7 +166,7 @@ std::string contradiction(const Manifest &manifest, const std::string &planText,
   if (!plan.is_object() || !plan.contains("batch") || !plan.contains("devices") || !plan["devices"].is_array())
     return "plan.json: expects a plan with batch and devices; compile the model again";
   found.push_back(differ("batch", here, std::to_string(manifest.batch), planned, shown(plan["batch"])));
-  if (plan.contains("model") && !summary.content_hash().empty()) // only then a plan is held to it, see ValidatePlan.cpp
+  if (plan.contains("model") && (!plan["model"].is_string() || differentModels(plan["model"].get<std::string>(), summary.content_hash()))) // as ValidatePlan.cpp does
     found.push_back(differ("contents of the model", planned, shown(plan["model"]), there, shown(summary.content_hash())));
   const json &devices = plan["devices"];
   found.push_back(differ("number of devices", here, std::to_string(manifest.devices.size()), planned, std::to_string(devices.size())));

@@ -1,5 +1,6 @@
 // Checks a plan against a model: one sweep over the units for the tiling, then devices, owners and order.
 
+#include "zorse/Bundle/ContentHash.h"
 #include "zorse/Step/Plan.h"
 #include "zorse/Step/UnitTasks.h"
 
@@ -203,7 +204,7 @@ void checkOrder(const Plan &plan, const zorse::bundle::ModelSummary &summary, Me
 bool zorse::step::validatePlan(const Plan &plan, const bundle::ModelSummary &summary, std::string &error) {
   Messages messages;
   int32_t units = summary.units_size();
-  if (!plan.model.empty() && !summary.content_hash().empty() && plan.model != summary.content_hash())
+  if (bundle::differentModels(plan.model, summary.content_hash()))
     messages.add("the plan was made for another model: it names " + plan.model + ", this model is " + summary.content_hash() +
                  "; plan again, or remove \"model\" if the units are the same");
   if (plan.batch < 1)

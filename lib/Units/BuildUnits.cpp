@@ -47,12 +47,16 @@ void setShape(Message &info, RankedTensorType type) {
     info.add_shape(size);
 }
 
+/// Raised by whoever changes how the importer or recognition writes a model that they took before: the hash of one model is another then. Snapshots and plans compare hashes of one
+/// version only (zorse/Bundle/ContentHash.h), so that those of earlier versions can be resumed.
+constexpr int kGraphVersion = 1;
+
 /// Of the model as recognised; locations do not count, and lifted constants count by their names, which hold a hash of their values.
 std::string contentHash(ModuleOp module) {
   std::string text;
   llvm::raw_string_ostream os(text);
   module.print(os, OpPrintingFlags().elideLargeElementsAttrs(1 << 20).elideLargeResourceString(64).useLocalScope());
-  return llvm::toHex(llvm::SHA256::hash(llvm::arrayRefFromStringRef(text)), /*LowerCase=*/true);
+  return std::to_string(kGraphVersion) + "-" + llvm::toHex(llvm::SHA256::hash(llvm::arrayRefFromStringRef(text)), /*LowerCase=*/true);
 }
 
 struct Cost {

@@ -2,6 +2,8 @@
 
 #include "CostTables.h"
 
+#include "zorse/Bundle/ContentHash.h"
+
 #include <algorithm>
 #include <cmath>
 #include <map>
@@ -36,7 +38,7 @@ auto keyOf(const ClusterDevice &device, double speed, const ClusterNode &node, d
 std::optional<CostModel> CostModel::make(const bundle::ModelSummary &summary, const Cluster &cluster, const Profile *profile,
                                          const std::vector<step::PlanDevice> &planDevices, std::string &error) {
   error.clear();
-  if (profile && !profile->model.empty() && !summary.content_hash().empty() && profile->model != summary.content_hash()) {
+  if (profile && bundle::differentModels(profile->model, summary.content_hash())) {
     error = "the profile was measured for another model (" + profile->model + ", this one is " + summary.content_hash() +
             "); measure again with zorse-profile, or remove \"model\" from it if their units are the same";
     return std::nullopt;

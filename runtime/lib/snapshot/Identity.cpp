@@ -2,6 +2,8 @@
 
 #include "Json.h"
 
+#include "zorse/Bundle/ContentHash.h"
+
 #include <cstdio>
 
 using namespace zorse;
@@ -149,7 +151,8 @@ std::vector<Difference> zorse::runtime::differences(const RunIdentity &before, c
   };
   auto number = [&](const char *what, uint64_t a, uint64_t b) { text(what, std::to_string(a), std::to_string(b)); };
   const Options &a = before.training, &b = now.training;
-  text("model (contents of the graph)", before.model, now.model);
+  if (bundle::comparable(before.model, now.model))
+    text("model (contents of the graph)", before.model, now.model);
   number("batch", uint64_t(before.batch), uint64_t(now.batch));
   number("sequence", uint64_t(before.sequence), uint64_t(now.sequence));
   number("seed", before.seed == now.seed ? a.seed() : before.seed, before.seed == now.seed ? b.seed() : now.seed);

@@ -4,6 +4,8 @@
 #include "Identity.h"
 #include "Layout.h"
 
+#include "zorse/Bundle/ContentHash.h"
+
 #include <algorithm>
 #include <cstring>
 #include <set>
@@ -190,6 +192,8 @@ ResumeVerdict zorse::runtime::loadSnapshot(const std::string &path, std::shared_
     verdict.note += (verdict.note.empty() ? "" : "\n") + path + ": goes on as the snapshot's run would have, to rounding and not in every bit: matrices were multiplied by " +
                     index.identity.matrices + ", here by " + (identity.matrices.empty() ? "something else" : identity.matrices) +
                     "; ZORSE_GEMM=openblas or ZORSE_GEMM=onednn chooses the library";
+  if (!bundle::comparable(index.identity.model, identity.model))
+    verdict.note += (verdict.note.empty() ? "" : "\n") + path + ": comes from a version of the compiler that wrote graphs in another way; that the model is the same is known by its parameters only";
   if (Status status = loader.load(moments); status.failed())
     return unusable(ResumeVerdict::Damaged, status.message());
   verdict.step = index.step;
