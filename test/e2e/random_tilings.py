@@ -1,11 +1,16 @@
-"""Random valid tilings of a tiny GPT in f64 against one device: every gradient, every loss and every parameter after 3 steps to 1e-9.
+"""Random valid plans train like one device: tilings of a tiny GPT, and of models that are no language models, in f64: every gradient, every loss and every parameter after 3 steps to 1e-9.
 
     random_tilings.py [COUNT] [FIRST SEED]     default 200 from 0
 
 Dropout is on, labels are ignored unevenly, the first sample is ignored wholly; tilings have pinwheels, one-row cells, prime batches and idle devices. Of
-every four, one trains with AdamW and clipping, one with AdamW, one with SGD and momentum, one with SGD and clipping; the embedding is tied throughout.
+every four, one trains with AdamW and clipping, one with AdamW, one with SGD and momentum, one with SGD and clipping; the embedding is tied throughout. Every second plan splits the backward: where it
+lists an order, W stands anywhere behind its B.
+
+That the verifier accepts random plans of random models, and what its interpreter makes of them, is asked by valid-plans (test/mutation).
 """
+import json
 import os
+import random
 import sys
 import tempfile
 import time
@@ -41,31 +46,70 @@ def outcome(folder, tag, data, bundle):
     return [m["loss"] for m in metrics], z.safetensors(gradients), z.safetensors(checkpoint)
 
 
+def split(plan, seed):
+    """The plan with W; an order gets them at random places after their B."""
+    plan["split_backward"] = True
+    schedule = plan.get("schedule")
+    if isinstance(schedule, dict) and "order" in schedule and not any(w.startswith("W") for tasks in schedule["order"].values() for w in tasks):
+        draw = random.Random(seed)
+        for tasks in schedule["order"].values():
+            for word in [w for w in tasks if w.startswith("B")]:
+                tasks.insert(draw.randrange(tasks.index(word) + 1, len(tasks) + 1), "W" + word[1:])
+    return plan
+
+
+def zoo():
+    """(name, model, batch, data): models of every shape, with losses of several kinds."""
+    home = os.path.join(z.SMALL, "zoo")
+    with open(os.path.join(home, "reference.json")) as f:
+        reference = json.load(f)
+    for name, model in reference["models"].items():
+        data = ",".join(f"{key}={os.path.join(home, f'{name}.{key}.npy')}" for key in model["inputs"])
+        yield name, os.path.join(home, name + ".onnx"), reference["batch"], data
+
+
+def cases(folder, count, first):
+    """(seed, label, model, sequence, batch, data, training)"""
+    for number, (name, model, batch, data) in enumerate(zoo()):
+        for seed in (2 * number, 2 * number + 1):
+            yield seed, name, model, 0, batch, data, z.SGD
+    data = {}
+    for seed in range(first, first + count):
+        batch, kind = BATCHES[seed % len(BATCHES)], (seed // len(BATCHES)) % 4
+        if batch not in data:
+            data[batch] = make_data(folder, batch)
+        yield seed, "gpt", MODEL, LENGTH, batch, data[batch], TRAININGS[kind]
+
+
 def main():
     count = int(sys.argv[1]) if len(sys.argv) > 1 else 200
     first = int(sys.argv[2]) if len(sys.argv) > 2 else 0
-    results, references, data, compiling = [], {}, {}, 0.0
+    results, references, compiling, splitting = [], {}, 0.0, 0
     worst = 0.0
     with tempfile.TemporaryDirectory() as folder:
-        for seed in range(first, first + count):
-            batch, kind = BATCHES[seed % len(BATCHES)], (seed // len(BATCHES)) % 4
-            training = TRAININGS[kind]
-            if batch not in data:
-                data[batch] = make_data(folder, batch)
-            if (batch, kind) not in references:
-                bundle = os.path.join(folder, f"one-{batch}-{kind}.zorse")
-                z.compile(MODEL, bundle, z.cluster(folder, ["d0"]), batch, LENGTH, None, training, "f64")
-                references[batch, kind] = bundle, outcome(folder, "one", data[batch], bundle)
-            reference_bundle, (loss, gradients, state) = references[batch, kind]
+        for seed, label, model, length, batch, data, training in cases(folder, count, first):
+            key = (label, batch, str(training))
+            if key not in references:
+                bundle = os.path.join(folder, f"one-{len(references)}.zorse")
+                z.compile(model, bundle, z.cluster(folder, ["d0"]), batch, length, None, training, "f64")
+                references[key] = bundle, outcome(folder, "one", data, bundle)
+            reference_bundle, (loss, gradients, state) = references[key]
             devices = 1 + (seed * 7) % 6
             cluster = z.cluster(folder, [f"d{i}" for i in range(devices)])
             plan_file = os.path.join(folder, "random.plan.json")
             begin = time.monotonic()
             z.call("zorse-plan", "--random", seed, "--summary", os.path.join(reference_bundle, "summary.pb"), "--devices", devices, "--batch", batch, "-o", plan_file)
+            if seed % 2:
+                with open(plan_file) as f:
+                    plan = split(json.load(f), seed)
+                with open(plan_file, "w") as f:
+                    json.dump(plan, f)
             bundle = os.path.join(folder, "random.zorse")
-            z.compile(MODEL, bundle, cluster, batch, LENGTH, plan_file, training, "f64")
+            z.compile(model, bundle, cluster, batch, length, plan_file, training, "f64")
             compiling += time.monotonic() - begin
-            l, g, s = outcome(folder, "random", data[batch], bundle)
+            if seed % 2:
+                splitting += any(" W cell " in z.call("zorse-inspect", bundle, f"--program=d{d}")[1] for d in range(devices))
+            l, g, s = outcome(folder, "random", data, bundle)
             total = max(1e-30, max(float(np.max(np.abs(x))) for x in gradients.values()))
             error = max([z.relative(l, loss)] + [float(np.max(np.abs(g[k] - gradients[k]))) / total for k in gradients] +
                         [float(np.max(np.abs(s[k] - state[k]))) for k in state])
@@ -75,10 +119,11 @@ def main():
             if not good:
                 keep = os.path.join(tempfile.gettempdir(), f"zorse-random-{seed}.plan.json")
                 os.replace(plan_file, keep)
-                print(f"FAIL seed {seed}: batch {batch}, {devices} devices, {training}: error {error:.3g}; plan kept as {keep}", flush=True)
-            elif (seed + 1) % 20 == 0:
-                print(f"{seed + 1 - first}/{count}: worst error {worst:.3g} (limit {LIMIT:g}), compiling {compiling:.0f} s", flush=True)
-    z.finish(results, f"{count} random tilings: worst error {worst:.3g} (limit {LIMIT:g}), compiling {compiling:.1f} s together")
+                print(f"FAIL {label}, seed {seed}: batch {batch}, {devices} devices, {training}: error {error:.3g}; plan kept as {keep}", flush=True)
+            elif len(results) % 20 == 0:
+                print(f"{len(results)} plans: worst error {worst:.3g} (limit {LIMIT:g}), compiling {compiling:.0f} s", flush=True)
+    results.append(splitting >= len(results) // 3)  # else nothing is asked of W
+    z.finish(results, f"{len(results) - 1} random tilings, {splitting} of them with W: worst error {worst:.3g} (limit {LIMIT:g}), compiling {compiling:.1f} s together")
 
 
 if __name__ == "__main__":

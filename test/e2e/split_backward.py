@@ -1,20 +1,19 @@
 """Plans that split the backward against one device that does not: losses, every first-step gradient and every parameter after 3 steps in f64, to 1e-9.
 
-    split_backward.py [COUNT] [--processes]     default 24 random tilings besides those written here
+    split_backward.py [--processes]
 
-Random tilings of a tiny GPT with dropout, tied embedding and uneven labels; models that are no language models; pipelines of GPT and LLaMA with W right after its B, as late as can be, and anywhere in between.
-Orders that list W too early, twice or not at all are errors. --processes: the plans written here as one process per device besides, bit-equal to threads.
+Pipelines of GPT and LLaMA with W right after its B, as late as can be, and anywhere in between; random plans with W are in random_tilings.py.
+Orders that list W too early, twice or not at all are errors. --processes: as one process per device besides, bit-equal to threads.
 """
 import json
 import os
-import random
 import sys
 import tempfile
 
 import numpy as np
 
 import harness as z
-from random_tilings import BATCHES, LENGTH, MODEL, TRAININGS, make_data
+from random_tilings import split
 
 STEPS, LIMIT = 3, 1e-9
 UNITS, BATCH = 8, 8  # of gpt and llama: embedding, 3 x (attention, mlp), head
@@ -52,31 +51,9 @@ def difference(found, expected):
     return max(z.relative(found[0], expected[0]), error, state, 0.0 if set(found[1]) == set(expected[1]) else float("inf"))
 
 
-def split(plan, seed):
-    """The plan with W; an order gets them at random places after their B."""
-    plan["split_backward"] = True
-    schedule = plan.get("schedule")
-    if isinstance(schedule, dict) and "order" in schedule and not any(w.startswith("W") for tasks in schedule["order"].values() for w in tasks):
-        draw = random.Random(seed)
-        for tasks in schedule["order"].values():
-            for word in [w for w in tasks if w.startswith("B")]:
-                tasks.insert(draw.randrange(tasks.index(word) + 1, len(tasks) + 1), "W" + word[1:])
-    return plan
-
-
 def tasks_of(plan):
     schedule = plan.get("schedule", "1f1b")
     return schedule if isinstance(schedule, str) else "an order"
-
-
-def zoo(folder):
-    """(name, model, batch, data): convolution-free models of every shape, with losses of several kinds."""
-    home = os.path.join(z.SMALL, "zoo")
-    with open(os.path.join(home, "reference.json")) as f:
-        reference = json.load(f)
-    for name, model in reference["models"].items():
-        data = ",".join(f"{key}={os.path.join(home, f'{name}.{key}.npy')}" for key in model["inputs"])
-        yield name, os.path.join(home, name + ".onnx"), reference["batch"], data
 
 
 def refusals(folder, model):
@@ -100,7 +77,6 @@ def refusals(folder, model):
 
 
 def main():
-    count = int(next((w for w in sys.argv[1:] if w.isdigit()), 24))
     results, differences, splitting = [], [], 0
     with tempfile.TemporaryDirectory() as folder:
 
@@ -132,24 +108,6 @@ def main():
             for name, (devices, cells, more) in by_hand().items():
                 plan = json.load(open(z.plan(folder, "by-hand", BATCH, devices, cells, **more)))
                 compare(f"{model}, {name}", path, 32, data, split(plan, 0), z.ADAMW, expected, processes="--processes" in sys.argv and len(devices) > 1)
-        for name, path, batch, data in zoo(folder):
-            one, file = os.path.join(folder, "one.zorse"), os.path.join(folder, "random.json")
-            z.compile(path, one, z.cluster(folder, ["a"]), batch, 0, None, z.SGD, "f64")
-            expected = outcome(folder, one, data)
-            for devices in (1, 3):
-                z.call("zorse-plan", "--random", devices, "--summary", os.path.join(one, "summary.pb"), "--devices", devices, "--batch", batch, "-o", file)
-                compare(f"{name}, random tiling", path, 0, data, split(json.load(open(file)), devices), z.SGD, expected)
-        references = {}
-        for seed in range(count):
-            batch, kind = BATCHES[seed % len(BATCHES)], seed // len(BATCHES) % 4
-            if (batch, kind) not in references:
-                one, data = os.path.join(folder, f"one-{batch}-{kind}.zorse"), make_data(folder, batch)
-                z.compile(MODEL, one, z.cluster(folder, ["d0"]), batch, LENGTH, None, TRAININGS[kind], "f64")
-                references[batch, kind] = one, data, outcome(folder, one, data)
-            one, data, expected = references[batch, kind]
-            file = os.path.join(folder, "random.json")
-            z.call("zorse-plan", "--random", 5000 + seed, "--summary", os.path.join(one, "summary.pb"), "--devices", 1 + seed % 6, "--batch", batch, "-o", file)
-            compare(f"random tiling {seed}", MODEL, LENGTH, data, split(json.load(open(file)), seed), TRAININGS[kind], expected)
     z.finish(results, f"{splitting} plans that split the backward against one device: worst difference {max(differences):.2g} (limit {LIMIT:g})")
 
 

