@@ -27,7 +27,7 @@ ONLY_CHECKED = [
     (r"^mpirun ", "names hosts that are not there; e2e-launch-mpirun runs zorse-run under mpirun"),
     (r"^torchrun .*--nnodes", "names hosts that are not there; e2e-launch-torchrun runs zorse-run under torchrun"),
     (r"^zorse-cluster .*--(gather|hosts)", "needs several machines; e2e-cluster runs zorse-cluster under a launcher"),
-    (r"^tools/(quickstart|run-tests|run-sanitizers|run-evidence|python-env)\.sh", "installs and builds; test/evidence/fresh_machine.sh runs quickstart.sh and run-tests.sh"),
+    (r"^tools/(quickstart|run-tests|run-sanitizers|run-evidence|python-env|install|build|check-format|check-tidy)\.sh|^\.ci/run", "installs, builds or checks all sources; test/evidence/fresh_machine.sh runs quickstart.sh and run-tests.sh"),
     (r"^tools/fuzz\.py", "builds under sanitizers and runs for hours"),
     (r"^(cmake|ctest) |^build/(asan|tsan|ubsan|fuzz)/", "builds under sanitizers, or needs such a build"),
 ]
@@ -246,7 +246,7 @@ class Check:
 
 
 def main():
-    pages = sys.argv[1:] or ["README.md"] + sorted(os.path.relpath(p, z.ROOT) for p in glob.glob(os.path.join(z.ROOT, "docs", "**", "*.md"), recursive=True))
+    pages = sys.argv[1:] or ["README.md", "CONTRIBUTING.md"] + sorted(os.path.relpath(p, z.ROOT) for p in glob.glob(os.path.join(z.ROOT, "docs", "**", "*.md"), recursive=True))
     check = Check()
     for page in pages:
         check.page(page)
