@@ -46,6 +46,31 @@ function(zorse_unit_test name)
   set_tests_properties(${name} PROPERTIES ENVIRONMENT "ZORSE_TEST_PATIENCE=${ZORSE_TEST_PATIENCE}")
 endfunction()
 
+# Tests run side by side, as many at a time as there are processors (tools/ctest.sh). What that would disturb says so:
+#
+# zorse_test_alone(TESTS...): compares times or speeds that were measured, so nothing else may run.
+# zorse_test_waits(TESTS...): starts several processes and waits for deadlines. It bears company, but not of its own kind.
+# zorse_test_lock(RESOURCE TESTS...): uses a thing that a machine has once: network namespaces, control groups, the ports of Slurm.
+# zorse_test_long(TESTS...): a long form, which `ctest -LE long` and .ci/run leave out and tools/run-tests.sh --all runs.
+function(zorse_test_alone)
+  set_tests_properties(${ARGN} PROPERTIES RUN_SERIAL TRUE)
+endfunction()
+function(zorse_test_waits)
+  foreach(test ${ARGN})
+    set_property(TEST ${test} APPEND PROPERTY RESOURCE_LOCK deadlines)
+  endforeach()
+endfunction()
+function(zorse_test_lock resource)
+  foreach(test ${ARGN})
+    set_property(TEST ${test} APPEND PROPERTY RESOURCE_LOCK ${resource})
+  endforeach()
+endfunction()
+function(zorse_test_long)
+  foreach(test ${ARGN})
+    set_property(TEST ${test} APPEND PROPERTY LABELS long)
+  endforeach()
+endfunction()
+
 # zorse_check_always(TEST asan|tsan...): a test that every change runs under these sanitizers: cheap to build, as it needs no MLIR, and worth it.
 # `ninja asan-fast` builds them, `ctest -L asan-fast` runs them (tools/run-sanitizers.sh --fast).
 function(zorse_check_always test)

@@ -3,9 +3,10 @@
 find_program(ZORSE_CCACHE ccache)
 if(ZORSE_CCACHE)
   # Sources with a precompiled header are cached too (cmake/ZorsePch.cmake): __DATE__ and the like are not used in one, and macros of the command
-  # line are the same for it and its users.
-  set(CMAKE_C_COMPILER_LAUNCHER ${ZORSE_CCACHE})
-  set(CMAKE_CXX_COMPILER_LAUNCHER env CCACHE_SLOPPINESS=pch_defines,time_macros CCACHE_PCH_EXTSUM=true ${ZORSE_CCACHE})
+  # line are the same for it and its users. Paths inside the project are hashed relative to the build folder, so that clones share one cache, wherever they are.
+  set(ZORSE_CCACHE_ENVIRONMENT CCACHE_BASEDIR=${PROJECT_SOURCE_DIR} CCACHE_NOHASHDIR=true)
+  set(CMAKE_C_COMPILER_LAUNCHER env ${ZORSE_CCACHE_ENVIRONMENT} ${ZORSE_CCACHE})
+  set(CMAKE_CXX_COMPILER_LAUNCHER env ${ZORSE_CCACHE_ENVIRONMENT} CCACHE_SLOPPINESS=pch_defines,time_macros CCACHE_PCH_EXTSUM=true ${ZORSE_CCACHE})
 endif()
 
 find_program(ZORSE_LLD NAMES ld.lld-22 PATHS /usr/lib/llvm-22/bin)

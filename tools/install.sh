@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Installs what building and testing need, on Debian 12; does nothing when all of it is there: tools/install.sh [--launchers]
+# Installs what building and testing need, on Debian 12; does nothing when all of it is there: tools/install.sh [--launchers] [--checks]
 #   --launchers   also Open MPI, Slurm, munge and PMIx, without which the tests of these launchers are skipped
+#   --checks      also clang-format and clang-tidy, for tools/check-format.sh and tools/check-tidy.sh
 set -euo pipefail
 packages=(
   build-essential cmake ninja-build ccache git pkg-config
@@ -10,7 +11,13 @@ packages=(
   coinor-libclp-dev
   python3 python3-numpy python3-venv
 )
-if [ "${1:-}" = --launchers ]; then packages+=(openmpi-bin slurm-wlm munge libpmix-dev iproute2); fi
+for word in "$@"; do
+  case "$word" in
+    --launchers) packages+=(openmpi-bin slurm-wlm munge libpmix-dev iproute2) ;;
+    --checks) packages+=(clang-format-22 clang-tidy-22) ;;
+    *) echo "usage: tools/install.sh [--launchers] [--checks]"; exit 2 ;;
+  esac
+done
 missing=()
 for p in "${packages[@]}"; do
   dpkg-query -W -f='${Status}' "$p" 2>/dev/null | grep -q 'install ok installed' || missing+=("$p")

@@ -4,7 +4,7 @@
 #   ubsan    UndefinedBehaviorSanitizer alone: faster, for one question
 #   tsan     ThreadSanitizer
 #   all      asan, then tsan (the default)
-#   --fast   a few tests that need no MLIR: readers, state and data under asan, executor, transport and control under tsan. Every change passes it.
+#   --fast   a few tests that need no MLIR and few libraries: readers of bundles and state under asan, executor, transport and control under tsan. Every change passes it.
 # What the settings leave out, and why, stands in cmake/SanitizerDefaults.cpp and docs/sanitizers.md.
 set -euo pipefail
 cd "$(dirname "$0")/.."

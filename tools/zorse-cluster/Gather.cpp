@@ -73,7 +73,7 @@ Result<planning::Cluster> zorse::cluster::gather(const Place &place, const Descr
 
 namespace {
 
-std::string quoted(const std::string &word) {
+std::string inQuotes(const std::string &word) {
   std::string out = "'";
   for (char c : word)
     out += c == '\'' ? std::string("'\\''") : std::string(1, c);
@@ -126,10 +126,10 @@ Result<std::string> zorse::cluster::gatherFromHosts(const HostsOptions &options)
   Status failure;
   for (size_t i = 0; i < children.size() && failure.succeeded(); ++i) {
     std::string remote = "read -r ZORSE_SECRET; export ZORSE_SECRET; exec env ZORSE_RANK=" + std::to_string(i) + " ZORSE_WORLD_SIZE=" + std::to_string(children.size()) +
-                         " ZORSE_LOCAL_RANK=0 ZORSE_JOB=" + quoted(key.job) + " ZORSE_STORE=" + quoted(options.hosts[0] + ":" + std::to_string(first) + "-" + std::to_string(first + 7)) + " " +
-                         quoted(options.command) + " --gather";
+                         " ZORSE_LOCAL_RANK=0 ZORSE_JOB=" + inQuotes(key.job) + " ZORSE_STORE=" + inQuotes(options.hosts[0] + ":" + std::to_string(first) + "-" + std::to_string(first + 7)) + " " +
+                         inQuotes(options.command) + " --gather";
     for (const std::string &word : options.more)
-      remote += " " + quoted(word);
+      remote += " " + inQuotes(word);
     std::vector<std::string> words = options.shell;
     words.push_back(options.hosts[i]);
     words.push_back(remote);

@@ -47,7 +47,7 @@ std::string bytesOf(uint64_t value) {
 }
 std::string speedOf(double value) { return figure(value, {{"TFLOP/s", 1e12}, {"GFLOP/s", 1e9}}); }
 
-std::string quoted(const std::string &text) {
+std::string inQuotes(const std::string &text) {
   auto plain = [](char c) { return std::isalnum(static_cast<unsigned char>(c)) || c == '_' || c == '-' || c == '.' || c == ':'; };
   bool simple = !text.empty() && std::isalpha(static_cast<unsigned char>(text[0])) && text.back() != ':' && std::all_of(text.begin(), text.end(), plain);
   for (const char *word : {"null", "Null", "NULL", "true", "false"})
@@ -85,7 +85,7 @@ std::string describe(const ClusterDevice &device) {
   std::string text;
   auto put = [&](const char *key, const std::string &value) { text += std::string(", ") + key + ": " + value; };
   if (!device.type.empty())
-    put("type", quoted(device.type));
+    put("type", inQuotes(device.type));
   if (!type || device.kind != type->kind)
     put("kind", device.kind);
   if (device.threads != 1)
@@ -151,7 +151,7 @@ std::string describeNode(const Cluster &cluster, uint32_t n, bool sites) {
   std::string text;
   auto put = [&](const char *key, const std::string &value) { text += std::string("    ") + key + ": " + value + "\n"; };
   if (sites)
-    put("site", quoted(cluster.topology.sites(static_cast<int>(node.site())).name()));
+    put("site", inQuotes(cluster.topology.sites(static_cast<int>(node.site())).name()));
   put("port", link(node.port()));
   if (given(node.bus()))
     put("bus", link(node.bus()));
@@ -183,14 +183,14 @@ std::string zorse::planning::writeCluster(const Cluster &cluster) {
   const bundle::Topology &topology = cluster.topology;
   std::string out;
   if (!cluster.name.empty())
-    out += "name: " + quoted(cluster.name) + "\n";
+    out += "name: " + inQuotes(cluster.name) + "\n";
   if (cluster.currency != "USD")
-    out += "currency: " + quoted(cluster.currency) + "\n";
+    out += "currency: " + inQuotes(cluster.currency) + "\n";
   out += "sites:\n";
   for (int s = 0; s < topology.sites_size(); ++s) {
     const auto &site = topology.sites(s);
     double egress = static_cast<size_t>(s) < cluster.egressPrice.size() ? cluster.egressPrice[static_cast<size_t>(s)] * 1e9 : 0;
-    out += "  - {name: " + quoted(site.name().empty() ? "site" : site.name()) + ", fabric: " + link(site.fabric());
+    out += "  - {name: " + inQuotes(site.name().empty() ? "site" : site.name()) + ", fabric: " + link(site.fabric());
     out += (given(site.uplink()) ? ", uplink: " + link(site.uplink()) : "") + (egress > 0 ? ", egress_price: " + number(egress) : "") + "}\n";
   }
   std::vector<std::vector<uint32_t>> devices(cluster.nodes.size());
@@ -210,14 +210,14 @@ std::string zorse::planning::writeCluster(const Cluster &cluster) {
       while (n + count < nodes.size() && splitNumber(cluster.nodes[n + count].name, other) == static_cast<int64_t>(count) && other == base &&
              nodes[n + count] == nodes[n] && continues(runs[n], runs[n + count], static_cast<int64_t>(count)))
         ++count;
-    out += "  - name: " + quoted(count ? base : cluster.nodes[n].name) + "\n" + (count ? "    count: " + std::to_string(count) + "\n" : "") + nodes[n] + "    devices:";
+    out += "  - name: " + inQuotes(count ? base : cluster.nodes[n].name) + "\n" + (count ? "    count: " + std::to_string(count) + "\n" : "") + nodes[n] + "    devices:";
     out += runs[n].empty() ? " []\n" : "\n";
     for (const Run &run : runs[n]) {
       bool whole = count || run.first == 0; // the reader's numbers
       for (int64_t i = 0; i < (whole ? 1 : run.count); ++i) {
         std::string name = whole || run.first < 0 ? run.base : run.base + ":" + std::to_string(run.first + i);
         bool counts = whole && (count ? run.count > 1 : true);
-        out += "      - {name: " + quoted(name) + run.fields + (counts ? ", count: " + std::to_string(run.count) : "") + "}\n";
+        out += "      - {name: " + inQuotes(name) + run.fields + (counts ? ", count: " + std::to_string(run.count) : "") + "}\n";
       }
     }
     n += std::max<size_t>(count, 1);
@@ -244,7 +244,7 @@ std::string zorse::planning::writeCluster(const Cluster &cluster) {
     // What is not said follows inter_site, which may have a flow.
     if (pair.link().flow() <= 0)
       text = text.substr(0, text.size() - 1) + ", flow: unlimited}";
-    out += "    - {sites: [" + quoted(topology.sites(static_cast<int>(pair.a())).name()) + ", " + quoted(topology.sites(static_cast<int>(pair.b())).name()) + "], " +
+    out += "    - {sites: [" + inQuotes(topology.sites(static_cast<int>(pair.a())).name()) + ", " + inQuotes(topology.sites(static_cast<int>(pair.b())).name()) + "], " +
            text.substr(1) + "\n";
   }
   return out;
