@@ -26,7 +26,7 @@ namespace {
 struct Options {
   int stages = 32, replicas = 16, microBatches = 40, blocks = 80, repeat = 3;
   unsigned threads = std::max(1u, std::thread::hardware_concurrency());
-  double limit = 0.10;
+  double limit = 0.35;
   double seconds = 0.5; ///< of verification, at most
   int64_t memoryLimit = 2048; ///< MiB
   std::string bundle, keep;
