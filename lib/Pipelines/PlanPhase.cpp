@@ -1,5 +1,6 @@
 #include "PlanPhase.h"
 
+#include "zorse/Bundle/DeviceKinds.h"
 #include "zorse/Planning/Search.h"
 
 #include <fstream>
@@ -11,14 +12,14 @@ std::string withoutDriver(const std::vector<bundle::BundleDevice> &devices) {
   std::string list;
   size_t count = 0;
   for (const bundle::BundleDevice &device : devices)
-    if (device.kind != "cpu" && ++count <= 3)
+    if (!deviceKindOf(device.kind).driven && ++count <= 3)
       list += (list.empty() ? "'" : ", '") + device.name + "' (" + device.kind + ")";
   if (count == 0)
     return {};
   if (count > 3)
     list += " and " + std::to_string(count - 3) + " more";
-  return "there is code and a driver for CPU devices alone so far (kind: cpu), and these are of another kind: " + list +
-         ". Compile for a cluster of CPU devices. zorse-plan plans for any devices; with --simulate-only the bundle is compiled for zorse-run --simulate, which executes nothing";
+  return "there are code and a driver for devices of these kinds: " + deviceKindNames(/*driven=*/true) + "; these are of another kind: " + list +
+         ". Compile for a cluster of such devices. zorse-plan plans for any devices; with --simulate-only the bundle is compiled for zorse-run --simulate, which executes nothing";
 }
 
 std::string withoutDriver(const std::string &clusterFile) {

@@ -85,7 +85,7 @@ int main(int argc, char **argv) {
     const auto &facts = compiled->facts[index];
     std::printf("\n%s: saved %.1f MB, workspace %.1f MB, %.2f GFLOP\n", body.name().c_str(), (facts.saved.fixed() + facts.saved.per_row() * bodyRows) / 1e6,
                 (facts.workspace.fixed() + facts.workspace.per_row() * bodyRows) / 1e6, facts.flopsPerRow * bodyRows / 1e9);
-    std::vector<void *> slots;
+    std::vector<runtime::DeviceAddress> slots;
     std::vector<uint8_t> overwrite(body.slots_size(), 1);
     for (const bundle::Slot &slot : body.slots()) {
       size_t bytes = (slot.bytes().fixed() + slot.bytes().per_row() * bodyRows + 127) / 64 * 64;
@@ -95,7 +95,7 @@ int main(int argc, char **argv) {
       if (!integers)
         for (size_t i = 0; i < bytes / 4; ++i)
           reinterpret_cast<float *>(data)[i] = 0.01f * static_cast<float>(i % 97);
-      slots.push_back(data);
+      slots.push_back(runtime::DeviceAddress::ofHost(data));
     }
     double total = 0, products = 0;
     for (const bundle::Launch &launch : body.launches()) {
@@ -128,8 +128,8 @@ int main(int argc, char **argv) {
       }
     }
     std::printf("  %8.3f ms  in all, %.1f %% in products\n", total * 1e3, 100 * products / total);
-    for (void *slot : slots)
-      std::free(slot);
+    for (runtime::DeviceAddress slot : slots)
+      std::free(slot.onHost());
   }
   return 0;
 }

@@ -58,11 +58,12 @@ int main(int argc, char **argv) {
   if (state.failed())
     return 1;
   double bytes = double(state->layout().stateBytes);
-  std::memset(executor->address(0, bundle.programs[0].state(0).region()), 1, bundle.programs[0].arenas(0).bytes() - 64);
-
-  std::vector<std::byte> target(size_t(bytes), std::byte(1));
-  Times memcpyTimes = best(5, [&] { std::memcpy(target.data(), executor->address(0, bundle.programs[0].state(0).region()), size_t(bytes)); });
-  Times copyTimes = best(5, [&] { state->copy(); });
+  std::vector<std::byte> target(size_t(bytes), std::byte(1)), source(size_t(bytes), std::byte(2));
+  for (const bundle::PersistentState &held : bundle.programs[0].state())
+    if (executor->write(0, held.region(), 0, source.data(), std::min(source.size(), size_t(held.region().bytes()))).failed())
+      return 1;
+  Times memcpyTimes = best(5, [&] { std::memcpy(target.data(), source.data(), size_t(bytes)); });
+  Times copyTimes = best(5, [&] { (void)state->copy(); });
   std::string plain = folder.path("plain");
   std::filesystem::create_directories(directory);
   if (argc > 2)

@@ -29,7 +29,7 @@ struct Loading {
     auto transports = makeLocalTransports(2);
     std::vector<LocalDevice> locals;
     for (uint32_t d = 0; d < 2; ++d)
-      locals.push_back({d, std::move(*CpuDevice::create({})), std::move(transports[d])});
+      locals.push_back({d, withThreads(std::move(*CpuDevice::create({}))), std::move(transports[d])});
     Result<std::unique_ptr<Executor>> made = Executor::create(two.bundle, std::move(locals), {});
     ZORSE_FUZZ_EXPECT(!made.failed());
     executor = std::move(*made);

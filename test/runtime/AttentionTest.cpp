@@ -1,4 +1,5 @@
 // Blocked attention against the definition: forward in f32 and f64, gradients against the written-out softmax gradient and against finite differences.
+#include "HostSlots.h"
 #include "bundle.pb.h"
 #include "zorse/runtime/CpuDevice.h"
 #include "zorse/runtime/abi/Library.h"
@@ -170,14 +171,14 @@ template <typename T> bundle::Body attentionBody(const Shape &s, bool backward) 
 
 template <typename T> void runForward(CpuDevice &device, const Shape &s, Tensors<T> &t) {
   void *mask = s.mask == Mask::Boolean ? static_cast<void *>(t.open.data()) : t.mask.data();
-  void *slots[] = {t.q.data(), t.k.data(), t.v.data(), mask, t.out.data(), t.lse.data(), nullptr, &t.scalars};
+  zorse::runtime::test::HostSlots slots{t.q.data(), t.k.data(), t.v.data(), mask, t.out.data(), t.lse.data(), nullptr, &t.scalars};
   Status status = device.runBody(attentionBody<T>(s, false), {{s.rows, kSampleBase, kInstanceBase}, slots});
   ASSERT_FALSE(status.failed()) << status.message();
 }
 
 template <typename T> void runBackward(CpuDevice &device, const Shape &s, Tensors<T> &t) {
   void *mask = s.mask == Mask::Boolean ? static_cast<void *>(t.open.data()) : t.mask.data();
-  void *slots[] = {t.q.data(), t.k.data(), t.v.data(), mask, t.out.data(), t.lse.data(), t.dout.data(), t.dq.data(), t.dk.data(), t.dv.data(), nullptr, &t.scalars};
+  zorse::runtime::test::HostSlots slots{t.q.data(), t.k.data(), t.v.data(), mask, t.out.data(), t.lse.data(), t.dout.data(), t.dq.data(), t.dk.data(), t.dv.data(), nullptr, &t.scalars};
   Status status = device.runBody(attentionBody<T>(s, true), {{s.rows, kSampleBase, kInstanceBase}, slots});
   ASSERT_FALSE(status.failed()) << status.message();
 }

@@ -1,4 +1,5 @@
 // Bodies by hand on the CPU device: kernels, products, reductions, the commit decision, and what is refused.
+#include "HostSlots.h"
 #include "bundle.pb.h"
 #include "zorse/runtime/CpuDevice.h"
 #include "zorse/runtime/abi/StepScalars.h"
@@ -68,7 +69,7 @@ TEST(CpuDevice, KernelsAreSplitAndAccumulateByBinding) {
     for (size_t i = 0; i < x.size(); ++i)
       x[i] = float(i % 1000);
     bundle::Body body = doubleBody(perRow);
-    void *slots[] = {x.data(), y.data()};
+    zorse::runtime::test::HostSlots slots{x.data(), y.data()};
     uint8_t overwrite[] = {0, 1};
     ASSERT_FALSE(device->runBody(body, {{rows}, slots}).failed());
     for (size_t i = 0; i < x.size(); ++i)
@@ -88,7 +89,7 @@ TEST(CpuDevice, KernelsLearnTheirSamplesAndInstances) {
   kernel.add_operands()->set_fixed(16);
   kernel.mutable_points()->set_per_row(1);
   std::vector<double> y(5, -1);
-  void *slots[] = {y.data()};
+  zorse::runtime::test::HostSlots slots{y.data()};
   BodyArguments arguments;
   arguments.slots = slots;
   arguments.rows = 3;
@@ -111,7 +112,7 @@ TEST(CpuDevice, SquaredNormCountsNonFiniteElementsAndIgnoresThreads) {
   for (int threads : {1, 2, 3}) {
     auto device = makeDevice(threads);
     double sums[2] = {1.0, 0.0};
-    void *slots[] = {x.data(), sums};
+    zorse::runtime::test::HostSlots slots{x.data(), sums};
     ASSERT_FALSE(device->runBody(body, {{int64_t(x.size())}, slots}).failed());
     EXPECT_NEAR(sums[0], 1.0 + expected, 1e-9 * expected);
     EXPECT_EQ(sums[1], 0.0);
@@ -122,7 +123,7 @@ TEST(CpuDevice, SquaredNormCountsNonFiniteElementsAndIgnoresThreads) {
   x[5] = std::numeric_limits<float>::infinity();
   x[300000] = std::nanf("");
   double sums[2] = {0, 0};
-  void *slots[] = {x.data(), sums};
+  zorse::runtime::test::HostSlots slots{x.data(), sums};
   ASSERT_FALSE(makeDevice(2)->runBody(body, {{int64_t(x.size())}, slots}).failed());
   EXPECT_EQ(sums[1], 2.0);
 }
@@ -132,7 +133,7 @@ TEST(CpuDevice, SumLossAddsEveryTermInRowOrder) {
   float a[] = {1, 2, 4}, b[] = {0.5f, 0, 0.25f};
   double sums[16] = {};
   sums[2] = 10;
-  void *slots[] = {a, b, sums};
+  zorse::runtime::test::HostSlots slots{a, b, sums};
   ASSERT_FALSE(makeDevice(1)->runBody(body, {{3}, slots}).failed());
   EXPECT_EQ(sums[2], 17.0);
   EXPECT_EQ(sums[3], 0.75);
@@ -148,7 +149,7 @@ TEST(CpuDevice, DecideClipsAsTorchAndSkipsWholeSteps) {
     scalars.skipNonFinite = skipNonFinite;
     scalars.zeroDenominator = zeroDenominator;
     double sums[16] = {squares, bad, loss};
-    void *slots[] = {sums, &scalars, &optimizerStep};
+    zorse::runtime::test::HostSlots slots{sums, &scalars, &optimizerStep};
     EXPECT_FALSE(device->runBody(body, {{1}, slots}).failed());
     return scalars.decided;
   };
@@ -309,17 +310,17 @@ TEST(CpuDevice, ProductsAndRoutinesStayInsideTheirSlots) {
 
 TEST(CpuDevice, MemoryIsZeroOrPoison) {
   auto device = makeDevice(1);
-  auto zero = device->allocate(5 << 20, {});
+  auto zero = device->allocate(bundle::DEVICE, 5 << 20, {});
   ASSERT_FALSE(zero.failed());
-  EXPECT_EQ(reinterpret_cast<uintptr_t>((*zero)->base()) % 64, 0u);
+  EXPECT_EQ((*zero)->base().value % 64, 0u);
   EXPECT_EQ((*zero)->bytes(), size_t(5 << 20));
-  EXPECT_EQ(int((*zero)->base()[(5 << 20) - 1]), 0);
+  EXPECT_EQ(int((*zero)->base().onHost()[(5 << 20) - 1]), 0);
   AllocationOptions options;
   options.poison = true;
-  auto poison = device->allocate(4096, options);
+  auto poison = device->allocate(bundle::DEVICE, 4096, options);
   ASSERT_FALSE(poison.failed());
-  EXPECT_TRUE(std::isnan(*reinterpret_cast<float *>((*poison)->base() + 64)));
-  EXPECT_TRUE(std::isnan(*reinterpret_cast<double *>((*poison)->base() + 64)));
+  EXPECT_TRUE(std::isnan(*reinterpret_cast<float *>((*poison)->base().onHost() + 64)));
+  EXPECT_TRUE(std::isnan(*reinterpret_cast<double *>((*poison)->base().onHost() + 64)));
 }
 
 } // namespace

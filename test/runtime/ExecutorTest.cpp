@@ -3,6 +3,7 @@
 #include "Patience.h"
 #include "TemporaryFolder.h"
 #include "TwoDevices.h"
+#include "zorse/runtime/CpuDevice.h"
 #include "zorse/runtime/Executor.h"
 #include "zorse/runtime/Report.h"
 #include "zorse/runtime/Safetensors.h"
@@ -25,6 +26,12 @@ using namespace zorse::runtime;
 using namespace zorse::runtime::test;
 
 namespace {
+
+std::string bytesAt(const Executor &executor, uint32_t device, const bundle::Region &region) {
+  std::string bytes(region.bytes(), 0);
+  EXPECT_FALSE(executor.read(device, region, 0, bytes.data(), bytes.size()).failed());
+  return bytes;
+}
 
 /// Sample n of the run is a function of n.
 class NumberedData final : public DataSource {
@@ -59,8 +66,11 @@ protected:
 
   std::vector<std::unique_ptr<Device>> makeDevices() {
     std::vector<std::unique_ptr<Device>> devices;
-    for (uint32_t i = 0; i < 2; ++i) {
-      auto device = makeDevice(two.bundle, i, 2);
+    for (const BundleDevice &described : two.bundle.devices) {
+      CpuDeviceOptions options;
+      options.name = described.name;
+      options.threads = described.threads;
+      auto device = CpuDevice::create(options);
       EXPECT_FALSE(device.failed()) << device.message();
       devices.push_back(std::move(*device));
     }
@@ -75,7 +85,7 @@ protected:
       transports = makeLocalTransports(2);
     std::vector<LocalDevice> locals;
     for (uint32_t i = 0; i < 2; ++i)
-      locals.push_back({i, std::move(devices[i]), std::move(transports[i])});
+      locals.push_back({i, withThreads(std::move(devices[i])), std::move(transports[i])});
     auto executor = Executor::create(two.bundle, std::move(locals), options);
     EXPECT_FALSE(executor.failed()) << executor.message();
     if (executor.failed())
@@ -126,7 +136,14 @@ public:
   TroubledDevice(std::unique_ptr<Device> inner, int failAt, int naps = 0, int napMilliseconds = 0)
       : inner_(std::move(inner)), failAt_(failAt), naps_(naps), nap_(napMilliseconds) {}
   std::string description() const override { return inner_->description(); }
-  Result<std::unique_ptr<DeviceMemory>> allocate(size_t bytes, const AllocationOptions &options) override { return inner_->allocate(bytes, options); }
+  Result<std::unique_ptr<DeviceMemory>> allocate(bundle::MemoryKind kind, size_t bytes, const AllocationOptions &options) override {
+    return inner_->allocate(kind, bytes, options);
+  }
+  Status read(void *to, DeviceAddress from, size_t bytes) override { return inner_->read(to, from, bytes); }
+  Status write(DeviceAddress to, const void *from, size_t bytes) override { return inner_->write(to, from, bytes); }
+  Status copy(DeviceAddress to, DeviceAddress from, size_t bytes) override { return inner_->copy(to, from, bytes); }
+  Status fill(DeviceAddress to, std::byte value, size_t bytes) override { return inner_->fill(to, value, bytes); }
+  Result<void *> expose(DeviceAddress address, const std::string &transport) override { return inner_->expose(address, transport); }
   Status loadBodies(const bundle::BodyLibrary &library, const std::string &directory) override { return inner_->loadBodies(library, directory); }
   Status runBody(uint32_t index, const BodyArguments &arguments) override {
     if (calls_++ == failAt_)
@@ -136,8 +153,6 @@ public:
     return inner_->runBody(index, arguments);
   }
   uint64_t launches() const override { return launches_ + inner_->launches(); }
-  bool sharesHostMemory() const override { return inner_->sharesHostMemory(); }
-  Status copy(void *to, const void *from, size_t bytes) override { return inner_->copy(to, from, bytes); }
 
 private:
   std::unique_ptr<Device> inner_;
@@ -244,7 +259,9 @@ TEST_F(ExecutorTest, PoisonDoesNotReachResultsAndTouchedBytesAreCounted) {
   std::vector<StepReport> reports;
   ASSERT_FALSE(train(*executor, two.bundle, training(3, reports)).failed());
   expectTrained(reports, *executor, 0);
-  for (const Executor::MemoryUse &use : executor->memoryUse()) {
+  auto uses = executor->memoryUse();
+  ASSERT_FALSE(uses.failed()) << uses.message();
+  for (const Executor::MemoryUse &use : *uses) {
     EXPECT_EQ(use.planned, 4096u);
     EXPECT_GE(use.touched, 640u);
     EXPECT_LE(use.touched, 1088u);
@@ -459,7 +476,7 @@ TEST_F(ExecutorTest, StateIsStillUntilItIsReleased) {
         std::this_thread::sleep_for(std::chrono::milliseconds(20));
         std::string bytes;
         for (const bundle::PersistentState &state : bundle->programs[device].state())
-          bytes.append(reinterpret_cast<const char *>(executor->address(device, state.region())), state.region().bytes());
+          bytes += bytesAt(*executor, device, state.region());
         {
           std::lock_guard<std::mutex> inside(mutex);
           states[{step, device}] = bytes;
@@ -490,7 +507,7 @@ TEST_F(ExecutorTest, StateIsStillUntilItIsReleased) {
     for (uint32_t device = 0; device < 2; ++device) {
       std::string bytes;
       for (const bundle::PersistentState &state : two.bundle.programs[device].state())
-        bytes.append(reinterpret_cast<const char *>(alone->address(device, state.region())), state.region().bytes());
+        bytes += bytesAt(*alone, device, state.region());
       EXPECT_EQ(bytes, (reader.states[{step, device}])) << "step " << step << ", device " << device;
     }
   }
@@ -508,7 +525,7 @@ TEST_F(ExecutorTest, TwoExecutorsOfOneDeviceEachTrainAsOneOfBoth) {
   for (uint32_t i = 0; i < 2; ++i)
     threads.emplace_back([&, i] {
       std::vector<LocalDevice> locals;
-      locals.push_back({i, std::move(devices[i]), std::move(transports[i])});
+      locals.push_back({i, withThreads(std::move(devices[i])), std::move(transports[i])});
       ExecutorOptions options;
       options.stallSeconds = 0;
       auto executor = Executor::create(two.bundle, std::move(locals), options);

@@ -1,4 +1,5 @@
 // Products through a body against three nested loops: both libraries, both types, every transpose, odd sizes, batches, accumulation, threads.
+#include "HostSlots.h"
 #include "bundle.pb.h"
 #include "device/cpu/Gemm.h"
 #include "device/cpu/MatrixProduct.h"
@@ -58,7 +59,7 @@ template <typename T> void check(CpuDevice &device, const Case &c, bool ta, bool
     b[i] = element<T>(3 * i + 7);
   if (!accumulate)
     std::fill(result.begin(), result.end(), T(NAN)); // must not be read.
-  void *slots[] = {a.data(), b.data(), result.data()};
+  zorse::runtime::test::HostSlots slots{a.data(), b.data(), result.data()};
   uint8_t overwrite[] = {0, 0, uint8_t(!accumulate)};
   BodyArguments arguments;
   arguments.slots = slots;

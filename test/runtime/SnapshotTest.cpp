@@ -363,7 +363,7 @@ TEST_F(SnapshotTest, FrozenParametersMustBeThoseOfTheRun) {
   eachElement(bundle, *executor, [&](uint32_t p, int, int64_t e, bundle::ElementType, std::byte *data) {
     if (p == 3 && e == 5)
       data[0] ^= std::byte(1);
-  });
+  }, executor.get());
   auto group = makeSoloGroup(2);
   SnapshotOptions options;
   options.directory = directory;

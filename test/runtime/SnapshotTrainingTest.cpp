@@ -113,7 +113,8 @@ protected:
     out.error = status.failed() ? status.message() : "";
     out.counts = (*snapshots)->counts();
     for (uint32_t d = 0; d < 2; ++d) {
-      const auto *w = reinterpret_cast<const float *>((*executor)->address(d, bundle.programs[d].state(0).region()));
+      float w[2];
+      EXPECT_FALSE((*executor)->read(d, bundle.programs[d].state(0).region(), 0, w, sizeof w).failed());
       out.weights.insert(out.weights.end(), w, w + 2);
     }
     return out;

@@ -126,13 +126,16 @@ inline double stateNumber(uint32_t parameter, int moment, int64_t e, uint64_t st
 }
 
 /// Visits every element of a parameter that a device of the executor holds.
-template <typename Visit> void eachElement(const Bundle &bundle, const Executor &executor, const Visit &visit) {
+/// \param written  receives what the visit made of it; null: nobody
+template <typename Visit> void eachElement(const Bundle &bundle, const Executor &executor, const Visit &visit, Executor *written = nullptr) {
   for (uint32_t device : executor.devices())
     for (const bundle::PersistentState &state : bundle.programs[device].state()) {
       const bundle::Value &value = state.value();
       if (value.kind() == bundle::Value::OPTIMIZER_STEP)
         continue;
-      std::byte *data = executor.address(device, state.region());
+      std::vector<std::byte> bytes(state.region().bytes());
+      std::byte *data = bytes.data();
+      (void)executor.read(device, state.region(), 0, data, bytes.size());
       for (uint32_t p : bundle.summary.groups(int(value.id())).parameters()) {
         const bundle::ParameterInfo &info = bundle.summary.parameters(int(p));
         int64_t count = info.shape(0) * info.shape(1);
@@ -140,22 +143,23 @@ template <typename Visit> void eachElement(const Bundle &bundle, const Executor 
           visit(p, value.kind() == bundle::Value::MOMENTS ? int(value.cut()) : -1, e, state.type(),
                 data + uint64_t(info.offset() + e - value.begin()) * elementBytes(state.type()));
       }
+      if (written)
+        (void)written->write(device, state.region(), 0, data, bytes.size());
     }
 }
 
 inline void fillState(const Bundle &bundle, Executor &executor, uint64_t step) {
   for (uint32_t device : executor.devices())
     for (const bundle::PersistentState &state : bundle.programs[device].state()) {
-      std::byte *data = executor.address(device, state.region());
-      std::memset(data, 0, state.region().bytes());
+      (void)executor.clear(device, state.region());
       double number = double(step);
       if (state.value().kind() == bundle::Value::OPTIMIZER_STEP)
-        std::memcpy(data, &number, 8);
+        (void)executor.write(device, state.region(), 0, &number, 8);
     }
   eachElement(bundle, executor, [&](uint32_t p, int moment, int64_t e, bundle::ElementType type, std::byte *data) {
     double number = stateNumber(p, moment, e, bundle.summary.parameters(int(p)).trainable() ? step : 0);
     convertElements(&number, StoredType::F64, data, storedType(type), 1);
-  });
+  }, &executor);
 }
 
 /// Elements that are not as after `step`; the optimizer's step counts as one per device.
@@ -170,7 +174,7 @@ inline int64_t wrongElements(const Bundle &bundle, const Executor &executor, uin
     for (const bundle::PersistentState &state : bundle.programs[device].state())
       if (state.value().kind() == bundle::Value::OPTIMIZER_STEP) {
         double number;
-        std::memcpy(&number, executor.address(device, state.region()), 8);
+        (void)executor.read(device, state.region(), 0, &number, 8);
         wrong += number != (withMoments ? double(step) : 0.0);
       }
   return wrong;

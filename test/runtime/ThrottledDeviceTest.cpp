@@ -20,11 +20,14 @@ double seconds(clockid_t clock) {
 class Busy final : public Device {
 public:
   std::string description() const override { return "busy"; }
-  Result<std::unique_ptr<DeviceMemory>> allocate(size_t, const AllocationOptions &) override { return internalError("none"); }
+  Result<std::unique_ptr<DeviceMemory>> allocate(bundle::MemoryKind, size_t, const AllocationOptions &) override { return internalError("none"); }
+  Status read(void *, DeviceAddress, size_t) override { return Status::success(); }
+  Status write(DeviceAddress, const void *, size_t) override { return Status::success(); }
+  Status copy(DeviceAddress, DeviceAddress, size_t) override { return Status::success(); }
+  Status fill(DeviceAddress, std::byte, size_t) override { return Status::success(); }
+  Result<void *> expose(DeviceAddress, const std::string &) override { return internalError("none"); }
   Status loadBodies(const bundle::BodyLibrary &, const std::string &) override { return Status::success(); }
   uint64_t launches() const override { return 7; }
-  bool sharesHostMemory() const override { return true; }
-  Status copy(void *, const void *, size_t) override { return Status::success(); }
   Status runBody(uint32_t index, const BodyArguments &) override {
     double begin = seconds(CLOCK_MONOTONIC), until = seconds(CLOCK_THREAD_CPUTIME_ID) + 0.02;
     while (seconds(CLOCK_THREAD_CPUTIME_ID) < until) {

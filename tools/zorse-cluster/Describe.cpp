@@ -309,13 +309,13 @@ Result<double> zorse::cluster::measureProducts(int threads) {
   product.set_ldc(n);
   product.set_alpha(1);
   std::vector<std::unique_ptr<DeviceMemory>> memory;
-  std::vector<void *> slots;
+  std::vector<DeviceAddress> slots;
   std::vector<float> numbers(n * n, 0.25f);
   for (int i = 0; i < 3; ++i) {
-    Result<std::unique_ptr<DeviceMemory>> allocated = (*device)->allocate(n * n * 4, {});
+    Result<std::unique_ptr<DeviceMemory>> allocated = (*device)->allocate(bundle::DEVICE, n * n * 4, {});
     if (allocated.failed())
       return allocated.error();
-    if (Status status = (*device)->copy((*allocated)->base(), numbers.data(), n * n * 4); status.failed())
+    if (Status status = (*device)->write((*allocated)->base(), numbers.data(), n * n * 4); status.failed())
       return status;
     slots.push_back((*allocated)->base());
     memory.push_back(std::move(*allocated));

@@ -123,7 +123,7 @@ private:
     if (least + workspace > options.memory)
       return userError("the unit functions need " + std::to_string((least + workspace) >> 20) + " MiB for " + std::to_string(rows.back()) + " rows, and there are " +
                        std::to_string(options.memory >> 20) + " MiB; give fewer rows with --rows or more memory with --memory");
-    Result<std::unique_ptr<DeviceMemory>> shared = device.allocate(std::max<uint64_t>(workspace, 64), {});
+    Result<std::unique_ptr<DeviceMemory>> shared = device.allocate(bundle::DEVICE, std::max<uint64_t>(workspace, 64), {});
     if (shared.failed())
       return shared.error();
     scratch = std::move(*shared);
@@ -145,7 +145,7 @@ private:
   }
 
   Status call(const UnitClass &c, size_t set, uint32_t body, int64_t rows) {
-    std::vector<void *> addresses = c.sets[set].of(bundle.bodies.bodies(static_cast<int>(body)));
+    std::vector<DeviceAddress> addresses = c.sets[set].of(bundle.bodies.bodies(static_cast<int>(body)));
     BodyArguments arguments;
     arguments.slots = addresses.data();
     arguments.rows = rows;
@@ -313,7 +313,7 @@ private:
       Result<Slots> slots = Slots::make(device, bundle, -1, {body}, elements, scratch->base(), 11);
       if (slots.failed())
         return slots.error();
-      std::vector<void *> addresses = slots->of(bundle.bodies.bodies(static_cast<int>(body)));
+      std::vector<DeviceAddress> addresses = slots->of(bundle.bodies.bodies(static_cast<int>(body)));
       Status status = line(elements / 16, elements, each, fixed, [&](int64_t n) {
         BodyArguments arguments;
         arguments.slots = addresses.data();
@@ -331,7 +331,7 @@ private:
       return status;
 
     size_t large = std::min<size_t>(64 << 20, std::max<size_t>(options.memory / 4, 1 << 20)), small = large / 16;
-    Result<std::unique_ptr<DeviceMemory>> from = device.allocate(large, {}), to = device.allocate(large, {});
+    Result<std::unique_ptr<DeviceMemory>> from = device.allocate(bundle::DEVICE, large, {}), to = device.allocate(bundle::DEVICE, large, {});
     if (from.failed() || to.failed())
       return from.failed() ? from.error() : to.error();
     Status status = line(static_cast<int64_t>(small), static_cast<int64_t>(large), profile.copyPerByte, profile.copyFixed,
@@ -339,7 +339,7 @@ private:
     std::vector<std::byte> host(large, std::byte(1));
     if (status.succeeded())
       status = line(static_cast<int64_t>(small), static_cast<int64_t>(large), profile.loadPerByte, profile.loadFixed,
-                    [&](int64_t bytes) { return device.copy((*to)->base(), host.data(), static_cast<size_t>(bytes)); });
+                    [&](int64_t bytes) { return device.write((*to)->base(), host.data(), static_cast<size_t>(bytes)); });
     if (status.failed())
       return status;
     char text[128];
@@ -351,7 +351,7 @@ private:
       Result<Slots> slots = Slots::make(device, bundle, -1, {body}, 1, scratch->base(), 13);
       if (slots.failed())
         return slots.error();
-      std::vector<void *> addresses = slots->of(bundle.bodies.bodies(static_cast<int>(body)));
+      std::vector<DeviceAddress> addresses = slots->of(bundle.bodies.bodies(static_cast<int>(body)));
       Status failure;
       std::vector<double> samples;
       for (int round = 0; round < 5; ++round)

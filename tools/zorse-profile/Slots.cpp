@@ -118,7 +118,7 @@ uint64_t Slots::bytesOf(const Bundle &bundle, const std::vector<uint32_t> &bodie
   return total;
 }
 
-Result<Slots> Slots::make(Device &device, const Bundle &bundle, int32_t unit, const std::vector<uint32_t> &bodies, int64_t rows, std::byte *workspace, uint32_t seed) {
+Result<Slots> Slots::make(Device &device, const Bundle &bundle, int32_t unit, const std::vector<uint32_t> &bodies, int64_t rows, DeviceAddress workspace, uint32_t seed) {
   Slots slots;
   std::mt19937_64 random(seed);
   std::map<std::pair<int, uint32_t>, std::pair<const bundle::Slot *, uint64_t>> wanted;
@@ -132,11 +132,11 @@ Result<Slots> Slots::make(Device &device, const Bundle &bundle, int32_t unit, co
       slots.places[key] = workspace;
       continue;
     }
-    Result<std::unique_ptr<DeviceMemory>> memory = device.allocate(entry.second, {});
+    Result<std::unique_ptr<DeviceMemory>> memory = device.allocate(bundle::DEVICE, entry.second, {});
     if (memory.failed())
       return memory.error();
     std::vector<std::byte> data = contents(bundle, unit, *entry.first, entry.second, random);
-    if (Status status = device.copy((*memory)->base(), data.data(), data.size()); status.failed())
+    if (Status status = device.write((*memory)->base(), data.data(), data.size()); status.failed())
       return status;
     slots.places[key] = (*memory)->base();
     slots.memory.push_back(std::move(*memory));
@@ -144,8 +144,8 @@ Result<Slots> Slots::make(Device &device, const Bundle &bundle, int32_t unit, co
   return Result<Slots>(std::move(slots));
 }
 
-std::vector<void *> Slots::of(const bundle::Body &body) const {
-  std::vector<void *> addresses;
+std::vector<DeviceAddress> Slots::of(const bundle::Body &body) const {
+  std::vector<DeviceAddress> addresses;
   for (const bundle::Slot &slot : body.slots())
     addresses.push_back(places.at({slot.kind(), slot.index()}));
   return addresses;

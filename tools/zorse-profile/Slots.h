@@ -17,17 +17,17 @@ class Slots {
 public:
   /// \param workspace  shared by all units of the device, as in a run; at least what `bytesOf` asks for
   /// \param rows       the most rows that will be run
-  static runtime::Result<Slots> make(runtime::Device &device, const runtime::Bundle &bundle, int32_t unit, const std::vector<uint32_t> &bodies, int64_t rows, std::byte *workspace,
+  static runtime::Result<Slots> make(runtime::Device &device, const runtime::Bundle &bundle, int32_t unit, const std::vector<uint32_t> &bodies, int64_t rows, runtime::DeviceAddress workspace,
                                      uint32_t seed);
 
   /// One address per slot of the body.
-  std::vector<void *> of(const bundle::Body &body) const;
+  std::vector<runtime::DeviceAddress> of(const bundle::Body &body) const;
 
   /// Bytes that `make` allocates, and of workspace.
   static uint64_t bytesOf(const runtime::Bundle &bundle, const std::vector<uint32_t> &bodies, int64_t rows, uint64_t *workspace);
 
 private:
-  std::map<std::pair<int, uint32_t>, std::byte *> places;
+  std::map<std::pair<int, uint32_t>, runtime::DeviceAddress> places;
   std::vector<std::unique_ptr<runtime::DeviceMemory>> memory;
 };
 

@@ -2,6 +2,7 @@
 #include "BodyTimer.h"
 #include "ParseFlags.h"
 
+#include "zorse/Bundle/DeviceKinds.h"
 #include "zorse/Planning/Cluster.h"
 #include "zorse/runtime/Control.h"
 #include "zorse/runtime/DeviceFactors.h"
@@ -11,7 +12,6 @@
 #include "zorse/runtime/OutputFile.h"
 #include "zorse/runtime/Overwrites.h"
 #include "zorse/runtime/StandardStreams.h"
-#include "zorse/runtime/ThrottledDevice.h"
 
 #include <algorithm>
 #include <cstdio>
@@ -57,14 +57,14 @@ public:
 
   /// The device `index`, here. \param threadsHere  of all devices of this host
   Result<planning::DeviceProfile> device(uint32_t index, int threadsHere) {
-    Result<std::unique_ptr<Device>> device = makeDevice(bundle, index, threadsHere);
-    if (device.failed())
-      return device.error();
     Result<std::vector<double>> shares = deviceFactors("--throttle", o.throttle, 1, bundle);
     if (shares.failed())
       return shares.error();
     const double share = (*shares)[index];
-    *device = makeThrottledDevice(std::move(*device), share);
+    Result<std::unique_ptr<QueuedDevice>> device = makeDevice(bundle, index, threadsHere, share);
+    if (device.failed())
+      return device.error();
+    const bool processors = deviceKindOf(bundle.devices[index].kind).hostProcessors;
     if (Status status = (*device)->loadBodies(bundle.bodies, bundle.kernelDirectory()); status.failed())
       return status;
     CpuQuota quota = cpuQuota();
@@ -78,9 +78,9 @@ public:
     std::string name = bundle.devices[index].name, prefix = std::getenv("ZORSE_RANK") ? "" : name + ": "; // our launcher puts the name in front
     if (!o.quiet)
       options.say = [prefix](const std::string &line) { std::fprintf(stderr, "%s%s\n", prefix.c_str(), line.c_str()); };
-    if (bundle.devices[index].kind == "cpu" && bundle.devices[index].threads == 1 && share == 1)
+    if (processors && bundle.devices[index].threads == 1 && share == 1)
       options.processors = quota.processors > 0 ? std::min(quota.processors, 1.0) : 1.0;
-    if (bundle.devices[index].kind == "cpu" && quota.processors > 0 && quota.processors <= bundle.devices[index].threads && share == 1)
+    if (processors && quota.processors > 0 && quota.processors <= bundle.devices[index].threads && share == 1)
       options.quota = quota.processors;
     if (quota.processors > 0) {
       options.sampleSeconds = std::max(options.sampleSeconds, 20 * quota.period);
@@ -187,7 +187,7 @@ Status runAlone(const Options &o, const Bundle &bundle) {
 /// Processors that a rank's messages take from its computing; 0: there are others for them. \param threadsHere  of all devices of this host
 /// \param share  of a processor that throttling leaves each thread: messages have its pauses
 double sharedProcessors(const BundleDevice &device, int threadsHere, double share) {
-  if (device.kind != "cpu" || share < 1)
+  if (!deviceKindOf(device.kind).hostProcessors || share < 1)
     return 0;
   double there = std::max(1u, std::thread::hardware_concurrency()) * double(device.threads) / std::max(threadsHere, 1);
   if (CpuQuota quota = cpuQuota(); quota.processors > 0)

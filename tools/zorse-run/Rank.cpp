@@ -102,7 +102,7 @@ public:
     process.output = output.get();
     process.resume = o.resume || place.attempt > 0;
     process.fingerprint = fingerprint;
-    process.makeDevices = [this] { return makeDevices(); };
+    process.makeDevices = [this](const std::vector<double> &shares) { return makeDevices(shares); };
     process.failed = [this](const Error &error) { failed(error); };
     process.reportToAll = std::any_of(bundle->programs.begin(), bundle->programs.end(), [](const bundle::Program &program) { return program.entries_size() == 0; });
     if (bundle->programs[place.rank].entries_size() == 0)
@@ -132,7 +132,7 @@ private:
     if (ready.failed())
       return ready;
 
-    RankFacts facts = factsOfThisProcess();
+    RankFacts facts = factsOfThisProcess(bundle->devices[place.rank].kind);
     facts.bundle = bundle->digest;
     facts.run = runText(o, fingerprint, evaluationFingerprint);
     Result<std::vector<std::string>> texts = member->exchange("facts", encodeFacts(facts));
@@ -259,7 +259,7 @@ private:
     return Status::success();
   }
 
-  Result<std::vector<LocalDevice>> makeDevices() {
+  Result<std::vector<LocalDevice>> makeDevices(const std::vector<double> &shares) {
     GlooOptions options;
     Result<std::string> address = rankAddress(place, o.listen);
     if (address.failed())
@@ -290,7 +290,7 @@ private:
         return userError(std::string("ZORSE_TEST_DELAYS: expected SEED,MILLISECONDS, got '") + delays + "'");
       *transport = makeDelayedTransport(std::move(*transport), seed + place.rank, milliseconds);
     }
-    Result<std::unique_ptr<Device>> device = makeDevice(*bundle, place.rank, threadsHere);
+    Result<std::unique_ptr<QueuedDevice>> device = makeDevice(*bundle, place.rank, threadsHere, shares[place.rank]);
     if (device.failed())
       return device.error();
     std::vector<LocalDevice> locals;

@@ -2,19 +2,19 @@
 
 #include "JobOutput.h"
 
-#include "zorse/runtime/CpuDevice.h"
 #include "zorse/runtime/DeviceFactors.h"
 #include "zorse/runtime/Data.h"
+#include "zorse/runtime/Drivers.h"
 #include "zorse/runtime/Report.h"
 #include "zorse/runtime/Snapshot.h"
 #include "zorse/runtime/SnapshotFiles.h"
 #include "zorse/runtime/State.h"
-#include "zorse/runtime/ThrottledDevice.h"
 
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <filesystem>
+#include <set>
 
 using namespace zorse;
 using namespace zorse::run;
@@ -69,14 +69,12 @@ private:
         return opened.error();
       evaluation = std::move(*opened);
     }
-    Result<std::vector<LocalDevice>> devices = process.makeDevices();
-    if (devices.failed())
-      return devices.error();
     Result<std::vector<double>> shares = deviceFactors("--throttle", o.throttle, 1, bundle);
     if (shares.failed())
       return shares.error();
-    for (LocalDevice &device : *devices)
-      device.device = makeThrottledDevice(std::move(device.device), (*shares)[device.index]);
+    Result<std::vector<LocalDevice>> devices = process.makeDevices(*shares);
+    if (devices.failed())
+      return devices.error();
     emptyExecutor = processBytes();
 
     ExecutorOptions options;
@@ -156,18 +154,31 @@ private:
     return Status::success();
   }
 
-  /// Of all ranks, each once: which one a rank has chosen may depend on its machine.
+  /// Of all ranks' devices, each once: which one a rank has chosen may depend on its machine.
   Result<std::string> matrixLibraries() {
-    Result<std::string> mine = CpuDevice::matrixLibrary();
-    if (mine.failed())
-      return mine;
-    Result<std::vector<std::string>> all = process.group.exchange("matrix libraries", *mine);
-    if (all.failed())
-      return all.error();
+    std::set<std::string> kinds;
+    for (uint32_t device : executor->devices())
+      kinds.insert(bundle.devices[device].kind);
+    std::vector<std::string> mine;
+    for (const std::string &kind : kinds) {
+      Result<const Driver *> driver = findDriver(kind, kind);
+      if (driver.failed())
+        return driver.error();
+      Result<std::string> library = (*driver)->numerics();
+      if (library.failed())
+        return library;
+      mine.push_back(*library);
+    }
+    Result<std::vector<std::string>> all = process.group.exchange("matrix libraries", joined(mine));
+    return all.failed() ? Result<std::string>(all.error()) : joined(*all);
+  }
+
+  /// Each once, in order.
+  static std::string joined(const std::vector<std::string> &names) {
     std::string text;
-    for (size_t rank = 0; rank < all->size(); ++rank)
-      if (std::find(all->begin(), all->begin() + rank, (*all)[rank]) == all->begin() + rank)
-        text += (text.empty() ? "" : " and ") + (*all)[rank];
+    for (auto name = names.begin(); name != names.end(); ++name)
+      if (std::find(names.begin(), name, *name) == name)
+        text += (text.empty() ? "" : " and ") + *name;
     return text;
   }
 
@@ -295,9 +306,14 @@ private:
     if (snapshots)
       keep(finishSnapshots());
 
-    if (!o.memoryReport.empty())
-      for (size_t i = 0; i < executor->devices().size(); ++i)
-        tell(sayMemory(executor->devices()[i], executor->memoryUse()[i]));
+    if (!o.memoryReport.empty()) {
+      Result<std::vector<Executor::MemoryUse>> uses = executor->memoryUse();
+      if (!uses.failed())
+        for (size_t i = 0; i < executor->devices().size(); ++i)
+          tell(sayMemory(executor->devices()[i], (*uses)[i]));
+      else
+        keep(uses.error());
+    }
     if (!o.trace.empty()) {
       std::vector<TraceEvent> events = executor->takeTrace();
       double offset = alone() ? 0 : std::chrono::duration<double>(began - made).count();

@@ -26,7 +26,7 @@ struct Process {
   std::string fingerprint;           ///< of the training data
   bool reportToAll = false;          ///< some rank has nothing to do and follows the reports.
   std::function<void()> pace;        ///< of such a rank: TrainingRun.pace
-  std::function<runtime::Result<std::vector<runtime::LocalDevice>>()> makeDevices;
+  std::function<runtime::Result<std::vector<runtime::LocalDevice>>(const std::vector<double> &shares)> makeDevices; ///< shares of their speed, by device of the bundle
   std::function<void(const runtime::Error &)> failed; ///< ends the process: bodies and transfers that are under way may never end.
 };
 

@@ -66,7 +66,7 @@ Status runThreads(const Options &o, bool &finished) {
   process.output = &output;
   process.resume = o.resume;
   process.fingerprint = fingerprint;
-  process.makeDevices = [&] { return makeLocalDevices(*bundle); };
+  process.makeDevices = [&](const std::vector<double> &shares) { return makeLocalDevices(*bundle, shares); };
   process.failed = [](const Error &error) { endProcess(error.kind, error.text(), error.code()); };
   uint64_t stepsDone = 0;
   Status status = trainHere(o, *bundle, **data, process, stepsDone);

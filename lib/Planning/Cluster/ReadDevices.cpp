@@ -1,5 +1,6 @@
 #include "ClusterReader.h"
 
+#include "zorse/Bundle/DeviceKinds.h"
 #include "zorse/Planning/DeviceDefaults.h"
 #include "zorse/Step/ShowBytes.h"
 
@@ -36,7 +37,7 @@ std::vector<std::string> typeNames() {
 } // namespace
 
 void zorse::planning::setDefaults(ClusterDevice &device, const DeviceType *type) {
-  const bool cpu = device.kind == "cpu";
+  const bool cpu = deviceKindOf(device.kind).hostProcessors;
   if (!type) { // described by hand: elementwise work and calls take time on every device
     device.memoryBandwidth = cpu ? kThreadBandwidth * device.threads : kDeviceBandwidth;
     device.launch = cpu ? kCpuLaunch : kDeviceLaunch;
@@ -96,9 +97,11 @@ DeviceEntry zorse::planning::readDeviceEntry(const YAML::Node &node, const YAML:
   if (type)
     device.kind = type->kind;
   if (YAML::Node kind = fields["kind"]) {
+    if (kind.IsNull()) // never by an omission
+      fail(kind, what + ": expected a kind out of " + deviceKindNames(/*driven=*/false) + ", got nothing; a null device is asked for by kind: \"null\", in quotes");
     device.kind = toName(kind, what + ": kind");
-    if (device.kind != "cpu" && device.kind != "cuda" && device.kind != "sim")
-      fail(kind, what + ": expected kind cpu, cuda or sim, got '" + device.kind + "'");
+    if (!findDeviceKind(device.kind))
+      fail(kind, what + ": expected a kind out of " + deviceKindNames(/*driven=*/false) + ", got '" + device.kind + "'");
   }
   if (YAML::Node threads = fields["threads"])
     device.threads = toCount(threads, what + ": threads", 4096);

@@ -3,6 +3,7 @@
 #include "CostTables.h"
 
 #include "zorse/Bundle/ContentHash.h"
+#include "zorse/Bundle/DeviceKinds.h"
 
 #include <algorithm>
 #include <cmath>
@@ -110,8 +111,8 @@ std::optional<CostModel> CostModel::make(const bundle::ModelSummary &summary, co
   if (!moves)
     topology.clear_moving();
   tables->network = sim::Network(topology);
-  // Gloo's transport, which runs CPU devices, sums by exchange and gathers straight from the owners, over relays between sites.
-  bool gloo = std::all_of(cluster.devices.begin(), cluster.devices.end(), [](const ClusterDevice &device) { return device.kind == "cpu"; });
+  // Gloo's transport sums by exchange and gathers straight from the owners, over relays between sites.
+  bool gloo = std::all_of(cluster.devices.begin(), cluster.devices.end(), [](const ClusterDevice &device) { return deviceKindOf(device.kind).joins("gloo"); });
   if (gloo) {
     tables->gather = topology.sites_size() > 1 ? sim::Algorithm::Hierarchical : sim::Algorithm::Exchange;
     tables->reduce = sim::Algorithm::Exchange;

@@ -1,5 +1,7 @@
 #include "CostTables.h"
 
+#include "zorse/Bundle/DeviceKinds.h"
+
 #include "bundle.pb.h"
 
 #include <algorithm>
@@ -189,7 +191,7 @@ DeviceTimes zorse::planning::deviceTimes(const bundle::ModelSummary &summary, co
   times.norm = elementwise(2, 4);
   double memory = device.memoryBandwidth > 0 ? device.memoryBandwidth / 2 : port > 0 ? port : kUnknownCopy; // a copy reads and writes
   times.copy = {device.launch, 1 / memory};
-  times.load = {device.launch, 1 / (device.kind != "cpu" && pcie > 0 ? pcie : memory)};
+  times.load = {device.launch, 1 / (!deviceKindOf(device.kind).sharesHostMemory && pcie > 0 ? pcie : memory)};
   if (profile) {
     auto use = [](Rate &rate, double each, double fixed) {
       if (each >= 0)

@@ -1,5 +1,7 @@
 #include "DeviceProgram.h"
 
+#include "zorse/Bundle/DeviceKinds.h"
+
 #include <algorithm>
 #include <cstring>
 
@@ -37,48 +39,100 @@ template <typename List> bool contains(const List &list, uint32_t device) { retu
 
 } // namespace
 
-DeviceProgram::DeviceProgram(const Bundle &bundle, uint32_t index, Device &device)
-    : bundle(bundle), index(index), device(device), program(bundle.programs[index]), progress(program.queues_size()), queueLength(program.queues_size()) {}
+Status PreparedEntry::run(uint64_t step, size_t call) { return program->runner->run(*program, *this, step, call); }
 
-Result<std::unique_ptr<DeviceProgram>> DeviceProgram::create(const Bundle &bundle, uint32_t index, Device &device, bool poison) {
+DeviceProgram::DeviceProgram(const Bundle &bundle, uint32_t index, QueuedDevice &device)
+    : bundle(bundle), index(index), device(device), program(bundle.programs[index]), queueEntries(program.queues_size()) {}
+
+Result<std::unique_ptr<DeviceProgram>> DeviceProgram::create(const Bundle &bundle, uint32_t index, QueuedDevice &device, const std::string &transport, bool threadPerQueue,
+                                                             bool poison) {
   std::unique_ptr<DeviceProgram> p(new DeviceProgram(bundle, index, device));
   for (const bundle::Arena &arena : p->program.arenas()) {
-    if (arena.kind() != bundle::DEVICE && arena.kind() != bundle::HOST && arena.kind() != bundle::PINNED_HOST)
-      return userError("device '" + p->program.device_name() + "': has no memory of kind " + bundle::MemoryKind_Name(arena.kind()));
     AllocationOptions options;
     options.poison = poison;
-    Result<std::unique_ptr<DeviceMemory>> memory = device.allocate(arena.bytes(), options);
+    Result<std::unique_ptr<DeviceMemory>> memory = device.allocate(arena.kind(), arena.bytes(), options);
     if (memory.failed())
       return memory.error();
     p->arenas_.push_back(std::move(*memory));
   }
-  p->entries.resize(p->program.entries_size());
+  p->group(threadPerQueue);
+  p->entries = std::vector<PreparedEntry>(p->program.entries_size());
   for (int i = 0; i < p->program.entries_size(); ++i) {
     PreparedEntry &prepared = p->entries[i];
     prepared.entry = &p->program.entries(i);
     prepared.index = i;
-    p->prepare(prepared);
-    ++p->queueLength[prepared.entry->queue()];
+    prepared.program = p.get();
+    if (Status status = p->prepare(prepared, transport); status.failed())
+      return status;
+    p->queueEntries[prepared.entry->queue()].push_back(&prepared);
+    std::vector<PreparedEntry *> &together = p->workerEntries[p->workers[prepared.entry->queue()]];
+    prepared.place = uint32_t(together.size());
+    together.push_back(&prepared);
+  }
+  for (size_t queue = 0; queue < p->queueEntries.size(); ++queue) {
+    if (p->queueEntries[queue].empty())
+      continue;
+    p->queueEntries[queue].front()->firstOfQueue = true;
+    p->queueEntries[queue].back()->lastOfQueue = true;
+    ++p->queuesInUse;
+    p->computeQueuesInUse += p->workers[queue] == 0;
   }
   return p;
 }
 
-void DeviceProgram::prepare(PreparedEntry &prepared) {
+void DeviceProgram::group(bool threadPerQueue) {
+  const bool sharesHostMemory = deviceKindOf(bundle.devices[index].kind).sharesHostMemory;
+  uint32_t next = 2;
+  for (const bundle::Queue &queue : program.queues()) {
+    // Handing a copy of a few bytes to another thread and back costs more than the copy.
+    bool compute = queue.kind() == bundle::COMPUTE || (sharesHostMemory && (queue.kind() == bundle::HOST_TO_DEVICE || queue.kind() == bundle::DEVICE_TO_HOST));
+    workers.push_back(compute ? 0 : threadPerQueue ? next++ : 1);
+  }
+  workerEntries.resize(next);
+}
+
+bool DeviceProgram::isReady(const PreparedEntry &entry, uint64_t step) const {
+  return std::all_of(entry.waits.begin(), entry.waits.end(),
+                     [&](const PreparedWait &wait) { return (wait.previousStep && step == 0) || device.isDone(event(wait, step)); });
+}
+
+void DeviceProgram::prepareCalls(PreparedEntry &prepared) {
+  for (const bundle::Call &call : prepared.entry->compute().calls())
+    for (const bundle::SlotBinding &slot : call.slots()) {
+      prepared.slots.push_back(address(slot.region()));
+      prepared.overwrite.push_back(slot.overwrite());
+    }
+  size_t first = 0;
+  for (const bundle::Call &call : prepared.entry->compute().calls()) {
+    prepared.calls.push_back({call.body(), {{call.rows(), call.sample_base(), call.instance_base()}, prepared.slots.data() + first, prepared.overwrite.data() + first}});
+    first += size_t(call.slots_size());
+  }
+}
+
+Status DeviceProgram::prepare(PreparedEntry &prepared, const std::string &transport) {
   const Entry &entry = *prepared.entry;
   prepared.inEvaluation = inEvaluation(entry.phase());
   for (const bundle::Wait &wait : entry.waits())
     prepared.waits.push_back({wait.queue(), wait.position(), wait.previous_step()});
+  Status problem;
+  auto exposed = [&](const bundle::Region &region) -> void * {
+    if (region.bytes() == 0)
+      return nullptr;
+    Result<void *> pointer = device.expose(address(region), transport);
+    if (pointer.failed())
+      problem = pointer.error();
+    return pointer.failed() ? nullptr : *pointer;
+  };
 
   switch (entry.what_case()) {
   case Entry::kCompute:
-    for (const bundle::Call &call : entry.compute().calls()) {
-      PreparedCall out{&call, {}, {}};
-      for (const bundle::SlotBinding &slot : call.slots()) {
-        out.slots.push_back(address(slot.region()));
-        out.overwrite.push_back(slot.overwrite());
-      }
-      prepared.calls.push_back(std::move(out));
-    }
+    prepareCalls(prepared);
+    break;
+  case Entry::kSend:
+    prepared.data = exposed(entry.send().region());
+    break;
+  case Entry::kReceive:
+    prepared.data = exposed(entry.receive().region());
     break;
   case Entry::kAllGather: {
     const bundle::AllGather &a = entry.all_gather();
@@ -87,9 +141,9 @@ void DeviceProgram::prepare(PreparedEntry &prepared) {
     out.shards = shardsOf(a.shards());
     out.readers.assign(a.readers().begin(), a.readers().end());
     if (contains(a.readers(), index))
-      out.full = address(a.full());
+      out.full = exposed(a.full());
     if (contains(a.shards().members(), index))
-      out.shard = address(a.shard());
+      out.shard = exposed(a.shard());
     break;
   }
   case Entry::kReduceScatter: {
@@ -99,16 +153,16 @@ void DeviceProgram::prepare(PreparedEntry &prepared) {
     out.contributors.assign(r.contributors().begin(), r.contributors().end());
     out.shards = shardsOf(r.shards());
     if (contains(r.contributors(), index))
-      out.full = address(r.full());
+      out.full = exposed(r.full());
     if (contains(r.shards().members(), index))
-      out.shard = address(r.shard());
+      out.shard = exposed(r.shard());
     break;
   }
   case Entry::kAllReduce: {
     const bundle::AllReduce &a = entry.all_reduce();
     prepared.sum.type = numberType(a.type());
     prepared.sum.members.assign(a.members().begin(), a.members().end());
-    prepared.sum.data = address(a.region());
+    prepared.sum.data = exposed(a.region());
     prepared.sum.count = int64_t(a.region().bytes() / bytesOf(prepared.sum.type));
     break;
   }
@@ -116,29 +170,34 @@ void DeviceProgram::prepare(PreparedEntry &prepared) {
     const bundle::Broadcast &b = entry.broadcast();
     prepared.broadcast.root = b.root();
     prepared.broadcast.members.assign(b.members().begin(), b.members().end());
-    prepared.broadcast.data = address(b.region());
+    prepared.broadcast.data = exposed(b.region());
     prepared.broadcast.bytes = b.region().bytes();
     break;
   }
   default:
     break;
   }
+  return problem;
 }
 
-Executor::MemoryUse DeviceProgram::memoryUse(bool poisoned) const {
+Result<Executor::MemoryUse> DeviceProgram::memoryUse(bool poisoned) const {
   Executor::MemoryUse use;
+  constexpr size_t kLine = 64;
+  unsigned char poison[kLine];
+  for (size_t i = 0; i < kLine; i += sizeof kPoisonWord)
+    std::memcpy(poison + i, &kPoisonWord, sizeof kPoisonWord);
+  std::vector<std::byte> part;
   for (const std::unique_ptr<DeviceMemory> &arena : arenas_) {
     use.planned += arena->bytes();
-    if (!poisoned)
-      continue;
-    constexpr size_t kLine = 64;
-    unsigned char poison[kLine];
-    for (size_t i = 0; i < kLine; i += sizeof kPoisonWord)
-      std::memcpy(poison + i, &kPoisonWord, sizeof kPoisonWord);
-    for (size_t i = 0; i < arena->bytes(); i += kLine) {
-      size_t size = std::min(kLine, arena->bytes() - i);
-      if (std::memcmp(arena->base() + i, poison, size) != 0)
-        use.touched += size;
+    for (size_t from = 0; poisoned && from < arena->bytes(); from += part.size()) {
+      part.resize(std::min<size_t>(arena->bytes() - from, 1 << 20));
+      if (Status status = device.read(part.data(), arena->base() + from, part.size()); status.failed())
+        return status;
+      for (size_t i = 0; i < part.size(); i += kLine) {
+        size_t size = std::min(kLine, part.size() - i);
+        if (std::memcmp(part.data() + i, poison, size) != 0)
+          use.touched += size;
+      }
     }
   }
   return use;

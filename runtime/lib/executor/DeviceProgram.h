@@ -1,12 +1,14 @@
 // A program made ready to run on its device: addresses instead of regions, lists instead of messages.
 #pragma once
 
-#include "Progress.h"
 #include "zorse/runtime/Executor.h"
 
 #include <vector>
 
 namespace zorse::runtime {
+
+class DeviceProgram;
+struct PreparedEntry;
 
 struct PreparedWait {
   uint32_t queue;
@@ -14,44 +16,71 @@ struct PreparedWait {
   bool previousStep;
 };
 
-struct PreparedCall {
-  const bundle::Call *call;
-  std::vector<void *> slots;
-  std::vector<uint8_t> overwrite;
+/// Who does what the host does for an entry.
+class EntryRunner {
+public:
+  virtual Status run(DeviceProgram &program, PreparedEntry &entry, uint64_t step, size_t call) = 0;
+
+protected:
+  ~EntryRunner() = default;
 };
 
-struct PreparedEntry {
+struct PreparedEntry final : HostTask {
   const bundle::Entry *entry;
   uint32_t index; ///< in the program
+  uint32_t place; ///< among the entries of its worker
   bool inEvaluation;
+  bool firstOfQueue = false, lastOfQueue = false;
   uint64_t expectedStep = UINT64_MAX;       ///< a receive: the last step in which it was announced
   std::vector<PreparedWait> waits;
-  std::vector<PreparedCall> calls;          ///< of a compute entry
+  std::vector<BodyCall> calls;              ///< of a compute entry; they point into the next two.
+  std::vector<DeviceAddress> slots;
+  std::vector<uint8_t> overwrite;
+  void *data = nullptr;                     ///< of a transfer, as the transport reaches it
   AllGatherArguments gather;                ///< of that collective
   ReduceScatterArguments reduction;
   AllReduceArguments sum;
   BroadcastArguments broadcast;
+  DeviceProgram *program = nullptr;
+
+  Status run(uint64_t step, size_t call) override;
 };
 
 class DeviceProgram {
 public:
-  static Result<std::unique_ptr<DeviceProgram>> create(const Bundle &bundle, uint32_t index, Device &device, bool poison);
+  /// \param transport  its name. \param threadPerQueue  for all queues but those of computing
+  static Result<std::unique_ptr<DeviceProgram>> create(const Bundle &bundle, uint32_t index, QueuedDevice &device, const std::string &transport, bool threadPerQueue, bool poison);
 
-  std::byte *address(const bundle::Region &region) const { return region.bytes() == 0 ? nullptr : arenas_[region.arena()]->base() + region.offset(); }
+  DeviceAddress address(const bundle::Region &region) const {
+    return region.bytes() == 0 ? DeviceAddress() : arenas_[region.arena()]->base() + region.offset();
+  }
+
+  /// When the entry that a wait names is done, for a wait in `step`.
+  Event event(const PreparedWait &wait, uint64_t step) const {
+    return {wait.queue, (wait.previousStep ? step - 1 : step) * queueEntries[wait.queue].size() + wait.position + 1};
+  }
+
+  /// Whether entries that an entry waits for are done.
+  bool isReady(const PreparedEntry &entry, uint64_t step) const;
 
   const Bundle &bundle;
   uint32_t index;
-  Device &device;
+  QueuedDevice &device;
+  EntryRunner *runner = nullptr;
   const bundle::Program &program;
-  Progress progress;
-  std::vector<uint64_t> queueLength;
   std::vector<PreparedEntry> entries;
+  std::vector<std::vector<PreparedEntry *>> queueEntries; ///< by queue
+  std::vector<uint32_t> workers;                          ///< by queue: 0 computes
+  std::vector<std::vector<PreparedEntry *>> workerEntries;
+  size_t queuesInUse = 0, computeQueuesInUse = 0;
 
-  Executor::MemoryUse memoryUse(bool poisoned) const;
+  Result<Executor::MemoryUse> memoryUse(bool poisoned) const;
 
 private:
-  DeviceProgram(const Bundle &bundle, uint32_t index, Device &device);
-  void prepare(PreparedEntry &prepared);
+  DeviceProgram(const Bundle &bundle, uint32_t index, QueuedDevice &device);
+  void group(bool threadPerQueue);
+  Status prepare(PreparedEntry &prepared, const std::string &transport);
+  void prepareCalls(PreparedEntry &prepared);
 
   std::vector<std::unique_ptr<DeviceMemory>> arenas_;
 };

@@ -1,5 +1,7 @@
 #include "zorse/runtime/Hardware.h"
 
+#include "zorse/runtime/Drivers.h"
+
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
@@ -13,30 +15,6 @@ using namespace zorse::runtime;
 using nlohmann::json;
 
 namespace {
-
-constexpr const char *kLevels[] = {"x86-64", "x86-64-v2", "x86-64-v3", "x86-64-v4"};
-
-std::string processor() {
-#if defined(__x86_64__)
-  if (!__builtin_cpu_supports("sse4.2"))
-    return kLevels[0];
-  if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("fma") || !__builtin_cpu_supports("bmi2"))
-    return kLevels[1];
-  bool wide = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512cd") &&
-              __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
-  return kLevels[wide ? 3 : 2];
-#elif defined(__aarch64__)
-  return "aarch64";
-#else
-  return "unknown";
-#endif
-}
-
-/// -1 for processors of another family.
-int levelOf(const std::string &name) {
-  auto found = std::find(std::begin(kLevels), std::end(kLevels), name.empty() ? kLevels[0] : name);
-  return found == std::end(kLevels) ? -1 : int(found - std::begin(kLevels));
-}
 
 uint64_t numberIn(const char *path) {
   std::ifstream file(path);
@@ -70,10 +48,12 @@ std::string mebibytes(uint64_t bytes) { return std::to_string(bytes >> 20) + " M
 
 } // namespace
 
-RankFacts zorse::runtime::factsOfThisProcess() {
+RankFacts zorse::runtime::factsOfThisProcess(const std::string &kind) {
   RankFacts facts;
   facts.host = hostHere();
-  facts.processor = processor();
+  for (const Driver &driver : drivers())
+    if (kind == driver.kind)
+      facts.processor = driver.architecture();
   facts.cores = coresHere();
   facts.memory = memoryHere();
   return facts;
@@ -122,7 +102,7 @@ Status zorse::runtime::checkHardware(const Bundle &bundle, const std::vector<Ran
       error(rankText(bundle, ranks, r) + ": has bundle " + facts.bundle + ", rank 0 has " + ranks[0].bundle + "; give every rank the same bundle");
     if (facts.run != ranks[0].run)
       error(rankText(bundle, ranks, r) + ": was started with " + facts.run + ", rank 0 with " + ranks[0].run + "; start every rank with the same options and data");
-    if (bundle.devices[r].kind == "cpu" && levelOf(facts.processor) < levelOf(bundle.bodies.arch()))
+    if (!zorse::deviceKindOf(bundle.devices[r].kind).runs(facts.processor, bundle.bodies.arch()))
       error(rankText(bundle, ranks, r) + ": the bundle's kernels are for " + bundle.bodies.arch() + ", this processor is " + facts.processor +
             "; compile the model for the oldest processor of the cluster");
     Host &host = hosts[facts.host];

@@ -1,5 +1,7 @@
 #include "Replay.h"
 
+#include "zorse/Bundle/DeviceKinds.h"
+
 #include <algorithm>
 
 using namespace zorse;
@@ -182,7 +184,7 @@ bool Replay::isEarly(uint32_t send, uint64_t step) const {
 void Replay::expectAhead(uint32_t s) {
   constexpr size_t kAhead = 16;
   const Server &server = tasks.servers[s];
-  if (server.computes || tasks.bundle.devices[server.device].kind != "cpu")
+  if (server.computes || !deviceKindOf(tasks.bundle.devices[server.device].kind).joins("gloo"))
     return;
   const Place &place = places[s];
   size_t end = std::min<size_t>(server.entries.size(), place.at + kAhead);

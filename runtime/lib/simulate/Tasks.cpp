@@ -1,5 +1,7 @@
 #include "Tasks.h"
 
+#include "zorse/Bundle/DeviceKinds.h"
+
 #include <algorithm>
 #include <numeric>
 
@@ -64,20 +66,20 @@ Tasks::Tasks(const Bundle &bundle, const SimulationOptions &options) : bundle(bu
     uint32_t firstQueue = uint32_t(queues.size()), firstEntry = uint32_t(entries.size());
     serversOf.push_back(uint32_t(servers.size()));
 
-    // Threads as the executor makes them: a CPU has one for computing and what is a mere copy there, and one for all communication.
+    // Workers as the executor makes them: one for computing and what is a mere copy there, and one for all communication; an asynchronous device serves each queue by itself.
     std::vector<uint32_t> serverOf(program.queues_size());
     std::vector<bool> used(program.queues_size());
     for (const Entry &entry : program.entries())
       used[entry.queue()] = true;
     uint32_t shared[2] = {UINT32_MAX, UINT32_MAX};
-    bool cpu = bundle.devices[d].kind == "cpu";
+    const DeviceKind &kindOfDevice = deviceKindOf(bundle.devices[d].kind);
     for (int q = 0; q < program.queues_size(); ++q) {
       queues.push_back({0, 0});
       if (!used[q])
         continue;
       bundle::QueueKind kind = program.queues(q).kind();
-      bool compute = kind == bundle::COMPUTE || (cpu && (kind == bundle::HOST_TO_DEVICE || kind == bundle::DEVICE_TO_HOST));
-      bool own = !compute && (options.oneThreadPerQueue || !cpu);
+      bool compute = kind == bundle::COMPUTE || (kindOfDevice.sharesHostMemory && (kind == bundle::HOST_TO_DEVICE || kind == bundle::DEVICE_TO_HOST));
+      bool own = !compute && (options.oneThreadPerQueue || kindOfDevice.asynchronous);
       if (own || shared[compute] == UINT32_MAX) {
         serverOf[q] = uint32_t(servers.size());
         servers.push_back({d, compute, {}});

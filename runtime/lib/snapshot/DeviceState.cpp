@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cstring>
+#include <mutex>
 #include <thread>
 
 #include <sys/mman.h>
@@ -45,12 +46,17 @@ DeviceState::~DeviceState() {
     ::munmap(data_, mapped_);
 }
 
-void DeviceState::copy() {
+Status DeviceState::copy() {
   std::atomic<size_t> next{0};
+  std::mutex mutex;
+  Status failure;
   auto work = [&] {
     for (size_t i; (i = next.fetch_add(1)) < layout_.slices.size();) {
       const LaidSlice &laid = layout_.slices[i];
-      std::memcpy(data_ + laid.place, executor_->address(layout_.device, laid.region), laid.slice.bytes());
+      if (Status status = executor_->read(layout_.device, laid.region, 0, data_ + laid.place, laid.slice.bytes()); status.failed()) {
+        std::lock_guard<std::mutex> lock(mutex);
+        failure = status;
+      }
     }
   };
   std::vector<std::thread> helpers;
@@ -59,6 +65,7 @@ void DeviceState::copy() {
   work();
   for (std::thread &helper : helpers)
     helper.join();
-  if (layout_.optimizerStep)
-    std::memcpy(&optimizerStep_, executor_->address(layout_.device, *layout_.optimizerStep), 8);
+  if (layout_.optimizerStep && failure.succeeded())
+    failure = executor_->read(layout_.device, *layout_.optimizerStep, 0, &optimizerStep_, sizeof optimizerStep_);
+  return failure;
 }

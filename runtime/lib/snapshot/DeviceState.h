@@ -16,7 +16,7 @@ public:
   const DeviceLayout &layout() const { return layout_; }
 
   /// At memory speed, with several threads when the state is large.
-  void copy();
+  Status copy();
 
   const std::byte *data() const { return data_; }
   double optimizerStep() const { return optimizerStep_; }

@@ -3,11 +3,11 @@
 #include "Folders.h"
 #include "Identity.h"
 #include "Layout.h"
+#include "zorse/runtime/State.h"
 
 #include "zorse/Bundle/ContentHash.h"
 
 #include <algorithm>
-#include <cstring>
 #include <set>
 
 using namespace zorse;
@@ -19,7 +19,8 @@ namespace {
 struct Need {
   int64_t begin, end;
   StoredType type;
-  std::byte *target;
+  uint32_t device;
+  bundle::Region region;
 };
 
 using Needs = std::map<std::pair<uint32_t, int32_t>, std::vector<Need>>; ///< by the snapshot's parameter and moment
@@ -79,7 +80,10 @@ public:
   }
 
   Status load(bool withMoments) {
-    Needs needs = gatherNeeds(withMoments);
+    Needs needs;
+    if (Status status = gatherNeeds(withMoments, needs); status.failed())
+      return status;
+    Status written;
     for (size_t f = 0; f < index_.files.size(); ++f) {
       const std::vector<SnapshotSlice> &slices = index_.files[f].slices;
       std::vector<size_t> wanted;
@@ -90,18 +94,21 @@ public:
         continue;
       auto take = [&](const SnapshotSlice &slice, const std::byte *data) {
         needed(needs, slice, [&](const Need &need, int64_t begin, int64_t end) {
-          convertElements(data + uint64_t(begin - slice.begin) * bytesOf(slice.type), slice.type, need.target + uint64_t(begin - need.begin) * bytesOf(need.type),
-                          need.type, end - begin);
+          Status status = writeElements(executor_, need.device, need.region, uint64_t(begin - need.begin) * bytesOf(need.type),
+                                        data + uint64_t(begin - slice.begin) * bytesOf(slice.type), slice.type, need.type, end - begin);
+          if (status.failed() && written.succeeded())
+            written = status;
         });
       };
-      if (Status status = snapshot_.read(f, wanted, take); status.failed())
-        return status;
+      if (Status status = snapshot_.read(f, wanted, take); status.failed() || written.failed())
+        return status.failed() ? status : written;
     }
     double step = withMoments ? index_.optimizerStep : 0;
     for (uint32_t device : executor_.devices())
       for (const bundle::PersistentState &state : bundle_.programs[device].state())
         if (state.value().kind() == bundle::Value::OPTIMIZER_STEP)
-          std::memcpy(executor_.address(device, state.region()), &step, 8);
+          if (Status status = executor_.write(device, state.region(), 0, &step, sizeof step); status.failed())
+            return status;
     return Status::success();
   }
 
@@ -113,23 +120,22 @@ private:
     return text.empty() ? "a scalar" : text;
   }
 
-  Needs gatherNeeds(bool withMoments) {
-    Needs needs;
+  /// What has no source is cleared.
+  Status gatherNeeds(bool withMoments, Needs &needs) {
     for (uint32_t device : executor_.devices()) {
       DeviceLayout layout = layoutOf(bundle_, device);
       for (const LaidSlice &laid : layout.slices) {
-        std::byte *target = executor_.address(device, laid.region);
         auto found = ours_.find(laid.slice.parameter);
         bool there = found != ours_.end() && (laid.slice.moment < 0 || (withMoments && laid.slice.moment < int32_t(index_.moments)));
         if (there)
-          needs[{found->second, laid.slice.moment}].push_back({laid.slice.begin, laid.slice.end, laid.slice.type, target});
-        else
-          std::memset(target, 0, laid.slice.bytes());
+          needs[{found->second, laid.slice.moment}].push_back({laid.slice.begin, laid.slice.end, laid.slice.type, device, laid.region});
+        else if (Status status = executor_.clear(device, laid.region); status.failed())
+          return status;
       }
     }
     for (auto &[key, list] : needs)
       std::sort(list.begin(), list.end(), [](const Need &a, const Need &b) { return a.begin < b.begin; });
-    return needs;
+    return Status::success();
   }
 
   /// Calls `visit` for every part of the slice that is needed; false when there is none.

@@ -112,14 +112,16 @@ Result<std::optional<ResumePoint>> Snapshots::resume(bool allowChange, std::stri
   if (list.failed())
     return list.error();
 
-  std::map<uint32_t, uint64_t> frozen = list->empty() ? std::map<uint32_t, uint64_t>() : frozenHashes(my.executor, my.bundle);
+  Result<std::map<uint32_t, uint64_t>> frozen = list->empty() ? std::map<uint32_t, uint64_t>() : frozenHashes(my.executor, my.bundle);
+  if (frozen.failed())
+    return frozen.error();
   std::string passed;
   std::set<std::string> damaged;
   for (size_t begin = 0; begin < list->size();) {
     size_t end = list->find('\n', begin);
     std::string name = list->substr(begin, end - begin), path = my.options.directory + "/" + name;
     begin = end + 1;
-    ResumeVerdict verdict = loadSnapshot(path, my.storage, my.executor, my.bundle, my.identity, frozen, allowChange);
+    ResumeVerdict verdict = loadSnapshot(path, my.storage, my.executor, my.bundle, my.identity, *frozen, allowChange);
     json said = {{"kind", int(verdict.kind)}, {"text", verdict.text}};
     Result<std::vector<std::string>> all = my.group.exchange("resume from " + name, said.dump(-1, ' ', false, json::error_handler_t::replace));
     if (all.failed())

@@ -60,10 +60,20 @@ struct Taking::Local {
   std::thread thread;
 };
 
-std::map<uint32_t, uint64_t> zorse::runtime::frozenHashes(const Executor &executor, const Bundle &bundle) {
+Result<std::map<uint32_t, uint64_t>> zorse::runtime::frozenHashes(const Executor &executor, const Bundle &bundle) {
   std::map<uint32_t, uint64_t> out;
-  for (const FrozenParameter &frozen : frozenParameters(bundle, executor.devices()))
-    out[frozen.parameter] = XXH64(executor.address(frozen.device, frozen.region), frozen.region.bytes(), 0);
+  std::unique_ptr<XXH64_state_t, XXH_errorcode (*)(XXH64_state_t *)> hash(XXH64_createState(), XXH64_freeState);
+  std::vector<std::byte> part;
+  for (const FrozenParameter &frozen : frozenParameters(bundle, executor.devices())) {
+    XXH64_reset(hash.get(), 0);
+    for (uint64_t at = 0; at < frozen.region.bytes(); at += part.size()) {
+      part.resize(std::min<uint64_t>(frozen.region.bytes() - at, 1 << 20));
+      if (Status status = executor.read(frozen.device, frozen.region, at, part.data(), part.size()); status.failed())
+        return status;
+      XXH64_update(hash.get(), part.data(), part.size());
+    }
+    out[frozen.parameter] = XXH64_digest(hash.get());
+  }
   return out;
 }
 
@@ -195,7 +205,8 @@ void Taking::copy(Local &local) {
     local.free = false;
     lock.unlock();
     Clock::time_point begin = Clock::now();
-    local.state.copy();
+    if (Status status = local.state.copy(); status.failed())
+      context_.executor.abort(status.error()); // a device whose memory cannot be read trains no further.
     double seconds = secondsSince(begin);
     if (job->release)
       context_.executor.releaseState(local.state.layout().device);
@@ -262,7 +273,11 @@ Acknowledgement Taking::writeFiles(Job &job, const std::string &folder) {
     if (int cause = context_.storage->syncFolder(folder))
       out.trouble = SnapshotTrouble{cannot(folder, "written", cause)};
   if (!out.trouble && !frozenSaid_) {
-    out.frozen = frozenHashes(context_.executor, context_.bundle);
+    Result<std::map<uint32_t, uint64_t>> hashes = frozenHashes(context_.executor, context_.bundle);
+    if (hashes.failed())
+      out.trouble = SnapshotTrouble{hashes.message()};
+    else
+      out.frozen = std::move(*hashes);
     frozenSaid_ = true;
   }
   return out;

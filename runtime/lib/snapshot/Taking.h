@@ -27,7 +27,7 @@ struct TakingContext {
 };
 
 /// Hashes of the frozen parameters of some devices, as they are now.
-std::map<uint32_t, uint64_t> frozenHashes(const Executor &executor, const Bundle &bundle);
+Result<std::map<uint32_t, uint64_t>> frozenHashes(const Executor &executor, const Bundle &bundle);
 
 class Taking {
 public:

@@ -13,6 +13,8 @@ using namespace zorse::runtime;
 
 namespace {
 
+constexpr int64_t kNumbersAtOnce = 1 << 18; ///< that are copied from or to a device
+
 std::string shapeText(const std::vector<int64_t> &shape) {
   std::string text;
   for (int64_t dimension : shape)
@@ -65,10 +67,9 @@ public:
     wanted_ = wanted;
   }
 
-  /// Elements [begin, end) to `target`.
-  void copy(int64_t begin, int64_t end, std::byte *target) const {
-    convertElements(data_ + begin * bytesOf(type_), type_, target, wanted_, end - begin);
-  }
+  const std::byte *at(int64_t element) const { return data_ + element * bytesOf(type_); }
+  StoredType type() const { return type_; }
+  StoredType wanted() const { return wanted_; }
 
 private:
   const std::byte *data_ = nullptr;
@@ -80,8 +81,10 @@ private:
 struct Piece {
   uint32_t device;
   int64_t begin, end;
-  std::byte *data;
+  const bundle::Region *region;
   size_t elementBytes;
+
+  uint64_t offset(int64_t element) const { return uint64_t(element - begin) * elementBytes; }
 };
 
 std::vector<std::vector<Piece>> parameterPieces(const Executor &executor, const Bundle &bundle) {
@@ -90,7 +93,7 @@ std::vector<std::vector<Piece>> parameterPieces(const Executor &executor, const 
     for (const bundle::PersistentState &state : bundle.programs[device].state())
       if (state.value().kind() == bundle::Value::PARAMETERS)
         pieces[state.value().id()].push_back(
-            {device, state.value().begin(), state.value().end(), executor.address(device, state.region()), elementBytes(state.type())});
+            {device, state.value().begin(), state.value().end(), &state.region(), elementBytes(state.type())});
   for (auto &group : pieces)
     std::sort(group.begin(), group.end(), [](const Piece &a, const Piece &b) { return a.begin != b.begin ? a.begin < b.begin : a.device < b.device; });
   return pieces;
@@ -181,14 +184,35 @@ Status checkNames(const Bundle &bundle, const SafetensorsFile &checkpoint, std::
   return Status::success();
 }
 
-/// Gathers a parameter from pieces into `target`, in the compiled layout.
-void gather(const std::vector<Piece> &pieces, const bundle::ParameterInfo &parameter, std::byte *target) {
+/// Calls `visit(piece, from, to)` for every part of a parameter: elements of its group.
+template <typename Visit> Status eachPart(const std::vector<Piece> &pieces, const bundle::ParameterInfo &parameter, Visit visit) {
   int64_t begin = parameter.offset(), end = begin + elementsOf(parameter);
-  for (const Piece &piece : pieces) {
-    int64_t from = std::max(begin, piece.begin), to = std::min(end, piece.end);
-    if (from < to)
-      std::memcpy(target + (from - begin) * piece.elementBytes, piece.data + (from - piece.begin) * piece.elementBytes, (to - from) * piece.elementBytes);
+  for (const Piece &piece : pieces)
+    if (int64_t from = std::max(begin, piece.begin), to = std::min(end, piece.end); from < to)
+      if (Status status = visit(piece, from, to); status.failed())
+        return status;
+  return Status::success();
+}
+
+/// Gathers a parameter from pieces into `target`, in the compiled layout.
+Status gather(const Executor &executor, const std::vector<Piece> &pieces, const bundle::ParameterInfo &parameter, std::byte *target) {
+  return eachPart(pieces, parameter, [&](const Piece &piece, int64_t from, int64_t to) {
+    return executor.read(piece.device, *piece.region, piece.offset(from), target + (from - parameter.offset()) * piece.elementBytes, (to - from) * piece.elementBytes);
+  });
+}
+
+/// Whether every number of a part is finite.
+Result<bool> isFinite(const Executor &executor, const Piece &piece, StoredType type, int64_t from, int64_t to) {
+  std::vector<std::byte> numbers;
+  for (int64_t count; from < to; from += count) {
+    count = std::min<int64_t>(to - from, kNumbersAtOnce);
+    numbers.resize(count * piece.elementBytes);
+    if (Status status = executor.read(piece.device, *piece.region, piece.offset(from), numbers.data(), numbers.size()); status.failed())
+      return status;
+    if (firstNotFinite(numbers.data(), type, count))
+      return false;
   }
+  return true;
 }
 
 /// An item that writes a parameter-shaped tensor in the layout of files.
@@ -209,12 +233,26 @@ SafetensorsItem itemOf(const bundle::ParameterInfo &parameter, const WeightSourc
 
 } // namespace
 
+Status zorse::runtime::writeElements(Executor &executor, uint32_t device, const bundle::Region &region, uint64_t offset, const std::byte *numbers, StoredType stored,
+                                    StoredType wanted, int64_t count) {
+  if (stored == wanted)
+    return executor.write(device, region, offset, numbers, count * bytesOf(wanted));
+  std::vector<std::byte> converted(std::min(count, kNumbersAtOnce) * bytesOf(wanted));
+  for (int64_t done = 0; done < count; done += kNumbersAtOnce) {
+    int64_t now = std::min(count - done, kNumbersAtOnce);
+    convertElements(numbers + done * bytesOf(stored), stored, converted.data(), wanted, now);
+    if (Status status = executor.write(device, region, offset + done * bytesOf(wanted), converted.data(), now * bytesOf(wanted)); status.failed())
+      return status;
+  }
+  return Status::success();
+}
+
 Status zorse::runtime::loadState(Executor &executor, const Bundle &bundle, const std::string &checkpoint, std::string *note) {
   std::vector<std::vector<Piece>> pieces = parameterPieces(executor, bundle);
   for (uint32_t device : executor.devices())
     for (const bundle::PersistentState &state : bundle.programs[device].state())
-      if (state.region().bytes() > 0)
-        std::memset(executor.address(device, state.region()), 0, state.region().bytes());
+      if (Status status = executor.clear(device, state.region()); status.failed())
+        return status;
 
   std::optional<SafetensorsFile> given;
   if (!checkpoint.empty()) {
@@ -233,12 +271,11 @@ Status zorse::runtime::loadState(Executor &executor, const Bundle &bundle, const
     bool fromGiven = given && given->tensors().count(parameter.name());
     if (Status status = fromGiven ? fromCheckpoint(bundle, i, *given, source) : fromBundle(bundle, i, files, source); status.failed())
       return status;
-    int64_t begin = parameter.offset(), end = begin + elementsOf(parameter);
-    for (const Piece &piece : pieces[parameter.group()]) {
-      int64_t from = std::max(begin, piece.begin), to = std::min(end, piece.end);
-      if (from < to)
-        source.copy(from - begin, to - begin, piece.data + (from - piece.begin) * piece.elementBytes);
-    }
+    Status status = eachPart(pieces[parameter.group()], parameter, [&](const Piece &piece, int64_t from, int64_t to) {
+      return writeElements(executor, piece.device, *piece.region, piece.offset(from), source.at(from - parameter.offset()), source.type(), source.wanted(), to - from);
+    });
+    if (status.failed())
+      return status;
   }
   return Status::success();
 }
@@ -246,20 +283,28 @@ Status zorse::runtime::loadState(Executor &executor, const Bundle &bundle, const
 Status zorse::runtime::saveCheckpoint(const Executor &executor, const Bundle &bundle, const std::string &path) {
   std::vector<std::vector<Piece>> pieces = parameterPieces(executor, bundle);
   std::vector<SafetensorsItem> items;
+  std::optional<Error> trouble; // while items are written
   for (int i = 0; i < bundle.summary.parameters_size(); ++i) {
     const bundle::ParameterInfo &parameter = bundle.summary.parameters(i);
     const std::vector<Piece> &group = pieces[parameter.group()];
     if (group.empty())
       continue; // held by no device.
-    for (const Piece &piece : group) {
-      int64_t begin = std::max<int64_t>(parameter.offset(), piece.begin), end = std::min<int64_t>(parameter.offset() + elementsOf(parameter), piece.end);
-      if (parameter.trainable() && begin < end &&
-          firstNotFinite(piece.data + (begin - piece.begin) * piece.elementBytes, storedType(parameter.type()), end - begin))
-        return Error{ErrorKind::User, path + ": not written: parameter '" + bundle.weights[i].name + "' holds numbers that are not finite", UINT32_MAX, {}, 3};
-    }
-    items.push_back(itemOf(parameter, bundle.weights[i], storedType(parameter.type()), [&group, &parameter](std::byte *target) { gather(group, parameter, target); }));
+    Status checked = eachPart(group, parameter, [&](const Piece &piece, int64_t from, int64_t to) -> Status {
+      Result<bool> finite = parameter.trainable() ? isFinite(executor, piece, storedType(parameter.type()), from, to) : Result<bool>(true);
+      if (finite.failed())
+        return finite.error();
+      return *finite ? Status::success()
+                     : Status(Error{ErrorKind::User, path + ": not written: parameter '" + bundle.weights[i].name + "' holds numbers that are not finite", UINT32_MAX, {}, 3});
+    });
+    if (checked.failed())
+      return checked;
+    items.push_back(itemOf(parameter, bundle.weights[i], storedType(parameter.type()), [&](std::byte *target) {
+      if (Status status = gather(executor, group, parameter, target); status.failed() && !trouble)
+        trouble = status.error();
+    }));
   }
-  return writeSafetensors(path, std::move(items));
+  Status written = writeSafetensors(path, std::move(items));
+  return trouble ? Status(*trouble) : written;
 }
 
 GradientDump::GradientDump(const Bundle &bundle) : bundle_(bundle) {
@@ -278,11 +323,13 @@ void GradientDump::observe(const ObservedCall &call) {
     size_t bytes = elementBytes(bundle_.summary.groups(value.id()).type());
     int64_t begin = std::max<int64_t>(value.begin(), 0), end = std::min<int64_t>(value.end(), groups_[value.id()].size() / bytes);
     if (begin < end)
-      std::memcpy(groups_[value.id()].data() + begin * bytes, call.slots[i], (end - begin) * bytes);
+      keep(call.memory.read(groups_[value.id()].data() + begin * bytes, call.slots[i], (end - begin) * bytes));
   }
 }
 
 Status GradientDump::write(const std::string &path) const {
+  if (trouble_.failed())
+    return trouble_;
   std::vector<SafetensorsItem> items;
   for (int i = 0; i < bundle_.summary.parameters_size(); ++i) {
     const bundle::ParameterInfo &parameter = bundle_.summary.parameters(i);
@@ -306,16 +353,20 @@ void LossRows::observe(const ObservedCall &call) {
     const bundle::Value &value = call.call.slots(i).value();
     if (slot.kind() != bundle::LOSS || slot.index() >= rows_.size())
       continue;
-    for (int64_t row = 0; row < call.call.rows(); ++row) {
-      int64_t sample = value.begin() + row;
-      if (sample < 0 || sample >= bundle_.batch)
-        continue;
-      rows_[slot.index()][sample] = slot.type() == bundle::F64 ? static_cast<const double *>(call.slots[i])[row] : static_cast<const float *>(call.slots[i])[row];
-    }
+    const StoredType type = storedType(slot.type());
+    std::vector<std::byte> numbers(call.call.rows() * bytesOf(type));
+    std::vector<double> rows(call.call.rows());
+    keep(call.memory.read(numbers.data(), call.slots[i], numbers.size()));
+    convertElements(numbers.data(), type, rows.data(), StoredType::F64, call.call.rows());
+    for (int64_t row = 0; row < call.call.rows(); ++row)
+      if (int64_t sample = value.begin() + row; sample >= 0 && sample < bundle_.batch)
+        rows_[slot.index()][sample] = rows[row];
   }
 }
 
 Status LossRows::write(const std::string &path) const {
+  if (trouble_.failed())
+    return trouble_;
   std::string text = "[";
   for (size_t term = 0; term < rows_.size(); ++term) {
     text += term ? ",\n [" : "[";

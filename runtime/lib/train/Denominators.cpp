@@ -1,9 +1,9 @@
-#include "zorse/runtime/CpuDevice.h"
+#include "zorse/runtime/Drivers.h"
+#include "zorse/runtime/Elements.h"
 #include "zorse/runtime/Training.h"
 #include "zorse/runtime/abi/StepScalars.h"
 
 #include <algorithm>
-#include <cstring>
 
 using namespace zorse;
 using namespace zorse::runtime;
@@ -21,16 +21,15 @@ public:
       return userError(bundle_.directory + "/summary.pb: a loss term has a counted denominator, but there is no body that counts it");
     body_ = &bundle_.bodies.bodies(bundle_.summary.denominator_body());
 
-    CpuDeviceOptions options;
-    options.name = "host";
-    Result<std::unique_ptr<CpuDevice>> device = CpuDevice::create(options);
+    Result<std::unique_ptr<QueuedDevice>> device = makeHostDevice();
     if (device.failed())
       return device.error();
     device_ = std::move(*device);
-    for (const std::string &object : bundle_.bodies.objects())
-      if (Status status = device_->loadObject(bundle_.kernelDirectory() + "/" + bundle_.bodies.arch() + "/" + object); status.failed())
-        return status;
-    if (Status status = device_->addBody(*body_); status.failed())
+    bundle::BodyLibrary library; // of this body alone
+    library.set_arch(bundle_.bodies.arch());
+    *library.mutable_objects() = bundle_.bodies.objects();
+    *library.add_bodies() = *body_;
+    if (Status status = device_->loadBodies(library, bundle_.kernelDirectory()); status.failed())
       return status;
 
     size_t bytes = 0;
@@ -60,7 +59,7 @@ public:
         return userError(bundle_.directory + "/bodies.pb: the body that counts denominators has no output " + std::to_string(term.denominator_output()));
       outputs_.push_back(slot);
     }
-    Result<std::unique_ptr<DeviceMemory>> memory = device_->allocate(bytes, {});
+    Result<std::unique_ptr<DeviceMemory>> memory = device_->allocate(bundle::HOST, bytes, {});
     if (memory.failed())
       return memory.error();
     memory_ = std::move(*memory);
@@ -75,7 +74,8 @@ public:
       for (int i = 0; i < body_->slots_size(); ++i)
         if (body_->slots(i).kind() == bundle::INPUT) {
           const auto &bytes = batch.inputs[bundle_.summary.denominator_inputs(body_->slots(i).index())];
-          std::memcpy(slots_[i], bytes.data(), bytes.size());
+          if (Status status = device_->write(slots_[i], bytes.data(), bytes.size()); status.failed())
+            return status;
         }
       BodyArguments arguments;
       arguments.slots = slots_.data();
@@ -85,7 +85,14 @@ public:
     }
     for (int k = 0; k < bundle_.summary.loss_size(); ++k) {
       const bundle::LossTerm &term = bundle_.summary.loss(k);
-      result.push_back(term.constant_denominator() ? term.denominator_per_row() * double(bundle_.batch) : sum(outputs_[k]));
+      if (term.constant_denominator()) {
+        result.push_back(term.denominator_per_row() * double(bundle_.batch));
+        continue;
+      }
+      Result<double> total = sum(outputs_[k]);
+      if (total.failed())
+        return total.error();
+      result.push_back(*total);
     }
     return result;
   }
@@ -98,27 +105,24 @@ private:
     return -1;
   }
 
-  double sum(int slot) const {
+  Result<double> sum(int slot) const {
+    const StoredType type = storedType(body_->slots(slot).type());
+    std::vector<std::byte> stored(bundle_.batch * bytesOf(type));
+    if (Status status = device_->read(stored.data(), slots_[slot], stored.size()); status.failed())
+      return status;
+    std::vector<double> rows(bundle_.batch);
+    convertElements(stored.data(), type, rows.data(), StoredType::F64, bundle_.batch);
     double total = 0;
-    for (int64_t row = 0; row < bundle_.batch; ++row)
-      switch (body_->slots(slot).type()) {
-      case bundle::F64:
-        total += static_cast<const double *>(slots_[slot])[row];
-        break;
-      case bundle::I64:
-        total += double(static_cast<const int64_t *>(slots_[slot])[row]);
-        break;
-      default:
-        total += static_cast<const float *>(slots_[slot])[row];
-      }
+    for (double row : rows)
+      total += row;
     return total;
   }
 
   const Bundle &bundle_;
   const bundle::Body *body_ = nullptr;
-  std::unique_ptr<CpuDevice> device_;
+  std::unique_ptr<Device> device_;
   std::unique_ptr<DeviceMemory> memory_;
-  std::vector<void *> slots_;
+  std::vector<DeviceAddress> slots_;
   std::vector<int> outputs_; ///< slot of each term's denominator
 };
 

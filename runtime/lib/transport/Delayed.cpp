@@ -22,6 +22,7 @@ public:
   DelayedTransport(std::unique_ptr<Transport> inner, uint64_t seed, double maxMilliseconds)
       : inner_(std::move(inner)), seed_(seed), maxMilliseconds_(maxMilliseconds) {}
 
+  std::string name() const override { return inner_->name(); }
   Status send(Operation operation, uint32_t peer, const void *data, size_t bytes) override {
     return delayed(operation, [&] { return inner_->send(operation, peer, data, bytes); });
   }

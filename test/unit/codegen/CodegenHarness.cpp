@@ -194,10 +194,10 @@ struct Runner {
       std::vector<std::vector<char>> outputs;
       for (runtime::CpuDevice *device : {&one, &two}) {
         std::vector<Buffer> buffers = makeBuffers();
-        std::vector<void *> slots;
+        std::vector<runtime::DeviceAddress> slots;
         std::vector<uint8_t> overwrite;
         for (Buffer &buffer : buffers)
-          slots.push_back(buffer.data.get());
+          slots.push_back(runtime::DeviceAddress::ofHost(buffer.data.get()));
         overwrite.assign(slots.size(), !accumulate);
         if (accumulate)
           for (unsigned i = 0; i < function.getNumResults(); ++i)

@@ -227,7 +227,7 @@ TEST(Cluster, Mistakes) {
   EXPECT_MISTAKE("nodes:\n  - name: n0\n    devices: []\n", "the cluster has no devices");
   EXPECT_MISTAKE(device("sped: 1"), "line 4: device: unknown key 'sped'; did you mean 'speed'? known are name");
   EXPECT_MISTAKE(device("memory: 1 GB"), "its speed is not known; give 'speed' (FLOP/s) or a 'type'");
-  EXPECT_MISTAKE(device("speed: 1e9, kind: abacus"), "expected kind cpu, cuda or sim, got 'abacus'");
+  EXPECT_MISTAKE(device("speed: 1e9, kind: abacus"), "expected a kind out of cpu, null, cuda, sim, got 'abacus'");
   EXPECT_MISTAKE(device("type: A100-4"), "line 4: device 'a': type 'A100-4' is not known; did you mean 'A100-40'?; known are cpu-thread");
   EXPECT_MISTAKE(device("type: a100"), "did you mean 'A100-40' or 'A100-80'?");
   EXPECT_MISTAKE(device("type: TPUv9"), "another type needs at least 'speed', 'memory' and 'kind'");

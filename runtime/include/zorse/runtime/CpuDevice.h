@@ -1,4 +1,4 @@
-// The CPU driver: compiled kernels and library routines over the device's own threads, matrix products by a serial BLAS.
+// The CPU driver: compiled kernels and library routines over the device's own threads, matrix products by a serial BLAS. Its addresses are the host's.
 #pragma once
 
 #include "zorse/runtime/Device.h"
@@ -20,12 +20,15 @@ public:
   ~CpuDevice() override;
 
   std::string description() const override;
-  Result<std::unique_ptr<DeviceMemory>> allocate(size_t bytes, const AllocationOptions &options) override;
+  Result<std::unique_ptr<DeviceMemory>> allocate(bundle::MemoryKind kind, size_t bytes, const AllocationOptions &options) override;
+  Status read(void *to, DeviceAddress from, size_t bytes) override;
+  Status write(DeviceAddress to, const void *from, size_t bytes) override;
+  Status copy(DeviceAddress to, DeviceAddress from, size_t bytes) override;
+  Status fill(DeviceAddress to, std::byte value, size_t bytes) override;
+  Result<void *> expose(DeviceAddress address, const std::string &transport) override;
   Status loadBodies(const bundle::BodyLibrary &library, const std::string &kernelDirectory) override;
   Status runBody(uint32_t index, const BodyArguments &arguments) override;
   uint64_t launches() const override;
-  bool sharesHostMemory() const override { return true; }
-  Status copy(void *to, const void *from, size_t bytes) override;
 
   /// Runs one body without a library: what tests of code generation use. Symbols are looked up in the objects of `loadObjects`.
   Status loadObject(const std::string &path);

@@ -1,12 +1,13 @@
 // Executes the programs of a bundle, step after step.
 //
-//   device a   compute thread        load  F0    F1    B1 ...   the entries of all compute queues, in list order; on a device that shares the host's
+//   device a   compute worker        load  F0    F1    B1 ...   the entries of all compute queues, in list order; on a device that shares the host's
 //                                                               memory also loads and reports, which are copies
-//              communication thread  gather  send  receive ...  all other queues, in list order
+//              communication worker  gather  send  receive ...  all other queues, in list order
 //   device b   ...
 //
-// Every queue has a counter of finished entries; an entry waits for the counters its waits name, sleeping. Because every wait and every transfer goes back in
-// one global list, the earliest unfinished entry can always run. Steps are submitted ahead of time and follow each other without a barrier between them.
+// Entries are put on the queues of their devices (Device.h), a step at a time and up to kStepsAhead steps ahead; there they wait for the events their waits name. A device whose calls
+// block has a thread for each worker. Because every wait and every transfer goes back in one global list, the earliest unfinished entry can always run. Steps follow each other without a
+// barrier between them.
 #pragma once
 
 #include "zorse/runtime/Bundle.h"
@@ -29,8 +30,8 @@ struct Batch {
 class StateReader {
 public:
   virtual ~StateReader() = default;
-  /// In the compute thread of the device (in that of Executor::submit where the device computes nothing), after its last entry of the step (StepScalars.step): the state is still until Executor::releaseState(device), which must follow soon;
-  /// later updates wait for it. Must not block.
+  /// In a thread of the device (in that of Executor::submit where the device computes nothing), after its last entry of the step (StepScalars.step): the state is still until
+  /// Executor::releaseState(device), once, which must follow soon; later updates wait for it. Must not block.
   virtual void stateIsStill(uint32_t device, uint64_t step) = 0;
 };
 
@@ -47,7 +48,7 @@ struct StepResult {
   double begin = 0, end = 0;           ///< seconds since the executor was made: first entry started, last one finished.
 };
 
-/// A call about to run, with the addresses of its slots. In the compute thread of its device.
+/// A call about to run, with the addresses of its slots. In a thread of its device, which does nothing else meanwhile.
 struct ObservedCall {
   uint64_t step;                       ///< 0 for the first submitted
   bool evaluation;
@@ -55,7 +56,8 @@ struct ObservedCall {
   const bundle::Entry &entry;
   const bundle::Call &call;
   const bundle::Body &body;
-  void *const *slots;
+  const DeviceAddress *slots;
+  Device &memory;                      ///< whose addresses they are
 };
 
 /// One entry as it ran.
@@ -70,7 +72,7 @@ struct ExecutorOptions {
   bool poison = false;                 ///< fill arenas with a pattern of NaNs before anything is loaded.
   bool trace = false;
   uint64_t traceSteps = UINT64_MAX;    ///< only the first so many.
-  bool oneThreadPerQueue = false;      ///< instead of one communication thread per device.
+  bool oneThreadPerQueue = false;      ///< instead of one communication worker per device.
   double stallSeconds = 300;           ///< nothing done for so long, inside a body or not: the run is given up. 0: somebody else watches (a job's coordinator).
   std::function<void(const ObservedCall &)> beforeCall;
 };
@@ -78,7 +80,7 @@ struct ExecutorOptions {
 /// A device that this process executes.
 struct LocalDevice {
   uint32_t index = 0;                  ///< of its program
-  std::unique_ptr<Device> device;
+  std::unique_ptr<QueuedDevice> device;
   std::unique_ptr<Transport> transport;
 };
 
@@ -92,8 +94,11 @@ public:
   /// The devices that this process executes, ascending.
   const std::vector<uint32_t> &devices() const;
 
-  /// Where a region of one of them lies. Safe to touch while no step is under way, and persistent state while it is still (StateReader).
-  std::byte *address(uint32_t device, const bundle::Region &region) const;
+  // Bytes of a region of one of them, from `offset` on. Safe while no step is under way, and of persistent state while it is still (StateReader). From any thread.
+  Status read(uint32_t device, const bundle::Region &region, uint64_t offset, void *to, size_t bytes) const;
+  Status write(uint32_t device, const bundle::Region &region, uint64_t offset, const void *from, size_t bytes);
+  /// All of it to zeros.
+  Status clear(uint32_t device, const bundle::Region &region);
 
   /// Lets the device's updates go on after StateReader::stateIsStill. From any thread.
   void releaseState(uint32_t device);
@@ -126,7 +131,7 @@ public:
     uint64_t planned = 0; ///< bytes of the device's arenas
     uint64_t touched = 0; ///< in lines of 64 bytes that no longer hold the poison; 0 without poison.
   };
-  std::vector<MemoryUse> memoryUse() const;
+  Result<std::vector<MemoryUse>> memoryUse() const;
 
 private:
   class Implementation;
@@ -135,10 +140,10 @@ private:
 };
 
 /// One of the bundle's devices, as its manifest describes it.
-/// \param threadsHere  of all devices that this machine executes, which decides whether they may spin.
-Result<std::unique_ptr<Device>> makeDevice(const Bundle &bundle, uint32_t index, int threadsHere);
+/// \param threadsHere  of all devices that this machine executes, which decides whether they may spin. \param share  of its speed, in (0, 1]
+Result<std::unique_ptr<QueuedDevice>> makeDevice(const Bundle &bundle, uint32_t index, int threadsHere, double share = 1);
 
-/// All devices of the bundle, as threads of this process.
-Result<std::vector<LocalDevice>> makeLocalDevices(const Bundle &bundle);
+/// All devices of the bundle, as threads of this process. \param shares  by device; empty: whole ones
+Result<std::vector<LocalDevice>> makeLocalDevices(const Bundle &bundle, const std::vector<double> &shares = {});
 
 } // namespace zorse::runtime

@@ -12,15 +12,15 @@ namespace zorse::runtime {
 /// One rank's own view. Equal `host` means the same memory and the same cores.
 struct RankFacts {
   std::string host;        ///< name and boot id: two containers of one machine count as one host
-  std::string processor;   ///< highest of "x86-64", "x86-64-v2", "x86-64-v3", "x86-64-v4" that runs here; other machines: their name
+  std::string processor;   ///< what its device runs: Driver.architecture
   int cores = 0;           ///< that this process may use
   uint64_t memory = 0;     ///< bytes that this process may have: of the machine, or of its control group where that is less
   std::string bundle;      ///< Bundle.hash
   std::string run;         ///< what the run was told, "steps=100 lr=0.001 ...": must be equal everywhere
 };
 
-/// Facts of this process, without `bundle` and `run`.
-RankFacts factsOfThisProcess();
+/// Facts of this process, without `bundle` and `run`. \param kind  of its device
+RankFacts factsOfThisProcess(const std::string &kind = "cpu");
 
 std::string encodeFacts(const RankFacts &facts);
 Result<RankFacts> decodeFacts(const std::string &text);

@@ -1,12 +1,17 @@
 // State that lives across steps: filled before the first, saved at the end, and gradients caught on the way.
 #pragma once
 
+#include "zorse/runtime/Elements.h"
 #include "zorse/runtime/Executor.h"
 
+#include <mutex>
 #include <string>
 #include <vector>
 
 namespace zorse::runtime {
+
+/// Writes `count` numbers, converted, from byte `offset` of a region on.
+Status writeElements(Executor &executor, uint32_t device, const bundle::Region &region, uint64_t offset, const std::byte *numbers, StoredType stored, StoredType wanted, int64_t count);
 
 /// Fills every device's persistent state: parameters from the bundle's weights, or from `checkpoint` (safetensors with the ONNX names) where it is not
 /// empty; moments, the optimizer's step and padding with zeros. Frozen parameters that a checkpoint lacks keep the bundle's bytes.
@@ -16,8 +21,22 @@ Status loadState(Executor &executor, const Bundle &bundle, const std::string &ch
 /// Writes all trainable parameters under their ONNX names, in the ONNX layout and in the precision of training; frozen ones too, as they are.
 Status saveCheckpoint(const Executor &executor, const Bundle &bundle, const std::string &path);
 
+/// What is caught on the way from devices' memory, in their threads.
+class Catcher {
+protected:
+  void keep(const Status &read) {
+    std::lock_guard<std::mutex> lock(mutex_);
+    if (read.failed() && trouble_.succeeded())
+      trouble_ = read;
+  }
+  Status trouble_; ///< the first
+
+private:
+  std::mutex mutex_;
+};
+
 /// Reduced gradients by parameter, taken from the updates of one step before clipping.
-class GradientDump {
+class GradientDump : Catcher {
 public:
   explicit GradientDump(const Bundle &bundle);
   /// Called for every call of the step (Executor::beforeCall), from any device's thread.
@@ -30,7 +49,7 @@ private:
 };
 
 /// Numerators of the loss by term and sample, taken from the sums of one step.
-class LossRows {
+class LossRows : Catcher {
 public:
   explicit LossRows(const Bundle &bundle);
   void observe(const ObservedCall &call);

@@ -17,6 +17,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <string>
 #include <vector>
 
 namespace zorse::runtime {
@@ -72,6 +73,9 @@ struct BroadcastArguments {
 class Transport {
 public:
   virtual ~Transport() = default;
+
+  /// What devices know it by (Device::expose, DeviceKind.transports).
+  virtual std::string name() const { return "local"; }
 
   virtual Status send(Operation operation, uint32_t peer, const void *data, size_t bytes) = 0;
   virtual Status receive(Operation operation, uint32_t peer, void *data, size_t bytes) = 0;

@@ -201,7 +201,7 @@ Result<CpuBody> CpuBody::create(const bundle::Body &body, const FindSymbol &find
 void *CpuBody::resolve(const Address &address, const BodyArguments &arguments) const {
   if (address.slot == abi::kAbsentSlot)
     return nullptr;
-  return static_cast<std::byte *>(arguments.slots[address.slot]) + address.offset.at(arguments.rows);
+  return arguments.slots[address.slot].onHost() + address.offset.at(arguments.rows);
 }
 
 uint64_t CpuBody::accumulateBits(uint64_t accumulates, const std::vector<Address> &operands, const BodyArguments &arguments) const {

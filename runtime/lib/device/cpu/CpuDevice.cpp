@@ -1,53 +1,19 @@
 #include "zorse/runtime/CpuDevice.h"
 
 #include "CpuBody.h"
+#include "Processor.h"
 #include "ThreadPool.h"
 #include "bundle.pb.h"
+#include "zorse/Bundle/DeviceKinds.h"
+#include "../HostMemory.h"
 
-#include <cerrno>
-#include <cstring>
 #include <mutex>
 #include <vector>
 
 #include <dlfcn.h>
-#include <sys/mman.h>
-#include <unistd.h>
 
 using namespace zorse;
 using namespace zorse::runtime;
-
-namespace {
-
-/// Anonymous pages, huge where the system gives them: first touch then costs a sixth.
-class MappedMemory final : public DeviceMemory {
-public:
-  MappedMemory(std::byte *base, size_t bytes, size_t mapped) : base_(base), bytes_(bytes), mapped_(mapped) {}
-  ~MappedMemory() override { ::munmap(base_, mapped_); }
-  std::byte *base() const override { return base_; }
-  size_t bytes() const override { return bytes_; }
-
-private:
-  std::byte *base_;
-  size_t bytes_, mapped_;
-};
-
-/// The instruction sets a bundle may ask for, by the names of `-march`.
-bool processorRuns(const std::string &arch) {
-#if defined(__x86_64__)
-  if (arch == "x86-64-v4")
-    return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512cd") &&
-           __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
-  if (arch == "x86-64-v3")
-    return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("bmi2");
-  if (arch == "x86-64-v2")
-    return __builtin_cpu_supports("sse4.2");
-  return arch == "x86-64" || arch.empty();
-#else
-  return true;
-#endif
-}
-
-} // namespace
 
 struct CpuDevice::Impl {
   CpuDeviceOptions options;
@@ -103,31 +69,6 @@ Result<std::string> CpuDevice::matrixLibrary() {
 
 std::string CpuDevice::gemmName() const { return impl_->gemm->name(); }
 
-Result<std::unique_ptr<DeviceMemory>> CpuDevice::allocate(size_t bytes, const AllocationOptions &options) {
-  constexpr size_t kHugePage = size_t(2) << 20;
-  size_t mapped = std::max<size_t>((bytes + 4095) / 4096 * 4096, 4096);
-  // Room to start on a huge page; the rest is given back.
-  size_t reserved = mapped >= kHugePage ? mapped + kHugePage : mapped;
-  void *address = ::mmap(nullptr, reserved, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  if (address == MAP_FAILED)
-    return userError("device '" + impl_->options.name + "': cannot reserve " + std::to_string(bytes) + " bytes of memory: " + std::strerror(errno));
-  auto start = reinterpret_cast<uintptr_t>(address);
-  if (reserved != mapped) {
-    uintptr_t aligned = (start + kHugePage - 1) / kHugePage * kHugePage;
-    if (aligned != start)
-      ::munmap(address, aligned - start);
-    if (size_t behind = start + reserved - (aligned + mapped))
-      ::munmap(reinterpret_cast<void *>(aligned + mapped), behind);
-    start = aligned;
-    ::madvise(reinterpret_cast<void *>(start), mapped, MADV_HUGEPAGE);
-  }
-  auto *base = reinterpret_cast<std::byte *>(start);
-  if (options.poison)
-    for (size_t i = 0; i + sizeof kPoisonWord <= mapped; i += sizeof kPoisonWord)
-      std::memcpy(base + i, &kPoisonWord, sizeof kPoisonWord);
-  return std::unique_ptr<DeviceMemory>(new MappedMemory(base, bytes, mapped));
-}
-
 Status CpuDevice::loadObject(const std::string &path) {
   std::string absolute = path.find('/') == std::string::npos ? "./" + path : path;
   void *object = ::dlopen(absolute.c_str(), RTLD_NOW | RTLD_LOCAL);
@@ -138,7 +79,7 @@ Status CpuDevice::loadObject(const std::string &path) {
 }
 
 Status CpuDevice::loadBodies(const bundle::BodyLibrary &library, const std::string &kernelDirectory) {
-  if (!processorRuns(library.arch()))
+  if (!findDeviceKind("cpu")->runs(processorHere(), library.arch()))
     return userError("device '" + impl_->options.name + "': the bundle's kernels are for " + library.arch() +
                      ", which this processor does not run; compile for this machine");
   for (const std::string &object : library.objects())
@@ -177,8 +118,11 @@ Status CpuDevice::runBody(const bundle::Body &body, const BodyArguments &argumen
 
 uint64_t CpuDevice::launches() const { return impl_->launches.load(std::memory_order_relaxed); }
 
-Status CpuDevice::copy(void *to, const void *from, size_t bytes) {
-  if (bytes > 0)
-    std::memmove(to, from, bytes);
-  return Status::success();
+Result<std::unique_ptr<DeviceMemory>> CpuDevice::allocate(bundle::MemoryKind kind, size_t bytes, const AllocationOptions &options) {
+  return allocateOnHost(impl_->options.name, kind, bytes, options);
 }
+Status CpuDevice::read(void *to, DeviceAddress from, size_t bytes) { return moveOnHost(to, from.onHost(), bytes); }
+Status CpuDevice::write(DeviceAddress to, const void *from, size_t bytes) { return moveOnHost(to.onHost(), from, bytes); }
+Status CpuDevice::copy(DeviceAddress to, DeviceAddress from, size_t bytes) { return moveOnHost(to.onHost(), from.onHost(), bytes); }
+Status CpuDevice::fill(DeviceAddress to, std::byte value, size_t bytes) { return fillOnHost(to, value, bytes); }
+Result<void *> CpuDevice::expose(DeviceAddress address, const std::string &transport) { return exposeOnHost(impl_->options.name, "cpu", address, transport); }

@@ -23,6 +23,7 @@ public:
   GlooTransport(std::unique_ptr<Links> links, uint32_t rank, std::vector<uint32_t> sites)
       : links_(std::move(links)), messenger_{*links_, blocks_, rank, std::move(sites)}, rank_(rank) {}
 
+  std::string name() const override { return "gloo"; }
   Status send(Operation operation, uint32_t peer, const void *data, size_t bytes) override {
     Outbox out;
     ZORSE_TRY(messenger_.post(out, operation, 0, peer, data, bytes));

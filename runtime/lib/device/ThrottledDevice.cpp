@@ -21,11 +21,16 @@ public:
   ThrottledDevice(std::unique_ptr<Device> device, double share) : device_(std::move(device)), share_(share) {}
 
   std::string description() const override { return device_->description() + ", throttled"; }
-  Result<std::unique_ptr<DeviceMemory>> allocate(size_t bytes, const AllocationOptions &options) override { return device_->allocate(bytes, options); }
+  Result<std::unique_ptr<DeviceMemory>> allocate(bundle::MemoryKind kind, size_t bytes, const AllocationOptions &options) override {
+    return device_->allocate(kind, bytes, options);
+  }
+  Status read(void *to, DeviceAddress from, size_t bytes) override { return device_->read(to, from, bytes); }
+  Status write(DeviceAddress to, const void *from, size_t bytes) override { return device_->write(to, from, bytes); }
+  Status copy(DeviceAddress to, DeviceAddress from, size_t bytes) override { return device_->copy(to, from, bytes); }
+  Status fill(DeviceAddress to, std::byte value, size_t bytes) override { return device_->fill(to, value, bytes); }
+  Result<void *> expose(DeviceAddress address, const std::string &transport) override { return device_->expose(address, transport); }
   Status loadBodies(const bundle::BodyLibrary &library, const std::string &kernelDirectory) override { return device_->loadBodies(library, kernelDirectory); }
   uint64_t launches() const override { return device_->launches(); }
-  bool sharesHostMemory() const override { return device_->sharesHostMemory(); }
-  Status copy(void *to, const void *from, size_t bytes) override { return device_->copy(to, from, bytes); }
 
   Status runBody(uint32_t index, const BodyArguments &arguments) override {
     // Absolute times: what waking up costs is not added.

@@ -10,10 +10,10 @@
 
 namespace zorse::runtime {
 
-/// Counters of finished entries, one per queue, counted over all steps. Whoever waits sleeps.
-class Progress {
+/// Counters of finished work, one per queue. Whoever waits sleeps.
+class QueueCounters {
 public:
-  explicit Progress(size_t queues) : finished_(queues) {}
+  explicit QueueCounters(size_t queues) : finished_(queues) {}
 
   uint64_t finished(uint32_t queue) const { return finished_[queue].load(); }
 
@@ -34,10 +34,12 @@ public:
       return true;
     std::unique_lock<std::mutex> lock(mutex_);
     ++waiters_;
-    changed_.wait(lock, [&] { return stopped_ || finished_[queue].load() >= count; });
+    changed_.wait(lock, [&] { return stopped_.load() || finished_[queue].load() >= count; });
     --waiters_;
-    return !stopped_;
+    return finished_[queue].load() >= count;
   }
+
+  bool stopped() const { return stopped_.load(std::memory_order_acquire); }
 
   void stop() {
     {
@@ -52,7 +54,7 @@ private:
   std::mutex mutex_;
   std::condition_variable changed_;
   std::atomic<int> waiters_{0};
-  bool stopped_ = false;
+  std::atomic<bool> stopped_{false};
 };
 
 } // namespace zorse::runtime

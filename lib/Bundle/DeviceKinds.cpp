@@ -1,0 +1,46 @@
+#include "zorse/Bundle/DeviceKinds.h"
+
+#include <algorithm>
+
+using namespace zorse;
+
+const std::vector<DeviceKind> &zorse::deviceKinds() {
+  static const std::vector<std::string> x86 = {"x86-64", "x86-64-v2", "x86-64-v3", "x86-64-v4"};
+  static const std::vector<DeviceKind> kinds = {
+      // name, driven, computes, host's processors, host's memory, asynchronous, transports, architectures
+      {"cpu", true, true, true, true, false, {"local", "gloo"}, x86},
+      {"null", true, false, false, true, false, {"local", "gloo"}, {}},
+      {"cuda", false, true, false, false, true, {}, {}},
+      {"sim", false, true, false, false, true, {}, {}},
+  };
+  return kinds;
+}
+
+const DeviceKind *zorse::findDeviceKind(const std::string &name) {
+  for (const DeviceKind &kind : deviceKinds())
+    if (name == kind.name)
+      return &kind;
+  return nullptr;
+}
+
+const DeviceKind &zorse::deviceKindOf(const std::string &name) {
+  static const DeviceKind unknown = {"unknown", false, true, false, false, true, {}, {}};
+  const DeviceKind *kind = findDeviceKind(name);
+  return kind ? *kind : unknown;
+}
+
+std::string zorse::deviceKindNames(bool driven) {
+  std::string names;
+  for (const DeviceKind &kind : deviceKinds())
+    if (kind.driven || !driven)
+      names += (names.empty() ? "" : ", ") + std::string(kind.name);
+  return names;
+}
+
+bool DeviceKind::joins(const std::string &transport) const { return std::find(transports.begin(), transports.end(), transport) != transports.end(); }
+
+bool DeviceKind::runs(const std::string &offered, const std::string &code) const {
+  auto level = [&](const std::string &name) { return std::find(architectures.begin(), architectures.end(), name) - architectures.begin(); };
+  const long none = long(architectures.size()), has = level(offered), needs = code.empty() ? 0 : level(code);
+  return none == 0 || (needs < none ? has < none && has >= needs : has == none || offered == code);
+}

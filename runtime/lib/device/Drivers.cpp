@@ -1,0 +1,51 @@
+#include "zorse/runtime/Drivers.h"
+
+#include "cpu/Processor.h"
+#include "null/NullDevice.h"
+#include "zorse/runtime/CpuDevice.h"
+#include "zorse/runtime/ThrottledDevice.h"
+
+using namespace zorse;
+using namespace zorse::runtime;
+
+namespace {
+
+Result<std::unique_ptr<QueuedDevice>> makeCpu(const DeviceRequest &request) {
+  CpuDeviceOptions options;
+  options.name = request.name;
+  options.threads = request.threads;
+  options.spin = request.spin;
+  Result<std::unique_ptr<CpuDevice>> made = CpuDevice::create(options);
+  if (made.failed())
+    return made.error();
+  return withThreads(makeThrottledDevice(std::move(*made), request.share));
+}
+
+Result<std::unique_ptr<QueuedDevice>> makeNull(const DeviceRequest &request) { return withThreads(makeThrottledDevice(makeNullDevice(request.name), request.share)); }
+
+} // namespace
+
+const std::vector<Driver> &zorse::runtime::drivers() {
+  static const std::vector<Driver> all = {
+      {"cpu", makeCpu, processorHere, CpuDevice::matrixLibrary},
+      {"null", makeNull, [] { return std::string("none"); }, [] { return Result<std::string>(std::string("none (null devices compute nothing)")); }},
+  };
+  return all;
+}
+
+Result<std::unique_ptr<QueuedDevice>> zorse::runtime::makeHostDevice() {
+  DeviceRequest request;
+  request.name = "host";
+  return makeCpu(request);
+}
+
+Result<const Driver *> zorse::runtime::findDriver(const std::string &kind, const std::string &device) {
+  std::string known;
+  for (const Driver &driver : drivers()) {
+    if (kind == driver.kind)
+      return &driver;
+    known += (known.empty() ? "" : ", ") + std::string(driver.kind);
+  }
+  return userError("device '" + device + "' is of kind '" + kind + "'; this runtime has drivers for: " + known +
+                   ". Compile the model for a cluster of these; zorse-run --simulate shows what programs of any kind would do");
+}

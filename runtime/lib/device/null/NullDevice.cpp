@@ -1,0 +1,60 @@
+// Everything that the contract asks of a driver, and nothing else. A new driver begins as a copy: it puts its own memory in place of the host's, loads code in loadBodies, launches it in
+// runBody, and passes test/runtime/DeviceConformance.h at every step. withThreads gives it queues; one that has streams implements QueuedDevice itself afterwards (docs/devices.md).
+#include "NullDevice.h"
+
+#include "../HostMemory.h"
+#include "bundle.pb.h"
+
+#include <atomic>
+#include <mutex>
+
+using namespace zorse;
+using namespace zorse::runtime;
+
+namespace {
+
+class NullDevice final : public Device {
+public:
+  explicit NullDevice(const std::string &name) : name_(name) {}
+
+  std::string description() const override { return name_ + " (null: computes nothing, its results mean nothing)"; }
+
+  Result<std::unique_ptr<DeviceMemory>> allocate(bundle::MemoryKind kind, size_t bytes, const AllocationOptions &options) override {
+    return allocateOnHost(name_, kind, bytes, options);
+  }
+  Status read(void *to, DeviceAddress from, size_t bytes) override { return moveOnHost(to, from.onHost(), bytes); }
+  Status write(DeviceAddress to, const void *from, size_t bytes) override { return moveOnHost(to.onHost(), from, bytes); }
+  Status copy(DeviceAddress to, DeviceAddress from, size_t bytes) override { return moveOnHost(to.onHost(), from.onHost(), bytes); }
+  Status fill(DeviceAddress to, std::byte value, size_t bytes) override { return fillOnHost(to, value, bytes); }
+  Result<void *> expose(DeviceAddress address, const std::string &transport) override { return exposeOnHost(name_, "null", address, transport); }
+
+  /// There is nothing to load; what a bundle may not hold is refused as by others.
+  Status loadBodies(const bundle::BodyLibrary &library, const std::string &) override {
+    for (const bundle::Body &body : library.bodies())
+      for (const bundle::Launch &launch : body.launches())
+        if (launch.what_case() == bundle::Launch::WHAT_NOT_SET)
+          return userError("device '" + name_ + "': body '" + body.name() + "' holds a launch that this runtime does not know; compile the model again");
+    bodies_ = uint32_t(library.bodies_size());
+    return Status::success();
+  }
+
+  Status runBody(uint32_t index, const BodyArguments &) override {
+    if (index >= bodies_)
+      return internalError("device '" + name_ + "': body " + std::to_string(index) + " of " + std::to_string(bodies_) + " is called");
+    std::lock_guard<std::mutex> lock(running_); // one after the other
+    launches_.fetch_add(1, std::memory_order_relaxed);
+    return Status::success();
+  }
+
+  uint64_t launches() const override { return launches_.load(std::memory_order_relaxed); }
+
+private:
+  const std::string name_;
+  uint32_t bodies_ = 0;
+  std::mutex running_;
+  std::atomic<uint64_t> launches_{0};
+};
+
+} // namespace
+
+std::unique_ptr<Device> zorse::runtime::makeNullDevice(const std::string &name) { return std::make_unique<NullDevice>(name); }
