@@ -67,8 +67,18 @@ std::optional<BundleView> readBundle(const std::string &directory, std::string &
   if (!readManifest(directory, bundle.read, bundle, error))
     return std::nullopt;
   if (!readListed(bundle, "plan.json", bundle.plan, error) || !readMessage(bundle, "summary.pb", bundle.summary, error) ||
-      !readMessage(bundle, "bodies.pb", bundle.bodies, error))
+      !readMessage(bundle, bodiesFile(0), bundle.bodies, error))
     return std::nullopt;
+  for (const BundleDevice &device : bundle.devices)
+    while (bundle.otherTargets.size() < device.target) {
+      const std::string file = bodiesFile(uint32_t(bundle.otherTargets.size() + 1));
+      if (!readMessage(bundle, file, bundle.otherTargets.emplace_back(), error))
+        return std::nullopt;
+      if (std::string problem = differentSlots(bundle.bodies, bundle.otherTargets.back()); !problem.empty()) {
+        error = directory + "/" + file + ": " + problem + ". Compile the bundle again";
+        return std::nullopt;
+      }
+    }
   if (std::string problem = contradiction(bundle, bundle.plan, bundle.summary); !problem.empty()) {
     error = directory + ": " + problem;
     return std::nullopt;

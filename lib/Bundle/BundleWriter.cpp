@@ -38,23 +38,27 @@ bool writeFiles(const BundleContents &c, const std::string &directory, std::stri
     return file.close(files[name], error);
   };
 
+  auto writeTarget = [&](uint32_t target, const BodyLibrary &bodies, const std::string &kernels) {
+    return write(bodiesFile(target), serialize(bodies)) &&
+           (kernels.empty() || bodies.objects_size() == 0 || write("kernels/" + bodies.arch() + "/" + bodies.objects(0), kernels));
+  };
   ordered_json weights;
   if (!writeWeights(c.weights, c.weightMode, directory, weights, files, error) || !write("weights.json", weights.dump(1) + "\n") ||
       !write("plan.json", c.plan) || !write("cluster.yaml", c.cluster) || (c.topology.nodes_size() > 0 && !write("topology.pb", serialize(c.topology))) ||
       !write("summary.pb", serialize(c.summary)) ||
-      !write("bodies.pb", serialize(c.bodies)))
+      !writeTarget(0, c.bodies, c.kernels))
     return false;
+  for (size_t i = 0; i < c.otherTargets.size(); ++i)
+    if (!writeTarget(uint32_t(i + 1), c.otherTargets[i].bodies, c.otherTargets[i].kernels))
+      return false;
   for (size_t i = 0; i < c.programs.size(); ++i)
     if (!write("programs/" + std::to_string(i) + ".pb", c.programs[i]))
-      return false;
-  if (!c.kernels.empty() && c.bodies.objects_size() > 0)
-    if (!write("kernels/" + c.bodies.arch() + "/" + c.bodies.objects(0), c.kernels))
       return false;
 
   ordered_json manifest = {{"format_version", kFormatVersion}, {"model", c.model}, {"batch", c.batch}, {"sequence", c.sequence}, {"precision", c.precision}};
   manifest["devices"] = ordered_json::array();
   for (const BundleDevice &device : c.devices)
-    manifest["devices"].push_back({{"name", device.name}, {"kind", device.kind}, {"threads", device.threads}, {"memory", device.memory}});
+    manifest["devices"].push_back({{"name", device.name}, {"kind", device.kind}, {"threads", device.threads}, {"memory", device.memory}, {"target", device.target}});
   manifest["training"] = ordered_json::parse(trainingText(c.summary.training()));
   manifest["files"] = files;
   if (!write("manifest.json", manifest.dump(1) + "\n"))

@@ -63,7 +63,8 @@ void parse(const std::string &text, Manifest &out) {
   out.batch = whole<int64_t>(manifest, "batch");
   out.sequence = whole<int64_t>(manifest, "sequence");
   for (const json &device : manifest.at("devices"))
-    out.devices.push_back({device.at("name"), device.at("kind"), whole<int>(device, "threads"), whole<uint64_t>(device, "memory")});
+    out.devices.push_back({device.at("name"), device.at("kind"), whole<int>(device, "threads"), whole<uint64_t>(device, "memory"),
+                           device.contains("target") ? whole<uint32_t>(device, "target") : 0});
   const json &training = manifest.at("training");
   for (const json &value : training)
     if (!training.is_object() || value.is_structured())
@@ -75,7 +76,9 @@ void parse(const std::string &text, Manifest &out) {
   if (out.devices.empty())
     throw Bad{"names no device"};
   for (const BundleDevice &device : out.devices)
-    if (device.threads < 1 || device.threads > 4096)
+    if (device.target >= out.devices.size())
+      throw Bad{"device '" + device.name + "': expects one of at most " + std::to_string(out.devices.size()) + " targets, got " + std::to_string(device.target)};
+    else if (device.threads < 1 || device.threads > 4096)
       throw Bad{"device '" + device.name + "': expects 1 to 4096 threads, got " + std::to_string(device.threads)};
   for (const auto &[name, hash] : out.files)
     if (name.empty() || name[0] == '/' || name.find("..") != std::string::npos || name.find('\0') != std::string::npos)
@@ -120,6 +123,22 @@ json toJson(const TrainingOptions &options) {
 }
 
 } // namespace
+
+std::string bodiesFile(uint32_t target) { return target == 0 ? "bodies.pb" : "bodies." + std::to_string(target) + ".pb"; }
+
+std::string differentSlots(const BodyLibrary &one, const BodyLibrary &other) {
+  if (one.bodies_size() != other.bodies_size())
+    return std::to_string(other.bodies_size()) + " bodies, expected " + std::to_string(one.bodies_size());
+  for (int b = 0; b < one.bodies_size(); ++b) {
+    const Body &a = one.bodies(b), &c = other.bodies(b);
+    bool same = a.name() == c.name() && a.slots_size() == c.slots_size();
+    for (int s = 0; s < a.slots_size() && same; ++s)
+      same = a.slots(s).SerializeAsString() == c.slots(s).SerializeAsString();
+    if (!same)
+      return "body " + std::to_string(b) + " ('" + c.name() + "') has not the name and the slots of '" + a.name() + "'";
+  }
+  return {};
+}
 
 std::string trainingText(const TrainingOptions &options) { return toJson(options).dump(); }
 

@@ -60,14 +60,15 @@ struct ApplyPlanPass : PassWrapper<ApplyPlanPass, OperationPass<ModuleOp>> {
     FailureOr<codegen::CompiledBodies> bodies = codegen::lowerBodies(*model->functions, code);
     if (failed(bodies))
       return failure();
-    assignBodies(*model, *bodies);
+    std::vector<codegen::CompiledBodies> others; // one target is enough to look at programs
+    assignBodies(*model, *bodies, others);
 
     std::string error;
     std::optional<step::Plan> read = step::readPlanFile(plan, model->summary, error);
     if (!read)
       return module.emitError(error);
     if (!read->schedule.splitBackward)
-      dropSplitBodies(*model, *bodies);
+      dropSplitBodies(*model, *bodies, others);
     if (!dumpDir.empty() && failed(codegen::compileKernels(*bodies, module.getLoc())))
       return failure();
     step::ExpandOptions expand;

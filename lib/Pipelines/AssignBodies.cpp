@@ -1,5 +1,7 @@
 #include "AssignBodies.h"
 
+#include "zorse/Bundle/Manifest.h"
+
 #include "llvm/ADT/StringMap.h"
 #include "llvm/ADT/StringSet.h"
 
@@ -21,22 +23,52 @@ void nameBodies(units::UnitModel &model, const codegen::CompiledBodies &bodies) 
   });
 }
 
-} // namespace
-
-void assignBodies(units::UnitModel &model, codegen::CompiledBodies &bodies) {
-  codegen::appendBuiltinBodies(bodies.library, model.summary.compute_type(), model.summary.loss_size());
-  nameBodies(model, bodies);
+/// Every target's workspace is as large as the largest of them: programs, plan and verifier know one.
+void levelWorkspaces(codegen::CompiledBodies &bodies, std::vector<codegen::CompiledBodies> &others) {
+  auto atLeast = [](bundle::Extent &bytes, const bundle::Extent &other) {
+    bytes.set_fixed(std::max(bytes.fixed(), other.fixed()));
+    bytes.set_per_row(std::max(bytes.per_row(), other.per_row()));
+  };
+  for (bool back : {false, true}) // there, and the largest back
+    for (codegen::CompiledBodies &other : others)
+      for (int b = 0; b < bodies.library.bodies_size(); ++b) {
+        codegen::CompiledBodies &to = back ? other : bodies, &from = back ? bodies : other;
+        bundle::Body &body = *to.library.mutable_bodies(b);
+        for (int s = 0; s < body.slots_size(); ++s)
+          if (body.slots(s).kind() == bundle::WORKSPACE)
+            atLeast(*body.mutable_slots(s)->mutable_bytes(), from.library.bodies(b).slots(s).bytes());
+        if (size_t(b) < to.facts.size())
+          atLeast(to.facts[size_t(b)].workspace, from.facts[size_t(b)].workspace);
+      }
+  for ([[maybe_unused]] const codegen::CompiledBodies &other : others)
+    assert(bundle::differentSlots(bodies.library, other.library).empty() && "targets have different slots");
 }
 
-void dropSplitBodies(units::UnitModel &model, codegen::CompiledBodies &bodies) {
-  llvm::StringSet<> parts;
-  for (const units::UnitClass &unitClass : model.classes)
-    parts.insert_range(std::initializer_list<llvm::StringRef>{unitClass.backwardInputs, unitClass.backwardWeights});
+void dropParts(codegen::CompiledBodies &bodies, const llvm::StringSet<> &parts) {
   for (int i = bodies.library.bodies_size() - 1; i >= 0; --i)
     if (parts.contains(bodies.library.bodies(i).name())) {
       bodies.library.mutable_bodies()->DeleteSubrange(i, 1);
       bodies.facts.erase(bodies.facts.begin() + i);
     }
+}
+
+} // namespace
+
+void assignBodies(units::UnitModel &model, codegen::CompiledBodies &bodies, std::vector<codegen::CompiledBodies> &others) {
+  levelWorkspaces(bodies, others);
+  codegen::appendBuiltinBodies(bodies.library, model.summary.compute_type(), model.summary.loss_size());
+  for (codegen::CompiledBodies &other : others)
+    codegen::appendBuiltinBodies(other.library, model.summary.compute_type(), model.summary.loss_size());
+  nameBodies(model, bodies);
+}
+
+void dropSplitBodies(units::UnitModel &model, codegen::CompiledBodies &bodies, std::vector<codegen::CompiledBodies> &others) {
+  llvm::StringSet<> parts;
+  for (const units::UnitClass &unitClass : model.classes)
+    parts.insert_range(std::initializer_list<llvm::StringRef>{unitClass.backwardInputs, unitClass.backwardWeights});
+  dropParts(bodies, parts);
+  for (codegen::CompiledBodies &other : others)
+    dropParts(other, parts);
   nameBodies(model, bodies);
 }
 

@@ -23,7 +23,8 @@ struct Compiler {
 
   ImportedModel imported;
   units::UnitModel model;
-  codegen::CompiledBodies bodies;
+  codegen::CompiledBodies bodies;                   ///< of the first target: the others have the same slots.
+  std::vector<codegen::CompiledBodies> otherTargets;
   PlanOutcome planned;
   std::string planJson; ///< canonical
   step::StepGraph graph;
@@ -41,6 +42,10 @@ struct Compiler {
   bool verify(std::string &remark);
   bool write(std::string &remark);
 
+  /// Bodies for the other architectures that devices of the cluster ask for, beside `bodies` for `first`.
+  bool lowerOtherTargets(const codegen::CodegenOptions &first);
+  /// Says which target each of the plan's devices runs, and forgets those that none does.
+  void assignTargets();
   std::string describeKernels() const;
 
   /// Writes `text` to options.dumpDir/name, if there is one.

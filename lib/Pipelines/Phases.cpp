@@ -151,7 +151,9 @@ bool Compiler::compileBodies(std::string &remark) {
   if (failed(result))
     return false;
   bodies = std::move(*result);
-  assignBodies(model, bodies);
+  if (!lowerOtherTargets(code))
+    return false;
+  assignBodies(model, bodies, otherTargets);
   size_t launches = 0;
   for (const bundle::Body &body : bodies.library.bodies())
     launches += body.launches_size();
@@ -178,15 +180,64 @@ bool Compiler::compileBodies(std::string &remark) {
 
 bool Compiler::compileKernels(std::string &remark) {
   if (!planned.plan.schedule.splitBackward && !options.splitBodies)
-    dropSplitBodies(model, bodies);
+    dropSplitBodies(model, bodies, otherTargets);
   if (failed(codegen::compileKernels(bodies, imported.module->getLoc())))
     return false;
+  for (codegen::CompiledBodies &target : otherTargets)
+    if (failed(codegen::compileKernels(target, imported.module->getLoc())))
+      return false;
   remark = describeKernels();
   return true;
 }
 
+bool Compiler::lowerOtherTargets(const codegen::CodegenOptions &first) {
+  otherTargets.clear();
+  std::vector<std::string> asked = options.cluster.empty() ? std::vector<std::string>{""} : architecturesOf(options.cluster);
+  for (const std::string &arch : asked) {
+    if (arch.empty() || arch == bodies.library.arch())
+      continue;
+    codegen::CodegenOptions code = first;
+    code.arch = arch;
+    if (!code.dumpDir.empty()) {
+      code.dumpDir += "/" + arch;
+      llvm::sys::fs::create_directories(code.dumpDir);
+    }
+    FailureOr<codegen::CompiledBodies> result = codegen::lowerBodies(*model.functions, code);
+    if (failed(result))
+      return false;
+    otherTargets.push_back(std::move(*result));
+  }
+  return true;
+}
+
+void Compiler::assignTargets() {
+  std::vector<codegen::CompiledBodies> all, used;
+  const std::string first = bodies.library.arch();
+  all.push_back(std::move(bodies));
+  std::move(otherTargets.begin(), otherTargets.end(), std::back_inserter(all));
+  for (codegen::CompiledBodies &target : all) {
+    bool any = false;
+    for (size_t d = 0; d < planned.devices.size(); ++d)
+      if (target.library.arch() == (planned.architectures[d].empty() ? first : planned.architectures[d])) {
+        planned.devices[d].target = uint32_t(used.size());
+        any = true;
+      }
+    if (any)
+      used.push_back(std::move(target));
+  }
+  bodies = std::move(used.front());
+  otherTargets.assign(std::make_move_iterator(used.begin() + 1), std::make_move_iterator(used.end()));
+}
+
 std::string Compiler::describeKernels() const {
-  return counted(bodies.kernels, "kernel") + " (" + std::to_string(bodies.kernels - bodies.compiled) + " cached) for " + bodies.library.arch();
+  unsigned kernels = bodies.kernels, compiled = bodies.compiled;
+  std::string targets = bodies.library.arch();
+  for (const codegen::CompiledBodies &target : otherTargets) {
+    kernels += target.kernels;
+    compiled += target.compiled;
+    targets += ", " + target.library.arch();
+  }
+  return counted(kernels, "kernel") + " (" + std::to_string(kernels - compiled) + " cached) for " + targets;
 }
 
 bool Compiler::plan(std::string &remark) {
@@ -202,6 +253,7 @@ bool Compiler::plan(std::string &remark) {
       printError((options.plan.empty() ? options.cluster : options.plan) + ": " + problem);
       return false;
     }
+  assignTargets();
   planJson = step::writePlan(planned.plan, model.summary);
   remark = counted(planned.plan.cells.size(), "cell") + " on " + counted(planned.plan.devices.size(), "device") + (options.plan.empty() ? " (searched)" : "");
   return true;
@@ -260,6 +312,8 @@ bool Compiler::write(std::string &remark) {
   contents.bodies = bodies.library;
   contents.programs = std::move(programs);
   contents.kernels = std::move(bodies.object);
+  for (codegen::CompiledBodies &target : otherTargets)
+    contents.otherTargets.push_back({target.library, std::move(target.object)});
   std::string error;
   if (!collectWeights(imported, *imported.module, model.summary, contents.weights, error)) {
     printError(error);

@@ -4,6 +4,7 @@
 #include "zorse/Planning/Search.h"
 
 #include <fstream>
+#include <set>
 #include <sstream>
 
 namespace zorse::pipelines {
@@ -29,6 +30,15 @@ std::string withoutDriver(const std::string &clusterFile) {
     for (const planning::ClusterDevice &device : cluster->devices)
       devices.push_back({device.name, device.kind, static_cast<int>(device.threads), device.memory});
   return withoutDriver(devices);
+}
+
+std::vector<std::string> architecturesOf(const std::string &clusterFile) {
+  std::string error;
+  std::set<std::string> asked; // the compiler's own first
+  if (std::optional<planning::Cluster> cluster = planning::readClusterFile(clusterFile, error))
+    for (const planning::ClusterDevice &device : cluster->devices)
+      asked.insert(device.arch);
+  return asked.empty() ? std::vector<std::string>{""} : std::vector<std::string>(asked.begin(), asked.end());
 }
 
 std::optional<PlanOutcome> makePlan(const std::string &clusterFile, const std::string &planFile, const std::vector<std::string> &profiles, int64_t batch,
@@ -79,8 +89,10 @@ std::optional<PlanOutcome> makePlan(const std::string &clusterFile, const std::s
   outcome.costs = std::make_shared<const planning::CostModel>(std::move(*costs));
   for (const step::PlanDevice &device : outcome.plan.devices)
     for (const planning::ClusterDevice &known : cluster->devices)
-      if (known.name == device.name)
+      if (known.name == device.name) {
         outcome.devices.push_back({device.name, known.kind, static_cast<int>(known.threads), device.memory});
+        outcome.architectures.push_back(known.arch);
+      }
   return outcome;
 }
 

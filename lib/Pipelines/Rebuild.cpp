@@ -34,7 +34,10 @@ bool takeFromBundle(const CompileOptions &options, bundle::BundleContents &conte
             options.rebuild + "/plan.json";
     return false;
   }
-  if (bundle::serialize(view->bodies) != bundle::serialize(contents.bodies))
+  bool same = bundle::serialize(view->bodies) == bundle::serialize(contents.bodies) && view->otherTargets.size() == contents.otherTargets.size();
+  for (size_t i = 0; i < contents.otherTargets.size() && same; ++i)
+    same = bundle::serialize(view->otherTargets[i]) == bundle::serialize(contents.otherTargets[i].bodies);
+  if (!same)
     remark += "; the bodies of " + options.rebuild + " were others than this compiler makes, these are this compiler's";
   bool references = false;
   if (!bundle::readWeights(*view, contents.weights, references, error))

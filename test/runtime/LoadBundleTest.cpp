@@ -28,12 +28,14 @@ protected:
     std::filesystem::remove_all(two.bundle.directory);
     manifest = {{"format_version", bundle::kFormatVersion}, {"model", "two"}, {"batch", two.bundle.batch}, {"sequence", 4}, {"precision", "f32"}};
     for (const BundleDevice &device : two.bundle.devices)
-      manifest["devices"].push_back({{"name", device.name}, {"kind", device.kind}, {"threads", device.threads}, {"memory", device.memory}});
+      manifest["devices"].push_back({{"name", device.name}, {"kind", device.kind}, {"threads", device.threads}, {"memory", device.memory}, {"target", device.target}});
     manifest["training"] = nlohmann::json::parse(bundle::trainingText(two.bundle.summary.training()));
     file("plan.json", R"({"batch": 5, "devices": [{"name": "alpha", "memory": 1048576}, "beta"]})");
     file("cluster.yaml", "name: test\nnodes:\n  - name: here\n    devices:\n      - { name: alpha, kind: cpu }\n      - { name: beta, kind: cpu }\n");
     file("summary.pb", two.bundle.summary.SerializeAsString());
     file("bodies.pb", two.bundle.bodies.SerializeAsString());
+    for (size_t t = 0; t < two.bundle.otherTargets.size(); ++t)
+      file(bundle::bodiesFile(uint32_t(t + 1)), two.bundle.otherTargets[t].SerializeAsString());
     for (size_t d = 0; d < two.bundle.programs.size(); ++d)
       file("programs/" + std::to_string(d) + ".pb", two.bundle.programs[d].SerializeAsString());
     file("kernels/x86-64/kernels.so", "not really machine code");
@@ -88,6 +90,36 @@ TEST_F(LoadBundle, AGoodOneIsReadWhole) {
   EXPECT_EQ(bundle->programs[1].entries_size(), two.bundle.programs[1].entries_size());
   EXPECT_EQ(bundle->weights[0].offset, 8u);
   EXPECT_EQ(bundle->weights[0].file, two.bundle.directory + "/weights.bin");
+}
+
+TEST_F(LoadBundle, DevicesHaveTheBodiesOfTheirTargets) {
+  two.bundle.devices[1].target = 1;
+  two.bundle.otherTargets = {two.bundle.bodies};
+  two.bundle.otherTargets[0].clear_objects();
+  two.bundle.otherTargets[0].set_arch("x86-64-v3");
+  writeFiles();
+  Result<Bundle> bundle = loadBundle(two.bundle.directory);
+  ASSERT_FALSE(bundle.failed()) << bundle.message();
+  EXPECT_EQ(bundle->bodiesOf(0).arch(), two.bundle.bodies.arch());
+  EXPECT_EQ(bundle->bodiesOf(1).arch(), "x86-64-v3");
+
+  // Programs name bodies and slots once, for all targets.
+  two.bundle.otherTargets[0].mutable_bodies(1)->mutable_slots(0)->mutable_bytes()->set_fixed(12345);
+  writeFiles();
+  expectSays(problem(), {"bodies.1.pb: body 1 (", "has not the name and the slots", "compile the model again"});
+  two.bundle.otherTargets[0].mutable_bodies()->RemoveLast();
+  writeFiles();
+  expectSays(problem(), {"bodies.1.pb: ", "bodies, expected"});
+  two.bundle.otherTargets = {two.bundle.bodies};
+  two.bundle.otherTargets[0].add_objects("more.so");
+  writeFiles();
+  expectSays(problem(), {"does not list kernels/", "more.so"});
+  two.bundle.otherTargets.clear();
+  writeFiles();
+  expectSays(problem(), {"does not list bodies.1.pb"});
+  two.bundle.devices[1].target = 2;
+  writeFiles();
+  expectSays(problem(), {"device 'beta': expects one of at most 2 targets, got 2"});
 }
 
 TEST_F(LoadBundle, EveryDamagedOrMissingFileIsNamed) {

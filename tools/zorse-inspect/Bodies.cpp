@@ -43,7 +43,10 @@ std::string describe(const bundle::Launch &launch) {
 
 void printBodies(const bundle::BundleView &bundle) {
   const bundle::BodyLibrary &library = bundle.bodies;
-  printf("%s for %s\n", bold(std::to_string(library.bodies_size()) + " bodies").c_str(), library.arch().c_str());
+  std::string targets = library.arch();
+  for (const bundle::BodyLibrary &other : bundle.otherTargets)
+    targets += ", " + other.arch();
+  printf("%s for %s\n", bold(std::to_string(library.bodies_size()) + " bodies").c_str(), targets.c_str());
   for (int b = 0; b < library.bodies_size(); ++b) {
     const bundle::Body &body = library.bodies(b);
     printf("\n%s %s", dim(std::to_string(b)).c_str(), bold(body.name()).c_str());

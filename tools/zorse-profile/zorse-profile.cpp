@@ -22,6 +22,7 @@
 #include <new>
 #include <sstream>
 #include <thread>
+#include <tuple>
 
 #include <unistd.h>
 
@@ -65,7 +66,7 @@ public:
     if (device.failed())
       return device.error();
     const bool processors = deviceKindOf(bundle.devices[index].kind).hostProcessors;
-    if (Status status = (*device)->loadBodies(bundle.bodies, bundle.kernelDirectory()); status.failed())
+    if (Status status = (*device)->loadBodies(bundle.bodiesOf(index), bundle.kernelDirectory()); status.failed())
       return status;
     CpuQuota quota = cpuQuota();
     TimerOptions options;
@@ -160,16 +161,16 @@ Status runAlone(const Options &o, const Bundle &bundle) {
   int threads = 0;
   for (const BundleDevice &device : bundle.devices)
     threads = std::max(threads, device.threads); // one at a time
-  std::map<std::pair<std::string, int>, planning::DeviceProfile> measured;
+  std::map<std::tuple<std::string, int, uint32_t>, planning::DeviceProfile> measured;
   planning::Profile profile;
   for (uint32_t d = 0; d < bundle.devices.size(); ++d) {
     const BundleDevice &device = bundle.devices[d];
-    auto found = measured.find({device.kind, device.threads});
+    auto found = measured.find({device.kind, device.threads, device.target});
     if (found == measured.end()) {
       Result<planning::DeviceProfile> times = profiler.device(d, threads);
       if (times.failed())
         return times.error();
-      found = measured.emplace(std::make_pair(device.kind, device.threads), std::move(*times)).first;
+      found = measured.emplace(std::make_tuple(device.kind, device.threads, device.target), std::move(*times)).first;
     } else if (!o.as.empty()) {
       continue;
     }

@@ -211,6 +211,9 @@ private:
   Status announce() {
     if (!process.output)
       return Status::success();
+    for (const BundleDevice &device : bundle.devices)
+      if (!deviceKindOf(device.kind).computes)
+        say("device " + device.name + " is of kind " + device.kind + ", which computes nothing: the results of this run mean nothing");
     if (!o.quiet) {
       uint64_t planned = 0;
       for (const bundle::Program &program : bundle.programs)

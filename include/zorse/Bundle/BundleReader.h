@@ -14,7 +14,8 @@ struct BundleView : Manifest {
   std::string directory;
   std::string plan;                         ///< plan.json
   ModelSummary summary;
-  BodyLibrary bodies;
+  BodyLibrary bodies;                       ///< of the first target
+  std::vector<BodyLibrary> otherTargets;    ///< 1, 2, ...
   ReadFile read;
 
   /// Index of the device of that name, or of that number; -1: none.

@@ -39,9 +39,14 @@ struct BundleContents {
   std::string cluster;                ///< cluster.yaml as given
   Topology topology;                  ///< devices as here; without nodes: nothing is known
   ModelSummary summary;
-  BodyLibrary bodies;
+  BodyLibrary bodies;                 ///< of the first target
   std::vector<std::string> programs;  ///< serialised deterministically, one per device (`serialize`)
   std::string kernels;                ///< bytes of kernels/<arch>/<object>; empty: the bodies name no kernel
+  struct Target {
+    BodyLibrary bodies;
+    std::string kernels;
+  };
+  std::vector<Target> otherTargets;   ///< 1, 2, ...
   std::vector<WeightData> weights;
   WeightMode weightMode = WeightMode::Copy;
 };

@@ -23,7 +23,14 @@ struct BundleDevice {
   std::string kind = "cpu";
   int threads = 1;
   uint64_t memory = 0; ///< bytes; 0: not limited.
+  uint32_t target = 0; ///< which body library it runs
 };
+
+/// Of the body library of a target: "bodies.pb", "bodies.1.pb", ...
+std::string bodiesFile(uint32_t target);
+
+/// What keeps two targets' libraries from being of one bundle: programs, plan and verifier know one list of bodies with one list of slots. Empty: nothing.
+std::string differentSlots(const BodyLibrary &one, const BodyLibrary &other);
 
 struct Manifest {
   std::string digest; ///< SHA-256 of manifest.json, which has the SHA-256 of every other file: of everything in the bundle

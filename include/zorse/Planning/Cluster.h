@@ -19,6 +19,7 @@ inline constexpr size_t kNumberTypes = 3;
 struct ClusterDevice {
   std::string name;
   std::string kind = "cpu";  ///< which driver runs it
+  std::string arch;          ///< what its code is to be for, one of the kind's architectures; empty: what the compiler is asked for
   std::string type;          ///< an entry of the table of device types, or free text
   uint32_t node = 0;         ///< index in Cluster.nodes
   double speed[kNumberTypes] = {0, 0, 0}; ///< FLOP/s that large matrix products reach, by NumberType; 0: not supported

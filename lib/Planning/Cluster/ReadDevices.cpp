@@ -72,7 +72,7 @@ YAML::Node zorse::planning::templateOf(const YAML::Node &node, const std::string
 
 DeviceEntry zorse::planning::readDeviceEntry(const YAML::Node &node, const YAML::Node &templates) {
   checkKeys(node, "device",
-            {"name", "template", "kind", "type", "speed", "memory", "reserve", "memory_bandwidth", "half_rows", "launch", "threads", "count", "price"});
+            {"name", "template", "kind", "arch", "type", "speed", "memory", "reserve", "memory_bandwidth", "half_rows", "launch", "threads", "count", "price"});
   DeviceEntry entry;
   entry.at = node;
   ClusterDevice &device = entry.device;
@@ -102,6 +102,12 @@ DeviceEntry zorse::planning::readDeviceEntry(const YAML::Node &node, const YAML:
     device.kind = toName(kind, what + ": kind");
     if (!findDeviceKind(device.kind))
       fail(kind, what + ": expected a kind out of " + deviceKindNames(/*driven=*/false) + ", got '" + device.kind + "'");
+  }
+  if (YAML::Node arch = fields["arch"]) {
+    const std::vector<std::string> &known = deviceKindOf(device.kind).architectures;
+    device.arch = toName(arch, what + ": arch");
+    if (std::find(known.begin(), known.end(), device.arch) == known.end())
+      fail(arch, what + ": arch: " + (known.empty() ? "there are none to choose from for devices of kind " + device.kind + "; leave it out" : "expected " + listed(known) + suggestion(device.arch, known) + ", got '" + device.arch + "'"));
   }
   if (YAML::Node threads = fields["threads"])
     device.threads = toCount(threads, what + ": threads", 4096);

@@ -87,7 +87,9 @@ std::string describe(const ClusterDevice &device) {
   if (!device.type.empty())
     put("type", inQuotes(device.type));
   if (!type || device.kind != type->kind)
-    put("kind", device.kind);
+    put("kind", device.kind == "null" ? inQuotes(device.kind) : device.kind); // bare, it is nothing to YAML
+  if (!device.arch.empty())
+    put("arch", device.arch);
   if (device.threads != 1)
     put("threads", std::to_string(device.threads));
   if (!std::equal(std::begin(device.speed), std::end(device.speed), std::begin(known.speed)))

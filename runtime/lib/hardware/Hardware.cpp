@@ -102,9 +102,9 @@ Status zorse::runtime::checkHardware(const Bundle &bundle, const std::vector<Ran
       error(rankText(bundle, ranks, r) + ": has bundle " + facts.bundle + ", rank 0 has " + ranks[0].bundle + "; give every rank the same bundle");
     if (facts.run != ranks[0].run)
       error(rankText(bundle, ranks, r) + ": was started with " + facts.run + ", rank 0 with " + ranks[0].run + "; start every rank with the same options and data");
-    if (!zorse::deviceKindOf(bundle.devices[r].kind).runs(facts.processor, bundle.bodies.arch()))
-      error(rankText(bundle, ranks, r) + ": the bundle's kernels are for " + bundle.bodies.arch() + ", this processor is " + facts.processor +
-            "; compile the model for the oldest processor of the cluster");
+    if (const std::string &arch = bundle.bodiesOf(uint32_t(r)).arch(); !zorse::deviceKindOf(bundle.devices[r].kind).runs(facts.processor, arch))
+      error(rankText(bundle, ranks, r) + ": the bundle's kernels for it are for " + arch + ", this processor is " + facts.processor +
+            "; say 'arch: " + facts.processor + "' of the device in the cluster file, or compile the model for the oldest processor of the cluster");
     Host &host = hosts[facts.host];
     host.ranks.push_back(r);
     for (const bundle::Arena &arena : bundle.programs[r].arenas())

@@ -82,7 +82,7 @@ private:
     bundle_.batch = manifest_.batch;
     bundle_.sequence = manifest_.sequence;
     for (const bundle::BundleDevice &device : manifest_.devices)
-      bundle_.devices.push_back({device.name, device.kind, device.threads, device.memory});
+      bundle_.devices.push_back({device.name, device.kind, device.threads, device.memory, device.target});
     return checkFiles();
   }
 
@@ -157,14 +157,31 @@ private:
       return status;
     if (std::string problem = bundle::contradiction(manifest_, bundle_.plan, bundle_.summary); !problem.empty())
       return userError(bundle_.directory + ": " + problem);
-    if (Status status = readMessage("bodies.pb", bundle_.bodies); status.failed())
+    if (Status status = readTargets(); status.failed())
       return status;
     if (manifest_.files.count("topology.pb"))
       if (Status status = readTopology(); status.failed())
         return status;
-    for (const std::string &object : bundle_.bodies.objects())
-      if (std::string name = "kernels/" + bundle_.bodies.arch() + "/" + object; !manifest_.files.count(name))
-        return userError(path("manifest.json") + ": does not list " + name + ", which the bodies need; compile the model again");
+    return Status::success();
+  }
+
+  /// A body library for each target that a device names, in which programs find the same bodies with the same slots.
+  Status readTargets() {
+    uint32_t count = 1;
+    for (const BundleDevice &device : bundle_.devices)
+      count = std::max(count, device.target + 1);
+    bundle_.otherTargets.resize(count - 1);
+    for (uint32_t target = 0; target < count; ++target) {
+      const std::string file = bundle::bodiesFile(target);
+      bundle::BodyLibrary &bodies = target == 0 ? bundle_.bodies : bundle_.otherTargets[target - 1];
+      if (Status status = readMessage(file, bodies); status.failed())
+        return status;
+      if (std::string problem = bundle::differentSlots(bundle_.bodies, bodies); !problem.empty())
+        return userError(path(file) + ": " + problem + "; compile the model again");
+      for (const std::string &object : bodies.objects())
+        if (std::string name = "kernels/" + bodies.arch() + "/" + object; !manifest_.files.count(name))
+          return userError(path("manifest.json") + ": does not list " + name + ", which the bodies need; compile the model again");
+    }
     return Status::success();
   }
 

@@ -19,15 +19,16 @@ public:
       return Status::success();
     if (bundle_.summary.denominator_body() < 0)
       return userError(bundle_.directory + "/summary.pb: a loss term has a counted denominator, but there is no body that counts it");
-    body_ = &bundle_.bodies.bodies(bundle_.summary.denominator_body());
+    const bundle::BodyLibrary &code = bundle_.target(hostTarget());
+    body_ = &code.bodies(bundle_.summary.denominator_body());
 
     Result<std::unique_ptr<QueuedDevice>> device = makeHostDevice();
     if (device.failed())
       return device.error();
     device_ = std::move(*device);
     bundle::BodyLibrary library; // of this body alone
-    library.set_arch(bundle_.bodies.arch());
-    *library.mutable_objects() = bundle_.bodies.objects();
+    library.set_arch(code.arch());
+    *library.mutable_objects() = code.objects();
     *library.add_bodies() = *body_;
     if (Status status = device_->loadBodies(library, bundle_.kernelDirectory()); status.failed())
       return status;
@@ -98,6 +99,15 @@ public:
   }
 
 private:
+  /// The target whose code the host's processors run; the first where none is, which then says why not.
+  uint32_t hostTarget() const {
+    const Driver &host = **findDriver("cpu", "host");
+    for (uint32_t target = 0; target <= bundle_.otherTargets.size(); ++target)
+      if (findDeviceKind(host.kind)->runs(host.architecture(), bundle_.target(target).arch()))
+        return target;
+    return 0;
+  }
+
   int outputSlot(int output) const {
     for (int i = 0; i < body_->slots_size(); ++i)
       if (body_->slots(i).kind() == bundle::LOSS && int(body_->slots(i).index()) == output)

@@ -34,7 +34,7 @@ void expectSame(const Cluster &a, const Cluster &b) {
   for (size_t d = 0; d < a.devices.size(); ++d) {
     const ClusterDevice &x = a.devices[d], &y = b.devices[d];
     auto all = [](const ClusterDevice &v) {
-      return std::make_tuple(v.name, v.kind, v.type, v.node, v.speed[0], v.speed[1], v.speed[2], v.halfRows, v.memoryBandwidth, v.launch, v.memory, v.reserve, v.threads, v.price);
+      return std::make_tuple(v.name, v.kind, v.arch, v.type, v.node, v.speed[0], v.speed[1], v.speed[2], v.halfRows, v.memoryBandwidth, v.launch, v.memory, v.reserve, v.threads, v.price);
     };
     EXPECT_EQ(all(x), all(y)) << x.name;
   }
@@ -217,6 +217,23 @@ links:
 }
 
 std::string device(const std::string &fields) { return "nodes:\n  - name: n\n    devices:\n      - {name: a, " + fields + "}\n"; }
+
+TEST(Cluster, KindsAndArchitectures) {
+  std::string error;
+  for (const char *fields : {"speed: 1e9, arch: x86-64-v2", "speed: 1e9, kind: \"null\"", "type: cpu-thread, kind: cpu, arch: x86-64-v4, count: 3"}) {
+    Cluster cluster = read(device(fields));
+    std::optional<Cluster> again = readCluster(writeCluster(cluster), error);
+    ASSERT_TRUE(again) << error << writeCluster(cluster);
+    expectSame(cluster, *again);
+    expectRuntimeAgrees(cluster, device(fields));
+  }
+  EXPECT_EQ(read(device("speed: 1e9, arch: x86-64-v2")).devices[0].arch, "x86-64-v2");
+  EXPECT_EQ(read(device("speed: 1e9, kind: \"null\"")).devices[0].kind, "null");
+  EXPECT_MISTAKE(device("speed: 1e9, kind: null"), "device 'a': expected a kind out of cpu, null, cuda, sim, got nothing; a null device is asked for by kind: \"null\", in quotes");
+  EXPECT_MISTAKE(device("speed: 1e9, kind:"), "in quotes");
+  EXPECT_MISTAKE(device("speed: 1e9, arch: x86-64-v9"), "device 'a': arch: expected x86-64, x86-64-v2, x86-64-v3");
+  EXPECT_MISTAKE(device("type: T4, arch: sm_75"), "there are none to choose from for devices of kind cuda; leave it out");
+}
 
 TEST(Cluster, Mistakes) {
   EXPECT_MISTAKE("nodes: [", "line 1: not valid YAML");

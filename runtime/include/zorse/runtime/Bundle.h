@@ -13,9 +13,10 @@ namespace zorse::runtime {
 
 struct BundleDevice {
   std::string name;
-  std::string kind;    ///< "cpu"
+  std::string kind;    ///< zorse/Bundle/DeviceKinds.h
   int threads = 1;
   uint64_t memory = 0; ///< bytes; 0: not limited.
+  uint32_t target = 0; ///< which body library it runs
 };
 
 /// Where the initial bytes of one parameter are.
@@ -38,9 +39,13 @@ struct Bundle {
   std::string cluster;              ///< cluster.yaml
   bundle::Topology topology;        ///< without nodes where the bundle says nothing about it
   bundle::ModelSummary summary;
-  bundle::BodyLibrary bodies;
+  bundle::BodyLibrary bodies;                    ///< of the first target: the others have the same bodies with the same slots.
+  std::vector<bundle::BodyLibrary> otherTargets; ///< 1, 2, ...
   std::vector<bundle::Program> programs; ///< one per device
   std::vector<WeightSource> weights;     ///< one per ParameterInfo, in its order
+
+  const bundle::BodyLibrary &target(uint32_t index) const { return index == 0 ? bodies : otherTargets[index - 1]; }
+  const bundle::BodyLibrary &bodiesOf(uint32_t device) const { return target(devices[device].target); }
 
   std::string kernelDirectory() const { return directory + "/kernels"; }
 };
