@@ -3,7 +3,7 @@
 
 #include "Views.h"
 
-#include "zorse/Codegen/CPU/Codegen.h"
+#include "bundle.pb.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 
