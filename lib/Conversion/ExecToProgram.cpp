@@ -164,12 +164,6 @@ struct Writer {
           value(op.getFrom(), [&] { return to->mutable_from(); });
           value(op.getTo(), [&] { return to->mutable_to(); });
         })
-        .Case([&](exec::BroadcastOp op) {
-          bundle::Broadcast *to = out->mutable_broadcast();
-          to->set_root(device(op.getRootAttr()));
-          members(op.getMembers(), [&](uint32_t m) { to->add_members(m); });
-          place(to, op.getValue(), op.getRegion());
-        })
         .Case([&](exec::ReportOp op) { place(out->mutable_report(), op.getValue(), op.getRegion()); })
         .Default([](Operation *) { llvm_unreachable("every entry op is listed"); });
   }

@@ -90,10 +90,6 @@ struct Converter {
                                    out.region(r.region()));
       return success();
     }
-    case bundle::Entry::kBroadcast:
-      out.entry<exec::BroadcastOp>(common, value(e.broadcast().value()), out.device(e.broadcast().root()), out.deviceList(e.broadcast().members()),
-                                   out.region(e.broadcast().region()));
-      return success();
     case bundle::Entry::kReport:
       out.entry<exec::ReportOp>(common, value(e.report().value()), out.region(e.report().region()));
       return success();

@@ -462,12 +462,12 @@ private:
 
   LogicalResult visit(SgdUpdateOp op) {
     Tensor p = in[0], v = op.getVelocity() ? in[6] : Tensor();
-    double momentum = op.getMomentum().convertToDouble(), dampening = op.getDampening().convertToDouble(), decay = op.getWeightDecay().convertToDouble();
+    double momentum = op.getMomentum().convertToDouble(), decay = op.getWeightDecay().convertToDouble();
     bool first = in[5].values[0] <= 1.0;
     for (int64_t i = 0; i < p.size() && in[4].values[0] == 0.0; ++i) {
       double g = in[1].values[i] * in[3].values[0] + decay * p.values[i];
       if (op.getVelocity()) {
-        v.values[i] = first ? g : momentum * v.values[i] + (1 - dampening) * g;
+        v.values[i] = first ? g : momentum * v.values[i] + g;
         g = op.getNesterov() ? g + momentum * v.values[i] : v.values[i];
       }
       p.values[i] -= in[2].values[0] * g;

@@ -156,7 +156,6 @@ LogicalResult units::buildUpdates(OpBuilder &builder, Location loc, FloatType ty
       if (moments)
         update.addOperands(state(2));
       attributes.set("momentum", real(options.momentum()));
-      attributes.set("dampening", real(0.0));
       if (options.nesterov())
         attributes.set("nesterov", builder.getUnitAttr());
     } else {

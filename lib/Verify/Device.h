@@ -29,7 +29,7 @@ struct Half {
   bundle::Phase phase = bundle::PHASE_UNSPECIFIED;
   bundle::Entry::WhatCase what = bundle::Entry::WHAT_NOT_SET; ///< WHAT_NOT_SET: a local entry, whose id must be nobody else's
   uint32_t peer = 0;
-  int64_t bytes = 0;    ///< send, receive, all-reduce, broadcast: of the region
+  int64_t bytes = 0;    ///< send, receive, all-reduce: of the region
   uint64_t digest = 0;  ///< of everything the halves must agree on: value, type, members, extents, order
   std::shared_ptr<const bundle::Entry> whole; ///< transfers: none; collectives: on the lowest participant only
   struct {

@@ -20,10 +20,6 @@ std::vector<uint32_t> verify::participantsOf(const bundle::Entry &entry) {
     add(entry.reduce_scatter().shards().members());
     break;
   case bundle::Entry::kAllReduce: add(entry.all_reduce().members()); break;
-  case bundle::Entry::kBroadcast:
-    add(entry.broadcast().members());
-    list.push_back(entry.broadcast().root());
-    break;
   default: break;
   }
   std::sort(list.begin(), list.end());
@@ -110,14 +106,6 @@ void Device::collectHalves() {
       digest.add(reduce.to());
       break;
     }
-    case bundle::Entry::kBroadcast: {
-      const auto &broadcast = entry.broadcast();
-      value = &broadcast.value();
-      half.bytes = int64_t(broadcast.region().bytes());
-      digest.add(uint64_t(broadcast.root()));
-      digest.add(broadcast.members());
-      break;
-    }
     default: half.what = bundle::Entry::WHAT_NOT_SET; break;
     }
     if (value) {
@@ -202,7 +190,6 @@ private:
     case bundle::Entry::kAllGather: return "all-gather of " + text;
     case bundle::Entry::kReduceScatter: return "reduce-scatter of " + text;
     case bundle::Entry::kAllReduce: return "all-reduce of " + text;
-    case bundle::Entry::kBroadcast: return "broadcast of " + text;
     default: return "a local task";
     }
   }

@@ -107,7 +107,6 @@ std::string Device::describe(const bundle::Entry &entry) const {
   case bundle::Entry::kAllGather: return "all-gather of " + named("group", model.summary.groups(), entry.all_gather().group());
   case bundle::Entry::kReduceScatter: return "reduce-scatter of " + named("group", model.summary.groups(), entry.reduce_scatter().group());
   case bundle::Entry::kAllReduce: return "all-reduce of " + describe(entry.all_reduce().from());
-  case bundle::Entry::kBroadcast: return "broadcast of " + describe(entry.broadcast().value());
   case bundle::Entry::kReport: return "report of " + describe(entry.report().value());
   default: return "nothing";
   }

@@ -61,7 +61,6 @@ public:
       add(entry.reduce_scatter().shard(), true);
       break;
     case bundle::Entry::kAllReduce: add(entry.all_reduce().region(), true); break;
-    case bundle::Entry::kBroadcast: add(entry.broadcast().region(), entry.broadcast().root() != device); break;
     case bundle::Entry::kReport: add(entry.report().region(), false); break;
     default: break;
     }

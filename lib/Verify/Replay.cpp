@@ -130,9 +130,6 @@ void Replay::transfer() {
     writeBytes(place, sums);
     return;
   }
-  case bundle::Entry::kBroadcast:
-    e.broadcast().root() == program.device() ? (void)require(placeOf(e.broadcast().region()), value) : write(placeOf(e.broadcast().region()), value);
-    return;
   case bundle::Entry::kReport: {
     const Place block = placeOf(e.report().region());
     if (requireScalars(block, /*decided=*/model.decides() && !evaluating) && requireSums(part(block, Block::scalarsEnd, Block::sumsEnd), /*global=*/true, /*norm=*/true, /*loss=*/true))
@@ -229,7 +226,6 @@ bool Replay::prepare() {
         good = fail(Code::Declared, "expects this device's sums to become those of all, in f64");
       break;
     }
-    case bundle::Entry::kBroadcast: declared(e.broadcast().value(), e.broadcast().region().bytes()); break;
     case bundle::Entry::kReport: // the host takes the whole block
       declared(e.report().value(), e.report().region().bytes());
       if (transfers.back().kind != bundle::Value::STEP_SCALARS || transfers.back().bytes != Block::bytes)
@@ -239,7 +235,7 @@ bool Replay::prepare() {
     default: break;
     }
     // Sums and gradients in the making stay on their device; whatever else crosses is a finished value.
-    bool moves = e.has_send() || e.has_receive() || e.has_copy() || e.has_broadcast();
+    bool moves = e.has_send() || e.has_receive() || e.has_copy();
     if (moves && (transfers.back().kind == bundle::Value::GRADIENTS || transfers.back().kind == bundle::Value::SUMS || transfers.back().kind == bundle::Value::STEP_SCALARS ||
                   transfers.back().kind == bundle::Value::GLOBAL_SUM || transfers.back().kind == bundle::Value::REDUCED_GRADIENTS))
       good = fail(Code::Unsupported, "such a value is not moved by transfers or copies");

@@ -117,9 +117,6 @@ bool Device::checkEntry(int index) {
            checkDevices(reduce.contributors(), id, "contributors") && checkRegion(reduce.full(), &entry, at, true) && checkRegion(reduce.shard(), &entry, at, true);
   }
   case bundle::Entry::kAllReduce: return checkDevices(entry.all_reduce().members(), id, "members") && checkRegion(entry.all_reduce().region(), &entry, at);
-  case bundle::Entry::kBroadcast:
-    return (entry.broadcast().root() < model.plan.devices.size() || report(Code::Malformed, id, place() + ": root " + std::to_string(entry.broadcast().root()) + " does not exist")) &&
-           checkDevices(entry.broadcast().members(), id, "members") && checkRegion(entry.broadcast().region(), &entry, at);
   case bundle::Entry::kReport: return checkRegion(entry.report().region(), &entry, at);
   default: return report(Code::Malformed, id, place() + ": an entry that is nothing");
   }

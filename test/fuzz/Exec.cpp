@@ -50,7 +50,7 @@ bool fuzz::readOne(std::string_view bytes) {
 extern "C" size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t size, size_t maxSize, unsigned seed) {
   static const std::vector<const char *> words = {
       "exec.program", "exec.arena", "exec.queue", "exec.state", "exec.compute", "exec.call",  "exec.send", "exec.receive", "exec.copy", "exec.load_input", "exec.load_scalars",
-      "exec.all_gather", "exec.reduce_scatter", "exec.all_reduce", "exec.broadcast", "exec.report", "@a", "#0", "#4294967295", "[0 : 64]", "after", "previous", "f32", "bf16",
+      "exec.all_gather", "exec.reduce_scatter", "exec.all_reduce", "exec.report", "@a", "#0", "#4294967295", "[0 : 64]", "after", "previous", "f32", "bf16",
       "parameters", "gradients", "moment", "value", "saved", "deferred", "{", "}", "(", ")", "[", "]", "->", ":", ",", "\n", "\"", "-", "0x10", "1.0e400", "unit", "rows", "attributes {}", "loc(unknown)",
   };
   fuzz::Random random(seed);

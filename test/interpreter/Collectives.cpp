@@ -23,10 +23,6 @@ static std::string common(const bundle::Entry &entry) {
     out.mutable_all_reduce()->mutable_region()->clear_offset();
     out.mutable_all_reduce()->clear_from();
     out.mutable_all_reduce()->clear_to();
-  } else if (entry.has_broadcast()) {
-    *out.mutable_broadcast() = entry.broadcast();
-    out.mutable_broadcast()->clear_region();
-    out.mutable_broadcast()->clear_value();
   }
   return out.SerializeAsString();
 }
@@ -58,7 +54,6 @@ void Machine::startCollective(const std::vector<Half> &halves, Active &work) {
   case bundle::Entry::kAllGather: return gather(halves, work);
   case bundle::Entry::kReduceScatter: return reduce(halves, work);
   case bundle::Entry::kAllReduce: return sum(halves, work);
-  case bundle::Entry::kBroadcast: return broadcast(halves, work);
   default: invalid("an unknown collective");
   }
 }
@@ -159,19 +154,4 @@ void Machine::sum(const std::vector<Half> &halves, Active &work) {
   }
   for (const Span &where : places)
     work.writes.push_back({where, total});
-}
-
-void Machine::broadcast(const std::vector<Half> &halves, Active &work) {
-  const bundle::Entry &first = *halves[0].entry;
-  Words words;
-  for (const Half &half : halves)
-    if (programs[half.program].device() == first.broadcast().root())
-      words = fetch(touch(work, half, half.entry->broadcast().region(), false));
-  for (const Half &half : halves)
-    if (programs[half.program].device() != first.broadcast().root()) {
-      Span where = touch(work, half, half.entry->broadcast().region(), true);
-      if (size_t(where.end - where.begin) != words.size() * 4)
-        invalid("broadcast of unequal sizes");
-      work.writes.push_back({where, words});
-    }
 }

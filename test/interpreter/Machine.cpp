@@ -122,9 +122,6 @@ std::vector<uint32_t> Machine::meeting(const bundle::Entry &entry, uint32_t self
     add(entry.reduce_scatter().shards().members());
   } else if (entry.has_all_reduce()) {
     add(entry.all_reduce().members());
-  } else if (entry.has_broadcast()) {
-    add(entry.broadcast().members());
-    members.insert(entry.broadcast().root());
   }
   return {members.begin(), members.end()};
 }

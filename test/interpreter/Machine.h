@@ -129,7 +129,6 @@ private:
   void gather(const std::vector<Half> &halves, Active &work);
   void reduce(const std::vector<Half> &halves, Active &work);
   void sum(const std::vector<Half> &halves, Active &work);
-  void broadcast(const std::vector<Half> &halves, Active &work);
 
   void finish(Result &result);
 };

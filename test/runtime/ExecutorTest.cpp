@@ -172,7 +172,6 @@ public:
   Status allGather(Operation o, const AllGatherArguments &a) override { return inner_->allGather(o, a); }
   Status reduceScatter(Operation o, const ReduceScatterArguments &a) override { return inner_->reduceScatter(o, a); }
   Status allReduce(Operation o, const AllReduceArguments &a) override { return inner_->allReduce(o, a); }
-  Status broadcast(Operation o, const BroadcastArguments &a) override { return inner_->broadcast(o, a); }
   uint64_t moved() const override { return inner_->moved(); }
   void abort(const Error &why) override { inner_->abort(why); }
 
@@ -206,7 +205,6 @@ public:
   Status allGather(Operation o, const AllGatherArguments &a) override { return inner_->allGather(o, a); }
   Status reduceScatter(Operation o, const ReduceScatterArguments &a) override { return inner_->reduceScatter(o, a); }
   Status allReduce(Operation o, const AllReduceArguments &a) override { return inner_->allReduce(o, a); }
-  Status broadcast(Operation o, const BroadcastArguments &a) override { return inner_->broadcast(o, a); }
   uint64_t moved() const override { return inner_->moved(); }
   void abort(const Error &why) override { inner_->abort(why); }
 

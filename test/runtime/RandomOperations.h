@@ -14,10 +14,10 @@
 namespace zorse::runtime::test {
 
 struct RandomOperation {
-  enum Kind { Transfer, Gather, Scatter, Sum, Broadcast } kind;
+  enum Kind { Transfer, Gather, Scatter, Sum } kind;
   uint32_t entry, queue;
   NumberType type;
-  std::vector<uint32_t> members;  ///< of a transfer: from, to; of a broadcast: the root first; otherwise readers or contributors, in the order of summation.
+  std::vector<uint32_t> members;  ///< of a transfer: from, to; otherwise readers or contributors, in the order of summation.
   std::vector<Shard> shards;
   int64_t count;                  ///< elements
   bool inPlace;
@@ -35,7 +35,7 @@ inline RandomProgram randomProgram(uint64_t seed, uint32_t devices, uint32_t que
   RandomProgram program{devices, queues, seed, {}};
   for (size_t i = 0; i < operations; ++i) {
     RandomOperation op;
-    op.kind = RandomOperation::Kind(upTo(4));
+    op.kind = RandomOperation::Kind(upTo(3));
     op.entry = uint32_t(3 * i + upTo(2));
     op.queue = uint32_t(upTo(queues - 1));
     op.type = NumberType(upTo(3));
@@ -145,17 +145,6 @@ inline Status perform(const RandomProgram &program, const RandomOperation &op, u
     a.data = whole.data();
     a.count = op.count;
     status = transport.allReduce(operation, a);
-    break;
-  }
-  case RandomOperation::Broadcast: {
-    if (!isMember(device))
-      return Status::success();
-    BroadcastArguments a;
-    a.root = op.members[0];
-    a.members = op.members;
-    a.data = whole.data();
-    a.bytes = whole.size();
-    status = transport.broadcast(operation, a);
     break;
   }
   }

@@ -202,21 +202,6 @@ TEST_P(TransportConformance, AllReduceGivesEveryoneTheSameBits) {
   EXPECT_EQ(data[0][2], 3.0);
 }
 
-TEST_P(TransportConformance, BroadcastReachesMembersOnly) {
-  std::vector<int> data{-1, 42, -1, -1};
-  onAll(4, [&](uint32_t device, Transport &transport) -> Status {
-    if (device == 3)
-      return Status::success();
-    BroadcastArguments a;
-    a.root = 1;
-    a.members = {0, 1, 2};
-    a.data = &data[device];
-    a.bytes = sizeof(int);
-    return transport.broadcast({2, 0}, a);
-  });
-  EXPECT_EQ(data, (std::vector<int>{42, 42, 42, -1}));
-}
-
 TEST_P(TransportConformance, AbortWakesWaitersAndStays) {
   auto transports = GetParam()(3);
   std::vector<Status> results(2);

@@ -62,8 +62,6 @@ template <typename Visit> void forEachTouch(const bundle::Entry &e, Visit visit)
   }
   case bundle::Entry::kAllReduce:
     return visit(e.all_reduce().region(), e.all_reduce().to());
-  case bundle::Entry::kBroadcast:
-    return visit(e.broadcast().region(), e.broadcast().value());
   case bundle::Entry::kReport:
     return visit(e.report().region(), e.report().value());
   case bundle::Entry::WHAT_NOT_SET:

@@ -30,8 +30,6 @@ std::string wordFor(const bundle::Entry &entry) {
     return "reduce";
   case bundle::Entry::kAllReduce:
     return "all-reduce";
-  case bundle::Entry::kBroadcast:
-    return "broadcast";
   case bundle::Entry::kReport:
     return "report";
   case bundle::Entry::WHAT_NOT_SET:

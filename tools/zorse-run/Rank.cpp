@@ -60,8 +60,6 @@ std::vector<uint32_t> peersOf(const bundle::Program &program) {
     }
     if (entry.has_all_reduce())
       add(entry.all_reduce().members());
-    if (entry.has_broadcast())
-      add(entry.broadcast().members());
   }
   peers.erase(program.device());
   return {peers.begin(), peers.end()};

@@ -210,12 +210,11 @@ void expandSgd(TensorBuilder &t, SgdUpdateOp op) {
   Value p = op.getParameter();
   UpdateScalars s{t, p};
   double momentum = op.getMomentum().convertToDouble(), decay = op.getWeightDecay().convertToDouble();
-  double dampening = op.getDampening().convertToDouble();
   Value g = t.mul(op.getGradient(), s.use(op.getClipFactor()));
   if (decay != 0)
     g = t.add(g, t.scale(p, decay));
   if (Value velocity = op.getVelocity()) {
-    Value next = t.add(t.scale(velocity, momentum), t.scale(g, 1 - dampening));
+    Value next = t.add(t.scale(velocity, momentum), g);
     // The first update starts the velocity with the gradient itself.
     Value first = t.make<arith::CmpFOp>(arith::CmpFPredicate::OEQ, op.getOptimizerStep(), s.number(1.0));
     next = t.select(t.everywhere(first, p), g, next);

@@ -198,11 +198,3 @@ LogicalResult ReduceScatterOp::verify() {
 }
 
 LogicalResult AllReduceOp::verify() { return verifyDistinct(*this, getMembers().getValue(), 1); }
-
-LogicalResult BroadcastOp::verify() {
-  if (failed(verifyDistinct(*this, getMembers().getValue(), 1)))
-    return failure();
-  if (!llvm::is_contained(getMembers(), getRootAttr()))
-    return emitOpError("(C1) expects the root among the members, got ") << getRootAttr();
-  return success();
-}

@@ -160,11 +160,10 @@ LogicalResult SgdUpdateOp::verify() {
     return failure();
   if (static_cast<bool>(getVelocity()) != static_cast<bool>(getNewVelocity()))
     return emitOpError("(C2) expects a new velocity iff there is a velocity");
-  double momentum = getMomentum().convertToDouble(), dampening = getDampening().convertToDouble(), decay = getWeightDecay().convertToDouble();
-  if (!isFraction(momentum) || !isFraction(dampening) || !(decay >= 0) || (momentum != 0 && !getVelocity()) || (getNesterov() && (momentum == 0 || dampening != 0)))
-    return emitOpError("(C3) expects 0 <= momentum < 1 (0 without velocity), 0 <= dampening < 1, weight_decay >= 0, and nesterov only with momentum and without dampening, "
-                       "got momentum ")
-           << momentum << ", dampening " << dampening << ", weight_decay " << decay;
+  double momentum = getMomentum().convertToDouble(), decay = getWeightDecay().convertToDouble();
+  if (!isFraction(momentum) || !(decay >= 0) || (momentum != 0 && !getVelocity()) || (getNesterov() && momentum == 0))
+    return emitOpError("(C3) expects 0 <= momentum < 1 (0 without velocity), weight_decay >= 0, and nesterov only with momentum, got momentum ")
+           << momentum << ", weight_decay " << decay;
   return success();
 }
 

@@ -19,8 +19,6 @@ Status zorse::runtime::communicate(Transport &transport, PreparedEntry &prepared
     return transport.reduceScatter(operation, prepared.reduction);
   case Entry::kAllReduce:
     return transport.allReduce(operation, prepared.sum);
-  case Entry::kBroadcast:
-    return transport.broadcast(operation, prepared.broadcast);
   default:
     return internalError("an entry of an unknown kind");
   }

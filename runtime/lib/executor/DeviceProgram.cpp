@@ -166,14 +166,6 @@ Status DeviceProgram::prepare(PreparedEntry &prepared, const std::string &transp
     prepared.sum.count = int64_t(a.region().bytes() / bytesOf(prepared.sum.type));
     break;
   }
-  case Entry::kBroadcast: {
-    const bundle::Broadcast &b = entry.broadcast();
-    prepared.broadcast.root = b.root();
-    prepared.broadcast.members.assign(b.members().begin(), b.members().end());
-    prepared.broadcast.data = exposed(b.region());
-    prepared.broadcast.bytes = b.region().bytes();
-    break;
-  }
   default:
     break;
   }

@@ -40,7 +40,6 @@ struct PreparedEntry final : HostTask {
   AllGatherArguments gather;                ///< of that collective
   ReduceScatterArguments reduction;
   AllReduceArguments sum;
-  BroadcastArguments broadcast;
   DeviceProgram *program = nullptr;
 
   Status run(uint64_t step, size_t call) override;

@@ -33,10 +33,6 @@ Passengers zorse::runtime::simulation::passengersOf(const Entry &entry, uint32_t
     p.others.assign(entry.all_reduce().members().begin(), entry.all_reduce().members().end());
     p.bytes = double(entry.all_reduce().region().bytes());
     break;
-  case Entry::kBroadcast:
-    p.owners = {{entry.broadcast().root(), double(entry.broadcast().region().bytes())}};
-    p.others.assign(entry.broadcast().members().begin(), entry.broadcast().members().end());
-    break;
   default:
     break;
   }

@@ -9,7 +9,7 @@ using namespace zorse::runtime::simulation;
 
 const char *zorse::runtime::activityName(Activity activity) {
   constexpr const char *names[kActivities] = {"forward", "backward", "weight gradients", "recompute", "loss",     "update",    "copy",         "load",
-                                              "report",  "transfer", "gather",           "reduction", "sum",      "broadcast", "busy link",    "nothing"};
+                                              "report",  "transfer", "gather",           "reduction", "sum",      "busy link",    "nothing"};
   return names[size_t(activity)];
 }
 

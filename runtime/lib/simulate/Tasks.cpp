@@ -47,8 +47,6 @@ Activity activityOf(const Entry &entry) {
     return Activity::Reduction;
   case Entry::kAllReduce:
     return Activity::Sum;
-  case Entry::kBroadcast:
-    return Activity::Broadcast;
   default:
     return Activity::Report;
   }

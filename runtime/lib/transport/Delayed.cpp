@@ -38,9 +38,6 @@ public:
   Status allReduce(Operation operation, const AllReduceArguments &a) override {
     return delayed(operation, [&] { return inner_->allReduce(operation, a); });
   }
-  Status broadcast(Operation operation, const BroadcastArguments &a) override {
-    return delayed(operation, [&] { return inner_->broadcast(operation, a); });
-  }
   void expect(Operation operation, uint32_t peer, void *data, size_t bytes) override {
     std::memset(data, 0xff, bytes); // NaNs: whoever still reads what was there before shows.
     if (inner_->gainsFromExpecting())

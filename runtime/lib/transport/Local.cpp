@@ -154,18 +154,6 @@ public:
     });
   }
 
-  Status broadcast(Operation operation, const BroadcastArguments &a) override {
-    bool root = a.root == device_;
-    return meet(operation, a.members.size(), root ? a.data : nullptr, a.bytes, /*isRead=*/root, nullptr, [&](const Meeting &meeting) -> Status {
-      const Part *source = find(meeting, a.root);
-      if (!source || source->bytes != a.bytes)
-        return internalError("a broadcast of " + std::to_string(a.bytes) + " bytes meets another size or no root");
-      if (!root)
-        std::memcpy(a.data, source->data, a.bytes);
-      return Status::success();
-    });
-  }
-
   uint64_t moved() const override { return moved_.load(std::memory_order_relaxed); }
   void abort(const Error &why) override { exchange_->abort(why); }
 

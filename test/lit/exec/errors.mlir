@@ -219,15 +219,6 @@ exec.program @a device 0 of [@a, @b] planned 128 {
 
 // -----
 
-exec.program @a device 0 of [@a, @b] planned 128 {
-  exec.arena device 256
-  exec.queue collective0
-  // expected-error @below {{(C1) expects the root among the members, got @b}}
-  exec.broadcast 0 scalars from @b of [@a] at 0:0+128 on collective0 in commit
-}
-
-// -----
-
 exec.program @a device 0 of [@a] planned 0 {
   // expected-error @below {{expected a queue, kind and id, such as 'compute0' or 'send2', got 'computer'}}
   exec.queue computer

@@ -74,7 +74,7 @@ struct Maker {
         wait->set_position(upTo(length[queue] - 1));
         wait->set_previous_step(upTo(1));
       }
-      what(e, i % 11);
+      what(e, i % 10);
       ++length[e->queue()];
     }
     return program;
@@ -166,15 +166,6 @@ struct Maker {
       fill(reduce->mutable_region());
       fill(reduce->mutable_from());
       fill(reduce->mutable_to());
-      return;
-    }
-    case 9: {
-      bundle::Broadcast *broadcast = e->mutable_broadcast();
-      broadcast->set_root(2);
-      broadcast->add_members(1);
-      broadcast->add_members(2);
-      fill(broadcast->mutable_region());
-      fill(broadcast->mutable_value());
       return;
     }
     default:

@@ -438,15 +438,6 @@ TEST(Findings, NormWithoutClipping) { // clipping may be turned on when the run 
   expectFinding(test, Code::Norm, {"misses the contribution of group"});
 }
 
-TEST(Findings, RootOfBroadcast) {
-  Case test({}, pipeline());
-  auto &broadcast = *find(test, 0, isSend).mutable_broadcast();
-  broadcast.set_root(1000000);
-  broadcast.add_members(0);
-  broadcast.mutable_region()->set_bytes(64);
-  expectFinding(test, Code::Malformed, {"root 1000000 does not exist"});
-}
-
 TEST(Findings, TypeOfState) {
   Case test({}, oneDevice());
   test.programs[0].mutable_state(0)->set_type(bundle::BF16);

@@ -181,17 +181,6 @@ def Exec_AllReduceOp : Exec_EntryOp<"all_reduce",
   let hasVerifier = 1;
 }
 
-def Exec_BroadcastOp : Exec_EntryOp<"broadcast",
-    (ins Exec_ValueAttr:$value, FlatSymbolRefAttr:$root, ArrayAttr:$members, Exec_RegionAttr:$region),
-    "custom<Value>($value) `from` $root `of` $members `at` custom<Region>($region)"> {
-  let summary = "The root's value becomes known to all members.";
-  let description = [{
-    Constraints:
-    - (C1) members do not repeat and include the root.
-  }];
-  let hasVerifier = 1;
-}
-
 def Exec_ReportOp : Exec_EntryOp<"report", (ins Exec_ValueAttr:$value, Exec_RegionAttr:$region),
     "custom<Value>($value) `at` custom<Region>($region)"> {
   let summary = "Makes a region visible to the host at the end of the step.";

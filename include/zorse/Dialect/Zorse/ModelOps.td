@@ -251,14 +251,14 @@ def Zorse_GradientOfOp : Zorse_Op<"gradient_of", [Pure, AllTypesMatch<["value", 
 def Zorse_SgdUpdateOp : Zorse_Op<"sgd_update", [Pure]> {
   let summary = "One step of stochastic gradient descent on a flat shard of parameters.";
   let description = [{
-    With g = gradient * clip_factor + weight_decay * parameter: without velocity, parameter' = parameter - learning_rate * g. With it, velocity' = momentum * velocity + (1 - dampening) * g
+    With g = gradient * clip_factor + weight_decay * parameter: without velocity, parameter' = parameter - learning_rate * g. With it, velocity' = momentum * velocity + g
     (g itself at the first step, optimizer_step = 1) and parameter' = parameter - learning_rate * (nesterov ? g + momentum * velocity' : velocity'), as in PyTorch.
     Rows are elements of the shard. All results equal the operands where skip is not 0. Scalars are read from memory each step; optimizer_step counts updates including this one.
 
     Constraints:
     - (C1) parameter, gradient and velocity have one type, of rank 1.
     - (C2) the results have that type: one for parameter, and one for velocity iff it is present.
-    - (C3) 0 <= momentum < 1, 0 <= dampening < 1, weight_decay >= 0; momentum is 0 without velocity; nesterov needs momentum > 0 and dampening 0.
+    - (C3) 0 <= momentum < 1, weight_decay >= 0; momentum is 0 without velocity; nesterov needs momentum > 0.
 
     Example:
     ```mlir
@@ -267,7 +267,7 @@ def Zorse_SgdUpdateOp : Zorse_Op<"sgd_update", [Pure]> {
   }];
   let arguments = (ins Zorse_FloatTensor:$parameter, Zorse_FloatTensor:$gradient, Zorse_F64Scalar:$learning_rate, Zorse_F64Scalar:$clip_factor, Zorse_I64Scalar:$skip,
                        Zorse_F64Scalar:$optimizer_step, Optional<Zorse_FloatTensor>:$velocity,
-                       F64Attr:$momentum, DefaultValuedAttr<F64Attr, "0.0">:$dampening, F64Attr:$weight_decay, UnitAttr:$nesterov);
+                       F64Attr:$momentum, F64Attr:$weight_decay, UnitAttr:$nesterov);
   let results = (outs Zorse_FloatTensor:$new_parameter, Optional<Zorse_FloatTensor>:$new_velocity);
   let assemblyFormat = "$parameter `,` $gradient `,` $learning_rate `,` $clip_factor `,` $skip `,` $optimizer_step (`velocity` $velocity^)? attr-dict `:` functional-type(operands, results)";
 }

@@ -18,7 +18,7 @@ namespace zorse::runtime {
 /// What time goes to.
 enum class Activity : uint8_t {
   Forward, Backward, WeightGradients, Recompute, Loss, Update, Copy, Load, Report, // one device
-  Transfer, Gather, Reduction, Sum, Broadcast,                                     // several
+  Transfer, Gather, Reduction, Sum,                                                // several
   BusyLink,                                                                        ///< a transfer beyond what an idle network would need
   Nothing,                                                                         ///< nobody does anything for it: the step may not begin yet
 };

@@ -63,13 +63,6 @@ struct AllReduceArguments {
   int64_t count = 0;
 };
 
-struct BroadcastArguments {
-  uint32_t root = 0;
-  std::vector<uint32_t> members;
-  void *data = nullptr;
-  size_t bytes = 0;
-};
-
 class Transport {
 public:
   virtual ~Transport() = default;
@@ -88,7 +81,6 @@ public:
   virtual Status allGather(Operation operation, const AllGatherArguments &arguments) = 0;
   virtual Status reduceScatter(Operation operation, const ReduceScatterArguments &arguments) = 0;
   virtual Status allReduce(Operation operation, const AllReduceArguments &arguments) = 0;
-  virtual Status broadcast(Operation operation, const BroadcastArguments &arguments) = 0;
 
   /// Grows as bytes move, also within a long transfer: how a watchdog tells slow from stuck.
   virtual uint64_t moved() const = 0;

@@ -89,16 +89,6 @@ public:
     return gather(operation, kSecondPhase, show);
   }
 
-  Status broadcast(Operation operation, const BroadcastArguments &a) override {
-    AllGatherArguments show;
-    show.elementBytes = 1;
-    show.shards = {{a.root, 0, int64_t(a.bytes)}};
-    show.readers = a.members;
-    show.full = a.data;
-    show.shard = a.root == rank_ ? a.data : nullptr;
-    return gather(operation, 0, show);
-  }
-
   uint64_t moved() const override { return links_->moved(); }
 
   std::vector<Unheard> unheard() const override { return links_->unheard(); }
