@@ -1,7 +1,7 @@
 // plan.json -> Plan. Every message names the JSON path, what was expected and what was found.
 
 #include "zorse/Step/Deal.h"
-#include "zorse/Step/Plan.h"
+#include "zorse/Step/Schedules.h"
 
 #include "zorse/Support/JsonFields.h"
 
@@ -359,48 +359,36 @@ private:
   void readSchedule(const json &schedule) {
     if (schedule.is_object() && schedule.contains("order"))
       return readOrder(schedule);
-    const char *expected = "expected \"1f1b\", \"gpipe\", \"timed\", {\"name\": one of them, and its parameters} or {\"order\": ...}, got ";
-    if (!schedule.is_string() && !(schedule.is_object() && schedule.contains("name")))
-      fail("schedule", expected + show(schedule));
-    const json &name = schedule.is_string() ? schedule : schedule["name"];
-    Schedule &result = plan.schedule;
-    if (name == "1f1b")
-      result.kind = ScheduleKind::OneForwardOneBackward;
-    else if (name == "gpipe")
-      result.kind = ScheduleKind::GPipe;
-    else if (name == "timed")
-      result.kind = ScheduleKind::Timed;
-    else
-      fail("schedule", expected + show(schedule));
+    const json *name = schedule.is_string() ? &schedule : schedule.is_object() && schedule.contains("name") ? &schedule["name"] : nullptr;
+    const ScheduleRule *rule = name && name->is_string() ? findSchedule(name->get<std::string>()) : nullptr;
+    if (!rule)
+      fail("schedule", "expected " + listSchedules("or") + ", {\"name\": one of them, and its parameters} or {\"order\": ...}, got " + show(schedule));
+    plan.schedule.kind = rule->kind;
     if (schedule.is_string())
       return;
-    if (result.kind == ScheduleKind::GPipe)
-      return checkKeys(schedule, "schedule", {"name"});
-    if (result.kind == ScheduleKind::OneForwardOneBackward) {
-      checkKeys(schedule, "schedule", {"name", "ahead"});
-      if (schedule.contains("ahead"))
-        readAhead(schedule["ahead"]);
-      return;
-    }
-    checkKeys(schedule, "schedule", {"name", "in_flight", "weight_delay", "interleave"});
-    if (schedule.contains("in_flight"))
-      result.inFlight = toNumber(schedule["in_flight"], "schedule.in_flight");
-    if (!(result.inFlight > 0))
-      fail("schedule.in_flight", "expected a number above 0, got " + show(schedule["in_flight"]));
-    if (schedule.contains("weight_delay"))
-      result.weightDelay = toNumber(schedule["weight_delay"], "schedule.weight_delay");
-    if (schedule.contains("interleave"))
-      result.interleave = toUnsigned(schedule["interleave"], "schedule.interleave");
+    std::vector<const char *> known{"name"};
+    for (const ScheduleParameter &parameter : rule->parameters)
+      known.push_back(parameter.key);
+    checkKeys(schedule, "schedule", known);
+    for (const ScheduleParameter &parameter : rule->parameters)
+      if (schedule.contains(parameter.key))
+        std::visit([&](auto field) { readParameter(schedule[parameter.key], std::string("schedule.") + parameter.key, parameter.positive, plan.schedule.*field); }, parameter.field);
   }
 
-  void readAhead(const json &ahead) {
-    if (!ahead.is_object())
-      fail("schedule.ahead", "expected {device: forwards before its first backward, ...}, got " + show(ahead));
-    plan.schedule.ahead.assign(plan.devices.size(), 0);
-    for (auto &[name, count] : ahead.items())
-      plan.schedule.ahead[toDevice(json(name), "schedule.ahead")] = toUnsigned(count, "schedule.ahead." + name);
-    if (ahead.empty())
-      plan.schedule.ahead.clear();
+  void readParameter(const json &value, const std::string &path, bool positive, double &result) {
+    result = toNumber(value, path);
+    if (positive && !(result > 0))
+      fail(path, "expected a number above 0, got " + show(value));
+  }
+
+  void readParameter(const json &value, const std::string &path, bool, uint32_t &result) { result = toUnsigned(value, path); }
+
+  void readParameter(const json &value, const std::string &path, bool, std::vector<uint32_t> &result) {
+    if (!value.is_object())
+      fail(path, "expected {device: number, ...}, got " + show(value));
+    result.assign(value.empty() ? 0 : plan.devices.size(), 0);
+    for (auto &[name, count] : value.items())
+      result[toDevice(json(name), path)] = toUnsigned(count, path + "." + name);
   }
 
   uint32_t toUnsigned(const json &value, const std::string &path) {

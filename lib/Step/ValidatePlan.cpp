@@ -1,8 +1,10 @@
 // Checks a plan against a model: one sweep over the units for the tiling, then devices, owners and order.
 
+#include "Messages.h"
+
 #include "zorse/Bundle/ContentHash.h"
-#include "zorse/Step/Plan.h"
-#include "zorse/Step/UnitTasks.h"
+#include "zorse/Step/Schedules.h"
+#include "zorse/Summary/Summary.h"
 
 #include "bundle.pb.h"
 
@@ -13,27 +15,6 @@
 using namespace zorse::step;
 
 namespace {
-
-constexpr size_t kMaxMessages = 20;
-
-class Messages {
-public:
-  void add(const std::string &message) {
-    if (++count > kMaxMessages)
-      return;
-    text += (text.empty() ? "" : "\n") + message;
-  }
-  bool empty() const { return count == 0; }
-  std::string take() {
-    if (count > kMaxMessages)
-      text += "\n... and " + std::to_string(count - kMaxMessages) + " more";
-    return text;
-  }
-
-private:
-  size_t count = 0;
-  std::string text;
-};
 
 std::string range(const char *what, int64_t begin, int64_t end) {
   return std::string(what) + " " + std::to_string(begin) + "-" + std::to_string(end);
@@ -118,7 +99,7 @@ void checkOwners(const Plan &plan, const zorse::bundle::ModelSummary &summary, M
     double shares = 0;
     bool anyShare = false, anyRange = false;
     std::vector<std::pair<int64_t, int64_t>> ranges;
-    int64_t align = 512 / (group.type() == zorse::bundle::F64 ? 8 : 4);
+    int64_t align = static_cast<int64_t>(zorse::kStateAlignment / zorse::elementBytes(group.type()));
     for (const Owner &owner : entry.owners) {
       if (owner.device >= plan.devices.size()) {
         messages.add(name + ": owner device " + std::to_string(owner.device) + " does not exist");
@@ -169,36 +150,6 @@ void checkOwners(const Plan &plan, const zorse::bundle::ModelSummary &summary, M
   }
 }
 
-void checkOrder(const Plan &plan, const zorse::bundle::ModelSummary &summary, Messages &messages) {
-  if (plan.schedule.kind != ScheduleKind::Explicit)
-    return;
-  if (plan.order.size() != plan.devices.size()) {
-    messages.add("the order lists " + std::to_string(plan.order.size()) + " devices, expected " + std::to_string(plan.devices.size()));
-    return;
-  }
-  std::vector<uint8_t> seen(plan.cells.size(), 0);
-  for (uint32_t device = 0; device < plan.order.size(); ++device)
-    for (TaskName task : plan.order[device]) {
-      std::string what = "order of device " + plan.devices[device].name + ": " + "FBW"[size_t(task.kind)] + std::to_string(task.cell);
-      if (task.cell >= plan.cells.size()) {
-        messages.add(what + " names no cell: the plan has " + std::to_string(plan.cells.size()));
-        continue;
-      }
-      if (plan.cells[task.cell].device != device)
-        messages.add(what + " belongs to another device: " + describeCell(plan, task.cell));
-      if (task.kind == TaskKind::Weights && !plan.schedule.splitBackward)
-        messages.add(what + " is no task of this plan: add \"split_backward\": true, or remove it");
-      uint8_t bit = static_cast<uint8_t>(1 << static_cast<int>(task.kind));
-      if (seen[task.cell] & bit)
-        messages.add(what + " is listed twice");
-      seen[task.cell] |= bit;
-    }
-  for (uint32_t i = 0; i < plan.cells.size(); ++i)
-    for (int kind = 0; kind < (plan.schedule.splitBackward ? 3 : 2); ++kind)
-      if (!(seen[i] >> kind & 1) && hasWork(summary, plan.cells[i], static_cast<TaskKind>(kind), plan.schedule.splitBackward))
-        messages.add("order of device " + plan.devices[plan.cells[i].device].name + " lacks " + "FBW"[kind] + std::to_string(i) + ", " + describeCell(plan, i));
-}
-
 } // namespace
 
 bool zorse::step::validatePlan(const Plan &plan, const bundle::ModelSummary &summary, std::string &error) {
@@ -236,12 +187,18 @@ bool zorse::step::validatePlan(const Plan &plan, const bundle::ModelSummary &sum
       messages.add(describeCell(plan, i) + " leaves the batch: it has samples 0-" + std::to_string(plan.batch));
   }
   const Schedule &schedule = plan.schedule;
-  if (!(schedule.inFlight > 0 && schedule.inFlight <= 1e30))
-    messages.add("schedule: in_flight is " + std::to_string(schedule.inFlight) + ", expected a number above 0");
-  if (!(schedule.weightDelay >= 0 && schedule.weightDelay <= 1e30))
-    messages.add("schedule: weight_delay is " + std::to_string(schedule.weightDelay) + ", expected a number that is not negative");
-  if (!schedule.ahead.empty() && schedule.ahead.size() != plan.devices.size())
-    messages.add("schedule: ahead lists " + std::to_string(schedule.ahead.size()) + " devices, expected " + std::to_string(plan.devices.size()));
+  for (const ScheduleParameter &parameter : scheduleRule(schedule.kind).parameters) {
+    if (auto *number = std::get_if<double Schedule::*>(&parameter.field)) {
+      double value = schedule.**number;
+      if (!((parameter.positive ? value > 0 : value >= 0) && value <= 1e30))
+        messages.add(std::string("schedule: ") + parameter.key + " is " + std::to_string(value) +
+                     (parameter.positive ? ", expected a number above 0" : ", expected a number that is not negative"));
+    } else if (auto *list = std::get_if<std::vector<uint32_t> Schedule::*>(&parameter.field)) {
+      size_t count = (schedule.**list).size();
+      if (count != 0 && count != plan.devices.size())
+        messages.add(std::string("schedule: ") + parameter.key + " lists " + std::to_string(count) + " devices, expected " + std::to_string(plan.devices.size()));
+    }
+  }
   if (plan.durations && (plan.durations->forward.size() != plan.cells.size() || plan.durations->backward.size() != plan.cells.size()))
     messages.add("durations list " + std::to_string(plan.durations->forward.size()) + " forwards and " + std::to_string(plan.durations->backward.size()) +
                  " backwards, expected one of each for " + std::to_string(plan.cells.size()) + " cells");
@@ -254,7 +211,9 @@ bool zorse::step::validatePlan(const Plan &plan, const bundle::ModelSummary &sum
 
   checkTiling(plan, units, messages);
   checkOwners(plan, summary, messages);
-  checkOrder(plan, summary, messages);
+  if (messages.empty())
+    if (std::string why = scheduleRule(schedule.kind).refuses(plan, summary); !why.empty())
+      messages.add(why);
   if (!messages.empty())
     return error = messages.take(), false;
   return true;

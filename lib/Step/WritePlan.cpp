@@ -1,4 +1,4 @@
-#include "zorse/Step/Plan.h"
+#include "zorse/Step/Schedules.h"
 
 #include "bundle.pb.h"
 
@@ -19,25 +19,25 @@ void writeRows(std::string &out, const char *key, const std::vector<ordered_json
 
 ordered_json toJson(const Link &link) { return {{"bandwidth", link.bandwidth}, {"latency", link.latency}}; }
 
+/// The name alone where every parameter has its default.
 std::string scheduleText(const Plan &plan) {
-  const Schedule &schedule = plan.schedule;
-  if (schedule.kind == ScheduleKind::GPipe)
-    return "\"gpipe\"";
-  ordered_json object;
-  if (schedule.kind == ScheduleKind::Timed) {
-    object = {{"name", "timed"}};
-    if (schedule.inFlight != 1)
-      object["in_flight"] = schedule.inFlight;
-    if (schedule.weightDelay != 0)
-      object["weight_delay"] = schedule.weightDelay;
-    if (schedule.interleave != 0)
-      object["interleave"] = schedule.interleave;
-  } else {
-    object = {{"name", "1f1b"}};
-    for (size_t d = 0; d < schedule.ahead.size(); ++d)
-      if (schedule.ahead[d] != 0 || d + 1 == schedule.ahead.size()) // one at least: a list of zeros is not an empty one
-        object["ahead"][plan.devices[d].name] = schedule.ahead[d];
-  }
+  const Schedule &schedule = plan.schedule, defaults;
+  const ScheduleRule &rule = scheduleRule(schedule.kind);
+  ordered_json object = {{"name", rule.name}};
+  for (const ScheduleParameter &parameter : rule.parameters)
+    std::visit(
+        [&](auto field) {
+          const auto &value = schedule.*field;
+          if constexpr (std::is_arithmetic_v<std::decay_t<decltype(value)>>) {
+            if (value != defaults.*field)
+              object[parameter.key] = value;
+          } else {
+            for (size_t d = 0; d < value.size(); ++d)
+              if (value[d] != 0 || d + 1 == value.size()) // one at least: a list of zeros is not an empty one
+                object[parameter.key][plan.devices[d].name] = value[d];
+          }
+        },
+        parameter.field);
   return object.size() == 1 ? object["name"].dump() : object.dump();
 }
 

@@ -10,6 +10,7 @@
 #include "zorse/Planning/Search.h"
 #include "zorse/Step/Plan.h"
 #include "zorse/Step/RandomPlan.h"
+#include "zorse/Step/Schedules.h"
 #include "zorse/Step/ShowBytes.h"
 #include "zorse/runtime/Overwrites.h"
 #include "zorse/runtime/StandardStreams.h"
@@ -75,7 +76,10 @@ void addOptions(CLI::App &app, Options &o) {
   app.add_option("--stages", o.search.stages, "number of pipeline stages (default: chosen)")->group(search);
   app.add_option("--pipelines", o.search.pipelines, "number of pipelines (default: chosen)")->group(search);
   app.add_option("--microbatch", o.search.rows, "most rows of a micro-batch (default: chosen)")->group(search);
-  app.add_option("--schedule", o.schedule, "1f1b, gpipe or timed (default: chosen)")->group(search)->check(CLI::IsMember({"1f1b", "gpipe", "timed"}));
+  std::vector<std::string> schedules;
+  for (step::ScheduleKind kind : planning::searchedSchedules())
+    schedules.push_back(step::scheduleRule(kind).name);
+  app.add_option("--schedule", o.schedule, "the order of tasks (default: chosen)")->group(search)->check(CLI::IsMember(schedules));
   app.add_option("--split-backward", o.split, "yes or no: weight gradients as tasks of their own (default: chosen)")->group(search)->check(CLI::IsMember({"yes", "no"}));
   app.add_option("--exclude", o.exclude, "devices to leave out")->group(search)->delimiter(',');
   app.add_option("--candidates", o.search.candidates, "search budget, in simulated candidates (default: by the size of the problem)")->group(search);
@@ -96,7 +100,7 @@ std::optional<step::Plan> readPlan(const std::string &path, const LoadedModel &m
     error = path + ": was made for another model (" + plan->model + "; this one is " + model.summary.content_hash() + ")";
     return std::nullopt;
   }
-  if ((cluster && !planning::applyCluster(*plan, *cluster, error, planning::numberType(model.summary.compute_type()))) || !step::validatePlan(*plan, model.summary, error)) {
+  if ((cluster && !planning::applyCluster(*plan, *cluster, model.summary.compute_type(), error)) || !step::validatePlan(*plan, model.summary, error)) {
     error = path + ": " + error;
     return std::nullopt;
   }
@@ -226,7 +230,7 @@ int run(Options &o) {
   search.objective = o.objective == "cost" ? planning::Objective::CostPerSample : planning::Objective::Throughput;
   search.exact = o.exact;
   if (!o.schedule.empty())
-    search.schedule = o.schedule == "gpipe" ? step::ScheduleKind::GPipe : o.schedule == "timed" ? step::ScheduleKind::Timed : step::ScheduleKind::OneForwardOneBackward;
+    search.schedule = step::findSchedule(o.schedule)->kind;
   if (!o.split.empty())
     search.splitBackward = o.split == "yes";
   for (const std::string &name : o.exclude) {

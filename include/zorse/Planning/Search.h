@@ -36,6 +36,9 @@ struct SearchResult {
   bool proven = false;                 ///< the best layout of the space that Search.cpp documents
 };
 
+/// The schedules that the search chooses from.
+const std::vector<step::ScheduleKind> &searchedSchedules();
+
 /// \returns nullopt and an itemised message if nothing fits: which device lacks how many bytes in the plan that comes closest, and what would help.
 std::optional<SearchResult> searchPlan(const Problem &problem, const SearchOptions &options, std::string &error);
 

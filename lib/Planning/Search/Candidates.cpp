@@ -128,6 +128,11 @@ void SearchContext::simulate(std::vector<Candidate> &batch) {
   }
 }
 
+const std::vector<step::ScheduleKind> &zorse::planning::searchedSchedules() {
+  static const std::vector<step::ScheduleKind> kinds{step::ScheduleKind::OneForwardOneBackward, step::ScheduleKind::GPipe, step::ScheduleKind::Timed};
+  return kinds;
+}
+
 std::vector<step::Schedule> zorse::planning::scheduleChoices(const SearchContext &context, bool small) {
   std::vector<step::Schedule> choices;
   auto add = [&](step::ScheduleKind kind, bool split, double inFlight, double delay) {

@@ -117,7 +117,7 @@ TEST(Order, Mistakes) {
   EXPECT_MISTAKE(split(R"("a": ["F0", "B0"])"), "order of device a lacks W0");
   EXPECT_MISTAKE(split(R"("a": ["F0", "B0", "W0", "W0"])"), "W0 is listed twice");
   EXPECT_MISTAKE(withCells(kWhole, R"(, "split_backward": 1)"), "split_backward: expected true or false");
-  EXPECT_MISTAKE(withCells(kWhole, R"(, "schedule": "zigzag")"), "expected \"1f1b\", \"gpipe\", \"timed\"");
+  EXPECT_MISTAKE(withCells(kWhole, R"(, "schedule": "zigzag")"), "expected \"1f1b\", \"gpipe\", \"timed\", \"interleaved\" or \"folded\"");
   auto schedule = [](const std::string &text) { return withCells(kWhole, ", \"schedule\": " + text); };
   EXPECT_EQ(mistake(schedule(R"({"name": "timed", "in_flight": 1.5, "weight_delay": 2, "interleave": 4})")), "");
   EXPECT_EQ(mistake(schedule(R"({"name": "1f1b", "ahead": {"a": 3}})")), "");

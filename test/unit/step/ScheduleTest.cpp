@@ -5,6 +5,7 @@
 #include "zorse/Step/Deal.h"
 #include "zorse/Step/Plan.h"
 #include "zorse/Step/RandomPlan.h"
+#include "zorse/Step/Schedules.h"
 #include "zorse/Step/StepGraph.h"
 
 // The order of one schedule is not public.
@@ -12,8 +13,13 @@
 
 #include <gtest/gtest.h>
 
+#include <nlohmann/json.hpp>
+
 #include <algorithm>
+#include <fstream>
+#include <map>
 #include <random>
+#include <set>
 
 using namespace zorse;
 using namespace zorse::step;
@@ -88,7 +94,7 @@ TEST(Schedule, OneForwardOneBackwardRunsOnUnevenGrids) {
     ASSERT_TRUE(expandCells(x, error)) << error;
     expandState(x);
     Admission admission;
-    EXPECT_FALSE(orderTasks(x, /*stages=*/true, admission));
+    EXPECT_EQ(scheduleRule(ScheduleKind::OneForwardOneBackward).order(x, {}, admission), Runs::IfAcyclic);
     EXPECT_TRUE(simulate(x, admission, error)) << error << "\n" << writePlan(plan, summary);
   }
 }
@@ -110,6 +116,90 @@ TEST(Schedule, InterleavedChunks) {
     EXPECT_GT(device.busy / graph->stepTime, 0.9);
     EXPECT_LT(device.memory.cellsAlive, 40u); // of 96
   }
+}
+
+/// A plan in laps: `devices` of equal speed, each with `laps` ranges of one unit, one row per cell.
+Plan lapsPlan(int devices, int laps, int64_t batch, bool folded) {
+  Plan plan = stages(devices, batch);
+  for (int32_t chunk = 0; chunk < devices * laps; ++chunk) {
+    int lap = chunk / devices, at = chunk % devices;
+    dealStage(chunk, chunk + 1, 0, {{static_cast<uint32_t>(folded && lap % 2 ? devices - 1 - at : at), batch, 1}}, plan.cells);
+  }
+  plan.schedule.kind = folded ? ScheduleKind::Folded : ScheduleKind::Interleaved;
+  return plan;
+}
+
+/// Laps fill and drain the pipeline in a part of what whole stages take: (devices - 1) / laps of a device's forward and backward of one row.
+TEST(Schedule, LapsTakeTheTimeTheyShould) {
+  for (bool folded : {false, true})
+    for (int devices : {2, 3, 4, 8})
+      for (int laps : {2, 4}) {
+        auto summary = syntheticModel(devices * laps);
+        for (auto &unit : *summary.mutable_units()) {
+          unit.set_forward_flops_per_row(1e6);
+          unit.set_backward_flops_per_row(2e6);
+        }
+        const int64_t batch = 6 * devices;
+        Plan plan = lapsPlan(devices, laps, batch, folded);
+        std::string error;
+        auto graph = expandPlan(summary, plan, error);
+        ASSERT_TRUE(graph) << error;
+        const double unit = 3e-3, busy = static_cast<double>(batch * laps) * unit;
+        // Of a stage as a whole the first forwards and last backwards of the other devices are idle time; in laps, those of one range of units.
+        const double bubble = (devices - 1) * unit, stagesBubble = bubble * laps;
+        EXPECT_LT(graph->stepTime, busy + 0.5 * (bubble + stagesBubble)) << plan.devices.size() << " devices, " << laps << " laps, folded " << folded;
+        // As many micro-batches as keep everybody busy, not the batch.
+        for (const DeviceProgram &device : graph->devices)
+          EXPECT_LE(device.memory.cellsAlive, static_cast<uint32_t>(2 * devices * laps));
+        plan.schedule.inFlight = 0.01; // one at a time: slow, and it runs
+        auto alone = expandPlan(summary, plan, error);
+        ASSERT_TRUE(alone) << error;
+        EXPECT_NEAR(alone->stepTime, static_cast<double>(batch * devices * laps) * unit, 0.02 * busy * devices);
+        EXPECT_EQ(readPlan(writePlan(plan, summary), summary, error)->schedule, plan.schedule) << error;
+      }
+}
+
+TEST(Schedule, LapsNeedTheirTiling) {
+  auto summary = syntheticModel(6);
+  auto mistake = [&](const Plan &plan) {
+    std::string error;
+    EXPECT_FALSE(validatePlan(plan, summary, error));
+    return error;
+  };
+  Plan ring = lapsPlan(2, 3, 4, /*folded=*/false), folded = lapsPlan(2, 3, 4, /*folded=*/true);
+  std::swap(ring.schedule, folded.schedule);
+  EXPECT_EQ(mistake(ring), "schedule \"folded\": expected units 2-3 on the devices of units 1-2 (d1), as laps go back and forth, found d0; schedule \"timed\" takes any tiling");
+  EXPECT_EQ(mistake(folded), "schedule \"interleaved\": expected units 2-3 on the devices of units 0-1 (d0), as laps of a ring go around, found d1; schedule \"timed\" takes any tiling");
+  Plan single = stages(2, 4);
+  single.schedule.kind = ScheduleKind::Interleaved;
+  dealStage(0, 3, 0, {{0, 4, 1}}, single.cells);
+  dealStage(3, 6, 0, {{1, 4, 1}}, single.cells);
+  EXPECT_NE(mistake(single).find("one range on each: \"1f1b\" is the schedule"), std::string::npos);
+  Plan uneven = stages(2, 4);
+  uneven.schedule.kind = ScheduleKind::Folded;
+  uneven.cells = {{0, 3, 0, 2, 0}, {3, 6, 0, 2, 1}, {0, 2, 2, 4, 0}, {2, 6, 2, 4, 1}};
+  EXPECT_NE(mistake(uneven).find("expected the same cuts between units for all samples, found cells of units 0-2 and of units 0-3"), std::string::npos);
+}
+
+/// docs/plan.schema.json names every schedule with its parameters, and no other.
+TEST(Schedule, JsonSchemaNamesTheTable) {
+  std::ifstream file(std::string(ZORSE_SOURCE_DIR) + "/docs/plan.schema.json");
+  const nlohmann::json forms = nlohmann::json::parse(file).at("properties").at("schedule").at("oneOf");
+  std::map<std::string, std::set<std::string>> written, known;
+  std::set<std::string> names = forms.at(0).at("enum");
+  for (const auto &form : forms)
+    if (form.contains("properties") && form["properties"].contains("name"))
+      for (auto &[key, value] : form["properties"].items())
+        written[form["properties"]["name"]["const"]].insert(key);
+  for (const ScheduleRule *rule : namedSchedules()) {
+    EXPECT_EQ(findSchedule(rule->name), rule);
+    EXPECT_TRUE(names.erase(rule->name)) << rule->name;
+    known[rule->name].insert("name");
+    for (const ScheduleParameter &parameter : rule->parameters)
+      known[rule->name].insert(parameter.key);
+  }
+  EXPECT_TRUE(names.empty());
+  EXPECT_EQ(written, known);
 }
 
 /// ExpandOptions::timeOnly finds the full expansion's times and least memory.

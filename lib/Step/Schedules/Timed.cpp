@@ -1,4 +1,4 @@
-// The timed schedule: tasks by the time they would run at in a steady state.
+// "timed": tasks by the time they would run at in a steady state.
 //
 // Samples enter at the rate of the busiest device. A cell's forward would then run when its inputs come in, and its backward when its gradients do, on
 // a machine where nobody waits for a device:
@@ -9,8 +9,9 @@
 // List scheduling runs whatever is ready in the order of these times. Each device takes in as many samples as are in flight in the steady state, or a
 // multiple of it, and no more than its memory holds. W fills the gaps.
 
-#include "CellShapes.h"
-#include "Expansion.h"
+#include "../CellShapes.h"
+#include "Ordering.h"
+#include "Rules.h"
 
 #include <algorithm>
 #include <array>
@@ -54,7 +55,6 @@ private:
       most = std::max(most, load);
     return most;
   }
-
 
   /// Forward along the ops, whose indices follow what they need but for state: that is taken to be there.
   void findTimes() {
@@ -178,6 +178,20 @@ private:
   std::vector<double> time;                ///< per op of a cell
 };
 
+class Timed final : public ScheduleRule {
+public:
+  Timed()
+      : ScheduleRule(ScheduleKind::Timed, "timed",
+                     {{"in_flight", &Schedule::inFlight, /*positive=*/true}, {"weight_delay", &Schedule::weightDelay}, {"interleave", &Schedule::interleave}}) {}
+
+  Runs order(Expansion &x, const std::vector<uint64_t> &less, Admission &admission) const override {
+    TimedOrder(x, admission, less).run();
+    return Runs::Always;
+  }
+
+  bool givesWay() const override { return true; }
+};
+
 } // namespace
 
-void zorse::step::orderByTime(Expansion &x, const std::vector<uint64_t> &less, Admission &admission) { TimedOrder(x, admission, less).run(); }
+std::unique_ptr<ScheduleRule> zorse::step::timedRule() { return std::make_unique<Timed>(); }

@@ -1,0 +1,100 @@
+#include "Laps.h"
+
+#include <algorithm>
+#include <cassert>
+#include <cmath>
+#include <map>
+#include <set>
+
+using namespace zorse::step;
+
+namespace {
+
+std::string show(const Plan &plan, const std::set<uint32_t> &devices) {
+  std::string text;
+  for (uint32_t d : devices)
+    text += (text.empty() ? "" : ", ") + plan.devices[d].name;
+  return text;
+}
+
+std::string showUnits(std::pair<int32_t, int32_t> units) { return "units " + std::to_string(units.first) + "-" + std::to_string(units.second); }
+
+} // namespace
+
+std::optional<Laps> zorse::step::findLaps(const Plan &plan, Turn turn, std::string &error) {
+  std::map<std::pair<int32_t, int32_t>, std::set<uint32_t>> devicesOf; // by unit range
+  for (const Cell &cell : plan.cells)
+    devicesOf[{cell.unitBegin, cell.unitEnd}].insert(cell.device);
+  std::vector<std::pair<int32_t, int32_t>> ranges;
+  for (auto &[range, devices] : devicesOf) {
+    if (!ranges.empty() && ranges.back().second != range.first) {
+      error = "expected the same cuts between units for all samples, found cells of " + showUnits(ranges.back()) + " and of " + showUnits(range) + "; schedule \"timed\" takes any tiling";
+      return std::nullopt;
+    }
+    ranges.push_back(range);
+  }
+
+  // The first lap ends where a device comes again.
+  Laps laps;
+  std::set<uint32_t> seen;
+  for (auto &range : ranges) {
+    const std::set<uint32_t> &devices = devicesOf[range];
+    if (std::any_of(devices.begin(), devices.end(), [&](uint32_t d) { return seen.count(d) > 0; }))
+      break;
+    seen.insert(devices.begin(), devices.end());
+    ++laps.stages;
+  }
+  if (laps.stages == ranges.size()) {
+    error = "expected devices that hold several ranges of units, found one range on each: \"1f1b\" is the schedule of this tiling";
+    return std::nullopt;
+  }
+  auto stageOf = [&](size_t chunk) {
+    size_t lap = chunk / laps.stages, at = chunk % laps.stages;
+    return turn == Turn::BackAndForth && lap % 2 ? laps.stages - 1 - at : at;
+  };
+  for (size_t chunk = 0; chunk < ranges.size(); ++chunk)
+    if (devicesOf[ranges[chunk]] != devicesOf[ranges[stageOf(chunk)]]) {
+      error = "expected " + showUnits(ranges[chunk]) + " on the devices of " + showUnits(ranges[stageOf(chunk)]) + " (" + show(plan, devicesOf[ranges[stageOf(chunk)]]) + "), " +
+              (turn == Turn::Ring ? "as laps of a ring go around" : "as laps go back and forth") + ", found " + show(plan, devicesOf[ranges[chunk]]) +
+              "; schedule \"timed\" takes any tiling";
+      return std::nullopt;
+    }
+  laps.laps = (ranges.size() + laps.stages - 1) / laps.stages;
+
+  laps.places.resize(plan.cells.size());
+  std::map<std::pair<uint32_t, int32_t>, std::vector<uint32_t>> cellsOf; // by device and first unit
+  for (uint32_t c = 0; c < plan.cells.size(); ++c)
+    cellsOf[{plan.cells[c].device, plan.cells[c].unitBegin}].push_back(c);
+  for (size_t chunk = 0; chunk < ranges.size(); ++chunk)
+    for (uint32_t device : devicesOf[ranges[chunk]]) {
+      std::vector<uint32_t> &cells = cellsOf[{device, ranges[chunk].first}];
+      std::sort(cells.begin(), cells.end(), [&](uint32_t a, uint32_t b) { return plan.cells[a].sampleBegin < plan.cells[b].sampleBegin; });
+      for (size_t i = 0; i < cells.size(); ++i)
+        laps.places[cells[i]] = {static_cast<uint32_t>(chunk / laps.stages), static_cast<uint32_t>(i)};
+    }
+  return laps;
+}
+
+std::string LapsRule::refuses(const Plan &plan, const bundle::ModelSummary &) const {
+  std::string error;
+  return findLaps(plan, turn, error) ? "" : std::string("schedule \"") + name + "\": " + error;
+}
+
+/// List scheduling in groups of as many micro-batches as there are stages of devices: backwards first, forwards by (group, lap, micro-batch), backwards by (group, lap from
+/// the last, micro-batch).
+Runs LapsRule::order(Expansion &x, const std::vector<uint64_t> &, Admission &admission) const {
+  std::string error;
+  const std::optional<Laps> laps = findLaps(x.plan, turn, error);
+  assert(laps && "the plan has been checked");
+  fillWithWeights(x);
+  for (uint32_t c = 0; c < x.cells.size(); ++c) {
+    const Laps::Place place = laps->places[c];
+    const int64_t group = static_cast<int64_t>(place.microBatch / laps->stages * laps->laps);
+    const int32_t microBatch = static_cast<int32_t>(place.microBatch);
+    x.ops[x.cells[c].forward].priority = priorityOf(kForwardRank, group + place.lap, microBatch);
+    x.ops[x.cells[c].backward].priority = priorityOf(kBackwardRank, group + static_cast<int64_t>(laps->laps - 1 - place.lap), microBatch);
+  }
+  const double front = std::ceil(static_cast<double>(frontCells(*laps)) * x.plan.schedule.inFlight);
+  admitFrontCells(x, static_cast<size_t>(std::clamp(front, 1.0, 1e9)), admission);
+  return Runs::Always;
+}

@@ -1,0 +1,45 @@
+// Schedules in which micro-batches pass the same devices several times: a lap is one passage along all stages of devices. Internal to lib/Step.
+#pragma once
+
+#include "Ordering.h"
+#include "Rules.h"
+
+#include <string>
+#include <vector>
+
+namespace zorse::step {
+
+/// How one lap follows another: from the last stage of devices again to the first, or back along the same way.
+enum class Turn : uint8_t { Ring, BackAndForth };
+
+/// A tiling in laps: the unit ranges of its cells follow each other, and so do the sets of devices that work on them.
+struct Laps {
+  struct Place {
+    uint32_t lap = 0;
+    uint32_t microBatch = 0; ///< of its device and unit range, by first sample
+  };
+  size_t stages = 0, laps = 0; ///< stages of devices; the last lap of a ring may be shorter
+  std::vector<Place> places;   ///< by cell
+};
+
+/// What schedules in laps have in common; each says how its laps turn and how many micro-batches it takes in.
+class LapsRule : public ScheduleRule {
+public:
+  LapsRule(ScheduleKind kind, const char *name, Turn turn) : ScheduleRule(kind, name, {{"in_flight", &Schedule::inFlight, /*positive=*/true}}), turn(turn) {}
+
+  std::string refuses(const Plan &plan, const bundle::ModelSummary &summary) const override;
+  Runs order(Expansion &x, const std::vector<uint64_t> &less, Admission &admission) const override;
+  std::string memoryRemedy() const override { return "a smaller \"in_flight\" of the schedule"; }
+
+protected:
+  /// Micro-batches that have entered when the first backward comes back to the front, so that nobody waits.
+  virtual size_t frontCells(const Laps &laps) const = 0;
+
+private:
+  const Turn turn;
+};
+
+/// Finds the laps of a plan's tiling. \returns nullopt and `error`, which says what was expected and what was found.
+std::optional<Laps> findLaps(const Plan &plan, Turn turn, std::string &error);
+
+} // namespace zorse::step

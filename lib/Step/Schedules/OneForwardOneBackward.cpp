@@ -1,0 +1,107 @@
+// "1f1b": as few micro-batches alive as can run, counted in samples, so that the grids of stages may differ (Narayanan et al., 2019).
+//
+//   device 0   0 1 2 a 3 b . c . d        0 1 2 3: forwards of micro-batches
+//   device 1   . 0 1 . a 2 b 3 c . d      a b c d: their backwards
+//   device 2   . . 0 a 1 b 2 c 3 d
+
+#include "../CellShapes.h"
+#include "Ordering.h"
+#include "Rules.h"
+
+#include <algorithm>
+
+using namespace zorse::step;
+
+namespace {
+
+/// Lets W lag behind B, but keeps no more cells between F and W than the whole pipeline's fullest device has between F and B, and no more than memory
+/// seems to hold: the forward that would be one too many waits for a W.
+void boundWeights(Expansion &x, const std::vector<std::vector<TaskName>> &order) {
+  fillWithWeights(x);
+  size_t fullest = 1;
+  for (const auto &tasks : order)
+    fullest = std::max(fullest, mostInFlight(tasks));
+  CellShapes shapes(x);
+  std::vector<uint64_t> fixed = fixedBytes(x);
+  for (uint32_t d = 0; d < order.size(); ++d) {
+    size_t bound = fullest;
+    if (uint64_t memory = x.plan.devices[d].memory) {
+      uint64_t hold = 1, passing = 0;
+      for (uint32_t c : x.cellsOf[d]) {
+        hold = std::max(hold, shapes.of(x.plan.cells[c]).hold);
+        passing = std::max(passing, shapes.of(x.plan.cells[c]).passing);
+      }
+      uint64_t left = memory > fixed[d] + passing ? memory - fixed[d] - passing : 0;
+      bound = std::min<size_t>(bound, left / hold);
+    }
+    bound = std::max(bound, mostInFlight(order[d]));
+    std::vector<uint32_t> weights; // in the order of the backwards
+    size_t forwards = 0;
+    for (TaskName task : order[d]) {
+      if (task.kind == TaskKind::Backward)
+        weights.push_back(x.cells[task.cell].weights);
+      else if (forwards++ >= bound)
+        x.addEdge(weights[forwards - 1 - bound], x.cells[task.cell].forward);
+    }
+  }
+}
+
+/// Per device the order of its tasks if every device has one unit range, else empty.
+std::vector<std::vector<TaskName>> orderStages(const Expansion &x) {
+  const Plan &plan = x.plan;
+  size_t devices = plan.devices.size();
+  std::vector<std::vector<TaskName>> order(devices);
+  std::vector<uint32_t> working;
+  for (uint32_t d = 0; d < devices; ++d) {
+    if (x.cellsOf[d].empty())
+      continue;
+    const Cell &first = plan.cells[x.cellsOf[d].front()];
+    for (uint32_t c : x.cellsOf[d])
+      if (plan.cells[c].unitBegin != first.unitBegin || plan.cells[c].unitEnd != first.unitEnd)
+        return {}; // several chunks on a device: no stages
+    working.push_back(d);
+  }
+  auto begin = [&](uint32_t d) { return plan.cells[x.cellsOf[d].front()].unitBegin; };
+  auto end = [&](uint32_t d) { return plan.cells[x.cellsOf[d].front()].unitEnd; };
+  std::stable_sort(working.begin(), working.end(), [&](uint32_t a, uint32_t b) { return begin(a) > begin(b); });
+
+  OneForwardOneBackward stages(plan.cells.data(), devices);
+  for (uint32_t d : working) {
+    const auto &mine = x.cellsOf[d], &behind = x.cellsByBegin[end(d)];
+    order[d] = stages.order(d, {mine.data(), mine.size()}, {behind.data(), behind.size()}, d < plan.schedule.ahead.size() ? plan.schedule.ahead[d] : 0);
+  }
+  return order;
+}
+
+class StagesRule final : public ScheduleRule {
+public:
+  StagesRule() : ScheduleRule(ScheduleKind::OneForwardOneBackward, "1f1b", {{"ahead", &Schedule::ahead}}) {}
+
+  Runs order(Expansion &x, const std::vector<uint64_t> &, Admission &admission) const override {
+    std::vector<std::vector<TaskName>> order = orderStages(x);
+    if (order.empty()) {
+      orderOtherwise(x, admission);
+      return Runs::Always;
+    }
+    for (const auto &tasks : order)
+      chainTasks(x, tasks);
+    if (x.plan.schedule.splitBackward)
+      boundWeights(x, order);
+    return Runs::IfAcyclic;
+  }
+
+  /// No stages: list scheduling, backwards first, with about as many samples in flight as 1F1B would have: one front cell per cell of the deepest chain.
+  bool orderOtherwise(Expansion &x, Admission &admission) const override {
+    std::vector<int32_t> cuts;
+    for (const Cell &cell : x.plan.cells)
+      cuts.push_back(cell.unitBegin);
+    std::sort(cuts.begin(), cuts.end());
+    cuts.erase(std::unique(cuts.begin(), cuts.end()), cuts.end());
+    admitFrontCells(x, std::max<size_t>(cuts.size(), 2), admission);
+    return true;
+  }
+};
+
+} // namespace
+
+std::unique_ptr<ScheduleRule> zorse::step::oneForwardOneBackwardRule() { return std::make_unique<StagesRule>(); }

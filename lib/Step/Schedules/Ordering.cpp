@@ -1,0 +1,37 @@
+#include "Ordering.h"
+
+#include <unordered_set>
+
+using namespace zorse::step;
+
+void zorse::step::chainTasks(Expansion &x, const std::vector<TaskName> &tasks) {
+  uint32_t previous = kNone, last = kNone, secondLast = kNone; // the latest two forwards
+  std::unordered_set<uint32_t> loaded;
+  for (TaskName task : tasks) {
+    if (task.kind == TaskKind::Forward) {
+      for (uint32_t load : x.cells[task.cell].loads)
+        if (loaded.insert(load).second && secondLast != kNone)
+          x.addEdge(secondLast, load);
+      secondLast = last;
+      last = x.cells[task.cell].forward;
+    }
+    const CellInfo &cell = x.cells[task.cell];
+    uint32_t op = task.kind == TaskKind::Forward ? cell.forward : task.kind == TaskKind::Backward ? cell.backward : cell.weights;
+    if (previous != kNone)
+      x.addEdge(previous, op);
+    previous = op;
+  }
+}
+
+void zorse::step::fillWithWeights(Expansion &x) {
+  for (uint32_t c = 0; c < x.cells.size(); ++c)
+    if (x.cells[c].weights != kNone)
+      x.ops[x.cells[c].weights].priority = priorityOf(kFillerRank, x.plan.cells[c].sampleBegin, x.plan.cells[c].unitBegin);
+}
+
+void zorse::step::admitFrontCells(const Expansion &x, size_t cells, Admission &admission) {
+  int64_t rows = 1;
+  for (uint32_t c : x.cellsByBegin[0])
+    rows = std::max(rows, x.plan.cells[c].rows());
+  admission.groups.push_back({0, x.cellsByBegin[0], static_cast<double>(rows) * static_cast<double>(cells)});
+}

@@ -1,0 +1,18 @@
+// What several schedules do with an expansion. Internal to lib/Step.
+#pragma once
+
+#include "../Expansion.h"
+
+namespace zorse::step {
+
+/// Ties every task of a device to the next one of its order, and the loads of a forward to the forward two places before it: inputs arrive one cell ahead instead of
+/// filling memory from the start of the step.
+void chainTasks(Expansion &x, const std::vector<TaskName> &tasks);
+
+/// W runs when its device would idle otherwise.
+void fillWithWeights(Expansion &x);
+
+/// Lets `cells` forwards of the first units, of the largest cell's rows each, be under way at once.
+void admitFrontCells(const Expansion &x, size_t cells, Admission &admission);
+
+} // namespace zorse::step
