@@ -75,7 +75,7 @@ std::optional<PlanOutcome> makePlan(const std::string &clusterFile, const std::s
       error = planFile + ": is for a batch of " + std::to_string(plan->batch) + " samples, and --batch says " + std::to_string(batch) + ". Change one of them";
       return std::nullopt;
     }
-    if (!planning::applyCluster(*plan, *cluster, error) || !step::validatePlan(*plan, summary, error)) {
+    if (!planning::applyCluster(*plan, *cluster, summary.compute_type(), error) || !step::validatePlan(*plan, summary, error)) {
       error = planFile + ": " + error;
       return std::nullopt;
     }

@@ -15,7 +15,7 @@ namespace bundle = zorse::bundle;
 int firstOf(TaskSet tasks) { return tasks & kInF ? 0 : tasks & kInB ? 1 : 2; }
 int lastOf(TaskSet tasks) { return tasks & kInW ? 2 : tasks & kInB ? 1 : 0; }
 
-uint64_t aligned(const bundle::Extent &e, int64_t rows) { return alignUp(static_cast<uint64_t>(e.fixed() + e.per_row() * rows)); }
+uint64_t aligned(const bundle::Extent &e, int64_t rows) { return alignRegion(static_cast<uint64_t>(e.fixed() + e.per_row() * rows)); }
 
 } // namespace
 
@@ -49,7 +49,7 @@ CellShape CellShapes::make(int32_t unitBegin, int32_t unitEnd, int64_t rows) con
       takes[v] = touches[v] = 1;
     for (uint32_t v : unit.values_out())
       touches[v] = 1;
-    shape.lossBytes += static_cast<uint64_t>(unit.loss_terms_size()) * alignUp(static_cast<uint64_t>(rows) * (x.summary.compute_type() == bundle::F64 ? 8 : 4));
+    shape.lossBytes += static_cast<uint64_t>(unit.loss_terms_size()) * alignRegion(static_cast<uint64_t>(rows) * elementBytes(wideType(x.summary.compute_type())));
     for (int kind = 0; kind < 3; ++kind) {
       std::optional<UnitTask> task = unitTask(x.summary, u, static_cast<TaskKind>(kind), x.plan.schedule.splitBackward);
       if (!task)
@@ -92,7 +92,7 @@ CellShape CellShapes::make(int32_t unitBegin, int32_t unitEnd, int64_t rows) con
       addInside(aligned(unit.deferred_bytes(), rows), deferred);
   }
 
-  auto bytesOf = [&](uint32_t v) { return alignUp(static_cast<uint64_t>(rows) * static_cast<uint64_t>(x.summary.values(v).bytes_per_row())); };
+  auto bytesOf = [&](uint32_t v) { return alignRegion(static_cast<uint64_t>(rows) * static_cast<uint64_t>(x.summary.values(v).bytes_per_row())); };
   auto tasksOf = [](const std::map<uint32_t, TaskSet> &map, uint32_t key) {
     auto it = map.find(key);
     return it == map.end() ? TaskSet(0) : it->second;
@@ -149,7 +149,7 @@ CellShape CellShapes::make(int32_t unitBegin, int32_t unitEnd, int64_t rows) con
     shape.groups.push_back(use);
   for (auto [input, tasks] : inputs) {
     shape.inputs.push_back({input, tasks});
-    shape.hold += alignUp(static_cast<uint64_t>(rows) * static_cast<uint64_t>(x.summary.inputs(static_cast<int>(input)).bytes_per_row()));
+    shape.hold += alignRegion(static_cast<uint64_t>(rows) * static_cast<uint64_t>(x.summary.inputs(static_cast<int>(input)).bytes_per_row()));
   }
   shape.hold += shape.inside[0][1] + shape.inside[0][2] + shape.inside[1][2];
   shape.deferred = shape.inside[1][2];
@@ -161,6 +161,6 @@ std::vector<uint64_t> zorse::step::fixedBytes(const Expansion &x) {
   std::vector<uint64_t> bytes(x.plan.devices.size(), 0);
   for (const Buffer &buffer : x.buffers)
     if (buffer.purpose != Purpose::Activations)
-      bytes[buffer.device] += alignUp(buffer.bytes);
+      bytes[buffer.device] += alignRegion(buffer.bytes);
   return bytes;
 }

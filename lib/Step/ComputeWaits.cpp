@@ -1,6 +1,6 @@
 // The waits a program needs: a replay of the placed regions over two steps.
 //
-// Bytes remember their last writer and the last reader of every queue. An entry must follow the writers of what it reads, and the writers and readers
+// The arenas of a device are laid end to end. Bytes remember their last writer and the last reader of every queue. An entry must follow the writers of what it reads, and the writers and readers
 // of what it writes; a wait is kept only if neither the entry's own queue nor a wait kept before implies it. What an entry knows to be finished is a
 // vector with one place per queue of the device. The second step sees the end of the first, so its waits are those of every step.
 
@@ -16,7 +16,11 @@ using namespace zorse::step;
 
 namespace {
 
-using Clock = std::array<int32_t, kQueueKinds>; // per queue: the last place known to be finished, counting through both steps; -1: none
+bool isInside(const Region &part, const Region &whole) {
+  return part.arena == whole.arena && whole.offset <= part.offset && part.offset + part.bytes <= whole.offset + whole.bytes;
+}
+
+using Clock = std::array<int32_t, kQueues>; // per queue: the last place known to be finished, counting through both steps; -1: none
 
 Clock nothing() {
   Clock clock;
@@ -108,6 +112,10 @@ private:
 
   /// Fills `accesses`; returns the number of intervals.
   size_t findAccesses() {
+    std::vector<uint64_t> arenaBegins{0};
+    for (const Arena &arena : program.arenas)
+      arenaBegins.push_back(arenaBegins.back() + zorse::alignRegion(arena.bytes));
+    auto begin = [&](const Region &r) { return arenaBegins[r.arena] + r.offset; };
     std::vector<std::pair<const Region *, bool>> regions;
     for (uint32_t e = program.entries.begin; e < program.entries.end; ++e) {
       firstAccess.push_back(static_cast<uint32_t>(regions.size()));
@@ -120,7 +128,7 @@ private:
     auto place = [&](uint64_t offset) -> auto & { return recent[(offset / 64 + offset / 64 / kRecent * 7) % kRecent]; };
     std::vector<uint64_t> offsets{0};
     for (auto [r, write] : regions)
-      for (uint64_t offset : {r->offset, r->offset + r->bytes})
+      for (uint64_t offset : {begin(*r), begin(*r) + r->bytes})
         if (auto &last = place(offset); last.first != offset) {
           last.first = offset;
           offsets.push_back(offset);
@@ -136,7 +144,7 @@ private:
     };
     accesses.reserve(regions.size());
     for (auto [r, write] : regions)
-      accesses.push_back({at(r->offset), at(r->offset + r->bytes), write});
+      accesses.push_back({at(begin(*r)), at(begin(*r) + r->bytes), write});
     return offsets.size();
   }
 
@@ -161,7 +169,7 @@ private:
       break;
     case EntryKind::AllGather:
       access(entry.region, true); // an owner's shard inside `full` included: nobody else touches it meanwhile
-      if (!entry.region.bytes)
+      if (!isInside(entry.to, entry.region))
         access(entry.to, false);
       break;
     case EntryKind::ReduceScatter:
@@ -192,7 +200,7 @@ private:
         if (b.writerQueue >= 0)
           needed[b.writerQueue] = std::max(needed[b.writerQueue], b.writer);
         if (access.write)
-          for (size_t q = 0; q < kQueueKinds; ++q)
+          for (size_t q = 0; q < kQueues; ++q)
             needed[q] = std::max(needed[q], b.readers[q]);
       });
     }
@@ -205,7 +213,7 @@ private:
     }
     // Waits on later entries first: they may imply the others.
     std::vector<std::pair<uint32_t, size_t>> candidates; // (place among the device's entries over both steps, queue)
-    for (size_t q = 0; q < kQueueKinds; ++q)
+    for (size_t q = 0; q < kQueues; ++q)
       if (q != own && needed[q] > clock[q])
         candidates.push_back({index(q, needed[q]), q});
     std::sort(candidates.rbegin(), candidates.rend());
@@ -213,7 +221,7 @@ private:
     for (auto [place, q] : candidates) {
       if (clock[q] >= needed[q])
         continue;
-      for (size_t k = 0; k < kQueueKinds; ++k)
+      for (size_t k = 0; k < kQueues; ++k)
         clock[k] = std::max(clock[k], known[place][k]);
       clock[q] = std::max(clock[q], needed[q]);
       bool previous = step == 1 && needed[q] < length(q);
@@ -253,7 +261,7 @@ private:
   std::vector<uint32_t> firstAccess; ///< per entry, and the end
   Pieces pieces;
   std::vector<int32_t> position;
-  std::array<std::vector<uint32_t>, kQueueKinds> entriesOf;
+  std::array<std::vector<uint32_t>, kQueues> entriesOf;
   std::vector<Clock> known; ///< finished before the entry starts
 };
 

@@ -81,7 +81,7 @@ private:
       std::vector<InputRange> kept;
       uint64_t row = x.summary.inputs(key.second).bytes_per_row();
       for (const InputRange &range : list) {
-        bool inside = !kept.empty() && range.end <= kept.back().end && (range.begin - kept.back().begin) * row % kAlignment == 0;
+        bool inside = !kept.empty() && range.end <= kept.back().end && (range.begin - kept.back().begin) * row % kRegionAlignment == 0;
         bool repeated = inside || std::any_of(kept.rbegin(), kept.rend(), [&](const InputRange &k) { return k.begin == range.begin && k.end == range.end; });
         if (!repeated)
           kept.push_back(range);
@@ -108,7 +108,7 @@ private:
     auto it = std::upper_bound(list.begin(), list.end(), cell.sampleBegin, [](int64_t s, const InputRange &r) { return s < r.begin; });
     while (it != list.begin()) {
       --it;
-      if (it->begin <= cell.sampleBegin && cell.sampleEnd <= it->end && (cell.sampleBegin - it->begin) * row % kAlignment == 0)
+      if (it->begin <= cell.sampleBegin && cell.sampleEnd <= it->end && (cell.sampleBegin - it->begin) * row % kRegionAlignment == 0)
         return *it;
     }
     return list.front(); // unreachable: planInputs kept a range for every cell
@@ -181,7 +181,7 @@ private:
     bool view = std::all_of(neighbours.begin(), neighbours.end(), [&](uint32_t n) {
       return x.plan.cells[n].device == cell.device && portOf(n).buffer == first.buffer;
     });
-    view = view && static_cast<uint64_t>(cell.sampleBegin - first.rowBase) * row % kAlignment == 0;
+    view = view && static_cast<uint64_t>(cell.sampleBegin - first.rowBase) * row % kRegionAlignment == 0;
     ready.clear();
     if (view) {
       port.buffer = first.buffer;
@@ -485,7 +485,7 @@ private:
     info.gradOut.end = static_cast<uint32_t>(x.ports.size());
   }
 
-  uint64_t lossBytes() const { return x.summary.compute_type() == bundle::F64 ? 8 : 4; }
+  uint64_t lossBytes() const { return elementBytes(wideType(x.summary.compute_type())); }
 
   static Value lossValue(const Cell &cell, int32_t unit, uint32_t term) {
     return {bundle::Value::LOSS_ROWS, static_cast<uint32_t>(unit), term, cell.sampleBegin, cell.sampleEnd, 0};

@@ -1,5 +1,7 @@
 #include "Expansion.h"
 
+#include "zorse/Step/Schedules.h"
+
 #include <algorithm>
 
 using namespace zorse::step;
@@ -34,24 +36,22 @@ void zorse::step::placeEntries(Expansion &x) {
     for (uint32_t h = op.halves.begin; h < op.halves.end; ++h)
       ofDevice[graph.entries[h].id].push_back({id, h});
   }
-  constexpr bundle::QueueKind kinds[kQueueKinds] = {bundle::COMPUTE,          bundle::SEND_QUEUE,     bundle::RECEIVE_QUEUE,
-                                                    bundle::COLLECTIVE_QUEUE, bundle::HOST_TO_DEVICE, bundle::DEVICE_TO_HOST};
   for (uint32_t d = 0; d < graph.devices.size(); ++d) {
     DeviceProgram &program = graph.devices[d];
-    uint32_t number[kQueueKinds];
+    uint32_t number[kQueues];
     std::fill(std::begin(number), std::end(number), kNone);
     for (auto &half : ofDevice[d])
       number[graph.entries[half.second].queue] = 0;
-    for (size_t q = 0; q < kQueueKinds; ++q)
+    for (size_t q = 0; q < kQueues; ++q)
       if (number[q] == 0) {
         number[q] = static_cast<uint32_t>(program.queues.size());
-        program.queues.push_back({kinds[q], 0});
+        program.queues.push_back(kQueueTable[q]);
       }
     program.entries.begin = static_cast<uint32_t>(placed.size());
     for (auto [id, half] : ofDevice[d]) {
       Entry entry = graph.entries[half];
       const Op &op = x.ops[x.list[id]];
-      if (entry.queue == kCompute)
+      if (kQueueTable[entry.queue].kind == zorse::bundle::COMPUTE)
         program.busy += op.duration;
       entry.id = id;
       entry.queue = number[entry.queue];
@@ -78,27 +78,30 @@ void keepBuffers(Expansion &x) {
       x.graph.buffers.push_back({buffer.device, static_cast<BufferLife::Purpose>(buffer.purpose), buffer.bytes, x.ops[x.list[buffer.first]].start, buffer.freeTime});
 }
 
-/// Orders and simulates. Where the stages' own 1F1B cannot run on a tiling, list scheduling always can.
+/// Orders and simulates. An order that turns out to wait for itself is given up for another, if the rule has one.
 bool listStep(Expansion &x, const std::vector<uint64_t> &less, std::string &error) {
   size_t edges = x.edges.size(), ops = x.ops.size();
+  const ScheduleRule &rule = scheduleRule(x.plan.schedule.kind);
   Admission admission;
-  bool runs = orderTasks(x, /*stages=*/true, admission, less);
+  Runs runs = rule.order(x, less, admission);
   if (simulate(x, admission, error))
     return true;
-  if (x.plan.schedule.kind != ScheduleKind::OneForwardOneBackward || runs)
+  if (runs == Runs::Always)
     return false;
-  error.clear();
   x.edges.resize(edges);
   x.ops.resize(ops);
   x.firstNext.clear();
-  orderTasks(x, /*stages=*/false, admission, less);
+  admission = {};
+  if (!rule.orderOtherwise(x, admission))
+    return false;
+  error.clear();
   return simulate(x, admission, error);
 }
 
 /// Bytes that devices still lack: what is held is estimated before the list is known. Less room than a cell takes changes nothing: a device that lacks as much as before
 /// is to have as much less again. `lacked`: by device, of the try before. \returns false if there is nothing to lack or to gain.
 bool findLack(const Expansion &x, std::vector<uint64_t> &less, std::vector<uint64_t> &lacked) {
-  if (x.plan.schedule.kind != ScheduleKind::Timed)
+  if (!scheduleRule(x.plan.schedule.kind).givesWay())
     return false;
   bool lacks = false;
   for (uint32_t d = 0; d < x.plan.devices.size(); ++d) {
@@ -125,8 +128,8 @@ StepGraph summarize(Expansion &x) {
   for (uint32_t index : x.list) {
     const Op &op = x.ops[index];
     x.graph.stepTime = std::max(x.graph.stepTime, op.end);
-    if (op.work == Work::Fixed && op.halves.size() != 0 && x.halfQueues[op.halves.begin] % kQueueKinds == kCompute)
-      x.graph.devices[x.halfQueues[op.halves.begin] / kQueueKinds].busy += op.duration;
+    if (op.work == Work::Fixed && op.halves.size() != 0 && kQueueTable[x.halfQueues[op.halves.begin] % kQueues].kind == zorse::bundle::COMPUTE)
+      x.graph.devices[x.halfQueues[op.halves.begin] / kQueues].busy += op.duration;
   }
   return std::move(x.graph);
 }

@@ -5,21 +5,6 @@
 
 using namespace zorse::step;
 
-uint64_t zorse::step::elementBytes(bundle::ElementType type) {
-  switch (type) {
-  case bundle::F64:
-  case bundle::I64:
-    return 8;
-  case bundle::BF16:
-  case bundle::F16:
-    return 2;
-  case bundle::I1:
-    return 1;
-  default:
-    return 4;
-  }
-}
-
 Region zorse::step::elementRegion(uint32_t buffer, int64_t base, int64_t begin, int64_t end, uint64_t elementSize) {
   return {buffer, static_cast<uint64_t>(begin - base) * elementSize, static_cast<uint64_t>(end - begin) * elementSize};
 }
@@ -32,27 +17,10 @@ Expansion::Expansion(const bundle::ModelSummary &summary, const Plan &plan, cons
   }
   seconds.resize(plan.devices.size());
   size_t units = summary.units_size(), devices = plan.devices.size();
-  liveAt.resize(units + 1);
-  gradsAt.resize(units + 1);
-  for (int v = 0; v < summary.values_size(); ++v) {
-    const auto &value = summary.values(v);
-    uint32_t last = value.producer();
-    for (uint32_t user : value.users())
-      last = std::max(last, user);
-    for (uint32_t cut = value.producer() + 1; cut <= last; ++cut) {
-      liveAt[cut].push_back(v);
-      if (value.needs_gradient())
-        gradsAt[cut].push_back(v);
-    }
-  }
-
-  groupsOf.resize(units);
-  for (size_t u = 0; u < units; ++u) {
-    for (uint32_t parameter : summary.units(u).parameters())
-      groupsOf[u].push_back(summary.parameters(parameter).group());
-    std::sort(groupsOf[u].begin(), groupsOf[u].end());
-    groupsOf[u].erase(std::unique(groupsOf[u].begin(), groupsOf[u].end()), groupsOf[u].end());
-  }
+  liveAt = valuesAtCuts(summary, /*gradients=*/false);
+  gradsAt = valuesAtCuts(summary, /*gradients=*/true);
+  for (const bundle::UnitInfo &unit : summary.units())
+    groupsOf.push_back(groupsOfUnit(summary, unit));
 
   cellsByBegin.resize(units + 1);
   cellsByEnd.resize(units + 1);
@@ -130,7 +98,7 @@ uint32_t Expansion::addTransfer(uint32_t from, uint32_t to, uint64_t bytes, uint
 }
 
 Entry &Expansion::addHalf(uint32_t device, QueueIndex queue, EntryKind kind, bundle::Phase phase) {
-  halfQueues.push_back(device * kQueueKinds + queue);
+  halfQueues.push_back(device * kQueues + queue);
   ops.back().halves.end = static_cast<uint32_t>(halfQueues.size());
   if (lean)
     return scratchEntry;
@@ -202,12 +170,6 @@ void Expansion::findChunks() {
       bands[chunks[chunkOf[c]].band].cells.push_back(c);
     bandsOf[d] = static_cast<uint32_t>(bands.size() - firstBand);
   }
-}
-
-zorse::bundle::ElementType Expansion::computeType(uint32_t group) const {
-  const auto &info = summary.groups(group);
-  bool half = summary.compute_type() == bundle::BF16 || summary.compute_type() == bundle::F16;
-  return half && info.trainable() && info.type() == bundle::F32 ? summary.compute_type() : info.type();
 }
 
 Call &Expansion::addCall(uint32_t body, int32_t unit, int64_t rows, int64_t sampleBase) {

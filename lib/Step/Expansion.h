@@ -3,7 +3,7 @@
 //   layoutState     who reads, contributes to and owns every group; their buffers
 //   expandCells     F and B of every cell, values between them, inputs, transfers
 //   expandState     gathers, reductions, norms, the decision, updates, the report
-//   orderTasks      the schedule as edges
+//   ScheduleRule    the schedule as edges, priorities and admission (zorse/Step/Schedules.h)
 //   simulate        one global list
 //   packArenas      a place for every buffer
 //   computeWaits    what the places and the list still need
@@ -13,6 +13,7 @@
 #include "zorse/Step/Orders.h"
 #include "zorse/Step/Plan.h"
 #include "zorse/Step/StepGraph.h"
+#include "zorse/Summary/Summary.h"
 
 #include <algorithm>
 #include <memory>
@@ -22,30 +23,36 @@
 
 namespace zorse::step {
 
+// What follows from the summary alone, for files that use this namespace.
+using zorse::alignRegion;
+using zorse::elementBytes;
+using zorse::kRegionAlignment;
+using zorse::kScalarsBlock;
+using zorse::kScalarsBytes;
+using zorse::kStateAlignment;
+using zorse::kSumsBytes;
+using zorse::wideType;
+
 inline constexpr uint32_t kNone = UINT32_MAX;
-inline constexpr uint64_t kAlignment = 64;       ///< of regions bound to slots
-inline constexpr uint64_t kScalarsBytes = 256;   ///< SCALARS slot: StepScalars up to its sums
-inline constexpr uint64_t kSumsBytes = 128;
-inline constexpr uint64_t kScalarsBlock = 512;
-
-inline uint64_t alignUp(uint64_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
-uint64_t elementBytes(bundle::ElementType type);
-
 enum class Purpose : uint8_t { State, Gathered, Gradients, Activations, Workspace };
 
 struct Buffer {
   uint32_t device = 0;
+  bundle::MemoryKind memory = bundle::DEVICE;
   Purpose purpose = Purpose::Activations;
   bool persistent = false; ///< never shares bytes
   uint64_t bytes = 0;
   // Known once the list is: places of the first and last entry that touch it, and when the last of them ends.
   uint32_t first = kNone, last = 0;
   double freeTime = 0;
+  uint32_t arena = 0;      ///< of its device: packArenas says which, and where in it
   uint64_t offset = 0;
 };
 
-/// Index of a queue kind in a device's six possible queues; Entry.queue holds it until finish() numbers the queues that are used.
-enum QueueIndex : uint8_t { kCompute, kSend, kReceive, kCollective, kLoad, kReport, kQueueKinds };
+/// The queues that a device can have; Entry.queue holds an index of this table until placeEntries numbers those that are used.
+enum QueueIndex : uint8_t { kCompute, kSend, kReceive, kCollective, kLoad, kReport, kQueues };
+inline constexpr Queue kQueueTable[kQueues] = {{bundle::COMPUTE, 0},          {bundle::SEND_QUEUE, 0},     {bundle::RECEIVE_QUEUE, 0},
+                                               {bundle::COLLECTIVE_QUEUE, 0}, {bundle::HOST_TO_DEVICE, 0}, {bundle::DEVICE_TO_HOST, 0}};
 
 /// What an op asks of the simulation.
 enum class Work : uint8_t { Fixed, Transfer, Gather, Scatter, Sum };
@@ -140,7 +147,7 @@ struct Expansion {
 
   std::vector<Buffer> buffers;
   std::vector<Op> ops;
-  std::vector<uint32_t> halfQueues; ///< per half: device * kQueueKinds + queue
+  std::vector<uint32_t> halfQueues; ///< per half: device * kQueues + queue
   std::vector<std::pair<uint32_t, uint32_t>> edges; ///< (before, after)
   std::vector<uint32_t> firstNext, nextOps;         ///< edges by the op before: nextOps[firstNext[op] .. firstNext[op + 1])
   uint32_t cellOps = 0;                             ///< ops below are of cells: each has a higher index than what it needs, but for state and scalars
@@ -189,7 +196,7 @@ struct Expansion {
   std::vector<uint32_t> groupsIn(int32_t unitBegin, int32_t unitEnd);
 
   /// Type of a group's parameters as units read them and gathers carry them.
-  bundle::ElementType computeType(uint32_t group) const;
+  bundle::ElementType computeType(uint32_t group) const { return zorse::computeType(summary, summary.groups(static_cast<int>(group))); }
   /// Owners of trainable groups keep a copy in the group's type besides, which updates write.
   bool hasMaster(uint32_t group) const { return computeType(group) != summary.groups(group).type(); }
 
@@ -243,13 +250,6 @@ struct Admission {
   std::vector<uint64_t> aside;      ///< per device: of it, what only `deferred` may take, at least as much as any of its cells
 };
 
-/// Adds the schedule as edges, priorities and admission. `stages`: use 1F1B by stages where the plan has them.
-/// \returns false if edges alone decide the order of F and B: then it may turn out not to run.
-bool orderTasks(Expansion &x, bool stages, Admission &admission, const std::vector<uint64_t> &less = {});
-/// Priorities and admission of the timed schedule. `less`: bytes per device that activations shall stay below what seems to fit; empty: none.
-void orderByTime(Expansion &x, const std::vector<uint64_t> &less, Admission &admission);
-/// Per device the 1F1B order of its tasks if every device has one unit range, else empty.
-std::vector<std::vector<TaskName>> orderOneForwardOneBackward(const Expansion &x);
 /// Fills list, Op::position, start and end. On a cycle returns false and describes it.
 bool simulate(Expansion &x, const Admission &admission, std::string &error);
 

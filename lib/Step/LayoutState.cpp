@@ -18,7 +18,7 @@ struct Extent {
 
 /// Extents in proportion to `weights`, in multiples of 512 bytes: an owner's bytes then start aligned for every transport.
 std::vector<Extent> splitExtents(int64_t elements, uint64_t elementSize, const std::vector<std::pair<uint32_t, double>> &weights) {
-  int64_t align = static_cast<int64_t>(512 / elementSize);
+  int64_t align = static_cast<int64_t>(kStateAlignment / elementSize);
   int64_t blocks = (elements + align - 1) / align;
   std::vector<double> w;
   for (auto &[device, weight] : weights)

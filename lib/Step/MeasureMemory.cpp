@@ -25,17 +25,17 @@ public:
     std::vector<uint64_t> alive(x.plan.devices.size(), 0), most;
     for (const Buffer &buffer : x.buffers) {
       if (buffer.persistent)
-        alive[buffer.device] += alignUp(buffer.bytes);
+        alive[buffer.device] += alignRegion(buffer.bytes);
       if (buffer.persistent || buffer.first == kNone || buffer.bytes == 0)
         continue;
-      taken[halfOf(buffer.first, buffer.device)] += alignUp(buffer.bytes);
-      given[halfOf(buffer.last, buffer.device)] += alignUp(buffer.bytes);
+      taken[halfOf(buffer.first, buffer.device)] += alignRegion(buffer.bytes);
+      given[halfOf(buffer.last, buffer.device)] += alignRegion(buffer.bytes);
     }
     most = alive;
     std::vector<uint32_t> cellsAlive(alive.size(), 0), mostCells(cellsAlive);
     for (uint32_t op : x.list)
       for (uint32_t h = x.ops[op].halves.begin; h < x.ops[op].halves.end; ++h) {
-        uint32_t d = x.halfQueues[h] / kQueueKinds;
+        uint32_t d = x.halfQueues[h] / kQueues;
         most[d] = std::max(most[d], alive[d] += taken[h]);
         alive[d] -= given[h];
         cellsAlive[d] += static_cast<uint32_t>(cells[h]);
@@ -59,8 +59,8 @@ private:
     Span halves = x.ops[x.list[position]].halves;
     auto begin = x.halfQueues.begin() + halves.begin, end = x.halfQueues.begin() + halves.end;
     if (halves.size() <= 2)
-      return halves.begin + (halves.size() == 2 && *begin / kQueueKinds != device);
-    return static_cast<uint32_t>(std::lower_bound(begin, end, device * kQueueKinds) - x.halfQueues.begin());
+      return halves.begin + (halves.size() == 2 && *begin / kQueues != device);
+    return static_cast<uint32_t>(std::lower_bound(begin, end, device * kQueues) - x.halfQueues.begin());
   }
 
   /// Buffers inside the chunk's cells, and the state that all of them touch.

@@ -1,4 +1,4 @@
-// A place for every buffer: one arena per device.
+// A place for every buffer: one arena per device and kind of memory.
 //
 // Entries are replayed in list order with a list of free segments. Bytes are handed on only to a buffer whose first entry starts, on the simulated
 // clock, after the last entry of the previous tenant has ended: the wait this needs is then free in the planned run. A device that would not fit so
@@ -6,8 +6,11 @@
 
 #include "Expansion.h"
 
+#include "zorse/Step/Schedules.h"
+
 #include <algorithm>
 #include <cstdio>
+#include <map>
 
 using namespace zorse::step;
 
@@ -82,7 +85,6 @@ private:
   std::vector<Segment> free; ///< by offset
 };
 
-
 template <typename Visit> void forEachRegion(const StepGraph &graph, const Entry &entry, Visit visit) {
   if (entry.region.bytes)
     visit(entry.region);
@@ -111,7 +113,7 @@ uint64_t packLargestFirst(const Expansion &x, const std::vector<uint32_t> &fixed
                           std::vector<uint64_t> &offsets) {
   uint64_t base = 0;
   for (uint32_t b : fixed)
-    base += alignUp(x.buffers[b].bytes);
+    base += alignRegion(x.buffers[b].bytes);
   std::stable_sort(order.begin(), order.end(), [&](uint32_t a, uint32_t b) { return x.buffers[a].bytes > x.buffers[b].bytes; });
   auto before = [&](const Buffer &a, const Buffer &b) {
     return a.last < b.first && (!patient || a.freeTime <= x.ops[x.list[b.first]].start);
@@ -126,7 +128,7 @@ uint64_t packLargestFirst(const Expansion &x, const std::vector<uint32_t> &fixed
   std::vector<std::pair<uint32_t, uint64_t>> result;
   for (uint32_t b : order) {
     const Buffer &buffer = x.buffers[b];
-    uint64_t bytes = alignUp(buffer.bytes), offset = base;
+    uint64_t bytes = alignRegion(buffer.bytes), offset = base;
     for (const Placed &other : placed) {
       if (other.offset >= offset + bytes)
         break;
@@ -144,12 +146,12 @@ uint64_t packLargestFirst(const Expansion &x, const std::vector<uint32_t> &fixed
   return total;
 }
 
-uint64_t packDevice(Expansion &x, const std::vector<uint32_t> &fixed, const std::vector<uint32_t> &byFirst, const std::vector<uint32_t> &byLast,
+uint64_t packInListOrder(Expansion &x, const std::vector<uint32_t> &fixed, const std::vector<uint32_t> &byFirst, const std::vector<uint32_t> &byLast,
                     bool patient) {
   Packer packer(patient);
   for (uint32_t b : fixed) {
     x.buffers[b].offset = packer.end;
-    packer.end += alignUp(x.buffers[b].bytes);
+    packer.end += alignRegion(x.buffers[b].bytes);
   }
   size_t next = 0;
   for (uint32_t b : byFirst) {
@@ -157,9 +159,9 @@ uint64_t packDevice(Expansion &x, const std::vector<uint32_t> &fixed, const std:
     double now = x.ops[x.list[buffer.first]].start;
     for (; next < byLast.size() && x.buffers[byLast[next]].last < buffer.first; ++next) {
       const Buffer &old = x.buffers[byLast[next]];
-      packer.give(old.offset, alignUp(old.bytes), old.freeTime, now);
+      packer.give(old.offset, alignRegion(old.bytes), old.freeTime, now);
     }
-    buffer.offset = packer.take(alignUp(buffer.bytes), now);
+    buffer.offset = packer.take(alignRegion(buffer.bytes), now);
   }
   return packer.end;
 }
@@ -168,13 +170,13 @@ uint64_t packDevice(Expansion &x, const std::vector<uint32_t> &fixed, const std:
 uint64_t leastBytes(const Expansion &x, const std::vector<uint32_t> &fixed, const std::vector<uint32_t> &byFirst, const std::vector<uint32_t> &byLast) {
   uint64_t alive = 0, most = 0;
   for (uint32_t b : fixed)
-    alive += alignUp(x.buffers[b].bytes);
+    alive += alignRegion(x.buffers[b].bytes);
   most = alive;
   size_t next = 0;
   for (uint32_t b : byFirst) {
     for (; next < byLast.size() && x.buffers[byLast[next]].last < x.buffers[b].first; ++next)
-      alive -= alignUp(x.buffers[byLast[next]].bytes);
-    alive += alignUp(x.buffers[b].bytes);
+      alive -= alignRegion(x.buffers[byLast[next]].bytes);
+    alive += alignRegion(x.buffers[b].bytes);
     most = std::max(most, alive);
   }
   return most;
@@ -204,9 +206,74 @@ std::string tooLittleMemory(const Expansion &x, uint32_t device, const MemoryUse
   text += ". Remedies: ";
   if (use.state + use.gradients + use.gathered > info.memory)
     return text + "fewer units on it, or owners of state on other devices";
-  if (use.cellsAlive > 1 && x.plan.schedule.kind == ScheduleKind::GPipe)
-    return text + "schedule \"1f1b\", smaller micro-batches, or fewer units on it";
+  if (std::string remedy = scheduleRule(x.plan.schedule.kind).memoryRemedy(); use.cellsAlive > 1 && !remedy.empty())
+    return text + remedy + ", smaller micro-batches, or fewer units on it";
   return text + "a smaller batch, smaller micro-batches, or fewer units on it";
+}
+
+/// Buffers of one memory kind of a device.
+struct Residents {
+  std::vector<uint32_t> fixed;   ///< persistent
+  std::vector<uint32_t> byFirst; ///< in the order of their first entry, once packed
+};
+
+/// Packs one arena. \returns its bytes, and in `least` the peak of bytes alive in it.
+uint64_t packArena(Expansion &x, Residents &buffers, uint64_t limit, uint64_t &least) {
+  std::vector<uint32_t> &byFirst = buffers.byFirst, byLast(byFirst);
+  // Larger buffers first where several begin at one entry: they leave tighter gaps.
+  std::sort(byFirst.begin(), byFirst.end(), [&](uint32_t a, uint32_t b) {
+    const Buffer &p = x.buffers[a], &q = x.buffers[b];
+    return p.first != q.first ? p.first < q.first : p.bytes != q.bytes ? p.bytes > q.bytes : a < b;
+  });
+  std::sort(byLast.begin(), byLast.end(), [&](uint32_t a, uint32_t b) {
+    const Buffer &p = x.buffers[a], &q = x.buffers[b];
+    return p.last != q.last ? p.last < q.last : a < b;
+  });
+  uint64_t total = packInListOrder(x, buffers.fixed, byFirst, byLast, /*patient=*/true);
+  least = leastBytes(x, buffers.fixed, byFirst, byLast);
+  auto tighten = [&](bool patient) {
+    constexpr uint64_t kPairs = 100000000; // of buffers, over all devices
+    uint64_t n = byFirst.size();
+    if (total <= least + least / 50 || n * n * x.plan.devices.size() > kPairs)
+      return;
+    std::vector<uint64_t> offsets;
+    uint64_t tighter = packLargestFirst(x, buffers.fixed, byFirst, patient, offsets);
+    if (tighter >= total)
+      return;
+    total = tighter;
+    std::vector<uint32_t> byIndex(byFirst);
+    std::sort(byIndex.begin(), byIndex.end());
+    for (size_t i = 0; i < byIndex.size(); ++i)
+      x.buffers[byIndex[i]].offset = offsets[i];
+  };
+  tighten(/*patient=*/true);
+  if (limit && total > limit) {
+    total = packInListOrder(x, buffers.fixed, byFirst, byLast, /*patient=*/false);
+    tighten(/*patient=*/false);
+  }
+  return total;
+}
+
+/// By purpose, of a device's own memory.
+MemoryUse memoryUse(const Expansion &x, const Residents &buffers, uint64_t total, uint64_t least) {
+  MemoryUse use;
+  for (const auto *list : {&buffers.fixed, &buffers.byFirst})
+    for (uint32_t b : *list) {
+      const Buffer &buffer = x.buffers[b];
+      uint64_t bytes = alignRegion(buffer.bytes);
+      switch (buffer.purpose) {
+      case Purpose::State: use.state += bytes; break;
+      case Purpose::Gathered: use.gathered += bytes; break;
+      case Purpose::Gradients: use.gradients += bytes; break;
+      case Purpose::Workspace: use.workspace += bytes; break;
+      case Purpose::Activations: break;
+      }
+    }
+  const uint64_t others = use.state + use.gathered + use.gradients + use.workspace;
+  use.total = total;
+  use.least = least;
+  use.activations = total > others ? total - others : 0;
+  return use;
 }
 
 } // namespace
@@ -229,96 +296,61 @@ void zorse::step::packArenas(Expansion &x) {
       });
   }
 
-  size_t devices = x.plan.devices.size();
-  std::vector<std::vector<uint32_t>> fixed(devices), byFirst(devices);
+  std::vector<std::map<bundle::MemoryKind, Residents>> residents(x.plan.devices.size());
   for (uint32_t b = 0; b < x.buffers.size(); ++b) {
     const Buffer &buffer = x.buffers[b];
     if (buffer.bytes == 0)
       continue;
     if (buffer.persistent)
-      fixed[buffer.device].push_back(b);
+      residents[buffer.device][buffer.memory].fixed.push_back(b);
     else if (buffer.first != kNone)
-      byFirst[buffer.device].push_back(b);
+      residents[buffer.device][buffer.memory].byFirst.push_back(b);
   }
 
-  for (uint32_t d = 0; d < devices; ++d) {
-    std::vector<uint32_t> byLast(byFirst[d]);
-    // Larger buffers first where several begin at one entry: they leave tighter gaps.
-    std::sort(byFirst[d].begin(), byFirst[d].end(), [&](uint32_t a, uint32_t b) {
-      const Buffer &p = x.buffers[a], &q = x.buffers[b];
-      return p.first != q.first ? p.first < q.first : p.bytes != q.bytes ? p.bytes > q.bytes : a < b;
-    });
-    std::sort(byLast.begin(), byLast.end(), [&](uint32_t a, uint32_t b) {
-      const Buffer &p = x.buffers[a], &q = x.buffers[b];
-      return p.last != q.last ? p.last < q.last : a < b;
-    });
-    uint64_t limit = x.plan.devices[d].memory;
-    uint64_t total = packDevice(x, fixed[d], byFirst[d], byLast, /*patient=*/true);
-    uint64_t least = leastBytes(x, fixed[d], byFirst[d], byLast);
-    auto tighten = [&](bool patient) {
-      constexpr uint64_t kPairs = 100000000; // of buffers, over all devices
-      uint64_t n = byFirst[d].size();
-      if (total <= least + least / 50 || n * n * devices > kPairs)
-        return;
-      std::vector<uint64_t> offsets;
-      uint64_t tighter = packLargestFirst(x, fixed[d], byFirst[d], patient, offsets);
-      if (tighter >= total)
-        return;
-      total = tighter;
-      std::vector<uint32_t> byIndex(byFirst[d]);
-      std::sort(byIndex.begin(), byIndex.end());
-      for (size_t i = 0; i < byIndex.size(); ++i)
-        x.buffers[byIndex[i]].offset = offsets[i];
-    };
-    tighten(/*patient=*/true);
-    if (limit && total > limit) {
-      total = packDevice(x, fixed[d], byFirst[d], byLast, /*patient=*/false);
-      tighten(/*patient=*/false);
-    }
-
+  for (uint32_t d = 0; d < x.plan.devices.size(); ++d) {
     DeviceProgram &program = x.graph.devices[d];
-    MemoryUse use;
-    for (const auto *list : {&fixed[d], &byFirst[d]})
-      for (uint32_t b : *list) {
-        const Buffer &buffer = x.buffers[b];
-        uint64_t bytes = alignUp(buffer.bytes);
-        switch (buffer.purpose) {
-        case Purpose::State: use.state += bytes; break;
-        case Purpose::Gathered: use.gathered += bytes; break;
-        case Purpose::Gradients: use.gradients += bytes; break;
-        case Purpose::Workspace: use.workspace += bytes; break;
-        case Purpose::Activations: break;
-        }
-      }
-    uint64_t others = use.state + use.gathered + use.gradients + use.workspace;
-    use.total = total;
-    use.least = least;
-    use.activations = total > others ? total - others : 0;
-    use.cellsAlive = mostCellsAlive(x, d);
-    program.memory = use;
-    program.plannedBytes = total;
+    program.memory = {};
+    program.plannedBytes = 0;
     program.arenas.clear();
-    if (total)
-      program.arenas.push_back({bundle::DEVICE, total});
+    for (auto &[kind, buffers] : residents[d]) {
+      const bool onDevice = kind == bundle::DEVICE;
+      uint64_t least = 0;
+      uint64_t total = packArena(x, buffers, onDevice ? x.plan.devices[d].memory : 0, least);
+      for (const auto *list : {&buffers.fixed, &buffers.byFirst})
+        for (uint32_t b : *list)
+          x.buffers[b].arena = static_cast<uint32_t>(program.arenas.size());
+      program.arenas.push_back({kind, total});
+      if (onDevice) {
+        program.memory = memoryUse(x, buffers, total, least);
+        program.plannedBytes = total;
+      }
+    }
+    program.memory.cellsAlive = mostCellsAlive(x, d);
   }
 }
 
+/// Of the devices' own memory, and of the host memory that the devices of a node share.
 bool zorse::step::checkMemory(const Expansion &x, std::string &error) {
+  auto add = [&](const std::string &message) { error += (error.empty() ? "" : "\n") + message; };
+  std::map<std::string, uint64_t> host; // by node
   for (uint32_t d = 0; d < x.plan.devices.size(); ++d) {
     const MemoryUse &use = x.graph.devices[d].memory;
     if (x.plan.devices[d].memory && use.total > x.plan.devices[d].memory)
-      error += (error.empty() ? "" : "\n") + tooLittleMemory(x, d, use);
+      add(tooLittleMemory(x, d, use));
+    for (const Arena &arena : x.graph.devices[d].arenas)
+      if (arena.kind == bundle::HOST || arena.kind == bundle::PINNED_HOST)
+        host[x.plan.devices[d].node] += arena.bytes;
   }
+  for (auto &[node, bytes] : host)
+    if (auto limit = x.plan.hostMemory.find(node); limit != x.plan.hostMemory.end() && bytes > limit->second)
+      add("the devices of node " + node + " need " + gib(bytes) + " of its " + gib(limit->second) + " of host memory. Remedies: fewer state groups and activations in host memory, or devices of other nodes for them");
   return error.empty();
 }
 
 void zorse::step::placeRegions(Expansion &x) {
   auto place = [&](Region &r) {
-    if (r.bytes)
-      r.offset += x.buffers[r.arena].offset;
-    else
-      r.offset = 0;
-    r.arena = 0;
+    const Buffer &buffer = x.buffers[r.arena];
+    r = r.bytes ? Region{buffer.arena, buffer.offset + r.offset, r.bytes} : Region{};
   };
   for (Entry &entry : x.graph.entries) {
     place(entry.region);

@@ -40,7 +40,7 @@ public:
     missing.assign(n, 0);
     for (uint32_t after : x.nextOps)
       ++missing[after];
-    busy.assign(x.plan.devices.size() * kQueueKinds, 0);
+    busy.assign(x.plan.devices.size() * kQueues, 0);
     waiting.resize(busy.size());
     finished.assign(n, 0);
     x.list.reserve(n);
@@ -136,8 +136,8 @@ private:
   Passage pass(const Op &op) {
     if (op.work == Work::Fixed) {
       size_t queue = op.halves.size() != 0 ? queueOf(op.halves.begin) : 0;
-      bool computes = op.halves.size() != 0 && queue % kQueueKinds == kCompute;
-      double end = computes ? traffic.compute(static_cast<uint32_t>(queue / kQueueKinds), op.duration, now) : now + op.duration;
+      bool computes = op.halves.size() != 0 && kQueueTable[queue % kQueues].kind == zorse::bundle::COMPUTE;
+      double end = computes ? traffic.compute(static_cast<uint32_t>(queue / kQueues), op.duration, now) : now + op.duration;
       return {end, end};
     }
     if (op.work == Work::Transfer)

@@ -1,26 +1,12 @@
 #include "Groups.h"
 
+#include "zorse/Summary/Summary.h"
+
 #include <map>
 #include <tuple>
 
 using namespace zorse;
 using namespace zorse::units;
-
-int64_t units::elementBytes(bundle::ElementType type) {
-  switch (type) {
-  case bundle::F64:
-  case bundle::I64:
-    return 8;
-  case bundle::F32:
-  case bundle::I32:
-    return 4;
-  case bundle::BF16:
-  case bundle::F16:
-    return 2;
-  default:
-    return 1;
-  }
-}
 
 bool units::decays(const bundle::ParameterInfo &parameter, const DecayRule &rule) {
   if (!parameter.trainable())
@@ -63,16 +49,14 @@ void units::layOutGroups(bundle::ModelSummary &summary, const DecayRule &rule) {
     group.set_type(bundle::ElementType(type));
     group.mutable_units()->Add(units.begin(), units.end());
 
-    int64_t alignment = 512 / elementBytes(group.type()), offset = 0;
+    const int64_t alignment = int64_t(kStateAlignment / elementBytes(group.type()));
+    int64_t offset = 0;
     for (uint32_t p : parameters) {
       auto &parameter = *summary.mutable_parameters(p);
-      int64_t elements = 1;
-      for (int64_t size : parameter.shape())
-        elements *= size;
       parameter.set_group(id);
       parameter.set_offset(offset);
       group.add_parameters(p);
-      offset += (elements + alignment - 1) / alignment * alignment;
+      offset += (elementsOf(parameter) + alignment - 1) / alignment * alignment;
       if (parameter.decays())
         group.set_decaying_elements(offset);
     }

@@ -13,6 +13,4 @@ void layOutGroups(bundle::ModelSummary &summary, const DecayRule &rule);
 /// True if weight decay applies.
 bool decays(const bundle::ParameterInfo &parameter, const DecayRule &rule);
 
-int64_t elementBytes(bundle::ElementType type);
-
 } // namespace zorse::units

@@ -43,7 +43,7 @@ bool fuzz::readOne(std::string_view bytes) {
   std::optional<planning::SearchResult> found;
   if (costs && (found = planning::searchPlan({summary, *cluster, *costs, 4}, options, error))) {
     ZORSE_FUZZ_EXPECT(step::validatePlan(found->plan, summary, error));
-    ZORSE_FUZZ_EXPECT(planning::applyCluster(found->plan, *cluster, error));
+    ZORSE_FUZZ_EXPECT(planning::applyCluster(found->plan, *cluster, bundle::F32, error));
   } else {
     ZORSE_FUZZ_EXPECT(!error.empty());
   }

@@ -358,7 +358,7 @@ private:
     step::Plan plan;
     plan.model = problem.summary.content_hash();
     plan.batch = problem.batch;
-    plan.devices = planDevices(problem.cluster, numberType(problem.summary.compute_type()));
+    plan.devices = planDevices(problem.cluster, problem.summary.compute_type());
     planLinks(problem.cluster, plan);
     plan.cells = cells;
     plan.schedule.kind = step::ScheduleKind::Explicit;

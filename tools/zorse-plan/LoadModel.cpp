@@ -86,7 +86,7 @@ std::optional<LoadedModel> zorse::shapeModel(const std::string &text, int64_t se
   }
   if (!precision && cluster)
     for (const planning::ClusterDevice &device : cluster->devices)
-      if (device.speed[size_t(planning::NumberType::BF16)] <= 0)
+      if (device.speed[planning::speedIndex(bundle::BF16)] <= 0)
         shape.computeType = bundle::F16;
   LoadedModel model;
   std::optional<bundle::ModelSummary> summary = planning::makeSummary(shape, error);

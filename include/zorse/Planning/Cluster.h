@@ -6,15 +6,20 @@
 #include "bundle.pb.h"
 
 #include <cstdint>
+#include <iterator>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
 
 namespace zorse::planning {
 
-/// What a device multiplies matrices in. A model's compute type picks one; a device that lacks it cannot run the model.
-enum class NumberType : uint8_t { F32, F16, BF16 };
-inline constexpr size_t kNumberTypes = 3;
+/// Types that devices multiply matrices in, in the order of ClusterDevice::speed. A model's compute type picks one; a device that lacks it cannot run the model.
+inline constexpr bundle::ElementType kSpeedTypes[] = {bundle::F32, bundle::F16, bundle::BF16};
+inline constexpr size_t kSpeeds = std::size(kSpeedTypes);
+
+/// Place of a compute type among them; f64, a type for tests, counts as f32.
+constexpr size_t speedIndex(bundle::ElementType computeType) { return computeType == bundle::F16 ? 1 : computeType == bundle::BF16 ? 2 : 0; }
 
 struct ClusterDevice {
   std::string name;
@@ -22,7 +27,7 @@ struct ClusterDevice {
   std::string arch;          ///< what its code is to be for, one of the kind's architectures; empty: what the compiler is asked for
   std::string type;          ///< an entry of the table of device types, or free text
   uint32_t node = 0;         ///< index in Cluster.nodes
-  double speed[kNumberTypes] = {0, 0, 0}; ///< FLOP/s that large matrix products reach, by NumberType; 0: not supported
+  double speed[kSpeeds] = {0, 0, 0}; ///< FLOP/s that large matrix products reach, by kSpeedTypes; 0: not supported
   double halfRows = 0;       ///< matrix rows (samples x positions) at which products reach half of `speed`: t0 of rows / (rows + t0)
   double memoryBandwidth = 0; ///< bytes/s of the device's memory; 0: not known, elementwise work then costs FLOPs only
   double launch = 0;         ///< seconds every call of a unit function costs besides
@@ -53,7 +58,7 @@ struct Cluster {
 struct DeviceType {
   const char *name;
   const char *kind;
-  double speed[kNumberTypes];
+  double speed[kSpeeds];
   double halfRows;
   double memoryBandwidth;
   double launch;
@@ -80,20 +85,20 @@ std::optional<Cluster> readClusterFile(const std::string &path, std::string &err
 /// Canonical YAML: readCluster(writeCluster(c)) describes the same cluster.
 std::string writeCluster(const Cluster &cluster);
 
-/// What a summary's units compute in.
-NumberType numberType(bundle::ElementType computeType);
-
 /// Bytes that programs may use: without the reserve; 0: not limited.
 uint64_t usableMemory(const ClusterDevice &device);
 
-/// Devices of a cluster as a plan lists them; `speed` is that of the number type, `memory` the usable one.
-std::vector<step::PlanDevice> planDevices(const Cluster &cluster, NumberType type = NumberType::F32);
+/// Devices of a cluster as a plan lists them; `speed` is that of the compute type, `memory` the usable one.
+std::vector<step::PlanDevice> planDevices(const Cluster &cluster, bundle::ElementType computeType);
+
+/// Host memory by node, where it is known.
+std::map<std::string, uint64_t> hostMemory(const Cluster &cluster);
 
 /// The two link classes a plan can state by itself, from the first node and site.
 void planLinks(const Cluster &cluster, step::Plan &plan);
 
-/// Completes a plan that names devices only: speed, memory, node and links from the cluster, except where the plan has its own. A device the cluster
+/// Completes a plan that names devices only: speed, memory, node, host memory and links from the cluster, except where the plan has its own. A device the cluster
 /// does not have is an error.
-bool applyCluster(step::Plan &plan, const Cluster &cluster, std::string &error, NumberType type = NumberType::F32);
+bool applyCluster(step::Plan &plan, const Cluster &cluster, bundle::ElementType computeType, std::string &error);
 
 } // namespace zorse::planning

@@ -56,18 +56,21 @@ enum class DefaultOwners : uint8_t {
   First,        ///< the contributor that holds the group's first cell owns all of it.
 };
 
+/// Each has a rule in the table of zorse/Step/Schedules.h.
 enum class ScheduleKind : uint8_t {
   OneForwardOneBackward, ///< "1f1b": few micro-batches alive. Counts samples, not micro-batches, so grids may be uneven.
   GPipe,                 ///< "gpipe": on each device every forward before the first backward.
   Timed,                 ///< "timed": tasks by the time they would run at in a steady state, from actual times and link delays; any tiling.
-  Explicit,              ///< the plan lists every device's tasks.
+  Interleaved,           ///< "interleaved": laps around a ring of devices that hold several ranges of units each.
+  Folded,                ///< "folded": laps back and forth.
+  Explicit,              ///< the plan lists every device's tasks. The last one.
 };
 
 /// The order of tasks, as a named function with parameters. Cells that split their backward run B early and W as filler.
 struct Schedule {
   ScheduleKind kind = ScheduleKind::OneForwardOneBackward;
   bool splitBackward = false; ///< every cell's backward is two tasks, B and W, where its units can
-  double inFlight = 1;        ///< Timed: samples admitted before their backward, as a multiple of what the steady state needs
+  double inFlight = 1;        ///< Timed, Interleaved, Folded: samples admitted before their backward, as a multiple of what the steady state needs
   double weightDelay = 0;     ///< Timed, split: W waits at most so many steady-state periods for an idle moment; 0: not limited
   /// Timed: samples enter in groups of so many cells, a group's right after each other, as interleaved 1F1B has it where devices hold several chunks
   /// (a good choice then is the number of devices in the ring); 0: evenly.
@@ -110,6 +113,7 @@ struct Plan {
   std::vector<std::vector<TaskName>> order; ///< Explicit only: per device, every F and B (and W) of its cells once.
   std::optional<CellDurations> durations;
   Link intraNode, interNode;
+  std::map<std::string, uint64_t> hostMemory; ///< bytes by node, for what its devices keep in host memory together; a node that is not listed: not limited. From the cluster, not in plan.json
 
   /// Index of the device called `name`, or -1.
   int32_t findDevice(const std::string &name) const;

@@ -8,6 +8,7 @@
 #include <cstdio>
 #include <optional>
 #include <string>
+#include <vector>
 
 namespace zorse::fields {
 
@@ -42,7 +43,7 @@ inline std::string show(const Json &value, int depth = 0) {
   return text.size() > 60 ? text.substr(0, 57) + "..." : text;
 }
 
-inline void checkKeys(const Json &object, const std::string &path, std::initializer_list<const char *> known) {
+inline void checkKeys(const Json &object, const std::string &path, const std::vector<const char *> &known) {
   if (!object.is_object())
     fail(path, "expected an object, got " + show(object));
   for (auto &[key, value] : object.items()) {

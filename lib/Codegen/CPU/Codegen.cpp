@@ -1,5 +1,7 @@
 #include "zorse/Codegen/CPU/Codegen.h"
 
+#include "zorse/Summary/Summary.h"
+
 #include "BodyLowering.h"
 #include "KernelCompiler.h"
 
@@ -83,8 +85,7 @@ void zorse::codegen::appendBuiltinBodies(bundle::BodyLibrary &library, bundle::E
     for (unsigned i = 0; i < operands; ++i)
       call.add_operands()->set_slot(i);
   };
-  constexpr int64_t kSumsBytes = 128, kScalarsBytes = 256;
-  int64_t bytes = wide == bundle::F64 ? 8 : 4;
+  int64_t bytes = int64_t(zorse::elementBytes(wide));
   bundle::Body &norm = *library.add_bodies();
   norm.set_name("norm");
   addSlot(norm, bundle::STATE, 1, bundle::READ, 0, bytes, wide, "gradients");

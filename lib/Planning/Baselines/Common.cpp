@@ -1,6 +1,7 @@
 #include "Common.h"
 
 #include "zorse/Step/ShowBytes.h"
+#include "zorse/Summary/Summary.h"
 
 #include <algorithm>
 #include <cmath>
@@ -52,10 +53,6 @@ double zorse::planning::baseline::boundaryBytes(const bundle::ModelSummary &summ
 
 namespace {
 
-double elementBytes(bundle::ElementType type) {
-  return type == bundle::F64 || type == bundle::I64 ? 8 : type == bundle::BF16 || type == bundle::F16 ? 2 : type == bundle::I1 ? 1 : 4;
-}
-
 /// Bytes a device needs at least: gathered parameters and accumulators of its units, and the activations of its largest cell, or of all its samples
 /// where all forwards come first.
 bool mayFit(const Problem &problem, const Layout &layout) {
@@ -67,10 +64,8 @@ bool mayFit(const Problem &problem, const Layout &layout) {
       for (int32_t u = stage.unitBegin; u < stage.unitEnd; ++u) {
         saved += static_cast<double>(summary.units(u).saved_bytes().per_row());
         for (uint32_t p : summary.units(u).parameters()) {
-          double elements = 1;
-          for (int64_t n : summary.parameters(static_cast<int>(p)).shape())
-            elements *= static_cast<double>(n);
-          parameters += elements * (elementBytes(summary.parameters(static_cast<int>(p)).type()) + (summary.parameters(static_cast<int>(p)).trainable() ? 4 : 0));
+          const bundle::ParameterInfo &parameter = summary.parameters(static_cast<int>(p));
+          parameters += static_cast<double>(elementsOf(parameter)) * (static_cast<double>(elementBytes(parameter.type())) + (parameter.trainable() ? 4 : 0));
         }
       }
       for (const Member &m : stage.members) {
@@ -91,12 +86,8 @@ bool mayFit(const Problem &problem, const Layout &layout) {
 double zorse::planning::baseline::parameterBytes(const bundle::ModelSummary &summary, int32_t begin, int32_t end) {
   double bytes = 0;
   for (int32_t u = begin; u < end; ++u)
-    for (uint32_t p : summary.units(u).parameters()) {
-      double elements = 1;
-      for (int64_t n : summary.parameters(static_cast<int>(p)).shape())
-        elements *= static_cast<double>(n);
-      bytes += elements * elementBytes(summary.compute_type());
-    }
+    for (uint32_t p : summary.units(u).parameters())
+      bytes += static_cast<double>(elementsOf(summary.parameters(static_cast<int>(p)))) * static_cast<double>(elementBytes(summary.compute_type()));
   return bytes;
 }
 

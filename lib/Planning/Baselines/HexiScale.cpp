@@ -73,7 +73,7 @@ std::optional<Layout> zorse::planning::hexiscale(const Problem &problem, std::st
   const Layers layers(problem.summary);
   const int64_t total = static_cast<int64_t>(layers.count());
   const size_t n = problem.cluster.devices.size();
-  const NumberType type = numberType(problem.summary.compute_type());
+  const size_t type = speedIndex(problem.summary.compute_type());
   double flops = 0;
   for (const auto &unit : problem.summary.units())
     flops += unit.forward_flops_per_row() + unit.backward_flops_per_row();
@@ -127,7 +127,7 @@ std::optional<Layout> zorse::planning::hexiscale(const Problem &problem, std::st
       quotas.push_back(kept);
       double worst = 0;
       for (size_t i = 0; i < path.size(); ++i)
-        worst = std::max(worst, static_cast<double>(kept[i]) * layerFlops / problem.cluster.devices[path[i]].speed[size_t(type)]);
+        worst = std::max(worst, static_cast<double>(kept[i]) * layerFlops / problem.cluster.devices[path[i]].speed[type]);
       rates.push_back(1 / worst);
     }
     double sync = 0; // layer by layer, among the devices that hold it
@@ -163,7 +163,7 @@ std::optional<Layout> zorse::planning::hexiscale(const Problem &problem, std::st
         for (size_t i = 0; i < paths[p].size(); ++i) {
           double link = i + 1 < paths[p].size() ? 2 * boundary / links[paths[p][i]][paths[p][i + 1]] : 0;
           stage.push_back(static_cast<double>(rows) *
-                          (static_cast<double>(quotas[p][i]) * layerFlops / problem.cluster.devices[paths[p][i]].speed[size_t(type)] + link));
+                          (static_cast<double>(quotas[p][i]) * layerFlops / problem.cluster.devices[paths[p][i]].speed[type] + link));
         }
         worst = std::max(worst, gpipeTime(stage, (samples[p] + rows - 1) / rows));
         Pipeline pipeline;

@@ -5,19 +5,23 @@
 
 using namespace zorse::planning;
 
-NumberType zorse::planning::numberType(bundle::ElementType computeType) {
-  return computeType == bundle::BF16 ? NumberType::BF16 : computeType == bundle::F16 ? NumberType::F16 : NumberType::F32;
-}
-
 uint64_t zorse::planning::usableMemory(const ClusterDevice &device) {
   return device.memory == 0 ? 0 : device.memory > device.reserve ? device.memory - device.reserve : 1;
 }
 
-std::vector<zorse::step::PlanDevice> zorse::planning::planDevices(const Cluster &cluster, NumberType type) {
+std::vector<zorse::step::PlanDevice> zorse::planning::planDevices(const Cluster &cluster, bundle::ElementType computeType) {
   std::vector<step::PlanDevice> devices;
   for (const ClusterDevice &device : cluster.devices)
-    devices.push_back({device.name, device.speed[size_t(type)], usableMemory(device), cluster.nodes[device.node].name});
+    devices.push_back({device.name, device.speed[speedIndex(computeType)], usableMemory(device), cluster.nodes[device.node].name});
   return devices;
+}
+
+std::map<std::string, uint64_t> zorse::planning::hostMemory(const Cluster &cluster) {
+  std::map<std::string, uint64_t> bytes;
+  for (const ClusterNode &node : cluster.nodes)
+    if (node.hostMemory)
+      bytes[node.name] = node.hostMemory;
+  return bytes;
 }
 
 void zorse::planning::planLinks(const Cluster &cluster, step::Plan &plan) {
@@ -28,7 +32,7 @@ void zorse::planning::planLinks(const Cluster &cluster, step::Plan &plan) {
   plan.interNode = {node.nic().bandwidth(), 2 * node.nic().latency() + cluster.topology.sites(0).fabric().latency()};
 }
 
-bool zorse::planning::applyCluster(step::Plan &plan, const Cluster &cluster, std::string &error, NumberType type) {
+bool zorse::planning::applyCluster(step::Plan &plan, const Cluster &cluster, bundle::ElementType computeType, std::string &error) {
   error.clear();
   std::unordered_map<std::string, const ClusterDevice *> byName;
   for (const ClusterDevice &device : cluster.devices)
@@ -44,12 +48,13 @@ bool zorse::planning::applyCluster(step::Plan &plan, const Cluster &cluster, std
       continue;
     }
     if (device.speed <= 0)
-      device.speed = it->second->speed[size_t(type)];
+      device.speed = it->second->speed[speedIndex(computeType)];
     if (device.memory == 0)
       device.memory = usableMemory(*it->second);
     if (device.node.empty())
       device.node = cluster.nodes[it->second->node].name;
   }
+  plan.hostMemory = hostMemory(cluster);
   auto unset = [](const step::Link &link) { return link.bandwidth <= 0 && link.latency <= 0; };
   if (unset(plan.intraNode) && unset(plan.interNode))
     planLinks(cluster, plan);

@@ -3,6 +3,7 @@
 #include "zorse/Bundle/DeviceKinds.h"
 #include "zorse/Planning/DeviceDefaults.h"
 #include "zorse/Step/ShowBytes.h"
+#include "zorse/Summary/Summary.h"
 
 #include <algorithm>
 
@@ -12,19 +13,17 @@ using namespace zorse::planning::fields;
 
 namespace {
 
-constexpr const char *kTypeNames[kNumberTypes] = {"f32", "f16", "bf16"};
-
 void readSpeed(const YAML::Node &node, const std::string &what, const DeviceType *type, ClusterDevice &device) {
   if (!node.IsMap()) {
     double speed = toSpeed(node, what);
-    for (size_t t = 0; t < kNumberTypes; ++t)
+    for (size_t t = 0; t < kSpeeds; ++t)
       device.speed[t] = type && type->speed[t] <= 0 ? 0 : speed;
     return;
   }
   checkKeys(node, what, {"f32", "f16", "bf16"});
-  for (size_t t = 0; t < kNumberTypes; ++t)
-    if (YAML::Node speed = node[kTypeNames[t]])
-      device.speed[t] = toSpeed(speed, what + "." + kTypeNames[t], /*zero=*/true);
+  for (size_t t = 0; t < kSpeeds; ++t)
+    if (YAML::Node speed = node[elementTypeName(kSpeedTypes[t])])
+      device.speed[t] = toSpeed(speed, what + "." + elementTypeName(kSpeedTypes[t]), /*zero=*/true);
 }
 
 std::vector<std::string> typeNames() {
@@ -44,7 +43,7 @@ void zorse::planning::setDefaults(ClusterDevice &device, const DeviceType *type)
     return;
   }
   const double threads = cpu ? device.threads : 1; // the table's are of one thread
-  for (size_t t = 0; t < kNumberTypes; ++t)
+  for (size_t t = 0; t < kSpeeds; ++t)
     device.speed[t] = type->speed[t] * threads;
   device.halfRows = type->halfRows;
   device.memoryBandwidth = type->memoryBandwidth * threads;

@@ -1,5 +1,7 @@
 #include "zorse/Planning/CostModel.h"
 
+#include "zorse/Summary/Summary.h"
+
 #include "CostTables.h"
 
 #include "zorse/Bundle/ContentHash.h"
@@ -26,11 +28,10 @@ struct CostModel::Tables {
 
 namespace {
 
-const char *typeName(NumberType type) { return type == NumberType::F32 ? "f32" : type == NumberType::F16 ? "f16" : "bf16"; }
 
 /// What makes devices alike: everything times and memory depend on, and what they cost.
 auto keyOf(const ClusterDevice &device, double speed, const ClusterNode &node, double port, const DeviceProfile *profile) {
-  return std::make_tuple(device.kind, device.type, speed, device.speed[size_t(NumberType::F32)], device.halfRows, device.memoryBandwidth, device.launch, device.memory,
+  return std::make_tuple(device.kind, device.type, speed, device.speed[speedIndex(bundle::F32)], device.halfRows, device.memoryBandwidth, device.launch, device.memory,
                          device.reserve, device.price, node.pcie, port, profile);
 }
 
@@ -58,7 +59,7 @@ std::optional<CostModel> CostModel::make(const bundle::ModelSummary &summary, co
   std::unordered_map<std::string, uint32_t> byName;
   for (uint32_t d = 0; d < cluster.devices.size(); ++d)
     byName[cluster.devices[d].name] = d;
-  NumberType type = numberType(summary.compute_type());
+  const bundle::ElementType type = summary.compute_type();
   using Key = decltype(keyOf(cluster.devices[0], 0.0, cluster.nodes[0], 0.0, nullptr));
   std::map<Key, uint32_t> classes;
   bundle::Topology topology = cluster.topology;
@@ -78,7 +79,7 @@ std::optional<CostModel> CostModel::make(const bundle::ModelSummary &summary, co
       index = it->second;
     }
     const ClusterDevice &device = cluster.devices[index];
-    double speed = !planDevices.empty() && planDevices[i].speed > 0 ? planDevices[i].speed : device.speed[size_t(type)];
+    double speed = !planDevices.empty() && planDevices[i].speed > 0 ? planDevices[i].speed : device.speed[speedIndex(type)];
     if (!(speed > 0)) {
       unable += (unable.empty() ? "" : ", ") + ("'" + device.name + "'" + (device.type.empty() ? "" : " (" + device.type + ")"));
       continue;
@@ -102,8 +103,8 @@ std::optional<CostModel> CostModel::make(const bundle::ModelSummary &summary, co
   if (!unable.empty()) {
     if (unable.size() > 300)
       unable = unable.substr(0, unable.find(',', 250)) + ", ...";
-    error = "the model computes in " + std::string(typeName(type)) + ", which these devices cannot: " + unable + "; leave them out of the cluster, give their speed.\"" +
-            typeName(type) + "\", or compile the model in another type";
+    error = "the model computes in " + std::string(elementTypeName(type)) + ", which these devices cannot: " + unable + "; leave them out of the cluster, give their speed.\"" +
+            elementTypeName(type) + "\", or compile the model in another type";
     return std::nullopt;
   }
   if (profile)

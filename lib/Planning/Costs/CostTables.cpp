@@ -182,7 +182,7 @@ DeviceTimes zorse::planning::deviceTimes(const bundle::ModelSummary &summary, co
   }
 
   // Elementwise work over state in 4 bytes: parameters and moments are read and written, gradients read.
-  double flopsPerSecond = device.speed[size_t(NumberType::F32)] > 0 ? device.speed[size_t(NumberType::F32)] : speed;
+  double flopsPerSecond = device.speed[speedIndex(bundle::F32)] > 0 ? device.speed[speedIndex(bundle::F32)] : speed;
   auto elementwise = [&](double flops, double bytes) {
     return Rate{device.launch, std::max(flops / flopsPerSecond, device.memoryBandwidth > 0 ? bytes / device.memoryBandwidth : 0)};
   };

@@ -1,5 +1,7 @@
 #include "zorse/Planning/ModelShape.h"
 
+#include "zorse/Summary/Summary.h"
+
 #include <vector>
 
 using namespace zorse;
@@ -20,8 +22,6 @@ constexpr Entry kShapes[] = {
 
 constexpr int64_t kMostLayers = 4096, kMostWidth = int64_t(1) << 24, kMostSequence = int64_t(1) << 24;
 
-int64_t elementSize(bundle::ElementType type) { return type == bundle::F64 ? 8 : type == bundle::F32 ? 4 : 2; }
-
 /// Work of one unit per sample.
 struct Work {
   double forward = 0, weights = 0; ///< FLOPs; of the forward, those of products with weights
@@ -31,7 +31,7 @@ struct Work {
 
 class Builder {
 public:
-  explicit Builder(const ModelShape &shape) : shape(shape), size(elementSize(shape.computeType)) {
+  explicit Builder(const ModelShape &shape) : shape(shape), size(static_cast<int64_t>(elementBytes(shape.computeType))) {
     out.set_name(shape.name);
     out.set_compute_type(shape.computeType);
     out.set_moments(2);

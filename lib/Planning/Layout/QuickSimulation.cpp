@@ -7,7 +7,6 @@ using namespace zorse::planning;
 
 namespace {
 
-constexpr uint64_t kSumsBytes = 128;
 
 } // namespace
 

@@ -9,8 +9,6 @@ using namespace zorse::planning;
 
 namespace {
 
-constexpr uint64_t kScalarsBlock = 512;
-uint64_t aligned(uint64_t bytes) { return (bytes + 63) / 64 * 64; }
 
 } // namespace
 
@@ -107,8 +105,8 @@ void QuickSimulation::staticMemory(const Layout &layout) {
       const GroupTable &group = tables.groups()[g];
       uint64_t elements = static_cast<uint64_t>(group.elements);
       for (uint32_t d : set.readers) {
-        resident[d] += aligned(elements * group.computeSize);
-        accumulators[d] += group.trainable ? aligned(elements * group.elementSize) : 0;
+        resident[d] += alignRegion(elements * group.computeSize);
+        accumulators[d] += group.trainable ? alignRegion(elements * group.elementSize) : 0;
       }
     }
   for (auto [like, twin] : twins.devices())
@@ -194,7 +192,7 @@ void QuickSimulation::weighOwners(const Layout &layout) {
 const std::vector<sim::Piece> &QuickSimulation::pieces(const OwnerShares &set, uint32_t group) {
   // As the expansion: whole multiples of 512 bytes in proportion.
   const GroupTable &table = tables.groups()[group];
-  int64_t align = static_cast<int64_t>(512 / table.elementSize);
+  int64_t align = static_cast<int64_t>(kStateAlignment / table.elementSize);
   int64_t blocks = (table.elements + align - 1) / align;
   pieceList.clear();
   std::vector<int64_t> parts = step::splitInProportion(blocks, set.weights);
@@ -222,7 +220,7 @@ void QuickSimulation::ownedMemory() {
         pieces(set, g);
       elements = group.elements;
       for (const sim::Piece &piece : pieceList)
-        owned[piece.device] += copies * aligned(static_cast<uint64_t>(piece.bytes) * group.elementSize);
+        owned[piece.device] += copies * alignRegion(static_cast<uint64_t>(piece.bytes) * group.elementSize);
     }
   }
 }

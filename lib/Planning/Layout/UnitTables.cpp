@@ -8,25 +8,7 @@ using step::UnitTask;
 
 namespace {
 
-constexpr uint64_t kAlignment = 64;
 constexpr int64_t kDirectRows = 512;
-uint64_t aligned(uint64_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
-
-uint64_t sizeOf(bundle::ElementType type) {
-  switch (type) {
-  case bundle::F64:
-  case bundle::I64:
-    return 8;
-  case bundle::BF16:
-  case bundle::F16:
-    return 2;
-  case bundle::I1:
-    return 1;
-  default:
-    return 4;
-  }
-}
-
 /// Whether a body has a slot; without bodies every slot is taken to exist, as the expansion does.
 struct Slots {
   const bundle::BodyLibrary *bodies;
@@ -76,10 +58,9 @@ UnitTables::UnitTables(const Problem &problem) {
   for (const auto &group : summary.groups()) {
     GroupTable table;
     table.elements = group.elements();
-    table.elementSize = sizeOf(group.type());
+    table.elementSize = elementBytes(group.type());
     table.trainable = group.trainable();
-    bool half = summary.compute_type() == bundle::BF16 || summary.compute_type() == bundle::F16;
-    table.computeSize = half && group.trainable() && group.type() == bundle::F32 ? sizeOf(summary.compute_type()) : table.elementSize;
+    table.computeSize = elementBytes(computeType(summary, group));
     table.units.assign(group.units().begin(), group.units().end());
     groupTable.push_back(std::move(table));
   }
@@ -104,10 +85,7 @@ UnitTables::UnitTables(const Problem &problem) {
                           unit.splitInW && slots.has(w, bundle::BOUNDARY_OUT_GRADIENT, index)});
     }
     unit.inputs.assign(info.inputs().begin(), info.inputs().end());
-    for (uint32_t p : info.parameters())
-      unit.groups.push_back(summary.parameters(static_cast<int>(p)).group());
-    std::sort(unit.groups.begin(), unit.groups.end());
-    unit.groups.erase(std::unique(unit.groups.begin(), unit.groups.end()), unit.groups.end());
+    unit.groups = groupsOfUnit(summary, info);
     unit.savedFixed = info.saved_bytes().fixed();
     unit.savedPerRow = info.saved_bytes().per_row();
     unit.deferredFixed = info.deferred_bytes().fixed();
@@ -163,13 +141,13 @@ uint64_t UnitTables::workspace(int32_t unitBegin, int32_t unitEnd, int64_t rows,
       add(UnitTask::Backward);
     }
   }
-  return aligned(static_cast<uint64_t>(most));
+  return alignRegion(static_cast<uint64_t>(most));
 }
 
 CellBytes UnitTables::cellBytes(int32_t unitBegin, int32_t unitEnd, int64_t rows, bool split) const {
   CellBytes bytes;
   uint64_t r = static_cast<uint64_t>(rows);
-  auto size = [&](uint32_t v) { return aligned(values[v].bytes * r); };
+  auto size = [&](uint32_t v) { return alignRegion(values[v].bytes * r); };
   enum End { AfterForward, AfterSend, AfterBackward, AfterWeights };
   auto freed = [&](End end, uint64_t n) {
     (end == AfterForward ? bytes.freedByForward : end == AfterSend ? bytes.freedBySend : end == AfterBackward ? bytes.freedByBackward : bytes.freedByWeights) += n;
@@ -194,7 +172,7 @@ CellBytes UnitTables::cellBytes(int32_t unitBegin, int32_t unitEnd, int64_t rows
   }
   for (int32_t u = unitBegin; u < unitEnd; ++u) {
     const Unit &unit = unitInfo[static_cast<size_t>(u)];
-    if (uint64_t saved = aligned(static_cast<uint64_t>(unit.savedFixed + unit.savedPerRow * rows))) {
+    if (uint64_t saved = alignRegion(static_cast<uint64_t>(unit.savedFixed + unit.savedPerRow * rows))) {
       bytes.takenByForward += saved;
       bytes.hold += saved;
       freed(split && !unit.savedReadByB ? AfterWeights : AfterBackward, saved);
@@ -205,15 +183,15 @@ CellBytes UnitTables::cellBytes(int32_t unitBegin, int32_t unitEnd, int64_t rows
       (end == AfterForward || end == AfterSend ? bytes.passing : bytes.hold) += size(made.value);
       freed(end, size(made.value));
     }
-    bytes.takenByForward += unit.lossTerms * aligned(r * 8);
-    bytes.freedByForward += unit.lossTerms * aligned(r * 8);
+    bytes.takenByForward += unit.lossTerms * alignRegion(r * 8);
+    bytes.freedByForward += unit.lossTerms * alignRegion(r * 8);
     for (uint32_t input : unit.inputs) { // loaded up to two cells ahead
-      bytes.takenByForward += 3 * aligned(inputBytes[input] * r);
-      bytes.hold += aligned(inputBytes[input] * r);
-      freed(split ? AfterWeights : AfterBackward, 3 * aligned(inputBytes[input] * r));
+      bytes.takenByForward += 3 * alignRegion(inputBytes[input] * r);
+      bytes.hold += alignRegion(inputBytes[input] * r);
+      freed(split ? AfterWeights : AfterBackward, 3 * alignRegion(inputBytes[input] * r));
     }
     if (split && unit.splits) {
-      uint64_t deferred = aligned(static_cast<uint64_t>(unit.deferredFixed + unit.deferredPerRow * rows));
+      uint64_t deferred = alignRegion(static_cast<uint64_t>(unit.deferredFixed + unit.deferredPerRow * rows));
       bytes.takenByBackward += deferred;
       bytes.hold += deferred;
       bytes.deferred += deferred;

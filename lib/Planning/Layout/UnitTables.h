@@ -1,6 +1,8 @@
 // A model on a cluster as flat numbers, for whoever weighs many layouts: bytes of cells, seconds of tasks, state. Internal to Planning.
 #pragma once
 
+#include "zorse/Summary/Summary.h"
+
 #include "zorse/Planning/Layout.h"
 
 #include <cstdint>

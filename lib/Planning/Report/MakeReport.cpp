@@ -2,6 +2,8 @@
 #include "zorse/Planning/Report.h"
 
 #include "zorse/Simulation/Network.h"
+#include "zorse/Step/Schedules.h"
+#include "zorse/Summary/Summary.h"
 
 #include <algorithm>
 #include <map>
@@ -49,8 +51,7 @@ Sets pipelinesOf(const step::Plan &plan) {
 }
 
 std::string scheduleName(const step::Schedule &schedule) {
-  std::string name = schedule.kind == step::ScheduleKind::GPipe ? "gpipe" : schedule.kind == step::ScheduleKind::OneForwardOneBackward ? "1f1b" : schedule.kind == step::ScheduleKind::Timed ? "timed" : "explicit order";
-  return name + (schedule.splitBackward ? ", backward split" : "");
+  return step::scheduleRule(schedule.kind).name + std::string(schedule.splitBackward ? ", backward split" : "");
 }
 
 class Maker {
@@ -220,7 +221,7 @@ public:
         if ((entry.kind != step::EntryKind::AllGather && entry.kind != step::EntryKind::ReduceScatter) || seen[entry.collective]++)
           continue;
         const step::Collective &collective = graph.collectives[entry.collective];
-        const double size = collective.type == bundle::F64 ? 8 : collective.type == bundle::BF16 || collective.type == bundle::F16 ? 2 : 4;
+        const double size = double(elementBytes(collective.type));
         std::vector<sim::Piece> pieces;
         for (const auto &shard : collective.shards)
           pieces.push_back({shard.device, double(shard.end - shard.begin) * size});

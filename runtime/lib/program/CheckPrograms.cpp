@@ -9,24 +9,6 @@ using namespace zorse;
 using namespace zorse::runtime;
 using bundle::Entry;
 
-size_t zorse::runtime::elementBytes(bundle::ElementType type) {
-  switch (type) {
-  case bundle::F32:
-  case bundle::I32:
-    return 4;
-  case bundle::F64:
-  case bundle::I64:
-    return 8;
-  case bundle::BF16:
-  case bundle::F16:
-    return 2;
-  case bundle::I1:
-    return 1;
-  default:
-    return 0;
-  }
-}
-
 namespace {
 
 class Checker {
@@ -113,12 +95,15 @@ private:
     if (p.device() != device_ || p.device_name() != bundle_.devices[device_].name)
       return fail("is the program of device " + std::to_string(p.device()) + " '" + p.device_name() + "', expected " + std::to_string(device_) + " '" +
                   bundle_.devices[device_].name + "'");
-    uint64_t arenas = 0;
-    for (const bundle::Arena &arena : p.arenas())
+    uint64_t arenas = 0, onDevice = 0;
+    for (const bundle::Arena &arena : p.arenas()) {
       if (arena.bytes() > (uint64_t(1) << 50) || (arenas += arena.bytes()) > (uint64_t(1) << 50))
         return fail("an arena of " + std::to_string(arena.bytes()) + " bytes");
-    if (uint64_t limit = bundle_.devices[device_].memory; limit && arenas > limit)
-      return fail("needs " + std::to_string(arenas) + " bytes of memory, the device has " + std::to_string(limit));
+      if (arena.kind() == bundle::DEVICE)
+        onDevice += arena.bytes();
+    }
+    if (uint64_t limit = bundle_.devices[device_].memory; limit && onDevice > limit)
+      return fail("needs " + std::to_string(onDevice) + " bytes of memory, the device has " + std::to_string(limit));
 
     std::vector<std::vector<int>> queues(p.queues_size()); // positions -> index in the list
     int64_t before = -1;
@@ -299,12 +284,6 @@ private:
       if (e.all_reduce().type() != bundle::F64 && e.all_reduce().type() != bundle::F32)
         fail("expects element type F32 or F64");
       break;
-    case Entry::kBroadcast:
-      members(e.broadcast().members());
-      region(p, e.broadcast().region(), 1);
-      if (!contains(e.broadcast().members(), device_) || !contains(e.broadcast().members(), e.broadcast().root()))
-        fail("root or this device takes no part in it");
-      break;
     case Entry::kReport:
       region(p, e.report().region(), sizeof(zorse::abi::StepScalars));
       break;
@@ -328,7 +307,6 @@ private:
         case Entry::kAllGather:
         case Entry::kReduceScatter:
         case Entry::kAllReduce:
-        case Entry::kBroadcast:
           transfers[entry.id()].byDevice[d] = &entry;
           break;
         default:
@@ -361,8 +339,6 @@ private:
       add(entry.reduce_scatter().shards().members()), add(entry.reduce_scatter().contributors());
     else if (entry.has_all_reduce())
       add(entry.all_reduce().members());
-    else if (entry.has_broadcast())
-      add(entry.broadcast().members());
     std::sort(list.begin(), list.end());
     list.erase(std::unique(list.begin(), list.end()), list.end());
     return list;
@@ -388,11 +364,8 @@ private:
       return b.has_reduce_scatter() && a.reduce_scatter().type() == b.reduce_scatter().type() &&
              equal(a.reduce_scatter().contributors(), b.reduce_scatter().contributors()) &&
              equalShards(a.reduce_scatter().shards(), b.reduce_scatter().shards());
-    if (a.has_all_reduce())
-      return b.has_all_reduce() && a.all_reduce().type() == b.all_reduce().type() && equal(a.all_reduce().members(), b.all_reduce().members()) &&
+    return a.has_all_reduce() && b.has_all_reduce() && a.all_reduce().type() == b.all_reduce().type() && equal(a.all_reduce().members(), b.all_reduce().members()) &&
              a.all_reduce().region().bytes() == b.all_reduce().region().bytes();
-    return b.has_broadcast() && a.broadcast().root() == b.broadcast().root() && equal(a.broadcast().members(), b.broadcast().members()) &&
-           a.broadcast().region().bytes() == b.broadcast().region().bytes();
   }
 
   const Bundle &bundle_;

@@ -68,8 +68,6 @@ std::string zorse::runtime::describeEntry(const Bundle &bundle, uint32_t device,
     return "reduction of " + group(entry.reduce_scatter().group());
   case Entry::kAllReduce:
     return "sum over devices";
-  case Entry::kBroadcast:
-    return "broadcast";
   case Entry::kReport:
     return "report";
   case Entry::WHAT_NOT_SET:

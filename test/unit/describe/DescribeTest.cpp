@@ -108,7 +108,7 @@ TEST_F(DescribeMachine, Gpus) {
   EXPECT_EQ(cluster.devices[1].type, "A100-40");
   EXPECT_EQ(cluster.devices[1].kind, "cuda");
   EXPECT_EQ(cluster.devices[1].memory, 42505273344u);
-  EXPECT_EQ(cluster.devices[1].speed[size_t(planning::NumberType::BF16)], 253e12);
+  EXPECT_EQ(cluster.devices[1].speed[planning::speedIndex(bundle::BF16)], 253e12);
   EXPECT_EQ(cluster.devices[2].speed[0], 10e12);
   EXPECT_NE(notes.find("Mystery 9000 is not in the table of types"), std::string::npos) << notes;
   EXPECT_NE(notes.find("PCIe 4 x16, 12 NVLinks"), std::string::npos) << notes;

@@ -128,9 +128,9 @@ TEST(Cluster, Everything) {
   EXPECT_EQ(c.devices[16].name, "t:2");
   const ClusterDevice &v = c.devices[18];
   EXPECT_EQ(v.name, "v:1");
-  EXPECT_EQ(v.speed[size_t(NumberType::F16)], 80e12);
-  EXPECT_EQ(v.speed[size_t(NumberType::BF16)], 0);
-  EXPECT_EQ(v.speed[size_t(NumberType::F32)], 14.13e12);
+  EXPECT_EQ(v.speed[speedIndex(bundle::F16)], 80e12);
+  EXPECT_EQ(v.speed[speedIndex(bundle::BF16)], 0);
+  EXPECT_EQ(v.speed[speedIndex(bundle::F32)], 14.13e12);
   EXPECT_EQ(v.halfRows, 70);
   EXPECT_EQ(v.launch, 8e-6);
   EXPECT_EQ(v.memoryBandwidth, 800e9);

@@ -179,7 +179,7 @@ TEST(CostModel, Refuses) {
   bundle::ModelSummary summary = test::chain();
   summary.set_compute_type(bundle::BF16);
   Cluster cluster = test::twoNodes();
-  cluster.devices[2].speed[size_t(NumberType::BF16)] = 0;
+  cluster.devices[2].speed[speedIndex(bundle::BF16)] = 0;
   EXPECT_FALSE(CostModel::make(summary, cluster, nullptr, {}, error));
   EXPECT_NE(error.find("computes in bf16, which these devices cannot: 'slow' (S1)"), std::string::npos) << error;
   // A plan without it is fine; one with a device that is not there is not.

@@ -41,7 +41,7 @@ protected:
     std::string error;
     auto plan = step::readPlan(std::string(R"({"batch": 12, "devices": ["a", "b", "t", "spare"], "stages": )") + stages + "}", summary, error);
     EXPECT_TRUE(plan) << error;
-    EXPECT_TRUE(applyCluster(*plan, cluster, error, NumberType::F16)) << error;
+    EXPECT_TRUE(applyCluster(*plan, cluster, bundle::F16, error)) << error;
     return *plan;
   }
 

@@ -44,7 +44,7 @@ TEST(ApplyCluster, UnknownDevice) {
   step::Plan plan;
   plan.devices = {{"d0", 0, 0, ""}, {"x", 0, 0, ""}};
   std::string error;
-  EXPECT_FALSE(applyCluster(plan, clusterOf({1, 2}), error));
+  EXPECT_FALSE(applyCluster(plan, clusterOf({1, 2}), bundle::F32, error));
   EXPECT_EQ(error, "device 'x' of the plan is not in the cluster, which has d0, d1");
   EXPECT_EQ(plan.devices[0].speed, 1e9);
 }

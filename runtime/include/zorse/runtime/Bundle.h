@@ -2,6 +2,7 @@
 #pragma once
 
 #include "bundle.pb.h"
+#include "zorse/Summary/Summary.h"
 #include "zorse/runtime/MappedFile.h"
 
 #include <cstdint>
@@ -79,8 +80,5 @@ Status checkCluster(const Bundle &bundle, const MappedFile &clusterFile);
 
 /// "F(cell 3, units 0-2, samples 8-16)", "send to b": for messages and traces.
 std::string describeEntry(const Bundle &bundle, uint32_t device, const bundle::Entry &entry);
-
-/// Bytes of one element; 0 for types this runtime does not know.
-size_t elementBytes(bundle::ElementType type);
 
 } // namespace zorse::runtime

@@ -1,0 +1,63 @@
+// What follows from a model summary alone, defined once for planning, steps, code generation and the runtime. The verifier has its own, on purpose.
+#pragma once
+
+#include "zorse/runtime/abi/StepScalars.h"
+
+#include "bundle.pb.h"
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+namespace zorse {
+
+/// Bytes of one element; 0 for a type that this version does not know.
+constexpr uint64_t elementBytes(bundle::ElementType type) {
+  switch (type) {
+  case bundle::F64:
+  case bundle::I64:
+    return 8;
+  case bundle::F32:
+  case bundle::I32:
+    return 4;
+  case bundle::BF16:
+  case bundle::F16:
+    return 2;
+  case bundle::I1:
+    return 1;
+  default:
+    return 0;
+  }
+}
+
+/// "f32", "bf16", "i64", ...: how flags, plans and messages write a type; "" for an unknown one.
+const char *elementTypeName(bundle::ElementType type);
+
+/// Two bytes per element: parameters are then kept in f32 besides.
+constexpr bool isHalf(bundle::ElementType type) { return type == bundle::BF16 || type == bundle::F16; }
+
+/// Of regions bound to slots, in bytes.
+inline constexpr uint64_t kRegionAlignment = 64;
+constexpr uint64_t alignRegion(uint64_t bytes) { return (bytes + kRegionAlignment - 1) / kRegionAlignment * kRegionAlignment; }
+
+/// Every parameter of a state group, and every owner's extent, starts on a multiple of so many bytes.
+inline constexpr uint64_t kStateAlignment = 512;
+
+/// Of the block of step scalars: all of it, what the SCALARS slot sees, and the sums behind.
+inline constexpr uint64_t kScalarsBlock = sizeof(abi::StepScalars), kScalarsBytes = offsetof(abi::StepScalars, sums), kSumsBytes = sizeof(abi::StepScalars::sums);
+
+/// The wide type that a compute type's losses and sums over rows have: f64 computes in f64, everything else sums in f32.
+constexpr bundle::ElementType wideType(bundle::ElementType computeType) { return computeType == bundle::F64 ? bundle::F64 : bundle::F32; }
+
+/// Type of a group's parameters as units read them and gathers carry them.
+bundle::ElementType computeType(const bundle::ModelSummary &summary, const bundle::GroupInfo &group);
+
+int64_t elementsOf(const bundle::ParameterInfo &parameter);
+
+/// Per cut between units, 0 to the number of units: values that live across it, ascending; if `gradients`, those of them that need one.
+std::vector<std::vector<uint32_t>> valuesAtCuts(const bundle::ModelSummary &summary, bool gradients);
+
+/// State groups whose parameters a unit uses, ascending.
+std::vector<uint32_t> groupsOfUnit(const bundle::ModelSummary &summary, const bundle::UnitInfo &unit);
+
+} // namespace zorse

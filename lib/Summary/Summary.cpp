@@ -1,0 +1,61 @@
+#include "zorse/Summary/Summary.h"
+
+#include <algorithm>
+
+using namespace zorse;
+
+const char *zorse::elementTypeName(bundle::ElementType type) {
+  switch (type) {
+  case bundle::F32:
+    return "f32";
+  case bundle::F64:
+    return "f64";
+  case bundle::BF16:
+    return "bf16";
+  case bundle::F16:
+    return "f16";
+  case bundle::I64:
+    return "i64";
+  case bundle::I32:
+    return "i32";
+  case bundle::I1:
+    return "i1";
+  default:
+    return "";
+  }
+}
+
+bundle::ElementType zorse::computeType(const bundle::ModelSummary &summary, const bundle::GroupInfo &group) {
+  return isHalf(summary.compute_type()) && group.trainable() && group.type() == bundle::F32 ? summary.compute_type() : group.type();
+}
+
+int64_t zorse::elementsOf(const bundle::ParameterInfo &parameter) {
+  int64_t elements = 1;
+  for (int64_t size : parameter.shape())
+    elements *= size;
+  return elements;
+}
+
+std::vector<std::vector<uint32_t>> zorse::valuesAtCuts(const bundle::ModelSummary &summary, bool gradients) {
+  std::vector<std::vector<uint32_t>> cuts(static_cast<size_t>(summary.units_size()) + 1);
+  for (int v = 0; v < summary.values_size(); ++v) {
+    const bundle::ValueInfo &value = summary.values(v);
+    if (gradients && !value.needs_gradient())
+      continue;
+    uint32_t last = value.producer();
+    for (uint32_t user : value.users())
+      last = std::max(last, user);
+    for (uint32_t cut = value.producer() + 1; cut <= last; ++cut)
+      cuts[cut].push_back(static_cast<uint32_t>(v));
+  }
+  return cuts;
+}
+
+std::vector<uint32_t> zorse::groupsOfUnit(const bundle::ModelSummary &summary, const bundle::UnitInfo &unit) {
+  std::vector<uint32_t> groups;
+  for (uint32_t parameter : unit.parameters())
+    groups.push_back(summary.parameters(static_cast<int>(parameter)).group());
+  std::sort(groups.begin(), groups.end());
+  groups.erase(std::unique(groups.begin(), groups.end()), groups.end());
+  return groups;
+}
