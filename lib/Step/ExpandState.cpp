@@ -52,14 +52,14 @@ public:
 
   void reductionsAndUpdates() {
     std::vector<std::vector<uint32_t>> norms(x.plan.devices.size());
-    for (uint32_t g = 0; g < x.ownersOf.size(); ++g) {
-      if (x.ownersOf[g].empty())
-        continue;
+    for (uint32_t g : byCompletion()) {
       bool sole = x.ownersOf[g].size() == 1 && x.readersOf[g].size() == 1 && x.ownersOf[g][0] == x.readersOf[g][0];
       if (!sole)
         addReduction(g);
       for (uint32_t d : x.ownersOf[g]) {
         uint32_t norm = addNorm(g, d);
+        if (!norms[d].empty())
+          x.addEdge(norms[d].back(), norm);
         norms[d].push_back(norm);
         if (sole)
           reduction[g] = norm;
@@ -82,6 +82,17 @@ public:
   }
 
 private:
+  /// Groups with owners in the order in which their gradients are complete: those of the last units first, then by index. A device adds its norms in this order whatever the
+  /// list would prefer, so that the clip factor's bits do not depend on when a group's gradients come or where they are kept.
+  std::vector<uint32_t> byCompletion() const {
+    std::vector<uint32_t> groups;
+    for (uint32_t g = 0; g < x.ownersOf.size(); ++g)
+      if (!x.ownersOf[g].empty())
+        groups.push_back(g);
+    std::stable_sort(groups.begin(), groups.end(), [&](uint32_t a, uint32_t b) { return lastUnit(a) < lastUnit(b); });
+    return groups;
+  }
+
   /// A reader that does not own everything needs the rest.
   bool needsGather(uint32_t g) {
     if (!x.summary.groups(g).trainable())
@@ -185,10 +196,7 @@ private:
     std::vector<Run> runs;
     for (uint32_t p : x.summary.groups(h.group).parameters()) {
       const auto &parameter = x.summary.parameters(p);
-      int64_t elements = 1;
-      for (int64_t dim : parameter.shape())
-        elements *= dim;
-      int64_t begin = std::max(h.begin, parameter.offset()), end = std::min(h.end, parameter.offset() + elements);
+      int64_t begin = std::max(h.begin, parameter.offset()), end = std::min(h.end, parameter.offset() + zorse::elementsOf(parameter));
       if (begin >= end)
         continue;
       if (!runs.empty() && runs.back().end == begin && runs.back().decays == parameter.decays())
