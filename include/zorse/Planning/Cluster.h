@@ -31,10 +31,13 @@ struct ClusterDevice {
   double halfRows = 0;       ///< matrix rows (samples x positions) at which products reach half of `speed`: t0 of rows / (rows + t0)
   double memoryBandwidth = 0; ///< bytes/s of the device's memory; 0: not known, elementwise work then costs FLOPs only
   double launch = 0;         ///< seconds every call of a unit function costs besides
-  uint64_t memory = 0;       ///< bytes; 0: not limited
+  uint64_t memory = 0;       ///< bytes, as described; 0: not limited
   uint64_t reserve = 0;      ///< bytes of it that programs leave alone (context, libraries)
   uint32_t threads = 1;      ///< cpu: threads that share a launch
   double price = 0;          ///< per hour
+
+  /// Bytes that programs may use: what everything but the description itself asks for; 0: not limited.
+  uint64_t capacity() const { return memory == 0 ? 0 : memory > reserve ? memory - reserve : 1; }
 };
 
 struct ClusterNode {
@@ -85,10 +88,7 @@ std::optional<Cluster> readClusterFile(const std::string &path, std::string &err
 /// Canonical YAML: readCluster(writeCluster(c)) describes the same cluster.
 std::string writeCluster(const Cluster &cluster);
 
-/// Bytes that programs may use: without the reserve; 0: not limited.
-uint64_t usableMemory(const ClusterDevice &device);
-
-/// Devices of a cluster as a plan lists them; `speed` is that of the compute type, `memory` the usable one.
+/// Devices of a cluster as a plan lists them; `speed` is that of the compute type, `memory` the capacity.
 std::vector<step::PlanDevice> planDevices(const Cluster &cluster, bundle::ElementType computeType);
 
 /// Host memory by node, where it is known.

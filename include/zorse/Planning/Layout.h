@@ -62,7 +62,7 @@ step::Plan makePlan(const Problem &problem, const Layout &layout);
 struct Evaluation {
   double step = 0;                     ///< seconds
   uint64_t excess = 0;                 ///< bytes by which devices lack memory, summed; 0: it fits
-  std::vector<uint64_t> memory;        ///< bytes per device, reserve included
+  std::vector<uint64_t> memory;        ///< bytes per device, to compare with its capacity
   std::vector<double> busy;            ///< seconds of compute per device
   std::vector<uint32_t> cellsAlive;    ///< per device: that hold activations at once, at most
 };

@@ -74,8 +74,8 @@ bool mayFit(const Problem &problem, const Layout &layout) {
       }
     }
   for (auto [device, bytes] : needed) {
-    const ClusterDevice &d = problem.cluster.devices[device];
-    if (d.memory && bytes > static_cast<double>(d.memory - std::min(d.reserve, d.memory)))
+    const uint64_t capacity = problem.cluster.devices[device].capacity();
+    if (capacity && bytes > static_cast<double>(capacity))
       return false;
   }
   return true;
@@ -164,8 +164,8 @@ std::optional<Layout> Shortlist::choose(const char *name, std::string &error, si
         closest.clear();
         for (size_t d = 0; d < e->memory.size(); ++d) {
           const ClusterDevice &device = problem.cluster.devices[d];
-          if (device.memory && e->memory[d] > device.memory && closest.empty())
-            closest = "device '" + device.name + "' lacks " + step::showBytes(static_cast<double>(e->memory[d] - device.memory));
+          if (device.capacity() && e->memory[d] > device.capacity() && closest.empty())
+            closest = "device '" + device.name + "' lacks " + step::showBytes(static_cast<double>(e->memory[d] - device.capacity()));
         }
       }
       continue;

@@ -5,14 +5,10 @@
 
 using namespace zorse::planning;
 
-uint64_t zorse::planning::usableMemory(const ClusterDevice &device) {
-  return device.memory == 0 ? 0 : device.memory > device.reserve ? device.memory - device.reserve : 1;
-}
-
 std::vector<zorse::step::PlanDevice> zorse::planning::planDevices(const Cluster &cluster, bundle::ElementType computeType) {
   std::vector<step::PlanDevice> devices;
   for (const ClusterDevice &device : cluster.devices)
-    devices.push_back({device.name, device.speed[speedIndex(computeType)], usableMemory(device), cluster.nodes[device.node].name});
+    devices.push_back({device.name, device.speed[speedIndex(computeType)], device.capacity(), cluster.nodes[device.node].name});
   return devices;
 }
 
@@ -50,7 +46,7 @@ bool zorse::planning::applyCluster(step::Plan &plan, const Cluster &cluster, bun
     if (device.speed <= 0)
       device.speed = it->second->speed[speedIndex(computeType)];
     if (device.memory == 0)
-      device.memory = usableMemory(*it->second);
+      device.memory = it->second->capacity();
     if (device.node.empty())
       device.node = cluster.nodes[it->second->node].name;
   }

@@ -58,13 +58,12 @@ std::optional<Evaluation> zorse::planning::evaluate(const Problem &problem, cons
   Evaluation result;
   result.step = graph->stepTime;
   for (size_t d = 0; d < graph->devices.size(); ++d) {
-    uint64_t planned = timeOnly ? graph->devices[d].memory.least : graph->devices[d].plannedBytes, limit = problem.cluster.devices[d].memory;
-    uint64_t needs = planned ? planned + problem.cluster.devices[d].reserve : 0;
-    result.memory.push_back(needs);
+    uint64_t planned = timeOnly ? graph->devices[d].memory.least : graph->devices[d].plannedBytes, limit = problem.cluster.devices[d].capacity();
+    result.memory.push_back(planned);
     result.busy.push_back(graph->devices[d].busy);
     result.cellsAlive.push_back(graph->devices[d].memory.cellsAlive);
-    if (limit && needs > limit)
-      result.excess += needs - limit;
+    if (limit && planned > limit)
+      result.excess += planned - limit;
   }
   return result;
 }

@@ -61,14 +61,14 @@ void QuickSimulation::boundWeights() {
   for (uint32_t d : devicesUsed) {
     uint64_t bound = fullest;
     const ClusterDevice &device = problem.cluster.devices[d];
-    if (device.memory) {
+    if (const uint64_t capacity = device.capacity()) {
       uint64_t hold = 1, passing = 0;
       for (uint32_t i = cellsOfBegin[d]; i < cellsOfBegin[d + 1]; ++i) {
         hold = std::max(hold, kinds[kindOf[cellsOf[i]]].bytes.hold);
         passing = std::max(passing, kinds[kindOf[cellsOf[i]]].bytes.passing);
       }
-      uint64_t others = device.reserve + resident[d] + accumulators[d] + owned[d] + passing;
-      bound = std::min<uint64_t>(bound, (device.memory > others ? device.memory - others : 0) / hold);
+      uint64_t others = resident[d] + accumulators[d] + owned[d] + passing;
+      bound = std::min<uint64_t>(bound, (capacity > others ? capacity - others : 0) / hold);
     }
     weightBound[d] = std::max(static_cast<uint32_t>(bound), mostAlive(d));
   }
@@ -205,15 +205,15 @@ void QuickSimulation::orderByTime(const Layout &layout) {
     const ClusterDevice &device = problem.cluster.devices[d];
     budget[d] = UINT64_MAX;
     aside[d] = 0;
-    if (device.memory) {
+    if (const uint64_t capacity = device.capacity()) {
       uint64_t most = 0;
       for (uint32_t i = cellsOfBegin[d]; i < cellsOfBegin[d + 1]; ++i) {
         const CellBytes &bytes = kinds[kindOf[cellsOf[i]]].bytes;
         most = std::max(most, bytes.passing);
         aside[d] = std::max(aside[d], bytes.deferred);
       }
-      uint64_t others = device.reserve + resident[d] + accumulators[d] + owned[d] + most;
-      budget[d] = device.memory > others ? device.memory - others : 0;
+      uint64_t others = resident[d] + accumulators[d] + owned[d] + most;
+      budget[d] = capacity > others ? capacity - others : 0;
       if (gaps)
         budget[d] -= std::min(budget[d], (budget[d] + most) / (gaps + 1));
     }

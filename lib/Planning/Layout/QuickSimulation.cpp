@@ -453,7 +453,7 @@ const QuickSimulation::Result &QuickSimulation::run(const Layout &layout, Mode r
     result.memory[d] = result.gaps[d] = 0;
   for (uint32_t d : devicesUsed) {
     result.gaps[d] = gaps ? (peak[d] - accumulators[d]) / gaps : 0;
-    result.memory[d] = problem.cluster.devices[d].reserve + resident[d] + owned[d] + peak[d] + result.gaps[d];
+    result.memory[d] = resident[d] + owned[d] + peak[d] + result.gaps[d];
   }
   for (auto [like, twin] : twins.devices()) { // alike but for what they own
     result.memory[twin] = result.memory[like] - owned[like] + owned[twin];
@@ -461,7 +461,7 @@ const QuickSimulation::Result &QuickSimulation::run(const Layout &layout, Mode r
     result.busy[twin] = result.busy[like];
   }
   for (size_t d = 0; d < resident.size(); ++d) {
-    uint64_t memory = problem.cluster.devices[d].memory;
+    uint64_t memory = problem.cluster.devices[d].capacity();
     if (memory && result.memory[d] > memory)
       result.excess += result.memory[d] - memory;
   }

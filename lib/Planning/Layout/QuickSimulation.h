@@ -44,7 +44,7 @@ public:
     bool ran = false;                ///< false: the order cannot run
     double step = 0;                 ///< seconds
     uint64_t excess = 0;             ///< bytes that devices lack, summed
-    std::vector<uint64_t> memory;    ///< per device of the cluster, reserve and gaps included
+    std::vector<uint64_t> memory;    ///< per device of the cluster, gaps included
     std::vector<uint64_t> gaps;      ///< per device: what was counted for them
     std::vector<double> busy;        ///< per device: seconds of compute
     uint32_t tasks = 0;              ///< simulated: F, B, W and transfers

@@ -153,8 +153,8 @@ void QuickSimulation::weighOwners(const Layout &layout) {
   bool limited = true;
   for (uint32_t d : devicesUsed) {
     const ClusterDevice &device = problem.cluster.devices[d];
-    limited &= device.memory > 0;
-    left[d] = static_cast<double>(device.memory) - static_cast<double>(device.reserve + resident[d] + accumulators[d] + orderedPeak(d));
+    limited &= device.capacity() > 0;
+    left[d] = static_cast<double>(device.capacity()) - static_cast<double>(resident[d] + accumulators[d] + orderedPeak(d));
   }
   for (auto [like, twin] : twins.devices())
     left[twin] = left[like];

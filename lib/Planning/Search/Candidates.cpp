@@ -84,7 +84,7 @@ double SearchContext::price(const Layout &layout) const {
 double SearchContext::missingMemory(const std::vector<uint64_t> &memory) const {
   double missing = 0;
   for (size_t d = 0; d < memory.size(); ++d) {
-    double limit = static_cast<double>(problem.cluster.devices[d].memory);
+    double limit = static_cast<double>(problem.cluster.devices[d].capacity());
     if (limit > 0 && static_cast<double>(memory[d]) > limit)
       missing += (static_cast<double>(memory[d]) - limit) / limit;
   }

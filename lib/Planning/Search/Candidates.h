@@ -135,9 +135,9 @@ void descend(SearchContext &context, std::vector<Candidate> &pool, uint32_t simu
 /// The best of the pool by the full expansion, and what descents by it find, with so many expansions; `step` and `score` are those of the full expansion.
 std::vector<Candidate> descendFully(SearchContext &context, const std::vector<Candidate> &pool, uint32_t evaluations);
 
-/// Expands the best of the pool (sorted, best first), and where some `expansions` are affordable what other planners choose; fills in all of the result but `proven` with
+/// Expands the best of the pool (sorted, best first); fills in all of the result but `proven` with
 /// the best that fits. False and a message: nothing does, or not what was asked for.
-bool judge(SearchContext &context, const std::vector<Candidate> &pool, double expansions, SearchResult &result, std::string &error);
+bool judge(SearchContext &context, const std::vector<Candidate> &pool, SearchResult &result, std::string &error);
 
 /// What the closest plan lacks, device by device, and what would make it fit.
 std::string explainMemory(const SearchContext &context, const Layout &layout, const Evaluation &closest);

@@ -2,8 +2,6 @@
 
 #include "Candidates.h"
 
-#include "zorse/Planning/Baselines.h"
-
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
@@ -19,23 +17,6 @@ std::string show(double number) {
   return text;
 }
 
-/// What other planners would choose, where nothing is fixed: no plan may be slower than theirs.
-std::vector<Candidate> rivals(SearchContext &context) {
-  std::vector<Candidate> found;
-  const SearchOptions &o = context.options;
-  if (o.stages || o.pipelines || o.rows || o.schedule || o.splitBackward || !o.excluded.empty())
-    return found;
-  for (const Baseline &baseline : baselines()) {
-    std::string ignored;
-    if (std::optional<Layout> layout = baseline.plan(context.problem, ignored)) {
-      found.emplace_back();
-      found.back().layout = std::move(*layout);
-      found.back().id = context.nextId();
-    }
-  }
-  return found;
-}
-
 /// Where what is alive at once nearly fills a device, the gaps that placed buffers leave decide whether the plan fits. Timed orders take in fewer samples then;
 /// of many devices, whose buffers take long to place, only those count that hold one already.
 bool isTight(SearchContext &context, const Layout &layout, const Evaluation &evaluation) {
@@ -45,7 +26,7 @@ bool isTight(SearchContext &context, const Layout &layout, const Evaluation &eva
     gaps = &context.simulation(0).run(layout).gaps;
   }
   for (size_t d = 0; d < evaluation.memory.size(); ++d) {
-    const uint64_t limit = context.problem.cluster.devices[d].memory, usual = gaps ? (*gaps)[d] * kLargeGaps / QuickSimulation::kGaps : limit / 20;
+    const uint64_t limit = context.problem.cluster.devices[d].capacity(), usual = gaps ? (*gaps)[d] * kLargeGaps / QuickSimulation::kGaps : limit / 20;
     const bool givesWay = gaps && layout.schedule.kind == step::ScheduleKind::Timed && evaluation.cellsAlive[d] > 1;
     if (limit && !givesWay && evaluation.memory[d] + usual > limit)
       return true;
@@ -56,14 +37,14 @@ bool isTight(SearchContext &context, const Layout &layout, const Evaluation &eva
 /// A device lacks a tenth of its memory: no order and no placing of buffers would mend that.
 bool isFar(const Problem &problem, const Evaluation &evaluation) {
   for (size_t d = 0; d < evaluation.memory.size(); ++d)
-    if (uint64_t limit = problem.cluster.devices[d].memory; limit && evaluation.memory[d] > limit + limit / 10)
+    if (uint64_t limit = problem.cluster.devices[d].capacity(); limit && evaluation.memory[d] > limit + limit / 10)
       return true;
   return false;
 }
 
 } // namespace
 
-bool zorse::planning::judge(SearchContext &context, const std::vector<Candidate> &pool, double expansions, SearchResult &result, std::string &error) {
+bool zorse::planning::judge(SearchContext &context, const std::vector<Candidate> &pool, SearchResult &result, std::string &error) {
   const Problem &problem = context.problem;
   const SearchOptions &options = context.options;
   const bool small = isSmall(context);
@@ -113,10 +94,6 @@ bool zorse::planning::judge(SearchContext &context, const std::vector<Candidate>
       single = true;
       expand(*it);
     }
-  constexpr double kRivals = 1200; // expansions affordable where theirs, at most 24 a planner, are few
-  const std::vector<Candidate> others = context.devices.size() <= 16 && !options.candidates && expansions >= kRivals ? rivals(context) : std::vector<Candidate>();
-  for (const Candidate &candidate : others)
-    expand(candidate);
   double bestScore = INFINITY;
   const Candidate *closest = nullptr;
   Evaluation closestEvaluation;

@@ -65,7 +65,7 @@ std::string zorse::planning::explainMemory(const SearchContext &context, const L
   std::string text = "no plan fits the memory of the devices. The one that comes closest lacks " + showBytes(static_cast<double>(closest.excess)) + ":";
   std::vector<std::pair<uint64_t, uint32_t>> lacking;
   for (uint32_t d = 0; d < closest.memory.size(); ++d) {
-    uint64_t memory = problem.cluster.devices[d].memory;
+    uint64_t memory = problem.cluster.devices[d].capacity();
     if (memory && closest.memory[d] > memory)
       lacking.push_back({closest.memory[d] - memory, d});
   }
@@ -79,9 +79,9 @@ std::string zorse::planning::explainMemory(const SearchContext &context, const L
     auto [bytes, d] = lacking[i];
     const ClusterDevice &device = problem.cluster.devices[d];
     text += "\ndevice '" + device.name + "'" + (device.type.empty() ? "" : " (" + device.type + ")") + " lacks " + showBytes(static_cast<double>(bytes)) + ": it needs " +
-            showBytes(static_cast<double>(closest.memory[d])) + " of its " + showBytes(static_cast<double>(device.memory));
+            showBytes(static_cast<double>(closest.memory[d])) + " of its " + showBytes(static_cast<double>(device.capacity()));
     if (device.reserve)
-      text += ", " + showBytes(static_cast<double>(device.reserve)) + " of them in reserve";
+      text += " (" + showBytes(static_cast<double>(device.memory)) + " without the reserve of " + showBytes(static_cast<double>(device.reserve)) + ")";
     if (auto it = stageOf.find(d); it != stageOf.end()) {
       const Stage &stage = *it->second;
       double held = context.model.heldBytes(stage.unitBegin, stage.unitEnd), each = context.model.activationBytes(stage.unitBegin, stage.unitEnd);

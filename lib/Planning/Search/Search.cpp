@@ -167,7 +167,7 @@ std::optional<SearchResult> zorse::planning::searchPlan(const Problem &problem, 
   if (alone)
     pool.push_back(*alone);
 
-  if (judge(context, pool, expansions, result, error))
+  if (judge(context, pool, result, error))
     return result;
   return std::nullopt;
 }

@@ -131,7 +131,7 @@ StageModel::StageModel(const Problem &problem, const UnitTables &tables, int64_t
     ++devicesIn[device.node];
   for (uint32_t c = 0; c < classes(); ++c) {
     const ClusterDevice &device = problem.cluster.devices[devicesOf[c].empty() ? 0 : devicesOf[c].front()];
-    memory.push_back(device.memory ? static_cast<double>(device.memory) - static_cast<double>(device.reserve) : std::numeric_limits<double>::infinity());
+    memory.push_back(device.capacity() ? static_cast<double>(device.capacity()) : std::numeric_limits<double>::infinity());
   }
 }
 

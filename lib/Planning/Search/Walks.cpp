@@ -84,7 +84,7 @@ void zorse::planning::refine(SearchContext &context, std::vector<Candidate> &poo
   const size_t patience = context.devices.size() <= 6 ? 60 : 200;
   double memory = 0; // of all devices
   for (uint32_t d : context.devices)
-    memory += static_cast<double>(context.problem.cluster.devices[d].memory);
+    memory += static_cast<double>(context.problem.cluster.devices[d].capacity());
   auto isHopeless = [&](const Candidate &c) { return static_cast<double>(c.excess) > memory / 10; };
   size_t stale = 0;
   double best = islands.front().best.score;

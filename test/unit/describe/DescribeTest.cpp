@@ -70,7 +70,7 @@ TEST_F(DescribeMachine, Processors) {
   EXPECT_EQ(cluster.devices[0].threads, 16u);
   EXPECT_EQ(cluster.devices[0].speed[0], 16 * 50e9);
   EXPECT_EQ(cluster.devices[0].memory, 1024000000u);
-  EXPECT_EQ(planning::usableMemory(cluster.devices[0]), 896000000u);
+  EXPECT_EQ(cluster.devices[0].capacity(), 896000000u);
   EXPECT_EQ(cluster.nodes[0].hostMemory, 1024000000u);
   EXPECT_EQ(cluster.nodes[0].nvme, 1024000000000u);
   EXPECT_EQ(cluster.topology.nodes(0).nic().bandwidth(), 25e9 / 8); // up, with a device behind it

@@ -121,7 +121,7 @@ TEST(Cluster, Everything) {
   EXPECT_EQ(c.devices[11].node, 2u);
   EXPECT_EQ(c.devices[11].reserve, 3000000000u);
   EXPECT_EQ(c.devices[11].price, 1.5);
-  EXPECT_EQ(usableMemory(c.devices[11]), 37000000000u);
+  EXPECT_EQ(c.devices[11].capacity(), 37000000000u);
   EXPECT_EQ(c.devices[12].name, "b");
   EXPECT_EQ(c.devices[12].memory, 38000000000u);
   EXPECT_EQ(c.devices[15].name, "v:0");
