@@ -73,9 +73,9 @@ void keepBuffers(Expansion &x) {
     end = std::max(end, x.ops[op].end);
   for (const Buffer &buffer : x.buffers)
     if (buffer.persistent)
-      x.graph.buffers.push_back({buffer.device, static_cast<BufferLife::Purpose>(buffer.purpose), buffer.bytes, 0, end});
+      x.graph.buffers.push_back({buffer.device, buffer.purpose, buffer.bytes, 0, end});
     else if (buffer.first != kNone)
-      x.graph.buffers.push_back({buffer.device, static_cast<BufferLife::Purpose>(buffer.purpose), buffer.bytes, x.ops[x.list[buffer.first]].start, buffer.freeTime});
+      x.graph.buffers.push_back({buffer.device, buffer.purpose, buffer.bytes, x.ops[x.list[buffer.first]].start, buffer.freeTime});
 }
 
 /// Orders and simulates. An order that turns out to wait for itself is given up for another, if the rule has one.

@@ -34,8 +34,6 @@ using zorse::kSumsBytes;
 using zorse::wideType;
 
 inline constexpr uint32_t kNone = UINT32_MAX;
-enum class Purpose : uint8_t { State, Gathered, Gradients, Activations, Workspace };
-
 struct Buffer {
   uint32_t device = 0;
   bundle::MemoryKind memory = bundle::DEVICE;

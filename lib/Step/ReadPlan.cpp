@@ -114,7 +114,7 @@ private:
       return;
     const json &links = root["links"];
     checkKeys(links, "links", {"intra_node", "inter_node"});
-    auto read = [&](const char *key, Link &link) {
+    auto read = [&](const char *key, LinkSpeed &link) {
       if (!links.contains(key))
         return;
       std::string path = std::string("links.") + key;

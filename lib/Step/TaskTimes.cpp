@@ -16,7 +16,7 @@ namespace bundle = zorse::bundle;
 /// Nodes by name in one site. The intra-node link is every device's port, the inter-node link every node's card, shared by the node's transfers.
 bundle::Topology topologyOf(const Plan &plan) {
   bundle::Topology topology;
-  auto set = [](bundle::LinkClass &to, const Link &from) {
+  auto set = [](bundle::LinkClass &to, const LinkSpeed &from) {
     to.set_bandwidth(from.bandwidth);
     to.set_latency(from.latency);
   };

@@ -17,7 +17,7 @@ void writeRows(std::string &out, const char *key, const std::vector<ordered_json
   out += rows.empty() ? "]" : "\n  ]";
 }
 
-ordered_json toJson(const Link &link) { return {{"bandwidth", link.bandwidth}, {"latency", link.latency}}; }
+ordered_json toJson(const LinkSpeed &link) { return {{"bandwidth", link.bandwidth}, {"latency", link.latency}}; }
 
 /// The name alone where every parameter has its default.
 std::string scheduleText(const Plan &plan) {

@@ -30,6 +30,9 @@ def plans():
                               [(6, u, s, s + 1, "c") for s in range(8)], {"schedule": "1f1b"})
     out["disjoint-chunks"] = (["a", "b"], [(0, 2, s, s + 4, "a") for s in (0, 4)] + [(2, 4, s, s + 4, "b") for s in (0, 4)] +
                               [(4, 6, s, s + 4, "a") for s in (0, 4)] + [(6, u, s, s + 4, "b") for s in (0, 4)], {"schedule": "gpipe"})
+    out["interleaved"] = (*out["disjoint-chunks"][:2], {"schedule": "interleaved"})
+    out["folded-split"] = (["a", "b"], [(lo, hi, s, s + 2, d) for lo, hi, d in ((0, 2, "a"), (2, 4, "b"), (4, 6, "b"), (6, u, "a")) for s in range(0, 8, 2)],
+                           {"schedule": {"name": "folded", "in_flight": 1.5}, "split_backward": True})
     out["pipeline-split"] = (*out["pipeline"][:2], {"schedule": "1f1b", "split_backward": True})
     out["stages-1-2-3-split"] = (*out["stages-1-2-3"][:2], {"schedule": "gpipe", "split_backward": True})
     return out

@@ -2,6 +2,7 @@
 
 #include "zorse/Step/Deal.h"
 #include "zorse/Step/RandomPlan.h"
+#include "zorse/Step/Schedules.h"
 
 #include <algorithm>
 #include <random>
@@ -63,13 +64,14 @@ struct Drawer {
     }
   }
 
-  /// Chunks go round the devices; micro-batches of any size.
-  void interleaved(step::Plan &plan, int64_t units, int64_t devices) {
+  /// Chunks go round the devices, or back and forth; micro-batches of any size.
+  void laps(step::Plan &plan, int64_t units, int64_t devices, bool folded) {
     auto chunks = cut(units, between(std::min(units, devices + 1), units + 1));
     auto micro = cut(plan.batch, between(1, plan.batch + 1));
     for (size_t c = 0; c < chunks.size(); ++c)
       for (size_t m = 0; m < micro.size(); ++m)
-        plan.cells.push_back({int32_t(c ? chunks[c - 1] : 0), int32_t(chunks[c]), m ? micro[m - 1] : 0, micro[m], uint32_t(c % size_t(devices))});
+        plan.cells.push_back({int32_t(c ? chunks[c - 1] : 0), int32_t(chunks[c]), m ? micro[m - 1] : 0, micro[m],
+                              uint32_t(folded && c / size_t(devices) % 2 ? size_t(devices) - 1 - c % size_t(devices) : c % size_t(devices))});
   }
 
   std::string owners(step::Plan &plan, const bundle::ModelSummary &summary) {
@@ -122,6 +124,7 @@ RandomCase test::randomCase(uint64_t seed, const SyntheticModel *model, int larg
   std::vector<uint32_t> all(devices);
   for (uint32_t d = 0; d < devices; ++d)
     all[d] = d;
+  bool folded = false;
   switch (seed % 5) {
   case 0: result.kind = "tiling"; break;
   case 1:
@@ -130,9 +133,10 @@ RandomCase test::randomCase(uint64_t seed, const SyntheticModel *model, int larg
     draw.pipeline(plan, units, 0, batch, all);
     break;
   case 2:
-    result.kind = "interleaved";
+    result.kind = "laps";
     plan.cells.clear();
-    draw.interleaved(plan, units, devices);
+    folded = draw.chance(50);
+    draw.laps(plan, units, devices, folded);
     break;
   case 3: {
     result.kind = "several pipelines";
@@ -155,6 +159,14 @@ RandomCase test::randomCase(uint64_t seed, const SyntheticModel *model, int larg
   }
   result.owners = draw.owners(plan, summary);
   plan.order.clear();
+  if (result.kind == "laps" && draw.chance(50)) {
+    plan.schedule.kind = folded ? step::ScheduleKind::Folded : step::ScheduleKind::Interleaved;
+    plan.schedule.inFlight = double(draw.between(1, 9)) / 4;
+    if (step::scheduleRule(plan.schedule.kind).refuses(plan, summary).empty()) { // more chunks than devices
+      result.schedule = step::scheduleRule(plan.schedule.kind).name;
+      return result;
+    }
+  }
   switch (draw.between(0, 4)) {
   case 0:
     result.schedule = "1f1b";

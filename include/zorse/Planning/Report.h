@@ -41,7 +41,7 @@ struct Report {
     double utilisation = 0;                ///< mean busy share of the used ones
     double work = 0;                       ///< their share of all FLOPs
   };
-  struct Link {
+  struct BusyLink {
     std::string name;
     double bytes = 0, bandwidth = 0;
     double share = 0;                      ///< of the step that it is busy
@@ -54,7 +54,7 @@ struct Report {
   std::vector<Stage> stages;               ///< by first unit
   std::vector<Device> devices;             ///< as in the plan
   std::vector<Type> types;
-  std::vector<Link> links;                 ///< the busiest first
+  std::vector<BusyLink> links;                 ///< the busiest first
   double price = 0, egress = 0;            ///< per hour of the devices in use; per step for bytes that leave sites
   std::string currency;
   uint32_t entries = 0;

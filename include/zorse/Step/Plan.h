@@ -24,7 +24,7 @@ struct PlanDevice {
 };
 
 /// A link class, for simulated time only.
-struct Link {
+struct LinkSpeed {
   double bandwidth = 0; ///< bytes/s; 0: infinitely fast.
   double latency = 0;   ///< seconds.
 };
@@ -112,7 +112,7 @@ struct Plan {
   Schedule schedule;
   std::vector<std::vector<TaskName>> order; ///< Explicit only: per device, every F and B (and W) of its cells once.
   std::optional<CellDurations> durations;
-  Link intraNode, interNode;
+  LinkSpeed intraNode, interNode;
   std::map<std::string, uint64_t> hostMemory; ///< bytes by node, for what its devices keep in host memory together; a node that is not listed: not limited. From the cluster, not in plan.json
 
   /// Index of the device called `name`, or -1.

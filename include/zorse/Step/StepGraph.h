@@ -140,11 +140,13 @@ struct MemoryUse {
   uint32_t cellsAlive = 0; ///< most cells between their forward and their backward at once
 };
 
+/// What a buffer is for.
+enum class Purpose : uint8_t { State, Gathered, Gradients, Activations, Workspace };
+
 /// A buffer's life on the simulated clock, for pictures of memory over the step.
 struct BufferLife {
-  enum Purpose : uint8_t { State, Gathered, Gradients, Activations, Workspace };
   uint32_t device = 0;
-  Purpose purpose = Activations;
+  Purpose purpose = Purpose::Activations;
   uint64_t bytes = 0;
   double begin = 0, end = 0; ///< seconds; persistent ones live for the whole step
 };

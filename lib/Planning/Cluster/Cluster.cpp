@@ -51,7 +51,7 @@ bool zorse::planning::applyCluster(step::Plan &plan, const Cluster &cluster, bun
       device.node = cluster.nodes[it->second->node].name;
   }
   plan.hostMemory = hostMemory(cluster);
-  auto unset = [](const step::Link &link) { return link.bandwidth <= 0 && link.latency <= 0; };
+  auto unset = [](const step::LinkSpeed &link) { return link.bandwidth <= 0 && link.latency <= 0; };
   if (unset(plan.intraNode) && unset(plan.interNode))
     planLinks(cluster, plan);
   return error.empty();

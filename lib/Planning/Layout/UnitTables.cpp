@@ -85,7 +85,7 @@ UnitTables::UnitTables(const Problem &problem) {
                           unit.splitInW && slots.has(w, bundle::BOUNDARY_OUT_GRADIENT, index)});
     }
     unit.inputs.assign(info.inputs().begin(), info.inputs().end());
-    unit.groups = groupsOfUnit(summary, info);
+    unit.groups = zorse::groupsOfUnit(summary, info);
     unit.savedFixed = info.saved_bytes().fixed();
     unit.savedPerRow = info.saved_bytes().per_row();
     unit.deferredFixed = info.deferred_bytes().fixed();

@@ -237,7 +237,7 @@ public:
     for (uint32_t r = 0; r < bytes.size(); ++r)
       if (bytes[r] > 0)
         report.links.push_back({network.name(r, names), bytes[r], network.bandwidth(r), report.step > 0 ? bytes[r] / network.bandwidth(r) / report.step : 0});
-    std::stable_sort(report.links.begin(), report.links.end(), [](const Report::Link &a, const Report::Link &b) { return a.share > b.share; });
+    std::stable_sort(report.links.begin(), report.links.end(), [](const Report::BusyLink &a, const Report::BusyLink &b) { return a.share > b.share; });
   }
 
   void prices() {

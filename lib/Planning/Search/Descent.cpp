@@ -244,14 +244,14 @@ private:
       }
   }
 
-  struct Place {
+  struct Seat {
     uint32_t device;
     size_t pipeline, stage;
   };
   static constexpr size_t kNowhere = SIZE_MAX;
 
-  std::vector<Place> places() const {
-    std::vector<Place> list;
+  std::vector<Seat> seats() const {
+    std::vector<Seat> list;
     std::vector<uint8_t> used(context.problem.cluster.devices.size(), 0);
     for (size_t p = 0; p < now.layout.pipelines.size(); ++p)
       for (size_t s = 0; s < now.layout.pipelines[p].stages.size(); ++s)
@@ -337,19 +337,19 @@ private:
   }
 
   /// Whether moving either of two devices is the same.
-  bool alike(const Place &a, const Place &b) const {
+  bool alike(const Seat &a, const Seat &b) const {
     return a.pipeline == b.pipeline && (a.pipeline == kNowhere || a.stage == b.stage) && model.classOf(a.device) == model.classOf(b.device) &&
            model.nodeOf(a.device) == model.nodeOf(b.device);
   }
 
   /// One device to every other stage, out, in.
   void devices() {
-    const std::vector<Place> list = places();
+    const std::vector<Seat> list = seats();
     const auto groups = allGroups();
     for (size_t i = 0; i < list.size(); ++i) {
-      if (std::any_of(list.begin(), list.begin() + static_cast<long>(i), [&](const Place &other) { return alike(other, list[i]); }))
+      if (std::any_of(list.begin(), list.begin() + static_cast<long>(i), [&](const Seat &other) { return alike(other, list[i]); }))
         continue;
-      const Place &from = list[i];
+      const Seat &from = list[i];
       auto without = groups;
       if (from.pipeline != kNowhere) {
         erase(without[from.pipeline][from.stage].devices, from.device);
@@ -421,16 +421,16 @@ private:
 
   /// Two devices change places; so do neighbouring stages.
   void exchanges() {
-    const std::vector<Place> list = places();
+    const std::vector<Seat> list = seats();
     const auto groups = allGroups();
     for (size_t i = 0; i < list.size(); ++i)
       for (size_t j = i + 1; j < list.size(); ++j) {
-        const Place &a = list[i], &b = list[j];
+        const Seat &a = list[i], &b = list[j];
         if ((a.pipeline == b.pipeline && (a.pipeline == kNowhere || a.stage == b.stage)) ||
             (model.classOf(a.device) == model.classOf(b.device) && model.nodeOf(a.device) == model.nodeOf(b.device)))
           continue;
         auto moved = groups;
-        for (const Place *place : {&a, &b})
+        for (const Seat *place : {&a, &b})
           if (place->pipeline != kNowhere) {
             auto &devices = moved[place->pipeline][place->stage].devices;
             std::replace(devices.begin(), devices.end(), place->device, place == &a ? b.device : a.device);
@@ -508,7 +508,7 @@ private:
         }
       }
     }
-    for (const Place &place : places())
+    for (const Seat &place : seats())
       for (size_t p = 0; p < groups.size(); ++p) {
         if (place.pipeline != kNowhere && place.pipeline != p)
           continue;

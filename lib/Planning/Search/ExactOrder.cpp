@@ -14,7 +14,7 @@ using namespace zorse::planning;
 
 namespace {
 
-struct Link {
+struct Dependence {
   uint32_t task;
   double delay;
 };
@@ -23,7 +23,7 @@ struct Task {
   step::TaskName name;
   uint32_t device = 0;
   double seconds = 0, tail = 0; ///< tail: least time from its end to the end of the step
-  std::vector<Link> before, after;
+  std::vector<Dependence> before, after;
 };
 
 class OrderSearch {
@@ -139,8 +139,8 @@ private:
     for (bool changed = true; changed;) {
       changed = false;
       for (Task &task : tasks)
-        for (const Link &link : task.after) {
-          double tail = link.delay + tasks[link.task].seconds + tasks[link.task].tail;
+        for (const Dependence &edge : task.after) {
+          double tail = edge.delay + tasks[edge.task].seconds + tasks[edge.task].tail;
           if (tail > task.tail) {
             task.tail = tail;
             changed = true;
@@ -168,9 +168,9 @@ private:
         if (done[t])
           continue;
         double at = std::max(start[t], free[tasks[t].device]);
-        for (const Link &link : tasks[t].before)
-          if (!done[link.task])
-            at = std::max(at, start[link.task] + tasks[link.task].seconds + link.delay);
+        for (const Dependence &edge : tasks[t].before)
+          if (!done[edge.task])
+            at = std::max(at, start[edge.task] + tasks[edge.task].seconds + edge.delay);
         if (at > start[t]) {
           start[t] = at;
           changed = true;
@@ -237,10 +237,10 @@ private:
       std::vector<double> wasHead;
       done[t] = 1;
       free[device] = start + task.seconds;
-      for (const Link &link : task.after) {
-        wasHead.push_back(head[link.task]);
-        head[link.task] = std::max(head[link.task], start + task.seconds + link.delay);
-        --missing[link.task];
+      for (const Dependence &edge : task.after) {
+        wasHead.push_back(head[edge.task]);
+        head[edge.task] = std::max(head[edge.task], start + task.seconds + edge.delay);
+        --missing[edge.task];
       }
       plan.order[device].push_back(task.name);
       bool more = extend(count + 1);

@@ -34,7 +34,7 @@ double CutSolver::leastTime(const std::vector<Atom> &atoms, const CutOptions &op
   return static_cast<double>(options.samples) / rate;
 }
 
-double CutSolver::passage(const Stage &stage, size_t r, int32_t u, int32_t v) const {
+double CutSolver::passage(const StageChoice &stage, size_t r, int32_t u, int32_t v) const {
   if (stage.classCount == 1)
     return model.forward(stage.classList[0], r, u, v) + model.backward(stage.classList[0], r, u, v);
   double sum = 0, rate = 0; // weighted by what each class passes
@@ -74,7 +74,7 @@ double CutSolver::hop(size_t atom, int32_t cut, size_t rows) const {
   return 2 * linkLatency[atom] + (linkBandwidth[atom] > 0 ? kQueues * bytes * static_cast<double>(model.rows()[rows]) / linkBandwidth[atom] : 0);
 }
 
-double CutSolver::needs(const Stage &stage, const CutOptions &options, size_t r, int32_t u, int32_t v, double way, double passage, double time,
+double CutSolver::needs(const StageChoice &stage, const CutOptions &options, size_t r, int32_t u, int32_t v, double way, double passage, double time,
                         double &gather) const {
   const double samples = static_cast<double>(options.samples), cells = stage.cells;
   double sync = 0, reduce = 0;
@@ -137,7 +137,7 @@ double CutSolver::needs(const Stage &stage, const CutOptions &options, size_t r,
   return std::max(busy + reduce, card);
 }
 
-void CutSolver::addDevices(Stage &stage, const Atom &atom, uint32_t &lastNode) const {
+void CutSolver::addDevices(StageChoice &stage, const Atom &atom, uint32_t &lastNode) const {
   const auto &topology = model.problem.cluster.topology;
   auto lower = [](double a, double b) { return b > 0 && !(a > 0 && a < b) ? b : a; };
   for (uint32_t d : atom.devices) {
@@ -166,7 +166,7 @@ void CutSolver::addDevices(Stage &stage, const Atom &atom, uint32_t &lastNode) c
   }
 }
 
-void CutSolver::close(Stage &stage, const CutOptions &options, size_t begin, size_t end) const {
+void CutSolver::close(StageChoice &stage, const CutOptions &options, size_t begin, size_t end) const {
   stage.members = static_cast<double>(stage.devices) * options.copies;
   stage.shared = stage.nodes * options.copies > 1;
   const double fewest = std::min(stage.fewestBefore, stage.devicesHere), parties = stage.shared && model.mayUseRails() ? double(stage.nodes) * options.copies : stage.members;
@@ -208,7 +208,7 @@ bool CutSolver::reach(const std::vector<Atom> &atoms, const CutOptions &options,
       if (share < 1)
         break;
     }
-    Stage stage{};
+    StageChoice stage{};
     uint32_t lastNode = UINT32_MAX;
     const size_t last = n - i < options.mostAtoms ? n : i + options.mostAtoms;
     for (size_t j = i + 1; j <= last; ++j) {
@@ -302,7 +302,7 @@ void CutSolver::read(const std::vector<Atom> &atoms, const CutOptions &options, 
     const From &f = from[i * stride + u];
     if (f.rows != kSkip) {
       CutStage part{i, f.atom, static_cast<int32_t>(u), f.unit, f.rows};
-      Stage stage{};
+      StageChoice stage{};
       uint32_t lastNode = UINT32_MAX;
       for (size_t a = i; a < f.atom; ++a)
         addDevices(stage, atoms[a], lastNode);

@@ -57,7 +57,7 @@ private:
     int32_t unit;
     uint32_t rows;            ///< kSkip: the atom has no work
   };
-  struct Stage {              ///< what a choice of atoms brings, for all cuts
+  struct StageChoice {              ///< what a choice of atoms brings, for all cuts
     uint32_t counts[kMostClasses];
     uint32_t classList[kMostClasses], classCount;
     double memory[kMostClasses];
@@ -76,10 +76,10 @@ private:
   /// Seconds that a stage needs by itself, without the way of the first sample; infinite if memory or cards do not allow it within `time`.
   /// \param way  latency of what is behind the stage
   /// \param gather  seconds before it can begin, for its parameters
-  double needs(const Stage &stage, const CutOptions &options, size_t r, int32_t u, int32_t v, double way, double passage, double time, double &gather) const;
-  double passage(const Stage &stage, size_t r, int32_t u, int32_t v) const;
-  void addDevices(Stage &stage, const Atom &atom, uint32_t &lastNode) const;
-  void close(Stage &stage, const CutOptions &options, size_t begin, size_t end) const;
+  double needs(const StageChoice &stage, const CutOptions &options, size_t r, int32_t u, int32_t v, double way, double passage, double time, double &gather) const;
+  double passage(const StageChoice &stage, size_t r, int32_t u, int32_t v) const;
+  void addDevices(StageChoice &stage, const Atom &atom, uint32_t &lastNode) const;
+  void close(StageChoice &stage, const CutOptions &options, size_t begin, size_t end) const;
   double hop(size_t atom, int32_t cut, size_t rows) const;
   const CellMemory &cellMemory(size_t r, int32_t u, int32_t v, bool split) const;
 

@@ -61,7 +61,7 @@ std::optional<Laps> zorse::step::findLaps(const Plan &plan, Turn turn, std::stri
     }
   laps.laps = (ranges.size() + laps.stages - 1) / laps.stages;
 
-  laps.places.resize(plan.cells.size());
+  laps.passages.resize(plan.cells.size());
   std::map<std::pair<uint32_t, int32_t>, std::vector<uint32_t>> cellsOf; // by device and first unit
   for (uint32_t c = 0; c < plan.cells.size(); ++c)
     cellsOf[{plan.cells[c].device, plan.cells[c].unitBegin}].push_back(c);
@@ -70,7 +70,7 @@ std::optional<Laps> zorse::step::findLaps(const Plan &plan, Turn turn, std::stri
       std::vector<uint32_t> &cells = cellsOf[{device, ranges[chunk].first}];
       std::sort(cells.begin(), cells.end(), [&](uint32_t a, uint32_t b) { return plan.cells[a].sampleBegin < plan.cells[b].sampleBegin; });
       for (size_t i = 0; i < cells.size(); ++i)
-        laps.places[cells[i]] = {static_cast<uint32_t>(chunk / laps.stages), static_cast<uint32_t>(i)};
+        laps.passages[cells[i]] = {static_cast<uint32_t>(chunk / laps.stages), static_cast<uint32_t>(i)};
     }
   return laps;
 }
@@ -88,11 +88,11 @@ Runs LapsRule::order(Expansion &x, const std::vector<uint64_t> &, Admission &adm
   assert(laps && "the plan has been checked");
   fillWithWeights(x);
   for (uint32_t c = 0; c < x.cells.size(); ++c) {
-    const Laps::Place place = laps->places[c];
-    const int64_t group = static_cast<int64_t>(place.microBatch / laps->stages * laps->laps);
-    const int32_t microBatch = static_cast<int32_t>(place.microBatch);
-    x.ops[x.cells[c].forward].priority = priorityOf(kForwardRank, group + place.lap, microBatch);
-    x.ops[x.cells[c].backward].priority = priorityOf(kBackwardRank, group + static_cast<int64_t>(laps->laps - 1 - place.lap), microBatch);
+    const Laps::Passage passage = laps->passages[c];
+    const int64_t group = static_cast<int64_t>(passage.microBatch / laps->stages * laps->laps);
+    const int32_t microBatch = static_cast<int32_t>(passage.microBatch);
+    x.ops[x.cells[c].forward].priority = priorityOf(kForwardRank, group + passage.lap, microBatch);
+    x.ops[x.cells[c].backward].priority = priorityOf(kBackwardRank, group + static_cast<int64_t>(laps->laps - 1 - passage.lap), microBatch);
   }
   const double front = std::ceil(static_cast<double>(frontCells(*laps)) * x.plan.schedule.inFlight);
   admitFrontCells(x, static_cast<size_t>(std::clamp(front, 1.0, 1e9)), admission);

@@ -14,12 +14,12 @@ enum class Turn : uint8_t { Ring, BackAndForth };
 
 /// A tiling in laps: the unit ranges of its cells follow each other, and so do the sets of devices that work on them.
 struct Laps {
-  struct Place {
+  struct Passage {
     uint32_t lap = 0;
     uint32_t microBatch = 0; ///< of its device and unit range, by first sample
   };
   size_t stages = 0, laps = 0; ///< stages of devices; the last lap of a ring may be shorter
-  std::vector<Place> places;   ///< by cell
+  std::vector<Passage> passages; ///< by cell
 };
 
 /// What schedules in laps have in common; each says how its laps turn and how many micro-batches it takes in.
