@@ -137,7 +137,7 @@ json memoryCurve(const std::vector<const step::BufferLife *> &buffers, double st
     auto sum = [](const std::array<uint64_t, 5> &bytes) { return std::accumulate(bytes.begin(), bytes.end(), uint64_t(0)); };
     for (; next < changes.size() && (std::get<0>(changes[next]) < end || point + 1 == kMemoryPoints); ++next) {
       const auto &[moment, begins, buffer] = changes[next];
-      now[buffer->purpose] += begins ? buffer->bytes : -buffer->bytes;
+      now[size_t(buffer->purpose)] += begins ? buffer->bytes : -buffer->bytes;
       if (next + 1 == changes.size() || std::get<0>(changes[next + 1]) > moment || (begins && !std::get<1>(changes[next + 1])))
         if (sum(now) > sum(fullest))
           fullest = now;
