@@ -4,8 +4,13 @@
 //   units 0-2 on a, 2-4 on b, 4-6 on b, 6-8 on a:
 //     a   0 1 . 0'a'1'b'2 a 3 b      0 1 2 3: forwards of the first range, 0' of the second; a b: backwards
 //     b   . 0 0'1 1'a'. b'a 2 b
+//
+// Micro-batches enter in groups of as many as there are stages of devices, and tasks run in the order of their steady-state times: no fixed pattern serves ranges and devices
+// of unequal speed.
 
 #include "Laps.h"
+
+#include <cassert>
 
 using namespace zorse::step;
 
@@ -15,9 +20,19 @@ class Folded final : public LapsRule {
 public:
   Folded() : LapsRule(ScheduleKind::Folded, "folded", Turn::BackAndForth) {}
 
-private:
-  /// The first backward begins where the forward ended: on the first device, if laps are even in number.
-  size_t frontCells(const Laps &laps) const override { return laps.stages; }
+  Runs order(Expansion &x, const std::vector<uint64_t> &less, Admission &admission) const override {
+    std::string error;
+    const std::optional<Laps> laps = findLaps(x.plan, turn, error);
+    assert(laps && "the plan has been checked");
+    constexpr double kUsual = 1.5; // times what the steady state holds: ranges wait for each other more than their ideal times say
+    Schedule schedule = x.plan.schedule;
+    schedule.inFlight *= kUsual;
+    schedule.interleave = static_cast<uint32_t>(laps->stages);
+    orderByTime(x, schedule, less, admission);
+    return Runs::Always;
+  }
+
+  bool givesWay() const override { return true; }
 };
 
 } // namespace

@@ -2,10 +2,14 @@
 // micro-batches as there are stages of devices pass a range before the next one follows: the pipeline fills in a part of the time of a whole device's units.
 //
 //   units 0-2 on a, 2-4 on b, 4-6 on a, 6-8 on b:
-//     a   0 1 0'1'2 . a'3 b'2'a 3'b      0 1 2 3: forwards of the first range, 0' of the second; a b: backwards
-//     b   . 0 1 0'1'a'2 b'3 a 2'b 3'
+//     a   0 1 0'1'2 a'3 b'2'a 3'b          0 1 2 3: forwards of the first range, 0' of the second; a b: backwards
+//     b   . 0 1 0'a'1'b'2 a 3 b 2' ...
 
 #include "Laps.h"
+
+#include <algorithm>
+#include <cassert>
+#include <cmath>
 
 using namespace zorse::step;
 
@@ -15,9 +19,61 @@ class Interleaved final : public LapsRule {
 public:
   Interleaved() : LapsRule(ScheduleKind::Interleaved, "interleaved", Turn::Ring) {}
 
+  Runs order(Expansion &x, const std::vector<uint64_t> &, Admission &) const override {
+    const Laps laps = lapsOf(x);
+    const size_t stages = laps.stages, rounds = laps.laps;
+    fillWithWeights(x);
+    for (uint32_t d = 0; d < x.plan.devices.size(); ++d) {
+      std::vector<uint32_t> forwards(x.cellsOf[d]), backwards(forwards);
+      if (forwards.empty())
+        continue;
+      auto sort = [&](std::vector<uint32_t> &cells, bool backward) {
+        std::sort(cells.begin(), cells.end(), [&](uint32_t a, uint32_t b) { return rank(laps, a, backward) < rank(laps, b, backward); });
+      };
+      sort(forwards, false);
+      sort(backwards, true);
+      // Until its first backward comes, a device of the first stage forwards a group through all ranges but the last, and what the others forward and hand back meanwhile.
+      const double least = static_cast<double>(2 * (stages - 1 - laps.stageOf[d]) + (rounds - 1) * stages + 1);
+      const size_t ahead = static_cast<size_t>(std::clamp(std::ceil(least * x.plan.schedule.inFlight), 1.0, static_cast<double>(forwards.size())));
+      std::vector<TaskName> tasks;
+      for (size_t f = 0, b = 0; b < backwards.size(); ++b) {
+        for (; f < std::min(ahead + b, forwards.size()); ++f)
+          tasks.push_back({TaskKind::Forward, forwards[f]});
+        tasks.push_back({TaskKind::Backward, backwards[b]});
+      }
+      chainTasks(x, tasks);
+    }
+    return Runs::IfAcyclic;
+  }
+
+  /// Where groups are not full, micro-batches of stages differ or few may be in flight: list scheduling by the same ranks, backwards first.
+  bool orderOtherwise(Expansion &x, Admission &admission) const override {
+    const Laps laps = lapsOf(x);
+    fillWithWeights(x);
+    for (uint32_t c = 0; c < x.cells.size(); ++c) {
+      const auto [group, microBatch] = rank(laps, c, false);
+      const auto [groupBack, microBatchBack] = rank(laps, c, true);
+      x.ops[x.cells[c].forward].priority = priorityOf(kForwardRank, group, microBatch);
+      x.ops[x.cells[c].backward].priority = priorityOf(kBackwardRank, groupBack, microBatchBack);
+    }
+    admitFrontCells(x, static_cast<size_t>(std::clamp(std::ceil(2 * static_cast<double>(laps.stages) * x.plan.schedule.inFlight), 1.0, 1e9)), admission);
+    return true;
+  }
+
 private:
-  /// A group passes the whole ring while the next one enters.
-  size_t frontCells(const Laps &laps) const override { return 2 * laps.stages - 1; }
+  Laps lapsOf(const Expansion &x) const {
+    std::string error;
+    std::optional<Laps> laps = findLaps(x.plan, turn, error);
+    assert(laps && "the plan has been checked");
+    return std::move(*laps);
+  }
+
+  /// By group and lap, then micro-batch. Backwards go from the last lap to the first.
+  static std::pair<int64_t, int32_t> rank(const Laps &laps, uint32_t cell, bool backward) {
+    const Laps::Passage passage = laps.passages[cell];
+    const size_t lap = backward ? laps.laps - 1 - passage.lap : passage.lap;
+    return {static_cast<int64_t>(passage.microBatch / laps.stages * laps.laps + lap), static_cast<int32_t>(passage.microBatch)};
+  }
 };
 
 } // namespace

@@ -1,8 +1,6 @@
 #include "Laps.h"
 
 #include <algorithm>
-#include <cassert>
-#include <cmath>
 #include <map>
 #include <set>
 
@@ -65,8 +63,10 @@ std::optional<Laps> zorse::step::findLaps(const Plan &plan, Turn turn, std::stri
   std::map<std::pair<uint32_t, int32_t>, std::vector<uint32_t>> cellsOf; // by device and first unit
   for (uint32_t c = 0; c < plan.cells.size(); ++c)
     cellsOf[{plan.cells[c].device, plan.cells[c].unitBegin}].push_back(c);
+  laps.stageOf.assign(plan.devices.size(), 0);
   for (size_t chunk = 0; chunk < ranges.size(); ++chunk)
     for (uint32_t device : devicesOf[ranges[chunk]]) {
+      laps.stageOf[device] = stageOf(chunk);
       std::vector<uint32_t> &cells = cellsOf[{device, ranges[chunk].first}];
       std::sort(cells.begin(), cells.end(), [&](uint32_t a, uint32_t b) { return plan.cells[a].sampleBegin < plan.cells[b].sampleBegin; });
       for (size_t i = 0; i < cells.size(); ++i)
@@ -78,23 +78,4 @@ std::optional<Laps> zorse::step::findLaps(const Plan &plan, Turn turn, std::stri
 std::string LapsRule::refuses(const Plan &plan, const bundle::ModelSummary &) const {
   std::string error;
   return findLaps(plan, turn, error) ? "" : std::string("schedule \"") + name + "\": " + error;
-}
-
-/// List scheduling in groups of as many micro-batches as there are stages of devices: backwards first, forwards by (group, lap, micro-batch), backwards by (group, lap from
-/// the last, micro-batch).
-Runs LapsRule::order(Expansion &x, const std::vector<uint64_t> &, Admission &admission) const {
-  std::string error;
-  const std::optional<Laps> laps = findLaps(x.plan, turn, error);
-  assert(laps && "the plan has been checked");
-  fillWithWeights(x);
-  for (uint32_t c = 0; c < x.cells.size(); ++c) {
-    const Laps::Passage passage = laps->passages[c];
-    const int64_t group = static_cast<int64_t>(passage.microBatch / laps->stages * laps->laps);
-    const int32_t microBatch = static_cast<int32_t>(passage.microBatch);
-    x.ops[x.cells[c].forward].priority = priorityOf(kForwardRank, group + passage.lap, microBatch);
-    x.ops[x.cells[c].backward].priority = priorityOf(kBackwardRank, group + static_cast<int64_t>(laps->laps - 1 - passage.lap), microBatch);
-  }
-  const double front = std::ceil(static_cast<double>(frontCells(*laps)) * x.plan.schedule.inFlight);
-  admitFrontCells(x, static_cast<size_t>(std::clamp(front, 1.0, 1e9)), admission);
-  return Runs::Always;
 }

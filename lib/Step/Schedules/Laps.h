@@ -20,22 +20,18 @@ struct Laps {
   };
   size_t stages = 0, laps = 0; ///< stages of devices; the last lap of a ring may be shorter
   std::vector<Passage> passages; ///< by cell
+  std::vector<size_t> stageOf;   ///< by device of the plan; 0 for one without cells
 };
 
-/// What schedules in laps have in common; each says how its laps turn and how many micro-batches it takes in.
+/// What schedules in laps have in common: the tilings that they take, and their parameter.
 class LapsRule : public ScheduleRule {
 public:
   LapsRule(ScheduleKind kind, const char *name, Turn turn) : ScheduleRule(kind, name, {{"in_flight", &Schedule::inFlight, /*positive=*/true}}), turn(turn) {}
 
   std::string refuses(const Plan &plan, const bundle::ModelSummary &summary) const override;
-  Runs order(Expansion &x, const std::vector<uint64_t> &less, Admission &admission) const override;
   std::string memoryRemedy() const override { return "a smaller \"in_flight\" of the schedule"; }
 
 protected:
-  /// Micro-batches that have entered when the first backward comes back to the front, so that nobody waits.
-  virtual size_t frontCells(const Laps &laps) const = 0;
-
-private:
   const Turn turn;
 };
 

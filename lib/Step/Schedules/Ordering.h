@@ -12,6 +12,10 @@ void chainTasks(Expansion &x, const std::vector<TaskName> &tasks);
 /// W runs when its device would idle otherwise.
 void fillWithWeights(Expansion &x);
 
+/// Orders by the times at which tasks would run in a steady state (Timed.cpp), under `inFlight`, `interleave` and `weightDelay` of \p schedule.
+/// \param less  as ScheduleRule::order has it
+void orderByTime(Expansion &x, const Schedule &schedule, const std::vector<uint64_t> &less, Admission &admission);
+
 /// Lets `cells` forwards of the first units, of the largest cell's rows each, be under way at once.
 void admitFrontCells(const Expansion &x, size_t cells, Admission &admission);
 

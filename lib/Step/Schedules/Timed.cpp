@@ -22,7 +22,7 @@ namespace {
 
 class TimedOrder {
 public:
-  TimedOrder(Expansion &x, Admission &admission, const std::vector<uint64_t> &less) : x(x), schedule(x.plan.schedule), admission(admission), less(less) {}
+  TimedOrder(Expansion &x, const Schedule &schedule, Admission &admission, const std::vector<uint64_t> &less) : x(x), schedule(schedule), admission(admission), less(less) {}
 
   void run() {
     waits.assign(x.bands.size(), {-1, -1});
@@ -185,7 +185,7 @@ public:
                      {{"in_flight", &Schedule::inFlight, /*positive=*/true}, {"weight_delay", &Schedule::weightDelay}, {"interleave", &Schedule::interleave}}) {}
 
   Runs order(Expansion &x, const std::vector<uint64_t> &less, Admission &admission) const override {
-    TimedOrder(x, admission, less).run();
+    orderByTime(x, x.plan.schedule, less, admission);
     return Runs::Always;
   }
 
@@ -193,5 +193,9 @@ public:
 };
 
 } // namespace
+
+void zorse::step::orderByTime(Expansion &x, const Schedule &schedule, const std::vector<uint64_t> &less, Admission &admission) {
+  TimedOrder(x, schedule, admission, less).run();
+}
 
 std::unique_ptr<ScheduleRule> zorse::step::timedRule() { return std::make_unique<Timed>(); }
