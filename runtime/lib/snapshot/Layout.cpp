@@ -14,10 +14,6 @@ namespace {
 
 constexpr uint64_t kPiece = 16u << 20, kPieces = 512;
 
-int64_t elementsOf(const bundle::ParameterInfo &parameter) {
-  return elementCount({parameter.shape().begin(), parameter.shape().end()}).value_or(0);
-}
-
 bundle::Region part(const bundle::Region &region, uint64_t offset, uint64_t bytes) {
   bundle::Region out = region;
   out.set_offset(region.offset() + offset);
