@@ -16,6 +16,7 @@ EXAMPLES = os.path.join(z.ROOT, "test", "extending")
 CASES = {
     "onnx-operator": (1, ["zorse-import"], []),
     "graph-op": (5, ["zorse-opt", "zorse-autodiff-test"], [["lit", "-v", "BUILD/test/lit", "--filter", "round-trip"], ["BUILD/bin/zorse-autodiff-test"]]),
+    "schedule": (5, ["zorse-plan", "zorse_step_tests"], [["BUILD/bin/zorse_step_tests"]]),
 }
 
 
