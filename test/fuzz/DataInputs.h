@@ -13,7 +13,7 @@ inline runtime::Bundle dataBundle(bool tokensOnly) {
     bundle::GraphInput *input = bundle.summary.add_inputs();
     input->set_name(name);
     input->set_type(type);
-    int64_t bytes = int64_t(runtime::elementBytes(type));
+    int64_t bytes = int64_t(zorse::elementBytes(type));
     for (int64_t dimension : shape) {
       input->add_shape(dimension);
       bytes *= dimension;
