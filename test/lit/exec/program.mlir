@@ -24,7 +24,7 @@
 // CHECK-NEXT:    exec.copy 13 saved 4 [8:16] from 0:0+64 into 1:0+64 on compute0 in backward after [send0:0 previous]
 // CHECK-NEXT:    exec.reduce_scatter 20 gradients 2 "head" [0:1024] group 2 : f32 ranked of [@"t4:0"] shards [@"t4:0" 0:512, @"a100:0" 512:1024] full 0:20480+4096 shard 0:20480+2048 on collective0 in reduce
 // CHECK-NEXT:    exec.all_reduce 21 sums becomes global_sum : f64 ranked of [@"a100:0", @"t4:0"] at 0:2304+128 on collective0 in commit
-// CHECK-NEXT:    exec.compute 23 update group 2 on compute0 in update after [collective0:3] {
+// CHECK-NEXT:    exec.compute 23 update group 2 on compute0 in update after [collective0:2] {
 // CHECK:         exec.report 24 global_sum at 0:2304+128 on compute0 in report
 exec.program @"t4:0" device 1 of [@"a100:0", @"t4:0"] planned 36864 {
   exec.arena device 36864
@@ -49,7 +49,7 @@ exec.program @"t4:0" device 1 of [@"a100:0", @"t4:0"] planned 36864 {
   exec.copy 13 saved 4 [8:16] from 0:0+64 into 1:0+64 on compute0 in backward after [send0:0 previous]
   exec.reduce_scatter 20 gradients 2 "head" [0:1024] group 2 : f32 ranked of [@"t4:0"] shards [@"t4:0" 0:512, @"a100:0" 512:1024] full 0:20480+4096 shard 0:20480+2048 on collective0 in reduce
   exec.all_reduce 21 sums becomes global_sum : f64 ranked of [@"a100:0", @"t4:0"] at 0:2304+128 on collective0 in commit
-  exec.compute 23 update group 2 on compute0 in update after [collective0:3] {
+  exec.compute 23 update group 2 on compute0 in update after [collective0:2] {
     exec.call 7 rows [0:512] (update parameters 2 [0:512] at 0:0+2048, read reduced_gradients 2 [0:512] at 0:20480+2048)
   }
   exec.report 24 global_sum at 0:2304+128 on compute0 in report
