@@ -192,8 +192,9 @@ private:
       }
       expireStrangers(now);
       job_.tick(now, [this] { return refusals_.text(); }, monotonicSeconds() - begun_);
+      publishVerdict(); // before ranks hear it: whoever has heard it may ask here at once
       flushAll();
-      publish();
+      publishEnd();
     }
   }
 
@@ -202,10 +203,14 @@ private:
     return std::exchange(commands_, {});
   }
 
-  void publish() {
+  void publishVerdict() {
     std::lock_guard<std::mutex> lock(mutex_);
     if (job_.verdict() && !failure_)
       failure_ = job_.verdict();
+  }
+
+  void publishEnd() {
+    std::lock_guard<std::mutex> lock(mutex_);
     bool allCame = job_.verdict() && everyRankCame();
     if (job_.isOver() != isOver_ || allCame != allCame_) {
       isOver_ = job_.isOver();
