@@ -7,6 +7,7 @@
 #include "Rebuild.h"
 #include "WeightTable.h"
 
+#include "zorse/Summary/Summary.h"
 #include "zorse/runtime/Overwrites.h"
 
 #include "mlir/IR/Verifier.h"
@@ -72,7 +73,7 @@ bool Compiler::import(std::string &remark) {
   import.shiftedInGraph = options.shiftedInGraph;
   import.ignoreIndex = options.ignoreIndex;
   import.weightsLater = options.weights == Weights::Later;
-  import.precision = options.f64 ? Precision::F64 : Precision::F32;
+  import.precision = options.precision == bundle::F64 ? Precision::F64 : Precision::F32;
   for (const std::string &name : options.train)
     import.trainable[name] = TrainableChoice::Train;
   for (const std::string &name : options.freeze) {
@@ -303,7 +304,7 @@ bool Compiler::write(std::string &remark) {
   contents.model = model.summary.name();
   contents.batch = options.batch;
   contents.sequence = options.sequence;
-  contents.precision = options.f64 ? "f64" : "f32";
+  contents.precision = elementTypeName(options.precision);
   contents.devices = planned.devices;
   contents.plan = planJson;
   contents.cluster = planned.cluster;

@@ -1,6 +1,7 @@
 #include "Rebuild.h"
 
 #include "zorse/Bundle/BundleReader.h"
+#include "zorse/Summary/Summary.h"
 
 namespace zorse::pipelines {
 
@@ -16,7 +17,7 @@ bool adoptBundle(CompileOptions &options, std::string &error) {
   options.cluster = options.rebuild + "/cluster.yaml";
   options.batch = view->batch;
   options.sequence = view->sequence;
-  options.f64 = view->precision == "f64";
+  options.precision = view->precision == elementTypeName(bundle::F64) ? bundle::F64 : bundle::F32;
   options.training = view->summary.training();
   options.arch = view->bodies.arch();
   options.weights = Weights::Copy;

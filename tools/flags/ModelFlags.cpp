@@ -23,7 +23,7 @@ void ModelFlags::addTo(CLI::App &app, pipelines::CompileOptions &o) {
 }
 
 bool ModelFlags::resolve(pipelines::CompileOptions &o, std::string &error) const {
-  o.f64 = precision == "f64";
+  o.precision = precision == "f64" ? bundle::F64 : bundle::F32;
   if (!shifted.empty())
     o.shiftedInGraph = shifted == "yes";
   if (o.sequence < 0) {

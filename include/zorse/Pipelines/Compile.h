@@ -47,7 +47,7 @@ struct CompileOptions {
 
   int64_t batch = 0;    ///< samples per step
   int64_t sequence = 0; ///< length of symbolic sequence dimensions; 0: the model has none
-  bool f64 = false;     ///< compute in f64 (a test type)
+  bundle::ElementType precision = bundle::F32; ///< what units compute in; F64 is a type for tests
   std::map<std::string, int64_t> dims;       ///< other symbolic dimensions by name
   std::string loss, lossOutput, logits, labels; ///< as in ImportOptions
   bool shiftLabels = false;
