@@ -1,36 +1,51 @@
-# One precompiled header for every source that uses MLIR: reading MLIR's headers takes most of the time of compiling such a source.
+# Two precompiled headers: one for every source that uses MLIR, one for every other. Reading headers takes most of the time of compiling such a source.
 
-# With Clang; elsewhere sources read the headers themselves.
+# With Clang; elsewhere, and when fuzzing (some targets have flags of their own), sources read the headers themselves.
 set(ZORSE_PCH_DEFAULT OFF)
-if(CMAKE_CXX_COMPILER_ID STREQUAL Clang)
+if(CMAKE_CXX_COMPILER_ID STREQUAL Clang AND NOT ZORSE_FUZZ)
   set(ZORSE_PCH_DEFAULT ON)
 endif()
-option(ZORSE_PCH "Precompile MLIR's headers (Clang)" ${ZORSE_PCH_DEFAULT})
+option(ZORSE_PCH "Precompile headers (Clang)" ${ZORSE_PCH_DEFAULT})
 
-# Flags of every such source. Under sanitizers -O0 (but for fuzzing): the checks triple what an optimiser has to do, and passes are not what tests
+# Flags of every source that uses MLIR. Under sanitizers -O0 (but for fuzzing): the checks triple what an optimiser has to do, and passes are not what tests
 # spend their time in.
 set(ZORSE_MLIR_FLAGS -fno-exceptions)
 if(ZORSE_SANITIZE AND NOT ZORSE_FUZZ)
   list(APPEND ZORSE_MLIR_FLAGS -O0)
 endif()
 
+# zorse_precompile(NAME SOURCE FLAGS...): an object library whose one object is the precompiled header, so that it is compiled with the same flags as its users, as it must be.
+function(zorse_precompile name source)
+  add_library(${name} OBJECT ${source})
+  set_target_properties(${name} PROPERTIES POSITION_INDEPENDENT_CODE ON CXX_COMPILER_LAUNCHER ${PROJECT_SOURCE_DIR}/cmake/pch-launcher.sh)
+  target_compile_options(${name} PRIVATE ${ARGN} -fpch-instantiate-templates "SHELL:-Xclang -fno-pch-timestamp" "SHELL:-x c++-header")
+  # Dependence on an object library does not wait for its objects before compiling; dependence on a custom target that needs them does.
+  add_custom_target(${name}_ready DEPENDS $<TARGET_OBJECTS:${name}>)
+endfunction()
+
 if(ZORSE_PCH)
-  # An object library whose one object is the precompiled header: so it is compiled with the same flags as its users, as it must be.
-  add_library(zorse_mlir_pch OBJECT ${CMAKE_CURRENT_LIST_DIR}/MlirPch.cpp)
-  set_target_properties(zorse_mlir_pch PROPERTIES
-    POSITION_INDEPENDENT_CODE ON CXX_COMPILER_LAUNCHER ${CMAKE_CURRENT_LIST_DIR}/pch-launcher.sh)
+  zorse_precompile(zorse_mlir_pch ${CMAKE_CURRENT_LIST_DIR}/MlirPch.cpp ${ZORSE_MLIR_FLAGS})
   target_include_directories(zorse_mlir_pch SYSTEM PRIVATE ${LLVM_INCLUDE_DIRS} ${MLIR_INCLUDE_DIRS})
   target_compile_definitions(zorse_mlir_pch PRIVATE ${ZORSE_LLVM_DEFINITIONS})
-  target_compile_options(zorse_mlir_pch PRIVATE ${ZORSE_MLIR_FLAGS} -fpch-instantiate-templates "SHELL:-Xclang -fno-pch-timestamp" "SHELL:-x c++-header")
-  # Dependence on an object library does not wait for its objects before compiling; dependence on a custom target that needs them does.
-  add_custom_target(zorse_mlir_pch_ready DEPENDS $<TARGET_OBJECTS:zorse_mlir_pch>)
+  zorse_precompile(zorse_pch ${CMAKE_CURRENT_LIST_DIR}/Pch.cpp)
+  target_link_libraries(zorse_pch PRIVATE zorse_schema nlohmann_json::nlohmann_json) # their headers
 endif()
 
 # zorse_use_mlir(NAME): the sources of NAME include MLIR's headers. They are compiled as MLIR is, without exceptions, and with the precompiled header.
 function(zorse_use_mlir name)
+  set_target_properties(${name} PROPERTIES ZORSE_NO_PCH TRUE)
   target_compile_options(${name} PRIVATE ${ZORSE_MLIR_FLAGS})
   if(ZORSE_PCH)
     target_compile_options(${name} PRIVATE -fPIC "SHELL:-include-pch $<TARGET_OBJECTS:zorse_mlir_pch>" "SHELL:-Xclang -fno-pch-timestamp")
     add_dependencies(${name} zorse_mlir_pch_ready)
+  endif()
+endfunction()
+
+# zorse_use_pch(NAME): NAME is compiled with the other precompiled header, unless it uses MLIR or has flags of its own for some source (its property ZORSE_NO_PCH).
+function(zorse_use_pch name)
+  if(ZORSE_PCH)
+    set(plain "$<AND:$<COMPILE_LANGUAGE:CXX>,$<NOT:$<BOOL:$<TARGET_PROPERTY:${name},ZORSE_NO_PCH>>>>")
+    target_compile_options(${name} PRIVATE $<${plain}:-fPIC> "SHELL:$<${plain}:-include-pch $<TARGET_OBJECTS:zorse_pch>>" "SHELL:$<${plain}:-Xclang -fno-pch-timestamp>")
+    add_dependencies(${name} zorse_pch_ready)
   endif()
 endfunction()

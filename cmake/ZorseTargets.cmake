@@ -8,6 +8,7 @@ function(zorse_library name)
   target_include_directories(${name} PUBLIC ${PROJECT_SOURCE_DIR}/include ${PROJECT_BINARY_DIR}/include
                              ${PROJECT_SOURCE_DIR}/runtime/include ${PROJECT_BINARY_DIR}/runtime/schema)
   target_link_libraries(${name} PUBLIC ${ARG_LINK})
+  zorse_use_pch(${name})
 endfunction()
 
 # zorse_mlir_library: the same, compiled against the shared MLIR and LLVM libraries (and only those).
@@ -27,6 +28,7 @@ function(zorse_tool name)
   cmake_parse_arguments(ARG "" "" "SOURCES;LINK" ${ARGN})
   add_executable(${name} ${ARG_SOURCES} ${ZORSE_SANITIZER_DEFAULTS})
   target_link_libraries(${name} PRIVATE ${ARG_LINK})
+  zorse_use_pch(${name})
 endfunction()
 
 # Times that tests state hold on a quiet machine: evidence scripts check them as they stand. CTest also runs on loaded and slow machines, where a time only says that
@@ -42,6 +44,7 @@ function(zorse_unit_test name)
   add_executable(${name} ${ARG_SOURCES} ${ZORSE_SANITIZER_DEFAULTS})
   target_link_libraries(${name} PRIVATE ${ARG_LINK} GTest::gtest GTest::gtest_main)
   target_compile_definitions(${name} PRIVATE ZORSE_SOURCE_DIR="${PROJECT_SOURCE_DIR}" ZORSE_BINARY_DIR="${PROJECT_BINARY_DIR}")
+  zorse_use_pch(${name})
   add_test(NAME ${name} COMMAND ${name})
   set_tests_properties(${name} PROPERTIES ENVIRONMENT "ZORSE_TEST_PATIENCE=${ZORSE_TEST_PATIENCE}")
 endfunction()
