@@ -14,7 +14,8 @@ const char *__ubsan_default_options() { return "print_stacktrace=1"; }
 // Registries and caches that these libraries keep until the process ends.
 const char *__lsan_default_suppressions() { return "leak:libLLVM\nleak:libMLIR\nleak:libprotobuf\nleak:libpmix\n"; }
 
-// Their function-local statics are guarded by loads that only instrumented code shows: copying one would be reported as a race with the thread that made it.
+// Their function-local statics are guarded by loads that only instrumented code shows: copying one would be reported as a race with the thread that
+// made it.
 const char *__tsan_default_suppressions() { return "race:libMLIR.so\nrace:libLLVM.so\n"; }
 
 const char *__tsan_default_options() { return "halt_on_error=1:second_deadlock_stack=1"; }

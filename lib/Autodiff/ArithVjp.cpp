@@ -53,10 +53,9 @@ LogicalResult remRule(arith::RemFOp op, VjpBuilder &b) {
   return success();
 }
 
-// The larger (smaller) operand receives dy. Against a constant the rule of PyTorch's relu (0 at 0) and clamp (1 at the bound); between two computed values
-// equal ones share dy evenly, as in PyTorch's maximum.
-template <typename OpT, bool isMax>
-LogicalResult extremumRule(OpT op, VjpBuilder &b) {
+// The larger (smaller) operand receives dy. Against a constant the rule of PyTorch's relu (0 at 0) and clamp (1 at the bound); between two computed
+// values equal ones share dy evenly, as in PyTorch's maximum.
+template <typename OpT, bool isMax> LogicalResult extremumRule(OpT op, VjpBuilder &b) {
   Value dy = b.gradient(), zero = b.splat(dy, 0.0);
   for (unsigned i : {0u, 1u}) {
     if (!b.needs(i))
@@ -94,10 +93,7 @@ LogicalResult truncRule(arith::TruncFOp op, VjpBuilder &b) {
   return success();
 }
 
-template <typename OpT, Rule<OpT> rule>
-void attach(MLIRContext *context) {
-  OpT::template attachInterface<RuleModel<OpT, rule>>(*context);
-}
+template <typename OpT, Rule<OpT> rule> void attach(MLIRContext *context) { OpT::template attachInterface<RuleModel<OpT, rule>>(*context); }
 
 } // namespace
 

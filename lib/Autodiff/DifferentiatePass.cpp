@@ -31,7 +31,8 @@ template <typename Self> struct FunctionsPass : PassWrapper<Self, OperationPass<
       if (function.getName().ends_with(Self::kSuffix) && !function.isDeclaration())
         functions.push_back(function);
     if (functions.empty()) {
-      this->getOperation().emitError(Self::kName) << ": expected functions '@<class>" << Self::kSuffix << "', found none: run --" << Self::kAfter << " first";
+      this->getOperation().emitError(Self::kName) << ": expected functions '@<class>" << Self::kSuffix << "', found none: run --" << Self::kAfter
+                                                  << " first";
       return this->signalPassFailure();
     }
     for (func::FuncOp function : functions)
@@ -55,13 +56,16 @@ struct DifferentiatePass : FunctionsPass<DifferentiatePass> {
   }
 
   Option<bool> split{*this, "split", llvm::cl::desc("Also build the two parts of every backward that has both"), llvm::cl::init(false)};
-  Option<SavePolicy> save{*this, "save", llvm::cl::desc("What a forward keeps for its backward"), llvm::cl::init(SavePolicy::MinimumCut), savePolicies()};
+  Option<SavePolicy> save{*this, "save", llvm::cl::desc("What a forward keeps for its backward"), llvm::cl::init(SavePolicy::MinimumCut),
+                          savePolicies()};
 };
 
 struct JoinBackwardPass : FunctionsPass<JoinBackwardPass> {
   MLIR_DEFINE_EXPLICIT_INTERNAL_INLINE_TYPE_ID(JoinBackwardPass)
   static constexpr StringLiteral kName = "zorse-join-backward", kSuffix = kForwardSuffix, kAfter = "zorse-find-units=until=forward";
-  StringRef getDescription() const final { return "Step 1 of differentiation: make every @<class>.forward the joint function of its forward and its gradients"; }
+  StringRef getDescription() const final {
+    return "Step 1 of differentiation: make every @<class>.forward the joint function of its forward and its gradients";
+  }
 
   LogicalResult run(func::FuncOp forward) { return joinBackward(forward); }
 };
@@ -71,14 +75,17 @@ struct ChooseSavedPass : FunctionsPass<ChooseSavedPass> {
   ChooseSavedPass() = default;
   ChooseSavedPass(const ChooseSavedPass &other) : FunctionsPass(other) {}
   static constexpr StringLiteral kName = "zorse-choose-saved", kSuffix = kJointSuffix, kAfter = "zorse-join-backward";
-  StringRef getDescription() const final { return "Step 2 of differentiation: choose what the forward of every @<class>.joint keeps for its backward"; }
+  StringRef getDescription() const final {
+    return "Step 2 of differentiation: choose what the forward of every @<class>.joint keeps for its backward";
+  }
 
   LogicalResult run(func::FuncOp joint) {
     chooseSaved(joint, save);
     return success();
   }
 
-  Option<SavePolicy> save{*this, "save", llvm::cl::desc("What a forward keeps for its backward"), llvm::cl::init(SavePolicy::MinimumCut), savePolicies()};
+  Option<SavePolicy> save{*this, "save", llvm::cl::desc("What a forward keeps for its backward"), llvm::cl::init(SavePolicy::MinimumCut),
+                          savePolicies()};
 };
 
 struct SliceJointPass : FunctionsPass<SliceJointPass> {

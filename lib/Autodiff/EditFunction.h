@@ -31,7 +31,8 @@ llvm::SmallVector<mlir::Value> resultsOf(mlir::func::FuncOp function, mlir::func
 /// Removes results for which `dropped` holds.
 void dropResults(mlir::func::FuncOp function, mlir::function_ref<bool(mlir::StringRef slot)> dropped);
 /// Removes arguments that nobody reads, of those for which `droppable` holds.
-void dropUnusedArguments(mlir::func::FuncOp function, mlir::function_ref<bool(mlir::StringRef slot)> droppable = [](mlir::StringRef) { return true; });
+void dropUnusedArguments(
+    mlir::func::FuncOp function, mlir::function_ref<bool(mlir::StringRef slot)> droppable = [](mlir::StringRef) { return true; });
 /// Removes statistics that nobody reads, so that the operation does not write them.
 void dropUnusedStatistics(mlir::Block &block);
 

@@ -86,7 +86,8 @@ private:
 
   void returnGradients() {
     SmallVector<SlotValue> results;
-    for (auto [slot, gradientSlot] : {std::pair<StringRef, StringRef>("boundary_in", kInputGradient), std::pair<StringRef, StringRef>("parameter", kWeightGradient)})
+    for (auto [slot, gradientSlot] :
+         {std::pair<StringRef, StringRef>("boundary_in", kInputGradient), std::pair<StringRef, StringRef>("parameter", kWeightGradient)})
       for (BlockArgument argument : function.getArguments()) {
         unsigned i = argument.getArgNumber();
         if (slotOfArgument(function, i) != slot || !function.getArgAttr(i, kGradientAttr))

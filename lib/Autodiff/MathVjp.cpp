@@ -19,8 +19,7 @@ constexpr double kTwoOverSqrtPi = 1.128379167095512573896158903122;
 /// A rule for y = f(x) that returns dy f'(x).
 using UnaryDerivative = Value (*)(VjpBuilder &b, Value dy, Value x, Value y);
 
-template <typename OpT, UnaryDerivative derivative>
-LogicalResult unaryRule(OpT op, VjpBuilder &b) {
+template <typename OpT, UnaryDerivative derivative> LogicalResult unaryRule(OpT op, VjpBuilder &b) {
   b.set(0, derivative(b, b.gradient(), op->getOperand(0), op->getResult(0)));
   return success();
 }
@@ -28,10 +27,7 @@ LogicalResult unaryRule(OpT op, VjpBuilder &b) {
 Value one(VjpBuilder &b, Value like) { return b.splat(like, 1.0); }
 Value oneMinusSquare(VjpBuilder &b, Value v) { return b.sub(one(b, v), b.mul(v, v)); }
 Value onePlusSquare(VjpBuilder &b, Value v) { return b.add(b.mul(v, v), 1.0); }
-template <typename OpT>
-Value apply(VjpBuilder &b, Value v) {
-  return b.create<OpT>(v);
-}
+template <typename OpT> Value apply(VjpBuilder &b, Value v) { return b.create<OpT>(v); }
 
 Value dExp(VjpBuilder &b, Value dy, Value, Value y) { return b.mul(dy, y); }
 Value dExp2(VjpBuilder &b, Value dy, Value, Value y) { return b.mul(b.mul(dy, y), kLn2); }
@@ -123,15 +119,11 @@ LogicalResult copySignRule(math::CopySignOp op, VjpBuilder &b) {
   return success();
 }
 
-template <typename OpT, UnaryDerivative derivative>
-void attachUnary(MLIRContext *context) {
+template <typename OpT, UnaryDerivative derivative> void attachUnary(MLIRContext *context) {
   OpT::template attachInterface<RuleModel<OpT, unaryRule<OpT, derivative>>>(*context);
 }
 
-template <typename... OpTs>
-void attachZero(MLIRContext *context) {
-  (OpTs::template attachInterface<ZeroModel<OpTs>>(*context), ...);
-}
+template <typename... OpTs> void attachZero(MLIRContext *context) { (OpTs::template attachInterface<ZeroModel<OpTs>>(*context), ...); }
 
 } // namespace
 

@@ -13,8 +13,8 @@ namespace {
 LogicalResult statisticsMissing(Operation *op) { return op->emitOpError("cannot be differentiated without its statistics"); }
 
 LogicalResult refuse(Operation *op, StringRef what) {
-  return op->emitOpError("has no gradient with respect to ") << what << ", which depends on a trained parameter; freeze that parameter or compute " << what
-                                                               << " from inputs and constants alone";
+  return op->emitOpError("has no gradient with respect to ")
+         << what << ", which depends on a trained parameter; freeze that parameter or compute " << what << " from inputs and constants alone";
 }
 
 LogicalResult softmaxRule(SoftmaxOp op, VjpBuilder &b) {

@@ -123,7 +123,8 @@ public:
     }
     auto differentiable = dyn_cast<DifferentiableOpInterface>(op);
     if (!differentiable)
-      return op->emitError("'") << op->getName() << "' has no gradient, and a trained parameter depends on it: expected a differentiable operation here";
+      return op->emitError("'") << op->getName()
+                                << "' has no gradient, and a trained parameter depends on it: expected a differentiable operation here";
     FailureOr<SmallVector<Value>> operandGradients = differentiable.buildVjp(builder, resultGradients, needs);
     if (failed(operandGradients))
       return failure();

@@ -1,5 +1,6 @@
-// The saved set is a vertex cut, and so is the deferred set: every value is a node whose capacity is its bytes per row; what must not be computed twice
-// is a source, what the gradients read leads to the sink, operands lead to results. Values that follow cheaply from arguments hang on no source and cost nothing.
+// The saved set is a vertex cut, and so is the deferred set: every value is a node whose capacity is its bytes per row; what must not be computed
+// twice is a source, what the gradients read leads to the sink, operands lead to results. Values that follow cheaply from arguments hang on no source
+// and cost nothing.
 #include "SavedSet.h"
 
 #include "EditFunction.h"

@@ -17,7 +17,8 @@ static void dropPairs(func::FuncOp joint) {
     }
 }
 
-/// Erases what is not read any more of the forward's operations, in order, and moves the others to just before their first reader, so that they live shortly.
+/// Erases what is not read any more of the forward's operations, in order, and moves the others to just before their first reader, so that they live
+/// shortly.
 static void scheduleRecomputation(ArrayRef<Operation *> forwardOps) {
   for (Operation *op : llvm::reverse(forwardOps)) {
     if (op->use_empty()) {

@@ -20,9 +20,10 @@ int64_t bytesOf(ArrayRef<Value> values) {
 
 /// What the first part hands to the second (`ops`, which make `needed`). Others wait for the first part: it makes nothing that only the second needs.
 ///
-/// The saved block is there for the second part, but as a whole: where that reads little of it (an attention's W reads its result, and not queries, keys
-/// and values), it is handed this little with the rest, and the saved block ends with the first part.
-std::vector<Value> chooseDeferred(func::FuncOp backward, ArrayRef<Operation *> ops, const DenseSet<Value> &needed, const DenseSet<Operation *> &first) {
+/// The saved block is there for the second part, but as a whole: where that reads little of it (an attention's W reads its result, and not queries,
+/// keys and values), it is handed this little with the rest, and the saved block ends with the first part.
+std::vector<Value> chooseDeferred(func::FuncOp backward, ArrayRef<Operation *> ops, const DenseSet<Value> &needed,
+                                  const DenseSet<Operation *> &first) {
   auto offered = [&](OpResult value) { return first.contains(value.getOwner()); };
   std::vector<Value> besides = chooseCut(ops, needed, offered, isExpensive), saved;
   for (BlockArgument argument : backward.getArguments())

@@ -10,8 +10,8 @@ namespace zorse::autodiff {
 using mlir::ArrayRef;
 using mlir::FailureOr;
 using mlir::Location;
-using mlir::Operation;
 using mlir::OpBuilder;
+using mlir::Operation;
 using mlir::SmallVector;
 using mlir::Value;
 
@@ -30,10 +30,7 @@ public:
   void set(unsigned operand, Value gradient) { operandGradients[operand] = gradient; }
   SmallVector<Value> take() { return std::move(operandGradients); }
 
-  template <typename OpT, typename... Args>
-  OpT create(Args &&...args) {
-    return OpT::create(builder, loc, std::forward<Args>(args)...);
-  }
+  template <typename OpT, typename... Args> OpT create(Args &&...args) { return OpT::create(builder, loc, std::forward<Args>(args)...); }
 
   Value splat(Value like, double value) { return createSplat(builder, loc, llvm::cast<mlir::RankedTensorType>(like.getType()), value); }
   Value add(Value a, Value b) { return create<mlir::arith::AddFOp>(a, b); }
@@ -53,12 +50,10 @@ private:
 };
 
 /// A rule reads the operation and sets operand gradients; it is called only when some result has a gradient.
-template <typename OpT>
-using Rule = mlir::LogicalResult (*)(OpT op, VjpBuilder &b);
+template <typename OpT> using Rule = mlir::LogicalResult (*)(OpT op, VjpBuilder &b);
 
 /// The external model of one rule.
-template <typename OpT, Rule<OpT> rule>
-struct RuleModel : DifferentiableOpInterface::ExternalModel<RuleModel<OpT, rule>, OpT> {
+template <typename OpT, Rule<OpT> rule> struct RuleModel : DifferentiableOpInterface::ExternalModel<RuleModel<OpT, rule>, OpT> {
   FailureOr<SmallVector<Value>> buildVjp(Operation *op, OpBuilder &builder, ArrayRef<Value> resultGradients,
                                          llvm::function_ref<bool(unsigned)> needsGradient) const {
     VjpBuilder b(builder, op, resultGradients, needsGradient);
@@ -69,8 +64,7 @@ struct RuleModel : DifferentiableOpInterface::ExternalModel<RuleModel<OpT, rule>
 };
 
 /// For operations whose derivative is zero wherever it exists (floor, round).
-template <typename OpT>
-struct ZeroModel : DifferentiableOpInterface::ExternalModel<ZeroModel<OpT>, OpT> {
+template <typename OpT> struct ZeroModel : DifferentiableOpInterface::ExternalModel<ZeroModel<OpT>, OpT> {
   FailureOr<SmallVector<Value>> buildVjp(Operation *op, OpBuilder &, ArrayRef<Value>, llvm::function_ref<bool(unsigned)>) const {
     return SmallVector<Value>(op->getNumOperands());
   }

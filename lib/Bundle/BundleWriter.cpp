@@ -44,8 +44,8 @@ bool writeFiles(const BundleContents &c, const std::string &directory, std::stri
   };
   ordered_json weights;
   if (!writeWeights(c.weights, c.weightMode, directory, weights, files, error) || !write("weights.json", weights.dump(1) + "\n") ||
-      !write("plan.json", c.plan) || !write("cluster.yaml", c.cluster) || (c.topology.nodes_size() > 0 && !write("topology.pb", serialize(c.topology))) ||
-      !write("summary.pb", serialize(c.summary)) ||
+      !write("plan.json", c.plan) || !write("cluster.yaml", c.cluster) ||
+      (c.topology.nodes_size() > 0 && !write("topology.pb", serialize(c.topology))) || !write("summary.pb", serialize(c.summary)) ||
       !writeTarget(0, c.bodies, c.kernels))
     return false;
   for (size_t i = 0; i < c.otherTargets.size(); ++i)
@@ -55,10 +55,12 @@ bool writeFiles(const BundleContents &c, const std::string &directory, std::stri
     if (!write("programs/" + std::to_string(i) + ".pb", c.programs[i]))
       return false;
 
-  ordered_json manifest = {{"format_version", kFormatVersion}, {"model", c.model}, {"batch", c.batch}, {"sequence", c.sequence}, {"precision", c.precision}};
+  ordered_json manifest = {
+      {"format_version", kFormatVersion}, {"model", c.model}, {"batch", c.batch}, {"sequence", c.sequence}, {"precision", c.precision}};
   manifest["devices"] = ordered_json::array();
   for (const BundleDevice &device : c.devices)
-    manifest["devices"].push_back({{"name", device.name}, {"kind", device.kind}, {"threads", device.threads}, {"memory", device.memory}, {"target", device.target}});
+    manifest["devices"].push_back(
+        {{"name", device.name}, {"kind", device.kind}, {"threads", device.threads}, {"memory", device.memory}, {"target", device.target}});
   manifest["training"] = ordered_json::parse(trainingText(c.summary.training()));
   manifest["files"] = files;
   if (!write("manifest.json", manifest.dump(1) + "\n"))

@@ -38,10 +38,12 @@ template <typename T> T whole(const json &object, const char *name) {
 
 /// How the bundle is compiled again, with what its manifest says as far as it can be read.
 std::string compileAgain(const std::string &directory, const json &manifest) {
-  auto number = [&](const char *name) { return manifest.is_object() && manifest.contains(name) && manifest[name].is_number_integer() ? manifest[name].dump() : std::string(); };
+  auto number = [&](const char *name) {
+    return manifest.is_object() && manifest.contains(name) && manifest[name].is_number_integer() ? manifest[name].dump() : std::string();
+  };
   std::string batch = number("batch"), sequence = number("sequence");
-  return "compile it again: zorse-compile MODEL.onnx --cluster " + directory + "/cluster.yaml --plan " + directory + "/plan.json" + (batch.empty() ? "" : " --batch " + batch) +
-         (sequence.empty() || sequence == "0" ? "" : " --seq " + sequence) + " -o NEW.zorse";
+  return "compile it again: zorse-compile MODEL.onnx --cluster " + directory + "/cluster.yaml --plan " + directory + "/plan.json" +
+         (batch.empty() ? "" : " --batch " + batch) + (sequence.empty() || sequence == "0" ? "" : " --seq " + sequence) + " -o NEW.zorse";
 }
 
 /// Whether it is a manifest of this version.
@@ -77,7 +79,8 @@ void parse(const std::string &text, Manifest &out) {
     throw Bad{"names no device"};
   for (const BundleDevice &device : out.devices)
     if (device.target >= out.devices.size())
-      throw Bad{"device '" + device.name + "': expects one of at most " + std::to_string(out.devices.size()) + " targets, got " + std::to_string(device.target)};
+      throw Bad{"device '" + device.name + "': expects one of at most " + std::to_string(out.devices.size()) + " targets, got " +
+                std::to_string(device.target)};
     else if (device.threads < 1 || device.threads > 4096)
       throw Bad{"device '" + device.name + "': expects 1 to 4096 threads, got " + std::to_string(device.threads)};
   for (const auto &[name, hash] : out.files)
@@ -155,7 +158,8 @@ bool readManifest(const std::string &directory, const ReadFile &read, Manifest &
     }
     manifest.digest = sha256(text);
     if (stated != manifest.digest + "  manifest.json\n") {
-      error = path + ": its SHA-256 is " + manifest.digest + ", which is not what " + digestPath + " says: one of the two was changed or damaged; compile the model again";
+      error = path + ": its SHA-256 is " + manifest.digest + ", which is not what " + digestPath +
+              " says: one of the two was changed or damaged; compile the model again";
       return false;
     }
     parse(text, manifest);
@@ -171,7 +175,8 @@ bool readManifest(const std::string &directory, const ReadFile &read, Manifest &
 
 std::string contradiction(const Manifest &manifest, const std::string &planText, const ModelSummary &summary) {
   auto differ = [](const std::string &what, const std::string &one, const std::string &a, const std::string &other, const std::string &b) {
-    return a == b ? std::string() : what + ": " + one + " says " + a + ", " + other + " says " + b + ": they are not of one compilation; compile the model again";
+    return a == b ? std::string()
+                  : what + ": " + one + " says " + a + ", " + other + " says " + b + ": they are not of one compilation; compile the model again";
   };
   const std::string here = "manifest.json", there = "summary.pb", planned = "plan.json";
   std::vector<std::string> found;
@@ -185,7 +190,8 @@ std::string contradiction(const Manifest &manifest, const std::string &planText,
   if (!plan.is_object() || !plan.contains("batch") || !plan.contains("devices") || !plan["devices"].is_array())
     return "plan.json: expects a plan with batch and devices; compile the model again";
   found.push_back(differ("batch", here, std::to_string(manifest.batch), planned, shown(plan["batch"])));
-  if (plan.contains("model") && (!plan["model"].is_string() || differentModels(plan["model"].get<std::string>(), summary.content_hash()))) // as ValidatePlan.cpp does
+  if (plan.contains("model") &&
+      (!plan["model"].is_string() || differentModels(plan["model"].get<std::string>(), summary.content_hash()))) // as ValidatePlan.cpp does
     found.push_back(differ("contents of the model", planned, shown(plan["model"]), there, shown(summary.content_hash())));
   const json &devices = plan["devices"];
   found.push_back(differ("number of devices", here, std::to_string(manifest.devices.size()), planned, std::to_string(devices.size())));
@@ -194,7 +200,8 @@ std::string contradiction(const Manifest &manifest, const std::string &planText,
     const json name = device.is_object() && device.contains("name") ? device["name"] : device;
     found.push_back(differ("device " + std::to_string(i), here, shown(manifest.devices[i].name), planned, shown(name)));
     if (device.is_object() && device.contains("memory"))
-      found.push_back(differ("memory of device '" + manifest.devices[i].name + "'", here, std::to_string(manifest.devices[i].memory), planned, shown(device["memory"])));
+      found.push_back(differ("memory of device '" + manifest.devices[i].name + "'", here, std::to_string(manifest.devices[i].memory), planned,
+                             shown(device["memory"])));
   }
   for (const std::string &one : found)
     if (!one.empty())

@@ -74,7 +74,8 @@ bool writeWeights(const std::vector<WeightData> &weights, WeightMode mode, const
   }
 
   // Whether any of them is outside the bundle: readers refuse to leave it otherwise.
-  const bool references = mode == WeightMode::Reference && std::any_of(weights.begin(), weights.end(), [](const WeightData &w) { return !w.file.empty(); });
+  const bool references =
+      mode == WeightMode::Reference && std::any_of(weights.begin(), weights.end(), [](const WeightData &w) { return !w.file.empty(); });
   json = {{"references", references}, {"parameters", nlohmann::ordered_json::array()}};
   for (size_t i = 0; i < weights.size(); ++i) {
     const WeightData &w = weights[i];

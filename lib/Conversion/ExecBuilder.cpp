@@ -46,8 +46,8 @@ void ExecBuilder::state(exec::ValueAttr value, exec::RegionAttr region, bundle::
 }
 
 void ExecBuilder::compute(const Common &c, bundle::Compute::Task task, int32_t cell, int32_t group) {
-  open = exec::ComputeOp::create(builder, loc, id(c), exec::TaskAttr::get(context(), static_cast<exec::Task>(task)), number(cell), number(group), c.queue,
-                                 phase(c), waits(c), time(c.start, c), time(c.finish, c));
+  open = exec::ComputeOp::create(builder, loc, id(c), exec::TaskAttr::get(context(), static_cast<exec::Task>(task)), number(cell), number(group),
+                                 c.queue, phase(c), waits(c), time(c.start, c), time(c.finish, c));
   builder.setInsertionPointToStart(&open.getCalls().emplaceBlock());
 }
 

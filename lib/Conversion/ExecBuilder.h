@@ -32,7 +32,8 @@ public:
   void call(uint32_t body, int32_t unit, int64_t rows, int64_t sampleBase, uint64_t instanceBase, llvm::ArrayRef<mlir::Attribute> slots);
   void endCompute();
   template <typename Op, typename... What> void entry(const Common &common, What... what) {
-    Op::create(builder, loc, id(common), what..., common.queue, phase(common), waits(common), time(common.start, common), time(common.finish, common));
+    Op::create(builder, loc, id(common), what..., common.queue, phase(common), waits(common), time(common.start, common),
+               time(common.finish, common));
   }
 
   exec::QueueAttr queueOf(uint32_t index) const { return queues.at(index); }

@@ -65,7 +65,8 @@ struct Converter {
       const bundle::Value &v = load.value();
       if (v.id() != load.input() || v.begin() != load.sample_base() || v.end() - v.begin() != load.rows())
         return out.error() << "entry " << e.id() << ": expects the value to be the rows it loads, [" << load.sample_base() << ':'
-                           << load.sample_base() + load.rows() << "] of input " << load.input() << ", got [" << v.begin() << ':' << v.end() << "] of " << v.id();
+                           << load.sample_base() + load.rows() << "] of input " << load.input() << ", got [" << v.begin() << ':' << v.end() << "] of "
+                           << v.id();
       out.entry<exec::LoadInputOp>(common, value(v), out.region(load.region()));
       return success();
     }
@@ -74,8 +75,8 @@ struct Converter {
       return success();
     case bundle::Entry::kAllGather: {
       const bundle::AllGather &g = e.all_gather();
-      out.entry<exec::AllGatherOp>(common, value(g.value()), out.number(g.group()), out.type(g.type()), extents(g.shards()), out.deviceList(g.readers()),
-                                   out.region(g.full()), out.region(g.shard()));
+      out.entry<exec::AllGatherOp>(common, value(g.value()), out.number(g.group()), out.type(g.type()), extents(g.shards()),
+                                   out.deviceList(g.readers()), out.region(g.full()), out.region(g.shard()));
       return success();
     }
     case bundle::Entry::kReduceScatter: {

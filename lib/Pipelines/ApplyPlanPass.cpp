@@ -24,12 +24,13 @@ struct ApplyPlanPass : PassWrapper<ApplyPlanPass, OperationPass<ModuleOp>> {
   Option<std::string> plan{*this, "plan", llvm::cl::desc("plan.json: the tiling, devices, owners and schedule")};
   Option<std::string> optimizer{*this, "optimizer", llvm::cl::desc("adamw (default), adam or sgd"), llvm::cl::init("adamw")};
   Option<double> clip{*this, "clip", llvm::cl::desc("global gradient norm, 0: off"), llvm::cl::init(1.0)};
-  Option<step::ExpandUntil> until{*this, "until", llvm::cl::desc("Stop earlier and print what is known by then"), llvm::cl::init(step::ExpandUntil::All),
-                                  llvm::cl::values(clEnumValN(step::ExpandUntil::Stages, "stages", "tasks of cells, inputs, transfers between cells"),
-                                                   clEnumValN(step::ExpandUntil::Collectives, "collectives", "and gathers, reductions, norms, updates, the report"),
-                                                   clEnumValN(step::ExpandUntil::Order, "order", "and one global list with times"),
-                                                   clEnumValN(step::ExpandUntil::Memory, "memory", "and a place for every buffer"),
-                                                   clEnumValN(step::ExpandUntil::All, "all", "and waits: the programs"))};
+  Option<step::ExpandUntil> until{
+      *this, "until", llvm::cl::desc("Stop earlier and print what is known by then"), llvm::cl::init(step::ExpandUntil::All),
+      llvm::cl::values(clEnumValN(step::ExpandUntil::Stages, "stages", "tasks of cells, inputs, transfers between cells"),
+                       clEnumValN(step::ExpandUntil::Collectives, "collectives", "and gathers, reductions, norms, updates, the report"),
+                       clEnumValN(step::ExpandUntil::Order, "order", "and one global list with times"),
+                       clEnumValN(step::ExpandUntil::Memory, "memory", "and a place for every buffer"),
+                       clEnumValN(step::ExpandUntil::All, "all", "and waits: the programs"))};
   Option<std::string> dumpDir{*this, "dump-dir", llvm::cl::desc("folder for the text of bodies and kernels")};
 
   StringRef getArgument() const override { return "zorse-apply-plan"; }

@@ -9,7 +9,8 @@ namespace zorse::pipelines {
 /// Adds the bodies that are not functions and tells the summary which body each function became.
 void assignBodies(units::UnitModel &model, codegen::CompiledBodies &bodies, std::vector<codegen::CompiledBodies> &others);
 
-/// Removes the parts of split backwards, for a plan that does not split: their kernels need not be compiled. The summary still says what they would cost.
+/// Removes the parts of split backwards, for a plan that does not split: their kernels need not be compiled. The summary still says what they would
+/// cost.
 void dropSplitBodies(units::UnitModel &model, codegen::CompiledBodies &bodies, std::vector<codegen::CompiledBodies> &others);
 
 } // namespace zorse::pipelines

@@ -193,8 +193,8 @@ bool summarizeModel(const CompileOptions &options, bundle::ModelSummary &summary
   DiagnosticPrinter printer(&context, options.model);
   Runner runner{options};
   Compiler c{options, context, {}, {}, {}, {}, {}, {}, {}, {}};
-  if (!runner.run(Phase::Import, c, &Compiler::import) || !runner.run(Phase::Recognize, c, &Compiler::recognize) || !runner.run(Phase::Backward, c, &Compiler::buildUnits) ||
-      !runner.run(Phase::Bodies, c, &Compiler::compileBodies))
+  if (!runner.run(Phase::Import, c, &Compiler::import) || !runner.run(Phase::Recognize, c, &Compiler::recognize) ||
+      !runner.run(Phase::Backward, c, &Compiler::buildUnits) || !runner.run(Phase::Bodies, c, &Compiler::compileBodies))
     return false;
   summary = std::move(c.model.summary);
   bodies = std::move(c.bodies.library);

@@ -23,7 +23,7 @@ struct Compiler {
 
   ImportedModel imported;
   units::UnitModel model;
-  codegen::CompiledBodies bodies;                   ///< of the first target: the others have the same slots.
+  codegen::CompiledBodies bodies; ///< of the first target: the others have the same slots.
   std::vector<codegen::CompiledBodies> otherTargets;
   PlanOutcome planned;
   std::string planJson; ///< canonical

@@ -132,8 +132,10 @@ bool Compiler::compileBodies(std::string &remark) {
   codegen::CodegenOptions code;
   code.threads = options.threads;
   code.arch = options.arch;
-  if (code.arch != "native" && llvm::Triple(llvm::sys::getProcessTriple()).isX86() && llvm::X86::parseArchX86(code.arch, /*Only64Bit=*/true) == llvm::X86::CK_None) {
-    printError("--arch: expects a 64-bit x86 CPU as LLVM names it (x86-64-v2, x86-64-v3, x86-64-v4, znver4, skylake-avx512, ...), got '" + code.arch + "'");
+  if (code.arch != "native" && llvm::Triple(llvm::sys::getProcessTriple()).isX86() &&
+      llvm::X86::parseArchX86(code.arch, /*Only64Bit=*/true) == llvm::X86::CK_None) {
+    printError("--arch: expects a 64-bit x86 CPU as LLVM names it (x86-64-v2, x86-64-v3, x86-64-v4, znver4, skylake-avx512, ...), got '" + code.arch +
+               "'");
     return false;
   }
   if (!options.dumpDir.empty()) {
@@ -256,7 +258,8 @@ bool Compiler::plan(std::string &remark) {
     }
   assignTargets();
   planJson = step::writePlan(planned.plan, model.summary);
-  remark = counted(planned.plan.cells.size(), "cell") + " on " + counted(planned.plan.devices.size(), "device") + (options.plan.empty() ? " (searched)" : "");
+  remark = counted(planned.plan.cells.size(), "cell") + " on " + counted(planned.plan.devices.size(), "device") +
+           (options.plan.empty() ? " (searched)" : "");
   return true;
 }
 
@@ -274,7 +277,8 @@ bool Compiler::expand(std::string &remark) {
   uint64_t largest = 0;
   for (const step::DeviceProgram &device : graph.devices)
     largest = std::max(largest, device.plannedBytes);
-  remark = std::to_string(graph.entries.size()) + " entries, " + counted(graph.waits.size(), "wait") + ", at most " + megabytes(largest) + " on a device";
+  remark =
+      std::to_string(graph.entries.size()) + " entries, " + counted(graph.waits.size(), "wait") + ", at most " + megabytes(largest) + " on a device";
   return true;
 }
 
@@ -328,7 +332,8 @@ bool Compiler::write(std::string &remark) {
   uint64_t bytes = 0;
   for (const bundle::WeightData &weight : contents.weights)
     bytes += weight.size + weight.bytes.size();
-  bool reference = options.weights == Weights::Reference || options.weights == Weights::Later || (options.weights == Weights::Auto && bytes > kCopiedWeights);
+  bool reference =
+      options.weights == Weights::Reference || options.weights == Weights::Later || (options.weights == Weights::Auto && bytes > kCopiedWeights);
   contents.weightMode = reference ? bundle::WeightMode::Reference : bundle::WeightMode::Copy;
   std::vector<runtime::NamedPath> files; // of the model, which the bundle must not replace
   for (const bundle::WeightData &weight : contents.weights)

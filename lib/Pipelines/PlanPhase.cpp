@@ -20,7 +20,8 @@ std::string withoutDriver(const std::vector<bundle::BundleDevice> &devices) {
   if (count > 3)
     list += " and " + std::to_string(count - 3) + " more";
   return "there are code and a driver for devices of these kinds: " + deviceKindNames(/*driven=*/true) + "; these are of another kind: " + list +
-         ". Compile for a cluster of such devices. zorse-plan plans for any devices; with --simulate-only the bundle is compiled for zorse-run --simulate, which executes nothing";
+         ". Compile for a cluster of such devices. zorse-plan plans for any devices; with --simulate-only the bundle is compiled for zorse-run "
+         "--simulate, which executes nothing";
 }
 
 std::string withoutDriver(const std::string &clusterFile) {
@@ -41,8 +42,8 @@ std::vector<std::string> architecturesOf(const std::string &clusterFile) {
   return asked.empty() ? std::vector<std::string>{""} : std::vector<std::string>(asked.begin(), asked.end());
 }
 
-std::optional<PlanOutcome> makePlan(const std::string &clusterFile, const std::string &planFile, const std::vector<std::string> &profiles, int64_t batch,
-                                    const bundle::ModelSummary &summary, const bundle::BodyLibrary &bodies, std::string &error) {
+std::optional<PlanOutcome> makePlan(const std::string &clusterFile, const std::string &planFile, const std::vector<std::string> &profiles,
+                                    int64_t batch, const bundle::ModelSummary &summary, const bundle::BodyLibrary &bodies, std::string &error) {
   std::optional<planning::Cluster> cluster = planning::readClusterFile(clusterFile, error);
   if (!cluster)
     return std::nullopt;
@@ -72,7 +73,8 @@ std::optional<PlanOutcome> makePlan(const std::string &clusterFile, const std::s
     if (!plan)
       return std::nullopt;
     if (plan->batch != batch) {
-      error = planFile + ": is for a batch of " + std::to_string(plan->batch) + " samples, and --batch says " + std::to_string(batch) + ". Change one of them";
+      error = planFile + ": is for a batch of " + std::to_string(plan->batch) + " samples, and --batch says " + std::to_string(batch) +
+              ". Change one of them";
       return std::nullopt;
     }
     if (!planning::applyCluster(*plan, *cluster, summary.compute_type(), error) || !step::validatePlan(*plan, summary, error)) {

@@ -14,9 +14,9 @@ namespace zorse::pipelines {
 
 struct PlanOutcome {
   step::Plan plan;
-  std::vector<bundle::BundleDevice> devices; ///< in the order of the plan
-  std::vector<std::string> architectures;    ///< of these devices, as the cluster file says; empty: the compiler's
-  std::string cluster;                       ///< text of the file
+  std::vector<bundle::BundleDevice> devices;        ///< in the order of the plan
+  std::vector<std::string> architectures;           ///< of these devices, as the cluster file says; empty: the compiler's
+  std::string cluster;                              ///< text of the file
   std::shared_ptr<const planning::CostModel> costs; ///< of the plan's devices
 };
 
@@ -25,12 +25,12 @@ std::string withoutDriver(const std::vector<bundle::BundleDevice> &devices);
 /// The same of the devices of a cluster file, before anything is planned; a file that cannot be read is for makePlan to report.
 std::string withoutDriver(const std::string &clusterFile);
 
-/// Architectures that the devices of a cluster file ask for, each once; "" where some leave it to the compiler. Of a file that cannot be read: that alone.
+/// Architectures that the devices of a cluster file ask for, each once; "" where some leave it to the compiler. Of a file that cannot be read: that
+/// alone.
 std::vector<std::string> architecturesOf(const std::string &clusterFile);
 
 /// Reads the cluster and the plan (or makes one, counting the memory these bodies need) and checks them against the model. Errors name the file.
-std::optional<PlanOutcome> makePlan(const std::string &clusterFile, const std::string &planFile, const std::vector<std::string> &profiles, int64_t batch,
-                                    const bundle::ModelSummary &summary,
-                                    const bundle::BodyLibrary &bodies, std::string &error);
+std::optional<PlanOutcome> makePlan(const std::string &clusterFile, const std::string &planFile, const std::vector<std::string> &profiles,
+                                    int64_t batch, const bundle::ModelSummary &summary, const bundle::BodyLibrary &bodies, std::string &error);
 
 } // namespace zorse::pipelines

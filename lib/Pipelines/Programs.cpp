@@ -45,8 +45,8 @@ bool buildProgram(const step::StepGraph &graph, uint32_t device, const conversio
 
 } // namespace
 
-std::vector<std::string> buildPrograms(const step::StepGraph &graph, const bundle::ModelSummary &summary, const bundle::BodyLibrary &bodies, unsigned threads,
-                                       const std::function<void(size_t, const std::string &)> &text) {
+std::vector<std::string> buildPrograms(const step::StepGraph &graph, const bundle::ModelSummary &summary, const bundle::BodyLibrary &bodies,
+                                       unsigned threads, const std::function<void(size_t, const std::string &)> &text) {
   conversion::ExecNames names;
   names.summary = &summary;
   names.bodies = &bodies;

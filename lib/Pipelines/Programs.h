@@ -17,8 +17,8 @@ namespace zorse::pipelines {
 ///
 /// \param text  called with the exec IR of every program, in the order of devices, if given.
 /// \returns the serialised programs; empty when one of them is wrong, after a diagnostic.
-std::vector<std::string> buildPrograms(const step::StepGraph &graph, const bundle::ModelSummary &summary, const bundle::BodyLibrary &bodies, unsigned threads,
-                                       const std::function<void(size_t device, const std::string &text)> &text = {});
+std::vector<std::string> buildPrograms(const step::StepGraph &graph, const bundle::ModelSummary &summary, const bundle::BodyLibrary &bodies,
+                                       unsigned threads, const std::function<void(size_t device, const std::string &text)> &text = {});
 
 /// Verifies them as serialised (lib/Verify). Findings are printed as errors.
 bool verifySerialized(const std::vector<std::string> &programs, const bundle::ModelSummary &summary, const bundle::BodyLibrary &bodies,

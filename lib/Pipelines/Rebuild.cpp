@@ -30,8 +30,10 @@ bool takeFromBundle(const CompileOptions &options, bundle::BundleContents &conte
     return false;
   if (bundle::serialize(view->summary) != bundle::serialize(contents.summary)) {
     const bool sameGraph = view->summary.content_hash() == contents.summary.content_hash();
-    error = options.rebuild + ": its summary is not what this compiler makes of " + options.model + (sameGraph ? ", though the graph is the same" : ", whose graph is another") +
-            ": it was compiled from another model, with other options or by another version. Nothing was written; give the options it was compiled with, or compile a bundle of your own with --plan " +
+    error = options.rebuild + ": its summary is not what this compiler makes of " + options.model +
+            (sameGraph ? ", though the graph is the same" : ", whose graph is another") +
+            ": it was compiled from another model, with other options or by another version. Nothing was written; give the options it was compiled "
+            "with, or compile a bundle of your own with --plan " +
             options.rebuild + "/plan.json";
     return false;
   }

@@ -8,7 +8,7 @@ namespace zorse::pipelines {
 
 /// One entry per ParameterInfo, in its order: from the file's initializers, or from constants that were lifted to parameters of `@model`.
 /// False: a parameter without bytes; `error` names it.
-bool collectWeights(const ImportedModel &imported, mlir::ModuleOp model, const bundle::ModelSummary &summary, std::vector<bundle::WeightData> &weights,
-                    std::string &error);
+bool collectWeights(const ImportedModel &imported, mlir::ModuleOp model, const bundle::ModelSummary &summary,
+                    std::vector<bundle::WeightData> &weights, std::string &error);
 
 } // namespace zorse::pipelines

@@ -27,7 +27,8 @@ Network::Network(const bundle::Topology &topology) {
     siteNames.push_back(site.name());
     OfSite of;
     of.fabric = {addResource(site.fabric(), Kind::Fabric, s), site.fabric().latency(), site.fabric().flow()};
-    of.uplink = {addResource(site.uplink(), Kind::UplinkOut, s), addResource(site.uplink(), Kind::UplinkIn, s), site.uplink().latency(), site.uplink().flow()};
+    of.uplink = {addResource(site.uplink(), Kind::UplinkOut, s), addResource(site.uplink(), Kind::UplinkIn, s), site.uplink().latency(),
+                 site.uplink().flow()};
     ofSite.push_back(of);
   }
   for (const auto &node : topology.nodes()) {
@@ -69,7 +70,8 @@ Network::Network(const bundle::Topology &topology) {
   for (const auto &listed : topology.site_pairs())
     links[listed.a() * n + listed.b()] = links[listed.b() * n + listed.a()] = &listed.link();
   for (size_t p = 0; p < links.size(); ++p)
-    pairs.push_back({p / n == p % n ? kNoResource : addResource(*links[p], Kind::Pair, static_cast<uint32_t>(p)), links[p]->latency(), links[p]->flow()});
+    pairs.push_back(
+        {p / n == p % n ? kNoResource : addResource(*links[p], Kind::Pair, static_cast<uint32_t>(p)), links[p]->latency(), links[p]->flow()});
 }
 
 const Network::Shared &Network::pair(uint32_t from, uint32_t to) const {
@@ -124,7 +126,8 @@ std::string Network::name(uint32_t resource, const std::vector<std::string> &dev
   switch (kind) {
   case Kind::PortOut:
   case Kind::PortIn:
-    return "port of " + (owner < deviceNames.size() ? deviceNames[owner] : "device " + std::to_string(owner)) + (kind == Kind::PortOut ? ", out" : ", in");
+    return "port of " + (owner < deviceNames.size() ? deviceNames[owner] : "device " + std::to_string(owner)) +
+           (kind == Kind::PortOut ? ", out" : ", in");
   case Kind::Bus:
     return "bus of node " + nodeNames[owner];
   case Kind::CardOut:

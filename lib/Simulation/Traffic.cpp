@@ -24,7 +24,9 @@ double Traffic::moved(uint32_t device, double work, double start) const {
 }
 
 /// Seconds that a message waits for them.
-double Traffic::delay(uint32_t device, double start) const { return std::min(network->moving(device).delay, std::max(debts[device].until - start, 0.0)); }
+double Traffic::delay(uint32_t device, double start) const {
+  return std::min(network->moving(device).delay, std::max(debts[device].until - start, 0.0));
+}
 
 double Traffic::compute(uint32_t device, double seconds, double start) {
   if (debts.empty())
@@ -92,7 +94,8 @@ void Traffic::addMembers(const std::vector<Piece> &owners, const std::vector<uin
   members.resize(kept);
 }
 
-/// Adds a flow, or several with equal parts of the bytes, to the loads. For the mirrored operation callers swap the ends: a reduce-scatter is an all-gather whose bytes go backwards.
+/// Adds a flow, or several with equal parts of the bytes, to the loads. For the mirrored operation callers swap the ends: a reduce-scatter is an
+/// all-gather whose bytes go backwards.
 void Traffic::flow(uint32_t from, uint32_t to, double bytes, size_t several) {
   Route route = network->route(from, to);
   lastHop = route.latency;
@@ -142,7 +145,8 @@ void Traffic::ring(Operation operation, size_t begin, size_t end, size_t several
   latency += (latencies - shortest) * (operation == Operation::Reduce ? 2 : 1); // no piece crosses all of them
 }
 
-/// Members of the node that has the fewest: as many rings enter and leave their nodes by different devices (NCCL's channels), so that as many flows share a card.
+/// Members of the node that has the fewest: as many rings enter and leave their nodes by different devices (NCCL's channels), so that as many flows
+/// share a card.
 size_t Traffic::fewestOfNode() const {
   size_t fewest = members.size(), run = 0;
   for (size_t i = 0; i < members.size(); ++i) {
@@ -226,7 +230,7 @@ void Traffic::hierarchical(Operation operation) {
       latency += lastHop;
     }
   };
-  phase([&](const Run &site) {  operation == Operation::Reduce ? around(site, total) : ring(operation, site.begin, site.end, 1); });
+  phase([&](const Run &site) { operation == Operation::Reduce ? around(site, total) : ring(operation, site.begin, site.end, 1); });
   phase([&](const Run &site) { around(site, operation == Operation::Reduce ? total : total - site.owned); });
   least = latency = 0;
   double latencies = 0, shortest = 0;
@@ -244,7 +248,8 @@ void Traffic::hierarchical(Operation operation) {
   latency = hops + (latencies - shortest) * (operation == Operation::Reduce ? 2 : 1);
 }
 
-/// Gathers: rings across the nodes bring every node all bytes, each member its part of them; a ring inside each node brings every member the rest. Scatters are mirrored.
+/// Gathers: rings across the nodes bring every node all bytes, each member its part of them; a ring inside each node brings every member the rest.
+/// Scatters are mirrored.
 void Traffic::rails(Operation operation, size_t several) {
   const std::vector<Run> nodes = runsOf(&Member::node);
   const double twice = operation == Operation::Reduce ? 2 : 1;
@@ -283,11 +288,20 @@ void Traffic::rails(Operation operation, size_t several) {
 Traffic::Weighed Traffic::weigh(Operation operation, Algorithm algorithm) {
   least = latency = 0;
   switch (algorithm) {
-  case Algorithm::Exchange: exchange(operation); break;
-  case Algorithm::Tree: tree(operation); break;
-  case Algorithm::Hierarchical: hierarchical(operation); break;
-  case Algorithm::Rails: rails(operation, fewestOfNode()); break;
-  default: ring(operation, 0, members.size(), fewestOfNode());
+  case Algorithm::Exchange:
+    exchange(operation);
+    break;
+  case Algorithm::Tree:
+    tree(operation);
+    break;
+  case Algorithm::Hierarchical:
+    hierarchical(operation);
+    break;
+  case Algorithm::Rails:
+    rails(operation, fewestOfNode());
+    break;
+  default:
+    ring(operation, 0, members.size(), fewestOfNode());
   }
   Weighed weighed{least, latency, {}, {}};
   weighed.loads.reserve(touched.size());
@@ -317,8 +331,10 @@ double Traffic::endOf(const Weighed &collective, double start) const {
   return end + longest;
 }
 
-/// Steps have few collectives that differ, and planners simulate steps that differ little: what was weighed is kept. Two of them are the same if 128 bits say so.
-const std::vector<Traffic::Weighed> &Traffic::choices(Operation operation, const std::vector<Piece> &owners, const std::vector<uint32_t> &readers, double bytes, Algorithm algorithm) {
+/// Steps have few collectives that differ, and planners simulate steps that differ little: what was weighed is kept. Two of them are the same if 128
+/// bits say so.
+const std::vector<Traffic::Weighed> &Traffic::choices(Operation operation, const std::vector<Piece> &owners, const std::vector<uint32_t> &readers,
+                                                      double bytes, Algorithm algorithm) {
   Key key{0x9e3779b97f4a7c15, 0xc2b2ae3d27d4eb4f};
   auto mix = [&](uint64_t value) {
     key[0] = (key[0] ^ value) * 0xff51afd7ed558ccd;
@@ -373,7 +389,8 @@ const std::vector<Traffic::Weighed> &Traffic::choices(Operation operation, const
   return found;
 }
 
-Passage Traffic::run(Operation operation, const std::vector<Piece> &owners, const std::vector<uint32_t> &readers, double bytes, double start, Algorithm algorithm) {
+Passage Traffic::run(Operation operation, const std::vector<Piece> &owners, const std::vector<uint32_t> &readers, double bytes, double start,
+                     Algorithm algorithm) {
   const Weighed *best = nullptr;
   double bestEnd = 0, sent = start;
   for (const Weighed &one : choices(operation, owners, readers, bytes, algorithm)) {
@@ -395,23 +412,35 @@ Passage Traffic::run(Operation operation, const std::vector<Piece> &owners, cons
 
 Algorithm zorse::sim::algorithmOf(zorse::bundle::Topology::Algorithm algorithm) {
   switch (algorithm) {
-  case zorse::bundle::Topology::EXCHANGE: return Algorithm::Exchange;
-  case zorse::bundle::Topology::RING: return Algorithm::Ring;
-  case zorse::bundle::Topology::TREE: return Algorithm::Tree;
-  case zorse::bundle::Topology::HIERARCHICAL: return Algorithm::Hierarchical;
-  case zorse::bundle::Topology::RAILS: return Algorithm::Rails;
-  default: return Algorithm::Best;
+  case zorse::bundle::Topology::EXCHANGE:
+    return Algorithm::Exchange;
+  case zorse::bundle::Topology::RING:
+    return Algorithm::Ring;
+  case zorse::bundle::Topology::TREE:
+    return Algorithm::Tree;
+  case zorse::bundle::Topology::HIERARCHICAL:
+    return Algorithm::Hierarchical;
+  case zorse::bundle::Topology::RAILS:
+    return Algorithm::Rails;
+  default:
+    return Algorithm::Best;
   }
 }
 
 zorse::bundle::Topology::Algorithm zorse::sim::algorithmOf(Algorithm algorithm) {
   switch (algorithm) {
-  case Algorithm::Exchange: return zorse::bundle::Topology::EXCHANGE;
-  case Algorithm::Ring: return zorse::bundle::Topology::RING;
-  case Algorithm::Tree: return zorse::bundle::Topology::TREE;
-  case Algorithm::Hierarchical: return zorse::bundle::Topology::HIERARCHICAL;
-  case Algorithm::Rails: return zorse::bundle::Topology::RAILS;
-  case Algorithm::Best: break;
+  case Algorithm::Exchange:
+    return zorse::bundle::Topology::EXCHANGE;
+  case Algorithm::Ring:
+    return zorse::bundle::Topology::RING;
+  case Algorithm::Tree:
+    return zorse::bundle::Topology::TREE;
+  case Algorithm::Hierarchical:
+    return zorse::bundle::Topology::HIERARCHICAL;
+  case Algorithm::Rails:
+    return zorse::bundle::Topology::RAILS;
+  case Algorithm::Best:
+    break;
   }
   return zorse::bundle::Topology::BEST;
 }

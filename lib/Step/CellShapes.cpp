@@ -33,7 +33,7 @@ const CellShape &CellShapes::of(const Cell &cell) {
 
 CellShape CellShapes::make(int32_t unitBegin, int32_t unitEnd, int64_t rows) const {
   CellShape shape;
-  std::map<uint32_t, TaskSet> values, gradients, inputs; // touched by a call
+  std::map<uint32_t, TaskSet> values, gradients, inputs;                                       // touched by a call
   std::vector<uint8_t> takes(static_cast<size_t>(x.summary.values_size()), 0), touches(takes); // some unit takes it; takes or makes it
   std::map<uint32_t, CellShape::GroupUse> groups;
   auto extentOf = [&](const bundle::Extent &e) { return static_cast<uint64_t>(e.fixed() + e.per_row() * rows); };
@@ -49,7 +49,8 @@ CellShape CellShapes::make(int32_t unitBegin, int32_t unitEnd, int64_t rows) con
       takes[v] = touches[v] = 1;
     for (uint32_t v : unit.values_out())
       touches[v] = 1;
-    shape.lossBytes += static_cast<uint64_t>(unit.loss_terms_size()) * alignRegion(static_cast<uint64_t>(rows) * elementBytes(wideType(x.summary.compute_type())));
+    shape.lossBytes +=
+        static_cast<uint64_t>(unit.loss_terms_size()) * alignRegion(static_cast<uint64_t>(rows) * elementBytes(wideType(x.summary.compute_type())));
     for (int kind = 0; kind < 3; ++kind) {
       std::optional<UnitTask> task = unitTask(x.summary, u, static_cast<TaskKind>(kind), x.plan.schedule.splitBackward);
       if (!task)
@@ -132,7 +133,9 @@ CellShape CellShapes::make(int32_t unitBegin, int32_t unitEnd, int64_t rows) con
           addInside(bytesOf(v), tasksOf(gradients, v));
         }
       }
-  auto placeIn = [](const std::vector<uint32_t> &list, uint32_t v) { return static_cast<int32_t>(std::find(list.begin(), list.end(), v) - list.begin()); };
+  auto placeIn = [](const std::vector<uint32_t> &list, uint32_t v) {
+    return static_cast<int32_t>(std::find(list.begin(), list.end(), v) - list.begin());
+  };
   auto placeOf = [](const std::vector<std::pair<uint32_t, TaskSet>> &list, uint32_t v) {
     auto it = std::find_if(list.begin(), list.end(), [&](const auto &item) { return item.first == v; });
     return it == list.end() ? -1 : static_cast<int32_t>(it - list.begin());

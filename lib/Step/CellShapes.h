@@ -19,28 +19,28 @@ inline constexpr TaskSet kInF = 1, kInB = 2, kInW = 4;
 struct CellShape {
   /// Bytes of buffers nobody else touches, by the first and the last task that does: saved and deferred blocks, values and gradients inside the cell.
   uint64_t inside[3][3] = {};
-  std::vector<TaskSet> in;                              ///< per value of liveAt at the first cut: tasks that touch the buffer the cell has it in
-  std::vector<std::pair<uint32_t, TaskSet>> produced;   ///< values made here that are live at the last cut
-  std::vector<TaskSet> gradIn;                          ///< per value of gradsAt at the last cut
-  std::vector<std::pair<uint32_t, TaskSet>> gradOut;    ///< gradients that begin here and leave by the first cut
-  std::vector<std::pair<uint32_t, TaskSet>> inputs;     ///< graph inputs
+  std::vector<TaskSet> in;                            ///< per value of liveAt at the first cut: tasks that touch the buffer the cell has it in
+  std::vector<std::pair<uint32_t, TaskSet>> produced; ///< values made here that are live at the last cut
+  std::vector<TaskSet> gradIn;                        ///< per value of gradsAt at the last cut
+  std::vector<std::pair<uint32_t, TaskSet>> gradOut;  ///< gradients that begin here and leave by the first cut
+  std::vector<std::pair<uint32_t, TaskSet>> inputs;   ///< graph inputs
   struct GroupUse {
     uint32_t group;
     TaskSet parameters, gradients;
   };
-  std::vector<GroupUse> groups;                         ///< state the cell's tasks touch
-  std::vector<uint8_t> usesIn, usesGradIn;              ///< per value at the first and at the last cut: some unit here takes it, or makes it
-  std::vector<int32_t> out;                             ///< per value of liveAt at the last cut: index in `produced`, or -1 - index in `in`
+  std::vector<GroupUse> groups;            ///< state the cell's tasks touch
+  std::vector<uint8_t> usesIn, usesGradIn; ///< per value at the first and at the last cut: some unit here takes it, or makes it
+  std::vector<int32_t> out;                ///< per value of liveAt at the last cut: index in `produced`, or -1 - index in `in`
   struct GradOut {
-    int32_t from;                                       ///< index in `gradOut`, or -1 - index in `gradIn`
-    bool touched;                                       ///< the cell adds to it; otherwise it passes through
+    int32_t from; ///< index in `gradOut`, or -1 - index in `gradIn`
+    bool touched; ///< the cell adds to it; otherwise it passes through
   };
-  std::vector<GradOut> gradsOut;                        ///< per value of gradsAt at the first cut
+  std::vector<GradOut> gradsOut; ///< per value of gradsAt at the first cut
   uint64_t workspace = 0;
-  uint64_t lossBytes = 0;                               ///< loss rows, one buffer's worth per term: from F to their sum
-  uint64_t hold = 0;     ///< bytes from the cell's first receive to its last task, at most
-  uint64_t deferred = 0; ///< of it, what begins with B (for W)
-  uint64_t passing = 0;  ///< bytes it needs besides while a task runs or its results leave, at most
+  uint64_t lossBytes = 0; ///< loss rows, one buffer's worth per term: from F to their sum
+  uint64_t hold = 0;      ///< bytes from the cell's first receive to its last task, at most
+  uint64_t deferred = 0;  ///< of it, what begins with B (for W)
+  uint64_t passing = 0;   ///< bytes it needs besides while a task runs or its results leave, at most
 };
 
 class CellShapes {

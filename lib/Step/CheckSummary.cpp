@@ -43,7 +43,8 @@ std::string checkUnits(const bundle::ModelSummary &summary) {
     for (const bundle::Extent *size : {&unit.saved_bytes(), &unit.forward_workspace(), &unit.backward_workspace(), &unit.deferred_bytes(),
                                        &unit.input_gradient_workspace(), &unit.weight_gradient_workspace()})
       if (!sound(*size))
-        return name + "has a size of " + std::to_string(size->fixed()) + " bytes and " + std::to_string(size->per_row()) + " per row, expected 0 to 2^48";
+        return name + "has a size of " + std::to_string(size->fixed()) + " bytes and " + std::to_string(size->per_row()) +
+               " per row, expected 0 to 2^48";
     for (double cost : {unit.forward_flops_per_row(), unit.backward_flops_per_row(), unit.forward_bytes_per_row(), unit.backward_bytes_per_row(),
                         unit.input_gradient_flops_per_row(), unit.weight_gradient_flops_per_row(), unit.input_gradient_bytes_per_row(),
                         unit.weight_gradient_bytes_per_row()})
@@ -148,8 +149,8 @@ bool zorse::step::checkSizes(const bundle::ModelSummary &summary, const Plan &pl
     return false;
   };
   for (const auto &unit : summary.units())
-    for (const bundle::Extent *size : {&unit.saved_bytes(), &unit.forward_workspace(), &unit.backward_workspace(), &unit.deferred_bytes(), &unit.input_gradient_workspace(),
-                                       &unit.weight_gradient_workspace()})
+    for (const bundle::Extent *size : {&unit.saved_bytes(), &unit.forward_workspace(), &unit.backward_workspace(), &unit.deferred_bytes(),
+                                       &unit.input_gradient_workspace(), &unit.weight_gradient_workspace()})
       if (!check("unit '" + unit.name() + "'", static_cast<double>(size->fixed()), static_cast<double>(size->per_row())))
         return false;
   for (const auto &value : summary.values())

@@ -1,8 +1,9 @@
 // The waits a program needs: a replay of the placed regions over two steps.
 //
-// The arenas of a device are laid end to end. Bytes remember their last writer and the last reader of every queue. An entry must follow the writers of what it reads, and the writers and readers
-// of what it writes; a wait is kept only if neither the entry's own queue nor a wait kept before implies it. What an entry knows to be finished is a
-// vector with one place per queue of the device. The second step sees the end of the first, so its waits are those of every step.
+// The arenas of a device are laid end to end. Bytes remember their last writer and the last reader of every queue. An entry must follow the writers
+// of what it reads, and the writers and readers of what it writes; a wait is kept only if neither the entry's own queue nor a wait kept before
+// implies it. What an entry knows to be finished is a vector with one place per queue of the device. The second step sees the end of the first, so
+// its waits are those of every step.
 
 #include "zorse/Step/StepGraph.h"
 
@@ -252,7 +253,8 @@ private:
   /// Place among the device's entries over both steps of an entry of queue `q`.
   uint32_t index(size_t q, int32_t place) const {
     const int32_t length = static_cast<int32_t>(entriesOf[q].size());
-    return place < length ? entriesOf[q][static_cast<size_t>(place)] : static_cast<uint32_t>(position.size()) + entriesOf[q][static_cast<size_t>(place - length)];
+    return place < length ? entriesOf[q][static_cast<size_t>(place)]
+                          : static_cast<uint32_t>(position.size()) + entriesOf[q][static_cast<size_t>(place - length)];
   }
 
   StepGraph &graph;

@@ -77,12 +77,14 @@ private:
       for (uint32_t input : inputsOfCell(x.plan.cells[c]))
         wanted[{x.plan.cells[c].device, input}].push_back({x.plan.cells[c].sampleBegin, x.plan.cells[c].sampleEnd});
     for (auto &[key, list] : wanted) {
-      std::sort(list.begin(), list.end(), [](const InputRange &a, const InputRange &b) { return a.begin != b.begin ? a.begin < b.begin : a.end > b.end; });
+      std::sort(list.begin(), list.end(),
+                [](const InputRange &a, const InputRange &b) { return a.begin != b.begin ? a.begin < b.begin : a.end > b.end; });
       std::vector<InputRange> kept;
       uint64_t row = x.summary.inputs(key.second).bytes_per_row();
       for (const InputRange &range : list) {
         bool inside = !kept.empty() && range.end <= kept.back().end && (range.begin - kept.back().begin) * row % kRegionAlignment == 0;
-        bool repeated = inside || std::any_of(kept.rbegin(), kept.rend(), [&](const InputRange &k) { return k.begin == range.begin && k.end == range.end; });
+        bool repeated =
+            inside || std::any_of(kept.rbegin(), kept.rend(), [&](const InputRange &k) { return k.begin == range.begin && k.end == range.end; });
         if (!repeated)
           kept.push_back(range);
       }
@@ -178,9 +180,8 @@ private:
     Port port;
     port.value = valueId;
     const Port &first = portOf(neighbours.front());
-    bool view = std::all_of(neighbours.begin(), neighbours.end(), [&](uint32_t n) {
-      return x.plan.cells[n].device == cell.device && portOf(n).buffer == first.buffer;
-    });
+    bool view = std::all_of(neighbours.begin(), neighbours.end(),
+                            [&](uint32_t n) { return x.plan.cells[n].device == cell.device && portOf(n).buffer == first.buffer; });
     view = view && static_cast<uint64_t>(cell.sampleBegin - first.rowBase) * row % kRegionAlignment == 0;
     ready.clear();
     if (view) {
@@ -284,7 +285,12 @@ private:
       for (int64_t dim : parameter.shape())
         elements *= dim;
       uint64_t size = elementBytes(gradients ? parameter.type() : x.computeType(parameter.group()));
-      Value value{gradients ? bundle::Value::GRADIENTS : bundle::Value::PARAMETERS, parameter.group(), 0, parameter.offset(), parameter.offset() + elements, 0};
+      Value value{gradients ? bundle::Value::GRADIENTS : bundle::Value::PARAMETERS,
+                  parameter.group(),
+                  0,
+                  parameter.offset(),
+                  parameter.offset() + elements,
+                  0};
       x.addSlot(gradients ? bundle::PARAMETER_GRADIENT : bundle::PARAMETER, i, gradients ? bundle::ACCUMULATE : bundle::READ,
                 elementRegion(gradients ? holding.gradients : holding.parameters, 0, value.begin, value.end, size), value);
     }
@@ -474,7 +480,8 @@ private:
     info.gradOut.begin = static_cast<uint32_t>(x.ports.size());
     for (size_t i = 0; i < shape.gradsOut.size(); ++i) {
       auto [from, touched] = shape.gradsOut[i];
-      Port port = from >= 0 ? Port{x.gradsAt[cell.unitBegin][i], first + static_cast<uint32_t>(from), cell.sampleBegin, {}} : inPorts[static_cast<size_t>(-1 - from)];
+      Port port = from >= 0 ? Port{x.gradsAt[cell.unitBegin][i], first + static_cast<uint32_t>(from), cell.sampleBegin, {}}
+                            : inPorts[static_cast<size_t>(-1 - from)];
       if (touched) {
         Port done = producedBy(port.value, port.buffer, cell, info.backward);
         done.rowBase = port.rowBase;
@@ -512,7 +519,8 @@ private:
       std::sort(terms.begin(), terms.end());
       for (auto [term, buffer] : terms)
         x.addSlot(bundle::LOSS, term, bundle::READ, region(buffer, 0, static_cast<uint64_t>(cell.rows()) * lossBytes()), lossValue(cell, u, term));
-      x.addSlot(bundle::SUMS_SLOT, 0, bundle::ACCUMULATE, region(x.scalars[cell.device], kScalarsBytes, kSumsBytes), {bundle::Value::SUMS, 0, 0, 0, 0, 0});
+      x.addSlot(bundle::SUMS_SLOT, 0, bundle::ACCUMULATE, region(x.scalars[cell.device], kScalarsBytes, kSumsBytes),
+                {bundle::Value::SUMS, 0, 0, 0, 0, 0});
     }
     x.addEdge(x.cells[c].forward, op);
     x.sumLoss[cell.device].push_back(op);
@@ -550,7 +558,7 @@ private:
 
     // Values touched here: by a user (accumulates) or by the producer (reads).
     std::vector<Port> local(in);
-    std::vector<uint32_t> fresh; // values whose first contribution comes from this cell
+    std::vector<uint32_t> fresh;                                            // values whose first contribution comes from this cell
     uint32_t mark = static_cast<uint32_t>(x.plan.cells.size()) + 2 * c + 1; // forward used marks up to the number of cells
     for (int32_t u = cell.unitBegin; u < cell.unitEnd; ++u)
       for (const auto *list : {&x.summary.units(u).values_in(), &x.summary.units(u).values_out()})
@@ -657,9 +665,9 @@ private:
   std::vector<uint32_t> neighbours;
   std::vector<Source> ready;
   std::vector<Port> inPorts, outPorts;
-  std::vector<uint32_t> bufferOf;  ///< per value: its buffer in the current cell
+  std::vector<uint32_t> bufferOf; ///< per value: its buffer in the current cell
   std::vector<int64_t> rowBaseOf;
-  std::vector<uint32_t> used;      ///< per value: mark of the cell that touches it
+  std::vector<uint32_t> used; ///< per value: mark of the cell that touches it
 };
 
 } // namespace

@@ -98,8 +98,9 @@ bool listStep(Expansion &x, const std::vector<uint64_t> &less, std::string &erro
   return simulate(x, admission, error);
 }
 
-/// Bytes that devices still lack: what is held is estimated before the list is known. Less room than a cell takes changes nothing: a device that lacks as much as before
-/// is to have as much less again. `lacked`: by device, of the try before. \returns false if there is nothing to lack or to gain.
+/// Bytes that devices still lack: what is held is estimated before the list is known. Less room than a cell takes changes nothing: a device that
+/// lacks as much as before is to have as much less again. `lacked`: by device, of the try before. \returns false if there is nothing to lack or to
+/// gain.
 bool findLack(const Expansion &x, std::vector<uint64_t> &less, std::vector<uint64_t> &lacked) {
   if (!scheduleRule(x.plan.schedule.kind).givesWay())
     return false;
@@ -154,7 +155,8 @@ StepGraph withoutPlaces(Expansion &x) {
 
 } // namespace
 
-std::optional<StepGraph> zorse::step::expandPlan(const bundle::ModelSummary &summary, const Plan &plan, std::string &error, const ExpandOptions &options) {
+std::optional<StepGraph> zorse::step::expandPlan(const bundle::ModelSummary &summary, const Plan &plan, std::string &error,
+                                                 const ExpandOptions &options) {
   error.clear();
   if (!checkSummary(summary, error) || !validatePlan(plan, summary, error) || !checkSizes(summary, plan, error))
     return std::nullopt;

@@ -15,7 +15,6 @@ namespace {
 
 namespace bundle = zorse::bundle;
 
-
 class StateExpander {
 public:
   explicit StateExpander(Expansion &x) : x(x), reduction(x.summary.groups_size(), kNone) {}
@@ -82,8 +81,8 @@ public:
   }
 
 private:
-  /// Groups with owners in the order in which their gradients are complete: those of the last units first, then by index. A device adds its norms in this order whatever the
-  /// list would prefer, so that the clip factor's bits do not depend on when a group's gradients come or where they are kept.
+  /// Groups with owners in the order in which their gradients are complete: those of the last units first, then by index. A device adds its norms in
+  /// this order whatever the list would prefer, so that the clip factor's bits do not depend on when a group's gradients come or where they are kept.
   std::vector<uint32_t> byCompletion() const {
     std::vector<uint32_t> groups;
     for (uint32_t g = 0; g < x.ownersOf.size(); ++g)
@@ -225,7 +224,8 @@ private:
       return op;
     for (const Run &run : runsOf(h)) {
       x.addCall(x.summary.norm_body(), -1, run.end - run.begin, 0);
-      x.addSlot(bundle::STATE, 1, bundle::READ, shard(h, h.gradients, run.begin, run.end), {bundle::Value::REDUCED_GRADIENTS, g, 0, run.begin, run.end, 0});
+      x.addSlot(bundle::STATE, 1, bundle::READ, shard(h, h.gradients, run.begin, run.end),
+                {bundle::Value::REDUCED_GRADIENTS, g, 0, run.begin, run.end, 0});
       x.addSlot(bundle::SUMS_SLOT, 0, bundle::ACCUMULATE, sums(d), {bundle::Value::SUMS, 0, 0, 0, 0, 0});
     }
     return op;
@@ -328,7 +328,8 @@ private:
       x.addCall(run.decays ? x.summary.update_body_decay() : x.summary.update_body_plain(), -1, run.end - run.begin, 0);
       x.addSlot(bundle::SCALARS, 0, bundle::READ, region(x.scalars[d], 0, kScalarsBytes), {bundle::Value::STEP_SCALARS, 1, 0, 0, 0, 0});
       x.addSlot(bundle::STATE, 0, bundle::UPDATE, masterRegion(h, run.begin, run.end), {bundle::Value::PARAMETERS, g, 0, run.begin, run.end, 0});
-      x.addSlot(bundle::STATE, 1, bundle::READ, shard(h, h.gradients, run.begin, run.end), {bundle::Value::REDUCED_GRADIENTS, g, 0, run.begin, run.end, 0});
+      x.addSlot(bundle::STATE, 1, bundle::READ, shard(h, h.gradients, run.begin, run.end),
+                {bundle::Value::REDUCED_GRADIENTS, g, 0, run.begin, run.end, 0});
       for (uint32_t m = 0; m < x.summary.moments(); ++m)
         x.addSlot(bundle::STATE, 2 + m, bundle::UPDATE, elementRegion(h.moments[m], h.begin, run.begin, run.end, size(g)),
                   {bundle::Value::MOMENTS, g, m, run.begin, run.end, 0});
@@ -338,7 +339,7 @@ private:
 
   Expansion &x;
   std::vector<std::vector<uint32_t>> done; ///< per device: ops after all of a chunk's tasks
-  std::vector<uint32_t> reduction; ///< per group: what its backward tasks precede
+  std::vector<uint32_t> reduction;         ///< per group: what its backward tasks precede
 };
 
 } // namespace

@@ -43,7 +43,7 @@ struct Buffer {
   // Known once the list is: places of the first and last entry that touch it, and when the last of them ends.
   uint32_t first = kNone, last = 0;
   double freeTime = 0;
-  uint32_t arena = 0;      ///< of its device: packArenas says which, and where in it
+  uint32_t arena = 0; ///< of its device: packArenas says which, and where in it
   uint64_t offset = 0;
 };
 
@@ -71,12 +71,12 @@ struct Op {
 /// What a device has to do with a state group.
 struct Holding {
   uint32_t group = 0;
-  bool reads = false;                  ///< has cells that use it; for trainable groups it then contributes
-  int64_t begin = 0, end = 0;          ///< owned elements
-  double weight = 0;                   ///< units x samples it contributes
-  uint32_t parameters = kNone;         ///< buffer: whole group for readers, else the owned extent; in the compute type
-  uint32_t master = kNone;             ///< the owned extent in the group's type: `parameters` itself unless computing is in 16 bits
-  uint32_t gradients = kNone;          ///< likewise
+  bool reads = false;                   ///< has cells that use it; for trainable groups it then contributes
+  int64_t begin = 0, end = 0;           ///< owned elements
+  double weight = 0;                    ///< units x samples it contributes
+  uint32_t parameters = kNone;          ///< buffer: whole group for readers, else the owned extent; in the compute type
+  uint32_t master = kNone;              ///< the owned extent in the group's type: `parameters` itself unless computing is in 16 bits
+  uint32_t gradients = kNone;           ///< likewise
   uint32_t moments[2] = {kNone, kNone}; ///< the owned extent
   bool owns() const { return begin < end; }
 };
@@ -106,7 +106,7 @@ struct Chunk {
 struct Band {
   uint32_t device = 0;
   int32_t unitBegin = 0, unitEnd = 0;
-  std::vector<uint32_t> cells;                ///< by samples
+  std::vector<uint32_t> cells; ///< by samples
   int64_t rows = 0;
 };
 
@@ -115,12 +115,12 @@ struct CellInfo {
   uint32_t weights = kNone;                   ///< op W, where the plan splits the backward
   /// The op after which the cell's gradients are complete and its activations free.
   uint32_t last() const { return weights != kNone ? weights : backward; }
-  Span in, out;                               ///< ports at the first and last cut, in the order of liveAt
-  Span gradIn, gradOut;                       ///< ports of gradients at the last and first cut, in the order of gradsAt
-  Span produced;                              ///< ports of values produced here
-  std::vector<uint32_t> loads;                ///< ops that bring its inputs
-  uint32_t firstSaved = kNone;                ///< buffer of the first unit's saved block; consecutive
-  uint32_t firstDeferred = kNone;             ///< likewise of what B leaves for W
+  Span in, out;                   ///< ports at the first and last cut, in the order of liveAt
+  Span gradIn, gradOut;           ///< ports of gradients at the last and first cut, in the order of gradsAt
+  Span produced;                  ///< ports of values produced here
+  std::vector<uint32_t> loads;    ///< ops that bring its inputs
+  uint32_t firstSaved = kNone;    ///< buffer of the first unit's saved block; consecutive
+  uint32_t firstDeferred = kNone; ///< likewise of what B leaves for W
 };
 
 /// Seconds of F, B and W of cells of one shape on one device.
@@ -128,7 +128,7 @@ struct TaskSeconds {
   int32_t unitBegin, unitEnd;
   int64_t rows;
   double seconds[3];
-  bool works[3];   ///< some unit has a call
+  bool works[3]; ///< some unit has a call
 };
 
 /// Costs from FLOPs over the plan's speeds and its links. Refers to both.
@@ -145,32 +145,32 @@ struct Expansion {
 
   std::vector<Buffer> buffers;
   std::vector<Op> ops;
-  std::vector<uint32_t> halfQueues; ///< per half: device * kQueues + queue
+  std::vector<uint32_t> halfQueues;                 ///< per half: device * kQueues + queue
   std::vector<std::pair<uint32_t, uint32_t>> edges; ///< (before, after)
   std::vector<uint32_t> firstNext, nextOps;         ///< edges by the op before: nextOps[firstNext[op] .. firstNext[op + 1])
   uint32_t cellOps = 0;                             ///< ops below are of cells: each has a higher index than what it needs, but for state and scalars
   std::vector<uint32_t> list;                       ///< ops in global order
 
   // Facts about plan and model.
-  std::vector<std::vector<uint32_t>> liveAt, gradsAt;        ///< per cut: values live across it; those with gradients
-  std::vector<std::vector<uint32_t>> groupsOf;               ///< per unit, ascending
+  std::vector<std::vector<uint32_t>> liveAt, gradsAt;          ///< per cut: values live across it; those with gradients
+  std::vector<std::vector<uint32_t>> groupsOf;                 ///< per unit, ascending
   std::vector<std::vector<uint32_t>> cellsByBegin, cellsByEnd; ///< per cut, by first sample
-  std::vector<std::vector<uint32_t>> cellsOf;                ///< per device, by (first sample, first unit)
-  std::vector<Chunk> chunks;                                 ///< by device
-  std::vector<Band> bands;                                   ///< by device
-  std::vector<uint32_t> chunkOf;                             ///< per cell
-  std::vector<uint32_t> bandsOf;                             ///< per device: how many
-  std::vector<std::vector<Holding>> holdings;                ///< per device, by group
-  std::vector<std::vector<uint32_t>> readersOf, ownersOf;    ///< per group: devices; owners in the order of their extents
+  std::vector<std::vector<uint32_t>> cellsOf;                  ///< per device, by (first sample, first unit)
+  std::vector<Chunk> chunks;                                   ///< by device
+  std::vector<Band> bands;                                     ///< by device
+  std::vector<uint32_t> chunkOf;                               ///< per cell
+  std::vector<uint32_t> bandsOf;                               ///< per device: how many
+  std::vector<std::vector<Holding>> holdings;                  ///< per device, by group
+  std::vector<std::vector<uint32_t>> readersOf, ownersOf;      ///< per group: devices; owners in the order of their extents
   std::vector<CellInfo> cells;
   std::vector<Port> ports;
   std::vector<Source> sources;
-  std::vector<uint32_t> scalars;      ///< per device: buffer of the scalars block, kNone for idle devices
-  std::vector<uint32_t> loadScalars;  ///< per device: op
-  std::vector<uint32_t> workspace;    ///< per device: buffer
-  std::vector<uint32_t> optimizerStep; ///< per device: buffer, kNone where no trainable state is owned
+  std::vector<uint32_t> scalars;              ///< per device: buffer of the scalars block, kNone for idle devices
+  std::vector<uint32_t> loadScalars;          ///< per device: op
+  std::vector<uint32_t> workspace;            ///< per device: buffer
+  std::vector<uint32_t> optimizerStep;        ///< per device: buffer, kNone where no trainable state is owned
   std::vector<std::vector<uint32_t>> sumLoss; ///< per device: ops
-  std::vector<uint32_t> gather;       ///< per group: op or kNone
+  std::vector<uint32_t> gather;               ///< per group: op or kNone
 
   // ExpandOptions::timeOnly: no entries, calls or slots; what touches which buffer instead, but for what CellShape says of a cell.
   bool lean;
@@ -233,19 +233,19 @@ void layoutState(Expansion &x);
 bool expandCells(Expansion &x, std::string &error);
 void expandState(Expansion &x);
 
-/// Which cells may take memory for their forward, where the order is found while simulating: in the order of a list per group of cells, as long as not
-/// too many samples are in flight and memory lasts.
+/// Which cells may take memory for their forward, where the order is found while simulating: in the order of a list per group of cells, as long as
+/// not too many samples are in flight and memory lasts.
 struct Admission {
   struct Group {
-    uint32_t device = 0;            ///< whose memory it takes
-    std::vector<uint32_t> cells;    ///< in the order of admission
-    double mostRows = 0;            ///< in flight: admitted and not yet through their backward; one cell always may
+    uint32_t device = 0;         ///< whose memory it takes
+    std::vector<uint32_t> cells; ///< in the order of admission
+    double mostRows = 0;         ///< in flight: admitted and not yet through their backward; one cell always may
   };
-  std::vector<Group> groups;        ///< empty: every cell may start at once
-  std::vector<uint64_t> holds;      ///< per cell: bytes from its admission to its last task, besides `deferred`; empty: memory is not limited
-  std::vector<uint64_t> deferred;   ///< per cell: bytes from its B to its W
-  std::vector<uint64_t> budget;     ///< per device: for both
-  std::vector<uint64_t> aside;      ///< per device: of it, what only `deferred` may take, at least as much as any of its cells
+  std::vector<Group> groups;      ///< empty: every cell may start at once
+  std::vector<uint64_t> holds;    ///< per cell: bytes from its admission to its last task, besides `deferred`; empty: memory is not limited
+  std::vector<uint64_t> deferred; ///< per cell: bytes from its B to its W
+  std::vector<uint64_t> budget;   ///< per device: for both
+  std::vector<uint64_t> aside;    ///< per device: of it, what only `deferred` may take, at least as much as any of its cells
 };
 
 /// Fills list, Op::position, start and end. On a cycle returns false and describes it.

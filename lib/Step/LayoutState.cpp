@@ -108,7 +108,8 @@ void zorse::step::layoutState(Expansion &x) {
         auto &list = x.holdings[extent.device];
         Holding fresh;
         fresh.group = g;
-        holding = &*list.insert(std::lower_bound(list.begin(), list.end(), g, [](const Holding &h, uint32_t group) { return h.group < group; }), fresh);
+        holding =
+            &*list.insert(std::lower_bound(list.begin(), list.end(), g, [](const Holding &h, uint32_t group) { return h.group < group; }), fresh);
       }
       holding->begin = extent.begin;
       holding->end = extent.end;

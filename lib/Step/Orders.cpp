@@ -58,7 +58,8 @@ std::vector<TaskName> OneForwardOneBackward::order(uint32_t device, CellIndices 
     const uint32_t *last = std::partition_point(behind.begin(), behind.end(), [&](uint32_t o) { return cells[o].sampleEnd < reach; });
     if (reach > 0 && last != behind.end() && cells[*last].sampleBegin < reach)
       reach = cells[*last].sampleEnd;
-    while (forwards < mine.count && (cells[mine.cells[forwards]].sampleBegin < reach || cells[mine.cells[forwards]].sampleBegin < until || forwards < behindReach.size() + ahead))
+    while (forwards < mine.count && (cells[mine.cells[forwards]].sampleBegin < reach || cells[mine.cells[forwards]].sampleBegin < until ||
+                                     forwards < behindReach.size() + ahead))
       tasks.push_back({TaskKind::Forward, mine.cells[forwards++]});
     tasks.push_back({TaskKind::Backward, c});
     behindReach.push_back(reach);

@@ -115,9 +115,7 @@ uint64_t packLargestFirst(const Expansion &x, const std::vector<uint32_t> &fixed
   for (uint32_t b : fixed)
     base += alignRegion(x.buffers[b].bytes);
   std::stable_sort(order.begin(), order.end(), [&](uint32_t a, uint32_t b) { return x.buffers[a].bytes > x.buffers[b].bytes; });
-  auto before = [&](const Buffer &a, const Buffer &b) {
-    return a.last < b.first && (!patient || a.freeTime <= x.ops[x.list[b.first]].start);
-  };
+  auto before = [&](const Buffer &a, const Buffer &b) { return a.last < b.first && (!patient || a.freeTime <= x.ops[x.list[b.first]].start); };
   struct Placed {
     uint64_t offset, end;
     uint32_t buffer;
@@ -147,7 +145,7 @@ uint64_t packLargestFirst(const Expansion &x, const std::vector<uint32_t> &fixed
 }
 
 uint64_t packInListOrder(Expansion &x, const std::vector<uint32_t> &fixed, const std::vector<uint32_t> &byFirst, const std::vector<uint32_t> &byLast,
-                    bool patient) {
+                         bool patient) {
   Packer packer(patient);
   for (uint32_t b : fixed) {
     x.buffers[b].offset = packer.end;
@@ -167,7 +165,8 @@ uint64_t packInListOrder(Expansion &x, const std::vector<uint32_t> &fixed, const
 }
 
 /// Peak of the bytes alive at once, `fixed` being alive always.
-uint64_t leastBytes(const Expansion &x, const std::vector<uint32_t> &fixed, const std::vector<uint32_t> &byFirst, const std::vector<uint32_t> &byLast) {
+uint64_t leastBytes(const Expansion &x, const std::vector<uint32_t> &fixed, const std::vector<uint32_t> &byFirst,
+                    const std::vector<uint32_t> &byLast) {
   uint64_t alive = 0, most = 0;
   for (uint32_t b : fixed)
     alive += alignRegion(x.buffers[b].bytes);
@@ -200,8 +199,9 @@ uint32_t mostCellsAlive(const Expansion &x, uint32_t device) {
 
 std::string tooLittleMemory(const Expansion &x, uint32_t device, const MemoryUse &use) {
   const PlanDevice &info = x.plan.devices[device];
-  std::string text = "device " + info.name + " needs " + gib(use.total) + " of its " + gib(info.memory) + ": state " + gib(use.state) + ", activations " +
-                     gib(use.activations) + " (" + std::to_string(use.cellsAlive) + (use.cellsAlive == 1 ? " micro-batch" : " micro-batches") + " alive), gradients " + gib(use.gradients) + ", gathered " +
+  std::string text = "device " + info.name + " needs " + gib(use.total) + " of its " + gib(info.memory) + ": state " + gib(use.state) +
+                     ", activations " + gib(use.activations) + " (" + std::to_string(use.cellsAlive) +
+                     (use.cellsAlive == 1 ? " micro-batch" : " micro-batches") + " alive), gradients " + gib(use.gradients) + ", gathered " +
                      gib(use.gathered) + ", workspace " + gib(use.workspace);
   text += ". Remedies: ";
   if (use.state + use.gradients + use.gathered > info.memory)
@@ -262,11 +262,20 @@ MemoryUse memoryUse(const Expansion &x, const Residents &buffers, uint64_t total
       const Buffer &buffer = x.buffers[b];
       uint64_t bytes = alignRegion(buffer.bytes);
       switch (buffer.purpose) {
-      case Purpose::State: use.state += bytes; break;
-      case Purpose::Gathered: use.gathered += bytes; break;
-      case Purpose::Gradients: use.gradients += bytes; break;
-      case Purpose::Workspace: use.workspace += bytes; break;
-      case Purpose::Activations: break;
+      case Purpose::State:
+        use.state += bytes;
+        break;
+      case Purpose::Gathered:
+        use.gathered += bytes;
+        break;
+      case Purpose::Gradients:
+        use.gradients += bytes;
+        break;
+      case Purpose::Workspace:
+        use.workspace += bytes;
+        break;
+      case Purpose::Activations:
+        break;
       }
     }
   const uint64_t others = use.state + use.gathered + use.gradients + use.workspace;
@@ -343,7 +352,8 @@ bool zorse::step::checkMemory(const Expansion &x, std::string &error) {
   }
   for (auto &[node, bytes] : host)
     if (auto limit = x.plan.hostMemory.find(node); limit != x.plan.hostMemory.end() && bytes > limit->second)
-      add("the devices of node " + node + " need " + gib(bytes) + " of its " + gib(limit->second) + " of host memory. Remedies: fewer state groups and activations in host memory, or devices of other nodes for them");
+      add("the devices of node " + node + " need " + gib(bytes) + " of its " + gib(limit->second) +
+          " of host memory. Remedies: fewer state groups and activations in host memory, or devices of other nodes for them");
   return error.empty();
 }
 

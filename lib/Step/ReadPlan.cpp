@@ -48,8 +48,9 @@ public:
   Reader(const json &root, const zorse::bundle::ModelSummary &summary) : root(root), summary(summary) {}
 
   Plan read() {
-    checkKeys(root, "", {"format", "model", "batch", "devices", "links", "cells", "stages", "pipelines", "backward", "split_backward", "activations", "state", "schedule",
-                         "durations", "comment"});
+    checkKeys(root, "",
+              {"format", "model", "batch", "devices", "links", "cells", "stages", "pipelines", "backward", "split_backward", "activations", "state",
+               "schedule", "durations", "comment"});
     if (root.contains("format") && toInteger(root["format"], "format") != 1)
       fail("format", "expected 1, got " + show(root["format"]));
     if (root.contains("model"))
@@ -327,7 +328,8 @@ private:
   std::vector<Owner> readOwners(const json &list, const std::string &where) {
     toArray(list, where);
     if (list.size() > plan.devices.size())
-      fail(where, "lists " + std::to_string(list.size()) + " owners, expected at most one extent for each of the " + std::to_string(plan.devices.size()) + " devices");
+      fail(where, "lists " + std::to_string(list.size()) + " owners, expected at most one extent for each of the " +
+                      std::to_string(plan.devices.size()) + " devices");
     std::vector<Owner> owners;
     for (size_t i = 0; i < list.size(); ++i) {
       std::string path = at(where, i);
@@ -362,7 +364,8 @@ private:
     const json *name = schedule.is_string() ? &schedule : schedule.is_object() && schedule.contains("name") ? &schedule["name"] : nullptr;
     const ScheduleRule *rule = name && name->is_string() ? findSchedule(name->get<std::string>()) : nullptr;
     if (!rule)
-      fail("schedule", "expected " + listSchedules("or") + ", {\"name\": one of them, and its parameters} or {\"order\": ...}, got " + show(schedule));
+      fail("schedule",
+           "expected " + listSchedules("or") + ", {\"name\": one of them, and its parameters} or {\"order\": ...}, got " + show(schedule));
     plan.schedule.kind = rule->kind;
     if (schedule.is_string())
       return;
@@ -372,7 +375,11 @@ private:
     checkKeys(schedule, "schedule", known);
     for (const ScheduleParameter &parameter : rule->parameters)
       if (schedule.contains(parameter.key))
-        std::visit([&](auto field) { readParameter(schedule[parameter.key], std::string("schedule.") + parameter.key, parameter.positive, plan.schedule.*field); }, parameter.field);
+        std::visit(
+            [&](auto field) {
+              readParameter(schedule[parameter.key], std::string("schedule.") + parameter.key, parameter.positive, plan.schedule.*field);
+            },
+            parameter.field);
   }
 
   void readParameter(const json &value, const std::string &path, bool positive, double &result) {

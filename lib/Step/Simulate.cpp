@@ -216,9 +216,13 @@ private:
   }
 
   /// What holds and deferred blocks take of a device's budget.
-  uint64_t taken(uint32_t device, uint64_t deferredMore = 0) const { return used[device] + std::max(deferring[device] + deferredMore, admission.aside[device]); }
+  uint64_t taken(uint32_t device, uint64_t deferredMore = 0) const {
+    return used[device] + std::max(deferring[device] + deferredMore, admission.aside[device]);
+  }
 
-  bool isBackward(uint32_t op) const { return !deferring.empty() && cellOf[op] != kNone && op == x.cells[cellOf[op]].backward && op != x.cells[cellOf[op]].last(); }
+  bool isBackward(uint32_t op) const {
+    return !deferring.empty() && cellOf[op] != kNone && op == x.cells[cellOf[op]].backward && op != x.cells[cellOf[op]].last();
+  }
   uint32_t deviceOf(uint32_t op) const { return x.plan.cells[cellOf[op]].device; }
 
   /// Whether a backward has to wait for a W, which can run: what it leaves for its own W has no room. One always has.
@@ -312,9 +316,9 @@ private:
       break;
     case EntryKind::Send: {
       const Entry &other = x.graph.entries[x.ops[op].halves.begin + 1];
-      return std::string("transfer of ") + (entry.phase == zorse::bundle::BACKWARD ? "gradient of '" : "'") + x.summary.values(entry.value.id).name() +
-             "', samples " + std::to_string(entry.value.begin) + "-" + std::to_string(entry.value.end) + ", from " + x.plan.devices[entry.id].name + " to " +
-             x.plan.devices[other.id].name;
+      return std::string("transfer of ") + (entry.phase == zorse::bundle::BACKWARD ? "gradient of '" : "'") +
+             x.summary.values(entry.value.id).name() + "', samples " + std::to_string(entry.value.begin) + "-" + std::to_string(entry.value.end) +
+             ", from " + x.plan.devices[entry.id].name + " to " + x.plan.devices[other.id].name;
     }
     case EntryKind::Copy:
       return "copy of '" + x.summary.values(entry.value.id).name() + "' on " + x.plan.devices[entry.id].name;

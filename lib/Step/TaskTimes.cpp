@@ -66,7 +66,9 @@ private:
 
 } // namespace
 
-std::unique_ptr<Costs> zorse::step::planCosts(const bundle::ModelSummary &summary, const Plan &plan) { return std::make_unique<PlanCosts>(summary, plan); }
+std::unique_ptr<Costs> zorse::step::planCosts(const bundle::ModelSummary &summary, const Plan &plan) {
+  return std::make_unique<PlanCosts>(summary, plan);
+}
 
 /// Seconds of a cell's tasks by its shape. Most cells of a device are alike: the last few shapes are remembered.
 const TaskSeconds &Expansion::shapeSeconds(const Cell &cell) {

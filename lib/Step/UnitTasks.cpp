@@ -37,7 +37,8 @@ UnitFunction zorse::step::unitFunction(const bundle::UnitInfo &unit, UnitTask ta
   case UnitTask::InputGradients:
     return {unit.input_gradient_body(), unit.input_gradient_workspace(), unit.input_gradient_flops_per_row(), unit.input_gradient_bytes_per_row()};
   case UnitTask::WeightGradients:
-    return {unit.weight_gradient_body(), unit.weight_gradient_workspace(), unit.weight_gradient_flops_per_row(), unit.weight_gradient_bytes_per_row()};
+    return {unit.weight_gradient_body(), unit.weight_gradient_workspace(), unit.weight_gradient_flops_per_row(),
+            unit.weight_gradient_bytes_per_row()};
   case UnitTask::Forward:
   case UnitTask::Recompute:
     break;

@@ -196,16 +196,19 @@ bool zorse::step::validatePlan(const Plan &plan, const bundle::ModelSummary &sum
     } else if (auto *list = std::get_if<std::vector<uint32_t> Schedule::*>(&parameter.field)) {
       size_t count = (schedule.**list).size();
       if (count != 0 && count != plan.devices.size())
-        messages.add(std::string("schedule: ") + parameter.key + " lists " + std::to_string(count) + " devices, expected " + std::to_string(plan.devices.size()));
+        messages.add(std::string("schedule: ") + parameter.key + " lists " + std::to_string(count) + " devices, expected " +
+                     std::to_string(plan.devices.size()));
     }
   }
   if (plan.durations && (plan.durations->forward.size() != plan.cells.size() || plan.durations->backward.size() != plan.cells.size()))
-    messages.add("durations list " + std::to_string(plan.durations->forward.size()) + " forwards and " + std::to_string(plan.durations->backward.size()) +
-                 " backwards, expected one of each for " + std::to_string(plan.cells.size()) + " cells");
+    messages.add("durations list " + std::to_string(plan.durations->forward.size()) + " forwards and " +
+                 std::to_string(plan.durations->backward.size()) + " backwards, expected one of each for " + std::to_string(plan.cells.size()) +
+                 " cells");
   if (plan.durations && !plan.durations->weights.empty() && (plan.durations->weights.size() != plan.cells.size() || !plan.schedule.splitBackward))
-    messages.add(plan.schedule.splitBackward ? "durations list " + std::to_string(plan.durations->weights.size()) + " weights, expected one for each of " +
-                                                   std::to_string(plan.cells.size()) + " cells"
-                                             : "durations list weights, and the plan does not split its backward: add \"split_backward\": true, or remove them");
+    messages.add(plan.schedule.splitBackward
+                     ? "durations list " + std::to_string(plan.durations->weights.size()) + " weights, expected one for each of " +
+                           std::to_string(plan.cells.size()) + " cells"
+                     : "durations list weights, and the plan does not split its backward: add \"split_backward\": true, or remove them");
   if (!messages.empty())
     return error = messages.take(), false;
 

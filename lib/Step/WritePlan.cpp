@@ -67,7 +67,8 @@ std::string zorse::step::writePlan(const Plan &plan, const bundle::ModelSummary 
 
   rows.clear();
   for (const Cell &cell : plan.cells)
-    rows.push_back({{"units", {cell.unitBegin, cell.unitEnd}}, {"samples", {cell.sampleBegin, cell.sampleEnd}}, {"device", plan.devices[cell.device].name}});
+    rows.push_back(
+        {{"units", {cell.unitBegin, cell.unitEnd}}, {"samples", {cell.sampleBegin, cell.sampleEnd}}, {"device", plan.devices[cell.device].name}});
   out += ",\n";
   writeRows(out, "cells", rows);
 
@@ -75,7 +76,9 @@ std::string zorse::step::writePlan(const Plan &plan, const bundle::ModelSummary 
   if (plan.schedule.splitBackward)
     out += ",\n  \"split_backward\": true";
   out += ",\n  \"state\": {\"default\": ";
-  out += plan.defaultOwners == DefaultOwners::Proportional ? "\"proportional\"" : plan.defaultOwners == DefaultOwners::Equal ? "\"equal\"" : "\"first\"";
+  out += plan.defaultOwners == DefaultOwners::Proportional ? "\"proportional\""
+         : plan.defaultOwners == DefaultOwners::Equal      ? "\"equal\""
+                                                           : "\"first\"";
   if (!plan.owners.empty()) {
     out += ", \"groups\": [";
     for (size_t i = 0; i < plan.owners.size(); ++i) {

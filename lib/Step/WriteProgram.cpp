@@ -51,7 +51,8 @@ struct Writer {
 
   bool call(const Call &call, bundle::Call *out) const {
     if (call.body >= static_cast<uint32_t>(bodies.bodies_size())) {
-      error = "the step calls body " + std::to_string(call.body) + " of unit " + std::to_string(call.unit) + ", and there are " + std::to_string(bodies.bodies_size());
+      error = "the step calls body " + std::to_string(call.body) + " of unit " + std::to_string(call.unit) + ", and there are " +
+              std::to_string(bodies.bodies_size());
       return false;
     }
     out->set_body(call.body);
@@ -170,7 +171,8 @@ struct Writer {
 
 } // namespace
 
-std::optional<bundle::Program> zorse::step::writeProgram(const StepGraph &graph, uint32_t device, const bundle::BodyLibrary &bodies, std::string &error) {
+std::optional<bundle::Program> zorse::step::writeProgram(const StepGraph &graph, uint32_t device, const bundle::BodyLibrary &bodies,
+                                                         std::string &error) {
   assert(device < graph.devices.size() && "a device of the step");
   const DeviceProgram &from = graph.devices[device];
   bundle::Program out;

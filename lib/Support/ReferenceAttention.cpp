@@ -88,8 +88,7 @@ struct Attention {
   }
 };
 
-template <typename OpT>
-Attention attentionOf(OpT op, const Tensor &q, const Tensor &k, const Tensor &v, const Tensor *mask, const Options &options) {
+template <typename OpT> Attention attentionOf(OpT op, const Tensor &q, const Tensor &k, const Tensor &v, const Tensor *mask, const Options &options) {
   bool boolean = op.getMask() && getElementTypeOrSelf(op.getMask().getType()).isInteger(1);
   return {q, k, v, mask, boolean, op.getOptions(), options, carriesSamples(op.getQ().getType())};
 }
@@ -99,7 +98,8 @@ Attention attentionOf(OpT op, const Tensor &q, const Tensor &k, const Tensor &v,
 LogicalResult zorse::reference::evaluateAttention(Operation *op, ArrayRef<Tensor> in, const Options &options, std::vector<Tensor> &results) {
   if (auto forward = dyn_cast<AttentionOp>(op)) {
     Attention a = attentionOf(forward, in[0], in[1], in[2], forward.getMask() ? &in[3] : nullptr, options);
-    Tensor out = Tensor::filled({a.rows(), a.queries(), a.heads(), a.valueSize()}, 0.0), lse = Tensor::filled({a.rows(), a.heads(), a.queries()}, 0.0);
+    Tensor out = Tensor::filled({a.rows(), a.queries(), a.heads(), a.valueSize()}, 0.0),
+           lse = Tensor::filled({a.rows(), a.heads(), a.queries()}, 0.0);
     forEachIndex(lse.shape, [&](ArrayRef<int64_t> index) {
       int64_t r = index[0], h = index[1], i = index[2];
       std::vector<double> s = a.scores(r, h, i);

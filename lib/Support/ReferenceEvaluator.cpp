@@ -65,22 +65,38 @@ bool compareFloats(arith::CmpFPredicate predicate, double a, double b) {
   using P = arith::CmpFPredicate;
   bool unordered = std::isnan(a) || std::isnan(b);
   switch (predicate) {
-  case P::AlwaysFalse: return false;
-  case P::AlwaysTrue: return true;
-  case P::ORD: return !unordered;
-  case P::UNO: return unordered;
-  case P::OEQ: return a == b;
-  case P::OGT: return a > b;
-  case P::OGE: return a >= b;
-  case P::OLT: return a < b;
-  case P::OLE: return a <= b;
-  case P::ONE: return !unordered && a != b;
-  case P::UEQ: return unordered || a == b;
-  case P::UGT: return unordered || a > b;
-  case P::UGE: return unordered || a >= b;
-  case P::ULT: return unordered || a < b;
-  case P::ULE: return unordered || a <= b;
-  case P::UNE: return unordered || a != b;
+  case P::AlwaysFalse:
+    return false;
+  case P::AlwaysTrue:
+    return true;
+  case P::ORD:
+    return !unordered;
+  case P::UNO:
+    return unordered;
+  case P::OEQ:
+    return a == b;
+  case P::OGT:
+    return a > b;
+  case P::OGE:
+    return a >= b;
+  case P::OLT:
+    return a < b;
+  case P::OLE:
+    return a <= b;
+  case P::ONE:
+    return !unordered && a != b;
+  case P::UEQ:
+    return unordered || a == b;
+  case P::UGT:
+    return unordered || a > b;
+  case P::UGE:
+    return unordered || a >= b;
+  case P::ULT:
+    return unordered || a < b;
+  case P::ULE:
+    return unordered || a <= b;
+  case P::UNE:
+    return unordered || a != b;
   }
   return false;
 }
@@ -88,12 +104,22 @@ bool compareFloats(arith::CmpFPredicate predicate, double a, double b) {
 bool compareIntegers(arith::CmpIPredicate predicate, double a, double b) {
   using P = arith::CmpIPredicate;
   switch (predicate) {
-  case P::eq: return a == b;
-  case P::ne: return a != b;
-  case P::slt: case P::ult: return a < b;
-  case P::sle: case P::ule: return a <= b;
-  case P::sgt: case P::ugt: return a > b;
-  case P::sge: case P::uge: return a >= b;
+  case P::eq:
+    return a == b;
+  case P::ne:
+    return a != b;
+  case P::slt:
+  case P::ult:
+    return a < b;
+  case P::sle:
+  case P::ule:
+    return a <= b;
+  case P::sgt:
+  case P::ugt:
+    return a > b;
+  case P::sge:
+  case P::uge:
+    return a >= b;
   }
   return false;
 }
@@ -128,12 +154,8 @@ Function arithFunction(Operation *op) {
         return [boolean](Scalars v) { return boolean ? double((v[0] != 0) != (v[1] != 0)) : double(integer(v[0]) ^ integer(v[1])); };
       })
       .Case<arith::SelectOp>([](auto) { return [](Scalars v) { return v[0] != 0 ? v[1] : v[2]; }; })
-      .Case<arith::CmpFOp>([](arith::CmpFOp cmp) {
-        return [p = cmp.getPredicate()](Scalars v) { return double(compareFloats(p, v[0], v[1])); };
-      })
-      .Case<arith::CmpIOp>([](arith::CmpIOp cmp) {
-        return [p = cmp.getPredicate()](Scalars v) { return double(compareIntegers(p, v[0], v[1])); };
-      })
+      .Case<arith::CmpFOp>([](arith::CmpFOp cmp) { return [p = cmp.getPredicate()](Scalars v) { return double(compareFloats(p, v[0], v[1])); }; })
+      .Case<arith::CmpIOp>([](arith::CmpIOp cmp) { return [p = cmp.getPredicate()](Scalars v) { return double(compareIntegers(p, v[0], v[1])); }; })
       .Case<arith::ExtFOp, arith::TruncFOp, arith::SIToFPOp, arith::UIToFPOp, arith::ExtSIOp, arith::ExtUIOp>(
           [](auto) { return [](Scalars v) { return v[0]; }; })
       .Case<arith::TruncIOp>([boolean](auto) { return [boolean](Scalars v) { return boolean ? double(integer(v[0]) & 1) : v[0]; }; })
@@ -141,8 +163,7 @@ Function arithFunction(Operation *op) {
       .Default([](Operation *) { return Function(); });
 }
 
-template <double (*f)(double)>
-Function unary() {
+template <double (*f)(double)> Function unary() {
   return [](Scalars v) { return f(v[0]); };
 }
 
@@ -228,7 +249,8 @@ FailureOr<std::vector<Tensor>> zorse::reference::evaluate(func::FuncOp function,
   DenseMap<Value, Tensor> values;
   for (auto [argument, tensor] : llvm::zip(function.getArguments(), arguments)) {
     if (tensor.shape != shapeOf(argument.getType(), options))
-      return function.emitError() << "argument " << argument.getArgNumber() << " has type " << argument.getType() << " but a tensor of another shape is given";
+      return function.emitError() << "argument " << argument.getArgNumber() << " has type " << argument.getType()
+                                  << " but a tensor of another shape is given";
     values[argument] = tensor;
   }
   auto lookup = [&](ValueRange range) {

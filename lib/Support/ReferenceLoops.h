@@ -22,8 +22,7 @@ inline std::vector<int64_t> stridesOf(llvm::ArrayRef<int64_t> shape) {
 }
 
 /// Calls f(index) for every index of a shape, in row-major order.
-template <typename F>
-void forEachIndex(llvm::ArrayRef<int64_t> shape, F f) {
+template <typename F> void forEachIndex(llvm::ArrayRef<int64_t> shape, F f) {
   if (product(shape) == 0)
     return;
   std::vector<int64_t> index(shape.size(), 0);

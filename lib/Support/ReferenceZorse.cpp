@@ -21,10 +21,10 @@ public:
 
   LogicalResult run(Operation *op) {
     return TypeSwitch<Operation *, LogicalResult>(op)
-        .Case<ReshapeOp, TransposeOp, SliceOp, ConcatOp, BroadcastOp, ReduceOp, MatmulOp, ContractOp, GatherOp, ScatterAddOp, TakeOp, TakeGradOp, SoftmaxOp,
-              SoftmaxGradOp, LogSoftmaxOp, LogSoftmaxGradOp, LayerNormOp, LayerNormGradInputOp, LayerNormGradParamsOp, RmsNormOp, RmsNormGradInputOp,
-              RmsNormGradParamsOp, GeluOp, GeluGradOp, SiluOp, SiluGradOp, CausalMaskOp, RopeOp, CrossEntropyOp, CrossEntropyGradOp, DropoutOp, DetachOp, GradientOfOp, SgdUpdateOp, AdamUpdateOp>(
-            [&](auto known) { return visit(known); })
+        .Case<ReshapeOp, TransposeOp, SliceOp, ConcatOp, BroadcastOp, ReduceOp, MatmulOp, ContractOp, GatherOp, ScatterAddOp, TakeOp, TakeGradOp,
+              SoftmaxOp, SoftmaxGradOp, LogSoftmaxOp, LogSoftmaxGradOp, LayerNormOp, LayerNormGradInputOp, LayerNormGradParamsOp, RmsNormOp,
+              RmsNormGradInputOp, RmsNormGradParamsOp, GeluOp, GeluGradOp, SiluOp, SiluGradOp, CausalMaskOp, RopeOp, CrossEntropyOp,
+              CrossEntropyGradOp, DropoutOp, DetachOp, GradientOfOp, SgdUpdateOp, AdamUpdateOp>([&](auto known) { return visit(known); })
         .Default([](Operation *) { return success(); });
   }
 
@@ -105,10 +105,18 @@ private:
           to += index[d] * strides[kept++];
       double v = in[0].values[i++], &sum = y.values[to];
       switch (op.getKind()) {
-      case ReduceKind::Sum: sum += v; break;
-      case ReduceKind::Prod: sum *= v; break;
-      case ReduceKind::Max: sum = std::max(sum, v); break;
-      case ReduceKind::Min: sum = std::min(sum, v); break;
+      case ReduceKind::Sum:
+        sum += v;
+        break;
+      case ReduceKind::Prod:
+        sum *= v;
+        break;
+      case ReduceKind::Max:
+        sum = std::max(sum, v);
+        break;
+      case ReduceKind::Min:
+        sum = std::min(sum, v);
+        break;
       }
     });
     return success();
@@ -125,7 +133,8 @@ private:
         for (int64_t j = 0; j < n; ++j) {
           double sum = 0;
           for (int64_t l = 0; l < k; ++l)
-            sum += in[0].values[s * m * k + (op.getTransposeA() ? l * m + i : i * k + l)] * in[1].values[s * bStep + (op.getTransposeB() ? j * k + l : l * n + j)];
+            sum += in[0].values[s * m * k + (op.getTransposeA() ? l * m + i : i * k + l)] *
+                   in[1].values[s * bStep + (op.getTransposeB() ? j * k + l : l * n + j)];
           y.values[(s * m + i) * n + j] = sum;
         }
     return success();
@@ -199,8 +208,7 @@ private:
   }
 
   /// f(vector index, offset of the vector, its length) for every vector along the last dimension.
-  template <typename F>
-  void forEachVector(const Tensor &x, F f) {
+  template <typename F> void forEachVector(const Tensor &x, F f) {
     int64_t width = x.shape.back();
     for (int64_t i = 0; i * width < x.size(); ++i)
       f(i, i * width, width);
@@ -339,8 +347,7 @@ private:
     return success();
   }
 
-  template <typename F>
-  LogicalResult elementwise(Value result, F f) {
+  template <typename F> LogicalResult elementwise(Value result, F f) {
     Tensor &y = zeros(result);
     for (int64_t i = 0; i < y.size(); ++i)
       y.values[i] = f(in[0].values[i], in.size() > 1 ? in[1].values[i] : 0.0);
@@ -453,7 +460,8 @@ private:
     bool sampled = carriesSamples(op.getY().getType());
     int64_t perRow = sampled ? product(y.shape, 1) : y.size();
     for (int64_t i = 0; i < y.size(); ++i) {
-      uint64_t stream = abi::randomStream(options.seed, options.step, options.instanceBase + op.getInstance(), sampled ? options.sampleBase + i / perRow : 0);
+      uint64_t stream =
+          abi::randomStream(options.seed, options.step, options.instanceBase + op.getInstance(), sampled ? options.sampleBase + i / perRow : 0);
       bool keep = abi::randomBits(stream, i % perRow) >= abi::dropThreshold(probability);
       y.values[i] = keep ? y.values[i] / (1 - probability) : 0.0;
     }
@@ -488,7 +496,8 @@ private:
         p.values[i] *= 1 - lr * decay;
       m.values[i] = beta1 * m.values[i] + (1 - beta1) * g;
       v.values[i] = beta2 * v.values[i] + (1 - beta2) * g * g;
-      p.values[i] -= lr / (1 - std::pow(beta1, t)) * m.values[i] / (std::sqrt(v.values[i]) / std::sqrt(1 - std::pow(beta2, t)) + op.getEpsilon().convertToDouble());
+      p.values[i] -= lr / (1 - std::pow(beta1, t)) * m.values[i] /
+                     (std::sqrt(v.values[i]) / std::sqrt(1 - std::pow(beta2, t)) + op.getEpsilon().convertToDouble());
     }
     results = {p, m, v};
     return success();

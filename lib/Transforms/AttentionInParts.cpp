@@ -40,8 +40,9 @@ Value zorse::writeAttentionInParts(OpBuilder &builder, AttentionOp op) {
   RankedTensorType q = rankedType(op.getQ()), k = rankedType(op.getK());
   int64_t heads = q.getDimSize(2);
   auto type = RankedTensorType::get({q.getDimSize(0), heads, q.getDimSize(1), k.getDimSize(1)}, q.getElementType());
-  Value scores = MatmulOp::create(builder, loc, headsFirst(builder, loc, op.getQ(), heads), headsFirst(builder, loc, op.getK(), heads), /*transposeA=*/false,
-                                  /*transposeB=*/true);
+  Value scores =
+      MatmulOp::create(builder, loc, headsFirst(builder, loc, op.getQ(), heads), headsFirst(builder, loc, op.getK(), heads), /*transposeA=*/false,
+                       /*transposeB=*/true);
   auto times = [&](Value x, double factor) { return arith::MulFOp::create(builder, loc, x, createSplat(builder, loc, type, factor)).getResult(); };
   scores = times(scores, options.scale);
   if (options.softcap)
@@ -49,7 +50,8 @@ Value zorse::writeAttentionInParts(OpBuilder &builder, AttentionOp op) {
   Value least = createSplat(builder, loc, type, -std::numeric_limits<double>::infinity());
   if (options.causal) {
     auto pattern = RankedTensorType::get({type.getDimSize(2), type.getDimSize(3)}, builder.getI1Type());
-    Value visible = CausalMaskOp::create(builder, loc, pattern, options.window ? builder.getI64IntegerAttr(*options.window) : IntegerAttr(), FloatAttr());
+    Value visible =
+        CausalMaskOp::create(builder, loc, pattern, options.window ? builder.getI64IntegerAttr(*options.window) : IntegerAttr(), FloatAttr());
     visible = BroadcastOp::create(builder, loc, RankedTensorType::get(type.getShape(), builder.getI1Type()), visible, ArrayRef<int64_t>{2, 3});
     scores = arith::SelectOp::create(builder, loc, visible, scores, least);
   }

@@ -164,7 +164,8 @@ static bool everyRowIsOpen(Value value, bool openWhenTrue) {
   return true;
 }
 
-/// True if no element of `value` is infinite or NaN as long as what comes from inputs is small (masks of 0 and 1): finite constants, and sums, products and selections of such.
+/// True if no element of `value` is infinite or NaN as long as what comes from inputs is small (masks of 0 and 1): finite constants, and sums,
+/// products and selections of such.
 static bool isSurelyFinite(Value value, int depth = 0) {
   if (depth > 16)
     return false;
@@ -363,7 +364,8 @@ FailureOr<Value> zorse::combineMasks(PatternRewriter &rewriter, Operation *op, A
         if (!isAbsorbing(*part.fill) || (std::isinf(*part.fill) && !guarded))
           return refuse("a row that sees no key could change its meaning");
         RankedTensorType type = RankedTensorType::get(rankedType(own).getShape(), elementType);
-        own = arith::SelectOp::create(rewriter, loc, boolean(rewriter, loc, part), createSplat(rewriter, loc, type, 0), createSplat(rewriter, loc, type, *part.fill));
+        own = arith::SelectOp::create(rewriter, loc, boolean(rewriter, loc, part), createSplat(rewriter, loc, type, 0),
+                                      createSplat(rewriter, loc, type, *part.fill));
       } else if (!guarded && !isSurelyFinite(own) && !open) {
         return refuse("its mask may hide every key of a row, which would be NaN");
       }

@@ -34,10 +34,10 @@ std::optional<MaskPattern> readMaskPattern(const View &view, bool openWhenTrue);
 /// Adds `pattern` to the attributes; false if they cannot say both.
 bool mergePattern(const MaskPattern &pattern, AttentionOptions &options);
 
-/// All `parts` as attributes in `options` and at most one mask operand [?|1, H|1, S, S'] (null for none). `guarded`: a row that sees no key yields zeros. Fails, with a
-/// remark, if such a row could change its meaning.
-mlir::FailureOr<mlir::Value> combineMasks(mlir::PatternRewriter &rewriter, mlir::Operation *op, llvm::ArrayRef<MaskPart> parts, bool guarded, mlir::Type elementType,
-                                          AttentionOptions &options);
+/// All `parts` as attributes in `options` and at most one mask operand [?|1, H|1, S, S'] (null for none). `guarded`: a row that sees no key yields
+/// zeros. Fails, with a remark, if such a row could change its meaning.
+mlir::FailureOr<mlir::Value> combineMasks(mlir::PatternRewriter &rewriter, mlir::Operation *op, llvm::ArrayRef<MaskPart> parts, bool guarded,
+                                          mlir::Type elementType, AttentionOptions &options);
 
 /// A mask of the shape of the scores, as [?|1, H|1, S, S'] without repeats along rows and heads; null if it has no such layout.
 mlir::Value compactMask(mlir::OpBuilder &builder, mlir::Location loc, mlir::Value value);

@@ -34,8 +34,7 @@ static bool isElementwise(Operation *op) {
 
 namespace {
 /// x * 1, x * -1, x / 1 and x / -1.
-template <typename Op>
-struct TrivialProduct : OpRewritePattern<Op> {
+template <typename Op> struct TrivialProduct : OpRewritePattern<Op> {
   using OpRewritePattern<Op>::OpRewritePattern;
   LogicalResult matchAndRewrite(Op op, PatternRewriter &rewriter) const override {
     for (int i = 1; i >= (std::is_same_v<Op, arith::MulFOp> ? 0 : 1); --i) {
@@ -54,8 +53,7 @@ struct TrivialProduct : OpRewritePattern<Op> {
 };
 
 /// x + 0 and x - 0. They differ from x in the sign of a zero at most.
-template <typename Op>
-struct TrivialSum : OpRewritePattern<Op> {
+template <typename Op> struct TrivialSum : OpRewritePattern<Op> {
   using OpRewritePattern<Op>::OpRewritePattern;
   LogicalResult matchAndRewrite(Op op, PatternRewriter &rewriter) const override {
     for (int i = 1; i >= (std::is_same_v<Op, arith::AddFOp> ? 0 : 1); --i) {
@@ -101,8 +99,8 @@ struct SmallPower : OpRewritePattern<math::PowFOp> {
   }
 };
 
-/// Casts that change nothing come as casts from a type to itself only before type conversion; a cast there and back of integers that fit folds upstream. Conditions of
-/// equal branches fold upstream too. What is left is a select whose condition is a splat.
+/// Casts that change nothing come as casts from a type to itself only before type conversion; a cast there and back of integers that fit folds
+/// upstream. Conditions of equal branches fold upstream too. What is left is a select whose condition is a splat.
 struct SplatSelect : OpRewritePattern<arith::SelectOp> {
   using OpRewritePattern::OpRewritePattern;
   LogicalResult matchAndRewrite(arith::SelectOp op, PatternRewriter &rewriter) const override {
@@ -186,7 +184,8 @@ static bool sinkRepeats(OpBuilder &builder, Operation *op) {
   SmallVector<int64_t> kept;
   size_t count = type.getRank() - (sampled ? 1 : 0);
   for (size_t i = 0; i < count; ++i)
-    if (llvm::any_of(views, [&](const View &view) { return llvm::any_of(view.dimensions[i], [](const ViewFactor &factor) { return factor.stride != 0; }); }))
+    if (llvm::any_of(views,
+                     [&](const View &view) { return llvm::any_of(view.dimensions[i], [](const ViewFactor &factor) { return factor.stride != 0; }); }))
       kept.push_back(i);
   if (kept.size() == count && keepRows == sampled)
     return false;
@@ -339,8 +338,8 @@ struct CanonicalizeGraph : zorse::impl::CanonicalizeGraphBase<CanonicalizeGraph>
     for (StringRef dialect : {"arith", "zorse"})
       for (RegisteredOperationName name : context->getRegisteredOperationsByDialect(dialect))
         name.getCanonicalizationPatterns(owned, context);
-    owned.add<TrivialProduct<arith::MulFOp>, TrivialProduct<arith::DivFOp>, TrivialSum<arith::AddFOp>, TrivialSum<arith::SubFOp>, SumOfNegation, SmallPower,
-              SplatSelect, SliceOfConcat, SliceOfElementwise, ScalarSplat>(context);
+    owned.add<TrivialProduct<arith::MulFOp>, TrivialProduct<arith::DivFOp>, TrivialSum<arith::AddFOp>, TrivialSum<arith::SubFOp>, SumOfNegation,
+              SmallPower, SplatSelect, SliceOfConcat, SliceOfElementwise, ScalarSplat>(context);
     patterns = FrozenRewritePatternSet(std::move(owned));
     return success();
   }

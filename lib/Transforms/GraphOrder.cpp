@@ -64,9 +64,8 @@ static std::string textOf(Operation *op) {
 void zorse::orderCommutativeOperands(func::FuncOp function) {
   llvm::DenseMap<Value, Rank> ranks;
   for (BlockArgument argument : function.getArguments())
-    ranks[argument] = function.getArgAttr(argument.getArgNumber(), attributes::kInput)
-                          ? Rank{1, 0, hashText(textOf(argument.getType())), false}
-                          : Rank{1, 0, hashText("parameter"), true};
+    ranks[argument] = function.getArgAttr(argument.getArgNumber(), attributes::kInput) ? Rank{1, 0, hashText(textOf(argument.getType())), false}
+                                                                                       : Rank{1, 0, hashText("parameter"), true};
   for (Operation &op : function.front()) {
     if (op.hasTrait<OpTrait::IsCommutative>() && op.getNumOperands() == 2 && ranks[op.getOperand(1)] < ranks[op.getOperand(0)]) {
       Value first = op.getOperand(0), second = op.getOperand(1);

@@ -28,8 +28,7 @@ struct Product {
 Product flattenProduct(mlir::Value value);
 
 /// For a commutative op of type `Op` at `value`: one operand is a splat; yields the other and the number.
-template <typename Op>
-mlir::Value matchWithSplat(mlir::Value value, double &number) {
+template <typename Op> mlir::Value matchWithSplat(mlir::Value value, double &number) {
   auto op = value.getDefiningOp<Op>();
   if (!op)
     return {};

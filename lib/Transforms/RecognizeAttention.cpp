@@ -184,7 +184,8 @@ struct Attention : OpRewritePattern<MatmulOp> {
   LogicalResult matchAndRewrite(MatmulOp op, PatternRewriter &rewriter) const override {
     RankedTensorType type = rankedType(op.getY());
     // Both operands carry the batch dimensions; rows may be absent only together with everything that samples have.
-    if (op.getTransposeA() || rankedType(op.getB()).getRank() != type.getRank() || (type.getRank() != 3 && type.getRank() != 4) || !carriesSamples(type))
+    if (op.getTransposeA() || rankedType(op.getB()).getRank() != type.getRank() || (type.getRank() != 3 && type.getRank() != 4) ||
+        !carriesSamples(type))
       return failure();
 
     Scores scores;

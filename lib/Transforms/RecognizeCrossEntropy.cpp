@@ -52,8 +52,9 @@ static Value unsafeLabels(Value condition, Value ids, int64_t &ignored, bool &co
   if (!own)
     return {};
   bool keepsWhenTrue = own.getPredicate() == arith::CmpIPredicate::ne;
-  bool compares = (keepsWhenTrue || own.getPredicate() == arith::CmpIPredicate::eq) &&
-                  ((own.getLhs() == labels && splatValue(own.getRhs()) == *constant) || (own.getRhs() == labels && splatValue(own.getLhs()) == *constant));
+  bool compares =
+      (keepsWhenTrue || own.getPredicate() == arith::CmpIPredicate::eq) &&
+      ((own.getLhs() == labels && splatValue(own.getRhs()) == *constant) || (own.getRhs() == labels && splatValue(own.getLhs()) == *constant));
   Value kept = keepsWhenTrue ? select.getTrueValue() : select.getFalseValue();
   return compares && kept == labels ? labels : Value();
 }

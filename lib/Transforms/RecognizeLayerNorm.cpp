@@ -14,8 +14,7 @@ using namespace zorse;
 
 namespace {
 /// c * rsqrt(mean(c^2) + epsilon), or c / sqrt(...), with c = x - mean(x).
-template <typename Op>
-struct Normalise : OpRewritePattern<Op> {
+template <typename Op> struct Normalise : OpRewritePattern<Op> {
   using OpRewritePattern<Op>::OpRewritePattern;
   LogicalResult matchAndRewrite(Op op, PatternRewriter &rewriter) const override {
     for (const Scaled &scaled : matchScaledVectors(op)) {
@@ -40,8 +39,7 @@ struct Normalise : OpRewritePattern<Op> {
 };
 
 /// layer_norm(x) * gain or layer_norm(x) + bias, where only this uses the norm.
-template <typename Op>
-struct Affine : OpRewritePattern<Op> {
+template <typename Op> struct Affine : OpRewritePattern<Op> {
   using OpRewritePattern<Op>::OpRewritePattern;
   LogicalResult matchAndRewrite(Op op, PatternRewriter &rewriter) const override {
     constexpr bool isGain = std::is_same_v<Op, arith::MulFOp>;

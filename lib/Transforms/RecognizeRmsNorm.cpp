@@ -14,8 +14,8 @@ namespace zorse {
 using namespace mlir;
 using namespace zorse;
 
-/// value = ratio * mean(y^2) + epsilon over the last dimension, with ratio > 0: y, or null. A ratio other than 1 remains where a scalar on x met another outside (Gemma's
-/// embedding scale).
+/// value = ratio * mean(y^2) + epsilon over the last dimension, with ratio > 0: y, or null. A ratio other than 1 remains where a scalar on x met
+/// another outside (Gemma's embedding scale).
 static Value matchScaledSquares(Value value, double &ratio, double &epsilon) {
   ratio = 1;
   if (Value y = matchMeanSquarePlus(value, epsilon))
@@ -29,7 +29,8 @@ static Value matchScaledSquares(Value value, double &ratio, double &epsilon) {
     return {};
   RankedTensorType type = rankedType(reduce.getX());
   auto square = reduce.getX().getDefiningOp<arith::MulFOp>();
-  if (reduce.getDims() != ArrayRef<int64_t>{type.getRank() - 1} || type.isDynamicDim(type.getRank() - 1) || !square || square.getLhs() != square.getRhs())
+  if (reduce.getDims() != ArrayRef<int64_t>{type.getRank() - 1} || type.isDynamicDim(type.getRank() - 1) || !square ||
+      square.getLhs() != square.getRhs())
     return {};
   ratio = product.scalar * type.getShape().back();
   return ratio > 0 && std::isfinite(ratio) ? square.getLhs() : Value();
@@ -37,8 +38,7 @@ static Value matchScaledSquares(Value value, double &ratio, double &epsilon) {
 
 namespace {
 /// x * rsqrt(mean(x^2) + epsilon), or x / sqrt(...).
-template <typename Op>
-struct Normalise : OpRewritePattern<Op> {
+template <typename Op> struct Normalise : OpRewritePattern<Op> {
   using OpRewritePattern<Op>::OpRewritePattern;
   LogicalResult matchAndRewrite(Op op, PatternRewriter &rewriter) const override {
     for (const Scaled &scaled : matchScaledVectors(op)) {

@@ -76,14 +76,16 @@ static bool pairsRepeat(Value table, bool interleaved, int depth = 0) {
   }
   // Further up: the last dimension must be that of the base, whole.
   Operation *op = view.base.getDefiningOp();
-  bool whole = channels.size() == 1 && channels[0].stride == 1 && rankedType(view.base).getRank() > 0 && channels[0].size == rankedType(view.base).getShape().back();
+  bool whole = channels.size() == 1 && channels[0].stride == 1 && rankedType(view.base).getRank() > 0 &&
+               channels[0].size == rankedType(view.base).getShape().back();
   if (!op || !whole)
     return false;
   if (auto concat = dyn_cast<ConcatOp>(op))
     return !interleaved && concat.getXs().size() == 2 && static_cast<int64_t>(concat.getDim()) == rankedType(concat.getY()).getRank() - 1 &&
            analyzeView(concat.getXs()[0]) == analyzeView(concat.getXs()[1]);
   bool elementwise = op->getDialect() && (isa<arith::ArithDialect, math::MathDialect>(op->getDialect())) && op->getNumOperands() > 0;
-  return elementwise && llvm::all_of(op->getOperands(), [&](Value operand) { return splatValue(operand) || pairsRepeat(operand, interleaved, depth + 1); });
+  return elementwise &&
+         llvm::all_of(op->getOperands(), [&](Value operand) { return splatValue(operand) || pairsRepeat(operand, interleaved, depth + 1); });
 }
 
 //===----------------------------------------------------------------------===//
@@ -119,11 +121,13 @@ static bool isRotated(Value value, Value x, bool &interleaved) {
   } else {
     // [..., D/2, 2] joined to [..., D]: the members lie next to each other. As parts they have a last dimension of size 1.
     View flat = identityView(view.base);
-    if (dim != joined.getRank() - 1 || joined.getShape().back() != 2 || joined.getRank() != rankedType(value).getRank() + 1 || view.offset != flat.offset)
+    if (dim != joined.getRank() - 1 || joined.getShape().back() != 2 || joined.getRank() != rankedType(value).getRank() + 1 ||
+        view.offset != flat.offset)
       return false;
     SmallVector<int64_t> shape(joined.getShape().drop_back(2));
     shape.push_back(joined.getShape().take_back(2).front() * 2);
-    if (ArrayRef(shape) != rankedType(value).getShape() || !isa_and_nonnull<ReshapeOp>(value.getDefiningOp()) || value.getDefiningOp()->getOperand(0) != view.base)
+    if (ArrayRef(shape) != rankedType(value).getShape() || !isa_and_nonnull<ReshapeOp>(value.getDefiningOp()) ||
+        value.getDefiningOp()->getOperand(0) != view.base)
       return false;
     negated->dimensions.pop_back();
     plain.dimensions.pop_back();
@@ -137,8 +141,8 @@ static bool isRotated(Value value, Value x, bool &interleaved) {
 // Tables
 //===----------------------------------------------------------------------===//
 
-/// `table`, broadcast to the type of x or, with `perPair`, of one member of its pairs: position dimension `position` (in the tensor) and every other repeated. Yields
-/// [S, D/2] or [?, S, D/2].
+/// `table`, broadcast to the type of x or, with `perPair`, of one member of its pairs: position dimension `position` (in the tensor) and every other
+/// repeated. Yields [S, D/2] or [?, S, D/2].
 static Value pairTable(OpBuilder &builder, Location loc, Value table, int64_t position, bool interleaved, bool perPair) {
   View view = analyzeView(table);
   int64_t first = view.firstDimension();
@@ -160,7 +164,8 @@ static Value pairTable(OpBuilder &builder, Location loc, Value table, int64_t po
   return half ? emitView(builder, loc, *half) : Value();
 }
 
-/// The dimension of the tensor, other than rows and the last, in which the tables vary; none if they vary in several. Dimensions of size 1 never vary.
+/// The dimension of the tensor, other than rows and the last, in which the tables vary; none if they vary in several. Dimensions of size 1 never
+/// vary.
 static std::optional<int64_t> positionDimension(ArrayRef<Value> tables) {
   std::optional<int64_t> found;
   for (Value table : tables) {
@@ -183,7 +188,8 @@ static Value emitRope(PatternRewriter &rewriter, Location loc, Value x, Value co
   std::optional<int64_t> position = positionDimension({cos, sin});
   if (!position || (type.getRank() != 3 && type.getRank() != 4) || (type.getRank() == 3 && *position != 1))
     return {};
-  Value cosTable = pairTable(rewriter, loc, cos, *position, interleaved, perPair), sinTable = pairTable(rewriter, loc, sin, *position, interleaved, perPair);
+  Value cosTable = pairTable(rewriter, loc, cos, *position, interleaved, perPair),
+        sinTable = pairTable(rewriter, loc, sin, *position, interleaved, perPair);
   if (!cosTable || !sinTable)
     return {};
   // One table may be per sample and the other not: then both are.
@@ -285,7 +291,8 @@ struct RotationInParts : OpRewritePattern<ConcatOp> {
           std::optional<View> x = joinPairs(analyzeView(a), analyzeView(b), found);
           if (!x || found != interleaved)
             continue;
-          bool crossed = (isProduct(sum.getLhs(), b, cos) && isProduct(sum.getRhs(), a, sin)) || (isProduct(sum.getRhs(), b, cos) && isProduct(sum.getLhs(), a, sin));
+          bool crossed = (isProduct(sum.getLhs(), b, cos) && isProduct(sum.getRhs(), a, sin)) ||
+                         (isProduct(sum.getRhs(), b, cos) && isProduct(sum.getLhs(), a, sin));
           if (!crossed)
             continue;
           Value whole = emitView(rewriter, op.getLoc(), *x);

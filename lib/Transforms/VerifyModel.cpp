@@ -22,7 +22,8 @@ static LogicalResult verifyArguments(func::FuncOp model) {
     BlockArgument argument = model.getArgument(i);
     auto input = model.getArgAttrOfType<StringAttr>(i, attributes::kInput), parameter = model.getArgAttrOfType<StringAttr>(i, attributes::kParameter);
     if (!input == !parameter)
-      return emitError(argument.getLoc(), "(M2) expects argument ") << i << " of @model to be a zorse.input or a zorse.parameter, got " << (input ? "both" : "neither");
+      return emitError(argument.getLoc(), "(M2) expects argument ")
+             << i << " of @model to be a zorse.input or a zorse.parameter, got " << (input ? "both" : "neither");
     StringRef name = input ? input.getValue() : parameter.getValue();
     if (name.empty() || !names.insert(name).second)
       return emitError(argument.getLoc(), "(M2) expects argument ") << i << " of @model to have a name of its own, got '" << name << "'";
@@ -49,8 +50,9 @@ static LogicalResult verifyTerms(func::FuncOp model) {
     auto role = model.getResultAttrOfType<StringAttr>(i, attributes::kRole);
     bool typed = type && type.getRank() == 1 && carriesSamples(type) && (type.getElementType().isF32() || type.getElementType().isF64());
     if (!typed || !term || !role || (role.getValue() != "numerator" && role.getValue() != "denominator"))
-      return model.emitError("(M3) expects result ") << i << " to be tensor<?xf32> or tensor<?xf64> with zorse.term and a zorse.role of numerator or denominator, got "
-                                                     << model.getResultTypes()[i];
+      return model.emitError("(M3) expects result ")
+             << i << " to be tensor<?xf32> or tensor<?xf64> with zorse.term and a zorse.role of numerator or denominator, got "
+             << model.getResultTypes()[i];
     Term &known = terms[term.getInt()];
     if (role.getValue() == "denominator") {
       ++known.denominators;
@@ -70,8 +72,9 @@ static LogicalResult verifyTerms(func::FuncOp model) {
     if (number != next++)
       return model.emitError("(M4) expects terms numbered from 0 without gaps, got ") << number;
     if (term.numerators != 1 || term.denominators + term.constant != 1)
-      return model.emitError("(M4) expects term ") << number << " to have one numerator and either a denominator or zorse.denominator_per_row, got " << term.numerators
-                                                   << " numerators and " << term.denominators << " denominators" << (term.constant ? " beside zorse.denominator_per_row" : "");
+      return model.emitError("(M4) expects term ") << number << " to have one numerator and either a denominator or zorse.denominator_per_row, got "
+                                                   << term.numerators << " numerators and " << term.denominators << " denominators"
+                                                   << (term.constant ? " beside zorse.denominator_per_row" : "");
   }
   if (terms.empty())
     return model.emitError("(M4) expects at least one loss term");

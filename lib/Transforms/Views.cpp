@@ -215,7 +215,7 @@ struct Atom {
 
 /// A dimension after the slice: atoms that walk it as one, outermost first.
 struct Segment {
-  int64_t size;   ///< before the slice
+  int64_t size; ///< before the slice
   int64_t offset, count, stride;
   SmallVector<Atom *> atoms;
 };
@@ -226,7 +226,8 @@ static Value reshapeTo(OpBuilder &builder, Location loc, Value value, ArrayRef<i
 }
 
 /// Cuts one factor at the borders of the base's dimensions, innermost first into `pieces`.
-static bool cutFactor(ViewFactor factor, ArrayRef<int64_t> sizes, ArrayRef<int64_t> strides, ArrayRef<int64_t> offsets, SmallVectorImpl<Atom> &pieces) {
+static bool cutFactor(ViewFactor factor, ArrayRef<int64_t> sizes, ArrayRef<int64_t> strides, ArrayRef<int64_t> offsets,
+                      SmallVectorImpl<Atom> &pieces) {
   while (factor.size > 1) {
     size_t d = 0;
     while (d < sizes.size() && !(sizes[d] > 1 && strides[d] <= factor.stride && factor.stride < strides[d] * sizes[d]))

@@ -1,7 +1,7 @@
 // Strided views: what a chain of reshape, transpose, slice and broadcast does to one value.
 //
-// Exporters write the same view in many ways: K is transposed at once, or reshaped, transposed and reshaped; a part of a fused projection is split off before or
-// after the heads are. A view says what all of them mean, and `emitView` writes it in one way.
+// Exporters write the same view in many ways: K is transposed at once, or reshaped, transposed and reshaped; a part of a fused projection is split
+// off before or after the heads are. A view says what all of them mean, and `emitView` writes it in one way.
 #pragma once
 
 #include "mlir/IR/Builders.h"
@@ -21,7 +21,8 @@ struct ViewFactor {
 };
 using ViewDimension = llvm::SmallVector<ViewFactor, 2>; ///< outermost first; empty: size 1
 
-/// `base` seen through a chain of view ops. The sample axis is not among the dimensions: it is that of the base, or repeats it if only the view is sampled.
+/// `base` seen through a chain of view ops. The sample axis is not among the dimensions: it is that of the base, or repeats it if only the view is
+/// sampled.
 struct View {
   mlir::Value base;
   bool sampled = false; ///< the view carries samples
@@ -50,8 +51,8 @@ View identityView(mlir::Value base);
 /// `view` restricted to [offset, offset + size * stride) of a dimension (numbered as in `dimensions`); false if no view can say it.
 bool sliceView(View &view, size_t dimension, int64_t offset, int64_t size, int64_t stride);
 
-/// Writes `view` in normal form: reshape (to tell a slice apart), slice, reshape, transpose, reshape, broadcast, reshape, each only where it does something. Null if the view
-/// cannot be written so.
+/// Writes `view` in normal form: reshape (to tell a slice apart), slice, reshape, transpose, reshape, broadcast, reshape, each only where it does
+/// something. Null if the view cannot be written so.
 mlir::Value emitView(mlir::OpBuilder &builder, mlir::Location loc, const View &view);
 
 } // namespace zorse

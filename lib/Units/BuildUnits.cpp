@@ -41,14 +41,13 @@ FailureOr<bundle::ElementType> elementTypeOf(Location loc, Type tensor) {
   return failure();
 }
 
-template <typename Message>
-void setShape(Message &info, RankedTensorType type) {
+template <typename Message> void setShape(Message &info, RankedTensorType type) {
   for (int64_t size : type.getShape().drop_front(type.getRank() > 0 && type.isDynamicDim(0)))
     info.add_shape(size);
 }
 
-/// Raised by whoever changes how the importer or recognition writes a model that they took before: the hash of one model is another then. Snapshots and plans compare hashes of one
-/// version only (zorse/Bundle/ContentHash.h), so that those of earlier versions can be resumed.
+/// Raised by whoever changes how the importer or recognition writes a model that they took before: the hash of one model is another then. Snapshots
+/// and plans compare hashes of one version only (zorse/Bundle/ContentHash.h), so that those of earlier versions can be resumed.
 constexpr int kGraphVersion = 1;
 
 /// Of the model as recognised; locations do not count, and lifted constants count by their names, which hold a hash of their values.
@@ -107,7 +106,8 @@ public:
     if (failed(buildDenominators(builder, graph, inputIndex, summary())))
       return failure();
     auto computeType = bundle::ElementType(summary().compute_type());
-    if (failed(buildUpdates(builder, model.getLoc(), computeType == bundle::F64 ? FloatType(builder.getF64Type()) : FloatType(builder.getF32Type()), summary())))
+    if (failed(buildUpdates(builder, model.getLoc(), computeType == bundle::F64 ? FloatType(builder.getF64Type()) : FloatType(builder.getF32Type()),
+                            summary())))
       return failure();
     // Last, so that bodies of plans that do not split can be left out without moving others.
     for (autodiff::SplitBackward &split : splits)
@@ -211,7 +211,8 @@ private:
 
   /// Every unit has a backward body, also a frozen one. It reads one argument because a body without slots would not be called.
   func::FuncOp buildEmptyBackward(func::FuncOp forward, const std::string &name) {
-    auto function = func::FuncOp::create(builder, forward.getLoc(), name + ".backward", builder.getFunctionType(forward.getArgumentTypes().take_front(1), {}));
+    auto function =
+        func::FuncOp::create(builder, forward.getLoc(), name + ".backward", builder.getFunctionType(forward.getArgumentTypes().take_front(1), {}));
     for (StringRef attribute : {StringRef(attributes::kSlot), StringRef(attributes::kIndex)})
       function.setArgAttr(0, attribute, forward.getArgAttr(0, attribute));
     OpBuilder::InsertionGuard guard(builder);

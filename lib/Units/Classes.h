@@ -21,8 +21,8 @@ struct Outline {
   std::string key;
 };
 
-/// The unit made of `order[begin, end)`. Commutative operands are sorted by structure; names, locations, random instances and discardable attributes do not
-/// count; whether a gradient is wanted does.
+/// The unit made of `order[begin, end)`. Commutative operands are sorted by structure; names, locations, random instances and discardable attributes
+/// do not count; whether a gradient is wanted does.
 Outline outlineUnit(const ModelGraph &graph, int begin, int end);
 
 /// `@<name>.forward` for this outline, with slots and `zorse.gradient`.

@@ -54,8 +54,7 @@ private:
   }
 
   /// Positions p where exactly one of the values chosen by `counts` is made before p and read at or after p.
-  template <typename Predicate>
-  std::vector<int> crossings(int begin, int end, Predicate counts) const {
+  template <typename Predicate> std::vector<int> crossings(int begin, int end, Predicate counts) const {
     std::vector<int> delta(size + 2, 0), found;
     for (auto &[from, to] : waits)
       if (counts(from, to)) {

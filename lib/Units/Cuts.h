@@ -7,8 +7,8 @@ namespace zorse::units {
 
 /// Ranges of `ModelGraph::order`, consecutive and complete: range i is [ends[i - 1], ends[i]).
 ///
-/// A cut is a place that one spine value crosses. Where a model has none over a long way (skip connections, an encoder whose output every decoder layer
-/// reads), values that wait long for their next reader are set aside and carried. Cuts then become units:
+/// A cut is a place that one spine value crosses. Where a model has none over a long way (skip connections, an encoder whose output every decoder
+/// layer reads), values that wait long for their next reader are set aside and carried. Cuts then become units:
 ///
 ///     cuts       | gather + | ln q k v attention o + | ln fc gelu proj + | ln | logits | loss |
 ///     units      | embedding | attention             | mlp               | head               |

@@ -48,7 +48,8 @@ struct FindUnitsPass : PassWrapper<FindUnitsPass, OperationPass<ModuleOp>> {
   }
 
   Option<bool> summary{*this, "print-summary", llvm::cl::desc("Print the model summary as text"), llvm::cl::init(false)};
-  Option<autodiff::SavePolicy> save{*this, "save", llvm::cl::desc("What forwards keep for their backwards"), llvm::cl::init(autodiff::SavePolicy::MinimumCut), autodiff::savePolicies()};
+  Option<autodiff::SavePolicy> save{*this, "save", llvm::cl::desc("What forwards keep for their backwards"),
+                                    llvm::cl::init(autodiff::SavePolicy::MinimumCut), autodiff::savePolicies()};
   Option<Until> until{*this, "until", llvm::cl::desc("Stop earlier, for a look at the classes"), llvm::cl::init(Until::Functions),
                       llvm::cl::values(clEnumValN(Until::Forward, "forward", "one forward function per class"),
                                        clEnumValN(Until::Joint, "joint", "forward and backward of a class in one joint function"),

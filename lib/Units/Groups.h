@@ -6,8 +6,8 @@
 namespace zorse::units {
 
 /// Fills `groups` and each parameter's group, offset and `decays` from the parameters (name, shape, type, trainable) and the units that name them.
-/// Trained and frozen parameters never share a group, nor do element types. Within a group decaying parameters come first; each starts on a multiple of
-/// 512 bytes.
+/// Trained and frozen parameters never share a group, nor do element types. Within a group decaying parameters come first; each starts on a multiple
+/// of 512 bytes.
 void layOutGroups(bundle::ModelSummary &summary, const DecayRule &rule);
 
 /// True if weight decay applies.

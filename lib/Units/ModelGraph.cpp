@@ -20,7 +20,9 @@ StringRef units::nameOf(Location loc) {
   return {};
 }
 
-bool ModelGraph::isParameter(BlockArgument argument) const { return bool(func::FuncOp(model).getArgAttr(argument.getArgNumber(), attributes::kParameter)); }
+bool ModelGraph::isParameter(BlockArgument argument) const {
+  return bool(func::FuncOp(model).getArgAttr(argument.getArgNumber(), attributes::kParameter));
+}
 
 bool ModelGraph::isTrained(BlockArgument argument) const {
   auto trainable = func::FuncOp(model).getArgAttrOfType<BoolAttr>(argument.getArgNumber(), attributes::kTrainable);
@@ -40,8 +42,8 @@ namespace {
 /// Bits of what a value depends on.
 enum : uint8_t { kSamples = 1, kParameters = 2 };
 
-/// A frozen weight counts as a parameter (otherwise whole frozen layers would be cloned into their users), a constant table of positions or a mask does
-/// not. What tells them apart is use: a matrix that multiplies from the right.
+/// A frozen weight counts as a parameter (otherwise whole frozen layers would be cloned into their users), a constant table of positions or a mask
+/// does not. What tells them apart is use: a matrix that multiplies from the right.
 bool multipliesByFrozenWeight(Operation *op, func::FuncOp model) {
   auto matmul = dyn_cast<MatmulOp>(op);
   if (!matmul)
@@ -81,8 +83,8 @@ DenseMap<Value, uint8_t> dependences(func::FuncOp model) {
   return bits;
 }
 
-/// Orders a spine depth-first from its results: operands before their readers, the operand with the longest way behind it first. A second source (a decoder's
-/// embedding, segment ids) thus comes right before its first reader, and an encoder before the decoder that reads it.
+/// Orders a spine depth-first from its results: operands before their readers, the operand with the longest way behind it first. A second source (a
+/// decoder's embedding, segment ids) thus comes right before its first reader, and an encoder before the decoder that reads it.
 class DepthFirst {
 public:
   DepthFirst(Block &block, const DenseSet<Operation *> &spine) : spine(spine) {
@@ -139,7 +141,8 @@ FailureOr<ModelGraph> units::analyseModel(func::FuncOp model) {
       graph.numerators.push_back({term.getInt(), i, terminator->getOperand(i)});
   }
   if (graph.numerators.empty())
-    return model.emitError("the model has no loss: expected a result with zorse.role = \"numerator\"; name an output with --loss-output, or add a loss with --loss");
+    return model.emitError(
+        "the model has no loss: expected a result with zorse.role = \"numerator\"; name an output with --loss-output, or add a loss with --loss");
   llvm::stable_sort(graph.numerators, [](const Numerator &a, const Numerator &b) { return a.term < b.term; });
 
   SmallVector<Value> trainable, targets;
@@ -151,7 +154,8 @@ FailureOr<ModelGraph> units::analyseModel(func::FuncOp model) {
   graph.active = autodiff::activeValues(model.getBody().front(), trainable, targets);
 
   if (llvm::none_of(trainable, [&](Value v) { return graph.active.contains(v); }))
-    return model.emitError("nothing to train: no trained parameter reaches the loss. --freeze may name all that do, or the file none; --train NAME,... trains initializers by name");
+    return model.emitError("nothing to train: no trained parameter reaches the loss. --freeze may name all that do, or the file none; --train "
+                           "NAME,... trains initializers by name");
 
   DenseMap<Value, uint8_t> bits = dependences(model);
   DenseSet<Operation *> spine;

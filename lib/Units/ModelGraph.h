@@ -20,10 +20,10 @@ struct Numerator {
 /// alone (masks, positions, shifted labels) or from parameters alone, and is cloned into its users.
 struct ModelGraph {
   mlir::func::FuncOp model;
-  std::vector<Numerator> numerators;        ///< by term
-  std::vector<mlir::Operation *> order;     ///< spine operations, every one right before its first reader where possible
+  std::vector<Numerator> numerators;               ///< by term
+  std::vector<mlir::Operation *> order;            ///< spine operations, every one right before its first reader where possible
   llvm::DenseMap<mlir::Operation *, int> position; ///< in `order`
-  llvm::DenseSet<mlir::Value> active;       ///< values with a gradient: from a trained parameter to a numerator
+  llvm::DenseSet<mlir::Value> active;              ///< values with a gradient: from a trained parameter to a numerator
 
   bool onSpine(mlir::Operation *op) const { return position.count(op); }
   bool onSpine(mlir::Value value) const { return value.getDefiningOp() && onSpine(value.getDefiningOp()); }

@@ -69,8 +69,9 @@ LogicalResult units::buildDenominators(OpBuilder &builder, const ModelGraph &gra
         found = i;
     }
     if (found < 0)
-      return emitError(numerator.value.getLoc()) << "loss term " << numerator.term
-                                                 << " has no denominator: expected zorse.denominator_per_row or a result with zorse.role = \"denominator\"";
+      return emitError(numerator.value.getLoc())
+             << "loss term " << numerator.term
+             << " has no denominator: expected zorse.denominator_per_row or a result with zorse.role = \"denominator\"";
     term.set_denominator_output(roots.size());
     roots.push_back(terminator->getOperand(found));
   }
@@ -95,8 +96,9 @@ LogicalResult units::buildDenominators(OpBuilder &builder, const ModelGraph &gra
   for (unsigned i = 0; i < roots.size(); ++i)
     resultAttributes.push_back(slot(builder, "loss", i));
 
-  auto function = func::FuncOp::create(builder, model.getLoc(), "denominators",
-                                       builder.getFunctionType(TypeRange(ValueRange(SmallVector<Value>(inputs.begin(), inputs.end()))), TypeRange(ValueRange(roots))));
+  auto function = func::FuncOp::create(
+      builder, model.getLoc(), "denominators",
+      builder.getFunctionType(TypeRange(ValueRange(SmallVector<Value>(inputs.begin(), inputs.end()))), TypeRange(ValueRange(roots))));
   function.setAllArgAttrs(argumentAttributes);
   function.setAllResultAttrs(resultAttributes);
   OpBuilder::InsertionGuard guard(builder);
@@ -134,8 +136,8 @@ LogicalResult units::buildUpdates(OpBuilder &builder, Location loc, FloatType ty
         resultAttributes.push_back(slot(builder, "state", i));
     }
     argumentTypes.append({f64, f64, i64, f64});
-    argumentAttributes.append({slot(builder, "scalars", 0, "learning_rate"), slot(builder, "scalars", 0, "clip_factor"), slot(builder, "scalars", 0, "skip"),
-                               slot(builder, "optimizer_step_slot", 0)});
+    argumentAttributes.append({slot(builder, "scalars", 0, "learning_rate"), slot(builder, "scalars", 0, "clip_factor"),
+                               slot(builder, "scalars", 0, "skip"), slot(builder, "optimizer_step_slot", 0)});
     auto function = func::FuncOp::create(builder, loc, decay ? "update.decay" : "update.plain", builder.getFunctionType(argumentTypes, resultTypes));
     function.setAllArgAttrs(argumentAttributes);
     function.setAllResultAttrs(resultAttributes);

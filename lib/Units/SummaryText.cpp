@@ -8,8 +8,7 @@ using namespace zorse;
 
 namespace {
 
-template <typename List>
-void printShape(llvm::raw_ostream &os, const List &shape, const char *separator = "x") {
+template <typename List> void printShape(llvm::raw_ostream &os, const List &shape, const char *separator = "x") {
   os << '[';
   for (int i = 0; i < shape.size(); ++i)
     os << (i ? separator : "") << shape.Get(i);
@@ -45,8 +44,8 @@ void units::printSummary(const bundle::ModelSummary &summary, llvm::raw_ostream 
     os << " instances from " << unit.instance_base() << " saved " << unit.saved_bytes().per_row() << " bytes flops "
        << llvm::format("%.4g", unit.forward_flops_per_row()) << " + " << llvm::format("%.4g", unit.backward_flops_per_row());
     if (unit.splits())
-      os << " = " << llvm::format("%.4g", unit.input_gradient_flops_per_row()) << " B + " << llvm::format("%.4g", unit.weight_gradient_flops_per_row()) << " W, deferred "
-         << unit.deferred_bytes().per_row() << " bytes";
+      os << " = " << llvm::format("%.4g", unit.input_gradient_flops_per_row()) << " B + "
+         << llvm::format("%.4g", unit.weight_gradient_flops_per_row()) << " W, deferred " << unit.deferred_bytes().per_row() << " bytes";
     os << " a row\n";
   }
   for (int v = 0; v < summary.values_size(); ++v) {
@@ -59,8 +58,8 @@ void units::printSummary(const bundle::ModelSummary &summary, llvm::raw_ostream 
   }
   for (int g = 0; g < summary.groups_size(); ++g) {
     const bundle::GroupInfo &group = summary.groups(g);
-    os << "group " << g << " '" << group.name() << "' " << typeName(group.type()) << ' ' << group.elements() << " elements, " << group.decaying_elements() << " decay"
-       << (group.trainable() ? "" : ", frozen") << ", units ";
+    os << "group " << g << " '" << group.name() << "' " << typeName(group.type()) << ' ' << group.elements() << " elements, "
+       << group.decaying_elements() << " decay" << (group.trainable() ? "" : ", frozen") << ", units ";
     printShape(os, group.units(), " ");
     os << '\n';
     for (uint32_t p : group.parameters()) {

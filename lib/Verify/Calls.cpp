@@ -26,7 +26,13 @@ void Calls::take(const bundle::Program &program) {
   clear();
   for (const auto &entry : program.entries()) {
     for (const auto &message : entry.compute().calls()) {
-      Call call{message.body(), message.unit(), message.rows(), message.sample_base(), message.instance_base(), uint32_t(bindings.size()), uint32_t(message.slots_size())};
+      Call call{message.body(),
+                message.unit(),
+                message.rows(),
+                message.sample_base(),
+                message.instance_base(),
+                uint32_t(bindings.size()),
+                uint32_t(message.slots_size())};
       calls.push_back(call);
       for (const auto &slot : message.slots()) {
         const auto &value = slot.value();
@@ -102,14 +108,19 @@ struct Cursor {
   void skip(uint64_t tag) {
     const size_t fixed = (tag & 7) == 1 ? 8 : 4;
     switch (tag & 7) {
-    case kNumber: number(); break;
-    case kBytes: bytes(); break;
+    case kNumber:
+      number();
+      break;
+    case kBytes:
+      bytes();
+      break;
     case 1:
     case 5:
       good = good && size_t(end - at) >= fixed;
       at += good ? fixed : 0;
       break;
-    default: good = false;
+    default:
+      good = false;
     }
   }
 };
@@ -130,10 +141,17 @@ bool readRegion(std::string_view bytes, Region &region) {
   Cursor cursor(bytes);
   while (cursor.more())
     switch (cursor.tag()) {
-    case tagOf(1, kNumber): region.arena = uint32_t(cursor.number()); break;
-    case tagOf(2, kNumber): region.offset = cursor.number(); break;
-    case tagOf(3, kNumber): region.bytes = cursor.number(); break;
-    default: return false;
+    case tagOf(1, kNumber):
+      region.arena = uint32_t(cursor.number());
+      break;
+    case tagOf(2, kNumber):
+      region.offset = cursor.number();
+      break;
+    case tagOf(3, kNumber):
+      region.bytes = cursor.number();
+      break;
+    default:
+      return false;
     }
   return cursor.good;
 }
@@ -142,13 +160,26 @@ bool readValue(std::string_view bytes, Binding &binding) {
   Cursor cursor(bytes);
   while (cursor.more())
     switch (cursor.tag()) {
-    case tagOf(1, kNumber): binding.kind = int32_t(cursor.number()); break;
-    case tagOf(2, kNumber): binding.id = uint32_t(cursor.number()); break;
-    case tagOf(3, kNumber): binding.cut = uint32_t(cursor.number()); break;
-    case tagOf(4, kNumber): binding.begin = int64_t(cursor.number()); break;
-    case tagOf(5, kNumber): binding.end = int64_t(cursor.number()); break;
-    case tagOf(6, kNumber): binding.version = uint32_t(cursor.number()); break;
-    default: return false;
+    case tagOf(1, kNumber):
+      binding.kind = int32_t(cursor.number());
+      break;
+    case tagOf(2, kNumber):
+      binding.id = uint32_t(cursor.number());
+      break;
+    case tagOf(3, kNumber):
+      binding.cut = uint32_t(cursor.number());
+      break;
+    case tagOf(4, kNumber):
+      binding.begin = int64_t(cursor.number());
+      break;
+    case tagOf(5, kNumber):
+      binding.end = int64_t(cursor.number());
+      break;
+    case tagOf(6, kNumber):
+      binding.version = uint32_t(cursor.number());
+      break;
+    default:
+      return false;
     }
   return cursor.good;
 }
@@ -166,8 +197,11 @@ bool readBinding(std::string_view bytes, Binding &binding) {
       if (std::exchange(value, true) || !readValue(cursor.bytes(), binding))
         return false;
       break;
-    case tagOf(3, kNumber): binding.overwrite = cursor.number() != 0; break;
-    default: return false;
+    case tagOf(3, kNumber):
+      binding.overwrite = cursor.number() != 0;
+      break;
+    default:
+      return false;
     }
   return cursor.good;
 }
@@ -180,17 +214,28 @@ bool Calls::readCall(std::string_view bytes) {
   call.firstSlot = uint32_t(bindings.size());
   while (cursor.more())
     switch (cursor.tag()) {
-    case tagOf(1, kNumber): call.body = uint32_t(cursor.number()); break;
-    case tagOf(2, kNumber): call.unit = int32_t(cursor.number()); break;
-    case tagOf(3, kNumber): call.rows = int64_t(cursor.number()); break;
-    case tagOf(4, kNumber): call.sampleBase = int64_t(cursor.number()); break;
-    case tagOf(5, kNumber): call.instanceBase = cursor.number(); break;
+    case tagOf(1, kNumber):
+      call.body = uint32_t(cursor.number());
+      break;
+    case tagOf(2, kNumber):
+      call.unit = int32_t(cursor.number());
+      break;
+    case tagOf(3, kNumber):
+      call.rows = int64_t(cursor.number());
+      break;
+    case tagOf(4, kNumber):
+      call.sampleBase = int64_t(cursor.number());
+      break;
+    case tagOf(5, kNumber):
+      call.instanceBase = cursor.number();
+      break;
     case tagOf(6, kBytes):
       bindings.emplace_back();
       if (!readBinding(cursor.bytes(), bindings.back()))
         return false;
       break;
-    default: return false;
+    default:
+      return false;
     }
   call.slots = uint32_t(bindings.size()) - call.firstSlot;
   calls.push_back(call);

@@ -1,4 +1,5 @@
-// The calls of a program: nearly all of it, as every cell binds the slots of every body it calls. Rows of numbers, in place of some million small messages.
+// The calls of a program: nearly all of it, as every cell binds the slots of every body it calls. Rows of numbers, in place of some million small
+// messages.
 //
 // The names are those of the messages (bundle.proto): bundle::Call, SlotBinding, Region, Value.
 #pragma once
@@ -42,8 +43,8 @@ public:
   /// Those of a program in memory.
   void take(const bundle::Program &program);
 
-  /// Those of a serialised program, and the program without them. Only what is written as protobuf writes it is read here; everything else is left to protobuf: what it makes of the bytes is what
-  /// they mean, as the runtime reads them in this way.
+  /// Those of a serialised program, and the program without them. Only what is written as protobuf writes it is read here; everything else is left to
+  /// protobuf: what it makes of the bytes is what they mean, as the runtime reads them in this way.
   /// \returns false if the bytes are no program.
   bool read(const std::string &bytes, bundle::Program &program);
 

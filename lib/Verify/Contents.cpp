@@ -100,7 +100,8 @@ bool Replay::compareBytes(const Place &place, const Content &expected, const Log
         return;
     }
     if (found.updates != expected.updates) {
-      good = fail(Code::Stale, expects() + " after " + std::to_string(expected.updates) + " updates, which have had " + std::to_string(found.updates) + ": " + held(found));
+      good = fail(Code::Stale, expects() + " after " + std::to_string(expected.updates) + " updates, which have had " +
+                                   std::to_string(found.updates) + ": " + held(found));
       return;
     }
     if (!found.list || found.list == checked)
@@ -160,7 +161,8 @@ bool Replay::requireSums(const Place &sums, bool global, bool norm, bool loss) {
         return;
       auto what = [&] {
         const int64_t base = offsetOf(sums.begin);
-        return (global ? "reads the sums of all devices in bytes " : "reads this device's sums in bytes ") + std::to_string(base + begin) + "-" + std::to_string(base + end);
+        return (global ? "reads the sums of all devices in bytes " : "reads this device's sums in bytes ") + std::to_string(base + begin) + "-" +
+               std::to_string(base + end);
       };
       if (found.kind == bundle::Value::NONE)
         good = fail(Code::Undefined, what() + ", which nothing has written");
@@ -183,7 +185,8 @@ bool Replay::requireSums(const Place &sums, bool global, bool norm, bool loss) {
 }
 
 /// Adds to, or with `overwrite` starts, the accumulator in a place.
-bool Replay::accumulateBytes(const Place &place, const Content &expected, const Contribution &contribution, bool overwrite, const bundle::Slot *slot) {
+bool Replay::accumulateBytes(const Place &place, const Content &expected, const Contribution &contribution, bool overwrite,
+                             const bundle::Slot *slot) {
   if (place.begin >= place.end)
     return true;
   if (overwrite) {
@@ -200,7 +203,8 @@ bool Replay::accumulateBytes(const Place &place, const Content &expected, const 
     if (!good)
       return;
     if (found.kind == bundle::Value::NONE)
-      good = fail(Code::Undefined, adds() + ", where " + (found.writer == Content::kNobody ? "nothing was written" : "there is " + held(found)) + "; the first contribution must overwrite");
+      good = fail(Code::Undefined, adds() + ", where " + (found.writer == Content::kNobody ? "nothing was written" : "there is " + held(found)) +
+                                       "; the first contribution must overwrite");
     else if (!sameValue(found, expected))
       good = fail(Code::WrongValue, adds() + ", where there is " + held(found));
     else if (taking.empty() || taking.back() != found.list) {

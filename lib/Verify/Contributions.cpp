@@ -12,7 +12,8 @@ bool Replay::compare(std::vector<Contribution> found, std::vector<Contribution> 
   auto text = [&](const Contribution &c) {
     const auto &summary = model.summary;
     bool group = std::string(unit) == "group";
-    std::string label = group ? (c.of < uint32_t(summary.groups_size()) ? summary.groups(int(c.of)).name() : "") : (c.of < uint32_t(summary.units_size()) ? summary.units(int(c.of)).name() : "");
+    std::string label = group ? (c.of < uint32_t(summary.groups_size()) ? summary.groups(int(c.of)).name() : "")
+                              : (c.of < uint32_t(summary.units_size()) ? summary.units(int(c.of)).name() : "");
     return std::string(unit) + " " + std::to_string(c.of) + (label.empty() ? "" : " '" + label + "'") +
            (c.begin < c.end ? std::string(group ? ", elements " : ", samples ") + std::to_string(c.begin) + "-" + std::to_string(c.end) : "");
   };
@@ -42,7 +43,8 @@ bool Replay::checkValueGradient(const ContributionList &list, const Logical &val
   for (uint32_t unit : model.valueContributors[value.id])
     if (unit >= value.cut)
       expected.push_back({unit, 0, 0, 0});
-  return compare(list.items, std::move(expected), Code::Contributions, "the gradient of value '" + model.summary.values(int(value.id)).name() + "'", "unit");
+  return compare(list.items, std::move(expected), Code::Contributions, "the gradient of value '" + model.summary.values(int(value.id)).name() + "'",
+                 "unit");
 }
 
 bool Replay::checkGradient(const ContributionList &list, uint32_t parameter) {
@@ -58,7 +60,8 @@ bool Replay::checkGradient(const ContributionList &list, uint32_t parameter) {
   for (uint32_t unit : model.parameterContributors[parameter])
     for (const Range &rows : rowsOfUnit[unit])
       expected.push_back({unit, 0, rows.begin, rows.end});
-  return compare(list.items, std::move(expected), Code::Contributions, "the gradient of parameter '" + model.summary.parameters(int(parameter)).name() + "'", "unit");
+  return compare(list.items, std::move(expected), Code::Contributions,
+                 "the gradient of parameter '" + model.summary.parameters(int(parameter)).name() + "'", "unit");
 }
 
 /// Joins adjacent ranges of equal (of, term). Overlaps stay as they are: the comparison then fails.
@@ -79,7 +82,8 @@ bool Replay::checkNorm(const ContributionList &list) {
   const auto &owned = device.getResult().owned;
   std::vector<Contribution> expected;
   for (const auto &extent : owned)
-    model.forPieces(extent.group, extent.begin, extent.end, [&](int64_t begin, int64_t end, uint32_t) { expected.push_back({extent.group, 0, begin, end}); });
+    model.forPieces(extent.group, extent.begin, extent.end,
+                    [&](int64_t begin, int64_t end, uint32_t) { expected.push_back({extent.group, 0, begin, end}); });
   return compare(joined(list.items), joined(std::move(expected)), Code::Norm, "the gradient norm", "group");
 }
 

@@ -29,14 +29,14 @@ struct Half {
   bundle::Phase phase = bundle::PHASE_UNSPECIFIED;
   bundle::Entry::WhatCase what = bundle::Entry::WHAT_NOT_SET; ///< WHAT_NOT_SET: a local entry, whose id must be nobody else's
   uint32_t peer = 0;
-  int64_t bytes = 0;    ///< send, receive, all-reduce: of the region
-  uint64_t digest = 0;  ///< of everything the halves must agree on: value, type, members, extents, order
+  int64_t bytes = 0;                          ///< send, receive, all-reduce: of the region
+  uint64_t digest = 0;                        ///< of everything the halves must agree on: value, type, members, extents, order
   std::shared_ptr<const bundle::Entry> whole; ///< transfers: none; collectives: on the lowest participant only
   struct {
     bundle::Value::Kind kind;
     uint32_t id, cut;
     int64_t begin, end;
-  } value{};            ///< for messages
+  } value{}; ///< for messages
 };
 
 /// What a device contributes to checks over all devices.
@@ -49,10 +49,10 @@ struct DeviceResult {
     uint32_t group;
     int64_t begin, end;
   };
-  std::vector<Owned> owned;          ///< extents of trainable groups in its persistent state
+  std::vector<Owned> owned;                                      ///< extents of trainable groups in its persistent state
   std::vector<std::pair<uint32_t, bundle::Compute::Task>> tasks; ///< (cell; F, B or W), as they occur
-  std::vector<int64_t> reports;      ///< entries
-  bool reportsTraining = false, reportsEvaluation = false; ///< whether sums and decision reach the host
+  std::vector<int64_t> reports;                                  ///< entries
+  bool reportsTraining = false, reportsEvaluation = false;       ///< whether sums and decision reach the host
   bool readsOwnNormAsGlobal = false, readsOwnLossAsGlobal = false;
 };
 

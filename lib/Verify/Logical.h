@@ -19,7 +19,7 @@ struct UnitSlot {
   bool exists = false; ///< in this unit
   bool rows = false;   ///< the rows of the call; else what `value` says
   int64_t fixedBytes = 0, bytesPerRow = 0;
-  Logical value;       ///< with its bytes for the number of rows of the latest call
+  Logical value; ///< with its bytes for the number of rows of the latest call
 };
 
 /// The slots of the unit functions that a program calls: found once, as every cell calls the same.

@@ -19,8 +19,11 @@ std::vector<uint32_t> verify::participantsOf(const bundle::Entry &entry) {
     add(entry.reduce_scatter().contributors());
     add(entry.reduce_scatter().shards().members());
     break;
-  case bundle::Entry::kAllReduce: add(entry.all_reduce().members()); break;
-  default: break;
+  case bundle::Entry::kAllReduce:
+    add(entry.all_reduce().members());
+    break;
+  default:
+    break;
   }
   std::sort(list.begin(), list.end());
   list.erase(std::unique(list.begin(), list.end()), list.end());
@@ -42,7 +45,8 @@ struct Digest {
       add(uint64_t(item));
   }
   void add(const bundle::Value &value) {
-    for (uint64_t word : {uint64_t(value.kind()), uint64_t(value.id()), uint64_t(value.cut()), uint64_t(value.begin()), uint64_t(value.end()), uint64_t(value.version())})
+    for (uint64_t word : {uint64_t(value.kind()), uint64_t(value.id()), uint64_t(value.cut()), uint64_t(value.begin()), uint64_t(value.end()),
+                          uint64_t(value.version())})
       add(word);
   }
   void add(const bundle::Extents &extents) {
@@ -106,7 +110,9 @@ void Device::collectHalves() {
       digest.add(reduce.to());
       break;
     }
-    default: half.what = bundle::Entry::WHAT_NOT_SET; break;
+    default:
+      half.what = bundle::Entry::WHAT_NOT_SET;
+      break;
     }
     if (value) {
       digest.add(*value);
@@ -123,7 +129,8 @@ namespace {
 
 class Together {
 public:
-  Together(const Model &model, std::vector<DeviceResult> &results, std::vector<Finding> &findings) : model(model), results(results), findings(findings) {}
+  Together(const Model &model, std::vector<DeviceResult> &results, std::vector<Finding> &findings)
+      : model(model), results(results), findings(findings) {}
 
   void run() {
     std::vector<std::pair<int64_t, const Half *>> byId; // in the order of programs
@@ -158,13 +165,14 @@ private:
     bool operator<(const Shard &o) const { return std::tie(begin, end, device) < std::tie(o.begin, o.end, o.device); }
     bool operator==(const Shard &o) const { return std::tie(begin, end, device) == std::tie(o.begin, o.end, o.device); }
   };
-  std::vector<std::vector<Shard>> owners; ///< per group, ascending
+  std::vector<std::vector<Shard>> owners;                                 ///< per group, ascending
   std::vector<std::pair<const Half *, std::vector<uint32_t>>> reductions; ///< all-reduces and their members
 
   std::string device(uint32_t index) const { return model.plan.devices[index].name; }
   void fail(Code code, int32_t on, int64_t entry, const std::string &message) { findings.push_back({code, on, entry, message}); }
   void failHalf(Code code, const Half &half, const std::string &message) {
-    fail(code, int32_t(half.device), half.id, "entry " + std::to_string(half.id) + ", " + describe(half) + " on " + device(half.device) + ": " + message);
+    fail(code, int32_t(half.device), half.id,
+         "entry " + std::to_string(half.id) + ", " + describe(half) + " on " + device(half.device) + ": " + message);
   }
 
   void collectOwners() {
@@ -185,12 +193,18 @@ private:
     value.set_end(half.value.end);
     std::string text = describeValue(model, value);
     switch (half.what) {
-    case bundle::Entry::kSend: return "send of " + text + " to " + device(half.peer);
-    case bundle::Entry::kReceive: return "receive of " + text + " from " + device(half.peer);
-    case bundle::Entry::kAllGather: return "all-gather of " + text;
-    case bundle::Entry::kReduceScatter: return "reduce-scatter of " + text;
-    case bundle::Entry::kAllReduce: return "all-reduce of " + text;
-    default: return "a local task";
+    case bundle::Entry::kSend:
+      return "send of " + text + " to " + device(half.peer);
+    case bundle::Entry::kReceive:
+      return "receive of " + text + " from " + device(half.peer);
+    case bundle::Entry::kAllGather:
+      return "all-gather of " + text;
+    case bundle::Entry::kReduceScatter:
+      return "reduce-scatter of " + text;
+    case bundle::Entry::kAllReduce:
+      return "all-reduce of " + text;
+    default:
+      return "a local task";
     }
   }
 
@@ -211,15 +225,19 @@ private:
       }
       if (count != 2 || !send || !receive)
         return failHalf(Code::Unmatched, first,
-                        count == 1 ? "has no other half: expects one on " + device(first.peer) : "expects one send and one receive under this id, found " + std::to_string(count) + " entries");
+                        count == 1 ? "has no other half: expects one on " + device(first.peer)
+                                   : "expects one send and one receive under this id, found " + std::to_string(count) + " entries");
       if (send->peer != receive->device || receive->peer != send->device)
-        return failHalf(Code::Unmatched, *send, "goes to " + device(send->peer) + ", but " + device(receive->device) + " receives it from " + device(receive->peer));
+        return failHalf(Code::Unmatched, *send,
+                        "goes to " + device(send->peer) + ", but " + device(receive->device) + " receives it from " + device(receive->peer));
       if (send->bytes != receive->bytes)
-        return failHalf(Code::Mismatched, *send, "has " + std::to_string(send->bytes) + " bytes, " + device(receive->device) + " expects " + std::to_string(receive->bytes));
+        return failHalf(Code::Mismatched, *send,
+                        "has " + std::to_string(send->bytes) + " bytes, " + device(receive->device) + " expects " + std::to_string(receive->bytes));
       if (send->digest != receive->digest)
         return failHalf(Code::Mismatched, *send, device(receive->device) + " expects another value: " + describe(*receive));
       if (send->phase != receive->phase)
-        return failHalf(Code::Mismatched, *send, "is in phase " + std::to_string(int(send->phase)) + ", its other half in " + std::to_string(int(receive->phase)));
+        return failHalf(Code::Mismatched, *send,
+                        "is in phase " + std::to_string(int(send->phase)) + ", its other half in " + std::to_string(int(receive->phase)));
       return;
     }
     const Half *whole = nullptr;
@@ -227,7 +245,9 @@ private:
     for (size_t i = 0; i < count; ++i) {
       const Half &half = *halves[i];
       if (half.what != first.what || half.digest != first.digest || half.bytes != first.bytes || half.phase != first.phase)
-        return failHalf(Code::Mismatched, half, "differs from the half on " + device(first.device) + ", " + describe(first) + ", in kind, size, value, members, extents, order or phase");
+        return failHalf(Code::Mismatched, half,
+                        "differs from the half on " + device(first.device) + ", " + describe(first) +
+                            ", in kind, size, value, members, extents, order or phase");
       if (half.whole)
         whole = &half;
       present.push_back(half.device);
@@ -286,9 +306,10 @@ private:
       for (size_t k = 0; k < 3; ++k) {
         const int expected = model.hasWork(cell, kinds[k]);
         if (seen[c][k] != expected)
-          fail(Code::Task, int32_t(cell.device), -1, std::string(1, "FBW"[k]) + "(units " + std::to_string(cell.firstUnit) + "-" + std::to_string(cell.endUnit) + ", samples " +
-                                                         std::to_string(cell.firstSample) + "-" + std::to_string(cell.endSample) + ") on " + device(cell.device) + " is there " +
-                                                         std::to_string(seen[c][k]) + " times, expects " + (expected ? "once" : "none: the plan has no such task"));
+          fail(Code::Task, int32_t(cell.device), -1,
+               std::string(1, "FBW"[k]) + "(units " + std::to_string(cell.firstUnit) + "-" + std::to_string(cell.endUnit) + ", samples " +
+                   std::to_string(cell.firstSample) + "-" + std::to_string(cell.endSample) + ") on " + device(cell.device) + " is there " +
+                   std::to_string(seen[c][k]) + " times, expects " + (expected ? "once" : "none: the plan has no such task"));
       }
     }
   }
@@ -306,7 +327,9 @@ private:
         next = shard.end;
       }
       if (!good || next != model.summary.groups(g).elements())
-        fail(Code::Update, -1, -1, "the owners' extents do not tile the " + std::to_string(model.summary.groups(g).elements()) + " elements of group '" + model.summary.groups(g).name() + "'");
+        fail(Code::Update, -1, -1,
+             "the owners' extents do not tile the " + std::to_string(model.summary.groups(g).elements()) + " elements of group '" +
+                 model.summary.groups(g).name() + "'");
     }
     std::vector<std::pair<uint32_t, uint32_t>> named; // (group, device)
     for (const auto &planned : model.plan.owners)
@@ -318,15 +341,17 @@ private:
         continue;
       for (const Shard &shard : owners[g])
         if (!std::binary_search(named.begin(), named.end(), std::make_pair(g, shard.device)))
-          fail(Code::Update, int32_t(shard.device), -1, "holds state of group '" + model.summary.groups(int(g)).name() + "', which the plan gives to others");
+          fail(Code::Update, int32_t(shard.device), -1,
+               "holds state of group '" + model.summary.groups(int(g)).name() + "', which the plan gives to others");
     }
     for (const auto &planned : model.plan.owners) {
       if (planned.group >= owners.size() || planned.begin < 0 || planned.begin == planned.end || !model.trainable(planned.group))
         continue;
       const auto &list = owners[planned.group];
       if (!std::binary_search(list.begin(), list.end(), Shard{planned.begin, planned.end, planned.device}))
-        fail(Code::Update, int32_t(planned.device), -1, "does not hold elements " + std::to_string(planned.begin) + "-" + std::to_string(planned.end) + " of group '" +
-                                                            model.summary.groups(int(planned.group)).name() + "', as the plan says");
+        fail(Code::Update, int32_t(planned.device), -1,
+             "does not hold elements " + std::to_string(planned.begin) + "-" + std::to_string(planned.end) + " of group '" +
+                 model.summary.groups(int(planned.group)).name() + "', as the plan says");
     }
   }
 
@@ -336,7 +361,9 @@ private:
       if (!result.owned.empty())
         normDevices.push_back(uint32_t(result.device));
     std::sort(normDevices.begin(), normDevices.end());
-    auto only = [](const std::vector<uint32_t> &devices, uint32_t device) { return devices.empty() || (devices.size() == 1 && devices[0] == device); };
+    auto only = [](const std::vector<uint32_t> &devices, uint32_t device) {
+      return devices.empty() || (devices.size() == 1 && devices[0] == device);
+    };
     for (const auto &result : results) {
       if (!result.present)
         continue;
@@ -375,4 +402,6 @@ private:
 
 } // namespace
 
-void verify::checkTogether(const Model &model, std::vector<DeviceResult> &results, std::vector<Finding> &findings) { Together(model, results, findings).run(); }
+void verify::checkTogether(const Model &model, std::vector<DeviceResult> &results, std::vector<Finding> &findings) {
+  Together(model, results, findings).run();
+}

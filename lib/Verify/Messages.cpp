@@ -5,29 +5,52 @@ using namespace zorse::verify;
 
 const char *verify::name(Code code) {
   switch (code) {
-  case Code::Malformed: return "malformed";
-  case Code::Plan: return "plan";
-  case Code::Unsupported: return "unsupported";
-  case Code::Unmatched: return "unmatched";
-  case Code::Mismatched: return "mismatched";
-  case Code::Order: return "order";
-  case Code::Race: return "race";
-  case Code::Alias: return "alias";
-  case Code::Bounds: return "bounds";
-  case Code::Limit: return "limit";
-  case Code::Alignment: return "alignment";
-  case Code::Size: return "size";
-  case Code::Task: return "task";
-  case Code::Call: return "call";
-  case Code::Declared: return "declared";
-  case Code::Undefined: return "undefined";
-  case Code::Stale: return "stale";
-  case Code::WrongValue: return "wrong-value";
-  case Code::Contributions: return "contributions";
-  case Code::Update: return "update";
-  case Code::Loss: return "loss";
-  case Code::Norm: return "norm";
-  case Code::Report: return "report";
+  case Code::Malformed:
+    return "malformed";
+  case Code::Plan:
+    return "plan";
+  case Code::Unsupported:
+    return "unsupported";
+  case Code::Unmatched:
+    return "unmatched";
+  case Code::Mismatched:
+    return "mismatched";
+  case Code::Order:
+    return "order";
+  case Code::Race:
+    return "race";
+  case Code::Alias:
+    return "alias";
+  case Code::Bounds:
+    return "bounds";
+  case Code::Limit:
+    return "limit";
+  case Code::Alignment:
+    return "alignment";
+  case Code::Size:
+    return "size";
+  case Code::Task:
+    return "task";
+  case Code::Call:
+    return "call";
+  case Code::Declared:
+    return "declared";
+  case Code::Undefined:
+    return "undefined";
+  case Code::Stale:
+    return "stale";
+  case Code::WrongValue:
+    return "wrong-value";
+  case Code::Contributions:
+    return "contributions";
+  case Code::Update:
+    return "update";
+  case Code::Loss:
+    return "loss";
+  case Code::Norm:
+    return "norm";
+  case Code::Report:
+    return "report";
   }
   return "unknown";
 }
@@ -55,25 +78,39 @@ std::string verify::describeValue(const Model &model, const bundle::Value &value
   const auto &summary = model.summary;
   std::string rows = range(value.begin(), value.end());
   switch (value.kind()) {
-  case bundle::Value::NONE: return "scratch";
+  case bundle::Value::NONE:
+    return "scratch";
   case bundle::Value::PARAMETERS:
     return "parameters of " + named("group", summary.groups(), value.id()) + ", elements " + rows + ", version " + std::to_string(value.version());
-  case bundle::Value::GRADIENTS: return "gradient accumulator of " + named("group", summary.groups(), value.id()) + ", elements " + rows;
-  case bundle::Value::REDUCED_GRADIENTS: return "reduced gradients of " + named("group", summary.groups(), value.id()) + ", elements " + rows;
+  case bundle::Value::GRADIENTS:
+    return "gradient accumulator of " + named("group", summary.groups(), value.id()) + ", elements " + rows;
+  case bundle::Value::REDUCED_GRADIENTS:
+    return "reduced gradients of " + named("group", summary.groups(), value.id()) + ", elements " + rows;
   case bundle::Value::MOMENTS:
-    return "moments " + std::to_string(value.cut()) + " of " + named("group", summary.groups(), value.id()) + ", elements " + rows + ", version " + std::to_string(value.version());
-  case bundle::Value::ACTIVATION: return named("value", summary.values(), value.id()) + ", samples " + rows;
+    return "moments " + std::to_string(value.cut()) + " of " + named("group", summary.groups(), value.id()) + ", elements " + rows + ", version " +
+           std::to_string(value.version());
+  case bundle::Value::ACTIVATION:
+    return named("value", summary.values(), value.id()) + ", samples " + rows;
   case bundle::Value::ACTIVATION_GRADIENT:
     return "gradient of " + named("value", summary.values(), value.id()) + " from units >= " + std::to_string(value.cut()) + ", samples " + rows;
-  case bundle::Value::SAVED_BLOCK: return "saved block of " + named("unit", summary.units(), value.id()) + ", samples " + rows;
-  case bundle::Value::DEFERRED_BLOCK: return "deferred block of " + named("unit", summary.units(), value.id()) + ", samples " + rows;
-  case bundle::Value::INPUT_ROWS: return named("input", summary.inputs(), value.id()) + ", samples " + rows;
-  case bundle::Value::STEP_SCALARS: return value.id() ? "step scalars with the decision" : "step scalars";
-  case bundle::Value::LOSS_ROWS: return "loss term " + std::to_string(value.cut()) + " of " + named("unit", summary.units(), value.id()) + ", samples " + rows;
-  case bundle::Value::SUMS: return "this device's sums";
-  case bundle::Value::GLOBAL_SUM: return "global sums";
-  case bundle::Value::OPTIMIZER_STEP: return "optimizer step, version " + std::to_string(value.version());
-  default: return "value of unknown kind " + std::to_string(int(value.kind()));
+  case bundle::Value::SAVED_BLOCK:
+    return "saved block of " + named("unit", summary.units(), value.id()) + ", samples " + rows;
+  case bundle::Value::DEFERRED_BLOCK:
+    return "deferred block of " + named("unit", summary.units(), value.id()) + ", samples " + rows;
+  case bundle::Value::INPUT_ROWS:
+    return named("input", summary.inputs(), value.id()) + ", samples " + rows;
+  case bundle::Value::STEP_SCALARS:
+    return value.id() ? "step scalars with the decision" : "step scalars";
+  case bundle::Value::LOSS_ROWS:
+    return "loss term " + std::to_string(value.cut()) + " of " + named("unit", summary.units(), value.id()) + ", samples " + rows;
+  case bundle::Value::SUMS:
+    return "this device's sums";
+  case bundle::Value::GLOBAL_SUM:
+    return "global sums";
+  case bundle::Value::OPTIMIZER_STEP:
+    return "optimizer step, version " + std::to_string(value.version());
+  default:
+    return "value of unknown kind " + std::to_string(int(value.kind()));
   }
 }
 
@@ -87,28 +124,46 @@ std::string Device::describe(const bundle::Entry &entry) const {
       cell = "(units " + range(c.firstUnit, c.endUnit) + ", samples " + range(c.firstSample, c.endSample) + ")";
     }
     switch (compute.task()) {
-    case bundle::Compute::F: return "F" + cell;
-    case bundle::Compute::B: return "B" + cell;
-    case bundle::Compute::W: return "W" + cell;
-    case bundle::Compute::R: return "R" + cell;
-    case bundle::Compute::NORM: return "norm";
-    case bundle::Compute::DECIDE: return "decision";
+    case bundle::Compute::F:
+      return "F" + cell;
+    case bundle::Compute::B:
+      return "B" + cell;
+    case bundle::Compute::W:
+      return "W" + cell;
+    case bundle::Compute::R:
+      return "R" + cell;
+    case bundle::Compute::NORM:
+      return "norm";
+    case bundle::Compute::DECIDE:
+      return "decision";
     case bundle::Compute::UPDATE_GROUP:
       return "update of " + (compute.group() >= 0 ? named("group", model.summary.groups(), uint32_t(compute.group())) : std::string("no group"));
-    case bundle::Compute::SUM_LOSS: return "loss sum" + cell;
-    default: return "compute";
+    case bundle::Compute::SUM_LOSS:
+      return "loss sum" + cell;
+    default:
+      return "compute";
     }
   }
-  case bundle::Entry::kCopy: return "copy of " + describe(entry.copy().value());
-  case bundle::Entry::kSend: return "send of " + describe(entry.send().value()) + " to " + deviceName(entry.send().peer());
-  case bundle::Entry::kReceive: return "receive of " + describe(entry.receive().value()) + " from " + deviceName(entry.receive().peer());
-  case bundle::Entry::kLoadInput: return "load of " + describe(entry.load_input().value());
-  case bundle::Entry::kLoadScalars: return "load of the step scalars";
-  case bundle::Entry::kAllGather: return "all-gather of " + named("group", model.summary.groups(), entry.all_gather().group());
-  case bundle::Entry::kReduceScatter: return "reduce-scatter of " + named("group", model.summary.groups(), entry.reduce_scatter().group());
-  case bundle::Entry::kAllReduce: return "all-reduce of " + describe(entry.all_reduce().from());
-  case bundle::Entry::kReport: return "report of " + describe(entry.report().value());
-  default: return "nothing";
+  case bundle::Entry::kCopy:
+    return "copy of " + describe(entry.copy().value());
+  case bundle::Entry::kSend:
+    return "send of " + describe(entry.send().value()) + " to " + deviceName(entry.send().peer());
+  case bundle::Entry::kReceive:
+    return "receive of " + describe(entry.receive().value()) + " from " + deviceName(entry.receive().peer());
+  case bundle::Entry::kLoadInput:
+    return "load of " + describe(entry.load_input().value());
+  case bundle::Entry::kLoadScalars:
+    return "load of the step scalars";
+  case bundle::Entry::kAllGather:
+    return "all-gather of " + named("group", model.summary.groups(), entry.all_gather().group());
+  case bundle::Entry::kReduceScatter:
+    return "reduce-scatter of " + named("group", model.summary.groups(), entry.reduce_scatter().group());
+  case bundle::Entry::kAllReduce:
+    return "all-reduce of " + describe(entry.all_reduce().from());
+  case bundle::Entry::kReport:
+    return "report of " + describe(entry.report().value());
+  default:
+    return "nothing";
   }
 }
 

@@ -55,8 +55,8 @@ bool Model::checkSummary(std::vector<Finding> &findings) {
       return fail("parameter '" + parameter.name() + "' does not fit its group '" + group.name() + "'");
   }
   for (const auto &group : summary.groups())
-    if (group.elements() < 0 || product(group.elements(), elementSize(group.type())) < 0 || !elementSize(group.type()) || group.decaying_elements() < 0 ||
-        group.decaying_elements() > group.elements() || !indices(group.parameters(), summary.parameters_size()))
+    if (group.elements() < 0 || product(group.elements(), elementSize(group.type())) < 0 || !elementSize(group.type()) ||
+        group.decaying_elements() < 0 || group.decaying_elements() > group.elements() || !indices(group.parameters(), summary.parameters_size()))
       return fail("group '" + group.name() + "' has impossible elements, type or parameters");
   for (const auto &value : summary.values())
     if (value.bytes_per_row() < 0 || value.bytes_per_row() > kMaxSize || value.producer() >= uint32_t(summary.units_size()) ||
@@ -71,10 +71,12 @@ bool Model::checkSummary(std::vector<Finding> &findings) {
     if (!indices(unit.parameters(), summary.parameters_size()) || !indices(unit.values_in(), summary.values_size()) ||
         !indices(unit.values_out(), summary.values_size()) || !indices(unit.inputs(), summary.inputs_size()) ||
         !indices(unit.loss_terms(), summary.loss_size()) || unit.forward_body() >= uint32_t(bodies.bodies_size()) ||
-        unit.backward_body() >= uint32_t(bodies.bodies_size()) || extentBytes(unit.saved_bytes(), 1) < 0 || extentBytes(unit.deferred_bytes(), 1) < 0 ||
+        unit.backward_body() >= uint32_t(bodies.bodies_size()) || extentBytes(unit.saved_bytes(), 1) < 0 ||
+        extentBytes(unit.deferred_bytes(), 1) < 0 ||
         (plan.splitBackward && unit.splits() && std::max(unit.input_gradient_body(), unit.weight_gradient_body()) >= uint32_t(bodies.bodies_size())))
       return fail("unit '" + unit.name() + "' names something that does not exist");
-  for (uint32_t body : {summary.update_body_decay(), summary.update_body_plain(), summary.norm_body(), summary.sum_loss_body(), summary.decide_body()})
+  for (uint32_t body :
+       {summary.update_body_decay(), summary.update_body_plain(), summary.norm_body(), summary.sum_loss_body(), summary.decide_body()})
     if (body >= uint32_t(bodies.bodies_size()))
       return fail("body " + std::to_string(body) + " of " + std::to_string(bodies.bodies_size()) + " does not exist");
 
@@ -106,7 +108,8 @@ bool Model::checkBodies(std::vector<Finding> &findings) {
       if (slot.kind() <= bundle::SLOT_UNSPECIFIED || slot.kind() > bundle::DEFERRED || slot.mode() < bundle::READ ||
           slot.mode() > bundle::ACCUMULATE || extentBytes(slot.bytes(), 1) < 0 ||
           (slot.kind() != bundle::WORKSPACE && !seen.insert({slot.kind(), slot.index()}).second)) {
-        findings.push_back({Code::Malformed, -1, -1, "body '" + body.name() + "': slot '" + slot.name() + "' has an impossible kind, mode or size, or is there twice"});
+        findings.push_back({Code::Malformed, -1, -1,
+                            "body '" + body.name() + "': slot '" + slot.name() + "' has an impossible kind, mode or size, or is there twice"});
         return false;
       }
   }
@@ -116,28 +119,36 @@ bool Model::checkBodies(std::vector<Finding> &findings) {
     case bundle::PARAMETER:
     case bundle::INPUT:
     case bundle::BOUNDARY_IN:
-    case bundle::SCALARS: return slot.mode() == bundle::READ;
+    case bundle::SCALARS:
+      return slot.mode() == bundle::READ;
     case bundle::BOUNDARY_OUT:
-    case bundle::LOSS: return slot.mode() == bundle::WRITE || slot.mode() == bundle::READ;
+    case bundle::LOSS:
+      return slot.mode() == bundle::WRITE || slot.mode() == bundle::READ;
     case bundle::PARAMETER_GRADIENT:
-    case bundle::BOUNDARY_IN_GRADIENT: return slot.mode() == bundle::ACCUMULATE || slot.mode() == bundle::WRITE;
+    case bundle::BOUNDARY_IN_GRADIENT:
+      return slot.mode() == bundle::ACCUMULATE || slot.mode() == bundle::WRITE;
     case bundle::SAVED:
     case bundle::DEFERRED:
-    case bundle::BOUNDARY_OUT_GRADIENT: return slot.mode() != bundle::ACCUMULATE;
-    default: return slot.kind() == bundle::WORKSPACE;
+    case bundle::BOUNDARY_OUT_GRADIENT:
+      return slot.mode() != bundle::ACCUMULATE;
+    default:
+      return slot.kind() == bundle::WORKSPACE;
     }
   };
   for (const auto &unit : summary.units())
     for (uint32_t body : bodiesOf(unit))
       for (const auto &slot : bodies.bodies(int(body)).slots())
         if (!allowed(slot)) {
-          findings.push_back({Code::Malformed, -1, -1, "body '" + bodies.bodies(int(body)).name() + "' of unit '" + unit.name() + "': slot '" + slot.name() + "' has a kind or mode that unit functions do not have"});
+          findings.push_back({Code::Malformed, -1, -1,
+                              "body '" + bodies.bodies(int(body)).name() + "' of unit '" + unit.name() + "': slot '" + slot.name() +
+                                  "' has a kind or mode that unit functions do not have"});
           return false;
         }
   // The parts of a split backward are the whole: B has the gradients of values, W those of parameters, and nobody else a deferred block.
   auto has = [&](uint32_t body, bundle::SlotKind kind, int64_t index) {
     const auto &slots = bodies.bodies(int(body)).slots();
-    return std::any_of(slots.begin(), slots.end(), [&](const auto &slot) { return slot.kind() == kind && (index < 0 || slot.index() == uint32_t(index)); });
+    return std::any_of(slots.begin(), slots.end(),
+                       [&](const auto &slot) { return slot.kind() == kind && (index < 0 || slot.index() == uint32_t(index)); });
   };
   for (const auto &unit : summary.units()) {
     auto fail = [&](const std::string &message) {
@@ -171,9 +182,11 @@ bool Model::checkBodies(std::vector<Finding> &findings) {
     for (uint32_t m = 0; m < summary.moments(); ++m)
       good = good && needs(update, bundle::STATE, 2 + m, change, "the moments");
   }
-  return good && needs(summary.norm_body(), bundle::STATE, 1, read, "the gradients") && needs(summary.norm_body(), bundle::SUMS_SLOT, 0, add, "the sums") &&
+  return good && needs(summary.norm_body(), bundle::STATE, 1, read, "the gradients") &&
+         needs(summary.norm_body(), bundle::SUMS_SLOT, 0, add, "the sums") &&
          (!summary.loss_size() || needs(summary.sum_loss_body(), bundle::SUMS_SLOT, 0, add, "the sums")) &&
-         needs(summary.decide_body(), bundle::SUMS_SLOT, 0, read, "the sums") && needs(summary.decide_body(), bundle::SCALARS, 0, change, "the decision");
+         needs(summary.decide_body(), bundle::SUMS_SLOT, 0, read, "the sums") &&
+         needs(summary.decide_body(), bundle::SCALARS, 0, change, "the decision");
 }
 
 bool Model::checkPlan(std::vector<Finding> &findings) {
@@ -192,11 +205,13 @@ bool Model::checkPlan(std::vector<Finding> &findings) {
   for (const auto &cell : plan.cells) {
     if (cell.firstUnit < 0 || cell.firstUnit >= cell.endUnit || cell.endUnit > units || cell.firstSample < 0 || cell.firstSample >= cell.endSample ||
         cell.endSample > plan.batch || cell.device >= plan.devices.size())
-      return fail("cell " + text(cell) + " is not inside " + std::to_string(units) + " units x " + std::to_string(plan.batch) + " samples, or its device does not exist");
+      return fail("cell " + text(cell) + " is not inside " + std::to_string(units) + " units x " + std::to_string(plan.batch) +
+                  " samples, or its device does not exist");
     area += __int128(cell.endUnit - cell.firstUnit) * (cell.endSample - cell.firstSample);
   }
   if (area != __int128(units) * plan.batch)
-    return fail("cells cover " + std::to_string(int64_t(area)) + " of " + std::to_string(int64_t(__int128(units) * plan.batch)) + " (unit, sample) pairs");
+    return fail("cells cover " + std::to_string(int64_t(area)) + " of " + std::to_string(int64_t(__int128(units) * plan.batch)) +
+                " (unit, sample) pairs");
 
   // Sweep over units; at each, the open cells' samples must not overlap. With the area this makes the tiling exact.
   std::vector<uint32_t> byFirst(plan.cells.size()), byEnd(plan.cells.size());

@@ -63,8 +63,8 @@ public:
   std::vector<std::vector<uint32_t>> cellsOfDevice;
 
   static constexpr uint32_t kNoBody = UINT32_MAX;
-  /// The body that task F, B or W calls for a unit; kNoBody: the task has no call of it. In a plan that splits the backward, B and W share it where the
-  /// unit can; else all of it is in W if only parameters have gradients, and in B if not.
+  /// The body that task F, B or W calls for a unit; kNoBody: the task has no call of it. In a plan that splits the backward, B and W share it where
+  /// the unit can; else all of it is in W if only parameters have gradients, and in B if not.
   uint32_t bodyOf(uint32_t unit, bundle::Compute::Task task) const;
   /// Whether a cell's task has any call.
   bool hasWork(const PlanView::Cell &cell, bundle::Compute::Task task) const;

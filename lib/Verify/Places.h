@@ -1,8 +1,8 @@
 // Where the bytes of a device's arenas can change hands.
 //
-// All writes of a program are known before it is replayed. Their ends cut the arenas into intervals, numbered from 0, whose bytes always hold one thing; a
-// range of bytes becomes a range of intervals once, and a replay then neither compares addresses nor moves pieces. Regions return in every cell: each is
-// looked up once, and known by its number from then on.
+// All writes of a program are known before it is replayed. Their ends cut the arenas into intervals, numbered from 0, whose bytes always hold one
+// thing; a range of bytes becomes a range of intervals once, and a replay then neither compares addresses nor moves pieces. Regions return in every
+// cell: each is looked up once, and known by its number from then on.
 #pragma once
 
 #include <algorithm>
@@ -11,8 +11,8 @@
 
 namespace zorse::verify {
 
-/// A byte of a device: arena and offset in one number. Ranges of all arenas are then in one order, and those of different arenas neither overlap nor touch,
-/// as an arena has 2^50 bytes at most (kMaxSize).
+/// A byte of a device: arena and offset in one number. Ranges of all arenas are then in one order, and those of different arenas neither overlap nor
+/// touch, as an arena has 2^50 bytes at most (kMaxSize).
 inline constexpr int kOffsetBits = 51;
 inline int64_t addressOf(uint32_t arena, uint64_t offset) { return int64_t(uint64_t(arena) << kOffsetBits | offset); }
 inline uint32_t arenaOf(int64_t address) { return uint32_t(address >> kOffsetBits); }

@@ -10,7 +10,8 @@
 
 namespace zorse::verify {
 
-/// The events of a JSON text (nlohmann's SAX interface). Knows cells of the plain form {"units": [0, 6], "samples": [0, 8], "device": "a" or 0}, in any order, and no others.
+/// The events of a JSON text (nlohmann's SAX interface). Knows cells of the plain form {"units": [0, 6], "samples": [0, 8], "device": "a" or 0}, in
+/// any order, and no others.
 class PlanParser {
 public:
   using Json = nlohmann::json;
@@ -24,7 +25,9 @@ public:
   std::vector<Cell> cells;
 
   /// False: the text is no JSON, or has cells of another form.
-  bool parse(std::string_view text) { return Json::sax_parse(text.begin(), text.end(), this, Json::input_format_t::json, /*strict=*/true, /*ignore_comments=*/true); }
+  bool parse(std::string_view text) {
+    return Json::sax_parse(text.begin(), text.end(), this, Json::input_format_t::json, /*strict=*/true, /*ignore_comments=*/true);
+  }
 
   bool null() { return add(nullptr); }
   bool boolean(bool value) { return add(value); }
@@ -96,7 +99,14 @@ public:
   bool parse_error(size_t, const std::string &, const nlohmann::detail::exception &) { return false; }
 
 private:
-  enum class State { Tree, Cells, Cell, Range, Numbers, Device }; ///< where the next event belongs: Cell: a key; Range: a list; Device: a name or number
+  enum class State {
+    Tree,
+    Cells,
+    Cell,
+    Range,
+    Numbers,
+    Device
+  }; ///< where the next event belongs: Cell: a key; Range: a list; Device: a name or number
   State state = State::Tree;
   bool hasCells = false;
   unsigned seen = 0;          ///< keys of the cell

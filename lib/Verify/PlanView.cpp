@@ -24,7 +24,8 @@ struct Reader {
   // \param what  makes the name of the value, only when something is wrong with it: plans have many cells.
   template <typename What> bool integer(const Json &value, const What &what, int64_t &out) {
     if (!value.is_number_integer() || (value.is_number_unsigned() && value.get<uint64_t>() > uint64_t(INT64_MAX)))
-      return fail(what() + ": expects an integer, found " + (value.is_structured() ? value.type_name() : value.dump(-1, ' ', false, Json::error_handler_t::replace).substr(0, 40)));
+      return fail(what() + ": expects an integer, found " +
+                  (value.is_structured() ? value.type_name() : value.dump(-1, ' ', false, Json::error_handler_t::replace).substr(0, 40)));
     out = value.get<int64_t>();
     return true;
   }
@@ -83,11 +84,12 @@ bool readCells(const Json &list, PlanView &plan, Reader &reader) {
     auto name = [&](const char *key) { return [&plan, key] { return "cells[" + std::to_string(plan.cells.size()) + "]" + key; }; };
     PlanView::Cell cell{};
     const bool object = item.is_object();
-    auto units = object ? item.find("units") : item.end(), samples = object ? item.find("samples") : item.end(), device = object ? item.find("device") : item.end();
+    auto units = object ? item.find("units") : item.end(), samples = object ? item.find("samples") : item.end(),
+         device = object ? item.find("device") : item.end();
     if (!object || units == item.end() || samples == item.end() || device == item.end())
       return reader.fail(name("")() + ": expects units, samples and device");
-    if (!reader.range(*units, name(".units"), cell.firstUnit, cell.endUnit) || !reader.range(*samples, name(".samples"), cell.firstSample, cell.endSample) ||
-        !reader.device(*device, name(".device"), cell.device))
+    if (!reader.range(*units, name(".units"), cell.firstUnit, cell.endUnit) ||
+        !reader.range(*samples, name(".samples"), cell.firstSample, cell.endSample) || !reader.device(*device, name(".device"), cell.device))
       return false;
     plan.cells.push_back(cell);
   }

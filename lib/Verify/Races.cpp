@@ -39,15 +39,24 @@ public:
       add(entry.copy().from(), false);
       add(entry.copy().to(), true);
       break;
-    case bundle::Entry::kSend: add(entry.send().region(), false); break;
-    case bundle::Entry::kReceive: add(entry.receive().region(), true); break;
-    case bundle::Entry::kLoadInput: add(entry.load_input().region(), true); break;
-    case bundle::Entry::kLoadScalars: add(entry.load_scalars().region(), true); break;
+    case bundle::Entry::kSend:
+      add(entry.send().region(), false);
+      break;
+    case bundle::Entry::kReceive:
+      add(entry.receive().region(), true);
+      break;
+    case bundle::Entry::kLoadInput:
+      add(entry.load_input().region(), true);
+      break;
+    case bundle::Entry::kLoadScalars:
+      add(entry.load_scalars().region(), true);
+      break;
     case bundle::Entry::kAllGather: {
       // In place: an owner's own shard inside `full` is read, the rest written.
       const auto &full = entry.all_gather().full(), &shard = entry.all_gather().shard();
       add(shard, false);
-      bool inside = full.bytes() && shard.bytes() && full.arena() == shard.arena() && full.offset() <= shard.offset() && shard.offset() + shard.bytes() <= full.offset() + full.bytes();
+      bool inside = full.bytes() && shard.bytes() && full.arena() == shard.arena() && full.offset() <= shard.offset() &&
+                    shard.offset() + shard.bytes() <= full.offset() + full.bytes();
       if (inside) {
         add(full, true, 0, int64_t(shard.offset() - full.offset()));
         add(full, true, int64_t(shard.offset() + shard.bytes() - full.offset()));
@@ -60,9 +69,14 @@ public:
       add(entry.reduce_scatter().full(), false);
       add(entry.reduce_scatter().shard(), true);
       break;
-    case bundle::Entry::kAllReduce: add(entry.all_reduce().region(), true); break;
-    case bundle::Entry::kReport: add(entry.report().region(), false); break;
-    default: break;
+    case bundle::Entry::kAllReduce:
+      add(entry.all_reduce().region(), true);
+      break;
+    case bundle::Entry::kReport:
+      add(entry.report().region(), false);
+      break;
+    default:
+      break;
     }
   }
 
@@ -132,8 +146,9 @@ template <unsigned Queues> struct Last {
 class RaceCheck {
 public:
   RaceCheck(Device &device, const std::vector<std::vector<uint32_t>> &queueEntries, const std::vector<uint32_t> &position)
-      : device(device), model(device.getModel()), program(device.getProgram()), calls(device.getCalls()), queueEntries(queueEntries), position(position), queues(uint32_t(program.queues_size())),
-        entries(uint32_t(program.entries_size())), bound(device.getBound()), touches(device) {}
+      : device(device), model(device.getModel()), program(device.getProgram()), calls(device.getCalls()), queueEntries(queueEntries),
+        position(position), queues(uint32_t(program.queues_size())), entries(uint32_t(program.entries_size())), bound(device.getBound()),
+        touches(device) {}
 
   void run() {
     collectTouches();
@@ -153,11 +168,11 @@ private:
   const uint32_t queues, entries;
   const std::vector<uint32_t> &bound;
   Touches touches;
-  std::vector<uint32_t> ends;          ///< in `touches`: of every call, and of every entry
-  std::unique_ptr<Access[]> accesses;  ///< of all entries
-  std::vector<uint32_t> firstAccess;   ///< per entry, and the end
-  std::vector<uint32_t> clocks;        ///< per entry of both steps and queue
-  uint32_t reportedFor = ~0u;          ///< whose conflicts `reported` has: (queue, place) of the earlier entries
+  std::vector<uint32_t> ends;         ///< in `touches`: of every call, and of every entry
+  std::unique_ptr<Access[]> accesses; ///< of all entries
+  std::vector<uint32_t> firstAccess;  ///< per entry, and the end
+  std::vector<uint32_t> clocks;       ///< per entry of both steps and queue
+  uint32_t reportedFor = ~0u;         ///< whose conflicts `reported` has: (queue, place) of the earlier entries
   std::vector<std::pair<uint32_t, uint32_t>> reported;
 
   const bundle::Entry &entryAt(uint32_t event) const { return program.entries(int(event < entries ? event : event - entries)); }
@@ -241,8 +256,9 @@ private:
       const Place &place = places[touch->place];
       const bool write = touch->write;
       if (place.begin < (write ? end : writtenEnd))
-        device.report(Code::Alias, entry.id(), device.where(entry) + ": two slots of '" + body.name() + "' overlap at byte " + std::to_string(offsetOf(place.begin)) + " of arena " +
-                                                   std::to_string(arenaOf(place.begin)) + " and one is written");
+        device.report(Code::Alias, entry.id(),
+                      device.where(entry) + ": two slots of '" + body.name() + "' overlap at byte " + std::to_string(offsetOf(place.begin)) +
+                          " of arena " + std::to_string(arenaOf(place.begin)) + " and one is written");
       end = std::max(end, place.end);
       if (write)
         writtenEnd = std::max(writtenEnd, place.end);
@@ -256,8 +272,8 @@ private:
     return next;
   }
 
-  /// Calls of an entry share scalars and workspace: what the first one touches in the same way need not be looked at again. Removes it from what another
-  /// one touches, [begin, end), and returns the new end.
+  /// Calls of an entry share scalars and workspace: what the first one touches in the same way need not be looked at again. Removes it from what
+  /// another one touches, [begin, end), and returns the new end.
   static Access *withoutRepeated(const Access *first, const Access *firstEnd, Access *begin, Access *end) {
     Access *kept = begin;
     for (const Access *access = begin; access < end; ++access) {
@@ -305,10 +321,11 @@ private:
     const uint32_t earlierStep = (earlierPlace - 1) / uint32_t(list.size());
     const auto &other = program.entries(int(list[(earlierPlace - 1) % list.size()]));
     device.report(Code::Race, entry.id(),
-                  device.where(entry) + (access.write ? " writes" : " reads") + " bytes " + std::to_string(offsetOf(access.begin)) + "-" + std::to_string(offsetOf(access.end)) + " of arena " +
-                      std::to_string(arenaOf(access.begin)) + " while entry " + std::to_string(other.id()) + ", " + device.describe(other) +
-                      (earlierWrites ? ", may still write them" : ", may still read them") + (earlierStep != (event >= entries) ? " in the step before" : "") +
-                      ": expects a wait, or the same queue");
+                  device.where(entry) + (access.write ? " writes" : " reads") + " bytes " + std::to_string(offsetOf(access.begin)) + "-" +
+                      std::to_string(offsetOf(access.end)) + " of arena " + std::to_string(arenaOf(access.begin)) + " while entry " +
+                      std::to_string(other.id()) + ", " + device.describe(other) +
+                      (earlierWrites ? ", may still write them" : ", may still read them") +
+                      (earlierStep != (event >= entries) ? " in the step before" : "") + ": expects a wait, or the same queue");
   }
 
   /// Entries of one step that race do so in every step: only the second is compared, with itself and with the first. An entry never conflicts with

@@ -35,8 +35,8 @@ void Replay::call(const Call &call) {
         real += end - begin;
       });
       if (call.body == model.summary.norm_body() && real != values[s].end - values[s].begin)
-        fail(Code::Norm, "takes the norm of padding, elements " + std::to_string(values[s].begin) + "-" + std::to_string(values[s].end) + " of group '" +
-                             model.summary.groups(int(values[s].id)).name() + "': padding holds anything");
+        fail(Code::Norm, "takes the norm of padding, elements " + std::to_string(values[s].begin) + "-" + std::to_string(values[s].end) +
+                             " of group '" + model.summary.groups(int(values[s].id)).name() + "': padding holds anything");
     }
   }
   for (int s = 0; s < int(call.slots); ++s) {
@@ -54,7 +54,8 @@ void Replay::call(const Call &call) {
       sums.delta = -place.begin;
       sums.writer = current;
       for (const Contribution &contribution : isNorm ? norm : loss) {
-        accumulateBytes(isNorm ? part(place, 0, Block::normBytes) : part(place, Block::normBytes, Block::sumsBytes), sums, contribution, overwrite, nullptr);
+        accumulateBytes(isNorm ? part(place, 0, Block::normBytes) : part(place, Block::normBytes, Block::sumsBytes), sums, contribution, overwrite,
+                        nullptr);
         overwrite = false;
       }
     } else if (slot.kind() == bundle::SCALARS) { // the decision
@@ -81,7 +82,9 @@ void Replay::call(const Call &call) {
   }
 }
 
-bool Replay::isUpdate(const Call &call) const { return call.body == model.summary.update_body_decay() || call.body == model.summary.update_body_plain(); }
+bool Replay::isUpdate(const Call &call) const {
+  return call.body == model.summary.update_body_decay() || call.body == model.summary.update_body_plain();
+}
 
 void Replay::transfer() {
   const bundle::Entry &e = entry();
@@ -93,10 +96,18 @@ void Replay::transfer() {
     write(placeOf(e.copy().to()), value);
     return;
   }
-  case bundle::Entry::kSend: require(placeOf(e.send().region()), value); return;
-  case bundle::Entry::kReceive: write(placeOf(e.receive().region()), value); return;
-  case bundle::Entry::kLoadInput: write(placeOf(e.load_input().region()), value); return;
-  case bundle::Entry::kLoadScalars: writeScalars(placeOf(e.load_scalars().region())); return;
+  case bundle::Entry::kSend:
+    require(placeOf(e.send().region()), value);
+    return;
+  case bundle::Entry::kReceive:
+    write(placeOf(e.receive().region()), value);
+    return;
+  case bundle::Entry::kLoadInput:
+    write(placeOf(e.load_input().region()), value);
+    return;
+  case bundle::Entry::kLoadScalars:
+    writeScalars(placeOf(e.load_scalars().region()));
+    return;
   case bundle::Entry::kAllGather: {
     const auto &gather = e.all_gather();
     if (gather.shard().bytes())
@@ -132,11 +143,13 @@ void Replay::transfer() {
   }
   case bundle::Entry::kReport: {
     const Place block = placeOf(e.report().region());
-    if (requireScalars(block, /*decided=*/model.decides() && !evaluating) && requireSums(part(block, Block::scalarsEnd, Block::sumsEnd), /*global=*/true, /*norm=*/true, /*loss=*/true))
+    if (requireScalars(block, /*decided=*/model.decides() && !evaluating) &&
+        requireSums(part(block, Block::scalarsEnd, Block::sumsEnd), /*global=*/true, /*norm=*/true, /*loss=*/true))
       (evaluating ? device.getResult().reportsEvaluation : device.getResult().reportsTraining) = true;
     return;
   }
-  default: return;
+  default:
+    return;
   }
 }
 
@@ -166,7 +179,8 @@ bool Replay::prepare() {
     int64_t expected = member ? own.bytes : 0;
     if (int64_t(region.bytes()) != expected)
       return fail(Code::Size, "its shard has " + std::to_string(region.bytes()) + " bytes, expects " + std::to_string(expected));
-    bool overlaps = region.bytes() && full.bytes() && region.arena() == full.arena() && region.offset() < full.offset() + full.bytes() && full.offset() < region.offset() + region.bytes();
+    bool overlaps = region.bytes() && full.bytes() && region.arena() == full.arena() && region.offset() < full.offset() + full.bytes() &&
+                    full.offset() < region.offset() + region.bytes();
     if (overlaps && region.offset() != full.offset() + uint64_t(own.begin * own.stride))
       return fail(Code::Alias, "its shard lies inside the whole group, but not at its place");
     return true;
@@ -181,15 +195,22 @@ bool Replay::prepare() {
       for (const Call &call : calls.of(current))
         good = fromCall(device, units, e, call, slots) && good;
       break;
-    case bundle::Entry::kCopy: declared(e.copy().value(), e.copy().from().bytes()); break;
-    case bundle::Entry::kSend: declared(e.send().value(), e.send().region().bytes()); break;
-    case bundle::Entry::kReceive: declared(e.receive().value(), e.receive().region().bytes()); break;
+    case bundle::Entry::kCopy:
+      declared(e.copy().value(), e.copy().from().bytes());
+      break;
+    case bundle::Entry::kSend:
+      declared(e.send().value(), e.send().region().bytes());
+      break;
+    case bundle::Entry::kReceive:
+      declared(e.receive().value(), e.receive().region().bytes());
+      break;
     case bundle::Entry::kLoadInput: {
       const auto &load = e.load_input();
       declared(load.value(), load.region().bytes());
       if (load.value().kind() != bundle::Value::INPUT_ROWS || load.value().id() != load.input() || load.value().begin() != load.sample_base() ||
           load.rows() < 0 || load.rows() > kMaxSize || load.sample_base() > kMaxSize || load.value().end() != load.sample_base() + load.rows())
-        good = fail(Code::Declared, "loads samples " + std::to_string(load.sample_base()) + " + " + std::to_string(load.rows()) + " of input " + std::to_string(load.input()));
+        good = fail(Code::Declared, "loads samples " + std::to_string(load.sample_base()) + " + " + std::to_string(load.rows()) + " of input " +
+                                        std::to_string(load.input()));
       break;
     }
     case bundle::Entry::kLoadScalars:
@@ -206,7 +227,8 @@ bool Replay::prepare() {
       const auto &members = gather ? e.all_gather().readers() : e.reduce_scatter().contributors();
       int64_t bytes = model.summary.groups(int(group)).elements() * model.groupElementSize(group);
       declared(value, uint64_t(bytes));
-      bool kind = gather ? value.kind() == bundle::Value::PARAMETERS : value.kind() == bundle::Value::REDUCED_GRADIENTS || value.kind() == bundle::Value::GRADIENTS;
+      bool kind = gather ? value.kind() == bundle::Value::PARAMETERS
+                         : value.kind() == bundle::Value::REDUCED_GRADIENTS || value.kind() == bundle::Value::GRADIENTS;
       if (!kind || value.id() != group || value.begin() != 0 || value.end() != model.summary.groups(int(group)).elements())
         good = fail(Code::Declared, "declares " + device.describe(value) + ", expects the whole group");
       bool member = std::find(members.begin(), members.end(), program.device()) != members.end();
@@ -215,7 +237,8 @@ bool Replay::prepare() {
       const auto &extents = gather ? e.all_gather().shards() : e.reduce_scatter().shards();
       const auto &region = gather ? e.all_gather().shard() : e.reduce_scatter().shard();
       good = shard(extents, region, full, transfers.back()) && good;
-      if (gather && region.bytes() && full.bytes() && !(region.arena() == full.arena() && region.offset() >= full.offset() && region.offset() < full.offset() + full.bytes()))
+      if (gather && region.bytes() && full.bytes() &&
+          !(region.arena() == full.arena() && region.offset() >= full.offset() && region.offset() < full.offset() + full.bytes()))
         good = fail(Code::Alias, "an owner that reads must hold its shard inside the whole group");
       break;
     }
@@ -232,12 +255,14 @@ bool Replay::prepare() {
         good = fail(Code::Report, "expects the whole block of scalars and sums, " + std::to_string(Block::bytes) + " bytes");
       device.getResult().reports.push_back(int64_t(e.id()));
       break;
-    default: break;
+    default:
+      break;
     }
     // Sums and gradients in the making stay on their device; whatever else crosses is a finished value.
     bool moves = e.has_send() || e.has_receive() || e.has_copy();
-    if (moves && (transfers.back().kind == bundle::Value::GRADIENTS || transfers.back().kind == bundle::Value::SUMS || transfers.back().kind == bundle::Value::STEP_SCALARS ||
-                  transfers.back().kind == bundle::Value::GLOBAL_SUM || transfers.back().kind == bundle::Value::REDUCED_GRADIENTS))
+    if (moves && (transfers.back().kind == bundle::Value::GRADIENTS || transfers.back().kind == bundle::Value::SUMS ||
+                  transfers.back().kind == bundle::Value::STEP_SCALARS || transfers.back().kind == bundle::Value::GLOBAL_SUM ||
+                  transfers.back().kind == bundle::Value::REDUCED_GRADIENTS))
       good = fail(Code::Unsupported, "such a value is not moved by transfers or copies");
   }
   return good;
@@ -281,9 +306,9 @@ void Replay::load() {
   }
 }
 
-// One training step and one evaluation, each from loaded state alone, stand for any number of them in any order: all that is read is either state at its
-// place or was written earlier in the same step, and afterwards state is at its place again, one update later or the same. So the next step finds what
-// this one found.
+// One training step and one evaluation, each from loaded state alone, stand for any number of them in any order: all that is read is either state at
+// its place or was written earlier in the same step, and afterwards state is at its place again, one update later or the same. So the next step finds
+// what this one found.
 void Replay::run() {
   if (!prepare())
     return;
@@ -293,7 +318,8 @@ void Replay::run() {
     nextSlot = nextTransfer = 0;
     for (current = 0; current < program.entries_size() && !device.full(); ++current) {
       const bundle::Entry &e = entry();
-      bool runs = !evaluating || e.phase() == bundle::LOAD || e.phase() == bundle::GATHER || e.phase() == bundle::FORWARD || e.phase() == bundle::REPORT;
+      bool runs =
+          !evaluating || e.phase() == bundle::LOAD || e.phase() == bundle::GATHER || e.phase() == bundle::FORWARD || e.phase() == bundle::REPORT;
       if (!e.has_compute()) {
         runs ? transfer() : (void)++nextTransfer;
       } else {

@@ -16,7 +16,8 @@
 
 namespace zorse::verify {
 
-/// One contribution to an accumulator. Gradients of state: unit and samples. Gradients of values: unit. Sums: (group, elements) or (unit, term, samples).
+/// One contribution to an accumulator. Gradients of state: unit and samples. Gradients of values: unit. Sums: (group, elements) or (unit, term,
+/// samples).
 struct Contribution {
   uint32_t of, term;
   int64_t begin, end;
@@ -37,16 +38,17 @@ struct Content {
   uint32_t id = 0, cut = 0;
   int32_t updates = 0; ///< state: updates applied in this step
   int64_t delta = 0;
-  int64_t begin = 0, end = 0; ///< saved blocks: their samples
-  uint32_t list = 0;          ///< accumulators: index of the contributions
-  int32_t writer = kLoaded;   ///< entry index
+  int64_t begin = 0, end = 0;                          ///< saved blocks: their samples
+  uint32_t list = 0;                                   ///< accumulators: index of the contributions
+  int32_t writer = kLoaded;                            ///< entry index
   static constexpr int32_t kLoaded = -1, kNobody = -2; ///< before the step; nothing has been written
 };
 
 class Replay {
 public:
   explicit Replay(Device &device)
-      : device(device), model(device.getModel()), program(device.getProgram()), calls(device.getCalls()), places(device.getPlaces()), bound(device.getBound()), rowsOfUnit(model.summary.units_size()) {
+      : device(device), model(device.getModel()), program(device.getProgram()), calls(device.getCalls()), places(device.getPlaces()),
+        bound(device.getBound()), rowsOfUnit(model.summary.units_size()) {
     for (uint32_t c : model.cellsOfDevice[program.device()]) {
       const auto &cell = model.plan.cells[c];
       for (int64_t u = cell.firstUnit; u < cell.endUnit; ++u)
@@ -79,15 +81,20 @@ private:
   std::vector<std::pair<uint32_t, uint32_t>> copies;
 
   const bundle::Entry &entry() const { return program.entries(current); }
-  bool fail(Code code, const std::string &message) { return device.report(code, current < 0 ? -1 : int64_t(entry().id()), (current < 0 ? std::string(evaluating ? "after an evaluation" : "after a step") : device.where(entry())) + ": " + message); }
+  bool fail(Code code, const std::string &message) {
+    return device.report(code, current < 0 ? -1 : int64_t(entry().id()),
+                         (current < 0 ? std::string(evaluating ? "after an evaluation" : "after a step") : device.where(entry())) + ": " + message);
+  }
 
   /// Frozen state has no versions; all else belongs to the step.
   int32_t updatesOf(const Logical &value) const {
-    bool versioned = value.kind == bundle::Value::OPTIMIZER_STEP || ((value.kind == bundle::Value::PARAMETERS || value.kind == bundle::Value::MOMENTS) && model.trainable(value.id));
+    bool versioned = value.kind == bundle::Value::OPTIMIZER_STEP ||
+                     ((value.kind == bundle::Value::PARAMETERS || value.kind == bundle::Value::MOMENTS) && model.trainable(value.id));
     return versioned ? int32_t(value.version) : 0;
   }
   static bool isState(bundle::Value::Kind kind) {
-    return kind == bundle::Value::PARAMETERS || kind == bundle::Value::MOMENTS || kind == bundle::Value::GRADIENTS || kind == bundle::Value::REDUCED_GRADIENTS;
+    return kind == bundle::Value::PARAMETERS || kind == bundle::Value::MOMENTS || kind == bundle::Value::GRADIENTS ||
+           kind == bundle::Value::REDUCED_GRADIENTS;
   }
 
   Content contentOf(const Logical &value, int64_t address) const {
@@ -124,7 +131,8 @@ private:
 
   /// The intervals of a place that is written: its bytes and no others.
   Intervals exactly(const Place &place) const {
-    assert(places.address(place.intervals.begin) == place.begin && (place.intervals.end == places.count() || places.address(place.intervals.end) == place.end));
+    assert(places.address(place.intervals.begin) == place.begin &&
+           (place.intervals.end == places.count() || places.address(place.intervals.end) == place.end));
     return place.intervals;
   }
   void writeBytes(const Place &place, const Content &content) {
@@ -136,7 +144,8 @@ private:
   void scratch(const Place &place);
   /// Whether all of these bytes hold the expected value, as old as expected, and no accumulator: most reads end here.
   bool holds(Intervals intervals, const Content &expected) const {
-    return memory.all(intervals, [&](const Content &found) { return !found.list && found.updates == expected.updates && sameValue(found, expected); });
+    return memory.all(intervals,
+                      [&](const Content &found) { return !found.list && found.updates == expected.updates && sameValue(found, expected); });
   }
   /// What is read must be the value; what slots of calls read is often of one parameter.
   bool requireSlot(const Place &place, const Logical &value);

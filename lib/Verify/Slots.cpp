@@ -7,7 +7,9 @@ using namespace zorse::verify;
 bool verify::fromDeclared(Device &device, const bundle::Entry &entry, const bundle::Value &value, uint64_t bytes, Logical &out) {
   const Model &model = device.getModel();
   const auto &summary = model.summary;
-  auto fail = [&](Code code, const std::string &message) { return device.report(code, entry.id(), device.where(entry) + ": " + device.describe(value) + " " + message); };
+  auto fail = [&](Code code, const std::string &message) {
+    return device.report(code, entry.id(), device.where(entry) + ": " + device.describe(value) + " " + message);
+  };
   out = {value.kind(), value.id(), value.cut(), value.version(), value.begin(), value.end(), 0, 0, -1};
   int64_t limit = model.plan.batch;
   auto known = [&](int64_t count) { return value.id() < uint64_t(count); };
@@ -61,7 +63,8 @@ bool verify::fromDeclared(Device &device, const bundle::Entry &entry, const bund
     perUnit = false;
     out.bytes = 8;
     break;
-  default: exists = false;
+  default:
+    exists = false;
   }
   if (!exists)
     return fail(Code::Malformed, "does not exist");
@@ -135,8 +138,12 @@ static UnitSlot unitSlot(const bundle::ModelSummary &summary, uint32_t index, co
     if (at(unit.values_out()))
       rowsOf(bundle::Value::ACTIVATION_GRADIENT, unit.values_out(int(i)), index + 1, summary.values(int(unit.values_out(int(i)))).bytes_per_row());
     break;
-  case bundle::SAVED: blockOf(bundle::Value::SAVED_BLOCK, unit.saved_bytes()); break;
-  case bundle::DEFERRED: blockOf(bundle::Value::DEFERRED_BLOCK, unit.deferred_bytes()); break;
+  case bundle::SAVED:
+    blockOf(bundle::Value::SAVED_BLOCK, unit.saved_bytes());
+    break;
+  case bundle::DEFERRED:
+    blockOf(bundle::Value::DEFERRED_BLOCK, unit.deferred_bytes());
+    break;
   case bundle::LOSS:
     if (at(unit.loss_terms()))
       rowsOf(bundle::Value::LOSS_ROWS, index, unit.loss_terms(int(i)), slot.bytes().per_row());
@@ -145,7 +152,8 @@ static UnitSlot unitSlot(const bundle::ModelSummary &summary, uint32_t index, co
     out.exists = true;
     out.value.kind = bundle::Value::STEP_SCALARS;
     break;
-  default: break;
+  default:
+    break;
   }
   return out;
 }
@@ -172,7 +180,8 @@ namespace {
 class CallSlots {
 public:
   CallSlots(Device &device, const bundle::Entry &entry, const Call &call)
-      : device(device), model(device.getModel()), entry(entry), call(call), body(model.bodies.bodies(int(call.body))), bindings(device.getCalls().slotsOf(call)) {}
+      : device(device), model(device.getModel()), entry(entry), call(call), body(model.bodies.bodies(int(call.body))),
+        bindings(device.getCalls().slotsOf(call)) {}
 
   /// \param unit  what the slot of a unit function must hold; null: the call is of none.
   /// \param out   that of the unit function, to be completed.
@@ -248,8 +257,8 @@ private:
   /// What the slot declares must be what plan and summary imply. The cut of a gradient may be named from either side.
   bool checkDeclared(const bundle::Slot &slot, const Binding &value, const Logical &out) const {
     bool ranged = out.stride || isBlock(out.kind);
-    bool same = value.kind == out.kind && (out.kind == bundle::Value::STEP_SCALARS || value.id == out.id) && (!ranged || (value.begin == out.begin && value.end == out.end)) &&
-                (out.kind != bundle::Value::LOSS_ROWS || value.cut == out.cut);
+    bool same = value.kind == out.kind && (out.kind == bundle::Value::STEP_SCALARS || value.id == out.id) &&
+                (!ranged || (value.begin == out.begin && value.end == out.end)) && (out.kind != bundle::Value::LOSS_ROWS || value.cut == out.cut);
     if (out.kind == bundle::Value::GLOBAL_SUM)
       same = value.kind == bundle::Value::GLOBAL_SUM || value.kind == bundle::Value::SUMS;
     if (same)

@@ -11,8 +11,9 @@ bool Device::reportOutside(const Region &region, const bundle::Entry *entry, con
   auto place = [&] { return (entry ? where(*entry) + ": " : std::string()) + what; };
   if (region.arena >= uint32_t(program.arenas_size()))
     return report(Code::Malformed, id, place() + ": arena " + std::to_string(region.arena) + " of " + std::to_string(program.arenas_size()));
-  return report(Code::Bounds, id, place() + ": bytes " + std::to_string(region.offset) + " + " + std::to_string(region.bytes) + " leave arena " +
-                                      std::to_string(region.arena) + " of " + std::to_string(program.arenas(int(region.arena)).bytes()));
+  return report(Code::Bounds, id,
+                place() + ": bytes " + std::to_string(region.offset) + " + " + std::to_string(region.bytes) + " leave arena " +
+                    std::to_string(region.arena) + " of " + std::to_string(program.arenas(int(region.arena)).bytes()));
 }
 
 bool Device::checkDevices(const google::protobuf::RepeatedField<uint32_t> &list, int64_t entry, const char *what) {
@@ -27,15 +28,17 @@ bool Device::checkDevices(const google::protobuf::RepeatedField<uint32_t> &list,
 
 bool Device::checkExtents(const bundle::Extents &extents, uint32_t group, int64_t entry) {
   if (extents.begin_size() != extents.members_size() || extents.end_size() != extents.members_size())
-    return report(Code::Malformed, entry, "shards: " + std::to_string(extents.members_size()) + " members, " + std::to_string(extents.begin_size()) +
-                                              " begins, " + std::to_string(extents.end_size()) + " ends");
+    return report(Code::Malformed, entry,
+                  "shards: " + std::to_string(extents.members_size()) + " members, " + std::to_string(extents.begin_size()) + " begins, " +
+                      std::to_string(extents.end_size()) + " ends");
   if (!checkDevices(extents.members(), entry, "shards"))
     return false;
   for (int i = 0; i < extents.members_size(); ++i)
     if (extents.begin(i) < 0 || extents.begin(i) > extents.end(i) || extents.end(i) > model.summary.groups(int(group)).elements())
-      return report(Code::Malformed, entry, "shard of " + deviceName(extents.members(i)) + ": elements " + std::to_string(extents.begin(i)) + "-" +
-                                                std::to_string(extents.end(i)) + " are not inside the group's " +
-                                                std::to_string(model.summary.groups(int(group)).elements()));
+      return report(Code::Malformed, entry,
+                    "shard of " + deviceName(extents.members(i)) + ": elements " + std::to_string(extents.begin(i)) + "-" +
+                        std::to_string(extents.end(i)) + " are not inside the group's " +
+                        std::to_string(model.summary.groups(int(group)).elements()));
   return true;
 }
 
@@ -47,10 +50,12 @@ bool Device::checkCall(const bundle::Entry &entry, const Call &call) {
   if (call.unit < -1 || call.unit >= model.summary.units_size())
     return report(Code::Malformed, id, where(entry) + ": unit " + std::to_string(call.unit) + " does not exist");
   if (call.rows < 1 || call.rows > kMaxSize || call.sampleBase < 0 || call.sampleBase > kMaxSize)
-    return report(Code::Malformed, id, where(entry) + ": " + std::to_string(call.rows) + " rows from " + std::to_string(call.sampleBase) + " are impossible");
+    return report(Code::Malformed, id,
+                  where(entry) + ": " + std::to_string(call.rows) + " rows from " + std::to_string(call.sampleBase) + " are impossible");
   if (call.slots != uint32_t(body.slots_size()))
-    return report(Code::Malformed, id, where(entry) + ": body '" + body.name() + "' has " + std::to_string(body.slots_size()) + " slots, the call binds " +
-                                           std::to_string(call.slots));
+    return report(Code::Malformed, id,
+                  where(entry) + ": body '" + body.name() + "' has " + std::to_string(body.slots_size()) + " slots, the call binds " +
+                      std::to_string(call.slots));
   const size_t first = bound.size();
   bound.resize(first + call.slots, Places::kAbsent);
   const Binding *const bindings = calls.slotsOf(call);
@@ -64,7 +69,9 @@ bool Device::checkCall(const bundle::Entry &entry, const Call &call) {
     int64_t expected = extentBytes(slot.bytes(), call.rows);
     bool enough = slot.kind() == bundle::WORKSPACE ? int64_t(region.bytes) >= expected : int64_t(region.bytes) == expected;
     if (expected < 0 || !enough)
-      return report(Code::Size, id, what() + " expects " + std::to_string(expected) + " bytes for " + std::to_string(call.rows) + " rows, found " + std::to_string(region.bytes));
+      return report(Code::Size, id,
+                    what() + " expects " + std::to_string(expected) + " bytes for " + std::to_string(call.rows) + " rows, found " +
+                        std::to_string(region.bytes));
     if (region.bytes && region.offset % 64)
       return report(Code::Alignment, id, what() + " starts at byte " + std::to_string(region.offset) + ", expects a multiple of 64");
     if (binding.overwrite && slot.mode() != bundle::ACCUMULATE)
@@ -82,13 +89,15 @@ bool Device::checkEntry(int index) {
   auto place = [&] { return where(entry); };
   const std::string at = "region";
   auto peer = [&](uint32_t device) {
-    return (device < model.plan.devices.size() && device != program.device()) || report(Code::Malformed, id, place() + ": peer " + std::to_string(device) + " is this device or does not exist");
+    return (device < model.plan.devices.size() && device != program.device()) ||
+           report(Code::Malformed, id, place() + ": peer " + std::to_string(device) + " is this device or does not exist");
   };
   auto group = [&](uint32_t g) {
     return g < uint32_t(model.summary.groups_size()) || report(Code::Malformed, id, place() + ": group " + std::to_string(g) + " does not exist");
   };
   auto type = [&](uint32_t g, bundle::ElementType t) {
-    return t == model.summary.groups(int(g)).type() || report(Code::Mismatched, id, place() + ": element type " + std::to_string(int(t)) + " is not the group's");
+    return t == model.summary.groups(int(g)).type() ||
+           report(Code::Mismatched, id, place() + ": element type " + std::to_string(int(t)) + " is not the group's");
   };
   switch (entry.what_case()) {
   case bundle::Entry::kCompute:
@@ -98,27 +107,37 @@ bool Device::checkEntry(int index) {
     return true;
   case bundle::Entry::kCopy:
     if (entry.copy().from().bytes() != entry.copy().to().bytes())
-      return report(Code::Size, id, place() + ": copies " + std::to_string(entry.copy().from().bytes()) + " bytes to " + std::to_string(entry.copy().to().bytes()));
+      return report(Code::Size, id,
+                    place() + ": copies " + std::to_string(entry.copy().from().bytes()) + " bytes to " + std::to_string(entry.copy().to().bytes()));
     return checkRegion(entry.copy().from(), &entry, at) && checkRegion(entry.copy().to(), &entry, at);
-  case bundle::Entry::kSend: return peer(entry.send().peer()) && checkRegion(entry.send().region(), &entry, at);
-  case bundle::Entry::kReceive: return peer(entry.receive().peer()) && checkRegion(entry.receive().region(), &entry, at);
+  case bundle::Entry::kSend:
+    return peer(entry.send().peer()) && checkRegion(entry.send().region(), &entry, at);
+  case bundle::Entry::kReceive:
+    return peer(entry.receive().peer()) && checkRegion(entry.receive().region(), &entry, at);
   case bundle::Entry::kLoadInput:
-    return (entry.load_input().input() < uint32_t(model.summary.inputs_size()) || report(Code::Malformed, id, place() + ": input " + std::to_string(entry.load_input().input()) + " does not exist")) &&
+    return (entry.load_input().input() < uint32_t(model.summary.inputs_size()) ||
+            report(Code::Malformed, id, place() + ": input " + std::to_string(entry.load_input().input()) + " does not exist")) &&
            checkRegion(entry.load_input().region(), &entry, at);
-  case bundle::Entry::kLoadScalars: return checkRegion(entry.load_scalars().region(), &entry, at);
+  case bundle::Entry::kLoadScalars:
+    return checkRegion(entry.load_scalars().region(), &entry, at);
   case bundle::Entry::kAllGather: {
     const auto &gather = entry.all_gather();
-    return group(gather.group()) && type(gather.group(), gather.type()) && checkExtents(gather.shards(), gather.group(), id) && checkDevices(gather.readers(), id, "readers") &&
-           checkRegion(gather.full(), &entry, at, true) && checkRegion(gather.shard(), &entry, at, true);
+    return group(gather.group()) && type(gather.group(), gather.type()) && checkExtents(gather.shards(), gather.group(), id) &&
+           checkDevices(gather.readers(), id, "readers") && checkRegion(gather.full(), &entry, at, true) &&
+           checkRegion(gather.shard(), &entry, at, true);
   }
   case bundle::Entry::kReduceScatter: {
     const auto &reduce = entry.reduce_scatter();
     return group(reduce.group()) && type(reduce.group(), reduce.type()) && checkExtents(reduce.shards(), reduce.group(), id) &&
-           checkDevices(reduce.contributors(), id, "contributors") && checkRegion(reduce.full(), &entry, at, true) && checkRegion(reduce.shard(), &entry, at, true);
+           checkDevices(reduce.contributors(), id, "contributors") && checkRegion(reduce.full(), &entry, at, true) &&
+           checkRegion(reduce.shard(), &entry, at, true);
   }
-  case bundle::Entry::kAllReduce: return checkDevices(entry.all_reduce().members(), id, "members") && checkRegion(entry.all_reduce().region(), &entry, at);
-  case bundle::Entry::kReport: return checkRegion(entry.report().region(), &entry, at);
-  default: return report(Code::Malformed, id, place() + ": an entry that is nothing");
+  case bundle::Entry::kAllReduce:
+    return checkDevices(entry.all_reduce().members(), id, "members") && checkRegion(entry.all_reduce().region(), &entry, at);
+  case bundle::Entry::kReport:
+    return checkRegion(entry.report().region(), &entry, at);
+  default:
+    return report(Code::Malformed, id, place() + ": an entry that is nothing");
   }
 }
 
@@ -132,7 +151,8 @@ bool Device::checkOrder() {
       return report(Code::Order, entry.id(), where(entry) + ": follows entry " + std::to_string(last) + " in the program, expects ascending ids");
     last = entry.id();
     if (entry.queue() >= uint32_t(program.queues_size()))
-      return report(Code::Malformed, entry.id(), where(entry) + ": queue " + std::to_string(entry.queue()) + " of " + std::to_string(program.queues_size()));
+      return report(Code::Malformed, entry.id(),
+                    where(entry) + ": queue " + std::to_string(entry.queue()) + " of " + std::to_string(program.queues_size()));
     if (!std::isfinite(entry.planned_start()) || !std::isfinite(entry.planned_end()))
       return report(Code::Malformed, entry.id(), where(entry) + ": its planned time is not a number");
     if (entry.phase() <= bundle::PHASE_UNSPECIFIED || entry.phase() > bundle::REPORT)
@@ -144,12 +164,15 @@ bool Device::checkOrder() {
   for (int e = 0; e < program.entries_size(); ++e) {
     const auto &entry = program.entries(e);
     for (const auto &wait : entry.waits()) {
-      auto what = [&] { return where(entry) + ": waits for position " + std::to_string(wait.position()) + " of queue " + std::to_string(wait.queue()); };
+      auto what = [&] {
+        return where(entry) + ": waits for position " + std::to_string(wait.position()) + " of queue " + std::to_string(wait.queue());
+      };
       if (wait.queue() >= uint32_t(program.queues_size()) || wait.position() >= queueEntries[wait.queue()].size())
         return report(Code::Malformed, entry.id(), what() + ", which does not exist");
       uint32_t target = queueEntries[wait.queue()][wait.position()];
       if (!wait.previous_step() && target >= uint32_t(e))
-        return report(Code::Order, entry.id(), what() + ", entry " + std::to_string(program.entries(int(target)).id()) + ", which is not earlier in the list: a deadlock");
+        return report(Code::Order, entry.id(),
+                      what() + ", entry " + std::to_string(program.entries(int(target)).id()) + ", which is not earlier in the list: a deadlock");
     }
   }
   return true;
@@ -157,10 +180,12 @@ bool Device::checkOrder() {
 
 bool Device::checkStructure() {
   if (program.device() >= model.plan.devices.size())
-    return report(Code::Malformed, -1, "program of device " + std::to_string(program.device()) + ": the plan has " + std::to_string(model.plan.devices.size()));
+    return report(Code::Malformed, -1,
+                  "program of device " + std::to_string(program.device()) + ": the plan has " + std::to_string(model.plan.devices.size()));
   if (program.queues_size() > kMaxQueues || program.arenas_size() > kMaxQueues)
-    return report(Code::Malformed, -1, "expects at most " + std::to_string(kMaxQueues) + " queues and arenas, found " + std::to_string(program.queues_size()) + " and " +
-                                           std::to_string(program.arenas_size()));
+    return report(Code::Malformed, -1,
+                  "expects at most " + std::to_string(kMaxQueues) + " queues and arenas, found " + std::to_string(program.queues_size()) + " and " +
+                      std::to_string(program.arenas_size()));
   for (const auto &queue : program.queues())
     if (queue.kind() <= bundle::QUEUE_UNSPECIFIED || queue.kind() > bundle::IO)
       return report(Code::Malformed, -1, "queue of unknown kind " + std::to_string(int(queue.kind())));
@@ -184,13 +209,15 @@ bool Device::checkStructure() {
     if (!checkRegion(state.region(), nullptr, "persistent state"))
       return false;
     if (value.kind() == bundle::Value::PARAMETERS || value.kind() == bundle::Value::MOMENTS) {
-      if (value.id() >= uint32_t(model.summary.groups_size()) || value.begin() < 0 || value.begin() >= value.end() || value.end() > model.summary.groups(int(value.id())).elements() ||
-          value.version() != 0 || (value.kind() == bundle::Value::MOMENTS && value.cut() >= model.summary.moments()))
+      if (value.id() >= uint32_t(model.summary.groups_size()) || value.begin() < 0 || value.begin() >= value.end() ||
+          value.end() > model.summary.groups(int(value.id())).elements() || value.version() != 0 ||
+          (value.kind() == bundle::Value::MOMENTS && value.cut() >= model.summary.moments()))
         return report(Code::Malformed, -1, "persistent state: " + describe(value) + " does not exist");
       if (int64_t(state.region().bytes()) != (value.end() - value.begin()) * model.groupElementSize(value.id()))
         return report(Code::Size, -1, "persistent state: " + describe(value) + " has " + std::to_string(state.region().bytes()) + " bytes");
       if (state.type() != model.summary.groups(int(value.id())).type()) // checkpoints are written with it
-        return report(Code::Mismatched, -1, "persistent state: " + describe(value) + ": element type " + std::to_string(int(state.type())) + " is not the group's");
+        return report(Code::Mismatched, -1,
+                      "persistent state: " + describe(value) + ": element type " + std::to_string(int(state.type())) + " is not the group's");
     } else if (value.kind() != bundle::Value::OPTIMIZER_STEP || state.region().bytes() != 8 || value.version() != 0) {
       return report(Code::Malformed, -1, "persistent state: " + describe(value) + " is not state, or of the wrong size");
     }

@@ -56,8 +56,9 @@ void Device::checkTasks() {
         if (forward && unitCalls == units.size() && isLossSum(call))
           continue;
         if (unitCalls == units.size() || call.unit != units[unitCalls]) {
-          fail(Code::Call, "call " + std::to_string(unitCalls) + " is of unit " + std::to_string(call.unit) +
-                               (unitCalls == units.size() ? ", the task has no further units" : ", expects unit " + std::to_string(units[unitCalls])));
+          fail(Code::Call,
+               "call " + std::to_string(unitCalls) + " is of unit " + std::to_string(call.unit) +
+                   (unitCalls == units.size() ? ", the task has no further units" : ", expects unit " + std::to_string(units[unitCalls])));
           break;
         }
         ++unitCalls;
@@ -67,7 +68,8 @@ void Device::checkTasks() {
         if (call.rows != cell.endSample - cell.firstSample || call.sampleBase != cell.firstSample)
           fail(Code::Call, "unit '" + unit.name() + "' is called for samples " + rangeText(call.sampleBase, call.sampleBase + call.rows));
         if (call.instanceBase != unit.instance_base())
-          fail(Code::Call, "unit '" + unit.name() + "' is called with random instances from " + std::to_string(call.instanceBase) + ", expects " + std::to_string(unit.instance_base()));
+          fail(Code::Call, "unit '" + unit.name() + "' is called with random instances from " + std::to_string(call.instanceBase) + ", expects " +
+                               std::to_string(unit.instance_base()));
       }
       if (unitCalls < units.size())
         fail(Code::Call, "calls " + std::to_string(unitCalls) + " of its " + std::to_string(units.size()) + " units");
@@ -114,7 +116,9 @@ void Device::checkTasks() {
       }
       break;
     }
-    default: fail(Code::Unsupported, "task " + std::to_string(int(compute.task())) + " is not known to this version"); break;
+    default:
+      fail(Code::Unsupported, "task " + std::to_string(int(compute.task())) + " is not known to this version");
+      break;
     }
   }
 }

@@ -34,9 +34,11 @@ struct Scratch {
   Calls calls;
 };
 
-/// \param visit  fills the calls of program i and calls its argument with it, or with null when it cannot be read; from several threads, each with its own scratch.
+/// \param visit  fills the calls of program i and calls its argument with it, or with null when it cannot be read; from several threads, each with
+/// its own scratch.
 static std::vector<Finding> verifyEach(const bundle::ModelSummary &summary, const bundle::BodyLibrary &bodies, const PlanView &plan, size_t count,
-                                       const std::function<void(size_t, Scratch &, const std::function<void(const bundle::Program *)> &)> &visit, const VerifyOptions &options) {
+                                       const std::function<void(size_t, Scratch &, const std::function<void(const bundle::Program *)> &)> &visit,
+                                       const VerifyOptions &options) {
   std::vector<Finding> findings;
   Model model(summary, bodies, plan, findings);
   if (!findings.empty())
@@ -82,7 +84,8 @@ static std::vector<Finding> verifyEach(const bundle::ModelSummary &summary, cons
     }
   if (sound)
     checkTogether(model, results, findings);
-  std::stable_sort(findings.begin(), findings.end(), [](const Finding &a, const Finding &b) { return a.device != b.device ? a.device < b.device : a.entry < b.entry; });
+  std::stable_sort(findings.begin(), findings.end(),
+                   [](const Finding &a, const Finding &b) { return a.device != b.device ? a.device < b.device : a.entry < b.entry; });
   return findings;
 }
 
@@ -95,9 +98,10 @@ std::vector<Finding> verify::verifyPrograms(const bundle::ModelSummary &summary,
   return verifyEach(summary, bodies, plan, programs.size(), visit, options);
 }
 
-std::vector<Finding> verify::verifySerialized(const bundle::ModelSummary &summary, const bundle::BodyLibrary &bodies, const PlanView &plan, const std::vector<std::string> &programs,
-                                              const VerifyOptions &options) {
-  // What is left of a program without its calls are small messages: an arena takes and gives them back at once. Its first block serves one program after another.
+std::vector<Finding> verify::verifySerialized(const bundle::ModelSummary &summary, const bundle::BodyLibrary &bodies, const PlanView &plan,
+                                              const std::vector<std::string> &programs, const VerifyOptions &options) {
+  // What is left of a program without its calls are small messages: an arena takes and gives them back at once. Its first block serves one program
+  // after another.
   auto visit = [&](size_t i, Scratch &scratch, const std::function<void(const bundle::Program *)> &check) {
     std::vector<char> &block = scratch.block;
     uint64_t used = 0;

@@ -3,8 +3,8 @@
 //     zorse-import model.onnx --seq=256 | zorse-opt --zorse-recognize --zorse-find-units > units.mlir
 //     body-times units.mlir --rows 4
 //
-// Every launch runs alone on buffers of its size; GB/s are the bytes codegen counts over the time. The share of the matrix products says how much of a
-// step everything else takes.
+// Every launch runs alone on buffers of its size; GB/s are the bytes codegen counts over the time. The share of the matrix products says how much of
+// a step everything else takes.
 #include "bundle.pb.h"
 #include "zorse/Codegen/CPU/Codegen.h"
 #include "zorse/Dialect/Zorse/ZorseOps.h"
@@ -83,7 +83,8 @@ int main(int argc, char **argv) {
     // Update bodies count elements, not samples.
     int64_t bodyRows = llvm::StringRef(body.name()).starts_with("update") ? 10000000 : rows;
     const auto &facts = compiled->facts[index];
-    std::printf("\n%s: saved %.1f MB, workspace %.1f MB, %.2f GFLOP\n", body.name().c_str(), (facts.saved.fixed() + facts.saved.per_row() * bodyRows) / 1e6,
+    std::printf("\n%s: saved %.1f MB, workspace %.1f MB, %.2f GFLOP\n", body.name().c_str(),
+                (facts.saved.fixed() + facts.saved.per_row() * bodyRows) / 1e6,
                 (facts.workspace.fixed() + facts.workspace.per_row() * bodyRows) / 1e6, facts.flopsPerRow * bodyRows / 1e9);
     std::vector<runtime::DeviceAddress> slots;
     std::vector<uint8_t> overwrite(body.slots_size(), 1);

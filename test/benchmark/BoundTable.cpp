@@ -1,8 +1,10 @@
-// η and its factors for Llama shapes on the clusters of models/clusters, the other planners' beside it, and how both move with links and efficiencies.
+// η and its factors for Llama shapes on the clusters of models/clusters, the other planners' beside it, and how both move with links and
+// efficiencies.
 //
 //     bound-table [--clusters=abcdef] [--models=7b,13b,33b,65b] [--others=1] [--sensitivity=1] [--candidates=N] [--seed=N] [--limits=1] [--layouts=1]
 //
-// Prints markdown, a row as soon as it is known. With --limits, fails if a cell stays below what this project set out to reach, or below another planner.
+// Prints markdown, a row as soon as it is known. With --limits, fails if a cell stays below what this project set out to reach, or below another
+// planner.
 #include "DescribeLayout.h"
 
 #include "zorse/Planning/Baselines.h"
@@ -28,13 +30,14 @@ struct Setting {
   const char *file;
   int64_t sequence;
 };
-constexpr Setting kSettings[] = {{'a', "a-4h100-16a100", 4096},   {'b', "b-8a100-16a10g-16v100-24t4", 1024}, {'c', "c-two-regions", 512},
+constexpr Setting kSettings[] = {{'a', "a-4h100-16a100", 4096},  {'b', "b-8a100-16a10g-16v100-24t4", 1024}, {'c', "c-two-regions", 512},
                                  {'d', "d-32a100-96v100", 2048}, {'e', "e-128a100-384v100", 2048},          {'f', "f-five-zones", 2048}};
 constexpr int64_t kTokens = 1 << 20;
 
 /// Least η that was set as a goal; 0: none.
 double goal(char cluster, const std::string &model) {
-  static const std::map<std::string, double> goals = {{"a7b", .91}, {"a13b", .91}, {"b7b", .87}, {"b13b", .87}, {"c13b", .76}, {"c33b", .76}, {"d7b", .72}, {"d13b", .72}};
+  static const std::map<std::string, double> goals = {{"a7b", .91},  {"a13b", .91}, {"b7b", .87}, {"b13b", .87},
+                                                      {"c13b", .76}, {"c33b", .76}, {"d7b", .72}, {"d13b", .72}};
   auto it = goals.find(cluster + model);
   return it == goals.end() ? 0 : it->second;
 }
@@ -66,7 +69,7 @@ void scaleSpeeds(Cluster &cluster, double factor) {
 
 struct Outcome {
   std::optional<Efficiency> efficiency;
-  std::string why; ///< if there is none
+  std::string why;    ///< if there is none
   double seconds = 0; ///< of planning
   std::string layout; ///< of the search's own plan
 };
@@ -98,8 +101,10 @@ std::string firstLine(const std::string &text) { return text.substr(0, text.find
 } // namespace
 
 int main(int argc, char **argv) {
-  std::map<std::string, std::string> options = {{"clusters", "abcdef"}, {"models", "7b,13b,33b,65b"}, {"others", "1"}, {"sensitivity", "0"},
-                                                {"candidates", "0"},    {"seed", "1"},                 {"limits", "0"},   {"layouts", "0"}};
+  std::map<std::string, std::string> options = {{"clusters", "abcdef"}, {"models", "7b,13b,33b,65b"},
+                                                {"others", "1"},        {"sensitivity", "0"},
+                                                {"candidates", "0"},    {"seed", "1"},
+                                                {"limits", "0"},        {"layouts", "0"}};
   for (int i = 1; i < argc; ++i) {
     const char *equals = std::strchr(argv[i], '=');
     std::string name = equals ? std::string(argv[i], static_cast<size_t>(equals - argv[i])) : argv[i];
@@ -150,13 +155,14 @@ int main(int argc, char **argv) {
       double best = 0;
       if (own.efficiency) {
         const Efficiency &e = *own.efficiency;
-        std::printf("| %c | %s | **%.3f** | %.3f | %.3f | %.3f | %.3f | %.3f | %.3f | %.2f | %.0f | %.1f |", std::toupper(setting.letter), model.c_str(), e.eta, e.idle,
-                    e.kernel, e.balance, e.recompute, e.bubble, e.exposed, e.step, kTokens / e.step, own.seconds);
+        std::printf("| %c | %s | **%.3f** | %.3f | %.3f | %.3f | %.3f | %.3f | %.3f | %.2f | %.0f | %.1f |", std::toupper(setting.letter),
+                    model.c_str(), e.eta, e.idle, e.kernel, e.balance, e.recompute, e.bubble, e.exposed, e.step, kTokens / e.step, own.seconds);
         missed += e.eta < goal(setting.letter, model);
       } else {
         ++infeasible;
         missed += goal(setting.letter, model) > 0;
-        std::printf("| %c | %s | none: %s | | | | | | | | | %.1f |", std::toupper(setting.letter), model.c_str(), firstLine(own.why).c_str(), own.seconds);
+        std::printf("| %c | %s | none: %s | | | | | | | | | %.1f |", std::toupper(setting.letter), model.c_str(), firstLine(own.why).c_str(),
+                    own.seconds);
       }
       std::fflush(stdout);
       if (options["layouts"] == "1")
@@ -199,7 +205,8 @@ int main(int argc, char **argv) {
     }
   }
   if (!sensitivity.empty())
-    std::printf("\n| cluster | model | η | links × ½ | links × 2 | speeds × 0.8 | speeds × 1.2 |\n|---|---|---|---|---|---|---|\n%s", sensitivity.c_str());
+    std::printf("\n| cluster | model | η | links × ½ | links × 2 | speeds × 0.8 | speeds × 1.2 |\n|---|---|---|---|---|---|---|\n%s",
+                sensitivity.c_str());
   std::printf("\n%d cells, %d without a plan that fits; below their goal: %d; below another planner: %d\n", cells, infeasible, missed, beaten);
   return options["limits"] == "1" && (missed > 0 || beaten > 0) ? 1 : 0;
 }

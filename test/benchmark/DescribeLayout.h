@@ -13,7 +13,8 @@ namespace zorse::planning {
 
 /// \param busy    seconds of compute per device
 /// \param memory  bytes per device
-inline std::string describeLayout(const Problem &problem, const Layout &layout, double step, const std::vector<double> &busy, const std::vector<uint64_t> &memory) {
+inline std::string describeLayout(const Problem &problem, const Layout &layout, double step, const std::vector<double> &busy,
+                                  const std::vector<uint64_t> &memory) {
   std::string text;
   for (const Pipeline &pipeline : layout.pipelines) {
     text += "    " + std::to_string(pipeline.samples) + " samples:";

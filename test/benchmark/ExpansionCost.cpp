@@ -1,5 +1,5 @@
-// expansion-cost: what expanding a plan costs, by number of devices: the whole expansion, and times and peaks of memory alone (ExpandOptions::timeOnly).
-// A synthetic model of 80 blocks on stages x replicas devices, micro-batches of one row.
+// expansion-cost: what expanding a plan costs, by number of devices: the whole expansion, and times and peaks of memory alone
+// (ExpandOptions::timeOnly). A synthetic model of 80 blocks on stages x replicas devices, micro-batches of one row.
 #include "SyntheticModel.h"
 
 #include "zorse/Step/Deal.h"
@@ -67,8 +67,8 @@ int main(int argc, char **argv) {
       target = atoi(argv[i] + length + 1);
       return true;
     };
-    if (number("--stages", o.stages) || number("--replicas", o.replicas) || number("--micro-batches", o.microBatches) || number("--blocks", o.blocks) ||
-        number("--repeat", o.repeat) || number("--timed", o.timed) || number("--time-only", o.timeOnly))
+    if (number("--stages", o.stages) || number("--replicas", o.replicas) || number("--micro-batches", o.microBatches) ||
+        number("--blocks", o.blocks) || number("--repeat", o.repeat) || number("--timed", o.timed) || number("--time-only", o.timeOnly))
       continue;
     fprintf(stderr, "expansion-cost [--stages=N] [--replicas=N] [--micro-batches=N] [--blocks=N] [--repeat=N] [--timed=0|1] [--time-only=0|1]\n");
     return 2;
@@ -96,11 +96,12 @@ int main(int argc, char **argv) {
     }
     length = graph->listLength;
     if (run == 0)
-      printf("%zu devices, %zu cells, %zu entries, %u ids, %zu slots, step %.6g s\n", plan.devices.size(), plan.cells.size(), graph->entries.size(), graph->listLength,
-             graph->slots.size(), graph->stepTime);
+      printf("%zu devices, %zu cells, %zu entries, %u ids, %zu slots, step %.6g s\n", plan.devices.size(), plan.cells.size(), graph->entries.size(),
+             graph->listLength, graph->slots.size(), graph->stepTime);
   }
   std::sort(seconds.begin(), seconds.end());
   std::sort(processors.begin(), processors.end());
-  printf("expanded in %.3f s (least of %d), %.3f s of processors, %.0f ns per id, peak %lld MiB\n", seconds.front(), o.repeat, processors.front(), processors.front() * 1e9 / length, static_cast<long long>(peakMebibytes()));
+  printf("expanded in %.3f s (least of %d), %.3f s of processors, %.0f ns per id, peak %lld MiB\n", seconds.front(), o.repeat, processors.front(),
+         processors.front() * 1e9 / length, static_cast<long long>(peakMebibytes()));
   return 0;
 }

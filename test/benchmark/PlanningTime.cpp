@@ -36,7 +36,8 @@ std::string describe(const Problem &problem, const Layout &layout) {
         ++entry.first;
         entry.second += member.samples;
       }
-      text += "    units " + std::to_string(stage.unitBegin) + "-" + std::to_string(stage.unitEnd) + ", rows " + std::to_string(stage.members.front().rows) + ":";
+      text += "    units " + std::to_string(stage.unitBegin) + "-" + std::to_string(stage.unitEnd) + ", rows " +
+              std::to_string(stage.members.front().rows) + ":";
       for (auto &[type, entry] : types)
         text += " " + std::to_string(entry.first) + " " + type + " (" + std::to_string(entry.second) + ")";
       text += "\n";
@@ -48,7 +49,8 @@ std::string describe(const Problem &problem, const Layout &layout) {
 } // namespace
 
 int main(int argc, char **argv) {
-  std::map<std::string, std::string> flags = {{"model", "llama-7b"}, {"sequence", "2048"}, {"tokens", "1048576"}, {"type", "f16"}, {"plan", "/dev/null"}};
+  std::map<std::string, std::string> flags = {
+      {"model", "llama-7b"}, {"sequence", "2048"}, {"tokens", "1048576"}, {"type", "f16"}, {"plan", "/dev/null"}};
   bool show = false, bound = false;
   for (int i = 1; i < argc; ++i) {
     std::string name = argv[i];
@@ -59,7 +61,8 @@ int main(int argc, char **argv) {
     else if (name.rfind("--", 0) == 0 && i + 1 < argc)
       flags[name.substr(2)] = argv[++i];
     else
-      return fail("usage: planning-time --cluster FILE [--model NAME] [--sequence N] [--tokens N] [--type f16|bf16|f32] [--seed N] [--candidates N] [--threads N] "
+      return fail("usage: planning-time --cluster FILE [--model NAME] [--sequence N] [--tokens N] [--type f16|bf16|f32] [--seed N] [--candidates N] "
+                  "[--threads N] "
                   "[--plan FILE] [--show] [--bound]");
   }
   auto number = [&](const char *name, long otherwise) { return flags.count(name) ? std::atol(flags[name].c_str()) : otherwise; };
@@ -95,12 +98,12 @@ int main(int argc, char **argv) {
   }
   double end = seconds();
   double rate = static_cast<double>(problem.batch * shape->sequence) / result->evaluation.step;
-  std::printf("%zu devices, %s: %.3f s (search %.3f), %u candidates%s, step %.3f s, %.0f tokens/s", cluster->devices.size(), shape->name.c_str(), end - start, searched - start,
-              result->tried, result->proven ? ", proven" : "", result->evaluation.step, rate);
+  std::printf("%zu devices, %s: %.3f s (search %.3f), %u candidates%s, step %.3f s, %.0f tokens/s", cluster->devices.size(), shape->name.c_str(),
+              end - start, searched - start, result->tried, result->proven ? ", proven" : "", result->evaluation.step, rate);
   if (bound)
     if (auto efficient = efficiency(problem, result->plan, error))
-      std::printf(", eta %.4f = idle %.3f kernel %.3f balance %.3f recompute %.3f bubble %.3f exposed %.3f", efficient->eta, efficient->idle, efficient->kernel,
-                  efficient->balance, efficient->recompute, efficient->bubble, efficient->exposed);
+      std::printf(", eta %.4f = idle %.3f kernel %.3f balance %.3f recompute %.3f bubble %.3f exposed %.3f", efficient->eta, efficient->idle,
+                  efficient->kernel, efficient->balance, efficient->recompute, efficient->bubble, efficient->exposed);
   if (show) {
     UnitTables tables(problem);
     QuickSimulation quick(problem, tables);
@@ -112,8 +115,8 @@ int main(int argc, char **argv) {
   std::printf("\n");
   if (show) {
     const step::Schedule &schedule = result->layout.schedule;
-    std::printf("  schedule %d, split %d, in flight %.2f, delay %.2f, state %d\n%s", int(schedule.kind), int(schedule.splitBackward), schedule.inFlight, schedule.weightDelay,
-                int(result->layout.state), describe(problem, result->layout).c_str());
+    std::printf("  schedule %d, split %d, in flight %.2f, delay %.2f, state %d\n%s", int(schedule.kind), int(schedule.splitBackward),
+                schedule.inFlight, schedule.weightDelay, int(result->layout.state), describe(problem, result->layout).c_str());
   }
   return 0;
 }

@@ -123,8 +123,8 @@ void certify(int cases) {
       worst = std::max(worst, gap);
       sum += gap;
     }
-    printf("%s against the best order, %d of %d instances solved: %.0f %% at 0 %%, mean gap %.2f %%, worst %.2f %%\n", split ? "timed with W as filler" : "timed", known, cases,
-           known ? 100.0 * equal / known : 0, known ? 100 * sum / known : 0, 100 * worst);
+    printf("%s against the best order, %d of %d instances solved: %.0f %% at 0 %%, mean gap %.2f %%, worst %.2f %%\n",
+           split ? "timed with W as filler" : "timed", known, cases, known ? 100.0 * equal / known : 0, known ? 100 * sum / known : 0, 100 * worst);
   }
 }
 

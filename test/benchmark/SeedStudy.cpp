@@ -1,5 +1,5 @@
-// What the constructive part of the search promises and what simulation makes of it: for the best seeds of a model on a cluster, the bound's share of the
-// estimate, of the busiest device, of a step with free links and of the step; what memory lacks; and the stages.
+// What the constructive part of the search promises and what simulation makes of it: for the best seeds of a model on a cluster, the bound's share of
+// the estimate, of the busiest device, of a step with free links and of the step; what memory lacks; and the stages.
 //
 //     seed-study --cluster=FILE [--model=llama-7b] [--sequence=N] [--seeds=N] [--stages=1] [--on=FILE,FILE]
 //
@@ -24,7 +24,8 @@ using namespace zorse;
 using namespace zorse::planning;
 
 int main(int argc, char **argv) {
-  std::map<std::string, std::string> options = {{"cluster", ""}, {"model", "llama-7b"}, {"sequence", "2048"}, {"seeds", "20"}, {"stages", "0"}, {"on", ""}};
+  std::map<std::string, std::string> options = {{"cluster", ""}, {"model", "llama-7b"}, {"sequence", "2048"},
+                                                {"seeds", "20"}, {"stages", "0"},       {"on", ""}};
   for (int i = 1; i < argc; ++i) {
     const char *equals = std::strchr(argv[i], '=');
     std::string name = equals ? std::string(argv[i] + 2, static_cast<size_t>(equals - argv[i] - 2)) : "";
@@ -105,8 +106,9 @@ int main(int argc, char **argv) {
       std::snprintf(text, sizeof text, " on %.3f", bound / other->simulation->run(layout).step);
       others += text;
     }
-    std::printf("%3zu: %zu pipelines, estimate %.3f busy %.3f free %.3f step %.3f missing %.2f (others%s) room %.2f, %u tasks %.0f ms\n", i, seeds[i].layout.pipelines.size(), bound / seeds[i].estimate, bound / busiest, bound / free,
-                bound / result.step, missing, others.c_str(), seeds[i].inFlight, result.tasks, seconds * 1e3);
+    std::printf("%3zu: %zu pipelines, estimate %.3f busy %.3f free %.3f step %.3f missing %.2f (others%s) room %.2f, %u tasks %.0f ms\n", i,
+                seeds[i].layout.pipelines.size(), bound / seeds[i].estimate, bound / busiest, bound / free, bound / result.step, missing,
+                others.c_str(), seeds[i].inFlight, result.tasks, seconds * 1e3);
     if (options["stages"] == "1")
       std::fputs(describeLayout(problem, seeds[i].layout, result.step, result.busy, result.memory).c_str(), stdout);
   }

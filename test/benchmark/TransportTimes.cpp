@@ -1,12 +1,12 @@
-// transport-times [--max BYTES] [--contexts N] [--quick] [--least]: Gloo between two processes over loopback, against local transports between two threads and against
-// memcpy, by size.
+// transport-times [--max BYTES] [--contexts N] [--quick] [--least]: Gloo between two processes over loopback, against local transports between two
+// threads and against memcpy, by size.
 //
 //   transfer        half of a round trip of two transfers
 //   all-gather      two owners with half of the bytes each; memcpy of half the bytes is the least that each must take
 //   reduce-scatter  two contributors of all bytes (f32), two owners of a half each; likewise
 //
-// Medians; with --least the fastest of each, for a machine that others use too. GB/s count what one device receives. "gloo cpu" is the time of processors of
-// both processes together, "a/b" the ratio of the columns.
+// Medians; with --least the fastest of each, for a machine that others use too. GB/s count what one device receives. "gloo cpu" is the time of
+// processors of both processes together, "a/b" the ratio of the columns.
 #include "FileGroup.h"
 
 #include "zorse/runtime/GlooTransport.h"
@@ -20,9 +20,9 @@
 #include <string>
 #include <sys/mman.h>
 #include <sys/resource.h>
-#include <time.h>
 #include <sys/wait.h>
 #include <thread>
+#include <time.h>
 #include <unistd.h>
 #include <vector>
 
@@ -209,14 +209,15 @@ int main(int argc, char **argv) {
 
   size_t at = 0;
   for (int kind = 0; kind < kKinds; ++kind) {
-    std::printf("%-14s %9s %10s %10s %10s %9s %10s %11s %11s %10s\n", kNames[kind], "bytes", "memcpy us", "local us", "gloo us", "gloo GB/s", "gloo/local",
-                "gloo/memcpy", "gloo cpu us", "cpu/memcpy");
+    std::printf("%-14s %9s %10s %10s %10s %9s %10s %11s %11s %10s\n", kNames[kind], "bytes", "memcpy us", "local us", "gloo us", "gloo GB/s",
+                "gloo/local", "gloo/memcpy", "gloo cpu us", "cpu/memcpy");
     for (size_t bytes : sizes) {
       size_t received = kind == Transfer ? bytes : bytes / 2;
       const Copied copied = copyTimes(received, repetitions(bytes, quick));
       double copy = copied.seconds, cpu = gloo[at].cpu + others[at];
-      std::printf("%-14s %9zu %10.2f %10.2f %10.2f %9.3f %10.2f %11.2f %11.2f %10.2f\n", "", bytes, copy * 1e6, local[at].seconds * 1e6, gloo[at].seconds * 1e6,
-                  double(received) / gloo[at].seconds * 1e-9, gloo[at].seconds / local[at].seconds, gloo[at].seconds / copy, cpu * 1e6, cpu / copied.cpu);
+      std::printf("%-14s %9zu %10.2f %10.2f %10.2f %9.3f %10.2f %11.2f %11.2f %10.2f\n", "", bytes, copy * 1e6, local[at].seconds * 1e6,
+                  gloo[at].seconds * 1e6, double(received) / gloo[at].seconds * 1e-9, gloo[at].seconds / local[at].seconds, gloo[at].seconds / copy,
+                  cpu * 1e6, cpu / copied.cpu);
       ++at;
     }
   }

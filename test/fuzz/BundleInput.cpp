@@ -57,6 +57,7 @@ extern "C" size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t size, size_t max
   return bytes.size() <= maxSize ? put(bytes, data, maxSize) : size;
 }
 
-extern "C" size_t LLVMFuzzerCustomCrossOver(const uint8_t *one, size_t oneSize, const uint8_t *other, size_t otherSize, uint8_t *out, size_t outMaxSize, unsigned seed) {
+extern "C" size_t LLVMFuzzerCustomCrossOver(const uint8_t *one, size_t oneSize, const uint8_t *other, size_t otherSize, uint8_t *out,
+                                            size_t outMaxSize, unsigned seed) {
   return crossMessages(BundleInput(), one, oneSize, other, otherSize, out, outMaxSize, seed);
 }

@@ -52,12 +52,19 @@ bool fuzz::readOne(std::string_view bytes) {
 
 extern "C" size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t size, size_t maxSize, unsigned seed) {
   static const std::vector<const char *> words = {
-      "templates", "template", "sites", "site", "fabric", "uplink", "egress_price", "port", "nic", "bus", "host_memory", "pcie", "nvme", "size", "price", "currency", "flow",
-      "inter_site", "between", "reserve", "memory_bandwidth", "half_rows", "launch", "f32", "f16", "bf16", "unlimited", "A100-40", "cpu-thread", "Gbit/s", "TFLOP/s",
-      "name",  "nodes", "links",  "devices", "kind",   "type",   "speed",   "memory",     "threads",    "count", "bandwidth", "latency", "intra_node", "inter_node", "cpu",
-      "cuda",  "sim",   "H200",   "T4",      "A10G",   "1e12",   "2GiB",    "16 GB",      "MB/s",       "us",    ": ",        "- ",      "\n",         "\n  ",       "\n    - ",
-      "{",     "}",     "[",      "]",       ", ",     "&a ",    "*a",      "<<: *a",     "#",          "---\n", "...\n",     "|\n",     ">\n",        "? ",         "!!str ",
-      "!tag ", "'",     "\"",     "~",       "null",   "nan",    "inf",     "1e308",      "-1",         "65536", "\t",        "%YAML 1.2\n", "\\x41",   "\xc3\xa9",   "\xef\xbb\xbf",
+      "templates",  "template",   "sites",      "site",        "fabric",   "uplink",    "egress_price",
+      "port",       "nic",        "bus",        "host_memory", "pcie",     "nvme",      "size",
+      "price",      "currency",   "flow",       "inter_site",  "between",  "reserve",   "memory_bandwidth",
+      "half_rows",  "launch",     "f32",        "f16",         "bf16",     "unlimited", "A100-40",
+      "cpu-thread", "Gbit/s",     "TFLOP/s",    "name",        "nodes",    "links",     "devices",
+      "kind",       "type",       "speed",      "memory",      "threads",  "count",     "bandwidth",
+      "latency",    "intra_node", "inter_node", "cpu",         "cuda",     "sim",       "H200",
+      "T4",         "A10G",       "1e12",       "2GiB",        "16 GB",    "MB/s",      "us",
+      ": ",         "- ",         "\n",         "\n  ",        "\n    - ", "{",         "}",
+      "[",          "]",          ", ",         "&a ",         "*a",       "<<: *a",    "#",
+      "---\n",      "...\n",      "|\n",        ">\n",         "? ",       "!!str ",    "!tag ",
+      "'",          "\"",         "~",          "null",        "nan",      "inf",       "1e308",
+      "-1",         "65536",      "\t",         "%YAML 1.2\n", "\\x41",    "\xc3\xa9",  "\xef\xbb\xbf",
   };
   fuzz::Random random(seed);
   return fuzz::put(fuzz::mutateText({reinterpret_cast<char *>(data), size}, words, random), data, maxSize);

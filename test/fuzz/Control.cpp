@@ -1,4 +1,5 @@
-// What peers send: frames and messages of the control plane at every stage, a coordinator's decisions on them, hellos of Gloo's connections, published facts.
+// What peers send: frames and messages of the control plane at every stage, a coordinator's decisions on them, hellos of Gloo's connections,
+// published facts.
 #include "Fuzz.h"
 #include "fuzz.pb.h"
 
@@ -21,7 +22,8 @@ public:
   void send(uint32_t rank, const SharedFrame &frame, bool) override {
     ZORSE_FUZZ_EXPECT(rank < world_ && frame->size() > kLengthBytes);
     runtime::Result<Message> message = parseMessage(std::string_view(*frame).substr(kLengthBytes), COORDINATOR, Stage::Work, world_);
-    ZORSE_FUZZ_EXPECT(!message.failed() || message.message().find("message 9 ") != std::string::npos || message.message().find("at this point") == std::string::npos);
+    ZORSE_FUZZ_EXPECT(!message.failed() || message.message().find("message 9 ") != std::string::npos ||
+                      message.message().find("at this point") == std::string::npos);
   }
   void giveUp(uint32_t rank) override { ZORSE_FUZZ_EXPECT(rank < world_); }
 
@@ -135,6 +137,7 @@ bool fuzz::readOne(std::string_view bytes) {
 extern "C" size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t size, size_t maxSize, unsigned seed) {
   return fuzz::mutateMessage(fuzz::ControlInput(), data, size, maxSize, seed);
 }
-extern "C" size_t LLVMFuzzerCustomCrossOver(const uint8_t *one, size_t oneSize, const uint8_t *other, size_t otherSize, uint8_t *out, size_t outMaxSize, unsigned seed) {
+extern "C" size_t LLVMFuzzerCustomCrossOver(const uint8_t *one, size_t oneSize, const uint8_t *other, size_t otherSize, uint8_t *out,
+                                            size_t outMaxSize, unsigned seed) {
   return fuzz::crossMessages(fuzz::ControlInput(), one, oneSize, other, otherSize, out, outMaxSize, seed);
 }

@@ -33,9 +33,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
   return accepted || isOneIn(16, copy.view()) ? 0 : -1;
 }
 
-bool zorse::fuzz::isOneIn(unsigned n, std::string_view bytes) {
-  return std::hash<std::string_view>()(bytes) / 7 % n == 0;
-}
+bool zorse::fuzz::isOneIn(unsigned n, std::string_view bytes) { return std::hash<std::string_view>()(bytes) / 7 % n == 0; }
 
 void zorse::fuzz::broken(const char *condition, const char *file, int line) {
   fprintf(stderr, "%s:%d: does not hold: %s\n", file, line, condition);

@@ -1,7 +1,7 @@
 // What every fuzz target is made of (docs/fuzzing.md): a reader under test, and mutators that know the format.
 //
-// A target defines readOne(); Entry.cpp calls it for libFuzzer, Replay.cpp in builds without libFuzzer. A target whose format a blind change would only break
-// defines LLVMFuzzerCustomMutator by one of the mutators below.
+// A target defines readOne(); Entry.cpp calls it for libFuzzer, Replay.cpp in builds without libFuzzer. A target whose format a blind change would
+// only break defines LLVMFuzzerCustomMutator by one of the mutators below.
 #pragma once
 
 #include <cstddef>
@@ -20,7 +20,8 @@ extern "C" {
 size_t LLVMFuzzerMutate(uint8_t *data, size_t size, size_t maxSize);
 /// Defined by targets that know their format.
 size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t size, size_t maxSize, unsigned seed);
-size_t LLVMFuzzerCustomCrossOver(const uint8_t *one, size_t oneSize, const uint8_t *other, size_t otherSize, uint8_t *out, size_t outMaxSize, unsigned seed);
+size_t LLVMFuzzerCustomCrossOver(const uint8_t *one, size_t oneSize, const uint8_t *other, size_t otherSize, uint8_t *out, size_t outMaxSize,
+                                 unsigned seed);
 }
 
 namespace zorse::fuzz {
@@ -74,13 +75,13 @@ const std::string &scratchDirectory();
 
 // Mutators. Each makes one to four changes and keeps the format; about one time in ten they change plain bytes instead.
 
-/// Bytes of one serialised message of the prototype's type: fields and elements are set, removed, repeated, exchanged and moved about, numbers take values
-/// near their own, of other fields or at the borders of types.
+/// Bytes of one serialised message of the prototype's type: fields and elements are set, removed, repeated, exchanged and moved about, numbers take
+/// values near their own, of other fields or at the borders of types.
 size_t mutateMessage(const google::protobuf::Message &prototype, uint8_t *data, size_t size, size_t maxSize, unsigned seed);
 void mutateMessage(google::protobuf::Message &message, Random &random);
 /// Puts parts of `other` where `one` has parts of the same type.
-size_t crossMessages(const google::protobuf::Message &prototype, const uint8_t *one, size_t oneSize, const uint8_t *other, size_t otherSize, uint8_t *out,
-                     size_t outMaxSize, unsigned seed);
+size_t crossMessages(const google::protobuf::Message &prototype, const uint8_t *one, size_t oneSize, const uint8_t *other, size_t otherSize,
+                     uint8_t *out, size_t outMaxSize, unsigned seed);
 
 std::string mutateJson(std::string_view text, Random &random);
 

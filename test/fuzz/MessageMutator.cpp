@@ -103,14 +103,14 @@ std::string nearText(const FieldDescriptor *field, const std::string &value, Ran
 }
 
 // Reads and writes one value at a site.
-#define ZORSE_FUZZ_ACCESS(Name, Type)                                                                                                                  \
-  Type get##Name(const Site &s) {                                                                                                                      \
-    const Reflection *r = s.message->GetReflection();                                                                                                  \
-    return s.index >= 0 ? r->GetRepeated##Name(*s.message, s.field, s.index) : r->Get##Name(*s.message, s.field);                                      \
-  }                                                                                                                                                    \
-  void set##Name(const Site &s, Type value) {                                                                                                          \
-    const Reflection *r = s.message->GetReflection();                                                                                                  \
-    s.index >= 0 ? r->SetRepeated##Name(s.message, s.field, s.index, value) : r->Set##Name(s.message, s.field, value);                                 \
+#define ZORSE_FUZZ_ACCESS(Name, Type)                                                                                                                \
+  Type get##Name(const Site &s) {                                                                                                                    \
+    const Reflection *r = s.message->GetReflection();                                                                                                \
+    return s.index >= 0 ? r->GetRepeated##Name(*s.message, s.field, s.index) : r->Get##Name(*s.message, s.field);                                    \
+  }                                                                                                                                                  \
+  void set##Name(const Site &s, Type value) {                                                                                                        \
+    const Reflection *r = s.message->GetReflection();                                                                                                \
+    s.index >= 0 ? r->SetRepeated##Name(s.message, s.field, s.index, value) : r->Set##Name(s.message, s.field, value);                               \
   }
 ZORSE_FUZZ_ACCESS(Int32, int32_t)
 ZORSE_FUZZ_ACCESS(Int64, int64_t)
@@ -295,8 +295,8 @@ size_t zorse::fuzz::mutateMessage(const Message &prototype, uint8_t *data, size_
   return LLVMFuzzerMutate(data, size, maxSize);
 }
 
-size_t zorse::fuzz::crossMessages(const Message &prototype, const uint8_t *one, size_t oneSize, const uint8_t *other, size_t otherSize, uint8_t *out, size_t outMaxSize,
-                                  unsigned seed) {
+size_t zorse::fuzz::crossMessages(const Message &prototype, const uint8_t *one, size_t oneSize, const uint8_t *other, size_t otherSize, uint8_t *out,
+                                  size_t outMaxSize, unsigned seed) {
   Random random(seed);
   if (seed % 4) // changing is cheaper than crossing, and libFuzzer does as much of both
     return 0;

@@ -34,8 +34,9 @@ bool fuzz::readOne(std::string_view bytes) {
 
 /// The header as text, with its length corrected.
 extern "C" size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t size, size_t maxSize, unsigned seed) {
-  static const std::vector<const char *> words = {"'descr'", "'fortran_order'", "'shape'", ": ",   "'<f8'", "'<f4'", "'<f2'", "'<i8'", "'<i4'", "'<i2'", "'|i1'", "'<u8'",
-                                                  "'<u4'",   "'<u2'",           "'|u1'",   "'|b1'", "False", "True",  "(",     ")",     "{",     "}",     ", ",    "'"};
+  static const std::vector<const char *> words = {
+      "'descr'", "'fortran_order'", "'shape'", ": ",    "'<f8'", "'<f4'", "'<f2'", "'<i8'", "'<i4'", "'<i2'", "'|i1'", "'<u8'",
+      "'<u4'",   "'<u2'",           "'|u1'",   "'|b1'", "False", "True",  "(",     ")",     "{",     "}",     ", ",    "'"};
   fuzz::Random random(seed);
   uint16_t length = 0;
   if (size >= 10)

@@ -9,16 +9,117 @@ namespace {
 
 /// A node becomes another operator, or an attribute another one's.
 void changeWords(onnx::Model &model, fuzz::Random &random) {
-  static const char *const ops[] = {
-      "Add", "Attention", "Cast", "CastLike", "Clip", "Concat", "ConcatFromSequence", "Constant", "ConstantOfShape", "Conv", "CumSum", "Div", "Dropout", "Equal", "Erf", "Exp",
-      "Expand", "Flatten", "Gather", "GatherElements", "GatherND", "Gelu", "Gemm", "Greater", "Identity", "If", "IsNaN", "LayerNormalization", "LogSoftmax", "MatMul", "Max",
-      "Mod", "Mul", "NegativeLogLikelihoodLoss", "Not", "Pad", "Pow", "RMSNormalization", "Range", "ReduceMean", "ReduceSum", "Relu", "Reshape", "RotaryEmbedding", "ScatterND",
-      "SequenceAt", "SequenceConstruct", "Shape", "Sigmoid", "Size", "Slice", "Softmax", "SoftmaxCrossEntropyLoss", "Split", "SplitToSequence", "Sqrt", "Squeeze", "Sub", "Sum",
-      "Tile", "Transpose", "Trilu", "Unsqueeze", "Where"};
-  static const char *const names[] = {"axis", "axes", "keepdims", "perm", "to", "value", "alpha", "beta", "transA", "transB", "epsilon", "reduction", "ignore_index", "allowzero",
-                                      "start", "end", "k", "upper", "mode", "batch_dims", "num_outputs", "split_size", "exclusive", "reverse", "kernel_shape", "strides", "pads",
-                                      "group", "dilations", "auto_pad", "approximate", "is_causal", "scale", "q_num_heads", "kv_num_heads", "noop_with_empty_axes", "then_branch",
-                                      "else_branch", "interleaved", "rotary_embedding_dim", "stash_type", "value_int", "value_ints", "value_float", "saturate", "fmod", "ratio"};
+  static const char *const ops[] = {"Add",
+                                    "Attention",
+                                    "Cast",
+                                    "CastLike",
+                                    "Clip",
+                                    "Concat",
+                                    "ConcatFromSequence",
+                                    "Constant",
+                                    "ConstantOfShape",
+                                    "Conv",
+                                    "CumSum",
+                                    "Div",
+                                    "Dropout",
+                                    "Equal",
+                                    "Erf",
+                                    "Exp",
+                                    "Expand",
+                                    "Flatten",
+                                    "Gather",
+                                    "GatherElements",
+                                    "GatherND",
+                                    "Gelu",
+                                    "Gemm",
+                                    "Greater",
+                                    "Identity",
+                                    "If",
+                                    "IsNaN",
+                                    "LayerNormalization",
+                                    "LogSoftmax",
+                                    "MatMul",
+                                    "Max",
+                                    "Mod",
+                                    "Mul",
+                                    "NegativeLogLikelihoodLoss",
+                                    "Not",
+                                    "Pad",
+                                    "Pow",
+                                    "RMSNormalization",
+                                    "Range",
+                                    "ReduceMean",
+                                    "ReduceSum",
+                                    "Relu",
+                                    "Reshape",
+                                    "RotaryEmbedding",
+                                    "ScatterND",
+                                    "SequenceAt",
+                                    "SequenceConstruct",
+                                    "Shape",
+                                    "Sigmoid",
+                                    "Size",
+                                    "Slice",
+                                    "Softmax",
+                                    "SoftmaxCrossEntropyLoss",
+                                    "Split",
+                                    "SplitToSequence",
+                                    "Sqrt",
+                                    "Squeeze",
+                                    "Sub",
+                                    "Sum",
+                                    "Tile",
+                                    "Transpose",
+                                    "Trilu",
+                                    "Unsqueeze",
+                                    "Where"};
+  static const char *const names[] = {"axis",
+                                      "axes",
+                                      "keepdims",
+                                      "perm",
+                                      "to",
+                                      "value",
+                                      "alpha",
+                                      "beta",
+                                      "transA",
+                                      "transB",
+                                      "epsilon",
+                                      "reduction",
+                                      "ignore_index",
+                                      "allowzero",
+                                      "start",
+                                      "end",
+                                      "k",
+                                      "upper",
+                                      "mode",
+                                      "batch_dims",
+                                      "num_outputs",
+                                      "split_size",
+                                      "exclusive",
+                                      "reverse",
+                                      "kernel_shape",
+                                      "strides",
+                                      "pads",
+                                      "group",
+                                      "dilations",
+                                      "auto_pad",
+                                      "approximate",
+                                      "is_causal",
+                                      "scale",
+                                      "q_num_heads",
+                                      "kv_num_heads",
+                                      "noop_with_empty_axes",
+                                      "then_branch",
+                                      "else_branch",
+                                      "interleaved",
+                                      "rotary_embedding_dim",
+                                      "stash_type",
+                                      "value_int",
+                                      "value_ints",
+                                      "value_float",
+                                      "saturate",
+                                      "fmod",
+                                      "ratio"};
   onnx::Graph *graph = model.mutable_graph();
   if (graph->node_size() == 0)
     return;
@@ -28,7 +129,8 @@ void changeWords(onnx::Model &model, fuzz::Random &random) {
     node->set_op_type(ops[random() % std::size(ops)]);
     break;
   case 1: {
-    onnx::Attribute *attribute = node->attribute_size() && random() % 2 ? node->mutable_attribute(int(random() % node->attribute_size())) : node->add_attribute();
+    onnx::Attribute *attribute =
+        node->attribute_size() && random() % 2 ? node->mutable_attribute(int(random() % node->attribute_size())) : node->add_attribute();
     attribute->set_name(names[random() % std::size(names)]);
     attribute->set_i(fuzz::oddNumber(random));
     break;
@@ -79,6 +181,7 @@ extern "C" size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t size, size_t max
   return bytes.size() <= maxSize ? fuzz::put(bytes, data, maxSize) : size;
 }
 
-extern "C" size_t LLVMFuzzerCustomCrossOver(const uint8_t *one, size_t oneSize, const uint8_t *other, size_t otherSize, uint8_t *out, size_t outMaxSize, unsigned seed) {
+extern "C" size_t LLVMFuzzerCustomCrossOver(const uint8_t *one, size_t oneSize, const uint8_t *other, size_t otherSize, uint8_t *out,
+                                            size_t outMaxSize, unsigned seed) {
   return fuzz::crossMessages(onnx::Model(), one, oneSize, other, otherSize, out, outMaxSize, seed);
 }

@@ -12,9 +12,11 @@ bool fuzz::readOne(std::string_view bytes) {
   static const bundle::ModelSummary summary = test::makeModel({}).summary;
   static const planning::Cluster cluster = [] {
     std::string error;
-    return *planning::readCluster("sites: [{name: x}, {name: y}]\nnodes: [{name: n0, site: x, devices: [{name: a, speed: 1e9}, {name: t4, type: T4, count: 2}]},"
-                                  "{name: n1, site: x, devices: [{name: b, type: cpu-thread}]}, {name: n2, site: y, devices: [{name: c, type: V100-16}]}]\n"
-                                  "links: {inter_site: {bandwidth: 1 GB/s}}", error);
+    return *planning::readCluster(
+        "sites: [{name: x}, {name: y}]\nnodes: [{name: n0, site: x, devices: [{name: a, speed: 1e9}, {name: t4, type: T4, count: 2}]},"
+        "{name: n1, site: x, devices: [{name: b, type: cpu-thread}]}, {name: n2, site: y, devices: [{name: c, type: V100-16}]}]\n"
+        "links: {inter_site: {bandwidth: 1 GB/s}}",
+        error);
   }();
   std::string error;
   std::optional<planning::Profile> profile = planning::readProfile(std::string(bytes), error);
@@ -31,7 +33,8 @@ bool fuzz::readOne(std::string_view bytes) {
   auto sound = [](double seconds) { return std::isfinite(seconds) && seconds >= 0; };
   for (uint32_t d = 0; d < cluster.devices.size(); ++d) {
     for (int32_t u = 0; u < summary.units_size(); ++u)
-      for (step::UnitTask task : {step::UnitTask::Forward, step::UnitTask::Backward, step::UnitTask::InputGradients, step::UnitTask::WeightGradients, step::UnitTask::Recompute})
+      for (step::UnitTask task : {step::UnitTask::Forward, step::UnitTask::Backward, step::UnitTask::InputGradients, step::UnitTask::WeightGradients,
+                                  step::UnitTask::Recompute})
         for (int64_t rows : {int64_t(0), int64_t(1), int64_t(3), int64_t(1024), int64_t(1025), int64_t(1) << 31})
           ZORSE_FUZZ_EXPECT(sound(costs->unit(d, u, task, rows)));
     ZORSE_FUZZ_EXPECT(sound(costs->update(d, 1000)) && sound(costs->norm(d, 1000)) && sound(costs->copy(d, 1000)) && sound(costs->load(d, 1000)));
@@ -46,9 +49,48 @@ bool fuzz::readOne(std::string_view bytes) {
 
 extern "C" size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t size, size_t maxSize, unsigned seed) {
   static const std::vector<const char *> words = {
-      "\"device\": ", "\"devices\": ", "\"classes\": ", "\"points\": ", "\"degree\": ", "\"rows\": ", "\"forward\": ", "\"backward\": ", "\"input_gradients\": ", "\"weight_gradients\": ",
-      "\"memory\": ", "\"update\": ", "\"norm\": ", "\"copy\": ", "\"load\": ", "\"per_element\": ", "\"per_byte\": ", "\"communication\": ", "\"per_message\": ", "\"delay\": ", "\"fixed\": ", "\"links\": ", "\"from\": ", "\"to\": ", "\"bandwidth\": ",
-      "\"latency\": ", "\"flow\": ", "\"model\": ", "\"a\"", "\"T4\"", "\"n0\"", "\"n2\"", "\"embedding\"", "1e-9", "1e300", "null", "true", "[", "]", "{", "}", ", ",
+      "\"device\": ",
+      "\"devices\": ",
+      "\"classes\": ",
+      "\"points\": ",
+      "\"degree\": ",
+      "\"rows\": ",
+      "\"forward\": ",
+      "\"backward\": ",
+      "\"input_gradients\": ",
+      "\"weight_gradients\": ",
+      "\"memory\": ",
+      "\"update\": ",
+      "\"norm\": ",
+      "\"copy\": ",
+      "\"load\": ",
+      "\"per_element\": ",
+      "\"per_byte\": ",
+      "\"communication\": ",
+      "\"per_message\": ",
+      "\"delay\": ",
+      "\"fixed\": ",
+      "\"links\": ",
+      "\"from\": ",
+      "\"to\": ",
+      "\"bandwidth\": ",
+      "\"latency\": ",
+      "\"flow\": ",
+      "\"model\": ",
+      "\"a\"",
+      "\"T4\"",
+      "\"n0\"",
+      "\"n2\"",
+      "\"embedding\"",
+      "1e-9",
+      "1e300",
+      "null",
+      "true",
+      "[",
+      "]",
+      "{",
+      "}",
+      ", ",
   };
   fuzz::Random random(seed);
   std::string_view text(reinterpret_cast<char *>(data), size);

@@ -1,4 +1,5 @@
-// Programs, summary and bodies that parse but say anything: the verifier, which trusts none of them, the runtime's own check, and Step's expansion of the summary.
+// Programs, summary and bodies that parse but say anything: the verifier, which trusts none of them, the runtime's own check, and Step's expansion of
+// the summary.
 #include "BundleInput.h"
 #include "Fuzz.h"
 
@@ -13,7 +14,8 @@ using namespace zorse;
 bool fuzz::readOne(std::string_view bytes) {
   BundleParts input;
   runtime::Bundle loaded;
-  if (!input.ParseFromArray(bytes.data(), int(bytes.size())) || !loaded.summary.ParseFromString(input.summary()) || !loaded.bodies.ParseFromString(input.bodies()))
+  if (!input.ParseFromArray(bytes.data(), int(bytes.size())) || !loaded.summary.ParseFromString(input.summary()) ||
+      !loaded.bodies.ParseFromString(input.bodies()))
     return false;
   std::vector<bundle::Program> programs(input.programs_size());
   for (int d = 0; d < input.programs_size(); ++d)
@@ -22,7 +24,8 @@ bool fuzz::readOne(std::string_view bytes) {
 
   std::string error;
   if (isOneIn(4, bytes)) // Step does not see programs, which most changes are of
-    if (std::optional<step::Plan> plan = step::readPlan(input.plan(), loaded.summary, error); plan && plan->cells.size() <= 100 && plan->devices.size() <= 16) {
+    if (std::optional<step::Plan> plan = step::readPlan(input.plan(), loaded.summary, error);
+        plan && plan->cells.size() <= 100 && plan->devices.size() <= 16) {
       step::ExpandOptions options;
       (void)step::expandPlan(loaded.summary, *plan, error, options);
     }

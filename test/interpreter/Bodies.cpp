@@ -3,7 +3,9 @@
 using namespace zorse;
 using namespace zorse::interpret;
 
-uint64_t interpret::initialWord(int kind, uint32_t group, uint32_t moment, int64_t element) { return kind == bundle::Value::PARAMETERS ? mix(1, group, moment, uint64_t(element)) : 0; }
+uint64_t interpret::initialWord(int kind, uint32_t group, uint32_t moment, int64_t element) {
+  return kind == bundle::Value::PARAMETERS ? mix(1, group, moment, uint64_t(element)) : 0;
+}
 uint64_t interpret::inputWord(uint32_t input, int64_t sample, size_t word, int step) { return mix(2, input, uint64_t(sample), word, uint64_t(step)); }
 uint64_t interpret::scalarWord(size_t word, int step) { return mix(3, word, uint64_t(step)); }
 
@@ -28,7 +30,8 @@ static uint64_t hashWords(uint64_t seed, const Words &words, size_t begin, size_
   return seed;
 }
 
-static void unit(const bundle::Body &body, uint32_t index, int64_t rows, int64_t sampleBase, uint64_t instanceBase, std::vector<Words> &slots, const std::vector<bool> &overwrite) {
+static void unit(const bundle::Body &body, uint32_t index, int64_t rows, int64_t sampleBase, uint64_t instanceBase, std::vector<Words> &slots,
+                 const std::vector<bool> &overwrite) {
   uint64_t common = mix(10, index, instanceBase);
   std::vector<size_t> perRow(slots.size());
   for (int s = 0; s < body.slots_size(); ++s) {
@@ -65,8 +68,8 @@ static void unit(const bundle::Body &body, uint32_t index, int64_t rows, int64_t
   }
 }
 
-void interpret::execute(const bundle::ModelSummary &summary, const bundle::BodyLibrary &bodies, uint32_t index, int64_t rows, int64_t sampleBase, uint64_t instanceBase,
-                        std::vector<Words> &slots, const std::vector<bool> &overwrite) {
+void interpret::execute(const bundle::ModelSummary &summary, const bundle::BodyLibrary &bodies, uint32_t index, int64_t rows, int64_t sampleBase,
+                        uint64_t instanceBase, std::vector<Words> &slots, const std::vector<bool> &overwrite) {
   const auto &body = bodies.bodies(int(index));
   auto find = [&](bundle::SlotKind kind, uint32_t i) -> int {
     for (int s = 0; s < body.slots_size(); ++s)
@@ -75,7 +78,8 @@ void interpret::execute(const bundle::ModelSummary &summary, const bundle::BodyL
     return -1;
   };
   switch (roleOf(summary, index)) {
-  case Role::Unit: return unit(body, index, rows, sampleBase, instanceBase, slots, overwrite);
+  case Role::Unit:
+    return unit(body, index, rows, sampleBase, instanceBase, slots, overwrite);
   case Role::Update: {
     int scalars = find(bundle::SCALARS, 0), step = find(bundle::OPTIMIZER_STEP_SLOT, 0);
     uint64_t common = scalars >= 0 ? hashWords(mix(20, index), slots[scalars], 0, kScalarWords) : mix(20, index);

@@ -33,7 +33,7 @@ Role roleOf(const bundle::ModelSummary &summary, uint32_t body);
 int64_t slotBytes(const bundle::Slot &slot, int64_t rows);
 
 /// Computes one call in place. `slots` hold the words of each slot; `overwrite` is per slot.
-void execute(const bundle::ModelSummary &summary, const bundle::BodyLibrary &bodies, uint32_t body, int64_t rows, int64_t sampleBase, uint64_t instanceBase, std::vector<Words> &slots,
-             const std::vector<bool> &overwrite);
+void execute(const bundle::ModelSummary &summary, const bundle::BodyLibrary &bodies, uint32_t body, int64_t rows, int64_t sampleBase,
+             uint64_t instanceBase, std::vector<Words> &slots, const std::vector<bool> &overwrite);
 
 } // namespace zorse::interpret

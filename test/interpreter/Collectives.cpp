@@ -51,10 +51,14 @@ void Machine::startCollective(const std::vector<Half> &halves, Active &work) {
     if (half.entry->what_case() != first.what_case() || common(*half.entry) != common(first))
       invalid("members of a collective disagree");
   switch (first.what_case()) {
-  case bundle::Entry::kAllGather: return gather(halves, work);
-  case bundle::Entry::kReduceScatter: return reduce(halves, work);
-  case bundle::Entry::kAllReduce: return sum(halves, work);
-  default: invalid("an unknown collective");
+  case bundle::Entry::kAllGather:
+    return gather(halves, work);
+  case bundle::Entry::kReduceScatter:
+    return reduce(halves, work);
+  case bundle::Entry::kAllReduce:
+    return sum(halves, work);
+  default:
+    invalid("an unknown collective");
   }
 }
 
@@ -132,7 +136,8 @@ void Machine::reduce(const std::vector<Half> &halves, Active &work) {
     int64_t begin = mine.shards().begin(i), end = mine.shards().end(i);
     if (begin < 0 || end > int64_t(size) || mine.shard().bytes() != uint64_t(end - begin) * 4)
       invalid("shard of the wrong size");
-    bool overlaps = mine.full().bytes() && mine.full().arena() == mine.shard().arena() && mine.shard().offset() < mine.full().offset() + mine.full().bytes() &&
+    bool overlaps = mine.full().bytes() && mine.full().arena() == mine.shard().arena() &&
+                    mine.shard().offset() < mine.full().offset() + mine.full().bytes() &&
                     mine.full().offset() < mine.shard().offset() + mine.shard().bytes();
     if (overlaps && mine.shard().offset() != mine.full().offset() + uint64_t(begin) * 4)
       invalid("a shard inside the accumulator, out of place");

@@ -1,9 +1,9 @@
 // An interpreter of serialised programs with hashes instead of tensors. It decides whether a program is harmful; it shares no code with the verifier.
 //
-// Every 4 bytes of an arena are one 64-bit word; arenas start poisoned. A forward call hashes, row by row, what it reads; so a result depends on every
-// word that went into it, and on the global index of its sample, but not on how samples were cut into rows. Gradients of parameters and sums are
-// modular sums over rows: any order and any split gives the same word. Transfers rendezvous without buffers. Between its start and its end a call's
-// outputs are poison, and what it reads must not be written: overlapping conflicting accesses are a race.
+// Every 4 bytes of an arena are one 64-bit word; arenas start poisoned. A forward call hashes, row by row, what it reads; so a result depends on
+// every word that went into it, and on the global index of its sample, but not on how samples were cut into rows. Gradients of parameters and sums
+// are modular sums over rows: any order and any split gives the same word. Transfers rendezvous without buffers. Between its start and its end a
+// call's outputs are poison, and what it reads must not be written: overlapping conflicting accesses are a race.
 #pragma once
 
 #include "bundle.pb.h"
@@ -50,7 +50,8 @@ struct Interleaving {
 Result reference(const bundle::ModelSummary &summary, const bundle::BodyLibrary &bodies, int64_t batch, bool splitBackward, const Steps &steps);
 
 /// Runs the programs of all devices for all steps.
-Outcome run(const bundle::ModelSummary &summary, const bundle::BodyLibrary &bodies, const std::vector<bundle::Program> &programs, const Steps &steps, const Interleaving &interleaving);
+Outcome run(const bundle::ModelSummary &summary, const bundle::BodyLibrary &bodies, const std::vector<bundle::Program> &programs, const Steps &steps,
+            const Interleaving &interleaving);
 
 /// "" when equal.
 std::string difference(const Result &expected, const Result &found);
@@ -62,7 +63,7 @@ struct Harm {
   std::string what;
   int runs = 0;
 };
-Harm findHarm(const bundle::ModelSummary &summary, const bundle::BodyLibrary &bodies, const std::vector<bundle::Program> &programs, const Result &expected, const Steps &steps, int interleavings,
-              uint32_t seed);
+Harm findHarm(const bundle::ModelSummary &summary, const bundle::BodyLibrary &bodies, const std::vector<bundle::Program> &programs,
+              const Result &expected, const Steps &steps, int interleavings, uint32_t seed);
 
 } // namespace zorse::interpret

@@ -155,7 +155,8 @@ bool Machine::act() {
     auto [p, q] = active[i]->queues[0];
     action.rank = queues[p][q].rank;
     for (auto [device, queue] : active[i]->queues)
-      action.victim = action.victim || (!victimStarts && device == victimDevice && active[i]->entry == programs[device].entries(int(victimEntry)).id());
+      action.victim =
+          action.victim || (!victimStarts && device == victimDevice && active[i]->entry == programs[device].entries(int(victimEntry)).id());
     actions.push_back(std::move(action));
   }
   for (size_t p = 0; p < programs.size(); ++p)
@@ -178,7 +179,8 @@ bool Machine::act() {
       }
       action.rank = queues[p][q].rank;
       for (const Half &half : action.halves)
-        action.victim = action.victim || (victimStarts && half.program == victimDevice && half.entry == &programs[victimDevice].entries(int(victimEntry)));
+        action.victim =
+            action.victim || (victimStarts && half.program == victimDevice && half.entry == &programs[victimDevice].entries(int(victimEntry)));
       actions.push_back(std::move(action));
     }
   if (actions.empty()) {
@@ -226,7 +228,8 @@ Machine::Action &Machine::choose(std::vector<Action> &actions) {
     if (Action *ending = pick([](const Action &a) { return a.ends; }))
       return *ending;
     return *pick(any);
-  default: return *pick(any);
+  default:
+    return *pick(any);
   }
 }
 
@@ -235,8 +238,9 @@ void Machine::begin(std::unique_ptr<Active> work) {
     for (const Span &a : work->spans)
       for (const Span &b : other->spans)
         if (a.conflicts(b))
-          throw Stop{Outcome::Race, "entries " + std::to_string(work->entry) + " and " + std::to_string(other->entry) + " touch bytes " + std::to_string(std::max(a.begin, b.begin)) +
-                                        " of device " + std::to_string(programs[a.device].device()) + " at once"};
+          throw Stop{Outcome::Race, "entries " + std::to_string(work->entry) + " and " + std::to_string(other->entry) + " touch bytes " +
+                                        std::to_string(std::max(a.begin, b.begin)) + " of device " + std::to_string(programs[a.device].device()) +
+                                        " at once"};
   for (const Span &s : work->spans)
     if (s.write)
       spoil(s);

@@ -32,14 +32,15 @@ struct Span {
 struct Active {
   std::vector<std::pair<uint32_t, uint32_t>> queues; ///< (device, queue) of every half
   std::vector<Span> spans;
-  std::vector<std::pair<Span, Words>> writes;        ///< what the end stores
+  std::vector<std::pair<Span, Words>> writes; ///< what the end stores
   bool lastCall = true;
   uint32_t entry = 0;
 };
 
 class Machine {
 public:
-  Machine(const bundle::ModelSummary &summary, const bundle::BodyLibrary &bodies, const std::vector<bundle::Program> &programs, const Steps &steps, const Interleaving &how)
+  Machine(const bundle::ModelSummary &summary, const bundle::BodyLibrary &bodies, const std::vector<bundle::Program> &programs, const Steps &steps,
+          const Interleaving &how)
       : summary(summary), bodies(bodies), programs(programs), steps(steps), how(how), random(how.seed) {}
 
   Outcome run();

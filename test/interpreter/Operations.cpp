@@ -139,7 +139,8 @@ void Machine::startTransfer(const std::vector<Half> &halves, Active &work) {
     invalid("a transfer without both halves");
   const bundle::Send &from = send->entry->send();
   const bundle::Receive &to = receive->entry->receive();
-  if (from.peer() != programs[receive->program].device() || to.peer() != programs[send->program].device() || from.region().bytes() != to.region().bytes())
+  if (from.peer() != programs[receive->program].device() || to.peer() != programs[send->program].device() ||
+      from.region().bytes() != to.region().bytes())
     invalid("halves of a transfer that do not fit");
   Span source = span(send->program, from.region(), 0, int64_t(from.region().bytes()), false);
   Span target = span(receive->program, to.region(), 0, int64_t(to.region().bytes()), true);

@@ -23,7 +23,8 @@ void Machine::finish(Result &result) {
   result.reports = reports;
 }
 
-Outcome interpret::run(const bundle::ModelSummary &summary, const bundle::BodyLibrary &bodies, const std::vector<bundle::Program> &programs, const Steps &steps, const Interleaving &interleaving) {
+Outcome interpret::run(const bundle::ModelSummary &summary, const bundle::BodyLibrary &bodies, const std::vector<bundle::Program> &programs,
+                       const Steps &steps, const Interleaving &interleaving) {
   return Machine(summary, bodies, programs, steps, interleaving).run();
 }
 
@@ -35,7 +36,8 @@ std::string interpret::difference(const Result &expected, const Result &found) {
     auto it = found.state.find(key);
     for (const auto &[element, word] : elements)
       if (it == found.state.end() || !it->second.count(element) || it->second.at(element) != word)
-        return "element " + std::to_string(element) + " of group " + std::to_string(std::get<1>(key)) + (std::get<0>(key) == bundle::Value::MOMENTS ? "'s moments" : "") + " differs";
+        return "element " + std::to_string(element) + " of group " + std::to_string(std::get<1>(key)) +
+               (std::get<0>(key) == bundle::Value::MOMENTS ? "'s moments" : "") + " differs";
   }
   for (uint64_t count : found.optimizerSteps)
     if (count != expected.optimizerSteps[0])
@@ -43,8 +45,8 @@ std::string interpret::difference(const Result &expected, const Result &found) {
   return "";
 }
 
-Harm interpret::findHarm(const bundle::ModelSummary &summary, const bundle::BodyLibrary &bodies, const std::vector<bundle::Program> &programs, const Result &expected, const Steps &steps,
-                         int interleavings, uint32_t seed) {
+Harm interpret::findHarm(const bundle::ModelSummary &summary, const bundle::BodyLibrary &bodies, const std::vector<bundle::Program> &programs,
+                         const Result &expected, const Steps &steps, int interleavings, uint32_t seed) {
   Harm harm;
   for (; harm.runs < interleavings && !harm.harmful; ++harm.runs) {
     Interleaving how{seed * 1000003u + uint32_t(harm.runs), Interleaving::Policy(harm.runs % Interleaving::Policies)};

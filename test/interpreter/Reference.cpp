@@ -57,13 +57,16 @@ public:
       }
       for (int p = 0; p < summary.parameters_size(); ++p)
         if (summary.parameters(p).trainable())
-          call(summary.norm_body(), int64_t(parameters[p].size()), [&](const bundle::Slot &slot) { return slot.kind() == bundle::STATE ? &gradients[p] : &sums; });
-      call(summary.decide_body(), 0, [&](const bundle::Slot &slot) { return slot.kind() == bundle::SUMS_SLOT ? &sums : slot.kind() == bundle::SCALARS ? &scalars : &optimizerStep; });
+          call(summary.norm_body(), int64_t(parameters[p].size()),
+               [&](const bundle::Slot &slot) { return slot.kind() == bundle::STATE ? &gradients[p] : &sums; });
+      call(summary.decide_body(), 0, [&](const bundle::Slot &slot) {
+        return slot.kind() == bundle::SUMS_SLOT ? &sums : slot.kind() == bundle::SCALARS ? &scalars : &optimizerStep;
+      });
       for (int p = 0; p < summary.parameters_size(); ++p) {
         const auto &info = summary.parameters(p);
         if (info.trainable())
-          call(info.offset() < summary.groups(int(info.group())).decaying_elements() ? summary.update_body_decay() : summary.update_body_plain(), int64_t(parameters[p].size()),
-               [&](const bundle::Slot &slot) {
+          call(info.offset() < summary.groups(int(info.group())).decaying_elements() ? summary.update_body_decay() : summary.update_body_plain(),
+               int64_t(parameters[p].size()), [&](const bundle::Slot &slot) {
                  if (slot.kind() == bundle::SCALARS)
                    return &scalars;
                  if (slot.kind() == bundle::OPTIMIZER_STEP_SLOT)
@@ -136,18 +139,30 @@ private:
         [&](const bundle::Slot &slot) -> Words * {
           int i = int(slot.index());
           switch (slot.kind()) {
-          case bundle::PARAMETER: return &parameters[info.parameters(i)];
-          case bundle::PARAMETER_GRADIENT: return &gradients[info.parameters(i)];
-          case bundle::INPUT: return &inputs[info.inputs(i)];
-          case bundle::BOUNDARY_IN: return &values[info.values_in(i)];
-          case bundle::BOUNDARY_OUT: return &values[info.values_out(i)];
-          case bundle::BOUNDARY_IN_GRADIENT: return &valueGradients[info.values_in(i)];
-          case bundle::BOUNDARY_OUT_GRADIENT: return &valueGradients[info.values_out(i)];
-          case bundle::SAVED: return &saved[u];
-          case bundle::DEFERRED: return &deferred[u];
-          case bundle::SCALARS: return &scalars;
-          case bundle::LOSS: return &loss[info.loss_terms(i)];
-          default: return nullptr;
+          case bundle::PARAMETER:
+            return &parameters[info.parameters(i)];
+          case bundle::PARAMETER_GRADIENT:
+            return &gradients[info.parameters(i)];
+          case bundle::INPUT:
+            return &inputs[info.inputs(i)];
+          case bundle::BOUNDARY_IN:
+            return &values[info.values_in(i)];
+          case bundle::BOUNDARY_OUT:
+            return &values[info.values_out(i)];
+          case bundle::BOUNDARY_IN_GRADIENT:
+            return &valueGradients[info.values_in(i)];
+          case bundle::BOUNDARY_OUT_GRADIENT:
+            return &valueGradients[info.values_out(i)];
+          case bundle::SAVED:
+            return &saved[u];
+          case bundle::DEFERRED:
+            return &deferred[u];
+          case bundle::SCALARS:
+            return &scalars;
+          case bundle::LOSS:
+            return &loss[info.loss_terms(i)];
+          default:
+            return nullptr;
           }
         },
         info.instance_base());
@@ -156,7 +171,8 @@ private:
 
 } // namespace
 
-Result interpret::reference(const bundle::ModelSummary &summary, const bundle::BodyLibrary &bodies, int64_t batch, bool splitBackward, const Steps &steps) {
+Result interpret::reference(const bundle::ModelSummary &summary, const bundle::BodyLibrary &bodies, int64_t batch, bool splitBackward,
+                            const Steps &steps) {
   Result result;
   Reference machine(summary, bodies, batch, splitBackward);
   for (size_t s = 0; s < steps.size(); ++s)

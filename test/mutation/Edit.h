@@ -179,7 +179,9 @@ struct SlotPlace {
 };
 using SlotWanted = std::function<bool(const Entry &, const bundle::Call &, const bundle::Slot &)>;
 SlotPlace pickSlot(const Programs &programs, const bundle::BodyLibrary &bodies, Random &random, const SlotWanted &wanted, int program = -1);
-inline bundle::SlotBinding &slotAt(Programs &programs, const SlotPlace &p) { return *entryAt(programs, p.place).mutable_compute()->mutable_calls(p.call)->mutable_slots(p.slot); }
+inline bundle::SlotBinding &slotAt(Programs &programs, const SlotPlace &p) {
+  return *entryAt(programs, p.place).mutable_compute()->mutable_calls(p.call)->mutable_slots(p.slot);
+}
 
 /// Calls f on every half of entry `id`.
 template <typename F> void forHalves(Programs &programs, uint32_t id, F f) {

@@ -44,7 +44,8 @@ bool test::keepsSizesAndOrder(const RealCase &original, const Programs &programs
       const Entry &second = *list[1].second;
       const Entry &send = first.has_send() ? first : second, &receive = first.has_send() ? second : first;
       if (!send.has_send() || !receive.has_receive() || send.send().region().bytes() != receive.receive().region().bytes() ||
-          send.send().peer() != (first.has_send() ? list[1].first : list[0].first) || receive.receive().peer() != (first.has_send() ? list[0].first : list[1].first))
+          send.send().peer() != (first.has_send() ? list[1].first : list[0].first) ||
+          receive.receive().peer() != (first.has_send() ? list[0].first : list[1].first))
         return false;
     } else if (isCollective(first)) {
       std::vector<uint32_t> members, present;

@@ -7,7 +7,9 @@ using namespace zorse::test;
 
 namespace {
 
-bundle::Region *regionOf(Entry &entry) { return entry.has_send() ? entry.mutable_send()->mutable_region() : entry.mutable_receive()->mutable_region(); }
+bundle::Region *regionOf(Entry &entry) {
+  return entry.has_send() ? entry.mutable_send()->mutable_region() : entry.mutable_receive()->mutable_region();
+}
 bundle::Value *valueOf(Entry &entry) { return entry.has_send() ? entry.mutable_send()->mutable_value() : entry.mutable_receive()->mutable_value(); }
 
 bool swapRegions(Programs &p, Random &r, std::string &w, bool sends) {
@@ -143,9 +145,16 @@ void test::addMatchMutations(MutationList &list) {
     w = at(p, place);
     auto &value = *valueOf(entryAt(p, place));
     switch (r() % 3) {
-    case 0: value.set_id((value.id() + 1) % uint32_t(o.model.summary.values_size())); return o.model.summary.values_size() > 1;
-    case 1: value.set_begin(value.begin() + 1); value.set_end(value.end() + 1); return true;
-    default: value.set_cut(value.cut() + 1); return true;
+    case 0:
+      value.set_id((value.id() + 1) % uint32_t(o.model.summary.values_size()));
+      return o.model.summary.values_size() > 1;
+    case 1:
+      value.set_begin(value.begin() + 1);
+      value.set_end(value.end() + 1);
+      return true;
+    default:
+      value.set_cut(value.cut() + 1);
+      return true;
     }
   });
   add("collective dropped", [](Programs &p, const RealCase &, Random &r, std::string &w) { return dropEntry(p, r, w, isCollective); });

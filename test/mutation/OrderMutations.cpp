@@ -51,7 +51,9 @@ void addOrdering(MutationList &list) {
     swapPayload(entryAt(p, place), entryAt(p, other));
     return true;
   });
-  add("compute moved in the list", [](Programs &p, const RealCase &, Random &r, std::string &w) { return moveSomewhere(p, r, w, [](const Entry &e) { return e.has_compute() || e.has_copy(); }); });
+  add("compute moved in the list", [](Programs &p, const RealCase &, Random &r, std::string &w) {
+    return moveSomewhere(p, r, w, [](const Entry &e) { return e.has_compute() || e.has_copy(); });
+  });
   add("transfer moved in the list", [](Programs &p, const RealCase &, Random &r, std::string &w) { return moveSomewhere(p, r, w, isTransfer); });
   add("collective moved in the list", [](Programs &p, const RealCase &, Random &r, std::string &w) { return moveSomewhere(p, r, w, isCollective); });
   add("load or report moved in the list", [](Programs &p, const RealCase &, Random &r, std::string &w) {

@@ -74,9 +74,15 @@ bool moveBuffer(Programs &p, Random &r, std::string &w, const std::function<bool
       use(entry.mutable_copy()->mutable_from(), entry.copy().value());
       use(entry.mutable_copy()->mutable_to(), entry.copy().value());
       break;
-    case Entry::kSend: use(entry.mutable_send()->mutable_region(), entry.send().value()); break;
-    case Entry::kReceive: use(entry.mutable_receive()->mutable_region(), entry.receive().value()); break;
-    case Entry::kLoadInput: use(entry.mutable_load_input()->mutable_region(), entry.load_input().value()); break;
+    case Entry::kSend:
+      use(entry.mutable_send()->mutable_region(), entry.send().value());
+      break;
+    case Entry::kReceive:
+      use(entry.mutable_receive()->mutable_region(), entry.receive().value());
+      break;
+    case Entry::kLoadInput:
+      use(entry.mutable_load_input()->mutable_region(), entry.load_input().value());
+      break;
     case Entry::kAllGather:
       use(entry.mutable_all_gather()->mutable_full(), entry.all_gather().value());
       use(entry.mutable_all_gather()->mutable_shard(), entry.all_gather().value());
@@ -85,7 +91,8 @@ bool moveBuffer(Programs &p, Random &r, std::string &w, const std::function<bool
       use(entry.mutable_reduce_scatter()->mutable_full(), entry.reduce_scatter().value());
       use(entry.mutable_reduce_scatter()->mutable_shard(), entry.reduce_scatter().value());
       break;
-    default: break;
+    default:
+      break;
     }
   }
   std::vector<size_t> candidates;
@@ -97,15 +104,16 @@ bool moveBuffer(Programs &p, Random &r, std::string &w, const std::function<bool
   const Use chosen = uses[candidates[r() % candidates.size()]];
   auto gradients = [](bundle::Value::Kind kind) { return kind == bundle::Value::REDUCED_GRADIENTS ? bundle::Value::GRADIENTS : kind; };
   auto same = [&](const Use &u) {
-    return u.region->arena() == chosen.region->arena() && gradients(u.value.kind()) == gradients(chosen.value.kind()) && u.value.id() == chosen.value.id() &&
-           (chosen.value.kind() != bundle::Value::MOMENTS || u.value.cut() == chosen.value.cut());
+    return u.region->arena() == chosen.region->arena() && gradients(u.value.kind()) == gradients(chosen.value.kind()) &&
+           u.value.id() == chosen.value.id() && (chosen.value.kind() != bundle::Value::MOMENTS || u.value.cut() == chosen.value.cut());
   };
   // The buffer: bytes that uses of the value join to the chosen ones.
   uint64_t begin = chosen.region->offset(), end = begin + chosen.region->bytes();
   for (bool grown = true; grown;) {
     grown = false;
     for (const Use &u : uses)
-      if (same(u) && u.region->offset() < end && begin < u.region->offset() + u.region->bytes() && (u.region->offset() < begin || u.region->offset() + u.region->bytes() > end)) {
+      if (same(u) && u.region->offset() < end && begin < u.region->offset() + u.region->bytes() &&
+          (u.region->offset() < begin || u.region->offset() + u.region->bytes() > end)) {
         begin = std::min(begin, u.region->offset());
         end = std::max(end, u.region->offset() + u.region->bytes());
         grown = true;
@@ -140,7 +148,10 @@ void addOffsets(MutationList &list) {
     if (!place)
       return false;
     auto &entry = entryAt(p, place);
-    auto &region = entry.has_send() ? *entry.mutable_send()->mutable_region() : entry.has_receive() ? *entry.mutable_receive()->mutable_region() : r() % 2 ? *entry.mutable_copy()->mutable_from() : *entry.mutable_copy()->mutable_to();
+    auto &region = entry.has_send()      ? *entry.mutable_send()->mutable_region()
+                   : entry.has_receive() ? *entry.mutable_receive()->mutable_region()
+                   : r() % 2             ? *entry.mutable_copy()->mutable_from()
+                                         : *entry.mutable_copy()->mutable_to();
     return moveRegion(p[size_t(place.program)], region, r, w, false);
   });
   add("collective's offset shifted", [](Programs &p, const RealCase &, Random &r, std::string &w) {
@@ -157,20 +168,24 @@ void addOffsets(MutationList &list) {
   });
   add("state moved", [](Programs &p, const RealCase &, Random &r, std::string &w) {
     auto &program = p[r() % p.size()];
-    return program.state_size() && moveRegion(program, *program.mutable_state(int(r() % uint32_t(program.state_size())))->mutable_region(), r, w, r() % 2);
+    return program.state_size() &&
+           moveRegion(program, *program.mutable_state(int(r() % uint32_t(program.state_size())))->mutable_region(), r, w, r() % 2);
   });
   add("scalars or report elsewhere", [](Programs &p, const RealCase &, Random &r, std::string &w) {
     Place place = pickEntry(p, r, [](const Entry &e) { return e.has_load_scalars() || e.has_report(); });
     if (!place)
       return false;
     auto &entry = entryAt(p, place);
-    return moveRegion(p[size_t(place.program)], entry.has_report() ? *entry.mutable_report()->mutable_region() : *entry.mutable_load_scalars()->mutable_region(), r, w, r() % 2);
+    return moveRegion(p[size_t(place.program)],
+                      entry.has_report() ? *entry.mutable_report()->mutable_region() : *entry.mutable_load_scalars()->mutable_region(), r, w,
+                      r() % 2);
   });
   add("equal slots swapped", [](Programs &p, const RealCase &o, Random &r, std::string &w) {
     return swapSlots(p, o, r, w, [](const Entry &, const bundle::Call &, const bundle::Slot &s) { return s.kind() != bundle::WORKSPACE; });
   });
   add("slot in another arena", [](Programs &p, const RealCase &o, Random &r, std::string &w) {
-    SlotPlace s = pickSlot(p, o.model.bodies, r, [](const Entry &, const bundle::Call &, const bundle::Slot &slot) { return slot.kind() != bundle::WORKSPACE; });
+    SlotPlace s = pickSlot(p, o.model.bodies, r,
+                           [](const Entry &, const bundle::Call &, const bundle::Slot &slot) { return slot.kind() != bundle::WORKSPACE; });
     if (!s)
       return false;
     auto &program = p[size_t(s.place.program)];
@@ -281,20 +296,22 @@ void addLifetimes(MutationList &list) {
   using Kind = bundle::Value::Kind;
   using Value = bundle::Value;
   add("activations share bytes too early", [](Programs &p, const RealCase &, Random &r, std::string &w) {
-    return moveBuffer(p, r, w, [](Kind k) { return k == Value::ACTIVATION || k == Value::ACTIVATION_GRADIENT || k == Value::INPUT_ROWS || k == Value::LOSS_ROWS; });
+    return moveBuffer(
+        p, r, w, [](Kind k) { return k == Value::ACTIVATION || k == Value::ACTIVATION_GRADIENT || k == Value::INPUT_ROWS || k == Value::LOSS_ROWS; });
   });
-  add("saved block shares bytes too early", [](Programs &p, const RealCase &, Random &r, std::string &w) {
-    return moveBuffer(p, r, w, [](Kind k) { return k == Value::SAVED_BLOCK; });
-  });
+  add("saved block shares bytes too early",
+      [](Programs &p, const RealCase &, Random &r, std::string &w) { return moveBuffer(p, r, w, [](Kind k) { return k == Value::SAVED_BLOCK; }); });
   add("gradients share bytes too early", [](Programs &p, const RealCase &, Random &r, std::string &w) {
     return moveBuffer(p, r, w, [](Kind k) { return k == Value::GRADIENTS || k == Value::REDUCED_GRADIENTS; });
   });
-  add("parameters share bytes", [](Programs &p, const RealCase &, Random &r, std::string &w) { return moveBuffer(p, r, w, [](Kind k) { return k == Value::PARAMETERS; }); });
+  add("parameters share bytes",
+      [](Programs &p, const RealCase &, Random &r, std::string &w) { return moveBuffer(p, r, w, [](Kind k) { return k == Value::PARAMETERS; }); });
   add("optimizer state shares bytes", [](Programs &p, const RealCase &, Random &r, std::string &w) {
     return moveBuffer(p, r, w, [](Kind k) { return k == Value::MOMENTS || k == Value::OPTIMIZER_STEP; });
   });
   add("workspace on a live buffer", [](Programs &p, const RealCase &o, Random &r, std::string &w) {
-    SlotPlace s = pickSlot(p, o.model.bodies, r, [](const Entry &, const bundle::Call &, const bundle::Slot &slot) { return slot.kind() == bundle::WORKSPACE; });
+    SlotPlace s = pickSlot(p, o.model.bodies, r,
+                           [](const Entry &, const bundle::Call &, const bundle::Slot &slot) { return slot.kind() == bundle::WORKSPACE; });
     return s && moveRegion(p[size_t(s.place.program)], *slotAt(p, s).mutable_region(), r, w, true);
   });
   add("load before the last reader", [](Programs &p, const RealCase &, Random &r, std::string &w) { // what arrives over what is still needed
@@ -309,8 +326,11 @@ void addLifetimes(MutationList &list) {
       moveEntry(p, id, entryAt(p, other).id());
     return true;
   });
-  add("load dropped", [](Programs &p, const RealCase &, Random &r, std::string &w) { return dropEntry(p, r, w, [](const Entry &e) { return e.has_load_input() || e.has_load_scalars(); }); });
-  add("copy dropped", [](Programs &p, const RealCase &, Random &r, std::string &w) { return dropEntry(p, r, w, [](const Entry &e) { return e.has_copy(); }); });
+  add("load dropped", [](Programs &p, const RealCase &, Random &r, std::string &w) {
+    return dropEntry(p, r, w, [](const Entry &e) { return e.has_load_input() || e.has_load_scalars(); });
+  });
+  add("copy dropped",
+      [](Programs &p, const RealCase &, Random &r, std::string &w) { return dropEntry(p, r, w, [](const Entry &e) { return e.has_copy(); }); });
 }
 
 } // namespace

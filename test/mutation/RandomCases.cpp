@@ -126,7 +126,9 @@ RandomCase test::randomCase(uint64_t seed, const SyntheticModel *model, int larg
     all[d] = d;
   bool folded = false;
   switch (seed % 5) {
-  case 0: result.kind = "tiling"; break;
+  case 0:
+    result.kind = "tiling";
+    break;
   case 1:
     result.kind = "pipeline";
     plan.cells.clear();

@@ -40,8 +40,9 @@ std::optional<RealCase> test::realCase(uint32_t seed, const SyntheticModel *mode
   result.model = std::move(drawn.model);
   result.kind = drawn.kind;
   result.schedule = drawn.schedule;
-  result.name = "seed " + std::to_string(seed) + ": " + drawn.kind + ", " + drawn.schedule + ", owners " + drawn.owners + ", " + std::to_string(result.model.summary.units_size()) + " units x " +
-                std::to_string(drawn.plan.batch) + " samples, " + std::to_string(drawn.plan.cells.size()) + " cells on " + std::to_string(drawn.plan.devices.size()) + " devices";
+  result.name = "seed " + std::to_string(seed) + ": " + drawn.kind + ", " + drawn.schedule + ", owners " + drawn.owners + ", " +
+                std::to_string(result.model.summary.units_size()) + " units x " + std::to_string(drawn.plan.batch) + " samples, " +
+                std::to_string(drawn.plan.cells.size()) + " cells on " + std::to_string(drawn.plan.devices.size()) + " devices";
   if (!makePrograms(result, drawn.plan, error))
     return std::nullopt;
   return result;

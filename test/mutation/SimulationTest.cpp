@@ -86,13 +86,14 @@ TEST(SimulationOfPrograms, FirstStepIsTheExpansions) {
     // The expansion may hold cells back until others have made room (1f1b on tilings that are no stages, timed, laps): programs do not know.
     bool heldBack = drawn.plan.schedule.kind != step::ScheduleKind::GPipe && drawn.plan.schedule.kind != step::ScheduleKind::Explicit;
     bool earlier = heldBack && simulation->firstStep < stepTime;
-    // What arrives over a short link counts only after what its queue received before over a longer one. Orders by time put it where it arrives in the expansion, and so meet
-    // this most.
+    // What arrives over a short link counts only after what its queue received before over a longer one. Orders by time put it where it arrives in
+    // the expansion, and so meet this most.
     const bool byTime = drawn.plan.schedule.kind == step::ScheduleKind::Timed || drawn.plan.schedule.kind == step::ScheduleKind::Folded;
     const double mostLater = byTime ? 0.2 : 0.1;
     bool later = difference > 0.01 && simulation->firstStep > stepTime;
     laterCases += later;
-    EXPECT_LE(earlier ? 0 : difference, later ? mostLater : 0.01) << "seed " << seed << ", " << drawn.kind << ", " << drawn.schedule << ": " << simulation->firstStep << " s, expected " << stepTime;
+    EXPECT_LE(earlier ? 0 : difference, later ? mostLater : 0.01)
+        << "seed " << seed << ", " << drawn.kind << ", " << drawn.schedule << ": " << simulation->firstStep << " s, expected " << stepTime;
     heldBackCases += earlier && difference > 0.01;
     EXPECT_LE(simulation->step, simulation->firstStep * 1.01) << "seed " << seed;
     if (!earlier && !later)
@@ -108,7 +109,8 @@ TEST(SimulationOfPrograms, FirstStepIsTheExpansions) {
   }
   EXPECT_LE(heldBackCases, int(kCases / 5));
   EXPECT_LE(laterCases, int(kCases / 10));
-  printf("%llu plans on random networks: the first step differs by at most %.4f %%, but for %d that begin cells earlier than their list and %d where arrivals wait for earlier ones\n",
+  printf("%llu plans on random networks: the first step differs by at most %.4f %%, but for %d that begin cells earlier than their list and %d where "
+         "arrivals wait for earlier ones\n",
          (unsigned long long)kCases, worst * 100, heldBackCases, laterCases);
 }
 

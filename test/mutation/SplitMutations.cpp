@@ -81,14 +81,17 @@ void test::addSplitMutations(MutationList &list) {
     return true;
   });
   for (bundle::SlotKind kind : {bundle::DEFERRED, bundle::SAVED, bundle::BOUNDARY_OUT_GRADIENT})
-    add(kind == bundle::DEFERRED ? "deferred block of another task" : kind == bundle::SAVED ? "W with another saved block" : "W with another gradient",
+    add(kind == bundle::DEFERRED ? "deferred block of another task"
+        : kind == bundle::SAVED  ? "W with another saved block"
+                                 : "W with another gradient",
         [kind](Programs &p, const RealCase &o, Random &r, std::string &w) {
           auto wanted = [&](const Entry &e, const bundle::Call &, const bundle::Slot &s) { return isW(e) && s.kind() == kind; };
           for (int attempt = 0; attempt < 40; ++attempt) {
             SlotPlace a = pickSlot(p, o.model.bodies, r, wanted);
             if (!a)
               return false;
-            SlotPlace b = pickSlot(p, o.model.bodies, r, [&](const Entry &, const bundle::Call &, const bundle::Slot &s) { return s.kind() == kind; }, a.place.program);
+            SlotPlace b = pickSlot(
+                p, o.model.bodies, r, [&](const Entry &, const bundle::Call &, const bundle::Slot &s) { return s.kind() == kind; }, a.place.program);
             auto *x = slotAt(p, a).mutable_region();
             const auto &y = slotAt(p, b).region();
             if (x->bytes() != y.bytes() || x->offset() == y.offset())
@@ -100,7 +103,8 @@ void test::addSplitMutations(MutationList &list) {
           return false;
         });
   add("deferred block that nobody wrote", [](Programs &p, const RealCase &o, Random &r, std::string &w) {
-    SlotPlace s = pickSlot(p, o.model.bodies, r, [](const Entry &, const bundle::Call &, const bundle::Slot &slot) { return slot.kind() == bundle::DEFERRED; });
+    SlotPlace s =
+        pickSlot(p, o.model.bodies, r, [](const Entry &, const bundle::Call &, const bundle::Slot &slot) { return slot.kind() == bundle::DEFERRED; });
     if (!s)
       return false;
     auto &region = *slotAt(p, s).mutable_region();

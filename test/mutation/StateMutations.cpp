@@ -9,17 +9,27 @@ using namespace zorse::test;
 
 namespace {
 
-bundle::Extents *extentsOf(Entry &entry) { return entry.has_all_gather() ? entry.mutable_all_gather()->mutable_shards() : entry.mutable_reduce_scatter()->mutable_shards(); }
-bundle::Region *shardOf(Entry &entry) { return entry.has_all_gather() ? entry.mutable_all_gather()->mutable_shard() : entry.mutable_reduce_scatter()->mutable_shard(); }
+bundle::Extents *extentsOf(Entry &entry) {
+  return entry.has_all_gather() ? entry.mutable_all_gather()->mutable_shards() : entry.mutable_reduce_scatter()->mutable_shards();
+}
+bundle::Region *shardOf(Entry &entry) {
+  return entry.has_all_gather() ? entry.mutable_all_gather()->mutable_shard() : entry.mutable_reduce_scatter()->mutable_shard();
+}
 google::protobuf::RepeatedField<uint32_t> *membersOf(Entry &entry) {
-  return entry.has_all_gather() ? entry.mutable_all_gather()->mutable_readers() : entry.has_reduce_scatter() ? entry.mutable_reduce_scatter()->mutable_contributors() : entry.mutable_all_reduce()->mutable_members();
+  return entry.has_all_gather()       ? entry.mutable_all_gather()->mutable_readers()
+         : entry.has_reduce_scatter() ? entry.mutable_reduce_scatter()->mutable_contributors()
+                                      : entry.mutable_all_reduce()->mutable_members();
 }
 bool isOwned(const Entry &e) { return e.has_all_gather() || e.has_reduce_scatter(); }
-int ownersOf(const Entry &e) { return e.has_all_gather() ? e.all_gather().shards().members_size() : e.has_reduce_scatter() ? e.reduce_scatter().shards().members_size() : 0; }
+int ownersOf(const Entry &e) {
+  return e.has_all_gather() ? e.all_gather().shards().members_size() : e.has_reduce_scatter() ? e.reduce_scatter().shards().members_size() : 0;
+}
 
 bool memberMissing(Programs &p, Random &r, std::string &w, const std::function<bool(const Entry &)> &wanted) {
   Place place = pickEntry(p, r, [&](const Entry &e) {
-    return wanted(e) && ((e.has_all_gather() && e.all_gather().readers_size() > 1) || (e.has_reduce_scatter() && e.reduce_scatter().contributors_size() > 1) || (e.has_all_reduce() && e.all_reduce().members_size() > 1));
+    return wanted(e) &&
+           ((e.has_all_gather() && e.all_gather().readers_size() > 1) || (e.has_reduce_scatter() && e.reduce_scatter().contributors_size() > 1) ||
+            (e.has_all_reduce() && e.all_reduce().members_size() > 1));
   });
   if (!place)
     return false;
@@ -54,7 +64,9 @@ bool wrongGroup(Programs &p, const RealCase &o, Random &r, std::string &w, bool 
   Place place = pickEntry(p, r, [](const Entry &e) { return isOwned(e) || isTask(e, Compute::UPDATE_GROUP); });
   if (!place)
     return false;
-  auto groupOf = [](const Entry &e) { return e.has_all_gather() ? e.all_gather().group() : e.has_reduce_scatter() ? e.reduce_scatter().group() : uint32_t(e.compute().group()); };
+  auto groupOf = [](const Entry &e) {
+    return e.has_all_gather() ? e.all_gather().group() : e.has_reduce_scatter() ? e.reduce_scatter().group() : uint32_t(e.compute().group());
+  };
   uint32_t old = groupOf(entryAt(p, place)), fresh = uint32_t(r() % uint32_t(o.model.summary.groups_size()));
   if (fresh == old)
     return false;
@@ -73,7 +85,8 @@ bool wrongGroup(Programs &p, const RealCase &o, Random &r, std::string &w, bool 
       e.mutable_compute()->set_group(int(fresh));
       for (auto &call : *e.mutable_compute()->mutable_calls())
         for (auto &slot : *call.mutable_slots())
-          if (slot.value().kind() == bundle::Value::PARAMETERS || slot.value().kind() == bundle::Value::REDUCED_GRADIENTS || slot.value().kind() == bundle::Value::MOMENTS)
+          if (slot.value().kind() == bundle::Value::PARAMETERS || slot.value().kind() == bundle::Value::REDUCED_GRADIENTS ||
+              slot.value().kind() == bundle::Value::MOMENTS)
             slot.mutable_value()->set_id(fresh);
     }
   });
@@ -84,9 +97,15 @@ void addGroups(MutationList &list) {
   auto add = [&](const char *name, decltype(Mutation::apply) apply) { list.push_back({"groups", name, std::move(apply)}); };
   add("wrong group", [](Programs &p, const RealCase &o, Random &r, std::string &w) { return wrongGroup(p, o, r, w, true); });
   add("wrong group on one device", [](Programs &p, const RealCase &o, Random &r, std::string &w) { return wrongGroup(p, o, r, w, false); });
-  add("reader missing", [](Programs &p, const RealCase &, Random &r, std::string &w) { return memberMissing(p, r, w, [](const Entry &e) { return e.has_all_gather(); }); });
-  add("contributor missing", [](Programs &p, const RealCase &, Random &r, std::string &w) { return memberMissing(p, r, w, [](const Entry &e) { return e.has_reduce_scatter(); }); });
-  add("device missing from the sums", [](Programs &p, const RealCase &, Random &r, std::string &w) { return memberMissing(p, r, w, [](const Entry &e) { return e.has_all_reduce(); }); });
+  add("reader missing", [](Programs &p, const RealCase &, Random &r, std::string &w) {
+    return memberMissing(p, r, w, [](const Entry &e) { return e.has_all_gather(); });
+  });
+  add("contributor missing", [](Programs &p, const RealCase &, Random &r, std::string &w) {
+    return memberMissing(p, r, w, [](const Entry &e) { return e.has_reduce_scatter(); });
+  });
+  add("device missing from the sums", [](Programs &p, const RealCase &, Random &r, std::string &w) {
+    return memberMissing(p, r, w, [](const Entry &e) { return e.has_all_reduce(); });
+  });
   add("contributor added", [](Programs &p, const RealCase &, Random &r, std::string &w) { // an owner adds whatever its bytes hold
     Place place = pickEntry(p, r, [](const Entry &e) { return e.has_reduce_scatter() && !e.reduce_scatter().full().bytes(); });
     if (!place)
@@ -136,7 +155,9 @@ void addGroups(MutationList &list) {
     return false;
   });
   add("update with another group's gradients", [](Programs &p, const RealCase &o, Random &r, std::string &w) {
-    auto isState = [](const Entry &e, const bundle::Call &, const bundle::Slot &s) { return isTask(e, Compute::UPDATE_GROUP) && s.kind() == bundle::STATE; };
+    auto isState = [](const Entry &e, const bundle::Call &, const bundle::Slot &s) {
+      return isTask(e, Compute::UPDATE_GROUP) && s.kind() == bundle::STATE;
+    };
     for (int attempt = 0; attempt < 20; ++attempt) {
       SlotPlace a = pickSlot(p, o.model.bodies, r, isState);
       if (!a)
@@ -192,7 +213,8 @@ bool shiftCall(Programs &p, const RealCase &o, Random &r, std::string &w, Comput
   for (int s : slots) {
     auto &slot = *call.mutable_slots(s);
     const uint64_t offset = slot.region().offset() + uint64_t(by * 4);
-    if (slot.value().begin() + by < 0 || slot.value().end() + by > o.model.summary.groups(int(slot.value().id())).elements() || offset > program.arenas(int(slot.region().arena())).bytes() - slot.region().bytes())
+    if (slot.value().begin() + by < 0 || slot.value().end() + by > o.model.summary.groups(int(slot.value().id())).elements() ||
+        offset > program.arenas(int(slot.region().arena())).bytes() - slot.region().bytes())
       return false;
     slot.mutable_region()->set_offset(offset);
     slot.mutable_value()->set_begin(slot.value().begin() + by);
@@ -221,7 +243,8 @@ bool moveBorder(Programs &p, Random &r, std::string &w, int where) {
         continue;
       auto *shards = extentsOf(entry);
       auto *shard = shardOf(entry);
-      if (which + 1 >= shards->members_size() || shards->end(which) + step <= shards->begin(which) || shards->begin(which + 1) + step >= shards->end(which + 1) || shards->end(which) != shards->begin(which + 1))
+      if (which + 1 >= shards->members_size() || shards->end(which) + step <= shards->begin(which) ||
+          shards->begin(which + 1) + step >= shards->end(which + 1) || shards->end(which) != shards->begin(which + 1))
         return false;
       left = shards->members(which);
       right = shards->members(which + 1);
@@ -289,7 +312,8 @@ void addExtents(MutationList &list) {
     for (auto &program : p)
       for (int e = program.entries_size() - 1; e >= 0; --e)
         if (program.device() == victim && program.entries(e).id() == id &&
-            !(program.entries(e).has_all_gather() ? program.entries(e).all_gather().full().bytes() : program.entries(e).reduce_scatter().full().bytes()))
+            !(program.entries(e).has_all_gather() ? program.entries(e).all_gather().full().bytes()
+                                                  : program.entries(e).reduce_scatter().full().bytes()))
           eraseEntry(program, e);
     return true;
   });
@@ -306,10 +330,14 @@ void addExtents(MutationList &list) {
     return true;
   });
   add("norm misses part of a shard", [](Programs &p, const RealCase &o, Random &r, std::string &w) { return shrinkCall(p, o, r, w, Compute::NORM); });
-  add("update misses part of a shard", [](Programs &p, const RealCase &o, Random &r, std::string &w) { return shrinkCall(p, o, r, w, Compute::UPDATE_GROUP); });
-  add("norm of shifted elements", [](Programs &p, const RealCase &o, Random &r, std::string &w) { return shiftCall(p, o, r, w, Compute::NORM, true); });
-  add("update of shifted elements", [](Programs &p, const RealCase &o, Random &r, std::string &w) { return shiftCall(p, o, r, w, Compute::UPDATE_GROUP, true); });
-  add("one slot of an update shifted", [](Programs &p, const RealCase &o, Random &r, std::string &w) { return shiftCall(p, o, r, w, Compute::UPDATE_GROUP, false); });
+  add("update misses part of a shard",
+      [](Programs &p, const RealCase &o, Random &r, std::string &w) { return shrinkCall(p, o, r, w, Compute::UPDATE_GROUP); });
+  add("norm of shifted elements",
+      [](Programs &p, const RealCase &o, Random &r, std::string &w) { return shiftCall(p, o, r, w, Compute::NORM, true); });
+  add("update of shifted elements",
+      [](Programs &p, const RealCase &o, Random &r, std::string &w) { return shiftCall(p, o, r, w, Compute::UPDATE_GROUP, true); });
+  add("one slot of an update shifted",
+      [](Programs &p, const RealCase &o, Random &r, std::string &w) { return shiftCall(p, o, r, w, Compute::UPDATE_GROUP, false); });
 }
 
 void addVersions(MutationList &list) {
@@ -354,8 +382,11 @@ void addVersions(MutationList &list) {
     moveEntry(p, entryAt(p, gather).id(), UINT32_MAX);
     return true;
   });
-  add("gather dropped", [](Programs &p, const RealCase &, Random &r, std::string &w) { return dropEntry(p, r, w, [](const Entry &e) { return e.has_all_gather(); }); });
-  add("reduction dropped", [](Programs &p, const RealCase &, Random &r, std::string &w) { return dropEntry(p, r, w, [](const Entry &e) { return e.has_reduce_scatter() || e.has_all_reduce(); }); });
+  add("gather dropped",
+      [](Programs &p, const RealCase &, Random &r, std::string &w) { return dropEntry(p, r, w, [](const Entry &e) { return e.has_all_gather(); }); });
+  add("reduction dropped", [](Programs &p, const RealCase &, Random &r, std::string &w) {
+    return dropEntry(p, r, w, [](const Entry &e) { return e.has_reduce_scatter() || e.has_all_reduce(); });
+  });
   add("reduction before the last backward", [](Programs &p, const RealCase &, Random &r, std::string &w) {
     Place reduction = pickEntry(p, r, [](const Entry &e) { return e.has_reduce_scatter(); });
     if (!reduction)

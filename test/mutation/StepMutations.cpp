@@ -1,4 +1,5 @@
-// The step boundary: programs whose first step is right, as state is loaded and arenas are fresh, and whose second is not; and what shows in evaluation only.
+// The step boundary: programs whose first step is right, as state is loaded and arenas are fresh, and whose second is not; and what shows in
+// evaluation only.
 #include "Edit.h"
 #include "Mutations.h"
 
@@ -100,7 +101,9 @@ void test::addStepMutations(MutationList &list) {
     return true;
   });
   add("update of a copy of the state", [](Programs &p, const RealCase &o, Random &r, std::string &w) { // what is read next is what was loaded
-    SlotPlace s = pickSlot(p, o.model.bodies, r, [](const Entry &e, const bundle::Call &, const bundle::Slot &slot) { return isTask(e, Compute::UPDATE_GROUP) && slot.kind() == bundle::STATE && slot.index() == 0; });
+    SlotPlace s = pickSlot(p, o.model.bodies, r, [](const Entry &e, const bundle::Call &, const bundle::Slot &slot) {
+      return isTask(e, Compute::UPDATE_GROUP) && slot.kind() == bundle::STATE && slot.index() == 0;
+    });
     if (!s)
       return false;
     auto &program = p[size_t(s.place.program)];
@@ -126,7 +129,8 @@ void test::addStepMutations(MutationList &list) {
     return true;
   });
   add("accumulator of the step before", [](Programs &p, const RealCase &o, Random &r, std::string &w) { // no contribution starts it afresh
-    SlotPlace s = pickSlot(p, o.model.bodies, r, [](const Entry &, const bundle::Call &, const bundle::Slot &slot) { return slot.mode() == bundle::ACCUMULATE; });
+    SlotPlace s = pickSlot(p, o.model.bodies, r,
+                           [](const Entry &, const bundle::Call &, const bundle::Slot &slot) { return slot.mode() == bundle::ACCUMULATE; });
     if (!s)
       return false;
     const auto value = slotAt(p, s).value();

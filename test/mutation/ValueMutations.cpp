@@ -94,7 +94,8 @@ void addRows(MutationList &list) {
       return false;
     const auto &first = entryAt(p, a).compute();
     Place b = pickOther(p, r, a, [&](const Entry &e) {
-      return isTask(e, first.task()) && e.compute().calls(0).unit() == first.calls(0).unit() && e.compute().calls(0).rows() == first.calls(0).rows() && e.compute().calls_size() == first.calls_size();
+      return isTask(e, first.task()) && e.compute().calls(0).unit() == first.calls(0).unit() &&
+             e.compute().calls(0).rows() == first.calls(0).rows() && e.compute().calls_size() == first.calls_size();
     });
     if (!b)
       return false;
@@ -133,7 +134,9 @@ void addRows(MutationList &list) {
       return false;
     w = at(p, place);
     forHalves(p, entryAt(p, place).id(), [&](bundle::Program &, Entry &e) {
-      auto *v = e.has_send() ? e.mutable_send()->mutable_value() : e.has_receive() ? e.mutable_receive()->mutable_value() : e.mutable_copy()->mutable_value();
+      auto *v = e.has_send()      ? e.mutable_send()->mutable_value()
+                : e.has_receive() ? e.mutable_receive()->mutable_value()
+                                  : e.mutable_copy()->mutable_value();
       v->set_begin(v->begin() + by);
       v->set_end(v->end() + by);
     });
@@ -163,19 +166,25 @@ void addValues(MutationList &list) {
       return false;
     w = at(p, place);
     forHalves(p, entryAt(p, place).id(), [&](bundle::Program &, Entry &e) {
-      (e.has_send() ? e.mutable_send()->mutable_value() : e.has_receive() ? e.mutable_receive()->mutable_value() : e.mutable_copy()->mutable_value())->set_id(fresh);
+      (e.has_send()      ? e.mutable_send()->mutable_value()
+       : e.has_receive() ? e.mutable_receive()->mutable_value()
+                         : e.mutable_copy()->mutable_value())
+          ->set_id(fresh);
     });
     return true;
   });
   add("gradient of other units sent or copied", [](Programs &p, const RealCase &, Random &r, std::string &w) {
     auto gradient = [](const bundle::Value &v) { return v.kind() == bundle::Value::ACTIVATION_GRADIENT; };
-    Place place = pickEntry(p, r, [&](const Entry &e) { return (e.has_send() && gradient(e.send().value())) || (e.has_copy() && gradient(e.copy().value())); });
+    Place place =
+        pickEntry(p, r, [&](const Entry &e) { return (e.has_send() && gradient(e.send().value())) || (e.has_copy() && gradient(e.copy().value())); });
     if (!place)
       return false;
     w = at(p, place);
     const uint32_t by = r() % 2 ? 1 : ~0u;
     forHalves(p, entryAt(p, place).id(), [&](bundle::Program &, Entry &e) {
-      auto *v = e.has_send() ? e.mutable_send()->mutable_value() : e.has_receive() ? e.mutable_receive()->mutable_value() : e.mutable_copy()->mutable_value();
+      auto *v = e.has_send()      ? e.mutable_send()->mutable_value()
+                : e.has_receive() ? e.mutable_receive()->mutable_value()
+                                  : e.mutable_copy()->mutable_value();
       v->set_cut(v->cut() + by);
     });
     return true;
@@ -186,7 +195,9 @@ void addValues(MutationList &list) {
       return false;
     w = at(p, place);
     forHalves(p, entryAt(p, place).id(), [&](bundle::Program &, Entry &e) {
-      auto *v = e.has_send() ? e.mutable_send()->mutable_value() : e.has_receive() ? e.mutable_receive()->mutable_value() : e.mutable_copy()->mutable_value();
+      auto *v = e.has_send()      ? e.mutable_send()->mutable_value()
+                : e.has_receive() ? e.mutable_receive()->mutable_value()
+                                  : e.mutable_copy()->mutable_value();
       v->set_kind(v->kind() == bundle::Value::ACTIVATION ? bundle::Value::ACTIVATION_GRADIENT : bundle::Value::ACTIVATION);
     });
     return true;
@@ -199,7 +210,9 @@ void addValues(MutationList &list) {
   };
   for (const auto &[name, kinds] : swapped)
     add(name, [kinds = kinds](Programs &p, const RealCase &o, Random &r, std::string &w) {
-      auto wanted = [&](const Entry &, const bundle::Call &, const bundle::Slot &s) { return std::find(kinds.begin(), kinds.end(), s.kind()) != kinds.end(); };
+      auto wanted = [&](const Entry &, const bundle::Call &, const bundle::Slot &s) {
+        return std::find(kinds.begin(), kinds.end(), s.kind()) != kinds.end();
+      };
       for (int attempt = 0; attempt < 40; ++attempt) {
         SlotPlace a = pickSlot(p, o.model.bodies, r, wanted);
         if (!a)
@@ -215,7 +228,8 @@ void addValues(MutationList &list) {
       return false;
     });
   add("overwrite and accumulate exchanged", [](Programs &p, const RealCase &o, Random &r, std::string &w) {
-    SlotPlace s = pickSlot(p, o.model.bodies, r, [](const Entry &, const bundle::Call &, const bundle::Slot &slot) { return slot.mode() == bundle::ACCUMULATE; });
+    SlotPlace s = pickSlot(p, o.model.bodies, r,
+                           [](const Entry &, const bundle::Call &, const bundle::Slot &slot) { return slot.mode() == bundle::ACCUMULATE; });
     if (!s)
       return false;
     slotAt(p, s).set_overwrite(!slotAt(p, s).overwrite());

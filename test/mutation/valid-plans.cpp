@@ -71,8 +71,8 @@ int main(int argc, char **argv) {
   Options options;
   for (int i = 1; i < argc; ++i) {
     auto number = [&](const char *name, auto &target) { return test::numberOption(argv[i], name, target); };
-    if (number("--plans", options.plans) || number("--first", options.first) || number("--largest", options.largest) || number("--interleavings", options.interleavings) ||
-        number("--threads", options.threads) || number("--interpreted", options.interpreted))
+    if (number("--plans", options.plans) || number("--first", options.first) || number("--largest", options.largest) ||
+        number("--interleavings", options.interleavings) || number("--threads", options.threads) || number("--interpreted", options.interpreted))
       continue;
     fprintf(stderr, "valid-plans [--plans=N] [--first=SEED] [--largest=FACTOR] [--interleavings=N] [--interpreted=ENTRIES] [--threads=N]\n");
     return 2;
@@ -100,8 +100,9 @@ int main(int argc, char **argv) {
       cells = std::max(cells, outcome.cells);
       entries += outcome.entries;
       if (!outcome.problem.empty())
-        printf("seed %llu: %s, %s, owners %s, %d units x %lld samples, %zu cells on %zu devices: %s\n", static_cast<unsigned long long>(options.first + index), drawn.kind.c_str(),
-               drawn.schedule.c_str(), drawn.owners.c_str(), drawn.model.summary.units_size(), static_cast<long long>(drawn.plan.batch), drawn.plan.cells.size(), drawn.plan.devices.size(),
+        printf("seed %llu: %s, %s, owners %s, %d units x %lld samples, %zu cells on %zu devices: %s\n",
+               static_cast<unsigned long long>(options.first + index), drawn.kind.c_str(), drawn.schedule.c_str(), drawn.owners.c_str(),
+               drawn.model.summary.units_size(), static_cast<long long>(drawn.plan.batch), drawn.plan.cells.size(), drawn.plan.devices.size(),
                outcome.problem.c_str());
     }
   };
@@ -114,7 +115,8 @@ int main(int argc, char **argv) {
   printf("| plan | schedule | plans | accepted | interpreted, too |\n|---|---|---|---|---|\n");
   for (const auto &[name, row] : rows)
     printf("| %s | %d | %d | %d |\n", name.c_str(), row.plans, row.accepted, row.interpreted);
-  printf("%zu entries in all; at most %zu cells, %zu devices; %.0f s\n", entries, cells, devices, std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
+  printf("%zu entries in all; at most %zu cells, %zu devices; %.0f s\n", entries, cells, devices,
+         std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
   printf("%d of %d random valid plans accepted; the interpreter agrees on the %d it ran\n", total.accepted, total.plans, total.interpreted);
   return total.accepted != total.plans;
 }

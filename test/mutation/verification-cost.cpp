@@ -27,7 +27,7 @@ struct Options {
   int stages = 32, replicas = 16, microBatches = 40, blocks = 80, repeat = 3;
   unsigned threads = std::max(1u, std::thread::hardware_concurrency());
   double limit = 0.35;
-  double seconds = 0.5; ///< of verification, at most
+  double seconds = 0.5;       ///< of verification, at most
   int64_t memoryLimit = 2048; ///< MiB
   std::string bundle, keep;
 };
@@ -59,7 +59,8 @@ std::string planFile(const Options &o) {
   text += "], \"stages\": [";
   const int units = o.blocks * 2 + 2;
   for (int s = 0; s < o.stages; ++s) {
-    text += std::string(s ? ", " : "") + "{\"units\": [" + std::to_string(units * s / o.stages) + ", " + std::to_string(units * (s + 1) / o.stages) + "], \"microbatch\": 1, \"devices\": [";
+    text += std::string(s ? ", " : "") + "{\"units\": [" + std::to_string(units * s / o.stages) + ", " + std::to_string(units * (s + 1) / o.stages) +
+            "], \"microbatch\": 1, \"devices\": [";
     for (int r = 0; r < o.replicas; ++r)
       text += (r ? ", " : "") + device(s * o.replicas + r);
     text += "]}";
@@ -112,8 +113,9 @@ int main(int argc, char **argv) {
       target = static_cast<std::decay_t<decltype(target)>>(atof(argv[i] + length + 1));
       return true;
     };
-    if (number("--stages", o.stages) || number("--replicas", o.replicas) || number("--micro-batches", o.microBatches) || number("--blocks", o.blocks) || number("--repeat", o.repeat) ||
-        number("--threads", o.threads) || number("--limit", o.limit) || number("--seconds", o.seconds) || number("--memory-limit", o.memoryLimit))
+    if (number("--stages", o.stages) || number("--replicas", o.replicas) || number("--micro-batches", o.microBatches) ||
+        number("--blocks", o.blocks) || number("--repeat", o.repeat) || number("--threads", o.threads) || number("--limit", o.limit) ||
+        number("--seconds", o.seconds) || number("--memory-limit", o.memoryLimit))
       continue;
     if (!strncmp(argv[i], "--bundle=", 9)) {
       o.bundle = argv[i] + 9;
@@ -123,7 +125,8 @@ int main(int argc, char **argv) {
       o.keep = argv[i] + 7;
       continue;
     }
-    fprintf(stderr, "verification-cost [--stages=N] [--replicas=N] [--micro-batches=N] [--blocks=N] [--repeat=N] [--threads=N] [--limit=SHARE] [--seconds=LIMIT] [--memory-limit=MIB] [--keep=DIR]\n"
+    fprintf(stderr, "verification-cost [--stages=N] [--replicas=N] [--micro-batches=N] [--blocks=N] [--repeat=N] [--threads=N] [--limit=SHARE] "
+                    "[--seconds=LIMIT] [--memory-limit=MIB] [--keep=DIR]\n"
                     "verification-cost --bundle=DIR [--repeat=N] [--threads=N]\n");
     return 2;
   }
@@ -135,7 +138,10 @@ int main(int argc, char **argv) {
   shape.skip = false; // what a chain of blocks has
   const test::SyntheticModel model = test::makeModel(shape);
   // With --keep the bundle stays, for zorse-run --simulate.
-  const std::string text = planFile(o), directory = !o.keep.empty() ? o.keep : (std::filesystem::temp_directory_path() / ("verification-cost." + std::to_string(getpid()))).string();
+  const std::string text = planFile(o),
+                    directory = !o.keep.empty()
+                                    ? o.keep
+                                    : (std::filesystem::temp_directory_path() / ("verification-cost." + std::to_string(getpid()))).string();
   static const char *const names[] = {"plan", "step", "exec", "verify", "bundle"};
   std::vector<double> shares, processorShares, verifySeconds;
   for (int run = 0; run < o.repeat; ++run) {
@@ -187,23 +193,25 @@ int main(int argc, char **argv) {
     if (o.keep.empty())
       std::filesystem::remove_all(directory);
     if (run == 0)
-      printf("%zu devices, %d units, %zu cells, %zu entries, %zu slots; %u threads\n", plan->devices.size(), shape.units, plan->cells.size(), graph->entries.size(), graph->slots.size(), o.threads);
+      printf("%zu devices, %d units, %zu cells, %zu entries, %zu slots; %u threads\n", plan->devices.size(), shape.units, plan->cells.size(),
+             graph->entries.size(), graph->slots.size(), o.threads);
     shares.push_back((at[4] - at[3]) / (at[5] - at[0]));
     verifySeconds.push_back(at[4] - at[3]);
     processorShares.push_back((processors[4] - processors[3]) / (processors[5] - processors[0]));
     printf("  ");
     for (int p = 0; p < 5; ++p)
       printf("%s %.2f s  ", names[p], at[p + 1] - at[p]);
-    printf("verification %.1f %% of %.2f s; of processors %.2f of %.2f s, %.1f %%\n", shares.back() * 100, at[5] - at[0], processors[4] - processors[3], processors[5] - processors[0],
-           processorShares.back() * 100);
+    printf("verification %.1f %% of %.2f s; of processors %.2f of %.2f s, %.1f %%\n", shares.back() * 100, at[5] - at[0],
+           processors[4] - processors[3], processors[5] - processors[0], processorShares.back() * 100);
   }
   std::sort(shares.begin(), shares.end());
   std::sort(processorShares.begin(), processorShares.end());
   std::sort(verifySeconds.begin(), verifySeconds.end());
   const double share = shares[shares.size() / 2], seconds = verifySeconds[shares.size() / 2];
   const bool good = share <= o.limit && seconds <= o.seconds && peakMebibytes() <= o.memoryLimit;
-  printf("verification: %.2f s for %d devices (limit %g s), %.1f %% of compile time without kernels, %.1f %% of its processor time (median of %zu, limit %.0f %%); %lld MiB at most (limit %lld)\n", seconds,
-         o.stages * o.replicas, o.seconds, share * 100, processorShares[shares.size() / 2] * 100, shares.size(), o.limit * 100, static_cast<long long>(peakMebibytes()),
-         static_cast<long long>(o.memoryLimit));
+  printf("verification: %.2f s for %d devices (limit %g s), %.1f %% of compile time without kernels, %.1f %% of its processor time (median of %zu, "
+         "limit %.0f %%); %lld MiB at most (limit %lld)\n",
+         seconds, o.stages * o.replicas, o.seconds, share * 100, processorShares[shares.size() / 2] * 100, shares.size(), o.limit * 100,
+         static_cast<long long>(peakMebibytes()), static_cast<long long>(o.memoryLimit));
   return !good;
 }

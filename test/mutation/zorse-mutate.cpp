@@ -41,9 +41,10 @@ struct Options {
 };
 
 int usage() {
-  fprintf(stderr, "zorse-mutate [--plans=N] [--first=SEED] [--per-mutation=N] [--interleavings=N] [--threads=N] [--bundle=DIR] [--details] [--verbose]\n"
-                  "Breaks the programs of N random plans; every mutation is tried --per-mutation times on each plan.\n"
-                  "The model is a synthetic one per plan, or that of --bundle. --details: also a row for every mutation.\n");
+  fprintf(stderr,
+          "zorse-mutate [--plans=N] [--first=SEED] [--per-mutation=N] [--interleavings=N] [--threads=N] [--bundle=DIR] [--details] [--verbose]\n"
+          "Breaks the programs of N random plans; every mutation is tried --per-mutation times on each plan.\n"
+          "The model is a synthetic one per plan, or that of --bundle. --details: also a row for every mutation.\n");
   return 2;
 }
 
@@ -53,8 +54,8 @@ int main(int argc, char **argv) {
   Options options;
   for (int i = 1; i < argc; ++i) {
     auto number = [&](const char *name, auto &target) { return test::numberOption(argv[i], name, target); };
-    if (number("--plans", options.plans) || number("--first", options.first) || number("--per-mutation", options.perMutation) || number("--interleavings", options.interleavings) ||
-        number("--threads", options.threads))
+    if (number("--plans", options.plans) || number("--first", options.first) || number("--per-mutation", options.perMutation) ||
+        number("--interleavings", options.interleavings) || number("--threads", options.threads))
       continue;
     if (!strncmp(argv[i], "--bundle=", 9))
       options.bundle = argv[i] + 9;
@@ -97,7 +98,9 @@ int main(int argc, char **argv) {
       }
       const auto &model = original->model;
       auto expected = interpret::reference(model.summary, model.bodies, original->plan.batch, original->plan.splitBackward, options.steps);
-      auto verify = [&](const std::vector<bundle::Program> &programs) { return verify::verifyPrograms(model.summary, model.bodies, original->plan, programs, {}); };
+      auto verify = [&](const std::vector<bundle::Program> &programs) {
+        return verify::verifyPrograms(model.summary, model.bodies, original->plan, programs, {});
+      };
 
       auto harm = interpret::findHarm(model.summary, model.bodies, original->programs, expected, options.steps, options.interleavings, seed);
       auto findings = verify(original->programs);
@@ -134,7 +137,8 @@ int main(int argc, char **argv) {
           row.mutants = 1;
           row.legal = test::keepsSizesAndOrder(*original, mutant);
           auto verdict = verify(mutant);
-          auto found = interpret::findHarm(model.summary, model.bodies, mutant, expected, options.steps, options.interleavings, seed + n * 31u + uint32_t(c));
+          auto found =
+              interpret::findHarm(model.summary, model.bodies, mutant, expected, options.steps, options.interleavings, seed + n * 31u + uint32_t(c));
           (found.harmful ? row.harmful : row.harmless) = 1;
           if (!verdict.empty())
             (found.harmful ? row.rejectedHarmful : row.rejectedHarmless) = 1;
@@ -145,7 +149,8 @@ int main(int argc, char **argv) {
           if (fatal)
             problems.push_back(original->name + ": ACCEPTED although harmful: " + classes[c].name + " (" + what + "): " + found.what);
           else if (options.verbose)
-            printf("%-40s seed %u, %s: %s | %s\n", classes[c].name, seed, what.c_str(), found.harmful ? found.what.c_str() : "harmless", verdict.empty() ? "accepted" : verify::toString(verdict[0], original->plan).c_str());
+            printf("%-40s seed %u, %s: %s | %s\n", classes[c].name, seed, what.c_str(), found.harmful ? found.what.c_str() : "harmless",
+                   verdict.empty() ? "accepted" : verify::toString(verdict[0], original->plan).c_str());
         }
     }
   };
@@ -160,7 +165,8 @@ int main(int argc, char **argv) {
   auto print = [](const std::string &name, const Row &r) {
     printf("| %s | %d | %d | %d | %d | %d | %d |\n", name.c_str(), r.mutants, r.legal, r.harmful, r.rejectedHarmful, r.harmless, r.rejectedHarmless);
   };
-  const char *header = "| mutants | sizes and order legal | harmful | harmful rejected | harmless | harmless rejected |\n|---|---|---|---|---|---|---|\n";
+  const char *header =
+      "| mutants | sizes and order legal | harmful | harmful rejected | harmless | harmless rejected |\n|---|---|---|---|---|---|---|\n";
   if (options.details) {
     printf("| mutation %s", header);
     for (size_t c = 0; c < classes.size(); ++c)
@@ -186,7 +192,8 @@ int main(int argc, char **argv) {
   printf(" %d interleavings of %zu steps each\n", options.interleavings, options.steps.size());
   for (const std::string &problem : problems)
     printf("%s\n", problem.c_str());
-  printf("%d of %d harmful mutants rejected (%d mutants, %d of %d harmless ones rejected too); %d of %d correct programs rejected; %.0f s\n", total.rejectedHarmful, total.harmful, total.mutants,
-         total.rejectedHarmless, total.harmless, wronglyRejected, correct, std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
+  printf("%d of %d harmful mutants rejected (%d mutants, %d of %d harmless ones rejected too); %d of %d correct programs rejected; %.0f s\n",
+         total.rejectedHarmful, total.harmful, total.mutants, total.rejectedHarmless, total.harmless, wronglyRejected, correct,
+         std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
   return total.harmful != total.rejectedHarmful || wronglyRejected || disagreeing || !problems.empty();
 }

@@ -18,7 +18,8 @@ using Shape = std::vector<Mask>; ///< devices of every stage
 /// Times and sizes of everything the bounds ask for, by prefix sums over units.
 class Tables {
 public:
-  explicit Tables(const Problem &problem) : problem(problem), devices(static_cast<int>(problem.cluster.devices.size())), units(problem.summary.units_size()) {
+  explicit Tables(const Problem &problem)
+      : problem(problem), devices(static_cast<int>(problem.cluster.devices.size())), units(problem.summary.units_size()) {
     for (int d = 0; d < devices; ++d)
       for (int r = 0; r < 2; ++r) {
         forward[d][r].push_back(0);
@@ -63,7 +64,8 @@ public:
   double cellBackward(int d, int begin, int end, int rows) const { return backward[d][rows - 1][end] - backward[d][rows - 1][begin]; }
   double busy(int d, int begin, int end, int64_t samples, int rows) const {
     auto cell = [&](int r) { return cellForward(d, begin, end, r) + cellBackward(d, begin, end, r); };
-    return rows == 1 ? static_cast<double>(samples) * cell(1) : static_cast<double>(samples / 2) * cell(2) + static_cast<double>(samples % 2) * cell(1);
+    return rows == 1 ? static_cast<double>(samples) * cell(1)
+                     : static_cast<double>(samples / 2) * cell(2) + static_cast<double>(samples % 2) * cell(1);
   }
 
   const Problem &problem;
@@ -170,8 +172,8 @@ struct Path {
   double whole = 0;
 };
 
-/// Bytes that a network card, or the link between sites, must pass in one direction over its bandwidth: all of them together, and those of one boundary with
-/// what is in front of the first and behind the last. `samples`: of every device in every stage.
+/// Bytes that a network card, or the link between sites, must pass in one direction over its bandwidth: all of them together, and those of one
+/// boundary with what is in front of the first and behind the last. `samples`: of every device in every stage.
 double linkBound(const Tables &t, const std::vector<PipelineShape> &pipelines, const std::vector<std::vector<std::array<int64_t, 16>>> &samples,
                  const std::vector<Path> &paths) {
   const bundle::Topology &topology = t.problem.cluster.topology;
@@ -204,8 +206,8 @@ double linkBound(const Tables &t, const std::vector<PipelineShape> &pipelines, c
   return worst;
 }
 
-/// Gathers and reductions when it is not known who owns how much: of k contributors one owns at most 1/k, and has to get the rest. `least` gives a bound on
-/// the compute of a device.
+/// Gathers and reductions when it is not known who owns how much: of k contributors one owns at most 1/k, and has to get the rest. `least` gives a
+/// bound on the compute of a device.
 template <typename Least>
 double stateBound(const Tables &t, const std::vector<PipelineShape> &pipelines, const std::vector<Path> &paths, Least &&least) {
   std::vector<int> ends;
@@ -232,7 +234,8 @@ double stateBound(const Tables &t, const std::vector<PipelineShape> &pipelines, 
           }
       }
     const double k = __builtin_popcount(contributors);
-    const double bytes = std::max(0.0, (t.parameterBytes[end] - t.parameterBytes[begin]) * (1 - 1 / k) - 512.0 * (end - begin) * k); // less rounding of shares
+    const double bytes =
+        std::max(0.0, (t.parameterBytes[end] - t.parameterBytes[begin]) * (1 - 1 / k) - 512.0 * (end - begin) * k); // less rounding of shares
     double first = INFINITY;
     for (int d = 0; d < t.devices && k > 1; ++d) {
       if (!(contributors >> d & 1))
@@ -304,7 +307,8 @@ private:
     return all;
   }
 
-  /// Whether the labelling is the first among those that equal devices and an exchange of pipelines make of it. `stabiliser` gets what leaves it as it is.
+  /// Whether the labelling is the first among those that equal devices and an exchange of pipelines make of it. `stabiliser` gets what leaves it as
+  /// it is.
   bool canonical(const std::vector<const Shape *> &pipelines, std::vector<const std::vector<int> *> *stabiliser = nullptr) const {
     auto labels = [&](bool exchanged) {
       std::vector<int> label(static_cast<size_t>(n), 0);
@@ -426,7 +430,8 @@ private:
         if (m >> d & 1) {
           gather = std::min(gather, state.gather[d]);
           reduce = std::min(reduce, state.reduce[d]);
-          bound = std::max(bound, std::max(path.down[s], state.gather[d]) + t.busy(d, p.begin(s), p.ends[s], 1, 1) + std::max(path.up[s], state.reduce[d]));
+          bound = std::max(bound,
+                           std::max(path.down[s], state.gather[d]) + t.busy(d, p.begin(s), p.ends[s], 1, 1) + std::max(path.up[s], state.reduce[d]));
         }
       bound = std::max(bound, std::max(path.down[s], gather) + least[busyIndex(m, p.begin(s), p.ends[s], p.samples)] + std::max(path.up[s], reduce));
     }
@@ -479,8 +484,8 @@ private:
         bound = std::max(bound, familyBound(pipelines[p], paths[p], state));
       if (rule == StateRule::FreeMemory)
         bound = std::max(bound, state.update + stateBound(t, pipelines, paths, [&](size_t p, size_t s, int d) {
-                           return t.busy(d, pipelines[p].begin(s), pipelines[p].ends[s], 1, 1);
-                         }));
+                                  return t.busy(d, pipelines[p].begin(s), pipelines[p].ends[s], 1, 1);
+                                }));
       if (!options.prune || bound < limit)
         families.push_back({bound, pipelines, rule});
     }
@@ -593,7 +598,9 @@ private:
     const int after = __builtin_popcount(m >> d) - 1;
     auto &own = w.samples[p][s];
     for (int64_t k = after == 0 ? left : 1; k <= left - after; ++k) {
-      if (options.prune && std::max(down, w.state.gather[d]) + t.busy(d, pipeline.begin(s), pipeline.ends[s], k, w.rows[p][s]) + std::max(up, w.state.reduce[d]) + w.state.update >= limit)
+      if (options.prune && std::max(down, w.state.gather[d]) + t.busy(d, pipeline.begin(s), pipeline.ends[s], k, w.rows[p][s]) +
+                                   std::max(up, w.state.reduce[d]) + w.state.update >=
+                               limit)
         break; // more samples take longer
       own[d] = k;
       share(w, p, s, down, up, d + 1, left - k);
@@ -772,7 +779,8 @@ private:
           for (; left > 0; --left) {
             int next = -1;
             for (int d = 0; d < n; ++d)
-              if ((m >> d & 1) && (next < 0 || t.busy(d, p.begin(s), p.ends[s], own[d] + 1, 1) < t.busy(next, p.begin(s), p.ends[s], own[next] + 1, 1)))
+              if ((m >> d & 1) &&
+                  (next < 0 || t.busy(d, p.begin(s), p.ends[s], own[d] + 1, 1) < t.busy(next, p.begin(s), p.ends[s], own[next] + 1, 1)))
                 next = d;
             ++own[next];
           }
@@ -831,7 +839,8 @@ double zorse::optimality::layoutBound(const Problem &problem, const Layout &layo
       double forward = INFINITY, backward = INFINITY, link = INFINITY;
       for (const Member &m : stage.members) {
         int d = static_cast<int>(m.device), rows = static_cast<int>(m.rows);
-        bound = std::max(bound, std::max(down, state.gather[d]) + t.busy(d, stage.unitBegin, stage.unitEnd, m.samples, rows) + std::max(up, state.reduce[d]));
+        bound = std::max(bound, std::max(down, state.gather[d]) + t.busy(d, stage.unitBegin, stage.unitEnd, m.samples, rows) +
+                                    std::max(up, state.reduce[d]));
         for (int r = 1; r <= 2; ++r) {
           forward = std::min(forward, t.cellForward(d, stage.unitBegin, stage.unitEnd, r));
           backward = std::min(backward, t.cellBackward(d, stage.unitBegin, stage.unitEnd, r));

@@ -33,7 +33,8 @@ TEST(Exhaustive, NothingIsFasterThanItsBound) {
       std::string error;
       std::optional<Evaluation> e = evaluate(*instance->problem, makePlan(*instance->problem, *layout), error);
       ASSERT_TRUE(e) << error;
-      EXPECT_GE(e->step, layoutBound(*instance->problem, *layout) * (1 - 1e-9)) << "seed " << seed << ", layout " << i << ", " << instance->describe();
+      EXPECT_GE(e->step, layoutBound(*instance->problem, *layout) * (1 - 1e-9))
+          << "seed " << seed << ", layout " << i << ", " << instance->describe();
       ++tried;
     }
   }

@@ -182,8 +182,9 @@ void makeCluster(Random &random, Kind kind, int devices, int types, int64_t batc
 } // namespace
 
 std::string Instance::describe() const {
-  std::string text = std::string(nameOf(kind)) + ", " + std::to_string(cluster.devices.size()) + " devices in " + std::to_string(cluster.nodes.size()) + " nodes, " +
-                     std::to_string(summary.units_size()) + " units, batch " + std::to_string(problem->batch);
+  std::string text = std::string(nameOf(kind)) + ", " + std::to_string(cluster.devices.size()) + " devices in " +
+                     std::to_string(cluster.nodes.size()) + " nodes, " + std::to_string(summary.units_size()) + " units, batch " +
+                     std::to_string(problem->batch);
   return text;
 }
 

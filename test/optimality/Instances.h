@@ -50,8 +50,8 @@ struct Instance {
 
 /// Kinds take turns by seed; sizes are drawn up to `most`.
 ///
-/// Chains of units with random work, parameters and activations, the last one a head; 2 devices or more of up to three types (speeds over a factor of 8,
-/// with and without a loss at few rows) in nodes of one to three, alike or mixed; then
+/// Chains of units with random work, parameters and activations, the last one a head; 2 devices or more of up to three types (speeds over a factor of
+/// 8, with and without a loss at few rows) in nodes of one to three, alike or mixed; then
 ///
 ///   plain         links that cost little, memory for everything
 ///   tight-memory  memory for 20 to 60 % of the model with all activations

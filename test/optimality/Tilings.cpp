@@ -10,7 +10,8 @@ using namespace zorse::planning;
 
 namespace {
 
-void tile(int units, int64_t samples, uint64_t covered, std::vector<step::Cell> &cells, const std::function<void(const std::vector<step::Cell> &)> &act) {
+void tile(int units, int64_t samples, uint64_t covered, std::vector<step::Cell> &cells,
+          const std::function<void(const std::vector<step::Cell> &)> &act) {
   const uint64_t all = (uint64_t(1) << (units * samples)) - 1;
   if (covered == all)
     return act(cells);
@@ -189,8 +190,8 @@ private:
     return longest;
   }
 
-  /// A gather or a reduction is one operation: nobody has its result before all bytes are where they have to be. So a cell waits for what every device and every
-  /// card has to pass at least, in one direction, of all its units: in comes what others own, out what others need.
+  /// A gather or a reduction is one operation: nobody has its result before all bytes are where they have to be. So a cell waits for what every
+  /// device and every card has to pass at least, in one direction, of all its units: in comes what others own, out what others need.
   double moves(const step::Cell &cell) const {
     const sim::Network &network = problem.costs.network();
     double worst = 0;

@@ -1,6 +1,6 @@
 // The search of tilings and orders: counts of tilings, and pruning against none.
-#include "Instances.h"
 #include "Tilings.h"
+#include "Instances.h"
 
 #include "Exhaustive.h"
 

@@ -1,8 +1,8 @@
-// The planner on the instances of a file of optima (compute-optima): its gap to the optimum, with and without its own exact solver, and other planners on
-// the same instances. compare-optima optima.jsonl [--every=N] [--threads=N] [--verbose]
+// The planner on the instances of a file of optima (compute-optima): its gap to the optimum, with and without its own exact solver, and other
+// planners on the same instances. compare-optima optima.jsonl [--every=N] [--threads=N] [--verbose]
 //
-// Fails if the file is older than the simulator, if a plan is more than 2 % slower than the optimum, if the planner finds no plan where there is one, or
-// if another planner's plan is faster than the planner's.
+// Fails if the file is older than the simulator, if a plan is more than 2 % slower than the optimum, if the planner finds no plan where there is one,
+// or if another planner's plan is faster than the planner's.
 #include "Optima.h"
 
 #include "zorse/Planning/Baselines.h"
@@ -28,8 +28,8 @@ struct Result {
   std::string description;
   bool stale = false, feasible = false;
   double optimum = 0;
-  double found[3] = {0, 0, 0};      ///< by the planner: as it is; with one or two rows at most; so without its exact solver. 0: no plan
-  std::vector<double> others;       ///< by baselines; 0: none
+  double found[3] = {0, 0, 0}; ///< by the planner: as it is; with one or two rows at most; so without its exact solver. 0: no plan
+  std::vector<double> others;  ///< by baselines; 0: none
 };
 
 Result judge(uint64_t seed, const Known &known) {
@@ -180,7 +180,8 @@ int main(int argc, char **argv) {
     return 1;
   }
   bool good = std::max(worst[0], worst[1]) <= 0.02 && faster == 0;
-  std::printf("%s: worst gap %.2f %% of %d cases, with rows of the enumeration %.2f %% (limit 2 %%), %.2f %% without the exact solver; other planners faster in %d cases (limit 0)\n",
+  std::printf("%s: worst gap %.2f %% of %d cases, with rows of the enumeration %.2f %% (limit 2 %%), %.2f %% without the exact solver; other "
+              "planners faster in %d cases (limit 0)\n",
               good ? "passed" : "FAILED", 100 * worst[0], feasible, 100 * worst[1], 100 * worst[2], faster);
   return good ? 0 : 1;
 }

@@ -58,9 +58,10 @@ int compute(uint64_t first, uint64_t count, unsigned threads) {
         known.sample = sampleTimes(*instance);
         std::lock_guard<std::mutex> lock(mutex);
         lines[i] = writeKnown(first + i, known);
-        std::fprintf(stderr, "%llu: %s: layouts %.6f s, tilings %.6f s; %llu tilings, %llu assignments, %llu orders\n", static_cast<unsigned long long>(first + i),
-                     instance->describe().c_str(), layout.step, known.step, static_cast<unsigned long long>(tiling.tilings),
-                     static_cast<unsigned long long>(tiling.assignments), static_cast<unsigned long long>(tiling.orders));
+        std::fprintf(stderr, "%llu: %s: layouts %.6f s, tilings %.6f s; %llu tilings, %llu assignments, %llu orders\n",
+                     static_cast<unsigned long long>(first + i), instance->describe().c_str(), layout.step, known.step,
+                     static_cast<unsigned long long>(tiling.tilings), static_cast<unsigned long long>(tiling.assignments),
+                     static_cast<unsigned long long>(tiling.orders));
       }
     });
   for (std::thread &thread : pool)
@@ -86,7 +87,8 @@ int main(int argc, char **argv) {
   if (argc >= 4 && std::strcmp(argv[1], "--compute") == 0)
     return compute(std::strtoull(argv[2], nullptr, 10), std::strtoull(argv[3], nullptr, 10), threads);
   if (argc < 2 || argv[1][0] == '-') {
-    std::fprintf(stderr, "usage: compare-tilings --compute FIRST COUNT [--threads=N]\n       compare-tilings tilings.jsonl [--every=N] [--verbose]\n");
+    std::fprintf(stderr,
+                 "usage: compare-tilings --compute FIRST COUNT [--threads=N]\n       compare-tilings tilings.jsonl [--every=N] [--verbose]\n");
     return 2;
   }
   int cases = 0, stale = 0, atZero = 0, within = 0, missing = 0, infeasible = 0, better = 0;
@@ -110,8 +112,8 @@ int main(int argc, char **argv) {
       std::optional<SearchResult> result = searchPlan(*instance->problem, options, error);
       double gap = result && result->evaluation.excess == 0 ? result->evaluation.step / known.step - 1 : INFINITY;
       if (verbose)
-        std::printf("%llu: %s: optimum %.6g, gap %.2f %%%s\n", static_cast<unsigned long long>(seed), instance->describe().c_str(), known.step, 100 * gap,
-                    exact ? "" : " without the exact solver");
+        std::printf("%llu: %s: optimum %.6g, gap %.2f %%%s\n", static_cast<unsigned long long>(seed), instance->describe().c_str(), known.step,
+                    100 * gap, exact ? "" : " without the exact solver");
       if (!exact) {
         worstHeuristic = std::max(worstHeuristic, gap);
         continue;
@@ -128,9 +130,10 @@ int main(int argc, char **argv) {
     return 1;
   }
   bool good = worst <= 0.02;
-  std::printf("%s: %d tiny instances (%d more without a plan that fits): %.1f %% at the optimum of all tilings and orders, %.1f %% within 2 %%, worst gap %.2f %% (limit 2 %%), "
+  std::printf("%s: %d tiny instances (%d more without a plan that fits): %.1f %% at the optimum of all tilings and orders, %.1f %% within 2 %%, "
+              "worst gap %.2f %% (limit 2 %%), "
               "%.2f %% without the exact solver; no plan: %d; better: %d\n",
-              good ? "passed" : "FAILED", cases, infeasible, 100.0 * atZero / std::max(cases, 1), 100.0 * within / std::max(cases, 1), 100 * worst, 100 * worstHeuristic,
-              missing, better);
+              good ? "passed" : "FAILED", cases, infeasible, 100.0 * atZero / std::max(cases, 1), 100.0 * within / std::max(cases, 1), 100 * worst,
+              100 * worstHeuristic, missing, better);
   return good ? 0 : 1;
 }

@@ -1,5 +1,6 @@
-// Enumerates all layouts of random small instances and prints their optima: compute-optima FIRST COUNT [--start=optima.jsonl] [--threads=N] [--devices=N --units=N --batch=N]
-// Lines come in the order of the seeds; progress on stderr. --start: optima of an older simulator, whose layouts bound the search from the start.
+// Enumerates all layouts of random small instances and prints their optima: compute-optima FIRST COUNT [--start=optima.jsonl] [--threads=N]
+// [--devices=N --units=N --batch=N] Lines come in the order of the seeds; progress on stderr. --start: optima of an older simulator, whose layouts
+// bound the search from the start.
 #include "Optima.h"
 
 #include <atomic>
@@ -25,7 +26,9 @@ int main(int argc, char **argv) {
   Size most;
   std::map<uint64_t, Known> older;
   for (int i = 3; i < argc; ++i) {
-    auto value = [&](const char *name) -> const char * { return std::strncmp(argv[i], name, std::strlen(name)) == 0 ? argv[i] + std::strlen(name) : nullptr; };
+    auto value = [&](const char *name) -> const char * {
+      return std::strncmp(argv[i], name, std::strlen(name)) == 0 ? argv[i] + std::strlen(name) : nullptr;
+    };
     if (const char *v = value("--start="))
       older = readOptima(v);
     else if (const char *v = value("--threads="))
@@ -66,8 +69,9 @@ int main(int argc, char **argv) {
       Known known{optimum.feasible, optimum.step, optimum.layout, optimum.simulated, sampleTimes(*instance)};
       double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();
       std::lock_guard<std::mutex> lock(mutex);
-      std::fprintf(stderr, "%llu: %s: %.6f s, %llu families, %llu simulated, %.1f s\n", static_cast<unsigned long long>(first + i), instance->describe().c_str(),
-                   optimum.step, static_cast<unsigned long long>(optimum.families), static_cast<unsigned long long>(optimum.simulated), seconds);
+      std::fprintf(stderr, "%llu: %s: %.6f s, %llu families, %llu simulated, %.1f s\n", static_cast<unsigned long long>(first + i),
+                   instance->describe().c_str(), optimum.step, static_cast<unsigned long long>(optimum.families),
+                   static_cast<unsigned long long>(optimum.simulated), seconds);
       lines[i] = writeKnown(first + i, known);
       done[i] = true;
       for (; printed < count && done[printed]; ++printed)

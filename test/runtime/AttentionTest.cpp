@@ -1,4 +1,5 @@
-// Blocked attention against the definition: forward in f32 and f64, gradients against the written-out softmax gradient and against finite differences.
+// Blocked attention against the definition: forward in f32 and f64, gradients against the written-out softmax gradient and against finite
+// differences.
 #include "HostSlots.h"
 #include "bundle.pb.h"
 #include "zorse/runtime/CpuDevice.h"
@@ -117,7 +118,8 @@ template <typename T> Reference reference(const Shape &s, const Tensors<T> &t) {
         for (int64_t j = 0; j < s.keys; ++j) {
           p[j] = total > 0 ? p[j] / total : 0;
           if (s.dropout > 0)
-            keep[j] = zorse::abi::randomBits(stream, (h * s.queries + i) * s.keys + j) >= zorse::abi::dropThreshold(s.dropout) ? 1 / (1 - s.dropout) : 0;
+            keep[j] =
+                zorse::abi::randomBits(stream, (h * s.queries + i) * s.keys + j) >= zorse::abi::dropThreshold(s.dropout) ? 1 / (1 - s.dropout) : 0;
           for (int64_t d = 0; d < s.valueSize; ++d) {
             r.out[o(row, i, h, d)] += p[j] * keep[j] * t.v[v(row, j, kh, d)];
             r.dv[v(row, j, kh, d)] += p[j] * keep[j] * t.dout[o(row, i, h, d)];
@@ -142,8 +144,9 @@ template <typename T> bundle::Body attentionBody(const Shape &s, bool backward) 
   bundle::LibraryCall &call = *body.add_launches()->mutable_library();
   call.set_name(backward ? "attention_backward" : "attention_forward");
   call.set_type(sizeof(T) == 4 ? bundle::F32 : bundle::F64);
-  std::vector<std::string> operands = backward ? std::vector<std::string>{"q", "k", "v", "mask", "out", "lse", "dout", "dq", "dk", "dv", "", "scalars"}
-                                               : std::vector<std::string>{"q", "k", "v", "mask", "out", "lse", "", "scalars"};
+  std::vector<std::string> operands = backward
+                                          ? std::vector<std::string>{"q", "k", "v", "mask", "out", "lse", "dout", "dq", "dk", "dv", "", "scalars"}
+                                          : std::vector<std::string>{"q", "k", "v", "mask", "out", "lse", "", "scalars"};
   for (const std::string &name : operands) {
     bool absent = name.empty() || (name == "mask" && s.mask == Mask::None) || (name == "scalars" && s.dropout == 0);
     body.add_slots()->mutable_bytes()->set_fixed(1 << 30);
@@ -178,7 +181,8 @@ template <typename T> void runForward(CpuDevice &device, const Shape &s, Tensors
 
 template <typename T> void runBackward(CpuDevice &device, const Shape &s, Tensors<T> &t) {
   void *mask = s.mask == Mask::Boolean ? static_cast<void *>(t.open.data()) : t.mask.data();
-  zorse::runtime::test::HostSlots slots{t.q.data(), t.k.data(), t.v.data(), mask, t.out.data(), t.lse.data(), t.dout.data(), t.dq.data(), t.dk.data(), t.dv.data(), nullptr, &t.scalars};
+  zorse::runtime::test::HostSlots slots{t.q.data(),    t.k.data(),  t.v.data(),  mask,        t.out.data(), t.lse.data(),
+                                        t.dout.data(), t.dq.data(), t.dk.data(), t.dv.data(), nullptr,      &t.scalars};
   Status status = device.runBody(attentionBody<T>(s, true), {{s.rows, kSampleBase, kInstanceBase}, slots});
   ASSERT_FALSE(status.failed()) << status.message();
 }
@@ -226,7 +230,7 @@ std::vector<Shape> shapes() {
   add([](Shape &s) { s.queries = s.keys = 600, s.heads = 1, s.keyHeads = 1, s.rows = 1, s.size = 8; });
   add([](Shape &s) { s.heads = 6, s.keyHeads = 2, s.queries = s.keys = 70; });
   add([](Shape &s) { s.queries = 3, s.keys = 9; });
-  add([](Shape &s) { s.queries = 9, s.keys = 3; });  // the first queries see nothing
+  add([](Shape &s) { s.queries = 9, s.keys = 3; }); // the first queries see nothing
   add([](Shape &s) { s.window = 3, s.queries = s.keys = 300; });
   add([](Shape &s) { s.window = 4, s.causal = false, s.queries = s.keys = 80; });
   add([](Shape &s) { s.mask = Mask::Additive, s.causal = false; });

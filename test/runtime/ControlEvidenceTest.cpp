@@ -68,7 +68,8 @@ TEST(ControlEvidence, OwnWordsAreBelievedAtOnce) {
 
 TEST(ControlEvidence, BlameGivesWayToWhatThePeerSays) {
   inAllOrders({[](Evidence &e, double now) { e.reported(own(1, "connection closed", 2, "entry 17 (receive from t4:0)"), now); },
-               [](Evidence &e, double now) { e.reported(own(2, "disk full"), now); }, [](Evidence &e, double now) { e.reported(own(0, "connection closed", 1), now); }},
+               [](Evidence &e, double now) { e.reported(own(2, "disk full"), now); },
+               [](Evidence &e, double now) { e.reported(own(0, "connection closed", 1), now); }},
               [](const Decided &decided) {
                 EXPECT_EQ(decided.failure.rank, 2u);
                 EXPECT_TRUE(contains(decided.failure.message, "rank 2 (device t4:0): disk full")) << decided.failure.message;
@@ -77,7 +78,8 @@ TEST(ControlEvidence, BlameGivesWayToWhatThePeerSays) {
 
 TEST(ControlEvidence, DeathWithAllItsSigns) {
   inAllOrders({[](Evidence &e, double now) { e.reported(own(1, "connection closed", 2, "entry 17 (receive from t4:0)"), now); },
-               [](Evidence &e, double now) { e.processEnded(2, "was killed by signal 9 (Killed)", 137, true, now); }, [](Evidence &e, double now) { e.closed(2, "reset", now); }},
+               [](Evidence &e, double now) { e.processEnded(2, "was killed by signal 9 (Killed)", 137, true, now); },
+               [](Evidence &e, double now) { e.closed(2, "reset", now); }},
               [](const Decided &decided) {
                 EXPECT_EQ(decided.failure.cause, Failure::Died);
                 EXPECT_EQ(decided.failure.rank, 2u);
@@ -91,14 +93,16 @@ TEST(ControlEvidence, SaysWhoNoticedAndWhere) {
   Decided decided = decide({[](Evidence &e, double now) { e.reported(own(1, "connection closed", 2, "entry 17 (receive from t4:0)"), now); },
                             [](Evidence &e, double now) { e.processEnded(2, "killed by signal 9 (Killed)", 137, true, now); },
                             [](Evidence &e, double now) { e.closed(2, "reset", now); }});
-  EXPECT_EQ(decided.failure.message, "rank 2 (device t4:0) was killed by signal 9 (Killed); rank 1 (device a100:1) noticed in entry 17 (receive from t4:0)");
+  EXPECT_EQ(decided.failure.message,
+            "rank 2 (device t4:0) was killed by signal 9 (Killed); rank 1 (device a100:1) noticed in entry 17 (receive from t4:0)");
   EXPECT_NEAR(decided.at, 0.02, 1e-9) << "certain as soon as its process has ended and its connection is closed";
 }
 
 TEST(ControlEvidence, OwnReportIsWaitedForThoughTheProcessHasEnded) {
   // The launcher's word may be faster than what the rank sent before it ended.
-  Decided decided = decide({[](Evidence &e, double now) { e.processEnded(2, "exited with code 1", 1, true, now); }, [](Evidence &, double) {},
-                            [](Evidence &e, double now) { e.reported(own(2, "disk full"), now); }, [](Evidence &e, double now) { e.closed(2, "closed", now); }});
+  Decided decided =
+      decide({[](Evidence &e, double now) { e.processEnded(2, "exited with code 1", 1, true, now); }, [](Evidence &, double) {},
+              [](Evidence &e, double now) { e.reported(own(2, "disk full"), now); }, [](Evidence &e, double now) { e.closed(2, "closed", now); }});
   EXPECT_EQ(decided.failure.message, "rank 2 (device t4:0): disk full");
 }
 
@@ -115,8 +119,8 @@ TEST(ControlEvidence, BlameAloneIsTheVerdictAfterAMoment) {
   EXPECT_NEAR(decided.at, kGraceSeconds, 0.02);
   EXPECT_EQ(decided.failure.rank, 2u) << "the one who is not reached, not the one who says so";
   EXPECT_EQ(decided.failure.exitCode, 2) << "a broken connection is no error in the input: a restart may mend it";
-  EXPECT_EQ(decided.failure.message,
-            "rank 2 (device t4:0) is not reached any more (its process has died, or its network is lost): rank 1 (device a100:1), entry 17, says: connection timed out");
+  EXPECT_EQ(decided.failure.message, "rank 2 (device t4:0) is not reached any more (its process has died, or its network is lost): rank 1 (device "
+                                     "a100:1), entry 17, says: connection timed out");
 }
 
 TEST(ControlEvidence, BlameAloneSaysWhenTheCoordinatorHeardTheRank) {
@@ -130,14 +134,16 @@ TEST(ControlEvidence, BlameOfARankThatHasFinishedSaysSo) {
 }
 
 TEST(ControlEvidence, MutualBlameIsABrokenConnection) {
-  Decided decided = decide({[](Evidence &e, double now) { e.reported(own(1, "reset", 2), now); }, [](Evidence &e, double now) { e.reported(own(2, "reset", 1), now); }});
+  Decided decided = decide(
+      {[](Evidence &e, double now) { e.reported(own(1, "reset", 2), now); }, [](Evidence &e, double now) { e.reported(own(2, "reset", 1), now); }});
   EXPECT_NEAR(decided.at, kGraceSeconds, 0.02);
   EXPECT_TRUE(contains(decided.failure.message, "the connection between them is broken")) << decided.failure.message;
   EXPECT_EQ(decided.failure.exitCode, 2);
 }
 
 TEST(ControlEvidence, ChainsLeadToTheirEnd) {
-  inAllOrders({[](Evidence &e, double now) { e.reported(own(0, "closed", 1), now); }, [](Evidence &e, double now) { e.reported(own(1, "closed", 2), now); },
+  inAllOrders({[](Evidence &e, double now) { e.reported(own(0, "closed", 1), now); },
+               [](Evidence &e, double now) { e.reported(own(1, "closed", 2), now); },
                [](Evidence &e, double now) { e.reported(own(2, "closed", 3), now); }, [](Evidence &e, double now) { e.closed(3, "reset", now); }},
               [](const Decided &decided) { EXPECT_EQ(decided.failure.rank, 3u) << decided.failure.message; });
 }

@@ -66,7 +66,8 @@ TEST(ControlFault, TheLaunchersWordIsPreferredToBlame) {
     EXPECT_EQ(verdict.rank, 2u);
     if (!inTime)
       continue;
-    EXPECT_EQ(verdict.message, "rank 2 (device cpu:2) was killed by signal 9 (Killed); rank 1 (device cpu:1) noticed in entry 17 (receive from cpu:2)");
+    EXPECT_EQ(verdict.message,
+              "rank 2 (device cpu:2) was killed by signal 9 (Killed); rank 1 (device cpu:1) noticed in entry 17 (receive from cpu:2)");
     EXPECT_EQ(verdict.cause, Failure::Died);
     EXPECT_EQ(verdict.exitCode, 137);
   }
@@ -169,7 +170,8 @@ TEST(ControlFault, AnEndWithoutAGoodbyeIsAFailureWhateverTheExitCode) {
     rig.coordinator->processEnded(1, false, "exited with code 0", 0);
     inTime = withinGrace(begin);
     if (inTime)
-      EXPECT_TRUE(contains(rig.ears[0].verdict().message, "rank 1 (device cpu:1) exited with code 0 without saying goodbye")) << rig.ears[0].verdict().message;
+      EXPECT_TRUE(contains(rig.ears[0].verdict().message, "rank 1 (device cpu:1) exited with code 0 without saying goodbye"))
+          << rig.ears[0].verdict().message;
   }
 }
 
@@ -233,7 +235,8 @@ TEST(ControlFault, TheHostOfTheCoordinatorIsNamedWhenItDies) {
     EXPECT_EQ(verdict.cause, Failure::Died);
     EXPECT_TRUE(contains(verdict.message, "rank 0 (device cpu:0), which holds the coordinator, has died")) << verdict.message;
   }
-  EXPECT_TRUE(contains(rig.ears[2].verdict().message, "rank 2 (device cpu:2) noticed in entry 17 (receive from cpu:0) of step 4")) << rig.ears[2].verdict().message;
+  EXPECT_TRUE(contains(rig.ears[2].verdict().message, "rank 2 (device cpu:2) noticed in entry 17 (receive from cpu:0) of step 4"))
+      << rig.ears[2].verdict().message;
 }
 
 TEST(ControlFault, TheHostOfTheCoordinatorIsToldLast) {
@@ -247,7 +250,8 @@ TEST(ControlFault, TheHostOfTheCoordinatorIsToldLast) {
     rig.ears[0].verdict();
     for (uint32_t rank = 1; rank < 5; ++rank) {
       EXPECT_TRUE(contains(rig.ears[rank].verdict().message, "disk full"));
-      EXPECT_LE(rig.ears[rank].at(), rig.ears[0].at() + std::chrono::milliseconds(patience() > 1 ? 500 : 20)) << "rank " << rank; // it has confirmed before its callback ran
+      EXPECT_LE(rig.ears[rank].at(), rig.ears[0].at() + std::chrono::milliseconds(patience() > 1 ? 500 : 20))
+          << "rank " << rank; // it has confirmed before its callback ran
     }
     EXPECT_TRUE(rig.coordinator->waitUntilOver(5 * patience()));
   }
@@ -289,7 +293,9 @@ TEST(ControlFault, AStallIsNamed) {
   Failure verdict = rig.ears[0].verdict();
   EXPECT_EQ(verdict.cause, Failure::Stalled);
   EXPECT_EQ(verdict.rank, 2u);
-  EXPECT_EQ(verdict.message, "no rank has made progress for 0.6 s: the earliest unfinished entry is of step 4, where rank 2 (device cpu:2) is in entry 18 (send) of step 4");
+  EXPECT_EQ(
+      verdict.message,
+      "no rank has made progress for 0.6 s: the earliest unfinished entry is of step 4, where rank 2 (device cpu:2) is in entry 18 (send) of step 4");
 }
 
 TEST(ControlFault, AnIdleJobGoesOn) {
@@ -449,7 +455,8 @@ void randomJob(uint32_t seed) {
   if (random() % 2)
     options.rank = 0;
   Rig rig(options);
-  SCOPED_TRACE("seed " + std::to_string(seed) + " fate " + std::to_string(fate) + " culprit " + std::to_string(culprit) + " of " + std::to_string(world));
+  SCOPED_TRACE("seed " + std::to_string(seed) + " fate " + std::to_string(fate) + " culprit " + std::to_string(culprit) + " of " +
+               std::to_string(world));
   std::vector<uint64_t> last(world);
   std::atomic<uint32_t> left{0};
   rig.each([&](uint32_t rank, Member &member) {

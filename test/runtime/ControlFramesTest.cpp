@@ -51,7 +51,8 @@ TEST(ControlFrames, ComeOutOfPiecesOfAnySize) {
 }
 
 TEST(ControlFrames, LengthsBeyondTheLimitEndTheStream) {
-  for (std::string head : {std::string("\0\0\0\0", 4), std::string("\0\0\4\1", 4), std::string("\xff\xff\xff\xff", 4), std::string("HTTP", 4), std::string("SSH-", 4)}) {
+  for (std::string head :
+       {std::string("\0\0\0\0", 4), std::string("\0\0\4\1", 4), std::string("\xff\xff\xff\xff", 4), std::string("HTTP", 4), std::string("SSH-", 4)}) {
     FrameReader reader(1024);
     reader.append(head.data(), head.size());
     EXPECT_FALSE(reader.next());
@@ -138,8 +139,10 @@ TEST(ControlFrames, EveryFieldIsChecked) {
   EXPECT_TRUE(refusedJoin([](Message &m) { m.mutable_welcome()->set_world(5); }, COORDINATOR, Stage::Join, welcome()));
   EXPECT_TRUE(refusedJoin([](Message &m) { m.mutable_welcome()->set_rank(4); }, COORDINATOR, Stage::Join, welcome()));
   EXPECT_TRUE(refusedJoin([](Message &m) { m.mutable_welcome()->set_generation(0); }, COORDINATOR, Stage::Join, welcome()));
-  EXPECT_TRUE(refusedJoin([](Message &m) { m.mutable_welcome()->set_hosted(true), m.mutable_welcome()->set_host(4); }, COORDINATOR, Stage::Join, welcome()));
-  EXPECT_TRUE(refusedJoin([](Message &m) { m.mutable_welcome()->set_deadline_seconds(std::numeric_limits<double>::quiet_NaN()); }, COORDINATOR, Stage::Join, welcome()));
+  EXPECT_TRUE(
+      refusedJoin([](Message &m) { m.mutable_welcome()->set_hosted(true), m.mutable_welcome()->set_host(4); }, COORDINATOR, Stage::Join, welcome()));
+  EXPECT_TRUE(refusedJoin([](Message &m) { m.mutable_welcome()->set_deadline_seconds(std::numeric_limits<double>::quiet_NaN()); }, COORDINATOR,
+                          Stage::Join, welcome()));
   EXPECT_TRUE(refusedJoin([](Message &m) { m.mutable_welcome()->set_heartbeat_seconds(-1); }, COORDINATOR, Stage::Join, welcome()));
   EXPECT_TRUE(refusedJoin([](Message &m) { m.mutable_welcome()->set_mac("m"); }, COORDINATOR, Stage::Join, welcome()));
   EXPECT_TRUE(refusedJoin([](Message &m) { m.mutable_failed()->set_cause(6); }, MEMBER, Stage::Work, failure()));
@@ -177,15 +180,22 @@ TEST(ControlFrames, BeforeTheProofFramesAreSmall) {
 
 TEST(ControlFrames, DamagedMessagesNeverPassUnchecked) {
   std::mt19937 random(7);
-  const std::vector<std::pair<Message, Stage>> seeds = {{greeting(MEMBER), Stage::Greeting}, {failure(), Stage::Work}, {contributions(1, 3), Stage::Work}, {welcome(), Stage::Join}};
+  const std::vector<std::pair<Message, Stage>> seeds = {
+      {greeting(MEMBER), Stage::Greeting}, {failure(), Stage::Work}, {contributions(1, 3), Stage::Work}, {welcome(), Stage::Join}};
   for (int round = 0; round < 20000; ++round) {
     const auto &[seed, stage] = seeds[random() % seeds.size()];
     std::string bytes = encode(seed)->substr(kLengthBytes);
     for (uint32_t changes = 1 + random() % 4; changes > 0; --changes)
       switch (random() % 3) {
-      case 0: bytes[random() % bytes.size()] = char(random()); break;
-      case 1: bytes.insert(random() % bytes.size(), 1, char(random())); break;
-      case 2: bytes.resize(1 + random() % bytes.size()); break;
+      case 0:
+        bytes[random() % bytes.size()] = char(random());
+        break;
+      case 1:
+        bytes.insert(random() % bytes.size(), 1, char(random()));
+        break;
+      case 2:
+        bytes.resize(1 + random() % bytes.size());
+        break;
       }
     Role sender = random() % 2 ? MEMBER : COORDINATOR;
     Result<Message> message = parseMessage(bytes, sender, stage, 4);

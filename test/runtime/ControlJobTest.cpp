@@ -1,5 +1,5 @@
-// The coordinator's decisions under random schedules, in simulated time: ranks that join, work, agree on an early stop, leave, fail, die and fall silent, with every
-// message delayed at random (in order per connection).
+// The coordinator's decisions under random schedules, in simulated time: ranks that join, work, agree on an early stop, leave, fail, die and fall
+// silent, with every message delayed at random (in order per connection).
 #include "control/Job.h"
 
 #include <gtest/gtest.h>
@@ -163,7 +163,8 @@ private:
       r.state = SimulatedRank::Left;
       at(now_ + uniform(0, 0.05), [this, rank] { job_.closed(rank, "closed", now_); });
       break;
-    default: break;
+    default:
+      break;
     }
   }
 
@@ -255,10 +256,18 @@ TEST(ControlJob, RandomTroubleEndsInOneVerdictAboutItsCause) {
       sim.at(when - sim.uniform(0, 0.02), [&] { sim.requestStop(sim.chance(0.5) ? kNoRank : sim.anyRank()); });
     sim.at(when, [&] {
       switch (kind) {
-      case 0: sim.fail(culprit, kNoRank, "disk full"); break;
-      case 1: sim.die(culprit, /*launcherTells=*/false); break;
-      case 2: sim.die(culprit, /*launcherTells=*/true); break;
-      case 3: sim.ranks[culprit].state = SimulatedRank::Silent; break;
+      case 0:
+        sim.fail(culprit, kNoRank, "disk full");
+        break;
+      case 1:
+        sim.die(culprit, /*launcherTells=*/false);
+        break;
+      case 2:
+        sim.die(culprit, /*launcherTells=*/true);
+        break;
+      case 3:
+        sim.ranks[culprit].state = SimulatedRank::Silent;
+        break;
       }
     });
     if (kind != 3) // who blames whom: everybody the culprit, or somebody who was dragged along
@@ -291,7 +300,8 @@ TEST(ControlJob, RandomTroubleEndsInOneVerdictAboutItsCause) {
 }
 
 TEST(ControlJob, RandomDeathsAtAnyTime) {
-  // Also before joining, while the ranks agree to stop and after some have left: either the job was over for that rank, or everybody learns of the death.
+  // Also before joining, while the ranks agree to stop and after some have left: either the job was over for that rank, or everybody learns of the
+  // death.
   uint32_t failed = 0;
   for (uint32_t seed = 0; seed < schedules(600); ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
@@ -402,7 +412,8 @@ TEST(ControlJob, ARankThatWasStoppedBeforeItJoinedIsNoInternalError) {
   job.processEnded(1, false, "ended with exit code 130", 130, 0.2);
   ASSERT_TRUE(job.verdict());
   EXPECT_EQ(job.verdict()->exitCode, 130);
-  EXPECT_EQ(job.verdict()->message, "rank 1 ended without taking part in the exchange 'hello', in which rank 0 (device a) waits for it: the run was asked to end");
+  EXPECT_EQ(job.verdict()->message,
+            "rank 1 ended without taking part in the exchange 'hello', in which rank 0 (device a) waits for it: the run was asked to end");
 }
 
 TEST(ControlJob, StallNamesTheEarliestEntryOfAll) {
@@ -428,7 +439,10 @@ TEST(ControlJob, StallNamesTheEarliestEntryOfAll) {
     for (; now < 6 && !job.verdict(); now += 0.05) {
       for (uint32_t rank = 0; rank < 3; ++rank) {
         job.heard(rank, now);
-        job.received(rank, heartbeat(counterOf(rank, now), underWay, rank == 0 ? 5 : 4, rank == 1 ? 17 : 30, rank == 1 ? "is in entry 17 (receive from cpu:2) of step 4" : "is elsewhere"), now);
+        job.received(rank,
+                     heartbeat(counterOf(rank, now), underWay, rank == 0 ? 5 : 4, rank == 1 ? 17 : 30,
+                               rank == 1 ? "is in entry 17 (receive from cpu:2) of step 4" : "is elsewhere"),
+                     now);
       }
       job.tick(now);
     }
@@ -439,7 +453,8 @@ TEST(ControlJob, StallNamesTheEarliestEntryOfAll) {
   EXPECT_EQ(stalled->cause, Failure::Stalled);
   EXPECT_EQ(stalled->rank, 1u);
   EXPECT_NEAR(when, 3.1, 0.2);
-  EXPECT_TRUE(stalled->message.find("step 4, where rank 1 (device cpu:1) is in entry 17 (receive from cpu:2) of step 4") != std::string::npos) << stalled->message;
+  EXPECT_TRUE(stalled->message.find("step 4, where rank 1 (device cpu:1) is in entry 17 (receive from cpu:2) of step 4") != std::string::npos)
+      << stalled->message;
   // One rank that does something is enough; and nothing needs to be done where nothing is under way.
   EXPECT_FALSE(run([](uint32_t rank, double now) { return rank == 2 ? uint64_t(now * 10) : 7; }, true).first);
   EXPECT_FALSE(run([](uint32_t, double) { return 7; }, false).first);
@@ -456,7 +471,8 @@ public:
   void giveUp(uint32_t) override {}
 
   /// Until there is a verdict, at most until `end`. \param since  (listener, speaker) -> from when on the listener has not heard the speaker
-  std::optional<Failure> run(const std::map<std::pair<uint32_t, uint32_t>, double> &since, double end, const std::map<uint32_t, double> &silent = {}) {
+  std::optional<Failure> run(const std::map<std::pair<uint32_t, uint32_t>, double> &since, double end,
+                             const std::map<uint32_t, double> &silent = {}) {
     for (double now = 0; now < end && !job.verdict(); now += 0.05) {
       for (uint32_t rank = 0; rank < 3; ++rank) {
         if (auto from = silent.find(rank); from != silent.end() && now >= from->second)
@@ -523,7 +539,8 @@ TEST(ControlLinks, AnInnocentCoordinatorIsNotBlamed) {
     ASSERT_TRUE(hearing.job.verdict());
     EXPECT_EQ(hearing.job.verdict()->rank, stopped ? kNoRank : 1u);
     EXPECT_EQ(hearing.job.verdict()->exitCode, 2);
-    EXPECT_TRUE(says(hearing.job.verdict()->message, stopped ? "was stopped or starved" : "rank 1 (device b) is cut off")) << hearing.job.verdict()->message;
+    EXPECT_TRUE(says(hearing.job.verdict()->message, stopped ? "was stopped or starved" : "rank 1 (device b) is cut off"))
+        << hearing.job.verdict()->message;
   }
 }
 

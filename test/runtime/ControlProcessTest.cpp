@@ -235,7 +235,8 @@ TEST(ControlProcess, RankZeroWithTheCoordinatorIsStopped) {
   host.signal(SIGSTOP);
   for (uint32_t rank : {1u, 2u}) {
     std::string message = ranks[rank].line();
-    EXPECT_TRUE(contains(message, "rank 0") && contains(message, "which holds the coordinator, is lost: nothing was heard of it for 1.0 s")) << message;
+    EXPECT_TRUE(contains(message, "rank 0") && contains(message, "which holds the coordinator, is lost: nothing was heard of it for 1.0 s"))
+        << message;
     EXPECT_EQ(WEXITSTATUS(ranks[rank].wait()), 3);
   }
   EXPECT_LT(monotonicSeconds() - begin, 2.5 * patience());

@@ -171,8 +171,13 @@ TEST(ControlTrust, PassesOverForeignProgramsAndOtherJobs) {
   auto coordinator = startCoordinator(coordinatorOptions(1));
 
   MemberOptions options = memberOptions(0, 1, coordinator->port());
-  options.endpoints = {{"127.0.0.1", 1}, {"127.0.0.1", ssh.port}, {"127.0.0.1", http.port}, {"127.0.0.1", closing.port}, {"127.0.0.1", stranger->port()},
-                       {"127.0.0.1", secretive->port()}, {"localhost", coordinator->port()}};
+  options.endpoints = {{"127.0.0.1", 1},
+                       {"127.0.0.1", ssh.port},
+                       {"127.0.0.1", http.port},
+                       {"127.0.0.1", closing.port},
+                       {"127.0.0.1", stranger->port()},
+                       {"127.0.0.1", secretive->port()},
+                       {"localhost", coordinator->port()}};
   double begin = monotonicSeconds();
   EXPECT_EQ(joinError(options), "");
   EXPECT_LT(monotonicSeconds() - begin, 2 * patience());
@@ -411,12 +416,23 @@ TEST(ControlTrust, JunkNeitherEndsNorStallsTheJob) {
     for (int i = 0; !ending; ++i) {
       Raw raw(port);
       switch (i % 6) {
-      case 0: raw.say(std::string("GET / HTTP/1.1\r\n\r\n")); break;
-      case 1: raw.say(large); break;
-      case 2: raw.say(std::string("\x7f\xff\xff\xff", 4) + large); break;
-      case 3: raw.say(std::string("\0\0\0\5abcde", 9)); break;
-      case 4: break; // a port scan
-      case 5: raw.say(greeting(zorse::control::MEMBER, "short")); break;
+      case 0:
+        raw.say(std::string("GET / HTTP/1.1\r\n\r\n"));
+        break;
+      case 1:
+        raw.say(large);
+        break;
+      case 2:
+        raw.say(std::string("\x7f\xff\xff\xff", 4) + large);
+        break;
+      case 3:
+        raw.say(std::string("\0\0\0\5abcde", 9));
+        break;
+      case 4:
+        break; // a port scan
+      case 5:
+        raw.say(greeting(zorse::control::MEMBER, "short"));
+        break;
       }
     }
   });
@@ -490,7 +506,8 @@ TEST(ControlTrust, MissingRanksAreNamedWithThoseWhoWereTurnedAway) {
   Failure verdict = ear.verdict();
   EXPECT_EQ(verdict.cause, Failure::NotJoined);
   EXPECT_EQ(verdict.rank, 0u);
-  EXPECT_TRUE(contains(verdict.message, "rank 0 (device a100:0), rank 2 (device t4:0) did not join within 3.0 s: expected 3 ranks, found 1")) << verdict.message;
+  EXPECT_TRUE(contains(verdict.message, "rank 0 (device a100:0), rank 2 (device t4:0) did not join within 3.0 s: expected 3 ranks, found 1"))
+      << verdict.message;
   EXPECT_TRUE(contains(verdict.message, "did not know the secret (last from 127.0.0.1)")) << verdict.message;
 }
 

@@ -1,7 +1,7 @@
 // Bodies by hand on the CPU device: kernels, products, reductions, the commit decision, and what is refused.
+#include "zorse/runtime/CpuDevice.h"
 #include "HostSlots.h"
 #include "bundle.pb.h"
-#include "zorse/runtime/CpuDevice.h"
 #include "zorse/runtime/abi/StepScalars.h"
 
 #include <gtest/gtest.h>
@@ -222,7 +222,8 @@ TEST(CpuDevice, KernelsStayInsideTheirSlots) {
     EXPECT_NE(said.find(words), std::string::npos) << said;
   };
   says("accepted", [](auto &, auto &) {});
-  says("operand 0 reaches to byte 0 + 404 per row, outside slot 0 of 0 + 400 per row bytes", [](auto &, auto &launch) { launch.mutable_points()->set_per_row(101); });
+  says("operand 0 reaches to byte 0 + 404 per row, outside slot 0 of 0 + 400 per row bytes",
+       [](auto &, auto &launch) { launch.mutable_points()->set_per_row(101); });
   says("outside slot 0", [](auto &, auto &launch) { launch.mutable_points()->set_per_row(100 + (1 << 24)); });
   says("outside slot 0", [](auto &, auto &launch) { launch.mutable_points()->set_per_row(INT64_MAX); });
   says("outside slot 0", [](auto &, auto &launch) { launch.mutable_points()->set_fixed(1); });
@@ -231,7 +232,10 @@ TEST(CpuDevice, KernelsStayInsideTheirSlots) {
   says("outside slot 1", [](auto &, auto &launch) { launch.mutable_operands(1)->set_per_row(INT64_MAX); });
   says("outside slot 1", [](auto &, auto &launch) { launch.mutable_operands(1)->set_fixed(-4); });
   says("outside slot 0", [](auto &body, auto &) { body.mutable_slots(0)->mutable_bytes()->set_per_row(399); });
-  says("expects 2 operands, got 1", [](auto &, auto &launch) { launch.mutable_operands()->RemoveLast(); launch.clear_accumulates(); });
+  says("expects 2 operands, got 1", [](auto &, auto &launch) {
+    launch.mutable_operands()->RemoveLast();
+    launch.clear_accumulates();
+  });
   says("is written to, but slot 0 is only read", [](auto &, auto &launch) { launch.mutable_operands(1)->set_slot(0); });
   says("does not say what it touches", [](auto &, auto &launch) { launch.set_symbol("zorse_test_double_needs"); });
 }
@@ -304,7 +308,8 @@ TEST(CpuDevice, ProductsAndRoutinesStayInsideTheirSlots) {
         value = 16;
       (*changed.mutable_launches(0)->mutable_library()->mutable_integers())[name] = value;
       std::string said = message(changed);
-      EXPECT_TRUE(said.find("reaches to byte") != std::string::npos || said.find("<= 2^48") != std::string::npos) << name << " " << value << ": " << said;
+      EXPECT_TRUE(said.find("reaches to byte") != std::string::npos || said.find("<= 2^48") != std::string::npos)
+          << name << " " << value << ": " << said;
     }
 }
 

@@ -1,6 +1,6 @@
 // Sources of samples: formats, order, ranges, and what is refused.
-#include "TemporaryFolder.h"
 #include "zorse/runtime/Data.h"
+#include "TemporaryFolder.h"
 #include "zorse/runtime/Training.h"
 
 #include <gtest/gtest.h>
@@ -83,7 +83,8 @@ TEST_F(Data, TokenFilesOfThreeFormatsAreWindowsInFileOrder) {
   std::string text;
   for (int i = 0; i < 30; ++i)
     text += char(i);
-  for (const std::string &path : {folder.write("llmc.bin", header + tokens(30)), folder.write("nano.bin", tokens(30)), folder.write("some.txt", text)}) {
+  for (const std::string &path :
+       {folder.write("llmc.bin", header + tokens(30)), folder.write("nano.bin", tokens(30)), folder.write("some.txt", text)}) {
     auto source = open(path);
     ASSERT_TRUE(source);
     EXPECT_EQ(source->samplesPerEpoch(), 7u); // 29 tokens have a next one
@@ -96,7 +97,8 @@ TEST_F(Data, TokenFilesOfThreeFormatsAreWindowsInFileOrder) {
 }
 
 TEST_F(Data, AFileThatShrinksOrIsReplacedIsAnErrorOfTheRead) {
-  std::string path = folder.write("nano.bin", tokens(4 * 3000 + 1)), array = folder.write("b.npy", npy("<i8", "(30, 4)", std::string(30 * 4 * 8, '\0')));
+  std::string path = folder.write("nano.bin", tokens(4 * 3000 + 1)),
+              array = folder.write("b.npy", npy("<i8", "(30, 4)", std::string(30 * 4 * 8, '\0')));
   auto source = open(path), arrays = open("input_ids=" + array + ",labels=" + array);
   ASSERT_TRUE(source && arrays);
   ASSERT_FALSE(source->batchFrom(0).failed());
@@ -191,7 +193,8 @@ TEST_F(Data, TheFingerprintIsOfTheContents) {
   EXPECT_NE(first, fingerprint(folder.write("f.txt", bytes))); // read as other tokens
 
   std::vector<int64_t> ids(16, 5), labels(16, 6);
-  std::string a = folder.write("a.npy", npy("<i8", "(4, 4)", bytesOfNumbers(ids))), b = folder.write("b.npy", npy("<i8", "(4, 4)", bytesOfNumbers(labels)));
+  std::string a = folder.write("a.npy", npy("<i8", "(4, 4)", bytesOfNumbers(ids))),
+              b = folder.write("b.npy", npy("<i8", "(4, 4)", bytesOfNumbers(labels)));
   std::string wide = folder.write("wide.npy", npy("<i8", "(2, 8)", bytesOfNumbers(ids)));
   std::string arrays = fingerprint("input_ids=" + a + ",labels=" + b);
   EXPECT_EQ(arrays, fingerprint("labels=" + b + ",input_ids=" + a));
@@ -203,12 +206,31 @@ TEST_F(Data, TheFingerprintIsOfTheContents) {
 TEST_F(Data, WhatIsNeitherTextNorTokensIsRefused) {
   using namespace std::string_literals;
   std::string much(200, 'x'), length("\x40\0\0\0\0\0\0\0"s);
-  const std::vector<std::pair<std::string, std::string>> files = {
-      {"by-name.safetensors", much}, {"renamed.txt", length + "{\"a\":{\"dtype\":\"F32\"}}" + much}, {"model.txt", "PK\x03\x04" + much}, {"a.PT", much}, {"a.txt.gz", much},
-      {"b.txt", "\x1f\x8b" + much}, {"c.txt", "\x28\xb5\x2f\xfd" + much}, {"d.parquet", much}, {"e.txt", "PAR1" + much}, {"f.arrow", much}, {"g.txt", "ARROW1" + much},
-      {"h.pkl", much}, {"i.txt", "\x80\x04\x95" + much}, {"j.txt", "\x89PNG\r\n\x1a\n" + much}, {"k.txt", "%PDF-1.7" + much}, {"l.txt", "\x7f" "ELF" + much},
-      {"m.txt", "SQLite format 3\0"s + much}, {"n.txt", "\x89HDF\r\n\x1a\n" + much}, {"o.jsonl", much}, {"p.json", much}, {"q.txt", "{\"text\": \"Once\"}\n" + much},
-      {"r.npy", much}, {"s.bin", "PK\x03\x04" + much}};
+  const std::vector<std::pair<std::string, std::string>> files = {{"by-name.safetensors", much},
+                                                                  {"renamed.txt", length + "{\"a\":{\"dtype\":\"F32\"}}" + much},
+                                                                  {"model.txt", "PK\x03\x04" + much},
+                                                                  {"a.PT", much},
+                                                                  {"a.txt.gz", much},
+                                                                  {"b.txt", "\x1f\x8b" + much},
+                                                                  {"c.txt", "\x28\xb5\x2f\xfd" + much},
+                                                                  {"d.parquet", much},
+                                                                  {"e.txt", "PAR1" + much},
+                                                                  {"f.arrow", much},
+                                                                  {"g.txt", "ARROW1" + much},
+                                                                  {"h.pkl", much},
+                                                                  {"i.txt", "\x80\x04\x95" + much},
+                                                                  {"j.txt", "\x89PNG\r\n\x1a\n" + much},
+                                                                  {"k.txt", "%PDF-1.7" + much},
+                                                                  {"l.txt", "\x7f"
+                                                                            "ELF" +
+                                                                                much},
+                                                                  {"m.txt", "SQLite format 3\0"s + much},
+                                                                  {"n.txt", "\x89HDF\r\n\x1a\n" + much},
+                                                                  {"o.jsonl", much},
+                                                                  {"p.json", much},
+                                                                  {"q.txt", "{\"text\": \"Once\"}\n" + much},
+                                                                  {"r.npy", much},
+                                                                  {"s.bin", "PK\x03\x04" + much}};
   for (const auto &[name, bytes] : files) {
     std::string path = folder.write(name, bytes);
     expectSays(openError(path), {name.c_str(), "expected text or tokens, found ", ("bytes:" + path).c_str()});
@@ -226,7 +248,8 @@ TEST_F(Data, SaysHowItWasRead) {
   ASSERT_EQ(source->description().size(), 1u) << "one file, though it feeds two inputs";
   expectSays(source->description()[0], {"nano.bin: uint16 tokens, 30 tokens, the first are 0, 1, 2, 3, 4, 5, 6, 7"});
   std::vector<int64_t> ids(12, 5), labels(12, -100);
-  source = open("input_ids=" + folder.write("a.npy", npy("<i8", "(3, 4)", bytesOfNumbers(ids))) + ",labels=" + folder.write("b.npy", npy("<i8", "(3, 4)", bytesOfNumbers(labels))));
+  source = open("input_ids=" + folder.write("a.npy", npy("<i8", "(3, 4)", bytesOfNumbers(ids))) +
+                ",labels=" + folder.write("b.npy", npy("<i8", "(3, 4)", bytesOfNumbers(labels))));
   ASSERT_TRUE(source);
   ASSERT_EQ(source->description().size(), 2u);
   expectSays(source->description()[1], {"b.npy: input 'labels', I64 [3x4], the first values are -100, -100"});

@@ -1,4 +1,5 @@
-// What every device must do (zorse/runtime/Device.h), as tests of a driver: instantiate with how it is made. The contract is every driver's; what computes is held against those that do.
+// What every device must do (zorse/runtime/Device.h), as tests of a driver: instantiate with how it is made. The contract is every driver's; what
+// computes is held against those that do.
 #pragma once
 
 #include "Patience.h"

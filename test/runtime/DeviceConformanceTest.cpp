@@ -1,4 +1,5 @@
-// The drivers against what devices promise. ZORSE_DEVICE_FAULT=NAME puts a mistake between the suite and every device, to see that the suite finds it.
+// The drivers against what devices promise. ZORSE_DEVICE_FAULT=NAME puts a mistake between the suite and every device, to see that the suite finds
+// it.
 #include "DeviceConformance.h"
 #include "device/null/NullDevice.h"
 #include "zorse/runtime/CpuDevice.h"
@@ -30,8 +31,12 @@ public:
       status = inner_->copy(to + i, from + i, 1);
     return fault_ == "copies-forward" ? status : inner_->copy(to, from, bytes);
   }
-  Status fill(DeviceAddress to, std::byte value, size_t bytes) override { return inner_->fill(to, value, fault_ == "fills-too-much" ? bytes + 1 : bytes); }
-  Result<void *> expose(DeviceAddress address, const std::string &transport) override { return inner_->expose(address, fault_ == "any-transport" ? "local" : transport); }
+  Status fill(DeviceAddress to, std::byte value, size_t bytes) override {
+    return inner_->fill(to, value, fault_ == "fills-too-much" ? bytes + 1 : bytes);
+  }
+  Result<void *> expose(DeviceAddress address, const std::string &transport) override {
+    return inner_->expose(address, fault_ == "any-transport" ? "local" : transport);
+  }
   Status loadBodies(const bundle::BodyLibrary &library, const std::string &directory) override {
     Status status = inner_->loadBodies(library, directory);
     return fault_ == "any-bodies" ? Status::success() : status;
@@ -98,7 +103,8 @@ TEST(Drivers, AreInTheTableOfKinds) {
     EXPECT_EQ(kind.driven, !findDriver(kind.name, "d").failed()) << kind.name;
   Result<const Driver *> unknown = findDriver("abacus", "d");
   ASSERT_TRUE(unknown.failed());
-  EXPECT_NE(unknown.message().find("device 'd' is of kind 'abacus'; this runtime has drivers for: cpu, null"), std::string::npos) << unknown.message();
+  EXPECT_NE(unknown.message().find("device 'd' is of kind 'abacus'; this runtime has drivers for: cpu, null"), std::string::npos)
+      << unknown.message();
 }
 
 TEST(Drivers, ANullDeviceSaysThatItsResultsMeanNothing) {

@@ -1,10 +1,11 @@
-// The executor on a program by hand: results, evaluation, steps ahead, thread arrangements, traces; and what happens when a device fails or nothing moves.
+// The executor on a program by hand: results, evaluation, steps ahead, thread arrangements, traces; and what happens when a device fails or nothing
+// moves.
+#include "zorse/runtime/Executor.h"
 #include "Must.h"
 #include "Patience.h"
 #include "TemporaryFolder.h"
 #include "TwoDevices.h"
 #include "zorse/runtime/CpuDevice.h"
-#include "zorse/runtime/Executor.h"
 #include "zorse/runtime/Report.h"
 #include "zorse/runtime/Safetensors.h"
 #include "zorse/runtime/State.h"
@@ -466,7 +467,8 @@ TEST_F(ExecutorTest, ABodyThatDoesNotReturnIsReported) {
 }
 
 TEST_F(ExecutorTest, StateIsStillUntilItIsReleased) {
-  // Reads parameters a while after each step, while the next one is under way: they are those of the step's end, as the executor leaves them without a reader.
+  // Reads parameters a while after each step, while the next one is under way: they are those of the step's end, as the executor leaves them without
+  // a reader.
   struct Reader : StateReader {
     void stateIsStill(uint32_t device, uint64_t step) override {
       std::lock_guard<std::mutex> lock(mutex);

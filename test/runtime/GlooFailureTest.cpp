@@ -2,8 +2,8 @@
 #include "GlooTransports.h"
 #include "Patience.h"
 
-#include <chrono>
 #include <atomic>
+#include <chrono>
 #include <csignal>
 #include <cstring>
 #include <gtest/gtest.h>
@@ -93,7 +93,8 @@ void killOne(const char *what, const std::function<Status(uint32_t, Transport &)
     auto &shown = processes.shown().ranks[rank];
     ASSERT_GT(shown.failedAt, 0) << "rank " << rank;
     EXPECT_NE(std::string(shown.message).find("rank 2 (cpu:2) is gone"), std::string::npos) << "rank " << rank << ": " << shown.message;
-    EXPECT_LT(shown.failedAt - killed, 2.0 * zorse::test::patience()) << "rank " << rank; // milliseconds, unless the machine is busy or a sanitizer looks on
+    EXPECT_LT(shown.failedAt - killed, 2.0 * zorse::test::patience())
+        << "rank " << rank; // milliseconds, unless the machine is busy or a sanitizer looks on
     EXPECT_LT(shown.doneAt - killed, 2.5 * zorse::test::patience()) << "rank " << rank;
     if (rank == 0)
       ::testing::Test::RecordProperty(what, std::to_string((shown.failedAt - killed) * 1e3) + " ms");
@@ -102,51 +103,66 @@ void killOne(const char *what, const std::function<Status(uint32_t, Transport &)
 
 TEST(GlooFailure, DeathIsNamedByEverySurvivorWhateverItDoes) {
   using namespace std::chrono_literals;
-  killOne("waiting for the dead or for survivors", [](uint32_t rank, Transport &transport) {
-    int value = 0;
-    return transport.receive({1, 0}, (rank + 1) % 4, &value, sizeof value);
-  }, 30ms);
-  killOne("offering to one that never receives", [](uint32_t rank, Transport &transport) {
-    std::vector<std::byte> data(3 << 20);
-    return transport.send({1 + rank, 0}, (rank + 1) % 4, data.data(), data.size());
-  }, 30ms);
-  killOne("sums without end", [](uint32_t, Transport &transport) {
-    for (uint64_t step = 0;; ++step) {
-      double value = 1;
-      AllReduceArguments a;
-      a.members = {0, 1, 2, 3};
-      a.data = &value;
-      a.count = 1;
-      if (Status status = transport.allReduce({1, step}, a); status.failed())
-        return status;
-    }
-  }, 50ms);
-  killOne("large all-gathers without end", [](uint32_t rank, Transport &transport) {
-    std::vector<float> full(4 << 20);
-    for (uint64_t step = 0;; ++step) {
-      AllGatherArguments a;
-      for (uint32_t d = 0; d < 4; ++d)
-        a.shards.push_back({d, d << 20, (d + 1) << 20});
-      a.readers = {0, 1, 2, 3};
-      a.full = full.data();
-      a.shard = full.data() + (rank << 20);
-      if (Status status = transport.allGather({1, step}, a); status.failed())
-        return status;
-    }
-  }, 70ms);
-  killOne("large reduce-scatters without end", [](uint32_t rank, Transport &transport) {
-    std::vector<float> full(4 << 20);
-    for (uint64_t step = 0;; ++step) {
-      ReduceScatterArguments a;
-      for (uint32_t d = 0; d < 4; ++d)
-        a.shards.push_back({d, d << 20, (d + 1) << 20});
-      a.contributors = {0, 1, 2, 3};
-      a.full = full.data();
-      a.shard = full.data() + (rank << 20);
-      if (Status status = transport.reduceScatter({1, step}, a); status.failed())
-        return status;
-    }
-  }, 70ms);
+  killOne(
+      "waiting for the dead or for survivors",
+      [](uint32_t rank, Transport &transport) {
+        int value = 0;
+        return transport.receive({1, 0}, (rank + 1) % 4, &value, sizeof value);
+      },
+      30ms);
+  killOne(
+      "offering to one that never receives",
+      [](uint32_t rank, Transport &transport) {
+        std::vector<std::byte> data(3 << 20);
+        return transport.send({1 + rank, 0}, (rank + 1) % 4, data.data(), data.size());
+      },
+      30ms);
+  killOne(
+      "sums without end",
+      [](uint32_t, Transport &transport) {
+        for (uint64_t step = 0;; ++step) {
+          double value = 1;
+          AllReduceArguments a;
+          a.members = {0, 1, 2, 3};
+          a.data = &value;
+          a.count = 1;
+          if (Status status = transport.allReduce({1, step}, a); status.failed())
+            return status;
+        }
+      },
+      50ms);
+  killOne(
+      "large all-gathers without end",
+      [](uint32_t rank, Transport &transport) {
+        std::vector<float> full(4 << 20);
+        for (uint64_t step = 0;; ++step) {
+          AllGatherArguments a;
+          for (uint32_t d = 0; d < 4; ++d)
+            a.shards.push_back({d, d << 20, (d + 1) << 20});
+          a.readers = {0, 1, 2, 3};
+          a.full = full.data();
+          a.shard = full.data() + (rank << 20);
+          if (Status status = transport.allGather({1, step}, a); status.failed())
+            return status;
+        }
+      },
+      70ms);
+  killOne(
+      "large reduce-scatters without end",
+      [](uint32_t rank, Transport &transport) {
+        std::vector<float> full(4 << 20);
+        for (uint64_t step = 0;; ++step) {
+          ReduceScatterArguments a;
+          for (uint32_t d = 0; d < 4; ++d)
+            a.shards.push_back({d, d << 20, (d + 1) << 20});
+          a.contributors = {0, 1, 2, 3};
+          a.full = full.data();
+          a.shard = full.data() + (rank << 20);
+          if (Status status = transport.reduceScatter({1, step}, a); status.failed())
+            return status;
+        }
+      },
+      70ms);
 }
 
 TEST(GlooFailure, DeathOfAPeerFailsLaterCallsOfABusyRank) {

@@ -105,7 +105,8 @@ TEST(GlooLongLink, SeveralConnectionsFillALongLink) {
     sender.join();
     EXPECT_EQ(from, to);
   }
-  std::printf("2 MiB over a link of %.0f ms and windows of 128 KiB: %.0f ms, with 4 connections %.0f ms\n", delay(), seconds[0] * 1e3, seconds[1] * 1e3);
+  std::printf("2 MiB over a link of %.0f ms and windows of 128 KiB: %.0f ms, with 4 connections %.0f ms\n", delay(), seconds[0] * 1e3,
+              seconds[1] * 1e3);
   EXPECT_LT(seconds[1], 0.6 * seconds[0]);
 }
 

@@ -1,19 +1,19 @@
 // Who is admitted: ranks that prove the job's secret, and nobody else, whatever strangers do meanwhile.
 #include "GlooTransports.h"
 
-#include <arpa/inet.h>
-#include <fcntl.h>
-#include <filesystem>
 #include <algorithm>
+#include <arpa/inet.h>
 #include <atomic>
 #include <cstring>
+#include <fcntl.h>
+#include <filesystem>
 #include <gtest/gtest.h>
-#include <thread>
-#include <unistd.h>
 #include <netinet/in.h>
 #include <random>
 #include <sstream>
 #include <sys/socket.h>
+#include <thread>
+#include <unistd.h>
 
 using namespace zorse::runtime;
 using namespace zorse::runtime::test;
@@ -77,7 +77,8 @@ std::string junk(std::mt19937_64 &random) {
     return text;
   case 1: // bytes, kind of operation, slot, offset, length, remote offset
     for (int i = 0; i < 5; ++i)
-      text += number(48 + (i ? 1 << 20 : 0), 8) + number(random() % 5, 8) + number(random() % 3 << 32, 8) + number(0, 8) + number(random() % (1 << 20), 8) + number(0, 8);
+      text += number(48 + (i ? 1 << 20 : 0), 8) + number(random() % 5, 8) + number(random() % 3 << 32, 8) + number(0, 8) +
+              number(random() % (1 << 20), 8) + number(0, 8);
     return text;
   case 2:
     text = "ZORSETR1" + number(1, 8) + number(1, 4) + number(0, 4) + number(random() % 3, 4) + number(2, 4);
@@ -85,7 +86,8 @@ std::string junk(std::mt19937_64 &random) {
       text += char(random());
     return text;
   default:
-    text = "ZORSETR1" + number(random() % 3, 8) + number(random() % 4, 4) + number(random() % 4, 4) + number(random() % 3, 4) + number(random() % 3, 4);
+    text =
+        "ZORSETR1" + number(random() % 3, 8) + number(random() % 4, 4) + number(random() % 4, 4) + number(random() % 3, 4) + number(random() % 3, 4);
     return text + std::string(random() % 200, 'x');
   }
 }

@@ -1,7 +1,7 @@
 // What ranks find where they run, against what the bundle was compiled for.
-#include "TwoDevices.h"
-#include "TemporaryFolder.h"
 #include "zorse/runtime/Hardware.h"
+#include "TemporaryFolder.h"
+#include "TwoDevices.h"
 
 #include <gtest/gtest.h>
 
@@ -58,7 +58,8 @@ TEST_F(HardwareTest, EveryMismatchIsListed) {
   ranks[1].bundle = "c";
   ranks[1].run = "steps=4";
   std::string message = check();
-  for (const char *part : {"rank 1 (device beta, host h1)", "for x86-64-v3, this processor is x86-64-v2", "has bundle c, rank 0 has b", "with steps=4, rank 0 with steps=3"})
+  for (const char *part : {"rank 1 (device beta, host h1)", "for x86-64-v3, this processor is x86-64-v2", "has bundle c, rank 0 has b",
+                           "with steps=4, rank 0 with steps=3"})
     EXPECT_NE(message.find(part), std::string::npos) << part << " is not in:\n" << message;
 }
 

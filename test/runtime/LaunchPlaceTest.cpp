@@ -47,32 +47,77 @@ bool alone(const Environment &environment) {
 
 const Environment kZorse = {{"ZORSE_RANK", "2"}, {"ZORSE_WORLD_SIZE", "4"}, {"ZORSE_LOCAL_RANK", "1"}, {"ZORSE_STORE", "node1:29600"}};
 
-const Environment kTorchrun = {{"GROUP_RANK", "0"}, {"GROUP_WORLD_SIZE", "1"}, {"LOCAL_RANK", "1"}, {"LOCAL_WORLD_SIZE", "2"}, {"MASTER_ADDR", "localhost"}, {"MASTER_PORT", "35035"},
-                               {"OMP_NUM_THREADS", "1"}, {"RANK", "1"}, {"ROLE_RANK", "1"}, {"ROLE_WORLD_SIZE", "2"}, {"TORCHELASTIC_MAX_RESTARTS", "0"},
-                               {"TORCHELASTIC_RESTART_COUNT", "0"}, {"TORCHELASTIC_RUN_ID", "f34672e6-2cc5-4bb1-bb2e-e0f2754db7ce"},
-                               {"TORCHELASTIC_SIGNALS_TO_HANDLE", "SIGTERM,SIGINT,SIGHUP,SIGQUIT"}, {"TORCHELASTIC_USE_AGENT_STORE", "True"}, {"WORLD_SIZE", "2"}};
+const Environment kTorchrun = {{"GROUP_RANK", "0"},
+                               {"GROUP_WORLD_SIZE", "1"},
+                               {"LOCAL_RANK", "1"},
+                               {"LOCAL_WORLD_SIZE", "2"},
+                               {"MASTER_ADDR", "localhost"},
+                               {"MASTER_PORT", "35035"},
+                               {"OMP_NUM_THREADS", "1"},
+                               {"RANK", "1"},
+                               {"ROLE_RANK", "1"},
+                               {"ROLE_WORLD_SIZE", "2"},
+                               {"TORCHELASTIC_MAX_RESTARTS", "0"},
+                               {"TORCHELASTIC_RESTART_COUNT", "0"},
+                               {"TORCHELASTIC_RUN_ID", "f34672e6-2cc5-4bb1-bb2e-e0f2754db7ce"},
+                               {"TORCHELASTIC_SIGNALS_TO_HANDLE", "SIGTERM,SIGINT,SIGHUP,SIGQUIT"},
+                               {"TORCHELASTIC_USE_AGENT_STORE", "True"},
+                               {"WORLD_SIZE", "2"}};
 
-const Environment kMpirun = {{"OMPI_APP_CTX_NUM_PROCS", "3"}, {"OMPI_COMM_WORLD_LOCAL_RANK", "1"}, {"OMPI_COMM_WORLD_LOCAL_SIZE", "3"}, {"OMPI_COMM_WORLD_NODE_RANK", "1"},
-                             {"OMPI_COMM_WORLD_RANK", "1"}, {"OMPI_COMM_WORLD_SIZE", "3"}, {"OMPI_FILE_LOCATION", "/tmp/ompi.vm.0/pid.14745/0/0"}, {"OMPI_FIRST_RANKS", "0"},
-                             {"OMPI_MCA_ess_base_jobid", "1432813569"}, {"OMPI_MCA_ess_base_vpid", "1"}, {"OMPI_MCA_orte_num_nodes", "1"}, {"OMPI_UNIVERSE_SIZE", "2"},
-                             {"PMIX_HOSTNAME", "vm"}, {"PMIX_ID", "1432813569.1"}, {"PMIX_NAMESPACE", "1432813569"}, {"PMIX_RANK", "1"}, {"PMIX_VERSION", "4.2.2rc2"}};
+const Environment kMpirun = {{"OMPI_APP_CTX_NUM_PROCS", "3"},
+                             {"OMPI_COMM_WORLD_LOCAL_RANK", "1"},
+                             {"OMPI_COMM_WORLD_LOCAL_SIZE", "3"},
+                             {"OMPI_COMM_WORLD_NODE_RANK", "1"},
+                             {"OMPI_COMM_WORLD_RANK", "1"},
+                             {"OMPI_COMM_WORLD_SIZE", "3"},
+                             {"OMPI_FILE_LOCATION", "/tmp/ompi.vm.0/pid.14745/0/0"},
+                             {"OMPI_FIRST_RANKS", "0"},
+                             {"OMPI_MCA_ess_base_jobid", "1432813569"},
+                             {"OMPI_MCA_ess_base_vpid", "1"},
+                             {"OMPI_MCA_orte_num_nodes", "1"},
+                             {"OMPI_UNIVERSE_SIZE", "2"},
+                             {"PMIX_HOSTNAME", "vm"},
+                             {"PMIX_ID", "1432813569.1"},
+                             {"PMIX_NAMESPACE", "1432813569"},
+                             {"PMIX_RANK", "1"},
+                             {"PMIX_VERSION", "4.2.2rc2"}};
 
-const Environment kSrun = {{"SLURMD_NODENAME", "zn1"}, {"SLURM_CLUSTER_NAME", "loopback"}, {"SLURM_JOBID", "1"}, {"SLURM_JOB_ID", "1"}, {"SLURM_JOB_NODELIST", "zn[1-2]"},
-                           {"SLURM_JOB_NUM_NODES", "2"}, {"SLURM_LAUNCH_NODE_IPADDR", "127.0.0.1"}, {"SLURM_LOCALID", "2"}, {"SLURM_NNODES", "2"}, {"SLURM_NODEID", "0"},
-                           {"SLURM_NODELIST", "zn[1-2]"}, {"SLURM_NPROCS", "5"}, {"SLURM_NTASKS", "5"}, {"SLURM_PROCID", "2"}, {"SLURM_STEPID", "0"}, {"SLURM_STEP_ID", "0"},
-                           {"SLURM_STEP_NODELIST", "zn[1-2]"}, {"SLURM_STEP_NUM_NODES", "2"}, {"SLURM_STEP_NUM_TASKS", "5"}, {"SLURM_STEP_TASKS_PER_NODE", "4,1"},
+const Environment kSrun = {{"SLURMD_NODENAME", "zn1"},
+                           {"SLURM_CLUSTER_NAME", "loopback"},
+                           {"SLURM_JOBID", "1"},
+                           {"SLURM_JOB_ID", "1"},
+                           {"SLURM_JOB_NODELIST", "zn[1-2]"},
+                           {"SLURM_JOB_NUM_NODES", "2"},
+                           {"SLURM_LAUNCH_NODE_IPADDR", "127.0.0.1"},
+                           {"SLURM_LOCALID", "2"},
+                           {"SLURM_NNODES", "2"},
+                           {"SLURM_NODEID", "0"},
+                           {"SLURM_NODELIST", "zn[1-2]"},
+                           {"SLURM_NPROCS", "5"},
+                           {"SLURM_NTASKS", "5"},
+                           {"SLURM_PROCID", "2"},
+                           {"SLURM_STEPID", "0"},
+                           {"SLURM_STEP_ID", "0"},
+                           {"SLURM_STEP_NODELIST", "zn[1-2]"},
+                           {"SLURM_STEP_NUM_NODES", "2"},
+                           {"SLURM_STEP_NUM_TASKS", "5"},
+                           {"SLURM_STEP_TASKS_PER_NODE", "4,1"},
                            {"SLURM_TASKS_PER_NODE", "4,1"}};
 
-const Environment kPmi2 = with(without(kSrun, {"SLURM_LOCALID"}), {{"PMI_FD", "13"}, {"PMI_JOBID", "1.0"}, {"PMI_RANK", "2"}, {"PMI_SIZE", "5"}, {"SLURM_LOCALID", "1"}});
+const Environment kPmi2 =
+    with(without(kSrun, {"SLURM_LOCALID"}), {{"PMI_FD", "13"}, {"PMI_JOBID", "1.0"}, {"PMI_RANK", "2"}, {"PMI_SIZE", "5"}, {"SLURM_LOCALID", "1"}});
 
 /// The process of the batch script itself: Slurm's variables without a step.
-const Environment kBatch = with(without(kSrun, {"SLURM_STEP_ID", "SLURM_STEPID", "SLURM_STEP_NODELIST", "SLURM_STEP_NUM_NODES", "SLURM_STEP_NUM_TASKS", "SLURM_STEP_TASKS_PER_NODE"}),
+const Environment kBatch = with(without(kSrun, {"SLURM_STEP_ID", "SLURM_STEPID", "SLURM_STEP_NODELIST", "SLURM_STEP_NUM_NODES",
+                                                "SLURM_STEP_NUM_TASKS", "SLURM_STEP_TASKS_PER_NODE"}),
                                 {{"ENVIRONMENT", "BATCH"}, {"SLURM_PROCID", "0"}, {"SLURM_LOCALID", "0"}});
 
-const Environment kPet = {{"PET_NNODES", "2"}, {"PET_NODE_RANK", "1"}, {"PET_NPROC_PER_NODE", "4"}, {"PET_MASTER_ADDR", "job-node-0-0.job"}, {"PET_MASTER_PORT", "29400"}};
+const Environment kPet = {
+    {"PET_NNODES", "2"}, {"PET_NODE_RANK", "1"}, {"PET_NPROC_PER_NODE", "4"}, {"PET_MASTER_ADDR", "job-node-0-0.job"}, {"PET_MASTER_PORT", "29400"}};
 const Environment kPyTorchJob = {{"RANK", "1"}, {"WORLD_SIZE", "2"}, {"MASTER_ADDR", "job-master-0"}, {"MASTER_PORT", "23456"}};
 const Environment kLws = {{"LWS_LEADER_ADDRESS", "gpt-0.gpt.default"}, {"LWS_GROUP_SIZE", "3"}, {"LWS_WORKER_INDEX", "2"}};
-const Environment kJobSet = {{"JOB_COMPLETION_INDEX", "1"}, {"NNODES", "2"}, {"JOBSET_NAME", "gpt"}, {"REPLICATED_JOB_NAME", "ranks"}, {"JOBSET_RESTART_ATTEMPT", "3"}};
+const Environment kJobSet = {
+    {"JOB_COMPLETION_INDEX", "1"}, {"NNODES", "2"}, {"JOBSET_NAME", "gpt"}, {"REPLICATED_JOB_NAME", "ranks"}, {"JOBSET_RESTART_ATTEMPT", "3"}};
 
 } // namespace
 
@@ -97,7 +142,11 @@ TEST(LaunchPlace, OwnVariables) {
   EXPECT_FALSE(p.isNode || p.coordinatorElsewhere || p.oneHost);
   EXPECT_EQ(endpointsText(p.coordinator), "node1:29600");
   EXPECT_FALSE(p.job.empty());
-  p = place(with(kZorse, {{"ZORSE_COORDINATOR", "launcher"}, {"ZORSE_GENERATION", "7"}, {"ZORSE_RESTARTS", "2"}, {"ZORSE_JOB", "mine"}, {"ZORSE_LOCAL_WORLD_SIZE", "4"},
+  p = place(with(kZorse, {{"ZORSE_COORDINATOR", "launcher"},
+                          {"ZORSE_GENERATION", "7"},
+                          {"ZORSE_RESTARTS", "2"},
+                          {"ZORSE_JOB", "mine"},
+                          {"ZORSE_LOCAL_WORLD_SIZE", "4"},
                           {"ZORSE_STORE", "127.0.0.1:4000"}}));
   EXPECT_TRUE(p.coordinatorElsewhere && p.oneHost);
   EXPECT_EQ(p.generation, 7u);
@@ -122,7 +171,8 @@ TEST(LaunchPlace, Torchrun) {
   EXPECT_FALSE(p.oneHost);
   EXPECT_EQ(p.attempt, 2u);
   // Two jobs that were given no id are told apart by their stores.
-  EXPECT_NE(place(with(kTorchrun, {{"TORCHELASTIC_RUN_ID", "none"}})).job, place(with(kTorchrun, {{"TORCHELASTIC_RUN_ID", "none"}, {"MASTER_PORT", "29500"}})).job);
+  EXPECT_NE(place(with(kTorchrun, {{"TORCHELASTIC_RUN_ID", "none"}})).job,
+            place(with(kTorchrun, {{"TORCHELASTIC_RUN_ID", "none"}, {"MASTER_PORT", "29500"}})).job);
   EXPECT_EQ(endpointsText(place(with(kTorchrun, {{"MASTER_PORT", "65534"}})).coordinator), "localhost:65535");
 }
 
@@ -174,7 +224,8 @@ TEST(LaunchPlace, SeveralHostsAskPmix) {
 }
 
 TEST(LaunchPlace, Pmi) {
-  Environment mpich = {{"PMI_RANK", "1"}, {"PMI_SIZE", "4"}, {"PMI_FD", "9"}, {"MPI_LOCALRANKID", "1"}, {"MPI_LOCALNRANKS", "4"}, {"ZORSE_JOB", "run-17"}};
+  Environment mpich = {{"PMI_RANK", "1"},        {"PMI_SIZE", "4"},        {"PMI_FD", "9"},
+                       {"MPI_LOCALRANKID", "1"}, {"MPI_LOCALNRANKS", "4"}, {"ZORSE_JOB", "run-17"}};
   Place p = place(mpich);
   EXPECT_EQ(p.source, "PMI");
   EXPECT_EQ(p.rank, 1u);
@@ -208,7 +259,12 @@ TEST(LaunchPlace, Slurm) {
   EXPECT_EQ(p.coordinator.at(0).host, "127.0.0.1");
   EXPECT_EQ(p.attempt, 4u);
   // The variables of the facts alone
-  p = place({{"SLURM_PROCID", "1"}, {"SLURM_NTASKS", "2"}, {"SLURM_LOCALID", "0"}, {"SLURM_NODEID", "1"}, {"SLURM_JOB_NODELIST", "gpu[08-10],cpu1"}, {"SLURM_JOB_ID", "77"}});
+  p = place({{"SLURM_PROCID", "1"},
+             {"SLURM_NTASKS", "2"},
+             {"SLURM_LOCALID", "0"},
+             {"SLURM_NODEID", "1"},
+             {"SLURM_JOB_NODELIST", "gpu[08-10],cpu1"},
+             {"SLURM_JOB_ID", "77"}});
   EXPECT_EQ(p.coordinator.at(0).host, "gpu08");
   // Rank 0 is not where the others look for it.
   EXPECT_HAS(refusal(with(kSrun, {{"SLURM_PROCID", "0"}, {"SLURMD_NODENAME", "zn2"}})), "SLURMD_NODENAME=zn2");
@@ -256,14 +312,16 @@ TEST(LaunchPlace, NodeLevel) {
 TEST(LaunchPlace, Order) {
   // Each one's variables beside all later ones'
   Environment all;
-  std::vector<std::pair<Environment, const char *>> order = {
-      {kJobSet, "JobSet (node level)"}, {kLws, "LeaderWorkerSet (node level)"}, {kPyTorchJob, "RANK without LOCAL_RANK (node level)"}, {kPet, "PET_NNODES (node level)"},
-      {kSrun, "Slurm"},
-      {{{"PMI_RANK", "0"}, {"PMI_SIZE", "1"}}, "PMI"},
-      {without(kMpirun, {"PMIX_RANK", "PMIX_NAMESPACE"}), "Open MPI"},
-      {kMpirun, "Open MPI (PMIx)"},
-      {kTorchrun, "torchrun"},
-      {kZorse, "ZORSE_RANK"}};
+  std::vector<std::pair<Environment, const char *>> order = {{kJobSet, "JobSet (node level)"},
+                                                             {kLws, "LeaderWorkerSet (node level)"},
+                                                             {kPyTorchJob, "RANK without LOCAL_RANK (node level)"},
+                                                             {kPet, "PET_NNODES (node level)"},
+                                                             {kSrun, "Slurm"},
+                                                             {{{"PMI_RANK", "0"}, {"PMI_SIZE", "1"}}, "PMI"},
+                                                             {without(kMpirun, {"PMIX_RANK", "PMIX_NAMESPACE"}), "Open MPI"},
+                                                             {kMpirun, "Open MPI (PMIx)"},
+                                                             {kTorchrun, "torchrun"},
+                                                             {kZorse, "ZORSE_RANK"}};
   for (const auto &[environment, source] : order) {
     all = with(all, environment);
     EXPECT_EQ(place(all).source, source);
@@ -339,7 +397,8 @@ TEST(LaunchPlace, Endpoints) {
   EXPECT_EQ(read("a:1"), "a:1");
   EXPECT_EQ(read("a:1,a:2,a:3,b:7"), "a:1-3,b:7");
   EXPECT_EQ(read("[::1]:29600-29602,10.0.0.1:65535"), "[::1]:29600-29602,10.0.0.1:65535");
-  for (const char *bad : {"", "a", ":1", "a:", "a:0", "a:65536", "a:1,", ",a:1", "a:2-1", "a:1-", "::1:5", "[]:5", "[::1:5", "a b:5", "http://a:5", "a:1-65535", "a:99999999999"})
+  for (const char *bad : {"", "a", ":1", "a:", "a:0", "a:65536", "a:1,", ",a:1", "a:2-1", "a:1-", "::1:5", "[]:5", "[::1:5", "a b:5", "http://a:5",
+                          "a:1-65535", "a:99999999999"})
     EXPECT_EQ(read(bad), "refused") << bad;
 }
 
@@ -360,7 +419,8 @@ TEST(LaunchPlace, HostLists) {
   EXPECT_EQ(expand("a,b[1-2],c-d.example.org"), "a b1 b2 c-d.example.org");
   EXPECT_EQ(expand("rack[0-1]node[1-2]"), "rack0node1 rack0node2 rack1node1 rack1node2");
   EXPECT_EQ(expand("x[9-10,099-100]"), "x9 x10 x099 x100");
-  for (const char *bad : {"", ",", "n[", "n[]", "n[1", "n1]", "n[a-b]", "n[3-1]", "n[1-]", "n[1,,2]", "a,,b", "n[1-99999999]", "n[0-999]m[0-999]", "n[[1]]", "a b"})
+  for (const char *bad :
+       {"", ",", "n[", "n[]", "n[1", "n1]", "n[a-b]", "n[3-1]", "n[1-]", "n[1,,2]", "a,,b", "n[1-99999999]", "n[0-999]m[0-999]", "n[[1]]", "a b"})
     EXPECT_EQ(expand(bad), "refused") << bad;
 }
 
@@ -396,7 +456,8 @@ TEST(LaunchPlace, ListenOn) {
   EXPECT_EQ(coordinator({"127.0.1.1"}, "", plain), "192.168.7.3");
   EXPECT_EQ(coordinator({"10.96.0.17"}, "", plain), "192.168.7.3");
   EXPECT_EQ(coordinator({"127.0.1.1"}, "ib0", own), "10.1.0.3");
-  EXPECT_HAS(coordinator({"127.0.1.1"}, "", own), "as 'node1', which is 127.0.1.1 here, and nobody else reaches that; this host has lo 127.0.0.1, eth0 192.168.7.3, ib0 10.1.0.3");
+  EXPECT_HAS(coordinator({"127.0.1.1"}, "", own),
+             "as 'node1', which is 127.0.1.1 here, and nobody else reaches that; this host has lo 127.0.0.1, eth0 192.168.7.3, ib0 10.1.0.3");
   EXPECT_HAS(coordinator({}, "", own), "which has no address here");
 
   Place place;

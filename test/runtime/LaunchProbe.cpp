@@ -59,7 +59,8 @@ int rank(uint64_t steps) {
     if (stops && options.rank == 1 && step == 3 && (**place).attempt == 0)
       ::kill(::getpid(), SIGSTOP);
     ::usleep(20000);
-    if (Result<std::vector<std::string>> all = (*member)->exchange("step " + std::to_string(step), ""); all.failed()) { // ranks keep step, as transfers make them.
+    if (Result<std::vector<std::string>> all = (*member)->exchange("step " + std::to_string(step), "");
+        all.failed()) { // ranks keep step, as transfers make them.
       ::sleep(10);
       return 4;
     }

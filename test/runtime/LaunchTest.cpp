@@ -217,7 +217,8 @@ TEST(Launch, LinesGetPrefixes) {
 }
 
 TEST(Launch, LinesStayWhole) {
-  Probe probe(script({"--world", "4", "--names", "a,b,c,d"}, "for i in 1 2 3 4 5; do printf 'begin-'; sleep 0.02; printf 'mid-'; sleep 0.02; echo end; done"));
+  Probe probe(script({"--world", "4", "--names", "a,b,c,d"},
+                     "for i in 1 2 3 4 5; do printf 'begin-'; sleep 0.02; printf 'mid-'; sleep 0.02; echo end; done"));
   EXPECT_EQ(probe.wait(), 0);
   EXPECT_EQ(count(probe.out, "begin-mid-end\n"), 20u);
   // A line of 1 MB goes on in lines of its own and loses nothing.
@@ -228,23 +229,26 @@ TEST(Launch, LinesStayWhole) {
 }
 
 TEST(Launch, RanksGetTheirPlace) {
-  Probe probe(script({"--world", "2"}, "env | grep -E '^(ZORSE|OMP)_' | grep -v MARK | sort; tr '\\0' ' ' </proc/$$/cmdline | grep -c \"$ZORSE_SECRET\"; cat; echo done"),
-              {{"OMP_NUM_THREADS", "3"}, {"ZORSE_LAUNCHER", "none"}});
+  Probe probe(
+      script({"--world", "2"},
+             "env | grep -E '^(ZORSE|OMP)_' | grep -v MARK | sort; tr '\\0' ' ' </proc/$$/cmdline | grep -c \"$ZORSE_SECRET\"; cat; echo done"),
+      {{"OMP_NUM_THREADS", "3"}, {"ZORSE_LAUNCHER", "none"}});
   EXPECT_EQ(probe.wait(), 0);
-  for (const char *line : {"OMP_NUM_THREADS=3\n", "ZORSE_COORDINATOR=launcher\n", "ZORSE_GENERATION=1\n", "ZORSE_JOB=local/", "ZORSE_LOCAL_RANK=0\n", "ZORSE_LOCAL_WORLD_SIZE=2\n",
-                           "ZORSE_RANK=0\n", "ZORSE_RESTARTS=0\n", "ZORSE_STORE=127.0.0.1:", "ZORSE_WORLD_SIZE=2\n"})
+  for (const char *line : {"OMP_NUM_THREADS=3\n", "ZORSE_COORDINATOR=launcher\n", "ZORSE_GENERATION=1\n", "ZORSE_JOB=local/", "ZORSE_LOCAL_RANK=0\n",
+                           "ZORSE_LOCAL_WORLD_SIZE=2\n", "ZORSE_RANK=0\n", "ZORSE_RESTARTS=0\n", "ZORSE_STORE=127.0.0.1:", "ZORSE_WORLD_SIZE=2\n"})
     EXPECT_HAS(probe.out, line);
   EXPECT_EQ(count(probe.out, "ZORSE_LAUNCHER"), 0u);
   size_t secret = probe.out.find("ZORSE_SECRET=");
   ASSERT_NE(secret, std::string::npos);
   EXPECT_GE(probe.out.find('\n', secret) - secret, sizeof "ZORSE_SECRET=" + 40);
-  EXPECT_HAS("\n" + probe.out, "\n0\n"); // on no command line
+  EXPECT_HAS("\n" + probe.out, "\n0\n");    // on no command line
   EXPECT_HAS("\n" + probe.out, "\ndone\n"); // and nothing to read
 }
 
 TEST(Launch, FirstFailureDecides) {
   // Rank 1 fails first; the others fail because of it.
-  Probe probe(script({"--world", "4", "--names", "a,b,c,d"}, "trap 'sleep 0.1; exit 9' TERM; [ $ZORSE_RANK = 1 ] && { sleep 0.2; exit 3; }; while :; do sleep 0.05; done"));
+  Probe probe(script({"--world", "4", "--names", "a,b,c,d"},
+                     "trap 'sleep 0.1; exit 9' TERM; [ $ZORSE_RANK = 1 ] && { sleep 0.2; exit 3; }; while :; do sleep 0.05; done"));
   EXPECT_EQ(probe.wait(), 3);
   EXPECT_HAS(probe.err, "error: rank 1 (device b) ended with exit code 3");
   EXPECT_LT(probe.seconds, 2 * patience());
@@ -256,7 +260,8 @@ TEST(Launch, FirstFailureDecides) {
 }
 
 TEST(Launch, StubbornRanksAreKilled) {
-  Probe probe(script({"--world", "3"}, "trap '' TERM INT HUP; [ $ZORSE_RANK = 0 ] && exit 4; (while :; do sleep 0.1; done) & while :; do sleep 0.1; done"));
+  Probe probe(
+      script({"--world", "3"}, "trap '' TERM INT HUP; [ $ZORSE_RANK = 0 ] && exit 4; (while :; do sleep 0.1; done) & while :; do sleep 0.1; done"));
   EXPECT_EQ(probe.wait(), 4);
   EXPECT_GT(probe.seconds, 1.5);
   EXPECT_LT(probe.seconds, 3 * patience());
@@ -284,7 +289,8 @@ TEST(Launch, WhatRanksStartedEndsToo) {
 }
 
 TEST(Launch, NobodyOutlivesAKilledLauncher) {
-  Probe probe(script({"--world", "3"}, "trap '' TERM INT HUP; (trap '' TERM HUP; while :; do sleep 0.1; done) & echo running; while :; do sleep 0.1; done"));
+  Probe probe(
+      script({"--world", "3"}, "trap '' TERM INT HUP; (trap '' TERM HUP; while :; do sleep 0.1; done) & echo running; while :; do sleep 0.1; done"));
   for (const char *line : {"[rank 1] running", "[rank 2] running"})
     ASSERT_TRUE(probe.waitFor(line));
   ASSERT_TRUE(probe.waitFor("running\n"));
@@ -339,9 +345,10 @@ TEST(Launch, CannotStart) {
 }
 
 TEST(Launch, RestartsAreCounted) {
-  Probe probe(script({"--world", "2", "--names", "a,b", "--restarts", "3", "--from", "snapshot step-00000120"},
-                     "echo generation $ZORSE_GENERATION restarts $ZORSE_RESTARTS; [ $ZORSE_RANK$ZORSE_RESTARTS -lt 12 ] && [ $ZORSE_RANK = 1 ] && kill -9 $$; "
-                     "[ $ZORSE_RESTARTS = 2 ] || sleep 100"));
+  Probe probe(script(
+      {"--world", "2", "--names", "a,b", "--restarts", "3", "--from", "snapshot step-00000120"},
+      "echo generation $ZORSE_GENERATION restarts $ZORSE_RESTARTS; [ $ZORSE_RANK$ZORSE_RESTARTS -lt 12 ] && [ $ZORSE_RANK = 1 ] && kill -9 $$; "
+      "[ $ZORSE_RESTARTS = 2 ] || sleep 100"));
   EXPECT_EQ(probe.wait(), 0);
   EXPECT_HAS(probe.err, "restart 1 of 3 from snapshot step-00000120: rank 1 (device b) was killed by signal 9 (Killed)");
   EXPECT_HAS(probe.err, "restart 2 of 3 from");
@@ -370,7 +377,8 @@ TEST(Launch, ReadersMayBeSlowOrGone) {
   EXPECT_EQ(slow.wait(), 8);
   EXPECT_GT(slow.out.size(), size_t(1) << 20);
   // Its reader goes away: the ranks finish.
-  Probe gone({"--world", "2", "--", "/bin/sh", "-c", "for i in 1 2 3 4 5; do echo line; sleep 0.05; done; exec >&-; [ $ZORSE_RANK = 1 ] && exit 0; exit 0"});
+  Probe gone(
+      {"--world", "2", "--", "/bin/sh", "-c", "for i in 1 2 3 4 5; do echo line; sleep 0.05; done; exec >&-; [ $ZORSE_RANK = 1 ] && exit 0; exit 0"});
   EXPECT_EQ(gone.wait(), 0);
 }
 

@@ -28,7 +28,8 @@ protected:
     std::filesystem::remove_all(two.bundle.directory);
     manifest = {{"format_version", bundle::kFormatVersion}, {"model", "two"}, {"batch", two.bundle.batch}, {"sequence", 4}, {"precision", "f32"}};
     for (const BundleDevice &device : two.bundle.devices)
-      manifest["devices"].push_back({{"name", device.name}, {"kind", device.kind}, {"threads", device.threads}, {"memory", device.memory}, {"target", device.target}});
+      manifest["devices"].push_back(
+          {{"name", device.name}, {"kind", device.kind}, {"threads", device.threads}, {"memory", device.memory}, {"target", device.target}});
     manifest["training"] = nlohmann::json::parse(bundle::trainingText(two.bundle.summary.training()));
     file("plan.json", R"({"batch": 5, "devices": [{"name": "alpha", "memory": 1048576}, "beta"]})");
     file("cluster.yaml", "name: test\nnodes:\n  - name: here\n    devices:\n      - { name: alpha, kind: cpu }\n      - { name: beta, kind: cpu }\n");
@@ -39,7 +40,8 @@ protected:
     for (size_t d = 0; d < two.bundle.programs.size(); ++d)
       file("programs/" + std::to_string(d) + ".pb", two.bundle.programs[d].SerializeAsString());
     file("kernels/x86-64/kernels.so", "not really machine code");
-    file("weights.json", R"({"references": false, "parameters": [{"name": "w", "file": "weights.bin", "offset": 8, "bytes": 16, "type": "f32", "shape": [4]}]})");
+    file("weights.json",
+         R"({"references": false, "parameters": [{"name": "w", "file": "weights.bin", "offset": 8, "bytes": 16, "type": "f32", "shape": [4]}]})");
     file("weights.bin", std::string(24, '\0'));
     writeManifest();
   }
@@ -148,7 +150,8 @@ TEST_F(LoadBundle, ManifestsThatDoNotFitAreRefused) {
     writeManifest();
     return problem();
   };
-  expectSays(with([&] { manifest["format_version"] = 999; }), {"manifest.json", "expects format version 3, got 999", "compile it again: zorse-compile MODEL.onnx", "--batch 5"});
+  expectSays(with([&] { manifest["format_version"] = 999; }),
+             {"manifest.json", "expects format version 3, got 999", "compile it again: zorse-compile MODEL.onnx", "--batch 5"});
   expectSays(with([&] { manifest.erase("batch"); }), {"manifest.json", "batch"});
   expectSays(with([&] { manifest["batch"] = 0; }), {"batch of at least 1"});
   // Real numbers and those that do not fit are not converted.
@@ -172,7 +175,8 @@ TEST_F(LoadBundle, ManifestsThatDoNotFitAreRefused) {
   expectSays(with([&] { manifest["files"].erase("kernels/x86-64/kernels.so"); }), {"does not list kernels/x86-64/kernels.so"});
   expectSays(with([&] { manifest["files"]["../../etc/passwd"] = "0"; }), {"outside the bundle"});
   expectSays(with([&] { manifest["files"] = 3; }), {"manifest.json"});
-  for (const std::string &text : {std::string(), std::string(100000, '['), "{\"format_version\": 3, \"training\": {\"a\": " + std::string(100000, '[') + std::string(100000, ']') + "}}"}) {
+  for (const std::string &text : {std::string(), std::string(100000, '['),
+                                  "{\"format_version\": 3, \"training\": {\"a\": " + std::string(100000, '[') + std::string(100000, ']') + "}}"}) {
     folder.write("two.zorse/manifest.json", text);
     expectSays(problem(), {"manifest.json", "its SHA-256 is"});
     folder.write("two.zorse/manifest.sha256", bundle::sha256(text) + "  manifest.json\n");
@@ -207,10 +211,14 @@ TEST_F(LoadBundle, FilesWithTheRightChecksumAndWrongContentsAreRefused) {
   expectSays(problem(), {"weights.json"});
   // Weights are in files of the bundle, or, in bundles made so, of the model.
   for (const auto &[references, place, words] : std::initializer_list<std::tuple<bool, const char *, const char *>>{
-           {false, "/etc/passwd", "outside the bundle, which was not made with references"}, {false, "../other", "no file of the bundle"}, {true, "../other", "no file of the bundle"},
-           {false, "stray.bin", "no file of the bundle"}, {true, "/data/model.onnx.data", "accepted"}}) {
+           {false, "/etc/passwd", "outside the bundle, which was not made with references"},
+           {false, "../other", "no file of the bundle"},
+           {true, "../other", "no file of the bundle"},
+           {false, "stray.bin", "no file of the bundle"},
+           {true, "/data/model.onnx.data", "accepted"}}) {
     writeFiles();
-    nlohmann::json table = {{"references", references}, {"parameters", {{{"name", "w"}, {"file", place}, {"offset", 0}, {"bytes", 16}, {"type", "f32"}, {"shape", {4}}}}}};
+    nlohmann::json table = {{"references", references},
+                            {"parameters", {{{"name", "w"}, {"file", place}, {"offset", 0}, {"bytes", 16}, {"type", "f32"}, {"shape", {4}}}}}};
     file("weights.json", table.dump());
     writeManifest();
     expectSays(problem(), {words});
@@ -220,7 +228,9 @@ TEST_F(LoadBundle, FilesWithTheRightChecksumAndWrongContentsAreRefused) {
 TEST_F(LoadBundle, ProgramsThatLeadOutsideAreRefused) {
   using bundle::Entry;
   using bundle::Program;
-  auto says = [&](const char *words, uint32_t device, const std::function<void(Program &)> &change) { expectSays(problemAfter(device, change), {words}); };
+  auto says = [&](const char *words, uint32_t device, const std::function<void(Program &)> &change) {
+    expectSays(problemAfter(device, change), {words});
+  };
   says("queue 6 of 6", 0, [](Program &p) { p.mutable_entries(0)->set_queue(6); });
   says("ascending order", 0, [](Program &p) { p.mutable_entries(1)->set_id(0); });
   says("unknown phase", 0, [](Program &p) { p.mutable_entries(0)->set_phase(bundle::PHASE_UNSPECIFIED); });
@@ -232,7 +242,8 @@ TEST_F(LoadBundle, ProgramsThatLeadOutsideAreRefused) {
     wait.set_position(1);
   });
   says("lie outside an arena of 4096", 0, [](Program &p) { entry(p, Entry::kLoadInput).mutable_load_input()->mutable_region()->set_offset(4090); });
-  says("lie outside an arena of 4096", 0, [](Program &p) { entry(p, Entry::kLoadInput).mutable_load_input()->mutable_region()->set_offset(UINT64_MAX - 8); });
+  says("lie outside an arena of 4096", 0,
+       [](Program &p) { entry(p, Entry::kLoadInput).mutable_load_input()->mutable_region()->set_offset(UINT64_MAX - 8); });
   says("starts at byte 2 of its arena, expected a multiple of 4", 0, [](Program &p) {
     bundle::Region *region = entry(p, Entry::kCompute).mutable_compute()->mutable_calls(0)->mutable_slots(0)->mutable_region();
     region->set_offset(2);
@@ -243,7 +254,8 @@ TEST_F(LoadBundle, ProgramsThatLeadOutsideAreRefused) {
   says("input 1 of 1", 0, [](Program &p) { entry(p, Entry::kLoadInput).mutable_load_input()->set_input(1); });
   says("at least 512 are needed", 0, [](Program &p) { entry(p, Entry::kLoadScalars).mutable_load_scalars()->mutable_region()->set_bytes(256); });
   says("body 7 of 7", 0, [](Program &p) { entry(p, Entry::kCompute).mutable_compute()->mutable_calls(0)->set_body(7); });
-  says("binds 1 slots of body 'double', which has 2", 0, [](Program &p) { entry(p, Entry::kCompute).mutable_compute()->mutable_calls(0)->mutable_slots()->RemoveLast(); });
+  says("binds 1 slots of body 'double', which has 2", 0,
+       [](Program &p) { entry(p, Entry::kCompute).mutable_compute()->mutable_calls(0)->mutable_slots()->RemoveLast(); });
   says("with 0 rows", 0, [](Program &p) { entry(p, Entry::kCompute).mutable_compute()->mutable_calls(0)->set_rows(0); });
   says("at least 64 are needed", 0, [](Program &p) { entry(p, Entry::kCompute).mutable_compute()->mutable_calls(0)->set_rows(4); });
   says("device 5 of 2", 0, [](Program &p) { entry(p, Entry::kSend).mutable_send()->set_peer(5); });
@@ -288,7 +300,8 @@ TEST_F(LoadBundle, TheClusterMustHaveTheSameDevices) {
   };
   EXPECT_EQ(check(bundle->cluster), "accepted");
   EXPECT_EQ(check("nodes: [ { devices: [ { name: alpha, kind: cpu, speed: 3e9 }, { name: beta } ] } ]"), "accepted");
-  expectSays(check("nodes: [ { devices: [ { name: alpha } ] } ]"), {"cluster.yaml", "compiled for devices alpha (cpu), beta (cpu)", "has devices alpha."});
+  expectSays(check("nodes: [ { devices: [ { name: alpha } ] } ]"),
+             {"cluster.yaml", "compiled for devices alpha (cpu), beta (cpu)", "has devices alpha."});
   expectSays(check("nodes: [ { devices: [ { name: alpha, kind: cuda }, { name: beta } ] } ]"), {"alpha (cuda), beta"});
   expectSays(check("nodes: [ { devices: [ { name: alpha, count: 2 } ] } ]"), {"alpha:0, alpha:1"});
   expectSays(check("nodes: ["), {"cluster.yaml", "is not a cluster description"});

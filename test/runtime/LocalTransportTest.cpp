@@ -20,7 +20,7 @@ TEST(HalfTypes, RoundTripsAndRoundsToNearestEven) {
       ASSERT_EQ(floatToBf16(wide), bits);
     }
   }
-  EXPECT_EQ(floatToF16(1.0f + 0x1p-11f), floatToF16(1.0f));                // half-way, to even
+  EXPECT_EQ(floatToF16(1.0f + 0x1p-11f), floatToF16(1.0f)); // half-way, to even
   EXPECT_EQ(floatToF16(1.0f + 3 * 0x1p-11f), floatToF16(1.0f + 0x1p-9f));
   EXPECT_EQ(floatToF16(65520.0f), 0x7c00);
   EXPECT_EQ(floatToF16(65519.0f), 0x7bff);

@@ -1,5 +1,5 @@
-#include "TemporaryFolder.h"
 #include "zorse/runtime/MappedFile.h"
+#include "TemporaryFolder.h"
 
 #include <gtest/gtest.h>
 

@@ -1,8 +1,8 @@
 // Products through a body against three nested loops: both libraries, both types, every transpose, odd sizes, batches, accumulation, threads.
+#include "device/cpu/MatrixProduct.h"
 #include "HostSlots.h"
 #include "bundle.pb.h"
 #include "device/cpu/Gemm.h"
-#include "device/cpu/MatrixProduct.h"
 #include "zorse/runtime/CpuDevice.h"
 
 #include <gtest/gtest.h>
@@ -99,7 +99,8 @@ TEST(MatrixProduct, AgreesWithLoops) {
     auto device = makeDevice(gemm, 2);
     if (!device)
       continue; // built without this library
-    for (Case c : {Case{1, 1, 1, 1}, {5, 7, 3, 1}, {1, 33, 17, 2}, {33, 1, 17, 2}, {64, 48, 8, 3}, {129, 65, 100, 1}, {3, 1501, 203, 1}, {7, 9, 0, 1}})
+    for (Case c :
+         {Case{1, 1, 1, 1}, {5, 7, 3, 1}, {1, 33, 17, 2}, {33, 1, 17, 2}, {64, 48, 8, 3}, {129, 65, 100, 1}, {3, 1501, 203, 1}, {7, 9, 0, 1}})
       for (int bits = 0; bits < 8; ++bits) {
         check<float>(*device, c, bits & 1, bits & 2, bits & 4);
         check<double>(*device, c, bits & 1, bits & 2, bits & 4);
@@ -123,7 +124,8 @@ TEST(MatrixProduct, BitsDoNotDependOnThreads) {
 }
 
 TEST(MatrixProduct, PiecesCoverAndStayLarge) {
-  for (Case c : {Case{1024, 768, 768, 1}, {1024, 50257, 768, 1}, {768, 3072, 1024, 1}, {16, 100000, 512, 1}, {100000, 16, 512, 1}, {2048, 64, 64, 96}}) {
+  for (Case c :
+       {Case{1024, 768, 768, 1}, {1024, 50257, 768, 1}, {768, 3072, 1024, 1}, {16, 100000, 512, 1}, {100000, 16, 512, 1}, {2048, 64, 64, 96}}) {
     ProductPieces pieces = choosePieces(c.m, c.n, c.k, c.batch);
     EXPECT_GT(pieces.rows, 0);
     EXPECT_GT(pieces.columns, 0);
@@ -174,7 +176,8 @@ template <typename T> void fromSeveralThreads(const Gemm &gemm) {
 
 } // namespace
 
-// Devices are threads of one process: a library that is not safe to call from several (OpenBLAS's serial build is not) gives wrong products now and then.
+// Devices are threads of one process: a library that is not safe to call from several (OpenBLAS's serial build is not) gives wrong products now and
+// then.
 TEST(MatrixProduct, LibrariesMayBeCalledFromSeveralThreads) {
   for (const Gemm *gemm : {openBlasGemm(), oneDnnGemm()})
     if (gemm) {

@@ -18,7 +18,9 @@ namespace {
 
 struct FakeRoot {
   std::filesystem::path root;
-  FakeRoot() : root(std::filesystem::path(::testing::TempDir()) / ("quota-" + std::to_string(::getpid()) + "-" + ::testing::UnitTest::GetInstance()->current_test_info()->name())) {}
+  FakeRoot()
+      : root(std::filesystem::path(::testing::TempDir()) /
+             ("quota-" + std::to_string(::getpid()) + "-" + ::testing::UnitTest::GetInstance()->current_test_info()->name())) {}
   ~FakeRoot() { std::filesystem::remove_all(root); }
   void write(const std::string &path, const std::string &text) const {
     std::filesystem::create_directories((root / path).parent_path());

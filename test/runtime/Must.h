@@ -7,7 +7,8 @@
 
 namespace zorse::runtime::test {
 
-/// The value; without one the test ends as failed with the error's message (GoogleTest reports exceptions as such; in a thread of its own it ends the program).
+/// The value; without one the test ends as failed with the error's message (GoogleTest reports exceptions as such; in a thread of its own it ends the
+/// program).
 template <typename T> T must(Result<T> result) {
   if (result.failed())
     throw std::runtime_error(result.message());

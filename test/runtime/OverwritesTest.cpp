@@ -47,14 +47,17 @@ TEST_F(Overwrites, SeesThroughLinksAndSpellings) {
 }
 
 TEST_F(Overwrites, FoldersThatAreReadAreNotWrittenInto) {
-  for (const char *output : {"model.zorse/weights.safetensors", "model.zorse/new.json", "linked.zorse/new.json", "linked.zorse/made/later/new.json", "out/../model.zorse/manifest.json"})
+  for (const char *output : {"model.zorse/weights.safetensors", "model.zorse/new.json", "linked.zorse/new.json", "linked.zorse/made/later/new.json",
+                             "out/../model.zorse/manifest.json"})
     EXPECT_NE(check({{"the bundle", at("model.zorse")}}, {{"--metrics", at(output)}}).find("lies in the bundle"), std::string::npos) << output;
   EXPECT_NE(check({{"the bundle", at("linked.zorse")}}, {{"--snapshots", at("model.zorse")}}).find("same file"), std::string::npos);
   EXPECT_EQ(check({{"the bundle", at("model.zorse")}}, {{"--metrics", at("model.zorse.json")}, {"--trace", at("out/none/x")}}), "fine");
 }
 
 TEST_F(Overwrites, FoldersThatAreReplacedHoldNoInput) {
-  EXPECT_NE(check({{"the model", at("linked.zorse/weights.safetensors")}}, {{"--output", at("model.zorse"), true}}).find("is replaced with everything in it"), std::string::npos);
+  EXPECT_NE(check({{"the model", at("linked.zorse/weights.safetensors")}}, {{"--output", at("model.zorse"), true}})
+                .find("is replaced with everything in it"),
+            std::string::npos);
   EXPECT_EQ(check({{"the model", at("train.txt")}}, {{"--output", at("model.zorse"), true}}), "fine");
   EXPECT_EQ(check({{"--data", at("train.txt")}}, {{"--snapshots", at("")}}), "fine") << "a folder that files are added to may hold an input";
 }

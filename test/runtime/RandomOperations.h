@@ -1,4 +1,5 @@
-// Random lists of operations that devices perform step after step on several threads each, and everything they end up with, to compare transports to the bit.
+// Random lists of operations that devices perform step after step on several threads each, and everything they end up with, to compare transports to
+// the bit.
 #pragma once
 
 #include "zorse/runtime/HalfTypes.h"
@@ -17,9 +18,9 @@ struct RandomOperation {
   enum Kind { Transfer, Gather, Scatter, Sum } kind;
   uint32_t entry, queue;
   NumberType type;
-  std::vector<uint32_t> members;  ///< of a transfer: from, to; otherwise readers or contributors, in the order of summation.
+  std::vector<uint32_t> members; ///< of a transfer: from, to; otherwise readers or contributors, in the order of summation.
   std::vector<Shard> shards;
-  int64_t count;                  ///< elements
+  int64_t count; ///< elements
   bool inPlace;
 };
 
@@ -77,7 +78,9 @@ inline void fillNumbers(NumberType type, std::byte *to, int64_t count, uint64_t 
     double value = (double(int64_t(state >> 11)) * 0x1p-52 - 1) * double(1 << (state % 11));
     float narrow = float(value);
     uint16_t half = type == NumberType::BF16 ? floatToBf16(narrow) : floatToF16(narrow);
-    const void *from = type == NumberType::F64 ? static_cast<const void *>(&value) : type == NumberType::F32 ? static_cast<const void *>(&narrow) : &half;
+    const void *from = type == NumberType::F64   ? static_cast<const void *>(&value)
+                       : type == NumberType::F32 ? static_cast<const void *>(&narrow)
+                                                 : &half;
     std::memcpy(to + i * bytesOf(type), from, bytesOf(type));
   }
 }
@@ -177,7 +180,8 @@ inline Result<std::vector<Bytes>> perform(const RandomProgram &program, uint32_t
   return results;
 }
 
-inline std::vector<Result<std::vector<Bytes>>> performAll(const RandomProgram &program, uint64_t steps, std::vector<std::unique_ptr<Transport>> transports) {
+inline std::vector<Result<std::vector<Bytes>>> performAll(const RandomProgram &program, uint64_t steps,
+                                                          std::vector<std::unique_ptr<Transport>> transports) {
   std::vector<Result<std::vector<Bytes>>> results(program.devices, Result<std::vector<Bytes>>(internalError("did not run")));
   std::vector<std::thread> threads;
   for (uint32_t device = 0; device < program.devices; ++device)

@@ -13,8 +13,8 @@
 
 namespace zorse::runtime::test {
 
-/// Bound, but not listening: connections are refused, the system gives the port to nobody who does not ask for it by number, and who does (with SO_REUSEADDR, as our
-/// coordinators do) may listen.
+/// Bound, but not listening: connections are refused, the system gives the port to nobody who does not ask for it by number, and who does (with
+/// SO_REUSEADDR, as our coordinators do) may listen.
 class ReservedPort {
 public:
   /// \param six  on ::1 too
@@ -24,7 +24,8 @@ public:
       address.sin_family = AF_INET;
       address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
       socklen_t size = sizeof address;
-      if (!bindTo(four_, AF_INET, reinterpret_cast<sockaddr *>(&address), size) || ::getsockname(four_, reinterpret_cast<sockaddr *>(&address), &size) != 0)
+      if (!bindTo(four_, AF_INET, reinterpret_cast<sockaddr *>(&address), size) ||
+          ::getsockname(four_, reinterpret_cast<sockaddr *>(&address), &size) != 0)
         throw std::runtime_error(std::string("no free port on 127.0.0.1: ") + std::strerror(errno));
       port_ = ntohs(address.sin_port);
       if (!six)

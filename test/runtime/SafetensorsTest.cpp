@@ -1,6 +1,6 @@
 // Files are read strictly: whatever is wrong with them is an error that says what, never a crash.
-#include "TemporaryFolder.h"
 #include "zorse/runtime/Safetensors.h"
+#include "TemporaryFolder.h"
 
 #include <gtest/gtest.h>
 
@@ -71,9 +71,11 @@ TEST_F(Safetensors, WrongFilesAreNamed) {
       {withHeader(R"({"a":{"dtype":"F32","shape":[2],"data_offsets":[0,4]}})", 4), "its shape needs 8"},
       {withHeader(R"({"a":{"dtype":"F32","shape":[1],"data_offsets":[0,8]}})", 4), "lies at bytes [0, 8) of 4"},
       {withHeader(R"({"a":{"dtype":"F32","shape":[1],"data_offsets":[4,8]}})", 8), "without holes"},
-      {withHeader(R"({"a":{"dtype":"F32","shape":[1],"data_offsets":[0,4]},"b":{"dtype":"F32","shape":[1],"data_offsets":[2,6]}})", 6), "without holes"},
+      {withHeader(R"({"a":{"dtype":"F32","shape":[1],"data_offsets":[0,4]},"b":{"dtype":"F32","shape":[1],"data_offsets":[2,6]}})", 6),
+       "without holes"},
       {withHeader(R"({"a":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}})", 5), "1 bytes behind the last tensor"},
-      {withHeader(R"({"a":{"dtype":"F32","shape":[1],"data_offsets":[0,4]},"a":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}})", 4), "is there twice"},
+      {withHeader(R"({"a":{"dtype":"F32","shape":[1],"data_offsets":[0,4]},"a":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}})", 4),
+       "is there twice"},
       {withHeader(R"({"a":{"dtype":"F32","shape":[4294967296,4294967296,4294967296],"data_offsets":[0,4]}})", 4), "too large"},
       {withHeader(R"({"a":{"dtype":"F64","shape":[4611686018427387904],"data_offsets":[0,4]}})", 4), "too large"},
       {withHeader(R"({"a":{"dtype":"F32","shape":[18446744073709551615],"data_offsets":[0,4]}})", 4), "not negative"},
@@ -88,7 +90,8 @@ TEST_F(Safetensors, WrongFilesAreNamed) {
 }
 
 TEST_F(Safetensors, EveryTruncationAndChangedByteIsHandled) {
-  std::string good = withHeader(R"({"a":{"dtype":"F32","shape":[2],"data_offsets":[0,8]},"b":{"dtype":"I64","shape":[1],"data_offsets":[8,16]}})", 16);
+  std::string good =
+      withHeader(R"({"a":{"dtype":"F32","shape":[2],"data_offsets":[0,8]},"b":{"dtype":"I64","shape":[1],"data_offsets":[8,16]}})", 16);
   ASSERT_EQ(openError(good), "accepted");
   for (size_t length = 0; length < good.size(); ++length)
     EXPECT_NE(openError(good.substr(0, length)), "accepted") << length;
@@ -130,8 +133,8 @@ TEST(Elements, PermutationsInvert) {
     x[i] = i;
   permuteElements(x.data(), y.data(), 4, {2, 3, 4}, {2, 0, 1}); // 4x2x3
   EXPECT_EQ(y[0], 0);
-  EXPECT_EQ(y[1], 4);  // [0, 0, 1] is stored [0, 1, 0]
-  EXPECT_EQ(y[6], 1);  // [1, 0, 0] is stored [0, 0, 1]
+  EXPECT_EQ(y[1], 4); // [0, 0, 1] is stored [0, 1, 0]
+  EXPECT_EQ(y[6], 1); // [1, 0, 0] is stored [0, 0, 1]
   permuteElements(y.data(), z.data(), 4, {4, 2, 3}, {1, 2, 0});
   EXPECT_EQ(x, z);
 }

@@ -31,14 +31,15 @@ public:
     }
   }
 
-  uint32_t compute(uint32_t device, Compute::Task task, double seconds, const std::vector<uint32_t> &after = {}, const std::vector<uint32_t> &afterPrevious = {}) {
+  uint32_t compute(uint32_t device, Compute::Task task, double seconds, const std::vector<uint32_t> &after = {},
+                   const std::vector<uint32_t> &afterPrevious = {}) {
     bundle::Phase phase = task == Compute::F ? bundle::FORWARD : task == Compute::B || task == Compute::W ? bundle::BACKWARD : bundle::UPDATE_STATE;
     half(device, next, ComputeQueue, phase, seconds, after, afterPrevious).mutable_compute()->set_task(task);
     return next++;
   }
 
-  uint32_t transfer(uint32_t from, uint32_t to, double seconds, uint64_t bytes, const std::vector<uint32_t> &after = {}, bundle::Phase phase = bundle::FORWARD,
-                    const std::vector<uint32_t> &afterThere = {}) {
+  uint32_t transfer(uint32_t from, uint32_t to, double seconds, uint64_t bytes, const std::vector<uint32_t> &after = {},
+                    bundle::Phase phase = bundle::FORWARD, const std::vector<uint32_t> &afterThere = {}) {
     bundle::Send &send = *half(from, next, SendQueue, phase, seconds, after).mutable_send();
     send.set_peer(to);
     send.mutable_region()->set_bytes(bytes);
@@ -182,7 +183,7 @@ TEST(Simulation, PipelineOfTwo) {
   EXPECT_DOUBLE_EQ(of(s.criticalPath, Activity::Forward), 3);
   EXPECT_DOUBLE_EQ(of(s.criticalPath, Activity::Transfer), 1);
   EXPECT_DOUBLE_EQ(of(s.criticalPath, Activity::Backward), 3);
-  EXPECT_DOUBLE_EQ(of(s.devices[0].waiting, Activity::Transfer), 4);          // from its F to its B
+  EXPECT_DOUBLE_EQ(of(s.devices[0].waiting, Activity::Transfer), 4);            // from its F to its B
   EXPECT_DOUBLE_EQ(of(s.devices[1].waiting, Activity::Transfer), 7 - 3 - 0.25); // from its update to its F
 }
 

@@ -44,7 +44,9 @@ public:
   int count() const { return count_; }
 
   int makeFolder(const std::string &path) override { return fails() ? fault_.error : SnapshotStorage::makeFolder(path); }
-  int create(const std::string &path, int &handle, bool direct) override { return fails() ? fault_.error : SnapshotStorage::create(path, handle, direct); }
+  int create(const std::string &path, int &handle, bool direct) override {
+    return fails() ? fault_.error : SnapshotStorage::create(path, handle, direct);
+  }
   int reserve(int handle, uint64_t bytes) override { return fails() ? fault_.error : SnapshotStorage::reserve(handle, bytes); }
   int write(int handle, const std::byte *data, size_t bytes) override {
     if (!fails())
@@ -349,7 +351,9 @@ TEST_F(SnapshotFaultTest, WritesThatTheSystemRefuses) {
 /// Ends the process, as kill -9 does, before the operation with a given number.
 class KillsItself : public FaultyStorage {
 public:
-  explicit KillsItself(int at) { arm({Fault::Death, at, EIO, true}, [] { ::kill(::getpid(), SIGKILL); }); }
+  explicit KillsItself(int at) {
+    arm({Fault::Death, at, EIO, true}, [] { ::kill(::getpid(), SIGKILL); });
+  }
 };
 
 TEST_F(SnapshotFaultTest, AProcessKilledAtAnyOperationLosesNothing) {

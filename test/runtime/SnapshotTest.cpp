@@ -35,7 +35,8 @@ protected:
   }
 
   /// One run of a single process: takes snapshots after the given steps.
-  Status take(const Bundle &bundle, uint64_t generation, const std::vector<uint64_t> &steps, SnapshotOptions options, Snapshots::Counts *counts = nullptr) {
+  Status take(const Bundle &bundle, uint64_t generation, const std::vector<uint64_t> &steps, SnapshotOptions options,
+              Snapshots::Counts *counts = nullptr) {
     auto executor = stateExecutor(bundle);
     auto group = makeSoloGroup(generation);
     options.directory = directory;
@@ -148,7 +149,8 @@ TEST_F(SnapshotTest, AnyPlanResumesFromAnyOther) {
     for (uint32_t devices : {1u, 3u, 7u}) {
       options.devices = devices;
       options.seed = seed * 100 + devices;
-      options.groups = devices == 3 ? std::vector<std::vector<uint32_t>>{{0}, {1}, {2}} : std::vector<std::vector<uint32_t>>{{2, 1, 0}}; // groups are the compiler's
+      options.groups = devices == 3 ? std::vector<std::vector<uint32_t>>{{0}, {1}, {2}}
+                                    : std::vector<std::vector<uint32_t>>{{2, 1, 0}}; // groups are the compiler's
       Bundle after = stateOnly(folder, options);
       Resumed resumed = resume(after, generation++);
       ASSERT_TRUE(resumed.point) << resumed.error;
@@ -208,12 +210,14 @@ TEST_F(SnapshotTest, ADamagedSnapshotIsPassedOver) {
   };
   auto file = [&](const std::string &path) { return path + "/0-dev:0.safetensors"; };
   std::vector<Damage> damages = {
-      {[&](const std::string &path) { flip(file(path), int64_t(std::filesystem::file_size(file(path))) - 3); }, {"0-dev:0.safetensors: slice 'moment.1/p2@", "checksum is", "expected"}},
+      {[&](const std::string &path) { flip(file(path), int64_t(std::filesystem::file_size(file(path))) - 3); },
+       {"0-dev:0.safetensors: slice 'moment.1/p2@", "checksum is", "expected"}},
       {[&](const std::string &path) { flip(file(path), 40); }, {"0-dev:0.safetensors: its header", "checksum"}},
       {[&](const std::string &path) { std::filesystem::resize_file(file(path), std::filesystem::file_size(file(path)) - 1); }, {"it is truncated"}},
       {[&](const std::string &path) { std::filesystem::remove(file(path)); }, {"0-dev:0.safetensors: cannot be read: No such file"}},
       {[&](const std::string &path) { std::filesystem::resize_file(path + "/index.json", 100); }, {"index.json", "truncated"}},
-      {[&](const std::string &path) { std::filesystem::resize_file(path + "/index.json", std::filesystem::file_size(path + "/index.json") - 10); }, {"index.json", "truncated"}},
+      {[&](const std::string &path) { std::filesystem::resize_file(path + "/index.json", std::filesystem::file_size(path + "/index.json") - 10); },
+       {"index.json", "truncated"}},
       {[&](const std::string &path) { flip(path + "/index.json", 300); }, {"index.json", "its checksum is"}},
       {[&](const std::string &path) { std::filesystem::resize_file(path + "/index.json", 0); }, {"index.json"}},
   };
@@ -286,8 +290,9 @@ TEST_F(SnapshotTest, DifferencesAreListed) {
   other.training.set_optimizer(bundle::TrainingOptions::ADAM);
   other.training.set_seed(5);
   Resumed resumed = resume(bundle, 2, other);
-  expectSays(resumed.error, {"batch: 8 in the snapshot, 4 here", "data: bytes, 100 bytes, 0123 in the snapshot, something else here", "shuffle: none in the snapshot, 3 here",
-                             "beta2: 0 in the snapshot, 0.5 here", "optimizer: adamw in the snapshot, adam here", "seed: 0 in the snapshot, 5 here", "--allow-change"});
+  expectSays(resumed.error, {"batch: 8 in the snapshot, 4 here", "data: bytes, 100 bytes, 0123 in the snapshot, something else here",
+                             "shuffle: none in the snapshot, 3 here", "beta2: 0 in the snapshot, 0.5 here",
+                             "optimizer: adamw in the snapshot, adam here", "seed: 0 in the snapshot, 5 here", "--allow-change"});
   resumed = resume(bundle, 3, other, true);
   ASSERT_TRUE(resumed.point) << resumed.error;
   EXPECT_EQ(resumed.wrong, 0); // Adam's moments are AdamW's
@@ -329,14 +334,16 @@ TEST_F(SnapshotTest, TheLengthOfTheRunMattersOnlyToADecay) {
   longer.steps = 1000;
   EXPECT_TRUE(resume(bundle, 2, longer).point);
   longer.training.set_schedule(bundle::TrainingOptions::COSINE);
-  expectSays(resume(bundle, 3, longer).error, {"schedule: constant in the snapshot, cosine here", "last step of the decay: 0 in the snapshot, 1000 here"});
+  expectSays(resume(bundle, 3, longer).error,
+             {"schedule: constant in the snapshot, cosine here", "last step of the decay: 0 in the snapshot, 1000 here"});
 }
 
 TEST_F(SnapshotTest, AnotherModelIsRefusedWhateverIsAllowed) {
   ASSERT_FALSE(take(stateOnly(folder, {}), 1, {10}).failed());
   StateOnlyOptions other;
   other.scale = 11;
-  expectSays(resume(stateOnly(folder, other), 2, identityOf(stateOnly(folder, other)), true).error, {"another model", "'p0' is 10x1 in the snapshot, 11x1 here"});
+  expectSays(resume(stateOnly(folder, other), 2, identityOf(stateOnly(folder, other)), true).error,
+             {"another model", "'p0' is 10x1 in the snapshot, 11x1 here"});
   other.scale = 10;
   other.groups = {{0, 1}, {2, 4}};
   expectSays(resume(stateOnly(folder, other), 3, identityOf(stateOnly(folder, other)), true).error, {"not in the snapshot: 'p4'"});
@@ -360,10 +367,13 @@ TEST_F(SnapshotTest, FrozenParametersMustBeThoseOfTheRun) {
   ASSERT_FALSE(take(bundle, 1, {10}).failed());
   auto executor = stateExecutor(bundle);
   fillState(bundle, *executor, 10);
-  eachElement(bundle, *executor, [&](uint32_t p, int, int64_t e, bundle::ElementType, std::byte *data) {
-    if (p == 3 && e == 5)
-      data[0] ^= std::byte(1);
-  }, executor.get());
+  eachElement(
+      bundle, *executor,
+      [&](uint32_t p, int, int64_t e, bundle::ElementType, std::byte *data) {
+        if (p == 3 && e == 5)
+          data[0] ^= std::byte(1);
+      },
+      executor.get());
   auto group = makeSoloGroup(2);
   SnapshotOptions options;
   options.directory = directory;

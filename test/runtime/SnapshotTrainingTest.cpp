@@ -66,7 +66,8 @@ protected:
   };
 
   /// One process with both devices. `steps` is the length of the whole run, `stopAfter` where this one ends.
-  Run run(uint64_t generation, uint64_t steps, uint64_t every, bool resume, uint64_t stopAfter = UINT64_MAX, std::shared_ptr<SnapshotStorage> storage = std::make_shared<QuickStorage>()) {
+  Run run(uint64_t generation, uint64_t steps, uint64_t every, bool resume, uint64_t stopAfter = UINT64_MAX,
+          std::shared_ptr<SnapshotStorage> storage = std::make_shared<QuickStorage>()) {
     Run out;
     auto locals = makeLocalDevices(bundle);
     auto executor = Executor::create(bundle, std::move(*locals), {});

@@ -13,10 +13,10 @@ namespace zorse::runtime::test {
 
 struct StateOnlyOptions {
   uint32_t devices = 2, moments = 2;
-  int64_t scale = 10;                         ///< elements of parameter i: (i + 1) * scale
+  int64_t scale = 10;                                        ///< elements of parameter i: (i + 1) * scale
   std::vector<std::vector<uint32_t>> groups = {{0, 1}, {2}}; ///< parameters by group
   std::vector<uint32_t> frozen = {3};
-  unsigned seed = 1;                          ///< of the owners' extents
+  unsigned seed = 1; ///< of the owners' extents
   bundle::ElementType type = bundle::F32;
 };
 
@@ -156,10 +156,13 @@ inline void fillState(const Bundle &bundle, Executor &executor, uint64_t step) {
       if (state.value().kind() == bundle::Value::OPTIMIZER_STEP)
         (void)executor.write(device, state.region(), 0, &number, 8);
     }
-  eachElement(bundle, executor, [&](uint32_t p, int moment, int64_t e, bundle::ElementType type, std::byte *data) {
-    double number = stateNumber(p, moment, e, bundle.summary.parameters(int(p)).trainable() ? step : 0);
-    convertElements(&number, StoredType::F64, data, storedType(type), 1);
-  }, &executor);
+  eachElement(
+      bundle, executor,
+      [&](uint32_t p, int moment, int64_t e, bundle::ElementType type, std::byte *data) {
+        double number = stateNumber(p, moment, e, bundle.summary.parameters(int(p)).trainable() ? step : 0);
+        convertElements(&number, StoredType::F64, data, storedType(type), 1);
+      },
+      &executor);
 }
 
 /// Elements that are not as after `step`; the optimizer's step counts as one per device.

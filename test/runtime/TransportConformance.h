@@ -36,10 +36,10 @@ protected:
   }
 };
 
-#define ZORSE_RETURN_IF_FAILED(expression)                                                                                                               \
-  do {                                                                                                                                                   \
-    if (Status zorseStatus = (expression); zorseStatus.failed())                                                                                         \
-      return zorseStatus;                                                                                                                                \
+#define ZORSE_RETURN_IF_FAILED(expression)                                                                                                           \
+  do {                                                                                                                                               \
+    if (Status zorseStatus = (expression); zorseStatus.failed())                                                                                     \
+      return zorseStatus;                                                                                                                            \
   } while (false)
 
 TEST_P(TransportConformance, TransfersArriveInEveryStep) {
@@ -147,7 +147,9 @@ TEST_P(TransportConformance, ReduceScatterOfLargeArraysInEveryType) {
     auto store = [&](std::byte *base, int64_t i, float value) {
       double wide = value;
       uint16_t half = type == NumberType::BF16 ? floatToBf16(value) : floatToF16(value);
-      const void *from = type == NumberType::F32 ? static_cast<const void *>(&value) : type == NumberType::F64 ? static_cast<const void *>(&wide) : &half;
+      const void *from = type == NumberType::F32   ? static_cast<const void *>(&value)
+                         : type == NumberType::F64 ? static_cast<const void *>(&wide)
+                                                   : &half;
       std::memcpy(base + i * bytesOf(type), from, bytesOf(type));
     };
     auto load = [&](const std::byte *base, int64_t i) -> double {

@@ -1,5 +1,5 @@
-// transport-rank MODE --folder DIR --rank R --ranks N [options]: one rank of a Gloo transport, for tests that start ranks as they like (network namespaces, hosts that
-// share a folder).
+// transport-rank MODE --folder DIR --rank R --ranks N [options]: one rank of a Gloo transport, for tests that start ranks as they like (network
+// namespaces, hosts that share a folder).
 //
 //   random     random operations, compared to the bit with local transports      --seed, --operations, --count, --steps, --queues
 //   gather     all-gathers of even shards; rank 0 prints seconds of the fastest   --mib, --repeat
@@ -41,13 +41,15 @@ int randomOperations(Transport &transport, const RandomProgram &program, uint32_
   for (size_t i = 0; i < found->size(); ++i) {
     bytes += (*found)[i].size();
     if ((*found)[i] != (*expected[rank])[i])
-      return complain("operation " + std::to_string(i % program.operations.size()) + " of step " + std::to_string(i / program.operations.size()) + " differs");
+      return complain("operation " + std::to_string(i % program.operations.size()) + " of step " + std::to_string(i / program.operations.size()) +
+                      " differs");
   }
   std::printf("%zu operations, %zu bytes: equal to the bit\n", found->size(), bytes);
   return 0;
 }
 
-Status once(Transport &transport, const std::string &mode, uint32_t rank, uint32_t ranks, uint64_t step, std::vector<float> &full, std::vector<float> &shard) {
+Status once(Transport &transport, const std::string &mode, uint32_t rank, uint32_t ranks, uint64_t step, std::vector<float> &full,
+            std::vector<float> &shard) {
   std::vector<Shard> shards;
   std::vector<uint32_t> all;
   int64_t count = int64_t(full.size());
@@ -90,8 +92,10 @@ Status meet(Transport &transport, uint32_t ranks, uint32_t entry, uint64_t step)
 } // namespace
 
 int main(int argc, char **argv) {
-  std::map<std::string, std::string> given{{"--rank", "0"}, {"--ranks", "1"}, {"--listen", "127.0.0.1"}, {"--seed", "1"}, {"--operations", "30"}, {"--count", "30000"}, {"--steps", "3"},
-                                           {"--queues", "2"}, {"--mib", "4"}, {"--repeat", "5"}, {"--contexts", "1"}, {"--delays", "0"}, {"--sites", ""}, {"--folder", "."}};
+  std::map<std::string, std::string> given{{"--rank", "0"},        {"--ranks", "1"},     {"--listen", "127.0.0.1"}, {"--seed", "1"},
+                                           {"--operations", "30"}, {"--count", "30000"}, {"--steps", "3"},          {"--queues", "2"},
+                                           {"--mib", "4"},         {"--repeat", "5"},    {"--contexts", "1"},       {"--delays", "0"},
+                                           {"--sites", ""},        {"--folder", "."}};
   if (argc < 2 || argc % 2 != 0)
     return complain("expected a mode and options with values");
   std::string mode = argv[1];
@@ -106,7 +110,8 @@ int main(int argc, char **argv) {
   options.job = "transport-rank";
   options.secret = "not a secret at all";
   options.listenAddress = given["--listen"];
-  for (size_t at = 0; at < given["--sites"].size(); at = given["--sites"].find(',', at) == std::string::npos ? std::string::npos : given["--sites"].find(',', at) + 1)
+  for (size_t at = 0; at < given["--sites"].size();
+       at = given["--sites"].find(',', at) == std::string::npos ? std::string::npos : given["--sites"].find(',', at) + 1)
     options.sites.push_back(uint32_t(std::atoi(given["--sites"].c_str() + at)));
   for (uint32_t peer = 0; peer < ranks; ++peer) {
     options.deviceNames.push_back("cpu:" + std::to_string(peer));
@@ -125,7 +130,8 @@ int main(int argc, char **argv) {
     transport = makeDelayedTransport(std::move(transport), number("--seed") + rank, delays);
 
   if (mode == "random")
-    return randomOperations(*transport, randomProgram(number("--seed"), ranks, number("--queues"), number("--operations"), number("--count")), rank, number("--steps"));
+    return randomOperations(*transport, randomProgram(number("--seed"), ranks, number("--queues"), number("--operations"), number("--count")), rank,
+                            number("--steps"));
   if (mode == "endless")
     for (uint64_t step = 0;; ++step)
       if (Status status = meet(*transport, ranks, 1, step); status.failed())

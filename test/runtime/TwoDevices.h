@@ -8,8 +8,8 @@
 
 #include "zorse/runtime/Bundle.h"
 
-#include <cstring>
 #include <cmath>
+#include <cstring>
 #include <map>
 #include <string>
 
@@ -240,10 +240,11 @@ private:
       receive.set_peer(0);
       *receive.mutable_region() = y;
       call(entry(1, id++, ComputeQueue, FORWARD), Compute::F, 2 * mb + 1, Dot, 1, rows[mb], base[mb], {y, region(kW, 16), loss});
-      bundle::Call &sum = call(entry(1, id++, ComputeQueue, FORWARD), Compute::SUM_LOSS, 2 * mb + 1, SumLoss, -1, rows[mb], base[mb], {loss, region(kSums, 128)});
+      bundle::Call &sum =
+          call(entry(1, id++, ComputeQueue, FORWARD), Compute::SUM_LOSS, 2 * mb + 1, SumLoss, -1, rows[mb], base[mb], {loss, region(kSums, 128)});
       sum.mutable_slots(0)->mutable_value()->set_begin(base[mb]);
-      bundle::Call &gradient =
-          call(entry(1, id++, ComputeQueue, BACKWARD), Compute::B, 2 * mb + 1, DotGradient, 1, rows[mb], base[mb], {y, region(kScalars, 256), region(kGradient, 16)});
+      bundle::Call &gradient = call(entry(1, id++, ComputeQueue, BACKWARD), Compute::B, 2 * mb + 1, DotGradient, 1, rows[mb], base[mb],
+                                    {y, region(kScalars, 256), region(kGradient, 16)});
       gradient.mutable_slots(2)->set_overwrite(mb == 0);
     }
     for (uint32_t d = 0; d < 2; ++d) {
@@ -268,10 +269,11 @@ private:
     }
     ++id;
     for (uint32_t d = 0; d < 2; ++d)
-      call(entry(d, id++, ComputeQueue, COMMIT), Compute::DECIDE, -1, Decide, -1, 1, 0, {region(kSums, 128), region(kScalars, 256), region(kStep, 8)});
+      call(entry(d, id++, ComputeQueue, COMMIT), Compute::DECIDE, -1, Decide, -1, 1, 0,
+           {region(kSums, 128), region(kScalars, 256), region(kStep, 8)});
     for (uint32_t d = 0; d < 2; ++d) {
-      bundle::Call &update =
-          call(entry(d, id++, ComputeQueue, UPDATE_STATE), Compute::UPDATE_GROUP, -1, Update, -1, 2, 0, {region(kW + 8 * d, 8), shard(d), region(kScalars, 256)});
+      bundle::Call &update = call(entry(d, id++, ComputeQueue, UPDATE_STATE), Compute::UPDATE_GROUP, -1, Update, -1, 2, 0,
+                                  {region(kW + 8 * d, 8), shard(d), region(kScalars, 256)});
       update.mutable_slots(1)->mutable_value()->set_begin(2 * d);
       update.mutable_slots(1)->mutable_value()->set_end(2 * d + 2);
     }

@@ -44,7 +44,8 @@ struct Connection {
 
 } // namespace
 
-DelayProxy::DelayProxy(uint16_t target, double delayMilliseconds, size_t windowBytes) : target_(target), delay_(delayMilliseconds), window_(windowBytes) {
+DelayProxy::DelayProxy(uint16_t target, double delayMilliseconds, size_t windowBytes)
+    : target_(target), delay_(delayMilliseconds), window_(windowBytes) {
   listener_ = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
   sockaddr_in address = loopback(0);
   socklen_t length = sizeof address;

@@ -1,5 +1,5 @@
-// A long link for tests: forwards TCP connections on loopback, every byte late, with a bounded number of bytes under way per connection and direction (as a TCP
-// window bounds them on a real link).
+// A long link for tests: forwards TCP connections on loopback, every byte late, with a bounded number of bytes under way per connection and direction
+// (as a TCP window bounds them on a real link).
 #pragma once
 
 #include "zorse/runtime/Group.h"
@@ -30,7 +30,8 @@ private:
 /// A group whose ranks reach each other's transports through proxies.
 class ProxiedGroup final : public runtime::Group {
 public:
-  ProxiedGroup(runtime::Group &inner, double delayMilliseconds, size_t windowBytes) : inner_(inner), delay_(delayMilliseconds), window_(windowBytes) {}
+  ProxiedGroup(runtime::Group &inner, double delayMilliseconds, size_t windowBytes)
+      : inner_(inner), delay_(delayMilliseconds), window_(windowBytes) {}
   uint32_t rank() const override { return inner_.rank(); }
   uint32_t size() const override { return inner_.size(); }
   uint64_t generation() const override { return inner_.generation(); }

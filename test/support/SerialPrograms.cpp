@@ -24,7 +24,8 @@ bundle::Value value(Kind kind, uint32_t id, uint32_t cut, int64_t begin, int64_t
 
 class Builder {
 public:
-  Builder(const SyntheticModel &model, const SerialPlan &plan) : summary(model.summary), bodies(model.bodies), plan(plan), programs(plan.devices), last(plan.devices, -1) {}
+  Builder(const SyntheticModel &model, const SerialPlan &plan)
+      : summary(model.summary), bodies(model.bodies), plan(plan), programs(plan.devices), last(plan.devices, -1) {}
 
   std::vector<bundle::Program> build() {
     owners = plan.owners;
@@ -37,7 +38,8 @@ public:
       programs[d].set_device(uint32_t(d));
       programs[d].set_device_name("d" + std::to_string(d));
       programs[d].add_arenas()->set_kind(bundle::DEVICE);
-      for (int kind : {bundle::COMPUTE, bundle::SEND_QUEUE, bundle::RECEIVE_QUEUE, bundle::COLLECTIVE_QUEUE, bundle::HOST_TO_DEVICE, bundle::DEVICE_TO_HOST})
+      for (int kind :
+           {bundle::COMPUTE, bundle::SEND_QUEUE, bundle::RECEIVE_QUEUE, bundle::COLLECTIVE_QUEUE, bundle::HOST_TO_DEVICE, bundle::DEVICE_TO_HOST})
         programs[d].add_queues()->set_kind(bundle::QueueKind(kind));
       auto *e = add(d, 4, bundle::LOAD);
       *e->mutable_load_scalars()->mutable_region() = region(d, "scalars", 512);
@@ -136,7 +138,8 @@ private:
 
   bundle::Region shardRegion(const SerialShard &shard) {
     if (devicesOf(shard.group).count(shard.device))
-      return part(region(shard.device, parametersKey(shard.group), summary.groups(int(shard.group)).elements() * 4), shard.begin * 4, (shard.end - shard.begin) * 4);
+      return part(region(shard.device, parametersKey(shard.group), summary.groups(int(shard.group)).elements() * 4), shard.begin * 4,
+                  (shard.end - shard.begin) * 4);
     return region(shard.device, parametersKey(shard.group), (shard.end - shard.begin) * 4);
   }
 
@@ -194,15 +197,17 @@ private:
   }
 
   std::string cellKey(int c, const char *what, uint32_t id) const { return std::string(what) + std::to_string(id) + "@" + std::to_string(c); }
-  bool live(uint32_t v, int cut) const { return int(summary.values(int(v)).producer()) < cut && int(*summary.values(int(v)).users().rbegin()) >= cut; }
+  bool live(uint32_t v, int cut) const {
+    return int(summary.values(int(v)).producer()) < cut && int(*summary.values(int(v)).users().rbegin()) >= cut;
+  }
 
   /// Moves the rows two touching cells share of a value or its gradient.
   void move(int from, int to, const char *what, const bundle::Value &declared, int64_t bytesPerRow, bundle::Phase phase) {
     const auto &a = plan.cells[from], &b = plan.cells[to];
-    bundle::Region source = part(region(a.device, cellKey(from, what, declared.id()), (a.endSample - a.firstSample) * bytesPerRow), (declared.begin() - a.firstSample) * bytesPerRow,
-                                 (declared.end() - declared.begin()) * bytesPerRow);
-    bundle::Region target = part(region(b.device, cellKey(to, what, declared.id()), (b.endSample - b.firstSample) * bytesPerRow), (declared.begin() - b.firstSample) * bytesPerRow,
-                                 (declared.end() - declared.begin()) * bytesPerRow);
+    bundle::Region source = part(region(a.device, cellKey(from, what, declared.id()), (a.endSample - a.firstSample) * bytesPerRow),
+                                 (declared.begin() - a.firstSample) * bytesPerRow, (declared.end() - declared.begin()) * bytesPerRow);
+    bundle::Region target = part(region(b.device, cellKey(to, what, declared.id()), (b.endSample - b.firstSample) * bytesPerRow),
+                                 (declared.begin() - b.firstSample) * bytesPerRow, (declared.end() - declared.begin()) * bytesPerRow);
     if (a.device == b.device) {
       auto *copy = add(int(a.device), 0, phase)->mutable_copy();
       *copy->mutable_from() = source;
@@ -247,30 +252,58 @@ private:
       case bundle::PARAMETER_GRADIENT: {
         const auto &p = summary.parameters(int(unit.parameters(i)));
         bool gradient = slot.kind() == bundle::PARAMETER_GRADIENT;
-        bundle::Region whole = region(d, (gradient ? "gradients" : "parameters") + std::to_string(p.group()), summary.groups(int(p.group())).elements() * 4);
-        bindTo(part(whole, p.offset() * 4, p.shape(0) * 4), value(gradient ? bundle::Value::GRADIENTS : bundle::Value::PARAMETERS, p.group(), 0, p.offset(), p.offset() + p.shape(0)));
+        bundle::Region whole =
+            region(d, (gradient ? "gradients" : "parameters") + std::to_string(p.group()), summary.groups(int(p.group())).elements() * 4);
+        bindTo(part(whole, p.offset() * 4, p.shape(0) * 4),
+               value(gradient ? bundle::Value::GRADIENTS : bundle::Value::PARAMETERS, p.group(), 0, p.offset(), p.offset() + p.shape(0)));
         if (gradient)
           binding->set_overwrite(startedGroups.count({d, p.group()}) == 0);
         break;
       }
-      case bundle::INPUT: bindTo(region(d, cellKey(c, "input", unit.inputs(i)), bytes), rowsOf(bundle::Value::INPUT_ROWS, unit.inputs(i), 0)); break;
-      case bundle::BOUNDARY_IN: bindTo(region(d, cellKey(c, "value", unit.values_in(i)), bytes), rowsOf(bundle::Value::ACTIVATION, unit.values_in(i), 0)); break;
-      case bundle::BOUNDARY_OUT: bindTo(region(d, cellKey(c, "value", unit.values_out(i)), bytes), rowsOf(bundle::Value::ACTIVATION, unit.values_out(i), 0)); break;
+      case bundle::INPUT:
+        bindTo(region(d, cellKey(c, "input", unit.inputs(i)), bytes), rowsOf(bundle::Value::INPUT_ROWS, unit.inputs(i), 0));
+        break;
+      case bundle::BOUNDARY_IN:
+        bindTo(region(d, cellKey(c, "value", unit.values_in(i)), bytes), rowsOf(bundle::Value::ACTIVATION, unit.values_in(i), 0));
+        break;
+      case bundle::BOUNDARY_OUT:
+        bindTo(region(d, cellKey(c, "value", unit.values_out(i)), bytes), rowsOf(bundle::Value::ACTIVATION, unit.values_out(i), 0));
+        break;
       case bundle::BOUNDARY_IN_GRADIENT: {
         const auto &users = summary.values(int(unit.values_in(i))).users();
-        bindTo(region(d, cellKey(c, "gradient", unit.values_in(i)), bytes), rowsOf(bundle::Value::ACTIVATION_GRADIENT, unit.values_in(i), uint32_t(u)));
+        bindTo(region(d, cellKey(c, "gradient", unit.values_in(i)), bytes),
+               rowsOf(bundle::Value::ACTIVATION_GRADIENT, unit.values_in(i), uint32_t(u)));
         binding->set_overwrite(*users.rbegin() == uint32_t(u));
         break;
       }
       case bundle::BOUNDARY_OUT_GRADIENT:
-        bindTo(region(d, cellKey(c, "gradient", unit.values_out(i)), bytes), rowsOf(bundle::Value::ACTIVATION_GRADIENT, unit.values_out(i), summary.values(int(unit.values_out(i))).users(0)));
+        bindTo(region(d, cellKey(c, "gradient", unit.values_out(i)), bytes),
+               rowsOf(bundle::Value::ACTIVATION_GRADIENT, unit.values_out(i), summary.values(int(unit.values_out(i))).users(0)));
         break;
-      case bundle::SAVED: bindTo(region(d, cellKey(c, "saved", uint32_t(u)), bytes), rowsOf(bundle::Value::SAVED_BLOCK, uint32_t(u), 0)); break;
-      case bundle::DEFERRED: bindTo(region(d, cellKey(c, "deferred", uint32_t(u)), bytes), rowsOf(bundle::Value::DEFERRED_BLOCK, uint32_t(u), 0)); break;
-      case bundle::WORKSPACE: bindTo(region(d, cellKey(c, forward ? "workF" : compute->task() == bundle::Compute::B ? "workB" : "workW", uint32_t(u)), bytes), bundle::Value()); break;
-      case bundle::SCALARS: bindTo(part(region(d, "scalars", 512), 0, 256), value(bundle::Value::STEP_SCALARS, 0, 0, 0, 0)); break;
-      case bundle::LOSS: bindTo(region(d, cellKey(c, "loss", unit.loss_terms(i)), bytes), rowsOf(bundle::Value::LOSS_ROWS, uint32_t(u), unit.loss_terms(i))); break;
-      default: break;
+      case bundle::SAVED:
+        bindTo(region(d, cellKey(c, "saved", uint32_t(u)), bytes), rowsOf(bundle::Value::SAVED_BLOCK, uint32_t(u), 0));
+        break;
+      case bundle::DEFERRED:
+        bindTo(region(d, cellKey(c, "deferred", uint32_t(u)), bytes), rowsOf(bundle::Value::DEFERRED_BLOCK, uint32_t(u), 0));
+        break;
+      case bundle::WORKSPACE:
+        bindTo(region(d,
+                      cellKey(c,
+                              forward                                 ? "workF"
+                              : compute->task() == bundle::Compute::B ? "workB"
+                                                                      : "workW",
+                              uint32_t(u)),
+                      bytes),
+               bundle::Value());
+        break;
+      case bundle::SCALARS:
+        bindTo(part(region(d, "scalars", 512), 0, 256), value(bundle::Value::STEP_SCALARS, 0, 0, 0, 0));
+        break;
+      case bundle::LOSS:
+        bindTo(region(d, cellKey(c, "loss", unit.loss_terms(i)), bytes), rowsOf(bundle::Value::LOSS_ROWS, uint32_t(u), unit.loss_terms(i)));
+        break;
+      default:
+        break;
       }
     }
     if (call->body() == unit.backward_body() || compute->task() == bundle::Compute::W)
@@ -297,7 +330,8 @@ private:
         const auto &source = plan.cells[other];
         int64_t begin = std::max(source.firstSample, cell.firstSample), end = std::min(source.endSample, cell.endSample);
         if (source.endUnit == cell.firstUnit && begin < end)
-          move(int(other), c, "value", value(bundle::Value::ACTIVATION, uint32_t(v), 0, begin, end), summary.values(v).bytes_per_row(), bundle::FORWARD);
+          move(int(other), c, "value", value(bundle::Value::ACTIVATION, uint32_t(v), 0, begin, end), summary.values(v).bytes_per_row(),
+               bundle::FORWARD);
       }
     auto *compute = add(int(cell.device), 0, bundle::FORWARD)->mutable_compute();
     compute->set_task(bundle::Compute::F);
@@ -344,7 +378,8 @@ private:
             break;
           }
         if (source.firstUnit == cell.endUnit && begin < end)
-          move(int(other), c, "gradient", value(bundle::Value::ACTIVATION_GRADIENT, uint32_t(v), user, begin, end), summary.values(v).bytes_per_row(), bundle::BACKWARD);
+          move(int(other), c, "gradient", value(bundle::Value::ACTIVATION_GRADIENT, uint32_t(v), user, begin, end), summary.values(v).bytes_per_row(),
+               bundle::BACKWARD);
       }
     for (bundle::Compute::Task task : {bundle::Compute::B, bundle::Compute::W}) {
       bundle::Compute *compute = nullptr;
@@ -375,7 +410,8 @@ private:
       return int(first ? unit.input_gradient_body() : unit.weight_gradient_body());
     auto needed = [&](uint32_t v) { return summary.values(int(v)).needs_gradient(); };
     auto trained = [&](uint32_t p) { return summary.parameters(int(p)).trainable(); };
-    const bool onlyWeights = std::none_of(unit.values_in().begin(), unit.values_in().end(), needed) && std::any_of(unit.parameters().begin(), unit.parameters().end(), trained);
+    const bool onlyWeights = std::none_of(unit.values_in().begin(), unit.values_in().end(), needed) &&
+                             std::any_of(unit.parameters().begin(), unit.parameters().end(), trained);
     return first == onlyWeights ? -1 : int(unit.backward_body());
   }
 
@@ -511,7 +547,8 @@ private:
         bindTo(part(shardRegion(shard), (begin - shard.begin) * 4, (end - begin) * 4), value(bundle::Value::PARAMETERS, shard.group, 0, begin, end));
         bindTo(gradients(shard, begin, end), value(bundle::Value::REDUCED_GRADIENTS, shard.group, 0, begin, end));
         for (uint32_t m = 0; m < summary.moments(); ++m)
-          bindTo(part(region(shard.device, "moments" + std::to_string(m) + "." + std::to_string(shard.group), (shard.end - shard.begin) * 4), (begin - shard.begin) * 4, (end - begin) * 4),
+          bindTo(part(region(shard.device, "moments" + std::to_string(m) + "." + std::to_string(shard.group), (shard.end - shard.begin) * 4),
+                      (begin - shard.begin) * 4, (end - begin) * 4),
                  value(bundle::Value::MOMENTS, shard.group, m, begin, end));
         bindTo(part(region(shard.device, "scalars", 512), 0, 256), value(bundle::Value::STEP_SCALARS, 1, 0, 0, 0));
         auto step = value(bundle::Value::OPTIMIZER_STEP, 0, 0, 0, 0);

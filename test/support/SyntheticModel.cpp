@@ -81,7 +81,8 @@ struct Maker {
     }
   }
 
-  bundle::Slot *slot(bundle::Body *body, bundle::SlotKind kind, uint32_t index, bundle::AccessMode mode, int64_t fixed, int64_t perRow, const std::string &name) {
+  bundle::Slot *slot(bundle::Body *body, bundle::SlotKind kind, uint32_t index, bundle::AccessMode mode, int64_t fixed, int64_t perRow,
+                     const std::string &name) {
     auto *s = body->add_slots();
     s->set_kind(kind);
     s->set_index(index);
@@ -132,7 +133,8 @@ struct Maker {
       }
       if (forward || backwardReadsInputs)
         for (int i = 0; i < unit->inputs_size(); ++i)
-          slot(body, bundle::INPUT, uint32_t(i), bundle::READ, 0, summary.inputs(int(unit->inputs(i))).bytes_per_row(), summary.inputs(int(unit->inputs(i))).name());
+          slot(body, bundle::INPUT, uint32_t(i), bundle::READ, 0, summary.inputs(int(unit->inputs(i))).bytes_per_row(),
+               summary.inputs(int(unit->inputs(i))).name());
       for (int i = 0; i < unit->values_in_size(); ++i) {
         const auto &v = summary.values(int(unit->values_in(i)));
         if (forward || keepsInput)
@@ -143,7 +145,8 @@ struct Maker {
       for (int i = 0; i < unit->values_out_size(); ++i) {
         const auto &v = summary.values(int(unit->values_out(i)));
         if (forward || v.needs_gradient())
-          slot(body, forward ? bundle::BOUNDARY_OUT : bundle::BOUNDARY_OUT_GRADIENT, uint32_t(i), forward ? bundle::WRITE : bundle::READ, 0, v.bytes_per_row(), v.name());
+          slot(body, forward ? bundle::BOUNDARY_OUT : bundle::BOUNDARY_OUT_GRADIENT, uint32_t(i), forward ? bundle::WRITE : bundle::READ, 0,
+               v.bytes_per_row(), v.name());
       }
       if (unit->saved_bytes().per_row())
         slot(body, bundle::SAVED, 0, forward ? bundle::WRITE : bundle::READ, 0, unit->saved_bytes().per_row(), "saved");
@@ -168,7 +171,10 @@ struct Maker {
       auto *body = model.bodies.add_bodies();
       body->set_name(decay ? "update_decay" : "update_plain");
       for (int s = 0; s < 2 + options.moments; ++s)
-        slot(body, bundle::STATE, uint32_t(s), s == 1 ? bundle::READ : bundle::UPDATE, 0, 4, s == 0 ? "parameters" : s == 1 ? "gradients" : "moments");
+        slot(body, bundle::STATE, uint32_t(s), s == 1 ? bundle::READ : bundle::UPDATE, 0, 4,
+             s == 0   ? "parameters"
+             : s == 1 ? "gradients"
+                      : "moments");
       slot(body, bundle::SCALARS, 0, bundle::READ, 256, 0, "scalars");
       slot(body, bundle::OPTIMIZER_STEP_SLOT, 0, bundle::READ, 8, 0, "step");
       (decay ? summary.set_update_body_decay(model.bodies.bodies_size() - 1) : summary.set_update_body_plain(model.bodies.bodies_size() - 1));

@@ -11,10 +11,10 @@ struct SyntheticModel {
 };
 
 struct SyntheticOptions {
-  int units = 4;          ///< >= 2: the first reads the ids, the last has the labels and the loss
-  bool tied = true;       ///< the first parameter of the first unit is used by the last too
-  bool skip = true;       ///< the first unit's value is used by every second unit besides the next one
-  bool frozen = true;     ///< a frozen table used by the units in the middle
+  int units = 4;      ///< >= 2: the first reads the ids, the last has the labels and the loss
+  bool tied = true;   ///< the first parameter of the first unit is used by the last too
+  bool skip = true;   ///< the first unit's value is used by every second unit besides the next one
+  bool frozen = true; ///< a frozen table used by the units in the middle
   int moments = 2;
   int lossTerms = 1;
   double clipNorm = 1.0;
@@ -22,8 +22,8 @@ struct SyntheticOptions {
   /// Values of several users, some without gradients; parameters of any set of units; inputs of any unit; units without parameters, saved blocks or
   /// workspace.
   bool irregular = false;
-  bool splits = true;     ///< most units have their backward in two parts besides
-  uint32_t seed = 1;      ///< varies sizes and which optional slots bodies have
+  bool splits = true; ///< most units have their backward in two parts besides
+  uint32_t seed = 1;  ///< varies sizes and which optional slots bodies have
 };
 
 /// Every slot size is a multiple of 64 bytes per row, so that any range of rows starts aligned.

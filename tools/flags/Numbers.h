@@ -1,5 +1,5 @@
-// How tools read numbers on their command lines: as they are written, or not at all. CLI11 alone takes "nan" for a number that is not negative, and what is beyond 64 bits for the
-// largest number.
+// How tools read numbers on their command lines: as they are written, or not at all. CLI11 alone takes "nan" for a number that is not negative, and
+// what is beyond 64 bits for the largest number.
 #pragma once
 
 #include <CLI/CLI.hpp>

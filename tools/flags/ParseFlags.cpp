@@ -58,7 +58,8 @@ std::optional<int> parseFlags(CLI::App &app, int argc, char **argv, const char *
       if (std::string flag = flagOf(word); !flag.empty())
         if (std::string near = nearestName(known, flag); !near.empty())
           hints += (hints.empty() ? "" : ", ") + near + " (for " + flag + ")";
-    fprintf(stderr, "error: %s%s %s --help lists the options\n", problem.what(), hints.empty() ? "." : ("; did you mean " + hints + "?").c_str(), tool);
+    fprintf(stderr, "error: %s%s %s --help lists the options\n", problem.what(), hints.empty() ? "." : ("; did you mean " + hints + "?").c_str(),
+            tool);
     return 1;
   }
 }

@@ -34,7 +34,9 @@ void TrainingFlags::addStateTo(CLI::App &app) {
 bool TrainingFlags::resolve(bundle::TrainingOptions &o, std::string &error) const {
   bool adamw = optimizer == "adamw";
   o.set_optimizer(adamw ? bundle::TrainingOptions::ADAMW : optimizer == "adam" ? bundle::TrainingOptions::ADAM : bundle::TrainingOptions::SGD);
-  o.set_schedule(schedule == "cosine" ? bundle::TrainingOptions::COSINE : schedule == "linear" ? bundle::TrainingOptions::LINEAR : bundle::TrainingOptions::CONSTANT);
+  o.set_schedule(schedule == "cosine"   ? bundle::TrainingOptions::COSINE
+                 : schedule == "linear" ? bundle::TrainingOptions::LINEAR
+                                        : bundle::TrainingOptions::CONSTANT);
   o.set_learning_rate(learningRate);
   o.set_beta1(betas[0]);
   o.set_beta2(betas[1]);

@@ -11,8 +11,8 @@
 #include <cmath>
 #include <cstdlib>
 #include <filesystem>
-#include <map>
 #include <fstream>
+#include <map>
 #include <set>
 #include <sstream>
 
@@ -149,8 +149,8 @@ private:
       double best = link > 0 ? link : bus;
       port = port > 0 && best > 0 ? std::min(port, best) : std::max(port, best);
       pcie = pcie > 0 && bus > 0 ? std::min(pcie, bus) : std::max(pcie, bus);
-      note(gpu.name + ", " + figure("%.3g GB", static_cast<double>(gpu.memory) / 1e9) + ", PCIe " + std::to_string(gpu.pcieGeneration) + " x" + std::to_string(gpu.pcieWidth) +
-           (gpu.nvlinks ? ", " + std::to_string(gpu.nvlinks) + " NVLinks" : ""));
+      note(gpu.name + ", " + figure("%.3g GB", static_cast<double>(gpu.memory) / 1e9) + ", PCIe " + std::to_string(gpu.pcieGeneration) + " x" +
+           std::to_string(gpu.pcieWidth) + (gpu.nvlinks ? ", " + std::to_string(gpu.nvlinks) + " NVLinks" : ""));
     }
     if (port > 0)
       described.mutable_port()->set_bandwidth(port);
@@ -198,7 +198,8 @@ private:
     std::fill(std::begin(device.speed), std::end(device.speed), speed);
     devices.push_back(device);
     described.mutable_port()->set_bandwidth(described.port().bandwidth() > 0 ? described.port().bandwidth() : 10e9);
-    note((model.empty() ? "a processor" : model) + ", " + std::to_string(processors) + " processors; " + figure("%.3g GFLOP/s ", speed / 1e9) + (o.measure ? "measured" : "estimated (--measure finds out)"));
+    note((model.empty() ? "a processor" : model) + ", " + std::to_string(processors) + " processors; " + figure("%.3g GFLOP/s ", speed / 1e9) +
+         (o.measure ? "measured" : "estimated (--measure finds out)"));
     return Status::success();
   }
 
@@ -212,7 +213,7 @@ private:
     for (const fs::path &card : entries(root / "sys/class/net")) {
       std::error_code error;
       if (!fs::exists(card / "device", error) || firstLine(card / "operstate") == "down")
-        continue; // bridges, tunnels, loopback
+        continue;                                        // bridges, tunnels, loopback
       double speed = numberIn(card / "speed") * 0.125e6; // Mbit/s
       if (speed > ethernet) {
         ethernet = speed;

@@ -10,11 +10,11 @@
 namespace zorse::cluster {
 
 struct DescribeOptions {
-  std::string root;        ///< "" but in tests: where /proc and /sys are
-  std::string nvml;        ///< the library; empty: the system's
-  std::string node;        ///< the node's name; empty: the host's
-  bool cpu = false;        ///< the processors are a device even where there are GPUs
-  bool measure = false;    ///< the speed of matrix products on the processors, instead of an estimate
+  std::string root;     ///< "" but in tests: where /proc and /sys are
+  std::string nvml;     ///< the library; empty: the system's
+  std::string node;     ///< the node's name; empty: the host's
+  bool cpu = false;     ///< the processors are a device even where there are GPUs
+  bool measure = false; ///< the speed of matrix products on the processors, instead of an estimate
 };
 
 struct Description {

@@ -40,7 +40,8 @@ Result<planning::Cluster> zorse::cluster::gather(const Place &place, const Descr
       std::string error;
       std::optional<planning::Cluster> part = planning::readCluster(text, error);
       if (!part)
-        return userError("rank " + std::to_string(parts.size()) + " describes itself in a way that cannot be read (" + error + "); start every rank with the same version of Zorse");
+        return userError("rank " + std::to_string(parts.size()) + " describes itself in a way that cannot be read (" + error +
+                         "); start every rank with the same version of Zorse");
       nodes.push_back(nodeByName.emplace(part->nodes.front().name, static_cast<uint32_t>(nodeByName.size())).first->second);
       parts.push_back(std::move(*part));
     }
@@ -55,8 +56,8 @@ Result<planning::Cluster> zorse::cluster::gather(const Place &place, const Descr
       return links.error();
     std::vector<planning::LinkProfile> found;
     for (const RankLink &link : *links) {
-      found.push_back({all.nodes[nodes[link.a]].name, all.nodes[nodes[link.b]].name, std::max(link.alone.bandwidth, link.together), link.alone.latency,
-                       link.together > 0 ? link.alone.bandwidth : 0});
+      found.push_back({all.nodes[nodes[link.a]].name, all.nodes[nodes[link.b]].name, std::max(link.alone.bandwidth, link.together),
+                       link.alone.latency, link.together > 0 ? link.alone.bandwidth : 0});
       char text[96];
       std::snprintf(text, sizeof text, ": %.4g MB/s, %.4g us", found.back().bandwidth / 1e6, found.back().latency * 1e6);
       if (options.say && place.rank == 0)
@@ -125,8 +126,9 @@ Result<std::string> zorse::cluster::gatherFromHosts(const HostsOptions &options)
   std::vector<Child> children(options.hosts.size());
   Status failure;
   for (size_t i = 0; i < children.size() && failure.succeeded(); ++i) {
-    std::string remote = "read -r ZORSE_SECRET; export ZORSE_SECRET; exec env ZORSE_RANK=" + std::to_string(i) + " ZORSE_WORLD_SIZE=" + std::to_string(children.size()) +
-                         " ZORSE_LOCAL_RANK=0 ZORSE_JOB=" + inQuotes(key.job) + " ZORSE_STORE=" + inQuotes(options.hosts[0] + ":" + std::to_string(first) + "-" + std::to_string(first + 7)) + " " +
+    std::string remote = "read -r ZORSE_SECRET; export ZORSE_SECRET; exec env ZORSE_RANK=" + std::to_string(i) +
+                         " ZORSE_WORLD_SIZE=" + std::to_string(children.size()) + " ZORSE_LOCAL_RANK=0 ZORSE_JOB=" + inQuotes(key.job) +
+                         " ZORSE_STORE=" + inQuotes(options.hosts[0] + ":" + std::to_string(first) + "-" + std::to_string(first + 7)) + " " +
                          inQuotes(options.command) + " --gather";
     for (const std::string &word : options.more)
       remote += " " + inQuotes(word);
@@ -166,12 +168,14 @@ Result<std::string> zorse::cluster::gatherFromHosts(const HostsOptions &options)
     ::close(child.in);
     ::close(child.out);
     if (!WIFEXITED(code) || WEXITSTATUS(code) != 0)
-      problems += (problems.empty() ? "" : ", ") + options.hosts[i] + (WIFEXITED(code) ? " (exit code " + std::to_string(WEXITSTATUS(code)) + ")" : " (killed)");
+      problems += (problems.empty() ? "" : ", ") + options.hosts[i] +
+                  (WIFEXITED(code) ? " (exit code " + std::to_string(WEXITSTATUS(code)) + ")" : " (killed)");
   }
   if (failure.failed())
     return failure;
   if (!problems.empty())
-    return userError("these hosts gave no description: " + problems + "; each needs '" + options.command + "' in its PATH (--command), a login without a password (ssh), and the ports " +
-                     std::to_string(first) + " to " + std::to_string(first + 7) + " of " + options.hosts[0] + " open to the others");
+    return userError("these hosts gave no description: " + problems + "; each needs '" + options.command +
+                     "' in its PATH (--command), a login without a password (ssh), and the ports " + std::to_string(first) + " to " +
+                     std::to_string(first + 7) + " of " + options.hosts[0] + " open to the others");
   return children[0].said;
 }

@@ -38,11 +38,13 @@ std::vector<Gpu> zorse::cluster::findGpus(const std::string &path, std::string &
       note = path + ": cannot be loaded: " + dlerror();
     return gpus;
   }
-  int (*init)() = nullptr, (*shutdown)() = nullptr, (*count)(unsigned *) = nullptr, (*handleOf)(unsigned, Handle *) = nullptr, (*nameOf)(Handle, char *, unsigned) = nullptr,
-      (*memoryOf)(Handle, void *) = nullptr /* a Memory */, (*generation)(Handle, unsigned *) = nullptr, (*width)(Handle, unsigned *) = nullptr, (*linkState)(Handle, unsigned, unsigned *) = nullptr,
+  int (*init)() = nullptr, (*shutdown)() = nullptr, (*count)(unsigned *) = nullptr, (*handleOf)(unsigned, Handle *) = nullptr,
+      (*nameOf)(Handle, char *, unsigned) = nullptr, (*memoryOf)(Handle, void *) = nullptr /* a Memory */,
+      (*generation)(Handle, unsigned *) = nullptr, (*width)(Handle, unsigned *) = nullptr, (*linkState)(Handle, unsigned, unsigned *) = nullptr,
       (*linkVersion)(Handle, unsigned, unsigned *) = nullptr;
   if (!library.find(init, "nvmlInit_v2") || !library.find(shutdown, "nvmlShutdown") || !library.find(count, "nvmlDeviceGetCount_v2") ||
-      !library.find(handleOf, "nvmlDeviceGetHandleByIndex_v2") || !library.find(nameOf, "nvmlDeviceGetName") || !library.find(memoryOf, "nvmlDeviceGetMemoryInfo")) {
+      !library.find(handleOf, "nvmlDeviceGetHandleByIndex_v2") || !library.find(nameOf, "nvmlDeviceGetName") ||
+      !library.find(memoryOf, "nvmlDeviceGetMemoryInfo")) {
     note = "the NVML library lacks functions that are needed; is the driver older than 418?";
     return gpus;
   }
@@ -99,8 +101,15 @@ std::string zorse::cluster::typeOfGpu(const std::string &name, uint64_t memory) 
     return large ? "A100-80" : "A100-40";
   if (has("V100"))
     return wide ? "V100-32" : "V100-16";
-  for (auto [part, type] : {std::make_pair("P100", "P100"), {"L40S", "L40S"}, {"A10G", "A10G"}, {"A30", "A30"}, {"A40", "A40"}, {"RTX A6000", "A6000"}, {"RTX 3090", "RTX3090"},
-                            {"RTX 4090", "RTX4090"}, {"RTX 5090", "RTX5090"}})
+  for (auto [part, type] : {std::make_pair("P100", "P100"),
+                            {"L40S", "L40S"},
+                            {"A10G", "A10G"},
+                            {"A30", "A30"},
+                            {"A40", "A40"},
+                            {"RTX A6000", "A6000"},
+                            {"RTX 3090", "RTX3090"},
+                            {"RTX 4090", "RTX4090"},
+                            {"RTX 5090", "RTX5090"}})
     if (has(part))
       return type;
   // Short names: whole words only.

@@ -8,10 +8,10 @@
 namespace zorse::cluster {
 
 struct Gpu {
-  std::string name;          ///< "NVIDIA A100-SXM4-40GB"
+  std::string name; ///< "NVIDIA A100-SXM4-40GB"
   uint64_t memory = 0;
   unsigned pcieGeneration = 0, pcieWidth = 0;
-  unsigned nvlinks = 0;      ///< active
+  unsigned nvlinks = 0; ///< active
   unsigned nvlinkVersion = 0;
 };
 

@@ -37,7 +37,8 @@ void say(const Options &o, const std::string &line) {
 Status write(const Options &o, const std::string &text) {
   if (o.output == "-") {
     std::fwrite(text.data(), 1, text.size(), stdout);
-    return std::fflush(stdout) == 0 ? Status::success() : Status(userError(std::string("standard output cannot be written: ") + std::strerror(errno)));
+    return std::fflush(stdout) == 0 ? Status::success()
+                                    : Status(userError(std::string("standard output cannot be written: ") + std::strerror(errno)));
   }
   std::ofstream file(o.output, std::ios::binary);
   file << text;
@@ -55,7 +56,10 @@ Status write(const Options &o, const std::string &text) {
     words.push_back(*word);
   words.push_back(nullptr);
   ::execvp("srun", words.data());
-  std::fprintf(stderr, "error: srun cannot be run in this Slurm allocation: %s; run 'srun --ntasks-per-node=1 --cpu-bind=none zorse-cluster --gather ...' yourself\n", std::strerror(errno));
+  std::fprintf(
+      stderr,
+      "error: srun cannot be run in this Slurm allocation: %s; run 'srun --ntasks-per-node=1 --cpu-bind=none zorse-cluster --gather ...' yourself\n",
+      std::strerror(errno));
   ::_exit(1);
 }
 
@@ -64,10 +68,12 @@ Status start(Options &o, char **argv) {
     if (Status status = checkOverwrites({{"--secret-file", o.gather.secretFile}}, {{"--output", o.output}}); status.failed())
       return status;
   if (!o.hosts.hosts.empty()) {
-    for (const auto &[flag, given] : {std::make_pair("--measure", o.describe.measure), std::make_pair("--cpu", o.describe.cpu), std::make_pair("--quiet", o.quiet)})
+    for (const auto &[flag, given] :
+         {std::make_pair("--measure", o.describe.measure), std::make_pair("--cpu", o.describe.cpu), std::make_pair("--quiet", o.quiet)})
       if (given)
         o.hosts.more.push_back(flag);
-    for (const auto &[option, value] : {std::make_pair("--name", o.gather.name), std::make_pair("--nvml", o.describe.nvml), std::make_pair("--listen", o.gather.listen)})
+    for (const auto &[option, value] :
+         {std::make_pair("--name", o.gather.name), std::make_pair("--nvml", o.describe.nvml), std::make_pair("--listen", o.gather.listen)})
       if (!value.empty()) {
         o.hosts.more.push_back(option);
         o.hosts.more.push_back(value);
@@ -77,7 +83,8 @@ Status start(Options &o, char **argv) {
       return text.error();
     std::string error;
     if (!planning::readCluster(*text, error))
-      return userError(o.hosts.hosts[0] + " wrote something that is no cluster description (" + error + "); is its zorse-cluster of the same version, and its login silent?");
+      return userError(o.hosts.hosts[0] + " wrote something that is no cluster description (" + error +
+                       "); is its zorse-cluster of the same version, and its login silent?");
     return write(o, *text);
   }
   Result<std::optional<Place>> place = o.together ? placeFromEnvironment(currentEnvironment()) : Result<std::optional<Place>>(std::optional<Place>());
@@ -86,7 +93,8 @@ Status start(Options &o, char **argv) {
   if (o.together && !*place) {
     if (std::getenv("SLURM_JOB_NODELIST"))
       becomeSrun(argv);
-    return userError("--gather: this process was started by no launcher; start it with srun, mpirun or torchrun, one process per node, or give --hosts");
+    return userError(
+        "--gather: this process was started by no launcher; start it with srun, mpirun or torchrun, one process per node, or give --hosts");
   }
   Result<Description> mine = describe(o.describe);
   if (mine.failed())
@@ -117,12 +125,20 @@ int main(int argc, char **argv) {
   app.add_option("--node", o.describe.node, "the name of this machine's node; default the host's name");
   app.add_flag("--cpu", o.describe.cpu, "the processors are a device even where there are GPUs");
   app.add_flag("--measure", o.describe.measure, "measure the processors' speed, and with --gather or --hosts the links between the nodes");
-  auto *together = app.add_flag("--gather", o.together, "this is one process per node of a launcher's job (srun, mpirun, torchrun; docs/launching.md), or a Slurm allocation: rank 0 writes them all");
-  app.add_option("--hosts", o.hosts.hosts, "names of hosts, separated by commas: zorse-cluster is started on each over ssh")->delimiter(',')->excludes(together);
+  auto *together = app.add_flag(
+      "--gather", o.together,
+      "this is one process per node of a launcher's job (srun, mpirun, torchrun; docs/launching.md), or a Slurm allocation: rank 0 writes them all");
+  app.add_option("--hosts", o.hosts.hosts, "names of hosts, separated by commas: zorse-cluster is started on each over ssh")
+      ->delimiter(',')
+      ->excludes(together);
   app.add_option("--shell", o.shell, "words before the host's name, instead of 'ssh -o BatchMode=yes'");
   app.add_option("--command", o.hosts.command, "zorse-cluster on the hosts")->capture_default_str();
-  app.add_option("--link-seconds", o.gather.linkSeconds, "about how long each link is measured")->capture_default_str()->check(CLI::Range(0.05, 600.0));
-  app.add_option("--join-seconds", o.gather.joinSeconds, "all ranks must be there so long after the start")->capture_default_str()->check(CLI::Range(0.1, 1e6));
+  app.add_option("--link-seconds", o.gather.linkSeconds, "about how long each link is measured")
+      ->capture_default_str()
+      ->check(CLI::Range(0.05, 600.0));
+  app.add_option("--join-seconds", o.gather.joinSeconds, "all ranks must be there so long after the start")
+      ->capture_default_str()
+      ->check(CLI::Range(0.1, 1e6));
   app.add_option("--secret-file", o.gather.secretFile, "the job's secret, as for zorse-run");
   app.add_option("--listen", o.gather.listen, "this host's address for other ranks, as for zorse-run");
   app.add_option("--nvml", o.describe.nvml, "NVML's library, if it is not libnvidia-ml.so.1");

@@ -32,13 +32,18 @@ int main(int argc, char **argv) {
   app.add_option("model", o.model, "ONNX file: the forward graph with its loss")->required();
   app.add_option("--cluster", o.cluster, "devices and links (docs/cluster.md)");
   app.add_option("--batch", o.batch, "samples per step");
-  app.add_option("--profile", o.profiles, "measured times of the model's functions and of links (docs/profile.md); several times: later ones go before")->expected(1);
+  app.add_option("--profile", o.profiles,
+                 "measured times of the model's functions and of links (docs/profile.md); several times: later ones go before")
+      ->expected(1);
   app.add_option("--plan", o.plan, "plan.json (docs/plan.md); without it one is searched");
   app.add_option("-o,--output", o.output, "the bundle, a directory");
   app.add_option("--rebuild-kernels", o.rebuild,
-                 "a bundle from elsewhere, compiled from this model: make it anew, machine code and all, with its plan, cluster, batch, training options and weights; what it computes must be what this\n"
+                 "a bundle from elsewhere, compiled from this model: make it anew, machine code and all, with its plan, cluster, batch, training "
+                 "options and weights; what it computes must be what this\n"
                  "compiler makes of the model, or it is refused. Options about the model (--train, --loss, ...) are given as they were");
-  app.add_option("--weights", weights, "copy the initial weights into the bundle, or reference the model's files, or later: the files need not exist yet; auto (default): copy up to 64 MiB")
+  app.add_option("--weights", weights,
+                 "copy the initial weights into the bundle, or reference the model's files, or later: the files need not exist yet; auto (default): "
+                 "copy up to 64 MiB")
       ->check(CLI::IsMember({"auto", "copy", "reference", "later"}));
   app.add_option("--threads", o.threads, "threads of the compiler; the bundle does not depend on them");
   app.add_option("--arch", o.arch, "CPU to compile for, as LLVM names it; default: this one");
@@ -50,24 +55,32 @@ int main(int argc, char **argv) {
   TrainingFlags training;
   training.addTo(app);
 
-  app.add_flag("--split-bodies", o.splitBodies, "compile the two parts of every backward also if the plan does not split it, for zorse-profile to measure");
+  app.add_flag("--split-bodies", o.splitBodies,
+               "compile the two parts of every backward also if the plan does not split it, for zorse-profile to measure");
 
   const char *look = "Looking inside";
-  app.add_option("--compile-to", compileTo, "stop after: import, recognize, units, backward, bodies, plan, kernels, step, exec, verify or bundle")->group(look);
-  app.add_option("--emit", emit, "print: graph, units, plan, exec or llvm")->group(look)->check(CLI::IsMember({"graph", "units", "plan", "exec", "llvm"}));
+  app.add_option("--compile-to", compileTo, "stop after: import, recognize, units, backward, bodies, plan, kernels, step, exec, verify or bundle")
+      ->group(look);
+  app.add_option("--emit", emit, "print: graph, units, plan, exec or llvm")
+      ->group(look)
+      ->check(CLI::IsMember({"graph", "units", "plan", "exec", "llvm"}));
   app.add_option("--dump-dir", o.dumpDir, "what every phase made, as files")->group(look);
 
   if (std::optional<int> done = parseFlags(app, argc, argv, "zorse-compile"))
     return *done;
 
   std::string error;
-  o.weights = weights == "copy" ? pipelines::Weights::Copy : weights == "reference" ? pipelines::Weights::Reference : weights == "later" ? pipelines::Weights::Later : pipelines::Weights::Auto;
+  o.weights = weights == "copy"        ? pipelines::Weights::Copy
+              : weights == "reference" ? pipelines::Weights::Reference
+              : weights == "later"     ? pipelines::Weights::Later
+                                       : pipelines::Weights::Auto;
   if (!model.resolve(o, error))
     return fail(error);
   if (!compileTo.empty()) {
     std::optional<pipelines::Phase> phase = pipelines::findPhase(compileTo);
     if (!phase)
-      return fail("--compile-to: expects import, recognize, units, backward, bodies, plan, kernels, step, exec, verify or bundle, got '" + compileTo + "'");
+      return fail("--compile-to: expects import, recognize, units, backward, bodies, plan, kernels, step, exec, verify or bundle, got '" + compileTo +
+                  "'");
     o.last = *phase;
   }
   if (!emit.empty())
@@ -81,15 +94,22 @@ int main(int argc, char **argv) {
     return fail(error);
   // A bundle's own plan and cluster may be used to make it again: they are read whole before, and written again.
   std::error_code none;
-  auto unlessOwn = [&](const std::string &file, const char *name) { return std::filesystem::equivalent(file, std::filesystem::path(o.output) / name, none) ? std::string() : file; };
-  std::vector<runtime::NamedPath> inputs = {{"the model", o.model}, {"--cluster", unlessOwn(o.cluster, "cluster.yaml")}, {"--plan", unlessOwn(o.plan, "plan.json")}, {"--rebuild-kernels", o.rebuild}};
+  auto unlessOwn = [&](const std::string &file, const char *name) {
+    return std::filesystem::equivalent(file, std::filesystem::path(o.output) / name, none) ? std::string() : file;
+  };
+  std::vector<runtime::NamedPath> inputs = {{"the model", o.model},
+                                            {"--cluster", unlessOwn(o.cluster, "cluster.yaml")},
+                                            {"--plan", unlessOwn(o.plan, "plan.json")},
+                                            {"--rebuild-kernels", o.rebuild}};
   for (const std::string &profile : o.profiles)
     inputs.push_back({"--profile", profile});
-  if (runtime::Status status = runtime::checkOverwrites(inputs, {{"--output", o.output, /*replaced=*/true}, {"--dump-dir", o.dumpDir}}); status.failed())
+  if (runtime::Status status = runtime::checkOverwrites(inputs, {{"--output", o.output, /*replaced=*/true}, {"--dump-dir", o.dumpDir}});
+      status.failed())
     return fail(status.message());
 
   bool stopsEarly = o.emit != pipelines::Emit::Nothing || o.last < pipelines::Phase::Bundle;
-  bool needsPlan = (o.emit == pipelines::Emit::Nothing && o.last >= pipelines::Phase::Plan) || o.emit == pipelines::Emit::Plan || o.emit == pipelines::Emit::Exec;
+  bool needsPlan =
+      (o.emit == pipelines::Emit::Nothing && o.last >= pipelines::Phase::Plan) || o.emit == pipelines::Emit::Plan || o.emit == pipelines::Emit::Exec;
   if (o.output.empty() && !stopsEarly)
     return fail("expects -o BUNDLE, the directory to write, or --compile-to or --emit to stop before");
   if (needsPlan && o.cluster.empty())

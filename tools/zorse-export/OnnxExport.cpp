@@ -141,7 +141,8 @@ private:
       if (known.count(tensor.name()) || tensor.dims_size() != 2 || !type || !isFloat(*type))
         continue;
       for (const auto &[original, fill] : fills_) {
-        if (original->data_type() != tensor.data_type() || original->dims_size() != 2 || original->dims(0) != tensor.dims(1) || original->dims(1) != tensor.dims(0))
+        if (original->data_type() != tensor.data_type() || original->dims_size() != 2 || original->dims(0) != tensor.dims(1) ||
+            original->dims(1) != tensor.dims(0))
           continue;
         std::string error;
         std::optional<onnx_import::TensorBytes> a = model_.bytes(tensor, error), b = a ? model_.bytes(*original, error) : std::nullopt;
@@ -181,8 +182,10 @@ private:
       std::optional<StoredType> type = storedTypeOf(*found->second);
       std::string error;
       std::optional<onnx_import::TensorBytes> bytes = model_.bytes(*found->second, error);
-      if (!bytes || !type || shapeOf(*found->second) != parameters[p].storedShape() || !source_.isFrozen(p, *type, reinterpret_cast<const std::byte *>(dataOf(*bytes))))
-        note += (note.empty() ? "" : "\n") + ("frozen parameter '" + parameters[p].name + "' stays as in " + model_.path() + "; the run had other numbers (--init?)");
+      if (!bytes || !type || shapeOf(*found->second) != parameters[p].storedShape() ||
+          !source_.isFrozen(p, *type, reinterpret_cast<const std::byte *>(dataOf(*bytes))))
+        note += (note.empty() ? "" : "\n") +
+                ("frozen parameter '" + parameters[p].name + "' stays as in " + model_.path() + "; the run had other numbers (--init?)");
     }
   }
 
@@ -290,7 +293,9 @@ private:
       return status;
     for (const Place &place : places_) {
       place.tensor->clear_external_data();
-      for (const auto &[key, value] : {std::pair<const char *, std::string>{"location", location}, {"offset", std::to_string(place.offset)}, {"length", std::to_string(place.size)}}) {
+      for (const auto &[key, value] : {std::pair<const char *, std::string>{"location", location},
+                                       {"offset", std::to_string(place.offset)},
+                                       {"length", std::to_string(place.size)}}) {
         onnx::StringPair &entry = *place.tensor->add_external_data();
         entry.set_key(key);
         entry.set_value(value);
@@ -303,7 +308,8 @@ private:
     const onnx::Model &model = model_.model();
     size_t bytes = model.ByteSizeLong();
     if (bytes > size_t(INT32_MAX))
-      return userError(path_ + ": would have " + std::to_string(bytes) + " bytes, an ONNX file has at most 2 GiB; keep the original's data outside (external data)");
+      return userError(path_ + ": would have " + std::to_string(bytes) +
+                       " bytes, an ONNX file has at most 2 GiB; keep the original's data outside (external data)");
     return writeOutput(path_, [&](FILE *file) {
       std::string text; // a model whose data is outside is small, any other at most 2 GiB
       return model.SerializePartialToString(&text) && std::fwrite(text.data(), 1, text.size(), file) == text.size();

@@ -58,7 +58,8 @@ Status list(const std::string &directory) {
         for (const SnapshotFile &file : snapshot->index().files)
           bytes += file.bytes;
     }
-    printf("%-24s %10llu %10llu %16llu  %s\n", folder.name.c_str(), (unsigned long long)folder.step, (unsigned long long)folder.generation, (unsigned long long)bytes, state.c_str());
+    printf("%-24s %10llu %10llu %16llu  %s\n", folder.name.c_str(), (unsigned long long)folder.step, (unsigned long long)folder.generation,
+           (unsigned long long)bytes, state.c_str());
     fflush(stdout);
   }
   return Status::success();

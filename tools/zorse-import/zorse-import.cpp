@@ -70,7 +70,8 @@ int main(int argc, char **argv) {
       errs() << "note: " << note << "\n";
   if (listWeights)
     for (const zorse::WeightSource &weight : model->weights)
-      outs() << weight.parameter << " " << (weight.file.empty() ? "(inline)" : weight.file) << " +" << weight.offset << " " << weight.bytes << " bytes\n";
+      outs() << weight.parameter << " " << (weight.file.empty() ? "(inline)" : weight.file) << " +" << weight.offset << " " << weight.bytes
+             << " bytes\n";
   if (!quiet) {
     mlir::OpPrintingFlags flags;
     flags.enableDebugInfo(locations, /*prettyForm=*/true);

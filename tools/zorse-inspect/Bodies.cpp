@@ -55,11 +55,12 @@ void printBodies(const bundle::BundleView &bundle) {
     puts("");
     std::vector<std::vector<std::string>> table = {{"slot", "", "", ">bytes", ">a row"}};
     for (const bundle::Slot &slot : body.slots())
-      table.push_back({lower(bundle::AccessMode_Name(slot.mode())), lower(bundle::SlotKind_Name(slot.kind())) + " " + std::to_string(slot.index()), slot.name(),
-                       bytes(slot.bytes().fixed()), slot.bytes().per_row() ? bytes(slot.bytes().per_row()) : ""});
+      table.push_back({lower(bundle::AccessMode_Name(slot.mode())), lower(bundle::SlotKind_Name(slot.kind())) + " " + std::to_string(slot.index()),
+                       slot.name(), bytes(slot.bytes().fixed()), slot.bytes().per_row() ? bytes(slot.bytes().per_row()) : ""});
     printTable(table);
     for (int i = 0; i < body.launches_size(); ++i)
-      printf("   %s %s   %s\n", dim(fit(std::to_string(i), 3, true)).c_str(), describe(body.launches(i)).c_str(), dim(body.launches(i).origin()).c_str());
+      printf("   %s %s   %s\n", dim(fit(std::to_string(i), 3, true)).c_str(), describe(body.launches(i)).c_str(),
+             dim(body.launches(i).origin()).c_str());
   }
 }
 

@@ -25,8 +25,9 @@ constexpr int kKinds = 15;
 int kindOf(const bundle::Value &value) { return value.kind() >= 0 && value.kind() < kKinds ? value.kind() : 0; }
 
 const char *kindName(int kind) {
-  static const char *const names[] = {"workspace",  "parameters",  "gradients",   "reduced gradients", "moments", "activation", "activation gradient",
-                                      "saved",      "input",       "scalars",     "loss",              "sums",    "global sums",       "optimizer step", "deferred"};
+  static const char *const names[] = {"workspace",           "parameters",     "gradients", "reduced gradients", "moments", "activation",
+                                      "activation gradient", "saved",          "input",     "scalars",           "loss",    "sums",
+                                      "global sums",         "optimizer step", "deferred"};
   return names[kind];
 }
 constexpr char kSigns[] = "wPGRMagSislssoD"; // by kind
@@ -130,8 +131,8 @@ void drawArena(const bundle::Program &program, const std::vector<Buffer> &buffer
 }
 
 bool writeSvg(const bundle::Program &program, const std::vector<Buffer> &buffers, const std::string &path) {
-  static const char *const fills[] = {"#bbb", "#3b82f6", "#f97316", "#b45309", "#c026d3", "#22c55e", "#eab308", "#6366f1", "#f472b6", "#0d9488", "#ef4444",
-                                      "#0d9488", "#0d9488", "#0d9488", "#84cc16"};
+  static const char *const fills[] = {"#bbb",    "#3b82f6", "#f97316", "#b45309", "#c026d3", "#22c55e", "#eab308", "#6366f1",
+                                      "#f472b6", "#0d9488", "#ef4444", "#0d9488", "#0d9488", "#0d9488", "#84cc16"};
   std::ofstream out(path);
   double width = 1200, height = 600, top = 0;
   out << "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"1200\" height=\"" << height * program.arenas_size() << "\" font-family=\"sans-serif\">\n";
@@ -189,8 +190,7 @@ bool printMemory(const Inspected &what, int device, const std::string &svg, std:
   puts("");
   std::vector<std::vector<std::string>> table = {{"", "holds", ">buffers", ">bytes, reuse counted again"}};
   for (const auto &[kind, entry] : byKind)
-    table.push_back({onColour(std::string(1, kSigns[kind]), kColours[kind]), kindName(kind), std::to_string(entry.first),
-                     bytes(entry.second)});
+    table.push_back({onColour(std::string(1, kSigns[kind]), kColours[kind]), kindName(kind), std::to_string(entry.first), bytes(entry.second)});
   printTable(table);
   return true;
 }

@@ -71,7 +71,8 @@ std::string training(const bundle::TrainingOptions &t) {
 void line(const char *name, const std::string &text) { printf("  %s %s\n", dim(fit(name, 9)).c_str(), text.c_str()); }
 
 void printUnits(const bundle::ModelSummary &s) {
-  std::vector<std::vector<std::string>> table = {{">", "unit", ">class", ">parameters", ">forward FLOPs/row", ">backward", ">saved/row", ">deferred/row", ">passes on/row"}};
+  std::vector<std::vector<std::string>> table = {
+      {">", "unit", ">class", ">parameters", ">forward FLOPs/row", ">backward", ">saved/row", ">deferred/row", ">passes on/row"}};
   for (int u = 0; u < s.units_size(); ++u) {
     const bundle::UnitInfo &unit = s.units(u);
     double parameters = 0, passed = 0;
@@ -92,7 +93,8 @@ void printUnits(const bundle::ModelSummary &s) {
       continue;
     }
     table.push_back({std::to_string(u), unit.name(), std::to_string(unit.class_id()), amount(parameters), amount(unit.forward_flops_per_row()),
-                     amount(unit.backward_flops_per_row()), bytes(unit.saved_bytes().per_row()), bytes(unit.deferred_bytes().per_row()), bytes(passed)});
+                     amount(unit.backward_flops_per_row()), bytes(unit.saved_bytes().per_row()), bytes(unit.deferred_bytes().per_row()),
+                     bytes(passed)});
   }
   printTable(table);
 }
@@ -102,8 +104,7 @@ void printDevices(const Inspected &what) {
   for (const bundle::Program &program : what.programs)
     for (const bundle::Entry &entry : program.entries())
       end = std::max(end, entry.planned_end());
-  std::vector<std::vector<std::string>> table = {
-      {"device", "kind", ">threads", ">cells", ">entries", ">sends", ">sent", "memory", ">", "busy", ">"}};
+  std::vector<std::vector<std::string>> table = {{"device", "kind", ">threads", ">cells", ">entries", ">sends", ">sent", "memory", ">", "busy", ">"}};
   for (size_t d = 0; d < what.programs.size(); ++d) {
     const bundle::Program &program = what.programs[d];
     const bundle::BundleDevice &device = what.bundle.devices[d];
@@ -124,8 +125,8 @@ void printDevices(const Inspected &what) {
     double memory = program.planned_bytes();
     std::string limit = device.memory ? bytes(memory) + " of " + bytes(device.memory) : bytes(memory);
     table.push_back({coloured(device.name, d), device.kind, std::to_string(device.threads), std::to_string(cells.size()),
-                     std::to_string(program.entries_size()), std::to_string(sends), bytes(sent), bar(device.memory ? memory / device.memory : 0, 12), limit,
-                     bar(end > 0 ? busy / end : 0, 12), percent(end > 0 ? busy / end : 0)});
+                     std::to_string(program.entries_size()), std::to_string(sends), bytes(sent), bar(device.memory ? memory / device.memory : 0, 12),
+                     limit, bar(end > 0 ? busy / end : 0, 12), percent(end > 0 ? busy / end : 0)});
   }
   printTable(table);
 }
@@ -162,11 +163,13 @@ void printOverview(const Inspected &what) {
                     std::to_string(s.groups_size()) + " state groups; " + std::to_string(s.units_size()) + " units of " +
                     std::to_string(classes.size()) + " classes; " + std::to_string(what.bundle.bodies.bodies_size()) + " bodies for " +
                     what.bundle.bodies.arch());
-  std::string blocks = s.blocks_count() ? std::to_string(s.blocks_count()) + " blocks of " + std::to_string(s.blocks_period()) + " units" : "no repeated blocks";
+  std::string blocks =
+      s.blocks_count() ? std::to_string(s.blocks_count()) + " blocks of " + std::to_string(s.blocks_period()) + " units" : "no repeated blocks";
   std::string terms = std::to_string(s.loss_size()) + (s.loss_size() == 1 ? " loss term" : " loss terms");
   line("", blocks + ", " + terms);
   line("training", training(s.training()));
-  std::string step = std::to_string(what.plan.cells.size()) + (what.plan.cells.size() == 1 ? " cell, " : " cells, ") + std::to_string(all) + " entries (";
+  std::string step =
+      std::to_string(what.plan.cells.size()) + (what.plan.cells.size() == 1 ? " cell, " : " cells, ") + std::to_string(all) + " entries (";
   const char *separator = "";
   for (const auto &[word, count] : entries) {
     step += separator + std::to_string(count) + " " + word;

@@ -14,7 +14,7 @@ struct Grid {
   const step::Plan &plan;
   std::vector<int64_t> samples; ///< boundaries, ascending
   std::vector<int32_t> units;
-  std::vector<int> x, y;        ///< column and line of each boundary
+  std::vector<int> x, y; ///< column and line of each boundary
   std::vector<std::vector<int>> cell;
 
   Grid(const step::Plan &plan, int32_t unitCount, int width) : plan(plan) {

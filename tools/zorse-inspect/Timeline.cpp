@@ -1,5 +1,5 @@
-// The planned times as a Gantt chart in text. Forwards of a cell are a digit, its backward the same digit on the other shade (a letter without colours); W of a split backward is the
-// same sign for all cells.
+// The planned times as a Gantt chart in text. Forwards of a cell are a digit, its backward the same digit on the other shade (a letter without
+// colours); W of a split backward is the same sign for all cells.
 #include "Inspect.h"
 #include "Terminal.h"
 
@@ -111,7 +111,8 @@ void printTimeline(const Inspected &what) {
       }
       if (!used)
         continue;
-      std::string text = "  " + coloured(fit(q == 0 ? what.bundle.devices[d].name : "", margin - 11), d) + " " + dim(fit(queueName(program.queues(q)), 7)) + " ";
+      std::string text =
+          "  " + coloured(fit(q == 0 ? what.bundle.devices[d].name : "", margin - 11), d) + " " + dim(fit(queueName(program.queues(q)), 7)) + " ";
       for (int c = 0; c < width;) { // runs of equal marks share one escape sequence
         int e = c;
         std::string run;
@@ -126,9 +127,10 @@ void printTimeline(const Inspected &what) {
     }
   }
   printf("\n  %s %s\n", fit("", margin - 2).c_str(), dim("0 " + std::string(std::max(0, width - 12), '-') + " " + seconds(end)).c_str());
-  printf("  %s forward of the device's micro-batch, %s its backward, %s weight gradients of a split backward, %s update, %s norm and decision, %s send, %s receive, %s gather, %s reduce\n",
-         onColour("012", 0).c_str(), onColour("abc", 2).c_str(), onColour("=", 8).c_str(), onColour("U", 3).c_str(), onColour("N", 1).c_str(), onColour(">", 5).c_str(),
-         onColour("<", 5).c_str(), onColour("G", 4).c_str(), onColour("R", 6).c_str());
+  printf("  %s forward of the device's micro-batch, %s its backward, %s weight gradients of a split backward, %s update, %s norm and decision, %s "
+         "send, %s receive, %s gather, %s reduce\n",
+         onColour("012", 0).c_str(), onColour("abc", 2).c_str(), onColour("=", 8).c_str(), onColour("U", 3).c_str(), onColour("N", 1).c_str(),
+         onColour(">", 5).c_str(), onColour("<", 5).c_str(), onColour("G", 4).c_str(), onColour("R", 6).c_str());
 }
 
 } // namespace zorse::inspect

@@ -5,8 +5,8 @@
 #include "zorse/Conversion/ExecConversion.h"
 
 #include "mlir/IR/MLIRContext.h"
-#include "llvm/Support/raw_ostream.h"
 #include "zorse/runtime/StandardStreams.h"
+#include "llvm/Support/raw_ostream.h"
 
 #include "zorse/runtime/Overwrites.h"
 
@@ -64,7 +64,8 @@ int main(int argc, char **argv) {
   if (!parsed || !step::validatePlan(*parsed, bundle->summary, error))
     return fail(directory + "/plan.json: " + error);
   if (parsed->devices.size() != bundle->devices.size())
-    return fail(directory + ": plan.json has " + std::to_string(parsed->devices.size()) + " devices and manifest.json " + std::to_string(bundle->devices.size()));
+    return fail(directory + ": plan.json has " + std::to_string(parsed->devices.size()) + " devices and manifest.json " +
+                std::to_string(bundle->devices.size()));
   Inspected what{*bundle, *parsed, {}};
   for (size_t d = 0; d < bundle->devices.size(); ++d) {
     std::optional<bundle::Program> read = bundle::readProgram(*bundle, static_cast<int>(d), error);

@@ -48,7 +48,8 @@ std::optional<LoadedModel> zorse::shapeModel(const std::string &text, int64_t se
     if (equals == std::string::npos) {
       std::optional<planning::ModelShape> known = planning::findModelShape(part);
       if (!known) {
-        error = "--shape: '" + part + "' is not known; known are " + planning::knownModelShapes() + "; or give layers=, hidden=, ffn=, heads=, kv_heads=, vocabulary=, precision=";
+        error = "--shape: '" + part + "' is not known; known are " + planning::knownModelShapes() +
+                "; or give layers=, hidden=, ffn=, heads=, kv_heads=, vocabulary=, precision=";
         return std::nullopt;
       }
       known->sequence = shape.sequence;
@@ -65,8 +66,9 @@ std::optional<LoadedModel> zorse::shapeModel(const std::string &text, int64_t se
       shape.computeType = value == "f32" ? bundle::F32 : value == "f16" ? bundle::F16 : bundle::BF16;
       continue;
     }
-    const std::pair<const char *, int64_t *> keys[] = {{"layers", &shape.layers}, {"hidden", &shape.hidden},         {"ffn", &shape.ffn},          {"heads", &shape.heads},
-                                                       {"kv_heads", &shape.kvHeads}, {"vocabulary", &shape.vocabulary}, {"sequence", &shape.sequence}};
+    const std::pair<const char *, int64_t *> keys[] = {{"layers", &shape.layers},    {"hidden", &shape.hidden},    {"ffn", &shape.ffn},
+                                                       {"heads", &shape.heads},      {"kv_heads", &shape.kvHeads}, {"vocabulary", &shape.vocabulary},
+                                                       {"sequence", &shape.sequence}};
     auto it = std::find_if(std::begin(keys), std::end(keys), [&](auto &k) { return key == k.first; });
     if (it == std::end(keys)) {
       error = "--shape: unknown setting '" + key + "'; known are layers, hidden, ffn, heads, kv_heads, vocabulary, sequence, precision";

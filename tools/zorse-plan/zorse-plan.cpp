@@ -52,7 +52,9 @@ struct Options {
 
 void addOptions(CLI::App &app, Options &o) {
   app.add_option("model", o.model, "an ONNX file, a bundle, or a model summary (summary.pb)");
-  app.add_option("--shape", o.shape, "plan for a model by its dimensions: llama-7b ... llama-70b, and layers=, hidden=, ffn=, heads=, kv_heads=, vocabulary=, precision=f16 (comma-separated)");
+  app.add_option("--shape", o.shape,
+                 "plan for a model by its dimensions: llama-7b ... llama-70b, and layers=, hidden=, ffn=, heads=, kv_heads=, vocabulary=, "
+                 "precision=f16 (comma-separated)");
   app.add_option("--summary", o.summary, "the same as giving a summary as the model")->group("");
   app.add_option("--cluster", o.cluster, "sites, nodes, devices, links (docs/cluster.md)");
   app.add_option("--profile", o.profile, "measured times (docs/profile.md), as zorse-profile writes them");
@@ -66,11 +68,14 @@ void addOptions(CLI::App &app, Options &o) {
   std::vector<std::string> planners = {"zorse", "all"};
   for (const planning::Baseline &baseline : planning::baselines())
     planners.push_back(baseline.name);
-  app.add_option("--planner", o.planner, "another system's way to choose a plan (docs/baselines.md), or all: a table of what each would make of it")->check(CLI::IsMember(planners));
+  app.add_option("--planner", o.planner, "another system's way to choose a plan (docs/baselines.md), or all: a table of what each would make of it")
+      ->check(CLI::IsMember(planners));
   app.add_flag("--quiet", o.quiet, "no tables, no progress");
 
   const char *search = "Search";
-  app.add_option("--objective", o.objective, "throughput (default) or cost: least price per token")->group(search)->check(CLI::IsMember({"throughput", "cost"}));
+  app.add_option("--objective", o.objective, "throughput (default) or cost: least price per token")
+      ->group(search)
+      ->check(CLI::IsMember({"throughput", "cost"}));
   app.add_option("--least-throughput", o.search.leastThroughput, "with --objective=cost: samples/s that must be reached")->group(search);
   app.add_option("--most-price", o.search.mostPrice, "most to pay per hour for the devices in use")->group(search);
   app.add_option("--stages", o.search.stages, "number of pipeline stages (default: chosen)")->group(search);
@@ -80,7 +85,9 @@ void addOptions(CLI::App &app, Options &o) {
   for (step::ScheduleKind kind : planning::searchedSchedules())
     schedules.push_back(step::scheduleRule(kind).name);
   app.add_option("--schedule", o.schedule, "the order of tasks (default: chosen)")->group(search)->check(CLI::IsMember(schedules));
-  app.add_option("--split-backward", o.split, "yes or no: weight gradients as tasks of their own (default: chosen)")->group(search)->check(CLI::IsMember({"yes", "no"}));
+  app.add_option("--split-backward", o.split, "yes or no: weight gradients as tasks of their own (default: chosen)")
+      ->group(search)
+      ->check(CLI::IsMember({"yes", "no"}));
   app.add_option("--exclude", o.exclude, "devices to leave out")->group(search)->delimiter(',');
   app.add_option("--candidates", o.search.candidates, "search budget, in simulated candidates (default: by the size of the problem)")->group(search);
   app.add_option("--seed", o.search.seed, "of the search; the same seed gives the same plan on any machine")->check(wholeNumber())->group(search);
@@ -100,7 +107,8 @@ std::optional<step::Plan> readPlan(const std::string &path, const LoadedModel &m
     error = path + ": was made for another model (" + plan->model + "; this one is " + model.summary.content_hash() + ")";
     return std::nullopt;
   }
-  if ((cluster && !planning::applyCluster(*plan, *cluster, model.summary.compute_type(), error)) || !step::validatePlan(*plan, model.summary, error)) {
+  if ((cluster && !planning::applyCluster(*plan, *cluster, model.summary.compute_type(), error)) ||
+      !step::validatePlan(*plan, model.summary, error)) {
     error = path + ": " + error;
     return std::nullopt;
   }
@@ -190,7 +198,8 @@ int run(Options &o) {
     return fail("expects one model: an ONNX file, a bundle, a summary, or --shape. --help lists the options");
   o.compile.quiet = o.quiet;
   o.compile.weights = pipelines::Weights::Later; // planning asks for shapes alone
-  std::optional<LoadedModel> model = o.shape.empty() ? loadModel(path, o.compile, error) : shapeModel(o.shape, o.compile.sequence, cluster ? &*cluster : nullptr, error);
+  std::optional<LoadedModel> model =
+      o.shape.empty() ? loadModel(path, o.compile, error) : shapeModel(o.shape, o.compile.sequence, cluster ? &*cluster : nullptr, error);
   if (!model)
     return fail(error);
   const bundle::ModelSummary &summary = model->summary;
@@ -204,7 +213,8 @@ int run(Options &o) {
     if (!(plan = readPlan(o.plan, *model, cluster ? &*cluster : nullptr, error)))
       return fail(error);
     if (o.batch > 0 && o.batch != plan->batch)
-      return fail(o.plan + ": is for a batch of " + std::to_string(plan->batch) + " samples, and --batch says " + std::to_string(o.batch) + ". Change one of them");
+      return fail(o.plan + ": is for a batch of " + std::to_string(plan->batch) + " samples, and --batch says " + std::to_string(o.batch) +
+                  ". Change one of them");
   } else if (o.random >= 0) {
     if (o.devices < 1 || o.devices > 4096 || o.batch < 1)
       return fail("--random expects --devices (1 to 4096) and --batch of at least 1");
@@ -258,7 +268,8 @@ int run(Options &o) {
     if (!result)
       return fail(error);
     plan = std::move(result->plan);
-    found = result->proven ? "proven best of " + std::to_string(result->tried) + " candidates" : "best of " + std::to_string(result->tried) + " candidates";
+    found = result->proven ? "proven best of " + std::to_string(result->tried) + " candidates"
+                           : "best of " + std::to_string(result->tried) + " candidates";
   }
   if (!o.output.empty() && !writeFile(o.output, step::writePlan(*plan, summary)))
     return fail(o.output + ": cannot write the file");

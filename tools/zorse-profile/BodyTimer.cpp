@@ -28,9 +28,9 @@ double processorSeconds() {
 
 enum Task { Forward, Backward, InputGradients, WeightGradients, kTasks };
 constexpr const char *kTaskNames[kTasks] = {"forward", "backward", "input gradients", "weight gradients"};
-constexpr size_t kMostSets = 4;       ///< units of a class whose memory is run in turn, so that weights come from memory as they do in a step
+constexpr size_t kMostSets = 4; ///< units of a class whose memory is run in turn, so that weights come from memory as they do in a step
 constexpr size_t kLeastRounds = 3, kMostRounds = 15;
-constexpr double kLongestCall = 4;    ///< seconds: rows that take longer are left out
+constexpr double kLongestCall = 4; ///< seconds: rows that take longer are left out
 
 struct UnitClass {
   std::string name;
@@ -117,12 +117,14 @@ private:
       return least + workspace;
     };
     while (measure() > options.memory && rows.size() > 1) {
-      say("left out: " + std::to_string(rows.back()) + " rows need " + std::to_string((least + workspace) >> 20) + " MiB of the " + std::to_string(options.memory >> 20) + " MiB there are");
+      say("left out: " + std::to_string(rows.back()) + " rows need " + std::to_string((least + workspace) >> 20) + " MiB of the " +
+          std::to_string(options.memory >> 20) + " MiB there are");
       rows.pop_back();
     }
     if (least + workspace > options.memory)
-      return userError("the unit functions need " + std::to_string((least + workspace) >> 20) + " MiB for " + std::to_string(rows.back()) + " rows, and there are " +
-                       std::to_string(options.memory >> 20) + " MiB; give fewer rows with --rows or more memory with --memory");
+      return userError("the unit functions need " + std::to_string((least + workspace) >> 20) + " MiB for " + std::to_string(rows.back()) +
+                       " rows, and there are " + std::to_string(options.memory >> 20) +
+                       " MiB; give fewer rows with --rows or more memory with --memory");
     Result<std::unique_ptr<DeviceMemory>> shared = device.allocate(bundle::DEVICE, std::max<uint64_t>(workspace, 64), {});
     if (shared.failed())
       return shared.error();
@@ -217,7 +219,9 @@ private:
       pace = 1 / options.quota;
     if (status.succeeded() && options.processors > 0 && share < 0.9 * options.processors) {
       char text[160];
-      std::snprintf(text, sizeof text, "others use this machine: the functions got %.2f of a processor where %.2f are allowed, and look slower than they are", share, options.processors);
+      std::snprintf(text, sizeof text,
+                    "others use this machine: the functions got %.2f of a processor where %.2f are allowed, and look slower than they are", share,
+                    options.processors);
       say(text);
     }
     return status;
@@ -235,8 +239,8 @@ private:
       }
       if (open == 0)
         break;
-      say("round " + std::to_string(round + 1) + ": " + std::to_string(points.size() - open) + " of " + std::to_string(points.size()) + " points were stable before it, " +
-          std::to_string(static_cast<int>(now() - begin)) + " s");
+      say("round " + std::to_string(round + 1) + ": " + std::to_string(points.size() - open) + " of " + std::to_string(points.size()) +
+          " points were stable before it, " + std::to_string(static_cast<int>(now() - begin)) + " s");
       if (round + 1 >= kLeastRounds && now() - begin > options.budgetSeconds)
         break;
     }
@@ -256,7 +260,10 @@ private:
           if (measured.unitClass == i && measured.rows == rows) {
             double spread = 0;
             double seconds = pace * median(measured.samples, &spread);
-            (measured.task == Forward ? point.forward : measured.task == Backward ? point.backward : measured.task == InputGradients ? point.inputGradients : point.weightGradients) = seconds;
+            (measured.task == Forward          ? point.forward
+             : measured.task == Backward       ? point.backward
+             : measured.task == InputGradients ? point.inputGradients
+                                               : point.weightGradients) = seconds;
             worst = std::max(worst, spread);
             most = std::max(most, measured.samples.size());
             char text[32];
@@ -343,10 +350,12 @@ private:
     if (status.failed())
       return status;
     char text[128];
-    std::snprintf(text, sizeof text, " copies %.3g GB/s, loads %.3g GB/s", 1e-9 / std::max(profile.copyPerByte, 1e-15), 1e-9 / std::max(profile.loadPerByte, 1e-15));
+    std::snprintf(text, sizeof text, " copies %.3g GB/s, loads %.3g GB/s", 1e-9 / std::max(profile.copyPerByte, 1e-15),
+                  1e-9 / std::max(profile.loadPerByte, 1e-15));
     report += text;
     // A body that does next to nothing: what calling costs.
-    if (bundle.summary.decide_body() < static_cast<uint32_t>(bundle.bodies.bodies_size()) && bundle.bodies.bodies(static_cast<int>(bundle.summary.decide_body())).slots_size() > 0) {
+    if (bundle.summary.decide_body() < static_cast<uint32_t>(bundle.bodies.bodies_size()) &&
+        bundle.bodies.bodies(static_cast<int>(bundle.summary.decide_body())).slots_size() > 0) {
       uint32_t body = bundle.summary.decide_body();
       Result<Slots> slots = Slots::make(device, bundle, -1, {body}, 1, scratch->base(), 13);
       if (slots.failed())

@@ -12,7 +12,9 @@ using namespace zorse::runtime;
 
 namespace {
 
-uint64_t bytesAt(const bundle::Slot &slot, int64_t rows) { return static_cast<uint64_t>(std::max<int64_t>(slot.bytes().fixed() + slot.bytes().per_row() * rows, 0)); }
+uint64_t bytesAt(const bundle::Slot &slot, int64_t rows) {
+  return static_cast<uint64_t>(std::max<int64_t>(slot.bytes().fixed() + slot.bytes().per_row() * rows, 0));
+}
 
 uint64_t aligned(uint64_t bytes) { return (bytes + 127) / 64 * 64; }
 
@@ -50,7 +52,8 @@ void fillIntegers(std::vector<std::byte> &out, bundle::ElementType type, int64_t
 
 } // namespace
 
-std::vector<std::byte> zorse::profile::contents(const Bundle &bundle, int32_t unit, const bundle::Slot &slot, uint64_t bytes, std::mt19937_64 &random) {
+std::vector<std::byte> zorse::profile::contents(const Bundle &bundle, int32_t unit, const bundle::Slot &slot, uint64_t bytes,
+                                                std::mt19937_64 &random) {
   std::vector<std::byte> out(bytes);
   bool real = slot.type() == bundle::F32 || slot.type() == bundle::F64 || slot.type() == bundle::BF16 || slot.type() == bundle::F16;
   switch (slot.kind()) {
@@ -65,7 +68,8 @@ std::vector<std::byte> zorse::profile::contents(const Bundle &bundle, int32_t un
     return out;
   }
   case bundle::INPUT: {
-    const bundle::GraphInput *input = unit < 0 ? nullptr : &bundle.summary.inputs(static_cast<int>(bundle.summary.units(unit).inputs(static_cast<int>(slot.index()))));
+    const bundle::GraphInput *input =
+        unit < 0 ? nullptr : &bundle.summary.inputs(static_cast<int>(bundle.summary.units(unit).inputs(static_cast<int>(slot.index()))));
     if (real)
       fill(out, slot.type(), 0, 1, random);
     else if (input && input->upper_bound() > input->lower_bound())
@@ -75,7 +79,8 @@ std::vector<std::byte> zorse::profile::contents(const Bundle &bundle, int32_t un
     return out;
   }
   case bundle::PARAMETER: {
-    const bundle::ParameterInfo *parameter = unit < 0 ? nullptr : &bundle.summary.parameters(static_cast<int>(bundle.summary.units(unit).parameters(static_cast<int>(slot.index()))));
+    const bundle::ParameterInfo *parameter =
+        unit < 0 ? nullptr : &bundle.summary.parameters(static_cast<int>(bundle.summary.units(unit).parameters(static_cast<int>(slot.index()))));
     if (real)
       fill(out, slot.type(), parameter && parameter->shape_size() < 2 ? 0.5 : 0, 0.02, random);
     return out; // of integer constants, which are indices or masks, zero always is one
@@ -118,7 +123,8 @@ uint64_t Slots::bytesOf(const Bundle &bundle, const std::vector<uint32_t> &bodie
   return total;
 }
 
-Result<Slots> Slots::make(Device &device, const Bundle &bundle, int32_t unit, const std::vector<uint32_t> &bodies, int64_t rows, DeviceAddress workspace, uint32_t seed) {
+Result<Slots> Slots::make(Device &device, const Bundle &bundle, int32_t unit, const std::vector<uint32_t> &bodies, int64_t rows,
+                          DeviceAddress workspace, uint32_t seed) {
   Slots slots;
   std::mt19937_64 random(seed);
   std::map<std::pair<int, uint32_t>, std::pair<const bundle::Slot *, uint64_t>> wanted;

@@ -17,8 +17,8 @@ class Slots {
 public:
   /// \param workspace  shared by all units of the device, as in a run; at least what `bytesOf` asks for
   /// \param rows       the most rows that will be run
-  static runtime::Result<Slots> make(runtime::Device &device, const runtime::Bundle &bundle, int32_t unit, const std::vector<uint32_t> &bodies, int64_t rows, runtime::DeviceAddress workspace,
-                                     uint32_t seed);
+  static runtime::Result<Slots> make(runtime::Device &device, const runtime::Bundle &bundle, int32_t unit, const std::vector<uint32_t> &bodies,
+                                     int64_t rows, runtime::DeviceAddress workspace, uint32_t seed);
 
   /// One address per slot of the body.
   std::vector<runtime::DeviceAddress> of(const bundle::Body &body) const;

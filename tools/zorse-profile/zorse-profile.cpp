@@ -1,4 +1,5 @@
-// zorse-profile: times of a bundle's unit functions on the devices of this machine, and of the links between its ranks; writes profile.json (docs/profile.md).
+// zorse-profile: times of a bundle's unit functions on the devices of this machine, and of the links between its ranks; writes profile.json
+// (docs/profile.md).
 #include "BodyTimer.h"
 #include "ParseFlags.h"
 
@@ -44,7 +45,9 @@ struct Options {
 
 int exitCode(const Error &error) { return error.kind == ErrorKind::User ? 1 : 2; }
 
-void complain(const Error &error) { std::fprintf(stderr, "%s: %s\n", error.kind == ErrorKind::User ? "error" : "internal error", error.text().c_str()); }
+void complain(const Error &error) {
+  std::fprintf(stderr, "%s: %s\n", error.kind == ErrorKind::User ? "error" : "internal error", error.text().c_str());
+}
 
 std::string text(const char *format, double a, double b = 0, double c = 0) {
   char buffer[160];
@@ -74,7 +77,8 @@ public:
     options.budgetSeconds = o.seconds;
     RankFacts facts = factsOfThisProcess();
     // Half of what there is: what else runs here, and the profiler's own copies.
-    uint64_t there = bundle.devices[index].memory ? std::min(facts.memory, bundle.devices[index].memory) : facts.memory / uint64_t(std::max(threadsHere, 1));
+    uint64_t there =
+        bundle.devices[index].memory ? std::min(facts.memory, bundle.devices[index].memory) : facts.memory / uint64_t(std::max(threadsHere, 1));
     options.memory = o.memory ? o.memory : std::min<uint64_t>(there / 2, uint64_t(4) << 30);
     std::string name = bundle.devices[index].name, prefix = std::getenv("ZORSE_RANK") ? "" : name + ": "; // our launcher puts the name in front
     if (!o.quiet)
@@ -197,12 +201,13 @@ double sharedProcessors(const BundleDevice &device, int threadsHere, double shar
 }
 
 /// What messages cost devices whose processors move them, into the profile.
-Status moving(Job &job, Transport &transport, const Options &o, const Bundle &bundle, uint32_t rank, int threadsHere, uint32_t entry, planning::Profile &profile,
-              const std::function<void(const std::string &)> &say) {
+Status moving(Job &job, Transport &transport, const Options &o, const Bundle &bundle, uint32_t rank, int threadsHere, uint32_t entry,
+              planning::Profile &profile, const std::function<void(const std::string &)> &say) {
   Result<std::vector<double>> shares = deviceFactors("--throttle", o.throttle, 1, bundle);
   if (shares.failed())
     return shares.error();
-  Result<std::vector<std::string>> published = job.member().exchange("processors", text("%.17g", sharedProcessors(bundle.devices[rank], threadsHere, (*shares)[rank])));
+  Result<std::vector<std::string>> published =
+      job.member().exchange("processors", text("%.17g", sharedProcessors(bundle.devices[rank], threadsHere, (*shares)[rank])));
   if (published.failed())
     return published.error();
   std::vector<double> processors;
@@ -224,7 +229,9 @@ Status moving(Job &job, Transport &transport, const Options &o, const Bundle &bu
     device.communicationPerMessage = (*found)[r].perMessage / processors[r];
     device.communicationDelay = (*found)[r].delay;
     if (say)
-      say(device.device + text(": a message takes %.3g us and %.3g ns a byte from computing", device.communicationPerMessage * 1e6, device.communicationPerByte * 1e9) +
+      say(device.device +
+          text(": a message takes %.3g us and %.3g ns a byte from computing", device.communicationPerMessage * 1e6,
+               device.communicationPerByte * 1e9) +
           text(", and waits %.3g ms while it computes", device.communicationDelay * 1e3));
   }
   return Status::success();
@@ -244,8 +251,8 @@ Status runRank(const Options &o, const Bundle &bundle, const Place &place) {
   Job &job = **joined;
   Status status = [&]() -> Status {
     if (place.world != bundle.devices.size())
-      return userError(o.bundle + ": is for " + std::to_string(bundle.devices.size()) + " devices, " + place.source + " started " + std::to_string(place.world) +
-                       " processes; start one process per device");
+      return userError(o.bundle + ": is for " + std::to_string(bundle.devices.size()) + " devices, " + place.source + " started " +
+                       std::to_string(place.world) + " processes; start one process per device");
     RankFacts facts = factsOfThisProcess();
     Result<std::vector<std::string>> hosts = job.member().exchange("hosts", facts.host + "\n" + bundle.digest);
     if (hosts.failed())
@@ -300,12 +307,16 @@ Status runRank(const Options &o, const Bundle &bundle, const Place &place) {
       for (const RankLink &link : *links) {
         bool inside = (*nodes)[link.a] == (*nodes)[link.b];
         auto name = [&](uint32_t rank) { return inside || !cluster ? bundle.devices[rank].name : cluster->nodes[(*nodes)[rank]].name; };
-        planning::LinkProfile entry{name(link.a), name(link.b), std::max(link.alone.bandwidth, link.together), link.alone.latency, link.together > 0 ? link.alone.bandwidth : 0};
+        planning::LinkProfile entry{name(link.a), name(link.b), std::max(link.alone.bandwidth, link.together), link.alone.latency,
+                                    link.together > 0 ? link.alone.bandwidth : 0};
         if (say)
-          say(entry.from + " to " + entry.to + text(": %.4g MB/s, %.4g us", entry.bandwidth / 1e6, entry.latency * 1e6) + (entry.flow > 0 ? text(", one flow %.4g MB/s", entry.flow / 1e6) : ""));
+          say(entry.from + " to " + entry.to + text(": %.4g MB/s, %.4g us", entry.bandwidth / 1e6, entry.latency * 1e6) +
+              (entry.flow > 0 ? text(", one flow %.4g MB/s", entry.flow / 1e6) : ""));
         together.links.push_back(entry);
       }
-      if (Status status = moving(job, **transport, o, bundle, place.rank, threads, uint32_t(2 * (nodes->size() + nodes->size() * nodes->size() * 2) + 16), together, say); status.failed())
+      if (Status status = moving(job, **transport, o, bundle, place.rank, threads,
+                                 uint32_t(2 * (nodes->size() + nodes->size() * nodes->size() * 2) + 16), together, say);
+          status.failed())
         return status;
     }
     return place.rank == 0 ? profiler.write(together) : Status::success();
@@ -351,21 +362,30 @@ Result<int> start(const Options &o, int argc, char **argv) {
 int main(int argc, char **argv) {
   zorse::runtime::openStandardStreams();
   Options o;
-  CLI::App app{"Measures a bundle's unit functions on this machine's devices, and links between ranks, and writes a profile for zorse-plan and zorse-compile (docs/profile.md)."};
+  CLI::App app{"Measures a bundle's unit functions on this machine's devices, and links between ranks, and writes a profile for zorse-plan and "
+               "zorse-compile (docs/profile.md)."};
   app.add_option("bundle", o.bundle, "the bundle, compiled for these devices with any plan")->required();
   app.add_option("-o,--output", o.output, "where to write the profile; -: standard output")->capture_default_str();
-  app.add_option("--rows", o.rows, "row counts, separated by commas; default 1,2,4,... up to the batch and 16")->delimiter(',')->check(CLI::Range(int64_t(1), int64_t(1) << 31));
-  app.add_option("--seconds", o.seconds, "begin no round of measurements after so long; three are done in any case")->capture_default_str()->check(CLI::Range(0.0, 1e6));
+  app.add_option("--rows", o.rows, "row counts, separated by commas; default 1,2,4,... up to the batch and 16")
+      ->delimiter(',')
+      ->check(CLI::Range(int64_t(1), int64_t(1) << 31));
+  app.add_option("--seconds", o.seconds, "begin no round of measurements after so long; three are done in any case")
+      ->capture_default_str()
+      ->check(CLI::Range(0.0, 1e6));
   app.add_option("--memory", o.memory, "bytes to use at most; default half of what a device has, at most 4 GiB");
   app.add_option("--as", o.as, "one process: write the times for this device or device type instead of the bundle's devices");
   app.add_option("--throttle", o.throttle, "DEVICE=SHARE, as for the run that the profile is for: bodies take 1/SHARE of their time");
   app.add_flag("--processes", o.processes, "one process per device on this machine, all measured at the same time, and the links between them");
   app.add_flag("--no-links", o.noLinks, "do not measure links");
   app.add_option("--link-seconds", o.linkSeconds, "about how long each link is measured")->capture_default_str()->check(CLI::Range(0.05, 600.0));
-  app.add_option("--node-connections", o.nodeConnections, "connections between ranks of different nodes, as zorse-run will use")->capture_default_str()->check(CLI::Range(1, 16));
+  app.add_option("--node-connections", o.nodeConnections, "connections between ranks of different nodes, as zorse-run will use")
+      ->capture_default_str()
+      ->check(CLI::Range(1, 16));
   app.add_option("--secret-file", o.secretFile, "the job's secret, as for zorse-run");
   app.add_option("--listen", o.listen, "this host's address for other ranks, as for zorse-run");
-  app.add_option("--join-seconds", o.joinSeconds, "all ranks must be there so long after the start")->capture_default_str()->check(CLI::Range(0.1, 1e6));
+  app.add_option("--join-seconds", o.joinSeconds, "all ranks must be there so long after the start")
+      ->capture_default_str()
+      ->check(CLI::Range(0.1, 1e6));
   app.add_flag("--quiet", o.quiet, "print errors only");
   if (std::optional<int> done = parseFlags(app, argc, argv, "zorse-profile"))
     return *done;

@@ -1,4 +1,5 @@
-// What belongs to the whole job and is shown or written once: steps on the console and in the metrics file, the trace, memory. Ranks send it to rank 0.
+// What belongs to the whole job and is shown or written once: steps on the console and in the metrics file, the trace, memory. Ranks send it to rank
+// 0.
 #pragma once
 
 #include "Options.h"

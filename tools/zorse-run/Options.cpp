@@ -9,18 +9,23 @@
 #include <cstdlib>
 #include <sstream>
 
-
 using namespace zorse;
 using namespace zorse::run;
 using runtime::Status;
 
 std::optional<int> zorse::run::parseOptions(int argc, char **argv, Options &o) {
-  CLI::App app{"Trains from a bundle that zorse-compile wrote: as threads of one process, as processes it starts, or as a rank of a launcher's job (docs/launching.md).\n"
-               "A bundle is a program: its kernels are machine code that runs in every rank, with your rights. Run those that you have compiled, or whose digest you know (--expect)."};
+  CLI::App app{"Trains from a bundle that zorse-compile wrote: as threads of one process, as processes it starts, or as a rank of a launcher's job "
+               "(docs/launching.md).\n"
+               "A bundle is a program: its kernels are machine code that runs in every rank, with your rights. Run those that you have compiled, or "
+               "whose digest you know (--expect)."};
   app.add_option("bundle", o.bundle, "the bundle, a directory")->required();
-  app.add_option("--expect", o.expect, "run this bundle only if its digest is this one, as zorse-compile and zorse-inspect print it (64 hexadecimal digits)");
-  app.add_option("--data", o.data, "tokens (llm.c or nanoGPT .bin, or plain text as bytes; bytes:FILE for any file), or NAME=FILE.npy,... for each input");
-  app.add_option("--steps", o.steps, "number of the last step; with --simulate how many (4)")->check(wholeNumber())->check(CLI::Range(uint64_t(1), uint64_t(1) << 40));
+  app.add_option("--expect", o.expect,
+                 "run this bundle only if its digest is this one, as zorse-compile and zorse-inspect print it (64 hexadecimal digits)");
+  app.add_option("--data", o.data,
+                 "tokens (llm.c or nanoGPT .bin, or plain text as bytes; bytes:FILE for any file), or NAME=FILE.npy,... for each input");
+  app.add_option("--steps", o.steps, "number of the last step; with --simulate how many (4)")
+      ->check(wholeNumber())
+      ->check(CLI::Range(uint64_t(1), uint64_t(1) << 40));
   app.add_option("--shuffle", o.shuffle, "shuffle the samples of every epoch, with this seed; file order without it")->check(wholeNumber());
   app.add_option("--init", o.initial, "initial parameters from a safetensors file with the ONNX names");
   app.add_option("--eval", o.evaluation, "held-back data, evaluated at the end without dropout");
@@ -51,30 +56,63 @@ std::optional<int> zorse::run::parseOptions(int argc, char **argv, Options &o) {
   app.add_option("--snapshot-every", o.snapshotEvery, "steps; 0: at the end only")->check(wholeNumber())->capture_default_str()->group(snapshots);
   app.add_option("--keep-snapshots", o.keepSnapshots, "remove older ones")->capture_default_str()->check(CLI::Range(1, 1 << 20))->group(snapshots);
   app.add_flag("--resume", o.resume, "go on from the newest good snapshot; from the beginning where there is none")->group(snapshots);
-  app.add_flag("--allow-change", o.allowChange, "resume although batch, data, seed or optimizer differ, which changes the mathematics")->group(snapshots);
+  app.add_flag("--allow-change", o.allowChange, "resume although batch, data, seed or optimizer differ, which changes the mathematics")
+      ->group(snapshots);
 
   const char *processes = "Processes";
   app.add_flag("--processes", o.processes, "start one process per device on this machine")->group(processes);
-  app.add_flag("--threads", o.threads, "all devices as threads of this process, whatever the environment says")->excludes("--processes")->group(processes);
-  app.add_option("--restarts", o.restarts, "start the job again so often after a failure, from the newest snapshot")->check(CLI::Range(0, 1 << 20))->group(processes);
-  app.add_option("--secret-file", o.secretFile, "the job's secret; otherwise ZORSE_SECRET, ZORSE_SECRET_FILE, ~/.config/zorse/secret")->group(processes);
-  app.add_option("--listen", o.listen, "this host's address for the other ranks, or a network interface, or a network (10.1.0.0/16); loopback for ranks of one host, else the one that reaches rank 0")->group(processes);
-  app.add_option("--node-connections", o.nodeConnections, "connections between two ranks of different nodes: several for links whose bandwidth times delay is large")
+  app.add_flag("--threads", o.threads, "all devices as threads of this process, whatever the environment says")
+      ->excludes("--processes")
+      ->group(processes);
+  app.add_option("--restarts", o.restarts, "start the job again so often after a failure, from the newest snapshot")
+      ->check(CLI::Range(0, 1 << 20))
+      ->group(processes);
+  app.add_option("--secret-file", o.secretFile, "the job's secret; otherwise ZORSE_SECRET, ZORSE_SECRET_FILE, ~/.config/zorse/secret")
+      ->group(processes);
+  app.add_option("--listen", o.listen,
+                 "this host's address for the other ranks, or a network interface, or a network (10.1.0.0/16); loopback for ranks of one host, else "
+                 "the one that reaches rank 0")
+      ->group(processes);
+  app.add_option("--node-connections", o.nodeConnections,
+                 "connections between two ranks of different nodes: several for links whose bandwidth times delay is large")
       ->check(CLI::Range(1, 16))
       ->capture_default_str()
       ->group(processes);
-  app.add_option("--heartbeat-seconds", o.heartbeatSeconds, "how often ranks say that they live")->check(finiteNumber())->check(CLI::Range(0.01, 60.0))->capture_default_str()->group(processes);
-  app.add_option("--deadline-seconds", o.deadlineSeconds, "a rank that says nothing for so long is lost")->check(finiteNumber())->check(CLI::Range(0.1, 1e6))->capture_default_str()->group(processes);
-  app.add_option("--join-seconds", o.joinSeconds, "all ranks must be there so long after the start")->check(finiteNumber())->check(CLI::Range(0.1, 1e6))->capture_default_str()->group(processes);
-  app.add_option("--stall-seconds", o.stallSeconds, "give up when nothing at all has been done for so long")->check(finiteNumber())->check(CLI::PositiveNumber)->capture_default_str()->group(processes);
-  app.add_option("--throttle", o.throttle, "DEVICE=SHARE: let a device's bodies take 1/SHARE of their time, as if it had that share of a processor; * in names stands for any characters")
+  app.add_option("--heartbeat-seconds", o.heartbeatSeconds, "how often ranks say that they live")
+      ->check(finiteNumber())
+      ->check(CLI::Range(0.01, 60.0))
+      ->capture_default_str()
+      ->group(processes);
+  app.add_option("--deadline-seconds", o.deadlineSeconds, "a rank that says nothing for so long is lost")
+      ->check(finiteNumber())
+      ->check(CLI::Range(0.1, 1e6))
+      ->capture_default_str()
+      ->group(processes);
+  app.add_option("--join-seconds", o.joinSeconds, "all ranks must be there so long after the start")
+      ->check(finiteNumber())
+      ->check(CLI::Range(0.1, 1e6))
+      ->capture_default_str()
+      ->group(processes);
+  app.add_option("--stall-seconds", o.stallSeconds, "give up when nothing at all has been done for so long")
+      ->check(finiteNumber())
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str()
+      ->group(processes);
+  app.add_option("--throttle", o.throttle,
+                 "DEVICE=SHARE: let a device's bodies take 1/SHARE of their time, as if it had that share of a processor; * in names stands for any "
+                 "characters")
       ->group(processes);
   app.add_option("--cluster", o.cluster, "check that the bundle was compiled for these devices")->group(processes);
 
   const char *simulation = "Simulation";
-  app.add_flag("--simulate", o.simulate, "what the programs would do, on a simulated clock: nothing is executed and no data needed")->group(simulation);
-  app.add_option("--links-times", o.linkTimes, "if links were so many times as fast (latencies stay)")->check(finiteNumber())->check(CLI::Range(1e-6, 1e6))->group(simulation);
-  app.add_option("--speed-times", o.speedTimes, "DEVICE=FACTOR: if the device computed so many times as fast; * in names stands for any characters")->group(simulation);
+  app.add_flag("--simulate", o.simulate, "what the programs would do, on a simulated clock: nothing is executed and no data needed")
+      ->group(simulation);
+  app.add_option("--links-times", o.linkTimes, "if links were so many times as fast (latencies stay)")
+      ->check(finiteNumber())
+      ->check(CLI::Range(1e-6, 1e6))
+      ->group(simulation);
+  app.add_option("--speed-times", o.speedTimes, "DEVICE=FACTOR: if the device computed so many times as fast; * in names stands for any characters")
+      ->group(simulation);
   app.add_flag("--simulate-evaluation", o.simulateEvaluation, "evaluations instead of training steps")->group(simulation);
   app.add_option("--json", o.json, "what the simulation found")->group(simulation);
 
@@ -84,7 +122,9 @@ std::optional<int> zorse::run::parseOptions(int argc, char **argv, Options &o) {
   if (std::optional<int> done = parseFlags(app, argc, argv, "zorse-run"))
     return *done;
   if (app.count("--expect") > 0 && (o.expect.size() != 64 || o.expect.find_first_not_of("0123456789abcdef") != std::string::npos)) {
-    fprintf(stderr, "error: --expect: expected the digest of a bundle, 64 hexadecimal digits in lower case, got '%s'; zorse-inspect BUNDLE prints it\n", o.expect.c_str());
+    fprintf(stderr,
+            "error: --expect: expected the digest of a bundle, 64 hexadecimal digits in lower case, got '%s'; zorse-inspect BUNDLE prints it\n",
+            o.expect.c_str());
     return 1;
   }
   o.simulate = o.simulate || o.simulateEvaluation;
@@ -96,7 +136,8 @@ std::optional<int> zorse::run::parseOptions(int argc, char **argv, Options &o) {
   if (o.simulate) {
     if (o.steps == 0)
       o.steps = 4;
-    for (const char *option : {"--data", "--eval", "--init", "--checkpoint", "--metrics", "--dump-gradients", "--per-sample-losses", "--report-memory", "--snapshots", "--processes", "--throttle"})
+    for (const char *option : {"--data", "--eval", "--init", "--checkpoint", "--metrics", "--dump-gradients", "--per-sample-losses",
+                               "--report-memory", "--snapshots", "--processes", "--throttle"})
       if (app.count(option) > 0) {
         fprintf(stderr, "error: --simulate executes nothing: it cannot be used with %s\n", option);
         return 1;
@@ -114,7 +155,8 @@ std::optional<int> zorse::run::parseOptions(int argc, char **argv, Options &o) {
     return 1;
   }
   if (o.deadlineSeconds < 2 * o.heartbeatSeconds) {
-    fprintf(stderr, "error: --deadline-seconds %g: expected at least twice --heartbeat-seconds %g, or one late heartbeat ends the job\n", o.deadlineSeconds, o.heartbeatSeconds);
+    fprintf(stderr, "error: --deadline-seconds %g: expected at least twice --heartbeat-seconds %g, or one late heartbeat ends the job\n",
+            o.deadlineSeconds, o.heartbeatSeconds);
     return 1;
   }
   return std::nullopt;
@@ -155,7 +197,8 @@ void addData(std::vector<runtime::NamedPath> &paths, const std::string &option, 
 } // namespace
 
 Status zorse::run::checkOutputs(const Options &o) {
-  std::vector<runtime::NamedPath> inputs = {{"the bundle", o.bundle}, {"--init", o.initial}, {"--cluster", o.cluster}, {"--secret-file", o.secretFile}};
+  std::vector<runtime::NamedPath> inputs = {
+      {"the bundle", o.bundle}, {"--init", o.initial}, {"--cluster", o.cluster}, {"--secret-file", o.secretFile}};
   addData(inputs, "--data", o.data);
   addData(inputs, "--eval", o.evaluation);
   if (Status status = runtime::checkOverwrites(inputs, writtenBy(o)); status.failed())
@@ -172,7 +215,8 @@ runtime::Result<runtime::Bundle> zorse::run::openBundle(const Options &o, runtim
   if (bundle.failed())
     return bundle;
   if (!o.expect.empty() && bundle->digest != o.expect)
-    return runtime::userError(o.bundle + ": its digest is " + bundle->digest + ", --expect names " + o.expect + ": it is another bundle; compile the model again, or give the digest of the one that you mean");
+    return runtime::userError(o.bundle + ": its digest is " + bundle->digest + ", --expect names " + o.expect +
+                              ": it is another bundle; compile the model again, or give the digest of the one that you mean");
   std::vector<runtime::NamedPath> weights; // those of a model that the bundle refers to; its own lie in it
   for (const runtime::WeightSource &source : bundle->weights)
     if (weights.empty() || weights.back().path != source.file)
@@ -220,7 +264,8 @@ std::string zorse::run::runText(const Options &o, const std::string &dataFingerp
   add("final-ratio", o.finalRatio);
   add("warmup", o.warmup);
   add("total-steps", o.totalSteps);
-  for (const auto &[name, value] : std::initializer_list<std::pair<const char *, const std::string &>>{{"schedule", o.schedule}, {"nonfinite", o.nonFinite}, {"snapshots", o.snapshots}})
+  for (const auto &[name, value] : std::initializer_list<std::pair<const char *, const std::string &>>{
+           {"schedule", o.schedule}, {"nonfinite", o.nonFinite}, {"snapshots", o.snapshots}})
     if (!value.empty())
       text << " " << name << "=" << value;
   if (!o.evaluation.empty())

@@ -102,7 +102,8 @@ public:
     process.fingerprint = fingerprint;
     process.makeDevices = [this](const std::vector<double> &shares) { return makeDevices(shares); };
     process.failed = [this](const Error &error) { failed(error); };
-    process.reportToAll = std::any_of(bundle->programs.begin(), bundle->programs.end(), [](const bundle::Program &program) { return program.entries_size() == 0; });
+    process.reportToAll =
+        std::any_of(bundle->programs.begin(), bundle->programs.end(), [](const bundle::Program &program) { return program.entries_size() == 0; });
     if (bundle->programs[place.rank].entries_size() == 0)
       process.pace = [this] { turns.wait(); };
     uint64_t stepsDone = 0;
@@ -123,7 +124,8 @@ private:
       if (ready.failed())
         return ready;
       Error error = status.error();
-      if (place.attempt > 0) // addresses and secret were right at an earlier start: the network or another rank is in trouble, which one more start may mend.
+      if (place.attempt >
+          0) // addresses and secret were right at an earlier start: the network or another rank is in trouble, which one more start may mend.
         error.exitCode = 2;
       return error;
     }
@@ -158,8 +160,8 @@ private:
       for (const RankFacts &facts : all)
         hosts.insert(facts.host);
       if (!o.quiet)
-        printf("%u ranks on %zu host%s, started by %s, generation %llu\n", place.world, hosts.size(), hosts.size() == 1 ? "" : "s", place.source.c_str(),
-               (unsigned long long)member->generation());
+        printf("%u ranks on %zu host%s, started by %s, generation %llu\n", place.world, hosts.size(), hosts.size() == 1 ? "" : "s",
+               place.source.c_str(), (unsigned long long)member->generation());
     }
     return Status::success();
   }
@@ -179,8 +181,8 @@ private:
       if (Status status = checkCluster(*bundle, o.cluster); status.failed())
         return status;
     if (place.world != bundle->devices.size())
-      return userError(o.bundle + ": is for " + std::to_string(bundle->devices.size()) + " devices, " + place.source + " started " + std::to_string(place.world) +
-                       " processes; start one process per device, or compile the model for this cluster");
+      return userError(o.bundle + ": is for " + std::to_string(bundle->devices.size()) + " devices, " + place.source + " started " +
+                       std::to_string(place.world) + " processes; start one process per device, or compile the model for this cluster");
     Result<std::unique_ptr<DataSource>> opened = DataSource::open(*bundle, o.data, o.shuffle);
     if (opened.failed())
       return opened.error();
@@ -327,10 +329,10 @@ private:
   std::unique_ptr<DataSource> data;
   std::string fingerprint, evaluationFingerprint;
   JobKey key;
-  std::unique_ptr<JobOutput> output;          // the member's callbacks use it.
+  std::unique_ptr<JobOutput> output; // the member's callbacks use it.
   std::unique_ptr<Coordinator> coordinator;
   std::unique_ptr<Member> member;
-  std::atomic<bool> met = false;              // all ranks have joined.
+  std::atomic<bool> met = false; // all ranks have joined.
   int threadsHere = 1;
   Turns turns;
 };

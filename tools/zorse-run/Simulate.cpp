@@ -60,9 +60,9 @@ ordered_json toJson(const Seconds &s) {
 }
 
 void print(const Options &o, const Bundle &bundle, const Simulation &s) {
-  printf("%s: %zu device%s, %llu entries a step, %llu %s simulated; links: %s\n", bundle.model.c_str(), bundle.devices.size(), bundle.devices.size() == 1 ? "" : "s",
-         (unsigned long long)s.entries, (unsigned long long)o.steps, o.simulateEvaluation ? "evaluations" : "steps",
-         s.usesTopology ? "the cluster's" : "as planned");
+  printf("%s: %zu device%s, %llu entries a step, %llu %s simulated; links: %s\n", bundle.model.c_str(), bundle.devices.size(),
+         bundle.devices.size() == 1 ? "" : "s", (unsigned long long)s.entries, (unsigned long long)o.steps,
+         o.simulateEvaluation ? "evaluations" : "steps", s.usesTopology ? "the cluster's" : "as planned");
   printf("first step %s, then %s a step", seconds(s.firstStep).c_str(), seconds(s.step).c_str());
   double samples = double(bundle.batch) * double(std::max<int64_t>(bundle.sequence, 1));
   if (s.step > 0)
@@ -98,7 +98,11 @@ void print(const Options &o, const Bundle &bundle, const Simulation &s) {
 }
 
 ordered_json toJson(const Bundle &bundle, const Simulation &s) {
-  ordered_json json = {{"steps", s.stepEnds.size()}, {"entries", s.entries}, {"first_step_seconds", s.firstStep}, {"step_seconds", s.step}, {"planned_seconds", s.planned}};
+  ordered_json json = {{"steps", s.stepEnds.size()},
+                       {"entries", s.entries},
+                       {"first_step_seconds", s.firstStep},
+                       {"step_seconds", s.step},
+                       {"planned_seconds", s.planned}};
   json["links"] = s.usesTopology ? "topology" : "planned";
   json["step_ends"] = s.stepEnds;
   json["critical_path"] = toJson(s.criticalPath);

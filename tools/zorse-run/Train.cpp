@@ -2,8 +2,8 @@
 
 #include "JobOutput.h"
 
-#include "zorse/runtime/DeviceFactors.h"
 #include "zorse/runtime/Data.h"
+#include "zorse/runtime/DeviceFactors.h"
 #include "zorse/runtime/Drivers.h"
 #include "zorse/runtime/Report.h"
 #include "zorse/runtime/Snapshot.h"
@@ -29,7 +29,9 @@ public:
   uint32_t rank() const override { return group_.rank(); }
   uint32_t size() const override { return group_.size(); }
   uint64_t generation() const override { return group_.generation(); }
-  Result<std::vector<std::string>> exchange(const std::string &name, const std::string &mine) override { return group_.exchange(prefix_ + name, mine); }
+  Result<std::vector<std::string>> exchange(const std::string &name, const std::string &mine) override {
+    return group_.exchange(prefix_ + name, mine);
+  }
 
 private:
   Group &group_;
@@ -39,7 +41,8 @@ private:
 class Here {
 public:
   Here(const Options &options, const Bundle &bundle, DataSource &data, Process &process, uint64_t &stepsDone)
-      : o(options), bundle(bundle), data(data), process(process), stepsDone(stepsDone), gradients(bundle), lossRows(bundle), again(process.group, "checkpoint: ") {}
+      : o(options), bundle(bundle), data(data), process(process), stepsDone(stepsDone), gradients(bundle), lossRows(bundle),
+        again(process.group, "checkpoint: ") {}
 
   ~Here() {
     if (process.member)
@@ -62,7 +65,8 @@ private:
   /// Data, devices, executor.
   Status prepare() {
     if (!alone() && (!o.gradients.empty() || !o.lossRows.empty()))
-      return userError(std::string(o.gradients.empty() ? "--per-sample-losses" : "--dump-gradients") + ": needs all devices in one process; run with --threads");
+      return userError(std::string(o.gradients.empty() ? "--per-sample-losses" : "--dump-gradients") +
+                       ": needs all devices in one process; run with --threads");
     if (!o.evaluation.empty()) {
       Result<std::unique_ptr<DataSource>> opened = DataSource::open(bundle, o.evaluation, std::nullopt);
       if (opened.failed())
@@ -220,8 +224,9 @@ private:
         for (const bundle::Arena &arena : program.arenas())
           planned += arena.bytes();
       std::string batch = std::to_string(bundle.batch) + (bundle.sequence > 0 ? " x " + std::to_string(bundle.sequence) : "");
-      printf("%s: %s, %zu device%s%s, batch %s, %s, %s planned%s; %llu samples an epoch\n", o.bundle.c_str(), bundle.model.c_str(), bundle.devices.size(),
-             bundle.devices.size() == 1 ? "" : "s", alone() ? "" : ", a process each", batch.c_str(), bundle.precision.c_str(), bytesText(planned).c_str(),
+      printf("%s: %s, %zu device%s%s, batch %s, %s, %s planned%s; %llu samples an epoch\n", o.bundle.c_str(), bundle.model.c_str(),
+             bundle.devices.size(), bundle.devices.size() == 1 ? "" : "s", alone() ? "" : ", a process each", batch.c_str(), bundle.precision.c_str(),
+             bytesText(planned).c_str(),
              snapshots ? (", " + bytesText(snapshots->memory()) + (alone() ? "" : " a rank") + " for snapshots").c_str() : "",
              (unsigned long long)data.samplesPerEpoch());
       for (const std::string &line : data.description())
@@ -274,8 +279,8 @@ private:
     return Status::success();
   }
 
-  /// Waits for the last snapshot. When it failed, and the checkpoint would have been merged from it, its parts are taken beside the checkpoint, which may be on a disk that is
-  /// well.
+  /// Waits for the last snapshot. When it failed, and the checkpoint would have been merged from it, its parts are taken beside the checkpoint, which
+  /// may be on a disk that is well.
   Status finishSnapshots() {
     Status status = snapshots->finish();
     if (alone() || o.checkpoint.empty() || inParts)
@@ -378,9 +383,11 @@ private:
     Result<std::vector<SnapshotFolder>> folders = listSnapshots(directory);
     if (folders.failed())
       return folders.error();
-    auto newest = std::find_if(folders->begin(), folders->end(), [&](const SnapshotFolder &folder) { return folder.complete && folder.step == stepsDone; });
+    auto newest =
+        std::find_if(folders->begin(), folders->end(), [&](const SnapshotFolder &folder) { return folder.complete && folder.step == stepsDone; });
     if (newest == folders->end())
-      return userError(directory + ": has no snapshot of step " + std::to_string(stepsDone) + "; is it one that all ranks share? Nothing was written to " + o.checkpoint);
+      return userError(directory + ": has no snapshot of step " + std::to_string(stepsDone) +
+                       "; is it one that all ranks share? Nothing was written to " + o.checkpoint);
     Result<SnapshotReader> snapshot = SnapshotReader::open(directory + "/" + newest->name);
     if (snapshot.failed())
       return snapshot.error();
@@ -418,8 +425,8 @@ private:
   Again again;                          // of the checkpoint's parts
   std::unique_ptr<Snapshots> snapshots; // ends before the executor.
   RunIdentity identity;
-  bool inParts = false;                 // the checkpoint is merged from its parts, not from the last snapshot.
-  std::optional<Error> notFinite;       // the run's end has learnt nothing.
+  bool inParts = false;           // the checkpoint is merged from its parts, not from the last snapshot.
+  std::optional<Error> notFinite; // the run's end has learnt nothing.
   TrainingRun training;
   uint64_t emptyExecutor = 0;
   Clock::time_point made, began;

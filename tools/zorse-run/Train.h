@@ -23,10 +23,11 @@ struct Process {
   runtime::Member *member = nullptr; ///< null: alone
   JobOutput *output = nullptr;       ///< where what belongs to the whole job goes: this process is rank 0, or alone.
   bool resume = false;
-  std::string fingerprint;           ///< of the training data
-  bool reportToAll = false;          ///< some rank has nothing to do and follows the reports.
-  std::function<void()> pace;        ///< of such a rank: TrainingRun.pace
-  std::function<runtime::Result<std::vector<runtime::LocalDevice>>(const std::vector<double> &shares)> makeDevices; ///< shares of their speed, by device of the bundle
+  std::string fingerprint;    ///< of the training data
+  bool reportToAll = false;   ///< some rank has nothing to do and follows the reports.
+  std::function<void()> pace; ///< of such a rank: TrainingRun.pace
+  std::function<runtime::Result<std::vector<runtime::LocalDevice>>(const std::vector<double> &shares)>
+      makeDevices;                                    ///< shares of their speed, by device of the bundle
   std::function<void(const runtime::Error &)> failed; ///< ends the process: bodies and transfers that are under way may never end.
 };
 

@@ -101,7 +101,8 @@ Result<int> runLauncher(const Options &o, int argc, char **argv, const std::opti
     launching.firstRank = uint32_t(std::lower_bound(nodes->begin(), nodes->end(), place->rank) - nodes->begin());
     launching.localRanks = uint32_t(std::upper_bound(nodes->begin(), nodes->end(), place->rank) - nodes->begin()) - launching.firstRank;
     if (!o.quiet) {
-      printf("node %u of %u, by %s: ranks %u to %u\n", place->rank, place->world, place->source.c_str(), launching.firstRank, launching.firstRank + launching.localRanks - 1);
+      printf("node %u of %u, by %s: ranks %u to %u\n", place->rank, place->world, place->source.c_str(), launching.firstRank,
+             launching.firstRank + launching.localRanks - 1);
       fflush(stdout);
     }
     Result<std::string> secret = jobSecret(o.secretFile);

@@ -39,7 +39,8 @@ void registerDifferentiableModels(mlir::DialectRegistry &registry);
 /// True iff a gradient can flow through values of this type: floats only.
 bool isDifferentiableType(mlir::Type type);
 
-/// True iff a gradient of the owner's results can reach this operand. Operations without a differentiation count as if it could, so that the error names them.
+/// True iff a gradient of the owner's results can reach this operand. Operations without a differentiation count as if it could, so that the error
+/// names them.
 bool propagatesGradient(mlir::OpOperand &use);
 
 /// The values of a straight-line block that lie on a differentiable way from one of `sources` to one of `targets`.
@@ -47,7 +48,8 @@ llvm::DenseSet<mlir::Value> activeValues(mlir::Block &block, llvm::ArrayRef<mlir
 
 /// Appends to the builder's block the gradients of `forwardOps` (straight line, in order).
 ///
-/// \param gradients  in: one seed per value whose gradient is known; out: gradients of everything `active` on the way, each behind a `zorse.gradient_of`.
+/// \param gradients  in: one seed per value whose gradient is known; out: gradients of everything `active` on the way, each behind a
+/// `zorse.gradient_of`.
 ///                   Contributions are added in reverse order of the uses, a fixed order; a value without an entry has gradient zero.
 /// \param active     tells which values need a gradient.
 mlir::LogicalResult appendBackward(mlir::OpBuilder &builder, llvm::ArrayRef<mlir::Operation *> forwardOps,
@@ -55,14 +57,17 @@ mlir::LogicalResult appendBackward(mlir::OpBuilder &builder, llvm::ArrayRef<mlir
 
 /// Differentiation takes three steps, and between the first and the second other passes may change the joint function.
 ///
-/// Step 1 turns `@<class>.forward` into `@<class>.joint`: its operations and then those of the gradients, in one block, with the results of both. The gradient of
-/// argument or result i is the result or argument of the same index; a `zorse.gradient_of` stands beside every other value that has a gradient.
+/// Step 1 turns `@<class>.forward` into `@<class>.joint`: its operations and then those of the gradients, in one block, with the results of both. The
+/// gradient of argument or result i is the result or argument of the same index; a `zorse.gradient_of` stands beside every other value that has a
+/// gradient.
 ///
 ///     @mlp.forward(parameter.., input.., boundary_in..)                                     -> (boundary_out.., loss..)
-///     @mlp.joint  (parameter.., input.., boundary_in.., boundary_out_gradient.., scalars..) -> (boundary_out.., loss.., boundary_in_gradient.., parameter_gradient..)
+///     @mlp.joint  (parameter.., input.., boundary_in.., boundary_out_gradient.., scalars..) -> (boundary_out.., loss.., boundary_in_gradient..,
+///     parameter_gradient..)
 ///
-/// Gradients are returned for the arguments that carry `zorse.gradient`, expected for the `boundary_out` results that carry it; every `loss` k is seeded by
-/// `scalars` k. Without any of the first there are no gradients at all. An operation is the forward's iff a result of the forward depends on it.
+/// Gradients are returned for the arguments that carry `zorse.gradient`, expected for the `boundary_out` results that carry it; every `loss` k is
+/// seeded by `scalars` k. Without any of the first there are no gradients at all. An operation is the forward's iff a result of the forward depends
+/// on it.
 mlir::FailureOr<mlir::func::FuncOp> joinBackward(mlir::func::FuncOp forward);
 
 /// Step 2 chooses what the forward keeps for the backward, and appends it to the results of the joint function in slots `saved`.
@@ -76,9 +81,11 @@ struct Differentiated {
 /// Step 3 slices the joint function, which becomes the forward, into `@<class>.forward` and `@<class>.backward`, inserted after it.
 ///
 ///     @mlp.forward (parameter.., input.., boundary_in..)                                              -> (boundary_out.., loss.., saved..)
-///     @mlp.backward(parameter.., input.., boundary_in.., boundary_out_gradient.., scalars.., saved..) -> (boundary_in_gradient.., parameter_gradient..)
+///     @mlp.backward(parameter.., input.., boundary_in.., boundary_out_gradient.., scalars.., saved..) -> (boundary_in_gradient..,
+///     parameter_gradient..)
 ///
-/// Arguments the backward does not read are absent: `zorse.index` says which are left. What it reads of the forward and is not saved it computes again.
+/// Arguments the backward does not read are absent: `zorse.index` says which are left. What it reads of the forward and is not saved it computes
+/// again.
 Differentiated sliceJoint(mlir::func::FuncOp joint);
 
 /// The three steps.
@@ -100,8 +107,8 @@ struct SplitBackward {
 ///     @mlp.backward_inputs (as .backward)              -> (boundary_in_gradient.., deferred..)
 ///     @mlp.backward_weights(as .backward, deferred..)  -> (parameter_gradient..)
 ///
-/// `deferred` are the values that the first part makes and the second needs, chosen like `saved`: fewest bytes per row such that no matmul, attention,
-/// loss or statistic is computed twice. Together the parts compute what the whole does, some elementwise operations twice.
+/// `deferred` are the values that the first part makes and the second needs, chosen like `saved`: fewest bytes per row such that no matmul,
+/// attention, loss or statistic is computed twice. Together the parts compute what the whole does, some elementwise operations twice.
 SplitBackward splitBackward(mlir::func::FuncOp backward);
 
 /// Bytes of one row of a sampled tensor, of the whole tensor for an unsampled one. Booleans are one byte.

@@ -12,10 +12,10 @@ namespace zorse::bundle {
 /// A bundle without its programs and weights, which are read when asked for.
 struct BundleView : Manifest {
   std::string directory;
-  std::string plan;                         ///< plan.json
+  std::string plan; ///< plan.json
   ModelSummary summary;
-  BodyLibrary bodies;                       ///< of the first target
-  std::vector<BodyLibrary> otherTargets;    ///< 1, 2, ...
+  BodyLibrary bodies;                    ///< of the first target
+  std::vector<BodyLibrary> otherTargets; ///< 1, 2, ...
   ReadFile read;
 
   /// Index of the device of that name, or of that number; -1: none.

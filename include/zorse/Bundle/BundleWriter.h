@@ -31,22 +31,22 @@ enum class WeightMode {
 };
 
 struct BundleContents {
-  std::string model;                  ///< name, for people
+  std::string model; ///< name, for people
   int64_t batch = 0, sequence = 0;
-  std::string precision = "f32";      ///< "f32" or "f64"
-  std::vector<BundleDevice> devices;  ///< in the order of the plan
-  std::string plan;                   ///< canonical plan.json
-  std::string cluster;                ///< cluster.yaml as given
-  Topology topology;                  ///< devices as here; without nodes: nothing is known
+  std::string precision = "f32";     ///< "f32" or "f64"
+  std::vector<BundleDevice> devices; ///< in the order of the plan
+  std::string plan;                  ///< canonical plan.json
+  std::string cluster;               ///< cluster.yaml as given
+  Topology topology;                 ///< devices as here; without nodes: nothing is known
   ModelSummary summary;
-  BodyLibrary bodies;                 ///< of the first target
-  std::vector<std::string> programs;  ///< serialised deterministically, one per device (`serialize`)
-  std::string kernels;                ///< bytes of kernels/<arch>/<object>; empty: the bodies name no kernel
+  BodyLibrary bodies;                ///< of the first target
+  std::vector<std::string> programs; ///< serialised deterministically, one per device (`serialize`)
+  std::string kernels;               ///< bytes of kernels/<arch>/<object>; empty: the bodies name no kernel
   struct Target {
     BodyLibrary bodies;
     std::string kernels;
   };
-  std::vector<Target> otherTargets;   ///< 1, 2, ...
+  std::vector<Target> otherTargets; ///< 1, 2, ...
   std::vector<WeightData> weights;
   WeightMode weightMode = WeightMode::Copy;
 };
@@ -54,8 +54,8 @@ struct BundleContents {
 /// The same bytes for equal messages, maps included.
 std::string serialize(const google::protobuf::MessageLite &message);
 
-/// Writes `directory` whole or not at all: everything goes to a new directory beside it, which then takes its name. An existing bundle of that name is
-/// replaced; anything else of that name is an error. Equal contents give equal bytes: no times, and no paths except those of referenced weights.
+/// Writes `directory` whole or not at all: everything goes to a new directory beside it, which then takes its name. An existing bundle of that name
+/// is replaced; anything else of that name is an error. Equal contents give equal bytes: no times, and no paths except those of referenced weights.
 /// \param digest  receives the SHA-256 of everything in it.
 bool writeBundle(const BundleContents &contents, const std::string &directory, std::string &error, std::string *digest = nullptr);
 

@@ -1,5 +1,5 @@
-// The kinds of devices that clusters, bundles and drivers name, and what follows from a kind: the one table that compiler, planner and runtime look in, so that nobody compares names.
-// A kind's driver is in the runtime (zorse/runtime/Drivers.h).
+// The kinds of devices that clusters, bundles and drivers name, and what follows from a kind: the one table that compiler, planner and runtime look
+// in, so that nobody compares names. A kind's driver is in the runtime (zorse/runtime/Drivers.h).
 #pragma once
 
 #include <string>
@@ -9,11 +9,11 @@ namespace zorse {
 
 struct DeviceKind {
   const char *name;
-  bool driven;            ///< there are code and a driver for it. Other kinds can be planned for and simulated.
-  bool computes;          ///< its bodies compute; false: results mean nothing, and it is never taken unless a cluster asks for it.
-  bool hostProcessors;    ///< it is threads of the host's processors: speeds are per thread, and messages take time from its computing.
-  bool sharesHostMemory;  ///< its memory is the host's: copies from and to the host are copies like others and need no queue of their own.
-  bool asynchronous;      ///< it serves each of its queues by itself; false: threads of the host do, one for computing and one for all communication.
+  bool driven;           ///< there are code and a driver for it. Other kinds can be planned for and simulated.
+  bool computes;         ///< its bodies compute; false: results mean nothing, and it is never taken unless a cluster asks for it.
+  bool hostProcessors;   ///< it is threads of the host's processors: speeds are per thread, and messages take time from its computing.
+  bool sharesHostMemory; ///< its memory is the host's: copies from and to the host are copies like others and need no queue of their own.
+  bool asynchronous;     ///< it serves each of its queues by itself; false: threads of the host do, one for computing and one for all communication.
   std::vector<std::string> transports; ///< that reach its memory: "local", "gloo"
   /// Instruction sets that its code may be for, each running what those before it run, as LLVM names them; empty: not told apart.
   std::vector<std::string> architectures;

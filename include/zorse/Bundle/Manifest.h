@@ -29,7 +29,8 @@ struct BundleDevice {
 /// Of the body library of a target: "bodies.pb", "bodies.1.pb", ...
 std::string bodiesFile(uint32_t target);
 
-/// What keeps two targets' libraries from being of one bundle: programs, plan and verifier know one list of bodies with one list of slots. Empty: nothing.
+/// What keeps two targets' libraries from being of one bundle: programs, plan and verifier know one list of bodies with one list of slots. Empty:
+/// nothing.
 std::string differentSlots(const BodyLibrary &one, const BodyLibrary &other);
 
 struct Manifest {

@@ -31,44 +31,43 @@ enum class Phase : uint8_t {
 
 enum class Emit : uint8_t { Nothing, Graph, Units, Plan, Exec, Llvm };
 
-/// Whether the bundle holds the initial weights or names the model's files. Auto: it holds them up to kCopiedWeights bytes; beyond, copying would take
-/// longer than everything else.
-/// Later: it names the model's files, which need not exist yet; no byte of them is read.
+/// Whether the bundle holds the initial weights or names the model's files. Auto: it holds them up to kCopiedWeights bytes; beyond, copying would
+/// take longer than everything else. Later: it names the model's files, which need not exist yet; no byte of them is read.
 enum class Weights : uint8_t { Auto, Copy, Reference, Later };
 inline constexpr uint64_t kCopiedWeights = 64 << 20;
 
 struct CompileOptions {
-  std::string model;   ///< ONNX file
-  std::string cluster; ///< YAML file
-  std::string plan;    ///< plan.json; empty: searched
+  std::string model;                 ///< ONNX file
+  std::string cluster;               ///< YAML file
+  std::string plan;                  ///< plan.json; empty: searched
   std::vector<std::string> profiles; ///< measured times (docs/profile.md), later ones go before
-  std::string output;  ///< bundle directory; empty: none is written
-  std::string rebuild; ///< a bundle from elsewhere that is made anew; empty: none
+  std::string output;                ///< bundle directory; empty: none is written
+  std::string rebuild;               ///< a bundle from elsewhere that is made anew; empty: none
 
-  int64_t batch = 0;    ///< samples per step
-  int64_t sequence = 0; ///< length of symbolic sequence dimensions; 0: the model has none
-  bundle::ElementType precision = bundle::F32; ///< what units compute in; F64 is a type for tests
-  std::map<std::string, int64_t> dims;       ///< other symbolic dimensions by name
+  int64_t batch = 0;                            ///< samples per step
+  int64_t sequence = 0;                         ///< length of symbolic sequence dimensions; 0: the model has none
+  bundle::ElementType precision = bundle::F32;  ///< what units compute in; F64 is a type for tests
+  std::map<std::string, int64_t> dims;          ///< other symbolic dimensions by name
   std::string loss, lossOutput, logits, labels; ///< as in ImportOptions
   bool shiftLabels = false;
   std::optional<bool> shiftedInGraph;
   int64_t ignoreIndex = -100;
-  std::vector<std::string> train, freeze;    ///< initializers by name or pattern
-  bool trustGuess = false;                   ///< what is trained may be guessed
+  std::vector<std::string> train, freeze; ///< initializers by name or pattern
+  bool trustGuess = false;                ///< what is trained may be guessed
 
   bundle::TrainingOptions training;
   std::string decay = "rank"; ///< rank, all, none or names:P,Q
   Weights weights = Weights::Auto;
 
-  bool simulateOnly = false;  ///< the bundle's devices may be of kinds without a driver: it is for `zorse-run --simulate` alone
-  bool splitBodies = false;   ///< the parts of split backwards also where the plan does not split: to be measured
+  bool simulateOnly = false; ///< the bundle's devices may be of kinds without a driver: it is for `zorse-run --simulate` alone
+  bool splitBodies = false;  ///< the parts of split backwards also where the plan does not split: to be measured
 
   Phase last = Phase::Bundle;
-  Emit emit = Emit::Nothing;  ///< printed to standard output after the phase that makes it
-  std::string dumpDir;        ///< what every phase made, as files
+  Emit emit = Emit::Nothing; ///< printed to standard output after the phase that makes it
+  std::string dumpDir;       ///< what every phase made, as files
   std::string arch = "native";
   unsigned threads = 2;
-  bool quiet = false;         ///< no line per phase
+  bool quiet = false; ///< no line per phase
 
   bool writesBundle() const { return emit == Emit::Nothing && last == Phase::Bundle && !output.empty(); }
 };

@@ -1,5 +1,5 @@
-// Planners of other systems, re-implemented to compare with: what each does, its source and where we deviate is in docs/baselines.md. Each searches its
-// own plans by its own cost model; what it chooses is then judged like any plan (evaluate).
+// Planners of other systems, re-implemented to compare with: what each does, its source and where we deviate is in docs/baselines.md. Each searches
+// its own plans by its own cost model; what it chooses is then judged like any plan (evaluate).
 #pragma once
 
 #include "zorse/Planning/Layout.h"
@@ -13,7 +13,8 @@ namespace zorse::planning {
 // A planner lists its plans by its own predicted time; the first that fits in memory is the result, as users go on to the next configuration when one
 // runs out of memory. nullopt and a message if none of the first 24 that could fit does.
 
-/// Min-k-cut (SPLIT with Stoer-Wagner cuts) of the bandwidth graph for every k, layers in proportion to the groups' rates, micro-batch sizes, ministages.
+/// Min-k-cut (SPLIT with Stoer-Wagner cuts) of the bandwidth graph for every k, layers in proportion to the groups' rates, micro-batch sizes,
+/// ministages.
 std::optional<Layout> zorsePaper(const Problem &problem, std::string &error);
 /// Graph partition into pipelines, single devices as stages in an order along fast links, layers in proportion to memory.
 std::optional<Layout> hexiscale(const Problem &problem, std::string &error);

@@ -15,7 +15,7 @@ namespace zorse::planning {
 ///     T5  simulated with free links and free updates                     bubble   T4 / T5
 ///     T6  simulated with all of it: T                                    exposed  T5 / T6
 struct Efficiency {
-  double bound = 0, step = 0;          ///< T0 and T6, seconds
+  double bound = 0, step = 0; ///< T0 and T6, seconds
   double eta = 0;
   double idle = 1, kernel = 1, balance = 1, recompute = 1, bubble = 1, exposed = 1;
 };

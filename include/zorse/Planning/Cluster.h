@@ -14,7 +14,8 @@
 
 namespace zorse::planning {
 
-/// Types that devices multiply matrices in, in the order of ClusterDevice::speed. A model's compute type picks one; a device that lacks it cannot run the model.
+/// Types that devices multiply matrices in, in the order of ClusterDevice::speed. A model's compute type picks one; a device that lacks it cannot run
+/// the model.
 inline constexpr bundle::ElementType kSpeedTypes[] = {bundle::F32, bundle::F16, bundle::BF16};
 inline constexpr size_t kSpeeds = std::size(kSpeedTypes);
 
@@ -23,18 +24,18 @@ constexpr size_t speedIndex(bundle::ElementType computeType) { return computeTyp
 
 struct ClusterDevice {
   std::string name;
-  std::string kind = "cpu";  ///< which driver runs it
-  std::string arch;          ///< what its code is to be for, one of the kind's architectures; empty: what the compiler is asked for
-  std::string type;          ///< an entry of the table of device types, or free text
-  uint32_t node = 0;         ///< index in Cluster.nodes
+  std::string kind = "cpu";          ///< which driver runs it
+  std::string arch;                  ///< what its code is to be for, one of the kind's architectures; empty: what the compiler is asked for
+  std::string type;                  ///< an entry of the table of device types, or free text
+  uint32_t node = 0;                 ///< index in Cluster.nodes
   double speed[kSpeeds] = {0, 0, 0}; ///< FLOP/s that large matrix products reach, by kSpeedTypes; 0: not supported
-  double halfRows = 0;       ///< matrix rows (samples x positions) at which products reach half of `speed`: t0 of rows / (rows + t0)
-  double memoryBandwidth = 0; ///< bytes/s of the device's memory; 0: not known, elementwise work then costs FLOPs only
-  double launch = 0;         ///< seconds every call of a unit function costs besides
-  uint64_t memory = 0;       ///< bytes, as described; 0: not limited
-  uint64_t reserve = 0;      ///< bytes of it that programs leave alone (context, libraries)
-  uint32_t threads = 1;      ///< cpu: threads that share a launch
-  double price = 0;          ///< per hour
+  double halfRows = 0;               ///< matrix rows (samples x positions) at which products reach half of `speed`: t0 of rows / (rows + t0)
+  double memoryBandwidth = 0;        ///< bytes/s of the device's memory; 0: not known, elementwise work then costs FLOPs only
+  double launch = 0;                 ///< seconds every call of a unit function costs besides
+  uint64_t memory = 0;               ///< bytes, as described; 0: not limited
+  uint64_t reserve = 0;              ///< bytes of it that programs leave alone (context, libraries)
+  uint32_t threads = 1;              ///< cpu: threads that share a launch
+  double price = 0;                  ///< per hour
 
   /// Bytes that programs may use: what everything but the description itself asks for; 0: not limited.
   uint64_t capacity() const { return memory == 0 ? 0 : memory > reserve ? memory - reserve : 1; }
@@ -42,11 +43,11 @@ struct ClusterDevice {
 
 struct ClusterNode {
   std::string name;
-  uint64_t hostMemory = 0;   ///< bytes; 0: not known
-  double pcie = 0;           ///< bytes/s between one device and host memory, each direction; 0: not known
-  uint64_t nvme = 0;         ///< bytes
-  double nvmeBandwidth = 0;  ///< bytes/s
-  double price = 0;          ///< per hour, besides its devices'
+  uint64_t hostMemory = 0;  ///< bytes; 0: not known
+  double pcie = 0;          ///< bytes/s between one device and host memory, each direction; 0: not known
+  uint64_t nvme = 0;        ///< bytes
+  double nvmeBandwidth = 0; ///< bytes/s
+  double price = 0;         ///< per hour, besides its devices'
 };
 
 struct Cluster {
@@ -66,7 +67,7 @@ struct DeviceType {
   double memoryBandwidth;
   double launch;
   uint64_t memory, reserve;
-  double port;               ///< bytes/s, each direction, towards other devices of the node (NVLink or PCIe)
+  double port; ///< bytes/s, each direction, towards other devices of the node (NVLink or PCIe)
   double pcie;
 };
 const std::vector<DeviceType> &deviceTypes();
@@ -97,8 +98,8 @@ std::map<std::string, uint64_t> hostMemory(const Cluster &cluster);
 /// The two link classes a plan can state by itself, from the first node and site.
 void planLinks(const Cluster &cluster, step::Plan &plan);
 
-/// Completes a plan that names devices only: speed, memory, node, host memory and links from the cluster, except where the plan has its own. A device the cluster
-/// does not have is an error.
+/// Completes a plan that names devices only: speed, memory, node, host memory and links from the cluster, except where the plan has its own. A device
+/// the cluster does not have is an error.
 bool applyCluster(step::Plan &plan, const Cluster &cluster, bundle::ElementType computeType, std::string &error);
 
 } // namespace zorse::planning

@@ -17,11 +17,11 @@ namespace zorse::planning {
 ///
 ///     launch + max(FLOPs(r) / (speed * e(r)), bytes(r) / memory bandwidth),   e(r) = r·p / (r·p + halfRows)
 ///
-/// with p the matrix rows of one sample (positions). With a profile: between measured row counts along a line, beyond the last one in proportion, below
-/// the first one the first; classes it lacks follow the roofline, scaled by what the profile shows for the classes it has.
+/// with p the matrix rows of one sample (positions). With a profile: between measured row counts along a line, beyond the last one in proportion,
+/// below the first one the first; classes it lacks follow the roofline, scaled by what the profile shows for the classes it has.
 ///
-/// p: all dimensions but the last of the largest value of the unit; of ids, all. A backward in two parts takes what the summary says of them; where it
-/// has none, see UnitWork.cpp. Memory of unknown bandwidth costs nothing.
+/// p: all dimensions but the last of the largest value of the unit; of ids, all. A backward in two parts takes what the summary says of them; where
+/// it has none, see UnitWork.cpp. Memory of unknown bandwidth costs nothing.
 ///
 /// Devices of equal kind share a table; look-ups are constant time. Immutable, shared by threads.
 class CostModel final : public step::Costs {

@@ -16,20 +16,21 @@ namespace zorse::planning {
 struct Problem {
   const bundle::ModelSummary &summary;
   const Cluster &cluster;
-  const CostModel &costs;              ///< of all devices of the cluster, in its order
+  const CostModel &costs; ///< of all devices of the cluster, in its order
   int64_t batch = 0;
   const bundle::BodyLibrary *bodies = nullptr; ///< exact workspace and slots, once compiled
-  bool mayRecompute = false;           ///< the compiler can recompute activations (not yet)
-  const Profile *profile = nullptr;    ///< what `costs` was made from
+  bool mayRecompute = false;                   ///< the compiler can recompute activations (not yet)
+  const Profile *profile = nullptr;            ///< what `costs` was made from
 };
 
 struct Member {
-  uint32_t device = 0;                 ///< index in the cluster
-  int64_t samples = 0;                 ///< of the pipeline's
-  int64_t rows = 1;                    ///< of a micro-batch; the last one may be smaller
+  uint32_t device = 0; ///< index in the cluster
+  int64_t samples = 0; ///< of the pipeline's
+  int64_t rows = 1;    ///< of a micro-batch; the last one may be smaller
 };
 
-/// Units [unitBegin, unitEnd), or parts of units (Layout::parts), on members that share the pipeline's samples. A device may be in several stages of one pipeline (interleaving).
+/// Units [unitBegin, unitEnd), or parts of units (Layout::parts), on members that share the pipeline's samples. A device may be in several stages of
+/// one pipeline (interleaving).
 struct Stage {
   int32_t unitBegin = 0, unitEnd = 0;
   std::vector<Member> members;
@@ -37,17 +38,17 @@ struct Stage {
 
 struct Pipeline {
   int64_t samples = 0;
-  std::vector<Stage> stages;           ///< in the order of their units; together all units
+  std::vector<Stage> stages; ///< in the order of their units; together all units
 };
 
 /// Who owns state: members of the stages that use it, in equal shares, by the samples they contribute, or by the memory they have left.
 enum class StateRule : uint8_t { Equal, Proportional, FreeMemory };
 
 struct Layout {
-  std::vector<Pipeline> pipelines;     ///< take the samples of the batch in this order
-  /// Stages may share out units: with four parts, a quarter of a unit in the stage in front is the whole unit for a quarter of the samples. Ranges of stages
-  /// then count parts; way w of as many ways as parts, a power of two, has the units from (unitBegin + w) / parts to (unitEnd + w) / parts, and a
-  /// pipeline's samples take the ways in turn, `turn` samples each (Layout/DealLayout.h).
+  std::vector<Pipeline> pipelines; ///< take the samples of the batch in this order
+  /// Stages may share out units: with four parts, a quarter of a unit in the stage in front is the whole unit for a quarter of the samples. Ranges of
+  /// stages then count parts; way w of as many ways as parts, a power of two, has the units from (unitBegin + w) / parts to (unitEnd + w) / parts,
+  /// and a pipeline's samples take the ways in turn, `turn` samples each (Layout/DealLayout.h).
   int32_t parts = 1;
   int64_t turn = 1;
   step::Schedule schedule;
@@ -60,14 +61,15 @@ step::Plan makePlan(const Problem &problem, const Layout &layout);
 
 /// How a plan does, by the full expansion: what the compiler will make of it.
 struct Evaluation {
-  double step = 0;                     ///< seconds
-  uint64_t excess = 0;                 ///< bytes by which devices lack memory, summed; 0: it fits
-  std::vector<uint64_t> memory;        ///< bytes per device, to compare with its capacity
-  std::vector<double> busy;            ///< seconds of compute per device
-  std::vector<uint32_t> cellsAlive;    ///< per device: that hold activations at once, at most
+  double step = 0;                  ///< seconds
+  uint64_t excess = 0;              ///< bytes by which devices lack memory, summed; 0: it fits
+  std::vector<uint64_t> memory;     ///< bytes per device, to compare with its capacity
+  std::vector<double> busy;         ///< seconds of compute per device
+  std::vector<uint32_t> cellsAlive; ///< per device: that hold activations at once, at most
 };
 
-/// \param timeOnly  without placing buffers: several times faster, and `memory` is the most that is alive at once, some percent below what placing needs
+/// \param timeOnly  without placing buffers: several times faster, and `memory` is the most that is alive at once, some percent below what placing
+/// needs
 /// \returns nullopt and a message for a plan that cannot run.
 std::optional<Evaluation> evaluate(const Problem &problem, const step::Plan &plan, std::string &error, bool timeOnly = false);
 

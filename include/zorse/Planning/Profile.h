@@ -16,26 +16,26 @@ namespace zorse::planning {
 struct ProfilePoint {
   int64_t rows = 0;
   double forward = -1, backward = -1, inputGradients = -1, weightGradients = -1;
-  int64_t memory = -1;               ///< bytes that the tasks took besides their operands; kept for other tools, plans count the compiled class's
+  int64_t memory = -1; ///< bytes that the tasks took besides their operands; kept for other tools, plans count the compiled class's
 };
 
 struct ClassProfile {
-  uint32_t degree = 1;               ///< tensor-parallel degree
-  std::vector<ProfilePoint> points;  ///< ascending rows
+  uint32_t degree = 1;              ///< tensor-parallel degree
+  std::vector<ProfilePoint> points; ///< ascending rows
 };
 
 struct DeviceProfile {
-  std::string device;                ///< a device's name, the name its entry in the cluster file has, or a device type's: the more particular one applies
+  std::string device; ///< a device's name, the name its entry in the cluster file has, or a device type's: the more particular one applies
   std::map<std::string, std::vector<ClassProfile>> classes; ///< by the class's name ("block attention"), see UnitInfo.class_id; one per degree
-  double updatePerElement = -1, updateFixed = 0;  ///< seconds
+  double updatePerElement = -1, updateFixed = 0;            ///< seconds
   double normPerElement = -1, normFixed = 0;
   double copyPerByte = -1, copyFixed = 0;
   double loadPerByte = -1, loadFixed = 0;
-  double launch = -1;                ///< of a call of a function that does nothing: takes the place of ClusterDevice.launch in rooflines
-  /// Of a device whose own processors move what it sends and receives: seconds of computing that it loses to a byte and to a message, and seconds that a
-  /// message waits for a processor while it computes.
+  double launch = -1; ///< of a call of a function that does nothing: takes the place of ClusterDevice.launch in rooflines
+  /// Of a device whose own processors move what it sends and receives: seconds of computing that it loses to a byte and to a message, and seconds
+  /// that a message waits for a processor while it computes.
   double communicationPerByte = -1, communicationPerMessage = 0, communicationDelay = 0;
-  uint64_t memory = 0;               ///< bytes found; 0: not measured
+  uint64_t memory = 0; ///< bytes found; 0: not measured
 };
 
 struct LinkProfile {
@@ -45,16 +45,16 @@ struct LinkProfile {
 };
 
 struct Profile {
-  std::string model;                 ///< ModelSummary.content_hash; "": any model with these classes
-  std::string comment;               ///< where and how it was measured, for people
+  std::string model;   ///< ModelSummary.content_hash; "": any model with these classes
+  std::string comment; ///< where and how it was measured, for people
   std::vector<DeviceProfile> devices;
   std::vector<LinkProfile> links;
 };
 
 inline constexpr size_t kMostProfileBytes = size_t(64) << 20;
 
-/// Names of a model's unit classes, by class_id: of the first unit's name what is not a number ("block 3 attention" is of class "block attention"); where
-/// several classes would have one name, " (2)", " (3)" ... follow.
+/// Names of a model's unit classes, by class_id: of the first unit's name what is not a number ("block 3 attention" is of class "block attention");
+/// where several classes would have one name, " (2)", " (3)" ... follow.
 std::vector<std::string> classNames(const bundle::ModelSummary &summary);
 
 /// Measured links in place of described ones: within a node they are its port; within a site its nodes' cards and the fabric's latency; between sites

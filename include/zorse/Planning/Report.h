@@ -14,48 +14,48 @@ namespace zorse::planning {
 /// What a plan does to a cluster, from its full expansion. Times are seconds of one step, sizes bytes, shares of 1.
 struct Report {
   struct Stage {
-    uint32_t pipeline = 0;                 ///< devices that exchange samples are in one
+    uint32_t pipeline = 0; ///< devices that exchange samples are in one
     int32_t unitBegin = 0, unitEnd = 0;
-    std::string units;                     ///< "embedding ... block 7 attention"
+    std::string units; ///< "embedding ... block 7 attention"
     std::vector<uint32_t> devices;
-    std::string deviceTypes;               ///< "4 x A100-40, 2 x T4"
+    std::string deviceTypes; ///< "4 x A100-40, 2 x T4"
     int64_t samples = 0;
-    int64_t leastRows = 0, mostRows = 0;   ///< of its micro-batches
+    int64_t leastRows = 0, mostRows = 0; ///< of its micro-batches
     /// Parts of its samples that have its first and its last unit here; less than 1 where stages share out units.
     double firstShare = 1, lastShare = 1;
-    double meanBusy = 0, mostBusy = 0;     ///< shares of the step
-    uint64_t memory = 0, available = 0;    ///< of its fullest device; available 0: not limited
+    double meanBusy = 0, mostBusy = 0;  ///< shares of the step
+    uint64_t memory = 0, available = 0; ///< of its fullest device; available 0: not limited
   };
   struct Device {
     std::string name, type, node;
     int64_t cells = 0;
-    int64_t samples = 0;                   ///< distinct ones it works on
+    int64_t samples = 0;                                      ///< distinct ones it works on
     double forward = 0, backward = 0, weights = 0, other = 0; ///< seconds of compute
-    uint64_t memory = 0, available = 0;    ///< of what programs may use (the reserve is left out of both); available 0: not limited
+    uint64_t memory = 0, available = 0; ///< of what programs may use (the reserve is left out of both); available 0: not limited
     step::MemoryUse use;
     double busy() const { return forward + backward + weights + other; }
   };
   struct Type {
     std::string name;
     uint32_t devices = 0, used = 0;
-    double utilisation = 0;                ///< mean busy share of the used ones
-    double work = 0;                       ///< their share of all FLOPs
+    double utilisation = 0; ///< mean busy share of the used ones
+    double work = 0;        ///< their share of all FLOPs
   };
   struct BusyLink {
     std::string name;
     double bytes = 0, bandwidth = 0;
-    double share = 0;                      ///< of the step that it is busy
+    double share = 0; ///< of the step that it is busy
   };
 
   std::string model, cluster, schedule;
-  int64_t batch = 0, tokensPerSample = 0;  ///< tokens 0: the model has no token ids
+  int64_t batch = 0, tokensPerSample = 0; ///< tokens 0: the model has no token ids
   double step = 0;
   Efficiency efficiency;
-  std::vector<Stage> stages;               ///< by first unit
-  std::vector<Device> devices;             ///< as in the plan
+  std::vector<Stage> stages;   ///< by first unit
+  std::vector<Device> devices; ///< as in the plan
   std::vector<Type> types;
-  std::vector<BusyLink> links;                 ///< the busiest first
-  double price = 0, egress = 0;            ///< per hour of the devices in use; per step for bytes that leave sites
+  std::vector<BusyLink> links;  ///< the busiest first
+  double price = 0, egress = 0; ///< per hour of the devices in use; per step for bytes that leave sites
   std::string currency;
   uint32_t entries = 0;
 
@@ -75,8 +75,8 @@ std::string writeReportJson(const Report &report);
 /// What binds, and what changes would bring: each as one line. What-ifs are simulated with the same plan (links) or planned again (`plan again`
 /// callback: one more device of a type, more memory; empty: left out).
 struct Reason {
-  std::string what;     ///< "memory of a100:0 is 98 % full"
-  double gain = 0;      ///< of the step's time, as a share; negative: slower; 0: a remark
+  std::string what; ///< "memory of a100:0 is 98 % full"
+  double gain = 0;  ///< of the step's time, as a share; negative: slower; 0: a remark
 };
 using PlanAgain = std::function<std::optional<double>(const Cluster &)>; ///< predicted step with another cluster, or nothing
 std::vector<Reason> explain(const Problem &problem, const step::Plan &plan, const Report &report, const PlanAgain &planAgain);
@@ -91,8 +91,8 @@ std::string compareReports(const Report &a, const std::string &nameA, const Repo
 /// What planners make of one problem, the quickest first; those without a plan say why.
 struct PlannerOutcome {
   std::string name, title;
-  double step = 0;      ///< seconds by the full expansion; 0: none
-  std::string why;      ///< where there is none
+  double step = 0; ///< seconds by the full expansion; 0: none
+  std::string why; ///< where there is none
 };
 std::string printOutcomes(std::vector<PlannerOutcome> outcomes, int64_t batch, int64_t tokensPerSample);
 

@@ -1,5 +1,6 @@
-// Bytes between devices on a simulated clock: resources that flows share, and how long transfers and collectives take over them. Used by the expansion
-// (which simulates while it lists a step), by the planner's quick simulation and by the runtime's simulated device, so that all three agree.
+// Bytes between devices on a simulated clock: resources that flows share, and how long transfers and collectives take over them. Used by the
+// expansion (which simulates while it lists a step), by the planner's quick simulation and by the runtime's simulated device, so that all three
+// agree.
 #pragma once
 
 #include "bundle.pb.h"
@@ -19,8 +20,8 @@ inline constexpr uint32_t kNoResource = UINT32_MAX;
 struct Route {
   std::array<uint32_t, 5> resources;
   uint32_t count = 0;
-  double latency = 0;  ///< seconds
-  double flow = 0;     ///< bytes/s of one flow at most; 0: not limited
+  double latency = 0; ///< seconds
+  double flow = 0;    ///< bytes/s of one flow at most; 0: not limited
 };
 
 /// A device whose own processors move what it sends and receives. That is work: computing loses it, and moving takes at least as long.
@@ -97,12 +98,12 @@ private:
   std::vector<OfDevice> ofDevice;
   std::vector<OfNode> ofNode;
   std::vector<OfSite> ofSite;
-  std::vector<Shared> pairs; ///< sites x sites, if there are not too many
+  std::vector<Shared> pairs;                        ///< sites x sites, if there are not too many
   std::unordered_map<uint64_t, Shared> listedPairs; ///< otherwise: (from << 32 | to)
   Shared otherPairs;
   std::vector<double> bandwidths, inverse;
-  std::vector<Moving> movers; ///< by device, or empty
-  uint32_t allowed = ~0u;     ///< a bit per sim::Algorithm
+  std::vector<Moving> movers;                    ///< by device, or empty
+  uint32_t allowed = ~0u;                        ///< a bit per sim::Algorithm
   std::vector<std::pair<Kind, uint32_t>> owners; ///< per resource: index of a device, node, site or pair
   std::vector<std::string> nodeNames, siteNames;
 };
@@ -113,7 +114,8 @@ private:
 ///                 members, each with its part and leaving nodes by another device: so many flows cross a card
 ///   Tree          a binary tree over the members in that order
 ///   Hierarchical  a ring inside each site, a ring over one member per site, a ring inside each site
-///   Rails         across nodes, the members of equal place in their nodes in rings side by side, each with its part of the bytes; inside each node a ring. A
+///   Rails         across nodes, the members of equal place in their nodes in rings side by side, each with its part of the bytes; inside each node a
+///   ring. A
 ///                 card passes all but what its node owns; where nodes have one member it is Ring
 ///   Best          of those the topology allows, the one that ends first; Exchange is tried up to 32 members
 /// Rings and trees pass bytes on in small parts: bandwidth counts once, latency with every hop.
@@ -132,12 +134,11 @@ struct Piece {
   double bytes = 0;
 };
 
-/// Resources in use. Flows reserve each resource they cross in the order of these calls, whose `start` must not decrease: a resource passes bytes at its
-/// bandwidth, first come, first served; a flow ends when the last of its resources has passed its bytes, and not before its own limit allows.
-/// So parallel flows add up to no more than a bandwidth, one slow flow leaves the rest of it to others, and a simulation is one pass.
-/// A collective reserves on every resource the bytes it passes there in all.
-/// Where a device's processors move bytes they are a resource too, of both directions. While the device computes they have half as much for it, and a
-/// message waits for them first (Moving::delay, or until computing is over).
+/// Resources in use. Flows reserve each resource they cross in the order of these calls, whose `start` must not decrease: a resource passes bytes at
+/// its bandwidth, first come, first served; a flow ends when the last of its resources has passed its bytes, and not before its own limit allows. So
+/// parallel flows add up to no more than a bandwidth, one slow flow leaves the rest of it to others, and a simulation is one pass. A collective
+/// reserves on every resource the bytes it passes there in all. Where a device's processors move bytes they are a resource too, of both directions.
+/// While the device computes they have half as much for it, and a message waits for them first (Moving::delay, or until computing is over).
 class Traffic {
 public:
   explicit Traffic(const Network &network) : network(&network), freeAt(network.resources(), 0), load(network.resources(), 0) { reset(); }
@@ -154,8 +155,9 @@ public:
   /// Every member gets the sum of `bytes` over all.
   Passage allReduce(const std::vector<uint32_t> &members, double bytes, double start, Algorithm algorithm);
 
-  /// When a device that computes for `seconds` from `start` on is done. On top comes what it lost to what it moved (Moving) while it computed before, less the
-  /// time that it was idle since; and what its processors still have to move, which they do half of the time. A device computes one thing at a time.
+  /// When a device that computes for `seconds` from `start` on is done. On top comes what it lost to what it moved (Moving) while it computed before,
+  /// less the time that it was idle since; and what its processors still have to move, which they do half of the time. A device computes one thing at
+  /// a time.
   double compute(uint32_t device, double seconds, double start);
   /// Says that a device computes until `end`, where what it loses is already part of that.
   void occupy(uint32_t device, double end) {
@@ -168,7 +170,7 @@ public:
 private:
   struct Member {
     uint32_t device, site, node;
-    double owned;     ///< bytes of its piece
+    double owned; ///< bytes of its piece
     bool reads;
   };
   struct Run { ///< members [begin, end)
@@ -176,8 +178,8 @@ private:
     double owned;
   };
   enum class Operation : uint8_t { Gather, Scatter, Reduce };
-  struct Weighed {                 ///< a collective by one algorithm, on an idle network
-    double least, latency;         ///< seconds
+  struct Weighed {                                  ///< a collective by one algorithm, on an idle network
+    double least, latency;                          ///< seconds
     std::vector<std::pair<uint32_t, double>> loads; ///< bytes by resource
     std::vector<std::pair<uint32_t, double>> work;  ///< seconds of moving by device
   };
@@ -186,16 +188,18 @@ private:
     size_t operator()(const Key &key) const { return static_cast<size_t>(key[0]); }
   };
   struct Debt {
-    double until = 0;              ///< computes until then
-    double seconds = 0;            ///< of moving before `until` which that does not know of; idle time after it works them off
-    double free = 0;               ///< when its processors have moved what they were given
+    double until = 0;   ///< computes until then
+    double seconds = 0; ///< of moving before `until` which that does not know of; idle time after it works them off
+    double free = 0;    ///< when its processors have moved what they were given
   };
 
   void charge(uint32_t device, double work, double start);
   double delay(uint32_t device, double start) const;
   double moved(uint32_t device, double work, double start) const;
-  Passage run(Operation operation, const std::vector<Piece> &owners, const std::vector<uint32_t> &readers, double bytes, double start, Algorithm algorithm);
-  const std::vector<Weighed> &choices(Operation operation, const std::vector<Piece> &owners, const std::vector<uint32_t> &readers, double bytes, Algorithm algorithm);
+  Passage run(Operation operation, const std::vector<Piece> &owners, const std::vector<uint32_t> &readers, double bytes, double start,
+              Algorithm algorithm);
+  const std::vector<Weighed> &choices(Operation operation, const std::vector<Piece> &owners, const std::vector<uint32_t> &readers, double bytes,
+                                      Algorithm algorithm);
   Weighed weigh(Operation operation, Algorithm algorithm);
   void flow(uint32_t from, uint32_t to, double bytes, size_t several = 1);
   void ring(Operation operation, size_t begin, size_t end, size_t several);

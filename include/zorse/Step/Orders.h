@@ -15,7 +15,8 @@ enum Rank : uint8_t { kShortRank = 0, kBackwardRank = 1, kWeightsRank = 2, kForw
 
 /// Priority by rank, then first sample (>= -1), then unit (which may be negative). The least is served first.
 inline uint64_t priorityOf(uint8_t rank, int64_t sample, int32_t unit) {
-  return static_cast<uint64_t>(rank) << 61 | (static_cast<uint64_t>(sample + 1) & 0x1ffffffff) << 28 | (static_cast<uint64_t>(unit + (1 << 27)) & 0xfffffff);
+  return static_cast<uint64_t>(rank) << 61 | (static_cast<uint64_t>(sample + 1) & 0x1ffffffff) << 28 |
+         (static_cast<uint64_t>(unit + (1 << 27)) & 0xfffffff);
 }
 
 /// Timed schedules: priority by the seconds at which a task would run in a steady state; W without a limit comes after all others.
@@ -43,8 +44,8 @@ struct CellIndices {
   const uint32_t *end() const { return cells + count; }
 };
 
-/// 1F1B by samples, one device after the other from the last stage to the first: before a backward a device forwards whatever the stage behind forwards
-/// before the backwards that it waits for. Grids of samples may differ from stage to stage.
+/// 1F1B by samples, one device after the other from the last stage to the first: before a backward a device forwards whatever the stage behind
+/// forwards before the backwards that it waits for. Grids of samples may differ from stage to stage.
 class OneForwardOneBackward {
 public:
   /// \param cells  of the whole tiling; must outlive the orders.
@@ -57,8 +58,8 @@ public:
   std::vector<TaskName> order(uint32_t device, CellIndices mine, CellIndices behind, size_t ahead);
 
 private:
-  /// Before its backward that starts at `sample`, and counting one forward more, a device and those behind it forward samples up to `reach`. What is behind
-  /// counts even where this device has none of those samples: a cell behind may need them from a neighbour before the backward.
+  /// Before its backward that starts at `sample`, and counting one forward more, a device and those behind it forward samples up to `reach`. What is
+  /// behind counts even where this device has none of those samples: a cell behind may need them from a neighbour before the backward.
   struct Mark {
     int64_t sample, reach;
   };

@@ -18,9 +18,9 @@ namespace zorse::step {
 /// A device as the plan and the simulation see it. Names are what people write; programs use the index.
 struct PlanDevice {
   std::string name;
-  double speed = 0;     ///< FLOP/s; 0: unknown, every device is taken to be equally fast.
-  uint64_t memory = 0;  ///< bytes; 0: not limited.
-  std::string node;     ///< devices of one node use the intra-node link; "": one node for all.
+  double speed = 0;    ///< FLOP/s; 0: unknown, every device is taken to be equally fast.
+  uint64_t memory = 0; ///< bytes; 0: not limited.
+  std::string node;    ///< devices of one node use the intra-node link; "": one node for all.
 };
 
 /// A link class, for simulated time only.
@@ -41,13 +41,13 @@ struct Cell {
 /// One owner of a state group: by share (percent of the group's elements, in the order of the list) or by an explicit range of elements.
 struct Owner {
   uint32_t device = 0;
-  double share = 0;                  ///< percent; 0 is allowed and owns nothing.
-  int64_t begin = -1, end = -1;      ///< elements; -1: follows from the share.
+  double share = 0;             ///< percent; 0 is allowed and owns nothing.
+  int64_t begin = -1, end = -1; ///< elements; -1: follows from the share.
 };
 
 struct GroupOwners {
   uint32_t group = 0;
-  std::vector<Owner> owners;         ///< in the order of their extents.
+  std::vector<Owner> owners; ///< in the order of their extents.
 };
 
 enum class DefaultOwners : uint8_t {
@@ -79,8 +79,8 @@ struct Schedule {
   std::vector<uint32_t> ahead;
 
   bool operator==(const Schedule &o) const {
-    return kind == o.kind && splitBackward == o.splitBackward && inFlight == o.inFlight && weightDelay == o.weightDelay && interleave == o.interleave &&
-           ahead == o.ahead;
+    return kind == o.kind && splitBackward == o.splitBackward && inFlight == o.inFlight && weightDelay == o.weightDelay &&
+           interleave == o.interleave && ahead == o.ahead;
   }
 };
 
@@ -103,17 +103,18 @@ inline constexpr int64_t kMostCells = int64_t(1) << 20;
 inline constexpr size_t kMostPlanBytes = size_t(256) << 20;
 
 struct Plan {
-  std::string model;                 ///< ModelSummary.content_hash it was made for; "": any model with that many units.
+  std::string model; ///< ModelSummary.content_hash it was made for; "": any model with that many units.
   int64_t batch = 0;
   std::vector<PlanDevice> devices;
   std::vector<Cell> cells;
-  std::vector<GroupOwners> owners;   ///< groups that are not listed follow defaultOwners.
+  std::vector<GroupOwners> owners; ///< groups that are not listed follow defaultOwners.
   DefaultOwners defaultOwners = DefaultOwners::Proportional;
   Schedule schedule;
   std::vector<std::vector<TaskName>> order; ///< Explicit only: per device, every F and B (and W) of its cells once.
   std::optional<CellDurations> durations;
   LinkSpeed intraNode, interNode;
-  std::map<std::string, uint64_t> hostMemory; ///< bytes by node, for what its devices keep in host memory together; a node that is not listed: not limited. From the cluster, not in plan.json
+  std::map<std::string, uint64_t> hostMemory; ///< bytes by node, for what its devices keep in host memory together; a node that is not listed: not
+                                              ///< limited. From the cluster, not in plan.json
 
   /// Index of the device called `name`, or -1.
   int32_t findDevice(const std::string &name) const;

@@ -1,5 +1,5 @@
-// Schedules as rules: every schedule is one file of lib/Step/Schedules behind one interface, and one table names them all. The reader and the writer of plans, the
-// JSON schema's test, the command line and the report ask the table, so a schedule is spelled in one place.
+// Schedules as rules: every schedule is one file of lib/Step/Schedules behind one interface, and one table names them all. The reader and the writer
+// of plans, the JSON schema's test, the command line and the report ask the table, so a schedule is spelled in one place.
 #pragma once
 
 #include "zorse/Step/Plan.h"
@@ -13,8 +13,8 @@ namespace zorse::step {
 struct Admission;
 struct Expansion;
 
-/// A parameter of a schedule: its key in plan.json and the field of Schedule that holds it. A list has one number for every device of the plan, and plan.json lists it by
-/// the devices' names. Its value where plan.json does not give it is that of a Schedule{}.
+/// A parameter of a schedule: its key in plan.json and the field of Schedule that holds it. A list has one number for every device of the plan, and
+/// plan.json lists it by the devices' names. Its value where plan.json does not give it is that of a Schedule{}.
 struct ScheduleParameter {
   const char *key;
   std::variant<double Schedule::*, uint32_t Schedule::*, std::vector<uint32_t> Schedule::*> field;
@@ -26,14 +26,16 @@ enum class Runs : uint8_t { Always, IfAcyclic };
 
 class ScheduleRule {
 public:
-  ScheduleRule(ScheduleKind kind, const char *name, std::vector<ScheduleParameter> parameters = {}) : kind(kind), name(name), parameters(std::move(parameters)) {}
+  ScheduleRule(ScheduleKind kind, const char *name, std::vector<ScheduleParameter> parameters = {})
+      : kind(kind), name(name), parameters(std::move(parameters)) {}
   virtual ~ScheduleRule() = default;
 
   const ScheduleKind kind;
   const char *const name; ///< in plan.json, on the command line and in reports
   const std::vector<ScheduleParameter> parameters;
 
-  /// Why the plan's tiling is not one that this schedule orders, naming what was expected and found; empty: it is. The tiling itself has been checked.
+  /// Why the plan's tiling is not one that this schedule orders, naming what was expected and found; empty: it is. The tiling itself has been
+  /// checked.
   virtual std::string refuses(const Plan &plan, const bundle::ModelSummary &summary) const;
 
   /// Adds the order to the expansion: edges between tasks, their priorities, and which cells may be in flight at once.

@@ -25,9 +25,9 @@ struct Span {
 };
 
 struct Region {
-  uint32_t arena = 0;  ///< index in DeviceProgram.arenas
+  uint32_t arena = 0; ///< index in DeviceProgram.arenas
   uint64_t offset = 0;
-  uint64_t bytes = 0;  ///< 0: absent
+  uint64_t bytes = 0; ///< 0: absent
 };
 
 /// bundle::Value.
@@ -77,8 +77,8 @@ enum class EntryKind : uint8_t { Compute, Copy, Send, Receive, LoadInput, LoadSc
 ///   AllReduce      collective, region, value (from), toValue
 ///   Report         region, value
 struct Entry {
-  uint32_t id = 0;     ///< place in the global list; the halves of a transfer or collective share it
-  uint32_t queue = 0;  ///< index in DeviceProgram.queues
+  uint32_t id = 0;    ///< place in the global list; the halves of a transfer or collective share it
+  uint32_t queue = 0; ///< index in DeviceProgram.queues
   EntryKind kind = EntryKind::Compute;
   bundle::Phase phase = bundle::PHASE_UNSPECIFIED;
   bundle::Compute::Task task = bundle::Compute::TASK_UNSPECIFIED;
@@ -92,8 +92,8 @@ struct Entry {
 };
 
 struct Wait {
-  uint32_t queue = 0;     ///< of this device
-  uint32_t position = 0;  ///< in that queue
+  uint32_t queue = 0;    ///< of this device
+  uint32_t position = 0; ///< in that queue
   bool previousStep = false;
 };
 
@@ -130,10 +130,10 @@ struct PersistentState {
 
 /// Bytes by purpose, for reports and for the message when memory does not suffice. `total` is the arena.
 struct MemoryUse {
-  uint64_t state = 0;      ///< parameters and moments that live across steps
-  uint64_t gathered = 0;   ///< parameters held for the step only
-  uint64_t gradients = 0;  ///< accumulators and reduced shards
-  uint64_t activations = 0;///< peak of saved blocks, values, their gradients and inputs
+  uint64_t state = 0;       ///< parameters and moments that live across steps
+  uint64_t gathered = 0;    ///< parameters held for the step only
+  uint64_t gradients = 0;   ///< accumulators and reduced shards
+  uint64_t activations = 0; ///< peak of saved blocks, values, their gradients and inputs
   uint64_t workspace = 0;
   uint64_t total = 0;
   uint64_t least = 0;      ///< peak of the bytes alive in list order: no placement could need less
@@ -170,13 +170,13 @@ struct StepGraph {
   std::vector<Slot> slots;
   std::vector<Collective> collectives;
   std::vector<PersistentState> state;
-  uint32_t listLength = 0;            ///< ids are [0, listLength)
-  double stepTime = 0;                ///< seconds on the simulated clock, first to last entry
-  std::vector<BufferLife> buffers;    ///< if ExpandOptions::keepBuffers
+  uint32_t listLength = 0;         ///< ids are [0, listLength)
+  double stepTime = 0;             ///< seconds on the simulated clock, first to last entry
+  std::vector<BufferLife> buffers; ///< if ExpandOptions::keepBuffers
 };
 
-/// After what an expansion stops, for a look at it. Before the list there is, the entries of a device are numbered as they were made; before memory there is
-/// no arena and every region is absent; only after all are there waits.
+/// After what an expansion stops, for a look at it. Before the list there is, the entries of a device are numbered as they were made; before memory
+/// there is no arena and every region is absent; only after all are there waits.
 enum class ExpandUntil : uint8_t {
   Stages,      ///< tasks of cells, inputs, transfers between cells
   Collectives, ///< and gathers, reductions, norms, updates, the report

@@ -24,7 +24,7 @@ bool hasWork(const bundle::ModelSummary &summary, const Cell &cell, TaskKind kin
 
 /// What the summary says of one of a unit's functions.
 struct UnitFunction {
-  uint32_t body;                    ///< index in BodyLibrary.bodies
+  uint32_t body; ///< index in BodyLibrary.bodies
   const bundle::Extent &workspace;
   double flopsPerRow, bytesPerRow;
 };

@@ -44,7 +44,8 @@ constexpr uint64_t alignRegion(uint64_t bytes) { return (bytes + kRegionAlignmen
 inline constexpr uint64_t kStateAlignment = 512;
 
 /// Of the block of step scalars: all of it, what the SCALARS slot sees, and the sums behind.
-inline constexpr uint64_t kScalarsBlock = sizeof(abi::StepScalars), kScalarsBytes = offsetof(abi::StepScalars, sums), kSumsBytes = sizeof(abi::StepScalars::sums);
+inline constexpr uint64_t kScalarsBlock = sizeof(abi::StepScalars), kScalarsBytes = offsetof(abi::StepScalars, sums),
+                          kSumsBytes = sizeof(abi::StepScalars::sums);
 
 /// The wide type that a compute type's losses and sums over rows have: f64 computes in f64, everything else sums in f32.
 constexpr bundle::ElementType wideType(bundle::ElementType computeType) { return computeType == bundle::F64 ? bundle::F64 : bundle::F32; }

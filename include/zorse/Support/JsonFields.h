@@ -95,7 +95,8 @@ inline const Json &toArray(const Json &value, const std::string &path, size_t mo
 
 /// What `make` makes of the text (comments allowed), or none and `error`.
 /// \param name  of the whole: "the plan"
-template <typename Make> auto read(const std::string &text, const char *name, size_t mostBytes, std::string &error, Make make) -> std::optional<decltype(make(Json()))> {
+template <typename Make>
+auto read(const std::string &text, const char *name, size_t mostBytes, std::string &error, Make make) -> std::optional<decltype(make(Json()))> {
   error.clear();
   if (text.size() > mostBytes) {
     error = std::string(name) + ": expected at most " + std::to_string(mostBytes >> 20) + " MiB, got " + std::to_string(text.size()) + " bytes";

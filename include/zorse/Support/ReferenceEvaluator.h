@@ -20,16 +20,16 @@ struct Tensor {
 };
 
 struct Options {
-  int64_t rows = 1;          ///< what `?` stands for
-  uint64_t seed = 0;         ///< random numbers are keyed as runtime/abi/Random.h says
+  int64_t rows = 1;  ///< what `?` stands for
+  uint64_t seed = 0; ///< random numbers are keyed as runtime/abi/Random.h says
   uint64_t step = 1;
   int64_t sampleBase = 0;
   uint64_t instanceBase = 0;
-  bool training = true;      ///< false: dropout is the identity
+  bool training = true; ///< false: dropout is the identity
 };
 
-/// Evaluates one operation of zorse, arith or math in f64 arithmetic, whatever its element types. Fails with a diagnostic at an operation it does not know and at
-/// indices out of range.
+/// Evaluates one operation of zorse, arith or math in f64 arithmetic, whatever its element types. Fails with a diagnostic at an operation it does not
+/// know and at indices out of range.
 mlir::FailureOr<std::vector<Tensor>> evaluate(mlir::Operation *op, llvm::ArrayRef<Tensor> operands, const Options &options);
 
 /// Evaluates a function of one block on its arguments; returns its results.

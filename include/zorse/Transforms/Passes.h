@@ -28,8 +28,8 @@ class ZorseDialect;
 /// Module attribute: a dictionary from the names of lifted constants to their values.
 inline constexpr llvm::StringLiteral kConstantValueAttr = "zorse.constant_value";
 
-/// What turns an imported module into the recognised graph IR the units are cut from, for use on a module: canonicalise, recognise (each op in an order in which none hides
-/// another), canonicalise, lift constants, verify.
+/// What turns an imported module into the recognised graph IR the units are cut from, for use on a module: canonicalise, recognise (each op in an
+/// order in which none hides another), canonicalise, lift constants, verify.
 void addRecognitionPasses(mlir::OpPassManager &passes);
 
 /// Registers all passes above and the pipeline `zorse-recognize`.

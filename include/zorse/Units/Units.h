@@ -37,21 +37,22 @@ struct UnitOptions {
   bundle::TrainingOptions training; ///< copied into the summary; decides the moments and the update functions.
   /// A value that waits for its next reader over at least this many matrix products and attentions is carried across cuts where no narrow cut exists.
   int longSpan = 9;
-  Until until = Until::Functions; ///< earlier: only a function `@<class>.forward` or `@<class>.joint` of each class, for a look at them, and no summary
+  Until until =
+      Until::Functions; ///< earlier: only a function `@<class>.forward` or `@<class>.joint` of each class, for a look at them, and no summary
 };
 
 /// One class: units of equal structure share its functions. Where nothing is trained and no gradient passes the backward does nothing.
 struct UnitClass {
-  std::string name;     ///< "attention", "mlp_2"
-  std::string forward;  ///< "attention.forward"
-  std::string backward; ///< "attention.backward"
+  std::string name;                            ///< "attention", "mlp_2"
+  std::string forward;                         ///< "attention.forward"
+  std::string backward;                        ///< "attention.backward"
   std::string backwardInputs, backwardWeights; ///< the two parts of it, "attention.backward_inputs"; empty where there is one only
 };
 
 struct UnitModel {
   mlir::OwningOpRef<mlir::ModuleOp> functions; ///< `@<class>.forward`, `@<class>.backward`, `@denominators`, `@update.*`, parts of backwards
   bundle::ModelSummary summary;
-  std::vector<UnitClass> classes;              ///< by UnitInfo.class_id
+  std::vector<UnitClass> classes; ///< by UnitInfo.class_id
 };
 
 /// Finds units and classes in `@model`, differentiates each class once and fills the summary. Body indices and workspace sizes are left for

@@ -31,10 +31,11 @@ struct PlanView {
   std::vector<Device> devices;
   std::vector<Cell> cells;
   bool splitBackward = false; ///< every cell has a task W besides F and B, as far as its units have work for them
-  std::vector<Shard> owners; ///< of the groups the plan names; the others follow its default
+  std::vector<Shard> owners;  ///< of the groups the plan names; the others follow its default
 };
 
-/// Reads the canonical `batch`, `devices`, `cells`, `split_backward` and `state.groups` of a plan. Only their form is checked here; verifyPrograms checks the tiling.
+/// Reads the canonical `batch`, `devices`, `cells`, `split_backward` and `state.groups` of a plan. Only their form is checked here; verifyPrograms
+/// checks the tiling.
 ///
 /// \param error  set to the first problem when nothing is returned.
 std::optional<PlanView> readPlanView(std::string_view json, std::string &error);

@@ -56,7 +56,8 @@ struct VerifyOptions {
   unsigned findingsPerDevice = 8; ///< a device's replay stops after as many.
 };
 
-/// Checks the programs of one step, run any number of times, in training and evaluation: matching, order, races, memory and values (docs/verifier.md).
+/// Checks the programs of one step, run any number of times, in training and evaluation: matching, order, races, memory and values
+/// (docs/verifier.md).
 ///
 /// Values are derived from the summary and the plan alone for compute, reductions and updates; transfers, gathers and loads declare theirs
 /// and are compared at both ends, so devices are replayed independently and in parallel. Time is linear in slots bound and the
@@ -66,9 +67,10 @@ struct VerifyOptions {
 std::vector<Finding> verifyPrograms(const bundle::ModelSummary &summary, const bundle::BodyLibrary &bodies, const PlanView &plan,
                                     const std::vector<bundle::Program> &programs, const VerifyOptions &options = {});
 
-/// The same for serialised programs. They are read one by one, so that only one per thread is in memory, and never as messages of all their slots (Calls.h). Bytes that are no program are a finding.
-std::vector<Finding> verifySerialized(const bundle::ModelSummary &summary, const bundle::BodyLibrary &bodies, const PlanView &plan, const std::vector<std::string> &programs,
-                                      const VerifyOptions &options = {});
+/// The same for serialised programs. They are read one by one, so that only one per thread is in memory, and never as messages of all their slots
+/// (Calls.h). Bytes that are no program are a finding.
+std::vector<Finding> verifySerialized(const bundle::ModelSummary &summary, const bundle::BodyLibrary &bodies, const PlanView &plan,
+                                      const std::vector<std::string> &programs, const VerifyOptions &options = {});
 
 /// One line per finding: "verify: a100:1: entry 42: [wrong-value] ...".
 std::string toString(const Finding &finding, const PlanView &plan);

@@ -196,7 +196,8 @@ struct Lowering {
           if (auto argument = dyn_cast<BlockArgument>(rootOf(operand))) {
             auto found = writer.find(slots.arguments[argument.getArgNumber()].slot);
             if (found != writer.end() && static_cast<int>(index) > found->second)
-              return op->emitOpError("reads argument ") << argument.getArgNumber() << " after its slot was updated in place; expects updates to be one elementwise kernel";
+              return op->emitOpError("reads argument ")
+                     << argument.getArgNumber() << " after its slot was updated in place; expects updates to be one elementwise kernel";
           }
     return success();
   }
@@ -226,7 +227,8 @@ struct Lowering {
     if (workspace.bytes.fixed() != 0 || workspace.bytes.per_row() != 0)
       workspacePlace = slots.workspace(workspace.bytes);
 
-    KernelContext context{function.getContext(), clustering, claims, [this](Value root, int64_t offset) { return KernelBuilder::Place{pointer(root, offset), reach(root, offset)}; },
+    KernelContext context{function.getContext(), clustering, claims,
+                          [this](Value root, int64_t offset) { return KernelBuilder::Place{pointer(root, offset), reach(root, offset)}; },
                           [this](Value root) { return accumulates(root); }};
     for (auto [index, cluster] : llvm::enumerate(clustering.clusters)) {
       if (cluster.ops.empty())

@@ -32,7 +32,7 @@ struct ColumnEmitter {
 
   struct Result {
     ReduceOp op;
-    int node;              ///< of the reduced expression
+    int node; ///< of the reduced expression
     unsigned operand;
     SmallVector<int64_t, 4> strides; ///< over the kept dimensions
     Type type, element;
@@ -53,9 +53,7 @@ struct ColumnEmitter {
     }
   }
 
-  Size sizeOf(size_t dim) const {
-    return ShapedType::isDynamic(cluster.domain[dim]) ? Size{1, true} : Size{cluster.domain[dim], false};
-  }
+  Size sizeOf(size_t dim) const { return ShapedType::isDynamic(cluster.domain[dim]) ? Size{1, true} : Size{cluster.domain[dim], false}; }
 
   void buildGraph() {
     for (Operation *op : cluster.ops) {

@@ -314,12 +314,8 @@ static Value mix64(KernelBuilder &k, Value x) {
 
 Value Expression::evaluate(const Node &node, ArrayRef<Value> inputs, ArrayRef<Value> indices) {
   OpBuilder &b = k.b;
-  auto toI32 = [&](Value v) -> Value {
-    return v.getType().isInteger(32) ? v : Value(arith::TruncIOp::create(b, k.loc, b.getI32Type(), v));
-  };
-  auto toI64 = [&](Value v) -> Value {
-    return v.getType().isInteger(64) ? v : Value(arith::ExtSIOp::create(b, k.loc, b.getI64Type(), v));
-  };
+  auto toI32 = [&](Value v) -> Value { return v.getType().isInteger(32) ? v : Value(arith::TruncIOp::create(b, k.loc, b.getI32Type(), v)); };
+  auto toI64 = [&](Value v) -> Value { return v.getType().isInteger(64) ? v : Value(arith::ExtSIOp::create(b, k.loc, b.getI64Type(), v)); };
   switch (node.kind) {
   case Node::Constant:
     return arith::ConstantOp::create(b, k.loc, cast<TypedAttr>(node.attribute));
@@ -335,7 +331,8 @@ Value Expression::evaluate(const Node &node, ArrayRef<Value> inputs, ArrayRef<Va
     offset = k.add(offset, k.mul(index, node.indexStride));
     Value value = k.load(node.operand < 0 ? node.base : k.pointer(node.operand), offset, node.element);
     // An index that leads outside reads nothing, and is seen.
-    return inside && isa<FloatType>(value.getType()) ? k.select(inside, value, k.number(value.getType(), std::numeric_limits<double>::quiet_NaN())) : value;
+    return inside && isa<FloatType>(value.getType()) ? k.select(inside, value, k.number(value.getType(), std::numeric_limits<double>::quiet_NaN()))
+                                                     : value;
   }
   case Node::Compute: {
     // Conversions between half precision and f32 are done by loads and stores.

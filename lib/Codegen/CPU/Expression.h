@@ -29,17 +29,17 @@ struct Node {
   mlir::Operation *op = nullptr;
   mlir::Attribute attribute;
   ReduceKind reduce = ReduceKind::Sum;
-  int operand = -1;                        ///< of the kernel; -1: `base`
-  mlir::Value base;                        ///< Load of a constant table
-  mlir::Type element;                      ///< in memory
-  llvm::SmallVector<int64_t, 6> strides;   ///< per dimension of the domain; empty for nodes that need none
+  int operand = -1;                      ///< of the kernel; -1: `base`
+  mlir::Value base;                      ///< Load of a constant table
+  mlir::Type element;                    ///< in memory
+  llvm::SmallVector<int64_t, 6> strides; ///< per dimension of the domain; empty for nodes that need none
   int64_t indexStride = 0;
   int64_t indexEnd = 0; ///< Load: the input is in [0, indexEnd), or it reads nothing; 0: it is known to be
   int64_t instance = 0;
   int64_t window = 0;
   double hidden = 0; ///< Visible, floats: what hidden elements are
   double probability = 0;
-  int phase = 0;                           ///< row clusters: number of reductions that must be finished before.
+  int phase = 0; ///< row clusters: number of reductions that must be finished before.
 };
 
 /// One store of a kernel.
@@ -48,7 +48,7 @@ struct StoreNode {
   unsigned operand;
   mlir::Type element;
   llvm::SmallVector<int64_t, 6> strides;
-  bool vector;      ///< one element per column, not one per point.
+  bool vector; ///< one element per column, not one per point.
   bool accumulates;
 };
 

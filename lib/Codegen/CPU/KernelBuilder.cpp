@@ -60,9 +60,7 @@ void KernelBuilder::addCost(const Size &elements, int64_t bytes) {
     cost.set_fixed(cost.fixed() + elements.count * bytes);
 }
 
-Type KernelBuilder::computeType(Type element) {
-  return element.isBF16() || element.isF16() ? Float32Type::get(element.getContext()) : element;
-}
+Type KernelBuilder::computeType(Type element) { return element.isBF16() || element.isF16() ? Float32Type::get(element.getContext()) : element; }
 
 Type KernelBuilder::memoryType(Type element) { return element.isInteger(1) ? IntegerType::get(element.getContext(), 8) : element; }
 
@@ -91,7 +89,8 @@ Value KernelBuilder::smaller(Value x, Value y) { return arith::MinSIOp::create(b
 Value KernelBuilder::select(Value condition, Value x, Value y) { return arith::SelectOp::create(b, loc, condition, x, y); }
 
 Value KernelBuilder::inRange(Value x, Value first, Value last) {
-  Value low = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::sge, x, first), high = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::slt, x, last);
+  Value low = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::sge, x, first),
+        high = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::slt, x, last);
   return arith::AndIOp::create(b, loc, low, high);
 }
 
@@ -173,8 +172,7 @@ Value KernelBuilder::global(DenseElementsAttr data) {
   return LLVM::AddressOfOp::create(b, loc, LLVM::LLVMPointerType::get(b.getContext()), name);
 }
 
-SmallVector<Value> KernelBuilder::loop(Value from, Value to, ArrayRef<Value> carried,
-                                       function_ref<SmallVector<Value>(Value, ArrayRef<Value>)> body) {
+SmallVector<Value> KernelBuilder::loop(Value from, Value to, ArrayRef<Value> carried, function_ref<SmallVector<Value>(Value, ArrayRef<Value>)> body) {
   auto op = scf::ForOp::create(b, loc, from, to, i64(1), carried);
   OpBuilder::InsertionGuard guard(b);
   Block *block = op.getBody();
@@ -252,14 +250,15 @@ void KernelBuilder::emitNeeds(const Size &points) {
     numbers.append({reach.fixed(), reach.per_row(), 0, isWritten});
   auto count = static_cast<int64_t>(numbers.size());
   auto data = DenseElementsAttr::get(RankedTensorType::get({count}, b.getI64Type()), ArrayRef<int64_t>(numbers));
-  LLVM::GlobalOp::create(b, loc, LLVM::LLVMArrayType::get(b.getI64Type(), count), /*isConstant=*/true, LLVM::Linkage::External, "needs", data, /*alignment=*/8);
+  LLVM::GlobalOp::create(b, loc, LLVM::LLVMArrayType::get(b.getI64Type(), count), /*isConstant=*/true, LLVM::Linkage::External, "needs", data,
+                         /*alignment=*/8);
 }
 
 void KernelBuilder::emitEntry() {
   auto pointerType = LLVM::LLVMPointerType::get(b.getContext());
   Type word = b.getI64Type();
-  auto outer =
-      LLVM::LLVMFuncOp::create(b, loc, "kernel", LLVM::LLVMFunctionType::get(LLVM::LLVMVoidType::get(b.getContext()), {pointerType, pointerType, word, word, word}));
+  auto outer = LLVM::LLVMFuncOp::create(
+      b, loc, "kernel", LLVM::LLVMFunctionType::get(LLVM::LLVMVoidType::get(b.getContext()), {pointerType, pointerType, word, word, word}));
   Block *block = b.createBlock(&outer.getBody());
   Value operands = block->addArgument(pointerType, loc), call = block->addArgument(pointerType, loc);
   Value first = block->addArgument(word, loc), last = block->addArgument(word, loc), bits = block->addArgument(word, loc);
@@ -269,7 +268,7 @@ void KernelBuilder::emitEntry() {
     return LLVM::LoadOp::create(b, loc, type, address);
   };
   auto field = [&](size_t bytes) { return loadAt(call, word, bytes / sizeof(int64_t)); };
-  SmallVector<Value> arguments = {field(offsetof(ZorseCallContext, rows)), first, last, bits, field(offsetof(ZorseCallContext, sampleBase)),
+  SmallVector<Value> arguments = {field(offsetof(ZorseCallContext, rows)),        first, last, bits, field(offsetof(ZorseCallContext, sampleBase)),
                                   field(offsetof(ZorseCallContext, instanceBase))};
   for (size_t i = 0; i < pointers.size(); ++i)
     arguments.push_back(loadAt(operands, pointerType, i));
@@ -288,8 +287,8 @@ Kernel KernelBuilder::finish(StringRef hint, const Size &points, bool contract) 
     inner.setArgAttr(i, LLVM::LLVMDialect::getNoAliasAttrName(), b.getUnitAttr());
   if (contract)
     inner.walk([&](Operation *op) {
-      if (auto fast = dyn_cast<arith::ArithFastMathInterface>(op); fast && fast.getFastMathFlagsAttr() &&
-                                                                   fast.getFastMathFlagsAttr().getValue() == arith::FastMathFlags::none)
+      if (auto fast = dyn_cast<arith::ArithFastMathInterface>(op);
+          fast && fast.getFastMathFlagsAttr() && fast.getFastMathFlagsAttr().getValue() == arith::FastMathFlags::none)
         op->setAttr(fast.getFastMathAttrName(), arith::FastMathFlagsAttr::get(context, arith::FastMathFlags::contract));
     });
 

@@ -105,15 +105,18 @@ std::unique_ptr<KernelCache> KernelCache::open(const CodegenOptions &options) {
   } else if (sys::path::home_directory(path)) {
     sys::path::append(path, ".cache", "zorse");
   }
-  if (path.empty() || sys::fs::create_directories(path, /*IgnoreExisting=*/true, sys::fs::perms::owner_all) || sys::fs::access(path, sys::fs::AccessMode::Write))
+  if (path.empty() || sys::fs::create_directories(path, /*IgnoreExisting=*/true, sys::fs::perms::owner_all) ||
+      sys::fs::access(path, sys::fs::AccessMode::Write))
     return nullptr;
   std::string folder = path.str().str();
   struct stat info = {};
   if (::stat(folder.c_str(), &info) != 0)
     return nullptr;
   if (!isOwn(info)) {
-    WithColor::warning() << folder << ": the cache of kernels is not used, because " << (info.st_uid == ::geteuid() || info.st_uid == 0 ? "others may write there" : "it belongs to another user")
-                         << ": what lies in it becomes machine code of bundles. Name a folder of your own (ZORSE_CACHE), or run: chmod go-w " << folder << '\n';
+    WithColor::warning() << folder << ": the cache of kernels is not used, because "
+                         << (info.st_uid == ::geteuid() || info.st_uid == 0 ? "others may write there" : "it belongs to another user")
+                         << ": what lies in it becomes machine code of bundles. Name a folder of your own (ZORSE_CACHE), or run: chmod go-w "
+                         << folder << '\n';
     return nullptr;
   }
   std::string key = cacheKey();

@@ -11,8 +11,8 @@ namespace zorse::codegen {
 
 class KernelCache {
 public:
-  /// The folder that the options, ZORSE_CACHE or the user's cache folder name. None where there is no such folder, or, with a warning, where others than the user
-  /// and root may write: then all kernels are compiled anew.
+  /// The folder that the options, ZORSE_CACHE or the user's cache folder name. None where there is no such folder, or, with a warning, where others
+  /// than the user and root may write: then all kernels are compiled anew.
   static std::unique_ptr<KernelCache> open(const CodegenOptions &options);
 
   /// The object of a symbol, if it is there, of this user, whole, and signed with this user's key.

@@ -33,7 +33,9 @@ std::string zorse::codegen::resolveArch(const std::string &arch) {
   if (arch != "native")
     return arch;
   StringMap<bool> host = sys::getHostCPUFeatures();
-  auto has = [&](std::initializer_list<const char *> features) { return all_of(features, [&](const char *feature) { return host.lookup(feature); }); };
+  auto has = [&](std::initializer_list<const char *> features) {
+    return all_of(features, [&](const char *feature) { return host.lookup(feature); });
+  };
   if (!has({"sse4.2", "popcnt", "cx16"}))
     return sys::getHostCPUName().str();
   if (!has({"avx2", "fma", "bmi", "bmi2", "f16c", "lzcnt", "movbe"}))

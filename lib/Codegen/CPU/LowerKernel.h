@@ -17,7 +17,6 @@ void initializeTargets();
 
 /// \param text  a module that defines `llvm.func @kernel`; the object exports it as `symbol`.
 /// \param dump  not empty: path prefix for .mlir, .ll and .s files.
-llvm::Expected<std::string> lowerKernel(const std::string &symbol, const std::string &text, const KernelTarget &target,
-                                        const std::string &dump);
+llvm::Expected<std::string> lowerKernel(const std::string &symbol, const std::string &text, const KernelTarget &target, const std::string &dump);
 
 } // namespace zorse::codegen

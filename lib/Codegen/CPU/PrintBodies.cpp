@@ -46,9 +46,10 @@ static void printLaunch(const bundle::Body &body, const bundle::Launch &launch, 
     os << ") points " << text(kernel.points()) << "\n";
   } else if (launch.has_product()) {
     const bundle::MatrixProduct &product = launch.product();
-    os << "  product " << (product.accumulates() ? "+=" : "") << text(body, product.c()) << " = " << text(body, product.a()) << (product.transpose_a() ? "^T" : "") << " * "
-       << text(body, product.b()) << (product.transpose_b() ? "^T" : "") << " m " << text(product.m()) << " n " << text(product.n()) << " k " << text(product.k()) << " batch "
-       << text(product.batch()) << " ld " << product.lda() << " " << product.ldb() << " " << product.ldc() << "\n";
+    os << "  product " << (product.accumulates() ? "+=" : "") << text(body, product.c()) << " = " << text(body, product.a())
+       << (product.transpose_a() ? "^T" : "") << " * " << text(body, product.b()) << (product.transpose_b() ? "^T" : "") << " m " << text(product.m())
+       << " n " << text(product.n()) << " k " << text(product.k()) << " batch " << text(product.batch()) << " ld " << product.lda() << " "
+       << product.ldb() << " " << product.ldc() << "\n";
   } else {
     os << "  library " << launch.library().name() << "(";
     operands(launch.library().operands(), launch.library().accumulates());
@@ -67,7 +68,8 @@ LogicalResult zorse::codegen::printBodies(ModuleOp functions, raw_ostream &os, b
     BodyFacts facts;
     if (failed(lowerFunction(function, kernels, body, facts)))
       return failure();
-    os << "body @" << body.name() << ": saved " << text(facts.saved) << ", workspace " << text(facts.workspace) << " bytes, " << facts.flopsPerRow << " flops per row\n";
+    os << "body @" << body.name() << ": saved " << text(facts.saved) << ", workspace " << text(facts.workspace) << " bytes, " << facts.flopsPerRow
+       << " flops per row\n";
     for (const bundle::Slot &slot : body.slots())
       os << "  slot " << slot.name() << ": " << StringRef(bundle::AccessMode_Name(slot.mode())).lower() << ", " << text(slot.bytes()) << " bytes\n";
     for (const bundle::Launch &launch : body.launches())
@@ -89,7 +91,9 @@ struct CompileBodiesPass : PassWrapper<CompileBodiesPass, OperationPass<ModuleOp
   CompileBodiesPass(const CompileBodiesPass &other) : PassWrapper(other) {}
 
   StringRef getArgument() const final { return "zorse-compile-bodies"; }
-  StringRef getDescription() const final { return "Lower unit functions to bodies and print them; optionally their kernels as MLIR, LLVM IR and assembly"; }
+  StringRef getDescription() const final {
+    return "Lower unit functions to bodies and print them; optionally their kernels as MLIR, LLVM IR and assembly";
+  }
 
   void getDependentDialects(DialectRegistry &registry) const final {
     registry.insert<ZorseDialect, arith::ArithDialect, math::MathDialect, scf::SCFDialect, LLVM::LLVMDialect>();
@@ -100,7 +104,8 @@ struct CompileBodiesPass : PassWrapper<CompileBodiesPass, OperationPass<ModuleOp
       if (function.getName() == "model")
         return getOperation().emitError(getArgument()) << ": expected functions of units, found '@model': run --zorse-find-units first";
       if (function.getName().ends_with(".joint"))
-        return getOperation().emitError(getArgument()) << ": expected functions of units, found joint function '" << function.getName() << "': run --zorse-slice-joint first";
+        return getOperation().emitError(getArgument())
+               << ": expected functions of units, found joint function '" << function.getName() << "': run --zorse-slice-joint first";
     }
     return success();
   }

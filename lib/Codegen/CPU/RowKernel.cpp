@@ -80,8 +80,7 @@ struct RowEmitter {
       phases = std::max(phases, node.phase + 1);
   }
 
-  template <typename Visit>
-  bool allStrides(Visit visit) {
+  template <typename Visit> bool allStrides(Visit visit) {
     for (Node &node : expression.nodes)
       if (!node.strides.empty() && !visit(node.strides))
         return false;

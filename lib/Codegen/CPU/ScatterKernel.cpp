@@ -46,7 +46,8 @@ Kernel zorse::codegen::buildScatterKernel(const KernelContext &context, int inde
     Value clearEnd = k.mul(last, width);
     if (add)
       clearEnd = k.select(add, k.mul(first, width), clearEnd);
-    k.loop(k.mul(first, width), clearEnd, [&](Value position) { k.store(k.number(KernelBuilder::computeType(element), 0.0), k.pointer(out), position, element); });
+    k.loop(k.mul(first, width), clearEnd,
+           [&](Value position) { k.store(k.number(KernelBuilder::computeType(element), 0.0), k.pointer(out), position, element); });
 
     SmallVector<Value> indices(lead);
     std::function<void(size_t, Value, Value)> addRow = [&](size_t dim, Value from, Value to) {
@@ -58,7 +59,8 @@ Kernel zorse::codegen::buildScatterKernel(const KernelContext &context, int inde
       int64_t inner = 1;
       for (size_t i = dim + 1; i < tail.size(); ++i)
         inner *= tail[i];
-      k.loop(k.i64(0), k.i64(tail[dim]), [&](Value i) { addRow(dim + 1, k.add(from, k.mul(i, updateStrides[lead + dim])), k.add(to, k.mul(i, inner))); });
+      k.loop(k.i64(0), k.i64(tail[dim]),
+             [&](Value i) { addRow(dim + 1, k.add(from, k.mul(i, updateStrides[lead + dim])), k.add(to, k.mul(i, inner))); });
     };
     std::function<void(size_t)> nest = [&](size_t dim) {
       if (dim < lead) {

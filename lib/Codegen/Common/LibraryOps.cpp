@@ -205,8 +205,7 @@ bool setStrides(bundle::LibraryCall &call, StringRef name, Value value, const La
   return true;
 }
 
-template <typename Op>
-bool setAttention(bundle::LibraryCall &call, Op op, const Claims &claims, AttentionPlan &plan) {
+template <typename Op> bool setAttention(bundle::LibraryCall &call, Op op, const Claims &claims, AttentionPlan &plan) {
   auto q = typeOf(op.getQ()), k = typeOf(op.getK()), v = typeOf(op.getV());
   AttentionOptions options = op.getOptions();
   auto &integers = *call.mutable_integers();
@@ -268,8 +267,8 @@ std::optional<AttentionPlan> zorse::codegen::planAttention(Operation *operation,
   if (!setAttention(plan.call, op, claims, plan))
     return std::nullopt;
   auto out = viewOf(op.getOut(), claims), dout = viewOf(op.getDout(), claims), lse = viewOf(op.getLse(), claims);
-  if (!out || !dout || !lse || !setStrides(plan.call, "out", op.getOut(), out->layout) || !setStrides(plan.call, "dout", op.getDout(), dout->layout) ||
-      lse->layout.strides != denseLayout(typeOf(op.getLse())).strides)
+  if (!out || !dout || !lse || !setStrides(plan.call, "out", op.getOut(), out->layout) ||
+      !setStrides(plan.call, "dout", op.getDout(), dout->layout) || lse->layout.strides != denseLayout(typeOf(op.getLse())).strides)
     return std::nullopt;
   for (auto [name, value] : {std::pair<StringRef, Value>("dq", op.getDq()), {"dk", op.getDk()}, {"dv", op.getDv()}})
     if (!setStrides(plan.call, name, value, storageLayout(value, claims)))

@@ -17,18 +17,28 @@ bundle::Extent zorse::codegen::tensorBytes(Type type) {
 }
 
 static bundle::SlotKind slotKind(StringRef name) {
-  static const std::pair<StringRef, bundle::SlotKind> kinds[] = {
-      {"parameter", bundle::PARAMETER}, {"parameter_gradient", bundle::PARAMETER_GRADIENT}, {"input", bundle::INPUT},
-      {"boundary_in", bundle::BOUNDARY_IN}, {"boundary_out", bundle::BOUNDARY_OUT}, {"boundary_in_gradient", bundle::BOUNDARY_IN_GRADIENT},
-      {"boundary_out_gradient", bundle::BOUNDARY_OUT_GRADIENT}, {"saved", bundle::SAVED}, {"deferred", bundle::DEFERRED}, {"scalars", bundle::SCALARS}, {"loss", bundle::LOSS},
-      {"state", bundle::STATE}, {"sums_slot", bundle::SUMS_SLOT}, {"optimizer_step_slot", bundle::OPTIMIZER_STEP_SLOT}};
+  static const std::pair<StringRef, bundle::SlotKind> kinds[] = {{"parameter", bundle::PARAMETER},
+                                                                 {"parameter_gradient", bundle::PARAMETER_GRADIENT},
+                                                                 {"input", bundle::INPUT},
+                                                                 {"boundary_in", bundle::BOUNDARY_IN},
+                                                                 {"boundary_out", bundle::BOUNDARY_OUT},
+                                                                 {"boundary_in_gradient", bundle::BOUNDARY_IN_GRADIENT},
+                                                                 {"boundary_out_gradient", bundle::BOUNDARY_OUT_GRADIENT},
+                                                                 {"saved", bundle::SAVED},
+                                                                 {"deferred", bundle::DEFERRED},
+                                                                 {"scalars", bundle::SCALARS},
+                                                                 {"loss", bundle::LOSS},
+                                                                 {"state", bundle::STATE},
+                                                                 {"sums_slot", bundle::SUMS_SLOT},
+                                                                 {"optimizer_step_slot", bundle::OPTIMIZER_STEP_SLOT}};
   for (auto [text, kind] : kinds)
     if (name == text)
       return kind;
   return bundle::SLOT_UNSPECIFIED;
 }
 
-uint32_t Slots::slot(bundle::SlotKind kind, uint32_t index, bundle::AccessMode mode, const bundle::Extent &bytes, bundle::ElementType type, StringRef name) {
+uint32_t Slots::slot(bundle::SlotKind kind, uint32_t index, bundle::AccessMode mode, const bundle::Extent &bytes, bundle::ElementType type,
+                     StringRef name) {
   for (int i = 0; i < body.slots_size(); ++i) {
     bundle::Slot &slot = *body.mutable_slots(i);
     if (slot.kind() != kind || slot.index() != index)
@@ -54,7 +64,9 @@ Place Slots::scalars(int64_t offset) {
   return {slot(bundle::SCALARS, 0, bundle::READ, bytes, bundle::F64, "scalars"), offset, 0};
 }
 
-Place Slots::workspace(const bundle::Extent &bytes) { return {slot(bundle::WORKSPACE, 0, bundle::WRITE, bytes, bundle::ELEMENT_TYPE_UNSPECIFIED, "workspace"), 0, 0}; }
+Place Slots::workspace(const bundle::Extent &bytes) {
+  return {slot(bundle::WORKSPACE, 0, bundle::WRITE, bytes, bundle::ELEMENT_TYPE_UNSPECIFIED, "workspace"), 0, 0};
+}
 
 bool Slots::resultAccumulates(unsigned result) const { return body.slots(results[result].slot).mode() == bundle::ACCUMULATE; }
 
@@ -88,7 +100,8 @@ LogicalResult Slots::layOut(func::FuncOp function, func::FuncOp owner, StringRef
       collect(owner.getArgAttrDict(i), owner.getArgumentTypes()[i]);
   for (auto [index, type] : tensors) {
     if (index < 0 || index >= static_cast<int64_t>(tensors.size()))
-      return function.emitError("expects ") << kind << " tensors of @" << owner.getSymName() << " to be numbered from 0 to " << tensors.size() - 1 << ", got zorse.index = " << index;
+      return function.emitError("expects ") << kind << " tensors of @" << owner.getSymName() << " to be numbered from 0 to " << tensors.size() - 1
+                                            << ", got zorse.index = " << index;
     packed.places.resize(tensors.size());
   }
   // Tensors without samples come first, then rows * (bytes per row of the earlier ones).
@@ -120,7 +133,8 @@ FailureOr<Place> Slots::place(func::FuncOp function, bool isResult, unsigned pos
   if (kind == bundle::SAVED || kind == bundle::DEFERRED) {
     const Packed &packed = kind == bundle::SAVED ? saved : deferred;
     if (index < 0 || index >= static_cast<int64_t>(packed.places.size()))
-      return diagnose() << "expects one of the " << packed.places.size() << " " << name.getValue() << " tensors there are, got zorse.index = " << index;
+      return diagnose() << "expects one of the " << packed.places.size() << " " << name.getValue()
+                        << " tensors there are, got zorse.index = " << index;
     Place place = packed.places[index];
     place.slot = slot(kind, 0, isResult ? bundle::WRITE : bundle::READ, packed.bytes, bundle::ELEMENT_TYPE_UNSPECIFIED, name.getValue());
     return place;

@@ -17,8 +17,7 @@ struct TensorBuilder {
   static mlir::RankedTensorType typeOf(Value v) { return llvm::cast<mlir::RankedTensorType>(v.getType()); }
   static mlir::Type elementOf(Value v) { return typeOf(v).getElementType(); }
 
-  template <typename Op, typename... Args>
-  Value make(Args &&...args) { return Op::create(b, loc, std::forward<Args>(args)...)->getResult(0); }
+  template <typename Op, typename... Args> Value make(Args &&...args) { return Op::create(b, loc, std::forward<Args>(args)...)->getResult(0); }
 
   Value add(Value x, Value y) { return make<mlir::arith::AddFOp>(x, y); }
   Value sub(Value x, Value y) { return make<mlir::arith::SubFOp>(x, y); }

@@ -30,9 +30,7 @@ Layout zorse::codegen::denseLayout(RankedTensorType type) {
   return layout;
 }
 
-bool zorse::codegen::isViewOp(Operation *op) {
-  return op && isa<ReshapeOp, TransposeOp, SliceOp, BroadcastOp>(op) && !op->hasAttr(kCopyAttr);
-}
+bool zorse::codegen::isViewOp(Operation *op) { return op && isa<ReshapeOp, TransposeOp, SliceOp, BroadcastOp>(op) && !op->hasAttr(kCopyAttr); }
 
 Value zorse::codegen::rootOf(Value value) {
   while (isViewOp(value.getDefiningOp()))

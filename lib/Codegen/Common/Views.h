@@ -31,7 +31,7 @@ struct View {
 struct Claim {
   mlir::Value container; ///< an unclaimed concat; null: result `result` of the function.
   unsigned result = 0;
-  Layout layout;         ///< of the claiming value, in the container's buffer.
+  Layout layout; ///< of the claiming value, in the container's buffer.
 };
 using Claims = llvm::DenseMap<mlir::Value, Claim>;
 

@@ -12,8 +12,7 @@ using namespace zorse::exec;
 namespace {
 
 /// An enumeration's keyword; the error lists nothing because the words are those of the op's description.
-template <typename Enum>
-ParseResult parseWord(AsmParser &parser, Enum &value, std::optional<Enum> (*symbolize)(StringRef), StringRef what) {
+template <typename Enum> ParseResult parseWord(AsmParser &parser, Enum &value, std::optional<Enum> (*symbolize)(StringRef), StringRef what) {
   SMLoc place = parser.getCurrentLocation();
   StringRef word;
   if (parser.parseKeyword(&word))
@@ -369,17 +368,17 @@ void printSlots(OpAsmPrinter &printer, Operation *, ArrayAttr slots) {
 // The generic form of attributes: the same text between angle brackets.
 //===----------------------------------------------------------------------===//
 
-#define ZORSE_EXEC_ATTR(Name)                                                                                                                      \
-  Attribute Name##Attr::parse(AsmParser &parser, Type) {                                                                                           \
-    Name##Attr attr;                                                                                                                               \
-    if (parser.parseLess() || parse##Name(parser, attr) || parser.parseGreater())                                                                  \
-      return {};                                                                                                                                   \
-    return attr;                                                                                                                                   \
-  }                                                                                                                                                \
-  void Name##Attr::print(AsmPrinter &printer) const {                                                                                              \
-    printer << '<';                                                                                                                                \
-    print##Name(printer, *this);                                                                                                                   \
-    printer << '>';                                                                                                                                \
+#define ZORSE_EXEC_ATTR(Name)                                                                                                                        \
+  Attribute Name##Attr::parse(AsmParser &parser, Type) {                                                                                             \
+    Name##Attr attr;                                                                                                                                 \
+    if (parser.parseLess() || parse##Name(parser, attr) || parser.parseGreater())                                                                    \
+      return {};                                                                                                                                     \
+    return attr;                                                                                                                                     \
+  }                                                                                                                                                  \
+  void Name##Attr::print(AsmPrinter &printer) const {                                                                                                \
+    printer << '<';                                                                                                                                  \
+    print##Name(printer, *this);                                                                                                                     \
+    printer << '>';                                                                                                                                  \
   }
 ZORSE_EXEC_ATTR(Queue)
 ZORSE_EXEC_ATTR(Region)

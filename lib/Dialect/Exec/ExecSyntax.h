@@ -5,9 +5,9 @@
 
 namespace zorse::exec {
 
-#define ZORSE_EXEC_SYNTAX(Name, Attr)                                                                                                              \
-  mlir::ParseResult parse##Name(mlir::AsmParser &parser, Attr &attr);                                                                              \
-  void print##Name(mlir::AsmPrinter &printer, Attr attr);                                                                                          \
+#define ZORSE_EXEC_SYNTAX(Name, Attr)                                                                                                                \
+  mlir::ParseResult parse##Name(mlir::AsmParser &parser, Attr &attr);                                                                                \
+  void print##Name(mlir::AsmPrinter &printer, Attr attr);                                                                                            \
   inline void print##Name(mlir::OpAsmPrinter &printer, mlir::Operation *, Attr attr) { print##Name(static_cast<mlir::AsmPrinter &>(printer), attr); }
 
 ZORSE_EXEC_SYNTAX(MemoryKind, MemoryKindAttr)
@@ -32,7 +32,8 @@ mlir::ParseResult parseTask(mlir::OpAsmParser &parser, TaskAttr &task, mlir::Int
 void printTask(mlir::OpAsmPrinter &printer, mlir::Operation *op, TaskAttr task, mlir::IntegerAttr cell, mlir::IntegerAttr group);
 
 /// `4 "head.forward" unit 4 "head"`.
-mlir::ParseResult parseCallee(mlir::OpAsmParser &parser, mlir::IntegerAttr &body, mlir::StringAttr &name, mlir::IntegerAttr &unit, mlir::StringAttr &unitName);
+mlir::ParseResult parseCallee(mlir::OpAsmParser &parser, mlir::IntegerAttr &body, mlir::StringAttr &name, mlir::IntegerAttr &unit,
+                              mlir::StringAttr &unitName);
 void printCallee(mlir::OpAsmPrinter &printer, mlir::Operation *op, mlir::IntegerAttr body, mlir::StringAttr name, mlir::IntegerAttr unit,
                  mlir::StringAttr unitName);
 

@@ -82,7 +82,7 @@ LogicalResult ProgramOp::verify() {
   int last = 0;
   int64_t previous = -1;
   SmallVector<int64_t> arenas;
-  llvm::DenseMap<Attribute, int64_t> queues; // queue -> entries so far
+  llvm::DenseMap<Attribute, int64_t> queues;  // queue -> entries so far
   llvm::DenseMap<Attribute, int64_t> lengths; // queue -> all its entries
   for (Operation &op : getBody().front())
     if (auto entry = dyn_cast<EntryOp>(op))
@@ -109,7 +109,8 @@ LogicalResult ProgramOp::verify() {
                << region.getArena() << " of " << bytes << " bytes, got " << region.getOffset() << '+' << region.getBytes();
       return success();
     };
-    WalkResult regions = op.walk([&](Operation *inner) -> WalkResult { return forEachRegion(inner, [&](RegionAttr region) { return inArena(inner, region); }); });
+    WalkResult regions =
+        op.walk([&](Operation *inner) -> WalkResult { return forEachRegion(inner, [&](RegionAttr region) { return inArena(inner, region); }); });
     if (regions.wasInterrupted())
       return failure();
 
@@ -129,8 +130,8 @@ LogicalResult ProgramOp::verify() {
         int64_t limit = target == queues.end() ? 0 : wait.getPreviousStep() ? lengths[wait.getQueue()] : target->second;
         if (wait.getPosition() < 0 || wait.getPosition() >= limit)
           return op.emitOpError("(C6) expects to wait for ") << (wait.getPreviousStep() ? "an entry of the previous step" : "an earlier entry")
-                                                             << ", got " << stringifyQueueKind(wait.getQueue().getKind()) << wait.getQueue().getId() << ':'
-                                                             << wait.getPosition() << " where there are " << limit;
+                                                             << ", got " << stringifyQueueKind(wait.getQueue().getKind()) << wait.getQueue().getId()
+                                                             << ':' << wait.getPosition() << " where there are " << limit;
       }
     ++queue->second;
 
@@ -155,8 +156,8 @@ LogicalResult ArenaOp::verify() {
 
 LogicalResult CallOp::verify() {
   if (static_cast<int64_t>(getRows()) < 1 || static_cast<int64_t>(getSampleBase()) < 0)
-    return emitOpError("(C1) expects at least one row, from 0 or later, got ") << static_cast<int64_t>(getRows()) << " from "
-                                                                                << static_cast<int64_t>(getSampleBase());
+    return emitOpError("(C1) expects at least one row, from 0 or later, got ")
+           << static_cast<int64_t>(getRows()) << " from " << static_cast<int64_t>(getSampleBase());
   for (auto slot : getSlots().getAsRange<BindingAttr>())
     if (slot.getOverwrite() && slot.getAccess() != Access::Accumulate && slot.getAccess() != Access::Unknown)
       return emitOpError("(C2) expects only accumulated slots to overwrite, got '") << stringifyAccess(slot.getAccess()) << " overwriting'";

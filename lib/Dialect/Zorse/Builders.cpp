@@ -30,7 +30,8 @@ void TransposeOp::build(OpBuilder &builder, OperationState &state, Value x, Arra
   build(builder, state, inferType(tensorType(x), permutation), x, permutation);
 }
 
-void SliceOp::build(OpBuilder &builder, OperationState &state, Value x, ArrayRef<int64_t> offsets, ArrayRef<int64_t> sizes, ArrayRef<int64_t> strides) {
+void SliceOp::build(OpBuilder &builder, OperationState &state, Value x, ArrayRef<int64_t> offsets, ArrayRef<int64_t> sizes,
+                    ArrayRef<int64_t> strides) {
   build(builder, state, withShape(tensorType(x), sizes), x, offsets, sizes, strides);
 }
 
@@ -82,7 +83,9 @@ void ContractOp::build(OpBuilder &builder, OperationState &state, Value a, Value
 }
 
 /// The attribute of a row without gradient; null: there is none.
-static IntegerAttr paddingAttr(OpBuilder &builder, std::optional<int64_t> padding) { return padding ? builder.getI64IntegerAttr(*padding) : IntegerAttr(); }
+static IntegerAttr paddingAttr(OpBuilder &builder, std::optional<int64_t> padding) {
+  return padding ? builder.getI64IntegerAttr(*padding) : IntegerAttr();
+}
 
 void GatherOp::build(OpBuilder &builder, OperationState &state, Value table, Value ids, std::optional<int64_t> padding) {
   SmallVector<int64_t> shape(tensorType(ids).getShape());
@@ -144,8 +147,7 @@ void RmsNormGradParamsOp::build(OpBuilder &builder, OperationState &state, Value
 // Attention, rope, loss
 //===----------------------------------------------------------------------===//
 
-template <typename Op>
-static AttentionOptions optionsOf(Op op) {
+template <typename Op> static AttentionOptions optionsOf(Op op) {
   AttentionOptions options;
   options.scale = op.getScale().convertToDouble();
   options.causal = op.getCausal();
@@ -171,7 +173,8 @@ static FloatAttr softcapAttr(OpBuilder &builder, const AttentionOptions &options
 
 static UnitAttr flag(OpBuilder &builder, bool value) { return value ? builder.getUnitAttr() : UnitAttr(); }
 
-void AttentionOp::build(OpBuilder &builder, OperationState &state, Value q, Value k, Value v, Value mask, const AttentionOptions &options, bool withStatistics) {
+void AttentionOp::build(OpBuilder &builder, OperationState &state, Value q, Value k, Value v, Value mask, const AttentionOptions &options,
+                        bool withStatistics) {
   RankedTensorType type = tensorType(q);
   ArrayRef<int64_t> shape = type.getShape();
   RankedTensorType out = withShape(type, {shape[0], shape[1], shape[2], tensorType(v).getShape().back()});
@@ -193,9 +196,11 @@ void RopeOp::build(OpBuilder &builder, OperationState &state, Value x, Value cos
   build(builder, state, x.getType(), x, cos, sin, interleaved, inverse);
 }
 
-void CrossEntropyOp::build(OpBuilder &builder, OperationState &state, Value logits, Value labels, Value weights, std::optional<int64_t> ignoreIndex, bool withStatistics) {
+void CrossEntropyOp::build(OpBuilder &builder, OperationState &state, Value logits, Value labels, Value weights, std::optional<int64_t> ignoreIndex,
+                           bool withStatistics) {
   Type type = RankedTensorType::get(tensorType(labels).getShape(), statisticElementType(tensorType(logits).getElementType()));
-  build(builder, state, type, withStatistics ? type : Type(), logits, labels, weights, ignoreIndex ? builder.getI64IntegerAttr(*ignoreIndex) : IntegerAttr());
+  build(builder, state, type, withStatistics ? type : Type(), logits, labels, weights,
+        ignoreIndex ? builder.getI64IntegerAttr(*ignoreIndex) : IntegerAttr());
 }
 
 void CrossEntropyGradOp::build(OpBuilder &builder, OperationState &state, Value dloss, Value logits, Value labels, Value lse, Value weights,
@@ -259,7 +264,8 @@ std::optional<double> zorse::splatValue(Value value) {
       return std::nullopt;
     if (isa<FloatType>(elements.getElementType()))
       return elements.getSplatValue<APFloat>().convertToDouble();
-    return elements.getElementType().isInteger(1) ? double(elements.getSplatValue<APInt>().getZExtValue()) : double(elements.getSplatValue<APInt>().getSExtValue());
+    return elements.getElementType().isInteger(1) ? double(elements.getSplatValue<APInt>().getZExtValue())
+                                                  : double(elements.getSplatValue<APInt>().getSExtValue());
   }
   return std::nullopt;
 }

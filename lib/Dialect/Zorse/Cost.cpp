@@ -33,8 +33,7 @@ static double visiblePairs(double queries, double keys, const AttentionOptions &
   return pairs;
 }
 
-template <typename Op>
-static double attentionFlops(Op op, double products) {
+template <typename Op> static double attentionFlops(Op op, double products) {
   ArrayRef<int64_t> q = typeOf(op.getQ()).getShape(), v = typeOf(op.getV()).getShape();
   double pairs = visiblePairs(q[1], v[1], op.getOptions()) * q[2] * (ShapedType::isDynamic(q[0]) ? 1 : q[0]);
   return pairs * (products * (q[3] + v[3]) + kSpecialFunction);
@@ -43,7 +42,8 @@ static double attentionFlops(Op op, double products) {
 /// FLOPs of one row, or of the whole op if it carries no samples.
 static double flopsOf(Operation *op) {
   return TypeSwitch<Operation *, double>(op)
-      .Case<ReshapeOp, DetachOp, GradientOfOp, TransposeOp, SliceOp, ConcatOp, BroadcastOp, GatherOp, TakeOp, TakeGradOp>([](Operation *) { return 0.0; })
+      .Case<ReshapeOp, DetachOp, GradientOfOp, TransposeOp, SliceOp, ConcatOp, BroadcastOp, GatherOp, TakeOp, TakeGradOp>(
+          [](Operation *) { return 0.0; })
       .Case<ReduceOp>([](auto op) { return elements(op.getX()); })
       .Case<MatmulOp>([](auto op) { return 2 * elements(op.getY()) * typeOf(op.getA()).getShape().take_back(op.getTransposeA() ? 2 : 1).front(); })
       .Case<ContractOp>([](auto op) { return 2 * elements(op.getA()) * typeOf(op.getB()).getShape().back(); })

@@ -144,13 +144,26 @@ static OpFactors attentionFactors(Operation *op, ArrayRef<char> operandRoles, Ar
     heads.push_back(builder.add(gradient ? Kind::Indivisible : Kind::Parallel, groups));
   auto fill = [&](OpFactors::Value &value, char role, Value of) {
     switch (role) {
-    case 'q': value = {{r}, {s}, heads, {d}}; break;
-    case 'k': value = {{r}, {t}, {h}, {d}}; break;
-    case 'v': value = {{r}, {t}, {h}, {e}}; break;
-    case 'o': value = {{r}, {s}, heads, {e}}; break;
-    case 'l': value = {{r}, heads, {s}}; break;
+    case 'q':
+      value = {{r}, {s}, heads, {d}};
+      break;
+    case 'k':
+      value = {{r}, {t}, {h}, {d}};
+      break;
+    case 'v':
+      value = {{r}, {t}, {h}, {e}};
+      break;
+    case 'o':
+      value = {{r}, {s}, heads, {e}};
+      break;
+    case 'l':
+      value = {{r}, heads, {s}};
+      break;
     default: // a mask: dimensions of size 1 relate to nothing
-      value = {carriesSamples(of.getType()) ? OpFactors::Dimension{r} : OpFactors::Dimension{}, shapeOf(of)[1] == 1 ? OpFactors::Dimension{} : heads, {s}, {t}};
+      value = {carriesSamples(of.getType()) ? OpFactors::Dimension{r} : OpFactors::Dimension{},
+               shapeOf(of)[1] == 1 ? OpFactors::Dimension{} : heads,
+               {s},
+               {t}};
     }
   };
   for (size_t i = 0; i < op->getNumOperands(); ++i)
@@ -224,7 +237,8 @@ static OpFactors mapped(Operation *op) {
           value[i] = {factor};
       };
       for (auto [value, operand] : llvm::zip(operands, op->getOperands())) {
-        bool weights = isa<CrossEntropyOp, CrossEntropyGradOp>(op) && operand == op->getOperands().back() && op->getNumOperands() == (isa<CrossEntropyOp>(op) ? 3 : 5);
+        bool weights = isa<CrossEntropyOp, CrossEntropyGradOp>(op) && operand == op->getOperands().back() &&
+                       op->getNumOperands() == (isa<CrossEntropyOp>(op) ? 3 : 5);
         if (!weights)
           attach(value);
         else if (i == last)
@@ -241,8 +255,8 @@ OpFactors zorse::detail::computeFactors(Operation *op) {
   return TypeSwitch<Operation *, OpFactors>(op)
       .Case<ReshapeOp>(reshapeFactors)
       .Case<MatmulOp>(matmulFactors)
-      .Case<TransposeOp, SliceOp, ConcatOp, BroadcastOp, ReduceOp, ContractOp, GatherOp, ScatterAddOp, TakeOp, TakeGradOp, CrossEntropyOp, CrossEntropyGradOp>(
-          [](Operation *op) { return mapped(op); })
+      .Case<TransposeOp, SliceOp, ConcatOp, BroadcastOp, ReduceOp, ContractOp, GatherOp, ScatterAddOp, TakeOp, TakeGradOp, CrossEntropyOp,
+            CrossEntropyGradOp>([](Operation *op) { return mapped(op); })
       .Case<SoftmaxOp, LogSoftmaxOp, SoftmaxGradOp, LogSoftmaxGradOp, LayerNormOp, LayerNormGradInputOp, RmsNormOp, RmsNormGradInputOp>(
           [](Operation *op) { return elementwise(op, 1); })
       .Case<LayerNormGradParamsOp, RmsNormGradParamsOp>([](auto op) { return channelGradients(op, op.getX()); })
@@ -281,7 +295,8 @@ std::string zorse::toString(const OpFactors &factors) {
   printAll(factors.operands);
   os << " -> ";
   printAll(factors.results);
-  for (auto [kind, word] : {std::pair(Kind::Parallel, "parallel"), std::pair(Kind::Reduced, "reduced"), std::pair(Kind::Indivisible, "indivisible")}) {
+  for (auto [kind, word] :
+       {std::pair(Kind::Parallel, "parallel"), std::pair(Kind::Reduced, "reduced"), std::pair(Kind::Indivisible, "indivisible")}) {
     bool first = true;
     for (size_t i = 0; i < factors.factors.size(); ++i)
       if (factors.factors[i].kind == kind)

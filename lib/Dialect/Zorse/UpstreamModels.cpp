@@ -8,23 +8,19 @@ using namespace mlir;
 using namespace zorse;
 
 namespace {
-template <typename Op>
-struct Cost : CostOpInterface::ExternalModel<Cost<Op>, Op> {};
-template <typename Op>
-struct Factors : FactorsOpInterface::ExternalModel<Factors<Op>, Op> {};
+template <typename Op> struct Cost : CostOpInterface::ExternalModel<Cost<Op>, Op> {};
+template <typename Op> struct Factors : FactorsOpInterface::ExternalModel<Factors<Op>, Op> {};
 } // namespace
 
-template <typename... Ops>
-static void attach(MLIRContext *context) {
-  (Ops::template attachInterface<Cost<Ops>, Factors<Ops>>(*context), ...);
-}
+template <typename... Ops> static void attach(MLIRContext *context) { (Ops::template attachInterface<Cost<Ops>, Factors<Ops>>(*context), ...); }
 
 void zorse::registerCostAndFactorsModels(DialectRegistry &registry) {
   registry.addExtension(+[](MLIRContext *context, arith::ArithDialect *) {
-    attach<arith::AddFOp, arith::SubFOp, arith::MulFOp, arith::DivFOp, arith::NegFOp, arith::MaximumFOp, arith::MinimumFOp, arith::MaxNumFOp, arith::MinNumFOp,
-           arith::RemFOp, arith::CmpFOp, arith::SelectOp, arith::AddIOp, arith::SubIOp, arith::MulIOp, arith::DivSIOp, arith::DivUIOp, arith::RemSIOp,
-           arith::AndIOp, arith::OrIOp, arith::XOrIOp, arith::CmpIOp, arith::MaxSIOp, arith::MinSIOp, arith::ExtFOp, arith::TruncFOp, arith::SIToFPOp,
-           arith::UIToFPOp, arith::FPToSIOp, arith::FPToUIOp, arith::ExtSIOp, arith::ExtUIOp, arith::TruncIOp, arith::BitcastOp, arith::ConstantOp>(context);
+    attach<arith::AddFOp, arith::SubFOp, arith::MulFOp, arith::DivFOp, arith::NegFOp, arith::MaximumFOp, arith::MinimumFOp, arith::MaxNumFOp,
+           arith::MinNumFOp, arith::RemFOp, arith::CmpFOp, arith::SelectOp, arith::AddIOp, arith::SubIOp, arith::MulIOp, arith::DivSIOp,
+           arith::DivUIOp, arith::RemSIOp, arith::AndIOp, arith::OrIOp, arith::XOrIOp, arith::CmpIOp, arith::MaxSIOp, arith::MinSIOp, arith::ExtFOp,
+           arith::TruncFOp, arith::SIToFPOp, arith::UIToFPOp, arith::FPToSIOp, arith::FPToUIOp, arith::ExtSIOp, arith::ExtUIOp, arith::TruncIOp,
+           arith::BitcastOp, arith::ConstantOp>(context);
   });
   registry.addExtension(+[](MLIRContext *context, math::MathDialect *) {
     attach<math::AbsFOp, math::AbsIOp, math::AtanOp, math::CeilOp, math::CosOp, math::ErfOp, math::ErfcOp, math::Exp2Op, math::ExpOp, math::ExpM1Op,

@@ -9,9 +9,9 @@ using namespace zorse;
 // Attention
 //===----------------------------------------------------------------------===//
 
-/// Everything about the operands and attributes that attention and its gradient share; `prefix` says which constraint a message cites: its own number, or C1 of the gradient.
-template <typename Op>
-static LogicalResult verifyAttentionOperands(Op op, bool gradient) {
+/// Everything about the operands and attributes that attention and its gradient share; `prefix` says which constraint a message cites: its own
+/// number, or C1 of the gradient.
+template <typename Op> static LogicalResult verifyAttentionOperands(Op op, bool gradient) {
   auto fail = [&](const char *constraint) { return op.emitOpError() << "(" << (gradient ? "C1" : constraint) << ") expects "; };
   RankedTensorType q = tensorTypeOf(op.getQ()), k = tensorTypeOf(op.getK()), v = tensorTypeOf(op.getV());
   bool sameKind = q.getRank() == 4 && k.getRank() == 4 && v.getRank() == 4 && q.getElementType() == k.getElementType() &&
@@ -19,16 +19,18 @@ static LogicalResult verifyAttentionOperands(Op op, bool gradient) {
   if (!sameKind)
     return fail("C1") << "q, k and v of rank 4, one element type and the same rows, got " << q << ", " << k << " and " << v;
   int64_t heads = q.getDimSize(2), keyHeads = k.getDimSize(2);
-  if (k.getDimSize(1) != v.getDimSize(1) || keyHeads != v.getDimSize(2) || k.getDimSize(3) != q.getDimSize(3) || keyHeads == 0 || heads % keyHeads != 0)
+  if (k.getDimSize(1) != v.getDimSize(1) || keyHeads != v.getDimSize(2) || k.getDimSize(3) != q.getDimSize(3) || keyHeads == 0 ||
+      heads % keyHeads != 0)
     return fail("C2") << "k [?, S', H', D] and v [?, S', H', D'] with D of q and H' dividing H, got q " << q << ", k " << k << " and v " << v;
 
   if (op.getMask()) {
     RankedTensorType mask = tensorTypeOf(op.getMask());
     bool fits = mask.getRank() == 4 && (mask.getDimSize(0) == q.getDimSize(0) || mask.getDimSize(0) == 1) &&
-                (mask.getDimSize(1) == heads || mask.getDimSize(1) == 1) && mask.getDimSize(2) == q.getDimSize(1) && mask.getDimSize(3) == k.getDimSize(1) &&
-                (mask.getElementType().isInteger(1) || mask.getElementType() == q.getElementType());
+                (mask.getDimSize(1) == heads || mask.getDimSize(1) == 1) && mask.getDimSize(2) == q.getDimSize(1) &&
+                mask.getDimSize(3) == k.getDimSize(1) && (mask.getElementType().isInteger(1) || mask.getElementType() == q.getElementType());
     if (!fits)
-      return fail("C3") << "mask [?|1, " << heads << "|1, " << q.getDimSize(1) << ", " << k.getDimSize(1) << "] of i1 or " << q.getElementType() << ", got " << mask;
+      return fail("C3") << "mask [?|1, " << heads << "|1, " << q.getDimSize(1) << ", " << k.getDimSize(1) << "] of i1 or " << q.getElementType()
+                        << ", got " << mask;
   }
   AttentionOptions options = op.getOptions();
   if (!std::isfinite(options.scale) || (options.softcap && (!(*options.softcap > 0) || !std::isfinite(*options.softcap))) ||
@@ -55,7 +57,8 @@ LogicalResult AttentionGradOp::verify() {
   if (getDout().getType() != getOut().getType())
     return emitOpError("(C2) expects dout ") << getOut().getType() << ", got " << getDout().getType();
   if (getDq().getType() != getQ().getType() || getDk().getType() != getK().getType() || getDv().getType() != getV().getType())
-    return emitOpError("(C3) expects dq, dk and dv of the types of q, k and v, got ") << getDq().getType() << ", " << getDk().getType() << " and " << getDv().getType();
+    return emitOpError("(C3) expects dq, dk and dv of the types of q, k and v, got ")
+           << getDq().getType() << ", " << getDk().getType() << " and " << getDv().getType();
   return success();
 }
 
@@ -77,11 +80,12 @@ LogicalResult RopeOp::verify() {
   if (x.getRank() != 4 || x.getDimSize(3) % 2 != 0)
     return emitOpError("(C1) expects x [?, S, H, D] with D even, got ") << x;
   int64_t positions = x.getDimSize(1), pairs = x.getDimSize(3) / 2;
-  bool fits = getSin().getType() == cos && cos.getElementType() == x.getElementType() &&
-              (cos.getShape() == ArrayRef({positions, pairs}) || (carriesSamples(x) && cos.getShape() == ArrayRef({ShapedType::kDynamic, positions, pairs})));
+  bool fits =
+      getSin().getType() == cos && cos.getElementType() == x.getElementType() &&
+      (cos.getShape() == ArrayRef({positions, pairs}) || (carriesSamples(x) && cos.getShape() == ArrayRef({ShapedType::kDynamic, positions, pairs})));
   if (!fits)
-    return emitOpError("(C2) expects cos and sin ") << reshaped(x, {positions, pairs}) << (carriesSamples(x) ? " or the same per sample" : "") << ", got " << cos << " and "
-                                                    << getSin().getType();
+    return emitOpError("(C2) expects cos and sin ") << reshaped(x, {positions, pairs}) << (carriesSamples(x) ? " or the same per sample" : "")
+                                                    << ", got " << cos << " and " << getSin().getType();
   if (getY().getType() != x)
     return emitOpError("(C3) expects y ") << x << ", got " << getY().getType();
   return success();
@@ -94,7 +98,8 @@ LogicalResult RopeOp::verify() {
 static LogicalResult verifyLossOperands(Operation *op, Value logitsValue, Value labels, Value weights, const char *first, const char *second) {
   RankedTensorType logits = tensorTypeOf(logitsValue);
   if (!hasStaticLastDimension(logits) || tensorTypeOf(labels).getShape() != logits.getShape().drop_back())
-    return op->emitOpError() << "(" << first << ") expects labels of the shape of logits without the (static) last dimension, got " << labels.getType() << " for " << logits;
+    return op->emitOpError() << "(" << first << ") expects labels of the shape of logits without the (static) last dimension, got "
+                             << labels.getType() << " for " << logits;
   if (weights && weights.getType() != channelTypeOf(logits))
     return op->emitOpError() << "(" << second << ") expects weights " << channelTypeOf(logits) << ", got " << weights.getType();
   return success();
@@ -170,8 +175,10 @@ LogicalResult SgdUpdateOp::verify() {
 LogicalResult AdamUpdateOp::verify() {
   if (failed(verifyShards(*this, {getParameter(), getGradient(), getFirstMoment(), getSecondMoment()})))
     return failure();
-  double beta1 = getBeta1().convertToDouble(), beta2 = getBeta2().convertToDouble(), epsilon = getEpsilon().convertToDouble(), decay = getWeightDecay().convertToDouble();
+  double beta1 = getBeta1().convertToDouble(), beta2 = getBeta2().convertToDouble(), epsilon = getEpsilon().convertToDouble(),
+         decay = getWeightDecay().convertToDouble();
   if (!isFraction(beta1) || !isFraction(beta2) || !(epsilon >= 0) || !(decay >= 0))
-    return emitOpError("(C3) expects 0 <= beta1, beta2 < 1, epsilon >= 0 and weight_decay >= 0, got ") << beta1 << ", " << beta2 << ", " << epsilon << " and " << decay;
+    return emitOpError("(C3) expects 0 <= beta1, beta2 < 1, epsilon >= 0 and weight_decay >= 0, got ")
+           << beta1 << ", " << beta2 << ", " << epsilon << " and " << decay;
   return success();
 }

@@ -20,7 +20,8 @@ LogicalResult LogSoftmaxGradOp::verify() { return verifyLastDimension(*this, get
 static LogicalResult verifyChannels(Operation *op, const char *constraint, StringRef name, Value channels, Value x) {
   RankedTensorType expected = channelTypeOf(tensorTypeOf(x));
   if (channels && channels.getType() != expected)
-    return op->emitOpError() << "(" << constraint << ") expects " << name << " " << expected << " to match the last dimension of x, got " << channels.getType();
+    return op->emitOpError() << "(" << constraint << ") expects " << name << " " << expected << " to match the last dimension of x, got "
+                             << channels.getType();
   return success();
 }
 
@@ -64,7 +65,8 @@ LogicalResult LayerNormGradInputOp::verify() {
 LogicalResult LayerNormGradParamsOp::verify() {
   return failure(failed(verifyLastDimension(*this, getX(), "x")) || failed(verifySameType(*this, "C1", "dy", getDy(), getX())) ||
                  failed(verifyStatistic(*this, "C2", "mean", getMean(), getX())) || failed(verifyStatistic(*this, "C2", "rstd", getRstd(), getX())) ||
-                 failed(verifyChannels(*this, "C3", "dgain", getDgain(), getX())) || failed(verifyChannels(*this, "C3", "dbias", getDbias(), getX())));
+                 failed(verifyChannels(*this, "C3", "dgain", getDgain(), getX())) ||
+                 failed(verifyChannels(*this, "C3", "dbias", getDbias(), getX())));
 }
 
 LogicalResult RmsNormOp::verify() {

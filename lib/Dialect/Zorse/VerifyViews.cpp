@@ -39,7 +39,8 @@ LogicalResult SliceOp::verify() {
   ArrayRef<int64_t> offsets = getOffsets(), sizes = getSizes(), strides = getStrides();
   auto rank = static_cast<size_t>(x.getRank());
   if (offsets.size() != rank || sizes.size() != rank || strides.size() != rank)
-    return emitOpError("(C1) expects ") << rank << " offsets, sizes and strides, got " << offsets.size() << ", " << sizes.size() << " and " << strides.size();
+    return emitOpError("(C1) expects ") << rank << " offsets, sizes and strides, got " << offsets.size() << ", " << sizes.size() << " and "
+                                        << strides.size();
   bool sampled = carriesSamples(x);
   if (sampled && (offsets[0] != 0 || !ShapedType::isDynamic(sizes[0]) || strides[0] != 1))
     return emitOpError("(C2) expects the sample axis to be taken whole (offset 0, size ?, stride 1)");

@@ -99,9 +99,7 @@ int64_t zorse::elementsPerRow(RankedTensorType type) {
   return elements;
 }
 
-Type zorse::statisticElementType(Type elementType) {
-  return elementType.isF64() ? elementType : Float32Type::get(elementType.getContext());
-}
+Type zorse::statisticElementType(Type elementType) { return elementType.isF64() ? elementType : Float32Type::get(elementType.getContext()); }
 
 RankedTensorType zorse::statisticType(RankedTensorType x) {
   return RankedTensorType::get(x.getShape().drop_back(), statisticElementType(x.getElementType()));

@@ -108,8 +108,9 @@ LogicalResult Importer::onAttention(const GraphNode &node) {
       return {x.view.dims[2], {}, x.view.dims[3]};
     return {};
   };
-  if (Groups kGroups = unrepeated(k), vGroups = unrepeated(v); !kGroups.empty() && !vGroups.empty() && k.view.dims[1].size() == v.view.dims[1].size() &&
-                                                                k.view.dims[1].back().size == v.view.dims[1].back().size) {
+  if (Groups kGroups = unrepeated(k), vGroups = unrepeated(v); !kGroups.empty() && !vGroups.empty() &&
+                                                               k.view.dims[1].size() == v.view.dims[1].size() &&
+                                                               k.view.dims[1].back().size == v.view.dims[1].back().size) {
     kValue = materialise(k, kGroups, true);
     vValue = materialise(v, vGroups, true);
   }
@@ -131,7 +132,8 @@ LogicalResult Importer::onAttention(const GraphNode &node) {
   return out(node, 0, std::move(result)), success();
 }
 
-// RotaryEmbedding of opset 23: x [rows, heads, positions, channels] or [rows, positions, heads * channels]; tables [rows, positions, channels / 2] or by position ids.
+// RotaryEmbedding of opset 23: x [rows, heads, positions, channels] or [rows, positions, heads * channels]; tables [rows, positions, channels / 2] or
+// by position ids.
 LogicalResult Importer::onRotary(const GraphNode &node) {
   Val x = in(node, 0), cosine = in(node, 1), sine = in(node, 2);
   bool flat = x.rank() == 3;
@@ -166,7 +168,8 @@ LogicalResult Importer::onRotary(const GraphNode &node) {
       if (!ids.isConstant() || !table->isConstant())
         return error(node, "expects constant positions and tables");
       if (table->rank() != 2 || !isFloat(table->type) || isFloat(ids.type))
-        return error(node, "expects integer positions and tables of floats by position and channel, found " + Twine(name(ids.type)) + " and rank " + Twine(table->rank()) + " of " + name(table->type));
+        return error(node, "expects integer positions and tables of floats by position and channel, found " + Twine(name(ids.type)) + " and rank " +
+                               Twine(table->rank()) + " of " + name(table->type));
       auto idValues = constantInts(ids);
       std::vector<int64_t> tableShape = table->shape();
       std::vector<int64_t> shape = ids.shape();
@@ -226,7 +229,8 @@ LogicalResult Importer::onRotary(const GraphNode &node) {
 void Importer::addAttentionOps(OperatorTable &table) {
   // The precision of the softmax is that of everything; the mode decides what the fourth output is, which nothing may use.
   table.add({"Attention"}, 3, 7,
-            "is_causal:i kv_num_heads:i q_num_heads:i scale:f softcap:f softmax_precision:i~ qk_matmul_output_mode:i~ left_window_size:i=-1 right_window_size:i=-1",
+            "is_causal:i kv_num_heads:i q_num_heads:i scale:f softcap:f softmax_precision:i~ qk_matmul_output_mode:i~ left_window_size:i=-1 "
+            "right_window_size:i=-1",
             &Importer::onAttention);
   table.add({"RotaryEmbedding"}, 3, 4, "interleaved:i num_heads:i rotary_embedding_dim:i", &Importer::onRotary);
 }

@@ -38,7 +38,8 @@ LogicalResult Importer::dropSampleCopies(const GraphNode &node, const Val &opera
           for (int64_t k = 1; equal && k < size; ++k)
             equal = std::memcmp(data + block * span * size, data + (block * size + k) * span, span) == 0;
         if (equal) {
-          warn("parameter '" + weight.parameter + "' holds one copy per sample of the exported batch; the first is used. Export with a symbolic batch dimension");
+          warn("parameter '" + weight.parameter +
+               "' holds one copy per sample of the exported batch; the first is used. Export with a symbolic batch dimension");
           return success();
         }
       }
@@ -52,7 +53,8 @@ namespace {
 enum class AxisSplit { Done, NeedsCopy, TooShort };
 }
 
-/// Appends the axes of one dimension of `rest` elements, as fine as the finest operand's factors (`heads`) there. NeedsCopy: they do not divide each other.
+/// Appends the axes of one dimension of `rest` elements, as fine as the finest operand's factors (`heads`) there. NeedsCopy: they do not divide each
+/// other.
 static AxisSplit splitAxis(std::vector<FactorList> heads, int64_t dim, int64_t rest, std::vector<Axis> &axes) {
   const size_t count = heads.size();
   std::vector<size_t> next(count, 0);
@@ -117,9 +119,10 @@ LogicalResult Importer::align(const GraphNode &node, std::vector<Val> &operands,
         int64_t extent = operand.view.size(own);
         if (extent != 1 && size != 1 && extent != size)
           return error(node, "expects shapes that broadcast, found sizes " + Twine(size) + " and " + Twine(extent) + " in dimension " + Twine(dim) +
-                                 (options.sequence == std::max(size, extent) ? "; if the model has a table or a mask of " + std::to_string(std::min(size, extent)) +
-                                                                                   " positions, compile with --seq at most " + std::to_string(std::min(size, extent))
-                                                                             : std::string()));
+                                 (options.sequence == std::max(size, extent)
+                                      ? "; if the model has a table or a mask of " + std::to_string(std::min(size, extent)) +
+                                            " positions, compile with --seq at most " + std::to_string(std::min(size, extent))
+                                      : std::string()));
         if (extent != 1)
           size = extent;
       }

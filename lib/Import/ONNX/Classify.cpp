@@ -1,5 +1,5 @@
-// The role of every initializer. Facts beat guesses: flags of the user first, then what the file says, then what the uses say; what stays ambiguous is an error
-// that lists it, and what stays a guess is named once.
+// The role of every initializer. Facts beat guesses: flags of the user first, then what the file says, then what the uses say; what stays ambiguous
+// is an error that lists it, and what stays a guess is named once.
 #include "Importer.h"
 #include "Roles.h"
 
@@ -11,7 +11,8 @@ using namespace zorse::onnx_import;
 
 static constexpr int64_t kFolded = 1 << 17; ///< elements of a constant up to which it may decide the graph; more stay an argument
 
-static constexpr const char *kFactsRemedy = "write the module's facts into the file (models/facts.py: write_facts(module, path, inputs)), or export it with models/export.py";
+static constexpr const char *kFactsRemedy =
+    "write the module's facts into the file (models/facts.py: write_facts(module, path, inputs)), or export it with models/export.py";
 
 static std::string shapeText(const onnx::Tensor &tensor) {
   std::string text = "[";
@@ -89,7 +90,9 @@ bool Importer::isInFile(const std::string &name, const std::set<std::string> &pr
   for (const std::string &other : names)
     if (present.count(other))
       return true;
-  return llvm::any_of(facts.stored, [&](const auto &entry) { return present.count(entry.first) && std::find(names.begin(), names.end(), entry.second.parameter) != names.end(); });
+  return llvm::any_of(facts.stored, [&](const auto &entry) {
+    return present.count(entry.first) && std::find(names.begin(), names.end(), entry.second.parameter) != names.end();
+  });
 }
 
 // TorchScript merges parameters of equal values and leaves `Identity(survivor) -> original name`: each gets its own storage back.
@@ -125,9 +128,12 @@ LogicalResult Importer::restoreMerged(const Uses &uses) {
     restored.push_back(std::move(copy));
     node.op = "zorse.restored";
   }
-  graph.body.nodes.erase(std::remove_if(graph.body.nodes.begin(), graph.body.nodes.end(), [](const GraphNode &node) { return node.op == "zorse.restored"; }), graph.body.nodes.end());
+  graph.body.nodes.erase(
+      std::remove_if(graph.body.nodes.begin(), graph.body.nodes.end(), [](const GraphNode &node) { return node.op == "zorse.restored"; }),
+      graph.body.nodes.end());
   if (!ambiguous.empty()) {
-    std::string what = "the exporter has merged parameters of equal values, and the file does not say whether the model ties them: " + listed(ambiguous);
+    std::string what =
+        "the exporter has merged parameters of equal values, and the file does not say whether the model ties them: " + listed(ambiguous);
     if (!options.trustGuess)
       return error(what + ". To settle it, " + kFactsRemedy + "; or train them as one with --trust-guess");
     warn(what + "; they are trained as one (--trust-guess)");
@@ -156,11 +162,14 @@ LogicalResult Importer::aliasStored() {
     bool sameShape = std::equal(tensor->dims().begin(), tensor->dims().end(), first->dims().begin(), first->dims().end());
     if (stored->second.form == holder->second.second && sameShape) {
       initializers[value] = first;
-    } else if ((stored->second.form == "transpose") != (holder->second.second == "transpose") && stored->second.form != "rows" && holder->second.second != "rows" && transposed) {
+    } else if ((stored->second.form == "transpose") != (holder->second.second == "transpose") && stored->second.form != "rows" &&
+               holder->second.second != "rows" && transposed) {
       transposeOf[tensor] = first;
-      notes.push_back("'" + tensor->name() + "' is the transpose of parameter '" + first->name() + "', written twice by the exporter: they are one parameter again");
-    } else if (std::string problem = "parameter '" + stored->second.parameter + "' is in the file twice, as '" + first->name() + "' " + shapeText(*first) + " and, by " + stored->second.form +
-                                     ", as '" + tensor->name() + "' " + shapeText(*tensor) + ", and training both would untie them";
+      notes.push_back("'" + tensor->name() + "' is the transpose of parameter '" + first->name() +
+                      "', written twice by the exporter: they are one parameter again");
+    } else if (std::string problem = "parameter '" + stored->second.parameter + "' is in the file twice, as '" + first->name() + "' " +
+                                     shapeText(*first) + " and, by " + stored->second.form + ", as '" + tensor->name() + "' " + shapeText(*tensor) +
+                                     ", and training both would untie them";
                options.trustGuess) {
       warn(problem + " (--trust-guess)");
     } else {
@@ -171,7 +180,8 @@ LogicalResult Importer::aliasStored() {
 }
 
 /// Parameters that the file names and does not hold: folded into something else, or merged with another.
-LogicalResult Importer::checkMissing(const std::set<std::string> &present, const std::vector<std::pair<int, const onnx::Tensor *>> &unknown, const Uses &uses) {
+LogicalResult Importer::checkMissing(const std::set<std::string> &present, const std::vector<std::pair<int, const onnx::Tensor *>> &unknown,
+                                     const Uses &uses) {
   std::vector<std::string> missing, merged, candidates;
   for (auto &[value, tensor] : unknown) {
     const onnx::Tensor &each = *tensor;
@@ -180,7 +190,8 @@ LogicalResult Importer::checkMissing(const std::set<std::string> &present, const
   }
   for (auto &[name, fact] : facts.parameters) {
     std::vector<std::string> names = facts.namesOf(name);
-    if (names.front() != name || !fact.trained || fact.reached == false || isInFile(name, present) || llvm::any_of(names, [&](const std::string &n) { return forced(n) == TrainableChoice::Freeze; }))
+    if (names.front() != name || !fact.trained || fact.reached == false || isInFile(name, present) ||
+        llvm::any_of(names, [&](const std::string &n) { return forced(n) == TrainableChoice::Freeze; }))
       continue;
     // Where the file cannot hold what is missing, the parameter is not used.
     if (fact.reached == true || facts.used.count(name) || !candidates.empty())
@@ -208,7 +219,9 @@ LogicalResult Importer::checkMissing(const std::set<std::string> &present, const
     text = "the model trains " + listed(missing) + ", and the file does not hold " + "it" +
            ": the exporter has folded it into another value (exp(g), 1 + w, a product of two), or merged it with a parameter of equal values";
   if (missing.size() > 1)
-    text = "the model trains " + listed(missing) + ", and the file does not hold them: the exporter has folded them into other values (exp(g), 1 + w, a product of two), or merged them with parameters of "
+    text = "the model trains " + listed(missing) +
+           ", and the file does not hold them: the exporter has folded them into other values (exp(g), 1 + w, a product of two), or merged them with "
+           "parameters of "
            "equal values";
   if (!candidates.empty() && !missing.empty())
     text += std::string("; what may hold ") + (missing.size() > 1 ? "them: " : "it: ") + listed(candidates);
@@ -218,7 +231,8 @@ LogicalResult Importer::checkMissing(const std::set<std::string> &present, const
     warn(text + " (--trust-guess: by their uses)");
     return success();
   }
-  return error(text + ". Export with torch.onnx.export(..., dynamo=True, optimize=False), which keeps every parameter; or take the file as it is: --freeze=PATTERN for what stays as it was folded, "
+  return error(text + ". Export with torch.onnx.export(..., dynamo=True, optimize=False), which keeps every parameter; or take the file as it is: "
+                      "--freeze=PATTERN for what stays as it was folded, "
                       "--trust-guess to train what looks like a parameter");
 }
 
@@ -227,7 +241,8 @@ LogicalResult Importer::checkGradients() {
   std::vector<std::string> problems = facts.unsaid;
   const char *lost = "; this form of export drops detach, dynamo=True with optimize=False keeps it";
   if (facts.detached && *facts.detached > facts.detaches)
-    problems.push_back("the module detaches " + std::to_string(*facts.detached) + (*facts.detached == 1 ? " value that has" : " values that have") + " a gradient, the file says so of " + std::to_string(facts.detaches) + lost);
+    problems.push_back("the module detaches " + std::to_string(*facts.detached) + (*facts.detached == 1 ? " value that has" : " values that have") +
+                       " a gradient, the file says so of " + std::to_string(facts.detaches) + lost);
   else if (facts.source == Facts::Source::Exporter && facts.lostDetaches > 0)
     problems.push_back("the module detaches a value and the exporter has dropped it (" + std::to_string(facts.lostDetaches) + " times)" + lost);
   if (problems.empty())
@@ -237,7 +252,8 @@ LogicalResult Importer::checkGradients() {
       warn(problem + ": gradients differ from PyTorch's (--trust-guess)");
     return success();
   }
-  return error("gradients would differ from PyTorch's: " + listed(problems, 6) + ". Write a stop of gradients as detach(); --trust-guess trains without");
+  return error("gradients would differ from PyTorch's: " + listed(problems, 6) +
+               ". Write a stop of gradients as detach(); --trust-guess trains without");
 }
 
 LogicalResult Importer::classifyInitializers(const std::vector<int> &wanted) {
@@ -260,7 +276,8 @@ LogicalResult Importer::classifyInitializers(const std::vector<int> &wanted) {
     InitializerRole &role = roles[tensor] = InitializerRole::Constant;
     auto fact = facts.parameters.find(name);
     auto stored = facts.stored.find(name);
-    bool asKnown = fact != facts.parameters.end() && (!fact->second.shape || std::equal(tensor->dims().begin(), tensor->dims().end(), fact->second.shape->begin(), fact->second.shape->end()));
+    bool asKnown = fact != facts.parameters.end() && (!fact->second.shape || std::equal(tensor->dims().begin(), tensor->dims().end(),
+                                                                                        fact->second.shape->begin(), fact->second.shape->end()));
     if (!floats || llvm::is_contained(tensor->dims(), 0)) {
       if (options.trainable.count(name) && forced(name) == TrainableChoice::Train)
         warn("initializer '" + name + "' cannot be trained: its elements are not floats");
@@ -291,8 +308,9 @@ LogicalResult Importer::classifyInitializers(const std::vector<int> &wanted) {
     for (auto &[value, tensor] : graph.body.initializers)
       if (roles[tensor] == InitializerRole::Trained && !forced(tensor->name()))
         names.push_back(tensor->name());
-    notes.push_back("the file says what is a parameter, and not which are frozen (requires_grad=False) or what ran under no_grad, so all are trained: " + listed(asPatterns(names)) +
-                    "; --freeze=PATTERN freezes some, models/facts.py writes it into the file");
+    notes.push_back(
+        "the file says what is a parameter, and not which are frozen (requires_grad=False) or what ran under no_grad, so all are trained: " +
+        listed(asPatterns(names)) + "; --freeze=PATTERN freezes some, models/facts.py writes it into the file");
   }
   if (facts.source != Facts::Source::None)
     return success();
@@ -323,13 +341,15 @@ LogicalResult Importer::guessRoles(const std::vector<std::pair<int, const onnx::
     roles[tensor] = guess == Guess::Trained ? InitializerRole::Trained : untrained(each, false);
   }
   if (!ambiguous.empty() && !options.trustGuess)
-    return error("the file does not say whether " + std::to_string(ambiguous.size()) + (ambiguous.size() == 1 ? " initializer is" : " initializers are") +
-                 " trained, and their uses do not tell: " + listed(ambiguous, 40) + ". Say it with --train=PATTERN and --freeze=PATTERN (* stands for any characters); or " + kFactsRemedy +
+    return error("the file does not say whether " + std::to_string(ambiguous.size()) +
+                 (ambiguous.size() == 1 ? " initializer is" : " initializers are") + " trained, and their uses do not tell: " +
+                 listed(ambiguous, 40) + ". Say it with --train=PATTERN and --freeze=PATTERN (* stands for any characters); or " + kFactsRemedy +
                  "; or take the guess with --trust-guess: " + listed(trusted, 40));
   if (!trusted.empty())
     warn("guessed as told (--trust-guess): " + listed(trusted, 40));
   if (!trained.empty())
-    notes.push_back("the file does not say what is trained, nor where gradients stop (detach, no_grad, padding_idx); by their uses " + std::to_string(trained.size()) + (trained.size() == 1 ? " initializer is: " : " initializers are: ") +
+    notes.push_back("the file does not say what is trained, nor where gradients stop (detach, no_grad, padding_idx); by their uses " +
+                    std::to_string(trained.size()) + (trained.size() == 1 ? " initializer is: " : " initializers are: ") +
                     listed(asPatterns(trained)) + "; --freeze=PATTERN freezes some, models/facts.py writes it into the file");
   return success();
 }

@@ -103,7 +103,8 @@ Val Importer::castTo(const Val &value, ElementKind type) {
   } else if (value.type == ElementKind::Bool) {
     out.value = create<arith::ExtUIOp>(toType, whole.value);
   } else {
-    out.value = from.getIntOrFloatBitWidth() < to.getIntOrFloatBitWidth() ? create<arith::ExtSIOp>(toType, whole.value) : create<arith::TruncIOp>(toType, whole.value);
+    out.value = from.getIntOrFloatBitWidth() < to.getIntOrFloatBitWidth() ? create<arith::ExtSIOp>(toType, whole.value)
+                                                                          : create<arith::TruncIOp>(toType, whole.value);
   }
   return out;
 }
@@ -209,9 +210,18 @@ LogicalResult Importer::onUnary(const GraphNode &node) {
       return create<arith::AddFOp>(create<arith::MaximumFOp>(a[0], splat(0, type)), create<math::Log1pOp>(e));
     }
     StringRef mathName = llvm::StringSwitch<StringRef>(op)
-                             .Case("Abs", "math.absf").Case("Sqrt", "math.sqrt").Case("Exp", "math.exp").Case("Log", "math.log").Case("Sin", "math.sin")
-                             .Case("Cos", "math.cos").Case("Tanh", "math.tanh").Case("Erf", "math.erf").Case("Floor", "math.floor").Case("Ceil", "math.ceil")
-                             .Case("Round", "math.roundeven").Default("");
+                             .Case("Abs", "math.absf")
+                             .Case("Sqrt", "math.sqrt")
+                             .Case("Exp", "math.exp")
+                             .Case("Log", "math.log")
+                             .Case("Sin", "math.sin")
+                             .Case("Cos", "math.cos")
+                             .Case("Tanh", "math.tanh")
+                             .Case("Erf", "math.erf")
+                             .Case("Floor", "math.floor")
+                             .Case("Ceil", "math.ceil")
+                             .Case("Round", "math.roundeven")
+                             .Default("");
     if (mathName.empty()) {
       (void)error(node, "is not supported on activations");
       return {};
@@ -282,24 +292,41 @@ static std::optional<Val> stretched(Val value, const std::vector<int64_t> &other
 
 // What two numbers make, by the name of the operator; none if it is not known for them.
 static std::optional<Kernel> floatBinary(const std::string &op, bool fmod) {
-  if (op == "Add") return floatKernel2([](double x, double y) { return x + y; });
-  if (op == "Sub") return floatKernel2([](double x, double y) { return x - y; });
-  if (op == "Mul") return floatKernel2([](double x, double y) { return x * y; });
-  if (op == "Div") return floatKernel2([](double x, double y) { return x / y; });
-  if (op == "Max") return floatKernel2([](double x, double y) { return std::isnan(x) || x > y ? x : y; });
-  if (op == "Min") return floatKernel2([](double x, double y) { return std::isnan(x) || x < y ? x : y; });
-  if (op == "Mod") return floatKernel2([fmod](double x, double y) { double r = std::fmod(x, y); return !fmod && r != 0 && (r < 0) != (y < 0) ? r + y : r; });
+  if (op == "Add")
+    return floatKernel2([](double x, double y) { return x + y; });
+  if (op == "Sub")
+    return floatKernel2([](double x, double y) { return x - y; });
+  if (op == "Mul")
+    return floatKernel2([](double x, double y) { return x * y; });
+  if (op == "Div")
+    return floatKernel2([](double x, double y) { return x / y; });
+  if (op == "Max")
+    return floatKernel2([](double x, double y) { return std::isnan(x) || x > y ? x : y; });
+  if (op == "Min")
+    return floatKernel2([](double x, double y) { return std::isnan(x) || x < y ? x : y; });
+  if (op == "Mod")
+    return floatKernel2([fmod](double x, double y) {
+      double r = std::fmod(x, y);
+      return !fmod && r != 0 && (r < 0) != (y < 0) ? r + y : r;
+    });
   return std::nullopt;
 }
 
 static std::optional<Kernel> intBinary(const std::string &op, bool fmod) {
-  if (op == "Add") return intKernel2(addInts);
-  if (op == "Sub") return intKernel2(subInts);
-  if (op == "Mul") return intKernel2(mulInts);
-  if (op == "Div") return intKernel2(divInts);
-  if (op == "Max") return intKernel2([](int64_t x, int64_t y) { return std::max(x, y); });
-  if (op == "Min") return intKernel2([](int64_t x, int64_t y) { return std::min(x, y); });
-  if (op == "Mod") return intKernel2([fmod](int64_t x, int64_t y) { return modInts(x, y, fmod); });
+  if (op == "Add")
+    return intKernel2(addInts);
+  if (op == "Sub")
+    return intKernel2(subInts);
+  if (op == "Mul")
+    return intKernel2(mulInts);
+  if (op == "Div")
+    return intKernel2(divInts);
+  if (op == "Max")
+    return intKernel2([](int64_t x, int64_t y) { return std::max(x, y); });
+  if (op == "Min")
+    return intKernel2([](int64_t x, int64_t y) { return std::min(x, y); });
+  if (op == "Mod")
+    return intKernel2([fmod](int64_t x, int64_t y) { return modInts(x, y, fmod); });
   return std::nullopt;
 }
 
@@ -384,17 +411,27 @@ LogicalResult Importer::binary(const GraphNode &node, const std::string &op, con
         mask->hides = !rowsOpen(*mask, false, true);
   return emitElementwise(node, {x, y}, a.type, [&](ValueRange v, RankedTensorType) -> Value {
     if (isFloats) {
-      if (op == "Add") return create<arith::AddFOp>(v[0], v[1]);
-      if (op == "Sub") return create<arith::SubFOp>(v[0], v[1]);
-      if (op == "Div") return create<arith::DivFOp>(v[0], v[1]);
-      if (op == "Max") return create<arith::MaximumFOp>(v[0], v[1]);
-      if (op == "Min") return create<arith::MinimumFOp>(v[0], v[1]);
+      if (op == "Add")
+        return create<arith::AddFOp>(v[0], v[1]);
+      if (op == "Sub")
+        return create<arith::SubFOp>(v[0], v[1]);
+      if (op == "Div")
+        return create<arith::DivFOp>(v[0], v[1]);
+      if (op == "Max")
+        return create<arith::MaximumFOp>(v[0], v[1]);
+      if (op == "Min")
+        return create<arith::MinimumFOp>(v[0], v[1]);
     } else {
-      if (op == "Add") return create<arith::AddIOp>(v[0], v[1]);
-      if (op == "Sub") return create<arith::SubIOp>(v[0], v[1]);
-      if (op == "Mul") return create<arith::MulIOp>(v[0], v[1]);
-      if (op == "Max") return create<arith::MaxSIOp>(v[0], v[1]);
-      if (op == "Min") return create<arith::MinSIOp>(v[0], v[1]);
+      if (op == "Add")
+        return create<arith::AddIOp>(v[0], v[1]);
+      if (op == "Sub")
+        return create<arith::SubIOp>(v[0], v[1]);
+      if (op == "Mul")
+        return create<arith::MulIOp>(v[0], v[1]);
+      if (op == "Max")
+        return create<arith::MaxSIOp>(v[0], v[1]);
+      if (op == "Min")
+        return create<arith::MinSIOp>(v[0], v[1]);
     }
     (void)error(node, "is not supported on activations of type " + Twine(name(a.type)));
     return {};
@@ -453,11 +490,16 @@ LogicalResult Importer::onCompare(const GraphNode &node) {
   int code = llvm::StringSwitch<int>(op).Case("Equal", 0).Case("Less", 1).Case("LessOrEqual", 2).Case("Greater", 3).Default(4);
   auto compare = [code](auto x, auto y) -> int64_t {
     switch (code) {
-    case 0: return x == y;
-    case 1: return x < y;
-    case 2: return x <= y;
-    case 3: return x > y;
-    default: return x >= y;
+    case 0:
+      return x == y;
+    case 1:
+      return x < y;
+    case 2:
+      return x <= y;
+    case 3:
+      return x > y;
+    default:
+      return x >= y;
     }
   };
   if (isFloat(a.type) != isFloat(b.type))
@@ -478,10 +520,12 @@ LogicalResult Importer::onCompare(const GraphNode &node) {
   }
   return emitElementwise(node, {a, b}, ElementKind::Bool, [&](ValueRange v, RankedTensorType) -> Value {
     if (isFloat(a.type)) {
-      constexpr arith::CmpFPredicate predicates[] = {arith::CmpFPredicate::OEQ, arith::CmpFPredicate::OLT, arith::CmpFPredicate::OLE, arith::CmpFPredicate::OGT, arith::CmpFPredicate::OGE};
+      constexpr arith::CmpFPredicate predicates[] = {arith::CmpFPredicate::OEQ, arith::CmpFPredicate::OLT, arith::CmpFPredicate::OLE,
+                                                     arith::CmpFPredicate::OGT, arith::CmpFPredicate::OGE};
       return create<arith::CmpFOp>(predicates[code], v[0], v[1]);
     }
-    constexpr arith::CmpIPredicate predicates[] = {arith::CmpIPredicate::eq, arith::CmpIPredicate::slt, arith::CmpIPredicate::sle, arith::CmpIPredicate::sgt, arith::CmpIPredicate::sge};
+    constexpr arith::CmpIPredicate predicates[] = {arith::CmpIPredicate::eq, arith::CmpIPredicate::slt, arith::CmpIPredicate::sle,
+                                                   arith::CmpIPredicate::sgt, arith::CmpIPredicate::sge};
     return create<arith::CmpIOp>(predicates[code], v[0], v[1]);
   });
 }
@@ -492,7 +536,7 @@ LogicalResult Importer::onLogic(const GraphNode &node) {
   if (isFloat(a.type) || isFloat(b.type))
     return error(node, "expects booleans or integers, found " + Twine(name(a.type)) + " and " + name(b.type));
   if (a.isConstant() && b.isConstant()) {
-    Kernel kernel = op.find("And") != std::string::npos  ? intKernel2([](int64_t x, int64_t y) { return x & y; })
+    Kernel kernel = op.find("And") != std::string::npos   ? intKernel2([](int64_t x, int64_t y) { return x & y; })
                     : op.find("Xor") != std::string::npos ? intKernel2([](int64_t x, int64_t y) { return x ^ y; })
                                                           : intKernel2([](int64_t x, int64_t y) { return x | y; });
     Val folded = foldElementwise({a, b}, a.type, kernel);
@@ -508,7 +552,9 @@ LogicalResult Importer::onLogic(const GraphNode &node) {
         return out(node, 0, std::move(*value)), success();
   }
   return emitElementwise(node, {a, b}, a.type, [&](ValueRange v, RankedTensorType) -> Value {
-    return op.find("And") != std::string::npos ? create<arith::AndIOp>(v[0], v[1]) : op.find("Xor") != std::string::npos ? create<arith::XOrIOp>(v[0], v[1]) : create<arith::OrIOp>(v[0], v[1]);
+    return op.find("And") != std::string::npos   ? create<arith::AndIOp>(v[0], v[1])
+           : op.find("Xor") != std::string::npos ? create<arith::XOrIOp>(v[0], v[1])
+                                                 : create<arith::OrIOp>(v[0], v[1]);
   });
 }
 
@@ -551,7 +597,8 @@ LogicalResult Importer::onWhere(const GraphNode &node) {
     hides = !condition.isConstant() || !rowsOpen(condition, true, true);
   else if (hiding(yes))
     hides = true;
-  if (failed(emitElementwise(node, {condition, yes, no}, yes.type, [&](ValueRange v, RankedTensorType) { return create<arith::SelectOp>(v[0], v[1], v[2]); })))
+  if (failed(emitElementwise(node, {condition, yes, no}, yes.type,
+                             [&](ValueRange v, RankedTensorType) { return create<arith::SelectOp>(v[0], v[1], v[2]); })))
     return failure();
   values[node.outputs[0]].hides |= hides;
   return success();
@@ -595,7 +642,8 @@ LogicalResult Importer::onIsNaN(const GraphNode &node) {
     std::vector<int64_t> shape = x.shape();
     return out(node, 0, constantOf(ElementKind::Bool, makeIntFill(ElementKind::Bool, x.view.elements(), 0), shape)), success();
   }
-  return emitElementwise(node, {x}, ElementKind::Bool, [&](ValueRange v, RankedTensorType) { return create<arith::CmpFOp>(arith::CmpFPredicate::UNO, v[0], v[0]); });
+  return emitElementwise(node, {x}, ElementKind::Bool,
+                         [&](ValueRange v, RankedTensorType) { return create<arith::CmpFOp>(arith::CmpFPredicate::UNO, v[0], v[0]); });
 }
 
 LogicalResult Importer::onPow(const GraphNode &node) {
@@ -604,8 +652,9 @@ LogicalResult Importer::onPow(const GraphNode &node) {
     y = castTo(y, x.type);
     if (!y)
       return error(node, "expects an exponent that has elements");
-    Kernel kernel = isFloat(x.type) ? floatKernel2([](double a, double b) { return std::pow(a, b); })
-                                    : intKernel2([](int64_t a, int64_t b) { return truncateToInt(std::pow(static_cast<double>(a), static_cast<double>(b))); });
+    Kernel kernel = isFloat(x.type)
+                        ? floatKernel2([](double a, double b) { return std::pow(a, b); })
+                        : intKernel2([](int64_t a, int64_t b) { return truncateToInt(std::pow(static_cast<double>(a), static_cast<double>(b))); });
     Val folded = foldElementwise({x, y}, x.type, kernel);
     if (!folded)
       return error(node, "expects shapes that broadcast");
@@ -685,8 +734,9 @@ void Importer::addElementwiseOps(OperatorTable &table) {
   // How values are rounded to 8-bit floats, which are no type here.
   table.add({"Cast"}, 1, 1, "to:i! saturate:i~ round_mode:s~", &Importer::onCast);
   table.add({"CastLike"}, 2, 2, "saturate:i~ round_mode:s~", &Importer::onCastLike);
-  table.add({"Neg", "Abs", "Sqrt", "Exp", "Log", "Sin", "Cos", "Tanh", "Erf", "Reciprocal", "Floor", "Ceil", "Round", "Sign", "Sigmoid", "Relu", "Softplus", "Not"}, 1, 1, "",
-            &Importer::onUnary);
+  table.add({"Neg", "Abs", "Sqrt", "Exp", "Log", "Sin", "Cos", "Tanh", "Erf", "Reciprocal", "Floor", "Ceil", "Round", "Sign", "Sigmoid", "Relu",
+             "Softplus", "Not"},
+            1, 1, "", &Importer::onUnary);
   table.add({"Gelu"}, 1, 1, "approximate:s=none|tanh", &Importer::onActivation);
   table.add({"Swish", "LeakyRelu"}, 1, 1, "alpha:f", &Importer::onActivation);
   table.add({"Add", "Sub", "Mul", "Div"}, 2, 2, "", &Importer::onBinary);

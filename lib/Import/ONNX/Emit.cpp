@@ -18,9 +18,12 @@ Type Importer::elementType(ElementKind kind) const {
   if (isFloat(kind))
     return options.precision == Precision::F64 ? static_cast<Type>(Float64Type::get(&context)) : static_cast<Type>(Float32Type::get(&context));
   switch (kind) {
-  case ElementKind::Bool: return IntegerType::get(&context, 1);
-  case ElementKind::I32: return IntegerType::get(&context, 32);
-  default: return IntegerType::get(&context, 64);
+  case ElementKind::Bool:
+    return IntegerType::get(&context, 1);
+  case ElementKind::I32:
+    return IntegerType::get(&context, 32);
+  default:
+    return IntegerType::get(&context, 64);
   }
 }
 
@@ -56,7 +59,8 @@ Val Importer::scalar(ElementKind kind, double value) const { return constantOf(k
 
 // Equal ops with equal operands are one op: the importer's common-subexpression merging.
 Value Importer::merge(Operation *op) {
-  size_t hash = OperationEquivalence::computeHash(op, OperationEquivalence::directHashValue, OperationEquivalence::ignoreHashValue, OperationEquivalence::IgnoreLocations);
+  size_t hash = OperationEquivalence::computeHash(op, OperationEquivalence::directHashValue, OperationEquivalence::ignoreHashValue,
+                                                  OperationEquivalence::IgnoreLocations);
   auto &bucket = emitted[hash];
   for (Operation *other : bucket)
     if (OperationEquivalence::isEquivalentTo(op, other, OperationEquivalence::exactValueMatch, nullptr, OperationEquivalence::IgnoreLocations)) {
@@ -171,7 +175,8 @@ Value Importer::cut(Value base, int64_t offset, const FactorList &factors) {
   return value;
 }
 
-/// Causal, with or without a window, exactly: what `visible` says of the pair (query i, key j) for all pairs; hidden floats are one number, `fill`. Streams the values.
+/// Causal, with or without a window, exactly: what `visible` says of the pair (query i, key j) for all pairs; hidden floats are one number, `fill`.
+/// Streams the values.
 static bool isCausal(const Lazy &lazy, int64_t offset, const Factor &queries, const Factor &keys, std::optional<int64_t> &window, double &fill) {
   int64_t shift = keys.size - queries.size;
   if (shift < 0 || keys.size < 2)
@@ -198,7 +203,8 @@ static bool isCausal(const Lazy &lazy, int64_t offset, const Factor &queries, co
     }
     for (int64_t j = 0; j < keys.size; ++j) {
       bool visible = j <= last && j > last - width;
-      bool agrees = lazy.isFloat() ? (visible ? floats[j] == 0.0 : floats[j] <= -1e9 && floats[j] == hidden.value_or(floats[j])) : (ints[j] != 0) == visible;
+      bool agrees =
+          lazy.isFloat() ? (visible ? floats[j] == 0.0 : floats[j] <= -1e9 && floats[j] == hidden.value_or(floats[j])) : (ints[j] != 0) == visible;
       if (!agrees)
         return false;
       if (lazy.isFloat() && !visible)

@@ -101,9 +101,10 @@ static void readExporter(const onnx::Model &model, Facts &facts) {
         detached.insert(argument);
     }
     // A linear layer whose weight was transposed while exporting.
-    if ((node.op_type() == "MatMul" || node.op_type() == "Gemm") && call->calls("aten.linear.") && call->arguments.size() > 1 && node.input_size() > 1)
-      if (auto found = placeholders.find(call->arguments[1]);
-          found != placeholders.end() && initializers.count(node.input(1)) && !facts.parameters.count(node.input(1)) && !facts.buffers.count(node.input(1)))
+    if ((node.op_type() == "MatMul" || node.op_type() == "Gemm") && call->calls("aten.linear.") && call->arguments.size() > 1 &&
+        node.input_size() > 1)
+      if (auto found = placeholders.find(call->arguments[1]); found != placeholders.end() && initializers.count(node.input(1)) &&
+                                                              !facts.parameters.count(node.input(1)) && !facts.buffers.count(node.input(1)))
         facts.stored[node.input(1)] = {found->second, "transpose"};
   }
   for (const std::string &name : detached)
@@ -128,8 +129,8 @@ static std::vector<std::vector<std::string>> groups(const json::Array *array) {
 
 static bool readModule(const json::Object &object, Facts &facts, std::string &error) {
   if (object.getInteger("version") != kVersion) {
-    error = "its facts (" + std::string(kKey) + ") are of version " + std::to_string(object.getInteger("version").value_or(0)) + ", expects " + std::to_string(kVersion) +
-            "; write them again with models/facts.py of this version";
+    error = "its facts (" + std::string(kKey) + ") are of version " + std::to_string(object.getInteger("version").value_or(0)) + ", expects " +
+            std::to_string(kVersion) + "; write them again with models/facts.py of this version";
     return false;
   }
   const json::Object *parameters = object.getObject("parameters");
@@ -207,7 +208,8 @@ bool zorse::onnx_import::readFacts(const onnx::Model &model, Facts &facts, std::
       continue;
     llvm::Expected<json::Value> parsed = nestsDeeply(entry.value()) ? llvm::Expected<json::Value>(nullptr) : json::parse(entry.value());
     if (!parsed || !parsed->getAsObject()) {
-      error = "its facts (" + std::string(kKey) + ") are not a JSON object" + (parsed ? std::string() : ": " + llvm::toString(parsed.takeError())) + "; write them again with models/facts.py";
+      error = "its facts (" + std::string(kKey) + ") are not a JSON object" + (parsed ? std::string() : ": " + llvm::toString(parsed.takeError())) +
+              "; write them again with models/facts.py";
       return false;
     }
     return readModule(*parsed->getAsObject(), facts, error);

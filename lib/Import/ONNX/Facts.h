@@ -1,4 +1,5 @@
-// What a file says about its parameters, apart from how they are used: what the helper models/facts.py has written, or what PyTorch's dynamo exporter leaves.
+// What a file says about its parameters, apart from how they are used: what the helper models/facts.py has written, or what PyTorch's dynamo exporter
+// leaves.
 #pragma once
 
 #include "onnx_wire.pb.h"
@@ -14,31 +15,31 @@ namespace zorse::onnx_import {
 
 struct ParameterFact {
   std::optional<std::vector<int64_t>> shape;
-  bool trained = true;            ///< requires_grad
-  std::optional<bool> reached;    ///< the outputs depend on it
+  bool trained = true;         ///< requires_grad
+  std::optional<bool> reached; ///< the outputs depend on it
 };
 
 /// An initializer that holds a parameter under another name.
 struct StoredFact {
-  std::string parameter, form;    ///< form: same, transpose, reshape, rows
+  std::string parameter, form; ///< form: same, transpose, reshape, rows
 };
 
 struct Facts {
   /// Module: everything below, from the module itself. Exporter: names of parameters and buffers, and what PyTorch's operations were.
   enum class Source : uint8_t { None, Exporter, Module };
   Source source = Source::None;
-  bool namesAll = false;          ///< every parameter of the model is among `parameters`, also one that is not in the file
+  bool namesAll = false; ///< every parameter of the model is among `parameters`, also one that is not in the file
   std::map<std::string, ParameterFact> parameters;
   std::set<std::string> buffers;
-  std::vector<std::vector<std::string>> ties;   ///< names of one parameter
-  std::vector<std::vector<std::string>> equal;  ///< parameters that are not tied and had equal values: exporters merge them
-  std::map<std::string, int64_t> padding;       ///< row without gradient, by table
+  std::vector<std::vector<std::string>> ties;  ///< names of one parameter
+  std::vector<std::vector<std::string>> equal; ///< parameters that are not tied and had equal values: exporters merge them
+  std::map<std::string, int64_t> padding;      ///< row without gradient, by table
   std::map<std::string, StoredFact> stored;
-  std::vector<std::string> unsaid;              ///< what stops or changes gradients and no ONNX file says
-  std::optional<int64_t> detached;              ///< how often the module detaches a value that has a gradient
-  std::optional<bool> training;                 ///< the module was in training mode
-  std::set<std::string> used;                   ///< parameters that some node of the file says it was made from
-  int64_t detaches = 0, lostDetaches = 0;       ///< in the file; those that its nodes mention and that are not there
+  std::vector<std::string> unsaid;        ///< what stops or changes gradients and no ONNX file says
+  std::optional<int64_t> detached;        ///< how often the module detaches a value that has a gradient
+  std::optional<bool> training;           ///< the module was in training mode
+  std::set<std::string> used;             ///< parameters that some node of the file says it was made from
+  int64_t detaches = 0, lostDetaches = 0; ///< in the file; those that its nodes mention and that are not there
 
   /// All names of the parameter called `name`, itself included.
   std::vector<std::string> namesOf(const std::string &name) const;

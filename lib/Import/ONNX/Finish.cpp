@@ -11,8 +11,8 @@ using namespace mlir;
 using namespace zorse;
 using namespace zorse::onnx_import;
 
-/// The input that a value shows, among the first `inputs` arguments; -1: none, or several. `shifted`: it leaves the first positions out. `exact`: the values reach the use as
-/// they are (and padding), so bounds of the use are bounds of the input.
+/// The input that a value shows, among the first `inputs` arguments; -1: none, or several. `shifted`: it leaves the first positions out. `exact`: the
+/// values reach the use as they are (and padding), so bounds of the use are bounds of the input.
 static int sourceInput(Value value, unsigned inputs, bool &shifted, bool &exact) {
   for (int depth = 0; depth < 64; ++depth) {
     if (auto argument = dyn_cast<BlockArgument>(value))
@@ -146,14 +146,17 @@ std::vector<NamedAttrList> Importer::describeInputs(ArrayRef<Operation *> order)
         inputAttributes[input].set("zorse.ignore_index", builder.getI64IntegerAttr(*info.ignore));
     }
     notes.push_back("labels are '" + inputNames[input] + "': " +
-                    (shifted ? "the graph shifts them itself, so they are the ids. zorse-run --data FILE does that; a file of their own (--data " + inputNames[input] + "=FILE.npy) holds the ids"
-                             : "the graph compares position i with label i. zorse-run --data FILE takes the next token for every label by itself; a file of their own (--data " + inputNames[input] +
-                                   "=FILE.npy) must hold labels that are shifted already"));
+                    (shifted ? "the graph shifts them itself, so they are the ids. zorse-run --data FILE does that; a file of their own (--data " +
+                                   inputNames[input] + "=FILE.npy) holds the ids"
+                             : "the graph compares position i with label i. zorse-run --data FILE takes the next token for every label by itself; a "
+                               "file of their own (--data " +
+                                   inputNames[input] + "=FILE.npy) must hold labels that are shifted already"));
   }
   return inputAttributes;
 }
 
-// Builds the function: operations in depth-first order from the results, arguments in the order of their first use, so that the order in which an exporter wrote its nodes leaves no trace.
+// Builds the function: operations in depth-first order from the results, arguments in the order of their first use, so that the order in which an
+// exporter wrote its nodes leaves no trace.
 LogicalResult Importer::finish(const Val &loss, ImportedModel &result) {
   std::unique_ptr<Block> scratch(block);
   SmallVector<Value> results;

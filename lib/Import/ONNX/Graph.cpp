@@ -87,8 +87,8 @@ private:
     return false;
   }
 
-  bool flattenGraph(const onnx::Graph &source, Scope &scope, const std::map<std::string, int64_t> &opsets, const Bindings &bindings, const std::string &prefix, int depth,
-                    GraphBody &body) {
+  bool flattenGraph(const onnx::Graph &source, Scope &scope, const std::map<std::string, int64_t> &opsets, const Bindings &bindings,
+                    const std::string &prefix, int depth, GraphBody &body) {
     if (!spend(size_t(source.initializer_size()) + source.output_size()))
       return false;
     if (depth > 0)
@@ -114,8 +114,8 @@ private:
   }
 
   template <typename Nodes>
-  bool flattenNodes(const Nodes &nodes, Scope &scope, const std::map<std::string, int64_t> &opsets, const Bindings &bindings, const std::string &prefix, int depth,
-                    GraphBody &body) {
+  bool flattenNodes(const Nodes &nodes, Scope &scope, const std::map<std::string, int64_t> &opsets, const Bindings &bindings,
+                    const std::string &prefix, int depth, GraphBody &body) {
     if (depth > maxDepth) {
       error = "functions or subgraphs nest deeper than " + std::to_string(maxDepth) + " levels (or a function calls itself)";
       return false;
@@ -139,8 +139,8 @@ private:
     return true;
   }
 
-  bool flattenNode(const onnx::Node &node, const Scope &scope, const std::map<std::string, int64_t> &opsets, const Bindings &bindings, const std::string &prefix, int depth,
-                   GraphBody &body) {
+  bool flattenNode(const onnx::Node &node, const Scope &scope, const std::map<std::string, int64_t> &opsets, const Bindings &bindings,
+                   const std::string &prefix, int depth, GraphBody &body) {
     if (node.output_size() == 0)
       return true; // nothing can use it
     if (!spend(size_t(1) + node.input_size() + node.output_size() + node.attribute_size()))
@@ -203,7 +203,8 @@ private:
   }
 
   bool inlineFunction(const onnx::Function &function, const GraphNode &call, int depth, GraphBody &body) {
-    if (!spend(size_t(function.input_size()) + function.output_size() + function.attribute_size() + function.attribute_proto_size() + function.opset_import_size()))
+    if (!spend(size_t(function.input_size()) + function.output_size() + function.attribute_size() + function.attribute_proto_size() +
+               function.opset_import_size()))
       return false;
     Scope scope;
     Bindings bindings;
@@ -343,10 +344,10 @@ private:
   FlatGraph &graph;
   std::string &error;
   std::map<std::tuple<std::string, std::string, std::string>, const onnx::Function *> functions;
-  std::vector<std::set<std::string>> local{1}; ///< names defined in each open scope
-  std::set<std::string> bound;                 ///< function outputs not yet met
+  std::vector<std::set<std::string>> local{1};     ///< names defined in each open scope
+  std::set<std::string> bound;                     ///< function outputs not yet met
   const std::set<std::string> *declared = nullptr; ///< attributes of the function that is being inlined; null in the graph itself
-  size_t items = 0; ///< spent of maxItems
+  size_t items = 0;                                ///< spent of maxItems
 };
 
 } // namespace

@@ -14,14 +14,14 @@ namespace zorse::onnx_import {
 struct GraphBody;
 
 struct GraphNode {
-  std::string op;      ///< operator type; the default domain is implied
-  std::string domain;  ///< "" for the default one
-  std::string name;    ///< the node's name, or one made from its first output
-  int64_t opset = 0;   ///< of `domain`
-  bool detach = false; ///< gradients stop here
+  std::string op;                 ///< operator type; the default domain is implied
+  std::string domain;             ///< "" for the default one
+  std::string name;               ///< the node's name, or one made from its first output
+  int64_t opset = 0;              ///< of `domain`
+  bool detach = false;            ///< gradients stop here
   std::optional<int64_t> padding; ///< of an embedding: the row without gradient, -1 if there is none; empty: the file does not say
-  std::vector<int> inputs;   ///< value numbers, -1 where omitted
-  std::vector<int> outputs;  ///< value numbers, -1 where omitted
+  std::vector<int> inputs;        ///< value numbers, -1 where omitted
+  std::vector<int> outputs;       ///< value numbers, -1 where omitted
   std::map<std::string, std::shared_ptr<const onnx::Attribute>> attributes;
   std::map<std::string, std::shared_ptr<GraphBody>> bodies; ///< graph attributes (If)
 
@@ -41,7 +41,8 @@ struct FlatGraph {
   std::vector<std::pair<int, const onnx::ValueInfo *>> inputs; ///< without those that are initializers
 };
 
-/// Resolves `model`'s graph: inlines functions (attributes bound), orders nodes. False with `error` set on cycles, undefined or doubly defined values, or too deep nesting.
+/// Resolves `model`'s graph: inlines functions (attributes bound), orders nodes. False with `error` set on cycles, undefined or doubly defined
+/// values, or too deep nesting.
 bool flatten(const LoadedModel &model, FlatGraph &graph, std::string &error);
 
 } // namespace zorse::onnx_import

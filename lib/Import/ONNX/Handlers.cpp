@@ -1,5 +1,5 @@
-// Every operator that the importer knows: each file lists those it handles, behind their handlers, with operands and attributes. An attribute that does not stand there is an error
-// wherever it occurs (Limits.cpp).
+// Every operator that the importer knows: each file lists those it handles, behind their handlers, with operands and attributes. An attribute that
+// does not stand there is an error wherever it occurs (Limits.cpp).
 #include "Importer.h"
 
 using namespace zorse;

@@ -37,7 +37,8 @@ LogicalResult Importer::bindInputs() {
     if (!byteSize(input.type))
       return error("input '" + info->name() + "': element type " + Twine(name(input.type)) + " is not supported");
     if (!tensor.has_shape() || tensor.shape().dim_size() == 0)
-      return error("input '" + info->name() + "': expects a shape whose dimension 0 counts samples, found " + (tensor.has_shape() ? "a scalar" : "none"));
+      return error("input '" + info->name() + "': expects a shape whose dimension 0 counts samples, found " +
+                   (tensor.has_shape() ? "a scalar" : "none"));
     for (int i = 0; i < tensor.shape().dim_size(); ++i) {
       const auto &dim = tensor.shape().dim(i);
       int64_t size = dim.has_dim_value() ? dim.dim_value() : 0;
@@ -73,7 +74,8 @@ LogicalResult Importer::bindInputs() {
     return error("the graph has no inputs: nothing carries samples");
   rowsBaked = baked > 0;
   rows = rowsBaked ? baked : 7;
-  notes.push_back(rowsBaked ? "the file fixes " + std::to_string(rows) + " samples; the sample axis is found from there and made dynamic" : "samples are a symbolic dimension");
+  notes.push_back(rowsBaked ? "the file fixes " + std::to_string(rows) + " samples; the sample axis is found from there and made dynamic"
+                            : "samples are a symbolic dimension");
 
   for (Input &input : inputs) {
     SmallVector<int64_t> shape{ShapedType::kDynamic};
@@ -82,7 +84,8 @@ LogicalResult Importer::bindInputs() {
     if (!isSensible(input.shape))
       return error("input '" + input.name + "': its shape is too large, at most 2^44 elements and 16 dimensions are supported");
     if (!isFloat(input.type) && input.type != ElementKind::I64 && input.type != ElementKind::I32 && input.type != ElementKind::Bool)
-      return error("input '" + input.name + "': element type " + Twine(name(input.type)) + " is not supported; use int64, int32, bool or a float type");
+      return error("input '" + input.name + "': element type " + Twine(name(input.type)) +
+                   " is not supported; use int64, int32, bool or a float type");
     Value argument = block->addArgument(RankedTensorType::get(shape, elementType(input.type)), NameLoc::get(builder.getStringAttr(input.name)));
     inputArguments[input.name] = static_cast<unsigned>(inputNames.size());
     inputNames.push_back(input.name);
@@ -110,7 +113,8 @@ LogicalResult Importer::checkNames() {
         symbols.insert(dim.dim_param());
   for (auto &[name, size] : options.dims)
     if (!symbols.count(name))
-      return error("no dimension of an input behind the samples is called '" + name + "'; there are: " + similar({symbols.begin(), symbols.end()}, name));
+      return error("no dimension of an input behind the samples is called '" + name +
+                   "'; there are: " + similar({symbols.begin(), symbols.end()}, name));
   std::vector<std::string> initializerNames;
   for (auto &[value, tensor] : graph.body.initializers)
     for (const std::string &other : facts.namesOf(tensor->name()))
@@ -124,8 +128,8 @@ LogicalResult Importer::checkNames() {
   initializerNames.erase(std::unique(initializerNames.begin(), initializerNames.end()), initializerNames.end());
   for (auto &[name, choice] : options.trainable)
     if (llvm::none_of(initializerNames, [&](const std::string &other) { return matches(name, other); }))
-      return error("no initializer is called '" + name + "', which is to be " + (choice == TrainableChoice::Train ? "trained" : "frozen") + "; there are: " +
-                   similar(initializerNames, name));
+      return error("no initializer is called '" + name + "', which is to be " + (choice == TrainableChoice::Train ? "trained" : "frozen") +
+                   "; there are: " + similar(initializerNames, name));
   return success();
 }
 
@@ -142,7 +146,8 @@ LogicalResult Importer::readInitializers(const std::vector<int> &wanted) {
     if (roles[tensor] != InitializerRole::Constant)
       continue; // an argument once it is used
     if (bytes->missing)
-      return error("constant '" + tensor->name() + "': its value decides the graph, and its file '" + bytes->file + "' is not there. Export constants inside the model, or put the file beside it");
+      return error("constant '" + tensor->name() + "': its value decides the graph, and its file '" + bytes->file +
+                   "' is not there. Export constants inside the model, or put the file beside it");
     int64_t size = 1;
     std::vector<int64_t> shape(tensor->dims().begin(), tensor->dims().end());
     for (int64_t dim : shape)
@@ -242,7 +247,8 @@ LogicalResult Importer::interpretNode(const GraphNode &node) {
     return error(node, "the operator is not supported");
   for (size_t i = 0; i < node.inputs.size(); ++i)
     if (in(node, i).kind == Val::Kind::Loss) {
-      static const llvm::StringSet<> lossOps{"Add", "Sub", "Mul", "Div", "Neg", "Sum", "Cast", "CastLike", "Identity", "Reshape", "Squeeze", "Unsqueeze", "Max", "Clip", "Shape", "Dropout", "ReduceSum", "ReduceMean"};
+      static const llvm::StringSet<> lossOps{"Add",     "Sub",     "Mul",       "Div", "Neg",  "Sum",   "Cast",    "CastLike",  "Identity",
+                                             "Reshape", "Squeeze", "Unsqueeze", "Max", "Clip", "Shape", "Dropout", "ReduceSum", "ReduceMean"};
       if (!lossOps.contains(node.op))
         return error(node, "uses a sum over samples; samples may be combined only in the loss, as a sum of terms c * sum(a) / D");
     }
@@ -336,7 +342,8 @@ LogicalResult Importer::chooseLoss(std::vector<int> &wanted) {
   int chosen = -1, scalars = 0;
   for (int i = 0; i < outputs.size(); ++i) {
     const auto &tensor = outputs[i].type().tensor_type();
-    bool scalarLike = !tensor.has_shape() || tensor.shape().dim_size() == 0 || (tensor.shape().dim_size() == 1 && tensor.shape().dim(0).dim_value() == 1);
+    bool scalarLike =
+        !tensor.has_shape() || tensor.shape().dim_size() == 0 || (tensor.shape().dim_size() == 1 && tensor.shape().dim(0).dim_value() == 1);
     if (outputs[i].name() == "loss" && scalarLike) {
       chosen = i;
       scalars = 1;
@@ -361,7 +368,8 @@ LogicalResult Importer::run(ImportedModel &result) {
   builder.setInsertionPointToEnd(block);
 
   std::vector<int> wanted;
-  if (failed(chooseLoss(wanted)) || failed(checkSupported(wanted)) || failed(readInitializers(wanted)) || failed(bindInputs()) || failed(interpret(graph.body, wanted)))
+  if (failed(chooseLoss(wanted)) || failed(checkSupported(wanted)) || failed(readInitializers(wanted)) || failed(bindInputs()) ||
+      failed(interpret(graph.body, wanted)))
     return failure();
   Val loss = values[wanted[0]];
   if (!options.loss.empty()) {
@@ -374,8 +382,8 @@ LogicalResult Importer::run(ImportedModel &result) {
   if (loss.kind != Val::Kind::Loss) {
     if (loss.isGraph() && isSampled(loss) && loss.view.elements() == rows)
       return error("the loss '" + graph.valueNames[wanted[0]] + "' has one value per sample; expects their mean or sum");
-    return error("the output '" + graph.valueNames[wanted[0]] + "' is not a loss: expects a scalar that sums over samples; found a tensor of rank " + Twine(loss.rank()) +
-                 ". Add a loss with --loss=cross_entropy --logits=NAME --labels=NAME");
+    return error("the output '" + graph.valueNames[wanted[0]] + "' is not a loss: expects a scalar that sums over samples; found a tensor of rank " +
+                 Twine(loss.rank()) + ". Add a loss with --loss=cross_entropy --logits=NAME --labels=NAME");
   }
   result.nodesRead = static_cast<int64_t>(graph.body.nodes.size());
   (void)owner.release();
@@ -405,7 +413,8 @@ FailureOr<ImportedModel> zorse::importOnnx(const std::string &path, const Import
   return import(std::move(model), problem, path, options, context);
 }
 
-FailureOr<ImportedModel> zorse::importOnnx(const std::string &path, const void *bytes, uint64_t size, const ImportOptions &options, MLIRContext &context) {
+FailureOr<ImportedModel> zorse::importOnnx(const std::string &path, const void *bytes, uint64_t size, const ImportOptions &options,
+                                           MLIRContext &context) {
   std::string problem;
   std::shared_ptr<LoadedModel> model = LoadedModel::load(MappedFile::view(bytes, size), path, problem);
   return import(std::move(model), problem, path, options, context);

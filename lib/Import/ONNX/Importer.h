@@ -1,6 +1,7 @@
 // Abstract interpretation of the file's graph: every value becomes a constant, or a view of a value of the IR, or a sum over samples.
 //
-// Shapes are concrete while this runs: `rows` samples (the file's own batch where it is baked, another number where it is symbolic). What is emitted has `?` instead.
+// Shapes are concrete while this runs: `rows` samples (the file's own batch where it is baked, another number where it is symbolic). What is emitted
+// has `?` instead.
 #pragma once
 
 #include "Facts.h"
@@ -26,10 +27,10 @@ namespace zorse::onnx_import {
 /// One summand c * (sum over samples of numerator) / D of a loss.
 struct LossSummand {
   double coefficient = 1;
-  mlir::Value numerator;              ///< tensor<?xfloat>
-  mlir::Value denominator;            ///< tensor<?xfloat> from inputs alone: D is its sum over samples
-  double denominatorPerRow = 0;       ///< D = this * rows, if denominator is null; 0: D = 1
-  int64_t elementsPerRow = 0;         ///< numbers added into one numerator
+  mlir::Value numerator;        ///< tensor<?xfloat>
+  mlir::Value denominator;      ///< tensor<?xfloat> from inputs alone: D is its sum over samples
+  double denominatorPerRow = 0; ///< D = this * rows, if denominator is null; 0: D = 1
+  int64_t elementsPerRow = 0;   ///< numbers added into one numerator
 };
 
 struct Val {
@@ -37,12 +38,12 @@ struct Val {
   Kind kind = Kind::Absent;
   ElementKind type = ElementKind::Undefined;
   View view;
-  LazyPtr lazy;                        ///< Constant
-  mlir::Value value;                   ///< Graph
-  double scale = 1;                    ///< Graph, floats: a factor not yet applied
-  bool hides = false;                  ///< may hold a row (last axis) in which every entry is masked
-  std::vector<Val> elements;           ///< Sequence
-  std::vector<LossSummand> summands;   ///< Loss
+  LazyPtr lazy;                      ///< Constant
+  mlir::Value value;                 ///< Graph
+  double scale = 1;                  ///< Graph, floats: a factor not yet applied
+  bool hides = false;                ///< may hold a row (last axis) in which every entry is masked
+  std::vector<Val> elements;         ///< Sequence
+  std::vector<LossSummand> summands; ///< Loss
 
   bool isConstant() const { return kind == Kind::Constant; }
   bool isGraph() const { return kind == Kind::Graph; }
@@ -55,9 +56,9 @@ struct Val {
 struct Axis {
   int64_t size = 1;
   bool sample = false;
-  int64_t dim = 0;                     ///< of the broadcast shape
-  int64_t order = 0;                   ///< position in the file's order of axes
-  std::vector<int64_t> strides;        ///< one per operand
+  int64_t dim = 0;              ///< of the broadcast shape
+  int64_t order = 0;            ///< position in the file's order of axes
+  std::vector<int64_t> strides; ///< one per operand
 };
 
 /// A factor of an operand in the order and grouping in which an op wants it.
@@ -96,7 +97,8 @@ private:
     void add(std::initializer_list<const char *> names, size_t least, size_t most, const char *attributes, Handler handler);
   };
   // The operators of each file.
-  static void addAttentionOps(OperatorTable &table), addElementwiseOps(OperatorTable &table), addIndexOps(OperatorTable &table), addLinearOps(OperatorTable &table), addLossOps(OperatorTable &table), addSequenceOps(OperatorTable &table), addViewOps(OperatorTable &table);
+  static void addAttentionOps(OperatorTable &table), addElementwiseOps(OperatorTable &table), addIndexOps(OperatorTable &table),
+      addLinearOps(OperatorTable &table), addLossOps(OperatorTable &table), addSequenceOps(OperatorTable &table), addViewOps(OperatorTable &table);
   static const Operator *operatorOf(const GraphNode &node); ///< null if it is not known
 
   // --- driver (Importer.cpp)
@@ -125,7 +127,8 @@ private:
   mlir::LogicalResult classifyInitializers(const std::vector<int> &wanted);
   mlir::LogicalResult restoreMerged(const Uses &uses);
   mlir::LogicalResult aliasStored();
-  mlir::LogicalResult checkMissing(const std::set<std::string> &present, const std::vector<std::pair<int, const onnx::Tensor *>> &unknown, const Uses &uses);
+  mlir::LogicalResult checkMissing(const std::set<std::string> &present, const std::vector<std::pair<int, const onnx::Tensor *>> &unknown,
+                                   const Uses &uses);
   mlir::LogicalResult checkGradients();
   mlir::LogicalResult guessRoles(const std::vector<std::pair<int, const onnx::Tensor *>> &unknown, const Uses &uses);
   std::optional<TrainableChoice> forced(const std::string &name) const;
@@ -193,7 +196,7 @@ private:
   struct Loop {
     std::vector<std::vector<const Axis *>> groups; ///< emitted dimensions, without the sample axis
     bool sampled = false;
-    std::vector<int64_t> shape;                    ///< of the IR type, with kDynamic
+    std::vector<int64_t> shape; ///< of the IR type, with kDynamic
   };
   Loop makeLoop(const std::vector<Axis> &axes) const;
   mlir::Value operandOf(const Val &value, size_t index, const Loop &loop);
@@ -265,7 +268,8 @@ private:
   Val joinedConstants(const std::vector<Val> &parts, int64_t axis, const std::vector<int64_t> &shape);
   mlir::FailureOr<Val> joinedActivations(const GraphNode &node, const std::vector<Val> &parts, int64_t axis);
   /// What `joined` holds, whose dimensions are the loop's with the joined axis before group `place`.
-  static Val viewOfJoined(mlir::Value joined, ElementKind type, int64_t rank, int64_t axis, size_t place, const std::vector<Axis> &axes, const Loop &loop);
+  static Val viewOfJoined(mlir::Value joined, ElementKind type, int64_t rank, int64_t axis, size_t place, const std::vector<Axis> &axes,
+                          const Loop &loop);
   bool isMatrix(const Val &value) const; ///< only its last two dimensions hold different elements, none of samples
   mlir::FailureOr<Val> productOfConstants(const GraphNode &node, const Val &a, const Val &b);
   /// x [lead..., K] times a matrix; the transposed product if the matrix stands on the left (`swap`).
@@ -289,7 +293,8 @@ private:
   /// An embedding. The table is unsampled with the picked axis in front.
   mlir::LogicalResult gatherByData(const GraphNode &node, Val x, const Val &ids, int64_t axis);
   /// Results of the function and their attributes, from the loss.
-  mlir::LogicalResult describeTerms(const Val &loss, llvm::SmallVectorImpl<mlir::Value> &results, llvm::SmallVectorImpl<mlir::DictionaryAttr> &resultAttributes);
+  mlir::LogicalResult describeTerms(const Val &loss, llvm::SmallVectorImpl<mlir::Value> &results,
+                                    llvm::SmallVectorImpl<mlir::DictionaryAttr> &resultAttributes);
   /// Names, shifts and bounds of the inputs, by argument.
   std::vector<mlir::NamedAttrList> describeInputs(llvm::ArrayRef<mlir::Operation *> order);
   mlir::LogicalResult concatenate(const GraphNode &node, const std::vector<Val> &parts, int64_t axis);
@@ -298,7 +303,8 @@ private:
   double attentionScale(double scale, int64_t channels) const;
   mlir::FailureOr<Val> product(const GraphNode &node, Val a, Val b);
   mlir::LogicalResult lossBinary(const GraphNode &node, const std::string &op, const Val &a, const Val &b);
-  mlir::FailureOr<Val> crossEntropy(const GraphNode &node, Val logits, Val labels, Val weights, std::optional<int64_t> ignore, const std::string &reduction);
+  mlir::FailureOr<Val> crossEntropy(const GraphNode &node, Val logits, Val labels, Val weights, std::optional<int64_t> ignore,
+                                    const std::string &reduction);
   Val castTo(const Val &value, ElementKind type);
   bool isCountOnly(const Val &value) const;
   mlir::Value sumPerSample(mlir::Value value); ///< [?, ...] to [?]
@@ -326,24 +332,29 @@ private:
 
   int64_t rows = 0;
   bool rowsBaked = false;
-  std::vector<Val> values;                          ///< by value number
-  std::vector<std::string> inputNames;              ///< by argument
+  std::vector<Val> values;             ///< by value number
+  std::vector<std::string> inputNames; ///< by argument
   std::map<std::string, unsigned> inputArguments;
-  std::map<int, const onnx::Tensor *> initializers;  ///< by value number
+  std::map<int, const onnx::Tensor *> initializers; ///< by value number
   std::map<const onnx::Tensor *, InitializerRole> roles;
   std::map<const onnx::Tensor *, Val> parameters;
-  std::vector<std::unique_ptr<onnx::Tensor>> restored; ///< parameters taken apart again
+  std::vector<std::unique_ptr<onnx::Tensor>> restored;              ///< parameters taken apart again
   std::map<const onnx::Tensor *, const onnx::Tensor *> transposeOf; ///< matrices that the exporter wrote twice
-  std::map<const onnx::Tensor *, const onnx::Tensor *> rawSources; ///< where their bytes are
-  std::vector<WeightSource> weights;                ///< by argument - number of inputs, in order of creation
+  std::map<const onnx::Tensor *, const onnx::Tensor *> rawSources;  ///< where their bytes are
+  std::vector<WeightSource> weights;                                ///< by argument - number of inputs, in order of creation
   std::map<unsigned, size_t> weightOfArgument;
   llvm::DenseSet<mlir::Value> tainted;
   llvm::DenseMap<size_t, llvm::SmallVector<mlir::Operation *, 1>> emitted; ///< by structural hash
   std::map<std::tuple<const Lazy *, int64_t, int64_t, int64_t, int64_t, int64_t>, CausalPattern> maskCache;
   std::map<std::pair<const Lazy *, int64_t>, bool> openCache;
-  std::vector<LazyPtr> keepAlive;      ///< keys of the caches
+  std::vector<LazyPtr> keepAlive; ///< keys of the caches
   std::map<std::string, std::string> labelsOfLoss;
-  struct LossInfo { mlir::Value labels; mlir::Value logits; std::optional<int64_t> ignore; int64_t classes = 0; };
+  struct LossInfo {
+    mlir::Value labels;
+    mlir::Value logits;
+    std::optional<int64_t> ignore;
+    int64_t classes = 0;
+  };
   std::vector<LossInfo> losses;
   int64_t dropouts = 0;
   bool guessedSingleRow = false;

@@ -47,9 +47,12 @@ std::optional<int64_t> Importer::paddingOf(const GraphNode &node, const Val &tab
 LogicalResult Importer::checkPadding() {
   // Facts of a run name tables that are looked up; without a run only what modules declare is known.
   for (auto &[name, row] : facts.padding)
-    if (auto fact = facts.parameters.find(name); fact != facts.parameters.end() && fact->second.reached == true && fact->second.trained && !padded.count(name) && !options.trustGuess && !forced(name))
-      return error("row " + Twine(row) + " of embedding '" + name + "' is padding and gets no gradient (padding_idx), but the file does not look that table up under its name: the exporter has folded it. "
-                   "Export with torch.onnx.export(..., dynamo=True, optimize=False); --trust-guess trains that row, too");
+    if (auto fact = facts.parameters.find(name); fact != facts.parameters.end() && fact->second.reached == true && fact->second.trained &&
+                                                 !padded.count(name) && !options.trustGuess && !forced(name))
+      return error(
+          "row " + Twine(row) + " of embedding '" + name +
+          "' is padding and gets no gradient (padding_idx), but the file does not look that table up under its name: the exporter has folded it. "
+          "Export with torch.onnx.export(..., dynamo=True, optimize=False); --trust-guess trains that row, too");
   return success();
 }
 
@@ -135,9 +138,11 @@ LogicalResult Importer::gatherByConstant(const GraphNode &node, const Val &x, Va
   int64_t largest = *std::max_element(picked->begin(), picked->end());
   for (int64_t &id : *picked) {
     if (id < -size || id >= size)
-      return error(node, "id " + Twine(id < 0 ? id : largest) + " is outside " + nameOf(node, 0) + ", which has " + Twine(size) + " entries along axis " + Twine(axis) +
+      return error(node, "id " + Twine(id < 0 ? id : largest) + " is outside " + nameOf(node, 0) + ", which has " + Twine(size) +
+                             " entries along axis " + Twine(axis) +
                              (id >= size && options.sequence > largest - size + 1 && isIncreasing(*picked)
-                                  ? "; positions up to " + std::to_string(size - 1) + " exist: compile with --seq at most " + std::to_string(options.sequence - (largest - size + 1))
+                                  ? "; positions up to " + std::to_string(size - 1) + " exist: compile with --seq at most " +
+                                        std::to_string(options.sequence - (largest - size + 1))
                                   : "; expects ids from 0 to " + std::to_string(size - 1)));
     id = id < 0 ? id + size : id;
   }
@@ -193,7 +198,8 @@ LogicalResult Importer::gatherByData(const GraphNode &node, Val x, const Val &id
   orderAxes(operands, axes);
   Loop loop = makeLoop(axes);
   Value index = operandOf(ids, 0, loop);
-  if (!cast<RankedTensorType>(index.getType()).getElementType().isInteger(64) && !cast<RankedTensorType>(index.getType()).getElementType().isInteger(32))
+  if (!cast<RankedTensorType>(index.getType()).getElementType().isInteger(64) &&
+      !cast<RankedTensorType>(index.getType()).getElementType().isInteger(32))
     return error(node, "expects integer ids");
   Value y = create<GatherOp>(table, index, paddingOf(node, x));
   Val result = resultOf(y, x.type, axes, loop, shape);
@@ -272,7 +278,8 @@ LogicalResult Importer::onGatherElements(const GraphNode &node) {
         ints.push_back(n);
       }
     }
-    return out(node, 0, constantOf(x.type, isFloat(x.type) ? makeFloats(x.type, std::move(floats)) : makeInts(x.type, std::move(ints)), shape)), success();
+    return out(node, 0, constantOf(x.type, isFloat(x.type) ? makeFloats(x.type, std::move(floats)) : makeInts(x.type, std::move(ints)), shape)),
+           success();
   }
   if (!x.isGraph() || ids.view.size(axis) != 1)
     return error(node, "is supported with one id per vector only");
@@ -431,7 +438,8 @@ LogicalResult Importer::onScatterND(const GraphNode &node) {
         (*baseInts)[at * inner + k] = (*changeInts)[i * inner + k];
       }
     }
-    return out(node, 0, constantOf(x.type, isFloat(x.type) ? makeFloats(x.type, std::move(*base)) : makeInts(x.type, std::move(*baseInts)), shape)), success();
+    return out(node, 0, constantOf(x.type, isFloat(x.type) ? makeFloats(x.type, std::move(*base)) : makeInts(x.type, std::move(*baseInts)), shape)),
+           success();
   }
   // x[:, a:b] = updates, as ids [rows, n, 2] that count both axes.
   std::vector<int64_t> lead = ids.shape();
@@ -463,7 +471,8 @@ LogicalResult Importer::onScatterND(const GraphNode &node) {
   if (axis < 0 || x.view.sampleAxis() == axis)
     return error(node, "scatters in a way that is not supported: expects a range of one axis");
   std::vector<Val> parts;
-  for (auto [start, size, part] : {std::make_tuple(int64_t(0), first, x), std::make_tuple(int64_t(0), length, updates), std::make_tuple(first + length, shape[axis] - first - length, x)}) {
+  for (auto [start, size, part] : {std::make_tuple(int64_t(0), first, x), std::make_tuple(int64_t(0), length, updates),
+                                   std::make_tuple(first + length, shape[axis] - first - length, x)}) {
     if (size <= 0)
       continue;
     Val piece = part;

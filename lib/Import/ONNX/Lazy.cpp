@@ -41,8 +41,10 @@ uint16_t zorse::onnx_import::floatToHalf(float value) {
 
 double zorse::onnx_import::roundTo(ElementKind kind, double value) {
   switch (kind) {
-  case ElementKind::F32: return static_cast<float>(value);
-  case ElementKind::F16: return halfToFloat(floatToHalf(static_cast<float>(value)));
+  case ElementKind::F32:
+    return static_cast<float>(value);
+  case ElementKind::F16:
+    return halfToFloat(floatToHalf(static_cast<float>(value)));
   case ElementKind::BF16: {
     float single = static_cast<float>(value);
     uint32_t bits;
@@ -53,20 +55,29 @@ double zorse::onnx_import::roundTo(ElementKind kind, double value) {
     std::memcpy(&single, &bits, 4);
     return single;
   }
-  default: return value;
+  default:
+    return value;
   }
 }
 
 int64_t zorse::onnx_import::wrapTo(ElementKind kind, int64_t value) {
   switch (kind) {
-  case ElementKind::I32: return static_cast<int32_t>(value);
-  case ElementKind::U32: return static_cast<uint32_t>(value);
-  case ElementKind::I16: return static_cast<int16_t>(value);
-  case ElementKind::U16: return static_cast<uint16_t>(value);
-  case ElementKind::I8: return static_cast<int8_t>(value);
-  case ElementKind::U8: return static_cast<uint8_t>(value);
-  case ElementKind::Bool: return value != 0;
-  default: return value;
+  case ElementKind::I32:
+    return static_cast<int32_t>(value);
+  case ElementKind::U32:
+    return static_cast<uint32_t>(value);
+  case ElementKind::I16:
+    return static_cast<int16_t>(value);
+  case ElementKind::U16:
+    return static_cast<uint16_t>(value);
+  case ElementKind::I8:
+    return static_cast<int8_t>(value);
+  case ElementKind::U8:
+    return static_cast<uint8_t>(value);
+  case ElementKind::Bool:
+    return value != 0;
+  default:
+    return value;
   }
 }
 
@@ -142,7 +153,8 @@ public:
   IntIota(ElementKind kind, int64_t size, int64_t start, int64_t step) : IntLazy(kind, size), start(start), step(step) {}
   void readInts(int64_t begin, int64_t stride, int64_t n, int64_t *out) const override {
     for (int64_t i = 0; i < n; ++i)
-      out[i] = static_cast<int64_t>(static_cast<uint64_t>(start) + static_cast<uint64_t>(step) * static_cast<uint64_t>(begin + i * stride)); // wraps as ONNX's integers do
+      out[i] = static_cast<int64_t>(static_cast<uint64_t>(start) +
+                                    static_cast<uint64_t>(step) * static_cast<uint64_t>(begin + i * stride)); // wraps as ONNX's integers do
   }
 
 private:
@@ -186,9 +198,15 @@ public:
     for (int64_t i = 0; i < n; ++i) {
       int64_t at = begin + i * stride;
       switch (kind()) {
-      case ElementKind::F32: out[i] = load<float>(bytes.data + 4 * at); break;
-      case ElementKind::F64: out[i] = load<double>(bytes.data + 8 * at); break;
-      case ElementKind::F16: out[i] = halfToFloat(load<uint16_t>(bytes.data + 2 * at)); break;
+      case ElementKind::F32:
+        out[i] = load<float>(bytes.data + 4 * at);
+        break;
+      case ElementKind::F64:
+        out[i] = load<double>(bytes.data + 8 * at);
+        break;
+      case ElementKind::F16:
+        out[i] = halfToFloat(load<uint16_t>(bytes.data + 2 * at));
+        break;
       default: {
         uint32_t wide = static_cast<uint32_t>(load<uint16_t>(bytes.data + 2 * at)) << 16;
         float value;
@@ -210,14 +228,31 @@ public:
     for (int64_t i = 0; i < n; ++i) {
       int64_t at = begin + i * stride;
       switch (kind()) {
-      case ElementKind::I64: case ElementKind::U64: out[i] = load<int64_t>(bytes.data + 8 * at); break;
-      case ElementKind::I32: out[i] = load<int32_t>(bytes.data + 4 * at); break;
-      case ElementKind::U32: out[i] = load<uint32_t>(bytes.data + 4 * at); break;
-      case ElementKind::I16: out[i] = load<int16_t>(bytes.data + 2 * at); break;
-      case ElementKind::U16: out[i] = load<uint16_t>(bytes.data + 2 * at); break;
-      case ElementKind::I8: out[i] = load<int8_t>(bytes.data + at); break;
-      case ElementKind::Bool: out[i] = bytes.data[at] != 0; break;
-      default: out[i] = bytes.data[at]; break;
+      case ElementKind::I64:
+      case ElementKind::U64:
+        out[i] = load<int64_t>(bytes.data + 8 * at);
+        break;
+      case ElementKind::I32:
+        out[i] = load<int32_t>(bytes.data + 4 * at);
+        break;
+      case ElementKind::U32:
+        out[i] = load<uint32_t>(bytes.data + 4 * at);
+        break;
+      case ElementKind::I16:
+        out[i] = load<int16_t>(bytes.data + 2 * at);
+        break;
+      case ElementKind::U16:
+        out[i] = load<uint16_t>(bytes.data + 2 * at);
+        break;
+      case ElementKind::I8:
+        out[i] = load<int8_t>(bytes.data + at);
+        break;
+      case ElementKind::Bool:
+        out[i] = bytes.data[at] != 0;
+        break;
+      default:
+        out[i] = bytes.data[at];
+        break;
       }
     }
   }
@@ -271,7 +306,8 @@ struct ExpressionBody {
     }
   }
 
-  void readFloatOperands(const std::vector<int64_t> &at, const std::vector<int64_t> &step, int64_t n, std::vector<std::vector<double>> &values, size_t first = 0) const {
+  void readFloatOperands(const std::vector<int64_t> &at, const std::vector<int64_t> &step, int64_t n, std::vector<std::vector<double>> &values,
+                         size_t first = 0) const {
     values.resize(operands.size());
     for (size_t k = first; k < operands.size(); ++k) {
       values[k].resize(n);
@@ -283,7 +319,8 @@ struct ExpressionBody {
     }
   }
 
-  void readIntOperands(const std::vector<int64_t> &at, const std::vector<int64_t> &step, int64_t n, std::vector<std::vector<int64_t>> &values, size_t first, size_t end) const {
+  void readIntOperands(const std::vector<int64_t> &at, const std::vector<int64_t> &step, int64_t n, std::vector<std::vector<int64_t>> &values,
+                       size_t first, size_t end) const {
     values.resize(operands.size());
     for (size_t k = first; k < end; ++k) {
       values[k].resize(n);
@@ -428,7 +465,9 @@ LazyPtr zorse::onnx_import::makeIota(ElementKind kind, int64_t size, double star
   return std::make_shared<IntIota>(kind, size, truncateToInt(start), truncateToInt(step));
 }
 
-LazyPtr zorse::onnx_import::makeFloats(ElementKind kind, std::vector<double> values) { return std::make_shared<FloatBuffer>(kind, std::move(values)); }
+LazyPtr zorse::onnx_import::makeFloats(ElementKind kind, std::vector<double> values) {
+  return std::make_shared<FloatBuffer>(kind, std::move(values));
+}
 LazyPtr zorse::onnx_import::makeInts(ElementKind kind, std::vector<int64_t> values) { return std::make_shared<IntBuffer>(kind, std::move(values)); }
 
 LazyPtr zorse::onnx_import::makeBytes(ElementKind kind, TensorBytes bytes, int64_t size) {

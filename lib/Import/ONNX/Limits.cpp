@@ -113,7 +113,9 @@ std::string Importer::convolutionLimit(const GraphNode &node) const {
 
 std::string Importer::convolutionLimit(const GraphNode &node, const std::vector<int64_t> &kernel, const std::vector<int64_t> &extents) const {
   auto given = [&](const char *name) { return intsAttribute(node, name).value_or(std::vector<int64_t>()); };
-  auto all = [](const std::vector<int64_t> &values, int64_t value) { return std::all_of(values.begin(), values.end(), [=](int64_t v) { return v == value; }); };
+  auto all = [](const std::vector<int64_t> &values, int64_t value) {
+    return std::all_of(values.begin(), values.end(), [=](int64_t v) { return v == value; });
+  };
   std::vector<int64_t> pads = given("pads"), dilations = given("dilations"), strides = given("strides"), shape = given("kernel_shape");
   std::string padding = stringAttribute(node, "auto_pad", "NOTSET"), found;
   auto say = [&](const std::string &what) { found += (found.empty() ? "" : ", ") + what; };
@@ -137,5 +139,8 @@ std::string Importer::convolutionLimit(const GraphNode &node, const std::vector<
         say("a kernel of " + spaced(kernel) + " with stride " + spaced(strides) + " over " + spaced(extents));
   if (found.empty())
     return found;
-  return node.op + ": only windows that tile their input are supported (stride = kernel, no padding, no dilation, one group), as in the embedding of patches; found " + found;
+  return node.op +
+         ": only windows that tile their input are supported (stride = kernel, no padding, no dilation, one group), as in the embedding of patches; "
+         "found " +
+         found;
 }

@@ -454,14 +454,21 @@ LogicalResult Importer::reduceConstant(const GraphNode &node, const Val &x, cons
       double total = op == "ReduceProd" ? 1 : op == "ReduceMax" ? -INFINITY : op == "ReduceMin" ? INFINITY : 0;
       for (int64_t i = 0; i < count; ++i) {
         double value = values[o * count + i];
-        if (op == "ReduceMax") total = std::max(total, value);
-        else if (op == "ReduceMin") total = std::min(total, value);
-        else if (op == "ReduceProd") total *= value;
-        else if (op == "ReduceSumSquare" || op == "ReduceL2") total += value * value;
-        else total += value;
+        if (op == "ReduceMax")
+          total = std::max(total, value);
+        else if (op == "ReduceMin")
+          total = std::min(total, value);
+        else if (op == "ReduceProd")
+          total *= value;
+        else if (op == "ReduceSumSquare" || op == "ReduceL2")
+          total += value * value;
+        else
+          total += value;
       }
-      if (op == "ReduceMean") total /= static_cast<double>(count);
-      if (op == "ReduceL2") total = std::sqrt(total);
+      if (op == "ReduceMean")
+        total /= static_cast<double>(count);
+      if (op == "ReduceL2")
+        total = std::sqrt(total);
       result[o] = roundTo(x.type, total);
     }
     return out(node, 0, constantOf(x.type, makeFloats(x.type, std::move(result)), reduction.shape)), success();
@@ -472,7 +479,10 @@ LogicalResult Importer::reduceConstant(const GraphNode &node, const Val &x, cons
     int64_t total = op == "ReduceProd" ? 1 : op == "ReduceMax" ? INT64_MIN : op == "ReduceMin" ? INT64_MAX : 0;
     for (int64_t i = 0; i < count; ++i) {
       int64_t value = values[o * count + i];
-      total = op == "ReduceMax" ? std::max(total, value) : op == "ReduceMin" ? std::min(total, value) : op == "ReduceProd" ? mulInts(total, value) : addInts(total, value);
+      total = op == "ReduceMax"    ? std::max(total, value)
+              : op == "ReduceMin"  ? std::min(total, value)
+              : op == "ReduceProd" ? mulInts(total, value)
+                                   : addInts(total, value);
     }
     result[o] = op == "ReduceMean" ? total / count : total;
   }
@@ -545,7 +555,10 @@ LogicalResult Importer::reduceActivation(const GraphNode &node, Val x, const Red
   auto type = cast<RankedTensorType>(value.getType());
   if (op == "ReduceSumSquare" || op == "ReduceL2")
     y = create<arith::MulFOp>(value, value);
-  ReduceKind kind = op == "ReduceMax" ? ReduceKind::Max : op == "ReduceMin" ? ReduceKind::Min : op == "ReduceProd" ? ReduceKind::Prod : ReduceKind::Sum;
+  ReduceKind kind = op == "ReduceMax"    ? ReduceKind::Max
+                    : op == "ReduceMin"  ? ReduceKind::Min
+                    : op == "ReduceProd" ? ReduceKind::Prod
+                                         : ReduceKind::Sum;
   if ((op == "ReduceSum" || op == "ReduceMean") && !isFloat(x.type) && copies != 1)
     return error(node, "sums repeated integers, which is not supported");
   if (type.getElementType().isInteger(1))
@@ -629,6 +642,6 @@ void Importer::addLinearOps(OperatorTable &table) {
   table.add({"Softmax", "LogSoftmax"}, 1, 1, "axis:i", &Importer::onSoftmax);
   table.add({"LayerNormalization"}, 2, 3, "axis:i epsilon:f stash_type:i=1", &Importer::onNorm);
   table.add({"RMSNormalization", "SimplifiedLayerNormalization"}, 2, 2, "axis:i epsilon:f stash_type:i=1", &Importer::onNorm);
-  table.add({"ReduceSum", "ReduceMean", "ReduceMax", "ReduceMin", "ReduceProd", "ReduceL2", "ReduceSumSquare", "ReduceLogSumExp"}, 1, 2, "axes:is keepdims:i noop_with_empty_axes:i",
-            &Importer::onReduce);
+  table.add({"ReduceSum", "ReduceMean", "ReduceMax", "ReduceMin", "ReduceProd", "ReduceL2", "ReduceSumSquare", "ReduceLogSumExp"}, 1, 2,
+            "axes:is keepdims:i noop_with_empty_axes:i", &Importer::onReduce);
 }

@@ -17,31 +17,60 @@ using namespace zorse::onnx_import;
 
 const char *zorse::onnx_import::name(ElementKind kind) {
   switch (kind) {
-  case ElementKind::F32: return "float32";
-  case ElementKind::F64: return "float64";
-  case ElementKind::F16: return "float16";
-  case ElementKind::BF16: return "bfloat16";
-  case ElementKind::I64: return "int64";
-  case ElementKind::I32: return "int32";
-  case ElementKind::I16: return "int16";
-  case ElementKind::I8: return "int8";
-  case ElementKind::U64: return "uint64";
-  case ElementKind::U32: return "uint32";
-  case ElementKind::U16: return "uint16";
-  case ElementKind::U8: return "uint8";
-  case ElementKind::Bool: return "bool";
-  case ElementKind::String: return "string";
-  default: return "an unknown element type";
+  case ElementKind::F32:
+    return "float32";
+  case ElementKind::F64:
+    return "float64";
+  case ElementKind::F16:
+    return "float16";
+  case ElementKind::BF16:
+    return "bfloat16";
+  case ElementKind::I64:
+    return "int64";
+  case ElementKind::I32:
+    return "int32";
+  case ElementKind::I16:
+    return "int16";
+  case ElementKind::I8:
+    return "int8";
+  case ElementKind::U64:
+    return "uint64";
+  case ElementKind::U32:
+    return "uint32";
+  case ElementKind::U16:
+    return "uint16";
+  case ElementKind::U8:
+    return "uint8";
+  case ElementKind::Bool:
+    return "bool";
+  case ElementKind::String:
+    return "string";
+  default:
+    return "an unknown element type";
   }
 }
 
 int64_t zorse::onnx_import::byteSize(ElementKind kind) {
   switch (kind) {
-  case ElementKind::F64: case ElementKind::I64: case ElementKind::U64: return 8;
-  case ElementKind::F32: case ElementKind::I32: case ElementKind::U32: return 4;
-  case ElementKind::F16: case ElementKind::BF16: case ElementKind::I16: case ElementKind::U16: return 2;
-  case ElementKind::I8: case ElementKind::U8: case ElementKind::Bool: return 1;
-  default: return 0;
+  case ElementKind::F64:
+  case ElementKind::I64:
+  case ElementKind::U64:
+    return 8;
+  case ElementKind::F32:
+  case ElementKind::I32:
+  case ElementKind::U32:
+    return 4;
+  case ElementKind::F16:
+  case ElementKind::BF16:
+  case ElementKind::I16:
+  case ElementKind::U16:
+    return 2;
+  case ElementKind::I8:
+  case ElementKind::U8:
+  case ElementKind::Bool:
+    return 1;
+  default:
+    return 0;
   }
 }
 
@@ -50,8 +79,8 @@ std::string zorse::onnx_import::opsetProblem(int64_t version) {
   constexpr int64_t kOldest = 13, kNewest = 26;
   if (version >= kOldest && version <= kNewest)
     return {};
-  return "expects operator set version " + std::to_string(kOldest) + " to " + std::to_string(kNewest) + ", found " + (version ? std::to_string(version) : std::string("none")) +
-         "; export with opset_version=18 or convert with onnx.version_converter";
+  return "expects operator set version " + std::to_string(kOldest) + " to " + std::to_string(kNewest) + ", found " +
+         (version ? std::to_string(version) : std::string("none")) + "; export with opset_version=18 or convert with onnx.version_converter";
 }
 
 std::shared_ptr<MappedFile> MappedFile::open(const std::string &path, std::string &error) {
@@ -60,7 +89,7 @@ std::shared_ptr<MappedFile> MappedFile::open(const std::string &path, std::strin
     error = "cannot open '" + path + "': " + std::strerror(errno);
     return nullptr;
   }
-  struct stat status {};
+  struct stat status{};
   if (fstat(descriptor, &status) != 0 || !S_ISREG(status.st_mode)) {
     ::close(descriptor);
     error = "'" + path + "' is not a regular file";
@@ -105,15 +134,16 @@ std::unique_ptr<LoadedModel> LoadedModel::load(std::shared_ptr<MappedFile> file,
   result->modelFile = std::move(file);
   uint64_t size = result->modelFile->size();
   if (size == 0 || size > std::numeric_limits<int32_t>::max()) {
-    error = path + ": expects an ONNX file of 1 byte to 2 GiB, found " + std::to_string(size) + " bytes" +
-            (size ? "; export with external data" : "");
+    error =
+        path + ": expects an ONNX file of 1 byte to 2 GiB, found " + std::to_string(size) + " bytes" + (size ? "; export with external data" : "");
     return nullptr;
   }
   google::protobuf::io::ArrayInputStream array(result->modelFile->data(), static_cast<int>(size));
   google::protobuf::io::CodedInputStream stream(&array);
   stream.SetRecursionLimit(64);
   if (!result->proto.ParseFromCodedStream(&stream) || !stream.ConsumedEntireMessage()) {
-    error = path + ": not a readable ONNX file: the protobuf data is truncated or corrupted (" + std::to_string(size) + " bytes); export it again or copy it again";
+    error = path + ": not a readable ONNX file: the protobuf data is truncated or corrupted (" + std::to_string(size) +
+            " bytes); export it again or copy it again";
     return nullptr;
   }
   const onnx::Model &model = result->proto;
@@ -122,7 +152,8 @@ std::unique_ptr<LoadedModel> LoadedModel::load(std::shared_ptr<MappedFile> file,
     return nullptr;
   }
   if (model.ir_version() < 7 || model.ir_version() > 13) {
-    error = path + ": expects ONNX IR version 7 to 13, found " + std::to_string(model.ir_version()) + "; export with a PyTorch or onnx of these versions";
+    error =
+        path + ": expects ONNX IR version 7 to 13, found " + std::to_string(model.ir_version()) + "; export with a PyTorch or onnx of these versions";
     return nullptr;
   }
   if (std::string part = notRead(model); !part.empty()) {
@@ -132,7 +163,8 @@ std::unique_ptr<LoadedModel> LoadedModel::load(std::shared_ptr<MappedFile> file,
   for (const onnx::OperatorSet &set : model.opset_import())
     if (set.domain().empty() || set.domain() == "ai.onnx") {
       if (result->opsetVersion != 0 && result->opsetVersion != set.version()) {
-        error = path + ": says both version " + std::to_string(result->opsetVersion) + " and " + std::to_string(set.version()) + " of the default operator set; expects one";
+        error = path + ": says both version " + std::to_string(result->opsetVersion) + " and " + std::to_string(set.version()) +
+                " of the default operator set; expects one";
         return nullptr;
       }
       result->opsetVersion = set.version();
@@ -170,14 +202,20 @@ struct WireReader {
     field = static_cast<uint32_t>(key >> 3);
     wire = key & 7;
     switch (wire) {
-    case 0: return varint(value);
-    case 1: value = 8; break;
-    case 5: value = 4; break;
+    case 0:
+      return varint(value);
+    case 1:
+      value = 8;
+      break;
+    case 5:
+      value = 4;
+      break;
     case 2:
       if (!varint(value))
         return false;
       break;
-    default: return false;
+    default:
+      return false;
     }
     if (value > static_cast<uint64_t>(end - position))
       return false;
@@ -264,7 +302,8 @@ std::optional<TensorBytes> LoadedModel::bytes(const onnx::Tensor &tensor, std::s
   std::string where = "tensor '" + tensor.name() + "'";
   int64_t width = byteSize(kind);
   if (width == 0) {
-    error = where + ": elements of type " + (kind == ElementKind::String ? "string" : "number " + std::to_string(tensor.data_type())) + " are not supported";
+    error = where + ": elements of type " + (kind == ElementKind::String ? "string" : "number " + std::to_string(tensor.data_type())) +
+            " are not supported";
     return std::nullopt;
   }
   uint64_t expected = width;
@@ -297,7 +336,8 @@ std::optional<TensorBytes> LoadedModel::bytes(const onnx::Tensor &tensor, std::s
       result.size = length.value_or(expected);
       if (result.size == expected)
         return result;
-      error = where + ": expects " + std::to_string(expected) + " bytes for its shape and type " + name(kind) + ", its entry for external data says " + std::to_string(result.size);
+      error = where + ": expects " + std::to_string(expected) + " bytes for its shape and type " + name(kind) +
+              ", its entry for external data says " + std::to_string(result.size);
       return std::nullopt;
     }
     if (!file) {
@@ -306,8 +346,9 @@ std::optional<TensorBytes> LoadedModel::bytes(const onnx::Tensor &tensor, std::s
     }
     uint64_t size = length.value_or(expected);
     if (!offset || *offset > file->size() || size > file->size() - *offset) {
-      error = where + ": external data '" + location + "' holds " + std::to_string(file->size()) + " bytes, expects " + std::to_string(size) + " at offset " +
-              (offset ? std::to_string(*offset) : std::string("(not a number)")) + "; the data file is truncated or belongs to another model";
+      error = where + ": external data '" + location + "' holds " + std::to_string(file->size()) + " bytes, expects " + std::to_string(size) +
+              " at offset " + (offset ? std::to_string(*offset) : std::string("(not a number)")) +
+              "; the data file is truncated or belongs to another model";
       return std::nullopt;
     }
     result.file = pathOf(location);
@@ -325,20 +366,40 @@ std::optional<TensorBytes> LoadedModel::bytes(const onnx::Tensor &tensor, std::s
     }
   } else {
     switch (kind) {
-    case ElementKind::F32: result.owned = encode<float>(tensor.float_data()); break;
-    case ElementKind::F64: result.owned = encode<double>(tensor.double_data()); break;
-    case ElementKind::I64: result.owned = encode<int64_t>(tensor.int64_data()); break;
-    case ElementKind::U64: result.owned = encode<uint64_t>(tensor.uint64_data()); break;
-    case ElementKind::U32: result.owned = encode<uint32_t>(tensor.uint64_data()); break;
-    case ElementKind::I32: result.owned = encode<int32_t>(tensor.int32_data()); break;
-    case ElementKind::I16: case ElementKind::U16: case ElementKind::F16: case ElementKind::BF16: result.owned = encode<uint16_t>(tensor.int32_data()); break;
-    default: result.owned = encode<uint8_t>(tensor.int32_data()); break;
+    case ElementKind::F32:
+      result.owned = encode<float>(tensor.float_data());
+      break;
+    case ElementKind::F64:
+      result.owned = encode<double>(tensor.double_data());
+      break;
+    case ElementKind::I64:
+      result.owned = encode<int64_t>(tensor.int64_data());
+      break;
+    case ElementKind::U64:
+      result.owned = encode<uint64_t>(tensor.uint64_data());
+      break;
+    case ElementKind::U32:
+      result.owned = encode<uint32_t>(tensor.uint64_data());
+      break;
+    case ElementKind::I32:
+      result.owned = encode<int32_t>(tensor.int32_data());
+      break;
+    case ElementKind::I16:
+    case ElementKind::U16:
+    case ElementKind::F16:
+    case ElementKind::BF16:
+      result.owned = encode<uint16_t>(tensor.int32_data());
+      break;
+    default:
+      result.owned = encode<uint8_t>(tensor.int32_data());
+      break;
     }
     result.data = result.owned->data();
     result.size = result.owned->size();
   }
   if (result.size != expected) {
-    error = where + ": expects " + std::to_string(expected) + " bytes for its shape and type " + name(kind) + ", found " + std::to_string(result.size);
+    error =
+        where + ": expects " + std::to_string(expected) + " bytes for its shape and type " + name(kind) + ", found " + std::to_string(result.size);
     return std::nullopt;
   }
   return result;

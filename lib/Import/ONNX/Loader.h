@@ -13,10 +13,26 @@ namespace zorse::onnx_import {
 
 /// Element types of the format that may occur (TensorProto.DataType numbers).
 enum class ElementKind : int32_t {
-  Undefined = 0, F32 = 1, U8 = 2, I8 = 3, U16 = 4, I16 = 5, I32 = 6, I64 = 7, String = 8, Bool = 9, F16 = 10, F64 = 11, U32 = 12, U64 = 13, BF16 = 16,
+  Undefined = 0,
+  F32 = 1,
+  U8 = 2,
+  I8 = 3,
+  U16 = 4,
+  I16 = 5,
+  I32 = 6,
+  I64 = 7,
+  String = 8,
+  Bool = 9,
+  F16 = 10,
+  F64 = 11,
+  U32 = 12,
+  U64 = 13,
+  BF16 = 16,
 };
 
-inline bool isFloat(ElementKind kind) { return kind == ElementKind::F32 || kind == ElementKind::F64 || kind == ElementKind::F16 || kind == ElementKind::BF16; }
+inline bool isFloat(ElementKind kind) {
+  return kind == ElementKind::F32 || kind == ElementKind::F64 || kind == ElementKind::F16 || kind == ElementKind::BF16;
+}
 const char *name(ElementKind kind);
 /// Bytes per element as stored, 0 for types without a fixed size.
 int64_t byteSize(ElementKind kind);
@@ -47,10 +63,10 @@ private:
 struct TensorBytes {
   const uint8_t *data = nullptr; ///< little-endian elements, row-major; null if `owned` holds them
   uint64_t size = 0;
-  std::string file;     ///< path of the file that holds them as they are, empty if there is none (typed fields)
-  uint64_t offset = 0;  ///< in `file`
+  std::string file;                            ///< path of the file that holds them as they are, empty if there is none (typed fields)
+  uint64_t offset = 0;                         ///< in `file`
   std::shared_ptr<std::vector<uint8_t>> owned; ///< re-encoded from typed fields
-  bool missing = false; ///< its file does not exist, which the caller of LoadedModel::bytes allowed: no data
+  bool missing = false;                        ///< its file does not exist, which the caller of LoadedModel::bytes allowed: no data
 };
 
 /// A parsed model and the files it maps.
@@ -67,7 +83,8 @@ public:
   const std::string &path() const { return modelPath; }
   /// Version of the default operator set.
   int64_t opset() const { return opsetVersion; }
-  /// The bytes of `tensor`; checks that their number agrees with its shape and type. With `mayLackFile`, a file of external data that does not exist is no error.
+  /// The bytes of `tensor`; checks that their number agrees with its shape and type. With `mayLackFile`, a file of external data that does not exist
+  /// is no error.
   std::optional<TensorBytes> bytes(const onnx::Tensor &tensor, std::string &error, bool mayLackFile = false);
 
 private:

@@ -75,11 +75,13 @@ LogicalResult Importer::lossBinary(const GraphNode &node, const std::string &op,
 }
 
 bool Importer::isCountOnly(const Val &value) const {
-  return value.kind == Val::Kind::Loss && value.summands.size() == 1 && !dependsOnParameter(value.summands[0].numerator) && value.summands[0].denominatorPerRow == 0;
+  return value.kind == Val::Kind::Loss && value.summands.size() == 1 && !dependsOnParameter(value.summands[0].numerator) &&
+         value.summands[0].denominatorPerRow == 0;
 }
 
 // logits [N, C, d...], labels [N, d...].
-FailureOr<Val> Importer::crossEntropy(const GraphNode &node, Val logits, Val labels, Val weights, std::optional<int64_t> ignore, const std::string &reduction) {
+FailureOr<Val> Importer::crossEntropy(const GraphNode &node, Val logits, Val labels, Val weights, std::optional<int64_t> ignore,
+                                      const std::string &reduction) {
   if (!logits.isGraph() || !isFloat(logits.type) || logits.rank() < 2 || (!labels.isGraph() && !labels.isConstant()) || isFloat(labels.type))
     return error(node, "expects float logits [N, C, ...] and integer labels [N, ...]");
   if (labels.isConstant())
@@ -205,7 +207,8 @@ std::optional<Val> Importer::addedLoss(LogicalResult &status) {
     SmallVector<int64_t> type{ShapedType::kDynamic};
     type.append(shape.begin() + 1, shape.end());
     unsigned position = static_cast<unsigned>(inputNames.size());
-    Value argument = block->insertArgument(position, RankedTensorType::get(type, builder.getI64Type()), NameLoc::get(builder.getStringAttr(labelName)));
+    Value argument =
+        block->insertArgument(position, RankedTensorType::get(type, builder.getI64Type()), NameLoc::get(builder.getStringAttr(labelName)));
     std::map<unsigned, size_t> moved;
     for (auto &[argumentNumber, index] : weightOfArgument)
       moved[argumentNumber + 1] = index;
@@ -224,7 +227,8 @@ std::optional<Val> Importer::addedLoss(LogicalResult &status) {
       (void)error("the labels cannot be shifted: logits '" + name + "' have no axis of positions");
       return std::nullopt;
     }
-    if (failed(take(node, logits, axis, 0, 1, length - 1)) || failed(take(node, labels, labels.rank() - 1, 1, 1, labels.view.size(labels.rank() - 1) - 1)))
+    if (failed(take(node, logits, axis, 0, 1, length - 1)) ||
+        failed(take(node, labels, labels.rank() - 1, 1, 1, labels.view.size(labels.rank() - 1) - 1)))
       return std::nullopt;
   }
   // Classes second, as the operator wants them.

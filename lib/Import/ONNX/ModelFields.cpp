@@ -22,7 +22,9 @@ static std::string unknownField(const Message &message) {
       continue;
     int count = field->is_repeated() ? reflection.FieldSize(message, field) : 1;
     for (int i = 0; i < count; ++i)
-      if (std::string found = unknownField(field->is_repeated() ? reflection.GetRepeatedMessage(message, field, i) : reflection.GetMessage(message, field)); !found.empty())
+      if (std::string found =
+              unknownField(field->is_repeated() ? reflection.GetRepeatedMessage(message, field, i) : reflection.GetMessage(message, field));
+          !found.empty())
         return found;
   }
   return {};
@@ -38,12 +40,14 @@ static bool hasSparse(const onnx::Graph &graph) {
 
 std::string zorse::onnx_import::notRead(const onnx::Model &model) {
   if (model.training_info_size() > 0)
-    return "holds training_info, an algorithm of its own for training, which is not supported: gradients and the optimizer are made here (--optimizer, --lr, ...). "
+    return "holds training_info, an algorithm of its own for training, which is not supported: gradients and the optimizer are made here "
+           "(--optimizer, --lr, ...). "
            "Remove it from the file (in Python: del model.training_info[:]; onnx.save(model, path))";
   if (hasSparse(model.graph()))
     return "holds sparse initializers, which are not supported; export them as dense tensors";
   if (std::string field = unknownField(model); !field.empty())
-    return "holds " + field + ", which ONNX IR version " + std::to_string(model.ir_version()) + " does not define or this compiler does not know; it is not skipped, as it may change the meaning. "
+    return "holds " + field + ", which ONNX IR version " + std::to_string(model.ir_version()) +
+           " does not define or this compiler does not know; it is not skipped, as it may change the meaning. "
            "Export with a PyTorch or onnx that writes IR version 7 to 13";
   return {};
 }

@@ -41,7 +41,9 @@ std::string Importer::describeOperands(const GraphNode &node) const {
 
 LogicalResult Importer::error(const GraphNode &node, const Twine &message) {
   std::string operands = describeOperands(node);
-  return emitError(UnknownLoc::get(&context)) << model.path() << ": " << node.describe() << ": " << message << (operands.empty() ? "" : "; its operands: ") << operands, failure();
+  return emitError(UnknownLoc::get(&context)) << model.path() << ": " << node.describe() << ": " << message
+                                              << (operands.empty() ? "" : "; its operands: ") << operands,
+         failure();
 }
 LogicalResult Importer::error(const Twine &message) { return emitError(UnknownLoc::get(&context)) << model.path() << ": " << message, failure(); }
 
@@ -63,7 +65,8 @@ void Importer::out(const GraphNode &node, size_t index, Val value) {
 
 // Every attribute has the type of its operator's rule (Limits.cpp), so that one without a value, as some writers leave out zeros, is zero.
 const onnx::Attribute *Importer::attribute(const GraphNode &node, StringRef name) const {
-  assert(operatorOf(node)->rule.attributes.count(name) && operatorOf(node)->rule.attributes.lookup(name).read && "an attribute that the operator's rule lacks (Handlers.cpp)");
+  assert(operatorOf(node)->rule.attributes.count(name) && operatorOf(node)->rule.attributes.lookup(name).read &&
+         "an attribute that the operator's rule lacks (Handlers.cpp)");
   auto found = node.attributes.find(name.str());
   return found == node.attributes.end() ? nullptr : found->second.get();
 }

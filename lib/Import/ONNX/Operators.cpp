@@ -16,7 +16,9 @@ constexpr const char *kTypeNames[] = {"nothing", "a float", "an integer", "a str
 
 std::string typeName(int32_t type) { return type >= 0 && type < int32_t(std::size(kTypeNames)) ? kTypeNames[type] : "type " + std::to_string(type); }
 
-int32_t typeOfWord(StringRef word) { return llvm::StringSwitch<int32_t>(word).Case("f", 1).Case("i", 2).Case("s", 3).Case("t", 4).Case("g", 5).Case("fs", 6).Case("is", 7).Default(0); }
+int32_t typeOfWord(StringRef word) {
+  return llvm::StringSwitch<int32_t>(word).Case("f", 1).Case("i", 2).Case("s", 3).Case("t", 4).Case("g", 5).Case("fs", 6).Case("is", 7).Default(0);
+}
 
 std::string join(const std::vector<std::string> &values) {
   std::string text;
@@ -49,8 +51,15 @@ OperatorRule::OperatorRule(size_t least, size_t most, StringRef text) : least(le
 int32_t zorse::onnx_import::typeOf(const onnx::Attribute &attribute) {
   if (attribute.type() != 0)
     return attribute.type();
-  return attribute.has_f() ? 1 : attribute.has_i() ? 2 : attribute.has_s() ? 3 : attribute.has_t() ? 4 : attribute.has_g() ? 5
-       : attribute.floats_size() ? 6 : attribute.ints_size() ? 7 : attribute.strings_size() ? 8 : 0;
+  return attribute.has_f()          ? 1
+         : attribute.has_i()        ? 2
+         : attribute.has_s()        ? 3
+         : attribute.has_t()        ? 4
+         : attribute.has_g()        ? 5
+         : attribute.floats_size()  ? 6
+         : attribute.ints_size()    ? 7
+         : attribute.strings_size() ? 8
+                                    : 0;
 }
 
 std::vector<std::string> zorse::onnx_import::notUnderstood(const GraphNode &node, const OperatorRule &rule) {
@@ -89,13 +98,17 @@ std::vector<std::string> zorse::onnx_import::notUnderstood(const GraphNode &node
 StringRef zorse::onnx_import::remedyFor(StringRef op) {
   return llvm::StringSwitch<StringRef>(op)
       .Cases({"BatchNormalization", "InstanceNormalization", "GroupNormalization"},
-             "normalise each position over its channels instead (nn.LayerNorm, nn.RMSNorm); statistics over a batch would mix samples, which plans keep apart")
+             "normalise each position over its channels instead (nn.LayerNorm, nn.RMSNorm); statistics over a batch would mix samples, which plans "
+             "keep apart")
       .Cases({"LSTM", "GRU", "RNN"}, "write the recurrence as a loop over the positions, which exports as products and activations, or use attention")
       .Cases({"Loop", "Scan"}, "export with fixed extents, so that the exporter unrolls the loop")
-      .Cases({"MaxPool", "GlobalMaxPool", "AdaptiveMaxPool"}, "where windows tile their input, regroup it (x.reshape(n, c, h//k, k, w//k, k)) and take amax over (3, 5)")
-      .Cases({"AveragePool", "GlobalAveragePool", "AdaptiveAveragePool"}, "where windows tile their input, regroup it (x.reshape(n, c, h//k, k, w//k, k)) and take the mean over (3, 5)")
+      .Cases({"MaxPool", "GlobalMaxPool", "AdaptiveMaxPool"},
+             "where windows tile their input, regroup it (x.reshape(n, c, h//k, k, w//k, k)) and take amax over (3, 5)")
+      .Cases({"AveragePool", "GlobalAveragePool", "AdaptiveAveragePool"},
+             "where windows tile their input, regroup it (x.reshape(n, c, h//k, k, w//k, k)) and take the mean over (3, 5)")
       .Cases({"ConvTranspose", "Resize", "Upsample"}, "make each position's new positions by a linear layer and regroup them (pixel shuffle)")
       .Case("Einsum", "write it as transpositions and matmul")
-      .Cases({"TopK", "NonZero", "Unique", "Compress", "NonMaxSuppression", "ArgMax", "ArgMin", "ScatterElements"}, "which elements it takes depends on data; graphs here are fixed before they run")
+      .Cases({"TopK", "NonZero", "Unique", "Compress", "NonMaxSuppression", "ArgMax", "ArgMin", "ScatterElements"},
+             "which elements it takes depends on data; graphs here are fixed before they run")
       .Default("");
 }

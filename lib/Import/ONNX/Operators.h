@@ -14,20 +14,21 @@
 namespace zorse::onnx_import {
 
 struct AttributeRule {
-  int32_t type = 0;                   ///< as AttributeProto.AttributeType counts them
+  int32_t type = 0; ///< as AttributeProto.AttributeType counts them
   bool required = false;
-  bool read = true;                   ///< by the handler
-  std::vector<std::string> values;    ///< the only ones that are supported; empty: all
+  bool read = true;                ///< by the handler
+  std::vector<std::string> values; ///< the only ones that are supported; empty: all
 };
 
 struct OperatorRule {
-  size_t least = 0, most = 0;         ///< operands
+  size_t least = 0, most = 0; ///< operands
   llvm::StringMap<AttributeRule> attributes;
 
   static constexpr size_t kAny = std::numeric_limits<size_t>::max();
 
   /// \param attributes  words "name:type", with "!" behind if it is required, "~" if no value of it changes the mathematics, and "=a|b" if
-  ///                    only these values are supported (the handler then need not read it). Types: i(nteger), f(loat), s(tring), t(ensor), g(raph), is, fs.
+  ///                    only these values are supported (the handler then need not read it). Types: i(nteger), f(loat), s(tring), t(ensor), g(raph),
+  ///                    is, fs.
   OperatorRule(size_t least, size_t most, llvm::StringRef attributes);
 };
 

@@ -44,9 +44,12 @@ static bool isTransposed(const uint8_t *a, const uint8_t *b, int64_t n, int64_t 
   return varies;
 }
 
-// An exporter that folds the transpose of a tied matrix writes it twice, and training both would untie them: matrices that are equal to the bit were one parameter.
+// An exporter that folds the transpose of a tied matrix writes it twice, and training both would untie them: matrices that are equal to the bit were
+// one parameter.
 void Importer::restoreTies(const std::set<const onnx::Tensor *> &own) {
-  auto isMatrix = [&](const onnx::Tensor *tensor) { return roles[tensor] == InitializerRole::Trained && tensor->dims_size() == 2 && !forced(tensor->name()) && !transposeOf.count(tensor); };
+  auto isMatrix = [&](const onnx::Tensor *tensor) {
+    return roles[tensor] == InitializerRole::Trained && tensor->dims_size() == 2 && !forced(tensor->name()) && !transposeOf.count(tensor);
+  };
   for (auto &[renamedValue, renamed] : graph.body.initializers) {
     if (!isMatrix(renamed) || own.count(renamed))
       continue;
@@ -57,10 +60,12 @@ void Importer::restoreTies(const std::set<const onnx::Tensor *> &own) {
       std::string problem;
       auto a = model.bytes(*renamed, problem, options.weightsLater), b = model.bytes(*original, problem, options.weightsLater);
       size_t width = byteSize(static_cast<ElementKind>(renamed->data_type()));
-      if (!a || !b || a->missing || b->missing || width == 0 || !isTransposed(a->owned ? a->owned->data() : a->data, b->owned ? b->owned->data() : b->data, renamed->dims(0), renamed->dims(1), width))
+      if (!a || !b || a->missing || b->missing || width == 0 ||
+          !isTransposed(a->owned ? a->owned->data() : a->data, b->owned ? b->owned->data() : b->data, renamed->dims(0), renamed->dims(1), width))
         continue;
       transposeOf[renamed] = original;
-      notes.push_back("'" + renamed->name() + "' is the transpose of parameter '" + original->name() + "', written twice by the exporter: they are one parameter again");
+      notes.push_back("'" + renamed->name() + "' is the transpose of parameter '" + original->name() +
+                      "', written twice by the exporter: they are one parameter again");
       break;
     }
   }
@@ -68,13 +73,20 @@ void Importer::restoreTies(const std::set<const onnx::Tensor *> &own) {
 
 static WeightSource::Type storedType(ElementKind kind) {
   switch (kind) {
-  case ElementKind::F64: return WeightSource::Type::F64;
-  case ElementKind::F16: return WeightSource::Type::F16;
-  case ElementKind::BF16: return WeightSource::Type::BF16;
-  case ElementKind::I64: return WeightSource::Type::I64;
-  case ElementKind::I32: return WeightSource::Type::I32;
-  case ElementKind::Bool: return WeightSource::Type::Bool;
-  default: return WeightSource::Type::F32;
+  case ElementKind::F64:
+    return WeightSource::Type::F64;
+  case ElementKind::F16:
+    return WeightSource::Type::F16;
+  case ElementKind::BF16:
+    return WeightSource::Type::BF16;
+  case ElementKind::I64:
+    return WeightSource::Type::I64;
+  case ElementKind::I32:
+    return WeightSource::Type::I32;
+  case ElementKind::Bool:
+    return WeightSource::Type::Bool;
+  default:
+    return WeightSource::Type::F32;
   }
 }
 
@@ -96,7 +108,8 @@ Val Importer::parameter(const onnx::Tensor &tensor, bool trainable) {
 
   std::string problem;
   auto source = rawSources.find(&tensor);
-  auto bytes = model.bytes(source == rawSources.end() ? tensor : *source->second, problem, options.weightsLater); // checked when initializers were read
+  auto bytes =
+      model.bytes(source == rawSources.end() ? tensor : *source->second, problem, options.weightsLater); // checked when initializers were read
   WeightSource weight;
   weight.parameter = tensor.name();
   weight.shape = shape;
@@ -142,8 +155,11 @@ Value Importer::liftedBytes(RankedTensorType type, std::shared_ptr<std::vector<u
   weight.parameter = name;
   weight.shape = type.getShape().vec();
   Type element = type.getElementType();
-  weight.storedType = element.isF64() ? WeightSource::Type::F64 : element.isF32() ? WeightSource::Type::F32 : element.isInteger(64) ? WeightSource::Type::I64
-                      : element.isInteger(32) ? WeightSource::Type::I32 : WeightSource::Type::Bool;
+  weight.storedType = element.isF64()         ? WeightSource::Type::F64
+                      : element.isF32()       ? WeightSource::Type::F32
+                      : element.isInteger(64) ? WeightSource::Type::I64
+                      : element.isInteger(32) ? WeightSource::Type::I32
+                                              : WeightSource::Type::Bool;
   weight.owned = bytes;
   weight.bytes = bytes->size();
   weight.data = bytes->data();
@@ -200,16 +216,20 @@ void Importer::reportParameters(ImportedModel &result) {
       list += (i ? ", '" : "'") + renamed[i] + "'";
     if (renamed.size() > 6)
       list += ", ...";
-    warn(std::to_string(renamed.size()) + " trained parameters have lost their names or layout in the export (" + list + "): the checkpoint will not load into the model by name" + remedy);
+    warn(std::to_string(renamed.size()) + " trained parameters have lost their names or layout in the export (" + list +
+         "): the checkpoint will not load into the model by name" + remedy);
   }
   if (inertDropouts > 0) {
     bool exportedInTraining = dropouts > 0 || facts.training.value_or(false);
-    warn(std::to_string(inertDropouts) + (dropouts > 0 ? " Dropout nodes do not train although others do" : " Dropout nodes do not train") + " (training_mode is absent or false): " +
-         (exportedInTraining ? "the file was exported in training mode, but exporters lose the mode of dropout inside fused attention. Write that dropout as a module of its own (eager attention), or "
+    warn(std::to_string(inertDropouts) + (dropouts > 0 ? " Dropout nodes do not train although others do" : " Dropout nodes do not train") +
+         " (training_mode is absent or false): " +
+         (exportedInTraining ? "the file was exported in training mode, but exporters lose the mode of dropout inside fused attention. Write that "
+                               "dropout as a module of its own (eager attention), or "
                                "set its probability to 0 to be rid of this warning"
                              : "export in training mode if dropout is wanted"));
   }
   if (guessedSingleRow)
-    warn("the file fixes one sample, so the sample axis is ambiguous in some reshapes; an axis of exactly one element was chosen. Export with a symbolic batch dimension, or with at least 2 samples");
+    warn("the file fixes one sample, so the sample axis is ambiguous in some reshapes; an axis of exactly one element was chosen. Export with a "
+         "symbolic batch dimension, or with at least 2 samples");
   notes.push_back(std::to_string(trained) + " parameters are trained");
 }

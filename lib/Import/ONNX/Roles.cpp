@@ -13,19 +13,22 @@ using namespace zorse;
 using namespace zorse::onnx_import;
 
 bool zorse::onnx_import::looksRenamed(StringRef name) {
-  return name.starts_with("val_") || name.starts_with("onnx::") || name.starts_with("embedding") || name.starts_with("_") || name.starts_with("constant") || !name.contains('.');
+  return name.starts_with("val_") || name.starts_with("onnx::") || name.starts_with("embedding") || name.starts_with("_") ||
+         name.starts_with("constant") || !name.contains('.');
 }
 
 /// Names that only exporters give.
 static bool isGenerated(StringRef name) {
-  return name.starts_with("val_") || name.starts_with("onnx::") || name.starts_with("_") || name.starts_with("constant") || name.starts_with("scalar_tensor") || name.contains('/');
+  return name.starts_with("val_") || name.starts_with("onnx::") || name.starts_with("_") || name.starts_with("constant") ||
+         name.starts_with("scalar_tensor") || name.contains('/');
 }
 
 /// The last part of a name as modules of norms and linear layers call their parameters.
 static bool isUsualName(StringRef name) {
   StringRef leaf = name.rsplit('.').second.empty() ? name : name.rsplit('.').second;
   std::string lower = leaf.lower();
-  return !isGenerated(name) && (StringRef(lower).ends_with("weight") || StringRef(lower).ends_with("bias") || lower == "gamma" || lower == "beta" || lower == "gain");
+  return !isGenerated(name) &&
+         (StringRef(lower).ends_with("weight") || StringRef(lower).ends_with("bias") || lower == "gamma" || lower == "beta" || lower == "gain");
 }
 
 static int64_t elementsOf(const onnx::Tensor &tensor) {
@@ -40,11 +43,36 @@ static const llvm::StringSet<> kViews{"Identity", "Transpose", "Cast", "CastLike
 
 /// Whether a gradient of the outputs goes on to operand `position`.
 static bool passesGradient(const GraphNode &node, size_t position) {
-  static const llvm::StringSet<> none{"Shape", "Size", "Equal", "Less", "LessOrEqual", "Greater", "GreaterOrEqual", "And", "Or", "Xor", "Not", "IsNaN", "IsInf", "Range",
-                                      "ConstantOfShape", "ArgMax", "ArgMin", "NonZero", "Floor", "Ceil", "Round", "Sign", "OneHot"};
-  static const llvm::StringSet<> firstOnly{"CastLike", "Gather", "GatherElements", "GatherND", "Reshape", "Expand", "Tile", "Slice", "Unsqueeze", "Squeeze", "Pad", "Split", "Trilu",
-                                           "CumSum", "Dropout", "SoftmaxCrossEntropyLoss", "NegativeLogLikelihoodLoss", "ReduceSum", "ReduceMean", "ReduceMax", "ReduceMin",
-                                           "ReduceL1", "ReduceL2", "ReduceProd", "ReduceLogSumExp", "ReduceSumSquare", "TopK"};
+  static const llvm::StringSet<> none{"Shape",  "Size",    "Equal", "Less",  "LessOrEqual", "Greater", "GreaterOrEqual",  "And",
+                                      "Or",     "Xor",     "Not",   "IsNaN", "IsInf",       "Range",   "ConstantOfShape", "ArgMax",
+                                      "ArgMin", "NonZero", "Floor", "Ceil",  "Round",       "Sign",    "OneHot"};
+  static const llvm::StringSet<> firstOnly{"CastLike",
+                                           "Gather",
+                                           "GatherElements",
+                                           "GatherND",
+                                           "Reshape",
+                                           "Expand",
+                                           "Tile",
+                                           "Slice",
+                                           "Unsqueeze",
+                                           "Squeeze",
+                                           "Pad",
+                                           "Split",
+                                           "Trilu",
+                                           "CumSum",
+                                           "Dropout",
+                                           "SoftmaxCrossEntropyLoss",
+                                           "NegativeLogLikelihoodLoss",
+                                           "ReduceSum",
+                                           "ReduceMean",
+                                           "ReduceMax",
+                                           "ReduceMin",
+                                           "ReduceL1",
+                                           "ReduceL2",
+                                           "ReduceProd",
+                                           "ReduceLogSumExp",
+                                           "ReduceSumSquare",
+                                           "TopK"};
   if (node.detach || none.contains(node.op))
     return false;
   if (position > 0 && firstOnly.contains(node.op))
@@ -100,7 +128,9 @@ const std::vector<Uses::Use> &Uses::of(int value) const {
   return found == users.end() ? none : found->second;
 }
 
-bool Uses::dependsOnData(const GraphNode &node, size_t operand) const { return operand < node.inputs.size() && node.inputs[operand] >= 0 && data.contains(node.inputs[operand]); }
+bool Uses::dependsOnData(const GraphNode &node, size_t operand) const {
+  return operand < node.inputs.size() && node.inputs[operand] >= 0 && data.contains(node.inputs[operand]);
+}
 
 bool Uses::isTable(int value) const {
   return llvm::any_of(of(value), [](const Use &use) { return use.node->op == "Gather" && use.position == 0; });
@@ -116,7 +146,8 @@ bool Uses::isMatrixOf(int value) const {
 
 // Without a product or a norm between: then what is added to it is a mask or a bias of scores.
 bool Uses::reachesSoftmax(int value, int depth) const {
-  static const llvm::StringSet<> scoreOps{"Add", "Mul", "Div", "Sub", "Reshape", "Unsqueeze", "Squeeze", "Cast", "Expand", "Where", "Slice", "Transpose", "Identity", "Tanh", "CastLike"};
+  static const llvm::StringSet<> scoreOps{"Add",    "Mul",   "Div",   "Sub",       "Reshape",  "Unsqueeze", "Squeeze", "Cast",
+                                          "Expand", "Where", "Slice", "Transpose", "Identity", "Tanh",      "CastLike"};
   auto [found, isNew] = softmax.try_emplace(value, false);
   if (!isNew || depth > 64)
     return found->second;
@@ -201,7 +232,8 @@ bool Uses::endsInAngles(int value, int depth) const {
     for (size_t k = 0; k < use.node->inputs.size(); ++k)
       if (k != use.position && dependsOnData(*use.node, k))
         return false;
-    return llvm::all_of(use.node->outputs, [&](int output) { return output < 0 || !differentiated.contains(output) || endsInAngles(output, depth + 1); });
+    return llvm::all_of(use.node->outputs,
+                        [&](int output) { return output < 0 || !differentiated.contains(output) || endsInAngles(output, depth + 1); });
   });
 }
 
@@ -236,7 +268,8 @@ static bool isWritten(double x) {
     double scaled = number / std::pow(10, std::floor(std::log10(number)) - 4); // five digits
     return std::abs(scaled - std::round(scaled)) < 1e-3;
   };
-  return few(magnitude) || few(magnitude * magnitude) || few(1 / (magnitude * magnitude)) || few(std::pow(magnitude, 4)) || std::abs(magnitude * magnitude * 3.14159265358979 - 2) < 1e-5;
+  return few(magnitude) || few(magnitude * magnitude) || few(1 / (magnitude * magnitude)) || few(std::pow(magnitude, 4)) ||
+         std::abs(magnitude * magnitude * 3.14159265358979 - 2) < 1e-5;
 }
 
 Guess Uses::guess(int value, const onnx::Tensor &tensor, const std::function<std::vector<double>(int64_t)> &read) const {

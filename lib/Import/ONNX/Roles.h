@@ -47,7 +47,7 @@ private:
   bool endsInAngles(int value, int depth) const;
 
   std::map<int, std::vector<Use>> users;
-  llvm::DenseSet<int> data;            ///< depends on the data of an input, not only on its shape
+  llvm::DenseSet<int> data; ///< depends on the data of an input, not only on its shape
   llvm::DenseSet<int> differentiated;
   mutable std::map<int, bool> softmax;
 };

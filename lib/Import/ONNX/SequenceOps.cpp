@@ -117,7 +117,8 @@ Val Importer::joinedConstants(const std::vector<Val> &parts, int64_t axis, const
   return constantOf(parts[0].type, makeInterleaved(parts[0].type, bases, runs, outer), shape);
 }
 
-Val Importer::viewOfJoined(Value joined, ElementKind type, int64_t rank, int64_t axis, size_t place, const std::vector<Axis> &axes, const Loop &loop) {
+Val Importer::viewOfJoined(Value joined, ElementKind type, int64_t rank, int64_t axis, size_t place, const std::vector<Axis> &axes,
+                           const Loop &loop) {
   Val value;
   value.kind = Val::Kind::Graph;
   value.type = type;
@@ -227,7 +228,8 @@ LogicalResult Importer::concatenate(const GraphNode &node, const std::vector<Val
       return error(node, "expects operands of equal rank");
     for (int64_t i = 0; i < rank; ++i)
       if (i != axis && own[i] != shape[i])
-        return error(node, "expects operands that agree in every dimension but " + Twine(axis) + ", found " + Twine(shape[i]) + " and " + Twine(own[i]) + " in dimension " + Twine(i));
+        return error(node, "expects operands that agree in every dimension but " + Twine(axis) + ", found " + Twine(shape[i]) + " and " +
+                               Twine(own[i]) + " in dimension " + Twine(i));
     total += own[axis];
     constant &= part.isConstant();
     if (part.view.sampleAxis() == axis)

@@ -11,8 +11,8 @@
 namespace zorse::onnx_import {
 
 struct TorchCall {
-  std::string result, target;             ///< "detach_1", "aten.detach.default"
-  std::vector<std::string> arguments;     ///< top level, as written: "%p_w", "0", "[4]"
+  std::string result, target;         ///< "detach_1", "aten.detach.default"
+  std::vector<std::string> arguments; ///< top level, as written: "%p_w", "0", "[4]"
 
   bool calls(const char *function) const { return target.rfind(function, 0) == 0; }
 };

@@ -136,8 +136,9 @@ LogicalResult Importer::onReshape(const GraphNode &node) {
   for (int64_t size : *shape)
     total *= size;
   if (total != elements)
-    return error(node, "expects a shape of " + Twine(elements) + " elements, found one of " + Twine(total) +
-                           (rowsBaked ? Twine("") : Twine("; the file may have a batch or sequence length baked in that differs from the one asked for")));
+    return error(node,
+                 "expects a shape of " + Twine(elements) + " elements, found one of " + Twine(total) +
+                     (rowsBaked ? Twine("") : Twine("; the file may have a batch or sequence length baked in that differs from the one asked for")));
   auto value = reshaped(node, x, *shape);
   if (failed(value))
     return failure();
@@ -501,7 +502,8 @@ LogicalResult Importer::onTrilu(const GraphNode &node) {
     select.select = true;
     return out(node, 0, foldElementwise({mask, x, zero}, x.type, select)), success();
   }
-  return emitElementwise(node, {mask, x, zero}, x.type, [&](ValueRange operands, RankedTensorType) { return create<arith::SelectOp>(operands[0], operands[1], operands[2]); });
+  return emitElementwise(node, {mask, x, zero}, x.type,
+                         [&](ValueRange operands, RankedTensorType) { return create<arith::SelectOp>(operands[0], operands[1], operands[2]); });
 }
 
 LogicalResult Importer::onIf(const GraphNode &node) {

@@ -65,7 +65,8 @@ bool mayFit(const Problem &problem, const Layout &layout) {
         saved += static_cast<double>(summary.units(u).saved_bytes().per_row());
         for (uint32_t p : summary.units(u).parameters()) {
           const bundle::ParameterInfo &parameter = summary.parameters(static_cast<int>(p));
-          parameters += static_cast<double>(elementsOf(parameter)) * (static_cast<double>(elementBytes(parameter.type())) + (parameter.trainable() ? 4 : 0));
+          parameters +=
+              static_cast<double>(elementsOf(parameter)) * (static_cast<double>(elementBytes(parameter.type())) + (parameter.trainable() ? 4 : 0));
         }
       }
       for (const Member &m : stage.members) {
@@ -110,8 +111,8 @@ double zorse::planning::baseline::leastBandwidth(const Problem &problem, const s
   return least;
 }
 
-std::vector<Member> zorse::planning::baseline::dealMicroBatches(const std::vector<uint32_t> &devices, const std::vector<int64_t> &counts, int64_t rows,
-                                                                int64_t samples) {
+std::vector<Member> zorse::planning::baseline::dealMicroBatches(const std::vector<uint32_t> &devices, const std::vector<int64_t> &counts,
+                                                                int64_t rows, int64_t samples) {
   std::vector<Member> members;
   for (size_t i = 0; i < devices.size(); ++i) {
     int64_t take = std::min(counts[i] * rows, samples);
@@ -183,7 +184,8 @@ std::optional<Layout> Shortlist::choose(const char *name, std::string &error, si
   if (count == 0)
     error += "this planner has no plan for such a model, batch and cluster";
   else if (kept.empty())
-    error += "in each of its " + std::to_string(count) + " plans the parameters, gradients and activations of one micro-batch exceed some device's memory";
+    error +=
+        "in each of its " + std::to_string(count) + " plans the parameters, gradients and activations of one micro-batch exceed some device's memory";
   else
     error += "none of its plans fits in memory; the closest: " + closest;
   return std::nullopt;

@@ -9,9 +9,10 @@
 
 namespace zorse::planning::baseline {
 
-/// A model as a row of equal layers. Embedding and whatever is in front go with the first, the head with the last; no cost model here but ours counts them.
+/// A model as a row of equal layers. Embedding and whatever is in front go with the first, the head with the last; no cost model here but ours counts
+/// them.
 struct Layers {
-  std::vector<int32_t> cuts;            ///< unit at which each layer begins, and the number of units
+  std::vector<int32_t> cuts;                ///< unit at which each layer begins, and the number of units
   int32_t typicalBegin = 0, typicalEnd = 0; ///< units of one layer without embedding or head
   size_t count() const { return cuts.size() - 1; }
 
@@ -39,7 +40,8 @@ double latency(const Problem &problem, uint32_t a, uint32_t b);
 double leastBandwidth(const Problem &problem, const std::vector<uint32_t> &devices);
 inline constexpr double kUnlimited = 1e18;
 
-/// Micro-batches of a pipeline's samples as whole units of work: `counts[i]` micro-batches of `rows` for member i; what is too much is taken from the last.
+/// Micro-batches of a pipeline's samples as whole units of work: `counts[i]` micro-batches of `rows` for member i; what is too much is taken from the
+/// last.
 std::vector<Member> dealMicroBatches(const std::vector<uint32_t> &devices, const std::vector<int64_t> &counts, int64_t rows, int64_t samples);
 
 struct Candidate {

@@ -117,7 +117,8 @@ struct Search {
       period = std::max(period, t.both() / static_cast<double>(n));
       latencies += t.both() + 2 * link;
       if (n > 1)
-        sync = std::max(sync, 2 * (static_cast<double>(n) - 1) / static_cast<double>(n) * parameterBytes(problem.summary, stage.unitBegin, stage.unitEnd) /
+        sync = std::max(sync, 2 * (static_cast<double>(n) - 1) / static_cast<double>(n) *
+                                  parameterBytes(problem.summary, stage.unitBegin, stage.unitEnd) /
                                   bandwidth(problem, stages[s].front(), stages[s].back()));
       pipeline.stages.push_back(std::move(stage));
     }

@@ -12,8 +12,8 @@ struct StageTimes {
   int64_t devices = 1;
 };
 
-/// Micro-batches that a device of each stage launches before its first backward: as many as one micro-batch's way to the end and back, links included,
-/// takes periods of the device. Equal stages with free links get 1F1B's p - s.
+/// Micro-batches that a device of each stage launches before its first backward: as many as one micro-batch's way to the end and back, links
+/// included, takes periods of the device. Equal stages with free links get 1F1B's p - s.
 std::vector<int64_t> launchCounts(const std::vector<StageTimes> &stages);
 
 /// Least t such that the units, in order, fit into stages of at most t each, where stage s needs seconds[s][u] for unit u; and where the stages end.

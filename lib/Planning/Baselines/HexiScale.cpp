@@ -16,7 +16,9 @@ using namespace zorse;
 using namespace zorse::planning;
 using namespace zorse::planning::baseline;
 
-std::vector<int64_t> zorse::planning::baseline::layersByMemory(int64_t layers, const std::vector<double> &memories) { return shareByRate(layers, memories); }
+std::vector<int64_t> zorse::planning::baseline::layersByMemory(int64_t layers, const std::vector<double> &memories) {
+  return shareByRate(layers, memories);
+}
 
 double zorse::planning::baseline::gpipeTime(const std::vector<double> &stage, int64_t microBatches) {
   const int64_t n = static_cast<int64_t>(stage.size());

@@ -74,8 +74,9 @@ std::optional<Layout> zorse::planning::sailor(const Problem &problem, std::strin
             }
             double link = 0;
             if (s + 1 < stages)
-              link = 2 * (latency(problem, devices[0], pool[(s + 1) * replicas]) +
-                          boundaryBytes(problem.summary, stage.unitEnd) * static_cast<double>(rows) / bandwidth(problem, devices[0], pool[(s + 1) * replicas]));
+              link = 2 * (latency(problem, devices[0], pool[(s + 1) * replicas]) + boundaryBytes(problem.summary, stage.unitEnd) *
+                                                                                       static_cast<double>(rows) /
+                                                                                       bandwidth(problem, devices[0], pool[(s + 1) * replicas]));
             straggler = std::max(straggler, worst);
             latencies += worst + link;
             // A ring through neighbours in the pool's order.

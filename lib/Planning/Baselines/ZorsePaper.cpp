@@ -29,7 +29,8 @@ std::vector<int64_t> zorse::planning::baseline::shareByRate(int64_t total, const
   return shares;
 }
 
-std::vector<std::vector<int64_t>> zorse::planning::baseline::interleave(const std::vector<int64_t> &layers, const std::vector<double> &rates, int64_t degree) {
+std::vector<std::vector<int64_t>> zorse::planning::baseline::interleave(const std::vector<int64_t> &layers, const std::vector<double> &rates,
+                                                                        int64_t degree) {
   std::vector<std::vector<int64_t>> chunks;
   int64_t extra = 0;
   for (int64_t n : layers) {

@@ -97,7 +97,8 @@ double leastSeconds(const Problem &problem, uint32_t device, int32_t unit, const
   for (int64_t rows : rowCounts) {
     double n = static_cast<double>(rows);
     forward = std::min(forward, problem.costs.unit(device, unit, step::UnitTask::Forward, rows) / n);
-    backward = std::min(backward, std::min(backwardSeconds(problem, device, unit, rows, false), backwardSeconds(problem, device, unit, rows, true)) / n);
+    backward =
+        std::min(backward, std::min(backwardSeconds(problem, device, unit, rows, false), backwardSeconds(problem, device, unit, rows, true)) / n);
   }
   return forward + backward;
 }
@@ -255,7 +256,8 @@ std::optional<Efficiency> zorse::planning::efficiency(const Problem &problem, co
     work.rows[cell.rows()] += static_cast<double>(cell.rows());
     rowCounts.insert(cell.rows());
     for (int32_t u = cell.unitBegin; u < cell.unitEnd; ++u) {
-      double seconds = problem.costs.unit(work.place, u, step::UnitTask::Forward, cell.rows()) + backwardSeconds(problem, work.place, u, cell.rows(), split[c]);
+      double seconds =
+          problem.costs.unit(work.place, u, step::UnitTask::Forward, cell.rows()) + backwardSeconds(problem, work.place, u, cell.rows(), split[c]);
       work.busy += seconds;
       work.seconds[kinds.of[u]] += seconds;
       work.pieces[kinds.of[u]] += static_cast<double>(cell.rows());
@@ -280,7 +282,8 @@ std::optional<Efficiency> zorse::planning::efficiency(const Problem &problem, co
       double seconds = 0, samples = 0; // what it would be with the device's row counts
       for (auto [rows, count] : work.rows) {
         double perSample = problem.costs.unit(work.place, kinds.unit[l], step::UnitTask::Forward, rows) +
-                           std::min(backwardSeconds(problem, work.place, kinds.unit[l], rows, false), backwardSeconds(problem, work.place, kinds.unit[l], rows, true));
+                           std::min(backwardSeconds(problem, work.place, kinds.unit[l], rows, false),
+                                    backwardSeconds(problem, work.place, kinds.unit[l], rows, true));
         seconds += perSample / static_cast<double>(rows) * count;
         samples += count;
       }

@@ -57,8 +57,8 @@ std::vector<double> solve(const std::vector<Machines> &machines, const std::vect
   std::vector<double> columnLower(objective.size(), 0), columnUpper(objective.size(), kUnlimited);
   Model model(Clp_newModel(), Clp_deleteModel);
   Clp_setLogLevel(model.get(), 0);
-  Clp_loadProblem(model.get(), static_cast<int>(objective.size()), static_cast<int>(rows), starts.data(), indices.data(), values.data(), columnLower.data(),
-                  columnUpper.data(), objective.data(), lower.data(), upper.data());
+  Clp_loadProblem(model.get(), static_cast<int>(objective.size()), static_cast<int>(rows), starts.data(), indices.data(), values.data(),
+                  columnLower.data(), columnUpper.data(), objective.data(), lower.data(), upper.data());
   Clp_initialSolve(model.get());
   const double *prices = Clp_dualRowSolution(model.get());
   std::vector<double> result(kinds);

@@ -61,14 +61,16 @@ std::string number(double value) {
 }
 
 /// A number with an optional unit out of `units`, from `least` to `most`, or 0 if `zero`.
-double toQuantity(const YAML::Node &node, const std::string &what, const std::vector<Unit> &units, double least, double most, bool zero, const std::string &remedy = "") {
+double toQuantity(const YAML::Node &node, const std::string &what, const std::vector<Unit> &units, double least, double most, bool zero,
+                  const std::string &remedy = "") {
   std::string names;
   for (const Unit &unit : units)
     names += std::string(names.empty() ? "" : ", ") + unit.name;
   std::string expected = what + ": expected a number" + (names.empty() ? "" : ", plain or with one of " + names);
   std::string text = node.IsDefined() && node.IsScalar() ? node.Scalar() : "";
   // strtod would also take "nan", "inf" and hexadecimal numbers.
-  bool plain = !text.empty() && text.size() < 64 && (std::isdigit(static_cast<unsigned char>(text[0])) || text[0] == '.' || text[0] == '-' || text[0] == '+') &&
+  bool plain = !text.empty() && text.size() < 64 &&
+               (std::isdigit(static_cast<unsigned char>(text[0])) || text[0] == '.' || text[0] == '-' || text[0] == '+') &&
                text.find_first_of("xX") == std::string::npos;
   char *end = nullptr;
   double value = plain ? std::strtod(text.c_str(), &end) : NAN;
@@ -87,7 +89,8 @@ double toQuantity(const YAML::Node &node, const std::string &what, const std::ve
     value *= it->factor;
   }
   if (!(zero && value == 0) && !(value >= least && value <= most)) // not a comparison that NaN passes
-    fail(node, what + ": expected " + (zero ? "0 or " : "") + "a figure from " + number(least) + " to " + number(most) + ", got " + show(node) + remedy);
+    fail(node,
+         what + ": expected " + (zero ? "0 or " : "") + "a figure from " + number(least) + " to " + number(most) + ", got " + show(node) + remedy);
   return value;
 }
 
@@ -136,7 +139,8 @@ void fields::checkKeys(const YAML::Node &node, const std::string &what, std::ini
     std::string list;
     for (const std::string &name : names)
       list += (list.empty() ? "" : ", ") + name;
-    fail(item.first, what + ": unknown key " + show(item.first) + suggestion(key, names) + (suggestion(key, names).empty() ? ";" : "") + " known are " + list);
+    fail(item.first,
+         what + ": unknown key " + show(item.first) + suggestion(key, names) + (suggestion(key, names).empty() ? ";" : "") + " known are " + list);
   }
 }
 
@@ -149,9 +153,18 @@ double fields::toBandwidth(const YAML::Node &node, const std::string &what, bool
   if (node.IsDefined() && node.IsScalar() && node.Scalar() == "unlimited")
     return 0;
   return toQuantity(node, what,
-                    {{"KB/s", 1e3}, {"MB/s", 1e6}, {"GB/s", 1e9}, {"TB/s", 1e12}, {"KiB/s", 1024.0}, {"MiB/s", 1048576.0}, {"GiB/s", 1073741824.0}, {"Mbit/s", 1.25e5}, {"Gbit/s", 1.25e8},
+                    {{"KB/s", 1e3},
+                     {"MB/s", 1e6},
+                     {"GB/s", 1e9},
+                     {"TB/s", 1e12},
+                     {"KiB/s", 1024.0},
+                     {"MiB/s", 1048576.0},
+                     {"GiB/s", 1073741824.0},
+                     {"Mbit/s", 1.25e5},
+                     {"Gbit/s", 1.25e8},
                      {"Tbit/s", 1.25e11}},
-                    1e3, 1e15, false, std::string(link ? "; devices that nothing connects cannot train together" : "") + "; what has no limit is 'unlimited'");
+                    1e3, 1e15, false,
+                    std::string(link ? "; devices that nothing connects cannot train together" : "") + "; what has no limit is 'unlimited'");
 }
 
 double fields::toSeconds(const YAML::Node &node, const std::string &what) {
@@ -163,9 +176,10 @@ double fields::toPrice(const YAML::Node &node, const std::string &what) { return
 double fields::toRows(const YAML::Node &node, const std::string &what) { return toQuantity(node, what, {}, 0, 1e9, true); }
 
 uint64_t fields::toBytes(const YAML::Node &node, const std::string &what, bool zero) {
-  double bytes = toQuantity(node, what,
-                            {{"KB", 1e3}, {"MB", 1e6}, {"GB", 1e9}, {"TB", 1e12}, {"KiB", 1024.0}, {"MiB", 1048576.0}, {"GiB", 1073741824.0}, {"TiB", 1099511627776.0}}, 65536,
-                            1125899906842624.0, zero, "; a size is bytes, or 16 GB, 16 GiB");
+  double bytes = toQuantity(
+      node, what,
+      {{"KB", 1e3}, {"MB", 1e6}, {"GB", 1e9}, {"TB", 1e12}, {"KiB", 1024.0}, {"MiB", 1048576.0}, {"GiB", 1073741824.0}, {"TiB", 1099511627776.0}},
+      65536, 1125899906842624.0, zero, "; a size is bytes, or 16 GB, 16 GiB");
   return static_cast<uint64_t>(bytes);
 }
 

@@ -30,7 +30,7 @@ std::string suggestion(const std::string &name, const std::vector<std::string> &
 std::string listed(const std::vector<std::string> &names);
 
 // Figures. All are finite; the range is part of the message.
-double toSpeed(const YAML::Node &node, const std::string &what, bool zero = false); ///< FLOP/s
+double toSpeed(const YAML::Node &node, const std::string &what, bool zero = false);     ///< FLOP/s
 double toBandwidth(const YAML::Node &node, const std::string &what, bool link = false); ///< bytes/s, > 0; "unlimited" is 0
 double toSeconds(const YAML::Node &node, const std::string &what);
 double toPrice(const YAML::Node &node, const std::string &what);

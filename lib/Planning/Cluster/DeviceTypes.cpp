@@ -4,8 +4,8 @@
 
 using namespace zorse::planning;
 
-// Dense throughput of matrix products, FLOP/s: 16 bit as far as products have been measured to reach it, else 75 % of the vendor's figure; f32 without
-// tensor cores. Where a type has no bfloat16, its speed is 0. Memory in vendors' gigabytes.
+// Dense throughput of matrix products, FLOP/s: 16 bit as far as products have been measured to reach it, else 75 % of the vendor's figure; f32
+// without tensor cores. Where a type has no bfloat16, its speed is 0. Memory in vendors' gigabytes.
 const std::vector<DeviceType> &zorse::planning::deviceTypes() {
   constexpr double T = 1e12, G = 1e9;
   constexpr uint64_t GB = 1000000000ull;

@@ -87,7 +87,8 @@ private:
     }
     if (const YAML::Node node = links["inter_site"]; node.IsDefined()) {
       if (!node.IsMap() || !node["bandwidth"])
-        fail(node, "links.inter_site: expected {bandwidth, latency, flow}, got " + (node.IsMap() ? std::string("no bandwidth") : show(node)) + "; without a limit it is 'unlimited'");
+        fail(node, "links.inter_site: expected {bandwidth, latency, flow}, got " + (node.IsMap() ? std::string("no bandwidth") : show(node)) +
+                       "; without a limit it is 'unlimited'");
       *cluster.topology.mutable_between_sites() = readLink(node, "links.inter_site", {});
     }
     if (const YAML::Node node = links["collectives"]; node.IsDefined())
@@ -96,8 +97,10 @@ private:
 
   /// `links.collectives`: what the communication library can do.
   void readCollectives(const YAML::Node &list) {
-    static const std::map<std::string, bundle::Topology::Algorithm> known = {{"exchange", bundle::Topology::EXCHANGE}, {"ring", bundle::Topology::RING},
-                                                                             {"tree", bundle::Topology::TREE},         {"hierarchical", bundle::Topology::HIERARCHICAL},
+    static const std::map<std::string, bundle::Topology::Algorithm> known = {{"exchange", bundle::Topology::EXCHANGE},
+                                                                             {"ring", bundle::Topology::RING},
+                                                                             {"tree", bundle::Topology::TREE},
+                                                                             {"hierarchical", bundle::Topology::HIERARCHICAL},
                                                                              {"rails", bundle::Topology::RAILS}};
     const char *expected = "expected a list of exchange, ring, tree, hierarchical, rails, got ";
     if (!list.IsSequence() || list.size() == 0)
@@ -120,7 +123,8 @@ private:
       return;
     }
     if (!sites.IsSequence() || sites.size() == 0 || sites.size() > kMostSites)
-      fail(sites, "sites: expected a list of 1 to " + std::to_string(kMostSites) + " sites, got " + (sites.IsSequence() ? std::to_string(sites.size()) : show(sites)));
+      fail(sites, "sites: expected a list of 1 to " + std::to_string(kMostSites) + " sites, got " +
+                      (sites.IsSequence() ? std::to_string(sites.size()) : show(sites)));
     for (const YAML::Node &site : sites) {
       checkKeys(site, "site", {"name", "fabric", "uplink", "egress_price"});
       if (!site["name"])
@@ -303,9 +307,9 @@ private:
     for (uint32_t a : used)
       for (uint32_t b : used)
         if (a < b && !known.count({a, b}))
-          fail(root["links"].IsDefined() ? root["links"] : root["sites"],
-               "sites '" + siteNames[a] + "' and '" + siteNames[b] +
-                   "' are not connected: expected a bandwidth between them, found none; give links.inter_site, for all pairs, or an entry of links.between");
+          fail(root["links"].IsDefined() ? root["links"] : root["sites"], "sites '" + siteNames[a] + "' and '" + siteNames[b] +
+                                                                              "' are not connected: expected a bandwidth between them, found none; "
+                                                                              "give links.inter_site, for all pairs, or an entry of links.between");
   }
 
   const YAML::Node root;

@@ -71,7 +71,8 @@ YAML::Node zorse::planning::templateOf(const YAML::Node &node, const std::string
 
 DeviceEntry zorse::planning::readDeviceEntry(const YAML::Node &node, const YAML::Node &templates) {
   checkKeys(node, "device",
-            {"name", "template", "kind", "arch", "type", "speed", "memory", "reserve", "memory_bandwidth", "half_rows", "launch", "threads", "count", "price"});
+            {"name", "template", "kind", "arch", "type", "speed", "memory", "reserve", "memory_bandwidth", "half_rows", "launch", "threads", "count",
+             "price"});
   DeviceEntry entry;
   entry.at = node;
   ClusterDevice &device = entry.device;
@@ -86,18 +87,20 @@ DeviceEntry zorse::planning::readDeviceEntry(const YAML::Node &node, const YAML:
     device.type = toName(name, what + ": type");
     type = findDeviceType(device.type);
     if (!type && !fields["speed"])
-      fail(name, what + ": type '" + device.type + "' is not known" + suggestion(device.type, typeNames()) + "; known are " + [] {
-        std::string list;
-        for (const std::string &known : typeNames())
-          list += (list.empty() ? "" : ", ") + known;
-        return list;
-      }() + "; another type needs at least 'speed', 'memory' and 'kind'");
+      fail(
+          name, what + ": type '" + device.type + "' is not known" + suggestion(device.type, typeNames()) + "; known are " + [] {
+            std::string list;
+            for (const std::string &known : typeNames())
+              list += (list.empty() ? "" : ", ") + known;
+            return list;
+          }() + "; another type needs at least 'speed', 'memory' and 'kind'");
   }
   if (type)
     device.kind = type->kind;
   if (YAML::Node kind = fields["kind"]) {
     if (kind.IsNull()) // never by an omission
-      fail(kind, what + ": expected a kind out of " + deviceKindNames(/*driven=*/false) + ", got nothing; a null device is asked for by kind: \"null\", in quotes");
+      fail(kind, what + ": expected a kind out of " + deviceKindNames(/*driven=*/false) +
+                     ", got nothing; a null device is asked for by kind: \"null\", in quotes");
     device.kind = toName(kind, what + ": kind");
     if (!findDeviceKind(device.kind))
       fail(kind, what + ": expected a kind out of " + deviceKindNames(/*driven=*/false) + ", got '" + device.kind + "'");
@@ -106,7 +109,9 @@ DeviceEntry zorse::planning::readDeviceEntry(const YAML::Node &node, const YAML:
     const std::vector<std::string> &known = deviceKindOf(device.kind).architectures;
     device.arch = toName(arch, what + ": arch");
     if (std::find(known.begin(), known.end(), device.arch) == known.end())
-      fail(arch, what + ": arch: " + (known.empty() ? "there are none to choose from for devices of kind " + device.kind + "; leave it out" : "expected " + listed(known) + suggestion(device.arch, known) + ", got '" + device.arch + "'"));
+      fail(arch, what + ": arch: " +
+                     (known.empty() ? "there are none to choose from for devices of kind " + device.kind + "; leave it out"
+                                    : "expected " + listed(known) + suggestion(device.arch, known) + ", got '" + device.arch + "'"));
   }
   if (YAML::Node threads = fields["threads"])
     device.threads = toCount(threads, what + ": threads", 4096);
@@ -120,8 +125,11 @@ DeviceEntry zorse::planning::readDeviceEntry(const YAML::Node &node, const YAML:
   if (YAML::Node reserve = fields["reserve"])
     device.reserve = toBytes(reserve, what + ": reserve", /*zero=*/true);
   if (device.memory > 0 && device.reserve >= device.memory)
-    fail(fields["reserve"] ? fields["reserve"] : fields["memory"] ? fields["memory"] : node,
-         what + ": its memory of " + step::showBytes(double(device.memory)) + " is no more than the reserve of " + step::showBytes(double(device.reserve)) + "; give a smaller 'reserve'");
+    fail(fields["reserve"]  ? fields["reserve"]
+         : fields["memory"] ? fields["memory"]
+                            : node,
+         what + ": its memory of " + step::showBytes(double(device.memory)) + " is no more than the reserve of " +
+             step::showBytes(double(device.reserve)) + "; give a smaller 'reserve'");
   if (YAML::Node bandwidth = fields["memory_bandwidth"])
     device.memoryBandwidth = toBandwidth(bandwidth, what + ": memory_bandwidth");
   if (YAML::Node rows = fields["half_rows"])

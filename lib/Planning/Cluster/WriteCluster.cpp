@@ -1,4 +1,5 @@
-// A cluster as a file again. Runs of equal devices and equal nodes become one entry with a count where their names are numbered as the reader numbers them.
+// A cluster as a file again. Runs of equal devices and equal nodes become one entry with a count where their names are numbered as the reader numbers
+// them.
 #include "ClusterReader.h"
 
 #include <algorithm>
@@ -49,7 +50,8 @@ std::string speedOf(double value) { return figure(value, {{"TFLOP/s", 1e12}, {"G
 
 std::string inQuotes(const std::string &text) {
   auto plain = [](char c) { return std::isalnum(static_cast<unsigned char>(c)) || c == '_' || c == '-' || c == '.' || c == ':'; };
-  bool simple = !text.empty() && std::isalpha(static_cast<unsigned char>(text[0])) && text.back() != ':' && std::all_of(text.begin(), text.end(), plain);
+  bool simple =
+      !text.empty() && std::isalpha(static_cast<unsigned char>(text[0])) && text.back() != ':' && std::all_of(text.begin(), text.end(), plain);
   for (const char *word : {"null", "Null", "NULL", "true", "false"})
     simple &= text != word;
   if (simple)
@@ -212,7 +214,8 @@ std::string zorse::planning::writeCluster(const Cluster &cluster) {
       while (n + count < nodes.size() && splitNumber(cluster.nodes[n + count].name, other) == static_cast<int64_t>(count) && other == base &&
              nodes[n + count] == nodes[n] && continues(runs[n], runs[n + count], static_cast<int64_t>(count)))
         ++count;
-    out += "  - name: " + inQuotes(count ? base : cluster.nodes[n].name) + "\n" + (count ? "    count: " + std::to_string(count) + "\n" : "") + nodes[n] + "    devices:";
+    out += "  - name: " + inQuotes(count ? base : cluster.nodes[n].name) + "\n" + (count ? "    count: " + std::to_string(count) + "\n" : "") +
+           nodes[n] + "    devices:";
     out += runs[n].empty() ? " []\n" : "\n";
     for (const Run &run : runs[n]) {
       bool whole = count || run.first == 0; // the reader's numbers
@@ -246,8 +249,8 @@ std::string zorse::planning::writeCluster(const Cluster &cluster) {
     // What is not said follows inter_site, which may have a flow.
     if (pair.link().flow() <= 0)
       text = text.substr(0, text.size() - 1) + ", flow: unlimited}";
-    out += "    - {sites: [" + inQuotes(topology.sites(static_cast<int>(pair.a())).name()) + ", " + inQuotes(topology.sites(static_cast<int>(pair.b())).name()) + "], " +
-           text.substr(1) + "\n";
+    out += "    - {sites: [" + inQuotes(topology.sites(static_cast<int>(pair.a())).name()) + ", " +
+           inQuotes(topology.sites(static_cast<int>(pair.b())).name()) + "], " + text.substr(1) + "\n";
   }
   return out;
 }

@@ -28,11 +28,10 @@ struct CostModel::Tables {
 
 namespace {
 
-
 /// What makes devices alike: everything times and memory depend on, and what they cost.
 auto keyOf(const ClusterDevice &device, double speed, const ClusterNode &node, double port, const DeviceProfile *profile) {
-  return std::make_tuple(device.kind, device.type, speed, device.speed[speedIndex(bundle::F32)], device.halfRows, device.memoryBandwidth, device.launch, device.memory,
-                         device.reserve, device.price, node.pcie, port, profile);
+  return std::make_tuple(device.kind, device.type, speed, device.speed[speedIndex(bundle::F32)], device.halfRows, device.memoryBandwidth,
+                         device.launch, device.memory, device.reserve, device.price, node.pcie, port, profile);
 }
 
 } // namespace
@@ -103,8 +102,8 @@ std::optional<CostModel> CostModel::make(const bundle::ModelSummary &summary, co
   if (!unable.empty()) {
     if (unable.size() > 300)
       unable = unable.substr(0, unable.find(',', 250)) + ", ...";
-    error = "the model computes in " + std::string(elementTypeName(type)) + ", which these devices cannot: " + unable + "; leave them out of the cluster, give their speed.\"" +
-            elementTypeName(type) + "\", or compile the model in another type";
+    error = "the model computes in " + std::string(elementTypeName(type)) + ", which these devices cannot: " + unable +
+            "; leave them out of the cluster, give their speed.\"" + elementTypeName(type) + "\", or compile the model in another type";
     return std::nullopt;
   }
   if (profile)
@@ -113,7 +112,8 @@ std::optional<CostModel> CostModel::make(const bundle::ModelSummary &summary, co
     topology.clear_moving();
   tables->network = sim::Network(topology);
   // Gloo's transport sums by exchange and gathers straight from the owners, over relays between sites.
-  bool gloo = std::all_of(cluster.devices.begin(), cluster.devices.end(), [](const ClusterDevice &device) { return deviceKindOf(device.kind).joins("gloo"); });
+  bool gloo = std::all_of(cluster.devices.begin(), cluster.devices.end(),
+                          [](const ClusterDevice &device) { return deviceKindOf(device.kind).joins("gloo"); });
   if (gloo) {
     tables->gather = topology.sites_size() > 1 ? sim::Algorithm::Hierarchical : sim::Algorithm::Exchange;
     tables->reduce = sim::Algorithm::Exchange;
@@ -134,10 +134,18 @@ double CostModel::unit(uint32_t device, int32_t unit, step::UnitTask task, int64
   return index == size_t(step::UnitTask::Forward) && rows > 0 ? std::max(seconds, kLeastForward) : seconds;
 }
 
-double CostModel::update(uint32_t device, int64_t elements) const { return tables->times[tables->deviceClass[device]].update.at(static_cast<double>(elements)); }
-double CostModel::norm(uint32_t device, int64_t elements) const { return tables->times[tables->deviceClass[device]].norm.at(static_cast<double>(elements)); }
-double CostModel::copy(uint32_t device, uint64_t bytes) const { return tables->times[tables->deviceClass[device]].copy.at(static_cast<double>(bytes)); }
-double CostModel::load(uint32_t device, uint64_t bytes) const { return tables->times[tables->deviceClass[device]].load.at(static_cast<double>(bytes)); }
+double CostModel::update(uint32_t device, int64_t elements) const {
+  return tables->times[tables->deviceClass[device]].update.at(static_cast<double>(elements));
+}
+double CostModel::norm(uint32_t device, int64_t elements) const {
+  return tables->times[tables->deviceClass[device]].norm.at(static_cast<double>(elements));
+}
+double CostModel::copy(uint32_t device, uint64_t bytes) const {
+  return tables->times[tables->deviceClass[device]].copy.at(static_cast<double>(bytes));
+}
+double CostModel::load(uint32_t device, uint64_t bytes) const {
+  return tables->times[tables->deviceClass[device]].load.at(static_cast<double>(bytes));
+}
 
 const sim::Network &CostModel::network() const { return tables->network; }
 const bundle::Topology &CostModel::topology() const { return tables->topology; }

@@ -138,7 +138,8 @@ void complete(const Measured &measured, Curve *curves) {
     bool other = !measured.tasks[task == I ? W : I].empty();
     for (Curve::Point &point : points) {
       double whole = rooflines[I].at(point.rows) + rooflines[W].at(point.rows);
-      point.seconds = other ? std::max(point.seconds - curves[task == I ? W : I].at(point.rows), 0.0) : point.seconds * (whole > 0 ? rooflines[task].at(point.rows) / whole : 0.5);
+      point.seconds = other ? std::max(point.seconds - curves[task == I ? W : I].at(point.rows), 0.0)
+                            : point.seconds * (whole > 0 ? rooflines[task].at(point.rows) / whole : 0.5);
     }
     curves[task] = Curve::measured(std::move(points));
   }
@@ -146,8 +147,8 @@ void complete(const Measured &measured, Curve *curves) {
 
 } // namespace
 
-DeviceTimes zorse::planning::deviceTimes(const bundle::ModelSummary &summary, const std::vector<UnitWork> &units, const ClusterDevice &described, double speed, double pcie,
-                                         double port, const DeviceProfile *profile) {
+DeviceTimes zorse::planning::deviceTimes(const bundle::ModelSummary &summary, const std::vector<UnitWork> &units, const ClusterDevice &described,
+                                         double speed, double pcie, double port, const DeviceProfile *profile) {
   ClusterDevice device = described;
   if (profile && profile->launch >= 0)
     device.launch = profile->launch;

@@ -79,8 +79,8 @@ struct DeviceTimes {
 };
 
 /// \param port  bytes/s towards other devices of the node, for copies where the memory's bandwidth is not known
-DeviceTimes deviceTimes(const bundle::ModelSummary &summary, const std::vector<UnitWork> &units, const ClusterDevice &device, double speed, double pcie, double port,
-                        const DeviceProfile *profile);
+DeviceTimes deviceTimes(const bundle::ModelSummary &summary, const std::vector<UnitWork> &units, const ClusterDevice &device, double speed,
+                        double pcie, double port, const DeviceProfile *profile);
 
 /// The part of a profile that says most about a device: by its name, the name before ":3", its type; nullptr if there is none.
 const DeviceProfile *findProfile(const Profile &profile, const ClusterDevice &device);

@@ -16,7 +16,7 @@ struct Entry {
 
 // Touvron et al. 2023 (arXiv 2302.13971, 2307.09288); the vocabulary is that of the published comparisons of heterogeneous training.
 constexpr Entry kShapes[] = {
-    {"llama-7b", 32, 4096, 11008, 32, 32, 49152},  {"llama-13b", 40, 5120, 13824, 40, 40, 49152},  {"llama-33b", 60, 6656, 17920, 52, 52, 49152},
+    {"llama-7b", 32, 4096, 11008, 32, 32, 49152},  {"llama-13b", 40, 5120, 13824, 40, 40, 49152}, {"llama-33b", 60, 6656, 17920, 52, 52, 49152},
     {"llama-65b", 80, 8192, 22016, 64, 64, 49152}, {"llama-70b", 80, 8192, 28672, 64, 8, 32000},
 };
 
@@ -233,12 +233,13 @@ std::optional<bundle::ModelSummary> planning::makeSummary(const ModelShape &shap
     return false;
   };
   if (!within("layers", shape.layers, kMostLayers) || !within("hidden", shape.hidden, kMostWidth) || !within("ffn", shape.ffn, kMostWidth) ||
-      !within("heads", shape.heads, shape.hidden) || !within("kv_heads", shape.kvHeads, shape.heads) || !within("vocabulary", shape.vocabulary, kMostWidth) ||
-      !within("sequence", shape.sequence, kMostSequence))
+      !within("heads", shape.heads, shape.hidden) || !within("kv_heads", shape.kvHeads, shape.heads) ||
+      !within("vocabulary", shape.vocabulary, kMostWidth) || !within("sequence", shape.sequence, kMostSequence))
     return std::nullopt;
   if (shape.hidden % shape.heads || shape.heads % shape.kvHeads) {
-    error = "model '" + shape.name + "': " + std::to_string(shape.heads) + " heads with " + std::to_string(shape.kvHeads) + " for keys and values do not divide a hidden size of " +
-            std::to_string(shape.hidden) + ". Give heads that divide hidden, and kv_heads that divide heads";
+    error = "model '" + shape.name + "': " + std::to_string(shape.heads) + " heads with " + std::to_string(shape.kvHeads) +
+            " for keys and values do not divide a hidden size of " + std::to_string(shape.hidden) +
+            ". Give heads that divide hidden, and kv_heads that divide heads";
     return std::nullopt;
   }
   if (shape.computeType != bundle::BF16 && shape.computeType != bundle::F16 && shape.computeType != bundle::F32) {

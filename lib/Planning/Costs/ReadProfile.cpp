@@ -43,10 +43,11 @@ std::vector<ProfilePoint> readPoints(const json &points, const std::string &path
     ProfilePoint point;
     point.rows = toInteger(from["rows"], here + ".rows", 1, kMostRows);
     if (!result.empty() && result.back().rows >= point.rows)
-      fail(here + ".rows", "expected more than the " + std::to_string(result.back().rows) + " of the point before, got " + std::to_string(point.rows) + "; points are in ascending order");
+      fail(here + ".rows", "expected more than the " + std::to_string(result.back().rows) + " of the point before, got " +
+                               std::to_string(point.rows) + "; points are in ascending order");
     bool any = false;
-    for (auto [key, seconds] : {std::make_pair("forward", &point.forward), std::make_pair("backward", &point.backward), std::make_pair("input_gradients", &point.inputGradients),
-                                std::make_pair("weight_gradients", &point.weightGradients)})
+    for (auto [key, seconds] : {std::make_pair("forward", &point.forward), std::make_pair("backward", &point.backward),
+                                std::make_pair("input_gradients", &point.inputGradients), std::make_pair("weight_gradients", &point.weightGradients)})
       if (from.contains(key)) {
         *seconds = toSeconds(from[key], here + "." + key);
         any = true;
@@ -196,7 +197,8 @@ std::optional<Profile> zorse::planning::readProfileFiles(const std::vector<std::
     if (!profile)
       return std::nullopt;
     if (!all.model.empty() && !profile->model.empty() && all.model != profile->model) {
-      error = path + ": was measured for another model (" + profile->model + ") than " + paths.front() + " (" + all.model + "); remove \"model\" if their units are the same";
+      error = path + ": was measured for another model (" + profile->model + ") than " + paths.front() + " (" + all.model +
+              "); remove \"model\" if their units are the same";
       return std::nullopt;
     }
     if (all.model.empty())
@@ -232,7 +234,9 @@ std::optional<Profile> zorse::planning::readProfileFiles(const std::vector<std::
     std::set<std::pair<std::string, std::string>> measured;
     for (const LinkProfile &link : profile->links)
       measured.insert({link.from, link.to});
-    all.links.erase(std::remove_if(all.links.begin(), all.links.end(), [&](const LinkProfile &link) { return measured.count({link.from, link.to}) > 0; }), all.links.end());
+    all.links.erase(
+        std::remove_if(all.links.begin(), all.links.end(), [&](const LinkProfile &link) { return measured.count({link.from, link.to}) > 0; }),
+        all.links.end());
     all.links.insert(all.links.end(), profile->links.begin(), profile->links.end());
   }
   return all;

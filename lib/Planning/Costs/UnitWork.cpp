@@ -17,7 +17,8 @@ double positions(const bundle::ModelSummary &summary, const bundle::UnitInfo &un
   auto consider = [&](const auto &values) {
     for (uint32_t v : values) {
       const bundle::ValueInfo &value = summary.values(static_cast<int>(v));
-      if (!largest || std::make_tuple(value.needs_gradient(), value.bytes_per_row()) > std::make_tuple(largest->needs_gradient(), largest->bytes_per_row()))
+      if (!largest ||
+          std::make_tuple(value.needs_gradient(), value.bytes_per_row()) > std::make_tuple(largest->needs_gradient(), largest->bytes_per_row()))
         largest = &value;
     }
   };
@@ -60,12 +61,13 @@ UnitWork zorse::planning::unitWork(const bundle::ModelSummary &summary, int32_t 
     set(step::UnitTask::WeightGradients, unit.weight_gradient_flops_per_row(), unit.weight_gradient_bytes_per_row());
     return work;
   }
-  // A unit that does not split does all of its backward in one of the two (step::unitTask). A summary in which none does was made before backwards could
-  // be split: a forward and the two parts of its backward then take a third of the whole each, where a unit has both.
+  // A unit that does not split does all of its backward in one of the two (step::unitTask). A summary in which none does was made before backwards
+  // could be split: a forward and the two parts of its backward then take a third of the whole each, where a unit has both.
   bool known = std::any_of(summary.units().begin(), summary.units().end(), [](const bundle::UnitInfo &other) { return other.splits(); });
-  bool inputs = std::any_of(unit.values_in().begin(), unit.values_in().end(), [&](uint32_t v) { return summary.values(static_cast<int>(v)).needs_gradient(); });
-  bool weights =
-      std::any_of(unit.parameters().begin(), unit.parameters().end(), [&](uint32_t q) { return summary.parameters(static_cast<int>(q)).trainable(); });
+  bool inputs =
+      std::any_of(unit.values_in().begin(), unit.values_in().end(), [&](uint32_t v) { return summary.values(static_cast<int>(v)).needs_gradient(); });
+  bool weights = std::any_of(unit.parameters().begin(), unit.parameters().end(),
+                             [&](uint32_t q) { return summary.parameters(static_cast<int>(q)).trainable(); });
   double first = inputs && weights && !known ? 0.5 : weights && !inputs ? 0 : 1;
   set(step::UnitTask::InputGradients, first * flops, first * bytes);
   set(step::UnitTask::WeightGradients, (1 - first) * flops, (1 - first) * bytes);

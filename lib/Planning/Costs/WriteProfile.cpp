@@ -9,8 +9,8 @@ namespace {
 
 ordered_json toJson(const ProfilePoint &point) {
   ordered_json out = {{"rows", point.rows}};
-  for (auto [key, seconds] :
-       {std::make_pair("forward", point.forward), std::make_pair("backward", point.backward), std::make_pair("input_gradients", point.inputGradients), std::make_pair("weight_gradients", point.weightGradients)})
+  for (auto [key, seconds] : {std::make_pair("forward", point.forward), std::make_pair("backward", point.backward),
+                              std::make_pair("input_gradients", point.inputGradients), std::make_pair("weight_gradients", point.weightGradients)})
     if (seconds >= 0)
       out[key] = seconds;
   if (point.memory >= 0)
@@ -45,7 +45,9 @@ std::string zorse::planning::writeProfile(const Profile &profile) {
     rate("copy", "per_byte", device.copyPerByte, device.copyFixed);
     rate("load", "per_byte", device.loadPerByte, device.loadFixed);
     if (device.communicationPerByte >= 0)
-      out += ",\n     \"communication\": " + text(ordered_json{{"per_byte", device.communicationPerByte}, {"per_message", device.communicationPerMessage}, {"delay", device.communicationDelay}});
+      out += ",\n     \"communication\": " + text(ordered_json{{"per_byte", device.communicationPerByte},
+                                                               {"per_message", device.communicationPerMessage},
+                                                               {"delay", device.communicationDelay}});
     if (!device.classes.empty())
       out += ",\n     \"classes\": {";
     const char *separator = "\n";

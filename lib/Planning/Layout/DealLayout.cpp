@@ -5,7 +5,8 @@
 using namespace zorse;
 using namespace zorse::planning;
 
-void zorse::planning::dealLayoutStage(const Layout &layout, const Stage &stage, int64_t base, std::vector<step::StageDevice> &devices, std::vector<step::Cell> &cells) {
+void zorse::planning::dealLayoutStage(const Layout &layout, const Stage &stage, int64_t base, std::vector<step::StageDevice> &devices,
+                                      std::vector<step::Cell> &cells) {
   devices.clear();
   for (const Member &member : stage.members)
     if (member.samples > 0)

@@ -79,7 +79,9 @@ void QuickSimulation::deal(const Layout &layout) {
     if (begin == end)
       continue;
     devicesUsed.push_back(d);
-    auto bySample = [&](uint32_t a, uint32_t b) { return cells[a].sampleBegin != cells[b].sampleBegin ? cells[a].sampleBegin < cells[b].sampleBegin : a < b; };
+    auto bySample = [&](uint32_t a, uint32_t b) {
+      return cells[a].sampleBegin != cells[b].sampleBegin ? cells[a].sampleBegin < cells[b].sampleBegin : a < b;
+    };
     if (stageOf[*begin] != stageOf[*(end - 1)]) {
       oneStageEach = false;
       std::sort(begin, end, bySample);
@@ -108,7 +110,8 @@ void QuickSimulation::findChunks() {
     }
     chunkOrder.resize(chunks.size() - before);
     std::iota(chunkOrder.begin(), chunkOrder.end(), before);
-    std::sort(chunkOrder.begin(), chunkOrder.end(), [&](uint32_t a, uint32_t b) { return chunks[a].unitBegin != chunks[b].unitBegin ? chunks[a].unitBegin < chunks[b].unitBegin : a < b; });
+    std::sort(chunkOrder.begin(), chunkOrder.end(),
+              [&](uint32_t a, uint32_t b) { return chunks[a].unitBegin != chunks[b].unitBegin ? chunks[a].unitBegin < chunks[b].unitBegin : a < b; });
     for (uint32_t k : chunkOrder) {
       if (bands.size() == firstBand || chunks[k].unitBegin >= bands.back().unitEnd)
         bands.push_back({d, chunks[k].unitEnd, 0, 0, 0});

@@ -10,7 +10,9 @@ using namespace zorse;
 using namespace zorse::planning;
 
 void QuickSimulation::order(const Layout &layout) {
-  orders = layout.schedule.kind == step::ScheduleKind::GPipe ? Orders::AllForwardsFirst : layout.schedule.kind == step::ScheduleKind::Timed ? Orders::Timed : Orders::Chain;
+  orders = layout.schedule.kind == step::ScheduleKind::GPipe   ? Orders::AllForwardsFirst
+           : layout.schedule.kind == step::ScheduleKind::Timed ? Orders::Timed
+                                                               : Orders::Chain;
   chained = orders == Orders::Chain;
   chain.clear();
   if (chained)
@@ -34,7 +36,8 @@ void QuickSimulation::orderStages(const step::Schedule &schedule) {
     for (const Member &member : info.stage->members) {
       uint32_t d = member.device;
       if (member.samples > 0 && tasks[d].empty())
-        tasks[d] = rule.order(d, {cellsOf.data() + cellsOfBegin[d], cellsOfBegin[d + 1] - cellsOfBegin[d]}, behind, d < schedule.ahead.size() ? schedule.ahead[d] : 0);
+        tasks[d] = rule.order(d, {cellsOf.data() + cellsOfBegin[d], cellsOfBegin[d + 1] - cellsOfBegin[d]}, behind,
+                              d < schedule.ahead.size() ? schedule.ahead[d] : 0);
     }
   }
   chain.clear();
@@ -46,8 +49,8 @@ void QuickSimulation::orderStages(const step::Schedule &schedule) {
   chainBegin[devices] = static_cast<uint32_t>(chain.size());
 }
 
-/// 1F1B with a split backward: W fills gaps, but a device keeps no more cells between F and W than the fullest one between F and B, nor more than memory
-/// seems to hold.
+/// 1F1B with a split backward: W fills gaps, but a device keeps no more cells between F and W than the fullest one between F and B, nor more than
+/// memory seems to hold.
 void QuickSimulation::boundWeights() {
   auto mostAlive = [&](uint32_t d) {
     uint32_t alive = 0, most = 0;

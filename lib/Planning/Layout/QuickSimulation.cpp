@@ -5,10 +5,7 @@
 using namespace zorse;
 using namespace zorse::planning;
 
-namespace {
-
-
-} // namespace
+namespace {} // namespace
 
 QuickSimulation::QuickSimulation(const Problem &problem, const UnitTables &tables, uint64_t gaps)
     : problem(problem), tables(tables), unitTimes(problem, tables), traffic(problem.costs.network()), twins(problem), gaps(gaps) {
@@ -80,7 +77,8 @@ void QuickSimulation::begin(uint32_t device, uint32_t task) {
   default:
     seconds = kind.weights;
   }
-  if (!accumulates[device] && (task & ~kCellMask) == (split ? kWeightsTask : kBackwardTask)) { // gradients take memory from the first to the step's end
+  if (!accumulates[device] &&
+      (task & ~kCellMask) == (split ? kWeightsTask : kBackwardTask)) { // gradients take memory from the first to the step's end
     accumulates[device] = 1;
     take(device, accumulators[device]);
   }
@@ -153,7 +151,10 @@ void QuickSimulation::readyTask(uint32_t task) {
     }
     priority = kind == kForwardTask ? forwardPriority[cell] : kind == kBackwardTask ? backwardPriority[cell] : weightsPriority[cell];
   } else {
-    priority = step::priorityOf(kind == kForwardTask ? step::kForwardRank : kind == kBackwardTask ? step::kBackwardRank : step::kFillerRank, cells[cell].sampleBegin, cells[cell].unitBegin);
+    priority = step::priorityOf(kind == kForwardTask    ? step::kForwardRank
+                                : kind == kBackwardTask ? step::kBackwardRank
+                                                        : step::kFillerRank,
+                                cells[cell].sampleBegin, cells[cell].unitBegin);
   }
   auto &heap = orders != Orders::AllForwardsFirst && kind == kWeightsTask ? readyWeights[device] : readyTasks[device];
   heap.push_back({priority, task});
@@ -306,7 +307,8 @@ void QuickSimulation::start() {
         continue;
       for (uint32_t s : stagesOfGroup[g])
         ++stages[s].gathers;
-      candidates.push_back({step::priorityOf(step::kShortRank, 0, group.units.empty() ? 0 : static_cast<int32_t>(group.units.front())), static_cast<uint32_t>(collectives.size() - 2)});
+      candidates.push_back({step::priorityOf(step::kShortRank, 0, group.units.empty() ? 0 : static_cast<int32_t>(group.units.front())),
+                            static_cast<uint32_t>(collectives.size() - 2)});
     }
   std::make_heap(candidates.begin(), candidates.end(), later);
   for (const StageInfo &info : stages)

@@ -26,8 +26,8 @@ namespace zorse::planning {
 
 /// Owners of state groups: who reads a group, and which elements each of them owns. One entry per set of groups with the same readers.
 struct OwnerShares {
-  std::vector<uint32_t> readers;   ///< ascending
-  std::vector<double> weights;     ///< by reader, StateRule::Proportional and Equal: relative; FreeMemory: parts of the moments, sum 1
+  std::vector<uint32_t> readers; ///< ascending
+  std::vector<double> weights;   ///< by reader, StateRule::Proportional and Equal: relative; FreeMemory: parts of the moments, sum 1
   std::vector<uint32_t> groups;
 };
 
@@ -37,20 +37,21 @@ public:
   /// Placed buffers usually leave gaps of one part of the activations in so many.
   static constexpr uint64_t kGaps = 50;
 
-  /// \param gaps  memory counts one part of the activations in so many for gaps; 0: none, plans may turn out not to fit, and none that fits seems not to
+  /// \param gaps  memory counts one part of the activations in so many for gaps; 0: none, plans may turn out not to fit, and none that fits seems not
+  /// to
   QuickSimulation(const Problem &problem, const UnitTables &tables, uint64_t gaps = kGaps);
 
   struct Result {
-    bool ran = false;                ///< false: the order cannot run
-    double step = 0;                 ///< seconds
-    uint64_t excess = 0;             ///< bytes that devices lack, summed
-    std::vector<uint64_t> memory;    ///< per device of the cluster, gaps included
-    std::vector<uint64_t> gaps;      ///< per device: what was counted for them
-    std::vector<double> busy;        ///< per device: seconds of compute
-    uint32_t tasks = 0;              ///< simulated: F, B, W and transfers
+    bool ran = false;             ///< false: the order cannot run
+    double step = 0;              ///< seconds
+    uint64_t excess = 0;          ///< bytes that devices lack, summed
+    std::vector<uint64_t> memory; ///< per device of the cluster, gaps included
+    std::vector<uint64_t> gaps;   ///< per device: what was counted for them
+    std::vector<double> busy;     ///< per device: seconds of compute
+    uint32_t tasks = 0;           ///< simulated: F, B, W and transfers
   };
   struct Mode {
-    bool freeLinks = false;          ///< bytes arrive at once, state costs nothing
+    bool freeLinks = false; ///< bytes arrive at once, state costs nothing
   };
   const Result &run(const Layout &layout, Mode mode);
   const Result &run(const Layout &layout) { return run(layout, Mode()); }
@@ -74,33 +75,33 @@ private:
   static constexpr uint32_t kWhatBits = 29;
   static constexpr uint32_t what(uint32_t kind, uint32_t index) { return kind << kWhatBits | index; }
 
-  struct Kind {                      ///< of cell: equal stage, device class and rows
+  struct Kind { ///< of cell: equal stage, device class and rows
     double forward, backward, weights, inputBytes;
     CellBytes bytes;
     uint32_t deviceClass;
     int64_t rows;
   };
-  struct StageInfo {                 ///< of one way
+  struct StageInfo { ///< of one way
     const Stage *stage;
     int32_t unitBegin, unitEnd;
     uint32_t cellBegin, cellEnd, kindBegin, kindEnd;
-    int32_t front, behind;           ///< neighbours, -1: none
-    uint32_t gathers;                ///< still to come
-    uint32_t cellsLeft;              ///< with gradients to add
+    int32_t front, behind; ///< neighbours, -1: none
+    uint32_t gathers;      ///< still to come
+    uint32_t cellsLeft;    ///< with gradients to add
   };
-  struct Chunk {                     ///< a device's cells of one range of units
+  struct Chunk { ///< a device's cells of one range of units
     int32_t unitBegin, unitEnd;
-    uint32_t first;                  ///< cell, by samples
+    uint32_t first; ///< cell, by samples
     uint32_t band;
   };
-  struct Band {                      ///< a device's chunks whose ranges overlap
+  struct Band { ///< a device's chunks whose ranges overlap
     uint32_t device;
     int32_t unitEnd;
-    uint32_t begin, end;             ///< of its list of cells
+    uint32_t begin, end; ///< of its list of cells
     int64_t rows;
   };
   struct Transfer {
-    uint32_t from, to;               ///< cells
+    uint32_t from, to; ///< cells
     double bytes;
   };
   struct Collective {
@@ -113,9 +114,9 @@ private:
     double time;
     uint32_t what;
   };
-  struct Waiting {                   ///< for a queue; the least first
+  struct Waiting { ///< for a queue; the least first
     uint64_t priority;
-    uint32_t op;                     ///< kind << 30 | index
+    uint32_t op; ///< kind << 30 | index
     bool operator>(const Waiting &o) const { return priority != o.priority ? priority > o.priority : op > o.op; }
   };
   static constexpr auto later = [](const Waiting &a, const Waiting &b) { return a > b; };
@@ -173,7 +174,7 @@ private:
   const UnitTables &tables;
   UnitTimes unitTimes;
   sim::Traffic traffic;
-  TwinFinder twins;                             ///< pipelines that are not simulated themselves
+  TwinFinder twins; ///< pipelines that are not simulated themselves
   const uint64_t gaps;
   Mode mode;
   bool split = false, chained = true;
@@ -187,11 +188,11 @@ private:
   std::vector<StageInfo> stages;
   std::vector<step::StageDevice> stageDevices;
   std::vector<Transfer> transfers, gradients;
-  std::vector<Range> sends, gradientSends;      ///< by cell
-  std::vector<uint32_t> cellsOfBegin, cellsOf;  ///< by device: its cells by (sample, unit)
+  std::vector<Range> sends, gradientSends;     ///< by cell
+  std::vector<uint32_t> cellsOfBegin, cellsOf; ///< by device: its cells by (sample, unit)
   std::vector<uint32_t> devicesUsed;
-  bool oneStageEach = true;                     ///< no device has cells of two stages
-  std::vector<Chunk> chunks;                    ///< by device; timed orders only
+  bool oneStageEach = true;  ///< no device has cells of two stages
+  std::vector<Chunk> chunks; ///< by device; timed orders only
   std::vector<Band> bands;
   std::vector<uint32_t> chunkOf, bandOf;        ///< by cell
   std::vector<uint32_t> bandsBegin, chunkOrder; ///< by device; of one device, to sort
@@ -200,7 +201,7 @@ private:
 
   // Orders: tasks are kind << 30 | cell.
   std::vector<uint32_t> chain, chainBegin, position;
-  std::vector<std::vector<Waiting>> readyTasks; ///< without a chain: heaps
+  std::vector<std::vector<Waiting>> readyTasks;   ///< without a chain: heaps
   std::vector<std::vector<Waiting>> readyWeights; ///< W, where it fills gaps
   std::vector<uint32_t> forwardsLeft;
   std::vector<uint64_t> forwardPriority, backwardPriority, weightsPriority; ///< Timed: by cell
@@ -209,28 +210,28 @@ private:
   std::vector<uint32_t> weightBound, weightsDone, forwardsBegun; ///< 1F1B with W: cells between F and W at most; counts
   // Admission, by band: its cells in order.
   std::vector<uint8_t> admitted;
-  std::vector<double> mostRows;                 ///< by band
-  std::vector<uint32_t> admitNext;              ///< by band
-  std::vector<int64_t> rowsInFlight;            ///< by band
-  std::vector<uint64_t> heldBytes, budget;      ///< by device
-  std::vector<uint64_t> deferring, aside;       ///< by device: deferred bytes between B and W; what is kept for them
-  std::vector<std::vector<Waiting>> heldBack;   ///< by device: backwards that wait for a W
-  std::vector<Waiting> oldest;                  ///< heap of cells that could start but are not admitted
-  std::vector<uint32_t> blockedAt;              ///< by cell: transfers that wait for its admission, as a list through blockedNext
+  std::vector<double> mostRows;               ///< by band
+  std::vector<uint32_t> admitNext;            ///< by band
+  std::vector<int64_t> rowsInFlight;          ///< by band
+  std::vector<uint64_t> heldBytes, budget;    ///< by device
+  std::vector<uint64_t> deferring, aside;     ///< by device: deferred bytes between B and W; what is kept for them
+  std::vector<std::vector<Waiting>> heldBack; ///< by device: backwards that wait for a W
+  std::vector<Waiting> oldest;                ///< heap of cells that could start but are not admitted
+  std::vector<uint32_t> blockedAt;            ///< by cell: transfers that wait for its admission, as a list through blockedNext
   std::vector<uint32_t> blockedNext;
 
   // State.
   std::vector<OwnerShares> shares;
   std::vector<uint32_t> sharesOfGroup, scratchGroups;
   std::vector<std::vector<uint32_t>> stagesOfGroup;
-  std::vector<uint32_t> stagesLeft;             ///< by group: with gradients to add
+  std::vector<uint32_t> stagesLeft; ///< by group: with gradients to add
   std::vector<Collective> collectives;
   std::vector<uint64_t> resident, owned, accumulators;
   std::vector<uint8_t> accumulates;
   std::vector<double> loadFree;
   std::vector<sim::Piece> pieceList;
   std::vector<double> normEnd, updateSeconds;
-  std::vector<uint32_t> cellsLeftOf;            ///< per device
+  std::vector<uint32_t> cellsLeftOf; ///< per device
 
   // The clock.
   double now = 0;

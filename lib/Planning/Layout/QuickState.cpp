@@ -7,10 +7,7 @@
 using namespace zorse;
 using namespace zorse::planning;
 
-namespace {
-
-
-} // namespace
+namespace {} // namespace
 
 void QuickSimulation::layOutState(const Layout &layout) {
   // Sets of groups with the same readers. Nearly always: one per stage.
@@ -166,7 +163,8 @@ void QuickSimulation::weighOwners(const Layout &layout) {
     for (uint32_t g : set.groups) {
       const GroupTable &group = tables.groups()[g];
       if (group.trainable)
-        bytes += static_cast<double>(group.elements) * static_cast<double>(group.elementSize) * (tables.moments() + (group.computeSize != group.elementSize ? 1 : 0));
+        bytes += static_cast<double>(group.elements) * static_cast<double>(group.elementSize) *
+                 (tables.moments() + (group.computeSize != group.elementSize ? 1 : 0));
     }
     if (bytes <= 0 || set.readers.size() < 2)
       continue;

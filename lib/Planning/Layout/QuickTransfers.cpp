@@ -95,7 +95,8 @@ void QuickSimulation::startTransfers() {
       }
       for (uint32_t d : set.readers)
         busyQueue[2 * devices + d] = 1;
-      double size = static_cast<double>(collective.gather ? tables.groups()[collective.group].computeSize : tables.groups()[collective.group].elementSize);
+      double size =
+          static_cast<double>(collective.gather ? tables.groups()[collective.group].computeSize : tables.groups()[collective.group].elementSize);
       pieces(set, collective.group);
       for (sim::Piece &piece : pieceList)
         piece.bytes *= size;
@@ -149,7 +150,8 @@ void QuickSimulation::stageDone(uint32_t stage) {
         if (mode.freeLinks)
           continue;
         const auto &units = tables.groups()[g].units;
-        addCandidate(step::priorityOf(step::kShortRank, 0, units.empty() ? 0 : -static_cast<int32_t>(units.back())), kCollectiveOp | i); // gradients of late units first
+        addCandidate(step::priorityOf(step::kShortRank, 0, units.empty() ? 0 : -static_cast<int32_t>(units.back())),
+                     kCollectiveOp | i); // gradients of late units first
       }
   }
 }

@@ -107,8 +107,8 @@ bool TwinFinder::alike(const Layout &layout, const Pipeline &a, const Pipeline &
     for (size_t i = 0; i < x.members.size() && same; ++i) {
       const Member &m = x.members[i], &n = y.members[i];
       const ClusterDevice &one = problem->cluster.devices[m.device], &other = problem->cluster.devices[n.device];
-      same = m.samples == n.samples && m.rows == n.rows && problem->costs.deviceClass(m.device) == problem->costs.deviceClass(n.device) && one.memory == other.memory &&
-             one.reserve == other.reserve && launches(m.device) == launches(n.device) && sameNodes(m.device, n.device);
+      same = m.samples == n.samples && m.rows == n.rows && problem->costs.deviceClass(m.device) == problem->costs.deviceClass(n.device) &&
+             one.memory == other.memory && one.reserve == other.reserve && launches(m.device) == launches(n.device) && sameNodes(m.device, n.device);
       if (!same)
         break;
       if (deviceTwin[m.device] == kNone) {

@@ -9,8 +9,8 @@
 
 namespace zorse::planning {
 
-/// Finds twins: pipelines with equal stages, samples, rows and launch counts on devices of equal classes and memory, place by place, on nodes of their own with equal links, each
-/// within one site. Nothing passes between two of them but collectives, which have the members of all.
+/// Finds twins: pipelines with equal stages, samples, rows and launch counts on devices of equal classes and memory, place by place, on nodes of
+/// their own with equal links, each within one site. Nothing passes between two of them but collectives, which have the members of all.
 ///
 /// Where nodes or a limited fabric are shared, or devices' processors move the bytes, pipelines get in each other's way: they are no twins.
 class TwinFinder {
@@ -38,11 +38,11 @@ private:
 
   const Problem *problem;
   bool possible = true;
-  std::vector<uint32_t> nodeClass;      ///< by node: equal links in equal sites
-  std::vector<uint8_t> sharedFabric;    ///< by site: its devices share its bandwidth
-  std::vector<uint32_t> first;          ///< by pipeline: the first one that is like it
+  std::vector<uint32_t> nodeClass;   ///< by node: equal links in equal sites
+  std::vector<uint8_t> sharedFabric; ///< by site: its devices share its bandwidth
+  std::vector<uint32_t> first;       ///< by pipeline: the first one that is like it
   std::vector<std::pair<uint32_t, uint32_t>> pairs, mapped;
-  std::vector<uint32_t> begins;         ///< by device: where its pairs begin
+  std::vector<uint32_t> begins; ///< by device: where its pairs begin
   std::vector<uint32_t> ownerOfNode, ownerOfSite, deviceTwin, nodeTwin, touchedDevices, touchedNodes;
 };
 

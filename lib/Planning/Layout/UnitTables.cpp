@@ -68,16 +68,18 @@ UnitTables::UnitTables(const Problem &problem) {
     Unit unit{};
     unit.splits = info.splits();
     bool passesGradient = std::any_of(info.values_in().begin(), info.values_in().end(), [&](uint32_t v) { return values[v].needsGradient; });
-    bool trains = std::any_of(info.parameters().begin(), info.parameters().end(), [&](uint32_t p) { return summary.parameters(static_cast<int>(p)).trainable(); });
+    bool trains = std::any_of(info.parameters().begin(), info.parameters().end(),
+                              [&](uint32_t p) { return summary.parameters(static_cast<int>(p)).trainable(); });
     bool onlyWeights = !passesGradient && trains;
     unit.splitInB = unit.splits || !onlyWeights;
     unit.splitInW = unit.splits || onlyWeights;
     anySplits |= unit.splits;
-    uint32_t whole = info.backward_body(), b = unit.splits ? info.input_gradient_body() : whole, w = unit.splits ? info.weight_gradient_body() : whole;
+    uint32_t whole = info.backward_body(), b = unit.splits ? info.input_gradient_body() : whole,
+             w = unit.splits ? info.weight_gradient_body() : whole;
     for (int i = 0; i < info.values_in_size(); ++i) {
       uint32_t index = static_cast<uint32_t>(i), v = info.values_in(i);
-      unit.in.push_back({v, values[v].needsGradient, slots.has(whole, bundle::BOUNDARY_IN, index), unit.splitInB && slots.has(b, bundle::BOUNDARY_IN, index),
-                         unit.splitInW && slots.has(w, bundle::BOUNDARY_IN, index)});
+      unit.in.push_back({v, values[v].needsGradient, slots.has(whole, bundle::BOUNDARY_IN, index),
+                         unit.splitInB && slots.has(b, bundle::BOUNDARY_IN, index), unit.splitInW && slots.has(w, bundle::BOUNDARY_IN, index)});
     }
     for (int i = 0; i < info.values_out_size(); ++i) {
       uint32_t index = static_cast<uint32_t>(i), v = info.values_out(i);
@@ -90,7 +92,8 @@ UnitTables::UnitTables(const Problem &problem) {
     unit.savedPerRow = info.saved_bytes().per_row();
     unit.deferredFixed = info.deferred_bytes().fixed();
     unit.deferredPerRow = info.deferred_bytes().per_row();
-    const bundle::Extent *spaces[4] = {&info.forward_workspace(), &info.backward_workspace(), &info.input_gradient_workspace(), &info.weight_gradient_workspace()};
+    const bundle::Extent *spaces[4] = {&info.forward_workspace(), &info.backward_workspace(), &info.input_gradient_workspace(),
+                                       &info.weight_gradient_workspace()};
     for (int t = 0; t < 4; ++t) {
       unit.workspace[t][0] = spaces[t]->fixed();
       unit.workspace[t][1] = spaces[t]->per_row();
@@ -150,7 +153,10 @@ CellBytes UnitTables::cellBytes(int32_t unitBegin, int32_t unitEnd, int64_t rows
   auto size = [&](uint32_t v) { return alignRegion(values[v].bytes * r); };
   enum End { AfterForward, AfterSend, AfterBackward, AfterWeights };
   auto freed = [&](End end, uint64_t n) {
-    (end == AfterForward ? bytes.freedByForward : end == AfterSend ? bytes.freedBySend : end == AfterBackward ? bytes.freedByBackward : bytes.freedByWeights) += n;
+    (end == AfterForward    ? bytes.freedByForward
+     : end == AfterSend     ? bytes.freedBySend
+     : end == AfterBackward ? bytes.freedByBackward
+                            : bytes.freedByWeights) += n;
   };
   // How long the forward value of a boundary is needed here.
   auto lastUse = [&](uint32_t v, int32_t from, bool leaves) {

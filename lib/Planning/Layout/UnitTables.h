@@ -13,26 +13,26 @@ namespace zorse::planning {
 
 /// Bytes that a cell takes and frees on its device, by the event that does it. Every buffer counts in multiples of 64 bytes, as arenas place them.
 struct CellBytes {
-  uint64_t takenByReceive = 0;          ///< the first transfer of what the stage in front sends
+  uint64_t takenByReceive = 0; ///< the first transfer of what the stage in front sends
   uint64_t takenByForward = 0, freedByForward = 0;
-  uint64_t freedBySend = 0;             ///< the last transfer to the stage behind
+  uint64_t freedBySend = 0; ///< the last transfer to the stage behind
   uint64_t takenByGradientReceive = 0;
   uint64_t takenByBackward = 0, freedByBackward = 0;
   uint64_t freedByGradientSend = 0;
-  uint64_t freedByWeights = 0;          ///< W, where the backward is split
+  uint64_t freedByWeights = 0; ///< W, where the backward is split
   // What admission by memory counts (lib/Step/CellShapes.h).
-  uint64_t hold = 0;                    ///< from the first receive to the last task
-  uint64_t deferred = 0;                ///< of it, what only begins with the backward (for W)
-  uint64_t passing = 0;                 ///< besides, while a task runs or its results leave
+  uint64_t hold = 0;     ///< from the first receive to the last task
+  uint64_t deferred = 0; ///< of it, what only begins with the backward (for W)
+  uint64_t passing = 0;  ///< besides, while a task runs or its results leave
 };
 
 /// A state group as Planning sees it.
 struct GroupTable {
   int64_t elements = 0;
   uint64_t elementSize = 4;
-  uint64_t computeSize = 4;             ///< of an element as units read it and gathers carry it
+  uint64_t computeSize = 4; ///< of an element as units read it and gathers carry it
   bool trainable = false;
-  std::vector<uint32_t> units;          ///< ascending
+  std::vector<uint32_t> units; ///< ascending
 };
 
 /// Facts about the model alone. Immutable, shared by threads.
@@ -77,8 +77,8 @@ private:
     std::vector<Made> out;
     std::vector<uint32_t> inputs, groups;
     int64_t savedFixed, savedPerRow, deferredFixed, deferredPerRow;
-    int64_t workspace[4][2];            ///< by UnitTask: fixed, per row
-    bool hasTask[4];                    ///< undivided: F, B; split: its B or W
+    int64_t workspace[4][2]; ///< by UnitTask: fixed, per row
+    bool hasTask[4];         ///< undivided: F, B; split: its B or W
     bool splits, splitInB, splitInW, savedReadByB;
     uint32_t lossTerms;
   };

@@ -32,7 +32,8 @@ void timesBandwidth(bundle::LinkClass &link, double factor) {
 
 class Explainer {
 public:
-  Explainer(const Problem &problem, const step::Plan &plan, const Report &report, const PlanAgain &planAgain) : problem(problem), plan(plan), report(report), planAgain(planAgain) {}
+  Explainer(const Problem &problem, const step::Plan &plan, const Report &report, const PlanAgain &planAgain)
+      : problem(problem), plan(plan), report(report), planAgain(planAgain) {}
 
   std::vector<Reason> run() {
     factors();
@@ -47,7 +48,9 @@ public:
 
 private:
   void say(const std::string &what, double gain = 0) { reasons.push_back({what, gain}); }
-  std::optional<double> gainOf(std::optional<double> step) const { return step && report.step > 0 ? std::optional<double>(1 - *step / report.step) : std::nullopt; }
+  std::optional<double> gainOf(std::optional<double> step) const {
+    return step && report.step > 0 ? std::optional<double>(1 - *step / report.step) : std::nullopt;
+  }
 
   /// The largest loss first.
   void factors() {
@@ -73,7 +76,8 @@ private:
       if (!stage || s.mostBusy > stage->mostBusy)
         stage = &s;
     if (stage)
-      say("the pace is set by units " + std::to_string(stage->unitBegin) + "-" + std::to_string(stage->unitEnd) + " (" + stage->units + ") on " + stage->deviceTypes + ", busy " + format("%.0f %%", 100 * stage->mostBusy));
+      say("the pace is set by units " + std::to_string(stage->unitBegin) + "-" + std::to_string(stage->unitEnd) + " (" + stage->units + ") on " +
+          stage->deviceTypes + ", busy " + format("%.0f %%", 100 * stage->mostBusy));
   }
 
   void memory() {
@@ -90,13 +94,19 @@ private:
     if (fill(*fullest) > 1)
       say("it does not fit: " + fullest->name + " lacks " + showBytes(double(fullest->memory - fullest->available)));
     else if (full)
-      say("memory binds on " + std::to_string(full) + (full == 1 ? " device" : " devices") + "; " + fullest->name + " is " + showPercent(fill(*fullest)) + " full, most of it " + largest(fullest->use));
+      say("memory binds on " + std::to_string(full) + (full == 1 ? " device" : " devices") + "; " + fullest->name + " is " +
+          showPercent(fill(*fullest)) + " full, most of it " + largest(fullest->use));
     else
-      say("memory does not bind: the fullest device, " + fullest->name + ", has " + showBytes(double(fullest->available - fullest->memory)) + " left");
+      say("memory does not bind: the fullest device, " + fullest->name + ", has " + showBytes(double(fullest->available - fullest->memory)) +
+          " left");
   }
 
   static std::string largest(const step::MemoryUse &use) {
-    std::pair<uint64_t, const char *> parts[] = {{use.state, "state"}, {use.gathered, "gathered parameters"}, {use.gradients, "gradients"}, {use.activations, "activations"}, {use.workspace, "workspace"}};
+    std::pair<uint64_t, const char *> parts[] = {{use.state, "state"},
+                                                 {use.gathered, "gathered parameters"},
+                                                 {use.gradients, "gradients"},
+                                                 {use.activations, "activations"},
+                                                 {use.workspace, "workspace"}};
     return std::max_element(std::begin(parts), std::end(parts))->second;
   }
 
@@ -107,12 +117,14 @@ private:
       if (d.cells == 0 && ++count <= 6)
         names += (names.empty() ? "" : ", ") + d.name;
     if (count)
-      say((count == 1 ? "a device does not pay its way: " : std::to_string(count) + " devices do not pay their way: ") + names + (count > 6 ? ", ..." : ""));
+      say((count == 1 ? "a device does not pay its way: " : std::to_string(count) + " devices do not pay their way: ") + names +
+          (count > 6 ? ", ..." : ""));
   }
 
   void links() {
     if (!report.links.empty() && report.links.front().share > 0.3)
-      say("the busiest link, " + report.links.front().name + ", carries " + showBytes(report.links.front().bytes) + " a step and is busy " + format("%.0f %%", 100 * report.links.front().share) + " of it");
+      say("the busiest link, " + report.links.front().name + ", carries " + showBytes(report.links.front().bytes) + " a step and is busy " +
+          format("%.0f %%", 100 * report.links.front().share) + " of it");
   }
 
   void otherLinks() {

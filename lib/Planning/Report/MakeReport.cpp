@@ -43,7 +43,8 @@ Sets pipelinesOf(const step::Plan &plan) {
     auto below = byBegin.find(cell.unitEnd);
     if (below == byBegin.end())
       continue;
-    auto it = std::partition_point(below->second.begin(), below->second.end(), [&](uint32_t o) { return plan.cells[o].sampleEnd <= cell.sampleBegin; });
+    auto it =
+        std::partition_point(below->second.begin(), below->second.end(), [&](uint32_t o) { return plan.cells[o].sampleEnd <= cell.sampleBegin; });
     for (; it != below->second.end() && plan.cells[*it].sampleBegin < cell.sampleEnd; ++it)
       sets.join(cell.device, plan.cells[*it].device);
   }
@@ -83,7 +84,10 @@ public:
         const step::Entry &entry = graph.entries[e];
         if (entry.kind != step::EntryKind::Compute)
           continue;
-        double &seconds = entry.task == bundle::Compute::F ? device.forward : entry.task == bundle::Compute::B ? device.backward : entry.task == bundle::Compute::W ? device.weights : device.other;
+        double &seconds = entry.task == bundle::Compute::F   ? device.forward
+                          : entry.task == bundle::Compute::B ? device.backward
+                          : entry.task == bundle::Compute::W ? device.weights
+                                                             : device.other;
         seconds += entry.plannedEnd - entry.plannedStart;
       }
     }
@@ -167,7 +171,9 @@ public:
         stage.deviceTypes += (stage.deviceTypes.empty() ? "" : ", ") + std::to_string(count) + " x " + type;
       report.stages.push_back(stage);
     }
-    std::stable_sort(report.stages.begin(), report.stages.end(), [](const Report::Stage &a, const Report::Stage &b) { return std::pair(a.pipeline, a.unitBegin) < std::pair(b.pipeline, b.unitBegin); });
+    std::stable_sort(report.stages.begin(), report.stages.end(), [](const Report::Stage &a, const Report::Stage &b) {
+      return std::pair(a.pipeline, a.unitBegin) < std::pair(b.pipeline, b.unitBegin);
+    });
   }
 
   void types() {
@@ -236,8 +242,10 @@ public:
       names.push_back(device.name);
     for (uint32_t r = 0; r < bytes.size(); ++r)
       if (bytes[r] > 0)
-        report.links.push_back({network.name(r, names), bytes[r], network.bandwidth(r), report.step > 0 ? bytes[r] / network.bandwidth(r) / report.step : 0});
-    std::stable_sort(report.links.begin(), report.links.end(), [](const Report::BusyLink &a, const Report::BusyLink &b) { return a.share > b.share; });
+        report.links.push_back(
+            {network.name(r, names), bytes[r], network.bandwidth(r), report.step > 0 ? bytes[r] / network.bandwidth(r) / report.step : 0});
+    std::stable_sort(report.links.begin(), report.links.end(),
+                     [](const Report::BusyLink &a, const Report::BusyLink &b) { return a.share > b.share; });
   }
 
   void prices() {

@@ -118,8 +118,8 @@ json timeline(const Report &report, const step::Plan &plan, const step::StepGrap
   return rows;
 }
 
-/// Mebibytes by purpose, for each of kMemoryPoints parts of the step at its fullest moment: no point holds what never lives together, and the highest is
-/// the peak. Rounded down together, so that their sum is never more than the table says.
+/// Mebibytes by purpose, for each of kMemoryPoints parts of the step at its fullest moment: no point holds what never lives together, and the highest
+/// is the peak. Rounded down together, so that their sum is never more than the table says.
 json memoryCurve(const std::vector<const step::BufferLife *> &buffers, double step) {
   std::vector<std::tuple<double, bool, const step::BufferLife *>> changes; // what ends at a moment goes before what begins then
   for (const step::BufferLife *buffer : buffers)
@@ -127,7 +127,8 @@ json memoryCurve(const std::vector<const step::BufferLife *> &buffers, double st
       changes.emplace_back(buffer->begin, true, buffer);
       changes.emplace_back(buffer->end, false, buffer);
     }
-  std::sort(changes.begin(), changes.end(), [](const auto &a, const auto &b) { return std::tie(std::get<0>(a), std::get<1>(a)) < std::tie(std::get<0>(b), std::get<1>(b)); });
+  std::sort(changes.begin(), changes.end(),
+            [](const auto &a, const auto &b) { return std::tie(std::get<0>(a), std::get<1>(a)) < std::tie(std::get<0>(b), std::get<1>(b)); });
   std::array<uint64_t, 5> now{};
   std::array<std::vector<uint64_t>, 5> curves;
   size_t next = 0;
@@ -166,13 +167,16 @@ json tiling(const step::Plan &plan) {
   std::vector<const step::Cell *> cells;
   for (const step::Cell &cell : plan.cells)
     cells.push_back(&cell);
-  std::sort(cells.begin(), cells.end(), [](const step::Cell *a, const step::Cell *b) { return std::tuple(a->unitBegin, a->unitEnd, a->sampleBegin) < std::tuple(b->unitBegin, b->unitEnd, b->sampleBegin); });
+  std::sort(cells.begin(), cells.end(), [](const step::Cell *a, const step::Cell *b) {
+    return std::tuple(a->unitBegin, a->unitEnd, a->sampleBegin) < std::tuple(b->unitBegin, b->unitEnd, b->sampleBegin);
+  });
   json rows = json::array();
   const int64_t grain = cells.size() > kMostCells ? int64_t(cells.size() / kMostCells) + 1 : 1;
   for (size_t i = 0; i < cells.size(); i += size_t(grain)) {
     const step::Cell &cell = *cells[i];
     int64_t end = cell.sampleEnd;
-    for (size_t j = i + 1; j < std::min(i + size_t(grain), cells.size()) && cells[j]->unitBegin == cell.unitBegin && cells[j]->sampleBegin == end; ++j)
+    for (size_t j = i + 1; j < std::min(i + size_t(grain), cells.size()) && cells[j]->unitBegin == cell.unitBegin && cells[j]->sampleBegin == end;
+         ++j)
       end = cells[j]->sampleEnd;
     rows.push_back({cell.unitBegin, cell.unitEnd, cell.sampleBegin, end, cell.device});
   }
@@ -195,7 +199,8 @@ std::string reasonsList(const std::vector<Reason> &reasons) {
 std::string factorBars(const Efficiency &e) {
   std::string out = "<table class=factors>\n";
   auto bar = [&](const char *name, double value, const char *what) {
-    out += format("<tr><td>%s<td class=n>%.3f<td class=bar><i style=\"width:%.1f%%\"></i><td class=what>%s</tr>\n", name, value, 100 * std::clamp(value, 0.0, 1.0), what);
+    out += format("<tr><td>%s<td class=n>%.3f<td class=bar><i style=\"width:%.1f%%\"></i><td class=what>%s</tr>\n", name, value,
+                  100 * std::clamp(value, 0.0, 1.0), what);
   };
   bar("&eta;", e.eta, "of what no plan can beat");
   bar("idle", e.idle, "devices left out");
@@ -209,15 +214,19 @@ std::string factorBars(const Efficiency &e) {
 
 } // namespace
 
-std::string zorse::planning::writeReportPage(const Report &report, const step::Plan &plan, const step::StepGraph &graph, const std::vector<Reason> &reasons) {
+std::string zorse::planning::writeReportPage(const Report &report, const step::Plan &plan, const step::StepGraph &graph,
+                                             const std::vector<Reason> &reasons) {
   const std::vector<uint32_t> shown = shownDevices(report, graph);
   json data;
   data["step"] = report.step;
   data["batch"] = report.batch;
-  data["units"] = report.stages.empty() ? 0 : std::max_element(report.stages.begin(), report.stages.end(), [](auto &a, auto &b) { return a.unitEnd < b.unitEnd; })->unitEnd;
+  data["units"] = report.stages.empty()
+                      ? 0
+                      : std::max_element(report.stages.begin(), report.stages.end(), [](auto &a, auto &b) { return a.unitEnd < b.unitEnd; })->unitEnd;
   data["devices"] = json::array();
   for (const auto &d : report.devices)
-    data["devices"].push_back({d.name, d.type, d.node, d.available >> 20, report.step > 0 ? d.busy() / report.step : 0.0, showBytes(double(d.memory)) + (d.available ? " of " + showBytes(double(d.available)) : "")});
+    data["devices"].push_back({d.name, d.type, d.node, d.available >> 20, report.step > 0 ? d.busy() / report.step : 0.0,
+                               showBytes(double(d.memory)) + (d.available ? " of " + showBytes(double(d.available)) : "")});
   data["timeline"] = timeline(report, plan, graph, shown);
   data["memory"] = memoryCurves(report, graph, shown);
   data["tiling"] = tiling(plan);
@@ -226,15 +235,20 @@ std::string zorse::planning::writeReportPage(const Report &report, const step::P
   for (const auto &d : report.devices)
     used += d.cells > 0;
   std::string title = escape((report.model.empty() ? "model" : report.model) + " on " + (report.cluster.empty() ? "cluster" : report.cluster));
-  std::string page = "<!doctype html>\n<html lang=en>\n<meta charset=utf-8>\n<meta name=viewport content=\"width=device-width,initial-scale=1\">\n<title>" + title + "</title>\n<style>" + kPageStyle + "</style>\n";
+  std::string page =
+      "<!doctype html>\n<html lang=en>\n<meta charset=utf-8>\n<meta name=viewport content=\"width=device-width,initial-scale=1\">\n<title>" + title +
+      "</title>\n<style>" + kPageStyle + "</style>\n";
   page += "<h1>" + title + "</h1>\n<p class=lead>" + showSeconds(report.step) + " a step of " + std::to_string(report.batch) + " samples, ";
   page += report.tokensPerSample ? showCount(report.tokensPerSecond()) + " tokens/s" : showCount(report.samplesPerSecond()) + " samples/s";
-  page += format(", %.1f&nbsp;%% of the bound, %zu of %zu devices, ", 100 * report.efficiency.eta, used, report.devices.size()) + escape(report.schedule) + "</p>\n";
+  page += format(", %.1f&nbsp;%% of the bound, %zu of %zu devices, ", 100 * report.efficiency.eta, used, report.devices.size()) +
+          escape(report.schedule) + "</p>\n";
   page += "<div class=two><div>" + factorBars(report.efficiency) + "</div><div>" + reasonsList(reasons) + "</div></div>\n";
   page += "<h2>Time</h2>\n<p class=hint>Wheel: zoom; drag: move; double click: all.";
   if (shown.size() < used)
     page += format(" %zu of %zu devices are drawn: of every stage, one of each type first.", shown.size(), used);
-  page += "</p>\n<div id=legend></div><canvas id=timeline></canvas>\n<h2>Memory over the step</h2>\n<div id=memory></div>\n<h2>Who computes what</h2>\n<div id=tilinglegend></div><canvas id=tiling></canvas>\n";
-  page += "<h2>Tables</h2>\n<pre>" + escape(printReport(report, 256)) + "</pre>\n<div id=tip></div>\n<script>const data=" + inScript(data) + ";\n" + kPageScript + "</script>\n</html>\n";
+  page += "</p>\n<div id=legend></div><canvas id=timeline></canvas>\n<h2>Memory over the step</h2>\n<div id=memory></div>\n<h2>Who computes "
+          "what</h2>\n<div id=tilinglegend></div><canvas id=tiling></canvas>\n";
+  page += "<h2>Tables</h2>\n<pre>" + escape(printReport(report, 256)) + "</pre>\n<div id=tip></div>\n<script>const data=" + inScript(data) + ";\n" +
+          kPageScript + "</script>\n</html>\n";
   return page;
 }

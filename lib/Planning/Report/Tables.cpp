@@ -48,22 +48,26 @@ std::string zorse::planning::printReport(const Report &r, size_t mostDevices) {
     return shares.empty() ? s.units : s.units + " (" + shares + " of the samples)";
   };
   for (const auto &s : r.stages)
-    stages.add({(pipelines > 1 ? "pipeline " + std::to_string(s.pipeline) + ": " : "") + std::to_string(s.unitBegin) + "-" + std::to_string(s.unitEnd), unitsOf(s), s.deviceTypes,
-                std::to_string(s.samples), range(s.leastRows, s.mostRows), format("%.0f %%", 100 * s.meanBusy), memoryOf(s.memory, s.available)});
+    stages.add(
+        {(pipelines > 1 ? "pipeline " + std::to_string(s.pipeline) + ": " : "") + std::to_string(s.unitBegin) + "-" + std::to_string(s.unitEnd),
+         unitsOf(s), s.deviceTypes, std::to_string(s.samples), range(s.leastRows, s.mostRows), format("%.0f %%", 100 * s.meanBusy),
+         memoryOf(s.memory, s.available)});
   out += stages.print({1, 2}) + "\nTypes\n";
 
   TextTable types;
   types.add({"type", "devices", "used", "busy", "share of the work"});
   for (const auto &t : r.types)
-    types.add({t.name, std::to_string(t.devices), std::to_string(t.used), t.used ? format("%.0f %%", 100 * t.utilisation) : "-", showPercent(t.work)});
+    types.add(
+        {t.name, std::to_string(t.devices), std::to_string(t.used), t.used ? format("%.0f %%", 100 * t.utilisation) : "-", showPercent(t.work)});
   out += types.print();
 
   if (r.devices.size() <= mostDevices) {
     TextTable devices;
     devices.add({"device", "type", "samples", "busy", "state", "gathered", "gradients", "activations", "workspace", "memory"});
     for (const auto &d : r.devices)
-      devices.add({d.name, d.type, std::to_string(d.samples), format("%.0f %%", r.step > 0 ? 100 * d.busy() / r.step : 0), showBytes(double(d.use.state)), showBytes(double(d.use.gathered)),
-                   showBytes(double(d.use.gradients)), showBytes(double(d.use.activations)), showBytes(double(d.use.workspace)), memoryOf(d.memory, d.available)});
+      devices.add({d.name, d.type, std::to_string(d.samples), format("%.0f %%", r.step > 0 ? 100 * d.busy() / r.step : 0),
+                   showBytes(double(d.use.state)), showBytes(double(d.use.gathered)), showBytes(double(d.use.gradients)),
+                   showBytes(double(d.use.activations)), showBytes(double(d.use.workspace)), memoryOf(d.memory, d.available)});
     out += "\nDevices\n" + devices.print({1});
   }
   if (!r.links.empty()) {
@@ -74,10 +78,12 @@ std::string zorse::planning::printReport(const Report &r, size_t mostDevices) {
     out += "\n" + links.print();
   }
 
-  out += "\nschedule        " + r.schedule + "\npredicted step  " + showSeconds(r.step) + " for " + std::to_string(r.batch) + (r.batch == 1 ? " sample: " : " samples: ") + showCount(r.samplesPerSecond()) + " samples/s";
+  out += "\nschedule        " + r.schedule + "\npredicted step  " + showSeconds(r.step) + " for " + std::to_string(r.batch) +
+         (r.batch == 1 ? " sample: " : " samples: ") + showCount(r.samplesPerSecond()) + " samples/s";
   if (r.tokensPerSample)
     out += ", " + showCount(r.tokensPerSecond()) + " tokens/s";
-  out += format("\nof the bound    %.3f = ", r.efficiency.eta) + factors(r.efficiency) + "\n                (no plan can take less than " + showSeconds(r.efficiency.bound) + ")\n";
+  out += format("\nof the bound    %.3f = ", r.efficiency.eta) + factors(r.efficiency) + "\n                (no plan can take less than " +
+         showSeconds(r.efficiency.bound) + ")\n";
   if (r.price > 0 || r.egress > 0) {
     const double perStep = r.price * r.step / 3600 + r.egress;
     out += format("price           %.2f %s an hour", r.price, r.currency.c_str());
@@ -91,28 +97,55 @@ std::string zorse::planning::printReport(const Report &r, size_t mostDevices) {
 }
 
 std::string zorse::planning::writeReportJson(const Report &r) {
-  ordered_json root = {{"format", 1},          {"model", r.model},           {"cluster", r.cluster},       {"schedule", r.schedule},           {"batch", r.batch},
-                       {"tokens_per_sample", r.tokensPerSample}, {"step_seconds", r.step},   {"samples_per_second", r.samplesPerSecond()}, {"tokens_per_second", r.tokensPerSecond()}};
+  ordered_json root = {{"format", 1},
+                       {"model", r.model},
+                       {"cluster", r.cluster},
+                       {"schedule", r.schedule},
+                       {"batch", r.batch},
+                       {"tokens_per_sample", r.tokensPerSample},
+                       {"step_seconds", r.step},
+                       {"samples_per_second", r.samplesPerSecond()},
+                       {"tokens_per_second", r.tokensPerSecond()}};
   const Efficiency &e = r.efficiency;
-  root["efficiency"] = {{"eta", e.eta},         {"bound_seconds", e.bound},   {"idle", e.idle},     {"kernel", e.kernel},
-                        {"balance", e.balance}, {"recompute", e.recompute},   {"bubble", e.bubble}, {"exposed", e.exposed}};
+  root["efficiency"] = {{"eta", e.eta},         {"bound_seconds", e.bound}, {"idle", e.idle},     {"kernel", e.kernel},
+                        {"balance", e.balance}, {"recompute", e.recompute}, {"bubble", e.bubble}, {"exposed", e.exposed}};
   root["stages"] = ordered_json::array();
   for (const auto &s : r.stages) {
     ordered_json names = ordered_json::array();
     for (uint32_t d : s.devices)
       names.push_back(r.devices[d].name);
-    root["stages"].push_back({{"pipeline", s.pipeline}, {"units", {s.unitBegin, s.unitEnd}}, {"names", s.units}, {"devices", names}, {"samples", s.samples}, {"first_unit_share", s.firstShare}, {"last_unit_share", s.lastShare}, {"rows", {s.leastRows, s.mostRows}},
-                              {"mean_busy", s.meanBusy}, {"most_busy", s.mostBusy}, {"memory", s.memory}, {"available", s.available}});
+    root["stages"].push_back({{"pipeline", s.pipeline},
+                              {"units", {s.unitBegin, s.unitEnd}},
+                              {"names", s.units},
+                              {"devices", names},
+                              {"samples", s.samples},
+                              {"first_unit_share", s.firstShare},
+                              {"last_unit_share", s.lastShare},
+                              {"rows", {s.leastRows, s.mostRows}},
+                              {"mean_busy", s.meanBusy},
+                              {"most_busy", s.mostBusy},
+                              {"memory", s.memory},
+                              {"available", s.available}});
   }
   root["types"] = ordered_json::array();
   for (const auto &t : r.types)
     root["types"].push_back({{"type", t.name}, {"devices", t.devices}, {"used", t.used}, {"utilisation", t.utilisation}, {"work", t.work}});
   root["devices"] = ordered_json::array();
   for (const auto &d : r.devices)
-    root["devices"].push_back({{"name", d.name}, {"type", d.type}, {"node", d.node}, {"cells", d.cells}, {"samples", d.samples},
+    root["devices"].push_back({{"name", d.name},
+                               {"type", d.type},
+                               {"node", d.node},
+                               {"cells", d.cells},
+                               {"samples", d.samples},
                                {"seconds", {{"forward", d.forward}, {"backward", d.backward}, {"weights", d.weights}, {"other", d.other}}},
-                               {"memory", {{"total", d.memory}, {"available", d.available}, {"state", d.use.state}, {"gathered", d.use.gathered}, {"gradients", d.use.gradients},
-                                           {"activations", d.use.activations}, {"workspace", d.use.workspace}}}});
+                               {"memory",
+                                {{"total", d.memory},
+                                 {"available", d.available},
+                                 {"state", d.use.state},
+                                 {"gathered", d.use.gathered},
+                                 {"gradients", d.use.gradients},
+                                 {"activations", d.use.activations},
+                                 {"workspace", d.use.workspace}}}});
   root["links"] = ordered_json::array();
   for (const auto &l : r.links)
     root["links"].push_back({{"name", l.name}, {"bytes", l.bytes}, {"bandwidth", l.bandwidth}, {"busy", l.share}});
@@ -125,14 +158,18 @@ std::string zorse::planning::writeReportJson(const Report &r) {
 std::string zorse::planning::printReasons(const std::vector<Reason> &reasons) {
   std::string out;
   for (const Reason &reason : reasons)
-    out += "  - " + reason.what + (reason.gain != 0 ? format(": the step would take %.1f %% %s", 100 * std::abs(reason.gain), reason.gain > 0 ? "less" : "more") : "") + "\n";
+    out += "  - " + reason.what +
+           (reason.gain != 0 ? format(": the step would take %.1f %% %s", 100 * std::abs(reason.gain), reason.gain > 0 ? "less" : "more") : "") +
+           "\n";
   return out;
 }
 
 std::string zorse::planning::compareReports(const Report &a, const std::string &nameA, const Report &b, const std::string &nameB) {
   TextTable table;
   table.add({"", nameA, nameB, "ratio"});
-  auto row = [&](const char *what, double x, double y, std::string (*show)(double)) { table.add({what, show(x), show(y), x > 0 ? format("%.3f", y / x) : "-"}); };
+  auto row = [&](const char *what, double x, double y, std::string (*show)(double)) {
+    table.add({what, show(x), show(y), x > 0 ? format("%.3f", y / x) : "-"});
+  };
   auto plain = [](double x) { return format("%.3f", x); };
   auto count = [](double x) { return format("%.0f", x); };
   row("predicted step", a.step, b.step, showSeconds);
@@ -140,8 +177,9 @@ std::string zorse::planning::compareReports(const Report &a, const std::string &
   if (a.tokensPerSample)
     row("tokens/s", a.tokensPerSecond(), b.tokensPerSecond(), showCount);
   row("of the bound", a.efficiency.eta, b.efficiency.eta, plain);
-  const std::pair<const char *, double Efficiency::*> parts[] = {{"  idle", &Efficiency::idle},           {"  kernel", &Efficiency::kernel}, {"  balance", &Efficiency::balance},
-                                                                 {"  recompute", &Efficiency::recompute}, {"  bubble", &Efficiency::bubble}, {"  exposed", &Efficiency::exposed}};
+  const std::pair<const char *, double Efficiency::*> parts[] = {{"  idle", &Efficiency::idle},       {"  kernel", &Efficiency::kernel},
+                                                                 {"  balance", &Efficiency::balance}, {"  recompute", &Efficiency::recompute},
+                                                                 {"  bubble", &Efficiency::bubble},   {"  exposed", &Efficiency::exposed}};
   for (auto &[what, part] : parts)
     row(what, a.efficiency.*part, b.efficiency.*part, plain);
   auto used = [](const Report &r) { return double(std::count_if(r.devices.begin(), r.devices.end(), [](const auto &d) { return d.cells > 0; })); };
@@ -167,20 +205,23 @@ std::string zorse::planning::compareReports(const Report &a, const std::string &
     auto other = std::find_if(b.devices.begin(), b.devices.end(), [&](const auto &o) { return o.name == d.name; });
     if (other == b.devices.end() || (d.cells == 0 && other->cells == 0) || ++shown > 32)
       continue;
-    devices.add({d.name, format("%.0f %%", a.step > 0 ? 100 * d.busy() / a.step : 0), format("%.0f %%", b.step > 0 ? 100 * other->busy() / b.step : 0), showBytes(double(d.memory)), showBytes(double(other->memory))});
+    devices.add({d.name, format("%.0f %%", a.step > 0 ? 100 * d.busy() / a.step : 0),
+                 format("%.0f %%", b.step > 0 ? 100 * other->busy() / b.step : 0), showBytes(double(d.memory)), showBytes(double(other->memory))});
   }
   return out + "\n" + devices.print();
 }
 
 std::string zorse::planning::printOutcomes(std::vector<PlannerOutcome> outcomes, int64_t batch, int64_t tokensPerSample) {
-  std::stable_sort(outcomes.begin(), outcomes.end(), [](const auto &a, const auto &b) { return (a.step > 0 ? a.step : INFINITY) < (b.step > 0 ? b.step : INFINITY); });
+  std::stable_sort(outcomes.begin(), outcomes.end(),
+                   [](const auto &a, const auto &b) { return (a.step > 0 ? a.step : INFINITY) < (b.step > 0 ? b.step : INFINITY); });
   const double tokens = static_cast<double>(tokensPerSample);
   TextTable table;
   table.add({"planner", "", "predicted step", tokens > 0 ? "tokens/s" : "samples/s", "of the quickest"});
   std::string none;
   for (const PlannerOutcome &o : outcomes) {
     if (o.step > 0)
-      table.add({o.name, o.title, showSeconds(o.step), showCount(static_cast<double>(batch) / o.step * std::max(tokens, 1.0)), format("%.3f", outcomes.front().step / o.step)});
+      table.add({o.name, o.title, showSeconds(o.step), showCount(static_cast<double>(batch) / o.step * std::max(tokens, 1.0)),
+                 format("%.3f", outcomes.front().step / o.step)});
     else
       none += o.name + ": " + o.why.substr(0, o.why.find('\n')) + "\n";
   }

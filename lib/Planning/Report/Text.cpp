@@ -28,7 +28,10 @@ std::string zorse::planning::showRate(double rate) { return rate >= 0.9995e9 ? f
 std::string zorse::planning::showPercent(double share) { return format("%.1f %%", 100 * share); }
 
 std::string zorse::planning::showCount(double number) {
-  return number >= 0.9995e9 ? format("%.4gG", number / 1e9) : number >= 0.9995e6 ? format("%.4gM", number / 1e6) : number >= 9.995e3 ? format("%.4gk", number / 1e3) : format("%.4g", number);
+  return number >= 0.9995e9   ? format("%.4gG", number / 1e9)
+         : number >= 0.9995e6 ? format("%.4gM", number / 1e6)
+         : number >= 9.995e3  ? format("%.4gk", number / 1e3)
+                              : format("%.4g", number);
 }
 
 std::string TextTable::print(std::vector<size_t> left) const {

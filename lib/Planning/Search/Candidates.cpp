@@ -36,7 +36,10 @@ SearchContext::SearchContext(const Problem &problem, const SearchOptions &option
   unsigned threads = options.threads ? options.threads : std::max(1u, std::thread::hardware_concurrency());
   for (unsigned t = 0; t < threads; ++t) {
     // Many plans of small problems are placed before one is chosen, those of large ones rather never: it doubles the time of planning.
-    simulations.push_back(std::make_unique<QuickSimulation>(problem, tables, isSmall(*this) ? 0 : isLarge(*this) ? kLargeGaps : QuickSimulation::kGaps));
+    simulations.push_back(std::make_unique<QuickSimulation>(problem, tables,
+                                                            isSmall(*this)   ? 0
+                                                            : isLarge(*this) ? kLargeGaps
+                                                                             : QuickSimulation::kGaps));
     solvers.push_back(std::make_unique<CutSolver>(model));
     if (parts)
       partSolvers.push_back(std::make_unique<CutSolver>(*parts));

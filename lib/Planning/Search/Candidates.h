@@ -19,8 +19,8 @@ namespace zorse::planning {
 enum class Move : uint8_t { Units, Rows, Schedule, State, Level, Samples, Groups, InFlight, Pipelines };
 inline constexpr size_t kMoves = 9;
 
-/// How often each kind of move is made: as often as it has improved walks so far, beginning with what does on average. Walks of few devices are short: there the
-/// averages stay.
+/// How often each kind of move is made: as often as it has improved walks so far, beginning with what does on average. Walks of few devices are
+/// short: there the averages stay.
 class MoveShares {
 public:
   /// \param parts  whether stages may share out units
@@ -39,11 +39,11 @@ private:
 
 struct Candidate {
   Layout layout;
-  double inFlight = 1;     ///< CutOptions::inFlight it was cut with
-  double estimate = 0;     ///< seconds, before it was simulated
-  double step = 0;         ///< seconds, simulated
-  double score = 0;        ///< what is minimised: seconds or price per sample, with what is missing in memory and throughput as a penalty
-  uint64_t excess = 0;     ///< bytes
+  double inFlight = 1; ///< CutOptions::inFlight it was cut with
+  double estimate = 0; ///< seconds, before it was simulated
+  double step = 0;     ///< seconds, simulated
+  double score = 0;    ///< what is minimised: seconds or price per sample, with what is missing in memory and throughput as a penalty
+  uint64_t excess = 0; ///< bytes
   uint32_t tasks = 0;
   Move move = Move::Units; ///< that made it
   std::vector<float> busy; ///< by device: seconds of compute; only where units may be shared out
@@ -52,8 +52,8 @@ struct Candidate {
 
 inline bool better(const Candidate &a, const Candidate &b) { return a.score != b.score ? a.score < b.score : a.id < b.id; }
 
-/// What all parts of a search share. Results never depend on the number of threads: work is handed out in batches, and whoever compares looks at whole
-/// batches.
+/// What all parts of a search share. Results never depend on the number of threads: work is handed out in batches, and whoever compares looks at
+/// whole batches.
 class SearchContext {
 public:
   SearchContext(const Problem &problem, const SearchOptions &options);
@@ -83,7 +83,7 @@ public:
   UnitTables tables;
   StageModel model;
   std::unique_ptr<StageModel> parts; ///< for stages that share out units; null: none do
-  std::vector<uint32_t> devices; ///< that may be used
+  std::vector<uint32_t> devices;     ///< that may be used
 
 private:
   std::vector<std::unique_ptr<QuickSimulation>> simulations;
@@ -95,10 +95,11 @@ private:
 /// Schedules worth trying for any layout, the most promising first.
 std::vector<step::Schedule> scheduleChoices(const SearchContext &context, bool small);
 
-/// Layouts from the dynamic programme, best estimate first. \param thorough  pieces of nodes, too, and several assumptions about memory: most of the time
+/// Layouts from the dynamic programme, best estimate first. \param thorough  pieces of nodes, too, and several assumptions about memory: most of the
+/// time
 std::vector<Candidate> makeSeeds(SearchContext &context, bool thorough = true);
-/// One pipeline of as many stages as are asked for, devices and units in proportion to speed, whatever memory they take: where no seed fits, moves start there, or it
-/// shows what lacks. None: there are more stages than devices, units or samples allow.
+/// One pipeline of as many stages as are asked for, devices and units in proportion to speed, whatever memory they take: where no seed fits, moves
+/// start there, or it shows what lacks. None: there are more stages than devices, units or samples allow.
 std::optional<Candidate> plainCut(const SearchContext &context);
 
 /// A neighbour of a layout; false: this draw led nowhere. Of one whose stages have whole units, some neighbours share units out.
@@ -110,8 +111,8 @@ bool mutateAlike(SearchContext &context, size_t worker, const Candidate &from, u
 Candidate inParts(const SearchContext &context, const Candidate &from);
 /// Sets Layout::turn: the most rows of a cell.
 void setTurn(Layout &layout);
-/// Other devices in a pipeline's stages, cut so that the stages' times keep their proportions: these have come to suit the way of the first samples there and of
-/// the last ones back. Precondition: as many groups as stages.
+/// Other devices in a pipeline's stages, cut so that the stages' times keep their proportions: these have come to suit the way of the first samples
+/// there and of the last ones back. Precondition: as many groups as stages.
 /// \param level  how much nearer to their mean the times come: 0 not at all, 1 equal
 bool keepTimes(const StageModel &model, const std::vector<Atom> &groups, double level, Pipeline &pipeline);
 /// Two stages, and how many units or parts the first gets from the second, so that the busiest has less to do; false: no such two.
@@ -132,7 +133,8 @@ std::string structureOf(const StageModel &model, const Layout &layout);
 /// Descents from layouts of different structure with so many simulations together; for problems whose layouts take few tasks.
 void descend(SearchContext &context, std::vector<Candidate> &pool, uint32_t simulations);
 
-/// The best of the pool by the full expansion, and what descents by it find, with so many expansions; `step` and `score` are those of the full expansion.
+/// The best of the pool by the full expansion, and what descents by it find, with so many expansions; `step` and `score` are those of the full
+/// expansion.
 std::vector<Candidate> descendFully(SearchContext &context, const std::vector<Candidate> &pool, uint32_t evaluations);
 
 /// Expands the best of the pool (sorted, best first); fills in all of the result but `proven` with

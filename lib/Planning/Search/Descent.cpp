@@ -1,5 +1,5 @@
-// Descents for problems whose layouts are quick to simulate: all small changes of a layout are tried, kind by kind, until none helps; then it is shaken by a
-// few random moves and descends again. Walks start from layouts of different structure and know nothing of each other.
+// Descents for problems whose layouts are quick to simulate: all small changes of a layout are tried, kind by kind, until none helps; then it is
+// shaken by a few random moves and descends again. Walks start from layouts of different structure and know nothing of each other.
 
 #include "Candidates.h"
 
@@ -96,8 +96,8 @@ private:
               return false; // moves of devices that hold several stages
     if (context.options.pipelines && layout.pipelines.size() != context.options.pipelines)
       return false;
-    return context.options.stages == 0 ||
-           std::all_of(layout.pipelines.begin(), layout.pipelines.end(), [&](const Pipeline &p) { return p.stages.size() == context.options.stages; });
+    return context.options.stages == 0 || std::all_of(layout.pipelines.begin(), layout.pipelines.end(),
+                                                      [&](const Pipeline &p) { return p.stages.size() == context.options.stages; });
   }
 
   /// Offers a neighbour of `now`.
@@ -121,14 +121,30 @@ private:
         next = Candidate();
         next.score = INFINITY;
         switch (kind) {
-        case 0: orders(); break;
-        case 1: shares(); break;
-        case 2: rows(); break;
-        case 3: units(); break;
-        case 4: devices(); break;
-        case 5: exchanges(); break;
-        case 6: structure(); break;
-        default: tiles(); break;
+        case 0:
+          orders();
+          break;
+        case 1:
+          shares();
+          break;
+        case 2:
+          rows();
+          break;
+        case 3:
+          units();
+          break;
+        case 4:
+          devices();
+          break;
+        case 5:
+          exchanges();
+          break;
+        case 6:
+          structure();
+          break;
+        default:
+          tiles();
+          break;
         }
         if (!(next.score < now.score * (1 - 1e-9)))
           break;
@@ -159,7 +175,8 @@ private:
         const auto &members = from.pipelines[p].stages[s].members;
         for (size_t a = 0; a < members.size(); ++a)
           for (size_t b = 0; b < members.size(); ++b)
-            for (int64_t by = 1; by <= std::max<int64_t>(1, members[a].rows); by = by == 1 && members[a].rows > 1 ? members[a].rows : members[a].rows + 1) {
+            for (int64_t by = 1; by <= std::max<int64_t>(1, members[a].rows);
+                 by = by == 1 && members[a].rows > 1 ? members[a].rows : members[a].rows + 1) {
               if (a == b || members[a].samples <= by)
                 continue;
               Layout layout = from;
@@ -403,7 +420,8 @@ private:
     double rate = 0;
     for (uint32_t d : context.devices)
       rate += 1 / model.leastPerSample(model.classOf(d), 0, model.units());
-    int64_t samples = static_cast<int64_t>(static_cast<double>(context.problem.batch) / model.leastPerSample(model.classOf(device), 0, model.units()) / rate + 0.5);
+    int64_t samples =
+        static_cast<int64_t>(static_cast<double>(context.problem.batch) / model.leastPerSample(model.classOf(device), 0, model.units()) / rate + 0.5);
     for (size_t p = 0; p < without.size(); ++p) {
       if (samples < 1 || now.layout.pipelines[p].samples <= samples)
         continue;
@@ -650,8 +668,8 @@ void zorse::planning::descend(SearchContext &context, std::vector<Candidate> &po
   for (size_t i = 0; i < first; ++i)
     stages.push_back(stagesOf(walks[i]->best.layout));
   for (const Candidate &candidate : pool)
-    if (size_t count = stagesOf(candidate.layout);
-        walks.size() < first + kOthers && candidate.score < INFINITY && candidate.layout.parts == 1 && std::find(stages.begin(), stages.end(), count) == stages.end()) {
+    if (size_t count = stagesOf(candidate.layout); walks.size() < first + kOthers && candidate.score < INFINITY && candidate.layout.parts == 1 &&
+                                                   std::find(stages.begin(), stages.end(), count) == stages.end()) {
       stages.push_back(count);
       walks.push_back(std::make_unique<Walk>(context, candidate, schedules, context.options.seed * 31 + walks.size()));
     }

@@ -98,7 +98,9 @@ private:
       if (index[2 * n + c] != UINT32_MAX)
         link(index[n + c], index[2 * n + c], 0);
     }
-    auto holds = [&](const step::Cell &cell, uint32_t unit) { return cell.unitBegin <= static_cast<int32_t>(unit) && static_cast<int32_t>(unit) < cell.unitEnd; };
+    auto holds = [&](const step::Cell &cell, uint32_t unit) {
+      return cell.unitBegin <= static_cast<int32_t>(unit) && static_cast<int32_t>(unit) < cell.unitEnd;
+    };
     for (uint32_t a = 0; a < n; ++a)
       for (uint32_t b = 0; b < n; ++b) {
         const step::Cell &p = plan.cells[a], &q = plan.cells[b];
@@ -109,10 +111,12 @@ private:
           if (!holds(p, value.producer()) || std::none_of(value.users().begin(), value.users().end(), [&](uint32_t u) { return holds(q, u); }))
             continue;
           // A value that passes through cells between takes longer; less is a bound all the same.
-          double delay = p.unitEnd == q.unitBegin && p.device != q.device ? alone(p.device, q.device, static_cast<double>(rows * value.bytes_per_row())) : 0;
+          double delay =
+              p.unitEnd == q.unitBegin && p.device != q.device ? alone(p.device, q.device, static_cast<double>(rows * value.bytes_per_row())) : 0;
           link(index[a], index[b], delay);
           if (value.needs_gradient())
-            link(index[n + b], index[n + a], p.device == q.device || delay == 0 ? 0 : alone(q.device, p.device, static_cast<double>(rows * value.bytes_per_row())));
+            link(index[n + b], index[n + a],
+                 p.device == q.device || delay == 0 ? 0 : alone(q.device, p.device, static_cast<double>(rows * value.bytes_per_row())));
         }
       }
     symmetric = findSymmetry();
@@ -271,6 +275,7 @@ private:
 
 } // namespace
 
-std::optional<double> zorse::planning::bestOrder(const bundle::ModelSummary &summary, const step::Plan &plan, const step::Costs &costs, uint64_t mostNodes) {
+std::optional<double> zorse::planning::bestOrder(const bundle::ModelSummary &summary, const step::Plan &plan, const step::Costs &costs,
+                                                 uint64_t mostNodes) {
   return OrderSearch(summary, plan, costs, mostNodes).run();
 }

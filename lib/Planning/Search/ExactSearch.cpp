@@ -1,7 +1,8 @@
 // Branch and bound for small problems.
 //
-// The space: one or two pipelines of any devices in any order of stages, every contiguous cut, every whole share of samples, row counts by powers of two, the
-// schedules of scheduleChoices. A pipeline is built from front to back; it is given up when a stage cannot be done before the best plan so far:
+// The space: one or two pipelines of any devices in any order of stages, every contiguous cut, every whole share of samples, row counts by powers of
+// two, the schedules of scheduleChoices. A pipeline is built from front to back; it is given up when a stage cannot be done before the best plan so
+// far:
 //
 //     T >= max(down(s), move(s)) + busy(d) + max(up(s), move(s))
 //
@@ -9,8 +10,9 @@
 //     busy(d):        what device d of s computes
 //     move(s):        what the busiest card or device has to pass at least for the stage's parameters to be gathered, or its gradients to be added
 //
-// What survives is simulated by ascending bound until the bound reaches the best. Devices that are alike in class and node count as one kind: among them
-// the first ones are taken first and shares do not increase. Of two pipelines the few best of each side are paired: a proof needs that the bound leaves none.
+// What survives is simulated by ascending bound until the bound reaches the best. Devices that are alike in class and node count as one kind: among
+// them the first ones are taken first and shares do not increase. Of two pipelines the few best of each side are paired: a proof needs that the bound
+// leaves none.
 
 #include "Candidates.h"
 
@@ -31,11 +33,11 @@ struct StageChoice {
   uint32_t mask;
   int32_t u, v;
   size_t rows;
-  double before, behind;     ///< least seconds before its first task and after its last
-  double least;              ///< of its busiest member
+  double before, behind; ///< least seconds before its first task and after its last
+  double least;          ///< of its busiest member
 };
 
-struct Config {              ///< a pipeline without shares
+struct Config { ///< a pipeline without shares
   std::vector<StageChoice> stages;
   int64_t samples;
   double bound;
@@ -69,8 +71,8 @@ public:
     leastBusyOf.assign((size_t(1) << kindOf.size()) * ranges * model.rows().size() * (context.problem.batch + 1), -1);
   }
 
-  /// Least seconds in which the state of units [u, v) gets to all that need it, whoever owns it: of m places with equal ways in, the average one lacks
-  /// 1 - 1/m. `masks`: devices by unit, from u on.
+  /// Least seconds in which the state of units [u, v) gets to all that need it, whoever owns it: of m places with equal ways in, the average one
+  /// lacks 1 - 1/m. `masks`: devices by unit, from u on.
   double move(int32_t u, int32_t v, const uint32_t *masks) const {
     uint32_t all = 0;
     for (int32_t i = u; i < v; ++i)
@@ -98,7 +100,8 @@ public:
           mask |= masks[i - u];
       double devices = __builtin_popcount(mask);
       // Shares are whole blocks of elements.
-      double bytes = std::max(0.0, (static_cast<double>(group.elements) - 512 * devices) * static_cast<double>(std::min(group.computeSize, group.elementSize)));
+      double bytes =
+          std::max(0.0, (static_cast<double>(group.elements) - 512 * devices) * static_cast<double>(std::min(group.computeSize, group.elementSize)));
       byDevice += bytes * (devices - 1);
       byNode += bytes * (nodesOf(mask) - 1);
     }
@@ -360,8 +363,8 @@ private:
   double best;
   bool split;
   size_t nodes = 0;
-  double card = INFINITY;            ///< least seconds per byte of a card
-  std::vector<double> perByte;       ///< by pair of devices
+  double card = INFINITY;      ///< least seconds per byte of a card
+  std::vector<double> perByte; ///< by pair of devices
   std::vector<double> moved, leastBusyOf;
   std::vector<uint32_t> kindOf;
   std::vector<std::pair<uint32_t, uint32_t>> kinds;
@@ -465,7 +468,8 @@ bool zorse::planning::searchExactly(SearchContext &context, std::vector<Candidat
         return false;
       size_t end = std::min(count, at + kBatch);
       std::vector<Candidate> batch(end - at);
-      context.parallel(end - at, [&](size_t worker, size_t i) { batch[i] = bestSchedule(context, context.simulation(worker), schedules, layout(at + i)); });
+      context.parallel(end - at,
+                       [&](size_t worker, size_t i) { batch[i] = bestSchedule(context, context.simulation(worker), schedules, layout(at + i)); });
       for (Candidate &candidate : batch) {
         candidate.id = context.nextId();
         if (candidate.excess == 0)
@@ -564,7 +568,8 @@ bool zorse::planning::searchExactly(SearchContext &context, std::vector<Candidat
     proven = proven && through && open >= exact.bestStep() * (1 - kSlack);
   }
   std::vector<Candidate> winners(pool.begin(), pool.begin() + static_cast<long>(std::min<size_t>(pool.size(), 32)));
-  context.parallel(winners.size(), [&](size_t worker, size_t i) { winners[i] = bestSchedule(context, context.simulation(worker), every, winners[i].layout); });
+  context.parallel(winners.size(),
+                   [&](size_t worker, size_t i) { winners[i] = bestSchedule(context, context.simulation(worker), every, winners[i].layout); });
   for (Candidate &candidate : winners)
     if (candidate.score < INFINITY) {
       candidate.id = context.nextId();

@@ -14,8 +14,8 @@ constexpr double kInfinity = std::numeric_limits<double>::infinity();
 constexpr uint32_t kSkip = UINT32_MAX;
 /// Part of a sample's way there and back that a stage behind waits before it can be busy: there, where W fills the rest.
 constexpr double kFillWithSplit = 0.5;
-/// Part of its time that a card or a device's flow can be busy: a device sends and receives one transfer at a time, and the one in front may wait for the
-/// other end's card.
+/// Part of its time that a card or a device's flow can be busy: a device sends and receives one transfer at a time, and the one in front may wait for
+/// the other end's card.
 constexpr double kCardShare = 0.75;
 /// Transfers take this many times as long as on an idle link: they wait for others.
 constexpr double kQueues = 1.5;
@@ -62,7 +62,8 @@ const CutSolver::CellMemory &CutSolver::cellMemory(size_t r, int32_t u, int32_t 
         continue;
       CellBytes bytes = model.tables.cellBytes(begin, end, model.rows()[r], split);
       memory.hold += static_cast<double>(bytes.hold - bytes.deferred) / ways;
-      memory.passing = std::max(memory.passing, static_cast<double>(bytes.deferred + bytes.passing + model.tables.workspace(begin, end, model.rows()[r], split)));
+      memory.passing =
+          std::max(memory.passing, static_cast<double>(bytes.deferred + bytes.passing + model.tables.workspace(begin, end, model.rows()[r], split)));
     }
   }
   return memory;
@@ -115,7 +116,8 @@ double CutSolver::needs(const StageChoice &stage, const CutOptions &options, siz
   }
   double card = 0;
   if (stage.card > 0) { // the cards of the stage, one direction
-    double bytes = samples * ((u == 0 ? 0 : stage.crossFront * model.backwardBytesAt(u)) + (v == model.units() ? 0 : stage.crossBehind * model.forwardBytesAt(v)));
+    double bytes = samples * ((u == 0 ? 0 : stage.crossFront * model.backwardBytesAt(u)) +
+                              (v == model.units() ? 0 : stage.crossBehind * model.forwardBytesAt(v)));
     card = std::max(bytes / stage.card, stage.flow > 0 ? bytes / stage.devices / stage.flow : 0) / kCardShare + sync;
     if (card > time)
       return kInfinity;
@@ -169,7 +171,8 @@ void CutSolver::addDevices(StageChoice &stage, const Atom &atom, uint32_t &lastN
 void CutSolver::close(StageChoice &stage, const CutOptions &options, size_t begin, size_t end) const {
   stage.members = static_cast<double>(stage.devices) * options.copies;
   stage.shared = stage.nodes * options.copies > 1;
-  const double fewest = std::min(stage.fewestBefore, stage.devicesHere), parties = stage.shared && model.mayUseRails() ? double(stage.nodes) * options.copies : stage.members;
+  const double fewest = std::min(stage.fewestBefore, stage.devicesHere),
+               parties = stage.shared && model.mayUseRails() ? double(stage.nodes) * options.copies : stage.members;
   stage.ring = parties > 1 ? (parties - 1) / parties : 0;
   auto lower = [](double a, double b) { return b > 0 && !(a > 0 && a < b) ? b : a; };
   // What goes to devices of the same node needs no card; stages are taken to be followed by others of their size.
@@ -204,7 +207,8 @@ bool CutSolver::reach(const std::vector<Atom> &atoms, const CutOptions &options,
       double share = 0;
       for (size_t c = 0; c < classes && share < 1; ++c)
         if (prefixCounts[i * classes + c] > 0)
-          share += prefixCounts[i * classes + c] * time / (static_cast<double>(options.samples) * leastSeconds[c * stride + static_cast<size_t>(mostFront) + 1]);
+          share += prefixCounts[i * classes + c] * time /
+                   (static_cast<double>(options.samples) * leastSeconds[c * stride + static_cast<size_t>(mostFront) + 1]);
       if (share < 1)
         break;
     }
@@ -380,7 +384,8 @@ Cut CutSolver::solve(const std::vector<Atom> &atoms, const CutOptions &options) 
   return cut.time <= first.time ? cut : first;
 }
 
-Stage zorse::planning::makeStage(const StageModel &model, const std::vector<uint32_t> &devices, int32_t unitBegin, int32_t unitEnd, int64_t samples, size_t rows) {
+Stage zorse::planning::makeStage(const StageModel &model, const std::vector<uint32_t> &devices, int32_t unitBegin, int32_t unitEnd, int64_t samples,
+                                 size_t rows) {
   Stage stage;
   stage.unitBegin = unitBegin;
   stage.unitEnd = unitEnd;

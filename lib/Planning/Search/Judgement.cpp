@@ -17,8 +17,8 @@ std::string show(double number) {
   return text;
 }
 
-/// Where what is alive at once nearly fills a device, the gaps that placed buffers leave decide whether the plan fits. Timed orders take in fewer samples then;
-/// of many devices, whose buffers take long to place, only those count that hold one already.
+/// Where what is alive at once nearly fills a device, the gaps that placed buffers leave decide whether the plan fits. Timed orders take in fewer
+/// samples then; of many devices, whose buffers take long to place, only those count that hold one already.
 bool isTight(SearchContext &context, const Layout &layout, const Evaluation &evaluation) {
   const std::vector<uint64_t> *gaps = nullptr;
   if (isLarge(context)) {
@@ -26,7 +26,8 @@ bool isTight(SearchContext &context, const Layout &layout, const Evaluation &eva
     gaps = &context.simulation(0).run(layout).gaps;
   }
   for (size_t d = 0; d < evaluation.memory.size(); ++d) {
-    const uint64_t limit = context.problem.cluster.devices[d].capacity(), usual = gaps ? (*gaps)[d] * kLargeGaps / QuickSimulation::kGaps : limit / 20;
+    const uint64_t limit = context.problem.cluster.devices[d].capacity(),
+                   usual = gaps ? (*gaps)[d] * kLargeGaps / QuickSimulation::kGaps : limit / 20;
     const bool givesWay = gaps && layout.schedule.kind == step::ScheduleKind::Timed && evaluation.cellsAlive[d] > 1;
     if (limit && !givesWay && evaluation.memory[d] + usual > limit)
       return true;
@@ -57,7 +58,9 @@ bool zorse::planning::judge(SearchContext &context, const std::vector<Candidate>
   };
   std::vector<Judged> judged;
   std::vector<double> seen;
-  auto isSingle = [](const Candidate &c) { return c.layout.pipelines.size() == 1 && c.layout.pipelines[0].stages.size() == 1 && c.layout.pipelines[0].stages[0].members.size() == 1; };
+  auto isSingle = [](const Candidate &c) {
+    return c.layout.pipelines.size() == 1 && c.layout.pipelines[0].stages.size() == 1 && c.layout.pipelines[0].stages[0].members.size() == 1;
+  };
   const size_t most = small ? 12 : context.devices.size() > 256 ? 1 : 4;
   const bool place = context.devices.size() <= 64; // affordable, whatever it shows
   size_t fitting = 0;

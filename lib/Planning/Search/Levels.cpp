@@ -112,7 +112,8 @@ bool zorse::planning::keepTimes(const StageModel &model, const std::vector<Atom>
   return true;
 }
 
-bool zorse::planning::fromBusiest(const StageModel &model, const Pipeline &pipeline, const std::vector<float> &busy, Draws &draws, size_t &a, size_t &b, int32_t &by) {
+bool zorse::planning::fromBusiest(const StageModel &model, const Pipeline &pipeline, const std::vector<float> &busy, Draws &draws, size_t &a,
+                                  size_t &b, int32_t &by) {
   auto busyOf = [&](size_t s) {
     float most = 0;
     for (const Member &member : pipeline.stages[s].members)
@@ -130,7 +131,8 @@ bool zorse::planning::fromBusiest(const StageModel &model, const Pipeline &pipel
   if (other == most)
     return false;
   const Stage &giver = pipeline.stages[most], &taker = pipeline.stages[other];
-  float eachGiver = busyOf(most) / static_cast<float>(giver.unitEnd - giver.unitBegin), eachTaker = busyOf(other) / static_cast<float>(taker.unitEnd - taker.unitBegin);
+  float eachGiver = busyOf(most) / static_cast<float>(giver.unitEnd - giver.unitBegin),
+        eachTaker = busyOf(other) / static_cast<float>(taker.unitEnd - taker.unitBegin);
   auto equal = static_cast<int32_t>((busyOf(most) - busyOf(other)) / std::max(eachGiver + eachTaker, 1e-30f));
   by = 1 + static_cast<int32_t>(draws.below(static_cast<size_t>(std::clamp(equal, 1, 4 * model.ways()))));
   a = std::min(most, other);

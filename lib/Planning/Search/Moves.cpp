@@ -202,7 +202,8 @@ bool moveOne(SearchContext &context, CutSolver &solver, const Candidate &from, D
     if (layout.pipelines.size() < 2)
       return false;
     size_t q = (p + 1 + draws.below(layout.pipelines.size() - 1)) % layout.pipelines.size();
-    int64_t by = std::min<int64_t>(pipeline.samples - 1, 1 + static_cast<int64_t>(draws.below(static_cast<size_t>(std::max<int64_t>(1, pipeline.samples / 16)))));
+    int64_t by = std::min<int64_t>(pipeline.samples - 1,
+                                   1 + static_cast<int64_t>(draws.below(static_cast<size_t>(std::max<int64_t>(1, pipeline.samples / 16)))));
     if (by < 1)
       return false;
     pipeline.samples -= by;

@@ -53,7 +53,8 @@ std::string moreDevices(const Problem &problem, const SearchOptions &options) {
       return "";
     Problem enlarged{problem.summary, larger, *costs, problem.batch, problem.bodies, problem.mayRecompute};
     if (fits(enlarged, options))
-      return std::to_string(more) + (more == 1 ? " more device" : " more devices") + (like.type.empty() ? " like '" + like.name + "'" : " of type " + like.type);
+      return std::to_string(more) + (more == 1 ? " more device" : " more devices") +
+             (like.type.empty() ? " like '" + like.name + "'" : " of type " + like.type);
   }
   return "";
 }
@@ -62,7 +63,8 @@ std::string moreDevices(const Problem &problem, const SearchOptions &options) {
 
 std::string zorse::planning::explainMemory(const SearchContext &context, const Layout &layout, const Evaluation &closest) {
   const Problem &problem = context.problem;
-  std::string text = "no plan fits the memory of the devices. The one that comes closest lacks " + showBytes(static_cast<double>(closest.excess)) + ":";
+  std::string text =
+      "no plan fits the memory of the devices. The one that comes closest lacks " + showBytes(static_cast<double>(closest.excess)) + ":";
   std::vector<std::pair<uint64_t, uint32_t>> lacking;
   for (uint32_t d = 0; d < closest.memory.size(); ++d) {
     uint64_t memory = problem.cluster.devices[d].capacity();
@@ -78,15 +80,18 @@ std::string zorse::planning::explainMemory(const SearchContext &context, const L
   for (size_t i = 0; i < lacking.size() && i < 8; ++i) {
     auto [bytes, d] = lacking[i];
     const ClusterDevice &device = problem.cluster.devices[d];
-    text += "\ndevice '" + device.name + "'" + (device.type.empty() ? "" : " (" + device.type + ")") + " lacks " + showBytes(static_cast<double>(bytes)) + ": it needs " +
-            showBytes(static_cast<double>(closest.memory[d])) + " of its " + showBytes(static_cast<double>(device.capacity()));
+    text += "\ndevice '" + device.name + "'" + (device.type.empty() ? "" : " (" + device.type + ")") + " lacks " +
+            showBytes(static_cast<double>(bytes)) + ": it needs " + showBytes(static_cast<double>(closest.memory[d])) + " of its " +
+            showBytes(static_cast<double>(device.capacity()));
     if (device.reserve)
-      text += " (" + showBytes(static_cast<double>(device.memory)) + " without the reserve of " + showBytes(static_cast<double>(device.reserve)) + ")";
+      text +=
+          " (" + showBytes(static_cast<double>(device.memory)) + " without the reserve of " + showBytes(static_cast<double>(device.reserve)) + ")";
     if (auto it = stageOf.find(d); it != stageOf.end()) {
       const Stage &stage = *it->second;
       double held = context.model.heldBytes(stage.unitBegin, stage.unitEnd), each = context.model.activationBytes(stage.unitBegin, stage.unitEnd);
-      text += "; for units " + std::to_string(stage.unitBegin) + "-" + std::to_string(stage.unitEnd) + ": parameters and gradients " + showBytes(held) + ", its part of the optimizer's " +
-              showBytes(context.model.sharedBytes(stage.unitBegin, stage.unitEnd)) + ", activations " + showBytes(each) + " per sample";
+      text += "; for units " + std::to_string(stage.unitBegin) + "-" + std::to_string(stage.unitEnd) + ": parameters and gradients " +
+              showBytes(held) + ", its part of the optimizer's " + showBytes(context.model.sharedBytes(stage.unitBegin, stage.unitEnd)) +
+              ", activations " + showBytes(each) + " per sample";
     }
   }
   if (lacking.size() > 8)
@@ -108,6 +113,7 @@ std::string zorse::planning::explainMemory(const SearchContext &context, const L
   }
   if (!context.options.excluded.empty())
     add("fewer devices left out (" + std::to_string(context.options.excluded.size()) + " are)");
-  return text + (remedies.empty() ? "\nNeither a smaller batch nor up to four times the devices would make it fit: take more, or devices with more memory"
-                                  : "\nWhat would make it fit: " + remedies);
+  return text + (remedies.empty()
+                     ? "\nNeither a smaller batch nor up to four times the devices would make it fit: take more, or devices with more memory"
+                     : "\nWhat would make it fit: " + remedies);
 }

@@ -17,7 +17,8 @@ using namespace zorse::planning;
 
 namespace {
 
-/// Tasks that the default budget simulates: some ten seconds of two cores for up to 256 devices, under half a second for 512 and in proportion to the devices beyond.
+/// Tasks that the default budget simulates: some ten seconds of two cores for up to 256 devices, under half a second for 512 and in proportion to the
+/// devices beyond.
 double taskBudget(size_t devices) { return devices <= 256 ? 8e7 : 8e5 * static_cast<double>(devices) / 512; }
 
 double tasksOf(const Layout &layout) {
@@ -55,9 +56,10 @@ bool checkOptions(const SearchContext &context, std::string &error) {
     error = "batch is " + std::to_string(problem.batch) + ", expected at least 1";
   else if (context.devices.empty())
     error = "every device of the cluster is excluded; leave at least one";
-  else if (context.options.stages > 0 && (context.options.stages > static_cast<uint32_t>(context.tables.units()) || context.options.stages > context.devices.size()))
-    error = std::to_string(context.options.stages) + " stages are asked for; the model has " + std::to_string(context.tables.units()) + " units and the cluster " +
-            std::to_string(context.devices.size()) + " devices, so at most " +
+  else if (context.options.stages > 0 &&
+           (context.options.stages > static_cast<uint32_t>(context.tables.units()) || context.options.stages > context.devices.size()))
+    error = std::to_string(context.options.stages) + " stages are asked for; the model has " + std::to_string(context.tables.units()) +
+            " units and the cluster " + std::to_string(context.devices.size()) + " devices, so at most " +
             std::to_string(std::min<size_t>(static_cast<size_t>(context.tables.units()), context.devices.size())) + " are possible";
   return error.empty();
 }
@@ -70,7 +72,8 @@ void addSingles(SearchContext &context, std::vector<Candidate> &batch) {
         continue;
       for (size_t r = 0; r < context.model.rows().size(); ++r) {
         Candidate candidate;
-        candidate.layout.pipelines.push_back({context.problem.batch, {makeStage(context.model, {d}, 0, context.model.units(), context.problem.batch, r)}});
+        candidate.layout.pipelines.push_back(
+            {context.problem.batch, {makeStage(context.model, {d}, 0, context.model.units(), context.problem.batch, r)}});
         candidate.id = context.nextId();
         batch.push_back(std::move(candidate));
       }
@@ -89,11 +92,13 @@ std::optional<SearchResult> zorse::planning::searchPlan(const Problem &problem, 
   if (options.stages > 0)
     seeds.erase(std::remove_if(seeds.begin(), seeds.end(),
                                [&](const Candidate &c) {
-                                 return std::any_of(c.layout.pipelines.begin(), c.layout.pipelines.end(), [&](const Pipeline &p) { return p.stages.size() != options.stages; });
+                                 return std::any_of(c.layout.pipelines.begin(), c.layout.pipelines.end(),
+                                                    [&](const Pipeline &p) { return p.stages.size() != options.stages; });
                                }),
                 seeds.end());
   const double tasks = seeds.empty() ? 1e3 : simulatedTasksOf(problem, seeds.front().layout);
-  context.budget = options.candidates ? options.candidates : static_cast<uint32_t>(std::clamp(taskBudget(context.devices.size()) / tasks, 16.0, 6000.0));
+  context.budget =
+      options.candidates ? options.candidates : static_cast<uint32_t>(std::clamp(taskBudget(context.devices.size()) / tasks, 16.0, 6000.0));
 
   const bool small = isSmall(context);
   std::vector<step::Schedule> schedules = scheduleChoices(context, small || context.devices.size() <= 16);
@@ -122,9 +127,12 @@ std::optional<SearchResult> zorse::planning::searchPlan(const Problem &problem, 
       pool.push_back(std::move(*plain));
     }
   if (pool.empty()) {
-    error = "no plan was found" + (options.stages > 0 ? " with " + std::to_string(options.stages) + " stages" + (options.pipelines > 1 ? " in " + std::to_string(options.pipelines) + " pipelines" : "") +
-                                                            ": in every cut a stage lacks memory, or has more devices than samples; take other numbers, or leave them to the search"
-                                                      : std::string());
+    error = "no plan was found" +
+            (options.stages > 0
+                 ? " with " + std::to_string(options.stages) + " stages" +
+                       (options.pipelines > 1 ? " in " + std::to_string(options.pipelines) + " pipelines" : "") +
+                       ": in every cut a stage lacks memory, or has more devices than samples; take other numbers, or leave them to the search"
+                 : std::string());
     return std::nullopt;
   }
   context.simulate(pool);
@@ -132,9 +140,11 @@ std::optional<SearchResult> zorse::planning::searchPlan(const Problem &problem, 
   // The best of single devices is kept to the end.
   std::optional<Candidate> alone;
   for (const Candidate &candidate : pool)
-    if (!alone && candidate.layout.pipelines.size() == 1 && candidate.layout.pipelines[0].stages.size() == 1 && candidate.layout.pipelines[0].stages[0].members.size() == 1)
+    if (!alone && candidate.layout.pipelines.size() == 1 && candidate.layout.pipelines[0].stages.size() == 1 &&
+        candidate.layout.pipelines[0].stages[0].members.size() == 1)
       alone = candidate;
-  size_t leaders = std::min<size_t>(pool.size(), std::max<size_t>(context.devices.size() > 1024 ? 1 : 2, context.budget / 4 / std::max<size_t>(schedules.size(), 1)));
+  size_t leaders = std::min<size_t>(
+      pool.size(), std::max<size_t>(context.devices.size() > 1024 ? 1 : 2, context.budget / 4 / std::max<size_t>(schedules.size(), 1)));
   leaders = std::min<size_t>(leaders, 12);
   std::vector<Candidate> varied;
   for (size_t i = 0; i < leaders; ++i)

@@ -13,8 +13,8 @@ using namespace zorse::planning;
 
 namespace {
 
-/// Memory is provided for this many times the samples under way when nothing waits, and first stages may wait for their parameters for this part of the step;
-/// others are tried where these promise most.
+/// Memory is provided for this many times the samples under way when nothing waits, and first stages may wait for their parameters for this part of
+/// the step; others are tried where these promise most.
 constexpr double kInFlight = 2, kLateStart = 0.01;
 constexpr size_t kRefined = 3;
 /// Of many devices, pieces are tried only of orders that promise nearly as much as the best of as many pipelines.
@@ -122,7 +122,8 @@ std::vector<Atom> makeAtoms(const std::vector<Block> &blocks, const std::vector<
 bool sameLayout(const Layout &a, const Layout &b) {
   auto sameMember = [](const Member &m, const Member &o) { return m.device == o.device && m.samples == o.samples && m.rows == o.rows; };
   auto sameStage = [&](const Stage &s, const Stage &o) {
-    return s.unitBegin == o.unitBegin && s.unitEnd == o.unitEnd && std::equal(s.members.begin(), s.members.end(), o.members.begin(), o.members.end(), sameMember);
+    return s.unitBegin == o.unitBegin && s.unitEnd == o.unitEnd &&
+           std::equal(s.members.begin(), s.members.end(), o.members.begin(), o.members.end(), sameMember);
   };
   return std::equal(a.pipelines.begin(), a.pipelines.end(), b.pipelines.begin(), b.pipelines.end(), [&](const Pipeline &p, const Pipeline &o) {
     return std::equal(p.stages.begin(), p.stages.end(), o.stages.begin(), o.stages.end(), sameStage);
@@ -134,7 +135,8 @@ std::vector<Atom> splitAtoms(const SearchContext &context, const std::vector<Ato
   std::vector<Atom> pieces;
   for (const Atom &atom : atoms)
     for (uint32_t d : atom.devices) {
-      bool same = !pieces.empty() && pieces.back().devices.size() < size && context.model.classOf(pieces.back().devices.front()) == context.model.classOf(d) &&
+      bool same = !pieces.empty() && pieces.back().devices.size() < size &&
+                  context.model.classOf(pieces.back().devices.front()) == context.model.classOf(d) &&
                   (size > 4 || context.model.nodeOf(pieces.back().devices.front()) == context.model.nodeOf(d));
       if (!same)
         pieces.emplace_back();
@@ -157,8 +159,9 @@ std::vector<Atom> groupAtoms(const SearchContext &context, const std::vector<Ato
   std::vector<Atom> groups;
   for (size_t i = 0; i < atoms.size(); ++i) {
     size_t left = atoms.size() - i; // every group gets an atom
-    bool next = groups.empty() || (groups.size() < count && (passed >= total * static_cast<double>(groups.size()) / static_cast<double>(count) * (1 - 1e-9) ||
-                                                             left <= count - groups.size()));
+    bool next = groups.empty() ||
+                (groups.size() < count &&
+                 (passed >= total * static_cast<double>(groups.size()) / static_cast<double>(count) * (1 - 1e-9) || left <= count - groups.size()));
     if (next)
       groups.emplace_back();
     groups.back().devices.insert(groups.back().devices.end(), atoms[i].devices.begin(), atoms[i].devices.end());
@@ -271,7 +274,8 @@ std::vector<Candidate> zorse::planning::makeSeeds(SearchContext &context, bool t
         if (largest > 32 && largest <= 64)
           task.finer = isLarge(context) ? std::vector<size_t>{2} : std::vector<size_t>{1, 2};
         else if (largest > 64 && largest <= 128)
-          task.finer = isLarge(context) ? std::vector<size_t>{2, 8} : std::vector<size_t>{1, 2, 8}; // one by one takes long, and whole nodes do better
+          task.finer =
+              isLarge(context) ? std::vector<size_t>{2, 8} : std::vector<size_t>{1, 2, 8}; // one by one takes long, and whole nodes do better
         if (largest > 32)
           task.options.mostDevices = static_cast<uint32_t>(largest / 4);
         tasks.push_back(std::move(task));
@@ -286,7 +290,8 @@ std::vector<Candidate> zorse::planning::makeSeeds(SearchContext &context, bool t
   if (asked <= 1)
     addTasks({context.devices}, orders);
   for (uint32_t copies : {2u, 3u, 4u, 5u, 8u, 16u})
-    if ((count <= 128 || copies == 2 || copies == 4 || copies == 8 || copies == sites || asked == copies) && (asked == 0 || asked == copies) && copies <= count && copies <= context.problem.batch)
+    if ((count <= 128 || copies == 2 || copies == 4 || copies == 8 || copies == sites || asked == copies) && (asked == 0 || asked == copies) &&
+        copies <= count && copies <= context.problem.batch)
       for (bool bySite : {false, true}) {
         auto sets = dealCopies(context, copies, bySite);
         if (!sets.empty())
@@ -345,7 +350,8 @@ std::vector<Candidate> zorse::planning::makeSeeds(SearchContext &context, bool t
     }
     for (double lateStart : {kLateStart, 0.0, 4 * kLateStart})
       for (double inFlight : {kInFlight, 0.7 * kInFlight, 0.5 * kInFlight})
-        if (count <= 16 ? inFlight != kInFlight || lateStart != kLateStart : lateStart == kLateStart || (inFlight == (count <= 32 ? kInFlight : 0.7 * kInFlight) && (lateStart == 0 || count <= 32)))
+        if (count <= 16 ? inFlight != kInFlight || lateStart != kLateStart
+                        : lateStart == kLateStart || (inFlight == (count <= 32 ? kInFlight : 0.7 * kInFlight) && (lateStart == 0 || count <= 32)))
           attempt(inFlight, lateStart, false);
     if (context.parts && count <= 64) // elsewhere it takes too long: moves share units out
       for (double inFlight : {kInFlight, 0.7 * kInFlight, 0.5 * kInFlight})
@@ -387,7 +393,11 @@ std::vector<Candidate> zorse::planning::makeSeeds(SearchContext &context, bool t
   std::map<std::array<size_t, 3>, size_t> taken;
   std::vector<size_t> again;
   for (size_t i = 0; i < tasks.size(); ++i)
-    if (thorough && again.size() < (count <= 32 ? 24u : count <= 128 ? 16u : 0u) && taken[{tasks[i].size, tasks[i].atoms.size(), tasks[i].options.mostRows}]++ < 2)
+    if (thorough &&
+        again.size() < (count <= 32    ? 24u
+                        : count <= 128 ? 16u
+                                       : 0u) &&
+        taken[{tasks[i].size, tasks[i].atoms.size(), tasks[i].options.mostRows}]++ < 2)
       again.push_back(i);
   context.parallel(again.size(), [&](size_t worker, size_t i) { solve(worker, again[i]); });
   std::vector<Candidate> seeds;
@@ -445,7 +455,8 @@ std::optional<Candidate> zorse::planning::plainCut(const SearchContext &context)
   Pipeline pipeline{context.problem.batch, {}};
   for (size_t s = 0; s < stages; ++s) {
     const int32_t begin = s == 0 ? 0 : pipeline.stages.back().unitEnd, left = static_cast<int32_t>(stages - 1 - s);
-    const int32_t end = std::clamp(static_cast<int32_t>(static_cast<double>(model.units()) * passed[s] / total + 0.5), begin + 1, model.units() - left);
+    const int32_t end =
+        std::clamp(static_cast<int32_t>(static_cast<double>(model.units()) * passed[s] / total + 0.5), begin + 1, model.units() - left);
     pipeline.stages.push_back(makeStage(model, groups[s].devices, begin, end, pipeline.samples, 0));
   }
   candidate.layout.pipelines.push_back(std::move(pipeline));

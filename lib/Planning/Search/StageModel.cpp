@@ -24,7 +24,8 @@ void refine(std::vector<double> &sums, size_t stride, int32_t parts) {
 
 } // namespace
 
-StageModel::StageModel(const Problem &problem, const UnitTables &tables, int64_t rowLimit, int32_t ways) : problem(problem), tables(tables), parts(ways) {
+StageModel::StageModel(const Problem &problem, const UnitTables &tables, int64_t rowLimit, int32_t ways)
+    : problem(problem), tables(tables), parts(ways) {
   for (uint32_t d = 0; d < problem.cluster.devices.size(); ++d) {
     uint32_t c = problem.costs.deviceClass(d);
     if (c >= devicesOf.size())
@@ -36,14 +37,19 @@ StageModel::StageModel(const Problem &problem, const UnitTables &tables, int64_t
   UnitTimes times(problem, tables);
   bool split = tables.canSplit();
   // A backward in two parts may take longer than the undivided one: estimates take the shorter.
-  auto total = [&](const UnitTimes::Prefix &p, size_t u) { return p.forward[u] + std::min(p.backward[u], split ? p.inputGradients[u] + p.weightGradients[u] : p.backward[u]); };
+  auto total = [&](const UnitTimes::Prefix &p, size_t u) {
+    return p.forward[u] + std::min(p.backward[u], split ? p.inputGradients[u] + p.weightGradients[u] : p.backward[u]);
+  };
   int64_t most = std::min<int64_t>(problem.batch, rowLimit > 0 ? rowLimit : 256);
   const bool few = problem.cluster.devices.size() <= kFewDevices && problem.batch <= kFewSamples; // every bit counts, and there is time for it
-  auto next = [&](int64_t rows) { return !few || rows == 1 ? 2 * rows : rows % 3 == 0 ? rows / 3 * 4 : rows / 2 * 3; }; // few: 1, 2, 3, 4, 6, 8, 12, 16
+  auto next = [&](int64_t rows) {
+    return !few || rows == 1 ? 2 * rows : rows % 3 == 0 ? rows / 3 * 4 : rows / 2 * 3;
+  }; // few: 1, 2, 3, 4, 6, 8, 12, 16
   for (int64_t rows = 1, last = 1; rows <= most; last = rows, rows = next(rows)) {
     bool pays = rows == 1;
     for (uint32_t c = 0; c < classes() && !pays; ++c)
-      pays = total(times.of(c, rows), stride - 1) / static_cast<double>(rows) < (few ? 1 - 1e-6 : 0.99) * total(times.of(c, last), stride - 1) / static_cast<double>(last);
+      pays = total(times.of(c, rows), stride - 1) / static_cast<double>(rows) <
+             (few ? 1 - 1e-6 : 0.99) * total(times.of(c, last), stride - 1) / static_cast<double>(last);
     if (!pays)
       break;
     rowChoices.push_back(rows);
@@ -78,7 +84,9 @@ StageModel::StageModel(const Problem &problem, const UnitTables &tables, int64_t
         double b = unit(all[i]->backward), parts = split ? unit(all[i]->inputGradients) + unit(all[i]->weightGradients) : b;
         least = std::min(least, (unit(all[i]->forward) + std::min(b, parts)) / rowsOf[i]);
       }
-      pass = one.forward[u + 1] - one.forward[u] + std::min(one.backward[u + 1] - one.backward[u], split ? one.inputGradients[u + 1] - one.inputGradients[u] : one.backward[u + 1] - one.backward[u]);
+      pass = one.forward[u + 1] - one.forward[u] +
+             std::min(one.backward[u + 1] - one.backward[u],
+                      split ? one.inputGradients[u + 1] - one.inputGradients[u] : one.backward[u + 1] - one.backward[u]);
       leastWhole[c * stride + u + 1] = leastWhole[c * stride + u] + least;
       leastPass[c * stride + u + 1] = leastPass[c * stride + u] + pass;
     }
@@ -135,7 +143,9 @@ StageModel::StageModel(const Problem &problem, const UnitTables &tables, int64_t
   }
 }
 
-double StageModel::workspaceBytes(int32_t u, int32_t v, int64_t rows) const { return static_cast<double>(tables.workspace(u / parts, behind(v), rows, splits())); }
+double StageModel::workspaceBytes(int32_t u, int32_t v, int64_t rows) const {
+  return static_cast<double>(tables.workspace(u / parts, behind(v), rows, splits()));
+}
 
 double StageModel::transferSeconds(uint32_t from, uint32_t to, double bytes) const {
   const sim::Network &network = problem.costs.network();

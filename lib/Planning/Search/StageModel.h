@@ -20,8 +20,9 @@ inline constexpr size_t kMostClasses = 16;
 inline constexpr size_t kFewDevices = 6;
 inline constexpr int64_t kFewSamples = 16;
 
-/// With `ways` > 1 the model's units are parts of the real ones: a real unit for one of so many pipelines on the same devices, whose cuts differ. Range [u, v) is
-/// then what a stage has of all of them together; way w has the units from (u + w) / ways to (v + w) / ways. Times and bytes that samples cause are averages.
+/// With `ways` > 1 the model's units are parts of the real ones: a real unit for one of so many pipelines on the same devices, whose cuts differ.
+/// Range [u, v) is then what a stage has of all of them together; way w has the units from (u + w) / ways to (v + w) / ways. Times and bytes that
+/// samples cause are averages.
 class StageModel {
 public:
   /// \param rowLimit  most rows of a micro-batch; 0: not limited
@@ -57,7 +58,9 @@ public:
   double transferSeconds(uint32_t from, uint32_t to, double bytes) const;
   double cardBandwidth(uint32_t node) const { return cards[node]; }
   /// Whether collectives between nodes cross every card once for its node, not once for each of its devices.
-  bool mayUseRails() const { return problem.costs.gatherAlgorithm() == sim::Algorithm::Best && problem.costs.network().allows(static_cast<uint8_t>(sim::Algorithm::Rails)); }
+  bool mayUseRails() const {
+    return problem.costs.gatherAlgorithm() == sim::Algorithm::Best && problem.costs.network().allows(static_cast<uint8_t>(sim::Algorithm::Rails));
+  }
   double portBandwidth(uint32_t node) const { return ports[node]; }
   uint32_t devicesOfNode(uint32_t node) const { return devicesIn[node]; }
   uint32_t nodeOf(uint32_t device) const { return problem.cluster.devices[device].node; }
@@ -85,7 +88,8 @@ private:
   std::vector<uint32_t> devicesIn; ///< by node
 };
 
-/// Cells of `rows` rows (the last of all may be smaller) on members that need `seconds` each for one: as many to each as end first. Optimal for equal cells.
+/// Cells of `rows` rows (the last of all may be smaller) on members that need `seconds` each for one: as many to each as end first. Optimal for equal
+/// cells.
 std::vector<int64_t> shareSamples(int64_t samples, int64_t rows, const std::vector<double> &seconds);
 
 /// Seconds until the last of `cells` equal cells ends on counts[i] devices that need seconds[i] for each.

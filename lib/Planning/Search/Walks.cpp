@@ -78,8 +78,8 @@ void zorse::planning::refine(SearchContext &context, std::vector<Candidate> &poo
   if (islands.empty())
     return;
   auto asAsked = [&](const Candidate &c) {
-    return context.options.stages == 0 ||
-           std::all_of(c.layout.pipelines.begin(), c.layout.pipelines.end(), [&](const Pipeline &p) { return p.stages.size() == context.options.stages; });
+    return context.options.stages == 0 || std::all_of(c.layout.pipelines.begin(), c.layout.pipelines.end(),
+                                                      [&](const Pipeline &p) { return p.stages.size() == context.options.stages; });
   };
   const size_t patience = context.devices.size() <= 6 ? 60 : 200;
   double memory = 0; // of all devices
@@ -109,7 +109,8 @@ void zorse::planning::refine(SearchContext &context, std::vector<Candidate> &poo
       // Most moves from where the walk is, some from its best.
       const Candidate &from = (i / islands.size()) % 4 == 3 ? island.best : island.current;
       for (uint64_t attempt = 0; attempt < 6 && !made[i]; ++attempt)
-        made[i] = mutate(context, worker, from, context.options.seed * 1000003 + round * 8191 + i * 131 + attempt * 7919, batch[i]) && asAsked(batch[i]);
+        made[i] =
+            mutate(context, worker, from, context.options.seed * 1000003 + round * 8191 + i * 131 + attempt * 7919, batch[i]) && asAsked(batch[i]);
     });
     std::vector<Candidate> moved;
     std::vector<size_t> islandOf;

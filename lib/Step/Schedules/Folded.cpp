@@ -1,12 +1,13 @@
-// "folded": every device holds several ranges of units, and micro-batches go along the devices and back (the V of Qi et al., 2024; the waves of Hanayo, Liu et al., 2023).
-// Where the way turns, a device hands on to itself, and the last range ends where the first began: gradients come back soon, and every device holds equally much.
+// "folded": every device holds several ranges of units, and micro-batches go along the devices and back (the V of Qi et al., 2024; the waves of
+// Hanayo, Liu et al., 2023). Where the way turns, a device hands on to itself, and the last range ends where the first began: gradients come back
+// soon, and every device holds equally much.
 //
 //   units 0-2 on a, 2-4 on b, 4-6 on b, 6-8 on a:
 //     a   0 1 . 0'a'1'b'2 a 3 b      0 1 2 3: forwards of the first range, 0' of the second; a b: backwards
 //     b   . 0 0'1 1'a'. b'a 2 b
 //
-// Micro-batches enter in groups of as many as there are stages of devices, and tasks run in the order of their steady-state times: no fixed pattern serves ranges and devices
-// of unequal speed.
+// Micro-batches enter in groups of as many as there are stages of devices, and tasks run in the order of their steady-state times: no fixed pattern
+// serves ranges and devices of unequal speed.
 
 #include "Laps.h"
 

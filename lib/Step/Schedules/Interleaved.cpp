@@ -1,5 +1,6 @@
-// "interleaved": every device holds several ranges of units, and micro-batches go around the ring of devices once per range (Narayanan et al., 2021). Groups of as many
-// micro-batches as there are stages of devices pass a range before the next one follows: the pipeline fills in a part of the time of a whole device's units.
+// "interleaved": every device holds several ranges of units, and micro-batches go around the ring of devices once per range (Narayanan et al., 2021).
+// Groups of as many micro-batches as there are stages of devices pass a range before the next one follows: the pipeline fills in a part of the time
+// of a whole device's units.
 //
 //   units 0-2 on a, 2-4 on b, 4-6 on a, 6-8 on b:
 //     a   0 1 0'1'2 a'3 b'2'a 3'b          0 1 2 3: forwards of the first range, 0' of the second; a b: backwards
@@ -32,7 +33,8 @@ public:
       };
       sort(forwards, false);
       sort(backwards, true);
-      // Until its first backward comes, a device of the first stage forwards a group through all ranges but the last, and what the others forward and hand back meanwhile.
+      // Until its first backward comes, a device of the first stage forwards a group through all ranges but the last, and what the others forward and
+      // hand back meanwhile.
       const double least = static_cast<double>(2 * (stages - 1 - laps.stageOf[d]) + (rounds - 1) * stages + 1);
       const size_t ahead = static_cast<size_t>(std::clamp(std::ceil(least * x.plan.schedule.inFlight), 1.0, static_cast<double>(forwards.size())));
       std::vector<TaskName> tasks;
@@ -56,7 +58,8 @@ public:
       x.ops[x.cells[c].forward].priority = priorityOf(kForwardRank, group, microBatch);
       x.ops[x.cells[c].backward].priority = priorityOf(kBackwardRank, groupBack, microBatchBack);
     }
-    admitFrontCells(x, static_cast<size_t>(std::clamp(std::ceil(2 * static_cast<double>(laps.stages) * x.plan.schedule.inFlight), 1.0, 1e9)), admission);
+    admitFrontCells(x, static_cast<size_t>(std::clamp(std::ceil(2 * static_cast<double>(laps.stages) * x.plan.schedule.inFlight), 1.0, 1e9)),
+                    admission);
     return true;
   }
 

@@ -26,7 +26,8 @@ std::optional<Laps> zorse::step::findLaps(const Plan &plan, Turn turn, std::stri
   std::vector<std::pair<int32_t, int32_t>> ranges;
   for (auto &[range, devices] : devicesOf) {
     if (!ranges.empty() && ranges.back().second != range.first) {
-      error = "expected the same cuts between units for all samples, found cells of " + showUnits(ranges.back()) + " and of " + showUnits(range) + "; schedule \"timed\" takes any tiling";
+      error = "expected the same cuts between units for all samples, found cells of " + showUnits(ranges.back()) + " and of " + showUnits(range) +
+              "; schedule \"timed\" takes any tiling";
       return std::nullopt;
     }
     ranges.push_back(range);
@@ -52,7 +53,8 @@ std::optional<Laps> zorse::step::findLaps(const Plan &plan, Turn turn, std::stri
   };
   for (size_t chunk = 0; chunk < ranges.size(); ++chunk)
     if (devicesOf[ranges[chunk]] != devicesOf[ranges[stageOf(chunk)]]) {
-      error = "expected " + showUnits(ranges[chunk]) + " on the devices of " + showUnits(ranges[stageOf(chunk)]) + " (" + show(plan, devicesOf[ranges[stageOf(chunk)]]) + "), " +
+      error = "expected " + showUnits(ranges[chunk]) + " on the devices of " + showUnits(ranges[stageOf(chunk)]) + " (" +
+              show(plan, devicesOf[ranges[stageOf(chunk)]]) + "), " +
               (turn == Turn::Ring ? "as laps of a ring go around" : "as laps go back and forth") + ", found " + show(plan, devicesOf[ranges[chunk]]) +
               "; schedule \"timed\" takes any tiling";
       return std::nullopt;

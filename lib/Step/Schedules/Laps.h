@@ -18,7 +18,7 @@ struct Laps {
     uint32_t lap = 0;
     uint32_t microBatch = 0; ///< of its device and unit range, by first sample
   };
-  size_t stages = 0, laps = 0; ///< stages of devices; the last lap of a ring may be shorter
+  size_t stages = 0, laps = 0;   ///< stages of devices; the last lap of a ring may be shorter
   std::vector<Passage> passages; ///< by cell
   std::vector<size_t> stageOf;   ///< by device of the plan; 0 for one without cells
 };
@@ -26,7 +26,8 @@ struct Laps {
 /// What schedules in laps have in common: the tilings that they take, and their parameter.
 class LapsRule : public ScheduleRule {
 public:
-  LapsRule(ScheduleKind kind, const char *name, Turn turn) : ScheduleRule(kind, name, {{"in_flight", &Schedule::inFlight, /*positive=*/true}}), turn(turn) {}
+  LapsRule(ScheduleKind kind, const char *name, Turn turn)
+      : ScheduleRule(kind, name, {{"in_flight", &Schedule::inFlight, /*positive=*/true}}), turn(turn) {}
 
   std::string refuses(const Plan &plan, const bundle::ModelSummary &summary) const override;
   std::string memoryRemedy() const override { return "a smaller \"in_flight\" of the schedule"; }

@@ -68,7 +68,8 @@ std::vector<std::vector<TaskName>> orderStages(const Expansion &x) {
   OneForwardOneBackward stages(plan.cells.data(), devices);
   for (uint32_t d : working) {
     const auto &mine = x.cellsOf[d], &behind = x.cellsByBegin[end(d)];
-    order[d] = stages.order(d, {mine.data(), mine.size()}, {behind.data(), behind.size()}, d < plan.schedule.ahead.size() ? plan.schedule.ahead[d] : 0);
+    order[d] =
+        stages.order(d, {mine.data(), mine.size()}, {behind.data(), behind.size()}, d < plan.schedule.ahead.size() ? plan.schedule.ahead[d] : 0);
   }
   return order;
 }
@@ -90,7 +91,8 @@ public:
     return Runs::IfAcyclic;
   }
 
-  /// No stages: list scheduling, backwards first, with about as many samples in flight as 1F1B would have: one front cell per cell of the deepest chain.
+  /// No stages: list scheduling, backwards first, with about as many samples in flight as 1F1B would have: one front cell per cell of the deepest
+  /// chain.
   bool orderOtherwise(Expansion &x, Admission &admission) const override {
     std::vector<int32_t> cuts;
     for (const Cell &cell : x.plan.cells)

@@ -5,8 +5,8 @@
 
 namespace zorse::step {
 
-/// Ties every task of a device to the next one of its order, and the loads of a forward to the forward two places before it: inputs arrive one cell ahead instead of
-/// filling memory from the start of the step.
+/// Ties every task of a device to the next one of its order, and the loads of a forward to the forward two places before it: inputs arrive one cell
+/// ahead instead of filling memory from the start of the step.
 void chainTasks(Expansion &x, const std::vector<TaskName> &tasks);
 
 /// W runs when its device would idle otherwise.

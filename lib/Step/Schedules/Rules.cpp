@@ -47,6 +47,9 @@ const std::vector<const ScheduleRule *> &zorse::step::namedSchedules() {
 std::string zorse::step::listSchedules(const char *lastWord) {
   std::string list;
   for (size_t i = 0; i < namedSchedules().size(); ++i)
-    list += (i == 0 ? "" : i + 1 < namedSchedules().size() ? ", " : " " + std::string(lastWord) + " ") + ("\"" + std::string(namedSchedules()[i]->name) + "\"");
+    list += (i == 0                            ? ""
+             : i + 1 < namedSchedules().size() ? ", "
+                                               : " " + std::string(lastWord) + " ") +
+            ("\"" + std::string(namedSchedules()[i]->name) + "\"");
   return list;
 }

@@ -1,7 +1,7 @@
 // "timed": tasks by the time they would run at in a steady state.
 //
-// Samples enter at the rate of the busiest device. A cell's forward would then run when its inputs come in, and its backward when its gradients do, on
-// a machine where nobody waits for a device:
+// Samples enter at the rate of the busiest device. A cell's forward would then run when its inputs come in, and its backward when its gradients do,
+// on a machine where nobody waits for a device:
 //
 //   sample's entry ── F 0 ── link ── F 1 ── link ── F 2, B 2 ── link ── B 1 ── link ── B 0
 //                     └────────────── samples in flight at stage 0: this time over the period ──┘
@@ -22,7 +22,8 @@ namespace {
 
 class TimedOrder {
 public:
-  TimedOrder(Expansion &x, const Schedule &schedule, Admission &admission, const std::vector<uint64_t> &less) : x(x), schedule(schedule), admission(admission), less(less) {}
+  TimedOrder(Expansion &x, const Schedule &schedule, Admission &admission, const std::vector<uint64_t> &less)
+      : x(x), schedule(schedule), admission(admission), less(less) {}
 
   void run() {
     waits.assign(x.bands.size(), {-1, -1});
@@ -106,7 +107,8 @@ private:
       if (schedule.interleave == 0 || before.cells % schedule.interleave == 0)
         before.groupRows = before.rows;
       time[x.cells[c].forward] = period / static_cast<double>(band.rows) *
-                                 (static_cast<double>(before.groupRows) + static_cast<double>(before.rows - before.groupRows) / static_cast<double>(x.bandsOf[chunk.device]));
+                                 (static_cast<double>(before.groupRows) +
+                                  static_cast<double>(before.rows - before.groupRows) / static_cast<double>(x.bandsOf[chunk.device]));
       before.rows += x.plan.cells[c].rows();
       ++before.cells;
     }
@@ -120,7 +122,8 @@ private:
       uint32_t weights = x.cells[c].weights;
       if (weights == kNone)
         continue;
-      double wait = schedule.weightDelay * period / static_cast<double>(x.bands[x.chunks[x.chunkOf[c]].band].rows) * static_cast<double>(x.plan.cells[c].rows());
+      double wait = schedule.weightDelay * period / static_cast<double>(x.bands[x.chunks[x.chunkOf[c]].band].rows) *
+                    static_cast<double>(x.plan.cells[c].rows());
       x.ops[weights].priority = wait > 0 ? priorityAt(kTimedRank, time[weights] + wait) : priorityAt(kTimedFillerRank, time[weights]);
     }
   }
@@ -175,14 +178,16 @@ private:
   const std::vector<uint64_t> &less;
   std::vector<std::array<double, 2>> waits; ///< per band: of its forwards and backwards for the device's other tasks; < 0: not known yet
   double period = 0;
-  std::vector<double> time;                ///< per op of a cell
+  std::vector<double> time; ///< per op of a cell
 };
 
 class Timed final : public ScheduleRule {
 public:
   Timed()
       : ScheduleRule(ScheduleKind::Timed, "timed",
-                     {{"in_flight", &Schedule::inFlight, /*positive=*/true}, {"weight_delay", &Schedule::weightDelay}, {"interleave", &Schedule::interleave}}) {}
+                     {{"in_flight", &Schedule::inFlight, /*positive=*/true},
+                      {"weight_delay", &Schedule::weightDelay},
+                      {"interleave", &Schedule::interleave}}) {}
 
   Runs order(Expansion &x, const std::vector<uint64_t> &less, Admission &admission) const override {
     orderByTime(x, x.plan.schedule, less, admission);

@@ -1,6 +1,7 @@
 // The coordinator's thread: sockets and admission around the decisions of Job.
 //
-//   accepted --greeting--> --proof--> --join--> a rank's connection       at most kStrangers connections are on the way, each for at most kStrangerSeconds
+//   accepted --greeting--> --proof--> --join--> a rank's connection       at most kStrangers connections are on the way, each for at most
+//   kStrangerSeconds
 #include "Job.h"
 #include "Proof.h"
 #include "Sockets.h"
@@ -89,9 +90,9 @@ private:
 class Coordinator::Implementation final : private Outbox {
 public:
   Implementation(const CoordinatorOptions &options, Listener listener)
-      : options_(options), times_(sensible(options.times)), port_(listener.port), listener_(std::move(listener.socket)), epoll_(::epoll_create1(EPOLL_CLOEXEC)),
-        clock_(2 * times_.heartbeatSeconds), job_({options.world, times_, options.rank, options.devices}, *this), peerOfRank_(options.world, 0),
-        cameLate_(options.world) {}
+      : options_(options), times_(sensible(options.times)), port_(listener.port), listener_(std::move(listener.socket)),
+        epoll_(::epoll_create1(EPOLL_CLOEXEC)), clock_(2 * times_.heartbeatSeconds),
+        job_({options.world, times_, options.rank, options.devices}, *this), peerOfRank_(options.world, 0), cameLate_(options.world) {}
 
   Status start() {
     if (!epoll_.valid() || !waker_.valid())
@@ -142,7 +143,8 @@ public:
   }
   void waitForLateRanks(double seconds) {
     std::unique_lock<std::mutex> lock(mutex_);
-    over_.wait_for(lock, std::chrono::duration<double>(seconds), [this] { return !failure_ || failure_->cause == Failure::NotJoined || (isOver_ && allCame_); });
+    over_.wait_for(lock, std::chrono::duration<double>(seconds),
+                   [this] { return !failure_ || failure_->cause == Failure::NotJoined || (isOver_ && allCame_); });
   }
 
 private:
@@ -374,7 +376,8 @@ private:
     switch (peer.stage) {
     case Stage::Greeting:
       if (message.greeting().version() != kVersion)
-        return turnAway(peer, "spoke version " + std::to_string(std::min<uint32_t>(message.greeting().version(), 99)) + " of the protocol, expected " + std::to_string(kVersion));
+        return turnAway(peer, "spoke version " + std::to_string(std::min<uint32_t>(message.greeting().version(), 99)) +
+                                  " of the protocol, expected " + std::to_string(kVersion));
       peer.nonces.member = message.greeting().nonce();
       peer.stage = Stage::Proof;
       return;
@@ -387,8 +390,10 @@ private:
       peer.stage = Stage::Join;
       return;
     }
-    case Stage::Join: return admitRank(id, peer, message.join(), now);
-    case Stage::Work: return;
+    case Stage::Join:
+      return admitRank(id, peer, message.join(), now);
+    case Stage::Work:
+      return;
     }
   }
 
@@ -523,7 +528,9 @@ Result<std::unique_ptr<Coordinator>> Coordinator::start(const CoordinatorOptions
 Coordinator::Coordinator(std::unique_ptr<Implementation> implementation) : implementation_(std::move(implementation)) {}
 Coordinator::~Coordinator() = default;
 uint16_t Coordinator::port() const { return implementation_->port(); }
-void Coordinator::processEnded(uint32_t rank, bool failed, const std::string &how, int exitCode) { implementation_->processEnded(rank, failed, how, exitCode); }
+void Coordinator::processEnded(uint32_t rank, bool failed, const std::string &how, int exitCode) {
+  implementation_->processEnded(rank, failed, how, exitCode);
+}
 void Coordinator::requestStop() { implementation_->requestStop(); }
 std::optional<Failure> Coordinator::failure() const { return implementation_->failure(); }
 bool Coordinator::waitUntilOver(double seconds) { return implementation_->waitUntilOver(seconds); }

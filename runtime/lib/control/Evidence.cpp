@@ -140,8 +140,8 @@ Failure Evidence::tellUnreached(uint32_t rank, const Failure &blame, double now)
   out.kind = blame.kind;
   out.rank = rank;
   out.device = ranks_[rank].device;
-  out.message = nameOf(rank) + " is not reached any more (its process has died, or its network is lost): " + nameOf(blame.rank) + (blame.where.empty() ? "" : ", " + blame.where) +
-                ", says: " + blame.message + ago;
+  out.message = nameOf(rank) + " is not reached any more (its process has died, or its network is lost): " + nameOf(blame.rank) +
+                (blame.where.empty() ? "" : ", " + blame.where) + ", says: " + blame.message + ago;
   return out;
 }
 
@@ -158,8 +158,9 @@ Failure Evidence::tell(const Chain &chain, double now) const {
         return tellUnreached(out.peer, *rank.own, now);
       bool mutual = ranks_[out.peer].own && ranks_[out.peer].own->peer == chain.end;
       out.exitCode = 2;
-      out.message += mutual ? "; " + nameOf(out.peer) + " says the same of rank " + std::to_string(chain.end) + ": the connection between them is broken"
-                            : "; it blames " + nameOf(out.peer) + (ranks_[out.peer].mute ? ", which has finished" : "");
+      out.message += mutual
+                         ? "; " + nameOf(out.peer) + " says the same of rank " + std::to_string(chain.end) + ": the connection between them is broken"
+                         : "; it blames " + nameOf(out.peer) + (ranks_[out.peer].mute ? ", which has finished" : "");
     }
     return out;
   }
@@ -173,9 +174,10 @@ Failure Evidence::tell(const Chain &chain, double now) const {
   out.exitCode = rank.ended ? rank.exitCode : 2;
   out.where = rank.where;
   out.cause = rank.ended ? Failure::Died : Failure::Disconnected;
-  out.message = nameOf(chain.end) + " " +
-                (rank.ended ? rank.how + (rank.hadJoined ? "" : " before it had joined")
-                            : "is gone: its control connection ended without a goodbye (" + rank.why + "), so its process has died or its network is lost") +
-                noticedBy(chain.end, chain.from);
+  out.message =
+      nameOf(chain.end) + " " +
+      (rank.ended ? rank.how + (rank.hadJoined ? "" : " before it had joined")
+                  : "is gone: its control connection ended without a goodbye (" + rank.why + "), so its process has died or its network is lost") +
+      noticedBy(chain.end, chain.from);
   return out;
 }

@@ -1,10 +1,11 @@
 // What is known about failures of a job, and which of them is the first cause.
 //
-// Evidence arrives in any order: rank 1 says "rank 2 closed the connection" before rank 2's own "disk full" or the launcher's "was killed by signal 9" is heard. So blame is
-// followed from rank to rank, starting at the earliest evidence, and the end of the chain is the cause. It is final when its rank said itself what is wrong, or when nothing
-// better can come; otherwise a moment (kGraceSeconds) is left for better evidence. A rank that blames a peer may live on the wrong side of a broken network, or its peer may:
-// where blame is all there is, the verdict is about the peer that is not reached, and never an error in the input (exit code 2), so that a restart is tried. Of one rank, in this order: its own report, how its process ended, its closed
-// connection, others' blame.
+// Evidence arrives in any order: rank 1 says "rank 2 closed the connection" before rank 2's own "disk full" or the launcher's "was killed by signal
+// 9" is heard. So blame is followed from rank to rank, starting at the earliest evidence, and the end of the chain is the cause. It is final when its
+// rank said itself what is wrong, or when nothing better can come; otherwise a moment (kGraceSeconds) is left for better evidence. A rank that blames
+// a peer may live on the wrong side of a broken network, or its peer may: where blame is all there is, the verdict is about the peer that is not
+// reached, and never an error in the input (exit code 2), so that a restart is tried. Of one rank, in this order: its own report, how its process
+// ended, its closed connection, others' blame.
 #pragma once
 
 #include "zorse/runtime/Control.h"

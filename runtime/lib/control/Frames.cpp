@@ -16,7 +16,7 @@ void FrameReader::append(const char *data, size_t bytes) {
     buffer_.clear();
     begin_ = 0;
     if (buffer_.capacity() > 4 * kValuesBytes)
-      buffer_.shrink_to_fit(); // what one large frame took
+      buffer_.shrink_to_fit();                    // what one large frame took
   } else if (begin_ >= buffer_.size() - begin_) { // every byte is moved at most once per byte consumed.
     buffer_.erase(0, begin_);
     begin_ = 0;
@@ -142,22 +142,34 @@ Status checkContributions(const Contributions &some, uint32_t world) {
 
 Status checkFields(const Message &message, Role sender, uint32_t world) {
   switch (message.what_case()) {
-  case Message::kGreeting: return checkGreeting(message.greeting(), sender);
-  case Message::kProof: return checkExact(message.proof().mac(), kMacBytes, "mac");
-  case Message::kJoin: return checkJoin(message.join());
-  case Message::kWelcome: return checkWelcome(message.welcome(), world);
-  case Message::kRefusal: return checkRefusal(message.refusal());
-  case Message::kHeartbeat: return checkHeartbeat(message.heartbeat(), world);
+  case Message::kGreeting:
+    return checkGreeting(message.greeting(), sender);
+  case Message::kProof:
+    return checkExact(message.proof().mac(), kMacBytes, "mac");
+  case Message::kJoin:
+    return checkJoin(message.join());
+  case Message::kWelcome:
+    return checkWelcome(message.welcome(), world);
+  case Message::kRefusal:
+    return checkRefusal(message.refusal());
+  case Message::kHeartbeat:
+    return checkHeartbeat(message.heartbeat(), world);
   case Message::kContribution:
     if (Status bad = checkText(message.contribution().name(), kNameBytes, "name"); bad.failed())
       return bad;
     return checkText(message.contribution().value(), kValueBytes, "contribution");
-  case Message::kContributions: return checkContributions(message.contributions(), world);
-  case Message::kReport: return checkText(message.report().value(), kValueBytes, "report");
-  case Message::kFailed: return checkFailure(message.failed(), world);
-  case Message::kVerdict: return checkFailure(message.verdict().failure(), world);
-  case Message::kCoordinatorLost: return isPositive(message.coordinator_lost().seconds()) ? Status::success() : wrong("seconds");
-  default: return Status::success();
+  case Message::kContributions:
+    return checkContributions(message.contributions(), world);
+  case Message::kReport:
+    return checkText(message.report().value(), kValueBytes, "report");
+  case Message::kFailed:
+    return checkFailure(message.failed(), world);
+  case Message::kVerdict:
+    return checkFailure(message.verdict().failure(), world);
+  case Message::kCoordinatorLost:
+    return isPositive(message.coordinator_lost().seconds()) ? Status::success() : wrong("seconds");
+  default:
+    return Status::success();
   }
 }
 
@@ -165,26 +177,35 @@ Status checkFields(const Message &message, Role sender, uint32_t world) {
 bool isExpected(Message::WhatCase what, Role sender, Stage stage) {
   bool member = sender == MEMBER;
   switch (what) {
-  case Message::kGreeting: return stage == Stage::Greeting;
-  case Message::kProof: return stage == Stage::Proof;
-  case Message::kJoin: return member && stage == Stage::Join;
-  case Message::kWelcome: return !member && stage == Stage::Join;
-  case Message::kRefusal: return !member && (stage == Stage::Proof || stage == Stage::Join);
+  case Message::kGreeting:
+    return stage == Stage::Greeting;
+  case Message::kProof:
+    return stage == Stage::Proof;
+  case Message::kJoin:
+    return member && stage == Stage::Join;
+  case Message::kWelcome:
+    return !member && stage == Stage::Join;
+  case Message::kRefusal:
+    return !member && (stage == Stage::Proof || stage == Stage::Join);
   case Message::kHeartbeat:
-  case Message::kReport: return stage == Stage::Work;
+  case Message::kReport:
+    return stage == Stage::Work;
   case Message::kContribution:
   case Message::kFailed:
   case Message::kCoordinatorLost:
   case Message::kHeard:
   case Message::kStopRequest:
   case Message::kStopAnswer:
-  case Message::kLeave: return member && stage == Stage::Work;
+  case Message::kLeave:
+    return member && stage == Stage::Work;
   case Message::kContributions:
   case Message::kVerdict:
   case Message::kStopQuery:
   case Message::kStopDecision:
-  case Message::kGoodbye: return !member && stage == Stage::Work;
-  case Message::WHAT_NOT_SET: return false;
+  case Message::kGoodbye:
+    return !member && stage == Stage::Work;
+  case Message::WHAT_NOT_SET:
+    return false;
   }
   return false;
 }

@@ -1,5 +1,5 @@
-// The wire of the control plane, without sockets: frames out of a stream of bytes, messages out of frames. Strict: every field is checked here, so that whoever
-// handles a message may use it. Nothing in this file trusts its input; nothing is allocated because of a length somebody claims.
+// The wire of the control plane, without sockets: frames out of a stream of bytes, messages out of frames. Strict: every field is checked here, so
+// that whoever handles a message may use it. Nothing in this file trusts its input; nothing is allocated because of a length somebody claims.
 #pragma once
 
 #include "zorse/runtime/Status.h"
@@ -19,13 +19,13 @@ inline constexpr char kMagic[] = "zorse control";
 
 inline constexpr size_t kNonceBytes = 32, kMacBytes = 32;
 inline constexpr size_t kLengthBytes = 4;
-inline constexpr size_t kGreetingBytes = 1024;           ///< largest frame before the sender has proved that it knows the secret
-inline constexpr size_t kFrameBytes = size_t(16) << 20;  ///< largest frame afterwards
+inline constexpr size_t kGreetingBytes = 1024;            ///< largest frame before the sender has proved that it knows the secret
+inline constexpr size_t kFrameBytes = size_t(16) << 20;   ///< largest frame afterwards
 inline constexpr size_t kValueBytes = kFrameBytes - 4096; ///< largest contribution or report
-inline constexpr size_t kNameBytes = 1024;               ///< of an exchange
+inline constexpr size_t kNameBytes = 1024;                ///< of an exchange
 inline constexpr size_t kJobBytes = 256, kDeviceBytes = 256;
-inline constexpr size_t kTextBytes = 64 << 10;           ///< messages and places
-inline constexpr size_t kValuesBytes = size_t(1) << 20;  ///< contributions are sent together up to about so much
+inline constexpr size_t kTextBytes = 64 << 10;          ///< messages and places
+inline constexpr size_t kValuesBytes = size_t(1) << 20; ///< contributions are sent together up to about so much
 
 /// How far a connection is; decides which messages may come next.
 enum class Stage : uint8_t { Greeting, Proof, Join, Work };

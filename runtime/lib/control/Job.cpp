@@ -9,7 +9,7 @@ using namespace zorse::runtime;
 
 namespace {
 
-constexpr size_t kEarlyBytes = size_t(64) << 20;    ///< of reports for a rank 0 that has not joined
+constexpr size_t kEarlyBytes = size_t(64) << 20; ///< of reports for a rank 0 that has not joined
 constexpr size_t kExchangesAtOnce = 4096;
 constexpr int kStoppedCode = 130; ///< exit code of a process that was asked to end and did
 /// So long living ranks have to confirm the verdict before the rank that hosts the coordinator, whose end ends the coordinator, is told.
@@ -131,7 +131,9 @@ void Job::received(uint32_t rank, const Message &message, double now) {
     for (const Silence &silence : message.heartbeat().unheard())
       r.unheard[silence.rank()] = now - silence.seconds();
     break;
-  case Message::kContribution: contributed(rank, message.contribution(), now); break;
+  case Message::kContribution:
+    contributed(rank, message.contribution(), now);
+    break;
   case Message::kFailed: {
     Failure failure = fromMessage(message.failed());
     failure.rank = rank; // a rank speaks for itself.
@@ -143,7 +145,9 @@ void Job::received(uint32_t rank, const Message &message, double now) {
   case Message::kCoordinatorLost:
     coordinatorLost(rank, message.coordinator_lost().seconds(), now);
     break;
-  case Message::kStopRequest: requestStop(now); break;
+  case Message::kStopRequest:
+    requestStop(now);
+    break;
   case Message::kStopAnswer:
     r.answered = true;
     r.highest = std::max(r.highest, message.stop_answer().highest());
@@ -153,7 +157,8 @@ void Job::received(uint32_t rank, const Message &message, double now) {
     r.highest = std::max(r.highest, message.leave().highest());
     left(rank, now);
     break;
-  default: break; // parseMessage lets nothing else through.
+  default:
+    break; // parseMessage lets nothing else through.
   }
 }
 
@@ -161,14 +166,16 @@ void Job::received(uint32_t rank, const Message &message, double now) {
 void Job::coordinatorLost(uint32_t rank, double silent, double now) {
   std::string host = evidence_.nameOf(settings_.host) + ", which holds the coordinator,";
   if (paused_ > silent / 2)
-    evidence_.found(foundBy(Failure::MissedHeartbeats, ErrorKind::User, settings_.host, settings_.host == kNoRank ? "" : ranks_[settings_.host].device,
-                            host + " was stopped or starved: " + evidence_.nameOf(rank) + " heard nothing of it for " + seconds(silent) + " and gave it up"),
-                    now);
+    evidence_.found(
+        foundBy(Failure::MissedHeartbeats, ErrorKind::User, settings_.host, settings_.host == kNoRank ? "" : ranks_[settings_.host].device,
+                host + " was stopped or starved: " + evidence_.nameOf(rank) + " heard nothing of it for " + seconds(silent) + " and gave it up"),
+        now);
   else
-    evidence_.found(foundBy(Failure::MissedHeartbeats, ErrorKind::User, rank, ranks_[rank].device,
-                            evidence_.nameOf(rank) + " is cut off: it heard nothing of " + host + " for " + seconds(silent) +
-                                " and gave it up, although the coordinator lives and heard it: what is sent from there to it gets lost in the network"),
-                    now);
+    evidence_.found(
+        foundBy(Failure::MissedHeartbeats, ErrorKind::User, rank, ranks_[rank].device,
+                evidence_.nameOf(rank) + " is cut off: it heard nothing of " + host + " for " + seconds(silent) +
+                    " and gave it up, although the coordinator lives and heard it: what is sent from there to it gets lost in the network"),
+        now);
   decide(now);
 }
 
@@ -241,8 +248,8 @@ void Job::checkExchanges(double now) {
       continue;
     bool stopped = stop_ != Stop::None || ranks_[absent].stopped;
     Failure failure = foundBy(Failure::OwnError, stopped ? ErrorKind::User : ErrorKind::Internal, absent, ranks_[absent].device,
-                              evidence_.nameOf(absent) + " ended without taking part in the exchange '" + name + "', in which " + evidence_.nameOf(waiting) +
-                                  " waits for it" + (stopped ? ": the run was asked to end" : ""));
+                              evidence_.nameOf(absent) + " ended without taking part in the exchange '" + name + "', in which " +
+                                  evidence_.nameOf(waiting) + " waits for it" + (stopped ? ": the run was asked to end" : ""));
     failure.exitCode = stopped ? kStoppedCode : 2;
     evidence_.found(failure, now);
     decide(now);
@@ -384,9 +391,10 @@ void Job::checkJoined(double elapsed, double now, const std::function<std::strin
     return;
   std::string away = refused ? refused() : "";
   evidence_.found(foundBy(Failure::NotJoined, ErrorKind::User, first, ranks_[first].device,
-                          missing + (count > 8 ? " and " + std::to_string(count - 8) + " more" : "") + " did not join within " + seconds(settings_.times.joinSeconds) +
-                              ": expected " + std::to_string(settings_.world) + " ranks, found " + std::to_string(settings_.world - count) +
-                              "; were they started, and can they reach the coordinator's address?" + (away.empty() ? "" : " Turned away meanwhile: " + away)),
+                          missing + (count > 8 ? " and " + std::to_string(count - 8) + " more" : "") + " did not join within " +
+                              seconds(settings_.times.joinSeconds) + ": expected " + std::to_string(settings_.world) + " ranks, found " +
+                              std::to_string(settings_.world - count) + "; were they started, and can they reach the coordinator's address?" +
+                              (away.empty() ? "" : " Turned away meanwhile: " + away)),
                   now);
 }
 
@@ -394,7 +402,8 @@ void Job::checkHeartbeats(double now) {
   for (uint32_t rank = 0; rank < settings_.world; ++rank) {
     Rank &r = ranks_[rank];
     const double deadline = settings_.times.deadlineSeconds, silence = now - r.heardAt;
-    if (r.state != State::Working || !r.connected || silence <= deadline || (silence <= deadline + sendingAgainSeconds(deadline) && outbox_.isSendingAgain(rank)))
+    if (r.state != State::Working || !r.connected || silence <= deadline ||
+        (silence <= deadline + sendingAgainSeconds(deadline) && outbox_.isSendingAgain(rank)))
       continue;
     r.silent = true;
     std::string where = r.progress.underWay && !r.progress.where.empty() ? "; last heard of in " + r.progress.where : "";
@@ -406,9 +415,9 @@ void Job::checkHeartbeats(double now) {
   }
 }
 
-/// A rank whom the coordinator hears and some peer does not. What a rank says of another counts while it is heard itself, and the coordinator's own silence, which is the
-/// better evidence, comes first. Where two do not hear each other, packets were lost in one direction first: without their acknowledgements the other one falls silent a
-/// moment later. So the one who fell silent first is named; of several, the one whom most do not hear.
+/// A rank whom the coordinator hears and some peer does not. What a rank says of another counts while it is heard itself, and the coordinator's own
+/// silence, which is the better evidence, comes first. Where two do not hear each other, packets were lost in one direction first: without their
+/// acknowledgements the other one falls silent a moment later. So the one who fell silent first is named; of several, the one whom most do not hear.
 void Job::checkLinks(double now) {
   const double deadline = settings_.times.deadlineSeconds, late = 2 * settings_.times.heartbeatSeconds + sendingAgainSeconds(deadline);
   struct Silent {
@@ -438,8 +447,9 @@ void Job::checkLinks(double now) {
     return a.second.listeners != b.second.listeners ? a.second.listeners < b.second.listeners : a.second.since > b.second.since;
   });
   const auto &[rank, s] = *worst;
-  std::string text = evidence_.nameOf(rank) + " is cut off from " + evidence_.nameOf(s.first) + (s.listeners > 1 ? " and " + std::to_string(s.listeners - 1) + " more" : "") +
-                     ": nothing of it has come there for " + seconds(now - s.since) + ", although the coordinator hears both: what it sends gets lost in the network";
+  std::string text = evidence_.nameOf(rank) + " is cut off from " + evidence_.nameOf(s.first) +
+                     (s.listeners > 1 ? " and " + std::to_string(s.listeners - 1) + " more" : "") + ": nothing of it has come there for " +
+                     seconds(now - s.since) + ", although the coordinator hears both: what it sends gets lost in the network";
   if (auto back = ranks_[rank].unheard.find(s.first); back != ranks_[rank].unheard.end())
     text += " (it has not heard " + evidence_.nameOf(s.first) + " for " + seconds(now - back->second) + " either)";
   Failure failure = foundBy(Failure::MissedHeartbeats, ErrorKind::User, rank, ranks_[rank].device, text);

@@ -1,4 +1,5 @@
-// What the coordinator knows and decides, without sockets, threads or clocks: events go in with the time at which they happened, messages to ranks come out.
+// What the coordinator knows and decides, without sockets, threads or clocks: events go in with the time at which they happened, messages to ranks
+// come out.
 //
 //   absent --join--> working --leave--> left          a job fails when a rank is lost in between, and is over when all have left.
 //
@@ -84,12 +85,12 @@ private:
   struct Rank {
     State state = State::Absent;
     bool connected = false;
-    bool answered = false;      ///< the question of an early stop
-    bool told = false;          ///< has confirmed the verdict
+    bool answered = false; ///< the question of an early stop
+    bool told = false;     ///< has confirmed the verdict
     bool sentVerdict = false;
-    bool silent = false;        ///< missed heartbeats
-    bool stopped = false;       ///< its process ended because it was asked to
-    uint64_t highest = 0;       ///< step entered
+    bool silent = false;  ///< missed heartbeats
+    bool stopped = false; ///< its process ended because it was asked to
+    uint64_t highest = 0; ///< step entered
     std::string device;
     double heardAt = 0;
     std::map<uint32_t, double> unheard; ///< peers that it does not hear, and since when
@@ -124,7 +125,7 @@ private:
   Evidence evidence_;
   std::vector<Rank> ranks_;
   std::map<std::string, Exchange> exchanges_;
-  std::vector<SharedFrame> early_;   ///< reports from before rank 0 joined
+  std::vector<SharedFrame> early_; ///< reports from before rank 0 joined
   size_t earlyBytes_ = 0;
   double progressAt_ = 0, paused_ = 0;
   Stop stop_ = Stop::None;

@@ -31,7 +31,8 @@ Outcome together(const Outcome &a, const Outcome &b) {
   if (a.text.empty())
     return b;
   bool same = a.text == b.text;
-  return {a.kind == Outcome::Absent || b.kind == Outcome::Absent ? std::max(a.kind, b.kind) : std::min(a.kind, b.kind), same ? a.text : a.text + ", " + b.text, 0};
+  return {a.kind == Outcome::Absent || b.kind == Outcome::Absent ? std::max(a.kind, b.kind) : std::min(a.kind, b.kind),
+          same ? a.text : a.text + ", " + b.text, 0};
 }
 
 std::string secondsText(double value) {
@@ -76,10 +77,14 @@ private:
     Message theirs;
     std::string why;
     switch (await(Stage::Greeting, std::min(until, until_), &theirs, &why)) {
-    case Came: break;
-    case Late: return end(outcome, Outcome::Later, "connected, but nothing greets there: another program, or a coordinator that is overloaded");
-    case Closed: return end(outcome, Outcome::Later, "connected, but " + why);
-    case Strange: return end(outcome, Outcome::Settled, "another program: it does not speak this protocol");
+    case Came:
+      break;
+    case Late:
+      return end(outcome, Outcome::Later, "connected, but nothing greets there: another program, or a coordinator that is overloaded");
+    case Closed:
+      return end(outcome, Outcome::Later, "connected, but " + why);
+    case Strange:
+      return end(outcome, Outcome::Settled, "another program: it does not speak this protocol");
     }
     if (theirs.greeting().version() != kVersion)
       return end(outcome, Outcome::Settled,
@@ -94,14 +99,19 @@ private:
     mine.mutable_proof()->set_mac(macOfSecret(options_.key.secret, MEMBER, nonces_));
     send(mine);
     std::string why;
-    const char *stranger = "a coordinator of Zorse that does not know this job's secret: expected the coordinator of job '%', found another one or another secret";
+    const char *stranger =
+        "a coordinator of Zorse that does not know this job's secret: expected the coordinator of job '%', found another one or another secret";
     std::string text = stranger;
     text.replace(text.find('%'), 1, options_.key.job);
     switch (await(Stage::Proof, std::min(until, until_), &theirs, &why)) {
-    case Came: break;
-    case Late: return end(outcome, Outcome::Later, "greets, but does not go on");
-    case Closed: return end(outcome, Outcome::Later, "greets, but then: " + why);
-    case Strange: return end(outcome, Outcome::Settled, "another program: it does not speak this protocol");
+    case Came:
+      break;
+    case Late:
+      return end(outcome, Outcome::Later, "greets, but does not go on");
+    case Closed:
+      return end(outcome, Outcome::Later, "greets, but then: " + why);
+    case Strange:
+      return end(outcome, Outcome::Settled, "another program: it does not speak this protocol");
     }
     if (theirs.what_case() == Message::kRefusal || !equalMacs(theirs.proof().mac(), macOfSecret(options_.key.secret, COORDINATOR, nonces_)))
       return end(outcome, Outcome::Settled, text);
@@ -122,10 +132,15 @@ private:
     std::string why;
     // Whoever knows the secret may count this rank in from now on: no second try because it takes long.
     switch (await(Stage::Join, until_, &theirs, &why)) {
-    case Came: break;
-    case Late: return end(outcome, Outcome::Later, "knows the secret, but does not answer");
-    case Closed: return end(outcome, Outcome::Later, "knows the secret, but then: " + why);
-    case Strange: return end(outcome, Outcome::Settled, "knows the secret, but says what this version does not understand: use one version of Zorse for all ranks");
+    case Came:
+      break;
+    case Late:
+      return end(outcome, Outcome::Later, "knows the secret, but does not answer");
+    case Closed:
+      return end(outcome, Outcome::Later, "knows the secret, but then: " + why);
+    case Strange:
+      return end(outcome, Outcome::Settled,
+                 "knows the secret, but says what this version does not understand: use one version of Zorse for all ranks");
     }
     if (theirs.what_case() == Message::kRefusal)
       return refused(theirs.refusal(), outcome);
@@ -154,11 +169,13 @@ private:
                      ": start every rank with the same number of ranks, numbered from 0");
     case DUPLICATE_RANK:
       return end(outcome, Outcome::Final,
-                 (refusal.message().empty() ? me : refusal.message()) + " has joined already: two processes were started as " + me + ", or an earlier one still runs");
+                 (refusal.message().empty() ? me : refusal.message()) + " has joined already: two processes were started as " + me +
+                     ", or an earlier one still runs");
     case JOB_FAILED:
       *outcome = {Outcome::Final, "the job has failed already: " + refusal.message(), refusal.exit_code()};
       return false;
-    default: return end(outcome, Outcome::Settled, "does not accept this job's secret any more");
+    default:
+      return end(outcome, Outcome::Settled, "does not accept this job's secret any more");
     }
   }
 
@@ -242,10 +259,12 @@ Result<Admission> zorse::control::joinJob(const MemberOptions &options) {
       Outcome outcome;
       if (tryEndpoint(options, options.endpoints[i], until, patience, &admission, &outcome))
         return admission;
-      if (outcome.kind == Outcome::Final || last[i].text.empty() || monotonicSeconds() < until) // a try that was cut short says less than the one before.
+      if (outcome.kind == Outcome::Final || last[i].text.empty() ||
+          monotonicSeconds() < until) // a try that was cut short says less than the one before.
         last[i] = outcome;
       if (last[i].kind == Outcome::Final) {
-        Error refused = userError(who + " was refused by the coordinator of job '" + options.key.job + "' at " + describe(options.endpoints[i]) + ": " + last[i].text);
+        Error refused = userError(who + " was refused by the coordinator of job '" + options.key.job + "' at " + describe(options.endpoints[i]) +
+                                  ": " + last[i].text);
         refused.exitCode = last[i].exitCode;
         return refused;
       }
@@ -265,7 +284,8 @@ Result<Admission> zorse::control::joinJob(const MemberOptions &options) {
   std::string tried;
   for (size_t i = 0; i < options.endpoints.size(); ++i)
     tried += (i == 0 ? "" : "; ") + describe(options.endpoints[i]) + ": " + (last[i].text.empty() ? "not tried again" : last[i].text);
-  return userError(who + " found no coordinator of job '" + options.key.job + "' within " + secondsText(monotonicSeconds() - start) + ". Tried: " +
-                   (tried.empty() ? "nothing, as no endpoint was given" : tried) +
-                   ". Start all ranks of the job at about the same time, with the same secret (ZORSE_SECRET, or the file that ZORSE_SECRET_FILE names) and the same job name");
+  return userError(who + " found no coordinator of job '" + options.key.job + "' within " + secondsText(monotonicSeconds() - start) +
+                   ". Tried: " + (tried.empty() ? "nothing, as no endpoint was given" : tried) +
+                   ". Start all ranks of the job at about the same time, with the same secret (ZORSE_SECRET, or the file that ZORSE_SECRET_FILE "
+                   "names) and the same job name");
 }

@@ -15,8 +15,8 @@ struct Admission {
   runtime::Endpoint endpoint;
 };
 
-/// Tries the endpoints in turn until joinSeconds are over. Ends earlier when this job's coordinator refuses this rank for good, or when for a while every endpoint has
-/// belonged to somebody who does not know the secret, is another job or speaks another version.
+/// Tries the endpoints in turn until joinSeconds are over. Ends earlier when this job's coordinator refuses this rank for good, or when for a while
+/// every endpoint has belonged to somebody who does not know the secret, is another job or speaks another version.
 runtime::Result<Admission> joinJob(const runtime::MemberOptions &options);
 
 } // namespace zorse::control

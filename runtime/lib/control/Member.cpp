@@ -1,5 +1,5 @@
-// A rank's end of the control connection. One thread owns the connection and is the only one that concludes that the job has failed; callers leave what is to be
-// sent in a queue and wait for what that thread makes known.
+// A rank's end of the control connection. One thread owns the connection and is the only one that concludes that the job has failed; callers leave
+// what is to be sent in a queue and wait for what that thread makes known.
 #include "Job.h"
 #include "Join.h"
 
@@ -308,7 +308,8 @@ private:
 
   bool handle(Message &message) {
     switch (message.what_case()) {
-    case Message::kContributions: return contributed(*message.mutable_contributions());
+    case Message::kContributions:
+      return contributed(*message.mutable_contributions());
     case Message::kReport:
       if (options_.reported)
         options_.reported(message.report().value());
@@ -342,7 +343,8 @@ private:
       changed_.notify_all();
       return true;
     }
-    default: return true; // heartbeats
+    default:
+      return true; // heartbeats
     }
   }
 
@@ -369,15 +371,17 @@ private:
     if (failure.rank != options_.rank || failure.cause != Failure::MissedHeartbeats)
       return failure;
     bool stopped = clock_.longestPause() > welcome_.deadline_seconds() / 2;
-    failure.message += ". This is that rank: " + (stopped ? "it was stopped or starved for " + secondsText(clock_.longestPause()) : std::string("it was cut off")) +
-                       ", the job has ended without it, and it must not go on";
+    failure.message +=
+        ". This is that rank: " + (stopped ? "it was stopped or starved for " + secondsText(clock_.longestPause()) : std::string("it was cut off")) +
+        ", the job has ended without it, and it must not go on";
     return failure;
   }
 
   std::string coordinatorName() const {
     if (!welcome_.hosted())
       return "the launcher at " + describe(endpoint_);
-    return "rank " + std::to_string(welcome_.host()) + (welcome_.host_device().empty() ? "" : " (device " + welcome_.host_device() + ")") + ", which holds the coordinator,";
+    return "rank " + std::to_string(welcome_.host()) + (welcome_.host_device().empty() ? "" : " (device " + welcome_.host_device() + ")") +
+           ", which holds the coordinator,";
   }
 
   void nonsense(const std::string &what) {
@@ -385,7 +389,8 @@ private:
     failure.kind = ErrorKind::Internal;
     failure.rank = options_.rank;
     failure.device = options_.device;
-    failure.message = "rank " + std::to_string(options_.rank) + ": " + coordinatorName() + " sent what it must not: " + what + "; are all ranks of one version of Zorse?";
+    failure.message = "rank " + std::to_string(options_.rank) + ": " + coordinatorName() + " sent what it must not: " + what +
+                      "; are all ranks of one version of Zorse?";
     conclude(failure);
   }
 
@@ -412,7 +417,9 @@ private:
     return failure;
   }
 
-  std::string nameOfThis() const { return "rank " + std::to_string(options_.rank) + (options_.device.empty() ? "" : " (device " + options_.device + ")"); }
+  std::string nameOfThis() const {
+    return "rank " + std::to_string(options_.rank) + (options_.device.empty() ? "" : " (device " + options_.device + ")");
+  }
 
   /// What `fail` was told, when nobody else has a say.
   Failure ownStory() {
@@ -473,10 +480,10 @@ private:
   std::vector<Outgoing> outgoing_;
   std::map<std::string, Exchange> exchanges_;
   std::set<std::string> names_;
-  uint64_t highest_ = 0;              ///< step entered
-  bool asked_ = false;                ///< an early stop is being agreed on
-  std::optional<uint64_t> lastStep_;  ///< agreed
-  std::optional<Failure> own_;        ///< reported by `fail`
+  uint64_t highest_ = 0;             ///< step entered
+  bool asked_ = false;               ///< an early stop is being agreed on
+  std::optional<uint64_t> lastStep_; ///< agreed
+  std::optional<Failure> own_;       ///< reported by `fail`
   double ownAt_ = 0;
   std::optional<Failure> verdict_;
   Goodbye goodbye_ = Goodbye::No;
@@ -490,8 +497,8 @@ Result<std::unique_ptr<Member>> Member::join(MemberOptions options) {
   if (options.key.secret.size() < 16)
     return userError("the job's secret has " + std::to_string(options.key.secret.size()) + " bytes, expected at least 16");
   if (options.key.job.size() > kJobBytes || options.device.size() > kDeviceBytes)
-    return userError("the names of the job and of the device may have " + std::to_string(kJobBytes) + " bytes, found " + std::to_string(options.key.job.size()) + " and " +
-                     std::to_string(options.device.size()));
+    return userError("the names of the job and of the device may have " + std::to_string(kJobBytes) + " bytes, found " +
+                     std::to_string(options.key.job.size()) + " and " + std::to_string(options.device.size()));
   Result<Admission> admission = joinJob(options);
   if (admission.failed())
     return admission.error();

@@ -1,5 +1,5 @@
-// What the two ends of a connection prove to each other: that they know the job's secret, and (second step) that they mean the same job, generation, rank and world.
-// A MAC covers both nonces and the sender's role, so that neither an earlier conversation nor one's own words can be played back.
+// What the two ends of a connection prove to each other: that they know the job's secret, and (second step) that they mean the same job, generation,
+// rank and world. A MAC covers both nonces and the sender's role, so that neither an earlier conversation nor one's own words can be played back.
 #pragma once
 
 #include "Frames.h"

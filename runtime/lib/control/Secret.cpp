@@ -58,7 +58,8 @@ Result<std::string> secretIn(const std::string &path) {
   File file{::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)}; // not held up by a pipe
   struct stat info = {};
   if (file.fd < 0 || ::fstat(file.fd, &info) != 0)
-    return userError(path + ": the file with the secret cannot be read: " + std::strerror(errno) + "; make one with: (umask 077; openssl rand -hex 32 > " + path + ")");
+    return userError(path + ": the file with the secret cannot be read: " + std::strerror(errno) +
+                     "; make one with: (umask 077; openssl rand -hex 32 > " + path + ")");
   if (!S_ISREG(info.st_mode))
     return userError(path + ": expected a file with the secret, found something else");
   if (info.st_mode & 077) {
@@ -87,7 +88,7 @@ Result<std::string> homeFolder() {
 
 /// Makes `path` with a new secret unless somebody else makes it first: it appears whole or not at all.
 Status makeSecret(const std::string &folder, const std::string &path) {
-  for (size_t slash = folder.find('/', 1); ; slash = folder.find('/', slash + 1)) {
+  for (size_t slash = folder.find('/', 1);; slash = folder.find('/', slash + 1)) {
     std::string part = folder.substr(0, slash);
     if (::mkdir(part.c_str(), 0700) != 0 && errno != EEXIST && errno != EISDIR && errno != EROFS)
       return userError(part + ": the folder for the secret cannot be made: " + std::strerror(errno) + "; set ZORSE_SECRET or ZORSE_SECRET_FILE");

@@ -133,7 +133,8 @@ Result<Listener> zorse::control::listenOn(const std::string &address, const std:
     }
     tried += (tried.empty() ? "" : "; ") + describe({address, port}) + ": " + std::strerror(cause);
   }
-  return userError("the coordinator cannot listen (" + (tried.empty() ? "no port was given" : tried) + "); give an address of this machine and a free port");
+  return userError("the coordinator cannot listen (" + (tried.empty() ? "no port was given" : tried) +
+                   "); give an address of this machine and a free port");
 }
 
 Result<std::vector<Address>> zorse::control::resolve(const Endpoint &endpoint) {

@@ -67,7 +67,8 @@ struct Listener {
 /// Listens on the first of `ports` that is free. Address: IPv4, IPv6 or a host name; empty, "0.0.0.0" or "::" for all interfaces.
 runtime::Result<Listener> listenOn(const std::string &address, const std::vector<uint16_t> &ports);
 
-/// Silence for which the network is to blame is longer than the outage by TCP's pause until it sends again: at most a second (TcpOptions.h), which short deadlines cannot afford.
+/// Silence for which the network is to blame is longer than the outage by TCP's pause until it sends again: at most a second (TcpOptions.h), which
+/// short deadlines cannot afford.
 inline double sendingAgainSeconds(double deadline) { return std::min(1.0, deadline / 3); }
 
 struct Address {
@@ -91,7 +92,8 @@ public:
   int fd() const { return socket_.get(); }
   FrameReader &reader() { return reader_; }
 
-  /// Reads what is there, at most `limit` bytes. False: the other end has closed or the connection is broken (`why`); what came before may still be in the reader.
+  /// Reads what is there, at most `limit` bytes. False: the other end has closed or the connection is broken (`why`); what came before may still be
+  /// in the reader.
   bool receive(size_t limit);
   /// Bytes received so far.
   uint64_t received() const { return received_; }
@@ -101,7 +103,8 @@ public:
   /// Sends as much as the socket takes. When the connection is broken the queue is dropped and `receive` tells, after what the other end said last.
   void flush();
   bool pending() const { return !out_.empty(); }
-  /// The other end's host has not acknowledged for so long that what was sent is being sent again: it is not the process there that is silent, or not alone, but the network.
+  /// The other end's host has not acknowledged for so long that what was sent is being sent again: it is not the process there that is silent, or not
+  /// alone, but the network.
   bool isSendingAgain() const;
   /// Removes queued frames that are not lasting, except one that has been sent in part.
   void giveUp();

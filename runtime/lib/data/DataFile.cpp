@@ -59,7 +59,8 @@ Status DataFile::read(uint64_t offset, void *target, size_t bytes) const {
     if (got < 0)
       return userError(path_ + ": cannot be read at byte " + std::to_string(offset) + ": " + std::strerror(errno));
     if (got == 0)
-      return userError(path_ + ": ends after " + std::to_string(offset) + " bytes, but had " + std::to_string(size_) + " when it was opened: it has been truncated or replaced meanwhile");
+      return userError(path_ + ": ends after " + std::to_string(offset) + " bytes, but had " + std::to_string(size_) +
+                       " when it was opened: it has been truncated or replaced meanwhile");
     at += got;
     offset += uint64_t(got);
     bytes -= size_t(got);

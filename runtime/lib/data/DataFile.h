@@ -1,4 +1,5 @@
-// A file that is read a piece at a time. Not mapped: a file that shrinks or whose disk fails while a run reads it is an error of that read, where a mapping would end the process.
+// A file that is read a piece at a time. Not mapped: a file that shrinks or whose disk fails while a run reads it is an error of that read, where a
+// mapping would end the process.
 #pragma once
 
 #include "zorse/runtime/Status.h"

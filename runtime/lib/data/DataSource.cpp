@@ -79,8 +79,8 @@ public:
       uint64_t position = first + i;
       int64_t token = tokens[i];
       if (!inRange(input_, token))
-        return userError(file_->path() + ": token " + std::to_string(position) + " is " + std::to_string(token) + "; input '" + input_.name() + "' expects ids in " +
-                         rangeText(input_) + " (the file was read as " + file_->format() + ")");
+        return userError(file_->path() + ": token " + std::to_string(position) + " is " + std::to_string(token) + "; input '" + input_.name() +
+                         "' expects ids in " + rangeText(input_) + " (the file was read as " + file_->format() + ")");
       convertElements(&token, StoredType::I64, target + i * elementBytes(input_.type()), storedType(input_.type()), 1);
     }
     return Status::success();
@@ -115,8 +115,8 @@ public:
       int64_t value;
       convertElements(target + i * elementBytes(input_.type()), storedType(input_.type()), &value, StoredType::I64, 1);
       if (!inRange(input_, value))
-        return userError(file_.path() + ": sample " + std::to_string(sample) + ", position " + std::to_string(i) + " is " + std::to_string(value) + "; input '" +
-                         input_.name() + "' expects values in " + rangeText(input_));
+        return userError(file_.path() + ": sample " + std::to_string(sample) + ", position " + std::to_string(i) + " is " + std::to_string(value) +
+                         "; input '" + input_.name() + "' expects values in " + rangeText(input_));
     }
     return Status::success();
   }
@@ -205,7 +205,8 @@ Result<std::unique_ptr<DataSource>> DataSource::open(const Bundle &bundle, const
     size_t equals = part.find('=');
     if (equals == std::string::npos) {
       if (part.empty() || !tokens.empty())
-        return userError("--data: expects one file of tokens, or NAME=FILE.npy for each input (" + inputNames(bundle) + "), got '" + specification + "'");
+        return userError("--data: expects one file of tokens, or NAME=FILE.npy for each input (" + inputNames(bundle) + "), got '" + specification +
+                         "'");
       tokens = part;
       continue;
     }
@@ -218,8 +219,8 @@ Result<std::unique_ptr<DataSource>> DataSource::open(const Bundle &bundle, const
       return file.error();
     std::vector<int64_t> expected(found->shape().begin(), found->shape().end());
     if (file->shape().empty() || std::vector<int64_t>(file->shape().begin() + 1, file->shape().end()) != expected)
-      return userError(file->path() + ": input '" + name + "' expects an array of shape samples" + (expected.empty() ? "" : "x") + shapeText(expected) + ", got " +
-                       shapeText(file->shape()));
+      return userError(file->path() + ": input '" + name + "' expects an array of shape samples" + (expected.empty() ? "" : "x") +
+                       shapeText(expected) + ", got " + shapeText(file->shape()));
     if (isFloat(file->type()) && !isFloat(storedType(found->type())))
       return userError(file->path() + ": input '" + name + "' expects integers, got floating-point numbers");
     feeds[found - inputs.begin()] = std::make_unique<ArrayFeed>(*found, std::move(*file));
@@ -260,6 +261,7 @@ Result<std::unique_ptr<DataSource>> DataSource::open(const Bundle &bundle, const
     return userError("the model has no inputs: there is nothing to train on");
   if (samples < uint64_t(bundle.batch))
     return userError(shortest + ": holds " + std::to_string(samples) + " samples, one batch needs " + std::to_string(bundle.batch) +
-                     (tokens.empty() ? "" : " (of " + std::to_string(bundle.sequence) + " tokens each)") + "; give more data or compile with a smaller --batch");
+                     (tokens.empty() ? "" : " (of " + std::to_string(bundle.sequence) + " tokens each)") +
+                     "; give more data or compile with a smaller --batch");
   return std::unique_ptr<DataSource>(new FileData(bundle, std::move(feeds), samples, shuffleSeed));
 }

@@ -40,10 +40,18 @@ Result<std::string> otherFormat(const DataFile &file) {
       {"compressed by LZ4", {"\x04\x22\x4d\x18"}, {".lz4"}},
       {"a Parquet file", {"PAR1"}, {".parquet"}},
       {"an Arrow file", {"ARROW1", "\xff\xff\xff\xff\x10\0\0\0"s}, {".arrow", ".feather"}},
-      {"a pickle", {"\x80\x02}", "\x80\x02]", "\x80\x02" "c", "\x80\x03", "\x80\x04\x95", "\x80\x05\x95"}, {".pkl", ".pickle"}},
+      {"a pickle",
+       {"\x80\x02}", "\x80\x02]",
+        "\x80\x02"
+        "c",
+        "\x80\x03", "\x80\x04\x95", "\x80\x05\x95"},
+       {".pkl", ".pickle"}},
       {"a picture", {"\x89PNG\r\n\x1a\n", "\xff\xd8\xff", "GIF87a", "GIF89a"}, {".png", ".jpg", ".jpeg", ".gif", ".webp"}},
       {"a PDF file", {"%PDF-"}, {".pdf"}},
-      {"a program (ELF)", {"\x7f" "ELF"}, {".so"}},
+      {"a program (ELF)",
+       {"\x7f"
+        "ELF"},
+       {".so"}},
       {"an SQLite database", {"SQLite format 3\0"s}, {".sqlite", ".db"}},
       {"an HDF5 file", {"\x89HDF\r\n\x1a\n"}, {".h5", ".hdf5"}},
       {"an ONNX model", {}, {".onnx"}},
@@ -70,7 +78,8 @@ Result<std::string> otherFormat(const DataFile &file) {
   if (head.size() > 16 && head[8] == '{' && head[9] == '"' && load<uint64_t>(reinterpret_cast<const std::byte *>(head.data())) <= file.size() - 8)
     return std::string("a safetensors file");
   // Lines of JSON under another name.
-  if (size_t begin = head.find_first_not_of(" \t\r\n"); begin != std::string::npos && head.compare(begin, 2, "{\"") == 0 && head.find("\":", begin) != std::string::npos)
+  if (size_t begin = head.find_first_not_of(" \t\r\n");
+      begin != std::string::npos && head.compare(begin, 2, "{\"") == 0 && head.find("\":", begin) != std::string::npos)
     return std::string("JSON");
   return std::string();
 }
@@ -106,18 +115,21 @@ Result<TokenFile> TokenFile::parse(DataFile opened, bool asBytes) {
     uint64_t said = uint64_t(uint32_t(head[2]));
     file.count_ = (opened.size() - kTokenHeader) / bytesOf(file.type_);
     if (said != file.count_ || file.count_ * bytesOf(file.type_) != opened.size() - kTokenHeader)
-      return userError(path + ": its header says " + std::to_string(said) + " tokens, the file holds " + std::to_string(file.count_) + ": it is truncated or damaged");
+      return userError(path + ": its header says " + std::to_string(said) + " tokens, the file holds " + std::to_string(file.count_) +
+                       ": it is truncated or damaged");
   } else if (Result<std::string> other = otherFormat(opened); other.failed() || !other->empty()) {
     return other.failed() ? other.error()
-                          : userError(path + ": expected text or tokens, found " + *other + ": the model would learn the bytes of that format. Convert it to tokens (llm.c's or "
-                                      "nanoGPT's .bin) or to plain text, or give bytes:" + path + " to train on its bytes all the same");
+                          : userError(path + ": expected text or tokens, found " + *other +
+                                      ": the model would learn the bytes of that format. Convert it to tokens (llm.c's or "
+                                      "nanoGPT's .bin) or to plain text, or give bytes:" +
+                                      path + " to train on its bytes all the same");
   } else if (endsWith(path, ".bin")) {
     file.type_ = StoredType::U16;
     file.format_ = "uint16 tokens";
     file.count_ = opened.size() / 2;
     if (opened.size() % 2)
-      return userError(path + ": a .bin file without a header is read as uint16 tokens, but has an odd number of bytes (" + std::to_string(opened.size()) +
-                       "); a file with another suffix is read as bytes");
+      return userError(path + ": a .bin file without a header is read as uint16 tokens, but has an odd number of bytes (" +
+                       std::to_string(opened.size()) + "); a file with another suffix is read as bytes");
   } else {
     file.format_ = "bytes";
     file.count_ = opened.size();
@@ -177,9 +189,9 @@ Result<ArrayFile> ArrayFile::parse(DataFile opened) {
   struct {
     const char *name;
     StoredType type;
-  } const types[] = {{"<f8", StoredType::F64}, {"<f4", StoredType::F32}, {"<f2", StoredType::F16}, {"<i8", StoredType::I64}, {"<i4", StoredType::I32},
-                     {"<i2", StoredType::I16}, {"|i1", StoredType::I8},  {"<u8", StoredType::U64}, {"<u4", StoredType::U32}, {"<u2", StoredType::U16},
-                     {"|u1", StoredType::U8},  {"|b1", StoredType::Bool}};
+  } const types[] = {{"<f8", StoredType::F64}, {"<f4", StoredType::F32}, {"<f2", StoredType::F16}, {"<i8", StoredType::I64},
+                     {"<i4", StoredType::I32}, {"<i2", StoredType::I16}, {"|i1", StoredType::I8},  {"<u8", StoredType::U64},
+                     {"<u4", StoredType::U32}, {"<u2", StoredType::U16}, {"|u1", StoredType::U8},  {"|b1", StoredType::Bool}};
   bool known = false;
   for (const auto &type : types)
     if (descr == type.name) {

@@ -44,7 +44,9 @@ public:
   StoredType type() const { return type_; }
   const std::vector<int64_t> &shape() const { return shape_; }
   /// Elements [first, first + count) of the array, as type().
-  Status read(uint64_t first, uint64_t count, void *target) const { return file_.read(start_ + first * bytesOf(type_), target, count * bytesOf(type_)); }
+  Status read(uint64_t first, uint64_t count, void *target) const {
+    return file_.read(start_ + first * bytesOf(type_), target, count * bytesOf(type_));
+  }
   const std::string &path() const { return file_.path(); }
 
 private:

@@ -83,7 +83,8 @@ Result<std::string> zorse::runtime::dataFingerprint(const std::string &specifica
     std::string part = specification.substr(begin, end - begin);
     begin = end + 1;
     size_t equals = part.find('=');
-    Result<std::string> described = equals == std::string::npos ? describeFile("", part) : describeFile(part.substr(0, equals), part.substr(equals + 1));
+    Result<std::string> described =
+        equals == std::string::npos ? describeFile("", part) : describeFile(part.substr(0, equals), part.substr(equals + 1));
     if (described.failed())
       return described.error();
     parts.push_back(*described);

@@ -21,7 +21,9 @@ Result<std::unique_ptr<QueuedDevice>> makeCpu(const DeviceRequest &request) {
   return withThreads(makeThrottledDevice(std::move(*made), request.share));
 }
 
-Result<std::unique_ptr<QueuedDevice>> makeNull(const DeviceRequest &request) { return withThreads(makeThrottledDevice(makeNullDevice(request.name), request.share)); }
+Result<std::unique_ptr<QueuedDevice>> makeNull(const DeviceRequest &request) {
+  return withThreads(makeThrottledDevice(makeNullDevice(request.name), request.share));
+}
 
 } // namespace
 

@@ -29,9 +29,12 @@ private:
 
 } // namespace
 
-Result<std::unique_ptr<DeviceMemory>> zorse::runtime::allocateOnHost(const std::string &device, bundle::MemoryKind kind, size_t bytes, const AllocationOptions &options) {
+Result<std::unique_ptr<DeviceMemory>> zorse::runtime::allocateOnHost(const std::string &device, bundle::MemoryKind kind, size_t bytes,
+                                                                     const AllocationOptions &options) {
   if (kind != bundle::DEVICE && kind != bundle::HOST && kind != bundle::PINNED_HOST)
-    return userError("device '" + device + "': has no memory of kind " + (bundle::MemoryKind_IsValid(kind) ? bundle::MemoryKind_Name(kind) : std::to_string(int(kind))) + "; it has DEVICE, HOST and PINNED_HOST");
+    return userError("device '" + device + "': has no memory of kind " +
+                     (bundle::MemoryKind_IsValid(kind) ? bundle::MemoryKind_Name(kind) : std::to_string(int(kind))) +
+                     "; it has DEVICE, HOST and PINNED_HOST");
   constexpr size_t kHugePage = size_t(2) << 20;
   size_t mapped = std::max<size_t>((bytes + 4095) / 4096 * 4096, 4096);
   // Room to start on a huge page; the rest is given back.

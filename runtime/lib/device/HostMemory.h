@@ -6,7 +6,8 @@
 namespace zorse::runtime {
 
 /// Device::allocate: DEVICE, HOST and PINNED_HOST are the same.
-Result<std::unique_ptr<DeviceMemory>> allocateOnHost(const std::string &device, bundle::MemoryKind kind, size_t bytes, const AllocationOptions &options);
+Result<std::unique_ptr<DeviceMemory>> allocateOnHost(const std::string &device, bundle::MemoryKind kind, size_t bytes,
+                                                     const AllocationOptions &options);
 
 Status moveOnHost(void *to, const void *from, size_t bytes);
 Status fillOnHost(DeviceAddress to, std::byte value, size_t bytes);

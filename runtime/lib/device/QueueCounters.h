@@ -23,7 +23,9 @@ public:
   void finish(uint32_t queue) {
     finished_[queue].store(finished_[queue].load(std::memory_order_relaxed) + 1);
     if (waiters_.load() > 0) {
-      { std::lock_guard<std::mutex> lock(mutex_); } // nobody is between its test and its wait.
+      {
+        std::lock_guard<std::mutex> lock(mutex_);
+      } // nobody is between its test and its wait.
       changed_.notify_all();
     }
   }

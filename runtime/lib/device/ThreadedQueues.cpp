@@ -117,11 +117,11 @@ private:
   struct Worker {
     explicit Worker(uint32_t number) : number(number) {}
     const uint32_t number;
-    Batch filling;            ///< of the thread that enqueues
-    std::mutex mutex;         ///< guards what follows
+    Batch filling;    ///< of the thread that enqueues
+    std::mutex mutex; ///< guards what follows
     std::condition_variable changed;
     std::deque<Batch> ready;
-    Batch spare;              ///< memory of a batch that is done: no allocation in a step.
+    Batch spare; ///< memory of a batch that is done: no allocation in a step.
     bool stopped = false;
     std::thread thread;
   };
@@ -196,13 +196,15 @@ private:
   std::unique_ptr<Device> device_; ///< outlives the threads: closeQueues().
   QueueObserver *observer_ = nullptr;
   std::unique_ptr<QueueCounters> counters_;
-  std::vector<uint64_t> enqueued_;  ///< per queue
+  std::vector<uint64_t> enqueued_; ///< per queue
   std::list<Worker> workers_;
-  std::vector<Worker *> workerOf_;  ///< per queue
+  std::vector<Worker *> workerOf_; ///< per queue
   std::mutex failureMutex_;
   std::optional<Error> failure_;
 };
 
 } // namespace
 
-std::unique_ptr<QueuedDevice> zorse::runtime::withThreads(std::unique_ptr<Device> device) { return std::make_unique<ThreadedDevice>(std::move(device)); }
+std::unique_ptr<QueuedDevice> zorse::runtime::withThreads(std::unique_ptr<Device> device) {
+  return std::make_unique<ThreadedDevice>(std::move(device));
+}

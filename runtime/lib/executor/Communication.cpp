@@ -41,7 +41,8 @@ void zorse::runtime::expectAhead(Transport &transport, const PreparedEntry &here
         continue;
       const bundle::Region &other = before.entry->receive().region();
       isFree = before.entry->has_receive() && program.isReady(before, step) &&
-               (other.arena() != region.arena() || other.offset() + other.bytes() <= region.offset() || region.offset() + region.bytes() <= other.offset());
+               (other.arena() != region.arena() || other.offset() + other.bytes() <= region.offset() ||
+                region.offset() + region.bytes() <= other.offset());
     }
     if (!isFree)
       continue;

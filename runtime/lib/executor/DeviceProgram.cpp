@@ -44,8 +44,8 @@ Status PreparedEntry::run(uint64_t step, size_t call) { return program->runner->
 DeviceProgram::DeviceProgram(const Bundle &bundle, uint32_t index, QueuedDevice &device)
     : bundle(bundle), index(index), device(device), program(bundle.programs[index]), queueEntries(program.queues_size()) {}
 
-Result<std::unique_ptr<DeviceProgram>> DeviceProgram::create(const Bundle &bundle, uint32_t index, QueuedDevice &device, const std::string &transport, bool threadPerQueue,
-                                                             bool poison) {
+Result<std::unique_ptr<DeviceProgram>> DeviceProgram::create(const Bundle &bundle, uint32_t index, QueuedDevice &device, const std::string &transport,
+                                                             bool threadPerQueue, bool poison) {
   std::unique_ptr<DeviceProgram> p(new DeviceProgram(bundle, index, device));
   for (const bundle::Arena &arena : p->program.arenas()) {
     AllocationOptions options;
@@ -85,7 +85,8 @@ void DeviceProgram::group(bool threadPerQueue) {
   uint32_t next = 2;
   for (const bundle::Queue &queue : program.queues()) {
     // Handing a copy of a few bytes to another thread and back costs more than the copy.
-    bool compute = queue.kind() == bundle::COMPUTE || (sharesHostMemory && (queue.kind() == bundle::HOST_TO_DEVICE || queue.kind() == bundle::DEVICE_TO_HOST));
+    bool compute =
+        queue.kind() == bundle::COMPUTE || (sharesHostMemory && (queue.kind() == bundle::HOST_TO_DEVICE || queue.kind() == bundle::DEVICE_TO_HOST));
     workers.push_back(compute ? 0 : threadPerQueue ? next++ : 1);
   }
   workerEntries.resize(next);
@@ -104,7 +105,8 @@ void DeviceProgram::prepareCalls(PreparedEntry &prepared) {
     }
   size_t first = 0;
   for (const bundle::Call &call : prepared.entry->compute().calls()) {
-    prepared.calls.push_back({call.body(), {{call.rows(), call.sample_base(), call.instance_base()}, prepared.slots.data() + first, prepared.overwrite.data() + first}});
+    prepared.calls.push_back(
+        {call.body(), {{call.rows(), call.sample_base(), call.instance_base()}, prepared.slots.data() + first, prepared.overwrite.data() + first}});
     first += size_t(call.slots_size());
   }
 }

@@ -31,13 +31,13 @@ struct PreparedEntry final : HostTask {
   uint32_t place; ///< among the entries of its worker
   bool inEvaluation;
   bool firstOfQueue = false, lastOfQueue = false;
-  uint64_t expectedStep = UINT64_MAX;       ///< a receive: the last step in which it was announced
+  uint64_t expectedStep = UINT64_MAX; ///< a receive: the last step in which it was announced
   std::vector<PreparedWait> waits;
-  std::vector<BodyCall> calls;              ///< of a compute entry; they point into the next two.
+  std::vector<BodyCall> calls; ///< of a compute entry; they point into the next two.
   std::vector<DeviceAddress> slots;
   std::vector<uint8_t> overwrite;
-  void *data = nullptr;                     ///< of a transfer, as the transport reaches it
-  AllGatherArguments gather;                ///< of that collective
+  void *data = nullptr;      ///< of a transfer, as the transport reaches it
+  AllGatherArguments gather; ///< of that collective
   ReduceScatterArguments reduction;
   AllReduceArguments sum;
   DeviceProgram *program = nullptr;
@@ -48,7 +48,8 @@ struct PreparedEntry final : HostTask {
 class DeviceProgram {
 public:
   /// \param transport  its name. \param threadPerQueue  for all queues but those of computing
-  static Result<std::unique_ptr<DeviceProgram>> create(const Bundle &bundle, uint32_t index, QueuedDevice &device, const std::string &transport, bool threadPerQueue, bool poison);
+  static Result<std::unique_ptr<DeviceProgram>> create(const Bundle &bundle, uint32_t index, QueuedDevice &device, const std::string &transport,
+                                                       bool threadPerQueue, bool poison);
 
   DeviceAddress address(const bundle::Region &region) const {
     return region.bytes() == 0 ? DeviceAddress() : arenas_[region.arena()]->base() + region.offset();

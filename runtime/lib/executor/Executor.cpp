@@ -84,9 +84,9 @@ public:
     std::unique_ptr<DeviceProgram> program;
     Transport &transport;
     StateHold hold;
-    std::array<uint64_t, kStepsAhead> releasesNeeded = {}; ///< by step, before its updates
+    std::array<uint64_t, kStepsAhead> releasesNeeded = {};  ///< by step, before its updates
     std::array<size_t, kStepsAhead> computeQueuesLeft = {}; ///< with `mutex` held
-    std::vector<std::vector<TraceEvent>> traces;           ///< by queue: each written by one thread
+    std::vector<std::vector<TraceEvent>> traces;            ///< by queue: each written by one thread
   };
 
   Running &at(uint32_t device) {
@@ -163,7 +163,8 @@ public:
     for (const LocalDevice &local : locals)
       for (const Unheard &peer : local.transport->unheard())
         result.unheard.push_back(peer);
-    // The earliest place in the order of the whole run where somebody is; of those who are there, whoever is in the entry and does not wait before it.
+    // The earliest place in the order of the whole run where somebody is; of those who are there, whoever is in the entry and does not wait before
+    // it.
     using Place = std::tuple<uint64_t, uint32_t, bool>;
     constexpr Place kNowhere{UINT64_MAX, 0, false};
     Place earliest = kNowhere;
@@ -234,8 +235,8 @@ private:
           waits.push_back(program.event(wait, step));
       const bool runs = !slot.request.evaluation || entry.inEvaluation;
       const bool notify = entry.firstOfQueue || entry.lastOfQueue || (runs && traced(step));
-      program.device.enqueue(entry.entry->queue(), waits.data(), waits.size(), runs ? workOf(device, entry, step, slot) : Work(NoWork{}), step * program.entries.size() + entry.index,
-                             notify);
+      program.device.enqueue(entry.entry->queue(), waits.data(), waits.size(), runs ? workOf(device, entry, step, slot) : Work(NoWork{}),
+                             step * program.entries.size() + entry.index, notify);
     }
     if (slot.request.afterStep && program.computeQueuesInUse > 0)
       device.hold.lend();
@@ -301,8 +302,8 @@ private:
     const Entry &entry = *program.entries[tag % program.entries.size()].entry;
     const uint64_t step = tag / program.entries.size();
     fail({error.kind, error.text(), error.peer,
-          "device " + program.program.device_name() + ", entry " + std::to_string(entry.id()) + " (" + describeEntry(bundle, program.index, entry) + ") of step " +
-              std::to_string(ring[step % ring.size()].request.scalars.step)});
+          "device " + program.program.device_name() + ", entry " + std::to_string(entry.id()) + " (" + describeEntry(bundle, program.index, entry) +
+              ") of step " + std::to_string(ring[step % ring.size()].request.scalars.step)});
   }
 
   /// What the host does for an entry, in a thread of the device: transfers, and what comes before a call.
@@ -325,13 +326,14 @@ private:
       return internalError("the run was given up");
     if (options.beforeCall) {
       const bundle::Call &source = prepared.entry->compute().calls(int(call));
-      options.beforeCall({step, ring[step % ring.size()].request.evaluation, device.program->index, *prepared.entry, source, bundle.bodies.bodies(source.body()),
-                          prepared.calls[call].arguments.slots, device.program->device});
+      options.beforeCall({step, ring[step % ring.size()].request.evaluation, device.program->index, *prepared.entry, source,
+                          bundle.bodies.bodies(source.body()), prepared.calls[call].arguments.slots, device.program->device});
     }
     return Status::success();
   }
 
-  /// Gives up when nothing has been done for a long time although a step is under way: a body that never returns is no better than a message that never comes.
+  /// Gives up when nothing has been done for a long time although a step is under way: a body that never returns is no better than a message that
+  /// never comes.
   void watch() {
     std::unique_lock<std::mutex> lock(mutex);
     uint64_t before = 0;
@@ -370,7 +372,8 @@ Executor::~Executor() = default;
 Result<std::unique_ptr<Executor>> Executor::create(const Bundle &bundle, std::vector<LocalDevice> locals, const ExecutorOptions &options) {
   for (size_t i = 0; i < locals.size(); ++i)
     if (locals[i].index >= bundle.programs.size() || (i > 0 && locals[i].index <= locals[i - 1].index) || !locals[i].device || !locals[i].transport)
-      return internalError("expects devices of the bundle's " + std::to_string(bundle.programs.size()) + " in ascending order, each with a transport");
+      return internalError("expects devices of the bundle's " + std::to_string(bundle.programs.size()) +
+                           " in ascending order, each with a transport");
   auto implementation = std::make_unique<Implementation>(bundle, std::move(locals), options);
   if (Status status = implementation->prepare(); status.failed())
     return status;

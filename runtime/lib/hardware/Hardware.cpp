@@ -60,7 +60,8 @@ RankFacts zorse::runtime::factsOfThisProcess(const std::string &kind) {
 }
 
 std::string zorse::runtime::encodeFacts(const RankFacts &facts) {
-  return json{{"host", facts.host}, {"processor", facts.processor}, {"cores", facts.cores}, {"memory", facts.memory}, {"bundle", facts.bundle}, {"run", facts.run}}
+  return json{{"host", facts.host},     {"processor", facts.processor}, {"cores", facts.cores},
+              {"memory", facts.memory}, {"bundle", facts.bundle},       {"run", facts.run}}
       .dump(-1, ' ', false, json::error_handler_t::replace);
 }
 
@@ -72,13 +73,15 @@ Result<RankFacts> zorse::runtime::decodeFacts(const std::string &text) {
     facts.processor = parsed.at("processor");
     // The JSON library would convert real numbers, and wrap large ones.
     if (!parsed.at("cores").is_number_unsigned() || parsed["cores"].get<uint64_t>() > INT32_MAX || !parsed.at("memory").is_number_unsigned())
-      return userError("a rank publishes facts that cannot be read (numbers of cores and bytes are expected); start every rank with the same version of Zorse");
+      return userError(
+          "a rank publishes facts that cannot be read (numbers of cores and bytes are expected); start every rank with the same version of Zorse");
     facts.cores = parsed["cores"].get<int>();
     facts.memory = parsed["memory"].get<uint64_t>();
     facts.bundle = parsed.at("bundle");
     facts.run = parsed.at("run");
   } catch (const json::exception &exception) {
-    return userError(std::string("a rank publishes facts that cannot be read (") + exception.what() + "); start every rank with the same version of Zorse");
+    return userError(std::string("a rank publishes facts that cannot be read (") + exception.what() +
+                     "); start every rank with the same version of Zorse");
   }
   return facts;
 }
@@ -101,7 +104,8 @@ Status zorse::runtime::checkHardware(const Bundle &bundle, const std::vector<Ran
     if (facts.bundle != ranks[0].bundle)
       error(rankText(bundle, ranks, r) + ": has bundle " + facts.bundle + ", rank 0 has " + ranks[0].bundle + "; give every rank the same bundle");
     if (facts.run != ranks[0].run)
-      error(rankText(bundle, ranks, r) + ": was started with " + facts.run + ", rank 0 with " + ranks[0].run + "; start every rank with the same options and data");
+      error(rankText(bundle, ranks, r) + ": was started with " + facts.run + ", rank 0 with " + ranks[0].run +
+            "; start every rank with the same options and data");
     if (const std::string &arch = bundle.bodiesOf(uint32_t(r)).arch(); !zorse::deviceKindOf(bundle.devices[r].kind).runs(facts.processor, arch))
       error(rankText(bundle, ranks, r) + ": the bundle's kernels for it are for " + arch + ", this processor is " + facts.processor +
             "; say 'arch: " + facts.processor + "' of the device in the cluster file, or compile the model for the oldest processor of the cluster");
@@ -122,8 +126,8 @@ Status zorse::runtime::checkHardware(const Bundle &bundle, const std::vector<Ran
             " together; spread the ranks over more hosts or compile for less memory");
     }
     if (host.threads > host.cores)
-      notes += (notes.empty() ? "" : "; ") + ("host " + name + " has " + std::to_string(host.cores) + " cores for devices with " + std::to_string(host.threads) +
-                                               " threads together: they will disturb each other");
+      notes += (notes.empty() ? "" : "; ") + ("host " + name + " has " + std::to_string(host.cores) + " cores for devices with " +
+                                              std::to_string(host.threads) + " threads together: they will disturb each other");
   }
   if (note)
     *note = notes;

@@ -1,5 +1,5 @@
-// A small process that outlives a killed launcher by a moment and kills what it left. The kernel kills the ranks themselves with their launcher (PR_SET_PDEATHSIG), but not
-// what ranks started.
+// A small process that outlives a killed launcher by a moment and kills what it left. The kernel kills the ranks themselves with their launcher
+// (PR_SET_PDEATHSIG), but not what ranks started.
 #pragma once
 
 #include "zorse/runtime/Status.h"

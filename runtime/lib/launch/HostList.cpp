@@ -9,9 +9,7 @@ using namespace zorse::runtime::launching;
 
 namespace {
 
-bool digits(const std::string &text) {
-  return !text.empty() && text.size() <= 9 && text.find_first_not_of("0123456789") == std::string::npos;
-}
+bool digits(const std::string &text) { return !text.empty() && text.size() <= 9 && text.find_first_not_of("0123456789") == std::string::npos; }
 
 /// "1-3,07" → "1", "2", "3", "07". nullopt: malformed or too many.
 std::optional<std::vector<std::string>> expandBracket(const std::string &inside) {
@@ -80,8 +78,10 @@ Result<std::vector<std::string>> launching::expandHostList(const std::string &na
       depth = list[end] == '[' ? depth + 1 : list[end] == ']' && depth > 0 ? depth - 1 : depth;
     std::optional<std::vector<std::string>> more = expandName(list.substr(begin, end - begin));
     if (!more || hosts.size() + more->size() > kMaxHosts)
-      return userError(shown(name, list) + ": expects a list of hosts as Slurm writes it, for example n[1-3,7],gpu01, of at most " + std::to_string(kMaxHosts) + " hosts" +
-                       (more ? "" : "; '" + list.substr(begin, std::min<size_t>(end - begin, 60)) + "' is none") + ". ZORSE_STORE=host:port tells the coordinator's address instead");
+      return userError(shown(name, list) + ": expects a list of hosts as Slurm writes it, for example n[1-3,7],gpu01, of at most " +
+                       std::to_string(kMaxHosts) + " hosts" +
+                       (more ? "" : "; '" + list.substr(begin, std::min<size_t>(end - begin, 60)) + "' is none") +
+                       ". ZORSE_STORE=host:port tells the coordinator's address instead");
     hosts.insert(hosts.end(), more->begin(), more->end());
     begin = end + 1;
   }

@@ -8,8 +8,8 @@
 
 namespace zorse::runtime::launching {
 
-/// The hosts in Slurm's order. Numbers keep the width of the range's first one: [08-10] is 08, 09, 10. Several brackets in a name multiply, the last one varying fastest.
-/// Fails on what is no such list and beyond kMaxHosts.
+/// The hosts in Slurm's order. Numbers keep the width of the range's first one: [08-10] is 08, 09, 10. Several brackets in a name multiply, the last
+/// one varying fastest. Fails on what is no such list and beyond kMaxHosts.
 Result<std::vector<std::string>> expandHostList(const std::string &name, const std::string &list);
 
 inline constexpr size_t kMaxHosts = 65536;

@@ -100,7 +100,7 @@ private:
 
   // Of all starts
   double stopSignalAt_ = 0; ///< the last one that counted
-  int stopSignals_ = 0; ///< SIGINT, SIGTERM, SIGHUP so far, and SIGUSR1 as the first of them
+  int stopSignals_ = 0;     ///< SIGINT, SIGTERM, SIGHUP so far, and SIGUSR1 as the first of them
 
   // Of the present one
   std::unique_ptr<Coordinator> coordinator_;
@@ -176,7 +176,8 @@ void Launcher::fail(Cause cause) {
   failedAt_ = now();
 }
 
-/// What the coordinator calls the first cause, which may be another rank's than the one whose process ended first; with the exit code of that rank's process where it ended by itself.
+/// What the coordinator calls the first cause, which may be another rank's than the one whose process ended first; with the exit code of that rank's
+/// process where it ended by itself.
 std::optional<Launcher::Cause> Launcher::firstCause() const {
   std::optional<Failure> verdict = coordinator_ ? coordinator_->failure() : std::nullopt;
   if (!verdict)
@@ -209,7 +210,8 @@ void Launcher::takeSignals() {
       continue;
     if (stopSignals_ == 1 && !failure_) {
       stopAsked_ = true;
-      say(std::string("zorse-run: ") + (signal == SIGINT ? "interrupted" : "asked to end") + ": the steps under way are finished; once more ends the run at once");
+      say(std::string("zorse-run: ") + (signal == SIGINT ? "interrupted" : "asked to end") +
+          ": the steps under way are finished; once more ends the run at once");
       if (o_.onSignal)
         o_.onSignal();
       else if (coordinator_)
@@ -287,8 +289,8 @@ void Launcher::endLingering() {
   lingered_ = true;
   for (const std::unique_ptr<RankProcess> &rank : ranks_)
     if (rank->running()) {
-      say("warning: " + name(rank->rank()) + " has finished and left the job, but its process has not ended " + secondsText(o_.times.deadlineSeconds) +
-          " after that (is it stopped?): it is ended");
+      say("warning: " + name(rank->rank()) + " has finished and left the job, but its process has not ended " +
+          secondsText(o_.times.deadlineSeconds) + " after that (is it stopped?): it is ended");
       rank->signalGroup(SIGKILL);
     }
 }
@@ -383,7 +385,8 @@ int Launcher::runOnce(uint64_t restarts) {
     if (killedAt_ != 0 && now() - killedAt_ > kGiveUpSeconds)
       for (const std::unique_ptr<RankProcess> &rank : ranks_)
         if (rank->running()) {
-          say("zorse-run: " + name(rank->rank()) + ", process " + std::to_string(rank->pid()) + ", does not end although it was killed: it waits for the kernel, for example for a file server");
+          say("zorse-run: " + name(rank->rank()) + ", process " + std::to_string(rank->pid()) +
+              ", does not end although it was killed: it waits for the kernel, for example for a file server");
           lost_ = true;
         }
   }
@@ -412,13 +415,17 @@ int Launcher::run() {
     std::string why = failure_->text;
     if (restart >= o_.restarts || !mends || stopSignals_ > 0) {
       if (failure_->rank != kNoRank || code > 2)
-        say("error: " + why + (o_.restarts > 0 && !mends ? "; a restart would not mend that" : o_.restarts > 0 && restart >= o_.restarts ? "; no restarts left of " + std::to_string(o_.restarts) : ""));
+        say("error: " + why +
+            (o_.restarts > 0 && !mends                   ? "; a restart would not mend that"
+             : o_.restarts > 0 && restart >= o_.restarts ? "; no restarts left of " + std::to_string(o_.restarts)
+                                                         : ""));
       break;
     }
     std::string from = o_.startsFrom ? o_.startsFrom() : "";
     say("restart " + std::to_string(restart + 1) + " of " + std::to_string(o_.restarts) + (from.empty() ? "" : " from " + from) + ": " + why);
     double wait = std::min(5.0, 0.2 * double(uint64_t(1) << std::min<uint64_t>(restart, 5)));
-    if (!o_.coordinator.empty()) // the node of the coordinator may still be ending ranks; who comes before it starts again is turned away by the failed job.
+    if (!o_.coordinator
+             .empty()) // the node of the coordinator may still be ending ranks; who comes before it starts again is turned away by the failed job.
       wait = std::max(wait, kKillSeconds + 0.5);
     pause(wait);
     if (stopSignals_ > 0)
@@ -458,9 +465,10 @@ JobKey zorse::runtime::randomJobKey() {
 }
 
 int zorse::runtime::launch(const LaunchOptions &options) {
-  if (options.command.empty() || options.localRanks == 0 || options.world < options.localRanks || options.firstRank > options.world - options.localRanks)
-    return startError(options.err, "launch expects a command and ranks from " + std::to_string(options.firstRank) + " on, at least one, within the " + std::to_string(options.world) +
-                                       " of the job, got " + std::to_string(options.localRanks));
+  if (options.command.empty() || options.localRanks == 0 || options.world < options.localRanks ||
+      options.firstRank > options.world - options.localRanks)
+    return startError(options.err, "launch expects a command and ranks from " + std::to_string(options.firstRank) + " on, at least one, within the " +
+                                       std::to_string(options.world) + " of the job, got " + std::to_string(options.localRanks));
   JobKey key = options.key;
   if (key.secret.empty() && options.localRanks == options.world)
     key = randomJobKey();

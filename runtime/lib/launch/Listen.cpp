@@ -94,12 +94,14 @@ std::vector<std::string> launching::addressesOf(const std::string &host) {
 
 Result<std::string> launching::chooseAddress(const std::string &asked, const std::vector<OwnAddress> &own) {
   auto none = [&](const std::string &what) {
-    return userError("--listen " + asked + ": " + what + "; expects an address of this host, the name of a network interface or a network (10.1.0.0/16), this host has " + listed(own));
+    return userError("--listen " + asked + ": " + what +
+                     "; expects an address of this host, the name of a network interface or a network (10.1.0.0/16), this host has " + listed(own));
   };
   if (size_t slash = asked.find('/'); slash != std::string::npos) {
     Number network = numberOf(asked.substr(0, slash));
     std::string bits = asked.substr(slash + 1);
-    if (network.family == 0 || bits.empty() || bits.size() > 3 || bits.find_first_not_of("0123456789") != std::string::npos || std::stoul(bits) > network.size() * 8)
+    if (network.family == 0 || bits.empty() || bits.size() > 3 || bits.find_first_not_of("0123456789") != std::string::npos ||
+        std::stoul(bits) > network.size() * 8)
       return none("is no network");
     for (const OwnAddress &each : own)
       if (inNetwork(each.address, network, unsigned(std::stoul(bits))))
@@ -131,8 +133,8 @@ Result<std::string> launching::chooseCoordinatorAddress(const std::string &host,
   if (outward.size() == 1)
     return outward[0];
   std::string is = addresses.empty() ? "has no address" : "is " + addresses[0];
-  return userError("the other hosts look for this one as '" + host + "', which " + is + " here, and nobody else reaches that; this host has " + listed(own) +
-                   ". Say which with --listen, or correct /etc/hosts");
+  return userError("the other hosts look for this one as '" + host + "', which " + is + " here, and nobody else reaches that; this host has " +
+                   listed(own) + ". Say which with --listen, or correct /etc/hosts");
 }
 
 Result<std::string> zorse::runtime::coordinatorAddress(const Place &place, const std::string &asked) {
@@ -163,7 +165,8 @@ Result<std::string> zorse::runtime::rankAddress(const Place &place, const std::s
     socklen_t size = sizeof mine;
     int socket = ::socket(six ? AF_INET6 : AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
     std::string text;
-    if (socket >= 0 && ::connect(socket, found->ai_addr, found->ai_addrlen) == 0 && ::getsockname(socket, reinterpret_cast<sockaddr *>(&mine), &size) == 0)
+    if (socket >= 0 && ::connect(socket, found->ai_addr, found->ai_addrlen) == 0 &&
+        ::getsockname(socket, reinterpret_cast<sockaddr *>(&mine), &size) == 0)
       text = textOf(reinterpret_cast<sockaddr *>(&mine), size);
     if (socket >= 0)
       ::close(socket);
@@ -171,5 +174,6 @@ Result<std::string> zorse::runtime::rankAddress(const Place &place, const std::s
     if (!text.empty())
       return text;
   }
-  return userError("cannot tell this host's address on the way to '" + host + "', where rank 0 is; this host has " + listed(own) + ". Say which with --listen, or correct the name");
+  return userError("cannot tell this host's address on the way to '" + host + "', where rank 0 is; this host has " + listed(own) +
+                   ". Say which with --listen, or correct the name");
 }

@@ -22,7 +22,9 @@ Result<std::string> chooseAddress(const std::string &asked, const std::vector<Ow
 /// The addresses of a host's name, as numbers; empty when it has none.
 std::vector<std::string> addressesOf(const std::string &host);
 
-/// Where the coordinator listens whose host the others know by a name with these addresses. 127.0.1.1 is what Debian's installer gives a machine's own name: nobody else reaches it.
-Result<std::string> chooseCoordinatorAddress(const std::string &host, const std::vector<std::string> &addresses, const std::string &asked, const std::vector<OwnAddress> &own);
+/// Where the coordinator listens whose host the others know by a name with these addresses. 127.0.1.1 is what Debian's installer gives a machine's
+/// own name: nobody else reaches it.
+Result<std::string> chooseCoordinatorAddress(const std::string &host, const std::vector<std::string> &addresses, const std::string &asked,
+                                             const std::vector<OwnAddress> &own);
 
 } // namespace zorse::runtime::launching

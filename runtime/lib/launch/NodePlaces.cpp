@@ -37,14 +37,15 @@ MaybePlace launching::petPlace(const Variables &v) {
   std::string nodes = v.text("PET_NNODES");
   if (size_t colon = nodes.find(':'); colon != std::string::npos) {
     if (nodes.substr(0, colon) != nodes.substr(colon + 1))
-      return userError(shown("PET_NNODES", nodes) + ": expects a fixed number of nodes, as a bundle is compiled for its devices. Write PET_NNODES=" + nodes.substr(colon + 1) +
-                       " and compile for that many nodes");
+      return userError(shown("PET_NNODES", nodes) + ": expects a fixed number of nodes, as a bundle is compiled for its devices. Write PET_NNODES=" +
+                       nodes.substr(colon + 1) + " and compile for that many nodes");
     nodes = nodes.substr(0, colon);
   }
   if (nodes == "1" && !v.has("PET_NODE_RANK") && !v.has("PET_MASTER_ADDR")) // a job of one node needs to say no more.
     return std::optional<Place>();
   bool several = nodes != "1";
-  if (Status status = several ? v.complete("PET_* variables", {"PET_NNODES", "PET_NODE_RANK", "PET_MASTER_ADDR"}) : v.complete("PET_* variables", {"PET_NNODES", "PET_NODE_RANK"});
+  if (Status status = several ? v.complete("PET_* variables", {"PET_NNODES", "PET_NODE_RANK", "PET_MASTER_ADDR"})
+                              : v.complete("PET_* variables", {"PET_NNODES", "PET_NODE_RANK"});
       status.failed())
     return status;
   Environment plain = {{"PET_NNODES", nodes}, {"PET_NODE_RANK", v.text("PET_NODE_RANK")}};
@@ -62,7 +63,8 @@ MaybePlace launching::petPlace(const Variables &v) {
 MaybePlace launching::rankOfNodePlace(const Variables &v) {
   if (!v.has("RANK"))
     return std::optional<Place>();
-  if (Status status = v.complete("RANK without LOCAL_RANK, the index of a node", {"RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"}); status.failed())
+  if (Status status = v.complete("RANK without LOCAL_RANK, the index of a node", {"RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"});
+      status.failed())
     return status;
   Place place = nodePlace("RANK without LOCAL_RANK (node level)");
   if (Status status = v.rankAndWorld("RANK", "WORLD_SIZE", place.rank, place.world); status.failed())
@@ -92,9 +94,11 @@ MaybePlace launching::jobSetPlace(const Variables &v) {
   if (!v.has("JOB_COMPLETION_INDEX"))
     return std::optional<Place>();
   // Kubernetes sets the index alone; the manifest adds the rest (docs/launching.md).
-  const char *wanted = "expects NNODES, the Job's completions, and JOBSET_NAME and REPLICATED_JOB_NAME (or MASTER_ADDR, the first pod's host name) beside it";
+  const char *wanted =
+      "expects NNODES, the Job's completions, and JOBSET_NAME and REPLICATED_JOB_NAME (or MASTER_ADDR, the first pod's host name) beside it";
   if (!v.has("NNODES") || !(v.has("MASTER_ADDR") || (v.has("JOBSET_NAME") && v.has("REPLICATED_JOB_NAME"))))
-    return userError(shown("JOB_COMPLETION_INDEX", v.text("JOB_COMPLETION_INDEX")) + " says that this is a pod of an indexed Job, but not of how many or where the first one is: " + wanted +
+    return userError(shown("JOB_COMPLETION_INDEX", v.text("JOB_COMPLETION_INDEX")) +
+                     " says that this is a pod of an indexed Job, but not of how many or where the first one is: " + wanted +
                      ". Add them to the manifest, or set ZORSE_LAUNCHER=none for a run of its own in every pod");
   Place place = nodePlace("JobSet (node level)");
   if (Status status = v.rankAndWorld("JOB_COMPLETION_INDEX", "NNODES", place.rank, place.world); status.failed())
@@ -106,7 +110,8 @@ MaybePlace launching::jobSetPlace(const Variables &v) {
     if (v.has("JOB_INDEX"))
       if (Result<uint64_t> index = v.number("JOB_INDEX", 0, kMaxRanks); index.failed())
         return index.error();
-    host = v.text("JOBSET_NAME") + "-" + v.text("REPLICATED_JOB_NAME") + "-" + job + "-0." + (v.has("JOBSET_SUBDOMAIN") ? v.text("JOBSET_SUBDOMAIN") : v.text("JOBSET_NAME"));
+    host = v.text("JOBSET_NAME") + "-" + v.text("REPLICATED_JOB_NAME") + "-" + job + "-0." +
+           (v.has("JOBSET_SUBDOMAIN") ? v.text("JOBSET_SUBDOMAIN") : v.text("JOBSET_NAME"));
   }
   Result<uint32_t> port = firstPort(v, "MASTER_PORT");
   if (port.failed())

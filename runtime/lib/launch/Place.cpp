@@ -17,7 +17,8 @@ Status setOneHost(const Variables &v, const std::string &name, Place &place) {
   if (local.failed())
     return local.error();
   if (*local > place.world)
-    return userError(shown(name, v.text(name)) + ": expects at most the " + std::to_string(place.world) + " ranks of the job. Correct the one that is wrong where the job is launched");
+    return userError(shown(name, v.text(name)) + ": expects at most the " + std::to_string(place.world) +
+                     " ranks of the job. Correct the one that is wrong where the job is launched");
   place.oneHost = *local == place.world;
   return Status::success();
 }
@@ -29,7 +30,8 @@ Status setLocalRank(const Variables &v, const std::string &name, Place &place) {
   if (local.failed())
     return local.error();
   if (*local >= place.world)
-    return userError(shown(name, v.text(name)) + ": expects less than the " + std::to_string(place.world) + " ranks of the job. Correct the one that is wrong where the job is launched");
+    return userError(shown(name, v.text(name)) + ": expects less than the " + std::to_string(place.world) +
+                     " ranks of the job. Correct the one that is wrong where the job is launched");
   place.localRank = uint32_t(*local);
   return Status::success();
 }
@@ -67,7 +69,8 @@ bool isSlurmsRank(const Variables &v, const Place &place) {
 
 Error tellStore(const Place &place, const std::string &why) {
   return userError(place.source + " started " + std::to_string(place.world) + " ranks on several hosts and does not tell where rank 0 is" + why +
-                   ". Set ZORSE_STORE=host:port for all ranks: a host of rank 0's machine that the others reach, and a free port (mpirun -x ZORSE_STORE=node1:29600 ...)");
+                   ". Set ZORSE_STORE=host:port for all ranks: a host of rank 0's machine that the others reach, and a free port (mpirun -x "
+                   "ZORSE_STORE=node1:29600 ...)");
 }
 
 } // namespace
@@ -92,7 +95,8 @@ MaybePlace launching::zorsePlace(const Variables &v) {
   if (Status status = setOneHost(v, v.firstOf({"ZORSE_LOCAL_WORLD_SIZE"}), place); status.failed())
     return status;
   if (v.has("ZORSE_COORDINATOR") && v.text("ZORSE_COORDINATOR") != "launcher" && v.text("ZORSE_COORDINATOR") != "rank0")
-    return userError(shown("ZORSE_COORDINATOR", v.text("ZORSE_COORDINATOR")) + ": expects 'launcher' (somebody else listens at ZORSE_STORE) or 'rank0', which is the default");
+    return userError(shown("ZORSE_COORDINATOR", v.text("ZORSE_COORDINATOR")) +
+                     ": expects 'launcher' (somebody else listens at ZORSE_STORE) or 'rank0', which is the default");
   place.coordinatorElsewhere = v.text("ZORSE_COORDINATOR") == "launcher";
   if (place.coordinatorElsewhere)
     place.source = "zorse-run";
@@ -176,13 +180,16 @@ MaybePlace launching::pmixPlace(const Variables &v, const AskPmix &pmix) {
     return std::optional<Place>(place);
   } else {
     if (Status status = ask(); status.failed())
-      return userError(shown("PMIX_RANK", v.text("PMIX_RANK")) + " says that PMIx started this process, but not among how many, and asking PMIx failed: " + status.message() +
-                       ". Set ZORSE_RANK, ZORSE_WORLD_SIZE, ZORSE_LOCAL_RANK and ZORSE_STORE, or unset PMIX_RANK and PMIX_NAMESPACE to run without a launcher");
+      return userError(
+          shown("PMIX_RANK", v.text("PMIX_RANK")) +
+          " says that PMIx started this process, but not among how many, and asking PMIx failed: " + status.message() +
+          ". Set ZORSE_RANK, ZORSE_WORLD_SIZE, ZORSE_LOCAL_RANK and ZORSE_STORE, or unset PMIX_RANK and PMIX_NAMESPACE to run without a launcher");
     place.world = facts->world;
     place.localRank = facts->localRank;
     place.oneHost = facts->localRanks == facts->world;
     if (place.rank >= place.world)
-      return userError(shown("PMIX_RANK", v.text("PMIX_RANK")) + ": expects less than the " + std::to_string(place.world) + " ranks that PMIx counts");
+      return userError(shown("PMIX_RANK", v.text("PMIX_RANK")) + ": expects less than the " + std::to_string(place.world) +
+                       " ranks that PMIx counts");
   }
   if (place.oneHost) {
     meetOnLoopback(place);
@@ -200,7 +207,9 @@ MaybePlace launching::pmixPlace(const Variables &v, const AskPmix &pmix) {
 MaybePlace launching::openMpiPlace(const Variables &v) {
   if (!v.has("OMPI_COMM_WORLD_RANK") && !v.has("OMPI_COMM_WORLD_SIZE"))
     return std::optional<Place>();
-  if (Status status = v.complete("Open MPI", {"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE"}); status.failed())
+  if (Status status =
+          v.complete("Open MPI", {"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE"});
+      status.failed())
     return status;
   Place place;
   place.source = "Open MPI";
@@ -210,7 +219,9 @@ MaybePlace launching::openMpiPlace(const Variables &v) {
     return status;
   if (Status status = setOneHost(v, "OMPI_COMM_WORLD_LOCAL_SIZE", place); status.failed())
     return status;
-  place.job = "openmpi/" + v.text(v.firstOf({"OMPI_MCA_ess_base_jobid", "OMPI_MCA_orte_ess_jobid", "OMPI_MCA_orte_precondition_transports", "OMPI_FILE_LOCATION"}));
+  place.job =
+      "openmpi/" +
+      v.text(v.firstOf({"OMPI_MCA_ess_base_jobid", "OMPI_MCA_orte_ess_jobid", "OMPI_MCA_orte_precondition_transports", "OMPI_FILE_LOCATION"}));
   if (place.oneHost)
     meetOnLoopback(place);
   return std::optional<Place>(place); // the address of several hosts: pmixPlace, or none
@@ -243,7 +254,8 @@ MaybePlace launching::pmiPlace(const Variables &v) {
   place.job = "pmi/" + v.text(id);
   if (id.empty() && !v.has("ZORSE_STORE") && !v.has("ZORSE_JOB") && place.world > 1)
     return userError("PMI: " + shown("PMI_RANK", v.text("PMI_RANK")) + " and " + shown("PMI_SIZE", v.text("PMI_SIZE")) +
-                     " are set, but nothing tells this job from another one. Set ZORSE_JOB to a name of its own for all ranks (mpiexec -genv ZORSE_JOB run-17 ...), or ZORSE_STORE=host:port");
+                     " are set, but nothing tells this job from another one. Set ZORSE_JOB to a name of its own for all ranks (mpiexec -genv "
+                     "ZORSE_JOB run-17 ...), or ZORSE_STORE=host:port");
   if (v.has("ZORSE_JOB"))
     place.job = v.text("ZORSE_JOB");
   if (place.oneHost)
@@ -252,7 +264,8 @@ MaybePlace launching::pmiPlace(const Variables &v) {
 }
 
 Status launching::addSlurmAddress(const Variables &v, Place &place) {
-  place.job = "slurm/" + v.text("SLURM_CLUSTER_NAME") + "/" + v.text(v.firstOf({"SLURM_JOB_ID", "SLURM_JOBID"})) + "." + v.text(v.firstOf({"SLURM_STEP_ID", "SLURM_STEPID"}));
+  place.job = "slurm/" + v.text("SLURM_CLUSTER_NAME") + "/" + v.text(v.firstOf({"SLURM_JOB_ID", "SLURM_JOBID"})) + "." +
+              v.text(v.firstOf({"SLURM_STEP_ID", "SLURM_STEPID"}));
   std::string listName = v.firstOf({"SLURM_STEP_NODELIST", "SLURM_JOB_NODELIST", "SLURM_NODELIST"});
   if (listName.empty()) {
     place.oneHost = place.world == 1;
@@ -270,8 +283,9 @@ Status launching::addSlurmAddress(const Variables &v, Place &place) {
   }
   const std::string &first = hosts->front();
   if (place.rank == 0 && v.has("SLURMD_NODENAME") && v.text("SLURMD_NODENAME") != first && !v.has("ZORSE_STORE"))
-    return userError(shown("SLURM_PROCID", v.text("SLURM_PROCID")) + " runs on " + shown("SLURMD_NODENAME", v.text("SLURMD_NODENAME")) + ", but the others look for it on the first host of " +
-                     shown(listName, v.text(listName)) + ". Set ZORSE_STORE=host:port for all ranks, with a host of rank 0's machine");
+    return userError(shown("SLURM_PROCID", v.text("SLURM_PROCID")) + " runs on " + shown("SLURMD_NODENAME", v.text("SLURMD_NODENAME")) +
+                     ", but the others look for it on the first host of " + shown(listName, v.text(listName)) +
+                     ". Set ZORSE_STORE=host:port for all ranks, with a host of rank 0's machine");
   place.coordinator = portsFrom(first, portOfJob(place.job));
   return Status::success();
 }
@@ -302,13 +316,15 @@ MaybePlace zorse::runtime::placeFromEnvironment(const Environment &environment, 
   Variables v(environment);
   if (v.has("ZORSE_LAUNCHER")) {
     if (v.text("ZORSE_LAUNCHER") != "none")
-      return userError(shown("ZORSE_LAUNCHER", v.text("ZORSE_LAUNCHER")) + ": expects 'none', which ignores every launcher's variables, or not to be set");
+      return userError(shown("ZORSE_LAUNCHER", v.text("ZORSE_LAUNCHER")) +
+                       ": expects 'none', which ignores every launcher's variables, or not to be set");
     return std::optional<Place>();
   }
   std::optional<Place> place;
   for (const std::function<MaybePlace()> &tried : std::initializer_list<std::function<MaybePlace()>>{
-           [&] { return zorsePlace(v); }, [&] { return torchrunPlace(v); }, [&] { return pmixPlace(v, pmix); }, [&] { return openMpiPlace(v); }, [&] { return pmiPlace(v); },
-           [&] { return slurmPlace(v); }, [&] { return petPlace(v); }, [&] { return rankOfNodePlace(v); }, [&] { return leaderWorkerSetPlace(v); }, [&] { return jobSetPlace(v); }}) {
+           [&] { return zorsePlace(v); }, [&] { return torchrunPlace(v); }, [&] { return pmixPlace(v, pmix); }, [&] { return openMpiPlace(v); },
+           [&] { return pmiPlace(v); }, [&] { return slurmPlace(v); }, [&] { return petPlace(v); }, [&] { return rankOfNodePlace(v); },
+           [&] { return leaderWorkerSetPlace(v); }, [&] { return jobSetPlace(v); }}) {
     MaybePlace found = tried();
     if (found.failed())
       return found.error();

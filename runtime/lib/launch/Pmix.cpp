@@ -1,5 +1,5 @@
-// Asks a launcher that speaks PMIx. The library is loaded only when it is needed, so that nothing depends on it. Only reserved keys are read, which the server answers without
-// any rank taking part; PMIx_Finalize follows at once, so that this process may end as any other.
+// Asks a launcher that speaks PMIx. The library is loaded only when it is needed, so that nothing depends on it. Only reserved keys are read, which
+// the server answers without any rank taking part; PMIx_Finalize follows at once, so that this process may end as any other.
 #include "zorse/runtime/Launch.h"
 
 #ifdef ZORSE_HAVE_PMIX

@@ -32,7 +32,8 @@ struct Pipe {
 };
 
 /// In the forked process: system calls only, as other threads of the launcher may have held locks.
-[[noreturn]] void become(const char *program, char *const *arguments, char *const *environment, const sigset_t &mask, pid_t launcher, int nothing, int out, int err, int failure) {
+[[noreturn]] void become(const char *program, char *const *arguments, char *const *environment, const sigset_t &mask, pid_t launcher, int nothing,
+                         int out, int err, int failure) {
   ::setpgid(0, 0);
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (::getppid() != launcher) // it died before that.
@@ -76,7 +77,8 @@ Result<std::unique_ptr<RankProcess>> RankProcess::start(const Options &options, 
   pid_t launcher = ::getpid();
   pid_t pid = ::fork();
   if (pid == 0)
-    become(options.program.c_str(), arguments.data(), environment.data(), options.signalMask, launcher, nothing, outPipe.ends[1], errPipe.ends[1], failure.ends[1]);
+    become(options.program.c_str(), arguments.data(), environment.data(), options.signalMask, launcher, nothing, outPipe.ends[1], errPipe.ends[1],
+           failure.ends[1]);
   int forkFailure = errno;
   ::close(nothing);
   if (pid < 0)

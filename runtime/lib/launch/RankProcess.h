@@ -34,8 +34,8 @@ public:
 
   /// True once, when the process has ended: it is waited for, and what it started in its group is killed.
   bool reap();
-  bool killed() const;  ///< by a signal
-  int exitCode() const; ///< 128 + n for signal n
+  bool killed() const;     ///< by a signal
+  int exitCode() const;    ///< 128 + n for signal n
   std::string how() const; ///< "was killed by signal 9 (Killed)", "ended with exit code 3"
 
   /// To the process and all it started.

@@ -9,8 +9,9 @@
 
 namespace zorse::runtime::launching {
 
-/// Catches SIGINT, SIGTERM, SIGHUP and SIGUSR1 (those that were not ignored, as nohup does), SIGTSTP and SIGCHLD, and ignores SIGPIPE, until it is destroyed. One at a time.
-/// By handlers that write to a pipe: blocking signals and reading a signalfd would miss threads that libraries start before main, which do not block them.
+/// Catches SIGINT, SIGTERM, SIGHUP and SIGUSR1 (those that were not ignored, as nohup does), SIGTSTP and SIGCHLD, and ignores SIGPIPE, until it is
+/// destroyed. One at a time. By handlers that write to a pipe: blocking signals and reading a signalfd would miss threads that libraries start before
+/// main, which do not block them.
 class Signals {
 public:
   Signals();

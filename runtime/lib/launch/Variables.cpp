@@ -16,7 +16,9 @@ Environment zorse::runtime::currentEnvironment() {
   return environment;
 }
 
-std::string launching::shown(const std::string &name, const std::string &value) { return name + "=" + (value.size() > 100 ? value.substr(0, 100) + "..." : value); }
+std::string launching::shown(const std::string &name, const std::string &value) {
+  return name + "=" + (value.size() > 100 ? value.substr(0, 100) + "..." : value);
+}
 
 bool Variables::has(const std::string &name) const { return !text(name).empty(); }
 

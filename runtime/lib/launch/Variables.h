@@ -41,7 +41,8 @@ std::string shown(const std::string &name, const std::string &value);
 
 /// Host and kPorts ports from the first on, as far as there are so many.
 std::vector<Endpoint> portsFrom(const std::string &host, uint32_t first);
-/// Ports of a job whose launcher tells none: the same for all its ranks, seldom another job's. Below the range from which the system takes ports of outgoing connections.
+/// Ports of a job whose launcher tells none: the same for all its ranks, seldom another job's. Below the range from which the system takes ports of
+/// outgoing connections.
 uint32_t portOfJob(const std::string &job);
 
 } // namespace zorse::runtime::launching

@@ -28,7 +28,8 @@ double numberIn(const std::string &path) {
 } // namespace
 
 CpuQuota zorse::runtime::cpuQuota(const std::string &root) {
-  // Lines "0::/path" (version 2) and "N:cpu,cpuacct:/path" (version 1). In a container the path may be that of the host: then what is mounted is its own group.
+  // Lines "0::/path" (version 2) and "N:cpu,cpuacct:/path" (version 1). In a container the path may be that of the host: then what is mounted is its
+  // own group.
   std::ifstream groups(root + "/proc/self/cgroup");
   CpuQuota quota;
   for (std::string line; std::getline(groups, line);) {

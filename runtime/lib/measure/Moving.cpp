@@ -16,10 +16,10 @@ using nlohmann::json;
 
 namespace {
 
-#define ZORSE_TRY(expression)                                                                                                                            \
-  do {                                                                                                                                                   \
-    if (Status status_ = (expression); status_.failed())                                                                                                 \
-      return status_;                                                                                                                                    \
+#define ZORSE_TRY(expression)                                                                                                                        \
+  do {                                                                                                                                               \
+    if (Status status_ = (expression); status_.failed())                                                                                             \
+      return status_;                                                                                                                                \
   } while (false)
 
 double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
@@ -167,7 +167,8 @@ private:
 
 } // namespace
 
-Result<MovingWork> zorse::runtime::measureMoving(Transport &transport, uint32_t me, uint32_t driver, uint32_t subject, uint32_t entry, double seconds, int threads) {
+Result<MovingWork> zorse::runtime::measureMoving(Transport &transport, uint32_t me, uint32_t driver, uint32_t subject, uint32_t entry, double seconds,
+                                                 int threads) {
   if (me == subject)
     return Moving(transport, driver, entry).serve(threads);
   Result<double> delay = Moving(transport, subject, entry).drive(seconds);
@@ -178,10 +179,12 @@ Result<MovingWork> zorse::runtime::measureMoving(Transport &transport, uint32_t 
   return work;
 }
 
-Result<std::vector<MovingWork>> zorse::runtime::measureMovingOfAll(Group &group, Transport &transport, uint32_t entry, double seconds, const std::vector<int> &threads) {
+Result<std::vector<MovingWork>> zorse::runtime::measureMovingOfAll(Group &group, Transport &transport, uint32_t entry, double seconds,
+                                                                   const std::vector<int> &threads) {
   uint32_t me = group.rank(), world = group.size();
   MovingWork mine, next;
-  // Each rank with the one before it as driver. Few ranks: one after the other, as they may be parts of one machine; many: no rank in two pairs at once.
+  // Each rank with the one before it as driver. Few ranks: one after the other, as they may be parts of one machine; many: no rank in two pairs at
+  // once.
   uint32_t turns = world <= 8 ? world : 3;
   for (uint32_t turn = 0; turn < turns; ++turn) {
     Result<std::vector<std::string>> met = group.exchange("moving " + std::to_string(turn), "");

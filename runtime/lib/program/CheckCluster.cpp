@@ -4,7 +4,6 @@
 
 #include <unordered_map>
 
-
 using namespace zorse::runtime;
 
 namespace {
@@ -50,7 +49,8 @@ std::vector<std::pair<std::string, std::string>> devicesOf(const YAML::Node &roo
   };
   const YAML::Node none(YAML::NodeType::Undefined);
   const YAML::Node templates = root["templates"].IsDefined() ? root["templates"] : none;
-  const YAML::Node nodeTemplates = templates.IsDefined() ? templates["nodes"] : none, deviceTemplates = templates.IsDefined() ? templates["devices"] : none;
+  const YAML::Node nodeTemplates = templates.IsDefined() ? templates["nodes"] : none,
+                   deviceTemplates = templates.IsDefined() ? templates["devices"] : none;
   std::vector<std::pair<std::string, std::string>> devices;
   int index = 0;
   for (const YAML::Node &node : root["nodes"]) {
@@ -63,7 +63,8 @@ std::vector<std::pair<std::string, std::string>> devicesOf(const YAML::Node &roo
       int most = (kMostDevices - int(devices.size())) / times - perNode;
       if (most < 1)
         fail(device, "expected at most " + std::to_string(kMostDevices) + " devices");
-      Entry entry = {device["name"].as<std::string>(), kind.IsDefined() ? kind.as<std::string>() : "", countOf(count, most), count.IsDefined() || nodeCount.IsDefined()};
+      Entry entry = {device["name"].as<std::string>(), kind.IsDefined() ? kind.as<std::string>() : "", countOf(count, most),
+                     count.IsDefined() || nodeCount.IsDefined()};
       perNode += entry.count;
       entries.push_back(entry);
     }
@@ -119,7 +120,8 @@ Status zorse::runtime::checkCluster(const Bundle &bundle, const std::string &clu
 Status zorse::runtime::checkCluster(const Bundle &bundle, const MappedFile &file) {
   const std::string &clusterFile = file.path();
   if (file.size() > kMostBytes)
-    return userError(clusterFile + ": expects a cluster description of at most " + std::to_string(kMostBytes >> 20) + " MiB, got " + std::to_string(file.size()) + " bytes");
+    return userError(clusterFile + ": expects a cluster description of at most " + std::to_string(kMostBytes >> 20) + " MiB, got " +
+                     std::to_string(file.size()) + " bytes");
   const std::string text(reinterpret_cast<const char *>(file.data()), file.size());
   if (text == bundle.cluster)
     return Status::success();

@@ -17,8 +17,8 @@ public:
 
   Status check() {
     if (bundle_.programs.size() != bundle_.devices.size())
-      return userError(bundle_.directory + ": has " + std::to_string(bundle_.programs.size()) + " programs for " + std::to_string(bundle_.devices.size()) +
-                       " devices");
+      return userError(bundle_.directory + ": has " + std::to_string(bundle_.programs.size()) + " programs for " +
+                       std::to_string(bundle_.devices.size()) + " devices");
     summary();
     for (device_ = 0; device_ < bundle_.programs.size() && problem_.empty(); ++device_)
       program(bundle_.programs[device_]);
@@ -78,7 +78,8 @@ private:
       if (bytes <= 0 || __builtin_mul_overflow(bytes, bundle_.batch, &all))
         return fail("input '" + input.name() + "' has no size");
       if (bytes != input.bytes_per_row())
-        return fail("input '" + input.name() + "' has " + std::to_string(input.bytes_per_row()) + " bytes a row, its shape needs " + std::to_string(bytes));
+        return fail("input '" + input.name() + "' has " + std::to_string(input.bytes_per_row()) + " bytes a row, its shape needs " +
+                    std::to_string(bytes));
     }
     if (s.loss_size() > zorse::abi::kMaxLossTerms)
       return fail("has " + std::to_string(s.loss_size()) + " loss terms, at most " + std::to_string(zorse::abi::kMaxLossTerms) + " are supported");
@@ -93,8 +94,8 @@ private:
   void program(const bundle::Program &p) {
     where_ = "programs/" + std::to_string(device_) + ".pb: ";
     if (p.device() != device_ || p.device_name() != bundle_.devices[device_].name)
-      return fail("is the program of device " + std::to_string(p.device()) + " '" + p.device_name() + "', expected " + std::to_string(device_) + " '" +
-                  bundle_.devices[device_].name + "'");
+      return fail("is the program of device " + std::to_string(p.device()) + " '" + p.device_name() + "', expected " + std::to_string(device_) +
+                  " '" + bundle_.devices[device_].name + "'");
     uint64_t arenas = 0, onDevice = 0;
     for (const bundle::Arena &arena : p.arenas()) {
       if (arena.bytes() > (uint64_t(1) << 50) || (arenas += arena.bytes()) > (uint64_t(1) << 50))
@@ -164,7 +165,8 @@ private:
     if (r.bytes() == 0 && least == 0)
       return; // absent
     if (r.offset() % alignment)
-      return fail("a region that starts at byte " + std::to_string(r.offset()) + " of its arena, expected a multiple of " + std::to_string(alignment));
+      return fail("a region that starts at byte " + std::to_string(r.offset()) + " of its arena, expected a multiple of " +
+                  std::to_string(alignment));
     if (!below("arena", r.arena(), p.arenas_size()))
       return;
     uint64_t size = p.arenas(r.arena()).bytes();
@@ -179,7 +181,8 @@ private:
       return;
     const bundle::Body &body = bundle_.bodies.bodies(call.body());
     if (call.slots_size() != body.slots_size())
-      return fail("binds " + std::to_string(call.slots_size()) + " slots of body '" + body.name() + "', which has " + std::to_string(body.slots_size()));
+      return fail("binds " + std::to_string(call.slots_size()) + " slots of body '" + body.name() + "', which has " +
+                  std::to_string(body.slots_size()));
     if (call.rows() < 1 || call.rows() > (int64_t(1) << 48) || call.sample_base() < 0)
       return fail("calls body '" + body.name() + "' with " + std::to_string(call.rows()) + " rows");
     if (call.unit() >= bundle_.summary.units_size())
@@ -199,7 +202,9 @@ private:
     if (list.size() > 0 && std::any_of(list.begin(), list.end(), [&](uint32_t m) { return m >= bundle_.devices.size(); }))
       fail("names a device beyond the " + std::to_string(bundle_.devices.size()) + " there are");
   }
-  template <typename List> static bool contains(const List &list, uint32_t device) { return std::find(list.begin(), list.end(), device) != list.end(); }
+  template <typename List> static bool contains(const List &list, uint32_t device) {
+    return std::find(list.begin(), list.end(), device) != list.end();
+  }
 
   void shards(const bundle::Extents &shards, uint32_t group) {
     if (!below("state group", group, bundle_.summary.groups_size()))
@@ -259,7 +264,8 @@ private:
       if (!below("input", load.input(), s.inputs_size()))
         return;
       if (load.rows() < 0 || load.sample_base() < 0 || load.rows() > bundle_.batch - load.sample_base())
-        return fail("samples [" + std::to_string(load.sample_base()) + ", +" + std::to_string(load.rows()) + ") of a batch of " + std::to_string(bundle_.batch));
+        return fail("samples [" + std::to_string(load.sample_base()) + ", +" + std::to_string(load.rows()) + ") of a batch of " +
+                    std::to_string(bundle_.batch));
       region(p, load.region(), load.rows() * s.inputs(load.input()).bytes_per_row());
       break;
     }
@@ -321,8 +327,10 @@ private:
         const auto &[first, firstEntry] = *halves.byDevice.begin();
         if (!matches(*firstEntry, first, *entry, device))
           return fail("does not match its half on device " + bundle_.devices[first].name);
-        if (!std::equal(expected.begin(), expected.end(), halves.byDevice.begin(), halves.byDevice.end(), [](uint32_t a, const auto &b) { return a == b.first; }))
-          return fail(std::to_string(expected.size()) + " devices take part in it, but " + std::to_string(halves.byDevice.size()) + " have it in their programs");
+        if (!std::equal(expected.begin(), expected.end(), halves.byDevice.begin(), halves.byDevice.end(),
+                        [](uint32_t a, const auto &b) { return a == b.first; }))
+          return fail(std::to_string(expected.size()) + " devices take part in it, but " + std::to_string(halves.byDevice.size()) +
+                      " have it in their programs");
       }
   }
 
@@ -350,7 +358,8 @@ private:
     if (a.phase() != b.phase())
       return false;
     if (a.has_send())
-      return b.has_receive() && a.send().peer() == deviceB && b.receive().peer() == deviceA && a.send().region().bytes() == b.receive().region().bytes();
+      return b.has_receive() && a.send().peer() == deviceB && b.receive().peer() == deviceA &&
+             a.send().region().bytes() == b.receive().region().bytes();
     if (a.has_receive())
       return b.has_send() && matches(b, deviceB, a, deviceA);
     auto equal = [](const auto &x, const auto &y) { return std::equal(x.begin(), x.end(), y.begin(), y.end()); };
@@ -364,8 +373,8 @@ private:
       return b.has_reduce_scatter() && a.reduce_scatter().type() == b.reduce_scatter().type() &&
              equal(a.reduce_scatter().contributors(), b.reduce_scatter().contributors()) &&
              equalShards(a.reduce_scatter().shards(), b.reduce_scatter().shards());
-    return a.has_all_reduce() && b.has_all_reduce() && a.all_reduce().type() == b.all_reduce().type() && equal(a.all_reduce().members(), b.all_reduce().members()) &&
-             a.all_reduce().region().bytes() == b.all_reduce().region().bytes();
+    return a.has_all_reduce() && b.has_all_reduce() && a.all_reduce().type() == b.all_reduce().type() &&
+           equal(a.all_reduce().members(), b.all_reduce().members()) && a.all_reduce().region().bytes() == b.all_reduce().region().bytes();
   }
 
   const Bundle &bundle_;

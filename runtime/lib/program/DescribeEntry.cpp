@@ -22,8 +22,8 @@ std::string cellOf(const bundle::Compute &compute) {
       end = std::max(end, __builtin_add_overflow(call.sample_base(), call.rows(), &behind) ? INT64_MAX : behind);
     }
   if (last >= 0)
-    text += (text.empty() ? "units " : ", units ") + std::to_string(first) + "-" + std::to_string(last + 1) + ", samples " + std::to_string(begin) + "-" +
-            std::to_string(end);
+    text += (text.empty() ? "units " : ", units ") + std::to_string(first) + "-" + std::to_string(last + 1) + ", samples " + std::to_string(begin) +
+            "-" + std::to_string(end);
   return text;
 }
 
@@ -33,7 +33,7 @@ std::string zorse::runtime::describeEntry(const Bundle &bundle, uint32_t device,
   auto name = [&](uint32_t d) { return d < bundle.devices.size() ? bundle.devices[d].name : std::to_string(d); };
   auto group = [&](uint32_t g) {
     return "group " + (g < uint32_t(bundle.summary.groups_size()) && !bundle.summary.groups(g).name().empty() ? bundle.summary.groups(g).name()
-                                                                                                             : std::to_string(g));
+                                                                                                              : std::to_string(g));
   };
   switch (entry.what_case()) {
   case Entry::kCompute: {
@@ -58,7 +58,8 @@ std::string zorse::runtime::describeEntry(const Bundle &bundle, uint32_t device,
   case Entry::kReceive:
     return "receive from " + name(entry.receive().peer());
   case Entry::kLoadInput:
-    return "load of input '" + (entry.load_input().input() < uint32_t(bundle.summary.inputs_size()) ? bundle.summary.inputs(entry.load_input().input()).name() : "?") +
+    return "load of input '" +
+           (entry.load_input().input() < uint32_t(bundle.summary.inputs_size()) ? bundle.summary.inputs(entry.load_input().input()).name() : "?") +
            "'";
   case Entry::kLoadScalars:
     return "load of the step scalars";

@@ -7,7 +7,8 @@
 
 using namespace zorse::runtime;
 
-Result<std::vector<double>> zorse::runtime::deviceFactors(const char *option, const std::vector<std::string> &texts, double most, const Bundle &bundle) {
+Result<std::vector<double>> zorse::runtime::deviceFactors(const char *option, const std::vector<std::string> &texts, double most,
+                                                          const Bundle &bundle) {
   std::vector<double> factors(bundle.devices.size(), 1);
   for (const std::string &text : texts) {
     size_t equals = text.rfind('=');
@@ -27,7 +28,7 @@ Result<std::vector<double>> zorse::runtime::deviceFactors(const char *option, co
       }
     if (!found)
       return userError(std::string(option) + ": the bundle has no device '" + pattern + "'; its first is '" + bundle.devices[0].name +
-                                "', and * stands for any characters");
+                       "', and * stands for any characters");
   }
   return factors;
 }

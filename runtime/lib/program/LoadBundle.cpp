@@ -30,7 +30,8 @@ template <typename T> T whole(const json &value, const std::string &what) {
               : value.is_number_integer() ? std::is_signed_v<T> && value.get<int64_t>() >= int64_t(std::numeric_limits<T>::min())
                                           : false;
   if (!fits)
-    throw Bad{what + ": expects a whole number" + (std::is_signed_v<T> ? "" : " of at least 0") + (value.is_structured() ? "" : ", got " + value.dump(-1, ' ', false, json::error_handler_t::replace))};
+    throw Bad{what + ": expects a whole number" + (std::is_signed_v<T> ? "" : " of at least 0") +
+              (value.is_structured() ? "" : ", got " + value.dump(-1, ' ', false, json::error_handler_t::replace))};
   return value.get<T>();
 }
 
@@ -223,7 +224,8 @@ private:
         if (!std::isfinite(value) || value < 0)
           problem = "what moving bytes costs a device is no number of at least 0";
     if (t.moving_size() != 0 && t.moving_size() != int(bundle_.devices.size()))
-      problem = "it says what moving bytes costs " + std::to_string(t.moving_size()) + " devices, the manifest names " + std::to_string(bundle_.devices.size());
+      problem = "it says what moving bytes costs " + std::to_string(t.moving_size()) + " devices, the manifest names " +
+                std::to_string(bundle_.devices.size());
     if (t.node_of_device_size() != int(bundle_.devices.size()))
       problem = "it places " + std::to_string(t.node_of_device_size()) + " devices, the manifest names " + std::to_string(bundle_.devices.size());
     return problem.empty() ? Status::success() : Status(userError(path("topology.pb") + ": " + problem + "; compile the model again"));
@@ -262,10 +264,14 @@ private:
                            std::to_string(std::max(source.shape.size(), source.permutation.size())));
         if (source.file.empty() || source.file[0] != '/') {
           if (!manifest_.files.count(source.file))
-            return userError(name + ": '" + source.name + "' is in '" + source.file + "', which is no file of the bundle: weights outside it are named by absolute paths, in bundles made with --weights=reference");
+            return userError(
+                name + ": '" + source.name + "' is in '" + source.file +
+                "', which is no file of the bundle: weights outside it are named by absolute paths, in bundles made with --weights=reference");
           source.file = path(source.file);
         } else if (!references) {
-          return userError(name + ": '" + source.name + "' is in " + source.file + ", outside the bundle, which was not made with references to the model's files (--weights=reference): its weights were changed; compile the model again");
+          return userError(name + ": '" + source.name + "' is in " + source.file +
+                           ", outside the bundle, which was not made with references to the model's files (--weights=reference): its weights were "
+                           "changed; compile the model again");
         }
         sources[source.name] = source;
       }

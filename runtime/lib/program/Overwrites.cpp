@@ -109,11 +109,13 @@ Status zorse::runtime::checkOverwrites(const std::vector<NamedPath> &inputPaths,
       continue; // a terminal, a pipe, /dev/null
     for (const Known &input : inputs) {
       if (input.self == output.self)
-        return userError(output.given->name + ": " + output.given->path + " is the same file as " + called(*input.given) + ", which would be overwritten" + remedy);
+        return userError(output.given->name + ": " + output.given->path + " is the same file as " + called(*input.given) +
+                         ", which would be overwritten" + remedy);
       if (input.exists && holds(input, output))
         return userError(output.given->name + ": " + output.given->path + " lies in " + called(*input.given) + ", which is read" + remedy);
       if (output.given->replaced && holds(output, input))
-        return userError(output.given->name + ": " + output.given->path + " is replaced with everything in it, and " + called(*input.given) + " lies in it" + remedy);
+        return userError(output.given->name + ": " + output.given->path + " is replaced with everything in it, and " + called(*input.given) +
+                         " lies in it" + remedy);
     }
     if (output.given->path.rfind("/dev/", 0) == 0)
       continue; // standard output may take several

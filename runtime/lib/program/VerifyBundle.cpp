@@ -6,7 +6,9 @@ using namespace zorse;
 using namespace zorse::runtime;
 
 Status zorse::runtime::verifyBundle(const Bundle &bundle, unsigned threads) {
-  auto wrong = [&](const std::string &what) { return userError(bundle.directory + ": its programs are not those of its plan: " + what + "; compile the model again"); };
+  auto wrong = [&](const std::string &what) {
+    return userError(bundle.directory + ": its programs are not those of its plan: " + what + "; compile the model again");
+  };
   std::string error;
   std::optional<verify::PlanView> plan = verify::readPlanView(bundle.plan, error);
   if (!plan)

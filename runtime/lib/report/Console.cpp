@@ -38,7 +38,8 @@ std::string durationText(double seconds) {
   char text[32];
   auto whole = uint64_t(seconds + 0.5);
   if (whole >= 3600)
-    snprintf(text, sizeof text, "%llu:%02llu:%02llu", (unsigned long long)whole / 3600, (unsigned long long)whole / 60 % 60, (unsigned long long)whole % 60);
+    snprintf(text, sizeof text, "%llu:%02llu:%02llu", (unsigned long long)whole / 3600, (unsigned long long)whole / 60 % 60,
+             (unsigned long long)whole % 60);
   else
     snprintf(text, sizeof text, "%llu:%02llu", (unsigned long long)whole / 60, (unsigned long long)whole % 60);
   return text;
@@ -69,8 +70,8 @@ std::string joined(const std::vector<std::string> &parts) {
 
 std::string zorse::runtime::encodeReport(const StepReport &r) {
   char text[256];
-  snprintf(text, sizeof text, "%llu %d %d %llu %a %a %a %a %a", (unsigned long long)r.step, int(r.evaluation), int(r.skipped), (unsigned long long)r.skippedSoFar, r.loss,
-           r.gradientNorm, r.learningRate, r.seconds, r.tokensPerSecond);
+  snprintf(text, sizeof text, "%llu %d %d %llu %a %a %a %a %a", (unsigned long long)r.step, int(r.evaluation), int(r.skipped),
+           (unsigned long long)r.skippedSoFar, r.loss, r.gradientNorm, r.learningRate, r.seconds, r.tokensPerSecond);
   return text;
 }
 
@@ -78,8 +79,8 @@ Result<StepReport> zorse::runtime::decodeReport(const std::string &text) {
   StepReport r;
   unsigned long long step = 0, skipped = 0;
   int isEvaluation = 0, isSkipped = 0, end = 0;
-  int read = sscanf(text.c_str(), "%20llu %1d %1d %20llu %la %la %la %la %la%n", &step, &isEvaluation, &isSkipped, &skipped, &r.loss, &r.gradientNorm, &r.learningRate,
-                    &r.seconds, &r.tokensPerSecond, &end);
+  int read = sscanf(text.c_str(), "%20llu %1d %1d %20llu %la %la %la %la %la%n", &step, &isEvaluation, &isSkipped, &skipped, &r.loss, &r.gradientNorm,
+                    &r.learningRate, &r.seconds, &r.tokensPerSecond, &end);
   if (read != 9 || size_t(end) != text.size())
     return userError("a step report of another rank cannot be read: '" + text.substr(0, 80) + "'; start every rank with the same version of Zorse");
   r.step = step;
@@ -89,7 +90,8 @@ Result<StepReport> zorse::runtime::decodeReport(const std::string &text) {
   return r;
 }
 
-ConsoleReport::ConsoleReport(FILE *out, bool terminal, uint64_t steps, bool tokens) : out_(out), terminal_(terminal), tokens_(tokens), steps_(steps) {}
+ConsoleReport::ConsoleReport(FILE *out, bool terminal, uint64_t steps, bool tokens)
+    : out_(out), terminal_(terminal), tokens_(tokens), steps_(steps) {}
 
 ConsoleReport::~ConsoleReport() {
   if (drawn_)
@@ -125,8 +127,8 @@ void ConsoleReport::step(const StepReport &r) {
   std::string filled(kBar, '.');
   std::fill_n(filled.begin(), steps_ > 0 ? std::min<uint64_t>(kBar, r.step * kBar / steps_) : 0, '#');
   double left = steps_ > r.step ? seconds_ / double(counted_) * double(steps_ - r.step) : 0;
-  parts.insert(parts.end(), {"grad norm " + numberText(r.gradientNorm, 4), std::string("lr ") + rate, numberText(r.tokensPerSecond, 0) + " " + unit + "/s",
-                             "memory " + bytesText(processBytes())});
+  parts.insert(parts.end(), {"grad norm " + numberText(r.gradientNorm, 4), std::string("lr ") + rate,
+                             numberText(r.tokensPerSecond, 0) + " " + unit + "/s", "memory " + bytesText(processBytes())});
   if (r.skipped)
     parts.push_back("update skipped (" + std::to_string(r.skippedSoFar) + " so far)");
   if (!terminal_ || r.skipped) { // a skipped update stays to be seen.

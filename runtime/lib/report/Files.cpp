@@ -55,11 +55,13 @@ off_t linesUntil(const std::string &path, uint64_t lastStep) {
   return bytes;
 }
 
-/// A new file with the first `bytes` of the one at `path`, if there is one, which it replaces. Null where that cannot be: no regular file, a folder that takes no new ones.
+/// A new file with the first `bytes` of the one at `path`, if there is one, which it replaces. Null where that cannot be: no regular file, a folder
+/// that takes no new ones.
 FILE *replaceFile(const std::string &path, off_t bytes) {
   struct stat old = {};
   bool there = ::stat(path.c_str(), &old) == 0;
-  if ((there && !S_ISREG(old.st_mode)) || path.rfind("/dev/", 0) == 0 || path.rfind("/proc/", 0) == 0) // what /dev/stdout leads to is not ours to replace.
+  if ((there && !S_ISREG(old.st_mode)) || path.rfind("/dev/", 0) == 0 ||
+      path.rfind("/proc/", 0) == 0) // what /dev/stdout leads to is not ours to replace.
     return nullptr;
   std::error_code failed;
   std::string target = there ? std::filesystem::canonical(path, failed).string() : path; // a link stays one.
@@ -88,7 +90,8 @@ FILE *replaceFile(const std::string &path, off_t bytes) {
 
 } // namespace
 
-// A process of an earlier start that was stopped may go on and write the line that it was at: into the file that it holds open, which must not be this one.
+// A process of an earlier start that was stopped may go on and write the line that it was at: into the file that it holds open, which must not be
+// this one.
 Result<std::unique_ptr<MetricsFile>> MetricsFile::open(const std::string &path, uint64_t lastStep) {
   if (FILE *own = replaceFile(path, lastStep > 0 ? linesUntil(path, lastStep) : 0))
     return std::unique_ptr<MetricsFile>(new MetricsFile(path, own));

@@ -47,7 +47,8 @@ const sim::Network kNoNetwork;
 
 Replay::Replay(const Tasks &tasks, const SimulationOptions &options, const sim::Network *network)
     : countedFrom(options.steps / 2), tasks(tasks), options(options), network(network), gathers(sim::algorithmOf(tasks.bundle.topology.gathers())),
-      reductions(sim::algorithmOf(tasks.bundle.topology.reductions())), traffic(network ? *network : kNoNetwork), idle(network ? *network : kNoNetwork) {
+      reductions(sim::algorithmOf(tasks.bundle.topology.reductions())), traffic(network ? *network : kNoNetwork),
+      idle(network ? *network : kNoNetwork) {
   size_t devices = tasks.bundle.programs.size();
   stepBegins.assign(options.steps, -1);
   stepEnds.assign(options.steps, 0);
@@ -176,7 +177,8 @@ bool Replay::isEarly(uint32_t send, uint64_t step) const {
   return false;
 }
 
-/// Announces receives behind the entry that a thread has come to, as the executor does it for transports that gain from it (Executor.cpp, expectAhead).
+/// Announces receives behind the entry that a thread has come to, as the executor does it for transports that gain from it (Executor.cpp,
+/// expectAhead).
 void Replay::expectAhead(uint32_t s) {
   constexpr size_t kAhead = 16;
   const Server &server = tasks.servers[s];
@@ -199,7 +201,8 @@ void Replay::expectAhead(uint32_t s) {
         continue;
       const bundle::Region &bytes = tasks.source(other).receive().region();
       isFree = tasks.source(other).has_receive() && isReady(before, other, place.step) &&
-               (bytes.arena() != region.arena() || bytes.offset() + bytes.bytes() <= region.offset() || region.offset() + region.bytes() <= bytes.offset());
+               (bytes.arena() != region.arena() || bytes.offset() + bytes.bytes() <= region.offset() ||
+                region.offset() + region.bytes() <= bytes.offset());
     }
     if (!isFree)
       continue;
@@ -396,8 +399,8 @@ std::string Replay::waiting() const {
     uint32_t index = server.entries[place.at];
     const FlatEntry &entry = tasks.entries[index];
     const Entry &source = tasks.source(index);
-    text += "\n  device " + tasks.bundle.devices[server.device].name + ", step " + std::to_string(place.step + 1) + ", entry " + std::to_string(source.id()) + " (" +
-            describeEntry(tasks.bundle, server.device, source) + ") waits for ";
+    text += "\n  device " + tasks.bundle.devices[server.device].name + ", step " + std::to_string(place.step + 1) + ", entry " +
+            std::to_string(source.id()) + " (" + describeEntry(tasks.bundle, server.device, source) + ") waits for ";
     std::string what;
     if (place.there) {
       const Task &task = tasks.tasks[entry.task];
@@ -415,8 +418,8 @@ std::string Replay::waiting() const {
             finished[wait.queue] >= (place.step - wait.previousStep) * tasks.queues[wait.queue].length + wait.position + 1)
           continue;
         uint32_t other = tasks.queueEntries[tasks.queues[wait.queue].firstEntry + wait.position];
-        what += (what.empty() ? "entry " : ", entry ") + std::to_string(tasks.source(other).id()) + " (" + describeEntry(tasks.bundle, server.device, tasks.source(other)) +
-                (wait.previousStep ? ") of the step before" : ")");
+        what += (what.empty() ? "entry " : ", entry ") + std::to_string(tasks.source(other).id()) + " (" +
+                describeEntry(tasks.bundle, server.device, tasks.source(other)) + (wait.previousStep ? ") of the step before" : ")");
       }
       if (what.empty())
         what = "the step before the last to end";

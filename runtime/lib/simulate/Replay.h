@@ -9,10 +9,10 @@ namespace zorse::runtime::simulation {
 
 /// How a task ran in one step.
 struct Run {
-  double start = 0;               ///< all who take part had come, and what they waited for was over
-  double sent = 0, end = 0;       ///< threads are free again; waits for it are satisfied
-  uint32_t cause = UINT32_MAX;    ///< task whose end let it start; UINT32_MAX: nothing did
-  uint32_t causeSteps = 0;        ///< so many steps before
+  double start = 0;            ///< all who take part had come, and what they waited for was over
+  double sent = 0, end = 0;    ///< threads are free again; waits for it are satisfied
+  uint32_t cause = UINT32_MAX; ///< task whose end let it start; UINT32_MAX: nothing did
+  uint32_t causeSteps = 0;     ///< so many steps before
 };
 
 /// Who takes part in a transfer or collective, and with how much.
@@ -34,8 +34,8 @@ public:
   bool participates(uint32_t task) const { return !options.evaluation || tasks.entries[tasks.halves[tasks.tasks[task].firstHalf]].inEvaluation; }
 
   std::vector<double> stepBegins, stepEnds;
-  std::vector<uint32_t> lastTasks;                     ///< of each step: one that ended last
-  std::vector<SimulatedDevice> devices;                ///< sums over the steps from `countedFrom`
+  std::vector<uint32_t> lastTasks;      ///< of each step: one that ended last
+  std::vector<SimulatedDevice> devices; ///< sums over the steps from `countedFrom`
   uint64_t countedFrom = 0;
   std::vector<TraceEvent> trace;
 
@@ -43,19 +43,19 @@ public:
   double alone(const Task &task) const;
 
 private:
-  static constexpr uint64_t kKept = 4;                 ///< more steps than ever are under way, and one
+  static constexpr uint64_t kKept = 4;                              ///< more steps than ever are under way, and one
   static constexpr uint8_t kSenders = 1, kReceivers = 2, kBoth = 3; ///< halves of a transfer; of everything else both
-  struct Place {                                       ///< where a thread is
+  struct Place {                                                    ///< where a thread is
     uint64_t step = 0;
     uint32_t at = 0;
-    bool there = false;                                ///< in its entry: running, or waiting for the others who take part
-    bool looked = false;                               ///< has announced receives behind its entry
+    bool there = false;  ///< in its entry: running, or waiting for the others who take part
+    bool looked = false; ///< has announced receives behind its entry
     double freeSince = 0;
   };
   struct Event {
     double time;
     uint32_t task;
-    bool end;                                          ///< else: threads are free
+    bool end; ///< else: threads are free
     uint8_t halves = kBoth;
     bool operator>(const Event &o) const { return time != o.time ? time > o.time : task > o.task; }
   };
@@ -89,18 +89,18 @@ private:
   sim::Algorithm gathers, reductions;
   mutable sim::Traffic traffic, idle;
   double now = 0;
-  std::vector<Place> places;                           ///< as Tasks.servers
-  std::vector<uint64_t> finished;                      ///< entries of each queue, over all steps
-  std::vector<double> lastEnd;                         ///< of each queue: ends are in its order
-  std::vector<uint32_t> come;                          ///< of each task: halves that are there
-  std::vector<uint64_t> stepOf;                        ///< of each task: the step it is in
-  std::vector<uint64_t> doneSteps;                     ///< of each device
-  std::vector<std::array<uint32_t, 2>> serversLeft;    ///< of each device, by parity of the step
+  std::vector<Place> places;                        ///< as Tasks.servers
+  std::vector<uint64_t> finished;                   ///< entries of each queue, over all steps
+  std::vector<double> lastEnd;                      ///< of each queue: ends are in its order
+  std::vector<uint32_t> come;                       ///< of each task: halves that are there
+  std::vector<uint64_t> stepOf;                     ///< of each task: the step it is in
+  std::vector<uint64_t> doneSteps;                  ///< of each device
+  std::vector<std::array<uint32_t, 2>> serversLeft; ///< of each device, by parity of the step
   // Receives that a transport was told of before their thread came to them: the transfer begins when the sender comes.
-  std::vector<uint64_t> announced;                     ///< by entry: the last step
-  std::vector<uint8_t> early;                          ///< by task: begun, and the receiver still to come
-  std::vector<uint8_t> isReadyNow;                     ///< by task: in `ready`
-  std::vector<uint8_t> senderWaits;                    ///< by task: the sender has come again before that
+  std::vector<uint64_t> announced;  ///< by entry: the last step
+  std::vector<uint8_t> early;       ///< by task: begun, and the receiver still to come
+  std::vector<uint8_t> isReadyNow;  ///< by task: in `ready`
+  std::vector<uint8_t> senderWaits; ///< by task: the sender has come again before that
   std::vector<std::vector<Run>> runs;
   std::vector<uint8_t> touched;
   std::vector<uint32_t> touchedDevices;

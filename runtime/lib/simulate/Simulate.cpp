@@ -8,8 +8,8 @@ using namespace zorse::runtime;
 using namespace zorse::runtime::simulation;
 
 const char *zorse::runtime::activityName(Activity activity) {
-  constexpr const char *names[kActivities] = {"forward", "backward", "weight gradients", "recompute", "loss",     "update",    "copy",         "load",
-                                              "report",  "transfer", "gather",           "reduction", "sum",      "busy link",    "nothing"};
+  constexpr const char *names[kActivities] = {"forward", "backward", "weight gradients", "recompute", "loss", "update",    "copy",   "load",
+                                              "report",  "transfer", "gather",           "reduction", "sum",  "busy link", "nothing"};
   return names[size_t(activity)];
 }
 
@@ -83,7 +83,8 @@ Result<Simulation> zorse::runtime::simulatePrograms(const Bundle &bundle, const 
   for (const bundle::Program &program : bundle.programs)
     for (const bundle::Entry &entry : program.entries()) {
       if (!std::isfinite(entry.planned_start()) || !std::isfinite(entry.planned_end()) || entry.planned_end() < entry.planned_start())
-        return userError(bundle.directory + ": entry " + std::to_string(entry.id()) + " of device " + program.device_name() + " has no planned duration; compile the model again");
+        return userError(bundle.directory + ": entry " + std::to_string(entry.id()) + " of device " + program.device_name() +
+                         " has no planned duration; compile the model again");
       result.planned = std::max(result.planned, entry.planned_end());
     }
   result.usesTopology = bundle.topology.nodes_size() > 0;

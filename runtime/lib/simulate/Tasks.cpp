@@ -64,7 +64,8 @@ Tasks::Tasks(const Bundle &bundle, const SimulationOptions &options) : bundle(bu
     uint32_t firstQueue = uint32_t(queues.size()), firstEntry = uint32_t(entries.size());
     serversOf.push_back(uint32_t(servers.size()));
 
-    // Workers as the executor makes them: one for computing and what is a mere copy there, and one for all communication; an asynchronous device serves each queue by itself.
+    // Workers as the executor makes them: one for computing and what is a mere copy there, and one for all communication; an asynchronous device
+    // serves each queue by itself.
     std::vector<uint32_t> serverOf(program.queues_size());
     std::vector<bool> used(program.queues_size());
     for (const Entry &entry : program.entries())

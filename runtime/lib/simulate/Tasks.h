@@ -1,4 +1,5 @@
-// The programs of a bundle as flat arrays: entries of all devices, tasks (an entry of one device, or all halves of a transfer or collective), threads.
+// The programs of a bundle as flat arrays: entries of all devices, tasks (an entry of one device, or all halves of a transfer or collective),
+// threads.
 #pragma once
 
 #include "zorse/runtime/Simulation.h"
@@ -11,7 +12,7 @@
 namespace zorse::runtime::simulation {
 
 struct FlatWait {
-  uint32_t queue;                 ///< index in Tasks.queues
+  uint32_t queue; ///< index in Tasks.queues
   uint32_t position : 31;
   uint32_t previousStep : 1;
 };
@@ -19,25 +20,25 @@ struct FlatWait {
 /// One device's half of a task.
 struct FlatEntry {
   uint32_t task;
-  uint32_t queue;                 ///< index in Tasks.queues
+  uint32_t queue; ///< index in Tasks.queues
   uint32_t server;
-  uint32_t waits;                 ///< first of its waits; they end where those of the next entry begin
+  uint32_t waits; ///< first of its waits; they end where those of the next entry begin
   uint32_t indexInProgram : 31;
   uint32_t inEvaluation : 1;
 };
 
 struct Task {
-  uint32_t id;                    ///< place in the global list
-  uint32_t device;                ///< of one of its halves
-  uint32_t firstHalf;             ///< in Tasks.halves
+  uint32_t id;        ///< place in the global list
+  uint32_t device;    ///< of one of its halves
+  uint32_t firstHalf; ///< in Tasks.halves
   uint32_t halves;
-  const bundle::Entry *entry;     ///< one of its halves: of a transfer the sender's
-  double seconds;                 ///< planned
+  const bundle::Entry *entry; ///< one of its halves: of a transfer the sender's
+  double seconds;             ///< planned
   Activity activity;
 };
 
 struct FlatQueue {
-  uint32_t firstEntry;            ///< in Tasks.queueEntries
+  uint32_t firstEntry; ///< in Tasks.queueEntries
   uint32_t length;
 };
 
@@ -55,8 +56,8 @@ struct Tasks {
   const Bundle &bundle;
   std::vector<FlatEntry> entries; ///< and one more, whose waits end the last one's
   std::vector<FlatWait> waits;
-  std::vector<Task> tasks;        ///< ascending id
-  std::vector<uint32_t> halves;   ///< entries
+  std::vector<Task> tasks;      ///< ascending id
+  std::vector<uint32_t> halves; ///< entries
   std::vector<FlatQueue> queues;
   std::vector<uint32_t> queueEntries;
   std::vector<Server> servers;

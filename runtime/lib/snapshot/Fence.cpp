@@ -59,8 +59,8 @@ Result<FencingToken> zorse::runtime::claimDirectory(SnapshotStorage &storage, co
     if (there.failed())
       return there.error();
     if (*there && (*there)->generation >= generation)
-      return userError(directory + ": generation " + std::to_string((*there)->generation) + " writes there, this run is generation " + std::to_string(generation) +
-                       ": a newer run has taken over, or one of the same number; stop one of them");
+      return userError(directory + ": generation " + std::to_string((*there)->generation) + " writes there, this run is generation " +
+                       std::to_string(generation) + ": a newer run has taken over, or one of the same number; stop one of them");
     return Status::success();
   };
   if (Status status = claimed(); status.failed())
@@ -109,7 +109,8 @@ Result<uint64_t> zorse::runtime::newestGeneration(const std::string &directory) 
 
 Status zorse::runtime::checkFence(const std::string &directory, uint64_t generation) {
   Result<uint64_t> newest = newestGeneration(directory);
-  // A directory that cannot be read, because its disk fails or it is gone, says nothing of a newer generation, and must not cost what is on other disks.
+  // A directory that cannot be read, because its disk fails or it is gone, says nothing of a newer generation, and must not cost what is on other
+  // disks.
   if (!newest.failed() && *newest > generation)
     return userError(superseded(directory, *newest, generation));
   return Status::success();

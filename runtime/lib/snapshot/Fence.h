@@ -29,7 +29,8 @@ struct SnapshotTrouble {
 /// Asks before every write, rename and removal whether the directory is still this run's.
 class Fence {
 public:
-  Fence(SnapshotStorage &storage, std::string directory, FencingToken mine) : storage_(storage), directory_(std::move(directory)), mine_(std::move(mine)) {}
+  Fence(SnapshotStorage &storage, std::string directory, FencingToken mine)
+      : storage_(storage), directory_(std::move(directory)), mine_(std::move(mine)) {}
 
   /// nullopt: still ours. Otherwise superseded, or the token cannot be read, or is an older one that somebody has put back.
   std::optional<SnapshotTrouble> check() const;

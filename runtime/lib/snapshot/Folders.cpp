@@ -84,10 +84,12 @@ std::optional<SnapshotTrouble> zorse::runtime::removeSnapshot(const Fence &fence
   if (auto trouble = fence.check())
     return trouble;
   cause = storage.removeFolder(path);
-  return cause == 0 || cause == ENOENT || cause == ENOTEMPTY || cause == EEXIST ? std::nullopt : std::optional(SnapshotTrouble{cannot(path, "removed", cause)});
+  return cause == 0 || cause == ENOENT || cause == ENOTEMPTY || cause == EEXIST ? std::nullopt
+                                                                                : std::optional(SnapshotTrouble{cannot(path, "removed", cause)});
 }
 
-std::optional<SnapshotTrouble> zorse::runtime::removeOldSnapshots(const Fence &fence, const std::string &newest, uint64_t keep, const std::set<std::string> &damaged) {
+std::optional<SnapshotTrouble> zorse::runtime::removeOldSnapshots(const Fence &fence, const std::string &newest, uint64_t keep,
+                                                                  const std::set<std::string> &damaged) {
   Result<std::vector<SnapshotFolder>> found = listSnapshots(fence.storage(), fence.directory());
   if (found.failed())
     return SnapshotTrouble{found.message()};

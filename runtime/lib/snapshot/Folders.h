@@ -17,7 +17,8 @@ std::string folderName(uint64_t step, uint64_t generation);
 
 Result<std::vector<SnapshotFolder>> listSnapshots(SnapshotStorage &storage, const std::string &directory);
 
-/// Removes a folder that this class of files made: the index first, so that it is no snapshot any more. Files of others stay, and then the folder too.
+/// Removes a folder that this class of files made: the index first, so that it is no snapshot any more. Files of others stay, and then the folder
+/// too.
 std::optional<SnapshotTrouble> removeSnapshot(const Fence &fence, const std::string &name);
 
 /// After `newest` has become complete: removes complete ones beyond `keep` and all incomplete ones before it. Those in `damaged` do not

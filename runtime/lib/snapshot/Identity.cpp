@@ -12,7 +12,8 @@ using Options = bundle::TrainingOptions;
 
 namespace {
 
-constexpr std::pair<Options::Optimizer, const char *> kOptimizers[] = {{Options::OPTIMIZER_UNSPECIFIED, "none"}, {Options::SGD, "sgd"}, {Options::ADAM, "adam"}, {Options::ADAMW, "adamw"}};
+constexpr std::pair<Options::Optimizer, const char *> kOptimizers[] = {
+    {Options::OPTIMIZER_UNSPECIFIED, "none"}, {Options::SGD, "sgd"}, {Options::ADAM, "adam"}, {Options::ADAMW, "adamw"}};
 constexpr std::pair<Options::Schedule, const char *> kSchedules[] = {
     {Options::SCHEDULE_UNSPECIFIED, "none"}, {Options::CONSTANT, "constant"}, {Options::LINEAR, "linear"}, {Options::COSINE, "cosine"}};
 
@@ -57,9 +58,14 @@ double finalRatio(const RunIdentity &identity) { return decayEnd(identity) ? ide
 
 nlohmann::ordered_json zorse::runtime::identityJson(const RunIdentity &identity) {
   const Options &t = identity.training;
-  nlohmann::ordered_json json = {{"model", identity.model},   {"batch", identity.batch}, {"sequence", identity.sequence},
-                                 {"seed", identity.seed},     {"shuffle", nullptr},      {"data", identity.data},
-                                 {"samples_per_epoch", identity.samplesPerEpoch},        {"steps", identity.steps}};
+  nlohmann::ordered_json json = {{"model", identity.model},
+                                 {"batch", identity.batch},
+                                 {"sequence", identity.sequence},
+                                 {"seed", identity.seed},
+                                 {"shuffle", nullptr},
+                                 {"data", identity.data},
+                                 {"samples_per_epoch", identity.samplesPerEpoch},
+                                 {"steps", identity.steps}};
   if (!identity.matrices.empty())
     json["matrix_libraries"] = identity.matrices;
   if (identity.shuffle)

@@ -34,7 +34,8 @@ bool checksumHolds(const char *text, size_t size, std::string &problem) {
   size_t at = ending.rfind(kChecksum);
   std::string mark = kChecksum;
   const std::string last = "\"\n}\n";
-  if (at == std::string::npos || ending.size() != at + mark.size() + 16 + last.size() || ending.compare(at + mark.size() + 16, last.size(), last) != 0) {
+  if (at == std::string::npos || ending.size() != at + mark.size() + 16 + last.size() ||
+      ending.compare(at + mark.size() + 16, last.size(), last) != 0) {
     problem = "it does not end in its checksum: it is truncated or no index";
     return false;
   }
@@ -126,8 +127,8 @@ SnapshotSlice parseSlice(const json &from, const std::string &file, const Snapsh
   else if (out.moment >= int32_t(index.moments))
     fields.fail("names moment " + std::to_string(out.moment) + " of " + std::to_string(index.moments));
   else if (out.begin >= out.end || out.end > index.parameters[parameter].elements())
-    fields.fail("holds elements [" + std::to_string(out.begin) + ", " + std::to_string(out.end) + ") of parameter '" + index.parameters[parameter].name + "', which has " +
-                std::to_string(index.parameters[parameter].elements()));
+    fields.fail("holds elements [" + std::to_string(out.begin) + ", " + std::to_string(out.end) + ") of parameter '" +
+                index.parameters[parameter].name + "', which has " + std::to_string(index.parameters[parameter].elements()));
   else if (!isFloat(out.type))
     fields.fail(std::string("holds numbers of type ") + safetensorsName(out.type) + ", expects floating-point numbers");
   else if (uint64_t(out.end - out.begin) > kLargestSnapshotSlice / bytesOf(out.type))
@@ -143,7 +144,8 @@ SnapshotFile parseFile(const json &from, size_t number, const SnapshotIndex &ind
   fields.number("bytes", out.bytes, uint64_t(INT64_MAX));
   fields.number("head_bytes", out.headBytes, 512u << 20);
   fields.hash("head_xxh64", out.headHash);
-  if (fields.good() && (out.name.empty() || out.name[0] == '.' || out.name.find('/') != std::string::npos || out.name.find('\0') != std::string::npos))
+  if (fields.good() &&
+      (out.name.empty() || out.name[0] == '.' || out.name.find('/') != std::string::npos || out.name.find('\0') != std::string::npos))
     fields.fail("'" + out.name + "' is no name of a file in the folder");
   if (const json *slices = fields.list("slices")) {
     out.slices.reserve(slices->size());
@@ -153,7 +155,8 @@ SnapshotFile parseFile(const json &from, size_t number, const SnapshotIndex &ind
       if (!problem.empty())
         return out;
       if (slice.offset != covered || slice.bytes() > out.bytes || covered > out.bytes - slice.bytes()) {
-        fields.fail("the slice at " + std::to_string(slice.offset) + " is expected at " + std::to_string(covered) + ", within " + std::to_string(out.bytes) + " bytes");
+        fields.fail("the slice at " + std::to_string(slice.offset) + " is expected at " + std::to_string(covered) + ", within " +
+                    std::to_string(out.bytes) + " bytes");
         return out;
       }
       covered += slice.bytes();
@@ -186,10 +189,13 @@ void checkCoverage(const SnapshotIndex &index, std::string &problem) {
       continue;
     for (int32_t moment = -1; moment < int32_t(index.moments); ++moment) {
       int64_t covered = 0;
-      auto what = [&] { return (moment < 0 ? "parameter '" : "moment " + std::to_string(moment) + " of parameter '") + index.parameters[p].name + "'"; };
+      auto what = [&] {
+        return (moment < 0 ? "parameter '" : "moment " + std::to_string(moment) + " of parameter '") + index.parameters[p].name + "'";
+      };
       for (; at < ranges.size() && ranges[at].parameter == p && ranges[at].moment == moment; ++at) {
         if (ranges[at].begin != covered) {
-          problem = what() + ": a slice begins at element " + std::to_string(ranges[at].begin) + ", expected " + std::to_string(covered) + ": slices are expected without gaps or overlaps";
+          problem = what() + ": a slice begins at element " + std::to_string(ranges[at].begin) + ", expected " + std::to_string(covered) +
+                    ": slices are expected without gaps or overlaps";
           return;
         }
         covered = ranges[at].end;
@@ -216,7 +222,9 @@ std::vector<int64_t> SnapshotParameter::storedShape() const {
 std::string zorse::runtime::writeSnapshotIndex(const SnapshotIndex &index) {
   // One slice a line: indented JSON would be several times as large.
   std::string text = "{\n";
-  auto field = [&](const char *name, const ordered_json &value) { text += "\"" + std::string(name) + "\": " + value.dump(-1, ' ', false, json::error_handler_t::replace) + ",\n"; };
+  auto field = [&](const char *name, const ordered_json &value) {
+    text += "\"" + std::string(name) + "\": " + value.dump(-1, ' ', false, json::error_handler_t::replace) + ",\n";
+  };
   field("format", kFormat);
   field("version", kVersion);
   field("step", index.step);
@@ -232,7 +240,11 @@ std::string zorse::runtime::writeSnapshotIndex(const SnapshotIndex &index) {
   text += "],\n\"files\": [";
   for (size_t i = 0; i < index.files.size(); ++i) {
     const SnapshotFile &file = index.files[i];
-    ordered_json head = {{"file", file.name}, {"device", file.device}, {"bytes", file.bytes}, {"head_bytes", file.headBytes}, {"head_xxh64", hexadecimal(file.headHash)}};
+    ordered_json head = {{"file", file.name},
+                         {"device", file.device},
+                         {"bytes", file.bytes},
+                         {"head_bytes", file.headBytes},
+                         {"head_xxh64", hexadecimal(file.headHash)}};
     std::string line = head.dump(-1, ' ', false, json::error_handler_t::replace);
     line.pop_back();
     text += (i ? ",\n  " : "\n  ") + line + ", \"slices\": [";
@@ -271,7 +283,8 @@ Result<SnapshotIndex> zorse::runtime::parseSnapshotIndex(const std::string &path
   fields.text("format", format);
   fields.number("version", version);
   if (fields.good() && (format != kFormat || version != kVersion))
-    fields.fail("is '" + format + "', version " + std::to_string(version) + "; this program reads '" + kFormat + "', version " + std::to_string(kVersion));
+    fields.fail("is '" + format + "', version " + std::to_string(version) + "; this program reads '" + kFormat + "', version " +
+                std::to_string(kVersion));
   fields.number("step", index.step, uint64_t(1) << 62);
   fields.number("generation", index.generation);
   fields.number("samples_consumed", index.samplesConsumed, uint64_t(1) << 62);

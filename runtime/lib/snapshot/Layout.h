@@ -11,17 +11,17 @@ namespace zorse::runtime {
 
 /// A slice and where its bytes are on the device.
 struct LaidSlice {
-  SnapshotSlice slice;        ///< without its hash
+  SnapshotSlice slice; ///< without its hash
   bundle::Region region;
-  uint64_t place = 0;         ///< in the copy of the device's state: slices in the order of the file
+  uint64_t place = 0; ///< in the copy of the device's state: slices in the order of the file
 };
 
 struct DeviceLayout {
   uint32_t device = 0;
-  std::string name;           ///< of the file
-  std::string header;         ///< of safetensors, with its length; with the optimizer's step whole blocks of kDirectAlignment
+  std::string name;   ///< of the file
+  std::string header; ///< of safetensors, with its length; with the optimizer's step whole blocks of kDirectAlignment
   std::vector<LaidSlice> slices;
-  uint64_t stateBytes = 0;    ///< of all slices
+  uint64_t stateBytes = 0;                     ///< of all slices
   std::optional<bundle::Region> optimizerStep; ///< f64, behind the header
   uint64_t fileBytes = 0;
 

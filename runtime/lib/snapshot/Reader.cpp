@@ -16,8 +16,8 @@ using namespace zorse::runtime;
 namespace {
 
 std::string sliceText(const SnapshotIndex &index, const SnapshotSlice &slice) {
-  return "slice '" + std::string(slice.moment < 0 ? "" : "moment." + std::to_string(slice.moment) + "/") + index.parameters[slice.parameter].name + "@" +
-         std::to_string(slice.begin) + ":" + std::to_string(slice.end) + "'";
+  return "slice '" + std::string(slice.moment < 0 ? "" : "moment." + std::to_string(slice.moment) + "/") + index.parameters[slice.parameter].name +
+         "@" + std::to_string(slice.begin) + ":" + std::to_string(slice.end) + "'";
 }
 
 /// A file open for reading.
@@ -50,7 +50,8 @@ Result<SnapshotReader> SnapshotReader::open(const std::string &path, std::shared
   return reader;
 }
 
-Status SnapshotReader::read(size_t number, const std::vector<size_t> &wanted, const std::function<void(const SnapshotSlice &, const std::byte *)> &take) const {
+Status SnapshotReader::read(size_t number, const std::vector<size_t> &wanted,
+                            const std::function<void(const SnapshotSlice &, const std::byte *)> &take) const {
   const SnapshotFile &file = index_.files[number];
   std::string path = path_ + "/" + file.name;
   OpenFile open(*storage_);
@@ -60,7 +61,8 @@ Status SnapshotReader::read(size_t number, const std::vector<size_t> &wanted, co
   if (int cause = storage_->size(open.handle, bytes))
     return userError(cannot(path, "read", cause));
   if (bytes != file.bytes)
-    return userError(path + ": has " + std::to_string(bytes) + " bytes, expected " + std::to_string(file.bytes) + ": it is " + (bytes < file.bytes ? "truncated" : "damaged"));
+    return userError(path + ": has " + std::to_string(bytes) + " bytes, expected " + std::to_string(file.bytes) + ": it is " +
+                     (bytes < file.bytes ? "truncated" : "damaged"));
 
   std::vector<std::byte> buffer;
   auto verified = [&](uint64_t offset, uint64_t size, uint64_t expected, const std::string &what) -> Status {

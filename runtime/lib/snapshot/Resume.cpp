@@ -27,7 +27,8 @@ using Needs = std::map<std::pair<uint32_t, int32_t>, std::vector<Need>>; ///< by
 
 class Loader {
 public:
-  Loader(const SnapshotReader &snapshot, Executor &executor, const Bundle &bundle) : snapshot_(snapshot), index_(snapshot.index()), executor_(executor), bundle_(bundle) {}
+  Loader(const SnapshotReader &snapshot, Executor &executor, const Bundle &bundle)
+      : snapshot_(snapshot), index_(snapshot.index()), executor_(executor), bundle_(bundle) {}
 
   /// The snapshot's parameters must be the bundle's, whatever else differs.
   std::string compareParameters() {
@@ -49,17 +50,20 @@ public:
       const SnapshotParameter &theirs = index_.parameters[found->second];
       ours_[p] = found->second;
       if (theirs.storedShape() != ours[p].storedShape())
-        add(different, "'" + ours[p].name + "' is " + shapeText(theirs.storedShape()) + " in the snapshot, " + shapeText(ours[p].storedShape()) + " here");
+        add(different,
+            "'" + ours[p].name + "' is " + shapeText(theirs.storedShape()) + " in the snapshot, " + shapeText(ours[p].storedShape()) + " here");
       else if (theirs.shape != ours[p].shape || theirs.permutation != ours[p].permutation)
         add(different, "'" + ours[p].name + "' lies in memory in another order (the bundle comes from another version of the compiler)");
       else if (theirs.trainable != ours[p].trainable)
-        add(different, "'" + ours[p].name + "' is " + (theirs.trainable ? "trained in the snapshot, frozen here" : "frozen in the snapshot, trained here"));
+        add(different,
+            "'" + ours[p].name + "' is " + (theirs.trainable ? "trained in the snapshot, frozen here" : "frozen in the snapshot, trained here"));
     }
     for (const SnapshotParameter &parameter : index_.parameters)
       if (parameter.trainable && !names.count(parameter.name))
         add(extra, "'" + parameter.name + "'");
     std::string text;
-    for (const auto &[what, list] : {std::pair<const char *, std::string &>{"not in the snapshot: ", missing}, {"not in this bundle: ", extra}, {"", different}})
+    for (const auto &[what, list] :
+         {std::pair<const char *, std::string &>{"not in the snapshot: ", missing}, {"not in this bundle: ", extra}, {"", different}})
       if (!list.empty())
         text += (text.empty() ? "" : "; ") + (what + list.substr(0, 400)) + (list.size() > 400 ? " ..." : "");
     return text;
@@ -169,8 +173,9 @@ ResumeVerdict unusable(ResumeVerdict::Kind kind, std::string why) {
 
 } // namespace
 
-ResumeVerdict zorse::runtime::loadSnapshot(const std::string &path, std::shared_ptr<SnapshotStorage> storage, Executor &executor, const Bundle &bundle,
-                                           const RunIdentity &identity, const std::map<uint32_t, uint64_t> &frozenHashes, bool allowChange) {
+ResumeVerdict zorse::runtime::loadSnapshot(const std::string &path, std::shared_ptr<SnapshotStorage> storage, Executor &executor,
+                                           const Bundle &bundle, const RunIdentity &identity, const std::map<uint32_t, uint64_t> &frozenHashes,
+                                           bool allowChange) {
   ResumeVerdict verdict;
   Result<SnapshotReader> snapshot = SnapshotReader::open(path, std::move(storage));
   if (snapshot.failed())
@@ -191,15 +196,19 @@ ResumeVerdict zorse::runtime::loadSnapshot(const std::string &path, std::shared_
   if (!found.empty()) {
     if (!allowChange)
       return unusable(ResumeVerdict::Refused, path + ": this run would not go on as the snapshot's would have:" + listed(found) +
-                                          "\ngive the options of the snapshot's run, or --allow-change to go on with these");
-    verdict.note = path + ": goes on with changes that were allowed:" + listed(found) + (moments ? "" : "\n  the optimizer begins anew: moments and its step are 0");
+                                                  "\ngive the options of the snapshot's run, or --allow-change to go on with these");
+    verdict.note = path + ": goes on with changes that were allowed:" + listed(found) +
+                   (moments ? "" : "\n  the optimizer begins anew: moments and its step are 0");
   }
   if (!index.identity.matrices.empty() && index.identity.matrices != identity.matrices)
-    verdict.note += (verdict.note.empty() ? "" : "\n") + path + ": goes on as the snapshot's run would have, to rounding and not in every bit: matrices were multiplied by " +
+    verdict.note += (verdict.note.empty() ? "" : "\n") + path +
+                    ": goes on as the snapshot's run would have, to rounding and not in every bit: matrices were multiplied by " +
                     index.identity.matrices + ", here by " + (identity.matrices.empty() ? "something else" : identity.matrices) +
                     "; ZORSE_GEMM=openblas or ZORSE_GEMM=onednn chooses the library";
   if (!bundle::comparable(index.identity.model, identity.model))
-    verdict.note += (verdict.note.empty() ? "" : "\n") + path + ": comes from a version of the compiler that wrote graphs in another way; that the model is the same is known by its parameters only";
+    verdict.note +=
+        (verdict.note.empty() ? "" : "\n") + path +
+        ": comes from a version of the compiler that wrote graphs in another way; that the model is the same is known by its parameters only";
   if (Status status = loader.load(moments); status.failed())
     return unusable(ResumeVerdict::Damaged, status.message());
   verdict.step = index.step;

@@ -14,8 +14,8 @@ namespace zorse::runtime {
 /// What one rank says of one snapshot.
 struct ResumeVerdict {
   enum Kind : uint8_t { Good, Damaged, Refused } kind = Good;
-  std::string text;           ///< why not
-  std::string note;           ///< of a good one: what differs and was allowed
+  std::string text; ///< why not
+  std::string note; ///< of a good one: what differs and was allowed
   uint64_t step = 0, samplesConsumed = 0;
 };
 

@@ -63,8 +63,8 @@ public:
 Snapshots::Snapshots(std::unique_ptr<Implementation> implementation) : implementation_(std::move(implementation)) {}
 Snapshots::~Snapshots() = default;
 
-Result<std::unique_ptr<Snapshots>> Snapshots::open(Executor &executor, const Bundle &bundle, Group &group, const SnapshotOptions &given, const RunIdentity &identity,
-                                                   std::shared_ptr<SnapshotStorage> storage) {
+Result<std::unique_ptr<Snapshots>> Snapshots::open(Executor &executor, const Bundle &bundle, Group &group, const SnapshotOptions &given,
+                                                   const RunIdentity &identity, std::shared_ptr<SnapshotStorage> storage) {
   SnapshotOptions options = given;
   while (options.directory.size() > 1 && options.directory.back() == '/')
     options.directory.pop_back();
@@ -73,7 +73,8 @@ Result<std::unique_ptr<Snapshots>> Snapshots::open(Executor &executor, const Bun
   auto made = std::make_unique<Implementation>(executor, bundle, group, options, identity);
   made->storage = storage ? std::move(storage) : makePosixStorage();
 
-  Result<std::string> token = fromRankZero(group, "snapshot directory", group.rank() == 0 ? claim(*made->storage, options, group.generation()) : std::string());
+  Result<std::string> token =
+      fromRankZero(group, "snapshot directory", group.rank() == 0 ? claim(*made->storage, options, group.generation()) : std::string());
   if (token.failed())
     return token.error();
   FencingToken mine;

@@ -46,7 +46,8 @@ int SnapshotStorage::write(int handle, const std::byte *data, size_t bytes) {
     if (written < 0 && errno == EINTR)
       continue;
     // The end of a file is no whole block, and some file systems take O_DIRECT only to refuse it later.
-    if (int flags = ::fcntl(handle, F_GETFL); written < 0 && errno == EINVAL && flags >= 0 && (flags & O_DIRECT) && ::fcntl(handle, F_SETFL, flags & ~O_DIRECT) == 0)
+    if (int flags = ::fcntl(handle, F_GETFL);
+        written < 0 && errno == EINVAL && flags >= 0 && (flags & O_DIRECT) && ::fcntl(handle, F_SETFL, flags & ~O_DIRECT) == 0)
       continue;
     if (written <= 0)
       return written < 0 ? errno : ENOSPC;

@@ -18,7 +18,8 @@ public:
   /// Folder and its parents; one that is there is no error.
   virtual int makeFolder(const std::string &path);
   /// For writing, emptied when it is there. The handle goes to write, reserve, sync and close.
-  /// \param direct  past the page cache where the file system can: writes from kDirectAlignment-aligned memory of such sizes then cost no processor time.
+  /// \param direct  past the page cache where the file system can: writes from kDirectAlignment-aligned memory of such sizes then cost no processor
+  /// time.
   virtual int create(const std::string &path, int &handle, bool direct = false);
   /// Room for so many bytes, where the file system can say so early.
   virtual int reserve(int handle, uint64_t bytes);

@@ -34,7 +34,8 @@ struct Taking::Hub {
 
 class Taking::Job final : public StateReader {
 public:
-  Job(std::shared_ptr<Hub> hub, uint64_t step, bool release, size_t devices) : hub(std::move(hub)), step(step), release(release), copied(devices, false) {}
+  Job(std::shared_ptr<Hub> hub, uint64_t step, bool release, size_t devices)
+      : hub(std::move(hub)), step(step), release(release), copied(devices, false) {}
 
   void stateIsStill(uint32_t device, uint64_t) override {
     std::lock_guard<std::mutex> lock(hub->mutex);
@@ -44,19 +45,19 @@ public:
 
   std::shared_ptr<Hub> hub;
   const uint64_t step;
-  const bool release;          ///< the executor waits for releaseState.
-  std::vector<char> copied;    ///< by device of this process
+  const bool release;       ///< the executor waits for releaseState.
+  std::vector<char> copied; ///< by device of this process
   size_t signalled = 0;
-  bool waited = false;         ///< counted
-  double copySeconds = 0;      ///< of the slowest device
+  bool waited = false;    ///< counted
+  double copySeconds = 0; ///< of the slowest device
 };
 
 struct Taking::Local {
   explicit Local(DeviceState state) : state(std::move(state)) {}
   DeviceState state;
   size_t position = 0;
-  std::deque<Job *> still;     ///< whose copies are to be taken
-  bool free = true;            ///< the copy may be overwritten.
+  std::deque<Job *> still; ///< whose copies are to be taken
+  bool free = true;        ///< the copy may be overwritten.
   std::thread thread;
 };
 
@@ -306,7 +307,8 @@ std::optional<SnapshotTrouble> Taking::commit(const Job &job, const std::string 
   for (const Acknowledgement &acknowledgement : acknowledgements) {
     for (const Acknowledgement::File &file : acknowledgement.files) {
       if (file.optimizerStep && optimizerStep.value_or(*file.optimizerStep) != *file.optimizerStep)
-        return SnapshotTrouble{"devices disagree about the number of updates applied: " + std::to_string(*optimizerStep) + " and " + std::to_string(*file.optimizerStep)};
+        return SnapshotTrouble{"devices disagree about the number of updates applied: " + std::to_string(*optimizerStep) + " and " +
+                               std::to_string(*file.optimizerStep)};
       if (file.optimizerStep)
         optimizerStep = file.optimizerStep;
       files[file.device] = &file;
@@ -375,7 +377,11 @@ Taking::Outcome Taking::writeOne(Job &job) {
   for (uint32_t rank = 0; rank < said->size(); ++rank) {
     acknowledgements.push_back(parseAcknowledgement((*said)[rank], rank));
     if (const auto &theirs = acknowledgements.back().trouble) {
-      trouble.text += (trouble.text.empty() ? "" : "; ") + (group.size() > 1 ? "rank " + std::to_string(rank) + " (" + context_.bundle.devices[std::min<size_t>(rank, context_.bundle.devices.size() - 1)].name + "): " : "") + theirs->text;
+      trouble.text += (trouble.text.empty() ? "" : "; ") +
+                      (group.size() > 1 ? "rank " + std::to_string(rank) + " (" +
+                                              context_.bundle.devices[std::min<size_t>(rank, context_.bundle.devices.size() - 1)].name + "): "
+                                        : "") +
+                      theirs->text;
       trouble.superseded |= theirs->superseded;
     }
   }
@@ -450,7 +456,7 @@ Status Taking::finish() {
   if (finished_ < jobs_.size())
     return userError("the " + at(jobs_.back()->step) + " was not taken: its step did not end");
   if (lastTrouble_)
-    return userError("the last snapshot, of step " + std::to_string(lastDue_) + ", is not complete: " + lastTrouble_->text +
-                     "; older ones in " + context_.fence.directory() + " stay");
+    return userError("the last snapshot, of step " + std::to_string(lastDue_) + ", is not complete: " + lastTrouble_->text + "; older ones in " +
+                     context_.fence.directory() + " stay");
   return Status::success();
 }

@@ -2,7 +2,8 @@
 //
 //   compute thread of a device     ... last entry of step 10 | F B of step 11 ...         | update of step 11 waits for the release
 //   copier of the device                                      copy, release
-//   writer                                                          write, sync, acknowledge --exchange--> (rank 0: index) --exchange--> removal of old ones
+//   writer                                                          write, sync, acknowledge --exchange--> (rank 0: index) --exchange--> removal of
+//   old ones
 #pragma once
 
 #include "Acknowledgement.h"
@@ -70,13 +71,13 @@ private:
   std::vector<std::unique_ptr<Local>> locals_; ///< as executor.devices()
   std::thread writer_;
 
-  std::map<uint32_t, uint64_t> frozen_;          ///< rank 0: of all ranks. Only the writer.
+  std::map<uint32_t, uint64_t> frozen_; ///< rank 0: of all ranks. Only the writer.
   bool frozenSaid_ = false;
-  std::vector<DeviceLayout> layouts_;            ///< rank 0: of all devices, made for the first index
+  std::vector<DeviceLayout> layouts_; ///< rank 0: of all devices, made for the first index
 
   mutable std::mutex mutex_; ///< guards everything below
   std::condition_variable changed_;
-  std::deque<std::unique_ptr<Job>> jobs_;        ///< the first `finished_` are over, and kept because an executor may still name them.
+  std::deque<std::unique_ptr<Job>> jobs_; ///< the first `finished_` are over, and kept because an executor may still name them.
   size_t finished_ = 0;
   bool stopping_ = false;
   uint64_t startStep_ = 0, startSamples_ = 0, lastDue_ = 0;

@@ -8,8 +8,8 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cstring>
 #include <cstdlib>
+#include <cstring>
 #include <memory>
 #include <thread>
 
@@ -86,13 +86,14 @@ private:
 
 } // namespace
 
-std::optional<SnapshotTrouble> zorse::runtime::writeDeviceFile(const Fence &fence, const std::string &folder, const DeviceLayout &layout, const std::byte *copy,
-                                                               double optimizerStep, DeviceFileSums &sums) {
+std::optional<SnapshotTrouble> zorse::runtime::writeDeviceFile(const Fence &fence, const std::string &folder, const DeviceLayout &layout,
+                                                               const std::byte *copy, double optimizerStep, DeviceFileSums &sums) {
   for (const LaidSlice &laid : layout.slices)
     if (laid.slice.moment < 0 && firstNotFinite(copy + laid.place, laid.slice.type, laid.slice.end - laid.slice.begin))
       return SnapshotTrouble{folder + "/" + layout.name + ": not written: the parameters hold numbers that are not finite"};
-  std::unique_ptr<char, decltype(&std::free)> head(static_cast<char *>(std::aligned_alloc(kDirectAlignment, (layout.headBytes() + kDirectAlignment - 1) / kDirectAlignment * kDirectAlignment)),
-                                                   &std::free);
+  std::unique_ptr<char, decltype(&std::free)> head(
+      static_cast<char *>(std::aligned_alloc(kDirectAlignment, (layout.headBytes() + kDirectAlignment - 1) / kDirectAlignment * kDirectAlignment)),
+      &std::free);
   if (!head)
     return SnapshotTrouble{cannot(folder + "/" + layout.name, "written", ENOMEM)};
   std::memcpy(head.get(), layout.header.data(), layout.header.size());

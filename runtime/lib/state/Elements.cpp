@@ -95,9 +95,10 @@ struct Named {
   size_t bytes;
 };
 constexpr Named kNames[] = {
-    {StoredType::F64, "F64", "f64", 8},  {StoredType::F32, "F32", "f32", 4}, {StoredType::F16, "F16", "f16", 2}, {StoredType::BF16, "BF16", "bf16", 2},
-    {StoredType::I64, "I64", "i64", 8},  {StoredType::I32, "I32", "i32", 4}, {StoredType::I16, "I16", "i16", 2}, {StoredType::I8, "I8", "i8", 1},
-    {StoredType::U64, "U64", "u64", 8},  {StoredType::U32, "U32", "u32", 4}, {StoredType::U16, "U16", "u16", 2}, {StoredType::U8, "U8", "u8", 1},
+    {StoredType::F64, "F64", "f64", 8},    {StoredType::F32, "F32", "f32", 4}, {StoredType::F16, "F16", "f16", 2},
+    {StoredType::BF16, "BF16", "bf16", 2}, {StoredType::I64, "I64", "i64", 8}, {StoredType::I32, "I32", "i32", 4},
+    {StoredType::I16, "I16", "i16", 2},    {StoredType::I8, "I8", "i8", 1},    {StoredType::U64, "U64", "u64", 8},
+    {StoredType::U32, "U32", "u32", 4},    {StoredType::U16, "U16", "u16", 2}, {StoredType::U8, "U8", "u8", 1},
     {StoredType::Bool, "BOOL", "i1", 1},
 };
 
@@ -142,9 +143,7 @@ void zorse::runtime::convertElements(const void *from, StoredType fromType, void
   }
   const auto *in = static_cast<const std::byte *>(from);
   auto *out = static_cast<std::byte *>(to);
-  withType(fromType, [&](auto fromZero) {
-    withType(toType, [&](auto toZero) { convertAs<decltype(fromZero), decltype(toZero)>(in, out, count); });
-  });
+  withType(fromType, [&](auto fromZero) { withType(toType, [&](auto toZero) { convertAs<decltype(fromZero), decltype(toZero)>(in, out, count); }); });
 }
 
 void zorse::runtime::permuteElements(const void *from, void *to, size_t elementBytes, const std::vector<int64_t> &shape,
@@ -205,10 +204,15 @@ template <typename Bits> std::optional<int64_t> firstWithout(const void *numbers
 
 std::optional<int64_t> zorse::runtime::firstNotFinite(const void *numbers, StoredType type, int64_t count) {
   switch (type) {
-  case StoredType::F64: return firstWithout<uint64_t>(numbers, count, 0x7ff0000000000000);
-  case StoredType::F32: return firstWithout<uint32_t>(numbers, count, 0x7f800000);
-  case StoredType::BF16: return firstWithout<uint16_t>(numbers, count, 0x7f80);
-  case StoredType::F16: return firstWithout<uint16_t>(numbers, count, 0x7c00);
-  default: return std::nullopt;
+  case StoredType::F64:
+    return firstWithout<uint64_t>(numbers, count, 0x7ff0000000000000);
+  case StoredType::F32:
+    return firstWithout<uint32_t>(numbers, count, 0x7f800000);
+  case StoredType::BF16:
+    return firstWithout<uint16_t>(numbers, count, 0x7f80);
+  case StoredType::F16:
+    return firstWithout<uint16_t>(numbers, count, 0x7c00);
+  default:
+    return std::nullopt;
   }
 }

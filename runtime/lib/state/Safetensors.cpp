@@ -111,7 +111,8 @@ Result<SafetensorsFile> SafetensorsFile::parse(MappedFile file) {
       return bad("tensor '" + tensor.name + "' lies at bytes [" + std::to_string(tensor.begin) + ", " + std::to_string(tensor.end) + ") of " +
                  std::to_string(dataBytes) + "; tensors are expected without holes or overlaps");
     if (tensor.end - tensor.begin != uint64_t(bytes))
-      return bad("tensor '" + tensor.name + "' has " + std::to_string(tensor.end - tensor.begin) + " bytes, its shape needs " + std::to_string(bytes));
+      return bad("tensor '" + tensor.name + "' has " + std::to_string(tensor.end - tensor.begin) + " bytes, its shape needs " +
+                 std::to_string(bytes));
     covered = tensor.end;
     out.tensors_[tensor.name] = {*type, tensor.shape, data + tensor.begin, size_t(bytes)};
   }

@@ -22,9 +22,7 @@ std::string shapeText(const std::vector<int64_t> &shape) {
   return text.empty() ? "scalar" : text;
 }
 
-int64_t elementsOf(const bundle::ParameterInfo &parameter) {
-  return elementCount({parameter.shape().begin(), parameter.shape().end()}).value_or(0);
-}
+int64_t elementsOf(const bundle::ParameterInfo &parameter) { return elementCount({parameter.shape().begin(), parameter.shape().end()}).value_or(0); }
 
 std::vector<int64_t> shapeOf(const bundle::ParameterInfo &parameter) { return {parameter.shape().begin(), parameter.shape().end()}; }
 
@@ -92,10 +90,10 @@ std::vector<std::vector<Piece>> parameterPieces(const Executor &executor, const 
   for (uint32_t device : executor.devices())
     for (const bundle::PersistentState &state : bundle.programs[device].state())
       if (state.value().kind() == bundle::Value::PARAMETERS)
-        pieces[state.value().id()].push_back(
-            {device, state.value().begin(), state.value().end(), &state.region(), elementBytes(state.type())});
+        pieces[state.value().id()].push_back({device, state.value().begin(), state.value().end(), &state.region(), elementBytes(state.type())});
   for (auto &group : pieces)
-    std::sort(group.begin(), group.end(), [](const Piece &a, const Piece &b) { return a.begin != b.begin ? a.begin < b.begin : a.device < b.device; });
+    std::sort(group.begin(), group.end(),
+              [](const Piece &a, const Piece &b) { return a.begin != b.begin ? a.begin < b.begin : a.device < b.device; });
   return pieces;
 }
 
@@ -107,7 +105,8 @@ public:
     if (found == files_.end()) {
       Result<MappedFile> file = MappedFile::open(path);
       if (file.failed())
-        return userError(file.message() + " (initial weights; if the model's files have moved, give --init CHECKPOINT or compile with --weights=copy)");
+        return userError(file.message() +
+                         " (initial weights; if the model's files have moved, give --init CHECKPOINT or compile with --weights=copy)");
       found = files_.emplace(path, std::move(*file)).first;
     }
     return &found->second;
@@ -127,14 +126,14 @@ Status fromBundle(const Bundle &bundle, int index, WeightFiles &files, Source &o
   if (!type)
     return userError(where + ": unknown type '" + weight.type + "'");
   if (elementCount(storedShape(parameter, weight)) != elementsOf(parameter) || uint64_t(elementsOf(parameter)) * bytesOf(*type) != weight.bytes)
-    return userError(where + ": has " + std::to_string(weight.bytes) + " bytes of " + weight.type + ", its shape " + shapeText(shapeOf(parameter)) + " needs " +
-                     std::to_string(elementsOf(parameter)) + " elements");
+    return userError(where + ": has " + std::to_string(weight.bytes) + " bytes of " + weight.type + ", its shape " + shapeText(shapeOf(parameter)) +
+                     " needs " + std::to_string(elementsOf(parameter)) + " elements");
   Result<const MappedFile *> file = files.open(weight.file);
   if (file.failed())
     return file.error();
   if (weight.offset > (*file)->size() || weight.bytes > (*file)->size() - weight.offset)
-    return userError(where + ": bytes [" + std::to_string(weight.offset) + ", +" + std::to_string(weight.bytes) + ") lie outside " + weight.file + " of " +
-                     std::to_string((*file)->size()));
+    return userError(where + ": bytes [" + std::to_string(weight.offset) + ", +" + std::to_string(weight.bytes) + ") lie outside " + weight.file +
+                     " of " + std::to_string((*file)->size()));
   out.set((*file)->data() + weight.offset, *type, parameter, weight);
   return Status::success();
 }
@@ -146,8 +145,11 @@ Status fromCheckpoint(const Bundle &bundle, int index, const SafetensorsFile &ch
     return status;
   std::vector<int64_t> expected = storedShape(parameter, bundle.weights[index]);
   if (tensor.shape != expected)
-    return userError(checkpoint.path() + ": tensor '" + parameter.name() + "': expects shape " + shapeText(expected) + ", got " + shapeText(tensor.shape));
-  auto isFloating = [](StoredType type) { return type == StoredType::F16 || type == StoredType::BF16 || type == StoredType::F32 || type == StoredType::F64; };
+    return userError(checkpoint.path() + ": tensor '" + parameter.name() + "': expects shape " + shapeText(expected) + ", got " +
+                     shapeText(tensor.shape));
+  auto isFloating = [](StoredType type) {
+    return type == StoredType::F16 || type == StoredType::BF16 || type == StoredType::F32 || type == StoredType::F64;
+  };
   if (isFloating(storedType(parameter.type())) && !isFloating(tensor.type))
     return userError(checkpoint.path() + ": tensor '" + parameter.name() + "': expects floating-point numbers, got " + safetensorsName(tensor.type));
   out.set(tensor.data, tensor.type, parameter, bundle.weights[index]);
@@ -174,7 +176,9 @@ Status checkNames(const Bundle &bundle, const SafetensorsFile &checkpoint, std::
   for (const auto &[name, tensor] : checkpoint.tensors())
     if (!known.count(name))
       unused.push_back(name);
-  std::string extra = unused.empty() ? "" : std::to_string(unused.size()) + (unused.size() == 1 ? " tensor is" : " tensors are") + " not of the model: " + listed(unused);
+  std::string extra =
+      unused.empty() ? ""
+                     : std::to_string(unused.size()) + (unused.size() == 1 ? " tensor is" : " tensors are") + " not of the model: " + listed(unused);
   if (!missing.empty())
     return userError(checkpoint.path() + ": " + std::to_string(missing.size()) + (missing.size() == 1 ? " parameter" : " parameters") +
                      " of the model missing: " + listed(missing) + (extra.empty() ? "" : "; " + extra) +
@@ -197,7 +201,8 @@ template <typename Visit> Status eachPart(const std::vector<Piece> &pieces, cons
 /// Gathers a parameter from pieces into `target`, in the compiled layout.
 Status gather(const Executor &executor, const std::vector<Piece> &pieces, const bundle::ParameterInfo &parameter, std::byte *target) {
   return eachPart(pieces, parameter, [&](const Piece &piece, int64_t from, int64_t to) {
-    return executor.read(piece.device, *piece.region, piece.offset(from), target + (from - parameter.offset()) * piece.elementBytes, (to - from) * piece.elementBytes);
+    return executor.read(piece.device, *piece.region, piece.offset(from), target + (from - parameter.offset()) * piece.elementBytes,
+                         (to - from) * piece.elementBytes);
   });
 }
 
@@ -216,7 +221,8 @@ Result<bool> isFinite(const Executor &executor, const Piece &piece, StoredType t
 }
 
 /// An item that writes a parameter-shaped tensor in the layout of files.
-SafetensorsItem itemOf(const bundle::ParameterInfo &parameter, const WeightSource &weight, StoredType type, std::function<void(std::byte *)> compiledLayout) {
+SafetensorsItem itemOf(const bundle::ParameterInfo &parameter, const WeightSource &weight, StoredType type,
+                       std::function<void(std::byte *)> compiledLayout) {
   SafetensorsItem item{parameter.name(), type, storedShape(parameter, weight), compiledLayout};
   if (weight.permutation.empty())
     return item;
@@ -233,8 +239,8 @@ SafetensorsItem itemOf(const bundle::ParameterInfo &parameter, const WeightSourc
 
 } // namespace
 
-Status zorse::runtime::writeElements(Executor &executor, uint32_t device, const bundle::Region &region, uint64_t offset, const std::byte *numbers, StoredType stored,
-                                    StoredType wanted, int64_t count) {
+Status zorse::runtime::writeElements(Executor &executor, uint32_t device, const bundle::Region &region, uint64_t offset, const std::byte *numbers,
+                                     StoredType stored, StoredType wanted, int64_t count) {
   if (stored == wanted)
     return executor.write(device, region, offset, numbers, count * bytesOf(wanted));
   std::vector<std::byte> converted(std::min(count, kNumbersAtOnce) * bytesOf(wanted));
@@ -272,7 +278,8 @@ Status zorse::runtime::loadState(Executor &executor, const Bundle &bundle, const
     if (Status status = fromGiven ? fromCheckpoint(bundle, i, *given, source) : fromBundle(bundle, i, files, source); status.failed())
       return status;
     Status status = eachPart(pieces[parameter.group()], parameter, [&](const Piece &piece, int64_t from, int64_t to) {
-      return writeElements(executor, piece.device, *piece.region, piece.offset(from), source.at(from - parameter.offset()), source.type(), source.wanted(), to - from);
+      return writeElements(executor, piece.device, *piece.region, piece.offset(from), source.at(from - parameter.offset()), source.type(),
+                           source.wanted(), to - from);
     });
     if (status.failed())
       return status;
@@ -294,7 +301,11 @@ Status zorse::runtime::saveCheckpoint(const Executor &executor, const Bundle &bu
       if (finite.failed())
         return finite.error();
       return *finite ? Status::success()
-                     : Status(Error{ErrorKind::User, path + ": not written: parameter '" + bundle.weights[i].name + "' holds numbers that are not finite", UINT32_MAX, {}, 3});
+                     : Status(Error{ErrorKind::User,
+                                    path + ": not written: parameter '" + bundle.weights[i].name + "' holds numbers that are not finite",
+                                    UINT32_MAX,
+                                    {},
+                                    3});
     });
     if (checked.failed())
       return checked;

@@ -37,10 +37,11 @@ public:
     std::vector<size_t> offsets;
     for (int i = 0; i < body_->slots_size(); ++i) {
       const bundle::Slot &slot = body_->slots(i);
-      bool known = (slot.kind() == bundle::INPUT && slot.index() < uint32_t(bundle_.summary.denominator_inputs_size())) || slot.kind() == bundle::WORKSPACE ||
-                   slot.kind() == bundle::LOSS || slot.kind() == bundle::SCALARS;
+      bool known = (slot.kind() == bundle::INPUT && slot.index() < uint32_t(bundle_.summary.denominator_inputs_size())) ||
+                   slot.kind() == bundle::WORKSPACE || slot.kind() == bundle::LOSS || slot.kind() == bundle::SCALARS;
       if (!known)
-        return userError(bundle_.directory + "/bodies.pb: the body that counts denominators has a slot it cannot have: " + bundle::SlotKind_Name(slot.kind()));
+        return userError(bundle_.directory +
+                         "/bodies.pb: the body that counts denominators has a slot it cannot have: " + bundle::SlotKind_Name(slot.kind()));
       int64_t size, least = 0;
       if (slot.kind() == bundle::INPUT)
         least = bundle_.batch * bundle_.summary.inputs(int(bundle_.summary.denominator_inputs(int(slot.index())))).bytes_per_row();
@@ -50,14 +51,16 @@ public:
         least = int64_t(sizeof(zorse::abi::StepScalars));
       if (slot.bytes().fixed() < 0 || slot.bytes().per_row() < 0 || __builtin_mul_overflow(slot.bytes().per_row(), bundle_.batch, &size) ||
           __builtin_add_overflow(size, slot.bytes().fixed(), &size) || size < least || size > (int64_t(1) << 40))
-        return userError(bundle_.directory + "/bodies.pb: slot " + std::to_string(i) + " of the body that counts denominators has an impossible size");
+        return userError(bundle_.directory + "/bodies.pb: slot " + std::to_string(i) +
+                         " of the body that counts denominators has an impossible size");
       offsets.push_back(bytes);
       bytes += (size + 63) / 64 * 64;
     }
     for (const bundle::LossTerm &term : terms) {
       int slot = term.constant_denominator() ? -1 : outputSlot(term.denominator_output());
       if (!term.constant_denominator() && slot < 0)
-        return userError(bundle_.directory + "/bodies.pb: the body that counts denominators has no output " + std::to_string(term.denominator_output()));
+        return userError(bundle_.directory + "/bodies.pb: the body that counts denominators has no output " +
+                         std::to_string(term.denominator_output()));
       outputs_.push_back(slot);
     }
     Result<std::unique_ptr<DeviceMemory>> memory = device_->allocate(bundle::HOST, bytes, {});

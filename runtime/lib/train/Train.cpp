@@ -31,7 +31,8 @@ public:
           last = next - 1;
           break;
         }
-        if (Status status = submit(*run_.data, run_.firstSample + (next - run_.firstStep) * bundle_.batch, next, /*evaluation=*/false); status.failed())
+        if (Status status = submit(*run_.data, run_.firstSample + (next - run_.firstStep) * bundle_.batch, next, /*evaluation=*/false);
+            status.failed())
           return status;
         ++next;
       }
@@ -45,8 +46,8 @@ public:
     }
     if (since_ && end_.lastStep - *since_ + 1 >= std::min(kNotFiniteSteps, end_.lastStep - run_.firstStep + 1))
       end_.notFinite = "the loss or the gradients of every step from " + std::to_string(*since_) + " to " + std::to_string(end_.lastStep) +
-                       " were not finite: none of these updates was applied, and what is kept is the state after step " + std::to_string(*since_ - 1) +
-                       ". Look at the data and the learning rate; --nonfinite=stop ends such a run at once";
+                       " were not finite: none of these updates was applied, and what is kept is the state after step " +
+                       std::to_string(*since_ - 1) + ". Look at the data and the learning rate; --nonfinite=stop ends such a run at once";
     return end_;
   }
 
@@ -125,7 +126,8 @@ private:
     report.seconds = result->end - std::max(result->begin, before);
     report.tokensPerSecond = double(bundle_.batch) * double(std::max<int64_t>(bundle_.sequence, 1)) / report.seconds;
     run_.report(report);
-    bool finite = pending.zeroDenominator || (std::isfinite(report.loss) && !report.skipped); // a batch without labels has nothing that is not finite.
+    bool finite =
+        pending.zeroDenominator || (std::isfinite(report.loss) && !report.skipped); // a batch without labels has nothing that is not finite.
     since_ = finite ? std::nullopt : since_ ? since_ : std::optional<uint64_t>(report.step);
     if (run_.nonFinite == TrainingRun::NonFinite::Stop && (report.skipped || !std::isfinite(report.loss))) {
       if (run_.stopping)
@@ -136,11 +138,12 @@ private:
   }
 
   static std::string notFinite(const StepReport &report, bool zeroDenominator) {
-    std::string what = zeroDenominator                    ? "a denominator of the loss is 0: the batch has nothing to learn from"
-                       : !std::isfinite(report.loss)      ? "the loss is not finite"
-                                                          : "a gradient is not finite";
+    std::string what = zeroDenominator               ? "a denominator of the loss is 0: the batch has nothing to learn from"
+                       : !std::isfinite(report.loss) ? "the loss is not finite"
+                                                     : "a gradient is not finite";
     return "step " + std::to_string(report.step) + ": " + what +
-           "; the step was not applied, and the run stops as --nonfinite=stop asks. Look at the data of this step and the learning rate, or use --nonfinite=skip";
+           "; the step was not applied, and the run stops as --nonfinite=stop asks. Look at the data of this step and the learning rate, or use "
+           "--nonfinite=skip";
   }
 
   /// The loss over the batches of the evaluation data, each weighted by its denominators: a batch is not a unit of its own.
@@ -192,4 +195,6 @@ private:
 
 } // namespace
 
-Result<TrainingEnd> zorse::runtime::train(Executor &executor, const Bundle &bundle, const TrainingRun &run) { return Loop(executor, bundle, run).train(); }
+Result<TrainingEnd> zorse::runtime::train(Executor &executor, const Bundle &bundle, const TrainingRun &run) {
+  return Loop(executor, bundle, run).train();
+}

@@ -19,17 +19,17 @@ namespace {
 
 struct Part {
   uint32_t device;
-  const void *data;  ///< what it shows
-  size_t bytes;      ///< of data, for checks
+  const void *data; ///< what it shows
+  size_t bytes;     ///< of data, for checks
 };
 
 /// The meeting of the participants of one entry.
 struct Meeting {
   std::mutex mutex;
   std::condition_variable changed;
-  std::vector<Part> parts;   ///< who has arrived
+  std::vector<Part> parts; ///< who has arrived
   uint64_t step = 0;
-  uint64_t generation = 0;   ///< operations completed
+  uint64_t generation = 0; ///< operations completed
   uint32_t left = 0;
   bool working = false;
   std::vector<std::byte> sum; ///< of an all-reduce

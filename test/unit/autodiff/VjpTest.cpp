@@ -38,10 +38,11 @@ std::string functionText(const Case &c) {
     bool integer = type.find("xi") != std::string::npos, sampled = type.find('?') != std::string::npos;
     std::string slot = integer ? "input" : sampled ? "boundary_in" : "parameter";
     int index = integer ? inputs++ : sampled ? boundaries++ : parameters++;
-    arguments += (arguments.empty() ? "%" : ", %") + std::string(a.name) + ": " + type + " {zorse.slot = \"" + slot + "\", zorse.index = " + std::to_string(index) + " : i64" +
-                 (integer || !a.gradient ? "" : ", zorse.gradient") + "}";
+    arguments += (arguments.empty() ? "%" : ", %") + std::string(a.name) + ": " + type + " {zorse.slot = \"" + slot +
+                 "\", zorse.index = " + std::to_string(index) + " : i64" + (integer || !a.gradient ? "" : ", zorse.gradient") + "}";
   }
-  return "func.func @c.forward(" + arguments + ") -> (" + c.type + " {zorse.slot = \"boundary_out\", zorse.index = 0 : i64, zorse.gradient}) {\n" + c.body + "\nreturn %y : " + c.type + "\n}";
+  return "func.func @c.forward(" + arguments + ") -> (" + c.type + " {zorse.slot = \"boundary_out\", zorse.index = 0 : i64, zorse.gradient}) {\n" +
+         c.body + "\nreturn %y : " + c.type + "\n}";
 }
 
 std::string slotOf(mlir::func::FuncOp f, unsigned i) { return f.getArgAttrOfType<mlir::StringAttr>(i, autodiff::kSlotAttr).str(); }
@@ -61,7 +62,8 @@ Case behindParameters(Case c, std::vector<std::string> &kept) {
     arguments.push_back({kept.back().c_str(), a.type});
     kept.push_back(name + "p");
     arguments.push_back({kept.back().c_str(), "tensor<f64>"});
-    body += "%" + name + "b = zorse.broadcast %" + name + "p dims [] : tensor<f64> -> " + type + "\n%" + name + " = arith.mulf %" + name + "0, %" + name + "b : " + type + "\n";
+    body += "%" + name + "b = zorse.broadcast %" + name + "p dims [] : tensor<f64> -> " + type + "\n%" + name + " = arith.mulf %" + name + "0, %" +
+            name + "b : " + type + "\n";
   }
   kept.push_back(body + c.body);
   c.arguments = arguments;
@@ -141,7 +143,8 @@ TEST_P(Vjp, EqualsCentralDifferences) {
         double up = objective(moved);
         moved[key].values[e] = slots[key].values[e] - h;
         double numeric = (up - objective(moved)) / (2 * h);
-        EXPECT_NEAR(gradient.values[e], numeric, 1e-7 * (1 + std::abs(numeric))) << c.arguments[i].name << " element " << e << " policy " << int(policy);
+        EXPECT_NEAR(gradient.values[e], numeric, 1e-7 * (1 + std::abs(numeric)))
+            << c.arguments[i].name << " element " << e << " policy " << int(policy);
       }
     }
     original.erase();
@@ -184,11 +187,14 @@ TEST_P(Vjp, PartsMakeTheWhole) {
     for (auto &[key, value] : whole) {
       ASSERT_TRUE(parts.count(key)) << key.first << " " << key.second;
       for (int64_t e = 0; e < value.size(); ++e)
-        EXPECT_NEAR(parts.at(key).values[e], value.values[e], 1e-12 * (1 + std::abs(value.values[e]))) << key.first << " " << key.second << " element " << e << " policy " << int(policy);
+        EXPECT_NEAR(parts.at(key).values[e], value.values[e], 1e-12 * (1 + std::abs(value.values[e])))
+            << key.first << " " << key.second << " element " << e << " policy " << int(policy);
     }
     auto countProducts = [](mlir::func::FuncOp f) {
       int count = 0;
-      f.walk([&](mlir::Operation *op) { count += mlir::isa<MatmulOp, ContractOp, AttentionOp, AttentionGradOp>(op) && carriesSamples(op->getOperand(0).getType()); });
+      f.walk([&](mlir::Operation *op) {
+        count += mlir::isa<MatmulOp, ContractOp, AttentionOp, AttentionGradOp>(op) && carriesSamples(op->getOperand(0).getType());
+      });
       return count;
     };
     EXPECT_EQ(countProducts(split.inputs) + countProducts(split.weights), countProducts(pair->backward));
@@ -214,14 +220,26 @@ std::vector<Case> cases() {
       {"mulf", {X, Z}, "%y = arith.mulf %x, %z : " T, T},
       {"mulf_square", {X}, "%y = arith.mulf %x, %x : " T, T},
       {"divf", {X, Z}, "%y = arith.divf %x, %z : " T, T, 0.3, 1.5},
-      {"remf", {X, Z}, "%c = arith.constant dense<5.0> : tensor<f64>\n%b = zorse.broadcast %c dims [] : tensor<f64> -> " T "\n%w = arith.mulf %x, %b : " T "\n%y = arith.remf %w, %z : " T, T, 0.3, 1.5},
+      {"remf",
+       {X, Z},
+       "%c = arith.constant dense<5.0> : tensor<f64>\n%b = zorse.broadcast %c dims [] : tensor<f64> -> " T "\n%w = arith.mulf %x, %b : " T
+       "\n%y = arith.remf %w, %z : " T,
+       T,
+       0.3,
+       1.5},
       {"maximumf", {X, Z}, "%y = arith.maximumf %x, %z : " T, T},
       {"minimumf", {X, Z}, "%y = arith.minimumf %x, %z : " T, T},
       {"maxnumf", {X, Z}, "%y = arith.maxnumf %x, %z : " T, T},
       {"minnumf", {X, Z}, "%y = arith.minnumf %x, %z : " T, T},
-      {"relu", {X}, "%c = arith.constant dense<0.0> : tensor<f64>\n%b = zorse.broadcast %c dims [] : tensor<f64> -> " T "\n%y = arith.maximumf %x, %b : " T, T},
+      {"relu",
+       {X},
+       "%c = arith.constant dense<0.0> : tensor<f64>\n%b = zorse.broadcast %c dims [] : tensor<f64> -> " T "\n%y = arith.maximumf %x, %b : " T,
+       T},
       {"select", {{"c", "tensor<?x2x4xi1>"}, X, Z}, "%y = arith.select %c, %x, %z : tensor<?x2x4xi1>, " T, T},
-      {"compare_select", {X, Z}, "%c = arith.cmpf olt, %x, %z : " T "\n%m = arith.mulf %x, %z : " T "\n%y = arith.select %c, %m, %z : tensor<?x2x4xi1>, " T, T},
+      {"compare_select",
+       {X, Z},
+       "%c = arith.cmpf olt, %x, %z : " T "\n%m = arith.mulf %x, %z : " T "\n%y = arith.select %c, %m, %z : tensor<?x2x4xi1>, " T,
+       T},
       unary("negf", "arith.negf"),
       unary("exp", "math.exp"),
       unary("exp2", "math.exp2"),
@@ -250,45 +268,125 @@ std::vector<Case> cases() {
       unary("absf", "math.absf"),
       unary("floor", "math.floor", 0.1, 0.9),
       {"powf", {X, Z}, "%y = math.powf %x, %z : " T, T, 0.3, 2.0},
-      {"square", {X}, "%c = arith.constant dense<2.0> : tensor<f64>\n%b = zorse.broadcast %c dims [] : tensor<f64> -> " T "\n%y = math.powf %x, %b : " T, T},
-      {"cube", {X}, "%c = arith.constant dense<3.0> : tensor<f64>\n%b = zorse.broadcast %c dims [] : tensor<f64> -> " T "\n%y = math.powf %x, %b : " T, T},
+      {"square",
+       {X},
+       "%c = arith.constant dense<2.0> : tensor<f64>\n%b = zorse.broadcast %c dims [] : tensor<f64> -> " T "\n%y = math.powf %x, %b : " T,
+       T},
+      {"cube",
+       {X},
+       "%c = arith.constant dense<3.0> : tensor<f64>\n%b = zorse.broadcast %c dims [] : tensor<f64> -> " T "\n%y = math.powf %x, %b : " T,
+       T},
       {"fpowi", {{"n", "tensor<?x2x4xi32>"}, X}, "%y = math.fpowi %x, %n : " T ", tensor<?x2x4xi32>", T, 0.3, 1.5},
       {"atan2", {X, Z}, "%y = math.atan2 %x, %z : " T, T, 0.3, 1.5},
       {"copysign", {X, {"z", T, false}}, "%y = math.copysign %x, %z : " T, T},
       {"fma", {X, Z, {"w", T}}, "%y = math.fma %x, %z, %w : " T, T},
       {"reshape", {X}, "%y = zorse.reshape %x : " T " -> tensor<?x8xf64>", "tensor<?x8xf64>"},
-      {"transpose", {{"x", "tensor<?x2x3x4xf64>"}}, "%y = zorse.transpose %x [0, 2, 3, 1] : tensor<?x2x3x4xf64> -> tensor<?x3x4x2xf64>", "tensor<?x3x4x2xf64>"},
+      {"transpose",
+       {{"x", "tensor<?x2x3x4xf64>"}},
+       "%y = zorse.transpose %x [0, 2, 3, 1] : tensor<?x2x3x4xf64> -> tensor<?x3x4x2xf64>",
+       "tensor<?x3x4x2xf64>"},
       {"slice", {X}, "%y = zorse.slice %x [0, 1, 1] [?, 1, 2] [1, 1, 1] : " T " -> tensor<?x1x2xf64>", "tensor<?x1x2xf64>"},
-      {"slice_strided", {{"x", "tensor<?x9xf64>"}}, "%y = zorse.slice %x [0, 1] [?, 3] [1, 3] : tensor<?x9xf64> -> tensor<?x3xf64>", "tensor<?x3xf64>"},
-      {"slice_strided_short", {{"x", "tensor<?x10xf64>"}}, "%y = zorse.slice %x [0, 0] [?, 3] [1, 3] : tensor<?x10xf64> -> tensor<?x3xf64>", "tensor<?x3xf64>"},
-      {"slices_tile", {X}, "%a = zorse.slice %x [0, 0, 2] [?, 2, 2] [1, 1, 1] : " T " -> tensor<?x2x2xf64>\n%b = zorse.slice %x [0, 0, 0] [?, 2, 2] [1, 1, 1] : " T " -> tensor<?x2x2xf64>\n%y = arith.mulf %a, %b : tensor<?x2x2xf64>", "tensor<?x2x2xf64>"},
-      {"slices_gap", {X}, "%a = zorse.slice %x [0, 0, 3] [?, 2, 1] [1, 1, 1] : " T " -> tensor<?x2x1xf64>\n%b = zorse.slice %x [0, 0, 1] [?, 2, 1] [1, 1, 1] : " T " -> tensor<?x2x1xf64>\n%y = arith.mulf %a, %b : tensor<?x2x1xf64>", "tensor<?x2x1xf64>"},
-      {"slices_overlap", {X}, "%a = zorse.slice %x [0, 0, 1] [?, 2, 2] [1, 1, 1] : " T " -> tensor<?x2x2xf64>\n%b = zorse.slice %x [0, 0, 0] [?, 2, 2] [1, 1, 1] : " T " -> tensor<?x2x2xf64>\n%y = arith.mulf %a, %b : tensor<?x2x2xf64>", "tensor<?x2x2xf64>"},
-      {"slices_and_more", {X}, "%a = zorse.slice %x [0, 0, 2] [?, 2, 2] [1, 1, 1] : " T " -> tensor<?x2x2xf64>\n%b = zorse.slice %x [0, 0, 0] [?, 2, 2] [1, 1, 1] : " T " -> tensor<?x2x2xf64>\n%p = arith.mulf %a, %b : tensor<?x2x2xf64>\n%q = zorse.concat %p, %a {dim = 2 : i64} : (tensor<?x2x2xf64>, tensor<?x2x2xf64>) -> " T "\n%y = arith.mulf %q, %x : " T, T},
-      {"concat", {X, {"z", "tensor<?x2x3xf64>"}}, "%y = zorse.concat %x, %z {dim = 2 : i64} : (" T ", tensor<?x2x3xf64>) -> tensor<?x2x7xf64>", "tensor<?x2x7xf64>"},
+      {"slice_strided",
+       {{"x", "tensor<?x9xf64>"}},
+       "%y = zorse.slice %x [0, 1] [?, 3] [1, 3] : tensor<?x9xf64> -> tensor<?x3xf64>",
+       "tensor<?x3xf64>"},
+      {"slice_strided_short",
+       {{"x", "tensor<?x10xf64>"}},
+       "%y = zorse.slice %x [0, 0] [?, 3] [1, 3] : tensor<?x10xf64> -> tensor<?x3xf64>",
+       "tensor<?x3xf64>"},
+      {"slices_tile",
+       {X},
+       "%a = zorse.slice %x [0, 0, 2] [?, 2, 2] [1, 1, 1] : " T " -> tensor<?x2x2xf64>\n%b = zorse.slice %x [0, 0, 0] [?, 2, 2] [1, 1, 1] : " T
+       " -> tensor<?x2x2xf64>\n%y = arith.mulf %a, %b : tensor<?x2x2xf64>",
+       "tensor<?x2x2xf64>"},
+      {"slices_gap",
+       {X},
+       "%a = zorse.slice %x [0, 0, 3] [?, 2, 1] [1, 1, 1] : " T " -> tensor<?x2x1xf64>\n%b = zorse.slice %x [0, 0, 1] [?, 2, 1] [1, 1, 1] : " T
+       " -> tensor<?x2x1xf64>\n%y = arith.mulf %a, %b : tensor<?x2x1xf64>",
+       "tensor<?x2x1xf64>"},
+      {"slices_overlap",
+       {X},
+       "%a = zorse.slice %x [0, 0, 1] [?, 2, 2] [1, 1, 1] : " T " -> tensor<?x2x2xf64>\n%b = zorse.slice %x [0, 0, 0] [?, 2, 2] [1, 1, 1] : " T
+       " -> tensor<?x2x2xf64>\n%y = arith.mulf %a, %b : tensor<?x2x2xf64>",
+       "tensor<?x2x2xf64>"},
+      {"slices_and_more",
+       {X},
+       "%a = zorse.slice %x [0, 0, 2] [?, 2, 2] [1, 1, 1] : " T " -> tensor<?x2x2xf64>\n%b = zorse.slice %x [0, 0, 0] [?, 2, 2] [1, 1, 1] : " T
+       " -> tensor<?x2x2xf64>\n%p = arith.mulf %a, %b : tensor<?x2x2xf64>\n%q = zorse.concat %p, %a {dim = 2 : i64} : (tensor<?x2x2xf64>, "
+       "tensor<?x2x2xf64>) -> " T "\n%y = arith.mulf %q, %x : " T,
+       T},
+      {"concat",
+       {X, {"z", "tensor<?x2x3xf64>"}},
+       "%y = zorse.concat %x, %z {dim = 2 : i64} : (" T ", tensor<?x2x3xf64>) -> tensor<?x2x7xf64>",
+       "tensor<?x2x7xf64>"},
       {"broadcast", {{"x", "tensor<?x4xf64>"}}, "%y = zorse.broadcast %x dims [0, 2] : tensor<?x4xf64> -> " T, T},
-      {"broadcast_over_rows", {{"b", "tensor<4xf64>"}, X}, "%w = zorse.broadcast %b dims [2] : tensor<4xf64> -> " T "\n%y = arith.mulf %x, %w : " T, T},
+      {"broadcast_over_rows",
+       {{"b", "tensor<4xf64>"}, X},
+       "%w = zorse.broadcast %b dims [2] : tensor<4xf64> -> " T "\n%y = arith.mulf %x, %w : " T,
+       T},
       {"broadcast_scalar", {{"b", "tensor<f64>"}, X}, "%w = zorse.broadcast %b dims [] : tensor<f64> -> " T "\n%y = arith.mulf %x, %w : " T, T},
       {"reduce_sum", {X}, "%y = zorse.reduce sum %x dims [1] : " T " -> tensor<?x4xf64>", "tensor<?x4xf64>"},
       {"reduce_max", {X}, "%y = zorse.reduce max %x dims [1, 2] : " T " -> tensor<?xf64>", "tensor<?xf64>"},
       {"reduce_min", {X}, "%y = zorse.reduce min %x dims [2] : " T " -> tensor<?x2xf64>", "tensor<?x2xf64>"},
       {"reduce_prod", {X}, "%y = zorse.reduce prod %x dims [1, 2] : " T " -> tensor<?xf64>", "tensor<?xf64>"},
-      {"reduce_prod_one", {{"x", "tensor<?x3x1xf64>"}}, "%y = zorse.reduce prod %x dims [2] : tensor<?x3x1xf64> -> tensor<?x3xf64>", "tensor<?x3xf64>"},
+      {"reduce_prod_one",
+       {{"x", "tensor<?x3x1xf64>"}},
+       "%y = zorse.reduce prod %x dims [2] : tensor<?x3x1xf64> -> tensor<?x3xf64>",
+       "tensor<?x3xf64>"},
       {"matmul_weight", {X, {"w", "tensor<4x3xf64>"}}, "%y = zorse.matmul %x, %w : " T ", tensor<4x3xf64> -> tensor<?x2x3xf64>", "tensor<?x2x3xf64>"},
-      {"matmul_weight_tb", {X, {"w", "tensor<3x4xf64>"}}, "%y = zorse.matmul %x, %w {transpose_b} : " T ", tensor<3x4xf64> -> tensor<?x2x3xf64>", "tensor<?x2x3xf64>"},
-      {"matmul_weight_ta", {X, {"w", "tensor<2x3xf64>"}}, "%y = zorse.matmul %x, %w {transpose_a} : " T ", tensor<2x3xf64> -> tensor<?x4x3xf64>", "tensor<?x4x3xf64>"},
-      {"matmul_weight_ta_tb", {X, {"w", "tensor<3x2xf64>"}}, "%y = zorse.matmul %x, %w {transpose_a, transpose_b} : " T ", tensor<3x2xf64> -> tensor<?x4x3xf64>", "tensor<?x4x3xf64>"},
-      {"matmul_rows", {{"x", "tensor<?x4xf64>"}, {"w", "tensor<4x3xf64>"}}, "%y = zorse.matmul %x, %w : tensor<?x4xf64>, tensor<4x3xf64> -> tensor<?x3xf64>", "tensor<?x3xf64>"},
-      {"matmul_batched", {X, {"z", "tensor<?x4x3xf64>"}}, "%y = zorse.matmul %x, %z : " T ", tensor<?x4x3xf64> -> tensor<?x2x3xf64>", "tensor<?x2x3xf64>"},
-      {"matmul_batched_tb", {X, {"z", "tensor<?x3x4xf64>"}}, "%y = zorse.matmul %x, %z {transpose_b} : " T ", tensor<?x3x4xf64> -> tensor<?x2x3xf64>", "tensor<?x2x3xf64>"},
-      {"matmul_batched_ta", {X, {"z", "tensor<?x2x3xf64>"}}, "%y = zorse.matmul %x, %z {transpose_a} : " T ", tensor<?x2x3xf64> -> tensor<?x4x3xf64>", "tensor<?x4x3xf64>"},
-      {"matmul_batched_ta_tb", {X, {"z", "tensor<?x3x2xf64>"}}, "%y = zorse.matmul %x, %z {transpose_a, transpose_b} : " T ", tensor<?x3x2xf64> -> tensor<?x4x3xf64>", "tensor<?x4x3xf64>"},
-      {"matmul_parameters", {{"a", "tensor<3x2xf64>"}, {"w", "tensor<2x4xf64>"}, X}, "%p = zorse.matmul %a, %w : tensor<3x2xf64>, tensor<2x4xf64> -> tensor<3x4xf64>\n%y = zorse.matmul %x, %p {transpose_b} : " T ", tensor<3x4xf64> -> tensor<?x2x3xf64>", "tensor<?x2x3xf64>"},
-      {"contract", {X, {"z", "tensor<?x2x3xf64>"}}, "%p = zorse.contract %x, %z : " T ", tensor<?x2x3xf64> -> tensor<4x3xf64>\n%y = zorse.broadcast %p dims [1, 2] : tensor<4x3xf64> -> tensor<?x4x3xf64>", "tensor<?x4x3xf64>"},
+      {"matmul_weight_tb",
+       {X, {"w", "tensor<3x4xf64>"}},
+       "%y = zorse.matmul %x, %w {transpose_b} : " T ", tensor<3x4xf64> -> tensor<?x2x3xf64>",
+       "tensor<?x2x3xf64>"},
+      {"matmul_weight_ta",
+       {X, {"w", "tensor<2x3xf64>"}},
+       "%y = zorse.matmul %x, %w {transpose_a} : " T ", tensor<2x3xf64> -> tensor<?x4x3xf64>",
+       "tensor<?x4x3xf64>"},
+      {"matmul_weight_ta_tb",
+       {X, {"w", "tensor<3x2xf64>"}},
+       "%y = zorse.matmul %x, %w {transpose_a, transpose_b} : " T ", tensor<3x2xf64> -> tensor<?x4x3xf64>",
+       "tensor<?x4x3xf64>"},
+      {"matmul_rows",
+       {{"x", "tensor<?x4xf64>"}, {"w", "tensor<4x3xf64>"}},
+       "%y = zorse.matmul %x, %w : tensor<?x4xf64>, tensor<4x3xf64> -> tensor<?x3xf64>",
+       "tensor<?x3xf64>"},
+      {"matmul_batched",
+       {X, {"z", "tensor<?x4x3xf64>"}},
+       "%y = zorse.matmul %x, %z : " T ", tensor<?x4x3xf64> -> tensor<?x2x3xf64>",
+       "tensor<?x2x3xf64>"},
+      {"matmul_batched_tb",
+       {X, {"z", "tensor<?x3x4xf64>"}},
+       "%y = zorse.matmul %x, %z {transpose_b} : " T ", tensor<?x3x4xf64> -> tensor<?x2x3xf64>",
+       "tensor<?x2x3xf64>"},
+      {"matmul_batched_ta",
+       {X, {"z", "tensor<?x2x3xf64>"}},
+       "%y = zorse.matmul %x, %z {transpose_a} : " T ", tensor<?x2x3xf64> -> tensor<?x4x3xf64>",
+       "tensor<?x4x3xf64>"},
+      {"matmul_batched_ta_tb",
+       {X, {"z", "tensor<?x3x2xf64>"}},
+       "%y = zorse.matmul %x, %z {transpose_a, transpose_b} : " T ", tensor<?x3x2xf64> -> tensor<?x4x3xf64>",
+       "tensor<?x4x3xf64>"},
+      {"matmul_parameters",
+       {{"a", "tensor<3x2xf64>"}, {"w", "tensor<2x4xf64>"}, X},
+       "%p = zorse.matmul %a, %w : tensor<3x2xf64>, tensor<2x4xf64> -> tensor<3x4xf64>\n%y = zorse.matmul %x, %p {transpose_b} : " T
+       ", tensor<3x4xf64> -> tensor<?x2x3xf64>",
+       "tensor<?x2x3xf64>"},
+      {"contract",
+       {X, {"z", "tensor<?x2x3xf64>"}},
+       "%p = zorse.contract %x, %z : " T
+       ", tensor<?x2x3xf64> -> tensor<4x3xf64>\n%y = zorse.broadcast %p dims [1, 2] : tensor<4x3xf64> -> tensor<?x4x3xf64>",
+       "tensor<?x4x3xf64>"},
       {"gather", {{"w", "tensor<5x4xf64>"}, {"ids", "tensor<?x2xi64>"}}, "%y = zorse.gather %w, %ids : tensor<5x4xf64>, tensor<?x2xi64> -> " T, T},
-      {"scatter_add", {X, {"ids", "tensor<?x2xi64>"}}, "%p = zorse.scatter_add %ids, %x : tensor<?x2xi64>, " T " -> tensor<5x4xf64>\n%y = zorse.broadcast %p dims [1, 2] : tensor<5x4xf64> -> tensor<?x5x4xf64>", "tensor<?x5x4xf64>"},
+      {"scatter_add",
+       {X, {"ids", "tensor<?x2xi64>"}},
+       "%p = zorse.scatter_add %ids, %x : tensor<?x2xi64>, " T
+       " -> tensor<5x4xf64>\n%y = zorse.broadcast %p dims [1, 2] : tensor<5x4xf64> -> tensor<?x5x4xf64>",
+       "tensor<?x5x4xf64>"},
       {"take", {X, {"ids", "tensor<?x2xi64>"}}, "%y = zorse.take %x, %ids : " T ", tensor<?x2xi64> -> tensor<?x2xf64>", "tensor<?x2xf64>"},
-      {"take_grad", {{"x", "tensor<?x2xf64>"}, {"ids", "tensor<?x2xi64>"}}, "%y = zorse.take_grad %x, %ids : tensor<?x2xf64>, tensor<?x2xi64> -> " T, T},
+      {"take_grad",
+       {{"x", "tensor<?x2xf64>"}, {"ids", "tensor<?x2xi64>"}},
+       "%y = zorse.take_grad %x, %ids : tensor<?x2xf64>, tensor<?x2xi64> -> " T,
+       T},
       unary("softmax", "zorse.softmax"),
       unary("log_softmax", "zorse.log_softmax"),
       unary("gelu", "zorse.gelu"),
@@ -299,20 +397,64 @@ std::vector<Case> cases() {
       {"layer_norm", {X}, "%y = zorse.layer_norm %x {epsilon = 0.01 : f64} : (" T ") -> " T, T},
       {"layer_norm_gain", {X, {"g", "tensor<4xf64>"}}, "%y = zorse.layer_norm %x gain %g {epsilon = 0.01 : f64} : (" T ", tensor<4xf64>) -> " T, T},
       {"layer_norm_bias", {X, {"b", "tensor<4xf64>"}}, "%y = zorse.layer_norm %x bias %b {epsilon = 0.01 : f64} : (" T ", tensor<4xf64>) -> " T, T},
-      {"layer_norm_both", {X, {"g", "tensor<4xf64>"}, {"b", "tensor<4xf64>"}}, "%y = zorse.layer_norm %x gain %g bias %b {epsilon = 0.01 : f64} : (" T ", tensor<4xf64>, tensor<4xf64>) -> " T, T},
+      {"layer_norm_both",
+       {X, {"g", "tensor<4xf64>"}, {"b", "tensor<4xf64>"}},
+       "%y = zorse.layer_norm %x gain %g bias %b {epsilon = 0.01 : f64} : (" T ", tensor<4xf64>, tensor<4xf64>) -> " T,
+       T},
       {"rms_norm", {X}, "%y = zorse.rms_norm %x {epsilon = 0.01 : f64} : (" T ") -> " T, T},
       {"rms_norm_gain", {X, {"g", "tensor<4xf64>"}}, "%y = zorse.rms_norm %x gain %g {epsilon = 0.01 : f64} : (" T ", tensor<4xf64>) -> " T, T},
-      {"rms_norm_one_plus_gain", {X, {"g", "tensor<4xf64>"}}, "%c = arith.constant dense<1.0> : tensor<4xf64>\n%h = arith.addf %g, %c : tensor<4xf64>\n%y = zorse.rms_norm %x gain %h {epsilon = 0.01 : f64} : (" T ", tensor<4xf64>) -> " T, T},
-      {"rope", {{"x", "tensor<?x3x2x4xf64>"}, {"c", "tensor<3x2xf64>", false}, {"s", "tensor<3x2xf64>", false}}, "%y = zorse.rope %x, %c, %s : (tensor<?x3x2x4xf64>, tensor<3x2xf64>, tensor<3x2xf64>) -> tensor<?x3x2x4xf64>", "tensor<?x3x2x4xf64>"},
-      {"rope_interleaved", {{"x", "tensor<?x3x2x4xf64>"}, {"c", "tensor<?x3x2xf64>", false}, {"s", "tensor<?x3x2xf64>", false}}, "%y = zorse.rope %x, %c, %s {interleaved} : (tensor<?x3x2x4xf64>, tensor<?x3x2xf64>, tensor<?x3x2xf64>) -> tensor<?x3x2x4xf64>", "tensor<?x3x2x4xf64>"},
-      {"attention_causal", {{"q", "tensor<?x3x4x2xf64>"}, {"k", "tensor<?x3x2x2xf64>"}, {"v", "tensor<?x3x2x2xf64>"}}, "%y = zorse.attention %q, %k, %v {causal, scale = 0.7 : f64} : (tensor<?x3x4x2xf64>, tensor<?x3x2x2xf64>, tensor<?x3x2x2xf64>) -> tensor<?x3x4x2xf64>", "tensor<?x3x4x2xf64>"},
-      {"attention_window_cap_dropout", {{"q", "tensor<?x4x2x2xf64>"}, {"k", "tensor<?x4x2x2xf64>"}, {"v", "tensor<?x4x2x2xf64>"}}, "%y = zorse.attention %q, %k, %v {causal, window = 2 : i64, softcap = 1.5 : f64, dropout = 0.3 : f64, instance = 1 : i64, scale = 0.7 : f64} : (tensor<?x4x2x2xf64>, tensor<?x4x2x2xf64>, tensor<?x4x2x2xf64>) -> tensor<?x4x2x2xf64>", "tensor<?x4x2x2xf64>"},
-      {"attention_mask", {{"q", "tensor<?x2x2x2xf64>"}, {"k", "tensor<?x3x2x2xf64>"}, {"v", "tensor<?x3x2x4xf64>"}, {"m", "tensor<?x1x2x3xf64>", false}}, "%y = zorse.attention %q, %k, %v mask %m {scale = 0.7 : f64} : (tensor<?x2x2x2xf64>, tensor<?x3x2x2xf64>, tensor<?x3x2x4xf64>, tensor<?x1x2x3xf64>) -> tensor<?x2x2x4xf64>", "tensor<?x2x2x4xf64>"},
-      {"attention_boolean_mask", {{"q", "tensor<?x2x2x2xf64>"}, {"k", "tensor<?x3x2x2xf64>"}, {"v", "tensor<?x3x2x2xf64>"}, {"m", "tensor<?x2x2x3xi1>"}}, "%y = zorse.attention %q, %k, %v mask %m {scale = 0.7 : f64} : (tensor<?x2x2x2xf64>, tensor<?x3x2x2xf64>, tensor<?x3x2x2xf64>, tensor<?x2x2x3xi1>) -> tensor<?x2x2x2xf64>", "tensor<?x2x2x2xf64>"},
-      {"cross_entropy", {X, {"ids", "tensor<?x2xi64>"}}, "%y = zorse.cross_entropy %x, %ids {ignore_index = 1 : i64} : (" T ", tensor<?x2xi64>) -> tensor<?x2xf64>", "tensor<?x2xf64>"},
-      {"cross_entropy_weights", {X, {"ids", "tensor<?x2xi64>"}, {"w", "tensor<4xf64>", false}}, "%y = zorse.cross_entropy %x, %ids weights %w : (" T ", tensor<?x2xi64>, tensor<4xf64>) -> tensor<?x2xf64>", "tensor<?x2xf64>"},
-      {"residual", {X, {"w", "tensor<4x4xf64>"}}, "%m = zorse.matmul %x, %w : " T ", tensor<4x4xf64> -> " T "\n%g = zorse.gelu %m : " T "\n%h = zorse.matmul %g, %w {transpose_b} : " T ", tensor<4x4xf64> -> " T "\n%y = arith.addf %x, %h : " T, T},
-      {"vanishing", {X, {"w", "tensor<4xf64>"}}, "%f = math.floor %w : tensor<4xf64>\n%b = zorse.broadcast %f dims [2] : tensor<4xf64> -> " T "\n%y = arith.addf %x, %b : " T, T, 0.1, 0.9},
+      {"rms_norm_one_plus_gain",
+       {X, {"g", "tensor<4xf64>"}},
+       "%c = arith.constant dense<1.0> : tensor<4xf64>\n%h = arith.addf %g, %c : tensor<4xf64>\n%y = zorse.rms_norm %x gain %h {epsilon = 0.01 : "
+       "f64} : (" T ", tensor<4xf64>) -> " T,
+       T},
+      {"rope",
+       {{"x", "tensor<?x3x2x4xf64>"}, {"c", "tensor<3x2xf64>", false}, {"s", "tensor<3x2xf64>", false}},
+       "%y = zorse.rope %x, %c, %s : (tensor<?x3x2x4xf64>, tensor<3x2xf64>, tensor<3x2xf64>) -> tensor<?x3x2x4xf64>",
+       "tensor<?x3x2x4xf64>"},
+      {"rope_interleaved",
+       {{"x", "tensor<?x3x2x4xf64>"}, {"c", "tensor<?x3x2xf64>", false}, {"s", "tensor<?x3x2xf64>", false}},
+       "%y = zorse.rope %x, %c, %s {interleaved} : (tensor<?x3x2x4xf64>, tensor<?x3x2xf64>, tensor<?x3x2xf64>) -> tensor<?x3x2x4xf64>",
+       "tensor<?x3x2x4xf64>"},
+      {"attention_causal",
+       {{"q", "tensor<?x3x4x2xf64>"}, {"k", "tensor<?x3x2x2xf64>"}, {"v", "tensor<?x3x2x2xf64>"}},
+       "%y = zorse.attention %q, %k, %v {causal, scale = 0.7 : f64} : (tensor<?x3x4x2xf64>, tensor<?x3x2x2xf64>, tensor<?x3x2x2xf64>) -> "
+       "tensor<?x3x4x2xf64>",
+       "tensor<?x3x4x2xf64>"},
+      {"attention_window_cap_dropout",
+       {{"q", "tensor<?x4x2x2xf64>"}, {"k", "tensor<?x4x2x2xf64>"}, {"v", "tensor<?x4x2x2xf64>"}},
+       "%y = zorse.attention %q, %k, %v {causal, window = 2 : i64, softcap = 1.5 : f64, dropout = 0.3 : f64, instance = 1 : i64, scale = 0.7 : f64} "
+       ": (tensor<?x4x2x2xf64>, tensor<?x4x2x2xf64>, tensor<?x4x2x2xf64>) -> tensor<?x4x2x2xf64>",
+       "tensor<?x4x2x2xf64>"},
+      {"attention_mask",
+       {{"q", "tensor<?x2x2x2xf64>"}, {"k", "tensor<?x3x2x2xf64>"}, {"v", "tensor<?x3x2x4xf64>"}, {"m", "tensor<?x1x2x3xf64>", false}},
+       "%y = zorse.attention %q, %k, %v mask %m {scale = 0.7 : f64} : (tensor<?x2x2x2xf64>, tensor<?x3x2x2xf64>, tensor<?x3x2x4xf64>, "
+       "tensor<?x1x2x3xf64>) -> tensor<?x2x2x4xf64>",
+       "tensor<?x2x2x4xf64>"},
+      {"attention_boolean_mask",
+       {{"q", "tensor<?x2x2x2xf64>"}, {"k", "tensor<?x3x2x2xf64>"}, {"v", "tensor<?x3x2x2xf64>"}, {"m", "tensor<?x2x2x3xi1>"}},
+       "%y = zorse.attention %q, %k, %v mask %m {scale = 0.7 : f64} : (tensor<?x2x2x2xf64>, tensor<?x3x2x2xf64>, tensor<?x3x2x2xf64>, "
+       "tensor<?x2x2x3xi1>) -> tensor<?x2x2x2xf64>",
+       "tensor<?x2x2x2xf64>"},
+      {"cross_entropy",
+       {X, {"ids", "tensor<?x2xi64>"}},
+       "%y = zorse.cross_entropy %x, %ids {ignore_index = 1 : i64} : (" T ", tensor<?x2xi64>) -> tensor<?x2xf64>",
+       "tensor<?x2xf64>"},
+      {"cross_entropy_weights",
+       {X, {"ids", "tensor<?x2xi64>"}, {"w", "tensor<4xf64>", false}},
+       "%y = zorse.cross_entropy %x, %ids weights %w : (" T ", tensor<?x2xi64>, tensor<4xf64>) -> tensor<?x2xf64>",
+       "tensor<?x2xf64>"},
+      {"residual",
+       {X, {"w", "tensor<4x4xf64>"}},
+       "%m = zorse.matmul %x, %w : " T ", tensor<4x4xf64> -> " T "\n%g = zorse.gelu %m : " T "\n%h = zorse.matmul %g, %w {transpose_b} : " T
+       ", tensor<4x4xf64> -> " T "\n%y = arith.addf %x, %h : " T,
+       T},
+      {"vanishing",
+       {X, {"w", "tensor<4xf64>"}},
+       "%f = math.floor %w : tensor<4xf64>\n%b = zorse.broadcast %f dims [2] : tensor<4xf64> -> " T "\n%y = arith.addf %x, %b : " T,
+       T,
+       0.1,
+       0.9},
   };
 }
 
@@ -321,9 +463,11 @@ INSTANTIATE_TEST_SUITE_P(Ops, Vjp, ::testing::ValuesIn(cases()), [](const auto &
 TEST(Statistics, OfF64AreF64AndOfF32AreF32) {
   auto context = makeContext();
   for (const char *type : {"f32", "f64"}) {
-    std::string t = std::string("tensor<?x4x") + type + ">", text =
-        "func.func @c.forward(%x: " + t + " {zorse.slot = \"boundary_in\", zorse.index = 0 : i64, zorse.gradient}) -> (" + t +
-        " {zorse.slot = \"boundary_out\", zorse.index = 0 : i64, zorse.gradient}) {\n%y = zorse.rms_norm %x {epsilon = 0.01 : f64} : (" + t + ") -> " + t + "\nreturn %y : " + t + "\n}";
+    std::string t = std::string("tensor<?x4x") + type + ">",
+                text =
+                    "func.func @c.forward(%x: " + t + " {zorse.slot = \"boundary_in\", zorse.index = 0 : i64, zorse.gradient}) -> (" + t +
+                    " {zorse.slot = \"boundary_out\", zorse.index = 0 : i64, zorse.gradient}) {\n%y = zorse.rms_norm %x {epsilon = 0.01 : f64} : (" +
+                    t + ") -> " + t + "\nreturn %y : " + t + "\n}";
     auto module = mlir::parseSourceString<mlir::ModuleOp>(text, context.get());
     auto pair = autodiff::differentiate(*module->getOps<mlir::func::FuncOp>().begin(), SavePolicy::MinimumCut);
     ASSERT_TRUE(mlir::succeeded(pair));

@@ -134,14 +134,20 @@ TEST(CodegenApi, ErrorsNameWhatIsWrong) {
 func.func @f(%x: tensor<?x4xf32> {@@boundary_in0}) -> (tensor<?x4xf32> {@@boundary_out0}) {
   %y = "test.unknown"(%x) : (tensor<?x4xf32>) -> tensor<?x4xf32>
   return %y : tensor<?x4xf32>
-})").find("'test.unknown' op has no CPU code"), std::string::npos);
+})")
+                .find("'test.unknown' op has no CPU code"),
+            std::string::npos);
   EXPECT_NE(errorsOf(R"(
 func.func @f(%x: tensor<?x4xf32>) -> (tensor<?x4xf32> {@@boundary_out0}) {
   return %x : tensor<?x4xf32>
-})").find("argument 0 of @f expects zorse.slot to name a slot kind, got none"), std::string::npos);
+})")
+                .find("argument 0 of @f expects zorse.slot to name a slot kind, got none"),
+            std::string::npos);
   EXPECT_NE(errorsOf(R"(
 func.func @f(%x: tensor<f64> {@@scalars0, zorse.scalar = "speed"}) -> (tensor<4xf32> {@@parameter_gradient0}) {
   %y = arith.constant dense<0.0> : tensor<4xf32>
   return %y : tensor<4xf32>
-})").find("expects zorse.scalar to be learning_rate, clip_factor or skip, got 'speed'"), std::string::npos);
+})")
+                .find("expects zorse.scalar to be learning_rate, clip_factor or skip, got 'speed'"),
+            std::string::npos);
 }

@@ -63,11 +63,11 @@ void write(char *to, Type element, const std::vector<double> &values) {
 std::vector<double> read(const char *from, Type element, size_t count) {
   std::vector<double> values(count);
   for (size_t i = 0; i < count; ++i)
-    values[i] = element.isF32()           ? reinterpret_cast<const float *>(from)[i]
-                : element.isF64()         ? reinterpret_cast<const double *>(from)[i]
-                : element.isInteger(64)   ? static_cast<double>(reinterpret_cast<const int64_t *>(from)[i])
-                : element.isInteger(32)   ? reinterpret_cast<const int32_t *>(from)[i]
-                                          : from[i];
+    values[i] = element.isF32()         ? reinterpret_cast<const float *>(from)[i]
+                : element.isF64()       ? reinterpret_cast<const double *>(from)[i]
+                : element.isInteger(64) ? static_cast<double>(reinterpret_cast<const int64_t *>(from)[i])
+                : element.isInteger(32) ? reinterpret_cast<const int32_t *>(from)[i]
+                                        : from[i];
   return values;
 }
 
@@ -100,7 +100,8 @@ struct Runner {
       int64_t low = number("test.low", 0), high = number("test.high", 2);
       bool positive = function.getArgAttr(i, "test.positive") != nullptr;
       for (int64_t j = 0; j < count; ++j) {
-        double value = isa<FloatType>(type.getElementType()) ? normal(random) : static_cast<double>(low + static_cast<int64_t>(random() % (high - low)));
+        double value =
+            isa<FloatType>(type.getElementType()) ? normal(random) : static_cast<double>(low + static_cast<int64_t>(random() % (high - low)));
         if (positive)
           value = std::fabs(value) + 0.1;
         if (type.getElementType().isF32())
@@ -257,7 +258,9 @@ OwningOpRef<ModuleOp> test::parse(MLIRContext &context, std::string text, const 
     text.replace(at, 2, type);
   // The seed of a loss arrives in f64.
   for (size_t at; (at = text.find("$CAST")) != std::string::npos;)
-    text.replace(at, 5, type == "f64" ? "%s = arith.addf %seed, %seed : tensor<f64>" : "%s0 = arith.addf %seed, %seed : tensor<f64>\n  %s = arith.truncf %s0 : tensor<f64> to tensor<" + type + ">");
+    text.replace(at, 5,
+                 type == "f64" ? "%s = arith.addf %seed, %seed : tensor<f64>"
+                               : "%s0 = arith.addf %seed, %seed : tensor<f64>\n  %s = arith.truncf %s0 : tensor<f64> to tensor<" + type + ">");
   // Short forms of the attributes that say what arguments and results are.
   for (size_t at = 0; (at = text.find("@@", at)) != std::string::npos;) {
     size_t end = at + 2;

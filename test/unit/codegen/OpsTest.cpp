@@ -53,7 +53,8 @@ func.func @f(%x: tensor<?x5x48x$T> {@@boundary_in0}, %dy: tensor<?x5x48x$T> {@@b
     -> (tensor<?x5x48x$T> {@@boundary_in_gradient0}, tensor<48x$T> {@@parameter_gradient0}) {
   %dx = zorse.layer_norm_grad_input %dy, %x, %m, %r gain %g : (tensor<?x5x48x$T>, tensor<?x5x48x$T>, tensor<?x5x$T>, tensor<?x5x$T>, tensor<48x$T>) -> tensor<?x5x48x$T>
   %dg, %db = zorse.layer_norm_grad_params %dy, %x, %m, %r : (tensor<?x5x48x$T>, tensor<?x5x48x$T>, tensor<?x5x$T>, tensor<?x5x$T>) -> (tensor<48x$T>, tensor<48x$T>)
-  return %dx, )") + read + R"( : tensor<?x5x48x$T>, tensor<48x$T>
+  return %dx, )") + read +
+                   R"( : tensor<?x5x48x$T>, tensor<48x$T>
 })");
 }
 
@@ -305,19 +306,22 @@ static std::string updateFunction(const std::string &op, const std::string &attr
       results += std::string(results.empty() ? "" : ", ") + state + " {@@state" + std::to_string(i) + "}";
       types += std::string(types.empty() ? "" : ", ") + state;
     }
-  arguments += "%lr: tensor<f64> {@@scalars0, zorse.scalar = \"learning_rate\", test.value = 0.01 : f64}, %c: tensor<f64> {@@scalars0, zorse.scalar = \"clip_factor\", test.value = 0.5 : f64}, "
-               "%s: tensor<i64> {@@scalars0, zorse.scalar = \"skip\", test.value = " + std::to_string(skip) + " : f64}, %t: tensor<f64> {@@optimizer_step_slot0, test.value = 3.0 : f64}";
+  arguments += "%lr: tensor<f64> {@@scalars0, zorse.scalar = \"learning_rate\", test.value = 0.01 : f64}, %c: tensor<f64> {@@scalars0, zorse.scalar "
+               "= \"clip_factor\", test.value = 0.5 : f64}, "
+               "%s: tensor<i64> {@@scalars0, zorse.scalar = \"skip\", test.value = " +
+               std::to_string(skip) + " : f64}, %t: tensor<f64> {@@optimizer_step_slot0, test.value = 3.0 : f64}";
   std::string call = op == "sgd" ? "%p, %g, %lr, %c, %s, %t" + std::string(moments ? " velocity %m" : "") : "%p, %g, %m, %v, %lr, %c, %s, %t";
-  std::string operandTypes = op == "sgd" ? state + ", " + state + ", tensor<f64>, tensor<f64>, tensor<i64>, tensor<f64>" + (moments ? ", " + state : "")
-                                         : state + ", " + state + ", " + state + ", " + state + ", tensor<f64>, tensor<f64>, tensor<i64>, tensor<f64>";
+  std::string operandTypes = op == "sgd"
+                                 ? state + ", " + state + ", tensor<f64>, tensor<f64>, tensor<i64>, tensor<f64>" + (moments ? ", " + state : "")
+                                 : state + ", " + state + ", " + state + ", " + state + ", tensor<f64>, tensor<f64>, tensor<i64>, tensor<f64>";
   int count = 1 + moments;
   std::string returned;
   for (int i = 0; i < count; ++i)
     returned += (i ? ", %r#" : "%r#") + std::to_string(i);
   if (count == 1)
     returned = "%r";
-  return "func.func @f(" + arguments + ") -> (" + results + ") {\n  %r" + (count > 1 ? ":" + std::to_string(count) : "") + " = zorse." + op + "_update " + call + " {" + attributes + "} : (" +
-         operandTypes + ") -> (" + types + ")\n  return " + returned + " : " + types + "\n}";
+  return "func.func @f(" + arguments + ") -> (" + results + ") {\n  %r" + (count > 1 ? ":" + std::to_string(count) : "") + " = zorse." + op +
+         "_update " + call + " {" + attributes + "} : (" + operandTypes + ") -> (" + types + ")\n  return " + returned + " : " + types + "\n}";
 }
 
 TEST(CodegenOps, Updates) {
@@ -327,8 +331,11 @@ TEST(CodegenOps, Updates) {
     checkFunctions(updateFunction("sgd", "momentum = 0.0 : f64, weight_decay = 0.1 : f64", 0, skip), options);
     checkFunctions(updateFunction("sgd", "momentum = 0.9 : f64, weight_decay = 0.0 : f64", 1, skip), options);
     checkFunctions(updateFunction("sgd", "momentum = 0.9 : f64, weight_decay = 0.1 : f64, nesterov", 1, skip), options);
-    checkFunctions(updateFunction("adam", "beta1 = 0.9 : f64, beta2 = 0.999 : f64, epsilon = 1.0e-8 : f64, weight_decay = 0.1 : f64, decoupled", 2, skip), options);
-    checkFunctions(updateFunction("adam", "beta1 = 0.9 : f64, beta2 = 0.999 : f64, epsilon = 1.0e-8 : f64, weight_decay = 0.1 : f64", 2, skip), options);
+    checkFunctions(
+        updateFunction("adam", "beta1 = 0.9 : f64, beta2 = 0.999 : f64, epsilon = 1.0e-8 : f64, weight_decay = 0.1 : f64, decoupled", 2, skip),
+        options);
+    checkFunctions(updateFunction("adam", "beta1 = 0.9 : f64, beta2 = 0.999 : f64, epsilon = 1.0e-8 : f64, weight_decay = 0.1 : f64", 2, skip),
+                   options);
   }
 }
 
@@ -411,7 +418,8 @@ func.func @f(%x: tensor<?x70001x$T> {@@boundary_in0}, %y: tensor<?x3x131x$T> {@@
   %n = zorse.layer_norm %t gain %g {epsilon = 1.0e-5 : f64} : (tensor<?x3x131x$T>, tensor<131x$T>) -> tensor<?x3x131x$T>
   %r = zorse.reduce sum %n dims [0, 1] : tensor<?x3x131x$T> -> tensor<131x$T>
   return %m, %n, %r : tensor<?x70001x$T>, tensor<?x3x131x$T>, tensor<131x$T>
-})", options);
+})",
+                 options);
 }
 
 // The attention half of a GPT block as units and autodiff make it, at its real size.
@@ -455,5 +463,6 @@ func.func @f.backward(%x: tensor<?x6x16x$T> {@@boundary_in0}, %g: tensor<16x$T> 
   %dg = zorse.rms_norm_grad_params %dn, %x, %r : (tensor<?x6x16x$T>, tensor<?x6x16x$T>, tensor<?x6x$T>) -> tensor<16x$T>
   %dx = zorse.rms_norm_grad_input %dn, %x, %r gain %g : (tensor<?x6x16x$T>, tensor<?x6x16x$T>, tensor<?x6x$T>, tensor<16x$T>) -> tensor<?x6x16x$T>
   return %dx, %dg, %dw, %dv : tensor<?x6x16x$T>, tensor<16x$T>, tensor<16x48x$T>, tensor<48x16x$T>
-})", options);
+})",
+                 options);
 }

@@ -17,8 +17,8 @@ namespace {
 
 class DescribeMachine : public ::testing::Test {
 protected:
-  std::filesystem::path root =
-      std::filesystem::path(::testing::TempDir()) / ("machine-" + std::to_string(::getpid()) + "-" + ::testing::UnitTest::GetInstance()->current_test_info()->name());
+  std::filesystem::path root = std::filesystem::path(::testing::TempDir()) /
+                               ("machine-" + std::to_string(::getpid()) + "-" + ::testing::UnitTest::GetInstance()->current_test_info()->name());
   DescribeOptions options;
 
   void SetUp() override {

@@ -84,7 +84,9 @@ TEST(Inspect, BrokenBundlesAreErrors) {
   Done unknown = inspect(path + " --program=nobody");
   EXPECT_EQ(unknown.code, 1);
   EXPECT_NE(unknown.output.find("error: expects a device of the bundle, got 'nobody'. It has: d0"), std::string::npos) << unknown.output;
-  { std::ofstream(path + "/programs/2.pb", std::ios::app) << "x"; }
+  {
+    std::ofstream(path + "/programs/2.pb", std::ios::app) << "x";
+  }
   Done damaged = inspect(path);
   EXPECT_EQ(damaged.code, 1);
   EXPECT_NE(damaged.output.find("programs/2.pb: its SHA-256 is"), std::string::npos) << damaged.output;

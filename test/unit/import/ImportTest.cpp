@@ -115,7 +115,7 @@ private:
 
 struct Outcome {
   bool ok = false;
-  std::string text;     ///< the module, or the error
+  std::string text; ///< the module, or the error
   ImportedModel model;
 };
 
@@ -142,10 +142,10 @@ Outcome import(const std::string &path, const ImportOptions &options = {}) {
 
 bool contains(const std::string &text, const std::string &part) { return text.find(part) != std::string::npos; }
 
-#define EXPECT_ERROR(outcome, part)                                                                                                                             \
-  do {                                                                                                                                                          \
-    EXPECT_FALSE((outcome).ok);                                                                                                                                 \
-    EXPECT_TRUE(contains((outcome).text, part)) << (outcome).text;                                                                                              \
+#define EXPECT_ERROR(outcome, part)                                                                                                                  \
+  do {                                                                                                                                               \
+    EXPECT_FALSE((outcome).ok);                                                                                                                      \
+    EXPECT_TRUE(contains((outcome).text, part)) << (outcome).text;                                                                                   \
   } while (0)
 
 TEST(Import, MergedSampleAxisIsFoundAndMadeDynamic) {
@@ -293,10 +293,12 @@ TEST(Import, BiasesOfScores) {
   EXPECT_ERROR(folded, "'val_3' [6, 6]. Say it with --train=PATTERN and --freeze=PATTERN");
   ImportOptions options;
   options.trainable["val_3"] = TrainableChoice::Train;
-  Outcome trained = withBias([](Graph &graph) {
-    graph.weight("val_3", {6, 6});
-    return std::string("val_3");
-  }, options);
+  Outcome trained = withBias(
+      [](Graph &graph) {
+        graph.weight("val_3", {6, 6});
+        return std::string("val_3");
+      },
+      options);
   EXPECT_TRUE(contains(trained.text, "zorse.parameter = \"val_3\", zorse.trainable = true")) << trained.text;
 }
 
@@ -328,8 +330,8 @@ TEST(ImportErrors, ReductionsThatAreNotFolded) {
 }
 
 /// x * p, with what the file says about p; then the loss.
-Outcome withFactor(const std::string &name, std::vector<int64_t> shape, const std::string &facts = "", const ImportOptions &options = {}, const std::string &torchCall = "",
-                   const std::string &signature = "") {
+Outcome withFactor(const std::string &name, std::vector<int64_t> shape, const std::string &facts = "", const ImportOptions &options = {},
+                   const std::string &torchCall = "", const std::string &signature = "") {
   Graph graph;
   graph.weight(name, shape);
   graph.node("Gather", {"w", "ids"}, {"x"});
@@ -356,7 +358,9 @@ Outcome withFactor(const std::string &name, std::vector<int64_t> shape, const st
   return import(graph.write("factor.onnx"), options);
 }
 
-bool isTrained(const Outcome &outcome, const std::string &name) { return contains(outcome.text, "zorse.parameter = \"" + name + "\", zorse.trainable = true"); }
+bool isTrained(const Outcome &outcome, const std::string &name) {
+  return contains(outcome.text, "zorse.parameter = \"" + name + "\", zorse.trainable = true");
+}
 
 const char *kBothTrained = R"({"version":1,"parameters":{"w":{"shape":[11,4],"trained":true},"p":{"shape":[4],"trained":true}}})";
 
@@ -390,7 +394,8 @@ TEST(TrainedParameters, FactsOfTheModuleAreBelieved) {
   EXPECT_TRUE(isTrained(withFactor("p", {4}, kBothTrained), "p"));
   Outcome frozen = withFactor("p", {4}, R"({"version":1,"parameters":{"w":{"shape":[11,4],"trained":true},"p":{"shape":[4],"trained":false}}})");
   EXPECT_TRUE(frozen.ok && !isTrained(frozen, "p") && isTrained(frozen, "w")) << frozen.text;
-  Outcome buffer = withFactor("norm.weight", {4}, R"({"version":1,"parameters":{"w":{"shape":[11,4],"trained":true}},"buffers":{"norm.weight":{"shape":[4]}}})");
+  Outcome buffer =
+      withFactor("norm.weight", {4}, R"({"version":1,"parameters":{"w":{"shape":[11,4],"trained":true}},"buffers":{"norm.weight":{"shape":[4]}}})");
   EXPECT_TRUE(buffer.ok && !isTrained(buffer, "norm.weight")) << buffer.text;
 }
 
@@ -410,8 +415,9 @@ TEST(TrainedParameters, WhatTheFileDoesNotHoldIsAnError) {
 }
 
 TEST(TrainedParameters, MergedWithOneThatIsNotTrained) {
-  EXPECT_ERROR(withFactor("p", {4}, R"({"version":1,"parameters":{"w":{"trained":true},"p":{"trained":true},"q":{"trained":false}},"equal":[["p","q"]]})"),
-               "of the values of a trained parameter, and not in the file: 'q' (into 'p'?)");
+  EXPECT_ERROR(
+      withFactor("p", {4}, R"({"version":1,"parameters":{"w":{"trained":true},"p":{"trained":true},"q":{"trained":false}},"equal":[["p","q"]]})"),
+      "of the values of a trained parameter, and not in the file: 'q' (into 'p'?)");
 }
 
 TEST(TrainedParameters, GradientsStopAtDetach) {
@@ -424,9 +430,11 @@ TEST(TrainedParameters, GradientsStopAtDetach) {
   std::string detached = R"({"version":1,"parameters":{"w":{"trained":true},"p":{"trained":true}},"detached":1})";
   EXPECT_ERROR(withFactor("p", {4}, detached), "the module detaches 1 value that has a gradient, the file says so of 0");
   EXPECT_TRUE(withFactor("p", {4}, detached, {}, call).ok);
-  EXPECT_ERROR(withFactor("p", {4}, R"({"version":1,"parameters":{"w":{},"p":{}},"unsaid":["Scale has a backward of its own"]})"), "Scale has a backward of its own");
+  EXPECT_ERROR(withFactor("p", {4}, R"({"version":1,"parameters":{"w":{},"p":{}},"unsaid":["Scale has a backward of its own"]})"),
+               "Scale has a backward of its own");
   // The exporter's node mentions a detach that is gone.
-  EXPECT_ERROR(withFactor("norm.weight", {4}, "", {}, "%mul : [num_users=1] = call_function[target=torch.ops.aten.mul.Tensor](args = (%detach, %p_p), kwargs = {})",
+  EXPECT_ERROR(withFactor("norm.weight", {4}, "", {},
+                          "%mul : [num_users=1] = call_function[target=torch.ops.aten.mul.Tensor](args = (%detach, %p_p), kwargs = {})",
                           "\np_w: PARAMETER target='w'\np_p: PARAMETER target='norm.weight'\n"),
                "the exporter has dropped it (1 times)");
 }
@@ -448,15 +456,21 @@ TEST(TrainedParameters, PaddingRows) {
     return import(graph.write("padded.onnx")).text;
   };
   const char *facts = R"({"version":1,"parameters":{"w":{"trained":true}},"padding":{"w":3}})";
-  auto call = [](const char *arguments) { return std::string("%embedding : [num_users=1] = call_function[target=torch.ops.aten.embedding.default](args = (") + arguments + "), kwargs = {})"; };
+  auto call = [](const char *arguments) {
+    return std::string("%embedding : [num_users=1] = call_function[target=torch.ops.aten.embedding.default](args = (") + arguments +
+           "), kwargs = {})";
+  };
   EXPECT_TRUE(contains(padded("", facts), "padding = 3"));
   EXPECT_TRUE(contains(padded(call("%p_w, %ids, 2"), ""), "padding = 2"));
   EXPECT_FALSE(contains(padded(call("%p_w, %ids"), facts), "padding")); // this use has none
   EXPECT_FALSE(contains(padded("", ""), "padding"));
 }
 
-// Files as PyTorch wrote them (make_exports.py): a frozen bias, a buffer, a scalar, exp(g), a tied table with a padding row, with and without a detach.
-Outcome exported(const std::string &name, const ImportOptions &options = {}) { return import(std::string(ZORSE_EXPORTS) + "/" + name + ".onnx", options); }
+// Files as PyTorch wrote them (make_exports.py): a frozen bias, a buffer, a scalar, exp(g), a tied table with a padding row, with and without a
+// detach.
+Outcome exported(const std::string &name, const ImportOptions &options = {}) {
+  return import(std::string(ZORSE_EXPORTS) + "/" + name + ".onnx", options);
+}
 
 TEST(TrainedParameters, OfExportsWithFacts) {
   for (const char *form : {"unoptimised", "opset23", "torchscript", "torchscript-eval"}) {
@@ -532,7 +546,8 @@ TEST(ImportErrors, SequenceBeyondThePositionTable) {
   ImportOptions options;
   options.sequence = 8;
   Outcome outcome = import(graph.write("positions.onnx"), options);
-  EXPECT_ERROR(outcome, "node 'n_places' (Gather): id 7 is outside 'wpe.weight', which has 5 entries along axis 0; positions up to 4 exist: compile with --seq at most 5");
+  EXPECT_ERROR(outcome, "node 'n_places' (Gather): id 7 is outside 'wpe.weight', which has 5 entries along axis 0; positions up to 4 exist: compile "
+                        "with --seq at most 5");
   EXPECT_ERROR(outcome, "its operands: 'wpe.weight' float32 [5, 4], 'positions' constant int64 [8]");
 }
 
@@ -557,7 +572,8 @@ TEST(ImportErrors, UnknownOperatorsAreReportedTogether) {
   EXPECT_ERROR(outcome, "2 operators are not supported: LSTM (2 nodes: 'n_a', 'n_loss'), NonMaxSuppression (1 node: 'n_b')");
 }
 
-// What to do about an operator is said where something can be done; convolutions are reported with the others, each with what keeps it from being supported.
+// What to do about an operator is said where something can be done; convolutions are reported with the others, each with what keeps it from being
+// supported.
 TEST(ImportErrors, AllLimitsAtOnceWithRemedies) {
   Graph graph;
   graph.input("image", 1, {2, 3, 8, 8});
@@ -631,7 +647,7 @@ TEST(ImportErrors, AttributesThatAreNotRead) {
 }
 
 TEST(ImportErrors, AttributesOfFunctions) {
-  auto with = [](const std::function<void(onnx::Function &, onnx::Node &body, onnx::Node &call)> &change) {
+  auto with = [](const std::function<void(onnx::Function &, onnx::Node & body, onnx::Node & call)> &change) {
     Graph graph;
     graph.node("Gather", {"w", "ids"}, {"x"});
     onnx::Function *function = graph.model.add_functions();
@@ -657,7 +673,8 @@ TEST(ImportErrors, AttributesOfFunctions) {
     attribute->set_ref_attr_name(name);
   };
   EXPECT_TRUE(with([&](auto &, auto &body, auto &call) { refer(body, "keep"), Graph::attribute(call, "keep", 1); }).ok);
-  EXPECT_ERROR(with([&](auto &, auto &body, auto &call) { refer(body, "keep"), Graph::attribute(call, "keeep", 1); }), "attribute 'keeep', which the function does not have");
+  EXPECT_ERROR(with([&](auto &, auto &body, auto &call) { refer(body, "keep"), Graph::attribute(call, "keeep", 1); }),
+               "attribute 'keeep', which the function does not have");
   EXPECT_ERROR(with([&](auto &, auto &body, auto &) { refer(body, "kept"); }), "'kept', and the function around it has none of this name");
   Outcome newer = with([&](auto &function, auto &, auto &) { function.add_opset_import()->set_version(27); });
   EXPECT_ERROR(newer, "operator set version 13 to 26, found 27");

@@ -1,9 +1,11 @@
-// Imports an ONNX file, optionally recognises its ops, and evaluates @model on the file's own weights: what a reference in Python compares with PyTorch.
+// Imports an ONNX file, optionally recognises its ops, and evaluates @model on the file's own weights: what a reference in Python compares with
+// PyTorch.
 //
 //   evaluate-onnx model.onnx rows [--seq N] [--recognize] [--f64] [--print] [--loss cross_entropy] [--gradients] [--trust-guess] name=ids.bin ...
 //
-// Inputs are raw int64 (or float64 with a name ending in ':f') of rows x shape. Prints one line per result: term, role, coefficient, denominator per row, and the rows' values; then the loss;
-// with --gradients also one line for every parameter that is trained: its name and the elements of its gradient. What the importer decided goes to the error output.
+// Inputs are raw int64 (or float64 with a name ending in ':f') of rows x shape. Prints one line per result: term, role, coefficient, denominator per
+// row, and the rows' values; then the loss; with --gradients also one line for every parameter that is trained: its name and the elements of its
+// gradient. What the importer decided goes to the error output.
 #include "zorse/Autodiff/Autodiff.h"
 #include "zorse/Dialect/Zorse/ZorseDialect.h"
 #include "zorse/Import/ONNX/Import.h"
@@ -31,11 +33,36 @@ static std::vector<double> decode(const WeightSource &weight) {
   std::vector<double> out(count);
   for (int64_t i = 0; i < count; ++i) {
     switch (weight.storedType) {
-    case WeightSource::Type::F64: { double v; std::memcpy(&v, weight.data + 8 * i, 8); out[i] = v; break; }
-    case WeightSource::Type::I64: { int64_t v; std::memcpy(&v, weight.data + 8 * i, 8); out[i] = static_cast<double>(v); break; }
-    case WeightSource::Type::Bool: out[i] = weight.data[i]; break;
-    case WeightSource::Type::BF16: { uint16_t h; std::memcpy(&h, weight.data + 2 * i, 2); uint32_t w = uint32_t(h) << 16; float v; std::memcpy(&v, &w, 4); out[i] = v; break; }
-    default: { float v; std::memcpy(&v, weight.data + 4 * i, 4); out[i] = v; break; }
+    case WeightSource::Type::F64: {
+      double v;
+      std::memcpy(&v, weight.data + 8 * i, 8);
+      out[i] = v;
+      break;
+    }
+    case WeightSource::Type::I64: {
+      int64_t v;
+      std::memcpy(&v, weight.data + 8 * i, 8);
+      out[i] = static_cast<double>(v);
+      break;
+    }
+    case WeightSource::Type::Bool:
+      out[i] = weight.data[i];
+      break;
+    case WeightSource::Type::BF16: {
+      uint16_t h;
+      std::memcpy(&h, weight.data + 2 * i, 2);
+      uint32_t w = uint32_t(h) << 16;
+      float v;
+      std::memcpy(&v, &w, 4);
+      out[i] = v;
+      break;
+    }
+    default: {
+      float v;
+      std::memcpy(&v, weight.data + 4 * i, 4);
+      out[i] = v;
+      break;
+    }
     }
   }
   return out;
@@ -43,7 +70,8 @@ static std::vector<double> decode(const WeightSource &weight) {
 
 /// The gradient of the loss with respect to what is trained, by the rules that units are differentiated with.
 /// \param seeds  of every numerator: coefficient / denominator
-static bool printGradients(mlir::func::FuncOp function, const std::vector<reference::Tensor> &arguments, const reference::Options &options, const std::map<int64_t, double> &seeds) {
+static bool printGradients(mlir::func::FuncOp function, const std::vector<reference::Tensor> &arguments, const reference::Options &options,
+                           const std::map<int64_t, double> &seeds) {
   mlir::Block &body = function.getBody().front();
   mlir::Operation *end = body.getTerminator();
   std::map<std::pair<std::string, int64_t>, reference::Tensor> slots;
@@ -88,10 +116,12 @@ static bool printGradients(mlir::func::FuncOp function, const std::vector<refere
   auto run = [&](mlir::func::FuncOp part) {
     std::vector<reference::Tensor> operands;
     for (unsigned i = 0; i < part.getNumArguments(); ++i)
-      operands.push_back(slots.at({part.getArgAttrOfType<mlir::StringAttr>(i, attributes::kSlot).str(), part.getArgAttrOfType<mlir::IntegerAttr>(i, attributes::kIndex).getInt()}));
+      operands.push_back(slots.at({part.getArgAttrOfType<mlir::StringAttr>(i, attributes::kSlot).str(),
+                                   part.getArgAttrOfType<mlir::IntegerAttr>(i, attributes::kIndex).getInt()}));
     auto values = reference::evaluate(part, operands, options);
     for (unsigned i = 0; mlir::succeeded(values) && i < part.getNumResults(); ++i)
-      slots[{part.getResultAttrOfType<mlir::StringAttr>(i, attributes::kSlot).str(), part.getResultAttrOfType<mlir::IntegerAttr>(i, attributes::kIndex).getInt()}] = (*values)[i];
+      slots[{part.getResultAttrOfType<mlir::StringAttr>(i, attributes::kSlot).str(),
+             part.getResultAttrOfType<mlir::IntegerAttr>(i, attributes::kIndex).getInt()}] = (*values)[i];
     return mlir::succeeded(values);
   };
   if (!run(pair->forward) || !run(pair->backward))

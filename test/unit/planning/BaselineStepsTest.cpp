@@ -31,7 +31,8 @@ double weightOf(const Weights &w, const std::vector<bool> &side) {
 
 /// The example of Stoer and Wagner's paper: {3, 4, 7, 8} (from 1) are cut off with weight 4.
 TEST(Cuts, StoerAndWagnersExample) {
-  Weights w = graph(8, {{0, 1, 2}, {0, 4, 3}, {1, 2, 3}, {1, 4, 2}, {1, 5, 2}, {2, 3, 4}, {2, 6, 2}, {3, 6, 2}, {3, 7, 2}, {4, 5, 3}, {5, 6, 1}, {6, 7, 3}});
+  Weights w =
+      graph(8, {{0, 1, 2}, {0, 4, 3}, {1, 2, 3}, {1, 4, 2}, {1, 5, 2}, {2, 3, 4}, {2, 6, 2}, {3, 6, 2}, {3, 7, 2}, {4, 5, 3}, {5, 6, 1}, {6, 7, 3}});
   Cut cut = lightestCut(w);
   EXPECT_EQ(cut.weight, 4);
   bool side = cut.side[2];

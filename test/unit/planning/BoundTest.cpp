@@ -10,8 +10,8 @@ using namespace zorse::planning;
 
 namespace {
 
-/// Per unit and sample: the fast ones read and write 4e6 bytes at 1 GB/s and make two calls of 10 us for 8 samples; the slow one computes 3 · 128e6 FLOPs
-/// (head: 3 · 512e6) at 0.25 TFLOP/s, and nothing for the embedding, which has none.
+/// Per unit and sample: the fast ones read and write 4e6 bytes at 1 GB/s and make two calls of 10 us for 8 samples; the slow one computes 3 · 128e6
+/// FLOPs (head: 3 · 512e6) at 0.25 TFLOP/s, and nothing for the embedding, which has none.
 constexpr double kFast = 4e-3 + 2e-5 / 8, kSlowBlock = 3 * 128e6 / 0.25e12, kSlowHead = 3 * 512e6 / 0.25e12;
 
 TEST(Bound, ByHand) {

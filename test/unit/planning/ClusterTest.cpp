@@ -34,7 +34,8 @@ void expectSame(const Cluster &a, const Cluster &b) {
   for (size_t d = 0; d < a.devices.size(); ++d) {
     const ClusterDevice &x = a.devices[d], &y = b.devices[d];
     auto all = [](const ClusterDevice &v) {
-      return std::make_tuple(v.name, v.kind, v.arch, v.type, v.node, v.speed[0], v.speed[1], v.speed[2], v.halfRows, v.memoryBandwidth, v.launch, v.memory, v.reserve, v.threads, v.price);
+      return std::make_tuple(v.name, v.kind, v.arch, v.type, v.node, v.speed[0], v.speed[1], v.speed[2], v.halfRows, v.memoryBandwidth, v.launch,
+                             v.memory, v.reserve, v.threads, v.price);
     };
     EXPECT_EQ(all(x), all(y)) << x.name;
   }
@@ -160,9 +161,12 @@ TEST(Cluster, Everything) {
 }
 
 TEST(Cluster, WrittenAndReadBack) {
-  for (std::string yaml : {std::string(kEverything), std::string("nodes: [{name: \"é:0\", devices: [{name: \"null\", speed: 1e9}, {name: 'a:', speed: 1e9}, {name: 'x:1', speed: 1e9}, "
-                                                                 "{name: 'x:2', speed: 1e9}]}]\nname: \"two\\nlines \\\"quoted\\\" \\x07\""),
-                           std::string("nodes: [{name: n, count: 3, devices: [{name: b, type: T4}]}, {name: m, devices: []}, {name: 'k:0', devices: [{name: 'b:3', type: T4}]}]")}) {
+  for (std::string yaml :
+       {std::string(kEverything),
+        std::string("nodes: [{name: \"é:0\", devices: [{name: \"null\", speed: 1e9}, {name: 'a:', speed: 1e9}, {name: 'x:1', speed: 1e9}, "
+                    "{name: 'x:2', speed: 1e9}]}]\nname: \"two\\nlines \\\"quoted\\\" \\x07\""),
+        std::string("nodes: [{name: n, count: 3, devices: [{name: b, type: T4}]}, {name: m, devices: []}, {name: 'k:0', devices: [{name: 'b:3', "
+                    "type: T4}]}]")}) {
     Cluster once = read(yaml);
     std::string text = writeCluster(once);
     SCOPED_TRACE(text);
@@ -174,7 +178,8 @@ TEST(Cluster, WrittenAndReadBack) {
 }
 
 TEST(Cluster, WritesCountsBack) {
-  std::string text = writeCluster(read("nodes: [{name: a, count: 128, devices: [{name: g, type: A100-40, count: 4}]}, {name: b, count: 96, devices: [{name: v, type: V100-16, count: 4}]}]"));
+  std::string text = writeCluster(read("nodes: [{name: a, count: 128, devices: [{name: g, type: A100-40, count: 4}]}, {name: b, count: 96, devices: "
+                                       "[{name: v, type: V100-16, count: 4}]}]"));
   EXPECT_LT(std::count(text.begin(), text.end(), '\n'), 20) << text;
 }
 
@@ -199,7 +204,8 @@ links:
   EXPECT_EQ(cluster.devices[0].memoryBandwidth, 2 * 10e9);
   EXPECT_EQ(cluster.devices[0].launch, 5e-6);
   EXPECT_EQ(cluster.devices[3].memoryBandwidth, 4 * 10e9);
-  Cluster others = read("nodes: [{name: n, devices: [{name: s, kind: sim, speed: 1e12}, {name: u, speed: 1e12, memory_bandwidth: unlimited, launch: 0}]}]");
+  Cluster others =
+      read("nodes: [{name: n, devices: [{name: s, kind: sim, speed: 1e12}, {name: u, speed: 1e12, memory_bandwidth: unlimited, launch: 0}]}]");
   EXPECT_EQ(others.devices[0].memoryBandwidth, 500e9);
   EXPECT_EQ(others.devices[0].launch, 1e-5);
   EXPECT_EQ(others.devices[1].memoryBandwidth, 0);
@@ -229,7 +235,8 @@ TEST(Cluster, KindsAndArchitectures) {
   }
   EXPECT_EQ(read(device("speed: 1e9, arch: x86-64-v2")).devices[0].arch, "x86-64-v2");
   EXPECT_EQ(read(device("speed: 1e9, kind: \"null\"")).devices[0].kind, "null");
-  EXPECT_MISTAKE(device("speed: 1e9, kind: null"), "device 'a': expected a kind out of cpu, null, cuda, sim, got nothing; a null device is asked for by kind: \"null\", in quotes");
+  EXPECT_MISTAKE(device("speed: 1e9, kind: null"),
+                 "device 'a': expected a kind out of cpu, null, cuda, sim, got nothing; a null device is asked for by kind: \"null\", in quotes");
   EXPECT_MISTAKE(device("speed: 1e9, kind:"), "in quotes");
   EXPECT_MISTAKE(device("speed: 1e9, arch: x86-64-v9"), "device 'a': arch: expected x86-64, x86-64-v2, x86-64-v3");
   EXPECT_MISTAKE(device("type: T4, arch: sm_75"), "there are none to choose from for devices of kind cuda; leave it out");
@@ -249,9 +256,12 @@ TEST(Cluster, Mistakes) {
   EXPECT_MISTAKE(device("type: a100"), "did you mean 'A100-40' or 'A100-80'?");
   EXPECT_MISTAKE(device("type: TPUv9"), "another type needs at least 'speed', 'memory' and 'kind'");
   read(device("type: TPUv9, speed: 1e12, kind: sim"));
-  EXPECT_MISTAKE("nodes:\n  - name: n0\n    devices:\n      - {name: a, speed: 1e9}\n      - {name: a, speed: 1e9}\n", "line 5: device 'a' is named twice");
-  EXPECT_MISTAKE("nodes:\n  - {name: n, count: 2, devices: [{name: a, speed: 1e9}]}\n  - {name: m, devices: [{name: 'a:1', speed: 1e9}]}\n", "line 3: device 'a:1' is named twice");
-  EXPECT_MISTAKE("nodes:\n  - {name: n, devices: [{name: a, speed: 1e9}]}\n  - {name: n, devices: [{name: b, speed: 1e9}]}\n", "line 3: node 'n' is listed twice");
+  EXPECT_MISTAKE("nodes:\n  - name: n0\n    devices:\n      - {name: a, speed: 1e9}\n      - {name: a, speed: 1e9}\n",
+                 "line 5: device 'a' is named twice");
+  EXPECT_MISTAKE("nodes:\n  - {name: n, count: 2, devices: [{name: a, speed: 1e9}]}\n  - {name: m, devices: [{name: 'a:1', speed: 1e9}]}\n",
+                 "line 3: device 'a:1' is named twice");
+  EXPECT_MISTAKE("nodes:\n  - {name: n, devices: [{name: a, speed: 1e9}]}\n  - {name: n, devices: [{name: b, speed: 1e9}]}\n",
+                 "line 3: node 'n' is listed twice");
   EXPECT_MISTAKE(device("template: x, speed: 1e9"), "line 4: device: there is no template 'x'; the file has no such templates");
   EXPECT_MISTAKE("templates: {devices: {fast: {type: T4}}}\n" + device("template: fats"), "there is no template 'fats'; did you mean 'fast'?");
   EXPECT_MISTAKE("templates: {devices: {fast: {typ: T4}}}\n" + device("template: fast"), "line 1: template 'fast': unknown key 'typ'");
@@ -263,7 +273,8 @@ TEST(Cluster, Figures) {
   EXPECT_MISTAKE(device("speed: fast"), "line 4: device 'a': speed: expected a number, plain or with one of MFLOP/s, GFLOP/s");
   EXPECT_MISTAKE(device("speed: 4 GFLOPs"), "got '4 GFLOPs'; did you mean 'GFLOP/s'?");
   for (const char *speed : {"0", "-1", "1e31", "12", "1e-300", "4e9 PFLOP/s"})
-    EXPECT_MISTAKE(device(std::string("speed: ") + speed), std::string("device 'a': speed: expected a figure from 1e+06 to 1e+18, got '") + speed + "'; a speed is");
+    EXPECT_MISTAKE(device(std::string("speed: ") + speed),
+                   std::string("device 'a': speed: expected a figure from 1e+06 to 1e+18, got '") + speed + "'; a speed is");
   for (const char *speed : {"nan", "inf", ".inf", "0x10000000", "1e", "", "[1]", "~"})
     EXPECT_MISTAKE(device(std::string("speed: ") + speed), "speed: expected");
   EXPECT_MISTAKE(device("speed: {f32: 0}"), "its speed is not known");
@@ -277,9 +288,11 @@ TEST(Cluster, Figures) {
   EXPECT_MISTAKE(device("speed: 1e9, launch: -1 us"), "launch: expected 0 or a figure from 0 to 100");
   EXPECT_MISTAKE(device("speed: 1e9, price: -1"), "price: expected 0 or a figure");
   EXPECT_MISTAKE(device("speed: 1e9, half_rows: nan"), "half_rows: expected a number, got 'nan'");
-  EXPECT_MISTAKE(device("speed: 1e9, memory_bandwidth: 0"), "memory_bandwidth: expected a figure from 1000 to 1e+15, got '0'; what has no limit is 'unlimited'");
+  EXPECT_MISTAKE(device("speed: 1e9, memory_bandwidth: 0"),
+                 "memory_bandwidth: expected a figure from 1000 to 1e+15, got '0'; what has no limit is 'unlimited'");
   std::string two = device("speed: 1e9");
-  EXPECT_MISTAKE(two + "links: {inter_node: {bandwidth: 0}}", "line 5: links.inter_node.bandwidth: expected a figure from 1000 to 1e+15, got '0'; devices that nothing connects");
+  EXPECT_MISTAKE(two + "links: {inter_node: {bandwidth: 0}}",
+                 "line 5: links.inter_node.bandwidth: expected a figure from 1000 to 1e+15, got '0'; devices that nothing connects");
   EXPECT_MISTAKE(two + "links: {intra_node: {latency: 1 h}}", "expected a number, plain or with one of ns, us, ms, s, got '1 h'");
   EXPECT_MISTAKE(two + "links: {inter_site: 3}", "links.inter_site: expected {bandwidth, latency, flow}, got '3'");
   EXPECT_MISTAKE(two + "    host_memory: 0\n", "node 'n': host_memory: expected a figure");
@@ -287,18 +300,23 @@ TEST(Cluster, Figures) {
 }
 
 TEST(Cluster, Sites) {
-  const std::string nodes = "nodes:\n  - {name: x, site: east, devices: [{name: a, speed: 1e9}]}\n  - {name: y, site: west, devices: [{name: b, speed: 1e9}]}\n";
+  const std::string nodes =
+      "nodes:\n  - {name: x, site: east, devices: [{name: a, speed: 1e9}]}\n  - {name: y, site: west, devices: [{name: b, speed: 1e9}]}\n";
   const std::string sites = "sites: [{name: east}, {name: west}]\n";
-  EXPECT_MISTAKE(sites + nodes, "line 1: sites 'east' and 'west' are not connected: expected a bandwidth between them, found none; give links.inter_site");
+  EXPECT_MISTAKE(sites + nodes,
+                 "line 1: sites 'east' and 'west' are not connected: expected a bandwidth between them, found none; give links.inter_site");
   EXPECT_MISTAKE(sites + nodes + "links: {between: [{sites: [east, west], latency: 1 ms}]}", "expected 'bandwidth' between 'east' and 'west'");
   EXPECT_MISTAKE(sites + nodes + "links: {between: [{sites: [east, west], bandwidth: 0}]}", "devices that nothing connects cannot train together");
-  EXPECT_MISTAKE(sites + nodes + "links: {between: [{sites: [east, wset], bandwidth: 1e9}]}", "there is no site 'wset'; did you mean 'west'?; the file has east, west");
+  EXPECT_MISTAKE(sites + nodes + "links: {between: [{sites: [east, wset], bandwidth: 1e9}]}",
+                 "there is no site 'wset'; did you mean 'west'?; the file has east, west");
   EXPECT_MISTAKE(sites + nodes + "links: {between: [{sites: [east, east], bandwidth: 1e9}]}", "two different sites");
-  EXPECT_MISTAKE(sites + nodes + "links: {between: [{sites: [east, west], bandwidth: 1e9}, {sites: [west, east], bandwidth: 1e9}]}", "are listed twice");
+  EXPECT_MISTAKE(sites + nodes + "links: {between: [{sites: [east, west], bandwidth: 1e9}, {sites: [west, east], bandwidth: 1e9}]}",
+                 "are listed twice");
   EXPECT_MISTAKE(sites + nodes + "links: {between: {a: b}}", "expected a list of {sites: [a, b]");
   EXPECT_MISTAKE(sites + nodes + "links: {inter_site: {latency: 1 ms}}", "got no bandwidth");
   EXPECT_MISTAKE(sites + "nodes: [{name: x, devices: [{name: a, speed: 1e9}]}]", "node 'x': expected 'site', one of east, west");
-  EXPECT_MISTAKE(sites + nodes + "links: {collectives: ring}", "links.collectives: expected a list of exchange, ring, tree, hierarchical, rails, got 'ring'");
+  EXPECT_MISTAKE(sites + nodes + "links: {collectives: ring}",
+                 "links.collectives: expected a list of exchange, ring, tree, hierarchical, rails, got 'ring'");
   EXPECT_MISTAKE(sites + nodes + "links: {collectives: []}", "got an empty one");
   EXPECT_MISTAKE(sites + nodes + "links: {collectives: [ring, rigns]}", "got 'rigns'");
   EXPECT_MISTAKE(sites + nodes + "links: {collectives: [ring, ring]}", "'ring' is listed twice");
@@ -313,7 +331,8 @@ TEST(Cluster, Limits) {
   EXPECT_MISTAKE("nodes: [{name: n, devices: [{name: a, speed: 1e9, count: 65536}, {name: b, speed: 1e9}]}]", "more than 65536 devices");
   EXPECT_MISTAKE("nodes: [{name: n, count: 60000, devices: [{name: a, speed: 1e9, count: 60000}]}]", "more than 65536 devices");
   EXPECT_MISTAKE("nodes: [{name: n, count: 65536, devices: []}, {name: m, devices: []}]", "more than 65536 nodes");
-  EXPECT_MISTAKE("nodes: [{name: n, devices: [{name: a, speed: 1e9, count: 5000000000}]}]", "count: expected a figure from 1 to 65536, got '5000000000'");
+  EXPECT_MISTAKE("nodes: [{name: n, devices: [{name: a, speed: 1e9, count: 5000000000}]}]",
+                 "count: expected a figure from 1 to 65536, got '5000000000'");
   EXPECT_MISTAKE("nodes: [{name: n, count: 4294967297, devices: [{name: a, speed: 1e9}]}]", "count: expected a figure from 1 to 65536");
   EXPECT_MISTAKE(std::string(17 << 20, ' '), "at most 16 MiB");
   EXPECT_MISTAKE(std::string(100000, '['), "not valid YAML");
@@ -336,9 +355,14 @@ TEST(Cluster, Damaged) {
     for (uint64_t edits = 1 + next(4) / 3; edits > 0 && !text.empty(); --edits) {
       size_t at = next(text.size());
       switch (next(3)) {
-      case 0: text.erase(at, 1 + next(8)); break;
-      case 1: text[at] = "0129-,[]{}:.e \n&*!"[next(19)]; break;
-      default: text.insert(at, 1, "0129-,[]{}:.e \n&*!"[next(19)]);
+      case 0:
+        text.erase(at, 1 + next(8));
+        break;
+      case 1:
+        text[at] = "0129-,[]{}:.e \n&*!"[next(19)];
+        break;
+      default:
+        text.insert(at, 1, "0129-,[]{}:.e \n&*!"[next(19)]);
       }
     }
     std::optional<Cluster> cluster = readCluster(text, error);

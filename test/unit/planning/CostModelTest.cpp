@@ -127,7 +127,8 @@ TEST(CostModel, ProfilePoints) {
   EXPECT_DOUBLE_EQ(costs.unit(0, 1, UnitTask::InputGradients, 4), 0.022);
   EXPECT_DOUBLE_EQ(costs.unit(0, 1, UnitTask::WeightGradients, 4), 0.014);
   EXPECT_DOUBLE_EQ(costs.update(0, 1000000), 2e-3);
-  // Classes it lacks: the roofline, scaled by what was measured over what the roofline says for the class that was: forward and backward at both points.
+  // Classes it lacks: the roofline, scaled by what was measured over what the roofline says for the class that was: forward and backward at both
+  // points.
   CostModel plain = model(test::chain(), test::twoNodes());
   double estimated = 0;
   for (UnitTask task : {UnitTask::Forward, UnitTask::Backward})
@@ -198,7 +199,8 @@ TEST(CostModel, ClassNames) {
 TEST(MeasuredLinks, TakeThePlaceOfDescribedOnes) {
   Cluster cluster = test::twoNodes();
   bundle::Topology topology = cluster.topology;
-  applyLinks({{"fast:0", "fast:1", 4e9, 3e-6, 4e9}, {"n0", "n1", 0.5e9, 2e-4, 0.2e9}, {"n1", "n0", 0.6e9, 3e-4, 0.3e9}, {"n0", "n9", 9e9, 9, 9}}, cluster, topology);
+  applyLinks({{"fast:0", "fast:1", 4e9, 3e-6, 4e9}, {"n0", "n1", 0.5e9, 2e-4, 0.2e9}, {"n1", "n0", 0.6e9, 3e-4, 0.3e9}, {"n0", "n9", 9e9, 9, 9}},
+             cluster, topology);
   EXPECT_EQ(topology.nodes(0).port().bandwidth(), 4e9);
   EXPECT_EQ(topology.nodes(0).port().flow(), 0);
   EXPECT_EQ(topology.nodes(0).port().latency(), 3e-6);

@@ -12,8 +12,8 @@ using namespace zorse::planning;
 namespace {
 
 TEST(LinearProgram, ByHand) {
-  EXPECT_NEAR(leastTime({{3, {2}}}, {6}), 4, 1e-12);                       // 6 pieces of 2 seconds on 3 machines
-  EXPECT_NEAR(leastTime({{1, {1, 2}}, {1, {2, 1}}}, {1, 1}), 1, 1e-12);    // each does what suits it
+  EXPECT_NEAR(leastTime({{3, {2}}}, {6}), 4, 1e-12);                    // 6 pieces of 2 seconds on 3 machines
+  EXPECT_NEAR(leastTime({{1, {1, 2}}, {1, {2, 1}}}, {1, 1}), 1, 1e-12); // each does what suits it
   EXPECT_NEAR(leastTime({{1, {1, 1}}, {1, {1, 3}}}, {1, 1}), 1, 1e-12);
   EXPECT_NEAR(leastTime({{1, {1, 1}}, {1, {1, 3}}}, {1, 2}), 1.75, 1e-12); // the second one ends with a quarter of a piece of 3 seconds
   EXPECT_NEAR(leastTime({{2, {1, 1}}, {4, {2, 2}}}, {5, 3}), 2, 1e-12);    // speeds in proportion: work over the sum of speeds
@@ -22,7 +22,7 @@ TEST(LinearProgram, ByHand) {
 TEST(LinearProgram, NothingToDo) {
   EXPECT_EQ(leastTime({}, {1}), 0);
   EXPECT_EQ(leastTime({{1, {1}}}, {0}), 0);
-  EXPECT_EQ(leastTime({{1, {0, 0}}}, {1, 1}), 0);                     // free work
+  EXPECT_EQ(leastTime({{1, {0, 0}}}, {1, 1}), 0);                       // free work
   EXPECT_NEAR(leastTime({{1, {0, 2}}, {1, {5, 2}}}, {9, 1}), 1, 1e-12); // free for one machine: does not bind
   EXPECT_EQ(leastTime({{0, {1}}}, {1}), 0);
 }

@@ -63,7 +63,9 @@ TEST(ModelShape, Expands) {
     std::string error;
     auto summary = makeSummary(shape, error);
     ASSERT_TRUE(summary) << error;
-    auto plan = step::readPlan(R"({"batch": 6, "devices": ["a", "b", "c"], "stages": [{"units": [0, 3], "devices": ["a", "b"], "microbatch": 1}, {"units": [3, 8], "devices": ["c"], "microbatch": 1}]})", *summary, error);
+    auto plan = step::readPlan(
+        R"({"batch": 6, "devices": ["a", "b", "c"], "stages": [{"units": [0, 3], "devices": ["a", "b"], "microbatch": 1}, {"units": [3, 8], "devices": ["c"], "microbatch": 1}]})",
+        *summary, error);
     ASSERT_TRUE(plan) << error;
     auto graph = step::expandPlan(*summary, *plan, error);
     ASSERT_TRUE(graph) << error;

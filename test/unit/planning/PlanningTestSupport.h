@@ -5,7 +5,8 @@
 
 namespace zorse::test {
 
-/// ids [128] → "embedding" (0 FLOPs) → "block 0 mlp", "block 1 mlp" → "head"; values [128, 64] in f32. A block's forward is 128e6 FLOPs and 1e6 bytes.
+/// ids [128] → "embedding" (0 FLOPs) → "block 0 mlp", "block 1 mlp" → "head"; values [128, 64] in f32. A block's forward is 128e6 FLOPs and 1e6
+/// bytes.
 inline bundle::ModelSummary chain(bool splits = true) {
   bundle::ModelSummary summary;
   summary.set_compute_type(bundle::F32);
@@ -50,8 +51,8 @@ inline bundle::ModelSummary chain(bool splits = true) {
   return summary;
 }
 
-/// Node n0: two "fast" of 1 TFLOP/s; node n1: "slow", 0.25 TFLOP/s. Fast ones reach half their speed at 128 matrix rows, have 1 GB/s of memory bandwidth and
-/// take 10 us to call.
+/// Node n0: two "fast" of 1 TFLOP/s; node n1: "slow", 0.25 TFLOP/s. Fast ones reach half their speed at 128 matrix rows, have 1 GB/s of memory
+/// bandwidth and take 10 us to call.
 inline planning::Cluster twoNodes() {
   planning::Cluster cluster;
   cluster.nodes.resize(2);

@@ -88,11 +88,13 @@ TEST(Profile, Mistakes) {
   EXPECT_MISTAKE(point(R"("rows": 1, "forward": -1)"), "forward: expected seconds from 0 to 1e+06, got -1");
   EXPECT_MISTAKE(point(R"("rows": 1, "forward": 1e300)"), "forward: expected seconds from 0 to 1e+06, got 1e+300");
   EXPECT_MISTAKE(point(R"("rows": 1, "forward": null)"), "got null");
-  EXPECT_MISTAKE(point(R"("rows": 2, "forward": 1}, {"rows": 2, "forward": 1)"), "[1].rows: expected more than the 2 of the point before, got 2; points are in ascending order");
+  EXPECT_MISTAKE(point(R"("rows": 2, "forward": 1}, {"rows": 2, "forward": 1)"),
+                 "[1].rows: expected more than the 2 of the point before, got 2; points are in ascending order");
   EXPECT_MISTAKE(point(R"("points": [], "degree": 0)"), "degree: expected a whole number from 1 to 1024, got 0");
   EXPECT_MISTAKE(point(R"("points": []}, {"points": [])"), "degree 1 is given twice");
   EXPECT_MISTAKE(R"({"devices": [{"device": "a", "update": {"fixed": 1}}]})", "devices[0].update: lacks \"per_element\"");
-  EXPECT_MISTAKE(R"({"devices": [{"device": "a", "update": {"per_element": 2}}]})", "devices[0].update.per_element: expected seconds from 0 to 1, got 2");
+  EXPECT_MISTAKE(R"({"devices": [{"device": "a", "update": {"per_element": 2}}]})",
+                 "devices[0].update.per_element: expected seconds from 0 to 1, got 2");
   EXPECT_MISTAKE(R"({"links": [{"from": "a", "to": "b"}]})", "links[0]: lacks \"bandwidth\"");
   EXPECT_MISTAKE(R"({"links": [{"from": "a", "to": "b", "bandwidth": 0}]})", "links[0].bandwidth: expected bytes/s from 1000 to 1e+15, got 0");
   EXPECT_MISTAKE(std::string(size_t(65) << 20, ' '), "at most 64 MiB");
@@ -113,7 +115,8 @@ TEST(Profile, SeveralFiles) {
     return folder + name;
   };
   std::string a = write("a.json", kEverything);
-  std::string b = write("b.json", R"({"devices": [{"device": "F1", "classes": {"head": [{"rows": 1, "forward": 9}]}}, {"device": "H9", "norm": {"per_element": 0}}],
+  std::string b = write(
+      "b.json", R"({"devices": [{"device": "F1", "classes": {"head": [{"rows": 1, "forward": 9}]}}, {"device": "H9", "norm": {"per_element": 0}}],
                                       "links": [{"from": "n0", "to": "n1", "bandwidth": 7e8}]})");
   std::string error;
   std::optional<Profile> both = readProfileFiles({a, b}, error);
@@ -132,7 +135,9 @@ TEST(Profile, SeveralFiles) {
 /// Points for a type of device nobody has here, as a user writes them, decide the times of a cluster of them.
 TEST(Profile, ImportedType) {
   std::string error;
-  std::optional<Profile> profile = readProfile(R"({"devices": [{"device": "Z9", "classes": {"block mlp": [{"rows": 1, "forward": 0.25, "backward": 0.5}, {"rows": 2, "forward": 0.3, "backward": 0.6}]}}]})", error);
+  std::optional<Profile> profile = readProfile(
+      R"({"devices": [{"device": "Z9", "classes": {"block mlp": [{"rows": 1, "forward": 0.25, "backward": 0.5}, {"rows": 2, "forward": 0.3, "backward": 0.6}]}}]})",
+      error);
   ASSERT_TRUE(profile) << error;
   std::optional<Cluster> cluster = readCluster("nodes: [{name: n, devices: [{name: z, type: Z9, kind: sim, speed: 1 TFLOP/s, count: 2}]}]", error);
   ASSERT_TRUE(cluster) << error;

@@ -94,8 +94,10 @@ Layout randomLayout(std::mt19937 &random, const SearchContext &context) {
     std::sort(units.begin(), units.end());
     size_t rows = random() % std::min<size_t>(3, context.model.rows().size());
     for (int s = 0; s < stages; ++s)
-      pipeline.stages.push_back(makeStage(context.model, {devices.begin() + static_cast<long>(cuts[static_cast<size_t>(s)]), devices.begin() + static_cast<long>(cuts[static_cast<size_t>(s) + 1])},
-                                          units[static_cast<size_t>(s)], units[static_cast<size_t>(s) + 1], pipeline.samples, rows));
+      pipeline.stages.push_back(makeStage(
+          context.model,
+          {devices.begin() + static_cast<long>(cuts[static_cast<size_t>(s)]), devices.begin() + static_cast<long>(cuts[static_cast<size_t>(s) + 1])},
+          units[static_cast<size_t>(s)], units[static_cast<size_t>(s) + 1], pipeline.samples, rows));
     layout.pipelines.push_back(std::move(pipeline));
     at = end;
   }
@@ -122,7 +124,9 @@ void shareUnits(std::mt19937 &random, const SearchContext &context, Layout &layo
     for (size_t s = 0; s < pipeline.stages.size(); ++s) {
       Stage &stage = pipeline.stages[s];
       const int32_t left = static_cast<int32_t>(pipeline.stages.size() - 1 - s);
-      int32_t end = s + 1 == pipeline.stages.size() ? parts.units() : std::clamp(stage.unitEnd * layout.parts + pick(1 - layout.parts, layout.parts - 1), begin + 1, parts.units() - left);
+      int32_t end = s + 1 == pipeline.stages.size()
+                        ? parts.units()
+                        : std::clamp(stage.unitEnd * layout.parts + pick(1 - layout.parts, layout.parts - 1), begin + 1, parts.units() - left);
       stage.unitBegin = begin;
       stage.unitEnd = begin = end;
     }
@@ -175,8 +179,9 @@ Differences compare(unsigned seed, int trials, bool sharedUnits) {
   }
   all.step /= all.layouts;
   all.memory /= devices;
-  std::printf("step time: %.3f %% off on average, %.2f %% at most (%d layouts, %d beyond 3 %%); memory: %.2f %% off on average, %.2f %% at most, below on %d of %d devices\n", 100 * all.step,
-              100 * all.worstStep, all.layouts, all.beyond, 100 * all.memory, 100 * all.worstMemory, below, devices);
+  std::printf("step time: %.3f %% off on average, %.2f %% at most (%d layouts, %d beyond 3 %%); memory: %.2f %% off on average, %.2f %% at most, "
+              "below on %d of %d devices\n",
+              100 * all.step, 100 * all.worstStep, all.layouts, all.beyond, 100 * all.memory, 100 * all.worstMemory, below, devices);
   return all;
 }
 
@@ -197,7 +202,8 @@ TEST(QuickSimulation, AgreesWhereStagesShareUnits) {
   EXPECT_LE(found.memory, 0.03);
 }
 
-/// A case's nodes several times, on its only site. \param shared  the site's fabric is a resource, which is never short, but shared: pipelines are no twins.
+/// A case's nodes several times, on its only site. \param shared  the site's fabric is a resource, which is never short, but shared: pipelines are no
+/// twins.
 std::unique_ptr<Case> repeated(const Case &one, uint32_t copies, bool shared) {
   auto made = std::make_unique<Case>();
   made->summary = one.summary;
@@ -259,7 +265,8 @@ TEST(QuickSimulation, OneOfTwinsStandsForAll) {
     worst = std::max(worst, std::abs(a.step / b.step - 1));
     EXPECT_EQ(a.busy, b.busy) << trial;
     for (size_t d = 0; d < a.memory.size(); ++d)
-      EXPECT_NEAR(static_cast<double>(a.memory[d]), static_cast<double>(b.memory[d]), 0.01 * static_cast<double>(b.memory[d])) << trial << ", device " << d;
+      EXPECT_NEAR(static_cast<double>(a.memory[d]), static_cast<double>(b.memory[d]), 0.01 * static_cast<double>(b.memory[d]))
+          << trial << ", device " << d;
     ++compared;
   }
   std::printf("%d layouts, step times at most %.3f %% apart\n", compared, 100 * worst);
@@ -304,7 +311,8 @@ TEST(QuickSimulation, UnlikePipelinesAreNoTwins) {
   layout.schedule.ahead[devices] = 1;
   EXPECT_FALSE(twin());
   layout = good;
-  std::swap(layout.pipelines[0].stages[0].members[0].device, layout.pipelines[1].stages[0].members[0].device); // alike still, but on each other's nodes where there are others
+  std::swap(layout.pipelines[0].stages[0].members[0].device,
+            layout.pipelines[1].stages[0].members[0].device); // alike still, but on each other's nodes where there are others
   bool alone = true;
   for (uint32_t d = 1; d < devices; ++d)
     alone &= two->cluster.devices[d].node != two->cluster.devices[0].node;

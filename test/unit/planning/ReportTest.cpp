@@ -1,6 +1,6 @@
 // Reports: what they count, and that every form of them says the same.
-#include "zorse/Planning/ModelShape.h"
 #include "zorse/Planning/Report.h"
+#include "zorse/Planning/ModelShape.h"
 
 #include <nlohmann/json.hpp>
 
@@ -50,7 +50,8 @@ protected:
   std::optional<CostModel> costs;
 };
 
-constexpr const char *kThree = R"([{"units": [0, 6], "devices": [{"device": "a", "samples": 8, "microbatch": 2}, {"device": "b", "samples": 4, "microbatch": 2}]}, {"units": [6, 8], "devices": ["t"], "microbatch": 2}])";
+constexpr const char *kThree =
+    R"([{"units": [0, 6], "devices": [{"device": "a", "samples": 8, "microbatch": 2}, {"device": "b", "samples": 4, "microbatch": 2}]}, {"units": [6, 8], "devices": ["t"], "microbatch": 2}])";
 
 TEST_F(ReportTest, Counts) {
   std::string error;
@@ -160,7 +161,8 @@ TEST_F(ReportTest, HostileNamesStayText) {
 
 TEST_F(ReportTest, Compares) {
   std::string error;
-  auto a = makeReport(problem(), planOf(kThree), error), b = makeReport(problem(), planOf(R"([{"units": [0, 8], "devices": ["a"], "microbatch": 4}])"), error);
+  auto a = makeReport(problem(), planOf(kThree), error),
+       b = makeReport(problem(), planOf(R"([{"units": [0, 8], "devices": ["a"], "microbatch": 4}])"), error);
   ASSERT_TRUE(a && b) << error;
   std::string text = compareReports(*a, "three", *b, "one");
   for (const char *word : {"three", "one", "predicted step", "devices used"})

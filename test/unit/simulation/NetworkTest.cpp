@@ -33,10 +33,11 @@ TEST(Network, RoutesCrossWhatTheDocumentationSays) {
   EXPECT_EQ(names(0, 0), List());
   EXPECT_EQ(names(0, 1), (List{"port of device 0, out", "bus of node n0", "port of device 1, in"}));
   EXPECT_EQ(names(1, 2), (List{"card of node n0, out", "fabric of site s0", "card of node n1, in"}));
-  EXPECT_EQ(names(3, 4), (List{"card of node n1, out", "uplink of site s0, out", "link from site s0 to site s1", "uplink of site s1, in", "card of node n2, in"}));
+  EXPECT_EQ(names(3, 4),
+            (List{"card of node n1, out", "uplink of site s0, out", "link from site s0 to site s1", "uplink of site s1, in", "card of node n2, in"}));
   EXPECT_EQ(network.route(0, 0).latency, 0);
-  EXPECT_DOUBLE_EQ(network.route(0, 1).latency, 0.125);           // the port's
-  EXPECT_DOUBLE_EQ(network.route(1, 2).latency, 1 + 2 * 0.25);    // the fabric's and both cards'
+  EXPECT_DOUBLE_EQ(network.route(0, 1).latency, 0.125);        // the port's
+  EXPECT_DOUBLE_EQ(network.route(1, 2).latency, 1 + 2 * 0.25); // the fabric's and both cards'
   EXPECT_DOUBLE_EQ(network.route(3, 4).latency, 4 + 0.75 + 2 * 0.25);
   EXPECT_EQ(network.route(1, 2).flow, 0);
   EXPECT_EQ(network.route(3, 4).flow, 20);
@@ -88,8 +89,8 @@ TEST(Traffic, TwoFlowsShareACard) {
   Network network(nodesOfTwo(3)); // cards of 100 bytes/s
   Traffic traffic(network);
   EXPECT_DOUBLE_EQ(traffic.send(0, 2, 500, 1).sent, 6);
-  EXPECT_DOUBLE_EQ(traffic.send(1, 4, 500, 1).sent, 11); // out of the same card
-  EXPECT_DOUBLE_EQ(traffic.send(4, 0, 500, 1).sent, 6);  // in by the card's other direction
+  EXPECT_DOUBLE_EQ(traffic.send(1, 4, 500, 1).sent, 11);  // out of the same card
+  EXPECT_DOUBLE_EQ(traffic.send(4, 0, 500, 1).sent, 6);   // in by the card's other direction
   EXPECT_DOUBLE_EQ(traffic.send(5, 2, 100, 20).sent, 21); // idle again
 }
 

@@ -25,7 +25,7 @@ TEST(Work, BytesTakeTimeFromComputing) {
   traffic.send(0, 1, 4, 3);                         // while 0 computes: 2 s for it, 1 s for 1, which is idle
   EXPECT_DOUBLE_EQ(traffic.compute(1, 1, 3.25), 5); // 0.25 s worked off before
   EXPECT_DOUBLE_EQ(traffic.compute(0, 10, 10), 22);
-  EXPECT_DOUBLE_EQ(traffic.compute(0, 1, 30), 31);  // and once only
+  EXPECT_DOUBLE_EQ(traffic.compute(0, 1, 30), 31); // and once only
 }
 
 TEST(Work, IdleDevicesWorkItOff) {
@@ -55,9 +55,9 @@ TEST(Work, CollectivesCountWhatEachMoves) {
 TEST(Work, MovingTakesAsLong) {
   sim::Network network = threeDevices();
   sim::Traffic traffic(network);
-  EXPECT_DOUBLE_EQ(traffic.send(0, 1, 4, 1).arrived, 3);   // 2 s of 0, the slower one
-  EXPECT_DOUBLE_EQ(traffic.send(2, 0, 4, 2).arrived, 5);   // both directions have the same processors
-  EXPECT_DOUBLE_EQ(traffic.send(1, 2, 4, 2).arrived, 3);   // 1 is free since 2
+  EXPECT_DOUBLE_EQ(traffic.send(0, 1, 4, 1).arrived, 3); // 2 s of 0, the slower one
+  EXPECT_DOUBLE_EQ(traffic.send(2, 0, 4, 2).arrived, 5); // both directions have the same processors
+  EXPECT_DOUBLE_EQ(traffic.send(1, 2, 4, 2).arrived, 3); // 1 is free since 2
   EXPECT_DOUBLE_EQ(traffic.allGather({{0, 4}, {1, 8}}, {0, 1, 2}, 10, sim::Algorithm::Exchange).arrived, 10 + 16 * 0.5);
 }
 

@@ -1,5 +1,5 @@
-// Expansion as a whole: what it makes of plans of every kind, and which it refuses. That programs compute what one device would is asked of random plans of all these kinds, by valid-plans
-// (test/mutation) with made-up models and by random_tilings.py (test/e2e) with real ones.
+// Expansion as a whole: what it makes of plans of every kind, and which it refuses. That programs compute what one device would is asked of random
+// plans of all these kinds, by valid-plans (test/mutation) with made-up models and by random_tilings.py (test/e2e) with real ones.
 
 #include "SyntheticModel.h"
 
@@ -60,10 +60,13 @@ TEST(Expand, OneDevice) {
 TEST(Expand, StagesOfOneTwoThreeDevices) {
   auto summary = syntheticModel();
   for (const char *schedule : {"1f1b", "gpipe", "timed"})
-    check(summary, read(summary, std::string(R"({"batch": 16, "devices": ["a", "b", "c", "d", "e", "f"], "stages": [
+    check(summary,
+          read(summary, std::string(R"({"batch": 16, "devices": ["a", "b", "c", "d", "e", "f"], "stages": [
       {"units": [0, 2], "devices": [{"device": "a", "samples": 10, "microbatch": 2}, {"device": "b", "samples": 4, "microbatch": 2}, {"device": "c", "samples": 2, "microbatch": 1}]},
       {"units": [2, 3], "devices": ["d"], "microbatch": 3},
-      {"units": [3, 6], "devices": ["e", "f"], "microbatch": 4}], "schedule": ")") + schedule + "\"}"), schedule);
+      {"units": [3, 6], "devices": ["e", "f"], "microbatch": 4}], "schedule": ")") +
+                            schedule + "\"}"),
+          schedule);
 }
 
 TEST(Expand, TwoPipelinesAndForeignOwners) {
@@ -121,7 +124,8 @@ TEST(Expand, SplitBackward) {
 
 TEST(Expand, TasksWithoutWorkMayBeLeftOut) {
   auto summary = syntheticModel(); // unit 0 has no gradient of inputs, unit 3 does not split
-  std::string cells = R"({"batch": 2, "devices": ["a"], "cells": [{"units": [0, 1], "samples": [0, 2], "device": "a"}, {"units": [1, 3], "samples": [0, 2], "device": "a"},
+  std::string cells =
+      R"({"batch": 2, "devices": ["a"], "cells": [{"units": [0, 1], "samples": [0, 2], "device": "a"}, {"units": [1, 3], "samples": [0, 2], "device": "a"},
       {"units": [3, 4], "samples": [0, 2], "device": "a"}, {"units": [4, 6], "samples": [0, 2], "device": "a"}], "split_backward": true, "schedule": {"order": {"a": )";
   check(summary, read(summary, cells + R"(["F0", "F1", "F2", "F3", "B3", "B2", "B1", "W3", "W0", "W1"]}}})"), "left out");
   check(summary, read(summary, cells + R"(["F0", "F1", "F2", "F3", "B3", "B2", "B1", "B0", "W3", "W2", "W0", "W1"]}}})"), "listed");
@@ -133,9 +137,11 @@ TEST(Expand, TasksWithoutWorkMayBeLeftOut) {
 /// All W after all B: what they need lives until then, and the memory is counted.
 TEST(Expand, SplitBackwardInAnOrder) {
   auto summary = syntheticModel();
-  std::string cells = R"({"batch": 4, "devices": ["a"], "cells": [{"units": [0, 6], "samples": [0, 2], "device": "a"}, {"units": [0, 6], "samples": [2, 4], "device": "a"}],
+  std::string cells =
+      R"({"batch": 4, "devices": ["a"], "cells": [{"units": [0, 6], "samples": [0, 2], "device": "a"}, {"units": [0, 6], "samples": [2, 4], "device": "a"}],
       "split_backward": true, "schedule": {"order": {"a": )";
-  Plan late = read(summary, cells + R"(["F0", "B0", "F1", "B1", "W1", "W0"]}}})"), early = read(summary, cells + R"(["F0", "B0", "W0", "F1", "B1", "W1"]}}})");
+  Plan late = read(summary, cells + R"(["F0", "B0", "F1", "B1", "W1", "W0"]}}})"),
+       early = read(summary, cells + R"(["F0", "B0", "W0", "F1", "B1", "W1"]}}})");
   check(summary, late, "late");
   check(summary, early, "early");
   std::string error;
@@ -175,7 +181,8 @@ TEST(Expand, ManyDevicesInSeconds) {
     json += (d ? ", \"d" : "\"d") + std::to_string(d) + "\"";
   json += R"(], "stages": [)";
   for (int stage = 0; stage < 6; ++stage) {
-    json += std::string(stage ? ", " : "") + "{\"units\": [" + std::to_string(stage) + ", " + std::to_string(stage + 1) + "], \"microbatch\": 4, \"devices\": [";
+    json += std::string(stage ? ", " : "") + "{\"units\": [" + std::to_string(stage) + ", " + std::to_string(stage + 1) +
+            "], \"microbatch\": 4, \"devices\": [";
     for (int d = stage * 85; d < (stage + 1) * 85; ++d)
       json += std::string(d % 85 ? ", " : "") + "\"d" + std::to_string(d) + "\"";
     json += "]}";

@@ -92,9 +92,11 @@ TEST(Owners, Mistakes) {
   EXPECT_MISTAKE(state(R"({"group": "nosuch", "owners": ["b"]})"), "no state group called 'nosuch'");
   EXPECT_MISTAKE(state(R"({"group": 0, "owners": [{"device": "a", "share": 40}, {"device": "b", "share": 50}]})"), "shares add up to 90");
   EXPECT_MISTAKE(state(R"({"group": 0, "owners": [{"device": "a", "share": 50}, {"device": "a", "share": 50}]})"), "device a is listed twice");
-  EXPECT_MISTAKE(state(R"({"group": 0, "owners": [{"device": "a", "elements": [0, 100]}, {"device": "b", "elements": [100, 384]}]})"), "multiples of 128");
+  EXPECT_MISTAKE(state(R"({"group": 0, "owners": [{"device": "a", "elements": [0, 100]}, {"device": "b", "elements": [100, 384]}]})"),
+                 "multiples of 128");
   EXPECT_MISTAKE(state(R"({"group": 0, "owners": [{"device": "a", "elements": [0, 128]}]})"), "elements 128-384 have no owner");
-  EXPECT_MISTAKE(state(R"({"group": 0, "owners": [{"device": "a", "elements": [0, 256]}, {"device": "b", "elements": [128, 384]}]})"), "have two owners");
+  EXPECT_MISTAKE(state(R"({"group": 0, "owners": [{"device": "a", "elements": [0, 256]}, {"device": "b", "elements": [128, 384]}]})"),
+                 "have two owners");
   EXPECT_MISTAKE(state(R"({"group": 0, "owners": []})"), "empty list of owners");
   auto summary = syntheticModel();
   int frozen = 0;
@@ -137,7 +139,8 @@ TEST(Shorthand, StagesAndPipelines) {
   auto plan = readPlan(R"({"batch": 32, "devices": ["a", "b", "c", "d"], "stages": [
       {"units": [0, 3], "devices": [{"device": "a", "samples": 20, "microbatch": 4}, {"device": "b", "samples": 8, "microbatch": 2},
                                     {"device": "c", "samples": 4, "microbatch": 2}]},
-      {"units": [3, 6], "devices": ["d"], "microbatch": 8}]})", summary, error);
+      {"units": [3, 6], "devices": ["d"], "microbatch": 8}]})",
+                       summary, error);
   ASSERT_TRUE(plan) << error;
   EXPECT_TRUE(validatePlan(*plan, summary, error)) << error;
   EXPECT_EQ(plan->cells.size(), 5u + 4u + 2u + 4u);
@@ -149,7 +152,8 @@ TEST(Shorthand, StagesAndPipelines) {
   EXPECT_GE(a, 8);
   EXPECT_LE(a, 12);
 
-  EXPECT_MISTAKE(R"({"batch": 8, "devices": ["a"], "stages": [{"units": [0, 6], "devices": [{"device": "a", "samples": 7}]}]})", "add up to 7, expected 8");
+  EXPECT_MISTAKE(R"({"batch": 8, "devices": ["a"], "stages": [{"units": [0, 6], "devices": [{"device": "a", "samples": 7}]}]})",
+                 "add up to 7, expected 8");
   EXPECT_MISTAKE(R"({"batch": 8, "devices": ["a"], "pipelines": [{"samples": [0, 9], "stages": []}]})", "expected a range inside 0-8");
   EXPECT_MISTAKE(R"({"batch": 8, "devices": ["a"], "pipelines": [{"samples": [0, 4], "stages": [{"units": [0, 6], "devices": ["a"]}]}]})",
                  "gap: units 0-6 of samples 4-8");
@@ -179,8 +183,10 @@ TEST(Writing, RoundTrip) {
 
 TEST(PlanText, Limits) {
   EXPECT_MISTAKE(R"({"batch": 9000000000000000000, "devices": ["a"], "cells": []})", "batch: expected at most");
-  EXPECT_MISTAKE(R"({"batch": 2000000000, "devices": ["a"], "stages": [{"units": [0, 6], "devices": ["a"], "microbatch": 1}]})", "use larger micro-batches");
-  EXPECT_MISTAKE(R"({"batch": 8, "devices": [{"name": "a", "memory": -1}], "cells": []})", "devices[0].memory: expected a number that is not negative");
+  EXPECT_MISTAKE(R"({"batch": 2000000000, "devices": ["a"], "stages": [{"units": [0, 6], "devices": ["a"], "microbatch": 1}]})",
+                 "use larger micro-batches");
+  EXPECT_MISTAKE(R"({"batch": 8, "devices": [{"name": "a", "memory": -1}], "cells": []})",
+                 "devices[0].memory: expected a number that is not negative");
   EXPECT_MISTAKE(R"({"batch": 8, "devices": ["a"], "stages": [{"units": [0, 6], "devices": [{"device": "a", "share": 1e300}]}]})", "from 0 to 1e+30");
   EXPECT_MISTAKE(R"({"batch": 8, "devices": ["a"], "stages": [{"units": [0, 6], "devices": ["a"], "microbatch": 0}]})", "expected at least 1, got 0");
 }
@@ -189,7 +195,8 @@ TEST(PlanText, DeepNestingIsRefused) {
   std::string open(500000, '['), close(500000, ']');
   EXPECT_MISTAKE(open + close, "expected an object, got [[[[");
   EXPECT_MISTAKE(R"({"batch": )" + open + close + "}", "batch: expected a whole number");
-  EXPECT_MISTAKE(R"({"batch": 8, "devices": ["a"], "stages": [{"units": [0, 6], "devices": ["a"]}], "schedule": )" + open + close + "}", "schedule: expected");
+  EXPECT_MISTAKE(R"({"batch": 8, "devices": ["a"], "stages": [{"units": [0, 6], "devices": ["a"]}], "schedule": )" + open + close + "}",
+                 "schedule: expected");
 }
 
 TEST(PlanText, OwnersAreAtMostTheDevices) {
@@ -211,10 +218,17 @@ TEST(PlanText, DamagedPlans) {
     for (uint64_t edits = 1 + next(3); edits > 0; --edits) {
       size_t at = next(text.size());
       switch (next(4)) {
-      case 0: text.erase(at, 1 + next(6)); break;
-      case 1: text[at] = "0123456789-,[]{}\":.e"[next(20)]; break;
-      case 2: text.insert(at, 1, "0123456789-,[]{}\":.e"[next(20)]); break;
-      default: text.resize(text.size() - next(text.size() / 8 + 1));
+      case 0:
+        text.erase(at, 1 + next(6));
+        break;
+      case 1:
+        text[at] = "0123456789-,[]{}\":.e"[next(20)];
+        break;
+      case 2:
+        text.insert(at, 1, "0123456789-,[]{}\":.e"[next(20)]);
+        break;
+      default:
+        text.resize(text.size() - next(text.size() / 8 + 1));
       }
     }
     auto plan = readPlan(text, summary, error);

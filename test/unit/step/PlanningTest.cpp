@@ -49,7 +49,8 @@ TEST(ApplyCluster, UnknownDevice) {
   EXPECT_EQ(plan.devices[0].speed, 1e9);
 }
 
-std::optional<SearchResult> search(const bundle::ModelSummary &summary, const Cluster &cluster, int64_t batch, std::string &error, const SearchOptions &options = {}) {
+std::optional<SearchResult> search(const bundle::ModelSummary &summary, const Cluster &cluster, int64_t batch, std::string &error,
+                                   const SearchOptions &options = {}) {
   std::optional<CostModel> costs = CostModel::make(summary, cluster, nullptr, {}, error);
   if (!costs)
     return std::nullopt;
@@ -156,7 +157,8 @@ TEST(Report, Picture) {
   auto summary = syntheticModel();
   std::string error;
   auto plan = step::readPlan(R"({"batch": 8, "devices": ["x", "y"], "stages": [{"units": [0, 2], "devices": ["x", "y"], "microbatch": 2},
-      {"units": [2, 6], "devices": ["y"]}]})", summary, error);
+      {"units": [2, 6], "devices": ["y"]}]})",
+                             summary, error);
   ASSERT_TRUE(plan) << error;
   EXPECT_EQ(drawPlan(*plan, 6), "samples       0 2 4 6 8\nunits 0-2     aabbaabb\nunits 2-6     bbbbbbbb\ndevices       a = x, b = y\n");
 }

@@ -168,8 +168,10 @@ TEST(Schedule, LapsNeedTheirTiling) {
   };
   Plan ring = lapsPlan(2, 3, 4, /*folded=*/false), folded = lapsPlan(2, 3, 4, /*folded=*/true);
   std::swap(ring.schedule, folded.schedule);
-  EXPECT_EQ(mistake(ring), "schedule \"folded\": expected units 2-3 on the devices of units 1-2 (d1), as laps go back and forth, found d0; schedule \"timed\" takes any tiling");
-  EXPECT_EQ(mistake(folded), "schedule \"interleaved\": expected units 2-3 on the devices of units 0-1 (d0), as laps of a ring go around, found d1; schedule \"timed\" takes any tiling");
+  EXPECT_EQ(mistake(ring), "schedule \"folded\": expected units 2-3 on the devices of units 1-2 (d1), as laps go back and forth, found d0; schedule "
+                           "\"timed\" takes any tiling");
+  EXPECT_EQ(mistake(folded), "schedule \"interleaved\": expected units 2-3 on the devices of units 0-1 (d0), as laps of a ring go around, found d1; "
+                             "schedule \"timed\" takes any tiling");
   Plan single = stages(2, 4);
   single.schedule.kind = ScheduleKind::Interleaved;
   dealStage(0, 3, 0, {{0, 4, 1}}, single.cells);
@@ -178,7 +180,8 @@ TEST(Schedule, LapsNeedTheirTiling) {
   Plan uneven = stages(2, 4);
   uneven.schedule.kind = ScheduleKind::Folded;
   uneven.cells = {{0, 3, 0, 2, 0}, {3, 6, 0, 2, 1}, {0, 2, 2, 4, 0}, {2, 6, 2, 4, 1}};
-  EXPECT_NE(mistake(uneven).find("expected the same cuts between units for all samples, found cells of units 0-2 and of units 0-3"), std::string::npos);
+  EXPECT_NE(mistake(uneven).find("expected the same cuts between units for all samples, found cells of units 0-2 and of units 0-3"),
+            std::string::npos);
 }
 
 /// docs/plan.schema.json names every schedule with its parameters, and no other.
@@ -229,7 +232,8 @@ TEST(Schedule, TimeOnlyAgreesWithTheFullExpansion) {
       ASSERT_TRUE(quick->entries.empty() && quick->slots.empty());
       for (uint32_t d = 0; d < plan.devices.size(); ++d) {
         ASSERT_EQ(quick->devices[d].memory.least, full->devices[d].memory.least) << plan.devices[d].name << "\n" << writePlan(plan, summary);
-        ASSERT_EQ(quick->devices[d].memory.cellsAlive, full->devices[d].memory.cellsAlive) << plan.devices[d].name << "\n" << writePlan(plan, summary);
+        ASSERT_EQ(quick->devices[d].memory.cellsAlive, full->devices[d].memory.cellsAlive) << plan.devices[d].name << "\n"
+                                                                                           << writePlan(plan, summary);
         ASSERT_EQ(quick->devices[d].busy, full->devices[d].busy);
       }
     }

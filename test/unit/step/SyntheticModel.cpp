@@ -146,8 +146,8 @@ ModelSummary zorse::test::syntheticModel(int units) {
   for (uint32_t u = 0; u < last; ++u)
     b.value(64 + 16 * (u % 2), u, {u + 1});
   if (units >= 6) {
-    b.value(48, 0, {2, 4, 5});                      // skip with several users
-    b.value(64, 1, {5});                            // long skip, carried through units that do not use it
+    b.value(48, 0, {2, 4, 5}); // skip with several users
+    b.value(64, 1, {5});       // long skip, carried through units that do not use it
     b.value(32, 0, {3, 5}, /*gradient=*/false);
   }
   b.input("ids", 24, {0});

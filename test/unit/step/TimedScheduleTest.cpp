@@ -78,8 +78,8 @@ TEST(TimedSchedule, MemoryLimitsWhatIsInFlight) {
     }
 }
 
-/// Of cells that wait for their backward only what their forward leaves is in memory: what a backward leaves for W takes it later. So memory for a few
-/// samples and one deferred block lets the few in, and backwards wait for W where there is no room for another block.
+/// Of cells that wait for their backward only what their forward leaves is in memory: what a backward leaves for W takes it later. So memory for a
+/// few samples and one deferred block lets the few in, and backwards wait for W where there is no room for another block.
 TEST(TimedSchedule, DeferredBlocksTakeMemoryFromTheBackwardOn) {
   constexpr int64_t kDeferred = 3 * kSaved / 2;
   for (uint32_t most : {2, 3, 5}) {

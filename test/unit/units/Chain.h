@@ -13,7 +13,9 @@ struct Step {
   bool ok = true;
 };
 
-inline mlir::func::FuncOp functionOf(units::UnitModel &model, llvm::StringRef name) { return model.functions->lookupSymbol<mlir::func::FuncOp>(name); }
+inline mlir::func::FuncOp functionOf(units::UnitModel &model, llvm::StringRef name) {
+  return model.functions->lookupSymbol<mlir::func::FuncOp>(name);
+}
 
 /// Denominators D_k of a batch.
 inline std::vector<double> denominators(units::UnitModel &model, const std::vector<Tensor> &inputs, const reference::Options &options) {
@@ -36,7 +38,8 @@ inline std::vector<double> denominators(units::UnitModel &model, const std::vect
 }
 
 /// Forward of all units, and backward too if asked; `split`: in two parts where there are two.
-inline Step runStep(units::UnitModel &model, const std::vector<Tensor> &parameters, const std::vector<Tensor> &inputs, reference::Options options, bool backward, bool split = false) {
+inline Step runStep(units::UnitModel &model, const std::vector<Tensor> &parameters, const std::vector<Tensor> &inputs, reference::Options options,
+                    bool backward, bool split = false) {
   const bundle::ModelSummary &summary = model.summary;
   Step step;
   std::vector<double> denominator = denominators(model, inputs, options);

@@ -92,7 +92,8 @@ void checkModel(const std::string &text, bool random) {
     EXPECT_GT(units, 0);
     for (size_t p = 0; p < parameters.size(); ++p)
       for (int64_t e = 0; e < parameters[p].size(); ++e)
-        ASSERT_NEAR(split.gradients[p].values[e], step.gradients[p].values[e], 1e-12 * (1 + std::abs(step.gradients[p].values[e]))) << "parameter " << p << " in two parts";
+        ASSERT_NEAR(split.gradients[p].values[e], step.gradients[p].values[e], 1e-12 * (1 + std::abs(step.gradients[p].values[e])))
+            << "parameter " << p << " in two parts";
 
     for (int p = 0; p < summary.parameters_size(); ++p) {
       if (!summary.parameters(p).trainable())

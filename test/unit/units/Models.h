@@ -29,7 +29,8 @@ public:
     return "%" + name;
   }
   std::string parameter(const std::string &name, const std::string &type, bool trainable = true) {
-    arguments.push_back("%p" + std::to_string(arguments.size()) + ": " + type + " {zorse.parameter = \"" + name + "\", zorse.trainable = " + (trainable ? "true" : "false") + "}");
+    arguments.push_back("%p" + std::to_string(arguments.size()) + ": " + type + " {zorse.parameter = \"" + name +
+                        "\", zorse.trainable = " + (trainable ? "true" : "false") + "}");
     return "%p" + std::to_string(arguments.size() - 1);
   }
   std::string op(const std::string &text) {
@@ -52,10 +53,13 @@ public:
     std::string parts[3];
     for (int i = 0; i < 3; ++i)
       parts[i] = op("zorse.reshape " + linear(x, name + ".qkv" + std::to_string(i)) + " : " + T + " -> " + A);
-    std::string a = op("zorse.attention " + parts[0] + ", " + parts[1] + ", " + parts[2] + " {causal, scale = 0.5 : f64} : (" + A + ", " + A + ", " + A + ") -> " + A);
+    std::string a = op("zorse.attention " + parts[0] + ", " + parts[1] + ", " + parts[2] + " {causal, scale = 0.5 : f64} : (" + A + ", " + A + ", " +
+                       A + ") -> " + A);
     return linear(op("zorse.reshape " + a + " : " + A + " -> " + T), name + ".out");
   }
-  std::string mlp(const std::string &x, const std::string &name, bool trainable = true) { return linear(gelu(linear(x, name + ".in", trainable)), name + ".out", trainable); }
+  std::string mlp(const std::string &x, const std::string &name, bool trainable = true) {
+    return linear(gelu(linear(x, name + ".in", trainable)), name + ".out", trainable);
+  }
   std::string embedding(bool trainable = true) {
     ids = input("input_ids", "tensor<?x3xi64>");
     std::string table = parameter("table", "tensor<11x4xf64>", trainable);
@@ -64,7 +68,8 @@ public:
   void classifier(const std::string &x) {
     std::string labels = input("labels", "tensor<?x3xi64>"), w = parameter("lm_head", "tensor<11x4xf64>");
     std::string logits = op("zorse.matmul " + x + ", " + w + " {transpose_b} : " + T + ", tensor<11x4xf64> -> tensor<?x3x11xf64>");
-    std::string loss = op("zorse.cross_entropy " + logits + ", " + labels + " {ignore_index = -100 : i64} : (tensor<?x3x11xf64>, tensor<?x3xi64>) -> tensor<?x3xf64>");
+    std::string loss = op("zorse.cross_entropy " + logits + ", " + labels +
+                          " {ignore_index = -100 : i64} : (tensor<?x3x11xf64>, tensor<?x3xi64>) -> tensor<?x3xf64>");
     numerator(op("zorse.reduce sum " + loss + " dims [1] : tensor<?x3xf64> -> tensor<?xf64>"), 1.0);
   }
   /// The mean of squares of x as a further term.
@@ -74,8 +79,8 @@ public:
   }
   void numerator(const std::string &value, double coefficient) {
     results.push_back(value);
-    types.push_back("tensor<?xf64> {zorse.role = \"numerator\", zorse.term = " + std::to_string(types.size()) + " : i64, zorse.coefficient = " + std::to_string(coefficient) +
-                    " : f64, zorse.denominator_per_row = 3.0 : f64}");
+    types.push_back("tensor<?xf64> {zorse.role = \"numerator\", zorse.term = " + std::to_string(types.size()) +
+                    " : i64, zorse.coefficient = " + std::to_string(coefficient) + " : f64, zorse.denominator_per_row = 3.0 : f64}");
   }
   std::string finish() const {
     auto join = [](const std::vector<std::string> &parts) {
@@ -85,7 +90,8 @@ public:
       return all;
     };
     std::vector<std::string> plain(results.size(), "tensor<?xf64>");
-    return "func.func @model(" + join(arguments) + ") -> (" + join(types) + ") {\n" + body + "  return " + join(results) + " : " + join(plain) + "\n}\n";
+    return "func.func @model(" + join(arguments) + ") -> (" + join(types) + ") {\n" + body + "  return " + join(results) + " : " + join(plain) +
+           "\n}\n";
   }
 
   std::string ids;
@@ -182,7 +188,8 @@ inline std::string encoderDecoderModel(int layers) {
     x = m.add(x, m.attention(m.norm(x, p + ".norm1"), p + ".attention"));
     x = m.add(x, m.mlp(m.norm(x, p + ".norm2"), p + ".mlp"));
   }
-  std::string memory = m.norm(x, "encoder.norm"), table = m.parameter("decoder.table", "tensor<11x4xf64>"), ids = m.input("decoder_ids", "tensor<?x3xi64>");
+  std::string memory = m.norm(x, "encoder.norm"), table = m.parameter("decoder.table", "tensor<11x4xf64>"),
+              ids = m.input("decoder_ids", "tensor<?x3xi64>");
   x = m.op("zorse.gather " + table + ", " + ids + " : tensor<11x4xf64>, tensor<?x3xi64> -> " + m.T);
   for (int i = 0; i < layers; ++i) {
     std::string p = "decoder." + std::to_string(i);

@@ -78,7 +78,8 @@ TEST(Units, SkipsAreCarriedAcrossHalfBlocks) {
 TEST(Units, EncodersComeBeforeTheirDecoders) {
   Built b = build(encoderDecoderModel(6));
   ASSERT_TRUE(b.model);
-  // The encoder's output is made with the first cross-attention and carried to the other five; from there on every part of a block is a unit of its own.
+  // The encoder's output is made with the first cross-attention and carried to the other five; from there on every part of a block is a unit of its
+  // own.
   int widest = 0;
   for (const bundle::ValueInfo &value : b.summary().values())
     widest = std::max(widest, value.users_size());
@@ -133,7 +134,8 @@ TEST(Units, EpsilonAndScaleDecideTheClass) {
 }
 
 TEST(Units, SummariesAreEqualForEqualModels) {
-  Built a = build(readModel("gpt.mlir")), b = build(readModel("gpt.mlir")), c = build(replaced(readModel("gpt.mlir"), "probability = 0.1", "probability = 0.2"));
+  Built a = build(readModel("gpt.mlir")), b = build(readModel("gpt.mlir")),
+        c = build(replaced(readModel("gpt.mlir"), "probability = 0.1", "probability = 0.2"));
   EXPECT_EQ(a.summary().SerializeAsString(), b.summary().SerializeAsString());
   EXPECT_NE(a.summary().content_hash(), c.summary().content_hash());
 }
@@ -164,7 +166,8 @@ TEST(Units, EveryTrainedParameterAndValueGetsItsGradient) {
       mlir::func::FuncOp backward = functionOf(*b.model, b.model->classes[unit.class_id()].backward);
       std::multiset<std::pair<std::string, int64_t>> found, expected;
       for (unsigned i = 0; i < backward.getNumResults(); ++i)
-        found.insert({backward.getResultAttrOfType<mlir::StringAttr>(i, "zorse.slot").str(), backward.getResultAttrOfType<mlir::IntegerAttr>(i, "zorse.index").getInt()});
+        found.insert({backward.getResultAttrOfType<mlir::StringAttr>(i, "zorse.slot").str(),
+                      backward.getResultAttrOfType<mlir::IntegerAttr>(i, "zorse.index").getInt()});
       for (int i = 0; i < unit.parameters_size(); ++i)
         if (b.summary().parameters(unit.parameters(i)).trainable())
           expected.insert({"parameter_gradient", i});
@@ -205,7 +208,8 @@ TEST(Units, ErrorsNameTheProblem) {
 }
 
 TEST(Units, AParameterTheLossIgnoresIsLeftOutWithAWarning) {
-  Built b = build(replaced(readModel("llama.mlir"), "func.func @model(", "func.func @model(%pooler: tensor<3xf64> {zorse.parameter = \"pooler\", zorse.trainable = true}, "));
+  Built b = build(replaced(readModel("llama.mlir"), "func.func @model(",
+                           "func.func @model(%pooler: tensor<3xf64> {zorse.parameter = \"pooler\", zorse.trainable = true}, "));
   ASSERT_TRUE(b.model);
   ASSERT_EQ(b.messages.size(), 1u);
   EXPECT_EQ(b.messages[0], "parameter 'pooler' is never trained: the loss does not depend on it; it is left out");
@@ -231,7 +235,8 @@ TEST(Groups, AlignAndPutDecayingFirst) {
       decaying = parameter.decays();
       EXPECT_EQ(parameter.offset() < group.decaying_elements(), parameter.decays());
       EXPECT_EQ(parameter.trainable(), group.trainable());
-      bool matrix = parameter.trainable() && parameter.name().find("norm") == std::string::npos && parameter.name().find("embed") == std::string::npos;
+      bool matrix =
+          parameter.trainable() && parameter.name().find("norm") == std::string::npos && parameter.name().find("embed") == std::string::npos;
       EXPECT_EQ(parameter.decays(), matrix) << parameter.name();
     }
     EXPECT_EQ(group.elements() * 8 % 512, 0);

@@ -23,7 +23,9 @@ void expectFinding(const Case &test, Code code, std::initializer_list<const char
       return;
     all += text + "\n";
   }
-  ADD_FAILURE() << "expects a finding [" << verify::name(code) << "]" << (words.size() ? std::string(" with '") + *words.begin() + "'" : "") << ", found:\n" << all;
+  ADD_FAILURE() << "expects a finding [" << verify::name(code) << "]" << (words.size() ? std::string(" with '") + *words.begin() + "'" : "")
+                << ", found:\n"
+                << all;
 }
 
 template <typename Wanted> bundle::Entry &find(Case &test, int program, Wanted wanted, int nth = 0) {
@@ -322,7 +324,8 @@ TEST(Findings, Contributions) {
   expectFinding(twice, Code::Contributions, {"misses the contribution of unit 3", "samples 0-5"});
 
   Case members({}, dataParallel(makeModel({})));
-  uint32_t id = find(members, 0, [](const bundle::Entry &e) { return e.has_reduce_scatter() && e.reduce_scatter().shards().members_size() == 2; }).id();
+  uint32_t id =
+      find(members, 0, [](const bundle::Entry &e) { return e.has_reduce_scatter() && e.reduce_scatter().shards().members_size() == 2; }).id();
   for (auto &program : members.programs)
     for (auto &entry : *program.mutable_entries())
       if (entry.id() == id) {
@@ -479,10 +482,11 @@ TEST(Plans, AreRead) {
   EXPECT_FALSE(plan->splitBackward);
   plan = verify::readPlanView(R"({"batch": 1, "devices": ["a"], "cells": [], "split_backward": true})", error);
   EXPECT_TRUE(plan && plan->splitBackward) << error;
-  for (const char *bad : {"", "[]", "{", R"({"batch": 1})", R"({"batch": "x", "devices": [], "cells": []})", R"({"batch": 1, "devices": ["a", "a"], "cells": []})",
-                          R"({"batch": 1, "devices": ["a"], "cells": [], "split_backward": 1})",
-                          R"({"batch": 1, "devices": ["a"], "cells": [{"units": [0], "samples": [0, 1], "device": "a"}]})",
-                          R"({"batch": 1, "devices": ["a"], "cells": [{"units": [0, 1], "samples": [0, 1], "device": "c"}]})"}) {
+  for (const char *bad :
+       {"", "[]", "{", R"({"batch": 1})", R"({"batch": "x", "devices": [], "cells": []})", R"({"batch": 1, "devices": ["a", "a"], "cells": []})",
+        R"({"batch": 1, "devices": ["a"], "cells": [], "split_backward": 1})",
+        R"({"batch": 1, "devices": ["a"], "cells": [{"units": [0], "samples": [0, 1], "device": "a"}]})",
+        R"({"batch": 1, "devices": ["a"], "cells": [{"units": [0, 1], "samples": [0, 1], "device": "c"}]})"}) {
     EXPECT_FALSE(verify::readPlanView(bad, error)) << bad;
     EXPECT_FALSE(error.empty()) << bad;
   }
@@ -492,16 +496,20 @@ TEST(Plans, AreRead) {
 TEST(Plans, FormOfCellsDoesNotMatter) {
   std::string error;
   auto read = [&](const std::string &cells, const std::string &rest = "") {
-    auto plan = verify::readPlanView(R"({"note": {"cells": [1, {"units": "none"}]}, "cells": )" + cells + R"(, "batch": 4, "devices": ["a", {"name": "b"}])" + rest + "}", error);
+    auto plan = verify::readPlanView(
+        R"({"note": {"cells": [1, {"units": "none"}]}, "cells": )" + cells + R"(, "batch": 4, "devices": ["a", {"name": "b"}])" + rest + "}", error);
     std::string text = plan ? "" : error;
     for (const auto &c : plan ? plan->cells : std::vector<verify::PlanView::Cell>())
-      text += std::to_string(c.firstUnit) + "-" + std::to_string(c.endUnit) + " x " + std::to_string(c.firstSample) + "-" + std::to_string(c.endSample) + " on " + std::to_string(c.device) + "; ";
+      text += std::to_string(c.firstUnit) + "-" + std::to_string(c.endUnit) + " x " + std::to_string(c.firstSample) + "-" +
+              std::to_string(c.endSample) + " on " + std::to_string(c.device) + "; ";
     return text;
   };
   const std::string expected = "0-2 x 0-4 on 0; 2-3 x -1-4 on 1; ";
   EXPECT_EQ(read(R"([{"units": [0, 2], "samples": [0, 4], "device": "a"}, {"device": 1, "samples": [-1, 4], "units": [2, 3]}])"), expected);
-  EXPECT_EQ(read(R"([{"units": [0, 2], "samples": [0, 4], "device": "a", "note": [{}]}, {"device": 1, "samples": [-1, 4], "units": [2, 3]}])"), expected);
-  EXPECT_EQ(read(R"([{"units": [7, 8], "units": [0, 2], "samples": [0, 4], "device": "a"}, {"device": "b", "samples": [-1, 4], "units": [2, 3]}])"), expected);
+  EXPECT_EQ(read(R"([{"units": [0, 2], "samples": [0, 4], "device": "a", "note": [{}]}, {"device": 1, "samples": [-1, 4], "units": [2, 3]}])"),
+            expected);
+  EXPECT_EQ(read(R"([{"units": [7, 8], "units": [0, 2], "samples": [0, 4], "device": "a"}, {"device": "b", "samples": [-1, 4], "units": [2, 3]}])"),
+            expected);
   EXPECT_EQ(read(R"([{"units": [7, 8], "samples": [0, 4], "device": "a"}])", R"(, "cells": [])"), "");
   EXPECT_EQ(read(R"([])", R"(, "cells": 3)"), "cells: expects a list");
   EXPECT_EQ(read(R"([{"units": [0, 2], "samples": [0, 4], "device": "c"}])"), "cells[0].device: there is no device 'c'");

@@ -18,13 +18,20 @@ namespace {
 
 template <typename T> T extreme(std::mt19937 &random) {
   switch (random() % 8) {
-  case 0: return std::numeric_limits<T>::max();
-  case 1: return std::numeric_limits<T>::min();
-  case 2: return T(std::numeric_limits<T>::max() / 2 + 1);
-  case 3: return T(-1);
-  case 4: return T(uint64_t(1) << (random() % (sizeof(T) * 8)));
-  case 5: return T(0);
-  default: return T(random() % 16);
+  case 0:
+    return std::numeric_limits<T>::max();
+  case 1:
+    return std::numeric_limits<T>::min();
+  case 2:
+    return T(std::numeric_limits<T>::max() / 2 + 1);
+  case 3:
+    return T(-1);
+  case 4:
+    return T(uint64_t(1) << (random() % (sizeof(T) * 8)));
+  case 5:
+    return T(0);
+  default:
+    return T(random() % 16);
   }
 }
 
@@ -51,27 +58,45 @@ void corrupt(Message &message, std::mt19937 &random) {
     return reflection->SwapElements(&message, field, int(random() % uint32_t(size)), int(random() % uint32_t(size)));
   int at = size ? int(random() % uint32_t(size)) : 0;
   bool grow = list && (size == 0 || random() % 8 == 0);
-#define ZORSE_SET(Type, value)                                                                                                                                                             \
-  do {                                                                                                                                                                                     \
-    auto v = value;                                                                                                                                                                        \
-    if (grow)                                                                                                                                                                              \
-      reflection->Add##Type(&message, field, v);                                                                                                                                           \
-    else if (list)                                                                                                                                                                         \
-      reflection->SetRepeated##Type(&message, field, at, v);                                                                                                                               \
-    else                                                                                                                                                                                   \
-      reflection->Set##Type(&message, field, v);                                                                                                                                           \
+#define ZORSE_SET(Type, value)                                                                                                                       \
+  do {                                                                                                                                               \
+    auto v = value;                                                                                                                                  \
+    if (grow)                                                                                                                                        \
+      reflection->Add##Type(&message, field, v);                                                                                                     \
+    else if (list)                                                                                                                                   \
+      reflection->SetRepeated##Type(&message, field, at, v);                                                                                         \
+    else                                                                                                                                             \
+      reflection->Set##Type(&message, field, v);                                                                                                     \
   } while (0)
   switch (field->cpp_type()) {
   case FieldDescriptor::CPPTYPE_MESSAGE:
-    return corrupt(grow ? *reflection->AddMessage(&message, field) : list ? *reflection->MutableRepeatedMessage(&message, field, at) : *reflection->MutableMessage(&message, field), random);
-  case FieldDescriptor::CPPTYPE_INT32: ZORSE_SET(Int32, extreme<int32_t>(random)); break;
-  case FieldDescriptor::CPPTYPE_INT64: ZORSE_SET(Int64, extreme<int64_t>(random)); break;
-  case FieldDescriptor::CPPTYPE_UINT32: ZORSE_SET(UInt32, extreme<uint32_t>(random)); break;
-  case FieldDescriptor::CPPTYPE_UINT64: ZORSE_SET(UInt64, extreme<uint64_t>(random)); break;
-  case FieldDescriptor::CPPTYPE_DOUBLE: ZORSE_SET(Double, random() % 2 ? std::numeric_limits<double>::quiet_NaN() : std::numeric_limits<double>::infinity()); break;
-  case FieldDescriptor::CPPTYPE_BOOL: ZORSE_SET(Bool, bool(random() % 2)); break;
-  case FieldDescriptor::CPPTYPE_ENUM: ZORSE_SET(EnumValue, int(random() % 24)); break;
-  default: break;
+    return corrupt(grow   ? *reflection->AddMessage(&message, field)
+                   : list ? *reflection->MutableRepeatedMessage(&message, field, at)
+                          : *reflection->MutableMessage(&message, field),
+                   random);
+  case FieldDescriptor::CPPTYPE_INT32:
+    ZORSE_SET(Int32, extreme<int32_t>(random));
+    break;
+  case FieldDescriptor::CPPTYPE_INT64:
+    ZORSE_SET(Int64, extreme<int64_t>(random));
+    break;
+  case FieldDescriptor::CPPTYPE_UINT32:
+    ZORSE_SET(UInt32, extreme<uint32_t>(random));
+    break;
+  case FieldDescriptor::CPPTYPE_UINT64:
+    ZORSE_SET(UInt64, extreme<uint64_t>(random));
+    break;
+  case FieldDescriptor::CPPTYPE_DOUBLE:
+    ZORSE_SET(Double, random() % 2 ? std::numeric_limits<double>::quiet_NaN() : std::numeric_limits<double>::infinity());
+    break;
+  case FieldDescriptor::CPPTYPE_BOOL:
+    ZORSE_SET(Bool, bool(random() % 2));
+    break;
+  case FieldDescriptor::CPPTYPE_ENUM:
+    ZORSE_SET(EnumValue, int(random() % 24));
+    break;
+  default:
+    break;
   }
 #undef ZORSE_SET
 }
@@ -140,10 +165,12 @@ TEST(Malformed, CallsAreReadAsProtobufReadsThem) {
            a.value().SerializeAsString() == b.value().SerializeAsString();
   };
   auto sameCall = [](const verify::Call &a, const verify::Call &b) {
-    return a.body == b.body && a.unit == b.unit && a.rows == b.rows && a.sampleBase == b.sampleBase && a.instanceBase == b.instanceBase && a.firstSlot == b.firstSlot && a.slots == b.slots;
+    return a.body == b.body && a.unit == b.unit && a.rows == b.rows && a.sampleBase == b.sampleBase && a.instanceBase == b.instanceBase &&
+           a.firstSlot == b.firstSlot && a.slots == b.slots;
   };
   const std::string bytes = base.programs[0].SerializeAsString();
-  // Fields that come twice, in another order, from elsewhere in the message: pieces of it put anywhere. And single bytes, which are tags, lengths and numbers.
+  // Fields that come twice, in another order, from elsewhere in the message: pieces of it put anywhere. And single bytes, which are tags, lengths and
+  // numbers.
   int read = 0;
   for (uint32_t seed = 0; seed < 12000; ++seed) {
     std::mt19937 random(seed);
@@ -163,7 +190,8 @@ TEST(Malformed, CallsAreReadAsProtobufReadsThem) {
     expected.take(whole);
     ASSERT_EQ(found.firstOfEntry, expected.firstOfEntry) << "seed " << seed;
     ASSERT_TRUE(std::equal(found.calls.begin(), found.calls.end(), expected.calls.begin(), expected.calls.end(), sameCall)) << "seed " << seed;
-    ASSERT_TRUE(std::equal(found.bindings.begin(), found.bindings.end(), expected.bindings.begin(), expected.bindings.end(), same)) << "seed " << seed;
+    ASSERT_TRUE(std::equal(found.bindings.begin(), found.bindings.end(), expected.bindings.begin(), expected.bindings.end(), same))
+        << "seed " << seed;
     for (auto *program : {&whole, &without})
       for (auto &entry : *program->mutable_entries())
         if (entry.has_compute())

@@ -27,9 +27,12 @@ struct Case {
   verify::PlanView view;
   std::vector<bundle::Program> programs;
 
-  Case(const SyntheticOptions &options, SerialPlan serial) : model(makeModel(options)), plan(std::move(serial)), view(viewOf(plan)), programs(serialPrograms(model, plan)) {}
+  Case(const SyntheticOptions &options, SerialPlan serial)
+      : model(makeModel(options)), plan(std::move(serial)), view(viewOf(plan)), programs(serialPrograms(model, plan)) {}
 
-  std::vector<verify::Finding> findings(unsigned threads = 1) const { return verify::verifyPrograms(model.summary, model.bodies, view, programs, {threads, 8}); }
+  std::vector<verify::Finding> findings(unsigned threads = 1) const {
+    return verify::verifyPrograms(model.summary, model.bodies, view, programs, {threads, 8});
+  }
   std::string text() const {
     std::string all;
     for (const auto &finding : findings())

@@ -21,31 +21,31 @@ class ModuleOp;
 namespace zorse::codegen {
 
 struct CodegenOptions {
-  unsigned threads = 2;          ///< that compile kernels; the result does not depend on it.
-  bool useCache = true;          ///< keep compiled kernels on disk.
-  std::string cacheDir;          ///< empty: $ZORSE_CACHE, else $XDG_CACHE_HOME/zorse, else ~/.cache/zorse. Unwritable: no cache.
-  std::string arch = "native";   ///< a CPU name as LLVM knows it ("x86-64-v3", "znver4"), or "native".
+  unsigned threads = 2;           ///< that compile kernels; the result does not depend on it.
+  bool useCache = true;           ///< keep compiled kernels on disk.
+  std::string cacheDir;           ///< empty: $ZORSE_CACHE, else $XDG_CACHE_HOME/zorse, else ~/.cache/zorse. Unwritable: no cache.
+  std::string arch = "native";    ///< a CPU name as LLVM knows it ("x86-64-v3", "znver4"), or "native".
   unsigned optimizationLevel = 3; ///< of LLVM, 0 to 3.
-  std::string dumpDir;           ///< not empty: <symbol>.mlir, <symbol>.ll and <symbol>.s of every kernel, and bodies.txt.
+  std::string dumpDir;            ///< not empty: <symbol>.mlir, <symbol>.ll and <symbol>.s of every kernel, and bodies.txt.
 };
 
 /// What a body costs, beside what bundle::Body itself says.
 struct BodyFacts {
-  bundle::Extent saved;      ///< bytes of the packed saved block; 0 when the function has none.
-  bundle::Extent workspace;  ///< bytes of temporaries.
+  bundle::Extent saved;     ///< bytes of the packed saved block; 0 when the function has none.
+  bundle::Extent workspace; ///< bytes of temporaries.
   double flopsPerRow = 0;
-  double bytesPerRow = 0;    ///< touched by all launches, for cost models.
+  double bytesPerRow = 0; ///< touched by all launches, for cost models.
 };
 
 class KernelSet;
 
 struct CompiledBodies {
-  bundle::BodyLibrary library;  ///< one body per function, in the module's order, under the function's name.
-  std::vector<BodyFacts> facts; ///< one per body.
+  bundle::BodyLibrary library;        ///< one body per function, in the module's order, under the function's name.
+  std::vector<BodyFacts> facts;       ///< one per body.
   std::shared_ptr<KernelSet> sources; ///< the kernels as text; empty once they are compiled.
-  std::string object;           ///< bytes of the shared object library.objects(0) names.
-  unsigned kernels = 0;         ///< distinct kernels in it.
-  unsigned compiled = 0;        ///< of them, how many were not found in the cache.
+  std::string object;                 ///< bytes of the shared object library.objects(0) names.
+  unsigned kernels = 0;               ///< distinct kernels in it.
+  unsigned compiled = 0;              ///< of them, how many were not found in the cache.
 };
 
 /// Compiles every function of `functions` that has slots (docs/architecture.md, "Unit functions") to a body.

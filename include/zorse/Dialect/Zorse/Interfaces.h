@@ -4,14 +4,15 @@
 #include "mlir/IR/Builders.h"
 #include "mlir/IR/OpDefinition.h"
 #include "mlir/IR/TypeUtilities.h"
-#include "llvm/ADT/SmallVector.h"
 #include "llvm/ADT/STLFunctionalExtras.h"
+#include "llvm/ADT/SmallVector.h"
 
 #include <string>
 
 namespace zorse {
 
-/// Cost as an affine function of the number of rows n: fixed + perRow * n. FLOPs count a multiply-add as 2; bytes are all operands read and results written once.
+/// Cost as an affine function of the number of rows n: fixed + perRow * n. FLOPs count a multiply-add as 2; bytes are all operands read and results
+/// written once.
 struct OpCost {
   double flops = 0;
   double flopsPerRow = 0;

@@ -23,10 +23,10 @@ namespace zorse {
 struct AttentionOptions {
   double scale = 1.0;
   bool causal = false;
-  std::optional<int64_t> window;  ///< only with causal
+  std::optional<int64_t> window; ///< only with causal
   std::optional<double> softcap;
   double dropout = 0.0;
-  int64_t instance = 0;           ///< of the random numbers, if dropout > 0
+  int64_t instance = 0; ///< of the random numbers, if dropout > 0
 };
 
 } // namespace zorse

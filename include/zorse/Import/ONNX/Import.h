@@ -44,27 +44,29 @@ struct ImportOptions {
   bool weightsLater = false;
   /// Most elements of a constant that is computed while importing and is no fill, causal mask or the like; more are an error.
   int64_t mostComputed = int64_t(1) << 30;
-  /// Initializers by name, or by a pattern in which * stands for any characters, that are trained or frozen whatever the file and the rules say. A name wins over a pattern,
-  /// a longer pattern over a shorter one.
+  /// Initializers by name, or by a pattern in which * stands for any characters, that are trained or frozen whatever the file and the rules say. A
+  /// name wins over a pattern, a longer pattern over a shorter one.
   std::map<std::string, TrainableChoice> trainable;
-  /// Where the file does not say which initializers are trained and their uses are ambiguous, the likelier answer is taken with a warning; otherwise it is an error.
+  /// Where the file does not say which initializers are trained and their uses are ambiguous, the likelier answer is taken with a warning; otherwise
+  /// it is an error.
   bool trustGuess = false;
 };
 
 /// Where the initial value of a parameter (an argument `zorse.parameter` of the function) is.
 ///
-/// The bytes are row-major, little-endian elements of `storedType` in the shape `storedShape`; the parameter has its `shape` in the compute type: conversion, if any, happens when they are copied.
+/// The bytes are row-major, little-endian elements of `storedType` in the shape `storedShape`; the parameter has its `shape` in the compute type:
+/// conversion, if any, happens when they are copied.
 struct WeightSource {
   enum class Type : uint8_t { F32, F64, F16, BF16, I64, I32, I16, I8, U8, Bool };
 
   std::string parameter;
   std::vector<int64_t> shape;
   Type storedType = Type::F32;
-  std::string file;       ///< empty: `owned` holds the bytes
+  std::string file; ///< empty: `owned` holds the bytes
   uint64_t offset = 0;
   uint64_t bytes = 0;
   std::shared_ptr<const std::vector<uint8_t>> owned;
-  const uint8_t *data = nullptr;  ///< the same bytes, mapped; valid while the ImportedModel lives
+  const uint8_t *data = nullptr; ///< the same bytes, mapped; valid while the ImportedModel lives
 };
 
 struct ImportedModel {
@@ -76,10 +78,12 @@ struct ImportedModel {
   std::shared_ptr<void> storage;            ///< keeps mapped files open
 };
 
-/// Imports `path`: parses, inlines, specialises shapes, folds, finds the sample axis, and emits `@model` as docs/architecture.md describes a model. Errors are diagnostics that name the ONNX node.
+/// Imports `path`: parses, inlines, specialises shapes, folds, finds the sample axis, and emits `@model` as docs/architecture.md describes a model.
+/// Errors are diagnostics that name the ONNX node.
 mlir::FailureOr<ImportedModel> importOnnx(const std::string &path, const ImportOptions &options, mlir::MLIRContext &context);
 
 /// The same for a file whose bytes are in memory and stay there while the ImportedModel lives. `path`: for messages; external data lie beside it.
-mlir::FailureOr<ImportedModel> importOnnx(const std::string &path, const void *bytes, uint64_t size, const ImportOptions &options, mlir::MLIRContext &context);
+mlir::FailureOr<ImportedModel> importOnnx(const std::string &path, const void *bytes, uint64_t size, const ImportOptions &options,
+                                          mlir::MLIRContext &context);
 
 } // namespace zorse

@@ -14,7 +14,7 @@ namespace zorse::runtime {
 
 struct BundleDevice {
   std::string name;
-  std::string kind;    ///< zorse/Bundle/DeviceKinds.h
+  std::string kind; ///< zorse/Bundle/DeviceKinds.h
   int threads = 1;
   uint64_t memory = 0; ///< bytes; 0: not limited.
   uint32_t target = 0; ///< which body library it runs
@@ -22,8 +22,8 @@ struct BundleDevice {
 
 /// Where the initial bytes of one parameter are.
 struct WeightSource {
-  std::string name;                 ///< ParameterInfo.name
-  std::string file;                 ///< resolved path
+  std::string name; ///< ParameterInfo.name
+  std::string file; ///< resolved path
   uint64_t offset = 0, bytes = 0;
   std::string type;                 ///< "f32", "f64", "f16", "bf16", "i64", "i32", "i16", "i8", "u8", "i1"
   std::vector<int64_t> shape;       ///< as stored, and as the ONNX file has it
@@ -32,18 +32,18 @@ struct WeightSource {
 
 struct Bundle {
   std::string directory;
-  std::string digest;               ///< SHA-256 of everything in it (docs/bundle.md): equal for equal bundles, on all ranks of a job, and what --expect names
+  std::string digest; ///< SHA-256 of everything in it (docs/bundle.md): equal for equal bundles, on all ranks of a job, and what --expect names
   std::string model, precision;
   int64_t batch = 0, sequence = 0;
   std::vector<BundleDevice> devices;
-  std::string plan;                 ///< plan.json
-  std::string cluster;              ///< cluster.yaml
-  bundle::Topology topology;        ///< without nodes where the bundle says nothing about it
+  std::string plan;          ///< plan.json
+  std::string cluster;       ///< cluster.yaml
+  bundle::Topology topology; ///< without nodes where the bundle says nothing about it
   bundle::ModelSummary summary;
   bundle::BodyLibrary bodies;                    ///< of the first target: the others have the same bodies with the same slots.
   std::vector<bundle::BodyLibrary> otherTargets; ///< 1, 2, ...
-  std::vector<bundle::Program> programs; ///< one per device
-  std::vector<WeightSource> weights;     ///< one per ParameterInfo, in its order
+  std::vector<bundle::Program> programs;         ///< one per device
+  std::vector<WeightSource> weights;             ///< one per ParameterInfo, in its order
 
   const bundle::BodyLibrary &target(uint32_t index) const { return index == 0 ? bodies : otherTargets[index - 1]; }
   const bundle::BodyLibrary &bodiesOf(uint32_t device) const { return target(devices[device].target); }
@@ -56,8 +56,8 @@ enum class BundleUse : uint8_t {
   Simulate, ///< weights and kernels are neither read nor checked, and need not be there
 };
 
-/// Reads a bundle and checks everything: version, presence and digest of files, that files agree where two say the same, and that no index, range or region of a program lies outside what it
-/// points into.
+/// Reads a bundle and checks everything: version, presence and digest of files, that files agree where two say the same, and that no index, range or
+/// region of a program lies outside what it points into.
 Result<Bundle> loadBundle(const std::string &directory, BundleUse use = BundleUse::Execute);
 
 /// The same for a bundle that is not in a directory: `open` yields the file at a path below `directory`.
@@ -67,8 +67,8 @@ Result<Bundle> loadBundle(const std::string &directory, const std::function<Resu
 /// The check of one program against the others, for programs that were not loaded from a bundle (tests). Halves of transfers must match.
 Status checkPrograms(const Bundle &bundle);
 
-/// What the compiler verified, verified again (docs/verifier.md): that the programs compute what plan and summary say, without races. After loadBundle, by one
-/// process of a job: its ranks compare the digests of their bundles.
+/// What the compiler verified, verified again (docs/verifier.md): that the programs compute what plan and summary say, without races. After
+/// loadBundle, by one process of a job: its ranks compare the digests of their bundles.
 Status verifyBundle(const Bundle &bundle, unsigned threads);
 
 /// The node of every device of the bundle, 0-based, as cluster.yaml counts them; empty where the bundle has no cluster description.

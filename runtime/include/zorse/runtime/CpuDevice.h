@@ -1,4 +1,5 @@
-// The CPU driver: compiled kernels and library routines over the device's own threads, matrix products by a serial BLAS. Its addresses are the host's.
+// The CPU driver: compiled kernels and library routines over the device's own threads, matrix products by a serial BLAS. Its addresses are the
+// host's.
 #pragma once
 
 #include "zorse/runtime/Device.h"
@@ -9,9 +10,9 @@ namespace zorse::runtime {
 
 struct CpuDeviceOptions {
   std::string name = "cpu";
-  int threads = 1;          ///< including the calling one; >= 1.
-  bool spin = false;        ///< wait a few microseconds before sleeping: only where all devices' threads together have a core each.
-  std::string gemm;         ///< "onednn", "openblas" or "" (ZORSE_GEMM, else what was measured as faster on this machine).
+  int threads = 1;   ///< including the calling one; >= 1.
+  bool spin = false; ///< wait a few microseconds before sleeping: only where all devices' threads together have a core each.
+  std::string gemm;  ///< "onednn", "openblas" or "" (ZORSE_GEMM, else what was measured as faster on this machine).
 };
 
 class CpuDevice final : public Device {
@@ -37,7 +38,8 @@ public:
   /// Adds one body to those loaded so far; its index is the number of bodies before.
   Status addBody(const bundle::Body &body);
 
-  /// The matrix library that devices of this process use, with version and processor: the bits of products depend on it. An error where ZORSE_GEMM names none.
+  /// The matrix library that devices of this process use, with version and processor: the bits of products depend on it. An error where ZORSE_GEMM
+  /// names none.
   static Result<std::string> matrixLibrary();
 
   /// "onednn" or "openblas".

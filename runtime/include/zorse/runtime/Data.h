@@ -1,12 +1,13 @@
-// Where samples come from. Sample n of step k is the same whatever the plan: samples are numbered over the whole run, in file order or in a shuffled one.
+// Where samples come from. Sample n of step k is the same whatever the plan: samples are numbered over the whole run, in file order or in a shuffled
+// one.
 //
 //   --data train.bin                            tokens: llm.c (.bin with header), nanoGPT (.bin of uint16), any other file as bytes, unless it is
 //                                               of a known format that is neither text nor tokens
 //   --data bytes:FILE                           any file as bytes
 //   --data input_ids=a.npy,labels=b.npy         one array per input, first dimension samples
 //
-// A token file feeds the inputs with the roles "ids" and "labels": sample i is the window [i*S, (i+1)*S), labels are the next tokens, or the same ones
-// where the graph shifts them itself.
+// A token file feeds the inputs with the roles "ids" and "labels": sample i is the window [i*S, (i+1)*S), labels are the next tokens, or the same
+// ones where the graph shifts them itself.
 #pragma once
 
 #include "zorse/runtime/Bundle.h"
@@ -37,7 +38,8 @@ public:
   virtual std::vector<std::string> description() const { return {}; }
 };
 
-/// What training data is, whatever it is called: sizes, shapes, types, and a hash of contents sampled from the whole file, so that it is quick for large ones.
+/// What training data is, whatever it is called: sizes, shapes, types, and a hash of contents sampled from the whole file, so that it is quick for
+/// large ones.
 /// \param specification  what --data says
 Result<std::string> dataFingerprint(const std::string &specification);
 

@@ -1,6 +1,5 @@
-// For tests: a transport whose calls sleep at random before and after they run, so that operations of different devices and threads meet in orders that they
-// would not meet in otherwise. Adds no buffering and changes no bits. Memory of announced receives is
-// filled with NaNs at once.
+// For tests: a transport whose calls sleep at random before and after they run, so that operations of different devices and threads meet in orders
+// that they would not meet in otherwise. Adds no buffering and changes no bits. Memory of announced receives is filled with NaNs at once.
 #pragma once
 
 #include "zorse/runtime/Transport.h"

@@ -1,8 +1,8 @@
-// What the runtime needs of a device. Drivers implement it (docs/devices.md); programs, state and transports do not know which one they use. test/runtime/DeviceConformance.h holds
-// what is promised here against a driver.
+// What the runtime needs of a device. Drivers implement it (docs/devices.md); programs, state and transports do not know which one they use.
+// test/runtime/DeviceConformance.h holds what is promised here against a driver.
 //
-// A Device has memory and bodies; its calls block. A QueuedDevice has queues besides, on which the executor puts work that waits for other work by itself. A driver may implement the
-// first and be served by threads (withThreads), or implement both over streams of its own.
+// A Device has memory and bodies; its calls block. A QueuedDevice has queues besides, on which the executor puts work that waits for other work by
+// itself. A driver may implement the first and be served by threads (withThreads), or implement both over streams of its own.
 #pragma once
 
 #include "zorse/runtime/Status.h"
@@ -40,7 +40,8 @@ struct DeviceAddress {
 /// What one call of a body needs beside the body itself.
 struct BodyArguments : ZorseCallContext {
   const DeviceAddress *slots = nullptr; ///< one per Body.slots, 64-byte aligned.
-  const uint8_t *overwrite = nullptr;   ///< one flag per slot: nonzero = SlotBinding.overwrite. Null: no slot is overwritten, accumulators are added to.
+  const uint8_t *overwrite =
+      nullptr; ///< one flag per slot: nonzero = SlotBinding.overwrite. Null: no slot is overwritten, accumulators are added to.
 };
 
 /// One allocation. Its contents are zero (or poison, when asked for) until written.
@@ -77,14 +78,16 @@ public:
   virtual Status copy(DeviceAddress to, DeviceAddress from, size_t bytes) = 0; ///< they may overlap.
   virtual Status fill(DeviceAddress to, std::byte value, size_t bytes) = 0;
 
-  /// How a transport, by its name, reaches an address: a pointer, valid as long as the memory is. An error for transports that the device cannot join.
+  /// How a transport, by its name, reaches an address: a pointer, valid as long as the memory is. An error for transports that the device cannot
+  /// join.
   virtual Result<void *> expose(DeviceAddress address, const std::string &transport) = 0;
 
-  /// Resolves every symbol and routine that the bodies name. Kernel objects lie under `kernelDirectory`/<arch>/. Once per device. An error for code that the device does not run and for
-  /// bodies that it does not know.
+  /// Resolves every symbol and routine that the bodies name. Kernel objects lie under `kernelDirectory`/<arch>/. Once per device. An error for code
+  /// that the device does not run and for bodies that it does not know.
   virtual Status loadBodies(const bundle::BodyLibrary &library, const std::string &kernelDirectory) = 0;
 
-  /// Runs body `index` of the loaded library; its writes are visible to every thread that synchronises with the caller. Calls from several threads run one after the other.
+  /// Runs body `index` of the loaded library; its writes are visible to every thread that synchronises with the caller. Calls from several threads
+  /// run one after the other.
   virtual Status runBody(uint32_t index, const BodyArguments &arguments) = 0;
 
   /// Grows while a body runs: launches finished. How a watchdog tells a long body from one that never returns.
@@ -117,13 +120,28 @@ struct NoWork {}; ///< waits, and is done.
 struct CallWork {
   const BodyCall *calls = nullptr; ///< run in order
   size_t count = 0;
-  HostTask *before = nullptr;      ///< run before each call, once everything before it is done; null for most. A device with streams drains its queue for it.
+  HostTask *before =
+      nullptr; ///< run before each call, once everything before it is done; null for most. A device with streams drains its queue for it.
   uint64_t argument = 0;
 };
-struct CopyWork { DeviceAddress to, from; size_t bytes = 0; };
-struct ReadWork { void *to = nullptr; DeviceAddress from; size_t bytes = 0; };
-struct WriteWork { DeviceAddress to; const void *from = nullptr; size_t bytes = 0; };
-struct HostWork { HostTask *task = nullptr; uint64_t argument = 0; }; ///< a transfer by a transport that blocks
+struct CopyWork {
+  DeviceAddress to, from;
+  size_t bytes = 0;
+};
+struct ReadWork {
+  void *to = nullptr;
+  DeviceAddress from;
+  size_t bytes = 0;
+};
+struct WriteWork {
+  DeviceAddress to;
+  const void *from = nullptr;
+  size_t bytes = 0;
+};
+struct HostWork {
+  HostTask *task = nullptr;
+  uint64_t argument = 0;
+}; ///< a transfer by a transport that blocks
 using Work = std::variant<NoWork, CallWork, CopyWork, ReadWork, WriteWork, HostWork>;
 
 /// Hears of work, from threads of the device.
@@ -139,12 +157,13 @@ protected:
   ~QueueObserver() = default;
 };
 
-/// Queues. Work on a queue begins in the order of enqueueing, when the work before it on its queue is done and so are the events that it waits for, and is never done before its events are.
-/// Whoever enqueues keeps one order in which every wait goes back: then the earliest work that is not done can always run.
+/// Queues. Work on a queue begins in the order of enqueueing, when the work before it on its queue is done and so are the events that it waits for,
+/// and is never done before its events are. Whoever enqueues keeps one order in which every wait goes back: then the earliest work that is not done
+/// can always run.
 class QueuedDevice : public Device {
 public:
-  /// Makes the queues, once. \param workers  per queue: queues of the same number may share a thread, which takes their work in the order of enqueueing. \param observer  outlives the device, or
-  /// closeQueues().
+  /// Makes the queues, once. \param workers  per queue: queues of the same number may share a thread, which takes their work in the order of
+  /// enqueueing. \param observer  outlives the device, or closeQueues().
   virtual Status openQueues(const std::vector<uint32_t> &workers, QueueObserver &observer) = 0;
 
   /// From one thread at a time. Does not wait. `waits` are copied; they are events of this device.
@@ -162,7 +181,8 @@ public:
   /// Waits until the event has come; an error where the work that it needs has failed or was given up.
   virtual Status wait(Event event) = 0;
 
-  /// Gives up what has not begun: waits return `why`, or the earlier failure. From any thread, more than once. Work that has begun goes on to its end.
+  /// Gives up what has not begun: waits return `why`, or the earlier failure. From any thread, more than once. Work that has begun goes on to its
+  /// end.
   virtual void abort(const Error &why) = 0;
 
   /// Returns when no work is under way any more and the observer will not be called; what has not begun is given up. The destructor does the same.

@@ -1,4 +1,5 @@
-// Which drivers this runtime has: by kind, beside what zorse/Bundle/DeviceKinds.h says of the kind. A new driver is one line in runtime/lib/device/Drivers.cpp (docs/devices.md).
+// Which drivers this runtime has: by kind, beside what zorse/Bundle/DeviceKinds.h says of the kind. A new driver is one line in
+// runtime/lib/device/Drivers.cpp (docs/devices.md).
 #pragma once
 
 #include "zorse/Bundle/DeviceKinds.h"
@@ -12,9 +13,9 @@ namespace zorse::runtime {
 /// One device to be made.
 struct DeviceRequest {
   std::string name;
-  int threads = 1;    ///< of host processors; others ignore it.
-  bool spin = false;  ///< threads may spin: all devices here together have a core per thread.
-  double share = 1;   ///< of its speed, in (0, 1]: for clusters of unequal devices on one machine
+  int threads = 1;   ///< of host processors; others ignore it.
+  bool spin = false; ///< threads may spin: all devices here together have a core per thread.
+  double share = 1;  ///< of its speed, in (0, 1]: for clusters of unequal devices on one machine
 };
 
 struct Driver {
@@ -22,7 +23,8 @@ struct Driver {
   Result<std::unique_ptr<QueuedDevice>> (*make)(const DeviceRequest &request);
   /// The most that devices of this kind run here: one of DeviceKind.architectures, or a name of its own.
   std::string (*architecture)();
-  /// What the bits of its results depend on beside the bundle: libraries with versions. May fail where the environment asks for one that is not there.
+  /// What the bits of its results depend on beside the bundle: libraries with versions. May fail where the environment asks for one that is not
+  /// there.
   Result<std::string> (*numerics)();
 };
 

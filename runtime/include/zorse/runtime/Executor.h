@@ -5,9 +5,9 @@
 //              communication worker  gather  send  receive ...  all other queues, in list order
 //   device b   ...
 //
-// Entries are put on the queues of their devices (Device.h), a step at a time and up to kStepsAhead steps ahead; there they wait for the events their waits name. A device whose calls
-// block has a thread for each worker. Because every wait and every transfer goes back in one global list, the earliest unfinished entry can always run. Steps follow each other without a
-// barrier between them.
+// Entries are put on the queues of their devices (Device.h), a step at a time and up to kStepsAhead steps ahead; there they wait for the events their
+// waits name. A device whose calls block has a thread for each worker. Because every wait and every transfer goes back in one global list, the
+// earliest unfinished entry can always run. Steps follow each other without a barrier between them.
 #pragma once
 
 #include "zorse/runtime/Bundle.h"
@@ -30,16 +30,16 @@ struct Batch {
 class StateReader {
 public:
   virtual ~StateReader() = default;
-  /// In a thread of the device (in that of Executor::submit where the device computes nothing), after its last entry of the step (StepScalars.step): the state is still until
-  /// Executor::releaseState(device), once, which must follow soon; later updates wait for it. Must not block.
+  /// In a thread of the device (in that of Executor::submit where the device computes nothing), after its last entry of the step (StepScalars.step):
+  /// the state is still until Executor::releaseState(device), once, which must follow soon; later updates wait for it. Must not block.
   virtual void stateIsStill(uint32_t device, uint64_t step) = 0;
 };
 
 struct StepRequest {
-  bool evaluation = false;             ///< only the work of the phases LOAD, GATHER, FORWARD and REPORT is done.
+  bool evaluation = false; ///< only the work of the phases LOAD, GATHER, FORWARD and REPORT is done.
   zorse::abi::StepScalars scalars = {};
   std::shared_ptr<const Batch> batch;
-  StateReader *afterStep = nullptr;    ///< lives until the step has been waited for.
+  StateReader *afterStep = nullptr; ///< lives until the step has been waited for.
 };
 
 struct StepResult {
@@ -50,36 +50,36 @@ struct StepResult {
 
 /// A call about to run, with the addresses of its slots. In a thread of its device, which does nothing else meanwhile.
 struct ObservedCall {
-  uint64_t step;                       ///< 0 for the first submitted
+  uint64_t step; ///< 0 for the first submitted
   bool evaluation;
   uint32_t device;
   const bundle::Entry &entry;
   const bundle::Call &call;
   const bundle::Body &body;
   const DeviceAddress *slots;
-  Device &memory;                      ///< whose addresses they are
+  Device &memory; ///< whose addresses they are
 };
 
 /// One entry as it ran.
 struct TraceEvent {
   uint32_t device;
-  uint32_t entry;                      ///< index in Program.entries
+  uint32_t entry; ///< index in Program.entries
   uint64_t step;
-  double begin, end;                   ///< seconds since the executor was made; waiting is not included.
+  double begin, end; ///< seconds since the executor was made; waiting is not included.
 };
 
 struct ExecutorOptions {
-  bool poison = false;                 ///< fill arenas with a pattern of NaNs before anything is loaded.
+  bool poison = false; ///< fill arenas with a pattern of NaNs before anything is loaded.
   bool trace = false;
-  uint64_t traceSteps = UINT64_MAX;    ///< only the first so many.
-  bool oneThreadPerQueue = false;      ///< instead of one communication worker per device.
-  double stallSeconds = 300;           ///< nothing done for so long, inside a body or not: the run is given up. 0: somebody else watches (a job's coordinator).
+  uint64_t traceSteps = UINT64_MAX; ///< only the first so many.
+  bool oneThreadPerQueue = false;   ///< instead of one communication worker per device.
+  double stallSeconds = 300; ///< nothing done for so long, inside a body or not: the run is given up. 0: somebody else watches (a job's coordinator).
   std::function<void(const ObservedCall &)> beforeCall;
 };
 
 /// A device that this process executes.
 struct LocalDevice {
-  uint32_t index = 0;                  ///< of its program
+  uint32_t index = 0; ///< of its program
   std::unique_ptr<QueuedDevice> device;
   std::unique_ptr<Transport> transport;
 };
@@ -94,7 +94,8 @@ public:
   /// The devices that this process executes, ascending.
   const std::vector<uint32_t> &devices() const;
 
-  // Bytes of a region of one of them, from `offset` on. Safe while no step is under way, and of persistent state while it is still (StateReader). From any thread.
+  // Bytes of a region of one of them, from `offset` on. Safe while no step is under way, and of persistent state while it is still (StateReader).
+  // From any thread.
   Status read(uint32_t device, const bundle::Region &region, uint64_t offset, void *to, size_t bytes) const;
   Status write(uint32_t device, const bundle::Region &region, uint64_t offset, const void *from, size_t bytes);
   /// All of it to zeros.
@@ -115,13 +116,13 @@ public:
 
   /// What has been done so far and what keeps the rest waiting. From any thread.
   struct Progress {
-    uint64_t counter = 0;              ///< entries and launches finished, pieces of transfers moved
-    bool underWay = false;             ///< a step is submitted and not done
-    uint64_t step = 0;                 ///< of the earliest unfinished entry: 0 for the first submitted step
+    uint64_t counter = 0;  ///< entries and launches finished, pieces of transfers moved
+    bool underWay = false; ///< a step is submitted and not done
+    uint64_t step = 0;     ///< of the earliest unfinished entry: 0 for the first submitted step
     uint32_t entry = 0;
-    std::string where;                 ///< "entry 17 (receive from b)": the one who is there
-    std::vector<Unheard> unheard;      ///< peers of transports
-    std::string everywhere;            ///< "device a: entry 17 (receive from b); device b: waiting before entry 18 (...); ..."
+    std::string where;            ///< "entry 17 (receive from b)": the one who is there
+    std::vector<Unheard> unheard; ///< peers of transports
+    std::string everywhere;       ///< "device a: entry 17 (receive from b); device b: waiting before entry 18 (...); ..."
   };
   Progress progress() const;
 

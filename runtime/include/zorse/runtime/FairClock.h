@@ -1,5 +1,5 @@
-// A clock for whoever waits for others' signs of life: it advances at most `largest` seconds from one reading to the next, so that a thread that was itself stopped or
-// starved between two readings does not count that time against others.
+// A clock for whoever waits for others' signs of life: it advances at most `largest` seconds from one reading to the next, so that a thread that was
+// itself stopped or starved between two readings does not count that time against others.
 #pragma once
 
 #include <algorithm>

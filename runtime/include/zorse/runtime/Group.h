@@ -22,16 +22,16 @@ public:
   virtual uint32_t size() const = 0;
   virtual uint64_t generation() const = 0;
 
-  /// Every rank contributes `mine` under the same name and gets everyone's contribution, in rank order. Blocks until all have contributed; fails when the
-  /// job fails first. A name serves once per generation. From any thread; exchanges of different names may be under way at once.
+  /// Every rank contributes `mine` under the same name and gets everyone's contribution, in rank order. Blocks until all have contributed; fails when
+  /// the job fails first. A name serves once per generation. From any thread; exchanges of different names may be under way at once.
   virtual Result<std::vector<std::string>> exchange(const std::string &name, const std::string &mine) = 0;
 };
 
 /// A group of this process alone: generation as given.
 std::unique_ptr<Group> makeSoloGroup(uint64_t generation = 0);
 
-/// Agrees on where a run ends that is told to stop early: no rank stops before work that another has begun. Work is counted in turns, 1, 2, ...: a step or an
-/// evaluation, in the order in which all ranks submit them.
+/// Agrees on where a run ends that is told to stop early: no rank stops before work that another has begun. Work is counted in turns, 1, 2, ...: a
+/// step or an evaluation, in the order in which all ranks submit them.
 class StepGate {
 public:
   virtual ~StepGate() = default;

@@ -31,7 +31,8 @@ private:
   bool mapped_ = false; ///< by open: unmapped at the end
 };
 
-/// A mapped file that shrinks, or whose disk fails, raises SIGBUS where it is read. From here on that ends the process with "error: FILE: ..." and exit code 1 instead of by the signal.
+/// A mapped file that shrinks, or whose disk fails, raises SIGBUS where it is read. From here on that ends the process with "error: FILE: ..." and
+/// exit code 1 instead of by the signal.
 void explainUnreadableMappings();
 
 } // namespace zorse::runtime

@@ -21,7 +21,8 @@ struct CpuQuota {
 /// \param root  "" but in tests: where /proc and /sys are.
 CpuQuota cpuQuota(const std::string &root = "");
 
-/// Runs `work`, which says how many units of work it did, in samples: a sample lasts `seconds` or longer, so that pauses that a quota forces are part of it in their proportion.
+/// Runs `work`, which says how many units of work it did, in samples: a sample lasts `seconds` or longer, so that pauses that a quota forces are part
+/// of it in their proportion.
 /// \returns seconds per unit of work of one sample.
 double timedSample(double seconds, const std::function<int64_t()> &work);
 
@@ -33,20 +34,22 @@ struct LinkTimes {
   double bandwidth = 0; ///< bytes/s of one stream of large messages
 };
 
-/// Between ranks `a` and `b`: both call it together, with the same `entry` (two numbers from there on are used), others do not. Takes about `seconds`.
+/// Between ranks `a` and `b`: both call it together, with the same `entry` (two numbers from there on are used), others do not. Takes about
+/// `seconds`.
 Result<LinkTimes> measureLink(Transport &transport, uint32_t me, uint32_t a, uint32_t b, uint32_t entry, double seconds);
 
 /// One link that was measured: between ranks.
 struct RankLink {
   uint32_t a = 0, b = 0;
-  LinkTimes alone;       ///< one pair of ranks
-  double together = 0;   ///< bytes/s of as many pairs as the two nodes have, at once; 0: they have one
+  LinkTimes alone;     ///< one pair of ranks
+  double together = 0; ///< bytes/s of as many pairs as the two nodes have, at once; 0: they have one
 };
 
 /// All ranks of a job measure the links between their nodes, one pair of nodes after the other, and inside each node. All call it together.
 /// Up to eight nodes every pair; of more, each with its neighbour and with the one half way round.
 /// \param nodes  by rank. \returns on every rank all links.
-Result<std::vector<RankLink>> measureLinks(Group &group, Transport &transport, const std::vector<uint32_t> &nodes, double seconds, const std::function<void(const std::string &)> &progress);
+Result<std::vector<RankLink>> measureLinks(Group &group, Transport &transport, const std::vector<uint32_t> &nodes, double seconds,
+                                           const std::function<void(const std::string &)> &progress);
 
 /// What messages cost the processors of a rank.
 struct MovingWork {
@@ -54,19 +57,22 @@ struct MovingWork {
   double delay = 0;                   ///< seconds by which an answer is later while the rank computes
 };
 
-/// Measures `subject` with `driver`'s help; both call it together, with the same `entry` (two numbers from there on are used). Takes about three times `seconds`.
+/// Measures `subject` with `driver`'s help; both call it together, with the same `entry` (two numbers from there on are used). Takes about three
+/// times `seconds`.
 /// \param threads  that compute at the subject while the delay is measured. \returns the delay at the driver, the rest at the subject.
 Result<MovingWork> measureMoving(Transport &transport, uint32_t me, uint32_t driver, uint32_t subject, uint32_t entry, double seconds, int threads);
 
-/// All ranks of a job, each with help of the one before it. All call it together, from one thread, with the same `entry` (16 for every rank are used).
+/// All ranks of a job, each with help of the one before it. All call it together, from one thread, with the same `entry` (16 for every rank are
+/// used).
 /// \param threads  by rank, that compute; 0: this rank is left out and has zeros. \returns on every rank all of them.
-Result<std::vector<MovingWork>> measureMovingOfAll(Group &group, Transport &transport, uint32_t entry, double seconds, const std::vector<int> &threads);
+Result<std::vector<MovingWork>> measureMovingOfAll(Group &group, Transport &transport, uint32_t entry, double seconds,
+                                                   const std::vector<int> &threads);
 
 /// A job of ranks that agree and measure, for tools: the coordinator where this rank hosts it, and its member.
 struct JobOptions {
   std::string secretFile, listen;
   ControlTimes times;
-  std::vector<std::string> names;                ///< by rank, for messages; may be empty
+  std::vector<std::string> names; ///< by rank, for messages; may be empty
 };
 class Job {
 public:

@@ -21,8 +21,8 @@ std::string bytesText(uint64_t bytes);
 std::string encodeReport(const StepReport &report);
 Result<StepReport> decodeReport(const std::string &text);
 
-/// Prints steps as they finish: on a terminal one line that is rewritten, with a bar and the time that is left, as wide as the terminal; otherwise one
-/// line a step. Rates are of tokens, or of samples where the model has no sequence.
+/// Prints steps as they finish: on a terminal one line that is rewritten, with a bar and the time that is left, as wide as the terminal; otherwise
+/// one line a step. Rates are of tokens, or of samples where the model has no sequence.
 class ConsoleReport {
 public:
   ConsoleReport(FILE *out, bool terminal, uint64_t steps, bool tokens);
@@ -45,7 +45,8 @@ private:
 /// {"step", "eval_loss", "tokens_per_second", "seconds"}.
 class MetricsFile {
 public:
-  /// \param lastStep  of an earlier run that this one goes on from: its lines up to that step stay. 0: none do. Where it can, it is a new file in the old one's place.
+  /// \param lastStep  of an earlier run that this one goes on from: its lines up to that step stay. 0: none do. Where it can, it is a new file in the
+  /// old one's place.
   static Result<std::unique_ptr<MetricsFile>> open(const std::string &path, uint64_t lastStep = 0);
   ~MetricsFile();
   void step(const StepReport &report);

@@ -11,10 +11,11 @@
 namespace zorse::runtime {
 
 /// Writes `count` numbers, converted, from byte `offset` of a region on.
-Status writeElements(Executor &executor, uint32_t device, const bundle::Region &region, uint64_t offset, const std::byte *numbers, StoredType stored, StoredType wanted, int64_t count);
+Status writeElements(Executor &executor, uint32_t device, const bundle::Region &region, uint64_t offset, const std::byte *numbers, StoredType stored,
+                     StoredType wanted, int64_t count);
 
-/// Fills every device's persistent state: parameters from the bundle's weights, or from `checkpoint` (safetensors with the ONNX names) where it is not
-/// empty; moments, the optimizer's step and padding with zeros. Frozen parameters that a checkpoint lacks keep the bundle's bytes.
+/// Fills every device's persistent state: parameters from the bundle's weights, or from `checkpoint` (safetensors with the ONNX names) where it is
+/// not empty; moments, the optimizer's step and padding with zeros. Frozen parameters that a checkpoint lacks keep the bundle's bytes.
 /// \param note  says which tensors of the checkpoint are not of the model; empty when there are none.
 Status loadState(Executor &executor, const Bundle &bundle, const std::string &checkpoint, std::string *note = nullptr);
 

@@ -9,7 +9,8 @@
 
 namespace zorse::runtime {
 
-/// Who can mend it. Decides the exit code of tools: 1 for User, 2 for Internal. (A broken connection is 2 too: nothing is wrong with the input. See Error::code.)
+/// Who can mend it. Decides the exit code of tools: 1 for User, 2 for Internal. (A broken connection is 2 too: nothing is wrong with the input. See
+/// Error::code.)
 enum class ErrorKind : uint8_t {
   User,     ///< input, option or bundle is not as expected; the message says what was expected, what was found and the remedy.
   Internal, ///< a mistake of ours.

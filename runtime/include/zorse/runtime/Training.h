@@ -11,7 +11,8 @@
 
 namespace zorse::runtime {
 
-/// The learning rate of step 1, 2, ...: rises linearly to `learning_rate` over the warm-up, then stays, or falls to `final_ratio` of it at the end of the decay.
+/// The learning rate of step 1, 2, ...: rises linearly to `learning_rate` over the warm-up, then stays, or falls to `final_ratio` of it at the end of
+/// the decay.
 ///
 ///     lr |   /-------  constant          \                     step s <= warmup: s / warmup
 ///        |  /  \____   linear, cosine     > times learning_rate
@@ -38,10 +39,10 @@ private:
 
 /// One finished training step or evaluation. Times are of the process that has the Report entry.
 struct StepReport {
-  uint64_t skippedSoFar = 0;    ///< skipped steps of this run, this one included
-  uint64_t step = 0;            ///< 1-based; of an evaluation: the step after which it ran.
+  uint64_t skippedSoFar = 0; ///< skipped steps of this run, this one included
+  uint64_t step = 0;         ///< 1-based; of an evaluation: the step after which it ran.
   bool evaluation = false;
-  double loss = 0;              ///< of the batch before the update; of an evaluation: over all its batches. NaN where a denominator is 0.
+  double loss = 0; ///< of the batch before the update; of an evaluation: over all its batches. NaN where a denominator is 0.
   double gradientNorm = 0;
   double learningRate = 0;
   bool skipped = false;
@@ -50,21 +51,23 @@ struct StepReport {
 };
 
 struct TrainingRun {
-  uint64_t steps = 0;           ///< so many from `firstStep`
-  uint64_t firstStep = 1;       ///< number of the first step: schedule and random numbers follow it.
-  uint64_t firstSample = 0;     ///< where the data begins: what earlier steps have consumed.
+  uint64_t steps = 0;       ///< so many from `firstStep`
+  uint64_t firstStep = 1;   ///< number of the first step: schedule and random numbers follow it.
+  uint64_t firstSample = 0; ///< where the data begins: what earlier steps have consumed.
   bundle::TrainingOptions options;
   DataSource *data = nullptr;
   DataSource *evaluationData = nullptr; ///< null: no evaluation
-  uint64_t evaluateEvery = 0;   ///< 0: only at the end
-  uint64_t evaluationBatches = 0; ///< at most; 0: an epoch
+  uint64_t evaluateEvery = 0;           ///< 0: only at the end
+  uint64_t evaluationBatches = 0;       ///< at most; 0: an epoch
   std::function<void(const StepReport &)> report;
-  StepGate *gate = nullptr;     ///< null: nobody ends the run early.
-  std::function<void()> pace;   ///< of a process whose devices have nothing to do: waits until the job has done the next turn. Null: entries set the pace.
+  StepGate *gate = nullptr; ///< null: nobody ends the run early.
+  std::function<void()>
+      pace; ///< of a process whose devices have nothing to do: waits until the job has done the next turn. Null: entries set the pace.
   std::function<StateReader *(uint64_t step, bool last)> stateReader; ///< who keeps the state of a step; null: nobody.
   /// Of a step whose loss or gradients are not finite. Its update is never applied: every later one would be of NaNs.
   enum class NonFinite : uint8_t { Skip, Stop } nonFinite = NonFinite::Skip;
-  std::function<void()> stopping; ///< before a step that is not finite ends the run (NonFinite::Stop): what is still to be kept of the steps before it. Null: nothing.
+  std::function<void()>
+      stopping; ///< before a step that is not finite ends the run (NonFinite::Stop): what is still to be kept of the steps before it. Null: nothing.
 };
 
 /// A run that ends with so many steps in a row that are not finite has failed.
@@ -72,9 +75,10 @@ inline constexpr uint64_t kNotFiniteSteps = 10;
 
 /// Where a run ended.
 struct TrainingEnd {
-  uint64_t lastStep = 0;        ///< the last one done, here and in all other processes of the job; firstStep - 1: none
-  std::string notFinite;        ///< why the end of the run has learnt nothing: its last steps (kNotFiniteSteps, or all) were not finite. As far as this process was shown
-  uint64_t skipped = 0;         ///< steps whose update was skipped, as far as this process was shown
+  uint64_t lastStep = 0; ///< the last one done, here and in all other processes of the job; firstStep - 1: none
+  std::string notFinite; ///< why the end of the run has learnt nothing: its last steps (kNotFiniteSteps, or all) were not finite. As far as this
+                         ///< process was shown
+  uint64_t skipped = 0;  ///< steps whose update was skipped, as far as this process was shown
 };
 
 /// Trains. Steps are submitted one ahead, so that devices do not wait for the host. Only processes with a Report entry call `report`.

@@ -1,12 +1,14 @@
-// How bytes move between devices. One object per device; drivers (local threads, Gloo between processes) implement it and pass the same conformance tests
-// (test/runtime/TransportConformance.h).
+// How bytes move between devices. One object per device; drivers (local threads, Gloo between processes) implement it and pass the same conformance
+// tests (test/runtime/TransportConformance.h).
 //
 // Semantics all drivers share:
 // - Calls block until this device's part is done: what it receives has arrived, and nobody reads what it gave any more.
 // - An operation is named by (entry id, step). All its participants call it exactly once per step, in an order of entries that is the same for all
-//   (ascending ids), with the same participants in every step in which they call it; several operations may be under way at once from several threads.
+//   (ascending ids), with the same participants in every step in which they call it; several operations may be under way at once from several
+//   threads.
 // - Nothing is buffered: a send returns after its receive took the bytes, or into memory that its receiver has announced (`expect`).
-// - Sums are ranked: element by element in the order of the list of contributors or members, in the element type (f32 for half types), so that every run
+// - Sums are ranked: element by element in the order of the list of contributors or members, in the element type (f32 for half types), so that every
+// run
 //   gives the same bits.
 // - After abort() every call, waiting or later, returns an error on every device.
 #pragma once
@@ -51,8 +53,8 @@ struct ReduceScatterArguments {
   NumberType type = NumberType::F32;
   std::vector<uint32_t> contributors; ///< in the order of summation.
   std::vector<Shard> shards;
-  const void *full = nullptr;  ///< contributors: their whole.
-  void *shard = nullptr;       ///< owners: receives the sum; may lie at its place inside `full`.
+  const void *full = nullptr; ///< contributors: their whole.
+  void *shard = nullptr;      ///< owners: receives the sum; may lie at its place inside `full`.
 };
 
 /// Everyone's numbers are replaced by their sum.
@@ -73,8 +75,9 @@ public:
   virtual Status send(Operation operation, uint32_t peer, const void *data, size_t bytes) = 0;
   virtual Status receive(Operation operation, uint32_t peer, void *data, size_t bytes) = 0;
 
-  /// Announces a receive that follows with the same arguments: its memory is free from now on, so that bytes may arrive before it is called. Does not block. Memory stays
-  /// valid until the transport is destroyed. From the thread that will call it. A driver that gains nothing ignores it and says so.
+  /// Announces a receive that follows with the same arguments: its memory is free from now on, so that bytes may arrive before it is called. Does not
+  /// block. Memory stays valid until the transport is destroyed. From the thread that will call it. A driver that gains nothing ignores it and says
+  /// so.
   virtual void expect(Operation operation, uint32_t peer, void *data, size_t bytes) {}
   virtual bool gainsFromExpecting() const { return false; }
 

@@ -1,12 +1,13 @@
-// Attention in blocks: no tensor of queries x keys is kept, neither by the forward (online softmax: Milakov and Gimelshein, 2018) nor for the backward,
-// which recomputes probabilities from the log-sum-exp (Dao et al., 2022).
+// Attention in blocks: no tensor of queries x keys is kept, neither by the forward (online softmax: Milakov and Gimelshein, 2018) nor for the
+// backward, which recomputes probabilities from the log-sum-exp (Dao et al., 2022).
 //
 //             keys ->  tile 0   tile 1
 //   queries   block 0  [####....]            # visible: one product per (block, tile), as wide as its last query sees
 //        |    block 1  [########][##......]
 //        v
 //
-// Forward items are (row, head, query block); backward items are (row, key head), so that every gradient element has one writer and one order of summation.
+// Forward items are (row, head, query block); backward items are (row, key head), so that every gradient element has one writer and one order of
+// summation.
 #include "AttentionShape.h"
 #include "LibraryRoutine.h"
 #include "Simd.h"
@@ -66,7 +67,8 @@ template <typename T> struct Head {
       : shape(shape), row(row), head(head), mask(nullptr), drops(false), stream(0) {
     if (maskBase) {
       int64_t offset = row * shape.maskRow + head * shape.maskHead;
-      mask = shape.maskIsBoolean ? static_cast<const void *>(static_cast<const uint8_t *>(maskBase) + offset) : static_cast<const T *>(maskBase) + offset;
+      mask = shape.maskIsBoolean ? static_cast<const void *>(static_cast<const uint8_t *>(maskBase) + offset)
+                                 : static_cast<const T *>(maskBase) + offset;
     }
     if (shape.dropout > 0) {
       const auto &step = *static_cast<const abi::StepScalars *>(scalars);
@@ -149,8 +151,8 @@ private:
     int64_t end = s.lastKey(firstQuery + queries - 1);
     for (int64_t tile = s.firstKey(firstQuery) / kKeyTile * kKeyTile; tile < end; tile += kKeyTile, first = false) {
       int64_t width = std::min(kKeyTile, end - tile);
-      arguments.gemm.multiply(GemmArguments<T>{false, true, queries, width, s.headSize, static_cast<T>(s.scale), q, s.q.position, k + tile * s.k.position,
-                                               s.k.position, T(0), scores, width});
+      arguments.gemm.multiply(GemmArguments<T>{false, true, queries, width, s.headSize, static_cast<T>(s.scale), q, s.q.position,
+                                               k + tile * s.k.position, s.k.position, T(0), scores, width});
       for (int64_t i = 0; i < queries; ++i) {
         T *x = scores + i * width;
         int64_t query = firstQuery + i;
@@ -171,8 +173,8 @@ private:
         if (!first && shrink != T(1))
           Loops<T>::scale(out + i * s.out.position, s.valueHeadSize, shrink);
       }
-      arguments.gemm.multiply(GemmArguments<T>{false, false, queries, s.valueHeadSize, width, T(1), scores, width, v + tile * s.v.position, s.v.position,
-                                               first ? T(0) : T(1), out, s.out.position});
+      arguments.gemm.multiply(GemmArguments<T>{false, false, queries, s.valueHeadSize, width, T(1), scores, width, v + tile * s.v.position,
+                                               s.v.position, first ? T(0) : T(1), out, s.out.position});
     }
     if (first)
       zeroRows(out, queries, s.out.position, s.valueHeadSize);

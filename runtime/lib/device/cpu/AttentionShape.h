@@ -17,7 +17,9 @@ namespace zorse::runtime {
 struct HeadStrides {
   int64_t row = 0, position = 0, head = 0;
 
-  template <typename T> T *at(void *base, int64_t r, int64_t p, int64_t h) const { return static_cast<T *>(base) + r * row + p * position + h * head; }
+  template <typename T> T *at(void *base, int64_t r, int64_t p, int64_t h) const {
+    return static_cast<T *>(base) + r * row + p * position + h * head;
+  }
 };
 
 struct AttentionShape {

@@ -21,16 +21,18 @@ public:
       problem_ = "body '" + body_.name() + "', launch " + std::to_string(launch_) + ": " + what;
   }
 
-  /// Whether what lies between `pointer` and `reach` bytes behind it is inside the pointer's slot, for every number of rows from 1: both are linear, so one row
-  /// and the slope say it for all.
+  /// Whether what lies between `pointer` and `reach` bytes behind it is inside the pointer's slot, for every number of rows from 1: both are linear,
+  /// so one row and the slope say it for all.
   void within(const bundle::Pointer &pointer, const Reach &reach, const std::string &what) {
     const bundle::Extent &bytes = body_.slots(int(pointer.slot())).bytes();
     __int128 end = reach.fixed + pointer.fixed(), slope = reach.perRow + pointer.per_row();
-    auto text = [](__int128 n) { return n > INT64_MAX ? std::string("more than 2^63") : n < 0 ? "-" + std::to_string(int64_t(-n)) : std::to_string(int64_t(n)); };
+    auto text = [](__int128 n) {
+      return n > INT64_MAX ? std::string("more than 2^63") : n < 0 ? "-" + std::to_string(int64_t(-n)) : std::to_string(int64_t(n));
+    };
     if (pointer.fixed() < 0 || pointer.per_row() < 0 || bytes.fixed() < 0 || bytes.per_row() < 0 || slope > bytes.per_row() ||
         end + slope > __int128(bytes.fixed()) + bytes.per_row())
-      fail(what + " reaches to byte " + text(end) + " + " + text(slope) + " per row, outside slot " + std::to_string(pointer.slot()) + " of " + std::to_string(bytes.fixed()) + " + " +
-           std::to_string(bytes.per_row()) + " per row bytes");
+      fail(what + " reaches to byte " + text(end) + " + " + text(slope) + " per row, outside slot " + std::to_string(pointer.slot()) + " of " +
+           std::to_string(bytes.fixed()) + " + " + std::to_string(bytes.per_row()) + " per row bytes");
   }
 
   /// The same of an operand, which must be of a slot that may be written if it is.
@@ -67,7 +69,8 @@ public:
   }
 
   Kernel kernel(const bundle::KernelLaunch &launch) {
-    Kernel kernel{reinterpret_cast<ZorseKernel *>(findSymbol_(launch.symbol())), {}, accumulates(launch), linear(launch.points()), linear(launch.cost())};
+    Kernel kernel{
+        reinterpret_cast<ZorseKernel *>(findSymbol_(launch.symbol())), {}, accumulates(launch), linear(launch.points()), linear(launch.cost())};
     for (const bundle::Pointer &operand : launch.operands())
       kernel.operands.push_back(address(operand));
     if (!kernel.function)
@@ -87,7 +90,8 @@ public:
       return fail(name + ": expects " + std::to_string(needs.operands) + " operands, got " + std::to_string(launch.operands_size()));
     const bool any = needs.pointsFixed < 0;
     if (points.fixed() < 0 || points.per_row() < 0 || (!any && (points.fixed() != needs.pointsFixed || points.per_row() != needs.pointsPerRow)))
-      return fail(name + ": expects " + (any ? "at least 0" : text(needs.pointsFixed, needs.pointsPerRow)) + " points, got " + text(points.fixed(), points.per_row()));
+      return fail(name + ": expects " + (any ? "at least 0" : text(needs.pointsFixed, needs.pointsPerRow)) + " points, got " +
+                  text(points.fixed(), points.per_row()));
     for (int i = 0; i < launch.operands_size(); ++i) {
       const ZorseKernelNeeds::Operand &need = needs.operand[i];
       Reach reach{__int128(need.perPoint) * points.fixed() + need.fixed, __int128(need.perPoint) * points.per_row() + need.perRow};
@@ -120,7 +124,8 @@ public:
     product.strideC = launch.batch_stride_c();
     product.alpha = launch.alpha();
     const bundle::Extent &m = launch.m(), &n = launch.n(), &k = launch.k(), &batch = launch.batch();
-    for (int64_t size : {m.fixed(), m.per_row(), n.fixed(), n.per_row(), k.fixed(), k.per_row(), batch.fixed(), batch.per_row(), product.strideA, product.strideB, product.strideC})
+    for (int64_t size : {m.fixed(), m.per_row(), n.fixed(), n.per_row(), k.fixed(), k.per_row(), batch.fixed(), batch.per_row(), product.strideA,
+                         product.strideB, product.strideC})
       if (size < 0 || size > kLargestSize) {
         fail("matrix product: expects extents and strides from 0 to 2^48, got " + std::to_string(size));
         return product;
@@ -235,7 +240,9 @@ void CpuBody::run(const Kernel &kernel, const BodyArguments &arguments, ThreadPo
     kernel.function(operands_.data(), &arguments, 0, points, accumulate);
     return;
   }
-  pool.forEach(pieces, [&](int64_t piece) { kernel.function(operands_.data(), &arguments, points * piece / pieces, points * (piece + 1) / pieces, accumulate); });
+  pool.forEach(pieces, [&](int64_t piece) {
+    kernel.function(operands_.data(), &arguments, points * piece / pieces, points * (piece + 1) / pieces, accumulate);
+  });
 }
 
 void CpuBody::run(const Product &product, const BodyArguments &arguments, ThreadPool &pool, const Gemm &gemm) {
@@ -247,7 +254,10 @@ void CpuBody::run(const Product &product, const BodyArguments &arguments, Thread
     multiply(BatchedProduct<T>{{product.transposeA, product.transposeB, product.m.at(rows), product.n.at(rows), product.k.at(rows), T(product.alpha),
                                 static_cast<const T *>(a), product.lda, static_cast<const T *>(b), product.ldb, T(add ? 1 : 0), static_cast<T *>(c),
                                 product.ldc},
-                               product.batch.at(rows), product.strideA, product.strideB, product.strideC},
+                               product.batch.at(rows),
+                               product.strideA,
+                               product.strideB,
+                               product.strideC},
              gemm, pool);
   };
   product.isDouble ? multiplyAs(double(0)) : multiplyAs(float(0));

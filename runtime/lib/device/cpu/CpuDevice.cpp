@@ -1,11 +1,11 @@
 #include "zorse/runtime/CpuDevice.h"
 
+#include "../HostMemory.h"
 #include "CpuBody.h"
 #include "Processor.h"
 #include "ThreadPool.h"
 #include "bundle.pb.h"
 #include "zorse/Bundle/DeviceKinds.h"
-#include "../HostMemory.h"
 
 #include <mutex>
 #include <vector>
@@ -125,4 +125,6 @@ Status CpuDevice::read(void *to, DeviceAddress from, size_t bytes) { return move
 Status CpuDevice::write(DeviceAddress to, const void *from, size_t bytes) { return moveOnHost(to.onHost(), from, bytes); }
 Status CpuDevice::copy(DeviceAddress to, DeviceAddress from, size_t bytes) { return moveOnHost(to.onHost(), from.onHost(), bytes); }
 Status CpuDevice::fill(DeviceAddress to, std::byte value, size_t bytes) { return fillOnHost(to, value, bytes); }
-Result<void *> CpuDevice::expose(DeviceAddress address, const std::string &transport) { return exposeOnHost(impl_->options.name, "cpu", address, transport); }
+Result<void *> CpuDevice::expose(DeviceAddress address, const std::string &transport) {
+  return exposeOnHost(impl_->options.name, "cpu", address, transport);
+}

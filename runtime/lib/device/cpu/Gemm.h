@@ -37,8 +37,9 @@ const Gemm *openBlasGemm(); ///< null where it cannot be used; `openBlasProblem`
 const std::string &openBlasProblem();
 const Gemm *oneDnnGemm(); ///< null where the runtime was built without oneDNN.
 
-/// The library to use: `name`, else the environment variable ZORSE_GEMM, else the one that was measured to be faster on this machine. The measurement is
-/// taken once and remembered in the user's cache directory; where nothing can be remembered the choice is fixed, so that two runs give the same bits.
+/// The library to use: `name`, else the environment variable ZORSE_GEMM, else the one that was measured to be faster on this machine. The measurement
+/// is taken once and remembered in the user's cache directory; where nothing can be remembered the choice is fixed, so that two runs give the same
+/// bits.
 Result<const Gemm *> chooseGemm(const std::string &name);
 
 } // namespace zorse::runtime

@@ -16,8 +16,8 @@ using namespace zorse::runtime;
 #if ZORSE_HAVE_ONEDNN
 namespace {
 
-/// oneDNN asks OpenMP how many threads it may use, for each calling thread anew. One: we split the work ourselves, and two pools on the same cores are
-/// 1.5 to 2 times slower than one. Looked up in the OpenMP library that oneDNN brought along, whichever that is.
+/// oneDNN asks OpenMP how many threads it may use, for each calling thread anew. One: we split the work ourselves, and two pools on the same cores
+/// are 1.5 to 2 times slower than one. Looked up in the OpenMP library that oneDNN brought along, whichever that is.
 void useOneThread() {
   thread_local bool done = [] {
     if (void *symbol = dlsym(RTLD_DEFAULT, "omp_set_num_threads"))
@@ -33,13 +33,15 @@ constexpr int64_t kScratch = 1 << 18;
 /// Smaller ones gain nothing.
 constexpr int64_t kSmallestTransposed = 64 * 64;
 
-/// oneDNN packs a transposed B at about 1.6 ns an element, a fifth of the whole product with 256 rows of A, and weights lie that way (PyTorch's Linear). So we transpose it
-/// ourselves in a fraction of that, some columns of C after others. Whether and where to cut depends on B alone: rows of A do not change which call computes an element of C.
+/// oneDNN packs a transposed B at about 1.6 ns an element, a fifth of the whole product with 256 rows of A, and weights lie that way (PyTorch's
+/// Linear). So we transpose it ourselves in a fraction of that, some columns of C after others. Whether and where to cut depends on B alone: rows of
+/// A do not change which call computes an element of C.
 void multiplyByTransposed(const GemmArguments<float> &g) {
   static thread_local std::vector<float> scratch;
-  constexpr int64_t lines = 16;                       // floats of a cache line
+  constexpr int64_t lines = 16; // floats of a cache line
   int64_t most = std::max<int64_t>(lines * lines, kScratch / g.k / lines * lines), pieces = (g.n + most - 1) / most;
-  int64_t columns = ((g.n + pieces - 1) / pieces + lines - 1) / lines * lines, ld = columns + lines; // no power of two: lines of a column would share a set of the cache
+  int64_t columns = ((g.n + pieces - 1) / pieces + lines - 1) / lines * lines,
+          ld = columns + lines; // no power of two: lines of a column would share a set of the cache
   scratch.resize(std::max<size_t>(scratch.size(), size_t(ld * g.k)));
   for (int64_t first = 0; first < g.n; first += columns) {
     int64_t n = std::min(columns, g.n - first);

@@ -1,5 +1,5 @@
-// OpenBLAS, loaded when it is first needed: as a library that the program is linked with it starts threads and maps memory before main, so that under a limit on address space
-// (ulimit -v) even --help never came to an end.
+// OpenBLAS, loaded when it is first needed: as a library that the program is linked with it starts threads and maps memory before main, so that under
+// a limit on address space (ulimit -v) even --help never came to an end.
 #include "Gemm.h"
 
 #include <cblas.h>
@@ -32,7 +32,8 @@ public:
       library = ::dlopen("libopenblas.so.0", RTLD_NOW | RTLD_LOCAL);
     if (!library) {
       const char *why = ::dlerror();
-      problem_ = std::string("OpenBLAS cannot be loaded: ") + (why ? why : "unknown") + "; expected " ZORSE_OPENBLAS_FILE " (Debian: libopenblas0-pthread)";
+      problem_ =
+          std::string("OpenBLAS cannot be loaded: ") + (why ? why : "unknown") + "; expected " ZORSE_OPENBLAS_FILE " (Debian: libopenblas0-pthread)";
       return;
     }
     sgemm_ = reinterpret_cast<decltype(sgemm_)>(::dlsym(library, "cblas_sgemm"));
@@ -69,8 +70,8 @@ private:
     size_t bytes = kBytesPerThread * std::max(2u, std::thread::hardware_concurrency());
     void *probe = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (probe == MAP_FAILED)
-      return "matrix products need " + std::to_string(bytes >> 20) + " MiB of address space, more than the limit of " + std::to_string(limit.rlim_cur >> 20) +
-             " MiB (ulimit -v) leaves; expected a higher limit, or none";
+      return "matrix products need " + std::to_string(bytes >> 20) + " MiB of address space, more than the limit of " +
+             std::to_string(limit.rlim_cur >> 20) + " MiB (ulimit -v) leaves; expected a higher limit, or none";
     ::munmap(probe, bytes);
     return {};
   }

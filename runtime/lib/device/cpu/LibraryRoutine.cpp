@@ -106,8 +106,10 @@ public:
 Status zorse::runtime::checkOperands(const bundle::LibraryCall &call, int least, int most, uint64_t optional) {
   if (call.operands_size() < least || call.operands_size() > most)
     return userError("library routine '" + call.name() + "': expects " + std::to_string(least) +
-                     (most == least ? "" : most == std::numeric_limits<int>::max() ? " or more" : " to " + std::to_string(most)) + " operands, got " +
-                     std::to_string(call.operands_size()));
+                     (most == least                             ? ""
+                      : most == std::numeric_limits<int>::max() ? " or more"
+                                                                : " to " + std::to_string(most)) +
+                     " operands, got " + std::to_string(call.operands_size()));
   for (int i = 0; i < call.operands_size(); ++i)
     if (call.operands(i).slot() == abi::kAbsentSlot && !(i < 64 && (optional >> i & 1)))
       return userError("library routine '" + call.name() + "': operand " + std::to_string(i) + " is absent but not optional");
@@ -137,6 +139,7 @@ Result<std::unique_ptr<LibraryRoutine>> zorse::runtime::makeLibraryRoutine(const
       return status;
     return std::unique_ptr<LibraryRoutine>(new Decide());
   }
-  return userError("unknown library routine '" + name +
-                   "': this runtime knows attention_forward, attention_backward, squared_norm, sum_loss and decide; the bundle was written by another version");
+  return userError(
+      "unknown library routine '" + name +
+      "': this runtime knows attention_forward, attention_backward, squared_norm, sum_loss and decide; the bundle was written by another version");
 }

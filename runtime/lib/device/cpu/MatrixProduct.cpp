@@ -11,8 +11,8 @@ namespace {
 // A piece below this is not worth a thread's waking: about a fifth of a millisecond on one core.
 constexpr double kSmallestPiece = 2.0e7;
 
-/// Pieces of one product. Every piece packs its operands anew: in 2 to 4 pieces of a GPT-2 124M's products a library loses about 4 % of its rate, in 16 about
-/// 10 %. So products that take a core less than a tenth of a second are cut in four, only larger ones in more.
+/// Pieces of one product. Every piece packs its operands anew: in 2 to 4 pieces of a GPT-2 124M's products a library loses about 4 % of its rate, in
+/// 16 about 10 %. So products that take a core less than a tenth of a second are cut in four, only larger ones in more.
 int64_t mostPieces(double operations) { return operations < 8e9 ? 4 : operations < 32e9 ? 8 : 16; }
 
 int64_t roundUp(int64_t value, int64_t to) { return (value + to - 1) / to * to; }
@@ -28,13 +28,14 @@ template <typename T> void scale(const GemmArguments<T> &g) {
 
 ProductPieces zorse::runtime::choosePieces(int64_t m, int64_t n, int64_t k, int64_t batch) {
   double operations = 2.0 * double(m) * double(n) * double(k);
-  int64_t wanted = std::min<int64_t>(divideUp(mostPieces(operations * double(batch)), std::max<int64_t>(batch, 1)), int64_t(operations / kSmallestPiece));
+  int64_t wanted =
+      std::min<int64_t>(divideUp(mostPieces(operations * double(batch)), std::max<int64_t>(batch, 1)), int64_t(operations / kSmallestPiece));
   ProductPieces best{m, n};
   if (wanted <= 1)
     return best;
 
-  // Every piece reads its rows of A and columns of B: of the cuts into about `wanted` pieces take the one that reads least. Pieces keep whole tiles of the
-  // libraries' inner kernels (8 x 48 and 16 x 4 with 512-bit registers).
+  // Every piece reads its rows of A and columns of B: of the cuts into about `wanted` pieces take the one that reads least. Pieces keep whole tiles
+  // of the libraries' inner kernels (8 x 48 and 16 x 4 with 512-bit registers).
   double leastRead = 1e300;
   for (int64_t down = 1; down <= wanted; ++down) {
     int64_t across = wanted / down;

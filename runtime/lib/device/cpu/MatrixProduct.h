@@ -15,8 +15,8 @@ template <typename T> struct BatchedProduct {
   int64_t batch, strideA, strideB, strideC;
 };
 
-/// How one product is cut: pieces of `rows` x `columns` of C, the last ones shorter. Depends on the shape alone, so that the number of threads never changes
-/// which library call computes an element, nor therefore its bits.
+/// How one product is cut: pieces of `rows` x `columns` of C, the last ones shorter. Depends on the shape alone, so that the number of threads never
+/// changes which library call computes an element, nor therefore its bits.
 struct ProductPieces {
   int64_t rows, columns;
 };

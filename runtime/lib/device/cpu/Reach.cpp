@@ -27,7 +27,8 @@ std::vector<OperandUse> attentionUses(const AttentionShape &s, bool backward) {
   auto heads = [&](const HeadStrides &strides, int64_t positions, int64_t heads, int64_t size) {
     return (last(kRows, strides.row) + last(count(positions), strides.position) + last(count(heads), strides.head) + count(size)) * element;
   };
-  Reach mask = (last(kRows, s.maskRow) + last(count(s.heads), s.maskHead) + last(count(s.queries), s.maskQuery) + count(s.keys)) * (s.maskIsBoolean ? 1 : element);
+  Reach mask = (last(kRows, s.maskRow) + last(count(s.heads), s.maskHead) + last(count(s.queries), s.maskQuery) + count(s.keys)) *
+               (s.maskIsBoolean ? 1 : element);
   Reach lse = {0, __int128(s.heads) * s.queries * element};
   constexpr Reach scalars = {offsetof(abi::StepScalars, decided), 0};
   std::vector<OperandUse> uses = {{0, heads(s.q, s.queries, s.heads, s.headSize), false},
@@ -53,7 +54,9 @@ std::vector<OperandUse> attentionUses(const AttentionShape &s, bool backward) {
 std::vector<OperandUse> zorse::runtime::operandUses(const bundle::MatrixProduct &p) {
   const int64_t element = p.type() == bundle::F64 ? 8 : 4;
   const Reach m = linear(p.m()), n = linear(p.n()), k = linear(p.k()), batch = p.has_batch() ? linear(p.batch()) : count(1);
-  auto matrix = [&](const Reach &lines, const Reach &columns, int64_t leading, int64_t stride) { return (last(lines, leading) + columns + last(batch, stride)) * element; };
+  auto matrix = [&](const Reach &lines, const Reach &columns, int64_t leading, int64_t stride) {
+    return (last(lines, leading) + columns + last(batch, stride)) * element;
+  };
   return {{0, p.transpose_a() ? matrix(k, m, p.lda(), p.batch_stride_a()) : matrix(m, k, p.lda(), p.batch_stride_a()), false},
           {1, p.transpose_b() ? matrix(n, k, p.ldb(), p.batch_stride_b()) : matrix(k, n, p.ldb(), p.batch_stride_b()), false},
           {2, matrix(m, n, p.ldc(), p.batch_stride_c()), true}};

@@ -22,7 +22,7 @@ struct Reach {
 /// What a launch does with one of its operands.
 struct OperandUse {
   int operand;
-  Reach reach;      ///< of the byte behind the last one it may touch
+  Reach reach; ///< of the byte behind the last one it may touch
   bool written;
 };
 

@@ -1,5 +1,6 @@
-// Everything that the contract asks of a driver, and nothing else. A new driver begins as a copy: it puts its own memory in place of the host's, loads code in loadBodies, launches it in
-// runBody, and passes test/runtime/DeviceConformance.h at every step. withThreads gives it queues; one that has streams implements QueuedDevice itself afterwards (docs/devices.md).
+// Everything that the contract asks of a driver, and nothing else. A new driver begins as a copy: it puts its own memory in place of the host's,
+// loads code in loadBodies, launches it in runBody, and passes test/runtime/DeviceConformance.h at every step. withThreads gives it queues; one that
+// has streams implements QueuedDevice itself afterwards (docs/devices.md).
 #include "NullDevice.h"
 
 #include "../HostMemory.h"
@@ -33,7 +34,8 @@ public:
     for (const bundle::Body &body : library.bodies())
       for (const bundle::Launch &launch : body.launches())
         if (launch.what_case() == bundle::Launch::WHAT_NOT_SET)
-          return userError("device '" + name_ + "': body '" + body.name() + "' holds a launch that this runtime does not know; compile the model again");
+          return userError("device '" + name_ + "': body '" + body.name() +
+                           "' holds a launch that this runtime does not know; compile the model again");
     bodies_ = uint32_t(library.bodies_size());
     return Status::success();
   }

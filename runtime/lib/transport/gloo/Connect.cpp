@@ -23,7 +23,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using Time = Clock::time_point;
 
-constexpr size_t kStrangers = 64;                        ///< connections without proof held beside those expected; the oldest go first.
+constexpr size_t kStrangers = 64;                         ///< connections without proof held beside those expected; the oldest go first.
 constexpr auto kHandshakeTime = std::chrono::seconds(10); ///< an unproved connection lives so long. A rank that was slow connects again.
 constexpr uint32_t kMaxContexts = 16;
 
@@ -78,7 +78,7 @@ struct Attempt {
   Nonce client, server;
   std::array<uint8_t, std::max(kHelloBytes, kReplyBytes)> received;
   size_t have = 0, need = 0;
-  Time when;          ///< Waiting: of the next try; otherwise when to give up
+  Time when; ///< Waiting: of the next try; otherwise when to give up
   unsigned tries = 0;
 
   bool ours() const { return state <= AwaitAdmission; }
@@ -372,12 +372,13 @@ private:
         continue;
       if (peer < me_)
         return Error{ErrorKind::User,
-                     rankName(options_, peer) + " could not be reached at " + wanted.host + ":" + std::to_string(wanted.port) + " within " + seconds.str() + " s: " +
-                         (wanted.problem.empty() ? "no answer" : wanted.problem),
+                     rankName(options_, peer) + " could not be reached at " + wanted.host + ":" + std::to_string(wanted.port) + " within " +
+                         seconds.str() + " s: " + (wanted.problem.empty() ? "no answer" : wanted.problem),
                      peer};
       return Error{ErrorKind::User,
                    rankName(options_, peer) + " has not connected to " + options_.listenAddress + " within " + seconds.str() + " s" +
-                       (turnedAway_ ? "; " + std::to_string(turnedAway_) + " connections of others, or of ranks with another secret, job or generation, were turned away"
+                       (turnedAway_ ? "; " + std::to_string(turnedAway_) +
+                                          " connections of others, or of ranks with another secret, job or generation, were turned away"
                                     : ""),
                    peer};
     }

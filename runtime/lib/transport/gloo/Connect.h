@@ -1,5 +1,5 @@
-// Connections between the ranks of a job that need them, each proved in both directions (Handshake.h). Strangers are turned away: what they send does not stop
-// the ranks from meeting, and the listening socket is closed once they have.
+// Connections between the ranks of a job that need them, each proved in both directions (Handshake.h). Strangers are turned away: what they send does
+// not stop the ranks from meeting, and the listening socket is closed once they have.
 #pragma once
 
 #include "Descriptor.h"

@@ -1,5 +1,5 @@
-// Operations as messages between two ranks each. All receives of an operation are posted before anything is sent, and everything that is sent is offered before
-// anything is waited for; what is forwarded is forwarded part by part.
+// Operations as messages between two ranks each. All receives of an operation are posted before anything is sent, and everything that is sent is
+// offered before anything is waited for; what is forwarded is forwarded part by part.
 #include "zorse/runtime/GlooTransport.h"
 
 #include "../Reduce.h"
@@ -63,7 +63,9 @@ public:
 
   Status allGather(Operation operation, const AllGatherArguments &a) override { return gather(operation, 0, a); }
 
-  Status reduceScatter(Operation operation, const ReduceScatterArguments &a) override { return gloo_transport::reduceScatter(messenger_, operation, a); }
+  Status reduceScatter(Operation operation, const ReduceScatterArguments &a) override {
+    return gloo_transport::reduceScatter(messenger_, operation, a);
+  }
 
   Status allReduce(Operation operation, const AllReduceArguments &a) override {
     size_t element = bytesOf(a.type), bytes = size_t(a.count) * element;
@@ -96,8 +98,8 @@ public:
   void abort(const Error &why) override { links_->fail(why); }
 
 private:
-  /// Who passes shard number `index` of `owner` to `reader`: the owner itself, or, at another site, one of the readers there, which gets it from the owner. So
-  /// every shard crosses between two sites once.
+  /// Who passes shard number `index` of `owner` to `reader`: the owner itself, or, at another site, one of the readers there, which gets it from the
+  /// owner. So every shard crosses between two sites once.
   uint32_t sourceOf(uint32_t reader, uint32_t owner, size_t index, const std::vector<uint32_t> &readers) const {
     if (messenger_.site(reader) == messenger_.site(owner))
       return owner;

@@ -6,8 +6,9 @@
 //     proof("client")                                          -->
 //                                                              <--  admitted
 //
-// proof(role) = HMAC-SHA256(secret, role, job, generation, from, to, index, count, both nonces). Frames have fixed lengths, so a stranger can make the other
-// side hold no more than those; the server says nothing that depends on the secret before a well-formed hello for its own rank and generation has come.
+// proof(role) = HMAC-SHA256(secret, role, job, generation, from, to, index, count, both nonces). Frames have fixed lengths, so a stranger can make
+// the other side hold no more than those; the server says nothing that depends on the secret before a well-formed hello for its own rank and
+// generation has come.
 #pragma once
 
 #include <array>
@@ -45,7 +46,8 @@ std::optional<Hello> decodeHello(const uint8_t *bytes);
 enum class Role : uint8_t { Client, Server };
 
 /// Of the side `role`. nullopt: the library failed.
-std::optional<Proof> prove(Role role, const std::string &secret, const std::string &job, const Purpose &purpose, const Nonce &client, const Nonce &server);
+std::optional<Proof> prove(Role role, const std::string &secret, const std::string &job, const Purpose &purpose, const Nonce &client,
+                           const Nonce &server);
 /// In constant time.
 bool sameProof(const Proof &expected, const uint8_t *found);
 /// False: no random numbers are to be had.

@@ -21,7 +21,8 @@ enum Word : uint8_t { Goodbye = 1, Abort = 2, Beat = 3 };
 constexpr size_t kMaxReason = 4096;
 constexpr size_t kHeaderBytes = 4; ///< word, kind of error, length of the reason (2)
 
-/// A broken data connection without a word on the control connection: a dead process closes both at once, so this long after it was the connection itself.
+/// A broken data connection without a word on the control connection: a dead process closes both at once, so this long after it was the connection
+/// itself.
 constexpr auto kWordTime = std::chrono::seconds(1);
 /// Leaving waits so long for peers' hosts to have the last bytes. Only a lost network or a host in trouble takes longer.
 constexpr auto kDeliveryTime = std::chrono::seconds(10);
@@ -123,7 +124,8 @@ Status Links::start(const GlooOptions &options, std::map<uint32_t, Connections> 
     }
     watcher_ = std::thread([this] { watch(); });
   } catch (const std::exception &exception) {
-    return userError(std::string("Gloo does not start: ") + exception.what() + "; expected a loopback device that is up, and descriptors and threads left");
+    return userError(std::string("Gloo does not start: ") + exception.what() +
+                     "; expected a loopback device that is up, and descriptors and threads left");
   }
   return Status::success();
 }
@@ -133,7 +135,8 @@ Links::~Links() {
     Clock::time_point deadline = Clock::now() + kDeliveryTime;
     auto delivered = [&] {
       return std::all_of(links_.begin(), links_.end(), [](const auto &entry) {
-        return std::all_of(entry.second->contexts.begin(), entry.second->contexts.end(), [](const auto &context) { return context->pair().delivered(); });
+        return std::all_of(entry.second->contexts.begin(), entry.second->contexts.end(),
+                           [](const auto &context) { return context->pair().delivered(); });
       });
     };
     while (!delivered() && !failed() && Clock::now() < deadline)
@@ -303,7 +306,8 @@ void Links::readControl(Link &link) {
     link.controlOpen = false;
     if (!link.saidGoodbye)
       fail({ErrorKind::User,
-            link.name + " is gone: its connection ended without a goodbye" + (got < 0 ? std::string(" (") + std::strerror(errno) + ")" : ""), link.peer});
+            link.name + " is gone: its connection ended without a goodbye" + (got < 0 ? std::string(" (") + std::strerror(errno) + ")" : ""),
+            link.peer});
     return;
   }
   link.inbox.append(buffer, got);

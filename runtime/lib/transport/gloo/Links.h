@@ -1,4 +1,5 @@
-// The connections of one rank to its peers while they work: Gloo pairs for data, and beside them one control connection per peer that says why data stops.
+// The connections of one rank to its peers while they work: Gloo pairs for data, and beside them one control connection per peer that says why data
+// stops.
 //
 //   control connection carries   means
 //   goodbye, then its end        the peer has left: its last bytes are delivered. Only what still waits for it fails.
@@ -26,7 +27,7 @@ class Transfer;
 
 struct Link {
   uint32_t peer = 0;
-  std::string name;                                  ///< for messages
+  std::string name;                                   ///< for messages
   std::vector<std::shared_ptr<PairContext>> contexts; ///< one or several connections for data
   Descriptor control;
   std::atomic<bool> left{false};
@@ -102,15 +103,15 @@ private:
   void closePairs();
 
   const double beatSeconds_;
-  FairClock clock_;                   ///< of the watching thread
-  std::atomic<double> now_{0};        ///< as it read it last
+  FairClock clock_;            ///< of the watching thread
+  std::atomic<double> now_{0}; ///< as it read it last
   std::map<uint32_t, std::unique_ptr<Link>> links_;
   std::shared_ptr<tcp::Device> loop_;
   std::thread watcher_;
-  Descriptor event_;                  ///< wakes the watching thread
+  Descriptor event_; ///< wakes the watching thread
   std::atomic<bool> stopping_{false}, failed_{false};
-  mutable std::mutex mutex_;          ///< guards what follows
-  std::condition_variable changed_;   ///< failed, or somebody has left
+  mutable std::mutex mutex_;        ///< guards what follows
+  std::condition_variable changed_; ///< failed, or somebody has left
   Error why_;
   Transfer *underWay_ = nullptr;
 };

@@ -1,11 +1,11 @@
-// A message of an operation to or from one peer: a head that says what it is and carries the bytes if they are few, otherwise parts that go straight from the
-// sender's memory to the receiver's, over all contexts of the link.
+// A message of an operation to or from one peer: a head that says what it is and carries the bytes if they are few, otherwise parts that go straight
+// from the sender's memory to the receiver's, over all contexts of the link.
 //
 //   head  slot (8 bytes), bytes (8), the bytes themselves if at most kInlineBytes
 //   part  partBytes(bytes) each, the last one shorter; part i over context i mod number of contexts
 //
-// Both ends name a message by the same slot: entry, step and which of the entry's messages it is. Between two ranks there is at most one message of a slot per
-// direction under way, and Gloo keeps the order within a slot.
+// Both ends name a message by the same slot: entry, step and which of the entry's messages it is. Between two ranks there is at most one message of a
+// slot per direction under way, and Gloo keeps the order within a slot.
 #pragma once
 
 #include "Links.h"

@@ -5,10 +5,10 @@
 
 #include <list>
 
-#define ZORSE_TRY(expression)                                                                                                                            \
-  do {                                                                                                                                                   \
-    if (Status zorseStatus = (expression); zorseStatus.failed())                                                                                         \
-      return zorseStatus;                                                                                                                                \
+#define ZORSE_TRY(expression)                                                                                                                        \
+  do {                                                                                                                                               \
+    if (Status zorseStatus = (expression); zorseStatus.failed())                                                                                     \
+      return zorseStatus;                                                                                                                            \
   } while (false)
 
 namespace zorse::runtime::gloo_transport {

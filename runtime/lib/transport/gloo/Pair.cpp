@@ -25,8 +25,8 @@ void AdoptedPair::adopt(int fd) {
     ::close(fd);
     throw std::runtime_error("a new pair of Gloo is expected to listen, and does not");
   }
-  // The constructor listens on a port of the loopback device, deaf because handleEvents ignores it. Our connection takes the place of that socket, which thereby
-  // is closed and forgotten by the event loop.
+  // The constructor listens on a port of the loopback device, deaf because handleEvents ignores it. Our connection takes the place of that socket,
+  // which thereby is closed and forgotten by the event loop.
   int flags = fcntl(fd, F_GETFD);
   if (dup3(fd, fd_, flags & FD_CLOEXEC ? O_CLOEXEC : 0) < 0) {
     ::close(fd);

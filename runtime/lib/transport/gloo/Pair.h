@@ -1,5 +1,6 @@
-// A Gloo pair over a connection that we made and proved. Gloo's own way to connect is not used: its listener takes the first stranger for the peer and parses what
-// it sends, and an exception in its event loop ends the process. Here a pair never accepts anybody, and what its event handler throws is reported as its end.
+// A Gloo pair over a connection that we made and proved. Gloo's own way to connect is not used: its listener takes the first stranger for the peer
+// and parses what it sends, and an exception in its event loop ends the process. Here a pair never accepts anybody, and what its event handler throws
+// is reported as its end.
 #pragma once
 
 #include <atomic>
@@ -15,9 +16,9 @@ namespace zorse::runtime::gloo_transport {
 
 namespace tcp = ::gloo::transport::tcp;
 
-/// Gloo's event loop skips a pair whose lock is taken and tries again at once: on a busy machine it burns the time in which the holder could go on. So all calls
-/// of a pair take `calls` first, and the loop sleeps on it. For that, nobody who holds it may wait for the loop, as Gloo does when it closes a pair: here a pair
-/// that ends is marked, and `shut` takes it out of the loop later.
+/// Gloo's event loop skips a pair whose lock is taken and tries again at once: on a busy machine it burns the time in which the holder could go on.
+/// So all calls of a pair take `calls` first, and the loop sleeps on it. For that, nobody who holds it may wait for the loop, as Gloo does when it
+/// closes a pair: here a pair that ends is marked, and `shut` takes it out of the loop later.
 class AdoptedPair final : public tcp::Pair {
 public:
   /// `closed` is called once when the connection ends, by whichever thread noticed, with locks held: it may not call Gloo.
@@ -26,7 +27,8 @@ public:
   /// Takes over a connected socket. May throw what Gloo throws.
   void adopt(int fd);
 
-  /// Ends the connection after what has been handed to the kernel; afterwards Gloo's event loop does not know the pair any more. `closed` is not called.
+  /// Ends the connection after what has been handed to the kernel; afterwards Gloo's event loop does not know the pair any more. `closed` is not
+  /// called.
   void shut() noexcept;
 
   /// Over, though perhaps not shut.

@@ -117,9 +117,9 @@ private:
   std::byte *target_;
   size_t bytes_, parts_;
   Inbox in_;
-  Outbox out_;                    ///< to the next stage
+  Outbox out_;                      ///< to the next stage
   std::vector<Blocks::Block> ring_; ///< of sums on their way to it
-  std::vector<Source> sources_;   ///< in the order of summation
+  std::vector<Source> sources_;     ///< in the order of summation
 };
 
 /// Stages of one shard wait for those of others at other ranks: each gets a thread, so that none waits behind one that waits for it.

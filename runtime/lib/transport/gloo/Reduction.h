@@ -5,7 +5,8 @@
 //   sites   contributors A0 A1 B0 B1 B2    stages of a shard owned by B1             of one owned by A0
 //   A, B    in this order                  A0: A0+A1 --> B1: (...)+B0+B1+B2          A1: A0+A1 --> B1: (...)+B0+B1+B2 --> A0
 //
-// A run of contributors at one site is summed there when that lets fewer shards cross between sites. The order of summation never changes, and so do no bits.
+// A run of contributors at one site is summed there when that lets fewer shards cross between sites. The order of summation never changes, and so do
+// no bits.
 #pragma once
 
 #include "Messenger.h"

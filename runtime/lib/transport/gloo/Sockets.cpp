@@ -38,7 +38,8 @@ Result<Descriptor> zorse::runtime::gloo_transport::listenOn(const std::string &h
       sockaddr_storage bound = {};
       socklen_t length = sizeof bound;
       if (getsockname(fd.get(), reinterpret_cast<sockaddr *>(&bound), &length) == 0) {
-        port = ntohs(bound.ss_family == AF_INET6 ? reinterpret_cast<sockaddr_in6 &>(bound).sin6_port : reinterpret_cast<sockaddr_in &>(bound).sin_port);
+        port =
+            ntohs(bound.ss_family == AF_INET6 ? reinterpret_cast<sockaddr_in6 &>(bound).sin6_port : reinterpret_cast<sockaddr_in &>(bound).sin_port);
         return fd;
       }
     }

@@ -10,12 +10,12 @@ inline constexpr int kMaxLossTerms = 14;
 
 /// The SCALARS slot. Written whole by LoadScalars at the start of a step (sums cleared); `decided` is written by DECIDE.
 struct StepScalars {
-  uint64_t step;         ///< 1-based, counts every step, also skipped ones: random numbers are keyed by it.
+  uint64_t step; ///< 1-based, counts every step, also skipped ones: random numbers are keyed by it.
   uint64_t seed;
-  double learningRate;   ///< of this step, after warm-up and decay.
-  double lossScale;      ///< 1 unless f16.
-  double clipNorm;       ///< 0: no clipping.
-  uint64_t skipNonFinite; ///< 1: a non-finite gradient or loss skips the update.
+  double learningRate;      ///< of this step, after warm-up and decay.
+  double lossScale;         ///< 1 unless f16.
+  double clipNorm;          ///< 0: no clipping.
+  uint64_t skipNonFinite;   ///< 1: a non-finite gradient or loss skips the update.
   uint64_t zeroDenominator; ///< 1: some D_k is 0; the update is skipped.
   uint64_t evaluation;      ///< 1: the step only evaluates; dropout keeps every element and does not scale.
 
@@ -26,7 +26,7 @@ struct StepScalars {
     uint64_t reserved[5];
   } decided;
 
-  double lossSeed[16];   ///< c_k / D_k * lossScale: the gradient of the loss with respect to every element of numerator k.
+  double lossSeed[16]; ///< c_k / D_k * lossScale: the gradient of the loss with respect to every element of numerator k.
 
   /// The SUMS region: sums[0] squared gradient norm, sums[1] count of non-finite elements, sums[2 + k] numerator of loss term k.
   double sums[16];
