@@ -1,5 +1,5 @@
-// Precompiled once for every source without MLIR (cmake/ZorsePch.cmake): what most of them include. Only headers of libraries and of the schema stand here, so that a change to the project's own
-// recompiles no more than before; every source still includes what it uses.
+// Precompiled once for every source without MLIR (cmake/ZorsePch.cmake): what most of them include. Only headers of libraries and of the schema stand
+// here, so that a change to the project's own recompiles no more than before; every source still includes what it uses.
 #include "bundle.pb.h"
 
 #include <nlohmann/json.hpp>

@@ -70,6 +70,17 @@ struct JoinBackwardPass : FunctionsPass<JoinBackwardPass> {
   LogicalResult run(func::FuncOp forward) { return joinBackward(forward); }
 };
 
+struct NarrowStoragePass : FunctionsPass<NarrowStoragePass> {
+  MLIR_DEFINE_EXPLICIT_INTERNAL_INLINE_TYPE_ID(NarrowStoragePass)
+  static constexpr StringLiteral kName = "zorse-narrow-storage", kSuffix = kJointSuffix, kAfter = "zorse-join-backward";
+  StringRef getDescription() const final { return "Store what has been rounded in two bytes: after step 1 and before step 2, in f32 models"; }
+
+  LogicalResult run(func::FuncOp joint) {
+    narrowStorage(joint);
+    return success();
+  }
+};
+
 struct ChooseSavedPass : FunctionsPass<ChooseSavedPass> {
   MLIR_DEFINE_EXPLICIT_INTERNAL_INLINE_TYPE_ID(ChooseSavedPass)
   ChooseSavedPass() = default;
@@ -109,6 +120,7 @@ struct SliceJointPass : FunctionsPass<SliceJointPass> {
 
 void autodiff::registerPasses() {
   PassRegistration<JoinBackwardPass>();
+  PassRegistration<NarrowStoragePass>();
   PassRegistration<ChooseSavedPass>();
   PassRegistration<SliceJointPass>();
   PassRegistration<DifferentiatePass>();

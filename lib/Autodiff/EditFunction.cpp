@@ -99,6 +99,14 @@ void autodiff::dropUnusedArguments(func::FuncOp function, function_ref<bool(Stri
   (void)function.eraseArguments(unused);
 }
 
+void autodiff::dropPairs(func::FuncOp joint) {
+  for (Operation &op : llvm::make_early_inc_range(joint.getBody().front()))
+    if (auto pair = dyn_cast<GradientOfOp>(op)) {
+      pair.getResult().replaceAllUsesWith(pair.getGradient());
+      pair.erase();
+    }
+}
+
 void autodiff::dropUnusedStatistics(Block &block) {
   for (Operation &op : llvm::make_early_inc_range(block.without_terminator())) {
     if (!hasOptionalStatistics(&op) || op.getNumResults() < 2 || llvm::any_of(op.getResults().drop_front(), [](Value v) { return !v.use_empty(); }))

@@ -33,6 +33,8 @@ void dropResults(mlir::func::FuncOp function, mlir::function_ref<bool(mlir::Stri
 /// Removes arguments that nobody reads, of those for which `droppable` holds.
 void dropUnusedArguments(
     mlir::func::FuncOp function, mlir::function_ref<bool(mlir::StringRef slot)> droppable = [](mlir::StringRef) { return true; });
+/// Replaces every `zorse.gradient_of` by the gradient.
+void dropPairs(mlir::func::FuncOp joint);
 /// Removes statistics that nobody reads, so that the operation does not write them.
 void dropUnusedStatistics(mlir::Block &block);
 

@@ -72,7 +72,12 @@ LogicalResult attentionRule(AttentionOp op, VjpBuilder &b) {
     return statisticsMissing(op);
   if (op.getMask() && b.needs(3))
     return refuse(op, "its mask");
-  auto grad = b.create<AttentionGradOp>(b.gradient(), op.getQ(), op.getK(), op.getV(), op.getOut(), op.getLse(), op.getMask(), op.getOptions());
+  // The result as its readers see it: where it is rounded, nothing else is kept.
+  Value out = op.getOut();
+  for (Operation *user : op.getOut().getUsers())
+    if (auto round = dyn_cast<RoundOp>(user))
+      out = round;
+  auto grad = b.create<AttentionGradOp>(b.gradient(), op.getQ(), op.getK(), op.getV(), out, op.getLse(), op.getMask(), op.getOptions());
   b.set(0, grad.getDq());
   b.set(1, grad.getDk());
   b.set(2, grad.getDv());
@@ -92,6 +97,12 @@ LogicalResult crossEntropyRule(CrossEntropyOp op, VjpBuilder &b) {
   if (op.getWeights() && b.needs(2))
     return refuse(op, "its class weights");
   b.set(0, b.create<CrossEntropyGradOp>(b.gradient(), op.getLogits(), op.getLabels(), op.getLse(), op.getWeights(), op.getIgnoreIndex()));
+  return success();
+}
+
+// The gradient is rounded once, after all contributions to it have been summed.
+LogicalResult roundRule(RoundOp op, VjpBuilder &b) {
+  b.set(0, op.getStraightThrough() ? b.gradient() : b.create<RoundOp>(b.gradient(), op.getTo()).getY());
   return success();
 }
 
@@ -115,6 +126,7 @@ void autodiff::registerModelModels(MLIRContext *context) {
   AttentionOp::attachInterface<RuleModel<AttentionOp, attentionRule>>(*context);
   RopeOp::attachInterface<RuleModel<RopeOp, ropeRule>>(*context);
   CrossEntropyOp::attachInterface<RuleModel<CrossEntropyOp, crossEntropyRule>>(*context);
+  RoundOp::attachInterface<RuleModel<RoundOp, roundRule>>(*context);
   DetachOp::attachInterface<ZeroModel<DetachOp>>(*context);
   DropoutOp::attachInterface<RuleModel<DropoutOp, dropoutRule>>(*context);
 }

@@ -9,14 +9,6 @@ using namespace mlir;
 using namespace zorse;
 using namespace zorse::autodiff;
 
-static void dropPairs(func::FuncOp joint) {
-  for (Operation &op : llvm::make_early_inc_range(joint.getBody().front()))
-    if (auto pair = dyn_cast<GradientOfOp>(op)) {
-      pair.getResult().replaceAllUsesWith(pair.getGradient());
-      pair.erase();
-    }
-}
-
 /// Erases what is not read any more of the forward's operations, in order, and moves the others to just before their first reader, so that they live
 /// shortly.
 static void scheduleRecomputation(ArrayRef<Operation *> forwardOps) {

@@ -1,6 +1,7 @@
 #include "zorse/Bundle/Manifest.h"
 
 #include "zorse/Bundle/ContentHash.h"
+#include "zorse/Summary/Summary.h"
 
 #include <google/protobuf/descriptor.h>
 #include <nlohmann/json.hpp>
@@ -182,8 +183,7 @@ std::string contradiction(const Manifest &manifest, const std::string &planText,
   std::vector<std::string> found;
   if (!summary.name().empty())
     found.push_back(differ("model", here, "'" + manifest.model + "'", there, "'" + summary.name() + "'"));
-  const std::string computed = summary.compute_type() == F64 ? "f64" : "f32";
-  found.push_back(differ("precision", here, manifest.precision, there, computed));
+  found.push_back(differ("precision", here, manifest.precision, there, precisionOf(summary).name()));
   found.push_back(differ("training options", here, manifest.training, there, trainingText(summary.training())));
 
   json plan = json::parse(planText, nullptr, /*allow_exceptions=*/false, /*ignore_comments=*/true);

@@ -22,6 +22,7 @@ struct Compiler {
   mlir::MLIRContext &context;
 
   ImportedModel imported;
+  std::string contentHash; ///< of the recognised model, before roundings
   units::UnitModel model;
   codegen::CompiledBodies bodies; ///< of the first target: the others have the same slots.
   std::vector<codegen::CompiledBodies> otherTargets;

@@ -73,7 +73,7 @@ bool Compiler::import(std::string &remark) {
   import.shiftedInGraph = options.shiftedInGraph;
   import.ignoreIndex = options.ignoreIndex;
   import.weightsLater = options.weights == Weights::Later;
-  import.precision = options.precision == bundle::F64 ? Precision::F64 : Precision::F32;
+  import.compute = options.precision.compute == bundle::F64 ? ComputeType::F64 : ComputeType::F32;
   for (const std::string &name : options.train)
     import.trainable[name] = TrainableChoice::Train;
   for (const std::string &name : options.freeze) {
@@ -107,10 +107,13 @@ bool Compiler::buildUnits(std::string &remark) {
   units::UnitOptions unit;
   unit.training = options.training;
   unit.decay = decayRule(options.decay);
+  unit.contentHash = contentHash;
   FailureOr<units::UnitModel> result = units::buildUnits(*imported.module, unit);
   if (failed(result))
     return false;
   model = std::move(*result);
+  model.summary.set_rounded_to(options.precision.rounded);
+  model.summary.set_wide_residual(options.precision.wideResidual);
   if (failed(mlir::verify(*model.functions)))
     return false;
   if (model.summary.name().empty())
@@ -308,7 +311,7 @@ bool Compiler::write(std::string &remark) {
   contents.model = model.summary.name();
   contents.batch = options.batch;
   contents.sequence = options.sequence;
-  contents.precision = elementTypeName(options.precision);
+  contents.precision = options.precision.name();
   contents.devices = planned.devices;
   contents.plan = planJson;
   contents.cluster = planned.cluster;

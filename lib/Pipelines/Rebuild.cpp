@@ -17,7 +17,7 @@ bool adoptBundle(CompileOptions &options, std::string &error) {
   options.cluster = options.rebuild + "/cluster.yaml";
   options.batch = view->batch;
   options.sequence = view->sequence;
-  options.precision = view->precision == elementTypeName(bundle::F64) ? bundle::F64 : bundle::F32;
+  options.precision = precisionOf(view->summary);
   options.training = view->summary.training();
   options.arch = view->bodies.arch();
   options.weights = Weights::Copy;

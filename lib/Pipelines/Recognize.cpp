@@ -29,6 +29,13 @@ bool Compiler::recognize(std::string &remark) {
   addRecognitionPasses(passes);
   if (failed(passes.run(*imported.module)))
     return false;
+  contentHash = units::contentHash(*imported.module);
+  if (options.precision.rounds()) {
+    PassManager rounds(&context);
+    rounds.addPass(createInsertRounds({elementTypeName(options.precision.rounded), options.precision.wideResidual}));
+    if (failed(rounds.run(*imported.module)))
+      return false;
+  }
   std::map<std::string, int> special; // by name, in order
   int ops = 0;
   imported.module->walk([&](Operation *op) {
@@ -41,11 +48,15 @@ bool Compiler::recognize(std::string &remark) {
         ++special[name.str()];
   });
   remark = std::to_string(ops) + " ops";
+  int roundings = 0;
+  imported.module->walk([&](RoundOp) { ++roundings; });
   const char *separator = ": ";
   for (const auto &[name, count] : special) {
     remark += separator + std::to_string(count) + " " + name;
     separator = ", ";
   }
+  if (roundings)
+    remark += separator + std::to_string(roundings) + " roundings to " + elementTypeName(options.precision.rounded);
   return true;
 }
 

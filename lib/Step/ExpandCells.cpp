@@ -644,8 +644,9 @@ private:
       bool first = it != fresh.end();
       if (first && x.bodyHas(body, bundle::BOUNDARY_IN_GRADIENT, i))
         fresh.erase(it);
-      x.addSlot(bundle::BOUNDARY_IN_GRADIENT, i, bundle::ACCUMULATE, rows(v),
-                {bundle::Value::ACTIVATION_GRADIENT, v, static_cast<uint32_t>(u), cell.sampleBegin, cell.sampleEnd, 0}, first);
+      const bool adds = !zorse::isHalf(x.summary.values(v).type()); // gradients in half precision are complete: one unit alone reads the value
+      x.addSlot(bundle::BOUNDARY_IN_GRADIENT, i, adds ? bundle::ACCUMULATE : bundle::WRITE, rows(v),
+                {bundle::Value::ACTIVATION_GRADIENT, v, static_cast<uint32_t>(u), cell.sampleBegin, cell.sampleEnd, 0}, adds && first);
     }
     for (int i = 0; i < unit.values_out_size(); ++i) {
       uint32_t v = unit.values_out(i);

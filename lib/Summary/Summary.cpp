@@ -25,6 +25,25 @@ const char *zorse::elementTypeName(bundle::ElementType type) {
   }
 }
 
+std::string Precision::name() const {
+  std::string text = compute == bundle::F64 || !rounds() ? elementTypeName(compute) : "";
+  if (rounds())
+    text += (text.empty() ? "" : ":") + std::string(elementTypeName(rounded));
+  return wideResidual ? text + ", f32 residual" : text;
+}
+
+std::optional<Precision> zorse::parsePrecision(const std::string &text) {
+  for (bundle::ElementType compute : {bundle::F32, bundle::F64})
+    for (bundle::ElementType rounded : {bundle::ELEMENT_TYPE_UNSPECIFIED, bundle::BF16, bundle::F16})
+      if (Precision precision{compute, rounded}; precision.name() == text)
+        return precision;
+  return std::nullopt;
+}
+
+Precision zorse::precisionOf(const bundle::ModelSummary &summary) {
+  return {wideType(summary.compute_type()), summary.rounded_to(), summary.wide_residual()};
+}
+
 bundle::ElementType zorse::computeType(const bundle::ModelSummary &summary, const bundle::GroupInfo &group) {
   return isHalf(summary.compute_type()) && group.trainable() && group.type() == bundle::F32 ? summary.compute_type() : group.type();
 }

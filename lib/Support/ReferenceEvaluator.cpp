@@ -156,8 +156,13 @@ Function arithFunction(Operation *op) {
       .Case<arith::SelectOp>([](auto) { return [](Scalars v) { return v[0] != 0 ? v[1] : v[2]; }; })
       .Case<arith::CmpFOp>([](arith::CmpFOp cmp) { return [p = cmp.getPredicate()](Scalars v) { return double(compareFloats(p, v[0], v[1])); }; })
       .Case<arith::CmpIOp>([](arith::CmpIOp cmp) { return [p = cmp.getPredicate()](Scalars v) { return double(compareIntegers(p, v[0], v[1])); }; })
-      .Case<arith::ExtFOp, arith::TruncFOp, arith::SIToFPOp, arith::UIToFPOp, arith::ExtSIOp, arith::ExtUIOp>(
-          [](auto) { return [](Scalars v) { return v[0]; }; })
+      .Case<arith::TruncFOp>([](arith::TruncFOp op) -> Function {
+        auto to = cast<FloatType>(getElementTypeOrSelf(op.getType()));
+        if (to.getWidth() > 16)
+          return [](Scalars v) { return v[0]; };
+        return [&format = to.getFloatSemantics()](Scalars v) { return rounded(v[0], format); };
+      })
+      .Case<arith::ExtFOp, arith::SIToFPOp, arith::UIToFPOp, arith::ExtSIOp, arith::ExtUIOp>([](auto) { return [](Scalars v) { return v[0]; }; })
       .Case<arith::TruncIOp>([boolean](auto) { return [boolean](Scalars v) { return boolean ? double(integer(v[0]) & 1) : v[0]; }; })
       .Case<arith::FPToSIOp, arith::FPToUIOp>([](auto) { return [](Scalars v) { return std::trunc(v[0]); }; })
       .Default([](Operation *) { return Function(); });
@@ -240,6 +245,10 @@ FailureOr<std::vector<Tensor>> zorse::reference::evaluate(Operation *op, ArrayRe
     return failure();
   if (results.empty())
     return op->emitOpError("is not known to the reference evaluator");
+  for (auto [value, tensor] : llvm::zip(op->getResults(), results)) // products that write half precision
+    if (auto element = dyn_cast<FloatType>(getElementTypeOrSelf(value.getType())); element && element.getWidth() == 16)
+      for (double &number : tensor.values)
+        number = rounded(number, element.getFloatSemantics());
   return results;
 }
 

@@ -3,6 +3,8 @@
 
 #include "zorse/Support/ReferenceEvaluator.h"
 
+#include "llvm/ADT/APFloat.h"
+
 #include <numeric>
 
 namespace zorse::reference {
@@ -44,6 +46,15 @@ inline std::vector<int64_t> shapeOf(mlir::Type type, const Options &options) {
   for (int64_t size : llvm::cast<mlir::RankedTensorType>(type).getShape())
     shape.push_back(mlir::ShapedType::isDynamic(size) ? options.rows : size);
   return shape;
+}
+
+/// The number of a format nearest to `value`, ties to even.
+inline double rounded(double value, const llvm::fltSemantics &format) {
+  bool lost;
+  llvm::APFloat number(value);
+  number.convert(format, llvm::APFloat::rmNearestTiesToEven, &lost);
+  number.convert(llvm::APFloat::IEEEdouble(), llvm::APFloat::rmNearestTiesToEven, &lost);
+  return number.convertToDouble();
 }
 
 /// Operations of the zorse dialect; success with no results for others.

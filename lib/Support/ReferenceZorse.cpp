@@ -24,7 +24,7 @@ public:
         .Case<ReshapeOp, TransposeOp, SliceOp, ConcatOp, BroadcastOp, ReduceOp, MatmulOp, ContractOp, GatherOp, ScatterAddOp, TakeOp, TakeGradOp,
               SoftmaxOp, SoftmaxGradOp, LogSoftmaxOp, LogSoftmaxGradOp, LayerNormOp, LayerNormGradInputOp, LayerNormGradParamsOp, RmsNormOp,
               RmsNormGradInputOp, RmsNormGradParamsOp, GeluOp, GeluGradOp, SiluOp, SiluGradOp, CausalMaskOp, RopeOp, CrossEntropyOp,
-              CrossEntropyGradOp, DropoutOp, DetachOp, GradientOfOp, SgdUpdateOp, AdamUpdateOp>([&](auto known) { return visit(known); })
+              CrossEntropyGradOp, DropoutOp, RoundOp, DetachOp, GradientOfOp, SgdUpdateOp, AdamUpdateOp>([&](auto known) { return visit(known); })
         .Default([](Operation *) { return success(); });
   }
 
@@ -438,6 +438,13 @@ private:
       for (int64_t v = 0; v < width; ++v)
         d.values[i * width + v] = scale * (std::exp(in[1].values[i * width + v] - in[3].values[i]) - (v == *id));
     }
+    return success();
+  }
+
+  LogicalResult visit(RoundOp op) {
+    results.push_back(in[0]);
+    for (double &value : results.back().values)
+      value = rounded(value, cast<FloatType>(op.getTo()).getFloatSemantics());
     return success();
   }
 

@@ -50,14 +50,6 @@ template <typename Message> void setShape(Message &info, RankedTensorType type) 
 /// and plans compare hashes of one version only (zorse/Bundle/ContentHash.h), so that those of earlier versions can be resumed.
 constexpr int kGraphVersion = 1;
 
-/// Of the model as recognised; locations do not count, and lifted constants count by their names, which hold a hash of their values.
-std::string contentHash(ModuleOp module) {
-  std::string text;
-  llvm::raw_string_ostream os(text);
-  module.print(os, OpPrintingFlags().elideLargeElementsAttrs(1 << 20).elideLargeResourceString(64).useLocalScope());
-  return std::to_string(kGraphVersion) + "-" + llvm::toHex(llvm::SHA256::hash(llvm::arrayRefFromStringRef(text)), /*LowerCase=*/true);
-}
-
 struct Cost {
   double flops = 0, bytes = 0; // per row
 };
@@ -88,11 +80,13 @@ public:
     graph = std::move(*analysed);
     result.functions = ModuleOp::create(model.getLoc());
     builder.setInsertionPointToStart(result.functions->getBody());
-    summary().set_content_hash(contentHash(module));
+    summary().set_content_hash(options.contentHash.empty() ? contentHash(module) : options.contentHash);
     *summary().mutable_training() = options.training;
 
     int begin = 0;
-    for (int end : findUnits(graph, options.longSpan)) {
+    std::vector<int> ends = findUnits(graph, options.longSpan);
+    findNarrowValues(graph, ends);
+    for (int end : ends) {
       outlines.push_back(outlineUnit(graph, begin, end));
       begin = end;
     }
@@ -191,6 +185,8 @@ private:
         return failure();
       if (options.until == Until::Joint)
         continue;
+      if (summary().compute_type() != bundle::F64)
+        autodiff::narrowStorage(*joint);
       autodiff::chooseSaved(*joint, options.saved);
       autodiff::Differentiated pair = autodiff::sliceJoint(*joint);
       builder.setInsertionPointToEnd(result.functions->getBody());
@@ -278,7 +274,10 @@ private:
     DenseMap<Value, unsigned> index;
     for (auto [u, outline] : llvm::enumerate(outlines)) {
       for (Value value : outline.valuesOut) {
-        FailureOr<bundle::ElementType> element = elementTypeOf(value.getLoc(), value.getType());
+        auto type = cast<RankedTensorType>(value.getType());
+        if (Type narrow = graph.narrow.lookup(value))
+          type = RankedTensorType::get(type.getShape(), narrow);
+        FailureOr<bundle::ElementType> element = elementTypeOf(value.getLoc(), type);
         if (failed(element))
           return failure();
         index[value] = summary().values_size();
@@ -286,7 +285,7 @@ private:
         StringRef name = nameOf(value.getLoc());
         info.set_name(name.empty() ? "value " + std::to_string(index[value]) : name.str());
         info.set_type(*element);
-        info.set_bytes_per_row(autodiff::bytesPerRow(value.getType()));
+        info.set_bytes_per_row(autodiff::bytesPerRow(type));
         info.set_producer(u);
         info.set_needs_gradient(graph.active.contains(value));
         setShape(info, cast<RankedTensorType>(value.getType()));
@@ -314,6 +313,13 @@ private:
 };
 
 } // namespace
+
+std::string units::contentHash(ModuleOp module) {
+  std::string text;
+  llvm::raw_string_ostream os(text);
+  module.print(os, OpPrintingFlags().elideLargeElementsAttrs(1 << 20).elideLargeResourceString(64).useLocalScope());
+  return std::to_string(kGraphVersion) + "-" + llvm::toHex(llvm::SHA256::hash(llvm::arrayRefFromStringRef(text)), /*LowerCase=*/true);
+}
 
 FailureOr<UnitModel> units::buildUnits(ModuleOp model, const UnitOptions &options) { return UnitsBuilder(model, options).run(); }
 

@@ -55,7 +55,7 @@ public:
 
     llvm::raw_string_ostream os(outline.key);
     for (Value value : outline.valuesOut)
-      os << "out " << reference(value) << (graph.active.contains(value) ? " gradient" : "") << '\n';
+      os << "out " << reference(value) << (graph.active.contains(value) ? " gradient" : "") << narrowText(value) << '\n';
     for (const Numerator &numerator : outline.losses)
       os << "loss " << numerator.term << ' ' << reference(numerator.value) << '\n';
     outline.key = body + outline.key;
@@ -70,11 +70,16 @@ private:
   /// Made by an earlier unit.
   bool isBoundary(Value value) const { return graph.onSpine(value) && !inside(value.getDefiningOp()); }
 
+  std::string narrowText(Value value) const {
+    Type narrow = graph.narrow.lookup(value);
+    return narrow ? " as " + typeText(narrow) : "";
+  }
+
   std::string leafText(Value value) const {
     if (auto argument = dyn_cast<BlockArgument>(value))
       return std::string(graph.isParameter(argument) ? (graph.isTrained(argument) ? "parameter " : "constant ") : "input ") +
              typeText(value.getType());
-    return std::string(graph.active.contains(value) ? "value " : "value without gradient ") + typeText(value.getType());
+    return std::string(graph.active.contains(value) ? "value " : "value without gradient ") + typeText(value.getType()) + narrowText(value);
   }
 
   /// A hash of the structure below a value, blind to which parameter is which.
@@ -149,18 +154,20 @@ Outline units::outlineUnit(const ModelGraph &graph, int begin, int end) { return
 func::FuncOp units::buildForward(OpBuilder &builder, const ModelGraph &graph, const Outline &outline, StringRef name) {
   SmallVector<Value> arguments;
   SmallVector<DictionaryAttr> argumentAttributes, resultAttributes;
-  auto slot = [&](StringRef kind, int64_t index, bool gradient) {
+  auto slot = [&](StringRef kind, int64_t index, bool gradient, Type narrow = {}) {
     NamedAttrList list;
     list.set(autodiff::kSlotAttr, builder.getStringAttr(kind));
     list.set(autodiff::kIndexAttr, builder.getI64IntegerAttr(index));
     if (gradient)
       list.set(autodiff::kGradientAttr, builder.getUnitAttr());
+    if (narrow)
+      list.set(autodiff::kNarrowAttr, TypeAttr::get(narrow));
     return list.getDictionary(builder.getContext());
   };
   auto add = [&](const auto &values, StringRef kind, auto gradient) {
     for (auto [i, value] : llvm::enumerate(values)) {
       arguments.push_back(value);
-      argumentAttributes.push_back(slot(kind, i, gradient(value)));
+      argumentAttributes.push_back(slot(kind, i, gradient(value), graph.narrow.lookup(value)));
     }
   };
   add(outline.parameters, "parameter", [&](BlockArgument a) { return graph.isTrained(a); });
@@ -170,7 +177,7 @@ func::FuncOp units::buildForward(OpBuilder &builder, const ModelGraph &graph, co
   SmallVector<Value> results;
   for (auto [i, value] : llvm::enumerate(outline.valuesOut)) {
     results.push_back(value);
-    resultAttributes.push_back(slot("boundary_out", i, graph.active.contains(value)));
+    resultAttributes.push_back(slot("boundary_out", i, graph.active.contains(value), graph.narrow.lookup(value)));
   }
   for (auto [i, numerator] : llvm::enumerate(outline.losses)) {
     results.push_back(numerator.value);

@@ -50,7 +50,7 @@ bool multipliesByFrozenWeight(Operation *op, func::FuncOp model) {
     return false;
   Value weight = matmul.getB();
   while (Operation *producer = weight.getDefiningOp()) {
-    if (!isa<ReshapeOp, TransposeOp, SliceOp>(producer))
+    if (!isa<ReshapeOp, TransposeOp, SliceOp, RoundOp>(producer))
       return false;
     weight = producer->getOperand(0);
   }
@@ -183,4 +183,33 @@ FailureOr<ModelGraph> units::analyseModel(func::FuncOp model) {
   for (auto [i, op] : llvm::enumerate(graph.order))
     graph.position[op] = i;
   return graph;
+}
+
+/// The type a value has been rounded to, if it has and nothing was computed with it since; null otherwise.
+static Type roundedTo(Value value) {
+  Operation *op = value.getDefiningOp();
+  if (auto round = dyn_cast_if_present<RoundOp>(op))
+    return round.getTo();
+  if (!isa_and_present<ReshapeOp, TransposeOp, SliceOp, BroadcastOp, ConcatOp, DetachOp>(op))
+    return {};
+  Type type = roundedTo(op->getOperand(0));
+  return llvm::all_of(op->getOperands(), [&](Value operand) { return roundedTo(operand) == type; }) ? type : Type();
+}
+
+void units::findNarrowValues(ModelGraph &graph, ArrayRef<int> ends) {
+  auto unitOf = [&](Operation *op) { return llvm::upper_bound(ends, graph.position.lookup(op)) - ends.begin(); };
+  for (Operation *op : graph.order)
+    for (Value value : op->getResults()) {
+      if (!getElementTypeOrSelf(value.getType()).isF32())
+        continue;
+      Type type = roundedTo(value);
+      if (!type)
+        continue;
+      DenseSet<int64_t> readers;
+      for (Operation *user : value.getUsers())
+        if (graph.onSpine(user) && unitOf(user) != unitOf(op))
+          readers.insert(unitOf(user));
+      if (readers.size() == 1 || !graph.active.contains(value))
+        graph.narrow[value] = type;
+    }
 }

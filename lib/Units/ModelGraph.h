@@ -25,6 +25,10 @@ struct ModelGraph {
   llvm::DenseMap<mlir::Operation *, int> position; ///< in `order`
   llvm::DenseSet<mlir::Value> active;              ///< values with a gradient: from a trained parameter to a numerator
 
+  /// Values that cross cuts in half precision, which they have been rounded to: one unit alone reads each, so that its gradient is complete there.
+  /// Filled when the cuts are known; empty where units compute in f64.
+  llvm::DenseMap<mlir::Value, mlir::Type> narrow;
+
   bool onSpine(mlir::Operation *op) const { return position.count(op); }
   bool onSpine(mlir::Value value) const { return value.getDefiningOp() && onSpine(value.getDefiningOp()); }
   bool isParameter(mlir::BlockArgument argument) const;
@@ -32,6 +36,9 @@ struct ModelGraph {
   bool isTrained(mlir::BlockArgument argument) const;
   llvm::StringRef nameOf(mlir::BlockArgument argument) const;
 };
+
+/// Fills `narrow` for units that end at these positions of the order.
+void findNarrowValues(ModelGraph &graph, llvm::ArrayRef<int> ends);
 
 /// Fails, with diagnostics, if the model has no numerator or nothing to train.
 mlir::FailureOr<ModelGraph> analyseModel(mlir::func::FuncOp model);

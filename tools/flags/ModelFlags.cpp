@@ -4,7 +4,9 @@ using namespace zorse;
 
 void ModelFlags::addTo(CLI::App &app, pipelines::CompileOptions &o) {
   app.add_option("--seq", o.sequence, "length of symbolic sequence dimensions");
-  app.add_option("--precision", precision, "f32 (default), or f64 for tests")->check(CLI::IsMember({"f32", "f64"}));
+  app.add_option("--precision", precision, "f32 (default) or bf16; for tests f64, f64:bf16, f64:f16 (docs/precision.md)");
+  app.add_option("--residual", residual, "with bf16: compute (default: as in a module of bf16) or f32 (as under torch.autocast)")
+      ->check(CLI::IsMember({"compute", "f32"}));
   const char *model = "Model";
   app.add_option("--dim", dims, "other symbolic dimensions: NAME=VALUE")->group(model);
   app.add_option("--loss", o.loss, "cross_entropy: add the loss to --logits and --labels")->group(model)->check(CLI::IsMember({"cross_entropy"}));
@@ -24,7 +26,21 @@ void ModelFlags::addTo(CLI::App &app, pipelines::CompileOptions &o) {
 }
 
 bool ModelFlags::resolve(pipelines::CompileOptions &o, std::string &error) const {
-  o.precision = precision == "f64" ? bundle::F64 : bundle::F32;
+  std::optional<Precision> known = parsePrecision(precision);
+  if (precision == "f16") {
+    error = "--precision: f16 needs loss scaling, which this version does not have; bf16 has the range of f32 and needs none";
+    return false;
+  }
+  if (!known) {
+    error = "--precision: expects f32, bf16, f64, f64:bf16 or f64:f16, got '" + precision + "'";
+    return false;
+  }
+  o.precision = *known;
+  o.precision.wideResidual = residual == "f32";
+  if (o.precision.wideResidual && !o.precision.rounds()) {
+    error = "--residual: in " + precision + " nothing is rounded, the residual neither: leave it out, or choose --precision bf16";
+    return false;
+  }
   if (!shifted.empty())
     o.shiftedInGraph = shifted == "yes";
   if (o.sequence < 0) {

@@ -42,7 +42,7 @@ int main(int argc, char **argv) {
   options.logits = logits;
   options.labels = labels;
   options.shiftLabels = shift;
-  options.precision = precision == "f64" ? zorse::Precision::F64 : zorse::Precision::F32;
+  options.compute = precision == "f64" ? zorse::ComputeType::F64 : zorse::ComputeType::F32;
   for (const std::string &text : dims) {
     auto [name, value] = StringRef(text).split('=');
     int64_t size = 0;

@@ -26,6 +26,8 @@ enum class SavePolicy {
 
 /// Argument attribute (unit): the backward returns this argument's gradient. Kept on `parameter` and `boundary_in` arguments.
 inline constexpr llvm::StringLiteral kGradientAttr = "zorse.gradient";
+/// Argument and result attribute (a type): this boundary value is the result of a rounding to that type, and one unit alone reads it.
+inline constexpr llvm::StringLiteral kNarrowAttr = "zorse.narrow";
 /// `zorse.slot` and `zorse.index`: what an argument or a result of a unit function is (docs/architecture.md).
 inline constexpr llvm::StringLiteral kSlotAttr = attributes::kSlot;
 inline constexpr llvm::StringLiteral kIndexAttr = attributes::kIndex;
@@ -69,6 +71,11 @@ mlir::LogicalResult appendBackward(mlir::OpBuilder &builder, llvm::ArrayRef<mlir
 /// seeded by `scalars` k. Without any of the first there are no gradients at all. An operation is the forward's iff a result of the forward depends
 /// on it.
 mlir::FailureOr<mlir::func::FuncOp> joinBackward(mlir::func::FuncOp forward);
+
+/// Between steps 1 and 2, for models with roundings that are computed in f32: stores every value that is the result of a rounding, or a view of one,
+/// in two bytes. Products and attention read and write such values as they are; what else computes with them widens them first. Boundary values whose
+/// argument or result carries `zorse.narrow`, and their gradients, cross in two bytes. No number changes: roundings become conversions.
+void narrowStorage(mlir::func::FuncOp joint);
 
 /// Step 2 chooses what the forward keeps for the backward, and appends it to the results of the joint function in slots `saved`.
 void chooseSaved(mlir::func::FuncOp joint, SavePolicy policy);
@@ -116,7 +123,7 @@ int64_t bytesPerRow(mlir::Type tensorType);
 /// `bytesPerRow` rounded up to 64: what a saved value occupies per row in the packed slot.
 int64_t savedBytesPerRow(mlir::Type tensorType);
 
-/// Registers `zorse-differentiate` and its steps `zorse-join-backward`, `zorse-choose-saved`, `zorse-slice-joint`.
+/// Registers `zorse-differentiate` and its steps `zorse-join-backward`, `zorse-narrow-storage`, `zorse-choose-saved`, `zorse-slice-joint`.
 void registerPasses();
 
 } // namespace zorse::autodiff

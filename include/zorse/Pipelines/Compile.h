@@ -5,6 +5,8 @@
 // Each phase ends by verifying what it made; compileModel can stop after any of them, and print or dump what it has.
 #pragma once
 
+#include "zorse/Summary/Summary.h"
+
 #include "bundle.pb.h"
 
 #include <cstdint>
@@ -46,7 +48,7 @@ struct CompileOptions {
 
   int64_t batch = 0;                            ///< samples per step
   int64_t sequence = 0;                         ///< length of symbolic sequence dimensions; 0: the model has none
-  bundle::ElementType precision = bundle::F32;  ///< what units compute in; F64 is a type for tests
+  Precision precision;                          ///< what units compute in, and what is rounded
   std::map<std::string, int64_t> dims;          ///< other symbolic dimensions by name
   std::string loss, lossOutput, logits, labels; ///< as in ImportOptions
   bool shiftLabels = false;

@@ -7,6 +7,8 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
+#include <string>
 #include <vector>
 
 namespace zorse {
@@ -35,6 +37,20 @@ const char *elementTypeName(bundle::ElementType type);
 
 /// Two bytes per element: parameters are then kept in f32 besides.
 constexpr bool isHalf(bundle::ElementType type) { return type == bundle::BF16 || type == bundle::F16; }
+
+/// What `--precision` and `--residual` say of a model: in which type its units compute, and which of their values are rounded to what.
+struct Precision {
+  bundle::ElementType compute = bundle::F32;                      ///< f32, or f64 for tests
+  bundle::ElementType rounded = bundle::ELEMENT_TYPE_UNSPECIFIED; ///< bf16 or f16; unspecified: nothing is rounded
+  bool wideResidual = false;                                      ///< as ModelSummary.wide_residual
+
+  bool rounds() const { return rounded != bundle::ELEMENT_TYPE_UNSPECIFIED; }
+  /// "f32", "bf16", "f64:bf16" (test type: the roundings of bf16 in f64 arithmetic), "bf16, f32 residual".
+  std::string name() const;
+};
+/// `text` as `--precision` takes it, which is `name()` without the residual; nothing if it is no precision.
+std::optional<Precision> parsePrecision(const std::string &text);
+Precision precisionOf(const bundle::ModelSummary &summary);
 
 /// Of regions bound to slots, in bytes.
 inline constexpr uint64_t kRegionAlignment = 64;

@@ -80,6 +80,21 @@ def LiftConstants : Pass<"zorse-lift-constants", "::mlir::ModuleOp"> {
   let dependentDialects = ["::zorse::ZorseDialect"];
 }
 
+def InsertRounds : Pass<"zorse-insert-rounds", "::mlir::ModuleOp"> {
+  let summary = "Makes low precision a part of the model: zorse.round where values become bf16 or f16";
+  let description = [{
+    A value is *narrow* if it is the result of a rounding, a view of one, or looked up in one. Operands and results of matrix products and attention are rounded (a bias is added before the
+    result is), so are results of norms, and results of other elementwise operations whose operands are all narrow. Statistics, softmaxes, exponentials, logarithms, powers, reductions
+    and losses are not. docs/precision.md has the table and its reasons.
+
+    Constraints: a recognised `@model` of f32, or of f64 for tests, without roundings.
+  }];
+  let options = [Option<"to", "to", "std::string", "\"bf16\"", "What values are rounded to: bf16 or f16">,
+                 Option<"wideResidual", "wide-residual", "bool", "false",
+                        "Rows of tables and what is added to them stay f32, as torch.autocast has it; otherwise they are rounded, as in a module of bf16">];
+  let dependentDialects = ["::zorse::ZorseDialect"];
+}
+
 def VerifyModel : Pass<"zorse-verify-model", "::mlir::ModuleOp"> {
   let summary = "Checks that a module is a model: one @model, named arguments, loss terms, and no op that mixes samples";
   let description = [{

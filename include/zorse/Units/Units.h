@@ -37,6 +37,7 @@ struct UnitOptions {
   bundle::TrainingOptions training; ///< copied into the summary; decides the moments and the update functions.
   /// A value that waits for its next reader over at least this many matrix products and attentions is carried across cuts where no narrow cut exists.
   int longSpan = 9;
+  std::string contentHash; ///< of the model before roundings were inserted; empty: of the module as it is
   Until until =
       Until::Functions; ///< earlier: only a function `@<class>.forward` or `@<class>.joint` of each class, for a look at them, and no summary
 };
@@ -54,6 +55,10 @@ struct UnitModel {
   bundle::ModelSummary summary;
   std::vector<UnitClass> classes; ///< by UnitInfo.class_id
 };
+
+/// Of a recognised model, for ModelSummary.content_hash; locations do not count, and lifted constants count by their names, which hold a hash of
+/// their values.
+std::string contentHash(mlir::ModuleOp model);
 
 /// Finds units and classes in `@model`, differentiates each class once and fills the summary. Body indices and workspace sizes are left for
 /// codegen (`assignBodies`); names of functions are those above.

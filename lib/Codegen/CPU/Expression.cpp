@@ -103,7 +103,7 @@ int Expression::load(Value value) {
   } else {
     Node node;
     node.kind = Node::Load;
-    node.element = getElementTypeOrSelf(value.getType());
+    node.element = getElementTypeOrSelf(view->root.getType()); // narrower where a view widens
     node.type = KernelBuilder::computeType(node.element);
     node.strides = overDomain(squeezedStrides(value.getType(), view->layout));
     node.form = formOf(node.strides);
@@ -186,6 +186,7 @@ int Expression::define(GatherOp gather) {
   auto type = cast<RankedTensorType>(gather.getType());
   std::optional<View> table = viewOf(gather.getTable(), claims);
   node.kind = Node::Load;
+  node.element = getElementTypeOrSelf(table->root.getType());
   node.indexStride = table->layout.strides[0];
   // Ids run over the first dimensions of the result, table rows over the others.
   auto tableShape = cast<RankedTensorType>(gather.getTable().getType()).getShape();
@@ -225,6 +226,7 @@ int Expression::define(TakeOp take) {
   std::optional<View> view = viewOf(x, claims);
   SmallVector<int64_t, 4> strides = squeezedStrides(x.getType(), view->layout);
   node.kind = Node::Load;
+  node.element = getElementTypeOrSelf(view->root.getType());
   node.indexStride = strides.back();
   node.indexEnd = cast<RankedTensorType>(x.getType()).getShape().back();
   strides.pop_back();
@@ -335,9 +337,11 @@ Value Expression::evaluate(const Node &node, ArrayRef<Value> inputs, ArrayRef<Va
                                                      : value;
   }
   case Node::Compute: {
-    // Conversions between half precision and f32 are done by loads and stores.
+    if (auto round = dyn_cast<RoundOp>(node.op))
+      return k.round(inputs[0], round.getTo());
+    // Half precision is computed in f32: widening changes nothing, narrowing rounds here, whether or not the result is ever stored.
     if (isa<arith::ExtFOp, arith::TruncFOp>(node.op) && inputs[0].getType() == node.type)
-      return inputs[0];
+      return isa<arith::ExtFOp>(node.op) ? inputs[0] : k.round(inputs[0], node.element);
     OperationState state(k.loc, node.op->getName(), inputs, {node.type}, node.op->getAttrs());
     Operation *op = b.create(state);
     op->removeDiscardableAttr(kGroupAttr);

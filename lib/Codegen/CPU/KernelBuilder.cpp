@@ -62,7 +62,10 @@ void KernelBuilder::addCost(const Size &elements, int64_t bytes) {
 
 Type KernelBuilder::computeType(Type element) { return element.isBF16() || element.isF16() ? Float32Type::get(element.getContext()) : element; }
 
-Type KernelBuilder::memoryType(Type element) { return element.isInteger(1) ? IntegerType::get(element.getContext(), 8) : element; }
+Type KernelBuilder::memoryType(Type element) {
+  bool half = computeType(element) != element; // as bits: not every processor converts
+  return element.isInteger(1) || half ? IntegerType::get(element.getContext(), half ? 16 : 8) : element;
+}
 
 Value KernelBuilder::i64(int64_t value) { return arith::ConstantIntOp::create(b, loc, value, 64); }
 
@@ -124,9 +127,7 @@ Value KernelBuilder::load(Value base, Value offset, Type element) {
   Value value = LLVM::LoadOp::create(b, loc, memory, elementPointer(*this, base, offset, element), elementBytes(element));
   if (element.isInteger(1))
     return arith::CmpIOp::create(b, loc, arith::CmpIPredicate::ne, value, arith::ConstantIntOp::create(b, loc, 0, 8));
-  if (computeType(element) != element)
-    return arith::ExtFOp::create(b, loc, computeType(element), value);
-  return value;
+  return computeType(element) != element ? widenHalf(value, element) : value;
 }
 
 void KernelBuilder::store(Value value, Value base, Value offset, Type element, Value accumulate) {
@@ -139,7 +140,7 @@ void KernelBuilder::store(Value value, Value base, Value offset, Type element, V
   if (element.isInteger(1))
     value = arith::ExtUIOp::create(b, loc, b.getI8Type(), value);
   else if (computeType(element) != element)
-    value = arith::TruncFOp::create(b, loc, element, value);
+    value = narrowHalf(round(value, element), element);
   LLVM::StoreOp::create(b, loc, value, elementPointer(*this, base, offset, element), elementBytes(element));
   for (auto [pointer, isWritten] : llvm::zip(pointers, written))
     isWritten |= pointer == base;
@@ -162,6 +163,8 @@ Value KernelBuilder::global(DenseElementsAttr data) {
     flat = DenseElementsAttr::get(RankedTensorType::get({count}, b.getI8Type()), ArrayRef<int8_t>(bytes));
   } else {
     flat = data.reshape(RankedTensorType::get({count}, element));
+    if (memoryType(element) != element)
+      flat = flat.bitcast(memoryType(element));
   }
   OpBuilder::InsertionGuard guard(b);
   b.setInsertionPointToStart(module->getBody());

@@ -54,8 +54,14 @@ public:
 
   /// The type in which values of `element` are computed: f32 for half precision.
   static mlir::Type computeType(mlir::Type element);
-  /// The type in memory: i8 for booleans.
+  /// The type in memory: i8 for booleans, i16 for half precision.
   static mlir::Type memoryType(mlir::Type element);
+
+  /// The number of type `to` (bf16 or f16) nearest to x, ties to even, in x's type (f32 or f64).
+  Value round(Value x, mlir::Type to);
+  /// An f32 that `to` holds exactly as its 16 bits, and back.
+  Value narrowHalf(Value x, mlir::Type to);
+  Value widenHalf(Value stored, mlir::Type from);
 
   Value i64(int64_t value);
   Value size(const Size &size);

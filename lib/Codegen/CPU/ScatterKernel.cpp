@@ -16,6 +16,7 @@ Kernel zorse::codegen::buildScatterKernel(const KernelContext &context, int inde
   auto table = cast<RankedTensorType>(op.getY().getType());
   Type element = table.getElementType(), idType = getElementTypeOrSelf(op.getIds().getType());
   View ids = *viewOf(op.getIds(), context.claims), updates = *viewOf(op.getUpdates(), context.claims);
+  Type updateElement = getElementTypeOrSelf(updates.root.getType()); // narrower where a view widens
   unsigned idOperand = k.operand(ids.root, ids.layout.offset), updateOperand = k.operand(updates.root, updates.layout.offset);
   unsigned out = k.operand(op.getY(), storageLayout(op.getY(), context.claims).offset);
   bool accumulates = context.accumulates(op.getY());
@@ -53,7 +54,7 @@ Kernel zorse::codegen::buildScatterKernel(const KernelContext &context, int inde
     std::function<void(size_t, Value, Value)> addRow = [&](size_t dim, Value from, Value to) {
       // Outer dimensions of the row, then one loop over the last.
       if (dim == tail.size()) {
-        Value sum = k.combine(ReduceKind::Sum, k.load(k.pointer(out), to, element), k.load(k.pointer(updateOperand), from, element));
+        Value sum = k.combine(ReduceKind::Sum, k.load(k.pointer(out), to, element), k.load(k.pointer(updateOperand), from, updateElement));
         return k.store(sum, k.pointer(out), to, element);
       }
       int64_t inner = 1;

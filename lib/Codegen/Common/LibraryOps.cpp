@@ -27,6 +27,14 @@ bundle::ElementType zorse::codegen::bundleType(Type type) {
   return bundle::ELEMENT_TYPE_UNSPECIFIED;
 }
 
+/// `value` as a window on a buffer of elements of its own type: routines do not widen what they read.
+static std::optional<View> sameTypeView(Value value, const Claims &claims) {
+  std::optional<View> view = viewOf(value, claims);
+  if (view && getElementTypeOrSelf(view->root.getType()) != getElementTypeOrSelf(value.getType()))
+    return std::nullopt;
+  return view;
+}
+
 namespace {
 
 /// Several dimensions that act as one: their common extent and one stride per tensor.
@@ -94,7 +102,7 @@ struct Problem {
   int64_t aM = 0, aK = 0, bK = 0, bN = 0, cM = 0, cN = 0, aBatch = 0, bBatch = 0, cBatch = 0;
 };
 
-std::optional<ProductPlan> finish(const Problem &p, View a, View b, Type type) {
+std::optional<ProductPlan> finish(const Problem &p, View a, View b, Type type, Type operands) {
   auto aLead = leadingDimension(p.m, p.aM, p.k, p.aK);
   auto bLead = leadingDimension(p.k, p.bK, p.n, p.bN);
   auto cLead = leadingDimension(p.m, p.cM, p.n, p.cN);
@@ -105,6 +113,8 @@ std::optional<ProductPlan> finish(const Problem &p, View a, View b, Type type) {
   plan.b = std::move(b);
   bundle::MatrixProduct &product = plan.product;
   product.set_type(bundleType(type));
+  if (bundleType(operands) != product.type())
+    product.set_operand_type(bundleType(operands));
   product.set_transpose_a(aLead->second);
   product.set_transpose_b(bLead->second);
   *product.mutable_m() = p.m;
@@ -129,7 +139,7 @@ std::optional<ProductPlan> finish(const Problem &p, View a, View b, Type type) {
 }
 
 std::optional<ProductPlan> planMatmul(MatmulOp op, const Claims &claims) {
-  std::optional<View> a = viewOf(op.getA(), claims), b = viewOf(op.getB(), claims);
+  std::optional<View> a = sameTypeView(op.getA(), claims), b = sameTypeView(op.getB(), claims);
   if (!a || !b)
     return std::nullopt;
   Layout c = storageLayout(op.getY(), claims);
@@ -152,7 +162,7 @@ std::optional<ProductPlan> planMatmul(MatmulOp op, const Claims &claims) {
       p.aM = m->strides[0];
       p.cM = m->strides[1];
       p.batch.set_fixed(1);
-      if (auto plan = finish(p, *a, *b, op.getY().getType()))
+      if (auto plan = finish(p, *a, *b, op.getY().getType(), op.getA().getType()))
         return plan;
     }
   }
@@ -168,11 +178,11 @@ std::optional<ProductPlan> planMatmul(MatmulOp op, const Claims &claims) {
   p.aBatch = batch->strides[0];
   p.bBatch = batch->strides[1];
   p.cBatch = batch->strides[2];
-  return finish(p, *a, *b, op.getY().getType());
+  return finish(p, *a, *b, op.getY().getType(), op.getA().getType());
 }
 
 std::optional<ProductPlan> planContract(ContractOp op, const Claims &claims) {
-  std::optional<View> a = viewOf(op.getA(), claims), b = viewOf(op.getB(), claims);
+  std::optional<View> a = sameTypeView(op.getA(), claims), b = sameTypeView(op.getB(), claims);
   if (!a || !b)
     return std::nullopt;
   Layout c = storageLayout(op.getY(), claims);
@@ -191,7 +201,7 @@ std::optional<ProductPlan> planContract(ContractOp op, const Claims &claims) {
   p.cM = c.strides[0];
   p.cN = c.strides[1];
   p.batch.set_fixed(1);
-  return finish(p, *a, *b, op.getY().getType());
+  return finish(p, *a, *b, op.getY().getType(), op.getA().getType());
 }
 
 bool setStrides(bundle::LibraryCall &call, StringRef name, Value value, const Layout &layout) {
@@ -224,12 +234,12 @@ template <typename Op> bool setAttention(bundle::LibraryCall &call, Op op, const
   reals["dropout"] = options.dropout;
   call.set_type(bundleType(q));
   for (auto [name, value] : {std::pair<StringRef, Value>("q", op.getQ()), {"k", op.getK()}, {"v", op.getV()}}) {
-    auto view = viewOf(value, claims);
+    auto view = sameTypeView(value, claims);
     if (!view || !setStrides(call, name, value, view->layout))
       return false;
   }
   if (Value mask = op.getMask()) {
-    auto view = viewOf(mask, claims);
+    auto view = sameTypeView(mask, claims);
     ArrayRef<int64_t> shape = typeOf(mask).getShape();
     if (!view || (shape[3] != 1 && view->layout.strides[3] != 1))
       return false;
@@ -266,10 +276,12 @@ std::optional<AttentionPlan> zorse::codegen::planAttention(Operation *operation,
   plan.call.set_name("attention_backward");
   if (!setAttention(plan.call, op, claims, plan))
     return std::nullopt;
-  auto out = viewOf(op.getOut(), claims), dout = viewOf(op.getDout(), claims), lse = viewOf(op.getLse(), claims);
+  auto out = sameTypeView(op.getOut(), claims), dout = sameTypeView(op.getDout(), claims), lse = sameTypeView(op.getLse(), claims);
   if (!out || !dout || !lse || !setStrides(plan.call, "out", op.getOut(), out->layout) ||
       !setStrides(plan.call, "dout", op.getDout(), dout->layout) || lse->layout.strides != denseLayout(typeOf(op.getLse())).strides)
     return std::nullopt;
+  if (bundle::ElementType gradient = bundleType(op.getDq().getType()); gradient != plan.call.type())
+    plan.call.set_gradient_type(gradient);
   for (auto [name, value] : {std::pair<StringRef, Value>("dq", op.getDq()), {"dk", op.getDk()}, {"dv", op.getDv()}})
     if (!setStrides(plan.call, name, value, storageLayout(value, claims)))
       return std::nullopt;

@@ -2,6 +2,8 @@
 
 #include "LibraryOps.h"
 
+#include "zorse/Summary/Summary.h"
+
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/IR/Builders.h"
@@ -15,7 +17,7 @@ static RankedTensorType typeOf(Value value) { return cast<RankedTensorType>(valu
 bool zorse::codegen::isElementwise(Operation *op) {
   if (isa<arith::ConstantOp>(op))
     return false;
-  return op->hasAttr(kCopyAttr) || isa<arith::ArithDialect, math::MathDialect>(op->getDialect());
+  return op->hasAttr(kCopyAttr) || isa<RoundOp>(op) || isa<arith::ArithDialect, math::MathDialect>(op->getDialect());
 }
 
 bool zorse::codegen::isUniform(Operation *op) {
@@ -99,14 +101,17 @@ struct Placer {
     claims[copy] = wanted;
   }
 
-  static bool accumulates(StringRef slot) { return slot == "boundary_in_gradient" || slot == "parameter_gradient"; }
+  /// Gradients in half precision are complete when they are written: they have been rounded (docs/precision.md).
+  static bool accumulates(StringRef slot, Type type) {
+    return slot == "parameter_gradient" || (slot == "boundary_in_gradient" && !isHalf(bundleType(type)));
+  }
 
   void placeResults() {
     Operation *terminator = function.getBody().front().getTerminator();
     for (OpOperand &operand : terminator->getOpOperands()) {
       unsigned index = operand.getOperandNumber();
       auto slot = function.getResultAttrOfType<StringAttr>(index, attributes::kSlot);
-      place(operand, Claim{Value(), index, denseLayout(typeOf(operand.get()))}, slot && accumulates(slot.getValue()));
+      place(operand, Claim{Value(), index, denseLayout(typeOf(operand.get()))}, slot && accumulates(slot.getValue(), operand.get().getType()));
     }
   }
 
@@ -114,7 +119,7 @@ struct Placer {
     if (claim.container)
       return false;
     auto slot = function.getResultAttrOfType<StringAttr>(claim.result, attributes::kSlot);
-    return slot && accumulates(slot.getValue());
+    return slot && accumulates(slot.getValue(), function.getResultTypes()[claim.result]);
   }
 
   void placeConcats() {

@@ -7,7 +7,7 @@
 
 namespace zorse::codegen {
 
-/// Elementwise ops of arith and math (and copies).
+/// Elementwise ops of arith and math, roundings and copies.
 bool isElementwise(mlir::Operation *op);
 
 /// Scalar ops on constants and arguments: computed again by every kernel that uses them, never stored.

@@ -2,6 +2,8 @@
 
 #include "LibraryOps.h"
 
+#include "zorse/Summary/Summary.h"
+
 #include "zorse/runtime/abi/StepScalars.h"
 
 using namespace mlir;
@@ -152,7 +154,7 @@ FailureOr<Place> Slots::place(func::FuncOp function, bool isResult, unsigned pos
         return scalars(offset);
     return diagnose() << "expects zorse.scalar to be learning_rate, clip_factor or skip, got '" << field.getValue() << "'";
   }
-  bool accumulates = kind == bundle::PARAMETER_GRADIENT || kind == bundle::BOUNDARY_IN_GRADIENT;
+  bool accumulates = kind == bundle::PARAMETER_GRADIENT || (kind == bundle::BOUNDARY_IN_GRADIENT && !isHalf(bundleType(type)));
   bundle::AccessMode mode = !isResult ? bundle::READ : accumulates ? bundle::ACCUMULATE : bundle::WRITE;
   std::string label = (name.getValue() + Twine(index)).str();
   return Place{slot(kind, index, mode, tensorBytes(type), bundleType(type), label), 0, 0};

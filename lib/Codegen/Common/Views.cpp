@@ -1,5 +1,7 @@
 #include "Views.h"
 
+#include "mlir/Dialect/Arith/IR/Arith.h"
+
 using namespace mlir;
 using namespace zorse;
 using namespace zorse::codegen;
@@ -30,7 +32,14 @@ Layout zorse::codegen::denseLayout(RankedTensorType type) {
   return layout;
 }
 
-bool zorse::codegen::isViewOp(Operation *op) { return op && isa<ReshapeOp, TransposeOp, SliceOp, BroadcastOp>(op) && !op->hasAttr(kCopyAttr); }
+bool zorse::codegen::isWidening(Operation *op) {
+  auto widen = dyn_cast_or_null<arith::ExtFOp>(op);
+  return widen && getElementTypeOrSelf(widen.getIn()).getIntOrFloatBitWidth() == 16 && isa<RankedTensorType>(widen.getType());
+}
+
+bool zorse::codegen::isViewOp(Operation *op) {
+  return op && (isa<ReshapeOp, TransposeOp, SliceOp, BroadcastOp>(op) || isWidening(op)) && !op->hasAttr(kCopyAttr);
+}
 
 Value zorse::codegen::rootOf(Value value) {
   while (isViewOp(value.getDefiningOp()))
@@ -94,6 +103,8 @@ std::optional<View> zorse::codegen::viewOf(Value value, const Claims &claims, Op
     return std::nullopt;
   RankedTensorType from = typeOf(op->getOperand(0)), to = typeOf(value);
   Layout &layout = source->layout;
+  if (isWidening(op))
+    return source;
   if (isa<ReshapeOp>(op)) {
     std::optional<Layout> reshaped = reshapeLayout(layout, from.getShape(), to.getShape());
     if (!reshaped) {
@@ -148,8 +159,8 @@ std::optional<Trace> zorse::codegen::traceOf(Value value) {
     return trace;
   }
   std::optional<Trace> trace = traceOf(op->getOperand(0));
-  if (!trace)
-    return std::nullopt;
+  if (!trace || isWidening(op))
+    return trace;
   RankedTensorType from = typeOf(op->getOperand(0)), to = typeOf(value);
   if (isa<ReshapeOp>(op) || isa<SliceOp>(op)) {
     if (squeezedShape(from) != squeezedShape(to))

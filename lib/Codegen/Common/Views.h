@@ -42,7 +42,10 @@ int64_t elementBytes(mlir::Type type);
 
 Layout denseLayout(mlir::RankedTensorType type);
 
-/// True for reshape, transpose, slice and broadcast, except copies.
+/// True for what widens half precision to the type it is computed in: a view, since whoever loads an element widens it anyway.
+bool isWidening(mlir::Operation *op);
+
+/// True for reshape, transpose, slice, broadcast and widenings, except copies. The root of a view may thus have narrower elements.
 bool isViewOp(mlir::Operation *op);
 
 /// The value at the end of the chain of view ops.

@@ -74,6 +74,10 @@ RankedTensorType MatmulOp::inferType(RankedTensorType a, RankedTensorType b, boo
   return withShape(a, shape);
 }
 
+void RoundOp::build(OpBuilder &builder, OperationState &state, Value x, Type to, bool straightThrough) {
+  build(builder, state, x.getType(), x, TypeAttr::get(to), straightThrough ? builder.getUnitAttr() : UnitAttr());
+}
+
 void MatmulOp::build(OpBuilder &builder, OperationState &state, Value a, Value b, bool transposeA, bool transposeB) {
   build(builder, state, inferType(tensorType(a), tensorType(b), transposeA, transposeB), a, b, transposeA, transposeB);
 }

@@ -137,4 +137,10 @@ OpFoldResult ReduceOp::fold(FoldAdaptor) { return getDims().empty() ? OpFoldResu
 
 OpFoldResult DetachOp::fold(FoldAdaptor) { return getX().getDefiningOp<DetachOp>() ? OpFoldResult(getX()) : OpFoldResult(); }
 
+OpFoldResult RoundOp::fold(FoldAdaptor) {
+  // Of two roundings, the inner one's gradient is the outer one's: a straight one inside would be lost.
+  auto inner = getX().getDefiningOp<RoundOp>();
+  return inner && inner.getTo() == getTo() && inner.getStraightThrough() == getStraightThrough() ? OpFoldResult(getX()) : OpFoldResult();
+}
+
 OpFoldResult DropoutOp::fold(FoldAdaptor) { return getProbability().isZero() ? OpFoldResult(getX()) : OpFoldResult(); }

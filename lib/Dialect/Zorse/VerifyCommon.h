@@ -17,4 +17,13 @@ inline bool hasStaticLastDimension(mlir::RankedTensorType type) { return type.ge
 /// [d] where d is the last dimension of x.
 inline mlir::RankedTensorType channelTypeOf(mlir::RankedTensorType x) { return reshaped(x, x.getShape().take_back()); }
 
+/// Whether a result may be `found` where `expected` is inferred from operands: sums of half precision may be kept in f32.
+inline bool isSumOf(mlir::Type found, mlir::RankedTensorType expected) {
+  if (found == expected)
+    return true;
+  mlir::Type element = expected.getElementType();
+  return element.isIntOrFloat() && element.isFloat() && element.getIntOrFloatBitWidth() == 16 &&
+         found == mlir::RankedTensorType::get(expected.getShape(), mlir::Float32Type::get(expected.getContext()));
+}
+
 } // namespace zorse

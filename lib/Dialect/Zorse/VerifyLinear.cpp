@@ -27,7 +27,7 @@ LogicalResult MatmulOp::verify() {
     return emitOpError("(C3) expects inner dimensions to agree, got ") << innerA << " and " << innerB << " in " << a << " and " << b;
   if (ShapedType::isDynamic(innerA) || (b.getRank() == 2 && carriesSamples(b)))
     return emitOpError("(C4) expects K and N not to be the sample axis, got ") << a << " and " << b;
-  if (RankedTensorType expected = inferType(a, b, getTransposeA(), getTransposeB()); getY().getType() != expected)
+  if (RankedTensorType expected = inferType(a, b, getTransposeA(), getTransposeB()); !isSumOf(getY().getType(), expected))
     return emitOpError("(C5) expects y ") << expected << ", got " << getY().getType();
   return success();
 }
@@ -38,7 +38,7 @@ LogicalResult ContractOp::verify() {
     return emitOpError("(C1) expects operands of equal rank >= 2 and element type, got ") << a << " and " << b;
   if (a.getShape().drop_back() != b.getShape().drop_back())
     return emitOpError("(C2) expects all dimensions but the last to agree, got ") << a << " and " << b;
-  if (RankedTensorType expected = reshaped(a, {a.getShape().back(), b.getShape().back()}); getY().getType() != expected)
+  if (RankedTensorType expected = reshaped(a, {a.getShape().back(), b.getShape().back()}); !isSumOf(getY().getType(), expected))
     return emitOpError("(C3) expects y ") << expected << ", got " << getY().getType();
   return success();
 }

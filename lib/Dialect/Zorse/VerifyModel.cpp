@@ -56,8 +56,11 @@ LogicalResult AttentionGradOp::verify() {
     return failure();
   if (getDout().getType() != getOut().getType())
     return emitOpError("(C2) expects dout ") << getOut().getType() << ", got " << getDout().getType();
-  if (getDq().getType() != getQ().getType() || getDk().getType() != getK().getType() || getDv().getType() != getV().getType())
-    return emitOpError("(C3) expects dq, dk and dv of the types of q, k and v, got ")
+  auto fits = [](Value gradient, Value value) { return isSumOf(gradient.getType(), tensorTypeOf(value)); };
+  if (!fits(getDq(), getQ()) || !fits(getDk(), getK()) || !fits(getDv(), getV()) ||
+      getElementTypeOrSelf(getDq().getType()) != getElementTypeOrSelf(getDk().getType()) ||
+      getElementTypeOrSelf(getDq().getType()) != getElementTypeOrSelf(getDv().getType()))
+    return emitOpError("(C3) expects dq, dk and dv of the types of q, k and v, or all of f32, got ")
            << getDq().getType() << ", " << getDk().getType() << " and " << getDv().getType();
   return success();
 }
@@ -123,6 +126,16 @@ LogicalResult CrossEntropyGradOp::verify() {
     return emitOpError("(C2) expects dloss ") << getLse().getType() << ", got " << getDloss().getType();
   if (getDlogits().getType() != getLogits().getType())
     return emitOpError("(C3) expects dlogits ") << getLogits().getType() << ", got " << getDlogits().getType();
+  return success();
+}
+
+LogicalResult RoundOp::verify() {
+  if (!getTo().isBF16() && !getTo().isF16())
+    return emitOpError("(C1) expects to round to bf16 or f16, got ") << getTo();
+  if (Type element = getElementTypeOrSelf(getX().getType()); !element.isF32() && !element.isF64())
+    return emitOpError("(C2) expects elements of f32 or f64, got ") << element;
+  if (!getStraightThrough() && !carriesSamples(getX().getType()))
+    return emitOpError("(C3) expects straight_through for what carries no samples");
   return success();
 }
 

@@ -16,7 +16,7 @@ using namespace zorse::onnx_import;
 
 Type Importer::elementType(ElementKind kind) const {
   if (isFloat(kind))
-    return options.precision == Precision::F64 ? static_cast<Type>(Float64Type::get(&context)) : static_cast<Type>(Float32Type::get(&context));
+    return options.compute == ComputeType::F64 ? static_cast<Type>(Float64Type::get(&context)) : static_cast<Type>(Float32Type::get(&context));
   switch (kind) {
   case ElementKind::Bool:
     return IntegerType::get(&context, 1);

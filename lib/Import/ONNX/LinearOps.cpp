@@ -23,7 +23,7 @@ double Importer::attentionScale(double scale, int64_t channels) const {
   double exact = 1.0 / std::sqrt(static_cast<double>(channels));
   if (std::fabs(scale - exact) > 1e-6 * exact)
     return scale;
-  return options.precision == Precision::F64 ? exact : static_cast<double>(static_cast<float>(exact));
+  return options.compute == ComputeType::F64 ? exact : static_cast<double>(static_cast<float>(exact));
 }
 
 bool Importer::isMatrix(const Val &value) const {

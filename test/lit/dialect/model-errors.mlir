@@ -254,3 +254,27 @@ func.func @adam_update_c3(%p: tensor<?xf32>, %s: tensor<f64>, %k: tensor<i64>) {
   %y:3 = zorse.adam_update %p, %p, %p, %p, %s, %s, %k, %s {beta1 = 1.0 : f64, beta2 = 0.9 : f64, epsilon = 0.0 : f64, weight_decay = 0.0 : f64} : (tensor<?xf32>, tensor<?xf32>, tensor<?xf32>, tensor<?xf32>, tensor<f64>, tensor<f64>, tensor<i64>, tensor<f64>) -> (tensor<?xf32>, tensor<?xf32>, tensor<?xf32>)
   return
 }
+
+// -----
+
+func.func @round_c1(%x: tensor<?x8xf32>) {
+  // expected-error @below {{(C1) expects to round to bf16 or f16, got 'f32'}}
+  %y = zorse.round %x to f32 : tensor<?x8xf32>
+  return
+}
+
+// -----
+
+func.func @round_c2(%x: tensor<?x8xbf16>) {
+  // expected-error @below {{(C2) expects elements of f32 or f64, got 'bf16'}}
+  %y = zorse.round %x to bf16 : tensor<?x8xbf16>
+  return
+}
+
+// -----
+
+func.func @round_c3(%w: tensor<8x8xf32>) {
+  // expected-error @below {{(C3) expects straight_through for what carries no samples}}
+  %y = zorse.round %w to bf16 : tensor<8x8xf32>
+  return
+}

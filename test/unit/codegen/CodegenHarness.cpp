@@ -44,6 +44,21 @@ struct Buffer {
   std::unique_ptr<char, void (*)(void *)> data;
 };
 
+/// A number as an element of bf16 or f16, and back.
+uint16_t halfOf(double value, Type element) {
+  APFloat number(value);
+  bool lost;
+  number.convert(cast<FloatType>(element).getFloatSemantics(), APFloat::rmNearestTiesToEven, &lost);
+  return static_cast<uint16_t>(number.bitcastToAPInt().getZExtValue());
+}
+double numberOf(uint16_t half, Type element) {
+  APFloat number(cast<FloatType>(element).getFloatSemantics(), APInt(16, half));
+  bool lost;
+  number.convert(APFloat::IEEEdouble(), APFloat::rmNearestTiesToEven, &lost);
+  return number.convertToDouble();
+}
+bool isHalf(Type element) { return isa<FloatType>(element) && element.getIntOrFloatBitWidth() == 16; }
+
 void write(char *to, Type element, const std::vector<double> &values) {
   for (size_t i = 0; i < values.size(); ++i) {
     double v = values[i];
@@ -51,6 +66,8 @@ void write(char *to, Type element, const std::vector<double> &values) {
       reinterpret_cast<float *>(to)[i] = static_cast<float>(v);
     else if (element.isF64())
       reinterpret_cast<double *>(to)[i] = v;
+    else if (isHalf(element))
+      reinterpret_cast<uint16_t *>(to)[i] = halfOf(v, element);
     else if (element.isInteger(64))
       reinterpret_cast<int64_t *>(to)[i] = static_cast<int64_t>(v);
     else if (element.isInteger(32))
@@ -65,6 +82,7 @@ std::vector<double> read(const char *from, Type element, size_t count) {
   for (size_t i = 0; i < count; ++i)
     values[i] = element.isF32()         ? reinterpret_cast<const float *>(from)[i]
                 : element.isF64()       ? reinterpret_cast<const double *>(from)[i]
+                : isHalf(element)       ? numberOf(reinterpret_cast<const uint16_t *>(from)[i], element)
                 : element.isInteger(64) ? static_cast<double>(reinterpret_cast<const int64_t *>(from)[i])
                 : element.isInteger(32) ? reinterpret_cast<const int32_t *>(from)[i]
                                         : from[i];
@@ -106,6 +124,8 @@ struct Runner {
           value = std::fabs(value) + 0.1;
         if (type.getElementType().isF32())
           value = static_cast<float>(value);
+        if (isHalf(type.getElementType()))
+          value = numberOf(halfOf(value, type.getElementType()), type.getElementType());
         tensor.values.push_back(value);
       }
       if (auto fixed = function.getArgAttrOfType<FloatAttr>(i, "test.value"))
@@ -225,7 +245,7 @@ struct Runner {
   Type element(unsigned result) { return getElementTypeOrSelf(function.getResultTypes()[result]); }
   bool accumulates(unsigned result) {
     StringRef kind = function.getResultAttrOfType<StringAttr>(result, "zorse.slot").getValue();
-    return kind == "boundary_in_gradient" || kind == "parameter_gradient";
+    return (kind == "boundary_in_gradient" && !isHalf(element(result))) || kind == "parameter_gradient";
   }
 
   void compare(unsigned result, const std::vector<double> &got, const std::vector<double> &expected, double base) {

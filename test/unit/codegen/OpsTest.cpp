@@ -466,3 +466,82 @@ func.func @f.backward(%x: tensor<?x6x16x$T> {@@boundary_in0}, %g: tensor<16x$T> 
 })",
                  options);
 }
+
+// Roundings alone are exact: numbers of every size, with ties, subnormal ones and those too large.
+TEST(CodegenOps, Roundings) {
+  RunOptions options;
+  options.tolerance32 = options.tolerance64 = 0;
+  checkFunctions(R"(
+func.func @f(%x: tensor<?x5x48x$T> {@@boundary_in0}, %e: tensor<?x5x48xi32> {@@input0, test.low = -150 : i64, test.high = 130 : i64})
+    -> (tensor<?x5x48x$T> {@@boundary_out0}, tensor<?x5x48x$T> {@@boundary_out1}, tensor<?x5x48x$T> {@@boundary_out2}, tensor<?x5x48x$T> {@@boundary_out3}) {
+  %f = arith.sitofp %e : tensor<?x5x48xi32> to tensor<?x5x48x$T>
+  %p = math.exp2 %f : tensor<?x5x48x$T>
+  %b = zorse.round %x to bf16 : tensor<?x5x48x$T>
+  %h = zorse.round %x to f16 : tensor<?x5x48x$T>
+  %pb = zorse.round %p to bf16 : tensor<?x5x48x$T>
+  %ph = zorse.round %p to f16 : tensor<?x5x48x$T>
+  return %b, %h, %pb, %ph : tensor<?x5x48x$T>, tensor<?x5x48x$T>, tensor<?x5x48x$T>, tensor<?x5x48x$T>
+})",
+                 options);
+  for (const char *value : {"65519.0", "65520.0", "-65520.0", "3.0e-6", "2.98023223876953125e-8", "2.980232594040899e-8", "-4.4703483581542969e-8",
+                            "1.0e-40", "1.00390625", "1.01171875", "0.0", "-0.0", "3.3e38", "3.4028e38"}) {
+    SCOPED_TRACE(value);
+    options.rows = {1};
+    checkFunctions(std::string("func.func @f(%x: tensor<?x3x$T> {@@boundary_in0, test.value = ") + value +
+                       R"( : f64}) -> (tensor<?x3x$T> {@@boundary_out0}, tensor<?x3x$T> {@@boundary_out1}) {
+  %b = zorse.round %x to bf16 : tensor<?x3x$T>
+  %h = zorse.round %x to f16 : tensor<?x3x$T>
+  return %b, %h : tensor<?x3x$T>, tensor<?x3x$T>
+})",
+                   options);
+  }
+}
+
+// A rounding between two operations of one kernel is done, though its result is never stored; and what is stored in two bytes is read as it was.
+TEST(CodegenOps, RoundingInsideACluster) {
+  RunOptions options;
+  options.types = {"f32"};
+  options.tolerance32 = 0; // sums and differences of numbers of few bits are exact
+  checkFunctions(R"(
+func.func @f(%x: tensor<?x5x48xf32> {@@boundary_in0}) -> (tensor<?x5x48xf32> {@@boundary_out0}, tensor<?x5x48xbf16> {@@boundary_out1}, tensor<?x5x48xf32> {@@boundary_out2}) {
+  %n = arith.truncf %x : tensor<?x5x48xf32> to tensor<?x5x48xbf16>
+  %w = arith.extf %n : tensor<?x5x48xbf16> to tensor<?x5x48xf32>
+  %rest = arith.subf %x, %w : tensor<?x5x48xf32>
+  %h = arith.truncf %rest : tensor<?x5x48xf32> to tensor<?x5x48xf16>
+  %u = arith.extf %h : tensor<?x5x48xf16> to tensor<?x5x48xf32>
+  %gone = arith.subf %rest, %u : tensor<?x5x48xf32>
+  return %rest, %n, %gone : tensor<?x5x48xf32>, tensor<?x5x48xbf16>, tensor<?x5x48xf32>
+})",
+                 options);
+}
+
+// Values in two bytes: read by products, attention, norms and scatters as they are, through views; results of both types.
+TEST(CodegenOps, HalfStorage) {
+  RunOptions options;
+  options.types = {"bf16", "f16"};
+  options.tolerance32 = 1.0 / 128; // a sum in f32 and one in f64 may be rounded to neighbours
+  checkFunctions(R"(
+func.func @products(%x: tensor<?x6x40x$T> {@@boundary_in0}, %w: tensor<40x56x$T> {@@parameter0}, %v: tensor<24x40x$T> {@@parameter1}, %d: tensor<?x6x56x$T> {@@boundary_in1}, %g: tensor<40xf32> {@@parameter2})
+    -> (tensor<?x6x56xf32> {@@boundary_out0}, tensor<?x6x24x$T> {@@boundary_out1}, tensor<40x56xf32> {@@parameter_gradient0}, tensor<?x6x40x$T> {@@boundary_in_gradient0}, tensor<?x40x6xf32> {@@boundary_out2}) {
+  %a = zorse.matmul %x, %w : tensor<?x6x40x$T>, tensor<40x56x$T> -> tensor<?x6x56xf32>
+  %b = zorse.matmul %x, %v {transpose_b} : tensor<?x6x40x$T>, tensor<24x40x$T> -> tensor<?x6x24x$T>
+  %dw = zorse.contract %x, %d : tensor<?x6x40x$T>, tensor<?x6x56x$T> -> tensor<40x56xf32>
+  %dx = zorse.matmul %d, %w {transpose_b} : tensor<?x6x56x$T>, tensor<40x56x$T> -> tensor<?x6x40x$T>
+  %e = arith.extf %x : tensor<?x6x40x$T> to tensor<?x6x40xf32>
+  %n = zorse.rms_norm %e gain %g {epsilon = 1.0e-5 : f64} : (tensor<?x6x40xf32>, tensor<40xf32>) -> tensor<?x6x40xf32>
+  %t = zorse.transpose %n [0, 2, 1] : tensor<?x6x40xf32> -> tensor<?x40x6xf32>
+  return %a, %b, %dw, %dx, %t : tensor<?x6x56xf32>, tensor<?x6x24x$T>, tensor<40x56xf32>, tensor<?x6x40x$T>, tensor<?x40x6xf32>
+}
+func.func @attention(%x: tensor<?x7x6x8x$T> {@@boundary_in0}, %do: tensor<?x7x4x8x$T> {@@boundary_in1}, %m: tensor<1x1x7x7xi1> {@@parameter0})
+    -> (tensor<?x7x4x8x$T> {@@boundary_out0}, tensor<?x7x6x8x$T> {@@boundary_out1}, tensor<?x7x4x8xf32> {@@boundary_out2}) {
+  %q = zorse.slice %x [0, 0, 0, 0] [?, 7, 4, 8] [1, 1, 1, 1] : tensor<?x7x6x8x$T> -> tensor<?x7x4x8x$T>
+  %k = zorse.slice %x [0, 0, 4, 0] [?, 7, 1, 8] [1, 1, 1, 1] : tensor<?x7x6x8x$T> -> tensor<?x7x1x8x$T>
+  %v = zorse.slice %x [0, 0, 5, 0] [?, 7, 1, 8] [1, 1, 1, 1] : tensor<?x7x6x8x$T> -> tensor<?x7x1x8x$T>
+  %o, %l = zorse.attention %q, %k, %v {causal, scale = 0.35 : f64} : (tensor<?x7x4x8x$T>, tensor<?x7x1x8x$T>, tensor<?x7x1x8x$T>) -> (tensor<?x7x4x8x$T>, tensor<?x4x7xf32>)
+  %dq, %dk, %dv = zorse.attention_grad %do, %q, %k, %v, %o, %l {causal, scale = 0.35 : f64} : (tensor<?x7x4x8x$T>, tensor<?x7x4x8x$T>, tensor<?x7x1x8x$T>, tensor<?x7x1x8x$T>, tensor<?x7x4x8x$T>, tensor<?x4x7xf32>) -> (tensor<?x7x4x8x$T>, tensor<?x7x1x8x$T>, tensor<?x7x1x8x$T>)
+  %dx = zorse.concat %dq, %dk, %dv {dim = 2 : i64} : (tensor<?x7x4x8x$T>, tensor<?x7x1x8x$T>, tensor<?x7x1x8x$T>) -> tensor<?x7x6x8x$T>
+  %wq, %wk, %wv = zorse.attention_grad %do, %q, %k, %v, %o, %l {causal, scale = 0.35 : f64} : (tensor<?x7x4x8x$T>, tensor<?x7x4x8x$T>, tensor<?x7x1x8x$T>, tensor<?x7x1x8x$T>, tensor<?x7x4x8x$T>, tensor<?x4x7xf32>) -> (tensor<?x7x4x8xf32>, tensor<?x7x1x8xf32>, tensor<?x7x1x8xf32>)
+  return %o, %dx, %wq : tensor<?x7x4x8x$T>, tensor<?x7x6x8x$T>, tensor<?x7x4x8xf32>
+})",
+                 options);
+}

@@ -156,7 +156,7 @@ int main(int argc, char **argv) {
     else if (argument == "--trust-guess")
       options.trustGuess = true;
     else if (argument == "--f64")
-      options.precision = Precision::F64;
+      options.compute = ComputeType::F64;
     else if (argument == "--seq")
       options.sequence = std::atoll(argv[++i]);
     else if (argument == "--loss")

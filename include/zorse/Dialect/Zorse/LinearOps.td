@@ -41,7 +41,7 @@ def Zorse_MatmulOp : Zorse_Op<"matmul", [Pure]> {
     - (C2) the batch dimensions agree, if b has them.
     - (C3) the inner dimensions agree.
     - (C4) K is not the sample axis (`zorse.contract` sums over samples) and neither is N.
-    - (C5) y is [batch..., M, N] of the same element type.
+    - (C5) y is [batch..., M, N] of the same element type, or of f32 beside bf16 or f16, whose products are summed in f32.
 
     Example: a linear layer with PyTorch's [out, in] weight.
     ```mlir
@@ -65,7 +65,7 @@ def Zorse_ContractOp : Zorse_Op<"contract", [Pure]> {
     Constraints:
     - (C1) a and b have equal rank >= 2 and equal element types.
     - (C2) all dimensions but the last agree.
-    - (C3) y is [K, N] of the same element type.
+    - (C3) y is [K, N] of the same element type, or of f32 beside bf16 or f16.
 
     Example:
     ```mlir

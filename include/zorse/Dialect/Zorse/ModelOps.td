@@ -56,7 +56,7 @@ def Zorse_AttentionGradOp : Zorse_Op<"attention_grad", [Pure]> {
     Constraints:
     - (C1) q, k, v, mask, the attributes and the types of out and lse are as `zorse.attention` demands.
     - (C2) dout has the type of out.
-    - (C3) dq, dk and dv have the types of q, k and v.
+    - (C3) dq, dk and dv have the types of q, k and v, or all of them elements of f32 beside bf16 or f16.
 
     Example:
     ```mlir
@@ -204,6 +204,36 @@ def Zorse_DropoutOp : Zorse_Op<"dropout", [Pure, AllTypesMatch<["x", "y"]>]> {
   let arguments = (ins Zorse_FloatTensor:$x, F64Attr:$probability, I64Attr:$instance);
   let results = (outs Zorse_FloatTensor:$y);
   let assemblyFormat = "$x attr-dict `:` type($x)";
+  let hasFolder = 1;
+}
+
+//===----------------------------------------------------------------------===//
+// Low precision
+//===----------------------------------------------------------------------===//
+
+def Zorse_RoundOp : Zorse_Op<"round", [Pure, AllTypesMatch<["x", "y"]>]> {
+  let summary = "x rounded to the numbers of a narrower float type, in its own type.";
+  let description = [{
+    y is the number of type `to` nearest to x, ties to even; what is too large becomes infinite, and NaN stays NaN. Every y can be stored as `to` without loss. Roundings are
+    operations of the model, so that no plan, fusion or recomputation can add or drop one (docs/precision.md).
+
+    The gradient of x is the gradient of y, rounded likewise: gradients of values are narrow where values are. With `straight_through` it is that of y as it is: so are parameters read,
+    whose gradients are never rounded.
+
+    Constraints:
+    - (C1) to is bf16 or f16.
+    - (C2) x has elements of f32 or f64.
+    - (C3) without `straight_through` x carries samples: the gradient of what does not is a sum over samples, and its parts come from different cells.
+
+    Example:
+    ```mlir
+    %y = zorse.round %x to bf16 : tensor<?x64x768xf32>
+    ```
+  }];
+  let arguments = (ins Zorse_FloatTensor:$x, TypeAttr:$to, UnitAttr:$straight_through);
+  let results = (outs Zorse_FloatTensor:$y);
+  let builders = [OpBuilder<(ins "::mlir::Value":$x, "::mlir::Type":$to, CArg<"bool", "false">:$straightThrough)>];
+  let assemblyFormat = "$x `to` $to attr-dict `:` type($x)";
   let hasFolder = 1;
 }
 

@@ -17,7 +17,8 @@ class MLIRContext;
 
 namespace zorse {
 
-enum class Precision : uint8_t { F32, F64 };
+/// Of all floats of the imported graph, whatever the file has.
+enum class ComputeType : uint8_t { F32, F64 };
 
 enum class TrainableChoice : uint8_t { Train, Freeze };
 
@@ -39,7 +40,7 @@ struct ImportOptions {
   int64_t ignoreIndex = -100;
   /// Overrides what the importer finds out about the graph's own shift of the labels.
   std::optional<bool> shiftedInGraph;
-  Precision precision = Precision::F32;
+  ComputeType compute = ComputeType::F32;
   /// Files of external data may be missing: parameters then have no bytes (`WeightSource.data` null), and a constant among them is an error.
   bool weightsLater = false;
   /// Most elements of a constant that is computed while importing and is no fill, causal mask or the like; more are an error.

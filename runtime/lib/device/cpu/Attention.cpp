@@ -9,6 +9,7 @@
 // Forward items are (row, head, query block); backward items are (row, key head), so that every gradient element has one writer and one order of
 // summation.
 #include "AttentionShape.h"
+#include "HalfGemm.h"
 #include "LibraryRoutine.h"
 #include "Simd.h"
 #include "ThreadPool.h"
@@ -19,6 +20,7 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <type_traits>
 #include <vector>
 
 using namespace zorse;
@@ -47,13 +49,62 @@ template <> struct Loops<double> {
   static void add(double *x, const double *y, int64_t n) { simdOps().addF64(x, y, n); }
 };
 
-/// Scratch of one thread, kept from call to call.
-template <typename T> T *scratch(size_t elements) {
+/// Scratch of one thread, kept from call to call; each `purpose` has its own.
+enum class Purpose { Tiles, Operands };
+template <typename T, Purpose purpose = Purpose::Tiles> T *scratch(size_t elements) {
   thread_local std::vector<T> buffer;
   if (buffer.size() < elements)
     buffer.resize(elements);
   return buffer.data();
 }
+
+/// Rows of one head as they are computed with: `data[i * position + e]`.
+template <typename T> struct Rows {
+  T *data;
+  int64_t position;
+
+  T *at(int64_t row) const { return data + row * position; }
+};
+
+/// What half precision is widened to, one operand behind the other; operands of the type they are computed in are read where they are.
+template <typename T> class Operands {
+public:
+  Operands(const AttentionShape &shape, int64_t elements) : shape_(shape), next_(shape.stored ? scratch<T, Purpose::Operands>(elements) : nullptr) {}
+
+  /// `count` rows of `size` elements, from `first` on.
+  Rows<const T> read(const HeadStrides &strides, void *base, int64_t row, int64_t first, int64_t head, int64_t count, int64_t size) {
+    if (!shape_.stored)
+      return {strides.at<const T>(base, row, first, head), strides.position};
+    T *to = take(count * size);
+    if constexpr (std::is_same_v<T, float>)
+      widenRows(*shape_.stored, strides.at<const uint16_t>(base, row, first, head), strides.position, count, size, to, size);
+    return {to, size};
+  }
+
+  /// The place for a result; what is to be narrowed, by `write`, is collected in zeros first.
+  Rows<T> result(bool narrow, const HeadStrides &strides, void *base, int64_t row, int64_t first, int64_t head, int64_t count, int64_t size) {
+    if (!narrow)
+      return {strides.at<T>(base, row, first, head), strides.position};
+    T *to = take(count * size);
+    std::fill(to, to + count * size, T(0));
+    return {to, size};
+  }
+
+  void write(const Rows<T> &from, const HeadStrides &strides, void *base, int64_t row, int64_t first, int64_t head, int64_t count, int64_t size) {
+    if constexpr (std::is_same_v<T, float>)
+      narrowRows(*shape_.stored, from.data, from.position, count, size, strides.at<uint16_t>(base, row, first, head), strides.position);
+  }
+
+private:
+  T *take(int64_t elements) {
+    T *taken = next_;
+    next_ += elements;
+    return taken;
+  }
+
+  const AttentionShape &shape_;
+  T *next_;
+};
 
 /// One (row, head) of one call.
 template <typename T> struct Head {
@@ -134,10 +185,12 @@ private:
   template <typename T> void block(const LibraryArguments &arguments, int64_t row, int64_t head, int64_t firstQuery) {
     const AttentionShape &s = shape_;
     int64_t queries = std::min(kQueryBlock, s.queries - firstQuery), keyHead = head / (s.heads / s.keyHeads);
-    const T *q = s.q.at<const T>(arguments.operands[0], row, firstQuery, head);
-    const T *k = s.k.at<const T>(arguments.operands[1], row, 0, keyHead);
-    const T *v = s.v.at<const T>(arguments.operands[2], row, 0, keyHead);
-    T *out = s.out.at<T>(arguments.operands[4], row, firstQuery, head);
+    int64_t end = s.lastKey(firstQuery + queries - 1), start = s.firstKey(firstQuery) / kKeyTile * kKeyTile, seen = std::max<int64_t>(end - start, 0);
+    Operands<T> operands(s, (queries + seen) * (s.headSize + s.valueHeadSize));
+    Rows<const T> q = operands.read(s.q, arguments.operands[0], row, firstQuery, head, queries, s.headSize);
+    Rows<const T> k = operands.read(s.k, arguments.operands[1], row, start, keyHead, seen, s.headSize); // from `start` on
+    Rows<const T> v = operands.read(s.v, arguments.operands[2], row, start, keyHead, seen, s.valueHeadSize);
+    Rows<T> out = operands.result(s.stored.has_value(), s.out, arguments.operands[4], row, firstQuery, head, queries, s.valueHeadSize);
     T *lse = arguments.operands[5] ? static_cast<T *>(arguments.operands[5]) + (row * s.heads + head) * s.queries + firstQuery : nullptr;
     Head<T> context(s, arguments, row, head, arguments.operands[3], arguments.operands[7]);
 
@@ -148,11 +201,10 @@ private:
     std::fill(sum, sum + queries, T(0));
 
     bool first = true;
-    int64_t end = s.lastKey(firstQuery + queries - 1);
-    for (int64_t tile = s.firstKey(firstQuery) / kKeyTile * kKeyTile; tile < end; tile += kKeyTile, first = false) {
+    for (int64_t tile = start; tile < end; tile += kKeyTile, first = false) {
       int64_t width = std::min(kKeyTile, end - tile);
-      arguments.gemm.multiply(GemmArguments<T>{false, true, queries, width, s.headSize, static_cast<T>(s.scale), q, s.q.position,
-                                               k + tile * s.k.position, s.k.position, T(0), scores, width});
+      arguments.gemm.multiply(GemmArguments<T>{false, true, queries, width, s.headSize, static_cast<T>(s.scale), q.data, q.position,
+                                               k.at(tile - start), k.position, T(0), scores, width});
       for (int64_t i = 0; i < queries; ++i) {
         T *x = scores + i * width;
         int64_t query = firstQuery + i;
@@ -171,20 +223,22 @@ private:
         if (context.drops)
           context.drop(x, x, query, tile, from, to);
         if (!first && shrink != T(1))
-          Loops<T>::scale(out + i * s.out.position, s.valueHeadSize, shrink);
+          Loops<T>::scale(out.at(i), s.valueHeadSize, shrink);
       }
-      arguments.gemm.multiply(GemmArguments<T>{false, false, queries, s.valueHeadSize, width, T(1), scores, width, v + tile * s.v.position,
-                                               s.v.position, first ? T(0) : T(1), out, s.out.position});
+      arguments.gemm.multiply(GemmArguments<T>{false, false, queries, s.valueHeadSize, width, T(1), scores, width, v.at(tile - start), v.position,
+                                               first ? T(0) : T(1), out.data, out.position});
     }
     if (first)
-      zeroRows(out, queries, s.out.position, s.valueHeadSize);
+      zeroRows(out.data, queries, out.position, s.valueHeadSize);
 
     for (int64_t i = 0; i < queries; ++i) {
       if (sum[i] != T(0))
-        Loops<T>::scale(out + i * s.out.position, s.valueHeadSize, T(1) / sum[i]);
+        Loops<T>::scale(out.at(i), s.valueHeadSize, T(1) / sum[i]);
       if (lse)
         lse[i] = sum[i] == T(0) ? minusInfinity : largest[i] + std::log(sum[i]);
     }
+    if (s.stored)
+      operands.write(out, s.out, arguments.operands[4], row, firstQuery, head, queries, s.valueHeadSize);
   }
 
   AttentionShape shape_;
@@ -204,26 +258,35 @@ public:
 private:
   template <typename T> void keyHeadGradients(const LibraryArguments &arguments, int64_t row, int64_t keyHead) {
     const AttentionShape &s = shape_;
+    const int64_t sizes = s.headSize + s.valueHeadSize;
+    Operands<T> operands(s, 2 * s.keys * sizes + 2 * s.queries * sizes);
+    Rows<const T> k = operands.read(s.k, arguments.operands[1], row, 0, keyHead, s.keys, s.headSize);
+    Rows<const T> v = operands.read(s.v, arguments.operands[2], row, 0, keyHead, s.keys, s.valueHeadSize);
+    Rows<T> dk = operands.result(s.narrowGradients, s.dk, arguments.operands[8], row, 0, keyHead, s.keys, s.headSize);
+    Rows<T> dv = operands.result(s.narrowGradients, s.dv, arguments.operands[9], row, 0, keyHead, s.keys, s.valueHeadSize);
     if (!(arguments.accumulate >> 8 & 1))
-      zeroRows(s.dk.at<T>(arguments.operands[8], row, 0, keyHead), s.keys, s.dk.position, s.headSize);
+      zeroRows(dk.data, s.keys, dk.position, s.headSize);
     if (!(arguments.accumulate >> 9 & 1))
-      zeroRows(s.dv.at<T>(arguments.operands[9], row, 0, keyHead), s.keys, s.dv.position, s.valueHeadSize);
+      zeroRows(dv.data, s.keys, dv.position, s.valueHeadSize);
     int64_t group = s.heads / s.keyHeads;
     for (int64_t head = keyHead * group; head < (keyHead + 1) * group; ++head)
-      headGradients<T>(arguments, row, head, keyHead);
+      headGradients<T>(arguments, row, head, operands, k, v, dk, dv);
+    if (s.narrowGradients) {
+      operands.write(dk, s.dk, arguments.operands[8], row, 0, keyHead, s.keys, s.headSize);
+      operands.write(dv, s.dv, arguments.operands[9], row, 0, keyHead, s.keys, s.valueHeadSize);
+    }
   }
 
-  template <typename T> void headGradients(const LibraryArguments &arguments, int64_t row, int64_t head, int64_t keyHead) {
+  /// \param operands  by value: what is widened for one head makes room for the next.
+  template <typename T>
+  void headGradients(const LibraryArguments &arguments, int64_t row, int64_t head, Operands<T> operands, const Rows<const T> &k,
+                     const Rows<const T> &v, const Rows<T> &dk, const Rows<T> &dv) {
     const AttentionShape &s = shape_;
-    const T *q = s.q.at<const T>(arguments.operands[0], row, 0, head);
-    const T *k = s.k.at<const T>(arguments.operands[1], row, 0, keyHead);
-    const T *v = s.v.at<const T>(arguments.operands[2], row, 0, keyHead);
-    const T *out = s.out.at<const T>(arguments.operands[4], row, 0, head);
+    Rows<const T> q = operands.read(s.q, arguments.operands[0], row, 0, head, s.queries, s.headSize);
+    Rows<const T> out = operands.read(s.out, arguments.operands[4], row, 0, head, s.queries, s.valueHeadSize);
     const T *lse = static_cast<const T *>(arguments.operands[5]) + (row * s.heads + head) * s.queries;
-    const T *dout = s.dout.at<const T>(arguments.operands[6], row, 0, head);
-    T *dq = s.dq.at<T>(arguments.operands[7], row, 0, head);
-    T *dk = s.dk.at<T>(arguments.operands[8], row, 0, keyHead);
-    T *dv = s.dv.at<T>(arguments.operands[9], row, 0, keyHead);
+    Rows<const T> dout = operands.read(s.dout, arguments.operands[6], row, 0, head, s.queries, s.valueHeadSize);
+    Rows<T> dq = operands.result(s.narrowGradients, s.dq, arguments.operands[7], row, 0, head, s.queries, s.headSize);
     Head<T> context(s, arguments, row, head, arguments.operands[3], arguments.operands[11]);
 
     constexpr int64_t kTile = kQueryBlock * kKeyTile;
@@ -231,22 +294,22 @@ private:
     T *p = scratch<T>(4 * kTile + s.queries);
     T *dp = p + kTile, *dropped = drops ? p + 2 * kTile : p, *slope = capped ? p + 3 * kTile : nullptr, *delta = p + 4 * kTile;
     for (int64_t i = 0; i < s.queries; ++i)
-      delta[i] = Loops<T>::dot(dout + i * s.dout.position, out + i * s.out.position, s.valueHeadSize);
+      delta[i] = Loops<T>::dot(dout.at(i), out.at(i), s.valueHeadSize);
     if (!(arguments.accumulate >> 7 & 1))
-      zeroRows(dq, s.queries, s.dq.position, s.headSize);
+      zeroRows(dq.data, s.queries, dq.position, s.headSize);
 
     for (int64_t firstQuery = 0; firstQuery < s.queries; firstQuery += kQueryBlock) {
       int64_t queries = std::min(kQueryBlock, s.queries - firstQuery), end = s.lastKey(firstQuery + queries - 1);
-      const T *qBlock = q + firstQuery * s.q.position, *doutBlock = dout + firstQuery * s.dout.position;
-      T *dqBlock = dq + firstQuery * s.dq.position;
+      const T *qBlock = q.at(firstQuery), *doutBlock = dout.at(firstQuery);
+      T *dqBlock = dq.at(firstQuery);
       for (int64_t tile = s.firstKey(firstQuery) / kKeyTile * kKeyTile; tile < end; tile += kKeyTile) {
         int64_t width = std::min(kKeyTile, end - tile);
-        const T *keys = k + tile * s.k.position, *values = v + tile * s.v.position;
+        const T *keys = k.at(tile), *values = v.at(tile);
         T scale = static_cast<T>(s.scale);
         arguments.gemm.multiply(
-            GemmArguments<T>{false, true, queries, width, s.headSize, scale, qBlock, s.q.position, keys, s.k.position, T(0), p, width});
+            GemmArguments<T>{false, true, queries, width, s.headSize, scale, qBlock, q.position, keys, k.position, T(0), p, width});
         arguments.gemm.multiply(
-            GemmArguments<T>{false, true, queries, width, s.valueHeadSize, T(1), doutBlock, s.dout.position, values, s.v.position, T(0), dp, width});
+            GemmArguments<T>{false, true, queries, width, s.valueHeadSize, T(1), doutBlock, dout.position, values, v.position, T(0), dp, width});
         for (int64_t i = 0; i < queries; ++i) {
           int64_t query = firstQuery + i, at = i * width;
           int64_t from = std::clamp<int64_t>(s.firstKey(query) - tile, 0, width), to = std::clamp<int64_t>(s.lastKey(query) - tile, from, width);
@@ -263,8 +326,8 @@ private:
             context.drop(dp + at, dp + at, query, tile, from, to);
           }
         }
-        arguments.gemm.multiply(GemmArguments<T>{true, false, width, s.valueHeadSize, queries, T(1), dropped, width, doutBlock, s.dout.position, T(1),
-                                                 dv + tile * s.dv.position, s.dv.position});
+        arguments.gemm.multiply(GemmArguments<T>{true, false, width, s.valueHeadSize, queries, T(1), dropped, width, doutBlock, dout.position, T(1),
+                                                 dv.at(tile), dv.position});
         for (int64_t i = 0; i < queries; ++i) {
           T *row = dp + i * width;
           Loops<T>::gradient(row, p + i * width, row, width, delta[firstQuery + i]);
@@ -273,11 +336,13 @@ private:
               row[j] = p[i * width + j] == T(0) ? T(0) : row[j] * slope[i * width + j];
         }
         arguments.gemm.multiply(
-            GemmArguments<T>{false, false, queries, s.headSize, width, scale, dp, width, keys, s.k.position, T(1), dqBlock, s.dq.position});
-        arguments.gemm.multiply(GemmArguments<T>{true, false, width, s.headSize, queries, scale, dp, width, qBlock, s.q.position, T(1),
-                                                 dk + tile * s.dk.position, s.dk.position});
+            GemmArguments<T>{false, false, queries, s.headSize, width, scale, dp, width, keys, k.position, T(1), dqBlock, dq.position});
+        arguments.gemm.multiply(
+            GemmArguments<T>{true, false, width, s.headSize, queries, scale, dp, width, qBlock, q.position, T(1), dk.at(tile), dk.position});
       }
     }
+    if (s.narrowGradients)
+      operands.write(dq, s.dq, arguments.operands[7], row, 0, head, s.queries, s.headSize);
   }
 
   AttentionShape shape_;

@@ -59,11 +59,22 @@ private:
 
 } // namespace
 
+std::optional<HalfType> zorse::runtime::halfType(int elementType) {
+  return elementType == bundle::BF16 ? std::optional(HalfType::BF16) : elementType == bundle::F16 ? std::optional(HalfType::F16) : std::nullopt;
+}
+
 Result<AttentionShape> zorse::runtime::readAttentionShape(const bundle::LibraryCall &call, bool backward) {
   Reader read(call);
   AttentionShape shape;
-  if (call.type() != bundle::F32 && call.type() != bundle::F64)
-    read.fail("expects element type F32 or F64, got " + bundle::ElementType_Name(call.type()));
+  shape.stored = halfType(call.type());
+  if (!shape.stored && call.type() != bundle::F32 && call.type() != bundle::F64)
+    read.fail("expects element type F32, F64, BF16 or F16, got " + bundle::ElementType_Name(call.type()));
+  if (bundle::ElementType gradient = call.gradient_type(); gradient != bundle::ELEMENT_TYPE_UNSPECIFIED && gradient != call.type()) {
+    if (!shape.stored || gradient != bundle::F32)
+      read.fail("expects gradients of the type of what they belong to, or F32 beside half precision, got " + bundle::ElementType_Name(gradient));
+  } else {
+    shape.narrowGradients = shape.stored.has_value();
+  }
   shape.isDouble = call.type() == bundle::F64;
   shape.queries = read.required("query_length");
   shape.keys = read.required("key_length");
@@ -79,6 +90,8 @@ Result<AttentionShape> zorse::runtime::readAttentionShape(const bundle::LibraryC
   shape.window = read.integer("window", 0);
   shape.instance = read.integer("instance", 0);
   shape.maskIsBoolean = read.integer("mask_is_boolean", 0) != 0;
+  if (shape.stored && !shape.maskIsBoolean && call.operands_size() > 3 && call.operands(3).slot() != abi::kAbsentSlot)
+    read.fail("expects a boolean mask beside half precision");
   shape.maskRow = read.integer("mask_row", 0);
   shape.maskHead = read.integer("mask_head", 0);
   shape.maskQuery = read.integer("mask_query", 0);

@@ -1,11 +1,13 @@
 // The attributes of an attention call.
 #pragma once
 
+#include "Half.h"
 #include "zorse/runtime/Status.h"
 #include "zorse/runtime/abi/StepScalars.h"
 
 #include <algorithm>
 #include <cstdint>
+#include <optional>
 
 namespace zorse::bundle {
 class LibraryCall;
@@ -23,7 +25,9 @@ struct HeadStrides {
 };
 
 struct AttentionShape {
-  bool isDouble = false;
+  bool isDouble = false;          ///< computed in f64, otherwise in f32
+  std::optional<HalfType> stored; ///< q, k, v, out and dout are stored so; absent: as they are computed
+  bool narrowGradients = false;   ///< dq, dk and dv, too
   int64_t queries = 0, keys = 0, heads = 0, keyHeads = 0, headSize = 0, valueHeadSize = 0;
   bool causal = false;
   int64_t window = 0;
@@ -37,6 +41,9 @@ struct AttentionShape {
   int64_t firstKey(int64_t query) const { return window > 0 ? std::clamp<int64_t>(query + keys - queries - window + 1, 0, keys) : 0; }
   int64_t lastKey(int64_t query) const { return causal ? std::clamp<int64_t>(query + keys - queries + 1, 0, keys) : keys; }
 };
+
+/// The half precision that a type of the schema is; nothing for others.
+std::optional<HalfType> halfType(int elementType);
 
 Result<AttentionShape> readAttentionShape(const bundle::LibraryCall &call, bool backward);
 

@@ -1,5 +1,6 @@
 #include "CpuBody.h"
 
+#include "AttentionShape.h"
 #include "MatrixProduct.h"
 #include "Reach.h"
 #include "ThreadPool.h"
@@ -100,9 +101,17 @@ public:
   }
 
   Product product(const bundle::MatrixProduct &launch) {
-    if (launch.type() != bundle::F32 && launch.type() != bundle::F64)
-      fail("matrix product: expects element type F32 or F64, got " + bundle::ElementType_Name(launch.type()));
     Product product;
+    const bundle::ElementType operands = launch.operand_type() == bundle::ELEMENT_TYPE_UNSPECIFIED ? launch.type() : launch.operand_type();
+    product.half = halfType(operands);
+    product.narrowResult = halfType(launch.type()).has_value();
+    const bool known = product.half ? launch.type() == bundle::F32 || launch.type() == operands
+                                    : launch.type() == operands && (operands == bundle::F32 || operands == bundle::F64);
+    if (!known)
+      fail("matrix product: expects operands and result of F32 or of F64, or operands of BF16 or F16 with a result of the same or of F32, got " +
+           bundle::ElementType_Name(operands) + " and " + bundle::ElementType_Name(launch.type()));
+    if (product.half && (launch.alpha() != 1.0 || (product.narrowResult && launch.accumulates())))
+      fail("matrix product: half precision expects alpha 1, and no accumulation into a result of half precision");
     product.isDouble = launch.type() == bundle::F64;
     product.transposeA = launch.transpose_a();
     product.transposeB = launch.transpose_b();
@@ -139,9 +148,9 @@ public:
     checkLeading("lda", product.lda, product.transposeA ? product.m : product.k);
     checkLeading("ldb", product.ldb, product.transposeB ? product.k : product.n);
     checkLeading("ldc", product.ldc, product.n);
-    const bundle::Pointer *operands[] = {&launch.a(), &launch.b(), &launch.c()};
+    const bundle::Pointer *matrices[] = {&launch.a(), &launch.b(), &launch.c()};
     for (const OperandUse &one : operandUses(launch))
-      use(*operands[one.operand], one.reach, one.written, std::string("matrix product: operand ") + "abc"[one.operand]);
+      use(*matrices[one.operand], one.reach, one.written, std::string("matrix product: operand ") + "abc"[one.operand]);
     return product;
   }
 
@@ -249,6 +258,23 @@ void CpuBody::run(const Product &product, const BodyArguments &arguments, Thread
   int64_t rows = arguments.rows;
   bool add = product.accumulates && !(arguments.overwrite && arguments.overwrite[product.c.slot]);
   void *a = resolve(product.a, arguments), *b = resolve(product.b, arguments), *c = resolve(product.c, arguments);
+  if (product.half) {
+    HalfProduct first{*product.half,
+                      product.transposeA,
+                      product.transposeB,
+                      product.m.at(rows),
+                      product.n.at(rows),
+                      product.k.at(rows),
+                      static_cast<const uint16_t *>(a),
+                      product.lda,
+                      static_cast<const uint16_t *>(b),
+                      product.ldb,
+                      product.narrowResult,
+                      add,
+                      c,
+                      product.ldc};
+    return multiply(BatchedHalfProduct{first, product.batch.at(rows), product.strideA, product.strideB, product.strideC}, pool);
+  }
   auto multiplyAs = [&](auto zero) {
     using T = decltype(zero);
     multiply(BatchedProduct<T>{{product.transposeA, product.transposeB, product.m.at(rows), product.n.at(rows), product.k.at(rows), T(product.alpha),

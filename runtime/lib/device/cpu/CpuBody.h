@@ -1,12 +1,14 @@
 // A body made ready: symbols resolved, attributes read, everything checked, so that running it cannot fail.
 #pragma once
 
+#include "Half.h"
 #include "LibraryRoutine.h"
 #include "zorse/runtime/Device.h"
 #include "zorse/runtime/abi/KernelAbi.h"
 
 #include <atomic>
 #include <functional>
+#include <optional>
 #include <string>
 #include <variant>
 #include <vector>
@@ -47,6 +49,8 @@ private:
   };
   struct Product {
     bool isDouble, transposeA, transposeB, accumulates;
+    std::optional<HalfType> half; ///< type of A and B; absent: they are of the type of C
+    bool narrowResult;            ///< C is of this half precision, too
     Linear m, n, k, batch;
     Address a, b, c;
     int64_t lda, ldb, ldc, strideA, strideB, strideC;

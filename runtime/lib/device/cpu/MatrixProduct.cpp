@@ -53,35 +53,63 @@ ProductPieces zorse::runtime::choosePieces(int64_t m, int64_t n, int64_t k, int6
   return best;
 }
 
-template <typename T> void zorse::runtime::multiply(const BatchedProduct<T> &product, const Gemm &gemm, ThreadPool &pool) {
-  const GemmArguments<T> &whole = product.first;
-  if (whole.m <= 0 || whole.n <= 0 || product.batch <= 0)
+namespace {
+
+/// One piece of a batch of products: rows and columns of C.
+struct Piece {
+  int64_t batch, row, rows, column, columns;
+};
+
+/// Calls `multiply` for every piece, on the pool's threads where that is worth it.
+template <typename Multiply> void forEachPiece(int64_t m, int64_t n, int64_t k, int64_t batch, ThreadPool &pool, const Multiply &multiply) {
+  if (m <= 0 || n <= 0 || batch <= 0)
     return;
-  ProductPieces pieces = choosePieces(whole.m, whole.n, whole.k, product.batch);
-  int64_t down = divideUp(whole.m, pieces.rows), across = divideUp(whole.n, pieces.columns);
-
+  ProductPieces pieces = choosePieces(m, n, k, batch);
+  int64_t down = divideUp(m, pieces.rows), across = divideUp(n, pieces.columns);
   auto piece = [&](int64_t index) {
-    int64_t b = index / (down * across), row = index / across % down * pieces.rows, column = index % across * pieces.columns;
-    GemmArguments<T> g = whole;
-    g.m = std::min(pieces.rows, whole.m - row);
-    g.n = std::min(pieces.columns, whole.n - column);
-    g.a += b * product.strideA + (whole.transposeA ? row : row * whole.lda);
-    g.b += b * product.strideB + (whole.transposeB ? column * whole.ldb : column);
-    g.c += b * product.strideC + row * whole.ldc + column;
-    if (g.k <= 0)
-      scale(g);
-    else
-      gemm.multiply(g);
+    int64_t row = index / across % down * pieces.rows, column = index % across * pieces.columns;
+    multiply(Piece{index / (down * across), row, std::min(pieces.rows, m - row), column, std::min(pieces.columns, n - column)});
   };
-
-  int64_t count = product.batch * down * across;
-  double operations = 2.0 * double(whole.m) * double(whole.n) * double(whole.k) * double(product.batch);
-  if (operations < kSmallestPiece) {
+  int64_t count = batch * down * across;
+  if (2.0 * double(m) * double(n) * double(k) * double(batch) < kSmallestPiece) {
     for (int64_t i = 0; i < count; ++i)
       piece(i);
     return;
   }
   pool.forEach(count, piece);
+}
+
+/// Of a product, the part that is one piece, but for its place in C.
+template <typename Arguments, typename Product> Arguments argumentsOf(Arguments g, const Piece &piece, const Product &product) {
+  g.m = piece.rows;
+  g.n = piece.columns;
+  g.a += piece.batch * product.strideA + (g.transposeA ? piece.row : piece.row * g.lda);
+  g.b += piece.batch * product.strideB + (g.transposeB ? piece.column * g.ldb : piece.column);
+  return g;
+}
+
+} // namespace
+
+template <typename T> void zorse::runtime::multiply(const BatchedProduct<T> &product, const Gemm &gemm, ThreadPool &pool) {
+  const GemmArguments<T> &whole = product.first;
+  forEachPiece(whole.m, whole.n, whole.k, product.batch, pool, [&](const Piece &piece) {
+    GemmArguments<T> g = argumentsOf(whole, piece, product);
+    g.c += piece.batch * product.strideC + piece.row * whole.ldc + piece.column;
+    if (g.k <= 0)
+      scale(g);
+    else
+      gemm.multiply(g);
+  });
+}
+
+void zorse::runtime::multiply(const BatchedHalfProduct &product, ThreadPool &pool) {
+  const HalfProduct &whole = product.first;
+  forEachPiece(whole.m, whole.n, whole.k, product.batch, pool, [&](const Piece &piece) {
+    HalfProduct g = argumentsOf(whole, piece, product);
+    int64_t at = piece.batch * product.strideC + piece.row * whole.ldc + piece.column;
+    g.c = static_cast<char *>(whole.c) + at * (whole.narrowC ? 2 : 4);
+    multiply(g);
+  });
 }
 
 template void zorse::runtime::multiply<float>(const BatchedProduct<float> &, const Gemm &, ThreadPool &);

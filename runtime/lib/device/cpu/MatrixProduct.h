@@ -2,6 +2,7 @@
 #pragma once
 
 #include "Gemm.h"
+#include "HalfGemm.h"
 
 #include <cstdint>
 
@@ -22,6 +23,13 @@ struct ProductPieces {
 };
 ProductPieces choosePieces(int64_t m, int64_t n, int64_t k, int64_t batch);
 
+/// A batch of products in half precision; C may be f32.
+struct BatchedHalfProduct {
+  HalfProduct first; ///< the product of batch 0.
+  int64_t batch, strideA, strideB, strideC;
+};
+
 template <typename T> void multiply(const BatchedProduct<T> &product, const Gemm &gemm, ThreadPool &pool);
+void multiply(const BatchedHalfProduct &product, ThreadPool &pool);
 
 } // namespace zorse::runtime

@@ -23,9 +23,12 @@ constexpr Reach kRows = {0, 1};
 Reach count(int64_t n) { return {n, 0}; }
 
 std::vector<OperandUse> attentionUses(const AttentionShape &s, bool backward) {
-  const int64_t element = s.isDouble ? 8 : 4;
+  const int64_t element = s.isDouble ? 8 : 4, stored = s.stored ? 2 : element, gradient = s.narrowGradients ? 2 : element;
+  auto strided = [&](const HeadStrides &strides, int64_t positions, int64_t heads, int64_t size, int64_t bytes) {
+    return (last(kRows, strides.row) + last(count(positions), strides.position) + last(count(heads), strides.head) + count(size)) * bytes;
+  };
   auto heads = [&](const HeadStrides &strides, int64_t positions, int64_t heads, int64_t size) {
-    return (last(kRows, strides.row) + last(count(positions), strides.position) + last(count(heads), strides.head) + count(size)) * element;
+    return strided(strides, positions, heads, size, stored);
   };
   Reach mask = (last(kRows, s.maskRow) + last(count(s.heads), s.maskHead) + last(count(s.queries), s.maskQuery) + count(s.keys)) *
                (s.maskIsBoolean ? 1 : element);
@@ -42,9 +45,9 @@ std::vector<OperandUse> attentionUses(const AttentionShape &s, bool backward) {
     return uses;
   }
   uses.push_back({6, heads(s.dout, s.queries, s.heads, s.valueHeadSize), false});
-  uses.push_back({7, heads(s.dq, s.queries, s.heads, s.headSize), true});
-  uses.push_back({8, heads(s.dk, s.keys, s.keyHeads, s.headSize), true});
-  uses.push_back({9, heads(s.dv, s.keys, s.keyHeads, s.valueHeadSize), true});
+  uses.push_back({7, strided(s.dq, s.queries, s.heads, s.headSize, gradient), true});
+  uses.push_back({8, strided(s.dk, s.keys, s.keyHeads, s.headSize, gradient), true});
+  uses.push_back({9, strided(s.dv, s.keys, s.keyHeads, s.valueHeadSize, gradient), true});
   uses.push_back({11, scalars, false});
   return uses;
 }
@@ -52,14 +55,15 @@ std::vector<OperandUse> attentionUses(const AttentionShape &s, bool backward) {
 } // namespace
 
 std::vector<OperandUse> zorse::runtime::operandUses(const bundle::MatrixProduct &p) {
-  const int64_t element = p.type() == bundle::F64 ? 8 : 4;
+  auto bytes = [](bundle::ElementType type) -> int64_t { return type == bundle::F64 ? 8 : halfType(type) ? 2 : 4; };
+  const int64_t result = bytes(p.type()), operand = p.operand_type() == bundle::ELEMENT_TYPE_UNSPECIFIED ? result : bytes(p.operand_type());
   const Reach m = linear(p.m()), n = linear(p.n()), k = linear(p.k()), batch = p.has_batch() ? linear(p.batch()) : count(1);
   auto matrix = [&](const Reach &lines, const Reach &columns, int64_t leading, int64_t stride) {
-    return (last(lines, leading) + columns + last(batch, stride)) * element;
+    return last(lines, leading) + columns + last(batch, stride);
   };
-  return {{0, p.transpose_a() ? matrix(k, m, p.lda(), p.batch_stride_a()) : matrix(m, k, p.lda(), p.batch_stride_a()), false},
-          {1, p.transpose_b() ? matrix(n, k, p.ldb(), p.batch_stride_b()) : matrix(k, n, p.ldb(), p.batch_stride_b()), false},
-          {2, matrix(m, n, p.ldc(), p.batch_stride_c()), true}};
+  return {{0, (p.transpose_a() ? matrix(k, m, p.lda(), p.batch_stride_a()) : matrix(m, k, p.lda(), p.batch_stride_a())) * operand, false},
+          {1, (p.transpose_b() ? matrix(n, k, p.ldb(), p.batch_stride_b()) : matrix(k, n, p.ldb(), p.batch_stride_b())) * operand, false},
+          {2, matrix(m, n, p.ldc(), p.batch_stride_c()) * result, true}};
 }
 
 Result<std::vector<OperandUse>> zorse::runtime::operandUses(const bundle::LibraryCall &call) {

@@ -1,0 +1,186 @@
+// Where low precision enters a model. Everything behind this pass computes exactly what the graph says; nothing else rounds to bf16 or f16.
+#include "zorse/Dialect/Zorse/ZorseOps.h"
+#include "zorse/Transforms/Passes.h"
+
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Math/IR/Math.h"
+
+namespace zorse {
+#define GEN_PASS_DEF_INSERTROUNDS
+#include "zorse/Transforms/Passes.h.inc"
+} // namespace zorse
+
+using namespace mlir;
+using namespace zorse;
+
+namespace {
+
+bool isFloat(Value value) { return isa<FloatType>(getElementTypeOrSelf(value.getType())); }
+
+/// What only moves elements, or picks some.
+bool moves(Operation *op) { return isa<ReshapeOp, TransposeOp, SliceOp, BroadcastOp, ConcatOp, DetachOp>(op); }
+
+/// Elementwise operations that torch.autocast and modules of bf16 compute in the type of their operands. What their results lose in range or in the
+/// difference of near numbers is f32 there, and here.
+bool isElementwise(Operation *op) {
+  if (isa<GeluOp, SiluOp, DropoutOp, RopeOp>(op))
+    return true;
+  if (isa<math::ExpOp, math::Exp2Op, math::ExpM1Op, math::LogOp, math::Log2Op, math::Log10Op, math::Log1pOp, math::PowFOp, math::FPowIOp, math::RsqrtOp,
+          math::TanOp, math::SinhOp, math::CoshOp>(op))
+    return false;
+  return isa<arith::ArithDialect, math::MathDialect>(op->getDialect()) && !isa<arith::ConstantOp>(op) && llvm::all_of(op->getResults(), isFloat);
+}
+
+class RoundInserter {
+public:
+  RoundInserter(func::FuncOp model, Type to, bool wideResidual) : model(model), to(to), wideResidual(wideResidual), builder(model.getContext()) {}
+
+  void run() {
+    SmallVector<Operation *> ops;
+    for (Operation &op : model.getBody().front().without_terminator())
+      ops.push_back(&op);
+    for (Operation *op : ops)
+      visit(op);
+  }
+
+private:
+  void visit(Operation *op) {
+    if (auto gather = dyn_cast<GatherOp>(op)) {
+      // Rows of a vector are biases and the like. Rounding the rows that are read is rounding the table, with less to do.
+      if (!wideResidual && isFloat(gather.getTable()) && cast<RankedTensorType>(gather.getTable().getType()).getRank() >= 2)
+        roundResult(op);
+      return;
+    }
+    if (moves(op))
+      return markIf(op, llvm::all_of(op->getOperands(), [&](Value v) { return narrow.contains(v); }));
+    if (isa<MatmulOp>(op)) {
+      roundOperand(op, 0);
+      roundOperand(op, 1);
+      // The sum of product and bias is rounded once.
+      if (Operation *sum = biasOf(op->getResult(0)))
+        biased.insert(sum);
+      else
+        roundResult(op);
+    } else if (isa<AttentionOp>(op)) {
+      for (unsigned operand : {0, 1, 2})
+        roundOperand(op, operand);
+      roundResult(op);
+    } else if (isa<LayerNormOp, RmsNormOp>(op) || biased.contains(op)) {
+      roundResult(op);
+    } else if (isElementwise(op) && staysNarrow(op)) {
+      roundResult(op);
+    }
+  }
+
+  /// The addition of a parameter that alone reads a product, through views; null: there is none.
+  Operation *biasOf(Value product) const {
+    while (product.hasOneUse()) {
+      Operation *user = *product.user_begin();
+      if (auto sum = dyn_cast<arith::AddFOp>(user)) {
+        Value other = sum.getLhs() == product ? sum.getRhs() : sum.getLhs();
+        return isRepeated(other) ? user : nullptr;
+      }
+      if (!isa<ReshapeOp, TransposeOp>(user))
+        return nullptr;
+      product = user->getResult(0);
+    }
+    return nullptr;
+  }
+
+  /// A value without samples, as elementwise operations on samples read it.
+  static bool isRepeated(Value value) {
+    if (auto broadcast = value.getDefiningOp<BroadcastOp>())
+      return !carriesSamples(broadcast.getX().getType());
+    return !carriesSamples(value.getType());
+  }
+
+  /// Whether all that `op` reads is narrow. Parameters, repeated for every sample, do not count: they widen nothing in a module of bf16. Under
+  /// autocast they do, unless they are numbers.
+  bool staysNarrow(Operation *op) const {
+    if (!carriesSamples(op->getResult(0).getType()))
+      return false;
+    bool any = false;
+    for (Value operand : op->getOperands()) {
+      if (!isFloat(operand) || narrow.contains(operand)) {
+        any |= isFloat(operand);
+        continue;
+      }
+      auto broadcast = operand.getDefiningOp<BroadcastOp>();
+      if (isa<RopeOp>(op) && operand != op->getOperand(0))
+        continue; // angles
+      if (!isRepeated(operand))
+        return false;
+      bool number = cast<RankedTensorType>((broadcast ? broadcast.getX() : operand).getType()).getRank() == 0;
+      if (wideResidual && !number)
+        return false;
+    }
+    return any;
+  }
+
+  void markIf(Operation *op, bool isNarrow) {
+    if (isNarrow && op->getNumOperands() > 0)
+      narrow.insert(op->getResult(0));
+  }
+
+  /// One rounding of a value, behind it, for all who want it.
+  Value rounded(Value value) {
+    if (narrow.contains(value))
+      return value;
+    Value round = roundOf.lookup(value);
+    if (!round) {
+      // Of a parameter before views of it: there is one copy, whoever reads which part of it.
+      if (Operation *view = value.getDefiningOp(); view && !carriesSamples(value.getType()) && isa<ReshapeOp, TransposeOp, SliceOp>(view)) {
+        Value source = rounded(view->getOperand(0));
+        builder.setInsertionPointAfter(view);
+        Operation *copy = builder.clone(*view);
+        copy->setOperand(0, source);
+        round = copy->getResult(0);
+      } else {
+        builder.setInsertionPointAfterValue(value);
+        round = RoundOp::create(builder, value.getLoc(), value, to, /*straightThrough=*/!carriesSamples(value.getType()));
+      }
+      narrow.insert(round);
+      roundOf[value] = round;
+    }
+    return round;
+  }
+
+  void roundOperand(Operation *op, unsigned operand) { op->setOperand(operand, rounded(op->getOperand(operand))); }
+
+  void roundResult(Operation *op) {
+    Value value = op->getResult(0), round = rounded(value);
+    value.replaceAllUsesExcept(round, round.getDefiningOp());
+  }
+
+  func::FuncOp model;
+  Type to;
+  bool wideResidual;
+  OpBuilder builder;
+  DenseSet<Value> narrow;
+  DenseSet<Operation *> biased;
+  DenseMap<Value, Value> roundOf;
+};
+
+struct InsertRounds : zorse::impl::InsertRoundsBase<InsertRounds> {
+  using InsertRoundsBase::InsertRoundsBase;
+
+  void runOnOperation() override {
+    auto fail = [&](Operation *at, const Twine &what) {
+      at->emitError("zorse-insert-rounds: ") << what;
+      signalPassFailure();
+    };
+    auto model = getOperation().lookupSymbol<func::FuncOp>("model");
+    if (!model || !model.getBody().hasOneBlock())
+      return fail(getOperation(), "expected a function @model: roundings are inserted before units are found (zorse-find-units)");
+    if (to != "bf16" && to != "f16")
+      return fail(model, "to: expected bf16 or f16, got '" + to + "'");
+    RoundOp present;
+    model.walk([&](RoundOp op) { present = op; });
+    if (present)
+      return fail(present, "expected a model without roundings, found one: this pass has run already");
+    Type type = to == "bf16" ? Type(BFloat16Type::get(&getContext())) : Type(Float16Type::get(&getContext()));
+    RoundInserter(model, type, wideResidual).run();
+  }
+};
+
+} // namespace

@@ -1,0 +1,52 @@
+// RUN: zorse-opt %s --zorse-insert-rounds | FileCheck %s --check-prefixes=CHECK,COMPUTE
+// RUN: zorse-opt %s --zorse-insert-rounds="to=f16 wide-residual" | FileCheck %s --check-prefixes=CHECK,WIDE
+// RUN: not zorse-opt %s --zorse-insert-rounds --zorse-insert-rounds 2>&1 | FileCheck %s --check-prefix=TWICE
+// RUN: not zorse-opt %s --zorse-insert-rounds=to=f32 2>&1 | FileCheck %s --check-prefix=TYPE
+// Products take and give rounded values, a bias is added before the result is rounded; norms give rounded values; softmaxes and losses stay f32.
+
+// TWICE: error: zorse-insert-rounds: expected a model without roundings, found one: this pass has run already
+// TYPE: error: zorse-insert-rounds: to: expected bf16 or f16, got 'f32'
+
+// CHECK-LABEL: func.func @model(
+// CHECK-SAME:    %[[IDS:[^:]+]]: tensor<?x4xi64>
+// CHECK-SAME:    %[[TABLE:[^:]+]]: tensor<16x8xf32>
+// CHECK-SAME:    %[[GAIN:[^:]+]]: tensor<8xf32>
+// CHECK-SAME:    %[[W:[^:]+]]: tensor<8x8xf32>
+// CHECK-SAME:    %[[BIAS:[^:]+]]: tensor<8xf32>
+func.func @model(%ids: tensor<?x4xi64> {zorse.input = "ids"}, %table: tensor<16x8xf32> {zorse.parameter = "table", zorse.trainable = true},
+                 %gain: tensor<8xf32> {zorse.parameter = "gain", zorse.trainable = true}, %w: tensor<8x8xf32> {zorse.parameter = "w", zorse.trainable = true},
+                 %b: tensor<8xf32> {zorse.parameter = "b", zorse.trainable = true})
+    -> (tensor<?xf32> {zorse.term = 0 : i64, zorse.role = "numerator", zorse.coefficient = 1.0 : f64, zorse.denominator_per_row = 4.0 : f64}) {
+  // A row that is looked up is rounded; under autocast it stays as it is.
+  // CHECK:         %[[ROWS:.+]] = zorse.gather %[[TABLE]]
+  // COMPUTE-NEXT:  %[[X:.+]] = zorse.round %[[ROWS]] to bf16
+  // WIDE-NOT:      zorse.round %[[ROWS]]
+  %x = zorse.gather %table, %ids : tensor<16x8xf32>, tensor<?x4xi64> -> tensor<?x4x8xf32>
+  // CHECK:         %[[NORM:.+]] = zorse.rms_norm
+  // CHECK-NEXT:    %[[N:.+]] = zorse.round %[[NORM]] to
+  %n = zorse.rms_norm %x gain %gain {epsilon = 1.0e-5 : f64} : (tensor<?x4x8xf32>, tensor<8xf32>) -> tensor<?x4x8xf32>
+  // One copy of the matrix, whoever reads it.
+  // CHECK:         zorse.matmul %[[N]], %[[COPY:[^ ]+]]
+  %h = zorse.matmul %n, %w : tensor<?x4x8xf32>, tensor<8x8xf32> -> tensor<?x4x8xf32>
+  %bb = zorse.broadcast %b dims [2] : tensor<8xf32> -> tensor<?x4x8xf32>
+  // CHECK:         %[[SUM:.+]] = arith.addf
+  // CHECK-NEXT:    %[[H:.+]] = zorse.round %[[SUM]] to
+  %s = arith.addf %h, %bb : tensor<?x4x8xf32>
+  // CHECK:         %[[ACTIVATION:.+]] = zorse.silu %[[H]]
+  // CHECK-NEXT:    %[[A:.+]] = zorse.round %[[ACTIVATION]] to
+  %a = zorse.silu %s : tensor<?x4x8xf32>
+  // The residual: narrow in a module of bf16, f32 under autocast.
+  // COMPUTE:       %[[R:.+]] = arith.addf %[[X]], %[[A]]
+  // COMPUTE-NEXT:  zorse.round %[[R]] to bf16
+  // WIDE:          %[[R:.+]] = arith.addf %[[ROWS]], %[[A]]
+  %r = arith.addf %x, %a : tensor<?x4x8xf32>
+  // WIDE:          zorse.round %[[R]] to f16
+  // CHECK:         %[[Y:.+]] = zorse.matmul %{{.+}}, %[[COPY]] {transpose_b}
+  // CHECK-NEXT:    %[[YR:.+]] = zorse.round %[[Y]]
+  %y = zorse.matmul %r, %w {transpose_b} : tensor<?x4x8xf32>, tensor<8x8xf32> -> tensor<?x4x8xf32>
+  // CHECK:         %[[P:.+]] = zorse.softmax %[[YR]]
+  // CHECK-NOT:     zorse.round
+  %p = zorse.softmax %y : tensor<?x4x8xf32>
+  %l = zorse.reduce sum %p dims [1, 2] : tensor<?x4x8xf32> -> tensor<?xf32>
+  return %l : tensor<?xf32>
+}
