@@ -147,8 +147,7 @@ private:
         ins.insert(cast<IntegerAttr>(function.getArgAttr(argument.getArgNumber(), kIndexAttr)).getInt());
     for (OpOperand &operand : terminator->getOpOperands()) {
       unsigned i = operand.getOperandNumber();
-      bool gradient =
-          slotOfResult(function, i) == kInputGradient && ins.contains(cast<IntegerAttr>(function.getResultAttr(i, kIndexAttr)).getInt());
+      bool gradient = slotOfResult(function, i) == kInputGradient && ins.contains(cast<IntegerAttr>(function.getResultAttr(i, kIndexAttr)).getInt());
       if (!gradient && !function.getResultAttr(i, kNarrowAttr))
         continue;
       Value value = operand.get(), narrow = narrowOf.lookup(value);

@@ -25,8 +25,8 @@ bool moves(Operation *op) { return isa<ReshapeOp, TransposeOp, SliceOp, Broadcas
 bool isElementwise(Operation *op) {
   if (isa<GeluOp, SiluOp, DropoutOp, RopeOp>(op))
     return true;
-  if (isa<math::ExpOp, math::Exp2Op, math::ExpM1Op, math::LogOp, math::Log2Op, math::Log10Op, math::Log1pOp, math::PowFOp, math::FPowIOp, math::RsqrtOp,
-          math::TanOp, math::SinhOp, math::CoshOp>(op))
+  if (isa<math::ExpOp, math::Exp2Op, math::ExpM1Op, math::LogOp, math::Log2Op, math::Log10Op, math::Log1pOp, math::PowFOp, math::FPowIOp,
+          math::RsqrtOp, math::TanOp, math::SinhOp, math::CoshOp>(op))
     return false;
   return isa<arith::ArithDialect, math::MathDialect>(op->getDialect()) && !isa<arith::ConstantOp>(op) && llvm::all_of(op->getResults(), isFloat);
 }

@@ -1,6 +1,8 @@
 """Random valid plans train like one device: tilings of a tiny GPT, and of models that are no language models, in f64: every gradient, every loss and every parameter after 3 steps to 1e-9.
 
-    random_tilings.py [COUNT] [FIRST SEED]     default 200 from 0
+    random_tilings.py [COUNT] [FIRST SEED] [PRECISION]     default 200 from 0
+
+PRECISION is f64, f64:bf16 or f64:f16, which have the roundings of low precision in f64 arithmetic; by default every third plan is in f64:bf16 and the others are in f64.
 
 Dropout is on, labels are ignored unevenly, the first sample is ignored wholly; tilings have pinwheels, one-row cells, prime batches and idle devices. Of
 every four, one trains with AdamW and clipping, one with AdamW, one with SGD and momentum, one with SGD and clipping; the embedding is tied throughout. Every second plan splits the backward: where it
@@ -84,14 +86,16 @@ def cases(folder, count, first):
 def main():
     count = int(sys.argv[1]) if len(sys.argv) > 1 else 200
     first = int(sys.argv[2]) if len(sys.argv) > 2 else 0
+    always = sys.argv[3] if len(sys.argv) > 3 else None
     results, references, compiling, splitting = [], {}, 0.0, 0
     worst = 0.0
     with tempfile.TemporaryDirectory() as folder:
         for seed, label, model, length, batch, data, training in cases(folder, count, first):
-            key = (label, batch, str(training))
+            precision = always or ("f64:bf16" if seed % 3 == 0 else "f64")
+            key = (label, batch, str(training), precision)
             if key not in references:
                 bundle = os.path.join(folder, f"one-{len(references)}.zorse")
-                z.compile(model, bundle, z.cluster(folder, ["d0"]), batch, length, None, training, "f64")
+                z.compile(model, bundle, z.cluster(folder, ["d0"]), batch, length, None, training, precision)
                 references[key] = bundle, outcome(folder, "one", data, bundle)
             reference_bundle, (loss, gradients, state) = references[key]
             devices = 1 + (seed * 7) % 6
@@ -105,7 +109,7 @@ def main():
                 with open(plan_file, "w") as f:
                     json.dump(plan, f)
             bundle = os.path.join(folder, "random.zorse")
-            z.compile(model, bundle, cluster, batch, length, plan_file, training, "f64")
+            z.compile(model, bundle, cluster, batch, length, plan_file, training, precision)
             compiling += time.monotonic() - begin
             if seed % 2:
                 splitting += any(" W cell " in z.call("zorse-inspect", bundle, f"--program=d{d}")[1] for d in range(devices))
@@ -119,11 +123,11 @@ def main():
             if not good:
                 keep = os.path.join(tempfile.gettempdir(), f"zorse-random-{seed}.plan.json")
                 os.replace(plan_file, keep)
-                print(f"FAIL {label}, seed {seed}: batch {batch}, {devices} devices, {training}: error {error:.3g}; plan kept as {keep}", flush=True)
+                print(f"FAIL {label}, {precision}, seed {seed}: batch {batch}, {devices} devices, {training}: error {error:.3g}; plan kept as {keep}", flush=True)
             elif len(results) % 20 == 0:
                 print(f"{len(results)} plans: worst error {worst:.3g} (limit {LIMIT:g}), compiling {compiling:.0f} s", flush=True)
     results.append(splitting >= len(results) // 3)  # else nothing is asked of W
-    z.finish(results, f"{len(results) - 1} random tilings, {splitting} of them with W: worst error {worst:.3g} (limit {LIMIT:g}), compiling {compiling:.1f} s together")
+    z.finish(results, f"{len(results) - 1} random tilings{' in ' + always if always else ''}, {splitting} of them with W: worst error {worst:.3g} (limit {LIMIT:g}), compiling {compiling:.1f} s together")
 
 
 if __name__ == "__main__":

@@ -18,7 +18,8 @@ struct Format {
 
   static Format of(Type type) {
     const llvm::fltSemantics &semantics = cast<FloatType>(type).getFloatSemantics();
-    return {static_cast<int>(APFloat::semanticsPrecision(semantics)) - 1, APFloat::semanticsMinExponent(semantics), APFloat::semanticsMaxExponent(semantics)};
+    return {static_cast<int>(APFloat::semanticsPrecision(semantics)) - 1, APFloat::semanticsMinExponent(semantics),
+            APFloat::semanticsMaxExponent(semantics)};
   }
 };
 

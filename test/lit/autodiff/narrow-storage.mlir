@@ -3,31 +3,31 @@
 // What has been rounded is two bytes wide: at cuts, in what is saved, and as operands and results of products. Gradients of parameters stay f32.
 
 // CHECK-LABEL: func.func @mlp.joint(
-// CHECK-SAME:    %[[W:[^:]+]]: tensor<8x4xf32>
+// CHECK-SAME:    %[[W:[^:]+]]: tensor<64x4xf32>
 // CHECK-SAME:    %[[X:[^:]+]]: tensor<?x4xbf16>
-// CHECK-SAME:    %[[DY:[^:]+]]: tensor<?x8xbf16>
-// CHECK-SAME:    -> (tensor<?x8xbf16> {{.*}}, tensor<?x4xbf16> {{.*}}, tensor<8x4xf32> {{.*}})
+// CHECK-SAME:    %[[DY:[^:]+]]: tensor<?x64xbf16>
+// CHECK-SAME:    -> (tensor<?x64xbf16> {{.*}}, tensor<?x4xbf16> {{.*}}, tensor<64x4xf32> {{.*}})
 // CHECK:         %[[COPY:.+]] = arith.truncf %[[W]]
-// CHECK:         %[[H:.+]] = zorse.matmul %[[X]], %[[COPY]] {transpose_b} : tensor<?x4xbf16>, tensor<8x4xbf16> -> tensor<?x8xbf16>
+// CHECK:         %[[H:.+]] = zorse.matmul %[[X]], %[[COPY]] {transpose_b} : tensor<?x4xbf16>, tensor<64x4xbf16> -> tensor<?x64xbf16>
 // CHECK:         %[[WIDE:.+]] = arith.extf %[[H]]
-// CHECK:         %[[Y:.+]] = zorse.gelu %[[WIDE]] : tensor<?x8xf32>
+// CHECK:         %[[Y:.+]] = zorse.gelu %[[WIDE]] : tensor<?x64xf32>
 // CHECK:         %[[OUT:.+]] = arith.truncf %[[Y]]
 // CHECK:         zorse.gelu_grad
 // CHECK:         %[[DH:.+]] = arith.truncf
-// CHECK:         zorse.contract %[[DH]], %[[X]] : tensor<?x8xbf16>, tensor<?x4xbf16> -> tensor<8x4xf32>
-// CHECK:         %[[DX:.+]] = zorse.matmul %[[DH]], %[[COPY]] : tensor<?x8xbf16>, tensor<8x4xbf16> -> tensor<?x4xf32>
+// CHECK:         zorse.contract %[[DH]], %[[X]] : tensor<?x64xbf16>, tensor<?x4xbf16> -> tensor<64x4xf32>
+// CHECK:         %[[DX:.+]] = zorse.matmul %[[DH]], %[[COPY]] : tensor<?x64xbf16>, tensor<64x4xbf16> -> tensor<?x4xf32>
 // CHECK:         %[[GRADIENT:.+]] = arith.truncf %[[DX]]
 // CHECK:         return %[[OUT]], %[[GRADIENT]],
 
 // SLICED-LABEL: func.func @mlp.forward(
-// SLICED-SAME:    tensor<?x8xbf16> {zorse.index = 0 : i64, zorse.slot = "saved"}
-func.func @mlp.forward(%w: tensor<8x4xf32> {zorse.slot = "parameter", zorse.index = 0 : i64, zorse.gradient},
+// SLICED-SAME:    tensor<?x64xbf16> {zorse.index = 0 : i64, zorse.slot = "saved"}
+func.func @mlp.forward(%w: tensor<64x4xf32> {zorse.slot = "parameter", zorse.index = 0 : i64, zorse.gradient},
                        %x: tensor<?x4xf32> {zorse.slot = "boundary_in", zorse.index = 0 : i64, zorse.gradient, zorse.narrow = bf16})
-    -> (tensor<?x8xf32> {zorse.slot = "boundary_out", zorse.index = 0 : i64, zorse.gradient, zorse.narrow = bf16}) {
-  %c = zorse.round %w to bf16 {straight_through} : tensor<8x4xf32>
-  %h = zorse.matmul %x, %c {transpose_b} : tensor<?x4xf32>, tensor<8x4xf32> -> tensor<?x8xf32>
-  %hr = zorse.round %h to bf16 : tensor<?x8xf32>
-  %y = zorse.gelu %hr : tensor<?x8xf32>
-  %yr = zorse.round %y to bf16 : tensor<?x8xf32>
-  return %yr : tensor<?x8xf32>
+    -> (tensor<?x64xf32> {zorse.slot = "boundary_out", zorse.index = 0 : i64, zorse.gradient, zorse.narrow = bf16}) {
+  %c = zorse.round %w to bf16 {straight_through} : tensor<64x4xf32>
+  %h = zorse.matmul %x, %c {transpose_b} : tensor<?x4xf32>, tensor<64x4xf32> -> tensor<?x64xf32>
+  %hr = zorse.round %h to bf16 : tensor<?x64xf32>
+  %y = zorse.gelu %hr : tensor<?x64xf32>
+  %yr = zorse.round %y to bf16 : tensor<?x64xf32>
+  return %yr : tensor<?x64xf32>
 }
