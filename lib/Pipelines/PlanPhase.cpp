@@ -2,6 +2,7 @@
 
 #include "zorse/Bundle/DeviceKinds.h"
 #include "zorse/Planning/Search.h"
+#include "zorse/Summary/Summary.h"
 
 #include <fstream>
 #include <set>
@@ -77,7 +78,7 @@ std::optional<PlanOutcome> makePlan(const std::string &clusterFile, const std::s
               ". Change one of them";
       return std::nullopt;
     }
-    if (!planning::applyCluster(*plan, *cluster, summary.compute_type(), error) || !step::validatePlan(*plan, summary, error)) {
+    if (!planning::applyCluster(*plan, *cluster, zorse::productType(summary), error) || !step::validatePlan(*plan, summary, error)) {
       error = planFile + ": " + error;
       return std::nullopt;
     }

@@ -44,6 +44,11 @@ Precision zorse::precisionOf(const bundle::ModelSummary &summary) {
   return {wideType(summary.compute_type()), summary.rounded_to(), summary.wide_residual()};
 }
 
+bundle::ElementType zorse::productType(const bundle::ModelSummary &summary) {
+  // In f64 roundings are a test of what is computed, and nothing is stored in two bytes.
+  return isHalf(summary.rounded_to()) && summary.compute_type() != bundle::F64 ? summary.rounded_to() : summary.compute_type();
+}
+
 bundle::ElementType zorse::computeType(const bundle::ModelSummary &summary, const bundle::GroupInfo &group) {
   return isHalf(summary.compute_type()) && group.trainable() && group.type() == bundle::F32 ? summary.compute_type() : group.type();
 }

@@ -1,5 +1,7 @@
 #include "Tilings.h"
 
+#include "zorse/Summary/Summary.h"
+
 #include <algorithm>
 #include <cmath>
 #include <numeric>
@@ -359,7 +361,7 @@ private:
     step::Plan plan;
     plan.model = problem.summary.content_hash();
     plan.batch = problem.batch;
-    plan.devices = planDevices(problem.cluster, problem.summary.compute_type());
+    plan.devices = planDevices(problem.cluster, zorse::productType(problem.summary));
     planLinks(problem.cluster, plan);
     plan.cells = cells;
     plan.schedule.kind = step::ScheduleKind::Explicit;

@@ -69,7 +69,9 @@ struct Case {
   HalfProduct product(std::vector<float> &wide, std::vector<uint16_t> &half) const {
     wide = before;
     half.assign(m * ldc, 0x7fc1);
-    return {type, transposeA, transposeB, m, n, k, a.data(), lda, b.data(), ldb, narrowC, add, narrowC ? static_cast<void *>(half.data()) : wide.data(), ldc};
+    return {
+        type, transposeA, transposeB, m, n, k, a.data(), lda, b.data(), ldb, narrowC, add, narrowC ? static_cast<void *>(half.data()) : wide.data(),
+        ldc};
   }
 };
 

@@ -12,6 +12,7 @@
 #include "zorse/Step/RandomPlan.h"
 #include "zorse/Step/Schedules.h"
 #include "zorse/Step/ShowBytes.h"
+#include "zorse/Summary/Summary.h"
 #include "zorse/runtime/Overwrites.h"
 #include "zorse/runtime/StandardStreams.h"
 
@@ -107,8 +108,7 @@ std::optional<step::Plan> readPlan(const std::string &path, const LoadedModel &m
     error = path + ": was made for another model (" + plan->model + "; this one is " + model.summary.content_hash() + ")";
     return std::nullopt;
   }
-  if ((cluster && !planning::applyCluster(*plan, *cluster, model.summary.compute_type(), error)) ||
-      !step::validatePlan(*plan, model.summary, error)) {
+  if ((cluster && !planning::applyCluster(*plan, *cluster, productType(model.summary), error)) || !step::validatePlan(*plan, model.summary, error)) {
     error = path + ": " + error;
     return std::nullopt;
   }

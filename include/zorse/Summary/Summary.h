@@ -52,6 +52,9 @@ struct Precision {
 std::optional<Precision> parsePrecision(const std::string &text);
 Precision precisionOf(const bundle::ModelSummary &summary);
 
+/// The type of the operands of matrix products: which of a device's speeds counts.
+bundle::ElementType productType(const bundle::ModelSummary &summary);
+
 /// Of regions bound to slots, in bytes.
 inline constexpr uint64_t kRegionAlignment = 64;
 constexpr uint64_t alignRegion(uint64_t bytes) { return (bytes + kRegionAlignment - 1) / kRegionAlignment * kRegionAlignment; }

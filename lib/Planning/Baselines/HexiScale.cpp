@@ -6,6 +6,7 @@
 #include "ZorsePaper.h"
 
 #include "zorse/Step/Deal.h"
+#include "zorse/Summary/Summary.h"
 
 #include <algorithm>
 #include <cmath>
@@ -75,7 +76,7 @@ std::optional<Layout> zorse::planning::hexiscale(const Problem &problem, std::st
   const Layers layers(problem.summary);
   const int64_t total = static_cast<int64_t>(layers.count());
   const size_t n = problem.cluster.devices.size();
-  const size_t type = speedIndex(problem.summary.compute_type());
+  const size_t type = speedIndex(zorse::productType(problem.summary));
   double flops = 0;
   for (const auto &unit : problem.summary.units())
     flops += unit.forward_flops_per_row() + unit.backward_flops_per_row();

@@ -58,7 +58,7 @@ std::optional<CostModel> CostModel::make(const bundle::ModelSummary &summary, co
   std::unordered_map<std::string, uint32_t> byName;
   for (uint32_t d = 0; d < cluster.devices.size(); ++d)
     byName[cluster.devices[d].name] = d;
-  const bundle::ElementType type = summary.compute_type();
+  const bundle::ElementType type = productType(summary);
   using Key = decltype(keyOf(cluster.devices[0], 0.0, cluster.nodes[0], 0.0, nullptr));
   std::map<Key, uint32_t> classes;
   bundle::Topology topology = cluster.topology;
@@ -102,8 +102,10 @@ std::optional<CostModel> CostModel::make(const bundle::ModelSummary &summary, co
   if (!unable.empty()) {
     if (unable.size() > 300)
       unable = unable.substr(0, unable.find(',', 250)) + ", ...";
-    error = "the model computes in " + std::string(elementTypeName(type)) + ", which these devices cannot: " + unable +
-            "; leave them out of the cluster, give their speed.\"" + elementTypeName(type) + "\", or compile the model in another type";
+    error =
+        "the model computes in " + std::string(elementTypeName(type)) + ", which these devices cannot: " + unable +
+        "; leave them out of the cluster, compile the model in another type, or say how fast they are with values that are only stored so (speed: {" +
+        elementTypeName(type) + ": ...}, about that of f32): the mathematics is the same";
     return std::nullopt;
   }
   if (profile)

@@ -14,7 +14,7 @@ step::Plan zorse::planning::makePlan(const Problem &problem, const Layout &layou
   step::Plan plan;
   plan.model = problem.summary.content_hash();
   plan.batch = problem.batch;
-  plan.devices = planDevices(problem.cluster, problem.summary.compute_type());
+  plan.devices = planDevices(problem.cluster, productType(problem.summary));
   plan.hostMemory = hostMemory(problem.cluster);
   planLinks(problem.cluster, plan);
   plan.schedule = layout.schedule;
