@@ -1,6 +1,6 @@
 """PyTorch's training step on this machine, for comparison: tokens/s of the benchmark models, eager or compiled.
 
-    torch_step.py MODEL --batch 4 --sequence 256 --threads 1 [--compile] [--steps 6]
+    torch_step.py MODEL --batch 4 --sequence 256 --threads 1 [--compile] [--autocast] [--steps 6]
 
 Prints one line per step and `tokens/s <best> <median>` last. Fused AdamW with clipping, weights tied as in the exported model.
 """
@@ -21,6 +21,7 @@ parser.add_argument("--sequence", type=int, default=256)
 parser.add_argument("--threads", type=int, default=1)
 parser.add_argument("--steps", type=int, default=6)
 parser.add_argument("--compile", action="store_true")
+parser.add_argument("--autocast", action="store_true", help="to bf16")
 a = parser.parse_args()
 torch.manual_seed(0)
 torch.set_num_threads(a.threads)
@@ -32,7 +33,8 @@ for step in range(a.steps):
     ids = torch.randint(0, model.config.vocabulary, (a.batch, a.sequence + 1))
     begin = time.perf_counter()
     optimizer.zero_grad(set_to_none=True)
-    loss = step_model(ids[:, :-1], ids[:, 1:].contiguous())
+    with torch.autocast("cpu", torch.bfloat16, enabled=a.autocast):
+        loss = step_model(ids[:, :-1], ids[:, 1:].contiguous())
     loss.backward()
     torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
     optimizer.step()

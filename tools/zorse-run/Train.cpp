@@ -2,6 +2,7 @@
 
 #include "JobOutput.h"
 
+#include "zorse/Summary/Summary.h"
 #include "zorse/runtime/Data.h"
 #include "zorse/runtime/DeviceFactors.h"
 #include "zorse/runtime/Drivers.h"
@@ -168,7 +169,7 @@ private:
       Result<const Driver *> driver = findDriver(kind, kind);
       if (driver.failed())
         return driver.error();
-      Result<std::string> library = (*driver)->numerics();
+      Result<std::string> library = (*driver)->numerics(isHalf(productType(bundle.summary)));
       if (library.failed())
         return library;
       mine.push_back(*library);

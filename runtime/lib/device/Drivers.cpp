@@ -30,7 +30,8 @@ Result<std::unique_ptr<QueuedDevice>> makeNull(const DeviceRequest &request) {
 const std::vector<Driver> &zorse::runtime::drivers() {
   static const std::vector<Driver> all = {
       {"cpu", makeCpu, processorHere, CpuDevice::matrixLibrary},
-      {"null", makeNull, [] { return std::string("none"); }, [] { return Result<std::string>(std::string("none (null devices compute nothing)")); }},
+      {"null", makeNull, [] { return std::string("none"); },
+       [](bool) { return Result<std::string>(std::string("none (null devices compute nothing)")); }},
   };
   return all;
 }

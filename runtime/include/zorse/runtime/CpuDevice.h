@@ -40,7 +40,7 @@ public:
 
   /// The matrix library that devices of this process use, with version and processor: the bits of products depend on it. An error where ZORSE_GEMM
   /// names none.
-  static Result<std::string> matrixLibrary();
+  static Result<std::string> matrixLibrary(bool halfPrecision);
 
   /// "onednn" or "openblas".
   std::string gemmName() const;

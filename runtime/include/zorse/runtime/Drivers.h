@@ -23,9 +23,9 @@ struct Driver {
   Result<std::unique_ptr<QueuedDevice>> (*make)(const DeviceRequest &request);
   /// The most that devices of this kind run here: one of DeviceKind.architectures, or a name of its own.
   std::string (*architecture)();
-  /// What the bits of its results depend on beside the bundle: libraries with versions. May fail where the environment asks for one that is not
-  /// there.
-  Result<std::string> (*numerics)();
+  /// What the bits of its results depend on beside the bundle: libraries with versions, and what multiplies half precision if the bundle has some.
+  /// May fail where the environment asks for a library that is not there.
+  Result<std::string> (*numerics)(bool halfPrecision);
 };
 
 const std::vector<Driver> &drivers();

@@ -2,6 +2,7 @@
 
 #include "../HostMemory.h"
 #include "CpuBody.h"
+#include "HalfGemm.h"
 #include "Processor.h"
 #include "ThreadPool.h"
 #include "bundle.pb.h"
@@ -62,9 +63,11 @@ std::string CpuDevice::description() const {
   return impl_->options.name + " (cpu, " + std::to_string(threads) + (threads == 1 ? " thread)" : " threads)");
 }
 
-Result<std::string> CpuDevice::matrixLibrary() {
+Result<std::string> CpuDevice::matrixLibrary(bool halfPrecision) {
   Result<const Gemm *> gemm = chooseGemm({});
-  return gemm.failed() ? Result<std::string>(gemm.error()) : Result<std::string>((*gemm)->identity());
+  if (gemm.failed())
+    return gemm.error();
+  return (*gemm)->identity() + (halfPrecision ? std::string(", half precision by ") + halfGemmIdentity() : "");
 }
 
 std::string CpuDevice::gemmName() const { return impl_->gemm->name(); }
