@@ -102,6 +102,9 @@ private:
     if (isa<ReshapeOp, TransposeOp, SliceOp, BroadcastOp, ConcatOp>(op) && operandsNarrow(0, op->getNumOperands())) {
       readNarrow(0, op->getNumOperands());
       retype(op->getResult(0));
+    } else if (isa<GatherOp>(op) && operandsNarrow(0, 1)) {
+      readNarrow(0, 1);
+      retype(op->getResult(0));
     } else if (isa<MatmulOp, ContractOp>(op) && operandsNarrow(0, 2)) {
       readNarrow(0, 2);
       if (isOnlyRounded(op->getResult(0)))

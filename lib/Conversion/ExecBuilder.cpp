@@ -8,6 +8,7 @@ using namespace zorse::conversion;
 
 // Enumerations of the dialect and of the schema are cast into each other.
 static_assert(int(exec::ValueKind::Deferred) == bundle::Value::DEFERRED_BLOCK && int(exec::Phase::Report) == bundle::REPORT);
+static_assert(int(exec::Task::Cast) == bundle::Compute::CAST_PARAMETERS && int(exec::ValueKind::ParameterCopy) == bundle::Value::PARAMETER_COPY);
 static_assert(int(exec::Task::SumLoss) == bundle::Compute::SUM_LOSS && int(exec::QueueKind::Io) == bundle::IO);
 static_assert(int(exec::MemoryKind::Nvme) == bundle::NVME && int(exec::Access::Accumulate) == bundle::ACCUMULATE);
 static_assert(int(exec::Order::Transport) == bundle::TRANSPORT);
@@ -73,6 +74,7 @@ exec::ValueAttr ExecBuilder::value(bundle::Value::Kind kind, uint32_t id, uint32
     const bundle::ModelSummary &s = *names.summary;
     switch (kind) {
     case bundle::Value::PARAMETERS:
+    case bundle::Value::PARAMETER_COPY:
     case bundle::Value::GRADIENTS:
     case bundle::Value::REDUCED_GRADIENTS:
     case bundle::Value::MOMENTS:

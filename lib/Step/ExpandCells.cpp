@@ -285,7 +285,9 @@ private:
       for (int64_t dim : parameter.shape())
         elements *= dim;
       uint64_t size = elementBytes(gradients ? parameter.type() : x.computeType(parameter.group()));
-      Value value{gradients ? bundle::Value::GRADIENTS : bundle::Value::PARAMETERS,
+      Value value{gradients                        ? bundle::Value::GRADIENTS
+                  : x.hasMaster(parameter.group()) ? bundle::Value::PARAMETER_COPY
+                                                   : bundle::Value::PARAMETERS,
                   parameter.group(),
                   0,
                   parameter.offset(),

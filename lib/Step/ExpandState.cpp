@@ -1,5 +1,6 @@
 // Gathers, reductions, norms, the decision, updates and the report.
 //
+//   CAST (g, owner) -> AllGather g -> F                    (the cast where units read copies)
 //   B, W  -> ReduceScatter g -> NORM (g, owner) -> AllReduce of sums -> DECIDE per owner -> UPDATE (g, owner)
 //   SUM_LOSS ------------------------------------^                          '-> Report (first owner)
 //
@@ -17,7 +18,7 @@ namespace bundle = zorse::bundle;
 
 class StateExpander {
 public:
-  explicit StateExpander(Expansion &x) : x(x), reduction(x.summary.groups_size(), kNone) {}
+  explicit StateExpander(Expansion &x) : x(x), reduction(x.summary.groups_size(), kNone), casts(x.summary.groups_size()) {}
 
   void loadsAndGathers() {
     for (uint32_t d = 0; d < x.plan.devices.size(); ++d) {
@@ -35,8 +36,15 @@ public:
         groups.push_back(g);
     auto firstUnit = [&](uint32_t g) { return x.summary.groups(g).units_size() ? x.summary.groups(g).units(0) : 0; };
     std::stable_sort(groups.begin(), groups.end(), [&](uint32_t a, uint32_t b) { return firstUnit(a) < firstUnit(b); });
-    for (uint32_t g : groups)
+    for (uint32_t g = 0; g < x.ownersOf.size(); ++g)
+      if (x.hasMaster(g))
+        for (uint32_t d : x.ownersOf[g])
+          addCast(g, d, static_cast<int32_t>(firstUnit(g)));
+    for (uint32_t g : groups) {
       addGather(g, static_cast<int32_t>(firstUnit(g)));
+      for (auto [device, cast] : casts[g])
+        x.addEdge(cast, x.gather[g]);
+    }
     // One op between a chunk's state and its forwards: not an edge from every group to every cell.
     for (const Chunk &chunk : x.chunks) {
       uint32_t ready = x.addOp(0, kShortRank, 0, chunk.unitBegin);
@@ -44,6 +52,9 @@ public:
       for (uint32_t g : x.groupsIn(chunk.unitBegin, chunk.unitEnd))
         if (x.gather[g] != kNone)
           x.addEdge(x.gather[g], ready);
+        else
+          for (auto [device, cast] : casts[g])
+            x.addEdge(cast, ready); // of the device that reads, owns all and shares nothing
       for (uint32_t c : chunk.cells)
         x.addEdge(ready, x.cells[c].forward);
     }
@@ -153,12 +164,31 @@ private:
       Entry &half = x.addHalf(d, kCollective, EntryKind::AllGather, bundle::GATHER);
       half.group = static_cast<int32_t>(g);
       half.collective = collective;
-      half.value = {bundle::Value::PARAMETERS, g, 0, 0, x.summary.groups(g).elements(), 0};
+      half.value = {readKind(g), g, 0, 0, x.summary.groups(g).elements(), 0};
       if (h.reads)
         half.region = region(h.parameters, 0, bytes);
       if (h.owns())
         half.to = elementRegion(h.parameters, h.reads ? 0 : h.begin, h.begin, h.end, gatheredSize(g));
     }
+  }
+
+  bundle::Value::Kind readKind(uint32_t g) const { return x.hasMaster(g) ? bundle::Value::PARAMETER_COPY : bundle::Value::PARAMETERS; }
+
+  /// The owned extent of a group's copy, whole: gathers carry the padding, too.
+  void addCast(uint32_t g, uint32_t d, int32_t firstUnit) {
+    const Holding &h = *x.findHolding(d, g);
+    uint32_t op = x.addOp(x.costs->norm(d, h.end - h.begin), kShortRank, 0, firstUnit); // as a norm it reads every element once
+    casts[g].push_back({d, op});
+    addTask(d, bundle::Compute::CAST_PARAMETERS, bundle::GATHER, static_cast<int32_t>(g));
+    x.addEdge(x.loadScalars[d], op);
+    x.touch(op, h.master);
+    x.touch(op, h.parameters);
+    if (x.lean)
+      return;
+    x.addCall(x.summary.cast_body(), -1, h.end - h.begin, 0);
+    x.addSlot(bundle::STATE, 0, bundle::READ, masterRegion(h, h.begin, h.end), {bundle::Value::PARAMETERS, g, 0, h.begin, h.end, 0});
+    x.addSlot(bundle::PARAMETER, 0, bundle::WRITE, elementRegion(h.parameters, h.reads ? 0 : h.begin, h.begin, h.end, gatheredSize(g)),
+              {bundle::Value::PARAMETER_COPY, g, 0, h.begin, h.end, 0});
   }
 
   void addReduction(uint32_t g) {
@@ -338,8 +368,9 @@ private:
   }
 
   Expansion &x;
-  std::vector<std::vector<uint32_t>> done; ///< per device: ops after all of a chunk's tasks
-  std::vector<uint32_t> reduction;         ///< per group: what its backward tasks precede
+  std::vector<std::vector<uint32_t>> done;                       ///< per device: ops after all of a chunk's tasks
+  std::vector<uint32_t> reduction;                               ///< per group: what its backward tasks precede
+  std::vector<std::vector<std::pair<uint32_t, uint32_t>>> casts; ///< per group: (owner, op that makes its part of the copy)
 };
 
 } // namespace

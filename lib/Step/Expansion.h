@@ -194,7 +194,7 @@ struct Expansion {
   std::vector<uint32_t> groupsIn(int32_t unitBegin, int32_t unitEnd);
 
   /// Type of a group's parameters as units read them and gathers carry them.
-  bundle::ElementType computeType(uint32_t group) const { return zorse::computeType(summary, summary.groups(static_cast<int>(group))); }
+  bundle::ElementType computeType(uint32_t group) const { return zorse::computeType(summary.groups(static_cast<int>(group))); }
   /// Owners of trainable groups keep a copy in the group's type besides, which updates write.
   bool hasMaster(uint32_t group) const { return computeType(group) != summary.groups(group).type(); }
 

@@ -49,8 +49,8 @@ bundle::ElementType zorse::productType(const bundle::ModelSummary &summary) {
   return isHalf(summary.rounded_to()) && summary.compute_type() != bundle::F64 ? summary.rounded_to() : summary.compute_type();
 }
 
-bundle::ElementType zorse::computeType(const bundle::ModelSummary &summary, const bundle::GroupInfo &group) {
-  return isHalf(summary.compute_type()) && group.trainable() && group.type() == bundle::F32 ? summary.compute_type() : group.type();
+bundle::ElementType zorse::computeType(const bundle::GroupInfo &group) {
+  return group.copy_type() == bundle::ELEMENT_TYPE_UNSPECIFIED ? group.type() : group.copy_type();
 }
 
 int64_t zorse::elementsOf(const bundle::ParameterInfo &parameter) {

@@ -96,7 +96,7 @@ public:
       return std::move(result);
     if (failed(describeUnits()) || failed(describeValues()))
       return failure();
-    layOutGroups(summary(), options.decay);
+    layOutGroups(summary(), options.decay, copies);
     if (failed(buildDenominators(builder, graph, inputIndex, summary())))
       return failure();
     auto computeType = bundle::ElementType(summary().compute_type());
@@ -149,6 +149,8 @@ private:
         info.set_name(graph.nameOf(argument).str());
         info.set_type(*element);
         info.set_trainable(graph.isTrained(argument));
+        Type copy = graph.narrow.lookup(argument);
+        copies.push_back(!copy ? bundle::ELEMENT_TYPE_UNSPECIFIED : copy.isBF16() ? bundle::BF16 : bundle::F16);
         setShape(info, type);
         if (info.trainable())
           summary().set_compute_type(*element);
@@ -309,6 +311,7 @@ private:
   std::vector<std::string> kinds;
   std::vector<autodiff::Differentiated> functions; ///< by class
   std::vector<autodiff::SplitBackward> splits;     ///< by class
+  std::vector<bundle::ElementType> copies;         ///< by parameter: the type it is read in; unspecified: its own
   DenseMap<Value, unsigned> parameterIndex, inputIndex;
 };
 
@@ -358,4 +361,6 @@ void units::assignBodies(UnitModel &model, const std::function<BodyFacts(StringR
   summary.set_norm_body(facts("norm").body);
   summary.set_sum_loss_body(facts("sum_loss").body);
   summary.set_decide_body(facts("decide").body);
+  if (llvm::any_of(summary.groups(), [](const bundle::GroupInfo &group) { return group.copy_type() != bundle::ELEMENT_TYPE_UNSPECIFIED; }))
+    summary.set_cast_body(facts("cast").body);
 }

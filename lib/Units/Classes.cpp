@@ -78,7 +78,7 @@ private:
   std::string leafText(Value value) const {
     if (auto argument = dyn_cast<BlockArgument>(value))
       return std::string(graph.isParameter(argument) ? (graph.isTrained(argument) ? "parameter " : "constant ") : "input ") +
-             typeText(value.getType());
+             typeText(value.getType()) + narrowText(value);
     return std::string(graph.active.contains(value) ? "value " : "value without gradient ") + typeText(value.getType()) + narrowText(value);
   }
 

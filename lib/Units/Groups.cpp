@@ -19,23 +19,23 @@ bool units::decays(const bundle::ParameterInfo &parameter, const DecayRule &rule
   return !containsOne(rule.never) && (rule.always.empty() || containsOne(rule.always));
 }
 
-void units::layOutGroups(bundle::ModelSummary &summary, const DecayRule &rule) {
+void units::layOutGroups(bundle::ModelSummary &summary, const DecayRule &rule, llvm::ArrayRef<bundle::ElementType> copies) {
   std::vector<std::vector<uint32_t>> using_(summary.parameters_size());
   for (int u = 0; u < summary.units_size(); ++u)
     for (uint32_t parameter : summary.units(u).parameters())
       using_[parameter].push_back(u);
 
   // Ordered by first use, trained before frozen.
-  std::map<std::tuple<std::vector<uint32_t>, bool, int>, std::vector<uint32_t>> members;
+  std::map<std::tuple<std::vector<uint32_t>, bool, int, int>, std::vector<uint32_t>> members;
   for (int p = 0; p < summary.parameters_size(); ++p) {
     auto &parameter = *summary.mutable_parameters(p);
     parameter.set_decays(decays(parameter, rule));
-    members[{using_[p], !parameter.trainable(), int(parameter.type())}].push_back(p);
+    members[{using_[p], !parameter.trainable(), int(parameter.type()), int(copies[p])}].push_back(p);
   }
 
   summary.clear_groups();
   for (auto &[key, parameters] : members) {
-    auto &[units, frozen, type] = key;
+    auto &[units, frozen, type, copy] = key;
     std::stable_partition(parameters.begin(), parameters.end(), [&](uint32_t p) { return summary.parameters(p).decays(); });
     bundle::GroupInfo &group = *summary.add_groups();
     uint32_t id = summary.groups_size() - 1;
@@ -44,9 +44,10 @@ void units::layOutGroups(bundle::ModelSummary &summary, const DecayRule &rule) {
       name += (name.empty() ? "" : " + ") + summary.units(unit).name();
     if (units.size() > 3)
       name = summary.units(units.front()).name() + " + ... + " + summary.units(units.back()).name();
-    group.set_name(frozen ? name + " (frozen)" : name);
+    group.set_name(frozen ? name + " (frozen)" : copy ? name + " (" + elementTypeName(bundle::ElementType(copy)) + ")" : name);
     group.set_trainable(!frozen);
     group.set_type(bundle::ElementType(type));
+    group.set_copy_type(bundle::ElementType(copy));
     group.mutable_units()->Add(units.begin(), units.end());
 
     const int64_t alignment = int64_t(kStateAlignment / elementBytes(group.type()));

@@ -196,7 +196,30 @@ static Type roundedTo(Value value) {
   return llvm::all_of(op->getOperands(), [&](Value operand) { return roundedTo(operand) == type; }) ? type : Type();
 }
 
+/// The type in which all that read a trained parameter want it: products read its rounding, and rows of tables are rounded when they are looked up.
+static Type readAs(BlockArgument parameter) {
+  Type type;
+  auto wants = [&](Operation *reader) {
+    auto round = dyn_cast<RoundOp>(reader);
+    if (!round || (type && type != round.getTo()))
+      return false;
+    type = round.getTo();
+    return true;
+  };
+  for (OpOperand &use : parameter.getUses()) {
+    auto gather = dyn_cast<GatherOp>(use.getOwner());
+    if (gather && use.getOperandNumber() == 0 ? !llvm::all_of(gather->getUsers(), wants) : !wants(use.getOwner()))
+      return {};
+  }
+  return type;
+}
+
 void units::findNarrowValues(ModelGraph &graph, ArrayRef<int> ends) {
+  for (BlockArgument argument : func::FuncOp(graph.model).getArguments())
+    if (graph.isParameter(argument) && graph.isTrained(argument) && getElementTypeOrSelf(argument.getType()).isF32())
+      if (Type type = readAs(argument))
+        graph.narrow[argument] = type;
+
   auto unitOf = [&](Operation *op) { return llvm::upper_bound(ends, graph.position.lookup(op)) - ends.begin(); };
   for (Operation *op : graph.order)
     for (Value value : op->getResults()) {

@@ -26,7 +26,7 @@ struct ModelGraph {
   llvm::DenseSet<mlir::Value> active;              ///< values with a gradient: from a trained parameter to a numerator
 
   /// Values that cross cuts in half precision, which they have been rounded to: one unit alone reads each, so that its gradient is complete there.
-  /// Filled when the cuts are known; empty where units compute in f64.
+  /// And trained parameters that are read as copies in half precision. Filled when the cuts are known; empty where units compute in f64.
   llvm::DenseMap<mlir::Value, mlir::Type> narrow;
 
   bool onSpine(mlir::Operation *op) const { return position.count(op); }

@@ -82,6 +82,8 @@ std::string verify::describeValue(const Model &model, const bundle::Value &value
     return "scratch";
   case bundle::Value::PARAMETERS:
     return "parameters of " + named("group", summary.groups(), value.id()) + ", elements " + rows + ", version " + std::to_string(value.version());
+  case bundle::Value::PARAMETER_COPY:
+    return "copy of the parameters of " + named("group", summary.groups(), value.id()) + ", elements " + rows;
   case bundle::Value::GRADIENTS:
     return "gradient accumulator of " + named("group", summary.groups(), value.id()) + ", elements " + rows;
   case bundle::Value::REDUCED_GRADIENTS:
@@ -138,6 +140,8 @@ std::string Device::describe(const bundle::Entry &entry) const {
       return "decision";
     case bundle::Compute::UPDATE_GROUP:
       return "update of " + (compute.group() >= 0 ? named("group", model.summary.groups(), uint32_t(compute.group())) : std::string("no group"));
+    case bundle::Compute::CAST_PARAMETERS:
+      return "cast of " + (compute.group() >= 0 ? named("group", model.summary.groups(), uint32_t(compute.group())) : std::string("no group"));
     case bundle::Compute::SUM_LOSS:
       return "loss sum" + cell;
     default:

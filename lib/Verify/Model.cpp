@@ -58,6 +58,15 @@ bool Model::checkSummary(std::vector<Finding> &findings) {
     if (group.elements() < 0 || product(group.elements(), elementSize(group.type())) < 0 || !elementSize(group.type()) ||
         group.decaying_elements() < 0 || group.decaying_elements() > group.elements() || !indices(group.parameters(), summary.parameters_size()))
       return fail("group '" + group.name() + "' has impossible elements, type or parameters");
+  for (const auto &group : summary.groups()) {
+    if (group.copy_type() == bundle::ELEMENT_TYPE_UNSPECIFIED)
+      continue;
+    if (!group.trainable() || group.type() != bundle::F32 || (group.copy_type() != bundle::BF16 && group.copy_type() != bundle::F16))
+      return fail("group '" + group.name() + "' has copies of an impossible type");
+    copies = true;
+  }
+  if (copies && summary.cast_body() >= uint32_t(bodies.bodies_size()))
+    return fail("body " + std::to_string(summary.cast_body()) + " of " + std::to_string(bodies.bodies_size()) + ", which casts, does not exist");
   for (const auto &value : summary.values())
     if (value.bytes_per_row() < 0 || value.bytes_per_row() > kMaxSize || value.producer() >= uint32_t(summary.units_size()) ||
         !indices(value.users(), summary.units_size()))
@@ -182,6 +191,9 @@ bool Model::checkBodies(std::vector<Finding> &findings) {
     for (uint32_t m = 0; m < summary.moments(); ++m)
       good = good && needs(update, bundle::STATE, 2 + m, change, "the moments");
   }
+  if (copies)
+    good = good && needs(summary.cast_body(), bundle::STATE, 0, read, "the parameters") &&
+           needs(summary.cast_body(), bundle::PARAMETER, 0, {bundle::WRITE}, "their copy");
   return good && needs(summary.norm_body(), bundle::STATE, 1, read, "the gradients") &&
          needs(summary.norm_body(), bundle::SUMS_SLOT, 0, add, "the sums") &&
          (!summary.loss_size() || needs(summary.sum_loss_body(), bundle::SUMS_SLOT, 0, add, "the sums")) &&

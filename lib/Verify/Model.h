@@ -70,6 +70,10 @@ public:
   bool hasWork(const PlanView::Cell &cell, bundle::Compute::Task task) const;
 
   int64_t groupElementSize(uint32_t group) const { return elementSize(summary.groups(group).type()); }
+  /// Whether units read copies of a group's parameters in a type of their own, and the size of an element of what they read.
+  bool hasCopy(uint32_t group) const { return summary.groups(group).copy_type() != bundle::ELEMENT_TYPE_UNSPECIFIED; }
+  int64_t copyElementSize(uint32_t group) const { return hasCopy(group) ? elementSize(summary.groups(group).copy_type()) : groupElementSize(group); }
+  bool hasCopies() const { return copies; }
   bool trainable(uint32_t group) const { return summary.groups(group).trainable(); }
   /// Some state is updated: there is a decision, and the host sees it.
   bool decides() const {
@@ -92,6 +96,8 @@ public:
   }
 
 private:
+  bool copies = false; ///< some group has a copy_type
+
   /// Those of its bodies that the plan's tasks may call.
   std::vector<uint32_t> bodiesOf(const bundle::UnitInfo &unit) const;
   bool checkSummary(std::vector<Finding> &findings);

@@ -225,9 +225,11 @@ bool Replay::prepare() {
       const auto &value = gather ? e.all_gather().value() : e.reduce_scatter().value();
       const auto &full = gather ? e.all_gather().full() : e.reduce_scatter().full();
       const auto &members = gather ? e.all_gather().readers() : e.reduce_scatter().contributors();
-      int64_t bytes = model.summary.groups(int(group)).elements() * model.groupElementSize(group);
+      const int64_t elements = model.summary.groups(int(group)).elements(),
+                    element = gather ? model.copyElementSize(group) : model.groupElementSize(group);
+      int64_t bytes = elements * element;
       declared(value, uint64_t(bytes));
-      bool kind = gather ? value.kind() == bundle::Value::PARAMETERS
+      bool kind = gather ? value.kind() == (model.hasCopy(group) ? bundle::Value::PARAMETER_COPY : bundle::Value::PARAMETERS)
                          : value.kind() == bundle::Value::REDUCED_GRADIENTS || value.kind() == bundle::Value::GRADIENTS;
       if (!kind || value.id() != group || value.begin() != 0 || value.end() != model.summary.groups(int(group)).elements())
         good = fail(Code::Declared, "declares " + device.describe(value) + ", expects the whole group");

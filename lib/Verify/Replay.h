@@ -94,7 +94,7 @@ private:
   }
   static bool isState(bundle::Value::Kind kind) {
     return kind == bundle::Value::PARAMETERS || kind == bundle::Value::MOMENTS || kind == bundle::Value::GRADIENTS ||
-           kind == bundle::Value::REDUCED_GRADIENTS;
+           kind == bundle::Value::REDUCED_GRADIENTS || kind == bundle::Value::PARAMETER_COPY;
   }
 
   Content contentOf(const Logical &value, int64_t address) const {

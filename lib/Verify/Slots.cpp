@@ -22,10 +22,11 @@ bool verify::fromDeclared(Device &device, const bundle::Entry &entry, const bund
   case bundle::Value::PARAMETERS:
   case bundle::Value::GRADIENTS:
   case bundle::Value::REDUCED_GRADIENTS:
-    exists = exists && known(summary.groups_size());
+  case bundle::Value::PARAMETER_COPY:
+    exists = exists && known(summary.groups_size()) && (value.kind() != bundle::Value::PARAMETER_COPY || model.hasCopy(value.id()));
     if (exists) {
       limit = summary.groups(int(value.id())).elements();
-      out.stride = model.groupElementSize(value.id());
+      out.stride = value.kind() == bundle::Value::PARAMETER_COPY ? model.copyElementSize(value.id()) : model.groupElementSize(value.id());
     }
     break;
   case bundle::Value::ACTIVATION:
@@ -109,12 +110,13 @@ static UnitSlot unitSlot(const bundle::ModelSummary &summary, uint32_t index, co
     for (int64_t extent : parameter.shape())
       elements *= extent;
     out.exists = true;
-    out.value.kind = slot.kind() == bundle::PARAMETER ? bundle::Value::PARAMETERS : bundle::Value::GRADIENTS;
+    const bool copy = slot.kind() == bundle::PARAMETER && summary.groups(int(parameter.group())).copy_type() != bundle::ELEMENT_TYPE_UNSPECIFIED;
+    out.value.kind = copy ? bundle::Value::PARAMETER_COPY : slot.kind() == bundle::PARAMETER ? bundle::Value::PARAMETERS : bundle::Value::GRADIENTS;
     out.value.id = parameter.group();
     out.value.parameter = unit.parameters(int(i));
     out.value.begin = parameter.offset();
     out.value.end = parameter.offset() + elements;
-    out.value.stride = elementSize(parameter.type());
+    out.value.stride = elementSize(copy ? summary.groups(int(parameter.group())).copy_type() : parameter.type());
     out.fixedBytes = elements * out.value.stride;
     break;
   }
@@ -208,7 +210,7 @@ public:
       out.kind = bundle::Value::OPTIMIZER_STEP;
       out.version = slot.mode() == bundle::READ ? 1 : 0;
       out.bytes = 8;
-    } else if (slot.kind() == bundle::STATE || slot.kind() == bundle::LOSS) {
+    } else if (slot.kind() == bundle::STATE || slot.kind() == bundle::LOSS || isCopyOfCast(slot)) {
       return findDeclared(slot, binding, out);
     } else {
       return fail(slot, Code::Call, "belongs to a unit, the call names none");
@@ -235,12 +237,17 @@ private:
     return device.report(code, entry.id(), device.where(entry) + ": slot '" + slot.name() + "' of '" + body.name() + "' " + message);
   }
 
+  bool isCopyOfCast(const bundle::Slot &slot) const {
+    return slot.kind() == bundle::PARAMETER && model.hasCopies() && call.body == model.summary.cast_body();
+  }
+
   /// State of updates and norms, and loss rows: the extent is the one declared.
   bool findDeclared(const bundle::Slot &slot, const Binding &binding, Logical &out) const {
     const bundle::Value value = binding.value();
     if (!fromDeclared(device, entry, value, binding.region.bytes, out))
       return false;
     if (slot.kind() == bundle::LOSS ? value.kind() != bundle::Value::LOSS_ROWS || value.cut() != slot.index()
+        : isCopyOfCast(slot)        ? value.kind() != bundle::Value::PARAMETER_COPY
         : slot.index() == 0         ? value.kind() != bundle::Value::PARAMETERS
         : slot.index() == 1         ? value.kind() != bundle::Value::REDUCED_GRADIENTS && value.kind() != bundle::Value::GRADIENTS
                                     : value.kind() != bundle::Value::MOMENTS || value.cut() != slot.index() - 2)

@@ -95,8 +95,9 @@ bool Device::checkEntry(int index) {
   auto group = [&](uint32_t g) {
     return g < uint32_t(model.summary.groups_size()) || report(Code::Malformed, id, place() + ": group " + std::to_string(g) + " does not exist");
   };
-  auto type = [&](uint32_t g, bundle::ElementType t) {
-    return t == model.summary.groups(int(g)).type() ||
+  auto type = [&](uint32_t g, bundle::ElementType t, bool gather) {
+    const auto &info = model.summary.groups(int(g));
+    return t == (gather && model.hasCopy(g) ? info.copy_type() : info.type()) ||
            report(Code::Mismatched, id, place() + ": element type " + std::to_string(int(t)) + " is not the group's");
   };
   switch (entry.what_case()) {
@@ -122,13 +123,13 @@ bool Device::checkEntry(int index) {
     return checkRegion(entry.load_scalars().region(), &entry, at);
   case bundle::Entry::kAllGather: {
     const auto &gather = entry.all_gather();
-    return group(gather.group()) && type(gather.group(), gather.type()) && checkExtents(gather.shards(), gather.group(), id) &&
+    return group(gather.group()) && type(gather.group(), gather.type(), true) && checkExtents(gather.shards(), gather.group(), id) &&
            checkDevices(gather.readers(), id, "readers") && checkRegion(gather.full(), &entry, at, true) &&
            checkRegion(gather.shard(), &entry, at, true);
   }
   case bundle::Entry::kReduceScatter: {
     const auto &reduce = entry.reduce_scatter();
-    return group(reduce.group()) && type(reduce.group(), reduce.type()) && checkExtents(reduce.shards(), reduce.group(), id) &&
+    return group(reduce.group()) && type(reduce.group(), reduce.type(), false) && checkExtents(reduce.shards(), reduce.group(), id) &&
            checkDevices(reduce.contributors(), id, "contributors") && checkRegion(reduce.full(), &entry, at, true) &&
            checkRegion(reduce.shard(), &entry, at, true);
   }

@@ -116,6 +116,25 @@ void Device::checkTasks() {
       }
       break;
     }
+    case bundle::Compute::CAST_PARAMETERS: {
+      phase(bundle::GATHER, "GATHER");
+      if (compute.group() < 0 || compute.group() >= model.summary.groups_size() || !model.hasCopy(uint32_t(compute.group()))) {
+        fail(Code::Task, "group " + std::to_string(compute.group()) + " does not exist or is read as it is");
+        break;
+      }
+      only([&](uint32_t body) { return body == model.summary.cast_body(); }, "the cast");
+      for (const Call &call : itsCalls) {
+        const Binding *parameters = nullptr;
+        for (int s = 0; s < int(call.slots); ++s) {
+          const Binding &value = calls.slotsOf(call)[s];
+          if (!parameters)
+            parameters = &value;
+          if (value.id != uint32_t(compute.group()) || value.begin != parameters->begin || value.end != parameters->end)
+            fail(Code::Call, "declares " + describe(value.value()) + ", unlike the task or the other slots");
+        }
+      }
+      break;
+    }
     default:
       fail(Code::Unsupported, "task " + std::to_string(int(compute.task())) + " is not known to this version");
       break;

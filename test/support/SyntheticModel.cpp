@@ -62,6 +62,8 @@ struct Maker {
       g->set_name("group" + std::to_string(index));
       g->set_type(bundle::F32);
       g->set_trainable(key.back() == 1000000);
+      if (options.copies && g->trainable() && index % 3 != 1)
+        g->set_copy_type(bundle::BF16);
       for (size_t i = 0; i + 1 < key.size(); ++i)
         g->add_units(key[i]);
       int64_t next = 0;
@@ -127,7 +129,8 @@ struct Maker {
                                    : unit->set_weight_gradient_body(index);
       for (int i = 0; i < unit->parameters_size(); ++i) {
         const auto &p = summary.parameters(int(unit->parameters(i)));
-        slot(body, bundle::PARAMETER, uint32_t(i), bundle::READ, p.shape(0) * 4, 0, p.name());
+        const bool copy = summary.groups(int(p.group())).copy_type() != bundle::ELEMENT_TYPE_UNSPECIFIED;
+        slot(body, bundle::PARAMETER, uint32_t(i), bundle::READ, p.shape(0) * (copy ? 2 : 4), 0, p.name());
         if (!forward && function != InputGradients && p.trainable())
           slot(body, bundle::PARAMETER_GRADIENT, uint32_t(i), bundle::ACCUMULATE, p.shape(0) * 4, 0, "d_" + p.name());
       }
@@ -196,6 +199,13 @@ struct Maker {
     slot(decide, bundle::SCALARS, 0, bundle::UPDATE, 256, 0, "scalars");
     slot(decide, bundle::OPTIMIZER_STEP_SLOT, 0, bundle::UPDATE, 8, 0, "step");
     summary.set_decide_body(model.bodies.bodies_size() - 1);
+    if (!options.copies)
+      return;
+    auto *cast = model.bodies.add_bodies();
+    cast->set_name("cast");
+    slot(cast, bundle::STATE, 0, bundle::READ, 0, 4, "parameters");
+    slot(cast, bundle::PARAMETER, 0, bundle::WRITE, 0, 2, "copy");
+    summary.set_cast_body(model.bodies.bodies_size() - 1);
   }
 
   /// What real models have besides a chain.

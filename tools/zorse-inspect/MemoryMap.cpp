@@ -19,19 +19,19 @@ struct Buffer {
   int first, last; ///< entries, inclusive
 };
 
-constexpr int kKinds = 15;
+constexpr int kKinds = 16;
 
 /// Of a buffer: what a bundle of another version may hold besides is shown like scratch.
 int kindOf(const bundle::Value &value) { return value.kind() >= 0 && value.kind() < kKinds ? value.kind() : 0; }
 
 const char *kindName(int kind) {
-  static const char *const names[] = {"workspace",           "parameters",     "gradients", "reduced gradients", "moments", "activation",
-                                      "activation gradient", "saved",          "input",     "scalars",           "loss",    "sums",
-                                      "global sums",         "optimizer step", "deferred"};
+  static const char *const names[] = {
+      "workspace", "parameters", "gradients",   "reduced gradients", "moments",  "activation", "activation gradient", "saved", "input", "scalars",
+      "loss",      "sums",       "global sums", "optimizer step",    "deferred", "copies"};
   return names[kind];
 }
-constexpr char kSigns[] = "wPGRMagSislssoD"; // by kind
-constexpr unsigned kColours[] = {7, 0, 1, 6, 3, 2, 5, 8, 9, 10, 11, 10, 10, 10, 12};
+constexpr char kSigns[] = "wPGRMagSislssoDC"; // by kind
+constexpr unsigned kColours[] = {7, 0, 1, 6, 3, 2, 5, 8, 9, 10, 11, 10, 10, 10, 12, 4};
 
 /// Visits every region an entry touches, with its value.
 template <typename Visit> void forEachTouch(const bundle::Entry &e, Visit visit) {

@@ -26,7 +26,8 @@ enum class SavePolicy {
 
 /// Argument attribute (unit): the backward returns this argument's gradient. Kept on `parameter` and `boundary_in` arguments.
 inline constexpr llvm::StringLiteral kGradientAttr = "zorse.gradient";
-/// Argument and result attribute (a type): this boundary value is the result of a rounding to that type, and one unit alone reads it.
+/// Argument and result attribute (a type): this boundary value is the result of a rounding to that type, and one unit alone reads
+/// it; or this parameter is read as a copy in that type, whose gradient is the parameter's.
 inline constexpr llvm::StringLiteral kNarrowAttr = "zorse.narrow";
 /// `zorse.slot` and `zorse.index`: what an argument or a result of a unit function is (docs/architecture.md).
 inline constexpr llvm::StringLiteral kSlotAttr = attributes::kSlot;

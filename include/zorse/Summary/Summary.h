@@ -70,7 +70,7 @@ inline constexpr uint64_t kScalarsBlock = sizeof(abi::StepScalars), kScalarsByte
 constexpr bundle::ElementType wideType(bundle::ElementType computeType) { return computeType == bundle::F64 ? bundle::F64 : bundle::F32; }
 
 /// Type of a group's parameters as units read them and gathers carry them.
-bundle::ElementType computeType(const bundle::ModelSummary &summary, const bundle::GroupInfo &group);
+bundle::ElementType computeType(const bundle::GroupInfo &group);
 
 int64_t elementsOf(const bundle::ParameterInfo &parameter);
 

@@ -71,7 +71,7 @@ struct BodyFacts {
 };
 
 /// Fills body indices and workspaces: `facts` is asked once per function name (unit functions, "denominators", "update.decay", "update.plain",
-/// "norm", "sum_loss", "decide", and the parts of backwards). May be called again when bodies have moved.
+/// "norm", "sum_loss", "decide", "cast", and the parts of backwards). May be called again when bodies have moved.
 void assignBodies(UnitModel &model, const std::function<BodyFacts(llvm::StringRef function)> &facts);
 
 /// The summary for people: one line per unit, group and value.

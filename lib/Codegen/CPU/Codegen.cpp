@@ -65,7 +65,7 @@ LogicalResult zorse::codegen::compileKernels(CompiledBodies &bodies, Location lo
   return success();
 }
 
-void zorse::codegen::appendBuiltinBodies(bundle::BodyLibrary &library, bundle::ElementType type, unsigned lossTerms) {
+void zorse::codegen::appendBuiltinBodies(bundle::BodyLibrary &library, bundle::ElementType type, unsigned lossTerms, bundle::ElementType copies) {
   bundle::ElementType wide = type == bundle::F64 ? bundle::F64 : bundle::F32;
   auto addSlot = [](bundle::Body &body, bundle::SlotKind kind, uint32_t index, bundle::AccessMode mode, int64_t fixed, int64_t perRow,
                     bundle::ElementType element, StringRef name) {
@@ -105,4 +105,12 @@ void zorse::codegen::appendBuiltinBodies(bundle::BodyLibrary &library, bundle::E
   addSlot(decide, bundle::SCALARS, 0, bundle::UPDATE, kScalarsBytes, 0, bundle::F64, "scalars");
   addSlot(decide, bundle::OPTIMIZER_STEP_SLOT, 0, bundle::UPDATE, 8, 0, bundle::F64, "optimizer_step");
   addCall(decide, "decide", 3, bundle::F64);
+
+  if (copies == bundle::ELEMENT_TYPE_UNSPECIFIED)
+    return;
+  bundle::Body &cast = *library.add_bodies();
+  cast.set_name("cast");
+  addSlot(cast, bundle::STATE, 0, bundle::READ, 0, bytes, wide, "parameters");
+  addSlot(cast, bundle::PARAMETER, 0, bundle::WRITE, 0, int64_t(zorse::elementBytes(copies)), copies, "copy");
+  addCall(cast, "cast", 2, copies);
 }

@@ -263,7 +263,7 @@ void printWhen(OpAsmPrinter &printer, Operation *, ArrayAttr waits, FloatAttr st
 
 ParseResult parseTask(OpAsmParser &parser, TaskAttr &task, IntegerAttr &cell, IntegerAttr &group) {
   Task kind;
-  if (parseWord<Task>(parser, kind, symbolizeTask, "a task (F, B, W, R, norm, decide, update, sum_loss)"))
+  if (parseWord<Task>(parser, kind, symbolizeTask, "a task (F, B, W, R, norm, decide, update, sum_loss, cast)"))
     return failure();
   task = TaskAttr::get(parser.getContext(), kind);
   int64_t number;

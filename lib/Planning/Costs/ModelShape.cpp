@@ -159,6 +159,8 @@ private:
     group->set_name(name);
     group->set_trainable(true);
     group->set_type(bundle::F32);
+    if (isHalf(shape.computeType))
+      group->set_copy_type(shape.computeType);
     group->add_units(index);
     int64_t offset = 0;
     for (bool decays : {true, false}) {

@@ -60,7 +60,7 @@ UnitTables::UnitTables(const Problem &problem) {
     table.elements = group.elements();
     table.elementSize = elementBytes(group.type());
     table.trainable = group.trainable();
-    table.computeSize = elementBytes(computeType(summary, group));
+    table.computeSize = elementBytes(computeType(group));
     table.units.assign(group.units().begin(), group.units().end());
     groupTable.push_back(std::move(table));
   }

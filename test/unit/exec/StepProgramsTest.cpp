@@ -34,6 +34,7 @@ TEST_P(StepPrograms, AreVerifiedAndReadBack) {
   options.tied = seed % 2;
   options.skip = seed % 3;
   options.clipNorm = seed % 4 ? 1.0 : 0.0;
+  options.copies = seed / 2 % 2;
   options.seed = seed;
   test::SyntheticModel model = test::makeModel(options);
   static const int64_t batches[] = {1, 7, 8, 13, 32};

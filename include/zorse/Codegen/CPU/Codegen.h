@@ -61,7 +61,9 @@ mlir::LogicalResult compileKernels(CompiledBodies &bodies, mlir::Location locati
 
 /// The bodies that are not functions, under the names "norm" (STATE 1, SUMS), "sum_loss" (LOSS 0 .. lossTerms - 1, SUMS) and "decide" (SUMS,
 /// SCALARS, OPTIMIZER_STEP), as ModelSummary describes them.
-void appendBuiltinBodies(bundle::BodyLibrary &library, bundle::ElementType type, unsigned lossTerms);
+/// \param copies  type of the copies that units read of parameters; unspecified: there are none, and no body "cast".
+void appendBuiltinBodies(bundle::BodyLibrary &library, bundle::ElementType type, unsigned lossTerms,
+                         bundle::ElementType copies = bundle::ELEMENT_TYPE_UNSPECIFIED);
 
 /// The name of the CPU that `arch` means on this machine, as it appears in BodyLibrary.arch and in kernels/<arch>/.
 std::string resolveArch(const std::string &arch);

@@ -62,12 +62,13 @@ def Exec_ValueKind : Exec_Enum<"ValueKind", "what bytes mean", [
   I32EnumAttrCase<"Activation", 5, "activation">, I32EnumAttrCase<"ActivationGradient", 6, "activation_gradient">,
   I32EnumAttrCase<"Saved", 7, "saved">, I32EnumAttrCase<"Input", 8, "input">, I32EnumAttrCase<"Scalars", 9, "scalars">,
   I32EnumAttrCase<"Loss", 10, "loss">, I32EnumAttrCase<"Sums", 11, "sums">, I32EnumAttrCase<"GlobalSum", 12, "global_sum">,
-  I32EnumAttrCase<"OptimizerStep", 13, "optimizer_step">, I32EnumAttrCase<"Deferred", 14, "deferred">]>;
+  I32EnumAttrCase<"OptimizerStep", 13, "optimizer_step">, I32EnumAttrCase<"Deferred", 14, "deferred">,
+  I32EnumAttrCase<"ParameterCopy", 15, "parameter_copy">]>;
 
 def Exec_Task : Exec_Enum<"Task", "what a compute entry does", [
   I32EnumAttrCase<"F", 1, "F">, I32EnumAttrCase<"B", 2, "B">, I32EnumAttrCase<"W", 3, "W">, I32EnumAttrCase<"R", 4, "R">,
   I32EnumAttrCase<"Norm", 5, "norm">, I32EnumAttrCase<"Decide", 6, "decide">, I32EnumAttrCase<"Update", 7, "update">,
-  I32EnumAttrCase<"SumLoss", 8, "sum_loss">]>;
+  I32EnumAttrCase<"SumLoss", 8, "sum_loss">, I32EnumAttrCase<"Cast", 9, "cast">]>;
 
 def Exec_Order : Exec_Enum<"Order", "order of the additions of a reduction", [
   I32EnumAttrCase<"Ranked", 1, "ranked">, I32EnumAttrCase<"Transport", 2, "transport">]>;

@@ -1,5 +1,7 @@
 #include "LibraryRoutine.h"
 
+#include "AttentionShape.h"
+#include "HalfGemm.h"
 #include "Simd.h"
 #include "ThreadPool.h"
 #include "bundle.pb.h"
@@ -74,6 +76,25 @@ private:
   int terms_;
 };
 
+/// Copies of f32 in half precision.
+class Cast final : public LibraryRoutine {
+public:
+  explicit Cast(HalfType type) : type_(type) {}
+
+  void run(const LibraryArguments &arguments) override {
+    constexpr int64_t kBlock = 1 << 16;
+    const int64_t rows = arguments.rows;
+    arguments.pool.forEach((rows + kBlock - 1) / kBlock, [&](int64_t block) {
+      const int64_t begin = block * kBlock, count = std::min(kBlock, rows - begin);
+      narrowRows(type_, static_cast<const float *>(arguments.operands[0]) + begin, count, 1, count,
+                 static_cast<uint16_t *>(arguments.operands[1]) + begin, count);
+    });
+  }
+
+private:
+  HalfType type_;
+};
+
 /// The commit decision. Clipping as torch.nn.utils.clip_grad_norm_ does it.
 class Decide final : public LibraryRoutine {
 public:
@@ -134,12 +155,20 @@ Result<std::unique_ptr<LibraryRoutine>> zorse::runtime::makeLibraryRoutine(const
       return status;
     return std::unique_ptr<LibraryRoutine>(new SumLoss(call.type(), call.operands_size() - 1));
   }
+  if (name == "cast") {
+    std::optional<HalfType> type = halfType(call.type());
+    if (!type)
+      return userError("library routine 'cast': expects element type BF16 or F16, got " + bundle::ElementType_Name(call.type()));
+    if (Status status = checkOperands(call, 2, 2, 0); status.failed())
+      return status;
+    return std::unique_ptr<LibraryRoutine>(new Cast(*type));
+  }
   if (name == "decide") {
     if (Status status = checkOperands(call, 3, 3, 0); status.failed())
       return status;
     return std::unique_ptr<LibraryRoutine>(new Decide());
   }
-  return userError(
-      "unknown library routine '" + name +
-      "': this runtime knows attention_forward, attention_backward, squared_norm, sum_loss and decide; the bundle was written by another version");
+  return userError("unknown library routine '" + name +
+                   "': this runtime knows attention_forward, attention_backward, squared_norm, sum_loss, decide and cast; the bundle was written by "
+                   "another version");
 }

@@ -79,6 +79,8 @@ Result<std::vector<OperandUse>> zorse::runtime::operandUses(const bundle::Librar
     uses.push_back({terms, count((2 + terms) * 8), true});
     return uses;
   }
+  if (name == "cast")
+    return std::vector<OperandUse>{{0, kRows * 4, false}, {1, kRows * 2, true}};
   if (name == "decide")
     return std::vector<OperandUse>{
         {0, count(sizeof(abi::StepScalars::sums)), false}, {1, count(offsetof(abi::StepScalars, lossSeed)), true}, {2, count(8), true}};
