@@ -70,6 +70,11 @@ std::string checkParameters(const bundle::ModelSummary &summary) {
       return name + "names a parameter or unit that does not exist";
     if (!soundSize(group.elements()))
       return name + "has " + std::to_string(group.elements()) + " elements, expected 0 to 2^48";
+    if (!zorse::elementBytes(group.type()))
+      return name + "is of element type " + std::to_string(int(group.type())) + ", which this version does not know";
+    if (group.copy_type() != bundle::ELEMENT_TYPE_UNSPECIFIED &&
+        (!zorse::isHalf(group.copy_type()) || group.type() != bundle::F32 || !group.trainable()))
+      return name + "has copies of element type " + std::to_string(int(group.copy_type())) + ", expected bf16 or f16 of trained parameters in f32";
     int64_t end = 0;
     for (uint32_t p : group.parameters()) {
       const auto &parameter = summary.parameters(p);

@@ -37,7 +37,7 @@ public:
     auto firstUnit = [&](uint32_t g) { return x.summary.groups(g).units_size() ? x.summary.groups(g).units(0) : 0; };
     std::stable_sort(groups.begin(), groups.end(), [&](uint32_t a, uint32_t b) { return firstUnit(a) < firstUnit(b); });
     for (uint32_t g = 0; g < x.ownersOf.size(); ++g)
-      if (x.hasMaster(g))
+      if (x.casts(g))
         for (uint32_t d : x.ownersOf[g])
           addCast(g, d, static_cast<int32_t>(firstUnit(g)));
     for (uint32_t g : groups) {

@@ -198,6 +198,10 @@ struct Expansion {
   /// Owners of trainable groups keep a copy in the group's type besides, which updates write.
   bool hasMaster(uint32_t group) const { return computeType(group) != summary.groups(group).type(); }
 
+  /// Owners cast copies in every step. Models of which only dimensions are known (planning::ModelShape) have no body for it: their updates are taken
+  /// to write the copies, too.
+  bool casts(uint32_t group) const { return hasMaster(group) && summary.cast_body() != 0; }
+
   /// Calls belong to the entry added last; slots to the call added last. A slot the body does not have is left out.
   Call &addCall(uint32_t body, int32_t unit, int64_t rows, int64_t sampleBase);
   void addSlot(bundle::SlotKind kind, uint32_t index, bundle::AccessMode mode, Region region, Value value, bool overwrite = false);

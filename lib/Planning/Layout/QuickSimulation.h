@@ -125,6 +125,7 @@ private:
     uint32_t begin, end;
   };
 
+  double secondsOfUpdate(uint32_t device, uint32_t group, int64_t elements) const;
   void lay(const Layout &layout);
   void deal(const Layout &layout);
   void addStage(StageInfo info);

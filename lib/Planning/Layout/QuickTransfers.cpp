@@ -132,6 +132,12 @@ void QuickSimulation::startTransfers() {
   }
 }
 
+/// Of an owner's elements: their update, and the cast of their copy, which begins the next step.
+double QuickSimulation::secondsOfUpdate(uint32_t device, uint32_t group, int64_t elements) const {
+  const GroupTable &table = tables.groups()[group];
+  return problem.costs.update(device, elements) + (table.casts ? problem.costs.norm(device, elements) : 0.0);
+}
+
 /// Every gradient of a stage has been added up.
 void QuickSimulation::stageDone(uint32_t stage) {
   tables.groupsOf(stages[stage].unitBegin, stages[stage].unitEnd, scratchGroups);
@@ -142,7 +148,7 @@ void QuickSimulation::stageDone(uint32_t stage) {
     if (set.readers.size() == 1) {
       uint32_t d = set.readers.front();
       normEnd[d] = std::max(normEnd[d], now) + problem.costs.norm(d, tables.groups()[g].elements);
-      updateSeconds[d] += problem.costs.update(d, tables.groups()[g].elements);
+      updateSeconds[d] += secondsOfUpdate(d, g, tables.groups()[g].elements);
       continue;
     }
     for (uint32_t i = 0; i < collectives.size(); ++i)
@@ -174,6 +180,6 @@ void QuickSimulation::collectiveDone(uint32_t index) {
     uint32_t d = piece.device;
     int64_t elements = static_cast<int64_t>(piece.bytes);
     normEnd[d] = std::max(normEnd[d], now) + problem.costs.norm(d, elements);
-    updateSeconds[d] += problem.costs.update(d, elements);
+    updateSeconds[d] += secondsOfUpdate(d, g, elements);
   }
 }

@@ -61,6 +61,7 @@ UnitTables::UnitTables(const Problem &problem) {
     table.elementSize = elementBytes(group.type());
     table.trainable = group.trainable();
     table.computeSize = elementBytes(computeType(group));
+    table.casts = table.computeSize != table.elementSize && summary.cast_body() != 0;
     table.units.assign(group.units().begin(), group.units().end());
     groupTable.push_back(std::move(table));
   }

@@ -31,6 +31,7 @@ struct GroupTable {
   int64_t elements = 0;
   uint64_t elementSize = 4;
   uint64_t computeSize = 4; ///< of an element as units read it and gathers carry it
+  bool casts = false;       ///< owners cast what units read in every step
   bool trainable = false;
   std::vector<uint32_t> units; ///< ascending
 };

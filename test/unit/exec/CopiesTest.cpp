@@ -1,5 +1,5 @@
-// Copies of parameters: programs with every mistake that can be made around casts, gathers of copies and their readers, each of which the verifier must
-// find. Every change below makes some unit read other bytes than the copy of this step's parameters, or leaves it open which it reads.
+// Copies of parameters: programs with every mistake that can be made around casts, gathers of copies and their readers, each of which the verifier
+// must find. Every change below makes some unit read other bytes than the copy of this step's parameters, or leaves it open which it reads.
 #include "zorse/Step/RandomPlan.h"
 #include "zorse/Step/WriteProgram.h"
 #include "zorse/Verify/Verify.h"
@@ -9,6 +9,7 @@
 #include <gtest/gtest.h>
 
 #include <functional>
+#include <map>
 #include <random>
 
 using namespace zorse;
@@ -248,4 +249,34 @@ TEST(Copies, EveryMistakeIsFound) {
   }
   printf("%d of %d mistakes found\n", found, changed);
   EXPECT_GE(changed, 800);
+}
+
+// Per parameter of a group with copies: 12 bytes of state on its owner (the parameter and Adam's two moments), 2 on who reads it, 4 on who
+// contributes.
+TEST(Copies, TakeTwoBytesPerParameter) {
+  int gathers = 0;
+  for (int seed = 0; seed < 20; ++seed) {
+    const Case c = makeCase(seed);
+    for (const bundle::Program &program : c.programs) {
+      std::map<uint32_t, uint64_t> state;
+      for (const bundle::PersistentState &part : program.state())
+        if (part.value().kind() != bundle::Value::OPTIMIZER_STEP)
+          state[part.value().id()] += part.region().bytes();
+      for (const bundle::Entry &entry : program.entries()) {
+        if (isCast(entry)) {
+          const bundle::Call &call = entry.compute().calls(0);
+          EXPECT_EQ(call.slots(1).region().bytes(), 2 * uint64_t(call.rows()));
+          EXPECT_EQ(state[call.slots(0).value().id()], 12 * uint64_t(call.rows()));
+        }
+        auto elements = [&](uint32_t group) { return uint64_t(c.model.summary.groups(int(group)).elements()); };
+        if (isCopyGather(entry) && entry.all_gather().full().bytes()) {
+          EXPECT_EQ(entry.all_gather().full().bytes(), 2 * elements(entry.all_gather().group()));
+          ++gathers;
+        }
+        if (entry.has_reduce_scatter() && entry.reduce_scatter().full().bytes())
+          EXPECT_EQ(entry.reduce_scatter().full().bytes(), 4 * elements(entry.reduce_scatter().group()));
+      }
+    }
+  }
+  EXPECT_GT(gathers, 20);
 }

@@ -27,6 +27,7 @@ public:
     if (!(problem_ = lacksMemory()).empty())
       return;
     ::setenv("OPENBLAS_NUM_THREADS", "1", 1); // Our own threads split the work; CMakeLists.txt says why it is not the serial build.
+    tellCoreType();
     void *library = ::dlopen(ZORSE_OPENBLAS_FILE, RTLD_NOW | RTLD_LOCAL);
     if (!library)
       library = ::dlopen("libopenblas.so.0", RTLD_NOW | RTLD_LOCAL);
@@ -63,6 +64,16 @@ public:
   }
 
 private:
+  /// OpenBLAS 0.3.21 takes AMD's processors with AVX-512 for ones without: told better, a Zen 5 core reaches 220 GFLOP/s in f32 instead of 113.
+  /// Whoever has set a core type keeps it.
+  static void tellCoreType() {
+#if defined(__x86_64__)
+    if (__builtin_cpu_is("amd") && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq") &&
+        __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512cd"))
+      ::setenv("OPENBLAS_CORETYPE", "SkylakeX", /*overwrite=*/0);
+#endif
+  }
+
   static std::string lacksMemory() {
     rlimit limit = {};
     if (::getrlimit(RLIMIT_AS, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY)
