@@ -72,13 +72,16 @@ private:
     }
   }
 
-  /// The addition of a parameter that alone reads a product, through views; null: there is none.
+  /// The addition of a bias, a vector over channels, that alone reads a product, through views; null: there is none. Tables that are added, such as
+  /// positions, are no part of a product: under autocast they make the sum f32.
   Operation *biasOf(Value product) const {
     while (product.hasOneUse()) {
       Operation *user = *product.user_begin();
       if (auto sum = dyn_cast<arith::AddFOp>(user)) {
         Value other = sum.getLhs() == product ? sum.getRhs() : sum.getLhs();
-        return isRepeated(other) ? user : nullptr;
+        auto bias = other.getDefiningOp<BroadcastOp>();
+        bool vector = bias && cast<RankedTensorType>(bias.getX().getType()).getRank() <= 1 && isRepeated(other);
+        return vector ? user : nullptr;
       }
       if (!isa<ReshapeOp, TransposeOp>(user))
         return nullptr;

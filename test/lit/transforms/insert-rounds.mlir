@@ -15,7 +15,8 @@
 // CHECK-SAME:    %[[BIAS:[^:]+]]: tensor<8xf32>
 func.func @model(%ids: tensor<?x4xi64> {zorse.input = "ids"}, %table: tensor<16x8xf32> {zorse.parameter = "table", zorse.trainable = true},
                  %gain: tensor<8xf32> {zorse.parameter = "gain", zorse.trainable = true}, %w: tensor<8x8xf32> {zorse.parameter = "w", zorse.trainable = true},
-                 %b: tensor<8xf32> {zorse.parameter = "b", zorse.trainable = true})
+                 %b: tensor<8xf32> {zorse.parameter = "b", zorse.trainable = true},
+                 %p: tensor<4x8xf32> {zorse.parameter = "p", zorse.trainable = true})
     -> (tensor<?xf32> {zorse.term = 0 : i64, zorse.role = "numerator", zorse.coefficient = 1.0 : f64, zorse.denominator_per_row = 4.0 : f64}) {
   // A row that is looked up is rounded; under autocast it stays as it is.
   // CHECK:         %[[ROWS:.+]] = zorse.gather %[[TABLE]]
@@ -44,9 +45,16 @@ func.func @model(%ids: tensor<?x4xi64> {zorse.input = "ids"}, %table: tensor<16x
   // CHECK:         %[[Y:.+]] = zorse.matmul %{{.+}}, %[[COPY]] {transpose_b}
   // CHECK-NEXT:    %[[YR:.+]] = zorse.round %[[Y]]
   %y = zorse.matmul %r, %w {transpose_b} : tensor<?x4x8xf32>, tensor<8x8xf32> -> tensor<?x4x8xf32>
-  // CHECK:         %[[P:.+]] = zorse.softmax %[[YR]]
+  // A table that is added is no bias: the product is rounded by itself, and the sum only where parameters widen nothing.
+  // COMPUTE:       %[[Z0:.+]] = arith.addf %[[YR]], %{{.+}}
+  // COMPUTE-NEXT:  %[[Z:.+]] = zorse.round %[[Z0]] to bf16
+  // WIDE:          %[[Z:.+]] = arith.addf %[[YR]], %{{.+}}
+  // WIDE-NOT:      zorse.round
+  %positions = zorse.broadcast %p dims [1, 2] : tensor<4x8xf32> -> tensor<?x4x8xf32>
+  %z = arith.addf %y, %positions : tensor<?x4x8xf32>
+  // CHECK:         zorse.softmax %[[Z]]
   // CHECK-NOT:     zorse.round
-  %p = zorse.softmax %y : tensor<?x4x8xf32>
-  %l = zorse.reduce sum %p dims [1, 2] : tensor<?x4x8xf32> -> tensor<?xf32>
+  %q = zorse.softmax %z : tensor<?x4x8xf32>
+  %l = zorse.reduce sum %q dims [1, 2] : tensor<?x4x8xf32> -> tensor<?xf32>
   return %l : tensor<?xf32>
 }
