@@ -1,53 +1,59 @@
-// bf16 and f16 as bits, to and from f32, rounding to nearest even.
+// bf16 and f16 as bits, to and from f32, in integer arithmetic that compilers vectorise: the same rules as kernels have
+// (lib/Codegen/CPU/HalfPrecision.cpp).
 #pragma once
 
 #include <cstdint>
 #include <cstring>
 
+/// Never a function of its own: of those compiled for several processors the linker would keep one.
+#define ZORSE_INLINE inline __attribute__((always_inline))
+
 namespace zorse::runtime {
 
-inline uint32_t floatBits(float x) {
+enum class HalfType : uint8_t { BF16, F16 };
+
+ZORSE_INLINE uint32_t bitsOf(float x) {
   uint32_t bits;
   std::memcpy(&bits, &x, sizeof bits);
   return bits;
 }
-inline float floatOf(uint32_t bits) {
+ZORSE_INLINE float floatOf(uint32_t bits) {
   float x;
   std::memcpy(&x, &bits, sizeof x);
   return x;
 }
 
-inline float bf16ToFloat(uint16_t x) { return floatOf(uint32_t(x) << 16); }
-
-inline uint16_t floatToBf16(float x) {
-  uint32_t bits = floatBits(x);
-  if ((bits & 0x7fffffff) > 0x7f800000)
-    return uint16_t(bits >> 16 | 0x40); // a NaN stays one.
-  return uint16_t((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
+/// Exact.
+template <HalfType type> ZORSE_INLINE float widen(uint16_t half) {
+  if (type == HalfType::BF16)
+    return floatOf(uint32_t(half) << 16);
+  // Subnormal numbers are an integer times 2^-24; all others get another exponent. No subnormal f32 is formed, which a processor might take for zero.
+  uint32_t magnitude = half & 0x7fff, sign = uint32_t(half & 0x8000) << 16;
+  uint32_t normal = (magnitude << 13) + (uint32_t(127 - 15) << 23);
+  normal = magnitude >= 0x7c00 ? normal + (uint32_t(127 - 15) << 23) : normal;
+  uint32_t subnormal = bitsOf(float(int32_t(magnitude)) * 0x1p-24f);
+  return floatOf((magnitude < 0x0400 ? subnormal : normal) | sign);
 }
 
-inline float f16ToFloat(uint16_t x) {
-  uint32_t sign = uint32_t(x & 0x8000) << 16, exponent = x >> 10 & 31, fraction = x & 0x3ff;
-  if (exponent == 31)
-    return floatOf(sign | 0x7f800000 | fraction << 13);
-  if (exponent == 0) {
-    float tiny = float(fraction) * 5.9604644775390625e-8f; // 2^-24
-    return sign ? -tiny : tiny;
+/// To nearest, ties to even; too large numbers become infinite, NaN stays NaN.
+template <HalfType type> ZORSE_INLINE uint16_t narrow(float x) {
+  uint32_t bits = bitsOf(x), magnitude = bits & 0x7fffffff;
+  if (type == HalfType::BF16) {
+    uint32_t nearest = bits + 0x7fff + (bits >> 16 & 1);
+    return uint16_t((magnitude > 0x7f800000 ? bits | 0x00400000 : nearest) >> 16);
   }
-  return floatOf(sign | (exponent + 112) << 23 | fraction << 13);
+  uint32_t nearest = (magnitude + 0xfff + (magnitude >> 13 & 1)) >> 13;
+  uint32_t normal = nearest - (uint32_t(127 - 15) << 10);
+  normal = normal > 0x7c00 ? 0x7c00 : normal;
+  uint32_t subnormal = bitsOf(floatOf(magnitude) + 0.5f) - 0x3f000000; // 0.5's last bit is worth 2^-24, one step
+  uint32_t half = magnitude < 0x38800000 ? subnormal : normal;
+  half = magnitude > 0x7f800000 ? 0x7e00 : half;
+  return uint16_t(half | (bits >> 16 & 0x8000));
 }
 
-inline uint16_t floatToF16(float x) {
-  uint32_t bits = floatBits(x), sign = bits >> 16 & 0x8000, size = bits & 0x7fffffff;
-  if (size > 0x7f800000)
-    return uint16_t(sign | 0x7e00);
-  if (size >= 0x477ff000)
-    return uint16_t(sign | 0x7c00); // rounds to more than 65504.
-  if (size < 0x38800000) {          // below 2^-14: adding 0.5 leaves the rounded multiple of 2^-24 in the low bits.
-    float shifted = floatOf(size) + 0.5f;
-    return uint16_t(sign | (floatBits(shifted) - floatBits(0.5f)));
-  }
-  return uint16_t(sign | ((size + 0xfff + (size >> 13 & 1) - (112u << 23)) >> 13));
-}
+inline float bf16ToFloat(uint16_t x) { return widen<HalfType::BF16>(x); }
+inline float f16ToFloat(uint16_t x) { return widen<HalfType::F16>(x); }
+inline uint16_t floatToBf16(float x) { return narrow<HalfType::BF16>(x); }
+inline uint16_t floatToF16(float x) { return narrow<HalfType::F16>(x); }
 
 } // namespace zorse::runtime

@@ -1,7 +1,7 @@
 // The attributes of an attention call.
 #pragma once
 
-#include "Half.h"
+#include "zorse/runtime/HalfTypes.h"
 #include "zorse/runtime/Status.h"
 #include "zorse/runtime/abi/StepScalars.h"
 

@@ -1,9 +1,9 @@
 // A body made ready: symbols resolved, attributes read, everything checked, so that running it cannot fail.
 #pragma once
 
-#include "Half.h"
 #include "LibraryRoutine.h"
 #include "zorse/runtime/Device.h"
+#include "zorse/runtime/HalfTypes.h"
 #include "zorse/runtime/abi/KernelAbi.h"
 
 #include <atomic>

@@ -2,7 +2,7 @@
 // processor (docs/precision.md).
 #pragma once
 
-#include "Half.h"
+#include "zorse/runtime/HalfTypes.h"
 
 namespace zorse::runtime {
 
