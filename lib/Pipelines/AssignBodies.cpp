@@ -56,12 +56,9 @@ void dropParts(codegen::CompiledBodies &bodies, const llvm::StringSet<> &parts) 
 
 void assignBodies(units::UnitModel &model, codegen::CompiledBodies &bodies, std::vector<codegen::CompiledBodies> &others) {
   levelWorkspaces(bodies, others);
-  bundle::ElementType copies = bundle::ELEMENT_TYPE_UNSPECIFIED; // all of one type, that of the model's roundings
-  for (const bundle::GroupInfo &group : model.summary.groups())
-    copies = std::max(copies, group.copy_type());
-  codegen::appendBuiltinBodies(bodies.library, model.summary.compute_type(), model.summary.loss_size(), copies);
+  codegen::appendBuiltinBodies(bodies.library, model.summary);
   for (codegen::CompiledBodies &other : others)
-    codegen::appendBuiltinBodies(other.library, model.summary.compute_type(), model.summary.loss_size(), copies);
+    codegen::appendBuiltinBodies(other.library, model.summary);
   nameBodies(model, bodies);
 }
 

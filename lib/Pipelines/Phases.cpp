@@ -114,6 +114,13 @@ bool Compiler::buildUnits(std::string &remark) {
   model = std::move(*result);
   model.summary.set_rounded_to(options.precision.rounded);
   model.summary.set_wide_residual(options.precision.wideResidual);
+  if (options.precision.needsScaling()) {
+    bundle::TrainingOptions &training = *model.summary.mutable_training();
+    if (training.loss_scale() == 0)
+      training.set_loss_scale(firstLossScale(model.summary, options.batch));
+    if (training.loss_scale_interval() == 0)
+      training.set_loss_scale_interval(kLossScaleInterval);
+  }
   if (failed(mlir::verify(*model.functions)))
     return false;
   if (model.summary.name().empty())

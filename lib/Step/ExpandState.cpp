@@ -3,6 +3,7 @@
 //   CAST (g, owner) -> AllGather g -> F                    (the cast where units read copies)
 //   B, W  -> ReduceScatter g -> NORM (g, owner) -> AllReduce of sums -> DECIDE per owner -> UPDATE (g, owner)
 //   SUM_LOSS ------------------------------------^                          '-> Report (first owner)
+//   SCALE_SEEDS -> B of the loss                            (where the loss is scaled; its devices decide, too)
 //
 // DECIDE follows every task of its device, so no update overtakes a reader of the old version.
 
@@ -45,6 +46,8 @@ public:
       for (auto [device, cast] : casts[g])
         x.addEdge(cast, x.gather[g]);
     }
+    if (zorse::scalesLoss(x.summary))
+      scaleSeeds();
     // One op between a chunk's state and its forwards: not an edge from every group to every cell.
     for (const Chunk &chunk : x.chunks) {
       uint32_t ready = x.addOp(0, kShortRank, 0, chunk.unitBegin);
@@ -191,6 +194,30 @@ private:
               {bundle::Value::PARAMETER_COPY, g, 0, h.begin, h.end, 0});
   }
 
+  /// What a step's first gradients are multiplied by follows from the decision of the step before, which the host has not seen when it submits the
+  /// step: so devices do it.
+  void scaleSeeds() {
+    for (uint32_t d = 0; d < x.plan.devices.size(); ++d) {
+      std::vector<uint32_t> users;
+      for (uint32_t c : x.cellsOf[d])
+        if (x.hasLoss(x.plan.cells[c]))
+          users.push_back(c);
+      if (users.empty())
+        continue;
+      uint32_t op = x.addOp(0, kShortRank, 0, x.plan.cells[users.front()].unitBegin);
+      addTask(d, bundle::Compute::SCALE_SEEDS, bundle::BACKWARD, -1);
+      x.addEdge(x.loadScalars[d], op);
+      for (uint32_t c : users)
+        x.addEdge(op, x.cells[c].backward);
+      if (x.lean)
+        continue;
+      x.addCall(x.summary.scale_seeds_body(), -1, 1, 0);
+      x.addSlot(bundle::SCALARS, 0, bundle::UPDATE, region(x.scalars[d], 0, kScalarsBytes), {bundle::Value::STEP_SCALARS, 0, 0, 0, 0, 0});
+      x.addSlot(bundle::OPTIMIZER_STEP_SLOT, 0, bundle::READ, region(x.optimizerStep[d], 0, zorse::optimizerStepBytes(x.summary)),
+                {bundle::Value::OPTIMIZER_STEP, 0, 0, 0, 0, 0});
+    }
+  }
+
   void addReduction(uint32_t g) {
     std::vector<uint32_t> all = participants(g);
     reduction[g] = x.addOp(0, kShortRank, 0, lastUnit(g));
@@ -314,7 +341,8 @@ private:
       x.addCall(x.summary.decide_body(), -1, 1, 0);
       x.addSlot(bundle::SCALARS, 0, bundle::UPDATE, region(x.scalars[d], 0, kScalarsBytes), {bundle::Value::STEP_SCALARS, 0, 0, 0, 0, 0});
       x.addSlot(bundle::SUMS_SLOT, 0, bundle::READ, sums(d), {bundle::Value::GLOBAL_SUM, 0, 0, 0, 0, 0});
-      x.addSlot(bundle::OPTIMIZER_STEP_SLOT, 0, bundle::UPDATE, region(x.optimizerStep[d], 0, 8), {bundle::Value::OPTIMIZER_STEP, 0, 0, 0, 0, 0});
+      x.addSlot(bundle::OPTIMIZER_STEP_SLOT, 0, bundle::UPDATE, region(x.optimizerStep[d], 0, zorse::optimizerStepBytes(x.summary)),
+                {bundle::Value::OPTIMIZER_STEP, 0, 0, 0, 0, 0});
       afterSums(d, op);
       for (uint32_t all : done[d])
         x.addEdge(all, op);

@@ -168,7 +168,7 @@ struct Expansion {
   std::vector<uint32_t> scalars;              ///< per device: buffer of the scalars block, kNone for idle devices
   std::vector<uint32_t> loadScalars;          ///< per device: op
   std::vector<uint32_t> workspace;            ///< per device: buffer
-  std::vector<uint32_t> optimizerStep;        ///< per device: buffer, kNone where no trainable state is owned
+  std::vector<uint32_t> optimizerStep;        ///< per device: buffer, kNone where nothing is decided
   std::vector<std::vector<uint32_t>> sumLoss; ///< per device: ops
   std::vector<uint32_t> gather;               ///< per group: op or kNone
 
@@ -201,6 +201,14 @@ struct Expansion {
   /// Owners cast copies in every step. Models of which only dimensions are known (planning::ModelShape) have no body for it: their updates are taken
   /// to write the copies, too.
   bool casts(uint32_t group) const { return hasMaster(group) && summary.cast_body() != 0; }
+
+  /// Some unit of the cell computes the loss: its backward begins with seeds.
+  bool hasLoss(const Cell &cell) const {
+    for (int32_t u = cell.unitBegin; u < cell.unitEnd; ++u)
+      if (summary.units(u).loss_terms_size())
+        return true;
+    return false;
+  }
 
   /// Calls belong to the entry added last; slots to the call added last. A slot the body does not have is left out.
   Call &addCall(uint32_t body, int32_t unit, int64_t rows, int64_t sampleBase);

@@ -117,6 +117,8 @@ void zorse::step::layoutState(Expansion &x) {
     }
   }
 
+  const uint64_t stepBytes = zorse::optimizerStepBytes(x.summary);
+  auto hasLoss = [&](uint32_t c) { return x.hasLoss(x.plan.cells[c]); };
   // Buffers and persistent state, device by device in group order.
   for (uint32_t d = 0; d < devices; ++d) {
     Span &stateSpan = x.graph.devices[d].state;
@@ -159,12 +161,15 @@ void zorse::step::layoutState(Expansion &x) {
         keep(holding.moments[m], holding.begin, holding.begin, holding.end, bundle::Value::MOMENTS, m);
       }
       if (x.optimizerStep[d] == kNone)
-        x.optimizerStep[d] = x.addBuffer(d, 8, Purpose::State, true);
+        x.optimizerStep[d] = x.addBuffer(d, stepBytes, Purpose::State, true);
     }
+    // Who makes seeds keeps the scale, too.
+    if (x.optimizerStep[d] == kNone && zorse::scalesLoss(x.summary) && std::any_of(x.cellsOf[d].begin(), x.cellsOf[d].end(), hasLoss))
+      x.optimizerStep[d] = x.addBuffer(d, stepBytes, Purpose::State, true);
     if (x.optimizerStep[d] != kNone) {
       Value value;
       value.kind = bundle::Value::OPTIMIZER_STEP;
-      x.graph.state.push_back({region(x.optimizerStep[d], 0, 8), value, bundle::F64});
+      x.graph.state.push_back({region(x.optimizerStep[d], 0, stepBytes), value, bundle::F64});
     }
     stateSpan.end = static_cast<uint32_t>(x.graph.state.size());
   }

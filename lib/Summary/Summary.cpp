@@ -1,6 +1,7 @@
 #include "zorse/Summary/Summary.h"
 
 #include <algorithm>
+#include <cmath>
 
 using namespace zorse;
 
@@ -47,6 +48,21 @@ Precision zorse::precisionOf(const bundle::ModelSummary &summary) {
 bundle::ElementType zorse::productType(const bundle::ModelSummary &summary) {
   // In f64 roundings are a test of what is computed, and nothing is stored in two bytes.
   return isHalf(summary.rounded_to()) && summary.compute_type() != bundle::F64 ? summary.rounded_to() : summary.compute_type();
+}
+
+double zorse::firstLossScale(const bundle::ModelSummary &summary, int64_t batch) {
+  double perRow = 1;
+  for (const bundle::LossTerm &term : summary.loss())
+    if (term.constant_denominator())
+      perRow = std::max(perRow, term.denominator_per_row());
+  // What denominators count are elements of these inputs.
+  for (uint32_t input : summary.denominator_inputs()) {
+    double elements = 1;
+    for (int64_t size : summary.inputs(static_cast<int>(input)).shape())
+      elements *= static_cast<double>(size);
+    perRow = std::max(perRow, elements);
+  }
+  return std::exp2(4 + std::floor(std::log2(perRow * static_cast<double>(std::max<int64_t>(batch, 1)))));
 }
 
 bundle::ElementType zorse::computeType(const bundle::GroupInfo &group) {

@@ -6,6 +6,7 @@
 #include "InputRoles.h"
 #include "OtherFunctions.h"
 
+#include "zorse/Summary/Summary.h"
 #include "zorse/Units/Units.h"
 
 #include "zorse/Dialect/Zorse/ZorseOps.h"
@@ -363,4 +364,6 @@ void units::assignBodies(UnitModel &model, const std::function<BodyFacts(StringR
   summary.set_decide_body(facts("decide").body);
   if (llvm::any_of(summary.groups(), [](const bundle::GroupInfo &group) { return group.copy_type() != bundle::ELEMENT_TYPE_UNSPECIFIED; }))
     summary.set_cast_body(facts("cast").body);
+  if (zorse::scalesLoss(summary))
+    summary.set_scale_seeds_body(facts("scale_seeds").body);
 }

@@ -134,18 +134,24 @@ bool Replay::require(const Place &place, const Logical &value) {
   return good;
 }
 
-/// What LoadScalars brought, and with `decided` the decision.
-bool Replay::requireScalars(const Place &block, bool decided) {
+/// What LoadScalars brought, seeds as they are needed, and with `decided` the decision.
+bool Replay::requireScalars(const Place &block, bool decided, Seeds seeds) {
   Logical value;
   value.kind = bundle::Value::STEP_SCALARS;
   Content expected = contentOf(value, block.begin);
   if (block.begin != lastBlock.begin || block.end != lastBlock.end) {
     lastScalars[0] = part(block, 0, Block::decidedBegin);
     lastScalars[1] = part(block, Block::decidedBegin, Block::decidedEnd);
-    lastScalars[2] = part(block, Block::decidedEnd, Block::scalarsEnd);
+    lastScalars[2] = part(block, Block::seedsBegin, Block::scalarsEnd);
     lastBlock = block;
   }
-  if (!requireBytes(lastScalars[0], expected, value, -1) || !requireBytes(lastScalars[2], expected, value, -1))
+  if (!requireBytes(lastScalars[0], expected, value, -1))
+    return false;
+  if (seeds == Seeds::Scaled || seeds == Seeds::Either)
+    value.id = expected.id = 2;
+  if (seeds == Seeds::Either && !holds(lastScalars[2].intervals, expected))
+    value.id = expected.id = 0;
+  if (!requireBytes(lastScalars[2], expected, value, -1))
     return false;
   value.id = expected.id = 1;
   return !decided || requireBytes(lastScalars[1], expected, value, -1);

@@ -15,6 +15,7 @@ inline constexpr int kMaxQueues = 64;
 /// Part of the scalars block (runtime/abi/StepScalars.h), in bytes from its start.
 struct Block {
   static constexpr int64_t decidedBegin = 64, decidedEnd = 128; ///< written by DECIDE
+  static constexpr int64_t seedsBegin = 128;                    ///< [128, 256): seeds, which SCALE_SEEDS multiplies
   static constexpr int64_t scalarsEnd = 256;                    ///< [0, 256): what LoadScalars brings
   static constexpr int64_t sumsEnd = 384;                       ///< [256, 384): SUMS
   static constexpr int64_t sumsBytes = 128;

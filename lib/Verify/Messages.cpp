@@ -102,7 +102,7 @@ std::string verify::describeValue(const Model &model, const bundle::Value &value
   case bundle::Value::INPUT_ROWS:
     return named("input", summary.inputs(), value.id()) + ", samples " + rows;
   case bundle::Value::STEP_SCALARS:
-    return value.id() ? "step scalars with the decision" : "step scalars";
+    return value.id() == 2 ? "step scalars with scaled seeds" : value.id() ? "step scalars with the decision" : "step scalars";
   case bundle::Value::LOSS_ROWS:
     return "loss term " + std::to_string(value.cut()) + " of " + named("unit", summary.units(), value.id()) + ", samples " + rows;
   case bundle::Value::SUMS:
@@ -142,6 +142,8 @@ std::string Device::describe(const bundle::Entry &entry) const {
       return "update of " + (compute.group() >= 0 ? named("group", model.summary.groups(), uint32_t(compute.group())) : std::string("no group"));
     case bundle::Compute::CAST_PARAMETERS:
       return "cast of " + (compute.group() >= 0 ? named("group", model.summary.groups(), uint32_t(compute.group())) : std::string("no group"));
+    case bundle::Compute::SCALE_SEEDS:
+      return "scaling of seeds";
     case bundle::Compute::SUM_LOSS:
       return "loss sum" + cell;
     default:

@@ -67,6 +67,16 @@ bool Model::checkSummary(std::vector<Finding> &findings) {
   }
   if (copies && summary.cast_body() >= uint32_t(bodies.bodies_size()))
     return fail("body " + std::to_string(summary.cast_body()) + " of " + std::to_string(bodies.bodies_size()) + ", which casts, does not exist");
+  if (scales()) {
+    const double scale = summary.training().loss_scale();
+    int exponent = 0;
+    if (!(scale >= 1) || std::frexp(scale, &exponent) != 0.5 || summary.training().loss_scale_interval() < 1)
+      return fail("a loss scale of " + std::to_string(scale) + ", doubled after " + std::to_string(summary.training().loss_scale_interval()) +
+                  " steps: expects a power of two, at least 1, and at least one step");
+    if (summary.scale_seeds_body() >= uint32_t(bodies.bodies_size()))
+      return fail("body " + std::to_string(summary.scale_seeds_body()) + " of " + std::to_string(bodies.bodies_size()) +
+                  ", which scales, does not exist");
+  }
   for (const auto &value : summary.values())
     if (value.bytes_per_row() < 0 || value.bytes_per_row() > kMaxSize || value.producer() >= uint32_t(summary.units_size()) ||
         !indices(value.users(), summary.units_size()))
@@ -194,6 +204,10 @@ bool Model::checkBodies(std::vector<Finding> &findings) {
   if (copies)
     good = good && needs(summary.cast_body(), bundle::STATE, 0, read, "the parameters") &&
            needs(summary.cast_body(), bundle::PARAMETER, 0, {bundle::WRITE}, "their copy");
+  if (scales())
+    good = good && needs(summary.scale_seeds_body(), bundle::SCALARS, 0, change, "the seeds") &&
+           needs(summary.scale_seeds_body(), bundle::OPTIMIZER_STEP_SLOT, 0, read, "the scale") &&
+           needs(summary.decide_body(), bundle::OPTIMIZER_STEP_SLOT, 0, change, "the scale");
   return good && needs(summary.norm_body(), bundle::STATE, 1, read, "the gradients") &&
          needs(summary.norm_body(), bundle::SUMS_SLOT, 0, add, "the sums") &&
          (!summary.loss_size() || needs(summary.sum_loss_body(), bundle::SUMS_SLOT, 0, add, "the sums")) &&

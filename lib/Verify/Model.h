@@ -74,6 +74,11 @@ public:
   bool hasCopy(uint32_t group) const { return summary.groups(group).copy_type() != bundle::ELEMENT_TYPE_UNSPECIFIED; }
   int64_t copyElementSize(uint32_t group) const { return hasCopy(group) ? elementSize(summary.groups(group).copy_type()) : groupElementSize(group); }
   bool hasCopies() const { return copies; }
+  /// Whether gradients are multiplied by a scale that devices carry from step to step, and the bytes of what a decision changes.
+  bool scales() const { return summary.training().loss_scale() != 0; }
+  int64_t optimizerStepBytes() const { return scales() ? 32 : 8; }
+  bool isScaling(int32_t unit, uint32_t body) const { return scales() && unit < 0 && body == summary.scale_seeds_body(); }
+  bool isUpdate(uint32_t body) const { return body == summary.update_body_decay() || body == summary.update_body_plain(); }
   bool trainable(uint32_t group) const { return summary.groups(group).trainable(); }
   /// Some state is updated: there is a decision, and the host sees it.
   bool decides() const {

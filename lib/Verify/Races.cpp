@@ -20,7 +20,8 @@ struct Touch {
 /// What entries touch, in the order of the program.
 class Touches {
 public:
-  explicit Touches(Device &device) : summary(device.getModel().summary), device(device.getProgram().device()), places(device.getPlaces()) {}
+  explicit Touches(Device &device)
+      : model(device.getModel()), summary(model.summary), device(device.getProgram().device()), places(device.getPlaces()) {}
   std::vector<Touch> list;
 
   void addSlot(const Call &call, const bundle::Slot &slot, uint32_t place) {
@@ -91,6 +92,7 @@ public:
   }
 
 private:
+  const Model &model;
   const bundle::ModelSummary &summary;
   const uint32_t device;
   Places &places;
@@ -120,13 +122,14 @@ private:
     if (place != lastBlock) {
       scalars[0] = part(0, Block::decidedBegin);
       scalars[1] = part(Block::decidedBegin, Block::decidedEnd);
-      scalars[2] = part(Block::decidedEnd, Block::scalarsEnd);
+      scalars[2] = part(Block::seedsBegin, Block::scalarsEnd);
       lastBlock = place;
     }
     touch(scalars[0], false);
-    if (write || call.unit < 0)
+    const bool scales = model.isScaling(call.unit, call.body);
+    if ((write || call.unit < 0) && !scales)
       touch(scalars[1], write);
-    touch(scalars[2], false);
+    touch(scalars[2], scales);
   }
 };
 

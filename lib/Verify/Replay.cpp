@@ -17,7 +17,7 @@ void Replay::call(const Call &call) {
       continue;
     const Place place = places[numbers[s]];
     if (slot.kind() == bundle::SCALARS)
-      requireScalars(place, call.unit < 0 && slot.mode() == bundle::READ && isUpdate(call));
+      requireScalars(place, call.unit < 0 && slot.mode() == bundle::READ && model.isUpdate(call.body), seedsFor(call));
     else if (slot.kind() == bundle::SUMS_SLOT) {
       if (slot.mode() == bundle::READ)
         requireSums(place, /*global=*/true, /*norm=*/true, /*loss=*/true);
@@ -58,12 +58,13 @@ void Replay::call(const Call &call) {
                         nullptr);
         overwrite = false;
       }
-    } else if (slot.kind() == bundle::SCALARS) { // the decision
+    } else if (slot.kind() == bundle::SCALARS) { // the decision, or seeds
       Logical decided;
       decided.kind = bundle::Value::STEP_SCALARS;
       Content content = contentOf(decided, place.begin);
-      content.id = 1;
-      writeBytes(part(place, Block::decidedBegin, Block::decidedEnd), content);
+      const bool scales = model.isScaling(call.unit, call.body);
+      content.id = scales ? 2 : 1;
+      writeBytes(scales ? part(place, Block::seedsBegin, Block::scalarsEnd) : part(place, Block::decidedBegin, Block::decidedEnd), content);
     } else if (slot.kind() == bundle::PARAMETER_GRADIENT || slot.kind() == bundle::BOUNDARY_IN_GRADIENT) {
       bool parameter = slot.kind() == bundle::PARAMETER_GRADIENT;
       Contribution contribution{uint32_t(call.unit), 0, parameter ? call.sampleBase : 0, parameter ? call.sampleBase + call.rows : 0};
@@ -82,8 +83,12 @@ void Replay::call(const Call &call) {
   }
 }
 
-bool Replay::isUpdate(const Call &call) const {
-  return call.body == model.summary.update_body_decay() || call.body == model.summary.update_body_plain();
+Replay::Seeds Replay::seedsFor(const Call &call) const {
+  if (!model.scales() || model.isScaling(call.unit, call.body))
+    return Seeds::Loaded;
+  const bool begins =
+      call.unit >= 0 && model.summary.units(call.unit).loss_terms_size() && call.body != model.summary.units(call.unit).forward_body();
+  return begins ? Seeds::Scaled : Seeds::Either;
 }
 
 void Replay::transfer() {
@@ -143,7 +148,7 @@ void Replay::transfer() {
   }
   case bundle::Entry::kReport: {
     const Place block = placeOf(e.report().region());
-    if (requireScalars(block, /*decided=*/model.decides() && !evaluating) &&
+    if (requireScalars(block, /*decided=*/model.decides() && !evaluating, model.scales() ? Seeds::Either : Seeds::Loaded) &&
         requireSums(part(block, Block::scalarsEnd, Block::sumsEnd), /*global=*/true, /*norm=*/true, /*loss=*/true))
       (evaluating ? device.getResult().reportsEvaluation : device.getResult().reportsTraining) = true;
     return;

@@ -154,7 +154,10 @@ private:
     return holds(place.intervals, expected) || compareBytes(place, expected, value, parameter);
   }
   bool compareBytes(const Place &place, const Content &expected, const Logical &value, int64_t parameter);
-  bool requireScalars(const Place &block, bool decided);
+  enum class Seeds : uint8_t { Loaded, Scaled, Either };
+  /// As its reader needs them.
+  Seeds seedsFor(const Call &call) const;
+  bool requireScalars(const Place &block, bool decided, Seeds seeds);
   bool requireSums(const Place &sums, bool global, bool norm, bool loss);
   /// \param slot  what is added to, for messages; null: this device's sums.
   bool accumulateBytes(const Place &place, const Content &expected, const Contribution &contribution, bool overwrite, const bundle::Slot *slot);
@@ -168,7 +171,6 @@ private:
   void load();
   void call(const Call &call);
   void transfer();
-  bool isUpdate(const Call &call) const;
   Logical shardOf(const bundle::Extents &extents, const Logical &group) const;
   void checkState(uint32_t version);
 };

@@ -62,7 +62,7 @@ bool verify::fromDeclared(Device &device, const bundle::Entry &entry, const bund
     break;
   case bundle::Value::OPTIMIZER_STEP:
     perUnit = false;
-    out.bytes = 8;
+    out.bytes = model.optimizerStepBytes();
     break;
   default:
     exists = false;
@@ -208,8 +208,8 @@ public:
       out.bytes = Block::sumsBytes;
     } else if (slot.kind() == bundle::OPTIMIZER_STEP_SLOT) {
       out.kind = bundle::Value::OPTIMIZER_STEP;
-      out.version = slot.mode() == bundle::READ ? 1 : 0;
-      out.bytes = 8;
+      out.version = model.isUpdate(call.body) ? 1 : 0; // updates count from what the decision leaves
+      out.bytes = model.isUpdate(call.body) ? 8 : model.optimizerStepBytes();
     } else if (slot.kind() == bundle::STATE || slot.kind() == bundle::LOSS || isCopyOfCast(slot)) {
       return findDeclared(slot, binding, out);
     } else {

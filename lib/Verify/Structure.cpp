@@ -219,7 +219,8 @@ bool Device::checkStructure() {
       if (state.type() != model.summary.groups(int(value.id())).type()) // checkpoints are written with it
         return report(Code::Mismatched, -1,
                       "persistent state: " + describe(value) + ": element type " + std::to_string(int(state.type())) + " is not the group's");
-    } else if (value.kind() != bundle::Value::OPTIMIZER_STEP || state.region().bytes() != 8 || value.version() != 0) {
+    } else if (value.kind() != bundle::Value::OPTIMIZER_STEP || int64_t(state.region().bytes()) != model.optimizerStepBytes() ||
+               value.version() != 0) {
       return report(Code::Malformed, -1, "persistent state: " + describe(value) + " is not state, or of the wrong size");
     }
   }

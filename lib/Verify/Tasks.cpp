@@ -89,6 +89,16 @@ void Device::checkTasks() {
         fail(Code::Call, "has " + std::to_string(itsCalls.size()) + " calls, expects one");
       only([&](uint32_t body) { return body == model.summary.decide_body(); }, "the decision");
       break;
+    case bundle::Compute::SCALE_SEEDS:
+      phase(bundle::BACKWARD, "BACKWARD");
+      if (!model.scales()) {
+        fail(Code::Task, "the loss of this model is not scaled");
+        break;
+      }
+      if (itsCalls.size() != 1)
+        fail(Code::Call, "has " + std::to_string(itsCalls.size()) + " calls, expects one");
+      only([&](uint32_t body) { return body == model.summary.scale_seeds_body(); }, "the scaling of seeds");
+      break;
     case bundle::Compute::UPDATE_GROUP: {
       phase(bundle::UPDATE_STATE, "UPDATE_STATE");
       if (compute.group() < 0 || compute.group() >= model.summary.groups_size() || !model.trainable(uint32_t(compute.group()))) {

@@ -16,7 +16,17 @@ Role interpret::roleOf(const bundle::ModelSummary &summary, uint32_t body) {
     return Role::Norm;
   if (body == summary.sum_loss_body())
     return Role::SumLoss;
+  if (summary.training().loss_scale() != 0 && body == summary.scale_seeds_body())
+    return Role::ScaleSeeds;
   return body == summary.decide_body() ? Role::Decide : Role::Unit;
+}
+
+bool interpret::readsSeeds(const bundle::ModelSummary &summary, uint32_t body) {
+  for (const auto &unit : summary.units())
+    if (unit.loss_terms_size() &&
+        (body == unit.backward_body() || (unit.splits() && (body == unit.input_gradient_body() || body == unit.weight_gradient_body()))))
+      return true;
+  return false;
 }
 
 int64_t interpret::slotBytes(const bundle::Slot &slot, int64_t rows) {
@@ -30,8 +40,8 @@ static uint64_t hashWords(uint64_t seed, const Words &words, size_t begin, size_
   return seed;
 }
 
-static void unit(const bundle::Body &body, uint32_t index, int64_t rows, int64_t sampleBase, uint64_t instanceBase, std::vector<Words> &slots,
-                 const std::vector<bool> &overwrite) {
+static void unit(const bundle::Body &body, bool seeds, uint32_t index, int64_t rows, int64_t sampleBase, uint64_t instanceBase,
+                 std::vector<Words> &slots, const std::vector<bool> &overwrite) {
   uint64_t common = mix(10, index, instanceBase);
   std::vector<size_t> perRow(slots.size());
   for (int s = 0; s < body.slots_size(); ++s) {
@@ -40,7 +50,7 @@ static void unit(const bundle::Body &body, uint32_t index, int64_t rows, int64_t
     if (slot.kind() == bundle::PARAMETER)
       common = hashWords(common, slots[s], 0, slots[s].size());
     if (slot.kind() == bundle::SCALARS)
-      common = hashWords(hashWords(common, slots[s], 0, kDecidedBegin), slots[s], kDecidedEnd, kScalarWords);
+      common = hashWords(hashWords(common, slots[s], 0, kDecidedBegin), slots[s], kSeedsBegin, seeds ? kScalarWords : kSeedsBegin);
     if (slot.kind() == bundle::PARAMETER_GRADIENT && overwrite[s])
       slots[s].assign(slots[s].size(), 0);
   }
@@ -79,10 +89,10 @@ void interpret::execute(const bundle::ModelSummary &summary, const bundle::BodyL
   };
   switch (roleOf(summary, index)) {
   case Role::Unit:
-    return unit(body, index, rows, sampleBase, instanceBase, slots, overwrite);
+    return unit(body, readsSeeds(summary, index), index, rows, sampleBase, instanceBase, slots, overwrite);
   case Role::Update: {
     int scalars = find(bundle::SCALARS, 0), step = find(bundle::OPTIMIZER_STEP_SLOT, 0);
-    uint64_t common = scalars >= 0 ? hashWords(mix(20, index), slots[scalars], 0, kScalarWords) : mix(20, index);
+    uint64_t common = scalars >= 0 ? hashWords(mix(20, index), slots[scalars], 0, kSeedsBegin) : mix(20, index);
     if (step >= 0)
       common = hashWords(common, slots[step], 0, 2);
     std::vector<int> states;
@@ -124,12 +134,21 @@ void interpret::execute(const bundle::ModelSummary &summary, const bundle::BodyL
   case Role::Decide: {
     int sums = find(bundle::SUMS_SLOT, 0), scalars = find(bundle::SCALARS, 0), step = find(bundle::OPTIMIZER_STEP_SLOT, 0);
     uint64_t all = hashWords(mix(50), slots[sums], 0, kSumWords);
-    all = hashWords(hashWords(all, slots[scalars], 0, kDecidedBegin), slots[scalars], kDecidedEnd, kScalarWords);
+    all = hashWords(all, slots[scalars], 0, kDecidedBegin);
+    if (step >= 0)
+      all = hashWords(all, slots[step], 2, slots[step].size());
     for (size_t w = kDecidedBegin; w < kDecidedEnd; ++w)
       slots[scalars][w] = mix(all, w);
     if (step >= 0)
-      for (uint64_t &word : slots[step])
-        ++word;
+      for (size_t w = 0; w < slots[step].size(); ++w)
+        slots[step][w] = w < 2 ? slots[step][w] + 1 : mix(all, 51, w);
+    return;
+  }
+  case Role::ScaleSeeds: {
+    int scalars = find(bundle::SCALARS, 0), step = find(bundle::OPTIMIZER_STEP_SLOT, 0);
+    uint64_t scale = hashWords(mix(60), slots[step], 2, 4);
+    for (size_t w = kSeedsBegin; w < kScalarWords; ++w)
+      slots[scalars][w] = mix(scale, slots[scalars][w]);
     return;
   }
   }

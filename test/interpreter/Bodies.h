@@ -20,14 +20,25 @@ inline uint64_t mix(uint64_t x) {
 template <typename... Rest> uint64_t mix(uint64_t a, uint64_t b, Rest... rest) { return mix(mix(a + 0x632BE59BD9B4E019ull) ^ b, rest...); }
 
 /// Words of the scalars block.
-constexpr size_t kDecidedBegin = 16, kDecidedEnd = 32, kScalarWords = 64, kSumWords = 32, kNormWords = 4, kBlockWords = 128;
+constexpr size_t kDecidedBegin = 16, kDecidedEnd = 32, kSeedsBegin = 32, kScalarWords = 64, kSumWords = 32, kNormWords = 4, kBlockWords = 128;
+
+/// All that a decision leaves in an optimizer step.
+inline uint64_t hashOfStep(const Words &words) {
+  uint64_t all = words[0];
+  for (size_t w = 2; w < words.size(); ++w)
+    all = mix(all, words[w]);
+  return all;
+}
 
 uint64_t initialWord(int kind, uint32_t group, uint32_t moment, int64_t element);
 uint64_t inputWord(uint32_t input, int64_t sample, size_t word, int step);
 uint64_t scalarWord(size_t word, int step);
 
-enum class Role { Unit, Update, Norm, SumLoss, Decide };
+enum class Role { Unit, Update, Norm, SumLoss, Decide, ScaleSeeds };
 Role roleOf(const bundle::ModelSummary &summary, uint32_t body);
+
+/// A backward whose gradients begin with the seeds in the scalars.
+bool readsSeeds(const bundle::ModelSummary &summary, uint32_t body);
 
 /// Bytes a slot has for that many rows, whatever its binding says; -1 when impossible.
 int64_t slotBytes(const bundle::Slot &slot, int64_t rows);

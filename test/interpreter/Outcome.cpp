@@ -9,7 +9,7 @@ void Machine::finish(Result &result) {
       Words words = fetch(span(p, state.region(), 0, int64_t(state.region().bytes()), false));
       const auto &value = state.value();
       if (value.kind() == bundle::Value::OPTIMIZER_STEP) {
-        result.optimizerSteps.push_back(words[0]);
+        result.optimizerSteps.push_back(hashOfStep(words));
         continue;
       }
       auto &elements = result.state[{int(value.kind()), value.id(), value.cut()}];

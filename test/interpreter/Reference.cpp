@@ -17,7 +17,7 @@ public:
     for (uint32_t m = 0; m < summary.moments(); ++m)
       for (const auto &p : summary.parameters())
         moments[m].push_back(initial(p, bundle::Value::MOMENTS, m));
-    optimizerStep.assign(2, 0);
+    optimizerStep.assign(summary.training().loss_scale() != 0 ? 8 : 2, 0);
   }
 
   void step(int number, bool training, Result &result) {
@@ -48,6 +48,8 @@ public:
       unit(u, summary.units(u).forward_body());
     call(summary.sum_loss_body(), 0, [&](const bundle::Slot &slot) { return slot.kind() == bundle::LOSS ? &loss[slot.index()] : &sums; });
     if (training) {
+      if (summary.training().loss_scale() != 0)
+        call(summary.scale_seeds_body(), 0, [&](const bundle::Slot &slot) { return slot.kind() == bundle::SCALARS ? &scalars : &optimizerStep; });
       for (int u = summary.units_size() - 1; u >= 0; --u) {
         const auto &info = summary.units(u);
         const bool splits = splitBackward && info.splits();
@@ -91,7 +93,7 @@ public:
           result.state[{bundle::Value::MOMENTS, info.group(), m}][info.offset() + int64_t(e)] = moments[m][p][e];
       }
     }
-    result.optimizerSteps.assign(1, optimizerStep[0]);
+    result.optimizerSteps.assign(1, hashOfStep(optimizerStep));
   }
 
 private:

@@ -5,8 +5,8 @@ using namespace zorse;
 const test::MutationList &test::mutations() {
   static const MutationList list = [] {
     MutationList all;
-    for (auto add :
-         {addOrderMutations, addMatchMutations, addPlaceMutations, addStateMutations, addValueMutations, addStepMutations, addSplitMutations})
+    for (auto add : {addOrderMutations, addMatchMutations, addPlaceMutations, addStateMutations, addScaleMutations, addValueMutations,
+                     addStepMutations, addSplitMutations})
       add(all);
     return all;
   }();

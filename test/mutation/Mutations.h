@@ -5,6 +5,7 @@
 //   MatchMutations.cpp    matching
 //   PlaceMutations.cpp    offsets, sizes, lifetimes
 //   StateMutations.cpp    groups, extents, versions
+//   ScaleMutations.cpp    scales
 //   ValueMutations.cpp    rows, values, tasks
 //   StepMutations.cpp     the step boundary: what shows in the second step, or in an evaluation
 #pragma once
@@ -35,6 +36,7 @@ void addMatchMutations(MutationList &list);
 void addPlaceMutations(MutationList &list);
 void addStateMutations(MutationList &list);
 void addValueMutations(MutationList &list);
+void addScaleMutations(MutationList &list);
 void addStepMutations(MutationList &list);
 void addSplitMutations(MutationList &list);
 

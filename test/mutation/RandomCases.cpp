@@ -42,6 +42,7 @@ struct Drawer {
     options.clipNorm = chance(80) ? 1 : 0;
     options.skipNonFinite = chance(80);
     options.irregular = chance(60);
+    options.scales = seed % 3 == 1;
     return makeModel(options);
   }
 

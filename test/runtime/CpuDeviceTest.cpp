@@ -144,7 +144,6 @@ TEST(CpuDevice, DecideClipsAsTorchAndSkipsWholeSteps) {
   auto device = makeDevice(1);
   auto decide = [&](double squares, double bad, double loss, uint64_t skipNonFinite, uint64_t zeroDenominator, double clip, double &optimizerStep) {
     zorse::abi::StepScalars scalars = {};
-    scalars.lossScale = 1;
     scalars.clipNorm = clip;
     scalars.skipNonFinite = skipNonFinite;
     scalars.zeroDenominator = zeroDenominator;
@@ -168,6 +167,60 @@ TEST(CpuDevice, DecideClipsAsTorchAndSkipsWholeSteps) {
   EXPECT_EQ(step, 3.0);
   EXPECT_EQ(decide(4.0, 1, 1.0, 0, 0, 0.0, step).skip, 0u);
   EXPECT_EQ(step, 4.0);
+}
+
+// GradScaler's rule, and that everything that is divided by the scale is.
+TEST(CpuDevice, DecideKeepsTheScale) {
+  bundle::Body body = libraryBody("decide", {128, 512, 32});
+  (*body.mutable_launches(0)->mutable_library()->mutable_integers())["scale_interval"] = 3;
+  auto device = makeDevice(1);
+  zorse::abi::OptimizerStep state = {.updates = 5, .lossScale = 8, .goodSteps = 0, .overflows = 0};
+  auto decide = [&](double squares, double bad, double loss, uint64_t zeroDenominator = 0) {
+    zorse::abi::StepScalars scalars = {};
+    scalars.clipNorm = 1;
+    scalars.skipNonFinite = 1;
+    scalars.zeroDenominator = zeroDenominator;
+    double sums[16] = {squares, bad, loss};
+    zorse::runtime::test::HostSlots slots{sums, &scalars, &state};
+    EXPECT_FALSE(device->runBody(body, {{1}, slots}).failed());
+    return scalars.decided;
+  };
+  auto expect = [&](double updates, double scale, double good, double overflows) {
+    EXPECT_EQ(state.updates, updates);
+    EXPECT_EQ(state.lossScale, scale);
+    EXPECT_EQ(state.goodSteps, good);
+    EXPECT_EQ(state.overflows, overflows);
+  };
+  auto decided = decide(64 * 4.0, 0, 1.0);
+  EXPECT_EQ(decided.gradientNorm, 2.0);
+  EXPECT_EQ(decided.clipFactor, 1.0 / 8 / (2.0 + 1e-6));
+  EXPECT_EQ(decided.lossScale, 8.0);
+  expect(6, 8, 1, 0);
+  decided = decide(64 * 4.0, 1, 1.0);
+  EXPECT_EQ(decided.skip, 1u);
+  EXPECT_EQ(decided.lossScale, 8.0);
+  expect(6, 4, 0, 1);
+  decide(1.0, 0, std::numeric_limits<double>::quiet_NaN());
+  expect(6, 2, 0, 2);
+  EXPECT_EQ(decide(0.0, 0, 0.0, 1).skip, 1u);
+  expect(6, 2, 0, 2); // a batch without labels says nothing about the scale
+  for (int good = 0; good < 3; ++good)
+    decide(1.0, 0, 1.0);
+  expect(9, 4, 0, 2);
+  for (int bad = 0; bad < 5; ++bad)
+    decide(1.0, 3, 1.0);
+  expect(9, 1, 0, 7);
+
+  zorse::abi::StepScalars scalars = {};
+  scalars.learningRate = 3;
+  scalars.lossSeed[0] = 0.25;
+  scalars.lossSeed[13] = 0.5;
+  state.lossScale = 1024;
+  zorse::runtime::test::HostSlots slots{&scalars, &state};
+  EXPECT_FALSE(device->runBody(libraryBody("scale_seeds", {512, 32}), {{1}, slots}).failed());
+  EXPECT_EQ(scalars.lossSeed[0], 256.0);
+  EXPECT_EQ(scalars.lossSeed[13], 512.0);
+  EXPECT_EQ(scalars.learningRate, 3.0);
 }
 
 TEST(CpuDevice, RefusesWhatItDoesNotKnow) {

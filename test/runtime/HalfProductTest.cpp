@@ -27,6 +27,8 @@ std::vector<const HalfOps *> allOps() {
     all.push_back(&halfV3);
   if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq"))
     all.push_back(&halfV4);
+  if (__builtin_cpu_supports("avx512bf16"))
+    all.push_back(&halfBf16);
 #endif
   return all;
 }

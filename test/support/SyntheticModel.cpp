@@ -197,8 +197,17 @@ struct Maker {
     decide->set_name("decide");
     slot(decide, bundle::SUMS_SLOT, 0, bundle::READ, 128, 0, "sums");
     slot(decide, bundle::SCALARS, 0, bundle::UPDATE, 256, 0, "scalars");
-    slot(decide, bundle::OPTIMIZER_STEP_SLOT, 0, bundle::UPDATE, 8, 0, "step");
+    slot(decide, bundle::OPTIMIZER_STEP_SLOT, 0, bundle::UPDATE, options.scales ? 32 : 8, 0, "step");
     summary.set_decide_body(model.bodies.bodies_size() - 1);
+    if (options.scales) {
+      auto *scale = model.bodies.add_bodies();
+      scale->set_name("scale_seeds");
+      slot(scale, bundle::SCALARS, 0, bundle::UPDATE, 256, 0, "scalars");
+      slot(scale, bundle::OPTIMIZER_STEP_SLOT, 0, bundle::READ, 32, 0, "step");
+      summary.set_scale_seeds_body(model.bodies.bodies_size() - 1);
+      summary.mutable_training()->set_loss_scale(1024);
+      summary.mutable_training()->set_loss_scale_interval(2000);
+    }
     if (!options.copies)
       return;
     auto *cast = model.bodies.add_bodies();

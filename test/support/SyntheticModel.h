@@ -23,6 +23,7 @@ struct SyntheticOptions {
   /// workspace.
   bool irregular = false;
   bool copies = false; ///< two of three trained groups are read as copies in bf16, which owners cast
+  bool scales = false; ///< the loss is scaled, as of models in f16
   bool splits = true;  ///< most units have their backward in two parts besides
   uint32_t seed = 1;   ///< varies sizes and which optional slots bodies have
 };

@@ -4,8 +4,8 @@ using namespace zorse;
 
 void ModelFlags::addTo(CLI::App &app, pipelines::CompileOptions &o) {
   app.add_option("--seq", o.sequence, "length of symbolic sequence dimensions");
-  app.add_option("--precision", precision, "f32 (default) or bf16; for tests f64, f64:bf16, f64:f16 (docs/precision.md)");
-  app.add_option("--residual", residual, "with bf16: compute (default: as in a module of bf16) or f32 (as under torch.autocast)")
+  app.add_option("--precision", precision, "f32 (default), bf16 or f16; for tests f64, f64:bf16, f64:f16 (docs/precision.md)");
+  app.add_option("--residual", residual, "with bf16 and f16: compute (default: as in a module of that type) or f32 (as under torch.autocast)")
       ->check(CLI::IsMember({"compute", "f32"}));
   const char *model = "Model";
   app.add_option("--dim", dims, "other symbolic dimensions: NAME=VALUE")->group(model);
@@ -27,18 +27,14 @@ void ModelFlags::addTo(CLI::App &app, pipelines::CompileOptions &o) {
 
 bool ModelFlags::resolve(pipelines::CompileOptions &o, std::string &error) const {
   std::optional<Precision> known = parsePrecision(precision);
-  if (precision == "f16") {
-    error = "--precision: f16 needs loss scaling, which this version does not have; bf16 has the range of f32 and needs none";
-    return false;
-  }
   if (!known) {
-    error = "--precision: expects f32, bf16, f64, f64:bf16 or f64:f16, got '" + precision + "'";
+    error = "--precision: expects f32, bf16, f16, f64, f64:bf16 or f64:f16, got '" + precision + "'";
     return false;
   }
   o.precision = *known;
   o.precision.wideResidual = residual == "f32";
   if (o.precision.wideResidual && !o.precision.rounds()) {
-    error = "--residual: in " + precision + " nothing is rounded, the residual neither: leave it out, or choose --precision bf16";
+    error = "--residual: in " + precision + " nothing is rounded, the residual neither: leave it out, or choose --precision bf16 or f16";
     return false;
   }
   if (!shifted.empty())

@@ -22,6 +22,9 @@ void TrainingFlags::addTo(CLI::App &app) {
   add("--warmup", warmup, "steps of linear warm-up")->check(wholeNumber(INT64_MAX));
   add("--total-steps", totalSteps, "where linear and cosine end; 0: the run's steps")->check(wholeNumber(INT64_MAX));
   add("--final-ratio", finalRatio, "of the learning rate at the end of the decay, default 0.1")->check(finiteNumber());
+  lossScale = add("--loss-scale", lossScaleValue, "of f16, in the first step: a power of two (docs/precision.md)")->check(finiteNumber());
+  add("--loss-scale-interval", lossScaleInterval, "of f16: so many steps without overflow double the scale, default 2000")
+      ->check(wholeNumber(INT64_MAX));
   add("--seed", seed, "of dropout")->check(wholeNumber());
 }
 
@@ -51,12 +54,18 @@ bool TrainingFlags::resolve(bundle::TrainingOptions &o, std::string &error) cons
   o.set_final_ratio(finalRatio);
   o.set_seed(seed);
 
+  o.set_loss_scale(lossScaleValue);
+  o.set_loss_scale_interval(lossScaleInterval);
+
   auto expect = [&](bool good, const char *option, const char *what, double found) {
     if (!good && error.empty())
       error = std::string(option) + ": expects " + what + ", got " + CLI::detail::to_string(found);
   };
   for (double beta : betas)
     expect(beta >= 0 && beta < 1, "--betas", "two numbers in [0, 1)", beta);
+  int exponent = 0;
+  expect(!(lossScale && lossScale->count()) || (lossScaleValue >= 1 && std::frexp(lossScaleValue, &exponent) == 0.5), "--loss-scale",
+         "a power of two, at least 1: without it small gradients are lost in f16 (leave it out for the usual one)", lossScaleValue);
   if (error.empty() && nesterov && momentum == 0)
     error = "--nesterov: expects a --momentum above 0";
   if (error.empty() && optimizer != "sgd" && momentum != 0)

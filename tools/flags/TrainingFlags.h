@@ -17,6 +17,9 @@ struct TrainingFlags {
   bundle::TrainingOptions options;
   CLI::Option *weightDecay = nullptr, *clip = nullptr;
   double weightDecayValue = 0, clipValue = 0;
+  CLI::Option *lossScale = nullptr;
+  double lossScaleValue = 0;     ///< 0: as firstLossScale has it
+  int64_t lossScaleInterval = 0; ///< 0: kLossScaleInterval
   double learningRate = 3e-4, epsilon = 1e-8, momentum = 0, finalRatio = 0.1;
   int64_t warmup = 0, totalSteps = 0;
   uint64_t seed = 0;

@@ -90,7 +90,12 @@ int main(int argc, char **argv) {
              : emit == "exec"  ? pipelines::Emit::Exec
                                : pipelines::Emit::Llvm;
   o.threads = std::max(1u, o.threads);
-  if (!training.resolve(o.training, error) || (!o.rebuild.empty() && !pipelines::adoptBundle(o, error)))
+  if (!training.resolve(o.training, error))
+    return fail(error);
+  if (!o.precision.needsScaling() && (o.training.loss_scale() > 0 || o.training.loss_scale_interval() > 0))
+    return fail(std::string(o.training.loss_scale() > 0 ? "--loss-scale" : "--loss-scale-interval") +
+                ": belongs to --precision f16, whose gradients are lost below 6e-8; " + o.precision.name() + " needs none");
+  if (!o.rebuild.empty() && !pipelines::adoptBundle(o, error))
     return fail(error);
   // A bundle's own plan and cluster may be used to make it again: they are read whole before, and written again.
   std::error_code none;

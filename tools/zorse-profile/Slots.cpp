@@ -61,7 +61,6 @@ std::vector<std::byte> zorse::profile::contents(const Bundle &bundle, int32_t un
     abi::StepScalars scalars = {};
     scalars.step = 1;
     scalars.learningRate = 1e-4;
-    scalars.lossScale = 1;
     scalars.decided.clipFactor = 1;
     std::fill(std::begin(scalars.lossSeed), std::end(scalars.lossSeed), 1e-3);
     memcpy(out.data(), &scalars, std::min(out.size(), sizeof scalars));
@@ -98,8 +97,8 @@ std::vector<std::byte> zorse::profile::contents(const Bundle &bundle, int32_t un
       fill(out, slot.type(), slot.index() >= 2 ? 1e-4 : 0, slot.index() >= 2 ? 0 : 0.02, random); // moments are not negative
     return out;
   case bundle::OPTIMIZER_STEP_SLOT: {
-    double steps = 10;
-    memcpy(out.data(), &steps, std::min(out.size(), sizeof steps));
+    const abi::OptimizerStep step = {.updates = 10, .lossScale = 1, .goodSteps = 10, .overflows = 0};
+    memcpy(out.data(), &step, std::min(out.size(), sizeof step));
     return out;
   }
   default: // what functions write first: outputs, gradients, saved and deferred blocks, sums

@@ -44,6 +44,8 @@ struct Precision {
   bundle::ElementType rounded = bundle::ELEMENT_TYPE_UNSPECIFIED; ///< bf16 or f16; unspecified: nothing is rounded
   bool wideResidual = false;                                      ///< as ModelSummary.wide_residual
 
+  /// f16 has no gradients below 6e-8: on their way through it they are scaled.
+  bool needsScaling() const { return rounded == bundle::F16; }
   bool rounds() const { return rounded != bundle::ELEMENT_TYPE_UNSPECIFIED; }
   /// "f32", "bf16", "f64:bf16" (test type: the roundings of bf16 in f64 arithmetic), "bf16, f32 residual".
   std::string name() const;
@@ -65,6 +67,18 @@ inline constexpr uint64_t kStateAlignment = 512;
 /// Of the block of step scalars: all of it, what the SCALARS slot sees, and the sums behind.
 inline constexpr uint64_t kScalarsBlock = sizeof(abi::StepScalars), kScalarsBytes = offsetof(abi::StepScalars, sums),
                           kSumsBytes = sizeof(abi::StepScalars::sums);
+
+/// Whether gradients are scaled on their way through f16 (docs/precision.md).
+inline bool scalesLoss(const bundle::ModelSummary &summary) { return summary.training().loss_scale() > 0; }
+/// Good steps in a row that double the loss scale, by default: GradScaler's.
+inline constexpr int64_t kLossScaleInterval = 2000;
+/// Of the state OPTIMIZER_STEP.
+inline uint64_t optimizerStepBytes(const bundle::ModelSummary &summary) {
+  return scalesLoss(summary) ? sizeof(abi::OptimizerStep) : sizeof(abi::OptimizerStep::updates);
+}
+/// The loss scale of a first step of `batch` samples, as seeds then begin between 8 and 16 times their coefficient (docs/precision.md): 16 times the
+/// number of addends of the loss, rounded down to a power of two.
+double firstLossScale(const bundle::ModelSummary &summary, int64_t batch);
 
 /// The wide type that a compute type's losses and sums over rows have: f64 computes in f64, everything else sums in f32.
 constexpr bundle::ElementType wideType(bundle::ElementType computeType) { return computeType == bundle::F64 ? bundle::F64 : bundle::F32; }

@@ -65,8 +65,12 @@ LogicalResult zorse::codegen::compileKernels(CompiledBodies &bodies, Location lo
   return success();
 }
 
-void zorse::codegen::appendBuiltinBodies(bundle::BodyLibrary &library, bundle::ElementType type, unsigned lossTerms, bundle::ElementType copies) {
-  bundle::ElementType wide = type == bundle::F64 ? bundle::F64 : bundle::F32;
+void zorse::codegen::appendBuiltinBodies(bundle::BodyLibrary &library, const bundle::ModelSummary &summary) {
+  const bundle::ElementType wide = wideType(summary.compute_type());
+  const unsigned lossTerms = unsigned(summary.loss_size());
+  bundle::ElementType copies = bundle::ELEMENT_TYPE_UNSPECIFIED; // all of one type, that of the model's roundings
+  for (const bundle::GroupInfo &group : summary.groups())
+    copies = std::max(copies, group.copy_type());
   auto addSlot = [](bundle::Body &body, bundle::SlotKind kind, uint32_t index, bundle::AccessMode mode, int64_t fixed, int64_t perRow,
                     bundle::ElementType element, StringRef name) {
     bundle::Slot &slot = *body.add_slots();
@@ -78,12 +82,13 @@ void zorse::codegen::appendBuiltinBodies(bundle::BodyLibrary &library, bundle::E
     slot.set_type(element);
     slot.set_name(name.str());
   };
-  auto addCall = [](bundle::Body &body, StringRef name, unsigned operands, bundle::ElementType element) {
+  auto addCall = [](bundle::Body &body, StringRef name, unsigned operands, bundle::ElementType element) -> bundle::LibraryCall & {
     bundle::LibraryCall &call = *body.add_launches()->mutable_library();
     call.set_name(name.str());
     call.set_type(element);
     for (unsigned i = 0; i < operands; ++i)
       call.add_operands()->set_slot(i);
+    return call;
   };
   int64_t bytes = int64_t(zorse::elementBytes(wide));
   bundle::Body &norm = *library.add_bodies();
@@ -103,14 +108,22 @@ void zorse::codegen::appendBuiltinBodies(bundle::BodyLibrary &library, bundle::E
   decide.set_name("decide");
   addSlot(decide, bundle::SUMS_SLOT, 0, bundle::READ, kSumsBytes, 0, bundle::F64, "sums");
   addSlot(decide, bundle::SCALARS, 0, bundle::UPDATE, kScalarsBytes, 0, bundle::F64, "scalars");
-  addSlot(decide, bundle::OPTIMIZER_STEP_SLOT, 0, bundle::UPDATE, 8, 0, bundle::F64, "optimizer_step");
-  addCall(decide, "decide", 3, bundle::F64);
+  addSlot(decide, bundle::OPTIMIZER_STEP_SLOT, 0, bundle::UPDATE, int64_t(optimizerStepBytes(summary)), 0, bundle::F64, "optimizer_step");
+  bundle::LibraryCall &decision = addCall(decide, "decide", 3, bundle::F64);
 
-  if (copies == bundle::ELEMENT_TYPE_UNSPECIFIED)
-    return;
-  bundle::Body &cast = *library.add_bodies();
-  cast.set_name("cast");
-  addSlot(cast, bundle::STATE, 0, bundle::READ, 0, bytes, wide, "parameters");
-  addSlot(cast, bundle::PARAMETER, 0, bundle::WRITE, 0, int64_t(zorse::elementBytes(copies)), copies, "copy");
-  addCall(cast, "cast", 2, copies);
+  if (copies != bundle::ELEMENT_TYPE_UNSPECIFIED) {
+    bundle::Body &cast = *library.add_bodies();
+    cast.set_name("cast");
+    addSlot(cast, bundle::STATE, 0, bundle::READ, 0, bytes, wide, "parameters");
+    addSlot(cast, bundle::PARAMETER, 0, bundle::WRITE, 0, int64_t(zorse::elementBytes(copies)), copies, "copy");
+    addCall(cast, "cast", 2, copies);
+  }
+  if (scalesLoss(summary)) {
+    (*decision.mutable_integers())["scale_interval"] = summary.training().loss_scale_interval();
+    bundle::Body &scale = *library.add_bodies();
+    scale.set_name("scale_seeds");
+    addSlot(scale, bundle::SCALARS, 0, bundle::UPDATE, kScalarsBytes, 0, bundle::F64, "scalars");
+    addSlot(scale, bundle::OPTIMIZER_STEP_SLOT, 0, bundle::READ, int64_t(optimizerStepBytes(summary)), 0, bundle::F64, "optimizer_step");
+    addCall(scale, "scale_seeds", 2, bundle::F64);
+  }
 }

@@ -139,8 +139,8 @@ private:
       if (!elementBytes(state.type()))
         return fail("unknown element type");
       if (value.kind() == bundle::Value::OPTIMIZER_STEP) {
-        if (state.region().bytes() < 8)
-          return fail("the optimizer step needs 8 bytes");
+        if (state.region().bytes() < optimizerStepBytes(bundle_.summary))
+          return fail("the optimizer step needs " + std::to_string(optimizerStepBytes(bundle_.summary)) + " bytes");
         continue;
       }
       if (value.kind() != bundle::Value::PARAMETERS && value.kind() != bundle::Value::MOMENTS)

@@ -45,6 +45,8 @@ std::string zorse::runtime::describeEntry(const Bundle &bundle, uint32_t device,
       return "decide";
     case bundle::Compute::UPDATE_GROUP:
       return "update of " + group(compute.group());
+    case bundle::Compute::SCALE_SEEDS:
+      return "scaling of seeds";
     case bundle::Compute::CAST_PARAMETERS:
       return "cast of " + group(compute.group());
     case bundle::Compute::SUM_LOSS:

@@ -70,8 +70,8 @@ std::string joined(const std::vector<std::string> &parts) {
 
 std::string zorse::runtime::encodeReport(const StepReport &r) {
   char text[256];
-  snprintf(text, sizeof text, "%llu %d %d %llu %a %a %a %a %a", (unsigned long long)r.step, int(r.evaluation), int(r.skipped),
-           (unsigned long long)r.skippedSoFar, r.loss, r.gradientNorm, r.learningRate, r.seconds, r.tokensPerSecond);
+  snprintf(text, sizeof text, "%llu %d %d %llu %a %a %a %a %a %a", (unsigned long long)r.step, int(r.evaluation), int(r.skipped),
+           (unsigned long long)r.skippedSoFar, r.loss, r.gradientNorm, r.learningRate, r.lossScale, r.seconds, r.tokensPerSecond);
   return text;
 }
 
@@ -79,9 +79,9 @@ Result<StepReport> zorse::runtime::decodeReport(const std::string &text) {
   StepReport r;
   unsigned long long step = 0, skipped = 0;
   int isEvaluation = 0, isSkipped = 0, end = 0;
-  int read = sscanf(text.c_str(), "%20llu %1d %1d %20llu %la %la %la %la %la%n", &step, &isEvaluation, &isSkipped, &skipped, &r.loss, &r.gradientNorm,
-                    &r.learningRate, &r.seconds, &r.tokensPerSecond, &end);
-  if (read != 9 || size_t(end) != text.size())
+  int read = sscanf(text.c_str(), "%20llu %1d %1d %20llu %la %la %la %la %la %la%n", &step, &isEvaluation, &isSkipped, &skipped, &r.loss,
+                    &r.gradientNorm, &r.learningRate, &r.lossScale, &r.seconds, &r.tokensPerSecond, &end);
+  if (read != 10 || size_t(end) != text.size())
     return userError("a step report of another rank cannot be read: '" + text.substr(0, 80) + "'; start every rank with the same version of Zorse");
   r.step = step;
   r.evaluation = isEvaluation != 0;
@@ -129,6 +129,8 @@ void ConsoleReport::step(const StepReport &r) {
   double left = steps_ > r.step ? seconds_ / double(counted_) * double(steps_ - r.step) : 0;
   parts.insert(parts.end(), {"grad norm " + numberText(r.gradientNorm, 4), std::string("lr ") + rate,
                              numberText(r.tokensPerSecond, 0) + " " + unit + "/s", "memory " + bytesText(processBytes())});
+  if (r.lossScale > 0)
+    parts.push_back("loss scale " + numberText(r.lossScale, 0));
   if (r.skipped)
     parts.push_back("update skipped (" + std::to_string(r.skippedSoFar) + " so far)");
   if (!terminal_ || r.skipped) { // a skipped update stays to be seen.

@@ -117,6 +117,8 @@ void MetricsFile::step(const StepReport &r) {
   if (!r.evaluation) {
     line["grad_norm"] = r.gradientNorm;
     line["lr"] = r.learningRate;
+    if (r.lossScale > 0)
+      line["loss_scale"] = r.lossScale;
     line["skipped"] = r.skipped;
     line["memory_bytes"] = processBytes();
   }

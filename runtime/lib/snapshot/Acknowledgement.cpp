@@ -2,6 +2,9 @@
 
 #include "Json.h"
 
+#include <algorithm>
+
+using namespace zorse;
 using namespace zorse::runtime;
 using nlohmann::json;
 
@@ -19,7 +22,8 @@ std::string zorse::runtime::writeAcknowledgement(const Acknowledgement &acknowle
       hashes.push_back(hexadecimal(hash));
     json one = {{"device", file.device}, {"head", hexadecimal(file.sums.head)}, {"slices", std::move(hashes)}};
     if (file.optimizerStep)
-      one["optimizer_step"] = *file.optimizerStep;
+      one["optimizer_step"] = {file.optimizerStep->updates, file.optimizerStep->lossScale, file.optimizerStep->goodSteps,
+                               file.optimizerStep->overflows};
     out["files"].push_back(std::move(one));
   }
   out["frozen"] = json::array();
@@ -49,9 +53,14 @@ Acknowledgement zorse::runtime::parseAcknowledgement(const std::string &text, ui
         one.number("device", device, UINT32_MAX);
         one.hash("head", file.sums.head);
         if (one.has("optimizer_step")) {
-          double step = 0;
-          one.real("optimizer_step", step);
-          file.optimizerStep = step;
+          std::vector<double> step;
+          if (const json *numbers = one.list("optimizer_step"))
+            for (const json &number : *numbers)
+              step.push_back(number.is_number() ? number.get<double>() : -1);
+          if (step.size() != 4 || *std::min_element(step.begin(), step.end()) < 0)
+            one.fail("holds an optimizer step that is none");
+          else
+            file.optimizerStep = abi::OptimizerStep{step[0], step[1], step[2], step[3]};
         }
         if (const json *hashes = one.list("slices"))
           for (const json &hash : *hashes) {

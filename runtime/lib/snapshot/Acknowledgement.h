@@ -14,8 +14,8 @@ namespace zorse::runtime {
 struct Acknowledgement {
   struct File {
     uint32_t device = 0;
-    std::optional<double> optimizerStep;
-    DeviceFileSums sums;
+    std::optional<abi::OptimizerStep> optimizerStep;
+    DeviceFileSums sums; ///< of a device without slices: none, and there is no file
   };
   std::optional<SnapshotTrouble> trouble;
   std::vector<File> files;

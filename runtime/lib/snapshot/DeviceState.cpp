@@ -66,6 +66,7 @@ Status DeviceState::copy() {
   for (std::thread &helper : helpers)
     helper.join();
   if (layout_.optimizerStep && failure.succeeded())
-    failure = executor_->read(layout_.device, *layout_.optimizerStep, 0, &optimizerStep_, sizeof optimizerStep_);
+    failure = executor_->read(layout_.device, *layout_.optimizerStep, 0, &optimizerStep_,
+                              std::min<uint64_t>(layout_.optimizerStep->bytes(), sizeof optimizerStep_));
   return failure;
 }

@@ -19,7 +19,7 @@ public:
   Status copy();
 
   const std::byte *data() const { return data_; }
-  double optimizerStep() const { return optimizerStep_; }
+  const abi::OptimizerStep &optimizerStep() const { return optimizerStep_; }
 
 private:
   DeviceState(const Executor &executor, DeviceLayout layout) : executor_(&executor), layout_(std::move(layout)) {}
@@ -29,7 +29,7 @@ private:
   std::byte *data_ = nullptr;
   size_t mapped_ = 0;
   int threads_ = 1;
-  double optimizerStep_ = 0;
+  abi::OptimizerStep optimizerStep_ = {};
 };
 
 } // namespace zorse::runtime

@@ -230,7 +230,11 @@ std::string zorse::runtime::writeSnapshotIndex(const SnapshotIndex &index) {
   field("step", index.step);
   field("generation", index.generation);
   field("samples_consumed", index.samplesConsumed);
-  field("optimizer_step", index.optimizerStep);
+  field("optimizer_step", index.optimizerStep.updates);
+  if (index.optimizerStep.lossScale > 0)
+    field("loss_scale", ordered_json{{"scale", index.optimizerStep.lossScale},
+                                     {"good_steps", index.optimizerStep.goodSteps},
+                                     {"overflows", index.optimizerStep.overflows}});
   field("precision", index.precision);
   field("moments", index.moments);
   field("identity", identityJson(index.identity));
@@ -288,9 +292,18 @@ Result<SnapshotIndex> zorse::runtime::parseSnapshotIndex(const std::string &path
   fields.number("step", index.step, uint64_t(1) << 62);
   fields.number("generation", index.generation);
   fields.number("samples_consumed", index.samplesConsumed, uint64_t(1) << 62);
-  fields.real("optimizer_step", index.optimizerStep);
-  if (fields.good() && !(std::isfinite(index.optimizerStep) && index.optimizerStep >= 0))
+  abi::OptimizerStep &optimizer = index.optimizerStep;
+  fields.real("optimizer_step", optimizer.updates);
+  if (fields.good() && !(std::isfinite(optimizer.updates) && optimizer.updates >= 0))
     fields.fail("'optimizer_step' is no number of updates");
+  if (const json *scale = fields.has("loss_scale") ? fields.find("loss_scale") : nullptr) {
+    JsonFields one(*scale, "'loss_scale'", problem);
+    one.real("scale", optimizer.lossScale);
+    one.real("good_steps", optimizer.goodSteps);
+    one.real("overflows", optimizer.overflows);
+    if (one.good() && !(std::isfinite(optimizer.lossScale) && optimizer.lossScale >= 1 && optimizer.goodSteps >= 0 && optimizer.overflows >= 0))
+      one.fail("is no scale of at least 1 with numbers of steps");
+  }
   fields.text("precision", index.precision);
   fields.number("moments", moments, 255);
   index.moments = uint32_t(moments);

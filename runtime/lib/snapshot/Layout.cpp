@@ -66,7 +66,7 @@ DeviceLayout zorse::runtime::layoutOf(const Bundle &bundle, uint32_t device) {
   for (const bundle::PersistentState &state : bundle.programs[device].state()) {
     const bundle::Value &value = state.value();
     if (value.kind() == bundle::Value::OPTIMIZER_STEP)
-      layout.optimizerStep = part(state.region(), 0, 8);
+      layout.optimizerStep = state.region();
     if (!(isParameters(state) || value.kind() == bundle::Value::MOMENTS) || !summary.groups(int(value.id())).trainable())
       continue;
     uint64_t size = elementBytes(state.type());

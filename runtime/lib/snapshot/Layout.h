@@ -22,7 +22,7 @@ struct DeviceLayout {
   std::string header; ///< of safetensors, with its length; with the optimizer's step whole blocks of kDirectAlignment
   std::vector<LaidSlice> slices;
   uint64_t stateBytes = 0;                     ///< of all slices
-  std::optional<bundle::Region> optimizerStep; ///< f64, behind the header
+  std::optional<bundle::Region> optimizerStep; ///< abi::OptimizerStep; its updates are behind the header
   uint64_t fileBytes = 0;
 
   uint64_t headBytes() const { return header.size() + (optimizerStep ? 8 : 0); }

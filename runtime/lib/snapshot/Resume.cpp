@@ -107,13 +107,14 @@ public:
       if (Status status = snapshot_.read(f, wanted, take); status.failed() || written.failed())
         return status.failed() ? status : written;
     }
-    double step = withMoments ? index_.optimizerStep : 0;
-    for (uint32_t device : executor_.devices())
-      for (const bundle::PersistentState &state : bundle_.programs[device].state())
-        if (state.value().kind() == bundle::Value::OPTIMIZER_STEP)
-          if (Status status = executor_.write(device, state.region(), 0, &step, sizeof step); status.failed())
-            return status;
-    return Status::success();
+    abi::OptimizerStep step = index_.optimizerStep;
+    if (!withMoments)
+      step.updates = 0;
+    if (step.lossScale == 0 || index_.precision != bundle_.precision) { // a scale of another type says nothing here
+      step.lossScale = bundle_.summary.training().loss_scale();
+      step.goodSteps = step.overflows = 0;
+    }
+    return writeOptimizerStep(executor_, bundle_, step);
   }
 
 private:

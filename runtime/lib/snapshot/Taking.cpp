@@ -22,6 +22,13 @@ double secondsSince(Clock::time_point begin) { return std::chrono::duration<doub
 
 std::string at(uint64_t step) { return "snapshot of step " + std::to_string(step); }
 
+std::string describe(const abi::OptimizerStep &step) {
+  std::string text = std::to_string(uint64_t(step.updates)) + " updates";
+  return step.lossScale > 0 ? text + " and a scale of " + std::to_string(step.lossScale) + " after " + std::to_string(uint64_t(step.goodSteps)) +
+                                  " good steps and " + std::to_string(uint64_t(step.overflows)) + " overflows"
+                            : text;
+}
+
 constexpr size_t kKeptJobs = 16;
 
 } // namespace
@@ -254,13 +261,14 @@ Acknowledgement Taking::writeFiles(Job &job, const std::string &folder) {
       changed_.wait(lock, [&] { return job.copied[local->position]; });
     }
     const DeviceLayout &layout = local->state.layout();
-    if (!out.trouble && !layout.slices.empty()) {
+    if (!out.trouble && (!layout.slices.empty() || layout.optimizerStep)) {
       Acknowledgement::File file;
       file.device = layout.device;
       if (layout.optimizerStep)
         file.optimizerStep = local->state.optimizerStep();
-      out.trouble = writeDeviceFile(context_.fence, folder, layout, local->state.data(), local->state.optimizerStep(), file.sums);
-      if (!out.trouble) {
+      if (!layout.slices.empty())
+        out.trouble = writeDeviceFile(context_.fence, folder, layout, local->state.data(), local->state.optimizerStep().updates, file.sums);
+      if (!out.trouble && !layout.slices.empty()) {
         std::lock_guard<std::mutex> lock(mutex_);
         counts_.bytes += layout.fileBytes;
       }
@@ -303,12 +311,12 @@ std::optional<SnapshotTrouble> Taking::commit(const Job &job, const std::string 
   index.parameters = snapshotParameters(bundle);
 
   std::map<uint32_t, const Acknowledgement::File *> files;
-  std::optional<double> optimizerStep;
+  std::optional<abi::OptimizerStep> optimizerStep;
   for (const Acknowledgement &acknowledgement : acknowledgements) {
     for (const Acknowledgement::File &file : acknowledgement.files) {
-      if (file.optimizerStep && optimizerStep.value_or(*file.optimizerStep) != *file.optimizerStep)
-        return SnapshotTrouble{"devices disagree about the number of updates applied: " + std::to_string(*optimizerStep) + " and " +
-                               std::to_string(*file.optimizerStep)};
+      if (file.optimizerStep && optimizerStep && std::memcmp(&*optimizerStep, &*file.optimizerStep, sizeof *optimizerStep) != 0)
+        return SnapshotTrouble{"devices disagree about the updates applied and the loss scale: " + describe(*optimizerStep) + ", and " +
+                               describe(*file.optimizerStep)};
       if (file.optimizerStep)
         optimizerStep = file.optimizerStep;
       files[file.device] = &file;
@@ -317,7 +325,7 @@ std::optional<SnapshotTrouble> Taking::commit(const Job &job, const std::string 
       if (auto [known, isNew] = frozen_.emplace(parameter, hash); !isNew && known->second != hash && parameter < index.parameters.size())
         return SnapshotTrouble{"devices hold different numbers of the frozen parameter '" + index.parameters[parameter].name + "'"};
   }
-  index.optimizerStep = optimizerStep.value_or(0);
+  index.optimizerStep = optimizerStep.value_or(abi::OptimizerStep());
   for (const auto &[parameter, hash] : frozen_)
     if (parameter < index.parameters.size())
       index.parameters[parameter].hash = hash;

@@ -253,12 +253,26 @@ Status zorse::runtime::writeElements(Executor &executor, uint32_t device, const 
   return Status::success();
 }
 
+Status zorse::runtime::writeOptimizerStep(Executor &executor, const Bundle &bundle, const abi::OptimizerStep &step) {
+  for (uint32_t device : executor.devices())
+    for (const bundle::PersistentState &state : bundle.programs[device].state())
+      if (state.value().kind() == bundle::Value::OPTIMIZER_STEP)
+        if (Status status = executor.write(device, state.region(), 0, &step, std::min<uint64_t>(state.region().bytes(), sizeof step));
+            status.failed())
+          return status;
+  return Status::success();
+}
+
 Status zorse::runtime::loadState(Executor &executor, const Bundle &bundle, const std::string &checkpoint, std::string *note) {
   std::vector<std::vector<Piece>> pieces = parameterPieces(executor, bundle);
   for (uint32_t device : executor.devices())
     for (const bundle::PersistentState &state : bundle.programs[device].state())
       if (Status status = executor.clear(device, state.region()); status.failed())
         return status;
+  abi::OptimizerStep first = {};
+  first.lossScale = bundle.summary.training().loss_scale();
+  if (Status status = writeOptimizerStep(executor, bundle, first); status.failed())
+    return status;
 
   std::optional<SafetensorsFile> given;
   if (!checkpoint.empty()) {
@@ -326,6 +340,13 @@ GradientDump::GradientDump(const Bundle &bundle) : bundle_(bundle) {
 void GradientDump::observe(const ObservedCall &call) {
   if (call.evaluation || !call.entry.has_compute() || call.entry.compute().task() != bundle::Compute::UPDATE_GROUP)
     return;
+  double scale = 0; // of this step, which gradients are still multiplied by
+  for (int i = 0; i < call.body.slots_size(); ++i)
+    if (call.body.slots(i).kind() == bundle::SCALARS) {
+      abi::StepScalars scalars;
+      keep(call.memory.read(&scalars, call.slots[i], offsetof(abi::StepScalars, lossSeed)));
+      scale = scalars.decided.lossScale;
+    }
   for (int i = 0; i < call.body.slots_size(); ++i) {
     const bundle::Slot &slot = call.body.slots(i);
     const bundle::Value &value = call.call.slots(i).value();
@@ -333,8 +354,13 @@ void GradientDump::observe(const ObservedCall &call) {
       continue;
     size_t bytes = elementBytes(bundle_.summary.groups(value.id()).type());
     int64_t begin = std::max<int64_t>(value.begin(), 0), end = std::min<int64_t>(value.end(), groups_[value.id()].size() / bytes);
-    if (begin < end)
-      keep(call.memory.read(groups_[value.id()].data() + begin * bytes, call.slots[i], (end - begin) * bytes));
+    if (begin >= end)
+      continue;
+    std::byte *data = groups_[value.id()].data() + begin * bytes;
+    keep(call.memory.read(data, call.slots[i], (end - begin) * bytes));
+    if (scale > 1) // a power of two: exact
+      for (int64_t e = 0; e < end - begin; ++e)
+        bytes == 8 ? reinterpret_cast<double *>(data)[e] /= scale : reinterpret_cast<float *>(data)[e] /= float(scale);
   }
 }
 

@@ -83,7 +83,6 @@ private:
     scalars.step = step;
     scalars.seed = run_.options.seed();
     scalars.learningRate = learningRate(run_.options, step, run_.firstStep + run_.steps - 1);
-    scalars.lossScale = 1;
     scalars.clipNorm = run_.options.clip_norm();
     scalars.skipNonFinite = true;
     scalars.evaluation = evaluation;
@@ -93,7 +92,7 @@ private:
     for (size_t k = 0; k < denominators->size(); ++k) {
       double denominator = (*denominators)[k];
       zero = zero || denominator == 0;
-      scalars.lossSeed[k] = denominator == 0 ? 0 : bundle_.summary.loss(int(k)).coefficient() / denominator * scalars.lossScale;
+      scalars.lossSeed[k] = denominator == 0 ? 0 : bundle_.summary.loss(int(k)).coefficient() / denominator;
     }
     scalars.zeroDenominator = zero;
     pending_.push_back({step, std::move(*denominators), scalars.learningRate, zero});
@@ -122,14 +121,16 @@ private:
     report.gradientNorm = result->report.decided.gradientNorm;
     report.learningRate = pending.learningRate;
     report.skipped = result->report.decided.skip != 0;
+    report.lossScale = result->report.decided.lossScale;
     report.skippedSoFar = end_.skipped += report.skipped;
     report.seconds = result->end - std::max(result->begin, before);
     report.tokensPerSecond = double(bundle_.batch) * double(std::max<int64_t>(bundle_.sequence, 1)) / report.seconds;
     run_.report(report);
-    bool finite =
-        pending.zeroDenominator || (std::isfinite(report.loss) && !report.skipped); // a batch without labels has nothing that is not finite.
+    // A batch without labels has nothing that is not finite, and gradients that overflow with their scale come back without it.
+    const bool overflow = report.lossScale > 1 && report.skipped && !pending.zeroDenominator && std::isfinite(report.loss);
+    bool finite = pending.zeroDenominator || overflow || (std::isfinite(report.loss) && !report.skipped);
     since_ = finite ? std::nullopt : since_ ? since_ : std::optional<uint64_t>(report.step);
-    if (run_.nonFinite == TrainingRun::NonFinite::Stop && (report.skipped || !std::isfinite(report.loss))) {
+    if (run_.nonFinite == TrainingRun::NonFinite::Stop && !overflow && (report.skipped || !std::isfinite(report.loss))) {
       if (run_.stopping)
         run_.stopping();
       return userError(notFinite(report, pending.zeroDenominator));

@@ -59,11 +59,9 @@ mlir::FailureOr<CompiledBodies> compileBodies(mlir::ModuleOp functions, const Co
 mlir::FailureOr<CompiledBodies> lowerBodies(mlir::ModuleOp functions, const CodegenOptions &options = {});
 mlir::LogicalResult compileKernels(CompiledBodies &bodies, mlir::Location location);
 
-/// The bodies that are not functions, under the names "norm" (STATE 1, SUMS), "sum_loss" (LOSS 0 .. lossTerms - 1, SUMS) and "decide" (SUMS,
-/// SCALARS, OPTIMIZER_STEP), as ModelSummary describes them.
-/// \param copies  type of the copies that units read of parameters; unspecified: there are none, and no body "cast".
-void appendBuiltinBodies(bundle::BodyLibrary &library, bundle::ElementType type, unsigned lossTerms,
-                         bundle::ElementType copies = bundle::ELEMENT_TYPE_UNSPECIFIED);
+/// The bodies that are not functions, as ModelSummary describes them: "norm", "sum_loss" and "decide"; "cast" where units read copies of parameters;
+/// "scale_seeds" where the loss is scaled.
+void appendBuiltinBodies(bundle::BodyLibrary &library, const bundle::ModelSummary &summary);
 
 /// The name of the CPU that `arch` means on this machine, as it appears in BodyLibrary.arch and in kernels/<arch>/.
 std::string resolveArch(const std::string &arch);

@@ -68,7 +68,7 @@ def Exec_ValueKind : Exec_Enum<"ValueKind", "what bytes mean", [
 def Exec_Task : Exec_Enum<"Task", "what a compute entry does", [
   I32EnumAttrCase<"F", 1, "F">, I32EnumAttrCase<"B", 2, "B">, I32EnumAttrCase<"W", 3, "W">, I32EnumAttrCase<"R", 4, "R">,
   I32EnumAttrCase<"Norm", 5, "norm">, I32EnumAttrCase<"Decide", 6, "decide">, I32EnumAttrCase<"Update", 7, "update">,
-  I32EnumAttrCase<"SumLoss", 8, "sum_loss">, I32EnumAttrCase<"Cast", 9, "cast">]>;
+  I32EnumAttrCase<"SumLoss", 8, "sum_loss">, I32EnumAttrCase<"Cast", 9, "cast">, I32EnumAttrCase<"ScaleSeeds", 10, "scale_seeds">]>;
 
 def Exec_Order : Exec_Enum<"Order", "order of the additions of a reduction", [
   I32EnumAttrCase<"Ranked", 1, "ranked">, I32EnumAttrCase<"Transport", 2, "transport">]>;

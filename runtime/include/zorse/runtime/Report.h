@@ -41,7 +41,8 @@ private:
   uint64_t counted_ = 0;
 };
 
-/// One JSON object a line: {"step", "loss", "grad_norm", "lr", "tokens_per_second", "seconds", "skipped", "memory_bytes"}; evaluations have
+/// One JSON object a line: {"step", "loss", "grad_norm", "lr", "loss_scale" (f16), "tokens_per_second", "seconds", "skipped", "memory_bytes"};
+/// evaluations have
 /// {"step", "eval_loss", "tokens_per_second", "seconds"}.
 class MetricsFile {
 public:

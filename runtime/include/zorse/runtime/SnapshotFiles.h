@@ -54,9 +54,9 @@ struct SnapshotFile {
 
 struct SnapshotIndex {
   uint64_t step = 0, generation = 0, samplesConsumed = 0;
-  double optimizerStep = 0; ///< updates applied
-  std::string precision;    ///< of the bundle
-  uint32_t moments = 0;     ///< for every trainable parameter
+  abi::OptimizerStep optimizerStep = {}; ///< lossScale 0: the loss was not scaled
+  std::string precision;                 ///< of the bundle
+  uint32_t moments = 0;                  ///< for every trainable parameter
   RunIdentity identity;
   std::vector<SnapshotParameter> parameters;
   std::vector<SnapshotFile> files;

@@ -14,8 +14,12 @@ namespace zorse::runtime {
 Status writeElements(Executor &executor, uint32_t device, const bundle::Region &region, uint64_t offset, const std::byte *numbers, StoredType stored,
                      StoredType wanted, int64_t count);
 
+/// To every device that keeps one, as much of it as it keeps.
+Status writeOptimizerStep(Executor &executor, const Bundle &bundle, const abi::OptimizerStep &step);
+
 /// Fills every device's persistent state: parameters from the bundle's weights, or from `checkpoint` (safetensors with the ONNX names) where it is
-/// not empty; moments, the optimizer's step and padding with zeros. Frozen parameters that a checkpoint lacks keep the bundle's bytes.
+/// not empty; moments, updates applied and padding with zeros; the loss scale as compiled. Frozen parameters that a checkpoint lacks keep the
+/// bundle's bytes.
 /// \param note  says which tensors of the checkpoint are not of the model; empty when there are none.
 Status loadState(Executor &executor, const Bundle &bundle, const std::string &checkpoint, std::string *note = nullptr);
 

@@ -45,6 +45,7 @@ struct StepReport {
   double loss = 0; ///< of the batch before the update; of an evaluation: over all its batches. NaN where a denominator is 0.
   double gradientNorm = 0;
   double learningRate = 0;
+  double lossScale = 0; ///< of this step; 0: the loss is not scaled
   bool skipped = false;
   double seconds = 0;
   double tokensPerSecond = 0;

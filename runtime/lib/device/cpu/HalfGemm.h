@@ -45,8 +45,9 @@ struct HalfOps {
 };
 extern const HalfOps halfBaseline;
 #if defined(__x86_64__)
-extern const HalfOps halfV3; ///< AVX2 and FMA
-extern const HalfOps halfV4; ///< AVX-512
+extern const HalfOps halfV3;   ///< AVX2 and FMA
+extern const HalfOps halfV4;   ///< AVX-512
+extern const HalfOps halfBf16; ///< and AVX512-BF16
 #endif
 
 } // namespace zorse::runtime

@@ -9,7 +9,9 @@ using namespace zorse::runtime;
 
 static const HalfOps &halfOps() {
 #if defined(__x86_64__)
-  static const HalfOps &best = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq") ? halfV4
+  const bool v4 = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq");
+  static const HalfOps &best = v4 && __builtin_cpu_supports("avx512bf16")                        ? halfBf16
+                               : v4                                                              ? halfV4
                                : __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") ? halfV3
                                                                                                  : halfBaseline;
   return best;

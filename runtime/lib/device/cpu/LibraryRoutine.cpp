@@ -98,13 +98,17 @@ private:
 /// The commit decision. Clipping as torch.nn.utils.clip_grad_norm_ does it.
 class Decide final : public LibraryRoutine {
 public:
+  explicit Decide(int64_t scaleInterval) : scaleInterval_(scaleInterval) {}
+
   void run(const LibraryArguments &arguments) override {
     const auto *sums = static_cast<const double *>(arguments.operands[0]);
     auto &scalars = *static_cast<abi::StepScalars *>(arguments.operands[1]);
-    auto &optimizerStep = *static_cast<double *>(arguments.operands[2]);
+    auto &state = *static_cast<abi::OptimizerStep *>(arguments.operands[2]); // `updates` alone without scaling
+    const bool scales = scaleInterval_ > 0;
 
-    double norm = std::sqrt(sums[0]) / scalars.lossScale;
-    double factor = 1.0 / scalars.lossScale;
+    const double scale = scales ? state.lossScale : 1.0;
+    double norm = std::sqrt(sums[0]) / scale;
+    double factor = 1.0 / scale;
     if (scalars.clipNorm > 0) {
       double ratio = scalars.clipNorm / (norm + 1e-6);
       factor *= ratio > 1.0 ? 1.0 : ratio; // NaN stays NaN.
@@ -117,8 +121,36 @@ public:
     scalars.decided.clipFactor = factor;
     scalars.decided.gradientNorm = norm;
     scalars.decided.skip = skip;
+    scalars.decided.lossScale = scales ? scale : 0;
     if (!skip)
-      optimizerStep += 1.0;
+      state.updates += 1.0;
+    if (scales && scalars.zeroDenominator == 0)
+      nextScale(state, finite);
+  }
+
+private:
+  /// As torch.amp.GradScaler.update() does it.
+  void nextScale(abi::OptimizerStep &state, bool finite) const {
+    if (!finite) {
+      state.lossScale = std::max(state.lossScale * 0.5, 1.0);
+      state.goodSteps = 0;
+      state.overflows += 1;
+    } else if (++state.goodSteps >= double(scaleInterval_)) {
+      state.lossScale *= 2;
+      state.goodSteps = 0;
+    }
+  }
+
+  int64_t scaleInterval_;
+};
+
+/// What the first gradients of a step are multiplied by.
+class ScaleSeeds final : public LibraryRoutine {
+public:
+  void run(const LibraryArguments &arguments) override {
+    auto &scalars = *static_cast<abi::StepScalars *>(arguments.operands[0]);
+    for (double &seed : scalars.lossSeed)
+      seed *= static_cast<const abi::OptimizerStep *>(arguments.operands[1])->lossScale;
   }
 };
 
@@ -166,9 +198,16 @@ Result<std::unique_ptr<LibraryRoutine>> zorse::runtime::makeLibraryRoutine(const
   if (name == "decide") {
     if (Status status = checkOperands(call, 3, 3, 0); status.failed())
       return status;
-    return std::unique_ptr<LibraryRoutine>(new Decide());
+    auto interval = call.integers().find("scale_interval");
+    return std::unique_ptr<LibraryRoutine>(new Decide(interval == call.integers().end() ? 0 : interval->second));
   }
-  return userError("unknown library routine '" + name +
-                   "': this runtime knows attention_forward, attention_backward, squared_norm, sum_loss, decide and cast; the bundle was written by "
-                   "another version");
+  if (name == "scale_seeds") {
+    if (Status status = checkOperands(call, 2, 2, 0); status.failed())
+      return status;
+    return std::unique_ptr<LibraryRoutine>(new ScaleSeeds());
+  }
+  return userError(
+      "unknown library routine '" + name +
+      "': this runtime knows attention_forward, attention_backward, squared_norm, sum_loss, decide, scale_seeds and cast; the bundle was written by "
+      "another version");
 }

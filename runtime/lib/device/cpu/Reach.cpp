@@ -81,9 +81,15 @@ Result<std::vector<OperandUse>> zorse::runtime::operandUses(const bundle::Librar
   }
   if (name == "cast")
     return std::vector<OperandUse>{{0, kRows * 4, false}, {1, kRows * 2, true}};
-  if (name == "decide")
-    return std::vector<OperandUse>{
-        {0, count(sizeof(abi::StepScalars::sums)), false}, {1, count(offsetof(abi::StepScalars, lossSeed)), true}, {2, count(8), true}};
+  if (name == "decide") {
+    auto interval = call.integers().find("scale_interval");
+    const bool scales = interval != call.integers().end() && interval->second > 0;
+    return std::vector<OperandUse>{{0, count(sizeof(abi::StepScalars::sums)), false},
+                                   {1, count(offsetof(abi::StepScalars, lossSeed)), true},
+                                   {2, count(scales ? sizeof(abi::OptimizerStep) : sizeof(abi::OptimizerStep::updates)), true}};
+  }
+  if (name == "scale_seeds")
+    return std::vector<OperandUse>{{0, count(offsetof(abi::StepScalars, sums)), true}, {1, count(sizeof(abi::OptimizerStep)), false}};
   const bool backward = name == "attention_backward";
   Result<AttentionShape> shape = readAttentionShape(call, backward);
   if (shape.failed())

@@ -12,8 +12,8 @@ inline constexpr int kMaxLossTerms = 14;
 struct StepScalars {
   uint64_t step; ///< 1-based, counts every step, also skipped ones: random numbers are keyed by it.
   uint64_t seed;
-  double learningRate;      ///< of this step, after warm-up and decay.
-  double lossScale;         ///< 1 unless f16.
+  double learningRate; ///< of this step, after warm-up and decay.
+  uint64_t reserved0;
   double clipNorm;          ///< 0: no clipping.
   uint64_t skipNonFinite;   ///< 1: a non-finite gradient or loss skips the update.
   uint64_t zeroDenominator; ///< 1: some D_k is 0; the update is skipped.
@@ -21,12 +21,14 @@ struct StepScalars {
 
   struct Decided {
     double clipFactor;   ///< multiplies every gradient in the update; 1 without clipping. Includes 1 / lossScale.
-    double gradientNorm; ///< global L2 norm before clipping; NaN when not computed.
+    double gradientNorm; ///< global L2 norm before clipping, of gradients that are not scaled; NaN when not computed.
     uint64_t skip;       ///< 1: no parameter, moment or optimizer step changes.
-    uint64_t reserved[5];
+    double lossScale;    ///< of this step; 0 where the loss is not scaled.
+    uint64_t reserved[4];
   } decided;
 
-  double lossSeed[16]; ///< c_k / D_k * lossScale: the gradient of the loss with respect to every element of numerator k.
+  double lossSeed[16]; ///< c_k / D_k, multiplied by the loss scale in SCALE_SEEDS: the gradient of the loss with respect to every element of
+                       ///< numerator k.
 
   /// The SUMS region: sums[0] squared gradient norm, sums[1] count of non-finite elements, sums[2 + k] numerator of loss term k.
   double sums[16];
@@ -37,5 +39,15 @@ static_assert(offsetof(StepScalars, evaluation) == 56);
 static_assert(offsetof(StepScalars, decided) == 64);
 static_assert(offsetof(StepScalars, lossSeed) == 128);
 static_assert(offsetof(StepScalars, sums) == 256);
+
+/// What DECIDE carries from step to step: the state OPTIMIZER_STEP. All of it where the loss is scaled, `updates` alone elsewhere. Every device that
+/// makes seeds or updates has its own, and all are equal: they follow from the same sums.
+struct OptimizerStep {
+  double updates;   ///< applied so far
+  double lossScale; ///< of the next step: a power of two, at least 1
+  double goodSteps; ///< in a row without overflow, since the scale last changed
+  double overflows; ///< steps whose gradients or loss were not finite, so far
+};
+static_assert(sizeof(OptimizerStep) == 32);
 
 } // namespace zorse::abi
