@@ -107,6 +107,9 @@ bool Compiler::buildUnits(std::string &remark) {
   units::UnitOptions unit;
   unit.training = options.training;
   unit.decay = decayRule(options.decay);
+  unit.saved = options.saved == "keep"   ? autodiff::SavePolicy::Keep
+               : options.saved == "full" ? autodiff::SavePolicy::Full
+                                         : autodiff::SavePolicy::MinimumCut;
   unit.contentHash = contentHash;
   FailureOr<units::UnitModel> result = units::buildUnits(*imported.module, unit);
   if (failed(result))

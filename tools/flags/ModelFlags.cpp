@@ -7,6 +7,10 @@ void ModelFlags::addTo(CLI::App &app, pipelines::CompileOptions &o) {
   app.add_option("--precision", precision, "f32 (default), bf16 or f16; for tests f64, f64:bf16, f64:f16 (docs/precision.md)");
   app.add_option("--residual", residual, "with bf16 and f16: compute (default: as in a module of that type) or f32 (as under torch.autocast)")
       ->check(CLI::IsMember({"compute", "f32"}));
+  app.add_option("--save", o.saved,
+                 "what a unit's forward keeps for its backward: min-cut (default: what products and attention made), keep (all that is read) "
+                 "or full (nothing: all is computed again)")
+      ->check(CLI::IsMember({"min-cut", "keep", "full"}));
   const char *model = "Model";
   app.add_option("--dim", dims, "other symbolic dimensions: NAME=VALUE")->group(model);
   app.add_option("--loss", o.loss, "cross_entropy: add the loss to --logits and --labels")->group(model)->check(CLI::IsMember({"cross_entropy"}));

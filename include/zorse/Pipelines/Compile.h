@@ -48,6 +48,7 @@ struct CompileOptions {
 
   int64_t batch = 0;                            ///< samples per step
   int64_t sequence = 0;                         ///< length of symbolic sequence dimensions; 0: the model has none
+  std::string saved = "min-cut";                ///< what forwards keep for their backwards: min-cut, keep or full (autodiff::SavePolicy)
   Precision precision;                          ///< what units compute in, and what is rounded
   std::map<std::string, int64_t> dims;          ///< other symbolic dimensions by name
   std::string loss, lossOutput, logits, labels; ///< as in ImportOptions
