@@ -11,5 +11,5 @@ grep -q -w avx512_bf16 /proc/cpuinfo || { echo "SKIP: this processor has no AVX5
 python=${ZORSE_PYTHON:-$(tools/python-env.sh | tail -1)}
 if [ "${1:-}" = --quick ]; then exec "$python" test/benchmark/tokens_per_second.py --precision bf16 --limit 1.15 --threads 1 --rounds 1 --steps 4; fi
 source test/evidence/figures.bash
-figure "1 thread: " "$python" test/benchmark/tokens_per_second.py --precision bf16 --limit 1.15 --threads 1 --tuned
-figure "2 threads: " "$python" test/benchmark/tokens_per_second.py --precision bf16 --limit 1.15 --threads 2 --tuned
+figure "1 thread" "$python" test/benchmark/tokens_per_second.py --precision bf16 --limit 1.15 --threads 1 --tuned
+figure "2 threads" "$python" test/benchmark/tokens_per_second.py --precision bf16 --limit 1.15 --threads 2 --tuned
