@@ -56,9 +56,9 @@ void dropParts(codegen::CompiledBodies &bodies, const llvm::StringSet<> &parts) 
 
 void assignBodies(units::UnitModel &model, codegen::CompiledBodies &bodies, std::vector<codegen::CompiledBodies> &others) {
   levelWorkspaces(bodies, others);
-  codegen::appendBuiltinBodies(bodies.library, model.summary);
+  codegen::appendBuiltinBodies(bodies, model.summary);
   for (codegen::CompiledBodies &other : others)
-    codegen::appendBuiltinBodies(other.library, model.summary);
+    codegen::appendBuiltinBodies(other, model.summary);
   nameBodies(model, bodies);
 }
 

@@ -1,7 +1,7 @@
 // Which body each function became.
 #pragma once
 
-#include "zorse/Codegen/CPU/Codegen.h"
+#include "zorse/Codegen/Codegen.h"
 #include "zorse/Units/Units.h"
 
 namespace zorse::pipelines {

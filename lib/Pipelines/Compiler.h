@@ -4,7 +4,7 @@
 #include "PlanPhase.h"
 
 #include "zorse/Bundle/BundleWriter.h"
-#include "zorse/Codegen/CPU/Codegen.h"
+#include "zorse/Codegen/Codegen.h"
 #include "zorse/Import/ONNX/Import.h"
 #include "zorse/Pipelines/Compile.h"
 #include "zorse/Step/StepGraph.h"

@@ -6,7 +6,7 @@
 // Every launch runs alone on buffers of its size; GB/s are the bytes codegen counts over the time. The share of the matrix products says how much of
 // a step everything else takes.
 #include "bundle.pb.h"
-#include "zorse/Codegen/CPU/Codegen.h"
+#include "zorse/Codegen/Codegen.h"
 #include "zorse/Dialect/Zorse/ZorseOps.h"
 #include "zorse/runtime/CpuDevice.h"
 

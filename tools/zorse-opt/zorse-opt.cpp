@@ -1,6 +1,6 @@
 // zorse-opt: reads and writes MLIR, running any pass or pipeline in between. For compiler people and the tests.
 #include "zorse/Autodiff/Autodiff.h"
-#include "zorse/Codegen/CPU/Codegen.h"
+#include "zorse/Codegen/Codegen.h"
 #include "zorse/Dialect/Exec/Exec.h"
 #include "zorse/Dialect/Zorse/ZorseOps.h"
 #include "zorse/Pipelines/Passes.h"

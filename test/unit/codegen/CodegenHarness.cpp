@@ -1,5 +1,7 @@
 #include "CodegenHarness.h"
 
+#include "EmulatedBody.h"
+
 #include "bundle.pb.h"
 #include "zorse/Autodiff/Autodiff.h"
 #include "zorse/Dialect/Zorse/ZorseOps.h"
@@ -242,6 +244,35 @@ struct Runner {
     }
   }
 
+  /// On the emulated GPU: the same results, and no finding.
+  void checkEmulated(const emulator::HostCode &code, runtime::CpuDevice &products) {
+    reference::Options reference;
+    reference.rows = rows;
+    reference.seed = 42;
+    reference.step = 3;
+    reference.sampleBase = options.sampleBase;
+    reference.instanceBase = options.instanceBase;
+    reference.training = !options.evaluation;
+    auto expected = reference::evaluate(function, arguments, reference);
+    ASSERT_TRUE(succeeded(expected));
+    for (bool accumulate : {false, true}) {
+      std::vector<Buffer> buffers = makeBuffers();
+      emulator::EmulatedCall call{rows, options.sampleBase, options.instanceBase, {}, {}};
+      for (Buffer &buffer : buffers)
+        call.slots.push_back(buffer.data.get());
+      call.overwrite.assign(buffers.size(), !accumulate);
+      if (accumulate)
+        for (unsigned i = 0; i < function.getNumResults(); ++i)
+          if (accumulates(i))
+            write(address(buffers, function.getResultAttrDict(i)), element(i), std::vector<double>((*expected)[i].values.size(), 0.5));
+      std::vector<std::string> findings = emulator::runBody(code, products, body, call);
+      ASSERT_TRUE(findings.empty()) << findings.front();
+      for (unsigned i = 0; i < function.getNumResults(); ++i)
+        compare(i, read(address(buffers, function.getResultAttrDict(i)), element(i), (*expected)[i].values.size()), (*expected)[i].values,
+                accumulate && accumulates(i) ? 0.5 : 0.0);
+    }
+  }
+
   Type element(unsigned result) { return getElementTypeOrSelf(function.getResultTypes()[result]); }
   bool accumulates(unsigned result) {
     StringRef kind = function.getResultAttrOfType<StringAttr>(result, "zorse.slot").getValue();
@@ -322,9 +353,26 @@ void test::checkFunctions(const std::string &text, const RunOptions &options) {
       runtime::Status status = devices[threads - 1]->loadObject(path);
       ASSERT_FALSE(status.failed()) << status.message();
     }
+    std::unique_ptr<emulator::HostCode> emulated;
+    FailureOr<codegen::CompiledBodies> cuda = failure();
+    if (options.cuda && type != "f64") {
+      codegenOptions.arch = "emu";
+      cuda = codegen::compileBodies(*module, codegenOptions);
+      ASSERT_TRUE(succeeded(cuda));
+      std::string error;
+      emulated = emulator::HostCode::compile(cuda->object, error);
+      ASSERT_TRUE(emulated) << error;
+    }
     int index = 0;
     for (func::FuncOp function : module->getOps<func::FuncOp>()) {
       SCOPED_TRACE(function.getSymName().str());
+      if (emulated)
+        for (int64_t rows : options.rows) {
+          SCOPED_TRACE("emulated, rows " + std::to_string(rows));
+          Runner(function, cuda->library.bodies(index), rows, options).checkEmulated(*emulated, *devices[0]);
+          if (::testing::Test::HasFatalFailure())
+            return;
+        }
       const bundle::Body &body = compiled->library.bodies(index++);
       for (int64_t rows : options.rows) {
         SCOPED_TRACE("rows " + std::to_string(rows));

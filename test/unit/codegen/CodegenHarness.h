@@ -1,7 +1,8 @@
-// Compiles functions given as text, runs them on the CPU device and compares every result with the reference evaluator.
+// Compiles functions given as text for processors and for GPUs, runs them on the CPU device and on the emulator, and compares every result with the
+// reference evaluator.
 #pragma once
 
-#include "zorse/Codegen/CPU/Codegen.h"
+#include "zorse/Codegen/Codegen.h"
 
 #include "mlir/IR/BuiltinOps.h"
 #include "mlir/IR/MLIRContext.h"
@@ -28,6 +29,7 @@ struct RunOptions {
   bool evaluation = false;
   bool split = false; ///< also the two parts of every function `.backward`
   std::string dumpDir;
+  bool cuda = true; ///< also on the emulated GPU, but for f64, which GPUs have no transcendental functions of
 };
 
 /// Every function of `text`: for every type, row count, 1 and 2 threads (bit-equal), overwriting and accumulating.

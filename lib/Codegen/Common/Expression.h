@@ -66,6 +66,10 @@ public:
   /// The scalar of a node from those of its inputs, at a point of the domain.
   mlir::Value evaluate(const Node &node, llvm::ArrayRef<mlir::Value> inputs, llvm::ArrayRef<mlir::Value> indices);
 
+  /// Of a Load: its elements at `count` neighbouring columns from `indices` on, where its last stride is 1. The input, if any, is one for all.
+  llvm::SmallVector<mlir::Value> evaluateLoads(const Node &node, llvm::ArrayRef<mlir::Value> inputs, llvm::ArrayRef<mlir::Value> indices,
+                                               int64_t count);
+
   /// Strides over the domain of a tensor with this squeezed shape and these strides, which is the domain's shape or its leading part.
   llvm::SmallVector<int64_t, 6> overDomain(llvm::ArrayRef<int64_t> strides) const;
 

@@ -1,6 +1,8 @@
 // From unit functions to bodies (lists of launches) and one shared object with the kernels they name.
 #pragma once
 
+#include "zorse/Codegen/Bodies.h"
+
 #include "bundle.pb.h"
 
 #include "mlir/Support/LLVM.h"
@@ -24,17 +26,9 @@ struct CodegenOptions {
   unsigned threads = 2;           ///< that compile kernels; the result does not depend on it.
   bool useCache = true;           ///< keep compiled kernels on disk.
   std::string cacheDir;           ///< empty: $ZORSE_CACHE, else $XDG_CACHE_HOME/zorse, else ~/.cache/zorse. Unwritable: no cache.
-  std::string arch = "native";    ///< a CPU name as LLVM knows it ("x86-64-v3", "znver4"), or "native".
+  std::string arch = "native";    ///< a CPU name as LLVM knows it ("x86-64-v3", "znver4"), "native", or a CUDA architecture ("sm_80").
   unsigned optimizationLevel = 3; ///< of LLVM, 0 to 3.
   std::string dumpDir;            ///< not empty: <symbol>.mlir, <symbol>.ll and <symbol>.s of every kernel, and bodies.txt.
-};
-
-/// What a body costs, beside what bundle::Body itself says.
-struct BodyFacts {
-  bundle::Extent saved;     ///< bytes of the packed saved block; 0 when the function has none.
-  bundle::Extent workspace; ///< bytes of temporaries.
-  double flopsPerRow = 0;
-  double bytesPerRow = 0; ///< touched by all launches, for cost models.
 };
 
 class KernelSet;
@@ -61,13 +55,16 @@ mlir::LogicalResult compileKernels(CompiledBodies &bodies, mlir::Location locati
 
 /// The bodies that are not functions, as ModelSummary describes them: "norm", "sum_loss" and "decide"; "cast" where units read copies of parameters;
 /// "scale_seeds" where the loss is scaled.
-void appendBuiltinBodies(bundle::BodyLibrary &library, const bundle::ModelSummary &summary);
+void appendBuiltinBodies(CompiledBodies &bodies, const bundle::ModelSummary &summary);
+
+/// "sm_80", ...: for GPUs. "emu" is one for tests: its object is the LLVM bitcode that becomes PTX elsewhere.
+bool isCudaArch(const std::string &arch);
 
 /// The name of the CPU that `arch` means on this machine, as it appears in BodyLibrary.arch and in kernels/<arch>/.
 std::string resolveArch(const std::string &arch);
 
 /// The bodies of `functions` as text: slots and launches; with the MLIR of their kernels on demand.
-mlir::LogicalResult printBodies(mlir::ModuleOp functions, llvm::raw_ostream &os, bool withKernels);
+mlir::LogicalResult printBodies(mlir::ModuleOp functions, llvm::raw_ostream &os, bool withKernels, const std::string &arch = "native");
 
 /// Registers `zorse-compile-bodies`.
 void registerPasses();

@@ -4,7 +4,6 @@
 #include "Expand.h"
 #include "LibraryOps.h"
 #include "Prepare.h"
-#include "RowKernel.h"
 #include "Slots.h"
 #include "Workspace.h"
 
@@ -28,13 +27,14 @@ using namespace zorse::codegen;
 namespace {
 
 /// Reports every op that kernels cannot be built from.
-LogicalResult checkOps(func::FuncOp function) {
+LogicalResult checkOps(func::FuncOp function, StringRef device) {
   bool ok = true;
   for (Operation &op : function.getBody().front().without_terminator()) {
     bool known = isa_and_nonnull<ZorseDialect, arith::ArithDialect, math::MathDialect>(op.getDialect());
     auto isTensor = [](Type type) { return isGraphTensor(type) && bundleType(type) != bundle::ELEMENT_TYPE_UNSPECIFIED; };
     if (!known || !llvm::all_of(op.getResultTypes(), isTensor) || !llvm::all_of(op.getOperandTypes(), isTensor)) {
-      op.emitOpError("has no CPU code: kernels are built from zorse, arith and math ops on tensors of f32, f64, bf16, f16, i64, i32 and i1");
+      op.emitOpError("has no ") << device
+                                << " code: kernels are built from zorse, arith and math ops on tensors of f32, f64, bf16, f16, i64, i32 and i1";
       ok = false;
     } else if (auto constant = dyn_cast<arith::ConstantOp>(op); constant && !isa<DenseElementsAttr>(constant.getValue())) {
       // Constants in resources become plain ones.
@@ -78,7 +78,7 @@ std::string originOf(ArrayRef<Operation *> ops) {
 
 struct Lowering {
   func::FuncOp function;
-  KernelSet &kernels;
+  Emitter &emitter;
   bundle::Body &body;
   BodyFacts &facts;
   Slots slots;
@@ -87,8 +87,8 @@ struct Lowering {
   Workspace workspace;
   Place workspacePlace;
 
-  Lowering(func::FuncOp function, KernelSet &kernels, bundle::Body &body, BodyFacts &facts)
-      : function(function), kernels(kernels), body(body), facts(facts), slots(body) {}
+  Lowering(func::FuncOp function, Emitter &emitter, bundle::Body &body, BodyFacts &facts)
+      : function(function), emitter(emitter), body(body), facts(facts), slots(body) {}
 
   Place placeOf(Value root) {
     auto claim = claims.find(root);
@@ -138,7 +138,7 @@ struct Lowering {
 
   void lowerKernel(Kernel kernel, bundle::Launch &launch) {
     addBytes(kernel.launch.cost());
-    std::string symbol = kernels.add(kernel.hint, std::move(kernel.text));
+    std::string symbol = emitter.add(kernel.hint, std::move(kernel.text));
     *launch.mutable_kernel() = std::move(kernel.launch);
     launch.mutable_kernel()->set_symbol(symbol);
   }
@@ -203,7 +203,7 @@ struct Lowering {
   }
 
   LogicalResult run() {
-    if (failed(checkOps(function)))
+    if (failed(checkOps(function, emitter.name())) || failed(emitter.prepare(function)))
       return failure();
     expandRowOps(function);
     IRRewriter rewriter(function.getContext());
@@ -237,13 +237,13 @@ struct Lowering {
       launch.set_origin(originOf(cluster.ops));
       switch (cluster.kind) {
       case Cluster::Row:
-        lowerKernel(buildRowKernel(context, index), launch);
+        lowerKernel(emitter.row(context, int(index)), launch);
         break;
       case Cluster::Column:
-        lowerKernel(buildColumnKernel(context, index), launch);
+        lowerKernel(emitter.column(context, int(index)), launch);
         break;
       case Cluster::Scatter:
-        lowerKernel(buildScatterKernel(context, index), launch);
+        lowerKernel(emitter.scatter(context, int(index)), launch);
         break;
       case Cluster::Product:
         lowerProduct(cluster.ops.front(), launch);
@@ -262,7 +262,7 @@ struct Lowering {
 
 } // namespace
 
-LogicalResult zorse::codegen::lowerFunction(func::FuncOp function, KernelSet &kernels, bundle::Body &body, BodyFacts &facts) {
+LogicalResult zorse::codegen::lowerFunction(func::FuncOp function, Emitter &emitter, bundle::Body &body, BodyFacts &facts) {
   body.set_name(function.getSymName().str());
   if (!function.getBody().hasOneBlock())
     return function.emitError("expects a straight-line function with a body");
@@ -270,7 +270,7 @@ LogicalResult zorse::codegen::lowerFunction(func::FuncOp function, KernelSet &ke
   OwningOpRef<ModuleOp> scratch = ModuleOp::create(function.getLoc());
   builder.setInsertionPointToEnd(scratch->getBody());
   auto clone = cast<func::FuncOp>(builder.clone(*function));
-  Lowering lowering(clone, kernels, body, facts);
+  Lowering lowering(clone, emitter, body, facts);
   // Slots are read from the original: its module knows the forward that lays out what is saved.
   if (failed(lowering.slots.assign(function)))
     return failure();

@@ -1,6 +1,5 @@
 // Bodies and kernels for people: `zorse-opt --zorse-compile-bodies`.
-#include "BodyLowering.h"
-#include "KernelCompiler.h"
+#include "KernelSet.h"
 
 #include "zorse/Dialect/Zorse/ZorseDialect.h"
 
@@ -57,16 +56,17 @@ static void printLaunch(const bundle::Body &body, const bundle::Launch &launch, 
   }
 }
 
-LogicalResult zorse::codegen::printBodies(ModuleOp functions, raw_ostream &os, bool withKernels) {
+LogicalResult zorse::codegen::printBodies(ModuleOp functions, raw_ostream &os, bool withKernels, const std::string &arch) {
   CodegenOptions options;
-  KernelSet kernels(options);
+  options.arch = arch;
+  std::shared_ptr<KernelSet> kernels = makeKernels(options);
   llvm::StringMap<unsigned> numbers;
   for (func::FuncOp function : functions.getOps<func::FuncOp>()) {
     if (function.isDeclaration() || (function.getNumArguments() == 0 && function.getNumResults() == 0))
       continue;
     bundle::Body body;
     BodyFacts facts;
-    if (failed(lowerFunction(function, kernels, body, facts)))
+    if (failed(lowerFunction(function, *kernels, body, facts)))
       return failure();
     os << "body @" << body.name() << ": saved " << text(facts.saved) << ", workspace " << text(facts.workspace) << " bytes, " << facts.flopsPerRow
        << " flops per row\n";
@@ -76,7 +76,7 @@ LogicalResult zorse::codegen::printBodies(ModuleOp functions, raw_ostream &os, b
       printLaunch(body, launch, numbers, os);
   }
   if (withKernels)
-    for (const auto &[symbol, source] : kernels.texts()) {
+    for (const auto &[symbol, source] : kernels->texts()) {
       auto number = numbers.find(symbol);
       os << "// kernel " << (number == numbers.end() ? 0 : number->second) << " " << StringRef(symbol).rsplit('_').first << "\n" << source;
     }
@@ -111,11 +111,12 @@ struct CompileBodiesPass : PassWrapper<CompileBodiesPass, OperationPass<ModuleOp
   }
 
   void runOnOperation() final {
-    if (failed(verifyOrder()) || failed(printBodies(getOperation(), llvm::outs(), kernels)))
+    if (failed(verifyOrder()) || failed(printBodies(getOperation(), llvm::outs(), kernels, arch)))
       return signalPassFailure();
     if (dumpDir.empty())
       return;
     CodegenOptions options;
+    options.arch = arch;
     options.dumpDir = dumpDir;
     options.useCache = false;
     if (failed(compileBodies(getOperation(), options)))
@@ -123,7 +124,10 @@ struct CompileBodiesPass : PassWrapper<CompileBodiesPass, OperationPass<ModuleOp
   }
 
   Option<bool> kernels{*this, "kernels", llvm::cl::desc("Print the kernels as MLIR"), llvm::cl::init(false)};
-  Option<std::string> dumpDir{*this, "dump-dir", llvm::cl::desc("Compile, and write every kernel as .mlir, .ll and .s there"), llvm::cl::init("")};
+  Option<std::string> arch{*this, "arch", llvm::cl::desc("A CPU as LLVM knows it, native, or a CUDA architecture such as sm_80"),
+                           llvm::cl::init("native")};
+  Option<std::string> dumpDir{*this, "dump-dir", llvm::cl::desc("Compile, and write every kernel as .mlir, .ll and .s or .ptx there"),
+                              llvm::cl::init("")};
 };
 } // namespace
 

@@ -76,6 +76,8 @@ public:
   /// Whether `condition` holds and x is not `number`.
   Value andNot(Value condition, Value x, int64_t number);
   void ifTrue(Value condition, llvm::function_ref<void()> body);
+  /// What `body` returns where `condition` holds, else `otherwise`.
+  llvm::SmallVector<Value> ifElse(Value condition, llvm::ArrayRef<Value> otherwise, llvm::function_ref<llvm::SmallVector<Value>()> body);
   /// An integer as i64.
   Value widen(Value x);
   /// sum of index * stride.
@@ -84,6 +86,9 @@ public:
   Value load(Value base, Value offset, mlir::Type element);
   /// Adds to what is there if `accumulate` (may be null) is true.
   void store(Value value, Value base, Value offset, mlir::Type element, Value accumulate = {});
+  /// `count` elements behind each other, as one access; the first lies on a multiple of them all.
+  llvm::SmallVector<Value> loadMany(Value base, Value offset, mlir::Type element, int64_t count);
+  void storeMany(llvm::ArrayRef<Value> values, Value base, Value offset, mlir::Type element, Value accumulate = {});
   /// Scratch of the kernel's frame.
   Value scratch(mlir::Type type, int64_t count);
   /// A table of constants in the kernel itself.
@@ -101,10 +106,38 @@ public:
   Value combine(ReduceKind kind, Value x, Value y);
   Value identity(ReduceKind kind, mlir::Type type);
 
+  // ---- CUDA: `begin` is the number of this thread in the grid times what it computes; see abi/CudaAbi.h.
+
+  /// Of this thread in its block; of its block in the grid.
+  Value threadIndex();
+  Value blockIndex();
+  /// Every thread of the warp gets the combination over its warp, the same bits.
+  Value combineWarp(ReduceKind kind, Value x);
+  /// Likewise over a block of `threads`, with one barrier. `slot` numbers the reductions of a kernel: each has places of its own.
+  Value combineBlock(ReduceKind kind, Value x, int threads, int slot);
+  /// `count` elements that the threads of a block share.
+  Value shared(mlir::Type type, int64_t count);
+  void barrier();
+  /// Bit i: `condition` of lane i.
+  Value ballot(Value condition);
+  Value intrinsic(mlir::StringRef name, mlir::Type result, llvm::ArrayRef<Value> operands);
+  /// Bytes to whose multiple every address of an operand is known to be aligned, at element 0 of its rows.
+  int64_t alignment(unsigned operand) const;
+  /// \param points  of the launch; the kernel itself keeps away from those that do not exist.
+  Kernel finishCuda(llvm::StringRef hint, const Size &points, int threads, int perThread);
+
+  // ---- Processors.
+
   /// \param contract  allow fused multiply-add: only where the split of points among threads cannot change how a loop is vectorised.
   Kernel finish(llvm::StringRef hint, const Size &points, bool contract);
 
 private:
+  /// Between what is in memory and what is computed with.
+  Value fromMemory(Value stored, mlir::Type element);
+  Value toMemory(Value value, mlir::Type element);
+  void noteWritten(Value base);
+  void close(bool contract);
+  Kernel take(llvm::StringRef hint, const Size &points);
   /// The global `needs`: abi/KernelAbi.h, ZorseKernelNeeds.
   void emitNeeds(const Size &points);
   /// The exported function, a ZorseKernel: unpacks operands and context and calls `inner`.

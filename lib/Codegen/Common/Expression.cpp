@@ -314,28 +314,32 @@ static Value mix64(KernelBuilder &k, Value x) {
   return shift(x, 31);
 }
 
-Value Expression::evaluate(const Node &node, ArrayRef<Value> inputs, ArrayRef<Value> indices) {
-  OpBuilder &b = k.b;
-  auto toI32 = [&](Value v) -> Value { return v.getType().isInteger(32) ? v : Value(arith::TruncIOp::create(b, k.loc, b.getI32Type(), v)); };
-  auto toI64 = [&](Value v) -> Value { return v.getType().isInteger(64) ? v : Value(arith::ExtSIOp::create(b, k.loc, b.getI64Type(), v)); };
-  switch (node.kind) {
-  case Node::Constant:
-    return arith::ConstantOp::create(b, k.loc, cast<TypedAttr>(node.attribute));
-  case Node::Load: {
-    Value offset = k.offset(indices, node.strides);
-    if (inputs.empty())
-      return k.load(node.operand < 0 ? node.base : k.pointer(node.operand), offset, node.element);
-    Value index = toI64(inputs[0]), inside;
+SmallVector<Value> Expression::evaluateLoads(const Node &node, ArrayRef<Value> inputs, ArrayRef<Value> indices, int64_t count) {
+  Value offset = k.offset(indices, node.strides), base = node.operand < 0 ? node.base : k.pointer(node.operand), inside;
+  if (!inputs.empty()) {
+    Value index = k.widen(inputs[0]);
     if (node.indexEnd > 0) {
       inside = k.inRange(index, k.i64(0), k.i64(node.indexEnd));
       index = k.select(inside, index, k.i64(0));
     }
     offset = k.add(offset, k.mul(index, node.indexStride));
-    Value value = k.load(node.operand < 0 ? node.base : k.pointer(node.operand), offset, node.element);
-    // An index that leads outside reads nothing, and is seen.
-    return inside && isa<FloatType>(value.getType()) ? k.select(inside, value, k.number(value.getType(), std::numeric_limits<double>::quiet_NaN()))
-                                                     : value;
   }
+  SmallVector<Value> values = count == 1 ? SmallVector<Value>{k.load(base, offset, node.element)} : k.loadMany(base, offset, node.element, count);
+  // An index that leads outside reads nothing, and is seen.
+  for (Value &value : values)
+    if (inside && isa<FloatType>(value.getType()))
+      value = k.select(inside, value, k.number(value.getType(), std::numeric_limits<double>::quiet_NaN()));
+  return values;
+}
+
+Value Expression::evaluate(const Node &node, ArrayRef<Value> inputs, ArrayRef<Value> indices) {
+  OpBuilder &b = k.b;
+  auto toI32 = [&](Value v) -> Value { return v.getType().isInteger(32) ? v : Value(arith::TruncIOp::create(b, k.loc, b.getI32Type(), v)); };
+  switch (node.kind) {
+  case Node::Constant:
+    return arith::ConstantOp::create(b, k.loc, cast<TypedAttr>(node.attribute));
+  case Node::Load:
+    return evaluateLoads(node, inputs, indices, 1)[0];
   case Node::Compute: {
     if (auto round = dyn_cast<RoundOp>(node.op))
       return k.round(inputs[0], round.getTo());

@@ -1,7 +1,7 @@
 // Compiled kernels on disk, between compilations. What comes out of it is linked and run, so nothing that somebody else can have written is taken.
 #pragma once
 
-#include "zorse/Codegen/CPU/Codegen.h"
+#include "zorse/Codegen/Codegen.h"
 
 #include <memory>
 #include <optional>

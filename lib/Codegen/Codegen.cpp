@@ -1,9 +1,8 @@
-#include "zorse/Codegen/CPU/Codegen.h"
+#include "zorse/Codegen/Codegen.h"
 
 #include "zorse/Summary/Summary.h"
 
-#include "BodyLowering.h"
-#include "KernelCompiler.h"
+#include "KernelSet.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
@@ -24,11 +23,15 @@ FailureOr<CompiledBodies> zorse::codegen::compileBodies(ModuleOp functions, cons
   return bodies;
 }
 
+std::shared_ptr<KernelSet> zorse::codegen::makeKernels(const CodegenOptions &options) {
+  return isCudaArch(options.arch) ? makeCudaKernels(options) : makeProcessorKernels(options);
+}
+
 FailureOr<CompiledBodies> zorse::codegen::lowerBodies(ModuleOp functions, const CodegenOptions &options) {
   MLIRContext *context = functions.getContext();
   context->loadDialect<arith::ArithDialect, math::MathDialect, scf::SCFDialect, LLVM::LLVMDialect>();
   CompiledBodies result;
-  result.sources = std::make_shared<KernelSet>(options);
+  result.sources = makeKernels(options);
   bool ok = true;
   for (func::FuncOp function : functions.getOps<func::FuncOp>()) {
     if (function.isDeclaration() || (function.getNumArguments() == 0 && function.getNumResults() == 0))
@@ -38,8 +41,8 @@ FailureOr<CompiledBodies> zorse::codegen::lowerBodies(ModuleOp functions, const 
   }
   if (!ok)
     return failure();
-  result.library.set_arch(resolveArch(options.arch));
-  result.library.add_objects("kernels.so");
+  result.library.set_arch(result.sources->arch());
+  result.library.add_objects(result.sources->object());
   return result;
 }
 
@@ -65,7 +68,9 @@ LogicalResult zorse::codegen::compileKernels(CompiledBodies &bodies, Location lo
   return success();
 }
 
-void zorse::codegen::appendBuiltinBodies(bundle::BodyLibrary &library, const bundle::ModelSummary &summary) {
+void zorse::codegen::appendBuiltinBodies(CompiledBodies &bodies, const bundle::ModelSummary &summary) {
+  bundle::BodyLibrary &library = bodies.library;
+  const int first = library.bodies_size();
   const bundle::ElementType wide = wideType(summary.compute_type());
   const unsigned lossTerms = unsigned(summary.loss_size());
   bundle::ElementType copies = bundle::ELEMENT_TYPE_UNSPECIFIED; // all of one type, that of the model's roundings
@@ -125,5 +130,18 @@ void zorse::codegen::appendBuiltinBodies(bundle::BodyLibrary &library, const bun
     addSlot(scale, bundle::SCALARS, 0, bundle::UPDATE, kScalarsBytes, 0, bundle::F64, "scalars");
     addSlot(scale, bundle::OPTIMIZER_STEP_SLOT, 0, bundle::READ, int64_t(optimizerStepBytes(summary)), 0, bundle::F64, "optimizer_step");
     addCall(scale, "scale_seeds", 2, bundle::F64);
+  }
+
+  // Devices without these routines get kernels.
+  MLIRContext context;
+  context.loadDialect<arith::ArithDialect, math::MathDialect, scf::SCFDialect, LLVM::LLVMDialect>();
+  for (int b = first; b < library.bodies_size(); ++b) {
+    bundle::Body &body = *library.mutable_bodies(b);
+    for (bundle::Launch &launch : *body.mutable_launches())
+      if (std::optional<Kernel> kernel = bodies.sources->routine(&context, body, launch.library())) {
+        std::string symbol = bodies.sources->add(kernel->hint, std::move(kernel->text));
+        *launch.mutable_kernel() = std::move(kernel->launch);
+        launch.mutable_kernel()->set_symbol(symbol);
+      }
   }
 }

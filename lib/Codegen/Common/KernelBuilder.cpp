@@ -1,5 +1,6 @@
 #include "KernelBuilder.h"
 
+#include "zorse/runtime/abi/CudaAbi.h"
 #include "zorse/runtime/abi/KernelAbi.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -108,6 +109,20 @@ void KernelBuilder::ifTrue(Value condition, function_ref<void()> body) {
   body();
 }
 
+SmallVector<Value> KernelBuilder::ifElse(Value condition, ArrayRef<Value> otherwise, function_ref<SmallVector<Value>()> body) {
+  if (otherwise.empty()) {
+    ifTrue(condition, [&] { (void)body(); });
+    return {};
+  }
+  auto op = scf::IfOp::create(b, loc, ValueRange(otherwise).getTypes(), condition, /*withElseRegion=*/true);
+  OpBuilder::InsertionGuard guard(b);
+  b.setInsertionPointToStart(op.thenBlock());
+  scf::YieldOp::create(b, loc, body());
+  b.setInsertionPointToStart(op.elseBlock());
+  scf::YieldOp::create(b, loc, otherwise);
+  return SmallVector<Value>(op.getResults().begin(), op.getResults().end());
+}
+
 Value KernelBuilder::widen(Value x) { return x.getType().isInteger(64) ? x : Value(arith::ExtSIOp::create(b, loc, b.getI64Type(), x)); }
 
 Value KernelBuilder::offset(ArrayRef<Value> indices, ArrayRef<int64_t> strides) {
@@ -122,12 +137,34 @@ static Value elementPointer(KernelBuilder &k, Value base, Value offset, Type ele
   return LLVM::GEPOp::create(k.b, k.loc, base.getType(), KernelBuilder::memoryType(element), base, LLVM::GEPArg(offset));
 }
 
-Value KernelBuilder::load(Value base, Value offset, Type element) {
-  Type memory = memoryType(element);
-  Value value = LLVM::LoadOp::create(b, loc, memory, elementPointer(*this, base, offset, element), elementBytes(element));
+Value KernelBuilder::fromMemory(Value stored, Type element) {
   if (element.isInteger(1))
-    return arith::CmpIOp::create(b, loc, arith::CmpIPredicate::ne, value, arith::ConstantIntOp::create(b, loc, 0, 8));
-  return computeType(element) != element ? widenHalf(value, element) : value;
+    return arith::CmpIOp::create(b, loc, arith::CmpIPredicate::ne, stored, arith::ConstantIntOp::create(b, loc, 0, 8));
+  return computeType(element) != element ? widenHalf(stored, element) : stored;
+}
+
+Value KernelBuilder::toMemory(Value value, Type element) {
+  if (element.isInteger(1))
+    return arith::ExtUIOp::create(b, loc, b.getI8Type(), value);
+  return computeType(element) != element ? narrowHalf(round(value, element), element) : value;
+}
+
+void KernelBuilder::noteWritten(Value base) {
+  for (auto [pointer, isWritten] : llvm::zip(pointers, written))
+    isWritten |= pointer == base;
+}
+
+Value KernelBuilder::load(Value base, Value offset, Type element) {
+  return fromMemory(LLVM::LoadOp::create(b, loc, memoryType(element), elementPointer(*this, base, offset, element), elementBytes(element)), element);
+}
+
+SmallVector<Value> KernelBuilder::loadMany(Value base, Value offset, Type element, int64_t count) {
+  auto type = VectorType::get({count}, memoryType(element));
+  Value all = LLVM::LoadOp::create(b, loc, type, elementPointer(*this, base, offset, element), unsigned(count * elementBytes(element)));
+  SmallVector<Value> values;
+  for (int64_t i = 0; i < count; ++i)
+    values.push_back(fromMemory(LLVM::ExtractElementOp::create(b, loc, all, i64(i)), element));
+  return values;
 }
 
 void KernelBuilder::store(Value value, Value base, Value offset, Type element, Value accumulate) {
@@ -137,13 +174,21 @@ void KernelBuilder::store(Value value, Value base, Value offset, Type element, V
     Value sum = combine(ReduceKind::Sum, old, value);
     value = arith::SelectOp::create(b, loc, accumulate, sum, value);
   }
-  if (element.isInteger(1))
-    value = arith::ExtUIOp::create(b, loc, b.getI8Type(), value);
-  else if (computeType(element) != element)
-    value = narrowHalf(round(value, element), element);
-  LLVM::StoreOp::create(b, loc, value, elementPointer(*this, base, offset, element), elementBytes(element));
-  for (auto [pointer, isWritten] : llvm::zip(pointers, written))
-    isWritten |= pointer == base;
+  LLVM::StoreOp::create(b, loc, toMemory(value, element), elementPointer(*this, base, offset, element), elementBytes(element));
+  noteWritten(base);
+}
+
+void KernelBuilder::storeMany(ArrayRef<Value> values, Value base, Value offset, Type element, Value accumulate) {
+  const auto count = static_cast<int64_t>(values.size());
+  SmallVector<Value> sums(values);
+  if (accumulate)
+    for (auto [sum, old] : llvm::zip(sums, loadMany(base, offset, element, count)))
+      sum = arith::SelectOp::create(b, loc, accumulate, combine(ReduceKind::Sum, old, sum), sum);
+  Value all = LLVM::UndefOp::create(b, loc, VectorType::get({count}, memoryType(element)));
+  for (int64_t i = 0; i < count; ++i)
+    all = LLVM::InsertElementOp::create(b, loc, all, toMemory(sums[size_t(i)], element), i64(i));
+  LLVM::StoreOp::create(b, loc, all, elementPointer(*this, base, offset, element), unsigned(count * elementBytes(element)));
+  noteWritten(base);
 }
 
 Value KernelBuilder::scratch(Type type, int64_t count) {
@@ -279,13 +324,12 @@ void KernelBuilder::emitEntry() {
   LLVM::ReturnOp::create(b, loc, ValueRange());
 }
 
-Kernel KernelBuilder::finish(StringRef hint, const Size &points, bool contract) {
+void KernelBuilder::close(bool contract) {
   MLIRContext *context = b.getContext();
   b.setInsertionPointToEnd(entry);
   LLVM::ReturnOp::create(b, loc, ValueRange());
   SmallVector<Type> types(entry->getArgumentTypes().begin(), entry->getArgumentTypes().end());
   inner.setFunctionType(LLVM::LLVMFunctionType::get(LLVM::LLVMVoidType::get(context), types));
-  inner.setPassthroughAttr(b.getStrArrayAttr({"noinline"}));
   for (unsigned i = types.size() - pointers.size(); i < types.size(); ++i)
     inner.setArgAttr(i, LLVM::LLVMDialect::getNoAliasAttrName(), b.getUnitAttr());
   if (contract)
@@ -294,15 +338,135 @@ Kernel KernelBuilder::finish(StringRef hint, const Size &points, bool contract) 
           fast && fast.getFastMathFlagsAttr() && fast.getFastMathFlagsAttr().getValue() == arith::FastMathFlags::none)
         op->setAttr(fast.getFastMathAttrName(), arith::FastMathFlagsAttr::get(context, arith::FastMathFlags::contract));
     });
+}
 
-  b.setInsertionPointToEnd(module->getBody());
-  emitNeeds(points);
-  emitEntry();
-
+Kernel KernelBuilder::take(StringRef hint, const Size &points) {
   llvm::raw_string_ostream out(kernel.text);
   module->print(out);
   kernel.hint = hint.str();
   bundle::Extent &extent = *kernel.launch.mutable_points();
   points.sampled ? extent.set_per_row(points.count) : extent.set_fixed(points.count);
   return std::move(kernel);
+}
+
+Kernel KernelBuilder::finish(StringRef hint, const Size &points, bool contract) {
+  close(contract);
+  inner.setPassthroughAttr(b.getStrArrayAttr({"noinline"}));
+  b.setInsertionPointToEnd(module->getBody());
+  emitNeeds(points);
+  emitEntry();
+  return take(hint, points);
+}
+
+Value KernelBuilder::intrinsic(StringRef name, Type result, ArrayRef<Value> operands) {
+  return LLVM::CallIntrinsicOp::create(b, loc, result, b.getStringAttr(name), operands).getResult(0);
+}
+
+Value KernelBuilder::threadIndex() {
+  return arith::ExtUIOp::create(b, loc, b.getI64Type(), intrinsic("llvm.nvvm.read.ptx.sreg.tid.x", b.getI32Type(), {}));
+}
+
+Value KernelBuilder::blockIndex() {
+  return arith::ExtUIOp::create(b, loc, b.getI64Type(), intrinsic("llvm.nvvm.read.ptx.sreg.ctaid.x", b.getI32Type(), {}));
+}
+
+static Value i32(KernelBuilder &k, int64_t value) { return arith::ConstantIntOp::create(k.b, k.loc, value, 32); }
+
+/// What lane ^ `mask` has.
+static Value exchange(KernelBuilder &k, Value x, int mask) {
+  OpBuilder &b = k.b;
+  Type type = x.getType(), word = b.getI32Type();
+  auto move = [&](Value bits) { return k.intrinsic("llvm.nvvm.shfl.sync.bfly.i32", word, {i32(k, -1), bits, i32(k, mask), i32(k, 31)}); };
+  const unsigned width = type.getIntOrFloatBitWidth();
+  if (width == 32)
+    return isa<FloatType>(type) ? Value(arith::BitcastOp::create(b, k.loc, type, move(arith::BitcastOp::create(b, k.loc, word, x)))) : move(x);
+  assert(width == 64 && "reductions are of numbers of 32 or 64 bits");
+  Value bits = isa<FloatType>(type) ? Value(arith::BitcastOp::create(b, k.loc, b.getI64Type(), x)) : x;
+  Value low = move(arith::TruncIOp::create(b, k.loc, word, bits));
+  Value high = move(arith::TruncIOp::create(b, k.loc, word, arith::ShRUIOp::create(b, k.loc, bits, k.i64(32))));
+  bits = arith::OrIOp::create(b, k.loc, arith::ExtUIOp::create(b, k.loc, b.getI64Type(), low),
+                              arith::ShLIOp::create(b, k.loc, arith::ExtUIOp::create(b, k.loc, b.getI64Type(), high), k.i64(32)));
+  return isa<FloatType>(type) ? Value(arith::BitcastOp::create(b, k.loc, type, bits)) : bits;
+}
+
+Value KernelBuilder::combineWarp(ReduceKind kind, Value x) {
+  for (int mask = 16; mask > 0; mask /= 2)
+    x = combine(kind, x, exchange(*this, x, mask));
+  return x;
+}
+
+Value KernelBuilder::shared(Type type, int64_t count) {
+  OpBuilder::InsertionGuard guard(b);
+  b.setInsertionPointToStart(module->getBody());
+  std::string name = "shared" + std::to_string(globals++);
+  auto array = LLVM::LLVMArrayType::get(memoryType(type), count);
+  LLVM::GlobalOp::create(b, loc, array, /*isConstant=*/false, LLVM::Linkage::Internal, name, Attribute(), /*alignment=*/16, /*addrSpace=*/3);
+  b.setInsertionPointToStart(entry);
+  return LLVM::AddressOfOp::create(b, loc, LLVM::LLVMPointerType::get(b.getContext(), 3), name);
+}
+
+void KernelBuilder::barrier() {
+  LLVM::CallIntrinsicOp::create(b, loc, b.getStringAttr("llvm.nvvm.barrier.cta.sync.aligned.all"), ValueRange{i32(*this, 0)});
+}
+
+Value KernelBuilder::ballot(Value condition) { return intrinsic("llvm.nvvm.vote.ballot.sync", b.getI32Type(), {i32(*this, -1), condition}); }
+
+Value KernelBuilder::combineBlock(ReduceKind kind, Value x, int threads, int slot) {
+  (void)slot;
+  x = combineWarp(kind, x);
+  if (threads <= 32)
+    return x;
+  const int warps = threads / 32;
+  Value places = shared(x.getType(), warps), thread = threadIndex();
+  Value lane = arith::AndIOp::create(b, loc, thread, i64(31)), warp = arith::ShRUIOp::create(b, loc, thread, i64(5));
+  Value first = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::eq, lane, i64(0));
+  ifTrue(first, [&] { store(x, places, warp, x.getType()); });
+  barrier();
+  // Every thread adds all of them up, in the same order.
+  Value all = load(places, i64(0), x.getType());
+  for (int w = 1; w < warps; ++w)
+    all = combine(kind, all, load(places, i64(w), x.getType()));
+  return all;
+}
+
+int64_t KernelBuilder::alignment(unsigned operand) const {
+  const bundle::Pointer &pointer = kernel.launch.operands(int(operand));
+  int64_t all = 64;
+  for (int64_t bytes : {pointer.fixed(), pointer.per_row()})
+    while (bytes % all)
+      all /= 2;
+  return all;
+}
+
+Kernel KernelBuilder::finishCuda(StringRef hint, const Size &points, int threads, int perThread) {
+  close(/*contract=*/true);
+  MLIRContext *context = b.getContext();
+  inner.setPassthroughAttr(b.getStrArrayAttr({"alwaysinline"}));
+  b.setInsertionPointToEnd(module->getBody());
+  emitNeeds(points);
+  auto global = LLVM::LLVMPointerType::get(context, 1), generic = LLVM::LLVMPointerType::get(context);
+  SmallVector<Type> types(abi::kCudaLeadingParameters, b.getI64Type());
+  types.append(pointers.size(), global);
+  auto outer = LLVM::LLVMFuncOp::create(b, loc, "kernel", LLVM::LLVMFunctionType::get(LLVM::LLVMVoidType::get(context), types));
+  outer.setCConv(LLVM::CConv::PTX_Kernel);
+  outer.setPassthroughAttr(b.getArrayAttr({b.getStrArrayAttr({"nvvm.reqntid", std::to_string(threads)})}));
+  for (auto [i, pointer] : llvm::enumerate(pointers)) {
+    const unsigned argument = abi::kCudaLeadingParameters + unsigned(i);
+    outer.setArgAttr(argument, LLVM::LLVMDialect::getNoAliasAttrName(), b.getUnitAttr());
+    outer.setArgAttr(argument, LLVM::LLVMDialect::getAlignAttrName(), b.getI64IntegerAttr(alignment(unsigned(i))));
+    if (!written[i])
+      outer.setArgAttr(argument, LLVM::LLVMDialect::getReadonlyAttrName(), b.getUnitAttr());
+  }
+  Block *block = outer.addEntryBlock(b);
+  b.setInsertionPointToStart(block);
+  Value thread = add(mul(blockIndex(), threads), threadIndex());
+  SmallVector<Value> arguments = {block->getArgument(0), mul(thread, perThread), i64(0),
+                                  block->getArgument(1), block->getArgument(2),  block->getArgument(3)};
+  for (size_t i = 0; i < pointers.size(); ++i)
+    arguments.push_back(LLVM::AddrSpaceCastOp::create(b, loc, generic, block->getArgument(abi::kCudaLeadingParameters + unsigned(i))));
+  LLVM::CallOp::create(b, loc, inner, arguments);
+  LLVM::ReturnOp::create(b, loc, ValueRange());
+  kernel.launch.set_threads(uint32_t(threads));
+  kernel.launch.set_per_thread(uint32_t(perThread));
+  return take(hint, points);
 }

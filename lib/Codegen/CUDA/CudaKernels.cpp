@@ -1,0 +1,61 @@
+// Kernels for GPUs of one architecture: one PTX file.
+#include "CudaEmitters.h"
+#include "KernelSet.h"
+#include "LowerToPtx.h"
+
+#include "llvm/ADT/StringRef.h"
+
+using namespace zorse;
+using namespace zorse::codegen;
+
+bool zorse::codegen::isCudaArch(const std::string &arch) { return arch == "emu" || llvm::StringRef(arch).starts_with("sm_"); }
+
+namespace {
+
+class CudaKernels final : public KernelSet {
+public:
+  CudaKernels(const CodegenOptions &options, cuda::PtxTarget target) : KernelSet(options, "cuda " + target.chip), target(std::move(target)) {
+    cuda::initializePtx();
+  }
+
+  llvm::StringRef name() const override { return "CUDA"; }
+  mlir::LogicalResult prepare(mlir::func::FuncOp function) override { return cuda::expandAttention(function); }
+  Kernel row(const KernelContext &context, int cluster) override { return cuda::buildRowKernel(context, cluster); }
+  Kernel column(const KernelContext &context, int cluster) override { return cuda::buildColumnKernel(context, cluster); }
+  Kernel scatter(const KernelContext &context, int cluster) override { return cuda::buildScatterKernel(context, cluster); }
+  std::optional<Kernel> routine(mlir::MLIRContext *context, const bundle::Body &body, const bundle::LibraryCall &call) override {
+    return cuda::buildRoutine(context, body, call);
+  }
+  std::string arch() const override { return target.chip; }
+  const char *object() const override { return target.isBitcode() ? "kernels.bc" : "kernels.ptx"; }
+
+private:
+  cuda::PtxTarget target;
+
+  llvm::Expected<std::string> compile(const std::string &symbol, const std::string &text) const override {
+    return cuda::lowerToPtx(symbol, text, target, dumpOf(symbol));
+  }
+
+  llvm::Expected<std::string> join(const Objects &objects) const override {
+    std::string all;
+    if (!target.isBitcode()) {
+      all = cuda::ptxHeader(target);
+      for (const auto &[symbol, text] : objects)
+        all += text;
+      return all;
+    }
+    // Modules one after the other, each with its length.
+    for (const auto &[symbol, bytes] : objects) {
+      uint64_t length = bytes.size();
+      all.append(reinterpret_cast<const char *>(&length), sizeof length);
+      all += bytes;
+    }
+    return all;
+  }
+};
+
+} // namespace
+
+std::shared_ptr<KernelSet> zorse::codegen::makeCudaKernels(const CodegenOptions &options) {
+  return std::make_shared<CudaKernels>(options, cuda::PtxTarget{options.arch, options.optimizationLevel});
+}

@@ -1,0 +1,169 @@
+#include "LowerToPtx.h"
+
+#include "TranslateKernel.h"
+
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Math/IR/Math.h"
+
+#include "llvm/Bitcode/BitcodeWriter.h"
+#include "llvm/MC/TargetRegistry.h"
+#include "llvm/Support/TargetSelect.h"
+#include "llvm/Support/raw_ostream.h"
+#include "llvm/Target/TargetMachine.h"
+
+#include <cmath>
+#include <mutex>
+
+using namespace mlir;
+using namespace zorse::codegen;
+
+void cuda::initializePtx() {
+  static std::once_flag once;
+  std::call_once(once, [] {
+    LLVMInitializeNVPTXTargetInfo();
+    LLVMInitializeNVPTXTarget();
+    LLVMInitializeNVPTXTargetMC();
+    LLVMInitializeNVPTXAsmPrinter();
+  });
+}
+
+namespace {
+
+/// e^x in f64, to 2 units in the last place: x = n ln 2 + r, a Taylor series for e^r, and the exponent by bits.
+Value expF64(OpBuilder &b, Location loc, Value x) {
+  auto number = [&](double value) -> Value { return arith::ConstantOp::create(b, loc, b.getF64FloatAttr(value)); };
+  auto fma = [&](Value p, Value q, Value r) -> Value { return math::FmaOp::create(b, loc, p, q, r); };
+  // Beyond, the result is 0 or infinite; NaN stays.
+  Value low = number(-708.0), high = number(709.7);
+  Value held = arith::MaximumFOp::create(b, loc, arith::MinimumFOp::create(b, loc, x, high), low);
+  Value n = math::FloorOp::create(b, loc, fma(held, number(1.4426950408889634), number(0.5)));
+  Value r = fma(n, number(-6.93147180369123816490e-01), held);
+  r = fma(n, number(-1.90821492927058770002e-10), r);
+  double factorial = 1;
+  for (int i = 2; i <= 14; ++i)
+    factorial *= i;
+  Value sum = number(1 / factorial);
+  for (int i = 13; i >= 0; --i) {
+    factorial /= i + 1;
+    sum = fma(sum, r, number(1 / factorial));
+  }
+  Value exponent = arith::AddIOp::create(b, loc, arith::FPToSIOp::create(b, loc, b.getI64Type(), n), arith::ConstantIntOp::create(b, loc, 1023, 64));
+  Value power =
+      arith::BitcastOp::create(b, loc, b.getF64Type(), arith::ShLIOp::create(b, loc, exponent, arith::ConstantIntOp::create(b, loc, 52, 64)));
+  Value result = arith::MulFOp::create(b, loc, sum, power);
+  Value tiny = arith::CmpFOp::create(b, loc, arith::CmpFPredicate::OLT, x, low);
+  Value large = arith::CmpFOp::create(b, loc, arith::CmpFPredicate::OGT, x, high);
+  result = arith::SelectOp::create(b, loc, tiny, number(0), result);
+  return arith::SelectOp::create(b, loc, large, number(INFINITY), result);
+}
+
+/// There is no libm on a GPU: what updates need in f64.
+void expandF64(ModuleOp module) {
+  module.walk([](Operation *op) {
+    if (!isa<math::ExpOp, math::PowFOp>(op) || !op->getResult(0).getType().isF64())
+      return;
+    OpBuilder b(op);
+    Value x = op->getOperand(0);
+    if (isa<math::PowFOp>(op)) {
+      FloatAttr base;
+      if (auto constant = x.getDefiningOp<arith::ConstantOp>())
+        base = dyn_cast<FloatAttr>(constant.getValue());
+      if (!base || base.getValueAsDouble() < 0)
+        return;
+      const double value = base.getValueAsDouble();
+      Value logarithm = arith::ConstantOp::create(b, op->getLoc(), b.getF64FloatAttr(value == 0 ? -INFINITY : std::log(value)));
+      x = arith::MulFOp::create(b, op->getLoc(), op->getOperand(1), logarithm);
+    }
+    op->getResult(0).replaceAllUsesWith(expF64(b, op->getLoc(), x));
+    op->erase();
+  });
+}
+
+/// Past LLVM's own header.
+llvm::StringRef withoutHeader(llvm::StringRef text) {
+  constexpr llvm::StringLiteral last = ".address_size 64\n";
+  size_t at = text.find(last);
+  return at == llvm::StringRef::npos ? text : text.drop_front(at + last.size());
+}
+
+llvm::Expected<std::unique_ptr<llvm::TargetMachine>> makeMachine(const cuda::PtxTarget &target) {
+  llvm::Triple triple("nvptx64-nvidia-cuda");
+  std::string error;
+  const llvm::Target *llvmTarget = llvm::TargetRegistry::lookupTarget(triple, error);
+  if (!llvmTarget)
+    return llvm::createStringError(error);
+  llvm::TargetOptions options;
+  options.AllowFPOpFusion = llvm::FPOpFusion::Standard;
+  std::unique_ptr<llvm::TargetMachine> machine(llvmTarget->createTargetMachine(triple, target.isBitcode() ? "sm_80" : target.chip, "", options,
+                                                                               std::nullopt, std::nullopt, llvm::CodeGenOptLevel::Aggressive));
+  if (!machine)
+    return llvm::createStringError("LLVM has no code for '" + target.chip + "'");
+  return std::move(machine);
+}
+
+llvm::Expected<std::string> emitPtx(llvm::Module &module, llvm::TargetMachine &machine) {
+  llvm::SmallVector<char, 0> bytes;
+  llvm::raw_svector_ostream out(bytes);
+  if (llvm::Error failure = emitFile(module, machine, llvm::CodeGenFileType::AssemblyFile, out))
+    return std::move(failure);
+  return std::string(bytes.begin(), bytes.end());
+}
+
+} // namespace
+
+std::string cuda::ptxHeader(const PtxTarget &target) {
+  if (target.isBitcode())
+    return "";
+  auto machine = makeMachine(target);
+  if (!machine) {
+    llvm::consumeError(machine.takeError());
+    return "";
+  }
+  llvm::LLVMContext context;
+  llvm::Module empty("header", context);
+  empty.setTargetTriple((*machine)->getTargetTriple());
+  empty.setDataLayout((*machine)->createDataLayout());
+  llvm::Expected<std::string> text = emitPtx(empty, **machine);
+  if (!text) {
+    llvm::consumeError(text.takeError());
+    return "";
+  }
+  return text->substr(0, text->size() - withoutHeader(*text).size());
+}
+
+llvm::Expected<std::string> cuda::lowerToPtx(const std::string &symbol, const std::string &text, const PtxTarget &target, const std::string &dump) {
+  llvm::LLVMContext context;
+  llvm::Expected<std::unique_ptr<llvm::Module>> translated = translateKernel(context, symbol, text, dump, expandF64);
+  if (!translated)
+    return translated.takeError();
+  llvm::Module &module = **translated;
+  llvm::Expected<std::unique_ptr<llvm::TargetMachine>> machine = makeMachine(target);
+  if (!machine)
+    return machine.takeError();
+  module.setTargetTriple((*machine)->getTargetTriple());
+  module.setDataLayout((*machine)->createDataLayout());
+  for (llvm::GlobalVariable &global : module.globals())
+    if (global.hasLocalLinkage()) // kernels of one file have one name space
+      global.setName(symbol + "_" + global.getName());
+  for (llvm::Function &function : module) {
+    if (function.isDeclaration() && !function.isIntrinsic())
+      return llvm::createStringError("kernel " + symbol + ": calls '" + function.getName().str() + "', which GPUs have no code for");
+    function.addFnAttr("target-cpu", (*machine)->getTargetCPU());
+  }
+  optimize(module, **machine, target.optimizationLevel);
+  if (!dump.empty())
+    writeDump(dump + ".ll", [&](llvm::raw_ostream &out) { module.print(out, nullptr); });
+  if (target.isBitcode()) {
+    std::string bytes;
+    llvm::raw_string_ostream out(bytes);
+    llvm::WriteBitcodeToFile(module, out);
+    out.flush();
+    return bytes;
+  }
+  llvm::Expected<std::string> ptx = emitPtx(module, **machine);
+  if (!ptx)
+    return ptx.takeError();
+  if (!dump.empty())
+    writeDump(dump + ".ptx", [&](llvm::raw_ostream &out) { out << *ptx; });
+  return withoutHeader(*ptx).str();
+}

@@ -1,0 +1,27 @@
+// One kernel: MLIR text → PTX without its header, or LLVM bitcode. Thread-safe: every call has contexts of its own.
+#pragma once
+
+#include "llvm/Support/Error.h"
+
+#include <string>
+
+namespace zorse::codegen::cuda {
+
+struct PtxTarget {
+  std::string chip; ///< "sm_80"; "emu": bitcode for sm_80, as it is before PTX is made of it
+  unsigned optimizationLevel;
+
+  bool isBitcode() const { return chip == "emu"; }
+};
+
+/// Makes LLVM's NVPTX target known; idempotent, call it before threads start.
+void initializePtx();
+
+/// \param text  a module that defines `llvm.func @kernel`, for KernelBuilder::finishCuda's launches; the result exports it as `symbol`.
+/// \param dump  not empty: path prefix for .mlir, .ll and .ptx files.
+llvm::Expected<std::string> lowerToPtx(const std::string &symbol, const std::string &text, const PtxTarget &target, const std::string &dump);
+
+/// The lines before the first kernel, which all have in common.
+std::string ptxHeader(const PtxTarget &target);
+
+} // namespace zorse::codegen::cuda

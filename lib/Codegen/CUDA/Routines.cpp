@@ -1,0 +1,183 @@
+// Routines of the runtime's library (runtime/abi/Library.md) as kernels: norms, sums of the loss, the decision, the scaling of seeds, casts.
+#include "CudaEmitters.h"
+
+#include "LibraryOps.h"
+
+#include "zorse/runtime/abi/StepScalars.h"
+
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Math/IR/Math.h"
+
+#include <cstddef>
+#include <limits>
+
+using namespace mlir;
+using namespace zorse;
+using namespace zorse::codegen;
+
+namespace {
+
+class Routine {
+public:
+  Routine(MLIRContext *context, const bundle::Body &body, const bundle::LibraryCall &call)
+      : body(body), call(call), k(context, [this](Value, int64_t index) { return place(int(index)); }), b(k.b) {}
+
+  std::optional<Kernel> build() {
+    const std::string &name = call.name();
+    if (name == "squared_norm")
+      return squaredNorm();
+    if (name == "sum_loss")
+      return sumLoss();
+    if (name == "cast")
+      return cast();
+    if (name == "scale_seeds")
+      return scaleSeeds();
+    if (name == "decide")
+      return decide();
+    return std::nullopt;
+  }
+
+private:
+  const bundle::Body &body;
+  const bundle::LibraryCall &call;
+  KernelBuilder k;
+  OpBuilder &b;
+
+  KernelBuilder::Place place(int operand) {
+    bundle::Pointer pointer = call.operands(operand);
+    bundle::Extent reach = body.slots(int(pointer.slot())).bytes();
+    reach.set_fixed(reach.fixed() - pointer.fixed());
+    reach.set_per_row(reach.per_row() - pointer.per_row());
+    return {pointer, reach};
+  }
+  Value operand(int index) { return k.pointer(k.operand(Value(), index)); }
+
+  Type f64() { return b.getF64Type(); }
+  Type number() { return call.type() == bundle::F64 ? f64() : Type(b.getF32Type()); }
+  Value real(double value) { return k.number(f64(), value); }
+  Value toF64(Value x) { return x.getType().isF64() ? x : Value(arith::ExtFOp::create(b, k.loc, f64(), x)); }
+  Value word(Value base, size_t byte, Type type) { return k.load(base, k.i64(int64_t(byte / 8)), type); }
+  void put(Value value, Value base, size_t byte) { k.store(value, base, k.i64(int64_t(byte / 8)), value.getType()); }
+  Value add(Value x, Value y) { return arith::AddFOp::create(b, k.loc, x, y); }
+  Value mul(Value x, Value y) { return arith::MulFOp::create(b, k.loc, x, y); }
+  Value div(Value x, Value y) { return arith::DivFOp::create(b, k.loc, x, y); }
+  Value both(Value x, Value y) { return arith::AndIOp::create(b, k.loc, x, y); }
+  Value either(Value x, Value y) { return arith::OrIOp::create(b, k.loc, x, y); }
+  Value no(Value x) { return arith::XOrIOp::create(b, k.loc, x, arith::ConstantIntOp::create(b, k.loc, 1, 1)); }
+  Value compare(arith::CmpFPredicate predicate, Value x, double y) { return arith::CmpFOp::create(b, k.loc, predicate, x, k.number(x.getType(), y)); }
+  Value isSet(Value x) { return arith::CmpIOp::create(b, k.loc, arith::CmpIPredicate::ne, x, k.i64(0)); }
+  Value isFinite(Value x) { return compare(arith::CmpFPredicate::OLT, math::AbsFOp::create(b, k.loc, x), std::numeric_limits<double>::infinity()); }
+  Value isFirstThread() { return arith::CmpIOp::create(b, k.loc, arith::CmpIPredicate::eq, k.threadIndex(), k.i64(0)); }
+
+  /// One block: a shard's elements in turn by its threads, sums in f64.
+  Kernel squaredNorm() {
+    constexpr int threads = 1024;
+    Value x = operand(0), sums = operand(1), thread = k.threadIndex();
+    Value turns = arith::DivUIOp::create(b, k.loc, k.sub(k.add(k.rows, k.i64(threads - 1)), thread), k.i64(threads));
+    SmallVector<Value> totals = k.loop(k.i64(0), turns, {real(0), real(0)}, [&](Value turn, ArrayRef<Value> before) {
+      Value value = k.load(x, k.add(k.mul(turn, threads), thread), number()), widened = toF64(value);
+      Value bad = k.select(isFinite(value), real(0), real(1));
+      return SmallVector<Value>{add(before[0], mul(widened, widened)), add(before[1], bad)};
+    });
+    Value squares = k.combineBlock(ReduceKind::Sum, totals[0], threads, 0), bad = k.combineBlock(ReduceKind::Sum, totals[1], threads, 1);
+    k.ifTrue(isFirstThread(), [&] {
+      put(add(word(sums, 0, f64()), squares), sums, 0);
+      put(add(word(sums, 8, f64()), bad), sums, 8);
+    });
+    return k.finishCuda("squared_norm", Size{threads, false}, threads, 1);
+  }
+
+  /// In the order of the rows, as on a CPU: a thread has a term.
+  Kernel sumLoss() {
+    const int terms = call.operands_size() - 1;
+    std::vector<Value> numerators;
+    for (int term = 0; term < terms; ++term)
+      numerators.push_back(operand(term));
+    Value sums = operand(terms), thread = k.threadIndex();
+    for (int term = 0; term < terms; ++term)
+      k.ifTrue(arith::CmpIOp::create(b, k.loc, arith::CmpIPredicate::eq, thread, k.i64(term)), [&] {
+        SmallVector<Value> sum = k.loop(k.i64(0), k.rows, {real(0)}, [&](Value row, ArrayRef<Value> before) {
+          return SmallVector<Value>{add(before[0], toF64(k.load(numerators[size_t(term)], row, number())))};
+        });
+        put(add(word(sums, size_t(2 + term) * 8, f64()), sum[0]), sums, size_t(2 + term) * 8);
+      });
+    return k.finishCuda("sum_loss", Size{32, false}, 32, 1);
+  }
+
+  Kernel cast() {
+    constexpr int width = 4;
+    Type half = call.type() == bundle::BF16 ? Type(b.getBF16Type()) : Type(b.getF16Type());
+    Value x = operand(0), copy = operand(1), end = k.add(k.begin, k.i64(width));
+    auto at = [&](Value index) { k.store(k.load(x, index, b.getF32Type()), copy, index, half); };
+    Value whole = arith::CmpIOp::create(b, k.loc, arith::CmpIPredicate::sle, end, k.rows);
+    k.ifTrue(whole, [&] {
+      SmallVector<Value> values;
+      for (int i = 0; i < width; ++i)
+        values.push_back(k.load(x, k.add(k.begin, k.i64(i)), b.getF32Type()));
+      for (int i = 0; i < width; ++i)
+        k.store(values[size_t(i)], copy, k.add(k.begin, k.i64(i)), half);
+    });
+    k.ifTrue(no(whole), [&] { k.loop(k.begin, k.rows, at); });
+    return k.finishCuda("cast", Size{1, true}, 256, width);
+  }
+
+  Kernel scaleSeeds() {
+    using abi::OptimizerStep, abi::StepScalars;
+    Value scalars = operand(0), scale = word(operand(1), offsetof(OptimizerStep, lossScale), f64());
+    k.ifTrue(isFirstThread(), [&] {
+      for (size_t i = 0; i < std::size(StepScalars().lossSeed); ++i) {
+        const size_t at = offsetof(StepScalars, lossSeed) + 8 * i;
+        put(mul(word(scalars, at, f64()), scale), scalars, at);
+      }
+    });
+    return k.finishCuda("scale_seeds", Size{32, false}, 32, 1);
+  }
+
+  /// As device/cpu/LibraryRoutine.cpp decides.
+  Kernel decide() {
+    using abi::OptimizerStep, abi::StepScalars;
+    constexpr size_t decided = offsetof(StepScalars, decided);
+    auto interval = call.integers().find("scale_interval");
+    const bool scales = interval != call.integers().end() && interval->second > 0;
+    Value sums = operand(0), scalars = operand(1), state = operand(2);
+    k.ifTrue(isFirstThread(), [&] {
+      Value scale = scales ? word(state, offsetof(OptimizerStep, lossScale), f64()) : real(1);
+      Value norm = div(math::SqrtOp::create(b, k.loc, word(sums, 0, f64())), scale), factor = div(real(1), scale);
+      Value clip = word(scalars, offsetof(StepScalars, clipNorm), f64());
+      Value ratio = div(clip, add(norm, real(1e-6)));
+      ratio = k.select(compare(arith::CmpFPredicate::OGT, ratio, 1), real(1), ratio); // NaN stays NaN.
+      factor = k.select(compare(arith::CmpFPredicate::OGT, clip, 0), mul(factor, ratio), factor);
+      Value finite = both(compare(arith::CmpFPredicate::OEQ, word(sums, 8, f64()), 0), isFinite(norm));
+      for (size_t term = 0; term < size_t(abi::kMaxLossTerms); ++term)
+        finite = both(finite, isFinite(word(sums, 8 * (2 + term), f64())));
+      Value nothing = isSet(word(scalars, offsetof(StepScalars, zeroDenominator), b.getI64Type()));
+      Value guarded = isSet(word(scalars, offsetof(StepScalars, skipNonFinite), b.getI64Type()));
+      Value skip = either(nothing, both(guarded, no(finite)));
+      put(factor, scalars, decided + offsetof(StepScalars::Decided, clipFactor));
+      put(norm, scalars, decided + offsetof(StepScalars::Decided, gradientNorm));
+      put(arith::ExtUIOp::create(b, k.loc, b.getI64Type(), skip), scalars, decided + offsetof(StepScalars::Decided, skip));
+      put(scales ? scale : real(0), scalars, decided + offsetof(StepScalars::Decided, lossScale));
+      Value updates = word(state, offsetof(OptimizerStep, updates), f64());
+      put(add(updates, k.select(skip, real(0), real(1))), state, offsetof(OptimizerStep, updates));
+      if (!scales)
+        return;
+      k.ifTrue(no(nothing), [&] {
+        Value good = add(word(state, offsetof(OptimizerStep, goodSteps), f64()), real(1));
+        Value grows = compare(arith::CmpFPredicate::OGE, good, double(interval->second));
+        Value half = mul(scale, real(0.5));
+        half = k.select(compare(arith::CmpFPredicate::OLT, half, 1), real(1), half);
+        put(k.select(finite, k.select(grows, mul(scale, real(2)), scale), half), state, offsetof(OptimizerStep, lossScale));
+        put(k.select(both(finite, no(grows)), good, real(0)), state, offsetof(OptimizerStep, goodSteps));
+        Value overflows = word(state, offsetof(OptimizerStep, overflows), f64());
+        put(add(overflows, k.select(finite, real(0), real(1))), state, offsetof(OptimizerStep, overflows));
+      });
+    });
+    return k.finishCuda("decide", Size{32, false}, 32, 1);
+  }
+};
+
+} // namespace
+
+std::optional<Kernel> cuda::buildRoutine(MLIRContext *context, const bundle::Body &body, const bundle::LibraryCall &call) {
+  return Routine(context, body, call).build();
+}

@@ -1,0 +1,281 @@
+// A row cluster on a GPU. Without sums over columns every thread computes a few neighbouring elements. With them, a warp or a block has a row:
+//
+//     numbers of phase 0
+//     for a thread's columns: vectors of phase 0, its part of the sums that end phase 0, stores
+//     the sums of the row: through the warp, then through shared memory
+//     numbers of phase 1, ...
+//
+// A vector that later phases need again is loaded again from where this thread stored it, or computed again.
+#include "CudaEmitters.h"
+
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Math/IR/Math.h"
+
+using namespace mlir;
+using namespace zorse;
+using namespace zorse::codegen;
+
+namespace {
+
+constexpr int kBlockThreads = 256;
+/// Rows of at most so many columns get a warp, several of which share a block.
+constexpr int64_t kWarpColumns = 1024;
+constexpr int kWarpsPerBlock = 4;
+
+class RowEmitter : RowProgram {
+public:
+  using RowProgram::RowProgram;
+
+  Kernel emit() {
+    bool sums = false;
+    for (size_t i = 0; i < nodes().size(); ++i)
+      sums |= nodes()[i].kind == Node::Reduce && needed[i];
+    return sums ? emitRows() : emitElements();
+  }
+
+private:
+  using Cache = llvm::DenseMap<int, Value>;
+
+  /// Elements that neighbour each other in every access: how many of them a thread takes, so that it moves 16 bytes at a time.
+  /// \param last  size of the innermost dimension; 0: it is the only one, and its end is looked after
+  int vectorWidth(int64_t last) const {
+    int64_t widest = 1;
+    auto fits = [&](ArrayRef<int64_t> strides, unsigned operand, int64_t bytes, int width) {
+      if (strides.empty() || strides.back() == 0)
+        return true;
+      if (strides.back() != 1)
+        return false;
+      for (int64_t stride : strides.drop_back())
+        if (stride % width)
+          return false;
+      return k.alignment(operand) % (bytes * width) == 0;
+    };
+    auto allFit = [&](int width) {
+      for (size_t i = 0; i < nodes().size(); ++i) {
+        const Node &node = nodes()[i];
+        if (!needed[i] || node.kind != Node::Load || node.operand < 0)
+          continue;
+        if (!node.inputs.empty() && !node.strides.empty() && node.strides.back() != 0 &&
+            (node.indexStride % width || nodes()[size_t(node.inputs[0])].form == Form::Vector))
+          return false;
+        if (!fits(node.strides, unsigned(node.operand), elementBytes(node.element), width))
+          return false;
+      }
+      for (const StoreNode &store : stores)
+        if (!fits(store.strides, store.operand, elementBytes(store.element), width))
+          return false;
+      return true;
+    };
+    for (const Node &node : nodes())
+      if (node.kind == Node::Load && node.element && !node.strides.empty() && node.strides.back() != 0)
+        widest = std::max(widest, elementBytes(node.element));
+    for (const StoreNode &store : stores)
+      widest = std::max(widest, elementBytes(store.element));
+    for (int width = int(std::max<int64_t>(1, 16 / widest)); width > 1; width /= 2)
+      if ((last == 0 || last % width == 0) && allFit(width))
+        return width;
+    return 1;
+  }
+
+  /// Neighbouring elements of a thread and what is known of each.
+  struct Group {
+    SmallVector<SmallVector<Value>> places;
+    std::vector<Cache> caches;
+    explicit Group(SmallVector<SmallVector<Value>> at) : places(std::move(at)), caches(places.size()) {}
+  };
+
+  /// The value of a node at element `e` of a group.
+  Value valueOf(int index, int phase, Group &group, size_t e) {
+    const Node &node = nodes()[size_t(index)];
+    ArrayRef<Value> indices = group.places[e];
+    if (node.form == Form::Uniform || scalars[size_t(index)])
+      return scalarOf(index, indices);
+    Cache &cache = group.caches[e];
+    if (Value found = cache.lookup(index))
+      return found;
+    SmallVector<Value> inputs;
+    for (int input : node.inputs)
+      inputs.push_back(valueOf(input, phase, group, e));
+    auto share = [&](SmallVector<Value> all) {
+      for (auto [other, value] : llvm::zip(group.caches, all))
+        other[index] = value;
+      return all[e];
+    };
+    auto loadAll = [&](unsigned operand, ArrayRef<int64_t> strides, Type element) {
+      if (group.places.size() == 1 || strides.back() != 1)
+        return k.load(k.pointer(operand), k.offset(indices, strides), element);
+      return share(k.loadMany(k.pointer(operand), k.offset(group.places[0], strides), element, int64_t(group.places.size())));
+    };
+    if (const int store = node.form == Form::Vector && node.phase < phase && node.kind != Node::Load ? storeOf(index) : -1; store >= 0) {
+      const StoreNode &kept = stores[size_t(store)];
+      return cache[index] = loadAll(kept.operand, kept.strides, kept.element);
+    }
+    if (node.kind == Node::Load && node.operand >= 0 && group.places.size() > 1 && !node.strides.empty() && node.strides.back() == 1)
+      return share(expression.evaluateLoads(node, inputs, group.places[0], int64_t(group.places.size())));
+    Value result = expression.evaluate(node, inputs, indices);
+    return group.caches[e][index] = result;
+  }
+
+  void storeAll(Group &group, ArrayRef<const StoreNode *> which, int phase) {
+    // All loads come before all stores: a result may lie on top of an operand.
+    std::vector<SmallVector<Value>> values(which.size());
+    for (size_t e = 0; e < group.places.size(); ++e)
+      for (auto [store, value] : llvm::zip(which, values))
+        value.push_back(valueOf(store->node, phase, group, e));
+    for (auto [store, value] : llvm::zip(which, values)) {
+      if (group.places.size() > 1 && store->strides.back() == 1) {
+        k.storeMany(value, k.pointer(store->operand), k.offset(group.places[0], store->strides), store->element, accumulateFlag(*store));
+        continue;
+      }
+      for (auto [place, one] : llvm::zip(group.places, value))
+        k.store(one, k.pointer(store->operand), k.offset(place, store->strides), store->element, accumulateFlag(*store));
+    }
+  }
+
+  Kernel emitElements() {
+    SmallVector<Size> all(sizes.begin(), sizes.end());
+    if (columns)
+      all.push_back(Size{columns, false});
+    if (all.empty())
+      all.push_back(Size{1, false});
+    Size points;
+    for (const Size &size : all)
+      points = Size{points.count * size.count, points.sampled || size.sampled};
+    const bool flat = all.size() == 1;
+    const int width = vectorWidth(flat ? 0 : all.back().sampled ? 1 : all.back().count);
+    SmallVector<const StoreNode *> vectors, numbers;
+    for (const StoreNode &store : stores)
+      (columns && !store.vector ? numbers : vectors).push_back(&store);
+    Value total = k.size(points);
+    auto placesFrom = [&](Value first, int count) {
+      SmallVector<SmallVector<Value>> places;
+      for (int i = 0; i < count; ++i) {
+        if (sizes.empty() && !columns) {
+          places.emplace_back();
+          continue;
+        }
+        SmallVector<Value> place = k.delinearize(first, all);
+        place.back() = i ? k.add(place.back(), k.i64(i)) : place.back();
+        places.push_back(std::move(place));
+      }
+      return places;
+    };
+    auto at = [&](Value first, int count) {
+      Group group(placesFrom(first, count));
+      storeAll(group, vectors, phases - 1);
+      if (!numbers.empty()) // those of the first column's thread
+        k.ifTrue(arith::CmpIOp::create(k.b, k.loc, arith::CmpIPredicate::eq, group.places.front().back(), k.i64(0)), [&] {
+          Group one({group.places.front()});
+          storeAll(one, numbers, phases - 1);
+        });
+    };
+    Value end = k.add(k.begin, k.i64(width));
+    k.ifTrue(arith::CmpIOp::create(k.b, k.loc, arith::CmpIPredicate::sle, end, total), [&] { at(k.begin, width); });
+    if (width > 1 && flat) { // the last few elements
+      Value tail = arith::CmpIOp::create(k.b, k.loc, arith::CmpIPredicate::sgt, end, total);
+      k.ifTrue(tail, [&] { k.loop(k.begin, total, [&](Value index) { at(index, 1); }); });
+    }
+    return k.finishCuda(hint(), points, kBlockThreads, width);
+  }
+
+  /// Several numbers of phase `phase` that are needed later are made once per row.
+  void makeNumbers(int phase, ArrayRef<Value> indices) {
+    for (size_t i = 0; i < nodes().size(); ++i)
+      if (nodes()[i].form == Form::Number && nodes()[i].phase == phase && nodes()[i].kind != Node::Reduce && needed[i])
+        scalarOf(int(i), indices);
+  }
+
+  Kernel emitRows() {
+    Size rowCount;
+    for (const Size &size : sizes)
+      rowCount = Size{rowCount.count * size.count, rowCount.sampled || size.sampled};
+    const bool warp = columns <= kWarpColumns;
+    int width = vectorWidth(columns);
+    while (width > 1 && 32 * width > columns) // every lane has something
+      width /= 2;
+    int lanes = 32;
+    while (!warp && lanes < 1024 && int64_t(lanes) * width * 2 < columns)
+      lanes *= 2;
+    const int threads = warp ? 32 * kWarpsPerBlock : lanes;
+    Value row = arith::DivUIOp::create(k.b, k.loc, k.begin, k.i64(lanes)), lane = arith::RemUIOp::create(k.b, k.loc, k.begin, k.i64(lanes));
+    auto body = [&] {
+      SmallVector<Value> lead = k.delinearize(row, sizes);
+      if (sizes.empty())
+        lead.clear();
+      SmallVector<Value> anywhere(lead);
+      anywhere.push_back(Value());
+      Value isFirst = arith::CmpIOp::create(k.b, k.loc, arith::CmpIPredicate::eq, lane, k.i64(0));
+      int sums = 0;
+      for (int phase = 0; phase < phases; ++phase) {
+        makeNumbers(phase, anywhere);
+        SmallVector<const StoreNode *> numbers;
+        for (const StoreNode &store : stores)
+          if (!store.vector && nodes()[size_t(store.node)].phase == phase)
+            numbers.push_back(&store);
+        if (!numbers.empty())
+          k.ifTrue(isFirst, [&] {
+            for (const StoreNode *store : numbers)
+              k.store(scalarOf(store->node, anywhere), k.pointer(store->operand), k.offset(anywhere, store->strides), store->element,
+                      accumulateFlag(*store));
+          });
+        emitColumns(phase, lead, lane, lanes, width, sums);
+      }
+    };
+    if (warp) // whole warps have no row
+      k.ifTrue(arith::CmpIOp::create(k.b, k.loc, arith::CmpIPredicate::slt, row, k.size(rowCount)), body);
+    else
+      body();
+    return k.finishCuda(hint(), Size{rowCount.count * lanes, rowCount.sampled}, threads, 1);
+  }
+
+  void emitColumns(int phase, ArrayRef<Value> lead, Value lane, int lanes, int width, int &sums) {
+    SmallVector<int> reduces;
+    SmallVector<const StoreNode *> vectors;
+    for (size_t i = 0; i < nodes().size(); ++i)
+      if (nodes()[i].kind == Node::Reduce && nodes()[i].phase == phase + 1 && needed[i])
+        reduces.push_back(int(i));
+    for (const StoreNode &store : stores)
+      if (store.vector && nodes()[size_t(store.node)].phase == phase)
+        vectors.push_back(&store);
+    if (reduces.empty() && vectors.empty())
+      return;
+    SmallVector<Value> carried;
+    for (int reduce : reduces)
+      carried.push_back(k.identity(nodes()[size_t(reduce)].reduce, nodes()[size_t(reduce)].type));
+    // Steps of all lanes, the last of them not for all.
+    const int64_t stride = int64_t(lanes) * width, steps = columns / stride;
+    auto step = [&](Value first, ArrayRef<Value> before) {
+      SmallVector<SmallVector<Value>> places;
+      for (int i = 0; i < width; ++i) {
+        SmallVector<Value> place(lead);
+        place.push_back(i ? k.add(first, k.i64(i)) : first);
+        places.push_back(std::move(place));
+      }
+      Group group(std::move(places));
+      SmallVector<Value> next(before);
+      for (size_t e = 0; e < size_t(width); ++e)
+        for (auto [reduce, sum] : llvm::zip(reduces, next))
+          sum = k.combine(nodes()[size_t(reduce)].reduce, sum, valueOf(nodes()[size_t(reduce)].inputs[0], phase, group, e));
+      storeAll(group, vectors, phase);
+      return next;
+    };
+    Value offset = k.mul(lane, width);
+    SmallVector<Value> results(carried);
+    if (steps > 0)
+      results = k.loop(k.i64(0), k.i64(steps), carried,
+                       [&](Value index, ArrayRef<Value> before) { return step(k.add(k.mul(index, stride), offset), before); });
+    if (steps * stride < columns) {
+      Value first = k.add(k.i64(steps * stride), offset);
+      Value inside = arith::CmpIOp::create(k.b, k.loc, arith::CmpIPredicate::slt, first, k.i64(columns));
+      results = k.ifElse(inside, results, [&] { return step(first, results); });
+    }
+    for (auto [reduce, result] : llvm::zip(reduces, results)) {
+      const ReduceKind kind = nodes()[size_t(reduce)].reduce;
+      scalars[size_t(reduce)] = lanes == 32 ? k.combineWarp(kind, result) : k.combineBlock(kind, result, lanes, sums++);
+    }
+  }
+};
+
+} // namespace
+
+Kernel cuda::buildRowKernel(const KernelContext &context, int cluster) { return RowEmitter(context, cluster).emit(); }

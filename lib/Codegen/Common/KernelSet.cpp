@@ -1,0 +1,88 @@
+#include "KernelSet.h"
+
+#include "KernelCache.h"
+
+#include "llvm/ADT/STLExtras.h"
+#include "llvm/ADT/StringExtras.h"
+#include "llvm/Config/llvm-config.h"
+#include "llvm/Support/FileSystem.h"
+#include "llvm/Support/SHA256.h"
+
+#include <algorithm>
+#include <atomic>
+#include <thread>
+
+using namespace llvm;
+using namespace zorse::codegen;
+
+/// Raised whenever the lowering of equal text changes: objects of other versions are then not found in the cache.
+static constexpr const char *kLoweringVersion = "4";
+
+KernelSet::~KernelSet() = default;
+
+KernelSet::KernelSet(const CodegenOptions &options, std::string target)
+    : options(options), target(std::move(target)), cache(KernelCache::open(options)) {}
+
+std::string KernelSet::add(StringRef hint, std::string text) {
+  SHA256 hash;
+  for (StringRef part : {StringRef(kLoweringVersion), StringRef(LLVM_VERSION_STRING), StringRef(target), StringRef(text)}) {
+    hash.update(part);
+    hash.update(StringRef("\0", 1));
+  }
+  hash.update(utostr(options.optimizationLevel));
+  std::string symbol = (hint + "_" + toHex(ArrayRef<uint8_t>(hash.final()).take_front(12), /*LowerCase=*/true)).str();
+  sources.insert({symbol, std::move(text)});
+  return symbol;
+}
+
+std::string KernelSet::dumpOf(const std::string &symbol) const { return options.dumpDir.empty() ? std::string() : options.dumpDir + "/" + symbol; }
+
+void KernelSet::retain(const std::set<std::string> &symbols) {
+  for (auto it = sources.begin(); it != sources.end();)
+    it = symbols.count(it->first) ? std::next(it) : sources.erase(it);
+}
+
+Expected<std::string> KernelSet::link(unsigned &compiled) {
+  if (!options.dumpDir.empty())
+    if (auto error = sys::fs::create_directories(options.dumpDir))
+      return createStringError(error, "cannot make " + options.dumpDir);
+  Objects objects;
+  std::vector<unsigned> missing;
+  for (auto &[symbol, text] : sources)
+    objects.push_back({symbol, {}});
+  for (auto [index, object] : enumerate(objects)) {
+    if (cache && options.dumpDir.empty())
+      if (std::optional<std::string> cached = cache->find(object.first)) {
+        object.second = std::move(*cached);
+        continue;
+      }
+    missing.push_back(index);
+  }
+  compiled = missing.size();
+
+  std::vector<std::string> errors(missing.size());
+  std::atomic<size_t> next{0};
+  auto work = [&] {
+    for (size_t i; (i = next++) < missing.size();) {
+      auto &object = objects[missing[i]];
+      Expected<std::string> bytes = compile(object.first, sources.find(object.first)->second);
+      if (!bytes) {
+        errors[i] = toString(bytes.takeError());
+        continue;
+      }
+      object.second = std::move(*bytes);
+      if (cache)
+        cache->keep(object.first, object.second);
+    }
+  };
+  std::vector<std::thread> threads;
+  for (size_t i = 1; i < std::min<size_t>(std::max(1u, options.threads), missing.size()); ++i)
+    threads.emplace_back(work);
+  work();
+  for (std::thread &thread : threads)
+    thread.join();
+  for (const std::string &error : errors)
+    if (!error.empty())
+      return createStringError(error);
+  return join(objects);
+}

@@ -1,0 +1,246 @@
+#include "Grid.h"
+
+#include <algorithm>
+#include <cstring>
+#include <map>
+#include <memory>
+
+#include <sys/mman.h>
+#include <ucontext.h>
+
+using namespace zorse::emulator;
+
+namespace {
+
+constexpr uint64_t kStack = 64 << 10;
+
+enum class State : uint8_t { Ready, Warp, Barrier, Done };
+
+struct Thread {
+  ucontext_t context;
+  std::unique_ptr<char[]> stack;
+  State state = State::Done;
+  uint32_t site = 0;
+  // Of a warp operation: kind ('x' exchange, 'b' ballot), operand, result.
+  char kind = 0;
+  uint32_t value = 0, argument = 0, result = 0;
+};
+
+/// Who touched a few bytes last.
+struct Touched {
+  uint32_t writer = 0, writerEpoch = 0, reader = 0, readerEpoch = 0; ///< thread of the grid + 1; 0: nobody
+  bool severalReaders = false;
+};
+
+struct Grid {
+  const HostKernel *kernel = nullptr;
+  const GridLaunch *launch = nullptr;
+  uint32_t block = 0, thread = 0; ///< that run now
+  uint32_t epoch = 0;             ///< barriers passed in this block
+  std::vector<Thread> threads;
+  ucontext_t scheduler;
+  std::vector<char> shared;
+  std::map<uintptr_t, Touched> touched; ///< by address
+  std::vector<std::string> findings;
+  std::map<std::string, int> counts;
+
+  void find(const std::string &kind, uint32_t site, const std::string &what) {
+    if (++counts[kind] > 3)
+      return;
+    findings.push_back(kind + ": " + what + ", block " + std::to_string(block) + ", thread " + std::to_string(thread) + ", at " +
+                       (site < kernel->sites->size() ? (*kernel->sites)[site] : "?"));
+  }
+
+  bool inShared(uintptr_t address) const {
+    const auto begin = reinterpret_cast<uintptr_t>(shared.data());
+    return address >= begin && address < begin + shared.size();
+  }
+
+  void access(uintptr_t address, uint32_t bytes, uint32_t alignment, bool writes, uint32_t site) {
+    const uintptr_t end = address + bytes;
+    if (alignment && address % alignment)
+      find("misaligned", site,
+           std::to_string(bytes) + " bytes at an address that is " + std::to_string(address % alignment) + " off " + std::to_string(alignment));
+    bool isShared = inShared(address);
+    if (isShared) {
+      if (end > reinterpret_cast<uintptr_t>(shared.data()) + kernel->sharedBytes)
+        return find("out of bounds", site, "shared memory");
+    } else {
+      auto holds = [&](const Range &range) { return address >= range.begin && end <= range.end && (range.writable || !writes); };
+      if (std::any_of(kernel->constants.begin(), kernel->constants.end(), holds))
+        return;
+      if (std::none_of(launch->operands.begin(), launch->operands.end(), holds)) {
+        std::string nearest;
+        for (size_t i = 0; i < launch->operands.size(); ++i)
+          if (const Range &range = launch->operands[i]; address + 4096 > range.begin && address < range.end + 4096)
+            nearest += ", operand " + std::to_string(i) + (range.writable ? "" : " (read only)") + " is [" +
+                       std::to_string(int64_t(range.begin) - int64_t(address)) + ", " + std::to_string(int64_t(range.end) - int64_t(address)) +
+                       ") from there";
+        return find("out of bounds", site, std::string(writes ? "writes " : "reads ") + std::to_string(bytes) + " bytes" + nearest);
+      }
+    }
+    // Two threads, one of which writes, that no barrier orders.
+    const uint32_t me = block * launch->threads + thread + 1;
+    auto unordered = [&](uint32_t other, uint32_t otherEpoch) {
+      return other && other != me && ((other - 1) / launch->threads != block || otherEpoch == epoch);
+    };
+    const uint32_t step = bytes >= 4 ? 4 : bytes;
+    for (uintptr_t at = address; at < end; at += step) {
+      Touched &t = touched[at];
+      if (isShared && !writes && !t.writer)
+        find("not written", site, "reads shared memory that nothing has written");
+      if (unordered(t.writer, t.writerEpoch))
+        find("race", site, writes ? "writes what another thread writes" : "reads what another thread writes");
+      if (writes && (unordered(t.reader, t.readerEpoch) || (t.severalReaders && t.readerEpoch == epoch)))
+        find("race", site, "writes what another thread reads");
+      if (writes) {
+        t.writer = me, t.writerEpoch = epoch;
+      } else {
+        t.severalReaders = (t.severalReaders && t.readerEpoch == epoch) || (t.reader && t.reader != me && t.readerEpoch == epoch);
+        t.reader = me, t.readerEpoch = epoch;
+      }
+    }
+  }
+
+  void wait(State state, uint32_t site) {
+    Thread &self = threads[thread];
+    self.state = state;
+    self.site = site;
+    swapcontext(&self.context, &scheduler);
+  }
+
+  /// All of a warp's threads are at one operation: they exchange.
+  void warpOperation(uint32_t first) {
+    Thread *warp = &threads[first];
+    uint32_t bits = 0;
+    for (uint32_t lane = 0; lane < 32; ++lane)
+      bits |= (warp[lane].value != 0 ? 1u : 0u) << lane;
+    for (uint32_t lane = 0; lane < 32; ++lane) {
+      warp[lane].result = warp[lane].kind == 'b' ? bits : warp[lane ^ warp[lane].argument].value;
+      warp[lane].state = State::Ready;
+    }
+  }
+
+  void runBlock();
+};
+
+thread_local Grid *grid = nullptr;
+
+void threadMain() {
+  Grid &g = *grid;
+  g.kernel->call(g.launch->parameters.data());
+  g.threads[g.thread].state = State::Done;
+  swapcontext(&g.threads[g.thread].context, &g.scheduler);
+}
+
+void Grid::runBlock() {
+  epoch = 0;
+  for (auto it = touched.begin(); it != touched.end();) // shared memory is the block's own
+    it = inShared(it->first) ? touched.erase(it) : std::next(it);
+  std::memset(shared.data(), 0xff, shared.size());
+  if (!kernel->collective) {
+    for (thread = 0; thread < launch->threads; ++thread)
+      kernel->call(launch->parameters.data());
+    return;
+  }
+  for (thread = 0; thread < launch->threads; ++thread) {
+    Thread &t = threads[thread];
+    if (!t.stack)
+      t.stack.reset(new char[kStack]);
+    getcontext(&t.context);
+    t.context.uc_stack.ss_sp = t.stack.get();
+    t.context.uc_stack.ss_size = kStack;
+    t.context.uc_link = nullptr;
+    makecontext(&t.context, threadMain, 0);
+    t.state = State::Ready;
+  }
+  for (;;) {
+    bool ran = false;
+    for (thread = 0; thread < launch->threads; ++thread)
+      if (threads[thread].state == State::Ready) {
+        swapcontext(&scheduler, &threads[thread].context);
+        ran = true;
+      }
+    bool moved = ran;
+    for (uint32_t first = 0; first < launch->threads; first += 32) {
+      Thread *warp = &threads[first];
+      const auto atOne = [&](const Thread &t) { return t.state == State::Warp && t.site == warp[0].site; };
+      if (std::all_of(warp, warp + 32, atOne)) {
+        warpOperation(first);
+        moved = true;
+      } else if (std::any_of(warp, warp + 32, [](const Thread &t) { return t.state == State::Warp; }) &&
+                 std::none_of(warp, warp + 32, [](const Thread &t) { return t.state == State::Ready; })) {
+        thread = first;
+        const Thread &waiting = *std::find_if(warp, warp + 32, [](const Thread &t) { return t.state == State::Warp; });
+        find("divergent", waiting.site, "not all lanes of a warp reach an operation of the warp");
+        return;
+      }
+    }
+    if (std::all_of(threads.begin(), threads.end(), [](const Thread &t) { return t.state == State::Done; }))
+      return;
+    if (std::all_of(threads.begin(), threads.end(), [&](const Thread &t) { return t.state == State::Barrier && t.site == threads[0].site; })) {
+      ++epoch;
+      for (Thread &t : threads)
+        t.state = State::Ready;
+      moved = true;
+    }
+    if (!moved) {
+      auto waiting = std::find_if(threads.begin(), threads.end(), [](const Thread &t) { return t.state == State::Barrier; });
+      thread = uint32_t(waiting - threads.begin());
+      find("divergent", waiting == threads.end() ? 0 : waiting->site, "not all threads of a block reach a barrier");
+      return;
+    }
+  }
+}
+
+// ---- What kernels call.
+
+uint32_t emuThread() { return grid->thread; }
+uint32_t emuBlock() { return grid->block; }
+void *emuShared(uint64_t offset) { return grid->shared.data() + offset; }
+void emuBarrier(uint32_t site) { grid->wait(State::Barrier, site); }
+uint32_t emuExchange(uint32_t value, uint32_t lanes, uint32_t site) {
+  Thread &self = grid->threads[grid->thread];
+  self.kind = 'x', self.value = value, self.argument = lanes;
+  grid->wait(State::Warp, site);
+  return grid->threads[grid->thread].result;
+}
+uint32_t emuBallot(uint32_t value, uint32_t site) {
+  Thread &self = grid->threads[grid->thread];
+  self.kind = 'b', self.value = value;
+  grid->wait(State::Warp, site);
+  return grid->threads[grid->thread].result;
+}
+void emuLoad(void *address, uint32_t bytes, uint32_t alignment, uint32_t site) {
+  grid->access(reinterpret_cast<uintptr_t>(address), bytes, alignment, false, site);
+}
+void emuStore(void *address, uint32_t bytes, uint32_t alignment, uint32_t site) {
+  grid->access(reinterpret_cast<uintptr_t>(address), bytes, alignment, true, site);
+}
+
+} // namespace
+
+const std::vector<Hook> &zorse::emulator::hooks() {
+  static const std::vector<Hook> all = {
+      {"emu_thread", reinterpret_cast<void *>(emuThread)},     {"emu_block", reinterpret_cast<void *>(emuBlock)},
+      {"emu_shared", reinterpret_cast<void *>(emuShared)},     {"emu_barrier", reinterpret_cast<void *>(emuBarrier)},
+      {"emu_exchange", reinterpret_cast<void *>(emuExchange)}, {"emu_ballot", reinterpret_cast<void *>(emuBallot)},
+      {"emu_load", reinterpret_cast<void *>(emuLoad)},         {"emu_store", reinterpret_cast<void *>(emuStore)},
+  };
+  return all;
+}
+
+std::vector<std::string> zorse::emulator::runGrid(const HostKernel &kernel, const GridLaunch &launch) {
+  Grid all;
+  all.kernel = &kernel;
+  all.launch = &launch;
+  all.shared.resize(kernel.sharedBytes + 64);
+  if (launch.threads % 32)
+    return {"launch: " + std::to_string(launch.threads) + " threads in a block are no whole number of warps"};
+  all.threads = std::vector<Thread>(kernel.collective ? launch.threads : 0);
+  grid = &all;
+  for (all.block = 0; all.block < launch.blocks && all.findings.size() < 10; ++all.block)
+    all.runBlock();
+  grid = nullptr;
+  return all.findings;
+}

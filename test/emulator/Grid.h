@@ -1,0 +1,46 @@
+// Runs the threads of a CUDA grid on the host, one block after the other, and watches what they do.
+//
+// A thread is a fiber where its kernel has warp or block operations, and a plain call where it has none. Memory that the launch does not name,
+// misaligned accesses, shared memory that nobody has written, and accesses of two threads that no barrier orders are findings; so is an operation of
+// a warp or a block that not all of its threads reach.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+namespace zorse::emulator {
+
+/// Bytes that a kernel may touch.
+struct Range {
+  uintptr_t begin = 0, end = 0;
+  bool writable = false;
+};
+
+/// Code compiled for the host (HostCode.h).
+struct HostKernel {
+  void (*call)(const uint64_t *parameters) = nullptr;
+  bool collective = false; ///< has operations of warps or blocks.
+  uint64_t sharedBytes = 0;
+  std::vector<Range> constants;                    ///< tables of its module
+  const std::vector<std::string> *sites = nullptr; ///< what findings call an access or operation
+};
+
+struct GridLaunch {
+  uint32_t blocks = 1, threads = 1;
+  std::vector<uint64_t> parameters;
+  std::vector<Range> operands;
+};
+
+/// Runs a launch; returns findings, at most a few of each kind. Not reentrant in one host thread.
+std::vector<std::string> runGrid(const HostKernel &kernel, const GridLaunch &launch);
+
+/// What compiled kernels call, by name.
+struct Hook {
+  const char *name;
+  void *address;
+};
+const std::vector<Hook> &hooks();
+
+} // namespace zorse::emulator

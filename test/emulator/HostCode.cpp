@@ -1,0 +1,265 @@
+#include "HostCode.h"
+
+#include "llvm/Bitcode/BitcodeReader.h"
+#include "llvm/ExecutionEngine/Orc/LLJIT.h"
+#include "llvm/IR/IRBuilder.h"
+#include "llvm/IR/Instructions.h"
+#include "llvm/IR/Module.h"
+#include "llvm/IR/ReplaceConstant.h"
+#include "llvm/IR/Verifier.h"
+#include "llvm/Support/MemoryBuffer.h"
+#include "llvm/Support/TargetSelect.h"
+#include "llvm/Support/raw_ostream.h"
+
+#include <cstring>
+#include <set>
+
+using namespace llvm;
+using namespace zorse::emulator;
+
+struct HostCode::Implementation {
+  std::unique_ptr<orc::LLJIT> jit;
+  std::map<std::string, HostKernel> kernels;
+  std::vector<std::unique_ptr<std::vector<std::string>>> sites;
+};
+
+HostCode::HostCode() : impl(new Implementation) {}
+HostCode::~HostCode() = default;
+
+const HostKernel *HostCode::find(const std::string &symbol) const {
+  auto found = impl->kernels.find(symbol);
+  return found == impl->kernels.end() ? nullptr : &found->second;
+}
+
+namespace {
+
+/// One module.
+class Rewriter {
+public:
+  Rewriter(Module &module, std::vector<std::string> &sites) : module(module), context(module.getContext()), sites(sites) {}
+
+  HostKernel kernel;
+  std::string symbol;
+  std::set<std::string> unknown;
+  std::vector<std::pair<std::string, uint64_t>> tables; ///< names and sizes of constants
+
+  void run() {
+    word = Type::getInt32Ty(context);
+    placeShared();
+    for (Function &function : make_early_inc_range(module.functions())) {
+      if (function.isDeclaration())
+        continue;
+      if (function.getCallingConv() == CallingConv::PTX_Kernel)
+        symbol = function.getName().str();
+      function.setCallingConv(CallingConv::C);
+      function.setAttributes(AttributeList()); // of another target; promises about memory no longer hold
+      rewrite(function);
+    }
+    for (GlobalVariable &global : module.globals()) {
+      if (global.getAddressSpace() == 3)
+        continue;
+      global.setLinkage(GlobalValue::ExternalLinkage);
+      tables.push_back({global.getName().str(), module.getDataLayout().getTypeAllocSize(global.getValueType())});
+    }
+    makeCall();
+  }
+
+private:
+  Module &module;
+  LLVMContext &context;
+  std::vector<std::string> &sites;
+  Type *word = nullptr;
+  DenseMap<GlobalVariable *, uint64_t> places;
+
+  FunctionCallee hook(StringRef name, Type *result, ArrayRef<Type *> parameters) {
+    return module.getOrInsertFunction(name, FunctionType::get(result, parameters, false));
+  }
+
+  Value *site(Instruction &instruction) {
+    std::string text;
+    raw_string_ostream out(text);
+    instruction.print(out);
+    sites.push_back(symbol + ":" + StringRef(text).substr(0, 120).str());
+    return ConstantInt::get(word, sites.size() - 1);
+  }
+
+  void placeShared() {
+    for (GlobalVariable &global : module.globals())
+      if (global.getAddressSpace() == 3) {
+        const uint64_t alignment = std::max<uint64_t>(16, global.getAlign().valueOrOne().value());
+        kernel.sharedBytes = (kernel.sharedBytes + alignment - 1) / alignment * alignment;
+        places[&global] = kernel.sharedBytes;
+        kernel.sharedBytes += module.getDataLayout().getTypeAllocSize(global.getValueType());
+      }
+  }
+
+  void rewrite(Function &function) {
+    // Shared memory is asked for where the function begins.
+    IRBuilder<> begin(&function.getEntryBlock(), function.getEntryBlock().getFirstInsertionPt());
+    for (auto [global, offset] : places) {
+      Value *place = nullptr;
+      convertConstantUses(*global, function);
+      for (Use &use : make_early_inc_range(global->uses())) {
+        auto *user = dyn_cast<Instruction>(use.getUser());
+        if (!user || user->getFunction() != &function)
+          continue;
+        if (!place) {
+          Value *address = begin.CreateCall(hook("emu_shared", PointerType::get(context, 0), {Type::getInt64Ty(context)}), {begin.getInt64(offset)});
+          place = begin.CreateAddrSpaceCast(address, global->getType());
+        }
+        use.set(place);
+      }
+    }
+    std::vector<Instruction *> all;
+    for (BasicBlock &block : function)
+      for (Instruction &instruction : block)
+        all.push_back(&instruction);
+    for (Instruction *instruction : all) {
+      if (auto *load = dyn_cast<LoadInst>(instruction))
+        tell("emu_load", *instruction, load->getPointerOperand(), load->getType(), load->getAlign());
+      else if (auto *store = dyn_cast<StoreInst>(instruction))
+        tell("emu_store", *instruction, store->getPointerOperand(), store->getValueOperand()->getType(), store->getAlign());
+      else if (auto *call = dyn_cast<CallInst>(instruction))
+        rewriteCall(*call);
+    }
+  }
+
+  /// Constant expressions of a global become instructions.
+  static void convertConstantUses(GlobalVariable &global, Function &function) {
+    SmallVector<Constant *> constants(1, &global);
+    convertUsersOfConstantsToInstructions(constants, &function);
+  }
+
+  void tell(StringRef name, Instruction &instruction, Value *pointer, Type *type, Align alignment) {
+    IRBuilder<> b(&instruction);
+    Type *generic = PointerType::get(context, 0);
+    Value *address = pointer->getType() == generic ? pointer : b.CreateAddrSpaceCast(pointer, generic);
+    b.CreateCall(
+        hook(name, Type::getVoidTy(context), {generic, word, word, word}),
+        {address, b.getInt32(uint32_t(module.getDataLayout().getTypeStoreSize(type))), b.getInt32(uint32_t(alignment.value())), site(instruction)});
+  }
+
+  void rewriteCall(CallInst &call) {
+    Function *callee = call.getCalledFunction();
+    StringRef name = callee ? callee->getName() : "an indirect call";
+    if (name.starts_with("emu_"))
+      return;
+    IRBuilder<> b(&call);
+    auto replace = [&](Value *with) {
+      if (with)
+        call.replaceAllUsesWith(with);
+      call.eraseFromParent();
+    };
+    if (name == "llvm.nvvm.read.ptx.sreg.tid.x")
+      return replace(b.CreateCall(hook("emu_thread", word, {})));
+    if (name == "llvm.nvvm.read.ptx.sreg.ctaid.x")
+      return replace(b.CreateCall(hook("emu_block", word, {})));
+    if (name == "llvm.nvvm.barrier.cta.sync.aligned.all") {
+      kernel.collective = true;
+      b.CreateCall(hook("emu_barrier", Type::getVoidTy(context), {word}), {site(call)});
+      return replace(nullptr);
+    }
+    if (name == "llvm.nvvm.shfl.sync.bfly.i32") {
+      kernel.collective = true;
+      return replace(b.CreateCall(hook("emu_exchange", word, {word, word, word}), {call.getArgOperand(1), call.getArgOperand(2), site(call)}));
+    }
+    if (name == "llvm.nvvm.vote.ballot.sync") {
+      kernel.collective = true;
+      Value *bit = b.CreateZExt(call.getArgOperand(1), word);
+      return replace(b.CreateCall(hook("emu_ballot", word, {word, word}), {bit, site(call)}));
+    }
+    if (!callee || !callee->isIntrinsic() || name.starts_with("llvm.nvvm"))
+      unknown.insert(name.str());
+  }
+
+  /// `<symbol>_call` takes its parameters from memory.
+  void makeCall() {
+    Function *function = module.getFunction(symbol);
+    if (!function)
+      return;
+    Type *pointer = PointerType::get(context, 0);
+    auto *wrapper =
+        Function::Create(FunctionType::get(Type::getVoidTy(context), {pointer}, false), GlobalValue::ExternalLinkage, symbol + "_call", module);
+    IRBuilder<> b(BasicBlock::Create(context, "", wrapper));
+    SmallVector<Value *> arguments;
+    for (Argument &argument : function->args()) {
+      Value *at = b.CreateConstGEP1_64(b.getInt64Ty(), wrapper->getArg(0), argument.getArgNo());
+      Value *bits = b.CreateLoad(b.getInt64Ty(), at);
+      arguments.push_back(argument.getType()->isPointerTy() ? b.CreateIntToPtr(bits, argument.getType()) : bits);
+    }
+    b.CreateCall(function, arguments);
+    b.CreateRetVoid();
+  }
+};
+
+} // namespace
+
+std::unique_ptr<HostCode> HostCode::compile(const std::string &bitcode, std::string &error) {
+  InitializeNativeTarget();
+  InitializeNativeTargetAsmPrinter();
+  std::unique_ptr<HostCode> code(new HostCode);
+  auto fail = [&](Error failure) {
+    error = toString(std::move(failure));
+    return nullptr;
+  };
+  auto jit = orc::LLJITBuilder().create();
+  if (!jit)
+    return fail(jit.takeError());
+  code->impl->jit = std::move(*jit);
+  orc::LLJIT &lljit = *code->impl->jit;
+  orc::SymbolMap known;
+  for (const Hook &hook : hooks())
+    known[lljit.mangleAndIntern(hook.name)] = {orc::ExecutorAddr::fromPtr(hook.address), JITSymbolFlags::Exported};
+  if (Error failure = lljit.getMainJITDylib().define(orc::absoluteSymbols(known)))
+    return fail(std::move(failure));
+
+  struct Made {
+    std::string symbol;
+    HostKernel kernel;
+    std::vector<std::pair<std::string, uint64_t>> tables;
+  };
+  std::vector<Made> made;
+  for (size_t at = 0; at + 8 <= bitcode.size();) {
+    uint64_t length;
+    std::memcpy(&length, bitcode.data() + at, 8);
+    at += 8;
+    auto context = std::make_unique<LLVMContext>();
+    auto module = parseBitcodeFile(MemoryBufferRef(StringRef(bitcode).substr(at, length), "kernel"), *context);
+    if (!module)
+      return fail(module.takeError());
+    at += length;
+    auto sites = std::make_unique<std::vector<std::string>>();
+    Rewriter rewriter(**module, *sites);
+    rewriter.run();
+    if (!rewriter.unknown.empty()) {
+      error = "kernel " + rewriter.symbol + ": the emulator does not know " + *rewriter.unknown.begin();
+      return nullptr;
+    }
+    (*module)->setTargetTriple(lljit.getTargetTriple());
+    (*module)->setDataLayout(lljit.getDataLayout());
+    std::string problem;
+    raw_string_ostream out(problem);
+    if (verifyModule(**module, &out)) {
+      error = "kernel " + rewriter.symbol + ": " + problem;
+      return nullptr;
+    }
+    rewriter.kernel.sites = sites.get();
+    code->impl->sites.push_back(std::move(sites));
+    made.push_back({rewriter.symbol, rewriter.kernel, rewriter.tables});
+    if (Error failure = lljit.addIRModule(orc::ThreadSafeModule(std::move(*module), std::move(context))))
+      return fail(std::move(failure));
+  }
+  for (Made &one : made) {
+    auto address = lljit.lookup(one.symbol + "_call");
+    if (!address)
+      return fail(address.takeError());
+    one.kernel.call = address->toPtr<void (*)(const uint64_t *)>();
+    for (auto &[name, bytes] : one.tables)
+      if (auto table = lljit.lookup(name))
+        one.kernel.constants.push_back({uintptr_t(table->getValue()), uintptr_t(table->getValue() + bytes), false});
+      else
+        consumeError(table.takeError());
+    code->impl->kernels[one.symbol] = std::move(one.kernel);
+  }
+  return code;
+}
