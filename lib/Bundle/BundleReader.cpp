@@ -2,6 +2,7 @@
 
 #include "BundleFile.h"
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include <filesystem>
@@ -69,16 +70,20 @@ std::optional<BundleView> readBundle(const std::string &directory, std::string &
   if (!readListed(bundle, "plan.json", bundle.plan, error) || !readMessage(bundle, "summary.pb", bundle.summary, error) ||
       !readMessage(bundle, bodiesFile(0), bundle.bodies, error))
     return std::nullopt;
+  uint32_t targets = 1;
   for (const BundleDevice &device : bundle.devices)
-    while (bundle.otherTargets.size() < device.target) {
-      const std::string file = bodiesFile(uint32_t(bundle.otherTargets.size() + 1));
-      if (!readMessage(bundle, file, bundle.otherTargets.emplace_back(), error))
-        return std::nullopt;
-      if (std::string problem = differentSlots(bundle.bodies, bundle.otherTargets.back()); !problem.empty()) {
-        error = directory + "/" + file + ": " + problem + ". Compile the bundle again";
-        return std::nullopt;
-      }
+    targets = std::max(targets, device.target + 1);
+  while (bundle.files.count(bodiesFile(targets))) // that of the host, where all devices are GPUs
+    ++targets;
+  for (uint32_t target = 1; target < targets; ++target) {
+    const std::string file = bodiesFile(target);
+    if (!readMessage(bundle, file, bundle.otherTargets.emplace_back(), error))
+      return std::nullopt;
+    if (std::string problem = differentSlots(bundle.bodies, bundle.otherTargets.back()); !problem.empty()) {
+      error = directory + "/" + file + ": " + problem + ". Compile the bundle again";
+      return std::nullopt;
     }
+  }
   if (std::string problem = contradiction(bundle, bundle.plan, bundle.summary); !problem.empty()) {
     error = directory + ": " + problem;
     return std::nullopt;

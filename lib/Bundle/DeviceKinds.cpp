@@ -6,11 +6,13 @@ using namespace zorse;
 
 const std::vector<DeviceKind> &zorse::deviceKinds() {
   static const std::vector<std::string> x86 = {"x86-64", "x86-64-v2", "x86-64-v3", "x86-64-v4"};
+  // "emu" is the emulator of the tests, which has code of its own.
+  static const std::vector<std::string> gpus = {"sm_60", "sm_70", "sm_75", "sm_80", "sm_86", "sm_89", "sm_90", "sm_100", "sm_120", "emu"};
   static const std::vector<DeviceKind> kinds = {
       // name, driven, computes, host's processors, host's memory, asynchronous, transports, architectures
       {"cpu", true, true, true, true, false, {"local", "gloo"}, x86},
       {"null", true, false, false, true, false, {"local", "gloo"}, {}},
-      {"cuda", false, true, false, false, true, {}, {}},
+      {"cuda", true, true, false, false, true, {"local", "gloo"}, gpus},
       {"sim", false, true, false, false, true, {}, {}},
   };
   return kinds;

@@ -119,6 +119,11 @@ bool compileModel(const CompileOptions &options) {
       printError(options.cluster + ": " + problem);
       return false;
     }
+  if (options.writesBundle() && !options.simulateOnly)
+    if (std::string problem = withoutArchitecture(options.cluster); !problem.empty()) {
+      printError(options.cluster + ": " + problem);
+      return false;
+    }
 
   // Import first: everything else needs the graph. What the file says wrongly is found here, at the user's nodes.
   if (!runner.run(Phase::Import, c, &Compiler::import))

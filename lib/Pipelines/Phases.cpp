@@ -208,6 +208,8 @@ bool Compiler::compileKernels(std::string &remark) {
 
 bool Compiler::lowerOtherTargets(const codegen::CodegenOptions &first) {
   otherTargets.clear();
+  if (options.simulateOnly)
+    return true; // nobody runs it
   std::vector<std::string> asked = options.cluster.empty() ? std::vector<std::string>{""} : architecturesOf(options.cluster);
   for (const std::string &arch : asked) {
     if (arch.empty() || arch == bodies.library.arch())
@@ -227,8 +229,11 @@ bool Compiler::lowerOtherTargets(const codegen::CodegenOptions &first) {
 }
 
 void Compiler::assignTargets() {
+  if (options.simulateOnly)
+    return;
   std::vector<codegen::CompiledBodies> all, used;
   const std::string first = bodies.library.arch();
+  bool hostLeftOut = false;
   all.push_back(std::move(bodies));
   std::move(otherTargets.begin(), otherTargets.end(), std::back_inserter(all));
   for (codegen::CompiledBodies &target : all) {
@@ -240,6 +245,16 @@ void Compiler::assignTargets() {
       }
     if (any)
       used.push_back(std::move(target));
+    else if (&target == &all.front())
+      hostLeftOut = true;
+  }
+  // The host counts the denominators of the loss: where all devices are GPUs, it has a library of its own with that body's code alone.
+  if (hostLeftOut && !codegen::isCudaArch(first) && model.summary.denominator_body() >= 0 &&
+      llvm::all_of(used, [](const codegen::CompiledBodies &target) { return codegen::isCudaArch(target.library.arch()); })) {
+    for (int b = 0; b < all.front().library.bodies_size(); ++b)
+      if (b != model.summary.denominator_body())
+        all.front().library.mutable_bodies(b)->clear_launches();
+    used.push_back(std::move(all.front()));
   }
   bodies = std::move(used.front());
   otherTargets.assign(std::make_move_iterator(used.begin() + 1), std::make_move_iterator(used.end()));

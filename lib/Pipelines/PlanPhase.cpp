@@ -34,6 +34,17 @@ std::string withoutDriver(const std::string &clusterFile) {
   return withoutDriver(devices);
 }
 
+std::string withoutArchitecture(const std::string &clusterFile) {
+  std::string error;
+  if (std::optional<planning::Cluster> cluster = planning::readClusterFile(clusterFile, error))
+    for (const planning::ClusterDevice &device : cluster->devices)
+      if (device.arch.empty() && !deviceKindOf(device.kind).hostProcessors && !deviceKindOf(device.kind).architectures.empty())
+        return "device '" + device.name + "' is of kind " + device.kind +
+               ", and nothing says what its code is for: give it a 'type' (docs/cluster.md) or an 'arch', such as " +
+               deviceKindOf(device.kind).architectures[3];
+  return {};
+}
+
 std::vector<std::string> architecturesOf(const std::string &clusterFile) {
   std::string error;
   std::set<std::string> asked; // the compiler's own first

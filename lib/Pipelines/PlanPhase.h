@@ -25,6 +25,9 @@ std::string withoutDriver(const std::vector<bundle::BundleDevice> &devices);
 /// The same of the devices of a cluster file, before anything is planned; a file that cannot be read is for makePlan to report.
 std::string withoutDriver(const std::string &clusterFile);
 
+/// Why code cannot be made for some device of a cluster file; "": it can.
+std::string withoutArchitecture(const std::string &clusterFile);
+
 /// Architectures that the devices of a cluster file ask for, each once; "" where some leave it to the compiler. Of a file that cannot be read: that
 /// alone.
 std::vector<std::string> architecturesOf(const std::string &clusterFile);

@@ -5,19 +5,64 @@
 #include <map>
 #include <memory>
 
-#include <sys/mman.h>
-#include <ucontext.h>
-
 using namespace zorse::emulator;
 
 namespace {
 
 constexpr uint64_t kStack = 64 << 10;
 
+/// What a function must leave as it found it, on a stack of its own; ucontext asks the kernel at every switch.
+struct Context {
+  void *stack = nullptr;
+};
+
+#if defined(__x86_64__)
+extern "C" void zorseEmulatorSwitch(void **from, void *to);
+asm(R"(
+.text
+.type zorseEmulatorSwitch, @function
+zorseEmulatorSwitch:
+  pushq %rbp
+  pushq %rbx
+  pushq %r12
+  pushq %r13
+  pushq %r14
+  pushq %r15
+  subq $8, %rsp
+  stmxcsr (%rsp)
+  fnstcw 4(%rsp)
+  movq %rsp, (%rdi)
+  movq %rsi, %rsp
+  ldmxcsr (%rsp)
+  fldcw 4(%rsp)
+  addq $8, %rsp
+  popq %r15
+  popq %r14
+  popq %r13
+  popq %r12
+  popq %rbx
+  popq %rbp
+  ret
+)");
+void switchTo(Context &from, Context &to) { zorseEmulatorSwitch(&from.stack, to.stack); }
+
+/// `main` never returns.
+void prepare(Context &context, char *stack, void (*main)()) {
+  auto top = (reinterpret_cast<uintptr_t>(stack) + kStack) & ~uintptr_t(15);
+  auto *words = reinterpret_cast<uint64_t *>(top) - 11; // so that a function begins with the alignment it expects
+  std::memset(words, 0, 80);
+  words[0] = uint64_t(0x37f) << 32 | 0x1f80; // control words as a program begins with
+  words[7] = reinterpret_cast<uint64_t>(main);
+  context.stack = words;
+}
+#else
+#error "the emulator switches between threads on x86-64 only"
+#endif
+
 enum class State : uint8_t { Ready, Warp, Barrier, Done };
 
 struct Thread {
-  ucontext_t context;
+  Context context;
   std::unique_ptr<char[]> stack;
   State state = State::Done;
   uint32_t site = 0;
@@ -38,7 +83,7 @@ struct Grid {
   uint32_t block = 0, thread = 0; ///< that run now
   uint32_t epoch = 0;             ///< barriers passed in this block
   std::vector<Thread> threads;
-  ucontext_t scheduler;
+  Context scheduler;
   std::vector<char> shared;
   std::map<uintptr_t, Touched> touched; ///< by address
   std::vector<std::string> findings;
@@ -106,7 +151,7 @@ struct Grid {
     Thread &self = threads[thread];
     self.state = state;
     self.site = site;
-    swapcontext(&self.context, &scheduler);
+    switchTo(self.context, scheduler);
   }
 
   /// All of a warp's threads are at one operation: they exchange.
@@ -130,7 +175,7 @@ void threadMain() {
   Grid &g = *grid;
   g.kernel->call(g.launch->parameters.data());
   g.threads[g.thread].state = State::Done;
-  swapcontext(&g.threads[g.thread].context, &g.scheduler);
+  switchTo(g.threads[g.thread].context, g.scheduler);
 }
 
 void Grid::runBlock() {
@@ -147,18 +192,15 @@ void Grid::runBlock() {
     Thread &t = threads[thread];
     if (!t.stack)
       t.stack.reset(new char[kStack]);
-    getcontext(&t.context);
-    t.context.uc_stack.ss_sp = t.stack.get();
-    t.context.uc_stack.ss_size = kStack;
-    t.context.uc_link = nullptr;
-    makecontext(&t.context, threadMain, 0);
+    prepare(t.context, t.stack.get(), threadMain);
     t.state = State::Ready;
   }
+  const auto last = threads.begin() + launch->threads;
   for (;;) {
     bool ran = false;
     for (thread = 0; thread < launch->threads; ++thread)
       if (threads[thread].state == State::Ready) {
-        swapcontext(&scheduler, &threads[thread].context);
+        switchTo(scheduler, threads[thread].context);
         ran = true;
       }
     bool moved = ran;
@@ -176,18 +218,18 @@ void Grid::runBlock() {
         return;
       }
     }
-    if (std::all_of(threads.begin(), threads.end(), [](const Thread &t) { return t.state == State::Done; }))
+    if (std::all_of(threads.begin(), last, [](const Thread &t) { return t.state == State::Done; }))
       return;
-    if (std::all_of(threads.begin(), threads.end(), [&](const Thread &t) { return t.state == State::Barrier && t.site == threads[0].site; })) {
+    if (std::all_of(threads.begin(), last, [&](const Thread &t) { return t.state == State::Barrier && t.site == threads[0].site; })) {
       ++epoch;
-      for (Thread &t : threads)
-        t.state = State::Ready;
+      for (auto t = threads.begin(); t != last; ++t)
+        t->state = State::Ready;
       moved = true;
     }
     if (!moved) {
-      auto waiting = std::find_if(threads.begin(), threads.end(), [](const Thread &t) { return t.state == State::Barrier; });
+      auto waiting = std::find_if(threads.begin(), last, [](const Thread &t) { return t.state == State::Barrier; });
       thread = uint32_t(waiting - threads.begin());
-      find("divergent", waiting == threads.end() ? 0 : waiting->site, "not all threads of a block reach a barrier");
+      find("divergent", waiting == last ? 0 : waiting->site, "not all threads of a block reach a barrier");
       return;
     }
   }
@@ -231,13 +273,17 @@ const std::vector<Hook> &zorse::emulator::hooks() {
 }
 
 std::vector<std::string> zorse::emulator::runGrid(const HostKernel &kernel, const GridLaunch &launch) {
-  Grid all;
+  thread_local Grid all; // stacks are kept from launch to launch
+  all.findings.clear();
+  all.counts.clear();
+  all.touched.clear();
   all.kernel = &kernel;
   all.launch = &launch;
-  all.shared.resize(kernel.sharedBytes + 64);
+  all.shared.assign(kernel.sharedBytes + 64, 0);
   if (launch.threads % 32)
     return {"launch: " + std::to_string(launch.threads) + " threads in a block are no whole number of warps"};
-  all.threads = std::vector<Thread>(kernel.collective ? launch.threads : 0);
+  if (all.threads.size() < launch.threads)
+    all.threads.resize(1024);
   grid = &all;
   for (all.block = 0; all.block < launch.blocks && all.findings.size() < 10; ++all.block)
     all.runBlock();

@@ -20,6 +20,7 @@ using namespace zorse::emulator;
 struct HostCode::Implementation {
   std::unique_ptr<orc::LLJIT> jit;
   std::map<std::string, HostKernel> kernels;
+  std::map<std::string, Range> tables;
   std::vector<std::unique_ptr<std::vector<std::string>>> sites;
 };
 
@@ -31,12 +32,17 @@ const HostKernel *HostCode::find(const std::string &symbol) const {
   return found == impl->kernels.end() ? nullptr : &found->second;
 }
 
+Range HostCode::table(const std::string &name) const {
+  auto found = impl->tables.find(name);
+  return found == impl->tables.end() ? Range() : found->second;
+}
+
 namespace {
 
 /// One module.
 class Rewriter {
 public:
-  Rewriter(Module &module, std::vector<std::string> &sites) : module(module), context(module.getContext()), sites(sites) {}
+  Rewriter(Module &module, std::vector<std::string> &sites, bool check) : module(module), context(module.getContext()), sites(sites), check(check) {}
 
   HostKernel kernel;
   std::string symbol;
@@ -68,6 +74,7 @@ private:
   Module &module;
   LLVMContext &context;
   std::vector<std::string> &sites;
+  bool check;
   Type *word = nullptr;
   DenseMap<GlobalVariable *, uint64_t> places;
 
@@ -115,6 +122,8 @@ private:
       for (Instruction &instruction : block)
         all.push_back(&instruction);
     for (Instruction *instruction : all) {
+      if (!check && !isa<CallInst>(instruction))
+        continue;
       if (auto *load = dyn_cast<LoadInst>(instruction))
         tell("emu_load", *instruction, load->getPointerOperand(), load->getType(), load->getAlign());
       else if (auto *store = dyn_cast<StoreInst>(instruction))
@@ -194,7 +203,7 @@ private:
 
 } // namespace
 
-std::unique_ptr<HostCode> HostCode::compile(const std::string &bitcode, std::string &error) {
+std::unique_ptr<HostCode> HostCode::compile(const std::string &bitcode, std::string &error, bool check) {
   InitializeNativeTarget();
   InitializeNativeTargetAsmPrinter();
   std::unique_ptr<HostCode> code(new HostCode);
@@ -223,13 +232,15 @@ std::unique_ptr<HostCode> HostCode::compile(const std::string &bitcode, std::str
     uint64_t length;
     std::memcpy(&length, bitcode.data() + at, 8);
     at += 8;
+    if (length == 0)
+      break;
     auto context = std::make_unique<LLVMContext>();
     auto module = parseBitcodeFile(MemoryBufferRef(StringRef(bitcode).substr(at, length), "kernel"), *context);
     if (!module)
       return fail(module.takeError());
     at += length;
     auto sites = std::make_unique<std::vector<std::string>>();
-    Rewriter rewriter(**module, *sites);
+    Rewriter rewriter(**module, *sites, check);
     rewriter.run();
     if (!rewriter.unknown.empty()) {
       error = "kernel " + rewriter.symbol + ": the emulator does not know " + *rewriter.unknown.begin();
@@ -256,7 +267,7 @@ std::unique_ptr<HostCode> HostCode::compile(const std::string &bitcode, std::str
     one.kernel.call = address->toPtr<void (*)(const uint64_t *)>();
     for (auto &[name, bytes] : one.tables)
       if (auto table = lljit.lookup(name))
-        one.kernel.constants.push_back({uintptr_t(table->getValue()), uintptr_t(table->getValue() + bytes), false});
+        one.kernel.constants.push_back(code->impl->tables[name] = {uintptr_t(table->getValue()), uintptr_t(table->getValue() + bytes), false});
       else
         consumeError(table.takeError());
     code->impl->kernels[one.symbol] = std::move(one.kernel);

@@ -13,10 +13,13 @@ class HostCode {
 public:
   /// \param bitcode  modules, each behind its length (8 bytes): what code generation writes for the architecture "emu".
   /// \returns null, and `error`, for what cannot be compiled or has intrinsics that are not known.
-  static std::unique_ptr<HostCode> compile(const std::string &bitcode, std::string &error);
+  /// \param check  accesses are watched.
+  static std::unique_ptr<HostCode> compile(const std::string &bitcode, std::string &error, bool check = true);
   ~HostCode();
 
   const HostKernel *find(const std::string &symbol) const;
+  /// A constant of a module, by name; empty: there is none.
+  Range table(const std::string &name) const;
 
 private:
   HostCode();

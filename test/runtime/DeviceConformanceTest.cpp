@@ -84,11 +84,17 @@ DeviceUnderTest driven(const Driver &driver) {
 
 std::vector<DeviceUnderTest> all() {
   std::vector<DeviceUnderTest> devices;
-  for (const Driver &driver : drivers())
+  for (const Driver &driver : drivers()) {
+    const bool isGpu = driver.kind == std::string("cuda");
+    if (isGpu && driver.architecture() == "none")
+      continue; // no GPU, and no stand-in (test/emulator)
     devices.push_back(driven(driver));
+    if (isGpu)
+      devices.back().computes = false; // the suite's kernels are for processors; test/unit/codegen and e2e-cuda compute on it
+  }
   DeviceUnderTest throttled = devices[0];
   throttled.name = "throttled";
-  throttled.make = [] { return asked(std::move(*drivers()[0].make({"unit", 1, false, 0.5}))); };
+  throttled.make = [] { return asked(std::move(*drivers()[0].make({"unit", 1, false, 0, 0.5}))); };
   devices.push_back(throttled);
   return devices;
 }

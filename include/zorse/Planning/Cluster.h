@@ -69,6 +69,7 @@ struct DeviceType {
   uint64_t memory, reserve;
   double port; ///< bytes/s, each direction, towards other devices of the node (NVLink or PCIe)
   double pcie;
+  const char *arch; ///< DeviceKind.architectures; "": what the compiler is asked for
 };
 const std::vector<DeviceType> &deviceTypes();
 /// nullptr if there is none of that name.

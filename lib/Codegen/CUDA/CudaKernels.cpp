@@ -44,13 +44,13 @@ private:
         all += text;
       return all;
     }
-    // Modules one after the other, each with its length.
+    // Modules one after the other, each behind its length, and a length of 0.
     for (const auto &[symbol, bytes] : objects) {
       uint64_t length = bytes.size();
       all.append(reinterpret_cast<const char *>(&length), sizeof length);
       all += bytes;
     }
-    return all;
+    return all + std::string(sizeof(uint64_t), '\0');
   }
 };
 

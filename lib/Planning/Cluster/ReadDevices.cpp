@@ -42,6 +42,8 @@ void zorse::planning::setDefaults(ClusterDevice &device, const DeviceType *type)
     device.launch = cpu ? kCpuLaunch : kDeviceLaunch;
     return;
   }
+  if (device.arch.empty() && device.kind == type->kind)
+    device.arch = type->arch;
   const double threads = cpu ? device.threads : 1; // the table's are of one thread
   for (size_t t = 0; t < kSpeeds; ++t)
     device.speed[t] = type->speed[t] * threads;

@@ -83,6 +83,7 @@ std::string describe(const ClusterDevice &device) {
   const DeviceType *type = findDeviceType(device.type);
   known.kind = device.kind;
   known.threads = device.threads;
+  known.kind = device.kind;
   setDefaults(known, type);
   std::string text;
   auto put = [&](const char *key, const std::string &value) { text += std::string(", ") + key + ": " + value; };
@@ -90,7 +91,7 @@ std::string describe(const ClusterDevice &device) {
     put("type", inQuotes(device.type));
   if (!type || device.kind != type->kind)
     put("kind", device.kind == "null" ? inQuotes(device.kind) : device.kind); // bare, it is nothing to YAML
-  if (!device.arch.empty())
+  if (device.arch != known.arch)
     put("arch", device.arch);
   if (device.threads != 1)
     put("threads", std::to_string(device.threads));

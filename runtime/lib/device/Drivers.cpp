@@ -1,6 +1,7 @@
 #include "zorse/runtime/Drivers.h"
 
 #include "cpu/Processor.h"
+#include "cuda/CudaDevice.h"
 #include "null/NullDevice.h"
 #include "zorse/runtime/CpuDevice.h"
 #include "zorse/runtime/ThrottledDevice.h"
@@ -25,6 +26,13 @@ Result<std::unique_ptr<QueuedDevice>> makeNull(const DeviceRequest &request) {
   return withThreads(makeThrottledDevice(makeNullDevice(request.name), request.share));
 }
 
+Result<std::unique_ptr<QueuedDevice>> makeCuda(const DeviceRequest &request) {
+  Result<std::unique_ptr<Device>> made = makeCudaDevice(request.name, request.ordinal);
+  if (made.failed())
+    return made.error();
+  return withThreads(makeThrottledDevice(std::move(*made), request.share));
+}
+
 } // namespace
 
 const std::vector<Driver> &zorse::runtime::drivers() {
@@ -32,6 +40,7 @@ const std::vector<Driver> &zorse::runtime::drivers() {
       {"cpu", makeCpu, processorHere, CpuDevice::matrixLibrary},
       {"null", makeNull, [] { return std::string("none"); },
        [](bool) { return Result<std::string>(std::string("none (null devices compute nothing)")); }},
+      {"cuda", makeCuda, cudaArchitecture, [](bool) { return cudaNumerics(); }},
   };
   return all;
 }

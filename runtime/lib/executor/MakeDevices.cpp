@@ -10,7 +10,14 @@ Result<std::unique_ptr<QueuedDevice>> zorse::runtime::makeDevice(const Bundle &b
   Result<const Driver *> driver = findDriver(device.kind, device.name);
   if (driver.failed())
     return driver.error();
-  return (*driver)->make({device.name, device.threads, threadsHere <= int(std::thread::hardware_concurrency()), share});
+  DeviceRequest request;
+  request.name = device.name;
+  request.threads = device.threads;
+  request.spin = threadsHere <= int(std::thread::hardware_concurrency());
+  for (uint32_t before = 0; before < index; ++before)
+    request.ordinal += bundle.devices[before].kind == device.kind;
+  request.share = share;
+  return (*driver)->make(request);
 }
 
 Result<std::vector<LocalDevice>> zorse::runtime::makeLocalDevices(const Bundle &bundle, const std::vector<double> &shares) {

@@ -166,11 +166,13 @@ private:
     return Status::success();
   }
 
-  /// A body library for each target that a device names, in which programs find the same bodies with the same slots.
+  /// A body library for each target, in which programs find the same bodies with the same slots.
   Status readTargets() {
     uint32_t count = 1;
     for (const BundleDevice &device : bundle_.devices)
       count = std::max(count, device.target + 1);
+    while (manifest_.files.count(bundle::bodiesFile(count))) // that of the host, where all devices are GPUs
+      ++count;
     bundle_.otherTargets.resize(count - 1);
     for (uint32_t target = 0; target < count; ++target) {
       const std::string file = bundle::bodiesFile(target);

@@ -239,7 +239,10 @@ TEST(Cluster, KindsAndArchitectures) {
                  "device 'a': expected a kind out of cpu, null, cuda, sim, got nothing; a null device is asked for by kind: \"null\", in quotes");
   EXPECT_MISTAKE(device("speed: 1e9, kind:"), "in quotes");
   EXPECT_MISTAKE(device("speed: 1e9, arch: x86-64-v9"), "device 'a': arch: expected x86-64, x86-64-v2, x86-64-v3");
-  EXPECT_MISTAKE(device("type: T4, arch: sm_75"), "there are none to choose from for devices of kind cuda; leave it out");
+  EXPECT_EQ(read(device("type: T4")).devices[0].arch, "sm_75");
+  EXPECT_EQ(read(device("type: T4, arch: sm_60")).devices[0].arch, "sm_60");
+  EXPECT_MISTAKE(device("type: T4, arch: sm_76"), "device 'a': arch: expected sm_60, sm_70, sm_75");
+  EXPECT_MISTAKE(device("speed: 1e9, memory: 1 GiB, kind: sim, arch: sm_75"), "there are none to choose from for devices of kind sim; leave it out");
 }
 
 TEST(Cluster, Mistakes) {

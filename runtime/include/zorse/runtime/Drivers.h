@@ -15,6 +15,7 @@ struct DeviceRequest {
   std::string name;
   int threads = 1;   ///< of host processors; others ignore it.
   bool spin = false; ///< threads may spin: all devices here together have a core per thread.
+  int ordinal = 0;   ///< of this kind on its node: which of the machine's GPUs; others ignore it.
   double share = 1;  ///< of its speed, in (0, 1]: for clusters of unequal devices on one machine
 };
 

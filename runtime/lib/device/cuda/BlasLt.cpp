@@ -1,0 +1,200 @@
+#include "BlasLt.h"
+
+#include <tuple>
+
+#include <dlfcn.h>
+
+using namespace zorse::runtime;
+using namespace zorse::runtime::cuda;
+
+namespace {
+
+// Values of cublasLt.h and library_types.h.
+constexpr int kCompute32F = 68, kCompute64F = 70;
+constexpr int kTransposeA = 3, kTransposeB = 4;  // cublasLtMatmulDescAttributes_t
+constexpr int kBatchCount = 5, kBatchOffset = 6; // cublasLtMatrixLayoutAttribute_t
+constexpr int kMaxWorkspace = 1;                 // cublasLtMatmulPreferenceAttributes_t
+struct Algorithm {
+  uint64_t data[8];
+};
+struct Heuristic {
+  Algorithm algorithm;
+  size_t workspace;
+  int state;
+  float waves;
+  int reserved[4];
+};
+
+#define ZORSE_BLAS_FUNCTIONS(F)                                                                                                                      \
+  F(cublasLtCreate, (void **handle))                                                                                                                 \
+  F(cublasLtDestroy, (void *handle))                                                                                                                 \
+  F(cublasLtMatmulDescCreate, (void **description, int compute, int scale))                                                                          \
+  F(cublasLtMatmulDescDestroy, (void *description))                                                                                                  \
+  F(cublasLtMatmulDescSetAttribute, (void *description, int attribute, const void *value, size_t bytes))                                             \
+  F(cublasLtMatrixLayoutCreate, (void **layout, int type, uint64_t rows, uint64_t columns, int64_t ld))                                              \
+  F(cublasLtMatrixLayoutDestroy, (void *layout))                                                                                                     \
+  F(cublasLtMatrixLayoutSetAttribute, (void *layout, int attribute, const void *value, size_t bytes))                                                \
+  F(cublasLtMatmulPreferenceCreate, (void **preference))                                                                                             \
+  F(cublasLtMatmulPreferenceDestroy, (void *preference))                                                                                             \
+  F(cublasLtMatmulPreferenceSetAttribute, (void *preference, int attribute, const void *value, size_t bytes))                                        \
+  F(cublasLtMatmulAlgoGetHeuristic,                                                                                                                  \
+    (void *handle, void *description, void *a, void *b, void *c, void *d, void *preference, int wanted, Heuristic *results, int *found))             \
+  F(cublasLtMatmul,                                                                                                                                  \
+    (void *handle, void *description, const void *alpha, const void *a, void *layoutA, const void *b, void *layoutB, const void *beta,               \
+     const void *c, void *layoutC, void *d, void *layoutD, const Algorithm *algorithm, void *workspace, size_t workspaceBytes, void *stream))
+
+struct Api {
+#define ZORSE_MEMBER(name, parameters) int(*name) parameters = nullptr;
+  ZORSE_BLAS_FUNCTIONS(ZORSE_MEMBER)
+#undef ZORSE_MEMBER
+  size_t (*cublasLtGetVersion)() = nullptr;
+};
+
+Result<Api> load() {
+  void *library = nullptr;
+  std::string problems;
+  for (const char *name : {"libcublasLt.so.13", "libcublasLt.so.12", "libcublasLt.so.11"}) {
+    library = ::dlopen(name, RTLD_NOW | RTLD_LOCAL);
+    if (library)
+      break;
+    problems = ::dlerror();
+  }
+  if (!library)
+    return userError("CUDA devices need cuBLASLt (13, 12 or 11): " + problems +
+                     "; install CUDA's libraries, or the Python package nvidia-cublas and put its folder into LD_LIBRARY_PATH");
+  Api api;
+  std::string missing;
+#define ZORSE_LOAD(name, parameters)                                                                                                                 \
+  if (void *found = ::dlsym(library, #name))                                                                                                         \
+    api.name = reinterpret_cast<int(*) parameters>(found);                                                                                           \
+  else                                                                                                                                               \
+    missing += (missing.empty() ? "" : ", ") + std::string(#name);
+  ZORSE_BLAS_FUNCTIONS(ZORSE_LOAD)
+#undef ZORSE_LOAD
+  api.cublasLtGetVersion = reinterpret_cast<size_t (*)()>(::dlsym(library, "cublasLtGetVersion"));
+  if (!missing.empty())
+    return userError("cuBLASLt has no " + missing + ": install another version");
+  return api;
+}
+
+Result<const Api *> api() {
+  static const Result<Api> loaded = load();
+  if (loaded.failed())
+    return loaded.error();
+  return &*loaded;
+}
+
+Status check(const char *call, int status) {
+  return status == 0 ? Status::success() : Status(userError(std::string(call) + ": cuBLASLt's status " + std::to_string(status)));
+}
+
+} // namespace
+
+bool BlasProduct::operator<(const BlasProduct &o) const {
+  auto key = [](const BlasProduct &p) {
+    return std::tie(p.typeOfOperands, p.typeOfC, p.transposeA, p.transposeB, p.m, p.n, p.k, p.batch, p.lda, p.ldb, p.ldc, p.strideA, p.strideB,
+                    p.strideC);
+  };
+  return key(*this) < key(o);
+}
+
+/// A product made ready. What is row-major here is column-major and transposed there: C' = op(B)' op(A)'.
+struct BlasLt::Plan {
+  void *description = nullptr, *a = nullptr, *b = nullptr, *c = nullptr;
+  Algorithm algorithm;
+  ~Plan() {
+    const Api &lt = **api();
+    for (void *layout : {a, b, c})
+      if (layout)
+        lt.cublasLtMatrixLayoutDestroy(layout);
+    if (description)
+      lt.cublasLtMatmulDescDestroy(description);
+  }
+};
+
+Result<std::unique_ptr<BlasLt>> BlasLt::create() {
+  Result<const Api *> lt = api();
+  if (lt.failed())
+    return lt.error();
+  std::unique_ptr<BlasLt> made(new BlasLt);
+  if (Status status = check("cublasLtCreate", (*lt)->cublasLtCreate(&made->handle_)); status.failed())
+    return status;
+  return made;
+}
+
+BlasLt::~BlasLt() {
+  plans_.clear();
+  if (handle_)
+    (*api())->cublasLtDestroy(handle_);
+}
+
+Result<std::string> BlasLt::identity() {
+  Result<const Api *> lt = api();
+  if (lt.failed())
+    return lt.error();
+  return "cuBLASLt " + ((*lt)->cublasLtGetVersion ? std::to_string((*lt)->cublasLtGetVersion()) : std::string("of an unknown version"));
+}
+
+Result<BlasLt::Plan *> BlasLt::planOf(const BlasProduct &p) {
+  std::unique_ptr<Plan> &plan = plans_[p];
+  if (plan)
+    return plan.get();
+  const Api &lt = **api();
+  auto made = std::make_unique<Plan>();
+  const int compute = p.typeOfC == kF64 ? kCompute64F : kCompute32F, scale = p.typeOfC == kF64 ? kF64 : kF32;
+  Status failure;
+  auto call = [&](const char *name, int status) {
+    if (failure.succeeded())
+      failure = check(name, status);
+  };
+  auto layout = [&](void *&to, int type, uint64_t rows, uint64_t columns, int64_t ld, int64_t stride) {
+    call("cublasLtMatrixLayoutCreate", lt.cublasLtMatrixLayoutCreate(&to, type, rows, columns, ld));
+    if (p.batch == 1 || failure.failed())
+      return;
+    const int32_t count = int32_t(p.batch);
+    call("cublasLtMatrixLayoutSetAttribute", lt.cublasLtMatrixLayoutSetAttribute(to, kBatchCount, &count, sizeof count));
+    call("cublasLtMatrixLayoutSetAttribute", lt.cublasLtMatrixLayoutSetAttribute(to, kBatchOffset, &stride, sizeof stride));
+  };
+  call("cublasLtMatmulDescCreate", lt.cublasLtMatmulDescCreate(&made->description, compute, scale));
+  const int32_t first = p.transposeB, second = p.transposeA;
+  if (failure.succeeded()) {
+    call("cublasLtMatmulDescSetAttribute", lt.cublasLtMatmulDescSetAttribute(made->description, kTransposeA, &first, sizeof first));
+    call("cublasLtMatmulDescSetAttribute", lt.cublasLtMatmulDescSetAttribute(made->description, kTransposeB, &second, sizeof second));
+  }
+  layout(made->b, p.typeOfOperands, uint64_t(p.transposeB ? p.k : p.n), uint64_t(p.transposeB ? p.n : p.k), p.ldb, p.strideB);
+  layout(made->a, p.typeOfOperands, uint64_t(p.transposeA ? p.m : p.k), uint64_t(p.transposeA ? p.k : p.m), p.lda, p.strideA);
+  layout(made->c, p.typeOfC, uint64_t(p.n), uint64_t(p.m), p.ldc, p.strideC);
+  void *preference = nullptr;
+  call("cublasLtMatmulPreferenceCreate", lt.cublasLtMatmulPreferenceCreate(&preference));
+  if (failure.failed())
+    return failure;
+  const uint64_t none = 0; // no workspace yet
+  call("cublasLtMatmulPreferenceSetAttribute", lt.cublasLtMatmulPreferenceSetAttribute(preference, kMaxWorkspace, &none, sizeof none));
+  Heuristic best{};
+  int found = 0;
+  call("cublasLtMatmulAlgoGetHeuristic",
+       lt.cublasLtMatmulAlgoGetHeuristic(handle_, made->description, made->b, made->a, made->c, made->c, preference, 1, &best, &found));
+  lt.cublasLtMatmulPreferenceDestroy(preference);
+  if (failure.failed())
+    return failure;
+  if (found == 0)
+    return userError("cuBLASLt has no algorithm for a product of " + std::to_string(p.m) + " x " + std::to_string(p.n) + " x " + std::to_string(p.k));
+  made->algorithm = best.algorithm;
+  plan = std::move(made);
+  return plan.get();
+}
+
+Status BlasLt::multiply(const BlasProduct &product, double alpha, CUdeviceptr a, CUdeviceptr b, double beta, CUdeviceptr c, CUstream stream) {
+  if (product.m == 0 || product.n == 0 || product.batch == 0)
+    return Status::success();
+  Result<Plan *> plan = planOf(product);
+  if (plan.failed())
+    return plan.error();
+  const float narrow[2] = {float(alpha), float(beta)};
+  const double wide[2] = {alpha, beta};
+  const bool isWide = product.typeOfC == kF64;
+  auto at = [](CUdeviceptr address) { return reinterpret_cast<void *>(uintptr_t(address)); };
+  const void *factors[2] = {isWide ? static_cast<const void *>(&wide[0]) : &narrow[0], isWide ? static_cast<const void *>(&wide[1]) : &narrow[1]};
+  return check("cublasLtMatmul", (*api())->cublasLtMatmul(handle_, (*plan)->description, factors[0], at(b), (*plan)->b, at(a), (*plan)->a, factors[1],
+                                                          at(c), (*plan)->c, at(c), (*plan)->c, &(*plan)->algorithm, nullptr, 0, stream));
+}

@@ -1,0 +1,46 @@
+#include "CudaApi.h"
+
+#include <dlfcn.h>
+
+using namespace zorse::runtime;
+using namespace zorse::runtime::cuda;
+
+std::string CudaApi::describe(const char *call, CUresult result) const {
+  const char *name = nullptr, *text = nullptr;
+  if (cuGetErrorName)
+    cuGetErrorName(result, &name);
+  if (cuGetErrorString)
+    cuGetErrorString(result, &text);
+  return std::string(call) + ": " + (name ? name : "error " + std::to_string(result)) + (text ? std::string(", ") + text : "");
+}
+
+Status CudaApi::check(const char *call, CUresult result) const {
+  return result == kSuccess ? Status::success() : Status(userError(describe(call, result)));
+}
+
+static Result<CudaApi> load() {
+  void *library = ::dlopen("libcuda.so.1", RTLD_NOW | RTLD_GLOBAL);
+  if (!library)
+    return userError(std::string("CUDA devices need NVIDIA's driver: ") + ::dlerror());
+  CudaApi api;
+  std::string missing;
+#define ZORSE_LOAD(name, parameters)                                                                                                                 \
+  if (void *found = ::dlsym(library, #name))                                                                                                         \
+    api.name = reinterpret_cast<CUresult(*) parameters>(found);                                                                                      \
+  else                                                                                                                                               \
+    missing += (missing.empty() ? "" : ", ") + std::string(#name);
+  ZORSE_CUDA_FUNCTIONS(ZORSE_LOAD)
+#undef ZORSE_LOAD
+  if (!missing.empty())
+    return userError("libcuda.so.1 has no " + missing + ": install a newer driver of NVIDIA (11.0 or later)");
+  if (CUresult result = api.cuInit(0); result != kSuccess)
+    return userError("CUDA devices cannot be used here: " + api.describe("cuInit", result));
+  return api;
+}
+
+Result<const CudaApi *> zorse::runtime::cuda::cudaApi() {
+  static const Result<CudaApi> api = load();
+  if (api.failed())
+    return api.error();
+  return &*api;
+}

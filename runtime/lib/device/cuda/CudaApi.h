@@ -1,0 +1,71 @@
+// The part of CUDA's driver API that this runtime uses, by declarations of our own: no toolkit is needed to build, no driver to start. Names and
+// values are those of cuda.h (CUDA 11 to 13).
+#pragma once
+
+#include "zorse/runtime/Status.h"
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+namespace zorse::runtime::cuda {
+
+using CUresult = int;
+using CUdevice = int;
+using CUcontext = void *;
+using CUstream = void *;
+using CUmodule = void *;
+using CUfunction = void *;
+using CUdeviceptr = unsigned long long;
+
+inline constexpr CUresult kSuccess = 0, kOutOfMemory = 2;
+inline constexpr unsigned kAttachGlobal = 1, kStreamNonBlocking = 1, kHostAllocPortable = 1;
+inline constexpr int kComputeCapabilityMajor = 75, kComputeCapabilityMinor = 76, kManagedMemory = 83, kConcurrentManagedAccess = 89;
+
+// name in the library, result, parameters
+#define ZORSE_CUDA_FUNCTIONS(F)                                                                                                                      \
+  F(cuInit, (unsigned flags))                                                                                                                        \
+  F(cuDriverGetVersion, (int *version))                                                                                                              \
+  F(cuGetErrorName, (CUresult error, const char **text))                                                                                             \
+  F(cuGetErrorString, (CUresult error, const char **text))                                                                                           \
+  F(cuDeviceGetCount, (int *count))                                                                                                                  \
+  F(cuDeviceGet, (CUdevice * device, int ordinal))                                                                                                   \
+  F(cuDeviceGetName, (char *name, int length, CUdevice device))                                                                                      \
+  F(cuDeviceGetAttribute, (int *value, int attribute, CUdevice device))                                                                              \
+  F(cuDeviceTotalMem_v2, (size_t *bytes, CUdevice device))                                                                                           \
+  F(cuDevicePrimaryCtxRetain, (CUcontext * context, CUdevice device))                                                                                \
+  F(cuDevicePrimaryCtxRelease_v2, (CUdevice device))                                                                                                 \
+  F(cuCtxSetCurrent, (CUcontext context))                                                                                                            \
+  F(cuMemAllocManaged, (CUdeviceptr * address, size_t bytes, unsigned flags))                                                                        \
+  F(cuMemFree_v2, (CUdeviceptr address))                                                                                                             \
+  F(cuMemHostAlloc, (void **address, size_t bytes, unsigned flags))                                                                                  \
+  F(cuMemFreeHost, (void *address))                                                                                                                  \
+  F(cuMemcpyHtoDAsync_v2, (CUdeviceptr to, const void *from, size_t bytes, CUstream stream))                                                         \
+  F(cuMemcpyDtoHAsync_v2, (void *to, CUdeviceptr from, size_t bytes, CUstream stream))                                                               \
+  F(cuMemcpyAsync, (CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream stream))                                                                \
+  F(cuMemsetD8Async, (CUdeviceptr to, unsigned char value, size_t bytes, CUstream stream))                                                           \
+  F(cuMemsetD32Async, (CUdeviceptr to, unsigned value, size_t words, CUstream stream))                                                               \
+  F(cuStreamCreate, (CUstream * stream, unsigned flags))                                                                                             \
+  F(cuStreamSynchronize, (CUstream stream))                                                                                                          \
+  F(cuStreamDestroy_v2, (CUstream stream))                                                                                                           \
+  F(cuModuleLoadDataEx, (CUmodule * module, const void *image, unsigned count, int *options, void **values))                                         \
+  F(cuModuleUnload, (CUmodule module))                                                                                                               \
+  F(cuModuleGetFunction, (CUfunction * function, CUmodule module, const char *name))                                                                 \
+  F(cuModuleGetGlobal_v2, (CUdeviceptr * address, size_t *bytes, CUmodule module, const char *name))                                                 \
+  F(cuLaunchKernel, (CUfunction function, unsigned gridX, unsigned gridY, unsigned gridZ, unsigned blockX, unsigned blockY, unsigned blockZ,         \
+                     unsigned sharedBytes, CUstream stream, void **parameters, void **extra))
+
+struct CudaApi {
+#define ZORSE_MEMBER(name, parameters) CUresult(*name) parameters = nullptr;
+  ZORSE_CUDA_FUNCTIONS(ZORSE_MEMBER)
+#undef ZORSE_MEMBER
+
+  /// "cuLaunchKernel: CUDA_ERROR_..., ...".
+  std::string describe(const char *call, CUresult result) const;
+  Status check(const char *call, CUresult result) const;
+};
+
+/// libcuda.so.1, once per process and initialised; an error where there is none, or one without a function that is needed.
+Result<const CudaApi *> cudaApi();
+
+} // namespace zorse::runtime::cuda

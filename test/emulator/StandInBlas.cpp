@@ -1,0 +1,122 @@
+// Stands in for cuBLASLt: products by plain loops, sums in f32 (f64 of f64).
+#include "zorse/runtime/HalfTypes.h"
+
+#include <cstdint>
+#include <cstring>
+#include <vector>
+
+namespace {
+
+struct Description {
+  bool transpose[2] = {false, false};
+};
+struct Layout {
+  int type;
+  uint64_t rows, columns;
+  int64_t ld;
+  int32_t batch = 1;
+  int64_t stride = 0;
+};
+
+using namespace zorse::runtime;
+
+double get(const void *data, int type, int64_t at) {
+  switch (type) {
+  case 0:
+    return static_cast<const float *>(data)[at];
+  case 1:
+    return static_cast<const double *>(data)[at];
+  case 2:
+    return widen<HalfType::F16>(static_cast<const uint16_t *>(data)[at]);
+  default:
+    return widen<HalfType::BF16>(static_cast<const uint16_t *>(data)[at]);
+  }
+}
+void put(void *data, int type, int64_t at, double value) {
+  if (type == 0)
+    static_cast<float *>(data)[at] = float(value);
+  else if (type == 1)
+    static_cast<double *>(data)[at] = value;
+  else
+    static_cast<uint16_t *>(data)[at] = type == 2 ? narrow<HalfType::F16>(float(value)) : narrow<HalfType::BF16>(float(value));
+}
+
+template <typename T>
+void multiply(const Description &d, double alpha, const void *a, const Layout &la, const void *b, const Layout &lb, double beta, void *c,
+              const Layout &lc) {
+  const auto m = int64_t(lc.rows), n = int64_t(lc.columns), k = int64_t(d.transpose[0] ? la.rows : la.columns);
+  std::vector<T> left(size_t(m * k)), right(size_t(k * n)), row(static_cast<size_t>(m));
+  for (int32_t batch = 0; batch < lc.batch; ++batch) {
+    for (int64_t i = 0; i < m; ++i)
+      for (int64_t q = 0; q < k; ++q)
+        left[size_t(q * m + i)] = T(get(a, la.type, batch * la.stride + (d.transpose[0] ? i * la.ld + q : q * la.ld + i)));
+    for (int64_t j = 0; j < n; ++j) {
+      std::fill(row.begin(), row.end(), T(0));
+      for (int64_t q = 0; q < k; ++q) {
+        const T factor = T(get(b, lb.type, batch * lb.stride + (d.transpose[1] ? q * lb.ld + j : j * lb.ld + q)));
+        const T *column = left.data() + q * m;
+        for (int64_t i = 0; i < m; ++i)
+          row[size_t(i)] += column[i] * factor;
+      }
+      for (int64_t i = 0; i < m; ++i) {
+        const int64_t at = batch * lc.stride + j * lc.ld + i;
+        put(c, lc.type, at, alpha * double(row[size_t(i)]) + (beta != 0 ? beta * get(c, lc.type, at) : 0));
+      }
+    }
+  }
+}
+
+} // namespace
+
+extern "C" {
+
+int cublasLtCreate(void **handle) { return *handle = new int(0), 0; }
+int cublasLtDestroy(void *handle) { return delete static_cast<int *>(handle), 0; }
+size_t cublasLtGetVersion() { return 0; }
+int cublasLtMatmulDescCreate(void **description, int, int) { return *description = new Description, 0; }
+int cublasLtMatmulDescDestroy(void *description) { return delete static_cast<Description *>(description), 0; }
+int cublasLtMatmulDescSetAttribute(void *description, int attribute, const void *value, size_t bytes) {
+  if ((attribute != 3 && attribute != 4) || bytes != 4)
+    return 7;
+  static_cast<Description *>(description)->transpose[attribute - 3] = *static_cast<const int32_t *>(value) != 0;
+  return 0;
+}
+int cublasLtMatrixLayoutCreate(void **layout, int type, uint64_t rows, uint64_t columns, int64_t ld) {
+  if (ld < int64_t(rows))
+    return 7;
+  *layout = new Layout{type, rows, columns, ld};
+  return 0;
+}
+int cublasLtMatrixLayoutDestroy(void *layout) { return delete static_cast<Layout *>(layout), 0; }
+int cublasLtMatrixLayoutSetAttribute(void *layout, int attribute, const void *value, size_t bytes) {
+  auto &l = *static_cast<Layout *>(layout);
+  if (attribute == 5 && bytes == 4)
+    std::memcpy(&l.batch, value, 4);
+  else if (attribute == 6 && bytes == 8)
+    std::memcpy(&l.stride, value, 8);
+  else
+    return 7;
+  return 0;
+}
+int cublasLtMatmulPreferenceCreate(void **preference) { return *preference = new int(0), 0; }
+int cublasLtMatmulPreferenceDestroy(void *preference) { return delete static_cast<int *>(preference), 0; }
+int cublasLtMatmulPreferenceSetAttribute(void *, int, const void *, size_t) { return 0; }
+int cublasLtMatmulAlgoGetHeuristic(void *, void *description, void *a, void *b, void *c, void *, void *, int, void *, int *found) {
+  const auto &d = *static_cast<Description *>(description);
+  const auto &la = *static_cast<Layout *>(a), &lb = *static_cast<Layout *>(b), &lc = *static_cast<Layout *>(c);
+  const uint64_t m = d.transpose[0] ? la.columns : la.rows, k = d.transpose[0] ? la.rows : la.columns;
+  const uint64_t k2 = d.transpose[1] ? lb.columns : lb.rows, n = d.transpose[1] ? lb.rows : lb.columns;
+  *found = m == lc.rows && n == lc.columns && k == k2 && la.type == lb.type && la.batch == lc.batch && lb.batch == lc.batch;
+  return 0;
+}
+int cublasLtMatmul(void *, void *description, const void *alpha, const void *a, void *layoutA, const void *b, void *layoutB, const void *beta,
+                   const void *, void *layoutC, void *d, void *, const void *, void *, size_t, void *) {
+  const auto &lc = *static_cast<Layout *>(layoutC);
+  auto number = [&](const void *at) { return lc.type == 1 ? *static_cast<const double *>(at) : double(*static_cast<const float *>(at)); };
+  auto run = lc.type == 1 ? multiply<double> : multiply<float>;
+  run(*static_cast<Description *>(description), number(alpha), a, *static_cast<Layout *>(layoutA), b, *static_cast<Layout *>(layoutB), number(beta),
+      d, lc);
+  return 0;
+}
+
+} // extern "C"
