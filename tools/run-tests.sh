@@ -23,6 +23,7 @@ case $form in
 esac
 tools/install.sh "${packages[@]}"
 tools/build.sh "$preset"
+tools/ptxas.sh >/dev/null || true # without it kernels for GPUs are compiled, and not assembled
 tools/ctest.sh "build/$preset" "${which[@]}"
 if [ $form = all ]; then
   tools/check-format.sh

@@ -92,9 +92,11 @@ llvm::Expected<std::unique_ptr<llvm::TargetMachine>> makeMachine(const cuda::Ptx
   const llvm::Target *llvmTarget = llvm::TargetRegistry::lookupTarget(triple, error);
   if (!llvmTarget)
     return llvm::createStringError(error);
+  // LLVM writes the oldest version of PTX that knows a chip; exchanges between the lanes of a warp are of 6.0.
+  const char *features = target.chip == "sm_60" ? "+ptx60" : "";
   llvm::TargetOptions options;
   options.AllowFPOpFusion = llvm::FPOpFusion::Standard;
-  std::unique_ptr<llvm::TargetMachine> machine(llvmTarget->createTargetMachine(triple, target.isBitcode() ? "sm_80" : target.chip, "", options,
+  std::unique_ptr<llvm::TargetMachine> machine(llvmTarget->createTargetMachine(triple, target.isBitcode() ? "sm_80" : target.chip, features, options,
                                                                                std::nullopt, std::nullopt, llvm::CodeGenOptLevel::Aggressive));
   if (!machine)
     return llvm::createStringError("LLVM has no code for '" + target.chip + "'");

@@ -71,7 +71,7 @@ private:
 
   /// One block: a shard's elements in turn by its threads, sums in f64.
   Kernel squaredNorm() {
-    constexpr int threads = 1024;
+    constexpr int threads = 512;
     Value x = operand(0), sums = operand(1), thread = k.threadIndex();
     Value turns = arith::DivUIOp::create(b, k.loc, k.sub(k.add(k.rows, k.i64(threads - 1)), thread), k.i64(threads));
     SmallVector<Value> totals = k.loop(k.i64(0), turns, {real(0), real(0)}, [&](Value turn, ArrayRef<Value> before) {
