@@ -80,7 +80,8 @@ std::optional<BundleView> readBundle(const std::string &directory, std::string &
     if (!readMessage(bundle, file, bundle.otherTargets.emplace_back(), error))
       return std::nullopt;
     if (std::string problem = differentSlots(bundle.bodies, bundle.otherTargets.back()); !problem.empty()) {
-      error = directory + "/" + file + ": " + problem + ". Compile the bundle again";
+      error = directory + "/";
+      error.append(file).append(": ").append(problem).append(". Compile the bundle again");
       return std::nullopt;
     }
   }

@@ -16,6 +16,7 @@ std::vector<std::string> emulator::runBody(const HostCode &code, runtime::CpuDev
       one.clear_launches();
       *one.add_launches() = launch;
       std::vector<runtime::DeviceAddress> slots;
+      slots.reserve(call.slots.size());
       for (char *slot : call.slots)
         slots.push_back(runtime::DeviceAddress::ofHost(slot));
       runtime::Status status = products.runBody(one, {{call.rows, call.sampleBase, call.instanceBase}, slots.data(), call.overwrite.data()});

@@ -48,8 +48,9 @@ void switchTo(Context &from, Context &to) { zorseEmulatorSwitch(&from.stack, to.
 
 /// `main` never returns.
 void prepare(Context &context, char *stack, void (*main)()) {
-  auto top = (reinterpret_cast<uintptr_t>(stack) + kStack) & ~uintptr_t(15);
-  auto *words = reinterpret_cast<uint64_t *>(top) - 11; // so that a function begins with the alignment it expects
+  // 8 bytes off a multiple of 16 where `main` begins: so functions expect it.
+  char *top = stack + kStack - reinterpret_cast<uintptr_t>(stack + kStack) % 16;
+  auto *words = reinterpret_cast<uint64_t *>(top) - 11;
   std::memset(words, 0, 80);
   words[0] = uint64_t(0x37f) << 32 | 0x1f80; // control words as a program begins with
   words[7] = reinterpret_cast<uint64_t>(main);
@@ -101,7 +102,8 @@ struct Grid {
     return address >= begin && address < begin + shared.size();
   }
 
-  void access(uintptr_t address, uint32_t bytes, uint32_t alignment, bool writes, uint32_t site) {
+  /// Whether the access may happen.
+  bool access(uintptr_t address, uint32_t bytes, uint32_t alignment, bool writes, uint32_t site) {
     const uintptr_t end = address + bytes;
     if (alignment && address % alignment)
       find("misaligned", site,
@@ -109,11 +111,11 @@ struct Grid {
     bool isShared = inShared(address);
     if (isShared) {
       if (end > reinterpret_cast<uintptr_t>(shared.data()) + kernel->sharedBytes)
-        return find("out of bounds", site, "shared memory");
+        return find("out of bounds", site, "shared memory"), false;
     } else {
       auto holds = [&](const Range &range) { return address >= range.begin && end <= range.end && (range.writable || !writes); };
       if (std::any_of(kernel->constants.begin(), kernel->constants.end(), holds))
-        return;
+        return true;
       if (std::none_of(launch->operands.begin(), launch->operands.end(), holds)) {
         std::string nearest;
         for (size_t i = 0; i < launch->operands.size(); ++i)
@@ -121,7 +123,8 @@ struct Grid {
             nearest += ", operand " + std::to_string(i) + (range.writable ? "" : " (read only)") + " is [" +
                        std::to_string(int64_t(range.begin) - int64_t(address)) + ", " + std::to_string(int64_t(range.end) - int64_t(address)) +
                        ") from there";
-        return find("out of bounds", site, std::string(writes ? "writes " : "reads ") + std::to_string(bytes) + " bytes" + nearest);
+        find("out of bounds", site, std::string(writes ? "writes " : "reads ") + std::to_string(bytes) + " bytes" + nearest);
+        return false;
       }
     }
     // Two threads, one of which writes, that no barrier orders.
@@ -145,7 +148,10 @@ struct Grid {
         t.reader = me, t.readerEpoch = epoch;
       }
     }
+    return true;
   }
+
+  alignas(64) char elsewhere[64]; ///< where accesses go that may not happen
 
   void wait(State state, uint32_t site) {
     Thread &self = threads[thread];
@@ -253,11 +259,11 @@ uint32_t emuBallot(uint32_t value, uint32_t site) {
   grid->wait(State::Warp, site);
   return grid->threads[grid->thread].result;
 }
-void emuLoad(void *address, uint32_t bytes, uint32_t alignment, uint32_t site) {
-  grid->access(reinterpret_cast<uintptr_t>(address), bytes, alignment, false, site);
+void *emuLoad(void *address, uint32_t bytes, uint32_t alignment, uint32_t site) {
+  return grid->access(reinterpret_cast<uintptr_t>(address), bytes, alignment, false, site) ? address : grid->elsewhere;
 }
-void emuStore(void *address, uint32_t bytes, uint32_t alignment, uint32_t site) {
-  grid->access(reinterpret_cast<uintptr_t>(address), bytes, alignment, true, site);
+void *emuStore(void *address, uint32_t bytes, uint32_t alignment, uint32_t site) {
+  return grid->access(reinterpret_cast<uintptr_t>(address), bytes, alignment, true, site) ? address : grid->elsewhere;
 }
 
 } // namespace

@@ -1,7 +1,9 @@
 #include "HostCode.h"
 
+#include "llvm/Analysis/LoopInfo.h"
 #include "llvm/Bitcode/BitcodeReader.h"
 #include "llvm/ExecutionEngine/Orc/LLJIT.h"
+#include "llvm/IR/Dominators.h"
 #include "llvm/IR/IRBuilder.h"
 #include "llvm/IR/Instructions.h"
 #include "llvm/IR/Module.h"
@@ -22,6 +24,7 @@ struct HostCode::Implementation {
   std::map<std::string, HostKernel> kernels;
   std::map<std::string, Range> tables;
   std::vector<std::unique_ptr<std::vector<std::string>>> sites;
+  int places[4] = {};
 };
 
 HostCode::HostCode() : impl(new Implementation) {}
@@ -31,6 +34,8 @@ const HostKernel *HostCode::find(const std::string &symbol) const {
   auto found = impl->kernels.find(symbol);
   return found == impl->kernels.end() ? nullptr : &found->second;
 }
+
+int HostCode::places(PlantedBug::Kind kind) const { return impl->places[kind]; }
 
 Range HostCode::table(const std::string &name) const {
   auto found = impl->tables.find(name);
@@ -42,7 +47,8 @@ namespace {
 /// One module.
 class Rewriter {
 public:
-  Rewriter(Module &module, std::vector<std::string> &sites, bool check) : module(module), context(module.getContext()), sites(sites), check(check) {}
+  Rewriter(Module &module, std::vector<std::string> &sites, bool check, PlantedBug bug, int *places)
+      : module(module), context(module.getContext()), sites(sites), check(check), bug(bug), placesOf(places) {}
 
   HostKernel kernel;
   std::string symbol;
@@ -75,6 +81,10 @@ private:
   LLVMContext &context;
   std::vector<std::string> &sites;
   bool check;
+  PlantedBug bug;
+  int *placesOf;
+  /// Whether the bug belongs here; counts the place.
+  bool plants(PlantedBug::Kind kind) { return placesOf[kind]++ == bug.number && bug.kind == kind; }
   Type *word = nullptr;
   DenseMap<GlobalVariable *, uint64_t> places;
 
@@ -117,11 +127,27 @@ private:
         use.set(place);
       }
     }
+    DominatorTree dominators(function);
+    LoopInfo loops(dominators);
+    std::set<BasicBlock *> exits; // of loops, whose guards end them
+    for (BasicBlock &block : function)
+      if (Loop *loop = loops.getLoopFor(&block); loop && loop->isLoopExiting(&block))
+        exits.insert(&block);
     std::vector<Instruction *> all;
     for (BasicBlock &block : function)
       for (Instruction &instruction : block)
         all.push_back(&instruction);
     for (Instruction *instruction : all) {
+      if (isa<LoadInst, StoreInst>(instruction) && plants(PlantedBug::MovedAccess)) {
+        IRBuilder<> b(instruction);
+        const unsigned operand = isa<LoadInst>(instruction) ? LoadInst::getPointerOperandIndex() : StoreInst::getPointerOperandIndex();
+        Type *type = isa<LoadInst>(instruction) ? instruction->getType() : instruction->getOperand(0)->getType();
+        const uint64_t bytes = module.getDataLayout().getTypeStoreSize(type);
+        instruction->setOperand(operand, b.CreatePtrAdd(instruction->getOperand(operand), b.getInt64(bytes)));
+      }
+      if (auto *compare = dyn_cast<ICmpInst>(instruction);
+          compare && compare->getType()->isIntegerTy(1) && !exits.count(compare->getParent()) && plants(PlantedBug::OpenGuard))
+        compare->replaceAllUsesWith(ConstantInt::getTrue(context));
       if (!check && !isa<CallInst>(instruction))
         continue;
       if (auto *load = dyn_cast<LoadInst>(instruction))
@@ -143,9 +169,11 @@ private:
     IRBuilder<> b(&instruction);
     Type *generic = PointerType::get(context, 0);
     Value *address = pointer->getType() == generic ? pointer : b.CreateAddrSpaceCast(pointer, generic);
-    b.CreateCall(
-        hook(name, Type::getVoidTy(context), {generic, word, word, word}),
-        {address, b.getInt32(uint32_t(module.getDataLayout().getTypeStoreSize(type))), b.getInt32(uint32_t(alignment.value())), site(instruction)});
+    Value *allowed =
+        b.CreateCall(hook(name, generic, {generic, word, word, word}), {address, b.getInt32(uint32_t(module.getDataLayout().getTypeStoreSize(type))),
+                                                                        b.getInt32(uint32_t(alignment.value())), site(instruction)});
+    const unsigned operand = isa<LoadInst>(instruction) ? LoadInst::getPointerOperandIndex() : StoreInst::getPointerOperandIndex();
+    instruction.setOperand(operand, pointer->getType() == generic ? allowed : b.CreateAddrSpaceCast(allowed, pointer->getType()));
   }
 
   void rewriteCall(CallInst &call) {
@@ -165,15 +193,21 @@ private:
       return replace(b.CreateCall(hook("emu_block", word, {})));
     if (name == "llvm.nvvm.barrier.cta.sync.aligned.all") {
       kernel.collective = true;
+      if (plants(PlantedBug::NoCollective))
+        return replace(nullptr);
       b.CreateCall(hook("emu_barrier", Type::getVoidTy(context), {word}), {site(call)});
       return replace(nullptr);
     }
     if (name == "llvm.nvvm.shfl.sync.bfly.i32") {
       kernel.collective = true;
+      if (plants(PlantedBug::NoCollective))
+        return replace(call.getArgOperand(1));
       return replace(b.CreateCall(hook("emu_exchange", word, {word, word, word}), {call.getArgOperand(1), call.getArgOperand(2), site(call)}));
     }
     if (name == "llvm.nvvm.vote.ballot.sync") {
       kernel.collective = true;
+      if (plants(PlantedBug::NoCollective))
+        return replace(b.getInt32(0));
       Value *bit = b.CreateZExt(call.getArgOperand(1), word);
       return replace(b.CreateCall(hook("emu_ballot", word, {word, word}), {bit, site(call)}));
     }
@@ -203,7 +237,7 @@ private:
 
 } // namespace
 
-std::unique_ptr<HostCode> HostCode::compile(const std::string &bitcode, std::string &error, bool check) {
+std::unique_ptr<HostCode> HostCode::compile(const std::string &bitcode, std::string &error, bool check, PlantedBug bug) {
   InitializeNativeTarget();
   InitializeNativeTargetAsmPrinter();
   std::unique_ptr<HostCode> code(new HostCode);
@@ -240,7 +274,7 @@ std::unique_ptr<HostCode> HostCode::compile(const std::string &bitcode, std::str
       return fail(module.takeError());
     at += length;
     auto sites = std::make_unique<std::vector<std::string>>();
-    Rewriter rewriter(**module, *sites, check);
+    Rewriter rewriter(**module, *sites, check, bug, code->impl->places);
     rewriter.run();
     if (!rewriter.unknown.empty()) {
       error = "kernel " + rewriter.symbol + ": the emulator does not know " + *rewriter.unknown.begin();

@@ -9,12 +9,25 @@
 
 namespace zorse::emulator {
 
+/// A bug to be planted, for tests of the emulator: in the operation of its kind with this number, counted over all modules.
+struct PlantedBug {
+  enum Kind {
+    None,
+    NoCollective, ///< an exchange gives a thread its own number, a ballot nothing, a barrier does not wait
+    MovedAccess,  ///< a load or store reaches for the bytes behind its own
+    OpenGuard     ///< a comparison of integers that ends no loop is always true
+  } kind = None;
+  int number = 0;
+};
+
 class HostCode {
 public:
   /// \param bitcode  modules, each behind its length (8 bytes): what code generation writes for the architecture "emu".
   /// \returns null, and `error`, for what cannot be compiled or has intrinsics that are not known.
   /// \param check  accesses are watched.
-  static std::unique_ptr<HostCode> compile(const std::string &bitcode, std::string &error, bool check = true);
+  static std::unique_ptr<HostCode> compile(const std::string &bitcode, std::string &error, bool check = true, PlantedBug bug = {});
+  /// How many places a kind of bug can be planted in.
+  int places(PlantedBug::Kind kind) const;
   ~HostCode();
 
   const HostKernel *find(const std::string &symbol) const;

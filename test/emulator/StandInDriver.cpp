@@ -13,6 +13,9 @@
 
 using namespace zorse::emulator;
 
+// Handles and addresses of the driver are numbers.
+// NOLINTBEGIN(performance-no-int-to-ptr)
+
 namespace {
 
 constexpr int kInvalidValue = 1, kOutOfMemory = 2, kNotFound = 500, kInvalidImage = 200, kLaunchFailed = 719;
@@ -154,3 +157,4 @@ int cuLaunchKernel(void *function, unsigned gridX, unsigned, unsigned, unsigned 
 }
 
 } // extern "C"
+// NOLINTEND(performance-no-int-to-ptr)

@@ -52,6 +52,7 @@ public:
   Job(const char *directory, const char *data) : bundle_(must(loadBundle(directory))), data_(must(DataSource::open(bundle_, data, std::nullopt))) {
     std::vector<std::unique_ptr<Transport>> transports = makeLocalTransports(uint32_t(bundle_.devices.size()));
     std::vector<LocalDevice> locals;
+    locals.reserve(bundle_.devices.size());
     for (uint32_t d = 0; d < bundle_.devices.size(); ++d)
       locals.push_back({d, must(makeDevice(bundle_, d, int(bundle_.devices.size()))), std::move(transports[d])});
     ExecutorOptions options;
@@ -229,7 +230,7 @@ int main(int argc, char **argv) {
     }
     for (const Job *job : {&one, &many})
       for (const abi::OptimizerStep &found : job->decisions())
-        if (std::memcmp(&found, &expected, sizeof found) != 0)
+        if (!(found == expected))
           fail(name + ": a device of " + std::to_string(job->devices()) + " has " + std::to_string(found.updates) + " updates, a scale of " +
                std::to_string(found.lossScale) + " and " + std::to_string(found.overflows) + " overflows; expects " +
                std::to_string(expected.updates) + ", " + std::to_string(expected.lossScale) + " and " + std::to_string(expected.overflows));

@@ -91,6 +91,7 @@ private:
   Kernel sumLoss() {
     const int terms = call.operands_size() - 1;
     std::vector<Value> numerators;
+    numerators.reserve(size_t(terms));
     for (int term = 0; term < terms; ++term)
       numerators.push_back(operand(term));
     Value sums = operand(terms), thread = k.threadIndex();

@@ -314,7 +314,7 @@ std::optional<SnapshotTrouble> Taking::commit(const Job &job, const std::string 
   std::optional<abi::OptimizerStep> optimizerStep;
   for (const Acknowledgement &acknowledgement : acknowledgements) {
     for (const Acknowledgement::File &file : acknowledgement.files) {
-      if (file.optimizerStep && optimizerStep && std::memcmp(&*optimizerStep, &*file.optimizerStep, sizeof *optimizerStep) != 0)
+      if (file.optimizerStep && optimizerStep && !(*optimizerStep == *file.optimizerStep))
         return SnapshotTrouble{"devices disagree about the updates applied and the loss scale: " + describe(*optimizerStep) + ", and " +
                                describe(*file.optimizerStep)};
       if (file.optimizerStep)

@@ -44,6 +44,7 @@ struct Heuristic {
      const void *c, void *layoutC, void *d, void *layoutD, const Algorithm *algorithm, void *workspace, size_t workspaceBytes, void *stream))
 
 struct Api {
+// NOLINTNEXTLINE(bugprone-macro-parentheses): a declaration
 #define ZORSE_MEMBER(name, parameters) int(*name) parameters = nullptr;
   ZORSE_BLAS_FUNCTIONS(ZORSE_MEMBER)
 #undef ZORSE_MEMBER
@@ -64,6 +65,7 @@ Result<Api> load() {
                      "; install CUDA's libraries, or the Python package nvidia-cublas and put its folder into LD_LIBRARY_PATH");
   Api api;
   std::string missing;
+// NOLINTBEGIN(bugprone-macro-parentheses): a type
 #define ZORSE_LOAD(name, parameters)                                                                                                                 \
   if (void *found = ::dlsym(library, #name))                                                                                                         \
     api.name = reinterpret_cast<int(*) parameters>(found);                                                                                           \
@@ -71,6 +73,7 @@ Result<Api> load() {
     missing += (missing.empty() ? "" : ", ") + std::string(#name);
   ZORSE_BLAS_FUNCTIONS(ZORSE_LOAD)
 #undef ZORSE_LOAD
+  // NOLINTEND(bugprone-macro-parentheses)
   api.cublasLtGetVersion = reinterpret_cast<size_t (*)()>(::dlsym(library, "cublasLtGetVersion"));
   if (!missing.empty())
     return userError("cuBLASLt has no " + missing + ": install another version");
@@ -193,7 +196,9 @@ Status BlasLt::multiply(const BlasProduct &product, double alpha, CUdeviceptr a,
   const float narrow[2] = {float(alpha), float(beta)};
   const double wide[2] = {alpha, beta};
   const bool isWide = product.typeOfC == kF64;
-  auto at = [](CUdeviceptr address) { return reinterpret_cast<void *>(uintptr_t(address)); };
+  auto at = [](CUdeviceptr address) {
+    return reinterpret_cast<void *>(uintptr_t(address));
+  }; // NOLINT(performance-no-int-to-ptr): as the library wants it
   const void *factors[2] = {isWide ? static_cast<const void *>(&wide[0]) : &narrow[0], isWide ? static_cast<const void *>(&wide[1]) : &narrow[1]};
   return check("cublasLtMatmul", (*api())->cublasLtMatmul(handle_, (*plan)->description, factors[0], at(b), (*plan)->b, at(a), (*plan)->a, factors[1],
                                                           at(c), (*plan)->c, at(c), (*plan)->c, &(*plan)->algorithm, nullptr, 0, stream));

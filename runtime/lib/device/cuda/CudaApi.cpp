@@ -24,6 +24,7 @@ static Result<CudaApi> load() {
     return userError(std::string("CUDA devices need NVIDIA's driver: ") + ::dlerror());
   CudaApi api;
   std::string missing;
+// NOLINTBEGIN(bugprone-macro-parentheses): a type
 #define ZORSE_LOAD(name, parameters)                                                                                                                 \
   if (void *found = ::dlsym(library, #name))                                                                                                         \
     api.name = reinterpret_cast<CUresult(*) parameters>(found);                                                                                      \
@@ -31,6 +32,7 @@ static Result<CudaApi> load() {
     missing += (missing.empty() ? "" : ", ") + std::string(#name);
   ZORSE_CUDA_FUNCTIONS(ZORSE_LOAD)
 #undef ZORSE_LOAD
+  // NOLINTEND(bugprone-macro-parentheses)
   if (!missing.empty())
     return userError("libcuda.so.1 has no " + missing + ": install a newer driver of NVIDIA (11.0 or later)");
   if (CUresult result = api.cuInit(0); result != kSuccess)

@@ -56,6 +56,7 @@ inline constexpr int kComputeCapabilityMajor = 75, kComputeCapabilityMinor = 76,
                      unsigned sharedBytes, CUstream stream, void **parameters, void **extra))
 
 struct CudaApi {
+// NOLINTNEXTLINE(bugprone-macro-parentheses): a declaration
 #define ZORSE_MEMBER(name, parameters) CUresult(*name) parameters = nullptr;
   ZORSE_CUDA_FUNCTIONS(ZORSE_MEMBER)
 #undef ZORSE_MEMBER

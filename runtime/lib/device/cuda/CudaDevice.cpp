@@ -199,8 +199,9 @@ public:
                        "; compile for it (arch: " + arch_ + " in the cluster file)");
     if (Status status = enter(); status.failed())
       return status;
+    const std::string folder = kernelDirectory + "/" + library.arch() + "/";
     for (const std::string &object : library.objects()) {
-      const std::string path = kernelDirectory + "/" + library.arch() + "/" + object;
+      const std::string path = folder + object;
       std::ifstream file(path, std::ios::binary);
       std::string image((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
       if (!file)

@@ -47,6 +47,10 @@ struct OptimizerStep {
   double lossScale; ///< of the next step: a power of two, at least 1
   double goodSteps; ///< in a row without overflow, since the scale last changed
   double overflows; ///< steps whose gradients or loss were not finite, so far
+
+  bool operator==(const OptimizerStep &o) const {
+    return updates == o.updates && lossScale == o.lossScale && goodSteps == o.goodSteps && overflows == o.overflows;
+  }
 };
 static_assert(sizeof(OptimizerStep) == 32);
 

@@ -1,0 +1,132 @@
+// The emulator finds what is wrong: every collective dropped, every access moved, every guard opened in turn, in kernels of every class. A bug counts as found when there is a finding or
+// when results differ; and some leave results right, so numbers alone are not enough.
+#include "CodegenHarness.h"
+#include "EmulatedBody.h"
+
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <random>
+
+using namespace zorse;
+using emulator::HostCode;
+using emulator::PlantedBug;
+
+namespace {
+
+struct Class {
+  const char *name, *text;
+  int64_t rows;
+};
+
+const Class kClasses[] = {
+    {"elements", R"(
+func.func @f(%x: tensor<?x5x48xf32> {@@boundary_in0}, %b: tensor<48xf32> {@@parameter0}) -> (tensor<?x5x48xf32> {@@boundary_out0}) {
+  %bb = zorse.broadcast %b dims [2] : tensor<48xf32> -> tensor<?x5x48xf32>
+  %s = arith.addf %x, %bb : tensor<?x5x48xf32>
+  return %s : tensor<?x5x48xf32>
+})",
+     3},
+    {"elements, with a tail", R"(
+func.func @f(%x: tensor<?xf32> {@@boundary_in0}, %y: tensor<?xf32> {@@boundary_in1}) -> (tensor<?xf32> {@@boundary_out0}) {
+  %s = arith.mulf %x, %y : tensor<?xf32>
+  return %s : tensor<?xf32>
+})",
+     1027},
+    {"rows of a warp", R"(
+func.func @f(%x: tensor<?x3x100xf32> {@@boundary_in0}) -> (tensor<?x3x100xf32> {@@boundary_out0}) {
+  %y = zorse.softmax %x : tensor<?x3x100xf32>
+  return %y : tensor<?x3x100xf32>
+})",
+     3},
+    {"rows of a block", R"(
+func.func @f(%x: tensor<?x1500xf32> {@@boundary_in0}) -> (tensor<?x1500xf32> {@@boundary_out0}) {
+  %y = zorse.softmax %x : tensor<?x1500xf32>
+  return %y : tensor<?x1500xf32>
+})",
+     2},
+    {"columns", R"(
+func.func @f(%x: tensor<?x7x50xf32> {@@boundary_in0}) -> (tensor<50xf32> {@@parameter_gradient0}) {
+  %y = zorse.reduce sum %x dims [0, 1] : tensor<?x7x50xf32> -> tensor<50xf32>
+  return %y : tensor<50xf32>
+})",
+     5},
+    {"scatter", R"(
+func.func @f(%d: tensor<?x6x40xf32> {@@boundary_out_gradient0}, %i: tensor<?x6xi64> {@@input0}) -> (tensor<9x40xf32> {@@parameter_gradient0}) {
+  %y = zorse.scatter_add %i, %d : tensor<?x6xi64>, tensor<?x6x40xf32> -> tensor<9x40xf32>
+  return %y : tensor<9x40xf32>
+})",
+     7},
+};
+
+struct Outcome {
+  std::vector<std::string> findings;
+  std::string results;
+};
+
+/// Slots lie behind each other with room between, so that a bug reads or writes something.
+Outcome run(const HostCode &code, runtime::CpuDevice &products, const bundle::Body &body, int64_t rows) {
+  std::vector<std::vector<float>> buffers;
+  emulator::EmulatedCall call{rows, 0, 0, {}, std::vector<uint8_t>(size_t(body.slots_size()), 1)};
+  std::mt19937 random(7);
+  for (const bundle::Slot &slot : body.slots()) {
+    const size_t bytes = size_t(slot.bytes().fixed() + slot.bytes().per_row() * rows);
+    std::vector<float> &buffer = buffers.emplace_back(bytes / 4 + 256);
+    for (float &x : buffer)
+      x = std::normal_distribution<float>()(random);
+    auto begin = reinterpret_cast<uintptr_t>(buffer.data() + 64);
+    call.slots.push_back(reinterpret_cast<char *>((begin + 63) / 64 * 64));
+    if (slot.kind() == bundle::INPUT)
+      for (size_t i = 0; i < bytes / 8; ++i)
+        reinterpret_cast<int64_t *>(call.slots.back())[i] = int64_t(random() % 9);
+  }
+  Outcome out;
+  out.findings = emulator::runBody(code, products, body, call);
+  for (int s = 0; s < body.slots_size(); ++s)
+    if (const bundle::Slot &slot = body.slots(s); slot.mode() != bundle::READ && slot.kind() != bundle::WORKSPACE)
+      out.results.append(call.slots[size_t(s)], size_t(slot.bytes().fixed() + slot.bytes().per_row() * rows));
+  return out;
+}
+
+} // namespace
+
+TEST(Emulator, FindsPlantedBugs) {
+  auto products = runtime::CpuDevice::create({});
+  ASSERT_FALSE(products.failed());
+  int planted = 0, found = 0, byNumbersAlone = 0, byFindingsAlone = 0;
+  for (const Class &c : kClasses) {
+    SCOPED_TRACE(c.name);
+    auto context = test::makeContext();
+    auto module = test::parse(*context, c.text, "f32");
+    ASSERT_TRUE(module);
+    codegen::CodegenOptions options;
+    options.useCache = false;
+    options.arch = "emu";
+    auto compiled = codegen::compileBodies(*module, options);
+    ASSERT_TRUE(succeeded(compiled));
+    const bundle::Body &body = compiled->library.bodies(0);
+    std::string error;
+    auto healthy = HostCode::compile(compiled->object, error);
+    ASSERT_TRUE(healthy) << error;
+    const Outcome right = run(*healthy, **products, body, c.rows);
+    ASSERT_TRUE(right.findings.empty()) << right.findings.front();
+    for (PlantedBug::Kind kind : {PlantedBug::NoCollective, PlantedBug::MovedAccess, PlantedBug::OpenGuard})
+      for (int number = 0; number < healthy->places(kind); ++number) {
+        auto code = HostCode::compile(compiled->object, error, true, {kind, number});
+        ASSERT_TRUE(code) << error;
+        const Outcome outcome = run(*code, **products, body, c.rows);
+        const bool differs = outcome.results != right.results, seen = !outcome.findings.empty();
+        ++planted;
+        found += differs || seen;
+        byNumbersAlone += differs && !seen;
+        byFindingsAlone += seen && !differs;
+        // A guard may be of what is the case at these sizes, or choose between bytes that are equal.
+        if (kind != PlantedBug::OpenGuard)
+          EXPECT_TRUE(differs || seen) << (kind == PlantedBug::NoCollective ? "collective " : "access ") << number << " is not missed";
+      }
+  }
+  printf("%d of %d planted bugs found: %d by findings where the numbers are right, %d by numbers alone\n", found, planted, byFindingsAlone, byNumbersAlone);
+  EXPECT_GE(found, 30);
+}
