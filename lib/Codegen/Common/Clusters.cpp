@@ -80,7 +80,7 @@ struct Former {
   Value outsideRoot(Value operand) const {
     Value root = rootOf(operand);
     Operation *op = root.getDefiningOp();
-    if (op && (isa<arith::ConstantOp>(op) || isUniform(op)))
+    if (op && (isa<arith::ConstantOp>(op) || isMadeAgain(op)))
       return Value();
     return root;
   }
@@ -343,7 +343,7 @@ struct Former {
   LogicalResult run() {
     for (Operation &operation : function.getBody().front().without_terminator()) {
       Operation *op = &operation;
-      if (isViewOp(op) || isa<arith::ConstantOp, ConcatOp>(op) || isUniform(op))
+      if (isViewOp(op) || isa<arith::ConstantOp, ConcatOp>(op) || isMadeAgain(op))
         continue;
       auto reduce = dyn_cast<ReduceOp>(op);
       if (auto group = op->getAttrOfType<IntegerAttr>(kGroupAttr)) {

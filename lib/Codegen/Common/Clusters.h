@@ -27,7 +27,7 @@ struct Cluster {
 
 struct Clustering {
   std::vector<Cluster> clusters;                    ///< in the order of execution.
-  llvm::DenseMap<mlir::Operation *, int> clusterOf; ///< uniform ops, views, constants and concats have none.
+  llvm::DenseMap<mlir::Operation *, int> clusterOf; ///< what is made again, views, constants and concats have none.
 
   /// Position of the launch after which `value` can be read; -1: from the start.
   int availableAfter(mlir::Value value) const;

@@ -118,6 +118,8 @@ int Expression::load(Value value) {
 int Expression::use(Value operand) {
   Value root = rootOf(operand);
   Operation *op = root.getDefiningOp();
+  if (auto mask = dyn_cast_or_null<CausalMaskOp>(op); mask && isMadeAgain(op))
+    return useMask(mask, operand);
   if (op && isUniform(op)) {
     if (!defined.count(root))
       define(op);
@@ -271,17 +273,38 @@ int Expression::define(DropoutOp dropout) {
 }
 
 int Expression::define(CausalMaskOp mask) {
+  // Indices of its own dimensions; one of size 1 is not in the domain and always 0.
+  return maskNode(mask, squeezedStrides(mask.getType(), Layout{0, {1, 0}}), squeezedStrides(mask.getType(), Layout{0, {0, 1}}));
+}
+
+int Expression::maskNode(CausalMaskOp mask, ArrayRef<int64_t> query, ArrayRef<int64_t> key) {
   Node node = newNode(mask);
   auto type = cast<RankedTensorType>(mask.getType());
   node.kind = Node::Visible;
   node.instance = type.getDimSize(1) - type.getDimSize(0);
   node.window = mask.getWindow().value_or(0);
   node.hidden = mask.getHidden();
-  // Indices of its own dimensions; one of size 1 is not in the domain and always 0.
-  SmallVector<int64_t, 4> query = squeezedStrides(type, Layout{0, {1, 0}}), key = squeezedStrides(type, Layout{0, {0, 1}});
   int i = indexNode(IntegerType::get(k.b.getContext(), 64), overDomain(query));
   node.inputs = {i, indexNode(IntegerType::get(k.b.getContext(), 64), overDomain(key))};
   return add(node);
+}
+
+/// A mask that lies in the domain as a view of it does.
+int Expression::useMask(CausalMaskOp mask, Value operand) {
+  auto found = loaded.find(operand);
+  if (found != loaded.end())
+    return found->second;
+  auto type = cast<RankedTensorType>(mask.getType());
+  SmallVector<int> dims; // of the mask that are not 1
+  for (int dim : {0, 1})
+    if (type.getDimSize(dim) != 1)
+      dims.push_back(dim);
+  SmallVector<int64_t, 4> query, key;
+  for (int dim : traceOf(operand)->dims) {
+    query.push_back(dim >= 0 && dims[size_t(dim)] == 0);
+    key.push_back(dim >= 0 && dims[size_t(dim)] == 1);
+  }
+  return loaded[operand] = maskNode(mask, query, key);
 }
 
 void Expression::define(Operation *op) {

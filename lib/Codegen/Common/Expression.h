@@ -83,6 +83,9 @@ private:
   int define(TakeGradOp takeGrad);
   int define(DropoutOp dropout);
   int define(CausalMaskOp mask);
+  int useMask(CausalMaskOp mask, mlir::Value operand);
+  /// \param query, key  strides of its indices over the domain
+  int maskNode(CausalMaskOp mask, llvm::ArrayRef<int64_t> query, llvm::ArrayRef<int64_t> key);
   int isColumn(mlir::Value ids); ///< whether an id is the column that goes by
   int zero(mlir::Type type);
   int add(Node node);

@@ -34,6 +34,17 @@ bool zorse::codegen::isUniform(Operation *op) {
   });
 }
 
+/// Whether elementwise ops alone read a value, by views that say which of its dimensions goes where.
+static bool isReadByElementAlone(Value value) {
+  return llvm::all_of(value.getUsers(), [&](Operation *user) {
+    return isViewOp(user) ? isReadByElementAlone(user->getResult(0)) : isElementwise(user) && !user->hasAttr(kCopyAttr) && traceOf(value).has_value();
+  });
+}
+
+bool zorse::codegen::isMadeAgain(Operation *op) {
+  return isUniform(op) || (isa_and_nonnull<CausalMaskOp>(op) && isReadByElementAlone(op->getResult(0)));
+}
+
 namespace {
 
 struct Placer {
@@ -53,7 +64,7 @@ struct Placer {
   /// True if the op that makes `root` can write it with these strides.
   bool canWrite(Value root, const Claim &claim) {
     Operation *op = root.getDefiningOp();
-    if (!op || isa<arith::ConstantOp>(op) || isUniform(op) || claims.count(root))
+    if (!op || isa<arith::ConstantOp>(op) || isMadeAgain(op) || claims.count(root))
       return false;
     if (isa<ScatterAddOp>(op))
       return claim.layout.strides == denseLayout(typeOf(root)).strides;

@@ -13,6 +13,9 @@ bool isElementwise(mlir::Operation *op);
 /// Scalar ops on constants and arguments: computed again by every kernel that uses them, never stored.
 bool isUniform(mlir::Operation *op);
 
+/// Never stored: uniform ops, and causal masks that elementwise ops alone read, whose elements follow from their indices.
+bool isMadeAgain(mlir::Operation *op);
+
 /// After it
 /// - the root of every result and of every concat operand has a claim: it is written directly to its place,
 /// - every operand of every op is a view of its root's buffer, and library ops find strides that they can express.

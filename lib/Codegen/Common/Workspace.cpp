@@ -64,7 +64,7 @@ Workspace zorse::codegen::allocateWorkspace(const Clustering &clustering, const 
       for (Value operand : op->getOperands()) {
         Value root = rootOf(operand);
         Operation *producer = root.getDefiningOp();
-        if (!producer || isa<arith::ConstantOp>(producer) || isUniform(producer))
+        if (!producer || isa<arith::ConstantOp>(producer) || isMadeAgain(producer))
           continue;
         auto found = clustering.clusterOf.find(producer);
         if (found != clustering.clusterOf.end() && found->second == static_cast<int>(index))

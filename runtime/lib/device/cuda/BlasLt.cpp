@@ -196,9 +196,8 @@ Status BlasLt::multiply(const BlasProduct &product, double alpha, CUdeviceptr a,
   const float narrow[2] = {float(alpha), float(beta)};
   const double wide[2] = {alpha, beta};
   const bool isWide = product.typeOfC == kF64;
-  auto at = [](CUdeviceptr address) {
-    return reinterpret_cast<void *>(uintptr_t(address));
-  }; // NOLINT(performance-no-int-to-ptr): as the library wants it
+  // NOLINTNEXTLINE(performance-no-int-to-ptr): as the library wants it
+  auto at = [](CUdeviceptr address) { return reinterpret_cast<void *>(uintptr_t(address)); };
   const void *factors[2] = {isWide ? static_cast<const void *>(&wide[0]) : &narrow[0], isWide ? static_cast<const void *>(&wide[1]) : &narrow[1]};
   return check("cublasLtMatmul", (*api())->cublasLtMatmul(handle_, (*plan)->description, factors[0], at(b), (*plan)->b, at(a), (*plan)->a, factors[1],
                                                           at(c), (*plan)->c, at(c), (*plan)->c, &(*plan)->algorithm, nullptr, 0, stream));
