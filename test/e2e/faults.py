@@ -175,8 +175,9 @@ def sigterm_twice(case):
                 process.signal(signal.SIGTERM)
             job.spend(wait)
         case.over(job, 2, "ends at once")
-        code = job.head.code() if launcher else {p.code() for p in job.processes.values()}
-        case.check("exit code 130", code in (130, {130}), code)
+        codes = {job.head.code()} if launcher else {p.code() for p in job.processes.values()}
+        # Without a launcher, one whose neighbour ended before its own second signal arrived reports that neighbour as lost.
+        case.check("exit code 130", codes == {130} or (not launcher and codes == {130, 2}), codes)
         case.check("nobody is left", not job.left_behind())
 
 

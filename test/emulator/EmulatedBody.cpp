@@ -9,7 +9,8 @@ using namespace zorse::emulator;
 
 static int64_t at(const bundle::Extent &extent, int64_t rows) { return extent.fixed() + extent.per_row() * rows; }
 
-std::vector<std::string> emulator::runBody(const HostCode &code, runtime::CpuDevice &products, const bundle::Body &body, const EmulatedCall &call) {
+std::vector<std::string> emulator::runBody(const HostCode &code, runtime::CpuDevice &products, const bundle::Body &body, const EmulatedCall &call,
+                                           const KernelObserver &observe) {
   for (const bundle::Launch &launch : body.launches()) {
     if (!launch.has_kernel()) {
       bundle::Body one = body;
@@ -43,7 +44,10 @@ std::vector<std::string> emulator::runBody(const HostCode &code, runtime::CpuDev
       grid.operands.push_back(
           {begin, begin + uint64_t(at(slot.bytes(), call.rows)), slot.mode() != bundle::READ || slot.kind() == bundle::WORKSPACE});
     }
-    std::vector<std::string> findings = runGrid(*host, grid);
+    Traffic traffic;
+    std::vector<std::string> findings = runGrid(*host, grid, observe ? &traffic : nullptr);
+    if (observe)
+      observe(kernel, traffic);
     if (!findings.empty()) {
       findings.front() = kernel.symbol() + ": " + findings.front();
       return findings;

@@ -6,6 +6,8 @@
 #include "bundle.pb.h"
 #include "zorse/runtime/CpuDevice.h"
 
+#include <functional>
+
 namespace zorse::emulator {
 
 struct EmulatedCall {
@@ -15,7 +17,12 @@ struct EmulatedCall {
   std::vector<uint8_t> overwrite;
 };
 
+/// Hears of every launch of a kernel.
+using KernelObserver = std::function<void(const bundle::KernelLaunch &kernel, const Traffic &traffic)>;
+
 /// Findings and errors; empty when all is well.
-std::vector<std::string> runBody(const HostCode &code, runtime::CpuDevice &products, const bundle::Body &body, const EmulatedCall &call);
+/// \param observe  gets what every kernel moves; null: nothing is counted
+std::vector<std::string> runBody(const HostCode &code, runtime::CpuDevice &products, const bundle::Body &body, const EmulatedCall &call,
+                                 const KernelObserver &observe = {});
 
 } // namespace zorse::emulator

@@ -4,6 +4,8 @@
 #include <cstring>
 #include <map>
 #include <memory>
+#include <set>
+#include <tuple>
 
 using namespace zorse::emulator;
 
@@ -90,6 +92,38 @@ struct Grid {
   std::vector<std::string> findings;
   std::map<std::string, int> counts;
 
+  // Of the block that runs: accesses by warp, site and how often the thread has been there.
+  Traffic *traffic = nullptr;
+  std::map<std::tuple<uint32_t, uint32_t, uint32_t>, std::vector<std::pair<uintptr_t, uint32_t>>> together;
+  std::map<std::pair<uint32_t, uint32_t>, uint32_t> visits; ///< by thread and site
+  std::set<uintptr_t> read, written;                        ///< sectors
+
+  void note(uintptr_t address, uint32_t bytes, bool writes, uint32_t site) {
+    together[{thread / 32, site, visits[{thread, site}]++}].push_back({address, bytes});
+    for (uintptr_t sector = address / 32; sector <= (address + bytes - 1) / 32; ++sector)
+      (writes ? written : read).insert(sector);
+  }
+
+  void countBlock() {
+    for (auto &[key, accesses] : together) {
+      std::sort(accesses.begin(), accesses.end());
+      uintptr_t end = 0, sectorsEnd = 0;
+      for (auto [address, bytes] : accesses) {
+        const uintptr_t last = address + bytes;
+        if (last > end)
+          traffic->usedBytes += last - std::max(end, address);
+        end = std::max(end, last);
+        const uintptr_t first = std::max(sectorsEnd, address / 32), beyond = (last + 31) / 32;
+        if (beyond > first)
+          traffic->sectors += beyond - first;
+        sectorsEnd = std::max(sectorsEnd, beyond);
+      }
+      ++traffic->requests;
+    }
+    together.clear();
+    visits.clear();
+  }
+
   void find(const std::string &kind, uint32_t site, const std::string &what) {
     if (++counts[kind] > 3)
       return;
@@ -127,6 +161,8 @@ struct Grid {
         return false;
       }
     }
+    if (traffic && !isShared)
+      note(address, bytes, writes, site);
     // Two threads, one of which writes, that no barrier orders.
     const uint32_t me = block * launch->threads + thread + 1;
     auto unordered = [&](uint32_t other, uint32_t otherEpoch) {
@@ -278,11 +314,14 @@ const std::vector<Hook> &zorse::emulator::hooks() {
   return all;
 }
 
-std::vector<std::string> zorse::emulator::runGrid(const HostKernel &kernel, const GridLaunch &launch) {
+std::vector<std::string> zorse::emulator::runGrid(const HostKernel &kernel, const GridLaunch &launch, Traffic *traffic) {
   thread_local Grid all; // stacks are kept from launch to launch
   all.findings.clear();
   all.counts.clear();
   all.touched.clear();
+  all.traffic = traffic;
+  all.read.clear();
+  all.written.clear();
   all.kernel = &kernel;
   all.launch = &launch;
   all.shared.assign(kernel.sharedBytes + 64, 0);
@@ -291,8 +330,13 @@ std::vector<std::string> zorse::emulator::runGrid(const HostKernel &kernel, cons
   if (all.threads.size() < launch.threads)
     all.threads.resize(1024);
   grid = &all;
-  for (all.block = 0; all.block < launch.blocks && all.findings.size() < 10; ++all.block)
+  for (all.block = 0; all.block < launch.blocks && all.findings.size() < 10; ++all.block) {
     all.runBlock();
+    if (traffic)
+      all.countBlock();
+  }
+  if (traffic)
+    traffic->distinctSectors += all.read.size() + all.written.size();
   grid = nullptr;
   return all.findings;
 }

@@ -33,8 +33,19 @@ struct GridLaunch {
   std::vector<Range> operands;
 };
 
+/// What a launch moves between global memory and its threads. The lanes of a warp access together; memory moves in sectors of 32 bytes.
+struct Traffic {
+  uint64_t requests = 0;        ///< of warps
+  uint64_t usedBytes = 0;       ///< that some lane asked for, each once per request
+  uint64_t sectors = 0;         ///< that a request touches, summed over requests
+  uint64_t distinctSectors = 0; ///< read by the launch, and written by it, each once
+
+  double efficiency() const { return sectors ? double(usedBytes) / (32.0 * double(sectors)) : 1; }
+};
+
 /// Runs a launch; returns findings, at most a few of each kind. Not reentrant in one host thread.
-std::vector<std::string> runGrid(const HostKernel &kernel, const GridLaunch &launch);
+/// \param traffic  what it moves is added; null: it is not counted. Only of code whose accesses are watched.
+std::vector<std::string> runGrid(const HostKernel &kernel, const GridLaunch &launch, Traffic *traffic = nullptr);
 
 /// What compiled kernels call, by name.
 struct Hook {

@@ -140,6 +140,11 @@ private:
         device.launch = planning::kDeviceLaunch;
         note(gpu.name + " is not in the table of types: 10 TFLOP/s are assumed; set its 'speed', or measure it with zorse-profile");
       }
+      device.arch = archOfGpu(gpu);
+      if (device.arch.empty() && known)
+        device.arch = known->arch;
+      if (gpu.capability > 0 && device.arch.empty())
+        note(gpu.name + " is older than any GPU that code can be made for: it cannot be used");
       device.memory = gpu.memory;
       device.reserve = std::min<uint64_t>(uint64_t(2000000000), gpu.memory / 4);
       std::string base = node.name + "-" + nameFor(known ? type : gpu.name);

@@ -1,6 +1,9 @@
 #include "Nvml.h"
 
+#include "zorse/Bundle/DeviceKinds.h"
+
 #include <algorithm>
+#include <cstdlib>
 #include <dlfcn.h>
 #include <utility>
 
@@ -41,13 +44,14 @@ std::vector<Gpu> zorse::cluster::findGpus(const std::string &path, std::string &
   int (*init)() = nullptr, (*shutdown)() = nullptr, (*count)(unsigned *) = nullptr, (*handleOf)(unsigned, Handle *) = nullptr,
       (*nameOf)(Handle, char *, unsigned) = nullptr, (*memoryOf)(Handle, void *) = nullptr /* a Memory */,
       (*generation)(Handle, unsigned *) = nullptr, (*width)(Handle, unsigned *) = nullptr, (*linkState)(Handle, unsigned, unsigned *) = nullptr,
-      (*linkVersion)(Handle, unsigned, unsigned *) = nullptr;
+      (*linkVersion)(Handle, unsigned, unsigned *) = nullptr, (*capability)(Handle, int *, int *) = nullptr;
   if (!library.find(init, "nvmlInit_v2") || !library.find(shutdown, "nvmlShutdown") || !library.find(count, "nvmlDeviceGetCount_v2") ||
       !library.find(handleOf, "nvmlDeviceGetHandleByIndex_v2") || !library.find(nameOf, "nvmlDeviceGetName") ||
       !library.find(memoryOf, "nvmlDeviceGetMemoryInfo")) {
     note = "the NVML library lacks functions that are needed; is the driver older than 418?";
     return gpus;
   }
+  library.find(capability, "nvmlDeviceGetCudaComputeCapability");
   library.find(generation, "nvmlDeviceGetMaxPcieLinkGeneration");
   library.find(width, "nvmlDeviceGetMaxPcieLinkWidth");
   library.find(linkState, "nvmlDeviceGetNvLinkState");
@@ -70,6 +74,9 @@ std::vector<Gpu> zorse::cluster::findGpus(const std::string &path, std::string &
     Gpu gpu;
     gpu.name = name;
     gpu.memory = memory.total;
+    int major = 0, minor = 0;
+    if (capability && capability(handle, &major, &minor) == 0)
+      gpu.capability = major * 10 + minor;
     if (generation)
       generation(handle, &gpu.pcieGeneration);
     if (width)
@@ -119,6 +126,14 @@ std::string zorse::cluster::typeOfGpu(const std::string &name, uint64_t memory) 
       return type;
   }
   return "";
+}
+
+std::string zorse::cluster::archOfGpu(const Gpu &gpu) {
+  std::string best;
+  for (const std::string &arch : deviceKindOf("cuda").architectures) // in rising order
+    if (arch.rfind("sm_", 0) == 0 && std::atoi(arch.c_str() + 3) <= gpu.capability)
+      best = arch;
+  return best;
 }
 
 double zorse::cluster::pcieBandwidth(const Gpu &gpu) {

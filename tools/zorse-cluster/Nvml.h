@@ -10,6 +10,7 @@ namespace zorse::cluster {
 struct Gpu {
   std::string name; ///< "NVIDIA A100-SXM4-40GB"
   uint64_t memory = 0;
+  int capability = 0; ///< 10 times the major and the minor number of what its code can be for: 86; 0: not known
   unsigned pcieGeneration = 0, pcieWidth = 0;
   unsigned nvlinks = 0; ///< active
   unsigned nvlinkVersion = 0;
@@ -21,6 +22,9 @@ std::vector<Gpu> findGpus(const std::string &library, std::string &note);
 
 /// Entry of the table of device types, "" if the name is none of them.
 std::string typeOfGpu(const std::string &name, uint64_t memory);
+/// The architecture of code for it: the newest known one that is not newer than the GPU, whose code later ones of the vendor run too; "" where none
+/// is.
+std::string archOfGpu(const Gpu &gpu);
 /// bytes/s of matrix of links, each direction; 0: not known.
 double pcieBandwidth(const Gpu &gpu);
 double nvlinkBandwidth(const Gpu &gpu);

@@ -152,7 +152,7 @@ llvm::Expected<std::string> cuda::lowerToPtx(const std::string &symbol, const st
       return llvm::createStringError("kernel " + symbol + ": calls '" + function.getName().str() + "', which GPUs have no code for");
     function.addFnAttr("target-cpu", (*machine)->getTargetCPU());
   }
-  optimize(module, **machine, target.optimizationLevel);
+  optimize(module, **machine, target.optimizationLevel, /*wideAccess=*/true);
   if (!dump.empty())
     writeDump(dump + ".ll", [&](llvm::raw_ostream &out) { module.print(out, nullptr); });
   if (target.isBitcode()) {

@@ -5,7 +5,8 @@
 //     the sums of the row: through the warp, then through shared memory
 //     numbers of phase 1, ...
 //
-// A vector that later phases need again is loaded again from where this thread stored it, or computed again.
+// Where a thread has few columns all of them are in registers from phase to phase, so that a row is read once. Where it has many, a vector that later
+// phases need again is loaded again from where this thread stored it, or computed again.
 #include "CudaEmitters.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -21,6 +22,8 @@ constexpr int kBlockThreads = 256;
 /// Rows of at most so many columns get a warp, several of which share a block.
 constexpr int64_t kWarpColumns = 1024;
 constexpr int kWarpsPerBlock = 4;
+/// Columns of a row that a thread keeps in registers, at most.
+constexpr int64_t kKeptColumns = 32;
 
 class RowEmitter : RowProgram {
 public:
@@ -116,20 +119,26 @@ private:
     return group.caches[e][index] = result;
   }
 
-  void storeAll(Group &group, ArrayRef<const StoreNode *> which, int phase) {
+  /// \param inside  whether the group exists; null: it does
+  void storeAll(Group &group, ArrayRef<const StoreNode *> which, int phase, Value inside = {}) {
+    if (which.empty())
+      return;
     // All loads come before all stores: a result may lie on top of an operand.
     std::vector<SmallVector<Value>> values(which.size());
     for (size_t e = 0; e < group.places.size(); ++e)
       for (auto [store, value] : llvm::zip(which, values))
         value.push_back(valueOf(store->node, phase, group, e));
-    for (auto [store, value] : llvm::zip(which, values)) {
-      if (group.places.size() > 1 && store->strides.back() == 1) {
-        k.storeMany(value, k.pointer(store->operand), k.offset(group.places[0], store->strides), store->element, accumulateFlag(*store));
-        continue;
+    auto store = [&] {
+      for (auto [store, value] : llvm::zip(which, values)) {
+        if (group.places.size() > 1 && store->strides.back() == 1) {
+          k.storeMany(value, k.pointer(store->operand), k.offset(group.places[0], store->strides), store->element, accumulateFlag(*store));
+          continue;
+        }
+        for (auto [place, one] : llvm::zip(group.places, value))
+          k.store(one, k.pointer(store->operand), k.offset(place, store->strides), store->element, accumulateFlag(*store));
       }
-      for (auto [place, one] : llvm::zip(group.places, value))
-        k.store(one, k.pointer(store->operand), k.offset(place, store->strides), store->element, accumulateFlag(*store));
-    }
+    };
+    inside ? k.ifTrue(inside, store) : store();
   }
 
   Kernel emitElements() {
@@ -206,6 +215,7 @@ private:
       anywhere.push_back(Value());
       Value isFirst = arith::CmpIOp::create(k.b, k.loc, arith::CmpIPredicate::eq, lane, k.i64(0));
       int sums = 0;
+      keepColumns(lead, lane, lanes, width);
       for (int phase = 0; phase < phases; ++phase) {
         makeNumbers(phase, anywhere);
         SmallVector<const StoreNode *> numbers;
@@ -242,6 +252,18 @@ private:
     SmallVector<Value> carried;
     for (int reduce : reduces)
       carried.push_back(k.identity(nodes()[size_t(reduce)].reduce, nodes()[size_t(reduce)].type));
+    if (!kept.empty()) {
+      for (Kept &part : kept) {
+        for (size_t e = 0; e < size_t(width); ++e)
+          for (auto [reduce, sum] : llvm::zip(reduces, carried)) {
+            const Node &node = nodes()[size_t(reduce)];
+            Value value = valueOf(node.inputs[0], phase, part.group, e);
+            sum = k.combine(node.reduce, sum, part.inside ? k.select(part.inside, value, k.identity(node.reduce, node.type)) : value);
+          }
+        storeAll(part.group, vectors, phase, part.inside);
+      }
+      return combineRow(reduces, carried, lanes, sums);
+    }
     // Steps of all lanes, the last of them not for all.
     const int64_t stride = int64_t(lanes) * width, steps = columns / stride;
     auto step = [&](Value first, ArrayRef<Value> before) {
@@ -269,9 +291,41 @@ private:
       Value inside = arith::CmpIOp::create(k.b, k.loc, arith::CmpIPredicate::slt, first, k.i64(columns));
       results = k.ifElse(inside, results, [&] { return step(first, results); });
     }
-    for (auto [reduce, result] : llvm::zip(reduces, results)) {
+    combineRow(reduces, results, lanes, sums);
+  }
+
+  /// From the parts of a row's threads.
+  void combineRow(ArrayRef<int> reduces, ArrayRef<Value> parts, int lanes, int &sums) {
+    for (auto [reduce, part] : llvm::zip(reduces, parts)) {
       const ReduceKind kind = nodes()[size_t(reduce)].reduce;
-      scalars[size_t(reduce)] = lanes == 32 ? k.combineWarp(kind, result) : k.combineBlock(kind, result, lanes, sums++);
+      scalars[size_t(reduce)] = lanes == 32 ? k.combineWarp(kind, part) : k.combineBlock(kind, part, lanes, sums++);
+    }
+  }
+
+  /// Columns of a thread that stay in registers. Those beyond the row repeat its last ones, and count for nothing.
+  struct Kept {
+    Group group;
+    Value inside; ///< null: all of these columns exist
+  };
+  std::vector<Kept> kept;
+
+  void keepColumns(ArrayRef<Value> lead, Value lane, int lanes, int width) {
+    const int64_t stride = int64_t(lanes) * width, steps = (columns + stride - 1) / stride;
+    if (steps * width > kKeptColumns)
+      return;
+    for (int64_t step = 0; step < steps; ++step) {
+      Value first = k.add(k.i64(step * stride), k.mul(lane, width)), inside;
+      if ((step + 1) * stride > columns) {
+        inside = arith::CmpIOp::create(k.b, k.loc, arith::CmpIPredicate::slt, first, k.i64(columns));
+        first = k.select(inside, first, k.i64(columns - width));
+      }
+      SmallVector<SmallVector<Value>> places;
+      for (int i = 0; i < width; ++i) {
+        SmallVector<Value> place(lead);
+        place.push_back(i ? k.add(first, k.i64(i)) : first);
+        places.push_back(std::move(place));
+      }
+      kept.push_back({Group(std::move(places)), inside});
     }
   }
 };

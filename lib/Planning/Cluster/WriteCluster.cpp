@@ -91,7 +91,7 @@ std::string describe(const ClusterDevice &device) {
     put("type", inQuotes(device.type));
   if (!type || device.kind != type->kind)
     put("kind", device.kind == "null" ? inQuotes(device.kind) : device.kind); // bare, it is nothing to YAML
-  if (device.arch != known.arch)
+  if (!device.arch.empty() && device.arch != known.arch)
     put("arch", device.arch);
   if (device.threads != 1)
     put("threads", std::to_string(device.threads));

@@ -107,6 +107,8 @@ TEST_F(DescribeMachine, Gpus) {
   EXPECT_EQ(cluster.devices[1].name, "gpu-07-A100-40:1");
   EXPECT_EQ(cluster.devices[1].type, "A100-40");
   EXPECT_EQ(cluster.devices[1].kind, "cuda");
+  EXPECT_EQ(cluster.devices[1].arch, "sm_80");
+  EXPECT_EQ(cluster.devices[2].arch, "sm_86"); // what it is itself, sm_87, is not among those that code is made for
   EXPECT_EQ(cluster.devices[1].memory, 42505273344u);
   EXPECT_EQ(cluster.devices[1].speed[planning::speedIndex(bundle::BF16)], 253e12);
   EXPECT_EQ(cluster.devices[2].speed[0], 10e12);

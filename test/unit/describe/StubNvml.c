@@ -31,6 +31,11 @@ int nvmlDeviceGetMemoryInfo(void *handle, void *place) { // types as the caller 
   memory->free = memory->used = 0;
   return 0;
 }
+int nvmlDeviceGetCudaComputeCapability(void *handle, int *major, int *minor) {
+  *major = 8;
+  *minor = of(handle) < 2 ? 0 : 7;
+  return 0;
+}
 int nvmlDeviceGetMaxPcieLinkGeneration(void *handle, unsigned *generation) {
   (void)handle;
   *generation = 4;

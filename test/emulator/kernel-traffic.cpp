@@ -1,0 +1,87 @@
+// What kernels for GPUs move, counted on the emulator: of every kernel of every body the share of moved bytes that some thread asked for, and how
+// many times the sectors that a launch touches at all are moved.
+//
+//   kernel-traffic UNITS.mlir [ROWS] [LEAST EFFICIENCY] [MOST TIMES]
+//
+// UNITS.mlir is what zorse-compile --compile-to=units --emit units prints. Fails on findings, below the least efficiency of all kernels together and
+// above the most times.
+#include "EmulatedBody.h"
+
+#include "zorse/Codegen/Codegen.h"
+#include "zorse/Dialect/Zorse/ZorseDialect.h"
+
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/Dialect/Math/IR/Math.h"
+#include "mlir/IR/BuiltinOps.h"
+#include "mlir/Parser/Parser.h"
+
+#include <cstdio>
+#include <cstdlib>
+#include <random>
+
+using namespace zorse;
+
+int main(int argc, char **argv) {
+  if (argc < 2)
+    return std::fprintf(stderr, "usage: kernel-traffic UNITS.mlir [ROWS] [LEAST EFFICIENCY] [MOST TIMES]\n"), 2;
+  const int64_t rows = argc > 2 ? std::atoi(argv[2]) : 1;
+  const double least = argc > 3 ? std::atof(argv[3]) : 0, most = argc > 4 ? std::atof(argv[4]) : 1e9;
+  mlir::DialectRegistry registry;
+  registry.insert<ZorseDialect, mlir::arith::ArithDialect, mlir::math::MathDialect, mlir::func::FuncDialect>();
+  mlir::MLIRContext context(registry);
+  context.loadAllAvailableDialects();
+  auto module = mlir::parseSourceFile<mlir::ModuleOp>(argv[1], &context);
+  if (!module)
+    return 2;
+  codegen::CodegenOptions options;
+  options.arch = "emu";
+  auto compiled = codegen::compileBodies(*module, options);
+  if (mlir::failed(compiled))
+    return 2;
+  std::string error;
+  auto code = emulator::HostCode::compile(compiled->object, error);
+  auto products = runtime::CpuDevice::create({});
+  if (!code || products.failed())
+    return std::fprintf(stderr, "%s\n", code ? products.message().c_str() : error.c_str()), 2;
+  emulator::Traffic all;
+  bool good = true;
+  for (const bundle::Body &body : compiled->library.bodies()) {
+    std::vector<std::vector<uint64_t>> buffers;
+    emulator::EmulatedCall call{rows, 0, 0, {}, std::vector<uint8_t>(size_t(body.slots_size()), 1)};
+    std::mt19937 random(1); // NOLINT(bugprone-random-generator-seed): the same numbers in every run
+    for (const bundle::Slot &slot : body.slots()) {
+      const size_t bytes = size_t(slot.bytes().fixed() + slot.bytes().per_row() * rows);
+      std::vector<uint64_t> &buffer = buffers.emplace_back(bytes / 8 + 32);
+      auto *begin = reinterpret_cast<char *>(buffer.data());
+      begin += (256 - reinterpret_cast<uintptr_t>(begin) % 256) % 256;
+      buffer.resize(buffer.size() + 32);
+      begin = reinterpret_cast<char *>(buffer.data());
+      begin += (256 - reinterpret_cast<uintptr_t>(begin) % 256) % 256;
+      call.slots.push_back(begin);
+      if (slot.type() == bundle::F32)
+        for (size_t i = 0; i < bytes / 4; ++i)
+          reinterpret_cast<float *>(begin)[i] = float(random() % 1000) / 1000 - 0.5f;
+      else if (slot.kind() == bundle::INPUT)
+        for (size_t i = 0; i < bytes / 8; ++i)
+          reinterpret_cast<int64_t *>(begin)[i] = int64_t(random() % 50);
+    }
+    int kernels = 0;
+    auto observe = [&](const bundle::KernelLaunch &kernel, const emulator::Traffic &traffic) {
+      ++kernels;
+      std::printf("%-26s %-60.60s %9.1f KiB  efficiency %.3f  moved %.2f times\n", body.name().c_str(), kernel.symbol().c_str(),
+                  double(traffic.sectors) * 32 / 1024, traffic.efficiency(), double(traffic.sectors) / double(traffic.distinctSectors));
+      all.usedBytes += traffic.usedBytes;
+      all.sectors += traffic.sectors;
+      all.distinctSectors += traffic.distinctSectors;
+    };
+    for (const std::string &finding : emulator::runBody(*code, **products, body, call, observe)) {
+      std::printf("finding in %s: %s\n", body.name().c_str(), finding.c_str());
+      good = false;
+    }
+    std::printf("%s: %d kernels\n", body.name().c_str(), kernels);
+  }
+  const double times = double(all.sectors) / double(all.distinctSectors);
+  std::printf("all kernels: %.3f of the bytes moved are asked for; sectors are moved %.2f times each\n", all.efficiency(), times);
+  return good && all.efficiency() >= least && times <= most ? 0 : 1;
+}
