@@ -22,6 +22,7 @@ PLANS = {
     "split backward": (["g0", "g1"], [(0, 4, 0, 4, "g0"), (0, 4, 4, 8, "g0"), (4, 8, 0, 4, "g1"), (4, 8, 4, 8, "g1")], {"split_backward": True}),
     "mixed stages": (["g0", "c0", "g1"], [(0, 3, 0, 5, "g0"), (0, 3, 5, 8, "c0"), (3, 8, 0, 4, "g1"), (3, 8, 4, 6, "g1"), (3, 8, 6, 8, "c0")], {}),
     "state with another GPU": (["g0", "g1"], [(0, 8, 0, 8, "g0")], {"state": {"groups": [{"group": "*", "owners": [{"device": "g1", "share": 70}, {"device": "g0", "share": 30}]}]}}),
+    "two devices on one GPU": (["g0", "g1"], [(0, 3, 0, 8, "g0"), (3, 8, 0, 5, "g1"), (3, 8, 5, 8, "g0")], {}),
 }
 
 
@@ -47,7 +48,6 @@ def main():
     if not os.path.exists(os.path.join(STANDIN, "libcuda.so.1")):
         raise z.Failure(f"{STANDIN} has no libcuda.so.1: build the target zorse_standin_cuda")
     os.environ["LD_LIBRARY_PATH"] = STANDIN + ":" + os.environ.get("LD_LIBRARY_PATH", "")
-    os.environ["ZORSE_EMULATOR_DEVICES"] = "2"
     quick = "--quick" in sys.argv
     limits = {"f32": (1e-5, 1e-5), "bf16": (2e-3, 2e-2), "f16": (2e-3, 2e-2)}
     results = []
@@ -59,6 +59,7 @@ def main():
                 for n, (plan, (devices, cells, more)) in enumerate(PLANS.items()):
                     if quick and n >= 3:
                         break
+                    os.environ["ZORSE_EMULATOR_DEVICES"] = "1" if plan == "two devices on one GPU" else "2"
                     found, g = train(folder, f"plan{n}", model, data, precision, devices, cells, more)
                     results.append(z.check(f"{name}, {precision}, {plan}: losses", z.relative(found, loss), limits[precision][0]))
                     results.append(z.check(f"{name}, {precision}, {plan}: first gradients", z.gradient_error(g, gradients)[0], limits[precision][1]))
