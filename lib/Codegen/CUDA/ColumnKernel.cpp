@@ -2,6 +2,8 @@
 // and several threads for each, which take what is reduced in turn; then their sums are added in a fixed order through shared memory.
 #include "CudaEmitters.h"
 
+#include "ColumnProgram.h"
+
 #include "mlir/Dialect/Arith/IR/Arith.h"
 
 using namespace mlir;
@@ -13,78 +15,18 @@ namespace {
 constexpr int kColumns = 32, kLines = 16;
 constexpr int kThreadsAlone = 256; ///< of a block with one element
 
-struct ColumnEmitter {
-  const KernelContext &context;
-  const Cluster &cluster;
-  KernelBuilder k;
-  Expression expression;
-
-  struct Result {
-    ReduceOp op;
-    int node; ///< of the reduced expression
-    unsigned operand;
-    SmallVector<int64_t, 4> strides; ///< over the kept dimensions
-    Type type, element;
-  };
-  std::vector<Result> results;
-  SmallVector<size_t> keptDims, reducedDims; ///< of the domain; without the column dimension
-  bool hasColumns;
-
-  ColumnEmitter(const KernelContext &context, int index)
-      : context(context), cluster(context.clustering.clusters[index]), k(context.context, context.resolve),
-        expression(k, context.clustering, index, context.claims, cluster.domain, true) {
-    hasColumns = !cluster.reduced.back() && !ShapedType::isDynamic(cluster.domain.back());
-    for (size_t dim = 0; dim < cluster.domain.size(); ++dim)
-      if (cluster.reduced[dim])
-        reducedDims.push_back(dim);
-      else if (!hasColumns || dim + 1 < cluster.domain.size())
-        keptDims.push_back(dim);
-    for (Operation *op : cluster.ops) {
-      auto reduce = dyn_cast<ReduceOp>(op);
-      if (!reduce) {
-        expression.define(op);
-        continue;
-      }
-      Result result;
-      result.op = reduce;
-      result.node = expression.use(reduce.getX());
-      result.element = getElementTypeOrSelf(reduce.getY().getType());
-      result.type = KernelBuilder::computeType(result.element);
-      Layout layout = storageLayout(reduce.getY(), context.claims);
-      result.operand = k.operand(reduce.getY(), layout.offset);
-      result.strides = squeezedStrides(reduce.getY().getType(), layout);
-      if (context.accumulates(reduce.getY()))
-        k.markAccumulated(result.operand);
-      results.push_back(result);
-    }
-  }
-
-  Size sizeOf(size_t dim) const { return ShapedType::isDynamic(cluster.domain[dim]) ? Size{1, true} : Size{cluster.domain[dim], false}; }
-
-  Value evaluate(int node, ArrayRef<Value> indices, llvm::DenseMap<int, Value> &cache) {
-    if (Value found = cache.lookup(node))
-      return found;
-    SmallVector<Value> inputs;
-    for (int input : expression.nodes[size_t(node)].inputs)
-      inputs.push_back(evaluate(input, indices, cache));
-    return cache[node] = expression.evaluate(expression.nodes[size_t(node)], inputs, indices);
-  }
+struct ColumnEmitter : ColumnProgram {
+  using ColumnProgram::ColumnProgram;
 
   /// Over elements first, first + step, ... of what is reduced.
   SmallVector<Value> sums(SmallVectorImpl<Value> &indices, Value first, int64_t step) {
     SmallVector<Size> all;
-    Size count;
-    for (size_t dim : reducedDims) {
+    for (size_t dim : reducedDims)
       all.push_back(sizeOf(dim));
-      count = Size{count.count * all.back().count, count.sampled || all.back().sampled};
-    }
-    SmallVector<Value> start;
-    for (Result &result : results)
-      start.push_back(k.identity(result.op.getKind(), result.type));
     // ceil((count - first) / step) turns.
-    Value left = k.sub(k.add(k.size(count), k.i64(step - 1)), first);
+    Value left = k.sub(k.add(k.size(product(all)), k.i64(step - 1)), first);
     Value turns = arith::DivSIOp::create(k.b, k.loc, left, k.i64(step));
-    return k.loop(k.i64(0), turns, start, [&](Value turn, ArrayRef<Value> before) {
+    return k.loop(k.i64(0), turns, identities(), [&](Value turn, ArrayRef<Value> before) {
       SmallVector<Value> place = k.delinearize(k.add(first, k.mul(turn, step)), all), next;
       for (auto [dim, index] : llvm::zip(reducedDims, place))
         indices[dim] = index;
@@ -93,11 +35,6 @@ struct ColumnEmitter {
         next.push_back(k.combine(result.op.getKind(), sum, evaluate(result.node, indices, cache)));
       return next;
     });
-  }
-
-  void store(Result &result, Value value, ArrayRef<Value> kept) {
-    Value flag = context.accumulates(result.op.getY()) ? k.accumulates(result.operand) : Value();
-    k.store(value, k.pointer(result.operand), k.offset(kept, result.strides), result.element, flag);
   }
 
   Kernel emit() {
@@ -110,9 +47,7 @@ struct ColumnEmitter {
     const int64_t columns = hasColumns ? cluster.domain.back() : 1, blocks = (columns + kColumns - 1) / kColumns;
     if (hasColumns)
       kept.push_back(Size{blocks, false});
-    Size points;
-    for (const Size &size : kept)
-      points = Size{points.count * size.count, points.sampled || size.sampled};
+    const Size points = product(kept);
     SmallVector<Value> split = kept.empty() ? SmallVector<Value>() : k.delinearize(block, kept), keptIndices;
     for (auto [i, dim] : llvm::enumerate(keptDims)) {
       indices[dim] = split[i];

@@ -203,7 +203,7 @@ struct Runner {
     return buffers;
   }
 
-  void check(runtime::CpuDevice &one, runtime::CpuDevice &two) {
+  auto evaluate() {
     reference::Options reference;
     reference.rows = rows;
     reference.seed = 42;
@@ -211,7 +211,11 @@ struct Runner {
     reference.sampleBase = options.sampleBase;
     reference.instanceBase = options.instanceBase;
     reference.training = !options.evaluation;
-    auto expected = reference::evaluate(function, arguments, reference);
+    return reference::evaluate(function, arguments, reference);
+  }
+
+  void check(runtime::CpuDevice &one, runtime::CpuDevice &two) {
+    auto expected = evaluate();
     ASSERT_TRUE(succeeded(expected));
     for (bool accumulate : {false, true}) {
       std::vector<std::vector<char>> outputs;
@@ -246,14 +250,7 @@ struct Runner {
 
   /// On the emulated GPU: the same results, and no finding.
   void checkEmulated(const emulator::HostCode &code, runtime::CpuDevice &products) {
-    reference::Options reference;
-    reference.rows = rows;
-    reference.seed = 42;
-    reference.step = 3;
-    reference.sampleBase = options.sampleBase;
-    reference.instanceBase = options.instanceBase;
-    reference.training = !options.evaluation;
-    auto expected = reference::evaluate(function, arguments, reference);
+    auto expected = evaluate();
     ASSERT_TRUE(succeeded(expected));
     for (bool accumulate : {false, true}) {
       std::vector<Buffer> buffers = makeBuffers();

@@ -1,0 +1,43 @@
+#include "ScatterProgram.h"
+
+#include "Prepare.h"
+
+using namespace mlir;
+using namespace zorse;
+using namespace zorse::codegen;
+
+ScatterProgram::ScatterProgram(const KernelContext &context, int index)
+    : op(cast<ScatterAddOp>(context.clustering.clusters[size_t(index)].ops.front())), k(context.context, context.resolve) {
+  auto table = cast<RankedTensorType>(op.getY().getType());
+  element = table.getElementType();
+  idType = getElementTypeOrSelf(op.getIds().getType());
+  View ids = *viewOf(op.getIds(), context.claims), updates = *viewOf(op.getUpdates(), context.claims);
+  updateElement = getElementTypeOrSelf(updates.root.getType());
+  idOperand = k.operand(ids.root, ids.layout.offset);
+  updateOperand = k.operand(updates.root, updates.layout.offset);
+  out = k.operand(op.getY(), storageLayout(op.getY(), context.claims).offset);
+  accumulates = context.accumulates(op.getY());
+  if (accumulates)
+    k.markAccumulated(out);
+
+  idStrides = squeezedStrides(op.getIds().getType(), ids.layout);
+  updateStrides = squeezedStrides(op.getUpdates().getType(), updates.layout);
+  for (int64_t size : squeezedShape(op.getIds().getType())) {
+    leadSizes.push_back(ShapedType::isDynamic(size) ? Size{1, true} : Size{size, false});
+    tokens = Size{tokens.count * leadSizes.back().count, tokens.sampled || leadSizes.back().sampled};
+  }
+  for (int64_t size : table.getShape().drop_front())
+    if (size != 1)
+      tailSizes.push_back(Size{size, false});
+  tableRows = table.getDimSize(0);
+  width = elementCount(table) / tableRows;
+  k.addCost(Size{elementCount(table), false}, elementBytes(element));
+  k.addCost(Size{tokens.count * width, tokens.sampled}, 3 * elementBytes(element));
+}
+
+void ScatterProgram::add(Value from, Value to) {
+  Value sum = k.combine(ReduceKind::Sum, k.load(k.pointer(out), to, element), k.load(k.pointer(updateOperand), from, updateElement));
+  k.store(sum, k.pointer(out), to, element);
+}
+
+void ScatterProgram::clear(Value to) { k.store(k.number(KernelBuilder::computeType(element), 0.0), k.pointer(out), to, element); }
