@@ -7,6 +7,7 @@
 #include "Rebuild.h"
 #include "WeightTable.h"
 
+#include "zorse/Bundle/DeviceKinds.h"
 #include "zorse/Summary/Summary.h"
 #include "zorse/runtime/Overwrites.h"
 
@@ -328,7 +329,10 @@ bool Compiler::convert(std::string &remark) {
 
 bool Compiler::verify(std::string &remark) {
   remark = "any number of steps: matching, order, races, memory, values";
-  return verifySerialized(programs, model.summary, bodies.library, planJson, options.threads);
+  std::vector<bool> staged;
+  for (const bundle::BundleDevice &device : planned.devices)
+    staged.push_back(deviceKindOf(device.kind).stages());
+  return verifySerialized(programs, model.summary, bodies.library, planJson, options.threads, staged);
 }
 
 bool Compiler::write(std::string &remark) {

@@ -163,7 +163,7 @@ CellShape CellShapes::make(int32_t unitBegin, int32_t unitEnd, int64_t rows) con
 std::vector<uint64_t> zorse::step::fixedBytes(const Expansion &x) {
   std::vector<uint64_t> bytes(x.plan.devices.size(), 0);
   for (const Buffer &buffer : x.buffers)
-    if (buffer.purpose != Purpose::Activations)
+    if (buffer.memory == bundle::DEVICE && buffer.purpose != Purpose::Activations)
       bytes[buffer.device] += alignRegion(buffer.bytes);
   return bytes;
 }

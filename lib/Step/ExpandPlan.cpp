@@ -72,7 +72,9 @@ void keepBuffers(Expansion &x) {
   for (uint32_t op : x.list)
     end = std::max(end, x.ops[op].end);
   for (const Buffer &buffer : x.buffers)
-    if (buffer.persistent)
+    if (buffer.memory != zorse::bundle::DEVICE)
+      continue;
+    else if (buffer.persistent)
       x.graph.buffers.push_back({buffer.device, buffer.purpose, buffer.bytes, 0, end});
     else if (buffer.first != kNone)
       x.graph.buffers.push_back({buffer.device, buffer.purpose, buffer.bytes, x.ops[x.list[buffer.first]].start, buffer.freeTime});
@@ -168,6 +170,7 @@ std::optional<StepGraph> zorse::step::expandPlan(const bundle::ModelSummary &sum
   if (options.until == ExpandUntil::Stages)
     return withoutPlaces(x);
   expandState(x);
+  stageTransfers(x);
   if (options.until == ExpandUntil::Collectives)
     return withoutPlaces(x);
 

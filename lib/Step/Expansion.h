@@ -3,6 +3,7 @@
 //   layoutState     who reads, contributes to and owns every group; their buffers
 //   expandCells     F and B of every cell, values between them, inputs, transfers
 //   expandState     gathers, reductions, norms, the decision, updates, the report
+//   stageTransfers  copies between a device and its host, where transports reach the host alone
 //   ScheduleRule    the schedule as edges, priorities and admission (zorse/Step/Schedules.h)
 //   simulate        one global list
 //   packArenas      a place for every buffer
@@ -244,6 +245,8 @@ bool checkSizes(const bundle::ModelSummary &summary, const Plan &plan, std::stri
 void layoutState(Expansion &x);
 bool expandCells(Expansion &x, std::string &error);
 void expandState(Expansion &x);
+/// After all entries and edges are there but those of the schedule.
+void stageTransfers(Expansion &x);
 
 /// Which cells may take memory for their forward, where the order is found while simulating: in the order of a list per group of cells, as long as
 /// not too many samples are in flight and memory lasts.

@@ -275,6 +275,7 @@ MemoryUse memoryUse(const Expansion &x, const Residents &buffers, uint64_t total
         use.workspace += bytes;
         break;
       case Purpose::Activations:
+      case Purpose::Staging:
         break;
       }
     }

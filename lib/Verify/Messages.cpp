@@ -21,6 +21,8 @@ const char *verify::name(Code code) {
     return "race";
   case Code::Alias:
     return "alias";
+  case Code::Reach:
+    return "reach";
   case Code::Bounds:
     return "bounds";
   case Code::Limit:

@@ -209,6 +209,16 @@ private:
         others.add(region, true, Block::sumsEnd, Block::bytes);
       } else if (entry.has_all_gather()) { // written around the own shard, replayed as a whole
         others.add(entry.all_gather().full(), true);
+      } else if (entry.has_copy()) { // accumulators are replayed by parts with contributions of their own
+        const auto &copy = entry.copy();
+        if (copy.value().kind() == bundle::Value::GRADIENTS && copy.value().id() < uint32_t(model.summary.groups_size())) {
+          const int64_t size = model.groupElementSize(copy.value().id()), first = copy.value().begin();
+          model.forPieces(copy.value().id(), first, copy.value().end(),
+                          [&](int64_t begin, int64_t end, uint32_t) { others.add(copy.to(), true, (begin - first) * size, (end - first) * size); });
+        } else if (copy.value().kind() == bundle::Value::SUMS) {
+          others.add(copy.to(), true, 0, Block::normBytes);
+          others.add(copy.to(), true, Block::normBytes, Block::sumsBytes);
+        }
       }
     for (const auto &state : program.state())
       others.add(state.region(), true);

@@ -96,9 +96,7 @@ void Replay::transfer() {
   const Logical &value = transfers[nextTransfer++];
   switch (e.what_case()) {
   case bundle::Entry::kCopy: {
-    if (!require(placeOf(e.copy().from()), value))
-      return;
-    write(placeOf(e.copy().to()), value);
+    copy(placeOf(e.copy().from()), placeOf(e.copy().to()), value);
     return;
   }
   case bundle::Entry::kSend:
@@ -155,6 +153,33 @@ void Replay::transfer() {
   }
   default:
     return;
+  }
+}
+
+/// Accumulators are copied when they are complete, and stay accumulators.
+void Replay::copy(const Place &from, const Place &to, const Logical &value) {
+  if (value.kind == bundle::Value::SUMS ? !requireSums(from, /*global=*/false, /*norm=*/true, /*loss=*/true) : !require(from, value))
+    return;
+  auto list = [&](const Place &place) {
+    uint32_t found = 0;
+    memory.forEach(place.intervals, [&](Intervals, const Content &content) { found = content.list; });
+    return found;
+  };
+  if (value.kind == bundle::Value::GRADIENTS) {
+    model.forPieces(value.id, value.begin, value.end, [&](int64_t begin, int64_t end, uint32_t) {
+      const int64_t first = (begin - value.begin) * value.stride, last = (end - value.begin) * value.stride;
+      Content content = contentOf(value, to.begin);
+      content.list = list(part(from, first, last));
+      writeBytes(part(to, first, last), content);
+    });
+  } else if (value.kind == bundle::Value::SUMS) {
+    for (auto [first, last] : {std::pair(int64_t(0), Block::normBytes), std::pair(Block::normBytes, Block::sumsBytes)}) {
+      Content content = contentOf(value, to.begin);
+      content.list = list(part(from, first, last));
+      writeBytes(part(to, first, last), content);
+    }
+  } else {
+    write(to, value);
   }
 }
 
@@ -265,11 +290,14 @@ bool Replay::prepare() {
     default:
       break;
     }
-    // Sums and gradients in the making stay on their device; whatever else crosses is a finished value.
-    bool moves = e.has_send() || e.has_receive() || e.has_copy();
-    if (moves && (transfers.back().kind == bundle::Value::GRADIENTS || transfers.back().kind == bundle::Value::SUMS ||
-                  transfers.back().kind == bundle::Value::STEP_SCALARS || transfers.back().kind == bundle::Value::GLOBAL_SUM ||
-                  transfers.back().kind == bundle::Value::REDUCED_GRADIENTS))
+    // Sums and gradients in the making stay on their device; whatever else crosses is a finished value. The device may copy them to its host and
+    // back.
+    const bundle::Value::Kind kind = transfers.empty() ? bundle::Value::NONE : transfers.back().kind;
+    const bool ofDevice = kind == bundle::Value::GRADIENTS || kind == bundle::Value::SUMS || kind == bundle::Value::GLOBAL_SUM ||
+                          kind == bundle::Value::REDUCED_GRADIENTS;
+    if ((e.has_send() || e.has_receive()) && ofDevice)
+      good = fail(Code::Unsupported, "such a value is not moved by transfers");
+    if ((e.has_send() || e.has_receive() || e.has_copy()) && kind == bundle::Value::STEP_SCALARS)
       good = fail(Code::Unsupported, "such a value is not moved by transfers or copies");
   }
   return good;

@@ -171,6 +171,7 @@ private:
   void load();
   void call(const Call &call);
   void transfer();
+  void copy(const Place &from, const Place &to, const Logical &value);
   Logical shardOf(const bundle::Extents &extents, const Logical &group) const;
   void checkState(uint32_t version);
 };

@@ -100,6 +100,13 @@ bool Device::checkEntry(int index) {
     return t == (gather && model.hasCopy(g) ? info.copy_type() : info.type()) ||
            report(Code::Mismatched, id, place() + ": element type " + std::to_string(int(t)) + " is not the group's");
   };
+  const bool staged = program.device() < options.staged.size() && options.staged[program.device()];
+  auto travels = [&](const bundle::Region &region) {
+    if (!checkRegion(region, &entry, at, /*mayBeAbsent=*/entry.has_all_gather() || entry.has_reduce_scatter()))
+      return false;
+    return !staged || !region.bytes() || program.arenas(int(region.arena())).kind() != bundle::DEVICE ||
+           report(Code::Reach, id, place() + ": works on memory of the device, expects the host's, which alone the device's transports reach");
+  };
   switch (entry.what_case()) {
   case bundle::Entry::kCompute:
     for (const Call &call : calls.of(index))
@@ -112,9 +119,9 @@ bool Device::checkEntry(int index) {
                     place() + ": copies " + std::to_string(entry.copy().from().bytes()) + " bytes to " + std::to_string(entry.copy().to().bytes()));
     return checkRegion(entry.copy().from(), &entry, at) && checkRegion(entry.copy().to(), &entry, at);
   case bundle::Entry::kSend:
-    return peer(entry.send().peer()) && checkRegion(entry.send().region(), &entry, at);
+    return peer(entry.send().peer()) && travels(entry.send().region());
   case bundle::Entry::kReceive:
-    return peer(entry.receive().peer()) && checkRegion(entry.receive().region(), &entry, at);
+    return peer(entry.receive().peer()) && travels(entry.receive().region());
   case bundle::Entry::kLoadInput:
     return (entry.load_input().input() < uint32_t(model.summary.inputs_size()) ||
             report(Code::Malformed, id, place() + ": input " + std::to_string(entry.load_input().input()) + " does not exist")) &&
@@ -124,17 +131,15 @@ bool Device::checkEntry(int index) {
   case bundle::Entry::kAllGather: {
     const auto &gather = entry.all_gather();
     return group(gather.group()) && type(gather.group(), gather.type(), true) && checkExtents(gather.shards(), gather.group(), id) &&
-           checkDevices(gather.readers(), id, "readers") && checkRegion(gather.full(), &entry, at, true) &&
-           checkRegion(gather.shard(), &entry, at, true);
+           checkDevices(gather.readers(), id, "readers") && travels(gather.full()) && travels(gather.shard());
   }
   case bundle::Entry::kReduceScatter: {
     const auto &reduce = entry.reduce_scatter();
     return group(reduce.group()) && type(reduce.group(), reduce.type(), false) && checkExtents(reduce.shards(), reduce.group(), id) &&
-           checkDevices(reduce.contributors(), id, "contributors") && checkRegion(reduce.full(), &entry, at, true) &&
-           checkRegion(reduce.shard(), &entry, at, true);
+           checkDevices(reduce.contributors(), id, "contributors") && travels(reduce.full()) && travels(reduce.shard());
   }
   case bundle::Entry::kAllReduce:
-    return checkDevices(entry.all_reduce().members(), id, "members") && checkRegion(entry.all_reduce().region(), &entry, at);
+    return checkDevices(entry.all_reduce().members(), id, "members") && travels(entry.all_reduce().region());
   case bundle::Entry::kReport:
     return checkRegion(entry.report().region(), &entry, at);
   default:

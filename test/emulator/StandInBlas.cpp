@@ -1,4 +1,5 @@
 // Stands in for cuBLASLt: products by plain loops, sums in f32 (f64 of f64).
+#include "StandIn.h"
 #include "zorse/runtime/HalfTypes.h"
 
 #include <cstdint>
@@ -110,13 +111,21 @@ int cublasLtMatmulAlgoGetHeuristic(void *, void *description, void *a, void *b, 
   return 0;
 }
 int cublasLtMatmul(void *, void *description, const void *alpha, const void *a, void *layoutA, const void *b, void *layoutB, const void *beta,
-                   const void *, void *layoutC, void *d, void *, const void *, void *, size_t, void *) {
+                   const void *, void *layoutC, void *d, void *, const void *, void *, size_t, void *stream) {
   const auto &lc = *static_cast<Layout *>(layoutC);
   auto number = [&](const void *at) { return lc.type == 1 ? *static_cast<const double *>(at) : double(*static_cast<const float *>(at)); };
-  auto run = lc.type == 1 ? multiply<double> : multiply<float>;
-  run(*static_cast<Description *>(description), number(alpha), a, *static_cast<Layout *>(layoutA), b, *static_cast<Layout *>(layoutB), number(beta),
-      d, lc);
-  return 0;
+  auto access = [](const void *from, const Layout &l, bool write) {
+    const int64_t elements = (l.batch - 1) * l.stride + int64_t(l.columns - 1) * l.ld + int64_t(l.rows);
+    const auto begin = uintptr_t(from);
+    return zorse::emulator::Access{begin, begin + uintptr_t(elements) * (l.type == 1 ? 8 : l.type == 0 ? 4 : 2), write};
+  };
+  const Layout la = *static_cast<Layout *>(layoutA), lb = *static_cast<Layout *>(layoutB);
+  return zorse::emulator::zorseStandInPut(static_cast<zorse::emulator::Stream *>(stream), "a product",
+                                          {access(a, la, false), access(b, lb, false), access(d, lc, true)},
+                                          [=, factor = number(alpha), added = number(beta), how = *static_cast<Description *>(description), lc = lc] {
+                                            (lc.type == 1 ? multiply<double> : multiply<float>)(how, factor, a, la, b, lb, added, d, lc);
+                                            return std::string();
+                                          });
 }
 
 } // extern "C"

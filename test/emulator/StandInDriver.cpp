@@ -1,8 +1,12 @@
-// Stands in for libcuda.so.1: memory is the host's, and kernels, which come as bitcode, run on the emulator when they are launched.
+// Stands in for libcuda.so.1: memory is the host's, and kernels, which come as bitcode, run on the emulator. What nothing orders is found
+// (Streams.h), printed, and fails the call.
 //
-//   ZORSE_EMULATOR_CHECK=1     watch every access; what is found is printed and fails the launch
-//   ZORSE_EMULATOR_DEVICES=n   so many GPUs, default 1
+//   ZORSE_EMULATOR_CHECK=1      watch every access of kernels
+//   ZORSE_EMULATOR_DEVICES=n    so many GPUs, default 1
+//   ZORSE_EMULATOR_DELAYS=seed  streams have threads that sleep at random, up to 2 ms; default: work is done when it is put on a stream
 #include "HostCode.h"
+#include "StandIn.h"
+#include "Streams.h"
 
 #include <algorithm>
 #include <cstdio>
@@ -36,11 +40,79 @@ struct Module {
   std::map<std::string, std::unique_ptr<Kernel>> kernels;
 };
 
+/// Allocations of a memory kind are the host's.
+std::map<uintptr_t, size_t> allocations;
+
+int allocate(void **address, size_t bytes) {
+  const size_t size = (bytes + 511) / 512 * 512;
+  *address = std::aligned_alloc(512, size);
+  if (!*address)
+    return kOutOfMemory;
+  std::lock_guard<std::mutex> lock(mutex);
+  allocations[uintptr_t(*address)] = size;
+  return 0;
+}
+
+int said(const std::string &finding) {
+  if (!finding.empty())
+    std::fprintf(stderr, "emulator: %s\n", finding.c_str());
+  return finding.empty() ? 0 : kLaunchFailed;
+}
+
+int release(uintptr_t address) {
+  size_t size = 0;
+  {
+    std::lock_guard<std::mutex> lock(mutex);
+    auto found = allocations.find(address);
+    if (found == allocations.end())
+      return kInvalidValue;
+    size = found->second;
+    allocations.erase(found);
+  }
+  const int result = said(forget(address, address + size));
+  std::free(reinterpret_cast<void *>(address));
+  return result;
+}
+
+Stream *streamOf(void *handle) { return static_cast<Stream *>(handle); }
+StreamEvent *eventOf(void *handle) { return static_cast<StreamEvent *>(handle); }
+
+/// A copy; host memory that is not an allocation here is no stream's business.
+int copy(const char *what, uintptr_t to, uintptr_t from, size_t bytes, void *stream) {
+  return zorseStandInPut(streamOf(stream), what, {{from, from + bytes, false}, {to, to + bytes, true}}, [=] {
+    std::memcpy(reinterpret_cast<void *>(to), reinterpret_cast<void *>(from), bytes);
+    return std::string();
+  });
+}
+template <typename T> int set(const char *what, uintptr_t to, T value, size_t count, void *stream) {
+  return zorseStandInPut(streamOf(stream), what, {{to, to + count * sizeof(T), true}}, [=] {
+    std::fill_n(reinterpret_cast<T *>(to), count, value);
+    return std::string();
+  });
+}
+
 } // namespace
+
+int zorse::emulator::zorseStandInPut(Stream *stream, const std::string &what, std::vector<Access> accesses, std::function<std::string()> run) {
+  {
+    std::lock_guard<std::mutex> lock(mutex);
+    accesses.erase(std::remove_if(accesses.begin(), accesses.end(),
+                                  [](const Access &access) {
+                                    auto next = allocations.upper_bound(access.begin);
+                                    return next == allocations.begin() || std::prev(next)->first + std::prev(next)->second < access.end;
+                                  }),
+                   accesses.end());
+  }
+  return said(put(stream, what, accesses, std::move(run)));
+}
 
 extern "C" {
 
-int cuInit(unsigned) { return 0; }
+int cuInit(unsigned) {
+  if (const char *seed = std::getenv("ZORSE_EMULATOR_DELAYS"))
+    runAtRandom(uint64_t(std::atoll(seed)), 2e-3);
+  return 0;
+}
 int cuDriverGetVersion(int *version) { return *version = 13000, 0; }
 int cuGetErrorName(int error, const char **text) {
   *text = error == kOutOfMemory    ? "CUDA_ERROR_OUT_OF_MEMORY"
@@ -66,32 +138,32 @@ int cuDevicePrimaryCtxRetain(void **context, int device) { return *context = rei
 int cuDevicePrimaryCtxRelease_v2(int) { return 0; }
 int cuCtxSetCurrent(void *) { return 0; }
 
-static int allocate(void **address, size_t bytes) {
-  *address = std::aligned_alloc(512, (bytes + 511) / 512 * 512);
-  return *address ? 0 : kOutOfMemory;
-}
-int cuMemAllocManaged(unsigned long long *address, size_t bytes, unsigned) { return allocate(reinterpret_cast<void **>(address), bytes); }
-int cuMemFree_v2(unsigned long long address) { return std::free(reinterpret_cast<void *>(address)), 0; }
+int cuMemAlloc_v2(unsigned long long *address, size_t bytes) { return allocate(reinterpret_cast<void **>(address), bytes); }
+int cuMemFree_v2(unsigned long long address) { return release(address); }
 int cuMemHostAlloc(void **address, size_t bytes, unsigned) { return allocate(address, bytes); }
-int cuMemFreeHost(void *address) { return std::free(address), 0; }
-int cuMemcpyHtoDAsync_v2(unsigned long long to, const void *from, size_t bytes, void *) {
-  return std::memcpy(reinterpret_cast<void *>(to), from, bytes), 0;
+int cuMemFreeHost(void *address) { return release(uintptr_t(address)); }
+int cuMemcpyHtoD_v2(unsigned long long to, const void *from, size_t bytes) { return copy("a write", to, uintptr_t(from), bytes, nullptr); }
+int cuMemcpyDtoH_v2(void *to, unsigned long long from, size_t bytes) { return copy("a read", uintptr_t(to), from, bytes, nullptr); }
+int cuMemcpy(unsigned long long to, unsigned long long from, size_t bytes) { return copy("a copy", to, from, bytes, nullptr); }
+int cuMemcpyHtoDAsync_v2(unsigned long long to, const void *from, size_t bytes, void *stream) {
+  return copy("a write", to, uintptr_t(from), bytes, stream);
 }
-int cuMemcpyDtoHAsync_v2(void *to, unsigned long long from, size_t bytes, void *) {
-  return std::memcpy(to, reinterpret_cast<void *>(from), bytes), 0;
+int cuMemcpyDtoHAsync_v2(void *to, unsigned long long from, size_t bytes, void *stream) { return copy("a read", uintptr_t(to), from, bytes, stream); }
+int cuMemcpyAsync(unsigned long long to, unsigned long long from, size_t bytes, void *stream) { return copy("a copy", to, from, bytes, stream); }
+int cuMemsetD8_v2(unsigned long long to, unsigned char value, size_t bytes) { return set("a fill", to, value, bytes, nullptr); }
+int cuMemsetD32_v2(unsigned long long to, unsigned value, size_t words) { return set("a fill", to, value, words, nullptr); }
+
+int cuStreamCreate(void **stream, unsigned) { return *stream = makeStream(), 0; }
+int cuStreamSynchronize(void *stream) { return said(synchronize(streamOf(stream))); }
+int cuStreamDestroy_v2(void *stream) { return destroyStream(streamOf(stream)), 0; }
+int cuStreamWaitEvent(void *stream, void *event, unsigned) { return said(wait(streamOf(stream), eventOf(event))); }
+int cuEventCreate(void **event, unsigned) { return *event = makeEvent(), 0; }
+int cuEventDestroy_v2(void *event) { return destroyEvent(eventOf(event)), 0; }
+int cuEventRecord(void *event, void *stream) { return said(record(eventOf(event), streamOf(stream))); }
+int cuEventSynchronize(void *event) { return said(synchronize(eventOf(event))); }
+int cuEventElapsedTime(float *milliseconds, void *from, void *to) {
+  return *milliseconds = float((secondsOf(eventOf(to)) - secondsOf(eventOf(from))) * 1e3), 0;
 }
-int cuMemcpyAsync(unsigned long long to, unsigned long long from, size_t bytes, void *) {
-  return std::memcpy(reinterpret_cast<void *>(to), reinterpret_cast<void *>(from), bytes), 0;
-}
-int cuMemsetD8Async(unsigned long long to, unsigned char value, size_t bytes, void *) {
-  return std::memset(reinterpret_cast<void *>(to), value, bytes), 0;
-}
-int cuMemsetD32Async(unsigned long long to, unsigned value, size_t words, void *) {
-  return std::fill_n(reinterpret_cast<unsigned *>(to), words, value), 0;
-}
-int cuStreamCreate(void **stream, unsigned) { return *stream = reinterpret_cast<void *>(uintptr_t(1)), 0; }
-int cuStreamSynchronize(void *) { return 0; }
-int cuStreamDestroy_v2(void *) { return 0; }
 
 /// The image is what code generation writes for "emu": modules of bitcode, each behind its length, and a length of 0 at the end.
 int cuModuleLoadDataEx(void **module, const void *image, unsigned, int *, void **) {
@@ -135,7 +207,7 @@ int cuModuleGetGlobal_v2(unsigned long long *address, size_t *bytes, void *modul
   *bytes = table.end - table.begin;
   return 0;
 }
-int cuLaunchKernel(void *function, unsigned gridX, unsigned, unsigned, unsigned blockX, unsigned, unsigned, unsigned, void *, void **parameters,
+int cuLaunchKernel(void *function, unsigned gridX, unsigned, unsigned, unsigned blockX, unsigned, unsigned, unsigned, void *stream, void **parameters,
                    void **) {
   const Kernel &kernel = *static_cast<Kernel *>(function);
   GridLaunch launch;
@@ -145,16 +217,28 @@ int cuLaunchKernel(void *function, unsigned gridX, unsigned, unsigned, unsigned 
   for (int64_t i = 0; i < 4 + operands; ++i)
     launch.parameters.push_back(*static_cast<uint64_t *>(parameters[i]));
   const auto rows = int64_t(launch.parameters[0]);
+  std::vector<Access> accesses;
   for (int64_t i = 0; i < operands; ++i) {
     const int64_t *reach = kernel.needs + 3 + 4 * i;
     const uint64_t begin = launch.parameters[size_t(4 + i)];
     launch.operands.push_back({begin, begin + uint64_t(reach[0] + reach[1] * rows), reach[3] != 0});
+    accesses.push_back({launch.operands.back().begin, launch.operands.back().end, reach[3] != 0});
   }
-  std::vector<std::string> findings = runGrid(*kernel.code, launch);
-  for (const std::string &finding : findings)
-    std::fprintf(stderr, "emulator: kernel %s: %s\n", kernel.name.c_str(), finding.c_str());
-  return findings.empty() ? 0 : kLaunchFailed;
+  return zorseStandInPut(streamOf(stream), "kernel " + kernel.name, accesses, [&kernel, launch] {
+    std::string all;
+    for (const std::string &finding : runGrid(*kernel.code, launch))
+      all += (all.empty() ? "kernel " : "\nemulator: kernel ") + kernel.name + ": " + finding;
+    return all;
+  });
 }
+
+// For tests.
+void zorseStandInHostAccess(const void *from, size_t bytes, int write) {
+  (void)said(accessByHost({uintptr_t(from), uintptr_t(from) + bytes, write != 0}));
+}
+void zorseStandInMutate(int mutation, uint64_t index) { mutate(Mutation(mutation), index); }
+uint64_t zorseStandInCalls(int mutation) { return calls(Mutation(mutation)); }
+void zorseStandInDelays(uint64_t seed, double most) { runAtRandom(seed, most); }
 
 } // extern "C"
 // NOLINTEND(performance-no-int-to-ptr)

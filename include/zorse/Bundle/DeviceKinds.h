@@ -14,11 +14,14 @@ struct DeviceKind {
   bool hostProcessors;   ///< it is threads of the host's processors: speeds are per thread, and messages take time from its computing.
   bool sharesHostMemory; ///< its memory is the host's: copies from and to the host are copies like others and need no queue of their own.
   bool asynchronous;     ///< it serves each of its queues by itself; false: threads of the host do, one for computing and one for all communication.
-  std::vector<std::string> transports; ///< that reach its memory: "local", "gloo"
+  std::vector<std::string> transports; ///< that it joins: "local", "gloo"
   /// Instruction sets that its code may be for, each running what those before it run, as LLVM names them; empty: not told apart.
   std::vector<std::string> architectures;
 
   bool joins(const std::string &transport) const;
+
+  /// Transports reach the memory of the host alone: its programs copy what it sends there, and what it receives from there.
+  bool stages() const { return !sharesHostMemory && !transports.empty(); }
 
   /// Whether a device that offers `offered` runs code for `code`. Of names that the table does not list nothing is known: they run each other.
   bool runs(const std::string &offered, const std::string &code) const;

@@ -140,8 +140,8 @@ struct MemoryUse {
   uint32_t cellsAlive = 0; ///< most cells between their forward and their backward at once
 };
 
-/// What a buffer is for.
-enum class Purpose : uint8_t { State, Gathered, Gradients, Activations, Workspace };
+/// What a buffer is for. Staging: images in host memory.
+enum class Purpose : uint8_t { State, Gathered, Gradients, Activations, Workspace, Staging };
 
 /// A buffer's life on the simulated clock, for pictures of memory over the step.
 struct BufferLife {

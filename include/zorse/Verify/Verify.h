@@ -26,6 +26,7 @@ enum class Code : uint8_t {
   Race,          ///< conflicting accesses are not ordered by the device's own queues and waits.
   Alias,         ///< two slots of one call overlap and one is written.
   Bounds,        ///< a region leaves its arena.
+  Reach,         ///< a transfer works on memory that transports do not reach.
   Limit,         ///< arenas exceed the device's memory.
   Alignment,     ///< a slot does not start on a multiple of 64 bytes.
   Size,          ///< a region is not as long as its value.
@@ -54,6 +55,8 @@ struct Finding {
 struct VerifyOptions {
   unsigned threads = 1;
   unsigned findingsPerDevice = 8; ///< a device's replay stops after as many.
+  /// By device: transports reach its host's memory alone (DeviceKind::stages), so transfers and collectives must work there. Empty: none.
+  std::vector<bool> staged;
 };
 
 /// Checks the programs of one step, run any number of times, in training and evaluation: matching, order, races, memory and values

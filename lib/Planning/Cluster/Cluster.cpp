@@ -1,5 +1,6 @@
 // What plans take from a cluster.
 #include "zorse/Planning/Cluster.h"
+#include "zorse/Bundle/DeviceKinds.h"
 
 #include <unordered_map>
 
@@ -8,7 +9,8 @@ using namespace zorse::planning;
 std::vector<zorse::step::PlanDevice> zorse::planning::planDevices(const Cluster &cluster, bundle::ElementType computeType) {
   std::vector<step::PlanDevice> devices;
   for (const ClusterDevice &device : cluster.devices)
-    devices.push_back({device.name, device.speed[speedIndex(computeType)], device.capacity(), cluster.nodes[device.node].name});
+    devices.push_back(
+        {device.name, device.speed[speedIndex(computeType)], device.capacity(), cluster.nodes[device.node].name, deviceKindOf(device.kind).stages()});
   return devices;
 }
 
@@ -43,6 +45,7 @@ bool zorse::planning::applyCluster(step::Plan &plan, const Cluster &cluster, bun
                (cluster.devices.size() > 12 ? ", ..." : "");
       continue;
     }
+    device.staged = deviceKindOf(it->second->kind).stages();
     if (device.speed <= 0)
       device.speed = it->second->speed[speedIndex(computeType)];
     if (device.memory == 0)

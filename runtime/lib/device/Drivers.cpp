@@ -27,9 +27,9 @@ Result<std::unique_ptr<QueuedDevice>> makeNull(const DeviceRequest &request) {
 }
 
 Result<std::unique_ptr<QueuedDevice>> makeCuda(const DeviceRequest &request) {
-  Result<std::unique_ptr<Device>> made = makeCudaDevice(request.name, request.ordinal);
-  if (made.failed())
-    return made.error();
+  Result<std::unique_ptr<QueuedDevice>> made = makeCudaDevice(request.name, request.ordinal);
+  if (made.failed() || request.share >= 1)
+    return made;
   return withThreads(makeThrottledDevice(std::move(*made), request.share));
 }
 

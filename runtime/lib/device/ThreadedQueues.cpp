@@ -1,13 +1,8 @@
 // Queues for devices whose calls block: a thread per worker.
 #include "QueueCounters.h"
-#include "zorse/runtime/Device.h"
+#include "WorkerThreads.h"
 
-#include <algorithm>
 #include <chrono>
-#include <deque>
-#include <list>
-#include <optional>
-#include <thread>
 
 using namespace zorse;
 using namespace zorse::runtime;
@@ -39,119 +34,36 @@ public:
       return internalError("the queues of " + description() + " are opened twice");
     observer_ = &observer;
     counters_ = std::make_unique<QueueCounters>(workers.size());
-    enqueued_.assign(workers.size(), 0);
-    for (uint32_t number : workers) {
-      auto found = std::find_if(workers_.begin(), workers_.end(), [&](const Worker &worker) { return worker.number == number; });
-      workerOf_.push_back(found != workers_.end() ? &*found : &workers_.emplace_back(number));
-    }
-    for (Worker &worker : workers_)
-      worker.thread = std::thread([this, &worker] { serve(worker); });
+    threads_.open(workers, [this](const WorkerThreads::Item &item, const Event *waits) { return serve(item, waits); });
     return Status::success();
   }
 
   Event enqueue(uint32_t queue, const Event *waits, size_t waitCount, const Work &work, uint64_t tag, bool notify) override {
-    Batch &batch = workerOf_[queue]->filling;
-    batch.waits.insert(batch.waits.end(), waits, waits + waitCount);
-    batch.items.push_back({work, tag, queue, uint32_t(waitCount), notify});
-    return {queue, ++enqueued_[queue]};
+    return threads_.enqueue(queue, waits, waitCount, work, tag, notify);
   }
-
-  void flush() override {
-    for (Worker &worker : workers_) {
-      if (worker.filling.items.empty())
-        continue;
-      {
-        std::lock_guard<std::mutex> lock(worker.mutex);
-        worker.ready.push_back(std::move(worker.filling));
-        worker.filling = std::move(worker.spare);
-        worker.spare = {};
-      }
-      worker.changed.notify_one();
-    }
-  }
+  void flush() override { threads_.flush(); }
 
   bool isDone(Event event) const override { return counters_->reached(event.queue, event.count); }
   uint64_t done(uint32_t queue) const override { return counters_->finished(queue); }
 
-  Status wait(Event event) override {
-    if (counters_->waitFor(event.queue, event.count))
-      return Status::success();
-    std::lock_guard<std::mutex> lock(failureMutex_);
-    return *failure_;
-  }
+  Status wait(Event event) override { return counters_->waitFor(event.queue, event.count) ? Status::success() : Status(failure_.get()); }
 
   void abort(const Error &why) override {
-    {
-      std::lock_guard<std::mutex> lock(failureMutex_);
-      if (!failure_)
-        failure_ = why;
-    }
+    failure_.keep(why);
     if (!counters_)
       return;
-    for (Worker &worker : workers_) {
-      std::lock_guard<std::mutex> lock(worker.mutex);
-      worker.stopped = true;
-      worker.changed.notify_one();
-    }
+    threads_.stop();
     counters_->stop();
   }
 
   void closeQueues() override {
     abort(internalError("the queues of " + description() + " are closed"));
-    for (Worker &worker : workers_)
-      if (worker.thread.joinable())
-        worker.thread.join();
+    threads_.join();
   }
 
 private:
-  struct Item {
-    Work work;
-    uint64_t tag;
-    uint32_t queue, waits;
-    bool notify;
-  };
-  struct Batch {
-    std::vector<Item> items;
-    std::vector<Event> waits; ///< of all items, in order
-  };
-  struct Worker {
-    explicit Worker(uint32_t number) : number(number) {}
-    const uint32_t number;
-    Batch filling;    ///< of the thread that enqueues
-    std::mutex mutex; ///< guards what follows
-    std::condition_variable changed;
-    std::deque<Batch> ready;
-    Batch spare; ///< memory of a batch that is done: no allocation in a step.
-    bool stopped = false;
-    std::thread thread;
-  };
-
-  void serve(Worker &worker) {
-    for (;;) {
-      Batch batch;
-      {
-        std::unique_lock<std::mutex> lock(worker.mutex);
-        worker.changed.wait(lock, [&] { return worker.stopped || !worker.ready.empty(); });
-        if (worker.stopped)
-          return;
-        batch = std::move(worker.ready.front());
-        worker.ready.pop_front();
-      }
-      const Event *waits = batch.waits.data();
-      for (const Item &item : batch.items) {
-        if (!runItem(item, waits))
-          return;
-        waits += item.waits;
-      }
-      batch.items.clear();
-      batch.waits.clear();
-      std::lock_guard<std::mutex> lock(worker.mutex);
-      worker.spare = std::move(batch);
-    }
-  }
-
   /// False: given up.
-  bool runItem(const Item &item, const Event *waits) {
+  bool serve(const WorkerThreads::Item &item, const Event *waits) {
     for (uint32_t i = 0; i < item.waits; ++i)
       if (!counters_->waitFor(waits[i].queue, waits[i].count))
         return false;
@@ -159,13 +71,7 @@ private:
       return false;
     double begin = item.notify ? now() : 0;
     if (Status status = std::visit([&](const auto &work) { return run(work); }, item.work); status.failed()) {
-      bool first = false;
-      {
-        std::lock_guard<std::mutex> lock(failureMutex_);
-        first = !failure_;
-        if (first)
-          failure_ = status.error();
-      }
+      const bool first = failure_.keep(status.error());
       abort(status.error());
       if (first)
         observer_->failed(item.tag, status.error());
@@ -196,11 +102,8 @@ private:
   std::unique_ptr<Device> device_; ///< outlives the threads: closeQueues().
   QueueObserver *observer_ = nullptr;
   std::unique_ptr<QueueCounters> counters_;
-  std::vector<uint64_t> enqueued_; ///< per queue
-  std::list<Worker> workers_;
-  std::vector<Worker *> workerOf_; ///< per queue
-  std::mutex failureMutex_;
-  std::optional<Error> failure_;
+  FirstFailure failure_;
+  WorkerThreads threads_;
 };
 
 } // namespace

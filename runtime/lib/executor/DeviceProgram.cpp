@@ -81,12 +81,13 @@ Result<std::unique_ptr<DeviceProgram>> DeviceProgram::create(const Bundle &bundl
 }
 
 void DeviceProgram::group(bool threadPerQueue) {
-  const bool sharesHostMemory = deviceKindOf(bundle.devices[index].kind).sharesHostMemory;
+  const DeviceKind &kind = deviceKindOf(bundle.devices[index].kind);
+  threadPerQueue |= kind.asynchronous;
   uint32_t next = 2;
   for (const bundle::Queue &queue : program.queues()) {
     // Handing a copy of a few bytes to another thread and back costs more than the copy.
-    bool compute =
-        queue.kind() == bundle::COMPUTE || (sharesHostMemory && (queue.kind() == bundle::HOST_TO_DEVICE || queue.kind() == bundle::DEVICE_TO_HOST));
+    bool compute = queue.kind() == bundle::COMPUTE ||
+                   (kind.sharesHostMemory && (queue.kind() == bundle::HOST_TO_DEVICE || queue.kind() == bundle::DEVICE_TO_HOST));
     workers.push_back(compute ? 0 : threadPerQueue ? next++ : 1);
   }
   workerEntries.resize(next);

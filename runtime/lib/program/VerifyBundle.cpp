@@ -1,4 +1,5 @@
 // The compiler verifies what it writes; a bundle that comes from elsewhere, or was changed together with its checksums, is verified where it runs.
+#include "zorse/Bundle/DeviceKinds.h"
 #include "zorse/Verify/Verify.h"
 #include "zorse/runtime/Bundle.h"
 
@@ -13,7 +14,10 @@ Status zorse::runtime::verifyBundle(const Bundle &bundle, unsigned threads) {
   std::optional<verify::PlanView> plan = verify::readPlanView(bundle.plan, error);
   if (!plan)
     return wrong("plan.json: " + error);
-  std::vector<verify::Finding> findings = verify::verifyPrograms(bundle.summary, bundle.bodies, *plan, bundle.programs, {threads, 1});
+  verify::VerifyOptions options{threads, 1, {}};
+  for (const BundleDevice &device : bundle.devices)
+    options.staged.push_back(deviceKindOf(device.kind).stages());
+  std::vector<verify::Finding> findings = verify::verifyPrograms(bundle.summary, bundle.bodies, *plan, bundle.programs, options);
   if (findings.empty())
     return Status::success();
   std::string more = findings.size() == 1 ? "" : " (and " + std::to_string(findings.size() - 1) + " more)";

@@ -1,8 +1,8 @@
 #include "BlasLt.h"
 
-#include <tuple>
+#include "LibraryFunctions.h"
 
-#include <dlfcn.h>
+#include <tuple>
 
 using namespace zorse::runtime;
 using namespace zorse::runtime::cuda;
@@ -65,15 +65,9 @@ Result<Api> load() {
                      "; install CUDA's libraries, or the Python package nvidia-cublas and put its folder into LD_LIBRARY_PATH");
   Api api;
   std::string missing;
-// NOLINTBEGIN(bugprone-macro-parentheses): a type
-#define ZORSE_LOAD(name, parameters)                                                                                                                 \
-  if (void *found = ::dlsym(library, #name))                                                                                                         \
-    api.name = reinterpret_cast<int(*) parameters>(found);                                                                                           \
-  else                                                                                                                                               \
-    missing += (missing.empty() ? "" : ", ") + std::string(#name);
+#define ZORSE_LOAD(name, parameters) findFunction(library, #name, api.name, missing);
   ZORSE_BLAS_FUNCTIONS(ZORSE_LOAD)
 #undef ZORSE_LOAD
-  // NOLINTEND(bugprone-macro-parentheses)
   api.cublasLtGetVersion = reinterpret_cast<size_t (*)()>(::dlsym(library, "cublasLtGetVersion"));
   if (!missing.empty())
     return userError("cuBLASLt has no " + missing + ": install another version");

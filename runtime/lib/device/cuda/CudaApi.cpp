@@ -1,6 +1,6 @@
 #include "CudaApi.h"
 
-#include <dlfcn.h>
+#include "LibraryFunctions.h"
 
 using namespace zorse::runtime;
 using namespace zorse::runtime::cuda;
@@ -24,15 +24,9 @@ static Result<CudaApi> load() {
     return userError(std::string("CUDA devices need NVIDIA's driver: ") + ::dlerror());
   CudaApi api;
   std::string missing;
-// NOLINTBEGIN(bugprone-macro-parentheses): a type
-#define ZORSE_LOAD(name, parameters)                                                                                                                 \
-  if (void *found = ::dlsym(library, #name))                                                                                                         \
-    api.name = reinterpret_cast<CUresult(*) parameters>(found);                                                                                      \
-  else                                                                                                                                               \
-    missing += (missing.empty() ? "" : ", ") + std::string(#name);
+#define ZORSE_LOAD(name, parameters) findFunction(library, #name, api.name, missing);
   ZORSE_CUDA_FUNCTIONS(ZORSE_LOAD)
 #undef ZORSE_LOAD
-  // NOLINTEND(bugprone-macro-parentheses)
   if (!missing.empty())
     return userError("libcuda.so.1 has no " + missing + ": install a newer driver of NVIDIA (11.0 or later)");
   if (CUresult result = api.cuInit(0); result != kSuccess)

@@ -14,13 +14,14 @@ using CUresult = int;
 using CUdevice = int;
 using CUcontext = void *;
 using CUstream = void *;
+using CUevent = void *;
 using CUmodule = void *;
 using CUfunction = void *;
 using CUdeviceptr = unsigned long long;
 
 inline constexpr CUresult kSuccess = 0, kOutOfMemory = 2;
-inline constexpr unsigned kAttachGlobal = 1, kStreamNonBlocking = 1, kHostAllocPortable = 1;
-inline constexpr int kComputeCapabilityMajor = 75, kComputeCapabilityMinor = 76, kManagedMemory = 83, kConcurrentManagedAccess = 89;
+inline constexpr unsigned kStreamNonBlocking = 1, kHostAllocPortable = 1, kEventBlockingSync = 1;
+inline constexpr int kComputeCapabilityMajor = 75, kComputeCapabilityMinor = 76;
 
 // name in the library, result, parameters
 #define ZORSE_CUDA_FUNCTIONS(F)                                                                                                                      \
@@ -36,18 +37,27 @@ inline constexpr int kComputeCapabilityMajor = 75, kComputeCapabilityMinor = 76,
   F(cuDevicePrimaryCtxRetain, (CUcontext * context, CUdevice device))                                                                                \
   F(cuDevicePrimaryCtxRelease_v2, (CUdevice device))                                                                                                 \
   F(cuCtxSetCurrent, (CUcontext context))                                                                                                            \
-  F(cuMemAllocManaged, (CUdeviceptr * address, size_t bytes, unsigned flags))                                                                        \
+  F(cuMemAlloc_v2, (CUdeviceptr * address, size_t bytes))                                                                                            \
   F(cuMemFree_v2, (CUdeviceptr address))                                                                                                             \
   F(cuMemHostAlloc, (void **address, size_t bytes, unsigned flags))                                                                                  \
   F(cuMemFreeHost, (void *address))                                                                                                                  \
   F(cuMemcpyHtoDAsync_v2, (CUdeviceptr to, const void *from, size_t bytes, CUstream stream))                                                         \
   F(cuMemcpyDtoHAsync_v2, (void *to, CUdeviceptr from, size_t bytes, CUstream stream))                                                               \
+  F(cuMemcpyHtoD_v2, (CUdeviceptr to, const void *from, size_t bytes))                                                                               \
+  F(cuMemcpyDtoH_v2, (void *to, CUdeviceptr from, size_t bytes))                                                                                     \
+  F(cuMemcpy, (CUdeviceptr to, CUdeviceptr from, size_t bytes))                                                                                      \
+  F(cuMemsetD8_v2, (CUdeviceptr to, unsigned char value, size_t bytes))                                                                              \
+  F(cuMemsetD32_v2, (CUdeviceptr to, unsigned value, size_t words))                                                                                  \
   F(cuMemcpyAsync, (CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream stream))                                                                \
-  F(cuMemsetD8Async, (CUdeviceptr to, unsigned char value, size_t bytes, CUstream stream))                                                           \
-  F(cuMemsetD32Async, (CUdeviceptr to, unsigned value, size_t words, CUstream stream))                                                               \
   F(cuStreamCreate, (CUstream * stream, unsigned flags))                                                                                             \
   F(cuStreamSynchronize, (CUstream stream))                                                                                                          \
   F(cuStreamDestroy_v2, (CUstream stream))                                                                                                           \
+  F(cuStreamWaitEvent, (CUstream stream, CUevent event, unsigned flags))                                                                             \
+  F(cuEventCreate, (CUevent * event, unsigned flags))                                                                                                \
+  F(cuEventDestroy_v2, (CUevent event))                                                                                                              \
+  F(cuEventRecord, (CUevent event, CUstream stream))                                                                                                 \
+  F(cuEventSynchronize, (CUevent event))                                                                                                             \
+  F(cuEventElapsedTime, (float *milliseconds, CUevent from, CUevent to))                                                                             \
   F(cuModuleLoadDataEx, (CUmodule * module, const void *image, unsigned count, int *options, void **values))                                         \
   F(cuModuleUnload, (CUmodule module))                                                                                                               \
   F(cuModuleGetFunction, (CUfunction * function, CUmodule module, const char *name))                                                                 \

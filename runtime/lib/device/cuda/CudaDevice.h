@@ -1,4 +1,4 @@
-// A GPU of NVIDIA. The driver and cuBLASLt are loaded at run time. Calls block: withThreads gives it queues.
+// A GPU of NVIDIA. The driver and cuBLASLt are loaded at run time. Queues are streams (StreamQueues.h).
 #pragma once
 
 #include "zorse/runtime/Device.h"
@@ -9,7 +9,7 @@
 namespace zorse::runtime {
 
 /// \param ordinal  which of the machine's GPUs; modulo their number, so that several devices of a cluster may share one.
-Result<std::unique_ptr<Device>> makeCudaDevice(const std::string &name, int ordinal);
+Result<std::unique_ptr<QueuedDevice>> makeCudaDevice(const std::string &name, int ordinal);
 
 /// "sm_80" of the machine's first GPU; "emu" of the emulator; "none" where there is no GPU.
 std::string cudaArchitecture();

@@ -1,0 +1,264 @@
+// Copies between a device and its host, for devices whose transports reach the memory of the host alone.
+//
+//   task -> Copy to the host -> Send                         Receive -> Copy to the device -> task
+//   owner's shard -> Copy to the host -> AllGather -> Copy to the device of what it does not own
+//   accumulator -> Copy to the host -> ReduceScatter -> Copy to the device of its shard
+//
+// The halves of transfers and collectives of such a device work on images in pinned memory. Copies are entries like others, on the queues between
+// device and host, so they overlap with computing and with transfers of other values.
+
+#include "Expansion.h"
+
+#include <algorithm>
+#include <map>
+
+using namespace zorse::step;
+
+namespace {
+
+namespace bundle = zorse::bundle;
+
+class Stager {
+public:
+  explicit Stager(Expansion &x) : x(x), transfers(static_cast<uint32_t>(x.ops.size())) {}
+
+  void run() {
+    before = lists(/*incoming=*/true);
+    after = lists(/*incoming=*/false);
+    for (uint32_t op = 0; op < transfers; ++op)
+      if (x.ops[op].work != Work::Fixed)
+        for (uint32_t h = x.ops[op].halves.begin; h < x.ops[op].halves.end; ++h)
+          if (uint32_t d = deviceOf(h); x.plan.devices[d].staged)
+            stage(op, h, d);
+    for (const auto &[key, copies] : made)
+      order(key.first, key.second, copies);
+    if (x.lean)
+      moveTouches();
+  }
+
+private:
+  struct Copies {
+    std::vector<uint32_t> out, in; ///< ops
+  };
+
+  Expansion &x;
+  const uint32_t transfers; ///< ops below may be transfers
+  std::vector<std::vector<uint32_t>> before, after;
+  std::map<std::pair<uint32_t, uint32_t>, Copies> made; ///< by op and device
+
+  uint32_t deviceOf(uint32_t half) const { return x.halfQueues[half] / kQueues; }
+
+  std::vector<std::vector<uint32_t>> lists(bool incoming) const {
+    std::vector<std::vector<uint32_t>> all(transfers);
+    for (auto [from, to] : x.edges)
+      incoming ? all[to].push_back(from) : all[from].push_back(to);
+    return all;
+  }
+
+  // ---- Images and copies.
+
+  uint32_t image(uint32_t device, uint64_t bytes) {
+    const uint32_t buffer = x.addBuffer(device, bytes, Purpose::Staging);
+    x.buffers[buffer].memory = bundle::PINNED_HOST;
+    return buffer;
+  }
+
+  void copy(uint32_t op, uint32_t device, bool out, bundle::Phase phase, Region from, Region to, Value value, uint64_t bytes) {
+    if (bytes == 0)
+      return;
+    const uint64_t priority = x.ops[op].priority;
+    const uint32_t made = x.addOp(x.costs->load(device, bytes), 0, 0, 0);
+    x.ops[made].priority = priority;
+    Entry &entry = x.addHalf(device, out ? kReport : kLoad, EntryKind::Copy, phase);
+    entry.region = from;
+    entry.to = to;
+    entry.value = value;
+    Copies &copies = this->made[{op, device}];
+    (out ? copies.out : copies.in).push_back(made);
+  }
+
+  static Region inside(uint32_t buffer, uint64_t offset, uint64_t bytes) { return bytes ? region(buffer, offset, bytes) : Region{}; }
+
+  void stage(uint32_t op, uint32_t half, uint32_t device) {
+    switch (x.ops[op].work) {
+    case Work::Transfer:
+      return stageTransfer(op, half, device);
+    case Work::Gather:
+      return stageGather(op, half, device);
+    case Work::Scatter:
+      return stageReduction(op, half, device);
+    case Work::Sum:
+      return stageSum(op, half, device);
+    default:
+      return;
+    }
+  }
+
+  // Of a lean expansion there are no entries; regions are then left out, and sizes follow from the op.
+
+  bundle::Phase phaseOf(uint32_t half) const { return x.lean ? bundle::FORWARD : x.graph.entries[half].phase; }
+
+  void stageTransfer(uint32_t op, uint32_t half, uint32_t device) {
+    const bool sends = x.halfQueues[half] % kQueues == kSend;
+    const auto bytes = static_cast<uint64_t>(x.ops[op].bytes);
+    const uint32_t buffer = image(device, bytes);
+    const Region host = inside(buffer, 0, bytes);
+    Region there;
+    Value value;
+    if (!x.lean) {
+      there = x.graph.entries[half].region;
+      value = x.graph.entries[half].value;
+      x.graph.entries[half].region = host;
+    }
+    copy(op, device, sends, phaseOf(half), sends ? there : host, sends ? host : there, value, bytes);
+  }
+
+  /// What a device has to do with a group's collective.
+  struct Part {
+    bool whole = false;         ///< it reads, or contributes, all of it
+    int64_t begin = 0, end = 0; ///< elements that it owns
+    int64_t elements = 0;
+    uint64_t size = 0; ///< of an element
+    uint32_t group = 0;
+    uint64_t bytes(int64_t count) const { return static_cast<uint64_t>(count) * size; }
+  };
+  Part partOf(uint32_t op, uint32_t device) const {
+    const Collective &collective = x.graph.collectives[x.ops[op].from];
+    Part part;
+    part.group = collective.group;
+    part.elements = x.summary.groups(static_cast<int>(collective.group)).elements();
+    part.size = elementBytes(collective.type);
+    part.whole = std::find(collective.members.begin(), collective.members.end(), device) != collective.members.end();
+    for (const auto &shard : collective.shards)
+      if (shard.device == device)
+        part.begin = shard.begin, part.end = shard.end;
+    return part;
+  }
+
+  /// An image of the whole group, or of the shard alone; `half` works on it. \returns where elements [begin, end) of the image lie
+  auto imageOf(const Part &part, uint32_t half, uint32_t device, Region &whole, Region &shard) {
+    const int64_t first = part.whole ? 0 : part.begin, count = part.whole ? part.elements : part.end - part.begin;
+    const uint32_t buffer = image(device, part.bytes(count));
+    auto at = [=](int64_t begin, int64_t end) { return inside(buffer, part.bytes(begin - first), part.bytes(end - begin)); };
+    if (!x.lean) {
+      Entry &entry = x.graph.entries[half];
+      whole = entry.region;
+      shard = entry.to;
+      entry.region = part.whole ? at(0, part.elements) : Region{};
+      entry.to = at(part.begin, part.end);
+    }
+    return at;
+  }
+
+  void stageGather(uint32_t op, uint32_t half, uint32_t device) {
+    const Part part = partOf(op, device);
+    Region whole, shard;
+    const auto at = imageOf(part, half, device, whole, shard);
+    Value value = x.lean ? Value{} : x.graph.entries[half].value;
+    const bundle::Phase phase = phaseOf(half);
+    auto extent = [&](int64_t begin, int64_t end) {
+      value.begin = begin;
+      value.end = end;
+      return value;
+    };
+    copy(op, device, true, phase, shard, at(part.begin, part.end), extent(part.begin, part.end), part.bytes(part.end - part.begin));
+    if (!part.whole)
+      return;
+    auto comesIn = [&](int64_t begin, int64_t end) {
+      Region to = whole;
+      to.offset += part.bytes(begin);
+      to.bytes = part.bytes(end - begin);
+      copy(op, device, false, phase, at(begin, end), to, extent(begin, end), to.bytes);
+    };
+    const bool owns = part.begin < part.end;
+    comesIn(0, owns ? part.begin : part.elements);
+    if (owns)
+      comesIn(part.end, part.elements);
+  }
+
+  void stageReduction(uint32_t op, uint32_t half, uint32_t device) {
+    const Part part = partOf(op, device);
+    Region whole, shard;
+    const auto at = imageOf(part, half, device, whole, shard);
+    const bundle::Phase phase = phaseOf(half);
+    if (part.whole)
+      copy(op, device, true, phase, whole, at(0, part.elements), {bundle::Value::GRADIENTS, part.group, 0, 0, part.elements, 0},
+           part.bytes(part.elements));
+    copy(op, device, false, phase, at(part.begin, part.end), shard, {bundle::Value::REDUCED_GRADIENTS, part.group, 0, part.begin, part.end, 0},
+         part.bytes(part.end - part.begin));
+  }
+
+  void stageSum(uint32_t op, uint32_t half, uint32_t device) {
+    const auto bytes = static_cast<uint64_t>(x.ops[op].bytes);
+    const Region host = inside(image(device, bytes), 0, bytes);
+    Region there;
+    if (!x.lean) {
+      there = x.graph.entries[half].region;
+      x.graph.entries[half].region = host;
+    }
+    copy(op, device, true, phaseOf(half), there, host, {bundle::Value::SUMS, 0, 0, 0, 0, 0}, bytes);
+    copy(op, device, false, phaseOf(half), host, there, {bundle::Value::GLOBAL_SUM, 0, 0, 0, 0, 0}, bytes);
+  }
+
+  // ---- Order.
+
+  bool isOn(uint32_t op, uint32_t device) const {
+    for (uint32_t h = x.ops[op].halves.begin; h < x.ops[op].halves.end; ++h)
+      if (deviceOf(h) == device)
+        return true;
+    return false;
+  }
+
+  /// Whether an op, or what a barrier stands for, is of the device. Barriers stand between tasks of one device and collectives.
+  bool concerns(uint32_t op, uint32_t device, const std::vector<std::vector<uint32_t>> &beyond) const {
+    if (x.ops[op].halves.size() != 0)
+      return isOn(op, device);
+    return std::any_of(beyond[op].begin(), beyond[op].end(), [&](uint32_t other) { return isOn(other, device); });
+  }
+
+  /// What this device does before the transfer comes before its copies to the host, and what it does after it follows its copies from there.
+  void order(uint32_t op, uint32_t device, const Copies &copies) {
+    for (uint32_t out : copies.out) {
+      x.addEdge(out, op);
+      for (uint32_t earlier : before[op]) {
+        if (!concerns(earlier, device, before))
+          continue;
+        auto staged = made.find({earlier, device});
+        if (staged == made.end() || staged->second.in.empty())
+          x.addEdge(earlier, out);
+        else
+          for (uint32_t in : staged->second.in)
+            x.addEdge(in, out);
+      }
+    }
+    for (uint32_t in : copies.in) {
+      x.addEdge(op, in);
+      for (uint32_t later : after[op])
+        if (concerns(later, device, after))
+          x.addEdge(in, later);
+    }
+  }
+
+  /// Memory of the device is touched by the copies instead of by the transfer.
+  void moveTouches() {
+    const size_t count = x.touches.size();
+    for (size_t i = 0; i < count; ++i) {
+      auto [op, buffer] = x.touches[i];
+      auto staged = made.find({op, x.buffers[buffer].device});
+      if (staged == made.end())
+        continue;
+      std::vector<uint32_t> all = staged->second.out;
+      all.insert(all.end(), staged->second.in.begin(), staged->second.in.end());
+      x.touches[i].first = all.front();
+      for (size_t k = 1; k < all.size(); ++k)
+        x.touches.push_back({all[k], buffer});
+    }
+  }
+};
+
+} // namespace
+
+void zorse::step::stageTransfers(Expansion &x) {
+  if (std::any_of(x.plan.devices.begin(), x.plan.devices.end(), [](const PlanDevice &device) { return device.staged; }))
+    Stager(x).run();
+}

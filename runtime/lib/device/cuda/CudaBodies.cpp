@@ -1,0 +1,190 @@
+#include "CudaBodies.h"
+
+#include "bundle.pb.h"
+#include "zorse/Bundle/DeviceKinds.h"
+#include "zorse/runtime/abi/CudaAbi.h"
+
+#include <fstream>
+#include <iterator>
+
+using namespace zorse;
+using namespace zorse::runtime;
+using namespace zorse::runtime::cuda;
+
+static Linear linear(const bundle::Extent &extent) { return {extent.fixed(), extent.per_row()}; }
+static Place place(const bundle::Pointer &pointer) { return {pointer.slot(), {pointer.fixed(), pointer.per_row()}}; }
+
+Result<std::unique_ptr<CudaBodies>> CudaBodies::create(const CudaApi &cuda, const std::string &arch) {
+  std::unique_ptr<CudaBodies> made(new CudaBodies(cuda, arch));
+  Result<std::unique_ptr<BlasLt>> blas = BlasLt::create();
+  if (blas.failed())
+    return blas.error();
+  made->blas_ = std::move(*blas);
+  return made;
+}
+
+CudaBodies::~CudaBodies() {
+  for (CUmodule module : modules_)
+    cuda_.cuModuleUnload(module);
+}
+
+/// Whether what a body accumulates into is added to, or overwritten by its first contribution.
+static bool adds(uint32_t slot, const BodyArguments &arguments) { return !arguments.overwrite || !arguments.overwrite[slot]; }
+
+Status CudaBodies::load(const bundle::BodyLibrary &library, const std::string &kernelDirectory) {
+  if (!findDeviceKind("cuda")->runs(arch_, library.arch()))
+    return userError("the bundle's kernels are for " + library.arch() + ", this GPU is " + arch_ + "; compile for it (arch: " + arch_ +
+                     " in the cluster file)");
+  const std::string folder = kernelDirectory + "/" + library.arch() + "/";
+  for (const std::string &object : library.objects()) {
+    const std::string path = folder + object;
+    std::ifstream file(path, std::ios::binary);
+    std::string image((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
+    if (!file)
+      return userError("kernel object '" + path + "' cannot be read");
+    CUmodule module = nullptr;
+    if (Status status = cuda_.check("cuModuleLoadDataEx", cuda_.cuModuleLoadDataEx(&module, image.c_str(), 0, nullptr, nullptr)); status.failed())
+      return userError("kernel object '" + path + "' cannot be loaded: " + status.message());
+    modules_.push_back(module);
+  }
+  for (const bundle::Body &body : library.bodies()) {
+    std::vector<Launch> &launches = bodies_.emplace_back();
+    for (const bundle::Launch &launch : body.launches())
+      if (Status status = prepare(body, launch, launches.emplace_back()); status.failed())
+        return userError("body '" + body.name() + "': " + status.message());
+  }
+  return Status::success();
+}
+
+Status CudaBodies::launch(uint32_t index, const BodyArguments &arguments, CUstream stream) {
+  if (index >= bodies_.size())
+    return internalError("body " + std::to_string(index) + " of " + std::to_string(bodies_.size()) + " is called");
+  std::lock_guard<std::mutex> lock(mutex_);
+  for (const Launch &launch : bodies_[index]) {
+    if (Status status = launch.function ? launchKernel(launch, arguments, stream) : launchProduct(launch, arguments, stream); status.failed())
+      return status;
+    launches_.fetch_add(1, std::memory_order_relaxed);
+  }
+  return Status::success();
+}
+
+CUfunction CudaBodies::findFunction(const std::string &symbol) const {
+  for (CUmodule module : modules_) {
+    CUfunction function = nullptr;
+    if (cuda_.cuModuleGetFunction(&function, module, symbol.c_str()) == kSuccess)
+      return function;
+  }
+  return nullptr;
+}
+
+/// What a kernel touches must lie in the slots that the body names, for every number of rows (KernelAbi.h).
+Status CudaBodies::checkNeeds(const bundle::Body &body, const bundle::KernelLaunch &kernel) {
+  std::vector<int64_t> needs;
+  for (CUmodule module : modules_) {
+    CUdeviceptr address = 0;
+    size_t bytes = 0;
+    if (cuda_.cuModuleGetGlobal_v2(&address, &bytes, module, (kernel.symbol() + "_needs").c_str()) != kSuccess)
+      continue;
+    needs.resize(bytes / 8);
+    if (Status status = cuda_.check("cuMemcpyDtoH", cuda_.cuMemcpyDtoH_v2(needs.data(), address, needs.size() * 8)); status.failed())
+      return status;
+  }
+  const std::string what = "kernel '" + kernel.symbol() + "': ";
+  const size_t operands = size_t(kernel.operands_size());
+  if (needs.size() != 3 + 4 * operands || needs[0] != int64_t(operands))
+    return userError(what + "does not say what it touches, or has other operands than the body; compile the model again");
+  if (needs[1] != kernel.points().fixed() || needs[2] != kernel.points().per_row())
+    return userError(what + "is made for another number of points than the body gives it; compile the model again");
+  for (size_t i = 0; i < operands; ++i) {
+    const bundle::Pointer &at = kernel.operands(int(i));
+    const bundle::Slot &slot = body.slots(int(at.slot()));
+    const int64_t fixed = at.fixed() + needs[3 + 4 * i], perRow = at.per_row() + needs[4 + 4 * i];
+    if (at.fixed() < 0 || at.per_row() < 0 || perRow > slot.bytes().per_row() || fixed + perRow > slot.bytes().fixed() + slot.bytes().per_row())
+      return userError(what + "operand " + std::to_string(i) + " reaches outside slot '" + slot.name() + "'; compile the model again");
+    if (needs[6 + 4 * i] && slot.mode() == bundle::READ && slot.kind() != bundle::WORKSPACE)
+      return userError(what + "writes slot '" + slot.name() + "', which the body only reads; compile the model again");
+  }
+  return Status::success();
+}
+
+Status CudaBodies::prepare(const bundle::Body &body, const bundle::Launch &from, Launch &out) {
+  auto inside = [&](const bundle::Pointer &at) { return at.slot() < uint32_t(body.slots_size()); };
+  if (from.has_kernel()) {
+    const bundle::KernelLaunch &kernel = from.kernel();
+    out.function = findFunction(kernel.symbol());
+    if (!out.function)
+      return userError("kernel '" + kernel.symbol() + "' is in none of the bundle's kernel objects");
+    for (const bundle::Pointer &at : kernel.operands()) {
+      if (!inside(at))
+        return userError("slot " + std::to_string(at.slot()) + " of " + std::to_string(body.slots_size()) + " is named");
+      out.operands.push_back(place(at));
+    }
+    for (uint32_t operand : kernel.accumulates()) {
+      if (operand >= 64 || operand >= out.operands.size())
+        return userError("operand " + std::to_string(operand) + " is added to and does not exist");
+      out.accumulates |= uint64_t(1) << operand;
+    }
+    out.points = linear(kernel.points());
+    out.threads = kernel.threads();
+    out.perThread = kernel.per_thread();
+    if (out.threads == 0 || out.threads > 1024 || out.threads % 32 || out.perThread == 0)
+      return userError("kernel '" + kernel.symbol() + "' has blocks of " + std::to_string(out.threads) + " threads with " +
+                       std::to_string(out.perThread) + " points each, which no GPU runs");
+    return checkNeeds(body, kernel);
+  }
+  if (!from.has_product())
+    return userError(from.has_library() ? "library routine '" + from.library().name() + "' has no code for GPUs"
+                                        : "holds a launch that this runtime does not know; compile the model again");
+  const bundle::MatrixProduct &product = from.product();
+  auto typeOf = [](bundle::ElementType type) {
+    return type == bundle::F32 ? kF32 : type == bundle::F64 ? kF64 : type == bundle::BF16 ? kBF16 : type == bundle::F16 ? kF16 : -1;
+  };
+  out.product.typeOfC = typeOf(product.type());
+  out.product.typeOfOperands = product.operand_type() == bundle::ELEMENT_TYPE_UNSPECIFIED ? out.product.typeOfC : typeOf(product.operand_type());
+  if (out.product.typeOfC < 0 || out.product.typeOfOperands < 0)
+    return userError("a product of elements of type " + bundle::ElementType_Name(product.type()));
+  out.product.transposeA = product.transpose_a(), out.product.transposeB = product.transpose_b();
+  out.product.lda = product.lda(), out.product.ldb = product.ldb(), out.product.ldc = product.ldc();
+  out.product.strideA = product.batch_stride_a(), out.product.strideB = product.batch_stride_b(), out.product.strideC = product.batch_stride_c();
+  out.m = linear(product.m()), out.n = linear(product.n()), out.k = linear(product.k());
+  out.batch = product.has_batch() ? linear(product.batch()) : Linear{1, 0};
+  out.alpha = product.alpha();
+  for (const bundle::Pointer *at : {&product.a(), &product.b(), &product.c()}) {
+    if (!inside(*at))
+      return userError("slot " + std::to_string(at->slot()) + " of " + std::to_string(body.slots_size()) + " is named");
+    out.operands.push_back(place(*at));
+  }
+  out.accumulates = product.accumulates();
+  return Status::success();
+}
+
+Status CudaBodies::launchKernel(const Launch &launch, const BodyArguments &arguments, CUstream stream) {
+  uint64_t leading[abi::kCudaLeadingParameters] = {uint64_t(arguments.rows), 0, uint64_t(arguments.sampleBase), arguments.instanceBase};
+  addresses_.clear();
+  for (size_t i = 0; i < launch.operands.size(); ++i) {
+    addresses_.push_back(resolve(launch.operands[i], arguments).value);
+    if (launch.accumulates >> i & 1 && adds(launch.operands[i].slot, arguments))
+      leading[1] |= uint64_t(1) << i;
+  }
+  parameters_.clear();
+  for (uint64_t &value : leading)
+    parameters_.push_back(&value);
+  for (uint64_t &value : addresses_)
+    parameters_.push_back(&value);
+  const int64_t perBlock = int64_t(launch.threads) * launch.perThread, blocks = (launch.points.at(arguments.rows) + perBlock - 1) / perBlock;
+  if (blocks == 0)
+    return Status::success();
+  if (blocks > INT32_MAX)
+    return userError("a launch of " + std::to_string(blocks) + " blocks is more than a GPU takes; use smaller micro-batches");
+  return cuda_.check("cuLaunchKernel",
+                     cuda_.cuLaunchKernel(launch.function, unsigned(blocks), 1, 1, launch.threads, 1, 1, 0, stream, parameters_.data(), nullptr));
+}
+
+Status CudaBodies::launchProduct(const Launch &launch, const BodyArguments &arguments, CUstream stream) {
+  BlasProduct product = launch.product;
+  product.m = launch.m.at(arguments.rows), product.n = launch.n.at(arguments.rows), product.k = launch.k.at(arguments.rows);
+  product.batch = launch.batch.at(arguments.rows);
+  const double beta = launch.accumulates && adds(launch.operands[2].slot, arguments) ? 1 : 0;
+  return blas_->multiply(product, launch.alpha, resolve(launch.operands[0], arguments).value, resolve(launch.operands[1], arguments).value, beta,
+                         resolve(launch.operands[2], arguments).value, stream);
+}

@@ -1,0 +1,81 @@
+// The bodies of a bundle's library, as launches on a stream.
+#pragma once
+
+#include "BlasLt.h"
+#include "CudaApi.h"
+#include "zorse/runtime/Device.h"
+
+#include <atomic>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+namespace zorse::bundle {
+class KernelLaunch;
+class Launch;
+} // namespace zorse::bundle
+
+namespace zorse::runtime::cuda {
+
+struct Linear { ///< fixed + perRow * rows
+  int64_t fixed = 0, perRow = 0;
+  int64_t at(int64_t rows) const { return fixed + perRow * rows; }
+};
+struct Place { ///< in a slot of a body
+  uint32_t slot = 0;
+  Linear offset;
+};
+
+/// Calls are made with the device's context current.
+class CudaBodies {
+public:
+  /// \param arch  what the device runs. `cuda` outlives this object.
+  static Result<std::unique_ptr<CudaBodies>> create(const CudaApi &cuda, const std::string &arch);
+  ~CudaBodies();
+
+  /// As Device::loadBodies.
+  Status load(const bundle::BodyLibrary &library, const std::string &kernelDirectory);
+
+  /// Puts the launches of a body on a stream, one body at a time. Does not wait for them.
+  Status launch(uint32_t index, const BodyArguments &arguments, CUstream stream);
+
+  uint64_t launches() const { return launches_.load(std::memory_order_relaxed); }
+
+private:
+  struct Launch {
+    // Of a kernel; null: a product.
+    CUfunction function = nullptr;
+    std::vector<Place> operands;
+    uint64_t accumulates = 0; ///< by operand; of a product: bit 0
+    Linear points;
+    uint32_t threads = 0, perThread = 0;
+    // Of a product.
+    BlasProduct product;
+    Linear m, n, k, batch;
+    double alpha = 1;
+  };
+
+  CudaBodies(const CudaApi &cuda, std::string arch) : cuda_(cuda), arch_(std::move(arch)) {}
+  CUfunction findFunction(const std::string &symbol) const;
+  Status checkNeeds(const bundle::Body &body, const bundle::KernelLaunch &kernel);
+  Status prepare(const bundle::Body &body, const bundle::Launch &from, Launch &out);
+  Status launchKernel(const Launch &launch, const BodyArguments &arguments, CUstream stream);
+  Status launchProduct(const Launch &launch, const BodyArguments &arguments, CUstream stream);
+
+  static DeviceAddress resolve(const Place &place, const BodyArguments &arguments) {
+    return arguments.slots[place.slot] + uint64_t(place.offset.at(arguments.rows));
+  }
+
+  const CudaApi &cuda_;
+  const std::string arch_;
+  std::unique_ptr<BlasLt> blas_;
+  std::vector<CUmodule> modules_;
+  std::vector<std::vector<Launch>> bodies_;
+  std::mutex mutex_; ///< of launches, and of what follows: no allocation in a step.
+  std::vector<uint64_t> addresses_;
+  std::vector<void *> parameters_;
+  std::atomic<uint64_t> launches_{0};
+};
+
+} // namespace zorse::runtime::cuda

@@ -1,0 +1,93 @@
+// Queues that are streams, and events that are events: the host puts work on streams ahead of time, and devices wait for each other's queues by
+// themselves.
+//
+// A queue has two threads. One takes its work in order: it waits until everything that a piece of work waits for has *an event recorded* (not until
+// it has come), makes the stream wait for these events, puts the work on the stream and records an event behind it. Work of the host is done in this
+// thread once its events have come; the event that stands for it is recorded when it is done. So whatever stands on a stream can run without the
+// host. The other thread waits for the recorded events in order, and tells the observer.
+#pragma once
+
+#include "../QueueCounters.h"
+#include "../WorkerThreads.h"
+#include "CudaApi.h"
+#include "EventClock.h"
+
+#include <memory>
+#include <vector>
+
+namespace zorse::runtime::cuda {
+
+/// What queues ask of their device.
+class StreamTarget {
+public:
+  /// Makes its context the calling thread's.
+  virtual Status enter() const = 0;
+  virtual Status launchBody(const BodyCall &call, CUstream stream) = 0;
+
+protected:
+  ~StreamTarget() = default;
+};
+
+/// The half of QueuedDevice that is about queues; see there.
+class StreamQueues {
+public:
+  /// All outlive this object.
+  StreamQueues(const CudaApi &cuda, StreamTarget &target, std::string device, QueueObserver &observer)
+      : cuda_(cuda), target_(target), device_(std::move(device)), observer_(observer), clock_(cuda) {}
+  ~StreamQueues();
+
+  Status open(const std::vector<uint32_t> &workers);
+  Event enqueue(uint32_t queue, const Event *waits, size_t waitCount, const Work &work, uint64_t tag, bool notify) {
+    return threads_.enqueue(queue, waits, waitCount, work, tag, notify);
+  }
+  void flush() { threads_.flush(); }
+  bool isDone(Event event) const { return done_->reached(event.queue, event.count); }
+  uint64_t done(uint32_t queue) const { return done_->finished(queue); }
+  Status wait(Event event);
+  void abort(const Error &why);
+  void close();
+
+private:
+  /// A piece of work whose event has been recorded.
+  struct Recorded {
+    uint64_t tag = 0;
+    bool notify = false, byHost = false;
+    double begin = 0, end = 0; ///< of work of the host
+  };
+  struct Queue {
+    CUstream stream = nullptr;
+    std::mutex mutex; ///< guards what follows
+    std::condition_variable changed;
+    /// Rings, by number modulo kEvents: behind a piece of work, and before one that the observer hears of.
+    std::vector<CUevent> after, before;
+    uint64_t recorded = 0;      ///< pieces of work with an event in `after`, now or earlier
+    std::deque<Recorded> under; ///< recorded, and not known to be done
+    bool stopped = false;
+    std::thread watcher;
+  };
+  static constexpr uint64_t kEvents = 1024;
+
+  bool serve(const WorkerThreads::Item &item, const Event *waits);
+  Status submit(const WorkerThreads::Item &item, const Event *waits, Recorded &out);
+  Status runOnHost(const WorkerThreads::Item &item, const Event *waits, Recorded &out);
+  Status waitOnStream(CUstream stream, const Event *waits, uint32_t count);
+  Status waitOnHost(const WorkerThreads::Item &item, const Event *waits);
+  Status put(const Work &work, CUstream stream);
+  Status record(Queue &queue, std::vector<CUevent> &ring, uint64_t number);
+  void watch(uint32_t queue);
+  void fail(uint64_t tag, const Error &error);
+  Status call(const char *what, CUresult result) const;
+
+  const CudaApi &cuda_;
+  StreamTarget &target_;
+  const std::string device_;
+  QueueObserver &observer_;
+  EventClock clock_;
+  std::vector<std::unique_ptr<Queue>> queues_;
+  std::unique_ptr<QueueCounters> recorded_, done_;
+  FirstFailure failure_;
+  WorkerThreads threads_;
+  bool closed_ = false;
+};
+
+} // namespace zorse::runtime::cuda

@@ -1,0 +1,12 @@
+// What the stand-ins share.
+#pragma once
+
+#include "Streams.h"
+
+namespace zorse::emulator {
+
+/// Puts work on a stream; accesses outside of the emulated GPUs' memory and pinned memory are left out. \returns what calls of CUDA return.
+__attribute__((visibility("default"))) int zorseStandInPut(Stream *stream, const std::string &what, std::vector<Access> accesses,
+                                                           std::function<std::string()> run);
+
+} // namespace zorse::emulator

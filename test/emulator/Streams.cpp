@@ -1,0 +1,353 @@
+#include "Streams.h"
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <deque>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <random>
+#include <thread>
+
+using namespace zorse::emulator;
+
+namespace {
+
+/// By actor (a stream or a host thread): how many of its accesses are known to be over.
+using Clock = std::vector<uint64_t>;
+
+void join(Clock &clock, const Clock &other) {
+  clock.resize(std::max(clock.size(), other.size()));
+  for (size_t i = 0; i < other.size(); ++i)
+    clock[i] = std::max(clock[i], other[i]);
+}
+uint64_t at(const Clock &clock, size_t actor) { return actor < clock.size() ? clock[actor] : 0; }
+
+struct Touch {
+  size_t actor = 0;
+  uint64_t tick = 0;
+  std::string what;
+};
+/// Of bytes that have been treated alike: the last write, and since then the last read of every actor.
+struct Bytes {
+  Touch write;
+  std::vector<Touch> reads;
+};
+
+double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
+
+struct Watch {
+  std::mutex mutex; ///< guards all of this but what runs
+  std::condition_variable changed;
+  size_t actors = 1;                 ///< 0: the stream whose calls block
+  uint64_t blocking = 0;             ///< its tick
+  Clock anyHost;                     ///< what some host thread has waited for
+  std::map<uintptr_t, Bytes> memory; ///< by the first of its bytes; up to the next entry
+  uint64_t seed = 0;
+  double most = 0;
+  bool random = false;
+  Mutation mutation = Mutation::None;
+  uint64_t mutated = 0, counted[4] = {};
+  std::vector<Stream *> streams;
+
+  bool hits(Mutation sort) { return counted[size_t(sort)]++ == mutated && mutation == sort; }
+};
+Watch &watch() {
+  static Watch *all = new Watch; // outlives the threads of streams
+  return *all;
+}
+
+struct HostThread {
+  size_t actor = 0;
+  Clock clock;
+};
+/// With the mutex held.
+HostThread &hostThread() {
+  thread_local HostThread thread;
+  if (thread.actor == 0)
+    thread.actor = watch().actors++;
+  return thread;
+}
+
+/// Splits what is known about memory at an address.
+std::map<uintptr_t, Bytes>::iterator split(uintptr_t address) {
+  auto &memory = watch().memory;
+  auto next = memory.lower_bound(address);
+  if (next != memory.end() && next->first == address)
+    return next;
+  Bytes before = next == memory.begin() ? Bytes() : std::prev(next)->second;
+  return memory.emplace_hint(next, address, std::move(before));
+}
+
+/// With the mutex held. An access by `actor`, who knows `clock`.
+std::string check(size_t actor, const Clock &clock, const std::string &what, const Access &access) {
+  if (access.begin >= access.end)
+    return "";
+  std::string found;
+  auto first = split(access.begin), end = split(access.end);
+  for (auto it = first; it != end; ++it) {
+    Bytes &bytes = it->second;
+    auto ordered = [&](const Touch &other, const char *verb) {
+      if (!found.empty() || other.tick == 0 || other.actor == actor || at(clock, other.actor) >= other.tick)
+        return;
+      char place[32];
+      std::snprintf(place, sizeof place, "%#zx", size_t(it->first));
+      found =
+          what + (access.write ? " writes" : " reads") + " bytes at " + place + " that " + other.what + " " + verb + ", and nothing orders the two";
+    };
+    ordered(bytes.write, "writes");
+    if (access.write) {
+      for (const Touch &read : bytes.reads)
+        ordered(read, "reads");
+      bytes.reads.clear();
+      bytes.write = {actor, at(clock, actor), what};
+      continue;
+    }
+    auto mine = std::find_if(bytes.reads.begin(), bytes.reads.end(), [&](const Touch &read) { return read.actor == actor; });
+    if (mine == bytes.reads.end())
+      bytes.reads.push_back({actor, at(clock, actor), what});
+    else
+      *mine = {actor, at(clock, actor), what};
+  }
+  return found;
+}
+
+} // namespace
+
+struct zorse::emulator::StreamEvent {
+  Clock clock;
+  uint64_t recorded = 0, come = 0; ///< how often
+  double seconds = 0;
+};
+
+struct zorse::emulator::Stream {
+  size_t actor = 0;
+  Clock clock;
+  // Of a stream with a thread.
+  std::deque<std::function<std::string()>> work;
+  uint64_t put = 0, done = 0;
+  bool closing = false;
+  std::string found; ///< by its thread
+  std::mt19937_64 random;
+  std::thread thread;
+
+  void run() {
+    Watch &all = watch();
+    std::unique_lock<std::mutex> lock(all.mutex);
+    for (;;) {
+      all.changed.wait(lock, [&] { return closing || !work.empty(); });
+      if (work.empty())
+        return;
+      std::function<std::string()> next = std::move(work.front());
+      work.pop_front();
+      // Seldom long, so that what should wait is often overtaken.
+      const double pause = random() % 4 == 0 ? all.most * double(random() % 1024) / 1024 : 0;
+      lock.unlock();
+      std::this_thread::sleep_for(std::chrono::duration<double>(pause));
+      std::string finding = next();
+      lock.lock();
+      if (found.empty())
+        found = std::move(finding);
+      ++done;
+      all.changed.notify_all();
+    }
+  }
+
+  /// With the mutex held: now, or by the thread.
+  std::string give(std::unique_lock<std::mutex> &lock, std::function<std::string()> what) {
+    if (!thread.joinable()) {
+      lock.unlock();
+      std::string finding = what();
+      lock.lock();
+      return finding;
+    }
+    work.push_back(std::move(what));
+    ++put;
+    watch().changed.notify_all();
+    return found;
+  }
+
+  void drain(std::unique_lock<std::mutex> &lock) {
+    watch().changed.wait(lock, [&] { return done == put; });
+  }
+};
+
+Stream *zorse::emulator::makeStream() {
+  Watch &all = watch();
+  std::lock_guard<std::mutex> lock(all.mutex);
+  auto *made = new Stream;
+  made->actor = all.actors++;
+  made->random.seed(all.seed * 7919 + made->actor);
+  if (all.random)
+    made->thread = std::thread([made] { made->run(); });
+  all.streams.push_back(made);
+  return made;
+}
+
+void zorse::emulator::destroyStream(Stream *stream) {
+  Watch &all = watch();
+  {
+    std::unique_lock<std::mutex> lock(all.mutex);
+    stream->drain(lock);
+    stream->closing = true;
+    all.changed.notify_all();
+    all.streams.erase(std::find(all.streams.begin(), all.streams.end(), stream));
+  }
+  if (stream->thread.joinable())
+    stream->thread.join();
+  delete stream;
+}
+
+std::string zorse::emulator::put(Stream *stream, const std::string &what, const std::vector<Access> &accesses, std::function<std::string()> run) {
+  Watch &all = watch();
+  std::unique_lock<std::mutex> lock(all.mutex);
+  std::string found;
+  auto add = [&](const std::string &finding) {
+    if (found.empty())
+      found = finding;
+  };
+  if (!stream) {
+    HostThread &host = hostThread();
+    join(all.anyHost, host.clock);
+    Clock clock = all.anyHost;
+    clock.resize(std::max(clock.size(), size_t(1)));
+    clock[0] = ++all.blocking;
+    for (const Access &access : accesses)
+      add(check(0, clock, what, access));
+    lock.unlock();
+    add(run());
+    return found;
+  }
+  if (all.hits(Mutation::OtherStream))
+    for (Stream *other : all.streams)
+      if (other != stream) {
+        stream = other;
+        break;
+      }
+  join(stream->clock, hostThread().clock);
+  stream->clock.resize(std::max(stream->clock.size(), stream->actor + 1));
+  stream->clock[0] = all.blocking;
+  ++stream->clock[stream->actor];
+  for (const Access &access : accesses)
+    add(check(stream->actor, stream->clock, what, access));
+  add(stream->give(lock, std::move(run)));
+  return found;
+}
+
+std::string zorse::emulator::synchronize(Stream *stream) {
+  Watch &all = watch();
+  std::unique_lock<std::mutex> lock(all.mutex);
+  if (!stream)
+    return "";
+  stream->drain(lock);
+  join(hostThread().clock, stream->clock);
+  join(all.anyHost, stream->clock);
+  return stream->found;
+}
+
+StreamEvent *zorse::emulator::makeEvent() { return new StreamEvent; }
+void zorse::emulator::destroyEvent(StreamEvent *event) { delete event; }
+
+std::string zorse::emulator::record(StreamEvent *event, Stream *stream) {
+  Watch &all = watch();
+  std::unique_lock<std::mutex> lock(all.mutex);
+  if (stream && all.hits(Mutation::DropRecord))
+    return "";
+  const uint64_t generation = ++event->recorded;
+  auto come = [event, generation] {
+    std::lock_guard<std::mutex> inside(watch().mutex);
+    event->come = std::max(event->come, generation);
+    event->seconds = now();
+    watch().changed.notify_all();
+    return std::string();
+  };
+  if (!stream) {
+    event->clock = all.anyHost;
+    lock.unlock();
+    return come();
+  }
+  join(stream->clock, hostThread().clock);
+  event->clock = stream->clock;
+  return stream->give(lock, come);
+}
+
+std::string zorse::emulator::wait(Stream *stream, StreamEvent *event) {
+  Watch &all = watch();
+  std::unique_lock<std::mutex> lock(all.mutex);
+  if (all.hits(Mutation::DropWait))
+    return "";
+  if (event->recorded == 0)
+    return "a stream waits for an event that was never recorded";
+  join(stream->clock, event->clock);
+  const uint64_t generation = event->recorded;
+  return stream->give(lock, [event, generation] {
+    std::unique_lock<std::mutex> inside(watch().mutex);
+    watch().changed.wait(inside, [&] { return event->come >= generation; });
+    return std::string();
+  });
+}
+
+std::string zorse::emulator::synchronize(StreamEvent *event) {
+  Watch &all = watch();
+  std::unique_lock<std::mutex> lock(all.mutex);
+  if (event->recorded == 0)
+    return "a host thread waits for an event that was never recorded";
+  const uint64_t generation = event->recorded;
+  const Clock clock = event->clock;
+  all.changed.wait(lock, [&] { return event->come >= generation; });
+  join(hostThread().clock, clock);
+  join(all.anyHost, clock);
+  for (Stream *stream : all.streams)
+    if (!stream->found.empty())
+      return stream->found;
+  return "";
+}
+
+double zorse::emulator::secondsOf(StreamEvent *event) {
+  std::lock_guard<std::mutex> lock(watch().mutex);
+  return event->seconds;
+}
+
+std::string zorse::emulator::accessByHost(const Access &access) {
+  std::lock_guard<std::mutex> lock(watch().mutex);
+  HostThread &host = hostThread();
+  host.clock.resize(std::max(host.clock.size(), host.actor + 1));
+  host.clock[0] = watch().blocking;
+  ++host.clock[host.actor];
+  return check(host.actor, host.clock, "the host", access);
+}
+
+std::string zorse::emulator::forget(uintptr_t begin, uintptr_t end) {
+  Watch &all = watch();
+  std::lock_guard<std::mutex> lock(all.mutex);
+  join(all.anyHost, hostThread().clock);
+  Clock clock = all.anyHost;
+  clock.resize(std::max(clock.size(), size_t(1)));
+  clock[0] = all.blocking;
+  std::string found = check(0, clock, "freeing memory", {begin, end, true});
+  auto first = split(begin), last = split(end);
+  all.memory.erase(first, last);
+  split(begin)->second = {};
+  return found;
+}
+
+void zorse::emulator::runAtRandom(uint64_t seed, double most) {
+  std::lock_guard<std::mutex> lock(watch().mutex);
+  watch().random = true;
+  watch().seed = seed;
+  watch().most = most;
+}
+
+void zorse::emulator::mutate(Mutation mutation, uint64_t index) {
+  std::lock_guard<std::mutex> lock(watch().mutex);
+  watch().mutation = mutation;
+  watch().mutated = index;
+  std::fill(std::begin(watch().counted), std::end(watch().counted), 0);
+}
+
+uint64_t zorse::emulator::calls(Mutation mutation) {
+  std::lock_guard<std::mutex> lock(watch().mutex);
+  return watch().counted[size_t(mutation)];
+}

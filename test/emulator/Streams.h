@@ -1,0 +1,58 @@
+// Streams and events of the stand-in for libcuda, and a watch over their order.
+//
+// Every access of memory is checked when it is put on a stream, against those that were put there before it: two accesses to the same bytes, one of
+// them a write, must be ordered by streams, events and what host threads waited for (vector clocks; M. Mattern, Virtual Time and Global States,
+// 1989). So a missing event is found in every run, whatever ran first.
+//
+// Streams do their work when it is put on them, or, after runAtRandom, in threads of their own that dawdle.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+namespace zorse::emulator {
+
+struct Access {
+  uintptr_t begin = 0, end = 0;
+  bool write = false;
+};
+
+struct Stream;
+struct StreamEvent;
+
+/// What tests break on purpose: the n-th call of a sort.
+enum class Mutation : uint8_t { None, DropWait, DropRecord, OtherStream };
+
+// All return findings; nothing found: "".
+// nullptr is the stream whose calls block: it is ordered behind everything that some host thread has waited for, and before everything put on
+// streams later.
+
+Stream *makeStream();
+void destroyStream(Stream *stream);
+/// \param run  what the work does; its result is what is found then
+std::string put(Stream *stream, const std::string &what, const std::vector<Access> &accesses, std::function<std::string()> run);
+std::string synchronize(Stream *stream);
+
+StreamEvent *makeEvent();
+void destroyEvent(StreamEvent *event);
+std::string record(StreamEvent *event, Stream *stream);
+std::string wait(Stream *stream, StreamEvent *event);
+std::string synchronize(StreamEvent *event);
+/// Seconds since the emulator began; of an event that has come.
+double secondsOf(StreamEvent *event);
+
+/// A host thread's own access to memory of which streams know.
+std::string accessByHost(const Access &access);
+/// Memory that ends, or begins, to exist. What is still to touch it is a finding.
+std::string forget(uintptr_t begin, uintptr_t end);
+
+/// Streams made later have threads that sleep at random before their work. \param most  seconds
+void runAtRandom(uint64_t seed, double most);
+/// \param index  of the calls of that sort, from 0
+void mutate(Mutation mutation, uint64_t index);
+/// How many calls of a sort there were.
+uint64_t calls(Mutation mutation);
+
+} // namespace zorse::emulator
