@@ -96,9 +96,11 @@ bool fillTable(const Inspected &what, const KernelsAsked &asked, const std::stri
       const std::string &symbol = launch.kernel().symbol();
       auto found = code.find(symbol);
       if (found == code.end() || found->second.operands.size() != size_t(launch.kernel().operands_size())) {
-        error = path + ": expects kernel '" + symbol + "', which body '" + target.bodies(b).name() + "' launches, and what it touches (" + symbol +
-                "_needs), got " + (found == code.end() ? "none of that name" : "no such list, or another number of operands") +
-                ". Compile the bundle again";
+        error = path + ": expects kernel '";
+        error.append(symbol).append("', which body '").append(target.bodies(b).name()).append("' launches, and what it touches (");
+        error.append(symbol).append("_needs), got ");
+        error += found == code.end() ? "none of that name" : "no such list, or another number of operands";
+        error += ". Compile the bundle again";
         return false;
       }
       KernelRow &row = rows[symbol];

@@ -10,7 +10,7 @@ namespace zorse::inspect {
 namespace {
 
 /// Share of the time from which a kernel is worth a remark, and the occupancy below which it gets one.
-constexpr double kWorthwhile = 0.05, kLowOccupancy = 0.5;
+constexpr double kWorthwhile = 0.02, kLowOccupancy = 0.5;
 
 constexpr const char *kLegend[] = {
     "Times are floors: bytes over bandwidth, without launches and caches. Products are cuBLASLt's and not here; --bodies shows them.",
@@ -104,7 +104,7 @@ void print(const Inspected &what, const KernelsAsked &asked, const KernelTable &
   }
   printTable(rows);
   printf("\n  %s\n",
-         remarks.empty() ? "look at: nothing stands out among the kernels with 5 % of the time or more" : ("look at: " + remarks).c_str());
+         remarks.empty() ? "look at: nothing stands out among the kernels with 2 % of the time or more" : ("look at: " + remarks).c_str());
   if (!table.withoutAssembler.empty())
     printf("  no registers, spills, shared memory and occupancy: %s\n", table.withoutAssembler.c_str());
 }
