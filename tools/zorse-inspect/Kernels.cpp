@@ -100,7 +100,7 @@ void print(const Inspected &what, const KernelsAsked &asked, const KernelTable &
                     row.flops ? amount(*row.flops) : "-", duration(row.seconds), percent(share),
                     fit(row.origin, std::min(24, columnsOf(row.origin)))});
     if (std::string remark = remarkOn(row); share >= kWorthwhile && !remark.empty())
-      remarks += (remarks.empty() ? "" : "; ") + number + " (" + remark + ")";
+      remarks.append(remarks.empty() ? "" : "; ").append(number).append(" (").append(remark).append(")");
   }
   printTable(rows);
   printf("\n  %s\n",
