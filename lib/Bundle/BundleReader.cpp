@@ -99,6 +99,16 @@ std::optional<Program> readProgram(const BundleView &bundle, int device, std::st
   return program;
 }
 
+bool readKernels(const BundleView &bundle, const BodyLibrary &target, std::string &path, std::string &bytes, std::string &error) {
+  if (target.objects_size() == 0) {
+    error = bundle.directory + ": expects a file of kernels for " + target.arch() + ", and its bodies name none. Compile the bundle again";
+    return false;
+  }
+  const std::string name = "kernels/" + target.arch() + "/" + target.objects(0);
+  path = bundle.directory + "/" + name;
+  return readListed(bundle, name, bytes, error);
+}
+
 bool readWeights(const BundleView &bundle, std::vector<WeightData> &weights, bool &references, std::string &error) {
   const std::string name = bundle.directory + "/weights.json";
   std::string text;

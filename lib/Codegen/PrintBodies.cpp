@@ -111,24 +111,45 @@ struct CompileBodiesPass : PassWrapper<CompileBodiesPass, OperationPass<ModuleOp
   }
 
   void runOnOperation() final {
-    if (failed(verifyOrder()) || failed(printBodies(getOperation(), llvm::outs(), kernels, arch)))
+    if (ptx && (!isCudaArch(arch) || arch == "emu")) {
+      getOperation().emitError(getArgument()) << ": ptx: expected a CUDA architecture such as arch=sm_80, found '" << arch
+                                              << "', whose machine code is no text";
       return signalPassFailure();
-    if (dumpDir.empty())
+    }
+    if (failed(verifyOrder()))
+      return signalPassFailure();
+    if (arch != "native") // one of several, perhaps
+      llvm::outs() << "// bodies for " << arch << "\n";
+    if (failed(printBodies(getOperation(), llvm::outs(), kernels, arch)))
+      return signalPassFailure();
+    if (dumpDir.empty() && !ptx)
       return;
     CodegenOptions options;
     options.arch = arch;
     options.dumpDir = dumpDir;
-    options.useCache = false;
-    if (failed(compileBodies(getOperation(), options)))
-      signalPassFailure();
+    options.useCache = dumpDir.empty();
+    FailureOr<CompiledBodies> compiled = compileBodies(getOperation(), options);
+    if (failed(compiled))
+      return signalPassFailure();
+    if (ptx)
+      llvm::outs() << compiled->object;
   }
 
   Option<bool> kernels{*this, "kernels", llvm::cl::desc("Print the kernels as MLIR"), llvm::cl::init(false)};
   Option<std::string> arch{*this, "arch", llvm::cl::desc("A CPU as LLVM knows it, native, or a CUDA architecture such as sm_80"),
                            llvm::cl::init("native")};
+  Option<bool> ptx{*this, "ptx", llvm::cl::desc("Compile for a CUDA architecture, and print the PTX behind the bodies"), llvm::cl::init(false)};
   Option<std::string> dumpDir{*this, "dump-dir", llvm::cl::desc("Compile, and write every kernel as .mlir, .ll and .s or .ptx there"),
                               llvm::cl::init("")};
 };
 } // namespace
+
+std::unique_ptr<Pass> zorse::codegen::createCompileBodies(const std::string &arch, const std::string &dumpDir) {
+  auto pass = std::make_unique<CompileBodiesPass>();
+  pass->arch = arch;
+  pass->dumpDir = dumpDir;
+  pass->ptx = dumpDir.empty() && isCudaArch(arch) && arch != "emu";
+  return pass;
+}
 
 void zorse::codegen::registerPasses() { PassRegistration<CompileBodiesPass>(); }

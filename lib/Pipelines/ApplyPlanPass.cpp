@@ -1,5 +1,6 @@
 // zorse-apply-plan: a model and a plan become the split programs, as text.
 #include "AssignBodies.h"
+#include "CudaPipeline.h"
 
 #include "zorse/Conversion/ExecConversion.h"
 #include "zorse/Dialect/Exec/Exec.h"
@@ -101,6 +102,9 @@ struct ApplyPlanPass : PassWrapper<ApplyPlanPass, OperationPass<ModuleOp>> {
 
 } // namespace
 
-void registerPasses() { PassRegistration<ApplyPlanPass>(); }
+void registerPasses() {
+  PassRegistration<ApplyPlanPass>();
+  registerCudaPipeline();
+}
 
 } // namespace zorse::pipelines

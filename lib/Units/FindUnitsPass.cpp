@@ -58,4 +58,6 @@ struct FindUnitsPass : PassWrapper<FindUnitsPass, OperationPass<ModuleOp>> {
 
 } // namespace
 
+std::unique_ptr<Pass> units::createFindUnits() { return std::make_unique<FindUnitsPass>(); }
+
 void units::registerPasses() { PassRegistration<FindUnitsPass>(); }

@@ -32,6 +32,16 @@ void printTimeline(const Inspected &what);
 
 void printBodies(const bundle::BundleView &bundle);
 
+struct KernelsAsked {
+  std::string device, arch; ///< empty: all architectures
+  std::string gpu;          ///< type whose memory bandwidth is taken; empty: that of the device, or of the first of the architecture
+  std::string assembler;    ///< as findAssembler takes it
+  int64_t rows = 0;         ///< of calls of units; 0: as the programs call them
+};
+
+/// What the generated GPU kernels of each architecture ask for, heaviest first.
+bool printKernels(const Inspected &what, const KernelsAsked &asked, std::string &error);
+
 /// Which bytes of a device hold what in which part of the step; as SVG when `svg` names a file.
 bool printMemory(const Inspected &what, int device, const std::string &svg, std::string &error);
 

@@ -180,7 +180,7 @@ void printOverview(const Inspected &what) {
   printDevices(what);
   puts("");
   printUnits(s);
-  printf("\n  %s\n", dim("--plan, --timeline, --memory=DEVICE, --program=DEVICE and --bodies show more.").c_str());
+  printf("\n  %s\n", dim("--plan, --timeline, --memory=DEVICE, --program=DEVICE, --bodies and --kernels show more.").c_str());
 }
 
 } // namespace zorse::inspect

@@ -43,7 +43,8 @@ int main(int argc, char **argv) {
   zorse::runtime::openStandardStreams();
   CLI::App app("Shows what is in a bundle: an overview, or one of the views below.");
   std::string directory, program, memory, svg;
-  bool plan = false, timeline = false, bodies = false;
+  bool plan = false, timeline = false, bodies = false, kernels = false;
+  KernelsAsked asked;
   app.add_option("bundle", directory, "the directory that zorse-compile wrote")->required();
   app.add_flag("--plan", plan, "the tiling of units x samples as a picture");
   app.add_option("--program", program, "the program of a device (name or number) as text");
@@ -51,6 +52,17 @@ int main(int argc, char **argv) {
   app.add_option("--svg", svg, "with --memory: write the map to this file")->needs(memoryOption);
   app.add_flag("--timeline", timeline, "planned times of every queue");
   app.add_flag("--bodies", bodies, "what every body launches");
+  CLI::Option *kernelsOption = app.add_flag("--kernels", kernels, "what every generated GPU kernel asks for, heaviest first (docs/codegen-cuda.md)");
+  CLI::Option *archOption =
+      app.add_option("--arch", asked.arch, "with --kernels: only those for this architecture, such as sm_80")->needs(kernelsOption);
+  app.add_option("--device", asked.device, "with --kernels: only those of a device (name or number)")->needs(kernelsOption)->excludes(archOption);
+  app.add_option("--gpu", asked.gpu, "with --kernels: type of GPU whose memory bandwidth is taken, such as A100-80")->needs(kernelsOption);
+  app.add_option("--rows", asked.rows, "with --kernels: samples per call of a unit; default: as the programs call them")
+      ->needs(kernelsOption)
+      ->check(CLI::Range(int64_t(1), int64_t(1) << 40));
+  app.add_option("--ptxas", asked.assembler,
+                 "with --kernels: NVIDIA's assembler; default: $PTXAS, what tools/ptxas.sh fetched, or the one on the PATH")
+      ->needs(kernelsOption);
   if (std::optional<int> done = parseFlags(app, argc, argv, "zorse-inspect"))
     return *done;
 
@@ -97,7 +109,9 @@ int main(int argc, char **argv) {
     printTimeline(what);
   if (bodies)
     printBodies(*bundle);
-  if (!plan && !timeline && !bodies)
+  if (kernels && !printKernels(what, asked, error))
+    return fail(error);
+  if (!plan && !timeline && !bodies && !kernels)
     printOverview(what);
   return 0;
 }

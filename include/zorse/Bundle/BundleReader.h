@@ -30,6 +30,9 @@ std::optional<BundleView> readBundle(const std::string &directory, std::string &
 /// Replaces the bytes of `weights`, by name, by those that the bundle holds; nothing where it refers to a model's files.
 bool readWeights(const BundleView &bundle, std::vector<WeightData> &weights, bool &references, std::string &error);
 
+/// Reads kernels/<arch>/<object> of a target; `path` receives where it is.
+bool readKernels(const BundleView &bundle, const BodyLibrary &target, std::string &path, std::string &bytes, std::string &error);
+
 /// Reads and checks programs/<device>.pb.
 std::optional<Program> readProgram(const BundleView &bundle, int device, std::string &error);
 

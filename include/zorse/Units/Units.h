@@ -10,11 +10,15 @@
 #include "mlir/IR/OwningOpRef.h"
 
 #include <functional>
+#include <memory>
 #include <string>
 #include <vector>
 
 namespace llvm {
 class raw_ostream;
+}
+namespace mlir {
+class Pass;
 }
 
 namespace zorse::units {
@@ -76,6 +80,9 @@ void assignBodies(UnitModel &model, const std::function<BodyFacts(llvm::StringRe
 
 /// The summary for people: one line per unit, group and value.
 void printSummary(const bundle::ModelSummary &summary, llvm::raw_ostream &os);
+
+/// `zorse-find-units` with its default options.
+std::unique_ptr<mlir::Pass> createFindUnits();
 
 /// Registers `zorse-find-units` (replaces `@model` by the unit functions and prints the summary with `print-summary`).
 void registerPasses();

@@ -1,0 +1,141 @@
+#include "KernelTable.h"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+
+namespace zorse::inspect {
+
+namespace {
+
+double at(const bundle::Extent &extent, int64_t rows) { return double(extent.fixed()) + double(extent.per_row()) * double(rows); }
+
+struct Bytes {
+  double read = 0, written = 0, moved = 0;
+};
+
+/// Of one launch. What is read and written are the buffers behind the operands, each once and to its end. A view that leaves out parts of one, or a
+/// gather, touches less: the body's `cost` counts the elements themselves, but some of them twice. So the least is the smaller.
+Bytes bytesOf(const bundle::KernelLaunch &launch, const PtxKernel &code, int64_t rows) {
+  Bytes bytes;
+  double accumulated = 0;
+  const double points = at(launch.points(), rows);
+  for (size_t i = 0; i < code.operands.size() && i < 64; ++i) {
+    const PtxKernel::Operand &needs = code.operands[i];
+    const double reach = double(needs.fixed) + double(needs.perRow) * double(rows) + double(needs.perPoint) * points;
+    if (code.loaded >> i & 1)
+      bytes.read += reach;
+    if (code.stored >> i & 1)
+      bytes.written += reach;
+    if (std::find(launch.accumulates().begin(), launch.accumulates().end(), uint32_t(i)) != launch.accumulates().end())
+      accumulated += reach; // read besides what `cost` counts
+  }
+  const double all = bytes.read + bytes.written, cost = at(launch.cost(), rows);
+  bytes.moved = cost > 0 ? std::min(all, cost + accumulated) : all;
+  return bytes;
+}
+
+std::optional<double> flopsOf(const bundle::KernelLaunch &launch, const PtxKernel &code, int64_t rows) {
+  if (code.flops < 0 || launch.per_thread() == 0)
+    return std::nullopt;
+  return double(code.flops) * std::ceil(at(launch.points(), rows) / launch.per_thread());
+}
+
+/// The calls of a body in a step.
+struct Calls {
+  std::vector<int64_t> rows; ///< on the devices that run this code
+  int64_t elsewhere = 0;     ///< rows of the largest on others
+};
+
+std::vector<Calls> findCalls(const Inspected &what, const KernelsAsked &asked, const KernelTable &table) {
+  std::vector<Calls> calls(size_t(table.target->bodies_size()));
+  for (size_t d = 0; d < what.programs.size(); ++d) {
+    const bool here = std::find(table.devices.begin(), table.devices.end(), int(d)) != table.devices.end();
+    for (const bundle::Entry &entry : what.programs[d].entries())
+      for (const bundle::Call &call : entry.compute().calls()) {
+        if (call.body() >= calls.size())
+          continue;
+        // The rows of others are elements of state, which no number of samples changes.
+        const int64_t rows = asked.rows > 0 && call.unit() >= 0 ? asked.rows : call.rows();
+        here ? calls[call.body()].rows.push_back(rows) : void(calls[call.body()].elsewhere = std::max(calls[call.body()].elsewhere, rows));
+      }
+  }
+  return calls;
+}
+
+void addLaunch(const bundle::KernelLaunch &launch, const Calls &calls, int64_t otherwise, double bandwidth, KernelRow &row) {
+  for (int64_t rows : calls.rows)
+    row.stepSeconds += bytesOf(launch, row.code, rows).moved / bandwidth;
+  row.launches += int64_t(calls.rows.size());
+  const int64_t rows = !calls.rows.empty() ? *std::max_element(calls.rows.begin(), calls.rows.end()) : calls.elsewhere ? calls.elsewhere : otherwise;
+  const Bytes bytes = bytesOf(launch, row.code, rows);
+  if (rows < row.rows || (rows == row.rows && bytes.moved <= row.moved))
+    return; // a body that launches the same for more is shown already
+  row.rows = rows;
+  row.read = bytes.read;
+  row.written = bytes.written;
+  row.moved = bytes.moved;
+  row.flops = flopsOf(launch, row.code, rows);
+  row.seconds = bytes.moved / bandwidth;
+}
+
+} // namespace
+
+bool fillTable(const Inspected &what, const KernelsAsked &asked, const std::string &assembler, KernelTable &table, std::string &error) {
+  const bundle::BodyLibrary &target = *table.target;
+  std::string path, text;
+  if (!bundle::readKernels(what.bundle, target, path, text, error))
+    return false;
+  const std::map<std::string, PtxKernel> code = readPtx(text);
+  std::map<std::string, KernelRow> rows;
+  const std::vector<Calls> calls = findCalls(what, asked, table);
+  for (int b = 0; b < target.bodies_size(); ++b)
+    for (const bundle::Launch &launch : target.bodies(b).launches()) {
+      if (!launch.has_kernel())
+        continue;
+      const std::string &symbol = launch.kernel().symbol();
+      auto found = code.find(symbol);
+      if (found == code.end() || found->second.operands.size() != size_t(launch.kernel().operands_size())) {
+        error = path + ": expects kernel '";
+        error.append(symbol).append("', which body '").append(target.bodies(b).name()).append("' launches, and what it touches (");
+        error.append(symbol).append("_needs), got ");
+        error += found == code.end() ? "none of that name" : "no such list, or another number of operands";
+        error += ". Compile the bundle again";
+        return false;
+      }
+      KernelRow &row = rows[symbol];
+      if (row.bodies.empty()) {
+        row.symbol = symbol;
+        row.origin = launch.origin();
+        row.threads = launch.kernel().threads();
+        row.code = found->second;
+      }
+      if (row.bodies.empty() || row.bodies.back().first != target.bodies(b).name())
+        row.bodies.emplace_back(target.bodies(b).name(), 0);
+      ++row.bodies.back().second;
+      addLaunch(launch.kernel(), calls[size_t(b)], asked.rows > 0 ? asked.rows : what.bundle.batch, table.bandwidth, row);
+    }
+  std::string said;
+  if (assembler.empty()) {
+    table.withoutAssembler = "there is no assembler: tools/ptxas.sh fetches NVIDIA's; --ptxas PATH or $PTXAS names another";
+  } else if (auto assembled = assemble(assembler, target.arch(), path, said)) {
+    const SmLimits *limits = findSmLimits(target.arch());
+    for (auto &[symbol, row] : rows)
+      if (auto found = assembled->find(symbol); found != assembled->end()) {
+        row.assembled = found->second;
+        if (limits)
+          row.occupancy = occupancyOf(*limits, int(row.threads), found->second.registers, found->second.sharedBytes);
+      }
+  } else {
+    table.withoutAssembler =
+        assembler + " does not take " + path + ": " + said + "; --ptxas PATH names another, tools/ptxas.sh fetches one that knows sm_60 to sm_120";
+  }
+  for (auto &[symbol, row] : rows)
+    table.rows.push_back(std::move(row));
+  std::stable_sort(table.rows.begin(), table.rows.end(), [](const KernelRow &a, const KernelRow &b) {
+    return a.stepSeconds != b.stepSeconds ? a.stepSeconds > b.stepSeconds : a.seconds > b.seconds;
+  });
+  return true;
+}
+
+} // namespace zorse::inspect

@@ -1,0 +1,113 @@
+// Which code a question about kernels is about, and which GPU is assumed to run it.
+#include "KernelTable.h"
+
+#include "zorse/Bundle/DeviceKinds.h"
+#include "zorse/Planning/Cluster.h"
+
+namespace zorse::inspect {
+
+namespace {
+
+bool isPtx(const std::string &arch) { return arch.rfind("sm_", 0) == 0; }
+
+/// The bodies of target 0, 1, ...
+const bundle::BodyLibrary &targetOf(const bundle::BundleView &bundle, size_t target) {
+  return target == 0 ? bundle.bodies : bundle.otherTargets[target - 1];
+}
+
+/// The type of a device as the bundle's cluster file says; with the bandwidth that the file gives it.
+bool describedType(const bundle::BundleView &bundle, const std::string &device, KernelTable &table) {
+  std::string text, ignored;
+  if (!bundle.read(bundle.directory + "/cluster.yaml", text, ignored))
+    return false;
+  std::optional<planning::Cluster> cluster = planning::readCluster(text, ignored);
+  if (!cluster)
+    return false;
+  for (const planning::ClusterDevice &known : cluster->devices)
+    if (known.name == device && planning::findDeviceType(known.type) && known.memoryBandwidth > 0) {
+      table.gpu = known.type;
+      table.bandwidth = known.memoryBandwidth;
+      return true;
+    }
+  return false;
+}
+
+bool chooseGpu(const bundle::BundleView &bundle, const std::string &asked, KernelTable &table, std::string &error) {
+  const std::string &arch = table.target->arch();
+  std::string names;
+  for (const planning::DeviceType &type : planning::deviceTypes())
+    if (arch == type.arch)
+      names += (names.empty() ? "" : ", ") + std::string(type.name);
+  if (!asked.empty()) {
+    const planning::DeviceType *type = planning::findDeviceType(asked);
+    if (!type || arch != type->arch) {
+      error = "--gpu: expects a type of " + arch + " that Zorse knows, got '" + asked + "'" + (type && *type->arch ? ", which is " : "") +
+              (type ? type->arch : "") + ". Types of " + arch + ": " + names + "; --arch and --device choose what is shown";
+      return false;
+    }
+    table.gpu = type->name;
+    table.bandwidth = type->memoryBandwidth;
+    return true;
+  }
+  for (int device : table.devices)
+    if (describedType(bundle, bundle.devices[size_t(device)].name, table))
+      return true;
+  for (const planning::DeviceType &type : planning::deviceTypes())
+    if (arch == type.arch) {
+      table.gpu = type.name;
+      table.bandwidth = type.memoryBandwidth;
+      return true;
+    }
+  error = bundle.directory + ": has code for " + arch + ", of which no type of GPU is known; --arch shows the others";
+  return false;
+}
+
+} // namespace
+
+std::vector<KernelTable> findTargets(const Inspected &what, const KernelsAsked &asked, std::string &error) {
+  const bundle::BundleView &bundle = what.bundle;
+  std::vector<KernelTable> tables;
+  std::string gpus, all, devices;
+  for (size_t target = 0; target <= bundle.otherTargets.size(); ++target) {
+    const std::string &arch = targetOf(bundle, target).arch();
+    all += (all.empty() ? "" : ", ") + (arch == "emu" ? "emu (LLVM bitcode for the emulator)" : arch);
+    if (!isPtx(arch))
+      continue;
+    gpus += (gpus.empty() ? "" : ", ") + arch;
+    KernelTable table;
+    table.target = &targetOf(bundle, target);
+    for (size_t d = 0; d < bundle.devices.size(); ++d)
+      if (bundle.devices[d].target == target)
+        table.devices.push_back(int(d));
+    tables.push_back(std::move(table));
+  }
+  if (tables.empty()) {
+    error = bundle.directory + ": expects code for GPUs, which --kernels shows, got code for " + all +
+            " alone. Compile the model for a cluster that has GPUs (docs/cluster.md)";
+    return {};
+  }
+  for (const bundle::BundleDevice &device : bundle.devices)
+    if (isPtx(targetOf(bundle, device.target).arch()))
+      devices += (devices.empty() ? "" : ", ") + device.name;
+  std::vector<KernelTable> chosen;
+  for (KernelTable &table : tables) {
+    if (!asked.device.empty()) {
+      const int device = bundle.findDevice(asked.device);
+      if (std::find(table.devices.begin(), table.devices.end(), device) == table.devices.end())
+        continue;
+      table.devices = {device};
+    }
+    if (asked.arch.empty() || asked.arch == table.target->arch())
+      chosen.push_back(std::move(table));
+  }
+  if (chosen.empty() && !asked.arch.empty())
+    error = "--arch: expects a GPU architecture that the bundle has code for, got '" + asked.arch + "'. It has: " + gpus;
+  else if (chosen.empty())
+    error = "--device: expects a GPU of the bundle, got '" + asked.device + "'. Its GPUs: " + (devices.empty() ? "none" : devices);
+  for (KernelTable &table : chosen)
+    if (!chooseGpu(bundle, asked.gpu, table, error))
+      return {};
+  return chosen;
+}
+
+} // namespace zorse::inspect

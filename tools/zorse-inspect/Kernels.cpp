@@ -1,0 +1,132 @@
+// The generated GPU kernels of a bundle as a table per architecture.
+#include "KernelTable.h"
+#include "Terminal.h"
+
+#include <algorithm>
+#include <cstdio>
+
+namespace zorse::inspect {
+
+namespace {
+
+/// Share of the time from which a kernel is worth a remark, and the occupancy below which it gets one.
+constexpr double kWorthwhile = 0.02, kLowOccupancy = 0.5;
+
+constexpr const char *kLegend[] = {
+    "Times are floors: bytes over bandwidth, without launches and caches. Products are cuBLASLt's and not here; --bodies shows them.",
+    "in: the bodies that launch it, n×: so often each. a step: launches on the devices above. rows: of the largest call; --rows N asks for others.",
+    "loads, stores: instructions that access global memory, n×bytes. occup.: warps of an SM that fit, of those that it can hold.",
+    "read, written: the buffers behind operands that are loaded from or stored to, each once and to its end.",
+    "moves: the least of it, elements that views and gathers name, at most read and written. FLOPs: at most; of kernels without loops.",
+};
+
+/// Of kernels, which may be shorter than what other views show.
+std::string duration(double value) {
+  char text[32];
+  snprintf(text, sizeof text, "%.0f ns", value * 1e9);
+  return value < 1e-6 ? text : seconds(value);
+}
+
+/// "addf_mulf_tanh 87feb8": what a kernel computes, and the first digits of the hash that tells it from others.
+std::string shortName(const std::string &symbol) {
+  const size_t hash = symbol.rfind('_');
+  return hash == std::string::npos ? fit(symbol, 26) : fit(symbol.substr(0, hash), std::min(19, int(hash))) + " " + symbol.substr(hash + 1, 6);
+}
+
+/// "attention.backward 2×, mlp.forward".
+std::string bodiesOf(const KernelRow &row) {
+  std::string text;
+  for (const auto &[body, launches] : row.bodies)
+    text += (text.empty() ? "" : ", ") + body + (launches > 1 ? " " + std::to_string(launches) + "×" : "");
+  constexpr int width = 30;
+  return columnsOf(text) > width ? fit(text, width) : text;
+}
+
+/// "3×16 1×4": three accesses of 16 bytes, one of 4.
+std::string widths(const AccessWidths &accesses) {
+  std::string text;
+  for (auto it = accesses.rbegin(); it != accesses.rend(); ++it)
+    text += (text.empty() ? "" : " ") + std::to_string(it->second) + "×" + std::to_string(it->first);
+  return text.empty() ? "-" : text;
+}
+
+int widest(const KernelRow &row) {
+  int bytes = 0;
+  for (const AccessWidths *accesses : {&row.code.loads, &row.code.stores})
+    if (!accesses->empty())
+      bytes = std::max(bytes, accesses->rbegin()->first);
+  return bytes;
+}
+
+/// What may be better about a kernel; empty: nothing that can be seen here.
+std::string remarkOn(const KernelRow &row) {
+  std::string text;
+  auto add = [&](const std::string &remark) { text += (text.empty() ? "" : ", ") + remark; };
+  if (row.assembled && row.assembled->spilledBytes > 0)
+    add("spills");
+  if (row.occupancy && row.occupancy->share < kLowOccupancy)
+    add("occupancy " + percent(row.occupancy->share) + " by " + row.occupancy->limit);
+  if (int bytes = widest(row); bytes > 0 && bytes < 16)
+    add("no access wider than " + std::to_string(bytes) + " B");
+  return text;
+}
+
+void print(const Inspected &what, const KernelsAsked &asked, const KernelTable &table) {
+  std::string devices;
+  int64_t launches = 0;
+  double time = 0;
+  for (int device : table.devices)
+    devices += (devices.empty() ? "" : ", ") + what.bundle.devices[size_t(device)].name;
+  for (const KernelRow &row : table.rows) {
+    launches += row.launches;
+    time += row.stepSeconds;
+  }
+  printf("%s %zu kernels; %s\n", bold(table.target->arch()).c_str(), table.rows.size(),
+         devices.empty() ? "no device of the bundle runs them"
+                         : (std::to_string(launches) + " launches in a step of " + devices + ", at least " + duration(time)).c_str());
+  printf("  %s\n\n", dim("assumed GPU: " + table.gpu + ", " + amount(table.bandwidth) + "B/s of memory bandwidth").c_str());
+
+  std::vector<std::vector<std::string>> rows = {{">", "kernel", "in", ">a step", ">threads", ">regs", ">spill", ">shared", ">occup.", "loads",
+                                                 "stores", ">rows", ">read", ">written", ">moves", ">FLOPs", ">time", ">share", "from"}};
+  std::string remarks;
+  for (const KernelRow &row : table.rows) {
+    const std::string number = std::to_string(rows.size());
+    const bool known = row.assembled.has_value();
+    const double share = time > 0 ? row.stepSeconds / time : 0;
+    rows.push_back({number, shortName(row.symbol), bodiesOf(row), std::to_string(row.launches), std::to_string(row.threads),
+                    known ? std::to_string(row.assembled->registers) : "-", known ? std::to_string(row.assembled->spilledBytes) : "-",
+                    known ? std::to_string(row.assembled->sharedBytes) : "-", row.occupancy ? percent(row.occupancy->share) : "-",
+                    widths(row.code.loads), widths(row.code.stores), std::to_string(row.rows), bytes(row.read), bytes(row.written), bytes(row.moved),
+                    row.flops ? amount(*row.flops) : "-", duration(row.seconds), percent(share),
+                    fit(row.origin, std::min(24, columnsOf(row.origin)))});
+    if (std::string remark = remarkOn(row); share >= kWorthwhile && !remark.empty())
+      remarks.append(remarks.empty() ? "" : "; ").append(number).append(" (").append(remark).append(")");
+  }
+  printTable(rows);
+  printf("\n  %s\n",
+         remarks.empty() ? "look at: nothing stands out among the kernels with 2 % of the time or more" : ("look at: " + remarks).c_str());
+  if (!table.withoutAssembler.empty())
+    printf("  no registers, spills, shared memory and occupancy: %s\n", table.withoutAssembler.c_str());
+}
+
+} // namespace
+
+bool printKernels(const Inspected &what, const KernelsAsked &asked, std::string &error) {
+  std::vector<KernelTable> tables = findTargets(what, asked, error);
+  if (tables.empty())
+    return false;
+  const std::string assembler = findAssembler(asked.assembler, error);
+  if (!error.empty())
+    return false;
+  for (KernelTable &table : tables) {
+    if (!fillTable(what, asked, assembler, table, error))
+      return false;
+    print(what, asked, table);
+    puts("");
+  }
+  for (const char *line : kLegend)
+    printf("  %s\n", dim(line).c_str());
+  return true;
+}
+
+} // namespace zorse::inspect

@@ -1,0 +1,45 @@
+#include "Occupancy.h"
+
+#include <algorithm>
+
+namespace zorse::inspect {
+
+namespace {
+
+constexpr int kRegisters = 65536, kRegisterUnit = 256, kWarp = 32, kKiB = 1024;
+
+int roundUp(int value, int unit) { return (value + unit - 1) / unit * unit; }
+
+} // namespace
+
+const SmLimits *findSmLimits(const std::string &arch) {
+  static const SmLimits table[] = {
+      // architecture, warps, blocks, shared bytes of an SM, unit, reserved per block, partitions, shared bytes of a block
+      {"sm_60", 64, 32, 64 * kKiB, 256, 0, 2, 48 * kKiB},      {"sm_70", 64, 32, 96 * kKiB, 256, 0, 4, 48 * kKiB},
+      {"sm_75", 32, 16, 64 * kKiB, 256, 0, 4, 48 * kKiB},      {"sm_80", 64, 32, 164 * kKiB, 128, kKiB, 4, 48 * kKiB},
+      {"sm_86", 48, 16, 100 * kKiB, 128, kKiB, 4, 48 * kKiB},  {"sm_89", 48, 24, 100 * kKiB, 128, kKiB, 4, 48 * kKiB},
+      {"sm_90", 64, 32, 228 * kKiB, 128, kKiB, 4, 48 * kKiB},  {"sm_100", 64, 32, 228 * kKiB, 128, kKiB, 4, 48 * kKiB},
+      {"sm_120", 48, 24, 100 * kKiB, 128, kKiB, 4, 48 * kKiB},
+  };
+  for (const SmLimits &limits : table)
+    if (arch == limits.arch)
+      return &limits;
+  return nullptr;
+}
+
+Occupancy occupancyOf(const SmLimits &sm, int threads, int registers, int sharedBytes) {
+  const int warps = std::max(1, (threads + kWarp - 1) / kWarp);
+  // Every partition holds whole warps in registers of its own; whether a block fits at all is checked as if it took as many of each of four.
+  const int ofWarp = roundUp(std::max(1, registers) * kWarp, kRegisterUnit);
+  const bool fits = ofWarp * roundUp(warps, 4) <= kRegisters;
+  const int byRegisters = fits ? kRegisters / sm.partitions / ofWarp * sm.partitions / warps : 0;
+  const int shared = roundUp(sharedBytes + sm.reservedPerBlock, sm.sharedUnit);
+  const int byShared = sharedBytes > sm.sharedBytesOfBlock ? 0 : shared > 0 ? sm.sharedBytes / shared : sm.blocks;
+  const int byThreads = sm.warps / warps;
+  const int blocks = std::min({sm.blocks, byThreads, byRegisters, byShared});
+  // Of limits that are equal the one that no change of the kernel's code would lift.
+  const char *limit = blocks == byThreads ? "threads" : blocks == sm.blocks ? "blocks" : blocks == byRegisters ? "registers" : "shared";
+  return {double(blocks) * warps / sm.warps, limit};
+}
+
+} // namespace zorse::inspect
