@@ -202,18 +202,29 @@ private:
 
   // ---- Order.
 
-  bool isOn(uint32_t op, uint32_t device) const {
-    for (uint32_t h = x.ops[op].halves.begin; h < x.ops[op].halves.end; ++h)
-      if (deviceOf(h) == device)
-        return true;
-    return false;
+  using Barriers = std::map<uint32_t, std::vector<uint32_t>>;
+  Barriers devicesBefore, devicesAfter; ///< of ops without halves: of what they stand for, on either side
+
+  /// The devices of an op, or of what a barrier stands for: barriers stand between tasks of one device and collectives, or for tasks without work.
+  std::vector<uint32_t> devicesOf(uint32_t op, const std::vector<std::vector<uint32_t>> &beyond, Barriers &known) {
+    std::vector<uint32_t> all;
+    if (const Span halves = x.ops[op].halves; halves.size() != 0) {
+      for (uint32_t h = halves.begin; h < halves.end; ++h)
+        all.push_back(deviceOf(h));
+      return all;
+    }
+    if (auto found = known.find(op); found != known.end())
+      return found->second;
+    for (uint32_t other : beyond[op])
+      for (uint32_t device : devicesOf(other, beyond, known))
+        if (std::find(all.begin(), all.end(), device) == all.end())
+          all.push_back(device);
+    return known[op] = all;
   }
 
-  /// Whether an op, or what a barrier stands for, is of the device. Barriers stand between tasks of one device and collectives.
-  bool concerns(uint32_t op, uint32_t device, const std::vector<std::vector<uint32_t>> &beyond) const {
-    if (x.ops[op].halves.size() != 0)
-      return isOn(op, device);
-    return std::any_of(beyond[op].begin(), beyond[op].end(), [&](uint32_t other) { return isOn(other, device); });
+  bool concerns(uint32_t op, uint32_t device, const std::vector<std::vector<uint32_t>> &beyond, Barriers &known) {
+    const std::vector<uint32_t> devices = devicesOf(op, beyond, known);
+    return std::find(devices.begin(), devices.end(), device) != devices.end();
   }
 
   /// What this device does before the transfer comes before its copies to the host, and what it does after it follows its copies from there.
@@ -221,7 +232,7 @@ private:
     for (uint32_t out : copies.out) {
       x.addEdge(out, op);
       for (uint32_t earlier : before[op]) {
-        if (!concerns(earlier, device, before))
+        if (!concerns(earlier, device, before, devicesBefore))
           continue;
         auto staged = made.find({earlier, device});
         if (staged == made.end() || staged->second.in.empty())
@@ -234,7 +245,7 @@ private:
     for (uint32_t in : copies.in) {
       x.addEdge(op, in);
       for (uint32_t later : after[op])
-        if (concerns(later, device, after))
+        if (concerns(later, device, after, devicesAfter))
           x.addEdge(in, later);
     }
   }

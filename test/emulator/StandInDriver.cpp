@@ -9,6 +9,7 @@
 #include "Streams.h"
 
 #include <algorithm>
+#include <atomic>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -53,7 +54,10 @@ int allocate(void **address, size_t bytes) {
   return 0;
 }
 
+std::atomic<uint64_t> findings{0};
+
 int said(const std::string &finding) {
+  findings += !finding.empty();
   if (!finding.empty())
     std::fprintf(stderr, "emulator: %s\n", finding.c_str());
   return finding.empty() ? 0 : kLaunchFailed;
@@ -162,7 +166,9 @@ int cuEventDestroy_v2(void *event) { return destroyEvent(eventOf(event)), 0; }
 int cuEventRecord(void *event, void *stream) { return said(record(eventOf(event), streamOf(stream))); }
 int cuEventSynchronize(void *event) { return said(synchronize(eventOf(event))); }
 int cuEventElapsedTime(float *milliseconds, void *from, void *to) {
-  return *milliseconds = float((secondsOf(eventOf(to)) - secondsOf(eventOf(from))) * 1e3), 0;
+  const double begin = secondsOf(eventOf(from)), end = secondsOf(eventOf(to));
+  *milliseconds = float((end - begin) * 1e3);
+  return said(begin > 0 && end > 0 ? "" : "the time of an event is asked for that was never recorded");
 }
 
 /// The image is what code generation writes for "emu": modules of bitcode, each behind its length, and a length of 0 at the end.
@@ -238,6 +244,7 @@ void zorseStandInHostAccess(const void *from, size_t bytes, int write) {
 }
 void zorseStandInMutate(int mutation, uint64_t index) { mutate(Mutation(mutation), index); }
 uint64_t zorseStandInCalls(int mutation) { return calls(Mutation(mutation)); }
+uint64_t zorseStandInFindings() { return findings; }
 void zorseStandInDelays(uint64_t seed, double most) { runAtRandom(seed, most); }
 
 } // extern "C"

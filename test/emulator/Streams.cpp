@@ -220,12 +220,11 @@ std::string zorse::emulator::put(Stream *stream, const std::string &what, const 
     add(run());
     return found;
   }
-  if (all.hits(Mutation::OtherStream))
-    for (Stream *other : all.streams)
-      if (other != stream) {
-        stream = other;
-        break;
-      }
+  if (all.hits(Mutation::OtherStream)) {
+    lock.unlock();
+    stream = makeStream(); // that nobody waits for, and nothing else is on
+    lock.lock();
+  }
   join(stream->clock, hostThread().clock);
   stream->clock.resize(std::max(stream->clock.size(), stream->actor + 1));
   stream->clock[0] = all.blocking;

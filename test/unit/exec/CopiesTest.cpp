@@ -1,67 +1,13 @@
 // Copies of parameters: programs with every mistake that can be made around casts, gathers of copies and their readers, each of which the verifier
 // must find. Every change below makes some unit read other bytes than the copy of this step's parameters, or leaves it open which it reads.
-#include "zorse/Step/RandomPlan.h"
-#include "zorse/Step/WriteProgram.h"
-#include "zorse/Verify/Verify.h"
+#include "ProgramCases.h"
 
-#include "SyntheticModel.h"
-
-#include <gtest/gtest.h>
-
-#include <functional>
 #include <map>
-#include <random>
 
 using namespace zorse;
+using namespace zorse::test;
 
 namespace {
-
-using Random = std::mt19937;
-using Programs = std::vector<bundle::Program>;
-
-struct Case {
-  test::SyntheticModel model;
-  step::Plan plan;
-  Programs programs;
-  verify::PlanView view;
-};
-
-Case makeCase(int seed) {
-  test::SyntheticOptions options;
-  options.units = 2 + seed % 5;
-  options.tied = seed % 2;
-  options.copies = true;
-  options.seed = uint32_t(seed);
-  Case made;
-  made.model = test::makeModel(options);
-  static const int64_t batches[] = {1, 7, 8, 13, 32};
-  made.plan = step::randomPlan(made.model.summary, batches[seed % 5], 1 + seed * 7 % 6, seed);
-  std::string error;
-  step::ExpandOptions expand;
-  expand.bodies = &made.model.bodies;
-  auto graph = step::expandPlan(made.model.summary, made.plan, error, expand);
-  EXPECT_TRUE(graph) << error;
-  for (uint32_t device = 0; graph && device < made.plan.devices.size(); ++device)
-    made.programs.push_back(*step::writeProgram(*graph, device, made.model.bodies, error));
-  auto view = verify::readPlanView(step::writePlan(made.plan, made.model.summary), error);
-  EXPECT_TRUE(view) << error;
-  made.view = *view;
-  return made;
-}
-
-std::vector<verify::Finding> check(const Case &c, const Programs &programs) {
-  return verify::verifyPrograms(c.model.summary, c.model.bodies, c.view, programs);
-}
-
-/// One of the entries for which `wanted` holds; null: there is none.
-bundle::Entry *pick(Programs &programs, Random &random, const std::function<bool(const bundle::Entry &)> &wanted) {
-  std::vector<bundle::Entry *> found;
-  for (bundle::Program &program : programs)
-    for (bundle::Entry &entry : *program.mutable_entries())
-      if (wanted(entry))
-        found.push_back(&entry);
-  return found.empty() ? nullptr : found[random() % found.size()];
-}
 
 bool isCast(const bundle::Entry &entry) { return entry.has_compute() && entry.compute().task() == bundle::Compute::CAST_PARAMETERS; }
 bool isCopyGather(const bundle::Entry &entry) { return entry.has_all_gather() && entry.all_gather().value().kind() == bundle::Value::PARAMETER_COPY; }
@@ -84,22 +30,17 @@ bundle::SlotBinding *reader(Programs &programs, Random &random) {
   return found.empty() ? nullptr : found[random() % found.size()];
 }
 
-struct Mutation {
-  const char *name;
-  std::function<bool(const Case &, Programs &, Random &)> apply; ///< false: nothing to change here
-};
-
-const std::vector<Mutation> &mutations() {
-  static const std::vector<Mutation> all = {
+const std::vector<Mistake> &mutations() {
+  static const std::vector<Mistake> all = {
       {"a cast that does nothing",
-       [](const Case &, Programs &p, Random &r) {
+       [](const ProgramCase &, Programs &p, Random &r) {
          bundle::Entry *entry = pick(p, r, isCast);
          if (entry)
            entry->mutable_compute()->clear_calls();
          return entry != nullptr;
        }},
       {"a cast of fewer elements",
-       [](const Case &, Programs &p, Random &r) {
+       [](const ProgramCase &, Programs &p, Random &r) {
          bundle::Call *call = cast(p, r);
          if (!call || call->rows() <= 128)
            return false;
@@ -112,56 +53,56 @@ const std::vector<Mutation> &mutations() {
          return true;
        }},
       {"a cast to another place",
-       [](const Case &, Programs &p, Random &r) {
+       [](const ProgramCase &, Programs &p, Random &r) {
          bundle::Call *call = cast(p, r);
          if (call)
            call->mutable_slots(1)->mutable_region()->set_offset(call->slots(1).region().offset() + 64 * (1 + r() % 4));
          return call != nullptr;
        }},
       {"a cast of other elements",
-       [](const Case &, Programs &p, Random &r) {
+       [](const ProgramCase &, Programs &p, Random &r) {
          bundle::Call *call = cast(p, r);
          if (call)
            call->mutable_slots(0)->mutable_region()->set_offset(call->slots(0).region().offset() + 512 * (1 + r() % 2));
          return call != nullptr;
        }},
       {"a cast that declares the parameters it makes",
-       [](const Case &, Programs &p, Random &r) {
+       [](const ProgramCase &, Programs &p, Random &r) {
          bundle::Call *call = cast(p, r);
          if (call)
            call->mutable_slots(1)->mutable_value()->set_kind(bundle::Value::PARAMETERS);
          return call != nullptr;
        }},
       {"a cast of the next version",
-       [](const Case &, Programs &p, Random &r) {
+       [](const ProgramCase &, Programs &p, Random &r) {
          bundle::Call *call = cast(p, r);
          if (call)
            call->mutable_slots(0)->mutable_value()->set_version(1);
          return call != nullptr;
        }},
       {"a cast in the phase of updates, which evaluations skip",
-       [](const Case &, Programs &p, Random &r) {
+       [](const ProgramCase &, Programs &p, Random &r) {
          bundle::Entry *entry = pick(p, r, isCast);
          if (entry)
            entry->set_phase(bundle::UPDATE_STATE);
          return entry != nullptr;
        }},
       {"a cast of another group",
-       [](const Case &c, Programs &p, Random &r) {
+       [](const ProgramCase &c, Programs &p, Random &r) {
          bundle::Entry *entry = pick(p, r, isCast);
          if (entry)
            entry->mutable_compute()->set_group((entry->compute().group() + 1) % c.model.summary.groups_size());
          return entry != nullptr && c.model.summary.groups_size() > 1;
        }},
       {"a cast by another body",
-       [](const Case &c, Programs &p, Random &r) {
+       [](const ProgramCase &c, Programs &p, Random &r) {
          bundle::Call *call = cast(p, r);
          if (call)
            call->set_body(r() % 2 ? c.model.summary.norm_body() : c.model.summary.update_body_plain());
          return call != nullptr;
        }},
       {"readers that do not wait for the cast",
-       [](const Case &, Programs &p, Random &r) {
+       [](const ProgramCase &, Programs &p, Random &r) {
          // All waits of one device's gathers and units: the cast is on a queue before theirs, or is not waited for.
          bundle::Program &program = p[r() % p.size()];
          bool casts = false, changed = false;
@@ -175,14 +116,14 @@ const std::vector<Mutation> &mutations() {
          return changed;
        }},
       {"a gather of the parameters themselves",
-       [](const Case &, Programs &p, Random &r) {
+       [](const ProgramCase &, Programs &p, Random &r) {
          bundle::Entry *entry = pick(p, r, isCopyGather);
          if (entry)
            entry->mutable_all_gather()->mutable_value()->set_kind(bundle::Value::PARAMETERS);
          return entry != nullptr;
        }},
       {"a gather in f32, on all its members",
-       [](const Case &, Programs &p, Random &r) {
+       [](const ProgramCase &, Programs &p, Random &r) {
          bundle::Entry *entry = pick(p, r, isCopyGather);
          if (!entry)
            return false;
@@ -194,28 +135,28 @@ const std::vector<Mutation> &mutations() {
          return true;
        }},
       {"a gather of a shard that was not cast",
-       [](const Case &, Programs &p, Random &r) {
+       [](const ProgramCase &, Programs &p, Random &r) {
          bundle::Entry *entry = pick(p, r, [](const bundle::Entry &e) { return isCopyGather(e) && e.all_gather().shard().bytes() > 0; });
          if (entry)
            entry->mutable_all_gather()->mutable_shard()->set_offset(entry->all_gather().shard().offset() + 256);
          return entry != nullptr;
        }},
       {"a unit that reads another part of the copy",
-       [](const Case &, Programs &p, Random &r) {
+       [](const ProgramCase &, Programs &p, Random &r) {
          bundle::SlotBinding *slot = reader(p, r);
          if (slot)
            slot->mutable_region()->set_offset(slot->region().offset() + 64 * (1 + r() % 3));
          return slot != nullptr;
        }},
       {"a unit that declares the parameters themselves",
-       [](const Case &, Programs &p, Random &r) {
+       [](const ProgramCase &, Programs &p, Random &r) {
          bundle::SlotBinding *slot = reader(p, r);
          if (slot)
            slot->mutable_value()->set_kind(bundle::Value::PARAMETERS);
          return slot != nullptr;
        }},
       {"copies kept as state",
-       [](const Case &, Programs &p, Random &r) {
+       [](const ProgramCase &, Programs &p, Random &r) {
          bundle::Program &program = p[r() % p.size()];
          for (bundle::PersistentState &state : *program.mutable_state())
            if (state.value().kind() == bundle::Value::PARAMETERS) {
@@ -230,33 +171,14 @@ const std::vector<Mutation> &mutations() {
 
 } // namespace
 
-TEST(Copies, EveryMistakeIsFound) {
-  int changed = 0, found = 0;
-  for (int seed = 0; seed < 80; ++seed) {
-    const Case c = makeCase(seed);
-    for (const verify::Finding &finding : check(c, c.programs))
-      ADD_FAILURE() << "seed " << seed << ": " << verify::toString(finding, c.view);
-    for (size_t m = 0; m < mutations().size(); ++m) {
-      Random random(uint32_t(seed * 100 + int(m)));
-      Programs programs = c.programs;
-      if (!mutations()[m].apply(c, programs, random))
-        continue;
-      ++changed;
-      const bool seen = !check(c, programs).empty();
-      found += seen;
-      EXPECT_TRUE(seen) << "seed " << seed << ": " << mutations()[m].name << " is not found";
-    }
-  }
-  printf("%d of %d mistakes found\n", found, changed);
-  EXPECT_GE(changed, 800);
-}
+TEST(Copies, EveryMistakeIsFound) { expectEveryMistakeIsFound(mutations(), 80, 800, /*copies=*/true, /*staged=*/false); }
 
 // Per parameter of a group with copies: 12 bytes of state on its owner (the parameter and Adam's two moments), 2 on who reads it, 4 on who
 // contributes.
 TEST(Copies, TakeTwoBytesPerParameter) {
   int gathers = 0;
   for (int seed = 0; seed < 20; ++seed) {
-    const Case c = makeCase(seed);
+    const ProgramCase c = makeCase(seed, /*copies=*/true, /*staged=*/false);
     for (const bundle::Program &program : c.programs) {
       std::map<uint32_t, uint64_t> state;
       for (const bundle::PersistentState &part : program.state())

@@ -1,0 +1,68 @@
+"""The order of streams, events and copies on emulated GPUs, under random plans: stream-runs (test/runtime) trains each of them at random delays, and with mutants.
+
+    streams.py [--quick] [COUNT] [DELAYS] [MUTANTS]     per plan; default 32 plans, 32 delays, 16 mutants; --quick: 3, 4, 12
+
+A plan has one to three emulated GPUs, with a processor or without, random cuts of units and samples, shares of state, and in every third plan a split backward. Every access of memory that
+streams and the host's transports make is held against vector clocks, so what nothing orders is found whatever ran first.
+"""
+import os
+import random
+import re
+import sys
+import tempfile
+import time
+
+import cuda
+import harness as z
+
+UNITS, LENGTH = cuda.UNITS, 8
+
+
+def random_plan(seed):
+    """(batch, devices, cells, more)"""
+    draw = random.Random(seed)
+    devices = ["g0", "g1", "g2"][:draw.randint(1, 3)] + (["c0"] if seed % 2 else [])
+    batch = draw.choice((3, 4, 6))
+    cuts = sorted(draw.sample(range(1, UNITS), draw.randint(0 if len(devices) == 1 else 1, min(3, len(devices)))))
+    cells = []
+    for begin, end in zip([0] + cuts, cuts + [UNITS]):
+        ends = sorted(draw.sample(range(1, batch), draw.randint(0, 2)))
+        for first, last in zip([0] + ends, ends + [batch]):
+            cells.append((begin, end, first, last, draw.choice(devices)))
+    cells[0] = cells[0][:4] + ("g0",)
+    more = {"split_backward": True} if seed % 3 == 0 else {}
+    if len(devices) > 1 and seed % 4 == 0:
+        share = draw.randint(10, 90)
+        more["state"] = {"groups": [{"group": "*", "owners": [{"device": devices[0], "share": share}, {"device": devices[-1], "share": 100 - share}]}]}
+    return batch, devices, cells, more
+
+
+def main():
+    quick = "--quick" in sys.argv
+    numbers = [int(w) for w in sys.argv[1:] if w.isdigit()]
+    count, delays, mutants = numbers + list(((3, 4, 12) if quick else (32, 32, 16))[len(numbers):])
+    os.environ["LD_LIBRARY_PATH"] = cuda.STANDIN + ":" + os.environ.get("LD_LIBRARY_PATH", "")
+    os.environ["ZORSE_EMULATOR_DEVICES"] = "3"
+    model, data = os.path.join(z.SMALL, "gpt.onnx"), os.path.join(z.SMALL, "gpt.bf16.tokens.bin")
+    found, tried, failures, start = {}, {}, 0, time.time()
+    for seed in range(count):
+        batch, devices, cells, more = random_plan(seed)
+        with tempfile.TemporaryDirectory() as folder:
+            bundle = os.path.join(folder, "b.zorse")
+            plan = z.plan(folder, "p", batch, devices, cells, **more)
+            z.compile(model, bundle, cuda.cluster(folder, devices), batch, LENGTH, plan, {"optimizer": "adamw", "lr": "1e-3", "clip": "1.0"}, ("f32", "bf16", "f16")[seed % 3])
+            code, out, _ = z.call("stream-runs", bundle, data, delays, mutants, seed * delays, ok=False, timeout=3600)
+        for hit, of, kind in re.findall(r"(\d+) of (\d+) ([a-z ]+)", out):
+            found[kind] = found.get(kind, 0) + int(hit)
+            tried[kind] = tried.get(kind, 0) + int(of)
+        failures += code != 0
+        if code:
+            print(f"plan {seed}: {batch} samples on {', '.join(devices)}: {cells} {more}\n{out}")
+        print(f"plan {seed + 1} of {count}, {time.time() - start:.0f} s: {out.strip().splitlines()[-1] if out.strip() else code}", flush=True)
+    kinds = ", ".join(f"{found[kind]} of {tried[kind]} {kind}" for kind in tried)
+    print(f"{count} plans, {count * delays} runs at random delays, the same bits and no finding in {count - failures} plans; mutants found: {sum(found.values())} of {sum(tried.values())} ({kinds})")
+    sys.exit(failures != 0)
+
+
+if __name__ == "__main__":
+    main()

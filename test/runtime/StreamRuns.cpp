@@ -1,0 +1,253 @@
+// The order of streams on emulated GPUs: runs a bundle again and again with streams that dawdle at random, and with waits, events and streams
+// changed.
+//
+//   stream-runs BUNDLE DATA [DELAYS] [MUTANTS] [FIRST SEED]
+//
+// The first run must have no finding of the stand-in for libcuda (test/emulator), and every run at random delays must leave the same bits as it. Of
+// each mutant something must be found: a wait of the program left out, the n-th wait of a stream or record of an event left out, the n-th piece of
+// work put on another stream. Prints how many of each were found, and those that were not; fails if there is one.
+#include "zorse/runtime/Data.h"
+#include "zorse/runtime/State.h"
+#include "zorse/runtime/Training.h"
+
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <functional>
+#include <random>
+#include <thread>
+
+#include <dlfcn.h>
+#include <fcntl.h>
+#include <unistd.h>
+
+using namespace zorse;
+using namespace zorse::runtime;
+
+namespace {
+
+constexpr uint64_t kSteps = 2;
+
+[[noreturn]] void fail(const std::string &what) {
+  std::fprintf(stdout, "stream-runs: %s\n", what.c_str());
+  std::exit(1);
+}
+
+template <typename T> T must(Result<T> result) {
+  if (result.failed())
+    fail(result.message());
+  return std::move(*result);
+}
+
+/// What the stand-in offers to tests.
+template <typename Function> Function *standIn(const char *name) {
+  static void *library = ::dlopen("libcuda.so.1", RTLD_NOW | RTLD_GLOBAL);
+  void *found = library ? ::dlsym(library, name) : nullptr;
+  if (!found)
+    fail("libcuda.so.1 is not the stand-in of test/emulator: put it first in LD_LIBRARY_PATH");
+  return reinterpret_cast<Function *>(found);
+}
+void hostAccess(const void *data, size_t bytes, bool write) {
+  static auto *access = standIn<void(const void *, size_t, int)>("zorseStandInHostAccess");
+  if (data && bytes)
+    access(data, bytes, write);
+}
+
+/// Says to the stand-in which memory a device's transport reads and writes, and dawdles.
+class WatchedTransport final : public Transport {
+public:
+  WatchedTransport(std::unique_ptr<Transport> inner, double most, uint64_t seed) : inner_(std::move(inner)), most_(most), seed_(seed) {}
+  std::string name() const override { return inner_->name(); }
+  Status send(Operation operation, uint32_t peer, const void *data, size_t bytes) override {
+    dawdle(operation);
+    hostAccess(data, bytes, false);
+    return inner_->send(operation, peer, data, bytes);
+  }
+  Status receive(Operation operation, uint32_t peer, void *data, size_t bytes) override {
+    dawdle(operation);
+    hostAccess(data, bytes, true);
+    return inner_->receive(operation, peer, data, bytes);
+  }
+  Status allGather(Operation operation, const AllGatherArguments &a) override {
+    dawdle(operation);
+    const auto *full = static_cast<const std::byte *>(a.full);
+    for (const Shard &shard : a.shards) {
+      const size_t bytes = size_t(shard.end - shard.begin) * a.elementBytes;
+      const std::byte *place = full ? full + size_t(shard.begin) * a.elementBytes : nullptr;
+      if (place && place != a.shard)
+        hostAccess(place, bytes, true);
+      else if (place)
+        hostAccess(place, bytes, false);
+    }
+    if (!full && a.shard)
+      hostAccess(a.shard, 1, false);
+    return inner_->allGather(operation, a);
+  }
+  Status reduceScatter(Operation operation, const ReduceScatterArguments &a) override {
+    dawdle(operation);
+    const size_t size = bytesOf(a.type);
+    int64_t elements = 0, own = 0;
+    for (const Shard &shard : a.shards)
+      elements = std::max(elements, shard.end);
+    for (const Shard &shard : a.shards)
+      if (static_cast<const std::byte *>(a.full) + size_t(shard.begin) * size == a.shard || !a.full)
+        own = shard.end - shard.begin;
+    hostAccess(a.full, size_t(elements) * size, false);
+    hostAccess(a.shard, size_t(own) * size, true);
+    return inner_->reduceScatter(operation, a);
+  }
+  Status allReduce(Operation operation, const AllReduceArguments &a) override {
+    dawdle(operation);
+    hostAccess(a.data, size_t(a.count) * bytesOf(a.type), true);
+    return inner_->allReduce(operation, a);
+  }
+  uint64_t moved() const override { return inner_->moved(); }
+  void abort(const Error &why) override { inner_->abort(why); }
+
+private:
+  void dawdle(Operation operation) const {
+    std::mt19937_64 random(seed_ * 31 + operation.entry * 7919 + operation.step);
+    if (most_ > 0 && random() % 2)
+      std::this_thread::sleep_for(std::chrono::duration<double>(most_ * double(random() % 1024) / 1024));
+  }
+  std::unique_ptr<Transport> inner_;
+  const double most_;
+  const uint64_t seed_;
+};
+
+struct Outcome {
+  std::string error; ///< "": none
+  std::string bits;  ///< of losses and state
+};
+
+/// Trains from the start on devices of their own.
+Outcome run(const Bundle &bundle, const char *data, double delays, uint64_t seed) {
+  std::vector<std::unique_ptr<Transport>> transports = makeLocalTransports(uint32_t(bundle.devices.size()));
+  std::vector<LocalDevice> locals;
+  for (uint32_t d = 0; d < bundle.devices.size(); ++d) {
+    std::unique_ptr<Transport> transport = std::move(transports[d]);
+    if (bundle.devices[d].kind == "cuda")
+      transport = std::make_unique<WatchedTransport>(std::move(transport), delays, seed * 17 + d);
+    locals.push_back({d, must(makeDevice(bundle, d, int(bundle.devices.size()))), std::move(transport)});
+  }
+  ExecutorOptions options;
+  options.stallSeconds = 20;
+  Outcome outcome;
+  Result<std::unique_ptr<Executor>> executor = Executor::create(bundle, std::move(locals), options);
+  if (executor.failed())
+    return {executor.message(), ""};
+  if (Status status = loadState(**executor, bundle, ""); status.failed())
+    return {status.message(), ""};
+  std::unique_ptr<DataSource> source = must(DataSource::open(bundle, data, std::nullopt));
+  TrainingRun training;
+  training.steps = kSteps;
+  training.options = bundle.summary.training();
+  training.data = source.get();
+  training.report = [&](const StepReport &report) { outcome.bits.append(reinterpret_cast<const char *>(&report.loss), sizeof report.loss); };
+  if (auto result = runtime::train(**executor, bundle, training); result.failed())
+    return {result.message(), ""};
+  for (uint32_t device = 0; device < bundle.programs.size(); ++device)
+    for (const bundle::PersistentState &state : bundle.programs[device].state()) {
+      std::string bytes(state.region().bytes(), 0);
+      if (Status status = (*executor)->read(device, state.region(), 0, bytes.data(), bytes.size()); status.failed())
+        return {status.message(), ""};
+      outcome.bits += bytes;
+    }
+  return outcome;
+}
+
+/// The standard error of what follows is thrown away while this lives: findings of mutants are wanted.
+class Quiet {
+public:
+  Quiet() : kept_(::dup(2)) {
+    const int nowhere = ::open("/dev/null", O_WRONLY);
+    ::dup2(nowhere, 2);
+    ::close(nowhere);
+  }
+  ~Quiet() {
+    ::dup2(kept_, 2);
+    ::close(kept_);
+  }
+
+private:
+  int kept_;
+};
+
+/// Waits of programs of GPUs, within a step or for the step before.
+struct ProgramWait {
+  int device, entry, wait;
+};
+std::vector<ProgramWait> waitsOf(const Bundle &bundle) {
+  std::vector<ProgramWait> all;
+  for (int d = 0; d < int(bundle.programs.size()); ++d)
+    for (int e = 0; bundle.devices[size_t(d)].kind == "cuda" && e < bundle.programs[size_t(d)].entries_size(); ++e)
+      for (int w = 0; w < bundle.programs[size_t(d)].entries(e).waits_size(); ++w)
+        all.push_back({d, e, w});
+  return all;
+}
+
+} // namespace
+
+int main(int argc, char **argv) {
+  if (argc < 3)
+    fail("expects BUNDLE DATA [DELAYS] [MUTANTS] [FIRST SEED]");
+  const auto number = [&](int i, unsigned otherwise) { return argc > i ? unsigned(std::atoi(argv[i])) : otherwise; };
+  const unsigned delays = number(3, 10), mutants = number(4, 20), first = number(5, 0);
+  Bundle bundle = must(loadBundle(argv[1]));
+  auto *mutate = standIn<void(int, uint64_t)>("zorseStandInMutate");
+  auto *calls = standIn<uint64_t(int)>("zorseStandInCalls");
+  auto *findings = standIn<uint64_t()>("zorseStandInFindings");
+  auto *dawdle = standIn<void(uint64_t, double)>("zorseStandInDelays");
+
+  mutate(0, 0);
+  const Outcome plain = run(bundle, argv[2], 0, 0);
+  if (!plain.error.empty())
+    fail("without delays: " + plain.error);
+
+  constexpr const char *kinds[] = {"waits of programs", "waits of streams", "records of events", "works on another stream"};
+  uint64_t counts[4] = {waitsOf(bundle).size(), calls(1), calls(2), calls(3)};
+  unsigned tried[4] = {}, found[4] = {};
+  std::string missed;
+  for (unsigned n = 0; n < mutants; ++n) {
+    std::mt19937_64 random(first * 1000 + n);
+    const unsigned kind = n % 4;
+    if (counts[kind] == 0)
+      continue;
+    const uint64_t index = random() % counts[kind];
+    Bundle changed = bundle;
+    std::string what = std::string(kinds[kind]) + ", " + std::to_string(index);
+    if (kind == 0) {
+      const ProgramWait at = waitsOf(bundle)[index];
+      bundle::Entry &entry = *changed.programs[size_t(at.device)].mutable_entries(at.entry);
+      what = changed.programs[size_t(at.device)].device_name() + ", entry " + std::to_string(entry.id()) + " without wait for position " +
+             std::to_string(entry.waits(at.wait).position()) + " of queue " + std::to_string(entry.waits(at.wait).queue()) +
+             (entry.waits(at.wait).previous_step() ? " of the step before" : "");
+      entry.mutable_waits()->DeleteSubrange(at.wait, 1);
+    }
+    mutate(int(kind), index);
+    Outcome outcome;
+    const uint64_t before = findings();
+    {
+      Quiet quiet;
+      outcome = run(changed, argv[2], 0, 0);
+    }
+    mutate(0, 0);
+    ++tried[kind];
+    if (findings() > before)
+      ++found[kind];
+    else
+      missed += "  not found: " + what + (outcome.error.empty() ? "" : " (" + outcome.error + ")") + "\n";
+  }
+  for (unsigned n = 0; n < delays; ++n) {
+    dawdle(first + n, 2e-3);
+    const Outcome delayed = run(bundle, argv[2], 2e-3, first + n);
+    if (!delayed.error.empty() || delayed.bits != plain.bits)
+      fail("delays of seed " + std::to_string(first + n) + ": " + (delayed.error.empty() ? "other bits" : delayed.error));
+  }
+  std::printf("%s%u runs at random delays: no finding, the same bits; mutants found:", missed.c_str(), delays);
+  for (int kind = 0; kind < 4; ++kind)
+    std::printf("%s %u of %u %s", kind ? "," : "", found[kind], tried[kind], kinds[kind]);
+  std::printf("\n");
+  return missed.empty() ? 0 : 1;
+}

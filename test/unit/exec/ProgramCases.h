@@ -1,0 +1,98 @@
+// Programs of random plans of small models, and mistakes in them that the verifier must find.
+#pragma once
+
+#include "zorse/Step/RandomPlan.h"
+#include "zorse/Step/WriteProgram.h"
+#include "zorse/Verify/Verify.h"
+
+#include "SyntheticModel.h"
+
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <random>
+#include <vector>
+
+namespace zorse::test {
+
+using Random = std::mt19937;
+using Programs = std::vector<bundle::Program>;
+
+struct ProgramCase {
+  SyntheticModel model;
+  step::Plan plan;
+  Programs programs;
+  verify::PlanView view;
+  verify::VerifyOptions options;
+};
+
+/// \param staged  every second device reaches transports by way of its host.
+inline ProgramCase makeCase(int seed, bool copies, bool staged) {
+  SyntheticOptions options;
+  options.units = 2 + seed % 5;
+  options.tied = seed % 2;
+  options.copies = copies;
+  options.seed = uint32_t(seed);
+  ProgramCase made;
+  made.model = makeModel(options);
+  static const int64_t batches[] = {1, 7, 8, 13, 32};
+  made.plan = step::randomPlan(made.model.summary, batches[seed % 5], 1 + seed * 7 % 6, seed);
+  for (size_t d = 0; d < made.plan.devices.size(); ++d) {
+    made.plan.devices[d].staged = staged && (d + size_t(seed)) % 2 == 0;
+    made.options.staged.push_back(made.plan.devices[d].staged);
+  }
+  std::string error;
+  step::ExpandOptions expand;
+  expand.bodies = &made.model.bodies;
+  auto graph = step::expandPlan(made.model.summary, made.plan, error, expand);
+  EXPECT_TRUE(graph) << error;
+  for (uint32_t device = 0; graph && device < made.plan.devices.size(); ++device)
+    made.programs.push_back(*step::writeProgram(*graph, device, made.model.bodies, error));
+  auto view = verify::readPlanView(step::writePlan(made.plan, made.model.summary), error);
+  EXPECT_TRUE(view) << error;
+  made.view = *view;
+  return made;
+}
+
+inline std::vector<verify::Finding> check(const ProgramCase &c, const Programs &programs) {
+  return verify::verifyPrograms(c.model.summary, c.model.bodies, c.view, programs, c.options);
+}
+
+/// One of the entries for which `wanted` holds; null: there is none.
+inline bundle::Entry *pick(Programs &programs, Random &random, const std::function<bool(const bundle::Entry &)> &wanted) {
+  std::vector<bundle::Entry *> found;
+  for (bundle::Program &program : programs)
+    for (bundle::Entry &entry : *program.mutable_entries())
+      if (wanted(entry))
+        found.push_back(&entry);
+  return found.empty() ? nullptr : found[random() % found.size()];
+}
+
+struct Mistake {
+  const char *name;
+  std::function<bool(const ProgramCase &, Programs &, Random &)> apply; ///< false: nothing to change here
+};
+
+/// The programs of `count` seeds are right, and whatever of `mistakes` can be made in them is found: `least` in all.
+inline void expectEveryMistakeIsFound(const std::vector<Mistake> &mistakes, int count, int least, bool copies, bool staged) {
+  int changed = 0, found = 0;
+  for (int seed = 0; seed < count; ++seed) {
+    const ProgramCase c = makeCase(seed, copies, staged);
+    for (const verify::Finding &finding : check(c, c.programs))
+      ADD_FAILURE() << "seed " << seed << ": " << verify::toString(finding, c.view);
+    for (size_t m = 0; m < mistakes.size(); ++m) {
+      Random random(uint32_t(seed * 100 + int(m)));
+      Programs programs = c.programs;
+      if (!mistakes[m].apply(c, programs, random))
+        continue;
+      ++changed;
+      const bool seen = !check(c, programs).empty();
+      found += seen;
+      EXPECT_TRUE(seen) << "seed " << seed << ": " << mistakes[m].name << " is not found";
+    }
+  }
+  printf("%d of %d mistakes found\n", found, changed);
+  EXPECT_GE(changed, least);
+}
+
+} // namespace zorse::test

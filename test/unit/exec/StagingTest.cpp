@@ -1,0 +1,148 @@
+// Devices whose transports reach their host alone: programs with every mistake that can be made around the copies between device and host, each of
+// which the verifier must find.
+#include "ProgramCases.h"
+
+using namespace zorse;
+using namespace zorse::test;
+
+namespace {
+
+bool isCopyOfValue(const bundle::Entry &entry, bundle::Value::Kind kind) { return entry.has_copy() && entry.copy().value().kind() == kind; }
+
+/// Between the two arenas of a device: 0 is its own memory, 1 its host's.
+bool crosses(const bundle::Entry &entry, bool out) {
+  return entry.has_copy() && entry.copy().from().arena() == (out ? 0u : 1u) && entry.copy().to().arena() == (out ? 1u : 0u);
+}
+
+bundle::Region *imageOf(bundle::Entry &entry) {
+  switch (entry.what_case()) {
+  case bundle::Entry::kSend:
+    return entry.mutable_send()->mutable_region();
+  case bundle::Entry::kReceive:
+    return entry.mutable_receive()->mutable_region();
+  case bundle::Entry::kAllReduce:
+    return entry.mutable_all_reduce()->mutable_region();
+  case bundle::Entry::kAllGather:
+    return entry.mutable_all_gather()->mutable_full();
+  case bundle::Entry::kReduceScatter:
+    return entry.mutable_reduce_scatter()->mutable_full();
+  default:
+    return nullptr;
+  }
+}
+
+const std::vector<Mistake> &mistakes() {
+  static const std::vector<Mistake> all = {
+      {"a transfer of memory of the device",
+       [](const ProgramCase &c, Programs &p, Random &r) {
+         std::vector<bundle::Region *> images;
+         for (size_t d = 0; d < p.size(); ++d)
+           for (bundle::Entry &entry : *p[d].mutable_entries())
+             if (bundle::Region *image = imageOf(entry);
+                 image && image->bytes() && c.plan.devices[d].staged && image->bytes() <= p[d].arenas(0).bytes())
+               images.push_back(image);
+         if (images.empty())
+           return false;
+         bundle::Region &image = *images[r() % images.size()];
+         image.set_arena(0);
+         image.set_offset(0);
+         return true;
+       }},
+      {"a copy from another place",
+       [](const ProgramCase &, Programs &p, Random &r) {
+         bundle::Entry *entry = pick(p, r, [](const bundle::Entry &e) { return crosses(e, true) || crosses(e, false); });
+         if (entry)
+           entry->mutable_copy()->mutable_from()->set_offset(entry->copy().from().offset() + 64);
+         return entry != nullptr;
+       }},
+      {"a copy to another place",
+       [](const ProgramCase &, Programs &p, Random &r) {
+         bundle::Entry *entry = pick(p, r, [](const bundle::Entry &e) { return crosses(e, true) || crosses(e, false); });
+         if (entry)
+           entry->mutable_copy()->mutable_to()->set_offset(entry->copy().to().offset() + 64);
+         return entry != nullptr;
+       }},
+      {"a copy of another value",
+       [](const ProgramCase &, Programs &p, Random &r) {
+         bundle::Entry *entry = pick(p, r, [](const bundle::Entry &e) { return e.has_copy() && e.copy().value().end() > e.copy().value().begin(); });
+         if (entry)
+           entry->mutable_copy()->mutable_value()->set_id(entry->copy().value().id() + 1);
+         return entry != nullptr;
+       }},
+      {"a copy of the sums of this device for those of all",
+       [](const ProgramCase &, Programs &p, Random &r) {
+         bundle::Entry *entry = pick(p, r, [](const bundle::Entry &e) { return isCopyOfValue(e, bundle::Value::SUMS); });
+         if (entry)
+           entry->mutable_copy()->mutable_value()->set_kind(bundle::Value::GLOBAL_SUM);
+         return entry != nullptr;
+       }},
+      {"a copy of the sums of all for those of this device",
+       [](const ProgramCase &, Programs &p, Random &r) {
+         bundle::Entry *entry = pick(p, r, [](const bundle::Entry &e) { return isCopyOfValue(e, bundle::Value::GLOBAL_SUM); });
+         if (entry)
+           entry->mutable_copy()->mutable_value()->set_kind(bundle::Value::SUMS);
+         return entry != nullptr;
+       }},
+      {"an accumulator that is copied as a sum",
+       [](const ProgramCase &c, Programs &p, Random &r) {
+         bundle::Entry *entry =
+             pick(p, r, [&](const bundle::Entry &e) { return isCopyOfValue(e, bundle::Value::GRADIENTS) && c.plan.devices.size() > 1; });
+         if (entry)
+           entry->mutable_copy()->mutable_value()->set_kind(bundle::Value::REDUCED_GRADIENTS);
+         return entry != nullptr;
+       }},
+      {"a copy that waits for nothing, and that nothing waits for",
+       [](const ProgramCase &, Programs &p, Random &r) {
+         bundle::Entry *entry = pick(p, r, [](const bundle::Entry &e) { return crosses(e, true) && e.waits_size() > 0; });
+         if (entry)
+           entry->clear_waits();
+         return entry != nullptr;
+       }},
+      {"one wait less",
+       [](const ProgramCase &c, Programs &p, Random &r) {
+         std::vector<bundle::Entry *> waiting;
+         for (size_t d = 0; d < p.size(); ++d)
+           for (bundle::Entry &entry : *p[d].mutable_entries())
+             if (c.plan.devices[d].staged && entry.waits_size() > 0)
+               waiting.push_back(&entry);
+         if (waiting.empty())
+           return false;
+         bundle::Entry &entry = *waiting[r() % waiting.size()];
+         entry.mutable_waits()->DeleteSubrange(int(r() % uint32_t(entry.waits_size())), 1);
+         return true;
+       }},
+      {"a copy in a phase that evaluations skip",
+       [](const ProgramCase &, Programs &p, Random &r) {
+         bundle::Entry *entry = pick(p, r, [](const bundle::Entry &e) { return crosses(e, false) && e.phase() == bundle::FORWARD; });
+         if (entry)
+           entry->set_phase(bundle::BACKWARD);
+         return entry != nullptr;
+       }},
+  };
+  return all;
+}
+
+} // namespace
+
+TEST(Staging, EveryMistakeIsFound) {
+  expectEveryMistakeIsFound(mistakes(), 80, 350, /*copies=*/false, /*staged=*/true);
+  expectEveryMistakeIsFound(mistakes(), 60, 250, /*copies=*/true, /*staged=*/true);
+}
+
+// Times and peaks of memory are found without entries, too.
+TEST(Staging, IsTimedAlikeWithoutEntries) {
+  for (int seed = 0; seed < 60; ++seed) {
+    const ProgramCase c = makeCase(seed, seed % 2, /*staged=*/true);
+    std::string error;
+    step::ExpandOptions lean;
+    lean.bodies = &c.model.bodies;
+    auto full = step::expandPlan(c.model.summary, c.plan, error, lean);
+    lean.timeOnly = true;
+    auto times = step::expandPlan(c.model.summary, c.plan, error, lean);
+    ASSERT_TRUE(full && times) << error;
+    EXPECT_EQ(full->stepTime, times->stepTime) << "seed " << seed;
+    EXPECT_EQ(full->listLength, times->listLength) << "seed " << seed;
+    for (size_t d = 0; d < c.plan.devices.size(); ++d)
+      EXPECT_EQ(full->devices[d].memory.least, times->devices[d].memory.least) << "seed " << seed << ", device " << d;
+  }
+}
