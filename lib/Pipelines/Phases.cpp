@@ -286,6 +286,8 @@ bool Compiler::plan(std::string &remark) {
       return false;
     }
   assignTargets();
+  for (size_t d = 0; d < planned.devices.size(); ++d)
+    planned.plan.devices[d].staged = deviceKindOf(planned.devices[d].kind).stages();
   planJson = step::writePlan(planned.plan, model.summary);
   remark = counted(planned.plan.cells.size(), "cell") + " on " + counted(planned.plan.devices.size(), "device") +
            (options.plan.empty() ? " (searched)" : "");
@@ -330,8 +332,8 @@ bool Compiler::convert(std::string &remark) {
 bool Compiler::verify(std::string &remark) {
   remark = "any number of steps: matching, order, races, memory, values";
   std::vector<bool> staged;
-  for (const bundle::BundleDevice &device : planned.devices)
-    staged.push_back(deviceKindOf(device.kind).stages());
+  for (const step::PlanDevice &device : planned.plan.devices)
+    staged.push_back(device.staged);
   return verifySerialized(programs, model.summary, bodies.library, planJson, options.threads, staged);
 }
 

@@ -21,8 +21,8 @@ struct PlanDevice {
   double speed = 0;    ///< FLOP/s; 0: unknown, every device is taken to be equally fast.
   uint64_t memory = 0; ///< bytes; 0: not limited.
   std::string node;    ///< devices of one node use the intra-node link; "": one node for all.
-  /// Transports reach its host's memory alone: what it sends and receives is copied there and back (DeviceKind::stages). From the cluster, not in
-  /// plan.json.
+  /// Transports reach its host's memory alone: what it sends and receives is copied there and back (DeviceKind::stages). Set where programs are made,
+  /// not in plan.json; the search takes devices to exchange directly.
   bool staged = false;
 };
 

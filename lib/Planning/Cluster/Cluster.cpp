@@ -1,6 +1,5 @@
 // What plans take from a cluster.
 #include "zorse/Planning/Cluster.h"
-#include "zorse/Bundle/DeviceKinds.h"
 
 #include <unordered_map>
 
@@ -9,8 +8,7 @@ using namespace zorse::planning;
 std::vector<zorse::step::PlanDevice> zorse::planning::planDevices(const Cluster &cluster, bundle::ElementType computeType) {
   std::vector<step::PlanDevice> devices;
   for (const ClusterDevice &device : cluster.devices)
-    devices.push_back(
-        {device.name, device.speed[speedIndex(computeType)], device.capacity(), cluster.nodes[device.node].name, deviceKindOf(device.kind).stages()});
+    devices.push_back({device.name, device.speed[speedIndex(computeType)], device.capacity(), cluster.nodes[device.node].name});
   return devices;
 }
 
@@ -45,7 +43,6 @@ bool zorse::planning::applyCluster(step::Plan &plan, const Cluster &cluster, bun
                (cluster.devices.size() > 12 ? ", ..." : "");
       continue;
     }
-    device.staged = deviceKindOf(it->second->kind).stages();
     if (device.speed <= 0)
       device.speed = it->second->speed[speedIndex(computeType)];
     if (device.memory == 0)

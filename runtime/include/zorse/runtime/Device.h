@@ -90,7 +90,7 @@ public:
   /// run one after the other.
   virtual Status runBody(uint32_t index, const BodyArguments &arguments) = 0;
 
-  /// Grows while a body runs: launches finished. How a watchdog tells a long body from one that never returns.
+  /// Grows while a body runs: launches finished, or put on a stream. How a watchdog tells a long body from one that never returns.
   virtual uint64_t launches() const = 0;
 };
 
@@ -147,7 +147,8 @@ using Work = std::variant<NoWork, CallWork, CopyWork, ReadWork, WriteWork, HostW
 /// Hears of work, from threads of the device.
 class QueueObserver {
 public:
-  /// Work that was enqueued with `notify`, in the order of its queue, and before work that was enqueued behind it on the same worker.
+  /// Work that was enqueued with `notify`, in the order of its queue. A device whose queues are threads calls it before the next work of the worker;
+  /// one with streams may be ahead by then.
   /// \param begin, end  of the work without its waits: seconds of std::chrono::steady_clock
   virtual void finished(uint64_t tag, double begin, double end) = 0;
   /// The first piece of work that failed. Nothing that has not begun will run.
