@@ -1,0 +1,94 @@
+"""Makes a folder to carry to a machine with a GPU, where check.py runs it: compiled bundles, the runtime with every library it needs, data.
+
+    make_suite.py OUT [--arch sm_90] [--gpt2 GPT2.onnx] [--quick]     default sm_80: newer GPUs run it, too. emu: the emulator of test/emulator, to try the suite itself
+
+There, nothing but the NVIDIA driver, cuBLASLt and Python 3 with numpy is needed: OUT/check.sh. With --gpt2, an export of models/make_benchmark.py, the suite also measures GPT-2 124M; its
+weights are drawn there.
+"""
+import argparse
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "e2e"))
+import cuda
+import harness as z
+
+UNITS, BATCH, LENGTH = cuda.UNITS, cuda.BATCH, cuda.LENGTH
+PLANS = {name: cuda.PLANS[name] for name in ("one GPU", "GPU and processor, shares 5 and 3", "stages, processor in the middle", "split backward", "two devices on one GPU")}
+
+
+def write_cluster(path, devices, arch):
+    with open(path, "w") as f:
+        f.write("name: suite\nnodes:\n  - name: here\n    devices:\n")
+        for d in devices:
+            f.write(f"      - {{ name: {d}, " + (f"kind: cuda, arch: {arch}" if d.startswith("g") else "kind: cpu, threads: 1, arch: x86-64-v3") + ", speed: 1e10, memory: 8GiB }\n")
+    return path
+
+
+def carry_runtime(out):
+    """zorse-run, and all that the loader gives it: the other machine's C library may be older."""
+    os.makedirs(os.path.join(out, "lib"))
+    program = os.path.join(z.BIN, "zorse-run")
+    shutil.copy(program, os.path.join(out, "zorse-run"))
+    for path in re.findall(r"(/\S+)", subprocess.run(["ldd", program], capture_output=True, text=True, check=True).stdout):
+        if path.startswith("/"):
+            shutil.copy(path, os.path.join(out, "lib"))
+
+
+def parameters(onnx_file):
+    """Name and shape of every float initializer."""
+    import onnx
+    model = onnx.load(onnx_file, load_external_data=False)
+    return {t.name: list(t.dims) for t in model.graph.initializer if t.data_type == onnx.TensorProto.FLOAT}
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("out")
+    parser.add_argument("--arch", default="sm_80")
+    parser.add_argument("--gpt2")
+    parser.add_argument("--quick", action="store_true", help="GPT in f32 alone")
+    options = parser.parse_args()
+    out = os.path.abspath(options.out)
+    os.makedirs(out)
+    carry_runtime(out)
+    here = os.path.dirname(os.path.abspath(__file__))
+    for path in (os.path.join(here, "check.py"), os.path.join(here, "check.sh"), z.__file__):
+        shutil.copy(path, out)
+    shutil.copy(os.path.join(z.SMALL, "gpt.bf16.tokens.bin"), os.path.join(out, "tokens.bin"))
+    cases = []
+
+    def add(name, model, precision, devices, cells, more, batch=BATCH, length=LENGTH, extra=()):
+        folder = os.path.join(out, "work")
+        os.makedirs(folder, exist_ok=True)
+        plan = z.plan(folder, "p", batch, devices, cells, **more)
+        bundle = f"{len(cases)}.zorse"
+        z.compile(model, os.path.join(out, bundle), write_cluster(os.path.join(folder, "c.yaml"), devices, options.arch), batch, length, plan,
+                  {"optimizer": "adamw", "lr": "1e-3", "clip": "1.0"}, precision, extra=extra)
+        cases.append({"name": name, "bundle": bundle, "precision": precision, "model": os.path.basename(model)})
+        print(f"{len(cases)}: {name}", flush=True)
+
+    for model in ("gpt",) if options.quick else ("gpt", "llama"):
+        path = os.path.join(z.SMALL, model + ".onnx")
+        for precision in ("f32",) if options.quick else ("f32", "bf16", "f16"):
+            add(f"{model}, {precision}, processor", path, precision, ["c0"], [(0, UNITS, 0, BATCH, "c0")], {})
+            for plan, (devices, cells, more) in PLANS.items():
+                if plan == "one GPU" or precision == "f32" or model == "gpt":
+                    add(f"{model}, {precision}, {plan}", path, precision, devices, cells, more)
+    suite = {"arch": options.arch, "cases": cases}
+    if options.gpt2:
+        add("GPT-2 124M, bf16, 32 x 1024, one GPU", options.gpt2, "bf16", ["g0"], [(0, 26, 0, 32, "g0")], {}, 32, 1024, ("--weights", "later"))
+        suite["gpt2"] = {"bundle": cases.pop()["bundle"], "parameters": parameters(options.gpt2), "tokens": 32 * 1024}
+    with open(os.path.join(out, "suite.json"), "w") as f:
+        json.dump(suite, f, indent=1)
+    shutil.rmtree(os.path.join(out, "work"))
+    packed = shutil.make_archive(out, "gztar", os.path.dirname(out), os.path.basename(out))
+    print(f"{packed}: {len(cases)} bundles for {options.arch}, {os.path.getsize(packed) / 2**20:.0f} MiB; on the machine with the GPU: tar xf {os.path.basename(packed)} && {os.path.basename(out)}/check.sh")
+
+
+if __name__ == "__main__":
+    main()
