@@ -111,7 +111,7 @@ int cublasLtMatmulAlgoGetHeuristic(void *, void *description, void *a, void *b, 
   return 0;
 }
 int cublasLtMatmul(void *, void *description, const void *alpha, const void *a, void *layoutA, const void *b, void *layoutB, const void *beta,
-                   const void *, void *layoutC, void *d, void *, const void *, void *, size_t, void *stream) {
+                   const void *, void *layoutC, void *d, void *, const void *, void *workspace, size_t workspaceBytes, void *stream) {
   const auto &lc = *static_cast<Layout *>(layoutC);
   auto number = [&](const void *at) { return lc.type == 1 ? *static_cast<const double *>(at) : double(*static_cast<const float *>(at)); };
   auto access = [](const void *from, const Layout &l, bool write) {
@@ -120,12 +120,13 @@ int cublasLtMatmul(void *, void *description, const void *alpha, const void *a, 
     return zorse::emulator::Access{begin, begin + uintptr_t(elements) * (l.type == 1 ? 8 : l.type == 0 ? 4 : 2), write};
   };
   const Layout la = *static_cast<Layout *>(layoutA), lb = *static_cast<Layout *>(layoutB);
-  return zorse::emulator::zorseStandInPut(static_cast<zorse::emulator::Stream *>(stream), "a product",
-                                          {access(a, la, false), access(b, lb, false), access(d, lc, true)},
-                                          [=, factor = number(alpha), added = number(beta), how = *static_cast<Description *>(description), lc = lc] {
-                                            (lc.type == 1 ? multiply<double> : multiply<float>)(how, factor, a, la, b, lb, added, d, lc);
-                                            return std::string();
-                                          });
+  return zorse::emulator::zorseStandInPut(
+      static_cast<zorse::emulator::Stream *>(stream), "a product",
+      {access(a, la, false), access(b, lb, false), access(d, lc, true), {uintptr_t(workspace), uintptr_t(workspace) + workspaceBytes, true}},
+      [=, factor = number(alpha), added = number(beta), how = *static_cast<Description *>(description), lc = lc] {
+        (lc.type == 1 ? multiply<double> : multiply<float>)(how, factor, a, la, b, lb, added, d, lc);
+        return std::string();
+      });
 }
 
 } // extern "C"

@@ -1,5 +1,6 @@
 #include "BlasLt.h"
 
+#include "BlasLtApi.h"
 #include "LibraryFunctions.h"
 
 #include <tuple>
@@ -9,49 +10,7 @@ using namespace zorse::runtime::cuda;
 
 namespace {
 
-// Values of cublasLt.h and library_types.h.
-constexpr int kCompute32F = 68, kCompute64F = 70;
-constexpr int kTransposeA = 3, kTransposeB = 4;  // cublasLtMatmulDescAttributes_t
-constexpr int kBatchCount = 5, kBatchOffset = 6; // cublasLtMatrixLayoutAttribute_t
-constexpr int kMaxWorkspace = 1;                 // cublasLtMatmulPreferenceAttributes_t
-struct Algorithm {
-  uint64_t data[8];
-};
-struct Heuristic {
-  Algorithm algorithm;
-  size_t workspace;
-  int state;
-  float waves;
-  int reserved[4];
-};
-
-#define ZORSE_BLAS_FUNCTIONS(F)                                                                                                                      \
-  F(cublasLtCreate, (void **handle))                                                                                                                 \
-  F(cublasLtDestroy, (void *handle))                                                                                                                 \
-  F(cublasLtMatmulDescCreate, (void **description, int compute, int scale))                                                                          \
-  F(cublasLtMatmulDescDestroy, (void *description))                                                                                                  \
-  F(cublasLtMatmulDescSetAttribute, (void *description, int attribute, const void *value, size_t bytes))                                             \
-  F(cublasLtMatrixLayoutCreate, (void **layout, int type, uint64_t rows, uint64_t columns, int64_t ld))                                              \
-  F(cublasLtMatrixLayoutDestroy, (void *layout))                                                                                                     \
-  F(cublasLtMatrixLayoutSetAttribute, (void *layout, int attribute, const void *value, size_t bytes))                                                \
-  F(cublasLtMatmulPreferenceCreate, (void **preference))                                                                                             \
-  F(cublasLtMatmulPreferenceDestroy, (void *preference))                                                                                             \
-  F(cublasLtMatmulPreferenceSetAttribute, (void *preference, int attribute, const void *value, size_t bytes))                                        \
-  F(cublasLtMatmulAlgoGetHeuristic,                                                                                                                  \
-    (void *handle, void *description, void *a, void *b, void *c, void *d, void *preference, int wanted, Heuristic *results, int *found))             \
-  F(cublasLtMatmul,                                                                                                                                  \
-    (void *handle, void *description, const void *alpha, const void *a, void *layoutA, const void *b, void *layoutB, const void *beta,               \
-     const void *c, void *layoutC, void *d, void *layoutD, const Algorithm *algorithm, void *workspace, size_t workspaceBytes, void *stream))
-
-struct Api {
-// NOLINTNEXTLINE(bugprone-macro-parentheses): a declaration
-#define ZORSE_MEMBER(name, parameters) int(*name) parameters = nullptr;
-  ZORSE_BLAS_FUNCTIONS(ZORSE_MEMBER)
-#undef ZORSE_MEMBER
-  size_t (*cublasLtGetVersion)() = nullptr;
-};
-
-Result<Api> load() {
+Result<BlasLtApi> load() {
   void *library = nullptr;
   std::string problems;
   for (const char *name : {"libcublasLt.so.13", "libcublasLt.so.12", "libcublasLt.so.11"}) {
@@ -63,7 +22,7 @@ Result<Api> load() {
   if (!library)
     return userError("CUDA devices need cuBLASLt (13, 12 or 11): " + problems +
                      "; install CUDA's libraries, or the Python package nvidia-cublas and put its folder into LD_LIBRARY_PATH");
-  Api api;
+  BlasLtApi api;
   std::string missing;
 #define ZORSE_LOAD(name, parameters) findFunction(library, #name, api.name, missing);
   ZORSE_BLAS_FUNCTIONS(ZORSE_LOAD)
@@ -74,8 +33,8 @@ Result<Api> load() {
   return api;
 }
 
-Result<const Api *> api() {
-  static const Result<Api> loaded = load();
+Result<const BlasLtApi *> api() {
+  static const Result<BlasLtApi> loaded = load();
   if (loaded.failed())
     return loaded.error();
   return &*loaded;
@@ -100,7 +59,7 @@ struct BlasLt::Plan {
   void *description = nullptr, *a = nullptr, *b = nullptr, *c = nullptr;
   Algorithm algorithm;
   ~Plan() {
-    const Api &lt = **api();
+    const BlasLtApi &lt = **api();
     for (void *layout : {a, b, c})
       if (layout)
         lt.cublasLtMatrixLayoutDestroy(layout);
@@ -109,24 +68,28 @@ struct BlasLt::Plan {
   }
 };
 
-Result<std::unique_ptr<BlasLt>> BlasLt::create() {
-  Result<const Api *> lt = api();
+Result<std::unique_ptr<BlasLt>> BlasLt::create(const CudaApi &cuda) {
+  Result<const BlasLtApi *> lt = api();
   if (lt.failed())
     return lt.error();
-  std::unique_ptr<BlasLt> made(new BlasLt);
+  std::unique_ptr<BlasLt> made(new BlasLt(cuda));
   if (Status status = check("cublasLtCreate", (*lt)->cublasLtCreate(&made->handle_)); status.failed())
     return status;
   return made;
 }
 
+BlasLt::BlasLt(const CudaApi &cuda) : cuda_(cuda) {}
+
 BlasLt::~BlasLt() {
   plans_.clear();
+  for (auto [stream, workspace] : workspaces_)
+    cuda_.cuMemFree_v2(workspace);
   if (handle_)
     (*api())->cublasLtDestroy(handle_);
 }
 
 Result<std::string> BlasLt::identity() {
-  Result<const Api *> lt = api();
+  Result<const BlasLtApi *> lt = api();
   if (lt.failed())
     return lt.error();
   return "cuBLASLt " + ((*lt)->cublasLtGetVersion ? std::to_string((*lt)->cublasLtGetVersion()) : std::string("of an unknown version"));
@@ -136,7 +99,7 @@ Result<BlasLt::Plan *> BlasLt::planOf(const BlasProduct &p) {
   std::unique_ptr<Plan> &plan = plans_[p];
   if (plan)
     return plan.get();
-  const Api &lt = **api();
+  const BlasLtApi &lt = **api();
   auto made = std::make_unique<Plan>();
   const int compute = p.typeOfC == kF64 ? kCompute64F : kCompute32F, scale = p.typeOfC == kF64 ? kF64 : kF32;
   Status failure;
@@ -165,8 +128,8 @@ Result<BlasLt::Plan *> BlasLt::planOf(const BlasProduct &p) {
   call("cublasLtMatmulPreferenceCreate", lt.cublasLtMatmulPreferenceCreate(&preference));
   if (failure.failed())
     return failure;
-  const uint64_t none = 0; // no workspace yet
-  call("cublasLtMatmulPreferenceSetAttribute", lt.cublasLtMatmulPreferenceSetAttribute(preference, kMaxWorkspace, &none, sizeof none));
+  const uint64_t most = kWorkspace;
+  call("cublasLtMatmulPreferenceSetAttribute", lt.cublasLtMatmulPreferenceSetAttribute(preference, kMaxWorkspace, &most, sizeof most));
   Heuristic best{};
   int found = 0;
   call("cublasLtMatmulAlgoGetHeuristic",
@@ -187,12 +150,17 @@ Status BlasLt::multiply(const BlasProduct &product, double alpha, CUdeviceptr a,
   Result<Plan *> plan = planOf(product);
   if (plan.failed())
     return plan.error();
+  CUdeviceptr &workspace = workspaces_[stream];
+  if (!workspace)
+    if (Status status = cuda_.check("cuMemAlloc of a workspace for products", cuda_.cuMemAlloc_v2(&workspace, kWorkspace)); status.failed())
+      return status;
   const float narrow[2] = {float(alpha), float(beta)};
   const double wide[2] = {alpha, beta};
   const bool isWide = product.typeOfC == kF64;
   // NOLINTNEXTLINE(performance-no-int-to-ptr): as the library wants it
   auto at = [](CUdeviceptr address) { return reinterpret_cast<void *>(uintptr_t(address)); };
   const void *factors[2] = {isWide ? static_cast<const void *>(&wide[0]) : &narrow[0], isWide ? static_cast<const void *>(&wide[1]) : &narrow[1]};
-  return check("cublasLtMatmul", (*api())->cublasLtMatmul(handle_, (*plan)->description, factors[0], at(b), (*plan)->b, at(a), (*plan)->a, factors[1],
-                                                          at(c), (*plan)->c, at(c), (*plan)->c, &(*plan)->algorithm, nullptr, 0, stream));
+  return check("cublasLtMatmul",
+               (*api())->cublasLtMatmul(handle_, (*plan)->description, factors[0], at(b), (*plan)->b, at(a), (*plan)->a, factors[1], at(c),
+                                        (*plan)->c, at(c), (*plan)->c, &(*plan)->algorithm, at(workspace), kWorkspace, stream));
 }

@@ -20,8 +20,8 @@ inline constexpr int kF32 = 0, kF64 = 1, kF16 = 2, kBF16 = 14; ///< cudaDataType
 
 class BlasLt {
 public:
-  /// \param context  current where calls are made
-  static Result<std::unique_ptr<BlasLt>> create();
+  /// In the context of later calls, which are made one at a time. `cuda` outlives this object.
+  static Result<std::unique_ptr<BlasLt>> create(const CudaApi &cuda);
   ~BlasLt();
 
   Status multiply(const BlasProduct &product, double alpha, CUdeviceptr a, CUdeviceptr b, double beta, CUdeviceptr c, CUstream stream);
@@ -30,10 +30,16 @@ public:
   static Result<std::string> identity();
 
 private:
-  BlasLt() = default;
+  /// Bytes that an algorithm may use beside its operands; what NVIDIA recommends for the newest GPUs. Part of what a cluster's devices keep in
+  /// reserve.
+  static constexpr size_t kWorkspace = size_t(32) << 20;
+
+  explicit BlasLt(const CudaApi &cuda);
   struct Plan;
   Result<Plan *> planOf(const BlasProduct &product);
+  const CudaApi &cuda_;
   void *handle_ = nullptr;
+  std::map<CUstream, CUdeviceptr> workspaces_; ///< products of different streams run side by side
   std::map<BlasProduct, std::unique_ptr<Plan>> plans_;
 };
 

@@ -16,7 +16,7 @@ static Place place(const bundle::Pointer &pointer) { return {pointer.slot(), {po
 
 Result<std::unique_ptr<CudaBodies>> CudaBodies::create(const CudaApi &cuda, const std::string &arch) {
   std::unique_ptr<CudaBodies> made(new CudaBodies(cuda, arch));
-  Result<std::unique_ptr<BlasLt>> blas = BlasLt::create();
+  Result<std::unique_ptr<BlasLt>> blas = BlasLt::create(cuda);
   if (blas.failed())
     return blas.error();
   made->blas_ = std::move(*blas);
