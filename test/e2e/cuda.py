@@ -1,11 +1,12 @@
 """Training on emulated GPUs through the real driver: the same losses and first-step gradients as processors, under plans that mix both.
 
-    cuda.py [--quick]     --quick: GPT in f32 and bf16, three plans
+    cuda.py [--quick]     eight plans, and 16 random ones in f32; --quick: GPT in f32 and bf16, three plans
 
 The driver loads NVIDIA's libraries at run time; here it finds stand-ins (test/emulator), whose GPU runs the bitcode that becomes PTX for real ones. In f32 losses of 20 steps are within
 1e-5 of the bundle for one processor, and gradients of the first step within 1e-5 in the known norm; in bf16 and f16 sums of another order may round otherwise: 2e-3 and 2e-2.
 """
 import os
+import random
 import sys
 import tempfile
 
@@ -24,6 +25,25 @@ PLANS = {
     "state with another GPU": (["g0", "g1"], [(0, 8, 0, 8, "g0")], {"state": {"groups": [{"group": "*", "owners": [{"device": "g1", "share": 70}, {"device": "g0", "share": 30}]}]}}),
     "two devices on one GPU": (["g0", "g1"], [(0, 3, 0, 8, "g0"), (3, 8, 0, 5, "g1"), (3, 8, 5, 8, "g0")], {}),
 }
+
+
+def random_plan(seed, batch=None):
+    """(batch, devices, cells, more)"""
+    draw = random.Random(seed)
+    devices = ["g0", "g1", "g2"][:draw.randint(1, 3)] + (["c0"] if seed % 2 else [])
+    batch = batch or draw.choice((3, 4, 6))
+    cuts = sorted(draw.sample(range(1, UNITS), draw.randint(0 if len(devices) == 1 else 1, min(3, len(devices)))))
+    cells = []
+    for begin, end in zip([0] + cuts, cuts + [UNITS]):
+        ends = sorted(draw.sample(range(1, batch), draw.randint(0, 2)))
+        for first, last in zip([0] + ends, ends + [batch]):
+            cells.append((begin, end, first, last, draw.choice(devices)))
+    cells[0] = cells[0][:4] + ("g0",)
+    more = {"split_backward": True} if seed % 3 == 0 else {}
+    if len(devices) > 1 and seed % 4 == 0:
+        share = draw.randint(10, 90)
+        more["state"] = {"groups": [{"group": "*", "owners": [{"device": devices[0], "share": share}, {"device": devices[-1], "share": 100 - share}]}]}
+    return batch, devices, cells, more
 
 
 def cluster(folder, devices):
@@ -56,10 +76,13 @@ def main():
         for precision in ("f32", "bf16") if quick else ("f32", "bf16", "f16"):
             with tempfile.TemporaryDirectory() as folder:
                 loss, gradients = train(folder, "cpu", model, data, precision, ["c0"], [(0, UNITS, 0, BATCH, "c0")], {})
-                for n, (plan, (devices, cells, more)) in enumerate(PLANS.items()):
+                plans = dict(PLANS)
+                if precision == "f32" and not quick:
+                    plans.update((f"random plan {seed}", random_plan(seed, BATCH)[1:]) for seed in range(16))
+                for n, (plan, (devices, cells, more)) in enumerate(plans.items()):
                     if quick and n >= 3:
                         break
-                    os.environ["ZORSE_EMULATOR_DEVICES"] = "1" if plan == "two devices on one GPU" else "2"
+                    os.environ["ZORSE_EMULATOR_DEVICES"] = "1" if plan == "two devices on one GPU" else "3"
                     found, g = train(folder, f"plan{n}", model, data, precision, devices, cells, more)
                     results.append(z.check(f"{name}, {precision}, {plan}: losses", z.relative(found, loss), limits[precision][0]))
                     results.append(z.check(f"{name}, {precision}, {plan}: first gradients", z.gradient_error(g, gradients)[0], limits[precision][1]))

@@ -6,7 +6,6 @@ A plan has one to three emulated GPUs, with a processor or without, random cuts 
 streams and the host's transports make is held against vector clocks, so what nothing orders is found whatever ran first.
 """
 import os
-import random
 import re
 import sys
 import tempfile
@@ -15,26 +14,7 @@ import time
 import cuda
 import harness as z
 
-UNITS, LENGTH = cuda.UNITS, 8
-
-
-def random_plan(seed):
-    """(batch, devices, cells, more)"""
-    draw = random.Random(seed)
-    devices = ["g0", "g1", "g2"][:draw.randint(1, 3)] + (["c0"] if seed % 2 else [])
-    batch = draw.choice((3, 4, 6))
-    cuts = sorted(draw.sample(range(1, UNITS), draw.randint(0 if len(devices) == 1 else 1, min(3, len(devices)))))
-    cells = []
-    for begin, end in zip([0] + cuts, cuts + [UNITS]):
-        ends = sorted(draw.sample(range(1, batch), draw.randint(0, 2)))
-        for first, last in zip([0] + ends, ends + [batch]):
-            cells.append((begin, end, first, last, draw.choice(devices)))
-    cells[0] = cells[0][:4] + ("g0",)
-    more = {"split_backward": True} if seed % 3 == 0 else {}
-    if len(devices) > 1 and seed % 4 == 0:
-        share = draw.randint(10, 90)
-        more["state"] = {"groups": [{"group": "*", "owners": [{"device": devices[0], "share": share}, {"device": devices[-1], "share": 100 - share}]}]}
-    return batch, devices, cells, more
+LENGTH = 8
 
 
 def main():
@@ -46,7 +26,7 @@ def main():
     model, data = os.path.join(z.SMALL, "gpt.onnx"), os.path.join(z.SMALL, "gpt.bf16.tokens.bin")
     found, tried, failures, start = {}, {}, 0, time.time()
     for seed in range(count):
-        batch, devices, cells, more = random_plan(seed)
+        batch, devices, cells, more = cuda.random_plan(seed)
         with tempfile.TemporaryDirectory() as folder:
             bundle = os.path.join(folder, "b.zorse")
             plan = z.plan(folder, "p", batch, devices, cells, **more)

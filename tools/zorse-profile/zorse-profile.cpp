@@ -77,8 +77,10 @@ public:
     options.budgetSeconds = o.seconds;
     RankFacts facts = factsOfThisProcess();
     // Half of what there is: what else runs here, and the profiler's own copies.
-    uint64_t there =
-        bundle.devices[index].memory ? std::min(facts.memory, bundle.devices[index].memory) : facts.memory / uint64_t(std::max(threadsHere, 1));
+    const uint64_t own = (*device)->ownMemory(), has = own ? own : facts.memory;
+    uint64_t there = bundle.devices[index].memory ? std::min(has, bundle.devices[index].memory)
+                     : own                        ? own
+                                                  : has / uint64_t(std::max(threadsHere, 1));
     options.memory = o.memory ? o.memory : std::min<uint64_t>(there / 2, uint64_t(4) << 30);
     std::string name = bundle.devices[index].name, prefix = std::getenv("ZORSE_RANK") ? "" : name + ": "; // our launcher puts the name in front
     if (!o.quiet)
@@ -100,7 +102,7 @@ public:
     if (!conditions.empty())
       conditions += text(", of which it had %.4g", had);
     profile->device = name;
-    profile->memory = facts.memory;
+    profile->memory = has;
     return profile;
   }
 

@@ -17,6 +17,7 @@ public:
   ~ThreadedDevice() override { closeQueues(); }
 
   std::string description() const override { return device_->description(); }
+  uint64_t ownMemory() const override { return device_->ownMemory(); }
   Result<std::unique_ptr<DeviceMemory>> allocate(bundle::MemoryKind kind, size_t bytes, const AllocationOptions &options) override {
     return device_->allocate(kind, bytes, options);
   }

@@ -21,6 +21,7 @@ public:
   ThrottledDevice(std::unique_ptr<Device> device, double share) : device_(std::move(device)), share_(share) {}
 
   std::string description() const override { return device_->description() + ", throttled"; }
+  uint64_t ownMemory() const override { return device_->ownMemory(); }
   Result<std::unique_ptr<DeviceMemory>> allocate(bundle::MemoryKind kind, size_t bytes, const AllocationOptions &options) override {
     return device_->allocate(kind, bytes, options);
   }

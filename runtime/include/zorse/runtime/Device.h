@@ -69,6 +69,9 @@ public:
   /// "a (cpu, 2 threads)", for messages.
   virtual std::string description() const = 0;
 
+  /// Bytes of memory of its own that the device has; 0: its memory is the host's.
+  virtual uint64_t ownMemory() const { return 0; }
+
   /// An error for kinds of memory that the device does not have, and where there is not so much.
   virtual Result<std::unique_ptr<DeviceMemory>> allocate(bundle::MemoryKind kind, size_t bytes, const AllocationOptions &options) = 0;
 

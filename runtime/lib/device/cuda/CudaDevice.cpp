@@ -116,6 +116,10 @@ public:
   }
 
   std::string description() const override { return description_; }
+  uint64_t ownMemory() const override {
+    size_t bytes = 0;
+    return cuda_.cuDeviceTotalMem_v2(&bytes, device_) == kSuccess ? bytes : 0;
+  }
 
   Result<std::unique_ptr<DeviceMemory>> allocate(bundle::MemoryKind kind, size_t bytes, const AllocationOptions &options) override {
     if (kind != bundle::DEVICE && kind != bundle::PINNED_HOST && kind != bundle::HOST)

@@ -5,6 +5,7 @@ using namespace zorse::runtime::cuda;
 
 StreamQueues::~StreamQueues() {
   close();
+  (void)target_.enter();
   for (auto &queue : queues_) {
     for (const auto *ring : {&queue->after, &queue->before})
       for (CUevent event : *ring)
