@@ -19,8 +19,9 @@ using reference::Tensor;
 
 namespace {
 
-/// Units in the last place of f32 that polynomials may be off: twice what the class "functions" has measured over all magnitudes.
-constexpr double kExp = 4, kLog = 4, kTanh = 8, kErf = 8;
+/// What the polynomials may be off, in units of 2^-24 of the result: twice what was measured of 233,194 arguments from 2^-14 to 80
+/// (1.34, 1.36, 4.54 and 3.95).
+constexpr double kExp = 3, kLog = 3, kTanh = 9, kErf = 8;
 constexpr double kLeastNormal = 0x1p-126;           ///< below, exp is 0
 constexpr const char *kGiven = "conformance.given"; ///< on roundings of the function itself, which the reference does, too
 
@@ -119,7 +120,7 @@ private:
   LogicalResult linear(Operation *op, Banded &result) {
     const double u = roundoff(elementOf(op->getResult(0)).isF64() ? elementOf(op->getResult(0)) : Type(Float32Type::get(op->getContext())));
     auto of = [&](unsigned i) -> const Banded & { return all[op->getOperand(i)]; };
-    auto run = [&](std::vector<Tensor> operands) { return *evaluate(op, operands); };
+    auto run = [&](const std::vector<Tensor> &operands) { return *evaluate(op, operands); };
     std::vector<Tensor> errors, sizes; // of floats and conditions; indices are exact
     for (unsigned i = 0; i < op->getNumOperands(); ++i) {
       const bool index = isa<IntegerType>(elementOf(op->getOperand(i))) && !elementOf(op->getOperand(i)).isInteger(1);

@@ -15,9 +15,13 @@ std::string sized(int64_t rows, std::initializer_list<int64_t> sizes) {
   return text;
 }
 
+/// Beyond 32,768 columns a block has more of a row than its registers hold.
 struct Rows {
   int64_t columns, lead, rows;
-  explicit Rows(Sizes &sizes) : columns(sizes.columns()), lead(sizes.lead()), rows(sizes.rows(columns)) {}
+  explicit Rows(Sizes &sizes) : columns(sizes.columns()), lead(sizes.lead()), rows(sizes.rows(columns)) {
+    if (sizes.index == 10 || sizes.index == 17) // one whose vectors are whole, and one with single elements
+      columns = sizes.index == 10 ? 40000 : 33001, lead = 1, rows = 2;
+  }
   std::string text() const { return sized(rows, {lead, columns}); }
   /// X: vectors, S: a number of each, C: what is along a vector.
   Text begin(const std::string &type) const {
@@ -83,9 +87,9 @@ Case softmaxGradient(Sizes &sizes, const std::string &type, const std::string &o
 struct Vocabulary {
   int64_t size, tokens, rows;
   explicit Vocabulary(Sizes &sizes) {
-    static const int64_t large[] = {50257, 32003, 8191};
+    static const int64_t large[] = {50257, 32003, 65536, 40009, 8191};
     const int at = sizes.index - 3;
-    size = at >= 0 && at < 3 ? large[at] : sizes.columns(at % 2 ? 4100 : 9000);
+    size = at >= 0 && at < 5 ? large[at] : sizes.columns(at % 2 ? 4100 : 9000);
     tokens = size > 5000 ? 1 : sizes.lead();
     rows = size > 5000 ? 2 : sizes.rows(size);
   }

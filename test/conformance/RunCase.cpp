@@ -39,8 +39,9 @@ struct Runner {
       arguments.push_back(makeArgument(i, random));
   }
 
-  /// Numbers of the kind that a missing or doubled element shows in: one in eight is four times as large, and so are those at the ends of rows. Ids
-  /// take the first and the last of their range.
+  /// Numbers of the kind that a missing or doubled element shows in. One in eight is four times as large. At the edges of rows and of what a block
+  /// takes of them, where such bugs are made, numbers grow with the row's length: a sum, be it of exponentials, without one of them is outside of
+  /// its band. Ids take the first and the last of their range.
   Tensor makeArgument(unsigned i, std::mt19937_64 &random) {
     auto type = cast<RankedTensorType>(function.getArgumentTypes()[i]);
     Type element = type.getElementType();
@@ -55,15 +56,19 @@ struct Runner {
       return attribute ? attribute.getInt() : otherwise;
     };
     const int64_t low = number("test.low", 0), high = number("test.high", 2), columns = tensor.shape.empty() ? 1 : tensor.shape.back();
-    const bool positive = function.getArgAttr(i, "test.positive") != nullptr;
+    const bool positive = function.getArgAttr(i, "test.positive") != nullptr, spread = function.getArgAttr(i, "test.spread") != nullptr;
     std::normal_distribution<double> normal;
     for (int64_t j = 0; j < count; ++j) {
       double value = 0;
       if (isa<FloatType>(element)) {
         value = normal(random);
-        if (random() % 8 == 0 || j % columns == 0 || j % columns == columns - 1)
+        const int64_t column = j % columns;
+        const bool edge = column == 0 || column == columns - 1 || (column + 1) % 1024 < 2;
+        if (edge && columns > 64)
+          value = (i == 0 || value > 0 ? 1 : -1) * (std::fabs(value) + 2 + std::log(double(columns)));
+        else if (edge || random() % 8 == 0)
           value *= 4;
-        value = positive ? std::fabs(value) + 0.1 : value;
+        value = positive ? std::fabs(value) + 0.1 : spread ? std::ldexp(value, int(random() % 18) - 12) : value;
       } else {
         value = double(j == 0 ? low : j == count - 1 ? high - 1 : low + int64_t(random() % uint64_t(high - low)));
       }
