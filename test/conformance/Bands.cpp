@@ -139,7 +139,7 @@ private:
       terms = elements(of(0).value) / elements(result.value);
     }
     if (isa<ScatterAddOp>(op))
-      terms = elements(of(0).value);
+      terms = elements(of(0).value), result.roundings = height(terms + 1);
     if (isa<MatmulOp, ContractOp>(op)) {
       const bool contracts = isa<ContractOp>(op);
       const std::vector<int64_t> &shape = of(0).value.shape;

@@ -19,6 +19,7 @@ namespace zorse::conformance {
 struct Banded {
   reference::Tensor value; ///< of the expanded function, in f64
   reference::Tensor error; ///< how far from it a kernel's may be; infinite: anything
+  double roundings = 0;    ///< of what lay there, where results are added to it one by one: scatters take their tables as the first term
 };
 
 /// One for every result. Fails with a diagnostic at operations that have no bound.

@@ -149,7 +149,7 @@ struct Runner {
       const bool apart = !(between <= error || between <= 1e-12 * std::fabs(expected[i])) && !std::isnan(expected[i]);
       error = std::isfinite(between) ? error + between : error;
       if (before != 0)
-        error += 0x1p-24 * (std::fabs(want) + error);
+        error += 0x1p-24 * (std::fabs(want) + error + band.roundings * before);
       const double off = got[i] == want ? 0 : std::fabs(got[i] - want);
       const bool same = off <= error || (std::isnan(want) && std::isnan(got[i]));
       if (same && !apart) {
