@@ -1,6 +1,7 @@
 #include "Grid.h"
 
 #include <algorithm>
+#include <csetjmp>
 #include <cstring>
 #include <map>
 #include <memory>
@@ -12,6 +13,7 @@ using namespace zorse::emulator;
 namespace {
 
 constexpr uint64_t kStack = 64 << 10;
+constexpr int kMostFindings = 10000;
 
 /// What a function must leave as it found it, on a stack of its own; ucontext asks the kernel at every switch.
 struct Context {
@@ -91,6 +93,16 @@ struct Grid {
   std::map<uintptr_t, Touched> touched; ///< by address
   std::vector<std::string> findings;
   std::map<std::string, int> counts;
+  int found = 0;
+  std::jmp_buf plain; ///< where a thread that is no fiber began
+
+  /// A thread with so many findings is in a loop that has lost its end. It is left where it is, and so is its grid.
+  bool isLost() const { return found > kMostFindings; }
+  void leave() {
+    if (!kernel->collective)
+      std::longjmp(plain, 1);
+    switchTo(threads[thread].context, scheduler);
+  }
 
   // Of the block that runs: accesses by warp, site and how often the thread has been there.
   Traffic *traffic = nullptr;
@@ -125,6 +137,7 @@ struct Grid {
   }
 
   void find(const std::string &kind, uint32_t site, const std::string &what) {
+    ++found;
     if (++counts[kind] > 3)
       return;
     findings.push_back(kind + ": " + what + ", block " + std::to_string(block) + ", thread " + std::to_string(thread) + ", at " +
@@ -226,8 +239,9 @@ void Grid::runBlock() {
     it = inShared(it->first) ? touched.erase(it) : std::next(it);
   std::memset(shared.data(), 0xff, shared.size());
   if (!kernel->collective) {
-    for (thread = 0; thread < launch->threads; ++thread)
-      kernel->call(launch->parameters.data());
+    if (setjmp(plain) == 0)
+      for (thread = 0; thread < launch->threads; ++thread)
+        kernel->call(launch->parameters.data());
     return;
   }
   for (thread = 0; thread < launch->threads; ++thread) {
@@ -243,6 +257,8 @@ void Grid::runBlock() {
     for (thread = 0; thread < launch->threads; ++thread)
       if (threads[thread].state == State::Ready) {
         switchTo(scheduler, threads[thread].context);
+        if (isLost())
+          return;
         ran = true;
       }
     bool moved = ran;
@@ -296,10 +312,16 @@ uint32_t emuBallot(uint32_t value, uint32_t site) {
   return grid->threads[grid->thread].result;
 }
 void *emuLoad(void *address, uint32_t bytes, uint32_t alignment, uint32_t site) {
-  return grid->access(reinterpret_cast<uintptr_t>(address), bytes, alignment, false, site) ? address : grid->elsewhere;
+  const bool may = grid->access(reinterpret_cast<uintptr_t>(address), bytes, alignment, false, site);
+  if (grid->isLost())
+    grid->leave();
+  return may ? address : grid->elsewhere;
 }
 void *emuStore(void *address, uint32_t bytes, uint32_t alignment, uint32_t site) {
-  return grid->access(reinterpret_cast<uintptr_t>(address), bytes, alignment, true, site) ? address : grid->elsewhere;
+  const bool may = grid->access(reinterpret_cast<uintptr_t>(address), bytes, alignment, true, site);
+  if (grid->isLost())
+    grid->leave();
+  return may ? address : grid->elsewhere;
 }
 
 } // namespace
@@ -318,6 +340,7 @@ std::vector<std::string> zorse::emulator::runGrid(const HostKernel &kernel, cons
   thread_local Grid all; // stacks are kept from launch to launch
   all.findings.clear();
   all.counts.clear();
+  all.found = 0;
   all.touched.clear();
   all.traffic = traffic;
   all.read.clear();

@@ -167,11 +167,12 @@ Node Expression::newNode(Operation *op) {
   return node;
 }
 
-int Expression::isColumn(Value ids) {
+int Expression::isColumn(Value ids, int64_t size) {
   Node equal;
   equal.kind = Node::IsEqual;
   equal.type = IntegerType::get(ids.getContext(), 1);
-  equal.inputs = {columnNode(), use(ids)};
+  // A dimension of 1 is not in the domain, whose last one is another.
+  equal.inputs = {size == 1 ? zero(k.b.getI32Type()) : columnNode(), use(ids)};
   return add(equal);
 }
 
@@ -213,6 +214,7 @@ int Expression::define(GatherOp gather) {
 int Expression::define(TakeOp take) {
   Node node = newNode(take);
   Value x = take.getX();
+  const int64_t size = cast<RankedTensorType>(x.getType()).getShape().back();
   Operation *source = rootOf(x).getDefiningOp();
   auto found = source ? clustering.clusterOf.find(source) : clustering.clusterOf.end();
   bool inside = found != clustering.clusterOf.end() && found->second == cluster;
@@ -222,16 +224,18 @@ int Expression::define(TakeOp take) {
     Node pick;
     pick.kind = Node::Select;
     pick.type = node.type;
-    pick.inputs = {isColumn(take.getIds()), vector, zero(node.type)};
-    return reduceNode(add(pick), ReduceKind::Sum);
+    pick.inputs = {isColumn(take.getIds(), size), vector, zero(node.type)};
+    return size == 1 ? add(pick) : reduceNode(add(pick), ReduceKind::Sum);
   }
   std::optional<View> view = viewOf(x, claims);
   SmallVector<int64_t, 4> strides = squeezedStrides(x.getType(), view->layout);
   node.kind = Node::Load;
   node.element = getElementTypeOrSelf(view->root.getType());
-  node.indexStride = strides.back();
-  node.indexEnd = cast<RankedTensorType>(x.getType()).getShape().back();
-  strides.pop_back();
+  node.indexEnd = size;
+  if (size != 1) {
+    node.indexStride = strides.back();
+    strides.pop_back();
+  }
   node.strides = overDomain(strides);
   node.form = Form::Number;
   node.inputs = {use(take.getIds())};
@@ -242,7 +246,7 @@ int Expression::define(TakeOp take) {
 int Expression::define(TakeGradOp takeGrad) {
   Node node = newNode(takeGrad);
   node.kind = Node::Select;
-  int hit = isColumn(takeGrad.getIds());
+  int hit = isColumn(takeGrad.getIds(), cast<RankedTensorType>(takeGrad.getType()).getShape().back());
   node.inputs = {hit, use(takeGrad.getDy()), zero(node.type)};
   return add(node);
 }

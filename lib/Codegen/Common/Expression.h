@@ -86,7 +86,7 @@ private:
   int useMask(CausalMaskOp mask, mlir::Value operand);
   /// \param query, key  strides of its indices over the domain
   int maskNode(CausalMaskOp mask, llvm::ArrayRef<int64_t> query, llvm::ArrayRef<int64_t> key);
-  int isColumn(mlir::Value ids); ///< whether an id is the column that goes by
+  int isColumn(mlir::Value ids, int64_t size); ///< whether an id is the column that goes by
   int zero(mlir::Type type);
   int add(Node node);
   int load(mlir::Value value);

@@ -76,8 +76,8 @@ bool isOne(const bundle::Extent &extent) { return extent.fixed() == 1 && extent.
 std::optional<std::pair<int64_t, bool>> leadingDimension(const bundle::Extent &outer, int64_t outerStride, const bundle::Extent &inner,
                                                          int64_t innerStride) {
   auto atLeast = [](int64_t stride, const bundle::Extent &extent, const bundle::Extent &count) -> std::optional<int64_t> {
-    if (extent.per_row() != 0) // a dynamic inner extent: only possible with one outer element or a stride that depends on rows
-      return isOne(count) ? std::optional<int64_t>(stride) : std::nullopt;
+    if (extent.per_row() != 0) // no number is at least as large for all row counts; the other way round it is the number of rows
+      return std::nullopt;
     if (isOne(count))
       return std::max(stride, extent.fixed());
     return stride >= extent.fixed() ? std::optional<int64_t>(stride) : std::nullopt;

@@ -69,7 +69,12 @@ struct TensorBuilder {
   /// A scalar tensor, repeated.
   Value everywhere(Value x, Value like) { return make<BroadcastOp>(withElement(like, elementOf(x)), x, mlir::ArrayRef<int64_t>{}); }
 
-  Value reduceLast(Value x, ReduceKind kind) { return make<ReduceOp>(x, kind, mlir::ArrayRef<int64_t>{typeOf(x).getRank() - 1}); }
+  /// One element is its own sum: emitters expect that there is something to reduce.
+  Value reduceLast(Value x, ReduceKind kind) {
+    if (typeOf(x).getShape().back() == 1)
+      return reshape(x, typeOf(x).getShape().drop_back());
+    return make<ReduceOp>(x, kind, mlir::ArrayRef<int64_t>{typeOf(x).getRank() - 1});
+  }
   Value sumLast(Value x) { return reduceLast(x, ReduceKind::Sum); }
   Value meanLast(Value x) { return scale(sumLast(x), 1.0 / typeOf(x).getShape().back()); }
   Value sumLead(Value x) {

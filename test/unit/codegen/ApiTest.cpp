@@ -151,3 +151,33 @@ func.func @f(%x: tensor<f64> {@@scalars0, zorse.scalar = "speed"}) -> (tensor<4x
                 .find("expects zorse.scalar to be learning_rate, clip_factor or skip, got 'speed'"),
             std::string::npos);
 }
+
+// cuBLASLt refuses a matrix whose rows overlap, even where it has one row only: here the gradient of weights from one feature.
+TEST(CodegenApi, RowsOfOperandsDoNotOverlap) {
+  auto context = test::makeContext();
+  auto module = test::parse(*context, R"(
+func.func @f(%x: tensor<?x3x1xf32> {@@boundary_in0}, %d: tensor<?x3x8xf32> {@@boundary_out_gradient0})
+    -> (tensor<1x8xf32> {@@parameter_gradient0}, tensor<8x1xf32> {@@parameter_gradient1}) {
+  %a = zorse.contract %x, %d : tensor<?x3x1xf32>, tensor<?x3x8xf32> -> tensor<1x8xf32>
+  %b = zorse.contract %d, %x : tensor<?x3x8xf32>, tensor<?x3x1xf32> -> tensor<8x1xf32>
+  return %a, %b : tensor<1x8xf32>, tensor<8x1xf32>
+})",
+                            "f32");
+  ASSERT_TRUE(module);
+  codegen::CodegenOptions options;
+  options.useCache = false;
+  auto compiled = codegen::lowerBodies(*module, options);
+  ASSERT_TRUE(succeeded(compiled));
+  int products = 0;
+  for (const bundle::Launch &launch : compiled->library.bodies(0).launches()) {
+    if (!launch.has_product())
+      continue;
+    const bundle::MatrixProduct &p = launch.product();
+    auto at = [](const bundle::Extent &extent) { return extent.fixed() + 5 * extent.per_row(); };
+    EXPECT_GE(p.lda(), at(p.transpose_a() ? p.m() : p.k()));
+    EXPECT_GE(p.ldb(), at(p.transpose_b() ? p.k() : p.n()));
+    EXPECT_GE(p.ldc(), at(p.n()));
+    ++products;
+  }
+  EXPECT_EQ(products, 2);
+}

@@ -1,6 +1,7 @@
 #include "CodegenHarness.h"
 
 #include "EmulatedBody.h"
+#include "TensorBytes.h"
 
 #include "bundle.pb.h"
 #include "zorse/Autodiff/Autodiff.h"
@@ -17,7 +18,6 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
@@ -26,70 +26,9 @@
 
 using namespace mlir;
 using namespace zorse;
+using namespace zorse::test;
 
 namespace {
-
-int64_t roundUp64(int64_t bytes) { return (bytes + 63) / 64 * 64; }
-
-int64_t bytesOf(Type element) {
-  unsigned bits = element.getIntOrFloatBitWidth();
-  return bits < 8 ? 1 : bits / 8;
-}
-
-struct Buffer {
-  explicit Buffer(size_t bytes) : size(roundUp64(bytes + 64)), data(static_cast<char *>(std::aligned_alloc(64, size)), std::free) {
-    // A NaN as f32 and as f64: whatever reads what nobody wrote shows.
-    for (size_t i = 0; i + 8 <= size; i += 8)
-      std::memcpy(data.get() + i, &runtime::kPoisonWord, 8);
-  }
-  size_t size;
-  std::unique_ptr<char, void (*)(void *)> data;
-};
-
-/// A number as an element of bf16 or f16, and back.
-uint16_t halfOf(double value, Type element) {
-  APFloat number(value);
-  bool lost;
-  number.convert(cast<FloatType>(element).getFloatSemantics(), APFloat::rmNearestTiesToEven, &lost);
-  return static_cast<uint16_t>(number.bitcastToAPInt().getZExtValue());
-}
-double numberOf(uint16_t half, Type element) {
-  APFloat number(cast<FloatType>(element).getFloatSemantics(), APInt(16, half));
-  bool lost;
-  number.convert(APFloat::IEEEdouble(), APFloat::rmNearestTiesToEven, &lost);
-  return number.convertToDouble();
-}
-bool isHalf(Type element) { return isa<FloatType>(element) && element.getIntOrFloatBitWidth() == 16; }
-
-void write(char *to, Type element, const std::vector<double> &values) {
-  for (size_t i = 0; i < values.size(); ++i) {
-    double v = values[i];
-    if (element.isF32())
-      reinterpret_cast<float *>(to)[i] = static_cast<float>(v);
-    else if (element.isF64())
-      reinterpret_cast<double *>(to)[i] = v;
-    else if (isHalf(element))
-      reinterpret_cast<uint16_t *>(to)[i] = halfOf(v, element);
-    else if (element.isInteger(64))
-      reinterpret_cast<int64_t *>(to)[i] = static_cast<int64_t>(v);
-    else if (element.isInteger(32))
-      reinterpret_cast<int32_t *>(to)[i] = static_cast<int32_t>(v);
-    else
-      to[i] = v != 0;
-  }
-}
-
-std::vector<double> read(const char *from, Type element, size_t count) {
-  std::vector<double> values(count);
-  for (size_t i = 0; i < count; ++i)
-    values[i] = element.isF32()         ? reinterpret_cast<const float *>(from)[i]
-                : element.isF64()       ? reinterpret_cast<const double *>(from)[i]
-                : isHalf(element)       ? numberOf(reinterpret_cast<const uint16_t *>(from)[i], element)
-                : element.isInteger(64) ? static_cast<double>(reinterpret_cast<const int64_t *>(from)[i])
-                : element.isInteger(32) ? reinterpret_cast<const int32_t *>(from)[i]
-                                        : from[i];
-  return values;
-}
 
 struct Runner {
   func::FuncOp function;

@@ -128,6 +128,31 @@ func.func @f(%x: tensor<?x6x50x$T> {@@boundary_in0}, %l: tensor<?x6xi64> {@@inpu
 })");
 }
 
+// Of one element there is one to take; what lies in front of it are other dimensions.
+TEST(CodegenOps, TakeOfOneElement) {
+  checkFunctions(R"(
+func.func @f(%x: tensor<?x6x1x$T> {@@boundary_in0}, %l: tensor<?x6xi64> {@@input0, test.high = 1 : i64}, %d: tensor<?x6x$T> {@@boundary_in1})
+    -> (tensor<?x6x$T> {@@boundary_out0}, tensor<?x6x$T> {@@boundary_out1}, tensor<?x6x1x$T> {@@boundary_out2}) {
+  %a = zorse.take %x, %l : tensor<?x6x1x$T>, tensor<?x6xi64> -> tensor<?x6x$T>
+  %s = arith.addf %x, %x : tensor<?x6x1x$T>
+  %b = zorse.take %s, %l : tensor<?x6x1x$T>, tensor<?x6xi64> -> tensor<?x6x$T>
+  %g = zorse.take_grad %d, %l : tensor<?x6x$T>, tensor<?x6xi64> -> tensor<?x6x1x$T>
+  return %a, %b, %g : tensor<?x6x$T>, tensor<?x6x$T>, tensor<?x6x1x$T>
+})");
+}
+
+// Rows of one column: nothing is left to be summed.
+TEST(CodegenOps, RowsOfOneElement) {
+  checkFunctions(R"(
+func.func @f(%x: tensor<?x6x1x$T> {@@boundary_in0}, %l: tensor<?x6xi64> {@@input0, test.low = -1 : i64, test.high = 1 : i64}, %g: tensor<1x$T> {@@parameter0})
+    -> (tensor<?x6x1x$T> {@@boundary_out0}, tensor<?x6x1x$T> {@@boundary_out1}, tensor<?x6x$T> {@@boundary_out2}, tensor<?x6x$T> {@@boundary_out3}) {
+  %s = zorse.softmax %x : tensor<?x6x1x$T>
+  %n, %r = zorse.rms_norm %x gain %g {epsilon = 1.0e-6 : f64} : (tensor<?x6x1x$T>, tensor<1x$T>) -> (tensor<?x6x1x$T>, tensor<?x6x$T>)
+  %e, %m = zorse.cross_entropy %x, %l {ignore_index = -1 : i64} : (tensor<?x6x1x$T>, tensor<?x6xi64>) -> (tensor<?x6x$T>, tensor<?x6x$T>)
+  return %s, %n, %m, %e : tensor<?x6x1x$T>, tensor<?x6x1x$T>, tensor<?x6x$T>, tensor<?x6x$T>
+})");
+}
+
 TEST(CodegenOps, EmbeddingGradients) {
   checkFunctions(R"(
 func.func @f(%dy: tensor<?x6x72x$T> {@@boundary_out_gradient0}, %l: tensor<?x6xi64> {@@input0, test.high = 9 : i64})

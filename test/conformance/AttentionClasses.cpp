@@ -1,0 +1,96 @@
+// Attention and its gradient, as products, softmaxes and copies; products by themselves.
+#include "Cases.h"
+
+using namespace zorse::conformance;
+
+namespace {
+
+struct Attention {
+  int64_t rows, queries, keys, heads, keyHeads, size, valueSize;
+  std::string attributes, mask, maskType, shapeText;
+  char maskShape = 0; ///< 'M' of floats, 'B' of booleans
+
+  Attention(Sizes &s, Text &t) {
+    size = s.inTurn({1, 2, 3, 4, 5, 7, 8, 9, 16, 31, 32, 33, 64, 65, 80, 128});
+    queries = s.oneOf({1, 2, 3, 5, 7, 8, 9, 15, 17, 31, 33});
+    if (size > 40)
+      queries = std::min<int64_t>(queries, 9);
+    const int kind = s.index % 8;
+    keys = kind == 0 || kind == 5 || kind == 6 ? queries + s.oneOf({0, 1, 4}) : queries + (kind == 2 ? s.below(3) : 0);
+    keyHeads = s.oneOf({1, 2}), heads = keyHeads * (kind == 3 || s.below(2) ? s.oneOf({2, 3}) : 1);
+    valueSize = s.below(3) ? size : s.oneOf({1, 4, 9});
+    rows = s.oneOf({1, 2, 3});
+    attributes = "scale = 0.35 : f64";
+    if (kind == 1 || kind == 2 || kind == 3 || kind == 7)
+      attributes += ", causal";
+    if (kind == 2)
+      attributes += ", window = " + std::to_string(1 + s.below(queries)) + " : i64";
+    if (kind == 4 || kind == 6)
+      attributes += ", softcap = 3.0 : f64";
+    if (kind == 7)
+      attributes += ", dropout = 0.2 : f64, instance = 2 : i64";
+    t.shape('Q', {-1, queries, heads, size}).shape('K', {-1, keys, keyHeads, size}).shape('V', {-1, keys, keyHeads, valueSize});
+    t.shape('O', {-1, queries, heads, valueSize}).shape('L', {-1, heads, queries});
+    t.narrowIn("%q", 'Q').narrowIn("%k", 'K').narrowIn("%v", 'V');
+    const int64_t maskHeads = s.below(2) ? heads : 1;
+    if (kind == 5) { // booleans: some queries see nothing
+      t.shape('B', {-1, maskHeads, queries, keys});
+      maskType = "tensor<?x" + std::to_string(maskHeads) + "x" + std::to_string(queries) + "x" + std::to_string(keys) + "xi1>";
+      t.argument("%m: " + maskType + " {@@input0}");
+    } else if (kind == 6) {
+      t.shape('M', {1, maskHeads, queries, keys}).narrowIn("%m", 'M');
+      maskType = "#M";
+    }
+    mask = maskType.empty() ? "" : " mask %m";
+    shapeText = std::to_string(rows) + " rows, " + std::to_string(queries) + " queries, " + std::to_string(keys) + " keys, " + std::to_string(heads) +
+                "/" + std::to_string(keyHeads) + " heads of " + std::to_string(size) + " and " + std::to_string(valueSize) + ", " + attributes + mask;
+  }
+  std::string more() const { return maskType.empty() ? "" : ", " + maskType; }
+
+  void forward(Text &t) const {
+    t.line("%o, %l = zorse.attention %q, %k, %v" + mask + " {" + attributes + "} : (#Q, #K, #V" + more() + ") -> (#O, $L)");
+  }
+};
+
+Case attention(Sizes &sizes, const std::string &type) {
+  Text t(type);
+  Attention a(sizes, t);
+  a.forward(t);
+  t.narrowOut("%o", 'O').wideOut("%l", 'L');
+  return {t.str(), a.rows, a.shapeText};
+}
+
+Case attentionGradient(Sizes &sizes, const std::string &type) {
+  Text t(type);
+  Attention a(sizes, t);
+  t.narrowIn("%do", 'O');
+  a.forward(t);
+  const bool wide = sizes.index % 3 == 2; // gradients in f32 of operands in half precision
+  t.line("%dq, %dk, %dv = zorse.attention_grad %do, %q, %k, %v, %o, %l" + a.mask + " {" + a.attributes + "} : (#O, #Q, #K, #V, #O, $L" + a.more() +
+         ") -> " + (wide ? "($Q, $K, $V)" : "(#Q, #K, #V)"));
+  for (auto [value, shape] : {std::pair("%dq", 'Q'), {"%dk", 'K'}, {"%dv", 'V'}})
+    wide ? t.wideOut(value, shape) : t.narrowOut(value, shape);
+  return {t.str(), a.rows, a.shapeText};
+}
+
+/// Both orders of both operands, weights and their gradients, results in f32 and narrow ones.
+Case products(Sizes &sizes, const std::string &type) {
+  const int64_t n = sizes.columns(300), k = sizes.oneOf({1, 2, 3, 5, 8, 31, 33, 64, 100, 257}), lead = sizes.lead(), rows = sizes.rows(n);
+  Text t(type);
+  t.shape('X', {-1, lead, k}).shape('W', {k, n}).shape('V', {n, k}).shape('Y', {-1, lead, n}).shape('S', {-1, lead, lead});
+  t.narrowIn("%x", 'X').narrowIn("%w", 'W').narrowIn("%v", 'V').narrowIn("%d", 'Y');
+  t.line("%a = zorse.matmul %x, %w : #X, #W -> $Y").line("%b = zorse.matmul %x, %v {transpose_b} : #X, #V -> #Y");
+  t.line("%dx = zorse.matmul %d, %w {transpose_b} : #Y, #W -> #X").line("%dw = zorse.contract %x, %d : #X, #Y -> $W");
+  t.line("%s = zorse.matmul %x, %x {transpose_b} : #X, #X -> $S"); // a product for every sample
+  t.wideOut("%a", 'Y').narrowOut("%b", 'Y').narrowOut("%dx", 'X').wideOut("%dw", 'W').wideOut("%s", 'S');
+  return {t.str(), rows, std::to_string(rows) + " rows of " + std::to_string(lead) + ", " + std::to_string(k) + " to " + std::to_string(n)};
+}
+
+} // namespace
+
+void zorse::conformance::addAttentionClasses(std::vector<KernelClass> &classes) {
+  classes.push_back({"attention", attention});
+  classes.push_back({"attention, gradient", attentionGradient});
+}
+
+KernelClass zorse::conformance::productClass() { return {"products (stand-in)", products}; }

@@ -1,0 +1,118 @@
+#include "RunCase.h"
+
+#include "EmulatedBody.h"
+
+#include "zorse/runtime/Drivers.h"
+
+#include <cstdlib>
+#include <cstring>
+#include <dlfcn.h>
+#include <filesystem>
+#include <fstream>
+#include <unistd.h>
+
+using namespace zorse;
+using namespace zorse::conformance;
+
+namespace {
+
+class Emulator final : public Machine {
+public:
+  Emulator() : products(std::move(*runtime::CpuDevice::create({}))) {}
+
+  std::string load(const codegen::CompiledBodies &bodies) override {
+    library = bodies.library;
+    std::string error;
+    code = emulator::HostCode::compile(bodies.object, error);
+    return error;
+  }
+
+  std::string run(int body, const Call &call) override {
+    emulator::EmulatedCall emulated{call.rows, call.sampleBase, call.instanceBase, call.slots, call.overwrite};
+    std::vector<std::string> findings = emulator::runBody(*code, *products, library.bodies(body), emulated);
+    return findings.empty() ? "" : findings.front();
+  }
+
+private:
+  std::unique_ptr<runtime::CpuDevice> products;
+  bundle::BodyLibrary library;
+  std::unique_ptr<emulator::HostCode> code;
+};
+
+class Driven final : public Machine {
+public:
+  explicit Driven(const runtime::Driver &driver) : driver(driver) {
+    folder = (std::filesystem::temp_directory_path() / ("zorse-conformance-" + std::to_string(getpid()))).string();
+    std::filesystem::create_directories(folder + "/emu");
+  }
+  ~Driven() override {
+    device.reset();
+    std::error_code ignored;
+    std::filesystem::remove_all(folder, ignored);
+  }
+
+  /// Bodies are loaded once per device, so each library has a device of its own.
+  std::string load(const codegen::CompiledBodies &bodies) override {
+    library = bodies.library;
+    std::ofstream(folder + "/emu/" + bodies.library.objects(0), std::ios::binary) << bodies.object;
+    device.reset();
+    runtime::DeviceRequest request;
+    request.name = "conformance";
+    auto made = driver.make(request);
+    if (made.failed())
+      return made.message();
+    device = std::move(*made);
+    runtime::Status status = device->loadBodies(library, folder);
+    return status.failed() ? status.message() : "";
+  }
+
+  std::string run(int index, const Call &call) override {
+    const bundle::Body &body = library.bodies(index);
+    std::vector<std::unique_ptr<runtime::DeviceMemory>> memory;
+    std::vector<runtime::DeviceAddress> slots;
+    std::vector<size_t> sizes;
+    for (int s = 0; s < body.slots_size(); ++s) {
+      sizes.push_back(size_t(body.slots(s).bytes().fixed() + body.slots(s).bytes().per_row() * call.rows));
+      auto made = device->allocate(bundle::DEVICE, sizes.back() + 64, {});
+      if (made.failed())
+        return made.message();
+      slots.push_back((*made)->base());
+      memory.push_back(std::move(*made));
+      if (runtime::Status status = device->write(slots.back(), call.slots[size_t(s)], sizes.back()); status.failed())
+        return status.message();
+    }
+    runtime::BodyArguments arguments{{call.rows, call.sampleBase, call.instanceBase}, slots.data(), call.overwrite.data()};
+    if (runtime::Status status = device->runBody(uint32_t(index), arguments); status.failed())
+      return status.message();
+    for (int s = 0; s < body.slots_size(); ++s)
+      if (runtime::Status status = device->read(call.slots[size_t(s)], slots[size_t(s)], sizes[size_t(s)]); status.failed())
+        return status.message();
+    return "";
+  }
+
+private:
+  const runtime::Driver &driver;
+  std::string folder;
+  bundle::BodyLibrary library;
+  std::unique_ptr<runtime::QueuedDevice> device;
+};
+
+} // namespace
+
+std::unique_ptr<Machine> conformance::makeEmulator() { return std::make_unique<Emulator>(); }
+
+std::unique_ptr<Machine> conformance::makeDriver(std::string &error) {
+  // Whatever is loaded under a library's name is what the driver gets when it asks for that name.
+  for (const char *library : {"libcuda.so.1", "libcublasLt.so.13"})
+    if (!::dlopen((std::string(ZORSE_BINARY_DIR "/standin/") + library).c_str(), RTLD_NOW | RTLD_GLOBAL)) {
+      error = ::dlerror();
+      return nullptr;
+    }
+  ::setenv("ZORSE_EMULATOR_CHECK", "1", 1);
+  auto driver = runtime::findDriver("cuda", "conformance");
+  if (driver.failed()) {
+    error = driver.message();
+    return nullptr;
+  }
+  return std::make_unique<Driven>(**driver);
+}

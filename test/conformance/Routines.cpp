@@ -1,0 +1,228 @@
+#include "Routines.h"
+
+#include "CodegenHarness.h"
+#include "TensorBytes.h"
+
+#include "zorse/runtime/abi/StepScalars.h"
+
+#include <cmath>
+#include <limits>
+
+using namespace zorse;
+using namespace zorse::conformance;
+using abi::OptimizerStep, abi::StepScalars;
+
+namespace {
+
+constexpr int64_t kInterval = 3; ///< good steps that double the scale
+
+bool equal(double x, double y) { return x == y || (std::isnan(x) && std::isnan(y)); }
+
+struct Routines {
+  Sizes &sizes;
+  Machine &machine;
+  const codegen::CompiledBodies &bodies;
+  bool scales;
+  int64_t rows;
+  Outcome outcome;
+  std::vector<test::Buffer> buffers;
+  std::vector<double> sums = std::vector<double>(16);
+  StepScalars scalars{};
+  OptimizerStep state{};
+
+  template <typename T> T *at(const bundle::Body &body, bundle::SlotKind kind, uint32_t index = 0) {
+    for (int s = 0; s < body.slots_size(); ++s)
+      if (body.slots(s).kind() == kind && body.slots(s).index() == index)
+        return reinterpret_cast<T *>(buffers[size_t(s)].data.get());
+    return nullptr;
+  }
+
+  /// A tenth of the time something that is not finite.
+  double special(double value) {
+    const double odd[] = {std::numeric_limits<double>::infinity(), std::numeric_limits<double>::quiet_NaN()};
+    return sizes.below(10) == 0 ? odd[sizes.below(2)] : value;
+  }
+  double number() { return std::normal_distribution<double>()(sizes.random); }
+
+  void prepare(const bundle::Body &body) {
+    buffers.clear();
+    for (const bundle::Slot &slot : body.slots())
+      buffers.emplace_back(size_t(slot.bytes().fixed() + slot.bytes().per_row() * rows));
+    for (double &sum : sums)
+      sum = number();
+    sums[0] = special(std::fabs(sums[0]) * std::ldexp(1.0, int(sizes.below(60)) - 20));
+    sums[1] = double(sizes.below(4) == 0);
+    sums[2] = special(sums[2]);
+    scalars.clipNorm = sizes.below(2) ? 0.5 : 0;
+    scalars.skipNonFinite = uint64_t(sizes.below(2));
+    scalars.zeroDenominator = sizes.below(4) == 0;
+    for (double &seed : scalars.lossSeed)
+      seed = number();
+    state = {double(sizes.below(100)), std::ldexp(1.0, int(sizes.below(3) * 8)), double(sizes.below(kInterval)), double(sizes.below(5))};
+    const size_t stateBytes = scales ? sizeof state : sizeof state.updates;
+    if (char *to = at<char>(body, bundle::SUMS_SLOT))
+      std::memcpy(to, sums.data(), sums.size() * sizeof(double));
+    if (char *to = at<char>(body, bundle::SCALARS))
+      std::memcpy(to, &scalars, offsetof(StepScalars, sums));
+    if (char *to = at<char>(body, bundle::OPTIMIZER_STEP_SLOT))
+      std::memcpy(to, &state, stateBytes);
+  }
+
+  bool run(int body) {
+    Machine::Call call{rows, 0, 0, {}, std::vector<uint8_t>(buffers.size(), 0)};
+    for (test::Buffer &buffer : buffers)
+      call.slots.push_back(buffer.data.get());
+    outcome.kernels += bodies.library.bodies(body).launches_size();
+    outcome.problem = machine.run(body, call);
+    return outcome.problem.empty();
+  }
+
+  /// \param band  0: the same bits
+  void expect(const std::string &what, double got, double want, double band = 0) {
+    if (equal(got, want) || std::fabs(got - want) <= band) {
+      outcome.worst = std::max(outcome.worst, equal(got, want) || band == 0 ? 0 : std::fabs(got - want) / band);
+      return;
+    }
+    if (outcome.problem.empty())
+      outcome.problem = what + ": expected " + std::to_string(want) + ", got " + std::to_string(got) + ", band " + std::to_string(band);
+  }
+
+  /// Squares of f32 are exact in f64; a sum of n of them is off by n 2^-53 of itself at most, in any order.
+  void norm(int index, const bundle::Body &body) {
+    auto *x = at<float>(body, bundle::STATE, 1);
+    double squares = 0, bad = 0;
+    const bool odd = sizes.index % 4 == 3;
+    for (int64_t i = 0; i < rows; ++i) {
+      x[i] = float(odd && (i == 0 || i == rows - 1) ? special(1e30) : number());
+      squares += double(x[i]) * double(x[i]);
+      bad += !std::isfinite(x[i]);
+    }
+    if (!run(index))
+      return;
+    const auto *got = at<double>(body, bundle::SUMS_SLOT);
+    expect("squares", got[0], sums[0] + squares, double(rows + 2) * 0x1p-53 * (std::fabs(sums[0]) + squares));
+    expect("elements that are not finite", got[1], sums[1] + bad);
+    for (size_t i = 2; i < sums.size(); ++i)
+      expect("another sum", got[i], sums[i]);
+  }
+
+  void sumLoss(int index, const bundle::Body &body) {
+    std::vector<double> want = sums;
+    for (uint32_t term = 0; auto *x = at<float>(body, bundle::LOSS, term); ++term) {
+      double sum = 0; // in the order of the rows
+      for (int64_t i = 0; i < rows; ++i) {
+        x[i] = float(number());
+        sum += double(x[i]);
+      }
+      want[2 + term] += sum;
+    }
+    if (!run(index))
+      return;
+    for (size_t i = 0; i < want.size(); ++i)
+      expect("sum " + std::to_string(i), at<double>(body, bundle::SUMS_SLOT)[i], want[i]);
+  }
+
+  void cast(int index, const bundle::Body &body, mlir::Type half) {
+    auto *x = at<float>(body, bundle::STATE);
+    for (int64_t i = 0; i < rows; ++i)
+      x[i] = float(special(std::ldexp(number(), int(sizes.below(60)) - 30)));
+    if (!run(index))
+      return;
+    for (int64_t i = 0; i < rows; ++i)
+      expect("copy " + std::to_string(i), test::numberOf(at<uint16_t>(body, bundle::PARAMETER)[i], half),
+             test::numberOf(test::halfOf(double(x[i]), half), half));
+  }
+
+  void scaleSeeds(int index, const bundle::Body &body) {
+    if (!run(index))
+      return;
+    for (size_t i = 0; i < std::size(scalars.lossSeed); ++i)
+      expect("seed", at<StepScalars>(body, bundle::SCALARS)->lossSeed[i], scalars.lossSeed[i] * state.lossScale);
+  }
+
+  /// docs/precision.md, "Loss scaling", and torch.nn.utils.clip_grad_norm_.
+  void decide(int index, const bundle::Body &body) {
+    const double scale = scales ? state.lossScale : 1, norm = std::sqrt(sums[0]) / scale, ratio = scalars.clipNorm / (norm + 1e-6);
+    bool finite = sums[1] == 0 && std::isfinite(norm);
+    for (size_t i = 2; i < sums.size(); ++i)
+      finite &= std::isfinite(sums[i]);
+    const bool skip = scalars.zeroDenominator || (scalars.skipNonFinite && !finite);
+    const double factor = 1 / scale * (scalars.clipNorm > 0 ? ratio > 1 ? 1 : ratio : 1);
+    OptimizerStep next = state;
+    next.updates += skip ? 0 : 1;
+    if (scales && !scalars.zeroDenominator) {
+      const bool grows = finite && state.goodSteps + 1 >= kInterval;
+      next.lossScale = finite ? (grows ? 2 * scale : scale) : std::max(1.0, scale / 2);
+      next.goodSteps = finite && !grows ? state.goodSteps + 1 : 0;
+      next.overflows += !finite;
+    }
+    if (!run(index))
+      return;
+    const auto &got = at<StepScalars>(body, bundle::SCALARS)->decided;
+    expect("clip factor", got.clipFactor, factor, 0x1p-51 * std::fabs(factor));
+    expect("gradient norm", got.gradientNorm, norm, 0x1p-51 * norm);
+    expect("skip", double(got.skip), skip);
+    expect("loss scale", got.lossScale, scales ? scale : 0);
+    const auto *after = at<OptimizerStep>(body, bundle::OPTIMIZER_STEP_SLOT);
+    expect("updates", after->updates, next.updates);
+    if (!scales)
+      return;
+    expect("next scale", after->lossScale, next.lossScale);
+    expect("good steps", after->goodSteps, next.goodSteps);
+    expect("overflows", after->overflows, next.overflows);
+  }
+};
+
+} // namespace
+
+Outcome conformance::runRoutines(Sizes &sizes, const std::string &type, Machine &machine) {
+  auto context = test::makeContext();
+  auto module = test::parse(*context, "module {}", type);
+  codegen::CodegenOptions options;
+  options.useCache = false;
+  options.threads = 1;
+  options.arch = "emu";
+  bundle::ModelSummary summary;
+  summary.set_compute_type(type == "bf16" ? bundle::BF16 : type == "f16" ? bundle::F16 : bundle::F32);
+  for (int term = 0; term <= sizes.index % abi::kMaxLossTerms; ++term)
+    summary.add_loss();
+  if (type != "f32")
+    summary.add_groups()->set_copy_type(summary.compute_type());
+  const bool scales = type == "f16";
+  if (scales) {
+    summary.mutable_training()->set_loss_scale(1024);
+    summary.mutable_training()->set_loss_scale_interval(kInterval);
+  }
+  auto bodies = codegen::lowerBodies(*module, options);
+  Outcome failed;
+  failed.problem = "does not compile";
+  if (mlir::failed(bodies))
+    return failed;
+  codegen::appendBuiltinBodies(*bodies, summary);
+  if (mlir::failed(codegen::compileKernels(*bodies, module->getLoc())))
+    return failed;
+  failed.problem = machine.load(*bodies);
+  if (!failed.problem.empty())
+    return failed;
+  Routines all{sizes, machine, *bodies, scales, sizes.index % 8 == 7 ? 0 : sizes.columns() * (sizes.index % 3 == 1 ? 3 : 1), {}, {}};
+  const mlir::Type half = type == "bf16" ? mlir::Type(mlir::BFloat16Type::get(context.get())) : mlir::Type(mlir::Float16Type::get(context.get()));
+  for (int i = 0; i < bodies->library.bodies_size() && all.outcome.problem.empty(); ++i) {
+    const bundle::Body &body = bodies->library.bodies(i);
+    all.prepare(body);
+    if (body.name() == "norm")
+      all.norm(i, body);
+    else if (body.name() == "sum_loss")
+      all.sumLoss(i, body);
+    else if (body.name() == "cast")
+      all.cast(i, body, half);
+    else if (body.name() == "scale_seeds")
+      all.scaleSeeds(i, body);
+    else if (body.name() == "decide")
+      all.decide(i, body);
+    else
+      all.outcome.problem = "is not known to the suite";
+    if (!all.outcome.problem.empty())
+      all.outcome.problem = body.name() + ", " + std::to_string(all.rows) + " elements: " + all.outcome.problem;
+  }
+  return all.outcome;
+}

@@ -1,0 +1,209 @@
+#include "RunCase.h"
+
+#include "Bands.h"
+#include "CodegenHarness.h"
+#include "TensorBytes.h"
+
+#include "zorse/runtime/abi/StepScalars.h"
+
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+
+#include <cmath>
+#include <sstream>
+
+using namespace mlir;
+using namespace zorse;
+using namespace zorse::conformance;
+using namespace zorse::test;
+using reference::Tensor;
+
+namespace {
+
+constexpr double kBefore = 0.5; ///< in results that are added to
+
+struct Runner {
+  func::FuncOp function;
+  const bundle::Body &body;
+  int64_t rows;
+  reference::Options options;
+  std::vector<Tensor> arguments;
+
+  Runner(func::FuncOp function, const bundle::Body &body, int64_t rows, uint64_t seed) : function(function), body(body), rows(rows) {
+    options.rows = rows;
+    options.seed = 42;
+    options.step = 3;
+    options.sampleBase = 5;
+    options.instanceBase = 11;
+    std::mt19937_64 random(seed);
+    for (unsigned i = 0; i < function.getNumArguments(); ++i)
+      arguments.push_back(makeArgument(i, random));
+  }
+
+  /// Numbers of the kind that a missing or doubled element shows in. One in eight is four times as large. At the edges of rows and of what a block
+  /// takes of them, where such bugs are made, numbers grow with the row's length: a sum, be it of exponentials, without one of them is outside of
+  /// its band. Ids take the first and the last of their range.
+  Tensor makeArgument(unsigned i, std::mt19937_64 &random) {
+    auto type = cast<RankedTensorType>(function.getArgumentTypes()[i]);
+    Type element = type.getElementType();
+    Tensor tensor;
+    int64_t count = 1;
+    for (int64_t size : type.getShape()) {
+      tensor.shape.push_back(ShapedType::isDynamic(size) ? rows : size);
+      count *= tensor.shape.back();
+    }
+    auto number = [&](StringRef name, int64_t otherwise) {
+      auto attribute = function.getArgAttrOfType<IntegerAttr>(i, name);
+      return attribute ? attribute.getInt() : otherwise;
+    };
+    const int64_t low = number("test.low", 0), high = number("test.high", 2), columns = tensor.shape.empty() ? 1 : tensor.shape.back();
+    const bool positive = function.getArgAttr(i, "test.positive") != nullptr, spread = function.getArgAttr(i, "test.spread") != nullptr;
+    std::normal_distribution<double> normal;
+    for (int64_t j = 0; j < count; ++j) {
+      double value = 0;
+      if (isa<FloatType>(element)) {
+        value = normal(random);
+        const int64_t column = j % columns;
+        const bool edge = column == 0 || column == columns - 1 || (column + 1) % 1024 < 2;
+        if (edge && columns > 64)
+          value = (i == 0 || value > 0 ? 1 : -1) * (std::fabs(value) + 2 + std::log(double(columns)));
+        else if (edge || random() % 8 == 0)
+          value *= 4;
+        value = positive ? std::fabs(value) + 0.1 : spread ? std::ldexp(value, int(random() % 18) - 12) : value;
+      } else {
+        value = double(j == 0 ? low : j == count - 1 ? high - 1 : low + int64_t(random() % uint64_t(high - low)));
+      }
+      if (element.isF32())
+        value = float(value);
+      if (isHalf(element))
+        value = numberOf(halfOf(value, element), element);
+      tensor.values.push_back(value);
+    }
+    if (auto fixed = function.getArgAttrOfType<FloatAttr>(i, "test.value"))
+      for (double &value : tensor.values)
+        value = fixed.getValueAsDouble();
+    return tensor;
+  }
+
+  char *address(std::vector<Buffer> &buffers, DictionaryAttr attributes) {
+    StringRef kind = attributes.getAs<StringAttr>("zorse.slot").getValue();
+    const int64_t index = attributes.getAs<IntegerAttr>("zorse.index").getInt();
+    bundle::SlotKind number;
+    if (!bundle::SlotKind_Parse(kind.upper(), &number))
+      return nullptr;
+    for (int i = 0; i < body.slots_size(); ++i) {
+      if (body.slots(i).kind() != number || (kind != "scalars" && body.slots(i).index() != index))
+        continue;
+      auto field = attributes.getAs<StringAttr>("zorse.scalar");
+      StringRef name = field ? field.getValue() : "";
+      using abi::StepScalars;
+      const size_t offset = kind != "scalars"         ? 0
+                            : name == "learning_rate" ? offsetof(StepScalars, learningRate)
+                            : name == "clip_factor"   ? offsetof(StepScalars, decided) + offsetof(StepScalars::Decided, clipFactor)
+                                                      : offsetof(StepScalars, decided) + offsetof(StepScalars::Decided, skip);
+      return buffers[size_t(i)].data.get() + offset;
+    }
+    return nullptr;
+  }
+
+  Type element(unsigned result) { return getElementTypeOrSelf(function.getResultTypes()[result]); }
+  bool accumulates(unsigned result) { return function.getResultAttrOfType<StringAttr>(result, "zorse.slot").getValue() == "parameter_gradient"; }
+
+  std::string run(Machine &machine, bool add, const std::vector<Tensor> &expected, const std::vector<Banded> &bands, double &worst) {
+    std::vector<Buffer> buffers;
+    Machine::Call call{rows, options.sampleBase, options.instanceBase, {}, {}};
+    for (const bundle::Slot &slot : body.slots()) {
+      Buffer &buffer = buffers.emplace_back(size_t(slot.bytes().fixed() + slot.bytes().per_row() * rows));
+      call.slots.push_back(buffer.data.get());
+      if (slot.kind() == bundle::SCALARS) {
+        abi::StepScalars scalars{};
+        scalars.step = options.step;
+        scalars.seed = options.seed;
+        std::memcpy(buffer.data.get(), &scalars, offsetof(abi::StepScalars, sums));
+      }
+    }
+    call.overwrite.assign(buffers.size(), !add);
+    for (unsigned i = 0; i < function.getNumArguments(); ++i) {
+      char *to = address(buffers, function.getArgAttrDict(i));
+      if (!to)
+        return "no slot for argument " + std::to_string(i);
+      write(to, getElementTypeOrSelf(function.getArgumentTypes()[i]), arguments[i].values);
+    }
+    if (add)
+      for (unsigned i = 0; i < function.getNumResults(); ++i)
+        if (accumulates(i))
+          write(address(buffers, function.getResultAttrDict(i)), element(i), std::vector<double>(expected[i].values.size(), kBefore));
+    std::string problem = machine.run(0, call);
+    for (unsigned i = 0; problem.empty() && i < function.getNumResults(); ++i) {
+      const std::vector<double> got = read(address(buffers, function.getResultAttrDict(i)), element(i), expected[i].values.size());
+      problem = compare(i, got, expected[i].values, bands[i], add && accumulates(i) ? kBefore : 0, worst);
+    }
+    return problem;
+  }
+
+  std::string compare(unsigned result, const std::vector<double> &got, const std::vector<double> &expected, const Banded &band, double before,
+                      double &worst) {
+    for (size_t i = 0; i < got.size(); ++i) {
+      const double want = expected[i] + before, between = expected[i] == band.value.values[i] ? 0 : std::fabs(expected[i] - band.value.values[i]);
+      double error = band.error.values[i];
+      // The reference computes what the expanded function does, but for numbers of the expansion that are rounded.
+      const bool apart = !(between <= error || between <= 1e-12 * std::fabs(expected[i])) && !std::isnan(expected[i]);
+      error = std::isfinite(between) ? error + between : error;
+      if (before != 0)
+        error += 0x1p-24 * (std::fabs(want) + error + band.roundings * before);
+      const double off = got[i] == want ? 0 : std::fabs(got[i] - want);
+      const bool same = off <= error || (std::isnan(want) && std::isnan(got[i]));
+      if (same && !apart) {
+        worst = std::max(worst, off == 0 || error == 0 ? 0 : off / error);
+        continue;
+      }
+      std::ostringstream text;
+      text.precision(9);
+      text << "result " << result << " element " << i << ": expected " << want << ", got " << got[i] << ", band " << error;
+      if (apart)
+        text << "; expanded, the function gives " << band.value.values[i];
+      return text.str();
+    }
+    return "";
+  }
+};
+
+} // namespace
+
+Outcome conformance::runCase(const Case &test, const std::string &type, Machine &machine, uint64_t seed) {
+  Outcome outcome;
+  auto fail = [&](const std::string &problem) {
+    outcome.problem = problem;
+    return outcome;
+  };
+  auto context = makeContext();
+  OwningOpRef<ModuleOp> module = parse(*context, test.text, type);
+  if (!module)
+    return fail("does not parse:\n" + test.text);
+  codegen::CodegenOptions options;
+  options.useCache = false;
+  options.threads = 1;
+  options.optimizationLevel = 2;
+  options.arch = "emu";
+  OwningOpRef<ModuleOp> untouched(module->clone());
+  auto compiled = codegen::compileBodies(*module, options);
+  if (failed(compiled))
+    return fail("does not compile:\n" + test.text);
+  std::string problem = machine.load(*compiled);
+  if (!problem.empty())
+    return fail(problem);
+  auto function = *untouched->getOps<func::FuncOp>().begin();
+  const bundle::Body &body = compiled->library.bodies(0);
+  outcome.kernels = body.launches_size();
+  Runner runner(function, body, test.rows, seed);
+  auto expected = reference::evaluate(function, runner.arguments, runner.options);
+  auto bands = bandsOf(function, runner.arguments, runner.options);
+  if (failed(expected) || failed(bands))
+    return fail("has no reference:\n" + test.text);
+  bool adds = false;
+  for (unsigned i = 0; i < function.getNumResults(); ++i)
+    adds |= runner.accumulates(i);
+  for (bool add : {false, true})
+    if ((!add || adds) && outcome.problem.empty())
+      outcome.problem = runner.run(machine, add, *expected, *bands, outcome.worst);
+  return outcome;
+}

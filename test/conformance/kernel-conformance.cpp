@@ -1,0 +1,124 @@
+// Generated kernels for GPUs over shapes and types, on the emulator: every access is watched, every number is held against the reference within a
+// band that follows from how numbers are rounded (Bands.h).
+//
+//   kernel-conformance [--quick] [--seeds=N] [--first-seed=N] [--class=NAME] [--type=TYPE] [--verbose]
+//
+// Every class of kernels is run in every type with the shapes of a fixed list and, for each seed, with eight that the seed gives. --quick takes a few
+// of the fixed ones. Fails on a finding, on a number outside its band, and, unless --quick, --class or --type is given, where a class has fewer than
+// 20 shapes.
+#include "Routines.h"
+#include "RunCase.h"
+
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <ctime>
+
+using namespace zorse::conformance;
+
+namespace {
+
+constexpr int kFixed = 24, kPerSeed = 8, kQuick = 3, kLeast = 20;
+
+struct Totals {
+  int kernels = 0, shapes = 0, problems = 0;
+  bool enough = true;
+};
+
+struct Arguments {
+  bool quick = false, verbose = false;
+  int seeds = 1, first = 1;
+  std::string only, type;
+};
+
+/// One shape: its outcome and what it is called.
+using RunShape = std::function<std::pair<Outcome, std::string>(Sizes &sizes, uint64_t seed)>;
+
+/// A line of the table.
+void runClass(const char *name, const std::string &type, const RunShape &run, const Arguments &arguments, Totals &totals, int turn) {
+  int shapes = 0, problems = 0;
+  double worst = 0;
+  const std::clock_t begin = std::clock();
+  auto one = [&](int index, uint64_t seed) {
+    Sizes sizes(index, seed);
+    const auto [outcome, shape] = run(sizes, seed);
+    ++shapes;
+    totals.kernels += outcome.kernels;
+    worst = std::max(worst, outcome.worst);
+    if (arguments.verbose)
+      std::printf("  %-28s %-5s %2d %-60s %.3f\n", name, type.c_str(), index, shape.c_str(), outcome.worst);
+    if (outcome.problem.empty())
+      return;
+    ++problems;
+    std::printf("%s, %s, shape %d of seed %d (%s): %s\n", name, type.c_str(), index, int(seed), shape.c_str(), outcome.problem.c_str());
+  };
+  for (int i = 0; i < kFixed; ++i)
+    if (!arguments.quick || (i + turn) % (kFixed / kQuick) == 0)
+      one(i, 0);
+  if (!arguments.quick)
+    for (int seed = arguments.first; seed < arguments.first + arguments.seeds; ++seed)
+      for (int i = 0; i < kPerSeed; ++i)
+        one(kFixed + i, uint64_t(seed));
+  std::printf("%-28s %-5s %3d shapes  %d findings  worst error %.3f of its band  %.1f s\n", name, type.c_str(), shapes, problems, worst,
+              double(std::clock() - begin) / CLOCKS_PER_SEC);
+  std::fflush(stdout);
+  totals.shapes += shapes;
+  totals.problems += problems;
+  totals.enough &= shapes >= kLeast;
+}
+
+} // namespace
+
+int main(int argc, char **argv) {
+  Arguments arguments;
+  for (int i = 1; i < argc; ++i) {
+    const std::string argument = argv[i];
+    auto value = [&](const char *name) {
+      const bool is = argument.rfind(name, 0) == 0;
+      return std::pair(is, is ? argument.substr(std::strlen(name)) : "");
+    };
+    if (argument == "--quick")
+      arguments.quick = true;
+    else if (argument == "--verbose")
+      arguments.verbose = true;
+    else if (auto [is, text] = value("--seeds="); is)
+      arguments.seeds = std::atoi(text.c_str());
+    else if (auto [is, text] = value("--first-seed="); is)
+      arguments.first = std::atoi(text.c_str());
+    else if (auto [is, text] = value("--class="); is)
+      arguments.only = text;
+    else if (auto [is, text] = value("--type="); is)
+      arguments.type = text;
+    else
+      return std::fprintf(stderr, "usage: kernel-conformance [--quick] [--seeds=N] [--first-seed=N] [--class=NAME] [--type=TYPE] [--verbose]\n"), 2;
+  }
+  std::string error;
+  std::unique_ptr<Machine> emulator = makeEmulator(), driver = makeDriver(error);
+  if (!driver)
+    return std::fprintf(stderr, "no stand-ins for the libraries of GPUs: %s\n", error.c_str()), 2;
+  Totals totals;
+  int turn = 0;
+  auto inAllTypes = [&](const char *name, auto run) {
+    for (const std::string type : {"f32", "bf16", "f16"}) {
+      ++turn; // so that --quick takes other shapes from class to class
+      if ((arguments.only.empty() || arguments.only == name) && (arguments.type.empty() || arguments.type == type))
+        runClass(name, type, [&](Sizes &sizes, uint64_t seed) { return run(sizes, type, seed); }, arguments, totals, turn);
+    }
+  };
+  auto onMachine = [](const KernelClass &kernels, Machine &machine) {
+    return [&](Sizes &sizes, const std::string &type, uint64_t seed) {
+      const Case test = kernels.make(sizes, type);
+      return std::pair(runCase(test, type, machine, seed * 7919 + uint64_t(sizes.index)), test.shape);
+    };
+  };
+  for (const KernelClass &kernels : kernelClasses())
+    inAllTypes(kernels.name, onMachine(kernels, *emulator));
+  inAllTypes("routines of a step",
+             [&](Sizes &sizes, const std::string &type, uint64_t) { return std::pair(runRoutines(sizes, type, *emulator), std::string("by size")); });
+  const KernelClass products = productClass();
+  inAllTypes(products.name, onMachine(products, *driver));
+  if (!totals.enough && !arguments.quick)
+    std::printf("fewer than %d shapes in some class\n", kLeast);
+  std::printf("conformance: %d kernels x shapes (%d shapes), %d findings\n", totals.kernels, totals.shapes, totals.problems);
+  return totals.problems == 0 && totals.shapes > 0 && (totals.enough || arguments.quick) ? 0 : 1;
+}
