@@ -22,6 +22,8 @@ constexpr int kBlockThreads = 256;
 /// Rows of at most so many columns get a warp, several of which share a block.
 constexpr int64_t kWarpColumns = 1024;
 constexpr int kWarpsPerBlock = 4;
+/// Elements that a thread takes at once where they are expensive to compute.
+constexpr int kExpensiveWidth = 4;
 /// Columns of a row that a thread keeps in registers, at most.
 constexpr int64_t kKeptColumns = 32;
 
@@ -151,7 +153,10 @@ private:
     for (const Size &size : all)
       points = Size{points.count * size.count, points.sampled || size.sampled};
     const bool flat = all.size() == 1;
-    const int width = vectorWidth(flat ? 0 : all.back().sampled ? 1 : all.back().count);
+    int width = vectorWidth(flat ? 0 : all.back().sampled ? 1 : all.back().count);
+    for (size_t i = 0; i < nodes().size(); ++i)
+      if (needed[i] && isExpensive(nodes()[i])) // transcendental functions have calls for their rare cases, which leave few registers
+        width = std::min(width, kExpensiveWidth);
     SmallVector<const StoreNode *> vectors, numbers;
     for (const StoreNode &store : stores)
       (columns && !store.vector ? numbers : vectors).push_back(&store);
