@@ -20,8 +20,8 @@ constexpr int kThreadsAlone = 256; ///< of a block with one element
 constexpr int64_t kBlocks = 512;
 /// What a thread sums before another block is worth its while.
 constexpr int64_t kLeastTurns = 4;
-/// Elements that a thread takes at once.
-constexpr int64_t kAtOnce = 4;
+/// Numbers that a thread loads at once.
+constexpr int64_t kLoadsAtOnce = 8;
 /// Rows that a call may well have: parts are made for them, and no call uses more than it has work for.
 constexpr int64_t kLikelyRows = 32, kLeastParts = 16;
 
@@ -120,16 +120,18 @@ private:
     SmallVector<Value> carried = {first};
     carried.append(identities());
     Value end = k.size(product(reducedSizes));
+    const auto loads = llvm::count_if(expression.nodes, [](const Node &node) { return node.kind == Node::Load; });
+    const int64_t atOnce = std::clamp<int64_t>(kLoadsAtOnce / std::max<int64_t>(loads, 1), 1, 4);
     carried = k.loop(
-        first, k.sub(end, k.mul(step, kAtOnce - 1)), carried,
+        first, k.sub(end, k.mul(step, atOnce - 1)), carried,
         [&](Value element, ArrayRef<Value> before) {
           SmallVector<Value> next(before.drop_front());
-          for (int64_t turn = 0; turn < kAtOnce; ++turn, element = k.add(element, step))
+          for (int64_t turn = 0; turn < atOnce; ++turn, element = k.add(element, step))
             next = include(element, next);
           next.insert(next.begin(), element);
           return next;
         },
-        k.mul(step, kAtOnce));
+        k.mul(step, atOnce));
     return k.loop(carried[0], end, ArrayRef<Value>(carried).drop_front(), include, step);
   }
 

@@ -30,6 +30,8 @@ constexpr int64_t kKeptColumns = 32;
 /// Rows that a thread takes one after the other, so that vectors that are the same for all rows are read once for them; and how many elements of all
 /// vectors it may have in registers then.
 constexpr int64_t kRowsInTurn = 4, kHeldElements = 128;
+/// Columns of a thread from which on that pays: shorter rows are made of their sums.
+constexpr int64_t kLongRow = 8;
 
 class RowEmitter : RowProgram {
 public:
@@ -274,7 +276,7 @@ private:
     const int threads = warp ? 32 * kWarpsPerBlock : lanes;
     Value row = arith::DivUIOp::create(k.b, k.loc, k.begin, k.i64(lanes)), lane = arith::RemUIOp::create(k.b, k.loc, k.begin, k.i64(lanes));
     const int64_t held = (columns + int64_t(lanes) * width - 1) / (int64_t(lanes) * width) * width;
-    const int64_t inTurn = warp && held <= kKeptColumns ? rowsInTurn(held) : 1;
+    const int64_t inTurn = warp && held >= kLongRow && held <= kKeptColumns ? rowsInTurn(held) : 1;
     auto body = [&](Value row, ArrayRef<Kept> repeated) {
       SmallVector<Value> lead = leadOf(row);
       SmallVector<Value> anywhere(lead);
