@@ -7,6 +7,7 @@
 #include <memory>
 #include <set>
 #include <tuple>
+#include <utility>
 
 using namespace zorse::emulator;
 
@@ -82,6 +83,11 @@ struct Touched {
   bool severalReaders = false;
 };
 
+/// When a thread stood at a counter or a fence.
+struct Moment {
+  uint32_t thread = 0, epoch = 0; ///< thread of the grid + 1; 0: never
+};
+
 struct Grid {
   const HostKernel *kernel = nullptr;
   const GridLaunch *launch = nullptr;
@@ -91,6 +97,11 @@ struct Grid {
   Context scheduler;
   std::vector<char> shared;
   std::map<uintptr_t, Touched> touched; ///< by address
+  // Of common memory: a block that has counted itself has given what it stored before; one that came later has it behind its fence.
+  std::map<uintptr_t, std::map<uint32_t, Moment>> given; ///< by counter and block
+  std::map<uint32_t, uint32_t> fences;                   ///< of this block: by thread, the epoch of its last fence
+  uintptr_t counter = 0;                                 ///< at which this block has counted itself
+  Moment counted, taken;                                 ///< of this block
   std::vector<std::string> findings;
   std::map<std::string, int> counts;
   int found = 0;
@@ -155,7 +166,7 @@ struct Grid {
     if (alignment && address % alignment)
       find("misaligned", site,
            std::to_string(bytes) + " bytes at an address that is " + std::to_string(address % alignment) + " off " + std::to_string(alignment));
-    bool isShared = inShared(address);
+    bool isShared = inShared(address), isCommon = false;
     if (isShared) {
       if (end > reinterpret_cast<uintptr_t>(shared.data()) + kernel->sharedBytes)
         return find("out of bounds", site, "shared memory"), false;
@@ -163,7 +174,8 @@ struct Grid {
       auto holds = [&](const Range &range) { return address >= range.begin && end <= range.end && (range.writable || !writes); };
       if (std::any_of(kernel->constants.begin(), kernel->constants.end(), holds))
         return true;
-      if (std::none_of(launch->operands.begin(), launch->operands.end(), holds)) {
+      isCommon = std::any_of(kernel->common.begin(), kernel->common.end(), holds);
+      if (!isCommon && std::none_of(launch->operands.begin(), launch->operands.end(), holds)) {
         std::string nearest;
         for (size_t i = 0; i < launch->operands.size(); ++i)
           if (const Range &range = launch->operands[i]; address + 4096 > range.begin && address < range.end + 4096)
@@ -179,13 +191,18 @@ struct Grid {
     // Two threads, one of which writes, that no barrier orders.
     const uint32_t me = block * launch->threads + thread + 1;
     auto unordered = [&](uint32_t other, uint32_t otherEpoch) {
-      return other && other != me && ((other - 1) / launch->threads != block || otherEpoch == epoch);
+      if (!other || other == me)
+        return false;
+      const uint32_t otherBlock = (other - 1) / launch->threads;
+      return otherBlock == block ? otherEpoch == epoch : !isCommon || !isGiven(other, otherBlock, otherEpoch, me);
     };
     const uint32_t step = bytes >= 4 ? 4 : bytes;
     for (uintptr_t at = address; at < end; at += step) {
       Touched &t = touched[at];
       if (isShared && !writes && !t.writer)
         find("not written", site, "reads shared memory that nothing has written");
+      if (isCommon && !writes && !t.writer)
+        find("not written", site, "reads common memory that nothing has written in this launch");
       if (unordered(t.writer, t.writerEpoch))
         find("race", site, writes ? "writes what another thread writes" : "reads what another thread writes");
       if (writes && (unordered(t.reader, t.readerEpoch) || (t.severalReaders && t.readerEpoch == epoch)))
@@ -198,6 +215,34 @@ struct Grid {
       }
     }
     return true;
+  }
+
+  /// Whether what a thread of another block did in common memory lies before what thread `me` does now.
+  bool isGiven(uint32_t other, uint32_t otherBlock, uint32_t otherEpoch, uint32_t me) {
+    if (!taken.thread || (taken.thread != me && taken.epoch == epoch))
+      return false;
+    const Moment &moment = given[counter][otherBlock];
+    return moment.thread && (moment.thread == other || otherEpoch < moment.epoch);
+  }
+
+  void fence() {
+    const uint32_t me = block * launch->threads + thread + 1;
+    fences[me] = epoch;
+    if (counted.thread == me)
+      taken = {me, epoch};
+  }
+
+  void count(uintptr_t address, uint32_t site) {
+    const uint32_t me = block * launch->threads + thread + 1;
+    auto fenced = fences.find(me);
+    if (fenced == fences.end() || fenced->second != epoch)
+      find("race", site, "counts its block without a fence before");
+    const bool isCommon = std::any_of(kernel->common.begin(), kernel->common.end(),
+                                      [&](const Range &range) { return address >= range.begin && address + 4 <= range.end; });
+    if (!isCommon)
+      find("out of bounds", site, "counts outside of common memory");
+    counter = address;
+    counted = given[address][block] = {me, epoch};
   }
 
   alignas(64) char elsewhere[64]; ///< where accesses go that may not happen
@@ -235,6 +280,8 @@ void threadMain() {
 
 void Grid::runBlock() {
   epoch = 0;
+  fences.clear();
+  counted = taken = {};
   for (auto it = touched.begin(); it != touched.end();) // shared memory is the block's own
     it = inShared(it->first) ? touched.erase(it) : std::next(it);
   std::memset(shared.data(), 0xff, shared.size());
@@ -324,7 +371,14 @@ void *emuStore(void *address, uint32_t bytes, uint32_t alignment, uint32_t site)
   return may ? address : grid->elsewhere;
 }
 
+bool reached = false;
+void emuReached(uint32_t matters) { reached |= matters != 0; }
+void emuFence() { grid->fence(); }
+void emuCount(void *address, uint32_t site) { grid->count(reinterpret_cast<uintptr_t>(address), site); }
+
 } // namespace
+
+bool zorse::emulator::takeReached() { return std::exchange(reached, false); }
 
 const std::vector<Hook> &zorse::emulator::hooks() {
   static const std::vector<Hook> all = {
@@ -332,6 +386,8 @@ const std::vector<Hook> &zorse::emulator::hooks() {
       {"emu_shared", reinterpret_cast<void *>(emuShared)},     {"emu_barrier", reinterpret_cast<void *>(emuBarrier)},
       {"emu_exchange", reinterpret_cast<void *>(emuExchange)}, {"emu_ballot", reinterpret_cast<void *>(emuBallot)},
       {"emu_load", reinterpret_cast<void *>(emuLoad)},         {"emu_store", reinterpret_cast<void *>(emuStore)},
+      {"emu_reached", reinterpret_cast<void *>(emuReached)},   {"emu_fence", reinterpret_cast<void *>(emuFence)},
+      {"emu_count", reinterpret_cast<void *>(emuCount)},
   };
   return all;
 }
@@ -342,6 +398,7 @@ std::vector<std::string> zorse::emulator::runGrid(const HostKernel &kernel, cons
   all.counts.clear();
   all.found = 0;
   all.touched.clear();
+  all.given.clear();
   all.traffic = traffic;
   all.read.clear();
   all.written.clear();
@@ -353,7 +410,7 @@ std::vector<std::string> zorse::emulator::runGrid(const HostKernel &kernel, cons
   if (all.threads.size() < launch.threads)
     all.threads.resize(1024);
   grid = &all;
-  for (all.block = 0; all.block < launch.blocks && all.findings.size() < 10; ++all.block) {
+  for (all.block = 0; all.block < launch.blocks && all.findings.size() < 10 && !all.isLost(); ++all.block) {
     all.runBlock();
     if (traffic)
       all.countBlock();

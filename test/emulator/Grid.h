@@ -2,7 +2,7 @@
 //
 // A thread is a fiber where its kernel has warp or block operations, and a plain call where it has none. Memory that the launch does not name,
 // misaligned accesses, shared memory that nobody has written, and accesses of two threads that no barrier orders are findings; so is an operation of
-// a warp or a block that not all of its threads reach.
+// a warp or a block that not all of its threads reach. Blocks are ordered by nothing but a counter in common memory, with a fence before and behind.
 #pragma once
 
 #include <cstdint>
@@ -24,6 +24,7 @@ struct HostKernel {
   bool collective = false; ///< has operations of warps or blocks.
   uint64_t sharedBytes = 0;
   std::vector<Range> constants;                    ///< tables of its module
+  std::vector<Range> common;                       ///< memory of its module that all blocks share
   const std::vector<std::string> *sites = nullptr; ///< what findings call an access or operation
 };
 
@@ -46,6 +47,9 @@ struct Traffic {
 /// Runs a launch; returns findings, at most a few of each kind. Not reentrant in one host thread.
 /// \param traffic  what it moves is added; null: it is not counted. Only of code whose accesses are watched.
 std::vector<std::string> runGrid(const HostKernel &kernel, const GridLaunch &launch, Traffic *traffic = nullptr);
+
+/// Whether a planted bug was reached since the last call of this.
+bool takeReached();
 
 /// What compiled kernels call, by name.
 struct Hook {

@@ -54,7 +54,12 @@ public:
   HostKernel kernel;
   std::string symbol;
   std::set<std::string> unknown;
-  std::vector<std::pair<std::string, uint64_t>> tables; ///< names and sizes of constants
+  struct Table {
+    std::string name;
+    uint64_t bytes;
+    bool constant; ///< or memory that blocks share
+  };
+  std::vector<Table> tables;
 
   void run() {
     word = Type::getInt32Ty(context);
@@ -72,7 +77,7 @@ public:
       if (global.getAddressSpace() == 3)
         continue;
       global.setLinkage(GlobalValue::ExternalLinkage);
-      tables.push_back({global.getName().str(), module.getDataLayout().getTypeAllocSize(global.getValueType())});
+      tables.push_back({global.getName().str(), module.getDataLayout().getTypeAllocSize(global.getValueType()), global.isConstant()});
     }
     makeCall();
   }
@@ -85,7 +90,20 @@ private:
   PlantedBug bug;
   int *placesOf;
   /// Whether the bug belongs here; counts the place.
-  bool plants(PlantedBug::Kind kind) { return placesOf[kind]++ == bug.number && bug.kind == kind; }
+  bool plants(PlantedBug::Kind kind, Instruction &at) {
+    if (placesOf[kind]++ != bug.number || bug.kind != kind)
+      return false;
+    // A guard that is never closed at the sizes of a test guards nothing there.
+    IRBuilder<> b(&at);
+    Type *flag = Type::getInt32Ty(context);
+    Value *matters = ConstantInt::get(flag, 1);
+    if (kind == PlantedBug::OpenGuard) {
+      b.SetInsertPoint(at.getNextNode());
+      matters = b.CreateZExt(b.CreateNot(&at), flag);
+    }
+    b.CreateCall(hook("emu_reached", Type::getVoidTy(context), {flag}), {matters});
+    return true;
+  }
   /// What only assumptions read is no guard: the optimizer's notes on what holds anyway.
   static bool decides(ICmpInst &compare) {
     return any_of(compare.users(), [](User *user) { return !isa<AssumeInst>(user); });
@@ -143,16 +161,17 @@ private:
       for (Instruction &instruction : block)
         all.push_back(&instruction);
     for (Instruction *instruction : all) {
-      if (isa<LoadInst, StoreInst>(instruction) && plants(PlantedBug::MovedAccess)) {
+      if (isa<LoadInst, StoreInst>(instruction) && plants(PlantedBug::MovedAccess, *instruction)) {
         IRBuilder<> b(instruction);
         const unsigned operand = isa<LoadInst>(instruction) ? LoadInst::getPointerOperandIndex() : StoreInst::getPointerOperandIndex();
         Type *type = isa<LoadInst>(instruction) ? instruction->getType() : instruction->getOperand(0)->getType();
         const uint64_t bytes = module.getDataLayout().getTypeStoreSize(type);
         instruction->setOperand(operand, b.CreatePtrAdd(instruction->getOperand(operand), b.getInt64(bytes)));
       }
-      if (auto *compare = dyn_cast<ICmpInst>(instruction);
-          compare && compare->getType()->isIntegerTy(1) && !exits.count(compare->getParent()) && decides(*compare) && plants(PlantedBug::OpenGuard))
-        compare->replaceAllUsesWith(ConstantInt::getTrue(context));
+      if (auto *compare = dyn_cast<ICmpInst>(instruction); compare && compare->getType()->isIntegerTy(1) && !exits.count(compare->getParent()) &&
+                                                           decides(*compare) && plants(PlantedBug::OpenGuard, *instruction))
+        compare->replaceUsesWithIf(ConstantInt::getTrue(context), // but for what `plants` has put behind it
+                                   [compare](Use &use) { return use.getUser() != compare->getNextNode(); });
       if (!check && !isa<CallInst>(instruction))
         continue;
       if (auto *load = dyn_cast<LoadInst>(instruction))
@@ -161,6 +180,10 @@ private:
         tell("emu_store", *instruction, store->getPointerOperand(), store->getValueOperand()->getType(), store->getAlign());
       else if (auto *call = dyn_cast<CallInst>(instruction))
         rewriteCall(*call);
+      else if (isa<FenceInst>(instruction))
+        rewriteFence(*instruction);
+      else if (auto *atomic = dyn_cast<AtomicRMWInst>(instruction))
+        rewriteCount(*atomic);
     }
   }
 
@@ -181,6 +204,23 @@ private:
     instruction.setOperand(operand, pointer->getType() == generic ? allowed : b.CreateAddrSpaceCast(allowed, pointer->getType()));
   }
 
+  void rewriteFence(Instruction &fence) {
+    if (!plants(PlantedBug::NoCollective, fence))
+      IRBuilder<>(&fence).CreateCall(hook("emu_fence", Type::getVoidTy(context), {}));
+  }
+
+  void rewriteCount(AtomicRMWInst &atomic) {
+    if (plants(PlantedBug::NoCollective, atomic)) {
+      atomic.replaceAllUsesWith(ConstantInt::get(word, 0));
+      atomic.eraseFromParent();
+      return;
+    }
+    IRBuilder<> b(&atomic);
+    Type *generic = PointerType::get(context, 0);
+    b.CreateCall(hook("emu_count", Type::getVoidTy(context), {generic, word}),
+                 {b.CreateAddrSpaceCast(atomic.getPointerOperand(), generic), site(atomic)});
+  }
+
   void rewriteCall(CallInst &call) {
     Function *callee = call.getCalledFunction();
     StringRef name = callee ? callee->getName() : "an indirect call";
@@ -198,20 +238,20 @@ private:
       return replace(b.CreateCall(hook("emu_block", word, {})));
     if (name == "llvm.nvvm.barrier.cta.sync.aligned.all") {
       kernel.collective = true;
-      if (plants(PlantedBug::NoCollective))
+      if (plants(PlantedBug::NoCollective, call))
         return replace(nullptr);
       b.CreateCall(hook("emu_barrier", Type::getVoidTy(context), {word}), {site(call)});
       return replace(nullptr);
     }
     if (name == "llvm.nvvm.shfl.sync.bfly.i32") {
       kernel.collective = true;
-      if (plants(PlantedBug::NoCollective))
+      if (plants(PlantedBug::NoCollective, call))
         return replace(call.getArgOperand(1));
       return replace(b.CreateCall(hook("emu_exchange", word, {word, word, word}), {call.getArgOperand(1), call.getArgOperand(2), site(call)}));
     }
     if (name == "llvm.nvvm.vote.ballot.sync") {
       kernel.collective = true;
-      if (plants(PlantedBug::NoCollective))
+      if (plants(PlantedBug::NoCollective, call))
         return replace(b.getInt32(0));
       Value *bit = b.CreateZExt(call.getArgOperand(1), word);
       return replace(b.CreateCall(hook("emu_ballot", word, {word, word}), {bit, site(call)}));
@@ -264,7 +304,7 @@ std::unique_ptr<HostCode> HostCode::compile(const std::string &bitcode, std::str
   struct Made {
     std::string symbol;
     HostKernel kernel;
-    std::vector<std::pair<std::string, uint64_t>> tables;
+    std::vector<Rewriter::Table> tables;
   };
   std::vector<Made> made;
   for (size_t at = 0; at + 8 <= bitcode.size();) {
@@ -304,9 +344,10 @@ std::unique_ptr<HostCode> HostCode::compile(const std::string &bitcode, std::str
     if (!address)
       return fail(address.takeError());
     one.kernel.call = address->toPtr<void (*)(const uint64_t *)>();
-    for (auto &[name, bytes] : one.tables)
+    for (auto &[name, bytes, constant] : one.tables)
       if (auto table = lljit.lookup(name))
-        one.kernel.constants.push_back(code->impl->tables[name] = {uintptr_t(table->getValue()), uintptr_t(table->getValue() + bytes), false});
+        (constant ? one.kernel.constants : one.kernel.common)
+            .push_back(code->impl->tables[name] = {uintptr_t(table->getValue()), uintptr_t(table->getValue() + bytes), !constant});
       else
         consumeError(table.takeError());
     code->impl->kernels[one.symbol] = std::move(one.kernel);

@@ -1,5 +1,7 @@
-// Sums over the sample axis and other leading dimensions on a GPU: a block has 32 columns of the results (or one element, where there are no columns)
-// and several threads for each, which take what is reduced in turn; then their sums are added in a fixed order through shared memory.
+// Sums over the sample axis and other leading dimensions on a GPU. A block has 32 columns of the results (or one element, where there are no columns)
+// and several threads for each, which take what is reduced in turn; then their sums are added in a fixed order through shared memory. Where there are
+// few columns, several blocks share the elements of each: they leave their sums in memory, and the one that comes last adds them, in the order of the
+// parts and not in that of the blocks' ends.
 #include "CudaEmitters.h"
 
 #include "ColumnProgram.h"
@@ -14,81 +16,189 @@ namespace {
 
 constexpr int kColumns = 32, kLines = 16;
 constexpr int kThreadsAlone = 256; ///< of a block with one element
+/// Blocks of a launch that keep a large GPU busy.
+constexpr int64_t kBlocks = 512;
+/// What a thread sums before another block is worth its while.
+constexpr int64_t kLeastTurns = 4;
+/// Numbers that a thread loads at once.
+constexpr int64_t kLoadsAtOnce = 8;
+/// Rows that a call may well have: parts are made for them, and no call uses more than it has work for.
+constexpr int64_t kLikelyRows = 32, kLeastParts = 16;
+
+int64_t ceilDivide(int64_t x, int64_t y) { return (x + y - 1) / y; }
 
 struct ColumnEmitter : ColumnProgram {
-  using ColumnProgram::ColumnProgram;
-
-  /// Over elements first, first + step, ... of what is reduced.
-  SmallVector<Value> sums(SmallVectorImpl<Value> &indices, Value first, int64_t step) {
-    SmallVector<Size> all;
+  ColumnEmitter(const KernelContext &context, int index) : ColumnProgram(context, index) {
     for (size_t dim : reducedDims)
-      all.push_back(sizeOf(dim));
-    // ceil((count - first) / step) turns.
-    Value left = k.sub(k.add(k.size(product(all)), k.i64(step - 1)), first);
-    Value turns = arith::DivSIOp::create(k.b, k.loc, left, k.i64(step));
-    return k.loop(k.i64(0), turns, identities(), [&](Value turn, ArrayRef<Value> before) {
-      SmallVector<Value> place = k.delinearize(k.add(first, k.mul(turn, step)), all), next;
-      for (auto [dim, index] : llvm::zip(reducedDims, place))
+      reducedSizes.push_back(sizeOf(dim));
+    for (size_t dim : keptDims)
+      keptSizes.push_back(sizeOf(dim));
+    columns = hasColumns ? cluster.domain.back() : 1;
+    if (hasColumns)
+      keptSizes.push_back(Size{ceilDivide(columns, kColumns), false});
+    lines = hasColumns ? kLines : kThreadsAlone;
+    threads = hasColumns ? kColumns * kLines : kThreadsAlone;
+  }
+
+  Kernel emit() {
+    const Size sites = product(keptSizes);
+    const int64_t parts = partsOf(sites);
+    Value block = k.blockIndex(), site = block, part;
+    if (parts > 1) {
+      part = arith::DivUIOp::create(k.b, k.loc, block, k.i64(sites.count));
+      site = arith::RemUIOp::create(k.b, k.loc, block, k.i64(sites.count));
+    }
+    locate(site);
+    if (parts == 1) {
+      storeResults(together(sums(line, k.i64(lines))));
+    } else {
+      Value chunk = k.i64(lines * kLeastTurns);
+      Value needed = arith::DivUIOp::create(k.b, k.loc, k.sub(k.add(k.size(product(reducedSizes)), chunk), k.i64(1)), chunk);
+      Value active = k.smaller(needed, k.i64(parts));
+      k.ifTrue(arith::CmpIOp::create(k.b, k.loc, arith::CmpIPredicate::slt, part, active), [&] { emitPart(site, part, active, sites.count, parts); });
+    }
+    return k.finishCuda("reduce_columns", Size{sites.count * parts * threads, sites.sampled}, threads, 1);
+  }
+
+private:
+  SmallVector<Size> reducedSizes, keptSizes;
+  int64_t columns, lines, threads;
+  SmallVector<Value> indices, keptIndices; ///< of the domain; of the results
+  Value line, inBlock;                     ///< of this thread; the latter null without columns
+  Value writes;                            ///< whether this thread has a result
+  /// Shared memory of a block's sums, and whether some may still read what is in it.
+  struct Shared {
+    Value memory;
+    bool busy = false;
+  };
+  llvm::DenseMap<Type, Shared> places;
+
+  /// Blocks among which the elements of a result are divided, at most. Never depends on rows: a launch of few rows uses fewer of them.
+  int64_t partsOf(const Size &sites) const {
+    const Size reduced = product(reducedSizes);
+    if (sites.sampled)
+      return 1;
+    const int64_t chunk = lines * kLeastTurns, wanted = ceilDivide(kBlocks, sites.count);
+    const int64_t work = reduced.sampled ? std::max(kLeastParts, ceilDivide(reduced.count * kLikelyRows, chunk)) : ceilDivide(reduced.count, chunk);
+    return std::min(wanted, work);
+  }
+
+  /// Indices of this thread in block `site` of the results.
+  void locate(Value site) {
+    indices.assign(cluster.domain.size(), Value());
+    SmallVector<Value> split = keptSizes.empty() ? SmallVector<Value>() : k.delinearize(site, keptSizes);
+    for (auto [i, dim] : llvm::enumerate(keptDims)) {
+      indices[dim] = split[i];
+      keptIndices.push_back(split[i]);
+    }
+    line = k.threadIndex();
+    if (!hasColumns) {
+      writes = arith::CmpIOp::create(k.b, k.loc, arith::CmpIPredicate::eq, line, k.i64(0));
+      return;
+    }
+    inBlock = arith::RemUIOp::create(k.b, k.loc, line, k.i64(kColumns));
+    line = arith::DivUIOp::create(k.b, k.loc, line, k.i64(kColumns));
+    Value column = k.add(k.mul(split.back(), kColumns), inBlock);
+    keptIndices.push_back(column);
+    // Threads beyond the last column sum that one once more, and store nothing.
+    indices.back() = columns % kColumns ? k.smaller(column, k.i64(columns - 1)) : column;
+    writes = arith::AndIOp::create(k.b, k.loc, arith::CmpIOp::create(k.b, k.loc, arith::CmpIPredicate::eq, line, k.i64(0)),
+                                   arith::CmpIOp::create(k.b, k.loc, arith::CmpIPredicate::slt, column, k.i64(columns)));
+  }
+
+  /// Over elements first, first + step, ... of what is reduced, several at once: a thread waits for all of their loads together.
+  SmallVector<Value> sums(Value first, Value step) {
+    auto include = [&](Value element, ArrayRef<Value> before) {
+      SmallVector<Value> next;
+      for (auto [dim, index] : llvm::zip(reducedDims, k.delinearize(element, reducedSizes)))
         indices[dim] = index;
       llvm::DenseMap<int, Value> cache;
       for (auto [result, sum] : llvm::zip(results, before))
         next.push_back(k.combine(result.op.getKind(), sum, evaluate(result.node, indices, cache)));
       return next;
+    };
+    SmallVector<Value> carried = {first};
+    carried.append(identities());
+    Value end = k.size(product(reducedSizes));
+    const auto loads = llvm::count_if(expression.nodes, [](const Node &node) { return node.kind == Node::Load; });
+    const int64_t atOnce = std::clamp<int64_t>(kLoadsAtOnce / std::max<int64_t>(loads, 1), 1, 4);
+    carried = k.loop(
+        first, k.sub(end, k.mul(step, atOnce - 1)), carried,
+        [&](Value element, ArrayRef<Value> before) {
+          SmallVector<Value> next(before.drop_front());
+          for (int64_t turn = 0; turn < atOnce; ++turn, element = k.add(element, step))
+            next = include(element, next);
+          next.insert(next.begin(), element);
+          return next;
+        },
+        k.mul(step, atOnce));
+    return k.loop(carried[0], end, ArrayRef<Value>(carried).drop_front(), include, step);
+  }
+
+  /// Of what the threads of a block have: the first line (without columns every thread) gets it.
+  SmallVector<Value> together(ArrayRef<Value> parts) {
+    SmallVector<Value> all;
+    Value thread = k.threadIndex(), first = arith::CmpIOp::create(k.b, k.loc, arith::CmpIPredicate::eq, line, k.i64(0));
+    for (size_t r = 0; r < results.size(); ++r) {
+      const ReduceKind kind = results[r].op.getKind();
+      Type type = results[r].type;
+      Value sum = parts[r];
+      if (!hasColumns) {
+        all.push_back(k.combineBlock(kind, sum, int(threads), 0));
+        continue;
+      }
+      Shared &place = places[type];
+      if (place.busy)
+        k.barrier();
+      if (!place.memory)
+        place.memory = k.shared(type, threads);
+      place.busy = true;
+      Value shared = place.memory;
+      k.store(sum, shared, thread, type);
+      k.barrier();
+      all.append(k.ifElse(first, {sum}, [&] {
+        Value total = k.load(shared, inBlock, type);
+        for (int other = 1; other < kLines; ++other)
+          total = k.combine(kind, total, k.load(shared, k.add(inBlock, k.i64(int64_t(other) * kColumns)), type));
+        return SmallVector<Value>{total};
+      }));
+    }
+    return all;
+  }
+
+  void storeResults(ArrayRef<Value> values) {
+    k.ifTrue(writes, [&] {
+      for (auto [result, value] : llvm::zip(results, values))
+        store(result, value, keptIndices);
     });
   }
 
-  Kernel emit() {
-    SmallVector<Size> kept;
-    for (size_t dim : keptDims)
-      kept.push_back(sizeOf(dim));
-    SmallVector<Value> indices(cluster.domain.size());
-    const int threads = hasColumns ? kColumns * kLines : kThreadsAlone;
-    Value block = k.blockIndex(), thread = k.threadIndex();
-    const int64_t columns = hasColumns ? cluster.domain.back() : 1, blocks = (columns + kColumns - 1) / kColumns;
-    if (hasColumns)
-      kept.push_back(Size{blocks, false});
-    const Size points = product(kept);
-    SmallVector<Value> split = kept.empty() ? SmallVector<Value>() : k.delinearize(block, kept), keptIndices;
-    for (auto [i, dim] : llvm::enumerate(keptDims)) {
-      indices[dim] = split[i];
-      keptIndices.push_back(split[i]);
-    }
-    if (!hasColumns) {
-      SmallVector<Value> partial = sums(indices, thread, threads);
-      int slot = 0;
-      for (auto [result, sum] : llvm::zip(results, partial))
-        sum = k.combineBlock(result.op.getKind(), sum, threads, slot++);
-      k.ifTrue(arith::CmpIOp::create(k.b, k.loc, arith::CmpIPredicate::eq, thread, k.i64(0)), [&] {
-        for (auto [result, sum] : llvm::zip(results, partial))
-          store(result, sum, keptIndices);
-      });
-      return k.finishCuda("reduce_columns", Size{points.count * threads, points.sampled}, threads, 1);
-    }
-    Value line = arith::DivUIOp::create(k.b, k.loc, thread, k.i64(kColumns));
-    Value inBlock = arith::RemUIOp::create(k.b, k.loc, thread, k.i64(kColumns));
-    Value column = k.add(k.mul(split.back(), kColumns), inBlock);
-    // Threads beyond the last column sum that one once more, and store nothing.
-    Value inside = arith::CmpIOp::create(k.b, k.loc, arith::CmpIPredicate::slt, column, k.i64(columns));
-    indices.back() = columns % kColumns ? k.smaller(column, k.i64(columns - 1)) : column;
-    SmallVector<Value> partial = sums(indices, line, kLines);
-    SmallVector<Value> places;
-    for (auto [result, sum] : llvm::zip(results, partial)) {
-      places.push_back(k.shared(result.type, kColumns * kLines));
-      k.store(sum, places.back(), thread, result.type);
-    }
-    k.barrier();
-    Value first = arith::CmpIOp::create(k.b, k.loc, arith::CmpIPredicate::eq, line, k.i64(0));
-    k.ifTrue(arith::AndIOp::create(k.b, k.loc, first, inside), [&] {
-      SmallVector<Value> place(keptIndices);
-      place.push_back(column);
-      for (auto [result, shared] : llvm::zip(results, places)) {
-        Value sum = k.load(shared, inBlock, result.type);
-        for (int other = 1; other < kLines; ++other)
-          sum = k.combine(result.op.getKind(), sum, k.load(shared, k.add(inBlock, k.i64(other * kColumns)), result.type));
-        store(result, sum, place);
-      }
+  /// \param active  parts of this launch
+  void emitPart(Value site, Value part, Value active, int64_t sites, int64_t parts) {
+    const int64_t width = hasColumns ? kColumns : 1;
+    Value counters = k.common(k.b.getI32Type(), sites), place = k.mul(site, width);
+    place = hasColumns ? k.add(place, inBlock) : place;
+    auto placeOf = [&](Value part) { return k.add(k.mul(part, sites * width), place); };
+    SmallVector<Value> partials;
+    for (Result &result : results)
+      partials.push_back(k.common(result.type, parts * sites * width));
+    SmallVector<Value> own = together(sums(k.add(k.mul(part, lines), line), k.mul(active, lines)));
+    k.ifTrue(arith::CmpIOp::create(k.b, k.loc, arith::CmpIPredicate::eq, line, k.i64(0)), [&] {
+      for (auto [result, partial, value] : llvm::zip(results, partials, own))
+        k.store(value, partial, placeOf(part), result.type);
     });
-    return k.finishCuda("reduce_columns", Size{points.count * threads, points.sampled}, threads, 1);
+    Value isLast = k.comesLast(counters, site, active);
+    for (auto &[type, shared] : places)
+      shared.busy = false; // there was a barrier
+    k.ifTrue(isLast, [&] {
+      auto include = [&](Value part, ArrayRef<Value> before) {
+        SmallVector<Value> next;
+        for (auto [result, partial, sum] : llvm::zip(results, partials, before))
+          next.push_back(k.combine(result.op.getKind(), sum, k.loadCommon(partial, placeOf(part), result.type)));
+        return next;
+      };
+      storeResults(together(k.loop(line, active, identities(), include, k.i64(lines))));
+    });
   }
 };
 

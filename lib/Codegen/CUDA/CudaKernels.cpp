@@ -20,6 +20,7 @@ public:
 
   llvm::StringRef name() const override { return "CUDA"; }
   mlir::LogicalResult prepare(mlir::func::FuncOp function) override { return cuda::expandAttention(function); }
+  bool wantsFewLaunches() const override { return true; }
   Kernel row(const KernelContext &context, int cluster) override { return cuda::buildRowKernel(context, cluster); }
   Kernel column(const KernelContext &context, int cluster) override { return cuda::buildColumnKernel(context, cluster); }
   Kernel scatter(const KernelContext &context, int cluster) override { return cuda::buildScatterKernel(context, cluster); }

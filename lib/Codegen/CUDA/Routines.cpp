@@ -67,42 +67,81 @@ private:
   Value compare(arith::CmpFPredicate predicate, Value x, double y) { return arith::CmpFOp::create(b, k.loc, predicate, x, k.number(x.getType(), y)); }
   Value isSet(Value x) { return arith::CmpIOp::create(b, k.loc, arith::CmpIPredicate::ne, x, k.i64(0)); }
   Value isFinite(Value x) { return compare(arith::CmpFPredicate::OLT, math::AbsFOp::create(b, k.loc, x), std::numeric_limits<double>::infinity()); }
+  Value quotient(Value x, int64_t by) { return arith::DivUIOp::create(b, k.loc, x, k.i64(by)); }
   Value isFirstThread() { return arith::CmpIOp::create(b, k.loc, arith::CmpIPredicate::eq, k.threadIndex(), k.i64(0)); }
 
-  /// One block: a shard's elements in turn by its threads, sums in f64.
+  /// Sums in f64 by many blocks, at most kParts of them, each of which takes groups of neighbouring elements in turn; the one that comes last adds
+  /// what they have found, in the order of the parts.
   Kernel squaredNorm() {
-    constexpr int threads = 512;
-    Value x = operand(0), sums = operand(1), thread = k.threadIndex();
-    Value turns = arith::DivUIOp::create(b, k.loc, k.sub(k.add(k.rows, k.i64(threads - 1)), thread), k.i64(threads));
-    SmallVector<Value> totals = k.loop(k.i64(0), turns, {real(0), real(0)}, [&](Value turn, ArrayRef<Value> before) {
-      Value value = k.load(x, k.add(k.mul(turn, threads), thread), number()), widened = toF64(value);
-      Value bad = k.select(isFinite(value), real(0), real(1));
-      return SmallVector<Value>{add(before[0], mul(widened, widened)), add(before[1], bad)};
+    constexpr int threads = 512, perThread = 16;
+    constexpr int64_t kParts = 4096;
+    Type element = number();
+    const int64_t width = element.isF64() ? 2 : 4; // 16 bytes
+    Value x = operand(0), sums = operand(1), thread = k.threadIndex(), part = k.blockIndex();
+    Value active = k.smaller(quotient(k.add(k.rows, k.i64(int64_t(threads) * perThread - 1)), threads * perThread), k.i64(kParts));
+    auto include = [&](ArrayRef<Value> before, Value value) {
+      Value widened = toF64(value);
+      Value bad = arith::ExtUIOp::create(b, k.loc, b.getI32Type(), no(isFinite(value)));
+      return SmallVector<Value>{add(before[0], mul(widened, widened)), arith::AddIOp::create(b, k.loc, before[1], bad)};
+    };
+    k.ifTrue(arith::CmpIOp::create(b, k.loc, arith::CmpIPredicate::slt, part, active), [&] {
+      Value groups = quotient(k.rows, width), step = k.mul(active, threads), first = k.add(k.mul(part, threads), thread);
+      Value none = arith::ConstantIntOp::create(b, k.loc, 0, 32);
+      auto includeMany = [&](Value group, ArrayRef<Value> before) {
+        SmallVector<Value> next(before);
+        for (Value value : k.loadMany(x, k.mul(group, width), element, width))
+          next = include(next, value);
+        return next;
+      };
+      SmallVector<Value> totals = k.loop(first, groups, {real(0), none}, includeMany, step);
+      // The last few elements.
+      Value tail = k.add(k.mul(groups, width), first);
+      totals = k.ifElse(arith::CmpIOp::create(b, k.loc, arith::CmpIPredicate::slt, tail, k.rows), totals,
+                        [&] { return include(totals, k.load(x, tail, element)); });
+      totals[1] = arith::UIToFPOp::create(b, k.loc, f64(), totals[1]);
+      Value counters = k.common(b.getI32Type(), 1);
+      SmallVector<Value> partials;
+      for (auto [slot, total] : llvm::enumerate(totals)) {
+        partials.push_back(k.common(f64(), kParts));
+        total = k.combineBlock(ReduceKind::Sum, total, threads, int(slot));
+      }
+      k.ifTrue(isFirstThread(), [&] {
+        for (auto [partial, total] : llvm::zip(partials, totals))
+          k.store(total, partial, part, f64());
+      });
+      k.ifTrue(k.comesLast(counters, k.i64(0), active), [&] {
+        auto gather = [&](Value part, ArrayRef<Value> before) {
+          return SmallVector<Value>{add(before[0], k.loadCommon(partials[0], part, f64())), add(before[1], k.loadCommon(partials[1], part, f64()))};
+        };
+        SmallVector<Value> all = k.loop(thread, active, {real(0), real(0)}, gather, k.i64(threads));
+        for (auto [slot, sum] : llvm::enumerate(all))
+          sum = k.combineBlock(ReduceKind::Sum, sum, threads, int(slot));
+        k.ifTrue(isFirstThread(), [&] {
+          put(add(word(sums, 0, f64()), all[0]), sums, 0);
+          put(add(word(sums, 8, f64()), all[1]), sums, 8);
+        });
+      });
     });
-    Value squares = k.combineBlock(ReduceKind::Sum, totals[0], threads, 0), bad = k.combineBlock(ReduceKind::Sum, totals[1], threads, 1);
-    k.ifTrue(isFirstThread(), [&] {
-      put(add(word(sums, 0, f64()), squares), sums, 0);
-      put(add(word(sums, 8, f64()), bad), sums, 8);
-    });
-    return k.finishCuda("squared_norm", Size{threads, false}, threads, 1);
+    return k.finishCuda("squared_norm", Size{1, true}, threads, perThread);
   }
 
-  /// In the order of the rows, as on a CPU: a thread has a term.
+  /// One block: there are no more rows than samples. Sums in f64, by its threads in turn.
   Kernel sumLoss() {
+    constexpr int threads = 256;
     const int terms = call.operands_size() - 1;
-    std::vector<Value> numerators;
-    numerators.reserve(size_t(terms));
+    SmallVector<Value> numerators;
     for (int term = 0; term < terms; ++term)
       numerators.push_back(operand(term));
     Value sums = operand(terms), thread = k.threadIndex();
-    for (int term = 0; term < terms; ++term)
-      k.ifTrue(arith::CmpIOp::create(b, k.loc, arith::CmpIPredicate::eq, thread, k.i64(term)), [&] {
-        SmallVector<Value> sum = k.loop(k.i64(0), k.rows, {real(0)}, [&](Value row, ArrayRef<Value> before) {
-          return SmallVector<Value>{add(before[0], toF64(k.load(numerators[size_t(term)], row, number())))};
-        });
-        put(add(word(sums, size_t(2 + term) * 8, f64()), sum[0]), sums, size_t(2 + term) * 8);
-      });
-    return k.finishCuda("sum_loss", Size{32, false}, 32, 1);
+    for (size_t term = 0; term < numerators.size(); ++term) {
+      auto include = [&](Value row, ArrayRef<Value> before) {
+        return SmallVector<Value>{add(before[0], toF64(k.load(numerators[term], row, number())))};
+      };
+      Value sum = k.loop(thread, k.rows, {real(0)}, include, k.i64(threads))[0];
+      sum = k.combineBlock(ReduceKind::Sum, sum, threads, int(term));
+      k.ifTrue(isFirstThread(), [&] { put(add(word(sums, (2 + term) * 8, f64()), sum), sums, (2 + term) * 8); });
+    }
+    return k.finishCuda("sum_loss", Size{threads, false}, threads, 1);
   }
 
   Kernel cast() {

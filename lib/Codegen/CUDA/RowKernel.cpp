@@ -5,8 +5,9 @@
 //     the sums of the row: through the warp, then through shared memory
 //     numbers of phase 1, ...
 //
-// Where a thread has few columns all of them are in registers from phase to phase, so that a row is read once. Where it has many, a vector that later
-// phases need again is loaded again from where this thread stored it, or computed again.
+// Where a thread has few columns all of them are in registers from phase to phase, so that a row is read once; and where some vectors are the same
+// for every row (biases, gains of norms), a thread takes a few rows in turn and reads these once. Where it has many, a vector that later phases need
+// again is loaded again from where this thread stored it, or computed again.
 #include "CudaEmitters.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -22,8 +23,15 @@ constexpr int kBlockThreads = 256;
 /// Rows of at most so many columns get a warp, several of which share a block.
 constexpr int64_t kWarpColumns = 1024;
 constexpr int kWarpsPerBlock = 4;
+/// Elements that a thread takes at once where they are expensive to compute.
+constexpr int kExpensiveWidth = 4;
 /// Columns of a row that a thread keeps in registers, at most.
 constexpr int64_t kKeptColumns = 32;
+/// Rows that a thread takes one after the other, so that vectors that are the same for all rows are read once for them; and how many elements of all
+/// vectors it may have in registers then.
+constexpr int64_t kRowsInTurn = 4, kHeldElements = 128;
+/// Columns of a thread from which on that pays: shorter rows are made of their sums.
+constexpr int64_t kLongRow = 8;
 
 class RowEmitter : RowProgram {
 public:
@@ -84,8 +92,16 @@ private:
   struct Group {
     SmallVector<SmallVector<Value>> places;
     std::vector<Cache> caches;
+    const Group *repeated = nullptr; ///< has what is the same at these columns of every row
     explicit Group(SmallVector<SmallVector<Value>> at) : places(std::move(at)), caches(places.size()) {}
   };
+
+  /// Columns of a thread that stay in registers. Those beyond the row repeat its last ones, and count for nothing.
+  struct Kept {
+    Group group;
+    Value inside; ///< null: all of these columns exist
+  };
+  std::vector<Kept> kept;
 
   /// The value of a node at element `e` of a group.
   Value valueOf(int index, int phase, Group &group, size_t e) {
@@ -95,6 +111,8 @@ private:
       return scalarOf(index, indices);
     Cache &cache = group.caches[e];
     if (Value found = cache.lookup(index))
+      return found;
+    if (Value found = group.repeated ? group.repeated->caches[e].lookup(index) : Value())
       return found;
     SmallVector<Value> inputs;
     for (int input : node.inputs)
@@ -117,6 +135,37 @@ private:
       return share(expression.evaluateLoads(node, inputs, group.places[0], int64_t(group.places.size())));
     Value result = expression.evaluate(node, inputs, indices);
     return group.caches[e][index] = result;
+  }
+
+  /// Vectors in memory that are the same for every row.
+  SmallVector<int> repeatedLoads() const {
+    SmallVector<int> found;
+    for (auto [i, node] : llvm::enumerate(nodes())) {
+      const auto operand = unsigned(node.operand);
+      if (needed[i] && node.kind == Node::Load && node.form == Form::Vector && node.operand >= 0 && node.inputs.empty() &&
+          llvm::all_of(ArrayRef<int64_t>(node.strides).drop_back(), [](int64_t stride) { return stride == 0; }) &&
+          llvm::none_of(stores, [&](const StoreNode &store) { return store.operand == operand; }))
+        found.push_back(int(i));
+    }
+    return found;
+  }
+
+  /// How many rows a thread takes in turn.
+  /// \param held  columns of a row that it has in registers
+  int64_t rowsInTurn(int64_t held) const {
+    if (sizes.empty() || !columns || repeatedLoads().empty())
+      return 1;
+    const auto loads = llvm::count_if(nodes(), [](const Node &node) { return node.kind == Node::Load && node.form == Form::Vector; });
+    int64_t rows = (loads + 1) * held <= kHeldElements ? kRowsInTurn : 1;
+    while (sizes.back().count % rows)
+      rows /= 2;
+    return rows;
+  }
+
+  void loadRepeated(Group &group) {
+    for (int node : repeatedLoads())
+      for (size_t e = 0; e < group.places.size(); ++e)
+        valueOf(node, 0, group, e);
   }
 
   /// \param inside  whether the group exists; null: it does
@@ -147,14 +196,20 @@ private:
       all.push_back(Size{columns, false});
     if (all.empty())
       all.push_back(Size{1, false});
-    Size points;
-    for (const Size &size : all)
-      points = Size{points.count * size.count, points.sampled || size.sampled};
     const bool flat = all.size() == 1;
-    const int width = vectorWidth(flat ? 0 : all.back().sampled ? 1 : all.back().count);
+    int width = vectorWidth(flat ? 0 : all.back().sampled ? 1 : all.back().count);
+    for (size_t i = 0; i < nodes().size(); ++i)
+      if (needed[i] && isExpensive(nodes()[i])) // transcendental functions have calls for their rare cases, which leave few registers
+        width = std::min(width, kExpensiveWidth);
     SmallVector<const StoreNode *> vectors, numbers;
     for (const StoreNode &store : stores)
       (columns && !store.vector ? numbers : vectors).push_back(&store);
+    const int64_t rows = numbers.empty() ? rowsInTurn(width) : 1;
+    if (rows > 1)
+      all[all.size() - 2].count /= rows;
+    Size points;
+    for (const Size &size : all)
+      points = Size{points.count * size.count, points.sampled || size.sampled};
     Value total = k.size(points);
     auto placesFrom = [&](Value first, int count) {
       SmallVector<SmallVector<Value>> places;
@@ -164,6 +219,8 @@ private:
           continue;
         }
         SmallVector<Value> place = k.delinearize(first, all);
+        if (rows > 1)
+          place[all.size() - 2] = k.mul(place[all.size() - 2], rows);
         place.back() = i ? k.add(place.back(), k.i64(i)) : place.back();
         places.push_back(std::move(place));
       }
@@ -171,6 +228,17 @@ private:
     };
     auto at = [&](Value first, int count) {
       Group group(placesFrom(first, count));
+      if (rows > 1) {
+        loadRepeated(group);
+        return k.loop(k.i64(0), k.i64(rows), [&](Value row) {
+          SmallVector<SmallVector<Value>> places(group.places);
+          for (SmallVector<Value> &place : places)
+            place[all.size() - 2] = k.add(place[all.size() - 2], row);
+          Group one(std::move(places));
+          one.repeated = &group;
+          storeAll(one, vectors, phases - 1);
+        });
+      }
       storeAll(group, vectors, phases - 1);
       if (!numbers.empty()) // those of the first column's thread
         k.ifTrue(arith::CmpIOp::create(k.b, k.loc, arith::CmpIPredicate::eq, group.places.front().back(), k.i64(0)), [&] {
@@ -207,15 +275,17 @@ private:
       lanes *= 2;
     const int threads = warp ? 32 * kWarpsPerBlock : lanes;
     Value row = arith::DivUIOp::create(k.b, k.loc, k.begin, k.i64(lanes)), lane = arith::RemUIOp::create(k.b, k.loc, k.begin, k.i64(lanes));
-    auto body = [&] {
-      SmallVector<Value> lead = k.delinearize(row, sizes);
-      if (sizes.empty())
-        lead.clear();
+    const int64_t held = (columns + int64_t(lanes) * width - 1) / (int64_t(lanes) * width) * width;
+    const int64_t inTurn = warp && held >= kLongRow && held <= kKeptColumns ? rowsInTurn(held) : 1;
+    auto body = [&](Value row, ArrayRef<Kept> repeated) {
+      SmallVector<Value> lead = leadOf(row);
       SmallVector<Value> anywhere(lead);
       anywhere.push_back(Value());
       Value isFirst = arith::CmpIOp::create(k.b, k.loc, arith::CmpIPredicate::eq, lane, k.i64(0));
       int sums = 0;
-      keepColumns(lead, lane, lanes, width);
+      kept = keptColumns(lead, lane, lanes, width);
+      for (auto [part, same] : llvm::zip(kept, repeated))
+        part.group.repeated = &same.group;
       for (int phase = 0; phase < phases; ++phase) {
         makeNumbers(phase, anywhere);
         SmallVector<const StoreNode *> numbers;
@@ -231,12 +301,24 @@ private:
         emitColumns(phase, lead, lane, lanes, width, sums);
       }
     };
+    rowCount.count /= inTurn;
+    auto bodies = [&] {
+      if (inTurn == 1)
+        return body(row, {});
+      Value first = k.mul(row, inTurn);
+      std::vector<Kept> repeated = keptColumns(leadOf(first), lane, lanes, width);
+      for (Kept &part : repeated)
+        loadRepeated(part.group);
+      k.loop(k.i64(0), k.i64(inTurn), [&](Value turn) { body(k.add(first, turn), repeated); });
+    };
     if (warp) // whole warps have no row
-      k.ifTrue(arith::CmpIOp::create(k.b, k.loc, arith::CmpIPredicate::slt, row, k.size(rowCount)), body);
+      k.ifTrue(arith::CmpIOp::create(k.b, k.loc, arith::CmpIPredicate::slt, row, k.size(rowCount)), bodies);
     else
-      body();
+      bodies();
     return k.finishCuda(hint(), Size{rowCount.count * lanes, rowCount.sampled}, threads, 1);
   }
+
+  SmallVector<Value> leadOf(Value row) { return sizes.empty() ? SmallVector<Value>() : k.delinearize(row, sizes); }
 
   void emitColumns(int phase, ArrayRef<Value> lead, Value lane, int lanes, int width, int &sums) {
     SmallVector<int> reduces;
@@ -302,17 +384,11 @@ private:
     }
   }
 
-  /// Columns of a thread that stay in registers. Those beyond the row repeat its last ones, and count for nothing.
-  struct Kept {
-    Group group;
-    Value inside; ///< null: all of these columns exist
-  };
-  std::vector<Kept> kept;
-
-  void keepColumns(ArrayRef<Value> lead, Value lane, int lanes, int width) {
+  std::vector<Kept> keptColumns(ArrayRef<Value> lead, Value lane, int lanes, int width) {
+    std::vector<Kept> kept;
     const int64_t stride = int64_t(lanes) * width, steps = (columns + stride - 1) / stride;
     if (steps * width > kKeptColumns)
-      return;
+      return kept;
     for (int64_t step = 0; step < steps; ++step) {
       Value first = k.add(k.i64(step * stride), k.mul(lane, width)), inside;
       if ((step + 1) * stride > columns) {
@@ -327,6 +403,7 @@ private:
       }
       kept.push_back({Group(std::move(places)), inside});
     }
+    return kept;
   }
 };
 

@@ -212,12 +212,14 @@ struct Lowering {
     expandColumnOps(function);
     eraseDeadOps(function.getBody().front());
 
-    FailureOr<Claims> claimed = claimPlaces(function);
+    FailureOr<Claims> claimed = claimPlaces(function, emitter.wantsFewLaunches());
     if (failed(claimed))
       return failure();
     claims = std::move(*claimed);
     eraseDeadOps(function.getBody().front());
-    FailureOr<Clustering> clustered = formClusters(function, claims);
+    if (emitter.wantsFewLaunches())
+      moveParameterGradientsLast(function);
+    FailureOr<Clustering> clustered = formClusters(function, claims, emitter.wantsFewLaunches());
     if (failed(clustered))
       return failure();
     clustering = std::move(*clustered);

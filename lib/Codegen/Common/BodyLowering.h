@@ -17,6 +17,8 @@ public:
   virtual llvm::StringRef name() const = 0;
   /// Rewrites what this kind of device has neither kernels nor routines for. Before anything else.
   virtual mlir::LogicalResult prepare(mlir::func::FuncOp function) { return mlir::success(); }
+  /// Whether a launch costs so much that values may live longer for one launch less.
+  virtual bool wantsFewLaunches() const { return false; }
   virtual Kernel row(const KernelContext &context, int cluster) = 0;
   virtual Kernel column(const KernelContext &context, int cluster) = 0;
   virtual Kernel scatter(const KernelContext &context, int cluster) = 0;

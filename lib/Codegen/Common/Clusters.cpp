@@ -76,6 +76,7 @@ struct Former {
   Clustering result;
   /// Updates of state run in place over millions of elements: one launch that reads each element once, and no workspace.
   bool isUpdate = false;
+  bool fewLaunches = false; ///< see formClusters
 
   Value outsideRoot(Value operand) const {
     Value root = rootOf(operand);
@@ -134,6 +135,10 @@ struct Former {
     return false;
   }
 
+  bool areCopies(int index, Operation *op) const {
+    return op->hasAttr(kCopyAttr) && llvm::all_of(result.clusters[index].ops, [](Operation *member) { return member->hasAttr(kCopyAttr); });
+  }
+
   void append(int index, Operation *op) {
     result.clusters[index].ops.push_back(op);
     result.clusterOf[op] = index;
@@ -152,7 +157,7 @@ struct Former {
     if (last >= 0 && canJoin(last, op))
       return append(last, op);
     for (int index = count - 1; index > last; --index)
-      if (canJoin(index, op) && (isUpdate || sharesInput(index, op)))
+      if (canJoin(index, op) && (isUpdate || sharesInput(index, op) || (fewLaunches && areCopies(index, op))))
         return append(index, op);
     Cluster cluster;
     SmallVector<int64_t, 4> shape = squeezedShape(op->getResult(0).getType());
@@ -340,6 +345,23 @@ struct Former {
     }
   }
 
+  /// Joins sums over the same dimensions of one domain, whatever they read, by moving the earlier ones back.
+  void mergeColumns() {
+    const int count = int(result.clusters.size());
+    for (int late = 1; late < count; ++late)
+      for (int early = late - 1; early >= 0; --early) {
+        Cluster &a = result.clusters[size_t(early)], &b = result.clusters[size_t(late)];
+        if (a.kind != Cluster::Column || b.kind != Cluster::Column || a.ops.empty() || b.ops.empty() || a.domain != b.domain ||
+            a.reduced != b.reduced || a.ops.size() + b.ops.size() > kMaxOperands)
+          continue;
+        bool back = true;
+        for (int after = early + 1; after <= late; ++after)
+          back &= !reads(after, early);
+        if (back)
+          merge(early, late);
+      }
+  }
+
   LogicalResult run() {
     for (Operation &operation : function.getBody().front().without_terminator()) {
       Operation *op = &operation;
@@ -361,6 +383,8 @@ struct Former {
       }
     }
     mergeClusters();
+    if (fewLaunches)
+      mergeColumns();
     return success();
   }
 };
@@ -382,8 +406,9 @@ bool Clustering::isMaterialised(Value value, const Claims &claims) const {
   return claims.count(value) || usedOutside(value, clusterOf.lookup(value.getDefiningOp()), *this);
 }
 
-FailureOr<Clustering> zorse::codegen::formClusters(func::FuncOp function, const Claims &claims) {
+FailureOr<Clustering> zorse::codegen::formClusters(func::FuncOp function, const Claims &claims, bool fewLaunches) {
   Former former{function, claims, Clustering()};
+  former.fewLaunches = fewLaunches;
   for (unsigned i = 0; i < function.getNumResults(); ++i)
     if (auto slot = function.getResultAttrOfType<StringAttr>(i, "zorse.slot"))
       former.isUpdate |= slot.getValue() == "state";

@@ -42,6 +42,7 @@ bool isAccessibleInCluster(mlir::Value operand, const Cluster &cluster);
 llvm::SmallVector<bool, 4> reducedDims(ReduceOp op);
 
 /// Ops must be expanded and places claimed (Expand.h, Prepare.h). Fails after a diagnostic at an op that has no lowering.
-mlir::FailureOr<Clustering> formClusters(mlir::func::FuncOp function, const Claims &claims);
+/// \param fewLaunches  copies of one shape, and sums over one domain, run together even if they read different values.
+mlir::FailureOr<Clustering> formClusters(mlir::func::FuncOp function, const Claims &claims, bool fewLaunches);
 
 } // namespace zorse::codegen

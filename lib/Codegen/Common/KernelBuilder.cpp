@@ -220,8 +220,9 @@ Value KernelBuilder::global(DenseElementsAttr data) {
   return LLVM::AddressOfOp::create(b, loc, LLVM::LLVMPointerType::get(b.getContext()), name);
 }
 
-SmallVector<Value> KernelBuilder::loop(Value from, Value to, ArrayRef<Value> carried, function_ref<SmallVector<Value>(Value, ArrayRef<Value>)> body) {
-  auto op = scf::ForOp::create(b, loc, from, to, i64(1), carried);
+SmallVector<Value> KernelBuilder::loop(Value from, Value to, ArrayRef<Value> carried, function_ref<SmallVector<Value>(Value, ArrayRef<Value>)> body,
+                                       Value step) {
+  auto op = scf::ForOp::create(b, loc, from, to, step ? step : i64(1), carried);
   OpBuilder::InsertionGuard guard(b);
   Block *block = op.getBody();
   b.setInsertionPointToStart(block);
@@ -403,6 +404,39 @@ Value KernelBuilder::shared(Type type, int64_t count) {
   LLVM::GlobalOp::create(b, loc, array, /*isConstant=*/false, LLVM::Linkage::Internal, name, Attribute(), /*alignment=*/16, /*addrSpace=*/3);
   b.setInsertionPointToStart(entry);
   return LLVM::AddressOfOp::create(b, loc, LLVM::LLVMPointerType::get(b.getContext(), 3), name);
+}
+
+Value KernelBuilder::common(Type type, int64_t count) {
+  OpBuilder::InsertionGuard guard(b);
+  b.setInsertionPointToStart(module->getBody());
+  std::string name = "common" + std::to_string(globals++);
+  Type element = memoryType(type);
+  auto zeros = DenseElementsAttr::get(RankedTensorType::get({count}, element), b.getZeroAttr(element));
+  LLVM::GlobalOp::create(b, loc, LLVM::LLVMArrayType::get(element, count), /*isConstant=*/false, LLVM::Linkage::Internal, name, zeros,
+                         /*alignment=*/16, /*addrSpace=*/1);
+  b.setInsertionPointToStart(entry);
+  return LLVM::AddressOfOp::create(b, loc, LLVM::LLVMPointerType::get(b.getContext(), 1), name);
+}
+
+Value KernelBuilder::loadCommon(Value base, Value offset, Type element) {
+  // Volatile: neither a register nor the cache of one multiprocessor knows what others have stored.
+  Value address = elementPointer(*this, base, offset, element);
+  return fromMemory(LLVM::LoadOp::create(b, loc, memoryType(element), address, elementBytes(element), /*isVolatile=*/true), element);
+}
+
+Value KernelBuilder::comesLast(Value counters, Value index, Value blocks) {
+  Type word = b.getI32Type();
+  Value answer = shared(word, 1), before = arith::TruncIOp::create(b, loc, word, sub(blocks, i64(1)));
+  barrier(); // all of this block's threads have stored
+  ifTrue(arith::CmpIOp::create(b, loc, arith::CmpIPredicate::eq, threadIndex(), i64(0)), [&] {
+    LLVM::FenceOp::create(b, loc, LLVM::AtomicOrdering::acq_rel, "device");
+    Value came = LLVM::AtomicRMWOp::create(b, loc, LLVM::AtomicBinOp::uinc_wrap, elementPointer(*this, counters, index, word), before,
+                                           LLVM::AtomicOrdering::monotonic, "device");
+    LLVM::FenceOp::create(b, loc, LLVM::AtomicOrdering::acq_rel, "device");
+    store(came, answer, i64(0), word);
+  });
+  barrier();
+  return arith::CmpIOp::create(b, loc, arith::CmpIPredicate::eq, load(answer, i64(0), word), before);
 }
 
 void KernelBuilder::barrier() {

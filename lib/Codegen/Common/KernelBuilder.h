@@ -95,8 +95,9 @@ public:
   Value global(mlir::DenseElementsAttr data);
 
   /// A loop; `body` gets the induction variable and the carried values and returns their next ones.
+  /// \param step  null: 1
   llvm::SmallVector<Value> loop(Value from, Value to, llvm::ArrayRef<Value> carried,
-                                llvm::function_ref<llvm::SmallVector<Value>(Value, llvm::ArrayRef<Value>)> body);
+                                llvm::function_ref<llvm::SmallVector<Value>(Value, llvm::ArrayRef<Value>)> body, Value step = {});
   void loop(Value from, Value to, llvm::function_ref<void(Value)> body);
 
   /// Splits a linear index into one index per size, the last running fastest.
@@ -117,6 +118,14 @@ public:
   Value combineBlock(ReduceKind kind, Value x, int threads, int slot);
   /// `count` elements that the threads of a block share.
   Value shared(mlir::Type type, int64_t count);
+  /// `count` elements that all blocks share, in memory of the kernel's own; 0 when the kernel is loaded, and then what launches leave there. Launches
+  /// of one kernel follow each other (abi/CudaAbi.h).
+  Value common(mlir::Type type, int64_t count);
+  /// An element of it as another block has left it.
+  Value loadCommon(Value base, Value offset, mlir::Type element);
+  /// Whether this block is the last of `blocks` that come here; then all its threads see what the others stored before they came. `counters` is
+  /// common memory of i32, in which those blocks count at `index`: 0 before them, and 0 again after the last.
+  Value comesLast(Value counters, Value index, Value blocks);
   void barrier();
   /// Bit i: `condition` of lane i.
   Value ballot(Value condition);

@@ -8,6 +8,8 @@
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/IR/Builders.h"
 
+#include "llvm/ADT/SetVector.h"
+
 using namespace mlir;
 using namespace zorse;
 using namespace zorse::codegen;
@@ -49,10 +51,11 @@ namespace {
 
 struct Placer {
   func::FuncOp function;
+  bool fewLaunches;
   Claims claims;
   OpBuilder builder;
 
-  explicit Placer(func::FuncOp function) : function(function), builder(function.getContext()) {}
+  Placer(func::FuncOp function, bool fewLaunches) : function(function), fewLaunches(fewLaunches), builder(function.getContext()) {}
 
   Value copyBefore(Operation *user, Value value) {
     builder.setInsertionPoint(user);
@@ -83,6 +86,7 @@ struct Placer {
     Claim wanted = claim;
     Value value = operand.get();
     bool direct = true, alone = value.hasOneUse();
+    SmallVector<Operation *> views; // from the place to the value
     while (direct && isViewOp(value.getDefiningOp())) {
       Operation *op = value.getDefiningOp();
       Value source = op->getOperand(0);
@@ -100,11 +104,25 @@ struct Placer {
         direct = false;
       }
       value = source;
+      views.push_back(op);
       alone &= value.hasOneUse();
     }
     // What is added to cannot be read back, so an accumulated value must have no other reader.
     if (direct && (alone || !accumulates) && canWrite(value, claim)) {
       claims[value] = claim;
+      return;
+    }
+    if (Operation *maker = value.getDefiningOp(); fewLaunches && direct && !views.empty() && maker && isLibraryOp(maker)) {
+      // A copy of the outermost view might need another one before it. Who else reads that view finds it where the copy is, unless that is added to.
+      const bool shared = !accumulates && !operand.get().hasOneUse();
+      Value copy = copyBefore(shared ? maker->getNextNode() : operand.getOwner(), value), view = copy;
+      for (Operation *op : llvm::reverse(views)) {
+        Operation *again = builder.clone(*op);
+        again->setOperand(0, view);
+        view = again->getResult(0);
+      }
+      shared ? operand.get().replaceAllUsesWith(view) : operand.set(view);
+      claims[copy] = claim;
       return;
     }
     Value copy = copyBefore(operand.getOwner(), operand.get());
@@ -193,8 +211,29 @@ struct Placer {
 
 } // namespace
 
-FailureOr<Claims> zorse::codegen::claimPlaces(func::FuncOp function) {
-  Placer placer(function);
+void zorse::codegen::moveParameterGradientsLast(func::FuncOp function) {
+  Operation *terminator = function.getBody().front().getTerminator();
+  llvm::SetVector<Operation *> late;    // from the last one
+  llvm::DenseMap<int64_t, bool> isLate; // by group, whose ops stay together
+  auto isParameterGradient = [&](OpOperand &use) {
+    auto slot = function.getResultAttrOfType<StringAttr>(use.getOperandNumber(), attributes::kSlot);
+    return slot && slot.getValue() == "parameter_gradient";
+  };
+  for (Operation &op : llvm::reverse(function.getBody().front().without_terminator())) {
+    const bool found = !op.use_empty() && llvm::all_of(op.getUses(), [&](OpOperand &use) {
+      return use.getOwner() == terminator ? isParameterGradient(use) : late.contains(use.getOwner());
+    });
+    if (auto group = op.getAttrOfType<IntegerAttr>(kGroupAttr); group && isLate.try_emplace(group.getInt(), found).first->second != found)
+      return;
+    if (found)
+      late.insert(&op);
+  }
+  for (Operation *op : llvm::reverse(late))
+    op->moveBefore(terminator);
+}
+
+FailureOr<Claims> zorse::codegen::claimPlaces(func::FuncOp function, bool fewLaunches) {
+  Placer placer(function, fewLaunches);
   placer.placeResults();
   placer.placeConcats();
   placer.resolveViews();

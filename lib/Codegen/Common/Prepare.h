@@ -19,6 +19,10 @@ bool isMadeAgain(mlir::Operation *op);
 /// After it
 /// - the root of every result and of every concat operand has a claim: it is written directly to its place,
 /// - every operand of every op is a view of its root's buffer, and library ops find strides that they can express.
-mlir::FailureOr<Claims> claimPlaces(mlir::func::FuncOp function);
+/// \param fewLaunches  what cannot be written to its place at once is copied there once, from where it was made.
+mlir::FailureOr<Claims> claimPlaces(mlir::func::FuncOp function, bool fewLaunches);
+
+/// Moves what gradients of parameters alone need behind everything else, so that it does not part launches that belong together.
+void moveParameterGradientsLast(mlir::func::FuncOp function);
 
 } // namespace zorse::codegen

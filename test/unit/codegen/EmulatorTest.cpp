@@ -50,11 +50,17 @@ func.func @f(%x: tensor<?x1500xf32> {@@boundary_in0}, %d: tensor<?x1500xf32> {@@
 })",
      2},
     {"columns", R"(
-func.func @f(%x: tensor<?x7x50xf32> {@@boundary_in0}) -> (tensor<50xf32> {@@parameter_gradient0}) {
-  %y = zorse.reduce sum %x dims [0, 1] : tensor<?x7x50xf32> -> tensor<50xf32>
-  return %y : tensor<50xf32>
+func.func @f(%x: tensor<?x70x50xf32> {@@boundary_in0}) -> (tensor<?x50xf32> {@@boundary_out0}) {
+  %y = zorse.reduce sum %x dims [1] : tensor<?x70x50xf32> -> tensor<?x50xf32>
+  return %y : tensor<?x50xf32>
 })",
-     5},
+     2},
+    {"columns of several blocks", R"(
+func.func @f(%x: tensor<?x7x9xf32> {@@boundary_in0}) -> (tensor<9xf32> {@@parameter_gradient0}) {
+  %y = zorse.reduce sum %x dims [0, 1] : tensor<?x7x9xf32> -> tensor<9xf32>
+  return %y : tensor<9xf32>
+})",
+     140},
     {"scatter", R"(
 func.func @f(%d: tensor<?x6x40xf32> {@@boundary_out_gradient0}, %i: tensor<?x6xi64> {@@input0}) -> (tensor<9x40xf32> {@@parameter_gradient0}) {
   %y = zorse.scatter_add %i, %d : tensor<?x6xi64>, tensor<?x6x40xf32> -> tensor<9x40xf32>
@@ -142,11 +148,14 @@ TEST(Emulator, FindsPlantedBugs) {
         auto code = HostCode::compile(compiled->object, error, true, {kind, number});
         ASSERT_TRUE(code) << error;
         bool differs = false, seen = false;
+        emulator::takeReached();
         for (size_t i = 0; i < settings.size() && !differs && !seen; ++i) {
           const Outcome outcome = run(*code, **products, body, settings[i]);
           differs = outcome.results != right[i].results;
           seen = !outcome.findings.empty();
         }
+        if (!emulator::takeReached()) // code for other sizes
+          continue;
         ++count.planted;
         count.found += differs || seen;
         count.byNumbersAlone += differs && !seen;
