@@ -13,11 +13,9 @@ int64_t Sizes::columns(int64_t most) {
   return std::min(most, below(2) ? near : 1 + below(most));
 }
 
-int64_t Sizes::rows(int64_t columns, bool zero) {
-  static const int64_t list[] = {1, 2, 3, 31, 33, 0, 7};
+int64_t Sizes::rows(int64_t columns) {
+  static const int64_t list[] = {1, 2, 3, 31, 33, 4, 7};
   const int64_t rows = list[size_t(index) % 7];
-  if (rows == 0 && !zero)
-    return 4;
   return columns > 200 ? std::min<int64_t>(rows, 3) : rows;
 }
 

@@ -21,8 +21,8 @@ public:
 
   /// Columns of a row: the list, then up to `most`.
   int64_t columns(int64_t most = 2500);
-  /// Rows of the sample axis, 0 among them where `zero` says so; few where `columns` is large.
-  int64_t rows(int64_t columns, bool zero = true);
+  /// Rows of the sample axis, at least one as calls have (KernelAbi.h); few where `columns` is large.
+  int64_t rows(int64_t columns);
   /// A small size: 1, 2, 3, 5, ...
   int64_t lead();
   int64_t below(int64_t end) { return int64_t(random() % uint64_t(end)); }

@@ -282,8 +282,8 @@ void Grid::runBlock() {
   epoch = 0;
   fences.clear();
   counted = taken = {};
-  for (auto it = touched.begin(); it != touched.end();) // shared memory is the block's own
-    it = inShared(it->first) ? touched.erase(it) : std::next(it);
+  const auto own = reinterpret_cast<uintptr_t>(shared.data()); // shared memory is the block's own
+  touched.erase(touched.lower_bound(own), touched.lower_bound(own + shared.size()));
   std::memset(shared.data(), 0xff, shared.size());
   if (!kernel->collective) {
     if (setjmp(plain) == 0)
