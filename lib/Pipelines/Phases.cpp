@@ -332,6 +332,7 @@ bool Compiler::convert(std::string &remark) {
 bool Compiler::verify(std::string &remark) {
   remark = "any number of steps: matching, order, races, memory, values";
   std::vector<bool> staged;
+  staged.reserve(planned.plan.devices.size());
   for (const step::PlanDevice &device : planned.plan.devices)
     staged.push_back(device.staged);
   return verifySerialized(programs, model.summary, bodies.library, planJson, options.threads, staged);

@@ -129,8 +129,8 @@ struct zorse::emulator::Stream {
   std::deque<std::function<std::string()>> work;
   uint64_t put = 0, done = 0;
   bool closing = false;
-  std::string found; ///< by its thread
-  std::mt19937_64 random;
+  std::string found;      ///< by its thread
+  std::mt19937_64 random; // NOLINT(bugprone-random-generator-seed): delays are to be the same again
   std::thread thread;
 
   void run() {
