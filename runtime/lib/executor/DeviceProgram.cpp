@@ -1,6 +1,6 @@
 #include "DeviceProgram.h"
 
-#include "zorse/Bundle/DeviceKinds.h"
+#include "zorse/runtime/Workers.h"
 
 #include <algorithm>
 #include <cstring>
@@ -55,7 +55,8 @@ Result<std::unique_ptr<DeviceProgram>> DeviceProgram::create(const Bundle &bundl
       return memory.error();
     p->arenas_.push_back(std::move(*memory));
   }
-  p->group(threadPerQueue);
+  p->workers = workersOf(p->program, deviceKindOf(bundle.devices[index].kind), threadPerQueue);
+  p->workerEntries.resize(p->workers.empty() ? 0 : *std::max_element(p->workers.begin(), p->workers.end()) + 1);
   p->entries = std::vector<PreparedEntry>(p->program.entries_size());
   for (int i = 0; i < p->program.entries_size(); ++i) {
     PreparedEntry &prepared = p->entries[i];
@@ -78,19 +79,6 @@ Result<std::unique_ptr<DeviceProgram>> DeviceProgram::create(const Bundle &bundl
     p->computeQueuesInUse += p->workers[queue] == 0;
   }
   return p;
-}
-
-void DeviceProgram::group(bool threadPerQueue) {
-  const DeviceKind &kind = deviceKindOf(bundle.devices[index].kind);
-  threadPerQueue |= kind.asynchronous;
-  uint32_t next = 2;
-  for (const bundle::Queue &queue : program.queues()) {
-    // Handing a copy of a few bytes to another thread and back costs more than the copy.
-    bool compute = queue.kind() == bundle::COMPUTE ||
-                   (kind.sharesHostMemory && (queue.kind() == bundle::HOST_TO_DEVICE || queue.kind() == bundle::DEVICE_TO_HOST));
-    workers.push_back(compute ? 0 : threadPerQueue ? next++ : 1);
-  }
-  workerEntries.resize(next);
 }
 
 bool DeviceProgram::isReady(const PreparedEntry &entry, uint64_t step) const {

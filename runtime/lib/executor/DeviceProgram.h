@@ -78,7 +78,6 @@ public:
 
 private:
   DeviceProgram(const Bundle &bundle, uint32_t index, QueuedDevice &device);
-  void group(bool threadPerQueue);
   Status prepare(PreparedEntry &prepared, const std::string &transport);
   void prepareCalls(PreparedEntry &prepared);
 

@@ -1,6 +1,6 @@
 #include "Tasks.h"
 
-#include "zorse/Bundle/DeviceKinds.h"
+#include "zorse/runtime/Workers.h"
 
 #include <algorithm>
 #include <numeric>
@@ -64,29 +64,21 @@ Tasks::Tasks(const Bundle &bundle, const SimulationOptions &options) : bundle(bu
     uint32_t firstQueue = uint32_t(queues.size()), firstEntry = uint32_t(entries.size());
     serversOf.push_back(uint32_t(servers.size()));
 
-    // Workers as the executor makes them: one for computing and what is a mere copy there, and one for all communication; an asynchronous device
-    // serves each queue by itself.
-    std::vector<uint32_t> serverOf(program.queues_size());
     std::vector<bool> used(program.queues_size());
     for (const Entry &entry : program.entries())
       used[entry.queue()] = true;
-    uint32_t shared[2] = {UINT32_MAX, UINT32_MAX};
-    const DeviceKind &kindOfDevice = deviceKindOf(bundle.devices[d].kind);
-    for (int q = 0; q < program.queues_size(); ++q) {
+    const std::vector<uint32_t> workers = workersOf(program, deviceKindOf(bundle.devices[d].kind), options.oneThreadPerQueue);
+    std::vector<uint32_t> serverOf(workers.size()), serverOfWorker(workers.size() + 2, UINT32_MAX);
+    for (size_t q = 0; q < workers.size(); ++q) {
       queues.push_back({0, 0});
       if (!used[q])
         continue;
-      bundle::QueueKind kind = program.queues(q).kind();
-      bool compute = kind == bundle::COMPUTE || (kindOfDevice.sharesHostMemory && (kind == bundle::HOST_TO_DEVICE || kind == bundle::DEVICE_TO_HOST));
-      bool own = !compute && (options.oneThreadPerQueue || kindOfDevice.asynchronous);
-      if (own || shared[compute] == UINT32_MAX) {
-        serverOf[q] = uint32_t(servers.size());
-        servers.push_back({d, compute, {}});
-        if (!own)
-          shared[compute] = serverOf[q];
-      } else {
-        serverOf[q] = shared[compute];
+      uint32_t &server = serverOfWorker[workers[q]];
+      if (server == UINT32_MAX) {
+        server = uint32_t(servers.size());
+        servers.push_back({d, workers[q] == 0, {}});
       }
+      serverOf[q] = server;
     }
     for (int i = 0; i < program.entries_size(); ++i) {
       const Entry &entry = program.entries(i);
