@@ -9,9 +9,9 @@
 
 namespace zorse::runtime {
 
-/// By queue of the program: 0 computes, and does what are mere copies where memory is the host's, since handing a few bytes to another thread and back
-/// costs more than copying them; 1 does everything else. \param own  each of these other queues has a worker of its own instead, as those of devices that
-/// serve their queues by themselves always have
+/// By queue of the program: 0 computes, and does what are mere copies where memory is the host's, since handing a few bytes to another thread and
+/// back costs more than copying them; 1 does everything else. \param own  each of these other queues has a worker of its own instead, as those of
+/// devices that serve their queues by themselves always have
 inline std::vector<uint32_t> workersOf(const bundle::Program &program, const DeviceKind &kind, bool own) {
   std::vector<uint32_t> workers;
   uint32_t next = 1;
