@@ -57,7 +57,8 @@ void hostAccess(const void *data, size_t bytes, bool write) {
 /// Says to the stand-in which memory a device's transport reads and writes, and dawdles.
 class WatchedTransport final : public Transport {
 public:
-  WatchedTransport(std::unique_ptr<Transport> inner, double most, uint64_t seed) : inner_(std::move(inner)), most_(most), seed_(seed) {}
+  WatchedTransport(std::unique_ptr<Transport> inner, uint32_t device, double most, uint64_t seed)
+      : inner_(std::move(inner)), device_(device), most_(most), seed_(seed) {}
   std::string name() const override { return inner_->name(); }
   Status send(Operation operation, uint32_t peer, const void *data, size_t bytes) override {
     dawdle(operation);
@@ -80,8 +81,9 @@ public:
       else if (place)
         hostAccess(place, bytes, false);
     }
-    if (!full && a.shard)
-      hostAccess(a.shard, 1, false);
+    for (const Shard &shard : a.shards)
+      if (!full && shard.device == device_)
+        hostAccess(a.shard, size_t(shard.end - shard.begin) * a.elementBytes, false);
     return inner_->allGather(operation, a);
   }
   Status reduceScatter(Operation operation, const ReduceScatterArguments &a) override {
@@ -91,7 +93,7 @@ public:
     for (const Shard &shard : a.shards)
       elements = std::max(elements, shard.end);
     for (const Shard &shard : a.shards)
-      if (static_cast<const std::byte *>(a.full) + size_t(shard.begin) * size == a.shard || !a.full)
+      if (shard.device == device_)
         own = shard.end - shard.begin;
     hostAccess(a.full, size_t(elements) * size, false);
     hostAccess(a.shard, size_t(own) * size, true);
@@ -112,6 +114,7 @@ private:
       std::this_thread::sleep_for(std::chrono::duration<double>(most_ * double(random() % 1024) / 1024));
   }
   std::unique_ptr<Transport> inner_;
+  const uint32_t device_;
   const double most_;
   const uint64_t seed_;
 };
@@ -128,7 +131,7 @@ Outcome run(const Bundle &bundle, const char *data, double delays, uint64_t seed
   for (uint32_t d = 0; d < bundle.devices.size(); ++d) {
     std::unique_ptr<Transport> transport = std::move(transports[d]);
     if (bundle.devices[d].kind == "cuda")
-      transport = std::make_unique<WatchedTransport>(std::move(transport), delays, seed * 17 + d);
+      transport = std::make_unique<WatchedTransport>(std::move(transport), d, delays, seed * 17 + d);
     locals.push_back({d, must(makeDevice(bundle, d, int(bundle.devices.size()))), std::move(transport)});
   }
   ExecutorOptions options;
