@@ -1,6 +1,6 @@
 """The order of streams, events and copies on emulated GPUs, under random plans: stream-runs (test/runtime) trains each of them at random delays, and with mutants.
 
-    streams.py [--quick] [COUNT] [DELAYS] [MUTANTS]     per plan; default 32 plans, 32 delays, 16 mutants; --quick: 3, 4, 12
+    streams.py [--quick] [COUNT] [DELAYS] [MUTANTS] [FIRST PLAN]     per plan; default 32 plans, 32 delays, 16 mutants; --quick: 3, 4, 12
 
 A plan has one to three emulated GPUs, with a processor or without, random cuts of units and samples, shares of state, and in every third plan a split backward. Every access of memory that
 streams and the host's transports make is held against vector clocks, so what nothing orders is found whatever ran first.
@@ -20,12 +20,12 @@ LENGTH = 8
 def main():
     quick = "--quick" in sys.argv
     numbers = [int(w) for w in sys.argv[1:] if w.isdigit()]
-    count, delays, mutants = numbers + list(((3, 4, 12) if quick else (32, 32, 16))[len(numbers):])
+    count, delays, mutants, first = numbers + list(((3, 4, 12, 0) if quick else (32, 32, 16, 0))[len(numbers):])
     os.environ["LD_LIBRARY_PATH"] = cuda.STANDIN + ":" + os.environ.get("LD_LIBRARY_PATH", "")
     os.environ["ZORSE_EMULATOR_DEVICES"] = "3"
     model, data = os.path.join(z.SMALL, "gpt.onnx"), os.path.join(z.SMALL, "gpt.bf16.tokens.bin")
     found, tried, failures, start = {}, {}, 0, time.time()
-    for seed in range(count):
+    for seed in range(first, first + count):
         batch, devices, cells, more = cuda.random_plan(seed)
         with tempfile.TemporaryDirectory() as folder:
             bundle = os.path.join(folder, "b.zorse")
@@ -38,7 +38,7 @@ def main():
         failures += code != 0
         if code:
             print(f"plan {seed}: {batch} samples on {', '.join(devices)}: {cells} {more}\n{out}")
-        print(f"plan {seed + 1} of {count}, {time.time() - start:.0f} s: {out.strip().splitlines()[-1] if out.strip() else code}", flush=True)
+        print(f"plan {seed - first + 1} of {count}, {time.time() - start:.0f} s: {out.strip().splitlines()[-1] if out.strip() else code}", flush=True)
     kinds = ", ".join(f"{found[kind]} of {tried[kind]} {kind}" for kind in tried)
     print(f"{count} plans, {count * delays} runs at random delays, the same bits and no finding in {count - failures} plans; mutants found: {sum(found.values())} of {sum(tried.values())} ({kinds})")
     sys.exit(failures != 0)
