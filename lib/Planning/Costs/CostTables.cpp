@@ -191,10 +191,10 @@ void model(const UnitWork &unit, const bundle::TargetWork::OfClass &work, const 
 }
 
 std::string rooflineSource(const ClusterDevice &device, double speed) {
-  std::string text = format("a roofline of %.4g GFLOP/s", speed / 1e9);
+  std::string text = speed >= 1e12 ? format("a roofline of %.4g TFLOP/s", speed / 1e12) : format("a roofline of %.4g GFLOP/s", speed / 1e9);
   if (device.halfRows > 0)
     text += format(" (half of it at %.4g rows)", device.halfRows);
-  return text + (device.memoryBandwidth > 0 ? " and " + showRate(device.memoryBandwidth) : "");
+  return text + (device.memoryBandwidth > 0 ? format(" and %.4g GB/s", device.memoryBandwidth / 1e9) : "");
 }
 
 } // namespace

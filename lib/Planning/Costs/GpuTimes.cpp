@@ -132,6 +132,6 @@ std::string planning::gpuAssumptions(const ClusterDevice &device, const GpuRates
   if (attention)
     out += format(", attention %.4g TFLOP/s forward and %.4g backward", rates.attentionForward / 1e12, rates.attentionBackward / 1e12);
   if (rates.bandwidth > 0)
-    out += format(", other kernels %.2f of %s", kMemoryShare, showRate(device.memoryBandwidth).c_str());
+    out += format(", other kernels %.2f of %.4g GB/s", kMemoryShare, device.memoryBandwidth / 1e9);
   return out + format(", %.2g us a launch", rates.launch * 1e6);
 }

@@ -138,7 +138,7 @@ TEST(GpuTimes, KnownTypesAreModelled) {
                 "modelled: products at most 271 TFLOP/s (0.87 of the vendor's 312) in waves of tiles on 108 multiprocessors, attention"),
             std::string::npos)
       << modelled.source(0);
-  EXPECT_EQ(roofline.source(0), "a roofline of 2.71e+05 GFLOP/s (half of it at 120 rows) and 2e+03 GB/s");
+  EXPECT_EQ(roofline.source(0), "a roofline of 271 TFLOP/s (half of it at 120 rows) and 2000 GB/s");
   for (UnitTask task : {UnitTask::Forward, UnitTask::Backward, UnitTask::InputGradients, UnitTask::WeightGradients}) {
     double before = 0;
     for (int64_t rows : {1, 2, 3, 8, 63, 64, 65, 66, 100, 1000}) { // beyond the table as well

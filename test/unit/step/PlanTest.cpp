@@ -263,6 +263,8 @@ TEST(Summary, ContradictionsAreRefused) {
   // The simulated clock stood still.
   EXPECT_TRUE(refused([](auto &s) { s.mutable_units(0)->set_forward_flops_per_row(NAN); })) << error;
   EXPECT_TRUE(refused([](auto &s) { s.mutable_units(1)->set_backward_flops_per_row(1e300); })) << error;
+  EXPECT_TRUE(refused([](auto &s) { s.add_gpu_work()->add_classes()->mutable_forward()->set_attention_flops_per_row(NAN); })) << error;
+  EXPECT_TRUE(refused([](auto &s) { s.add_gpu_work()->add_classes()->mutable_backward()->add_products()->mutable_m()->set_per_row(-1); })) << error;
 }
 
 TEST(Deal, SplitInProportion) {
