@@ -127,8 +127,8 @@ std::string checkWork(const bundle::ModelSummary &summary) {
   for (const auto &target : summary.gpu_work()) {
     for (const auto &unit : summary.units())
       if (unit.class_id() >= static_cast<uint32_t>(target.classes_size()))
-        return "work on '" + target.arch() + "' is of " + std::to_string(target.classes_size()) + " classes, and unit '" + unit.name() + "' is of class " +
-               std::to_string(unit.class_id());
+        return "work on '" + target.arch() + "' is of " + std::to_string(target.classes_size()) + " classes, and unit '" + unit.name() +
+               "' is of class " + std::to_string(unit.class_id());
     for (const auto &work : target.classes())
       for (const bundle::TaskWork *task : {&work.forward(), &work.backward(), &work.input_gradients(), &work.weight_gradients()}) {
         const std::string name = "work on '" + target.arch() + "' ";

@@ -27,7 +27,7 @@ public:
 private:
   using OfClass = bundle::TargetWork::OfClass;
 
-  void product(bundle::TaskWork &task, bundle::Extent m, bundle::Extent n, bundle::Extent k, int64_t batchPerRow = 0) {
+  void product(bundle::TaskWork &task, const bundle::Extent &m, const bundle::Extent &n, const bundle::Extent &k, int64_t batchPerRow = 0) {
     auto *product = task.add_products();
     *product->mutable_m() = m;
     *product->mutable_n() = n;

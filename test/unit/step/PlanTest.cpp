@@ -270,7 +270,10 @@ TEST(Summary, ContradictionsAreRefused) {
     return target;
   };
   EXPECT_FALSE(refused([&](auto &s) { work(s); })) << error;
-  EXPECT_TRUE(refused([&](auto &s) { work(s).mutable_classes()->RemoveLast(); s.mutable_units(0)->set_class_id(uint32_t(s.units_size()) - 1); })) << error;
+  EXPECT_TRUE(refused([&](auto &s) {
+    work(s).mutable_classes()->RemoveLast();
+    s.mutable_units(0)->set_class_id(uint32_t(s.units_size()) - 1);
+  })) << error;
   EXPECT_TRUE(refused([&](auto &s) { work(s).mutable_classes(0)->mutable_forward()->set_attention_flops_per_row(NAN); })) << error;
   EXPECT_TRUE(refused([&](auto &s) { work(s).mutable_classes(0)->mutable_backward()->add_products()->mutable_m()->set_per_row(-1); })) << error;
 }
