@@ -13,7 +13,7 @@ import chips  # noqa: E402
 import listing  # noqa: E402
 import loops  # noqa: E402
 import model as sass  # noqa: E402
-import pipes  # noqa: E402
+import throughput  # noqa: E402
 import schedule  # noqa: E402
 
 A100 = chips.CHIPS["sm_80"]
@@ -83,7 +83,7 @@ def finding_loops():
 
 def counting():
     body = body_of(["HMMA.16816.F32.BF16 R4, R8, R12, R4", "FFMA R1, R2, R3, R4", "IADD3 R1, R1, R2, RZ", "MUFU.EX2 R1, R1", "LDSM.16.M88.4 R8, [R20]", "LDS R2, [R3]"])
-    check("pipes of A100", pipes.bounds(body, A100, 8), {"issue": 12.0, "shared": 40, "tensor": 16.0, "f32": 4.0, "alu": 4.0, "mufu": 16.0})
+    check("pipes of A100", throughput.bounds(body, A100, 8), {"issue": 12.0, "shared": 40, "tensor": 16.0, "f32": 4.0, "alu": 4.0, "mufu": 16.0})
     check("occupancy by registers", chips.occupancy(A100, 128, 236, 32768), chips.Occupancy(2, 4, 0.125, "registers"))
     check("occupancy by shared memory", chips.occupancy(A100, 128, 32, 98304).limit, "shared memory")
     check("occupancy by threads", chips.occupancy(A100, 256, 24, 0).share, 1.0)
@@ -92,7 +92,7 @@ def counting():
 
 def every_clock(body, chip, blocks, warps, iterations=6, warm=2):
     """The same rules, one clock after the other."""
-    steps = [(i, pipes.pipe_clocks(i, chip), pipes.shared_clocks(i), schedule._latency(i, chip)) for i in body]
+    steps = [(i, throughput.pipe_clocks(i, chip), throughput.shared_clocks(i), schedule._latency(i, chip)) for i in body]
     all_warps = [{"block": b, "q": (b * warps + w) % 4, "at": 0, "done": 0, "time": 37 * b, "ready": {}, "bar": False} for b in range(blocks) for w in range(warps)]
     order, held, shared, clock, ends, arrived = list(all_warps), [{} for _ in range(4)], 0, 0, [0] * (iterations + 1), [0] * blocks
     while any(w["done"] < iterations for w in all_warps):
@@ -151,7 +151,7 @@ def simulating():
         stepped = every_clock(body, A100, 2, 4)
         ratios.append(found / stepped)
         near(f"random loop {case}", found, stepped, 0.15)  # who comes first in one clock may decide who comes first in all that follow
-        if found < max(pipes.bounds(body, A100, 8).values()) * 0.98:
+        if found < max(throughput.bounds(body, A100, 8).values()) * 0.98:
             raise z.Failure(f"random loop {case} takes {found:.0f} clocks, less than its busiest pipe")
     near("random loops together", sum(ratios) / len(ratios), 1, 0.04)
 

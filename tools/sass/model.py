@@ -18,7 +18,7 @@ import sys
 import chips
 import listing
 import loops
-import pipes
+import throughput
 import schedule
 import toolchain
 
@@ -59,7 +59,7 @@ def examine(kernel, arch, threads, registers, shared, spilled):
     result.loop, result.skipped = len(loop.body), loop.skipped
     for instruction in loop.body:
         result.counts[instruction.kind] = result.counts.get(instruction.kind, 0) + 1
-    result.clocks = pipes.bounds(loop.body, chip, fits.blocks * fits.warps)
+    result.clocks = throughput.bounds(loop.body, chip, fits.blocks * fits.warps)
     result.simulated = schedule.clocks_of_iteration(loop.body, chip, fits.blocks, fits.warps)
     tensor = result.clocks.get("tensor", 0)
     if tensor and result.simulated:

@@ -7,7 +7,7 @@ memory: hardware that lets those go first that have waited longest reaches up to
 import heapq
 
 import chips
-import pipes
+import throughput
 
 _ITERATIONS, _WARM = 6, 2  # simulated, of which these do not count
 
@@ -29,7 +29,7 @@ def clocks_of_iteration(body, chip, blocks, warps):
     """Mean clocks from one iteration to the next with `blocks` of `warps` warps on a multiprocessor."""
     if not body:
         return 0.0
-    steps = [(i, pipes.pipe_clocks(i, chip), pipes.shared_clocks(i), _latency(i, chip)) for i in body]
+    steps = [(i, throughput.pipe_clocks(i, chip), throughput.shared_clocks(i), _latency(i, chip)) for i in body]
     issue, held, shared = [0.0] * chips.PARTITIONS, [{} for _ in range(chips.PARTITIONS)], 0.0
     # Blocks do not start together; those that do would meet at every barrier.
     queue = []
