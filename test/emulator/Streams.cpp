@@ -332,6 +332,12 @@ std::string zorse::emulator::forget(uintptr_t begin, uintptr_t end) {
   return found;
 }
 
+void zorse::emulator::runApart(Stream *stream) {
+  std::lock_guard<std::mutex> lock(watch().mutex);
+  if (!stream->thread.joinable())
+    stream->thread = std::thread([stream] { stream->run(); });
+}
+
 void zorse::emulator::runAtRandom(uint64_t seed, double most) {
   std::lock_guard<std::mutex> lock(watch().mutex);
   watch().random = true;

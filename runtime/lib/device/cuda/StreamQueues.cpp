@@ -135,6 +135,10 @@ Status StreamQueues::submit(const WorkerThreads::Item &item, const Event *waits,
   if (item.notify)
     if (Status status = record(queue, queue.before, item.number); status.failed())
       return status;
+  if (const auto *task = std::get_if<StreamWork>(&item.work)) {
+    TargetStream stream(cuda_, target_, queue.stream);
+    return task->task->put(task->argument, stream);
+  }
   const auto *calls = std::get_if<CallWork>(&item.work);
   if (!calls)
     return put(item.work, queue.stream);
