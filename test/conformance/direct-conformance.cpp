@@ -8,13 +8,16 @@
 // finds wrong. Prints how many operations were equal; fails at the first that is not. Needs the stand-ins first in LD_LIBRARY_PATH.
 #include "RandomOperations.h"
 
-#include "CodegenHarness.h"
 #include "FileGroup.h"
 
 #include "zorse/Codegen/Codegen.h"
 #include "zorse/Summary/Summary.h"
 #include "zorse/runtime/DirectTransport.h"
 #include "zorse/runtime/Drivers.h"
+
+#include "mlir/IR/BuiltinOps.h"
+#include "mlir/IR/MLIRContext.h"
+#include "mlir/IR/OwningOpRef.h"
 
 #include <chrono>
 #include <cstdio>
@@ -56,8 +59,8 @@ struct Sums {
   DirectSums sums;
 };
 Sums compileSums(const std::string &folder) {
-  auto context = zorse::test::makeContext();
-  auto module = zorse::test::parse(*context, "module {}", "f32");
+  mlir::MLIRContext context;
+  mlir::OwningOpRef<mlir::ModuleOp> module = mlir::ModuleOp::create(mlir::UnknownLoc::get(&context));
   codegen::CodegenOptions options;
   options.useCache = false;
   options.threads = 1;

@@ -96,7 +96,7 @@ def fall_back():
     with tempfile.TemporaryDirectory() as folder:
         bundle, data, _ = compile_plan(folder, 1)
         expected, _ = outcome(folder, bundle, data, "--threads")
-        warning = r"warning: GPUs exchange by way of the host: .*; a step is predicted to take [\d.e+-]+ ms instead of [\d.e+-]+ ms"
+        warning = r"(\[g0\] )?warning: GPUs exchange by way of the host: .*; a step is predicted to take [\d.e+-]+ ms instead of [\d.e+-]+ ms"
         os.environ["ZORSE_NCCL_VERSION"] = "22803,22105,22803"
         found, said = outcome(folder, bundle, data, "--processes", ok=False)
         line = next((l for l in said.splitlines() if re.match(warning, l)), "")
