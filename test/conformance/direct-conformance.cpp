@@ -204,7 +204,7 @@ RandomProgram listOf(uint64_t seed, uint32_t devices, size_t operations, int64_t
     if (op.kind == RandomOperation::Sum)
       op.count = (op.count / 8 + 1) * 8 % 4096 + 8;
     for (Shard &shard : op.shards) {
-      shard.begin = shard.begin / 128 * 128;
+      shard.begin = shard.begin == op.count ? shard.begin : shard.begin / 128 * 128;
       shard.end = shard.end == op.count ? shard.end : shard.end / 128 * 128;
     }
     if (seed % 3 == 0 && op.kind == RandomOperation::Gather) { // equal shards of all in order: the library's own

@@ -221,8 +221,11 @@ std::string zorse::emulator::put(Stream *stream, const std::string &what, const 
     return found;
   }
   if (all.hits(Mutation::OtherStream)) {
+    const bool apart = stream->thread.joinable();
     lock.unlock();
     stream = makeStream(); // that nobody waits for, and nothing else is on
+    if (apart)
+      runApart(stream);
     lock.lock();
   }
   join(stream->clock, hostThread().clock);

@@ -59,8 +59,8 @@ TEST_F(HardwareTest, FactsOfThisProcessSurviveTheWire) {
 TEST_F(HardwareTest, DirectTransfersNeedOneVersionAndGpusOfTheirOwn) {
   two.bundle.staged = two.bundle.programs;
   EXPECT_EQ(whyNotDirect(two.bundle, ranks), "") << "nobody has direct transfers";
-  for (bundle::Program &program : two.bundle.programs)
-    program.add_queues()->set_kind(bundle::DIRECT);
+  for (zorse::bundle::Program &program : two.bundle.programs)
+    program.add_queues()->set_kind(zorse::bundle::DIRECT);
   for (size_t r = 0; r < ranks.size(); ++r) {
     ranks[r].nccl = "2.28.3";
     ranks[r].driver = "13.0";
