@@ -1,5 +1,6 @@
 #include "Rank.h"
 
+#include "DirectTransfers.h"
 #include "JobOutput.h"
 #include "Signals.h"
 #include "Train.h"

@@ -1,11 +1,11 @@
 #include "Train.h"
 
+#include "DirectTransfers.h"
 #include "JobOutput.h"
 
 #include "zorse/Summary/Summary.h"
 #include "zorse/runtime/Data.h"
 #include "zorse/runtime/DeviceFactors.h"
-#include "zorse/runtime/DirectTransport.h"
 #include "zorse/runtime/Drivers.h"
 #include "zorse/runtime/Report.h"
 #include "zorse/runtime/Snapshot.h"
@@ -81,7 +81,7 @@ private:
     Result<std::vector<LocalDevice>> devices = process.makeDevices(*shares);
     if (devices.failed())
       return devices.error();
-    if (Status status = connectDirectly(*devices); status.failed())
+    if (Status status = connectDirectly(bundle, *devices, process.group, o.joinSeconds); status.failed())
       return status;
     emptyExecutor = processBytes();
 
@@ -110,33 +110,6 @@ private:
         Executor::Progress progress = executor->progress();
         return RankProgress{progress.counter, progress.underWay, progress.where, progress.step, progress.entry, progress.unheard};
       });
-    return Status::success();
-  }
-
-  /// GPUs that exchange directly meet. Ranks without such a device take part in the exchange of names.
-  Status connectDirectly(std::vector<LocalDevice> &devices) {
-    if (bundle.staged.empty())
-      return Status::success();
-    DirectOptions options;
-    options.plan = directPlan(bundle);
-    options.sums = directSums(bundle.summary);
-    options.connectSeconds = o.joinSeconds;
-    for (const BundleDevice &device : bundle.devices)
-      options.names.push_back(device.name);
-    std::vector<DirectMember> members;
-    std::vector<LocalDevice *> of;
-    for (LocalDevice &local : devices)
-      for (const std::vector<uint32_t> &group : options.plan.groups)
-        if (std::binary_search(group.begin(), group.end(), local.index)) {
-          members.push_back({local.index, local.device.get()});
-          of.push_back(&local);
-          break;
-        }
-    Result<std::vector<std::unique_ptr<DirectTransport>>> made = connectNccl(members, process.group, options);
-    if (made.failed())
-      return made.error();
-    for (size_t i = 0; i < of.size(); ++i)
-      of[i]->direct = std::move((*made)[i]);
     return Status::success();
   }
 
@@ -464,22 +437,6 @@ private:
 };
 
 } // namespace
-
-void zorse::run::chooseTransfers(const Options &options, Bundle &bundle, const std::vector<RankFacts> &facts, bool speaks) {
-  if (bundle.staged.empty())
-    return;
-  const std::string why = options.staged ? "" : whyNotDirect(bundle, facts);
-  if (why.empty() && !options.staged) {
-    if (speaks && !options.quiet)
-      printf("%s\n", describeDirect(bundle, facts).c_str());
-    return;
-  }
-  if (speaks && !why.empty())
-    fprintf(stderr, "warning: GPUs exchange by way of the host: %s; %s\n", why.c_str(), stagedCost(bundle).c_str());
-  else if (speaks && !options.quiet)
-    printf("GPUs exchange by way of the host, as --staged says; %s\n", stagedCost(bundle).c_str());
-  bundle.useStaged();
-}
 
 Status zorse::run::trainHere(const Options &options, const Bundle &bundle, DataSource &data, Process &process, uint64_t &stepsDone) {
   Here here(options, bundle, data, process, stepsDone);

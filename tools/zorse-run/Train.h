@@ -6,7 +6,6 @@
 #include "zorse/runtime/Control.h"
 #include "zorse/runtime/Executor.h"
 #include "zorse/runtime/Group.h"
-#include "zorse/runtime/Hardware.h"
 #include "zorse/runtime/Training.h"
 
 #include <functional>
@@ -31,10 +30,6 @@ struct Process {
       makeDevices;                                    ///< shares of their speed, by device of the bundle
   std::function<void(const runtime::Error &)> failed; ///< ends the process: bodies and transfers that are under way may never end.
 };
-
-/// Decides, the same on every rank, whether GPUs exchange directly, by everyone's facts (by device); if they do not, the bundle's programs are those
-/// without direct transfers from then on. \param speaks  whether this process says what was decided, on standard error and output
-void chooseTransfers(const Options &options, runtime::Bundle &bundle, const std::vector<runtime::RankFacts> &facts, bool speaks);
 
 /// From the devices to the last output. `stepsDone` is the last step done. Does not return after a failure.
 runtime::Status trainHere(const Options &options, const runtime::Bundle &bundle, runtime::DataSource &data, Process &process, uint64_t &stepsDone);

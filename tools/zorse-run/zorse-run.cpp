@@ -1,4 +1,5 @@
 // zorse-run: trains from a bundle, as threads of one process, as processes it starts, or as a rank that another launcher started.
+#include "DirectTransfers.h"
 #include "JobOutput.h"
 #include "Options.h"
 #include "Rank.h"

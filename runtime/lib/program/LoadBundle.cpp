@@ -59,6 +59,11 @@ public:
       return status;
     if (Status check = checkPrograms(bundle_); check.failed())
       return check;
+    for (const bundle::Program &program : bundle_.programs)
+      for (const bundle::Queue &queue : program.queues())
+        if (queue.kind() == bundle::DIRECT && bundle_.staged.empty())
+          return userError(path("staged") + ": expects programs without direct transfers, as device '" + program.device_name() +
+                           "' has some; the bundle is incomplete, compile the model again");
     if (!bundle_.staged.empty()) {
       bundle_.programs.swap(bundle_.staged);
       Status check = checkPrograms(bundle_);

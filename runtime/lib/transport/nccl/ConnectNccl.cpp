@@ -38,14 +38,15 @@ bool parse(const std::string &text, UniqueId &id) {
 }
 
 /// One line for each group: its id, from the rank that has its first device; empty from others.
-Result<std::vector<UniqueId>> exchangeIds(const NcclApi &api, const std::vector<DirectMember> &members, Group &group, const DirectOptions &options) {
+/// \param api  null on a rank without members, which makes no id
+Result<std::vector<UniqueId>> exchangeIds(const NcclApi *api, const std::vector<DirectMember> &members, Group &group, const DirectOptions &options) {
   const size_t count = options.plan.groups.size();
   std::string mine;
   for (const std::vector<uint32_t> &devices : options.plan.groups) {
     if (std::any_of(members.begin(), members.end(), [&](const DirectMember &member) { return member.device == devices.front(); })) {
       UniqueId id;
-      if (int result = api.ncclGetUniqueId(&id); result != kSuccess)
-        return userError(api.describe("ncclGetUniqueId", result, nullptr));
+      if (int result = api->ncclGetUniqueId(&id); result != kSuccess)
+        return userError(api->describe("ncclGetUniqueId", result, nullptr));
       mine += hex(id);
     }
     mine += '\n';
@@ -155,17 +156,19 @@ Result<std::vector<std::unique_ptr<DirectTransport>>> zorse::runtime::connectNcc
   Result<const NcclApi *> api = members.empty() ? Result<const NcclApi *>(static_cast<const NcclApi *>(nullptr)) : ncclApi();
   if (api.failed())
     return api.error();
-  Result<std::vector<UniqueId>> ids = exchangeIds(**api, members, group, given);
+  Result<std::vector<UniqueId>> ids = exchangeIds(*api, members, group, given);
   if (ids.failed())
     return ids.error();
   // All devices at once: the members of a group wait for each other.
   const auto deadline =
       Communicator::Clock::now() + std::chrono::duration_cast<Communicator::Clock::duration>(std::chrono::duration<double>(given.connectSeconds));
   std::vector<std::unique_ptr<NcclTransport>> made;
+  made.reserve(members.size());
   for (const DirectMember &member : members)
     made.push_back(std::make_unique<NcclTransport>(**api, member, given));
   std::vector<Status> results(members.size());
   std::vector<std::thread> threads;
+  threads.reserve(members.size());
   std::mutex mutex;
   std::condition_variable over;
   size_t left = members.size();
@@ -198,6 +201,7 @@ Result<std::vector<std::unique_ptr<DirectTransport>>> zorse::runtime::connectNcc
     if (status.failed())
       return status;
   std::vector<std::unique_ptr<DirectTransport>> out;
+  out.reserve(made.size());
   for (auto &transport : made)
     out.push_back(std::move(transport));
   return out;
