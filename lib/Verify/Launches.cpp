@@ -78,6 +78,7 @@ private:
   void checkCircles() {
     std::vector<size_t> front(results.size(), 0);
     std::vector<uint32_t> look;
+    look.reserve(results.size());
     for (uint32_t r = 0; r < results.size(); ++r)
       look.push_back(r);
     while (!look.empty()) {

@@ -185,9 +185,11 @@ int put(Operation operation) {
     std::lock_guard<std::mutex> lock(mutex);
     number = counts[operation.comm->rank]++;
   }
-  zorseStandInApart(operation.stream);
-  std::vector<Access> accesses = std::move(operation.accesses);
-  return zorseStandInPut(operation.stream, operation.what, accesses,
+  Stream *const stream = operation.stream;
+  const std::string what = operation.what;
+  const std::vector<Access> accesses = std::move(operation.accesses);
+  zorseStandInApart(stream);
+  return zorseStandInPut(stream, what, accesses,
                          [operation = std::move(operation), number]() mutable { return run(std::move(operation), number); }) == 0
              ? kSuccess
              : 1;

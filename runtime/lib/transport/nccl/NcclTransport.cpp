@@ -55,7 +55,7 @@ std::string NcclTransport::namesOf(const Communicator &communicator) const {
   return names;
 }
 
-Status NcclTransport::done(Status status) {
+Status NcclTransport::done(const Status &status) {
   if (status.failed())
     return failure_.get() ? Status(*failure_.get()) : Status(userError("device " + options_.names[member_.device] + ": " + status.message()));
   ++moved_;

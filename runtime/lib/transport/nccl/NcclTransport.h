@@ -49,7 +49,7 @@ private:
   Communicator *communicatorOf(std::vector<uint32_t> devices); ///< null: they have none of their own
   Status gatherInGroup(Communicator &communicator, const DirectGather &gather, WorkStream &stream);
   Status tryOut(Communicator &communicator, Communicator::Clock::time_point deadline);
-  Status done(Status status);
+  Status done(const Status &status);
   std::string namesOf(const Communicator &communicator) const;
   void watch();
 
