@@ -279,37 +279,34 @@ TEST_F(LoadBundle, ProgramsThatLeadOutsideAreRefused) {
 
 // Beside programs with direct transfers there are others without, checked alike, and all that a direct sum works with is inside its arena.
 TEST_F(LoadBundle, DirectTransfersAreChecked) {
-  auto direct = [](bundle::Program &program) {
-    bundle::Entry &sum = entry(program, bundle::Entry::kAllReduce);
-    program.mutable_queues(int(sum.queue()))->set_kind(bundle::DIRECT);
-    for (const bundle::Entry &other : program.entries())
-      if (&other != &sum && other.queue() == sum.queue()) { // a queue of its own
-        bundle::Queue queue = program.queues(int(sum.queue()));
-        program.mutable_queues(int(sum.queue()))->set_kind(bundle::COLLECTIVE_QUEUE);
-        sum.set_queue(uint32_t(program.queues_size()));
-        *program.add_queues() = queue;
-        break;
-      }
-  };
   const std::vector<bundle::Program> plain = two.bundle.programs;
   for (bundle::Program &program : two.bundle.programs)
-    direct(program);
+    program.mutable_queues(int(entry(program, bundle::Entry::kAllReduce).queue()))->set_kind(bundle::DIRECT);
+  writeFiles();
+  expectSays(problem(), {"a direct reduction in rounds of 0 elements"});
+  for (bundle::Program &program : two.bundle.programs)
+    entry(program, bundle::Entry::kReduceScatter).mutable_reduce_scatter()->set_chunk(4);
   writeFiles();
   expectSays(problem(), {"no body adds what arrives directly"});
   bundle::Body &body = *two.bundle.bodies.add_bodies();
   body.set_name("sum");
   for (int s = 0; s < 3; ++s)
     body.add_slots()->set_kind(s < 2 ? bundle::PART : bundle::SUM);
-  bundle::SumBody &sum = *two.bundle.summary.add_sums();
-  sum.set_type(entry(two.bundle.programs[0], bundle::Entry::kAllReduce).all_reduce().type());
-  sum.set_terms(2);
-  sum.set_body(uint32_t(two.bundle.bodies.bodies_size() - 1));
+  for (bundle::ElementType type : {bundle::F32, bundle::F64}) {
+    bundle::SumBody &sum = *two.bundle.summary.add_sums();
+    sum.set_type(type);
+    sum.set_terms(2);
+    sum.set_body(uint32_t(two.bundle.bodies.bodies_size() - 1));
+  }
   writeFiles();
   expectSays(problem(), {"are needed"}); // memory for the terms
   for (bundle::Program &program : two.bundle.programs) {
-    bundle::AllReduce &reduce = *entry(program, bundle::Entry::kAllReduce).mutable_all_reduce();
-    reduce.mutable_parts()->set_offset(2048);
-    reduce.mutable_parts()->set_bytes(2 * reduce.region().bytes());
+    bundle::ReduceScatter &reduction = *entry(program, bundle::Entry::kReduceScatter).mutable_reduce_scatter();
+    reduction.mutable_parts()->set_offset(2048);
+    reduction.mutable_parts()->set_bytes(2 * 512);
+    bundle::AllReduce &sum = *entry(program, bundle::Entry::kAllReduce).mutable_all_reduce();
+    sum.mutable_parts()->set_offset(3072);
+    sum.mutable_parts()->set_bytes(2 * sum.region().bytes());
   }
   writeFiles();
   expectSays(problem(), {"staged", "alpha", "incomplete"});
@@ -320,7 +317,7 @@ TEST_F(LoadBundle, DirectTransfersAreChecked) {
   writeFiles();
   expectSays(problem(), {"queue 77", "in staged/"});
   two.bundle.staged = plain;
-  sum.set_terms(3);
+  two.bundle.summary.mutable_sums(1)->set_terms(3);
   writeFiles();
   expectSays(problem(), {"a body adds 3 terms"});
 }
