@@ -16,6 +16,7 @@ std::vector<zorse::step::PlanDevice> zorse::planning::planDevices(const Cluster 
 
 std::vector<int32_t> zorse::planning::directGroups(const Cluster &cluster) {
   std::vector<int32_t> groups;
+  groups.reserve(cluster.devices.size());
   for (const ClusterDevice &device : cluster.devices) {
     const bool can = device.direct && deviceKindOf(device.kind).direct && cluster.direct != DirectReach::Nowhere;
     const uint32_t site = cluster.topology.nodes(static_cast<int>(device.node)).site();
