@@ -70,6 +70,7 @@ private:
     uint64_t tag = 0;
     bool notify = false, byHost = false;
     double begin = 0, end = 0; ///< of work of the host
+    std::vector<Event> waits;  ///< counted as done before it is
   };
   struct Queue {
     CUstream stream = nullptr;
