@@ -52,15 +52,21 @@ bool writeFiles(const BundleContents &c, const std::string &directory, std::stri
     if (!writeTarget(uint32_t(i + 1), c.otherTargets[i].bodies, c.otherTargets[i].kernels))
       return false;
   for (size_t i = 0; i < c.programs.size(); ++i)
-    if (!write("programs/" + std::to_string(i) + ".pb", c.programs[i]))
+    if (!write(programFile(uint32_t(i)), c.programs[i]))
+      return false;
+  for (size_t i = 0; i < c.staged.size(); ++i)
+    if (!write(stagedFile(uint32_t(i)), c.staged[i]))
       return false;
 
   ordered_json manifest = {
       {"format_version", kFormatVersion}, {"model", c.model}, {"batch", c.batch}, {"sequence", c.sequence}, {"precision", c.precision}};
   manifest["devices"] = ordered_json::array();
-  for (const BundleDevice &device : c.devices)
+  for (const BundleDevice &device : c.devices) {
     manifest["devices"].push_back(
         {{"name", device.name}, {"kind", device.kind}, {"threads", device.threads}, {"memory", device.memory}, {"target", device.target}});
+    if (!c.staged.empty() && device.direct >= 0)
+      manifest["devices"].back()["direct"] = device.direct;
+  }
   manifest["training"] = ordered_json::parse(trainingText(c.summary.training()));
   manifest["files"] = files;
   if (!write("manifest.json", manifest.dump(1) + "\n"))

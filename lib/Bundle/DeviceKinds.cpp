@@ -9,11 +9,11 @@ const std::vector<DeviceKind> &zorse::deviceKinds() {
   // "emu" is the emulator of the tests, which has code of its own.
   static const std::vector<std::string> gpus = {"sm_60", "sm_70", "sm_75", "sm_80", "sm_86", "sm_89", "sm_90", "sm_100", "sm_120", "emu"};
   static const std::vector<DeviceKind> kinds = {
-      // name, driven, computes, host's processors, host's memory, asynchronous, transports, architectures
-      {"cpu", true, true, true, true, false, {"local", "gloo"}, x86},
-      {"null", true, false, false, true, false, {"local", "gloo"}, {}},
-      {"cuda", true, true, false, false, true, {"local", "gloo"}, gpus},
-      {"sim", false, true, false, false, true, {}, {}},
+      // name, driven, computes, host's processors, host's memory, asynchronous, direct, transports, architectures
+      {"cpu", true, true, true, true, false, false, {"local", "gloo"}, x86},
+      {"null", true, false, false, true, false, false, {"local", "gloo"}, {}},
+      {"cuda", true, true, false, false, true, true, {"local", "gloo"}, gpus},
+      {"sim", false, true, false, false, true, false, {}, {}},
   };
   return kinds;
 }
@@ -26,7 +26,7 @@ const DeviceKind *zorse::findDeviceKind(const std::string &name) {
 }
 
 const DeviceKind &zorse::deviceKindOf(const std::string &name) {
-  static const DeviceKind unknown = {"unknown", false, true, false, false, true, {}, {}};
+  static const DeviceKind unknown = {"unknown", false, true, false, false, true, false, {}, {}};
   const DeviceKind *kind = findDeviceKind(name);
   return kind ? *kind : unknown;
 }

@@ -67,7 +67,8 @@ void parse(const std::string &text, Manifest &out) {
   out.sequence = whole<int64_t>(manifest, "sequence");
   for (const json &device : manifest.at("devices"))
     out.devices.push_back({device.at("name"), device.at("kind"), whole<int>(device, "threads"), whole<uint64_t>(device, "memory"),
-                           device.contains("target") ? whole<uint32_t>(device, "target") : 0});
+                           device.contains("target") ? whole<uint32_t>(device, "target") : 0,
+                           device.contains("direct") ? whole<int32_t>(device, "direct") : -1});
   const json &training = manifest.at("training");
   for (const json &value : training)
     if (!training.is_object() || value.is_structured())
@@ -129,6 +130,9 @@ json toJson(const TrainingOptions &options) {
 } // namespace
 
 std::string bodiesFile(uint32_t target) { return target == 0 ? "bodies.pb" : "bodies." + std::to_string(target) + ".pb"; }
+
+std::string programFile(uint32_t device) { return "programs/" + std::to_string(device) + ".pb"; }
+std::string stagedFile(uint32_t device) { return "staged/" + std::to_string(device) + ".pb"; }
 
 std::string differentSlots(const BodyLibrary &one, const BodyLibrary &other) {
   if (one.bodies_size() != other.bodies_size())

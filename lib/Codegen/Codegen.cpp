@@ -68,7 +68,11 @@ LogicalResult zorse::codegen::compileKernels(CompiledBodies &bodies, Location lo
   return success();
 }
 
-void zorse::codegen::appendBuiltinBodies(CompiledBodies &bodies, const bundle::ModelSummary &summary) {
+std::string zorse::codegen::sumName(bundle::ElementType type, uint32_t terms) {
+  return std::string("sum.") + elementTypeName(type) + "." + std::to_string(terms);
+}
+
+void zorse::codegen::appendBuiltinBodies(CompiledBodies &bodies, const bundle::ModelSummary &summary, uint32_t sumTerms) {
   bundle::BodyLibrary &library = bodies.library;
   const int first = library.bodies_size();
   const bundle::ElementType wide = wideType(summary.compute_type());
@@ -131,6 +135,19 @@ void zorse::codegen::appendBuiltinBodies(CompiledBodies &bodies, const bundle::M
     addSlot(scale, bundle::OPTIMIZER_STEP_SLOT, 0, bundle::READ, int64_t(optimizerStepBytes(summary)), 0, bundle::F64, "optimizer_step");
     addCall(scale, "scale_seeds", 2, bundle::F64);
   }
+
+  // GPUs alone add what they receive from each other directly: other targets have these bodies without launches.
+  const std::set<bundle::ElementType> summed = {wide, bundle::F64};
+  for (bundle::ElementType type : summed)
+    for (uint32_t terms = 2; terms <= sumTerms; ++terms) {
+      bundle::Body &sum = *library.add_bodies();
+      sum.set_name(sumName(type, terms));
+      for (uint32_t term = 0; term < terms; ++term)
+        addSlot(sum, bundle::PART, term, bundle::READ, 0, int64_t(zorse::elementBytes(type)), type, "part" + std::to_string(term));
+      addSlot(sum, bundle::SUM, 0, bundle::WRITE, 0, int64_t(zorse::elementBytes(type)), type, "sum");
+      if (isCudaArch(library.arch()))
+        addCall(sum, "ranked_sum", terms + 1, type);
+    }
 
   // Devices without these routines get kernels.
   MLIRContext context;

@@ -9,7 +9,8 @@ using namespace zorse::conversion;
 // Enumerations of the dialect and of the schema are cast into each other.
 static_assert(int(exec::ValueKind::Deferred) == bundle::Value::DEFERRED_BLOCK && int(exec::Phase::Report) == bundle::REPORT);
 static_assert(int(exec::Task::Cast) == bundle::Compute::CAST_PARAMETERS && int(exec::ValueKind::ParameterCopy) == bundle::Value::PARAMETER_COPY);
-static_assert(int(exec::Task::SumLoss) == bundle::Compute::SUM_LOSS && int(exec::QueueKind::Io) == bundle::IO);
+static_assert(int(exec::Task::SumLoss) == bundle::Compute::SUM_LOSS && int(exec::QueueKind::Io) == bundle::IO &&
+              int(exec::QueueKind::Direct) == bundle::DIRECT);
 static_assert(int(exec::MemoryKind::Nvme) == bundle::NVME && int(exec::Access::Accumulate) == bundle::ACCUMULATE);
 static_assert(int(exec::Order::Transport) == bundle::TRANSPORT);
 

@@ -39,6 +39,8 @@ public:
   exec::QueueAttr queueOf(uint32_t index) const { return queues.at(index); }
   bool hasQueue(uint32_t index) const { return index < queues.size(); }
   exec::RegionAttr region(const bundle::Region &r) { return exec::RegionAttr::get(context(), r.arena(), r.offset(), r.bytes()); }
+  /// Null for what is absent.
+  exec::RegionAttr optionalRegion(const bundle::Region &r) { return r.ByteSizeLong() == 0 ? exec::RegionAttr() : region(r); }
   exec::ValueAttr value(bundle::Value::Kind kind, uint32_t id, uint32_t cut, int64_t begin, int64_t end, uint32_t version);
   mlir::Attribute binding(bundle::AccessMode mode, bool overwrite, exec::ValueAttr value, exec::RegionAttr region) {
     return exec::BindingAttr::get(context(), static_cast<exec::Access>(mode), overwrite, value, region);

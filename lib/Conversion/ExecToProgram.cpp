@@ -154,6 +154,10 @@ struct Writer {
           region(op.getFull(), [&] { return to->mutable_full(); });
           region(op.getShard(), [&] { return to->mutable_shard(); });
           value(op.getValue(), [&] { return to->mutable_value(); });
+          if (exec::RegionAttr parts = op.getPartsAttr())
+            region(parts, [&] { return to->mutable_parts(); });
+          if (IntegerAttr chunk = op.getChunkAttr())
+            to->set_chunk(chunk.getInt());
         })
         .Case([&](exec::AllReduceOp op) {
           bundle::AllReduce *to = out->mutable_all_reduce();
@@ -163,6 +167,8 @@ struct Writer {
           region(op.getRegion(), [&] { return to->mutable_region(); });
           value(op.getFrom(), [&] { return to->mutable_from(); });
           value(op.getTo(), [&] { return to->mutable_to(); });
+          if (exec::RegionAttr parts = op.getPartsAttr())
+            region(parts, [&] { return to->mutable_parts(); });
         })
         .Case([&](exec::ReportOp op) { place(out->mutable_report(), op.getValue(), op.getRegion()); })
         .Default([](Operation *) { llvm_unreachable("every entry op is listed"); });

@@ -82,13 +82,14 @@ struct Converter {
     case bundle::Entry::kReduceScatter: {
       const bundle::ReduceScatter &r = e.reduce_scatter();
       out.entry<exec::ReduceScatterOp>(common, value(r.value()), out.number(r.group()), out.type(r.type()), out.order(r.order()),
-                                       out.deviceList(r.contributors()), extents(r.shards()), out.region(r.full()), out.region(r.shard()));
+                                       out.deviceList(r.contributors()), extents(r.shards()), out.region(r.full()), out.region(r.shard()),
+                                       out.optionalRegion(r.parts()), r.chunk() ? out.number(r.chunk()) : IntegerAttr());
       return success();
     }
     case bundle::Entry::kAllReduce: {
       const bundle::AllReduce &r = e.all_reduce();
       out.entry<exec::AllReduceOp>(common, value(r.from()), value(r.to()), out.type(r.type()), out.order(r.order()), out.deviceList(r.members()),
-                                   out.region(r.region()));
+                                   out.region(r.region()), out.optionalRegion(r.parts()));
       return success();
     }
     case bundle::Entry::kReport:

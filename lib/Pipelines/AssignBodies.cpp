@@ -1,6 +1,7 @@
 #include "AssignBodies.h"
 
 #include "zorse/Bundle/Manifest.h"
+#include "zorse/Summary/Summary.h"
 
 #include "llvm/ADT/StringMap.h"
 #include "llvm/ADT/StringSet.h"
@@ -21,6 +22,15 @@ void nameBodies(units::UnitModel &model, const codegen::CompiledBodies &bodies) 
       facts.workspace = bodies.facts[facts.body].workspace;
     return facts;
   });
+  model.summary.clear_sums();
+  for (bundle::ElementType type : {bundle::F32, bundle::F64})
+    for (uint32_t terms = 2; terms <= kMostSumTerms; ++terms)
+      if (auto found = index.find(codegen::sumName(type, terms)); found != index.end()) {
+        bundle::SumBody &sum = *model.summary.add_sums();
+        sum.set_type(type);
+        sum.set_terms(terms);
+        sum.set_body(found->second);
+      }
 }
 
 /// Every target's workspace is as large as the largest of them: programs, plan and verifier know one.
@@ -54,11 +64,11 @@ void dropParts(codegen::CompiledBodies &bodies, const llvm::StringSet<> &parts) 
 
 } // namespace
 
-void assignBodies(units::UnitModel &model, codegen::CompiledBodies &bodies, std::vector<codegen::CompiledBodies> &others) {
+void assignBodies(units::UnitModel &model, codegen::CompiledBodies &bodies, std::vector<codegen::CompiledBodies> &others, uint32_t sumTerms) {
   levelWorkspaces(bodies, others);
-  codegen::appendBuiltinBodies(bodies, model.summary);
+  codegen::appendBuiltinBodies(bodies, model.summary, sumTerms);
   for (codegen::CompiledBodies &other : others)
-    codegen::appendBuiltinBodies(other, model.summary);
+    codegen::appendBuiltinBodies(other, model.summary, sumTerms);
   nameBodies(model, bodies);
 }
 

@@ -7,7 +7,8 @@
 namespace zorse::pipelines {
 
 /// Adds the bodies that are not functions and tells the summary which body each function became.
-void assignBodies(units::UnitModel &model, codegen::CompiledBodies &bodies, std::vector<codegen::CompiledBodies> &others);
+/// \param sumTerms  as appendBuiltinBodies takes it
+void assignBodies(units::UnitModel &model, codegen::CompiledBodies &bodies, std::vector<codegen::CompiledBodies> &others, uint32_t sumTerms = 0);
 
 /// Removes the parts of split backwards, for a plan that does not split: their kernels need not be compiled. The summary still says what they would
 /// cost.

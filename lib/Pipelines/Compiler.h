@@ -29,7 +29,8 @@ struct Compiler {
   PlanOutcome planned;
   std::string planJson; ///< canonical
   step::StepGraph graph;
-  std::vector<std::string> programs;
+  std::optional<step::StepGraph> staged; ///< the same step by way of the host, where `graph` has direct transfers
+  std::vector<std::string> programs, stagedPrograms;
 
   // Each phase says in `remark` what it made, for its line, and returns whether it succeeded; it has printed why not.
   bool import(std::string &remark);

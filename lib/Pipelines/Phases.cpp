@@ -173,7 +173,7 @@ bool Compiler::compileBodies(std::string &remark) {
     return false;
   if (!addWorkOnGpus(code))
     return false;
-  assignBodies(model, bodies, otherTargets);
+  assignBodies(model, bodies, otherTargets, options.cluster.empty() ? 0 : directTerms(options.cluster));
   size_t launches = 0;
   for (const bundle::Body &body : bodies.library.bodies())
     launches += body.launches_size();
@@ -317,6 +317,13 @@ bool Compiler::plan(std::string &remark) {
   return true;
 }
 
+/// Whether the step has what goes directly from GPU to GPU.
+static bool isDirect(const step::StepGraph &graph) {
+  return llvm::any_of(graph.devices, [](const step::DeviceProgram &device) {
+    return llvm::any_of(device.queues, [](const step::Queue &queue) { return queue.kind == bundle::DIRECT; });
+  });
+}
+
 bool Compiler::expand(std::string &remark) {
   std::string error;
   step::ExpandOptions expand;
@@ -328,11 +335,27 @@ bool Compiler::expand(std::string &remark) {
     return false;
   }
   graph = std::move(*result);
+  std::string direct;
+  if (llvm::any_of(planned.direct, [](int32_t group) { return group >= 0; })) {
+    step::Plan plan = planned.plan;
+    for (size_t d = 0; d < plan.devices.size(); ++d)
+      plan.devices[d].direct = planned.direct[d];
+    std::optional<step::StepGraph> found = step::expandPlan(model.summary, plan, error, expand);
+    if (!found) {
+      direct = "; transfers go by way of the host, as there is no room for direct ones: " + error.substr(0, error.find('\n'));
+    } else if (isDirect(*found)) {
+      staged = std::move(graph);
+      graph = std::move(*found);
+      for (size_t d = 0; d < plan.devices.size(); ++d)
+        planned.devices[d].direct = planned.direct[d];
+      direct = ", GPUs exchange directly; " + std::to_string(staged->entries.size()) + " entries by way of the host";
+    }
+  }
   uint64_t largest = 0;
   for (const step::DeviceProgram &device : graph.devices)
     largest = std::max(largest, device.plannedBytes);
-  remark =
-      std::to_string(graph.entries.size()) + " entries, " + counted(graph.waits.size(), "wait") + ", at most " + megabytes(largest) + " on a device";
+  remark = std::to_string(graph.entries.size()) + " entries, " + counted(graph.waits.size(), "wait") + ", at most " + megabytes(largest) +
+           " on a device" + direct;
   return true;
 }
 
@@ -345,6 +368,11 @@ bool Compiler::convert(std::string &remark) {
         llvm::outs() << program;
     };
   programs = buildPrograms(graph, model.summary, bodies.library, options.threads, text);
+  if (staged) {
+    stagedPrograms = buildPrograms(*staged, model.summary, bodies.library, options.threads);
+    if (stagedPrograms.empty())
+      return false;
+  }
   uint64_t bytes = 0;
   for (const std::string &program : programs)
     bytes += program.size();
@@ -354,11 +382,14 @@ bool Compiler::convert(std::string &remark) {
 
 bool Compiler::verify(std::string &remark) {
   remark = "any number of steps: matching, order, races, memory, values";
-  std::vector<bool> staged;
-  staged.reserve(planned.plan.devices.size());
-  for (const step::PlanDevice &device : planned.plan.devices)
-    staged.push_back(device.staged);
-  return verifySerialized(programs, model.summary, bodies.library, planJson, options.threads, staged);
+  std::vector<bool> byHost;
+  std::vector<int32_t> direct;
+  for (size_t d = 0; d < planned.plan.devices.size(); ++d) {
+    byHost.push_back(planned.plan.devices[d].staged);
+    direct.push_back(planned.devices[d].direct);
+  }
+  return verifySerialized(programs, model.summary, bodies.library, planJson, options.threads, byHost, direct) &&
+         (!staged || verifySerialized(stagedPrograms, model.summary, bodies.library, planJson, options.threads, byHost));
 }
 
 bool Compiler::write(std::string &remark) {
@@ -374,6 +405,7 @@ bool Compiler::write(std::string &remark) {
   contents.summary = model.summary;
   contents.bodies = bodies.library;
   contents.programs = std::move(programs);
+  contents.staged = std::move(stagedPrograms);
   contents.kernels = std::move(bodies.object);
   for (codegen::CompiledBodies &target : otherTargets)
     contents.otherTargets.push_back({target.library, std::move(target.object)});

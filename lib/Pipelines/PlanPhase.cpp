@@ -5,6 +5,7 @@
 #include "zorse/Summary/Summary.h"
 
 #include <fstream>
+#include <map>
 #include <set>
 #include <sstream>
 
@@ -54,6 +55,19 @@ std::vector<std::string> architecturesOf(const std::string &clusterFile) {
   return asked.empty() ? std::vector<std::string>{""} : std::vector<std::string>(asked.begin(), asked.end());
 }
 
+uint32_t directTerms(const std::string &clusterFile) {
+  std::string error;
+  std::map<int32_t, uint32_t> sizes;
+  if (std::optional<planning::Cluster> cluster = planning::readClusterFile(clusterFile, error))
+    for (int32_t group : planning::directGroups(*cluster))
+      if (group >= 0)
+        ++sizes[group];
+  uint32_t most = 0;
+  for (const auto &[group, size] : sizes)
+    most = std::max(most, size);
+  return most < 2 ? 0 : std::min(most, kMostSumTerms);
+}
+
 std::optional<PlanOutcome> makePlan(const std::string &clusterFile, const std::string &planFile, const std::vector<std::string> &profiles,
                                     int64_t batch, const bundle::ModelSummary &summary, const bundle::BodyLibrary &bodies, std::string &error) {
   std::optional<planning::Cluster> cluster = planning::readClusterFile(clusterFile, error);
@@ -101,9 +115,11 @@ std::optional<PlanOutcome> makePlan(const std::string &clusterFile, const std::s
     return std::nullopt;
   }
   outcome.costs = std::make_shared<const planning::CostModel>(std::move(*costs));
+  const std::vector<int32_t> groups = planning::directGroups(*cluster);
   for (const step::PlanDevice &device : outcome.plan.devices)
     for (const planning::ClusterDevice &known : cluster->devices)
       if (known.name == device.name) {
+        outcome.direct.push_back(groups[size_t(&known - cluster->devices.data())]);
         outcome.devices.push_back({device.name, known.kind, static_cast<int>(known.threads), device.memory});
         outcome.architectures.push_back(known.arch);
       }

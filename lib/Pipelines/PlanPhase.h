@@ -16,6 +16,7 @@ struct PlanOutcome {
   step::Plan plan;
   std::vector<bundle::BundleDevice> devices;        ///< in the order of the plan
   std::vector<std::string> architectures;           ///< of these devices, as the cluster file says; empty: the compiler's
+  std::vector<int32_t> direct;                      ///< likewise: planning::directGroups
   std::string cluster;                              ///< text of the file
   std::shared_ptr<const planning::CostModel> costs; ///< of the plan's devices
 };
@@ -31,6 +32,9 @@ std::string withoutArchitecture(const std::string &clusterFile);
 /// Architectures that the devices of a cluster file ask for, each once; "" where some leave it to the compiler. Of a file that cannot be read: that
 /// alone.
 std::vector<std::string> architecturesOf(const std::string &clusterFile);
+
+/// Most terms that sums of GPUs of a cluster file need, which exchange directly (codegen::appendBuiltinBodies); 0: there are none.
+uint32_t directTerms(const std::string &clusterFile);
 
 /// Reads the cluster and the plan (or makes one, counting the memory these bodies need) and checks them against the model. Errors name the file.
 std::optional<PlanOutcome> makePlan(const std::string &clusterFile, const std::string &planFile, const std::vector<std::string> &profiles,

@@ -74,7 +74,7 @@ std::vector<std::string> buildPrograms(const step::StepGraph &graph, const bundl
 }
 
 bool verifySerialized(const std::vector<std::string> &programs, const bundle::ModelSummary &summary, const bundle::BodyLibrary &bodies,
-                      const std::string &planJson, unsigned threads, const std::vector<bool> &staged) {
+                      const std::string &planJson, unsigned threads, const std::vector<bool> &staged, const std::vector<int32_t> &direct) {
   std::string error;
   std::optional<verify::PlanView> plan = verify::readPlanView(planJson, error);
   if (!plan) {
@@ -84,6 +84,7 @@ bool verifySerialized(const std::vector<std::string> &programs, const bundle::Mo
   verify::VerifyOptions options;
   options.threads = threads;
   options.staged = staged;
+  options.direct = direct;
   std::vector<verify::Finding> findings = verify::verifySerialized(summary, bodies, *plan, programs, options);
   for (const verify::Finding &finding : findings)
     printError(verify::toString(finding, *plan));

@@ -21,8 +21,8 @@ std::vector<std::string> buildPrograms(const step::StepGraph &graph, const bundl
                                        unsigned threads, const std::function<void(size_t device, const std::string &text)> &text = {});
 
 /// Verifies them as serialised (lib/Verify). Findings are printed as errors.
-/// \param staged  VerifyOptions::staged
+/// \param staged, direct  VerifyOptions
 bool verifySerialized(const std::vector<std::string> &programs, const bundle::ModelSummary &summary, const bundle::BodyLibrary &bodies,
-                      const std::string &planJson, unsigned threads, const std::vector<bool> &staged = {});
+                      const std::string &planJson, unsigned threads, const std::vector<bool> &staged = {}, const std::vector<int32_t> &direct = {});
 
 } // namespace zorse::pipelines

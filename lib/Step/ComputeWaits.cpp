@@ -176,12 +176,14 @@ private:
     case EntryKind::ReduceScatter:
       access(entry.region, true);
       access(entry.to, true);
+      access(entry.parts, true);
       break;
     case EntryKind::Receive:
     case EntryKind::LoadInput:
     case EntryKind::LoadScalars:
     case EntryKind::AllReduce:
       access(entry.region, true);
+      access(entry.parts, true);
       break;
     }
   }

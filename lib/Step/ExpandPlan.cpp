@@ -145,7 +145,7 @@ StepGraph withoutPlaces(Expansion &x) {
         x.list.push_back(op);
   placeEntries(x);
   for (Entry &entry : x.graph.entries)
-    entry.region = entry.to = {};
+    entry.region = entry.to = entry.parts = {};
   for (Slot &slot : x.graph.slots)
     slot.region = {};
   for (PersistentState &state : x.graph.state)
@@ -170,6 +170,7 @@ std::optional<StepGraph> zorse::step::expandPlan(const bundle::ModelSummary &sum
   if (options.until == ExpandUntil::Stages)
     return withoutPlaces(x);
   expandState(x);
+  routeTransfers(x);
   stageTransfers(x);
   if (options.until == ExpandUntil::Collectives)
     return withoutPlaces(x);

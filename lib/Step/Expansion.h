@@ -3,6 +3,7 @@
 //   layoutState     who reads, contributes to and owns every group; their buffers
 //   expandCells     F and B of every cell, values between them, inputs, transfers
 //   expandState     gathers, reductions, norms, the decision, updates, the report
+//   routeTransfers  what goes directly from GPU to GPU
 //   stageTransfers  copies between a device and its host, where transports reach the host alone
 //   ScheduleRule    the schedule as edges, priorities and admission (zorse/Step/Schedules.h)
 //   simulate        one global list
@@ -49,9 +50,10 @@ struct Buffer {
 };
 
 /// The queues that a device can have; Entry.queue holds an index of this table until placeEntries numbers those that are used.
-enum QueueIndex : uint8_t { kCompute, kSend, kReceive, kCollective, kLoad, kReport, kQueues };
-inline constexpr Queue kQueueTable[kQueues] = {{bundle::COMPUTE, 0},          {bundle::SEND_QUEUE, 0},     {bundle::RECEIVE_QUEUE, 0},
-                                               {bundle::COLLECTIVE_QUEUE, 0}, {bundle::HOST_TO_DEVICE, 0}, {bundle::DEVICE_TO_HOST, 0}};
+enum QueueIndex : uint8_t { kCompute, kSend, kReceive, kCollective, kLoad, kReport, kDirect, kQueues };
+inline constexpr Queue kQueueTable[kQueues] = {
+    {bundle::COMPUTE, 0},        {bundle::SEND_QUEUE, 0},     {bundle::RECEIVE_QUEUE, 0}, {bundle::COLLECTIVE_QUEUE, 0},
+    {bundle::HOST_TO_DEVICE, 0}, {bundle::DEVICE_TO_HOST, 0}, {bundle::DIRECT, 0}};
 
 /// What an op asks of the simulation.
 enum class Work : uint8_t { Fixed, Transfer, Gather, Scatter, Sum };
@@ -65,6 +67,7 @@ struct Op {
   uint32_t from = 0, to = 0; ///< Transfer: devices. Collectives: `from` is the index in StepGraph::collectives
   uint32_t cell = kNone;     ///< first of what a cell's forward needs memory for: waits until the cell is admitted
   Work work = Work::Fixed;
+  bool direct = false; ///< goes from memory of GPUs to memory of GPUs
   uint32_t position = kNone;
   double start = 0, end = 0; ///< end: when what it makes is there
 };
@@ -245,7 +248,10 @@ bool checkSizes(const bundle::ModelSummary &summary, const Plan &plan, std::stri
 void layoutState(Expansion &x);
 bool expandCells(Expansion &x, std::string &error);
 void expandState(Expansion &x);
-/// After all entries and edges are there but those of the schedule.
+/// After all entries and edges are there but those of the schedule: moves transfers and collectives to the queue for what is direct, where all their
+/// devices are of one group of PlanDevice::direct.
+void routeTransfers(Expansion &x);
+/// Then: of all others.
 void stageTransfers(Expansion &x);
 
 /// Which cells may take memory for their forward, where the order is found while simulating: in the order of a list per group of cells, as long as

@@ -90,6 +90,8 @@ template <typename Visit> void forEachRegion(const StepGraph &graph, const Entry
     visit(entry.region);
   if (entry.to.bytes)
     visit(entry.to);
+  if (entry.parts.bytes)
+    visit(entry.parts);
   for (uint32_t c = entry.calls.begin; c < entry.calls.end; ++c)
     for (uint32_t s = graph.calls[c].slots.begin; s < graph.calls[c].slots.end; ++s)
       if (graph.slots[s].region.bytes)
@@ -366,6 +368,7 @@ void zorse::step::placeRegions(Expansion &x) {
   for (Entry &entry : x.graph.entries) {
     place(entry.region);
     place(entry.to);
+    place(entry.parts);
   }
   for (Slot &slot : x.graph.slots)
     place(slot.region);

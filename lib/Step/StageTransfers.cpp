@@ -26,7 +26,7 @@ public:
     before = lists(/*incoming=*/true);
     after = lists(/*incoming=*/false);
     for (uint32_t op = 0; op < transfers; ++op)
-      if (x.ops[op].work != Work::Fixed)
+      if (x.ops[op].work != Work::Fixed && !x.ops[op].direct)
         for (uint32_t h = x.ops[op].halves.begin; h < x.ops[op].halves.end; ++h)
           if (uint32_t d = deviceOf(h); x.plan.devices[d].staged)
             stage(op, h, d);

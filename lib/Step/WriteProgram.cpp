@@ -106,6 +106,7 @@ struct Writer {
     write(e.region, [&] { return out->mutable_region(); });
     write(e.value, [&] { return out->mutable_from(); });
     write(e.toValue, [&] { return out->mutable_to(); });
+    write(e.parts, [&] { return out->mutable_parts(); });
   }
 
   bool entry(const Entry &e, bundle::Entry *out) const {
@@ -156,6 +157,8 @@ struct Writer {
       bundle::ReduceScatter *to = shards(out->mutable_reduce_scatter(), e);
       to->set_order(c.order);
       to->mutable_contributors()->Add(c.members.begin(), c.members.end());
+      to->set_chunk(c.chunk);
+      write(e.parts, [&] { return to->mutable_parts(); });
       break;
     }
     case EntryKind::AllReduce:

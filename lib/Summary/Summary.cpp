@@ -50,6 +50,32 @@ bundle::ElementType zorse::productType(const bundle::ModelSummary &summary) {
   return isHalf(summary.rounded_to()) && summary.compute_type() != bundle::F64 ? summary.rounded_to() : summary.compute_type();
 }
 
+uint32_t zorse::mostTerms(const bundle::ModelSummary &summary, bundle::ElementType type) {
+  uint32_t most = 0;
+  for (const bundle::SumBody &sum : summary.sums())
+    if (sum.type() == type)
+      most = std::max(most, sum.terms());
+  return most;
+}
+
+uint32_t zorse::sumBody(const bundle::ModelSummary &summary, bundle::ElementType type, uint32_t terms) {
+  for (const bundle::SumBody &sum : summary.sums())
+    if (sum.type() == type && sum.terms() == terms)
+      return sum.body();
+  return UINT32_MAX;
+}
+
+/// Where one body does not add all terms, two sums take turns as the first term of the next.
+static uint64_t partCount(const bundle::ModelSummary &summary, bundle::ElementType type, uint64_t terms) {
+  return terms <= mostTerms(summary, type) ? terms : terms + 2;
+}
+
+uint64_t zorse::roundPartsBytes(const bundle::ModelSummary &summary, bundle::ElementType type, uint64_t terms, int64_t chunk) {
+  return terms < 2 ? 0 : partCount(summary, type, terms) * partStride(static_cast<uint64_t>(chunk) * elementBytes(type));
+}
+
+uint64_t zorse::sumPartsBytes(const bundle::ModelSummary &summary, uint64_t terms) { return partCount(summary, bundle::F64, terms) * kSumsBytes; }
+
 double zorse::firstLossScale(const bundle::ModelSummary &summary, int64_t batch) {
   double perRow = 1;
   for (const bundle::LossTerm &term : summary.loss())

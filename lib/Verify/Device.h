@@ -5,6 +5,7 @@
 #include "Model.h"
 #include "Places.h"
 
+#include <algorithm>
 #include <memory>
 
 namespace zorse::verify {
@@ -50,6 +51,7 @@ struct DeviceResult {
     uint32_t group;
     int64_t begin, end;
   };
+  std::vector<int64_t> launches;                                 ///< ids of what is on a queue of kind DIRECT, in the order of the program
   std::vector<Owned> owned;                                      ///< extents of trainable groups in its persistent state
   std::vector<std::pair<uint32_t, bundle::Compute::Task>> tasks; ///< (cell; F, B or W), as they occur
   std::vector<int64_t> reports;                                  ///< entries
@@ -95,9 +97,16 @@ private:
   bool checkExtents(const bundle::Extents &extents, uint32_t group, int64_t entry);
   bool checkDevices(const google::protobuf::RepeatedField<uint32_t> &list, int64_t entry, const char *what);
   bool checkOrder();
-  void collectHalves(); // Matching.cpp
-  void checkRaces();    // Races.cpp
-  void checkTasks();    // Tasks.cpp: cells, calls, slots against plan and summary
+  bool checkDirect(int index); // Direct.cpp: what goes from GPU to GPU
+  bool checkNoParts(const bundle::Entry &entry) {
+    return (!entry.reduce_scatter().parts().bytes() && !entry.reduce_scatter().chunk() && !entry.all_reduce().parts().bytes()) ||
+           report(Code::Mismatched, int64_t(entry.id()), where(entry) + ": has memory or rounds for terms, and is on no queue of kind DIRECT");
+  }
+  bool checkParts(const bundle::Entry &entry, const bundle::Region &parts, bundle::ElementType type, int64_t terms, int64_t stride);
+  void collectLaunches(); // Launches.cpp
+  void collectHalves();   // Matching.cpp
+  void checkRaces();      // Races.cpp
+  void checkTasks();      // Tasks.cpp: cells, calls, slots against plan and summary
 
 public:
   // Messages.cpp
@@ -126,6 +135,9 @@ std::vector<uint32_t> participantsOf(const bundle::Entry &entry);
 
 /// Replays a step and an evaluation of a device's program on what its arenas hold (Replay.h). The program must have passed the other checks.
 void replayValues(Device &device);
+
+/// Checks that devices launch what goes directly between them in orders that fit each other (Launches.cpp). Of any programs, sound or not.
+void checkLaunches(const Model &model, const std::vector<DeviceResult> &results, std::vector<Finding> &findings);
 
 /// Checks over all devices: halves, owners, tasks, reports (Matching.cpp).
 void checkTogether(const Model &model, std::vector<DeviceResult> &results, std::vector<Finding> &findings);

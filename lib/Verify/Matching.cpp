@@ -69,6 +69,7 @@ void Device::collectHalves() {
     half.phase = entry.phase();
     half.what = entry.what_case();
     Digest digest;
+    digest.add(uint64_t(program.queues(int(entry.queue())).kind() == bundle::DIRECT)); // all halves are, or none
     const bundle::Value *value = nullptr;
     switch (entry.what_case()) {
     case bundle::Entry::kSend:
@@ -98,6 +99,7 @@ void Device::collectHalves() {
       digest.add(uint64_t(reduce.order()));
       digest.add(reduce.shards());
       digest.add(reduce.contributors());
+      digest.add(uint64_t(reduce.chunk()));
       break;
     }
     case bundle::Entry::kAllReduce: {

@@ -23,6 +23,8 @@ const char *verify::name(Code code) {
     return "alias";
   case Code::Reach:
     return "reach";
+  case Code::Launch:
+    return "launch";
   case Code::Bounds:
     return "bounds";
   case Code::Limit:

@@ -28,7 +28,7 @@ int64_t verify::elementSize(bundle::ElementType type) {
 
 Model::Model(const bundle::ModelSummary &summary, const bundle::BodyLibrary &bodies, const PlanView &plan, std::vector<Finding> &findings)
     : summary(summary), bodies(bodies), plan(plan) {
-  if (checkSummary(findings) && checkBodies(findings) && checkPlan(findings))
+  if (checkSummary(findings) && checkBodies(findings) && checkSums(findings) && checkPlan(findings))
     index();
 }
 
@@ -120,13 +120,38 @@ bool Model::checkSummary(std::vector<Finding> &findings) {
   return true;
 }
 
+/// Bodies that add terms: of every number from 2 to the most there is one for a type, with its terms in their order, one element of each per row.
+bool Model::checkSums(std::vector<Finding> &findings) {
+  auto fail = [&](const bundle::SumBody &sum, const std::string &what) {
+    findings.push_back({Code::Malformed, -1, -1, "summary: the sum of " + std::to_string(sum.terms()) + " terms " + what});
+    return false;
+  };
+  std::map<bundle::ElementType, uint32_t> last;
+  for (const auto &sum : summary.sums()) {
+    const uint32_t before = last.count(sum.type()) ? last[sum.type()] : 1;
+    if (!elementSize(sum.type()) || sum.terms() != before + 1 || sum.terms() > kMostTerms || sum.body() >= uint32_t(bodies.bodies_size()))
+      return fail(sum, "has an impossible type, number of terms or body");
+    last[sum.type()] = sum.terms();
+    const auto &slots = bodies.bodies(int(sum.body())).slots();
+    bool good = slots.size() == int(sum.terms()) + 1;
+    for (int s = 0; s < slots.size() && good; ++s) {
+      const bool isSum = s == int(sum.terms());
+      good = slots[s].kind() == (isSum ? bundle::SUM : bundle::PART) && slots[s].index() == (isSum ? 0 : uint32_t(s)) &&
+             slots[s].mode() == (isSum ? bundle::WRITE : bundle::READ) && slots[s].type() == sum.type() && slots[s].bytes().fixed() == 0 &&
+             slots[s].bytes().per_row() == elementSize(sum.type());
+    }
+    if (!good)
+      return fail(sum, "has another body: expects its terms in their order, then the sum");
+  }
+  return true;
+}
+
 bool Model::checkBodies(std::vector<Finding> &findings) {
   for (const auto &body : bodies.bodies()) {
     std::set<std::pair<int, uint32_t>> seen;
     for (const auto &slot : body.slots())
-      if (slot.kind() <= bundle::SLOT_UNSPECIFIED || slot.kind() > bundle::DEFERRED || slot.mode() < bundle::READ ||
-          slot.mode() > bundle::ACCUMULATE || extentBytes(slot.bytes(), 1) < 0 ||
-          (slot.kind() != bundle::WORKSPACE && !seen.insert({slot.kind(), slot.index()}).second)) {
+      if (slot.kind() <= bundle::SLOT_UNSPECIFIED || slot.kind() > bundle::SUM || slot.mode() < bundle::READ || slot.mode() > bundle::ACCUMULATE ||
+          extentBytes(slot.bytes(), 1) < 0 || (slot.kind() != bundle::WORKSPACE && !seen.insert({slot.kind(), slot.index()}).second)) {
         findings.push_back({Code::Malformed, -1, -1,
                             "body '" + body.name() + "': slot '" + slot.name() + "' has an impossible kind, mode or size, or is there twice"});
         return false;

@@ -15,6 +15,9 @@ namespace zorse::verify {
 /// Sizes beyond this are refused, so that no sum or product of two of them overflows 64 bits after `product`.
 inline constexpr int64_t kMaxSize = int64_t(1) << 50;
 
+/// Terms of a sum by one body, at most.
+inline constexpr uint32_t kMostTerms = 64;
+
 /// a * b, or -1 when a factor is negative or the result exceeds kMaxSize.
 inline int64_t product(int64_t a, int64_t b) {
   int64_t result;
@@ -62,6 +65,14 @@ public:
   std::vector<uint32_t> lossDevices;
   std::vector<std::vector<uint32_t>> cellsOfDevice;
 
+  /// Most terms that one body adds in a type; 0: none does.
+  uint32_t mostTerms(bundle::ElementType type) const {
+    uint32_t most = 0;
+    for (const auto &sum : summary.sums())
+      most = sum.type() == type ? std::max(most, sum.terms()) : most;
+    return most;
+  }
+
   static constexpr uint32_t kNoBody = UINT32_MAX;
   /// The body that task F, B or W calls for a unit; kNoBody: the task has no call of it. In a plan that splits the backward, B and W share it where
   /// the unit can; else all of it is in W if only parameters have gradients, and in B if not.
@@ -107,6 +118,7 @@ private:
   std::vector<uint32_t> bodiesOf(const bundle::UnitInfo &unit) const;
   bool checkSummary(std::vector<Finding> &findings);
   bool checkBodies(std::vector<Finding> &findings);
+  bool checkSums(std::vector<Finding> &findings);
   bool checkPlan(std::vector<Finding> &findings);
   void index();
 };

@@ -69,9 +69,11 @@ public:
     case bundle::Entry::kReduceScatter:
       add(entry.reduce_scatter().full(), false);
       add(entry.reduce_scatter().shard(), true);
+      add(entry.reduce_scatter().parts(), true);
       break;
     case bundle::Entry::kAllReduce:
       add(entry.all_reduce().region(), true);
+      add(entry.all_reduce().parts(), true);
       break;
     case bundle::Entry::kReport:
       add(entry.report().region(), false);

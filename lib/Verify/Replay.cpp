@@ -131,6 +131,8 @@ void Replay::transfer() {
       sum.kind = bundle::Value::REDUCED_GRADIENTS;
       write(placeOf(reduce.shard()), sum);
     }
+    if (reduce.parts().bytes())
+      scratch(placeOf(reduce.parts()));
     return;
   }
   case bundle::Entry::kAllReduce: {
@@ -142,6 +144,8 @@ void Replay::transfer() {
     sums.delta = -place.begin;
     sums.writer = current;
     writeBytes(place, sums);
+    if (e.all_reduce().parts().bytes())
+      scratch(placeOf(e.all_reduce().parts()));
     return;
   }
   case bundle::Entry::kReport: {

@@ -101,10 +101,11 @@ bool Device::checkEntry(int index) {
            report(Code::Mismatched, id, place() + ": element type " + std::to_string(int(t)) + " is not the group's");
   };
   const bool staged = program.device() < options.staged.size() && options.staged[program.device()];
+  const bool direct = program.queues(int(entry.queue())).kind() == bundle::DIRECT;
   auto travels = [&](const bundle::Region &region) {
     if (!checkRegion(region, &entry, at, /*mayBeAbsent=*/entry.has_all_gather() || entry.has_reduce_scatter()))
       return false;
-    return !staged || !region.bytes() || program.arenas(int(region.arena())).kind() != bundle::DEVICE ||
+    return !staged || direct || !region.bytes() || program.arenas(int(region.arena())).kind() != bundle::DEVICE ||
            report(Code::Reach, id, place() + ": works on memory of the device, expects the host's, which alone the device's transports reach");
   };
   switch (entry.what_case()) {
@@ -193,7 +194,7 @@ bool Device::checkStructure() {
                   "expects at most " + std::to_string(kMaxQueues) + " queues and arenas, found " + std::to_string(program.queues_size()) + " and " +
                       std::to_string(program.arenas_size()));
   for (const auto &queue : program.queues())
-    if (queue.kind() <= bundle::QUEUE_UNSPECIFIED || queue.kind() > bundle::IO)
+    if (queue.kind() <= bundle::QUEUE_UNSPECIFIED || queue.kind() > bundle::DIRECT)
       return report(Code::Malformed, -1, "queue of unknown kind " + std::to_string(int(queue.kind())));
   uint64_t onDevice = 0;
   for (const auto &arena : program.arenas()) {
@@ -233,7 +234,10 @@ bool Device::checkStructure() {
     return false;
   bound.reserve(calls.bindings.size());
   for (int e = 0; e < program.entries_size(); ++e)
-    if (!checkEntry(e))
+    if (!checkEntry(e) ||
+        (program.queues(int(program.entries(e).queue())).kind() == bundle::DIRECT ? !checkDirect(e) : !checkNoParts(program.entries(e))))
       return false;
+  if (std::count_if(program.queues().begin(), program.queues().end(), [](const auto &queue) { return queue.kind() == bundle::DIRECT; }) > 1)
+    return report(Code::Launch, -1, "has two queues of kind DIRECT: nothing orders what one launches and what the other does");
   return true;
 }

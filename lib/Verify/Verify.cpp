@@ -14,6 +14,7 @@ static constexpr uint64_t kLargestBlock = 64 << 20;
 
 void Device::run() {
   result.device = int32_t(program.device());
+  collectLaunches();
   if (!checkStructure() || !result.findings.empty())
     return;
   result.present = true;
@@ -64,6 +65,7 @@ static std::vector<Finding> verifyEach(const bundle::ModelSummary &summary, cons
   for (auto &thread : threads)
     thread.join();
 
+  checkLaunches(model, results, findings);
   std::vector<bool> present(plan.devices.size());
   bool sound = true;
   for (size_t i = 0; i < count; ++i) {

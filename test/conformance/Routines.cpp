@@ -106,6 +106,22 @@ struct Routines {
       expect("another sum", got[i], sums[i]);
   }
 
+  /// Terms are added in their order: the same bits.
+  template <typename T> void rankedSum(int index, const bundle::Body &body) {
+    const uint32_t terms = uint32_t(body.slots_size()) - 1;
+    std::vector<T> want(static_cast<size_t>(rows));
+    for (uint32_t term = 0; term < terms; ++term)
+      for (int64_t i = 0; i < rows; ++i) {
+        const T value = T(std::ldexp(number(), int(sizes.below(40)) - 20));
+        at<T>(body, bundle::PART, term)[i] = value;
+        want[size_t(i)] = term == 0 ? value : want[size_t(i)] + value;
+      }
+    if (!run(index))
+      return;
+    for (int64_t i = 0; i < rows; ++i)
+      expect("sum", double(at<T>(body, bundle::SUM)[i]), double(want[size_t(i)]));
+  }
+
   void sumLoss(int index, const bundle::Body &body) {
     std::vector<double> want = sums;
     for (uint32_t term = 0; auto *x = at<float>(body, bundle::LOSS, term); ++term) {
@@ -198,7 +214,7 @@ Outcome conformance::runRoutines(Sizes &sizes, const std::string &type, Machine 
   failed.problem = "does not compile";
   if (mlir::failed(bodies))
     return failed;
-  codegen::appendBuiltinBodies(*bodies, summary);
+  codegen::appendBuiltinBodies(*bodies, summary, 2 + uint32_t(sizes.index) % 3);
   if (mlir::failed(codegen::compileKernels(*bodies, module->getLoc())))
     return failed;
   failed.problem = machine.load(*bodies);
@@ -219,6 +235,10 @@ Outcome conformance::runRoutines(Sizes &sizes, const std::string &type, Machine 
       all.scaleSeeds(i, body);
     else if (body.name() == "decide")
       all.decide(i, body);
+    else if (body.name().rfind("sum.f64", 0) == 0)
+      all.rankedSum<double>(i, body);
+    else if (body.name().rfind("sum.f32", 0) == 0)
+      all.rankedSum<float>(i, body);
     else
       all.outcome.problem = "is not known to the suite";
     if (!all.outcome.problem.empty())

@@ -9,4 +9,10 @@ namespace zorse::emulator {
 __attribute__((visibility("default"))) int zorseStandInPut(Stream *stream, const std::string &what, std::vector<Access> accesses,
                                                            std::function<std::string()> run);
 
+/// The stream's work may wait for work of other streams: it gets a thread, if it has none.
+__attribute__((visibility("default"))) void zorseStandInApart(Stream *stream);
+
+/// Which GPU is current in the calling thread; -1: none.
+__attribute__((visibility("default"))) int zorseStandInUnit();
+
 } // namespace zorse::emulator

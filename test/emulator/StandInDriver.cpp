@@ -41,6 +41,8 @@ struct Module {
   std::map<std::string, std::unique_ptr<Kernel>> kernels;
 };
 
+thread_local void *current = nullptr; ///< context: the GPU's number plus one
+
 /// Allocations of a memory kind are the host's.
 std::map<uintptr_t, size_t> allocations;
 
@@ -97,6 +99,9 @@ template <typename T> int set(const char *what, uintptr_t to, T value, size_t co
 
 } // namespace
 
+void zorse::emulator::zorseStandInApart(Stream *stream) { runApart(stream); }
+int zorse::emulator::zorseStandInUnit() { return int(uintptr_t(current)) - 1; }
+
 int zorse::emulator::zorseStandInPut(Stream *stream, const std::string &what, std::vector<Access> accesses, std::function<std::string()> run) {
   {
     std::lock_guard<std::mutex> lock(mutex);
@@ -137,10 +142,11 @@ int cuDeviceGetAttribute(int *value, int attribute, int) {
   *value = attribute == 75 ? 8 : attribute == 76 ? 0 : 1;
   return 0;
 }
+int cuDeviceGetPCIBusId(char *id, int length, int device) { return std::snprintf(id, size_t(length), "0000:%02x:00.0", device), 0; }
 int cuDeviceTotalMem_v2(size_t *bytes, int) { return *bytes = size_t(8) << 30, 0; }
 int cuDevicePrimaryCtxRetain(void **context, int device) { return *context = reinterpret_cast<void *>(uintptr_t(device + 1)), 0; }
 int cuDevicePrimaryCtxRelease_v2(int) { return 0; }
-int cuCtxSetCurrent(void *) { return 0; }
+int cuCtxSetCurrent(void *context) { return current = context, 0; }
 
 int cuMemAlloc_v2(unsigned long long *address, size_t bytes) { return allocate(reinterpret_cast<void **>(address), bytes); }
 int cuMemFree_v2(unsigned long long address) { return release(address); }

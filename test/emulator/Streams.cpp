@@ -221,8 +221,11 @@ std::string zorse::emulator::put(Stream *stream, const std::string &what, const 
     return found;
   }
   if (all.hits(Mutation::OtherStream)) {
+    const bool apart = stream->thread.joinable();
     lock.unlock();
     stream = makeStream(); // that nobody waits for, and nothing else is on
+    if (apart)
+      runApart(stream);
     lock.lock();
   }
   join(stream->clock, hostThread().clock);
@@ -330,6 +333,12 @@ std::string zorse::emulator::forget(uintptr_t begin, uintptr_t end) {
   all.memory.erase(first, last);
   split(begin)->second = {};
   return found;
+}
+
+void zorse::emulator::runApart(Stream *stream) {
+  std::lock_guard<std::mutex> lock(watch().mutex);
+  if (!stream->thread.joinable())
+    stream->thread = std::thread([stream] { stream->run(); });
 }
 
 void zorse::emulator::runAtRandom(uint64_t seed, double most) {

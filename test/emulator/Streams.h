@@ -48,6 +48,8 @@ std::string accessByHost(const Access &access);
 /// Memory that ends, or begins, to exist. What is still to touch it is a finding.
 std::string forget(uintptr_t begin, uintptr_t end);
 
+/// The stream's work may wait for other streams, or processes: it is done in a thread from now on.
+void runApart(Stream *stream);
 /// Streams made later have threads that sleep at random before their work. \param most  seconds
 void runAtRandom(uint64_t seed, double most);
 /// \param index  of the calls of that sort, from 0

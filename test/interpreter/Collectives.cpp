@@ -17,10 +17,12 @@ static std::string common(const bundle::Entry &entry) {
     *out.mutable_reduce_scatter() = entry.reduce_scatter();
     out.mutable_reduce_scatter()->clear_full();
     out.mutable_reduce_scatter()->clear_shard();
+    out.mutable_reduce_scatter()->clear_parts();
     out.mutable_reduce_scatter()->clear_value();
   } else if (entry.has_all_reduce()) {
     *out.mutable_all_reduce() = entry.all_reduce();
     out.mutable_all_reduce()->mutable_region()->clear_offset();
+    out.mutable_all_reduce()->clear_parts();
     out.mutable_all_reduce()->clear_from();
     out.mutable_all_reduce()->clear_to();
   }
@@ -142,6 +144,7 @@ void Machine::reduce(const std::vector<Half> &halves, Active &work) {
     if (overlaps && mine.shard().offset() != mine.full().offset() + uint64_t(begin) * 4)
       invalid("a shard inside the accumulator, out of place");
     work.writes.push_back({touch(work, half, mine.shard(), true), Words(total.begin() + begin, total.begin() + end)});
+    arriving(work, half, mine.parts());
   }
 }
 
@@ -159,4 +162,16 @@ void Machine::sum(const std::vector<Half> &halves, Active &work) {
   }
   for (const Span &where : places)
     work.writes.push_back({where, total});
+  for (const Half &half : halves)
+    arriving(work, half, half.entry->all_reduce().parts());
+}
+
+/// Where terms of a direct sum arrive: they are nothing to anybody else.
+void Machine::arriving(Active &work, const Half &half, const bundle::Region &parts) {
+  if (parts.bytes() == 0)
+    return;
+  Words nothing(parts.bytes() / 4);
+  for (uint64_t &word : nothing)
+    word = poison();
+  work.writes.push_back({touch(work, half, parts, true), std::move(nothing)});
 }

@@ -130,6 +130,7 @@ private:
   void gather(const std::vector<Half> &halves, Active &work);
   void reduce(const std::vector<Half> &halves, Active &work);
   void sum(const std::vector<Half> &halves, Active &work);
+  void arriving(Active &work, const Half &half, const bundle::Region &parts);
 
   void finish(Result &result);
 };

@@ -5,6 +5,8 @@
 
 #include <gtest/gtest.h>
 
+#include <functional>
+
 using namespace zorse::runtime;
 using namespace zorse::runtime::test;
 
@@ -51,6 +53,37 @@ TEST_F(HardwareTest, FactsOfThisProcessSurviveTheWire) {
   EXPECT_TRUE(decodeFacts("{\"host\": 3}").failed());
   EXPECT_TRUE(decodeFacts("").failed());
   EXPECT_TRUE(decodeFacts(R"({"host": "h", "processor": "p", "cores": 1e300, "memory": 1, "bundle": "b", "run": "r"})").failed());
+}
+
+// GPUs exchange directly only where everybody has the same, and every GPU once.
+TEST_F(HardwareTest, DirectTransfersNeedOneVersionAndGpusOfTheirOwn) {
+  two.bundle.staged = two.bundle.programs;
+  EXPECT_EQ(whyNotDirect(two.bundle, ranks), "") << "nobody has direct transfers";
+  for (zorse::bundle::Program &program : two.bundle.programs)
+    program.add_queues()->set_kind(zorse::bundle::DIRECT);
+  for (size_t r = 0; r < ranks.size(); ++r) {
+    ranks[r].nccl = "2.28.3";
+    ranks[r].driver = "13.0";
+    ranks[r].unit = "0000:0" + std::to_string(r) + ":00.0";
+  }
+  EXPECT_EQ(whyNotDirect(two.bundle, ranks), "");
+  auto why = [&](const std::function<void(RankFacts &)> &change) {
+    std::vector<RankFacts> changed = ranks;
+    change(changed[1]);
+    return whyNotDirect(two.bundle, changed);
+  };
+  auto has = [](const std::string &text, const std::string &part) { return text.find(part) != std::string::npos; };
+  const std::string nccl = why([](RankFacts &f) { f.nccl = "2.21.5"; });
+  EXPECT_TRUE(has(nccl, "rank 0") && has(nccl, "has NCCL 2.28.3") && has(nccl, "rank 1") && has(nccl, "2.21.5; install one version")) << nccl;
+  const std::string driver = why([](RankFacts &f) { f.driver = "12.4"; });
+  EXPECT_TRUE(has(driver, "a driver for CUDA 13.0") && has(driver, "12.4")) << driver;
+  const std::string none = why([](RankFacts &f) { f.nccl = "", f.noNccl = "no libnccl.so.2"; });
+  EXPECT_TRUE(has(none, "rank 1") && has(none, "no libnccl.so.2")) << none;
+  const std::string unit = why([&](RankFacts &f) { f.unit = ranks[0].unit; });
+  EXPECT_TRUE(has(unit, "share the GPU 0000:00:00.0")) << unit;
+  EXPECT_EQ(why([&](RankFacts &f) { f.unit = ranks[0].unit, f.host = "h2"; }), "") << "another host's";
+  EXPECT_TRUE(has(why([](RankFacts &f) { f.throttled = true; }), "throttled"));
+  EXPECT_TRUE(has(stagedCost(two.bundle), " ms instead of "));
 }
 
 TEST_F(HardwareTest, EveryMismatchIsListed) {

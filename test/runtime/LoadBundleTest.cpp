@@ -39,6 +39,8 @@ protected:
       file(bundle::bodiesFile(uint32_t(t + 1)), two.bundle.otherTargets[t].SerializeAsString());
     for (size_t d = 0; d < two.bundle.programs.size(); ++d)
       file("programs/" + std::to_string(d) + ".pb", two.bundle.programs[d].SerializeAsString());
+    for (size_t d = 0; d < two.bundle.staged.size(); ++d)
+      file("staged/" + std::to_string(d) + ".pb", two.bundle.staged[d].SerializeAsString());
     file("kernels/x86-64/kernels.so", "not really machine code");
     file("weights.json",
          R"({"references": false, "parameters": [{"name": "w", "file": "weights.bin", "offset": 8, "bytes": 16, "type": "f32", "shape": [4]}]})");
@@ -269,10 +271,55 @@ TEST_F(LoadBundle, ProgramsThatLeadOutsideAreRefused) {
   says("elements [2, 9) of a group of 4", 1, [](Program &p) { entry(p, Entry::kAllGather).mutable_all_gather()->mutable_shards()->set_end(1, 9); });
   says("arrays of the shards differ", 1, [](Program &p) { entry(p, Entry::kAllGather).mutable_all_gather()->mutable_shards()->add_end(2); });
   says("does not match its half", 1, [](Program &p) { entry(p, Entry::kReduceScatter).mutable_reduce_scatter()->mutable_shards()->set_begin(1, 3); });
-  says("takes no part", 1, [](Program &p) { entry(p, Entry::kAllReduce).mutable_all_reduce()->set_members(1, 0); });
+  says("takes no part", 1, [](Program &p) { entry(p, bundle::Entry::kAllReduce).mutable_all_reduce()->set_members(1, 0); });
   says("does not fit its region", 1, [](Program &p) { p.mutable_state(0)->mutable_value()->set_begin(0); });
   says("expects parameters, moments", 1, [](Program &p) { p.mutable_state(0)->mutable_value()->set_kind(bundle::Value::SUMS); });
   says("state group 3 of 1", 1, [](Program &p) { p.mutable_state(0)->mutable_value()->set_id(3); });
+}
+
+// Beside programs with direct transfers there are others without, checked alike, and all that a direct sum works with is inside its arena.
+TEST_F(LoadBundle, DirectTransfersAreChecked) {
+  const std::vector<bundle::Program> plain = two.bundle.programs;
+  for (bundle::Program &program : two.bundle.programs)
+    program.mutable_queues(int(entry(program, bundle::Entry::kAllReduce).queue()))->set_kind(bundle::DIRECT);
+  writeFiles();
+  expectSays(problem(), {"a direct reduction in rounds of 0 elements"});
+  for (bundle::Program &program : two.bundle.programs)
+    entry(program, bundle::Entry::kReduceScatter).mutable_reduce_scatter()->set_chunk(4);
+  writeFiles();
+  expectSays(problem(), {"no body adds what arrives directly"});
+  bundle::Body &body = *two.bundle.bodies.add_bodies();
+  body.set_name("sum");
+  for (int s = 0; s < 3; ++s)
+    body.add_slots()->set_kind(s < 2 ? bundle::PART : bundle::SUM);
+  for (bundle::ElementType type : {bundle::F32, bundle::F64}) {
+    bundle::SumBody &sum = *two.bundle.summary.add_sums();
+    sum.set_type(type);
+    sum.set_terms(2);
+    sum.set_body(uint32_t(two.bundle.bodies.bodies_size() - 1));
+  }
+  writeFiles();
+  expectSays(problem(), {"are needed"}); // memory for the terms
+  for (bundle::Program &program : two.bundle.programs) {
+    bundle::ReduceScatter &reduction = *entry(program, bundle::Entry::kReduceScatter).mutable_reduce_scatter();
+    reduction.mutable_parts()->set_offset(2048);
+    reduction.mutable_parts()->set_bytes(2 * 512);
+    bundle::AllReduce &sum = *entry(program, bundle::Entry::kAllReduce).mutable_all_reduce();
+    sum.mutable_parts()->set_offset(3072);
+    sum.mutable_parts()->set_bytes(2 * sum.region().bytes());
+  }
+  writeFiles();
+  expectSays(problem(), {"staged", "alpha", "incomplete"});
+  two.bundle.staged = plain;
+  writeFiles();
+  EXPECT_EQ(problem(), "accepted");
+  two.bundle.staged[1].mutable_entries(0)->set_queue(77);
+  writeFiles();
+  expectSays(problem(), {"queue 77", "in staged/"});
+  two.bundle.staged = plain;
+  two.bundle.summary.mutable_sums(1)->set_terms(3);
+  writeFiles();
+  expectSays(problem(), {"a body adds 3 terms"});
 }
 
 TEST_F(LoadBundle, RandomlyChangedProgramsNeverCrash) {

@@ -7,9 +7,11 @@
 // each mutant something must be found: a wait of the program left out, the n-th wait of a stream or record of an event left out, the n-th piece of
 // work put on another stream. Prints how many of each were found, and those that were not; fails if there is one.
 #include "zorse/runtime/Data.h"
+#include "zorse/runtime/DirectTransport.h"
 #include "zorse/runtime/State.h"
 #include "zorse/runtime/Training.h"
 
+#include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
@@ -124,6 +126,29 @@ struct Outcome {
   std::string bits;  ///< of losses and state
 };
 
+/// GPUs that exchange directly meet, as in zorse-run.
+Status connectDirectly(const Bundle &bundle, std::vector<LocalDevice> &locals) {
+  if (bundle.staged.empty())
+    return Status::success();
+  DirectOptions options;
+  options.plan = directPlan(bundle);
+  options.sums = directSums(bundle.summary);
+  for (const BundleDevice &device : bundle.devices)
+    options.names.push_back(device.name);
+  std::vector<DirectMember> members;
+  for (const std::vector<uint32_t> &group : options.plan.groups)
+    for (uint32_t device : group)
+      if (std::none_of(members.begin(), members.end(), [&](const DirectMember &member) { return member.device == device; }))
+        members.push_back({device, locals[device].device.get()});
+  auto solo = makeSoloGroup();
+  auto made = connectNccl(members, *solo, options);
+  if (made.failed())
+    return made.error();
+  for (size_t i = 0; i < members.size(); ++i)
+    locals[members[i].device].direct = std::move((*made)[i]);
+  return Status::success();
+}
+
 /// Trains from the start on devices of their own.
 Outcome run(const Bundle &bundle, const char *data, double delays, uint64_t seed) {
   std::vector<std::unique_ptr<Transport>> transports = makeLocalTransports(uint32_t(bundle.devices.size()));
@@ -134,6 +159,8 @@ Outcome run(const Bundle &bundle, const char *data, double delays, uint64_t seed
       transport = std::make_unique<WatchedTransport>(std::move(transport), d, delays, seed * 17 + d);
     locals.push_back({d, must(makeDevice(bundle, d, int(bundle.devices.size()))), std::move(transport)});
   }
+  if (Status status = connectDirectly(bundle, locals); status.failed())
+    return {status.message(), ""};
   ExecutorOptions options;
   options.stallSeconds = 20;
   Outcome outcome;

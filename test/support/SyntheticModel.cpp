@@ -208,6 +208,20 @@ struct Maker {
       summary.mutable_training()->set_loss_scale(1024);
       summary.mutable_training()->set_loss_scale_interval(2000);
     }
+    for (auto [type, size] : {std::pair(bundle::F32, 4), std::pair(bundle::F64, 8)})
+      for (uint32_t terms = 2; terms <= options.sumTerms; ++terms) {
+        auto *sum = model.bodies.add_bodies();
+        sum->set_name("sum");
+        for (uint32_t term = 0; term < terms; ++term)
+          slot(sum, bundle::PART, term, bundle::READ, 0, size, "part");
+        slot(sum, bundle::SUM, 0, bundle::WRITE, 0, size, "sum");
+        for (auto &made : *sum->mutable_slots())
+          made.set_type(type);
+        auto *known = summary.add_sums();
+        known->set_type(type);
+        known->set_terms(terms);
+        known->set_body(uint32_t(model.bodies.bodies_size() - 1));
+      }
     if (!options.copies)
       return;
     auto *cast = model.bodies.add_bodies();

@@ -22,10 +22,11 @@ struct SyntheticOptions {
   /// Values of several users, some without gradients; parameters of any set of units; inputs of any unit; units without parameters, saved blocks or
   /// workspace.
   bool irregular = false;
-  bool copies = false; ///< two of three trained groups are read as copies in bf16, which owners cast
-  bool scales = false; ///< the loss is scaled, as of models in f16
-  bool splits = true;  ///< most units have their backward in two parts besides
-  uint32_t seed = 1;   ///< varies sizes and which optional slots bodies have
+  bool copies = false;   ///< two of three trained groups are read as copies in bf16, which owners cast
+  bool scales = false;   ///< the loss is scaled, as of models in f16
+  uint32_t sumTerms = 0; ///< bodies that add 2 to so many terms, for GPUs that exchange directly
+  bool splits = true;    ///< most units have their backward in two parts besides
+  uint32_t seed = 1;     ///< varies sizes and which optional slots bodies have
 };
 
 /// Every slot size is a multiple of 64 bytes per row, so that any range of rows starts aligned.

@@ -59,6 +59,8 @@ const char *queueName(const bundle::Queue &queue) {
     return "load";
   case bundle::DEVICE_TO_HOST:
     return "to host";
+  case bundle::DIRECT:
+    return "direct";
   default:
     return "i/o";
   }

@@ -98,6 +98,7 @@ std::optional<int> zorse::run::parseOptions(int argc, char **argv, Options &o) {
       ->check(CLI::PositiveNumber)
       ->capture_default_str()
       ->group(processes);
+  app.add_flag("--staged", o.staged, "let GPUs exchange by way of the host although they could directly")->group(processes);
   app.add_option("--throttle", o.throttle,
                  "DEVICE=SHARE: let a device's bodies take 1/SHARE of their time, as if it had that share of a processor; * in names stands for any "
                  "characters")
@@ -274,5 +275,7 @@ std::string zorse::run::runText(const Options &o, const std::string &dataFingerp
     text << " snapshot-every=" << o.snapshotEvery << " keep-snapshots=" << o.keepSnapshots << " allow-change=" << o.allowChange;
   if (!o.checkpoint.empty())
     text << " checkpoint=yes";
+  if (o.staged)
+    text << " staged=yes";
   return text.str();
 }

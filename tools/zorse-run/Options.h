@@ -46,6 +46,7 @@ struct Options {
 
   // for looking inside
   bool poison = false, threadPerQueue = false;
+  bool staged = false;
 };
 
 /// Reads the command line into `options`; an exit code when the program is to end at once (help, or a mistake, which has been printed).

@@ -1,5 +1,6 @@
 #include "Rank.h"
 
+#include "DirectTransfers.h"
 #include "JobOutput.h"
 #include "Signals.h"
 #include "Train.h"
@@ -41,11 +42,13 @@ ControlTimes zorse::run::controlTimes(const Options &o) { return {o.heartbeatSec
 
 namespace {
 
-/// Everybody the device's program exchanges bytes with.
+/// Everybody the device's program exchanges bytes with, but directly.
 std::vector<uint32_t> peersOf(const bundle::Program &program) {
   std::set<uint32_t> peers;
   auto add = [&](const auto &list) { peers.insert(list.begin(), list.end()); };
   for (const bundle::Entry &entry : program.entries()) {
+    if (program.queues(int(entry.queue())).kind() == bundle::DIRECT)
+      continue;
     if (entry.has_send())
       peers.insert(entry.send().peer());
     if (entry.has_receive())
@@ -133,6 +136,8 @@ private:
       return ready;
 
     RankFacts facts = factsOfThisProcess(bundle->devices[place.rank].kind);
+    addDirectFacts(facts, *bundle, place.rank);
+    facts.throttled = !o.throttle.empty();
     facts.bundle = bundle->digest;
     facts.run = runText(o, fingerprint, evaluationFingerprint);
     Result<std::vector<std::string>> texts = member->exchange("facts", encodeFacts(facts));
@@ -146,6 +151,8 @@ private:
         return decoded.error();
       all.push_back(std::move(*decoded));
     }
+    if (all.size() == bundle->devices.size())
+      chooseTransfers(o, *bundle, all, place.rank == 0);
     std::string note;
     if (Status status = checkHardware(*bundle, all, &note); status.failed())
       return status;

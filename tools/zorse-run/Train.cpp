@@ -1,5 +1,6 @@
 #include "Train.h"
 
+#include "DirectTransfers.h"
 #include "JobOutput.h"
 
 #include "zorse/Summary/Summary.h"
@@ -80,6 +81,8 @@ private:
     Result<std::vector<LocalDevice>> devices = process.makeDevices(*shares);
     if (devices.failed())
       return devices.error();
+    if (Status status = connectDirectly(bundle, *devices, process.group, o.joinSeconds); status.failed())
+      return status;
     emptyExecutor = processBytes();
 
     ExecutorOptions options;

@@ -1,4 +1,5 @@
 // zorse-run: trains from a bundle, as threads of one process, as processes it starts, or as a rank that another launcher started.
+#include "DirectTransfers.h"
 #include "JobOutput.h"
 #include "Options.h"
 #include "Rank.h"
@@ -8,6 +9,7 @@
 
 #include "zorse/runtime/Control.h"
 #include "zorse/runtime/Data.h"
+#include "zorse/runtime/Hardware.h"
 #include "zorse/runtime/Launch.h"
 #include "zorse/runtime/MappedFile.h"
 #include "zorse/runtime/Snapshot.h"
@@ -45,6 +47,14 @@ Status runThreads(const Options &o, bool &finished) {
   Result<std::unique_ptr<DataSource>> data = DataSource::open(*bundle, o.data, o.shuffle);
   if (data.failed())
     return data.error();
+
+  std::vector<RankFacts> facts;
+  for (uint32_t device = 0; device < bundle->devices.size(); ++device) {
+    facts.push_back(factsOfThisProcess(bundle->devices[device].kind));
+    addDirectFacts(facts.back(), *bundle, device);
+    facts.back().throttled = !o.throttle.empty();
+  }
+  chooseTransfers(o, *bundle, facts, /*speaks=*/true);
 
   uint64_t generation = 1;
   std::string fingerprint;

@@ -41,6 +41,7 @@ struct BundleContents {
   ModelSummary summary;
   BodyLibrary bodies;                ///< of the first target
   std::vector<std::string> programs; ///< serialised deterministically, one per device (`serialize`)
+  std::vector<std::string> staged;   ///< the same step by way of the host's memory, where a program has direct transfers; else empty
   std::string kernels;               ///< bytes of kernels/<arch>/<object>; empty: the bodies name no kernel
   struct Target {
     BodyLibrary bodies;

@@ -14,6 +14,7 @@ struct DeviceKind {
   bool hostProcessors;   ///< it is threads of the host's processors: speeds are per thread, and messages take time from its computing.
   bool sharesHostMemory; ///< its memory is the host's: copies from and to the host are copies like others and need no queue of their own.
   bool asynchronous;     ///< it serves each of its queues by itself; false: threads of the host do, one for computing and one for all communication.
+  bool direct;           ///< devices of this kind on different GPUs exchange from memory to memory, by a library that puts transfers on their queues.
   std::vector<std::string> transports; ///< that it joins: "local", "gloo"
   /// Instruction sets that its code may be for, each running what those before it run, as LLVM names them; empty: not told apart.
   std::vector<std::string> architectures;

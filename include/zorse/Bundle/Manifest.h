@@ -24,10 +24,15 @@ struct BundleDevice {
   int threads = 1;
   uint64_t memory = 0; ///< bytes; 0: not limited.
   uint32_t target = 0; ///< which body library it runs
+  int32_t direct = -1; ///< devices of one number exchange from memory to memory (Program queues of kind DIRECT); -1: with nobody
 };
 
 /// Of the body library of a target: "bodies.pb", "bodies.1.pb", ...
 std::string bodiesFile(uint32_t target);
+
+/// Of the program of a device, and of the one that takes its place where direct transfers cannot be: "programs/0.pb", "staged/0.pb".
+std::string programFile(uint32_t device);
+std::string stagedFile(uint32_t device);
 
 /// What keeps two targets' libraries from being of one bundle: programs, plan and verifier know one list of bodies with one list of slots. Empty:
 /// nothing.

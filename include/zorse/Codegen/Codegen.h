@@ -55,8 +55,11 @@ mlir::FailureOr<CompiledBodies> lowerBodies(mlir::ModuleOp functions, const Code
 mlir::LogicalResult compileKernels(CompiledBodies &bodies, mlir::Location location);
 
 /// The bodies that are not functions, as ModelSummary describes them: "norm", "sum_loss" and "decide"; "cast" where units read copies of parameters;
-/// "scale_seeds" where the loss is scaled.
-void appendBuiltinBodies(CompiledBodies &bodies, const bundle::ModelSummary &summary);
+/// "scale_seeds" where the loss is scaled; sums of 2 to `sumTerms` terms in f64 and in the type of gradients, for GPUs that exchange directly.
+void appendBuiltinBodies(CompiledBodies &bodies, const bundle::ModelSummary &summary, uint32_t sumTerms = 0);
+
+/// "sum.f32.4": a body of ModelSummary.sums.
+std::string sumName(bundle::ElementType type, uint32_t terms);
 
 /// "sm_80", ...: for GPUs. "emu" is one for tests: its object is the LLVM bitcode that becomes PTX elsewhere.
 bool isCudaArch(const std::string &arch);

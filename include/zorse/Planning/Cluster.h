@@ -38,6 +38,7 @@ struct ClusterDevice {
   uint64_t reserve = 0;              ///< bytes of it that programs leave alone (context, libraries)
   uint32_t threads = 1;              ///< cpu: threads that share a launch
   double price = 0;                  ///< per hour
+  bool direct = true;                ///< may exchange directly with other GPUs, where its kind can
 
   /// Bytes that programs may use: what everything but the description itself asks for; 0: not limited.
   uint64_t capacity() const { return memory == 0 ? 0 : memory > reserve ? memory - reserve : 1; }
@@ -52,8 +53,12 @@ struct ClusterNode {
   double price = 0;         ///< per hour, besides its devices'
 };
 
+/// How far GPUs exchange directly, from memory to memory.
+enum class DirectReach : uint8_t { Site, Node, Nowhere };
+
 struct Cluster {
   std::string name, currency = "USD";
+  DirectReach direct = DirectReach::Site;
   std::vector<ClusterDevice> devices; ///< in file order, which is rank order
   std::vector<ClusterNode> nodes;     ///< in file order
   bundle::Topology topology;          ///< sites, links; node_of_device as `devices`
@@ -92,6 +97,9 @@ std::optional<Cluster> readClusterFile(const std::string &path, std::string &err
 
 /// Canonical YAML: readCluster(writeCluster(c)) describes the same cluster.
 std::string writeCluster(const Cluster &cluster);
+
+/// By device: those of one number exchange directly, from memory to memory (step::PlanDevice::direct); -1: with nobody.
+std::vector<int32_t> directGroups(const Cluster &cluster);
 
 /// Devices of a cluster as a plan lists them; `speed` is that of the compute type, `memory` the capacity.
 std::vector<step::PlanDevice> planDevices(const Cluster &cluster, bundle::ElementType computeType);

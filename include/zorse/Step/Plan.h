@@ -24,6 +24,8 @@ struct PlanDevice {
   /// Transports reach its host's memory alone: what it sends and receives is copied there and back (DeviceKind::stages). Set where programs are made,
   /// not in plan.json; the search takes devices to exchange directly.
   bool staged = false;
+  /// Devices of one group exchange directly, from memory to memory; -1: with nobody. Of one GPU at most one device is in a group. Set as `staged` is.
+  int32_t direct = -1;
 };
 
 /// A link class, for simulated time only.

@@ -73,8 +73,8 @@ enum class EntryKind : uint8_t { Compute, Copy, Send, Receive, LoadInput, LoadSc
 ///   LoadInput      input, sampleBase, rows, region, value
 ///   LoadScalars    region, value
 ///   AllGather      collective, region (full), to (shard), value
-///   ReduceScatter  collective, region (full), to (shard), value
-///   AllReduce      collective, region, value (from), toValue
+///   ReduceScatter  collective, region (full), to (shard), parts, value
+///   AllReduce      collective, region, parts, value (from), toValue
 ///   Report         region, value
 struct Entry {
   uint32_t id = 0;    ///< place in the global list; the halves of a transfer or collective share it
@@ -86,6 +86,7 @@ struct Entry {
   uint32_t peer = 0, input = 0, collective = 0;
   int64_t sampleBase = 0, rows = 0;
   Region region, to;
+  Region parts; ///< where the terms of a sum arrive, on a queue of kind DIRECT
   Value value, toValue;
   Span calls, waits;
   double plannedStart = 0, plannedEnd = 0;
@@ -109,6 +110,7 @@ struct Collective {
   bundle::ReductionOrder order = bundle::RANKED;
   std::vector<uint32_t> members;
   std::vector<Shard> shards;
+  int64_t chunk = 0; ///< elements of a shard that one round of a direct reduction adds
 };
 
 struct Arena {
@@ -198,6 +200,8 @@ struct ExpandOptions {
   /// checked. An order that cannot run is an error without the cycle.
   bool timeOnly = false;
   ExpandUntil until = ExpandUntil::All;
+  /// Bytes of a shard that a direct reduction adds at once; a multiple of 512. Tests choose less.
+  uint64_t directChunk = 4 << 20;
 };
 
 /// Expands a plan: tasks, values, state, order, memory, waits. Validates first. The result depends on the arguments alone.

@@ -72,6 +72,21 @@ inline constexpr uint64_t kScalarsBlock = sizeof(abi::StepScalars), kScalarsByte
 inline bool scalesLoss(const bundle::ModelSummary &summary) { return summary.training().loss_scale() > 0; }
 /// Good steps in a row that double the loss scale, by default: GradScaler's.
 inline constexpr int64_t kLossScaleInterval = 2000;
+// Sums of GPUs that exchange directly: terms arrive in memory of the GPU, each on a multiple of kStateAlignment, and bodies add them.
+
+/// Most terms that one body adds, in any bundle. Sums of more are made of several.
+inline constexpr uint32_t kMostSumTerms = 8;
+/// Most terms that one body of this model adds in a type; those of fewer, from 2 on, exist too. 0: there is none.
+uint32_t mostTerms(const bundle::ModelSummary &summary, bundle::ElementType type);
+/// The body that adds so many terms. Precondition: 2 <= terms <= mostTerms.
+uint32_t sumBody(const bundle::ModelSummary &summary, bundle::ElementType type, uint32_t terms);
+/// Bytes from one term to the next in ReduceScatter.parts.
+constexpr uint64_t partStride(uint64_t chunkBytes) { return (chunkBytes + kStateAlignment - 1) / kStateAlignment * kStateAlignment; }
+/// Of ReduceScatter.parts: for the terms of one round, and what several bodies hand on.
+uint64_t roundPartsBytes(const bundle::ModelSummary &summary, bundle::ElementType type, uint64_t terms, int64_t chunk);
+/// Of AllReduce.parts.
+uint64_t sumPartsBytes(const bundle::ModelSummary &summary, uint64_t terms);
+
 /// Of the state OPTIMIZER_STEP.
 inline uint64_t optimizerStepBytes(const bundle::ModelSummary &summary) {
   return scalesLoss(summary) ? sizeof(abi::OptimizerStep) : sizeof(abi::OptimizerStep::updates);

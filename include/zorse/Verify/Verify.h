@@ -26,7 +26,8 @@ enum class Code : uint8_t {
   Race,          ///< conflicting accesses are not ordered by the device's own queues and waits.
   Alias,         ///< two slots of one call overlap and one is written.
   Bounds,        ///< a region leaves its arena.
-  Reach,         ///< a transfer works on memory that transports do not reach.
+  Reach,         ///< a transfer works on memory that transports do not reach, or is direct between devices that do not exchange directly.
+  Launch,        ///< devices launch what goes directly between them in orders that do not fit each other.
   Limit,         ///< arenas exceed the device's memory.
   Alignment,     ///< a slot does not start on a multiple of 64 bytes.
   Size,          ///< a region is not as long as its value.
@@ -57,6 +58,8 @@ struct VerifyOptions {
   unsigned findingsPerDevice = 8; ///< a device's replay stops after as many.
   /// By device: transports reach its host's memory alone (DeviceKind::stages), so transfers and collectives must work there. Empty: none.
   std::vector<bool> staged;
+  /// By device: devices of one number exchange from memory to memory; -1, and devices that are not listed: with nobody.
+  std::vector<int32_t> direct;
 };
 
 /// Checks the programs of one step, run any number of times, in training and evaluation: matching, order, races, memory and values

@@ -34,6 +34,8 @@ public:
       return scaleSeeds();
     if (name == "decide")
       return decide();
+    if (name == "ranked_sum")
+      return rankedSum();
     return std::nullopt;
   }
 
@@ -159,6 +161,34 @@ private:
     });
     k.ifTrue(no(whole), [&] { k.loop(k.begin, k.rows, at); });
     return k.finishCuda("cast", Size{1, true}, 256, width);
+  }
+
+  /// Terms are added in their order, element by element. A thread has as many neighbouring elements as fit into 16 bytes.
+  Kernel rankedSum() {
+    Type element = number();
+    const int64_t width = element.isF64() ? 2 : 4;
+    const int terms = call.operands_size() - 1;
+    Value end = k.add(k.begin, k.i64(width)), sum = operand(terms);
+    SmallVector<Value> parts;
+    for (int term = 0; term < terms; ++term)
+      parts.push_back(operand(term));
+    Value whole = arith::CmpIOp::create(b, k.loc, arith::CmpIPredicate::sle, end, k.rows);
+    k.ifTrue(whole, [&] {
+      SmallVector<Value> sums = k.loadMany(parts[0], k.begin, element, width);
+      for (int term = 1; term < terms; ++term)
+        for (auto [to, value] : llvm::zip(sums, k.loadMany(parts[size_t(term)], k.begin, element, width)))
+          to = add(to, value);
+      k.storeMany(sums, sum, k.begin, element);
+    });
+    k.ifTrue(no(whole), [&] {
+      k.loop(k.begin, k.rows, [&](Value index) {
+        Value all = k.load(parts[0], index, element);
+        for (int term = 1; term < terms; ++term)
+          all = add(all, k.load(parts[size_t(term)], index, element));
+        k.store(all, sum, index, element);
+      });
+    });
+    return k.finishCuda("ranked_sum", Size{1, true}, 256, int(width));
   }
 
   Kernel scaleSeeds() {

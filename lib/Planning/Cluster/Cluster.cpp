@@ -1,6 +1,8 @@
 // What plans take from a cluster.
 #include "zorse/Planning/Cluster.h"
 
+#include "zorse/Bundle/DeviceKinds.h"
+
 #include <unordered_map>
 
 using namespace zorse::planning;
@@ -10,6 +12,17 @@ std::vector<zorse::step::PlanDevice> zorse::planning::planDevices(const Cluster 
   for (const ClusterDevice &device : cluster.devices)
     devices.push_back({device.name, device.speed[speedIndex(computeType)], device.capacity(), cluster.nodes[device.node].name});
   return devices;
+}
+
+std::vector<int32_t> zorse::planning::directGroups(const Cluster &cluster) {
+  std::vector<int32_t> groups;
+  groups.reserve(cluster.devices.size());
+  for (const ClusterDevice &device : cluster.devices) {
+    const bool can = device.direct && deviceKindOf(device.kind).direct && cluster.direct != DirectReach::Nowhere;
+    const uint32_t site = cluster.topology.nodes(static_cast<int>(device.node)).site();
+    groups.push_back(!can ? -1 : static_cast<int32_t>(cluster.direct == DirectReach::Node ? device.node : site));
+  }
+  return groups;
 }
 
 std::map<std::string, uint64_t> zorse::planning::hostMemory(const Cluster &cluster) {

@@ -190,6 +190,13 @@ uint32_t fields::toCount(const YAML::Node &node, const std::string &what, uint32
   return static_cast<uint32_t>(number);
 }
 
+bool fields::toFlag(const YAML::Node &node, const std::string &what) {
+  bool flag = false;
+  if (!node.IsDefined() || !node.IsScalar() || !YAML::convert<bool>::decode(node, flag))
+    fail(node, what + ": expected true or false, got " + show(node));
+  return flag;
+}
+
 std::string fields::toName(const YAML::Node &node, const std::string &what) {
   bool good = node.IsDefined() && node.IsScalar() && !node.Scalar().empty() && node.Scalar().size() <= 200;
   for (char c : good ? node.Scalar() : "")

@@ -57,8 +57,9 @@ private:
           if (std::string(kind) == "nodes")
             checkKeys(item.second, "template '" + name + "'", {"site", "port", "nic", "bus", "host_memory", "pcie", "nvme", "price", "devices"});
           else
-            checkKeys(item.second, "template '" + name + "'",
-                      {"kind", "type", "speed", "memory", "reserve", "memory_bandwidth", "half_rows", "launch", "threads", "count", "price"});
+            checkKeys(
+                item.second, "template '" + name + "'",
+                {"kind", "type", "speed", "memory", "reserve", "memory_bandwidth", "half_rows", "launch", "threads", "count", "price", "direct"});
         }
         (std::string(kind) == "nodes" ? nodeTemplates : deviceTemplates).reset(list);
       }
@@ -72,7 +73,7 @@ private:
     const YAML::Node links = root["links"];
     if (!links.IsDefined())
       return;
-    checkKeys(links, "links", {"intra_node", "inter_node", "inter_site", "between", "collectives"});
+    checkKeys(links, "links", {"intra_node", "inter_node", "inter_site", "between", "collectives", "direct"});
     if (const YAML::Node node = links["intra_node"]; node.IsDefined()) {
       portKnown = node.IsMap() && node["bandwidth"].IsDefined();
       port = readLink(node, "links.intra_node", port);
@@ -93,6 +94,12 @@ private:
     }
     if (const YAML::Node node = links["collectives"]; node.IsDefined())
       readCollectives(node);
+    if (const YAML::Node node = links["direct"]; node.IsDefined()) {
+      const std::string reach = node.IsScalar() ? node.Scalar() : "";
+      if (reach != "site" && reach != "node" && reach != "nowhere")
+        fail(node, "links.direct: expected site, node or nowhere: how far GPUs exchange directly, from memory to memory; got " + show(node));
+      cluster.direct = reach == "site" ? DirectReach::Site : reach == "node" ? DirectReach::Node : DirectReach::Nowhere;
+    }
   }
 
   /// `links.collectives`: what the communication library can do.

@@ -74,7 +74,7 @@ YAML::Node zorse::planning::templateOf(const YAML::Node &node, const std::string
 DeviceEntry zorse::planning::readDeviceEntry(const YAML::Node &node, const YAML::Node &templates) {
   checkKeys(node, "device",
             {"name", "template", "kind", "arch", "type", "speed", "memory", "reserve", "memory_bandwidth", "half_rows", "multiprocessors",
-             "efficiency", "launch", "threads", "count", "price"});
+             "efficiency", "launch", "threads", "count", "price", "direct"});
   DeviceEntry entry;
   entry.at = node;
   ClusterDevice &device = entry.device;
@@ -161,6 +161,8 @@ DeviceEntry zorse::planning::readDeviceEntry(const YAML::Node &node, const YAML:
     device.launch = toSeconds(launch, what + ": launch");
   if (YAML::Node price = fields["price"])
     device.price = toPrice(price, what + ": price");
+  if (YAML::Node direct = fields["direct"])
+    device.direct = toFlag(direct, what + ": direct");
   if (YAML::Node count = fields["count"]) {
     entry.count = toCount(count, what + ": count", kMostDevices);
     entry.counted = true;

@@ -113,6 +113,8 @@ std::string describe(const ClusterDevice &device) {
     put("launch", secondsOf(device.launch));
   if (device.price > 0)
     put("price", number(device.price));
+  if (!device.direct)
+    put("direct", "false");
   return text;
 }
 
@@ -233,8 +235,11 @@ std::string zorse::planning::writeCluster(const Cluster &cluster) {
     n += std::max<size_t>(count, 1);
   }
   bool all = topology.has_between_sites(), pairs = topology.site_pairs_size() > 0;
-  if (all || pairs || topology.algorithms_size() > 0)
+  const bool reach = cluster.direct != DirectReach::Site;
+  if (all || pairs || reach || topology.algorithms_size() > 0)
     out += "links:\n";
+  if (reach)
+    out += std::string("  direct: ") + (cluster.direct == DirectReach::Node ? "node" : "nowhere") + "\n";
   if (topology.algorithms_size() > 0) {
     out += "  collectives: [";
     for (int algorithm : topology.algorithms()) {

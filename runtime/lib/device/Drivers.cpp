@@ -22,6 +22,9 @@ Result<std::unique_ptr<QueuedDevice>> makeCpu(const DeviceRequest &request) {
   return withThreads(makeThrottledDevice(std::move(*made), request.share));
 }
 
+std::string noUnit(int) { return {}; }
+std::string noVersion() { return {}; }
+
 Result<std::unique_ptr<QueuedDevice>> makeNull(const DeviceRequest &request) {
   return withThreads(makeThrottledDevice(makeNullDevice(request.name), request.share));
 }
@@ -37,10 +40,10 @@ Result<std::unique_ptr<QueuedDevice>> makeCuda(const DeviceRequest &request) {
 
 const std::vector<Driver> &zorse::runtime::drivers() {
   static const std::vector<Driver> all = {
-      {"cpu", makeCpu, processorHere, CpuDevice::matrixLibrary},
+      {"cpu", makeCpu, processorHere, CpuDevice::matrixLibrary, noUnit, noVersion},
       {"null", makeNull, [] { return std::string("none"); },
-       [](bool) { return Result<std::string>(std::string("none (null devices compute nothing)")); }},
-      {"cuda", makeCuda, cudaArchitecture, [](bool) { return cudaNumerics(); }},
+       [](bool) { return Result<std::string>(std::string("none (null devices compute nothing)")); }, noUnit, noVersion},
+      {"cuda", makeCuda, cudaArchitecture, [](bool) { return cudaNumerics(); }, cudaUnit, cudaDriver},
   };
   return all;
 }

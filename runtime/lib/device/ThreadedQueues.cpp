@@ -99,6 +99,7 @@ private:
   Status run(const ReadWork &work) { return device_->read(work.to, work.from, work.bytes); }
   Status run(const WriteWork &work) { return device_->write(work.to, work.from, work.bytes); }
   Status run(const HostWork &work) { return work.task->run(work.argument, 0); }
+  Status run(const StreamWork &) { return internalError(description() + " has no streams"); }
 
   std::unique_ptr<Device> device_; ///< outlives the threads: closeQueues().
   QueueObserver *observer_ = nullptr;

@@ -24,6 +24,24 @@ Status zorse::runtime::communicate(Transport &transport, PreparedEntry &prepared
   }
 }
 
+Status zorse::runtime::communicate(DirectTransport &transport, PreparedEntry &prepared, WorkStream &stream) {
+  const Entry &entry = *prepared.entry;
+  switch (entry.what_case()) {
+  case Entry::kSend:
+    return transport.send(entry.send().peer(), prepared.directData, entry.send().region().bytes(), stream);
+  case Entry::kReceive:
+    return transport.receive(entry.receive().peer(), prepared.directData, entry.receive().region().bytes(), stream);
+  case Entry::kAllGather:
+    return transport.allGather(prepared.directGather, stream);
+  case Entry::kReduceScatter:
+    return transport.reduceScatter(prepared.directReduction, stream);
+  case Entry::kAllReduce:
+    return transport.allReduce(prepared.directSum, stream);
+  default:
+    return internalError("an entry of an unknown kind goes from GPU to GPU");
+  }
+}
+
 void zorse::runtime::expectAhead(Transport &transport, const PreparedEntry &here, size_t first, uint64_t step, bool evaluation) {
   constexpr size_t kAhead = 16;
   const DeviceProgram &program = *here.program;

@@ -40,6 +40,7 @@ template <typename List> bool contains(const List &list, uint32_t device) { retu
 } // namespace
 
 Status PreparedEntry::run(uint64_t step, size_t call) { return program->runner->run(*program, *this, step, call); }
+Status PreparedEntry::put(uint64_t, WorkStream &stream) { return program->runner->put(*program, *this, stream); }
 
 DeviceProgram::DeviceProgram(const Bundle &bundle, uint32_t index, QueuedDevice &device)
     : bundle(bundle), index(index), device(device), program(bundle.programs[index]), queueEntries(program.queues_size()) {}
@@ -105,6 +106,11 @@ Status DeviceProgram::prepare(PreparedEntry &prepared, const std::string &transp
   prepared.inEvaluation = inEvaluation(entry.phase());
   for (const bundle::Wait &wait : entry.waits())
     prepared.waits.push_back({wait.queue(), wait.position(), wait.previous_step()});
+  prepared.direct = program.queues(int(entry.queue())).kind() == bundle::DIRECT;
+  if (prepared.direct) {
+    prepareDirect(prepared);
+    return Status::success();
+  }
   Status problem;
   auto exposed = [&](const bundle::Region &region) -> void * {
     if (region.bytes() == 0)
@@ -161,6 +167,44 @@ Status DeviceProgram::prepare(PreparedEntry &prepared, const std::string &transp
     break;
   }
   return problem;
+}
+
+/// Addresses of the device itself: nobody else is let in.
+void DeviceProgram::prepareDirect(PreparedEntry &prepared) {
+  const Entry &entry = *prepared.entry;
+  switch (entry.what_case()) {
+  case Entry::kSend:
+    prepared.directData = address(entry.send().region());
+    break;
+  case Entry::kReceive:
+    prepared.directData = address(entry.receive().region());
+    break;
+  case Entry::kAllGather: {
+    const bundle::AllGather &a = entry.all_gather();
+    prepared.directGather = {
+        elementBytes(a.type()), shardsOf(a.shards()), {a.readers().begin(), a.readers().end()}, address(a.full()), address(a.shard())};
+    break;
+  }
+  case Entry::kReduceScatter: {
+    const bundle::ReduceScatter &r = entry.reduce_scatter();
+    prepared.directReduction = {numberType(r.type()),
+                                {r.contributors().begin(), r.contributors().end()},
+                                shardsOf(r.shards()),
+                                address(r.full()),
+                                address(r.shard()),
+                                address(r.parts()),
+                                std::max<int64_t>(r.chunk(), 1)};
+    break;
+  }
+  case Entry::kAllReduce: {
+    const bundle::AllReduce &a = entry.all_reduce();
+    prepared.directSum = {
+        {a.members().begin(), a.members().end()}, address(a.region()), address(a.parts()), int64_t(a.region().bytes() / sizeof(double))};
+    break;
+  }
+  default:
+    break;
+  }
 }
 
 Result<Executor::MemoryUse> DeviceProgram::memoryUse(bool poisoned) const {

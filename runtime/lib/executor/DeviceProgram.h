@@ -20,12 +20,14 @@ struct PreparedWait {
 class EntryRunner {
 public:
   virtual Status run(DeviceProgram &program, PreparedEntry &entry, uint64_t step, size_t call) = 0;
+  /// Of an entry on a queue of kind DIRECT.
+  virtual Status put(DeviceProgram &program, PreparedEntry &entry, WorkStream &stream) = 0;
 
 protected:
   ~EntryRunner() = default;
 };
 
-struct PreparedEntry final : HostTask {
+struct PreparedEntry final : HostTask, StreamTask {
   const bundle::Entry *entry;
   uint32_t index; ///< in the program
   uint32_t place; ///< among the entries of its worker
@@ -36,13 +38,19 @@ struct PreparedEntry final : HostTask {
   std::vector<BodyCall> calls; ///< of a compute entry; they point into the next two.
   std::vector<DeviceAddress> slots;
   std::vector<uint8_t> overwrite;
+  bool direct = false;       ///< on a queue of kind DIRECT
   void *data = nullptr;      ///< of a transfer, as the transport reaches it
   AllGatherArguments gather; ///< of that collective
   ReduceScatterArguments reduction;
   AllReduceArguments sum;
+  DeviceAddress directData; ///< of a direct transfer; likewise
+  DirectGather directGather;
+  DirectReduction directReduction;
+  DirectSum directSum;
   DeviceProgram *program = nullptr;
 
   Status run(uint64_t step, size_t call) override;
+  Status put(uint64_t step, WorkStream &stream) override;
 };
 
 class DeviceProgram {
@@ -79,6 +87,7 @@ public:
 private:
   DeviceProgram(const Bundle &bundle, uint32_t index, QueuedDevice &device);
   Status prepare(PreparedEntry &prepared, const std::string &transport);
+  void prepareDirect(PreparedEntry &prepared);
   void prepareCalls(PreparedEntry &prepared);
 
   std::vector<std::unique_ptr<DeviceMemory>> arenas_;

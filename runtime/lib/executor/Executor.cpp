@@ -46,12 +46,22 @@ public:
     if (waited < requested)
       fail(internalError("the run was given up"));
     for (LocalDevice &local : locals)
+      if (local.direct)
+        local.direct->onFailure(nullptr);
+    for (LocalDevice &local : locals)
       local.device->closeQueues();
     watchdogWake.notify_all();
     if (watchdog.joinable())
       watchdog.join();
     for (LocalDevice &local : locals)
       local.transport.reset(); // before the memory it may still expect bytes in.
+    // Goodbyes wait for each other.
+    std::vector<std::thread> goodbyes;
+    for (LocalDevice &local : locals)
+      if (local.direct)
+        goodbyes.emplace_back([&local] { local.direct.reset(); });
+    for (std::thread &goodbye : goodbyes)
+      goodbye.join();
   }
 
   Status prepare() {
@@ -63,7 +73,12 @@ public:
       if (program.failed())
         return program.error();
       (*program)->runner = this;
-      running.emplace_back(*this, std::move(*program), *local.transport);
+      running.emplace_back(*this, std::move(*program), *local.transport, local.direct.get());
+      if (!local.direct && std::any_of(running.back().program->entries.begin(), running.back().program->entries.end(),
+                                       [](const PreparedEntry &entry) { return entry.direct; }))
+        return internalError("device " + bundle.devices[local.index].name + " has direct transfers and no transport for them");
+      if (local.direct)
+        local.direct->onFailure([this](const Error &error) { fail(error); });
       if (Status status = local.device->openQueues(running.back().program->workers, running.back()); status.failed())
         return status;
       queuesInUse += running.back().program->queuesInUse;
@@ -75,14 +90,15 @@ public:
 
   /// One step of a device and what came of it.
   struct Running final : QueueObserver {
-    Running(Implementation &all, std::unique_ptr<DeviceProgram> program, Transport &transport)
-        : all(all), program(std::move(program)), transport(transport), traces(this->program->queueEntries.size()) {}
+    Running(Implementation &all, std::unique_ptr<DeviceProgram> program, Transport &transport, DirectTransport *direct)
+        : all(all), program(std::move(program)), transport(transport), direct(direct), traces(this->program->queueEntries.size()) {}
     void finished(uint64_t tag, double begin, double end) override { all.finished(*this, tag, begin, end); }
     void failed(uint64_t tag, const Error &error) override { all.failed(*this, tag, error); }
 
     Implementation &all;
     std::unique_ptr<DeviceProgram> program;
     Transport &transport;
+    DirectTransport *direct; ///< null: it has none
     StateHold hold;
     std::array<uint64_t, kStepsAhead> releasesNeeded = {};  ///< by step, before its updates
     std::array<size_t, kStepsAhead> computeQueuesLeft = {}; ///< with `mutex` held
@@ -142,6 +158,8 @@ public:
       stopping = true;
     }
     for (LocalDevice &local : locals) {
+      if (local.direct)
+        local.direct->abort(error);
       local.transport->abort(error);
       local.device->abort(error);
     }
@@ -217,7 +235,7 @@ private:
   uint64_t counter() const {
     uint64_t sum = 0;
     for (const LocalDevice &local : locals)
-      sum += local.transport->moved() + local.device->launches();
+      sum += local.transport->moved() + (local.direct ? local.direct->moved() : 0) + local.device->launches();
     for (const Running &device : running)
       for (size_t queue = 0; queue < device.program->workers.size(); ++queue)
         sum += device.program->device.done(uint32_t(queue));
@@ -266,7 +284,7 @@ private:
       slot.result.reported = true;
       return ReadWork{&slot.result.report, program.address(entry.report().region()), sizeof slot.result.report};
     default:
-      return HostWork{&prepared, step};
+      return prepared.direct ? Work(StreamWork{&prepared, step}) : Work(HostWork{&prepared, step});
     }
   }
 
@@ -319,6 +337,10 @@ private:
     if (ahead && status.succeeded())
       expectAhead(device.transport, prepared, prepared.place + 1, step, slot.request.evaluation);
     return status;
+  }
+
+  Status put(DeviceProgram &program, PreparedEntry &prepared, WorkStream &stream) override {
+    return communicate(*at(program.index).direct, prepared, stream);
   }
 
   Status beforeCall(Running &device, PreparedEntry &prepared, uint64_t step, size_t call) {

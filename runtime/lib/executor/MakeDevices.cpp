@@ -14,8 +14,7 @@ Result<std::unique_ptr<QueuedDevice>> zorse::runtime::makeDevice(const Bundle &b
   request.name = device.name;
   request.threads = device.threads;
   request.spin = threadsHere <= int(std::thread::hardware_concurrency());
-  for (uint32_t before = 0; before < index; ++before)
-    request.ordinal += bundle.devices[before].kind == device.kind;
+  request.ordinal = ordinalOf(bundle, index);
   request.share = share;
   return (*driver)->make(request);
 }

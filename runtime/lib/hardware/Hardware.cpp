@@ -60,8 +60,9 @@ RankFacts zorse::runtime::factsOfThisProcess(const std::string &kind) {
 }
 
 std::string zorse::runtime::encodeFacts(const RankFacts &facts) {
-  return json{{"host", facts.host},     {"processor", facts.processor}, {"cores", facts.cores},
-              {"memory", facts.memory}, {"bundle", facts.bundle},       {"run", facts.run}}
+  return json{{"host", facts.host},           {"processor", facts.processor}, {"cores", facts.cores}, {"memory", facts.memory},
+              {"unit", facts.unit},           {"driver", facts.driver},       {"nccl", facts.nccl},   {"no_nccl", facts.noNccl},
+              {"throttled", facts.throttled}, {"bundle", facts.bundle},       {"run", facts.run}}
       .dump(-1, ' ', false, json::error_handler_t::replace);
 }
 
@@ -77,6 +78,11 @@ Result<RankFacts> zorse::runtime::decodeFacts(const std::string &text) {
           "a rank publishes facts that cannot be read (numbers of cores and bytes are expected); start every rank with the same version of Zorse");
     facts.cores = parsed["cores"].get<int>();
     facts.memory = parsed["memory"].get<uint64_t>();
+    facts.unit = parsed.at("unit");
+    facts.driver = parsed.at("driver");
+    facts.nccl = parsed.at("nccl");
+    facts.noNccl = parsed.at("no_nccl");
+    facts.throttled = parsed.at("throttled");
     facts.bundle = parsed.at("bundle");
     facts.run = parsed.at("run");
   } catch (const json::exception &exception) {

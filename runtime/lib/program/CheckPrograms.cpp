@@ -44,6 +44,14 @@ private:
   void summary() {
     where_ = "summary.pb: ";
     const bundle::ModelSummary &s = bundle_.summary;
+    for (int i = 0; i < s.sums_size(); ++i) {
+      const bundle::SumBody &sum = s.sums(i);
+      const bool follows = i > 0 && s.sums(i - 1).type() == sum.type() && sum.terms() == s.sums(i - 1).terms() + 1;
+      if (!below("body", sum.body(), bundle_.bodies.bodies_size()))
+        return;
+      if ((!follows && sum.terms() != 2) || bundle_.bodies.bodies(int(sum.body())).slots_size() != int(sum.terms()) + 1)
+        return fail("a body adds " + std::to_string(sum.terms()) + " terms, out of place or with other slots");
+    }
     constexpr int64_t kPadding = 512;
     std::vector<int64_t> room(s.groups_size(), kPadding); // elements of each group's parameters with their padding
     for (const bundle::ParameterInfo &p : s.parameters()) {
@@ -240,6 +248,26 @@ private:
       fail("this device takes no part in it");
   }
 
+  /// Where `terms` terms of a direct sum arrive, each so many bytes behind the one before.
+  void parts(const bundle::Program &p, const bundle::Region &parts, bundle::ElementType type, uint64_t terms, uint64_t stride) {
+    const uint32_t most = mostTerms(bundle_.summary, type);
+    if (most < 2)
+      return fail("no body adds what arrives directly");
+    region(p, parts, (terms <= most ? terms : terms + 2) * stride, kRegionAlignment);
+  }
+
+  void rounds(const bundle::Program &p, const bundle::ReduceScatter &r) {
+    int64_t largest = 0, own = 0;
+    for (int i = 0; i < r.shards().members_size(); ++i) {
+      largest = std::max(largest, r.shards().end(i) - r.shards().begin(i));
+      own = r.shards().members(i) == device_ ? r.shards().end(i) - r.shards().begin(i) : own;
+    }
+    if (r.chunk() > bundle_.summary.groups(r.group()).elements() || r.chunk() < (largest > 0 ? 1 : 0))
+      return fail("a direct reduction in rounds of " + std::to_string(r.chunk()) + " elements");
+    if (own > 0 && r.contributors_size() > 1)
+      parts(p, r.parts(), r.type(), uint64_t(r.contributors_size()), partStride(uint64_t(r.chunk()) * elementBytes(r.type())));
+  }
+
   void entry(const bundle::Program &p, const Entry &e) {
     const bundle::ModelSummary &s = bundle_.summary;
     switch (e.what_case()) {
@@ -281,6 +309,8 @@ private:
         return fail("a reduction without contributors");
       collective(p, e.reduce_scatter().shards(), e.reduce_scatter().contributors(), e.reduce_scatter().group(), e.reduce_scatter().type(),
                  e.reduce_scatter().full(), e.reduce_scatter().shard());
+      if (p.queues(int(e.queue())).kind() == bundle::DIRECT && problem_.empty())
+        rounds(p, e.reduce_scatter());
       break;
     case Entry::kAllReduce:
       members(e.all_reduce().members());
@@ -289,6 +319,8 @@ private:
         fail("this device takes no part in it");
       if (e.all_reduce().type() != bundle::F64 && e.all_reduce().type() != bundle::F32)
         fail("expects element type F32 or F64");
+      else if (p.queues(int(e.queue())).kind() == bundle::DIRECT)
+        parts(p, e.all_reduce().parts(), e.all_reduce().type(), e.all_reduce().members_size(), e.all_reduce().region().bytes());
       break;
     case Entry::kReport:
       region(p, e.report().region(), sizeof(zorse::abi::StepScalars));

@@ -59,6 +59,18 @@ public:
       return status;
     if (Status check = checkPrograms(bundle_); check.failed())
       return check;
+    for (const bundle::Program &program : bundle_.programs)
+      for (const bundle::Queue &queue : program.queues())
+        if (queue.kind() == bundle::DIRECT && bundle_.staged.empty())
+          return userError(path("staged") + ": expects programs without direct transfers, as device '" + program.device_name() +
+                           "' has some; the bundle is incomplete, compile the model again");
+    if (!bundle_.staged.empty()) {
+      bundle_.programs.swap(bundle_.staged);
+      Status check = checkPrograms(bundle_);
+      bundle_.programs.swap(bundle_.staged);
+      if (check.failed())
+        return userError(check.message() + " (of the programs without direct transfers, in staged/)");
+    }
     return std::move(bundle_);
   }
 
@@ -83,7 +95,7 @@ private:
     bundle_.batch = manifest_.batch;
     bundle_.sequence = manifest_.sequence;
     for (const bundle::BundleDevice &device : manifest_.devices)
-      bundle_.devices.push_back({device.name, device.kind, device.threads, device.memory, device.target});
+      bundle_.devices.push_back({device.name, device.kind, device.threads, device.memory, device.target, device.direct});
     return checkFiles();
   }
 
@@ -135,7 +147,7 @@ private:
     if (file->size() > size_t(INT32_MAX) || !message.ParseFromArray(file->data(), static_cast<int>(file->size())))
       return userError(path(name) + ": cannot be decoded; compile the model again");
     // Programs are verified against the others, every field of them, and are large.
-    if (name.rfind("programs/", 0) != 0 && !bundle::knownFieldsOnly(message))
+    if (name.rfind("programs/", 0) != 0 && name.rfind("staged/", 0) != 0 && !bundle::knownFieldsOnly(message))
       return userError(path(name) + ": holds fields that this version does not know; compile the model again");
     return Status::success();
   }
@@ -236,7 +248,13 @@ private:
   Status readPrograms() {
     bundle_.programs.resize(bundle_.devices.size());
     for (size_t i = 0; i < bundle_.devices.size(); ++i)
-      if (Status status = readMessage("programs/" + std::to_string(i) + ".pb", bundle_.programs[i]); status.failed())
+      if (Status status = readMessage(bundle::programFile(uint32_t(i)), bundle_.programs[i]); status.failed())
+        return status;
+    if (!manifest_.files.count(bundle::stagedFile(0)))
+      return Status::success();
+    bundle_.staged.resize(bundle_.devices.size());
+    for (size_t i = 0; i < bundle_.devices.size(); ++i)
+      if (Status status = readMessage(bundle::stagedFile(uint32_t(i)), bundle_.staged[i]); status.failed())
         return status;
     return Status::success();
   }

@@ -14,10 +14,16 @@ Status zorse::runtime::verifyBundle(const Bundle &bundle, unsigned threads) {
   std::optional<verify::PlanView> plan = verify::readPlanView(bundle.plan, error);
   if (!plan)
     return wrong("plan.json: " + error);
-  verify::VerifyOptions options{threads, 1, {}};
-  for (const BundleDevice &device : bundle.devices)
+  verify::VerifyOptions options{threads, 1, {}, {}};
+  for (const BundleDevice &device : bundle.devices) {
     options.staged.push_back(deviceKindOf(device.kind).stages());
+    options.direct.push_back(deviceKindOf(device.kind).direct ? device.direct : -1);
+  }
   std::vector<verify::Finding> findings = verify::verifyPrograms(bundle.summary, bundle.bodies, *plan, bundle.programs, options);
+  if (findings.empty() && !bundle.staged.empty()) {
+    options.direct.clear(); // they are there for where nothing goes directly
+    findings = verify::verifyPrograms(bundle.summary, bundle.bodies, *plan, bundle.staged, options);
+  }
   if (findings.empty())
     return Status::success();
   std::string more = findings.size() == 1 ? "" : " (and " + std::to_string(findings.size() - 1) + " more)";

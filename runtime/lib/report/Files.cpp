@@ -38,6 +38,8 @@ const char *queueName(bundle::QueueKind kind) {
     return "device to host";
   case bundle::IO:
     return "I/O";
+  case bundle::DIRECT:
+    return "GPU to GPU";
   default:
     return "queue";
   }

@@ -184,6 +184,9 @@ void Replay::expectAhead(uint32_t s) {
   const Server &server = tasks.servers[s];
   if (server.computes || !deviceKindOf(tasks.bundle.devices[server.device].kind).joins("gloo"))
     return;
+  const bundle::Program &program = tasks.bundle.programs[server.device];
+  if (!server.entries.empty() && program.queues(int(tasks.source(server.entries.front()).queue())).kind() == bundle::DIRECT)
+    return; // streams announce nothing
   const Place &place = places[s];
   size_t end = std::min<size_t>(server.entries.size(), place.at + kAhead);
   for (size_t i = place.at + 1; i < end; ++i) {

@@ -323,6 +323,22 @@ TEST(Cluster, Figures) {
   EXPECT_MISTAKE(two + "    nvme: {bandwidth: 1 GB/s}\n", "nvme: expected {size, bandwidth}");
 }
 
+// Who exchanges from memory to memory: GPUs of a site, unless the file says less.
+TEST(Cluster, DirectGroups) {
+  const std::string gpus = "count: 2, devices: [{name: g, type: T4}, {name: c, type: cpu-thread}]}\n";
+  const std::string sites = "sites: [{name: east}, {name: west}]\nnodes:\n  - {name: x, site: east, " + gpus +
+                            "  - {name: y, site: west, devices: [{name: h, type: T4}, "
+                            "{name: i, type: T4, direct: false}]}\nlinks:\n  inter_site: {bandwidth: 1e9}\n";
+  using Groups = std::vector<int32_t>;
+  EXPECT_EQ(directGroups(read(sites)), (Groups{0, -1, 0, -1, 1, -1}));
+  EXPECT_EQ(directGroups(read(sites + "  direct: node\n")), (Groups{0, -1, 1, -1, 2, -1}));
+  EXPECT_EQ(directGroups(read(sites + "  direct: nowhere\n")), (Groups{-1, -1, -1, -1, -1, -1}));
+  EXPECT_EQ(directGroups(read(writeCluster(read(sites + "  direct: node\n")))), (Groups{0, -1, 1, -1, 2, -1}));
+  EXPECT_MISTAKE(sites + "  direct: [x]\n", "links.direct: expected site, node or nowhere");
+  EXPECT_MISTAKE(sites + "  direct: always\n", "got 'always'");
+  EXPECT_MISTAKE("nodes: [{name: x, devices: [{name: g, type: T4, direct: maybe}]}]", "device 'g': direct: expected true or false, got 'maybe'");
+}
+
 TEST(Cluster, Sites) {
   const std::string nodes =
       "nodes:\n  - {name: x, site: east, devices: [{name: a, speed: 1e9}]}\n  - {name: y, site: west, devices: [{name: b, speed: 1e9}]}\n";

@@ -49,7 +49,7 @@ def Exec_MemoryKind : Exec_Enum<"MemoryKind", "kind of memory of an arena", [
 def Exec_QueueKind : Exec_Enum<"QueueKind", "what a queue serves", [
   I32EnumAttrCase<"Compute", 1, "compute">, I32EnumAttrCase<"Send", 2, "send">, I32EnumAttrCase<"Receive", 3, "receive">,
   I32EnumAttrCase<"Collective", 4, "collective">, I32EnumAttrCase<"HostToDevice", 5, "to_device">,
-  I32EnumAttrCase<"DeviceToHost", 6, "to_host">, I32EnumAttrCase<"Io", 7, "io">]>;
+  I32EnumAttrCase<"DeviceToHost", 6, "to_host">, I32EnumAttrCase<"Io", 7, "io">, I32EnumAttrCase<"Direct", 8, "direct">]>;
 
 def Exec_Phase : Exec_Enum<"Phase", "part of the step", [
   I32EnumAttrCase<"Load", 1, "load">, I32EnumAttrCase<"Gather", 2, "gather">, I32EnumAttrCase<"Forward", 3, "forward">,

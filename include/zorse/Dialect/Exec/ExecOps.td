@@ -159,10 +159,12 @@ def Exec_AllGatherOp : Exec_EntryOp<"all_gather",
 
 def Exec_ReduceScatterOp : Exec_EntryOp<"reduce_scatter",
     (ins Exec_ValueAttr:$value, I64Attr:$group, TypeAttr:$type, Exec_OrderAttr:$order, ArrayAttr:$contributors, Exec_ExtentArray:$shards,
-     Exec_RegionAttr:$full, Exec_RegionAttr:$shard),
+     Exec_RegionAttr:$full, Exec_RegionAttr:$shard, OptionalAttr<Exec_RegionAttr>:$parts, OptionalAttr<I64Attr>:$chunk),
     "custom<Value>($value) `group` $group `:` $type custom<Order>($order) `of` $contributors `shards` custom<Extents>($shards) `full` custom<Region>($full) `shard` custom<Region>($shard)"> {
   let summary = "Contributors' accumulators are summed; each owner receives the sum over its extent.";
   let description = [{
+    On a direct queue terms arrive in `parts` on owners, in rounds of `chunk` elements of every shard.
+
     Constraints:
     - (C1) shards ascend without overlap.
     - (C2) members do not repeat.
@@ -171,10 +173,13 @@ def Exec_ReduceScatterOp : Exec_EntryOp<"reduce_scatter",
 }
 
 def Exec_AllReduceOp : Exec_EntryOp<"all_reduce",
-    (ins Exec_ValueAttr:$from, Exec_ValueAttr:$to, TypeAttr:$type, Exec_OrderAttr:$order, ArrayAttr:$members, Exec_RegionAttr:$region),
+    (ins Exec_ValueAttr:$from, Exec_ValueAttr:$to, TypeAttr:$type, Exec_OrderAttr:$order, ArrayAttr:$members, Exec_RegionAttr:$region,
+     OptionalAttr<Exec_RegionAttr>:$parts),
     "custom<Value>($from) `becomes` custom<Value>($to) `:` $type custom<Order>($order) `of` $members `at` custom<Region>($region)"> {
   let summary = "Sum over members, in rank order; everyone gets the same bits.";
   let description = [{
+    On a direct queue everybody's numbers arrive in `parts`.
+
     Constraints:
     - (C1) members do not repeat.
   }];

@@ -18,6 +18,7 @@ struct BundleDevice {
   int threads = 1;
   uint64_t memory = 0; ///< bytes; 0: not limited.
   uint32_t target = 0; ///< which body library it runs
+  int32_t direct = -1; ///< devices of one number exchange from memory to memory; -1: with nobody
 };
 
 /// Where the initial bytes of one parameter are.
@@ -43,13 +44,28 @@ struct Bundle {
   bundle::BodyLibrary bodies;                    ///< of the first target: the others have the same bodies with the same slots.
   std::vector<bundle::BodyLibrary> otherTargets; ///< 1, 2, ...
   std::vector<bundle::Program> programs;         ///< one per device
+  std::vector<bundle::Program> staged;           ///< the same step without direct transfers, where `programs` has some; else empty
   std::vector<WeightSource> weights;             ///< one per ParameterInfo, in its order
 
   const bundle::BodyLibrary &target(uint32_t index) const { return index == 0 ? bodies : otherTargets[index - 1]; }
   const bundle::BodyLibrary &bodiesOf(uint32_t device) const { return target(devices[device].target); }
 
+  /// Runs the step without direct transfers from now on.
+  void useStaged() {
+    programs.swap(staged);
+    staged.clear();
+  }
+
   std::string kernelDirectory() const { return directory + "/kernels"; }
 };
+
+/// Which of its kind a device is: the machine's GPU of that number, modulo how many there are.
+inline int ordinalOf(const Bundle &bundle, uint32_t device) {
+  int ordinal = 0;
+  for (uint32_t before = 0; before < device; ++before)
+    ordinal += bundle.devices[before].kind == bundle.devices[device].kind;
+  return ordinal;
+}
 
 enum class BundleUse : uint8_t {
   Execute,

@@ -118,6 +118,30 @@ struct BodyCall {
   BodyArguments arguments;
 };
 
+/// A stream of a device, for work that somebody else puts on it: transports from GPU to GPU. Work begins when all before it on the stream is done.
+/// Used in the thread that got it, in which the device's context is current, and not kept.
+class WorkStream {
+public:
+  /// As the vendor's libraries know it (CUstream).
+  virtual void *handle() const = 0;
+  virtual Status copy(DeviceAddress to, DeviceAddress from, size_t bytes) = 0;
+  /// What `call` points to is read before this returns.
+  virtual Status call(const BodyCall &call) = 0;
+
+protected:
+  ~WorkStream() = default;
+};
+
+/// Puts work on the stream of a queue. Outlives the work that names it.
+class StreamTask {
+public:
+  /// Does not wait for what is on the stream. \param argument  as enqueued
+  virtual Status put(uint64_t argument, WorkStream &stream) = 0;
+
+protected:
+  ~StreamTask() = default;
+};
+
 // What can be put on a queue. All that it points to stays as it is until it is done.
 struct NoWork {}; ///< waits, and is done.
 struct CallWork {
@@ -145,7 +169,11 @@ struct HostWork {
   HostTask *task = nullptr;
   uint64_t argument = 0;
 }; ///< a transfer by a transport that blocks
-using Work = std::variant<NoWork, CallWork, CopyWork, ReadWork, WriteWork, HostWork>;
+struct StreamWork {
+  StreamTask *task = nullptr;
+  uint64_t argument = 0;
+}; ///< a transfer from GPU to GPU; an error on devices without streams
+using Work = std::variant<NoWork, CallWork, CopyWork, ReadWork, WriteWork, HostWork, StreamWork>;
 
 /// Hears of work, from threads of the device.
 class QueueObserver {
@@ -184,6 +212,10 @@ public:
 
   /// Waits until the event has come; an error where the work that it needs has failed or was given up.
   virtual Status wait(Event event) = 0;
+
+  /// Puts work on a stream of its own, in the calling thread, and waits for it. Beside the queues, before or after they are opened. An error of
+  /// devices without streams.
+  virtual Status onStream(StreamTask &task) { return userError("device '" + description() + "' has no streams"); }
 
   /// Gives up what has not begun: waits return `why`, or the earlier failure. From any thread, more than once. Work that has begun goes on to its
   /// end.

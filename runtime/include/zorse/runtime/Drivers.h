@@ -27,6 +27,10 @@ struct Driver {
   /// What the bits of its results depend on beside the bundle: libraries with versions, and what multiplies half precision if the bundle has some.
   /// May fail where the environment asks for a library that is not there.
   Result<std::string> (*numerics)(bool halfPrecision);
+  /// Where the hardware is that an ordinal means on this machine; two ordinals may mean the same. "": not told.
+  std::string (*unit)(int ordinal);
+  /// The version of what drives it; "": there is none.
+  std::string (*version)();
 };
 
 const std::vector<Driver> &drivers();

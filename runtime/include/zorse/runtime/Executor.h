@@ -12,6 +12,7 @@
 
 #include "zorse/runtime/Bundle.h"
 #include "zorse/runtime/Device.h"
+#include "zorse/runtime/DirectTransport.h"
 #include "zorse/runtime/Transport.h"
 #include "zorse/runtime/abi/StepScalars.h"
 
@@ -82,6 +83,7 @@ struct LocalDevice {
   uint32_t index = 0; ///< of its program
   std::unique_ptr<QueuedDevice> device;
   std::unique_ptr<Transport> transport;
+  std::unique_ptr<DirectTransport> direct = nullptr; ///< where its program has a queue of kind DIRECT
 };
 
 class Executor {

@@ -15,8 +15,14 @@ struct RankFacts {
   std::string processor; ///< what its device runs: Driver.architecture
   int cores = 0;         ///< that this process may use
   uint64_t memory = 0;   ///< bytes that this process may have: of the machine, or of its control group where that is less
-  std::string bundle;    ///< Bundle.hash
-  std::string run;       ///< what the run was told, "steps=100 lr=0.001 ...": must be equal everywhere
+  // Of a rank whose device exchanges directly with others:
+  std::string unit;       ///< which GPU of the host it is (Driver.unit)
+  std::string driver;     ///< its version
+  std::string nccl;       ///< its version; "": none that serves
+  std::string noNccl;     ///< why not
+  bool throttled = false; ///< it is to be slower than it is (--throttle): then it has no streams
+  std::string bundle;     ///< Bundle.hash
+  std::string run;        ///< what the run was told, "steps=100 lr=0.001 ...": must be equal everywhere
 };
 
 /// Facts of this process, without `bundle` and `run`. \param kind  of its device
@@ -24,6 +30,19 @@ RankFacts factsOfThisProcess(const std::string &kind = "cpu");
 
 std::string encodeFacts(const RankFacts &facts);
 Result<RankFacts> decodeFacts(const std::string &text);
+
+/// What ranks compare before GPUs exchange directly: nothing of a device that does not.
+void addDirectFacts(RankFacts &facts, const Bundle &bundle, uint32_t device);
+
+/// Why the devices of these facts (by device of the bundle) cannot do what the bundle's programs do directly: a rank without NCCL, versions that
+/// differ, one GPU twice. The same on every rank that has the same facts. "": they can.
+std::string whyNotDirect(const Bundle &bundle, const std::vector<RankFacts> &facts);
+
+/// "a step is predicted to take 12 ms instead of 10 ms": of Bundle.staged against Bundle.programs.
+std::string stagedCost(const Bundle &bundle);
+
+/// "4 GPUs exchange directly (a, b, c, d): NCCL 2.28.3, ...", with what the environment tells NCCL.
+std::string describeDirect(const Bundle &bundle, const std::vector<RankFacts> &facts);
 
 /// Compares everyone's facts (by rank = device) with the bundle. An error lists every mismatch: another bundle, other options, a processor that
 /// cannot run the kernels, devices of one host that together plan more memory than it has. What is merely unwise (more threads than cores) goes to

@@ -33,6 +33,7 @@ inline constexpr int kComputeCapabilityMajor = 75, kComputeCapabilityMinor = 76;
   F(cuDeviceGet, (CUdevice * device, int ordinal))                                                                                                   \
   F(cuDeviceGetName, (char *name, int length, CUdevice device))                                                                                      \
   F(cuDeviceGetAttribute, (int *value, int attribute, CUdevice device))                                                                              \
+  F(cuDeviceGetPCIBusId, (char *id, int length, CUdevice device))                                                                                    \
   F(cuDeviceTotalMem_v2, (size_t *bytes, CUdevice device))                                                                                           \
   F(cuDevicePrimaryCtxRetain, (CUcontext * context, CUdevice device))                                                                                \
   F(cuDevicePrimaryCtxRelease_v2, (CUdevice device))                                                                                                 \

@@ -217,6 +217,19 @@ public:
   bool isDone(Event event) const override { return queues_->isDone(event); }
   uint64_t done(uint32_t queue) const override { return queues_->done(queue); }
   Status wait(Event event) override { return queues_->wait(event); }
+  Status onStream(StreamTask &task) override {
+    CUstream stream = nullptr;
+    if (Status status = enter(); status.failed())
+      return status;
+    if (Status status = call("cuStreamCreate", cuda_.cuStreamCreate(&stream, kStreamNonBlocking)); status.failed())
+      return status;
+    TargetStream target(cuda_, *this, stream);
+    Status status = task.put(0, target);
+    if (status.succeeded())
+      status = call("cuStreamSynchronize", cuda_.cuStreamSynchronize(stream));
+    cuda_.cuStreamDestroy_v2(stream);
+    return status;
+  }
   void abort(const Error &why) override {
     if (queues_)
       queues_->abort(why);
@@ -278,6 +291,25 @@ std::string zorse::runtime::cudaArchitecture() {
     return "none";
   Result<std::string> arch = architectureOf(**api, device);
   return arch.failed() ? "none" : *arch;
+}
+
+std::string zorse::runtime::cudaUnit(int ordinal) {
+  Result<const CudaApi *> api = cudaApi();
+  CUdevice device = 0;
+  int count = 0;
+  char id[32] = "";
+  if (api.failed() || (*api)->cuDeviceGetCount(&count) != kSuccess || count == 0 || (*api)->cuDeviceGet(&device, ordinal % count) != kSuccess ||
+      (*api)->cuDeviceGetPCIBusId(id, int(sizeof id), device) != kSuccess)
+    return {};
+  return id;
+}
+
+std::string zorse::runtime::cudaDriver() {
+  Result<const CudaApi *> api = cudaApi();
+  int version = 0;
+  if (api.failed() || (*api)->cuDriverGetVersion(&version) != kSuccess)
+    return {};
+  return std::to_string(version / 1000) + "." + std::to_string(version % 1000 / 10);
 }
 
 Result<std::string> zorse::runtime::cudaNumerics() { return BlasLt::identity(); }

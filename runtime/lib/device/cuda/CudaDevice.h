@@ -14,6 +14,12 @@ Result<std::unique_ptr<QueuedDevice>> makeCudaDevice(const std::string &name, in
 /// "sm_80" of the machine's first GPU; "emu" of the emulator; "none" where there is no GPU.
 std::string cudaArchitecture();
 
+/// Where the GPU that `ordinal` means is on this machine, as the driver names it ("0000:41:00.0"): two ordinals may mean one GPU. "": unknown.
+std::string cudaUnit(int ordinal);
+
+/// The CUDA version of the driver, "13.0"; "" where there is none.
+std::string cudaDriver();
+
 /// What the bits of products depend on.
 Result<std::string> cudaNumerics();
 

@@ -84,7 +84,7 @@ bool StreamQueues::serve(const WorkerThreads::Item &item, const Event *waits) {
     return false;
   if (recorded_->stopped())
     return false;
-  Recorded out{item.tag, item.notify, std::holds_alternative<HostWork>(item.work)};
+  Recorded out{item.tag, item.notify, std::holds_alternative<HostWork>(item.work), 0, 0, {waits, waits + item.waits}};
   Status status = target_.enter();
   if (status.succeeded())
     status = out.byHost ? runOnHost(item, waits, out) : submit(item, waits, out);
@@ -96,7 +96,7 @@ bool StreamQueues::serve(const WorkerThreads::Item &item, const Event *waits) {
   }
   {
     std::lock_guard<std::mutex> lock(queue.mutex);
-    queue.under.push_back(out);
+    queue.under.push_back(std::move(out));
     queue.changed.notify_all();
   }
   recorded_->finish(item.queue);
@@ -135,6 +135,10 @@ Status StreamQueues::submit(const WorkerThreads::Item &item, const Event *waits,
   if (item.notify)
     if (Status status = record(queue, queue.before, item.number); status.failed())
       return status;
+  if (const auto *task = std::get_if<StreamWork>(&item.work)) {
+    TargetStream stream(cuda_, target_, queue.stream);
+    return task->task->put(task->argument, stream);
+  }
   const auto *calls = std::get_if<CallWork>(&item.work);
   if (!calls)
     return put(item.work, queue.stream);
@@ -203,13 +207,16 @@ void StreamQueues::watch(uint32_t index) {
       queue.changed.wait(lock, [&] { return queue.stopped || !queue.under.empty(); });
       if (queue.stopped)
         return;
-      work = queue.under.front();
+      work = std::move(queue.under.front());
       queue.under.pop_front();
     }
     const CUevent event = queue.after[number % kEvents]; // nobody records it again before this work is done
     if (!work.byHost)
       if (Status status = call("cuEventSynchronize", cuda_.cuEventSynchronize(event)); status.failed())
         return fail(work.tag, status.error());
+    for (const Event &earlier : work.waits) // their queues have watchers of their own, which may come later
+      if (!done_->waitFor(earlier.queue, earlier.count))
+        return;
     if (work.notify && work.byHost) {
       observer_.finished(work.tag, work.begin, work.end);
     } else if (work.notify) {

@@ -4,7 +4,8 @@
 // A queue has two threads. One takes its work in order: it waits until everything that a piece of work waits for has *an event recorded* (not until
 // it has come), makes the stream wait for these events, puts the work on the stream and records an event behind it. Work of the host is done in this
 // thread once its events have come; the event that stands for it is recorded when it is done. So whatever stands on a stream can run without the
-// host. The other thread waits for the recorded events in order, and tells the observer.
+// host. The other thread waits for the recorded events in order, and tells the observer. Transfers from GPU to GPU are work on streams like kernels:
+// no thread waits for them.
 #pragma once
 
 #include "../QueueCounters.h"
@@ -26,6 +27,22 @@ public:
 
 protected:
   ~StreamTarget() = default;
+};
+
+/// A stream of the target for work of others.
+class TargetStream final : public WorkStream {
+public:
+  TargetStream(const CudaApi &cuda, StreamTarget &target, CUstream stream) : cuda_(cuda), target_(target), stream_(stream) {}
+  void *handle() const override { return stream_; }
+  Status copy(DeviceAddress to, DeviceAddress from, size_t bytes) override {
+    return bytes == 0 ? Status::success() : cuda_.check("cuMemcpyAsync", cuda_.cuMemcpyAsync(to.value, from.value, bytes, stream_));
+  }
+  Status call(const BodyCall &call) override { return target_.launchBody(call, stream_); }
+
+private:
+  const CudaApi &cuda_;
+  StreamTarget &target_;
+  CUstream stream_;
 };
 
 /// The half of QueuedDevice that is about queues; see there.
@@ -53,6 +70,7 @@ private:
     uint64_t tag = 0;
     bool notify = false, byHost = false;
     double begin = 0, end = 0; ///< of work of the host
+    std::vector<Event> waits;  ///< counted as done before it is
   };
   struct Queue {
     CUstream stream = nullptr;

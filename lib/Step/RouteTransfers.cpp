@@ -1,0 +1,93 @@
+// What goes directly from GPU to GPU: transfers and collectives whose devices all exchange with each other from memory to memory.
+//
+// All of them are on one queue of a device, in the order of the global list. So any two devices do what they share in the same order, whatever that
+// is, and all devices together follow one order: what communication libraries need, which otherwise wait for each other for ever.
+//
+// A sum needs memory where its terms arrive, and a body that adds them. A reduction goes in rounds, so that this memory does not grow with the model.
+
+#include "Expansion.h"
+
+#include <algorithm>
+#include <set>
+
+using namespace zorse::step;
+
+namespace {
+
+class Router {
+public:
+  explicit Router(Expansion &x) : x(x) {}
+
+  void run() {
+    for (uint32_t op = 0; op < x.ops.size(); ++op)
+      if (x.ops[op].work != Work::Fixed && isDirect(x.ops[op]))
+        route(op);
+  }
+
+private:
+  Expansion &x;
+
+  uint32_t deviceOf(uint32_t half) const { return x.halfQueues[half] / kQueues; }
+
+  bool isDirect(const Op &op) const {
+    std::set<uint32_t> devices;
+    for (uint32_t h = op.halves.begin; h < op.halves.end; ++h)
+      devices.insert(deviceOf(h));
+    if (devices.size() < 2)
+      return false;
+    const int32_t group = x.plan.devices[*devices.begin()].direct;
+    return group >= 0 && std::all_of(devices.begin(), devices.end(), [&](uint32_t d) { return x.plan.devices[d].direct == group; }) && canAdd(op);
+  }
+
+  bool canAdd(const Op &op) const {
+    if (op.work != Work::Scatter && op.work != Work::Sum)
+      return true;
+    const Collective &collective = x.graph.collectives[op.from];
+    return collective.members.size() == 1 || zorse::mostTerms(x.summary, collective.type) >= 2;
+  }
+
+  void route(uint32_t index) {
+    Op &op = x.ops[index];
+    op.direct = true;
+    for (uint32_t h = op.halves.begin; h < op.halves.end; ++h) {
+      x.halfQueues[h] = deviceOf(h) * kQueues + kDirect;
+      if (!x.lean)
+        x.graph.entries[h].queue = kDirect;
+    }
+    if (op.work == Work::Sum)
+      for (uint32_t h = op.halves.begin; h < op.halves.end; ++h)
+        addParts(index, h, zorse::sumPartsBytes(x.summary, x.graph.collectives[op.from].members.size()));
+    if (op.work == Work::Scatter)
+      addRounds(index);
+  }
+
+  void addRounds(uint32_t index) {
+    const Op op = x.ops[index];
+    Collective &collective = x.graph.collectives[op.from];
+    const uint64_t size = elementBytes(collective.type);
+    int64_t largest = 0;
+    for (const Collective::Shard &shard : collective.shards)
+      largest = std::max(largest, shard.end - shard.begin);
+    collective.chunk = collective.members.size() == 1 ? largest : std::min(largest, static_cast<int64_t>(x.options.directChunk / size));
+    for (uint32_t h = op.halves.begin; h < op.halves.end; ++h)
+      for (const Collective::Shard &shard : collective.shards)
+        if (shard.device == deviceOf(h) && shard.begin < shard.end)
+          addParts(index, h, zorse::roundPartsBytes(x.summary, collective.type, collective.members.size(), collective.chunk));
+  }
+
+  void addParts(uint32_t op, uint32_t half, uint64_t bytes) {
+    if (bytes == 0)
+      return;
+    const uint32_t buffer = x.addBuffer(deviceOf(half), bytes, Purpose::Workspace);
+    x.touch(op, buffer);
+    if (!x.lean)
+      x.graph.entries[half].parts = region(buffer, 0, bytes);
+  }
+};
+
+} // namespace
+
+void zorse::step::routeTransfers(Expansion &x) {
+  if (std::any_of(x.plan.devices.begin(), x.plan.devices.end(), [](const PlanDevice &device) { return device.direct >= 0; }))
+    Router(x).run();
+}

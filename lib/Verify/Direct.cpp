@@ -1,0 +1,105 @@
+// What goes directly from GPU to GPU, on the queue of kind DIRECT: who may, between which memories, and where terms of sums arrive.
+#include "Device.h"
+
+using namespace zorse;
+using namespace zorse::verify;
+
+namespace {
+
+/// Terms of sums begin on multiples of so many bytes.
+constexpr int64_t kPartAlignment = 512, kSlotAlignment = 64;
+
+bool overlap(const bundle::Region &a, const bundle::Region &b) {
+  return a.bytes() && b.bytes() && a.arena() == b.arena() && a.offset() < b.offset() + b.bytes() && b.offset() < a.offset() + a.bytes();
+}
+
+bool contains(const google::protobuf::RepeatedField<uint32_t> &list, uint32_t device) {
+  return std::find(list.begin(), list.end(), device) != list.end();
+}
+
+} // namespace
+
+/// Memory of the device for `terms` terms, each `stride` bytes behind the one before it, and for two more where no body adds as many.
+bool Device::checkParts(const bundle::Entry &entry, const bundle::Region &parts, bundle::ElementType type, int64_t terms, int64_t stride) {
+  const int64_t id = int64_t(entry.id());
+  const uint32_t most = model.mostTerms(type);
+  if (most < 2)
+    return report(Code::Unsupported, id, where(entry) + ": no body adds what arrives directly");
+  const int64_t bytes = product(terms <= int64_t(most) ? terms : terms + 2, stride);
+  if (bytes < 0 || int64_t(parts.bytes()) != bytes)
+    return report(Code::Size, id, where(entry) + ": its terms have " + std::to_string(parts.bytes()) + " bytes, expects " + std::to_string(bytes));
+  if (parts.offset() % uint64_t(kSlotAlignment))
+    return report(Code::Alignment, id, where(entry) + ": its terms start at byte " + std::to_string(parts.offset()) + ", expects a multiple of 64");
+  return true;
+}
+
+/// After the checks that hold for every transfer and collective.
+bool Device::checkDirect(int index) {
+  const bundle::Entry &entry = program.entries(index);
+  const int64_t id = int64_t(entry.id());
+  auto groupOf = [&](uint32_t device) { return device < options.direct.size() ? options.direct[device] : -1; };
+  std::vector<uint32_t> members = participantsOf(entry);
+  if (entry.has_send())
+    members = {program.device(), entry.send().peer()};
+  else if (entry.has_receive())
+    members = {program.device(), entry.receive().peer()};
+  if (members.empty())
+    return report(Code::Task, id, where(entry) + ": is on a queue of kind DIRECT, which is for transfers and collectives");
+  for (uint32_t member : members)
+    if (groupOf(member) < 0 || groupOf(member) != groupOf(program.device()))
+      return report(Code::Reach, id,
+                    where(entry) + ": goes directly between " + deviceName(program.device()) + " and " + deviceName(member) +
+                        ", which do not exchange directly");
+  auto onDevice = [&](const bundle::Region &region) {
+    return !region.bytes() || program.arenas(int(region.arena())).kind() == bundle::DEVICE ||
+           report(Code::Reach, id, where(entry) + ": goes directly and works on memory of the host, expects the device's");
+  };
+  auto aligned = [&](const bundle::Region &region) {
+    return region.offset() % uint64_t(kSlotAlignment) == 0 ||
+           report(Code::Alignment, id, where(entry) + ": its sum starts at byte " + std::to_string(region.offset()) + ", expects a multiple of 64");
+  };
+  switch (entry.what_case()) {
+  case bundle::Entry::kSend:
+    return onDevice(entry.send().region());
+  case bundle::Entry::kReceive:
+    return onDevice(entry.receive().region());
+  case bundle::Entry::kAllGather:
+    return onDevice(entry.all_gather().full()) && onDevice(entry.all_gather().shard());
+  case bundle::Entry::kReduceScatter: {
+    const auto &reduce = entry.reduce_scatter();
+    const int64_t size = model.groupElementSize(reduce.group()), terms = reduce.contributors_size();
+    if (!checkRegion(reduce.parts(), &entry, "parts", /*mayBeAbsent=*/true) || !onDevice(reduce.full()) || !onDevice(reduce.shard()) ||
+        !onDevice(reduce.parts()))
+      return false;
+    int64_t largest = 0, own = 0;
+    for (int i = 0; i < reduce.shards().members_size(); ++i) {
+      const int64_t elements = reduce.shards().end(i) - reduce.shards().begin(i);
+      largest = std::max(largest, elements);
+      own = reduce.shards().members(i) == program.device() ? elements : own;
+    }
+    const bool rounds = reduce.chunk() < largest; // then each round begins where a body's slot may
+    if (reduce.chunk() < (largest ? 1 : 0) || reduce.chunk() > kMaxSize || (rounds && product(reduce.chunk(), size) % kPartAlignment))
+      return report(Code::Malformed, id,
+                    where(entry) + ": rounds of " + std::to_string(reduce.chunk()) + " elements: expects as many as the largest shard has, " +
+                        std::to_string(largest) + ", or a part of them that is a multiple of 512 bytes");
+    if (overlap(reduce.parts(), reduce.full()) || overlap(reduce.parts(), reduce.shard()))
+      return report(Code::Alias, id, where(entry) + ": its terms arrive in what it reads or writes");
+    if (terms < 2 || own == 0)
+      return !reduce.parts().bytes() || report(Code::Size, id, where(entry) + ": has memory for terms that do not arrive");
+    const int64_t bytes = product(reduce.chunk(), size);
+    return bytes >= 0 && aligned(reduce.shard()) &&
+           checkParts(entry, reduce.parts(), reduce.type(), terms, (bytes + kPartAlignment - 1) / kPartAlignment * kPartAlignment);
+  }
+  case bundle::Entry::kAllReduce: {
+    const auto &reduce = entry.all_reduce();
+    if (!contains(reduce.members(), program.device()) || !checkRegion(reduce.parts(), &entry, "parts", /*mayBeAbsent=*/true) ||
+        !onDevice(reduce.region()) || !onDevice(reduce.parts()))
+      return false;
+    if (overlap(reduce.parts(), reduce.region()))
+      return report(Code::Alias, id, where(entry) + ": its terms arrive in what it reads and writes");
+    return aligned(reduce.region()) && checkParts(entry, reduce.parts(), reduce.type(), reduce.members_size(), int64_t(reduce.region().bytes()));
+  }
+  default:
+    return true;
+  }
+}

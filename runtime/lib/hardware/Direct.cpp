@@ -1,0 +1,99 @@
+// Whether GPUs can exchange directly where a job runs.
+#include "zorse/runtime/DirectTransport.h"
+#include "zorse/runtime/Drivers.h"
+#include "zorse/runtime/Hardware.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <map>
+
+using namespace zorse;
+using namespace zorse::runtime;
+
+namespace {
+
+bool takesPart(const bundle::Program &program) {
+  return std::any_of(program.queues().begin(), program.queues().end(), [](const bundle::Queue &queue) { return queue.kind() == bundle::DIRECT; });
+}
+
+double plannedSeconds(const std::vector<bundle::Program> &programs) {
+  double end = 0;
+  for (const bundle::Program &program : programs)
+    for (const bundle::Entry &entry : program.entries())
+      end = std::max(end, entry.planned_end());
+  return end;
+}
+
+std::string milliseconds(double seconds) {
+  char text[40];
+  std::snprintf(text, sizeof text, "%.4g ms", seconds * 1e3);
+  return text;
+}
+
+} // namespace
+
+void zorse::runtime::addDirectFacts(RankFacts &facts, const Bundle &bundle, uint32_t device) {
+  if (!takesPart(bundle.programs[device]))
+    return;
+  for (const Driver &driver : drivers())
+    if (bundle.devices[device].kind == driver.kind) {
+      facts.unit = driver.unit(ordinalOf(bundle, device));
+      facts.driver = driver.version();
+    }
+  Result<std::string> version = ncclVersion();
+  (version.failed() ? facts.noNccl : facts.nccl) = version.failed() ? version.message() : *version;
+}
+
+std::string zorse::runtime::whyNotDirect(const Bundle &bundle, const std::vector<RankFacts> &ranks) {
+  std::map<std::pair<std::string, std::string>, size_t> units; // host and place on it
+  auto named = [&](size_t rank) {
+    return "rank " + std::to_string(rank) + " (device " + bundle.devices[rank].name + ", host " + ranks[rank].host + ")";
+  };
+  std::optional<size_t> first;
+  for (size_t r = 0; r < ranks.size(); ++r) {
+    if (!takesPart(bundle.programs[r]))
+      continue;
+    const RankFacts &facts = ranks[r];
+    if (!facts.noNccl.empty() || facts.nccl.empty())
+      return named(r) + " has no NCCL that serves: " + facts.noNccl;
+    if (facts.throttled)
+      return named(r) + " is throttled";
+    if (auto [other, fresh] = units.insert({{facts.host, facts.unit}, r}); !fresh && !facts.unit.empty())
+      return named(other->second) + " and " + named(r) + " share the GPU " + facts.unit +
+             ", which NCCL does not have twice; say 'direct: false' of one of them in the cluster file";
+    if (!first) {
+      first = r;
+      continue;
+    }
+    for (auto [what, mine, theirs] :
+         {std::tuple("NCCL", &facts.nccl, &ranks[*first].nccl), std::tuple("a driver for CUDA", &facts.driver, &ranks[*first].driver)})
+      if (*mine != *theirs)
+        return named(*first) + " has " + what + " " + *theirs + ", " + named(r) + " " + *mine + "; install one version everywhere";
+  }
+  return {};
+}
+
+std::string zorse::runtime::stagedCost(const Bundle &bundle) {
+  const double direct = plannedSeconds(bundle.programs), staged = plannedSeconds(bundle.staged);
+  return "a step is predicted to take " + milliseconds(staged) + " instead of " + milliseconds(direct);
+}
+
+std::string zorse::runtime::describeDirect(const Bundle &bundle, const std::vector<RankFacts> &ranks) {
+  const DirectPlan plan = directPlan(bundle);
+  std::string text, nccl, driver;
+  size_t count = 0;
+  for (size_t r = 0; r < ranks.size(); ++r)
+    if (takesPart(bundle.programs[r])) {
+      text += (count++ ? ", " : "") + bundle.devices[r].name;
+      nccl = ranks[r].nccl;
+      driver = ranks[r].driver;
+    }
+  text = std::to_string(count) + " GPUs exchange directly (" + text + "): NCCL " + nccl + ", driver for CUDA " + driver + ", " +
+         std::to_string(plan.groups.size()) + (plan.groups.size() == 1 ? " group" : " groups");
+  for (const char *name :
+       {"NCCL_SOCKET_IFNAME", "NCCL_IB_HCA", "NCCL_IB_DISABLE", "NCCL_NET_GDR_LEVEL", "NCCL_P2P_DISABLE", "NCCL_ALGO", "NCCL_PROTO"})
+    if (const char *value = std::getenv(name))
+      text += std::string(", ") + name + "=" + value;
+  return text;
+}

@@ -1,0 +1,61 @@
+// Which devices need a communicator together.
+#include "zorse/Summary/Summary.h"
+#include "zorse/runtime/DirectTransport.h"
+
+#include <algorithm>
+#include <map>
+#include <set>
+
+using namespace zorse;
+using namespace zorse::runtime;
+
+namespace {
+
+bool isDirect(const bundle::Program &program, const bundle::Entry &entry) { return program.queues(int(entry.queue())).kind() == bundle::DIRECT; }
+
+/// Those that gather from and to all of them; empty: others.
+std::vector<uint32_t> gatherersOf(const bundle::Entry &entry) {
+  const bundle::AllGather &gather = entry.all_gather();
+  std::set<uint32_t> readers(gather.readers().begin(), gather.readers().end());
+  for (uint32_t owner : gather.shards().members())
+    if (!readers.count(owner))
+      return {};
+  return {readers.begin(), readers.end()};
+}
+
+} // namespace
+
+DirectPlan zorse::runtime::directPlan(const Bundle &bundle) {
+  std::map<int32_t, std::set<uint32_t>> all;           // by the bundle's number
+  std::map<uint32_t, std::vector<uint32_t>> gatherers; // by entry
+  for (uint32_t d = 0; d < bundle.programs.size(); ++d)
+    for (const bundle::Entry &entry : bundle.programs[d].entries())
+      if (isDirect(bundle.programs[d], entry)) {
+        all[bundle.devices[d].direct].insert(d);
+        if (entry.has_all_gather())
+          if (std::vector<uint32_t> members = gatherersOf(entry); members.size() > 1)
+            gatherers[entry.id()] = std::move(members);
+      }
+  DirectPlan plan;
+  std::vector<size_t> taken(bundle.devices.size(), 0);
+  auto add = [&](std::vector<uint32_t> group) {
+    for (uint32_t device : group)
+      ++taken[device];
+    plan.groups.push_back(std::move(group));
+  };
+  for (const auto &[number, devices] : all)
+    add({devices.begin(), devices.end()});
+  for (const auto &[entry, group] : gatherers)
+    if (std::find(plan.groups.begin(), plan.groups.end(), group) == plan.groups.end() &&
+        std::all_of(group.begin(), group.end(), [&](uint32_t device) { return taken[device] < kMostCommunicators; }))
+      add(group);
+  return plan;
+}
+
+DirectSums zorse::runtime::directSums(const bundle::ModelSummary &summary) {
+  DirectSums sums;
+  for (auto [type, bodies] : {std::pair(bundle::F32, &sums.f32), std::pair(bundle::F64, &sums.f64)})
+    for (uint32_t terms = 2; terms <= mostTerms(summary, type); ++terms)
+      bodies->push_back(sumBody(summary, type, terms));
+  return sums;
+}

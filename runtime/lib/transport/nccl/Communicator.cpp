@@ -1,0 +1,103 @@
+#include "Communicator.h"
+
+#include <algorithm>
+#include <thread>
+
+using namespace zorse::runtime;
+using namespace zorse::runtime::nccl;
+
+namespace {
+constexpr std::chrono::microseconds kAsk(50);
+constexpr std::chrono::seconds kGoodbye(5);
+} // namespace
+
+Communicator::Communicator(const NcclApi &api, std::vector<uint32_t> devices, uint32_t me, const SharedFailure &failure)
+    : api_(api), devices_(std::move(devices)), me_(me), failure_(failure) {}
+
+/// A communicator whose members all come to its end says goodbye to them; one that failed, or whose peers do not come, is given up.
+Communicator::~Communicator() {
+  if (!comm_)
+    return;
+  const Comm comm = comm_;
+  if (failure_.get() || run("ncclCommFinalize", [&](Comm) { return api_.ncclCommFinalize(comm); }, Clock::now() + kGoodbye).failed())
+    abort();
+  else
+    api_.ncclCommDestroy(comm);
+}
+
+int Communicator::rankOf(uint32_t device) const {
+  auto found = std::lower_bound(devices_.begin(), devices_.end(), device);
+  return found != devices_.end() && *found == device ? int(found - devices_.begin()) : -1;
+}
+
+Status Communicator::connect(const UniqueId &id, Clock::time_point deadline) {
+  Config config;
+  int result = 0;
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    result = api_.ncclCommInitRankConfig(&comm_, int(devices_.size()), id, rankOf(me_), &config);
+  }
+  return settle("ncclCommInitRankConfig", result, deadline);
+}
+
+Status Communicator::run(const char *what, const std::function<int(Comm)> &call, Clock::time_point deadline) {
+  int result = 0;
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    if (!comm_ || failure_.get())
+      return failure_.get() ? Status(*failure_.get()) : Status(internalError("a communicator is used that was given up"));
+    result = call(comm_);
+  }
+  return settle(what, result, deadline);
+}
+
+Status Communicator::group(const char *what, const std::function<int(Comm)> &calls, Clock::time_point deadline) {
+  return run(
+      what,
+      [&](Comm comm) {
+        if (int result = api_.ncclGroupStart(); result != kSuccess)
+          return result;
+        const int inside = calls(comm), end = api_.ncclGroupEnd();
+        return inside != kSuccess && inside != kInProgress ? inside : end;
+      },
+      deadline);
+}
+
+/// Until NCCL has taken what was asked for; where it meets a peer for the first time, that peer has to come to it, too.
+Status Communicator::settle(const char *what, int result, Clock::time_point deadline) {
+  for (;;) {
+    if (result == kSuccess)
+      return Status::success();
+    if (std::optional<Error> failed = failure_.get())
+      return *failed;
+    std::unique_lock<std::mutex> lock(mutex_);
+    if (result != kInProgress)
+      return userError(api_.describe(what, result, comm_));
+    if (Clock::now() > deadline)
+      return userError(std::string(what) + ": the others have not come to it in time");
+    if (!comm_)
+      return internalError("a communicator is used that was given up");
+    if (int asked = api_.ncclCommGetAsyncError(comm_, &result); asked != kSuccess)
+      return userError(api_.describe("ncclCommGetAsyncError", asked, comm_));
+    lock.unlock();
+    if (result == kInProgress)
+      std::this_thread::sleep_for(kAsk);
+  }
+}
+
+Status Communicator::asynchronousError() {
+  std::lock_guard<std::mutex> lock(mutex_);
+  int result = kSuccess;
+  if (!comm_ || failure_.get())
+    return Status::success();
+  if (int asked = api_.ncclCommGetAsyncError(comm_, &result); asked != kSuccess)
+    return userError(api_.describe("ncclCommGetAsyncError", asked, comm_));
+  return result == kSuccess || result == kInProgress ? Status::success() : Status(userError(api_.describe("NCCL", result, comm_)));
+}
+
+void Communicator::abort() {
+  std::lock_guard<std::mutex> lock(mutex_);
+  if (comm_)
+    api_.ncclCommAbort(comm_);
+  comm_ = nullptr;
+}

@@ -1,0 +1,208 @@
+// How the ranks of a job meet in NCCL: ids over the group, communicators in one order, and a few known bytes through each of them.
+#include "NcclTransport.h"
+
+#include "bundle.pb.h"
+
+#include <algorithm>
+#include <condition_variable>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <mutex>
+
+using namespace zorse;
+using namespace zorse::runtime;
+using namespace zorse::runtime::nccl;
+
+namespace {
+
+std::string hex(const UniqueId &id) {
+  static const char digits[] = "0123456789abcdef";
+  std::string text;
+  for (char byte : id.internal)
+    text += {digits[(byte >> 4) & 15], digits[byte & 15]};
+  return text;
+}
+
+bool parse(const std::string &text, UniqueId &id) {
+  if (text.size() != 2 * sizeof id.internal)
+    return false;
+  auto value = [](char c) { return c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1; };
+  for (size_t i = 0; i < sizeof id.internal; ++i) {
+    const int high = value(text[2 * i]), low = value(text[2 * i + 1]);
+    if (high < 0 || low < 0)
+      return false;
+    id.internal[i] = char(high * 16 + low);
+  }
+  return true;
+}
+
+/// One line for each group: its id, from the rank that has its first device; empty from others.
+/// \param api  null on a rank without members, which makes no id
+Result<std::vector<UniqueId>> exchangeIds(const NcclApi *api, const std::vector<DirectMember> &members, Group &group, const DirectOptions &options) {
+  const size_t count = options.plan.groups.size();
+  std::string mine;
+  for (const std::vector<uint32_t> &devices : options.plan.groups) {
+    if (std::any_of(members.begin(), members.end(), [&](const DirectMember &member) { return member.device == devices.front(); })) {
+      UniqueId id;
+      if (int result = api->ncclGetUniqueId(&id); result != kSuccess)
+        return userError(api->describe("ncclGetUniqueId", result, nullptr));
+      mine += hex(id);
+    }
+    mine += '\n';
+  }
+  Result<std::vector<std::string>> all = group.exchange(options.exchange + " ids", mine);
+  if (all.failed())
+    return all.error();
+  std::vector<UniqueId> ids(count);
+  std::vector<bool> known(count, false);
+  for (const std::string &text : *all) {
+    size_t at = 0;
+    for (size_t i = 0; i < count; ++i) {
+      const size_t end = text.find('\n', at);
+      if (end == std::string::npos)
+        return userError("a rank publishes ids of NCCL that cannot be read; start every rank with the same version of Zorse");
+      if (end > at)
+        known[i] = parse(text.substr(at, end - at), ids[i]) || known[i];
+      at = end + 1;
+    }
+  }
+  if (std::find(known.begin(), known.end(), false) != known.end())
+    return userError("no rank publishes the id of a group of NCCL; start every rank with the same version of Zorse");
+  return ids;
+}
+
+class Trial final : public StreamTask {
+public:
+  Trial(std::function<Status(WorkStream &)> what) : what_(std::move(what)) {}
+  Status put(uint64_t, WorkStream &stream) override { return what_(stream); }
+
+private:
+  std::function<Status(WorkStream &)> what_;
+};
+
+uint64_t word(uint32_t device, size_t place) { return (uint64_t(device) + 1) * 0x9E3779B97F4A7C15ull ^ place * 0xC2B2AE3D27D4EB4Full; }
+
+} // namespace
+
+Status NcclTransport::connect(const std::vector<UniqueId> &ids, Communicator::Clock::time_point deadline) {
+  size_t next = 0;
+  for (size_t g = 0; g < options_.plan.groups.size(); ++g) {
+    if (next == communicators_.size() || communicators_[next]->devices() != options_.plan.groups[g])
+      continue;
+    Communicator &communicator = *communicators_[next++];
+    Trial meet([&](WorkStream &) { return communicator.connect(ids[g], deadline); }); // in the device's context
+    Status status = member_.memory->onStream(meet);
+    if (status.failed())
+      return userError("GPUs " + namesOf(communicator) + " cannot meet in NCCL: " + status.message() +
+                       "; NCCL_DEBUG=INFO says more, and --staged runs without NCCL");
+    if (status = tryOut(communicator, deadline); status.failed())
+      return status;
+  }
+  return Status::success();
+}
+
+/// Everybody gathers everybody's words, and passes its own to the next: what NCCL does later, with contents that are known.
+Status NcclTransport::tryOut(Communicator &communicator, Communicator::Clock::time_point deadline) {
+  constexpr size_t kWords = 512;
+  const size_t ranks = communicator.devices().size(), me = size_t(communicator.rankOf(member_.device));
+  const size_t bytes = kWords * sizeof(uint64_t);
+  auto failed = [&](const std::string &what) {
+    return userError("the self-test of GPUs " + namesOf(communicator) + " through NCCL " + *ncclVersion() + " failed on " +
+                     options_.names[member_.device] + ": " + what +
+                     "; try the plainest ways, NCCL_ALGO=Ring NCCL_PROTO=Simple, the same version of driver and NCCL everywhere, or --staged, which "
+                     "runs without NCCL");
+  };
+  Result<std::unique_ptr<DeviceMemory>> memory = member_.memory->allocate(bundle::DEVICE, (ranks + 2) * bytes, {});
+  if (memory.failed())
+    return memory.error();
+  const DeviceAddress mine = (*memory)->base(), passed = mine + bytes, all = passed + bytes;
+  std::vector<uint64_t> words(kWords);
+  for (size_t i = 0; i < kWords; ++i)
+    words[i] = word(member_.device, i);
+  if (Status status = member_.memory->write(mine, words.data(), bytes); status.failed())
+    return status;
+  Trial trial([&](WorkStream &stream) {
+    Status status = communicator.run(
+        "ncclAllGather", [&](Comm comm) { return api_.ncclAllGather(pointer(mine), pointer(all), bytes, kInt8, comm, stream.handle()); }, deadline);
+    if (status.failed())
+      return status;
+    return communicator.group(
+        "ncclSend",
+        [&](Comm comm) {
+          const int sent = api_.ncclSend(pointer(mine), bytes, kInt8, int((me + 1) % ranks), comm, stream.handle());
+          return sent != kSuccess && sent != kInProgress
+                     ? sent
+                     : api_.ncclRecv(pointer(passed), bytes, kInt8, int((me + ranks - 1) % ranks), comm, stream.handle());
+        },
+        deadline);
+  });
+  if (Status status = member_.memory->onStream(trial); status.failed())
+    return failed(status.message());
+  std::vector<uint64_t> found((ranks + 1) * kWords);
+  if (Status status = member_.memory->read(found.data(), passed, found.size() * sizeof(uint64_t)); status.failed())
+    return status;
+  for (size_t block = 0; block <= ranks; ++block) {
+    const uint32_t from = communicator.devices()[block == 0 ? (me + ranks - 1) % ranks : block - 1];
+    for (size_t i = 0; i < kWords; ++i)
+      if (found[block * kWords + i] != word(from, i))
+        return failed("what came from " + options_.names[from] + " is wrong at byte " + std::to_string(i * sizeof(uint64_t)));
+  }
+  return Status::success();
+}
+
+Result<std::vector<std::unique_ptr<DirectTransport>>> zorse::runtime::connectNccl(const std::vector<DirectMember> &members, Group &group,
+                                                                                  const DirectOptions &given) {
+  Result<const NcclApi *> api = members.empty() ? Result<const NcclApi *>(static_cast<const NcclApi *>(nullptr)) : ncclApi();
+  if (api.failed())
+    return api.error();
+  Result<std::vector<UniqueId>> ids = exchangeIds(*api, members, group, given);
+  if (ids.failed())
+    return ids.error();
+  // All devices at once: the members of a group wait for each other.
+  const auto deadline =
+      Communicator::Clock::now() + std::chrono::duration_cast<Communicator::Clock::duration>(std::chrono::duration<double>(given.connectSeconds));
+  std::vector<std::unique_ptr<NcclTransport>> made;
+  made.reserve(members.size());
+  for (const DirectMember &member : members)
+    made.push_back(std::make_unique<NcclTransport>(**api, member, given));
+  std::vector<Status> results(members.size());
+  std::vector<std::thread> threads;
+  threads.reserve(members.size());
+  std::mutex mutex;
+  std::condition_variable over;
+  size_t left = members.size();
+  auto giveUp = [&](const Error &why) {
+    for (const auto &transport : made)
+      transport->abort(why);
+  };
+  for (size_t i = 0; i < members.size(); ++i)
+    threads.emplace_back([&, i] {
+      results[i] = made[i]->connect(*ids, deadline);
+      if (results[i].failed()) // what the others wait for does not come
+        giveUp(results[i].error());
+      std::lock_guard<std::mutex> lock(mutex);
+      if (--left == 0)
+        over.notify_all();
+    });
+  {
+    std::unique_lock<std::mutex> lock(mutex);
+    if (!over.wait_until(lock, deadline, [&] { return left == 0; })) {
+      lock.unlock(); // bytes that never come
+      char seconds[32];
+      std::snprintf(seconds, sizeof seconds, "%g", given.connectSeconds);
+      giveUp(userError(std::string("the GPUs have not met and tried each other in NCCL within ") + seconds +
+                       " s; NCCL_DEBUG=INFO says more; try NCCL_ALGO=Ring NCCL_PROTO=Simple, or --staged, which runs without NCCL"));
+    }
+  }
+  for (std::thread &thread : threads)
+    thread.join();
+  for (const Status &status : results)
+    if (status.failed())
+      return status;
+  std::vector<std::unique_ptr<DirectTransport>> out;
+  out.reserve(made.size());
+  for (auto &transport : made)
+    out.push_back(std::move(transport));
+  return out;
+}

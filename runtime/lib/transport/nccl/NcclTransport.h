@@ -1,0 +1,70 @@
+// Operations of one device through NCCL.
+//
+//   transfers        ncclSend, ncclRecv
+//   all-gather       among a group with a communicator of its own: ncclAllGather where shards are equal and lie in order, else a group of
+//   ncclBroadcast
+//                    in place; otherwise a group of sends and receives of exactly the shards
+//   reduce-scatter   rounds: a group of sends and receives of exactly the owners' extents, then a ranked sum on the owner
+//   all-reduce       everybody's numbers to everybody, then a ranked sum
+#pragma once
+
+#include "Communicator.h"
+
+#include "zorse/runtime/DirectTransport.h"
+
+#include <atomic>
+#include <condition_variable>
+#include <memory>
+#include <thread>
+
+namespace zorse::runtime::nccl {
+
+inline void *pointer(DeviceAddress address) { return reinterpret_cast<void *>(uintptr_t(address.value)); } // NOLINT(performance-no-int-to-ptr)
+
+class NcclTransport final : public DirectTransport {
+public:
+  NcclTransport(const NcclApi &api, const DirectMember &member, const DirectOptions &options);
+  ~NcclTransport() override;
+
+  /// Meets the others of every group of this device, in the order of the plan, and tries it. `ids`: by group. In a thread of its own.
+  Status connect(const std::vector<UniqueId> &ids, Communicator::Clock::time_point deadline);
+
+  Status send(uint32_t peer, DeviceAddress data, size_t bytes, WorkStream &stream) override;
+  Status receive(uint32_t peer, DeviceAddress data, size_t bytes, WorkStream &stream) override;
+  Status allGather(const DirectGather &gather, WorkStream &stream) override;
+  Status reduceScatter(const DirectReduction &reduction, WorkStream &stream) override;
+  Status allReduce(const DirectSum &sum, WorkStream &stream) override;
+  uint64_t moved() const override { return moved_; }
+  void onFailure(std::function<void(const Error &)> told) override;
+  void abort(const Error &why) override;
+
+private:
+  struct Transfer {
+    bool sends;
+    uint32_t peer;
+    DeviceAddress data;
+    size_t bytes;
+  };
+  Status exchange(const char *what, const std::vector<Transfer> &transfers, WorkStream &stream);
+  Communicator *communicatorOf(std::vector<uint32_t> devices); ///< null: they have none of their own
+  Status gatherInGroup(Communicator &communicator, const DirectGather &gather, WorkStream &stream);
+  Status tryOut(Communicator &communicator, Communicator::Clock::time_point deadline);
+  Status done(const Status &status);
+  std::string namesOf(const Communicator &communicator) const;
+  void watch();
+
+  const NcclApi &api_;
+  const DirectMember member_;
+  const DirectOptions options_;
+  SharedFailure failure_;
+  std::vector<std::unique_ptr<Communicator>> communicators_; ///< the first is with everybody
+  std::atomic<uint64_t> moved_{0};
+
+  std::mutex mutex_; ///< guards what follows
+  std::condition_variable wake_;
+  bool ending_ = false;
+  std::function<void(const Error &)> told_;
+  std::thread watcher_;
+};
+
+} // namespace zorse::runtime::nccl

@@ -1,0 +1,31 @@
+#include "RankedSum.h"
+
+#include <algorithm>
+
+using namespace zorse::runtime;
+
+Status nccl::addTerms(const DirectSums &sums, NumberType type, DeviceAddress terms, uint64_t stride, size_t count, DeviceAddress sum,
+                      int64_t elements, WorkStream &stream) {
+  const size_t most = sums.most(type);
+  if (count < 2 || most < 2)
+    return internalError("no body adds " + std::to_string(count) + " terms");
+  std::vector<DeviceAddress> slots;
+  size_t next = 0;
+  bool other = false; // which of the two partial sums is the last
+  while (next < count) {
+    if (next > 0)
+      slots = {terms + (count + (other ? 1 : 0)) * stride}; // what there is so far
+    while (slots.size() < most && next < count)
+      slots.push_back(terms + next++ * stride);
+    other = !other;
+    slots.push_back(next == count ? sum : terms + (count + (other ? 1 : 0)) * stride);
+    BodyCall call;
+    call.body = sums.body(type, uint32_t(slots.size() - 1));
+    call.arguments.rows = elements;
+    call.arguments.slots = slots.data();
+    if (Status status = stream.call(call); status.failed())
+      return status;
+    slots.clear();
+  }
+  return Status::success();
+}

@@ -1,0 +1,397 @@
+// What goes from GPU to GPU gives the bits of the transports that block: random lists of operations on emulated GPUs through the stand-in for NCCL,
+// compared with local transports.
+//
+//   direct-conformance [--devices N] [--lists N] [--first SEED] [--processes]     a thread for each GPU, or a process
+//
+// Transfers, gathers and reductions of uneven shards by any members, in place and apart, in rounds and at once; sums of more terms than one body
+// adds. Some sets of members have a communicator of their own. Then mistakes: sizes that differ, a device that never comes, bytes that a self-test
+// finds wrong. Prints how many operations were equal; fails at the first that is not. Needs the stand-ins first in LD_LIBRARY_PATH.
+#include "RandomOperations.h"
+
+#include "FileGroup.h"
+
+#include "zorse/Codegen/Codegen.h"
+#include "zorse/Summary/Summary.h"
+#include "zorse/runtime/DirectTransport.h"
+#include "zorse/runtime/Drivers.h"
+
+#include "mlir/IR/BuiltinOps.h"
+#include "mlir/IR/MLIRContext.h"
+#include "mlir/IR/OwningOpRef.h"
+
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+
+#include <sys/wait.h>
+#include <unistd.h>
+
+using namespace zorse;
+using namespace zorse::runtime;
+using namespace zorse::runtime::test;
+
+namespace {
+
+constexpr uint32_t kTerms = 3; ///< of one body at most: sums of more devices need several
+
+[[noreturn]] void fail(const std::string &what) {
+  std::printf("direct-conformance: %s\n", what.c_str());
+  std::fflush(stdout);
+  ::_exit(1);
+}
+void must(const Status &status) {
+  if (status.failed())
+    fail(status.message());
+}
+template <typename T> T must(Result<T> result) {
+  if (result.failed())
+    fail(result.message());
+  return std::move(*result);
+}
+
+/// The bodies that add, as a compilation for emulated GPUs makes them.
+struct Sums {
+  bundle::BodyLibrary library;
+  std::string folder;
+  DirectSums sums;
+};
+Sums compileSums(const std::string &folder) {
+  mlir::MLIRContext context;
+  mlir::OwningOpRef<mlir::ModuleOp> module = mlir::ModuleOp::create(mlir::UnknownLoc::get(&context));
+  codegen::CodegenOptions options;
+  options.useCache = false;
+  options.threads = 1;
+  options.arch = "emu";
+  bundle::ModelSummary summary;
+  summary.set_compute_type(bundle::F32);
+  auto bodies = codegen::lowerBodies(*module, options);
+  if (mlir::failed(bodies))
+    fail("nothing compiles");
+  codegen::appendBuiltinBodies(*bodies, summary, kTerms);
+  if (mlir::failed(codegen::compileKernels(*bodies, module->getLoc())))
+    fail("sums do not compile");
+  std::filesystem::create_directories(folder + "/emu");
+  std::ofstream(folder + "/emu/" + bodies->library.objects(0), std::ios::binary) << bodies->object;
+  Sums made{bodies->library, folder, {}};
+  for (int b = 0; b < made.library.bodies_size(); ++b)
+    for (auto [type, list] : {std::pair(bundle::F32, &made.sums.f32), std::pair(bundle::F64, &made.sums.f64)})
+      for (uint32_t terms = 2; terms <= kTerms; ++terms)
+        if (made.library.bodies(b).name() == codegen::sumName(type, terms))
+          list->push_back(uint32_t(b));
+  return made;
+}
+
+std::unique_ptr<QueuedDevice> makeGpu(uint32_t device, const Sums &sums) {
+  DeviceRequest request;
+  request.name = "g" + std::to_string(device);
+  request.ordinal = int(device);
+  auto made = must(must(findDriver("cuda", request.name))->make(request));
+  must(made->loadBodies(sums.library, sums.folder));
+  return made;
+}
+
+/// A transport that blocks over one that does not: host memory is copied to the GPU and back.
+class Blocking final : public Transport {
+public:
+  Blocking(QueuedDevice &gpu, std::unique_ptr<DirectTransport> direct, uint64_t seed) : gpu_(gpu), direct_(std::move(direct)), seed_(seed) {}
+
+  Status send(Operation, uint32_t peer, const void *data, size_t bytes) override {
+    Memory memory(*this, data, bytes);
+    return onStream([&](WorkStream &stream) { return direct_->send(peer, memory.at, bytes, stream); });
+  }
+  Status receive(Operation, uint32_t peer, void *data, size_t bytes) override {
+    Memory memory(*this, data, bytes);
+    Status status = onStream([&](WorkStream &stream) { return direct_->receive(peer, memory.at, bytes, stream); });
+    return status.failed() ? status : memory.back(data);
+  }
+  Status allGather(Operation, const AllGatherArguments &a) override {
+    const Shard own = shardOf(a.shards);
+    Memory full(*this, a.full, a.full ? wholeOf(a.shards) * a.elementBytes : 0);
+    const bool inside = a.full != nullptr; // an owner that reads holds its shard in place
+    Memory apart(*this, inside ? nullptr : a.shard, inside ? 0 : size_t(own.end - own.begin) * a.elementBytes);
+    const DeviceAddress place = full.at + uint64_t(own.begin) * a.elementBytes;
+    if (inside && a.shard)
+      must(gpu_.write(place, a.shard, size_t(own.end - own.begin) * a.elementBytes));
+    DirectGather gather{a.elementBytes, a.shards, a.readers, full.at, inside ? place : apart.at};
+    Status status = onStream([&](WorkStream &stream) { return direct_->allGather(gather, stream); });
+    return status.failed() || !a.full ? status : full.back(a.full);
+  }
+  Status reduceScatter(Operation operation, const ReduceScatterArguments &a) override {
+    const Shard own = shardOf(a.shards);
+    const size_t size = bytesOf(a.type), bytes = size_t(own.end - own.begin) * size;
+    const auto *begin = static_cast<const std::byte *>(a.full);
+    const bool inside = begin && a.shard == begin + size_t(own.begin) * size && a.shard;
+    int64_t largest = 1;
+    for (const Shard &shard : a.shards)
+      largest = std::max(largest, shard.end - shard.begin);
+    // The same on all devices: rounds, or all at once.
+    const int64_t chunk = (seed_ + operation.entry) % 2 ? largest : std::min<int64_t>(largest, 128 * int64_t(1 + (seed_ + operation.entry) % 5));
+    Memory full(*this, a.full, a.full ? wholeOf(a.shards) * size : 0), apart(*this, inside ? nullptr : a.shard, inside ? 0 : bytes);
+    Memory parts(*this, nullptr, (a.contributors.size() + 2) * partStride(uint64_t(chunk) * size));
+    const DeviceAddress place = full.at + uint64_t(own.begin) * size;
+    DirectReduction reduction{a.type, a.contributors, a.shards, full.at, inside ? place : apart.at, parts.at, chunk};
+    Status status = onStream([&](WorkStream &stream) { return direct_->reduceScatter(reduction, stream); });
+    if (status.failed() || bytes == 0)
+      return status;
+    return gpu_.read(a.shard, inside ? place : apart.at, bytes);
+  }
+  Status allReduce(Operation, const AllReduceArguments &a) override {
+    const size_t bytes = size_t(a.count) * sizeof(double);
+    if (a.members.size() < 2 || bytes == 0)
+      return Status::success();
+    Memory data(*this, a.data, bytes), parts(*this, nullptr, (a.members.size() + 2) * bytes);
+    DirectSum sum{a.members, data.at, parts.at, a.count};
+    Status status = onStream([&](WorkStream &stream) { return direct_->allReduce(sum, stream); });
+    return status.failed() ? status : data.back(a.data);
+  }
+  uint64_t moved() const override { return direct_->moved(); }
+  void abort(const Error &why) override { direct_->abort(why); }
+
+  uint32_t device = 0;
+
+private:
+  /// Memory of the GPU with what the host has.
+  struct Memory {
+    Memory(Blocking &all, const void *data, size_t bytes) : gpu(all.gpu_), bytes(bytes) {
+      if (bytes == 0)
+        return;
+      memory = must(gpu.allocate(bundle::DEVICE, bytes, {}));
+      at = memory->base();
+      if (data)
+        must(gpu.write(at, data, bytes));
+    }
+    Status back(void *data) const { return bytes ? gpu.read(data, at, bytes) : Status::success(); }
+    QueuedDevice &gpu;
+    size_t bytes;
+    std::unique_ptr<DeviceMemory> memory;
+    DeviceAddress at;
+  };
+  struct Task final : StreamTask {
+    explicit Task(std::function<Status(WorkStream &)> what) : what(std::move(what)) {}
+    Status put(uint64_t, WorkStream &stream) override { return what(stream); }
+    std::function<Status(WorkStream &)> what;
+  };
+  Status onStream(std::function<Status(WorkStream &)> what) {
+    Task task(std::move(what));
+    return gpu_.onStream(task);
+  }
+  Shard shardOf(const std::vector<Shard> &shards) const {
+    for (const Shard &shard : shards)
+      if (shard.device == device)
+        return shard;
+    return {device, 0, 0};
+  }
+  static size_t wholeOf(const std::vector<Shard> &shards) {
+    int64_t end = 0;
+    for (const Shard &shard : shards)
+      end = std::max(end, shard.end);
+    return size_t(end);
+  }
+
+  QueuedDevice &gpu_;
+  std::unique_ptr<DirectTransport> direct_;
+  const uint64_t seed_;
+};
+
+/// What direct transports can be asked for: one order, f32 and f64, shards that begin where state may.
+RandomProgram listOf(uint64_t seed, uint32_t devices, size_t operations, int64_t largest) {
+  RandomProgram program = randomProgram(seed, devices, 1, operations, largest);
+  for (RandomOperation &op : program.operations) {
+    op.type = op.kind == RandomOperation::Sum ? NumberType::F64 : op.type == NumberType::F64 ? NumberType::F64 : NumberType::F32;
+    if (op.kind == RandomOperation::Sum)
+      op.count = (op.count / 8 + 1) * 8 % 4096 + 8;
+    for (Shard &shard : op.shards) {
+      shard.begin = shard.begin == op.count ? shard.begin : shard.begin / 128 * 128;
+      shard.end = shard.end == op.count ? shard.end : shard.end / 128 * 128;
+    }
+    if (seed % 3 == 0 && op.kind == RandomOperation::Gather) { // equal shards of all in order: the library's own
+      op.shards.clear();
+      op.members.clear();
+      const int64_t each = (op.count / devices + 1 + 127) / 128 * 128;
+      op.count = each * devices;
+      for (uint32_t d = 0; d < devices; ++d) {
+        op.shards.push_back({d, d * each, (d + 1) * each});
+        op.members.push_back(d);
+      }
+      op.inPlace = true;
+    }
+  }
+  return program;
+}
+
+DirectOptions optionsOf(const RandomProgram &program, const Sums &sums, const std::string &exchange) {
+  DirectOptions options;
+  options.sums = sums.sums;
+  options.exchange = exchange;
+  options.connectSeconds = 60;
+  options.plan.groups.emplace_back();
+  for (uint32_t d = 0; d < program.devices; ++d) {
+    options.plan.groups.front().push_back(d);
+    options.names.push_back("g" + std::to_string(d));
+  }
+  for (const RandomOperation &op : program.operations) { // sets that gather together
+    std::vector<uint32_t> group = op.members;
+    std::sort(group.begin(), group.end());
+    if (op.kind == RandomOperation::Gather && group.size() > 1 && options.plan.groups.size() < kMostCommunicators &&
+        std::find(options.plan.groups.begin(), options.plan.groups.end(), group) == options.plan.groups.end())
+      options.plan.groups.push_back(group);
+  }
+  return options;
+}
+
+/// \returns operations that were equal
+size_t compare(const std::vector<Bytes> &found, const std::vector<Bytes> &expected, const RandomProgram &program, uint32_t device) {
+  for (size_t i = 0; i < expected.size(); ++i)
+    if (found[i] != expected[i])
+      fail("list " + std::to_string(program.seed) + ", device " + std::to_string(device) + ", operation " + std::to_string(i) + " of kind " +
+           std::to_string(program.operations[i % program.operations.size()].kind) + " differs");
+  return expected.size();
+}
+
+constexpr uint64_t kSteps = 2;
+
+std::vector<Result<std::vector<Bytes>>> expectedOf(const RandomProgram &program) {
+  return performAll(program, kSteps, makeLocalTransports(program.devices));
+}
+
+size_t inThreads(const RandomProgram &program, const Sums &sums) {
+  std::vector<std::unique_ptr<QueuedDevice>> gpus;
+  std::vector<DirectMember> members;
+  for (uint32_t d = 0; d < program.devices; ++d) {
+    gpus.push_back(makeGpu(d, sums));
+    members.push_back({d, gpus.back().get()});
+  }
+  auto group = makeSoloGroup();
+  auto direct = must(connectNccl(members, *group, optionsOf(program, sums, "list " + std::to_string(program.seed))));
+  std::vector<std::unique_ptr<Transport>> transports;
+  for (uint32_t d = 0; d < program.devices; ++d) {
+    auto blocking = std::make_unique<Blocking>(*gpus[d], std::move(direct[d]), program.seed);
+    blocking->device = d;
+    transports.push_back(std::move(blocking));
+  }
+  auto found = performAll(program, kSteps, std::move(transports));
+  auto expected = expectedOf(program);
+  size_t equal = 0;
+  for (uint32_t d = 0; d < program.devices; ++d)
+    equal += compare(must(std::move(found[d])), must(std::move(expected[d])), program, d);
+  return equal;
+}
+
+size_t inProcesses(const RandomProgram &program, const Sums &sums, const std::string &folder) {
+  std::filesystem::create_directories(folder);
+  std::vector<pid_t> children;
+  for (uint32_t d = 0; d < program.devices; ++d) {
+    const pid_t child = ::fork();
+    if (child == 0) {
+      auto gpu = makeGpu(d, sums);
+      zorse::test::FileGroup group(folder, d, program.devices);
+      auto direct = must(connectNccl({{d, gpu.get()}}, group, optionsOf(program, sums, "list")));
+      auto blocking = std::make_unique<Blocking>(*gpu, std::move(direct[0]), program.seed);
+      blocking->device = d;
+      auto found = must(perform(program, d, kSteps, *blocking));
+      blocking.reset();
+      auto expected = expectedOf(program);
+      compare(found, must(std::move(expected[d])), program, d);
+      ::_exit(0);
+    }
+    children.push_back(child);
+  }
+  bool good = true;
+  for (pid_t child : children) {
+    int status = 0;
+    ::waitpid(child, &status, 0);
+    good = good && WIFEXITED(status) && WEXITSTATUS(status) == 0;
+  }
+  if (!good)
+    fail("a process of list " + std::to_string(program.seed) + " failed");
+  return size_t(program.devices) * kSteps * program.operations.size();
+}
+
+/// What goes wrong is said, and ends in time.
+int mistakes(const Sums &sums) {
+  using Clock = std::chrono::steady_clock;
+  RandomProgram two{2, 1, 1, {}};
+  int found = 0;
+  for (const char *mistake : {"sizes", "absent"}) {
+    std::vector<std::unique_ptr<QueuedDevice>> gpus;
+    std::vector<DirectMember> members;
+    for (uint32_t d = 0; d < 2; ++d) {
+      gpus.push_back(makeGpu(d, sums));
+      members.push_back({d, gpus.back().get()});
+    }
+    auto group = makeSoloGroup();
+    auto direct = must(connectNccl(members, *group, optionsOf(two, sums, mistake)));
+    std::vector<std::unique_ptr<Blocking>> ends;
+    for (uint32_t d = 0; d < 2; ++d) {
+      ends.push_back(std::make_unique<Blocking>(*gpus[d], std::move(direct[d]), 1));
+      ends.back()->device = d;
+    }
+    const bool sizes = !std::strcmp(mistake, "sizes");
+    std::vector<std::byte> data(1 << 20);
+    Status sent, received;
+    const auto begin = Clock::now();
+    std::thread sender([&] {
+      if (sizes)
+        sent = ends[0]->send({0, 0}, 1, data.data(), data.size());
+    });
+    std::thread receiver([&] { received = ends[1]->receive({0, 0}, 0, data.data(), data.size() / 2); });
+    std::thread aborter([&] {
+      std::this_thread::sleep_for(std::chrono::milliseconds(sizes ? 2000 : 200));
+      for (auto &end : ends)
+        end->abort(userError("enough"));
+    });
+    for (std::thread *thread : {&sender, &receiver, &aborter})
+      thread->join();
+    const double seconds = std::chrono::duration<double>(Clock::now() - begin).count();
+    // Who is aborted learns it from the next call at the latest: what stood on the stream has ended.
+    if (received.succeeded())
+      received = ends[1]->receive({1, 0}, 0, data.data(), 8);
+    if (received.succeeded() || seconds > 10)
+      fail(std::string("no error: ") + mistake);
+    ++found;
+  }
+  return found;
+}
+
+} // namespace
+
+int main(int argc, char **argv) {
+  uint32_t devices = 0, lists = 12;
+  uint64_t first = 1;
+  bool processes = false;
+  for (int i = 1; i < argc; ++i) {
+    const std::string word = argv[i];
+    if (word == "--processes")
+      processes = true;
+    else if (i + 1 < argc && word == "--devices")
+      devices = uint32_t(std::atoi(argv[++i]));
+    else if (i + 1 < argc && word == "--lists")
+      lists = uint32_t(std::atoi(argv[++i]));
+    else if (i + 1 < argc && word == "--first")
+      first = uint64_t(std::atoll(argv[++i]));
+    else
+      return std::printf("direct-conformance [--devices N] [--lists N] [--first SEED] [--processes]\n"), 2;
+  }
+  ::setenv("ZORSE_EMULATOR_DEVICES", "8", 0);
+  const std::string folder = (std::filesystem::temp_directory_path() / ("zorse-direct-" + std::to_string(::getpid()))).string();
+  const Sums sums = compileSums(folder);
+  size_t equal = 0, mistaken = 0;
+  for (uint64_t seed = first; seed < first + lists; ++seed) {
+    const uint32_t count = devices ? devices : 2 + uint32_t(seed % 5);
+    const RandomProgram program = listOf(seed, count, 30, seed % 4 == 0 ? 300000 : 20000);
+    equal += processes ? inProcesses(program, sums, folder + "/" + std::to_string(seed)) : inThreads(program, sums);
+  }
+  if (!processes)
+    mistaken = size_t(mistakes(sums));
+  std::error_code ignored;
+  std::filesystem::remove_all(folder, ignored);
+  std::printf("%zu operations of %u random lists on 2 to 6 GPUs, %s: equal to the bit", equal, lists,
+              processes ? "each a process" : "all in one process");
+  if (!processes)
+    std::printf("; %zu of 2 mistakes said", mistaken);
+  std::printf("\n");
+  return 0;
+}

@@ -1,0 +1,358 @@
+// What goes directly from GPU to GPU: programs of random plans are right, and every mistake that can be made in them is found; launches in orders
+// that do not fit each other by a finding of their own.
+#include "ProgramCases.h"
+
+#include "Interpreter.h"
+
+#include "zorse/Bundle/BundleWriter.h"
+#include "zorse/Conversion/ExecConversion.h"
+
+#include "mlir/IR/BuiltinOps.h"
+#include "mlir/IR/MLIRContext.h"
+#include "mlir/Parser/Parser.h"
+#include "llvm/Support/raw_ostream.h"
+
+#include <algorithm>
+#include <map>
+
+using namespace zorse;
+using namespace zorse::test;
+
+namespace {
+
+/// All devices reach transports by way of their hosts; some of them exchange directly, in one group or two.
+ProgramCase makeDirectCase(int seed, bool copies = true) {
+  SyntheticOptions options;
+  options.units = 2 + seed % 5;
+  options.tied = seed % 2;
+  options.copies = copies && seed % 3 == 0;
+  options.sumTerms = 2 + uint32_t(seed % 3);
+  options.seed = uint32_t(seed);
+  ProgramCase made;
+  made.model = makeModel(options);
+  static const int64_t batches[] = {7, 8, 13, 32};
+  made.plan = step::randomPlan(made.model.summary, batches[seed % 4], 2 + seed * 7 % 5, seed);
+  for (size_t d = 0; d < made.plan.devices.size(); ++d) {
+    step::PlanDevice &device = made.plan.devices[d];
+    device.staged = true;
+    device.direct = seed % 4 == 3 && d == 0 ? -1 : seed % 4 == 2 ? int32_t(d % 2) : 0;
+    made.options.staged.push_back(true);
+    made.options.direct.push_back(device.direct);
+  }
+  std::string error;
+  step::ExpandOptions expand;
+  expand.bodies = &made.model.bodies;
+  expand.directChunk = seed % 2 ? 512 : 4 << 20;
+  auto graph = step::expandPlan(made.model.summary, made.plan, error, expand);
+  EXPECT_TRUE(graph) << error;
+  for (uint32_t device = 0; graph && device < made.plan.devices.size(); ++device)
+    made.programs.push_back(*step::writeProgram(*graph, device, made.model.bodies, error));
+  auto view = verify::readPlanView(step::writePlan(made.plan, made.model.summary), error);
+  EXPECT_TRUE(view) << error;
+  made.view = *view;
+  return made;
+}
+
+bool isDirect(const bundle::Program &program, const bundle::Entry &entry) { return program.queues(int(entry.queue())).kind() == bundle::DIRECT; }
+
+/// Places of what a device launches.
+std::vector<int> launchesOf(const bundle::Program &program) {
+  std::vector<int> places;
+  for (int e = 0; e < program.entries_size(); ++e)
+    if (isDirect(program, program.entries(e)))
+      places.push_back(e);
+  return places;
+}
+
+bundle::Entry *pickDirect(Programs &programs, Random &random, const std::function<bool(const bundle::Entry &)> &wanted) {
+  std::vector<bundle::Entry *> found;
+  for (bundle::Program &program : programs)
+    for (bundle::Entry &entry : *program.mutable_entries())
+      if (isDirect(program, entry) && wanted(entry))
+        found.push_back(&entry);
+  return found.empty() ? nullptr : found[random() % found.size()];
+}
+
+/// Whether devices that launch in these orders, each the next when all of a launch's devices have come to it, come to the end.
+bool ends(const Programs &programs) {
+  std::vector<std::vector<uint32_t>> order(programs.size());
+  std::map<uint32_t, std::vector<size_t>> members;
+  for (size_t d = 0; d < programs.size(); ++d)
+    for (int e : launchesOf(programs[d])) {
+      order[d].push_back(programs[d].entries(e).id());
+      members[programs[d].entries(e).id()].push_back(d);
+    }
+  std::vector<size_t> at(programs.size(), 0);
+  for (bool moved = true; moved;) {
+    moved = false;
+    for (const auto &[id, devices] : members)
+      if (std::all_of(devices.begin(), devices.end(), [&, id = id](size_t d) { return at[d] < order[d].size() && order[d][at[d]] == id; })) {
+        for (size_t d : devices)
+          ++at[d];
+        moved = true;
+      }
+  }
+  for (size_t d = 0; d < programs.size(); ++d)
+    if (at[d] < order[d].size())
+      return false;
+  return true;
+}
+
+const std::vector<Mistake> &mistakes() {
+  using bundle::Entry;
+  static const std::vector<Mistake> all = {
+      {"an image in the host's memory for a direct transfer",
+       [](const ProgramCase &, Programs &p, Random &r) {
+         for (bundle::Program &program : p)
+           for (int a = 0; a < program.arenas_size(); ++a)
+             if (program.arenas(a).kind() != bundle::DEVICE)
+               if (Entry *entry = pickDirect(p, r, [](const Entry &e) { return e.has_send() && e.send().region().bytes() > 0; })) {
+                 entry->mutable_send()->mutable_region()->set_arena(uint32_t(a));
+                 entry->mutable_send()->mutable_region()->set_offset(0);
+                 return true;
+               }
+         return false;
+       }},
+      {"another number of elements in a round, on one device",
+       [](const ProgramCase &, Programs &p, Random &r) {
+         Entry *entry = pickDirect(p, r, [](const Entry &e) { return e.has_reduce_scatter() && e.reduce_scatter().contributors_size() > 1; });
+         if (entry)
+           entry->mutable_reduce_scatter()->set_chunk(entry->reduce_scatter().chunk() + 128);
+         return entry != nullptr;
+       }},
+      {"no memory for terms",
+       [](const ProgramCase &, Programs &p, Random &r) {
+         Entry *entry = pickDirect(p, r, [](const Entry &e) { return e.reduce_scatter().parts().bytes() > 0; });
+         if (entry)
+           entry->mutable_reduce_scatter()->clear_parts();
+         return entry != nullptr;
+       }},
+      {"less memory for terms of the sums",
+       [](const ProgramCase &, Programs &p, Random &r) {
+         Entry *entry = pickDirect(p, r, [](const Entry &e) { return e.all_reduce().parts().bytes() > 0; });
+         if (entry)
+           entry->mutable_all_reduce()->mutable_parts()->set_bytes(entry->all_reduce().parts().bytes() - 128);
+         return entry != nullptr;
+       }},
+      {"terms that arrive in what is summed",
+       [](const ProgramCase &, Programs &p, Random &r) {
+         Entry *entry =
+             pickDirect(p, r, [](const Entry &e) { return e.reduce_scatter().parts().bytes() > 0 && e.reduce_scatter().full().bytes() > 0; });
+         if (entry)
+           entry->mutable_reduce_scatter()->mutable_parts()->set_offset(entry->reduce_scatter().full().offset());
+         return entry != nullptr;
+       }},
+      {"terms that arrive in memory which somebody else needs", // the first bytes of an arena hold state or scalars
+       [](const ProgramCase &, Programs &p, Random &r) {
+         Entry *entry = pickDirect(p, r, [](const Entry &e) { return e.all_reduce().parts().bytes() > 0 && e.all_reduce().parts().offset() > 0; });
+         if (!entry)
+           return false;
+         bundle::Region *parts = entry->mutable_all_reduce()->mutable_parts();
+         for (const bundle::Program &program : p)
+           for (const bundle::Entry &other : program.entries())
+             if (&other == entry && program.state_size() > 0) {
+               parts->set_offset(program.state(0).region().offset() / 64 * 64);
+               return true;
+             }
+         return false;
+       }},
+      {"one half of a transfer by way of the host",
+       [](const ProgramCase &, Programs &p, Random &r) {
+         for (bundle::Program &program : p)
+           for (Entry &entry : *program.mutable_entries())
+             if (isDirect(program, entry) && (entry.has_send() || entry.has_receive()) && r() % 2) {
+               program.add_queues()->set_kind(entry.has_send() ? bundle::SEND_QUEUE : bundle::RECEIVE_QUEUE);
+               program.mutable_queues(program.queues_size() - 1)->set_id(9);
+               entry.set_queue(uint32_t(program.queues_size() - 1));
+               return true;
+             }
+         return false;
+       }},
+      {"a second queue of launches",
+       [](const ProgramCase &, Programs &p, Random &r) {
+         bundle::Program &program = p[r() % p.size()];
+         const std::vector<int> places = launchesOf(program);
+         if (places.size() < 2)
+           return false;
+         program.add_queues()->set_kind(bundle::DIRECT);
+         program.mutable_queues(program.queues_size() - 1)->set_id(1);
+         program.mutable_entries(places.back())->set_queue(uint32_t(program.queues_size() - 1));
+         return true;
+       }},
+      {"a task on the queue of launches",
+       [](const ProgramCase &, Programs &p, Random &r) {
+         bundle::Program &program = p[r() % p.size()];
+         const std::vector<int> places = launchesOf(program);
+         if (places.empty())
+           return false;
+         for (Entry &entry : *program.mutable_entries())
+           if (entry.has_compute()) {
+             entry.set_queue(program.entries(places[0]).queue());
+             return true;
+           }
+         return false;
+       }},
+      {"one wait less before a launch",
+       [](const ProgramCase &, Programs &p, Random &r) {
+         Entry *entry = pickDirect(p, r, [](const Entry &e) { return e.waits_size() > 0; });
+         if (entry)
+           entry->mutable_waits()->DeleteSubrange(int(r() % uint32_t(entry->waits_size())), 1);
+         return entry != nullptr;
+       }},
+  };
+  return all;
+}
+
+} // namespace
+
+TEST(Direct, EveryMistakeIsFound) {
+  int changed = 0, found = 0, direct = 0;
+  for (int seed = 0; seed < 100; ++seed) {
+    const ProgramCase c = makeDirectCase(seed);
+    for (const verify::Finding &finding : check(c, c.programs))
+      ADD_FAILURE() << "seed " << seed << ": " << verify::toString(finding, c.view);
+    for (const bundle::Program &program : c.programs)
+      direct += int(launchesOf(program).size());
+    for (size_t m = 0; m < mistakes().size(); ++m) {
+      Random random(uint32_t(seed * 100 + int(m)));
+      Programs programs = c.programs;
+      if (!mistakes()[m].apply(c, programs, random))
+        continue;
+      ++changed;
+      const bool seen = !check(c, programs).empty();
+      found += seen;
+      EXPECT_TRUE(seen) << "seed " << seed << ": " << mistakes()[m].name << " is not found";
+    }
+  }
+  printf("%d direct halves, %d of %d mistakes found\n", direct, found, changed);
+  EXPECT_GE(changed, 450);
+}
+
+// Devices that are not of one group do not exchange directly, whatever programs say.
+TEST(Direct, OnlyInsideAGroup) {
+  ProgramCase c = makeDirectCase(4);
+  ASSERT_TRUE(check(c, c.programs).empty());
+  c.options.direct.back() = 7;
+  const auto findings = check(c, c.programs);
+  ASSERT_FALSE(findings.empty());
+  EXPECT_EQ(findings[0].code, verify::Code::Reach) << findings[0].message;
+  c.options.direct.clear();
+  EXPECT_FALSE(check(c, c.programs).empty());
+}
+
+// Programs with direct transfers do what the model does, and no copy between device and host is left where all are direct.
+TEST(Direct, ComputesTheSame) {
+  for (int seed = 0; seed < 40; ++seed) {
+    const ProgramCase c = makeDirectCase(seed, /*copies=*/false); // the interpreter knows no half types
+    const interpret::Steps steps = "ETT";
+    const auto expected = interpret::reference(c.model.summary, c.model.bodies, c.plan.batch, c.plan.schedule.splitBackward, steps);
+    const auto harm = interpret::findHarm(c.model.summary, c.model.bodies, c.programs, expected, steps, 5, uint32_t(seed));
+    EXPECT_FALSE(harm.harmful) << "seed " << seed << ": " << harm.what;
+    if (seed % 4 < 2)
+      for (const bundle::Program &program : c.programs)
+        for (const bundle::Arena &arena : program.arenas())
+          EXPECT_EQ(arena.kind(), bundle::DEVICE) << "seed " << seed;
+  }
+}
+
+// Launches of one device in another order: rejected always, and where devices then wait for each other for ever, by the finding that says so.
+TEST(Direct, LaunchOrdersThatDoNotFitAreFound) {
+  int mutants = 0, rejected = 0, stuck = 0, said = 0;
+  for (int seed = 0; seed < 120; ++seed) {
+    const ProgramCase c = makeDirectCase(seed);
+    Random random{uint32_t(seed)};
+    for (int attempt = 0; attempt < 12; ++attempt) {
+      Programs programs = c.programs;
+      bundle::Program &program = programs[random() % programs.size()];
+      const std::vector<int> places = launchesOf(program);
+      if (places.size() < 2)
+        continue;
+      // Two neighbours or any two; ids go with them, or stay where they are.
+      const size_t first = random() % (places.size() - 1);
+      const size_t second = attempt % 3 ? first + 1 : first + 1 + random() % (places.size() - 1 - first);
+      bundle::Entry *a = program.mutable_entries(places[first]), *b = program.mutable_entries(places[second]);
+      const uint32_t one = a->id(), other = b->id();
+      a->Swap(b);
+      if (attempt % 2) {
+        a->set_id(one);
+        b->set_id(other);
+      }
+      ++mutants;
+      const auto findings = check(c, programs);
+      rejected += !findings.empty();
+      EXPECT_FALSE(findings.empty()) << "seed " << seed << ", attempt " << attempt << ": launches " << one << " and " << other << " of "
+                                     << program.device_name() << " exchanged";
+      if (ends(programs))
+        continue;
+      ++stuck;
+      const bool launch =
+          std::any_of(findings.begin(), findings.end(), [](const verify::Finding &finding) { return finding.code == verify::Code::Launch; });
+      said += launch;
+      EXPECT_TRUE(launch) << "seed " << seed << ", attempt " << attempt << ": " << (findings.empty() ? "" : findings[0].message);
+    }
+  }
+  printf("%d of %d exchanged launches rejected; %d of %d that never end by their order\n", rejected, mutants, said, stuck);
+  EXPECT_GE(mutants, 500);
+  EXPECT_GE(stuck, 150);
+}
+
+// All launches of one device one place later, the last first.
+TEST(Direct, RotatedLaunchesAreFound) {
+  int circles = 0, said = 0;
+  for (int seed = 0; seed < 200 && circles < 30; ++seed) {
+    const ProgramCase c = makeDirectCase(seed);
+    for (size_t d = 0; d < c.programs.size(); ++d) { // rotate the launches of one device
+      Programs programs = c.programs;
+      bundle::Program &program = programs[d];
+      const std::vector<int> places = launchesOf(program);
+      for (size_t i = 0; i + 1 < places.size(); ++i)
+        program.mutable_entries(places[i])->Swap(program.mutable_entries(places[i + 1]));
+      if (places.size() < 2 || ends(programs))
+        continue;
+      ++circles;
+      const auto findings = check(c, programs);
+      said += std::any_of(findings.begin(), findings.end(), [](const verify::Finding &finding) { return finding.code == verify::Code::Launch; });
+    }
+  }
+  EXPECT_GE(circles, 10);
+  EXPECT_EQ(said, circles);
+}
+
+// Times and peaks of memory are found without entries, too.
+TEST(Direct, IsTimedAlikeWithoutEntries) {
+  for (int seed = 0; seed < 40; ++seed) {
+    const ProgramCase c = makeDirectCase(seed);
+    std::string error;
+    step::ExpandOptions lean;
+    lean.bodies = &c.model.bodies;
+    auto full = step::expandPlan(c.model.summary, c.plan, error, lean);
+    lean.timeOnly = true;
+    auto times = step::expandPlan(c.model.summary, c.plan, error, lean);
+    ASSERT_TRUE(full && times) << error;
+    EXPECT_EQ(full->stepTime, times->stepTime) << "seed " << seed;
+    for (size_t d = 0; d < c.plan.devices.size(); ++d)
+      EXPECT_EQ(full->devices[d].memory.least, times->devices[d].memory.least) << "seed " << seed << ", device " << d;
+  }
+}
+
+// What is direct survives as text.
+TEST(Direct, IsTheSameAsText) {
+  for (int seed = 0; seed < 6; ++seed) {
+    const ProgramCase c = makeDirectCase(seed);
+    conversion::ExecNames names;
+    for (const step::PlanDevice &device : c.plan.devices)
+      names.devices.push_back(device.name);
+    for (const bundle::Program &program : c.programs) {
+      mlir::MLIRContext context(mlir::MLIRContext::Threading::DISABLED);
+      auto module = conversion::programToExec(&context, program, names);
+      ASSERT_TRUE(mlir::succeeded(module));
+      std::string text;
+      llvm::raw_string_ostream(text) << **module;
+      auto parsed = mlir::parseSourceString<mlir::ModuleOp>(text, &context);
+      ASSERT_TRUE(parsed);
+      auto again = conversion::execToProgram(*parsed);
+      ASSERT_TRUE(mlir::succeeded(again));
+      EXPECT_EQ(bundle::serialize(*again), bundle::serialize(program));
+    }
+  }
+}

@@ -1,0 +1,51 @@
+#include "DirectTransfers.h"
+
+#include "zorse/runtime/DirectTransport.h"
+
+#include <algorithm>
+#include <cstdio>
+
+using namespace zorse;
+using namespace zorse::run;
+using namespace zorse::runtime;
+
+void zorse::run::chooseTransfers(const Options &options, Bundle &bundle, const std::vector<RankFacts> &facts, bool speaks) {
+  if (bundle.staged.empty())
+    return;
+  const std::string why = options.staged ? "" : whyNotDirect(bundle, facts);
+  if (why.empty() && !options.staged) {
+    if (speaks && !options.quiet)
+      printf("%s\n", describeDirect(bundle, facts).c_str());
+    return;
+  }
+  if (speaks && !why.empty())
+    fprintf(stderr, "warning: GPUs exchange by way of the host: %s; %s\n", why.c_str(), stagedCost(bundle).c_str());
+  else if (speaks && !options.quiet)
+    printf("GPUs exchange by way of the host, as --staged says; %s\n", stagedCost(bundle).c_str());
+  bundle.useStaged();
+}
+
+Status zorse::run::connectDirectly(const Bundle &bundle, std::vector<LocalDevice> &devices, Group &group, double seconds) {
+  if (bundle.staged.empty())
+    return Status::success();
+  DirectOptions options;
+  options.plan = directPlan(bundle);
+  options.sums = directSums(bundle.summary);
+  options.connectSeconds = seconds;
+  for (const BundleDevice &device : bundle.devices)
+    options.names.push_back(device.name);
+  std::vector<DirectMember> members;
+  std::vector<LocalDevice *> of;
+  for (LocalDevice &local : devices)
+    if (std::any_of(options.plan.groups.begin(), options.plan.groups.end(),
+                    [&](const std::vector<uint32_t> &together) { return std::binary_search(together.begin(), together.end(), local.index); })) {
+      members.push_back({local.index, local.device.get()});
+      of.push_back(&local);
+    }
+  Result<std::vector<std::unique_ptr<DirectTransport>>> made = connectNccl(members, group, options);
+  if (made.failed())
+    return made.error();
+  for (size_t i = 0; i < of.size(); ++i)
+    of[i]->direct = std::move((*made)[i]);
+  return Status::success();
+}
