@@ -3,6 +3,7 @@
 //
 //   ZORSE_EMULATOR_CHECK=1      watch every access of kernels
 //   ZORSE_EMULATOR_DEVICES=n    so many GPUs, default 1
+//   ZORSE_EMULATOR_PACE=rate    streams have threads whose work takes its bytes at this many bytes a second
 //   ZORSE_EMULATOR_DELAYS=seed  streams have threads that sleep at random, up to 2 ms; default: work is done when it is put on a stream
 #include "HostCode.h"
 #include "StandIn.h"
@@ -120,6 +121,8 @@ extern "C" {
 int cuInit(unsigned) {
   if (const char *seed = std::getenv("ZORSE_EMULATOR_DELAYS"))
     runAtRandom(uint64_t(std::atoll(seed)), 2e-3);
+  if (const char *rate = std::getenv("ZORSE_EMULATOR_PACE"))
+    runAtPace(std::atof(rate));
   return 0;
 }
 int cuDriverGetVersion(int *version) { return *version = 13000, 0; }

@@ -47,7 +47,8 @@ struct Watch {
   std::map<uintptr_t, Bytes> memory; ///< by the first of its bytes; up to the next entry
   uint64_t seed = 0;
   double most = 0;
-  bool random = false;
+  double pace = 0; ///< seconds a byte
+  bool threads = false;
   Mutation mutation = Mutation::None;
   uint64_t mutated = 0, counted[4] = {};
   std::vector<Stream *> streams;
@@ -180,7 +181,7 @@ Stream *zorse::emulator::makeStream() {
   auto *made = new Stream;
   made->actor = all.actors++;
   made->random.seed(all.seed * 7919 + made->actor);
-  if (all.random)
+  if (all.threads)
     made->thread = std::thread([made] { made->run(); });
   all.streams.push_back(made);
   return made;
@@ -234,6 +235,17 @@ std::string zorse::emulator::put(Stream *stream, const std::string &what, const 
   ++stream->clock[stream->actor];
   for (const Access &access : accesses)
     add(check(stream->actor, stream->clock, what, access));
+  if (all.pace > 0) {
+    double seconds = 0;
+    for (const Access &access : accesses)
+      seconds += double(access.end - access.begin) * all.pace;
+    run = [seconds, work = std::move(run)] {
+      const auto end = std::chrono::steady_clock::now() + std::chrono::duration<double>(seconds);
+      std::string finding = work();
+      std::this_thread::sleep_until(end);
+      return finding;
+    };
+  }
   add(stream->give(lock, std::move(run)));
   return found;
 }
@@ -343,9 +355,15 @@ void zorse::emulator::runApart(Stream *stream) {
 
 void zorse::emulator::runAtRandom(uint64_t seed, double most) {
   std::lock_guard<std::mutex> lock(watch().mutex);
-  watch().random = true;
+  watch().threads = true;
   watch().seed = seed;
   watch().most = most;
+}
+
+void zorse::emulator::runAtPace(double bytesPerSecond) {
+  std::lock_guard<std::mutex> lock(watch().mutex);
+  watch().threads = true;
+  watch().pace = 1 / bytesPerSecond;
 }
 
 void zorse::emulator::mutate(Mutation mutation, uint64_t index) {

@@ -4,7 +4,7 @@
 // them a write, must be ordered by streams, events and what host threads waited for (vector clocks; M. Mattern, Virtual Time and Global States,
 // 1989). So a missing event is found in every run, whatever ran first.
 //
-// Streams do their work when it is put on them, or, after runAtRandom, in threads of their own that dawdle.
+// Streams do their work when it is put on them, or, after runAtRandom or runAtPace, in threads of their own that dawdle.
 #pragma once
 
 #include <cstdint>
@@ -52,6 +52,9 @@ std::string forget(uintptr_t begin, uintptr_t end);
 void runApart(Stream *stream);
 /// Streams made later have threads that sleep at random before their work. \param most  seconds
 void runAtRandom(uint64_t seed, double most);
+/// Streams made later have threads whose work takes at least as long as its bytes at this rate: a clock that does not depend on how fast the machine
+/// emulates, where that is slower than the machine.
+void runAtPace(double bytesPerSecond);
 /// \param index  of the calls of that sort, from 0
 void mutate(Mutation mutation, uint64_t index);
 /// How many calls of a sort there were.
