@@ -1,5 +1,8 @@
 #include "Grid.h"
 
+#include "SharedBanks.h"
+#include "WarpOperations.h"
+
 #include <algorithm>
 #include <csetjmp>
 #include <cstring>
@@ -72,15 +75,30 @@ struct Thread {
   std::unique_ptr<char[]> stack;
   State state = State::Done;
   uint32_t site = 0;
-  // Of a warp operation: kind ('x' exchange, 'b' ballot), operand, result.
+  // Of a warp operation: kind ('x' exchange, 'b' ballot, 's' barrier, 'm' and 'h' products of bf16 and f16, 'l' and 't' ldmatrix, as rows lie and
+  // transposed), operands, result.
   char kind = 0;
   uint32_t value = 0, argument = 0, result = 0;
+  MultiplyOperands factors = {};
+  FourRegisters four = {};
+  uintptr_t row = 0;
+
+  /// cp.async: `size` bytes of `bytes` are copied, the others are 0.
+  struct Copy {
+    uintptr_t to, from;
+    uint32_t bytes, size, group;
+  };
+  std::vector<Copy> copies; ///< under way
+  uint32_t group = 0;       ///< commits so far
 };
 
 /// Who touched a few bytes last.
 struct Touched {
   uint32_t writer = 0, writerEpoch = 0, reader = 0, readerEpoch = 0; ///< thread of the grid + 1; 0: nobody
-  bool severalReaders = false;
+  uint32_t writerTurn = 0, readerTurn = 0;                           ///< barriers that their warps had passed
+  bool severalReaders = false;                                       ///< of the reader's warp, since its last barrier
+  bool severalWarps = false;                                         ///< read it, since the block's last barrier
+  bool isPending = false;                                            ///< a copy is on its way there
 };
 
 /// When a thread stood at a counter or a fence.
@@ -95,8 +113,13 @@ struct Grid {
   uint32_t epoch = 0;             ///< barriers passed in this block
   std::vector<Thread> threads;
   Context scheduler;
-  std::vector<char> shared;
-  std::map<uintptr_t, Touched> touched; ///< by address
+  struct alignas(128) Line {
+    char bytes[128];
+  };
+  std::vector<Line> shared;
+  std::vector<Touched> touchedShared;   ///< by byte of shared memory
+  std::map<uintptr_t, Touched> touched; ///< of other memory, by address
+  std::vector<uint32_t> turns;          ///< by warp of this block: barriers of the warp that it has passed
   // Of common memory: a block that has counted itself has given what it stored before; one that came later has it behind its fence.
   std::map<uintptr_t, std::map<uint32_t, Moment>> given; ///< by counter and block
   std::map<uint32_t, uint32_t> fences;                   ///< of this block: by thread, the epoch of its last fence
@@ -120,6 +143,7 @@ struct Grid {
   std::map<std::tuple<uint32_t, uint32_t, uint32_t>, std::vector<std::pair<uintptr_t, uint32_t>>> together;
   std::map<std::pair<uint32_t, uint32_t>, uint32_t> visits; ///< by thread and site
   std::set<uintptr_t> read, written;                        ///< sectors
+  std::map<std::tuple<uint32_t, uint32_t, uint32_t>, std::vector<SharedAccess>> togetherShared;
 
   void note(uintptr_t address, uint32_t bytes, bool writes, uint32_t site) {
     together[{thread / 32, site, visits[{thread, site}]++}].push_back({address, bytes});
@@ -127,7 +151,17 @@ struct Grid {
       (writes ? written : read).insert(sector);
   }
 
+  void noteShared(uintptr_t address, uint32_t bytes, uint32_t site) {
+    togetherShared[{thread / 32, site, visits[{thread, site}]++}].push_back({thread % 32, uint32_t(address - sharedBegin()), bytes});
+  }
+
   void countBlock() {
+    for (const auto &[key, request] : togetherShared) {
+      const Wavefronts wavefronts = wavefrontsOf(request);
+      traffic->sharedWavefronts += wavefronts.taken;
+      traffic->leastWavefronts += wavefronts.least;
+    }
+    togetherShared.clear();
     for (auto &[key, accesses] : together) {
       std::sort(accesses.begin(), accesses.end());
       uintptr_t end = 0, sectorsEnd = 0;
@@ -155,10 +189,9 @@ struct Grid {
                        (site < kernel->sites->size() ? (*kernel->sites)[site] : "?"));
   }
 
-  bool inShared(uintptr_t address) const {
-    const auto begin = reinterpret_cast<uintptr_t>(shared.data());
-    return address >= begin && address < begin + shared.size();
-  }
+  uintptr_t sharedBegin() const { return reinterpret_cast<uintptr_t>(shared.data()); }
+  uint64_t sharedBytes() const { return kernel->sharedBytes + launch->sharedBytes; }
+  bool inShared(uintptr_t address) const { return address >= sharedBegin() && address < sharedBegin() + shared.size() * sizeof(Line); }
 
   /// Whether the access may happen.
   bool access(uintptr_t address, uint32_t bytes, uint32_t alignment, bool writes, uint32_t site) {
@@ -168,7 +201,7 @@ struct Grid {
            std::to_string(bytes) + " bytes at an address that is " + std::to_string(address % alignment) + " off " + std::to_string(alignment));
     bool isShared = inShared(address), isCommon = false;
     if (isShared) {
-      if (end > reinterpret_cast<uintptr_t>(shared.data()) + kernel->sharedBytes)
+      if (end > sharedBegin() + sharedBytes())
         return find("out of bounds", site, "shared memory"), false;
     } else {
       auto holds = [&](const Range &range) { return address >= range.begin && end <= range.end && (range.writable || !writes); };
@@ -186,35 +219,81 @@ struct Grid {
         return false;
       }
     }
-    if (traffic && !isShared)
-      note(address, bytes, writes, site);
+    if (traffic)
+      isShared ? noteShared(address, bytes, site) : note(address, bytes, writes, site);
     // Two threads, one of which writes, that no barrier orders.
     const uint32_t me = block * launch->threads + thread + 1;
-    auto unordered = [&](uint32_t other, uint32_t otherEpoch) {
+    const uint32_t turn = turns[thread / 32];
+    auto unordered = [&](uint32_t other, uint32_t otherEpoch, uint32_t otherTurn) {
       if (!other || other == me)
         return false;
       const uint32_t otherBlock = (other - 1) / launch->threads;
-      return otherBlock == block ? otherEpoch == epoch : !isCommon || !isGiven(other, otherBlock, otherEpoch, me);
+      if (otherBlock == block)
+        return otherEpoch == epoch && (!isOfWarp(other, me) || otherTurn == turn);
+      return !isCommon || !isGiven(other, otherBlock, otherEpoch, me);
     };
     const uint32_t step = bytes >= 4 ? 4 : bytes;
     for (uintptr_t at = address; at < end; at += step) {
-      Touched &t = touched[at];
+      Touched &t = touchedAt(at, isShared);
+      if (t.isPending)
+        find("race", site, "touches what a copy has not brought yet");
       if (isShared && !writes && !t.writer)
         find("not written", site, "reads shared memory that nothing has written");
       if (isCommon && !writes && !t.writer)
         find("not written", site, "reads common memory that nothing has written in this launch");
-      if (unordered(t.writer, t.writerEpoch))
+      if (unordered(t.writer, t.writerEpoch, t.writerTurn))
         find("race", site, writes ? "writes what another thread writes" : "reads what another thread writes");
-      if (writes && (unordered(t.reader, t.readerEpoch) || (t.severalReaders && t.readerEpoch == epoch)))
+      const bool isRead = t.reader && t.readerEpoch == epoch, ofWarp = isRead && isOfWarp(t.reader, me);
+      if (writes && (unordered(t.reader, t.readerEpoch, t.readerTurn) || (isRead && t.severalWarps) ||
+                     (ofWarp && t.severalReaders && t.readerTurn == turn)))
         find("race", site, "writes what another thread reads");
       if (writes) {
-        t.writer = me, t.writerEpoch = epoch;
+        t.writer = me, t.writerEpoch = epoch, t.writerTurn = turn;
       } else {
-        t.severalReaders = (t.severalReaders && t.readerEpoch == epoch) || (t.reader && t.reader != me && t.readerEpoch == epoch);
-        t.reader = me, t.readerEpoch = epoch;
+        t.severalWarps = isRead && (t.severalWarps || !ofWarp);
+        t.severalReaders = ofWarp && t.readerTurn == turn && (t.severalReaders || t.reader != me);
+        t.reader = me, t.readerEpoch = epoch, t.readerTurn = turn;
       }
     }
     return true;
+  }
+
+  static bool isOfWarp(uint32_t other, uint32_t me) { return (other - 1) / 32 == (me - 1) / 32; }
+  Touched &touchedAt(uintptr_t address, bool isShared) { return isShared ? touchedShared[address - sharedBegin()] : touched[address]; }
+
+  // ---- Copies that a thread does not wait for.
+
+  void beginCopy(uintptr_t to, uintptr_t from, uint32_t bytes, uint32_t size, uint32_t site) {
+    Thread &self = threads[thread];
+    if (kernel->checked) {
+      if (!inShared(to))
+        return find("out of bounds", site, "copies to what is not shared memory");
+      if (!access(to, bytes, bytes, true, site) || (size > 0 && !access(from, size, bytes, false, site)))
+        return;
+      for (uint32_t i = 0; i < bytes; i += 4)
+        touchedAt(to + i, true).isPending = true;
+    }
+    std::memset(reinterpret_cast<void *>(to), 0xff, bytes);
+    self.copies.push_back({to, from, bytes, size, self.group});
+  }
+
+  /// What the thread committed before its last `groups` commits lands.
+  void waitForCopies(uint32_t groups) {
+    Thread &self = threads[thread];
+    const uint32_t me = block * launch->threads + thread + 1;
+    auto lands = [&](const Thread::Copy &copy) { return copy.group + groups < self.group; };
+    for (const Thread::Copy &copy : self.copies) {
+      if (!lands(copy))
+        continue;
+      std::memset(reinterpret_cast<void *>(copy.to), 0, copy.bytes);
+      std::memcpy(reinterpret_cast<void *>(copy.to), reinterpret_cast<const void *>(copy.from), copy.size);
+      for (uint32_t i = 0; kernel->checked && i < copy.bytes; i += 4) {
+        Touched &t = touchedAt(copy.to + i, true);
+        t = Touched();
+        t.writer = me, t.writerEpoch = epoch, t.writerTurn = turns[thread / 32];
+      }
+    }
+    self.copies.erase(std::remove_if(self.copies.begin(), self.copies.end(), lands), self.copies.end());
   }
 
   /// Whether what a thread of another block did in common memory lies before what thread `me` does now.
@@ -257,13 +336,57 @@ struct Grid {
   /// All of a warp's threads are at one operation: they exchange.
   void warpOperation(uint32_t first) {
     Thread *warp = &threads[first];
+    switch (warp[0].kind) {
+    case 's':
+      ++turns[first / 32];
+      break;
+    case 'm':
+    case 'h':
+      multiply(warp);
+      break;
+    case 'l':
+    case 't':
+      loadMatrices(first);
+      break;
+    default:
+      exchange(warp);
+    }
+    for (uint32_t lane = 0; lane < 32; ++lane)
+      warp[lane].state = State::Ready;
+  }
+
+  static void multiply(Thread *warp) {
+    std::array<MultiplyOperands, 32> operands;
+    std::array<FourRegisters, 32> results;
+    for (size_t lane = 0; lane < 32; ++lane)
+      operands[lane] = warp[lane].factors;
+    multiplyMatrices(operands, warp[0].kind == 'h', results);
+    for (size_t lane = 0; lane < 32; ++lane)
+      warp[lane].four = results[lane];
+  }
+
+  void loadMatrices(uint32_t first) {
+    std::array<std::array<uint16_t, 8>, 32> rows = {};
+    std::array<FourRegisters, 32> results;
+    for (uint32_t lane = 0; lane < 32; ++lane) {
+      const Thread &from = threads[first + lane];
+      thread = first + lane;
+      if (!kernel->checked || (inShared(from.row) && access(from.row, 16, 16, false, from.site)))
+        std::memcpy(rows[lane].data(), reinterpret_cast<const void *>(from.row), 16);
+      else if (!inShared(from.row))
+        find("out of bounds", from.site, "loads a matrix from what is not shared memory");
+    }
+    distributeMatrices(rows, threads[first].kind == 't', results);
+    for (uint32_t lane = 0; lane < 32; ++lane)
+      threads[first + lane].four = results[lane];
+  }
+
+  static void exchange(Thread *warp) {
     uint32_t bits = 0;
     for (uint32_t lane = 0; lane < 32; ++lane)
       bits |= (warp[lane].value != 0 ? 1u : 0u) << lane;
-    for (uint32_t lane = 0; lane < 32; ++lane) {
+    for (uint32_t lane = 0; lane < 32; ++lane)
       warp[lane].result = warp[lane].kind == 'b' ? bits : warp[lane ^ warp[lane].argument].value;
-      warp[lane].state = State::Ready;
-    }
   }
 
   void runBlock();
@@ -282,9 +405,9 @@ void Grid::runBlock() {
   epoch = 0;
   fences.clear();
   counted = taken = {};
-  const auto own = reinterpret_cast<uintptr_t>(shared.data()); // shared memory is the block's own
-  touched.erase(touched.lower_bound(own), touched.lower_bound(own + shared.size()));
-  std::memset(shared.data(), 0xff, shared.size());
+  touchedShared.assign(kernel->checked ? shared.size() * sizeof(Line) : 0, Touched()); // shared memory is the block's own
+  std::memset(static_cast<void *>(shared.data()), 0xff, shared.size() * sizeof(Line));
+  turns.assign(launch->threads / 32, 0);
   if (!kernel->collective) {
     if (setjmp(plain) == 0)
       for (thread = 0; thread < launch->threads; ++thread)
@@ -297,6 +420,8 @@ void Grid::runBlock() {
       t.stack.reset(new char[kStack]);
     prepare(t.context, t.stack.get(), threadMain);
     t.state = State::Ready;
+    t.copies.clear();
+    t.group = 0;
   }
   const auto last = threads.begin() + launch->threads;
   for (;;) {
@@ -344,7 +469,7 @@ void Grid::runBlock() {
 
 uint32_t emuThread() { return grid->thread; }
 uint32_t emuBlock() { return grid->block; }
-void *emuShared(uint64_t offset) { return grid->shared.data() + offset; }
+void *emuShared(uint64_t offset) { return reinterpret_cast<char *>(grid->shared.data()) + offset; }
 void emuBarrier(uint32_t site) { grid->wait(State::Barrier, site); }
 uint32_t emuExchange(uint32_t value, uint32_t lanes, uint32_t site) {
   Thread &self = grid->threads[grid->thread];
@@ -358,6 +483,32 @@ uint32_t emuBallot(uint32_t value, uint32_t site) {
   grid->wait(State::Warp, site);
   return grid->threads[grid->thread].result;
 }
+void emuWarpBarrier(uint32_t site) {
+  grid->threads[grid->thread].kind = 's';
+  grid->wait(State::Warp, site);
+}
+void emuMultiply(const uint32_t *operands, uint32_t *result, uint32_t isHalf, uint32_t site) {
+  Thread &self = grid->threads[grid->thread];
+  self.kind = isHalf ? 'h' : 'm';
+  std::memcpy(self.factors.data(), operands, sizeof self.factors);
+  grid->wait(State::Warp, site);
+  std::memcpy(result, grid->threads[grid->thread].four.data(), sizeof(FourRegisters));
+}
+void emuMatrices(void *row, uint32_t *result, uint32_t transposed, uint32_t site) {
+  Thread &self = grid->threads[grid->thread];
+  self.kind = transposed ? 't' : 'l';
+  self.row = reinterpret_cast<uintptr_t>(row);
+  grid->wait(State::Warp, site);
+  std::memcpy(result, grid->threads[grid->thread].four.data(), sizeof(FourRegisters));
+}
+void emuCopy(void *to, void *from, uint32_t bytes, uint32_t size, uint32_t site) {
+  grid->beginCopy(reinterpret_cast<uintptr_t>(to), reinterpret_cast<uintptr_t>(from), bytes, size, site);
+}
+void emuCommit() { ++grid->threads[grid->thread].group; }
+void emuWait(uint32_t groups) { grid->waitForCopies(groups); }
+uint32_t emuPack(float high, float low, uint32_t isHalf) { return packNumbers(high, low, isHalf != 0); }
+float emuExp2(float x) { return exp2Flushed(x); }
+float emuReciprocal(float x) { return reciprocalFlushed(x); }
 void *emuLoad(void *address, uint32_t bytes, uint32_t alignment, uint32_t site) {
   const bool may = grid->access(reinterpret_cast<uintptr_t>(address), bytes, alignment, false, site);
   if (grid->isLost())
@@ -387,7 +538,12 @@ const std::vector<Hook> &zorse::emulator::hooks() {
       {"emu_exchange", reinterpret_cast<void *>(emuExchange)}, {"emu_ballot", reinterpret_cast<void *>(emuBallot)},
       {"emu_load", reinterpret_cast<void *>(emuLoad)},         {"emu_store", reinterpret_cast<void *>(emuStore)},
       {"emu_reached", reinterpret_cast<void *>(emuReached)},   {"emu_fence", reinterpret_cast<void *>(emuFence)},
-      {"emu_count", reinterpret_cast<void *>(emuCount)},
+      {"emu_count", reinterpret_cast<void *>(emuCount)}, 
+      {"emu_multiply", reinterpret_cast<void *>(emuMultiply)}, {"emu_matrices", reinterpret_cast<void *>(emuMatrices)},
+      {"emu_copy", reinterpret_cast<void *>(emuCopy)},         {"emu_commit", reinterpret_cast<void *>(emuCommit)},
+      {"emu_wait", reinterpret_cast<void *>(emuWait)},         {"emu_warp_barrier", reinterpret_cast<void *>(emuWarpBarrier)},
+      {"emu_pack", reinterpret_cast<void *>(emuPack)},         {"emu_exp2", reinterpret_cast<void *>(emuExp2)},
+      {"emu_reciprocal", reinterpret_cast<void *>(emuReciprocal)},
   };
   return all;
 }
@@ -404,7 +560,7 @@ std::vector<std::string> zorse::emulator::runGrid(const HostKernel &kernel, cons
   all.written.clear();
   all.kernel = &kernel;
   all.launch = &launch;
-  all.shared.assign(kernel.sharedBytes + 64, 0);
+  all.shared.assign(all.sharedBytes() / sizeof(Grid::Line) + 1, Grid::Line());
   if (launch.threads % 32)
     return {"launch: " + std::to_string(launch.threads) + " threads in a block are no whole number of warps"};
   if (all.threads.size() < launch.threads)
