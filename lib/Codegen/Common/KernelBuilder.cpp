@@ -491,7 +491,7 @@ int64_t KernelBuilder::alignment(unsigned operand) const {
   return all;
 }
 
-Kernel KernelBuilder::finishCuda(StringRef hint, const Size &points, int threads, int perThread) {
+Kernel KernelBuilder::finishCuda(StringRef hint, const Size &points, int threads, int perThread, bool takesRegisters) {
   close(/*contract=*/true);
   MLIRContext *context = b.getContext();
   inner.setPassthroughAttr(b.getStrArrayAttr({"alwaysinline"}));
@@ -502,7 +502,10 @@ Kernel KernelBuilder::finishCuda(StringRef hint, const Size &points, int threads
   types.append(pointers.size(), global);
   auto outer = LLVM::LLVMFuncOp::create(b, loc, "kernel", LLVM::LLVMFunctionType::get(LLVM::LLVMVoidType::get(context), types));
   outer.setCConv(LLVM::CConv::PTX_Kernel);
-  outer.setPassthroughAttr(b.getArrayAttr({b.getStrArrayAttr({"nvvm.reqntid", std::to_string(threads)})}));
+  SmallVector<Attribute> limits = {b.getStrArrayAttr({"nvvm.reqntid", std::to_string(threads)})};
+  if (takesRegisters)
+    limits.push_back(b.getStrArrayAttr({"nvvm.minctasm", "1"}));
+  outer.setPassthroughAttr(b.getArrayAttr(limits));
   for (auto [i, pointer] : llvm::enumerate(pointers)) {
     const unsigned argument = abi::kCudaLeadingParameters + unsigned(i);
     outer.setArgAttr(argument, LLVM::LLVMDialect::getNoAliasAttrName(), b.getUnitAttr());

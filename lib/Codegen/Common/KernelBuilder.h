@@ -139,8 +139,9 @@ public:
   Value intrinsic(mlir::StringRef name, mlir::Type result, llvm::ArrayRef<Value> operands);
   /// Bytes to whose multiple every address of an operand is known to be aligned, at element 0 of its rows.
   int64_t alignment(unsigned operand) const;
-  /// \param points  of the launch; the kernel itself keeps away from those that do not exist.
-  Kernel finishCuda(llvm::StringRef hint, const Size &points, int threads, int perThread);
+  /// \param points           of the launch; the kernel itself keeps away from those that do not exist.
+  /// \param takesRegisters  a multiprocessor need not hold more than one block: the assembler may give threads as many registers as there are
+  Kernel finishCuda(llvm::StringRef hint, const Size &points, int threads, int perThread, bool takesRegisters = false);
 
   // ---- Processors.
 

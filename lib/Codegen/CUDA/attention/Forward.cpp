@@ -136,9 +136,8 @@ private:
     return row;
   }
 
-  /// From scores to exponentials that multiply values; scales what was summed before.
+  /// From scores, which are masked, to exponentials that multiply values; scales what was summed before.
   void exponentiate(Sums &s, Value tile) {
-    scores.apply(s, scorePlace(tile));
     const ScorePlace where = scorePlace(tile);
     auto larger = [&](Value x, Value y) { return w.maxF(x, y); };
     SmallVector<Value> references, factors;
@@ -202,6 +201,7 @@ private:
       w.barrier();
       ifBefore(next, endTile, [&] { fetchKeys(next); });
       w.commit();
+      scores.apply(s, scorePlace(tile));
       exponentiate(s, tile);
       tiles.multiply(s, valueStage(stageOf(tile)), out);
       llvm::copy(state(), carried.begin());
@@ -222,6 +222,7 @@ private:
       });
       w.commit();
       Sums s = multiplyKeys(stageOf(tile));
+      scores.apply(s, scorePlace(tile));
       exponentiate(s, tile);
       tiles.multiply(s, valueStage(stageOf(tile)), out);
       llvm::copy(state(), carried.begin());
@@ -247,6 +248,8 @@ private:
       ifBefore(afterNext, endTile, [&] { fetchKeys(afterNext); });
       fetchValues(next);
       w.commit();
+      // Products of the next tile stand in one basic block with this one's exponentials, beside which they run: branches of masks lie before.
+      scores.apply(s, scorePlace(tile));
       Sums coming = multiplyKeys(stageOf(next));
       exponentiate(s, tile);
       tiles.multiply(s, valueStage(stageOf(tile)), out);
@@ -255,6 +258,7 @@ private:
     setState(carried, s.numbers);
     w.wait(0);
     w.barrier();
+    scores.apply(s, scorePlace(last));
     exponentiate(s, last);
     tiles.multiply(s, valueStage(stageOf(last)), out);
   }
