@@ -1,9 +1,9 @@
 """Kernels of attention for tensor cores: every variant assembles for every GPU that has them, and no register spills.
 
-    attention_kernels.py [--quick] [--ptxas PATH] [--keep FOLDER] [--write FILE]
+    attention_kernels.py [--quick] [--ptxas PATH] [--keep FOLDER] | --write FILE | --traffic FILE
 
 A variant is a head size, an element type and what happens to scores: nothing, causal, a window, a mask in memory, a soft cap, dropout. --keep leaves PTX, cubins and LLVM IR of every
-kernel in FOLDER/<arch>; --write only writes the functions, one forward and one backward of each variant. --quick: bf16, two architectures. Exit code 77: there is no assembler.
+kernel in FOLDER/<arch>; --write only writes the functions, one forward and one backward of each variant, --traffic those that kernel-traffic counts. --quick: bf16, two architectures. Exit code 77: there is no assembler.
 """
 import concurrent.futures
 import glob
@@ -68,6 +68,10 @@ def main():
     if "--write" in sys.argv:
         with open(sys.argv[sys.argv.index("--write") + 1], "w") as f:
             f.write(text)
+        return
+    if "--traffic" in sys.argv:
+        with open(sys.argv[sys.argv.index("--traffic") + 1], "w") as f:
+            f.write(module((64, 80, 96, 128, 256), ("causal", "all"), ("bf16",), queries=256, keys=256, heads=2, key_heads=1))
         return
     kept = sys.argv[sys.argv.index("--keep") + 1] if "--keep" in sys.argv else None
     problems, kernels, most = [], 0, 0

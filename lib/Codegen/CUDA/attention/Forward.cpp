@@ -136,8 +136,8 @@ private:
     return row;
   }
 
-  /// From scores, which are masked, to exponentials that multiply values; scales what was summed before.
-  void exponentiate(Sums &s, Value tile) {
+  /// From scores, which are masked, to exponentials as left operands of values; scales what was summed before.
+  SmallVector<WarpBuilder::Four> exponentiate(Sums &s, Value tile) {
     const ScorePlace where = scorePlace(tile);
     auto larger = [&](Value x, Value y) { return w.maxF(x, y); };
     SmallVector<Value> references, factors;
@@ -155,21 +155,35 @@ private:
       for (int n = 0; n < out.blocks; ++n)
         for (int q = 0; q < 4; ++q)
           out.at(m, n, q) = w.mulF(out.at(m, n, q), factors[size_t(2 * m + q / 2)]);
-    for (int r = 0; r < rowsOfLane(); ++r) {
-      for (int n = 0; n < s.blocks; ++n)
-        for (int q = 0; q < 2; ++q) {
-          Value &e = s.at(r / 2, n, 2 * (r % 2) + q);
-          e = scores.probability(e, references[size_t(r)]);
-        }
-      Value all = combine(rowOf(s, r / 2, r % 2), [&](Value x, Value y) { return w.addF(x, y); });
-      sum[size_t(r)] = w.fma(sum[size_t(r)], factors[size_t(r)], all);
+    for (int r = 0; r < rowsOfLane(); ++r)
+      sum[size_t(r)] = w.mulF(sum[size_t(r)], factors[size_t(r)]);
+    // Two blocks at a time, which are packed as soon as they are there: half as many registers.
+    SmallVector<WarpBuilder::Four> packed;
+    for (int i = 0; i < s.blocks / 2; ++i) {
+      for (int r = 0; r < rowsOfLane(); ++r) {
+        SmallVector<Value> row;
+        for (int n : {2 * i, 2 * i + 1})
+          for (int q = 2 * (r % 2); q < 2 * (r % 2) + 2; ++q) {
+            Value &e = s.at(r / 2, n, q);
+            e = scores.probability(e, references[size_t(r)]);
+            row.push_back(e);
+          }
+        sum[size_t(r)] = w.addF(sum[size_t(r)], combine(row, [&](Value x, Value y) { return w.addF(x, y); }));
+      }
+      for (int m = 0; m < s.tiles; ++m) {
+        if (scores.drops())
+          for (int n : {2 * i, 2 * i + 1})
+            for (int q = 0; q < 4; ++q)
+              s.at(m, n, q) = k.select(scores.isKept(where, m, n, q), s.at(m, n, q), w.f32(0));
+        packed.push_back(tiles.asLeft(s, i, m));
+      }
     }
-    if (!scores.drops())
-      return;
-    for (int m = 0; m < s.tiles; ++m)
-      for (int n = 0; n < s.blocks; ++n)
-        for (int q = 0; q < 4; ++q)
-          s.at(m, n, q) = k.select(scores.isKept(where, m, n, q), s.at(m, n, q), w.f32(0));
+    return packed;
+  }
+
+  void multiplyValues(ArrayRef<WarpBuilder::Four> probabilities, Value stage) {
+    for (int i = 0; i < variant.streamed / 16; ++i)
+      tiles.multiplyRows(probabilities.slice(size_t(i * variant.tiles()), size_t(variant.tiles())), i, valueStage(stage), out);
   }
 
   /// What a loop carries; `more` after it.
@@ -202,8 +216,7 @@ private:
       ifBefore(next, endTile, [&] { fetchKeys(next); });
       w.commit();
       scores.apply(s, scorePlace(tile));
-      exponentiate(s, tile);
-      tiles.multiply(s, valueStage(stageOf(tile)), out);
+      multiplyValues(exponentiate(s, tile), stageOf(tile));
       llvm::copy(state(), carried.begin());
     });
     setState(carried);
@@ -223,8 +236,7 @@ private:
       w.commit();
       Sums s = multiplyKeys(stageOf(tile));
       scores.apply(s, scorePlace(tile));
-      exponentiate(s, tile);
-      tiles.multiply(s, valueStage(stageOf(tile)), out);
+      multiplyValues(exponentiate(s, tile), stageOf(tile));
       llvm::copy(state(), carried.begin());
     });
     setState(carried);
@@ -251,16 +263,14 @@ private:
       // Products of the next tile stand in one basic block with this one's exponentials, beside which they run: branches of masks lie before.
       scores.apply(s, scorePlace(tile));
       Sums coming = multiplyKeys(stageOf(next));
-      exponentiate(s, tile);
-      tiles.multiply(s, valueStage(stageOf(tile)), out);
+      multiplyValues(exponentiate(s, tile), stageOf(tile));
       llvm::copy(state(coming.numbers), carried.begin());
     });
     setState(carried, s.numbers);
     w.wait(0);
     w.barrier();
     scores.apply(s, scorePlace(last));
-    exponentiate(s, last);
-    tiles.multiply(s, valueStage(stageOf(last)), out);
+    multiplyValues(exponentiate(s, last), stageOf(last));
   }
 
   void end() {
@@ -293,7 +303,8 @@ private:
       });
     }
     Tiles::Output output{headAddress(problem.out, head), problem.out.position, problem.out.element, warpRow, problem.queries, noteResult(problem.out), {}};
-    tiles.store(out, output, ownQueries, [&](int m, int half) { return factors[size_t(2 * m + half)]; });
+    // Queries in registers were read before the barriers of the tiles.
+    tiles.store(out, output, ownQueries, variant.fromRegisters == 0, [&](int m, int half) { return factors[size_t(2 * m + half)]; });
     count({problem.q, problem.k, problem.v, problem.out}, 2);
   }
 };

@@ -64,7 +64,6 @@ private:
   void place() {
     part = w.remainder(number, variant.parts);
     firstRow = w.mul(w.divide(number, variant.parts), variant.rows);
-    warpRow = w.add(firstRow, w.mul(tiles.warp, 16 * variant.tiles()));
     const int64_t shift = problem.shift();
     firstTile = w.i32(0);
     if (problem.options.causal)
@@ -80,12 +79,17 @@ private:
     sharedKeys = k.launchShared(2 * resident + 2 * stageBytes());
     sharedValues = w.at(sharedKeys, resident);
     stages = w.at(sharedKeys, 2 * resident);
-    Value own = w.mul(tiles.warp, tiles.layout.bytes(16 * variant.tiles()));
-    ownKeys = w.at(sharedKeys, own);
-    ownValues = w.at(sharedValues, own);
+    placeWarp();
     Value first = w.mul(head, problem.group());
     queryHeads = headAddress(problem.q, first);
     outHeads = headAddress(problem.dout, first);
+  }
+
+  void placeWarp() {
+    warpRow = w.add(firstRow, w.mul(tiles.warp, 16 * variant.tiles()));
+    Value own = w.mul(tiles.warp, tiles.layout.bytes(16 * variant.tiles()));
+    ownKeys = w.at(sharedKeys, own);
+    ownValues = w.at(sharedValues, own);
   }
 
   Value queryHead(Value group) { return w.add(w.mul(head, problem.group()), group); }
@@ -174,18 +178,23 @@ private:
     tile = nextTile, group = nextGroup;
   }
 
-  void store(const Sums &sums, const HeadTensor &tensor, Value own, Tiles::Factor factor) {
+  void store(const Sums &sums, const HeadTensor &tensor, Value own, bool areRead, Tiles::Factor factor) {
     const int64_t bytes = tensor.element.getIntOrFloatBitWidth() / 8;
     Value pieces = variant.parts > 1 ? w.sub(w.i32(problem.size / 8), w.mul(part, columnsOfPart() / 8)) : Value();
     Value matrix = w.at(headAddress(tensor, head), w.widen(w.mul(part, columnsOfPart() * bytes)));
-    tiles.store(sums, {matrix, tensor.position, tensor.element, warpRow, problem.keys, noteResult(tensor), pieces}, own, factor);
+    tiles.store(sums, {matrix, tensor.position, tensor.element, warpRow, problem.keys, noteResult(tensor), pieces}, own, areRead, factor);
   }
 
   void end() {
-    // Rows of keys and values are the warp's own, and what it read of them last lies before.
-    w.wait(0);
-    store(dk, problem.dk, ownKeys, [](int, int) { return Value(); });
-    store(dv, problem.dv, ownValues, [&](int, int) { return scores.drops() ? scores.keptFactor() : Value(); });
+    // Where a window hides all keys of a block from every query there are no turns, and nobody has waited for the keys.
+    if (problem.options.window) {
+      w.wait(0);
+      w.barrier();
+    }
+    // Results go through the rows of keys and values, which are the warp's own. Those in registers were read before the barriers of the turns, and the
+    // second result follows the barriers of the first.
+    store(dk, problem.dk, ownKeys, variant.fromRegisters == 0 && !problem.options.window, [](int, int) { return Value(); });
+    store(dv, problem.dv, ownValues, false, [&](int, int) { return scores.drops() ? scores.keptFactor() : Value(); });
     count({problem.q, problem.k, problem.v, problem.dout, problem.dk, problem.dv}, 4);
     k.addCost(Size{problem.heads * problem.queries, true}, 8);
   }

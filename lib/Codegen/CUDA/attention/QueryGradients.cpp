@@ -22,7 +22,8 @@ public:
     begin();
     loop(firstTile, endTile, dq.numbers, [&](Value tile) { step(tile); });
     Tiles::Output output{headAddress(problem.dq, head), problem.dq.position, problem.dq.element, warpRow, problem.queries, noteResult(problem.dq), {}};
-    tiles.store(dq, output, ownQueries, [](int, int) { return Value(); });
+    // Queries in registers were read before the barriers of the tiles.
+    tiles.store(dq, output, ownQueries, variant.fromRegisters == 0, [](int, int) { return Value(); });
     count({problem.q, problem.k, problem.v, problem.dout, problem.dq}, 3);
     k.addCost(Size{problem.heads * problem.queries, true}, 8);
     return finish("attention_query_gradients");

@@ -42,8 +42,12 @@ void Tiles::fetch(Value matrix, int64_t stride, Value first, int rows, int64_t l
   const int perPass = rowsOfPass();
   assert(rows % perPass == 0 && "a tile is whole passes of the block's threads");
   Value row = w.add(first, copyRow);
-  Value from = w.at(matrix, w.k.mul(w.widen(row), stride * 2));
-  from = w.at(from, w.widen(w.shiftLeft(copyPiece, 4)));
+  // The matrix is one for all threads: an offset of 32 bits beside it takes one register instead of two.
+  Value pieceBytes = w.shiftLeft(copyPiece, 4), from;
+  if ((limit + rows) * stride * 2 < INT32_MAX)
+    from = w.at(matrix, w.widen(w.add(w.mul(row, stride * 2), pieceBytes)));
+  else
+    from = w.at(w.at(matrix, w.k.mul(w.widen(row), stride * 2)), w.widen(pieceBytes));
   Value inside = size < layout.columns ? w.isLess(copyPiece, size / 8) : Value();
   const bool whole = limit % rows == 0; // tiles begin at multiples of their rows
   auto fetchRows = [&] {
@@ -94,33 +98,41 @@ void Tiles::multiplyTransposed(LeftOperand left, Value tile, Sums &sums) {
   }
 }
 
-void Tiles::multiply(const Sums &p, Value tile, Sums &sums) {
-  for (int i = 0; i < p.blocks / 2; ++i) {
-    // Sums of two blocks are a left operand: no exchange between lanes is needed.
-    SmallVector<WarpBuilder::Four, 2> a;
-    for (int m = 0; m < p.tiles; ++m)
-      a.push_back({w.pack(p.at(m, 2 * i, 0), p.at(m, 2 * i, 1)), w.pack(p.at(m, 2 * i, 2), p.at(m, 2 * i, 3)),
-                   w.pack(p.at(m, 2 * i + 1, 0), p.at(m, 2 * i + 1, 1)), w.pack(p.at(m, 2 * i + 1, 2), p.at(m, 2 * i + 1, 3))});
-    for (int n = 0; n < sums.blocks; n += 2) {
-      const WarpBuilder::Four two = rightOfRows(tile, n / 2, 16 * i);
-      for (int m = 0; m < p.tiles; ++m)
-        for (int h = 0; h < 2; ++h)
-          sums.set(m, n + h, w.multiply(a[size_t(m)], two[size_t(2 * h)], two[size_t(2 * h + 1)], sums.four(m, n + h)));
-    }
+WarpBuilder::Four Tiles::asLeft(const Sums &p, int i, int m) {
+  return {w.pack(p.at(m, 2 * i, 0), p.at(m, 2 * i, 1)), w.pack(p.at(m, 2 * i, 2), p.at(m, 2 * i, 3)),
+          w.pack(p.at(m, 2 * i + 1, 0), p.at(m, 2 * i + 1, 1)), w.pack(p.at(m, 2 * i + 1, 2), p.at(m, 2 * i + 1, 3))};
+}
+
+void Tiles::multiplyRows(ArrayRef<WarpBuilder::Four> left, int i, Value tile, Sums &sums) {
+  for (int n = 0; n < sums.blocks; n += 2) {
+    const WarpBuilder::Four two = rightOfRows(tile, n / 2, 16 * i);
+    for (int m = 0; m < sums.tiles; ++m)
+      for (int h = 0; h < 2; ++h)
+        sums.set(m, n + h, w.multiply(left[size_t(m)], two[size_t(2 * h)], two[size_t(2 * h + 1)], sums.four(m, n + h)));
   }
 }
 
-void Tiles::store(const Sums &sums, const Output &output, Value rows, Factor factor) {
+void Tiles::multiply(const Sums &p, Value tile, Sums &sums) {
+  for (int i = 0; i < p.blocks / 2; ++i) {
+    SmallVector<WarpBuilder::Four, 2> left;
+    for (int m = 0; m < p.tiles; ++m)
+      left.push_back(asLeft(p, i, m));
+    multiplyRows(left, i, tile, sums);
+  }
+}
+
+void Tiles::store(const Sums &sums, const Output &output, Value rows, bool areRead, Factor factor) {
   if (output.element == w.element)
-    storeNarrow(sums, output, rows, factor);
+    storeNarrow(sums, output, rows, areRead, factor);
   else
     storeWide(sums, output, factor);
 }
 
-void Tiles::storeNarrow(const Sums &sums, const Output &output, Value rows, Factor factor) {
+void Tiles::storeNarrow(const Sums &sums, const Output &output, Value rows, bool areRead, Factor factor) {
   assert(!output.accumulate && "nothing is added to half precision in place");
   // Through the warp's own rows, so that a row goes out in whole pieces of 16 bytes.
-  w.warpBarrier();
+  if (areRead)
+    w.warpBarrier();
   Value corner = w.add(w.mul(laneRow, layout.rowBytes), w.shiftLeft(laneColumn, 1));
   for (int m = 0; m < sums.tiles; ++m)
     for (int n = 0; n < sums.blocks; ++n)

@@ -71,6 +71,10 @@ public:
   void multiplyTransposed(LeftOperand left, Value tile, Sums &sums);
   /// sums[16 tiles x 8 blocks] += p * the tile's first columns, where p is rounded.
   void multiply(const Sums &p, Value tile, Sums &sums);
+  /// Of blocks 2 i and 2 i + 1 of sums: no exchange between lanes is needed.
+  WarpBuilder::Four asLeft(const Sums &p, int i, int m);
+  /// Part of it: rows 16 i to 16 i + 15 of the tile, by left operands of each of the sums' tiles.
+  void multiplyRows(llvm::ArrayRef<WarpBuilder::Four> left, int i, Value tile, Sums &sums);
 
   /// Where sums go: rows from `first` on, of which those from `limit` on do not exist, times `factor(m, half)`.
   struct Output {
@@ -83,8 +87,9 @@ public:
     Value pieces;     ///< i32: of eight columns, how many exist; null: those of a row
   };
   using Factor = llvm::function_ref<Value(int m, int half)>;
-  /// \param rows  16 * tiles rows of shared memory that are the warp's own: its earlier readings of them may still be under way in other lanes
-  void store(const Sums &sums, const Output &output, Value rows, Factor factor);
+  /// \param rows     16 * tiles rows of shared memory that are the warp's own
+  /// \param areRead  other lanes may have read them since the last barrier
+  void store(const Sums &sums, const Output &output, Value rows, bool areRead, Factor factor);
 
 private:
   const int64_t size;
@@ -94,7 +99,7 @@ private:
   /// Bytes of `piece` of a row whose number is `row` modulo 8.
   Value pieceOffset(Value piece, Value row);
   Value address(Value tile, Value laneOffset, int i, int row);
-  void storeNarrow(const Sums &sums, const Output &output, Value rows, Factor factor);
+  void storeNarrow(const Sums &sums, const Output &output, Value rows, bool areRead, Factor factor);
   void storeWide(const Sums &sums, const Output &output, Factor factor);
   void storePair(Value x, Value y, Value address, Value accumulate);
 };
