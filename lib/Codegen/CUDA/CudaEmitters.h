@@ -20,7 +20,7 @@ mlir::LogicalResult expandAttention(mlir::func::FuncOp function, llvm::function_
 mlir::LogicalResult prepareAttention(mlir::func::FuncOp function, llvm::StringRef chip);
 
 /// The launches of an attention cluster, in their order. Fails after a diagnostic.
-mlir::FailureOr<std::vector<Kernel>> buildAttention(const KernelContext &context, int cluster);
+mlir::FailureOr<std::vector<Kernel>> buildAttention(const KernelContext &context, int cluster, llvm::StringRef chip);
 
 /// Bytes of one sample that these launches leave for each other.
 int64_t attentionScratch(mlir::Operation *attention);

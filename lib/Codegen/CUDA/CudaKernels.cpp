@@ -25,7 +25,9 @@ public:
   Kernel column(const KernelContext &context, int cluster) override { return cuda::buildColumnKernel(context, cluster); }
   Kernel scatter(const KernelContext &context, int cluster) override { return cuda::buildScatterKernel(context, cluster); }
   int64_t attentionScratch(mlir::Operation *op) override { return cuda::attentionScratch(op); }
-  mlir::FailureOr<std::vector<Kernel>> attention(const KernelContext &context, int cluster) override { return cuda::buildAttention(context, cluster); }
+  mlir::FailureOr<std::vector<Kernel>> attention(const KernelContext &context, int cluster) override {
+    return cuda::buildAttention(context, cluster, target.chip);
+  }
   std::optional<Kernel> routine(mlir::MLIRContext *context, const bundle::Body &body, const bundle::LibraryCall &call) override {
     return cuda::buildRoutine(context, body, call);
   }

@@ -22,9 +22,9 @@ LogicalResult cuda::prepareAttention(func::FuncOp function, StringRef chip) {
 
 int64_t cuda::attentionScratch(Operation *op) { return isa<AttentionGradOp>(op) ? statisticsBytes(op) : 0; }
 
-FailureOr<std::vector<Kernel>> cuda::buildAttention(const KernelContext &context, int cluster) {
+FailureOr<std::vector<Kernel>> cuda::buildAttention(const KernelContext &context, int cluster, StringRef chip) {
   Operation *op = context.clustering.clusters[size_t(cluster)].ops.front();
-  const AttentionProblem problem = problemOf(op, context.claims);
+  const AttentionProblem problem = problemOf(op, context.claims, chip);
   // Rows lie on multiples of 16 bytes if their tensors do, as slots and workspace make sure.
   for (const HeadTensor *tensor : {&problem.q, &problem.k, &problem.v, &problem.out, &problem.dout, &problem.dq, &problem.dk, &problem.dv}) {
     if (!tensor->root)

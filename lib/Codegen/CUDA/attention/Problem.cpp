@@ -50,16 +50,27 @@ template <typename Op> static AttentionProblem common(Op op, const Claims &claim
   return p;
 }
 
-AttentionProblem cuda::problemOf(Operation *operation, const Claims &claims) {
+/// 80 of "sm_80", and of "emu"; none of others.
+static std::optional<int> capabilityOf(StringRef chip) {
+  int number = 0;
+  if (chip == "emu")
+    return 80;
+  return chip.consume_front("sm_") && !chip.consumeInteger(10, number) ? std::optional(number) : std::nullopt;
+}
+
+AttentionProblem cuda::problemOf(Operation *operation, const Claims &claims, StringRef chip) {
+  AttentionProblem p;
   if (auto op = dyn_cast<AttentionOp>(operation)) {
-    AttentionProblem p = common(op, claims);
+    p = common(op, claims);
+    p.capability = *capabilityOf(chip);
     p.out = resultOf(op.getOut(), claims);
     if (Value lse = op.getLse())
       p.lse = lse, p.lseOffset = storageLayout(lse, claims).offset;
     return p;
   }
   auto op = cast<AttentionGradOp>(operation);
-  AttentionProblem p = common(op, claims);
+  p = common(op, claims);
+  p.capability = *capabilityOf(chip);
   p.out = operandOf(op.getOut(), claims), p.dout = operandOf(op.getDout(), claims);
   View lse = *viewOf(op.getLse(), claims);
   p.lse = lse.root, p.lseOffset = lse.layout.offset;
@@ -86,8 +97,8 @@ template <typename Op> static std::string why(Op op) {
 }
 
 std::string cuda::whyUnsupported(Operation *op, StringRef chip) {
-  unsigned number = 0;
-  if (chip != "emu" && (!chip.consume_front("sm_") || chip.consumeInteger(10, number) || number < 80))
+  const std::optional<int> capability = capabilityOf(chip);
+  if (!capability || *capability < 80)
     return "tensor cores of bf16, and copies that a warp does not wait for, begin with sm_80";
   if (auto forward = dyn_cast<AttentionOp>(op))
     return why(forward);

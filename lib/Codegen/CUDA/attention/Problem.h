@@ -25,6 +25,7 @@ struct MaskTensor {
 };
 
 struct AttentionProblem {
+  int capability = 80; ///< of the GPU: 80 for sm_80
   mlir::Type element; ///< of q, k, v, out and dout: bf16 or f16
   int64_t queries = 0, keys = 0, heads = 0, keyHeads = 0, size = 0;
   AttentionOptions options;
@@ -49,7 +50,7 @@ struct AttentionProblem {
 };
 
 /// Views of the operands and places of the results of a supported attention or attention_grad.
-AttentionProblem problemOf(mlir::Operation *op, const Claims &claims);
+AttentionProblem problemOf(mlir::Operation *op, const Claims &claims, llvm::StringRef chip);
 
 /// Why the attention or attention_grad `op` has no kernels on `chip` ("sm_80"; "emu": what sm_80 has); empty: it has.
 ///
