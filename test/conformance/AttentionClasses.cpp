@@ -1,7 +1,7 @@
 // Attention and its gradient, as products, softmaxes and copies; products by themselves.
 //
-// Those on tensor cores have heads of multiples of 8 and values as long as keys, and go through several tiles; the others go the way of GPUs and types
-// without tensor cores, or mix both.
+// Those on tensor cores have heads of multiples of 8 and values as long as keys, and go through several tiles; the others go the way of GPUs and
+// types without tensor cores, or mix both.
 #include "Cases.h"
 
 #include <utility>
@@ -77,6 +77,7 @@ private:
     shapeText = std::to_string(rows) + " rows, " + std::to_string(queries) + " queries, " + std::to_string(keys) + " keys, " + std::to_string(heads) +
                 "/" + std::to_string(keyHeads) + " heads of " + std::to_string(size) + " and " + std::to_string(valueSize) + ", " + attributes + mask;
   }
+
 public:
   std::string more() const { return maskType.empty() ? "" : ", " + maskType; }
 

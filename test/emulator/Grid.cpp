@@ -1,15 +1,8 @@
-#include "Grid.h"
-
-#include "SharedBanks.h"
-#include "WarpOperations.h"
+#include "GridState.h"
 
 #include <algorithm>
 #include <csetjmp>
 #include <cstring>
-#include <map>
-#include <memory>
-#include <set>
-#include <tuple>
 #include <utility>
 
 using namespace zorse::emulator;
@@ -17,12 +10,6 @@ using namespace zorse::emulator;
 namespace {
 
 constexpr uint64_t kStack = 64 << 10;
-constexpr int kMostFindings = 10000;
-
-/// What a function must leave as it found it, on a stack of its own; ucontext asks the kernel at every switch.
-struct Context {
-  void *stack = nullptr;
-};
 
 #if defined(__x86_64__)
 extern "C" void zorseEmulatorSwitch(void **from, void *to);
@@ -68,329 +55,77 @@ void prepare(Context &context, char *stack, void (*main)()) {
 #error "the emulator switches between threads on x86-64 only"
 #endif
 
-enum class State : uint8_t { Ready, Warp, Barrier, Done };
+} // namespace
 
-struct Thread {
-  Context context;
-  std::unique_ptr<char[]> stack;
-  State state = State::Done;
-  uint32_t site = 0;
-  // Of a warp operation: kind ('x' exchange, 'b' ballot, 's' barrier, 'm' and 'h' products of bf16 and f16, 'l' and 't' ldmatrix, as rows lie and
-  // transposed), operands, result.
-  char kind = 0;
-  uint32_t value = 0, argument = 0, result = 0;
-  MultiplyOperands factors = {};
-  FourRegisters four = {};
-  uintptr_t row = 0;
-
-  /// cp.async: `size` bytes of `bytes` are copied, the others are 0.
-  struct Copy {
-    uintptr_t to, from;
-    uint32_t bytes, size, group;
-  };
-  std::vector<Copy> copies; ///< under way
-  uint32_t group = 0;       ///< commits so far
-};
-
-/// Who touched a few bytes last.
-struct Touched {
-  uint32_t writer = 0, writerEpoch = 0, reader = 0, readerEpoch = 0; ///< thread of the grid + 1; 0: nobody
-  uint32_t writerTurn = 0, readerTurn = 0;                           ///< barriers that their warps had passed
-  bool severalReaders = false;                                       ///< of the reader's warp, since its last barrier
-  bool severalWarps = false;                                         ///< read it, since the block's last barrier
-  bool isPending = false;                                            ///< a copy is on its way there
-};
-
-/// When a thread stood at a counter or a fence.
-struct Moment {
-  uint32_t thread = 0, epoch = 0; ///< thread of the grid + 1; 0: never
-};
-
-struct Grid {
-  const HostKernel *kernel = nullptr;
-  const GridLaunch *launch = nullptr;
-  uint32_t block = 0, thread = 0; ///< that run now
-  uint32_t epoch = 0;             ///< barriers passed in this block
-  std::vector<Thread> threads;
-  Context scheduler;
-  struct alignas(128) Line {
-    char bytes[128];
-  };
-  std::vector<Line> shared;
-  std::vector<Touched> touchedShared;   ///< by byte of shared memory
-  std::map<uintptr_t, Touched> touched; ///< of other memory, by address
-  std::vector<uint32_t> turns;          ///< by warp of this block: barriers of the warp that it has passed
-  // Of common memory: a block that has counted itself has given what it stored before; one that came later has it behind its fence.
-  std::map<uintptr_t, std::map<uint32_t, Moment>> given; ///< by counter and block
-  std::map<uint32_t, uint32_t> fences;                   ///< of this block: by thread, the epoch of its last fence
-  uintptr_t counter = 0;                                 ///< at which this block has counted itself
-  Moment counted, taken;                                 ///< of this block
-  std::vector<std::string> findings;
-  std::map<std::string, int> counts;
-  int found = 0;
-  std::jmp_buf plain; ///< where a thread that is no fiber began
-
-  /// A thread with so many findings is in a loop that has lost its end. It is left where it is, and so is its grid.
-  bool isLost() const { return found > kMostFindings; }
-  void leave() {
-    if (!kernel->collective)
-      std::longjmp(plain, 1);
-    switchTo(threads[thread].context, scheduler);
+void Grid::warpOperation(uint32_t first) {
+  Thread *warp = &threads[first];
+  switch (warp[0].kind) {
+  case 's':
+    ++turns[first / 32];
+    break;
+  case 'm':
+  case 'h':
+    multiply(warp);
+    break;
+  case 'l':
+  case 't':
+    loadMatrices(first);
+    break;
+  default:
+    exchange(warp);
   }
+  for (uint32_t lane = 0; lane < 32; ++lane)
+    warp[lane].state = State::Ready;
+}
 
-  // Of the block that runs: accesses by warp, site and how often the thread has been there.
-  Traffic *traffic = nullptr;
-  std::map<std::tuple<uint32_t, uint32_t, uint32_t>, std::vector<std::pair<uintptr_t, uint32_t>>> together;
-  std::map<std::pair<uint32_t, uint32_t>, uint32_t> visits; ///< by thread and site
-  std::set<uintptr_t> read, written;                        ///< sectors
-  std::map<std::tuple<uint32_t, uint32_t, uint32_t>, std::vector<SharedAccess>> togetherShared;
+void Grid::multiply(Thread *warp) {
+  std::array<MultiplyOperands, 32> operands;
+  std::array<FourRegisters, 32> results;
+  for (size_t lane = 0; lane < 32; ++lane)
+    operands[lane] = warp[lane].factors;
+  multiplyMatrices(operands, warp[0].kind == 'h', results);
+  for (size_t lane = 0; lane < 32; ++lane)
+    warp[lane].four = results[lane];
+}
 
-  void note(uintptr_t address, uint32_t bytes, bool writes, uint32_t site) {
-    together[{thread / 32, site, visits[{thread, site}]++}].push_back({address, bytes});
-    for (uintptr_t sector = address / 32; sector <= (address + bytes - 1) / 32; ++sector)
-      (writes ? written : read).insert(sector);
+void Grid::loadMatrices(uint32_t first) {
+  std::array<std::array<uint16_t, 8>, 32> rows = {};
+  std::array<FourRegisters, 32> results;
+  for (uint32_t lane = 0; lane < 32; ++lane) {
+    const Thread &from = threads[first + lane];
+    thread = first + lane;
+    if (!kernel->checked || (inShared(from.row) && access(from.row, 16, 16, false, from.site)))
+      std::memcpy(rows[lane].data(), reinterpret_cast<const void *>(from.row), 16);
+    else if (!inShared(from.row))
+      find("out of bounds", from.site, "loads a matrix from what is not shared memory");
   }
+  distributeMatrices(rows, threads[first].kind == 't', results);
+  for (uint32_t lane = 0; lane < 32; ++lane)
+    threads[first + lane].four = results[lane];
+}
 
-  void noteShared(uintptr_t address, uint32_t bytes, uint32_t site) {
-    togetherShared[{thread / 32, site, visits[{thread, site}]++}].push_back({thread % 32, uint32_t(address - sharedBegin()), bytes});
-  }
+void Grid::exchange(Thread *warp) {
+  uint32_t bits = 0;
+  for (uint32_t lane = 0; lane < 32; ++lane)
+    bits |= (warp[lane].value != 0 ? 1u : 0u) << lane;
+  for (uint32_t lane = 0; lane < 32; ++lane)
+    warp[lane].result = warp[lane].kind == 'b' ? bits : warp[lane ^ warp[lane].argument].value;
+}
 
-  void countBlock() {
-    for (const auto &[key, request] : togetherShared) {
-      const Wavefronts wavefronts = wavefrontsOf(request);
-      traffic->sharedWavefronts += wavefronts.taken;
-      traffic->leastWavefronts += wavefronts.least;
-    }
-    togetherShared.clear();
-    for (auto &[key, accesses] : together) {
-      std::sort(accesses.begin(), accesses.end());
-      uintptr_t end = 0, sectorsEnd = 0;
-      for (auto [address, bytes] : accesses) {
-        const uintptr_t last = address + bytes;
-        if (last > end)
-          traffic->usedBytes += last - std::max(end, address);
-        end = std::max(end, last);
-        const uintptr_t first = std::max(sectorsEnd, address / 32), beyond = (last + 31) / 32;
-        if (beyond > first)
-          traffic->sectors += beyond - first;
-        sectorsEnd = std::max(sectorsEnd, beyond);
-      }
-      ++traffic->requests;
-    }
-    together.clear();
-    visits.clear();
-  }
+void Grid::wait(State state, uint32_t site) {
+  Thread &self = threads[thread];
+  self.state = state;
+  self.site = site;
+  switchTo(self.context, scheduler);
+}
 
-  void find(const std::string &kind, uint32_t site, const std::string &what) {
-    ++found;
-    if (++counts[kind] > 3)
-      return;
-    findings.push_back(kind + ": " + what + ", block " + std::to_string(block) + ", thread " + std::to_string(thread) + ", at " +
-                       (site < kernel->sites->size() ? (*kernel->sites)[site] : "?"));
-  }
+void Grid::leave() {
+  if (!kernel->collective)
+    std::longjmp(plain, 1);
+  switchTo(threads[thread].context, scheduler);
+}
 
-  uintptr_t sharedBegin() const { return reinterpret_cast<uintptr_t>(shared.data()); }
-  uint64_t sharedBytes() const { return kernel->sharedBytes + launch->sharedBytes; }
-  bool inShared(uintptr_t address) const { return address >= sharedBegin() && address < sharedBegin() + shared.size() * sizeof(Line); }
-
-  /// Whether the access may happen.
-  bool access(uintptr_t address, uint32_t bytes, uint32_t alignment, bool writes, uint32_t site) {
-    const uintptr_t end = address + bytes;
-    if (alignment && address % alignment)
-      find("misaligned", site,
-           std::to_string(bytes) + " bytes at an address that is " + std::to_string(address % alignment) + " off " + std::to_string(alignment));
-    bool isShared = inShared(address), isCommon = false;
-    if (isShared) {
-      if (end > sharedBegin() + sharedBytes())
-        return find("out of bounds", site, "shared memory"), false;
-    } else {
-      auto holds = [&](const Range &range) { return address >= range.begin && end <= range.end && (range.writable || !writes); };
-      if (std::any_of(kernel->constants.begin(), kernel->constants.end(), holds))
-        return true;
-      isCommon = std::any_of(kernel->common.begin(), kernel->common.end(), holds);
-      if (!isCommon && std::none_of(launch->operands.begin(), launch->operands.end(), holds)) {
-        std::string nearest;
-        for (size_t i = 0; i < launch->operands.size(); ++i)
-          if (const Range &range = launch->operands[i]; address + 4096 > range.begin && address < range.end + 4096)
-            nearest += ", operand " + std::to_string(i) + (range.writable ? "" : " (read only)") + " is [" +
-                       std::to_string(int64_t(range.begin) - int64_t(address)) + ", " + std::to_string(int64_t(range.end) - int64_t(address)) +
-                       ") from there";
-        find("out of bounds", site, std::string(writes ? "writes " : "reads ") + std::to_string(bytes) + " bytes" + nearest);
-        return false;
-      }
-    }
-    if (traffic)
-      isShared ? noteShared(address, bytes, site) : note(address, bytes, writes, site);
-    // Two threads, one of which writes, that no barrier orders.
-    const uint32_t me = block * launch->threads + thread + 1;
-    const uint32_t turn = turns[thread / 32];
-    auto unordered = [&](uint32_t other, uint32_t otherEpoch, uint32_t otherTurn) {
-      if (!other || other == me)
-        return false;
-      const uint32_t otherBlock = (other - 1) / launch->threads;
-      if (otherBlock == block)
-        return otherEpoch == epoch && (!isOfWarp(other, me) || otherTurn == turn);
-      return !isCommon || !isGiven(other, otherBlock, otherEpoch, me);
-    };
-    const uint32_t step = bytes >= 4 ? 4 : bytes;
-    for (uintptr_t at = address; at < end; at += step) {
-      Touched &t = touchedAt(at, isShared);
-      if (t.isPending)
-        find("race", site, "touches what a copy has not brought yet");
-      if (isShared && !writes && !t.writer)
-        find("not written", site, "reads shared memory that nothing has written");
-      if (isCommon && !writes && !t.writer)
-        find("not written", site, "reads common memory that nothing has written in this launch");
-      if (unordered(t.writer, t.writerEpoch, t.writerTurn))
-        find("race", site, writes ? "writes what another thread writes" : "reads what another thread writes");
-      const bool isRead = t.reader && t.readerEpoch == epoch, ofWarp = isRead && isOfWarp(t.reader, me);
-      if (writes && (unordered(t.reader, t.readerEpoch, t.readerTurn) || (isRead && t.severalWarps) ||
-                     (ofWarp && t.severalReaders && t.readerTurn == turn)))
-        find("race", site, "writes what another thread reads");
-      if (writes) {
-        t.writer = me, t.writerEpoch = epoch, t.writerTurn = turn;
-      } else {
-        t.severalWarps = isRead && (t.severalWarps || !ofWarp);
-        t.severalReaders = ofWarp && t.readerTurn == turn && (t.severalReaders || t.reader != me);
-        t.reader = me, t.readerEpoch = epoch, t.readerTurn = turn;
-      }
-    }
-    return true;
-  }
-
-  static bool isOfWarp(uint32_t other, uint32_t me) { return (other - 1) / 32 == (me - 1) / 32; }
-  Touched &touchedAt(uintptr_t address, bool isShared) { return isShared ? touchedShared[address - sharedBegin()] : touched[address]; }
-
-  // ---- Copies that a thread does not wait for.
-
-  void beginCopy(uintptr_t to, uintptr_t from, uint32_t bytes, uint32_t size, uint32_t site) {
-    Thread &self = threads[thread];
-    if (kernel->checked) {
-      if (!inShared(to))
-        return find("out of bounds", site, "copies to what is not shared memory");
-      if (!access(to, bytes, bytes, true, site) || (size > 0 && !access(from, size, bytes, false, site)))
-        return;
-      for (uint32_t i = 0; i < bytes; i += 4)
-        touchedAt(to + i, true).isPending = true;
-    }
-    std::memset(reinterpret_cast<void *>(to), 0xff, bytes);
-    self.copies.push_back({to, from, bytes, size, self.group});
-  }
-
-  /// What the thread committed before its last `groups` commits lands.
-  void waitForCopies(uint32_t groups) {
-    Thread &self = threads[thread];
-    const uint32_t me = block * launch->threads + thread + 1;
-    auto lands = [&](const Thread::Copy &copy) { return copy.group + groups < self.group; };
-    for (const Thread::Copy &copy : self.copies) {
-      if (!lands(copy))
-        continue;
-      std::memset(reinterpret_cast<void *>(copy.to), 0, copy.bytes);
-      std::memcpy(reinterpret_cast<void *>(copy.to), reinterpret_cast<const void *>(copy.from), copy.size);
-      for (uint32_t i = 0; kernel->checked && i < copy.bytes; i += 4) {
-        Touched &t = touchedAt(copy.to + i, true);
-        t = Touched();
-        t.writer = me, t.writerEpoch = epoch, t.writerTurn = turns[thread / 32];
-      }
-    }
-    self.copies.erase(std::remove_if(self.copies.begin(), self.copies.end(), lands), self.copies.end());
-  }
-
-  /// Whether what a thread of another block did in common memory lies before what thread `me` does now.
-  bool isGiven(uint32_t other, uint32_t otherBlock, uint32_t otherEpoch, uint32_t me) {
-    if (!taken.thread || (taken.thread != me && taken.epoch == epoch))
-      return false;
-    const Moment &moment = given[counter][otherBlock];
-    return moment.thread && (moment.thread == other || otherEpoch < moment.epoch);
-  }
-
-  void fence() {
-    const uint32_t me = block * launch->threads + thread + 1;
-    fences[me] = epoch;
-    if (counted.thread == me)
-      taken = {me, epoch};
-  }
-
-  void count(uintptr_t address, uint32_t site) {
-    const uint32_t me = block * launch->threads + thread + 1;
-    auto fenced = fences.find(me);
-    if (fenced == fences.end() || fenced->second != epoch)
-      find("race", site, "counts its block without a fence before");
-    const bool isCommon = std::any_of(kernel->common.begin(), kernel->common.end(),
-                                      [&](const Range &range) { return address >= range.begin && address + 4 <= range.end; });
-    if (!isCommon)
-      find("out of bounds", site, "counts outside of common memory");
-    counter = address;
-    counted = given[address][block] = {me, epoch};
-  }
-
-  alignas(64) char elsewhere[64]; ///< where accesses go that may not happen
-
-  void wait(State state, uint32_t site) {
-    Thread &self = threads[thread];
-    self.state = state;
-    self.site = site;
-    switchTo(self.context, scheduler);
-  }
-
-  /// All of a warp's threads are at one operation: they exchange.
-  void warpOperation(uint32_t first) {
-    Thread *warp = &threads[first];
-    switch (warp[0].kind) {
-    case 's':
-      ++turns[first / 32];
-      break;
-    case 'm':
-    case 'h':
-      multiply(warp);
-      break;
-    case 'l':
-    case 't':
-      loadMatrices(first);
-      break;
-    default:
-      exchange(warp);
-    }
-    for (uint32_t lane = 0; lane < 32; ++lane)
-      warp[lane].state = State::Ready;
-  }
-
-  static void multiply(Thread *warp) {
-    std::array<MultiplyOperands, 32> operands;
-    std::array<FourRegisters, 32> results;
-    for (size_t lane = 0; lane < 32; ++lane)
-      operands[lane] = warp[lane].factors;
-    multiplyMatrices(operands, warp[0].kind == 'h', results);
-    for (size_t lane = 0; lane < 32; ++lane)
-      warp[lane].four = results[lane];
-  }
-
-  void loadMatrices(uint32_t first) {
-    std::array<std::array<uint16_t, 8>, 32> rows = {};
-    std::array<FourRegisters, 32> results;
-    for (uint32_t lane = 0; lane < 32; ++lane) {
-      const Thread &from = threads[first + lane];
-      thread = first + lane;
-      if (!kernel->checked || (inShared(from.row) && access(from.row, 16, 16, false, from.site)))
-        std::memcpy(rows[lane].data(), reinterpret_cast<const void *>(from.row), 16);
-      else if (!inShared(from.row))
-        find("out of bounds", from.site, "loads a matrix from what is not shared memory");
-    }
-    distributeMatrices(rows, threads[first].kind == 't', results);
-    for (uint32_t lane = 0; lane < 32; ++lane)
-      threads[first + lane].four = results[lane];
-  }
-
-  static void exchange(Thread *warp) {
-    uint32_t bits = 0;
-    for (uint32_t lane = 0; lane < 32; ++lane)
-      bits |= (warp[lane].value != 0 ? 1u : 0u) << lane;
-    for (uint32_t lane = 0; lane < 32; ++lane)
-      warp[lane].result = warp[lane].kind == 'b' ? bits : warp[lane ^ warp[lane].argument].value;
-  }
-
-  void runBlock();
-};
+namespace {
 
 thread_local Grid *grid = nullptr;
 
@@ -400,6 +135,8 @@ void threadMain() {
   g.threads[g.thread].state = State::Done;
   switchTo(g.threads[g.thread].context, g.scheduler);
 }
+
+} // namespace
 
 void Grid::runBlock() {
   epoch = 0;
@@ -464,6 +201,8 @@ void Grid::runBlock() {
     }
   }
 }
+
+namespace {
 
 // ---- What kernels call.
 
@@ -533,16 +272,25 @@ bool zorse::emulator::takeReached() { return std::exchange(reached, false); }
 
 const std::vector<Hook> &zorse::emulator::hooks() {
   static const std::vector<Hook> all = {
-      {"emu_thread", reinterpret_cast<void *>(emuThread)},     {"emu_block", reinterpret_cast<void *>(emuBlock)},
-      {"emu_shared", reinterpret_cast<void *>(emuShared)},     {"emu_barrier", reinterpret_cast<void *>(emuBarrier)},
-      {"emu_exchange", reinterpret_cast<void *>(emuExchange)}, {"emu_ballot", reinterpret_cast<void *>(emuBallot)},
-      {"emu_load", reinterpret_cast<void *>(emuLoad)},         {"emu_store", reinterpret_cast<void *>(emuStore)},
-      {"emu_reached", reinterpret_cast<void *>(emuReached)},   {"emu_fence", reinterpret_cast<void *>(emuFence)},
-      {"emu_count", reinterpret_cast<void *>(emuCount)}, 
-      {"emu_multiply", reinterpret_cast<void *>(emuMultiply)}, {"emu_matrices", reinterpret_cast<void *>(emuMatrices)},
-      {"emu_copy", reinterpret_cast<void *>(emuCopy)},         {"emu_commit", reinterpret_cast<void *>(emuCommit)},
-      {"emu_wait", reinterpret_cast<void *>(emuWait)},         {"emu_warp_barrier", reinterpret_cast<void *>(emuWarpBarrier)},
-      {"emu_pack", reinterpret_cast<void *>(emuPack)},         {"emu_exp2", reinterpret_cast<void *>(emuExp2)},
+      {"emu_thread", reinterpret_cast<void *>(emuThread)},
+      {"emu_block", reinterpret_cast<void *>(emuBlock)},
+      {"emu_shared", reinterpret_cast<void *>(emuShared)},
+      {"emu_barrier", reinterpret_cast<void *>(emuBarrier)},
+      {"emu_exchange", reinterpret_cast<void *>(emuExchange)},
+      {"emu_ballot", reinterpret_cast<void *>(emuBallot)},
+      {"emu_load", reinterpret_cast<void *>(emuLoad)},
+      {"emu_store", reinterpret_cast<void *>(emuStore)},
+      {"emu_reached", reinterpret_cast<void *>(emuReached)},
+      {"emu_fence", reinterpret_cast<void *>(emuFence)},
+      {"emu_count", reinterpret_cast<void *>(emuCount)},
+      {"emu_multiply", reinterpret_cast<void *>(emuMultiply)},
+      {"emu_matrices", reinterpret_cast<void *>(emuMatrices)},
+      {"emu_copy", reinterpret_cast<void *>(emuCopy)},
+      {"emu_commit", reinterpret_cast<void *>(emuCommit)},
+      {"emu_wait", reinterpret_cast<void *>(emuWait)},
+      {"emu_warp_barrier", reinterpret_cast<void *>(emuWarpBarrier)},
+      {"emu_pack", reinterpret_cast<void *>(emuPack)},
+      {"emu_exp2", reinterpret_cast<void *>(emuExp2)},
       {"emu_reciprocal", reinterpret_cast<void *>(emuReciprocal)},
   };
   return all;

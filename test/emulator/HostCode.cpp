@@ -351,8 +351,7 @@ private:
     }
     for (bool isHalf : {false, true})
       if (name == (isHalf ? "llvm.nvvm.ff2f16x2.rn" : "llvm.nvvm.ff2bf16x2.rn")) {
-        Value *both =
-            b.CreateCall(hook("emu_pack", word, {real, real, word}), {call.getArgOperand(0), call.getArgOperand(1), b.getInt32(isHalf)});
+        Value *both = b.CreateCall(hook("emu_pack", word, {real, real, word}), {call.getArgOperand(0), call.getArgOperand(1), b.getInt32(isHalf)});
         return replace(b.CreateBitCast(both, call.getType()));
       }
     if (name == "llvm.nvvm.ex2.approx.ftz.f32")

@@ -77,7 +77,8 @@ void zorse::emulator::multiplyMatrices(const std::array<MultiplyOperands, 32> &o
       results[lane][i] = bitsOf(float(sums[lane / 4 + 8 * (i / 2)][2 * (lane % 4) + i % 2]));
 }
 
-void zorse::emulator::distributeMatrices(const std::array<std::array<uint16_t, 8>, 32> &rows, bool transposed, std::array<FourRegisters, 32> &results) {
+void zorse::emulator::distributeMatrices(const std::array<std::array<uint16_t, 8>, 32> &rows, bool transposed,
+                                         std::array<FourRegisters, 32> &results) {
   for (size_t lane = 0; lane < 32; ++lane)
     for (size_t i = 0; i < 4; ++i) {
       const size_t outer = lane / 4, inner = 2 * (lane % 4);

@@ -5,8 +5,8 @@
 //
 // UNITS.mlir is what zorse-compile --compile-to=backward --emit units prints. Fails on findings, and below the least efficiency of all kernels
 // together. A block is the bodies of the classes "attention" and "mlp": fails above the most times that its sectors are moved, and the most launches
-// of kernels, of those that are not attention's own, in its forward and in its backward. The last number is of single kernels: how many times as often
-// as without bank conflicts shared memory is asked.
+// of kernels, of those that are not attention's own, in its forward and in its backward. The last number is of single kernels: how many times as
+// often as without bank conflicts shared memory is asked.
 #include "EmulatedBody.h"
 
 #include "zorse/Codegen/Codegen.h"
@@ -26,10 +26,12 @@ using namespace zorse;
 
 int main(int argc, char **argv) {
   if (argc < 2)
-    return std::fprintf(stderr, "usage: kernel-traffic UNITS.mlir [ROWS] [LEAST EFFICIENCY] [MOST TIMES] [MOST FORWARD] [MOST BACKWARD] [MOST CONFLICTS]\n"),
+    return std::fprintf(stderr,
+                        "usage: kernel-traffic UNITS.mlir [ROWS] [LEAST EFFICIENCY] [MOST TIMES] [MOST FORWARD] [MOST BACKWARD] [MOST CONFLICTS]\n"),
            2;
   const int64_t rows = argc > 2 ? std::atoi(argv[2]) : 1;
-  const double least = argc > 3 ? std::atof(argv[3]) : 0, most = argc > 4 ? std::atof(argv[4]) : 1e9, mostConflicts = argc > 7 ? std::atof(argv[7]) : 1e9;
+  const double least = argc > 3 ? std::atof(argv[3]) : 0, most = argc > 4 ? std::atof(argv[4]) : 1e9,
+               mostConflicts = argc > 7 ? std::atof(argv[7]) : 1e9;
   mlir::DialectRegistry registry;
   registry.insert<ZorseDialect, mlir::arith::ArithDialect, mlir::math::MathDialect, mlir::func::FuncDialect>();
   mlir::MLIRContext context(registry);
@@ -108,5 +110,8 @@ int main(int argc, char **argv) {
       "all kernels: %.3f of the bytes moved are asked for, sectors are moved %.2f times each; a block: %.2f times, %d launches forward and %d "
       "backward beside products and attention's own %d and %d; at most %.3f bank conflicts in a kernel\n",
       all.efficiency(), times(all), times(block), launches[0], launches[1], attentions[0], attentions[1], conflicts);
-  return good && conflicts <= mostConflicts && all.efficiency() >= least && times(block) <= most && launches[0] <= mostLaunches[0] && launches[1] <= mostLaunches[1] ? 0 : 1;
+  return good && conflicts <= mostConflicts && all.efficiency() >= least && times(block) <= most && launches[0] <= mostLaunches[0] &&
+                 launches[1] <= mostLaunches[1]
+             ? 0
+             : 1;
 }

@@ -9,11 +9,11 @@ namespace zorse::inspect {
 /// of these has 65,536 registers, which warps get in units of 256.
 struct SmLimits {
   const char *arch;
-  int warps, blocks;      ///< that it can hold
-  int sharedBytes;        ///< that its blocks share
-  int sharedUnit;         ///< in which a block gets them
-  int reservedPerBlock;   ///< that CUDA takes of them for each block
-  int partitions;         ///< among which registers are divided, and warps of a block are dealt
+  int warps, blocks;         ///< that it can hold
+  int sharedBytes;           ///< that its blocks share
+  int sharedUnit;            ///< in which a block gets them
+  int reservedPerBlock;      ///< that CUDA takes of them for each block
+  int partitions;            ///< among which registers are divided, and warps of a block are dealt
   int declaredSharedOfBlock; ///< that the code of a block may declare
   int sharedOfBlock;         ///< that a block may have if its launch gives it
 };

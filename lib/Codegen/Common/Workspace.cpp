@@ -49,7 +49,8 @@ private:
 };
 } // namespace
 
-Workspace zorse::codegen::allocateWorkspace(const Clustering &clustering, const Claims &claims, llvm::function_ref<int64_t(const Cluster &)> scratch) {
+Workspace zorse::codegen::allocateWorkspace(const Clustering &clustering, const Claims &claims,
+                                            llvm::function_ref<int64_t(const Cluster &)> scratch) {
   llvm::MapVector<Value, Lifetime> lives;
   auto containerOf = [&](Value root) -> Value {
     auto claim = claims.find(root);

@@ -1,5 +1,5 @@
-// Every barrier, every wait and every exchange of the kernels of attention is needed: each is dropped in turn, and must be missed, by a finding of the
-// emulator or by other numbers. Sizes are such that every schedule goes through several tiles, the last of which is not whole.
+// Every barrier, every wait and every exchange of the kernels of attention is needed: each is dropped in turn, and must be missed, by a finding of
+// the emulator or by other numbers. Sizes are such that every schedule goes through several tiles, the last of which is not whole.
 #include "CodegenHarness.h"
 #include "EmulatedBody.h"
 
@@ -19,14 +19,16 @@ namespace {
 
 /// A forward and a backward with heads of `size`.
 std::string functions(int size, int queries, int heads, int keyHeads, const std::string &attributes) {
-  auto tensor = [&](int count) { return "tensor<?x" + std::to_string(queries) + "x" + std::to_string(count) + "x" + std::to_string(size) + "xbf16>"; };
+  auto tensor = [&](int count) {
+    return "tensor<?x" + std::to_string(queries) + "x" + std::to_string(count) + "x" + std::to_string(size) + "xbf16>";
+  };
   const std::string q = tensor(heads), k = tensor(keyHeads), lse = "tensor<?x" + std::to_string(heads) + "x" + std::to_string(queries) + "xf32>";
   return "func.func @f(%q: " + q + " {@@boundary_in0}, %k: " + k + " {@@boundary_in1}, %v: " + k + " {@@boundary_in2}, %do: " + q +
          " {@@boundary_in3}) -> (" + q + " {@@boundary_out0}, " + lse + " {@@boundary_out1}, " + q + " {@@boundary_out2}, " + k +
-         " {@@boundary_out3}, " + k + " {@@boundary_out4}) {\n  %o, %l = zorse.attention %q, %k, %v {" + attributes + "} : (" + q + ", " + k + ", " + k +
-         ") -> (" + q + ", " + lse + ")\n  %dq, %dk, %dv = zorse.attention_grad %do, %q, %k, %v, %o, %l {" + attributes + "} : (" + q + ", " + q + ", " +
-         k + ", " + k + ", " + q + ", " + lse + ") -> (" + q + ", " + k + ", " + k + ")\n  return %o, %l, %dq, %dk, %dv : " + q + ", " + lse + ", " + q +
-         ", " + k + ", " + k + "\n}\n";
+         " {@@boundary_out3}, " + k + " {@@boundary_out4}) {\n  %o, %l = zorse.attention %q, %k, %v {" + attributes + "} : (" + q + ", " + k + ", " +
+         k + ") -> (" + q + ", " + lse + ")\n  %dq, %dk, %dv = zorse.attention_grad %do, %q, %k, %v, %o, %l {" + attributes + "} : (" + q + ", " + q +
+         ", " + k + ", " + k + ", " + q + ", " + lse + ") -> (" + q + ", " + k + ", " + k + ")\n  return %o, %l, %dq, %dk, %dv : " + q + ", " + lse +
+         ", " + q + ", " + k + ", " + k + "\n}\n";
 }
 
 struct Line {

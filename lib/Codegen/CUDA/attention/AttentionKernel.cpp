@@ -54,7 +54,9 @@ void AttentionKernel::count(ArrayRef<HeadTensor> touched, int products) {
   k.addProductFlops(Size{int64_t(2 * products * problem.pairs() * double(problem.size)), true});
 }
 
-Kernel AttentionKernel::finish(StringRef hint) { return k.finishCuda(hint, Size{blocks * heads * variant.threads(), true}, variant.threads(), 1, /*takesRegisters=*/true); }
+Kernel AttentionKernel::finish(StringRef hint) {
+  return k.finishCuda(hint, Size{blocks * heads * variant.threads(), true}, variant.threads(), 1, /*takesRegisters=*/true);
+}
 
 void AttentionKernel::loop(Value from, Value to, MutableArrayRef<Value> carried, function_ref<void(Value)> body) {
   SmallVector<Value> before(carried), after = k.loop(

@@ -109,8 +109,8 @@ private:
   /// Products of the block's queries and a tile of keys.
   Sums multiplyKeys(Value stage) {
     Sums s = tiles.zeros(variant.tiles(), variant.streamed / 8);
-    tiles.multiplyTransposed(
-        [&](int i, int m) { return variant.fromRegisters ? kept(queries, i, m) : tiles.left(ownQueries, i, 16 * m); }, keyStage(stage), s);
+    tiles.multiplyTransposed([&](int i, int m) { return variant.fromRegisters ? kept(queries, i, m) : tiles.left(ownQueries, i, 16 * m); },
+                             keyStage(stage), s);
     return s;
   }
 
@@ -302,9 +302,11 @@ private:
         w.store(logarithm, w.at(lse, int64_t(4) * ahead), 4);
       });
     }
-    Tiles::Output output{headAddress(problem.out, head), problem.out.position, problem.out.element, warpRow, problem.queries, noteResult(problem.out), {}};
-    // Queries in registers were read before the barriers of the tiles.
-    tiles.store(out, output, ownQueries, variant.fromRegisters == 0, [&](int m, int half) { return factors[size_t(2 * m + half)]; });
+    Tiles::Output output{
+        headAddress(problem.out, head), problem.out.position, problem.out.element, warpRow, problem.queries, noteResult(problem.out), {}};
+    // Queries in registers were read before the barriers of the tiles, and those of one stage before the second barrier of the last tile.
+    const bool areRead = variant.fromRegisters == 0 && variant.schedule == Schedule::TwoStages;
+    tiles.store(out, output, ownQueries, areRead, [&](int m, int half) { return factors[size_t(2 * m + half)]; });
     count({problem.q, problem.k, problem.v, problem.out}, 2);
   }
 };

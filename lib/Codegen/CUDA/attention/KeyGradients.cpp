@@ -39,10 +39,10 @@ public:
 private:
   Scores scores;
   Value statistics;
-  Value part;              ///< of the results' columns
-  Value firstRow, warpRow; ///< keys
+  Value part;                                   ///< of the results' columns
+  Value firstRow, warpRow;                      ///< keys
   Value firstTile, endTile, turns, tile, group; ///< of queries; `tile` and `group` are those of the turn
-  Value queryHeads, outHeads; ///< addresses of the first head of queries that shares the keys
+  Value queryHeads, outHeads;                   ///< addresses of the first head of queries that shares the keys
   Value sharedKeys, sharedValues, stages, ownKeys, ownValues;
   llvm::SmallVector<WarpBuilder::Four> keys, values; ///< in registers
   Sums dk, dv;
@@ -191,8 +191,8 @@ private:
       w.wait(0);
       w.barrier();
     }
-    // Results go through the rows of keys and values, which are the warp's own. Those in registers were read before the barriers of the turns, and the
-    // second result follows the barriers of the first.
+    // Results go through the rows of keys and values, which are the warp's own. Those in registers were read before the barriers of the turns, and
+    // the second result follows the barriers of the first.
     store(dk, problem.dk, ownKeys, variant.fromRegisters == 0 && !problem.options.window, [](int, int) { return Value(); });
     store(dv, problem.dv, ownValues, false, [&](int, int) { return scores.drops() ? scores.keptFactor() : Value(); });
     count({problem.q, problem.k, problem.v, problem.dout, problem.dk, problem.dv}, 4);

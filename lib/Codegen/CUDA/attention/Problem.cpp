@@ -29,9 +29,7 @@ static HeadTensor operandOf(Value value, const Claims &claims) {
   return headTensor(view.root, view.layout, value);
 }
 
-static HeadTensor resultOf(Value value, const Claims &claims) {
-  return headTensor(value, storageLayout(value, claims), value);
-}
+static HeadTensor resultOf(Value value, const Claims &claims) { return headTensor(value, storageLayout(value, claims), value); }
 
 template <typename Op> static AttentionProblem common(Op op, const Claims &claims) {
   AttentionProblem p;

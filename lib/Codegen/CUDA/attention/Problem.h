@@ -26,7 +26,7 @@ struct MaskTensor {
 
 struct AttentionProblem {
   int capability = 80; ///< of the GPU: 80 for sm_80
-  mlir::Type element; ///< of q, k, v, out and dout: bf16 or f16
+  mlir::Type element;  ///< of q, k, v, out and dout: bf16 or f16
   int64_t queries = 0, keys = 0, heads = 0, keyHeads = 0, size = 0;
   AttentionOptions options;
   HeadTensor q, k, v, out;

@@ -21,7 +21,8 @@ public:
     place();
     begin();
     loop(firstTile, endTile, dq.numbers, [&](Value tile) { step(tile); });
-    Tiles::Output output{headAddress(problem.dq, head), problem.dq.position, problem.dq.element, warpRow, problem.queries, noteResult(problem.dq), {}};
+    Tiles::Output output{
+        headAddress(problem.dq, head), problem.dq.position, problem.dq.element, warpRow, problem.queries, noteResult(problem.dq), {}};
     // Queries in registers were read before the barriers of the tiles.
     tiles.store(dq, output, ownQueries, variant.fromRegisters == 0, [](int, int) { return Value(); });
     count({problem.q, problem.k, problem.v, problem.dout, problem.dq}, 3);

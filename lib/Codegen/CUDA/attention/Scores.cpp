@@ -71,7 +71,9 @@ void Scores::scaleAndMask(Sums &scores, const ScorePlace &place, Sums *slopes) {
   const MaskTensor &mask = *problem.mask;
   Value base = w.k.add(maskBase, w.k.mul(w.widen(place.head), mask.head));
   Value row = laneRow(place), column = laneColumn(place);
-  auto index = [&](Value first, int ahead, bool isQuery) { return w.widen(w.smaller(w.add(first, ahead), (isQuery ? problem.queries : problem.keys) - 1)); };
+  auto index = [&](Value first, int ahead, bool isQuery) {
+    return w.widen(w.smaller(w.add(first, ahead), (isQuery ? problem.queries : problem.keys) - 1));
+  };
   forEach(scores, [&](int m, int n, int q) {
     Value query = rowsAreQueries ? index(row, rowOf(m, q), true) : index(column, columnOf(n, q), true);
     Value key = rowsAreQueries ? index(column, columnOf(n, q), false) : index(row, rowOf(m, q), false);
@@ -121,14 +123,11 @@ void Scores::hide(Sums &scores, const ScorePlace &place) {
   });
 }
 
-Value Scores::reference(Value statistic) {
-  return problem.isPlain() ? w.mulF(statistic, w.f32(-problem.options.scale * kLog2E)) : statistic;
-}
+Value Scores::reference(Value statistic) { return problem.isPlain() ? w.mulF(statistic, w.f32(-problem.options.scale * kLog2E)) : statistic; }
 
 Value Scores::probability(Value score, Value reference) {
   // Greatest scores may be as large as numbers are where masks are added, and only their differences may be multiplied.
-  return w.exp2(problem.isPlain() ? w.fma(score, w.f32(problem.options.scale * kLog2E), reference)
-                                  : w.mulF(w.subF(score, reference), w.f32(kLog2E)));
+  return w.exp2(problem.isPlain() ? w.fma(score, w.f32(problem.options.scale * kLog2E), reference) : w.mulF(w.subF(score, reference), w.f32(kLog2E)));
 }
 
 Value Scores::decay(Value before, Value now) {

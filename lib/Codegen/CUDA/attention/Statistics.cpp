@@ -28,8 +28,10 @@ Kernel cuda::buildAttentionStatistics(const KernelContext &context, const Attent
   const int atATime = 32 / lanes, turns = std::max(1, 8 / atATime);
   const Size lines{problem.heads * problem.queries, true};
   Value number = arith::DivUIOp::create(k.b, k.loc, k.begin, k.i64(turns));
-  Value inWarp = arith::RemUIOp::create(k.b, k.loc, number, k.i64(32)), ofWarp = k.mul(arith::DivUIOp::create(k.b, k.loc, number, k.i64(32)), atATime * turns);
-  Value lane = arith::RemUIOp::create(k.b, k.loc, inWarp, k.i64(lanes)), line = k.add(ofWarp, arith::DivUIOp::create(k.b, k.loc, inWarp, k.i64(lanes)));
+  Value inWarp = arith::RemUIOp::create(k.b, k.loc, number, k.i64(32)),
+        ofWarp = k.mul(arith::DivUIOp::create(k.b, k.loc, number, k.i64(32)), atATime * turns);
+  Value lane = arith::RemUIOp::create(k.b, k.loc, inWarp, k.i64(lanes)),
+        line = k.add(ofWarp, arith::DivUIOp::create(k.b, k.loc, inWarp, k.i64(lanes)));
   auto isBelow = [&](Value x, Value end) -> Value { return arith::CmpIOp::create(k.b, k.loc, arith::CmpIPredicate::slt, x, end); };
   Value end = k.size(lines), isPiece = isBelow(lane, k.i64(pieces));
 

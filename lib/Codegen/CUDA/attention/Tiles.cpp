@@ -29,7 +29,8 @@ Tiles::Tiles(WarpBuilder &w, TileLayout layout, int64_t size, int threads)
   copyPiece = w.bitsOf(thread, lanesOfRow - 1);
   copyOffset = w.add(w.mul(copyRow, layout.rowBytes), pieceOffset(copyPiece, w.bitsOf(copyRow, 7)));
   // Lane l gives ldmatrix the address of row l & 7 of matrix l / 8. Matrices of a left operand, and of right ones that are transposed on the way, are
-  // rows 0-7 and 8-15 of columns 0-7, then of columns 8-15; of right ones that are not transposed, columns 0-7 and 8-15 of rows 0-7, then of rows 8-15.
+  // rows 0-7 and 8-15 of columns 0-7, then of columns 8-15; of right ones that are not transposed, columns 0-7 and 8-15 of rows 0-7, then of rows
+  // 8-15.
   Value low = w.bitsOf(lane, 7), high = w.divide(lane, 16);
   leftOffset = w.add(w.mul(w.bitsOf(lane, 15), layout.rowBytes), pieceOffset(high, low));
   Value row = w.add(low, w.shiftLeft(high, 3)), piece = w.bitsOf(w.divide(lane, 8), 1);

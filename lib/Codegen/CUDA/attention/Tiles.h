@@ -7,21 +7,21 @@
 namespace zorse::codegen::cuda {
 
 /// How rows of 16-bit numbers lie in shared memory. Eight rows that ldmatrix reads together must be in different banks of 16 bytes: where a row is a
-/// multiple of 128 bytes its pieces of 16 change places by an exclusive or with the row's number; elsewhere 16 bytes between rows make their number of
-/// pieces odd.
+/// multiple of 128 bytes its pieces of 16 change places by an exclusive or with the row's number; elsewhere 16 bytes between rows make their number
+/// of pieces odd.
 struct TileLayout {
   int columns;  ///< a multiple of 16
   int rowBytes; ///< with what lies between rows
   bool swizzled;
 
   static TileLayout of(int columns);
-  int pieces() const { return columns / 8; }       ///< of 16 bytes, in a row
-  int products() const { return columns / 16; }    ///< of tensor cores, along a row
+  int pieces() const { return columns / 8; }    ///< of 16 bytes, in a row
+  int products() const { return columns / 16; } ///< of tensor cores, along a row
   int64_t bytes(int rows) const { return int64_t(rows) * rowBytes; }
 };
 
-/// Sums of a warp: 16 * tiles rows of 8 * blocks columns in the layout of mma.sync. Number q of block (m, n) is in row 16 m + 8 (q / 2) + lane / 4 and
-/// column 8 n + 2 (lane % 4) + q % 2.
+/// Sums of a warp: 16 * tiles rows of 8 * blocks columns in the layout of mma.sync. Number q of block (m, n) is in row 16 m + 8 (q / 2) + lane / 4
+/// and column 8 n + 2 (lane % 4) + q % 2.
 struct Sums {
   int tiles = 0, blocks = 0;
   llvm::SmallVector<mlir::Value> numbers;

@@ -16,9 +16,9 @@ enum class Schedule {
 };
 
 struct Variant {
-  int rows = 64;           ///< of a block: queries, or keys where these have the gradients
-  int streamed = 32;       ///< rows of a tile of the other side
-  int fromRegisters = 0;   ///< how many of a block's own operands stay in registers: q (k), then dout (v)
+  int rows = 64;         ///< of a block: queries, or keys where these have the gradients
+  int streamed = 32;     ///< rows of a tile of the other side
+  int fromRegisters = 0; ///< how many of a block's own operands stay in registers: q (k), then dout (v)
   Schedule schedule = Schedule::TwoStages;
   int parts = 1; ///< blocks that share the columns of one result, because it does not fit into a warp's registers
 

@@ -65,9 +65,7 @@ Value WarpBuilder::at(Value address, Value bytes) {
   return LLVM::GEPOp::create(b, loc, address.getType(), b.getI8Type(), address, LLVM::GEPArg(bytes));
 }
 
-Value WarpBuilder::at(Value address, int64_t bytes) {
-  return bytes == 0 ? address : at(address, k.i64(bytes));
-}
+Value WarpBuilder::at(Value address, int64_t bytes) { return bytes == 0 ? address : at(address, k.i64(bytes)); }
 
 Value WarpBuilder::load(Value address, Type type, unsigned alignment) { return LLVM::LoadOp::create(b, loc, type, address, alignment); }
 void WarpBuilder::store(Value value, Value address, unsigned alignment) { LLVM::StoreOp::create(b, loc, value, address, alignment); }
@@ -96,7 +94,8 @@ void WarpBuilder::warpBarrier() { effect("llvm.nvvm.bar.warp.sync", {i32(-1)}); 
 
 WarpBuilder::Four WarpBuilder::loadMatrices(Value shared, bool transposed) {
   auto type = LLVM::LLVMStructType::getLiteral(b.getContext(), {word, word, word, word});
-  Value all = intrinsic(transposed ? "llvm.nvvm.ldmatrix.sync.aligned.m8n8.x4.trans.b16" : "llvm.nvvm.ldmatrix.sync.aligned.m8n8.x4.b16", type, {shared});
+  Value all =
+      intrinsic(transposed ? "llvm.nvvm.ldmatrix.sync.aligned.m8n8.x4.trans.b16" : "llvm.nvvm.ldmatrix.sync.aligned.m8n8.x4.b16", type, {shared});
   Four four;
   for (int64_t i = 0; i < 4; ++i)
     four[size_t(i)] = LLVM::ExtractValueOp::create(b, loc, all, i);

@@ -135,9 +135,10 @@ Status CudaBodies::prepare(const bundle::Body &body, const bundle::Launch &from,
                        std::to_string(out.perThread) + " points each, which no GPU runs");
     out.sharedBytes = kernel.shared_bytes();
     if (out.sharedBytes > kSharedUnasked) {
-      const Status status = out.sharedBytes > INT32_MAX ? userError("no GPU has so much")
-                                                        : cuda_.check("cuFuncSetAttribute", cuda_.cuFuncSetAttribute(out.function, kMaxDynamicSharedSizeBytes,
-                                                                                                                     int(out.sharedBytes)));
+      const Status status =
+          out.sharedBytes > INT32_MAX
+              ? userError("no GPU has so much")
+              : cuda_.check("cuFuncSetAttribute", cuda_.cuFuncSetAttribute(out.function, kMaxDynamicSharedSizeBytes, int(out.sharedBytes)));
       if (status.failed())
         return userError("kernel '" + kernel.symbol() + "' wants " + std::to_string(out.sharedBytes) +
                          " bytes of shared memory for a block, which this GPU refuses: " + status.message() + "; compile for its own architecture");
@@ -188,8 +189,8 @@ Status CudaBodies::launchKernel(const Launch &launch, const BodyArguments &argum
     return Status::success();
   if (blocks > INT32_MAX)
     return userError("a launch of " + std::to_string(blocks) + " blocks is more than a GPU takes; use smaller micro-batches");
-  return cuda_.check("cuLaunchKernel",
-                     cuda_.cuLaunchKernel(launch.function, unsigned(blocks), 1, 1, launch.threads, 1, 1, launch.sharedBytes, stream, parameters_.data(), nullptr));
+  return cuda_.check("cuLaunchKernel", cuda_.cuLaunchKernel(launch.function, unsigned(blocks), 1, 1, launch.threads, 1, 1, launch.sharedBytes, stream,
+                                                            parameters_.data(), nullptr));
 }
 
 Status CudaBodies::launchProduct(const Launch &launch, const BodyArguments &arguments, CUstream stream) {
