@@ -2,7 +2,7 @@
 # Claim: Every variant of attention on tensor cores, of six head sizes, two types and eight ways to treat scores, forward and backward, is taken by NVIDIA's assembler for sm_80, 86, 89, 90, 100 and 120,
 #   and no kernel spills a register.
 # Topic: GPUs
-# Quick: bf16, three ways to treat scores, two architectures
+# Quick: bf16, two ways to treat scores, sm_80
 #
 # Fetches the assembler into .cache/ptxas.
 set -euo pipefail

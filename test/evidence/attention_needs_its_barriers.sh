@@ -11,7 +11,7 @@ filter='*AttentionBarriers*'
 log=$(mktemp)
 trap 'rm -f "$log"' EXIT
 status=0
-"$bin/codegen_test" --gtest_brief=1 --gtest_filter="$filter" | tee "$log" || status=1
+"$bin/attention_barriers_test" --gtest_brief=1 --gtest_filter="$filter" | tee "$log" || status=1
 awk '/ dropped: / { for (i = 1; i <= NF; ++i) if ($i == "dropped:") { found += $(i + 1); all += $(i + 3); right += $(i + 5) } }
   END { printf "%d of %d dropped barriers, waits and exchanges missed (limit: all), %d of them although the numbers were right\n", found, all, right; exit found < all || all == 0 }' "$log" || status=1
 exit $status
