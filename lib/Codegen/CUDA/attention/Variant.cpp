@@ -13,9 +13,14 @@ std::optional<int> zorse::codegen::cuda::tileColumns(int64_t size) {
   return std::nullopt;
 }
 
+/// Masks, caps and random numbers take registers; so does what ptxas makes of heads of 128 elements for sm_120, where larger tiles spill.
+static bool sparesRegisters(const AttentionProblem &problem) {
+  return !problem.isRegular() || (*tileColumns(problem.size) == 128 && problem.capability >= 120);
+}
+
 Variant zorse::codegen::cuda::forwardVariant(const AttentionProblem &problem) {
   const int columns = *tileColumns(problem.size);
-  if (!problem.isRegular()) // masks, caps and random numbers take registers
+  if (sparesRegisters(problem))
     return {64, columns == 256 ? 16 : 32, 0, Schedule::TwoStages, 1};
   switch (columns) {
   case 32:
@@ -38,7 +43,7 @@ Variant zorse::codegen::cuda::keyGradientVariant(const AttentionProblem &problem
   const int columns = *tileColumns(problem.size);
   if (columns == 256)
     return {64, 16, 0, Schedule::TwoStages, 2};
-  if (!problem.isRegular())
+  if (sparesRegisters(problem))
     return {64, columns == 128 ? 16 : 32, 0, Schedule::TwoStages, 1};
   if (columns <= 64)
     return {128, 32, 0, Schedule::TwoStages, 1};
@@ -49,7 +54,7 @@ Variant zorse::codegen::cuda::queryGradientVariant(const AttentionProblem &probl
   const int columns = *tileColumns(problem.size);
   if (columns == 256)
     return {64, 16, 0, Schedule::TwoStages, 1};
-  if (!problem.isRegular())
+  if (sparesRegisters(problem))
     return {64, 32, 0, Schedule::TwoStages, 1};
   if (columns <= 64)
     return {128, 32, 1, Schedule::TwoStages, 1};
