@@ -45,6 +45,8 @@ struct Compiler {
 
   /// Bodies for the other architectures that devices of the cluster ask for, beside `bodies` for `first`.
   bool lowerOtherTargets(const codegen::CodegenOptions &first);
+  /// The summary's work on every architecture of GPUs in the cluster, from the bodies lowered for it.
+  bool addWorkOnGpus(const codegen::CodegenOptions &first);
   /// Says which target each of the plan's devices runs, and forgets those that none does.
   void assignTargets();
   std::string describeKernels() const;

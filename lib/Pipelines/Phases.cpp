@@ -3,6 +3,7 @@
 
 #include "AssignBodies.h"
 #include "Diagnostics.h"
+#include "GpuWork.h"
 #include "Programs.h"
 #include "Rebuild.h"
 #include "WeightTable.h"
@@ -170,6 +171,8 @@ bool Compiler::compileBodies(std::string &remark) {
   bodies = std::move(*result);
   if (!lowerOtherTargets(code))
     return false;
+  if (!addWorkOnGpus(code))
+    return false;
   assignBodies(model, bodies, otherTargets);
   size_t launches = 0;
   for (const bundle::Body &body : bodies.library.bodies())
@@ -225,6 +228,26 @@ bool Compiler::lowerOtherTargets(const codegen::CodegenOptions &first) {
     if (failed(result))
       return false;
     otherTargets.push_back(std::move(*result));
+  }
+  return true;
+}
+
+bool Compiler::addWorkOnGpus(const codegen::CodegenOptions &first) {
+  for (const std::string &arch : options.cluster.empty() ? std::vector<std::string>() : architecturesOf(options.cluster)) {
+    if (!codegen::isCudaArch(arch))
+      continue;
+    auto lowered = llvm::find_if(otherTargets, [&](const codegen::CompiledBodies &target) { return target.library.arch() == arch; });
+    if (lowered != otherTargets.end()) {
+      addGpuWork(model, *lowered);
+      continue;
+    }
+    codegen::CodegenOptions code = first; // a bundle for simulations alone has no code for them
+    code.arch = arch;
+    code.dumpDir.clear();
+    FailureOr<codegen::CompiledBodies> result = codegen::lowerBodies(*model.functions, code);
+    if (failed(result))
+      return false;
+    addGpuWork(model, *result);
   }
   return true;
 }

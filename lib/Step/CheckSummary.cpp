@@ -123,10 +123,29 @@ std::string checkValues(const bundle::ModelSummary &summary) {
   return "";
 }
 
+std::string checkWork(const bundle::ModelSummary &summary) {
+  for (const auto &target : summary.gpu_work()) {
+    for (const auto &unit : summary.units())
+      if (unit.class_id() >= static_cast<uint32_t>(target.classes_size()))
+        return "work on '" + target.arch() + "' is of " + std::to_string(target.classes_size()) + " classes, and unit '" + unit.name() +
+               "' is of class " + std::to_string(unit.class_id());
+    for (const auto &work : target.classes())
+      for (const bundle::TaskWork *task : {&work.forward(), &work.backward(), &work.input_gradients(), &work.weight_gradients()}) {
+        const std::string name = "work on '" + target.arch() + "' ";
+        if (!soundCost(task->attention_flops_per_row()) || !sound(task->bytes()))
+          return name + "has a cost that is not a number from 0 to 1e30, or a size that is not one from 0 to 2^48";
+        for (const auto &product : task->products())
+          if (!sound(product.m()) || !sound(product.n()) || !sound(product.k()) || !sound(product.batch()))
+            return name + "has a product of a size that is not a number from 0 to 2^48";
+      }
+  }
+  return "";
+}
+
 } // namespace
 
 bool zorse::step::checkSummary(const bundle::ModelSummary &summary, std::string &error) {
-  for (auto check : {checkUnits, checkParameters, checkValues}) {
+  for (auto check : {checkUnits, checkParameters, checkValues, checkWork}) {
     std::string message = check(summary);
     if (!message.empty()) {
       error = "the model summary contradicts itself: " + message;

@@ -29,13 +29,16 @@ ONLY_CHECKED = [
     (r"^zorse-cluster .*--(gather|hosts)", "needs several machines; e2e-cluster runs zorse-cluster under a launcher"),
     (r"^tools/(quickstart|run-tests|run-sanitizers|run-evidence|python-env|install|build|check-format|check-tidy)\.sh|^\.ci/run", "installs, builds or checks all sources; test/evidence/fresh_machine.sh runs quickstart.sh and run-tests.sh"),
     (r"^tools/fuzz\.py", "builds under sanitizers and runs for hours"),
+    (r"^tools/(ptxas|nvdisasm)\.sh|^python3 -m pip |^export LD_LIBRARY_PATH=", "fetches packages of NVIDIA's"),
+    (r"^tools/sass/", "needs NVIDIA's assembler; e2e-sass-model tries the model"),
+    (r"^test/hardware/|^scp ", "makes a suite for another machine; e2e-hardware-suite tries it"),
     (r"^(cmake|ctest) |^build/(asan|tsan|ubsan|fuzz)/", "builds under sanitizers, or needs such a build"),
 ]
 
 # Options in prose that belong to other programs.
 FOREIGN = {"--gtest_filter", "--no-python", "--nproc-per-node", "--node-rank", "--max-restarts", "--ntasks", "--pty", "--signal", "--requeue", "--from-literal", "--rdzv-endpoint", "--rdzv-id",
            "--master-addr", "--master-port", "--nnodes", "--standalone", "--map-by", "--bind-to", "--host", "--kill-on-bad-exit", "--mpi", "--nodes", "--cpus-per-task", "--preset", "--build", "--target",
-           "--test-dir", "--output-on-failure", "--ntasks-per-node", "--no-kill", "--wait"}
+           "--test-dir", "--output-on-failure", "--ntasks-per-node", "--no-kill", "--wait", "--gpus"}
 
 FOUR_DEVICES = """name: documented
 nodes:

@@ -130,7 +130,7 @@ private:
       if (known) {
         device.type = type;
         std::copy(std::begin(known->speed), std::end(known->speed), device.speed);
-        device.halfRows = known->halfRows;
+        device.multiprocessors = known->multiprocessors;
         device.memoryBandwidth = known->memoryBandwidth;
         device.launch = known->launch;
       } else {

@@ -198,6 +198,7 @@ int run(Options &o) {
     return fail("expects one model: an ONNX file, a bundle, a summary, or --shape. --help lists the options");
   o.compile.quiet = o.quiet;
   o.compile.weights = pipelines::Weights::Later; // planning asks for shapes alone
+  o.compile.cluster = o.cluster;                 // and for bodies of every architecture in the cluster
   std::optional<LoadedModel> model =
       o.shape.empty() ? loadModel(path, o.compile, error) : shapeModel(o.shape, o.compile.sequence, cluster ? &*cluster : nullptr, error);
   if (!model)

@@ -29,7 +29,9 @@ struct ClusterDevice {
   std::string type;                  ///< an entry of the table of device types, or free text
   uint32_t node = 0;                 ///< index in Cluster.nodes
   double speed[kSpeeds] = {0, 0, 0}; ///< FLOP/s that large matrix products reach, by kSpeedTypes; 0: not supported
-  double halfRows = 0;               ///< matrix rows (samples x positions) at which products reach half of `speed`: t0 of rows / (rows + t0)
+  uint32_t multiprocessors = 0;      ///< of a GPU whose times are modelled launch by launch; 0: they follow a roofline
+  double halfRows = 0;               ///< of a roofline: matrix rows (samples x positions) at which products reach half of `speed`
+  bool eager = false;                ///< it is to be as slow as a framework that launches every operation by itself, not as our kernels
   double memoryBandwidth = 0;        ///< bytes/s of the device's memory; 0: not known, elementwise work then costs FLOPs only
   double launch = 0;                 ///< seconds every call of a unit function costs besides
   uint64_t memory = 0;               ///< bytes, as described; 0: not limited
@@ -58,12 +60,13 @@ struct Cluster {
   std::vector<double> egressPrice;    ///< per site: per byte that leaves it
 };
 
-/// What is known about a type of device when the file does not say. Figures and sources: lib/Planning/DeviceTypes.cpp.
+/// What is known about a type of device when the file does not say. Figures and sources: lib/Planning/Cluster/DeviceTypes.cpp.
 struct DeviceType {
   const char *name;
   const char *kind;
-  double speed[kSpeeds];
-  double halfRows;
+  double peak[kSpeeds];  ///< the vendor's dense FLOP/s
+  double speed[kSpeeds]; ///< what large products reach of it
+  uint32_t multiprocessors;
   double memoryBandwidth;
   double launch;
   uint64_t memory, reserve;

@@ -1,4 +1,4 @@
-// Seconds of every task of a model on every device of a cluster: from a profile where there is one, from a roofline elsewhere.
+// Seconds of every task of a model on every device of a cluster: from a profile where there is one, from a model of GPUs or a roofline elsewhere.
 #pragma once
 
 #include "zorse/Planning/Cluster.h"
@@ -13,7 +13,8 @@
 
 namespace zorse::planning {
 
-/// A unit's time on a device over r rows, without a profile:
+/// A unit's time on a GPU of a known type without a profile is the sum over what its body launches (lib/Planning/Costs/GpuTimes.h), where the summary
+/// knows that (gpu_work). On other devices, over r rows:
 ///
 ///     launch + max(FLOPs(r) / (speed * e(r)), bytes(r) / memory bandwidth),   e(r) = r·p / (r·p + halfRows)
 ///
@@ -42,6 +43,9 @@ public:
 
   /// What `network` was made of, measured links and algorithms included: for whoever simulates the programs later (the bundle's topology.pb).
   const bundle::Topology &topology() const;
+
+  /// Where the times of a device's units come from, and what was assumed: "modelled: products at most 253 TFLOP/s (0.81 of the vendor's 312) ...".
+  const std::string &source(uint32_t device) const;
 
   /// Devices with the same number are alike in every time and in memory.
   uint32_t deviceClass(uint32_t device) const;

@@ -47,7 +47,7 @@ void zorse::planning::setDefaults(ClusterDevice &device, const DeviceType *type)
   const double threads = cpu ? device.threads : 1; // the table's are of one thread
   for (size_t t = 0; t < kSpeeds; ++t)
     device.speed[t] = type->speed[t] * threads;
-  device.halfRows = type->halfRows;
+  device.multiprocessors = cpu ? 0 : type->multiprocessors;
   device.memoryBandwidth = type->memoryBandwidth * threads;
   device.launch = type->launch;
   device.memory = type->memory;
@@ -73,8 +73,8 @@ YAML::Node zorse::planning::templateOf(const YAML::Node &node, const std::string
 
 DeviceEntry zorse::planning::readDeviceEntry(const YAML::Node &node, const YAML::Node &templates) {
   checkKeys(node, "device",
-            {"name", "template", "kind", "arch", "type", "speed", "memory", "reserve", "memory_bandwidth", "half_rows", "launch", "threads", "count",
-             "price"});
+            {"name", "template", "kind", "arch", "type", "speed", "memory", "reserve", "memory_bandwidth", "half_rows", "multiprocessors",
+             "efficiency", "launch", "threads", "count", "price"});
   DeviceEntry entry;
   entry.at = node;
   ClusterDevice &device = entry.device;
@@ -134,8 +134,29 @@ DeviceEntry zorse::planning::readDeviceEntry(const YAML::Node &node, const YAML:
              step::showBytes(double(device.reserve)) + "; give a smaller 'reserve'");
   if (YAML::Node bandwidth = fields["memory_bandwidth"])
     device.memoryBandwidth = toBandwidth(bandwidth, what + ": memory_bandwidth");
-  if (YAML::Node rows = fields["half_rows"])
+  YAML::Node rows = fields["half_rows"], multiprocessors = fields["multiprocessors"];
+  if (rows && multiprocessors)
+    fail(rows,
+         what + ": expected 'half_rows', for times that follow a roofline, or 'multiprocessors', for times that are modelled launch by launch, found "
+                "both; leave one out");
+  if (rows) {
     device.halfRows = toRows(rows, what + ": half_rows");
+    device.multiprocessors = 0;
+  }
+  if (multiprocessors) {
+    if (deviceKindOf(device.kind).hostProcessors)
+      fail(multiprocessors, what + ": multiprocessors: expected a device that is a GPU, found one of kind " + device.kind + "; leave it out");
+    device.multiprocessors = toCount(multiprocessors, what + ": multiprocessors", 4096);
+  }
+  if (YAML::Node efficiency = fields["efficiency"]) {
+    const std::string name = toName(efficiency, what + ": efficiency");
+    if (name != "compiled" && name != "eager")
+      fail(efficiency, what +
+                           ": efficiency: expected compiled (kernels as Zorse makes them) or eager (a framework that launches every operation by "
+                           "itself), got '" +
+                           name + "'");
+    device.eager = name == "eager";
+  }
   if (YAML::Node launch = fields["launch"])
     device.launch = toSeconds(launch, what + ": launch");
   if (YAML::Node price = fields["price"])

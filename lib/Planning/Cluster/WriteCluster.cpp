@@ -103,8 +103,12 @@ std::string describe(const ClusterDevice &device) {
     put("reserve", bytesOf(device.reserve));
   if (device.memoryBandwidth != known.memoryBandwidth)
     put("memory_bandwidth", bandwidthOf(device.memoryBandwidth));
-  if (device.halfRows != known.halfRows)
+  if (device.halfRows != known.halfRows || (device.multiprocessors == 0 && known.multiprocessors > 0))
     put("half_rows", number(device.halfRows));
+  else if (device.multiprocessors != known.multiprocessors)
+    put("multiprocessors", std::to_string(device.multiprocessors));
+  if (device.eager)
+    put("efficiency", "eager");
   if (device.launch != known.launch)
     put("launch", secondsOf(device.launch));
   if (device.price > 0)

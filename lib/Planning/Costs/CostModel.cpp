@@ -30,8 +30,8 @@ namespace {
 
 /// What makes devices alike: everything times and memory depend on, and what they cost.
 auto keyOf(const ClusterDevice &device, double speed, const ClusterNode &node, double port, const DeviceProfile *profile) {
-  return std::make_tuple(device.kind, device.type, speed, device.speed[speedIndex(bundle::F32)], device.halfRows, device.memoryBandwidth,
-                         device.launch, device.memory, device.reserve, device.price, node.pcie, port, profile);
+  return std::make_tuple(device.kind, device.type, device.arch, speed, device.speed[speedIndex(bundle::F32)], device.halfRows, device.multiprocessors,
+                         device.eager, device.memoryBandwidth, device.launch, device.memory, device.reserve, device.price, node.pcie, port, profile);
 }
 
 } // namespace
@@ -154,6 +154,8 @@ const bundle::Topology &CostModel::topology() const { return tables->topology; }
 
 sim::Algorithm CostModel::gatherAlgorithm() const { return tables->gather; }
 sim::Algorithm CostModel::reduceAlgorithm() const { return tables->reduce; }
+
+const std::string &CostModel::source(uint32_t device) const { return tables->times[tables->deviceClass[device]].source; }
 
 uint32_t CostModel::deviceClass(uint32_t device) const { return tables->deviceClass[device]; }
 uint32_t CostModel::unitClass(int32_t unit) const { return tables->unitClass[static_cast<size_t>(unit)]; }

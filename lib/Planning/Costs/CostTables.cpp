@@ -1,6 +1,11 @@
 #include "CostTables.h"
 
+#include "../Report/Text.h"
+#include "GpuTimes.h"
+
 #include "zorse/Bundle/DeviceKinds.h"
+#include "zorse/Planning/DeviceDefaults.h"
+#include "zorse/Summary/Summary.h"
 
 #include "bundle.pb.h"
 
@@ -13,6 +18,7 @@ using namespace zorse::planning;
 namespace {
 
 constexpr int64_t kDenseRows = 1024; ///< most rows that have an entry each
+constexpr int64_t kModelledRows = 64;
 constexpr double kUnknownCopy = 5e9; ///< bytes/s where nothing is known
 
 constexpr size_t F = size_t(step::UnitTask::Forward), B = size_t(step::UnitTask::Backward), I = size_t(step::UnitTask::InputGradients),
@@ -29,6 +35,14 @@ Curve Curve::roofline(const ClusterDevice &device, double speed, const Work &wor
   curve.fixed = curve.perRow * device.halfRows / work.positions;
   curve.memoryPerRow = device.memoryBandwidth > 0 ? work.bytes / device.memoryBandwidth : 0;
   curve.launch = device.launch;
+  return curve;
+}
+
+Curve Curve::modelled(std::function<double(int64_t)> seconds) {
+  Curve curve;
+  for (int64_t rows = 0; rows <= kModelledRows; ++rows)
+    curve.dense.push_back(rows == 0 ? 0 : seconds(rows));
+  curve.model = std::make_shared<const std::function<double(int64_t)>>(std::move(seconds));
   return curve;
 }
 
@@ -51,13 +65,15 @@ double Curve::onLine(int64_t rows) const {
 }
 
 double Curve::beyond(int64_t rows) const {
+  if (model)
+    return scale * (*model)(rows);
   const Point &last = points.back();
   return rows >= last.rows ? last.seconds * static_cast<double>(rows) / static_cast<double>(last.rows) : onLine(rows);
 }
 
 Curve Curve::scaled(double factor) const {
   Curve curve = *this;
-  for (double *value : {&curve.launch, &curve.fixed, &curve.perRow, &curve.memoryPerRow})
+  for (double *value : {&curve.scale, &curve.launch, &curve.fixed, &curve.perRow, &curve.memoryPerRow})
     *value *= factor;
   for (Point &point : curve.points)
     point.seconds *= factor;
@@ -147,6 +163,42 @@ void complete(const Measured &measured, Curve *curves) {
 
 } // namespace
 
+namespace {
+
+/// Work on a GPU of this architecture; nullptr: the model was never compiled for one.
+const bundle::TargetWork *workOn(const bundle::ModelSummary &summary, const std::string &arch) {
+  const bundle::TargetWork *found = nullptr;
+  for (const bundle::TargetWork &work : summary.gpu_work())
+    if (!found || work.arch() == arch)
+      found = &work;
+  return found;
+}
+
+/// Curves of one class of units, modelled launch by launch.
+void model(const UnitWork &unit, const bundle::TargetWork::OfClass &work, const GpuRates &rates, Curve *curves) {
+  auto task = [&](const bundle::TaskWork &of, bool backward) {
+    return of.launches() == 0 ? Curve() : Curve::modelled([of, backward, rates](int64_t rows) { return gpuSeconds(of, backward, rows, rates); });
+  };
+  curves[F] = task(work.forward(), false);
+  curves[B] = task(work.backward(), true);
+  if (unit.splits) {
+    curves[I] = task(work.input_gradients(), true);
+    curves[W] = task(work.weight_gradients(), true);
+    return;
+  }
+  curves[I] = curves[B].scaled(unit.inputPart);
+  curves[W] = curves[B].scaled(1 - unit.inputPart);
+}
+
+std::string rooflineSource(const ClusterDevice &device, double speed) {
+  std::string text = speed >= 1e12 ? format("a roofline of %.4g TFLOP/s", speed / 1e12) : format("a roofline of %.4g GFLOP/s", speed / 1e9);
+  if (device.halfRows > 0)
+    text += format(" (half of it at %.4g rows)", device.halfRows);
+  return text + (device.memoryBandwidth > 0 ? format(" and %.4g GB/s", device.memoryBandwidth / 1e9) : "");
+}
+
+} // namespace
+
 DeviceTimes zorse::planning::deviceTimes(const bundle::ModelSummary &summary, const std::vector<UnitWork> &units, const ClusterDevice &described,
                                          double speed, double pcie, double port, const DeviceProfile *profile) {
   ClusterDevice device = described;
@@ -154,13 +206,29 @@ DeviceTimes zorse::planning::deviceTimes(const bundle::ModelSummary &summary, co
     device.launch = profile->launch;
   DeviceTimes times;
   times.curves.resize(units.size() * kUnitTasks);
-  for (size_t u = 0; u < units.size(); ++u)
+  const bundle::TargetWork *work = device.multiprocessors > 0 ? workOn(summary, device.arch) : nullptr;
+  const GpuRates rates = gpuRates(device, productType(summary), speed);
+  bool attention = false;
+  for (size_t u = 0; u < units.size(); ++u) {
+    Curve *curves = &times.curves[u * kUnitTasks];
     for (size_t task = 0; task < kUnitTasks; ++task)
-      times.curves[u * kUnitTasks + task] = Curve::roofline(device, speed, units[u].tasks[task]);
+      curves[task] = Curve::roofline(device, speed, units[u].tasks[task]);
+    if (work && units[u].classId < static_cast<uint32_t>(work->classes_size())) {
+      const bundle::TargetWork::OfClass &ofClass = work->classes(static_cast<int>(units[u].classId));
+      model(units[u], ofClass, rates, curves);
+      attention = attention || ofClass.forward().attention_flops_per_row() > 0;
+    }
+    for (size_t task = 0; task < kUnitTasks && device.eager; ++task)
+      curves[task] = curves[task].scaled(kEagerTimes);
+  }
+  times.source = work ? "modelled: " + gpuAssumptions(device, rates, attention) : rooflineSource(device, speed);
+  if (device.eager)
+    times.source += format("; all of it %.3g times as long, as by a framework that launches every operation (eager)", kEagerTimes);
 
   if (profile) {
     std::vector<std::string> names = classNames(summary);
     std::vector<bool> covered(units.size(), false);
+    size_t measuredClasses = 0;
     Ratio whole;
     for (size_t u = 0; u < units.size(); ++u) {
       auto entry = units[u].classId < names.size() ? profile->classes.find(names[units[u].classId]) : profile->classes.end();
@@ -173,9 +241,15 @@ DeviceTimes zorse::planning::deviceTimes(const bundle::ModelSummary &summary, co
         whole.add(measured.tasks[F], times.curves[u * kUnitTasks + F]);
         whole.add(measured.tasks[B], times.curves[u * kUnitTasks + B]);
         complete(measured, &times.curves[u * kUnitTasks]);
+        measuredClasses += !covered[u];
         covered[u] = true;
       }
     }
+    if (measuredClasses > 0)
+      times.source = measuredClasses == units.size()
+                         ? "measured (profile)"
+                         : "measured (profile) for " + std::to_string(measuredClasses) + " of " + std::to_string(units.size()) +
+                               " classes of units; in proportion to these, " + times.source;
     if (whole.known())
       for (size_t u = 0; u < units.size(); ++u)
         for (size_t task = 0; task < kUnitTasks && !covered[u]; ++task)
@@ -184,13 +258,14 @@ DeviceTimes zorse::planning::deviceTimes(const bundle::ModelSummary &summary, co
 
   // Elementwise work over state in 4 bytes: parameters and moments are read and written, gradients read.
   double flopsPerSecond = device.speed[speedIndex(bundle::F32)] > 0 ? device.speed[speedIndex(bundle::F32)] : speed;
+  const double bandwidth = device.multiprocessors > 0 ? gpuBandwidth(device) : device.memoryBandwidth, longer = device.eager ? kEagerTimes : 1;
   auto elementwise = [&](double flops, double bytes) {
-    return Rate{device.launch, std::max(flops / flopsPerSecond, device.memoryBandwidth > 0 ? bytes / device.memoryBandwidth : 0)};
+    return Rate{longer * device.launch, longer * std::max(flops / flopsPerSecond, bandwidth > 0 ? bytes / bandwidth : 0)};
   };
   double moments = summary.moments();
   times.update = elementwise(2 + 5 * moments, 4 * (3 + 2 * moments));
   times.norm = elementwise(2, 4);
-  double memory = device.memoryBandwidth > 0 ? device.memoryBandwidth / 2 : port > 0 ? port : kUnknownCopy; // a copy reads and writes
+  double memory = bandwidth > 0 ? bandwidth / 2 : port > 0 ? port : kUnknownCopy; // a copy reads and writes
   times.copy = {device.launch, 1 / memory};
   times.load = {device.launch, 1 / (!deviceKindOf(device.kind).sharesHostMemory && pcie > 0 ? pcie : memory)};
   if (profile) {

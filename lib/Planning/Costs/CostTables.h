@@ -6,6 +6,8 @@
 #include "zorse/Step/Costs.h"
 
 #include <cstdint>
+#include <functional>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -25,13 +27,15 @@ inline constexpr size_t kUnitTasks = 4; ///< Forward, Backward, InputGradients, 
 struct UnitWork {
   Work tasks[kUnitTasks];
   uint32_t classId = 0;
+  bool splits = false;
+  double inputPart = 1; ///< of a unit that does not split: the part of its backward that B does, W does the rest
 
   bool operator<(const UnitWork &o) const;
 };
 
 UnitWork unitWork(const bundle::ModelSummary &summary, int32_t unit);
 
-/// Seconds over rows: max(fixed + perRow · r, memoryPerRow · r) + launch, or measured points with lines between them.
+/// Seconds over rows: max(fixed + perRow · r, memoryPerRow · r) + launch; or what a model says; or measured points with lines between them.
 class Curve {
 public:
   struct Point {
@@ -42,6 +46,7 @@ public:
   /// No time at all: nothing to do.
   Curve() = default;
   static Curve roofline(const ClusterDevice &device, double speed, const Work &work);
+  static Curve modelled(std::function<double(int64_t rows)> seconds);
   static Curve measured(std::vector<Point> points); ///< ascending rows, at least one
 
   double at(int64_t rows) const {
@@ -52,8 +57,6 @@ public:
     double r = static_cast<double>(rows);
     return launch + std::max(fixed + perRow * r, memoryPerRow * r);
   }
-  bool isMeasured() const { return !dense.empty(); }
-  const std::vector<Point> &measuredPoints() const { return points; }
   /// Times `factor`.
   Curve scaled(double factor) const;
 
@@ -62,8 +65,10 @@ private:
   double onLine(int64_t rows) const;
 
   double launch = 0, fixed = 0, perRow = 0, memoryPerRow = 0;
+  std::shared_ptr<const std::function<double(int64_t)>> model; ///< times `scale`
+  double scale = 1;
   std::vector<Point> points;
-  std::vector<double> dense; ///< by rows, up to the last point or kDenseRows
+  std::vector<double> dense; ///< by rows, up to the last point, kDenseRows, or, of models, kModelledRows
 };
 
 /// seconds = fixed + each · n
@@ -76,6 +81,7 @@ struct Rate {
 struct DeviceTimes {
   std::vector<Curve> curves; ///< unit class x task
   Rate update, norm, copy, load;
+  std::string source; ///< where the curves come from and what was assumed, for people
 };
 
 /// \param port  bytes/s towards other devices of the node, for copies where the memory's bandwidth is not known

@@ -1,4 +1,4 @@
-#include "zorse/Planning/ModelShape.h"
+#include "ShapeWork.h"
 
 #include "zorse/Summary/Summary.h"
 
@@ -248,5 +248,7 @@ std::optional<bundle::ModelSummary> planning::makeSummary(const ModelShape &shap
     error = "model '" + shape.name + "': expected bf16, f16 or f32";
     return std::nullopt;
   }
-  return Builder(shape).build();
+  bundle::ModelSummary summary = Builder(shape).build();
+  addShapeWork(shape, summary);
+  return summary;
 }

@@ -56,6 +56,7 @@ UnitWork zorse::planning::unitWork(const bundle::ModelSummary &summary, int32_t 
   double flops = unit.backward_flops_per_row(), bytes = unit.backward_bytes_per_row();
   set(step::UnitTask::Forward, unit.forward_flops_per_row(), unit.forward_bytes_per_row());
   set(step::UnitTask::Backward, flops, bytes);
+  work.splits = unit.splits();
   if (unit.splits()) {
     set(step::UnitTask::InputGradients, unit.input_gradient_flops_per_row(), unit.input_gradient_bytes_per_row());
     set(step::UnitTask::WeightGradients, unit.weight_gradient_flops_per_row(), unit.weight_gradient_bytes_per_row());
@@ -69,6 +70,7 @@ UnitWork zorse::planning::unitWork(const bundle::ModelSummary &summary, int32_t 
   bool weights = std::any_of(unit.parameters().begin(), unit.parameters().end(),
                              [&](uint32_t q) { return summary.parameters(static_cast<int>(q)).trainable(); });
   double first = inputs && weights && !known ? 0.5 : weights && !inputs ? 0 : 1;
+  work.inputPart = first;
   set(step::UnitTask::InputGradients, first * flops, first * bytes);
   set(step::UnitTask::WeightGradients, (1 - first) * flops, (1 - first) * bytes);
   return work;

@@ -202,6 +202,15 @@ public:
     }
   }
 
+  /// One line for all devices of a type whose times have one source.
+  void sources(const CostModel &costs) {
+    for (uint32_t d = 0; d < report.devices.size(); ++d) {
+      const std::string line = report.devices[d].type + ": " + costs.source(d);
+      if (report.devices[d].cells && std::find(report.sources.begin(), report.sources.end(), line) == report.sources.end())
+        report.sources.push_back(line);
+    }
+  }
+
   /// Bytes over every resource: transfers along their routes, collectives as the network moves them.
   void links(const step::Costs &costs) {
     const sim::Network &network = costs.network();
@@ -315,6 +324,7 @@ std::optional<Report> planning::makeReport(const Problem &problem, const step::P
   maker.devices();
   maker.stages();
   maker.types();
+  maker.sources(*costs);
   maker.links(*costs);
   maker.prices();
   if (keep)

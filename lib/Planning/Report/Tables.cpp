@@ -84,6 +84,15 @@ std::string zorse::planning::printReport(const Report &r, size_t mostDevices) {
     out += ", " + showCount(r.tokensPerSecond()) + " tokens/s";
   out += format("\nof the bound    %.3f = ", r.efficiency.eta) + factors(r.efficiency) + "\n                (no plan can take less than " +
          showSeconds(r.efficiency.bound) + ")\n";
+  bool measured = true;
+  for (size_t i = 0; i < r.sources.size(); ++i) {
+    out += (i ? "                " : "times           ") + r.sources[i] + "\n";
+    constexpr std::string_view kMeasured = ": measured (profile)";
+    measured = measured && r.sources[i].size() > kMeasured.size() &&
+               std::string_view(r.sources[i]).substr(r.sources[i].size() - kMeasured.size()) == kMeasured;
+  }
+  if (!measured)
+    out += "                (what is not measured is assumed: zorse-profile measures it, --profile takes it)\n";
   if (r.price > 0 || r.egress > 0) {
     const double perStep = r.price * r.step / 3600 + r.egress;
     out += format("price           %.2f %s an hour", r.price, r.currency.c_str());
@@ -149,6 +158,7 @@ std::string zorse::planning::writeReportJson(const Report &r) {
   root["links"] = ordered_json::array();
   for (const auto &l : r.links)
     root["links"].push_back({{"name", l.name}, {"bytes", l.bytes}, {"bandwidth", l.bandwidth}, {"busy", l.share}});
+  root["times"] = r.sources;
   root["price_per_hour"] = r.price;
   root["egress_per_step"] = r.egress;
   root["currency"] = r.currency;

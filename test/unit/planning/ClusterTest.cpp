@@ -34,8 +34,8 @@ void expectSame(const Cluster &a, const Cluster &b) {
   for (size_t d = 0; d < a.devices.size(); ++d) {
     const ClusterDevice &x = a.devices[d], &y = b.devices[d];
     auto all = [](const ClusterDevice &v) {
-      return std::make_tuple(v.name, v.kind, v.arch, v.type, v.node, v.speed[0], v.speed[1], v.speed[2], v.halfRows, v.memoryBandwidth, v.launch,
-                             v.memory, v.reserve, v.threads, v.price);
+      return std::make_tuple(v.name, v.kind, v.arch, v.type, v.node, v.speed[0], v.speed[1], v.speed[2], v.multiprocessors, v.halfRows, v.eager,
+                             v.memoryBandwidth, v.launch, v.memory, v.reserve, v.threads, v.price);
     };
     EXPECT_EQ(all(x), all(y)) << x.name;
   }
@@ -243,6 +243,27 @@ TEST(Cluster, KindsAndArchitectures) {
   EXPECT_EQ(read(device("type: T4, arch: sm_60")).devices[0].arch, "sm_60");
   EXPECT_MISTAKE(device("type: T4, arch: sm_76"), "device 'a': arch: expected sm_60, sm_70, sm_75");
   EXPECT_MISTAKE(device("speed: 1e9, memory: 1 GiB, kind: sim, arch: sm_75"), "there are none to choose from for devices of kind sim; leave it out");
+}
+
+TEST(Cluster, WhereTimesOfGpusComeFrom) {
+  Cluster c =
+      read("nodes: [{name: a, devices: [{name: known, type: A100-80}, {name: roofline, type: A100-80, half_rows: 100}, {name: zero, type: A100-80, "
+           "half_rows: 0}, {name: own, kind: cuda, speed: 1e13, multiprocessors: 40, efficiency: eager}, {name: plain, kind: cuda, speed: 1e13, "
+           "efficiency: compiled}, {name: cpu, type: cpu-thread}]}]");
+  const uint32_t multiprocessors[] = {108, 0, 0, 40, 0, 0};
+  const double halfRows[] = {0, 100, 0, 0, 0, 0};
+  for (size_t d = 0; d < c.devices.size(); ++d) {
+    EXPECT_EQ(c.devices[d].multiprocessors, multiprocessors[d]) << c.devices[d].name;
+    EXPECT_EQ(c.devices[d].halfRows, halfRows[d]) << c.devices[d].name;
+    EXPECT_EQ(c.devices[d].eager, c.devices[d].name == "own") << c.devices[d].name;
+  }
+  expectSame(c, read(writeCluster(c)));
+  auto device = [](const std::string &keys) { return "nodes: [{name: a, devices: [{name: x, " + keys + "}]}]"; };
+  EXPECT_MISTAKE(device("type: A100-80, half_rows: 1, multiprocessors: 108"),
+                 "expected 'half_rows', for times that follow a roofline, or 'multiprocessors'");
+  EXPECT_MISTAKE(device("type: A100-80, multiprocessors: 0"), "multiprocessors: expected a figure from 1 to 4096");
+  EXPECT_MISTAKE(device("type: cpu-thread, multiprocessors: 4"), "expected a device that is a GPU, found one of kind cpu; leave it out");
+  EXPECT_MISTAKE(device("type: A100-80, efficiency: fast"), "efficiency: expected compiled (kernels as Zorse makes them) or eager");
 }
 
 TEST(Cluster, Mistakes) {

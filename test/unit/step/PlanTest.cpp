@@ -263,6 +263,19 @@ TEST(Summary, ContradictionsAreRefused) {
   // The simulated clock stood still.
   EXPECT_TRUE(refused([](auto &s) { s.mutable_units(0)->set_forward_flops_per_row(NAN); })) << error;
   EXPECT_TRUE(refused([](auto &s) { s.mutable_units(1)->set_backward_flops_per_row(1e300); })) << error;
+  auto work = [](auto &s) -> auto & {
+    auto &target = *s.add_gpu_work();
+    for (int u = 0; u < s.units_size(); ++u)
+      target.add_classes();
+    return target;
+  };
+  EXPECT_FALSE(refused([&](auto &s) { work(s); })) << error;
+  EXPECT_TRUE(refused([&](auto &s) {
+    work(s).mutable_classes()->RemoveLast();
+    s.mutable_units(0)->set_class_id(uint32_t(s.units_size()) - 1);
+  })) << error;
+  EXPECT_TRUE(refused([&](auto &s) { work(s).mutable_classes(0)->mutable_forward()->set_attention_flops_per_row(NAN); })) << error;
+  EXPECT_TRUE(refused([&](auto &s) { work(s).mutable_classes(0)->mutable_backward()->add_products()->mutable_m()->set_per_row(-1); })) << error;
 }
 
 TEST(Deal, SplitInProportion) {

@@ -1,0 +1,100 @@
+#include "GpuWork.h"
+
+#include "zorse/Dialect/Zorse/ZorseOps.h"
+
+#include "llvm/ADT/StringRef.h"
+
+#include <algorithm>
+#include <iterator>
+#include <tuple>
+
+using namespace mlir;
+
+namespace zorse::pipelines {
+
+namespace {
+
+/// Kernels of attention that work on tensor cores are known by what they are called; smaller ones beside them move bytes like all others.
+bool isTensorAttention(llvm::StringRef symbol) {
+  return symbol.starts_with("attention_forward") || symbol.starts_with("attention_dq") || symbol.starts_with("attention_dkv");
+}
+
+void add(bundle::Extent &to, const bundle::Extent &more) {
+  to.set_fixed(to.fixed() + more.fixed());
+  to.set_per_row(to.per_row() + more.per_row());
+}
+
+auto key(const bundle::TaskWork::Product &p) {
+  auto pair = [](const bundle::Extent &extent) { return std::pair(extent.fixed(), extent.per_row()); };
+  return std::tuple(pair(p.m()), pair(p.n()), pair(p.k()), pair(p.batch()), p.operands(), p.result());
+}
+
+void add(bundle::TaskWork &work, const bundle::MatrixProduct &launched) {
+  bundle::TaskWork::Product product;
+  *product.mutable_m() = launched.m();
+  *product.mutable_n() = launched.n();
+  *product.mutable_k() = launched.k();
+  *product.mutable_batch() = launched.batch();
+  product.set_operands(launched.operand_type() == bundle::ELEMENT_TYPE_UNSPECIFIED ? launched.type() : launched.operand_type());
+  product.set_result(launched.type());
+  auto &all = *work.mutable_products();
+  auto same = std::find_if(all.begin(), all.end(), [&](const auto &other) { return key(other) == key(product); });
+  if (same == all.end()) {
+    *work.add_products() = product;
+    same = std::prev(all.end());
+  }
+  same->set_count(same->count() + 1);
+}
+
+/// FLOPs of one row in all attentions of a function.
+double attentionFlops(ModuleOp functions, llvm::StringRef name) {
+  double flops = 0;
+  if (auto function = functions.lookupSymbol<func::FuncOp>(name))
+    function.walk([&](Operation *op) {
+      if (isa<AttentionOp, AttentionGradOp>(op))
+        flops += cast<CostOpInterface>(op).getCost().flopsPerRow;
+    });
+  return flops;
+}
+
+} // namespace
+
+bundle::TaskWork workOf(const bundle::Body &body) {
+  bundle::TaskWork work;
+  work.set_launches(static_cast<uint32_t>(body.launches_size()));
+  work.mutable_bytes();
+  for (const bundle::Launch &launch : body.launches()) {
+    if (launch.has_product())
+      add(work, launch.product());
+    else if (launch.has_kernel() && !isTensorAttention(launch.kernel().symbol()))
+      add(*work.mutable_bytes(), launch.kernel().cost());
+  }
+  return work;
+}
+
+void addGpuWork(units::UnitModel &model, const codegen::CompiledBodies &bodies) {
+  bundle::TargetWork &target = *model.summary.add_gpu_work();
+  target.set_arch(bodies.library.arch());
+  auto fill = [&](bundle::TaskWork &work, const std::string &function) {
+    auto body = std::find_if(bodies.library.bodies().begin(), bodies.library.bodies().end(),
+                             [&](const bundle::Body &candidate) { return candidate.name() == function; });
+    if (body == bodies.library.bodies().end())
+      return;
+    work = workOf(*body);
+    bool tensors = std::any_of(body->launches().begin(), body->launches().end(),
+                               [](const bundle::Launch &launch) { return launch.has_kernel() && isTensorAttention(launch.kernel().symbol()); });
+    if (tensors)
+      work.set_attention_flops_per_row(attentionFlops(*model.functions, function));
+  };
+  for (const units::UnitClass &unitClass : model.classes) {
+    bundle::TargetWork::OfClass &ofClass = *target.add_classes();
+    fill(*ofClass.mutable_forward(), unitClass.forward);
+    fill(*ofClass.mutable_backward(), unitClass.backward);
+    if (unitClass.backwardInputs.empty())
+      continue;
+    fill(*ofClass.mutable_input_gradients(), unitClass.backwardInputs);
+    fill(*ofClass.mutable_weight_gradients(), unitClass.backwardWeights);
+  }
+}
+
+} // namespace zorse::pipelines

@@ -1,0 +1,77 @@
+"""Tokens per second and GPU that planning predicts without a profile, against published ones.
+
+    gpu_time_model.py [--gpt2 ONNX]     --gpt2: also GPT-2 124M as Zorse compiles it
+
+Models are given by their dimensions (--shape), with gated MLPs of as many FLOPs where the published one has none; what is predicted is the whole step of the plan that is chosen: products,
+attention, other kernels, transfers, updates. The published figures are those of one framework each, at its best settings, with recomputation where that needs it; none is Zorse's.
+Fails where a prediction is further from its figure than SPREAD, or where all of them together lean to one side by more than LEAN.
+"""
+import json
+import math
+import os
+import sys
+import tempfile
+
+import harness as z
+
+SPREAD, LEAN = 1.5, 1.2
+GPT2 = "layers=12,hidden=768,ffn=2048,heads=12,vocabulary=50304"
+GPT2_XL = "layers=48,hidden=1600,ffn=4267,heads=25,vocabulary=50304"
+MPT = "layers=32,hidden=4096,ffn=10923,heads=32,vocabulary=50432"
+LLAMA3 = "layers=32,hidden=4096,ffn=14336,heads=32,kv_heads=8,vocabulary=128256"
+# What, dimensions, positions, samples of a step, GPUs, published tokens per second and GPU, by whom.
+PUBLISHED = [
+    ("GPT-2 124M", GPT2, 1024, 512, "A100-80", 8, 218e3, "llm.c"),
+    ("GPT-2 124M", GPT2, 1024, 512, "A100-80", 1, 142e3, "PyTorch"),
+    ("GPT-2 124M", GPT2, 1024, 256, "RTX4090", 1, 110e3, "PyTorch"),
+    ("GPT-2 1.5B", GPT2_XL, 1024, 512, "H100-SXM", 8, 46.8e3, "llm.c"),
+    ("MPT 7B", MPT, 2048, 512, "A100-80", 8, 4.64e3, "llm-foundry"),
+    ("MPT 7B", MPT, 2048, 512, "H100-SXM", 8, 10.6e3, "llm-foundry"),
+    ("Llama 3 8B", LLAMA3, 8192, 64, "A100-80", 8, 2.97e3, "torchtitan"),
+    ("Llama 3 8B", LLAMA3, 8192, 64, "H100-SXM", 8, 6.67e3, "torchtitan"),
+]
+
+
+def cluster(folder, kind, count):
+    path = os.path.join(folder, f"{kind}-{count}.yaml")
+    with open(path, "w") as f:
+        f.write(f"name: {kind}\nnodes:\n  - name: n\n    devices: [{{name: g, type: {kind}, count: {count}}}]\n")
+    return path
+
+
+def predict(folder, model, kind, count, sequence, batch):
+    """(tokens per second and GPU, where the times come from)"""
+    report = os.path.join(folder, "report.json")
+    z.call("zorse-plan", *model, "--cluster", cluster(folder, kind, count), "--seq", sequence, "--batch", batch, "--quiet", "--json", report)
+    with open(report) as f:
+        found = json.load(f)
+    return found["tokens_per_second"] / count, found["times"][0]
+
+
+def main():
+    ratios, problems = [], []
+    with tempfile.TemporaryDirectory() as folder:
+        for name, shape, sequence, batch, kind, count, published, by in PUBLISHED:
+            tokens, source = predict(folder, ["--shape", shape + ",precision=bf16"], kind, count, sequence, batch)
+            ratio = tokens / published
+            ratios.append(ratio)
+            print(f"{name} x {sequence}, {count} {kind}: predicted {tokens / 1e3:.2f} k tokens/s and GPU, published {published / 1e3:.2f} k ({by}): {ratio:.2f}", flush=True)
+            if ": modelled: " not in source:
+                problems.append(f"{name} on {kind}: expected times that are modelled, found '{source}'")
+            if not 1 / SPREAD <= ratio <= SPREAD:
+                problems.append(f"{name} on {count} {kind}: {ratio:.2f} of what is published, expected {1 / SPREAD:.2f} to {SPREAD}")
+        if "--gpt2" in sys.argv:
+            tokens, source = predict(folder, [sys.argv[sys.argv.index("--gpt2") + 1], "--precision", "bf16"], "A100-80", 1, 1024, 512)
+            print(f"GPT-2 124M as Zorse compiles it, 1 A100-80: predicted {tokens / 1e3:.1f} k tokens/s; {source}")
+    lean = math.exp(sum(map(math.log, ratios)) / len(ratios))
+    if not 1 / LEAN <= lean <= LEAN:
+        problems.append(f"all together: {lean:.2f} of what is published, expected {1 / LEAN:.2f} to {LEAN}")
+    for line in problems:
+        print("FAIL", line)
+    if problems:
+        sys.exit(1)
+    print(f"predicted over published tokens/s of {len(ratios)} runs: {min(ratios):.2f} to {max(ratios):.2f} (limits {1 / SPREAD:.2f} and {SPREAD}), {lean:.2f} together (limits {1 / LEAN:.2f} and {LEAN})")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,89 @@
+// What the summary says that bodies launch.
+#include "GpuWork.h"
+
+#include "zorse/Dialect/Zorse/ZorseOps.h"
+
+#include "mlir/Parser/Parser.h"
+
+#include <gtest/gtest.h>
+
+using namespace zorse;
+using namespace zorse::pipelines;
+
+namespace {
+
+void addProduct(bundle::Body &body, int64_t mPerRow, int64_t n, int64_t k) {
+  bundle::MatrixProduct &product = *body.add_launches()->mutable_product();
+  product.mutable_m()->set_per_row(mPerRow);
+  product.mutable_n()->set_fixed(n);
+  product.mutable_k()->set_fixed(k);
+  product.mutable_batch()->set_fixed(1);
+  product.set_type(bundle::F32);
+  product.set_operand_type(bundle::BF16);
+}
+
+void addKernel(bundle::Body &body, const char *symbol, int64_t fixed, int64_t perRow) {
+  bundle::KernelLaunch &kernel = *body.add_launches()->mutable_kernel();
+  kernel.set_symbol(symbol);
+  kernel.mutable_cost()->set_fixed(fixed);
+  kernel.mutable_cost()->set_per_row(perRow);
+}
+
+TEST(GpuWork, AddsUpWhatABodyLaunches) {
+  bundle::Body body;
+  addProduct(body, 128, 64, 64);
+  addKernel(body, "addf_1234", 10, 1000);
+  addProduct(body, 128, 64, 64);
+  addProduct(body, 128, 256, 64);
+  addKernel(body, "attention_rows_1234", 1, 100); // moves bytes like all others
+  bundle::TaskWork work = workOf(body);
+  EXPECT_EQ(work.launches(), 5u);
+  ASSERT_EQ(work.products_size(), 2);
+  EXPECT_EQ(work.products(0).count(), 2u);
+  EXPECT_EQ(work.products(1).count(), 1u);
+  EXPECT_EQ(work.products(0).m().per_row(), 128);
+  EXPECT_EQ(work.products(0).operands(), bundle::BF16);
+  EXPECT_EQ(work.products(0).result(), bundle::F32);
+  EXPECT_EQ(work.bytes().fixed(), 11);
+  EXPECT_EQ(work.bytes().per_row(), 1100);
+  EXPECT_EQ(work.attention_flops_per_row(), 0);
+}
+
+TEST(GpuWork, FlopsOfAttentionAreTheFunctions) {
+  mlir::MLIRContext context;
+  context.loadDialect<ZorseDialect, mlir::func::FuncDialect>();
+  units::UnitModel model;
+  model.functions = mlir::parseSourceString<mlir::ModuleOp>(R"(
+    func.func @attention.forward(%q: tensor<?x128x2x64xf32>, %k: tensor<?x128x2x64xf32>, %v: tensor<?x128x2x64xf32>) -> tensor<?x128x2x64xf32> {
+      %o = zorse.attention %q, %k, %v {scale = 0.1 : f64} : (tensor<?x128x2x64xf32>, tensor<?x128x2x64xf32>, tensor<?x128x2x64xf32>) -> tensor<?x128x2x64xf32>
+      return %o : tensor<?x128x2x64xf32>
+    })",
+                                                            &context);
+  ASSERT_TRUE(model.functions);
+  model.classes.push_back({"attention", "attention.forward", "attention.backward", "", ""});
+  codegen::CompiledBodies bodies;
+  bodies.library.set_arch("sm_80");
+  bundle::Body &body = *bodies.library.add_bodies();
+  body.set_name("attention.forward");
+  addKernel(body, "attention_forward_1234", 0, 1 << 20);
+  addGpuWork(model, bodies);
+
+  // As products and a softmax, FLOPs are those of the products.
+  body.mutable_launches(0)->mutable_kernel()->set_symbol("reduce_1234");
+  bodies.library.set_arch("sm_70");
+  addGpuWork(model, bodies);
+
+  ASSERT_EQ(model.summary.gpu_work_size(), 2);
+  const bundle::TargetWork &tensors = model.summary.gpu_work(0), &expanded = model.summary.gpu_work(1);
+  EXPECT_EQ(tensors.arch(), "sm_80");
+  ASSERT_EQ(tensors.classes_size(), 1);
+  const double products = 2.0 * 2 * 128 * 128 * 2 * 64; // two, each 2 FLOPs for a pair and channel
+  EXPECT_GE(tensors.classes(0).forward().attention_flops_per_row(), products);
+  EXPECT_LE(tensors.classes(0).forward().attention_flops_per_row(), 1.1 * products); // and exponentials
+  EXPECT_EQ(tensors.classes(0).forward().bytes().per_row(), 0);
+  EXPECT_EQ(tensors.classes(0).backward().launches(), 0u); // has no body
+  EXPECT_EQ(expanded.classes(0).forward().attention_flops_per_row(), 0);
+  EXPECT_EQ(expanded.classes(0).forward().bytes().per_row(), 1 << 20);
+}
+
+} // namespace

@@ -1,0 +1,148 @@
+#!/usr/bin/env python3
+"""What kernels would do on a GPU, from their machine code alone: registers, spills, shared memory, occupancy, and of the main loop what binds it.
+
+    model.py FILE.ptx|FILE.cubin --arch sm_80 [--kernel PREFIX] [--threads N] [--shared BYTES] [--json]
+
+For kernels with products on tensor cores: the share of the dense peak that the loop reaches, as a bound by the busiest pipe and as a simulation with waits for operands
+(schedule.py). It is a model: nothing of it was measured, and prologues, tails, memory and caches are left out. Needs ptxas (tools/ptxas.sh) for PTX, and nvdisasm and
+cuobjdump (tools/nvdisasm.sh).
+
+--threads: of a block, where the PTX does not say it (.reqntid, .maxntid). --shared: bytes that a launch asks for besides the static ones.
+"""
+import argparse
+import dataclasses
+import json
+import re
+import sys
+
+import chips
+import listing
+import loops
+import throughput
+import schedule
+import toolchain
+
+
+@dataclasses.dataclass
+class Result:
+    kernel: str
+    arch: str
+    threads: int
+    registers: int
+    shared: int  # bytes of a block
+    spilled: int  # bytes; of a cubin its stack
+    occupancy: float = 0.0
+    blocks: int = 0
+    limit: str = ""
+    loop: int = 0  # instructions of the main loop that most iterations run; 0: there is no loop
+    skipped: int = 0
+    counts: dict = dataclasses.field(default_factory=dict)  # of the loop, by kind
+    clocks: dict = dataclasses.field(default_factory=dict)  # of an iteration of all warps of a multiprocessor, by pipe
+    simulated: float = 0.0  # clocks of that
+    bound: float = 0.0  # share of the dense peak by the busiest pipe; 0: no products
+    share: float = 0.0  # with waits; of mma.sync's peak
+    of_vendor: float = 0.0  # share of the vendor's dense figure
+
+    @property
+    def binds(self):
+        return max(self.clocks, key=self.clocks.get) if self.clocks else ""
+
+
+def examine(kernel, arch, threads, registers, shared, spilled):
+    """The model of one parsed kernel."""
+    chip = chips.CHIPS[arch]
+    fits = chips.occupancy(chip, threads, registers, shared)
+    result = Result(kernel.name, arch, threads, registers, shared, spilled, fits.share, fits.blocks, fits.limit)
+    loop = loops.main_loop(kernel)
+    if not loop or not fits.blocks:
+        return result
+    result.loop, result.skipped = len(loop.body), loop.skipped
+    for instruction in loop.body:
+        result.counts[instruction.kind] = result.counts.get(instruction.kind, 0) + 1
+    result.clocks = throughput.bounds(loop.body, chip, fits.blocks * fits.warps)
+    result.simulated = schedule.clocks_of_iteration(loop.body, chip, fits.blocks, fits.warps)
+    tensor = result.clocks.get("tensor", 0)
+    if tensor and result.simulated:
+        result.bound, result.share = tensor / max(result.clocks.values()), min(1.0, tensor / result.simulated)
+        result.of_vendor = result.share * chip.mma_share
+    return result
+
+
+def threads_of(ptx):
+    """{kernel: threads of a block} as far as PTX says."""
+    found = re.findall(r"\.entry\s+(\w+)\s*\(.*?\)\s*((?:\.\w+[^\n{]*\n)*)", ptx, re.S)
+    said = {}
+    for name, directives in found:
+        sizes = re.search(r"\.(?:reqntid|maxntid)\s+([\d, ]+)", directives)
+        if sizes:
+            said[name] = 1
+            for size in sizes.group(1).split(","):
+                said[name] *= int(size)
+    return said
+
+
+def model_file(path, arch, prefix="", threads=None, shared=0):
+    """Results of all kernels of a file whose names begin with `prefix`."""
+    folder, cubin, spills = toolchain.cubin_of(path, arch)
+    try:
+        used, kernels = toolchain.resources(cubin), listing.parse(toolchain.listing(cubin))
+    finally:
+        if folder:
+            folder.cleanup()
+    said = {}
+    if path.endswith(".ptx"):
+        with open(path) as f:
+            said = threads_of(f.read())
+    results = []
+    for name in sorted(used):
+        if not name.startswith(prefix) or name not in kernels:
+            continue
+        of_block = threads or said.get(name)
+        if not of_block:
+            raise ValueError(f"{path}: kernel {name}: expected the threads of a block in the PTX (.reqntid or .maxntid), found none; say --threads")
+        registers, static, stack = used[name]
+        results.append(examine(kernels[name], arch, of_block, registers, static + shared, spills.get(name, stack)))
+    return results
+
+
+def show(r):
+    print(f"{r.kernel} {r.arch} ({chips.CHIPS[r.arch].name}): {r.registers} registers, {r.spilled} bytes spilled, {r.shared} bytes shared; {r.blocks} blocks of {r.threads} threads, "
+          f"occupancy {100 * r.occupancy:.0f} % ({r.limit})")
+    if r.blocks == 0:
+        print(f"  no block fits a multiprocessor: {r.limit}")
+    elif not r.loop:
+        print("  no loop")
+    else:
+        print(f"  loop of {r.loop} instructions" + (f", {r.skipped} of masks left out" if r.skipped else "") + ": " + ", ".join(f"{k} {n}" for k, n in sorted(r.counts.items(), key=lambda x: -x[1])))
+        print("  clocks of a multiprocessor: " + ", ".join(f"{k} {c:.0f}" for k, c in sorted(r.clocks.items(), key=lambda x: -x[1])) + f"; simulated {r.simulated:.0f}")
+        if r.share:
+            vendor = f" ({r.of_vendor:.2f} of the vendor's figure)" if r.of_vendor < r.share else ""
+            print(f"  share of the dense peak: at most {r.bound:.2f} ({r.binds} binds), simulated {r.share:.2f}{vendor}")
+        else:
+            print(f"  {r.binds} binds")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("file")
+    parser.add_argument("--arch", required=True, choices=sorted(chips.CHIPS))
+    parser.add_argument("--kernel", default="", help="only kernels whose names begin so")
+    parser.add_argument("--threads", type=int, help="of a block")
+    parser.add_argument("--shared", type=int, default=0, help="bytes of a block besides the static ones")
+    parser.add_argument("--json", action="store_true")
+    o = parser.parse_args()
+    try:
+        results = model_file(o.file, o.arch, o.kernel, o.threads, o.shared)
+    except (toolchain.Missing, RuntimeError, ValueError, OSError) as problem:
+        sys.exit(f"error: {problem}")
+    if not results:
+        sys.exit(f"error: {o.file}: expected kernels whose names begin with '{o.kernel}', found none")
+    if o.json:
+        print(json.dumps([dataclasses.asdict(r) | {"binds": r.binds} for r in results], indent=1))
+    else:
+        for r in results:
+            show(r)
+
+
+if __name__ == "__main__":
+    main()
