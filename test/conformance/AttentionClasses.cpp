@@ -1,5 +1,10 @@
 // Attention and its gradient, as products, softmaxes and copies; products by themselves.
+//
+// Those on tensor cores have heads of multiples of 8 and values as long as keys, and go through several tiles; the others go the way of GPUs and
+// types without tensor cores, or mix both.
 #include "Cases.h"
+
+#include <utility>
 
 using namespace zorse::conformance;
 
@@ -10,17 +15,44 @@ struct Attention {
   std::string attributes, mask, maskType, shapeText;
   char maskShape = 0; ///< 'M' of floats, 'B' of booleans
 
-  Attention(Sizes &s, Text &t) {
-    size = s.inTurn({1, 2, 3, 4, 5, 7, 8, 9, 16, 31, 32, 33, 64, 65, 80, 128});
-    queries = s.oneOf({1, 2, 3, 5, 7, 8, 9, 15, 17, 31, 33});
-    if (size > 40)
-      queries = std::min<int64_t>(queries, 9);
+  /// For tensor cores: sizes around those of tiles, many keys, every kind of mask in turn.
+  static Attention forTensorCores(Sizes &s, Text &t) {
+    Attention a;
+    a.size = s.inTurn({64, 128, 80, 96, 256, 32, 8, 16, 64, 128, 40, 72, 104, 200, 64, 128, 80, 96, 256, 24, 64, 128, 64, 136});
+    a.queries = s.oneOf({1, 2, 15, 16, 17, 31, 32, 33, 48, 63, 64, 65, 95, 96, 97, 127, 128, 129, 160, 191, 200});
+    if (a.size > 100)
+      a.queries = std::min<int64_t>(a.queries, 129);
+    const int kind = (s.index + s.index / 8) % 8;
+    a.keys = a.queries + s.oneOf({0, 0, 1, 31, 64, 70});
+    if (kind == 0 || kind == 5)
+      a.keys = s.oneOf({1, 16, 31, 32, 33, 64, 100, 129});
+    a.keyHeads = s.oneOf({1, 2}), a.heads = a.keyHeads * s.oneOf({1, 1, 2, 3});
+    a.valueSize = a.size;
+    a.rows = a.queries > 100 ? 1 : s.oneOf({1, 2});
+    a.finish(s, t, kind);
+    return a;
+  }
+
+  static Attention anyOther(Sizes &s, Text &t) {
+    Attention a;
+    a.size = s.inTurn({1, 2, 3, 4, 5, 7, 8, 9, 16, 31, 32, 33, 64, 65, 80, 128});
+    a.queries = s.oneOf({1, 2, 3, 5, 7, 8, 9, 15, 17, 31, 33});
+    if (a.size > 40)
+      a.queries = std::min<int64_t>(a.queries, 9);
     const int kind = s.index % 8;
-    keys = kind == 0 || kind == 5 || kind == 6 ? queries + s.oneOf({0, 1, 4}) : queries + (kind == 2 ? s.below(3) : 0);
-    keyHeads = s.oneOf({1, 2}), heads = keyHeads * (kind == 3 || s.below(2) ? s.oneOf({2, 3}) : 1);
-    valueSize = s.below(3) ? size : s.oneOf({1, 4, 9});
-    rows = s.oneOf({1, 2, 3});
-    attributes = "scale = 0.35 : f64";
+    a.keys = kind == 0 || kind == 5 || kind == 6 ? a.queries + s.oneOf({0, 1, 4}) : a.queries + (kind == 2 ? s.below(3) : 0);
+    a.keyHeads = s.oneOf({1, 2}), a.heads = a.keyHeads * (kind == 3 || s.below(2) ? s.oneOf({2, 3}) : 1);
+    a.valueSize = s.below(3) ? a.size : s.oneOf({1, 4, 9});
+    a.rows = s.oneOf({1, 2, 3});
+    a.finish(s, t, kind);
+    return a;
+  }
+
+private:
+  Attention() = default;
+
+  void finish(Sizes &s, Text &t, int kind) {
+    attributes = "scale = " + std::string(size > 40 ? "0.11" : "0.35") + " : f64";
     if (kind == 1 || kind == 2 || kind == 3 || kind == 7)
       attributes += ", causal";
     if (kind == 2)
@@ -45,6 +77,8 @@ struct Attention {
     shapeText = std::to_string(rows) + " rows, " + std::to_string(queries) + " queries, " + std::to_string(keys) + " keys, " + std::to_string(heads) +
                 "/" + std::to_string(keyHeads) + " heads of " + std::to_string(size) + " and " + std::to_string(valueSize) + ", " + attributes + mask;
   }
+
+public:
   std::string more() const { return maskType.empty() ? "" : ", " + maskType; }
 
   void forward(Text &t) const {
@@ -52,17 +86,19 @@ struct Attention {
   }
 };
 
-Case attention(Sizes &sizes, const std::string &type) {
+using MakeAttention = Attention (*)(Sizes &, Text &);
+
+template <MakeAttention make> Case attention(Sizes &sizes, const std::string &type) {
   Text t(type);
-  Attention a(sizes, t);
+  const Attention a = make(sizes, t);
   a.forward(t);
   t.narrowOut("%o", 'O').wideOut("%l", 'L');
   return {t.str(), a.rows, a.shapeText};
 }
 
-Case attentionGradient(Sizes &sizes, const std::string &type) {
+template <MakeAttention make> Case attentionGradient(Sizes &sizes, const std::string &type) {
   Text t(type);
-  Attention a(sizes, t);
+  const Attention a = make(sizes, t);
   t.narrowIn("%do", 'O');
   a.forward(t);
   const bool wide = sizes.index % 3 == 2; // gradients in f32 of operands in half precision
@@ -89,8 +125,10 @@ Case products(Sizes &sizes, const std::string &type) {
 } // namespace
 
 void zorse::conformance::addAttentionClasses(std::vector<KernelClass> &classes) {
-  classes.push_back({"attention", attention});
-  classes.push_back({"attention, gradient", attentionGradient});
+  classes.push_back({"attention", attention<Attention::anyOther>});
+  classes.push_back({"attention, gradient", attentionGradient<Attention::anyOther>});
+  classes.push_back({"tensor cores", attention<Attention::forTensorCores>, true});
+  classes.push_back({"tensor cores, gradient", attentionGradient<Attention::forTensorCores>, true});
 }
 
 KernelClass zorse::conformance::productClass() { return {"products (stand-in)", products}; }

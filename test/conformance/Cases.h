@@ -75,6 +75,7 @@ struct Case {
 struct KernelClass {
   const char *name;
   std::function<Case(Sizes &, const std::string &type)> make;
+  bool narrowAlone = false; ///< in bf16 and f16, not in f32
 };
 
 /// All classes whose kernels come from functions.

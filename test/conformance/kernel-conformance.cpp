@@ -98,10 +98,10 @@ int main(int argc, char **argv) {
     return std::fprintf(stderr, "no stand-ins for the libraries of GPUs: %s\n", error.c_str()), 2;
   Totals totals;
   int turn = 0;
-  auto inAllTypes = [&](const char *name, auto run) {
+  auto inAllTypes = [&](const char *name, auto run, bool narrowAlone = false) {
     for (const std::string type : {"f32", "bf16", "f16"}) {
       ++turn; // so that --quick takes other shapes from class to class
-      if ((arguments.only.empty() || arguments.only == name) && (arguments.type.empty() || arguments.type == type))
+      if (!(narrowAlone && type == "f32") && (arguments.only.empty() || arguments.only == name) && (arguments.type.empty() || arguments.type == type))
         runClass(name, type, [&](Sizes &sizes, uint64_t seed) { return run(sizes, type, seed); }, arguments, totals, turn);
     }
   };
@@ -112,7 +112,7 @@ int main(int argc, char **argv) {
     };
   };
   for (const KernelClass &kernels : kernelClasses())
-    inAllTypes(kernels.name, onMachine(kernels, *emulator));
+    inAllTypes(kernels.name, onMachine(kernels, *emulator), kernels.narrowAlone);
   inAllTypes("routines of a step",
              [&](Sizes &sizes, const std::string &type, uint64_t) { return std::pair(runRoutines(sizes, type, *emulator), std::string("by size")); });
   const KernelClass products = productClass();

@@ -32,6 +32,7 @@ std::vector<std::string> emulator::runBody(const HostCode &code, runtime::CpuDev
     GridLaunch grid;
     const int64_t points = at(kernel.points(), call.rows), perBlock = int64_t(kernel.threads()) * std::max<int64_t>(1, kernel.per_thread());
     grid.threads = kernel.threads();
+    grid.sharedBytes = kernel.shared_bytes();
     grid.blocks = uint32_t((points + perBlock - 1) / perBlock);
     uint64_t accumulate = 0;
     for (uint32_t operand : kernel.accumulates())

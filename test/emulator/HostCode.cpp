@@ -63,6 +63,7 @@ public:
 
   void run() {
     word = Type::getInt32Ty(context);
+    kernel.checked = check;
     placeShared();
     for (Function &function : make_early_inc_range(module.functions())) {
       if (function.isDeclaration())
@@ -125,11 +126,16 @@ private:
 
   void placeShared() {
     for (GlobalVariable &global : module.globals())
-      if (global.getAddressSpace() == 3) {
+      if (global.getAddressSpace() == 3 && !global.isDeclaration()) {
         const uint64_t alignment = std::max<uint64_t>(16, global.getAlign().valueOrOne().value());
         kernel.sharedBytes = (kernel.sharedBytes + alignment - 1) / alignment * alignment;
         places[&global] = kernel.sharedBytes;
         kernel.sharedBytes += module.getDataLayout().getTypeAllocSize(global.getValueType());
+      }
+    for (GlobalVariable &global : module.globals())
+      if (global.getAddressSpace() == 3 && global.isDeclaration()) { // what launches give
+        kernel.sharedBytes = (kernel.sharedBytes + 127) / 128 * 128;
+        places[&global] = kernel.sharedBytes;
       }
   }
 
@@ -256,8 +262,103 @@ private:
       Value *bit = b.CreateZExt(call.getArgOperand(1), word);
       return replace(b.CreateCall(hook("emu_ballot", word, {word, word}), {bit, site(call)}));
     }
+    if (rewriteForTensorCores(call, name))
+      return;
     if (!callee || !callee->isIntrinsic() || name.starts_with("llvm.nvvm"))
       unknown.insert(name.str());
+  }
+
+  /// Registers that an operation of the emulator takes and gives lie in memory of the function's own, one place for all of them.
+  DenseMap<std::pair<Function *, unsigned>, Value *> registersOf;
+  Value *registers(Function &function, unsigned count) {
+    Value *&place = registersOf[{&function, count}];
+    if (!place)
+      place = IRBuilder<>(&function.getEntryBlock(), function.getEntryBlock().getFirstInsertionPt()).CreateAlloca(ArrayType::get(word, count));
+    return place;
+  }
+
+  /// A call of `name` with an address of four registers, which become the structure that `call` returns.
+  void replaceByFour(CallInst &call, StringRef name, ArrayRef<Value *> before, ArrayRef<Value *> after) {
+    IRBuilder<> b(&call);
+    Value *four = registers(*call.getFunction(), 4);
+    SmallVector<Value *> arguments(before);
+    arguments.push_back(four);
+    arguments.append(after.begin(), after.end());
+    SmallVector<Type *> types;
+    for (Value *argument : arguments)
+      types.push_back(argument->getType());
+    b.CreateCall(hook(name, Type::getVoidTy(context), types), arguments);
+    auto *structure = cast<StructType>(call.getType());
+    Value *result = PoisonValue::get(structure);
+    for (unsigned i = 0; i < 4; ++i) {
+      Value *number = b.CreateLoad(structure->getElementType(i), b.CreateConstGEP2_32(ArrayType::get(word, 4), four, 0, i));
+      result = b.CreateInsertValue(result, number, i);
+    }
+    call.replaceAllUsesWith(result);
+    call.eraseFromParent();
+  }
+
+  /// What sm_80 has for products and copies. \returns whether it is one of these
+  bool rewriteForTensorCores(CallInst &call, StringRef name) {
+    IRBuilder<> b(&call);
+    Type *nothing = Type::getVoidTy(context), *real = Type::getFloatTy(context), *generic = PointerType::get(context, 0);
+    auto replace = [&](Value *with) {
+      if (with)
+        call.replaceAllUsesWith(with);
+      call.eraseFromParent();
+      return true;
+    };
+    auto address = [&](unsigned operand) { return b.CreateAddrSpaceCast(call.getArgOperand(operand), generic); };
+    for (StringRef type : {"bf16", "f32.f32"})
+      if (name == ("llvm.nvvm.mma.m16n8k16.row.col." + type).str()) {
+        kernel.collective = true;
+        Value *operands = registers(*call.getFunction(), 10);
+        for (unsigned i = 0; i < 10; ++i)
+          b.CreateStore(b.CreateBitCast(call.getArgOperand(i), word), b.CreateConstGEP2_32(ArrayType::get(word, 10), operands, 0, i));
+        replaceByFour(call, "emu_multiply", {operands}, {b.getInt32(type != "bf16"), site(call)});
+        return true;
+      }
+    for (bool transposed : {false, true})
+      if (name == (transposed ? "llvm.nvvm.ldmatrix.sync.aligned.m8n8.x4.trans.b16.p3" : "llvm.nvvm.ldmatrix.sync.aligned.m8n8.x4.b16.p3")) {
+        kernel.collective = true;
+        Value *row = address(0);
+        replaceByFour(call, "emu_matrices", {row}, {b.getInt32(transposed), site(call)});
+        return true;
+      }
+    if (name.starts_with("llvm.nvvm.cp.async.ca.shared.global.") || name.starts_with("llvm.nvvm.cp.async.cg.shared.global.16")) {
+      kernel.collective = true; // copies belong to a thread that goes on
+      const uint32_t bytes = name.contains(".global.16") ? 16 : name.contains(".global.8") ? 8 : 4;
+      Value *from = address(1), *size = name.ends_with(".s") ? call.getArgOperand(2) : b.getInt32(bytes);
+      if (plants(PlantedBug::MovedAccess, call))
+        from = b.CreatePtrAdd(from, b.getInt64(bytes));
+      b.CreateCall(hook("emu_copy", nothing, {generic, generic, word, word, word}), {address(0), from, b.getInt32(bytes), size, site(call)});
+      return replace(nullptr);
+    }
+    if (name == "llvm.nvvm.cp.async.commit.group") {
+      b.CreateCall(hook("emu_commit", nothing, {}));
+      return replace(nullptr);
+    }
+    if (name == "llvm.nvvm.cp.async.wait.group") {
+      if (!plants(PlantedBug::NoCollective, call))
+        b.CreateCall(hook("emu_wait", nothing, {word}), {call.getArgOperand(0)});
+      return replace(nullptr);
+    }
+    if (name == "llvm.nvvm.bar.warp.sync") {
+      kernel.collective = true;
+      if (!plants(PlantedBug::NoCollective, call))
+        b.CreateCall(hook("emu_warp_barrier", nothing, {word}), {site(call)});
+      return replace(nullptr);
+    }
+    for (bool isHalf : {false, true})
+      if (name == (isHalf ? "llvm.nvvm.ff2f16x2.rn" : "llvm.nvvm.ff2bf16x2.rn")) {
+        Value *both = b.CreateCall(hook("emu_pack", word, {real, real, word}), {call.getArgOperand(0), call.getArgOperand(1), b.getInt32(isHalf)});
+        return replace(b.CreateBitCast(both, call.getType()));
+      }
+    if (name == "llvm.nvvm.ex2.approx.ftz.f32")
+      return replace(b.CreateCall(hook("emu_exp2", real, {real}), {call.getArgOperand(0)}));
+    if (name == "llvm.nvvm.rcp.approx.ftz.f")
+      return replace(b.CreateCall(hook("emu_reciprocal", real, {real}), {call.getArgOperand(0)}));
+    return false;
   }
 
   /// `<symbol>_call` takes its parameters from memory.

@@ -24,6 +24,8 @@ using namespace zorse::emulator;
 
 namespace {
 
+/// Shared memory of a block: without being asked, and of sm_86 and later ones at most.
+constexpr unsigned kSharedUnasked = 48 << 10, kMostShared = 99 << 10;
 constexpr int kInvalidValue = 1, kOutOfMemory = 2, kNotFound = 500, kInvalidImage = 200, kLaunchFailed = 719;
 
 std::mutex mutex;
@@ -36,6 +38,7 @@ struct Kernel {
   const HostKernel *code;
   std::string name;
   const int64_t *needs; ///< runtime/abi/KernelAbi.h
+  unsigned mostShared;  ///< bytes that a launch may give a block
 };
 struct Module {
   std::unique_ptr<HostCode> code;
@@ -209,7 +212,7 @@ int cuModuleGetFunction(void **function, void *handle, const char *name) {
     const Range needs = module.code->table(std::string(name) + "_needs");
     if (!code || !needs.begin)
       return kNotFound;
-    kernel = std::make_unique<Kernel>(Kernel{code, name, reinterpret_cast<const int64_t *>(needs.begin)});
+    kernel = std::make_unique<Kernel>(Kernel{code, name, reinterpret_cast<const int64_t *>(needs.begin), kSharedUnasked});
   }
   *function = kernel.get();
   return 0;
@@ -222,10 +225,22 @@ int cuModuleGetGlobal_v2(unsigned long long *address, size_t *bytes, void *modul
   *bytes = table.end - table.begin;
   return 0;
 }
-int cuLaunchKernel(void *function, unsigned gridX, unsigned, unsigned, unsigned blockX, unsigned, unsigned, unsigned, void *stream, void **parameters,
-                   void **) {
+int cuFuncSetAttribute(void *function, int attribute, int value) {
+  if (attribute != 8 || value < 0 || unsigned(value) > kMostShared)
+    return kInvalidValue;
+  static_cast<Kernel *>(function)->mostShared = unsigned(value);
+  return 0;
+}
+int cuLaunchKernel(void *function, unsigned gridX, unsigned, unsigned, unsigned blockX, unsigned, unsigned, unsigned sharedBytes, void *stream,
+                   void **parameters, void **) {
   const Kernel &kernel = *static_cast<Kernel *>(function);
+  if (sharedBytes > kernel.mostShared) {
+    std::fprintf(stderr, "emulator: kernel %s: a launch gives %u bytes of shared memory, %u were asked for\n", kernel.name.c_str(), sharedBytes,
+                 kernel.mostShared);
+    return kInvalidValue;
+  }
   GridLaunch launch;
+  launch.sharedBytes = sharedBytes;
   launch.blocks = gridX;
   launch.threads = blockX;
   const int64_t operands = kernel.needs[0];

@@ -1,11 +1,12 @@
 // What kernels for GPUs move, counted on the emulator: of every kernel of every body the share of moved bytes that some thread asked for, and how
 // many times the sectors that a launch touches at all are moved.
 //
-//   kernel-traffic UNITS.mlir [ROWS] [LEAST EFFICIENCY] [MOST TIMES] [MOST FORWARD] [MOST BACKWARD]
+//   kernel-traffic UNITS.mlir [ROWS] [LEAST EFFICIENCY] [MOST TIMES] [MOST FORWARD] [MOST BACKWARD] [MOST CONFLICTS]
 //
 // UNITS.mlir is what zorse-compile --compile-to=backward --emit units prints. Fails on findings, and below the least efficiency of all kernels
 // together. A block is the bodies of the classes "attention" and "mlp": fails above the most times that its sectors are moved, and the most launches
-// of kernels, of those that are not attention's own, in its forward and in its backward.
+// of kernels, of those that are not attention's own, in its forward and in its backward. The last number is of single kernels: how many times as
+// often as without bank conflicts shared memory is asked.
 #include "EmulatedBody.h"
 
 #include "zorse/Codegen/Codegen.h"
@@ -25,9 +26,12 @@ using namespace zorse;
 
 int main(int argc, char **argv) {
   if (argc < 2)
-    return std::fprintf(stderr, "usage: kernel-traffic UNITS.mlir [ROWS] [LEAST EFFICIENCY] [MOST TIMES] [MOST FORWARD] [MOST BACKWARD]\n"), 2;
+    return std::fprintf(stderr,
+                        "usage: kernel-traffic UNITS.mlir [ROWS] [LEAST EFFICIENCY] [MOST TIMES] [MOST FORWARD] [MOST BACKWARD] [MOST CONFLICTS]\n"),
+           2;
   const int64_t rows = argc > 2 ? std::atoi(argv[2]) : 1;
-  const double least = argc > 3 ? std::atof(argv[3]) : 0, most = argc > 4 ? std::atof(argv[4]) : 1e9;
+  const double least = argc > 3 ? std::atof(argv[3]) : 0, most = argc > 4 ? std::atof(argv[4]) : 1e9,
+               mostConflicts = argc > 7 ? std::atof(argv[7]) : 1e9;
   mlir::DialectRegistry registry;
   registry.insert<ZorseDialect, mlir::arith::ArithDialect, mlir::math::MathDialect, mlir::func::FuncDialect>();
   mlir::MLIRContext context(registry);
@@ -56,6 +60,7 @@ int main(int argc, char **argv) {
     to.distinctSectors += from.distinctSectors;
   };
   bool good = true;
+  double conflicts = 1; // of the worst kernel
   for (const bundle::Body &body : compiled->library.bodies()) {
     std::vector<std::vector<uint64_t>> buffers;
     emulator::EmulatedCall call{rows, 0, 0, {}, std::vector<uint8_t>(size_t(body.slots_size()), 1)};
@@ -84,8 +89,10 @@ int main(int argc, char **argv) {
         ++(launch.origin().find("zorse.attention") == std::string::npos ? launches : attentions)[isOf(".backward")];
     auto observe = [&](const bundle::KernelLaunch &kernel, const emulator::Traffic &traffic) {
       ++kernels;
-      std::printf("%-26s %-60.60s %9.1f KiB  efficiency %.3f  moved %.2f times\n", body.name().c_str(), kernel.symbol().c_str(),
-                  double(traffic.sectors) * 32 / 1024, traffic.efficiency(), double(traffic.sectors) / double(traffic.distinctSectors));
+      std::printf("%-26s %-60.60s %9.1f KiB  efficiency %.3f  moved %.2f times  conflicts %.3f\n", body.name().c_str(), kernel.symbol().c_str(),
+                  double(traffic.sectors) * 32 / 1024, traffic.efficiency(), double(traffic.sectors) / double(traffic.distinctSectors),
+                  traffic.conflictFactor());
+      conflicts = std::max(conflicts, traffic.conflictFactor());
       add(all, traffic);
       if (ofBlock)
         add(block, traffic);
@@ -101,7 +108,10 @@ int main(int argc, char **argv) {
   };
   std::printf(
       "all kernels: %.3f of the bytes moved are asked for, sectors are moved %.2f times each; a block: %.2f times, %d launches forward and %d "
-      "backward beside products and attention's own %d and %d\n",
-      all.efficiency(), times(all), times(block), launches[0], launches[1], attentions[0], attentions[1]);
-  return good && all.efficiency() >= least && times(block) <= most && launches[0] <= mostLaunches[0] && launches[1] <= mostLaunches[1] ? 0 : 1;
+      "backward beside products and attention's own %d and %d; at most %.3f bank conflicts in a kernel\n",
+      all.efficiency(), times(all), times(block), launches[0], launches[1], attentions[0], attentions[1], conflicts);
+  return good && conflicts <= mostConflicts && all.efficiency() >= least && times(block) <= most && launches[0] <= mostLaunches[0] &&
+                 launches[1] <= mostLaunches[1]
+             ? 0
+             : 1;
 }

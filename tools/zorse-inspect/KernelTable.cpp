@@ -36,6 +36,8 @@ Bytes bytesOf(const bundle::KernelLaunch &launch, const PtxKernel &code, int64_t
 }
 
 std::optional<double> flopsOf(const bundle::KernelLaunch &launch, const PtxKernel &code, int64_t rows) {
+  if (const double products = at(launch.product_flops(), rows); products > 0)
+    return products; // the rest is little beside them
   if (code.flops < 0 || launch.per_thread() == 0)
     return std::nullopt;
   return double(code.flops) * std::ceil(at(launch.points(), rows) / launch.per_thread());
@@ -108,6 +110,7 @@ bool fillTable(const Inspected &what, const KernelsAsked &asked, const std::stri
         row.symbol = symbol;
         row.origin = launch.origin();
         row.threads = launch.kernel().threads();
+        row.launchShared = int(launch.kernel().shared_bytes());
         row.code = found->second;
       }
       if (row.bodies.empty() || row.bodies.back().first != target.bodies(b).name())
@@ -124,7 +127,8 @@ bool fillTable(const Inspected &what, const KernelsAsked &asked, const std::stri
       if (auto found = assembled->find(symbol); found != assembled->end()) {
         row.assembled = found->second;
         if (limits)
-          row.occupancy = occupancyOf(*limits, int(row.threads), found->second.registers, found->second.sharedBytes);
+          row.occupancy = occupancyOf(*limits, int(row.threads), found->second.registers, found->second.sharedBytes, row.launchShared);
+        row.assembled->sharedBytes += row.launchShared;
       }
   } else {
     table.withoutAssembler =

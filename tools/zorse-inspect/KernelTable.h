@@ -17,6 +17,7 @@ struct KernelRow {
   std::string symbol, origin;
   std::vector<std::pair<std::string, int>> bodies; ///< that launch it, and how often each does
   uint32_t threads = 0;
+  int launchShared = 0; ///< bytes of shared memory that a launch gives a block
   PtxKernel code;
   std::optional<AssembledKernel> assembled;
   std::optional<Occupancy> occupancy;

@@ -9,12 +9,13 @@ namespace zorse::inspect {
 /// of these has 65,536 registers, which warps get in units of 256.
 struct SmLimits {
   const char *arch;
-  int warps, blocks;      ///< that it can hold
-  int sharedBytes;        ///< that its blocks share
-  int sharedUnit;         ///< in which a block gets them
-  int reservedPerBlock;   ///< that CUDA takes of them for each block
-  int partitions;         ///< among which registers are divided, and warps of a block are dealt
-  int sharedBytesOfBlock; ///< that a block may have without asking for more
+  int warps, blocks;         ///< that it can hold
+  int sharedBytes;           ///< that its blocks share
+  int sharedUnit;            ///< in which a block gets them
+  int reservedPerBlock;      ///< that CUDA takes of them for each block
+  int partitions;            ///< among which registers are divided, and warps of a block are dealt
+  int declaredSharedOfBlock; ///< that the code of a block may declare
+  int sharedOfBlock;         ///< that a block may have if its launch gives it
 };
 
 /// nullptr if the architecture is not in the table.
@@ -26,7 +27,9 @@ struct Occupancy {
   const char *limit; ///< "registers", "shared", "blocks" or "threads": what runs out first
 };
 
-/// \param threads  of a block; whole warps
-Occupancy occupancyOf(const SmLimits &sm, int threads, int registers, int sharedBytes);
+/// \param threads         of a block; whole warps
+/// \param declaredShared  bytes that the code declares
+/// \param launchShared    bytes that the launch gives besides
+Occupancy occupancyOf(const SmLimits &sm, int threads, int registers, int declaredShared, int launchShared = 0);
 
 } // namespace zorse::inspect

@@ -101,6 +101,8 @@ public:
       loops = true;
     else if ((words[0] == "ld" || words[0] == "st") && has("global"))
       access(words, rest);
+    else if (words[0] == "cp" && has("async") && has("global"))
+      copy(rest);
     else if (words[0] == "ld" && has("param"))
       parameter(rest);
     else
@@ -153,6 +155,17 @@ private:
       return;
     for (std::string_view name : registersIn(rest.substr(address, rest.find(']') - address)))
       accesses.emplace_back(name, store);
+  }
+
+  /// `[%rd9], [%rd4+128], 16, %r7`: from global to shared memory
+  void copy(std::string_view rest) {
+    std::vector<std::string_view> operands = parts(rest, ',');
+    int64_t bytes = 0;
+    if (operands.size() < 3 || !numberIn(operands[2], bytes) || bytes < 4 || bytes > 16)
+      return;
+    ++kernel.loads[int(bytes)];
+    for (std::string_view name : registersIn(operands[1]))
+      accesses.emplace_back(name, false);
   }
 
   /// `%rd7, [NAME_param_4]`

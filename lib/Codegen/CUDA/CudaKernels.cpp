@@ -19,11 +19,15 @@ public:
   }
 
   llvm::StringRef name() const override { return "CUDA"; }
-  mlir::LogicalResult prepare(mlir::func::FuncOp function) override { return cuda::expandAttention(function); }
+  mlir::LogicalResult prepare(mlir::func::FuncOp function) override { return cuda::prepareAttention(function, target.chip); }
   bool wantsFewLaunches() const override { return true; }
   Kernel row(const KernelContext &context, int cluster) override { return cuda::buildRowKernel(context, cluster); }
   Kernel column(const KernelContext &context, int cluster) override { return cuda::buildColumnKernel(context, cluster); }
   Kernel scatter(const KernelContext &context, int cluster) override { return cuda::buildScatterKernel(context, cluster); }
+  int64_t attentionScratch(mlir::Operation *op) override { return cuda::attentionScratch(op); }
+  mlir::FailureOr<std::vector<Kernel>> attention(const KernelContext &context, int cluster) override {
+    return cuda::buildAttention(context, cluster, target.chip);
+  }
   std::optional<Kernel> routine(mlir::MLIRContext *context, const bundle::Body &body, const bundle::LibraryCall &call) override {
     return cuda::buildRoutine(context, body, call);
   }

@@ -133,10 +133,10 @@ void expand(TensorBuilder &t, AttentionGradOp op) {
 
 } // namespace
 
-LogicalResult cuda::expandAttention(func::FuncOp function) {
+LogicalResult cuda::expandAttention(func::FuncOp function, function_ref<bool(Operation *)> stays) {
   SmallVector<Operation *> ops;
   for (Operation &op : function.getBody().front())
-    if (isa<AttentionOp, AttentionGradOp>(op))
+    if (isa<AttentionOp, AttentionGradOp>(op) && !(stays && stays(&op)))
       ops.push_back(&op);
   OpBuilder builder(function.getContext());
   for (Operation *op : ops) {

@@ -157,7 +157,48 @@ struct Lowering {
       addBytes(tensorBytes(value.getType()));
   }
 
-  void lowerAttention(Operation *op, bundle::Launch &launch) {
+  KernelContext kernelContext() {
+    return {function.getContext(),
+            clustering,
+            claims,
+            [this](Value root, int64_t offset) { return KernelBuilder::Place{pointer(root, offset), reach(root, offset)}; },
+            [this](Value root) { return accumulates(root); },
+            [this](int cluster) { return scratchOf(cluster); }};
+  }
+
+  /// What the launches of a cluster leave for each other.
+  KernelBuilder::Place scratchOf(int cluster) {
+    const Place place = workspace.scratch.lookup(cluster);
+    KernelBuilder::Place scratch;
+    scratch.pointer.set_slot(workspacePlace.slot);
+    scratch.pointer.set_fixed(place.fixed);
+    scratch.pointer.set_per_row(place.perRow);
+    scratch.reach.set_per_row(emitter.attentionScratch(clustering.clusters[size_t(cluster)].ops.front()));
+    return scratch;
+  }
+
+  bundle::Launch &addLaunch(const Cluster &cluster) {
+    bundle::Launch &launch = *body.add_launches();
+    launch.set_origin(originOf(cluster.ops));
+    return launch;
+  }
+
+  /// Kernels, where the device has such, or a call of its routine.
+  LogicalResult lowerAttention(int index) {
+    const Cluster &cluster = clustering.clusters[size_t(index)];
+    FailureOr<std::vector<Kernel>> kernels = emitter.attention(kernelContext(), index);
+    if (failed(kernels))
+      return failure();
+    for (Kernel &kernel : *kernels)
+      lowerKernel(std::move(kernel), addLaunch(cluster));
+    if (kernels->empty())
+      callAttention(cluster.ops.front(), addLaunch(cluster));
+    else
+      facts.flopsPerRow += planAttention(cluster.ops.front(), claims)->flopsPerRow;
+    return success();
+  }
+
+  void callAttention(Operation *op, bundle::Launch &launch) {
     AttentionPlan plan = *planAttention(op, claims);
     bundle::LibraryCall &call = *launch.mutable_library();
     call = plan.call;
@@ -225,18 +266,22 @@ struct Lowering {
     clustering = std::move(*clustered);
     if (failed(checkUpdatesInPlace()))
       return failure();
-    workspace = allocateWorkspace(clustering, claims);
+    workspace = allocateWorkspace(clustering, claims, [&](const Cluster &cluster) {
+      return cluster.kind == Cluster::Attention && !cluster.ops.empty() ? emitter.attentionScratch(cluster.ops.front()) : 0;
+    });
     if (workspace.bytes.fixed() != 0 || workspace.bytes.per_row() != 0)
       workspacePlace = slots.workspace(workspace.bytes);
 
-    KernelContext context{function.getContext(), clustering, claims,
-                          [this](Value root, int64_t offset) { return KernelBuilder::Place{pointer(root, offset), reach(root, offset)}; },
-                          [this](Value root) { return accumulates(root); }};
+    const KernelContext context = kernelContext();
     for (auto [index, cluster] : llvm::enumerate(clustering.clusters)) {
       if (cluster.ops.empty())
         continue;
-      bundle::Launch &launch = *body.add_launches();
-      launch.set_origin(originOf(cluster.ops));
+      if (cluster.kind == Cluster::Attention) {
+        if (failed(lowerAttention(int(index))))
+          return failure();
+        continue;
+      }
+      bundle::Launch &launch = addLaunch(cluster);
       switch (cluster.kind) {
       case Cluster::Row:
         lowerKernel(emitter.row(context, int(index)), launch);
@@ -251,8 +296,7 @@ struct Lowering {
         lowerProduct(cluster.ops.front(), launch);
         break;
       case Cluster::Attention:
-        lowerAttention(cluster.ops.front(), launch);
-        break;
+        break; // above
       }
     }
     facts.saved = slots.savedBytes();

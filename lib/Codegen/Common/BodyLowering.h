@@ -22,6 +22,10 @@ public:
   virtual Kernel row(const KernelContext &context, int cluster) = 0;
   virtual Kernel column(const KernelContext &context, int cluster) = 0;
   virtual Kernel scatter(const KernelContext &context, int cluster) = 0;
+  /// The kernels of an attention or its gradient, launched one after the other; none where the device has a routine for it. Fails after a diagnostic.
+  virtual mlir::FailureOr<std::vector<Kernel>> attention(const KernelContext &context, int cluster) { return std::vector<Kernel>(); }
+  /// Bytes of one sample that these leave for each other, at KernelContext::scratch.
+  virtual int64_t attentionScratch(mlir::Operation *op) { return 0; }
   /// Keeps a kernel; returns its symbol.
   virtual std::string add(llvm::StringRef hint, std::string text) = 0;
 };

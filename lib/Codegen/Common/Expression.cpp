@@ -1,9 +1,7 @@
 #include "Expression.h"
 
 #include "Prepare.h"
-
-#include "zorse/runtime/abi/Random.h"
-#include "zorse/runtime/abi/StepScalars.h"
+#include "RandomNumbers.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "llvm/ADT/TypeSwitch.h"
@@ -328,19 +326,6 @@ void Expression::define(Operation *op) {
   defined[op->getResult(0)] = result;
 }
 
-/// The finaliser of Random.h in IR.
-static Value mix64(KernelBuilder &k, Value x) {
-  OpBuilder &b = k.b;
-  auto shift = [&](Value v, int64_t bits) -> Value {
-    Value shifted = arith::ShRUIOp::create(b, k.loc, v, k.i64(bits));
-    return arith::XOrIOp::create(b, k.loc, v, shifted);
-  };
-  x = arith::AddIOp::create(b, k.loc, x, k.i64(static_cast<int64_t>(0x9E3779B97F4A7C15ull)));
-  x = arith::MulIOp::create(b, k.loc, shift(x, 30), k.i64(static_cast<int64_t>(0xBF58476D1CE4E5B9ull)));
-  x = arith::MulIOp::create(b, k.loc, shift(x, 27), k.i64(static_cast<int64_t>(0x94D049BB133111EBull)));
-  return shift(x, 31);
-}
-
 SmallVector<Value> Expression::evaluateLoads(const Node &node, ArrayRef<Value> inputs, ArrayRef<Value> indices, int64_t count) {
   Value offset = k.offset(indices, node.strides), base = node.operand < 0 ? node.base : k.pointer(node.operand), inside;
   if (!inputs.empty()) {
@@ -398,26 +383,13 @@ Value Expression::evaluate(const Node &node, ArrayRef<Value> inputs, ArrayRef<Va
     return arith::CmpIOp::create(b, k.loc, arith::CmpIPredicate::eq, toI32(inputs[0]), toI32(inputs[1]));
   case Node::Select:
     return arith::SelectOp::create(b, k.loc, inputs[0], inputs[1], inputs[2]);
-  case Node::Stream: {
-    auto field = [&](size_t offset) { return k.load(k.pointer(node.operand), k.i64(offset / 8), b.getI64Type()); };
-    Value step = field(offsetof(abi::StepScalars, step)), seed = field(offsetof(abi::StepScalars, seed));
-    Value instance = k.add(k.instanceBase, k.i64(node.instance));
-    Value sample = k.add(k.sampleBase, k.offset(indices, node.strides));
-    auto chain = [&](Value state, Value next) { return mix64(k, arith::XOrIOp::create(b, k.loc, state, next)); };
-    return chain(chain(chain(mix64(k, seed), step), instance), sample);
-  }
+  case Node::Stream:
+    return randomStream(k, unsigned(node.operand), node.instance, k.offset(indices, node.strides));
   case Node::Dropout: {
-    Value element = k.offset(indices, node.strides);
-    Value word = mix64(k, arith::XOrIOp::create(b, k.loc, inputs[1], element));
-    Value bits = arith::ShRUIOp::create(b, k.loc, word, k.i64(32));
-    // Nothing is dropped or scaled in evaluation.
-    Value flag = k.load(k.pointer(node.operand), k.i64(offsetof(abi::StepScalars, evaluation) / 8), b.getI64Type());
-    Value evaluation = arith::CmpIOp::create(b, k.loc, arith::CmpIPredicate::ne, flag, k.i64(0));
-    Value threshold = arith::SelectOp::create(b, k.loc, evaluation, k.i64(0), k.i64(static_cast<int64_t>(abi::dropThreshold(node.probability))));
-    Value factor = arith::SelectOp::create(b, k.loc, evaluation, k.number(node.type, 1.0), k.number(node.type, 1.0 / (1.0 - node.probability)));
-    Value keep = arith::CmpIOp::create(b, k.loc, arith::CmpIPredicate::uge, bits, threshold);
-    Value scaled = arith::MulFOp::create(b, k.loc, inputs[0], factor);
-    return arith::SelectOp::create(b, k.loc, keep, scaled, k.number(node.type, 0.0));
+    const DropoutRule rule = dropoutRule(k, unsigned(node.operand), node.probability, node.type);
+    Value keep = isKept(k, inputs[1], k.offset(indices, node.strides), rule);
+    Value scaled = arith::MulFOp::create(b, k.loc, inputs[0], rule.factor);
+    return k.select(keep, scaled, k.number(node.type, 0.0));
   }
   case Node::Reduce:
     break;

@@ -26,8 +26,8 @@ KernelBuilder::KernelBuilder(MLIRContext *context, Resolve resolve)
   b.setInsertionPointToStart(entry);
 }
 
-unsigned KernelBuilder::operand(Value root, int64_t offset) {
-  auto [pointer, reach] = resolve(root, offset);
+unsigned KernelBuilder::operand(const Place &place) {
+  auto [pointer, reach] = place;
   auto &operands = *kernel.launch.mutable_operands();
   for (int i = 0; i < operands.size(); ++i)
     if (operands[i].slot() == pointer.slot() && operands[i].fixed() == pointer.fixed() && operands[i].per_row() == pointer.per_row()) {
@@ -59,6 +59,14 @@ void KernelBuilder::addCost(const Size &elements, int64_t bytes) {
     cost.set_per_row(cost.per_row() + elements.count * bytes);
   else
     cost.set_fixed(cost.fixed() + elements.count * bytes);
+}
+
+void KernelBuilder::addProductFlops(const Size &operations) {
+  bundle::Extent &flops = *kernel.launch.mutable_product_flops();
+  if (operations.sampled)
+    flops.set_per_row(flops.per_row() + operations.count);
+  else
+    flops.set_fixed(flops.fixed() + operations.count);
 }
 
 Type KernelBuilder::computeType(Type element) { return element.isBF16() || element.isF16() ? Float32Type::get(element.getContext()) : element; }
@@ -406,6 +414,17 @@ Value KernelBuilder::shared(Type type, int64_t count) {
   return LLVM::AddressOfOp::create(b, loc, LLVM::LLVMPointerType::get(b.getContext(), 3), name);
 }
 
+Value KernelBuilder::launchShared(int64_t bytes) {
+  OpBuilder::InsertionGuard guard(b);
+  b.setInsertionPointToStart(module->getBody());
+  auto array = LLVM::LLVMArrayType::get(b.getI8Type(), 0);
+  LLVM::GlobalOp::create(b, loc, array, /*isConstant=*/false, LLVM::Linkage::External, "launch_shared", Attribute(), /*alignment=*/128,
+                         /*addrSpace=*/3);
+  kernel.launch.set_shared_bytes(uint32_t(bytes));
+  b.setInsertionPointToStart(entry);
+  return LLVM::AddressOfOp::create(b, loc, LLVM::LLVMPointerType::get(b.getContext(), 3), "launch_shared");
+}
+
 Value KernelBuilder::common(Type type, int64_t count) {
   OpBuilder::InsertionGuard guard(b);
   b.setInsertionPointToStart(module->getBody());
@@ -472,7 +491,7 @@ int64_t KernelBuilder::alignment(unsigned operand) const {
   return all;
 }
 
-Kernel KernelBuilder::finishCuda(StringRef hint, const Size &points, int threads, int perThread) {
+Kernel KernelBuilder::finishCuda(StringRef hint, const Size &points, int threads, int perThread, bool takesRegisters) {
   close(/*contract=*/true);
   MLIRContext *context = b.getContext();
   inner.setPassthroughAttr(b.getStrArrayAttr({"alwaysinline"}));
@@ -483,7 +502,10 @@ Kernel KernelBuilder::finishCuda(StringRef hint, const Size &points, int threads
   types.append(pointers.size(), global);
   auto outer = LLVM::LLVMFuncOp::create(b, loc, "kernel", LLVM::LLVMFunctionType::get(LLVM::LLVMVoidType::get(context), types));
   outer.setCConv(LLVM::CConv::PTX_Kernel);
-  outer.setPassthroughAttr(b.getArrayAttr({b.getStrArrayAttr({"nvvm.reqntid", std::to_string(threads)})}));
+  SmallVector<Attribute> limits = {b.getStrArrayAttr({"nvvm.reqntid", std::to_string(threads)})};
+  if (takesRegisters)
+    limits.push_back(b.getStrArrayAttr({"nvvm.minctasm", "1"}));
+  outer.setPassthroughAttr(b.getArrayAttr(limits));
   for (auto [i, pointer] : llvm::enumerate(pointers)) {
     const unsigned argument = abi::kCudaLeadingParameters + unsigned(i);
     outer.setArgAttr(argument, LLVM::LLVMDialect::getNoAliasAttrName(), b.getUnitAttr());

@@ -45,12 +45,17 @@ public:
   Value rows, begin, end, accumulate, sampleBase, instanceBase;
 
   /// The position among the kernel's operands of the buffer behind a view; equal addresses are one operand.
-  unsigned operand(Value root, int64_t offset);
+  unsigned operand(Value root, int64_t offset) { return operand(resolve(root, offset)); }
+  unsigned operand(const Place &place);
   Value pointer(unsigned operand) { return pointers[operand]; }
   void markAccumulated(unsigned operand);
+  /// For stores that are not made by `store` and `storeMany`, which do it themselves.
+  void markWritten(unsigned operand) { written[operand] = true; }
   /// i1: operand is added to.
   Value accumulates(unsigned operand);
   void addCost(const Size &elements, int64_t bytes);
+  /// Operations of matrix products by hand, for people.
+  void addProductFlops(const Size &operations);
 
   /// The type in which values of `element` are computed: f32 for half precision.
   static mlir::Type computeType(mlir::Type element);
@@ -118,6 +123,8 @@ public:
   Value combineBlock(ReduceKind kind, Value x, int threads, int slot);
   /// `count` elements that the threads of a block share.
   Value shared(mlir::Type type, int64_t count);
+  /// The `bytes` of shared memory that a launch gives every block, on a multiple of 128: beyond 48 KiB no code can declare it. Once in a kernel.
+  Value launchShared(int64_t bytes);
   /// `count` elements that all blocks share, in memory of the kernel's own; 0 when the kernel is loaded, and then what launches leave there. Launches
   /// of one kernel follow each other (abi/CudaAbi.h).
   Value common(mlir::Type type, int64_t count);
@@ -132,8 +139,9 @@ public:
   Value intrinsic(mlir::StringRef name, mlir::Type result, llvm::ArrayRef<Value> operands);
   /// Bytes to whose multiple every address of an operand is known to be aligned, at element 0 of its rows.
   int64_t alignment(unsigned operand) const;
-  /// \param points  of the launch; the kernel itself keeps away from those that do not exist.
-  Kernel finishCuda(llvm::StringRef hint, const Size &points, int threads, int perThread);
+  /// \param points           of the launch; the kernel itself keeps away from those that do not exist.
+  /// \param takesRegisters  a multiprocessor need not hold more than one block: the assembler may give threads as many registers as there are
+  Kernel finishCuda(llvm::StringRef hint, const Size &points, int threads, int perThread, bool takesRegisters = false);
 
   // ---- Processors.
 

@@ -16,7 +16,7 @@ using namespace llvm;
 using namespace zorse::codegen;
 
 /// Raised whenever the lowering of equal text changes: objects of other versions are then not found in the cache.
-static constexpr const char *kLoweringVersion = "9";
+static constexpr const char *kLoweringVersion = "10";
 
 KernelSet::~KernelSet() = default;
 

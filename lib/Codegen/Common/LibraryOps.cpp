@@ -1,5 +1,7 @@
 #include "LibraryOps.h"
 
+#include "llvm/ADT/Sequence.h"
+
 using namespace mlir;
 using namespace zorse;
 using namespace zorse::codegen;
@@ -204,9 +206,12 @@ std::optional<ProductPlan> planContract(ContractOp op, const Claims &claims) {
   return finish(p, *a, *b, op.getY().getType(), op.getA().getType());
 }
 
-bool setStrides(bundle::LibraryCall &call, StringRef name, Value value, const Layout &layout) {
+/// \param multiple  of what rows must lie on multiples, in elements
+bool setStrides(bundle::LibraryCall &call, StringRef name, Value value, const Layout &layout, int64_t multiple) {
   ArrayRef<int64_t> shape = typeOf(value).getShape();
   if (shape[3] != 1 && layout.strides[3] != 1)
+    return false;
+  if (layout.offset % multiple || llvm::any_of(llvm::seq(3), [&](int dim) { return shape[dim] != 1 && layout.strides[dim] % multiple; }))
     return false;
   auto &integers = *call.mutable_integers();
   integers[(name + "_row").str()] = layout.strides[0];
@@ -215,7 +220,7 @@ bool setStrides(bundle::LibraryCall &call, StringRef name, Value value, const La
   return true;
 }
 
-template <typename Op> bool setAttention(bundle::LibraryCall &call, Op op, const Claims &claims, AttentionPlan &plan) {
+template <typename Op> bool setAttention(bundle::LibraryCall &call, Op op, const Claims &claims, AttentionPlan &plan, int64_t multiple) {
   auto q = typeOf(op.getQ()), k = typeOf(op.getK()), v = typeOf(op.getV());
   AttentionOptions options = op.getOptions();
   auto &integers = *call.mutable_integers();
@@ -235,7 +240,7 @@ template <typename Op> bool setAttention(bundle::LibraryCall &call, Op op, const
   call.set_type(bundleType(q));
   for (auto [name, value] : {std::pair<StringRef, Value>("q", op.getQ()), {"k", op.getK()}, {"v", op.getV()}}) {
     auto view = sameTypeView(value, claims);
-    if (!view || !setStrides(call, name, value, view->layout))
+    if (!view || !setStrides(call, name, value, view->layout, multiple))
       return false;
   }
   if (Value mask = op.getMask()) {
@@ -263,9 +268,12 @@ std::optional<ProductPlan> zorse::codegen::planProduct(Operation *op, const Clai
 
 std::optional<AttentionPlan> zorse::codegen::planAttention(Operation *operation, const Claims &claims) {
   AttentionPlan plan;
+  auto rows = operation->getAttrOfType<IntegerAttr>(kRowMultipleAttr);
+  const int64_t multiple = rows ? rows.getInt() : 1;
   if (auto op = dyn_cast<AttentionOp>(operation)) {
     plan.call.set_name("attention_forward");
-    if (!setAttention(plan.call, op, claims, plan) || !setStrides(plan.call, "out", op.getOut(), storageLayout(op.getOut(), claims)) ||
+    if (!setAttention(plan.call, op, claims, plan, multiple) ||
+        !setStrides(plan.call, "out", op.getOut(), storageLayout(op.getOut(), claims), multiple) ||
         (op.getLse() && storageLayout(op.getLse(), claims).strides != denseLayout(typeOf(op.getLse())).strides))
       return std::nullopt;
     plan.operands = {op.getQ(), op.getK(), op.getV(), op.getMask(), op.getOut(), op.getLse()};
@@ -274,16 +282,16 @@ std::optional<AttentionPlan> zorse::codegen::planAttention(Operation *operation,
   }
   auto op = cast<AttentionGradOp>(operation);
   plan.call.set_name("attention_backward");
-  if (!setAttention(plan.call, op, claims, plan))
+  if (!setAttention(plan.call, op, claims, plan, multiple))
     return std::nullopt;
   auto out = sameTypeView(op.getOut(), claims), dout = sameTypeView(op.getDout(), claims), lse = sameTypeView(op.getLse(), claims);
-  if (!out || !dout || !lse || !setStrides(plan.call, "out", op.getOut(), out->layout) ||
-      !setStrides(plan.call, "dout", op.getDout(), dout->layout) || lse->layout.strides != denseLayout(typeOf(op.getLse())).strides)
+  if (!out || !dout || !lse || !setStrides(plan.call, "out", op.getOut(), out->layout, multiple) ||
+      !setStrides(plan.call, "dout", op.getDout(), dout->layout, multiple) || lse->layout.strides != denseLayout(typeOf(op.getLse())).strides)
     return std::nullopt;
   if (bundle::ElementType gradient = bundleType(op.getDq().getType()); gradient != plan.call.type())
     plan.call.set_gradient_type(gradient);
   for (auto [name, value] : {std::pair<StringRef, Value>("dq", op.getDq()), {"dk", op.getDk()}, {"dv", op.getDv()}})
-    if (!setStrides(plan.call, name, value, storageLayout(value, claims)))
+    if (!setStrides(plan.call, name, value, storageLayout(value, claims), multiple))
       return std::nullopt;
   plan.operands = {op.getQ(), op.getK(), op.getV(), op.getMask(), op.getOut(), op.getLse(), op.getDout(), op.getDq(), op.getDk(), op.getDv()};
   plan.firstResult = 7;

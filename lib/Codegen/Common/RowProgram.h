@@ -15,6 +15,7 @@ struct KernelContext {
   const Claims &claims;
   KernelBuilder::Resolve resolve;
   std::function<bool(mlir::Value root)> accumulates;
+  std::function<KernelBuilder::Place(int cluster)> scratch = {}; ///< what only the launches of this cluster use
 };
 
 class RowProgram {

@@ -14,6 +14,8 @@ namespace zorse::codegen {
 inline constexpr llvm::StringLiteral kCopyAttr = "zorse.copy";
 /// Marks ops that belong to one column reduction and are computed nowhere else; the value tells groups apart.
 inline constexpr llvm::StringLiteral kGroupAttr = "zorse.group";
+/// An integer on attention that becomes kernels: rows of its operands and results, and what lies between them, are multiples of so many elements.
+inline constexpr llvm::StringLiteral kRowMultipleAttr = "zorse.row_multiple";
 
 /// Element strides of a tensor's dimensions, and the element offset of its first element, in the buffer of some root value.
 struct Layout {

@@ -49,7 +49,8 @@ private:
 };
 } // namespace
 
-Workspace zorse::codegen::allocateWorkspace(const Clustering &clustering, const Claims &claims) {
+Workspace zorse::codegen::allocateWorkspace(const Clustering &clustering, const Claims &claims,
+                                            llvm::function_ref<int64_t(const Cluster &)> scratch) {
   llvm::MapVector<Value, Lifetime> lives;
   auto containerOf = [&](Value root) -> Value {
     auto claim = claims.find(root);
@@ -74,20 +75,39 @@ Workspace zorse::codegen::allocateWorkspace(const Clustering &clustering, const 
       }
     }
   }
-  std::vector<std::pair<Value, Lifetime>> order(lives.begin(), lives.end());
-  llvm::stable_sort(order, [](auto &a, auto &b) { return a.second.first < b.second.first; });
+  struct Request {
+    Value value; ///< null: scratch of `cluster`
+    int cluster;
+    Lifetime life;
+    bundle::Extent bytes;
+  };
+  std::vector<Request> order;
+  for (auto &[value, life] : lives)
+    order.push_back({value, -1, life, tensorBytes(value.getType())});
+  for (auto [index, cluster] : llvm::enumerate(clustering.clusters))
+    if (const int64_t bytes = scratch(cluster)) {
+      Request &request = order.emplace_back();
+      request.cluster = int(index);
+      request.life.include(int(index));
+      request.bytes.set_per_row(bytes);
+    }
+  llvm::stable_sort(order, [](const Request &a, const Request &b) { return a.life.first < b.life.first; });
   Allocator fixed, sampled;
   Workspace workspace;
-  for (auto &[value, life] : order) {
-    bundle::Extent bytes = tensorBytes(value.getType());
-    if (bytes.per_row() != 0)
-      workspace.places[value] = {0, 0, sampled.allocate(roundUp64(bytes.per_row()), life)};
+  for (const Request &request : order) {
+    const bool carries = request.bytes.per_row() != 0;
+    Place place = carries ? Place{0, 0, sampled.allocate(roundUp64(request.bytes.per_row()), request.life)}
+                          : Place{0, fixed.allocate(roundUp64(request.bytes.fixed()), request.life), 0};
+    if (request.value)
+      workspace.places[request.value] = place;
     else
-      workspace.places[value] = {0, fixed.allocate(roundUp64(bytes.fixed()), life), 0};
+      workspace.scratch[request.cluster] = place;
   }
   for (auto &[value, place] : workspace.places)
     if (carriesSamples(value.getType()))
       place.fixed = fixed.total;
+  for (auto &[cluster, place] : workspace.scratch)
+    place.fixed = fixed.total;
   workspace.bytes.set_fixed(fixed.total);
   workspace.bytes.set_per_row(sampled.total);
   return workspace;

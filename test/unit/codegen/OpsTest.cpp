@@ -570,3 +570,25 @@ func.func @attention(%x: tensor<?x7x6x8x$T> {@@boundary_in0}, %do: tensor<?x7x4x
 })",
                  options);
 }
+
+// Gradients in f32 that are added to what is there, of heads that fill their tile in part, and that two blocks share.
+TEST(CodegenOps, AttentionAddsGradients) {
+  RunOptions options;
+  options.types = {"bf16"};
+  options.rows = {1, 2};
+  options.tolerance32 = 1.0 / 64;
+  for (const std::string size : {"40", "200"}) {
+    std::string text = R"(
+func.func @f(%q: tensor<?x19x2xDx$T> {@@boundary_in0}, %k: tensor<?x37x1xDx$T> {@@boundary_in1}, %v: tensor<?x37x1xDx$T> {@@boundary_in2}, %do: tensor<?x19x2xDx$T> {@@boundary_in3})
+    -> (tensor<?x19x2xDxf32> {@@boundary_in_gradient0}, tensor<?x37x1xDxf32> {@@boundary_in_gradient1}, tensor<?x37x1xDxf32> {@@boundary_in_gradient2}, tensor<?x19x2xDxf32> {@@boundary_out0}) {
+  %e = arith.extf %do : tensor<?x19x2xDx$T> to tensor<?x19x2xDxf32>
+  %n = arith.negf %e : tensor<?x19x2xDxf32>
+  %o, %l = zorse.attention %q, %k, %v {causal, scale = 0.1 : f64} : (tensor<?x19x2xDx$T>, tensor<?x37x1xDx$T>, tensor<?x37x1xDx$T>) -> (tensor<?x19x2xDx$T>, tensor<?x2x19xf32>)
+  %dq, %dk, %dv = zorse.attention_grad %do, %q, %k, %v, %o, %l {causal, scale = 0.1 : f64} : (tensor<?x19x2xDx$T>, tensor<?x19x2xDx$T>, tensor<?x37x1xDx$T>, tensor<?x37x1xDx$T>, tensor<?x19x2xDx$T>, tensor<?x2x19xf32>) -> (tensor<?x19x2xDxf32>, tensor<?x37x1xDxf32>, tensor<?x37x1xDxf32>)
+  return %dq, %dk, %dv, %n : tensor<?x19x2xDxf32>, tensor<?x37x1xDxf32>, tensor<?x37x1xDxf32>, tensor<?x19x2xDxf32>
+})";
+    for (size_t at; (at = text.find("xDx")) != std::string::npos;)
+      text.replace(at + 1, 1, size);
+    checkFunctions(text, options);
+  }
+}

@@ -22,6 +22,7 @@ using CUdeviceptr = unsigned long long;
 inline constexpr CUresult kSuccess = 0, kOutOfMemory = 2;
 inline constexpr unsigned kStreamNonBlocking = 1, kHostAllocPortable = 1, kEventBlockingSync = 1;
 inline constexpr int kComputeCapabilityMajor = 75, kComputeCapabilityMinor = 76;
+inline constexpr int kMaxDynamicSharedSizeBytes = 8; ///< of a function
 
 // name in the library, result, parameters
 #define ZORSE_CUDA_FUNCTIONS(F)                                                                                                                      \
@@ -63,6 +64,7 @@ inline constexpr int kComputeCapabilityMajor = 75, kComputeCapabilityMinor = 76;
   F(cuModuleUnload, (CUmodule module))                                                                                                               \
   F(cuModuleGetFunction, (CUfunction * function, CUmodule module, const char *name))                                                                 \
   F(cuModuleGetGlobal_v2, (CUdeviceptr * address, size_t *bytes, CUmodule module, const char *name))                                                 \
+  F(cuFuncSetAttribute, (CUfunction function, int attribute, int value))                                                                             \
   F(cuLaunchKernel, (CUfunction function, unsigned gridX, unsigned gridY, unsigned gridZ, unsigned blockX, unsigned blockY, unsigned blockZ,         \
                      unsigned sharedBytes, CUstream stream, void **parameters, void **extra))
 

@@ -11,6 +11,9 @@ using namespace zorse;
 using namespace zorse::runtime;
 using namespace zorse::runtime::cuda;
 
+/// Bytes of shared memory that a block may be given without being asked for.
+static constexpr uint32_t kSharedUnasked = 48 << 10;
+
 static Linear linear(const bundle::Extent &extent) { return {extent.fixed(), extent.per_row()}; }
 static Place place(const bundle::Pointer &pointer) { return {pointer.slot(), {pointer.fixed(), pointer.per_row()}}; }
 
@@ -130,6 +133,16 @@ Status CudaBodies::prepare(const bundle::Body &body, const bundle::Launch &from,
     if (out.threads == 0 || out.threads > 1024 || out.threads % 32 || out.perThread == 0)
       return userError("kernel '" + kernel.symbol() + "' has blocks of " + std::to_string(out.threads) + " threads with " +
                        std::to_string(out.perThread) + " points each, which no GPU runs");
+    out.sharedBytes = kernel.shared_bytes();
+    if (out.sharedBytes > kSharedUnasked) {
+      const Status status =
+          out.sharedBytes > INT32_MAX
+              ? userError("no GPU has so much")
+              : cuda_.check("cuFuncSetAttribute", cuda_.cuFuncSetAttribute(out.function, kMaxDynamicSharedSizeBytes, int(out.sharedBytes)));
+      if (status.failed())
+        return userError("kernel '" + kernel.symbol() + "' wants " + std::to_string(out.sharedBytes) +
+                         " bytes of shared memory for a block, which this GPU refuses: " + status.message() + "; compile for its own architecture");
+    }
     return checkNeeds(body, kernel);
   }
   if (!from.has_product())
@@ -176,8 +189,8 @@ Status CudaBodies::launchKernel(const Launch &launch, const BodyArguments &argum
     return Status::success();
   if (blocks > INT32_MAX)
     return userError("a launch of " + std::to_string(blocks) + " blocks is more than a GPU takes; use smaller micro-batches");
-  return cuda_.check("cuLaunchKernel",
-                     cuda_.cuLaunchKernel(launch.function, unsigned(blocks), 1, 1, launch.threads, 1, 1, 0, stream, parameters_.data(), nullptr));
+  return cuda_.check("cuLaunchKernel", cuda_.cuLaunchKernel(launch.function, unsigned(blocks), 1, 1, launch.threads, 1, 1, launch.sharedBytes, stream,
+                                                            parameters_.data(), nullptr));
 }
 
 Status CudaBodies::launchProduct(const Launch &launch, const BodyArguments &arguments, CUstream stream) {

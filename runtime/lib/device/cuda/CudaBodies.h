@@ -49,7 +49,7 @@ private:
     std::vector<Place> operands;
     uint64_t accumulates = 0; ///< by operand; of a product: bit 0
     Linear points;
-    uint32_t threads = 0, perThread = 0;
+    uint32_t threads = 0, perThread = 0, sharedBytes = 0;
     // Of a product.
     BlasProduct product;
     Linear m, n, k, batch;

@@ -8,9 +8,9 @@
 //   int64_t instanceBase   added to the op instances of the function
 //   then one device address per operand, in the order of KernelLaunch.operands
 //
-// The grid has one dimension: ceil(points(rows) / (threads * per_thread)) blocks of `threads` threads, no dynamic shared memory. Bits depend on
-// `threads` and `per_thread`, which are compiled in, and on nothing else of the launch. What a kernel touches is exported beside it as
-// `<symbol>_needs` (ZorseKernelNeeds), a constant in global memory.
+// The grid has one dimension: ceil(points(rows) / (threads * per_thread)) blocks of `threads` threads, each with `shared_bytes` of dynamic shared
+// memory. Bits depend on `threads` and `per_thread`, which are compiled in, and on nothing else of the launch. What a kernel touches is exported
+// beside it as `<symbol>_needs` (ZorseKernelNeeds), a constant in global memory.
 //
 // A kernel may have memory of its own in its module, in which the blocks of a launch leave parts of sums and count themselves; every launch leaves
 // the counters as it found them. So launches of one kernel of one loaded module follow each other, in one stream or by waits between streams.

@@ -1,0 +1,71 @@
+#include "AttentionKernel.h"
+
+#include "mlir/Dialect/SCF/IR/SCF.h"
+
+using namespace mlir;
+using namespace zorse::codegen;
+using namespace zorse::codegen::cuda;
+
+AttentionKernel::AttentionKernel(const KernelContext &context, const AttentionProblem &problem, const Variant &variant, int64_t positions,
+                                 int64_t heads)
+    : context(context), problem(problem), variant(variant), k(context.context, context.resolve), w(k, problem.element),
+      tiles(w, TileLayout::of(*tileColumns(problem.size)), problem.size, variant.threads()), heads(heads) {
+  blocks = (positions + variant.rows - 1) / variant.rows * variant.parts;
+  Value block = k.intrinsic("llvm.nvvm.read.ptx.sreg.ctaid.x", w.word, {});
+  number = w.remainder(block, blocks);
+  Value lines = w.divide(block, blocks);
+  head = w.remainder(lines, heads);
+  sample = w.divide(lines, heads);
+}
+
+static int64_t bytesOf(Type element) { return element.getIntOrFloatBitWidth() / 8; }
+
+Value AttentionKernel::headAddress(const HeadTensor &tensor, Value number) {
+  const int64_t bytes = bytesOf(tensor.element);
+  Value offset = k.add(k.mul(w.widen(sample), tensor.row * bytes), k.mul(w.widen(number), tensor.head * bytes));
+  return w.at(w.global(operand(tensor)), offset);
+}
+
+Value AttentionKernel::noteResult(const HeadTensor &tensor) {
+  const unsigned result = operand(tensor);
+  k.markWritten(result);
+  if (!context.accumulates(tensor.root))
+    return {};
+  k.markAccumulated(result);
+  return k.accumulates(result);
+}
+
+SmallVector<WarpBuilder::Four> AttentionKernel::keep(Value tile) {
+  SmallVector<WarpBuilder::Four> registers;
+  for (int i = 0; i < tiles.layout.products(); ++i)
+    for (int m = 0; m < variant.tiles(); ++m)
+      registers.push_back(tiles.left(tile, i, 16 * m));
+  return registers;
+}
+
+void AttentionKernel::count(ArrayRef<HeadTensor> touched, int products) {
+  for (const HeadTensor &tensor : touched)
+    k.addCost(Size{tensor.numbers, true}, bytesOf(tensor.element));
+  if (problem.mask) {
+    const MaskTensor &mask = *problem.mask;
+    const int64_t numbers = (mask.head ? problem.heads : 1) * (mask.query ? problem.queries : 1) * problem.keys;
+    k.addCost(Size{numbers, mask.row != 0}, mask.element.isInteger(1) ? 1 : bytesOf(mask.element));
+  }
+  k.addProductFlops(Size{int64_t(2 * products * problem.pairs() * double(problem.size)), true});
+}
+
+Kernel AttentionKernel::finish(StringRef hint) {
+  return k.finishCuda(hint, Size{blocks * heads * variant.threads(), true}, variant.threads(), 1, /*takesRegisters=*/true);
+}
+
+void AttentionKernel::loop(Value from, Value to, MutableArrayRef<Value> carried, function_ref<void(Value)> body) {
+  SmallVector<Value> before(carried), after = k.loop(
+                                          from, to, before,
+                                          [&](Value index, ArrayRef<Value> values) {
+                                            llvm::copy(values, carried.begin());
+                                            body(index);
+                                            return SmallVector<Value>(carried);
+                                          },
+                                          w.i32(1));
+  llvm::copy(after, carried.begin());
+}

@@ -1,0 +1,316 @@
+// The forward: a block has some queries of a head and goes over the keys that they see, with a greatest score and a sum of exponentials for each
+// query, by which what was summed before is scaled whenever a greater score comes.
+#include "AttentionKernels.h"
+
+#include "AttentionKernel.h"
+
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Math/IR/Math.h"
+
+#include <limits>
+
+using namespace mlir;
+using namespace zorse::codegen;
+using namespace zorse::codegen::cuda;
+
+namespace {
+
+class Forward : AttentionKernel {
+public:
+  Forward(const KernelContext &context, const AttentionProblem &problem)
+      : AttentionKernel(context, problem, forwardVariant(problem), problem.queries, problem.heads),
+        scores(tiles, problem, Orientation::RowsAreQueries, sample, variant.streamed) {}
+
+  Kernel build() {
+    place();
+    begin();
+    switch (variant.schedule) {
+    case Schedule::OneStage:
+      oneStage();
+      break;
+    case Schedule::TwoStages:
+      twoStages();
+      break;
+    case Schedule::Pipelined:
+      pipelined();
+      break;
+    }
+    end();
+    return finish("attention_forward");
+  }
+
+private:
+  Scores scores;
+  Value firstRow, warpRow;      ///< of the block, of the warp
+  Value firstTile, endTile;     ///< of keys
+  Value keys, values, outValue; ///< addresses of heads
+  Value sharedQueries, sharedTiles, ownQueries;
+  llvm::SmallVector<WarpBuilder::Four> queries; ///< in registers
+  Sums out;
+  // Two rows for each of the warp's tiles.
+  SmallVector<Value> greatest, sum;
+
+  int rowsOfLane() const { return 2 * variant.tiles(); }
+  int64_t tileBytes() const { return tiles.layout.bytes(variant.streamed); }
+  bool isSingle() const { return variant.schedule == Schedule::OneStage; }
+  /// Stages of keys and of values; where they alternate, keys of stage s are followed by its values.
+  Value keyStage(Value stage) { return w.at(sharedTiles, w.mul(stage, tileBytes())); }
+  Value valueStage(Value stage) { return w.at(keyStage(stage), tileBytes() * (isSingle() ? 1 : 2)); }
+  Value stageOf(Value tile) { return isSingle() ? w.i32(0) : w.bitsOf(tile, 1); }
+
+  void place() {
+    // The last queries see most keys where `causal` holds: their blocks begin first.
+    if (problem.options.causal)
+      number = w.sub(w.i32(blocks - 1), number);
+    firstRow = w.mul(number, variant.rows);
+    warpRow = w.add(firstRow, w.mul(tiles.warp, 16 * variant.tiles()));
+    Value end = w.i32(problem.keys);
+    if (problem.options.causal)
+      end = w.smaller(w.add(firstRow, variant.rows + problem.shift()), problem.keys);
+    endTile = w.divide(w.add(end, variant.streamed - 1), variant.streamed);
+    firstTile = w.i32(0);
+    if (problem.options.window)
+      firstTile = w.divide(w.larger(w.add(firstRow, problem.shift() - *problem.options.window + 1), 0), variant.streamed);
+    const int64_t resident = tiles.layout.bytes(variant.rows);
+    sharedQueries = k.launchShared(resident + (isSingle() ? 2 : 4) * tileBytes());
+    sharedTiles = w.at(sharedQueries, resident);
+    ownQueries = w.at(sharedQueries, w.mul(tiles.warp, tiles.layout.bytes(16 * variant.tiles())));
+    Value keyHead = w.divide(head, problem.group());
+    keys = headAddress(problem.k, keyHead);
+    values = headAddress(problem.v, keyHead);
+  }
+
+  void fetchKeys(Value tile) {
+    tiles.fetch(keys, problem.k.position, w.mul(tile, variant.streamed), variant.streamed, problem.keys, keyStage(stageOf(tile)));
+  }
+  void fetchValues(Value tile) {
+    tiles.fetch(values, problem.v.position, w.mul(tile, variant.streamed), variant.streamed, problem.keys, valueStage(stageOf(tile)));
+  }
+  void ifBefore(Value tile, Value end, function_ref<void()> body) { k.ifTrue(w.isLess(tile, end), body); }
+
+  void begin() {
+    tiles.fetch(headAddress(problem.q, head), problem.q.position, firstRow, variant.rows, problem.queries, sharedQueries);
+    if (variant.fromRegisters)
+      w.commit();
+    fetchKeys(firstTile);
+    if (variant.schedule != Schedule::OneStage)
+      fetchValues(firstTile);
+    w.commit();
+    if (variant.fromRegisters) {
+      w.wait(1);
+      w.barrier();
+      queries = keep(ownQueries);
+    }
+    out = tiles.zeros(variant.tiles(), tiles.layout.pieces());
+    greatest.assign(size_t(rowsOfLane()), w.f32(-std::numeric_limits<double>::infinity()));
+    sum.assign(size_t(rowsOfLane()), w.f32(0));
+  }
+
+  /// Products of the block's queries and a tile of keys.
+  Sums multiplyKeys(Value stage) {
+    Sums s = tiles.zeros(variant.tiles(), variant.streamed / 8);
+    tiles.multiplyTransposed([&](int i, int m) { return variant.fromRegisters ? kept(queries, i, m) : tiles.left(ownQueries, i, 16 * m); },
+                             keyStage(stage), s);
+    return s;
+  }
+
+  ScorePlace scorePlace(Value tile) { return {warpRow, w.mul(tile, variant.streamed), head}; }
+
+  Value combine(SmallVector<Value> numbers, function_ref<Value(Value, Value)> by) {
+    while (numbers.size() > 1) {
+      SmallVector<Value> half;
+      for (size_t i = 0; i + 1 < numbers.size(); i += 2)
+        half.push_back(by(numbers[i], numbers[i + 1]));
+      if (numbers.size() % 2)
+        half.push_back(numbers.back());
+      numbers = std::move(half);
+    }
+    return numbers.front();
+  }
+
+  SmallVector<Value> rowOf(const Sums &s, int m, int half) {
+    SmallVector<Value> row;
+    for (int n = 0; n < s.blocks; ++n)
+      for (int q = 0; q < 2; ++q)
+        row.push_back(s.at(m, n, 2 * half + q));
+    return row;
+  }
+
+  /// From scores, which are masked, to exponentials as left operands of values; scales what was summed before.
+  SmallVector<WarpBuilder::Four> exponentiate(Sums &s, Value tile) {
+    const ScorePlace where = scorePlace(tile);
+    auto larger = [&](Value x, Value y) { return w.maxF(x, y); };
+    SmallVector<Value> references, factors;
+    for (int r = 0; r < rowsOfLane(); ++r) {
+      Value most = larger(combine(rowOf(s, r / 2, r % 2), larger), greatest[size_t(r)]);
+      for (int lanes : {1, 2})
+        most = larger(most, w.exchange(most, lanes));
+      // Of a query that has seen nothing yet every exponential is 0.
+      Value finite = problem.maySeeNothing() ? k.select(w.isMinusInfinite(most), w.f32(0), most) : most;
+      references.push_back(scores.reference(finite));
+      factors.push_back(scores.decay(greatest[size_t(r)], finite));
+      greatest[size_t(r)] = most;
+    }
+    for (int m = 0; m < out.tiles; ++m)
+      for (int n = 0; n < out.blocks; ++n)
+        for (int q = 0; q < 4; ++q)
+          out.at(m, n, q) = w.mulF(out.at(m, n, q), factors[size_t(2 * m + q / 2)]);
+    for (int r = 0; r < rowsOfLane(); ++r)
+      sum[size_t(r)] = w.mulF(sum[size_t(r)], factors[size_t(r)]);
+    // Two blocks at a time, which are packed as soon as they are there: half as many registers.
+    SmallVector<WarpBuilder::Four> packed;
+    for (int i = 0; i < s.blocks / 2; ++i) {
+      for (int r = 0; r < rowsOfLane(); ++r) {
+        SmallVector<Value> row;
+        for (int n : {2 * i, 2 * i + 1})
+          for (int q = 2 * (r % 2); q < 2 * (r % 2) + 2; ++q) {
+            Value &e = s.at(r / 2, n, q);
+            e = scores.probability(e, references[size_t(r)]);
+            row.push_back(e);
+          }
+        sum[size_t(r)] = w.addF(sum[size_t(r)], combine(row, [&](Value x, Value y) { return w.addF(x, y); }));
+      }
+      for (int m = 0; m < s.tiles; ++m) {
+        if (scores.drops())
+          for (int n : {2 * i, 2 * i + 1})
+            for (int q = 0; q < 4; ++q)
+              s.at(m, n, q) = k.select(scores.isKept(where, m, n, q), s.at(m, n, q), w.f32(0));
+        packed.push_back(tiles.asLeft(s, i, m));
+      }
+    }
+    return packed;
+  }
+
+  void multiplyValues(ArrayRef<WarpBuilder::Four> probabilities, Value stage) {
+    for (int i = 0; i < variant.streamed / 16; ++i)
+      tiles.multiplyRows(probabilities.slice(size_t(i * variant.tiles()), size_t(variant.tiles())), i, valueStage(stage), out);
+  }
+
+  /// What a loop carries; `more` after it.
+  SmallVector<Value> state(ArrayRef<Value> more = {}) {
+    SmallVector<Value> all(out.numbers);
+    all.append(greatest);
+    all.append(sum);
+    all.append(more.begin(), more.end());
+    return all;
+  }
+  void setState(ArrayRef<Value> all, MutableArrayRef<Value> more = {}) {
+    for (MutableArrayRef<Value> part : {MutableArrayRef<Value>(out.numbers), MutableArrayRef<Value>(greatest), MutableArrayRef<Value>(sum), more}) {
+      llvm::copy(all.take_front(part.size()), part.begin());
+      all = all.drop_front(part.size());
+    }
+  }
+
+  void oneStage() {
+    SmallVector<Value> carried = state();
+    loop(firstTile, endTile, carried, [&](Value tile) {
+      setState(carried);
+      w.wait(0); // this tile's keys
+      w.barrier();
+      fetchValues(tile);
+      w.commit();
+      Value next = w.add(tile, 1);
+      Sums s = multiplyKeys(stageOf(tile));
+      w.wait(0); // its values
+      w.barrier();
+      ifBefore(next, endTile, [&] { fetchKeys(next); });
+      w.commit();
+      scores.apply(s, scorePlace(tile));
+      multiplyValues(exponentiate(s, tile), stageOf(tile));
+      llvm::copy(state(), carried.begin());
+    });
+    setState(carried);
+  }
+
+  void twoStages() {
+    SmallVector<Value> carried = state();
+    loop(firstTile, endTile, carried, [&](Value tile) {
+      setState(carried);
+      w.wait(0);
+      w.barrier();
+      Value next = w.add(tile, 1);
+      ifBefore(next, endTile, [&] {
+        fetchKeys(next);
+        fetchValues(next);
+      });
+      w.commit();
+      Sums s = multiplyKeys(stageOf(tile));
+      scores.apply(s, scorePlace(tile));
+      multiplyValues(exponentiate(s, tile), stageOf(tile));
+      llvm::copy(state(), carried.begin());
+    });
+    setState(carried);
+  }
+
+  /// The last tile stands behind the loop: no scores come after it.
+  void pipelined() {
+    w.wait(0);
+    w.barrier();
+    Value second = w.add(firstTile, 1);
+    ifBefore(second, endTile, [&] { fetchKeys(second); });
+    w.commit();
+    Sums s = multiplyKeys(stageOf(firstTile));
+    Value last = w.sub(endTile, w.i32(1));
+    SmallVector<Value> carried = state(s.numbers);
+    loop(firstTile, last, carried, [&](Value tile) {
+      setState(carried, s.numbers);
+      Value next = w.add(tile, 1), afterNext = w.add(tile, 2);
+      w.wait(0); // keys of the next tile and values of this one
+      w.barrier();
+      ifBefore(afterNext, endTile, [&] { fetchKeys(afterNext); });
+      fetchValues(next);
+      w.commit();
+      // Products of the next tile stand in one basic block with this one's exponentials, beside which they run: branches of masks lie before.
+      scores.apply(s, scorePlace(tile));
+      Sums coming = multiplyKeys(stageOf(next));
+      multiplyValues(exponentiate(s, tile), stageOf(tile));
+      llvm::copy(state(coming.numbers), carried.begin());
+    });
+    setState(carried, s.numbers);
+    w.wait(0);
+    w.barrier();
+    scores.apply(s, scorePlace(last));
+    multiplyValues(exponentiate(s, last), stageOf(last));
+  }
+
+  void end() {
+    Value laneRow = w.add(warpRow, tiles.laneRow), isFirstLane = w.isEqual(tiles.laneColumn, 0), lse;
+    if (problem.lse) {
+      const unsigned result = k.operand(problem.lse, problem.lseOffset);
+      k.markWritten(result);
+      Value line = w.add(w.mul(sample, problem.heads), head);
+      Value first = k.add(k.mul(w.widen(line), problem.queries), w.widen(laneRow));
+      lse = w.at(w.global(result), k.mul(first, 4));
+      k.addCost(Size{problem.heads * problem.queries, true}, 4);
+    }
+    SmallVector<Value> factors;
+    for (int r = 0; r < rowsOfLane(); ++r) {
+      Value all = sum[size_t(r)];
+      for (int lanes : {1, 2})
+        all = w.addF(all, w.exchange(all, lanes));
+      Value factor = w.reciprocal(all), most = scores.natural(greatest[size_t(r)]), nothing;
+      if (problem.maySeeNothing()) {
+        nothing = arith::CmpFOp::create(w.b, w.loc, arith::CmpFPredicate::OEQ, all, w.f32(0));
+        factor = k.select(nothing, w.f32(0), factor);
+      }
+      factors.push_back(scores.drops() ? w.mulF(factor, scores.keptFactor()) : factor);
+      if (!problem.lse)
+        continue;
+      const int ahead = 16 * (r / 2) + 8 * (r % 2);
+      k.ifTrue(w.both(isFirstLane, w.isLess(laneRow, problem.queries - ahead)), [&] {
+        Value logarithm = w.addF(most, math::LogOp::create(w.b, w.loc, nothing ? k.select(nothing, w.f32(1), all) : all));
+        w.store(logarithm, w.at(lse, int64_t(4) * ahead), 4);
+      });
+    }
+    Tiles::Output output{
+        headAddress(problem.out, head), problem.out.position, problem.out.element, warpRow, problem.queries, noteResult(problem.out), {}};
+    // Queries in registers were read before the barriers of the tiles, and those of one stage before the second barrier of the last tile.
+    const bool areRead = variant.fromRegisters == 0 && variant.schedule == Schedule::TwoStages;
+    tiles.store(out, output, ownQueries, areRead, [&](int m, int half) { return factors[size_t(2 * m + half)]; });
+    count({problem.q, problem.k, problem.v, problem.out}, 2);
+  }
+};
+
+} // namespace
+
+Kernel cuda::buildAttentionForward(const KernelContext &context, const AttentionProblem &problem) { return Forward(context, problem).build(); }

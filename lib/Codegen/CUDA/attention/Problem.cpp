@@ -1,0 +1,104 @@
+#include "Problem.h"
+
+#include "Variant.h"
+
+#include <algorithm>
+
+using namespace mlir;
+using namespace zorse;
+using namespace zorse::codegen;
+using namespace zorse::codegen::cuda;
+
+static RankedTensorType typeOf(Value value) { return cast<RankedTensorType>(value.getType()); }
+
+double AttentionProblem::pairs() const {
+  double pairs = 0;
+  for (int64_t query = 0; query < queries; ++query) {
+    int64_t visible = options.causal ? std::clamp<int64_t>(query + shift() + 1, 0, keys) : keys;
+    pairs += double(options.window ? std::min(visible, *options.window) : visible);
+  }
+  return pairs * double(heads);
+}
+
+static HeadTensor headTensor(Value root, const Layout &layout, Value value) {
+  return {root, layout.offset, layout.strides[0], layout.strides[1], layout.strides[2], typeOf(value).getElementType(), elementCount(typeOf(value))};
+}
+
+static HeadTensor operandOf(Value value, const Claims &claims) {
+  View view = *viewOf(value, claims);
+  return headTensor(view.root, view.layout, value);
+}
+
+static HeadTensor resultOf(Value value, const Claims &claims) { return headTensor(value, storageLayout(value, claims), value); }
+
+template <typename Op> static AttentionProblem common(Op op, const Claims &claims) {
+  AttentionProblem p;
+  RankedTensorType q = typeOf(op.getQ()), k = typeOf(op.getK());
+  p.element = q.getElementType();
+  p.queries = q.getDimSize(1), p.heads = q.getDimSize(2), p.size = q.getDimSize(3);
+  p.keys = k.getDimSize(1), p.keyHeads = k.getDimSize(2);
+  p.options = op.getOptions();
+  p.q = operandOf(op.getQ(), claims), p.k = operandOf(op.getK(), claims), p.v = operandOf(op.getV(), claims);
+  if (Value mask = op.getMask()) {
+    View view = *viewOf(mask, claims);
+    ArrayRef<int64_t> shape = typeOf(mask).getShape(), strides = view.layout.strides;
+    auto stride = [&](size_t dim) { return shape[dim] == 1 ? 0 : strides[dim]; };
+    p.mask = MaskTensor{view.root, view.layout.offset, stride(0), stride(1), stride(2), typeOf(mask).getElementType()};
+  }
+  return p;
+}
+
+/// 80 of "sm_80", and of "emu"; none of others.
+static std::optional<int> capabilityOf(StringRef chip) {
+  int number = 0;
+  if (chip == "emu")
+    return 80;
+  return chip.consume_front("sm_") && !chip.consumeInteger(10, number) ? std::optional(number) : std::nullopt;
+}
+
+AttentionProblem cuda::problemOf(Operation *operation, const Claims &claims, StringRef chip) {
+  AttentionProblem p;
+  if (auto op = dyn_cast<AttentionOp>(operation)) {
+    p = common(op, claims);
+    p.capability = *capabilityOf(chip);
+    p.out = resultOf(op.getOut(), claims);
+    if (Value lse = op.getLse())
+      p.lse = lse, p.lseOffset = storageLayout(lse, claims).offset;
+    return p;
+  }
+  auto op = cast<AttentionGradOp>(operation);
+  p = common(op, claims);
+  p.capability = *capabilityOf(chip);
+  p.out = operandOf(op.getOut(), claims), p.dout = operandOf(op.getDout(), claims);
+  View lse = *viewOf(op.getLse(), claims);
+  p.lse = lse.root, p.lseOffset = lse.layout.offset;
+  p.dq = resultOf(op.getDq(), claims), p.dk = resultOf(op.getDk(), claims), p.dv = resultOf(op.getDv(), claims);
+  return p;
+}
+
+template <typename Op> static std::string why(Op op) {
+  RankedTensorType q = typeOf(op.getQ()), k = typeOf(op.getK()), v = typeOf(op.getV());
+  if (!q.getElementType().isBF16() && !q.getElementType().isF16())
+    return "tensor cores take bf16 and f16";
+  if (!carriesSamples(q))
+    return "it is of constants";
+  if (v.getDimSize(3) != q.getDimSize(3))
+    return "values have another size than keys";
+  if (!tileColumns(q.getDimSize(3)))
+    return "heads of " + std::to_string(q.getDimSize(3)) + " elements are no multiple of 8 up to 256";
+  if (op.getCausal() && k.getDimSize(1) < q.getDimSize(1))
+    return "there are fewer keys than queries";
+  // Blocks count positions in 32 bits.
+  if (std::max(q.getDimSize(1), k.getDimSize(1)) > (int64_t(1) << 24))
+    return "there are more than 2^24 positions";
+  return "";
+}
+
+std::string cuda::whyUnsupported(Operation *op, StringRef chip) {
+  const std::optional<int> capability = capabilityOf(chip);
+  if (!capability || *capability < 80)
+    return "tensor cores of bf16, and copies that a warp does not wait for, begin with sm_80";
+  if (auto forward = dyn_cast<AttentionOp>(op))
+    return why(forward);
+  return why(cast<AttentionGradOp>(op));
+}

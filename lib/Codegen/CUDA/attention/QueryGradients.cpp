@@ -1,0 +1,140 @@
+// dq: a block has some queries of a head and goes over the keys that they see.
+#include "AttentionKernels.h"
+
+#include "AttentionKernel.h"
+
+using namespace mlir;
+using namespace zorse::codegen;
+using namespace zorse::codegen::cuda;
+
+namespace {
+
+class QueryGradients : AttentionKernel {
+public:
+  QueryGradients(const KernelContext &context, const AttentionProblem &problem, const KernelBuilder::Place &statisticsPlace)
+      : AttentionKernel(context, problem, queryGradientVariant(problem), problem.queries, problem.heads),
+        scores(tiles, problem, Orientation::RowsAreQueries, sample, variant.streamed) {
+    statistics = w.global(k.operand(statisticsPlace));
+  }
+
+  Kernel build() {
+    place();
+    begin();
+    loop(firstTile, endTile, dq.numbers, [&](Value tile) { step(tile); });
+    Tiles::Output output{
+        headAddress(problem.dq, head), problem.dq.position, problem.dq.element, warpRow, problem.queries, noteResult(problem.dq), {}};
+    // Queries in registers were read before the barriers of the tiles.
+    tiles.store(dq, output, ownQueries, variant.fromRegisters == 0, [](int, int) { return Value(); });
+    count({problem.q, problem.k, problem.v, problem.dout, problem.dq}, 3);
+    k.addCost(Size{problem.heads * problem.queries, true}, 8);
+    return finish("attention_query_gradients");
+  }
+
+private:
+  Scores scores;
+  Value statistics;
+  Value firstRow, warpRow, firstTile, endTile;
+  Value keys, values; ///< addresses of heads
+  Value sharedQueries, sharedOuts, stages, ownQueries, ownOuts;
+  llvm::SmallVector<WarpBuilder::Four> queries, outs; ///< in registers
+  SmallVector<Value> references, deltas;              ///< of a lane's rows
+  Sums dq;
+
+  int64_t tileBytes() const { return tiles.layout.bytes(variant.streamed); }
+  Value stageOf(Value tile) { return w.at(stages, w.mul(w.bitsOf(tile, 1), 2 * tileBytes())); }
+
+  void place() {
+    if (problem.options.causal) // the longest first
+      number = w.sub(w.i32(blocks - 1), number);
+    firstRow = w.mul(number, variant.rows);
+    warpRow = w.add(firstRow, w.mul(tiles.warp, 16 * variant.tiles()));
+    Value end = w.i32(problem.keys);
+    if (problem.options.causal)
+      end = w.smaller(w.add(firstRow, variant.rows + problem.shift()), problem.keys);
+    endTile = w.divide(w.add(end, variant.streamed - 1), variant.streamed);
+    firstTile = w.i32(0);
+    if (problem.options.window)
+      firstTile = w.divide(w.larger(w.add(firstRow, problem.shift() - *problem.options.window + 1), 0), variant.streamed);
+    const int64_t resident = tiles.layout.bytes(variant.rows);
+    sharedQueries = k.launchShared(2 * resident + 4 * tileBytes());
+    sharedOuts = w.at(sharedQueries, resident);
+    stages = w.at(sharedQueries, 2 * resident);
+    Value own = w.mul(tiles.warp, tiles.layout.bytes(16 * variant.tiles()));
+    ownQueries = w.at(sharedQueries, own);
+    ownOuts = w.at(sharedOuts, own);
+    Value keyHead = w.divide(head, problem.group());
+    keys = headAddress(problem.k, keyHead);
+    values = headAddress(problem.v, keyHead);
+  }
+
+  void fetch(Value tile) {
+    Value stage = stageOf(tile), first = w.mul(tile, variant.streamed);
+    tiles.fetch(keys, problem.k.position, first, variant.streamed, problem.keys, stage);
+    tiles.fetch(values, problem.v.position, first, variant.streamed, problem.keys, w.at(stage, tileBytes()));
+  }
+
+  void begin() {
+    tiles.fetch(headAddress(problem.q, head), problem.q.position, firstRow, variant.rows, problem.queries, sharedQueries);
+    tiles.fetch(headAddress(problem.dout, head), problem.dout.position, firstRow, variant.rows, problem.queries, sharedOuts);
+    fetch(firstTile);
+    w.commit();
+    Value line = w.add(w.mul(sample, problem.heads), head);
+    Value first = k.mul(w.widen(line), problem.queries);
+    for (int r = 0; r < 2 * variant.tiles(); ++r) {
+      // Queries that do not exist take the last one's; nobody stores what comes of it.
+      Value row = w.smaller(w.add(w.add(warpRow, tiles.laneRow), 16 * (r / 2) + 8 * (r % 2)), problem.queries - 1);
+      Value both = w.load(w.at(statistics, k.mul(k.add(first, w.widen(row)), 8)), w.vectorOf(w.real, 2), 8);
+      references.push_back(w.extract(both, 0));
+      deltas.push_back(w.extract(both, 1));
+    }
+    if (variant.fromRegisters > 0) {
+      w.wait(0);
+      w.barrier();
+      queries = keep(ownQueries);
+      if (variant.fromRegisters > 1)
+        outs = keep(ownOuts);
+    }
+    dq = tiles.zeros(variant.tiles(), tiles.layout.pieces());
+  }
+
+  Sums multiplyOwn(ArrayRef<WarpBuilder::Four> registers, Value own, Value stage) {
+    Sums sums = tiles.zeros(variant.tiles(), variant.streamed / 8);
+    tiles.multiplyTransposed(
+        [&](int i, int m) { return registers.empty() ? tiles.left(own, i, 16 * m) : registers[size_t(i * variant.tiles() + m)]; }, stage, sums);
+    return sums;
+  }
+
+  void step(Value tile) {
+    w.wait(0);
+    w.barrier();
+    Value next = w.add(tile, 1);
+    k.ifTrue(w.isLess(next, endTile), [&] { fetch(next); });
+    w.commit();
+    Value stage = stageOf(tile);
+    const ScorePlace where{warpRow, w.mul(tile, variant.streamed), head};
+    Sums p = multiplyOwn(queries, ownQueries, stage), slopes;
+    if (problem.options.softcap)
+      slopes = p;
+    scores.apply(p, where, problem.options.softcap ? &slopes : nullptr);
+    Sums ds = multiplyOwn(outs, ownOuts, w.at(stage, tileBytes()));
+    for (int m = 0; m < p.tiles; ++m)
+      for (int n = 0; n < p.blocks; ++n)
+        for (int q = 0; q < 4; ++q) {
+          const size_t row = size_t(2 * m + q / 2);
+          Value probability = scores.probability(p.at(m, n, q), references[row]), factor = w.f32(problem.options.scale), gradient;
+          if (scores.drops())
+            gradient = k.select(scores.isKept(where, m, n, q), w.fma(ds.at(m, n, q), w.mulF(factor, scores.keptFactor()), deltas[row]), deltas[row]);
+          else
+            gradient = w.fma(ds.at(m, n, q), factor, deltas[row]);
+          gradient = w.mulF(probability, gradient);
+          ds.at(m, n, q) = problem.options.softcap ? w.mulF(gradient, slopes.at(m, n, q)) : gradient;
+        }
+    tiles.multiply(ds, stage, dq);
+  }
+};
+
+} // namespace
+
+Kernel cuda::buildQueryGradients(const KernelContext &context, const AttentionProblem &problem, const KernelBuilder::Place &statistics) {
+  return QueryGradients(context, problem, statistics).build();
+}

@@ -1,0 +1,79 @@
+// What both gradients need of every query, which has as many lanes as its head has pieces of 16 bytes.
+#include "AttentionKernels.h"
+
+#include "Scores.h"
+
+#include "mlir/Dialect/Arith/IR/Arith.h"
+
+using namespace mlir;
+using namespace zorse;
+using namespace zorse::codegen;
+using namespace zorse::codegen::cuda;
+
+static constexpr int kThreads = 128;
+
+int64_t cuda::statisticsBytes(Operation *operation) {
+  auto q = cast<RankedTensorType>(cast<AttentionGradOp>(operation).getQ().getType());
+  return q.getDimSize(1) * q.getDimSize(2) * 2 * int64_t(sizeof(float));
+}
+
+Kernel cuda::buildAttentionStatistics(const KernelContext &context, const AttentionProblem &problem, const KernelBuilder::Place &statistics) {
+  KernelBuilder k(context.context, context.resolve);
+  WarpBuilder w(k, problem.element);
+  const int64_t pieces = problem.size / 8;
+  int lanes = 1;
+  while (lanes < pieces)
+    lanes *= 2;
+  // A warp has eight neighbouring queries at least, as many of them at a time as it has lanes for, so that their statistics are whole sectors.
+  const int atATime = 32 / lanes, turns = std::max(1, 8 / atATime);
+  const Size lines{problem.heads * problem.queries, true};
+  Value number = arith::DivUIOp::create(k.b, k.loc, k.begin, k.i64(turns));
+  Value inWarp = arith::RemUIOp::create(k.b, k.loc, number, k.i64(32)),
+        ofWarp = k.mul(arith::DivUIOp::create(k.b, k.loc, number, k.i64(32)), atATime * turns);
+  Value lane = arith::RemUIOp::create(k.b, k.loc, inWarp, k.i64(lanes)),
+        line = k.add(ofWarp, arith::DivUIOp::create(k.b, k.loc, inWarp, k.i64(lanes)));
+  auto isBelow = [&](Value x, Value end) -> Value { return arith::CmpIOp::create(k.b, k.loc, arith::CmpIPredicate::slt, x, end); };
+  Value end = k.size(lines), isPiece = isBelow(lane, k.i64(pieces));
+
+  /// The sum of out * dout of a query, for each of its lanes.
+  auto sumOf = [&](Value line) {
+    SmallVector<Value> at = k.delinearize(line, {Size{1, true}, Size{problem.heads, false}, Size{problem.queries, false}});
+    auto load = [&](const HeadTensor &tensor) {
+      Value offset = k.offset({at[0], at[1], at[2], lane}, {tensor.row, tensor.head, tensor.position, 8});
+      return k.loadMany(k.pointer(k.operand(tensor.root, tensor.offset)), offset, tensor.element, 8);
+    };
+    Value sum = k.ifElse(w.both(isBelow(line, end), isPiece), {w.f32(0)}, [&]() -> SmallVector<Value> {
+                   Value sum;
+                   for (auto [x, y] : llvm::zip(load(problem.out), load(problem.dout)))
+                     sum = sum ? w.fma(x, y, sum) : w.mulF(x, y);
+                   return {sum};
+                 }).front();
+    for (int other = 1; other < lanes; other *= 2)
+      sum = w.addF(sum, w.exchange(sum, other));
+    return sum;
+  };
+  // Lane t of a query's lanes keeps the sum of turn t, and stores it.
+  Value mine;
+  for (int turn = 0; turn < turns; ++turn) {
+    Value sum = sumOf(k.add(line, k.i64(int64_t(turn) * atATime)));
+    Value isTurn = arith::CmpIOp::create(k.b, k.loc, arith::CmpIPredicate::eq, lane, k.i64(turn));
+    mine = mine ? k.select(isTurn, sum, mine) : sum;
+  }
+  line = k.add(line, k.mul(lane, atATime));
+
+  const unsigned lse = k.operand(problem.lse, problem.lseOffset), result = k.operand(statistics);
+  k.markWritten(result);
+  k.ifTrue(w.both(isBelow(line, end), isBelow(lane, k.i64(turns))), [&] {
+    Value logarithm = k.load(k.pointer(lse), line, k.b.getF32Type());
+    // A query that sees no key has scores of -inf alone, and e^(-inf - 0) = 0.
+    Value finite = k.select(w.isMinusInfinite(logarithm), w.f32(0), logarithm);
+    // What Scores::probability takes, of natural units.
+    Value reference = problem.isPlain() ? w.mulF(finite, w.f32(-kLog2E)) : finite;
+    Value both = w.pair(reference, w.mulF(mine, w.f32(-problem.options.scale)));
+    w.store(both, w.at(w.global(result), k.mul(line, 8)), 8);
+  });
+  for (const HeadTensor *tensor : {&problem.out, &problem.dout})
+    k.addCost(Size{tensor->numbers, true}, 2);
+  k.addCost(lines, 12);
+  return k.finishCuda("attention_statistics", Size{lines.count * lanes, true}, kThreads, turns);
+}

@@ -1,0 +1,123 @@
+"""Kernels of attention for tensor cores: every variant assembles for every GPU that has them, and no register spills.
+
+    attention_kernels.py [--quick] [--ptxas PATH] [--keep FOLDER] | --write FILE | --traffic FILE
+
+A variant is a head size, an element type and what happens to scores: nothing, causal, a window, a mask in memory, a soft cap, dropout. --keep leaves PTX, cubins and LLVM IR of every
+kernel in FOLDER/<arch>; --write only writes the functions, one forward and one backward of each variant, --traffic those that kernel-traffic counts. --quick: bf16, two ways to treat scores, sm_80. Exit code 77: there is no assembler.
+"""
+import concurrent.futures
+import glob
+import os
+import re
+import subprocess
+import sys
+import tempfile
+
+import harness as z
+from assemble import assembler
+
+SIZES = (32, 64, 80, 96, 128, 256)
+KINDS = {
+    "causal": "causal",
+    "all": "",
+    "window": "causal, window = 100 : i64",
+    "softcap": "causal, softcap = 30.0 : f64",
+    "dropout": "causal, dropout = 0.1 : f64, instance = 0 : i64",
+    "boolean": "",
+    "additive": "",
+    "everything": "causal, softcap = 30.0 : f64, dropout = 0.1 : f64, instance = 0 : i64",
+}
+ARCHITECTURES = ("sm_80", "sm_86", "sm_89", "sm_90", "sm_100", "sm_120")
+
+
+def slot(kind, index):
+    return f'{{zorse.slot = "{kind}", zorse.index = {index} : i64}}'
+
+
+def functions(name, size, element, kind, queries=1024, keys=1024, heads=4, key_heads=2):
+    """A forward that gives its statistics, and a backward."""
+    q = f"tensor<?x{queries}x{heads}x{size}x{element}>"
+    k = f"tensor<?x{keys}x{key_heads}x{size}x{element}>"
+    lse = f"tensor<?x{heads}x{queries}xf32>"
+    attributes = ", ".join(filter(None, (f"scale = {size ** -0.5:.6f} : f64", KINDS[kind])))
+    mask_type = {"boolean": f"tensor<1x1x{queries}x{keys}xi1>", "additive": f"tensor<1x{heads}x{queries}x{keys}x{element}>", "everything": f"tensor<1x1x{queries}x{keys}x{element}>"}.get(kind)
+    mask_argument = f", %m: {mask_type} {slot('parameter', 0)}" if mask_type else ""
+    mask, more = (" mask %m", f", {mask_type}") if mask_type else ("", "")
+    inputs = f"%q: {q} {slot('boundary_in', 0)}, %k: {k} {slot('boundary_in', 1)}, %v: {k} {slot('boundary_in', 2)}"
+    return f"""func.func @{name}.forward({inputs}{mask_argument}) -> ({q} {slot('boundary_out', 0)}, {lse} {slot('saved', 0)}) {{
+  %o, %l = zorse.attention %q, %k, %v{mask} {{{attributes}}} : ({q}, {k}, {k}{more}) -> ({q}, {lse})
+  return %o, %l : {q}, {lse}
+}}
+func.func @{name}.backward({inputs}, %o: {q} {slot('boundary_in', 3)}, %l: {lse} {slot('saved', 0)}, %do: {q} {slot('boundary_out_gradient', 0)}{mask_argument})
+    -> ({q} {slot('boundary_in_gradient', 0)}, {k} {slot('boundary_in_gradient', 1)}, {k} {slot('boundary_in_gradient', 2)}) {{
+  %dq, %dk, %dv = zorse.attention_grad %do, %q, %k, %v, %o, %l{mask} {{{attributes}}} : ({q}, {q}, {k}, {k}, {q}, {lse}{more}) -> ({q}, {k}, {k})
+  return %dq, %dk, %dv : {q}, {k}, {k}
+}}
+"""
+
+
+def module(sizes, kinds, elements, **shape):
+    return "".join(functions(f"{kind}_{size}_{element}", size, element, kind, **shape) for size in sizes for kind in kinds for element in elements)
+
+
+def main():
+    quick, ptxas = "--quick" in sys.argv, assembler()
+    elements = ("bf16",) if quick else ("bf16", "f16")
+    kinds = ("causal", "everything") if quick else tuple(KINDS)
+    text = module(SIZES, kinds, elements)
+    if "--write" in sys.argv:
+        with open(sys.argv[sys.argv.index("--write") + 1], "w") as f:
+            f.write(text)
+        return
+    if "--traffic" in sys.argv:
+        with open(sys.argv[sys.argv.index("--traffic") + 1], "w") as f:
+            f.write(module((64, 80, 96, 128, 256), ("causal", "all"), ("bf16",), queries=256, keys=256, heads=2, key_heads=1))
+        return
+    kept = sys.argv[sys.argv.index("--keep") + 1] if "--keep" in sys.argv else None
+    problems, kernels, most = [], 0, 0
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = kept or temporary
+        source = os.path.join(temporary, "variants.mlir")
+        with open(source, "w") as f:
+            f.write(text)
+        for arch in ("sm_80",) if quick else ARCHITECTURES:
+            here = os.path.join(folder, arch)
+            done = subprocess.run([os.path.join(z.BIN, "zorse-opt"), source, f"--zorse-compile-bodies=arch={arch} dump-dir={here}", "-o", os.devnull], capture_output=True, text=True)
+            if done.returncode:
+                raise z.Failure(f"{arch}: {done.stderr.strip()[:500]}")
+            if not ptxas:
+                continue
+
+            def assemble(path):
+                # A dump is without the lines that a file of kernels begins with.
+                with open(path) as f:
+                    code = f.read()
+                if ".version" not in code:
+                    raise z.Failure(f"{path} does not say for which GPU it is")
+                run = subprocess.run([ptxas, "-arch=" + arch, "-v", path, "-o", path[:-4] + ".cubin"], capture_output=True, text=True)
+                return path, run
+
+            with concurrent.futures.ThreadPoolExecutor(2) as pool:
+                for path, run in pool.map(assemble, sorted(glob.glob(os.path.join(here, "attention_*.ptx")))):
+                    name = os.path.basename(path)[:-4]
+                    if run.returncode:
+                        problems.append(f"{arch}: {name}: {run.stderr.strip()[:300]}")
+                        continue
+                    kernels += 1
+                    spills = int(re.search(r"(\d+) bytes spill stores", run.stderr)[1])
+                    registers = int(re.search(r"Used (\d+) registers", run.stderr)[1])
+                    most = max(most, registers)
+                    if spills:
+                        problems.append(f"{arch}: {name} spills {spills} bytes")
+            print(f"{arch}: {kernels} kernels so far", flush=True)
+    for line in problems:
+        print("FAIL", line)
+    if not ptxas:
+        print("there is no assembler here")
+        sys.exit(77)
+    print(f"{kernels} kernels of attention for {len(ARCHITECTURES) if not quick else 1} architectures assembled, {len(problems)} spill or do not assemble (limit 0); at most {most} registers")
+    sys.exit(1 if problems or not kernels else 0)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,80 @@
+// RUN: zorse-opt %s --zorse-compile-bodies=arch=sm_80 -o /dev/null | FileCheck %s
+// RUN: zorse-opt %s --zorse-compile-bodies=arch=sm_75 -o /dev/null | FileCheck %s --check-prefix=OLD --implicit-check-not=attention_
+// RUN: rm -rf %t && zorse-opt %s --zorse-compile-bodies="arch=sm_90 dump-dir=%t" -o /dev/null > %t.bodies
+// RUN: cat %t/attention_forward_*.ptx | FileCheck %s --check-prefix=PTX
+// Attention that tensor cores can do stays whole and becomes kernels; other GPUs, types and sizes get products and a softmax.
+
+// CHECK: body @half.forward
+// CHECK-NEXT: slot
+// CHECK: kernel {{[0-9]+}} attention_forward({{.*}}) points 512 per row
+// CHECK-NOT: product
+// CHECK: body @half.backward: saved {{.*}}, workspace 4096 per row bytes
+// CHECK: kernel {{[0-9]+}} attention_statistics(
+// CHECK-NEXT: kernel {{[0-9]+}} attention_key_gradients({{.*}}) points 256 per row
+// CHECK-NEXT: kernel {{[0-9]+}} attention_query_gradients({{.*}}) points 512 per row
+// CHECK-NOT: product
+// CHECK: body @wide.forward
+// CHECK: product
+// CHECK: body @odd.forward
+// CHECK: product
+// CHECK: body @values.forward
+// CHECK: product
+// The keys begin 8 bytes behind a multiple of 16: they are copied first.
+// CHECK: body @unaligned.forward
+// CHECK: kernel {{[0-9]+}} copy(boundary_in0[8], workspace)
+// CHECK-NEXT: kernel {{[0-9]+}} attention_forward(workspace,
+
+// OLD: body @half.forward
+// OLD: product
+// OLD: body @half.backward
+// OLD: product
+
+// PTX: .minnctapersm 1
+// PTX: cp.async.cg.shared.global
+// PTX: ldmatrix.sync.aligned.m8n8.x4.shared.b16
+// PTX: mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32
+
+!q = tensor<?x128x4x64xbf16>
+!k = tensor<?x128x2x64xbf16>
+!l = tensor<?x4x128xf32>
+func.func @half.forward(%q: !q {zorse.slot = "boundary_in", zorse.index = 0 : i64}, %k: !k {zorse.slot = "boundary_in", zorse.index = 1 : i64},
+                        %v: !k {zorse.slot = "boundary_in", zorse.index = 2 : i64})
+    -> (!q {zorse.slot = "boundary_out", zorse.index = 0 : i64}, !l {zorse.slot = "saved", zorse.index = 0 : i64}) {
+  %o, %l = zorse.attention %q, %k, %v {causal, scale = 0.125 : f64} : (!q, !k, !k) -> (!q, !l)
+  return %o, %l : !q, !l
+}
+func.func @half.backward(%q: !q {zorse.slot = "boundary_in", zorse.index = 0 : i64}, %k: !k {zorse.slot = "boundary_in", zorse.index = 1 : i64},
+                         %v: !k {zorse.slot = "boundary_in", zorse.index = 2 : i64}, %o: !q {zorse.slot = "boundary_in", zorse.index = 3 : i64},
+                         %l: !l {zorse.slot = "saved", zorse.index = 0 : i64}, %do: !q {zorse.slot = "boundary_out_gradient", zorse.index = 0 : i64})
+    -> (!q {zorse.slot = "boundary_in_gradient", zorse.index = 0 : i64}, !k {zorse.slot = "boundary_in_gradient", zorse.index = 1 : i64},
+        !k {zorse.slot = "boundary_in_gradient", zorse.index = 2 : i64}) {
+  %dq, %dk, %dv = zorse.attention_grad %do, %q, %k, %v, %o, %l {causal, scale = 0.125 : f64} : (!q, !q, !k, !k, !q, !l) -> (!q, !k, !k)
+  return %dq, %dk, %dv : !q, !k, !k
+}
+
+!wide = tensor<?x128x4x64xf32>
+func.func @wide.forward(%q: !wide {zorse.slot = "boundary_in", zorse.index = 0 : i64}) -> (!wide {zorse.slot = "boundary_out", zorse.index = 0 : i64}) {
+  %o = zorse.attention %q, %q, %q {causal, scale = 0.125 : f64} : (!wide, !wide, !wide) -> !wide
+  return %o : !wide
+}
+
+!odd = tensor<?x128x4x60xbf16>
+func.func @odd.forward(%q: !odd {zorse.slot = "boundary_in", zorse.index = 0 : i64}) -> (!odd {zorse.slot = "boundary_out", zorse.index = 0 : i64}) {
+  %o = zorse.attention %q, %q, %q {causal, scale = 0.125 : f64} : (!odd, !odd, !odd) -> !odd
+  return %o : !odd
+}
+
+!short = tensor<?x128x4x32xbf16>
+func.func @values.forward(%q: !q {zorse.slot = "boundary_in", zorse.index = 0 : i64}, %v: !short {zorse.slot = "boundary_in", zorse.index = 1 : i64})
+    -> (!short {zorse.slot = "boundary_out", zorse.index = 0 : i64}) {
+  %o = zorse.attention %q, %q, %v {causal, scale = 0.125 : f64} : (!q, !q, !short) -> !short
+  return %o : !short
+}
+
+!packed = tensor<?x128x4x72xbf16>
+func.func @unaligned.forward(%x: !packed {zorse.slot = "boundary_in", zorse.index = 0 : i64}, %q: !q {zorse.slot = "boundary_in", zorse.index = 1 : i64})
+    -> (!q {zorse.slot = "boundary_out", zorse.index = 0 : i64}) {
+  %k = zorse.slice %x [0, 0, 0, 4] [?, 128, 4, 64] [1, 1, 1, 1] : !packed -> !q
+  %o = zorse.attention %q, %k, %q {causal, scale = 0.125 : f64} : (!q, !q, !q) -> !q
+  return %o : !q
+}
