@@ -14,10 +14,8 @@ namespace zorse::pipelines {
 
 namespace {
 
-/// Kernels of attention that work on tensor cores are known by what they are called; smaller ones beside them move bytes like all others.
-bool isTensorAttention(llvm::StringRef symbol) {
-  return symbol.starts_with("attention_forward") || symbol.starts_with("attention_dq") || symbol.starts_with("attention_dkv");
-}
+/// Kernels that multiply on tensor cores are attention's; smaller ones beside them move bytes like all others.
+bool isTensorAttention(const bundle::KernelLaunch &kernel) { return kernel.product_flops().fixed() > 0 || kernel.product_flops().per_row() > 0; }
 
 void add(bundle::Extent &to, const bundle::Extent &more) {
   to.set_fixed(to.fixed() + more.fixed());
@@ -66,7 +64,7 @@ bundle::TaskWork workOf(const bundle::Body &body) {
   for (const bundle::Launch &launch : body.launches()) {
     if (launch.has_product())
       add(work, launch.product());
-    else if (launch.has_kernel() && !isTensorAttention(launch.kernel().symbol()))
+    else if (launch.has_kernel() && !isTensorAttention(launch.kernel()))
       add(*work.mutable_bytes(), launch.kernel().cost());
   }
   return work;
@@ -82,7 +80,7 @@ void addGpuWork(units::UnitModel &model, const codegen::CompiledBodies &bodies) 
       return;
     work = workOf(*body);
     bool tensors = std::any_of(body->launches().begin(), body->launches().end(),
-                               [](const bundle::Launch &launch) { return launch.has_kernel() && isTensorAttention(launch.kernel().symbol()); });
+                               [](const bundle::Launch &launch) { return launch.has_kernel() && isTensorAttention(launch.kernel()); });
     if (tensors)
       work.set_attention_flops_per_row(attentionFlops(*model.functions, function));
   };

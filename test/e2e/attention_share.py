@@ -2,7 +2,7 @@
 
     attention_share.py [--quick]      --quick: sm_80 alone
 
-Compiles the model for each architecture, assembles the kernels called attention_forward..., attention_dq... and attention_dkv..., and holds the share of the dense peak
+Compiles the model for each architecture, assembles the kernels called attention_forward..., attention_query_gradients... and attention_key_gradients..., and holds the share of the dense peak
 against what is claimed: forward, and backward with 5 products counted of the 7 that two kernels compute. Fails where a kernel spills, and where there are none. Exit code 77
 without ptxas (tools/ptxas.sh) or nvdisasm (tools/nvdisasm.sh).
 """
@@ -19,7 +19,7 @@ import toolchain  # noqa: E402
 
 # Least shares: forward of either head size, backward of 64 and of 128. sm_90 of what mma.sync reaches, others of the vendor's dense figure.
 LEAST = {"sm_80": (0.65, {64: 0.49, 128: 0.42}), "sm_89": (0.85, {64: 0.67, 128: 0.62}), "sm_90": (0.50, {64: 0.42, 128: 0.37})}
-DQ_PRODUCTS, DKV_PRODUCTS, COUNTED = 3, 4, 5
+QUERY_PRODUCTS, KEY_PRODUCTS, COUNTED = 3, 4, 5
 
 GRAPH = """module {{
   func.func @model(%ids: tensor<?x{s}xi64> {{zorse.input = "input_ids"}} loc("input_ids"),
@@ -88,7 +88,7 @@ def main():
             dumps = os.path.join(folder, str(head))
             z.call("zorse-opt", graph, "--zorse-recognize", "--zorse-insert-rounds", f"--zorse-to-cuda=chip={','.join(chips)} dump-dir={dumps}")
             for chip in chips:
-                found = {kind: shares(os.path.join(dumps, chip), chip, "attention_" + kind) for kind in ("forward", "dq", "dkv")}
+                found = {kind: shares(os.path.join(dumps, chip), chip, "attention_" + kind) for kind in ("forward", "query_gradients", "key_gradients")}
                 lacking = [kind for kind, kernels in found.items() if not kernels]
                 if lacking:
                     problems.append(f"{chip}, head size {head}: expected kernels called " + ", ".join("attention_" + k for k in lacking) + ", found none")
@@ -99,7 +99,7 @@ def main():
                         if r.spilled:
                             problems.append(f"{chip}, head size {head}: {r.kernel} spills {r.spilled} bytes")
                 worst = {kind: min(r.share for r in kernels) for kind, kernels in found.items()}
-                backward = COUNTED / (DQ_PRODUCTS / worst["dq"] + DKV_PRODUCTS / worst["dkv"]) if worst["dq"] and worst["dkv"] else 0
+                backward = COUNTED / (QUERY_PRODUCTS / worst["query_gradients"] + KEY_PRODUCTS / worst["key_gradients"]) if worst["query_gradients"] and worst["key_gradients"] else 0
                 wanted_forward, wanted_backward = LEAST[chip][0], LEAST[chip][1][head]
                 print(f"{chip}, head size {head}: forward {worst['forward']:.3f} (at least {wanted_forward}), backward {backward:.3f} (at least {wanted_backward})", flush=True)
                 least.append(f"{chip} {head}: {worst['forward']:.2f} and {backward:.2f}")
