@@ -22,11 +22,12 @@ void addProduct(bundle::Body &body, int64_t mPerRow, int64_t n, int64_t k) {
   product.set_operand_type(bundle::BF16);
 }
 
-void addKernel(bundle::Body &body, const char *symbol, int64_t fixed, int64_t perRow) {
+void addKernel(bundle::Body &body, const char *symbol, int64_t fixed, int64_t perRow, int64_t productFlops = 0) {
   bundle::KernelLaunch &kernel = *body.add_launches()->mutable_kernel();
   kernel.set_symbol(symbol);
   kernel.mutable_cost()->set_fixed(fixed);
   kernel.mutable_cost()->set_per_row(perRow);
+  kernel.mutable_product_flops()->set_per_row(productFlops);
 }
 
 TEST(GpuWork, AddsUpWhatABodyLaunches) {
@@ -65,11 +66,11 @@ TEST(GpuWork, FlopsOfAttentionAreTheFunctions) {
   bodies.library.set_arch("sm_80");
   bundle::Body &body = *bodies.library.add_bodies();
   body.set_name("attention.forward");
-  addKernel(body, "attention_forward_1234", 0, 1 << 20);
+  addKernel(body, "attention_forward_1234", 0, 1 << 20, 1 << 24);
   addGpuWork(model, bodies);
 
   // As products and a softmax, FLOPs are those of the products.
-  body.mutable_launches(0)->mutable_kernel()->set_symbol("reduce_1234");
+  body.mutable_launches(0)->mutable_kernel()->clear_product_flops();
   bodies.library.set_arch("sm_70");
   addGpuWork(model, bodies);
 
