@@ -122,7 +122,7 @@ int cublasLtMatmul(void *, void *description, const void *alpha, const void *a, 
   const Layout la = *static_cast<Layout *>(layoutA), lb = *static_cast<Layout *>(layoutB);
   return zorse::emulator::zorseStandInPut(
       static_cast<zorse::emulator::Stream *>(stream), "a product",
-      {access(a, la, false), access(b, lb, false), access(d, lc, true), {uintptr_t(workspace), uintptr_t(workspace) + workspaceBytes, true}},
+      {access(a, la, false), access(b, lb, false), access(d, lc, true), {uintptr_t(workspace), uintptr_t(workspace) + workspaceBytes, true, false}},
       [=, factor = number(alpha), added = number(beta), how = *static_cast<Description *>(description), lc = lc] {
         (lc.type == 1 ? multiply<double> : multiply<float>)(how, factor, a, la, b, lb, added, d, lc);
         return std::string();

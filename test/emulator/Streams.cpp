@@ -238,7 +238,7 @@ std::string zorse::emulator::put(Stream *stream, const std::string &what, const 
   if (all.pace > 0) {
     double seconds = 0;
     for (const Access &access : accesses)
-      seconds += double(access.end - access.begin) * all.pace;
+      seconds += access.takesTime ? double(access.end - access.begin) * all.pace : 0;
     run = [seconds, work = std::move(run)] {
       const auto end = std::chrono::steady_clock::now() + std::chrono::duration<double>(seconds);
       std::string finding = work();

@@ -17,6 +17,7 @@ namespace zorse::emulator {
 struct Access {
   uintptr_t begin = 0, end = 0;
   bool write = false;
+  bool takesTime = true; ///< at a pace; memory that the work may use, and need not
 };
 
 struct Stream;
