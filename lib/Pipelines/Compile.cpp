@@ -103,7 +103,7 @@ bool compileModel(const CompileOptions &options) {
   prepareContext(context);
   DiagnosticPrinter printer(&context, options.model);
   Runner runner{options};
-  Compiler c{options, context, {}, {}, {}, {}, {}, {}, {}, {}};
+  Compiler c{options, context};
   Phase last = phaseOf(options.emit, options.last);
   auto print = [](const std::string &text) { llvm::outs() << text; };
 
@@ -197,7 +197,7 @@ bool summarizeModel(const CompileOptions &options, bundle::ModelSummary &summary
   prepareContext(context);
   DiagnosticPrinter printer(&context, options.model);
   Runner runner{options};
-  Compiler c{options, context, {}, {}, {}, {}, {}, {}, {}, {}};
+  Compiler c{options, context};
   if (!runner.run(Phase::Import, c, &Compiler::import) || !runner.run(Phase::Recognize, c, &Compiler::recognize) ||
       !runner.run(Phase::Backward, c, &Compiler::buildUnits) || !runner.run(Phase::Bodies, c, &Compiler::compileBodies))
     return false;

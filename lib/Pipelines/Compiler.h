@@ -21,16 +21,16 @@ struct Compiler {
   const CompileOptions &options;
   mlir::MLIRContext &context;
 
-  ImportedModel imported;
-  std::string contentHash; ///< of the recognised model, before roundings
-  units::UnitModel model;
-  codegen::CompiledBodies bodies; ///< of the first target: the others have the same slots.
-  std::vector<codegen::CompiledBodies> otherTargets;
-  PlanOutcome planned;
-  std::string planJson; ///< canonical
-  step::StepGraph graph;
-  std::optional<step::StepGraph> staged; ///< the same step by way of the host, where `graph` has direct transfers
-  std::vector<std::string> programs, stagedPrograms;
+  ImportedModel imported = {};
+  std::string contentHash = {}; ///< of the recognised model, before roundings
+  units::UnitModel model = {};
+  codegen::CompiledBodies bodies = {}; ///< of the first target: the others have the same slots.
+  std::vector<codegen::CompiledBodies> otherTargets = {};
+  PlanOutcome planned = {};
+  std::string planJson = {}; ///< canonical
+  step::StepGraph graph = {};
+  std::optional<step::StepGraph> staged = {}; ///< the same step by way of the host, where `graph` has direct transfers
+  std::vector<std::string> programs = {}, stagedPrograms = {};
 
   // Each phase says in `remark` what it made, for its line, and returns whether it succeeded; it has printed why not.
   bool import(std::string &remark);

@@ -57,9 +57,9 @@ struct VerifyOptions {
   unsigned threads = 1;
   unsigned findingsPerDevice = 8; ///< a device's replay stops after as many.
   /// By device: transports reach its host's memory alone (DeviceKind::stages), so transfers and collectives must work there. Empty: none.
-  std::vector<bool> staged;
+  std::vector<bool> staged = {};
   /// By device: devices of one number exchange from memory to memory; -1, and devices that are not listed: with nobody.
-  std::vector<int32_t> direct;
+  std::vector<int32_t> direct = {};
 };
 
 /// Checks the programs of one step, run any number of times, in training and evaluation: matching, order, races, memory and values

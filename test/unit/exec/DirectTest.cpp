@@ -39,17 +39,9 @@ ProgramCase makeDirectCase(int seed, bool copies = true) {
     made.options.staged.push_back(true);
     made.options.direct.push_back(device.direct);
   }
-  std::string error;
   step::ExpandOptions expand;
-  expand.bodies = &made.model.bodies;
   expand.directChunk = seed % 2 ? 512 : 4 << 20;
-  auto graph = step::expandPlan(made.model.summary, made.plan, error, expand);
-  EXPECT_TRUE(graph) << error;
-  for (uint32_t device = 0; graph && device < made.plan.devices.size(); ++device)
-    made.programs.push_back(*step::writeProgram(*graph, device, made.model.bodies, error));
-  auto view = verify::readPlanView(step::writePlan(made.plan, made.model.summary), error);
-  EXPECT_TRUE(view) << error;
-  made.view = *view;
+  writePrograms(made, expand);
   return made;
 }
 
@@ -65,12 +57,8 @@ std::vector<int> launchesOf(const bundle::Program &program) {
 }
 
 bundle::Entry *pickDirect(Programs &programs, Random &random, const std::function<bool(const bundle::Entry &)> &wanted) {
-  std::vector<bundle::Entry *> found;
-  for (bundle::Program &program : programs)
-    for (bundle::Entry &entry : *program.mutable_entries())
-      if (isDirect(program, entry) && wanted(entry))
-        found.push_back(&entry);
-  return found.empty() ? nullptr : found[random() % found.size()];
+  return pickOf(programs, random,
+                [&](const bundle::Program &program, const bundle::Entry &entry) { return isDirect(program, entry) && wanted(entry); });
 }
 
 /// Whether devices that launch in these orders, each the next when all of a launch's devices have come to it, come to the end.
@@ -318,21 +306,9 @@ TEST(Direct, RotatedLaunchesAreFound) {
   EXPECT_EQ(said, circles);
 }
 
-// Times and peaks of memory are found without entries, too.
 TEST(Direct, IsTimedAlikeWithoutEntries) {
-  for (int seed = 0; seed < 40; ++seed) {
-    const ProgramCase c = makeDirectCase(seed);
-    std::string error;
-    step::ExpandOptions lean;
-    lean.bodies = &c.model.bodies;
-    auto full = step::expandPlan(c.model.summary, c.plan, error, lean);
-    lean.timeOnly = true;
-    auto times = step::expandPlan(c.model.summary, c.plan, error, lean);
-    ASSERT_TRUE(full && times) << error;
-    EXPECT_EQ(full->stepTime, times->stepTime) << "seed " << seed;
-    for (size_t d = 0; d < c.plan.devices.size(); ++d)
-      EXPECT_EQ(full->devices[d].memory.least, times->devices[d].memory.least) << "seed " << seed << ", device " << d;
-  }
+  for (int seed = 0; seed < 40; ++seed)
+    expectTimedAlikeWithoutEntries(makeDirectCase(seed), "seed " + std::to_string(seed));
 }
 
 // What is direct survives as text.

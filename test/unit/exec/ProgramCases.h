@@ -26,6 +26,19 @@ struct ProgramCase {
   verify::VerifyOptions options;
 };
 
+/// Programs and view of a case whose model and plan are there.
+inline void writePrograms(ProgramCase &made, step::ExpandOptions expand = {}) {
+  std::string error;
+  expand.bodies = &made.model.bodies;
+  auto graph = step::expandPlan(made.model.summary, made.plan, error, expand);
+  EXPECT_TRUE(graph) << error;
+  for (uint32_t device = 0; graph && device < made.plan.devices.size(); ++device)
+    made.programs.push_back(*step::writeProgram(*graph, device, made.model.bodies, error));
+  auto view = verify::readPlanView(step::writePlan(made.plan, made.model.summary), error);
+  EXPECT_TRUE(view) << error;
+  made.view = *view;
+}
+
 /// \param staged  every second device reaches transports by way of its host.
 inline ProgramCase makeCase(int seed, bool copies, bool staged) {
   SyntheticOptions options;
@@ -41,16 +54,7 @@ inline ProgramCase makeCase(int seed, bool copies, bool staged) {
     made.plan.devices[d].staged = staged && (d + size_t(seed)) % 2 == 0;
     made.options.staged.push_back(made.plan.devices[d].staged);
   }
-  std::string error;
-  step::ExpandOptions expand;
-  expand.bodies = &made.model.bodies;
-  auto graph = step::expandPlan(made.model.summary, made.plan, error, expand);
-  EXPECT_TRUE(graph) << error;
-  for (uint32_t device = 0; graph && device < made.plan.devices.size(); ++device)
-    made.programs.push_back(*step::writeProgram(*graph, device, made.model.bodies, error));
-  auto view = verify::readPlanView(step::writePlan(made.plan, made.model.summary), error);
-  EXPECT_TRUE(view) << error;
-  made.view = *view;
+  writePrograms(made);
   return made;
 }
 
@@ -59,13 +63,31 @@ inline std::vector<verify::Finding> check(const ProgramCase &c, const Programs &
 }
 
 /// One of the entries for which `wanted` holds; null: there is none.
-inline bundle::Entry *pick(Programs &programs, Random &random, const std::function<bool(const bundle::Entry &)> &wanted) {
+inline bundle::Entry *pickOf(Programs &programs, Random &random, const std::function<bool(const bundle::Program &, const bundle::Entry &)> &wanted) {
   std::vector<bundle::Entry *> found;
   for (bundle::Program &program : programs)
     for (bundle::Entry &entry : *program.mutable_entries())
-      if (wanted(entry))
+      if (wanted(program, entry))
         found.push_back(&entry);
   return found.empty() ? nullptr : found[random() % found.size()];
+}
+inline bundle::Entry *pick(Programs &programs, Random &random, const std::function<bool(const bundle::Entry &)> &wanted) {
+  return pickOf(programs, random, [&](const bundle::Program &, const bundle::Entry &entry) { return wanted(entry); });
+}
+
+/// Times and peaks of memory are found without entries, too.
+inline void expectTimedAlikeWithoutEntries(const ProgramCase &c, const std::string &name) {
+  std::string error;
+  step::ExpandOptions lean;
+  lean.bodies = &c.model.bodies;
+  auto full = step::expandPlan(c.model.summary, c.plan, error, lean);
+  lean.timeOnly = true;
+  auto times = step::expandPlan(c.model.summary, c.plan, error, lean);
+  ASSERT_TRUE(full && times) << error;
+  EXPECT_EQ(full->stepTime, times->stepTime) << name;
+  EXPECT_EQ(full->listLength, times->listLength) << name;
+  for (size_t d = 0; d < c.plan.devices.size(); ++d)
+    EXPECT_EQ(full->devices[d].memory.least, times->devices[d].memory.least) << name << ", device " << d;
 }
 
 struct Mistake {

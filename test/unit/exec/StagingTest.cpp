@@ -129,20 +129,7 @@ TEST(Staging, EveryMistakeIsFound) {
   expectEveryMistakeIsFound(mistakes(), 60, 250, /*copies=*/true, /*staged=*/true);
 }
 
-// Times and peaks of memory are found without entries, too.
 TEST(Staging, IsTimedAlikeWithoutEntries) {
-  for (int seed = 0; seed < 60; ++seed) {
-    const ProgramCase c = makeCase(seed, seed % 2, /*staged=*/true);
-    std::string error;
-    step::ExpandOptions lean;
-    lean.bodies = &c.model.bodies;
-    auto full = step::expandPlan(c.model.summary, c.plan, error, lean);
-    lean.timeOnly = true;
-    auto times = step::expandPlan(c.model.summary, c.plan, error, lean);
-    ASSERT_TRUE(full && times) << error;
-    EXPECT_EQ(full->stepTime, times->stepTime) << "seed " << seed;
-    EXPECT_EQ(full->listLength, times->listLength) << "seed " << seed;
-    for (size_t d = 0; d < c.plan.devices.size(); ++d)
-      EXPECT_EQ(full->devices[d].memory.least, times->devices[d].memory.least) << "seed " << seed << ", device " << d;
-  }
+  for (int seed = 0; seed < 60; ++seed)
+    expectTimedAlikeWithoutEntries(makeCase(seed, seed % 2, /*staged=*/true), "seed " + std::to_string(seed));
 }

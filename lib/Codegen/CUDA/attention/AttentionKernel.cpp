@@ -69,3 +69,23 @@ void AttentionKernel::loop(Value from, Value to, MutableArrayRef<Value> carried,
                                           w.i32(1));
   llvm::copy(after, carried.begin());
 }
+
+QueryKernel::QueryKernel(const KernelContext &context, const AttentionProblem &problem, const Variant &variant)
+    : AttentionKernel(context, problem, variant, problem.queries, problem.heads),
+      scores(tiles, problem, Orientation::RowsAreQueries, sample, variant.streamed) {
+  // The last queries see most keys where `causal` holds: their blocks begin first.
+  if (problem.options.causal)
+    number = w.sub(w.i32(blocks - 1), number);
+  firstRow = w.mul(number, variant.rows);
+  warpRow = w.add(firstRow, w.mul(tiles.warp, 16 * variant.tiles()));
+  Value end = w.i32(problem.keys);
+  if (problem.options.causal)
+    end = w.smaller(w.add(firstRow, variant.rows + problem.shift()), problem.keys);
+  endTile = w.divide(w.add(end, variant.streamed - 1), variant.streamed);
+  firstTile = w.i32(0);
+  if (problem.options.window)
+    firstTile = w.divide(w.larger(w.add(firstRow, problem.shift() - *problem.options.window + 1), 0), variant.streamed);
+  Value keyHead = w.divide(head, problem.group());
+  keys = headAddress(problem.k, keyHead);
+  values = headAddress(problem.v, keyHead);
+}

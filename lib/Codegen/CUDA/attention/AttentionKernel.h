@@ -42,8 +42,32 @@ protected:
   /// A loop whose body changes all of `carried`.
   void loop(Value from, Value to, llvm::MutableArrayRef<Value> carried, llvm::function_ref<void(Value)> body);
 
+  int64_t tileBytes() const { return tiles.layout.bytes(variant.streamed); }
+
 private:
   int64_t heads;
+};
+
+/// Of the kernels whose blocks have queries and go over the keys that these see.
+class QueryKernel : protected AttentionKernel {
+protected:
+  QueryKernel(const KernelContext &context, const AttentionProblem &problem, const Variant &variant);
+
+  Scores scores;
+  Value firstRow, warpRow;  ///< i32: queries of the block, of the warp
+  Value firstTile, endTile; ///< i32: of keys
+  Value keys, values;       ///< addresses of heads
+
+  /// \param tile  i32; whole keys or values of a tile, to shared memory
+  void fetchTile(Value matrix, const HeadTensor &tensor, Value tile, Value shared) {
+    tiles.fetch(matrix, tensor.position, w.mul(tile, variant.streamed), variant.streamed, problem.keys, shared);
+  }
+  ScorePlace scorePlace(Value tile) { return {warpRow, w.mul(tile, variant.streamed), head}; }
+  /// Where the warp's own rows begin in the block's.
+  Value ownRows(Value shared) { return w.at(shared, w.mul(tiles.warp, tiles.layout.bytes(16 * variant.tiles()))); }
+  Tiles::Output output(const HeadTensor &tensor) {
+    return {headAddress(tensor, head), tensor.position, tensor.element, warpRow, problem.queries, noteResult(tensor), {}};
+  }
 };
 
 } // namespace zorse::codegen::cuda

@@ -15,11 +15,10 @@ using namespace zorse::codegen::cuda;
 
 namespace {
 
-class Forward : AttentionKernel {
+class Forward : QueryKernel {
 public:
   Forward(const KernelContext &context, const AttentionProblem &problem)
-      : AttentionKernel(context, problem, forwardVariant(problem), problem.queries, problem.heads),
-        scores(tiles, problem, Orientation::RowsAreQueries, sample, variant.streamed) {}
+      : QueryKernel(context, problem, forwardVariant(problem)) {}
 
   Kernel build() {
     place();
@@ -40,10 +39,6 @@ public:
   }
 
 private:
-  Scores scores;
-  Value firstRow, warpRow;      ///< of the block, of the warp
-  Value firstTile, endTile;     ///< of keys
-  Value keys, values, outValue; ///< addresses of heads
   Value sharedQueries, sharedTiles, ownQueries;
   llvm::SmallVector<WarpBuilder::Four> queries; ///< in registers
   Sums out;
@@ -51,7 +46,6 @@ private:
   SmallVector<Value> greatest, sum;
 
   int rowsOfLane() const { return 2 * variant.tiles(); }
-  int64_t tileBytes() const { return tiles.layout.bytes(variant.streamed); }
   bool isSingle() const { return variant.schedule == Schedule::OneStage; }
   /// Stages of keys and of values; where they alternate, keys of stage s are followed by its values.
   Value keyStage(Value stage) { return w.at(sharedTiles, w.mul(stage, tileBytes())); }
@@ -59,33 +53,14 @@ private:
   Value stageOf(Value tile) { return isSingle() ? w.i32(0) : w.bitsOf(tile, 1); }
 
   void place() {
-    // The last queries see most keys where `causal` holds: their blocks begin first.
-    if (problem.options.causal)
-      number = w.sub(w.i32(blocks - 1), number);
-    firstRow = w.mul(number, variant.rows);
-    warpRow = w.add(firstRow, w.mul(tiles.warp, 16 * variant.tiles()));
-    Value end = w.i32(problem.keys);
-    if (problem.options.causal)
-      end = w.smaller(w.add(firstRow, variant.rows + problem.shift()), problem.keys);
-    endTile = w.divide(w.add(end, variant.streamed - 1), variant.streamed);
-    firstTile = w.i32(0);
-    if (problem.options.window)
-      firstTile = w.divide(w.larger(w.add(firstRow, problem.shift() - *problem.options.window + 1), 0), variant.streamed);
     const int64_t resident = tiles.layout.bytes(variant.rows);
     sharedQueries = k.launchShared(resident + (isSingle() ? 2 : 4) * tileBytes());
     sharedTiles = w.at(sharedQueries, resident);
-    ownQueries = w.at(sharedQueries, w.mul(tiles.warp, tiles.layout.bytes(16 * variant.tiles())));
-    Value keyHead = w.divide(head, problem.group());
-    keys = headAddress(problem.k, keyHead);
-    values = headAddress(problem.v, keyHead);
+    ownQueries = ownRows(sharedQueries);
   }
 
-  void fetchKeys(Value tile) {
-    tiles.fetch(keys, problem.k.position, w.mul(tile, variant.streamed), variant.streamed, problem.keys, keyStage(stageOf(tile)));
-  }
-  void fetchValues(Value tile) {
-    tiles.fetch(values, problem.v.position, w.mul(tile, variant.streamed), variant.streamed, problem.keys, valueStage(stageOf(tile)));
-  }
+  void fetchKeys(Value tile) { fetchTile(keys, problem.k, tile, keyStage(stageOf(tile))); }
+  void fetchValues(Value tile) { fetchTile(values, problem.v, tile, valueStage(stageOf(tile))); }
   void ifBefore(Value tile, Value end, function_ref<void()> body) { k.ifTrue(w.isLess(tile, end), body); }
 
   void begin() {
@@ -113,8 +88,6 @@ private:
                              keyStage(stage), s);
     return s;
   }
-
-  ScorePlace scorePlace(Value tile) { return {warpRow, w.mul(tile, variant.streamed), head}; }
 
   Value combine(SmallVector<Value> numbers, function_ref<Value(Value, Value)> by) {
     while (numbers.size() > 1) {
@@ -302,11 +275,9 @@ private:
         w.store(logarithm, w.at(lse, int64_t(4) * ahead), 4);
       });
     }
-    Tiles::Output output{
-        headAddress(problem.out, head), problem.out.position, problem.out.element, warpRow, problem.queries, noteResult(problem.out), {}};
     // Queries in registers were read before the barriers of the tiles, and those of one stage before the second barrier of the last tile.
     const bool areRead = variant.fromRegisters == 0 && variant.schedule == Schedule::TwoStages;
-    tiles.store(out, output, ownQueries, areRead, [&](int m, int half) { return factors[size_t(2 * m + half)]; });
+    tiles.store(out, output(problem.out), ownQueries, areRead, [&](int m, int half) { return factors[size_t(2 * m + half)]; });
     count({problem.q, problem.k, problem.v, problem.out}, 2);
   }
 };

@@ -47,7 +47,6 @@ private:
   llvm::SmallVector<WarpBuilder::Four> keys, values; ///< in registers
   Sums dk, dv;
 
-  int64_t tileBytes() const { return tiles.layout.bytes(variant.streamed); }
   /// A stage: queries, gradients of what comes out for them, statistics.
   int64_t stageBytes() const { return 2 * tileBytes() + int64_t(8) * variant.streamed; }
   int columnsOfPart() const { return tiles.layout.columns / variant.parts; }

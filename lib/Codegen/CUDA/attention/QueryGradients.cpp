@@ -9,11 +9,10 @@ using namespace zorse::codegen::cuda;
 
 namespace {
 
-class QueryGradients : AttentionKernel {
+class QueryGradients : QueryKernel {
 public:
   QueryGradients(const KernelContext &context, const AttentionProblem &problem, const KernelBuilder::Place &statisticsPlace)
-      : AttentionKernel(context, problem, queryGradientVariant(problem), problem.queries, problem.heads),
-        scores(tiles, problem, Orientation::RowsAreQueries, sample, variant.streamed) {
+      : QueryKernel(context, problem, queryGradientVariant(problem)) {
     statistics = w.global(k.operand(statisticsPlace));
   }
 
@@ -21,56 +20,35 @@ public:
     place();
     begin();
     loop(firstTile, endTile, dq.numbers, [&](Value tile) { step(tile); });
-    Tiles::Output output{
-        headAddress(problem.dq, head), problem.dq.position, problem.dq.element, warpRow, problem.queries, noteResult(problem.dq), {}};
     // Queries in registers were read before the barriers of the tiles.
-    tiles.store(dq, output, ownQueries, variant.fromRegisters == 0, [](int, int) { return Value(); });
+    tiles.store(dq, output(problem.dq), ownQueries, variant.fromRegisters == 0, [](int, int) { return Value(); });
     count({problem.q, problem.k, problem.v, problem.dout, problem.dq}, 3);
     k.addCost(Size{problem.heads * problem.queries, true}, 8);
     return finish("attention_query_gradients");
   }
 
 private:
-  Scores scores;
   Value statistics;
-  Value firstRow, warpRow, firstTile, endTile;
-  Value keys, values; ///< addresses of heads
   Value sharedQueries, sharedOuts, stages, ownQueries, ownOuts;
   llvm::SmallVector<WarpBuilder::Four> queries, outs; ///< in registers
   SmallVector<Value> references, deltas;              ///< of a lane's rows
   Sums dq;
 
-  int64_t tileBytes() const { return tiles.layout.bytes(variant.streamed); }
   Value stageOf(Value tile) { return w.at(stages, w.mul(w.bitsOf(tile, 1), 2 * tileBytes())); }
 
   void place() {
-    if (problem.options.causal) // the longest first
-      number = w.sub(w.i32(blocks - 1), number);
-    firstRow = w.mul(number, variant.rows);
-    warpRow = w.add(firstRow, w.mul(tiles.warp, 16 * variant.tiles()));
-    Value end = w.i32(problem.keys);
-    if (problem.options.causal)
-      end = w.smaller(w.add(firstRow, variant.rows + problem.shift()), problem.keys);
-    endTile = w.divide(w.add(end, variant.streamed - 1), variant.streamed);
-    firstTile = w.i32(0);
-    if (problem.options.window)
-      firstTile = w.divide(w.larger(w.add(firstRow, problem.shift() - *problem.options.window + 1), 0), variant.streamed);
     const int64_t resident = tiles.layout.bytes(variant.rows);
     sharedQueries = k.launchShared(2 * resident + 4 * tileBytes());
     sharedOuts = w.at(sharedQueries, resident);
     stages = w.at(sharedQueries, 2 * resident);
-    Value own = w.mul(tiles.warp, tiles.layout.bytes(16 * variant.tiles()));
-    ownQueries = w.at(sharedQueries, own);
-    ownOuts = w.at(sharedOuts, own);
-    Value keyHead = w.divide(head, problem.group());
-    keys = headAddress(problem.k, keyHead);
-    values = headAddress(problem.v, keyHead);
+    ownQueries = ownRows(sharedQueries);
+    ownOuts = ownRows(sharedOuts);
   }
 
   void fetch(Value tile) {
-    Value stage = stageOf(tile), first = w.mul(tile, variant.streamed);
-    tiles.fetch(keys, problem.k.position, first, variant.streamed, problem.keys, stage);
-    tiles.fetch(values, problem.v.position, first, variant.streamed, problem.keys, w.at(stage, tileBytes()));
+    Value stage = stageOf(tile);
+    fetchTile(keys, problem.k, tile, stage);
+    fetchTile(values, problem.v, tile, w.at(stage, tileBytes()));
   }
 
   void begin() {
@@ -111,7 +89,7 @@ private:
     k.ifTrue(w.isLess(next, endTile), [&] { fetch(next); });
     w.commit();
     Value stage = stageOf(tile);
-    const ScorePlace where{warpRow, w.mul(tile, variant.streamed), head};
+    const ScorePlace where = scorePlace(tile);
     Sums p = multiplyOwn(queries, ownQueries, stage), slopes;
     if (problem.options.softcap)
       slopes = p;
