@@ -17,8 +17,7 @@ namespace {
 
 class Forward : QueryKernel {
 public:
-  Forward(const KernelContext &context, const AttentionProblem &problem)
-      : QueryKernel(context, problem, forwardVariant(problem)) {}
+  Forward(const KernelContext &context, const AttentionProblem &problem) : QueryKernel(context, problem, forwardVariant(problem)) {}
 
   Kernel build() {
     place();

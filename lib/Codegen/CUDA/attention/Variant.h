@@ -31,7 +31,8 @@ struct Variant {
 /// Elements of a row as tiles hold it, for heads of `size`: the next of 32, 64, 80, 96, 128 and 256. None for other sizes than multiples of 8.
 std::optional<int> tileColumns(int64_t size);
 
-// Measured with ptxas 13.0 for sm_80 to sm_120: no registers spill where tiles divide the lengths, elsewhere some bytes may. docs/attention-cuda.md says how tiles were chosen.
+// Measured with ptxas 13.0 for sm_80 to sm_120: no registers spill where tiles divide the lengths, elsewhere some bytes may. docs/attention-cuda.md
+// says how tiles were chosen.
 Variant forwardVariant(const AttentionProblem &problem);
 Variant keyGradientVariant(const AttentionProblem &problem);
 Variant queryGradientVariant(const AttentionProblem &problem);
