@@ -4,6 +4,7 @@
 //   ZORSE_EMULATOR_CHECK=1      watch every access of kernels
 //   ZORSE_EMULATOR_DEVICES=n    so many GPUs, default 1
 //   ZORSE_EMULATOR_PACE=rate    streams have threads whose work takes its bytes at this many bytes a second
+//   ZORSE_EMULATOR_IDLE=1       what a run puts on its queues' streams is left out: for measuring the host's time
 //   ZORSE_EMULATOR_DELAYS=seed  streams have threads that sleep at random, up to 2 ms; default: work is done when it is put on a stream
 #include "HostCode.h"
 #include "StandIn.h"
@@ -29,8 +30,8 @@ constexpr unsigned kSharedUnasked = 48 << 10, kMostShared = 99 << 10;
 constexpr int kInvalidValue = 1, kOutOfMemory = 2, kNotFound = 500, kInvalidImage = 200, kLaunchFailed = 719;
 
 std::mutex mutex;
-bool checks() {
-  const char *text = std::getenv("ZORSE_EMULATOR_CHECK");
+bool isSet(const char *name) {
+  const char *text = std::getenv(name);
   return text && std::strcmp(text, "0") != 0;
 }
 
@@ -89,6 +90,8 @@ StreamEvent *eventOf(void *handle) { return static_cast<StreamEvent *>(handle); 
 
 /// A copy; host memory that is not an allocation here is no stream's business.
 int copy(const char *what, uintptr_t to, uintptr_t from, size_t bytes, void *stream) {
+  if (leavesOut(streamOf(stream)))
+    return 0;
   return zorseStandInPut(streamOf(stream), what, {{from, from + bytes, false}, {to, to + bytes, true}}, [=] {
     std::memcpy(reinterpret_cast<void *>(to), reinterpret_cast<void *>(from), bytes);
     return std::string();
@@ -104,6 +107,7 @@ template <typename T> int set(const char *what, uintptr_t to, T value, size_t co
 } // namespace
 
 void zorse::emulator::zorseStandInApart(Stream *stream) { runApart(stream); }
+bool zorse::emulator::zorseStandInLeavesOut(const Stream *stream) { return leavesOut(stream); }
 int zorse::emulator::zorseStandInUnit() { return int(uintptr_t(current)) - 1; }
 
 int zorse::emulator::zorseStandInPut(Stream *stream, const std::string &what, std::vector<Access> accesses, std::function<std::string()> run) {
@@ -126,6 +130,8 @@ int cuInit(unsigned) {
     runAtRandom(uint64_t(std::atoll(seed)), 2e-3);
   if (const char *rate = std::getenv("ZORSE_EMULATOR_PACE"))
     runAtPace(std::atof(rate));
+  if (isSet("ZORSE_EMULATOR_IDLE"))
+    leaveWorkOut();
   return 0;
 }
 int cuDriverGetVersion(int *version) { return *version = 13000, 0; }
@@ -194,7 +200,7 @@ int cuModuleLoadDataEx(void **module, const void *image, unsigned, int *, void *
   }
   std::string error;
   auto made = std::make_unique<Module>();
-  made->code = HostCode::compile(std::string(bytes, end), error, checks());
+  made->code = HostCode::compile(std::string(bytes, end), error, isSet("ZORSE_EMULATOR_CHECK"));
   if (!made->code) {
     std::fprintf(stderr, "emulator: %s\n", error.c_str());
     return kInvalidImage;
@@ -239,6 +245,8 @@ int cuLaunchKernel(void *function, unsigned gridX, unsigned, unsigned, unsigned 
                  kernel.mostShared);
     return kInvalidValue;
   }
+  if (leavesOut(streamOf(stream)))
+    return 0;
   GridLaunch launch;
   launch.sharedBytes = sharedBytes;
   launch.blocks = gridX;

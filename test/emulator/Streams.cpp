@@ -36,6 +36,8 @@ struct Bytes {
   std::vector<Touch> reads;
 };
 
+std::atomic<bool> leaving{false}; ///< work out
+
 double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
 
 struct Watch {
@@ -130,6 +132,7 @@ struct zorse::emulator::Stream {
   std::deque<std::function<std::string()>> work;
   uint64_t put = 0, done = 0;
   bool closing = false;
+  std::atomic<bool> leftOut{false}; ///< what is put on it from now on
   std::string found;      ///< by its thread
   std::mt19937_64 random; // NOLINT(bugprone-random-generator-seed): delays are to be the same again
   std::thread thread;
@@ -202,6 +205,8 @@ void zorse::emulator::destroyStream(Stream *stream) {
 }
 
 std::string zorse::emulator::put(Stream *stream, const std::string &what, const std::vector<Access> &accesses, std::function<std::string()> run) {
+  if (leavesOut(stream))
+    return "";
   Watch &all = watch();
   std::unique_lock<std::mutex> lock(all.mutex);
   std::string found;
@@ -251,6 +256,8 @@ std::string zorse::emulator::put(Stream *stream, const std::string &what, const 
 }
 
 std::string zorse::emulator::synchronize(Stream *stream) {
+  if (leavesOut(stream))
+    return "";
   Watch &all = watch();
   std::unique_lock<std::mutex> lock(all.mutex);
   if (!stream)
@@ -265,6 +272,11 @@ StreamEvent *zorse::emulator::makeEvent() { return new StreamEvent; }
 void zorse::emulator::destroyEvent(StreamEvent *event) { delete event; }
 
 std::string zorse::emulator::record(StreamEvent *event, Stream *stream) {
+  if (stream && leaving) {
+    stream->leftOut = true;
+    event->seconds = now();
+    return "";
+  }
   Watch &all = watch();
   std::unique_lock<std::mutex> lock(all.mutex);
   if (stream && all.hits(Mutation::DropRecord))
@@ -288,6 +300,10 @@ std::string zorse::emulator::record(StreamEvent *event, Stream *stream) {
 }
 
 std::string zorse::emulator::wait(Stream *stream, StreamEvent *event) {
+  if (leaving) {
+    stream->leftOut = true;
+    return "";
+  }
   Watch &all = watch();
   std::unique_lock<std::mutex> lock(all.mutex);
   if (all.hits(Mutation::DropWait))
@@ -304,6 +320,8 @@ std::string zorse::emulator::wait(Stream *stream, StreamEvent *event) {
 }
 
 std::string zorse::emulator::synchronize(StreamEvent *event) {
+  if (leaving)
+    return "";
   Watch &all = watch();
   std::unique_lock<std::mutex> lock(all.mutex);
   if (event->recorded == 0)
@@ -365,6 +383,10 @@ void zorse::emulator::runAtPace(double bytesPerSecond) {
   watch().threads = true;
   watch().pace = 1 / bytesPerSecond;
 }
+
+void zorse::emulator::leaveWorkOut() { leaving = true; }
+
+bool zorse::emulator::leavesOut(const Stream *stream) { return stream && stream->leftOut.load(std::memory_order_relaxed); }
 
 void zorse::emulator::mutate(Mutation mutation, uint64_t index) {
   std::lock_guard<std::mutex> lock(watch().mutex);

@@ -56,6 +56,11 @@ void runAtRandom(uint64_t seed, double most);
 /// Streams made later have threads whose work takes at least as long as its bytes at this rate: a clock that does not depend on how fast the machine
 /// emulates, where that is slower than the machine.
 void runAtPace(double bytesPerSecond);
+/// What is put on a stream behind its first event, or behind what it waits for first, is left out, and every event has come: calls cost next to
+/// nothing, so that what a process takes is the host's time. What is put on streams without events, or on none, is done.
+void leaveWorkOut();
+/// Whether what is put on it now is left out.
+bool leavesOut(const Stream *stream);
 /// \param index  of the calls of that sort, from 0
 void mutate(Mutation mutation, uint64_t index);
 /// How many calls of a sort there were.
