@@ -5,7 +5,7 @@
 //
 //   ZORSE_NCCL_VERSION=22803,22105    the version; several: by ZORSE_RANK, the last for all others
 //   ZORSE_EMULATOR_LINK=rate          bytes a second each way of a GPU: an operation lasts, from when the last of those who exchange with it has come, as
-//                    long as the more of its bytes in and out; default: no longer than it takes
+//                                     long as the more of its bytes in and out; default: no longer than it takes
 //   ZORSE_NCCL_FAULT=hang@17:1        the 17th operation of rank 1 of a communicator never ends (all communicators counted, from 0, in each process);
 //                    fail@17:1        it fails, and so says the communicator; wrong@17:1  it receives other bytes than were sent
 #include "NcclMeeting.h"
@@ -47,15 +47,6 @@ int version() {
   for (int skip = rank ? std::atoi(rank) : 0; skip > 0 && std::strchr(text, ','); --skip)
     text = std::strchr(text, ',') + 1;
   return std::atoi(text);
-}
-
-/// Seconds a byte; 0: operations do not wait.
-double pace() {
-  static const double seconds = [] {
-    const char *rate = std::getenv("ZORSE_EMULATOR_LINK");
-    return rate ? 1 / std::atof(rate) : 0;
-  }();
-  return seconds;
 }
 
 struct Fault {
@@ -171,7 +162,7 @@ std::string run(Operation operation, uint64_t number) {
       bool &behind = blocked[{piece.sends, piece.peer}];
       moved = (!hangs && move(c, piece, behind, found)) || moved;
       behind = behind || !piece.done();
-      left = left || !piece.done() || (pace() > 0 && piece.sends && c.meeting->box(c.rank, piece.peer).full.load() != 0);
+      left = left || !piece.done() || (zorseStandInLinkSeconds() > 0 && piece.sends && c.meeting->box(c.rank, piece.peer).full.load() != 0);
     }
     if (!found.empty() || c.meeting->broken().load() != 0) {
       c.said = found;
@@ -185,7 +176,7 @@ std::string run(Operation operation, uint64_t number) {
       std::this_thread::sleep_for(std::chrono::microseconds(50));
   }
   // Everybody is here, and what is copied above took no time of the clock that streams have at a pace.
-  std::this_thread::sleep_for(std::chrono::duration<double>(double(std::max(operation.in, operation.out)) * pace()));
+  std::this_thread::sleep_for(std::chrono::duration<double>(double(std::max(operation.in, operation.out)) * zorseStandInLinkSeconds()));
   if (mine)
     for (Piece &piece : operation.pieces)
       if (!piece.sends && piece.bytes > 0)

@@ -55,6 +55,13 @@ struct Watch {
   uint64_t mutated = 0, counted[4] = {};
   std::vector<Stream *> streams;
 
+  /// Seconds of work at the pace.
+  double timeOf(const std::vector<Access> &accesses) const {
+    double seconds = 0;
+    for (const Access &access : accesses)
+      seconds += access.takesTime ? double(access.end - access.begin) * pace : 0;
+    return seconds;
+  }
   bool hits(Mutation sort) { return counted[size_t(sort)]++ == mutated && mutation == sort; }
 };
 Watch &watch() {
@@ -204,7 +211,8 @@ void zorse::emulator::destroyStream(Stream *stream) {
   delete stream;
 }
 
-std::string zorse::emulator::put(Stream *stream, const std::string &what, const std::vector<Access> &accesses, std::function<std::string()> run) {
+std::string zorse::emulator::put(Stream *stream, const std::string &what, const std::vector<Access> &accesses, std::function<std::string()> run,
+                                 double least) {
   if (leavesOut(stream))
     return "";
   Watch &all = watch();
@@ -214,6 +222,8 @@ std::string zorse::emulator::put(Stream *stream, const std::string &what, const 
     if (found.empty())
       found = finding;
   };
+  auto endOf = [](double seconds) { return std::chrono::steady_clock::now() + std::chrono::duration<double>(seconds); };
+  const double seconds = all.pace > 0 ? std::max(all.timeOf(accesses), least) : 0;
   if (!stream) {
     HostThread &host = hostThread();
     join(all.anyHost, host.clock);
@@ -223,7 +233,9 @@ std::string zorse::emulator::put(Stream *stream, const std::string &what, const 
     for (const Access &access : accesses)
       add(check(0, clock, what, access));
     lock.unlock();
+    const auto end = endOf(seconds);
     add(run());
+    std::this_thread::sleep_until(end);
     return found;
   }
   if (all.hits(Mutation::OtherStream)) {
@@ -240,17 +252,13 @@ std::string zorse::emulator::put(Stream *stream, const std::string &what, const 
   ++stream->clock[stream->actor];
   for (const Access &access : accesses)
     add(check(stream->actor, stream->clock, what, access));
-  if (all.pace > 0) {
-    double seconds = 0;
-    for (const Access &access : accesses)
-      seconds += access.takesTime ? double(access.end - access.begin) * all.pace : 0;
-    run = [seconds, work = std::move(run)] {
-      const auto end = std::chrono::steady_clock::now() + std::chrono::duration<double>(seconds);
+  if (all.pace > 0)
+    run = [seconds, endOf, work = std::move(run)] {
+      const auto end = endOf(seconds);
       std::string finding = work();
       std::this_thread::sleep_until(end);
       return finding;
     };
-  }
   add(stream->give(lock, std::move(run)));
   return found;
 }
