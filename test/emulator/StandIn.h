@@ -12,6 +12,12 @@ __attribute__((visibility("default"))) int zorseStandInPut(Stream *stream, const
 /// The stream's work may wait for work of other streams: it gets a thread, if it has none.
 __attribute__((visibility("default"))) void zorseStandInApart(Stream *stream);
 
+/// Whether what is put on the stream now is left out (ZORSE_EMULATOR_IDLE).
+__attribute__((visibility("default"))) bool zorseStandInLeavesOut(const Stream *stream);
+
+/// Seconds that a byte takes to or from a GPU (ZORSE_EMULATOR_LINK); 0: no time.
+__attribute__((visibility("default"))) double zorseStandInLinkSeconds();
+
 /// Which GPU is current in the calling thread; -1: none.
 __attribute__((visibility("default"))) int zorseStandInUnit();
 

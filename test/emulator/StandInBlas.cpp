@@ -112,6 +112,8 @@ int cublasLtMatmulAlgoGetHeuristic(void *, void *description, void *a, void *b, 
 }
 int cublasLtMatmul(void *, void *description, const void *alpha, const void *a, void *layoutA, const void *b, void *layoutB, const void *beta,
                    const void *, void *layoutC, void *d, void *, const void *, void *workspace, size_t workspaceBytes, void *stream) {
+  if (zorse::emulator::zorseStandInLeavesOut(static_cast<zorse::emulator::Stream *>(stream)))
+    return 0;
   const auto &lc = *static_cast<Layout *>(layoutC);
   auto number = [&](const void *at) { return lc.type == 1 ? *static_cast<const double *>(at) : double(*static_cast<const float *>(at)); };
   auto access = [](const void *from, const Layout &l, bool write) {

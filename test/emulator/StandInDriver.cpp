@@ -3,7 +3,10 @@
 //
 //   ZORSE_EMULATOR_CHECK=1      watch every access of kernels
 //   ZORSE_EMULATOR_DEVICES=n    so many GPUs, default 1
-//   ZORSE_EMULATOR_PACE=rate    streams have threads whose work takes its bytes at this many bytes a second
+//   ZORSE_EMULATOR_PACE=rate    work takes its bytes of the GPU's memory at this many bytes a second, on streams in threads of theirs
+//   ZORSE_EMULATOR_LINK=rate    at a pace: what goes between a GPU and the host, or from GPU to GPU (StandInNccl.cpp), takes its bytes at this rate;
+//                               default: no longer than it takes
+//   ZORSE_EMULATOR_IDLE=1       what a run puts on its queues' streams is left out: for measuring the host's time
 //   ZORSE_EMULATOR_DELAYS=seed  streams have threads that sleep at random, up to 2 ms; default: work is done when it is put on a stream
 #include "HostCode.h"
 #include "StandIn.h"
@@ -29,8 +32,8 @@ constexpr unsigned kSharedUnasked = 48 << 10, kMostShared = 99 << 10;
 constexpr int kInvalidValue = 1, kOutOfMemory = 2, kNotFound = 500, kInvalidImage = 200, kLaunchFailed = 719;
 
 std::mutex mutex;
-bool checks() {
-  const char *text = std::getenv("ZORSE_EMULATOR_CHECK");
+bool isSet(const char *name) {
+  const char *text = std::getenv(name);
   return text && std::strcmp(text, "0") != 0;
 }
 
@@ -47,16 +50,20 @@ struct Module {
 
 thread_local void *current = nullptr; ///< context: the GPU's number plus one
 
-/// Allocations of a memory kind are the host's.
-std::map<uintptr_t, size_t> allocations;
+/// All lie in the host's memory. `pinned`: the host's for the driver, too, which takes no time of the GPU's memory.
+struct Allocation {
+  size_t bytes;
+  bool pinned;
+};
+std::map<uintptr_t, Allocation> allocations;
 
-int allocate(void **address, size_t bytes) {
+int allocate(void **address, size_t bytes, bool pinned) {
   const size_t size = (bytes + 511) / 512 * 512;
   *address = std::aligned_alloc(512, size);
   if (!*address)
     return kOutOfMemory;
   std::lock_guard<std::mutex> lock(mutex);
-  allocations[uintptr_t(*address)] = size;
+  allocations[uintptr_t(*address)] = {size, pinned};
   return 0;
 }
 
@@ -76,7 +83,7 @@ int release(uintptr_t address) {
     auto found = allocations.find(address);
     if (found == allocations.end())
       return kInvalidValue;
-    size = found->second;
+    size = found->second.bytes;
     allocations.erase(found);
   }
   const int result = said(forget(address, address + size));
@@ -89,6 +96,8 @@ StreamEvent *eventOf(void *handle) { return static_cast<StreamEvent *>(handle); 
 
 /// A copy; host memory that is not an allocation here is no stream's business.
 int copy(const char *what, uintptr_t to, uintptr_t from, size_t bytes, void *stream) {
+  if (leavesOut(streamOf(stream)))
+    return 0;
   return zorseStandInPut(streamOf(stream), what, {{from, from + bytes, false}, {to, to + bytes, true}}, [=] {
     std::memcpy(reinterpret_cast<void *>(to), reinterpret_cast<void *>(from), bytes);
     return std::string();
@@ -104,19 +113,34 @@ template <typename T> int set(const char *what, uintptr_t to, T value, size_t co
 } // namespace
 
 void zorse::emulator::zorseStandInApart(Stream *stream) { runApart(stream); }
+double zorse::emulator::zorseStandInLinkSeconds() {
+  static const double seconds = [] {
+    const char *rate = std::getenv("ZORSE_EMULATOR_LINK");
+    return rate ? 1 / std::atof(rate) : 0;
+  }();
+  return seconds;
+}
+bool zorse::emulator::zorseStandInLeavesOut(const Stream *stream) { return leavesOut(stream); }
 int zorse::emulator::zorseStandInUnit() { return int(uintptr_t(current)) - 1; }
 
 int zorse::emulator::zorseStandInPut(Stream *stream, const std::string &what, std::vector<Access> accesses, std::function<std::string()> run) {
+  uint64_t ofHost = 0; // bytes
   {
     std::lock_guard<std::mutex> lock(mutex);
     accesses.erase(std::remove_if(accesses.begin(), accesses.end(),
-                                  [](const Access &access) {
+                                  [&](Access &access) {
                                     auto next = allocations.upper_bound(access.begin);
-                                    return next == allocations.begin() || std::prev(next)->first + std::prev(next)->second < access.end;
+                                    const bool known =
+                                        next != allocations.begin() && std::prev(next)->first + std::prev(next)->second.bytes >= access.end;
+                                    if (known && !std::prev(next)->second.pinned)
+                                      return false;
+                                    ofHost += access.takesTime ? access.end - access.begin : 0;
+                                    access.takesTime = false;
+                                    return !known;
                                   }),
                    accesses.end());
   }
-  return said(put(stream, what, accesses, std::move(run)));
+  return said(put(stream, what, accesses, std::move(run), double(ofHost) * zorseStandInLinkSeconds()));
 }
 
 extern "C" {
@@ -126,6 +150,8 @@ int cuInit(unsigned) {
     runAtRandom(uint64_t(std::atoll(seed)), 2e-3);
   if (const char *rate = std::getenv("ZORSE_EMULATOR_PACE"))
     runAtPace(std::atof(rate));
+  if (isSet("ZORSE_EMULATOR_IDLE"))
+    leaveWorkOut();
   return 0;
 }
 int cuDriverGetVersion(int *version) { return *version = 13000, 0; }
@@ -154,9 +180,9 @@ int cuDevicePrimaryCtxRetain(void **context, int device) { return *context = rei
 int cuDevicePrimaryCtxRelease_v2(int) { return 0; }
 int cuCtxSetCurrent(void *context) { return current = context, 0; }
 
-int cuMemAlloc_v2(unsigned long long *address, size_t bytes) { return allocate(reinterpret_cast<void **>(address), bytes); }
+int cuMemAlloc_v2(unsigned long long *address, size_t bytes) { return allocate(reinterpret_cast<void **>(address), bytes, false); }
 int cuMemFree_v2(unsigned long long address) { return release(address); }
-int cuMemHostAlloc(void **address, size_t bytes, unsigned) { return allocate(address, bytes); }
+int cuMemHostAlloc(void **address, size_t bytes, unsigned) { return allocate(address, bytes, true); }
 int cuMemFreeHost(void *address) { return release(uintptr_t(address)); }
 int cuMemcpyHtoD_v2(unsigned long long to, const void *from, size_t bytes) { return copy("a write", to, uintptr_t(from), bytes, nullptr); }
 int cuMemcpyDtoH_v2(void *to, unsigned long long from, size_t bytes) { return copy("a read", uintptr_t(to), from, bytes, nullptr); }
@@ -194,7 +220,7 @@ int cuModuleLoadDataEx(void **module, const void *image, unsigned, int *, void *
   }
   std::string error;
   auto made = std::make_unique<Module>();
-  made->code = HostCode::compile(std::string(bytes, end), error, checks());
+  made->code = HostCode::compile(std::string(bytes, end), error, isSet("ZORSE_EMULATOR_CHECK"));
   if (!made->code) {
     std::fprintf(stderr, "emulator: %s\n", error.c_str());
     return kInvalidImage;
@@ -239,6 +265,8 @@ int cuLaunchKernel(void *function, unsigned gridX, unsigned, unsigned, unsigned 
                  kernel.mostShared);
     return kInvalidValue;
   }
+  if (leavesOut(streamOf(stream)))
+    return 0;
   GridLaunch launch;
   launch.sharedBytes = sharedBytes;
   launch.blocks = gridX;

@@ -4,6 +4,8 @@
 // an error.
 //
 //   ZORSE_NCCL_VERSION=22803,22105    the version; several: by ZORSE_RANK, the last for all others
+//   ZORSE_EMULATOR_LINK=rate          bytes a second each way of a GPU: an operation lasts, from when the last of those who exchange with it has come, as
+//                                     long as the more of its bytes in and out; default: no longer than it takes
 //   ZORSE_NCCL_FAULT=hang@17:1        the 17th operation of rank 1 of a communicator never ends (all communicators counted, from 0, in each process);
 //                    fail@17:1        it fails, and so says the communicator; wrong@17:1  it receives other bytes than were sent
 #include "NcclMeeting.h"
@@ -95,6 +97,7 @@ struct Operation {
   std::vector<Access> accesses;
   std::vector<std::pair<char *, const char *>> copies; ///< a rank's own part
   std::vector<uint64_t> copied;
+  uint64_t in = 0, out = 0; ///< bytes that cross the GPU's link; of a broadcast once, as along a ring
 };
 
 thread_local int depth = 0;
@@ -159,7 +162,7 @@ std::string run(Operation operation, uint64_t number) {
       bool &behind = blocked[{piece.sends, piece.peer}];
       moved = (!hangs && move(c, piece, behind, found)) || moved;
       behind = behind || !piece.done();
-      left = left || !piece.done();
+      left = left || !piece.done() || (zorseStandInLinkSeconds() > 0 && piece.sends && c.meeting->box(c.rank, piece.peer).full.load() != 0);
     }
     if (!found.empty() || c.meeting->broken().load() != 0) {
       c.said = found;
@@ -172,6 +175,8 @@ std::string run(Operation operation, uint64_t number) {
     if (!moved)
       std::this_thread::sleep_for(std::chrono::microseconds(50));
   }
+  // Everybody is here, and what is copied above took no time of the clock that streams have at a pace.
+  std::this_thread::sleep_for(std::chrono::duration<double>(double(std::max(operation.in, operation.out)) * zorseStandInLinkSeconds()));
   if (mine)
     for (Piece &piece : operation.pieces)
       if (!piece.sends && piece.bytes > 0)
@@ -208,6 +213,8 @@ int flush() {
     same->accesses.insert(same->accesses.end(), next.accesses.begin(), next.accesses.end());
     same->copies.insert(same->copies.end(), next.copies.begin(), next.copies.end());
     same->copied.insert(same->copied.end(), next.copied.begin(), next.copied.end());
+    same->in += next.in;
+    same->out += next.out;
   }
   waiting.clear();
   int result = kSuccess;
@@ -229,17 +236,21 @@ uint64_t bytesOf(size_t count, int type) {
   return type >= 0 && type < 10 ? count * sizes[type] : 0;
 }
 
-Access reads(const void *data, uint64_t bytes) { return {uintptr_t(data), uintptr_t(data) + bytes, false}; }
-Access writes(const void *data, uint64_t bytes) { return {uintptr_t(data), uintptr_t(data) + bytes, true}; }
+// At a pace they take the link's time (run).
+Access reads(const void *data, uint64_t bytes) { return {uintptr_t(data), uintptr_t(data) + bytes, false, false}; }
+Access writes(const void *data, uint64_t bytes) { return {uintptr_t(data), uintptr_t(data) + bytes, true, false}; }
 
 int transfer(bool sends, const void *data, size_t count, int type, int peer, void *comm, void *stream) {
   const Shared &c = of(comm);
   if (peer < 0 || peer >= c->meeting->ranks() || peer == c->rank)
     return kInvalidArgument;
+  if (zorseStandInLeavesOut(static_cast<Stream *>(stream)))
+    return kSuccess;
   Operation operation{c, static_cast<Stream *>(stream), sends ? "ncclSend" : "ncclRecv", {}, {}, {}, {}};
   auto *bytes = static_cast<char *>(const_cast<void *>(data));
   operation.pieces.push_back({Transfer, sends, peer, bytes, bytesOf(count, type)});
   operation.accesses.push_back(sends ? reads(data, bytesOf(count, type)) : writes(data, bytesOf(count, type)));
+  (sends ? operation.out : operation.in) = bytesOf(count, type);
   return issue(std::move(operation));
 }
 
@@ -314,16 +325,20 @@ int ncclBroadcast(const void *from, void *to, size_t count, int type, int root, 
   const uint64_t bytes = bytesOf(count, type);
   if (root < 0 || root >= c->meeting->ranks())
     return kInvalidArgument;
+  if (zorseStandInLeavesOut(static_cast<Stream *>(stream)))
+    return kSuccess;
   Operation operation{c, static_cast<Stream *>(stream), "ncclBroadcast", {}, {}, {}, {}};
   if (root != c->rank) {
     operation.pieces.push_back({Broadcast, false, root, static_cast<char *>(to), bytes});
     operation.accesses.push_back(writes(to, bytes));
+    operation.in = bytes;
     return issue(std::move(operation));
   }
   for (int peer = 0; peer < c->meeting->ranks(); ++peer)
     if (peer != root)
       operation.pieces.push_back({Broadcast, true, peer, static_cast<char *>(const_cast<void *>(from)), bytes});
   operation.accesses.push_back(reads(from, bytes));
+  operation.out = bytes;
   if (from != to) {
     operation.accesses.push_back(writes(to, bytes));
     operation.copies.push_back({static_cast<char *>(to), static_cast<const char *>(from)});
@@ -335,6 +350,8 @@ int ncclBroadcast(const void *from, void *to, size_t count, int type, int root, 
 int ncclAllGather(const void *from, void *to, size_t count, int type, void *comm, void *stream) {
   const Shared &c = of(comm);
   const uint64_t bytes = bytesOf(count, type);
+  if (zorseStandInLeavesOut(static_cast<Stream *>(stream)))
+    return kSuccess;
   Operation operation{c, static_cast<Stream *>(stream), "ncclAllGather", {}, {}, {}, {}};
   auto *all = static_cast<char *>(to), *own = all + uint64_t(c->rank) * bytes;
   for (int peer = 0; peer < c->meeting->ranks(); ++peer) {
@@ -345,6 +362,7 @@ int ncclAllGather(const void *from, void *to, size_t count, int type, void *comm
     operation.accesses.push_back(writes(all + uint64_t(peer) * bytes, bytes));
   }
   operation.accesses.push_back(reads(from, bytes));
+  operation.in = operation.out = bytes * uint64_t(c->meeting->ranks() - 1);
   if (from != own) {
     operation.accesses.push_back(writes(own, bytes));
     operation.copies.push_back({own, static_cast<const char *>(from)});

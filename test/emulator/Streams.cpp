@@ -36,6 +36,8 @@ struct Bytes {
   std::vector<Touch> reads;
 };
 
+std::atomic<bool> leaving{false}; ///< work out
+
 double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
 
 struct Watch {
@@ -53,6 +55,13 @@ struct Watch {
   uint64_t mutated = 0, counted[4] = {};
   std::vector<Stream *> streams;
 
+  /// Seconds of work at the pace.
+  double timeOf(const std::vector<Access> &accesses) const {
+    double seconds = 0;
+    for (const Access &access : accesses)
+      seconds += access.takesTime ? double(access.end - access.begin) * pace : 0;
+    return seconds;
+  }
   bool hits(Mutation sort) { return counted[size_t(sort)]++ == mutated && mutation == sort; }
 };
 Watch &watch() {
@@ -130,6 +139,7 @@ struct zorse::emulator::Stream {
   std::deque<std::function<std::string()>> work;
   uint64_t put = 0, done = 0;
   bool closing = false;
+  std::atomic<bool> leftOut{false}; ///< what is put on it from now on
   std::string found;      ///< by its thread
   std::mt19937_64 random; // NOLINT(bugprone-random-generator-seed): delays are to be the same again
   std::thread thread;
@@ -201,7 +211,10 @@ void zorse::emulator::destroyStream(Stream *stream) {
   delete stream;
 }
 
-std::string zorse::emulator::put(Stream *stream, const std::string &what, const std::vector<Access> &accesses, std::function<std::string()> run) {
+std::string zorse::emulator::put(Stream *stream, const std::string &what, const std::vector<Access> &accesses, std::function<std::string()> run,
+                                 double least) {
+  if (leavesOut(stream))
+    return "";
   Watch &all = watch();
   std::unique_lock<std::mutex> lock(all.mutex);
   std::string found;
@@ -209,6 +222,8 @@ std::string zorse::emulator::put(Stream *stream, const std::string &what, const 
     if (found.empty())
       found = finding;
   };
+  auto endOf = [](double seconds) { return std::chrono::steady_clock::now() + std::chrono::duration<double>(seconds); };
+  const double seconds = all.pace > 0 ? std::max(all.timeOf(accesses), least) : 0;
   if (!stream) {
     HostThread &host = hostThread();
     join(all.anyHost, host.clock);
@@ -218,7 +233,9 @@ std::string zorse::emulator::put(Stream *stream, const std::string &what, const 
     for (const Access &access : accesses)
       add(check(0, clock, what, access));
     lock.unlock();
+    const auto end = endOf(seconds);
     add(run());
+    std::this_thread::sleep_until(end);
     return found;
   }
   if (all.hits(Mutation::OtherStream)) {
@@ -235,22 +252,20 @@ std::string zorse::emulator::put(Stream *stream, const std::string &what, const 
   ++stream->clock[stream->actor];
   for (const Access &access : accesses)
     add(check(stream->actor, stream->clock, what, access));
-  if (all.pace > 0) {
-    double seconds = 0;
-    for (const Access &access : accesses)
-      seconds += access.takesTime ? double(access.end - access.begin) * all.pace : 0;
-    run = [seconds, work = std::move(run)] {
-      const auto end = std::chrono::steady_clock::now() + std::chrono::duration<double>(seconds);
+  if (all.pace > 0)
+    run = [seconds, endOf, work = std::move(run)] {
+      const auto end = endOf(seconds);
       std::string finding = work();
       std::this_thread::sleep_until(end);
       return finding;
     };
-  }
   add(stream->give(lock, std::move(run)));
   return found;
 }
 
 std::string zorse::emulator::synchronize(Stream *stream) {
+  if (leavesOut(stream))
+    return "";
   Watch &all = watch();
   std::unique_lock<std::mutex> lock(all.mutex);
   if (!stream)
@@ -265,6 +280,11 @@ StreamEvent *zorse::emulator::makeEvent() { return new StreamEvent; }
 void zorse::emulator::destroyEvent(StreamEvent *event) { delete event; }
 
 std::string zorse::emulator::record(StreamEvent *event, Stream *stream) {
+  if (stream && leaving) {
+    stream->leftOut = true;
+    event->seconds = now();
+    return "";
+  }
   Watch &all = watch();
   std::unique_lock<std::mutex> lock(all.mutex);
   if (stream && all.hits(Mutation::DropRecord))
@@ -288,6 +308,10 @@ std::string zorse::emulator::record(StreamEvent *event, Stream *stream) {
 }
 
 std::string zorse::emulator::wait(Stream *stream, StreamEvent *event) {
+  if (leaving) {
+    stream->leftOut = true;
+    return "";
+  }
   Watch &all = watch();
   std::unique_lock<std::mutex> lock(all.mutex);
   if (all.hits(Mutation::DropWait))
@@ -304,6 +328,8 @@ std::string zorse::emulator::wait(Stream *stream, StreamEvent *event) {
 }
 
 std::string zorse::emulator::synchronize(StreamEvent *event) {
+  if (leaving)
+    return "";
   Watch &all = watch();
   std::unique_lock<std::mutex> lock(all.mutex);
   if (event->recorded == 0)
@@ -365,6 +391,10 @@ void zorse::emulator::runAtPace(double bytesPerSecond) {
   watch().threads = true;
   watch().pace = 1 / bytesPerSecond;
 }
+
+void zorse::emulator::leaveWorkOut() { leaving = true; }
+
+bool zorse::emulator::leavesOut(const Stream *stream) { return stream && stream->leftOut.load(std::memory_order_relaxed); }
 
 void zorse::emulator::mutate(Mutation mutation, uint64_t index) {
   std::lock_guard<std::mutex> lock(watch().mutex);

@@ -33,7 +33,8 @@ enum class Mutation : uint8_t { None, DropWait, DropRecord, OtherStream };
 Stream *makeStream();
 void destroyStream(Stream *stream);
 /// \param run  what the work does; its result is what is found then
-std::string put(Stream *stream, const std::string &what, const std::vector<Access> &accesses, std::function<std::string()> run);
+/// \param least  seconds that it lasts at a pace, if its bytes do not take longer
+std::string put(Stream *stream, const std::string &what, const std::vector<Access> &accesses, std::function<std::string()> run, double least = 0);
 std::string synchronize(Stream *stream);
 
 StreamEvent *makeEvent();
@@ -53,9 +54,14 @@ std::string forget(uintptr_t begin, uintptr_t end);
 void runApart(Stream *stream);
 /// Streams made later have threads that sleep at random before their work. \param most  seconds
 void runAtRandom(uint64_t seed, double most);
-/// Streams made later have threads whose work takes at least as long as its bytes at this rate: a clock that does not depend on how fast the machine
-/// emulates, where that is slower than the machine.
+/// Work takes at least as long as its bytes at this rate, and streams made later have threads for it: a clock that does not depend on how fast the
+/// machine emulates, where that is slower than the machine.
 void runAtPace(double bytesPerSecond);
+/// What is put on a stream behind its first event, or behind what it waits for first, is left out, and every event has come: calls cost next to
+/// nothing, so that what a process takes is the host's time. What is put on streams without events, or on none, is done.
+void leaveWorkOut();
+/// Whether what is put on it now is left out.
+bool leavesOut(const Stream *stream);
 /// \param index  of the calls of that sort, from 0
 void mutate(Mutation mutation, uint64_t index);
 /// How many calls of a sort there were.

@@ -36,14 +36,16 @@ constexpr double kLeastPart = 256;
 constexpr int kMostParts = 32;
 
 /// Attention on tensor cores, FLOP/s of its products (2 forward, 5 backward) over the vendor's dense figure. From the model of the kernels' loops
-/// (tools/sass), never measured; for mma.sync, which reaches 0.62 of what H100's figure counts (assumed). Kernels for architectures that
-/// are not listed have not been looked at: assumed as of the nearest older one.
+/// (tools/sass; test/evidence/attention_share_of_peak.sh prints it), never measured: of heads of 64 and of 128 the lesser share, which is always that
+/// of 128. Kernels use mma.sync, which has reached 0.62 of what the figure of H100 counts; on B200 its rate is assumed to be the same, 0.31 of that
+/// figure: the model's shares of mma.sync's peak, 0.54 and 0.44 on sm_90 and 0.53 and 0.43 on sm_100, are multiplied by it. Kernels for architectures
+/// that are not listed have not been looked at: assumed as on sm_80.
 struct AttentionShare {
   const char *arch;
   double forward, backward;
 };
 constexpr AttentionShare kAttention[] = {
-    {"sm_80", 0.65, 0.45}, {"sm_86", 0.85, 0.64}, {"sm_89", 0.88, 0.64}, {"sm_90", 0.32, 0.25}, {"sm_100", 0.32, 0.25}, {"sm_120", 0.85, 0.64},
+    {"sm_80", 0.66, 0.51}, {"sm_86", 0.78, 0.58}, {"sm_89", 0.89, 0.66}, {"sm_90", 0.33, 0.27}, {"sm_100", 0.16, 0.13}, {"sm_120", 0.87, 0.63},
 };
 
 AttentionShare attentionShare(const std::string &arch) {

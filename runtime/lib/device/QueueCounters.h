@@ -1,6 +1,7 @@
 // How far the queues of one device are, and waiting for that.
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <condition_variable>
 #include <cstdint>
@@ -10,35 +11,41 @@
 
 namespace zorse::runtime {
 
-/// Counters of finished work, one per queue. Whoever waits sleeps.
+/// Counters of finished work, one per queue. Whoever waits sleeps, and is woken when the queue is so far: to wake threads that go on waiting costs more
+/// than most work that is put on a queue.
 class QueueCounters {
 public:
-  explicit QueueCounters(size_t queues) : finished_(queues) {}
+  explicit QueueCounters(size_t queues) : queues_(queues) {}
 
-  uint64_t finished(uint32_t queue) const { return finished_[queue].load(); }
+  uint64_t finished(uint32_t queue) const { return queues_[queue].finished.load(); }
 
-  bool reached(uint32_t queue, uint64_t count) const { return finished_[queue].load(std::memory_order_acquire) >= count; }
+  bool reached(uint32_t queue, uint64_t count) const { return queues_[queue].finished.load(std::memory_order_acquire) >= count; }
 
   /// Only the thread that serves `queue` calls this.
   void finish(uint32_t queue) {
-    finished_[queue].store(finished_[queue].load(std::memory_order_relaxed) + 1);
-    if (waiters_.load() > 0) {
-      {
-        std::lock_guard<std::mutex> lock(mutex_);
-      } // nobody is between its test and its wait.
-      changed_.notify_all();
+    Queue &mine = queues_[queue];
+    const uint64_t count = mine.finished.load(std::memory_order_relaxed) + 1;
+    mine.finished.store(count);
+    if (mine.wanted.load() > count)
+      return;
+    {
+      std::lock_guard<std::mutex> lock(mutex_); // nobody is between its test and its wait.
+      mine.wanted = kNothing;                   // who goes on waiting says so again
     }
+    mine.changed.notify_all();
   }
 
   /// Returns false when stopped.
   bool waitFor(uint32_t queue, uint64_t count) {
-    if (finished_[queue].load() >= count)
+    if (reached(queue, count))
       return true;
+    Queue &mine = queues_[queue];
     std::unique_lock<std::mutex> lock(mutex_);
-    ++waiters_;
-    changed_.wait(lock, [&] { return stopped_.load() || finished_[queue].load() >= count; });
-    --waiters_;
-    return finished_[queue].load() >= count;
+    mine.changed.wait(lock, [&] {
+      mine.wanted = std::min(mine.wanted.load(), count);
+      return stopped_.load() || mine.finished.load() >= count;
+    });
+    return mine.finished.load() >= count;
   }
 
   bool stopped() const { return stopped_.load(std::memory_order_acquire); }
@@ -48,14 +55,19 @@ public:
       std::lock_guard<std::mutex> lock(mutex_);
       stopped_ = true;
     }
-    changed_.notify_all();
+    for (Queue &queue : queues_)
+      queue.changed.notify_all();
   }
 
 private:
-  std::vector<std::atomic<uint64_t>> finished_;
+  static constexpr uint64_t kNothing = UINT64_MAX;
+  struct Queue {
+    std::atomic<uint64_t> finished{0};
+    std::atomic<uint64_t> wanted{kNothing}; ///< the least that somebody waits for; written with `mutex_` held
+    std::condition_variable changed;
+  };
+  std::vector<Queue> queues_;
   std::mutex mutex_;
-  std::condition_variable changed_;
-  std::atomic<int> waiters_{0};
   std::atomic<bool> stopped_{false};
 };
 

@@ -26,6 +26,7 @@ void WorkerThreads::flush() {
   for (Worker &worker : workers_) {
     if (worker.filling.items.empty())
       continue;
+    worker.filling.items.back().last = true;
     {
       std::lock_guard<std::mutex> lock(worker.mutex);
       worker.ready.push_back(std::move(worker.filling));

@@ -45,6 +45,7 @@ public:
     uint64_t number; ///< in its queue, from 0
     uint32_t queue, waits;
     bool notify;
+    bool last = false; ///< of what was flushed together: the worker may have nothing to do after it
   };
   /// In the worker's thread, for each of its items in order. \param waits  as many as the item has. False: the worker ends.
   using Serve = std::function<bool(const Item &item, const Event *waits)>;

@@ -56,7 +56,9 @@ Result<std::unique_ptr<DeviceProgram>> DeviceProgram::create(const Bundle &bundl
       return memory.error();
     p->arenas_.push_back(std::move(*memory));
   }
-  p->workers = workersOf(p->program, deviceKindOf(bundle.devices[index].kind), threadPerQueue);
+  const DeviceKind &kind = deviceKindOf(bundle.devices[index].kind);
+  p->workers = workersOf(p->program, kind, threadPerQueue);
+  p->threads = threadsOf(p->program, kind, p->workers, threadPerQueue);
   p->workerEntries.resize(p->workers.empty() ? 0 : *std::max_element(p->workers.begin(), p->workers.end()) + 1);
   p->entries = std::vector<PreparedEntry>(p->program.entries_size());
   for (int i = 0; i < p->program.entries_size(); ++i) {

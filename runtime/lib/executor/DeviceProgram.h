@@ -79,6 +79,7 @@ public:
   std::vector<PreparedEntry> entries;
   std::vector<std::vector<PreparedEntry *>> queueEntries; ///< by queue
   std::vector<uint32_t> workers;                          ///< by queue: 0 computes
+  std::vector<uint32_t> threads;                          ///< by queue: those that serve them on the device
   std::vector<std::vector<PreparedEntry *>> workerEntries;
   size_t queuesInUse = 0, computeQueuesInUse = 0;
 

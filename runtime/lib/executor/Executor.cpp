@@ -79,7 +79,7 @@ public:
         return internalError("device " + bundle.devices[local.index].name + " has direct transfers and no transport for them");
       if (local.direct)
         local.direct->onFailure([this](const Error &error) { fail(error); });
-      if (Status status = local.device->openQueues(running.back().program->workers, running.back()); status.failed())
+      if (Status status = local.device->openQueues(running.back().program->threads, running.back()); status.failed())
         return status;
       queuesInUse += running.back().program->queuesInUse;
     }

@@ -25,11 +25,12 @@ Status StreamQueues::open(const std::vector<uint32_t> &workers) {
     Queue &queue = *queues_.emplace_back(std::make_unique<Queue>());
     queue.after.resize(kEvents);
     queue.before.resize(kEvents);
+    queue.worker = &workers_[workers[i]];
     if (Status status = call("cuStreamCreate", cuda_.cuStreamCreate(&queue.stream, kStreamNonBlocking)); status.failed())
       return status;
   }
-  for (uint32_t i = 0; i < queues_.size(); ++i)
-    queues_[i]->watcher = std::thread([this, i] { watch(i); });
+  for (auto &[number, worker] : workers_)
+    worker.watcher = std::thread([this, &worker = worker] { watch(worker); });
   threads_.open(workers, [this](const WorkerThreads::Item &item, const Event *waits) { return serve(item, waits); });
   return Status::success();
 }
@@ -41,10 +42,10 @@ void StreamQueues::abort(const Error &why) {
   threads_.stop();
   recorded_->stop();
   done_->stop();
-  for (auto &queue : queues_) {
-    std::lock_guard<std::mutex> lock(queue->mutex);
-    queue->stopped = true;
-    queue->changed.notify_all();
+  for (auto &[number, worker] : workers_) {
+    std::lock_guard<std::mutex> lock(worker.mutex);
+    worker.stopped = true;
+    worker.changed.notify_all();
   }
 }
 
@@ -54,9 +55,9 @@ void StreamQueues::close() {
   closed_ = true;
   abort(internalError("the queues of device '" + device_ + "' are closed"));
   threads_.join();
-  for (auto &queue : queues_)
-    if (queue->watcher.joinable())
-      queue->watcher.join();
+  for (auto &[number, worker] : workers_)
+    if (worker.watcher.joinable())
+      worker.watcher.join();
   (void)target_.enter();
   for (auto &queue : queues_) // what stands on streams runs to its end
     if (queue->stream)
@@ -76,15 +77,28 @@ void StreamQueues::fail(uint64_t tag, const Error &error) {
 
 bool StreamQueues::serve(const WorkerThreads::Item &item, const Event *waits) {
   Queue &queue = *queues_[item.queue];
+  Worker &worker = *queue.worker;
+  auto waitFor = [&](QueueCounters &counters, uint32_t other, uint64_t count) {
+    if (counters.reached(other, count))
+      return true;
+    handOver(worker);
+    return counters.waitFor(other, count);
+  };
   for (uint32_t i = 0; i < item.waits; ++i)
-    if (!recorded_->waitFor(waits[i].queue, waits[i].count))
+    if (!waitFor(*recorded_, waits[i].queue, waits[i].count))
       return false;
   // Its place in the rings is free once the work that had it is done.
-  if (item.number >= kEvents && !done_->waitFor(item.queue, item.number - kEvents + 1))
+  if (item.number >= kEvents && !waitFor(*done_, item.queue, item.number - kEvents + 1))
     return false;
   if (recorded_->stopped())
     return false;
-  Recorded out{item.tag, item.notify, std::holds_alternative<HostWork>(item.work), 0, 0, {waits, waits + item.waits}};
+  const auto *calls = std::get_if<CallWork>(&item.work);
+  Recorded out{item.tag, item.number, item.queue, item.notify, std::holds_alternative<HostWork>(item.work), 0, 0, {}};
+  if (out.byHost || (calls && calls->before)) // these may wait for anything
+    handOver(worker);
+  for (uint32_t i = 0; i < item.waits; ++i)
+    if (queues_[waits[i].queue]->worker != &worker)
+      out.waits.push_back(waits[i]);
   Status status = target_.enter();
   if (status.succeeded())
     status = out.byHost ? runOnHost(item, waits, out) : submit(item, waits, out);
@@ -94,13 +108,24 @@ bool StreamQueues::serve(const WorkerThreads::Item &item, const Event *waits) {
     fail(item.tag, status.error());
     return false;
   }
-  {
-    std::lock_guard<std::mutex> lock(queue.mutex);
-    queue.under.push_back(std::move(out));
-    queue.changed.notify_all();
-  }
+  worker.here.push_back(std::move(out));
+  if (item.last || worker.here.size() >= kTogether)
+    handOver(worker);
   recorded_->finish(item.queue);
   return true;
+}
+
+/// In the thread that records: what it has recorded, to the one that watches.
+void StreamQueues::handOver(Worker &worker) {
+  if (worker.here.empty())
+    return;
+  {
+    std::lock_guard<std::mutex> lock(worker.mutex);
+    for (Recorded &work : worker.here)
+      worker.under.push_back(std::move(work));
+  }
+  worker.here.clear();
+  worker.changed.notify_one();
 }
 
 /// Behind everything on the queue's stream.
@@ -196,33 +221,43 @@ Status StreamQueues::runOnHost(const WorkerThreads::Item &item, const Event *wai
   return status;
 }
 
-void StreamQueues::watch(uint32_t index) {
-  Queue &queue = *queues_[index];
+void StreamQueues::watch(Worker &worker) {
   if (Status status = target_.enter(); status.failed())
     return fail(0, status.error());
-  for (uint64_t number = 0;; ++number) {
-    Recorded work;
+  for (std::vector<Recorded> works;; works.clear()) {
     {
-      std::unique_lock<std::mutex> lock(queue.mutex);
-      queue.changed.wait(lock, [&] { return queue.stopped || !queue.under.empty(); });
-      if (queue.stopped)
+      std::unique_lock<std::mutex> lock(worker.mutex);
+      worker.changed.wait(lock, [&] { return worker.stopped || !worker.under.empty(); });
+      if (worker.stopped)
         return;
-      work = std::move(queue.under.front());
-      queue.under.pop_front();
+      std::swap(works, worker.under);
     }
-    const CUevent event = queue.after[number % kEvents]; // nobody records it again before this work is done
-    if (!work.byHost)
-      if (Status status = call("cuEventSynchronize", cuda_.cuEventSynchronize(event)); status.failed())
-        return fail(work.tag, status.error());
-    for (const Event &earlier : work.waits) // their queues have watchers of their own, which may come later
-      if (!done_->waitFor(earlier.queue, earlier.count))
+    for (const Recorded &work : works)
+      if (!watch(work))
         return;
-    if (work.notify && work.byHost) {
-      observer_.finished(work.tag, work.begin, work.end);
-    } else if (work.notify) {
-      const double end = clock_.secondsOf(event);
-      observer_.finished(work.tag, std::min(clock_.secondsOf(queue.before[number % kEvents]), end), end);
-    }
-    done_->finish(index);
   }
+}
+
+/// Until a piece of work is done. False: given up.
+bool StreamQueues::watch(const Recorded &work) {
+  Queue &queue = *queues_[work.queue];
+  const CUevent event = queue.after[work.number % kEvents]; // nobody records it again before this work is done
+  if (done_->stopped())
+    return false;
+  if (!work.byHost)
+    if (Status status = call("cuEventSynchronize", cuda_.cuEventSynchronize(event)); status.failed()) {
+      fail(work.tag, status.error());
+      return false;
+    }
+  for (const Event &earlier : work.waits) // other threads watch these, which may come later
+    if (!done_->waitFor(earlier.queue, earlier.count))
+      return false;
+  if (work.notify && work.byHost) {
+    observer_.finished(work.tag, work.begin, work.end);
+  } else if (work.notify) {
+    const double end = clock_.secondsOf(event);
+    observer_.finished(work.tag, std::min(clock_.secondsOf(queue.before[work.number % kEvents]), end), end);
+  }
+  done_->finish(work.queue);
+  return true;
 }

@@ -1,11 +1,14 @@
 // Queues that are streams, and events that are events: the host puts work on streams ahead of time, and devices wait for each other's queues by
 // themselves.
 //
-// A queue has two threads. One takes its work in order: it waits until everything that a piece of work waits for has *an event recorded* (not until
-// it has come), makes the stream wait for these events, puts the work on the stream and records an event behind it. Work of the host is done in this
-// thread once its events have come; the event that stands for it is recorded when it is done. So whatever stands on a stream can run without the
-// host. The other thread waits for the recorded events in order, and tells the observer. Transfers from GPU to GPU are work on streams like kernels:
-// no thread waits for them.
+// Queues of one worker (openQueues) have two threads. One takes their work in order: it waits until everything that a piece of work waits for has *an
+// event recorded* (not until it has come), makes the stream wait for these events, puts the work on the stream and records an event behind it. Work
+// of the host is done in this thread once its events have come; the event that stands for it is recorded when it is done. So whatever stands on a
+// stream can run without the host. The other thread waits for the recorded events in the order of recording, and tells the observer. Transfers from
+// GPU to GPU are work on streams like kernels: no thread waits for them.
+//
+// To wake a thread costs more than to put a kernel on a stream. So the first thread hands over many pieces at once, before it may wait for anything;
+// and where nothing is the host's work, the executor gives all queues of a device one worker, whose waits are recorded when it comes to them.
 #pragma once
 
 #include "../QueueCounters.h"
@@ -13,6 +16,7 @@
 #include "CudaApi.h"
 #include "EventClock.h"
 
+#include <map>
 #include <memory>
 #include <vector>
 
@@ -67,23 +71,31 @@ public:
 private:
   /// A piece of work whose event has been recorded.
   struct Recorded {
-    uint64_t tag = 0;
+    uint64_t tag = 0, number = 0;
+    uint32_t queue = 0;
     bool notify = false, byHost = false;
     double begin = 0, end = 0; ///< of work of the host
-    std::vector<Event> waits;  ///< counted as done before it is
+    std::vector<Event> waits;  ///< of queues of other workers; counted as done before it is
   };
-  struct Queue {
-    CUstream stream = nullptr;
-    std::mutex mutex; ///< guards what follows
+  /// The queues of one worker.
+  struct Worker {
+    std::vector<Recorded> here; ///< of the thread that records: not handed over yet
+    std::mutex mutex;           ///< guards what follows
     std::condition_variable changed;
-    /// Rings, by number modulo kEvents: behind a piece of work, and before one that the observer hears of.
-    std::vector<CUevent> after, before;
-    uint64_t recorded = 0;      ///< pieces of work with an event in `after`, now or earlier
-    std::deque<Recorded> under; ///< recorded, and not known to be done
+    std::vector<Recorded> under; ///< recorded, and not known to be done
     bool stopped = false;
     std::thread watcher;
   };
+  struct Queue {
+    CUstream stream = nullptr;
+    Worker *worker = nullptr;
+    std::mutex mutex; ///< guards what follows
+    /// Rings, by number modulo kEvents: behind a piece of work, and before one that the observer hears of.
+    std::vector<CUevent> after, before;
+    uint64_t recorded = 0; ///< pieces of work with an event in `after`, now or earlier
+  };
   static constexpr uint64_t kEvents = 1024;
+  static constexpr size_t kTogether = 32; ///< pieces that are handed over at once, at most
 
   bool serve(const WorkerThreads::Item &item, const Event *waits);
   Status submit(const WorkerThreads::Item &item, const Event *waits, Recorded &out);
@@ -92,7 +104,9 @@ private:
   Status waitOnHost(const WorkerThreads::Item &item, const Event *waits);
   Status put(const Work &work, CUstream stream);
   Status record(Queue &queue, std::vector<CUevent> &ring, uint64_t number);
-  void watch(uint32_t queue);
+  void handOver(Worker &worker);
+  void watch(Worker &worker);
+  bool watch(const Recorded &work);
   void fail(uint64_t tag, const Error &error);
   Status call(const char *what, CUresult result) const;
 
@@ -102,6 +116,7 @@ private:
   QueueObserver &observer_;
   EventClock clock_;
   std::vector<std::unique_ptr<Queue>> queues_;
+  std::map<uint32_t, Worker> workers_; ///< by number
   std::unique_ptr<QueueCounters> recorded_, done_;
   FirstFailure failure_;
   WorkerThreads threads_;
