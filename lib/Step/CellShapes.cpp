@@ -1,6 +1,7 @@
 #include "CellShapes.h"
 
 #include "Expansion.h"
+#include "Tables.h"
 
 #include "zorse/Step/UnitTasks.h"
 
@@ -20,18 +21,23 @@ uint64_t aligned(const bundle::Extent &e, int64_t rows) { return alignRegion(sta
 } // namespace
 
 const CellShape &CellShapes::of(const Cell &cell) {
-  std::tuple key{cell.unitBegin, cell.unitEnd, cell.rows()};
-  if (last && key == lastKey)
+  const Key key{cell.unitBegin, cell.unitEnd, cell.rows()};
+  if (key == lastKey)
     return *last;
-  auto it = shapes.find(key);
-  if (it == shapes.end())
-    it = shapes.emplace(key, make(cell.unitBegin, cell.unitEnd, cell.rows())).first;
+  const CellShape *&shape = known[key];
+  if (!shape) {
+    shapes.push_back(make(key));
+    shapes.back().index = static_cast<uint32_t>(shapes.size() - 1);
+    shape = &shapes.back();
+  }
   lastKey = key;
-  last = &it->second;
-  return it->second;
+  return *(last = shape);
 }
 
-CellShape CellShapes::make(int32_t unitBegin, int32_t unitEnd, int64_t rows) const {
+CellShape CellShapes::make(const Key &key) const {
+  const auto [unitBegin, unitEnd, rowsOfKey] = key;
+  const int64_t rows = rowsOfKey;
+  const ExpansionTables &x = tables;
   CellShape shape;
   std::map<uint32_t, TaskSet> values, gradients, inputs;                                       // touched by a call
   std::vector<uint8_t> takes(static_cast<size_t>(x.summary.values_size()), 0), touches(takes); // some unit takes it; takes or makes it
@@ -52,7 +58,7 @@ CellShape CellShapes::make(int32_t unitBegin, int32_t unitEnd, int64_t rows) con
     shape.lossBytes +=
         static_cast<uint64_t>(unit.loss_terms_size()) * alignRegion(static_cast<uint64_t>(rows) * elementBytes(wideType(x.summary.compute_type())));
     for (int kind = 0; kind < 3; ++kind) {
-      std::optional<UnitTask> task = unitTask(x.summary, u, static_cast<TaskKind>(kind), x.plan.schedule.splitBackward);
+      std::optional<UnitTask> task = unitTask(x.summary, u, static_cast<TaskKind>(kind), split);
       if (!task)
         continue;
       uint32_t body = unitFunction(unit, *task).body;
@@ -89,7 +95,7 @@ CellShape CellShapes::make(int32_t unitBegin, int32_t unitEnd, int64_t rows) con
         touch(deferred, bundle::DEFERRED, 0);
     }
     addInside(aligned(unit.saved_bytes(), rows), saved);
-    if (x.plan.schedule.splitBackward)
+    if (split)
       addInside(aligned(unit.deferred_bytes(), rows), deferred);
   }
 

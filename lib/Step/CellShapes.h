@@ -1,22 +1,25 @@
 // What cells of one shape (unit range, rows) touch in memory, found once per shape. Internal to lib/Step.
 #pragma once
 
+#include "zorse/Step/Plan.h"
+
 #include <cstdint>
-#include <map>
-#include <tuple>
+#include <deque>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 
 namespace zorse::step {
 
-struct Cell;
 struct Expansion;
+struct ExpansionTables;
 
 /// A set of F, B and W of one cell: bit 0 is F, bit 1 B, bit 2 W.
 using TaskSet = uint8_t;
 inline constexpr TaskSet kInF = 1, kInB = 2, kInW = 4;
 
 struct CellShape {
+  uint32_t index = 0; ///< counts the shapes of a model
   /// Bytes of buffers nobody else touches, by the first and the last task that does: saved and deferred blocks, values and gradients inside the cell.
   uint64_t inside[3][3] = {};
   std::vector<TaskSet> in;                            ///< per value of liveAt at the first cut: tasks that touch the buffer the cell has it in
@@ -45,15 +48,30 @@ struct CellShape {
 
 class CellShapes {
 public:
-  explicit CellShapes(const Expansion &x) : x(x) {}
+  /// \param split  whether backwards are
+  CellShapes(const ExpansionTables &tables, bool split) : tables(tables), split(split) {}
+  /// Valid as long as this object.
   const CellShape &of(const Cell &cell);
 
 private:
-  CellShape make(int32_t unitBegin, int32_t unitEnd, int64_t rows) const;
+  struct Key {
+    int32_t unitBegin, unitEnd;
+    int64_t rows;
+    bool operator==(const Key &o) const { return unitBegin == o.unitBegin && unitEnd == o.unitEnd && rows == o.rows; }
+  };
+  struct Hash {
+    size_t operator()(const Key &key) const {
+      return (static_cast<uint64_t>(key.unitBegin) << 40 ^ static_cast<uint64_t>(key.unitEnd) << 20 ^ static_cast<uint64_t>(key.rows)) *
+             0x9e3779b97f4a7c15ull >> 16;
+    }
+  };
+  CellShape make(const Key &key) const;
 
-  const Expansion &x;
-  std::map<std::tuple<int32_t, int32_t, int64_t>, CellShape> shapes;
-  std::tuple<int32_t, int32_t, int64_t> lastKey{-1, -1, -1};
+  const ExpansionTables &tables;
+  const bool split;
+  std::deque<CellShape> shapes;
+  std::unordered_map<Key, const CellShape *, Hash> known;
+  Key lastKey{-1, -1, -1};
   const CellShape *last = nullptr;
 };
 

@@ -6,8 +6,6 @@
 #include "zorse/Step/UnitTasks.h"
 
 #include <algorithm>
-#include <map>
-#include <tuple>
 
 using namespace zorse::step;
 
@@ -21,28 +19,24 @@ namespace bundle = zorse::bundle;
 class CellExpander {
 public:
   explicit CellExpander(Expansion &x)
-      : x(x), shapes(x), bufferOf(x.summary.values_size(), kNone), rowBaseOf(x.summary.values_size(), 0), used(x.summary.values_size(), 0) {}
+      : x(x), bufferOf(x.summary.values_size(), kNone), rowBaseOf(x.summary.values_size(), 0), used(x.summary.values_size(), 0) {}
 
   bool run(std::string &error) {
     if (!checkLoss(error))
       return false;
     planInputs();
     sizeWorkspaces();
-    order.resize(x.plan.cells.size());
-    for (uint32_t i = 0; i < order.size(); ++i)
-      order[i] = i;
-    auto bySample = [&](uint32_t a, uint32_t b) { return x.plan.cells[a].sampleBegin < x.plan.cells[b].sampleBegin; };
-    std::stable_sort(order.begin(), order.end(), [&](uint32_t a, uint32_t b) {
-      return std::tuple(x.plan.cells[a].unitBegin, x.plan.cells[a].sampleBegin) < std::tuple(x.plan.cells[b].unitBegin, x.plan.cells[b].sampleBegin);
-    });
-    for (uint32_t c : order)
-      forward(c);
+    for (size_t cut = 0; cut < x.cellsByBegin.size(); ++cut) {
+      cursor = 0;
+      for (uint32_t c : x.cellsByBegin[cut])
+        forward(c);
+    }
     // A cell's gradients come from cells that begin where it ends: those end later.
-    std::stable_sort(order.begin(), order.end(), [&](uint32_t a, uint32_t b) {
-      return x.plan.cells[a].unitEnd != x.plan.cells[b].unitEnd ? x.plan.cells[a].unitEnd > x.plan.cells[b].unitEnd : bySample(a, b);
-    });
-    for (uint32_t c : order)
-      backward(c);
+    for (size_t cut = x.cellsByEnd.size(); cut-- > 0;) {
+      cursor = 0;
+      for (uint32_t c : x.cellsByEnd[cut])
+        backward(c);
+    }
     return true;
   }
 
@@ -64,47 +58,39 @@ private:
     uint32_t buffer = kNone, op = kNone;
   };
 
+  std::vector<InputRange> &rangesOf(uint32_t device, uint32_t input) {
+    return inputRanges[device * static_cast<size_t>(x.summary.inputs_size()) + input];
+  }
+
   void planInputs() {
-    inputsOfUnit.resize(x.summary.units_size());
-    for (int u = 0; u < x.summary.units_size(); ++u)
-      for (uint32_t input : x.summary.units(u).inputs())
-        inputsOfUnit[u].push_back(input);
-    inputsBefore.assign(1, 0);
-    for (const auto &list : inputsOfUnit)
-      inputsBefore.push_back(inputsBefore.back() + list.size());
-    std::map<std::pair<uint32_t, uint32_t>, std::vector<InputRange>> wanted;
-    for (uint32_t c = 0; c < x.plan.cells.size(); ++c)
-      for (uint32_t input : inputsOfCell(x.plan.cells[c]))
-        wanted[{x.plan.cells[c].device, input}].push_back({x.plan.cells[c].sampleBegin, x.plan.cells[c].sampleEnd});
-    for (auto &[key, list] : wanted) {
-      std::sort(list.begin(), list.end(),
-                [](const InputRange &a, const InputRange &b) { return a.begin != b.begin ? a.begin < b.begin : a.end > b.end; });
-      std::vector<InputRange> kept;
-      uint64_t row = x.summary.inputs(key.second).bytes_per_row();
-      for (const InputRange &range : list) {
-        bool inside = !kept.empty() && range.end <= kept.back().end && (range.begin - kept.back().begin) * row % kRegionAlignment == 0;
-        bool repeated =
-            inside || std::any_of(kept.rbegin(), kept.rend(), [&](const InputRange &k) { return k.begin == range.begin && k.end == range.end; });
+    inputRanges.resize(x.plan.devices.size() * static_cast<size_t>(x.summary.inputs_size()));
+    for (uint32_t d = 0; d < x.plan.devices.size(); ++d)
+      for (uint32_t c : x.cellsOf[d])
+        for (auto [input, tasks] : x.shapeOf[c]->inputs)
+          rangesOf(d, input).push_back({x.plan.cells[c].sampleBegin, x.plan.cells[c].sampleEnd});
+    auto less = [](const InputRange &a, const InputRange &b) { return a.begin != b.begin ? a.begin < b.begin : a.end > b.end; };
+    for (size_t i = 0; i < inputRanges.size(); ++i) {
+      std::vector<InputRange> &list = inputRanges[i];
+      if (list.empty())
+        continue;
+      if (!std::is_sorted(list.begin(), list.end(), less))
+        std::sort(list.begin(), list.end(), less);
+      const uint64_t row = x.summary.inputs(static_cast<int>(i % static_cast<size_t>(x.summary.inputs_size()))).bytes_per_row();
+      size_t kept = 0;
+      for (const InputRange &range : std::vector<InputRange>(list)) {
+        const bool inside = kept > 0 && range.end <= list[kept - 1].end && (range.begin - list[kept - 1].begin) * row % kRegionAlignment == 0;
+        bool repeated = inside;
+        for (size_t k = kept; k-- > 0 && !repeated && list[k].begin == range.begin;)
+          repeated = list[k].end == range.end;
         if (!repeated)
-          kept.push_back(range);
+          list[kept++] = range;
       }
-      inputRanges[key] = std::move(kept);
+      list.resize(kept);
     }
   }
 
-  std::vector<uint32_t> inputsOfCell(const Cell &cell) const {
-    std::vector<uint32_t> inputs;
-    if (inputsBefore[cell.unitBegin] == inputsBefore[cell.unitEnd])
-      return inputs;
-    for (int32_t u = cell.unitBegin; u < cell.unitEnd; ++u)
-      inputs.insert(inputs.end(), inputsOfUnit[u].begin(), inputsOfUnit[u].end());
-    std::sort(inputs.begin(), inputs.end());
-    inputs.erase(std::unique(inputs.begin(), inputs.end()), inputs.end());
-    return inputs;
-  }
-
   InputRange &findInput(const Cell &cell, uint32_t input) {
-    auto &list = inputRanges[{cell.device, input}];
+    auto &list = rangesOf(cell.device, input);
     uint64_t row = x.summary.inputs(input).bytes_per_row();
     // Ranges are sorted by begin; the last that begins at or before the cell and holds it aligned.
     auto it = std::upper_bound(list.begin(), list.end(), cell.sampleBegin, [](int64_t s, const InputRange &r) { return s < r.begin; });
@@ -123,15 +109,16 @@ private:
   }
 
   /// Makes the loads a cell needs that are not there yet.
-  void loadInputs(uint32_t c, std::vector<uint32_t> &before) {
+  void loadInputs(uint32_t c) {
     const Cell &cell = x.plan.cells[c];
-    for (uint32_t input : inputsOfCell(cell)) {
+    for (auto [input, tasks] : x.shapeOf[c]->inputs) {
       InputRange &range = findInput(cell, input);
       if (range.op == kNone) {
         uint64_t bytes = static_cast<uint64_t>(range.end - range.begin) * x.summary.inputs(input).bytes_per_row();
         range.buffer = x.addBuffer(cell.device, bytes, Purpose::Activations);
         range.op = x.addOp(x.costs->load(cell.device, bytes), kShortRank, range.begin, cell.unitBegin);
         x.ops[range.op].cell = c;
+        x.ops[range.op].enters = true;
         x.touch(range.op, range.buffer);
         Entry &load = x.addHalf(cell.device, kLoad, EntryKind::LoadInput, bundle::LOAD);
         load.input = input;
@@ -140,7 +127,7 @@ private:
         load.region = region(range.buffer, 0, bytes);
         load.value = {bundle::Value::INPUT_ROWS, input, 0, range.begin, range.end, 0};
       }
-      before.push_back(range.op);
+      x.loads.push_back(range.op);
     }
   }
 
@@ -148,10 +135,15 @@ private:
     for (uint32_t d = 0; d < x.plan.devices.size(); ++d) {
       uint64_t bytes = 0;
       for (uint32_t c : x.cellsOf[d])
-        bytes = std::max(bytes, shapes.of(x.plan.cells[c]).workspace);
+        bytes = std::max(bytes, x.shapeOf[c]->workspace);
       if (bytes)
         x.workspace[d] = x.addBuffer(d, bytes, Purpose::Workspace, /*persistent=*/true);
     }
+    for (auto [like, twin] : x.twins())
+      if (x.workspace[like] != kNone) {
+        const uint64_t bytes = x.buffers[x.workspace[like]].bytes;
+        x.workspace[twin] = x.addBuffer(twin, bytes, Purpose::Workspace, /*persistent=*/true);
+      }
   }
 
   std::optional<UnitTask> taskOf(int32_t u, TaskKind kind) const { return unitTask(x.summary, u, kind, x.plan.schedule.splitBackward); }
@@ -162,18 +154,19 @@ private:
 
   uint64_t rowBytes(uint32_t value) const { return x.summary.values(value).bytes_per_row(); }
 
-  /// Cells of `list` (by first sample, disjoint) that share samples with `cell`.
-  const std::vector<uint32_t> &overlapping(const std::vector<uint32_t> &list, const Cell &cell) {
-    neighbours.clear();
-    auto it = std::partition_point(list.begin(), list.end(), [&](uint32_t c) { return x.plan.cells[c].sampleEnd <= cell.sampleBegin; });
-    for (; it != list.end() && x.plan.cells[*it].sampleBegin < cell.sampleEnd; ++it)
-      neighbours.push_back(*it);
-    return neighbours;
+  /// Cells of `list` (by first sample, disjoint) that share samples with `cell`. Asked for in the order of samples, from `cursor` on.
+  CellIndices overlapping(CellIndices list, const Cell &cell) {
+    while (cursor < list.size() && x.plan.cells[list[cursor]].sampleEnd <= cell.sampleBegin)
+      ++cursor;
+    size_t end = cursor;
+    while (end < list.size() && x.plan.cells[list[end]].sampleBegin < cell.sampleEnd)
+      ++end;
+    return {list.begin() + cursor, end - cursor};
   }
 
   /// Brings `value` to cell `c` from its neighbours' ports: a view if one local buffer holds all rows (and they start aligned), else a buffer of
   /// its own, filled by copies and transfers.
-  Port connect(uint32_t c, uint32_t valueId, const std::vector<uint32_t> &neighbours, size_t index, bool gradient, const Value &declared) {
+  Port connect(uint32_t c, uint32_t valueId, CellIndices neighbours, size_t index, bool gradient, const Value &declared) {
     const Cell &cell = x.plan.cells[c];
     uint64_t row = rowBytes(valueId);
     auto portOf = [&](uint32_t n) -> const Port & { return x.ports[(gradient ? x.cells[n].gradOut : x.cells[n].out).begin + index]; };
@@ -221,8 +214,10 @@ private:
     bool local = other.device == cell.device;
     uint32_t op = local ? x.addOp(x.costs->copy(cell.device, bytes), kShortRank, begin, cell.unitBegin)
                         : x.addTransfer(other.device, cell.device, bytes, gradient ? kBackwardRank : kForwardRank, begin, cell.unitBegin);
-    if (!gradient)
+    if (!gradient) {
       x.ops[op].cell = c;
+      x.ops[op].enters = true;
+    }
     if (local) {
       Entry &copy = x.addHalf(cell.device, kCompute, EntryKind::Copy, phase);
       copy.region = source;
@@ -332,6 +327,7 @@ private:
   uint32_t addBackwardTask(uint32_t c, TaskKind kind) {
     const Cell &cell = x.plan.cells[c];
     uint32_t op = x.addOp(x.taskSeconds(c, kind), kind == TaskKind::Backward ? kBackwardRank : kWeightsRank, cell.sampleBegin, cell.unitBegin);
+    x.ops.back().cell = c;
     if (!x.hasWork(c, kind))
       return op;
     Entry &entry = x.addHalf(cell.device, kCompute, EntryKind::Compute, bundle::BACKWARD);
@@ -344,7 +340,7 @@ private:
     const Cell &cell = x.plan.cells[c];
     CellInfo &info = x.cells[c];
 
-    const std::vector<uint32_t> &above = overlapping(x.cellsByEnd[cell.unitBegin], cell);
+    const CellIndices above = overlapping(x.cellsByEnd[cell.unitBegin], cell);
     std::vector<Port> &in = inPorts;
     in.clear();
     for (size_t i = 0; i < x.liveAt[cell.unitBegin].size(); ++i) {
@@ -353,16 +349,19 @@ private:
       bind(in.back());
     }
     info.in = addPorts(in);
-    loadInputs(c, info.loads);
+    info.loads.begin = static_cast<uint32_t>(x.loads.size());
+    loadInputs(c);
+    info.loads.end = static_cast<uint32_t>(x.loads.size());
 
     info.forward = x.addOp(x.taskSeconds(c, TaskKind::Forward), kForwardRank, cell.sampleBegin, cell.unitBegin);
     x.ops.back().cell = c;
+    x.ops.back().enters = true;
     Entry &entry = x.addHalf(cell.device, kCompute, EntryKind::Compute, bundle::FORWARD);
     entry.task = bundle::Compute::F;
     entry.cell = static_cast<int32_t>(c);
 
-    for (uint32_t op : info.loads)
-      x.addEdge(op, info.forward);
+    for (uint32_t i = info.loads.begin; i < info.loads.end; ++i)
+      x.addEdge(x.loads[i], info.forward);
     if (x.lean)
       return leanForward(c);
     for (int32_t u = cell.unitBegin; u < cell.unitEnd; ++u)
@@ -424,7 +423,7 @@ private:
   void leanForward(uint32_t c) {
     const Cell &cell = x.plan.cells[c];
     CellInfo &info = x.cells[c];
-    const CellShape &shape = shapes.of(cell);
+    const CellShape &shape = *x.shapeOf[c];
     for (size_t i = 0; i < inPorts.size(); ++i) {
       if (shape.usesIn[i])
         afterSources(inPorts[i], info.forward);
@@ -457,7 +456,7 @@ private:
   void leanBackward(uint32_t c) {
     const Cell &cell = x.plan.cells[c];
     CellInfo &info = x.cells[c];
-    const CellShape &shape = shapes.of(cell);
+    const CellShape &shape = *x.shapeOf[c];
     for (size_t i = 0; i < inPorts.size(); ++i)
       if (shape.usesGradIn[i])
         afterSources(inPorts[i], info.backward);
@@ -543,7 +542,7 @@ private:
     for (uint32_t i = info.produced.begin; i < info.produced.end && !x.lean; ++i)
       bind(x.ports[i]);
 
-    const std::vector<uint32_t> &below = overlapping(x.cellsByBegin[cell.unitEnd], cell);
+    const CellIndices below = overlapping(x.cellsByBegin[cell.unitEnd], cell);
     std::vector<Port> &in = inPorts; // sums of the users further on
     in.clear();
     for (size_t i = 0; i < x.gradsAt[cell.unitEnd].size(); ++i) {
@@ -660,12 +659,8 @@ private:
   }
 
   Expansion &x;
-  CellShapes shapes;
-  std::vector<uint32_t> order;
-  std::vector<std::vector<uint32_t>> inputsOfUnit;
-  std::vector<size_t> inputsBefore; ///< per unit: uses of inputs by earlier units
-  std::map<std::pair<uint32_t, uint32_t>, std::vector<InputRange>> inputRanges;
-  std::vector<uint32_t> neighbours;
+  std::vector<std::vector<InputRange>> inputRanges; ///< per device and input
+  size_t cursor = 0;                                ///< in the list of neighbours
   std::vector<Source> ready;
   std::vector<Port> inPorts, outPorts;
   std::vector<uint32_t> bufferOf; ///< per value: its buffer in the current cell

@@ -32,12 +32,14 @@ void zorse::step::placeEntries(Expansion &x) {
   std::vector<std::vector<std::pair<uint32_t, uint32_t>>> ofDevice(graph.devices.size()); // (id, half)
   for (uint32_t id = 0; id < x.list.size(); ++id) {
     const Op &op = x.ops[x.list[id]];
-    graph.stepTime = std::max(graph.stepTime, op.end);
+    if (!x.endTime.empty())
+      graph.stepTime = std::max(graph.stepTime, x.endTime[x.list[id]]);
     for (uint32_t h = op.halves.begin; h < op.halves.end; ++h)
       ofDevice[graph.entries[h].id].push_back({id, h});
   }
   for (uint32_t d = 0; d < graph.devices.size(); ++d) {
     DeviceProgram &program = graph.devices[d];
+    program.busy = x.busy.empty() ? 0 : x.busy[d];
     uint32_t number[kQueues];
     std::fill(std::begin(number), std::end(number), kNone);
     for (auto &half : ofDevice[d])
@@ -50,13 +52,12 @@ void zorse::step::placeEntries(Expansion &x) {
     program.entries.begin = static_cast<uint32_t>(placed.size());
     for (auto [id, half] : ofDevice[d]) {
       Entry entry = graph.entries[half];
-      const Op &op = x.ops[x.list[id]];
-      if (kQueueTable[entry.queue].kind == zorse::bundle::COMPUTE)
-        program.busy += op.duration;
       entry.id = id;
       entry.queue = number[entry.queue];
-      entry.plannedStart = op.start;
-      entry.plannedEnd = op.end;
+      if (!x.endTime.empty()) {
+        entry.plannedStart = x.startOf(id);
+        entry.plannedEnd = x.endTime[x.list[id]];
+      }
       placed.push_back(entry);
     }
     program.entries.end = static_cast<uint32_t>(placed.size());
@@ -70,14 +71,14 @@ namespace {
 void keepBuffers(Expansion &x) {
   double end = 0;
   for (uint32_t op : x.list)
-    end = std::max(end, x.ops[op].end);
+    end = std::max(end, x.endTime[op]);
   for (const Buffer &buffer : x.buffers)
     if (buffer.memory != zorse::bundle::DEVICE)
       continue;
     else if (buffer.persistent)
       x.graph.buffers.push_back({buffer.device, buffer.purpose, buffer.bytes, 0, end});
     else if (buffer.first != kNone)
-      x.graph.buffers.push_back({buffer.device, buffer.purpose, buffer.bytes, x.ops[x.list[buffer.first]].start, buffer.freeTime});
+      x.graph.buffers.push_back({buffer.device, buffer.purpose, buffer.bytes, x.startOf(buffer.first), x.places[&buffer - x.buffers.data()].freeTime});
 }
 
 /// Orders and simulates. An order that turns out to wait for itself is given up for another, if the rule has one.
@@ -128,12 +129,12 @@ StepGraph summarize(Expansion &x) {
   for (DeviceProgram &device : x.graph.devices)
     device.state = {};
   x.graph.listLength = static_cast<uint32_t>(x.list.size());
-  for (uint32_t index : x.list) {
-    const Op &op = x.ops[index];
-    x.graph.stepTime = std::max(x.graph.stepTime, op.end);
-    if (op.work == Work::Fixed && op.halves.size() != 0 && kQueueTable[x.halfQueues[op.halves.begin] % kQueues].kind == zorse::bundle::COMPUTE)
-      x.graph.devices[x.halfQueues[op.halves.begin] / kQueues].busy += op.duration;
-  }
+  for (double end : x.endTime)
+    x.graph.stepTime = std::max(x.graph.stepTime, end);
+  for (size_t d = 0; d < x.graph.devices.size(); ++d)
+    x.graph.devices[d].busy = x.busy[d];
+  for (auto [like, twin] : x.twins())
+    x.graph.devices[twin].busy = x.busy[like];
   return std::move(x.graph);
 }
 
@@ -158,11 +159,19 @@ StepGraph withoutPlaces(Expansion &x) {
 } // namespace
 
 std::optional<StepGraph> zorse::step::expandPlan(const bundle::ModelSummary &summary, const Plan &plan, std::string &error,
-                                                 const ExpandOptions &options) {
+                                                 const ExpandOptions &given) {
   error.clear();
-  if (!checkSummary(summary, error) || !validatePlan(plan, summary, error) || !checkSizes(summary, plan, error))
+  if (!given.checked && (!checkSummary(summary, error) || !validatePlan(plan, summary, error) || !checkSizes(summary, plan, error)))
     return std::nullopt;
-  Expansion x(summary, plan, options);
+  ExpandOptions options(given);
+  std::unique_ptr<Costs> costs;
+  if (!options.costs) {
+    costs = planCosts(summary, plan);
+    options.costs = costs.get();
+  }
+  if (!options.tables)
+    options.tables = makeExpansionTables(summary, options.bodies, options.costs);
+  Expansion x(summary, plan, options, *options.tables);
   layoutState(x);
   if (!expandCells(x, error))
     return std::nullopt;
@@ -175,9 +184,8 @@ std::optional<StepGraph> zorse::step::expandPlan(const bundle::ModelSummary &sum
   if (options.until == ExpandUntil::Collectives)
     return withoutPlaces(x);
 
-  constexpr int kTries = 6;
   std::vector<uint64_t> less, lacked;
-  for (int tries = 0; tries < kTries; ++tries) {
+  for (int tries = 0; tries < options.tries; ++tries) {
     if (!listStep(x, less, error))
       return std::nullopt;
     if (x.lean) {

@@ -91,6 +91,10 @@ public:
           x.addEdge(all, reduction[g]);
       done[chunk.device].push_back(all);
     }
+    for (auto [like, twin] : x.twins()) {
+      done[twin] = done[like];
+      x.sumLoss[twin] = x.sumLoss[like];
+    }
     decide(norms);
   }
 

@@ -1,4 +1,5 @@
 #include "Expansion.h"
+#include "Tables.h"
 
 #include <algorithm>
 #include <unordered_map>
@@ -9,35 +10,12 @@ Region zorse::step::elementRegion(uint32_t buffer, int64_t base, int64_t begin, 
   return {buffer, static_cast<uint64_t>(begin - base) * elementSize, static_cast<uint64_t>(end - begin) * elementSize};
 }
 
-Expansion::Expansion(const bundle::ModelSummary &summary, const Plan &plan, const ExpandOptions &options)
-    : summary(summary), plan(plan), options(options), costs(options.costs), lean(options.timeOnly) {
-  if (!costs) {
-    ownCosts = planCosts(summary, plan);
-    costs = ownCosts.get();
-  }
-  seconds.resize(plan.devices.size());
-  size_t units = summary.units_size(), devices = plan.devices.size();
-  liveAt = valuesAtCuts(summary, /*gradients=*/false);
-  gradsAt = valuesAtCuts(summary, /*gradients=*/true);
-  for (const bundle::UnitInfo &unit : summary.units())
-    groupsOf.push_back(groupsOfUnit(summary, unit));
-
-  cellsByBegin.resize(units + 1);
-  cellsByEnd.resize(units + 1);
-  cellsOf.resize(devices);
-  std::vector<uint32_t> order(plan.cells.size());
-  for (uint32_t i = 0; i < order.size(); ++i)
-    order[i] = i;
-  std::sort(order.begin(), order.end(), [&](uint32_t a, uint32_t b) {
-    const Cell &p = plan.cells[a], &q = plan.cells[b];
-    return p.sampleBegin != q.sampleBegin ? p.sampleBegin < q.sampleBegin : p.unitBegin < q.unitBegin;
-  });
-  for (uint32_t i : order) {
-    cellsByBegin[plan.cells[i].unitBegin].push_back(i);
-    cellsByEnd[plan.cells[i].unitEnd].push_back(i);
-    cellsOf[plan.cells[i].device].push_back(i);
-  }
-
+Expansion::Expansion(const bundle::ModelSummary &summary, const Plan &plan, const ExpandOptions &options, ExpansionTables &tables)
+    : summary(summary), plan(plan), options(options), tables(tables), costs(options.costs), liveAt(tables.liveAt), gradsAt(tables.gradsAt),
+      groupsOf(tables.groupsOf), lean(options.timeOnly) {
+  const size_t devices = plan.devices.size();
+  linkLoads.assign(costs->network().resources(), 0);
+  listCells();
   findChunks();
   cells.resize(plan.cells.size());
   graph.devices.resize(devices);
@@ -53,21 +31,56 @@ Expansion::Expansion(const bundle::ModelSummary &summary, const Plan &plan, cons
   optimizerStep.assign(devices, kNone);
   sumLoss.resize(devices);
   stamps.assign(summary.groups_size(), 0);
+}
 
-  if (options.bodies)
-    for (const bundle::Body &body : options.bodies->bodies()) {
-      std::vector<uint64_t> keys;
-      for (const bundle::Slot &slot : body.slots())
-        keys.push_back(static_cast<uint64_t>(slot.kind()) << 32 | slot.index());
-      std::sort(keys.begin(), keys.end());
-      bodySlots.push_back(std::move(keys));
+namespace {
+
+/// \param list  of a cell
+template <typename List, typename Less> void fill(IndexLists &lists, size_t count, uint32_t items, const List &list, const Less &less) {
+  lists.begins.assign(count + 1, 0);
+  lists.items.resize(items);
+  for (uint32_t i = 0; i < items; ++i)
+    ++lists.begins[list(i) + 1];
+  for (size_t i = 0; i < count; ++i)
+    lists.begins[i + 1] += lists.begins[i];
+  std::vector<uint32_t> next(lists.begins.begin(), lists.begins.end() - 1);
+  for (uint32_t i = 0; i < items; ++i)
+    lists.items[next[list(i)]++] = i;
+  for (size_t i = 0; i < count; ++i) // plans nearly always list cells in this order
+    if (auto begin = lists.items.begin() + lists.begins[i], end = lists.items.begin() + lists.begins[i + 1]; !std::is_sorted(begin, end, less))
+      std::sort(begin, end, less);
+}
+
+} // namespace
+
+void Expansion::listCells() {
+  const std::vector<Cell> &cells = plan.cells;
+  const auto count = static_cast<uint32_t>(cells.size());
+  auto bySample = [&](uint32_t a, uint32_t b) {
+    return cells[a].sampleBegin != cells[b].sampleBegin ? cells[a].sampleBegin < cells[b].sampleBegin : cells[a].unitBegin < cells[b].unitBegin;
+  };
+  const size_t cuts = static_cast<size_t>(summary.units_size()) + 1;
+  fill(cellsByBegin, cuts, count, [&](uint32_t c) { return static_cast<size_t>(cells[c].unitBegin); }, bySample);
+  fill(cellsByEnd, cuts, count, [&](uint32_t c) { return static_cast<size_t>(cells[c].unitEnd); }, bySample);
+  fill(cellsOf, plan.devices.size(), count, [&](uint32_t c) { return cells[c].device; }, bySample);
+  CellShapes &shapes = tables.shapes(plan.schedule.splitBackward);
+  shapeOf.resize(count);
+  secondsOf.resize(count);
+  for (uint32_t d = 0; d < plan.devices.size(); ++d) {
+    uint32_t before = kNone; // most cells of a device are alike
+    for (uint32_t c : cellsOf[d]) {
+      shapeOf[c] = &shapes.of(cells[c]);
+      secondsOf[c] = before != kNone && shapeOf[c] == shapeOf[before] ? secondsOf[before]
+                                                                      : &tables.seconds(cells[c], *shapeOf[c], plan.schedule.splitBackward);
+      before = c;
     }
+  }
 }
 
 uint32_t Expansion::addBuffer(uint32_t device, uint64_t bytes, Purpose purpose, bool persistent) {
   Buffer buffer;
-  buffer.device = device;
   buffer.bytes = bytes;
+  buffer.device = device;
   buffer.purpose = purpose;
   buffer.persistent = persistent;
   buffers.push_back(buffer);
@@ -86,8 +99,11 @@ uint32_t Expansion::addOp(double duration, uint8_t rank, int64_t sample, int32_t
 uint32_t Expansion::addTransfer(uint32_t from, uint32_t to, uint64_t bytes, uint8_t rank, int64_t sample, int32_t unit) {
   sim::Route route = costs->network().route(from, to);
   double slowest = route.flow > 0 ? 1 / route.flow : 0;
-  for (uint32_t r = 0; r < route.count; ++r)
-    slowest = std::max(slowest, costs->network().secondsPerByte(route.resources[r]));
+  for (uint32_t r = 0; r < route.count; ++r) {
+    const double seconds = costs->network().secondsPerByte(route.resources[r]);
+    slowest = std::max(slowest, seconds);
+    linkLoads[route.resources[r]] += static_cast<double>(bytes) * seconds;
+  }
   uint32_t index = addOp(static_cast<double>(bytes) * slowest + route.latency, rank, sample, unit);
   Op &op = ops.back();
   op.work = Work::Transfer;
@@ -116,6 +132,11 @@ Holding *Expansion::findHolding(uint32_t device, uint32_t group) {
   auto &list = holdings[device];
   auto it = std::lower_bound(list.begin(), list.end(), group, [](const Holding &h, uint32_t g) { return h.group < g; });
   return it != list.end() && it->group == group ? &*it : nullptr;
+}
+
+const std::vector<std::pair<uint32_t, uint32_t>> &Expansion::twins() const {
+  static const std::vector<std::pair<uint32_t, uint32_t>> none;
+  return options.twins ? *options.twins : none;
 }
 
 std::vector<uint32_t> Expansion::groupsIn(int32_t unitBegin, int32_t unitEnd) {
@@ -204,14 +225,7 @@ void Expansion::addSlot(bundle::SlotKind kind, uint32_t index, bundle::AccessMod
   call.slots.end = static_cast<uint32_t>(graph.slots.size());
 }
 
-bool Expansion::bodyHas(uint32_t body, bundle::SlotKind kind, uint32_t index) const {
-  if (!options.bodies)
-    return true;
-  if (body >= bodySlots.size())
-    return body == UINT32_MAX; // a part of a split backward that this library does not hold: as if all slots were there
-  uint64_t key = static_cast<uint64_t>(kind) << 32 | index;
-  return std::binary_search(bodySlots[body].begin(), bodySlots[body].end(), key);
-}
+bool Expansion::bodyHas(uint32_t body, bundle::SlotKind kind, uint32_t index) const { return tables.bodyHas(body, kind, index); }
 
 void Expansion::link() {
   if (!firstNext.empty() && linkedEdges == edges.size() && linkedOps == ops.size())

@@ -11,6 +11,8 @@
 //   computeWaits    what the places and the list still need
 #pragma once
 
+#include "CellShapes.h"
+
 #include "zorse/Step/Costs.h"
 #include "zorse/Step/Orders.h"
 #include "zorse/Step/Plan.h"
@@ -36,16 +38,21 @@ using zorse::kSumsBytes;
 using zorse::wideType;
 
 inline constexpr uint32_t kNone = UINT32_MAX;
+
+struct TaskSeconds;
 struct Buffer {
+  uint64_t bytes = 0;
   uint32_t device = 0;
+  uint32_t first = kNone, last = 0; ///< known once the list is: places of the first and last entry that touch it
   bundle::MemoryKind memory = bundle::DEVICE;
   Purpose purpose = Purpose::Activations;
   bool persistent = false; ///< never shares bytes
-  uint64_t bytes = 0;
-  // Known once the list is: places of the first and last entry that touch it, and when the last of them ends.
-  uint32_t first = kNone, last = 0;
+};
+
+/// Where packArenas puts a buffer, and when the last entry that touches it ends.
+struct Place {
   double freeTime = 0;
-  uint32_t arena = 0; ///< of its device: packArenas says which, and where in it
+  uint32_t arena = 0; ///< of its device
   uint64_t offset = 0;
 };
 
@@ -65,11 +72,10 @@ struct Op {
   uint64_t priority = 0;     ///< among those that could start at one time the least starts, ties by index
   double bytes = 0;          ///< Transfer, Sum
   uint32_t from = 0, to = 0; ///< Transfer: devices. Collectives: `from` is the index in StepGraph::collectives
-  uint32_t cell = kNone;     ///< first of what a cell's forward needs memory for: waits until the cell is admitted
+  uint32_t cell = kNone;     ///< that it is a task of, or brings something to
   Work work = Work::Fixed;
+  bool enters = false; ///< it takes memory for the cell's forward: waits until the cell is admitted
   bool direct = false; ///< goes from memory of GPUs to memory of GPUs
-  uint32_t position = kNone;
-  double start = 0, end = 0; ///< end: when what it makes is there
 };
 
 /// What a device has to do with a state group.
@@ -122,44 +128,55 @@ struct CellInfo {
   Span in, out;                   ///< ports at the first and last cut, in the order of liveAt
   Span gradIn, gradOut;           ///< ports of gradients at the last and first cut, in the order of gradsAt
   Span produced;                  ///< ports of values produced here
-  std::vector<uint32_t> loads;    ///< ops that bring its inputs
+  Span loads;                     ///< of Expansion::loads: ops that bring its inputs
   uint32_t firstSaved = kNone;    ///< buffer of the first unit's saved block; consecutive
   uint32_t firstDeferred = kNone; ///< likewise of what B leaves for W
-};
-
-/// Seconds of F, B and W of cells of one shape on one device.
-struct TaskSeconds {
-  int32_t unitBegin, unitEnd;
-  int64_t rows;
-  double seconds[3];
-  bool works[3]; ///< some unit has a call
 };
 
 /// Costs from FLOPs over the plan's speeds and its links. Refers to both.
 std::unique_ptr<Costs> planCosts(const bundle::ModelSummary &summary, const Plan &plan);
 
+/// Lists of indices, one after the other: list i is items[begins[i] .. begins[i + 1]).
+struct IndexLists {
+  std::vector<uint32_t> begins, items;
+  CellIndices operator[](size_t list) const { return {items.data() + begins[list], begins[list + 1] - begins[list]}; }
+  size_t size() const { return begins.size() - 1; }
+};
+
 struct Expansion {
-  Expansion(const bundle::ModelSummary &summary, const Plan &plan, const ExpandOptions &options);
+  Expansion(const bundle::ModelSummary &summary, const Plan &plan, const ExpandOptions &options, ExpansionTables &tables);
 
   const bundle::ModelSummary &summary;
   const Plan &plan;
   const ExpandOptions &options;
+  ExpansionTables &tables;
   const Costs *costs;
   StepGraph graph; ///< until packArenas, Region.arena is a buffer and offset is relative to it
 
   std::vector<Buffer> buffers;
+  std::vector<Place> places; ///< of buffers, once packArenas has run
   std::vector<Op> ops;
   std::vector<uint32_t> halfQueues;                 ///< per half: device * kQueues + queue
   std::vector<std::pair<uint32_t, uint32_t>> edges; ///< (before, after)
   std::vector<uint32_t> firstNext, nextOps;         ///< edges by the op before: nextOps[firstNext[op] .. firstNext[op + 1])
+  std::vector<double> linkLoads;                    ///< by resource of the network: seconds that transfers between cells keep it busy
   uint32_t cellOps = 0;                             ///< ops below are of cells: each has a higher index than what it needs, but for state and scalars
-  std::vector<uint32_t> list;                       ///< ops in global order
+  // What simulate finds.
+  std::vector<uint32_t> list;            ///< ops in global order
+  std::vector<Span> listHalves;          ///< by place in the list: Op::halves
+  std::vector<uint32_t> positions;       ///< by op: place in the list, kNone for what is not listed
+  std::vector<double> startTime, endTime; ///< by op: seconds; the end is when what it makes is there
+  std::vector<double> busy;              ///< by device: seconds of compute
+  double startOf(uint32_t position) const { return startTime[list[position]]; }
+
 
   // Facts about plan and model.
-  std::vector<std::vector<uint32_t>> liveAt, gradsAt;          ///< per cut: values live across it; those with gradients
-  std::vector<std::vector<uint32_t>> groupsOf;                 ///< per unit, ascending
-  std::vector<std::vector<uint32_t>> cellsByBegin, cellsByEnd; ///< per cut, by first sample
-  std::vector<std::vector<uint32_t>> cellsOf;                  ///< per device, by (first sample, first unit)
+  const std::vector<std::vector<uint32_t>> &liveAt, &gradsAt; ///< per cut: values live across it; those with gradients
+  const std::vector<std::vector<uint32_t>> &groupsOf;         ///< per unit, ascending
+  IndexLists cellsByBegin, cellsByEnd;                        ///< per cut, by first sample
+  IndexLists cellsOf;                                         ///< per device, by (first sample, first unit)
+  std::vector<const CellShape *> shapeOf;                     ///< per cell
+  std::vector<const TaskSeconds *> secondsOf;                 ///< per cell
   std::vector<Chunk> chunks;                                   ///< by device
   std::vector<Band> bands;                                     ///< by device
   std::vector<uint32_t> chunkOf;                               ///< per cell
@@ -169,6 +186,7 @@ struct Expansion {
   std::vector<CellInfo> cells;
   std::vector<Port> ports;
   std::vector<Source> sources;
+  std::vector<uint32_t> loads;                ///< lists of ops by cell
   std::vector<uint32_t> scalars;              ///< per device: buffer of the scalars block, kNone for idle devices
   std::vector<uint32_t> loadScalars;          ///< per device: op
   std::vector<uint32_t> workspace;            ///< per device: buffer
@@ -219,22 +237,21 @@ struct Expansion {
   void addSlot(bundle::SlotKind kind, uint32_t index, bundle::AccessMode mode, Region region, Value value, bool overwrite = false);
   bool bodyHas(uint32_t body, bundle::SlotKind kind, uint32_t index) const;
 
+  /// See ExpandOptions.
+  const std::vector<std::pair<uint32_t, uint32_t>> &twins() const;
+
   double taskSeconds(uint32_t cell, TaskKind kind);
   bool hasWork(uint32_t cell, TaskKind kind);
 
 private:
-  const TaskSeconds &shapeSeconds(const Cell &cell);
-
+  void listCells();
   void findChunks();
 
   Entry scratchEntry; ///< what addHalf and addCall return in a lean expansion
   Call scratchCall;
-  std::unique_ptr<Costs> ownCosts;
-  std::vector<std::vector<TaskSeconds>> seconds; ///< per device
   size_t linkedEdges = 0, linkedOps = 0;
   std::vector<uint32_t> stamps;
   uint32_t stamp = 0;
-  std::vector<std::vector<uint64_t>> bodySlots; ///< sorted (kind << 32 | index)
 };
 
 inline Region region(uint32_t buffer, uint64_t offset, uint64_t bytes) { return {buffer, offset, bytes}; }
@@ -269,7 +286,7 @@ struct Admission {
   std::vector<uint64_t> aside;    ///< per device: of it, what only `deferred` may take, at least as much as any of its cells
 };
 
-/// Fills list, Op::position, start and end. On a cycle returns false and describes it.
+/// Fills list, positions, times and busy. On a cycle returns false and describes it.
 bool simulate(Expansion &x, const Admission &admission, std::string &error);
 
 void setOverwriteFlags(Expansion &x);

@@ -89,9 +89,13 @@ void zorse::step::layoutState(Expansion &x) {
       holding.reads = true;
       holding.weight = weight;
       x.holdings[d].push_back(holding);
-      x.readersOf[group].push_back(d);
     }
   }
+  for (auto [like, twin] : x.twins())
+    x.holdings[twin] = x.holdings[like];
+  for (uint32_t d = 0; d < devices; ++d)
+    for (const Holding &holding : x.holdings[d])
+      x.readersOf[holding.group].push_back(d);
 
   // Owners.
   std::vector<const GroupOwners *> listed(groups, nullptr);

@@ -11,7 +11,7 @@ namespace {
 
 class Meter {
 public:
-  explicit Meter(Expansion &x) : x(x), shapes(x), taken(x.halfQueues.size(), 0), given(x.halfQueues.size(), 0), cells(x.halfQueues.size(), 0) {}
+  explicit Meter(Expansion &x) : x(x), taken(x.halfQueues.size(), 0), given(x.halfQueues.size(), 0), cells(x.halfQueues.size(), 0) {}
 
   void run() {
     for (Buffer &buffer : x.buffers) {
@@ -19,7 +19,7 @@ public:
       buffer.last = 0;
     }
     for (auto [op, buffer] : x.touches)
-      touch(buffer, x.ops[op].position);
+      touch(buffer, x.positions[op]);
     for (const Chunk &chunk : x.chunks)
       addChunk(chunk);
     std::vector<uint64_t> alive(x.plan.devices.size(), 0), most;
@@ -33,17 +33,28 @@ public:
     }
     most = alive;
     std::vector<uint32_t> cellsAlive(alive.size(), 0), mostCells(cellsAlive);
-    for (uint32_t op : x.list)
-      for (uint32_t h = x.ops[op].halves.begin; h < x.ops[op].halves.end; ++h) {
+    for (const Span &halves : x.listHalves)
+      for (uint32_t h = halves.begin; h < halves.end; ++h) {
         uint32_t d = x.halfQueues[h] / kQueues;
         most[d] = std::max(most[d], alive[d] += taken[h]);
         alive[d] -= given[h];
         cellsAlive[d] += static_cast<uint32_t>(cells[h]);
         mostCells[d] = std::max(mostCells[d], cellsAlive[d]);
       }
+    std::vector<uint64_t> persistent(alive.size(), 0);
+    for (const Buffer &buffer : x.buffers)
+      if (buffer.persistent)
+        persistent[buffer.device] += alignRegion(buffer.bytes);
+    for (auto [like, twin] : x.twins()) {
+      most[twin] = most[like] - persistent[like] + persistent[twin];
+      mostCells[twin] = mostCells[like];
+    }
+    const std::vector<uint64_t> fixed = fixedBytes(x);
     for (uint32_t d = 0; d < alive.size(); ++d) {
-      x.graph.devices[d].memory.least = most[d];
-      x.graph.devices[d].memory.cellsAlive = mostCells[d];
+      MemoryUse &memory = x.graph.devices[d].memory;
+      memory.least = most[d];
+      memory.activations = most[d] > fixed[d] ? most[d] - fixed[d] : 0;
+      memory.cellsAlive = mostCells[d];
     }
   }
 
@@ -56,7 +67,7 @@ private:
 
   /// The half of a listed op on a device; halves are in the order of devices where there are more than two.
   uint32_t halfOf(uint32_t position, uint32_t device) const {
-    Span halves = x.ops[x.list[position]].halves;
+    const Span halves = x.listHalves[position];
     auto begin = x.halfQueues.begin() + halves.begin, end = x.halfQueues.begin() + halves.end;
     if (halves.size() <= 2)
       return halves.begin + (halves.size() == 2 && *begin / kQueues != device);
@@ -68,7 +79,7 @@ private:
     uint32_t first[3] = {kNone, kNone, kNone}, last[3] = {0, 0, 0};
     const CellShape *shape = nullptr;
     for (uint32_t c : chunk.cells) {
-      shape = &shapes.of(x.plan.cells[c]);
+      shape = x.shapeOf[c];
       const uint32_t ops[3] = {x.cells[c].forward, x.cells[c].backward, x.cells[c].weights};
       uint32_t half[3] = {kNone, kNone, kNone}, end = 0;
       for (int k = 0; k < 3; ++k) {
@@ -76,8 +87,8 @@ private:
           continue;
         half[k] = x.ops[ops[k]].halves.begin;
         end = half[k];
-        first[k] = std::min(first[k], x.ops[ops[k]].position);
-        last[k] = std::max(last[k], x.ops[ops[k]].position);
+        first[k] = std::min(first[k], x.positions[ops[k]]);
+        last[k] = std::max(last[k], x.positions[ops[k]]);
       }
       ++cells[half[0]];
       --cells[end];
@@ -103,7 +114,6 @@ private:
   }
 
   Expansion &x;
-  CellShapes shapes;
   std::vector<uint64_t> taken, given; ///< per half: bytes that live from it, until after it
   std::vector<int32_t> cells;         ///< per half: cells that begin or end with it
 };

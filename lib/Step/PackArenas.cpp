@@ -117,7 +117,9 @@ uint64_t packLargestFirst(const Expansion &x, const std::vector<uint32_t> &fixed
   for (uint32_t b : fixed)
     base += alignRegion(x.buffers[b].bytes);
   std::stable_sort(order.begin(), order.end(), [&](uint32_t a, uint32_t b) { return x.buffers[a].bytes > x.buffers[b].bytes; });
-  auto before = [&](const Buffer &a, const Buffer &b) { return a.last < b.first && (!patient || a.freeTime <= x.ops[x.list[b.first]].start); };
+  auto before = [&](uint32_t a, uint32_t b) {
+    return x.buffers[a].last < x.buffers[b].first && (!patient || x.places[a].freeTime <= x.startOf(x.buffers[b].first));
+  };
   struct Placed {
     uint64_t offset, end;
     uint32_t buffer;
@@ -132,7 +134,7 @@ uint64_t packLargestFirst(const Expansion &x, const std::vector<uint32_t> &fixed
     for (const Placed &other : placed) {
       if (other.offset >= offset + bytes)
         break;
-      if (other.end > offset && !before(buffer, x.buffers[other.buffer]) && !before(x.buffers[other.buffer], buffer))
+      if (other.end > offset && !before(b, other.buffer) && !before(other.buffer, b))
         offset = other.end;
     }
     auto at = std::upper_bound(placed.begin(), placed.end(), offset, [](uint64_t o, const Placed &p) { return o < p.offset; });
@@ -150,18 +152,18 @@ uint64_t packInListOrder(Expansion &x, const std::vector<uint32_t> &fixed, const
                          bool patient) {
   Packer packer(patient);
   for (uint32_t b : fixed) {
-    x.buffers[b].offset = packer.end;
+    x.places[b].offset = packer.end;
     packer.end += alignRegion(x.buffers[b].bytes);
   }
   size_t next = 0;
   for (uint32_t b : byFirst) {
-    Buffer &buffer = x.buffers[b];
-    double now = x.ops[x.list[buffer.first]].start;
+    const Buffer &buffer = x.buffers[b];
+    double now = x.startOf(buffer.first);
     for (; next < byLast.size() && x.buffers[byLast[next]].last < buffer.first; ++next) {
-      const Buffer &old = x.buffers[byLast[next]];
-      packer.give(old.offset, alignRegion(old.bytes), old.freeTime, now);
+      const Place &old = x.places[byLast[next]];
+      packer.give(old.offset, alignRegion(x.buffers[byLast[next]].bytes), old.freeTime, now);
     }
-    buffer.offset = packer.take(alignRegion(buffer.bytes), now);
+    x.places[b].offset = packer.take(alignRegion(buffer.bytes), now);
   }
   return packer.end;
 }
@@ -186,11 +188,11 @@ uint64_t leastBytes(const Expansion &x, const std::vector<uint32_t> &fixed, cons
 uint32_t mostCellsAlive(const Expansion &x, uint32_t device) {
   std::vector<std::pair<uint32_t, int>> changes;
   for (uint32_t c : x.cellsOf[device]) {
-    changes.push_back({x.ops[x.cells[c].forward].position, 1});
+    changes.push_back({x.positions[x.cells[c].forward], 1});
     uint32_t last = x.cells[c].last();
     for (uint32_t op : {x.cells[c].backward, x.cells[c].forward}) // a task without work is not listed
-      last = x.ops[last].position == kNone ? op : last;
-    changes.push_back({x.ops[last].position, -1});
+      last = x.positions[last] == kNone ? op : last;
+    changes.push_back({x.positions[last], -1});
   }
   std::sort(changes.begin(), changes.end());
   int alive = 0, most = 0;
@@ -246,7 +248,7 @@ uint64_t packArena(Expansion &x, Residents &buffers, uint64_t limit, uint64_t &l
     std::vector<uint32_t> byIndex(byFirst);
     std::sort(byIndex.begin(), byIndex.end());
     for (size_t i = 0; i < byIndex.size(); ++i)
-      x.buffers[byIndex[i]].offset = offsets[i];
+      x.places[byIndex[i]].offset = offsets[i];
   };
   tighten(/*patient=*/true);
   if (limit && total > limit) {
@@ -294,8 +296,8 @@ void zorse::step::packArenas(Expansion &x) {
   for (Buffer &buffer : x.buffers) {
     buffer.first = kNone;
     buffer.last = 0;
-    buffer.freeTime = 0;
   }
+  x.places.assign(x.buffers.size(), Place());
   for (uint32_t position = 0; position < x.list.size(); ++position) {
     const Op &op = x.ops[x.list[position]];
     for (uint32_t h = op.halves.begin; h < op.halves.end; ++h)
@@ -304,7 +306,7 @@ void zorse::step::packArenas(Expansion &x) {
         if (buffer.first == kNone)
           buffer.first = position;
         buffer.last = position;
-        buffer.freeTime = std::max(buffer.freeTime, op.end);
+        x.places[r.arena].freeTime = std::max(x.places[r.arena].freeTime, x.endTime[x.list[position]]);
       });
   }
 
@@ -330,7 +332,7 @@ void zorse::step::packArenas(Expansion &x) {
       uint64_t total = packArena(x, buffers, onDevice ? x.plan.devices[d].memory : 0, least);
       for (const auto *list : {&buffers.fixed, &buffers.byFirst})
         for (uint32_t b : *list)
-          x.buffers[b].arena = static_cast<uint32_t>(program.arenas.size());
+          x.places[b].arena = static_cast<uint32_t>(program.arenas.size());
       program.arenas.push_back({kind, total});
       if (onDevice) {
         program.memory = memoryUse(x, buffers, total, least);
@@ -362,8 +364,10 @@ bool zorse::step::checkMemory(const Expansion &x, std::string &error) {
 
 void zorse::step::placeRegions(Expansion &x) {
   auto place = [&](Region &r) {
-    const Buffer &buffer = x.buffers[r.arena];
-    r = r.bytes ? Region{buffer.arena, buffer.offset + r.offset, r.bytes} : Region{};
+    if (r.bytes == 0)
+      return void(r = {});
+    const Place &at = x.places[r.arena];
+    r = {at.arena, at.offset + r.offset, r.bytes};
   };
   for (Entry &entry : x.graph.entries) {
     place(entry.region);

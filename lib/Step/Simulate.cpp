@@ -5,10 +5,12 @@
 // they start, beside what is under way then; their latency keeps no queue busy.
 
 #include "Expansion.h"
+#include "MinHeap.h"
+#include "Tables.h"
 
 #include <algorithm>
-#include <functional>
-#include <queue>
+#include <cmath>
+#include <utility>
 
 using namespace zorse::step;
 
@@ -16,25 +18,26 @@ namespace {
 
 using zorse::sim::Passage;
 
-struct Key {
-  uint64_t priority;
-  uint32_t op;
-  bool operator>(const Key &o) const { return priority != o.priority ? priority > o.priority : op > o.op; }
-};
-
-using Heap = std::priority_queue<Key, std::vector<Key>, std::greater<Key>>;
-
+/// The end of an op's work: its queues are free, what it makes is there, or both. At one time they may come in any order: nothing begins before all
+/// have come.
 struct Event {
-  double time;
-  uint32_t op;
-  uint8_t what; ///< bits: kFree, kArrived
-  bool operator>(const Event &o) const { return time != o.time ? time > o.time : op != o.op ? op > o.op : what > o.what; }
+  enum : uint32_t { kFree = 1, kArrived = 2 };
+  double time = INFINITY;
+  uint32_t op = kNone, what = 0;
+  bool operator<(const Event &other) const { return time < other.time; }
 };
-enum : uint8_t { kFree = 1, kArrived = 2 };
+
+/// For a queue: the least priority first, then the least op.
+struct Waiting {
+  HeapKey key = ~HeapKey(0);
+  uint32_t op() const { return static_cast<uint32_t>(secondOf(key)); }
+  bool operator<(const Waiting &other) const { return key < other.key; }
+};
 
 class Simulator {
 public:
-  Simulator(Expansion &x, const Admission &admission) : x(x), traffic(x.costs->network()), admission(admission) {
+  Simulator(Expansion &x, const Admission &admission) : x(x), traffic(x.tables.traffic), admission(admission) {
+    traffic.reset();
     size_t n = x.ops.size();
     x.link();
     missing.assign(n, 0);
@@ -56,14 +59,13 @@ public:
       startCandidates();
       if (!events.empty()) {
         now = events.top().time;
-        while (!events.empty() && events.top().time == now) {
-          Event event = events.top();
-          events.pop();
-          if (event.what & kFree)
+        do {
+          const Event event = events.pop();
+          if (event.what & Event::kFree)
             freeQueues(event.op);
-          if (event.what & kArrived)
+          if (event.what & Event::kArrived)
             finish(event.op);
-        }
+        } while (events.top().time == now);
         continue;
       }
       if (!admitOldest()) // nothing can run: too few samples in flight, or too little memory, for this tiling here
@@ -76,60 +78,70 @@ public:
   }
 
 private:
-  Key keyOf(uint32_t op) const { return {x.ops[op].priority, op}; }
-
   void ready(uint32_t op) {
-    uint32_t cell = x.ops[op].cell;
-    if (cell != kNone && !admitted.empty() && !admitted[cell]) {
-      if (blocked[cell].empty())
-        oldest.push({priorityOf(0, x.plan.cells[cell].sampleBegin, x.plan.cells[cell].unitBegin), cell});
-      blocked[cell].push_back(op);
-    } else {
-      candidates.push(keyOf(op));
-    }
+    const uint32_t cell = x.ops[op].cell;
+    if (!x.ops[op].enters || admitted.empty() || admitted[cell])
+      return apply(op);
+    if (blocked[cell] == kNone)
+      oldest.push({heapKey(priorityOf(0, x.plan.cells[cell].sampleBegin, x.plan.cells[cell].unitBegin), cell)});
+    blockedNext[op] = blocked[cell];
+    blocked[cell] = op;
   }
+
+  void apply(uint32_t op) { candidates.push({heapKey(x.ops[op].priority, op)}); }
 
   size_t queueOf(uint32_t half) const { return x.halfQueues[half]; }
 
+  /// Of those that wait for a queue, if it is free, the first may be able to start.
+  void offer(size_t queue) {
+    if (!busy[queue] && !waiting[queue].empty())
+      candidates.push(waiting[queue].pop());
+  }
+
   void startCandidates() {
-    while (!candidates.empty()) {
-      Key key = candidates.top();
-      candidates.pop();
-      Op &op = x.ops[key.op];
-      if (defers(key.op)) {
-        heldBack[deviceOf(key.op)].push_back(key);
-        for (uint32_t h = op.halves.begin; h < op.halves.end; ++h)
-          offer(queueOf(h));
-        continue;
-      }
-      size_t blocker = SIZE_MAX;
-      for (uint32_t h = op.halves.begin; h < op.halves.end && blocker == SIZE_MAX; ++h)
-        if (busy[queueOf(h)])
-          blocker = queueOf(h);
-      if (blocker != SIZE_MAX) {
-        waiting[blocker].push(key);
-        for (uint32_t h = op.halves.begin; h < op.halves.end; ++h) // its other queues may serve someone else meanwhile
-          offer(queueOf(h));
-        continue;
-      }
+    while (!candidates.empty())
+      tryCandidate(candidates.pop());
+  }
+
+  void tryCandidate(Waiting candidate) {
+    const uint32_t index = candidate.op();
+    const Op &op = x.ops[index];
+    if (defers(index)) {
+      heldBack[deviceOf(index)].push_back(index);
       for (uint32_t h = op.halves.begin; h < op.halves.end; ++h)
-        busy[queueOf(h)] = 1;
-      if (!deferring.empty())
-        beginBackward(key.op);
-      Passage passage = pass(op);
-      op.start = now;
-      op.end = passage.arrived;
-      ++count;
-      if (op.halves.size() != 0) {
-        op.position = static_cast<uint32_t>(x.list.size());
-        x.list.push_back(key.op);
+        offer(queueOf(h));
+      return;
+    }
+    for (uint32_t h = op.halves.begin; h < op.halves.end; ++h)
+      if (busy[queueOf(h)]) {
+        waiting[queueOf(h)].push(candidate);
+        for (uint32_t other = op.halves.begin; other < op.halves.end; ++other) // its other queues may serve someone else meanwhile
+          offer(queueOf(other));
+        return;
       }
-      if (passage.sent < passage.arrived) {
-        events.push({passage.sent, key.op, kFree});
-        events.push({passage.arrived, key.op, kArrived});
-      } else {
-        events.push({passage.arrived, key.op, kFree | kArrived});
-      }
+    start(index);
+  }
+
+  void start(uint32_t index) {
+    const Op &op = x.ops[index];
+    for (uint32_t h = op.halves.begin; h < op.halves.end; ++h)
+      busy[queueOf(h)] = 1;
+    if (!deferring.empty())
+      beginBackward(index);
+    const Passage passage = pass(op);
+    x.startTime[index] = now;
+    x.endTime[index] = passage.arrived;
+    ++count;
+    if (op.halves.size() != 0) {
+      x.positions[index] = static_cast<uint32_t>(x.list.size());
+      x.list.push_back(index);
+      x.listHalves.push_back(op.halves);
+    }
+    if (passage.sent < passage.arrived) {
+      events.push({passage.sent, index, Event::kFree});
+      events.push({passage.arrived, index, Event::kArrived});
+    } else {
+      events.push({passage.arrived, index, Event::kFree | Event::kArrived});
     }
   }
 
@@ -137,6 +149,8 @@ private:
     if (op.work == Work::Fixed) {
       size_t queue = op.halves.size() != 0 ? queueOf(op.halves.begin) : 0;
       bool computes = op.halves.size() != 0 && kQueueTable[queue % kQueues].kind == zorse::bundle::COMPUTE;
+      if (computes)
+        x.busy[queue / kQueues] += op.duration;
       double end = computes ? traffic.compute(static_cast<uint32_t>(queue / kQueues), op.duration, now) : now + op.duration;
       return {end, end};
     }
@@ -151,13 +165,6 @@ private:
       pieces.push_back({shard.device, static_cast<double>(shard.end - shard.begin) * size});
     return op.work == Work::Gather ? traffic.allGather(pieces, collective.members, now, x.costs->gatherAlgorithm())
                                    : traffic.reduceScatter(collective.members, pieces, now, x.costs->reduceAlgorithm());
-  }
-
-  void offer(size_t queue) {
-    if (busy[queue] || waiting[queue].empty())
-      return;
-    candidates.push(waiting[queue].top());
-    waiting[queue].pop();
   }
 
   void freeQueues(uint32_t index) {
@@ -181,8 +188,8 @@ private:
 
   void prepareAdmission() {
     admitted.assign(x.cells.size(), 1);
-    blocked.resize(x.cells.size());
-    cellOf.assign(x.ops.size(), kNone);
+    blocked.assign(x.cells.size(), kNone);
+    blockedNext.resize(x.ops.size());
     groupOf.assign(x.cells.size(), kNone);
     cursor.assign(admission.groups.size(), 0);
     rows.assign(admission.groups.size(), 0);
@@ -197,7 +204,6 @@ private:
       for (uint32_t c : admission.groups[g].cells) {
         groupOf[c] = g;
         admitted[c] = 0;
-        cellOf[x.cells[c].backward] = cellOf[x.cells[c].last()] = c;
       }
     }
     for (uint32_t d = 0; d < groupsOf.size(); ++d)
@@ -210,9 +216,8 @@ private:
     rows[groupOf[cell]] += c.rows();
     if (!admission.holds.empty())
       used[c.device] += admission.holds[cell];
-    for (uint32_t op : blocked[cell])
-      candidates.push(keyOf(op));
-    blocked[cell].clear();
+    for (uint32_t op = std::exchange(blocked[cell], kNone); op != kNone; op = blockedNext[op])
+      apply(op);
   }
 
   /// What holds and deferred blocks take of a device's budget.
@@ -221,21 +226,24 @@ private:
   }
 
   bool isBackward(uint32_t op) const {
-    return !deferring.empty() && cellOf[op] != kNone && op == x.cells[cellOf[op]].backward && op != x.cells[cellOf[op]].last();
+    if (deferring.empty() || x.ops[op].cell == kNone)
+      return false;
+    const CellInfo &cell = x.cells[x.ops[op].cell];
+    return op == cell.backward && op != cell.last();
   }
-  uint32_t deviceOf(uint32_t op) const { return x.plan.cells[cellOf[op]].device; }
+  uint32_t deviceOf(uint32_t op) const { return x.plan.cells[x.ops[op].cell].device; }
 
   /// Whether a backward has to wait for a W, which can run: what it leaves for its own W has no room. One always has.
   bool defers(uint32_t op) const {
     if (!isBackward(op))
       return false;
     uint32_t device = deviceOf(op);
-    return deferring[device] > 0 && taken(device, admission.deferred[cellOf[op]]) > admission.budget[device];
+    return deferring[device] > 0 && taken(device, admission.deferred[x.ops[op].cell]) > admission.budget[device];
   }
 
   void beginBackward(uint32_t op) {
     if (isBackward(op))
-      deferring[deviceOf(op)] += admission.deferred[cellOf[op]];
+      deferring[deviceOf(op)] += admission.deferred[x.ops[op].cell];
   }
 
   /// Admits what there is room for on a device: of its groups' next cells the one that is due first.
@@ -265,18 +273,19 @@ private:
   }
 
   void leave(uint32_t op) {
-    uint32_t cell = cellOf[op];
-    if (cell == kNone)
+    const uint32_t cell = x.ops[op].cell;
+    if (cell == kNone || x.ops[op].enters || groupOf[cell] == kNone)
       return;
     const Cell &c = x.plan.cells[cell];
-    if (op == x.cells[cell].backward)
+    const uint32_t backward = x.cells[cell].backward, last = x.cells[cell].last();
+    if (op == backward)
       rows[groupOf[cell]] -= c.rows();
-    if (op == x.cells[cell].last() && !admission.holds.empty()) {
+    if (op == last && !admission.holds.empty()) {
       used[c.device] -= admission.holds[cell];
-      if (op != x.cells[cell].backward)
+      if (op != backward)
         deferring[c.device] -= admission.deferred[cell];
-      for (const Key &key : heldBack[c.device])
-        candidates.push(key);
+      for (uint32_t waits : heldBack[c.device])
+        apply(waits);
       heldBack[c.device].clear();
     }
     admit(admission.groups[groupOf[cell]].device);
@@ -285,8 +294,7 @@ private:
   /// Of the cells that could start but for admission the one with the oldest samples: it leads to what frees memory.
   bool admitOldest() {
     while (!oldest.empty()) {
-      uint32_t cell = oldest.top().op;
-      oldest.pop();
+      const auto cell = oldest.pop().op();
       if (admitted[cell])
         continue;
       enter(cell);
@@ -359,35 +367,37 @@ private:
   }
 
   Expansion &x;
-  zorse::sim::Traffic traffic;
+  zorse::sim::Traffic &traffic;
   const Admission &admission;
   double now = 0;
   size_t count = 0;
   std::vector<uint32_t> missing;
   std::vector<uint8_t> busy, finished;
-  std::vector<Heap> waiting;
-  Heap candidates;
-  std::priority_queue<Event, std::vector<Event>, std::greater<Event>> events;
+  std::vector<MinHeap<Waiting>> waiting; ///< per queue
+  MinHeap<Waiting> candidates;                ///< that could start now
+  MinHeap<Event> events;
   std::vector<zorse::sim::Piece> pieces;
 
   std::vector<uint8_t> admitted;               ///< per cell; empty: no admission
-  std::vector<std::vector<uint32_t>> blocked;  ///< per cell: ops that wait for its admission
-  Heap oldest;                                 ///< cells with blocked ops, by first sample
-  std::vector<uint32_t> cellOf;                ///< per op: the cell it frees
+  std::vector<uint32_t> blocked, blockedNext;  ///< per cell: a list of the ops that wait for its admission
+  MinHeap<Waiting> oldest;                              ///< cells with blocked ops, by first sample
   std::vector<uint32_t> groupOf;               ///< per cell
   std::vector<std::vector<uint32_t>> groupsOf; ///< per device
   std::vector<size_t> cursor;                  ///< per group: first cell that is not admitted
   std::vector<int64_t> rows;                   ///< per group: in flight
   std::vector<uint64_t> used;                  ///< per device: bytes held
   std::vector<uint64_t> deferring;             ///< per device: deferred bytes between B and W; empty: memory is not limited
-  std::vector<std::vector<Key>> heldBack;      ///< per device: backwards that wait for a W
+  std::vector<std::vector<uint32_t>> heldBack; ///< per device: backwards that wait for a W
 };
 
 } // namespace
 
 bool zorse::step::simulate(Expansion &x, const Admission &admission, std::string &error) {
   x.list.clear();
-  for (Op &op : x.ops)
-    op.position = kNone;
+  x.listHalves.clear();
+  x.positions.assign(x.ops.size(), kNone);
+  x.startTime.resize(x.ops.size());
+  x.endTime.resize(x.ops.size());
+  x.busy.assign(x.plan.devices.size(), 0);
   return Simulator(x, admission).run(error);
 }

@@ -1,6 +1,7 @@
 // Seconds of tasks: from the caller's costs, or from FLOPs over the plan's speeds and its two links; the plan's durations override F, B and W.
 
 #include "Expansion.h"
+#include "Tables.h"
 
 #include "zorse/Step/UnitTasks.h"
 
@@ -70,37 +71,18 @@ std::unique_ptr<Costs> zorse::step::planCosts(const bundle::ModelSummary &summar
   return std::make_unique<PlanCosts>(summary, plan);
 }
 
-/// Seconds of a cell's tasks by its shape. Most cells of a device are alike: the last few shapes are remembered.
-const TaskSeconds &Expansion::shapeSeconds(const Cell &cell) {
-  auto &known = seconds[cell.device];
-  for (const TaskSeconds &shape : known)
-    if (shape.unitBegin == cell.unitBegin && shape.unitEnd == cell.unitEnd && shape.rows == cell.rows())
-      return shape;
-  constexpr size_t kRemembered = 8;
-  if (known.size() >= kRemembered)
-    known.erase(known.begin());
-  TaskSeconds shape{cell.unitBegin, cell.unitEnd, cell.rows(), {0, 0, 0}, {false, false, false}};
-  for (int kind = 0; kind < 3; ++kind)
-    for (int32_t u = cell.unitBegin; u < cell.unitEnd; ++u)
-      if (std::optional<UnitTask> task = unitTask(summary, u, static_cast<TaskKind>(kind), plan.schedule.splitBackward)) {
-        shape.seconds[kind] += costs->unit(cell.device, u, *task, cell.rows());
-        shape.works[kind] = true;
-      }
-  known.push_back(shape);
-  return known.back();
-}
-
-bool Expansion::hasWork(uint32_t c, TaskKind kind) { return shapeSeconds(plan.cells[c]).works[static_cast<int>(kind)]; }
+bool Expansion::hasWork(uint32_t c, TaskKind kind) { return secondsOf[c]->works[static_cast<int>(kind)]; }
 
 double Expansion::taskSeconds(uint32_t c, TaskKind kind) {
   const auto &given = plan.durations;
-  if (!hasWork(c, kind))
+  const TaskSeconds &known = *secondsOf[c];
+  if (!known.works[static_cast<int>(kind)])
     return 0;
   if (given && kind == TaskKind::Forward)
     return given->forward[c];
   if (given && (!given->weights.empty() || !plan.schedule.splitBackward))
     return (kind == TaskKind::Backward ? given->backward : given->weights)[c];
-  const double *shape = shapeSeconds(plan.cells[c]).seconds;
+  const double *shape = known.seconds;
   if (!given)
     return shape[static_cast<int>(kind)];
   // A duration of the whole backward: its parts as the costs have them.

@@ -7,7 +7,7 @@
 // planner.
 #include "DescribeLayout.h"
 
-#include "zorse/Planning/Baselines.h"
+#include "zorse/Baselines/Baselines.h"
 #include "zorse/Planning/Bound.h"
 #include "zorse/Planning/ModelShape.h"
 #include "zorse/Planning/Search.h"

@@ -1,5 +1,5 @@
 // Plans a model on a cluster and says how long that took, from opening the YAML to closing plan.json, and how good the plan is.
-#include "Layout/QuickSimulation.h"
+#include "Layout/LayoutTimer.h"
 
 #include "zorse/Planning/Bound.h"
 #include "zorse/Planning/CostModel.h"
@@ -105,12 +105,11 @@ int main(int argc, char **argv) {
       std::printf(", eta %.4f = idle %.3f kernel %.3f balance %.3f recompute %.3f bubble %.3f exposed %.3f", efficient->eta, efficient->idle,
                   efficient->kernel, efficient->balance, efficient->recompute, efficient->bubble, efficient->exposed);
   if (show) {
-    UnitTables tables(problem);
-    QuickSimulation quick(problem, tables);
-    const auto &once = quick.run(result->layout);
+    LayoutTimer timer(problem);
+    const auto &once = timer.run(result->layout);
     double before = seconds();
-    quick.run(result->layout);
-    std::printf("\n  quick simulation: %.3f s, %u tasks in %.2f ms", once.step, once.tasks, 1e3 * (seconds() - before));
+    timer.run(result->layout);
+    std::printf("\n  timer: %.3f s, %u tasks in %.2f ms", once.step, once.tasks, 1e3 * (seconds() - before));
   }
   std::printf("\n");
   if (show) {

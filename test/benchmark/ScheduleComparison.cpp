@@ -7,7 +7,7 @@
 // Then small instances, where branch and bound finds the best order (ExactOrder.h): how far the schedules are from it.
 #include "ChainModel.h"
 
-#include "zorse/Planning/ExactOrder.h"
+#include "ExactOrder.h"
 #include "zorse/Step/Deal.h"
 #include "zorse/Step/StepGraph.h"
 

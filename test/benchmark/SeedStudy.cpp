@@ -1,5 +1,5 @@
 // What the constructive part of the search promises and what simulation makes of it: for the best seeds of a model on a cluster, the bound's share of
-// the estimate, of the busiest device, of a step with free links and of the step; what memory lacks; and the stages.
+// the estimate, of the busiest device and of the step; what memory lacks; and the stages.
 //
 //     seed-study --cluster=FILE [--model=llama-7b] [--sequence=N] [--seeds=N] [--stages=1] [--on=FILE,FILE]
 //
@@ -56,13 +56,12 @@ int main(int argc, char **argv) {
   std::printf("bound %.3f s; %zu seeds in %.2f s\n", bound, seeds.size(), took);
   size_t most = std::min<size_t>(seeds.size(), static_cast<size_t>(std::atol(options["seeds"].c_str())));
   std::vector<step::Schedule> schedules = scheduleChoices(context, false);
-  QuickSimulation &simulation = context.simulation(0);
+  LayoutTimer &timer = context.timer(0);
   struct Other {
     Cluster cluster;
     std::optional<CostModel> costs;
     std::optional<Problem> problem;
-    std::optional<UnitTables> tables;
-    std::optional<QuickSimulation> simulation;
+    std::optional<LayoutTimer> timer;
   };
   std::vector<std::unique_ptr<Other>> elsewhere;
   std::stringstream files(options["on"]);
@@ -76,8 +75,7 @@ int main(int argc, char **argv) {
     other->cluster = *read;
     other->costs = CostModel::make(*summary, other->cluster, nullptr, {}, error);
     other->problem.emplace(Problem{*summary, other->cluster, *other->costs, problem.batch, nullptr, false});
-    other->tables.emplace(*other->problem);
-    other->simulation.emplace(*other->problem, *other->tables);
+    other->timer.emplace(*other->problem);
     elsewhere.push_back(std::move(other));
   }
   double pairs = 0, agree = 0;
@@ -86,16 +84,15 @@ int main(int argc, char **argv) {
     Layout layout = seeds[i].layout;
     layout.schedule = schedules.front();
     auto start = std::chrono::steady_clock::now();
-    QuickSimulation::Result result = simulation.run(layout);
+    LayoutTimer::Result result = timer.run(layout);
     double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
     double missing = context.missingMemory(result.memory), busiest = *std::max_element(result.busy.begin(), result.busy.end());
-    double free = simulation.run(layout, {true}).step;
     all.push_back({seeds[i].estimate, result.step});
     std::string others;
     for (size_t s : {1u, 3u, 11u, 12u})
       if (s < schedules.size()) {
         layout.schedule = schedules[s];
-        const auto &other = simulation.run(layout);
+        const auto &other = timer.run(layout);
         char text[40];
         std::snprintf(text, sizeof text, " %.3f%s", bound / other.step, other.excess ? "!" : "");
         others += text;
@@ -103,11 +100,11 @@ int main(int argc, char **argv) {
     for (auto &other : elsewhere) {
       char text[40];
       layout.schedule = schedules[1];
-      std::snprintf(text, sizeof text, " on %.3f", bound / other->simulation->run(layout).step);
+      std::snprintf(text, sizeof text, " on %.3f", bound / other->timer->run(layout).step);
       others += text;
     }
-    std::printf("%3zu: %zu pipelines, estimate %.3f busy %.3f free %.3f step %.3f missing %.2f (others%s) room %.2f, %u tasks %.0f ms\n", i,
-                seeds[i].layout.pipelines.size(), bound / seeds[i].estimate, bound / busiest, bound / free, bound / result.step, missing,
+    std::printf("%3zu: %zu pipelines, estimate %.3f busy %.3f step %.3f missing %.2f (others%s) room %.2f, %u tasks %.0f ms\n", i,
+                seeds[i].layout.pipelines.size(), bound / seeds[i].estimate, bound / busiest, bound / result.step, missing,
                 others.c_str(), seeds[i].inFlight, result.tasks, seconds * 1e3);
     if (options["stages"] == "1")
       std::fputs(describeLayout(problem, seeds[i].layout, result.step, result.busy, result.memory).c_str(), stdout);

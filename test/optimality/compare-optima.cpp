@@ -5,7 +5,7 @@
 // or if another planner's plan is faster than the planner's.
 #include "Optima.h"
 
-#include "zorse/Planning/Baselines.h"
+#include "zorse/Baselines/Baselines.h"
 #include "zorse/Planning/Search.h"
 
 #include <algorithm>

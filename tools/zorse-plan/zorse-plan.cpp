@@ -5,7 +5,7 @@
 #include "ParseFlags.h"
 #include "TrainingFlags.h"
 
-#include "zorse/Planning/Baselines.h"
+#include "zorse/Baselines/Baselines.h"
 #include "zorse/Planning/Report.h"
 #include "zorse/Planning/Search.h"
 #include "zorse/Step/Plan.h"

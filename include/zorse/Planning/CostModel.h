@@ -48,7 +48,7 @@ public:
   const std::string &source(uint32_t device) const;
 
   /// Devices with the same number are alike in every time and in memory.
-  uint32_t deviceClass(uint32_t device) const;
+  uint32_t deviceClass(uint32_t device) const override;
   /// Units with the same number cost the same.
   uint32_t unitClass(int32_t unit) const;
 

@@ -16,6 +16,8 @@ class Costs {
 public:
   virtual ~Costs() = default;
   virtual double unit(uint32_t device, int32_t unit, UnitTask task, int64_t rows) const = 0;
+  /// Devices of one class take equally long for every unit. Small numbers.
+  virtual uint32_t deviceClass(uint32_t device) const { return device; }
   /// The optimizer's update, the norm, of so many elements of owned state.
   virtual double update(uint32_t device, int64_t elements) const = 0;
   virtual double norm(uint32_t device, int64_t elements) const = 0;

@@ -1,4 +1,4 @@
-// Rules by which tasks are put in order, on plain arrays. The expansion follows them, and so does the planner's quick simulation of layouts.
+// Rules by which tasks are put in order, on plain arrays.
 #pragma once
 
 #include "zorse/Step/Plan.h"
@@ -42,6 +42,10 @@ struct CellIndices {
 
   const uint32_t *begin() const { return cells; }
   const uint32_t *end() const { return cells + count; }
+  size_t size() const { return count; }
+  bool empty() const { return count == 0; }
+  uint32_t front() const { return cells[0]; }
+  uint32_t operator[](size_t i) const { return cells[i]; }
 };
 
 /// 1F1B by samples, one device after the other from the last stage to the first: before a backward a device forwards whatever the stage behind

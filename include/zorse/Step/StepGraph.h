@@ -9,6 +9,7 @@
 #include "bundle.pb.h"
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -187,6 +188,11 @@ enum class ExpandUntil : uint8_t {
   All,         ///< and waits
 };
 
+/// What expansions of one model have in common, found once: facts about its units, shapes of cells and their times. One thread at a time.
+struct ExpansionTables;
+/// \param summary, bodies, costs  as in every expansion that the tables are given to; they must outlive them
+std::shared_ptr<ExpansionTables> makeExpansionTables(const bundle::ModelSummary &summary, const bundle::BodyLibrary *bodies, const Costs *costs);
+
 struct ExpandOptions {
   /// Bodies whose slot lists decide what a task really touches: a boundary input the backward does not have is freed after the forward. Without it,
   /// every slot the architecture allows is taken to exist: a correct program with a little more memory.
@@ -200,6 +206,15 @@ struct ExpandOptions {
   /// checked. An order that cannot run is an error without the cycle.
   bool timeOnly = false;
   ExpandUntil until = ExpandUntil::All;
+  std::shared_ptr<ExpansionTables> tables; ///< null: made for this expansion
+  bool checked = false;                    ///< the summary, the plan and the sizes that follow are known to be valid
+  /// With timeOnly: devices that do what others do at the same time, (like, twin), ascending. The plan has no cells for twins, and they take part in
+  /// what concerns state alone. Their memory is that of the device they are like, but for what they own.
+  const std::vector<std::pair<uint32_t, uint32_t>> *twins = nullptr;
+  /// Orders that take samples in as memory lasts leave one part in so many of what activations may take to the gaps between placed buffers; 0: none.
+  uint64_t gaps = 0;
+  /// How often such orders are tried with fewer samples in flight, where a device lacks memory in the end.
+  int tries = 6;
   /// Bytes of a shard that a direct reduction adds at once; a multiple of 512. Tests choose less.
   uint64_t directChunk = 4 << 20;
 };

@@ -36,10 +36,10 @@ SearchContext::SearchContext(const Problem &problem, const SearchOptions &option
   unsigned threads = options.threads ? options.threads : std::max(1u, std::thread::hardware_concurrency());
   for (unsigned t = 0; t < threads; ++t) {
     // Many plans of small problems are placed before one is chosen, those of large ones rather never: it doubles the time of planning.
-    simulations.push_back(std::make_unique<QuickSimulation>(problem, tables,
-                                                            isSmall(*this)   ? 0
-                                                            : isLarge(*this) ? kLargeGaps
-                                                                             : QuickSimulation::kGaps));
+    if (isSmall(*this))
+      timers.push_back(std::make_unique<LayoutTimer>(problem, /*gaps=*/0, step::ExpandOptions().tries));
+    else
+      timers.push_back(std::make_unique<LayoutTimer>(problem, isLarge(*this) ? kLargeGaps : LayoutTimer::kGaps));
     solvers.push_back(std::make_unique<CutSolver>(model));
     if (parts)
       partSolvers.push_back(std::make_unique<CutSolver>(*parts));
@@ -47,7 +47,7 @@ SearchContext::SearchContext(const Problem &problem, const SearchOptions &option
 }
 
 void SearchContext::parallel(size_t count, const std::function<void(size_t, size_t)> &work) {
-  size_t threads = std::min(simulations.size(), count);
+  size_t threads = std::min(timers.size(), count);
   if (threads <= 1) {
     for (size_t i = 0; i < count; ++i)
       work(0, i);
@@ -112,7 +112,7 @@ double SearchContext::scoreOf(const Layout &layout, double step, double missing)
 void SearchContext::simulate(std::vector<Candidate> &batch) {
   parallel(batch.size(), [&](size_t worker, size_t i) {
     Candidate &candidate = batch[i];
-    const QuickSimulation::Result &result = simulation(worker).run(candidate.layout);
+    const LayoutTimer::Result &result = timer(worker).run(candidate.layout);
     candidate.step = result.ran ? result.step : INFINITY;
     candidate.excess = result.excess;
     candidate.tasks = result.tasks;

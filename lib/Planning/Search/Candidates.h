@@ -1,7 +1,8 @@
 // Layouts that a search weighs, and the workers that simulate them. Internal to Planning.
 #pragma once
 
-#include "../Layout/QuickSimulation.h"
+#include "../Layout/LayoutTimer.h"
+#include "../Layout/UnitTables.h"
 #include "Draws.h"
 #include "Intervals.h"
 #include "StageModel.h"
@@ -63,7 +64,7 @@ public:
   /// Calls work(worker, i) for i < count, on all threads.
   void parallel(size_t count, const std::function<void(size_t worker, size_t i)> &work);
 
-  QuickSimulation &simulation(size_t worker) { return *simulations[worker]; }
+  LayoutTimer &timer(size_t worker) { return *timers[worker]; }
   /// For layouts of so many parts: 1, or as many as `parts` has.
   CutSolver &solver(size_t worker, int32_t parts = 1) { return parts > 1 ? *partSolvers[worker] : *solvers[worker]; }
   const StageModel &modelOf(const Layout &layout) const { return layout.parts > 1 ? *parts : model; }
@@ -86,7 +87,7 @@ public:
   std::vector<uint32_t> devices;     ///< that may be used
 
 private:
-  std::vector<std::unique_ptr<QuickSimulation>> simulations;
+  std::vector<std::unique_ptr<LayoutTimer>> timers;
   std::vector<std::unique_ptr<CutSolver>> solvers, partSolvers;
   uint64_t ids = 0;
   uint32_t triedCount = 0;
@@ -98,6 +99,14 @@ std::vector<step::Schedule> scheduleChoices(const SearchContext &context, bool s
 /// Layouts from the dynamic programme, best estimate first. \param thorough  pieces of nodes, too, and several assumptions about memory: most of the
 /// time
 std::vector<Candidate> makeSeeds(SearchContext &context, bool thorough = true);
+/// Of at most so many devices all small changes of layouts can be tried.
+constexpr size_t kDescendDevices = 16;
+/// At most so many parts of some devices: without each site, class and node, each alone, the strongest together, classes of a site; of few devices, one
+/// less of each class. Sites come first, nodes last.
+std::vector<std::vector<uint32_t>> subclusters(const SearchContext &context, const std::vector<uint32_t> &devices, size_t most);
+/// The best estimates on parts of the devices `of`, `each` of every part.
+void addSubclusterSeeds(SearchContext &context, const std::vector<uint32_t> &of, size_t mostSets, size_t each, std::vector<Candidate> &seeds);
+
 /// One pipeline of as many stages as are asked for, devices and units in proportion to speed, whatever memory they take: where no seed fits, moves
 /// start there, or it shows what lacks. None: there are more stages than devices, units or samples allow.
 std::optional<Candidate> plainCut(const SearchContext &context);
@@ -133,10 +142,6 @@ std::string structureOf(const StageModel &model, const Layout &layout);
 /// Descents from layouts of different structure with so many simulations together; for problems whose layouts take few tasks.
 void descend(SearchContext &context, std::vector<Candidate> &pool, uint32_t simulations);
 
-/// The best of the pool by the full expansion, and what descents by it find, with so many expansions; `step` and `score` are those of the full
-/// expansion.
-std::vector<Candidate> descendFully(SearchContext &context, const std::vector<Candidate> &pool, uint32_t evaluations);
-
 /// Expands the best of the pool (sorted, best first); fills in all of the result but `proven` with
 /// the best that fits. False and a message: nothing does, or not what was asked for.
 bool judge(SearchContext &context, const std::vector<Candidate> &pool, SearchResult &result, std::string &error);
@@ -149,6 +154,8 @@ bool isSmall(const SearchContext &context);
 /// Many devices: placing the buffers of a plan takes as long as all the rest of planning. More is left for gaps, and what leaves it is not placed.
 bool isLarge(const SearchContext &context);
 constexpr uint64_t kLargeGaps = 20;
+/// Of at most so many devices, buffers are placed before a plan is chosen, whatever they take.
+constexpr size_t kMostPlaced = 64;
 /// Branch and bound over the whole space of small problems; see ExactSearch.cpp. Returns false if the budget did not suffice for a proof.
 bool searchExactly(SearchContext &context, std::vector<Candidate> &pool);
 

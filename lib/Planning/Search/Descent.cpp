@@ -20,7 +20,7 @@ public:
 
   /// Goes on with a worker's tools: so many more descents (the first from the start as it is), at most so many simulations.
   void run(size_t worker, uint64_t descents, uint32_t simulations) {
-    simulation = &context.simulation(worker);
+    timer = &context.timer(worker);
     solver = &context.solver(worker);
     place = worker;
     most = used + simulations;
@@ -35,14 +35,6 @@ public:
 
   uint32_t simulated() const { return used; }
   Candidate best;
-
-  /// From the start by the full expansion alone, which is what counts and takes several times as long.
-  void runFully(size_t worker, uint32_t simulations) {
-    full = true;
-    weigh(now);
-    best = now;
-    run(worker, 1, simulations);
-  }
 
 private:
   /// Random moves from the best, and now and then from where the last descent ended.
@@ -68,17 +60,7 @@ private:
     candidate.score = candidate.step = INFINITY;
     if (!asAsked(candidate.layout))
       return;
-    if (full) {
-      std::string error;
-      std::optional<Evaluation> e = evaluate(context.problem, makePlan(context.problem, candidate.layout), error, /*timeOnly=*/true);
-      if (!e)
-        return;
-      candidate.step = e->step;
-      candidate.excess = e->excess;
-      candidate.score = context.scoreOf(candidate.layout, e->step, context.missingMemory(e->memory));
-      return;
-    }
-    const QuickSimulation::Result &result = simulation->run(candidate.layout);
+    const LayoutTimer::Result &result = timer->run(candidate.layout);
     if (!result.ran)
       return;
     candidate.step = result.step;
@@ -625,14 +607,13 @@ private:
 
   SearchContext &context;
   const StageModel &model;
-  QuickSimulation *simulation = nullptr;
+  LayoutTimer *timer = nullptr;
   size_t place = 0; ///< of the worker
   CutSolver *solver = nullptr;
   const std::vector<step::Schedule> &schedules;
   Candidate now, next;
   uint64_t seed, done = 0;
   uint32_t most = 0, used = 0;
-  bool full = false;
 };
 
 size_t stagesOf(const Layout &layout) {
@@ -706,43 +687,4 @@ void zorse::planning::descend(SearchContext &context, std::vector<Candidate> &po
     pool.push_back(walk->best);
   }
   std::sort(pool.begin(), pool.end(), better);
-}
-
-std::vector<Candidate> zorse::planning::descendFully(SearchContext &context, const std::vector<Candidate> &pool, uint32_t evaluations) {
-  constexpr size_t kWalks = 4, kWeighed = 96;
-  std::vector<Candidate> weighed;
-  for (const Candidate &candidate : pool)
-    if (weighed.size() < std::min<size_t>(kWeighed, evaluations / 2) && candidate.score < INFINITY)
-      weighed.push_back(candidate);
-  context.parallel(weighed.size(), [&](size_t, size_t i) {
-    std::string error;
-    std::optional<Evaluation> e = evaluate(context.problem, makePlan(context.problem, weighed[i].layout), error, /*timeOnly=*/true);
-    weighed[i].score = e ? context.scoreOf(weighed[i].layout, e->step, context.missingMemory(e->memory)) : INFINITY;
-  });
-  std::stable_sort(weighed.begin(), weighed.end(), [](const Candidate &a, const Candidate &b) { return better(a, b); });
-  const std::vector<step::Schedule> schedules = scheduleChoices(context, true);
-  std::vector<std::unique_ptr<Walk>> walks;
-  std::vector<std::string> structures;
-  for (const Candidate &candidate : weighed) {
-    if (walks.size() >= kWalks || !(candidate.score < INFINITY))
-      break;
-    if (candidate.layout.parts > 1) // descents change whole units
-      continue;
-    std::string structure = structureOf(context.model, candidate.layout);
-    if (std::find(structures.begin(), structures.end(), structure) != structures.end())
-      continue;
-    structures.push_back(std::move(structure));
-    walks.push_back(std::make_unique<Walk>(context, candidate, schedules, context.options.seed * 31 + walks.size()));
-  }
-  const uint32_t each = (evaluations - static_cast<uint32_t>(weighed.size())) / static_cast<uint32_t>(std::max<size_t>(1, walks.size()));
-  context.parallel(walks.size(), [&](size_t worker, size_t i) { walks[i]->runFully(worker, each); });
-  std::vector<Candidate> found;
-  for (auto &walk : walks) {
-    walk->best.id = context.nextId();
-    found.push_back(walk->best);
-  }
-  found.insert(found.end(), weighed.begin(), weighed.begin() + static_cast<long>(std::min<size_t>(weighed.size(), 12)));
-  found.erase(std::remove_if(found.begin(), found.end(), [](const Candidate &c) { return !(c.score < INFINITY); }), found.end());
-  std::stable_sort(found.begin(), found.end(), [](const Candidate &a, const Candidate &b) { return better(a, b); });
-  return found;
 }

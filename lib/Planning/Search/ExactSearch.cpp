@@ -387,7 +387,7 @@ std::vector<step::Schedule> shortList(const std::vector<step::Schedule> &all) {
 }
 
 /// Simulates a layout under several schedules, and the best of them under all rules of owners (all under all where memory lacks).
-Candidate bestSchedule(SearchContext &context, QuickSimulation &simulation, const std::vector<step::Schedule> &schedules, Layout layout) {
+Candidate bestSchedule(SearchContext &context, LayoutTimer &simulation, const std::vector<step::Schedule> &schedules, Layout layout) {
   Candidate best;
   best.score = INFINITY;
   if (layout.pipelines.empty())
@@ -398,7 +398,7 @@ Candidate bestSchedule(SearchContext &context, QuickSimulation &simulation, cons
   auto weigh = [&](const step::Schedule &schedule, StateRule rule) {
     layout.schedule = schedule;
     layout.state = rule;
-    const QuickSimulation::Result &result = simulation.run(layout);
+    const LayoutTimer::Result &result = simulation.run(layout);
     if (!result.ran)
       return;
     lacks |= result.excess > 0;
@@ -469,7 +469,7 @@ bool zorse::planning::searchExactly(SearchContext &context, std::vector<Candidat
       size_t end = std::min(count, at + kBatch);
       std::vector<Candidate> batch(end - at);
       context.parallel(end - at,
-                       [&](size_t worker, size_t i) { batch[i] = bestSchedule(context, context.simulation(worker), schedules, layout(at + i)); });
+                       [&](size_t worker, size_t i) { batch[i] = bestSchedule(context, context.timer(worker), schedules, layout(at + i)); });
       for (Candidate &candidate : batch) {
         candidate.id = context.nextId();
         if (candidate.excess == 0)
@@ -569,7 +569,7 @@ bool zorse::planning::searchExactly(SearchContext &context, std::vector<Candidat
   }
   std::vector<Candidate> winners(pool.begin(), pool.begin() + static_cast<long>(std::min<size_t>(pool.size(), 32)));
   context.parallel(winners.size(),
-                   [&](size_t worker, size_t i) { winners[i] = bestSchedule(context, context.simulation(worker), every, winners[i].layout); });
+                   [&](size_t worker, size_t i) { winners[i] = bestSchedule(context, context.timer(worker), every, winners[i].layout); });
   for (Candidate &candidate : winners)
     if (candidate.score < INFINITY) {
       candidate.id = context.nextId();

@@ -22,12 +22,12 @@ std::string show(double number) {
 bool isTight(SearchContext &context, const Layout &layout, const Evaluation &evaluation) {
   const std::vector<uint64_t> *gaps = nullptr;
   if (isLarge(context)) {
-    static_assert(kLargeGaps < QuickSimulation::kGaps);
-    gaps = &context.simulation(0).run(layout).gaps;
+    static_assert(kLargeGaps < LayoutTimer::kGaps);
+    gaps = &context.timer(0).run(layout).gaps;
   }
   for (size_t d = 0; d < evaluation.memory.size(); ++d) {
     const uint64_t limit = context.problem.cluster.devices[d].capacity(),
-                   usual = gaps ? (*gaps)[d] * kLargeGaps / QuickSimulation::kGaps : limit / 20;
+                   usual = gaps ? (*gaps)[d] * kLargeGaps / LayoutTimer::kGaps : limit / 20;
     const bool givesWay = gaps && layout.schedule.kind == step::ScheduleKind::Timed && evaluation.cellsAlive[d] > 1;
     if (limit && !givesWay && evaluation.memory[d] + usual > limit)
       return true;
@@ -62,7 +62,7 @@ bool zorse::planning::judge(SearchContext &context, const std::vector<Candidate>
     return c.layout.pipelines.size() == 1 && c.layout.pipelines[0].stages.size() == 1 && c.layout.pipelines[0].stages[0].members.size() == 1;
   };
   const size_t most = small ? 12 : context.devices.size() > 256 ? 1 : 4;
-  const bool place = context.devices.size() <= 64; // affordable, whatever it shows
+  const bool place = context.devices.size() <= kMostPlaced; // affordable, whatever it shows
   size_t fitting = 0;
   bool single = false; // the fastest device alone is always judged: no plan may be slower
   auto expand = [&](const Candidate &candidate) {

@@ -1,13 +1,15 @@
 // The order of a search:
 //
+//   order       devices, nodes and sites in an order that follows from what they are (CanonicalProblem.h)
 //   seeds       devices ordered by class and site, stages cut by dynamic programme, for several assumptions; best estimates first
+//   parts       the same for parts of the cluster alone: without each site, class, node (Subclusters.cpp)
 //   simulate    the best seeds under the most promising schedules
-//   refine      moves, each with units and samples cut again
+//   refine      moves, each with units and samples cut again; then the best without each part of what it uses, and moves from there
 //   descend     few devices: all small changes of the best few layouts until none helps, again and again after random moves
 //   exact       small problems: branch and bound over the whole space
-//   descend     where expansions are quick: by the full expansion, from the best few
 //   judge       the best few by the full expansion, which alone decides
 
+#include "CanonicalProblem.h"
 #include "Candidates.h"
 
 #include <algorithm>
@@ -17,9 +19,9 @@ using namespace zorse::planning;
 
 namespace {
 
-/// Tasks that the default budget simulates: some ten seconds of two cores for up to 256 devices, under half a second for 512 and in proportion to the
-/// devices beyond.
-double taskBudget(size_t devices) { return devices <= 256 ? 8e7 : 8e5 * static_cast<double>(devices) / 512; }
+/// Tasks that the default budget simulates: some fifteen seconds of two cores for up to 64 devices, ten for 256, under a second for 512 and in
+/// proportion to the devices beyond.
+double taskBudget(size_t devices) { return devices <= 64 ? 8e7 : devices <= 256 ? 4e7 : 6e5 * static_cast<double>(devices) / 512; }
 
 double tasksOf(const Layout &layout) {
   double tasks = 0;
@@ -41,9 +43,12 @@ double simulatedTasksOf(const Problem &problem, const Layout &layout) {
   return tasksOf(simulated);
 }
 
+/// Parts of the cluster that are planned alone.
+size_t partsTried(const SearchContext &context) { return isLarge(context) ? 2 : context.devices.size() > 64 ? 16 : 48; }
+
 /// Simulations of descents for few devices, beyond the budget of the moves: about a second's.
 uint32_t descents(const SearchContext &context, const Layout &layout) {
-  return static_cast<uint32_t>(std::min(isSmall(context) ? 40000.0 : 20000.0, 1e7 / tasksOf(layout)));
+  return static_cast<uint32_t>(std::min(isSmall(context) ? 40000.0 : 20000.0, 1.2e7 / tasksOf(layout)));
 }
 
 bool checkOptions(const SearchContext &context, std::string &error) {
@@ -62,6 +67,17 @@ bool checkOptions(const SearchContext &context, std::string &error) {
             " units and the cluster " + std::to_string(context.devices.size()) + " devices, so at most " +
             std::to_string(std::min<size_t>(static_cast<size_t>(context.tables.units()), context.devices.size())) + " are possible";
   return error.empty();
+}
+
+void keepAsAsked(const SearchOptions &options, std::vector<Candidate> &candidates) {
+  if (options.stages == 0)
+    return;
+  candidates.erase(std::remove_if(candidates.begin(), candidates.end(),
+                                  [&](const Candidate &c) {
+                                    return std::any_of(c.layout.pipelines.begin(), c.layout.pipelines.end(),
+                                                       [&](const Pipeline &p) { return p.stages.size() != options.stages; });
+                                  }),
+                   candidates.end());
 }
 
 /// Every device alone that is the fastest of its class: no plan may be slower than one device.
@@ -83,25 +99,41 @@ void addSingles(SearchContext &context, std::vector<Candidate> &batch) {
 
 } // namespace
 
-std::optional<SearchResult> zorse::planning::searchPlan(const Problem &problem, const SearchOptions &options, std::string &error) {
-  error.clear();
+/// The best layout without each site and class that it uses, and those alone: what is left may do better, also with all it could not have beside them.
+static void tryWithout(SearchContext &context, const std::vector<step::Schedule> &schedules, std::vector<Candidate> &pool) {
+  std::vector<Candidate> tried;
+  std::vector<uint32_t> used = context.devices;
+  for (uint32_t d : unusedDevices(context, pool.front().layout))
+    used.erase(std::remove(used.begin(), used.end(), d), used.end());
+  addSubclusterSeeds(context, used, (partsTried(context) + 1) / 2, isLarge(context) ? 1 : 2, tried);
+  keepAsAsked(context.options, tried);
+  std::vector<Candidate> varied;
+  for (const Candidate &candidate : tried)
+    for (const step::Schedule &schedule : {schedules.front(), pool.front().layout.schedule}) {
+      if (candidate.layout.parts > 1 && schedule.kind != step::ScheduleKind::Timed)
+        continue;
+      varied.push_back(candidate);
+      varied.back().layout.schedule = schedule;
+      varied.back().id = context.nextId();
+    }
+  context.budget += static_cast<uint32_t>(varied.size());
+  context.simulate(varied);
+  pool.insert(pool.end(), varied.begin(), varied.end());
+  std::sort(pool.begin(), pool.end(), better);
+}
+
+static std::optional<SearchResult> searchInOrder(const Problem &problem, const SearchOptions &options, std::string &error) {
   SearchContext context(problem, options);
   if (!checkOptions(context, error))
     return std::nullopt;
   std::vector<Candidate> seeds = makeSeeds(context);
-  if (options.stages > 0)
-    seeds.erase(std::remove_if(seeds.begin(), seeds.end(),
-                               [&](const Candidate &c) {
-                                 return std::any_of(c.layout.pipelines.begin(), c.layout.pipelines.end(),
-                                                    [&](const Pipeline &p) { return p.stages.size() != options.stages; });
-                               }),
-                seeds.end());
+  keepAsAsked(options, seeds);
   const double tasks = seeds.empty() ? 1e3 : simulatedTasksOf(problem, seeds.front().layout);
   context.budget =
       options.candidates ? options.candidates : static_cast<uint32_t>(std::clamp(taskBudget(context.devices.size()) / tasks, 16.0, 6000.0));
 
   const bool small = isSmall(context);
-  std::vector<step::Schedule> schedules = scheduleChoices(context, small || context.devices.size() <= 16);
+  std::vector<step::Schedule> schedules = scheduleChoices(context, small || context.devices.size() <= kDescendDevices);
   if (schedules.empty()) {
     error = "no schedule is left to choose from: this model's backward cannot be split";
     return std::nullopt;
@@ -119,6 +151,15 @@ std::optional<SearchResult> zorse::planning::searchPlan(const Problem &problem, 
   for (size_t i = 0; i < first; ++i) {
     seeds[i].layout.schedule = schedules.front();
     pool.push_back(seeds[i]);
+  }
+  // Parts of the cluster begin with what they do best: the walks decide.
+  std::vector<Candidate> ofParts;
+  addSubclusterSeeds(context, context.devices, partsTried(context), isLarge(context) ? 1 : 2, ofParts);
+  keepAsAsked(options, ofParts);
+  context.budget += static_cast<uint32_t>(ofParts.size());
+  for (Candidate &candidate : ofParts) {
+    candidate.layout.schedule = schedules.front();
+    pool.push_back(std::move(candidate));
   }
   if (pool.empty() && options.stages > 0 && options.pipelines <= 1)
     if (std::optional<Candidate> plain = plainCut(context)) {
@@ -161,18 +202,16 @@ std::optional<SearchResult> zorse::planning::searchPlan(const Problem &problem, 
   std::sort(pool.begin(), pool.end(), better);
 
   SearchResult result;
+  const uint32_t budget = context.budget;
+  context.budget -= budget / 8; // for what follows
   refine(context, pool);
-  if (context.devices.size() <= 16)
+  context.budget = budget;
+  tryWithout(context, schedules, pool);
+  refine(context, pool);
+  if (context.devices.size() <= kDescendDevices)
     descend(context, pool, options.candidates ? context.budget - std::min(context.budget, context.tried()) : descents(context, pool.front().layout));
   if (small && options.exact && options.stages == 0)
     result.proven = searchExactly(context, pool);
-
-  // Few devices and samples: expansions are quick, and more than the last few can be had.
-  const double expansions = 6e5 / tasksOf(pool.front().layout);
-  if (context.devices.size() <= 16 && !options.candidates && expansions >= 100) {
-    std::vector<Candidate> found = descendFully(context, pool, static_cast<uint32_t>(std::min(expansions, 6000.0)));
-    pool.insert(pool.begin(), found.begin(), found.end());
-  }
 
   if (alone)
     pool.push_back(*alone);
@@ -180,4 +219,27 @@ std::optional<SearchResult> zorse::planning::searchPlan(const Problem &problem, 
   if (judge(context, pool, result, error))
     return result;
   return std::nullopt;
+}
+
+std::optional<SearchResult> zorse::planning::searchPlan(const Problem &problem, const SearchOptions &options, std::string &error) {
+  error.clear();
+  if (problem.cluster.devices.empty() || problem.summary.units_size() == 0)
+    return searchInOrder(problem, options, error); // which says so
+  const std::optional<CanonicalProblem> canonical = CanonicalProblem::make(problem, error);
+  if (!canonical)
+    return std::nullopt;
+  SearchOptions translated = options;
+  translated.excluded = canonical->translate(options.excluded);
+  std::optional<SearchResult> result = searchInOrder(canonical->on(problem), translated, error);
+  if (!result || std::is_sorted(canonical->original.begin(), canonical->original.end()))
+    return result;
+  result->layout = canonical->restore(result->layout);
+  result->plan = makePlan(problem, result->layout);
+  std::optional<Evaluation> evaluation = evaluate(problem, result->plan, error, /*timeOnly=*/problem.cluster.devices.size() > kMostPlaced);
+  if (evaluation && evaluation->excess == 0) {
+    result->evaluation = std::move(*evaluation);
+    return result;
+  }
+  // Of tasks that could run at the same time another one came first, and memory was that short.
+  return searchInOrder(problem, options, error);
 }

@@ -2,6 +2,8 @@
 
 #include "Candidates.h"
 
+#include "zorse/Step/Deal.h"
+
 #include <algorithm>
 #include <array>
 #include <map>

@@ -25,7 +25,7 @@ public:
     const size_t stages = laps.stages, rounds = laps.laps;
     fillWithWeights(x);
     for (uint32_t d = 0; d < x.plan.devices.size(); ++d) {
-      std::vector<uint32_t> forwards(x.cellsOf[d]), backwards(forwards);
+      std::vector<uint32_t> forwards(x.cellsOf[d].begin(), x.cellsOf[d].end()), backwards(forwards);
       if (forwards.empty())
         continue;
       auto sort = [&](std::vector<uint32_t> &cells, bool backward) {

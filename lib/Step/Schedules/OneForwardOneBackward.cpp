@@ -21,15 +21,14 @@ void boundWeights(Expansion &x, const std::vector<std::vector<TaskName>> &order)
   size_t fullest = 1;
   for (const auto &tasks : order)
     fullest = std::max(fullest, mostInFlight(tasks));
-  CellShapes shapes(x);
   std::vector<uint64_t> fixed = fixedBytes(x);
   for (uint32_t d = 0; d < order.size(); ++d) {
     size_t bound = fullest;
     if (uint64_t memory = x.plan.devices[d].memory) {
       uint64_t hold = 1, passing = 0;
       for (uint32_t c : x.cellsOf[d]) {
-        hold = std::max(hold, shapes.of(x.plan.cells[c]).hold);
-        passing = std::max(passing, shapes.of(x.plan.cells[c]).passing);
+        hold = std::max(hold, x.shapeOf[c]->hold);
+        passing = std::max(passing, x.shapeOf[c]->passing);
       }
       uint64_t left = memory > fixed[d] + passing ? memory - fixed[d] - passing : 0;
       bound = std::min<size_t>(bound, left / hold);
@@ -67,9 +66,8 @@ std::vector<std::vector<TaskName>> orderStages(const Expansion &x) {
 
   OneForwardOneBackward stages(plan.cells.data(), devices);
   for (uint32_t d : working) {
-    const auto &mine = x.cellsOf[d], &behind = x.cellsByBegin[end(d)];
-    order[d] =
-        stages.order(d, {mine.data(), mine.size()}, {behind.data(), behind.size()}, d < plan.schedule.ahead.size() ? plan.schedule.ahead[d] : 0);
+    const uint32_t ahead = d < plan.schedule.ahead.size() ? plan.schedule.ahead[d] : 0;
+    order[d] = stages.order(d, x.cellsOf[d], x.cellsByBegin[static_cast<size_t>(end(d))], ahead);
   }
   return order;
 }

@@ -9,9 +9,10 @@ void zorse::step::chainTasks(Expansion &x, const std::vector<TaskName> &tasks) {
   std::unordered_set<uint32_t> loaded;
   for (TaskName task : tasks) {
     if (task.kind == TaskKind::Forward) {
-      for (uint32_t load : x.cells[task.cell].loads)
-        if (loaded.insert(load).second && secondLast != kNone)
-          x.addEdge(secondLast, load);
+      const Span loads = x.cells[task.cell].loads;
+      for (uint32_t i = loads.begin; i < loads.end; ++i)
+        if (loaded.insert(x.loads[i]).second && secondLast != kNone)
+          x.addEdge(secondLast, x.loads[i]);
       secondLast = last;
       last = x.cells[task.cell].forward;
     }
@@ -33,5 +34,6 @@ void zorse::step::admitFrontCells(const Expansion &x, size_t cells, Admission &a
   int64_t rows = 1;
   for (uint32_t c : x.cellsByBegin[0])
     rows = std::max(rows, x.plan.cells[c].rows());
-  admission.groups.push_back({0, x.cellsByBegin[0], static_cast<double>(rows) * static_cast<double>(cells)});
+  const CellIndices front = x.cellsByBegin[0];
+  admission.groups.push_back({0, {front.begin(), front.end()}, static_cast<double>(rows) * static_cast<double>(cells)});
 }

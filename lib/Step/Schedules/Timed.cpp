@@ -29,7 +29,7 @@ public:
     waits.assign(x.bands.size(), {-1, -1});
     period = steadyPeriod();
     findTimes();
-    setPriorities();
+    delayWeights();
     setAdmission();
   }
 
@@ -44,15 +44,7 @@ private:
           busy += op == kNone ? 0 : x.ops[op].duration;
       most = std::max(most, busy);
     }
-    const zorse::sim::Network &network = x.costs->network();
-    std::vector<double> loads(network.resources(), 0);
-    for (const Op &op : x.ops)
-      if (op.work == Work::Transfer) {
-        zorse::sim::Route route = network.route(op.from, op.to);
-        for (uint32_t r = 0; r < route.count; ++r)
-          loads[route.resources[r]] += op.bytes * network.secondsPerByte(route.resources[r]);
-      }
-    for (double load : loads)
+    for (double load : x.linkLoads)
       most = std::max(most, load);
     return most;
   }
@@ -62,16 +54,14 @@ private:
     x.link();
     time.assign(x.ops.size(), 0);
     std::vector<double> after(x.chunks.size(), 0); // when the chunk's device is done with its latest task of this direction
-    std::vector<uint32_t> taskOf(x.ops.size(), kNone);
-    for (uint32_t c = 0; c < x.cells.size(); ++c)
-      taskOf[x.cells[c].forward] = taskOf[x.cells[c].backward] = c;
     setEntries();
+    entry.assign(x.cells.size(), 1e300);
     std::vector<RecurringSlots> slots(x.plan.devices.size());
     uint32_t end = x.cellOps;
     bool backwards = false;
     for (uint32_t op = 0; op < end; ++op) {
-      uint32_t c = taskOf[op];
-      if (c != kNone) {
+      const uint32_t c = x.ops[op].cell;
+      if (c != kNone && (op == x.cells[c].forward || op == x.cells[c].backward)) {
         if (!backwards && op == x.cells[c].backward) {
           backwards = true; // every forward has a lower index
           std::fill(after.begin(), after.end(), 0);
@@ -84,7 +74,12 @@ private:
         time[op] = std::max(time[op] + wait, previous);
         previous = time[op] + x.ops[op].duration;
       }
-      double done = time[op] + x.ops[op].duration;
+      Op &o = x.ops[op];
+      if (o.enters && o.work == Work::Transfer)
+        entry[c] = std::min(entry[c], time[op]);
+      if (o.priority >> 61 != 0) // short ones stay first
+        o.priority = priorityAt(kTimedRank, time[op]);
+      const double done = time[op] + o.duration;
       for (uint32_t i = x.firstNext[op]; i < x.firstNext[op + 1]; ++i)
         if (x.nextOps[i] > op && x.nextOps[i] < end)
           time[x.nextOps[i]] = std::max(time[x.nextOps[i]], done);
@@ -114,10 +109,7 @@ private:
     }
   }
 
-  void setPriorities() {
-    for (uint32_t op = 0; op < x.cellOps; ++op)
-      if (x.ops[op].priority >> 61 != 0) // short ones stay first
-        x.ops[op].priority = priorityAt(kTimedRank, time[op]);
+  void delayWeights() {
     for (uint32_t c = 0; c < x.cells.size(); ++c) {
       uint32_t weights = x.cells[c].weights;
       if (weights == kNone)
@@ -129,10 +121,6 @@ private:
   }
 
   void setAdmission() {
-    std::vector<double> entry(x.cells.size(), 1e300); // when a cell's first receive starts
-    for (uint32_t op = 0; op < x.cellOps; ++op)
-      if (x.ops[op].cell != kNone && x.ops[op].work == Work::Transfer)
-        entry[x.ops[op].cell] = std::min(entry[x.ops[op].cell], time[op]);
     for (const Band &band : x.bands) {
       Admission::Group group;
       group.device = band.device;
@@ -152,7 +140,6 @@ private:
       return;
     size_t devices = x.plan.devices.size();
     std::vector<uint64_t> fixed = fixedBytes(x);
-    CellShapes shapes(x);
     admission.holds.resize(x.cells.size());
     admission.deferred.resize(x.cells.size());
     admission.budget.assign(devices, UINT64_MAX);
@@ -160,7 +147,7 @@ private:
     for (uint32_t d = 0; d < devices; ++d) {
       uint64_t passing = 0;
       for (uint32_t c : x.cellsOf[d]) {
-        const CellShape &shape = shapes.of(x.plan.cells[c]);
+        const CellShape &shape = *x.shapeOf[c];
         admission.holds[c] = shape.hold - shape.deferred;
         admission.deferred[c] = shape.deferred;
         admission.aside[d] = std::max(admission.aside[d], shape.deferred);
@@ -169,6 +156,8 @@ private:
       uint64_t memory = x.plan.devices[d].memory, others = fixed[d] + passing + (less.empty() ? 0 : less[d]);
       if (memory)
         admission.budget[d] = memory > others ? memory - others : 0;
+      if (memory && x.options.gaps)
+        admission.budget[d] -= std::min(admission.budget[d], (admission.budget[d] + passing) / (x.options.gaps + 1));
     }
   }
 
@@ -178,7 +167,8 @@ private:
   const std::vector<uint64_t> &less;
   std::vector<std::array<double, 2>> waits; ///< per band: of its forwards and backwards for the device's other tasks; < 0: not known yet
   double period = 0;
-  std::vector<double> time; ///< per op of a cell
+  std::vector<double> time;  ///< per op of a cell
+  std::vector<double> entry; ///< per cell: when its first receive starts
 };
 
 class Timed final : public ScheduleRule {

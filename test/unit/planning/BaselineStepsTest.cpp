@@ -1,8 +1,8 @@
 // Steps of the re-implemented planners, by hand.
-#include "Planning/Baselines/Cuts.h"
-#include "Planning/Baselines/Harp.h"
-#include "Planning/Baselines/HexiScale.h"
-#include "Planning/Baselines/ZorsePaper.h"
+#include "Baselines/Cuts.h"
+#include "Baselines/Harp.h"
+#include "Baselines/HexiScale.h"
+#include "Baselines/ZorsePaper.h"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 // The re-implemented planners as a whole, on clusters where their choice is known.
-#include "zorse/Planning/Baselines.h"
+#include "zorse/Baselines/Baselines.h"
 #include "zorse/Planning/ModelShape.h"
 
 #include <gtest/gtest.h>

@@ -1,12 +1,15 @@
 // The search: what it promises whatever the problem.
 
+#include "Search/CanonicalProblem.h"
 #include "Search/Candidates.h"
 
 #include "zorse/Planning/ModelShape.h"
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <random>
+#include <set>
 
 using namespace zorse;
 using namespace zorse::planning;
@@ -73,6 +76,89 @@ TEST(Search, SamePlanOnAnyNumberOfThreads) {
       EXPECT_EQ(text, first) << threads << " threads";
     }
   }
+}
+
+/// Nodes in another order and by other names; everything else as it was.
+Cluster shuffled(const Cluster &cluster, std::mt19937 &random) {
+  std::vector<uint32_t> order(cluster.nodes.size());
+  for (uint32_t n = 0; n < order.size(); ++n)
+    order[n] = n;
+  std::shuffle(order.begin(), order.end(), random);
+  Cluster to = cluster;
+  to.devices.clear();
+  to.topology.clear_node_of_device();
+  for (uint32_t n = 0; n < order.size(); ++n) {
+    to.nodes[n] = cluster.nodes[order[n]];
+    to.nodes[n].name = "other" + std::to_string(n);
+    *to.topology.mutable_nodes(int(n)) = cluster.topology.nodes(int(order[n]));
+    for (const ClusterDevice &device : cluster.devices)
+      if (device.node == order[n]) {
+        to.devices.push_back(device);
+        to.devices.back().name = "renamed" + std::to_string(to.devices.size());
+        to.devices.back().node = n;
+        to.topology.add_node_of_device(n);
+      }
+  }
+  return to;
+}
+
+TEST(Search, OrderAndNamesChangeNothing) {
+  std::mt19937 random(3); // NOLINT(bugprone-random-generator-seed): the same in every run
+  auto made = setUp({20, 90, 45, 90}, 2, 4, 24);
+  std::string error;
+  SearchOptions options;
+  options.candidates = 400;
+  auto first = searchPlan(*made->problem, options, error);
+  ASSERT_TRUE(first) << error;
+  for (int trial = 0; trial < 3; ++trial) {
+    const Cluster cluster = shuffled(made->cluster, random);
+    const auto costs = CostModel::make(made->summary, cluster, nullptr, {}, error);
+    ASSERT_TRUE(costs) << error;
+    const Problem other{made->summary, cluster, *costs, made->problem->batch};
+    auto found = searchPlan(other, options, error);
+    ASSERT_TRUE(found) << error;
+    EXPECT_EQ(found->evaluation.step, first->evaluation.step);
+    // The plan says of each device what the file calls it.
+    for (size_t d = 0; d < cluster.devices.size(); ++d)
+      EXPECT_EQ(found->plan.devices[d].name, cluster.devices[d].name);
+  }
+}
+
+TEST(Search, CanonicalOrderGoesBack) {
+  auto made = setUp({20, 90, 45}, 2, 2, 8);
+  std::string error;
+  const auto canonical = CanonicalProblem::make(*made->problem, error);
+  ASSERT_TRUE(canonical) << error;
+  EXPECT_EQ(canonical->original, (std::vector<uint32_t>{2, 3, 4, 5, 0, 1})); // the fastest first
+  EXPECT_EQ(canonical->translate({0, 4}), (std::vector<uint32_t>{4, 2}));
+  const Layout layout = canonical->restore({{{8, {{0, 3, {{0, 8, 8}}}}}}});
+  EXPECT_EQ(layout.pipelines[0].stages[0].members[0].device, 2u);
+}
+
+TEST(Search, WhatOnlyDelaysIsLeftOut) {
+  // The third node computes little and its card is slow: the plan without it is the better one.
+  auto both = setUp({90, 90}, 2, 4, 16), more = setUp({90, 90, 1}, 2, 4, 16);
+  more->cluster.topology.mutable_nodes(2)->mutable_nic()->set_bandwidth(1e7);
+  std::string error;
+  SearchOptions options;
+  options.candidates = 400;
+  more->costs = CostModel::make(more->summary, more->cluster, nullptr, {}, error);
+  auto alone = searchPlan(*both->problem, options, error), found = searchPlan(*more->problem, options, error);
+  ASSERT_TRUE(alone && found) << error;
+  EXPECT_LE(found->evaluation.step, alone->evaluation.step * 1.001);
+}
+
+TEST(Search, PartsAreDifferentAndNeverAll) {
+  auto made = setUp({90, 45, 20}, 3, 4, 24);
+  const SearchOptions options;
+  SearchContext context(*made->problem, options);
+  const auto parts = subclusters(context, context.devices, 48);
+  std::set<std::vector<uint32_t>> seen(parts.begin(), parts.end());
+  EXPECT_EQ(seen.size(), parts.size());
+  EXPECT_FALSE(seen.count(context.devices));
+  EXPECT_TRUE(seen.count({0, 1, 2, 3, 4, 5})); // without the slowest
+  EXPECT_TRUE(seen.count({0, 1, 2}));          // the fastest alone
+  EXPECT_LE(subclusters(context, context.devices, 3).size(), 3u);
 }
 
 TEST(Search, SamplesAndUnitsAreExact) {

@@ -10,6 +10,7 @@
 
 // The order of one schedule is not public.
 #include "../../../lib/Step/Expansion.h"
+#include "../../../lib/Step/Tables.h"
 
 #include <gtest/gtest.h>
 
@@ -89,7 +90,10 @@ TEST(Schedule, OneForwardOneBackwardRunsOnUnevenGrids) {
     std::string error;
     ASSERT_TRUE(validatePlan(plan, summary, error)) << error;
     ExpandOptions options;
-    Expansion x(summary, plan, options);
+    const std::unique_ptr<Costs> costs = planCosts(summary, plan);
+    options.costs = costs.get();
+    ExpansionTables tables(summary, nullptr, options.costs);
+    Expansion x(summary, plan, options, tables);
     layoutState(x);
     ASSERT_TRUE(expandCells(x, error)) << error;
     expandState(x);

@@ -1,5 +1,6 @@
-// The planner's quick simulation against the full expansion, which is right by definition.
+// What the planner's timer says of layouts is what the expansion makes of their plans.
 
+#include "Layout/LayoutTimer.h"
 #include "Search/Candidates.h"
 
 #include "zorse/Planning/ModelShape.h"
@@ -8,6 +9,7 @@
 
 #include <cmath>
 #include <cstdio>
+#include <cstdlib>
 #include <random>
 
 using namespace zorse;
@@ -136,70 +138,65 @@ void shareUnits(std::mt19937 &random, const SearchContext &context, Layout &layo
   setTurn(layout);
 }
 
-struct Differences {
-  double step = 0, worstStep = 0, memory = 0, worstMemory = 0; ///< relative; means and worst
-  int layouts = 0, beyond = 0;                                 ///< beyond: 3 % of the step time
-};
-
-Differences compare(unsigned seed, int trials, bool sharedUnits) {
+/// Times, busy seconds and peaks are those of the whole expansion under the same rules, to the bit.
+/// \returns the number of layouts that were compared.
+int compare(unsigned seed, int trials, bool sharedUnits) {
   std::mt19937 random(seed);
-  Differences all;
-  int below = 0, devices = 0;
+  int compared = 0;
   for (int trial = 0; trial < trials; ++trial) {
     auto made = makeCase(random, trial % 2);
-    SearchOptions options;
-    options.threads = 1;
-    SearchContext context(*made->problem, options);
+    SearchOptions searchOptions;
+    searchOptions.threads = 1;
+    SearchContext context(*made->problem, searchOptions);
+    LayoutTimer timer(*made->problem);
     for (int i = 0; i < 2; ++i) {
       Layout layout = randomLayout(random, context);
       if (sharedUnits)
         shareUnits(random, context, layout);
+      const LayoutTimer::Result timed = timer.run(layout);
+      TwinFinder twins(*made->problem);
+      twins.find(layout);
+      if (!twins.devices().empty())
+        continue; // compared below
+      step::ExpandOptions options;
+      options.costs = &made->problem->costs;
+      options.checkMemory = false;
+      options.gaps = LayoutTimer::kGaps;
+      options.tries = 1;
       std::string error;
-      auto full = evaluate(*made->problem, makePlan(*made->problem, layout), error);
-      if (!full) {
-        ADD_FAILURE() << error;
+      const auto whole = step::expandPlan(made->summary, timer.plan(layout), error, options);
+      EXPECT_EQ(timed.ran, whole.has_value()) << error;
+      if (!whole)
         continue;
+      EXPECT_EQ(timed.step, whole->stepTime) << trial;
+      EXPECT_EQ(timed.tasks, whole->listLength) << trial;
+      for (size_t d = 0; d < whole->devices.size(); ++d) {
+        EXPECT_EQ(timed.busy[d], whole->devices[d].busy) << trial << ", device " << d;
+        EXPECT_EQ(timed.memory[d] - timed.gaps[d], whole->devices[d].memory.least) << trial << ", device " << d;
       }
-      const auto &quick = context.simulation(0).run(layout);
-      EXPECT_TRUE(quick.ran) << trial;
-      double off = std::abs(quick.step / full->step - 1);
-      all.step += off;
-      all.beyond += off > 0.03;
-      all.worstStep = std::max(all.worstStep, off);
-      ++all.layouts;
-      for (size_t d = 0; d < full->memory.size(); ++d)
-        if (full->memory[d]) {
-          double ratio = static_cast<double>(quick.memory[d]) / static_cast<double>(full->memory[d]);
-          below += ratio < 1;
-          all.memory += std::abs(ratio - 1);
-          all.worstMemory = std::max(all.worstMemory, std::abs(ratio - 1));
-          ++devices;
-        }
+      ++compared;
     }
   }
-  all.step /= all.layouts;
-  all.memory /= devices;
-  std::printf("step time: %.3f %% off on average, %.2f %% at most (%d layouts, %d beyond 3 %%); memory: %.2f %% off on average, %.2f %% at most, "
-              "below on %d of %d devices\n",
-              100 * all.step, 100 * all.worstStep, all.layouts, all.beyond, 100 * all.memory, 100 * all.worstMemory, below, devices);
-  return all;
+  return compared;
 }
 
-TEST(QuickSimulation, AgreesWithTheExpansion) {
-  Differences found = compare(7, 150, false);
-  EXPECT_LE(found.step, 0.01);
-  EXPECT_LE(found.beyond, found.layouts / 20); // admission by memory may go another way where the full one has an event more
-  EXPECT_LE(found.worstStep, 0.1);
-  EXPECT_LE(found.memory, 0.02);
+/// Trials of a test: as many as ZORSE_TRIALS says.
+int trialsOr(int usual) {
+  const char *text = std::getenv("ZORSE_TRIALS");
+  return text ? std::atoi(text) : usual;
+}
+
+TEST(LayoutTimer, IsTheExpansion) {
+  const int compared = compare(7, trialsOr(100), false);
+  std::printf("%d layouts: the same times and peaks\n", compared);
+  EXPECT_GE(compared, trialsOr(100));
 }
 
 /// Stages that share out units, devices in two stages of a pipeline.
-TEST(QuickSimulation, AgreesWhereStagesShareUnits) {
-  Differences found = compare(8, 100, true);
-  EXPECT_LE(found.step, 0.01);
-  EXPECT_LE(found.beyond, found.layouts / 15);
-  EXPECT_LE(found.worstStep, 0.25);
-  EXPECT_LE(found.memory, 0.03);
+TEST(LayoutTimer, IsTheExpansionWhereStagesShareUnits) {
+  const int compared = compare(8, trialsOr(60), true);
+  std::printf("%d layouts with shared units: the same times and peaks\n", compared);
+  EXPECT_GE(compared, trialsOr(60));
 }
 
 /// A case's nodes several times, on its only site. \param shared  the site's fabric is a resource, which is never short, but shared: pipelines are no
@@ -231,7 +228,7 @@ std::unique_ptr<Case> repeated(const Case &one, uint32_t copies, bool shared) {
 }
 
 /// Of pipelines that are alike one is simulated: with the result of simulating all of them, in a part of the events.
-TEST(QuickSimulation, OneOfTwinsStandsForAll) {
+TEST(LayoutTimer, OneOfTwinsStandsForAll) {
   std::mt19937 random(11);
   int compared = 0;
   double worst = 0;
@@ -255,18 +252,18 @@ TEST(QuickSimulation, OneOfTwinsStandsForAll) {
       layout.schedule.ahead.insert(layout.schedule.ahead.end(), ahead.begin(), ahead.end());
     }
     auto twins = repeated(*one, copies, false), apart = repeated(*one, copies, true);
-    UnitTables tables(*twins->problem), others(*apart->problem);
-    QuickSimulation quick(*twins->problem, tables), all(*apart->problem, others);
-    const auto &a = quick.run(layout);
+    LayoutTimer once(*twins->problem), all(*apart->problem);
+    const auto &a = once.run(layout);
     const auto &b = all.run(layout);
     ASSERT_TRUE(a.ran && b.ran);
-    EXPECT_EQ(a.tasks * copies, b.tasks);
+    EXPECT_LT(a.tasks, b.tasks);
     EXPECT_NEAR(a.step / b.step, 1, 0.01) << trial;
     worst = std::max(worst, std::abs(a.step / b.step - 1));
-    EXPECT_EQ(a.busy, b.busy) << trial;
-    for (size_t d = 0; d < a.memory.size(); ++d)
+    for (size_t d = 0; d < a.memory.size(); ++d) {
+      EXPECT_NEAR(a.busy[d], b.busy[d], 1e-3 * b.busy[d]) << trial; // updates of what a twin owns
       EXPECT_NEAR(static_cast<double>(a.memory[d]), static_cast<double>(b.memory[d]), 0.01 * static_cast<double>(b.memory[d]))
           << trial << ", device " << d;
+    }
     ++compared;
   }
   std::printf("%d layouts, step times at most %.3f %% apart\n", compared, 100 * worst);
@@ -274,7 +271,7 @@ TEST(QuickSimulation, OneOfTwinsStandsForAll) {
 }
 
 /// Who shares a node with another pipeline, or is unlike it in anything, is simulated.
-TEST(QuickSimulation, UnlikePipelinesAreNoTwins) {
+TEST(LayoutTimer, UnlikePipelinesAreNoTwins) {
   std::mt19937 random(3);
   auto one = makeCase(random, true);
   while (one->cluster.topology.sites_size() != 1 || one->cluster.devices.size() < 2)

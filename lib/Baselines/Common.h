@@ -1,7 +1,7 @@
 // What the re-implemented planners share: the model as they see it, links between pairs, and the choice of the first plan that fits.
 #pragma once
 
-#include "zorse/Planning/Baselines.h"
+#include "zorse/Baselines/Baselines.h"
 
 #include <cstdint>
 #include <string>

@@ -1,6 +1,6 @@
 // Giffler and Thompson's active schedules with a bound per device: what is left to do there between the earliest head and the shortest tail.
 
-#include "zorse/Planning/ExactOrder.h"
+#include "ExactOrder.h"
 
 #include "zorse/Step/StepGraph.h"
 #include "zorse/Step/UnitTasks.h"

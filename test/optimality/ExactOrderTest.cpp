@@ -2,7 +2,7 @@
 
 #include "ChainModel.h"
 
-#include "zorse/Planning/ExactOrder.h"
+#include "ExactOrder.h"
 #include "zorse/Step/Deal.h"
 #include "zorse/Step/RandomPlan.h"
 #include "zorse/Step/StepGraph.h"

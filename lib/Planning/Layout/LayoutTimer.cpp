@@ -1,0 +1,188 @@
+#include "LayoutTimer.h"
+
+#include "DealLayout.h"
+
+#include "zorse/Summary/Summary.h"
+
+#include <algorithm>
+#include <map>
+#include <numeric>
+
+using namespace zorse;
+using namespace zorse::planning;
+
+namespace {
+
+step::Plan emptyPlan(const Problem &problem) {
+  step::Plan plan;
+  plan.model = problem.summary.content_hash();
+  plan.batch = problem.batch;
+  plan.devices = planDevices(problem.cluster, productType(problem.summary));
+  plan.hostMemory = hostMemory(problem.cluster);
+  planLinks(problem.cluster, plan);
+  return plan;
+}
+
+/// Weights by which `bytes` are dealt to readers, so that the least that any owner has left is greatest: all owners end at one level, and who is
+/// below it owns nothing. `left` is what readers have left.
+std::vector<double> fillUp(const std::vector<double> &left, double bytes) {
+  std::vector<double> sorted(left), weights;
+  std::sort(sorted.begin(), sorted.end(), std::greater<>());
+  double sum = 0, level = 0;
+  for (size_t i = 0; i < sorted.size(); ++i) {
+    sum += sorted[i];
+    level = (sum - bytes) / static_cast<double>(i + 1);
+    if (i + 1 == sorted.size() || level >= sorted[i + 1])
+      break;
+  }
+  for (double own : left)
+    weights.push_back(std::max(0.0, own - level));
+  return weights;
+}
+
+} // namespace
+
+LayoutTimer::LayoutTimer(const Problem &problem, uint64_t gaps, int tries)
+    : problem(problem), gaps(gaps), tries(tries), tables(step::makeExpansionTables(problem.summary, problem.bodies, &problem.costs)), twins(problem),
+      reused(emptyPlan(problem)) {
+  const size_t devices = problem.cluster.devices.size();
+  result.memory.resize(devices);
+  result.gaps.resize(devices);
+  result.busy.resize(devices);
+}
+
+void LayoutTimer::deal(const Layout &layout, bool withTwins, step::Plan &plan) const {
+  plan.schedule = layout.schedule;
+  plan.defaultOwners = layout.state == StateRule::Proportional ? step::DefaultOwners::Proportional : step::DefaultOwners::Equal;
+  plan.cells.clear();
+  plan.owners.clear();
+  int64_t base = 0;
+  std::vector<step::StageDevice> devices;
+  for (size_t p = 0; p < layout.pipelines.size(); ++p) {
+    if (withTwins || !twins.isTwin(p))
+      for (const Stage &stage : layout.pipelines[p].stages)
+        dealLayoutStage(layout, stage, base, devices, plan.cells);
+    base += layout.pipelines[p].samples;
+  }
+}
+
+std::optional<step::StepGraph> LayoutTimer::time(const step::Plan &plan, bool withTwins) {
+  step::ExpandOptions options;
+  options.bodies = problem.bodies;
+  options.costs = &problem.costs;
+  options.tables = tables;
+  options.timeOnly = options.checked = true;
+  options.twins = withTwins ? nullptr : &twins.devices();
+  options.gaps = gaps;
+  options.tries = tries;
+  std::string error;
+  return step::expandPlan(problem.summary, plan, error, options);
+}
+
+/// StateRule::FreeMemory: masters and moments go where most memory is left when all own equally much; parameters and gradients are where they are
+/// read.
+void LayoutTimer::ownByMemory(const Layout &layout, bool withTwins, step::Plan &plan) {
+  if (layout.state != StateRule::FreeMemory)
+    return;
+  const auto &devices = problem.cluster.devices;
+  std::optional<step::StepGraph> graph = time(plan, withTwins);
+  if (!graph)
+    return;
+  // Groups by who reads them.
+  const int groups = problem.summary.groups_size();
+  std::vector<std::vector<uint32_t>> readers(static_cast<size_t>(groups));
+  std::vector<uint8_t> seen(devices.size());
+  std::vector<std::vector<uint32_t>> groupsOf;
+  for (const bundle::UnitInfo &unit : problem.summary.units())
+    groupsOf.push_back(groupsOfUnit(problem.summary, unit));
+  std::map<std::tuple<uint32_t, int32_t, int32_t>, bool> ranges;
+  for (const step::Cell &cell : plan.cells)
+    ranges[{cell.device, cell.unitBegin, cell.unitEnd}] = true;
+  auto add = [](std::vector<uint32_t> &list, uint32_t device) {
+    if (list.empty() || list.back() != device)
+      list.push_back(device);
+  };
+  for (const auto &[range, is] : ranges)
+    for (int32_t u = std::get<1>(range); u < std::get<2>(range); ++u)
+      for (uint32_t g : groupsOf[static_cast<size_t>(u)])
+        add(readers[g], std::get<0>(range));
+  if (!withTwins)
+    for (auto &list : readers) {
+      const size_t own = list.size();
+      for (auto [like, twin] : twins.devices())
+        if (std::binary_search(list.begin(), list.begin() + static_cast<long>(own), like))
+          list.push_back(twin);
+      std::sort(list.begin(), list.end());
+    }
+  std::map<std::vector<uint32_t>, std::vector<uint32_t>> sets;
+  for (int g = 0; g < groups; ++g)
+    if (problem.summary.groups(g).trainable() && readers[static_cast<size_t>(g)].size() > 1)
+      sets[readers[static_cast<size_t>(g)]].push_back(static_cast<uint32_t>(g));
+  auto ownedBytes = [&](uint32_t g) {
+    const bundle::GroupInfo &group = problem.summary.groups(static_cast<int>(g));
+    const double size = static_cast<double>(elementBytes(group.type()));
+    return static_cast<double>(group.elements()) * size * (problem.summary.moments() + (computeType(group) != group.type() ? 1 : 0));
+  };
+  // What is left besides what they own now, which is equally much.
+  std::vector<double> left(devices.size());
+  for (size_t d = 0; d < devices.size(); ++d) {
+    if (graph->devices[d].memory.least > 0 && devices[d].capacity() == 0)
+      return; // memory is not limited
+    left[d] = static_cast<double>(devices[d].capacity()) - static_cast<double>(graph->devices[d].memory.least);
+  }
+  for (const auto &[set, members] : sets)
+    for (uint32_t g : members)
+      for (uint32_t d : set)
+        left[d] += ownedBytes(g) / static_cast<double>(set.size());
+  for (const auto &[set, members] : sets) {
+    double bytes = 0;
+    for (uint32_t g : members)
+      bytes += ownedBytes(g);
+    std::vector<double> of;
+    for (uint32_t d : set)
+      of.push_back(left[d]);
+    const std::vector<double> weights = fillUp(of, bytes);
+    const double sum = std::accumulate(weights.begin(), weights.end(), 0.0);
+    if (sum <= 0)
+      continue;
+    for (size_t i = 0; i < set.size(); ++i)
+      left[set[i]] -= weights[i] / sum * bytes;
+    for (uint32_t g : members) {
+      step::GroupOwners owners;
+      owners.group = g;
+      for (size_t i = 0; i < set.size(); ++i)
+        owners.owners.push_back({set[i], 100 * weights[i] / sum});
+      plan.owners.push_back(std::move(owners));
+    }
+  }
+  std::sort(plan.owners.begin(), plan.owners.end(), [](const auto &a, const auto &b) { return a.group < b.group; });
+}
+
+const LayoutTimer::Result &LayoutTimer::run(const Layout &layout) {
+  twins.find(layout);
+  deal(layout, /*withTwins=*/false, reused);
+  ownByMemory(layout, /*withTwins=*/false, reused);
+  const std::optional<step::StepGraph> graph = time(reused, /*withTwins=*/false);
+  result.ran = graph.has_value();
+  result.excess = 0;
+  if (!graph)
+    return result;
+  result.step = graph->stepTime;
+  result.tasks = graph->listLength;
+  for (size_t d = 0; d < result.memory.size(); ++d) {
+    const step::DeviceProgram &device = graph->devices[d];
+    result.gaps[d] = gaps ? device.memory.activations / gaps : 0;
+    result.memory[d] = device.memory.least + result.gaps[d];
+    result.busy[d] = device.busy;
+    if (const uint64_t memory = problem.cluster.devices[d].capacity(); memory && result.memory[d] > memory)
+      result.excess += result.memory[d] - memory;
+  }
+  return result;
+}
+
+step::Plan LayoutTimer::plan(const Layout &layout) {
+  step::Plan plan = reused;
+  deal(layout, /*withTwins=*/true, plan);
+  ownByMemory(layout, /*withTwins=*/true, plan);
+  return plan;
+}

@@ -1,0 +1,223 @@
+#include "CanonicalProblem.h"
+
+#include "zorse/Summary/Summary.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <numeric>
+
+using namespace zorse;
+using namespace zorse::planning;
+
+namespace {
+
+void add(std::string &text, double number) {
+  char digits[40];
+  std::snprintf(digits, sizeof digits, "%a,", number);
+  text += digits;
+}
+
+std::string signatureOf(const bundle::LinkClass &link) { return link.SerializeAsString(); }
+
+/// Of a device, its times of all kinds of units included: a profile may know it by its name.
+std::string signatureOf(const Problem &problem, uint32_t d) {
+  const ClusterDevice &device = problem.cluster.devices[d];
+  std::string text = device.kind + "/" + device.arch + "/" + device.type + "/";
+  for (double number : {double(device.multiprocessors), device.halfRows, double(device.eager), device.memoryBandwidth, device.launch,
+                        double(device.memory), double(device.reserve), double(device.threads), device.price, double(device.direct)})
+    add(text, number);
+  for (double speed : device.speed)
+    add(text, speed);
+  std::vector<uint8_t> seen;
+  for (int32_t u = 0; u < problem.summary.units_size(); ++u) {
+    const uint32_t unitClass = problem.costs.unitClass(u);
+    if (unitClass < seen.size() && seen[unitClass])
+      continue;
+    seen.resize(std::max<size_t>(seen.size(), unitClass + 1));
+    seen[unitClass] = 1;
+    for (int64_t rows : {1, 8})
+      for (step::UnitTask task : {step::UnitTask::Forward, step::UnitTask::Backward})
+        add(text, problem.costs.unit(d, u, task, rows));
+  }
+  for (double seconds : {problem.costs.update(d, 1 << 20), problem.costs.copy(d, 1 << 20), problem.costs.load(d, 1 << 20)})
+    add(text, seconds);
+  return text;
+}
+
+/// What is put in order: the faster and larger first, then by signature, then as it was.
+struct Item {
+  uint32_t index;
+  double speed = 0, memory = 0;
+  std::string signature;
+
+  bool operator<(const Item &o) const {
+    if (speed != o.speed)
+      return speed > o.speed;
+    if (memory != o.memory)
+      return memory > o.memory;
+    if (signature != o.signature)
+      return signature < o.signature;
+    return index < o.index;
+  }
+  void contain(const Item &part) {
+    speed += part.speed;
+    memory += part.memory;
+  }
+};
+
+std::string joined(std::vector<std::string> parts) {
+  std::sort(parts.begin(), parts.end());
+  std::string text;
+  for (const std::string &part : parts)
+    text += std::to_string(part.size()) + ":" + part;
+  return text;
+}
+
+/// Sites by their nodes, and by the links and signatures of the others.
+void refine(const bundle::Topology &topology, std::vector<Item> &sites) {
+  auto linkOf = [&](uint32_t a, uint32_t b) {
+    for (const auto &pair : topology.site_pairs())
+      if ((pair.a() == a && pair.b() == b) || (pair.a() == b && pair.b() == a))
+        return signatureOf(pair.link());
+    return signatureOf(topology.between_sites());
+  };
+  // Short names for signatures, so that rounds do not make them longer.
+  auto shorten = [&] {
+    std::vector<std::string> known;
+    for (const Item &site : sites)
+      known.push_back(site.signature);
+    std::sort(known.begin(), known.end());
+    known.erase(std::unique(known.begin(), known.end()), known.end());
+    for (Item &site : sites)
+      site.signature = std::to_string(std::lower_bound(known.begin(), known.end(), site.signature) - known.begin());
+    return known.size();
+  };
+  for (size_t before = 0, now = shorten(); now > before && now < sites.size();) {
+    std::vector<std::string> refined;
+    for (const Item &site : sites) {
+      std::vector<std::string> neighbours;
+      for (const Item &other : sites)
+        if (other.index != site.index)
+          neighbours.push_back(linkOf(site.index, other.index) + "/" + other.signature);
+      refined.push_back(site.signature + "|" + joined(std::move(neighbours)));
+    }
+    for (size_t s = 0; s < sites.size(); ++s)
+      sites[s].signature = std::move(refined[s]);
+    before = now;
+    now = shorten();
+  }
+}
+
+/// Places in order; `placeOf[old]` is where it has gone.
+std::vector<uint32_t> placesOf(const std::vector<Item> &sorted) {
+  std::vector<uint32_t> place(sorted.size());
+  for (size_t i = 0; i < sorted.size(); ++i)
+    place[sorted[i].index] = static_cast<uint32_t>(i);
+  return place;
+}
+
+} // namespace
+
+std::optional<CanonicalProblem> CanonicalProblem::make(const Problem &problem, std::string &error) {
+  const Cluster &from = problem.cluster;
+  const bundle::Topology &topology = from.topology;
+  const size_t speed = speedIndex(productType(problem.summary));
+  std::vector<Item> devices, nodes, sites;
+  for (uint32_t d = 0; d < from.devices.size(); ++d)
+    devices.push_back({d, from.devices[d].speed[speed], static_cast<double>(from.devices[d].capacity()), signatureOf(problem, d)});
+  std::vector<std::vector<std::string>> parts(from.nodes.size());
+  for (uint32_t n = 0; n < from.nodes.size(); ++n)
+    nodes.push_back({n, 0, 0, ""});
+  for (const Item &device : devices) {
+    nodes[from.devices[device.index].node].contain(device);
+    parts[from.devices[device.index].node].push_back(device.signature);
+  }
+  for (Item &node : nodes) {
+    const ClusterNode &of = from.nodes[node.index];
+    for (double number : {double(of.hostMemory), of.pcie, double(of.nvme), of.nvmeBandwidth, of.price})
+      add(node.signature, number);
+    const auto &links = topology.nodes(static_cast<int>(node.index));
+    for (const bundle::LinkClass *link : {&links.port(), &links.bus(), &links.nic()})
+      node.signature += signatureOf(*link) + "/";
+    node.signature += joined(std::move(parts[node.index]));
+  }
+  parts.assign(static_cast<size_t>(topology.sites_size()), {});
+  for (uint32_t s = 0; s < parts.size(); ++s)
+    sites.push_back({s, 0, 0, ""});
+  for (const Item &node : nodes) {
+    const uint32_t site = topology.nodes(static_cast<int>(node.index)).site();
+    sites[site].contain(node);
+    parts[site].push_back(node.signature);
+  }
+  for (Item &site : sites) {
+    const auto &of = topology.sites(static_cast<int>(site.index));
+    site.signature = signatureOf(of.fabric()) + "/" + signatureOf(of.uplink()) + "/";
+    if (site.index < from.egressPrice.size())
+      add(site.signature, from.egressPrice[site.index]);
+    site.signature += joined(std::move(parts[site.index]));
+  }
+  refine(topology, sites);
+
+  // Sites in order, their nodes in order, their devices in order.
+  std::sort(sites.begin(), sites.end());
+  const std::vector<uint32_t> siteAt = placesOf(sites);
+  auto siteOf = [&](uint32_t node) { return siteAt[topology.nodes(static_cast<int>(node)).site()]; };
+  std::sort(nodes.begin(), nodes.end(), [&](const Item &a, const Item &b) {
+    const uint32_t x = siteOf(a.index), y = siteOf(b.index);
+    return x != y ? x < y : a < b;
+  });
+  const std::vector<uint32_t> nodeAt = placesOf(nodes);
+  std::sort(devices.begin(), devices.end(), [&](const Item &a, const Item &b) {
+    const uint32_t x = nodeAt[from.devices[a.index].node], y = nodeAt[from.devices[b.index].node];
+    return x != y ? x < y : a < b;
+  });
+
+  CanonicalProblem made{from, std::nullopt, {}};
+  bundle::Topology &to = made.cluster.topology;
+  to.clear_node_of_device();
+  for (size_t d = 0; d < devices.size(); ++d) {
+    made.original.push_back(devices[d].index);
+    made.cluster.devices[d] = from.devices[devices[d].index];
+    made.cluster.devices[d].node = nodeAt[made.cluster.devices[d].node];
+    to.add_node_of_device(made.cluster.devices[d].node);
+  }
+  for (size_t n = 0; n < nodes.size(); ++n) {
+    made.cluster.nodes[n] = from.nodes[nodes[n].index];
+    *to.mutable_nodes(static_cast<int>(n)) = topology.nodes(static_cast<int>(nodes[n].index));
+    to.mutable_nodes(static_cast<int>(n))->set_site(siteOf(nodes[n].index));
+  }
+  for (size_t s = 0; s < sites.size(); ++s) {
+    *to.mutable_sites(static_cast<int>(s)) = topology.sites(static_cast<int>(sites[s].index));
+    if (sites[s].index < from.egressPrice.size())
+      made.cluster.egressPrice[s] = from.egressPrice[sites[s].index];
+  }
+  for (auto &pair : *to.mutable_site_pairs()) {
+    pair.set_a(siteAt[pair.a()]);
+    pair.set_b(siteAt[pair.b()]);
+  }
+  made.costs = CostModel::make(problem.summary, made.cluster, problem.profile, {}, error);
+  if (!made.costs)
+    return std::nullopt;
+  return made;
+}
+
+Problem CanonicalProblem::on(const Problem &problem) const {
+  return {problem.summary, cluster, *costs, problem.batch, problem.bodies, problem.mayRecompute, problem.profile};
+}
+
+Layout CanonicalProblem::restore(Layout layout) const {
+  for (Pipeline &pipeline : layout.pipelines)
+    for (Stage &stage : pipeline.stages)
+      for (Member &member : stage.members)
+        member.device = original[member.device];
+  return layout;
+}
+
+std::vector<uint32_t> CanonicalProblem::translate(const std::vector<uint32_t> &devices) const {
+  std::vector<uint32_t> place(original.size()), out;
+  for (uint32_t d = 0; d < original.size(); ++d)
+    place[original[d]] = d;
+  for (uint32_t d : devices)
+    out.push_back(place[d]);
+  return out;
+}

@@ -1,0 +1,105 @@
+// Parts of a cluster that may do better without the rest: what is far away, slow or odd costs more than it brings wherever it waits or is waited for.
+
+#include "Candidates.h"
+
+#include <algorithm>
+#include <functional>
+#include <map>
+#include <set>
+
+using namespace zorse;
+using namespace zorse::planning;
+
+namespace {
+
+using Devices = std::vector<uint32_t>;
+
+/// Devices by what `keyOf` says of them, those that compute most first.
+std::vector<Devices> groupsBy(const SearchContext &context, const Devices &devices, const std::function<uint32_t(uint32_t)> &keyOf) {
+  std::map<uint32_t, Devices> byKey;
+  for (uint32_t d : devices)
+    byKey[keyOf(d)].push_back(d);
+  std::vector<std::pair<double, Devices>> groups;
+  for (auto &[key, group] : byKey) {
+    double rate = 0;
+    for (uint32_t d : group)
+      rate += 1 / context.model.leastPerSample(context.model.classOf(d), 0, context.model.units());
+    groups.push_back({rate, std::move(group)});
+  }
+  std::stable_sort(groups.begin(), groups.end(), [](const auto &a, const auto &b) { return a.first > b.first; });
+  std::vector<Devices> sorted;
+  for (auto &[rate, group] : groups)
+    sorted.push_back(std::move(group));
+  return sorted;
+}
+
+Devices without(const Devices &all, const Devices &some) {
+  const std::set<uint32_t> gone(some.begin(), some.end());
+  Devices rest;
+  for (uint32_t d : all)
+    if (!gone.count(d))
+      rest.push_back(d);
+  return rest;
+}
+
+class Sets {
+public:
+  Sets(const Devices &all, size_t most) : most(most) { known.insert(all); }
+  void add(Devices devices) {
+    std::sort(devices.begin(), devices.end());
+    if (!devices.empty() && list.size() < most && known.insert(devices).second)
+      list.push_back(std::move(devices));
+  }
+  std::vector<Devices> list;
+
+private:
+  size_t most;
+  std::set<Devices> known;
+};
+
+} // namespace
+
+std::vector<Devices> zorse::planning::subclusters(const SearchContext &context, const Devices &devices, size_t most) {
+  Sets sets(devices, most);
+  const auto sites = groupsBy(context, devices, [&](uint32_t d) { return context.model.siteOf(d); });
+  const auto classes = groupsBy(context, devices, [&](uint32_t d) { return context.model.classOf(d); });
+  const auto nodes = groupsBy(context, devices, [&](uint32_t d) { return context.model.nodeOf(d); });
+  for (const auto *groups : {&sites, &classes, &nodes}) {
+    for (auto it = groups->rbegin(); it != groups->rend(); ++it)
+      sets.add(without(devices, *it));
+    for (const Devices &group : *groups)
+      sets.add(group);
+    Devices first;
+    for (const Devices &group : *groups) {
+      first.insert(first.end(), group.begin(), group.end());
+      sets.add(first);
+    }
+  }
+  for (const Devices &site : sites)
+    for (const Devices &group : groupsBy(context, site, [&](uint32_t d) { return context.model.classOf(d); }))
+      sets.add(group);
+  // One device less of every class, of the node that has the fewest.
+  if (devices.size() <= kDescendDevices)
+    for (const Devices &group : classes) {
+      std::map<uint32_t, size_t> ofNode;
+      for (uint32_t d : devices)
+        ++ofNode[context.model.nodeOf(d)];
+      const uint32_t last = *std::min_element(group.rbegin(), group.rend(), [&](uint32_t a, uint32_t b) {
+        return ofNode[context.model.nodeOf(a)] < ofNode[context.model.nodeOf(b)];
+      });
+      sets.add(without(devices, {last}));
+    }
+  return std::move(sets.list);
+}
+
+void zorse::planning::addSubclusterSeeds(SearchContext &context, const Devices &of, size_t mostSets, size_t each, std::vector<Candidate> &seeds) {
+  const Devices all = context.devices;
+  for (Devices &part : subclusters(context, of, mostSets)) {
+    context.devices = std::move(part);
+    std::vector<Candidate> found = makeSeeds(context, /*thorough=*/false);
+    if (found.size() > each)
+      found.resize(each);
+    std::move(found.begin(), found.end(), std::back_inserter(seeds));
+  }
+  context.devices = all;
+}

@@ -1,0 +1,58 @@
+#include "Tables.h"
+
+#include "zorse/Step/UnitTasks.h"
+
+#include <algorithm>
+
+using namespace zorse::step;
+
+std::shared_ptr<ExpansionTables> zorse::step::makeExpansionTables(const bundle::ModelSummary &summary, const bundle::BodyLibrary *bodies,
+                                                                  const Costs *costs) {
+  return std::make_shared<ExpansionTables>(summary, bodies, costs);
+}
+
+ExpansionTables::ExpansionTables(const bundle::ModelSummary &summary, const bundle::BodyLibrary *bodies, const Costs *costs)
+    : summary(summary), liveAt(valuesAtCuts(summary, /*gradients=*/false)), gradsAt(valuesAtCuts(summary, /*gradients=*/true)), traffic(costs->network()),
+      costs(costs), hasBodies(bodies != nullptr), shapesOf{{*this, false}, {*this, true}} {
+  for (const bundle::UnitInfo &unit : summary.units())
+    groupsOf.push_back(groupsOfUnit(summary, unit));
+  if (!bodies)
+    return;
+  for (const bundle::Body &body : bodies->bodies()) {
+    std::vector<uint64_t> keys;
+    for (const bundle::Slot &slot : body.slots())
+      keys.push_back(static_cast<uint64_t>(slot.kind()) << 32 | slot.index());
+    std::sort(keys.begin(), keys.end());
+    bodySlots.push_back(std::move(keys));
+  }
+}
+
+bool ExpansionTables::bodyHas(uint32_t body, bundle::SlotKind kind, uint32_t index) const {
+  if (!hasBodies)
+    return true;
+  if (body >= bodySlots.size())
+    return body == UINT32_MAX; // a part of a split backward that this library does not hold: as if all slots were there
+  const uint64_t key = static_cast<uint64_t>(kind) << 32 | index;
+  return std::binary_search(bodySlots[body].begin(), bodySlots[body].end(), key);
+}
+
+const TaskSeconds &ExpansionTables::seconds(const Cell &cell, const CellShape &shape, bool splitBackward) {
+  auto &classes = times[splitBackward];
+  const uint32_t deviceClass = costs->deviceClass(cell.device);
+  if (classes.size() <= deviceClass)
+    classes.resize(deviceClass + 1);
+  auto &ofClass = classes[deviceClass];
+  if (ofClass.size() <= shape.index)
+    ofClass.resize(shape.index + 1);
+  std::unique_ptr<TaskSeconds> &found = ofClass[shape.index];
+  if (found)
+    return *found;
+  found = std::make_unique<TaskSeconds>();
+  for (int kind = 0; kind < 3; ++kind)
+    for (int32_t u = cell.unitBegin; u < cell.unitEnd; ++u)
+      if (std::optional<UnitTask> task = unitTask(summary, u, static_cast<TaskKind>(kind), splitBackward)) {
+        found->seconds[kind] += costs->unit(cell.device, u, *task, cell.rows());
+        found->works[kind] = true;
+      }
+  return *found;
+}

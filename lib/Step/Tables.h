@@ -1,0 +1,43 @@
+// What expansions of one model have in common. Internal to lib/Step.
+#pragma once
+
+#include "CellShapes.h"
+
+#include "zorse/Step/Costs.h"
+#include "zorse/Step/StepGraph.h"
+#include "zorse/Summary/Summary.h"
+
+#include <memory>
+#include <vector>
+
+namespace zorse::step {
+
+/// Seconds of F, B and W of cells of one shape on devices of one class.
+struct TaskSeconds {
+  double seconds[3] = {0, 0, 0};
+  bool works[3] = {false, false, false}; ///< some unit has a call
+};
+
+struct ExpansionTables {
+  ExpansionTables(const bundle::ModelSummary &summary, const bundle::BodyLibrary *bodies, const Costs *costs);
+
+  const bundle::ModelSummary &summary;
+  std::vector<std::vector<uint32_t>> liveAt, gradsAt; ///< per cut: values live across it; those with gradients
+  std::vector<std::vector<uint32_t>> groupsOf;        ///< per unit, ascending
+
+  bool bodyHas(uint32_t body, bundle::SlotKind kind, uint32_t index) const;
+  CellShapes &shapes(bool splitBackward) { return shapesOf[splitBackward]; }
+  /// Valid as long as this object.
+  const TaskSeconds &seconds(const Cell &cell, const CellShape &shape, bool splitBackward);
+
+  sim::Traffic traffic; ///< for simulations, one after the other: it keeps the collectives that it has weighed
+
+private:
+  const Costs *costs;
+  bool hasBodies;
+  std::vector<std::vector<uint64_t>> bodySlots; ///< sorted (kind << 32 | index)
+  CellShapes shapesOf[2];
+  std::vector<std::vector<std::unique_ptr<TaskSeconds>>> times[2]; ///< by class of devices and shape
+};
+
+} // namespace zorse::step
