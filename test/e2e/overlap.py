@@ -3,13 +3,14 @@
     overlap.py [--quick]     two plans, directly from GPU to GPU and by way of the host; --quick: one plan, directly
 
 The emulated clock is the twin of the simulated one. On the emulated GPUs work takes its bytes of memory at one rate (ZORSE_EMULATOR_PACE), and what goes to the host or from GPU to GPU its bytes at
-another (ZORSE_EMULATOR_LINK), from when everybody who takes part is there; both are far slower than the machine emulates, and the second is to the first as a network is to the memory of a GPU. The cluster
-file has the same two rates; how long bodies take is profiled on the same GPUs. By way of the host the transport between the host's threads takes no time, so none is simulated (--links-times).
+another (ZORSE_EMULATOR_LINK), from when everybody who takes part is there; the second is to the first as a network is to the memory of a GPU. Kernels compute nothing (ZORSE_EMULATOR_COMPUTE=0), so that
+the machine's speed and who else uses it hardly matter. The cluster file has the same two rates; how long bodies take is profiled on the same GPUs. By way of the host the transport between the host's
+threads takes no time, so none is simulated (--links-times).
 
 Counted are the seconds in which bytes move to or from a device, and those of them in which it computes. Held against the simulated step:
 
-    moved    within MOVED of what is planned. Reductions take longer: where sums are made on GPUs, the parts that have arrived are added there, which plans do not count; with these rates it is a quarter
-             of a reduction at most. The rest is what threads of a busy machine wait.
+    moved    within MOVED of what is planned. Reductions take longer: where sums are made on GPUs, the parts that have arrived are added there, which plans do not count; between two GPUs that is five times
+             a part's bytes of memory, at these rates an eighth of what the link takes. The rest is what threads of a busy machine wait.
     hidden   at least HIDDEN of the seconds that are planned beside computing, and a share of what is moved that is at most SHARE less than planned: what a plan hides must not be waited for.
 """
 import json
@@ -20,9 +21,9 @@ import tempfile
 import cuda
 import harness as z
 
-RATE = 2e7  # bytes/s of a GPU's memory
+RATE = 4e7  # bytes/s of a GPU's memory
 LINK = RATE / 40  # to the host, and each way between GPUs
-MOVED, HIDDEN, SHARE = (0.9, 1.3), 0.85, 0.05
+MOVED, HIDDEN, SHARE = (0.95, 1.2), 0.9, 0.04
 MEMORY = 24 << 20  # bytes that are profiled with
 INSTANT = 1e6  # times as fast: what takes no time
 BATCH, LENGTH, STEPS, SKIPPED = 16, 32, 3, 1
@@ -43,7 +44,7 @@ def cluster(folder, devices):
 
 def paced(*words, link=True):
     """A tool, on GPUs that have a clock. link: also what leaves them"""
-    rates = {"ZORSE_EMULATOR_PACE": str(RATE), **({"ZORSE_EMULATOR_LINK": str(LINK)} if link else {})}
+    rates = {"ZORSE_EMULATOR_COMPUTE": "0", "ZORSE_EMULATOR_PACE": str(RATE), **({"ZORSE_EMULATOR_LINK": str(LINK)} if link else {})}
     os.environ.update(rates)
     try:
         return z.call(*words)
