@@ -4,8 +4,9 @@
 // an error.
 //
 //   ZORSE_NCCL_VERSION=22803,22105    the version; several: by ZORSE_RANK, the last for all others
-//   ZORSE_EMULATOR_LINK=rate          bytes a second each way of a GPU: an operation lasts, from when the last of those who exchange with it has come, as
-//                                     long as the more of its bytes in and out; default: no longer than it takes
+//   ZORSE_EMULATOR_LINK=rate          bytes a second each way of a GPU: operations last as long as the more of their bytes in and out, from when the
+//   last
+//                                     of those who exchange has come; default: no longer than they take
 //   ZORSE_NCCL_FAULT=hang@17:1        the 17th operation of rank 1 of a communicator never ends (all communicators counted, from 0, in each process);
 //                    fail@17:1        it fails, and so says the communicator; wrong@17:1  it receives other bytes than were sent
 #include "NcclMeeting.h"
@@ -151,6 +152,8 @@ std::string run(Operation operation, uint64_t number) {
     c.error = kRemoteError;
   }
   const bool hangs = mine && fault().kind != "wrong";
+  auto met = std::chrono::steady_clock::now(); // the last of those who exchange
+  std::map<std::pair<bool, int>, bool> here;   // by direction and rank
   for (;;) {
     if (c.aborted)
       return {};
@@ -162,7 +165,12 @@ std::string run(Operation operation, uint64_t number) {
       bool &behind = blocked[{piece.sends, piece.peer}];
       moved = (!hangs && move(c, piece, behind, found)) || moved;
       behind = behind || !piece.done();
-      left = left || !piece.done() || (zorseStandInLinkSeconds() > 0 && piece.sends && c.meeting->box(c.rank, piece.peer).full.load() != 0);
+      const bool waits = piece.sends && c.meeting->box(c.rank, piece.peer).full.load() != 0; // for who takes what was sent
+      left = left || !piece.done() || (zorseStandInLinkSeconds() > 0 && waits);
+      if (bool &seen = here[{piece.sends, piece.peer}]; !seen && piece.begun && (!waits || piece.moved > Box::kPiece)) {
+        seen = true;
+        met = std::chrono::steady_clock::now();
+      }
     }
     if (!found.empty() || c.meeting->broken().load() != 0) {
       c.said = found;
@@ -175,8 +183,8 @@ std::string run(Operation operation, uint64_t number) {
     if (!moved)
       std::this_thread::sleep_for(std::chrono::microseconds(50));
   }
-  // Everybody is here, and what is copied above took no time of the clock that streams have at a pace.
-  std::this_thread::sleep_for(std::chrono::duration<double>(double(std::max(operation.in, operation.out)) * zorseStandInLinkSeconds()));
+  // What is copied above is no part of it.
+  std::this_thread::sleep_until(met + std::chrono::duration<double>(double(std::max(operation.in, operation.out)) * zorseStandInLinkSeconds()));
   if (mine)
     for (Piece &piece : operation.pieces)
       if (!piece.sends && piece.bytes > 0)

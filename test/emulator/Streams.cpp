@@ -140,8 +140,8 @@ struct zorse::emulator::Stream {
   uint64_t put = 0, done = 0;
   bool closing = false;
   std::atomic<bool> leftOut{false}; ///< what is put on it from now on
-  std::string found;      ///< by its thread
-  std::mt19937_64 random; // NOLINT(bugprone-random-generator-seed): delays are to be the same again
+  std::string found;                ///< by its thread
+  std::mt19937_64 random;           // NOLINT(bugprone-random-generator-seed): delays are to be the same again
   std::thread thread;
 
   void run() {
