@@ -24,10 +24,10 @@ import harness as z
 
 RATE = 4e7  # bytes/s of a GPU's memory
 LINK = RATE / 40  # to the host, and each way between GPUs
-MOVED, HIDDEN, SHARE = (0.95, 1.2), 0.9, 0.04
-MEMORY = 24 << 20  # bytes that are profiled with
+MOVED, HIDDEN, SHARE = (0.95, 1.2), 0.85, 0.04
+MEMORY, PROFILED = 24 << 20, 15  # bytes that are profiled with, and seconds for rounds where they differ
 INSTANT = 1e6  # times as fast: what takes no time
-BATCH, LENGTH, STEPS, SKIPPED = 16, 32, 8, 1
+BATCH, LENGTH, STEPS, SKIPPED = 16, 32, 6, 1
 PLANS = {
     "two stages of two GPUs": (["g0", "g1", "g2", "g3"], [(u, v, s, s + 2, g) for u, v, pair in ((0, 5, ("g0", "g1")), (5, 8, ("g2", "g3"))) for i, s in enumerate(range(0, BATCH, 2)) for g in (pair[i % 2],)]),
     "shares 10 and 6, in two parts": (["g0", "g1"], [(u, v, s, e, g) for u, v in ((0, 4), (4, 8)) for s, e, g in ((0, 5, "g0"), (5, 10, "g0"), (10, 13, "g1"), (13, 16, "g1"))]),
@@ -58,7 +58,7 @@ def profile_of(folder, bundle, cells):
     """What bodies take. What bytes take is in the cluster file."""
     path = os.path.join(folder, "profile.json")
     rows = ",".join(map(str, sorted({end - begin for _, _, begin, end, _ in cells})))
-    paced("zorse-profile", bundle, "-o", path, "--rows", rows, "--seconds", 0, "--no-links", "--as", "emulated", "--memory", MEMORY, "--quiet", link=False)
+    paced("zorse-profile", bundle, "-o", path, "--rows", rows, "--seconds", PROFILED, "--no-links", "--as", "emulated", "--memory", MEMORY, "--quiet", link=False)
     with open(path) as f:
         profile = json.load(f)
     for device in profile["devices"]:
@@ -84,8 +84,8 @@ def parts(trace):
         computing, moving = [], [[] for _ in range(STEPS)]
         for e in events:
             if e["pid"] == device:
-                step, end = e["args"]["step"], e["ts"] + e["dur"]
-                (computing if queues[device, e["tid"]].startswith("compute") else moving[step]).append((min(ready[step, e["args"]["entry"]], end), end))
+                step, end = e["args"]["step"], e["ts"] + e["dur"]  # from 1
+                (computing if queues[device, e["tid"]].startswith("compute") else moving[step - 1]).append((min(ready[step, e["args"]["entry"]], end), end))
         computing = merged(computing)
         for step in range(STEPS):
             intervals = merged(moving[step])

@@ -4,9 +4,8 @@
 // an error.
 //
 //   ZORSE_NCCL_VERSION=22803,22105    the version; several: by ZORSE_RANK, the last for all others
-//   ZORSE_EMULATOR_LINK=rate          bytes a second each way of a GPU: operations last as long as the more of their bytes in and out, from when the
-//   last
-//                                     of those who exchange has come; default: no longer than they take
+//   ZORSE_EMULATOR_LINK=rate          bytes a second each way of a GPU: from when all who exchange are there, operations last as long as the more of
+//                                     their bytes in and out; default: no longer than they take
 //   ZORSE_NCCL_FAULT=hang@17:1        the 17th operation of rank 1 of a communicator never ends (all communicators counted, from 0, in each process);
 //                    fail@17:1        it fails, and so says the communicator; wrong@17:1  it receives other bytes than were sent
 #include "NcclMeeting.h"
