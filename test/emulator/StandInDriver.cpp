@@ -114,6 +114,8 @@ template <typename T> int set(const char *what, uintptr_t to, T value, size_t co
 } // namespace
 
 void zorse::emulator::zorseStandInApart(Stream *stream) { runApart(stream); }
+double zorse::emulator::zorseStandInBegan() { return workBegan(); }
+void zorse::emulator::zorseStandInLasts(double until) { workLasts(until); }
 bool zorse::emulator::zorseStandInComputes() {
   static const bool computes = !std::getenv("ZORSE_EMULATOR_COMPUTE") || isSet("ZORSE_EMULATOR_COMPUTE");
   return computes;

@@ -105,8 +105,8 @@ thread_local std::vector<Operation> waiting;
 std::map<int, uint64_t> counts; ///< operations by rank
 std::mutex mutex;
 
-/// Moves what can be moved. \returns whether something was; `found`: ranks disagree.
-bool move(Communicator &c, Piece &piece, bool blocked, std::string &found) {
+/// Moves what can be moved. \returns whether something was; `found`: ranks disagree; `met`: when the last of those began who have been met.
+bool move(Communicator &c, Piece &piece, bool blocked, std::string &found, double &met) {
   if (piece.done() || blocked)
     return false;
   Box &box = piece.sends ? c.meeting->box(c.rank, piece.peer) : c.meeting->box(piece.peer, c.rank);
@@ -118,6 +118,9 @@ bool move(Communicator &c, Piece &piece, bool blocked, std::string &found) {
     box.offset = piece.moved;
     box.bytes = std::min<uint64_t>(piece.bytes - piece.moved, Box::kPiece);
     std::memcpy(box.data, piece.data + piece.moved, box.bytes);
+    if (piece.begun)
+      met = std::max(met, box.taken);
+    box.given = zorseStandInBegan();
     piece.moved += box.bytes;
     piece.begun = true;
     box.full.store(1);
@@ -132,6 +135,8 @@ bool move(Communicator &c, Piece &piece, bool blocked, std::string &found) {
     return false;
   }
   std::memcpy(piece.data + piece.moved, box.data, box.bytes);
+  met = std::max(met, box.given);
+  box.taken = zorseStandInBegan();
   piece.moved += box.bytes;
   piece.begun = true;
   box.full.store(0);
@@ -151,8 +156,8 @@ std::string run(Operation operation, uint64_t number) {
     c.error = kRemoteError;
   }
   const bool hangs = mine && fault().kind != "wrong";
-  auto met = std::chrono::steady_clock::now(); // the last of those who exchange
-  std::map<std::pair<bool, int>, bool> here;   // by direction and rank
+  const bool paced = zorseStandInLinkSeconds() > 0;
+  double met = zorseStandInBegan();
   for (;;) {
     if (c.aborted)
       return {};
@@ -162,14 +167,12 @@ std::string run(Operation operation, uint64_t number) {
     std::map<std::pair<bool, int>, bool> blocked;
     for (Piece &piece : operation.pieces) {
       bool &behind = blocked[{piece.sends, piece.peer}];
-      moved = (!hangs && move(c, piece, behind, found)) || moved;
+      moved = (!hangs && move(c, piece, behind, found, met)) || moved;
       behind = behind || !piece.done();
       const bool waits = piece.sends && c.meeting->box(c.rank, piece.peer).full.load() != 0; // for who takes what was sent
-      left = left || !piece.done() || (zorseStandInLinkSeconds() > 0 && waits);
-      if (bool &seen = here[{piece.sends, piece.peer}]; !seen && piece.begun && (!waits || piece.moved > Box::kPiece)) {
-        seen = true;
-        met = std::chrono::steady_clock::now();
-      }
+      left = left || !piece.done() || (paced && waits);
+      if (paced && piece.sends && piece.done() && !waits)
+        met = std::max(met, c.meeting->box(c.rank, piece.peer).taken);
     }
     if (!found.empty() || c.meeting->broken().load() != 0) {
       c.said = found;
@@ -182,8 +185,8 @@ std::string run(Operation operation, uint64_t number) {
     if (!moved)
       std::this_thread::sleep_for(std::chrono::microseconds(50));
   }
-  // What is copied above is no part of it.
-  std::this_thread::sleep_until(met + std::chrono::duration<double>(double(std::max(operation.in, operation.out)) * zorseStandInLinkSeconds()));
+  if (paced)
+    zorseStandInLasts(met + double(std::max(operation.in, operation.out)) * zorseStandInLinkSeconds());
   if (mine)
     for (Piece &piece : operation.pieces)
       if (!piece.sends && piece.bytes > 0)
