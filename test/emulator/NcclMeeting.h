@@ -18,6 +18,7 @@ struct Box {
   uint64_t total;  ///< bytes of the message
   uint64_t offset; ///< of this piece
   uint64_t bytes;
+  double given, taken; ///< at a pace: when the operation began of who filled it, and of who emptied it last
   char data[kPiece];
 };
 

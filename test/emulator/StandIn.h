@@ -15,6 +15,13 @@ __attribute__((visibility("default"))) void zorseStandInApart(Stream *stream);
 /// Whether what is put on the stream now is left out (ZORSE_EMULATOR_IDLE).
 __attribute__((visibility("default"))) bool zorseStandInLeavesOut(const Stream *stream);
 
+/// Whether kernels and products compute (ZORSE_EMULATOR_COMPUTE), or take their time alone.
+__attribute__((visibility("default"))) bool zorseStandInComputes();
+
+/// workBegan and workLasts of Streams.h.
+__attribute__((visibility("default"))) double zorseStandInBegan();
+__attribute__((visibility("default"))) void zorseStandInLasts(double until);
+
 /// Seconds that a byte takes to or from a GPU (ZORSE_EMULATOR_LINK); 0: no time.
 __attribute__((visibility("default"))) double zorseStandInLinkSeconds();
 

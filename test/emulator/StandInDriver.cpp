@@ -6,6 +6,7 @@
 //   ZORSE_EMULATOR_PACE=rate    work takes its bytes of the GPU's memory at this many bytes a second, on streams in threads of theirs
 //   ZORSE_EMULATOR_LINK=rate    at a pace: what goes between a GPU and the host, or from GPU to GPU (StandInNccl.cpp), takes its bytes at this rate;
 //                               default: no longer than it takes
+//   ZORSE_EMULATOR_COMPUTE=0    at a pace: kernels and products take their time and compute nothing, so that time does not depend on the machine
 //   ZORSE_EMULATOR_IDLE=1       what a run puts on its queues' streams is left out: for measuring the host's time
 //   ZORSE_EMULATOR_DELAYS=seed  streams have threads that sleep at random, up to 2 ms; default: work is done when it is put on a stream
 #include "HostCode.h"
@@ -113,6 +114,12 @@ template <typename T> int set(const char *what, uintptr_t to, T value, size_t co
 } // namespace
 
 void zorse::emulator::zorseStandInApart(Stream *stream) { runApart(stream); }
+double zorse::emulator::zorseStandInBegan() { return workBegan(); }
+void zorse::emulator::zorseStandInLasts(double until) { workLasts(until); }
+bool zorse::emulator::zorseStandInComputes() {
+  static const bool computes = !std::getenv("ZORSE_EMULATOR_COMPUTE") || isSet("ZORSE_EMULATOR_COMPUTE");
+  return computes;
+}
 double zorse::emulator::zorseStandInLinkSeconds() {
   static const double seconds = [] {
     const char *rate = std::getenv("ZORSE_EMULATOR_LINK");
@@ -284,6 +291,8 @@ int cuLaunchKernel(void *function, unsigned gridX, unsigned, unsigned, unsigned 
   }
   return zorseStandInPut(streamOf(stream), "kernel " + kernel.name, accesses, [&kernel, launch] {
     std::string all;
+    if (!zorseStandInComputes())
+      return all;
     for (const std::string &finding : runGrid(*kernel.code, launch))
       all += (all.empty() ? "kernel " : "\nemulator: kernel ") + kernel.name + ": " + finding;
     return all;

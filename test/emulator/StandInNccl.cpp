@@ -4,8 +4,8 @@
 // an error.
 //
 //   ZORSE_NCCL_VERSION=22803,22105    the version; several: by ZORSE_RANK, the last for all others
-//   ZORSE_EMULATOR_LINK=rate          bytes a second each way of a GPU: an operation lasts, from when the last of those who exchange with it has come, as
-//                                     long as the more of its bytes in and out; default: no longer than it takes
+//   ZORSE_EMULATOR_LINK=rate          bytes a second each way of a GPU: from when all who exchange are there, operations last as long as the more of
+//                                     their bytes in and out; default: no longer than they take
 //   ZORSE_NCCL_FAULT=hang@17:1        the 17th operation of rank 1 of a communicator never ends (all communicators counted, from 0, in each process);
 //                    fail@17:1        it fails, and so says the communicator; wrong@17:1  it receives other bytes than were sent
 #include "NcclMeeting.h"
@@ -105,8 +105,8 @@ thread_local std::vector<Operation> waiting;
 std::map<int, uint64_t> counts; ///< operations by rank
 std::mutex mutex;
 
-/// Moves what can be moved. \returns whether something was; `found`: ranks disagree.
-bool move(Communicator &c, Piece &piece, bool blocked, std::string &found) {
+/// Moves what can be moved. \returns whether something was; `found`: ranks disagree; `met`: when the last of those began who have been met.
+bool move(Communicator &c, Piece &piece, bool blocked, std::string &found, double &met) {
   if (piece.done() || blocked)
     return false;
   Box &box = piece.sends ? c.meeting->box(c.rank, piece.peer) : c.meeting->box(piece.peer, c.rank);
@@ -118,6 +118,9 @@ bool move(Communicator &c, Piece &piece, bool blocked, std::string &found) {
     box.offset = piece.moved;
     box.bytes = std::min<uint64_t>(piece.bytes - piece.moved, Box::kPiece);
     std::memcpy(box.data, piece.data + piece.moved, box.bytes);
+    if (piece.begun)
+      met = std::max(met, box.taken);
+    box.given = zorseStandInBegan();
     piece.moved += box.bytes;
     piece.begun = true;
     box.full.store(1);
@@ -132,6 +135,8 @@ bool move(Communicator &c, Piece &piece, bool blocked, std::string &found) {
     return false;
   }
   std::memcpy(piece.data + piece.moved, box.data, box.bytes);
+  met = std::max(met, box.given);
+  box.taken = zorseStandInBegan();
   piece.moved += box.bytes;
   piece.begun = true;
   box.full.store(0);
@@ -151,6 +156,8 @@ std::string run(Operation operation, uint64_t number) {
     c.error = kRemoteError;
   }
   const bool hangs = mine && fault().kind != "wrong";
+  const bool paced = zorseStandInLinkSeconds() > 0;
+  double met = zorseStandInBegan();
   for (;;) {
     if (c.aborted)
       return {};
@@ -160,9 +167,12 @@ std::string run(Operation operation, uint64_t number) {
     std::map<std::pair<bool, int>, bool> blocked;
     for (Piece &piece : operation.pieces) {
       bool &behind = blocked[{piece.sends, piece.peer}];
-      moved = (!hangs && move(c, piece, behind, found)) || moved;
+      moved = (!hangs && move(c, piece, behind, found, met)) || moved;
       behind = behind || !piece.done();
-      left = left || !piece.done() || (zorseStandInLinkSeconds() > 0 && piece.sends && c.meeting->box(c.rank, piece.peer).full.load() != 0);
+      const bool waits = piece.sends && c.meeting->box(c.rank, piece.peer).full.load() != 0; // for who takes what was sent
+      left = left || !piece.done() || (paced && waits);
+      if (paced && piece.sends && piece.done() && !waits)
+        met = std::max(met, c.meeting->box(c.rank, piece.peer).taken);
     }
     if (!found.empty() || c.meeting->broken().load() != 0) {
       c.said = found;
@@ -175,8 +185,8 @@ std::string run(Operation operation, uint64_t number) {
     if (!moved)
       std::this_thread::sleep_for(std::chrono::microseconds(50));
   }
-  // Everybody is here, and what is copied above took no time of the clock that streams have at a pace.
-  std::this_thread::sleep_for(std::chrono::duration<double>(double(std::max(operation.in, operation.out)) * zorseStandInLinkSeconds()));
+  if (paced)
+    zorseStandInLasts(met + double(std::max(operation.in, operation.out)) * zorseStandInLinkSeconds());
   if (mine)
     for (Piece &piece : operation.pieces)
       if (!piece.sends && piece.bytes > 0)

@@ -36,9 +36,11 @@ struct Bytes {
   std::vector<Touch> reads;
 };
 
-std::atomic<bool> leaving{false}; ///< work out
+std::atomic<bool> leaving{false};         ///< work out
+thread_local double began = 0, until = 0; ///< of the work that the thread does
 
 double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
+void sleepUntil(double seconds) { std::this_thread::sleep_until(std::chrono::steady_clock::time_point() + std::chrono::duration<double>(seconds)); }
 
 struct Watch {
   std::mutex mutex; ///< guards all of this but what runs
@@ -136,12 +138,13 @@ struct zorse::emulator::Stream {
   size_t actor = 0;
   Clock clock;
   // Of a stream with a thread.
+  double time = 0; ///< at a pace, of its thread: when what it has done so far ended
   std::deque<std::function<std::string()>> work;
   uint64_t put = 0, done = 0;
   bool closing = false;
   std::atomic<bool> leftOut{false}; ///< what is put on it from now on
-  std::string found;      ///< by its thread
-  std::mt19937_64 random; // NOLINT(bugprone-random-generator-seed): delays are to be the same again
+  std::string found;                ///< by its thread
+  std::mt19937_64 random;           // NOLINT(bugprone-random-generator-seed): delays are to be the same again
   std::thread thread;
 
   void run() {
@@ -222,7 +225,6 @@ std::string zorse::emulator::put(Stream *stream, const std::string &what, const 
     if (found.empty())
       found = finding;
   };
-  auto endOf = [](double seconds) { return std::chrono::steady_clock::now() + std::chrono::duration<double>(seconds); };
   const double seconds = all.pace > 0 ? std::max(all.timeOf(accesses), least) : 0;
   if (!stream) {
     HostThread &host = hostThread();
@@ -233,9 +235,9 @@ std::string zorse::emulator::put(Stream *stream, const std::string &what, const 
     for (const Access &access : accesses)
       add(check(0, clock, what, access));
     lock.unlock();
-    const auto end = endOf(seconds);
+    const double begin = now();
     add(run());
-    std::this_thread::sleep_until(end);
+    sleepUntil(begin + seconds);
     return found;
   }
   if (all.hits(Mutation::OtherStream)) {
@@ -253,10 +255,12 @@ std::string zorse::emulator::put(Stream *stream, const std::string &what, const 
   for (const Access &access : accesses)
     add(check(stream->actor, stream->clock, what, access));
   if (all.pace > 0)
-    run = [seconds, endOf, work = std::move(run)] {
-      const auto end = endOf(seconds);
+    run = [stream, seconds, given = now(), work = std::move(run)] {
+      began = std::max(stream->time, given);
+      until = began + seconds;
       std::string finding = work();
-      std::this_thread::sleep_until(end);
+      stream->time = until;
+      sleepUntil(until);
       return finding;
     };
   add(stream->give(lock, std::move(run)));
@@ -290,10 +294,10 @@ std::string zorse::emulator::record(StreamEvent *event, Stream *stream) {
   if (stream && all.hits(Mutation::DropRecord))
     return "";
   const uint64_t generation = ++event->recorded;
-  auto come = [event, generation] {
+  auto come = [event, generation, stream, given = now()] {
     std::lock_guard<std::mutex> inside(watch().mutex);
     event->come = std::max(event->come, generation);
-    event->seconds = now();
+    event->seconds = stream && watch().pace > 0 ? std::max(stream->time, given) : now();
     watch().changed.notify_all();
     return std::string();
   };
@@ -320,9 +324,10 @@ std::string zorse::emulator::wait(Stream *stream, StreamEvent *event) {
     return "a stream waits for an event that was never recorded";
   join(stream->clock, event->clock);
   const uint64_t generation = event->recorded;
-  return stream->give(lock, [event, generation] {
+  return stream->give(lock, [stream, event, generation] {
     std::unique_lock<std::mutex> inside(watch().mutex);
     watch().changed.wait(inside, [&] { return event->come >= generation; });
+    stream->time = std::max(stream->time, event->seconds);
     return std::string();
   });
 }
@@ -391,6 +396,9 @@ void zorse::emulator::runAtPace(double bytesPerSecond) {
   watch().threads = true;
   watch().pace = 1 / bytesPerSecond;
 }
+
+double zorse::emulator::workBegan() { return began; }
+void zorse::emulator::workLasts(double end) { until = end; }
 
 void zorse::emulator::leaveWorkOut() { leaving = true; }
 

@@ -42,7 +42,7 @@ void destroyEvent(StreamEvent *event);
 std::string record(StreamEvent *event, Stream *stream);
 std::string wait(Stream *stream, StreamEvent *event);
 std::string synchronize(StreamEvent *event);
-/// Seconds since the emulator began; of an event that has come.
+/// Seconds of std::chrono::steady_clock; of an event that has come.
 double secondsOf(StreamEvent *event);
 
 /// A host thread's own access to memory of which streams know.
@@ -54,9 +54,13 @@ std::string forget(uintptr_t begin, uintptr_t end);
 void runApart(Stream *stream);
 /// Streams made later have threads that sleep at random before their work. \param most  seconds
 void runAtRandom(uint64_t seed, double most);
-/// Work takes at least as long as its bytes at this rate, and streams made later have threads for it: a clock that does not depend on how fast the
-/// machine emulates, where that is slower than the machine.
+/// Work takes as long as its bytes at this rate, and streams made later have threads for it, which sleep until that time is over. Streams and events
+/// count on: work begins where what it waits for has ended, not when a thread was woken, so that a busy machine does not slow their clock.
 void runAtPace(double bytesPerSecond);
+/// In work, at a pace: when it began, in seconds of std::chrono::steady_clock.
+double workBegan();
+/// Until when it lasts, instead of what its bytes take.
+void workLasts(double until);
 /// What is put on a stream behind its first event, or behind what it waits for first, is left out, and every event has come: calls cost next to
 /// nothing, so that what a process takes is the host's time. What is put on streams without events, or on none, is done.
 void leaveWorkOut();

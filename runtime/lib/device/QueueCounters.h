@@ -11,8 +11,8 @@
 
 namespace zorse::runtime {
 
-/// Counters of finished work, one per queue. Whoever waits sleeps, and is woken when the queue is so far: to wake threads that go on waiting costs more
-/// than most work that is put on a queue.
+/// Counters of finished work, one per queue. Whoever waits sleeps, and is woken when the queue is so far: to wake threads that go on waiting costs
+/// more than most work that is put on a queue.
 class QueueCounters {
 public:
   explicit QueueCounters(size_t queues) : queues_(queues) {}

@@ -23,9 +23,9 @@ inline std::vector<uint32_t> workersOf(const bundle::Program &program, const Dev
   return workers;
 }
 
-/// By queue, the threads that an executor asks of a device for such workers (QueuedDevice::openQueues). A device that serves its queues by itself needs
-/// threads that put work there, and these wait for each other at every turn: where no queue is the host's work, which makes its thread wait, one thread
-/// does it for all, in the order of the list, in which every wait goes back.
+/// By queue, the threads that an executor asks of a device for such workers (QueuedDevice::openQueues). A device that serves its queues by itself
+/// needs threads that put work there, and these wait for each other at every turn: where no queue is the host's work, which makes its thread wait,
+/// one thread does it for all, in the order of the list, in which every wait goes back.
 inline std::vector<uint32_t> threadsOf(const bundle::Program &program, const DeviceKind &kind, const std::vector<uint32_t> &workers, bool own) {
   bool byHost = own || !kind.asynchronous;
   for (const bundle::Entry &entry : program.entries()) {
