@@ -62,7 +62,8 @@ private:
   struct Hash {
     size_t operator()(const Key &key) const {
       return (static_cast<uint64_t>(key.unitBegin) << 40 ^ static_cast<uint64_t>(key.unitEnd) << 20 ^ static_cast<uint64_t>(key.rows)) *
-             0x9e3779b97f4a7c15ull >> 16;
+                 0x9e3779b97f4a7c15ull >>
+             16;
     }
   };
   CellShape make(const Key &key) const;

@@ -78,7 +78,8 @@ void keepBuffers(Expansion &x) {
     else if (buffer.persistent)
       x.graph.buffers.push_back({buffer.device, buffer.purpose, buffer.bytes, 0, end});
     else if (buffer.first != kNone)
-      x.graph.buffers.push_back({buffer.device, buffer.purpose, buffer.bytes, x.startOf(buffer.first), x.places[&buffer - x.buffers.data()].freeTime});
+      x.graph.buffers.push_back(
+          {buffer.device, buffer.purpose, buffer.bytes, x.startOf(buffer.first), x.places[&buffer - x.buffers.data()].freeTime});
 }
 
 /// Orders and simulates. An order that turns out to wait for itself is given up for another, if the rule has one.

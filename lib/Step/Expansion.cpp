@@ -70,8 +70,8 @@ void Expansion::listCells() {
     uint32_t before = kNone; // most cells of a device are alike
     for (uint32_t c : cellsOf[d]) {
       shapeOf[c] = &shapes.of(cells[c]);
-      secondsOf[c] = before != kNone && shapeOf[c] == shapeOf[before] ? secondsOf[before]
-                                                                      : &tables.seconds(cells[c], *shapeOf[c], plan.schedule.splitBackward);
+      secondsOf[c] =
+          before != kNone && shapeOf[c] == shapeOf[before] ? secondsOf[before] : &tables.seconds(cells[c], *shapeOf[c], plan.schedule.splitBackward);
       before = c;
     }
   }

@@ -162,13 +162,12 @@ struct Expansion {
   std::vector<double> linkLoads;                    ///< by resource of the network: seconds that transfers between cells keep it busy
   uint32_t cellOps = 0;                             ///< ops below are of cells: each has a higher index than what it needs, but for state and scalars
   // What simulate finds.
-  std::vector<uint32_t> list;            ///< ops in global order
-  std::vector<Span> listHalves;          ///< by place in the list: Op::halves
-  std::vector<uint32_t> positions;       ///< by op: place in the list, kNone for what is not listed
+  std::vector<uint32_t> list;             ///< ops in global order
+  std::vector<Span> listHalves;           ///< by place in the list: Op::halves
+  std::vector<uint32_t> positions;        ///< by op: place in the list, kNone for what is not listed
   std::vector<double> startTime, endTime; ///< by op: seconds; the end is when what it makes is there
-  std::vector<double> busy;              ///< by device: seconds of compute
+  std::vector<double> busy;               ///< by device: seconds of compute
   double startOf(uint32_t position) const { return startTime[list[position]]; }
-
 
   // Facts about plan and model.
   const std::vector<std::vector<uint32_t>> &liveAt, &gradsAt; ///< per cut: values live across it; those with gradients
@@ -177,12 +176,12 @@ struct Expansion {
   IndexLists cellsOf;                                         ///< per device, by (first sample, first unit)
   std::vector<const CellShape *> shapeOf;                     ///< per cell
   std::vector<const TaskSeconds *> secondsOf;                 ///< per cell
-  std::vector<Chunk> chunks;                                   ///< by device
-  std::vector<Band> bands;                                     ///< by device
-  std::vector<uint32_t> chunkOf;                               ///< per cell
-  std::vector<uint32_t> bandsOf;                               ///< per device: how many
-  std::vector<std::vector<Holding>> holdings;                  ///< per device, by group
-  std::vector<std::vector<uint32_t>> readersOf, ownersOf;      ///< per group: devices; owners in the order of their extents
+  std::vector<Chunk> chunks;                                  ///< by device
+  std::vector<Band> bands;                                    ///< by device
+  std::vector<uint32_t> chunkOf;                              ///< per cell
+  std::vector<uint32_t> bandsOf;                              ///< per device: how many
+  std::vector<std::vector<Holding>> holdings;                 ///< per device, by group
+  std::vector<std::vector<uint32_t>> readersOf, ownersOf;     ///< per group: devices; owners in the order of their extents
   std::vector<CellInfo> cells;
   std::vector<Port> ports;
   std::vector<Source> sources;

@@ -374,13 +374,13 @@ private:
   std::vector<uint32_t> missing;
   std::vector<uint8_t> busy, finished;
   std::vector<MinHeap<Waiting>> waiting; ///< per queue
-  MinHeap<Waiting> candidates;                ///< that could start now
+  MinHeap<Waiting> candidates;           ///< that could start now
   MinHeap<Event> events;
   std::vector<zorse::sim::Piece> pieces;
 
   std::vector<uint8_t> admitted;               ///< per cell; empty: no admission
   std::vector<uint32_t> blocked, blockedNext;  ///< per cell: a list of the ops that wait for its admission
-  MinHeap<Waiting> oldest;                              ///< cells with blocked ops, by first sample
+  MinHeap<Waiting> oldest;                     ///< cells with blocked ops, by first sample
   std::vector<uint32_t> groupOf;               ///< per cell
   std::vector<std::vector<uint32_t>> groupsOf; ///< per device
   std::vector<size_t> cursor;                  ///< per group: first cell that is not admitted

@@ -12,8 +12,8 @@ std::shared_ptr<ExpansionTables> zorse::step::makeExpansionTables(const bundle::
 }
 
 ExpansionTables::ExpansionTables(const bundle::ModelSummary &summary, const bundle::BodyLibrary *bodies, const Costs *costs)
-    : summary(summary), liveAt(valuesAtCuts(summary, /*gradients=*/false)), gradsAt(valuesAtCuts(summary, /*gradients=*/true)), traffic(costs->network()),
-      costs(costs), hasBodies(bodies != nullptr), shapesOf{{*this, false}, {*this, true}} {
+    : summary(summary), liveAt(valuesAtCuts(summary, /*gradients=*/false)), gradsAt(valuesAtCuts(summary, /*gradients=*/true)),
+      traffic(costs->network()), costs(costs), hasBodies(bodies != nullptr), shapesOf{{*this, false}, {*this, true}} {
   for (const bundle::UnitInfo &unit : summary.units())
     groupsOf.push_back(groupsOfUnit(summary, unit));
   if (!bodies)

@@ -1,11 +1,11 @@
 // Changes of a cluster that cannot make training slower must not make the chosen plan slower: random clusters of 2 to 48 devices on 1 to 5 sites,
-// random models; nodes, devices and sites in another order and by other names, one more device like another, a very slow device more, a far site more,
-// a faster link, all rates and delays by two.
+// random models; nodes, devices and sites in another order and by other names, one more device like another, a very slow device more, a far site
+// more, a faster link, all rates and delays by two.
 //
 //     harmless-changes [--count=200] [--first=0] [--devices=48] [--verbose=1]
 //
-// A change misses where the plan chosen for the new cluster takes longer there than the plan chosen for the old one does (by the full expansion, where
-// it fits). Prints every miss; fails where more than 1 % of the changes miss by more than 1 %, or one by more than 3 %.
+// A change misses where the plan chosen for the new cluster takes longer there than the plan chosen for the old one does (by the full expansion,
+// where it fits). Prints every miss; fails where more than 1 % of the changes miss by more than 1 %, or one by more than 3 %.
 #include "zorse/Planning/ModelShape.h"
 #include "zorse/Planning/Search.h"
 
@@ -53,8 +53,8 @@ struct ClusterSpec {
     out.precision(17);
     out << "sites:\n";
     for (size_t s = 0; s < sites.size(); ++s)
-      out << "  - {name: " << sites[s] << ", fabric: {bandwidth: unlimited, latency: " << 2e-5 / scale << "}, uplink: {bandwidth: " << uplinks[s] * scale
-          << "}}\n";
+      out << "  - {name: " << sites[s] << ", fabric: {bandwidth: unlimited, latency: " << 2e-5 / scale
+          << "}, uplink: {bandwidth: " << uplinks[s] * scale << "}}\n";
     out << "nodes:\n";
     for (const NodeSpec &node : nodes) {
       const DeviceType &type = *findDeviceType(node.type);
@@ -84,8 +84,12 @@ ClusterSpec randomCluster(Random &random, int mostDevices) {
     spec.sites.push_back("s" + std::to_string(s));
     spec.uplinks.push_back(pick<double>(random, {1.25e9, 1.25e10}));
     for (size_t n = 0, nodes = 1 + random() % 3; n < nodes; ++n) {
-      NodeSpec node{"n" + std::to_string(spec.nodes.size()), pick(random, kTypes), pick<int>(random, {1, 2, 4, 8}), s,
-                    pick<double>(random, {1.25e9, 3e9, 1.25e10}), 1};
+      NodeSpec node{"n" + std::to_string(spec.nodes.size()),
+                    pick(random, kTypes),
+                    pick<int>(random, {1, 2, 4, 8}),
+                    s,
+                    pick<double>(random, {1.25e9, 3e9, 1.25e10}),
+                    1};
       if (spec.devices() + node.devices <= mostDevices)
         spec.nodes.push_back(node);
     }
@@ -263,15 +267,15 @@ int main(int argc, char **argv) {
       slower += by > 0.01;
       worst = std::max(worst, by);
       if (miss || options["verbose"])
-        std::printf("cluster %ld, %d devices on %zu sites, batch %lld: %s: %.6g s, the old plan takes %.6g s: %+.4f %%\n", options["first"] + c, base.devices(),
-                    base.sites.size(), static_cast<long long>(batch), change.name, now, reference, 100 * by);
+        std::printf("cluster %ld, %d devices on %zu sites, batch %lld: %s: %.6g s, the old plan takes %.6g s: %+.4f %%\n", options["first"] + c,
+                    base.devices(), base.sites.size(), static_cast<long long>(batch), change.name, now, reference, 100 * by);
     }
     std::fflush(stdout);
   }
   for (const auto &[name, kind] : byKind)
     std::printf("%-24s %d missed, worst %+.2f %%\n", name.c_str(), kind.first, 100 * kind.second);
   const bool bad = slower * 100 > changes || worst > 0.03 || clusters == 0;
-  std::printf("%d changes of %d clusters: %d not as they must be, %d slower by more than 1 %% (limit 1 %% of them), worst %.2f %% (limit 3 %%)\n", changes,
-              clusters, missed, slower, 100 * worst);
+  std::printf("%d changes of %d clusters: %d not as they must be, %d slower by more than 1 %% (limit 1 %% of them), worst %.2f %% (limit 3 %%)\n",
+              changes, clusters, missed, slower, 100 * worst);
   return bad;
 }

@@ -104,8 +104,8 @@ int main(int argc, char **argv) {
       others += text;
     }
     std::printf("%3zu: %zu pipelines, estimate %.3f busy %.3f step %.3f missing %.2f (others%s) room %.2f, %u tasks %.0f ms\n", i,
-                seeds[i].layout.pipelines.size(), bound / seeds[i].estimate, bound / busiest, bound / result.step, missing,
-                others.c_str(), seeds[i].inFlight, result.tasks, seconds * 1e3);
+                seeds[i].layout.pipelines.size(), bound / seeds[i].estimate, bound / busiest, bound / result.step, missing, others.c_str(),
+                seeds[i].inFlight, result.tasks, seconds * 1e3);
     if (options["stages"] == "1")
       std::fputs(describeLayout(problem, seeds[i].layout, result.step, result.busy, result.memory).c_str(), stdout);
   }

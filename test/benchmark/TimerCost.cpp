@@ -40,8 +40,12 @@ template <typename Run> double least(int repeats, const Run &run) {
 } // namespace
 
 int main(int argc, char **argv) {
-  std::map<std::string, std::string> options = {
-      {"clusters", "models/clusters/a-4h100-16a100.yaml"}, {"model", "llama-7b"}, {"sequence", "2048"}, {"seeds", "4"}, {"schedules", "4"}, {"repeats", "5"}};
+  std::map<std::string, std::string> options = {{"clusters", "models/clusters/a-4h100-16a100.yaml"},
+                                                {"model", "llama-7b"},
+                                                {"sequence", "2048"},
+                                                {"seeds", "4"},
+                                                {"schedules", "4"},
+                                                {"repeats", "5"}};
   for (int i = 1; i < argc; ++i) {
     const char *equals = std::strchr(argv[i], '=');
     std::string name = equals ? std::string(argv[i] + 2, static_cast<size_t>(equals - argv[i] - 2)) : "";

@@ -1,6 +1,6 @@
 // Bytes between devices on a simulated clock: resources that flows share, and how long transfers and collectives take over them. Used by the
-// expansion (which simulates while it lists a step), by the planner's timer, which is the expansion, and by the runtime's simulated device, so that all three
-// agree.
+// expansion (which simulates while it lists a step), by the planner's timer, which is the expansion, and by the runtime's simulated device, so that
+// all three agree.
 #pragma once
 
 #include "bundle.pb.h"

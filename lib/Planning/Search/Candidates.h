@@ -101,8 +101,8 @@ std::vector<step::Schedule> scheduleChoices(const SearchContext &context, bool s
 std::vector<Candidate> makeSeeds(SearchContext &context, bool thorough = true);
 /// Of at most so many devices all small changes of layouts can be tried.
 constexpr size_t kDescendDevices = 16;
-/// At most so many parts of some devices: without each site, class and node, each alone, the strongest together, classes of a site; of few devices, one
-/// less of each class. Sites come first, nodes last.
+/// At most so many parts of some devices: without each site, class and node, each alone, the strongest together, classes of a site; of few devices,
+/// one less of each class. Sites come first, nodes last.
 std::vector<std::vector<uint32_t>> subclusters(const SearchContext &context, const std::vector<uint32_t> &devices, size_t most);
 /// The best estimates on parts of the devices `of`, `each` of every part.
 void addSubclusterSeeds(SearchContext &context, const std::vector<uint32_t> &of, size_t mostSets, size_t each, std::vector<Candidate> &seeds);

@@ -26,8 +26,7 @@ bool isTight(SearchContext &context, const Layout &layout, const Evaluation &eva
     gaps = &context.timer(0).run(layout).gaps;
   }
   for (size_t d = 0; d < evaluation.memory.size(); ++d) {
-    const uint64_t limit = context.problem.cluster.devices[d].capacity(),
-                   usual = gaps ? (*gaps)[d] * kLargeGaps / LayoutTimer::kGaps : limit / 20;
+    const uint64_t limit = context.problem.cluster.devices[d].capacity(), usual = gaps ? (*gaps)[d] * kLargeGaps / LayoutTimer::kGaps : limit / 20;
     const bool givesWay = gaps && layout.schedule.kind == step::ScheduleKind::Timed && evaluation.cellsAlive[d] > 1;
     if (limit && !givesWay && evaluation.memory[d] + usual > limit)
       return true;

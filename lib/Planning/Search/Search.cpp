@@ -9,8 +9,8 @@
 //   exact       small problems: branch and bound over the whole space
 //   judge       the best few by the full expansion, which alone decides
 
-#include "CanonicalProblem.h"
 #include "Candidates.h"
+#include "CanonicalProblem.h"
 
 #include <algorithm>
 
@@ -99,7 +99,8 @@ void addSingles(SearchContext &context, std::vector<Candidate> &batch) {
 
 } // namespace
 
-/// The best layout without each site and class that it uses, and those alone: what is left may do better, also with all it could not have beside them.
+/// The best layout without each site and class that it uses, and those alone: what is left may do better, also with all it could not have beside
+/// them.
 static void tryWithout(SearchContext &context, const std::vector<step::Schedule> &schedules, std::vector<Candidate> &pool) {
   std::vector<Candidate> tried;
   std::vector<uint32_t> used = context.devices;

@@ -84,9 +84,8 @@ std::vector<Devices> zorse::planning::subclusters(const SearchContext &context, 
       std::map<uint32_t, size_t> ofNode;
       for (uint32_t d : devices)
         ++ofNode[context.model.nodeOf(d)];
-      const uint32_t last = *std::min_element(group.rbegin(), group.rend(), [&](uint32_t a, uint32_t b) {
-        return ofNode[context.model.nodeOf(a)] < ofNode[context.model.nodeOf(b)];
-      });
+      const uint32_t last = *std::min_element(
+          group.rbegin(), group.rend(), [&](uint32_t a, uint32_t b) { return ofNode[context.model.nodeOf(a)] < ofNode[context.model.nodeOf(b)]; });
       sets.add(without(devices, {last}));
     }
   return std::move(sets.list);

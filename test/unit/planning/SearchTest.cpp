@@ -1,7 +1,7 @@
 // The search: what it promises whatever the problem.
 
-#include "Search/CanonicalProblem.h"
 #include "Search/Candidates.h"
+#include "Search/CanonicalProblem.h"
 
 #include "zorse/Planning/ModelShape.h"
 
@@ -131,7 +131,9 @@ TEST(Search, CanonicalOrderGoesBack) {
   ASSERT_TRUE(canonical) << error;
   EXPECT_EQ(canonical->original, (std::vector<uint32_t>{2, 3, 4, 5, 0, 1})); // the fastest first
   EXPECT_EQ(canonical->translate({0, 4}), (std::vector<uint32_t>{4, 2}));
-  const Layout layout = canonical->restore({{{8, {{0, 3, {{0, 8, 8}}}}}}});
+  Layout there;
+  there.pipelines = {{8, {{0, 3, {{0, 8, 8}}}}}};
+  const Layout layout = canonical->restore(there);
   EXPECT_EQ(layout.pipelines[0].stages[0].members[0].device, 2u);
 }
 
