@@ -15,6 +15,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <iterator>
 #include <map>
 #include <random>
 #include <sstream>
@@ -73,7 +74,7 @@ struct ClusterSpec {
 
 template <typename T> const T &pick(Random &random, const std::vector<T> &list) { return list[random() % list.size()]; }
 
-const std::vector<std::string> kTypes = {"T4", "V100-16", "V100-32", "A10G", "A100-40", "L4", "RTX3090", "RTX4090", "A30"};
+constexpr const char *kTypes[] = {"T4", "V100-16", "V100-32", "A10G", "A100-40", "L4", "RTX3090", "RTX4090", "A30"};
 
 ClusterSpec randomCluster(Random &random, int mostDevices) {
   ClusterSpec spec;
@@ -85,7 +86,7 @@ ClusterSpec randomCluster(Random &random, int mostDevices) {
     spec.uplinks.push_back(pick<double>(random, {1.25e9, 1.25e10}));
     for (size_t n = 0, nodes = 1 + random() % 3; n < nodes; ++n) {
       NodeSpec node{"n" + std::to_string(spec.nodes.size()),
-                    pick(random, kTypes),
+                    kTypes[random() % std::size(kTypes)],
                     pick<int>(random, {1, 2, 4, 8}),
                     s,
                     pick<double>(random, {1.25e9, 3e9, 1.25e10}),

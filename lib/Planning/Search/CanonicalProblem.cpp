@@ -84,6 +84,7 @@ void refine(const bundle::Topology &topology, std::vector<Item> &sites) {
   // Short names for signatures, so that rounds do not make them longer.
   auto shorten = [&] {
     std::vector<std::string> known;
+    known.reserve(sites.size());
     for (const Item &site : sites)
       known.push_back(site.signature);
     std::sort(known.begin(), known.end());

@@ -27,8 +27,10 @@ double tasksOf(const Layout &layout) {
   double tasks = 0;
   for (const Pipeline &pipeline : layout.pipelines)
     for (const Stage &stage : pipeline.stages)
-      for (const Member &member : stage.members)
-        tasks += 5.0 * static_cast<double>((member.samples + member.rows - 1) / member.rows);
+      for (const Member &member : stage.members) {
+        const int64_t cells = (member.samples + member.rows - 1) / member.rows;
+        tasks += 5.0 * static_cast<double>(cells);
+      }
   return std::max(tasks, 1.0);
 }
 

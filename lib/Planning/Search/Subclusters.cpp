@@ -28,6 +28,7 @@ std::vector<Devices> groupsBy(const SearchContext &context, const Devices &devic
   }
   std::stable_sort(groups.begin(), groups.end(), [](const auto &a, const auto &b) { return a.first > b.first; });
   std::vector<Devices> sorted;
+  sorted.reserve(groups.size());
   for (auto &[rate, group] : groups)
     sorted.push_back(std::move(group));
   return sorted;
