@@ -80,8 +80,8 @@ private:
       for (const InputRange &range : std::vector<InputRange>(list)) {
         const bool inside = kept > 0 && range.end <= list[kept - 1].end && (range.begin - list[kept - 1].begin) * row % kRegionAlignment == 0;
         bool repeated = inside;
-        for (size_t k = kept; k-- > 0 && !repeated && list[k].begin == range.begin;)
-          repeated = list[k].end == range.end;
+        for (size_t k = kept; k > 0 && !repeated && list[k - 1].begin == range.begin; --k)
+          repeated = list[k - 1].end == range.end;
         if (!repeated)
           list[kept++] = range;
       }
