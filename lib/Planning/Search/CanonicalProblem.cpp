@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cstdio>
-#include <numeric>
 
 using namespace zorse;
 using namespace zorse::planning;
@@ -126,6 +125,7 @@ std::optional<CanonicalProblem> CanonicalProblem::make(const Problem &problem, s
   std::vector<Item> devices, nodes, sites;
   for (uint32_t d = 0; d < from.devices.size(); ++d)
     devices.push_back({d, from.devices[d].speed[speed], static_cast<double>(from.devices[d].capacity()), signatureOf(problem, d)});
+  std::sort(devices.begin(), devices.end()); // sums below are rounded alike in whatever order the file is
   std::vector<std::vector<std::string>> parts(from.nodes.size());
   for (uint32_t n = 0; n < from.nodes.size(); ++n)
     nodes.push_back({n, 0, 0, ""});
@@ -142,6 +142,7 @@ std::optional<CanonicalProblem> CanonicalProblem::make(const Problem &problem, s
       node.signature += signatureOf(*link) + "/";
     node.signature += joined(std::move(parts[node.index]));
   }
+  std::sort(nodes.begin(), nodes.end());
   parts.assign(static_cast<size_t>(topology.sites_size()), {});
   for (uint32_t s = 0; s < parts.size(); ++s)
     sites.push_back({s, 0, 0, ""});
