@@ -14,8 +14,8 @@ struct SearchOptions {
   double leastThroughput = 0; ///< CostPerSample: samples/s that must be reached
   double mostPrice = 0;       ///< per hour, of the devices in use; 0: no limit
   uint64_t seed = 1;
-  uint32_t candidates =
-      0; ///< budget, in simulated candidates; 0: by the size of the problem. The same seed and budget give the same plan on any machine
+  uint32_t candidates = 0; ///< budget, in simulated candidates, beside those of parts of the cluster; 0: by the size of the problem. The same seed
+                           ///< and budget give the same plan on any machine
   unsigned threads = 0; ///< 0: all cores. The result does not depend on it
   // What the user fixes; 0 or empty: chosen.
   uint32_t stages = 0, pipelines = 0;

@@ -34,7 +34,7 @@ double tasksOf(const Layout &layout) {
   return std::max(tasks, 1.0);
 }
 
-/// Of those that quick simulations make: twins are simulated once.
+/// Of those that the timer simulates: twins are simulated once.
 double simulatedTasksOf(const Problem &problem, const Layout &layout) {
   TwinFinder twins(problem);
   twins.find(layout);
