@@ -8,7 +8,6 @@
 #include "ChainModel.h"
 
 #include "ExactOrder.h"
-#include "zorse/Step/Deal.h"
 #include "zorse/Step/StepGraph.h"
 
 #include <algorithm>
@@ -87,16 +86,6 @@ double bestTimed(const bundle::ModelSummary &summary, Plan plan, const Costs &co
   return best;
 }
 
-Plan planOf(int stages, int64_t batch) {
-  Plan plan;
-  plan.batch = batch;
-  for (int s = 0; s < stages; ++s) {
-    plan.devices.push_back({"d" + std::to_string(s), 1, 0, ""});
-    dealStage(s, s + 1, 0, {{static_cast<uint32_t>(s), batch, 1}}, plan.cells);
-  }
-  return plan;
-}
-
 /// Timed orders against the best ones.
 void certify(int cases) {
   for (bool split : {false, true}) {
@@ -112,7 +101,7 @@ void certify(int cases) {
       double latency = random.uniform(0, 1);
       bundle::ModelSummary summary = chainSummary(units);
       ChainCosts costs(units, std::vector<double>(units.size(), 1), oneDevicePerNode(units.size(), 0, latency));
-      Plan plan = planOf(stages, batch);
+      Plan plan = chainPlan(stages, batch);
       plan.schedule.splitBackward = split;
       std::optional<double> least = planning::bestOrder(summary, plan, costs, 300000);
       if (!least)
@@ -202,7 +191,7 @@ int main(int argc, char **argv) {
     Case c = draw(static_cast<uint64_t>(i));
     bundle::ModelSummary summary = chainSummary(c.units);
     ChainCosts costs(c.units, c.speeds, oneDevicePerNode(c.speeds.size(), c.bandwidth, c.latency));
-    Plan plan = planOf(c.stages, c.microBatches);
+    Plan plan = chainPlan(c.stages, c.microBatches);
     Times least = bounds(c);
     printf("%2d: %d x %2d, link %.2f + %.2f        ", i, c.stages, c.microBatches, c.latency, 64 / c.bandwidth);
     for (Column &column : columns) {

@@ -3,7 +3,6 @@
 #include "ChainModel.h"
 
 #include "ExactOrder.h"
-#include "zorse/Step/Deal.h"
 #include "zorse/Step/RandomPlan.h"
 #include "zorse/Step/StepGraph.h"
 
@@ -14,16 +13,6 @@ using namespace zorse::step;
 using namespace zorse::test;
 
 namespace {
-
-Plan planOf(int stages, int64_t batch) {
-  Plan plan;
-  plan.batch = batch;
-  for (int s = 0; s < stages; ++s) {
-    plan.devices.push_back({"d" + std::to_string(s), 1, 0, ""});
-    dealStage(s, s + 1, 0, {{static_cast<uint32_t>(s), batch, 1}}, plan.cells);
-  }
-  return plan;
-}
 
 double timeOf(const bundle::ModelSummary &summary, const Plan &plan, const Costs &costs) {
   ExpandOptions options;
@@ -40,7 +29,7 @@ TEST(ExactOrder, ByHand) {
   std::vector<ChainUnit> units(2, {1, 1, 1, 0, 64});
   auto summary = chainSummary(units);
   ChainCosts costs(units, {1, 1}, oneDevicePerNode(2, 0, 0));
-  Plan plan = planOf(2, 3);
+  Plan plan = chainPlan(2, 3);
   EXPECT_NEAR(planning::bestOrder(summary, plan, costs).value_or(0), 12, 1e-9);
   // Split: the first stage's last backward, which is all W, has to follow the second stage's last B; its own W's fill the rest. 1 + 3 x 2 on the
   // second device until its last B, then 2 on the first.
@@ -63,7 +52,7 @@ TEST(ExactOrder, NoRandomOrderIsBetterAndTimedIsClose) {
       units.push_back({uniform(0.5, 1.5), uniform(0.5, 1.5), uniform(0.5, 1.5), 0, 64});
     auto summary = chainSummary(units);
     ChainCosts costs(units, std::vector<double>(units.size(), 1), oneDevicePerNode(units.size(), 0, uniform(0, 1)));
-    Plan plan = planOf(stages, 3);
+    Plan plan = chainPlan(stages, 3);
     plan.schedule.splitBackward = trial % 4 == 3;
     auto best = planning::bestOrder(summary, plan, costs);
     ASSERT_TRUE(best);

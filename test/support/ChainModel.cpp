@@ -1,5 +1,7 @@
 #include "ChainModel.h"
 
+#include "zorse/Step/Deal.h"
+
 using namespace zorse;
 using namespace zorse::test;
 
@@ -88,4 +90,14 @@ bundle::Topology zorse::test::oneDevicePerNode(size_t devices, double bandwidth,
     topology.add_node_of_device(d);
   }
   return topology;
+}
+
+step::Plan zorse::test::chainPlan(int stages, int64_t batch) {
+  step::Plan plan;
+  plan.batch = batch;
+  for (int s = 0; s < stages; ++s) {
+    plan.devices.push_back({"d" + std::to_string(s), 1, 0, ""});
+    step::dealStage(s, s + 1, 0, {{static_cast<uint32_t>(s), batch, 1}}, plan.cells);
+  }
+  return plan;
 }

@@ -39,4 +39,7 @@ private:
 /// Every device a node of its own, with a card of `bandwidth` bytes/s (0: not limited) and `latency` seconds from node to node.
 bundle::Topology oneDevicePerNode(size_t devices, double bandwidth, double latency);
 
+/// One device of speed 1 for each unit, which does samples one by one.
+step::Plan chainPlan(int stages, int64_t batch);
+
 } // namespace zorse::test
