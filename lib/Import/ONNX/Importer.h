@@ -18,6 +18,7 @@
 #include "llvm/ADT/DenseSet.h"
 #include "llvm/ADT/STLFunctionalExtras.h"
 
+#include <deque>
 #include <map>
 #include <set>
 #include <string>
@@ -79,6 +80,7 @@ struct CausalPattern {
 enum class InitializerRole : uint8_t { Constant, Trained, Frozen };
 
 class Uses;
+class Composition;
 
 class Importer {
 public:
@@ -86,6 +88,7 @@ public:
   mlir::LogicalResult run(ImportedModel &result);
 
 private:
+  friend class Composition;
   using Handler = mlir::LogicalResult (Importer::*)(const GraphNode &);
   struct Operator {
     OperatorRule rule;
@@ -97,7 +100,9 @@ private:
     void add(std::initializer_list<const char *> names, size_t least, size_t most, const char *attributes, Handler handler);
   };
   // The operators of each file.
-  static void addAttentionOps(OperatorTable &table), addElementwiseOps(OperatorTable &table), addIndexOps(OperatorTable &table),
+  static void addActivationOps(OperatorTable &table), addAttentionOps(OperatorTable &table),
+      addComposedReductions(OperatorTable &table), addElementwiseOps(OperatorTable &table), addIndexOps(OperatorTable &table),
+      addScatterOps(OperatorTable &table), addRunningOps(OperatorTable &table),
       addLinearOps(OperatorTable &table), addLossOps(OperatorTable &table), addSequenceOps(OperatorTable &table), addViewOps(OperatorTable &table);
   static const Operator *operatorOf(const GraphNode &node); ///< null if it is not known
 
@@ -108,6 +113,7 @@ private:
   mlir::LogicalResult readInitializers(const std::vector<int> &wanted);
   mlir::LogicalResult interpret(GraphBody &body, const std::vector<int> &wanted);
   mlir::LogicalResult interpretNode(const GraphNode &node);
+  mlir::LogicalResult applyHandler(const GraphNode &node); ///< the operands have values
   mlir::LogicalResult checkOperands(const GraphNode &node);
   mlir::LogicalResult chooseLoss(std::vector<int> &wanted);
   mlir::LogicalResult finish(const Val &loss, ImportedModel &result);
@@ -235,7 +241,7 @@ private:
   ZORSE_ONNX_HANDLER(onGatherElements)
   ZORSE_ONNX_HANDLER(onGatherND)
   ZORSE_ONNX_HANDLER(onScatterND)
-  ZORSE_ONNX_HANDLER(onCumSum)
+  ZORSE_ONNX_HANDLER(onRunning)
   ZORSE_ONNX_HANDLER(onIf)
   ZORSE_ONNX_HANDLER(onCast)
   ZORSE_ONNX_HANDLER(onCastLike)
@@ -258,6 +264,16 @@ private:
   ZORSE_ONNX_HANDLER(onAttention)
   ZORSE_ONNX_HANDLER(onRotary)
   ZORSE_ONNX_HANDLER(onReduce)
+  ZORSE_ONNX_HANDLER(onComposedReduce)
+  ZORSE_ONNX_HANDLER(onComposedActivation)
+  ZORSE_ONNX_HANDLER(onPRelu)
+  ZORSE_ONNX_HANDLER(onMean)
+  ZORSE_ONNX_HANDLER(onLpNormalization)
+  ZORSE_ONNX_HANDLER(onArgExtremum)
+  ZORSE_ONNX_HANDLER(onTopK)
+  ZORSE_ONNX_HANDLER(onHardmax)
+  ZORSE_ONNX_HANDLER(onScatterElements)
+  ZORSE_ONNX_HANDLER(onOneHot)
   ZORSE_ONNX_HANDLER(onCrossEntropy)
 #undef ZORSE_ONNX_HANDLER
 
@@ -285,10 +301,23 @@ private:
   mlir::LogicalResult reduceConstant(const GraphNode &node, const Val &x, const Reduction &reduction);
   mlir::LogicalResult reduceSamples(const GraphNode &node, Val x, int64_t count); ///< to a loss
   mlir::LogicalResult reduceActivation(const GraphNode &node, Val x, const Reduction &reduction);
-  mlir::Value logSumExp(mlir::Value value, llvm::ArrayRef<int64_t> dims);
   mlir::FailureOr<Val> pickedFromConstant(const GraphNode &node, const Val &x, int64_t axis, const std::vector<int64_t> &picked);
   /// Splits the picked axis of `value` into the ids' `moving` factors and puts their repeats between.
   mlir::LogicalResult spreadAxis(const GraphNode &node, Val &value, const Val &ids, int64_t axis, const FactorList &moving);
+  /// Elements `picked` of one axis of a value of the IR.
+  mlir::FailureOr<Val> pickedFromGraph(const GraphNode &node, const Val &x, int64_t axis, const std::vector<int64_t> &picked,
+                                       std::optional<int64_t> padding);
+  mlir::LogicalResult pickElements(const GraphNode &node, Val x, Val ids, int64_t axis);
+  /// Ids of which those below 0 count from the end of `size` entries. A constant is checked.
+  mlir::FailureOr<Val> countedFromFront(const GraphNode &node, const Val &ids, int64_t size);
+  Val runningSumOfConstant(Val x, int64_t axis);
+  std::optional<mlir::LogicalResult> gatherRanges(const GraphNode &node, const Val &x, const Val &ids, int64_t depth);
+  mlir::LogicalResult gatherPlaces(const GraphNode &node, const Val &x, const Val &ids, int64_t batch, int64_t depth);
+  /// The row-major number of every id [..., components] among places of these sizes.
+  mlir::FailureOr<Val> placeNumbers(const GraphNode &node, const Val &ids, const std::vector<int64_t> &sizes);
+  Val scatteredAlongLast(Composition &make, const Val &data, const Val &ids, const Val &updates, const std::string &reduction);
+  mlir::LogicalResult scatterPlaces(const GraphNode &node, int64_t depth); ///< a ScatterND by any ids
+  mlir::LogicalResult gatherPerSample(const GraphNode &node, const Val &x, const Val &ids, int64_t axis);
   mlir::LogicalResult gatherByConstant(const GraphNode &node, const Val &x, Val ids, int64_t axis);
   /// An embedding. The table is unsampled with the picked axis in front.
   mlir::LogicalResult gatherByData(const GraphNode &node, Val x, const Val &ids, int64_t axis);
@@ -332,7 +361,7 @@ private:
 
   int64_t rows = 0;
   bool rowsBaked = false;
-  std::vector<Val> values;             ///< by value number
+  std::deque<Val> values;              ///< by value number; handlers keep references while others are added
   std::vector<std::string> inputNames; ///< by argument
   std::map<std::string, unsigned> inputArguments;
   std::map<int, const onnx::Tensor *> initializers; ///< by value number

@@ -1,5 +1,5 @@
 // Operators that index: embeddings, picks by constant or sampled ids, and their forms on constants.
-#include "Importer.h"
+#include "Composition.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Math/IR/Math.h"
@@ -118,6 +118,49 @@ LogicalResult Importer::spreadAxis(const GraphNode &node, Val &value, const Val 
   return success();
 }
 
+FailureOr<Val> Importer::pickedFromGraph(const GraphNode &node, const Val &x, int64_t axis, const std::vector<int64_t> &picked,
+                                         std::optional<int64_t> padding) {
+  constexpr size_t kMostRuns = 32; // more of them are gathered
+  Composition make(*this, node);
+  std::vector<int64_t> front{axis}, back;
+  for (int64_t i = 0; i < x.rank(); ++i) {
+    if (i != axis)
+      front.push_back(i);
+    back.push_back(i < axis ? i + 1 : i == axis ? 0 : i);
+  }
+  const auto count = static_cast<int64_t>(picked.size());
+  Val picks;
+  if (!isSampled(x)) {
+    Val table = make.transpose(x, front);
+    if (make.hasFailed())
+      return failure();
+    Val idVector = constantOf(ElementKind::I64, makeInts(ElementKind::I64, picked), {count});
+    Value rows = materialise(table, groupsOf(table.view, false), false);
+    Value y = create<GatherOp>(rows, materialise(idVector, {{Factor{count, 1, false}}}, false), padding);
+    std::vector<int64_t> shape = table.shape();
+    shape[0] = count;
+    picks = make.transpose(wrap(y, x.type, shape), back);
+  } else {
+    std::vector<std::pair<int64_t, int64_t>> runs; // begin, count
+    for (int64_t id : picked)
+      if (!runs.empty() && runs.back().first + runs.back().second == id)
+        ++runs.back().second;
+      else
+        runs.emplace_back(id, 1);
+    if (runs.size() <= kMostRuns) {
+      std::vector<Val> parts;
+      for (auto [begin, length] : runs)
+        parts.push_back(make.slice(x, axis, begin, length));
+      picks = make("Concat", std::move(parts), {{"axis", axis}});
+    } else {
+      std::vector<int64_t> flat(x.rank(), 1), shape = x.shape();
+      flat[axis] = shape[axis] = count;
+      picks = make("GatherElements", {x, make("Expand", {make.reshape(make.ints(picked), flat), make.ints(shape)})}, {{"axis", axis}});
+    }
+  }
+  return make.hasFailed() ? FailureOr<Val>(failure()) : picks;
+}
+
 LogicalResult Importer::gatherByConstant(const GraphNode &node, const Val &x, Val ids, int64_t axis) {
   int64_t size = x.view.size(axis);
   ids = compressed(ids);
@@ -163,26 +206,66 @@ LogicalResult Importer::gatherByConstant(const GraphNode &node, const Val &x, Va
       return failure();
     value = std::move(*constant);
   } else {
-    if (isSampled(x) || axis != 0)
-      return error(node, "picks activations by constant ids that are not evenly spaced");
-    int64_t count = static_cast<int64_t>(picked->size());
-    Val idVector = constantOf(ElementKind::I64, makeInts(ElementKind::I64, *picked), {count});
-    Value table = materialise(x, groupsOf(x.view, false), false);
-    Value y = create<GatherOp>(table, materialise(idVector, {{Factor{count, 1, false}}}, false), padding);
-    std::vector<int64_t> shape = x.shape();
-    shape[0] = count;
-    value = wrap(y, x.type, shape);
+    auto picks = pickedFromGraph(node, x, axis, *picked, padding);
+    if (failed(picks))
+      return failure();
+    value = std::move(*picks);
   }
   if (failed(spreadAxis(node, value, ids, axis, moving)))
     return failure();
   return out(node, 0, std::move(value)), success();
 }
 
+// x [A..., V, B...] by ids [I...] that are the same for all samples, as elements of [A..., B..., V].
+LogicalResult Importer::gatherPerSample(const GraphNode &node, const Val &x, const Val &ids, int64_t axis) {
+  if (isSampled(ids))
+    return error(node, "picks by ids of one sample from all samples; every op must treat samples apart. For picks within a sample use torch.gather, "
+                       "whose ids have the dimensions of what they pick from");
+  if (x.view.sampleAxis() == axis)
+    return error(node, "picks samples by data");
+  Composition make(*this, node);
+  std::vector<int64_t> last, shape, back, ends = x.shape(), idShape = ids.shape();
+  for (int64_t i = 0; i < x.rank(); ++i)
+    if (i != axis) {
+      last.push_back(i);
+      shape.push_back(ends[i]);
+    }
+  last.push_back(axis);
+  const int64_t others = x.rank() - 1, count = ids.view.elements();
+  std::vector<int64_t> flat(others + 1, 1), whole = shape;
+  flat[others] = count;
+  whole.push_back(count);
+  Val index = make("Expand", {make.reshape(ids, flat), make.ints(whole)});
+  Val picks = make("GatherElements", {make.transpose(x, last), index}, {{"axis", others}});
+  shape.insert(shape.end(), idShape.begin(), idShape.end());
+  for (int64_t i = 0; i < axis; ++i)
+    back.push_back(i);
+  for (int64_t i = 0; i < ids.rank(); ++i)
+    back.push_back(others + i);
+  for (int64_t i = axis; i < others; ++i)
+    back.push_back(i);
+  return make.result(make.transpose(make.reshape(picks, shape), back));
+}
+
 LogicalResult Importer::gatherByData(const GraphNode &node, Val x, const Val &ids, int64_t axis) {
   if (isSampled(x))
-    return error(node, "picks activations by ids that are data; only tables that carry no samples are supported");
-  if (axis != 0)
-    return error(node, "picks along axis " + Twine(axis) + " by ids that are data; expects axis 0");
+    return gatherPerSample(node, x, ids, axis);
+  if (axis != 0) {
+    Composition make(*this, node);
+    std::vector<int64_t> front{axis}, back;
+    for (int64_t i = 0; i < x.rank(); ++i)
+      if (i != axis)
+        front.push_back(i);
+    Val rows = make("Gather", {make.transpose(x, front), ids}); // [ids..., the dimensions before the axis, those behind it]
+    const int64_t others = ids.rank();
+    for (int64_t i = 0; i < axis; ++i)
+      back.push_back(others + i);
+    for (int64_t i = 0; i < others; ++i)
+      back.push_back(i);
+    for (int64_t i = axis + 1; i < x.rank(); ++i)
+      back.push_back(others + i - 1);
+    return make.result(make.transpose(rows, back));
+  }
   if (x.isConstant())
     x = compressed(x);
   Groups tableGroups;
@@ -234,7 +317,7 @@ LogicalResult Importer::onGather(const GraphNode &node) {
   return ids.isConstant() ? gatherByConstant(node, x, ids, axis) : gatherByData(node, x, ids, axis);
 }
 
-// One element per vector along an axis: x[.., ids[..], ..] with ids of size 1 along it.
+// y[.., j, ..] = x[.., ids[.., j, ..], ..] along one axis.
 LogicalResult Importer::onGatherElements(const GraphNode &node) {
   Val x = in(node, 0), ids = in(node, 1);
   int64_t axis = intAttribute(node, "axis", 0);
@@ -248,7 +331,7 @@ LogicalResult Importer::onGatherElements(const GraphNode &node) {
     }
     auto index = constantInts(ids, int64_t(1) << 24);
     if (!index)
-      return error(node, "picks from a constant by ids that are data");
+      return pickElements(node, x, ids, axis);
     Val whole = copied(x);
     std::vector<int64_t> from = x.shape(), shape = ids.shape();
     std::vector<int64_t> strides(from.size(), 1);
@@ -281,18 +364,29 @@ LogicalResult Importer::onGatherElements(const GraphNode &node) {
     return out(node, 0, constantOf(x.type, isFloat(x.type) ? makeFloats(x.type, std::move(floats)) : makeInts(x.type, std::move(ints)), shape)),
            success();
   }
-  if (!x.isGraph() || ids.view.size(axis) != 1)
-    return error(node, "is supported with one id per vector only");
+  return pickElements(node, x, ids, axis);
+}
+
+// The vectors along the axis, each repeated for all of its ids, and one element of every copy: copies are views.
+LogicalResult Importer::pickElements(const GraphNode &node, Val x, Val ids, int64_t axis) {
+  if ((!x.isGraph() && !x.isConstant()) || (!ids.isGraph() && !ids.isConstant()) || isFloat(ids.type))
+    return error(node, "expects a tensor and integer ids");
   if (x.view.sampleAxis() == axis)
     return error(node, "picks samples by data");
+  if (ids.view.elements() == 0 || x.view.elements() == 0)
+    return error(node, "picks from or by an empty tensor");
+  const int64_t size = x.view.size(axis);
+  for (int64_t i = 0; i < x.rank(); ++i)
+    if (i != axis && ids.view.size(i) > x.view.size(i))
+      return error(node, "expects ids of at most the operand's size in dimension " + Twine(i) + ", found " + Twine(ids.view.size(i)) + " and " +
+                             Twine(x.view.size(i)));
+    else if (i != axis && failed(take(node, x, i, 0, 1, ids.view.size(i))))
+      return failure();
   FactorList classes = x.view.dims[axis];
   std::vector<Val> operands{x, ids};
-  for (Val &operand : operands)
-    operand.view.dims.erase(operand.view.dims.begin() + axis);
+  operands[0].view.dims[axis].clear();
   std::vector<Axis> axes;
   std::vector<int64_t> shape;
-  if (operands[0].shape() != operands[1].shape())
-    return error(node, "expects ids of the operand's shape in the other dimensions");
   if (failed(align(node, operands, axes, shape)))
     return failure();
   orderAxes(operands, axes);
@@ -309,32 +403,118 @@ LogicalResult Importer::onGatherElements(const GraphNode &node) {
   double scale = x.scale;
   x.scale = 1;
   Value data = materialise(x, groups, loop.sampled);
-  Value index = operandOf(ids, 1, loop);
-  Value y;
-  if (auto logp = data.getDefiningOp<LogSoftmaxOp>()) {
+  if (auto logp = data.getDefiningOp<LogSoftmaxOp>(); logp && ids.isGraph()) {
     // A picked log-probability is a cross-entropy with the other sign.
+    Value index = operandOf(operands[1], 1, loop);
     auto type = cast<RankedTensorType>(logp.getX().getType());
     auto op = CrossEntropyOp::create(builder, location, logp.getX(), index, Value(), std::nullopt);
-    y = merge(op);
-    scale = -scale;
+    Val result = resultOf(merge(op), x.type, axes, loop, shape);
+    result.scale = -scale;
     losses.push_back({index, logp.getX(), std::nullopt, type.getShape().back()});
-  } else {
-    y = create<TakeOp>(data, index);
+    return out(node, 0, std::move(result)), success();
   }
-  Val result = resultOf(y, x.type, axes, loop, shape);
-  result.view.dims.insert(result.view.dims.begin() + axis, FactorList{});
+  auto counted = countedFromFront(node, operands[1], size);
+  if (failed(counted))
+    return failure();
+  Val result = resultOf(create<TakeOp>(data, operandOf(*counted, 1, loop)), x.type, axes, loop, shape);
   result.scale = scale;
   return out(node, 0, std::move(result)), success();
 }
 
-// Constant ids only: every component of an id must pick the whole axis in order, or one place.
+FailureOr<Val> Importer::countedFromFront(const GraphNode &node, const Val &ids, int64_t size) {
+  Composition make(*this, node);
+  if (!ids.isConstant()) {
+    Val whole = make("Where", {make("Less", {ids, make.number(0, ids)}), make("Add", {ids, make.number(static_cast<double>(size), ids)}), ids});
+    return make.hasFailed() ? FailureOr<Val>(failure()) : whole;
+  }
+  auto numbers = constantInts(compressed(ids), int64_t(1) << 24);
+  if (!numbers)
+    return error(node, "has too many constant ids");
+  for (int64_t &id : *numbers) {
+    if (id < -size || id >= size)
+      return error(node, "id " + Twine(id) + " is outside the " + Twine(size) + " entries it picks from");
+    id = id < 0 ? id + size : id;
+  }
+  Val whole = constantOf(ids.type, makeInts(ids.type, std::move(*numbers)), ids.shape());
+  return compressed(whole);
+}
+
 LogicalResult Importer::onGatherND(const GraphNode &node) {
   Val x = in(node, 0), ids = in(node, 1);
-  if (ids.rank() == 0 || !ids.isConstant())
-    return error(node, "expects constant ids");
+  const int64_t batch = intAttribute(node, "batch_dims", 0);
+  if (ids.rank() == 0 || batch < 0 || batch >= ids.rank() || batch > x.rank())
+    return error(node, "expects ids of rank 1 or more, and fewer batch dimensions than their rank");
   int64_t depth = ids.view.size(ids.rank() - 1);
-  if (depth > x.rank() || depth < 1)
-    return error(node, "expects ids of at most " + Twine(x.rank()) + " components");
+  if (depth > x.rank() - batch || depth < 1)
+    return error(node, "expects ids of 1 to " + Twine(x.rank() - batch) + " components, found " + Twine(depth));
+  for (int64_t i = 0; i < batch; ++i)
+    if (x.view.size(i) != ids.view.size(i))
+      return error(node, "expects equal batch dimensions, found " + Twine(x.view.size(i)) + " and " + Twine(ids.view.size(i)));
+  if (batch == 0 && ids.isConstant())
+    if (auto done = gatherRanges(node, x, ids, depth))
+      return *done;
+  return gatherPlaces(node, x, ids, batch, depth);
+}
+
+// x [batch..., places..., rest...] by ids [batch..., I..., depth]: places are numbered in row-major order.
+LogicalResult Importer::gatherPlaces(const GraphNode &node, const Val &x, const Val &ids, int64_t batch, int64_t depth) {
+  Composition make(*this, node);
+  std::vector<int64_t> from = x.shape(), idShape = ids.shape(), flat(from.begin(), from.begin() + batch), order, whole;
+  auto numbers = placeNumbers(node, ids, {from.begin() + batch, from.begin() + batch + depth});
+  if (failed(numbers))
+    return failure();
+  int64_t places = 1, count = 1;
+  for (int64_t i = batch; i < batch + depth; ++i)
+    places *= from[i];
+  for (size_t i = batch; i + 1 < idShape.size(); ++i)
+    count *= idShape[i];
+  // [batch..., rest..., places] and ids [batch..., rest..., count]
+  flat.push_back(places);
+  flat.insert(flat.end(), from.begin() + batch + depth, from.end());
+  const auto rank = static_cast<int64_t>(flat.size());
+  for (int64_t i = 0; i < rank; ++i)
+    if (i != batch) {
+      order.push_back(i);
+      whole.push_back(flat[i]);
+    }
+  order.push_back(batch);
+  whole.push_back(count);
+  Val source = make.transpose(make.reshape(x, flat), order);
+  std::vector<int64_t> indexShape = whole;
+  for (int64_t i = batch; i + 1 < rank; ++i)
+    indexShape[i] = 1;
+  Val index = make("Expand", {make.reshape(*numbers, indexShape), make.ints(whole)});
+  Val picks = make("GatherElements", {source, index}, {{"axis", rank - 1}});
+  // [batch..., rest..., count] -> [batch..., I..., rest...]
+  std::vector<int64_t> back, shape(flat.begin(), flat.begin() + batch);
+  for (int64_t i = 0; i < batch; ++i)
+    back.push_back(i);
+  back.push_back(rank - 1);
+  for (int64_t i = batch; i + 1 < rank; ++i)
+    back.push_back(i);
+  shape.insert(shape.end(), idShape.begin() + batch, idShape.end() - 1);
+  shape.insert(shape.end(), flat.begin() + batch + 1, flat.end());
+  return make.result(make.reshape(make.transpose(picks, back), shape));
+}
+
+FailureOr<Val> Importer::placeNumbers(const GraphNode &node, const Val &ids, const std::vector<int64_t> &sizes) {
+  Composition make(*this, node);
+  Val sum;
+  const int64_t axis = ids.rank() - 1;
+  for (size_t i = 0; i < sizes.size(); ++i) {
+    Val component = make.squeeze(make.slice(ids, axis, static_cast<int64_t>(i), 1), axis);
+    if (make.hasFailed())
+      return failure();
+    auto counted = countedFromFront(node, component, sizes[i]);
+    if (failed(counted))
+      return failure();
+    sum = i == 0 ? *counted : make("Add", {make("Mul", {sum, make.number(static_cast<double>(sizes[i]), sum)}), *counted});
+  }
+  return make.hasFailed() ? FailureOr<Val>(failure()) : sum;
+}
+
+// By constant ids each of whose components picks an axis in even steps, or one place: a view. None where they are otherwise.
+std::optional<LogicalResult> Importer::gatherRanges(const GraphNode &node, const Val &x, const Val &ids, int64_t depth) {
   std::vector<int64_t> lead = ids.shape();
   lead.pop_back();
   if (x.isConstant()) {
@@ -356,7 +536,7 @@ LogicalResult Importer::onGatherND(const GraphNode &node) {
   for (int64_t component = 0; component < depth; ++component) {
     Val single = ids;
     if (!sliceView(single.view, single.rank() - 1, component, 1, 1))
-      return error(node, "its ids are not supported");
+      return std::nullopt;
     single.view.dims.pop_back();
     single = compressed(single);
     int64_t axis = -1;
@@ -364,7 +544,7 @@ LogicalResult Importer::onGatherND(const GraphNode &node) {
       for (const Factor &factor : single.view.dims[i])
         if (factor.stride != 0) {
           if (axis >= 0 && axis != static_cast<int64_t>(i))
-            return error(node, "its ids depend on two axes at once, which is not supported");
+            return std::nullopt;
           axis = static_cast<int64_t>(i);
         }
     Val line = single;
@@ -373,7 +553,7 @@ LogicalResult Importer::onGatherND(const GraphNode &node) {
         line.view.dims[i].clear();
     auto picked = constantInts(line);
     if (!picked)
-      return error(node, "has too many ids");
+      return std::nullopt;
     int64_t size = value.view.size(component);
     for (int64_t &id : *picked) {
       id = id < 0 ? id + size : id;
@@ -382,9 +562,9 @@ LogicalResult Importer::onGatherND(const GraphNode &node) {
     }
     auto progression = arithmeticProgression(*picked);
     if (!progression)
-      return error(node, "its ids are not evenly spaced, which is not supported");
+      return std::nullopt;
     if (axis >= 0 && owner[axis] >= 0)
-      return error(node, "two components move along one axis, which is not supported");
+      return std::nullopt;
     if (failed(take(node, value, component, progression->first, progression->second, static_cast<int64_t>(picked->size()))))
       return failure();
     if (axis >= 0) {
@@ -409,12 +589,16 @@ LogicalResult Importer::onGatherND(const GraphNode &node) {
 // Constants only, or an update that overwrites a range of one axis of data.
 LogicalResult Importer::onScatterND(const GraphNode &node) {
   Val x = in(node, 0), ids = in(node, 1), updates = in(node, 2);
-  if (!ids.isConstant() || ids.rank() == 0)
-    return error(node, "expects constant ids");
+  if (ids.rank() == 0)
+    return error(node, "expects ids of rank 1 or more");
   int64_t depth = ids.view.size(ids.rank() - 1);
+  if (depth < 1 || depth > x.rank())
+    return error(node, "expects ids of 1 to " + Twine(x.rank()) + " components, found " + Twine(depth));
+  if (!ids.isConstant() || stringAttribute(node, "reduction", "none") != "none")
+    return scatterPlaces(node, depth);
   auto index = constantInts(ids, int64_t(1) << 24);
-  if (!index || depth < 1 || depth > x.rank())
-    return error(node, "expects ids of at most " + Twine(x.rank()) + " components");
+  if (!index)
+    return error(node, "has too many constant ids");
   std::vector<int64_t> shape = x.shape();
   int64_t count = static_cast<int64_t>(index->size()) / depth, inner = 1;
   for (size_t i = depth; i < shape.size(); ++i)
@@ -468,8 +652,10 @@ LogicalResult Importer::onScatterND(const GraphNode &node) {
   }
   if (axis == -1 && static_cast<int64_t>(lead.size()) == depth)
     return out(node, 0, updates), success();
-  if (axis < 0 || x.view.sampleAxis() == axis)
-    return error(node, "scatters in a way that is not supported: expects a range of one axis");
+  if (axis < 0)
+    return scatterPlaces(node, depth);
+  if (x.view.sampleAxis() == axis)
+    return error(node, "overwrites some of the samples; every op must treat samples apart");
   std::vector<Val> parts;
   for (auto [start, size, part] : {std::make_tuple(int64_t(0), first, x), std::make_tuple(int64_t(0), length, updates),
                                    std::make_tuple(first + length, shape[axis] - first - length, x)}) {
@@ -483,67 +669,9 @@ LogicalResult Importer::onScatterND(const GraphNode &node) {
   return concatenate(node, parts, axis);
 }
 
-LogicalResult Importer::onCumSum(const GraphNode &node) {
-  Val x = in(node, 0);
-  auto axisValue = uniformValue(in(node, 1));
-  if (!x.isConstant() || !axisValue || x.view.elements() > (int64_t(1) << 25))
-    return error(node, "is supported on constants only");
-  int64_t axis = truncateToInt(*axisValue);
-  axis = axis < 0 ? axis + x.rank() : axis;
-  if (axis < 0 || axis >= x.rank())
-    return error(node, "axis is outside the rank");
-  // Sums of copies: only the axis itself and those that move need storage.
-  x = compressed(x);
-  Val small = x;
-  for (int64_t i = 0; i < x.rank(); ++i)
-    if (i != axis) {
-      FactorList kept;
-      for (const Factor &factor : small.view.dims[i])
-        if (factor.stride != 0)
-          kept.push_back(factor);
-      small.view.dims[i] = kept;
-    }
-  std::vector<int64_t> shape = small.shape();
-  int64_t inner = 1, size = shape[axis];
-  for (size_t i = axis + 1; i < shape.size(); ++i)
-    inner *= shape[i];
-  Val sums;
-  if (isFloat(x.type)) {
-    auto values = *constantFloats(small, int64_t(1) << 25);
-    for (size_t i = 0; i < values.size(); ++i)
-      if (static_cast<int64_t>(i) / inner % size)
-        values[i] = roundTo(x.type, values[i] + values[i - inner]);
-    sums = constantOf(x.type, makeFloats(x.type, std::move(values)), shape);
-  } else {
-    auto values = *constantInts(small, int64_t(1) << 25);
-    for (size_t i = 0; i < values.size(); ++i)
-      if (static_cast<int64_t>(i) / inner % size)
-        values[i] = addInts(values[i], values[i - inner]);
-    sums = constantOf(x.type, makeInts(x.type, std::move(values)), shape);
-  }
-  for (int64_t i = 0; i < x.rank(); ++i)
-    if (i != axis) {
-      // Repeats go back between the factors that move; a merged axis keeps its order.
-      FactorList list;
-      FactorList moving = sums.view.dims[i];
-      bool repeatsOnly = moving.empty();
-      for (const Factor &factor : x.view.dims[i])
-        if (factor.stride == 0)
-          list.push_back(factor);
-        else if (!repeatsOnly) {
-          list.insert(list.end(), moving.begin(), moving.end());
-          moving.clear();
-        }
-      coalesce(list);
-      sums.view.dims[i] = list;
-    }
-  return out(node, 0, std::move(sums)), success();
-}
-
 void Importer::addIndexOps(OperatorTable &table) {
   table.add({"Gather"}, 2, 2, "axis:i", &Importer::onGather);
   table.add({"GatherElements"}, 2, 2, "axis:i", &Importer::onGatherElements);
-  table.add({"GatherND"}, 2, 2, "batch_dims:i=0", &Importer::onGatherND);
-  table.add({"ScatterND"}, 3, 3, "reduction:s=none", &Importer::onScatterND);
-  table.add({"CumSum"}, 2, 2, "exclusive:i=0 reverse:i=0", &Importer::onCumSum);
+  table.add({"GatherND"}, 2, 2, "batch_dims:i", &Importer::onGatherND);
+  table.add({"ScatterND"}, 3, 3, "reduction:s=none|add|mul|max|min", &Importer::onScatterND);
 }

@@ -240,8 +240,13 @@ LogicalResult Importer::onGemm(const GraphNode &node) {
   if (failed(value))
     return failure();
   double alpha = floatAttribute(node, "alpha", 1), beta = floatAttribute(node, "beta", 1);
-  if (value->isGraph())
+  if (value->isGraph()) {
     value->scale *= alpha;
+  } else if (alpha != 1) {
+    if (failed(binary(node, "Mul", *value, scalar(value->type, alpha))))
+      return failure();
+    value = values[node.outputs[0]];
+  }
   if (!has(node, 2) || beta == 0)
     return out(node, 0, std::move(*value)), success();
   Val c = in(node, 2);
@@ -444,9 +449,6 @@ LogicalResult Importer::reduceConstant(const GraphNode &node, const Val &x, cons
     if (reduced[i])
       dims.push_back(x.view.dims[i]);
   moved.view.dims = dims;
-  bool plain = op == "ReduceSum" || op == "ReduceMean" || op == "ReduceMax" || op == "ReduceMin" || op == "ReduceProd";
-  if (!plain && (!isFloat(x.type) || op == "ReduceLogSumExp"))
-    return error(node, "is not folded on constants of " + Twine(name(x.type)));
   if (isFloat(x.type)) {
     auto values = *constantFloats(moved, int64_t(1) << 26);
     std::vector<double> result(outer);
@@ -460,15 +462,11 @@ LogicalResult Importer::reduceConstant(const GraphNode &node, const Val &x, cons
           total = std::min(total, value);
         else if (op == "ReduceProd")
           total *= value;
-        else if (op == "ReduceSumSquare" || op == "ReduceL2")
-          total += value * value;
         else
           total += value;
       }
       if (op == "ReduceMean")
         total /= static_cast<double>(count);
-      if (op == "ReduceL2")
-        total = std::sqrt(total);
       result[o] = roundTo(x.type, total);
     }
     return out(node, 0, constantOf(x.type, makeFloats(x.type, std::move(result)), reduction.shape)), success();
@@ -506,19 +504,6 @@ LogicalResult Importer::reduceSamples(const GraphNode &node, Val x, int64_t coun
   return out(node, 0, std::move(loss)), success();
 }
 
-// log sum exp = max + log sum exp(x - max).
-Value Importer::logSumExp(Value value, ArrayRef<int64_t> dims) {
-  auto type = cast<RankedTensorType>(value.getType());
-  Value largest = create<ReduceOp>(value, ReduceKind::Max, dims);
-  SmallVector<int64_t> back;
-  for (int64_t i = 0; i < type.getRank(); ++i)
-    if (!llvm::is_contained(dims, i))
-      back.push_back(i);
-  Value shifted = create<arith::SubFOp>(value, broadcastTo(largest, back, type.getShape()));
-  Value sum = create<ReduceOp>(create<math::ExpOp>(shifted), ReduceKind::Sum, dims);
-  return create<arith::AddFOp>(largest, create<math::LogOp>(sum));
-}
-
 LogicalResult Importer::reduceActivation(const GraphNode &node, Val x, const Reduction &reduction) {
   const std::string &op = node.op;
   const std::vector<bool> &reduced = reduction.reduced;
@@ -553,8 +538,6 @@ LogicalResult Importer::reduceActivation(const GraphNode &node, Val x, const Red
       dims.push_back(static_cast<int64_t>(g) + (loop.sampled ? 1 : 0));
   Value y = value;
   auto type = cast<RankedTensorType>(value.getType());
-  if (op == "ReduceSumSquare" || op == "ReduceL2")
-    y = create<arith::MulFOp>(value, value);
   ReduceKind kind = op == "ReduceMax"    ? ReduceKind::Max
                     : op == "ReduceMin"  ? ReduceKind::Min
                     : op == "ReduceProd" ? ReduceKind::Prod
@@ -563,11 +546,9 @@ LogicalResult Importer::reduceActivation(const GraphNode &node, Val x, const Red
     return error(node, "sums repeated integers, which is not supported");
   if (type.getElementType().isInteger(1))
     return error(node, "reduces booleans, which is not supported");
-  if (op == "ReduceLogSumExp" && !dims.empty() && copies == 1)
-    y = logSumExp(value, dims);
-  else if (op == "ReduceLogSumExp" || op == "ReduceLogSum" || op == "ReduceL1" || op == "ReduceProd")
-    return error(node, "is not supported on activations");
-  else if (!dims.empty())
+  if (op == "ReduceProd" && copies != 1)
+    return error(node, "multiplies repeated elements, which is not supported");
+  if (!dims.empty())
     y = create<ReduceOp>(y, kind, dims);
   Loop keptLoop = makeLoop(kept);
   Val result = resultOf(y, x.type, kept, keptLoop, wholeShape);
@@ -578,17 +559,13 @@ LogicalResult Importer::reduceActivation(const GraphNode &node, Val x, const Red
     for (int64_t i = x.rank(); i-- > 0;)
       if (reduced[i])
         result.view.dims.erase(result.view.dims.begin() + i);
-  if (op == "ReduceSum" || op == "ReduceSumSquare")
+  if (op == "ReduceSum")
     scale *= copies;
   if (op == "ReduceMean")
     scale *= copies / static_cast<double>(count);
   result.scale = scale;
   if (!isFloat(x.type) && op == "ReduceMean")
     return error(node, "is a mean of integers, which is not supported");
-  if (op == "ReduceL2") {
-    Val square = result;
-    return emitElementwise(node, {square}, x.type, [&](ValueRange v, RankedTensorType) { return create<math::SqrtOp>(v[0]); });
-  }
   return out(node, 0, std::move(result)), success();
 }
 
@@ -642,6 +619,5 @@ void Importer::addLinearOps(OperatorTable &table) {
   table.add({"Softmax", "LogSoftmax"}, 1, 1, "axis:i", &Importer::onSoftmax);
   table.add({"LayerNormalization"}, 2, 3, "axis:i epsilon:f stash_type:i=1", &Importer::onNorm);
   table.add({"RMSNormalization", "SimplifiedLayerNormalization"}, 2, 2, "axis:i epsilon:f stash_type:i=1", &Importer::onNorm);
-  table.add({"ReduceSum", "ReduceMean", "ReduceMax", "ReduceMin", "ReduceProd", "ReduceL2", "ReduceSumSquare", "ReduceLogSumExp"}, 1, 2,
-            "axes:is keepdims:i noop_with_empty_axes:i", &Importer::onReduce);
+  table.add({"ReduceSum", "ReduceMean", "ReduceMax", "ReduceMin", "ReduceProd"}, 1, 2, "axes:is keepdims:i noop_with_empty_axes:i", &Importer::onReduce);
 }
