@@ -101,7 +101,9 @@ private:
   };
   // The operators of each file.
   static void addActivationOps(OperatorTable &table), addAttentionOps(OperatorTable &table),
-      addComposedReductions(OperatorTable &table), addElementwiseOps(OperatorTable &table), addIndexOps(OperatorTable &table),
+      addComposedReductions(OperatorTable &table), addElementwiseOps(OperatorTable &table), addIndexOps(OperatorTable &table), addStatisticOps(OperatorTable &table), addEinsumOps(OperatorTable &table),
+      addRegroupOps(OperatorTable &table), addControlOps(OperatorTable &table), addConvolutionOps(OperatorTable &table),
+      addPoolingOps(OperatorTable &table),
       addScatterOps(OperatorTable &table), addRunningOps(OperatorTable &table),
       addLinearOps(OperatorTable &table), addLossOps(OperatorTable &table), addSequenceOps(OperatorTable &table), addViewOps(OperatorTable &table);
   static const Operator *operatorOf(const GraphNode &node); ///< null if it is not known
@@ -274,6 +276,21 @@ private:
   ZORSE_ONNX_HANDLER(onHardmax)
   ZORSE_ONNX_HANDLER(onScatterElements)
   ZORSE_ONNX_HANDLER(onOneHot)
+  ZORSE_ONNX_HANDLER(onInstanceNorm)
+  ZORSE_ONNX_HANDLER(onGroupNorm)
+  ZORSE_ONNX_HANDLER(onBatchNorm)
+  ZORSE_ONNX_HANDLER(onMeanVarianceNorm)
+  ZORSE_ONNX_HANDLER(onEinsum)
+  ZORSE_ONNX_HANDLER(onDepthToSpace)
+  ZORSE_ONNX_HANDLER(onSpaceToDepth)
+  ZORSE_ONNX_HANDLER(onIsInf)
+  ZORSE_ONNX_HANDLER(onEyeLike)
+  ZORSE_ONNX_HANDLER(onLoop)
+  ZORSE_ONNX_HANDLER(onScan)
+  ZORSE_ONNX_HANDLER(onMaxPool)
+  ZORSE_ONNX_HANDLER(onAveragePool)
+  ZORSE_ONNX_HANDLER(onGlobalPool)
+  ZORSE_ONNX_HANDLER(onConvTranspose)
   ZORSE_ONNX_HANDLER(onCrossEntropy)
 #undef ZORSE_ONNX_HANDLER
 
@@ -310,6 +327,12 @@ private:
   mlir::LogicalResult pickElements(const GraphNode &node, Val x, Val ids, int64_t axis);
   /// Ids of which those below 0 count from the end of `size` entries. A constant is checked.
   mlir::FailureOr<Val> countedFromFront(const GraphNode &node, const Val &ids, int64_t size);
+  /// Interprets the body of a node and returns its outputs.
+  mlir::LogicalResult interpretBody(const GraphNode &node, GraphBody &body, const std::vector<Val> &operands, std::vector<Val> &results);
+  /// Along a new axis.
+  mlir::FailureOr<Val> stacked(const GraphNode &node, std::vector<Val> parts, int64_t axis);
+  Val groupedProduct(Composition &make, const Val &x, const Val &w);
+  mlir::LogicalResult checkChannels(const GraphNode &node, const Val &x, int64_t weights);
   Val runningSumOfConstant(Val x, int64_t axis);
   std::optional<mlir::LogicalResult> gatherRanges(const GraphNode &node, const Val &x, const Val &ids, int64_t depth);
   mlir::LogicalResult gatherPlaces(const GraphNode &node, const Val &x, const Val &ids, int64_t batch, int64_t depth);
