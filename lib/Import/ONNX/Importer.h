@@ -87,6 +87,8 @@ public:
   Importer(LoadedModel &model, FlatGraph &graph, const ImportOptions &options, mlir::MLIRContext &context);
   mlir::LogicalResult run(ImportedModel &result);
 
+  struct Windows; ///< Windows.h
+
 private:
   friend class Composition;
   using Handler = mlir::LogicalResult (Importer::*)(const GraphNode &);
@@ -126,10 +128,6 @@ private:
 
   // --- what is not supported (Limits.cpp)
   mlir::LogicalResult checkSupported(const std::vector<int> &wanted);
-  std::string convolutionLimit(const GraphNode &node) const;
-  /// What keeps a convolution from being a product of regrouped elements; empty if nothing.
-  /// \param kernel, extents  of the positions; empty where they are not known
-  std::string convolutionLimit(const GraphNode &node, const std::vector<int64_t> &kernel, const std::vector<int64_t> &extents) const;
 
   // --- which initializers are trained (Classify.cpp)
   mlir::LogicalResult classifyInitializers(const std::vector<int> &wanted);
@@ -331,6 +329,11 @@ private:
   mlir::LogicalResult interpretBody(const GraphNode &node, GraphBody &body, const std::vector<Val> &operands, std::vector<Val> &results);
   /// Along a new axis.
   mlir::FailureOr<Val> stacked(const GraphNode &node, std::vector<Val> parts, int64_t axis);
+  /// Reads the attributes of a convolution or pooling over x; `kernel`: extents of its windows.
+  mlir::LogicalResult readWindows(const GraphNode &node, const Val &x, std::vector<int64_t> kernel, Windows &windows);
+  mlir::LogicalResult tiledConvolution(const GraphNode &node, const Val &x, const Val &w);
+  mlir::LogicalResult readPooling(const GraphNode &node, Windows &windows);
+  Val convolved(Composition &make, const Val &x, const Val &w, int64_t groups, const Windows &windows);
   Val groupedProduct(Composition &make, const Val &x, const Val &w);
   mlir::LogicalResult checkChannels(const GraphNode &node, const Val &x, int64_t weights);
   Val runningSumOfConstant(Val x, int64_t axis);

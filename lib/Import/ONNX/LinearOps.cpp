@@ -258,59 +258,6 @@ LogicalResult Importer::onGemm(const GraphNode &node) {
   return binary(node, "Add", *value, c);
 }
 
-// A convolution whose windows tile its input (stride = kernel, as patches are embedded) is a product of regrouped elements:
-//
-//     x [N, C, H, W] -> [N, H/h, W/w, C, h, w] -> [N, patches, C*h*w], times the kernel [D, C*h*w] transposed -> [N, D, H/h, W/w]
-LogicalResult Importer::onConv(const GraphNode &node) {
-  Val x = in(node, 0), w = in(node, 1);
-  int64_t spatial = x.rank() - 2;
-  std::vector<int64_t> from = x.shape(), kernel = w.shape();
-  if (spatial < 1 || w.rank() != x.rank() || from[1] != kernel[1])
-    return error(node, "expects samples x channels x positions and a kernel for all channels (a convolution in one group)");
-  if (std::string limit = convolutionLimit(node, {kernel.begin() + 2, kernel.end()}, {from.begin() + 2, from.end()}); !limit.empty())
-    return error(node, limit);
-
-  int64_t patches = 1, inner = from[1];
-  std::vector<int64_t> apart{from[0], from[1]}, permutation{0}, result{from[0], kernel[0]};
-  for (int64_t i = 0; i < spatial; ++i) {
-    apart.push_back(from[2 + i] / kernel[2 + i]);
-    apart.push_back(kernel[2 + i]);
-    permutation.push_back(2 + 2 * i);
-    result.push_back(from[2 + i] / kernel[2 + i]);
-    patches *= result.back();
-    inner *= kernel[2 + i];
-  }
-  permutation.push_back(1);
-  for (int64_t i = 0; i < spatial; ++i)
-    permutation.push_back(3 + 2 * i);
-  auto windows = reshaped(node, x, apart);
-  if (failed(windows))
-    return failure();
-  std::vector<FactorList> dims;
-  for (int64_t axis : permutation)
-    dims.push_back(windows->view.dims[axis]);
-  windows->view.dims = std::move(dims);
-  auto rows = reshaped(node, *windows, {from[0], patches, inner});
-  auto matrix = reshaped(node, w, {kernel[0], inner});
-  if (failed(rows) || failed(matrix))
-    return failure();
-  std::swap(matrix->view.dims[0], matrix->view.dims[1]);
-  auto value = product(node, *rows, *matrix);
-  if (failed(value))
-    return failure();
-  Val sum = *value;
-  if (has(node, 2)) {
-    if (failed(binary(node, "Add", sum, in(node, 2))))
-      return failure();
-    sum = values[node.outputs[0]];
-  }
-  std::swap(sum.view.dims[1], sum.view.dims[2]);
-  auto shaped = reshaped(node, sum, result);
-  if (failed(shaped))
-    return failure();
-  return out(node, 0, std::move(*shaped)), success();
-}
-
 LogicalResult Importer::onSoftmax(const GraphNode &node) {
   Val x = in(node, 0);
   int64_t axis = intAttribute(node, "axis", -1);
@@ -615,7 +562,6 @@ LogicalResult Importer::onReduce(const GraphNode &node) {
 void Importer::addLinearOps(OperatorTable &table) {
   table.add({"MatMul"}, 2, 2, "", &Importer::onMatMul);
   table.add({"Gemm"}, 2, 3, "alpha:f beta:f transA:i transB:i", &Importer::onGemm);
-  table.add({"Conv"}, 2, 3, "auto_pad:s dilations:is group:i kernel_shape:is pads:is strides:is", &Importer::onConv);
   table.add({"Softmax", "LogSoftmax"}, 1, 1, "axis:i", &Importer::onSoftmax);
   table.add({"LayerNormalization"}, 2, 3, "axis:i epsilon:f stash_type:i=1", &Importer::onNorm);
   table.add({"RMSNormalization", "SimplifiedLayerNormalization"}, 2, 2, "axis:i epsilon:f stash_type:i=1", &Importer::onNorm);
