@@ -19,8 +19,8 @@ public:
 
   /// The first result of `op`; absent after a failure.
   Val operator()(const char *op, std::vector<Val> operands, const Attributes &attributes = {});
-  /// A number of the type of `like`.
-  Val number(double value, const Val &like) const { return importer.scalar(like.type, value); }
+  /// A number of the type of `like`; a float is not rounded, as all of a model's floats are computed in one type.
+  Val number(double value, const Val &like) const { return importer.scalar(isFloat(like.type) ? ElementKind::F64 : like.type, value); }
   Val ints(std::vector<int64_t> values) const;
   /// x with `shape`.
   Val reshape(const Val &x, std::vector<int64_t> shape) { return (*this)("Reshape", {x, ints(std::move(shape))}, {{"allowzero", int64_t(1)}}); }
