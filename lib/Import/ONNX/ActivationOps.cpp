@@ -55,7 +55,7 @@ Val areaTangent(Composition &make, const Val &x) {
 
 constexpr double kSeluAlpha = 1.6732632423543772848170429916717, kSeluGamma = 1.0507009873554804934193349852946;
 
-enum class Shape : uint8_t { Elu, Celu, Selu, HardSigmoid, HardSwish, Mish, Softsign, Threshold, Shrink, Tan, Sinh, Cosh, Asinh, Acosh, Atanh };
+enum class Shape : uint8_t { Elu, Celu, Selu, HardSigmoid, HardSwish, Mish, Softsign, Threshold, Shrink, Sinh, Cosh, Asinh, Acosh, Atanh };
 
 } // namespace
 
@@ -75,7 +75,6 @@ LogicalResult Importer::onComposedActivation(const GraphNode &node) {
                          .Case("Softsign", Shape::Softsign)
                          .Case("ThresholdedRelu", Shape::Threshold)
                          .Case("Shrink", Shape::Shrink)
-                         .Case("Tan", Shape::Tan)
                          .Case("Sinh", Shape::Sinh)
                          .Case("Cosh", Shape::Cosh)
                          .Case("Asinh", Shape::Asinh)
@@ -106,8 +105,6 @@ LogicalResult Importer::onComposedActivation(const GraphNode &node) {
     return make.result(make("Where", {make("Greater", {x, make.number(number("alpha", 1), x)}), x, make.number(0, x)}));
   case Shape::Shrink:
     return make.result(shrink(make, x, number("bias", 0), number("lambd", 0.5)));
-  case Shape::Tan:
-    return make.result(make("Div", {make("Sin", {x}), make("Cos", {x})}));
   case Shape::Sinh:
   case Shape::Cosh:
     return make.result(hyperbolic(make, x, shape == Shape::Sinh));
@@ -150,7 +147,7 @@ void Importer::addActivationOps(OperatorTable &table) {
   table.add({"Selu"}, 1, 1, "alpha:f gamma:f", &Importer::onComposedActivation);
   table.add({"HardSigmoid"}, 1, 1, "alpha:f beta:f", &Importer::onComposedActivation);
   table.add({"Shrink"}, 1, 1, "bias:f lambd:f", &Importer::onComposedActivation);
-  table.add({"HardSwish", "Mish", "Softsign", "Tan", "Sinh", "Cosh", "Asinh", "Acosh", "Atanh"}, 1, 1, "", &Importer::onComposedActivation);
+  table.add({"HardSwish", "Mish", "Softsign", "Sinh", "Cosh", "Asinh", "Acosh", "Atanh"}, 1, 1, "", &Importer::onComposedActivation);
   table.add({"PRelu"}, 2, 2, "", &Importer::onPRelu);
   table.add({"Mean"}, 1, OperatorRule::kAny, "", &Importer::onMean);
 }

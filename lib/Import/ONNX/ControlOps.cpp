@@ -183,5 +183,6 @@ void Importer::addControlOps(OperatorTable &table) {
   table.add({"If"}, 1, 1, "then_branch:g! else_branch:g!", &Importer::onIf);
   table.add({"Loop"}, 0, OperatorRule::kAny, "body:g!", &Importer::onLoop);
   table.add({"Scan"}, 1, OperatorRule::kAny,
-            "body:g! num_scan_inputs:i! scan_input_axes:is scan_input_directions:is scan_output_axes:is scan_output_directions:is", &Importer::onScan);
+            "body:g! num_scan_inputs:i! scan_input_axes:is scan_input_directions:is scan_output_axes:is scan_output_directions:is",
+            &Importer::onScan);
 }

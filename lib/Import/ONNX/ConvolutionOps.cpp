@@ -122,8 +122,8 @@ LogicalResult Importer::onConv(const GraphNode &node) {
   std::vector<int64_t> from = x.shape(), kernel = w.shape();
   const int64_t groups = intAttribute(node, "group", 1);
   if (groups < 1 || from[1] % groups != 0 || kernel[0] % groups != 0 || kernel[1] != from[1] / groups)
-    return error(node, "expects a kernel of " + Twine(groups > 0 && from[1] % groups == 0 ? from[1] / groups : 0) + " channels in each of " + Twine(groups) +
-                           " groups, found one of " + Twine(kernel[1]) + " for " + Twine(from[1]) + " channels");
+    return error(node, "expects a kernel of " + Twine(groups > 0 && from[1] % groups == 0 ? from[1] / groups : 0) + " channels in each of " +
+                           Twine(groups) + " groups, found one of " + Twine(kernel[1]) + " for " + Twine(from[1]) + " channels");
   if (bias && (bias.rank() != 1 || bias.view.size(0) != kernel[0]))
     return error(node, "expects a bias of " + Twine(kernel[0]) + " elements");
   Windows windows;
@@ -137,7 +137,8 @@ LogicalResult Importer::onConv(const GraphNode &node) {
   for (int64_t size : windows.kernel)
     slices += size;
   if (slices > kMostSlices)
-    return error(node, "has a kernel of " + Twine(slices) + " elements along its dimensions together; at most " + Twine(kMostSlices) + " are supported");
+    return error(node,
+                 "has a kernel of " + Twine(slices) + " elements along its dimensions together; at most " + Twine(kMostSlices) + " are supported");
   Composition make(*this, node);
   return make.result(withBias(make, convolved(make, paddedPositions(make, x, windows, 0), w, groups, windows), bias));
 }
@@ -207,7 +208,8 @@ LogicalResult Importer::onConvTranspose(const GraphNode &node) {
     windows.after.push_back(span - 1 - pads[i + rank] + more[i]);
   }
   if (slices > kMostSlices)
-    return error(node, "has a kernel of " + Twine(slices) + " elements along its dimensions together; at most " + Twine(kMostSlices) + " are supported");
+    return error(node,
+                 "has a kernel of " + Twine(slices) + " elements along its dimensions together; at most " + Twine(kMostSlices) + " are supported");
   std::vector<int64_t> around{0, 0};
   around.insert(around.end(), windows.before.begin(), windows.before.end());
   around.insert(around.end(), {0, 0});

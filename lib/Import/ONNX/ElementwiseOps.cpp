@@ -190,7 +190,8 @@ LogicalResult Importer::onUnary(const GraphNode &node) {
   }
   if (op == "Sign") // has no gradient
     return emitElementwise(node, {x}, x.type, [&](ValueRange a, RankedTensorType type) -> Value {
-      Value zero = splat(0, type), down = create<arith::SelectOp>(create<arith::CmpFOp>(arith::CmpFPredicate::OLT, a[0], zero), splat(-1, type), zero);
+      Value zero = splat(0, type),
+            down = create<arith::SelectOp>(create<arith::CmpFOp>(arith::CmpFPredicate::OLT, a[0], zero), splat(-1, type), zero);
       return create<arith::SelectOp>(create<arith::CmpFOp>(arith::CmpFPredicate::OGT, a[0], zero), splat(1, type), down);
     });
   if (op == "Neg") {

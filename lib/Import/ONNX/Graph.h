@@ -25,7 +25,7 @@ struct GraphNode {
   std::map<std::string, std::shared_ptr<const onnx::Attribute>> attributes;
   std::map<std::string, std::shared_ptr<GraphBody>> bodies; ///< graph attributes (If, Loop, Scan)
 
-  std::string partOf;                                       ///< the operator of the file that this one is a part of; empty: it stands there itself
+  std::string partOf; ///< the operator of the file that this one is a part of; empty: it stands there itself
 
   std::string describe() const {
     return "node '" + name + "' (" + (partOf.empty() ? (domain.empty() ? "" : domain + ".") + op : partOf + ", in its " + op) + ")";

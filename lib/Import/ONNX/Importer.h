@@ -79,6 +79,9 @@ struct CausalPattern {
 /// What an initializer is used as, before anything is emitted.
 enum class InitializerRole : uint8_t { Constant, Trained, Frozen };
 
+/// start and step, where ids are start, start + step, ... with a step above 0.
+std::optional<std::pair<int64_t, int64_t>> evenSteps(llvm::ArrayRef<int64_t> ids);
+
 class Uses;
 class Composition;
 
@@ -102,12 +105,12 @@ private:
     void add(std::initializer_list<const char *> names, size_t least, size_t most, const char *attributes, Handler handler);
   };
   // The operators of each file.
-  static void addActivationOps(OperatorTable &table), addAttentionOps(OperatorTable &table),
-      addComposedReductions(OperatorTable &table), addElementwiseOps(OperatorTable &table), addIndexOps(OperatorTable &table), addStatisticOps(OperatorTable &table), addEinsumOps(OperatorTable &table),
-      addRegroupOps(OperatorTable &table), addControlOps(OperatorTable &table), addConvolutionOps(OperatorTable &table),
-      addPoolingOps(OperatorTable &table),
-      addScatterOps(OperatorTable &table), addRunningOps(OperatorTable &table),
-      addLinearOps(OperatorTable &table), addLossOps(OperatorTable &table), addSequenceOps(OperatorTable &table), addViewOps(OperatorTable &table);
+  static void addActivationOps(OperatorTable &table), addAttentionOps(OperatorTable &table), addComposedReductions(OperatorTable &table),
+      addElementwiseOps(OperatorTable &table), addIndexOps(OperatorTable &table), addStatisticOps(OperatorTable &table),
+      addEinsumOps(OperatorTable &table), addRegroupOps(OperatorTable &table), addControlOps(OperatorTable &table),
+      addConvolutionOps(OperatorTable &table), addPoolingOps(OperatorTable &table), addPickOps(OperatorTable &table),
+      addScatterOps(OperatorTable &table), addRunningOps(OperatorTable &table), addLinearOps(OperatorTable &table), addLossOps(OperatorTable &table),
+      addSequenceOps(OperatorTable &table), addViewOps(OperatorTable &table);
   static const Operator *operatorOf(const GraphNode &node); ///< null if it is not known
 
   // --- driver (Importer.cpp)

@@ -565,5 +565,6 @@ void Importer::addLinearOps(OperatorTable &table) {
   table.add({"Softmax", "LogSoftmax"}, 1, 1, "axis:i", &Importer::onSoftmax);
   table.add({"LayerNormalization"}, 2, 3, "axis:i epsilon:f stash_type:i=1", &Importer::onNorm);
   table.add({"RMSNormalization", "SimplifiedLayerNormalization"}, 2, 2, "axis:i epsilon:f stash_type:i=1", &Importer::onNorm);
-  table.add({"ReduceSum", "ReduceMean", "ReduceMax", "ReduceMin", "ReduceProd"}, 1, 2, "axes:is keepdims:i noop_with_empty_axes:i", &Importer::onReduce);
+  table.add({"ReduceSum", "ReduceMean", "ReduceMax", "ReduceMin", "ReduceProd"}, 1, 2, "axes:is keepdims:i noop_with_empty_axes:i",
+            &Importer::onReduce);
 }

@@ -100,7 +100,8 @@ StringRef zorse::onnx_import::remedyFor(StringRef op) {
       .Cases({"LSTM", "GRU", "RNN"}, "write the recurrence as a loop over the positions, which exports as products and activations, or use attention")
       .Case("AdaptiveMaxPool", "give the pooling a kernel and strides (nn.MaxPool2d)")
       .Case("AdaptiveAveragePool", "give the pooling a kernel and strides (nn.AvgPool2d)")
-      .Cases({"Resize", "Upsample"}, "make each position's new positions by a transposed convolution, or by a linear layer that is regrouped (pixel shuffle)")
+      .Cases({"Resize", "Upsample"},
+             "make each position's new positions by a transposed convolution, or by a linear layer that is regrouped (pixel shuffle)")
       .Cases({"NonZero", "Unique", "Compress", "NonMaxSuppression"},
              "how many elements it takes depends on data; shapes here are fixed before a graph runs")
       .Default("");

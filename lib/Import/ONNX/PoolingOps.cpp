@@ -34,7 +34,8 @@ LogicalResult Importer::readPooling(const GraphNode &node, Windows &windows) {
       return error(node, "has windows that lie in its pads alone, in dimension " + Twine(i + 2));
   }
   if (slices > kMostSlices)
-    return error(node, "has windows of " + Twine(slices) + " elements along its dimensions together; at most " + Twine(kMostSlices) + " are supported");
+    return error(node,
+                 "has windows of " + Twine(slices) + " elements along its dimensions together; at most " + Twine(kMostSlices) + " are supported");
   return success();
 }
 
@@ -69,9 +70,7 @@ LogicalResult Importer::onAveragePool(const GraphNode &node) {
     x = make("Pow", {x, make.number(static_cast<double>(power), x)});
   Val sum = pooled(make, paddedPositions(make, x, windows, 0), windows, [&](const Val &a, const Val &b) { return make("Add", {a, b}); });
   if (!average)
-    return make.result(power == 1   ? sum
-                       : power == 2 ? make("Sqrt", {sum})
-                                    : make("Pow", {sum, make.number(1 / static_cast<double>(power), sum)}));
+    return make.result(power == 1 ? sum : power == 2 ? make("Sqrt", {sum}) : make("Pow", {sum, make.number(1 / static_cast<double>(power), sum)}));
   // How many elements a window has: those of the operand, and of the pads that the file asks for if they count.
   const bool withPads = intAttribute(node, "count_include_pad", 0) != 0;
   std::vector<double> sizes{1};
@@ -103,8 +102,8 @@ LogicalResult Importer::onGlobalPool(const GraphNode &node) {
   for (int64_t i = 2; i < x.rank(); ++i)
     axes.push_back(i);
   Composition make(*this, node);
-  const char *op = node.op == "GlobalAveragePool" ? "ReduceMean"
-                   : node.op == "GlobalMaxPool"   ? "ReduceMax"
+  const char *op = node.op == "GlobalAveragePool"    ? "ReduceMean"
+                   : node.op == "GlobalMaxPool"      ? "ReduceMax"
                    : intAttribute(node, "p", 2) == 1 ? "ReduceL1"
                                                      : "ReduceL2";
   return make.result(make.reduce(op, x, axes, true));

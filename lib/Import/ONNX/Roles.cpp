@@ -42,14 +42,22 @@ static int64_t elementsOf(const onnx::Tensor &tensor) {
 static const llvm::StringSet<> kViews{"Identity", "Transpose", "Cast", "CastLike", "Reshape", "Unsqueeze", "Squeeze", "Slice", "Expand", "Split"};
 
 /// What these have behind their first operand are weights.
-static const llvm::StringSet<> kWeighted{"Conv", "ConvTranspose", "PRelu", "LayerNormalization", "RMSNormalization", "SimplifiedLayerNormalization",
-                                         "InstanceNormalization", "GroupNormalization", "BatchNormalization"};
+static const llvm::StringSet<> kWeighted{"Conv",
+                                         "ConvTranspose",
+                                         "PRelu",
+                                         "LayerNormalization",
+                                         "RMSNormalization",
+                                         "SimplifiedLayerNormalization",
+                                         "InstanceNormalization",
+                                         "GroupNormalization",
+                                         "BatchNormalization"};
 
 /// Whether a gradient of the outputs goes on to operand `position`.
 static bool passesGradient(const GraphNode &node, size_t position) {
-  static const llvm::StringSet<> none{"Shape",  "Size",    "Equal", "Less",  "LessOrEqual", "Greater", "GreaterOrEqual",  "And",
-                                      "Or",     "Xor",     "Not",   "IsNaN", "IsInf",       "Range",   "ConstantOfShape", "ArgMax",
-                                      "ArgMin", "NonZero", "Hardmax", "EyeLike", "Floor", "Ceil",  "Round",       "Sign",    "OneHot"};
+  static const llvm::StringSet<> none{"Shape",  "Size",    "Equal",   "Less",    "LessOrEqual", "Greater", "GreaterOrEqual",  "And",
+                                      "Or",     "Xor",     "Not",     "IsNaN",   "IsInf",       "Range",   "ConstantOfShape", "ArgMax",
+                                      "ArgMin", "NonZero", "Hardmax", "EyeLike", "Floor",       "Ceil",    "Round",           "Sign",
+                                      "OneHot"};
   static const llvm::StringSet<> firstOnly{"CastLike",
                                            "Gather",
                                            "GatherElements",

@@ -2,7 +2,9 @@
 // how work is divided.
 #include "Composition.h"
 
+#include <algorithm>
 #include <limits>
+#include <tuple>
 
 using namespace mlir;
 using namespace zorse;
@@ -54,7 +56,8 @@ LogicalResult Importer::onScatterElements(const GraphNode &node) {
   if (ids.view.elements() == 0)
     return onIdentity(node);
   if (x.view.size(axis) > kMostPairs / ids.view.size(axis))
-    return error(node, "scatters " + Twine(ids.view.size(axis)) + " updates to " + Twine(x.view.size(axis)) + " places; at most 2^26 pairs are supported");
+    return error(node,
+                 "scatters " + Twine(ids.view.size(axis)) + " updates to " + Twine(x.view.size(axis)) + " places; at most 2^26 pairs are supported");
   auto counted = countedFromFront(node, ids, x.view.size(axis));
   if (failed(counted))
     return failure();
@@ -121,6 +124,89 @@ LogicalResult Importer::scatterPlaces(const GraphNode &node, int64_t depth) {
   return make.result(make.reshape(make.transpose(changed, back), from));
 }
 
+// Constants only, or an update that overwrites a range of one axis of data.
+LogicalResult Importer::onScatterND(const GraphNode &node) {
+  Val x = in(node, 0), ids = in(node, 1), updates = in(node, 2);
+  if (ids.rank() == 0)
+    return error(node, "expects ids of rank 1 or more");
+  int64_t depth = ids.view.size(ids.rank() - 1);
+  if (depth < 1 || depth > x.rank())
+    return error(node, "expects ids of 1 to " + Twine(x.rank()) + " components, found " + Twine(depth));
+  if (!ids.isConstant() || stringAttribute(node, "reduction", "none") != "none")
+    return scatterPlaces(node, depth);
+  auto index = constantInts(ids, int64_t(1) << 24);
+  if (!index)
+    return error(node, "has too many constant ids");
+  std::vector<int64_t> shape = x.shape();
+  int64_t count = static_cast<int64_t>(index->size()) / depth, inner = 1;
+  for (size_t i = depth; i < shape.size(); ++i)
+    inner *= shape[i];
+  if (x.isConstant() && updates.isConstant()) {
+    if (x.view.elements() > (int64_t(1) << 25) || updates.view.elements() != count * inner)
+      return error(node, "scatters into a large constant, which is not folded");
+    auto base = constantFloats(x, int64_t(1) << 25), change = constantFloats(updates, int64_t(1) << 25);
+    auto baseInts = constantInts(x, int64_t(1) << 25), changeInts = constantInts(updates, int64_t(1) << 25);
+    for (int64_t i = 0; i < count; ++i) {
+      int64_t at = 0;
+      for (int64_t c = 0; c < depth; ++c) {
+        int64_t id = (*index)[i * depth + c];
+        id = id < 0 ? id + shape[c] : id;
+        if (id < 0 || id >= shape[c])
+          return error(node, "an id is outside the operand");
+        at = at * shape[c] + id;
+      }
+      for (int64_t k = 0; k < inner; ++k) {
+        (*base)[at * inner + k] = (*change)[i * inner + k];
+        (*baseInts)[at * inner + k] = (*changeInts)[i * inner + k];
+      }
+    }
+    return out(node, 0, constantOf(x.type, isFloat(x.type) ? makeFloats(x.type, std::move(*base)) : makeInts(x.type, std::move(*baseInts)), shape)),
+           success();
+  }
+  // x[:, a:b] = updates, as ids [rows, n, 2] that count both axes.
+  std::vector<int64_t> lead = ids.shape();
+  lead.pop_back();
+  int64_t first = -1, length = 0, axis = -1;
+  if (static_cast<int64_t>(lead.size()) == depth) {
+    bool regular = true;
+    std::vector<int64_t> begin(index->begin(), index->begin() + depth);
+    for (int64_t i = 0; regular && i < count; ++i) {
+      int64_t rest = i;
+      for (int64_t c = depth; c-- > 0;) {
+        regular &= (*index)[i * depth + c] == begin[c] + rest % lead[c];
+        rest /= lead[c];
+      }
+    }
+    for (int64_t c = 0; regular && c < depth; ++c) {
+      if (begin[c] == 0 && lead[c] == shape[c])
+        continue;
+      regular = axis < 0;
+      axis = c;
+      first = begin[c];
+      length = lead[c];
+    }
+    if (!regular)
+      axis = -2;
+  }
+  if (axis == -1 && static_cast<int64_t>(lead.size()) == depth)
+    return out(node, 0, updates), success();
+  if (axis < 0)
+    return scatterPlaces(node, depth);
+  if (x.view.sampleAxis() == axis)
+    return error(node, "overwrites some of the samples; every op must treat samples apart");
+  std::vector<Val> parts;
+  for (auto [start, size, part] : {std::make_tuple(int64_t(0), first, x), std::make_tuple(int64_t(0), length, updates),
+                                   std::make_tuple(first + length, shape[axis] - first - length, x)}) {
+    if (size <= 0)
+      continue;
+    Val piece = part;
+    if (failed(take(node, piece, axis, start, 1, size)))
+      return failure();
+    parts.push_back(piece);
+  }
+  return concatenate(node, parts, axis);
+}
+
 // values[1] where the class is that of the id, values[0] elsewhere; ids outside hit nothing.
 LogicalResult Importer::onOneHot(const GraphNode &node) {
   Val ids = in(node, 0), values = in(node, 2);
@@ -152,5 +238,6 @@ LogicalResult Importer::onOneHot(const GraphNode &node) {
 
 void Importer::addScatterOps(OperatorTable &table) {
   table.add({"ScatterElements"}, 3, 3, "axis:i reduction:s=none|add|mul|max|min", &Importer::onScatterElements);
+  table.add({"ScatterND"}, 3, 3, "reduction:s=none|add|mul|max|min", &Importer::onScatterND);
   table.add({"OneHot"}, 3, 3, "axis:i", &Importer::onOneHot);
 }

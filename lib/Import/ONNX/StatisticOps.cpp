@@ -87,7 +87,8 @@ LogicalResult Importer::onBatchNorm(const GraphNode &node) {
   const int64_t channels = x.view.size(1);
   for (size_t i = 1; i < 5; ++i)
     if (in(node, i).view.size(0) != channels)
-      return error(node, "expects " + Twine(channels) + " elements in operand " + Twine(i) + ", one per channel, found " + Twine(in(node, i).view.size(0)));
+      return error(node,
+                   "expects " + Twine(channels) + " elements in operand " + Twine(i) + ", one per channel, found " + Twine(in(node, i).view.size(0)));
   Composition make(*this, node);
   Val root = make("Sqrt", {make("Add", {variance, make.number(floatAttribute(node, "epsilon", 1e-5), variance)})});
   Val normal = make("Div", {make("Sub", {x, alongChannels(make, mean, x)}), alongChannels(make, root, x)});

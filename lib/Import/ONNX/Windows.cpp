@@ -36,14 +36,16 @@ LogicalResult Importer::readWindows(const GraphNode &node, const Val &x, std::ve
   if (w.kernel.size() != rank)
     return error(node, "expects a kernel of " + Twine(rank) + " dimensions, found " + Twine(w.kernel.size()));
   const std::string padding = stringAttribute(node, "auto_pad", "NOTSET");
-  const bool same = padding == "SAME_UPPER" || padding == "SAME_LOWER", ceil = operatorOf(node)->rule.attributes.count("ceil_mode") && intAttribute(node, "ceil_mode", 0);
+  const bool same = padding == "SAME_UPPER" || padding == "SAME_LOWER",
+             ceil = operatorOf(node)->rule.attributes.count("ceil_mode") && intAttribute(node, "ceil_mode", 0);
   constexpr int64_t kMost = 1 << 20;
   for (size_t i = 0; i < rank; ++i) {
     for (auto [what, value, least] : {std::make_tuple("a kernel", w.kernel[i], int64_t(1)), std::make_tuple("a stride", w.strides[i], int64_t(1)),
                                       std::make_tuple("a dilation", w.dilations[i], int64_t(1)), std::make_tuple("a pad", pads[i], int64_t(0)),
                                       std::make_tuple("a pad", pads[i + rank], int64_t(0))})
       if (value < least || value > kMost)
-        return error(node, Twine("has ") + what + " of " + Twine(value) + " in dimension " + Twine(i + 2) + "; expects " + Twine(least) + " to " + Twine(kMost));
+        return error(node, Twine("has ") + what + " of " + Twine(value) + " in dimension " + Twine(i + 2) + "; expects " + Twine(least) + " to " +
+                               Twine(kMost));
     const int64_t size = w.extents[i], stride = w.strides[i], span = w.span(i);
     if (same) {
       const int64_t count = (size + stride - 1) / stride, total = std::max<int64_t>(0, (count - 1) * stride + span - size);
@@ -56,8 +58,8 @@ LogicalResult Importer::readWindows(const GraphNode &node, const Val &x, std::ve
     }
     const int64_t room = size + w.before[i] + w.after[i] - span;
     if (room < 0)
-      return error(node, "has windows of " + Twine(span) + " elements over " + Twine(size + w.before[i] + w.after[i]) + " in dimension " + Twine(i + 2) +
-                             ", pads included");
+      return error(node, "has windows of " + Twine(span) + " elements over " + Twine(size + w.before[i] + w.after[i]) + " in dimension " +
+                             Twine(i + 2) + ", pads included");
     int64_t count = room / stride + 1;
     if (ceil && room % stride != 0 && count * stride < size + w.before[i]) // a window that begins in the pads behind is none
       ++count;

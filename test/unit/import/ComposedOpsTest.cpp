@@ -1,5 +1,5 @@
-// Operators that the importer makes of others: which use of them it refuses, and why. What they compute is compared with PyTorch (test/e2e/breadth.py)
-// and with ONNX (node_cases.py).
+// Operators that the importer makes of others: which use of them it refuses, and why. What they compute is compared with PyTorch
+// (test/e2e/breadth.py) and with ONNX (node_cases.py).
 #include "TestGraph.h"
 
 #include <variant>
@@ -142,7 +142,8 @@ TEST(ComposedOps, Einsum) {
 TEST(ComposedOps, Norms) {
   EXPECT_OK(one("GroupNormalization", {"image", "two", "two"}, {{"num_groups", 2}}, 18));
   EXPECT_OK(one("GroupNormalization", {"image", "c", "c"}, {{"num_groups", 2}}, 21));
-  EXPECT_ERROR(one("GroupNormalization", {"image", "two", "two"}, {{"num_groups", 2}}, 21), "expects 4 scales and biases, one per channel in opset 21");
+  EXPECT_ERROR(one("GroupNormalization", {"image", "two", "two"}, {{"num_groups", 2}}, 21),
+               "expects 4 scales and biases, one per channel in opset 21");
   EXPECT_ERROR(one("GroupNormalization", {"image", "c", "c"}, {{"num_groups", 3}}, 21), "expects groups that divide its 4 channels, found 3");
   EXPECT_ERROR(one("InstanceNormalization", {"image", "d", "d"}), "(InstanceNormalization): expects 4 scales and biases, one per channel");
   EXPECT_ERROR(one("InstanceNormalization", {"image", "m", "c"}), "expects operand 1 to have one dimension and no samples");
@@ -164,13 +165,17 @@ TEST(ComposedOps, ConvolutionsAndPoolings) {
   EXPECT_ERROR(one("Conv", {"image", "k"}, {{"strides", Ints{1}}}), "expects 2 strides for 2 dimensions of positions, found 1");
   EXPECT_ERROR(one("Conv", {"image", "k"}, {{"strides", Ints{0, 1}}}), "has a stride of 0 in dimension 2; expects 1 to 1048576");
   EXPECT_ERROR(one("Conv", {"image", "k"}, {{"kernel_shape", Ints{2, 2}}}), "its kernel_shape is not that of its kernel");
-  EXPECT_ERROR(one("Conv", {"image", "long"}, {{"pads", Ints{150, 0, 150, 0}}}), "has a kernel of 301 elements along its dimensions together; at most 256");
+  EXPECT_ERROR(one("Conv", {"image", "long"}, {{"pads", Ints{150, 0, 150, 0}}}),
+               "has a kernel of 301 elements along its dimensions together; at most 256");
   EXPECT_OK(one("ConvTranspose", {"image", "k"}, {{"strides", Ints{2, 2}}}));
-  EXPECT_ERROR(one("ConvTranspose", {"image", "m"}), "(ConvTranspose): expects floats of samples x channels x positions, and a kernel of the same rank");
+  EXPECT_ERROR(one("ConvTranspose", {"image", "m"}),
+               "(ConvTranspose): expects floats of samples x channels x positions, and a kernel of the same rank");
   EXPECT_OK(one("MaxPool", {"image"}, {{"kernel_shape", Ints{3, 3}}}));
-  EXPECT_ERROR(one("MaxPool", {"image"}, {{"kernel_shape", Ints{3, 3}}}, 20, {"y", "index"}), "its second output (positions of the largest elements) is used");
+  EXPECT_ERROR(one("MaxPool", {"image"}, {{"kernel_shape", Ints{3, 3}}}, 20, {"y", "index"}),
+               "its second output (positions of the largest elements) is used");
   EXPECT_ERROR(one("AveragePool", {"image"}, {{"kernel_shape", Ints{3}}}), "expects a kernel of 2 dimensions, found 1");
-  EXPECT_ERROR(one("AveragePool", {"image"}, {{"kernel_shape", Ints{2, 2}}, {"pads", Ints{2, 0, 0, 0}}}), "has windows that lie in its pads alone, in dimension 2");
+  EXPECT_ERROR(one("AveragePool", {"image"}, {{"kernel_shape", Ints{2, 2}}, {"pads", Ints{2, 0, 0, 0}}}),
+               "has windows that lie in its pads alone, in dimension 2");
 }
 
 namespace {

@@ -144,5 +144,5 @@ inline bool contains(const std::string &text, const std::string &part) { return 
 #define EXPECT_ERROR(outcome, part)                                                                                                                  \
   do {                                                                                                                                               \
     EXPECT_FALSE((outcome).ok);                                                                                                                      \
-    EXPECT_TRUE(::zorse::test::contains((outcome).text, part)) << (outcome).text;                                                                                   \
+    EXPECT_TRUE(::zorse::test::contains((outcome).text, part)) << (outcome).text;                                                                    \
   } while (0)
