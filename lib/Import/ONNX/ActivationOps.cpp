@@ -134,6 +134,7 @@ LogicalResult Importer::onPRelu(const GraphNode &node) {
 
 LogicalResult Importer::onMean(const GraphNode &node) {
   std::vector<Val> operands;
+  operands.reserve(node.inputs.size());
   for (size_t i = 0; i < node.inputs.size(); ++i)
     operands.push_back(in(node, i));
   double count = static_cast<double>(operands.size());

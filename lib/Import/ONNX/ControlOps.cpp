@@ -136,6 +136,7 @@ LogicalResult Importer::onScan(const GraphNode &node) {
   std::vector<int64_t> inAxes = perOperand("scan_input_axes", scans), backwards = perOperand("scan_input_directions", scans);
   std::vector<int64_t> outAxes = perOperand("scan_output_axes", outputs), outBackwards = perOperand("scan_output_directions", outputs);
   std::vector<Val> carried;
+  carried.reserve(states);
   for (int64_t i = 0; i < states; ++i)
     carried.push_back(in(node, i));
   int64_t turns = -1;

@@ -34,6 +34,7 @@ LogicalResult Importer::tiledConvolution(const GraphNode &node, const Val &x, co
   if (failed(windows))
     return failure();
   std::vector<FactorList> dims;
+  dims.reserve(permutation.size());
   for (int64_t axis : permutation)
     dims.push_back(windows->view.dims[axis]);
   windows->view.dims = std::move(dims);
@@ -91,6 +92,7 @@ Val Importer::convolved(Composition &make, const Val &x, const Val &w, int64_t g
   Val columns = x;
   for (int64_t i = 0; i < rank; ++i) { // dimension 2 + i: elements of windows; the positions of the operand are behind those that are done
     std::vector<Val> parts;
+    parts.reserve(windows.kernel[i]);
     for (int64_t k = 0; k < windows.kernel[i]; ++k)
       parts.push_back(make.unsqueeze(atWindow(make, columns, 2 + 2 * i, windows, i, k), 2 + i));
     columns = parts.size() == 1 ? parts[0] : make("Concat", std::move(parts), {{"axis", 2 + i}});

@@ -108,6 +108,13 @@ Labelled summed(Composition &make, const Labelled &x, const Labels &kept) {
   return axes.empty() ? x : Labelled{make.reduce("ReduceSum", x.value, axes), labels};
 }
 
+Labels allOf(std::initializer_list<StringRef> parts) {
+  Labels all;
+  for (StringRef part : parts)
+    all += part.str();
+  return all;
+}
+
 std::vector<int64_t> sizesOf(const Labelled &x, const Labels &labels) {
   std::vector<int64_t> sizes;
   for (char label : labels)
@@ -216,17 +223,17 @@ LogicalResult Importer::onEinsum(const GraphNode &node) {
     const bool isWeight = isSampled(left.value) && !isSampled(right.value);
     if (isWeight || batch.empty()) {
       // [rows..., groups, inner] with a matrix for every group
-      Val x = make.reshape(ordered(make, left, rows + batch + inner).value, joined({sizesOf(left, rows), {groups, depth}}));
-      Val w = make.reshape(ordered(make, right, batch + inner + columns).value, {groups, depth, width});
+      Val x = make.reshape(ordered(make, left, allOf({rows, batch, inner})).value, joined({sizesOf(left, rows), {groups, depth}}));
+      Val w = make.reshape(ordered(make, right, allOf({batch, inner, columns})).value, {groups, depth, width});
       Val y = batch.empty() && !make.hasFailed() ? make("MatMul", {make.squeeze(x, x.rank() - 2), make.squeeze(w, 0)}) : groupedProduct(make, x, w);
       std::vector<int64_t> shape = joined({sizesOf(left, rows), sizesOf(left, batch), sizesOf(right, columns)});
-      left = {make.reshape(y, shape), rows + batch + columns};
+      left = {make.reshape(y, shape), allOf({rows, batch, columns})};
       continue;
     }
-    Val a = make.reshape(ordered(make, left, batch + rows + inner).value, joined({sizesOf(left, batch), {countOf(left, rows), depth}}));
-    Val b = make.reshape(ordered(make, right, batch + inner + columns).value, joined({sizesOf(left, batch), {depth, width}}));
+    Val a = make.reshape(ordered(make, left, allOf({batch, rows, inner})).value, joined({sizesOf(left, batch), {countOf(left, rows), depth}}));
+    Val b = make.reshape(ordered(make, right, allOf({batch, inner, columns})).value, joined({sizesOf(left, batch), {depth, width}}));
     std::vector<int64_t> shape = joined({sizesOf(left, batch), sizesOf(left, rows), sizesOf(right, columns)});
-    left = {make.reshape(make("MatMul", {a, b}), shape), batch + rows + columns};
+    left = {make.reshape(make("MatMul", {a, b}), shape), allOf({batch, rows, columns})};
   }
   if (make.hasFailed())
     return failure();

@@ -325,7 +325,7 @@ private:
   /// Elements `picked` of one axis of a value of the IR.
   mlir::FailureOr<Val> pickedFromGraph(const GraphNode &node, const Val &x, int64_t axis, const std::vector<int64_t> &picked,
                                        std::optional<int64_t> padding);
-  mlir::LogicalResult pickElements(const GraphNode &node, Val x, Val ids, int64_t axis);
+  mlir::LogicalResult pickElements(const GraphNode &node, Val x, const Val &ids, int64_t axis);
   /// Ids of which those below 0 count from the end of `size` entries. A constant is checked.
   mlir::FailureOr<Val> countedFromFront(const GraphNode &node, const Val &ids, int64_t size);
   /// Interprets the body of a node and returns its outputs.

@@ -136,6 +136,7 @@ FailureOr<Val> Importer::pickedFromGraph(const GraphNode &node, const Val &x, in
         runs.emplace_back(id, 1);
     if (runs.size() <= kMostRuns) {
       std::vector<Val> parts;
+      parts.reserve(runs.size());
       for (auto [begin, length] : runs)
         parts.push_back(make.slice(x, axis, begin, length));
       picks = make("Concat", std::move(parts), {{"axis", axis}});

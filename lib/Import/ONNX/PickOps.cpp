@@ -70,7 +70,7 @@ LogicalResult Importer::onGatherElements(const GraphNode &node) {
 }
 
 // The vectors along the axis, each repeated for all of its ids, and one element of every copy: copies are views.
-LogicalResult Importer::pickElements(const GraphNode &node, Val x, Val ids, int64_t axis) {
+LogicalResult Importer::pickElements(const GraphNode &node, Val x, const Val &ids, int64_t axis) {
   if ((!x.isGraph() && !x.isConstant()) || (!ids.isGraph() && !ids.isConstant()) || isFloat(ids.type))
     return error(node, "expects a tensor and integer ids");
   if (x.view.sampleAxis() == axis)
