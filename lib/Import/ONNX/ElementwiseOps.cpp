@@ -188,6 +188,12 @@ LogicalResult Importer::onUnary(const GraphNode &node) {
       });
     return error(node, "is not supported on integer activations");
   }
+  if (op == "Sign") // has no gradient
+    return emitElementwise(node, {x}, x.type, [&](ValueRange a, RankedTensorType type) -> Value {
+      Value zero = splat(0, type),
+            down = create<arith::SelectOp>(create<arith::CmpFOp>(arith::CmpFPredicate::OLT, a[0], zero), splat(-1, type), zero);
+      return create<arith::SelectOp>(create<arith::CmpFOp>(arith::CmpFPredicate::OGT, a[0], zero), splat(1, type), down);
+    });
   if (op == "Neg") {
     Val value = x;
     value.scale = -value.scale;
@@ -403,6 +409,11 @@ LogicalResult Importer::binary(const GraphNode &node, const std::string &op, con
   if (isFloats)
     if (std::optional<LogicalResult> done = scaledBinary(node, op, a, b))
       return *done;
+  if (!isFloats && (op == "Div" || op == "Mod")) {
+    auto divisors = constantInts(compressed(b));
+    if (!divisors || !std::all_of(divisors->begin(), divisors->end(), [](int64_t divisor) { return divisor > 0; }))
+      return error(node, "divides integers by what is no positive constant; a program must not stop at data");
+  }
   // A mask that is added can hide whole rows.
   Val x = a, y = b;
   if (isFloats && op == "Add")
@@ -432,6 +443,15 @@ LogicalResult Importer::binary(const GraphNode &node, const std::string &op, con
         return create<arith::MaxSIOp>(v[0], v[1]);
       if (op == "Min")
         return create<arith::MinSIOp>(v[0], v[1]);
+      if (op == "Div")
+        return create<arith::DivSIOp>(v[0], v[1]);
+      if (op == "Mod") {
+        Value rest = create<arith::RemSIOp>(v[0], v[1]);
+        if (intAttribute(node, "fmod", 0))
+          return rest;
+        Value isBelow = create<arith::CmpIOp>(arith::CmpIPredicate::slt, rest, splat(0, cast<RankedTensorType>(rest.getType())));
+        return create<arith::SelectOp>(isBelow, create<arith::AddIOp>(rest, v[1]), rest);
+      }
     }
     (void)error(node, "is not supported on activations of type " + Twine(name(a.type)));
     return {};

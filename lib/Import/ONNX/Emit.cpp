@@ -446,7 +446,13 @@ FailureOr<Val> Importer::reshaped(const GraphNode &node, const Val &operand, con
     return error(node, "regroups elements across samples: it divides the axis of " + Twine(rows) + " samples; every op must treat samples apart");
   Val whole = copied(operand);
   out = whole;
+  View flat = whole.view; // elements that lie one after the other are divided in any way
+  flat.dims.assign(1, FactorList());
+  for (const FactorList &list : whole.view.dims)
+    flat.dims[0].insert(flat.dims[0].end(), list.begin(), list.end());
   result = reshapeView(whole.view, shape, out.view, guessed);
+  if (coalesce(flat.dims[0]); result == ReshapeResult::NeedsCopy)
+    result = reshapeView(flat, shape, out.view, guessed);
   if (result != ReshapeResult::Done)
     return error(node, result == ReshapeResult::MixesSamples ? "regroups elements across samples" : "the new shape has another number of elements");
   return out;

@@ -89,10 +89,15 @@ private:
 
   bool flattenGraph(const onnx::Graph &source, Scope &scope, const std::map<std::string, int64_t> &opsets, const Bindings &bindings,
                     const std::string &prefix, int depth, GraphBody &body) {
-    if (!spend(size_t(source.initializer_size()) + source.output_size()))
+    if (!spend(size_t(source.initializer_size()) + source.input_size() + source.output_size()))
       return false;
     if (depth > 0)
       local.emplace_back();
+    for (int i = 0; depth > 0 && i < source.input_size(); ++i) {
+      if (!define(scope, source.input(i).name()))
+        return false;
+      body.inputs.push_back(scope.names[source.input(i).name()]);
+    }
     for (const onnx::Tensor &tensor : source.initializer()) {
       if (!define(scope, tensor.name()))
         return false;

@@ -23,14 +23,19 @@ struct GraphNode {
   std::vector<int> inputs;        ///< value numbers, -1 where omitted
   std::vector<int> outputs;       ///< value numbers, -1 where omitted
   std::map<std::string, std::shared_ptr<const onnx::Attribute>> attributes;
-  std::map<std::string, std::shared_ptr<GraphBody>> bodies; ///< graph attributes (If)
+  std::map<std::string, std::shared_ptr<GraphBody>> bodies; ///< graph attributes (If, Loop, Scan)
 
-  std::string describe() const { return "node '" + name + "' (" + (domain.empty() ? "" : domain + ".") + op + ")"; }
+  std::string partOf; ///< the operator of the file that this one is a part of; empty: it stands there itself
+
+  std::string describe() const {
+    return "node '" + name + "' (" + (partOf.empty() ? (domain.empty() ? "" : domain + ".") + op : partOf + ", in its " + op) + ")";
+  }
 };
 
 /// A list of nodes and the values it yields; shares value numbers with the graph around it.
 struct GraphBody {
   std::vector<GraphNode> nodes;
+  std::vector<int> inputs; ///< of a subgraph, as Loop and Scan have them
   std::vector<int> outputs;
   std::vector<std::pair<int, const onnx::Tensor *>> initializers;
 };

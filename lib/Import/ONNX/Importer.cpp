@@ -242,17 +242,7 @@ LogicalResult Importer::interpretNode(const GraphNode &node) {
       values[value] = parameter(*found->second, roles[found->second] == InitializerRole::Trained);
     }
   }
-  const Operator *known = operatorOf(node);
-  if (!known)
-    return error(node, "the operator is not supported");
-  for (size_t i = 0; i < node.inputs.size(); ++i)
-    if (in(node, i).kind == Val::Kind::Loss) {
-      static const llvm::StringSet<> lossOps{"Add",     "Sub",     "Mul",       "Div", "Neg",  "Sum",   "Cast",    "CastLike",  "Identity",
-                                             "Reshape", "Squeeze", "Unsqueeze", "Max", "Clip", "Shape", "Dropout", "ReduceSum", "ReduceMean"};
-      if (!lossOps.contains(node.op))
-        return error(node, "uses a sum over samples; samples may be combined only in the loss, as a sum of terms c * sum(a) / D");
-    }
-  if (failed(checkOperands(node)) || failed((this->*known->handler)(node)))
+  if (failed(applyHandler(node)))
     return failure();
   if (tooLarge > 0)
     return error(node, "needs a constant of " + Twine(tooLarge) + " elements to be computed, at most " + Twine(options.mostComputed) + " are");
@@ -267,6 +257,20 @@ LogicalResult Importer::interpretNode(const GraphNode &node) {
       return failure();
   }
   return success();
+}
+
+LogicalResult Importer::applyHandler(const GraphNode &node) {
+  const Operator *known = operatorOf(node);
+  if (!known)
+    return error(node, "the operator is not supported");
+  for (size_t i = 0; i < node.inputs.size(); ++i)
+    if (in(node, i).kind == Val::Kind::Loss) {
+      static const llvm::StringSet<> lossOps{"Add",     "Sub",     "Mul",       "Div", "Neg",  "Sum",   "Cast",    "CastLike",  "Identity",
+                                             "Reshape", "Squeeze", "Unsqueeze", "Max", "Clip", "Shape", "Dropout", "ReduceSum", "ReduceMean"};
+      if (!lossOps.contains(node.op))
+        return error(node, "uses a sum over samples; samples may be combined only in the loss, as a sum of terms c * sum(a) / D");
+    }
+  return failure(failed(checkOperands(node)) || failed((this->*known->handler)(node)));
 }
 
 LogicalResult Importer::detach(const GraphNode &node, Val &value) {

@@ -18,6 +18,7 @@
 #include "llvm/ADT/DenseSet.h"
 #include "llvm/ADT/STLFunctionalExtras.h"
 
+#include <deque>
 #include <map>
 #include <set>
 #include <string>
@@ -78,14 +79,21 @@ struct CausalPattern {
 /// What an initializer is used as, before anything is emitted.
 enum class InitializerRole : uint8_t { Constant, Trained, Frozen };
 
+/// start and step, where ids are start, start + step, ... with a step above 0.
+std::optional<std::pair<int64_t, int64_t>> evenSteps(llvm::ArrayRef<int64_t> ids);
+
 class Uses;
+class Composition;
 
 class Importer {
 public:
   Importer(LoadedModel &model, FlatGraph &graph, const ImportOptions &options, mlir::MLIRContext &context);
   mlir::LogicalResult run(ImportedModel &result);
 
+  struct Windows; ///< Windows.h
+
 private:
+  friend class Composition;
   using Handler = mlir::LogicalResult (Importer::*)(const GraphNode &);
   struct Operator {
     OperatorRule rule;
@@ -97,8 +105,12 @@ private:
     void add(std::initializer_list<const char *> names, size_t least, size_t most, const char *attributes, Handler handler);
   };
   // The operators of each file.
-  static void addAttentionOps(OperatorTable &table), addElementwiseOps(OperatorTable &table), addIndexOps(OperatorTable &table),
-      addLinearOps(OperatorTable &table), addLossOps(OperatorTable &table), addSequenceOps(OperatorTable &table), addViewOps(OperatorTable &table);
+  static void addActivationOps(OperatorTable &table), addAttentionOps(OperatorTable &table), addComposedReductions(OperatorTable &table),
+      addElementwiseOps(OperatorTable &table), addIndexOps(OperatorTable &table), addStatisticOps(OperatorTable &table),
+      addEinsumOps(OperatorTable &table), addRegroupOps(OperatorTable &table), addControlOps(OperatorTable &table),
+      addConvolutionOps(OperatorTable &table), addPoolingOps(OperatorTable &table), addPickOps(OperatorTable &table),
+      addScatterOps(OperatorTable &table), addRunningOps(OperatorTable &table), addLinearOps(OperatorTable &table), addLossOps(OperatorTable &table),
+      addSequenceOps(OperatorTable &table), addViewOps(OperatorTable &table);
   static const Operator *operatorOf(const GraphNode &node); ///< null if it is not known
 
   // --- driver (Importer.cpp)
@@ -108,6 +120,7 @@ private:
   mlir::LogicalResult readInitializers(const std::vector<int> &wanted);
   mlir::LogicalResult interpret(GraphBody &body, const std::vector<int> &wanted);
   mlir::LogicalResult interpretNode(const GraphNode &node);
+  mlir::LogicalResult applyHandler(const GraphNode &node); ///< the operands have values
   mlir::LogicalResult checkOperands(const GraphNode &node);
   mlir::LogicalResult chooseLoss(std::vector<int> &wanted);
   mlir::LogicalResult finish(const Val &loss, ImportedModel &result);
@@ -118,10 +131,6 @@ private:
 
   // --- what is not supported (Limits.cpp)
   mlir::LogicalResult checkSupported(const std::vector<int> &wanted);
-  std::string convolutionLimit(const GraphNode &node) const;
-  /// What keeps a convolution from being a product of regrouped elements; empty if nothing.
-  /// \param kernel, extents  of the positions; empty where they are not known
-  std::string convolutionLimit(const GraphNode &node, const std::vector<int64_t> &kernel, const std::vector<int64_t> &extents) const;
 
   // --- which initializers are trained (Classify.cpp)
   mlir::LogicalResult classifyInitializers(const std::vector<int> &wanted);
@@ -235,7 +244,7 @@ private:
   ZORSE_ONNX_HANDLER(onGatherElements)
   ZORSE_ONNX_HANDLER(onGatherND)
   ZORSE_ONNX_HANDLER(onScatterND)
-  ZORSE_ONNX_HANDLER(onCumSum)
+  ZORSE_ONNX_HANDLER(onRunning)
   ZORSE_ONNX_HANDLER(onIf)
   ZORSE_ONNX_HANDLER(onCast)
   ZORSE_ONNX_HANDLER(onCastLike)
@@ -258,6 +267,31 @@ private:
   ZORSE_ONNX_HANDLER(onAttention)
   ZORSE_ONNX_HANDLER(onRotary)
   ZORSE_ONNX_HANDLER(onReduce)
+  ZORSE_ONNX_HANDLER(onComposedReduce)
+  ZORSE_ONNX_HANDLER(onComposedActivation)
+  ZORSE_ONNX_HANDLER(onPRelu)
+  ZORSE_ONNX_HANDLER(onMean)
+  ZORSE_ONNX_HANDLER(onLpNormalization)
+  ZORSE_ONNX_HANDLER(onArgExtremum)
+  ZORSE_ONNX_HANDLER(onTopK)
+  ZORSE_ONNX_HANDLER(onHardmax)
+  ZORSE_ONNX_HANDLER(onScatterElements)
+  ZORSE_ONNX_HANDLER(onOneHot)
+  ZORSE_ONNX_HANDLER(onInstanceNorm)
+  ZORSE_ONNX_HANDLER(onGroupNorm)
+  ZORSE_ONNX_HANDLER(onBatchNorm)
+  ZORSE_ONNX_HANDLER(onMeanVarianceNorm)
+  ZORSE_ONNX_HANDLER(onEinsum)
+  ZORSE_ONNX_HANDLER(onDepthToSpace)
+  ZORSE_ONNX_HANDLER(onSpaceToDepth)
+  ZORSE_ONNX_HANDLER(onIsInf)
+  ZORSE_ONNX_HANDLER(onEyeLike)
+  ZORSE_ONNX_HANDLER(onLoop)
+  ZORSE_ONNX_HANDLER(onScan)
+  ZORSE_ONNX_HANDLER(onMaxPool)
+  ZORSE_ONNX_HANDLER(onAveragePool)
+  ZORSE_ONNX_HANDLER(onGlobalPool)
+  ZORSE_ONNX_HANDLER(onConvTranspose)
   ZORSE_ONNX_HANDLER(onCrossEntropy)
 #undef ZORSE_ONNX_HANDLER
 
@@ -285,10 +319,34 @@ private:
   mlir::LogicalResult reduceConstant(const GraphNode &node, const Val &x, const Reduction &reduction);
   mlir::LogicalResult reduceSamples(const GraphNode &node, Val x, int64_t count); ///< to a loss
   mlir::LogicalResult reduceActivation(const GraphNode &node, Val x, const Reduction &reduction);
-  mlir::Value logSumExp(mlir::Value value, llvm::ArrayRef<int64_t> dims);
   mlir::FailureOr<Val> pickedFromConstant(const GraphNode &node, const Val &x, int64_t axis, const std::vector<int64_t> &picked);
   /// Splits the picked axis of `value` into the ids' `moving` factors and puts their repeats between.
   mlir::LogicalResult spreadAxis(const GraphNode &node, Val &value, const Val &ids, int64_t axis, const FactorList &moving);
+  /// Elements `picked` of one axis of a value of the IR.
+  mlir::FailureOr<Val> pickedFromGraph(const GraphNode &node, const Val &x, int64_t axis, const std::vector<int64_t> &picked,
+                                       std::optional<int64_t> padding);
+  mlir::LogicalResult pickElements(const GraphNode &node, Val x, const Val &ids, int64_t axis);
+  /// Ids of which those below 0 count from the end of `size` entries. A constant is checked.
+  mlir::FailureOr<Val> countedFromFront(const GraphNode &node, const Val &ids, int64_t size);
+  /// Interprets the body of a node and returns its outputs.
+  mlir::LogicalResult interpretBody(const GraphNode &node, GraphBody &body, const std::vector<Val> &operands, std::vector<Val> &results);
+  /// Along a new axis.
+  mlir::FailureOr<Val> stacked(const GraphNode &node, std::vector<Val> parts, int64_t axis);
+  /// Reads the attributes of a convolution or pooling over x; `kernel`: extents of its windows.
+  mlir::LogicalResult readWindows(const GraphNode &node, const Val &x, std::vector<int64_t> kernel, Windows &windows);
+  mlir::LogicalResult tiledConvolution(const GraphNode &node, const Val &x, const Val &w);
+  mlir::LogicalResult readPooling(const GraphNode &node, Windows &windows);
+  Val convolved(Composition &make, const Val &x, const Val &w, int64_t groups, const Windows &windows);
+  Val groupedProduct(Composition &make, const Val &x, const Val &w);
+  mlir::LogicalResult checkChannels(const GraphNode &node, const Val &x, int64_t weights);
+  Val runningSumOfConstant(Val x, int64_t axis);
+  std::optional<mlir::LogicalResult> gatherRanges(const GraphNode &node, const Val &x, const Val &ids, int64_t depth);
+  mlir::LogicalResult gatherPlaces(const GraphNode &node, const Val &x, const Val &ids, int64_t batch, int64_t depth);
+  /// The row-major number of every id [..., components] among places of these sizes.
+  mlir::FailureOr<Val> placeNumbers(const GraphNode &node, const Val &ids, const std::vector<int64_t> &sizes);
+  Val scatteredAlongLast(Composition &make, const Val &data, const Val &ids, const Val &updates, const std::string &reduction);
+  mlir::LogicalResult scatterPlaces(const GraphNode &node, int64_t depth); ///< a ScatterND by any ids
+  mlir::LogicalResult gatherPerSample(const GraphNode &node, const Val &x, const Val &ids, int64_t axis);
   mlir::LogicalResult gatherByConstant(const GraphNode &node, const Val &x, Val ids, int64_t axis);
   /// An embedding. The table is unsampled with the picked axis in front.
   mlir::LogicalResult gatherByData(const GraphNode &node, Val x, const Val &ids, int64_t axis);
@@ -332,7 +390,7 @@ private:
 
   int64_t rows = 0;
   bool rowsBaked = false;
-  std::vector<Val> values;             ///< by value number
+  std::deque<Val> values;              ///< by value number; handlers keep references while others are added
   std::vector<std::string> inputNames; ///< by argument
   std::map<std::string, unsigned> inputArguments;
   std::map<int, const onnx::Tensor *> initializers; ///< by value number

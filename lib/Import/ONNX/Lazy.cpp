@@ -29,6 +29,8 @@ uint16_t zorse::onnx_import::floatToHalf(float value) {
     return sign | 0x7e00;
   if (magnitude >= 65520.0f)
     return sign | 0x7c00;
+  if (magnitude == 0)
+    return sign;
   int exponent = 0;
   std::frexp(magnitude, &exponent);
   int unit = std::max(exponent - 11, -24); // weight of the last place

@@ -240,8 +240,13 @@ LogicalResult Importer::onGemm(const GraphNode &node) {
   if (failed(value))
     return failure();
   double alpha = floatAttribute(node, "alpha", 1), beta = floatAttribute(node, "beta", 1);
-  if (value->isGraph())
+  if (value->isGraph()) {
     value->scale *= alpha;
+  } else if (alpha != 1) {
+    if (failed(binary(node, "Mul", *value, scalar(value->type, alpha))))
+      return failure();
+    value = values[node.outputs[0]];
+  }
   if (!has(node, 2) || beta == 0)
     return out(node, 0, std::move(*value)), success();
   Val c = in(node, 2);
@@ -251,59 +256,6 @@ LogicalResult Importer::onGemm(const GraphNode &node) {
     c = values[node.outputs[0]];
   }
   return binary(node, "Add", *value, c);
-}
-
-// A convolution whose windows tile its input (stride = kernel, as patches are embedded) is a product of regrouped elements:
-//
-//     x [N, C, H, W] -> [N, H/h, W/w, C, h, w] -> [N, patches, C*h*w], times the kernel [D, C*h*w] transposed -> [N, D, H/h, W/w]
-LogicalResult Importer::onConv(const GraphNode &node) {
-  Val x = in(node, 0), w = in(node, 1);
-  int64_t spatial = x.rank() - 2;
-  std::vector<int64_t> from = x.shape(), kernel = w.shape();
-  if (spatial < 1 || w.rank() != x.rank() || from[1] != kernel[1])
-    return error(node, "expects samples x channels x positions and a kernel for all channels (a convolution in one group)");
-  if (std::string limit = convolutionLimit(node, {kernel.begin() + 2, kernel.end()}, {from.begin() + 2, from.end()}); !limit.empty())
-    return error(node, limit);
-
-  int64_t patches = 1, inner = from[1];
-  std::vector<int64_t> apart{from[0], from[1]}, permutation{0}, result{from[0], kernel[0]};
-  for (int64_t i = 0; i < spatial; ++i) {
-    apart.push_back(from[2 + i] / kernel[2 + i]);
-    apart.push_back(kernel[2 + i]);
-    permutation.push_back(2 + 2 * i);
-    result.push_back(from[2 + i] / kernel[2 + i]);
-    patches *= result.back();
-    inner *= kernel[2 + i];
-  }
-  permutation.push_back(1);
-  for (int64_t i = 0; i < spatial; ++i)
-    permutation.push_back(3 + 2 * i);
-  auto windows = reshaped(node, x, apart);
-  if (failed(windows))
-    return failure();
-  std::vector<FactorList> dims;
-  for (int64_t axis : permutation)
-    dims.push_back(windows->view.dims[axis]);
-  windows->view.dims = std::move(dims);
-  auto rows = reshaped(node, *windows, {from[0], patches, inner});
-  auto matrix = reshaped(node, w, {kernel[0], inner});
-  if (failed(rows) || failed(matrix))
-    return failure();
-  std::swap(matrix->view.dims[0], matrix->view.dims[1]);
-  auto value = product(node, *rows, *matrix);
-  if (failed(value))
-    return failure();
-  Val sum = *value;
-  if (has(node, 2)) {
-    if (failed(binary(node, "Add", sum, in(node, 2))))
-      return failure();
-    sum = values[node.outputs[0]];
-  }
-  std::swap(sum.view.dims[1], sum.view.dims[2]);
-  auto shaped = reshaped(node, sum, result);
-  if (failed(shaped))
-    return failure();
-  return out(node, 0, std::move(*shaped)), success();
 }
 
 LogicalResult Importer::onSoftmax(const GraphNode &node) {
@@ -444,9 +396,6 @@ LogicalResult Importer::reduceConstant(const GraphNode &node, const Val &x, cons
     if (reduced[i])
       dims.push_back(x.view.dims[i]);
   moved.view.dims = dims;
-  bool plain = op == "ReduceSum" || op == "ReduceMean" || op == "ReduceMax" || op == "ReduceMin" || op == "ReduceProd";
-  if (!plain && (!isFloat(x.type) || op == "ReduceLogSumExp"))
-    return error(node, "is not folded on constants of " + Twine(name(x.type)));
   if (isFloat(x.type)) {
     auto values = *constantFloats(moved, int64_t(1) << 26);
     std::vector<double> result(outer);
@@ -460,15 +409,11 @@ LogicalResult Importer::reduceConstant(const GraphNode &node, const Val &x, cons
           total = std::min(total, value);
         else if (op == "ReduceProd")
           total *= value;
-        else if (op == "ReduceSumSquare" || op == "ReduceL2")
-          total += value * value;
         else
           total += value;
       }
       if (op == "ReduceMean")
         total /= static_cast<double>(count);
-      if (op == "ReduceL2")
-        total = std::sqrt(total);
       result[o] = roundTo(x.type, total);
     }
     return out(node, 0, constantOf(x.type, makeFloats(x.type, std::move(result)), reduction.shape)), success();
@@ -506,19 +451,6 @@ LogicalResult Importer::reduceSamples(const GraphNode &node, Val x, int64_t coun
   return out(node, 0, std::move(loss)), success();
 }
 
-// log sum exp = max + log sum exp(x - max).
-Value Importer::logSumExp(Value value, ArrayRef<int64_t> dims) {
-  auto type = cast<RankedTensorType>(value.getType());
-  Value largest = create<ReduceOp>(value, ReduceKind::Max, dims);
-  SmallVector<int64_t> back;
-  for (int64_t i = 0; i < type.getRank(); ++i)
-    if (!llvm::is_contained(dims, i))
-      back.push_back(i);
-  Value shifted = create<arith::SubFOp>(value, broadcastTo(largest, back, type.getShape()));
-  Value sum = create<ReduceOp>(create<math::ExpOp>(shifted), ReduceKind::Sum, dims);
-  return create<arith::AddFOp>(largest, create<math::LogOp>(sum));
-}
-
 LogicalResult Importer::reduceActivation(const GraphNode &node, Val x, const Reduction &reduction) {
   const std::string &op = node.op;
   const std::vector<bool> &reduced = reduction.reduced;
@@ -553,8 +485,6 @@ LogicalResult Importer::reduceActivation(const GraphNode &node, Val x, const Red
       dims.push_back(static_cast<int64_t>(g) + (loop.sampled ? 1 : 0));
   Value y = value;
   auto type = cast<RankedTensorType>(value.getType());
-  if (op == "ReduceSumSquare" || op == "ReduceL2")
-    y = create<arith::MulFOp>(value, value);
   ReduceKind kind = op == "ReduceMax"    ? ReduceKind::Max
                     : op == "ReduceMin"  ? ReduceKind::Min
                     : op == "ReduceProd" ? ReduceKind::Prod
@@ -563,11 +493,9 @@ LogicalResult Importer::reduceActivation(const GraphNode &node, Val x, const Red
     return error(node, "sums repeated integers, which is not supported");
   if (type.getElementType().isInteger(1))
     return error(node, "reduces booleans, which is not supported");
-  if (op == "ReduceLogSumExp" && !dims.empty() && copies == 1)
-    y = logSumExp(value, dims);
-  else if (op == "ReduceLogSumExp" || op == "ReduceLogSum" || op == "ReduceL1" || op == "ReduceProd")
-    return error(node, "is not supported on activations");
-  else if (!dims.empty())
+  if (op == "ReduceProd" && copies != 1)
+    return error(node, "multiplies repeated elements, which is not supported");
+  if (!dims.empty())
     y = create<ReduceOp>(y, kind, dims);
   Loop keptLoop = makeLoop(kept);
   Val result = resultOf(y, x.type, kept, keptLoop, wholeShape);
@@ -578,17 +506,13 @@ LogicalResult Importer::reduceActivation(const GraphNode &node, Val x, const Red
     for (int64_t i = x.rank(); i-- > 0;)
       if (reduced[i])
         result.view.dims.erase(result.view.dims.begin() + i);
-  if (op == "ReduceSum" || op == "ReduceSumSquare")
+  if (op == "ReduceSum")
     scale *= copies;
   if (op == "ReduceMean")
     scale *= copies / static_cast<double>(count);
   result.scale = scale;
   if (!isFloat(x.type) && op == "ReduceMean")
     return error(node, "is a mean of integers, which is not supported");
-  if (op == "ReduceL2") {
-    Val square = result;
-    return emitElementwise(node, {square}, x.type, [&](ValueRange v, RankedTensorType) { return create<math::SqrtOp>(v[0]); });
-  }
   return out(node, 0, std::move(result)), success();
 }
 
@@ -638,10 +562,9 @@ LogicalResult Importer::onReduce(const GraphNode &node) {
 void Importer::addLinearOps(OperatorTable &table) {
   table.add({"MatMul"}, 2, 2, "", &Importer::onMatMul);
   table.add({"Gemm"}, 2, 3, "alpha:f beta:f transA:i transB:i", &Importer::onGemm);
-  table.add({"Conv"}, 2, 3, "auto_pad:s dilations:is group:i kernel_shape:is pads:is strides:is", &Importer::onConv);
   table.add({"Softmax", "LogSoftmax"}, 1, 1, "axis:i", &Importer::onSoftmax);
   table.add({"LayerNormalization"}, 2, 3, "axis:i epsilon:f stash_type:i=1", &Importer::onNorm);
   table.add({"RMSNormalization", "SimplifiedLayerNormalization"}, 2, 2, "axis:i epsilon:f stash_type:i=1", &Importer::onNorm);
-  table.add({"ReduceSum", "ReduceMean", "ReduceMax", "ReduceMin", "ReduceProd", "ReduceL2", "ReduceSumSquare", "ReduceLogSumExp"}, 1, 2,
-            "axes:is keepdims:i noop_with_empty_axes:i", &Importer::onReduce);
+  table.add({"ReduceSum", "ReduceMean", "ReduceMax", "ReduceMin", "ReduceProd"}, 1, 2, "axes:is keepdims:i noop_with_empty_axes:i",
+            &Importer::onReduce);
 }

@@ -97,18 +97,12 @@ std::vector<std::string> zorse::onnx_import::notUnderstood(const GraphNode &node
 
 StringRef zorse::onnx_import::remedyFor(StringRef op) {
   return llvm::StringSwitch<StringRef>(op)
-      .Cases({"BatchNormalization", "InstanceNormalization", "GroupNormalization"},
-             "normalise each position over its channels instead (nn.LayerNorm, nn.RMSNorm); statistics over a batch would mix samples, which plans "
-             "keep apart")
       .Cases({"LSTM", "GRU", "RNN"}, "write the recurrence as a loop over the positions, which exports as products and activations, or use attention")
-      .Cases({"Loop", "Scan"}, "export with fixed extents, so that the exporter unrolls the loop")
-      .Cases({"MaxPool", "GlobalMaxPool", "AdaptiveMaxPool"},
-             "where windows tile their input, regroup it (x.reshape(n, c, h//k, k, w//k, k)) and take amax over (3, 5)")
-      .Cases({"AveragePool", "GlobalAveragePool", "AdaptiveAveragePool"},
-             "where windows tile their input, regroup it (x.reshape(n, c, h//k, k, w//k, k)) and take the mean over (3, 5)")
-      .Cases({"ConvTranspose", "Resize", "Upsample"}, "make each position's new positions by a linear layer and regroup them (pixel shuffle)")
-      .Case("Einsum", "write it as transpositions and matmul")
-      .Cases({"TopK", "NonZero", "Unique", "Compress", "NonMaxSuppression", "ArgMax", "ArgMin", "ScatterElements"},
-             "which elements it takes depends on data; graphs here are fixed before they run")
+      .Case("AdaptiveMaxPool", "give the pooling a kernel and strides (nn.MaxPool2d)")
+      .Case("AdaptiveAveragePool", "give the pooling a kernel and strides (nn.AvgPool2d)")
+      .Cases({"Resize", "Upsample"},
+             "make each position's new positions by a transposed convolution, or by a linear layer that is regrouped (pixel shuffle)")
+      .Cases({"NonZero", "Unique", "Compress", "NonMaxSuppression"},
+             "how many elements it takes depends on data; shapes here are fixed before a graph runs")
       .Default("");
 }

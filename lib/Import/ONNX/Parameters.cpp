@@ -141,7 +141,8 @@ std::string Importer::nameOf(const GraphNode &node, size_t index) const {
     if (auto argument = dyn_cast<BlockArgument>(value.value))
       if (auto found = weightOfArgument.find(argument.getArgNumber()); found != weightOfArgument.end())
         return "'" + weights[found->second].parameter + "'";
-  return "'" + graph.valueNames[node.inputs[index]] + "'";
+  const std::string &name = graph.valueNames[node.inputs[index]];
+  return name.empty() ? "operand " + std::to_string(index) : "'" + name + "'";
 }
 
 // A constant above 1 MiB: an argument that is not trained, whose bytes the bundle copies.

@@ -41,11 +41,23 @@ static int64_t elementsOf(const onnx::Tensor &tensor) {
 
 static const llvm::StringSet<> kViews{"Identity", "Transpose", "Cast", "CastLike", "Reshape", "Unsqueeze", "Squeeze", "Slice", "Expand", "Split"};
 
+/// What these have behind their first operand are weights.
+static const llvm::StringSet<> kWeighted{"Conv",
+                                         "ConvTranspose",
+                                         "PRelu",
+                                         "LayerNormalization",
+                                         "RMSNormalization",
+                                         "SimplifiedLayerNormalization",
+                                         "InstanceNormalization",
+                                         "GroupNormalization",
+                                         "BatchNormalization"};
+
 /// Whether a gradient of the outputs goes on to operand `position`.
 static bool passesGradient(const GraphNode &node, size_t position) {
-  static const llvm::StringSet<> none{"Shape",  "Size",    "Equal", "Less",  "LessOrEqual", "Greater", "GreaterOrEqual",  "And",
-                                      "Or",     "Xor",     "Not",   "IsNaN", "IsInf",       "Range",   "ConstantOfShape", "ArgMax",
-                                      "ArgMin", "NonZero", "Floor", "Ceil",  "Round",       "Sign",    "OneHot"};
+  static const llvm::StringSet<> none{"Shape",  "Size",    "Equal",   "Less",    "LessOrEqual", "Greater", "GreaterOrEqual",  "And",
+                                      "Or",     "Xor",     "Not",     "IsNaN",   "IsInf",       "Range",   "ConstantOfShape", "ArgMax",
+                                      "ArgMin", "NonZero", "Hardmax", "EyeLike", "Floor",       "Ceil",    "Round",           "Sign",
+                                      "OneHot"};
   static const llvm::StringSet<> firstOnly{"CastLike",
                                            "Gather",
                                            "GatherElements",
@@ -60,6 +72,7 @@ static bool passesGradient(const GraphNode &node, size_t position) {
                                            "Split",
                                            "Trilu",
                                            "CumSum",
+                                           "CumProd",
                                            "Dropout",
                                            "SoftmaxCrossEntropyLoss",
                                            "NegativeLogLikelihoodLoss",
@@ -70,6 +83,7 @@ static bool passesGradient(const GraphNode &node, size_t position) {
                                            "ReduceL1",
                                            "ReduceL2",
                                            "ReduceProd",
+                                           "ReduceLogSum",
                                            "ReduceLogSumExp",
                                            "ReduceSumSquare",
                                            "TopK"};
@@ -79,7 +93,9 @@ static bool passesGradient(const GraphNode &node, size_t position) {
     return false;
   if (node.op == "Where" && position == 0)
     return false;
-  if (node.op == "ScatterND" && position == 1)
+  if ((node.op == "ScatterND" || node.op == "ScatterElements") && position == 1)
+    return false;
+  if (node.op == "BatchNormalization" && position > 2) // statistics
     return false;
   if (node.op == "Cast")
     if (auto to = node.attributes.find("to"); to != node.attributes.end())
@@ -90,8 +106,12 @@ static bool passesGradient(const GraphNode &node, size_t position) {
 Uses::Uses(const FlatGraph &graph, const std::vector<int> &wanted) {
   for (auto &[value, info] : graph.inputs)
     data.insert(value);
-  for (const GraphNode &node : graph.body.nodes) {
+  std::function<void(const GraphNode &)> visit = [&](const GraphNode &node) {
     bool depends = !node.bodies.empty();
+    for (auto &[name, body] : node.bodies) {
+      data.insert(body->inputs.begin(), body->inputs.end());
+      llvm::for_each(body->nodes, visit);
+    }
     for (size_t k = 0; k < node.inputs.size(); ++k)
       if (node.inputs[k] >= 0) {
         depends |= data.contains(node.inputs[k]) && !(node.op == "CastLike" && k == 1);
@@ -101,7 +121,8 @@ Uses::Uses(const FlatGraph &graph, const std::vector<int> &wanted) {
       for (int output : node.outputs)
         if (output >= 0)
           data.insert(output);
-  }
+  };
+  llvm::for_each(graph.body.nodes, visit);
   differentiated.insert(wanted.begin(), wanted.end());
   std::function<void(const GraphBody &)> all = [&](const GraphBody &body) {
     differentiated.insert(body.outputs.begin(), body.outputs.end());
@@ -177,10 +198,10 @@ bool Uses::isPlain(int value, const onnx::Tensor &tensor, int depth) const {
       return use.position == 0 && follow();
     if (node.op == "MatMul" || node.op == "Gemm")
       return use.position == 2 ? rank == 1 && !isGenerated(name) : rank >= 2 && dependsOnData(node, 1 - use.position);
-    if (node.op == "Conv")
+    if (kWeighted.contains(node.op))
       return use.position > 0 && dependsOnData(node, 0) && !isGenerated(name);
-    if (node.op == "LayerNormalization" || node.op == "RMSNormalization" || node.op == "SimplifiedLayerNormalization")
-      return use.position > 0 && dependsOnData(node, 0) && !isGenerated(name);
+    if (node.op == "Einsum")
+      return rank >= 2 && node.inputs.size() == 2 && dependsOnData(node, 1 - use.position) && !isGenerated(name);
     if (node.op == "Gather")
       return use.position == 0 && rank >= 2 && !isGenerated(name) && (dependsOnData(node, 1) || isUsualName(name));
     if (node.op == "Add" || node.op == "Sub" || node.op == "Mul")
@@ -203,8 +224,10 @@ bool Uses::isTrained(int value, int64_t rank, bool named, int depth) const {
       return use.position == 0 && follow();
     if (node.op == "MatMul" || node.op == "Gemm")
       return use.position == 2 || other(1 - use.position);
-    if (node.op == "Conv" || node.op == "LayerNormalization" || node.op == "RMSNormalization" || node.op == "SimplifiedLayerNormalization")
+    if (kWeighted.contains(node.op))
       return use.position > 0 && other(0);
+    if (node.op == "Einsum")
+      return llvm::any_of(llvm::seq<size_t>(0, node.inputs.size()), [&](size_t k) { return k != use.position && other(k); });
     if (node.op == "Gather") // a table looked up by constant ids under its own name is an embedding (of distances, say), even where it ends in scores
       return use.position == 0 && rank >= 2 && (other(1) || follow() || (rank == 2 && depth == 0 && named));
     if (node.op == "Add" || node.op == "Sub")

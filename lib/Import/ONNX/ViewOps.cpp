@@ -506,38 +506,6 @@ LogicalResult Importer::onTrilu(const GraphNode &node) {
                          [&](ValueRange operands, RankedTensorType) { return create<arith::SelectOp>(operands[0], operands[1], operands[2]); });
 }
 
-LogicalResult Importer::onIf(const GraphNode &node) {
-  auto condition = uniformValue(in(node, 0));
-  if (!condition)
-    return error(node, "its condition depends on data; only constant conditions are supported");
-  auto found = node.bodies.find(*condition != 0 ? "then_branch" : "else_branch");
-  if (found == node.bodies.end())
-    return error(node, "has no branch for its condition");
-  GraphBody &body = *found->second;
-  for (auto &[value, tensor] : body.initializers) {
-    std::string problem;
-    auto bytes = model.bytes(*tensor, problem);
-    if (!bytes)
-      return error(node, problem);
-    int64_t size = 1;
-    std::vector<int64_t> shape(tensor->dims().begin(), tensor->dims().end());
-    for (int64_t dim : shape)
-      size *= dim;
-    auto kind = static_cast<ElementKind>(tensor->data_type());
-    values[value] = constantOf(kind, makeBytes(kind, *bytes, size), shape);
-  }
-  if (failed(interpret(body, body.outputs)))
-    return failure();
-  for (size_t i = 0; i < body.outputs.size(); ++i) {
-    int value = body.outputs[i];
-    if (!values[value])
-      if (auto initializer = initializers.find(value); initializer != initializers.end())
-        values[value] = parameter(*initializer->second, roles[initializer->second] == InitializerRole::Trained);
-    out(node, i, values[value]);
-  }
-  return success();
-}
-
 void Importer::addViewOps(OperatorTable &table) {
   table.add({"Constant"}, 0, 0, "value:t value_int:i value_float:f value_ints:is value_floats:fs", &Importer::onConstant);
   table.add({"ConstantOfShape"}, 1, 1, "value:t", &Importer::onConstantOfShape);
@@ -556,5 +524,4 @@ void Importer::addViewOps(OperatorTable &table) {
   table.add({"Split"}, 1, 2, "axis:i num_outputs:i", &Importer::onSplit);
   table.add({"Pad"}, 2, 4, "mode:s=constant", &Importer::onPad);
   table.add({"Trilu"}, 1, 2, "upper:i", &Importer::onTrilu);
-  table.add({"If"}, 1, 1, "then_branch:g! else_branch:g!", &Importer::onIf);
 }

@@ -1,0 +1,154 @@
+// Activations that are compositions of other elementwise operators. Which side of a bend has the slope is as in PyTorch.
+#include "Composition.h"
+
+#include "llvm/ADT/StringSwitch.h"
+
+using namespace mlir;
+using namespace zorse;
+using namespace zorse::onnx_import;
+
+namespace {
+
+/// The number that an attribute of single precision stands for: exporters round it.
+double meant(double value, double exact) { return static_cast<float>(value) == static_cast<float>(exact) ? exact : value; }
+
+/// x where it is positive, otherwise alpha (exp(x / scale) - 1). The exponential sees nothing above 0, so its gradient is finite.
+Val exponentialUnit(Composition &make, const Val &x, double alpha, double scale) {
+  Val zero = make.number(0, x), positive = make("Greater", {x, zero});
+  Val below = make("Where", {positive, zero, x});
+  if (scale != 1)
+    below = make("Mul", {below, make.number(1 / scale, x)});
+  Val bent = make("Mul", {make("Sub", {make("Exp", {below}), make.number(1, x)}), make.number(alpha, x)});
+  return make("Where", {positive, x, bent});
+}
+
+/// alpha x + beta within [0, 1], flat from the bounds on.
+Val hardSigmoid(Composition &make, const Val &x, double alpha, double beta) {
+  Val line = make("Add", {make("Mul", {x, make.number(alpha, x)}), make.number(beta, x)});
+  Val zero = make.number(0, x), one = make.number(1, x);
+  Val capped = make("Where", {make("GreaterOrEqual", {line, one}), one, line});
+  return make("Where", {make("LessOrEqual", {line, zero}), zero, capped});
+}
+
+Val shrink(Composition &make, const Val &x, double bias, double threshold) {
+  Val down = make("Sub", {x, make.number(bias, x)}), up = make("Add", {x, make.number(bias, x)});
+  Val inner = make("Where", {make("Less", {x, make.number(-threshold, x)}), up, make.number(0, x)});
+  return make("Where", {make("Greater", {x, make.number(threshold, x)}), down, inner});
+}
+
+/// (exp(x) + sign exp(-x)) / 2
+Val hyperbolic(Composition &make, const Val &x, bool isSine) {
+  Val up = make("Exp", {x}), down = make("Exp", {make("Neg", {x})});
+  return make("Mul", {make(isSine ? "Sub" : "Add", {up, down}), make.number(0.5, x)});
+}
+
+/// log(x + sqrt(x^2 + one))
+Val areaFunction(Composition &make, const Val &x, double one) {
+  Val root = make("Sqrt", {make("Add", {make("Mul", {x, x}), make.number(one, x)})});
+  return make("Log", {make("Add", {x, root})});
+}
+
+Val areaTangent(Composition &make, const Val &x) {
+  Val one = make.number(1, x), ratio = make("Div", {make("Add", {one, x}), make("Sub", {one, x})});
+  return make("Mul", {make("Log", {ratio}), make.number(0.5, x)});
+}
+
+constexpr double kSeluAlpha = 1.6732632423543772848170429916717, kSeluGamma = 1.0507009873554804934193349852946;
+
+enum class Shape : uint8_t { Elu, Celu, Selu, HardSigmoid, HardSwish, Mish, Softsign, Threshold, Shrink, Sinh, Cosh, Asinh, Acosh, Atanh };
+
+} // namespace
+
+LogicalResult Importer::onComposedActivation(const GraphNode &node) {
+  Val x = in(node, 0);
+  if (!isFloat(x.type))
+    return error(node, "expects floats, found " + Twine(name(x.type)));
+  Composition make(*this, node);
+  auto number = [&](const char *name, double otherwise) { return floatAttribute(node, name, otherwise); };
+  const auto shape = llvm::StringSwitch<Shape>(node.op)
+                         .Case("Elu", Shape::Elu)
+                         .Case("Celu", Shape::Celu)
+                         .Case("Selu", Shape::Selu)
+                         .Case("HardSigmoid", Shape::HardSigmoid)
+                         .Case("HardSwish", Shape::HardSwish)
+                         .Case("Mish", Shape::Mish)
+                         .Case("Softsign", Shape::Softsign)
+                         .Case("ThresholdedRelu", Shape::Threshold)
+                         .Case("Shrink", Shape::Shrink)
+                         .Case("Sinh", Shape::Sinh)
+                         .Case("Cosh", Shape::Cosh)
+                         .Case("Asinh", Shape::Asinh)
+                         .Case("Acosh", Shape::Acosh)
+                         .Default(Shape::Atanh);
+  switch (shape) {
+  case Shape::Elu:
+    return make.result(exponentialUnit(make, x, number("alpha", 1), 1));
+  case Shape::Celu: {
+    double alpha = number("alpha", 1);
+    if (alpha == 0)
+      return error(node, "divides by its alpha, which is 0");
+    return make.result(exponentialUnit(make, x, alpha, alpha));
+  }
+  case Shape::Selu: {
+    double alpha = meant(number("alpha", kSeluAlpha), kSeluAlpha), gamma = meant(number("gamma", kSeluGamma), kSeluGamma);
+    return make.result(make("Mul", {exponentialUnit(make, x, alpha, 1), make.number(gamma, x)}));
+  }
+  case Shape::HardSigmoid:
+    return make.result(hardSigmoid(make, x, meant(meant(number("alpha", 0.2), 0.2), 1.0 / 6), number("beta", 0.5)));
+  case Shape::HardSwish:
+    return make.result(make("Mul", {x, hardSigmoid(make, x, 1.0 / 6, 0.5)}));
+  case Shape::Mish:
+    return make.result(make("Mul", {x, make("Tanh", {make("Softplus", {x})})}));
+  case Shape::Softsign:
+    return make.result(make("Div", {x, make("Add", {make("Abs", {x}), make.number(1, x)})}));
+  case Shape::Threshold:
+    return make.result(make("Where", {make("Greater", {x, make.number(number("alpha", 1), x)}), x, make.number(0, x)}));
+  case Shape::Shrink:
+    return make.result(shrink(make, x, number("bias", 0), number("lambd", 0.5)));
+  case Shape::Sinh:
+  case Shape::Cosh:
+    return make.result(hyperbolic(make, x, shape == Shape::Sinh));
+  case Shape::Asinh:
+  case Shape::Acosh:
+    return make.result(areaFunction(make, x, shape == Shape::Asinh ? 1 : -1));
+  case Shape::Atanh:
+    return make.result(areaTangent(make, x));
+  }
+  llvm_unreachable("all shapes are handled");
+}
+
+// x where it is positive, slope * x elsewhere; the slope broadcasts to x.
+LogicalResult Importer::onPRelu(const GraphNode &node) {
+  Val x = in(node, 0), slope = in(node, 1);
+  if (!isFloat(x.type) || !isFloat(slope.type))
+    return error(node, "expects floats, found " + Twine(name(x.type)) + " and a slope of " + name(slope.type));
+  std::vector<int64_t> shape = x.shape(), own = slope.shape();
+  bool fits = own.size() <= shape.size();
+  for (size_t i = 0; fits && i < own.size(); ++i)
+    fits = own[i] == 1 || own[i] == shape[shape.size() - own.size() + i];
+  if (!fits)
+    return error(node, "expects a slope that broadcasts to the first operand");
+  Composition make(*this, node);
+  return make.result(make("Where", {make("Greater", {x, make.number(0, x)}), x, make("Mul", {slope, x})}));
+}
+
+LogicalResult Importer::onMean(const GraphNode &node) {
+  std::vector<Val> operands;
+  operands.reserve(node.inputs.size());
+  for (size_t i = 0; i < node.inputs.size(); ++i)
+    operands.push_back(in(node, i));
+  double count = static_cast<double>(operands.size());
+  Composition make(*this, node);
+  Val sum = make("Sum", std::move(operands));
+  return make.result(make("Mul", {sum, make.number(1 / count, sum)}));
+}
+
+void Importer::addActivationOps(OperatorTable &table) {
+  table.add({"Elu", "Celu", "ThresholdedRelu"}, 1, 1, "alpha:f", &Importer::onComposedActivation);
+  table.add({"Selu"}, 1, 1, "alpha:f gamma:f", &Importer::onComposedActivation);
+  table.add({"HardSigmoid"}, 1, 1, "alpha:f beta:f", &Importer::onComposedActivation);
+  table.add({"Shrink"}, 1, 1, "bias:f lambd:f", &Importer::onComposedActivation);
+  table.add({"HardSwish", "Mish", "Softsign", "Sinh", "Cosh", "Asinh", "Acosh", "Atanh"}, 1, 1, "", &Importer::onComposedActivation);
+  table.add({"PRelu"}, 2, 2, "", &Importer::onPRelu);
+  table.add({"Mean"}, 1, OperatorRule::kAny, "", &Importer::onMean);
+}

@@ -1,0 +1,157 @@
+// Reductions that are compositions of sums, maxima and elementwise operators: norms, logarithms of sums, positions of extrema.
+#include "Composition.h"
+
+#include <algorithm>
+#include <cmath>
+
+using namespace mlir;
+using namespace zorse;
+using namespace zorse::onnx_import;
+
+LogicalResult Importer::onComposedReduce(const GraphNode &node) {
+  Val x = in(node, 0);
+  const std::string &op = node.op;
+  if (!isFloat(x.type) && op != "ReduceL1" && op != "ReduceSumSquare")
+    return error(node, "is defined on floats only here, found " + Twine(name(x.type)));
+  Val axes = in(node, 1);
+  Composition make(*this, node);
+  if (!axes)
+    if (auto given = intsAttribute(node, "axes"))
+      axes = make.ints(*given);
+  const int64_t keep = intAttribute(node, "keepdims", 1), noop = intAttribute(node, "noop_with_empty_axes", 0);
+  auto reduce = [&](const char *reduction, const Val &value, int64_t keepdims) {
+    return make(reduction, {value, axes}, {{"keepdims", keepdims}, {"noop_with_empty_axes", noop}});
+  };
+  if (op == "ReduceL1")
+    return make.result(reduce("ReduceSum", make("Abs", {x}), keep));
+  if (op == "ReduceSumSquare")
+    return make.result(reduce("ReduceSum", make("Mul", {x, x}), keep));
+  if (op == "ReduceL2")
+    return make.result(make("Sqrt", {reduce("ReduceSum", make("Mul", {x, x}), keep)}));
+  if (op == "ReduceLogSum")
+    return make.result(make("Log", {reduce("ReduceSum", x, keep)}));
+  // log sum exp(x) = m + log sum exp(x - m)
+  Val largest = reduce("ReduceMax", x, 1);
+  Val sum = reduce("ReduceSum", make("Exp", {make("Sub", {x, largest})}), keep);
+  if (!keep && !make.hasFailed())
+    largest = make.reshape(largest, sum.shape());
+  return make.result(make("Add", {make("Log", {sum}), largest}));
+}
+
+// x / |x| along an axis; 0 where the norm is 0, as PyTorch has it for its eps.
+LogicalResult Importer::onLpNormalization(const GraphNode &node) {
+  Val x = in(node, 0);
+  int64_t axis = intAttribute(node, "axis", -1);
+  axis = axis < 0 ? axis + x.rank() : axis;
+  if (!isFloat(x.type) || axis < 0 || axis >= x.rank())
+    return error(node, "expects floats and a valid axis");
+  Composition make(*this, node);
+  Val norm = make.reduce(intAttribute(node, "p", 2) == 1 ? "ReduceL1" : "ReduceL2", x, {axis}, true);
+  Val isZero = make("Equal", {norm, make.number(0, x)});
+  return make.result(make("Div", {x, make("Where", {isZero, make.number(1, x), norm})}));
+}
+
+namespace {
+
+/// 0, 1, ... along `axis` of a tensor of this rank.
+Val positions(Composition &make, int64_t rank, int64_t axis, int64_t size) {
+  std::vector<int64_t> numbers(size), shape(rank, 1);
+  for (int64_t i = 0; i < size; ++i)
+    numbers[i] = i;
+  shape[axis] = size;
+  return make.reshape(make.ints(std::move(numbers)), shape);
+}
+
+/// The first or last position of the largest or smallest element along `axis`, which stays as one of size 1.
+Val positionOfExtremum(Composition &make, const Val &x, int64_t axis, bool largest, bool last) {
+  const int64_t size = x.view.size(axis);
+  Val extremum = make.reduce(largest ? "ReduceMax" : "ReduceMin", x, {axis}, true);
+  Val here = make("Equal", {x, extremum}), none = make.ints({last ? int64_t(-1) : size - 1});
+  Val candidates = make("Where", {here, positions(make, x.rank(), axis, size), none});
+  return make.reduce(last ? "ReduceMax" : "ReduceMin", candidates, {axis}, true);
+}
+
+} // namespace
+
+LogicalResult Importer::onArgExtremum(const GraphNode &node) {
+  Val x = in(node, 0);
+  int64_t axis = intAttribute(node, "axis", 0);
+  axis = axis < 0 ? axis + x.rank() : axis;
+  if ((!x.isGraph() && !x.isConstant()) || axis < 0 || axis >= x.rank() || x.view.elements() == 0)
+    return error(node, "expects a tensor that is not empty and a valid axis");
+  if (x.view.sampleAxis() == axis)
+    return error(node, "compares samples with each other; every op must treat samples apart");
+  Composition make(*this, node);
+  Val position = positionOfExtremum(make, x, axis, node.op == "ArgMax", intAttribute(node, "select_last_index", 0) != 0);
+  return make.result(intAttribute(node, "keepdims", 1) ? position : make.squeeze(position, axis));
+}
+
+// 1 at the first of the largest elements, 0 elsewhere.
+LogicalResult Importer::onHardmax(const GraphNode &node) {
+  Val x = in(node, 0);
+  int64_t axis = intAttribute(node, "axis", -1);
+  axis = axis < 0 ? axis + x.rank() : axis;
+  if (!isFloat(x.type) || axis < 0 || axis >= x.rank())
+    return error(node, "expects floats and a valid axis");
+  if (x.view.sampleAxis() == axis)
+    return error(node, "compares samples with each other; every op must treat samples apart");
+  Composition make(*this, node);
+  Val first = positionOfExtremum(make, x, axis, true, false);
+  Val hit = make("Equal", {positions(make, x.rank(), axis, x.view.size(axis)), first});
+  return make.result(make.cast(hit, x.type));
+}
+
+// An element's rank is the number of those that come before it: larger ones, and equal ones at lower positions. That of rank i is result i; its value
+// is picked, so that its gradient goes there.
+LogicalResult Importer::onTopK(const GraphNode &node) {
+  constexpr int64_t kMost = 4096; // an element is compared with each of its axis
+  Val x = in(node, 0);
+  auto count = constantInts(in(node, 1), 1);
+  int64_t axis = intAttribute(node, "axis", -1);
+  axis = axis < 0 ? axis + x.rank() : axis;
+  if ((!x.isGraph() && !x.isConstant()) || axis < 0 || axis >= x.rank())
+    return error(node, "expects a tensor and a valid axis");
+  const int64_t size = x.view.size(axis);
+  if (!count || count->size() != 1)
+    return error(node, "expects a constant k; it depends on data");
+  const int64_t k = count->front();
+  if (k < 1 || k > size)
+    return error(node, "expects a k from 1 to " + Twine(size) + ", the size of axis " + Twine(axis) + ", found " + Twine(k));
+  if (size > kMost)
+    return error(node, "picks from an axis of " + Twine(size) + " elements; at most " + Twine(kMost) + " are supported");
+  if (x.view.sampleAxis() == axis)
+    return error(node, "compares samples with each other; every op must treat samples apart");
+  Composition make(*this, node);
+  const bool largest = intAttribute(node, "largest", 1) != 0;
+  std::vector<int64_t> order, back;
+  for (int64_t i = 0; i < x.rank(); ++i)
+    if (i != axis)
+      order.push_back(i);
+  order.push_back(axis);
+  for (int64_t i = 0; i < x.rank(); ++i)
+    back.push_back(std::find(order.begin(), order.end(), i) - order.begin());
+  Val last = make.transpose(x, order); // [..., size]
+  const int64_t rank = x.rank();
+  Val own = make.unsqueeze(last, rank), other = make.unsqueeze(last, rank - 1); // [..., size, 1], [..., 1, size]
+  Val before = make(largest ? "Greater" : "Less", {other, own}), equal = make("Equal", {other, own});
+  Val lower = make("Less", {positions(make, 2, 1, size), positions(make, 2, 0, size)});
+  before = make("Or", {before, make("And", {equal, lower})});
+  Val place = make.reduce("ReduceSum", make.cast(before, ElementKind::I64), {rank}); // [..., size]
+  // Which element has rank i: a sum in which one term is not zero.
+  Val hit = make("Equal", {make.unsqueeze(place, rank - 1), positions(make, 2, 0, k)}); // [..., k, size]
+  Val chosen = make("Where", {hit, positions(make, 1, 0, size), make.ints({0})});
+  Val index = make.reduce("ReduceSum", chosen, {rank}); // [..., k]
+  Val value = make("GatherElements", {last, index}, {{"axis", rank - 1}});
+  if (failed(make.result(make.transpose(value, back))))
+    return failure();
+  return make.result(make.transpose(index, back), 1);
+}
+
+void Importer::addComposedReductions(OperatorTable &table) {
+  table.add({"ReduceL1", "ReduceL2", "ReduceSumSquare", "ReduceLogSum", "ReduceLogSumExp"}, 1, 2, "axes:is keepdims:i noop_with_empty_axes:i",
+            &Importer::onComposedReduce);
+  table.add({"LpNormalization"}, 1, 1, "axis:i p:i=1|2", &Importer::onLpNormalization);
+  table.add({"ArgMax", "ArgMin"}, 1, 1, "axis:i keepdims:i select_last_index:i", &Importer::onArgExtremum);
+  table.add({"Hardmax"}, 1, 1, "axis:i", &Importer::onHardmax);
+  table.add({"TopK"}, 2, 2, "axis:i largest:i sorted:i~", &Importer::onTopK);
+}

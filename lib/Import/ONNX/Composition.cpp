@@ -1,0 +1,70 @@
+#include "Composition.h"
+
+using namespace mlir;
+using namespace zorse;
+using namespace zorse::onnx_import;
+
+static std::shared_ptr<const onnx::Attribute> makeAttribute(const char *name, const Composition::Attribute &value) {
+  auto attribute = std::make_shared<onnx::Attribute>();
+  attribute->set_name(name);
+  if (auto *number = std::get_if<int64_t>(&value)) {
+    attribute->set_type(2);
+    attribute->set_i(*number);
+  } else if (auto *real = std::get_if<double>(&value)) {
+    attribute->set_type(1);
+    attribute->set_f(static_cast<float>(*real));
+  } else if (auto *text = std::get_if<std::string>(&value)) {
+    attribute->set_type(3);
+    attribute->set_s(*text);
+  } else {
+    attribute->set_type(7);
+    for (int64_t element : std::get<std::vector<int64_t>>(value))
+      attribute->add_ints(element);
+  }
+  return attribute;
+}
+
+Val Composition::operator()(const char *op, std::vector<Val> operands, const Attributes &attributes) {
+  if (failed)
+    return {};
+  GraphNode node;
+  node.op = op;
+  node.partOf = of.partOf.empty() ? of.op : of.partOf;
+  node.name = of.name;
+  node.opset = of.opset;
+  for (auto &[name, value] : attributes)
+    node.attributes[name] = makeAttribute(name, value);
+  // Numbers above those of the file; a composition in a composition takes those above its own.
+  const size_t first = importer.values.size();
+  for (Val &operand : operands) {
+    node.inputs.push_back(operand ? static_cast<int>(importer.values.size()) : -1);
+    if (!operand)
+      continue;
+    importer.values.push_back(std::move(operand));
+    importer.graph.valueNames.emplace_back();
+  }
+  node.outputs = {static_cast<int>(importer.values.size())};
+  importer.values.emplace_back();
+  importer.graph.valueNames.emplace_back();
+  failed = mlir::failed(importer.applyHandler(node));
+  Val result = failed ? Val() : std::move(importer.values.back());
+  importer.values.resize(first);
+  importer.graph.valueNames.resize(first);
+  return result;
+}
+
+Val Composition::ints(std::vector<int64_t> values) const {
+  auto size = static_cast<int64_t>(values.size());
+  return importer.constantOf(ElementKind::I64, makeInts(ElementKind::I64, std::move(values)), {size});
+}
+
+Val Composition::slice(const Val &x, int64_t axis, int64_t start, int64_t count, int64_t step) {
+  return (*this)("Slice", {x, ints({start}), ints({start + (count - 1) * step + 1}), ints({axis}), ints({step})});
+}
+
+LogicalResult Composition::result(Val value, size_t index) {
+  if (failed)
+    return failure();
+  importer.out(of, index, std::move(value));
+  return success();
+}

@@ -1,0 +1,47 @@
+// An operator that is other operators one after the other: each is applied as if it stood in the file in the operator's place.
+#pragma once
+
+#include "Importer.h"
+
+#include <initializer_list>
+#include <utility>
+#include <variant>
+
+namespace zorse::onnx_import {
+
+/// Applies operators for one node. After the first that fails nothing is applied and nothing is reported again.
+class Composition {
+public:
+  using Attribute = std::variant<int64_t, double, std::string, std::vector<int64_t>>;
+  using Attributes = std::vector<std::pair<const char *, Attribute>>;
+
+  Composition(Importer &importer, const GraphNode &of) : importer(importer), of(of) {}
+
+  /// The first result of `op`; absent after a failure.
+  Val operator()(const char *op, std::vector<Val> operands, const Attributes &attributes = {});
+  /// A number of the type of `like`; a float is not rounded, as all of a model's floats are computed in one type.
+  Val number(double value, const Val &like) const { return importer.scalar(isFloat(like.type) ? ElementKind::F64 : like.type, value); }
+  Val ints(std::vector<int64_t> values) const;
+  /// x with `shape`.
+  Val reshape(const Val &x, std::vector<int64_t> shape) { return (*this)("Reshape", {x, ints(std::move(shape))}, {{"allowzero", int64_t(1)}}); }
+  Val transpose(const Val &x, std::vector<int64_t> permutation) { return (*this)("Transpose", {x}, {{"perm", std::move(permutation)}}); }
+  Val unsqueeze(const Val &x, int64_t axis) { return (*this)("Unsqueeze", {x, ints({axis})}); }
+  Val squeeze(const Val &x, int64_t axis) { return (*this)("Squeeze", {x, ints({axis})}); }
+  /// Elements [start, start + count) of an axis.
+  Val slice(const Val &x, int64_t axis, int64_t start, int64_t count, int64_t step = 1);
+  Val reduce(const char *op, const Val &x, std::vector<int64_t> axes, bool keep = false) {
+    return (*this)(op, {x, ints(std::move(axes))}, {{"keepdims", int64_t(keep)}});
+  }
+  Val cast(const Val &x, ElementKind type) { return (*this)("Cast", {x}, {{"to", static_cast<int64_t>(type)}}); }
+
+  bool hasFailed() const { return failed; }
+  /// Sets result `index` of the node.
+  mlir::LogicalResult result(Val value, size_t index = 0);
+
+private:
+  Importer &importer;
+  const GraphNode &of;
+  bool failed = false;
+};
+
+} // namespace zorse::onnx_import

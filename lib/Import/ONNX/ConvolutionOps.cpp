@@ -1,0 +1,244 @@
+// Convolutions as products: the elements of a window are the row that meets the kernel's matrix.
+#include "Windows.h"
+
+#include <algorithm>
+
+using namespace mlir;
+using namespace zorse;
+using namespace zorse::onnx_import;
+
+/// Slices of one operand: of every dimension of positions as many as its kernel has elements.
+static constexpr int64_t kMostSlices = 256;
+
+// A convolution whose windows tile its input (stride = kernel, as patches are embedded) is a product of regrouped elements:
+//
+//     x [N, C, H, W] -> [N, H/h, W/w, C, h, w] -> [N, patches, C*h*w], times the kernel [D, C*h*w] transposed -> [N, D, H/h, W/w]
+LogicalResult Importer::tiledConvolution(const GraphNode &node, const Val &x, const Val &w) {
+  int64_t spatial = x.rank() - 2;
+  std::vector<int64_t> from = x.shape(), kernel = w.shape();
+
+  int64_t patches = 1, inner = from[1];
+  std::vector<int64_t> apart{from[0], from[1]}, permutation{0}, result{from[0], kernel[0]};
+  for (int64_t i = 0; i < spatial; ++i) {
+    apart.push_back(from[2 + i] / kernel[2 + i]);
+    apart.push_back(kernel[2 + i]);
+    permutation.push_back(2 + 2 * i);
+    result.push_back(from[2 + i] / kernel[2 + i]);
+    patches *= result.back();
+    inner *= kernel[2 + i];
+  }
+  permutation.push_back(1);
+  for (int64_t i = 0; i < spatial; ++i)
+    permutation.push_back(3 + 2 * i);
+  auto windows = reshaped(node, x, apart);
+  if (failed(windows))
+    return failure();
+  std::vector<FactorList> dims;
+  dims.reserve(permutation.size());
+  for (int64_t axis : permutation)
+    dims.push_back(windows->view.dims[axis]);
+  windows->view.dims = std::move(dims);
+  auto rows = reshaped(node, *windows, {from[0], patches, inner});
+  auto matrix = reshaped(node, w, {kernel[0], inner});
+  if (failed(rows) || failed(matrix))
+    return failure();
+  std::swap(matrix->view.dims[0], matrix->view.dims[1]);
+  auto value = product(node, *rows, *matrix);
+  if (failed(value))
+    return failure();
+  Val sum = *value;
+  if (has(node, 2)) {
+    if (failed(binary(node, "Add", sum, in(node, 2))))
+      return failure();
+    sum = values[node.outputs[0]];
+  }
+  std::swap(sum.view.dims[1], sum.view.dims[2]);
+  auto shaped = reshaped(node, sum, result);
+  if (failed(shaped))
+    return failure();
+  return out(node, 0, std::move(*shaped)), success();
+}
+
+// x is padded. Where every channel has a kernel of its own, a sum of slices; otherwise
+//
+//     x [N, C, H, W] -> [N, C, h, w, H', W'], a slice per element of the kernel, first along H, then along W -> [N, H'*W', groups, C/groups*h*w]
+Val Importer::convolved(Composition &make, const Val &x, const Val &w, int64_t groups, const Windows &windows) {
+  if (make.hasFailed())
+    return {};
+  const auto rank = static_cast<int64_t>(windows.rank());
+  const std::vector<int64_t> shape = x.shape(), kernel = w.shape();
+  const int64_t samples = shape[0], channels = shape[1], results = kernel[0];
+  int64_t elements = 1, positions = 1;
+  for (int64_t i = 0; i < rank; ++i) {
+    elements *= windows.kernel[i];
+    positions *= windows.counts[i];
+  }
+  std::vector<int64_t> resultShape{samples, results};
+  resultShape.insert(resultShape.end(), windows.counts.begin(), windows.counts.end());
+  constexpr int64_t kMostTerms = 32;
+  if (groups == channels && results == channels && elements <= kMostTerms) {
+    Val flat = make.reshape(w, {channels, elements}), sum;
+    for (int64_t k = 0; k < elements && !make.hasFailed(); ++k) {
+      Val part = x;
+      for (int64_t i = rank, rest = k; i-- > 0; rest /= windows.kernel[i])
+        part = atWindow(make, part, 2 + i, windows, i, rest % windows.kernel[i]);
+      std::vector<int64_t> perChannel(rank + 1, 1);
+      perChannel[0] = channels;
+      part = make("Mul", {part, make.reshape(make.slice(flat, 1, k, 1), perChannel)});
+      sum = k == 0 ? part : make("Add", {sum, part});
+    }
+    return sum;
+  }
+  Val columns = x;
+  for (int64_t i = 0; i < rank; ++i) { // dimension 2 + i: elements of windows; the positions of the operand are behind those that are done
+    std::vector<Val> parts;
+    parts.reserve(windows.kernel[i]);
+    for (int64_t k = 0; k < windows.kernel[i]; ++k)
+      parts.push_back(make.unsqueeze(atWindow(make, columns, 2 + 2 * i, windows, i, k), 2 + i));
+    columns = parts.size() == 1 ? parts[0] : make("Concat", std::move(parts), {{"axis", 2 + i}});
+  }
+  const int64_t depth = channels / groups * elements;
+  Val rows = make.transpose(make.reshape(columns, {samples, groups, depth, positions}), {0, 3, 1, 2});
+  Val matrix = make.transpose(make.reshape(w, {groups, results / groups, depth}), {0, 2, 1});
+  if (make.hasFailed())
+    return {};
+  Val y = groups == 1 ? make("MatMul", {make.squeeze(rows, 2), make.squeeze(matrix, 0)})
+                      : make.reshape(groupedProduct(make, rows, matrix), {samples, positions, results});
+  return make.reshape(make.transpose(y, {0, 2, 1}), resultShape);
+}
+
+static Val withBias(Composition &make, const Val &y, const Val &bias) {
+  if (!bias || make.hasFailed())
+    return y;
+  std::vector<int64_t> shape(y.rank() - 1, 1);
+  shape[0] = bias.view.elements();
+  return make("Add", {y, make.reshape(bias, shape)});
+}
+
+LogicalResult Importer::onConv(const GraphNode &node) {
+  Val x = in(node, 0), w = in(node, 1), bias = in(node, 2);
+  if ((!x.isGraph() && !x.isConstant()) || !isFloat(x.type) || x.rank() < 3 || w.rank() != x.rank())
+    return error(node, "expects floats of samples x channels x positions and a kernel of the same rank");
+  if (isSampled(w) || isSampled(bias))
+    return error(node, "expects a kernel and a bias that carry no samples");
+  std::vector<int64_t> from = x.shape(), kernel = w.shape();
+  const int64_t groups = intAttribute(node, "group", 1);
+  if (groups < 1 || from[1] % groups != 0 || kernel[0] % groups != 0 || kernel[1] != from[1] / groups)
+    return error(node, "expects a kernel of " + Twine(groups > 0 && from[1] % groups == 0 ? from[1] / groups : 0) + " channels in each of " +
+                           Twine(groups) + " groups, found one of " + Twine(kernel[1]) + " for " + Twine(from[1]) + " channels");
+  if (bias && (bias.rank() != 1 || bias.view.size(0) != kernel[0]))
+    return error(node, "expects a bias of " + Twine(kernel[0]) + " elements");
+  Windows windows;
+  if (std::vector<int64_t> own(kernel.begin() + 2, kernel.end()); intsAttribute(node, "kernel_shape").value_or(own) != own)
+    return error(node, "its kernel_shape is not that of its kernel");
+  if (failed(readWindows(node, x, {kernel.begin() + 2, kernel.end()}, windows)))
+    return failure();
+  if (groups == 1 && windows.tile())
+    return tiledConvolution(node, x, w);
+  int64_t slices = 0;
+  for (int64_t size : windows.kernel)
+    slices += size;
+  if (slices > kMostSlices)
+    return error(node,
+                 "has a kernel of " + Twine(slices) + " elements along its dimensions together; at most " + Twine(kMostSlices) + " are supported");
+  Composition make(*this, node);
+  return make.result(withBias(make, convolved(make, paddedPositions(make, x, windows, 0), w, groups, windows), bias));
+}
+
+// What a convolution does to gradients: zeros between the elements and around them, then a convolution by the kernel backwards.
+LogicalResult Importer::onConvTranspose(const GraphNode &node) {
+  Val x = in(node, 0), w = in(node, 1), bias = in(node, 2);
+  if ((!x.isGraph() && !x.isConstant()) || !isFloat(x.type) || x.rank() < 3 || w.rank() != x.rank() || isSampled(w) || isSampled(bias))
+    return error(node, "expects floats of samples x channels x positions, and a kernel of the same rank that carries no samples");
+  std::vector<int64_t> from = x.shape(), kernel = w.shape();
+  const int64_t groups = intAttribute(node, "group", 1), rank = x.rank() - 2;
+  if (groups < 1 || from[1] % groups != 0 || kernel[0] != from[1])
+    return error(node, "expects a kernel for " + Twine(from[1]) + " channels in groups that divide them, found one for " + Twine(kernel[0]) + " in " +
+                           Twine(groups) + " groups");
+  auto ints = [&](const char *name, int64_t count, int64_t otherwise) {
+    std::vector<int64_t> values = intsAttribute(node, name).value_or(std::vector<int64_t>());
+    return values.empty() ? std::vector<int64_t>(count, otherwise) : values;
+  };
+  std::vector<int64_t> strides = ints("strides", rank, 1), dilations = ints("dilations", rank, 1), pads = ints("pads", 2 * rank, 0);
+  std::vector<int64_t> more = ints("output_padding", rank, 0), wanted = ints("output_shape", rank, -1);
+  for (auto [name, values, count] : {std::make_tuple("strides", &strides, rank), std::make_tuple("dilations", &dilations, rank),
+                                     std::make_tuple("pads", &pads, 2 * rank), std::make_tuple("output_padding", &more, rank)})
+    if (static_cast<int64_t>(values->size()) != count)
+      return error(node, "expects " + Twine(count) + " " + name + " for " + Twine(rank) + " dimensions of positions, found " + Twine(values->size()));
+  if (static_cast<int64_t>(wanted.size()) != rank && static_cast<int64_t>(wanted.size()) != rank + 2)
+    return error(node, "expects an output_shape of " + Twine(rank) + " dimensions, found " + Twine(wanted.size()));
+  wanted.erase(wanted.begin(), wanted.end() - rank);
+  const std::string padding = stringAttribute(node, "auto_pad", "NOTSET");
+  Windows windows;
+  windows.kernel.assign(kernel.begin() + 2, kernel.end());
+  windows.dilations = dilations;
+  windows.strides.assign(rank, 1);
+  Composition make(*this, node);
+  Val spread = x;
+  int64_t slices = 0;
+  for (int64_t i = 0; i < rank; ++i) {
+    if (strides[i] < 1 || dilations[i] < 1 || strides[i] > 1024 || dilations[i] > 1024 || more[i] < 0 || pads[i] < 0 || pads[i + rank] < 0)
+      return error(node, "has a stride, a dilation or a pad that is not sensible in dimension " + Twine(i + 2));
+    slices += windows.kernel[i];
+    const int64_t span = windows.span(i), whole = strides[i] * (from[2 + i] - 1) + span + more[i];
+    if (padding == "SAME_UPPER" || padding == "SAME_LOWER")
+      wanted[i] = wanted[i] < 0 ? from[2 + i] * strides[i] : wanted[i];
+    if (wanted[i] >= 0) {
+      const int64_t total = std::max<int64_t>(0, whole - wanted[i]), half = total / 2;
+      pads[i] = padding == "SAME_UPPER" ? half : total - half;
+      pads[i + rank] = total - pads[i];
+      more[i] += std::max<int64_t>(0, wanted[i] - whole);
+    } else if (padding == "VALID") {
+      pads[i] = pads[i + rank] = 0;
+    }
+    const int64_t count = strides[i] * (from[2 + i] - 1) + span + more[i] - pads[i] - pads[i + rank];
+    if (count < 1)
+      return error(node, "has no positions left in dimension " + Twine(i + 2));
+    // Every element and the zeros behind it, in a dimension of their own that is then merged.
+    if (strides[i] > 1) {
+      std::vector<int64_t> shape = spread.shape(), zeros(2 * (rank + 3), 0);
+      Val apart = make.unsqueeze(spread, 3 + i);
+      zeros[rank + 3 + 3 + i] = strides[i] - 1;
+      shape[2 + i] *= strides[i];
+      spread = make.slice(make.reshape(make("Pad", {apart, make.ints(zeros)}), shape), 2 + i, 0, shape[2 + i] - strides[i] + 1);
+      if (make.hasFailed())
+        return failure();
+    }
+    windows.extents.push_back(spread.view.size(2 + i));
+    windows.counts.push_back(count);
+    windows.before.push_back(span - 1 - pads[i]);
+    windows.after.push_back(span - 1 - pads[i + rank] + more[i]);
+  }
+  if (slices > kMostSlices)
+    return error(node,
+                 "has a kernel of " + Twine(slices) + " elements along its dimensions together; at most " + Twine(kMostSlices) + " are supported");
+  std::vector<int64_t> around{0, 0};
+  around.insert(around.end(), windows.before.begin(), windows.before.end());
+  around.insert(around.end(), {0, 0});
+  around.insert(around.end(), windows.after.begin(), windows.after.end());
+  spread = make("Pad", {spread, make.ints(around)});
+  // [C, M/groups, ...] -> [M, C/groups, ...], backwards along every dimension of positions
+  for (int64_t i = 0; i < rank; ++i) {
+    std::vector<int64_t> backwards(kernel[2 + i]);
+    for (int64_t k = 0; k < kernel[2 + i]; ++k)
+      backwards[k] = kernel[2 + i] - 1 - k;
+    if (backwards.size() > 1)
+      w = make("Gather", {w, make.ints(std::move(backwards))}, {{"axis", 2 + i}});
+  }
+  std::vector<int64_t> apart{groups, kernel[0] / groups, kernel[1]}, order{0, 2, 1}, turned{groups * kernel[1], kernel[0] / groups};
+  for (int64_t i = 0; i < rank; ++i) {
+    apart.push_back(kernel[2 + i]);
+    order.push_back(3 + i);
+    turned.push_back(kernel[2 + i]);
+  }
+  w = make.reshape(make.transpose(make.reshape(w, apart), order), turned);
+  return make.result(withBias(make, convolved(make, spread, w, groups, windows), bias));
+}
+
+void Importer::addConvolutionOps(OperatorTable &table) {
+  const char *padding = "auto_pad:s=NOTSET|VALID|SAME_UPPER|SAME_LOWER ";
+  table.add({"Conv"}, 2, 3, (padding + std::string("dilations:is group:i kernel_shape:is pads:is strides:is")).c_str(), &Importer::onConv);
+  table.add({"ConvTranspose"}, 2, 3,
+            (padding + std::string("dilations:is group:i kernel_shape:is~ output_padding:is output_shape:is pads:is strides:is")).c_str(),
+            &Importer::onConvTranspose);
+}

@@ -1,0 +1,246 @@
+// Einsum as transpositions, regroupings and products of two operands at a time, from left to right.
+#include "Composition.h"
+
+#include <algorithm>
+#include <map>
+
+using namespace mlir;
+using namespace zorse;
+using namespace zorse::onnx_import;
+
+namespace {
+
+using Labels = std::string;
+
+bool holds(const Labels &labels, char label) { return labels.find(label) != Labels::npos; }
+
+/// An operand whose dimensions have labels.
+struct Labelled {
+  Val value;
+  Labels labels;
+
+  int64_t size(char label) const { return value.view.size(static_cast<int64_t>(labels.find(label))); }
+};
+
+struct Equation {
+  std::vector<Labels> operands;
+  Labels result;
+};
+
+/// Labels of the dimensions that an ellipsis stands for, the last one first; no letter is one of them.
+constexpr const char *kEllipsis = "0123456789;:<=";
+
+/// Reads `text` for operands of these ranks; what is wrong with it, or nothing.
+std::string parse(StringRef text, ArrayRef<int64_t> ranks, Equation &equation) {
+  std::string compact;
+  for (char c : text)
+    if (c != ' ')
+      compact += c;
+  auto [left, right] = StringRef(compact).split("->");
+  const bool saysResult = compact.find("->") != std::string::npos;
+  SmallVector<StringRef> terms;
+  left.split(terms, ',');
+  if (terms.size() != ranks.size())
+    return "has " + std::to_string(terms.size()) + " terms for " + std::to_string(ranks.size()) + " operands";
+  size_t widest = 0;
+  auto expand = [&](StringRef term, std::optional<int64_t> rank, Labels &labels) -> std::string {
+    size_t dots = term.find("...");
+    StringRef front = term.take_front(dots), back = dots == StringRef::npos ? StringRef() : term.drop_front(dots + 3);
+    const size_t named = front.size() + back.size();
+    for (char c : (front + back).str())
+      if (!llvm::isAlpha(c))
+        return "has a label that is no letter: '" + std::string(1, c) + "'";
+    size_t hidden = rank ? static_cast<size_t>(*rank) - named : widest;
+    if (rank && (static_cast<size_t>(*rank) < named || (dots == StringRef::npos && static_cast<size_t>(*rank) != named) ||
+                 hidden >= StringRef(kEllipsis).size()))
+      return "has the term '" + term.str() + "' for an operand of rank " + std::to_string(*rank);
+    labels = front.str();
+    if (dots != StringRef::npos) {
+      widest = std::max(widest, hidden);
+      for (size_t i = hidden; i-- > 0;)
+        labels += kEllipsis[i];
+    }
+    labels += back.str();
+    return {};
+  };
+  for (auto [term, rank] : llvm::zip(terms, ranks)) {
+    equation.operands.emplace_back();
+    if (std::string problem = expand(term, rank, equation.operands.back()); !problem.empty())
+      return problem;
+  }
+  if (saysResult) {
+    if (std::string problem = expand(right, std::nullopt, equation.result); !problem.empty())
+      return problem;
+  } else {
+    std::map<char, int> counts;
+    for (const Labels &labels : equation.operands)
+      for (char label : labels)
+        ++counts[label];
+    for (size_t i = widest; i-- > 0;)
+      equation.result += kEllipsis[i];
+    for (auto [label, count] : counts)
+      if (count == 1 && llvm::isAlpha(label))
+        equation.result += label;
+  }
+  for (char label : equation.result)
+    if (std::count(equation.result.begin(), equation.result.end(), label) > 1 ||
+        llvm::none_of(equation.operands, [&](const Labels &own) { return holds(own, label); }))
+      return std::string("has the label '") + label + "' in its result twice, or in no operand";
+  return {};
+}
+
+/// The operand with its dimensions in this order.
+Labelled ordered(Composition &make, const Labelled &x, const Labels &labels) {
+  std::vector<int64_t> permutation;
+  for (char label : labels)
+    permutation.push_back(static_cast<int64_t>(x.labels.find(label)));
+  return {make.transpose(x.value, permutation), labels};
+}
+
+Labelled summed(Composition &make, const Labelled &x, const Labels &kept) {
+  std::vector<int64_t> axes;
+  Labels labels;
+  for (size_t i = 0; i < x.labels.size(); ++i)
+    if (holds(kept, x.labels[i]))
+      labels += x.labels[i];
+    else
+      axes.push_back(static_cast<int64_t>(i));
+  return axes.empty() ? x : Labelled{make.reduce("ReduceSum", x.value, axes), labels};
+}
+
+Labels allOf(std::initializer_list<StringRef> parts) {
+  Labels all;
+  for (StringRef part : parts)
+    all += part.str();
+  return all;
+}
+
+std::vector<int64_t> sizesOf(const Labelled &x, const Labels &labels) {
+  std::vector<int64_t> sizes;
+  for (char label : labels)
+    sizes.push_back(x.size(label));
+  return sizes;
+}
+
+int64_t countOf(const Labelled &x, const Labels &labels) {
+  int64_t count = 1;
+  for (char label : labels)
+    count *= x.size(label);
+  return count;
+}
+
+std::vector<int64_t> joined(std::initializer_list<std::vector<int64_t>> parts) {
+  std::vector<int64_t> all;
+  for (const std::vector<int64_t> &part : parts)
+    all.insert(all.end(), part.begin(), part.end());
+  return all;
+}
+
+/// Both over all labels of either, elementwise.
+Labelled elementwise(Composition &make, const Labelled &a, const Labelled &b) {
+  Labels all = a.labels;
+  for (char label : b.labels)
+    if (!holds(all, label))
+      all += label;
+  auto spread = [&](const Labelled &x) {
+    Labels own;
+    std::vector<int64_t> missing;
+    for (size_t i = 0; i < all.size(); ++i)
+      if (holds(x.labels, all[i]))
+        own += all[i];
+      else
+        missing.push_back(static_cast<int64_t>(i));
+    Val value = ordered(make, x, own).value;
+    return missing.empty() ? value : make("Unsqueeze", {value, make.ints(missing)});
+  };
+  return {make("Mul", {spread(a), spread(b)}), all};
+}
+
+} // namespace
+
+LogicalResult Importer::onEinsum(const GraphNode &node) {
+  std::vector<Labelled> operands;
+  std::vector<int64_t> ranks;
+  for (size_t i = 0; i < node.inputs.size(); ++i) {
+    const Val &operand = in(node, i);
+    if ((!operand.isGraph() && !operand.isConstant()) || !isFloat(operand.type) || operand.view.elements() == 0)
+      return error(node, "expects tensors of floats that are not empty");
+    operands.push_back({operand, {}});
+    ranks.push_back(operand.rank());
+  }
+  const std::string text = stringAttribute(node, "equation", "");
+  Equation equation;
+  if (std::string problem = parse(text, ranks, equation); !problem.empty())
+    return error(node, "its equation '" + text + "' " + problem);
+  std::map<char, int64_t> sizes;
+  Composition make(*this, node);
+  for (auto [operand, labels] : llvm::zip(operands, equation.operands)) {
+    operand.labels = labels;
+    for (size_t i = 0; i < labels.size(); ++i) {
+      if (labels.find(labels[i]) != i)
+        return error(node, "its equation '" + text + "' takes a diagonal ('" + Twine(labels[i]) + "' twice in one term), which is not supported");
+      int64_t &size = sizes.try_emplace(labels[i], 1).first->second, own = operand.value.view.size(static_cast<int64_t>(i));
+      if (own != 1 && size != 1 && own != size)
+        return error(node, "label '" + Twine(labels[i]) + "' of its equation '" + text + "' is " + Twine(size) + " in one operand and " + Twine(own) +
+                               " in another");
+      size = std::max(size, own);
+    }
+  }
+  for (Labelled &operand : operands) { // dimensions of 1 that stand for others are copies
+    std::vector<int64_t> whole;
+    for (char label : operand.labels)
+      whole.push_back(sizes[label]);
+    if (operand.value.shape() != whole)
+      operand.value = make("Expand", {operand.value, make.ints(whole)});
+  }
+
+  Labelled left = operands[0];
+  auto neededBehind = [&](size_t next) {
+    Labels needed = equation.result;
+    for (size_t i = next; i < operands.size(); ++i)
+      needed += operands[i].labels;
+    return needed;
+  };
+  left = summed(make, left, neededBehind(1));
+  for (size_t next = 1; next < operands.size() && !make.hasFailed(); ++next) {
+    const Labels needed = neededBehind(next + 1);
+    Labelled right = summed(make, operands[next], needed + left.labels);
+    Labels batch, rows, inner, columns;
+    for (char label : left.labels)
+      (!holds(right.labels, label) ? rows : holds(needed, label) ? batch : inner) += label;
+    for (char label : right.labels)
+      if (!holds(left.labels, label))
+        columns += label;
+    if (inner.empty()) {
+      left = elementwise(make, left, right);
+      continue;
+    }
+    if (isSampled(right.value) && !isSampled(left.value)) {
+      std::swap(left, right);
+      std::swap(rows, columns);
+    }
+    const int64_t depth = countOf(left, inner), width = countOf(right, columns), groups = countOf(left, batch);
+    const bool isWeight = isSampled(left.value) && !isSampled(right.value);
+    if (isWeight || batch.empty()) {
+      // [rows..., groups, inner] with a matrix for every group
+      Val x = make.reshape(ordered(make, left, allOf({rows, batch, inner})).value, joined({sizesOf(left, rows), {groups, depth}}));
+      Val w = make.reshape(ordered(make, right, allOf({batch, inner, columns})).value, {groups, depth, width});
+      Val y = batch.empty() && !make.hasFailed() ? make("MatMul", {make.squeeze(x, x.rank() - 2), make.squeeze(w, 0)}) : groupedProduct(make, x, w);
+      std::vector<int64_t> shape = joined({sizesOf(left, rows), sizesOf(left, batch), sizesOf(right, columns)});
+      left = {make.reshape(y, shape), allOf({rows, batch, columns})};
+      continue;
+    }
+    Val a = make.reshape(ordered(make, left, allOf({batch, rows, inner})).value, joined({sizesOf(left, batch), {countOf(left, rows), depth}}));
+    Val b = make.reshape(ordered(make, right, allOf({batch, inner, columns})).value, joined({sizesOf(left, batch), {depth, width}}));
+    std::vector<int64_t> shape = joined({sizesOf(left, batch), sizesOf(left, rows), sizesOf(right, columns)});
+    left = {make.reshape(make("MatMul", {a, b}), shape), allOf({batch, rows, columns})};
+  }
+  if (make.hasFailed())
+    return failure();
+  if (left.value.kind == Val::Kind::Loss)
+    return make.result(left.value);
+  left = summed(make, left, equation.result);
+  return make.result(left.value.kind == Val::Kind::Loss ? left.value : ordered(make, left, equation.result).value);
+}
+
+void Importer::addEinsumOps(OperatorTable &table) { table.add({"Einsum"}, 1, OperatorRule::kAny, "equation:s!", &Importer::onEinsum); }

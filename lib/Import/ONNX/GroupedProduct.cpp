@@ -1,0 +1,23 @@
+// Products in which every group of an operand meets a matrix of its own.
+#include "Composition.h"
+
+using namespace mlir;
+using namespace zorse;
+using namespace zorse::onnx_import;
+
+// x [..., G, K] and w [G, K, N], which carries no samples, to [..., G, N]. Where a group has one row or one column it is no product but elementwise.
+Val Importer::groupedProduct(Composition &make, const Val &x, const Val &w) {
+  if (make.hasFailed())
+    return {};
+  const int64_t rank = x.rank(), groups = w.view.size(0), inner = w.view.size(1), columns = w.view.size(2);
+  if (inner == 1)
+    return make("Mul", {x, make.reshape(w, {groups, columns})});
+  if (columns == 1)
+    return make.reduce("ReduceSum", make("Mul", {x, make.reshape(w, {groups, inner})}), {rank - 1}, true);
+  std::vector<Val> parts;
+  for (int64_t g = 0; g < groups; ++g) {
+    Val part = make("MatMul", {make.squeeze(make.slice(x, rank - 2, g, 1), rank - 2), make.squeeze(make.slice(w, 0, g, 1), 0)});
+    parts.push_back(make.unsqueeze(part, rank - 2));
+  }
+  return groups == 1 ? parts[0] : make("Concat", std::move(parts), {{"axis", rank - 2}});
+}

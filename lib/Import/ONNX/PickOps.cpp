@@ -1,0 +1,294 @@
+// GatherElements and GatherND: picks of elements, one id or several for each.
+#include "Composition.h"
+
+#include <algorithm>
+
+using namespace mlir;
+using namespace zorse;
+using namespace zorse::onnx_import;
+
+std::optional<std::pair<int64_t, int64_t>> zorse::onnx_import::evenSteps(ArrayRef<int64_t> ids) {
+  if (ids.empty())
+    return std::nullopt;
+  int64_t step = ids.size() > 1 ? ids[1] - ids[0] : 1;
+  if (step <= 0)
+    return std::nullopt;
+  for (size_t i = 1; i < ids.size(); ++i)
+    if (ids[i] - ids[i - 1] != step)
+      return std::nullopt;
+  return std::make_pair(ids[0], step);
+}
+
+// y[.., j, ..] = x[.., ids[.., j, ..], ..] along one axis.
+LogicalResult Importer::onGatherElements(const GraphNode &node) {
+  Val x = in(node, 0), ids = in(node, 1);
+  int64_t axis = intAttribute(node, "axis", 0);
+  axis = axis < 0 ? axis + x.rank() : axis;
+  if (axis < 0 || axis >= x.rank() || ids.rank() != x.rank())
+    return error(node, "expects a valid axis and ids of the operand's rank");
+  if (x.isConstant()) {
+    if (auto uniform = uniformValue(x)) {
+      std::vector<int64_t> shape = ids.shape();
+      return out(node, 0, constantOf(x.type, makeFill(x.type, ids.view.elements(), *uniform), shape)), success();
+    }
+    auto index = constantInts(ids, int64_t(1) << 24);
+    if (!index)
+      return pickElements(node, x, ids, axis);
+    Val whole = copied(x);
+    std::vector<int64_t> from = x.shape(), shape = ids.shape();
+    std::vector<int64_t> strides(from.size(), 1);
+    for (size_t i = from.size(); i-- > 1;)
+      strides[i - 1] = strides[i] * from[i];
+    std::vector<double> floats;
+    std::vector<int64_t> ints;
+    for (size_t flat = 0; flat < index->size(); ++flat) {
+      int64_t rest = static_cast<int64_t>(flat), at = 0;
+      for (size_t i = shape.size(); i-- > 0;) {
+        int64_t position = rest % shape[i];
+        rest /= shape[i];
+        if (static_cast<int64_t>(i) == axis) {
+          position = (*index)[flat] < 0 ? (*index)[flat] + from[i] : (*index)[flat];
+        }
+        if (position < 0 || position >= from[i])
+          return error(node, "an id is outside the operand");
+        at += position * strides[i];
+      }
+      double f;
+      int64_t n;
+      if (isFloat(x.type)) {
+        whole.lazy->readFloats(at, 1, 1, &f);
+        floats.push_back(f);
+      } else {
+        whole.lazy->readInts(at, 1, 1, &n);
+        ints.push_back(n);
+      }
+    }
+    return out(node, 0, constantOf(x.type, isFloat(x.type) ? makeFloats(x.type, std::move(floats)) : makeInts(x.type, std::move(ints)), shape)),
+           success();
+  }
+  return pickElements(node, x, ids, axis);
+}
+
+// The vectors along the axis, each repeated for all of its ids, and one element of every copy: copies are views.
+LogicalResult Importer::pickElements(const GraphNode &node, Val x, const Val &ids, int64_t axis) {
+  if ((!x.isGraph() && !x.isConstant()) || (!ids.isGraph() && !ids.isConstant()) || isFloat(ids.type))
+    return error(node, "expects a tensor and integer ids");
+  if (x.view.sampleAxis() == axis)
+    return error(node, "picks samples by data");
+  if (ids.view.elements() == 0 || x.view.elements() == 0)
+    return error(node, "picks from or by an empty tensor");
+  const int64_t size = x.view.size(axis);
+  for (int64_t i = 0; i < x.rank(); ++i)
+    if (i != axis && ids.view.size(i) > x.view.size(i))
+      return error(node, "expects ids of at most the operand's size in dimension " + Twine(i) + ", found " + Twine(ids.view.size(i)) + " and " +
+                             Twine(x.view.size(i)));
+    else if (i != axis && failed(take(node, x, i, 0, 1, ids.view.size(i))))
+      return failure();
+  FactorList classes = x.view.dims[axis];
+  std::vector<Val> operands{x, ids};
+  operands[0].view.dims[axis].clear();
+  std::vector<Axis> axes;
+  std::vector<int64_t> shape;
+  if (failed(align(node, operands, axes, shape)))
+    return failure();
+  orderAxes(operands, axes);
+  Loop loop = makeLoop(axes);
+  Groups groups;
+  for (auto &group : loop.groups) {
+    FactorList list;
+    for (const Axis *own : group)
+      list.push_back(Factor{own->size, own->strides[0], false});
+    coalesce(list);
+    groups.push_back(list);
+  }
+  groups.push_back(classes);
+  double scale = x.scale;
+  x.scale = 1;
+  Value data = materialise(x, groups, loop.sampled);
+  if (auto logp = data.getDefiningOp<LogSoftmaxOp>(); logp && ids.isGraph()) {
+    // A picked log-probability is a cross-entropy with the other sign.
+    Value index = operandOf(operands[1], 1, loop);
+    auto type = cast<RankedTensorType>(logp.getX().getType());
+    auto op = CrossEntropyOp::create(builder, location, logp.getX(), index, Value(), std::nullopt);
+    Val result = resultOf(merge(op), x.type, axes, loop, shape);
+    result.scale = -scale;
+    losses.push_back({index, logp.getX(), std::nullopt, type.getShape().back()});
+    return out(node, 0, std::move(result)), success();
+  }
+  auto counted = countedFromFront(node, operands[1], size);
+  if (failed(counted))
+    return failure();
+  Val result = resultOf(create<TakeOp>(data, operandOf(*counted, 1, loop)), x.type, axes, loop, shape);
+  result.scale = scale;
+  return out(node, 0, std::move(result)), success();
+}
+
+FailureOr<Val> Importer::countedFromFront(const GraphNode &node, const Val &ids, int64_t size) {
+  Composition make(*this, node);
+  if (!ids.isConstant()) {
+    Val whole = make("Where", {make("Less", {ids, make.number(0, ids)}), make("Add", {ids, make.number(static_cast<double>(size), ids)}), ids});
+    return make.hasFailed() ? FailureOr<Val>(failure()) : whole;
+  }
+  auto numbers = constantInts(compressed(ids), int64_t(1) << 24);
+  if (!numbers)
+    return error(node, "has too many constant ids");
+  for (int64_t &id : *numbers) {
+    if (id < -size || id >= size)
+      return error(node, "id " + Twine(id) + " is outside the " + Twine(size) + " entries it picks from");
+    id = id < 0 ? id + size : id;
+  }
+  Val whole = constantOf(ids.type, makeInts(ids.type, std::move(*numbers)), ids.shape());
+  return compressed(whole);
+}
+
+LogicalResult Importer::onGatherND(const GraphNode &node) {
+  Val x = in(node, 0), ids = in(node, 1);
+  const int64_t batch = intAttribute(node, "batch_dims", 0);
+  if (ids.rank() == 0 || batch < 0 || batch >= ids.rank() || batch > x.rank())
+    return error(node, "expects ids of rank 1 or more, and fewer batch dimensions than their rank");
+  int64_t depth = ids.view.size(ids.rank() - 1);
+  if (depth > x.rank() - batch || depth < 1)
+    return error(node, "expects ids of 1 to " + Twine(x.rank() - batch) + " components, found " + Twine(depth));
+  for (int64_t i = 0; i < batch; ++i)
+    if (x.view.size(i) != ids.view.size(i))
+      return error(node, "expects equal batch dimensions, found " + Twine(x.view.size(i)) + " and " + Twine(ids.view.size(i)));
+  if (batch == 0 && ids.isConstant())
+    if (auto done = gatherRanges(node, x, ids, depth))
+      return *done;
+  return gatherPlaces(node, x, ids, batch, depth);
+}
+
+// x [batch..., places..., rest...] by ids [batch..., I..., depth]: places are numbered in row-major order.
+LogicalResult Importer::gatherPlaces(const GraphNode &node, const Val &x, const Val &ids, int64_t batch, int64_t depth) {
+  Composition make(*this, node);
+  std::vector<int64_t> from = x.shape(), idShape = ids.shape(), flat(from.begin(), from.begin() + batch), order, whole;
+  auto numbers = placeNumbers(node, ids, {from.begin() + batch, from.begin() + batch + depth});
+  if (failed(numbers))
+    return failure();
+  int64_t places = 1, count = 1;
+  for (int64_t i = batch; i < batch + depth; ++i)
+    places *= from[i];
+  for (size_t i = batch; i + 1 < idShape.size(); ++i)
+    count *= idShape[i];
+  // [batch..., rest..., places] and ids [batch..., rest..., count]
+  flat.push_back(places);
+  flat.insert(flat.end(), from.begin() + batch + depth, from.end());
+  const auto rank = static_cast<int64_t>(flat.size());
+  for (int64_t i = 0; i < rank; ++i)
+    if (i != batch) {
+      order.push_back(i);
+      whole.push_back(flat[i]);
+    }
+  order.push_back(batch);
+  whole.push_back(count);
+  Val source = make.transpose(make.reshape(x, flat), order);
+  std::vector<int64_t> indexShape = whole;
+  for (int64_t i = batch; i + 1 < rank; ++i)
+    indexShape[i] = 1;
+  Val index = make("Expand", {make.reshape(*numbers, indexShape), make.ints(whole)});
+  Val picks = make("GatherElements", {source, index}, {{"axis", rank - 1}});
+  // [batch..., rest..., count] -> [batch..., I..., rest...]
+  std::vector<int64_t> back, shape(flat.begin(), flat.begin() + batch);
+  for (int64_t i = 0; i < batch; ++i)
+    back.push_back(i);
+  back.push_back(rank - 1);
+  for (int64_t i = batch; i + 1 < rank; ++i)
+    back.push_back(i);
+  shape.insert(shape.end(), idShape.begin() + batch, idShape.end() - 1);
+  shape.insert(shape.end(), flat.begin() + batch + 1, flat.end());
+  return make.result(make.reshape(make.transpose(picks, back), shape));
+}
+
+FailureOr<Val> Importer::placeNumbers(const GraphNode &node, const Val &ids, const std::vector<int64_t> &sizes) {
+  Composition make(*this, node);
+  Val sum;
+  const int64_t axis = ids.rank() - 1;
+  for (size_t i = 0; i < sizes.size(); ++i) {
+    Val component = make.squeeze(make.slice(ids, axis, static_cast<int64_t>(i), 1), axis);
+    if (make.hasFailed())
+      return failure();
+    auto counted = countedFromFront(node, component, sizes[i]);
+    if (failed(counted))
+      return failure();
+    sum = i == 0 ? *counted : make("Add", {make("Mul", {sum, make.number(static_cast<double>(sizes[i]), sum)}), *counted});
+  }
+  return make.hasFailed() ? FailureOr<Val>(failure()) : sum;
+}
+
+// By constant ids each of whose components picks an axis in even steps, or one place: a view. None where they are otherwise.
+std::optional<LogicalResult> Importer::gatherRanges(const GraphNode &node, const Val &x, const Val &ids, int64_t depth) {
+  std::vector<int64_t> lead = ids.shape();
+  lead.pop_back();
+  if (x.isConstant()) {
+    std::vector<int64_t> whole = x.shape(), shape = lead;
+    shape.insert(shape.end(), whole.begin() + depth, whole.end());
+    if (!isSensible(shape))
+      return error(node, "its result is too large");
+    if (auto uniform = uniformValue(x)) {
+      int64_t elements = 1;
+      for (int64_t size : shape)
+        elements *= size;
+      return out(node, 0, constantOf(x.type, makeFill(x.type, elements, *uniform), shape)), success();
+    }
+  }
+  // Component c as a tensor of the lead shape; it may move along one axis of it.
+  Val value = x;
+  std::vector<FactorList> dims(lead.size());
+  std::vector<int> owner(lead.size(), -1);
+  for (int64_t component = 0; component < depth; ++component) {
+    Val single = ids;
+    if (!sliceView(single.view, single.rank() - 1, component, 1, 1))
+      return std::nullopt;
+    single.view.dims.pop_back();
+    single = compressed(single);
+    int64_t axis = -1;
+    for (size_t i = 0; i < lead.size(); ++i)
+      for (const Factor &factor : single.view.dims[i])
+        if (factor.stride != 0) {
+          if (axis >= 0 && axis != static_cast<int64_t>(i))
+            return std::nullopt;
+          axis = static_cast<int64_t>(i);
+        }
+    Val line = single;
+    for (size_t i = 0; i < lead.size(); ++i)
+      if (static_cast<int64_t>(i) != axis)
+        line.view.dims[i].clear();
+    auto picked = constantInts(line);
+    if (!picked)
+      return std::nullopt;
+    int64_t size = value.view.size(component);
+    for (int64_t &id : *picked) {
+      id = id < 0 ? id + size : id;
+      if (id < 0 || id >= size)
+        return error(node, "an id is outside the operand");
+    }
+    auto progression = evenSteps(*picked);
+    if (!progression)
+      return std::nullopt;
+    if (axis >= 0 && owner[axis] >= 0)
+      return std::nullopt;
+    if (failed(take(node, value, component, progression->first, progression->second, static_cast<int64_t>(picked->size()))))
+      return failure();
+    if (axis >= 0) {
+      owner[axis] = static_cast<int>(component);
+      dims[axis] = value.view.dims[component];
+    } else if (value.view.dims[component].size() == 1 && value.view.dims[component][0].sample) {
+      if (dims.empty())
+        return error(node, "drops the sample axis of its operand");
+      dims[0].insert(dims[0].begin(), value.view.dims[component][0]);
+    }
+  }
+  for (size_t i = 0; i < lead.size(); ++i)
+    if (owner[i] < 0 && lead[i] != 1 && dims[i].empty())
+      dims[i] = {Factor{lead[i], 0, false}};
+  dims.insert(dims.end(), value.view.dims.begin() + depth, value.view.dims.end());
+  value.view.dims = std::move(dims);
+  if (isSampled(value) && value.view.sampleAxis() < 0)
+    return error(node, "drops the sample axis of its operand");
+  return out(node, 0, std::move(value)), success();
+}
+
+void Importer::addPickOps(OperatorTable &table) {
+  table.add({"GatherElements"}, 2, 2, "axis:i", &Importer::onGatherElements);
+  table.add({"GatherND"}, 2, 2, "batch_dims:i", &Importer::onGatherND);
+}

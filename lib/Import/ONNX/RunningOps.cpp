@@ -1,0 +1,91 @@
+// Sums and products along an axis that keep every intermediate result.
+#include "Composition.h"
+
+using namespace mlir;
+using namespace zorse;
+using namespace zorse::onnx_import;
+
+Val Importer::runningSumOfConstant(Val x, int64_t axis) {
+  // Sums of copies: only the axis itself and those that move need storage.
+  x = compressed(x);
+  Val small = x;
+  for (int64_t i = 0; i < x.rank(); ++i)
+    if (i != axis) {
+      FactorList kept;
+      for (const Factor &factor : small.view.dims[i])
+        if (factor.stride != 0)
+          kept.push_back(factor);
+      small.view.dims[i] = kept;
+    }
+  std::vector<int64_t> shape = small.shape();
+  int64_t inner = 1, size = shape[axis];
+  for (size_t i = axis + 1; i < shape.size(); ++i)
+    inner *= shape[i];
+  Val sums;
+  if (isFloat(x.type)) {
+    auto values = *constantFloats(small, int64_t(1) << 25);
+    for (size_t i = 0; i < values.size(); ++i)
+      if (static_cast<int64_t>(i) / inner % size)
+        values[i] = roundTo(x.type, values[i] + values[i - inner]);
+    sums = constantOf(x.type, makeFloats(x.type, std::move(values)), shape);
+  } else {
+    auto values = *constantInts(small, int64_t(1) << 25);
+    for (size_t i = 0; i < values.size(); ++i)
+      if (static_cast<int64_t>(i) / inner % size)
+        values[i] = addInts(values[i], values[i - inner]);
+    sums = constantOf(x.type, makeInts(x.type, std::move(values)), shape);
+  }
+  for (int64_t i = 0; i < x.rank(); ++i)
+    if (i != axis) {
+      // Repeats go back between the factors that move; a merged axis keeps its order.
+      FactorList list;
+      FactorList moving = sums.view.dims[i];
+      bool repeatsOnly = moving.empty();
+      for (const Factor &factor : x.view.dims[i])
+        if (factor.stride == 0)
+          list.push_back(factor);
+        else if (!repeatsOnly) {
+          list.insert(list.end(), moving.begin(), moving.end());
+          moving.clear();
+        }
+      coalesce(list);
+      sums.view.dims[i] = list;
+    }
+  return sums;
+}
+
+// By doubling: after the step of 2^i, an element holds what the last 2^(i+1) up to it make. Its gradient is made of the same steps backwards.
+LogicalResult Importer::onRunning(const GraphNode &node) {
+  Val x = in(node, 0);
+  auto given = constantInts(in(node, 1), 1);
+  if ((!x.isGraph() && !x.isConstant()) || !given || given->size() != 1)
+    return error(node, "expects a tensor and a constant axis");
+  int64_t axis = given->front() < 0 ? given->front() + x.rank() : given->front();
+  if (axis < 0 || axis >= x.rank())
+    return error(node, "axis is outside the rank");
+  if (x.view.sampleAxis() == axis)
+    return error(node, "runs over the samples; every op must treat samples apart");
+  if (x.view.elements() == 0)
+    return onIdentity(node);
+  const bool sums = node.op == "CumSum", reverse = intAttribute(node, "reverse", 0) != 0, exclusive = intAttribute(node, "exclusive", 0) != 0;
+  if (x.isConstant() && sums && !reverse && !exclusive && x.view.elements() <= (int64_t(1) << 25))
+    return out(node, 0, runningSumOfConstant(x, axis)), success();
+  Composition make(*this, node);
+  const int64_t size = x.view.size(axis);
+  // Elements `count` places further, the neutral one where nothing arrives.
+  auto shifted = [&](const Val &value, int64_t count) {
+    std::vector<int64_t> shape = x.shape();
+    shape[axis] = std::min(count, size);
+    Val filler = make("Expand", {make.number(sums ? 0 : 1, x), make.ints(shape)});
+    if (count >= size)
+      return filler;
+    Val rest = make.slice(value, axis, reverse ? count : 0, size - count);
+    return make("Concat", reverse ? std::vector<Val>{rest, filler} : std::vector<Val>{filler, rest}, {{"axis", axis}});
+  };
+  Val running = exclusive ? shifted(x, 1) : x;
+  for (int64_t step = 1; step < size && !make.hasFailed(); step *= 2)
+    running = make(sums ? "Add" : "Mul", {running, shifted(running, step)});
+  return make.result(running);
+}
+
+void Importer::addRunningOps(OperatorTable &table) { table.add({"CumSum", "CumProd"}, 2, 2, "exclusive:i reverse:i", &Importer::onRunning); }

@@ -1,0 +1,243 @@
+// Operators that put updates where ids say. Every place looks at all updates of its vector in order, so the result and its gradients do not depend on
+// how work is divided.
+#include "Composition.h"
+
+#include <algorithm>
+#include <limits>
+#include <tuple>
+
+using namespace mlir;
+using namespace zorse;
+using namespace zorse::onnx_import;
+
+/// Places compared with updates, per vector: beyond this the work is not sensible.
+static constexpr int64_t kMostPairs = int64_t(1) << 26;
+
+// data [lead..., V], updates [lead..., J] at ids [lead..., J]. Updates that overwrite have different ids, as ONNX asks.
+Val Importer::scatteredAlongLast(Composition &make, const Val &data, const Val &ids, const Val &updates, const std::string &reduction) {
+  const int64_t rank = data.rank(), size = data.view.size(rank - 1);
+  std::vector<int64_t> numbers(size);
+  for (int64_t i = 0; i < size; ++i)
+    numbers[i] = i;
+  Val places = make.cast(make.reshape(make.ints(std::move(numbers)), {size, 1}), ids.type);
+  Val hit = make("Equal", {make.unsqueeze(ids, rank - 1), places}); // [lead..., V, J]
+  Val spread = make.unsqueeze(updates, rank - 1);
+  auto combined = [&](const char *reduce, double neutral) {
+    return make.reduce(reduce, make("Where", {hit, spread, make.number(neutral, updates)}), {rank});
+  };
+  const double least = isFloat(data.type) ? -std::numeric_limits<double>::infinity() : -9223372036854775808.0;
+  const double most = isFloat(data.type) ? std::numeric_limits<double>::infinity() : 9223372036854774784.0;
+  if (reduction == "add")
+    return make("Add", {data, combined("ReduceSum", 0)});
+  if (reduction == "mul")
+    return make("Mul", {data, combined("ReduceProd", 1)});
+  if (reduction == "max")
+    return make("Max", {data, combined("ReduceMax", least)});
+  if (reduction == "min")
+    return make("Min", {data, combined("ReduceMin", most)});
+  Val any = make("Greater", {make.reduce("ReduceSum", make.cast(hit, ElementKind::I64), {rank}), make.ints({0})});
+  return make("Where", {any, combined("ReduceSum", 0), data});
+}
+
+LogicalResult Importer::onScatterElements(const GraphNode &node) {
+  Val x = in(node, 0), ids = in(node, 1), updates = in(node, 2);
+  int64_t axis = intAttribute(node, "axis", 0);
+  axis = axis < 0 ? axis + x.rank() : axis;
+  if (axis < 0 || axis >= x.rank() || ids.rank() != x.rank() || isFloat(ids.type))
+    return error(node, "expects a valid axis and integer ids of the first operand's rank");
+  if (ids.shape() != updates.shape())
+    return error(node, "expects as many updates as ids");
+  for (int64_t i = 0; i < x.rank(); ++i)
+    if (i != axis && ids.view.size(i) != x.view.size(i))
+      return error(node, "its ids have " + Twine(ids.view.size(i)) + " of " + Twine(x.view.size(i)) + " elements in dimension " + Twine(i) +
+                             "; only the axis may be shorter. Scatter into a slice, and join it with the rest");
+  if (x.view.sampleAxis() == axis || ids.view.sampleAxis() == axis || updates.view.sampleAxis() == axis)
+    return error(node, "scatters over the samples; every op must treat samples apart");
+  if (ids.view.elements() == 0)
+    return onIdentity(node);
+  if (x.view.size(axis) > kMostPairs / ids.view.size(axis))
+    return error(node,
+                 "scatters " + Twine(ids.view.size(axis)) + " updates to " + Twine(x.view.size(axis)) + " places; at most 2^26 pairs are supported");
+  auto counted = countedFromFront(node, ids, x.view.size(axis));
+  if (failed(counted))
+    return failure();
+  Composition make(*this, node);
+  std::vector<int64_t> last, back;
+  for (int64_t i = 0; i < x.rank(); ++i) {
+    if (i != axis)
+      last.push_back(i);
+    back.push_back(i < axis ? i : i == axis ? x.rank() - 1 : i - 1);
+  }
+  last.push_back(axis);
+  Val moved = make.transpose(x, last), index = make.transpose(*counted, last), values = make.transpose(updates, last);
+  if (make.hasFailed())
+    return failure();
+  return make.result(make.transpose(scatteredAlongLast(make, moved, index, values, stringAttribute(node, "reduction", "none")), back));
+}
+
+// data [places..., rest...] by ids [I..., depth] and updates [I..., rest...], as [rest..., places] with the same ids everywhere.
+LogicalResult Importer::scatterPlaces(const GraphNode &node, int64_t depth) {
+  Val x = in(node, 0), ids = in(node, 1), updates = in(node, 2);
+  if (isFloat(ids.type))
+    return error(node, "expects integer ids");
+  const int64_t sampleAxis = x.view.sampleAxis(), lead = ids.rank() - 1;
+  if (sampleAxis >= 0 && sampleAxis < depth)
+    return error(node, "scatters over the samples; every op must treat samples apart. Use torch.scatter, whose ids have the dimensions of what they "
+                       "change, or put the samples behind the dimensions that ids name");
+  if (isSampled(ids) || (updates.view.sampleAxis() >= 0 && updates.view.sampleAxis() < lead))
+    return error(node, "puts updates of several samples into one tensor; every op must treat samples apart");
+  std::vector<int64_t> from = x.shape(), idShape = ids.shape(), expected(idShape.begin(), idShape.end() - 1);
+  expected.insert(expected.end(), from.begin() + depth, from.end());
+  if (updates.shape() != expected)
+    return error(node, "expects updates of the shape of ids without their last dimension, followed by that of the first operand behind its first " +
+                           Twine(depth));
+  int64_t places = 1, count = 1;
+  for (int64_t i = 0; i < depth; ++i)
+    places *= from[i];
+  for (int64_t i = 0; i < lead; ++i)
+    count *= idShape[i];
+  if (count == 0)
+    return onIdentity(node);
+  if (places > kMostPairs / count)
+    return error(node, "scatters " + Twine(count) + " updates to " + Twine(places) + " places; at most 2^26 pairs are supported");
+  auto numbers = placeNumbers(node, ids, {from.begin(), from.begin() + depth});
+  if (failed(numbers))
+    return failure();
+  Composition make(*this, node);
+  std::vector<int64_t> rest(from.begin() + depth, from.end()), flat{places}, flatUpdates{count}, last, back, indexShape(rest.size(), 1), whole = rest;
+  flat.insert(flat.end(), rest.begin(), rest.end());
+  flatUpdates.insert(flatUpdates.end(), rest.begin(), rest.end());
+  const auto rank = static_cast<int64_t>(flat.size());
+  back.push_back(rank - 1);
+  for (int64_t i = 1; i < rank; ++i) {
+    last.push_back(i);
+    back.push_back(i - 1);
+  }
+  last.push_back(0);
+  indexShape.push_back(count);
+  whole.push_back(count);
+  Val moved = make.transpose(make.reshape(x, flat), last), values = make.transpose(make.reshape(updates, flatUpdates), last);
+  Val index = make("Expand", {make.reshape(*numbers, indexShape), make.ints(whole)});
+  if (make.hasFailed())
+    return failure();
+  Val changed = scatteredAlongLast(make, moved, index, values, stringAttribute(node, "reduction", "none"));
+  return make.result(make.reshape(make.transpose(changed, back), from));
+}
+
+// Constants only, or an update that overwrites a range of one axis of data.
+LogicalResult Importer::onScatterND(const GraphNode &node) {
+  Val x = in(node, 0), ids = in(node, 1), updates = in(node, 2);
+  if (ids.rank() == 0)
+    return error(node, "expects ids of rank 1 or more");
+  int64_t depth = ids.view.size(ids.rank() - 1);
+  if (depth < 1 || depth > x.rank())
+    return error(node, "expects ids of 1 to " + Twine(x.rank()) + " components, found " + Twine(depth));
+  if (!ids.isConstant() || stringAttribute(node, "reduction", "none") != "none")
+    return scatterPlaces(node, depth);
+  auto index = constantInts(ids, int64_t(1) << 24);
+  if (!index)
+    return error(node, "has too many constant ids");
+  std::vector<int64_t> shape = x.shape();
+  int64_t count = static_cast<int64_t>(index->size()) / depth, inner = 1;
+  for (size_t i = depth; i < shape.size(); ++i)
+    inner *= shape[i];
+  if (x.isConstant() && updates.isConstant()) {
+    if (x.view.elements() > (int64_t(1) << 25) || updates.view.elements() != count * inner)
+      return error(node, "scatters into a large constant, which is not folded");
+    auto base = constantFloats(x, int64_t(1) << 25), change = constantFloats(updates, int64_t(1) << 25);
+    auto baseInts = constantInts(x, int64_t(1) << 25), changeInts = constantInts(updates, int64_t(1) << 25);
+    for (int64_t i = 0; i < count; ++i) {
+      int64_t at = 0;
+      for (int64_t c = 0; c < depth; ++c) {
+        int64_t id = (*index)[i * depth + c];
+        id = id < 0 ? id + shape[c] : id;
+        if (id < 0 || id >= shape[c])
+          return error(node, "an id is outside the operand");
+        at = at * shape[c] + id;
+      }
+      for (int64_t k = 0; k < inner; ++k) {
+        (*base)[at * inner + k] = (*change)[i * inner + k];
+        (*baseInts)[at * inner + k] = (*changeInts)[i * inner + k];
+      }
+    }
+    return out(node, 0, constantOf(x.type, isFloat(x.type) ? makeFloats(x.type, std::move(*base)) : makeInts(x.type, std::move(*baseInts)), shape)),
+           success();
+  }
+  // x[:, a:b] = updates, as ids [rows, n, 2] that count both axes.
+  std::vector<int64_t> lead = ids.shape();
+  lead.pop_back();
+  int64_t first = -1, length = 0, axis = -1;
+  if (static_cast<int64_t>(lead.size()) == depth) {
+    bool regular = true;
+    std::vector<int64_t> begin(index->begin(), index->begin() + depth);
+    for (int64_t i = 0; regular && i < count; ++i) {
+      int64_t rest = i;
+      for (int64_t c = depth; c-- > 0;) {
+        regular &= (*index)[i * depth + c] == begin[c] + rest % lead[c];
+        rest /= lead[c];
+      }
+    }
+    for (int64_t c = 0; regular && c < depth; ++c) {
+      if (begin[c] == 0 && lead[c] == shape[c])
+        continue;
+      regular = axis < 0;
+      axis = c;
+      first = begin[c];
+      length = lead[c];
+    }
+    if (!regular)
+      axis = -2;
+  }
+  if (axis == -1 && static_cast<int64_t>(lead.size()) == depth)
+    return out(node, 0, updates), success();
+  if (axis < 0)
+    return scatterPlaces(node, depth);
+  if (x.view.sampleAxis() == axis)
+    return error(node, "overwrites some of the samples; every op must treat samples apart");
+  std::vector<Val> parts;
+  for (auto [start, size, part] : {std::make_tuple(int64_t(0), first, x), std::make_tuple(int64_t(0), length, updates),
+                                   std::make_tuple(first + length, shape[axis] - first - length, x)}) {
+    if (size <= 0)
+      continue;
+    Val piece = part;
+    if (failed(take(node, piece, axis, start, 1, size)))
+      return failure();
+    parts.push_back(piece);
+  }
+  return concatenate(node, parts, axis);
+}
+
+// values[1] where the class is that of the id, values[0] elsewhere; ids outside hit nothing.
+LogicalResult Importer::onOneHot(const GraphNode &node) {
+  Val ids = in(node, 0), values = in(node, 2);
+  auto depth = constantInts(in(node, 1), 1);
+  if (in(node, 1).isConstant() && isFloat(in(node, 1).type))
+    if (auto number = uniformValue(in(node, 1)))
+      depth = std::vector<int64_t>{truncateToInt(*number)};
+  if ((!ids.isGraph() && !ids.isConstant()) || !depth || depth->size() != 1 || depth->front() < 1)
+    return error(node, "expects ids and a constant, positive number of classes");
+  if (values.rank() != 1 || values.view.size(0) != 2)
+    return error(node, "expects two values, those off and on");
+  int64_t axis = intAttribute(node, "axis", -1);
+  axis = axis < 0 ? axis + ids.rank() + 1 : axis;
+  if (axis < 0 || axis > ids.rank())
+    return error(node, "axis is outside the rank of its result");
+  Composition make(*this, node);
+  const int64_t size = depth->front();
+  std::vector<int64_t> numbers(size), shape(ids.rank() + 1, 1);
+  for (int64_t i = 0; i < size; ++i)
+    numbers[i] = i;
+  shape[axis] = size;
+  if (isFloat(ids.type))
+    ids = make.cast(ids, ElementKind::I64);
+  Val wrapped = make("Where", {make("Less", {ids, make.number(0, ids)}), make("Add", {ids, make.number(static_cast<double>(size), ids)}), ids});
+  Val hit = make("Equal", {make.unsqueeze(wrapped, axis), make.cast(make.reshape(make.ints(std::move(numbers)), shape), ids.type)});
+  Val off = make.squeeze(make.slice(values, 0, 0, 1), 0), on = make.squeeze(make.slice(values, 0, 1, 1), 0);
+  return make.result(make("Where", {hit, on, off}));
+}
+
+void Importer::addScatterOps(OperatorTable &table) {
+  table.add({"ScatterElements"}, 3, 3, "axis:i reduction:s=none|add|mul|max|min", &Importer::onScatterElements);
+  table.add({"ScatterND"}, 3, 3, "reduction:s=none|add|mul|max|min", &Importer::onScatterND);
+  table.add({"OneHot"}, 3, 3, "axis:i", &Importer::onOneHot);
+}

@@ -1,0 +1,29 @@
+// Windows that slide over the positions of samples x channels x positions, as convolutions and poolings have them.
+#pragma once
+
+#include "Composition.h"
+
+namespace zorse::onnx_import {
+
+/// One entry per dimension of positions.
+struct Importer::Windows {
+  std::vector<int64_t> extents; ///< of the operand
+  std::vector<int64_t> kernel, strides, dilations;
+  std::vector<int64_t> before, after; ///< pads that the file asks for
+  std::vector<int64_t> counts;        ///< windows
+
+  size_t rank() const { return kernel.size(); }
+  /// From the first to behind the last element of a window.
+  int64_t span(size_t i) const { return (kernel[i] - 1) * dilations[i] + 1; }
+  /// Pads behind that make the last window whole; below what the file asks for where elements are left over.
+  int64_t neededAfter(size_t i) const { return (counts[i] - 1) * strides[i] + span(i) - extents[i] - before[i]; }
+  bool tile() const;
+};
+
+/// x with `value` around its positions, so that all windows are whole.
+Val paddedPositions(Composition &make, const Val &x, const Importer::Windows &windows, double value);
+
+/// Element `at` of every window along dimension of positions `i`, which is dimension `axis` of x.
+Val atWindow(Composition &make, const Val &x, int64_t axis, const Importer::Windows &windows, size_t i, int64_t at);
+
+} // namespace zorse::onnx_import
