@@ -303,6 +303,9 @@ int cuLaunchKernel(void *function, unsigned gridX, unsigned, unsigned, unsigned 
 void zorseStandInHostAccess(const void *from, size_t bytes, int write) {
   (void)said(accessByHost({uintptr_t(from), uintptr_t(from) + bytes, write != 0}));
 }
+void zorseStandInStreamAccess(void *stream, uint64_t from, size_t bytes, int write) {
+  (void)said(accessByStream(streamOf(stream), write ? "a reduction" : "a gather", {from, from + bytes, write != 0}));
+}
 void zorseStandInMutate(int mutation, uint64_t index) { mutate(Mutation(mutation), index); }
 uint64_t zorseStandInCalls(int mutation) { return calls(Mutation(mutation)); }
 uint64_t zorseStandInFindings() { return findings; }

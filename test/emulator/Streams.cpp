@@ -10,6 +10,7 @@
 #include <mutex>
 #include <random>
 #include <thread>
+#include <utility>
 
 using namespace zorse::emulator;
 
@@ -55,7 +56,7 @@ struct Watch {
   bool threads = false;
   Mutation mutation = Mutation::None;
   uint64_t mutated = 0, counted[4] = {};
-  std::vector<Stream *> streams;
+  std::vector<Stream *> streams, mutants; ///< mutants: made for Mutation::OtherStream, which nobody ends
 
   /// Seconds of work at the pace.
   double timeOf(const std::vector<Access> &accesses) const {
@@ -247,6 +248,7 @@ std::string zorse::emulator::put(Stream *stream, const std::string &what, const 
     if (apart)
       runApart(stream);
     lock.lock();
+    all.mutants.push_back(stream);
   }
   join(stream->clock, hostThread().clock);
   stream->clock.resize(std::max(stream->clock.size(), stream->actor + 1));
@@ -355,6 +357,15 @@ double zorse::emulator::secondsOf(StreamEvent *event) {
   return event->seconds;
 }
 
+std::string zorse::emulator::accessByStream(Stream *stream, const std::string &what, const Access &access) {
+  std::lock_guard<std::mutex> lock(watch().mutex);
+  join(stream->clock, hostThread().clock);
+  stream->clock.resize(std::max(stream->clock.size(), stream->actor + 1));
+  stream->clock[0] = watch().blocking;
+  ++stream->clock[stream->actor];
+  return check(stream->actor, stream->clock, what, access);
+}
+
 std::string zorse::emulator::accessByHost(const Access &access) {
   std::lock_guard<std::mutex> lock(watch().mutex);
   HostThread &host = hostThread();
@@ -405,6 +416,8 @@ void zorse::emulator::leaveWorkOut() { leaving = true; }
 bool zorse::emulator::leavesOut(const Stream *stream) { return stream && stream->leftOut.load(std::memory_order_relaxed); }
 
 void zorse::emulator::mutate(Mutation mutation, uint64_t index) {
+  for (Stream *stream : std::exchange(watch().mutants, {})) // what they found is not the next mutant's
+    destroyStream(stream);
   std::lock_guard<std::mutex> lock(watch().mutex);
   watch().mutation = mutation;
   watch().mutated = index;

@@ -45,6 +45,8 @@ std::string synchronize(StreamEvent *event);
 /// Seconds of std::chrono::steady_clock; of an event that has come.
 double secondsOf(StreamEvent *event);
 
+/// An access behind what is on the stream, of which no work comes: what programs say that is touched, and is not.
+std::string accessByStream(Stream *stream, const std::string &what, const Access &access);
 /// A host thread's own access to memory of which streams know.
 std::string accessByHost(const Access &access);
 /// Memory that ends, or begins, to exist. What is still to touch it is a finding.

@@ -16,7 +16,7 @@ struct SearchOptions {
   uint64_t seed = 1;
   uint32_t candidates = 0; ///< budget, in simulated candidates, beside those of parts of the cluster; 0: by the size of the problem. The same seed
                            ///< and budget give the same plan on any machine
-  unsigned threads = 0; ///< 0: all cores. The result does not depend on it
+  unsigned threads = 0;    ///< 0: all cores. The result does not depend on it
   // What the user fixes; 0 or empty: chosen.
   uint32_t stages = 0, pipelines = 0;
   int64_t rows = 0; ///< most rows of a micro-batch
