@@ -88,7 +88,7 @@ TEST_P(AttentionBarriers, AreAllNeeded) {
   ASSERT_TRUE(right.findings.empty()) << right.findings.front();
   int byFindingsAlone = 0, found = 0;
   const int places = healthy->places(PlantedBug::NoCollective);
-  ASSERT_GE(places, 30);
+  ASSERT_GE(places, 20); // of four kernels: there is something to drop
   for (int number = 0; number < places; ++number) {
     auto code = HostCode::compile(compiled->object, error, true, {PlantedBug::NoCollective, number});
     ASSERT_TRUE(code) << error;
