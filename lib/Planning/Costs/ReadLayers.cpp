@@ -232,7 +232,7 @@ private:
       table.assumptions.push_back("layers without \"workspace\" need none: " + workspace);
     if (!flops.empty())
       table.assumptions.push_back("layers without \"flops\" have 2 for each parameter" + std::string(tokens > 0 ? " and token" : "") +
-                                  ", for shares of the work alone: " + flops);
+                                  ", for shares of the work and of a backward's two parts: " + flops);
     if (!whole.empty())
       table.assumptions.push_back("layers without \"deferred\" do their backward in one piece: " + whole);
     if (!root.contains("input"))
