@@ -30,7 +30,8 @@ std::optional<LoadedModel> zorse::loadModel(const std::string &path, pipelines::
     return model;
   }
   if (path.size() > 5 && path.compare(path.size() - 5, 5, ".json") == 0) {
-    if (!(model.layers = planning::readLayersFile(path, error)))
+    model.layers = planning::readLayersFile(path, error);
+    if (!model.layers)
       return std::nullopt;
     model.summary = std::move(model.layers->summary);
     return model;

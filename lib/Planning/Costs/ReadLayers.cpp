@@ -89,7 +89,7 @@ LayerClass readLayerClass(const json &from, const std::string &path, uint64_t el
 
 class Reader : SummaryBuilder {
 public:
-  Reader(const json &root, bundle::ElementType type, uint32_t moments, std::string name) : SummaryBuilder(name, type, moments), root(root) {
+  Reader(const json &root, bundle::ElementType type, uint32_t moments, const std::string &name) : SummaryBuilder(name, type, moments), root(root) {
     if (root.contains("tokens_per_sample"))
       tokens = toInteger(root["tokens_per_sample"], "tokens_per_sample", 1, kMostTokens);
   }

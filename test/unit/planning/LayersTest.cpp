@@ -65,11 +65,13 @@ TEST(Layers, BecomeASummaryAndAProfile) {
   std::string all;
   for (const std::string &line : read->assumptions)
     all += line + "\n";
-  EXPECT_EQ(all, "layers without \"workspace\" need none: 'embedding'\n"
-                 "layers without \"flops\" have 2 for each parameter and token, for shares of the work and of a backward's two parts: 'block', 'embedding'\n"
-                 "layers without \"deferred\" do their backward in one piece: 'embedding'\n"
-                 "a sample's input is 32 bytes (\"input\" is not given)\n"
-                 "the optimizer keeps 2 numbers of 4 bytes for each parameter (\"moments\" is not given)\n");
+  EXPECT_EQ(
+      all,
+      "layers without \"workspace\" need none: 'embedding'\n"
+      "layers without \"flops\" have 2 for each parameter and token, for shares of the work and of a backward's two parts: 'block', 'embedding'\n"
+      "layers without \"deferred\" do their backward in one piece: 'embedding'\n"
+      "a sample's input is 32 bytes (\"input\" is not given)\n"
+      "the optimizer keeps 2 numbers of 4 bytes for each parameter (\"moments\" is not given)\n");
 }
 
 TEST(Layers, TimesAreTheTables) {
