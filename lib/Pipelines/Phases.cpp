@@ -314,6 +314,8 @@ bool Compiler::plan(std::string &remark) {
   planJson = step::writePlan(planned.plan, model.summary);
   remark = counted(planned.plan.cells.size(), "cell") + " on " + counted(planned.plan.devices.size(), "device") +
            (options.plan.empty() ? " (searched)" : "");
+  for (const std::string &line : planned.assumptions)
+    remark += "; " + line;
   return true;
 }
 

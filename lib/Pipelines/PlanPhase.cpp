@@ -81,13 +81,21 @@ std::optional<PlanOutcome> makePlan(const std::string &clusterFile, const std::s
   text << std::ifstream(clusterFile, std::ios::binary).rdbuf();
   outcome.cluster = text.str();
 
+  if (profile)
+    outcome.assumptions = planning::limitMemory(*profile, *cluster);
   if (planFile.empty()) {
-    std::optional<planning::CostModel> costs = planning::CostModel::make(summary, *cluster, profile ? &*profile : nullptr, {}, error);
+    // Programs bind what bodies ask for; to plan, measured workspace counts where it is more, as libraries take the rest beside programs.
+    bundle::ModelSummary counted = summary;
+    if (profile) {
+      std::vector<std::string> raised = planning::raiseWorkspace(*profile, *cluster, counted);
+      outcome.assumptions.insert(outcome.assumptions.end(), raised.begin(), raised.end());
+    }
+    std::optional<planning::CostModel> costs = planning::CostModel::make(counted, *cluster, profile ? &*profile : nullptr, {}, error);
     if (!costs) {
       error = clusterFile + ": " + error;
       return std::nullopt;
     }
-    planning::Problem problem{summary, *cluster, *costs, batch, &bodies};
+    planning::Problem problem{counted, *cluster, *costs, batch, &bodies};
     std::optional<planning::SearchResult> found = planning::searchPlan(problem, planning::SearchOptions(), error);
     if (!found) {
       error = clusterFile + ": no plan was found: " + error;

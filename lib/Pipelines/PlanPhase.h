@@ -18,6 +18,7 @@ struct PlanOutcome {
   std::vector<std::string> architectures;           ///< of these devices, as the cluster file says; empty: the compiler's
   std::vector<int32_t> direct;                      ///< likewise: planning::directGroups
   std::string cluster;                              ///< text of the file
+  std::vector<std::string> assumptions;             ///< about memory that a profile knows of, for people
   std::shared_ptr<const planning::CostModel> costs; ///< of the plan's devices
 };
 

@@ -29,11 +29,18 @@ std::optional<LoadedModel> zorse::loadModel(const std::string &path, pipelines::
       return std::nullopt;
     return model;
   }
+  if (path.size() > 5 && path.compare(path.size() - 5, 5, ".json") == 0) {
+    model.layers = planning::readLayersFile(path, error);
+    if (!model.layers)
+      return std::nullopt;
+    model.summary = std::move(model.layers->summary);
+    return model;
+  }
   std::ifstream file(path, std::ios::binary);
   if (!file)
     error = path + ": cannot read the file";
   else if (!model.summary.ParseFromIstream(&file) || model.summary.units_size() == 0)
-    error = path + ": expected an ONNX file (*.onnx), a bundle or a model summary (summary.pb), found none of them";
+    error = path + ": expected an ONNX file (*.onnx), a bundle, a table of layers (*.json) or a model summary (summary.pb), found none of them";
   return error.empty() ? std::optional<LoadedModel>(std::move(model)) : std::nullopt;
 }
 

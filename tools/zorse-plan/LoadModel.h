@@ -3,6 +3,7 @@
 
 #include "zorse/Pipelines/Compile.h"
 #include "zorse/Planning/Cluster.h"
+#include "zorse/Planning/Layers.h"
 
 #include "bundle.pb.h"
 
@@ -13,10 +14,11 @@ namespace zorse {
 
 struct LoadedModel {
   bundle::ModelSummary summary;
-  std::optional<bundle::BodyLibrary> bodies; ///< of ONNX files and bundles
+  std::optional<bundle::BodyLibrary> bodies;  ///< of ONNX files and bundles
+  std::optional<planning::LayerTable> layers; ///< of tables of layers; its summary is moved to `summary`
 };
 
-/// `path`: FILE.onnx, a bundle's directory, or a summary (*.pb).
+/// `path`: FILE.onnx, a bundle's directory, a table of layers (*.json), or a summary (*.pb).
 /// \returns nullopt with `error`, or with `error` empty where everything has been printed.
 std::optional<LoadedModel> loadModel(const std::string &path, pipelines::CompileOptions options, std::string &error);
 

@@ -52,7 +52,7 @@ struct Options {
 };
 
 void addOptions(CLI::App &app, Options &o) {
-  app.add_option("model", o.model, "an ONNX file, a bundle, or a model summary (summary.pb)");
+  app.add_option("model", o.model, "an ONNX file, a bundle, a table of layers (layers.json, docs/layers.md), or a model summary (summary.pb)");
   app.add_option("--shape", o.shape,
                  "plan for a model by its dimensions: llama-7b ... llama-70b, and layers=, hidden=, ffn=, heads=, kv_heads=, vocabulary=, "
                  "precision=f16 (comma-separated)");
@@ -195,7 +195,7 @@ int run(Options &o) {
     return fail(error);
   const std::string path = o.model.empty() ? o.summary : o.model;
   if (path.empty() == o.shape.empty())
-    return fail("expects one model: an ONNX file, a bundle, a summary, or --shape. --help lists the options");
+    return fail("expects one model: an ONNX file, a bundle, a table of layers, a summary, or --shape. --help lists the options");
   o.compile.quiet = o.quiet;
   o.compile.weights = pipelines::Weights::Later; // planning asks for shapes alone
   o.compile.cluster = o.cluster;                 // and for bodies of every architecture in the cluster
@@ -203,10 +203,23 @@ int run(Options &o) {
       o.shape.empty() ? loadModel(path, o.compile, error) : shapeModel(o.shape, o.compile.sequence, cluster ? &*cluster : nullptr, error);
   if (!model)
     return fail(error);
-  const bundle::ModelSummary &summary = model->summary;
   std::optional<planning::Profile> profile;
   if (!o.profile.empty() && !(profile = planning::readProfileFile(o.profile, error)))
     return fail(error);
+  std::vector<std::string> assumptions;
+  if (model->layers) {
+    assumptions = model->layers->assumptions;
+    planning::Profile own = model->layers->profile;
+    if (profile)
+      planning::mergeProfile(own, std::move(*profile));
+    profile = std::move(own);
+    if (cluster && !planning::checkLayerTimes(*model->layers, *cluster, *profile, error))
+      return fail(path + ": " + error);
+  }
+  if (profile && cluster)
+    for (auto &lines : {planning::limitMemory(*profile, *cluster), planning::raiseWorkspace(*profile, *cluster, model->summary)})
+      assumptions.insert(assumptions.end(), lines.begin(), lines.end());
+  const bundle::ModelSummary &summary = model->summary;
 
   // A plan that is given may stand alone; to choose one takes a cluster.
   std::optional<step::Plan> plan;
@@ -234,6 +247,7 @@ int run(Options &o) {
   const bundle::BodyLibrary *bodies = model->bodies ? &*model->bodies : nullptr;
   planning::Problem problem{summary, *cluster, *costs, plan ? plan->batch : o.batch, bodies};
   problem.profile = profile ? &*profile : nullptr;
+  problem.assumptions = assumptions;
   if (!o.compare.empty())
     return compare(o, problem, *model, &*cluster);
 

@@ -21,6 +21,7 @@ struct Problem {
   const bundle::BodyLibrary *bodies = nullptr; ///< exact workspace and slots, once compiled
   bool mayRecompute = false;                   ///< the compiler can recompute activations (not yet)
   const Profile *profile = nullptr;            ///< what `costs` was made from
+  std::vector<std::string> assumptions = {};   ///< about model and memory, for reports
 };
 
 struct Member {

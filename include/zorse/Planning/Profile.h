@@ -16,7 +16,7 @@ namespace zorse::planning {
 struct ProfilePoint {
   int64_t rows = 0;
   double forward = -1, backward = -1, inputGradients = -1, weightGradients = -1;
-  int64_t memory = -1; ///< bytes that the tasks took besides their operands; kept for other tools, plans count the compiled class's
+  int64_t memory = -1; ///< bytes that the tasks took besides their operands; plans count them where they are more than the class's own workspace
 };
 
 struct ClassProfile {
@@ -62,11 +62,20 @@ std::vector<std::string> classNames(const bundle::ModelSummary &summary);
 /// devices are passed over.
 void applyLinks(const std::vector<LinkProfile> &links, const Cluster &cluster, bundle::Topology &topology);
 
+/// Bytes that a profile found on a device limit it where the cluster gives it none, or more. \returns a line for each kind of device that this
+/// concerns.
+std::vector<std::string> limitMemory(const Profile &profile, Cluster &cluster);
+/// Bytes that a profile gives with the times of a class, on any device of the cluster, are the workspace of its units' tasks where that is less.
+/// Between and beyond the points they follow the steepest line from one to the next. \returns a line for each class that this concerns.
+std::vector<std::string> raiseWorkspace(const Profile &profile, const Cluster &cluster, bundle::ModelSummary &summary);
+
 // Errors as in Cluster.h, with the path in the file in front ("devices[0].classes[\"head\"].points[2].rows: ..."). Limits: docs/profile.md.
 std::optional<Profile> readProfile(const std::string &json, std::string &error);
 std::optional<Profile> readProfileFile(const std::string &path, std::string &error);
 /// Several files together: of two that measured the same class of the same device, or the same link, the later one counts.
 std::optional<Profile> readProfileFiles(const std::vector<std::string> &paths, std::string &error);
+/// Adds what `later` measured to `all`: of what both have, the later one counts.
+void mergeProfile(Profile &all, Profile later);
 std::string writeProfile(const Profile &profile);
 
 } // namespace zorse::planning

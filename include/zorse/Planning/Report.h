@@ -54,9 +54,10 @@ struct Report {
   std::vector<Stage> stages;   ///< by first unit
   std::vector<Device> devices; ///< as in the plan
   std::vector<Type> types;
-  std::vector<BusyLink> links;      ///< the busiest first
-  std::vector<std::string> sources; ///< where times come from, by type of the devices in use: "A100-40: modelled: ...", and what is assumed
-  double price = 0, egress = 0;     ///< per hour of the devices in use; per step for bytes that leave sites
+  std::vector<BusyLink> links;          ///< the busiest first
+  std::vector<std::string> sources;     ///< where times come from, by type of the devices in use: "A100-40: modelled: ...", and what is assumed
+  std::vector<std::string> assumptions; ///< about model and memory: Problem::assumptions
+  double price = 0, egress = 0;         ///< per hour of the devices in use; per step for bytes that leave sites
   std::string currency;
   uint32_t entries = 0;
 

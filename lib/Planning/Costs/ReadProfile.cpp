@@ -1,6 +1,5 @@
 // profile.json -> Profile. Every message names the JSON path, what was expected and what was found.
-#include "zorse/Planning/Profile.h"
-#include "zorse/Support/JsonFields.h"
+#include "ProfileFields.h"
 
 #include <algorithm>
 #include <fstream>
@@ -140,15 +139,9 @@ LinkProfile readLink(const json &from, const std::string &path) {
   return link;
 }
 
-Profile readRoot(const json &root) {
-  checkKeys(root, "", {"format", "model", "comment", "devices", "links"});
-  if (root.contains("format"))
-    toInteger(root["format"], "format", 1, 1);
-  Profile profile;
-  if (root.contains("model"))
-    profile.model = toText(root["model"], "model", true);
-  if (root.contains("comment"))
-    profile.comment = toText(root["comment"], "comment", true);
+} // namespace
+
+void zorse::planning::readMeasurements(const json &root, Profile &profile) {
   std::set<std::string> names;
   if (root.contains("devices")) {
     const json &devices = list(root, "devices", "devices", kMostDeviceProfiles);
@@ -163,6 +156,20 @@ Profile readRoot(const json &root) {
     for (size_t i = 0; i < links.size(); ++i)
       profile.links.push_back(readLink(links[i], at("links", i)));
   }
+}
+
+namespace {
+
+Profile readRoot(const json &root) {
+  checkKeys(root, "", {"format", "model", "comment", "devices", "links"});
+  if (root.contains("format"))
+    toInteger(root["format"], "format", 1, 1);
+  Profile profile;
+  if (root.contains("model"))
+    profile.model = toText(root["model"], "model", true);
+  if (root.contains("comment"))
+    profile.comment = toText(root["comment"], "comment", true);
+  readMeasurements(root, profile);
   if (profile.devices.empty() && profile.links.empty())
     fail("", "expected \"devices\" or \"links\", found neither");
   return profile;
@@ -174,20 +181,66 @@ std::optional<Profile> zorse::planning::readProfile(const std::string &text, std
   return fields::read(text, "the profile", kMostProfileBytes, error, readRoot);
 }
 
-std::optional<Profile> zorse::planning::readProfileFile(const std::string &path, std::string &error) {
+bool zorse::planning::readTextFile(const std::string &path, size_t most, std::string &text, std::string &error) {
   std::ifstream file(path, std::ios::binary);
-  std::string text;
   char buffer[1 << 16];
-  while (text.size() <= kMostProfileBytes && (file.read(buffer, sizeof buffer) || file.gcount() > 0))
+  text.clear();
+  while (text.size() <= most && (file.read(buffer, sizeof buffer) || file.gcount() > 0))
     text.append(buffer, static_cast<size_t>(file.gcount()));
-  if (!file.is_open() || file.bad()) {
-    error = path + ": cannot read the file";
+  if (file.is_open() && !file.bad())
+    return true;
+  error = path + ": cannot read the file";
+  return false;
+}
+
+std::optional<Profile> zorse::planning::readProfileFile(const std::string &path, std::string &error) {
+  std::string text;
+  if (!readTextFile(path, kMostProfileBytes, text, error))
     return std::nullopt;
-  }
   std::optional<Profile> profile = readProfile(text, error);
   if (!profile)
     error = path + ": " + error;
   return profile;
+}
+
+void zorse::planning::mergeProfile(Profile &all, Profile later) {
+  if (all.model.empty())
+    all.model = later.model;
+  all.comment += (all.comment.empty() || later.comment.empty() ? "" : "; ") + later.comment;
+  for (DeviceProfile &device : later.devices) {
+    auto known = std::find_if(all.devices.begin(), all.devices.end(), [&](const DeviceProfile &d) { return d.device == device.device; });
+    if (known == all.devices.end()) {
+      all.devices.push_back(std::move(device));
+      continue;
+    }
+    for (auto &entry : known->classes)
+      device.classes.insert(entry); // those that the later one lacks
+    auto keep = [](double &each, double &fixed, double otherEach, double otherFixed) {
+      if (each < 0) {
+        each = otherEach;
+        fixed = otherFixed;
+      }
+    };
+    keep(device.updatePerElement, device.updateFixed, known->updatePerElement, known->updateFixed);
+    keep(device.normPerElement, device.normFixed, known->normPerElement, known->normFixed);
+    keep(device.copyPerByte, device.copyFixed, known->copyPerByte, known->copyFixed);
+    keep(device.loadPerByte, device.loadFixed, known->loadPerByte, known->loadFixed);
+    if (device.communicationPerByte < 0) {
+      device.communicationPerByte = known->communicationPerByte;
+      device.communicationPerMessage = known->communicationPerMessage;
+      device.communicationDelay = known->communicationDelay;
+    }
+    device.memory = device.memory ? device.memory : known->memory;
+    device.launch = device.launch >= 0 ? device.launch : known->launch;
+    *known = std::move(device);
+  }
+  std::set<std::pair<std::string, std::string>> measured;
+  for (const LinkProfile &link : later.links)
+    measured.insert({link.from, link.to});
+  all.links.erase(
+      std::remove_if(all.links.begin(), all.links.end(), [&](const LinkProfile &link) { return measured.count({link.from, link.to}) > 0; }),
+      all.links.end());
+  all.links.insert(all.links.end(), later.links.begin(), later.links.end());
 }
 
 std::optional<Profile> zorse::planning::readProfileFiles(const std::vector<std::string> &paths, std::string &error) {
@@ -201,43 +254,7 @@ std::optional<Profile> zorse::planning::readProfileFiles(const std::vector<std::
               "); remove \"model\" if their units are the same";
       return std::nullopt;
     }
-    if (all.model.empty())
-      all.model = profile->model;
-    all.comment += (all.comment.empty() || profile->comment.empty() ? "" : "; ") + profile->comment;
-    for (DeviceProfile &device : profile->devices) {
-      auto known = std::find_if(all.devices.begin(), all.devices.end(), [&](const DeviceProfile &d) { return d.device == device.device; });
-      if (known == all.devices.end()) {
-        all.devices.push_back(std::move(device));
-        continue;
-      }
-      for (auto &entry : known->classes)
-        device.classes.insert(entry); // those that the later one lacks
-      auto keep = [](double &each, double &fixed, double otherEach, double otherFixed) {
-        if (each < 0) {
-          each = otherEach;
-          fixed = otherFixed;
-        }
-      };
-      keep(device.updatePerElement, device.updateFixed, known->updatePerElement, known->updateFixed);
-      keep(device.normPerElement, device.normFixed, known->normPerElement, known->normFixed);
-      keep(device.copyPerByte, device.copyFixed, known->copyPerByte, known->copyFixed);
-      keep(device.loadPerByte, device.loadFixed, known->loadPerByte, known->loadFixed);
-      if (device.communicationPerByte < 0) {
-        device.communicationPerByte = known->communicationPerByte;
-        device.communicationPerMessage = known->communicationPerMessage;
-        device.communicationDelay = known->communicationDelay;
-      }
-      device.memory = device.memory ? device.memory : known->memory;
-      device.launch = device.launch >= 0 ? device.launch : known->launch;
-      *known = std::move(device);
-    }
-    std::set<std::pair<std::string, std::string>> measured;
-    for (const LinkProfile &link : profile->links)
-      measured.insert({link.from, link.to});
-    all.links.erase(
-        std::remove_if(all.links.begin(), all.links.end(), [&](const LinkProfile &link) { return measured.count({link.from, link.to}) > 0; }),
-        all.links.end());
-    all.links.insert(all.links.end(), profile->links.begin(), profile->links.end());
+    mergeProfile(all, std::move(*profile));
   }
   return all;
 }

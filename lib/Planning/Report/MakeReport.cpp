@@ -309,6 +309,7 @@ std::optional<Report> planning::makeReport(const Problem &problem, const step::P
     return std::nullopt;
   Report report;
   report.model = problem.summary.name();
+  report.assumptions = problem.assumptions;
   report.cluster = problem.cluster.name;
   report.currency = problem.cluster.currency;
   report.schedule = scheduleName(plan.schedule);

@@ -93,6 +93,8 @@ std::string zorse::planning::printReport(const Report &r, size_t mostDevices) {
   }
   if (!measured)
     out += "                (what is not measured is assumed: zorse-profile measures it, --profile takes it)\n";
+  for (size_t i = 0; i < r.assumptions.size(); ++i)
+    out += (i ? "                " : "assumed         ") + r.assumptions[i] + "\n";
   if (r.price > 0 || r.egress > 0) {
     const double perStep = r.price * r.step / 3600 + r.egress;
     out += format("price           %.2f %s an hour", r.price, r.currency.c_str());
@@ -159,6 +161,7 @@ std::string zorse::planning::writeReportJson(const Report &r) {
   for (const auto &l : r.links)
     root["links"].push_back({{"name", l.name}, {"bytes", l.bytes}, {"bandwidth", l.bandwidth}, {"busy", l.share}});
   root["times"] = r.sources;
+  root["assumed"] = r.assumptions;
   root["price_per_hour"] = r.price;
   root["egress_per_step"] = r.egress;
   root["currency"] = r.currency;

@@ -1,0 +1,97 @@
+// Memory that a profile knows of: what a device was found to have, and what the tasks of a class took.
+#include "../Report/Text.h"
+#include "CostTables.h"
+
+#include "bundle.pb.h"
+
+#include <algorithm>
+#include <set>
+
+using namespace zorse;
+using namespace zorse::planning;
+
+std::vector<std::string> zorse::planning::limitMemory(const Profile &profile, Cluster &cluster) {
+  std::vector<std::string> lines;
+  for (ClusterDevice &device : cluster.devices) {
+    const DeviceProfile *measured = findProfile(profile, device);
+    if (!measured || measured->memory == 0 || (device.memory > 0 && device.memory <= measured->memory))
+      continue;
+    const std::string line = "memory of '" + measured->device + "' is limited to the " + showBytes(double(measured->memory)) +
+                             " that the profile found; the cluster says " +
+                             (device.memory ? showBytes(double(device.memory)) : std::string("nothing"));
+    device.memory = measured->memory;
+    if (std::find(lines.begin(), lines.end(), line) == lines.end())
+      lines.push_back(line);
+  }
+  return lines;
+}
+
+namespace {
+
+struct Line {
+  int64_t fixed = 0, perRow = 0;
+  int64_t at(int64_t rows) const { return fixed + perRow * rows; }
+};
+
+/// No measured point lies above it: the steepest line from one point to the next, as high as the highest of them asks for.
+Line above(const std::vector<const ProfilePoint *> &points) {
+  Line line;
+  for (size_t i = 1; i < points.size(); ++i)
+    if (int64_t more = points[i]->memory - points[i - 1]->memory; more > 0) {
+      const int64_t rows = points[i]->rows - points[i - 1]->rows;
+      line.perRow = std::max(line.perRow, (more + rows - 1) / rows);
+    }
+  if (points.size() == 1)
+    line.perRow = (points[0]->memory + points[0]->rows - 1) / points[0]->rows;
+  for (const ProfilePoint *point : points)
+    line.fixed = std::max(line.fixed, point->memory - line.perRow * point->rows);
+  return line;
+}
+
+} // namespace
+
+std::vector<std::string> zorse::planning::raiseWorkspace(const Profile &profile, const Cluster &cluster, bundle::ModelSummary &summary) {
+  std::vector<std::string> lines;
+  const std::vector<std::string> names = classNames(summary);
+  std::set<const DeviceProfile *> used;
+  for (const ClusterDevice &device : cluster.devices)
+    if (const DeviceProfile *measured = findProfile(profile, device))
+      used.insert(measured);
+  std::set<std::pair<uint32_t, std::string>> said;
+  for (const DeviceProfile &device : profile.devices) {
+    if (!used.count(&device))
+      continue;
+    for (bundle::UnitInfo &unit : *summary.mutable_units()) {
+      auto entry = unit.class_id() < names.size() ? device.classes.find(names[unit.class_id()]) : device.classes.end();
+      if (entry == device.classes.end())
+        continue;
+      std::vector<const ProfilePoint *> points;
+      for (const ClassProfile &atDegree : entry->second)
+        for (const ProfilePoint &point : atDegree.points)
+          if (atDegree.degree == 1 && point.memory >= 0)
+            points.push_back(&point);
+      if (points.empty())
+        continue;
+      const Line line = above(points);
+      const int64_t rows = points.back()->rows;
+      int64_t most = -1;
+      std::vector<bundle::Extent *> spaces = {unit.mutable_forward_workspace(), unit.mutable_backward_workspace()};
+      if (unit.splits())
+        spaces.insert(spaces.end(), {unit.mutable_input_gradient_workspace(), unit.mutable_weight_gradient_workspace()});
+      for (bundle::Extent *space : spaces) {
+        const bool more = std::any_of(points.begin(), points.end(),
+                                      [&](const ProfilePoint *point) { return point->memory > space->fixed() + space->per_row() * point->rows; });
+        if (!more)
+          continue;
+        most = std::max(most, space->fixed() + space->per_row() * rows);
+        space->set_fixed(std::max(space->fixed(), line.fixed));
+        space->set_per_row(std::max(space->per_row(), line.perRow));
+      }
+      if (most >= 0 && said.insert({unit.class_id(), device.device}).second)
+        lines.push_back("workspace of class '" + entry->first + "' is the " + showBytes(double(line.at(rows))) + " at " + std::to_string(rows) +
+                        (rows == 1 ? " row" : " rows") + " that the profile gives for '" + device.device + "', on every device; computed were " +
+                        showBytes(double(most)));
+    }
+  }
+  return lines;
+}

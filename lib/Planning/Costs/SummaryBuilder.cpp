@@ -1,0 +1,119 @@
+#include "SummaryBuilder.h"
+
+#include "zorse/Summary/Summary.h"
+
+using namespace zorse;
+using namespace zorse::planning;
+
+SummaryBuilder::SummaryBuilder(const std::string &name, bundle::ElementType computeType, uint32_t moments) {
+  out.set_name(name);
+  out.set_compute_type(computeType);
+  out.set_moments(moments);
+  out.set_denominator_body(-1);
+}
+
+bundle::GraphInput &SummaryBuilder::addInput(const std::string &name, const std::string &role, const std::vector<int64_t> &dims, int64_t bytes,
+                                             uint32_t unit) {
+  out.mutable_units(static_cast<int>(unit))->add_inputs(static_cast<uint32_t>(out.inputs_size()));
+  bundle::GraphInput *input = out.add_inputs();
+  input->set_name(name);
+  for (int64_t dim : dims)
+    input->add_shape(dim);
+  input->set_type(bundle::I64);
+  input->set_bytes_per_row(bytes);
+  input->set_role(role);
+  input->add_units(unit);
+  return *input;
+}
+
+void SummaryBuilder::addUnit(const std::string &name, uint32_t classId, const Work &work, const std::vector<Parameter> &parameters, bool splits) {
+  const uint32_t index = uint32_t(out.units_size());
+  auto *unit = out.add_units();
+  unit->set_name(name);
+  unit->set_class_id(classId);
+  unit->set_forward_body(4 * index);
+  unit->set_backward_body(4 * index + 1);
+  unit->set_splits(splits);
+  unit->set_input_gradient_body(4 * index + 2);
+  unit->set_weight_gradient_body(4 * index + 3);
+  auto perRow = [](bundle::Extent *extent, int64_t bytes) { extent->set_per_row(bytes); };
+  perRow(unit->mutable_saved_bytes(), work.saved);
+  perRow(unit->mutable_deferred_bytes(), work.deferred);
+  *unit->mutable_forward_workspace() = work.workspace;
+  *unit->mutable_backward_workspace() = work.workspace;
+  *unit->mutable_input_gradient_workspace() = work.workspace;
+  perRow(unit->mutable_weight_gradient_workspace(), 0);
+  unit->set_forward_flops_per_row(work.forward);
+  unit->set_backward_flops_per_row(2 * work.forward);
+  unit->set_input_gradient_flops_per_row(splits ? 2 * work.forward - work.weights : 0);
+  unit->set_weight_gradient_flops_per_row(work.weights);
+  unit->set_forward_bytes_per_row(work.elementwise);
+  unit->set_backward_bytes_per_row(2 * work.elementwise);
+  unit->set_input_gradient_bytes_per_row(splits ? 2 * work.elementwise : 0);
+  unit->set_weight_gradient_bytes_per_row(splits ? 0 : 2 * work.elementwise);
+  if (parameters.empty())
+    return;
+
+  // One state group per unit: decaying parameters first, each on a multiple of 512 bytes.
+  const uint32_t number = uint32_t(out.groups_size());
+  auto *group = out.add_groups();
+  group->set_name(name);
+  group->set_trainable(true);
+  group->set_type(bundle::F32);
+  if (isHalf(out.compute_type()))
+    group->set_copy_type(out.compute_type());
+  group->add_units(index);
+  int64_t offset = 0;
+  for (bool decays : {true, false}) {
+    for (const Parameter &p : parameters) {
+      if (p.decays != decays)
+        continue;
+      const uint32_t place = uint32_t(out.parameters_size());
+      auto *parameter = out.add_parameters();
+      parameter->set_name(name + "." + p.name);
+      for (int64_t dim : p.shape)
+        parameter->add_shape(dim);
+      parameter->set_type(bundle::F32);
+      parameter->set_group(number);
+      parameter->set_offset(offset);
+      parameter->set_trainable(true);
+      parameter->set_decays(decays);
+      group->add_parameters(place);
+      unit->add_parameters(place);
+      offset += (elementsOf(*parameter) + 127) / 128 * 128;
+    }
+    if (decays)
+      group->set_decaying_elements(offset);
+  }
+  group->set_elements(offset);
+}
+
+void SummaryBuilder::addValue(int u, int64_t bytes, const std::vector<int64_t> &dims, bool needsGradient) {
+  const uint32_t number = uint32_t(out.values_size());
+  auto *value = out.add_values();
+  value->set_name("hidden." + std::to_string(u));
+  value->set_bytes_per_row(bytes);
+  value->set_type(out.compute_type());
+  value->set_producer(uint32_t(u));
+  value->add_users(uint32_t(u) + 1);
+  value->set_needs_gradient(needsGradient);
+  for (int64_t dim : dims)
+    value->add_shape(dim);
+  out.mutable_units(u)->add_values_out(number);
+  out.mutable_units(u + 1)->add_values_in(number);
+}
+
+void SummaryBuilder::finish(double lossTermsPerRow) {
+  out.mutable_units(out.units_size() - 1)->add_loss_terms(0);
+  auto *loss = out.add_loss();
+  loss->set_name("loss");
+  loss->set_coefficient(1);
+  loss->set_constant_denominator(true);
+  loss->set_denominator_per_row(lossTermsPerRow);
+  const uint32_t bodies = uint32_t(4 * out.units_size());
+  out.set_update_body_decay(bodies);
+  out.set_update_body_plain(bodies + 1);
+  out.set_norm_body(bodies + 2);
+  out.set_sum_loss_body(bodies + 3);
+  out.set_decide_body(bodies + 4);
+}

@@ -1,0 +1,64 @@
+// What a profile knows of memory: of devices, and of the tasks of a class.
+#include "zorse/Planning/ModelShape.h"
+#include "zorse/Planning/Profile.h"
+
+#include "PlanningTestSupport.h"
+
+#include <gtest/gtest.h>
+
+using namespace zorse;
+using namespace zorse::planning;
+
+namespace {
+
+Profile profileOf(const std::string &devices) {
+  std::string error;
+  std::optional<Profile> profile = readProfile("{\"devices\": " + devices + "}", error);
+  EXPECT_TRUE(profile) << error;
+  return profile.value_or(Profile());
+}
+
+TEST(MeasuredMemory, LimitsDevicesOfWhichTheClusterSaysNoneOrMore) {
+  Cluster cluster = test::twoNodes();
+  ASSERT_EQ(cluster.devices.size(), 3u);
+  cluster.devices[0].memory = 0;
+  cluster.devices[1].memory = 3 << 20;
+  cluster.devices[2].memory = 1 << 20;
+  const std::string first = cluster.devices[0].name, second = cluster.devices[1].name, third = cluster.devices[2].name;
+  Profile profile = profileOf("[{\"device\": \"" + first + "\", \"memory\": 2097152}, {\"device\": \"" + second +
+                              "\", \"memory\": 2097152}, {\"device\": \"" + third + "\", \"memory\": 2097152}]");
+  EXPECT_EQ(limitMemory(profile, cluster),
+            (std::vector<std::string>{"memory of '" + first + "' is limited to the 2.0 MiB that the profile found; the cluster says nothing",
+                                      "memory of '" + second + "' is limited to the 2.0 MiB that the profile found; the cluster says 3.0 MiB"}));
+  EXPECT_EQ(cluster.devices[0].memory, uint64_t(2) << 20);
+  EXPECT_EQ(cluster.devices[1].memory, uint64_t(2) << 20);
+  EXPECT_EQ(cluster.devices[2].memory, uint64_t(1) << 20); // less stays
+  EXPECT_TRUE(limitMemory(profile, cluster).empty());
+}
+
+TEST(MeasuredMemory, RaisesWorkspaceThatIsLess) {
+  const Cluster cluster = test::twoNodes();
+  bundle::ModelSummary summary = test::chain();
+  for (bundle::UnitInfo &unit : *summary.mutable_units()) {
+    unit.mutable_forward_workspace()->set_per_row(100);
+    unit.mutable_backward_workspace()->set_per_row(1000000);
+  }
+  const std::string name = cluster.devices[0].name;
+  // Steepest between 2 and 4 rows: 200 a row, of which the first point needs 300 more.
+  Profile profile = profileOf("[{\"device\": \"" + name + R"(", "classes": {
+      "block mlp": [{"rows": 1, "forward": 1, "memory": 500}, {"rows": 2, "forward": 1, "memory": 600}, {"rows": 4, "forward": 1, "memory": 1000}],
+      "head": [{"rows": 1, "forward": 1, "memory": 99}]}}, {"device": "absent", "classes": {"head": [{"rows": 1, "forward": 1, "memory": 999}]}}])");
+  EXPECT_EQ(raiseWorkspace(profile, cluster, summary).size(), 2u); // the head's parts of a backward have none
+  for (int u : {1, 2}) {
+    EXPECT_EQ(summary.units(u).forward_workspace().fixed(), 300);
+    EXPECT_EQ(summary.units(u).forward_workspace().per_row(), 200);
+    EXPECT_EQ(summary.units(u).backward_workspace().fixed(), 0);
+    EXPECT_EQ(summary.units(u).backward_workspace().per_row(), 1000000);
+    EXPECT_EQ(summary.units(u).input_gradient_workspace().per_row(), 200);
+  }
+  EXPECT_EQ(summary.units(3).forward_workspace().per_row(), 100);
+  EXPECT_EQ(summary.units(3).weight_gradient_workspace().per_row(), 99);
+  EXPECT_TRUE(raiseWorkspace(profile, cluster, summary).empty());
+}
+
+} // namespace
