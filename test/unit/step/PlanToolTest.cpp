@@ -69,7 +69,7 @@ TEST_F(PlanTool, Errors) {
   };
   expect("", "expects one model");
   expect("--summary=none.pb", "none.pb: cannot read the file");
-  expect("--summary=cluster.yaml --batch=3", "cluster.yaml: expected an ONNX file (*.onnx), a bundle or a model summary");
+  expect("--summary=cluster.yaml --batch=3", "cluster.yaml: expected an ONNX file (*.onnx), a bundle, a table of layers (*.json) or a model summary");
   expect("--summary=summary.pb --batch=x", "Could not convert: --batch = x");
   expect("--summary=summary.pb --batch=3", "--cluster is missing");
   expect("--summary=summary.pb --batch=3 --bath=4", "The following argument was not expected: --bath=4");
