@@ -43,12 +43,13 @@ std::string nearestName(const std::vector<std::string> &known, const std::string
 }
 
 std::optional<int> parseFlags(CLI::App &app, int argc, char **argv, const char *tool) {
+  app.set_version_flag("--version", std::string(tool) + " " ZORSE_VERSION, "Print the version and exit");
   try {
     app.parse(argc, argv);
     return std::nullopt;
   } catch (const CLI::ParseError &problem) {
     if (problem.get_exit_code() == 0)
-      return app.exit(problem); // --help
+      return app.exit(problem); // --help, --version
     std::vector<std::string> known;
     for (const CLI::Option *option : app.get_options())
       for (const std::string &name : option->get_lnames())

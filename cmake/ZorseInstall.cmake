@@ -1,0 +1,52 @@
+# cmake --install: the tools, and everything they need of this machine but the C library. The folder runs wherever it is copied to, on any x86-64 Linux with
+# a C library as new as this one's; with its bin/ on the PATH the linker of kernels is found there, too. Components:
+#
+#   tools          bin/zorse-*, shell completion, the licence
+#   dependencies   lib/: LLVM, MLIR and the others; bin/ld.lld. Leave it out where the system's packages are there
+#   development    include/ and the CMake package: find_package(Zorse) gives Zorse::zorse-compile and the like, and Zorse::runtime_abi, the headers of
+#                  those who write kernels, drivers or readers of bundles
+include(GNUInstallDirs)
+include(CMakePackageConfigHelpers)
+
+# DT_RPATH and not DT_RUNPATH, which the libraries' own dependencies would not follow.
+set_target_properties(${ZORSE_TOOLS} PROPERTIES INSTALL_RPATH "$ORIGIN/../lib")
+foreach(tool ${ZORSE_TOOLS})
+  target_link_options(${tool} PRIVATE LINKER:--disable-new-dtags)
+endforeach()
+
+install(TARGETS ${ZORSE_TOOLS} EXPORT ZorseTargets RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR} COMPONENT tools)
+# One file per library, under the name that programs ask for: packages (wheels) turn links into copies.
+set(ZORSE_TOOL_FILES)
+foreach(tool ${ZORSE_TOOLS})
+  list(APPEND ZORSE_TOOL_FILES $<TARGET_FILE:${tool}>)
+endforeach()
+install(CODE "
+  file(GET_RUNTIME_DEPENDENCIES EXECUTABLES ${ZORSE_TOOL_FILES} RESOLVED_DEPENDENCIES_VAR found DIRECTORIES ${LLVM_LIBRARY_DIRS}
+       PRE_EXCLUDE_REGEXES \"^ld-linux\" \"^lib(c|m|dl|rt|pthread|util|resolv|nsl|anl)[.]so\")
+  file(MAKE_DIRECTORY \"\$ENV{DESTDIR}\${CMAKE_INSTALL_PREFIX}/lib\")
+  foreach(library \${found})
+    get_filename_component(name \${library} NAME)
+    file(REAL_PATH \${library} file)
+    message(STATUS \"Installing: \${CMAKE_INSTALL_PREFIX}/lib/\${name}\")
+    file(COPY_FILE \${file} \"\$ENV{DESTDIR}\${CMAKE_INSTALL_PREFIX}/lib/\${name}\" ONLY_IF_DIFFERENT)
+  endforeach()" COMPONENT dependencies)
+if(ZORSE_LLD)
+  file(REAL_PATH ${ZORSE_LLD} ZORSE_LLD_FILE)
+  install(PROGRAMS ${ZORSE_LLD_FILE} DESTINATION ${CMAKE_INSTALL_BINDIR} RENAME ld.lld COMPONENT dependencies)
+endif()
+foreach(tool ${ZORSE_TOOLS})
+  install(FILES ${PROJECT_SOURCE_DIR}/tools/completion/zorse.bash DESTINATION ${CMAKE_INSTALL_DATADIR}/bash-completion/completions RENAME ${tool} COMPONENT tools)
+endforeach()
+install(FILES ${PROJECT_SOURCE_DIR}/LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR} COMPONENT tools)
+
+add_library(zorse_runtime_abi INTERFACE)
+set_target_properties(zorse_runtime_abi PROPERTIES EXPORT_NAME runtime_abi)
+target_include_directories(zorse_runtime_abi INTERFACE $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
+install(TARGETS zorse_runtime_abi EXPORT ZorseTargets)
+install(DIRECTORY ${PROJECT_SOURCE_DIR}/runtime/include/zorse DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} COMPONENT development FILES_MATCHING PATTERN "*.h")
+install(EXPORT ZorseTargets NAMESPACE Zorse:: DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/Zorse COMPONENT development)
+configure_package_config_file(${PROJECT_SOURCE_DIR}/cmake/ZorseConfig.cmake.in ${PROJECT_BINARY_DIR}/ZorseConfig.cmake
+                              INSTALL_DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/Zorse)
+write_basic_package_version_file(${PROJECT_BINARY_DIR}/ZorseConfigVersion.cmake COMPATIBILITY SameMinorVersion)
+install(FILES ${PROJECT_BINARY_DIR}/ZorseConfig.cmake ${PROJECT_BINARY_DIR}/ZorseConfigVersion.cmake
+        DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/Zorse COMPONENT development)

@@ -1,0 +1,21 @@
+"""Zorse from Python: export a PyTorch module, plan and compile it for a cluster of unequal devices, train it, get the weights back.
+
+    import zorse
+    run = zorse.train(module, tokens, steps=1000, batch=64, seq=512, cluster="cluster.yaml", lr=3e-4, on_step=print)
+
+Every function calls the tool of its name and adds nothing to what it computes: training from Python and from the command line leave the same bits.
+Only zorse.export and training a module need PyTorch; everything else needs numpy alone. docs/python.md tells more.
+"""
+from ._compile import Bundle, compile
+from ._plan import Report, plan
+from ._tools import ZorseError, tool
+from ._train import Run, Step, train
+from ._weights import Weights, load_into
+
+__all__ = ["Bundle", "Report", "Run", "Step", "Weights", "ZorseError", "compile", "export", "load_into", "plan", "tool", "train"]
+
+
+def export(module, path, **arguments):
+    """Writes a PyTorch module to an ONNX file in the form Zorse reads best; see zorse.torch_export.export for the arguments."""
+    from .torch_export import export as write
+    return write(module, path, **arguments)

@@ -1,0 +1,40 @@
+"""zorse.compile: from an ONNX file to a bundle."""
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Mapping
+from typing import Any, Unpack
+
+from ._files import cluster_file
+from ._tools import call
+from .options import CompileOptions, Path, check, words
+
+
+class Bundle:
+    """A compiled model: a folder with one verified program per device, and kernels (docs/bundle.md)."""
+
+    def __init__(self, path: Path):
+        self.path = os.fspath(path)
+
+    def __fspath__(self) -> str:
+        return self.path
+
+    def __repr__(self) -> str:
+        return f"Bundle({self.path!r})"
+
+
+def compile(model: Path, output: Path, *, batch: int, cluster: Path | Mapping[str, Any] | None = None, quiet: bool = False,
+            **options: Unpack[CompileOptions]) -> Bundle:
+    """Compiles an ONNX model for the devices of a cluster: `zorse-compile`.
+
+    model: an ONNX file, the forward graph with its loss. output: the folder to write. batch: samples per step, of all devices together.
+    cluster: a cluster file, or what one says as a mapping (docs/cluster.md); None: the devices of
+    this machine. options: CompileOptions.
+    Raises ZorseError with what the compiler says.
+    """
+    check(options, CompileOptions)
+    with tempfile.TemporaryDirectory(prefix="zorse-") as folder:
+        line = [os.fspath(model), "-o", os.fspath(output), "--batch", str(batch), "--cluster", cluster_file(cluster, folder), *words(options)]
+        call("zorse-compile", line + (["--quiet"] if quiet else []), quiet)
+    return Bundle(output)

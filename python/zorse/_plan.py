@@ -1,0 +1,63 @@
+"""zorse.plan: who would do what, how fast, in how much memory, and why."""
+from __future__ import annotations
+
+import html
+import json
+import os
+import tempfile
+from collections.abc import Mapping
+from typing import Any, Unpack
+
+from ._files import cluster_file
+from ._tools import call
+from .options import Path, PlanOptions, check, words
+
+
+class Report:
+    """A plan and what was found about it. A notebook shows it as the page that `zorse-plan --html` writes."""
+
+    def __init__(self, plan: dict[str, Any], figures: dict[str, Any], page: str):
+        self.plan = plan  #: plan.json (docs/plan.md)
+        self.figures = figures  #: the report for machines (docs/planning.md)
+        self.page = page  #: HTML: timeline, memory, tiling, reasons
+
+    @property
+    def step_seconds(self) -> float:
+        """The predicted time of a step."""
+        return float(self.figures["step_seconds"])
+
+    def save(self, path: Path) -> None:
+        """Writes plan.json, as `zorse.compile(plan=...)` reads it."""
+        with open(path, "w", encoding="utf-8") as file:
+            json.dump(self.plan, file, indent=1)
+            file.write("\n")
+
+    def _repr_html_(self) -> str:
+        return f'<iframe srcdoc="{html.escape(self.page, quote=True)}" style="width:100%;height:720px;border:0"></iframe>'
+
+    def __repr__(self) -> str:
+        return f"<plan: {self.step_seconds:.4g} s a step>"
+
+
+def plan(model: Path | None = None, *, cluster: Path | Mapping[str, Any] | None = None, batch: int, shape: str | None = None, plan: Path | None = None,
+         **options: Unpack[PlanOptions]) -> Report:
+    """Chooses a plan for a model on a cluster, or describes one: `zorse-plan`.
+
+    model: an ONNX file, a bundle, or a table of layers; or `shape`, a model by its dimensions such as "llama-7b". plan: a plan.json to describe
+    instead of choosing one. batch: samples per step. options: PlanOptions. Raises ZorseError with what the planner says: a plan that does not fit
+    names the devices and what they lack.
+    """
+    check(options, PlanOptions)
+    if (model is None) == (shape is None):
+        raise TypeError("expected a model or a shape, and not both")
+    with tempfile.TemporaryDirectory(prefix="zorse-") as folder:
+        files = {name: os.path.join(folder, name) for name in ("plan.json", "report.json", "page.html")}
+        line = [os.fspath(model)] if model is not None else ["--shape", str(shape)]
+        line += ["--cluster", cluster_file(cluster, folder), "--batch", str(batch), "--quiet", "-o", files["plan.json"], "--json", files["report.json"],
+                 "--html", files["page.html"], *words(options)]
+        call("zorse-plan", line + (["--plan", os.fspath(plan)] if plan is not None else []))
+        texts = {}
+        for name, path in files.items():
+            with open(path, encoding="utf-8") as file:
+                texts[name] = file.read()
+    return Report(json.loads(texts["plan.json"]), json.loads(texts["report.json"]), texts["page.html"])

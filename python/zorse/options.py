@@ -1,0 +1,152 @@
+"""The options of the tools as keyword arguments: `weight_decay=0.1` is `--weight-decay 0.1`.
+
+A tuple or list is several words, True an option without a value, None and False an option that is not given. What an option means, its unit and its
+default, is said by the tools (`zorse-compile --help`) and in docs/training.md, docs/running.md and docs/planning.md; the types are here.
+"""
+from __future__ import annotations
+
+import difflib
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal, TypedDict, get_type_hints
+
+Path = str | os.PathLike[str]
+
+
+class ModelOptions(TypedDict, total=False):
+    """How a model is read (zorse-compile, zorse-plan)."""
+    seq: int  #: positions, where the model's dimension is symbolic
+    precision: Literal["f32", "bf16", "f16", "f64", "f64:bf16", "f64:f16"]
+    residual: Literal["compute", "f32"]
+    save: Literal["min-cut", "keep", "full"]
+    dim: Mapping[str, int]  #: other symbolic dimensions
+    loss: Literal["cross_entropy"]
+    loss_output: str
+    logits: str
+    labels: str
+    shift_labels: bool
+    shifted_in_graph: Literal["yes", "no"]
+    ignore_index: int
+    train: Sequence[str]
+    freeze: Sequence[str]
+    trust_guess: bool
+
+
+class StateOptions(TypedDict, total=False):
+    """What decides how much state there is (zorse-compile, zorse-plan)."""
+    optimizer: Literal["adamw", "adam", "sgd"]
+    momentum: float
+    decay: str
+
+
+class CompileOptions(ModelOptions, StateOptions, total=False):
+    """zorse-compile."""
+    profile: Path | Sequence[Path]
+    plan: Path
+    weights: Literal["auto", "copy", "reference", "later"]
+    threads: int
+    arch: str
+    split_bodies: bool
+    simulate_only: bool
+    lr: float
+    betas: tuple[float, float]
+    eps: float
+    weight_decay: float
+    nesterov: bool
+    clip: float
+    schedule: Literal["constant", "linear", "cosine"]
+    warmup: int  #: steps
+    total_steps: int
+    final_ratio: float
+    loss_scale: float
+    loss_scale_interval: int  #: steps
+    seed: int
+
+
+class RunOptions(TypedDict, total=False):
+    """zorse-run. Options that zorse-compile has too are given to it where `train` compiles."""
+    shuffle: int  #: seed
+    init: Path
+    eval_every: int  #: steps
+    eval_batches: int
+    lr: float
+    schedule: Literal["constant", "linear", "cosine"]
+    warmup: int  #: steps
+    total_steps: int
+    final_ratio: float
+    clip: float
+    seed: int
+    nonfinite: Literal["skip", "stop"]
+    expect: str
+    trace: Path
+    trace_steps: int
+    snapshots: Path
+    snapshot_every: int  #: steps
+    keep_snapshots: int
+    resume: bool
+    allow_change: bool
+    processes: bool
+    restarts: int
+    secret_file: Path
+    heartbeat_seconds: float
+    deadline_seconds: float
+    stall_seconds: float
+    staged: bool
+    throttle: Sequence[str]
+
+
+class PlanOptions(ModelOptions, StateOptions, total=False):
+    """zorse-plan."""
+    profile: Path
+    objective: Literal["throughput", "cost"]
+    least_throughput: float  #: samples per second
+    most_price: float  #: per hour
+    stages: int
+    pipelines: int
+    microbatch: int
+    split_backward: Literal["yes", "no"]
+    exclude: Sequence[str]
+    candidates: int
+    seed: int
+    threads: int
+    planner: str
+
+
+def check(given: Mapping[str, Any], *kinds: type) -> None:
+    """Raises TypeError for an option that none of `kinds` has, with the one that it may mean."""
+    known = sorted({name for kind in kinds for name in get_type_hints(kind)})
+    for name in given:
+        if name not in known:
+            near = difflib.get_close_matches(name, known, 1)
+            raise TypeError(f"there is no option '{name}'" + (f"; did you mean '{near[0]}'?" if near else "; known are " + ", ".join(known)))
+
+
+def of(kind: type, given: Mapping[str, Any]) -> dict[str, Any]:
+    """Those of `given` that `kind` has."""
+    hints = get_type_hints(kind)
+    return {name: value for name, value in given.items() if name in hints}
+
+
+def words(given: Mapping[str, Any]) -> list[str]:
+    """Options as words of a command line."""
+    list_of_words: list[str] = []
+    for name, value in given.items():
+        flag = "--" + name.replace("_", "-")
+        if value is None or value is False:
+            continue
+        if value is True:
+            list_of_words.append(flag)
+        elif isinstance(value, Mapping):
+            for key, number in value.items():
+                list_of_words += [flag, f"{key}={number}"]
+        elif isinstance(value, (list, tuple)):
+            list_of_words += [flag, *(_word(v) for v in value)]
+        else:
+            list_of_words += [flag, _word(value)]
+    return list_of_words
+
+
+def _word(value: Any) -> str:
+    if isinstance(value, float):
+        return repr(value)  # every digit: what is trained with is what was said
+    return os.fspath(value) if isinstance(value, os.PathLike) else str(value)
