@@ -2,7 +2,7 @@
 # a C library as new as this one's; with its bin/ on the PATH the linker of kernels is found there, too. Components:
 #
 #   tools          bin/zorse-*, shell completion, the licence
-#   dependencies   lib/: LLVM, MLIR and the others; bin/ld.lld. Leave it out where the system's packages are there
+#   dependencies   lib/: LLVM, MLIR and the others; bin/ld.lld, the linker. Leave it out where the system's packages are there
 #   development    include/ and the CMake package: find_package(Zorse) gives Zorse::zorse-compile and the like, and Zorse::runtime_abi, the headers of
 #                  those who write kernels, drivers or readers of bundles
 include(GNUInstallDirs)
@@ -32,7 +32,9 @@ install(CODE "
   endforeach()" COMPONENT dependencies)
 if(ZORSE_LLD)
   file(REAL_PATH ${ZORSE_LLD} ZORSE_LLD_FILE)
-  install(PROGRAMS ${ZORSE_LLD_FILE} DESTINATION ${CMAKE_INSTALL_BINDIR} RENAME ld.lld COMPONENT dependencies)
+  # Its own path to libraries is not followed by theirs, so a script sets one for it.
+  install(PROGRAMS ${ZORSE_LLD_FILE} DESTINATION libexec/zorse RENAME ld.lld COMPONENT dependencies)
+  install(PROGRAMS ${PROJECT_SOURCE_DIR}/cmake/ld.lld.sh DESTINATION ${CMAKE_INSTALL_BINDIR} RENAME ld.lld COMPONENT dependencies)
 endif()
 foreach(tool ${ZORSE_TOOLS})
   install(FILES ${PROJECT_SOURCE_DIR}/tools/completion/zorse.bash DESTINATION ${CMAKE_INSTALL_DATADIR}/bash-completion/completions RENAME ${tool} COMPONENT tools)

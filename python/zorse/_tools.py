@@ -62,7 +62,8 @@ def finish(process: subprocess.Popen, name: str, fine: tuple[int, ...] = (0,)) -
         process.communicate()
         raise
     if process.returncode not in fine:
-        raise ZorseError(errors.strip().removeprefix("error: ") or f"{name} ended with exit code {process.returncode} and said nothing", process.returncode)
+        said = "\n".join(line.removeprefix("error: ") for line in errors.strip().splitlines())
+        raise ZorseError(said or f"{name} ended with exit code {process.returncode} and said nothing", process.returncode)
     return process.returncode
 
 

@@ -1,0 +1,68 @@
+#!/usr/bin/env bash
+# Claim: The wheel and the image of the Containerfile train on a bare Debian 12 that has Python and nothing else; seconds from the first apt-get to the first step, and sizes.
+# Topic: Getting started
+# Quick: the wheel alone
+#
+# wheel_runs_on_a_bare_machine.sh [--quick] [WHEEL]: builds the wheel (minutes) unless one is given. The machine is the root that fresh_machine.sh --prepare makes; needs root.
+set -euo pipefail
+cd "$(dirname "$0")/../.."
+quick=0 wheel=
+for word in "$@"; do case "$word" in --quick) quick=1 ;; *) wheel=$(realpath "$word") ;; esac; done
+folder=$(mktemp -d /var/tmp/zorse-wheel-XXXXXX)
+trap 'rm -rf --one-file-system "$folder"' EXIT
+test/evidence/fresh_machine.sh --prepare --folder="$folder" || exit $?
+if [ -z "$wheel" ]; then
+  python3 -m venv "$folder/builder"
+  "$folder/builder/bin/pip" wheel -q --no-deps -w "$folder/wheel" .
+  wheel=$(echo "$folder"/wheel/*.whl)
+fi
+
+cat >"$folder/first_step.py" <<'PYTHON'
+import time
+import numpy as np
+import zorse
+
+tokens = np.random.default_rng(0).integers(0, 64, 5000)
+seen = []
+run = zorse.train("gpt.onnx", tokens, steps=5, batch=8, seq=16, cluster="four-unequal-cpus.yaml", on_step=lambda step: seen.append(time.time()))
+assert len(run.losses) == 5 and run.losses[-1] < run.losses[0]
+print("first-step", seen[0])
+PYTHON
+
+# enter ROOT SCRIPT: runs the script in the root, as root of a machine of its own.
+enter() {
+  unshare --mount --pid --fork --kill-child bash -euc '
+    root=$1
+    mount --make-rprivate /
+    mount -t proc proc "$root/proc"
+    mount --rbind /sys "$root/sys"
+    mount --rbind /dev "$root/dev"
+    exec chroot "$root" /usr/bin/env -i HOME=/root PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin TERM=dumb DEBIAN_FRONTEND=noninteractive "${@:3}" bash -euc "cd /root/work; $2"' \
+    enter "$1" "$2" $(env | grep -iE '^(https?_proxy|ftp_proxy|no_proxy|all_proxy|pip_(index_url|extra_index_url|trusted_host|cert|default_timeout)|ssl_cert_(file|dir)|requests_ca_bundle|curl_ca_bundle)=' || true)
+}
+
+# measure NAME SCRIPT: a fresh root, the script that installs, then the first steps with PYTHON; says seconds.
+measure() {
+  local name=$1 root=$folder/$1
+  cp -a "$folder/base" "$root"
+  mkdir "$root/root/work"
+  cp "$wheel" models/small/gpt.onnx models/small/gpt.onnx.data models/clusters/four-unequal-cpus.yaml "$folder/first_step.py" "$root/root/work/"
+  local began first
+  began=$(date +%s.%N)
+  first=$(enter "$root" "$2" | sed -n 's/^first-step //p')
+  [ -n "$first" ] || { echo "$name: no step was trained"; exit 1; }
+  figures+=("$name: first step after $(awk -v a="$began" -v b="$first" 'BEGIN { printf "%.0f", b - a }') s")
+  awk -v a="$began" -v b="$first" 'BEGIN { exit b - a < 60 ? 0 : 1 }' || { printf '%s\n' "${figures[-1]} (limit 60)"; exit 1; }
+}
+
+figures=("wheel of $(($(stat -c %s "$wheel") / 1000000)) MB")
+measure "pip install" 'apt-get update -qq >/dev/null; apt-get install -y -qq --no-install-recommends python3 python3-venv >/dev/null 2>&1; python3 -m venv v; v/bin/pip install -q ./*.whl; v/bin/python first_step.py'
+figures+=("installed $(du -sm "$folder/pip install/root/work/v/lib" 2>/dev/null | cut -f1) MB")
+if [ $quick = 0 ]; then
+  # The last stage of the Containerfile, line by line: what COPY --from brings is the wheel.
+  steps=$(sed -n '/^FROM .* AS run$/,$p' Containerfile | sed -e ':a' -e '/\\$/N; s/\\\n//; ta' | sed -n 's/^RUN //p')
+  measure container "mkdir -p /dist; cp ./*.whl /dist/; $steps; /opt/zorse/bin/python first_step.py"
+  figures+=("image $(du -sm --one-file-system --exclude=root/work --exclude=proc --exclude=sys --exclude=dev "$folder/container" | cut -f1) MB with Debian's base")
+fi
+printf -v line '%s; ' "${figures[@]}"
+printf '\n%s (limit 60 s)\n' "${line%; }"
