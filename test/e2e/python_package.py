@@ -79,7 +79,7 @@ def without_torch(results, folder):
     report.save(path)
     holds(results, "a plan is shown, kept and compiled", report.step_seconds > 0 and "<iframe" in report._repr_html_() and
           zorse.train(GPT, TOKENS, steps=2, batch=8, seq=16, cluster=cluster, plan=path, **ADAMW).losses[0] > 0)
-    shape = zorse.plan(shape="llama-7b,layers=4,hidden=512,ffn=1024,heads=8", seq=1024, cluster=os.path.join(z.ROOT, "models", "clusters", "workstation.yaml"), batch=4, precision="bf16", candidates=20,
+    shape = zorse.plan(shape="llama-7b,layers=4,hidden=512,ffn=1024,heads=8,kv_heads=8", seq=1024, cluster=os.path.join(z.ROOT, "models", "clusters", "workstation.yaml"), batch=4, precision="bf16", candidates=20,
                        optimizer="sgd")
     holds(results, "a plan for a shape", shape.step_seconds > 0)
     said(results, "an unknown option names the near one", TypeError, "did you mean 'weight_decay'", lambda: zorse.compile(GPT, "x", batch=8, weight_deca=1))
