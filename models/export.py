@@ -102,7 +102,7 @@ def export_without_weights(module, path, sequence=64, rows=2, vocabulary=256, op
     """The same for a module whose parameters are on PyTorch's meta device (parameters_on_meta): shapes and no values, whatever their size.
 
     The file says where each parameter would lie in `path`.data, which is not written: zorse-plan needs no weights, zorse-compile takes
-    --weights=later. Constants that decide the graph (tables of positions, masks) must not be on the meta device.
+    --weights=later. Only adapters (lora.py) have their values in it. Constants that decide the graph (tables of positions, masks) must not be on the meta device.
     """
     import onnx_ir as ir
 
@@ -113,9 +113,13 @@ def export_without_weights(module, path, sequence=64, rows=2, vocabulary=256, op
         program = torch.onnx.export(module, (ids, ids.clone()), input_names=["input_ids", "labels"], output_names=["loss"], opset_version=opset, dynamo=True,
                                     optimize=False, dynamic_shapes=({0: batch, 1: length},) * 2, verbose=False)
     offset, location = 0, os.path.basename(path) + ".data"
+    adapters = {f"{at}.{name}": tensor for at, m in module.named_modules() if isinstance(m, lora.Adapted) for name, tensor in m.initial.items()}
     for value in program.model.graph.initializers.values():
         tensor = getattr(value.const_value, "raw", None)
         if not isinstance(tensor, torch.Tensor) or tensor.device.type != "meta":
+            continue
+        if value.name in adapters:
+            value.const_value = ir.tensor(adapters[value.name].numpy(), name=value.name)
             continue
         size = tensor.numel() * tensor.element_size()
         value.const_value = ir.ExternalTensor(location, offset, size, value.const_value.dtype, shape=value.const_value.shape, name=value.name, base_dir="")

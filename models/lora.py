@@ -22,6 +22,9 @@ class Adapted(torch.nn.Module):
         self.lora_B = torch.nn.Linear(rank, outs, bias=False)
         torch.nn.init.kaiming_uniform_(self.lora_A.weight, a=math.sqrt(5))
         torch.nn.init.zeros_(self.lora_B.weight)  # the model begins as it was
+        # Of a module without values (parameters_on_meta), these are what its file has all the same: no checkpoint of the base model brings them.
+        self.initial = {name: p.detach() for name, p in self.named_parameters() if name.startswith("lora_")}
+        self.to(layer.weight.device)
 
     def forward(self, x):
         y = F.linear(x, self.weight.t() if self.fan_in_fan_out else self.weight, self.bias)

@@ -45,9 +45,13 @@ bool isObject(const json &value, std::string &problem) {
 } // namespace
 
 ordered_json toJson(const HubFact &fact) {
-  if (fact.names.empty())
+  if (fact.empty())
     return nullptr;
-  ordered_json out = {{"names", fact.names}};
+  ordered_json out = ordered_json::object();
+  if (!fact.names.empty())
+    out["names"] = fact.names;
+  if (!fact.ties.empty())
+    out["ties"] = fact.ties;
   if (fact.transposed)
     out["transposed"] = true;
   if (fact.adapter)
@@ -69,8 +73,8 @@ ordered_json toJson(const HubModel &model) {
 
 bool fromJson(const json &value, HubFact &fact, std::string &problem) {
   fact = {};
-  return isObject(value, problem) && readNames(value, "names", fact.names, problem) && readTruth(value, "transposed", fact.transposed, problem) &&
-         readTruth(value, "adapter", fact.adapter, problem);
+  return isObject(value, problem) && readNames(value, "names", fact.names, problem) && readNames(value, "ties", fact.ties, problem) &&
+         readTruth(value, "transposed", fact.transposed, problem) && readTruth(value, "adapter", fact.adapter, problem);
 }
 
 bool fromJson(const json &value, HubModel &model, std::string &problem) {

@@ -91,7 +91,7 @@ bool writeWeights(const std::vector<WeightData> &weights, const HubModel &hub, W
                                     {"shape", w.shape}};
     if (!w.permutation.empty())
       entry["permutation"] = w.permutation;
-    if (!w.hub.names.empty())
+    if (!w.hub.empty())
       entry["hub"] = toJson(w.hub);
     json["parameters"].push_back(std::move(entry));
   }

@@ -84,7 +84,7 @@ bool collectWeights(const ImportedModel &imported, ModuleOp model, const bundle:
       const WeightSource &source = *found->second;
       weight.type = nameOf(source.storedType);
       weight.shape = source.shape;
-      weight.hub = {source.hub.names, source.hub.transposed, source.hub.adapter};
+      weight.hub = {source.hub.names, source.hub.ties, source.hub.transposed, source.hub.adapter};
       if (source.file.empty()) {
         if (source.owned)
           weight.bytes.assign(source.owned->begin(), source.owned->end());

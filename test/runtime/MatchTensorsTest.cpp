@@ -78,8 +78,8 @@ protected:
 
   TemporaryFolder folder;
   const std::vector<WantedTensor> facts = {
-      wanted("m.t.wte", {8, 4}, {{"t.wte", "head"}, false, false}), wanted("val_3", {4, 6}, {{"t.w"}, true, false}),
-      wanted("m.t.norm", {4}, {{"t.norm"}, false, false}, false), wanted("m.t.A", {2, 4}, {{"base.t.A"}, false, true})};
+      wanted("m.t.wte", {8, 4}, {{"t.wte", "head"}, {}, false, false}), wanted("val_3", {4, 6}, {{"t.w"}, {}, true, false}),
+      wanted("m.t.norm", {4}, {{"t.norm"}, {}, false, false}, false), wanted("m.t.A", {2, 4}, {{"base.t.A"}, {}, false, true})};
 };
 
 TEST_F(MatchTensors, FactsSayNamesTransposesAndTies) {
@@ -150,11 +150,14 @@ TEST_F(MatchTensors, WithoutFactsByNameAndShape) {
   expectSays(match({{"x.a.w", {6, 4}}, {"x.a.b", {4}}, {"x.a.square", {4, 4}}}, square).error,
              {"square matrices that may be transposed or not", "'x.a.square' 4x4", "hub="});
   EXPECT_EQ(match({{"x.a.w", {4, 6}}, {"x.a.b", {4}}, {"x.a.square", {4, 4}}}, square).text(), "x.a.w x.a.b - x.a.square");
+  // The model's own ties are known.
+  const std::vector<WantedTensor> tied = {wanted("head.w", {8, 4}, {{}, {"wte.w"}, false, false}), wanted("b", {4})};
+  EXPECT_EQ(match({{"x.wte.w", {8, 4}}, {"x.b", {4}}}, tied).text(), "x.wte.w x.b");
 }
 
 TEST_F(MatchTensors, OurOwnCheckpointsAreNotTurned) {
   // Under one name the hub holds the transpose of what we write.
-  const std::vector<WantedTensor> same = {wanted("w", {4, 4}, {{"w"}, true, false})};
+  const std::vector<WantedTensor> same = {wanted("w", {4, 4}, {{"w"}, {}, true, false})};
   EXPECT_EQ(match({{"w", {4, 4}}}, same).text(), "w^T");
   EXPECT_EQ(match({{"w", {4, 4}}}, same, {}, {}, kOnnxNames).text(), "w");
   expectSays(match({{"v", {4, 4}}}, same, {}, {}, kOnnxNames).error, {"1 parameter of the model missing: 'w' 4x4", "names of the ONNX file"});

@@ -13,9 +13,12 @@ namespace zorse::bundle {
 
 /// Of one parameter.
 struct HubFact {
-  std::vector<std::string> names; ///< in checkpoints; several where the model ties them; empty: nothing is known
+  std::vector<std::string> names; ///< in checkpoints; several where the model ties them; empty: it is not said
+  std::vector<std::string> ties;  ///< where it is not said: what the model calls the parameter besides its name in the ONNX file
   bool transposed = false;        ///< a matrix: checkpoints hold the transpose of what the ONNX file holds
   bool adapter = false;           ///< of an adapter (LoRA): checkpoints of the base model do not hold it
+
+  bool empty() const { return names.empty() && ties.empty(); }
 };
 
 /// Adapters of low rank: what training adds to the frozen matrix W is (alpha / rank) B A.

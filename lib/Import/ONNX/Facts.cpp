@@ -66,6 +66,10 @@ HubName Facts::hubNameOf(const std::string &initializer) const {
       out.transposed = found->second.transposed != transposed;
       out.adapter = found->second.adapter;
     }
+  if (out.names.empty())
+    for (const std::string &name : namesOf(parameter))
+      if (name != initializer)
+        out.ties.push_back(name);
   return out;
 }
 

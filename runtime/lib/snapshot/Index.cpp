@@ -49,7 +49,7 @@ ordered_json parameterJson(const SnapshotParameter &parameter) {
   ordered_json out = {{"name", parameter.name}, {"type", safetensorsName(parameter.type)}, {"shape", parameter.shape}};
   if (!parameter.permutation.empty())
     out["permutation"] = parameter.permutation;
-  if (!parameter.hub.names.empty())
+  if (!parameter.hub.empty())
     out["hub"] = zorse::bundle::toJson(parameter.hub);
   if (!parameter.trainable) {
     ordered_json frozen = {{"xxh64", hexadecimal(parameter.hash)}};

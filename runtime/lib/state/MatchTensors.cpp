@@ -94,13 +94,15 @@ private:
     }
   }
 
-  /// Under which names to look, in the absence of facts under its own; empty: the checkpoint need not have it.
+  /// Under which names to look; empty: the checkpoint need not have it.
   std::vector<std::string> namesOf(const WantedTensor &each) const {
-    if (!facts_)
-      return {each.name};
-    if (each.hub.names.empty())
-      return each.trainable ? std::vector<std::string>{each.name} : std::vector<std::string>();
-    return each.hub.names;
+    if (!each.hub.names.empty())
+      return each.hub.names;
+    if (facts_ && !each.trainable)
+      return {};
+    std::vector<std::string> names = {each.name};
+    names.insert(names.end(), each.hub.ties.begin(), each.hub.ties.end());
+    return names;
   }
 
   /// Whether a tensor has a shape in which the parameter may lie in the checkpoint.

@@ -408,7 +408,13 @@ TEST(TrainedParameters, NamesOfTheHub) {
   EXPECT_EQ(outcome.model.hub.lora->targets, (std::vector<std::string>{"q", "v"}));
   Outcome without = withFactor("p", {4}, R"({"version":1,"parameters":{"w":{"shape":[11,4],"trained":true},"p":{"shape":[4],"trained":false}}})");
   ASSERT_TRUE(without.ok) << without.text;
-  EXPECT_EQ(without.model.weights.size(), 1u);
+  ASSERT_EQ(without.model.weights.size(), 1u);
+  EXPECT_TRUE(without.model.weights[0].hub.names.empty() && without.model.weights[0].hub.ties.empty());
+  Outcome tied =
+      withFactor("p", {4}, R"({"version":1,"ties":[["w","head"]],"parameters":{"w":{"trained":true},"head":{"trained":true},"p":{"trained":true}}})");
+  ASSERT_TRUE(tied.ok) << tied.text;
+  for (const WeightSource &weight : tied.model.weights)
+    EXPECT_EQ(weight.hub.ties, weight.parameter == "w" ? std::vector<std::string>{"head"} : std::vector<std::string>{});
 }
 
 TEST(TrainedParameters, DamagedFactsAreErrors) {

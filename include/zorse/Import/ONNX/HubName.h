@@ -10,7 +10,8 @@ namespace zorse {
 
 /// The name of a parameter in checkpoints of the Hugging Face hub, as the file's facts say.
 struct HubName {
-  std::vector<std::string> names; ///< several where the model ties them; empty: the file says nothing
+  std::vector<std::string> names; ///< several where the model ties them; empty: the file does not say it
+  std::vector<std::string> ties;  ///< where it does not: what the model calls the parameter besides the initializer's name
   bool transposed = false;        ///< a matrix: checkpoints hold its transpose
   bool adapter = false;           ///< of an adapter (LoRA), which checkpoints of the base model do not hold
 };
