@@ -159,8 +159,8 @@ TEST_F(MatchTensors, OurOwnCheckpointsAreNotTurned) {
   // Under one name the hub holds the transpose of what we write.
   const std::vector<WantedTensor> same = {wanted("w", {4, 4}, {{"w"}, {}, true, false})};
   EXPECT_EQ(match({{"w", {4, 4}}}, same).text(), "w^T");
-  EXPECT_EQ(match({{"w", {4, 4}}}, same, {}, {}, kOnnxNames).text(), "w");
-  expectSays(match({{"v", {4, 4}}}, same, {}, {}, kOnnxNames).error, {"1 parameter of the model missing: 'w' 4x4", "names of the ONNX file"});
+  EXPECT_EQ(match({{"w", {4, 4}}}, same, {}, {}, onnxNames()).text(), "w");
+  expectSays(match({{"v", {4, 4}}}, same, {}, {}, onnxNames()).error, {"1 parameter of the model missing: 'w' 4x4", "names of the ONNX file"});
 }
 
 TEST_F(MatchTensors, Directories) {

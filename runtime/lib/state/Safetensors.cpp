@@ -45,7 +45,7 @@ bool parseHeader(const char *text, size_t size, std::vector<HeaderTensor> &tenso
   }
   for (const auto &[name, entry] : header.items()) {
     if (name == "__metadata__") {
-      auto [key, value] = *kOnnxNames.begin();
+      auto [key, value] = *onnxNames().begin();
       onnxNames = entry.is_object() && entry.contains(key) && entry[key] == value;
       continue;
     }
@@ -126,6 +126,8 @@ Result<SafetensorsFile> SafetensorsFile::parse(MappedFile file) {
   out.file_ = std::move(file);
   return out;
 }
+
+std::map<std::string, std::string> zorse::runtime::onnxNames() { return {{"names", "onnx"}}; }
 
 Status zorse::runtime::writeSafetensors(const std::string &path, std::vector<SafetensorsItem> items, const Status *problem,
                                         const std::map<std::string, std::string> &metadata) {
