@@ -24,6 +24,7 @@ protected:
   /// Writes a safetensors file.
   std::string write(const std::string &name, const std::vector<Tensor> &tensors, const std::map<std::string, std::string> &metadata = {}) {
     std::vector<SafetensorsItem> items;
+    items.reserve(tensors.size());
     for (const Tensor &tensor : tensors)
       items.push_back({tensor.name, tensor.type, tensor.shape, [tensor](std::byte *to) {
                          for (int64_t i = 0; i < elementCount(tensor.shape).value_or(0); ++i)
