@@ -7,6 +7,7 @@ From Python:
 
 From the shell, any Hugging Face causal LM (a configuration class, a directory or a name that transformers can load):
     python models/export.py --hf GPT2Config --set n_layer=12 --sequence 1024 -o gpt2.onnx
+    python models/export.py --hf llama-directory --lora r=8,alpha=16,targets=q_proj,v_proj -o adapters.onnx
 
 Shown by Hugging Face classes: the loss is inside the graph and shifts the labels itself, so the tool feeds labels = ids.
 """
@@ -14,9 +15,11 @@ import argparse
 import ast
 import contextlib
 import os
+import sys
 
 import torch
 
+import lora
 from facts import KEY, write_facts
 
 
@@ -32,7 +35,7 @@ class WithLoss(torch.nn.Module):
 
 
 def export(module, path, sequence=64, rows=2, vocabulary=256, opset=20, dynamic=True, external_data=None, dynamo=True, optimize=False, inputs=None,
-           outputs=("loss",)):
+           outputs=("loss",), hub=None):
     """Write `module`, called as module(input_ids, labels), to `path`.
 
     rows and sequence are those of the example input; with dynamic=True both axes stay symbolic. optimize=False keeps every parameter with its
@@ -41,6 +44,7 @@ def export(module, path, sequence=64, rows=2, vocabulary=256, opset=20, dynamic=
     external_data: None puts weights beside the model from 1.5 GB on, True always, False never.
     inputs: example tensors by name, in the order of forward's arguments, for models that take something else than ids and labels. Their first
     axis is the samples and stays symbolic; all others are fixed.
+    hub: what parameters are called in checkpoints of the Hugging Face hub, for modules that are not of transformers (hub_names.py).
     A module with dropout is exported in training mode, which keeps it (but not that of attention probabilities: no exporter writes its mode).
     """
     dropout = any(isinstance(m, torch.nn.modules.dropout._DropoutNd) and m.p > 0 for m in module.modules())
@@ -68,7 +72,7 @@ def export(module, path, sequence=64, rows=2, vocabulary=256, opset=20, dynamic=
             torch.onnx.export(module, arguments, path, input_names=names, output_names=list(outputs), opset_version=opset, dynamo=True,
                               optimize=optimize, dynamic_shapes=tuple(shapes) if dynamic else None, external_data=external_data, verbose=False)
     strip(path)
-    write_facts(module, path, arguments)
+    write_facts(module, path, arguments, hub)
     if not dropout and not external_data:
         check(module, path, inputs)
     return path
@@ -98,7 +102,7 @@ def export_without_weights(module, path, sequence=64, rows=2, vocabulary=256, op
     """The same for a module whose parameters are on PyTorch's meta device (parameters_on_meta): shapes and no values, whatever their size.
 
     The file says where each parameter would lie in `path`.data, which is not written: zorse-plan needs no weights, zorse-compile takes
-    --weights=later. Constants that decide the graph (tables of positions, masks) must not be on the meta device.
+    --weights=later. Only adapters (lora.py) have their values in it. Constants that decide the graph (tables of positions, masks) must not be on the meta device.
     """
     import onnx_ir as ir
 
@@ -109,9 +113,13 @@ def export_without_weights(module, path, sequence=64, rows=2, vocabulary=256, op
         program = torch.onnx.export(module, (ids, ids.clone()), input_names=["input_ids", "labels"], output_names=["loss"], opset_version=opset, dynamo=True,
                                     optimize=False, dynamic_shapes=({0: batch, 1: length},) * 2, verbose=False)
     offset, location = 0, os.path.basename(path) + ".data"
+    adapters = {f"{at}.{name}": tensor for at, m in module.named_modules() if isinstance(m, lora.Adapted) for name, tensor in m.initial.items()}
     for value in program.model.graph.initializers.values():
         tensor = getattr(value.const_value, "raw", None)
         if not isinstance(tensor, torch.Tensor) or tensor.device.type != "meta":
+            continue
+        if value.name in adapters:
+            value.const_value = ir.tensor(adapters[value.name].numpy(), name=value.name)
             continue
         size = tensor.numel() * tensor.element_size()
         value.const_value = ir.ExternalTensor(location, offset, size, value.const_value.dtype, shape=value.const_value.shape, name=value.name, base_dir="")
@@ -168,23 +176,35 @@ def strip(path):
 
 
 def hugging_face(name, settings, weights=True):
+    """A causal LM of transformers in f32, from a configuration class, a directory of the hub or a name in the local cache; nothing is fetched.
+
+    settings: of the configuration, in place of its own. weights=False: parameters are on the meta device.
+    """
     import transformers
 
+    is_class = not os.path.isdir(name) and isinstance(getattr(transformers, name, None), type)
+    try:
+        config = getattr(transformers, name)(**settings) if is_class else transformers.AutoConfig.from_pretrained(name, local_files_only=True, **settings)
+    except OSError as problem:
+        raise ValueError(f"--hf {name}: expects a configuration class of transformers, a directory of the hub with config.json, or a name in the local cache ({str(problem).splitlines()[0]})") from None
+    config.dtype = torch.float32  # training is in f32 and what the compiler makes of it (--precision), whatever the files hold
     if not weights:
-        config = getattr(transformers, name)(**settings) if hasattr(transformers, name) else transformers.AutoConfig.from_pretrained(name)
         with parameters_on_meta():
             return transformers.AutoModelForCausalLM.from_config(config, attn_implementation="sdpa")
-
-    if os.path.isdir(name) or not hasattr(transformers, name):
-        return transformers.AutoModelForCausalLM.from_pretrained(name, attn_implementation="sdpa")
-    config = getattr(transformers, name)(**settings)
-    return transformers.AutoModelForCausalLM.from_config(config, attn_implementation="sdpa")
+    if is_class:
+        return transformers.AutoModelForCausalLM.from_config(config, attn_implementation="sdpa")
+    model, info = transformers.AutoModelForCausalLM.from_pretrained(name, config=config, dtype=torch.float32, attn_implementation="sdpa", local_files_only=True, output_loading_info=True)
+    missing = sorted(info["missing_keys"])
+    if missing:  # transformers gives them random numbers
+        raise ValueError(f"--hf {name}: its files lack {len(missing)} parameters of the model: {', '.join(missing[:5])}; give a whole checkpoint, or --no-weights to export shapes alone")
+    return model
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--hf", required=True, help="a transformers configuration class (GPT2Config, LlamaConfig, ...), a directory or a model name")
+    parser.add_argument("--hf", required=True, help="a transformers configuration class (GPT2Config, LlamaConfig, ...), a directory of the hub or a name in the local cache")
     parser.add_argument("--set", nargs="*", default=[], metavar="KEY=VALUE", help="settings of the configuration")
+    parser.add_argument("--lora", metavar="r=8,alpha=16,targets=q_proj,v_proj", help="freeze the model and train adapters of rank r beside the linear layers of these names")
     parser.add_argument("--sequence", type=int, default=64)
     parser.add_argument("--rows", type=int, default=2)
     parser.add_argument("--opset", type=int, default=20)
@@ -202,14 +222,21 @@ def main():
             settings[key] = ast.literal_eval(value)
         except (ValueError, SyntaxError):
             settings[key] = value
-    model = hugging_face(a.hf, settings, weights=not a.no_weights)
+    try:
+        adapters = lora.parse(a.lora) if a.lora else None
+        model = hugging_face(a.hf, settings, weights=not a.no_weights)
+        if adapters:
+            lora.add_lora(model, **adapters)
+    except ValueError as problem:
+        sys.exit(f"error: {problem}")
+    counts = f"{sum(p.numel() for p in model.parameters()):,} parameters" + (f", {sum(p.numel() for p in model.parameters() if p.requires_grad):,} of them of adapters" if a.lora else "")
     if a.no_weights:
         export_without_weights(WithLoss(model), a.output, sequence=a.sequence, rows=a.rows, vocabulary=model.config.vocab_size, opset=a.opset)
-        print(f"{a.output}: {sum(p.numel() for p in model.parameters()):,} parameters, without weights")
+        print(f"{a.output}: {counts}, without weights")
         return
     export(WithLoss(model), a.output, sequence=a.sequence, rows=a.rows, vocabulary=model.config.vocab_size, opset=a.opset, dynamic=not a.fixed,
            optimize=a.optimize)
-    print(f"{a.output}: {sum(p.numel() for p in model.parameters()):,} parameters")
+    print(f"{a.output}: {counts}")
 
 
 if __name__ == "__main__":

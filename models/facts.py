@@ -1,5 +1,5 @@
 """What a PyTorch module knows about its parameters and an exported file does not say: which are trained, frozen or buffers, which are one tensor under several
-names, which row of an embedding is padding, where gradients stop.
+names, which row of an embedding is padding, where gradients stop, what they are called in checkpoints of the Hugging Face hub.
 
     from facts import write_facts
     torch.onnx.export(module, (ids, labels), "model.onnx", ...)
@@ -14,6 +14,8 @@ import os
 import numpy as np
 import torch
 from torch.overrides import TorchFunctionMode
+
+from hub_names import hub_names
 
 KEY, VERSION = "zorse.facts", 1
 # Results that need no gradient although an operand does: new tensors of a given shape, or of another operand's type.
@@ -116,7 +118,7 @@ def of_gradients(module, inputs, name_of):
             "padding": {table: rows.copy().pop() for table, rows in padding.items() if table and len(rows) == 1 and rows != {None}}}
 
 
-def of_module(module, inputs=None):
+def of_module(module, inputs=None, hub=None):
     """The facts as a dictionary. Without inputs nothing is said about what only a run shows: unused parameters, stops of gradients."""
     named = list(module.named_parameters(remove_duplicate=False))
     first, names = {}, {}
@@ -134,6 +136,9 @@ def of_module(module, inputs=None):
                 facts["padding"][first[id(m.weight)]] = m.padding_idx
             if m.max_norm is not None:
                 facts["unsaid"].append(f"embedding '{path}' renormalises its rows (max_norm)")
+    names = hub_names(module, hub)
+    if names:
+        facts["hub"] = names
     if inputs is not None:
         run = of_gradients(module, inputs, first)
         facts["unsaid"] += run.pop("unsaid", [])
@@ -196,16 +201,17 @@ def of_file(model, module, folder):
     return {"stored": stored, "equal": [names for names in by_content.values() if len(names) > 1]}
 
 
-def write_facts(module, path, inputs=None):
+def write_facts(module, path, inputs=None, hub=None):
     """Write the facts about `module` into the file at `path`, which torch.onnx.export made from it.
 
     inputs: what the module was exported with, as a tuple; with them the module runs forward once and the facts say which parameters the outputs
     depend on and where gradients stop.
+    hub: what parameters are called in checkpoints of the hub, for modules that are not of transformers (hub_names.py).
     """
     import onnx
 
     model = onnx.load(path, load_external_data=False)
-    facts = of_module(module, inputs)
+    facts = of_module(module, inputs, hub)
     facts.update(of_file(model, module, os.path.dirname(os.path.abspath(path))))
     for entry in [p for p in model.metadata_props if p.key == KEY]:
         model.metadata_props.remove(entry)

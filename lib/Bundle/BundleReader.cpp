@@ -149,6 +149,7 @@ bool readWeights(const BundleView &bundle, std::vector<WeightData> &weights, boo
       error = name + ": has no bytes of the right shape for parameter '" + weight.name + "'";
       return false;
     }
+    found->second.hub = weight.hub; // what it is called is said by the model's file, as everything but the numbers is
     weight = std::move(found->second);
   }
   return true;

@@ -43,7 +43,7 @@ bool writeFiles(const BundleContents &c, const std::string &directory, std::stri
            (kernels.empty() || bodies.objects_size() == 0 || write("kernels/" + bodies.arch() + "/" + bodies.objects(0), kernels));
   };
   ordered_json weights;
-  if (!writeWeights(c.weights, c.weightMode, directory, weights, files, error) || !write("weights.json", weights.dump(1) + "\n") ||
+  if (!writeWeights(c.weights, c.hub, c.weightMode, directory, weights, files, error) || !write("weights.json", weights.dump(1) + "\n") ||
       !write("plan.json", c.plan) || !write("cluster.yaml", c.cluster) ||
       (c.topology.nodes_size() > 0 && !write("topology.pb", serialize(c.topology))) || !write("summary.pb", serialize(c.summary)) ||
       !writeTarget(0, c.bodies, c.kernels))

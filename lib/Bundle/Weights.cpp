@@ -30,8 +30,8 @@ uint64_t aligned(uint64_t n) { return (n + kAlignment - 1) / kAlignment * kAlign
 
 } // namespace
 
-bool writeWeights(const std::vector<WeightData> &weights, WeightMode mode, const std::string &directory, nlohmann::ordered_json &json,
-                  std::map<std::string, std::string> &files, std::string &error) {
+bool writeWeights(const std::vector<WeightData> &weights, const HubModel &hub, WeightMode mode, const std::string &directory,
+                  nlohmann::ordered_json &json, std::map<std::string, std::string> &files, std::string &error) {
   const std::string name = mode == WeightMode::Copy ? "weights.safetensors" : "constants.safetensors";
 
   // Layout first: safetensors wants its header before the data, and no holes, so padding goes into tensors of bytes.
@@ -76,7 +76,10 @@ bool writeWeights(const std::vector<WeightData> &weights, WeightMode mode, const
   // Whether any of them is outside the bundle: readers refuse to leave it otherwise.
   const bool references =
       mode == WeightMode::Reference && std::any_of(weights.begin(), weights.end(), [](const WeightData &w) { return !w.file.empty(); });
-  json = {{"references", references}, {"parameters", nlohmann::ordered_json::array()}};
+  json = {{"references", references}};
+  if (!hub.empty())
+    json["hub"] = toJson(hub);
+  json["parameters"] = nlohmann::ordered_json::array();
   for (size_t i = 0; i < weights.size(); ++i) {
     const WeightData &w = weights[i];
     bool referenced = mode == WeightMode::Reference && !w.file.empty();
@@ -88,6 +91,8 @@ bool writeWeights(const std::vector<WeightData> &weights, WeightMode mode, const
                                     {"shape", w.shape}};
     if (!w.permutation.empty())
       entry["permutation"] = w.permutation;
+    if (!w.hub.empty())
+      entry["hub"] = toJson(w.hub);
     json["parameters"].push_back(std::move(entry));
   }
   return true;

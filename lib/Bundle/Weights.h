@@ -10,7 +10,7 @@
 namespace zorse::bundle {
 
 /// Writes the safetensors file into `directory` where one is needed, adds its hash to `files`, and returns weights.json in `json`.
-bool writeWeights(const std::vector<WeightData> &weights, WeightMode mode, const std::string &directory, nlohmann::ordered_json &json,
-                  std::map<std::string, std::string> &files, std::string &error);
+bool writeWeights(const std::vector<WeightData> &weights, const HubModel &hub, WeightMode mode, const std::string &directory,
+                  nlohmann::ordered_json &json, std::map<std::string, std::string> &files, std::string &error);
 
 } // namespace zorse::bundle

@@ -416,6 +416,7 @@ bool Compiler::write(std::string &remark) {
     printError(error);
     return false;
   }
+  contents.hub = hubOf(imported);
   std::string taken;
   if (!options.rebuild.empty() && !takeFromBundle(options, contents, taken, error)) {
     printError(error);

@@ -84,6 +84,7 @@ bool collectWeights(const ImportedModel &imported, ModuleOp model, const bundle:
       const WeightSource &source = *found->second;
       weight.type = nameOf(source.storedType);
       weight.shape = source.shape;
+      weight.hub = {source.hub.names, source.hub.ties, source.hub.transposed, source.hub.adapter};
       if (source.file.empty()) {
         if (source.owned)
           weight.bytes.assign(source.owned->begin(), source.owned->end());
@@ -113,6 +114,14 @@ bool collectWeights(const ImportedModel &imported, ModuleOp model, const bundle:
     weights.push_back(std::move(weight));
   }
   return true;
+}
+
+bundle::HubModel hubOf(const ImportedModel &imported) {
+  bundle::HubModel out;
+  out.buffers = imported.hub.buffers;
+  if (const auto &lora = imported.hub.lora)
+    out.lora = bundle::Lora{lora->rank, lora->alpha, lora->targets, lora->fanInFanOut};
+  return out;
 }
 
 } // namespace zorse::pipelines

@@ -11,4 +11,7 @@ namespace zorse::pipelines {
 bool collectWeights(const ImportedModel &imported, mlir::ModuleOp model, const bundle::ModelSummary &summary,
                     std::vector<bundle::WeightData> &weights, std::string &error);
 
+/// What the file says about checkpoints of the hub, as bundles say it.
+bundle::HubModel hubOf(const ImportedModel &imported);
+
 } // namespace zorse::pipelines

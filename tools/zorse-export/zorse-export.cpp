@@ -1,4 +1,5 @@
 // zorse-export: what a snapshot holds, for other tools.
+#include "HubExport.h"
 #include "OnnxExport.h"
 #include "ParseFlags.h"
 
@@ -65,45 +66,68 @@ Status list(const std::string &directory) {
   return Status::success();
 }
 
-} // namespace
-
-int main(int argc, char **argv) {
-  zorse::runtime::openStandardStreams();
-  std::string path, output, original;
+int run(int argc, char **argv) {
+  std::string path, output, original, type;
+  HubExportOptions hub;
   bool listing = false;
-  CLI::App app{"Writes the parameters of a snapshot as one safetensors file, or into an ONNX file."};
+  CLI::App app{"Writes the parameters of a snapshot as one safetensors file, into an ONNX file, or as a checkpoint of the Hugging Face hub."};
   app.add_option("snapshot", path, "a snapshot, or a directory of snapshots: its newest complete one")->required();
-  app.add_option("-o,--output", output, "the file to write: safetensors, or ONNX with --onnx");
+  app.add_option("-o,--output", output, "the file to write: safetensors, or ONNX with --onnx; with --hub the directory");
   app.add_option("--onnx", original, "the ONNX file that was compiled: the output is this file with the trained weights");
+  app.add_option(
+         "--hub", hub.hub,
+         "the directory of the Hugging Face hub that --init named: the output is this directory with the trained weights, or, of a model with "
+         "adapters, an adapter in the layout of PEFT")
+      ->excludes("--onnx");
+  app.add_option("--dtype", type, "of the weights with --hub; without it those of its files")
+      ->check(CLI::IsMember({"f32", "bf16", "f16"}))
+      ->needs("--hub");
+  app.add_option("--init-skip", hub.skip, "with --hub: as zorse-run had it")->delimiter(',')->needs("--hub");
+  app.add_option("--base-name", hub.baseName, "of an adapter: what its configuration calls the base model; without it the directory --hub")
+      ->needs("--hub");
   app.add_flag("--list", listing, "print the snapshots of the directory, each read and verified");
   if (std::optional<int> done = zorse::parseFlags(app, argc, argv, "zorse-export"))
     return *done;
   if (!listing && output.empty())
     return report(userError("expects -o, the file to write, or --list"));
+  if (listing) {
+    Status status = list(path);
+    return status.failed() ? report(status.error()) : 0;
+  }
+  if (Status status = hub.hub.empty() ? checkWritable(output) : Status::success(); status.failed())
+    return report(status.error());
+  Result<std::string> found = findSnapshot(path);
+  if (found.failed())
+    return report(found.error());
+  Result<SnapshotReader> snapshot = SnapshotReader::open(*found);
+  if (snapshot.failed())
+    return report(snapshot.error());
+  if (Status status = checkOverwrites({{"the snapshot", *found}, {"--onnx", original}, {"--hub", hub.hub}}, {{"--output", output}}); status.failed())
+    return report(status.error());
+  std::string note;
+  hub.output = output;
+  if (!type.empty())
+    hub.type = storedTypeNamed(type);
+  Status status = !hub.hub.empty()    ? exportHub(*snapshot, hub, note)
+                  : !original.empty() ? exportOnnx(*snapshot, original, output, note)
+                                      : mergeSnapshot(*snapshot, output, &note);
+  if (status.failed())
+    return report(status.error());
+  if (!note.empty())
+    fprintf(stderr, "note: %s\n", note.c_str());
+  printf("%s: step %llu of %s\n", output.c_str(), (unsigned long long)snapshot->index().step, found->c_str());
+  return 0;
+}
+
+} // namespace
+
+int main(int argc, char **argv) {
   try {
-    if (listing) {
-      Status status = list(path);
-      return status.failed() ? report(status.error()) : 0;
-    }
-    if (Status status = checkWritable(output); status.failed())
-      return report(status.error());
-    Result<std::string> found = findSnapshot(path);
-    if (found.failed())
-      return report(found.error());
-    Result<SnapshotReader> snapshot = SnapshotReader::open(*found);
-    if (snapshot.failed())
-      return report(snapshot.error());
-    if (Status status = checkOverwrites({{"the snapshot", *found}, {"--onnx", original}}, {{"--output", output}}); status.failed())
-      return report(status.error());
-    std::string note;
-    Status status = original.empty() ? mergeSnapshot(*snapshot, output, &note) : exportOnnx(*snapshot, original, output, note);
-    if (status.failed())
-      return report(status.error());
-    if (!note.empty())
-      fprintf(stderr, "note: %s\n", note.c_str());
-    printf("%s: step %llu of %s\n", output.c_str(), (unsigned long long)snapshot->index().step, found->c_str());
+    zorse::runtime::openStandardStreams();
+    return run(argc, argv);
   } catch (const std::bad_alloc &) {
     return report(userError("this machine has too little memory"));
+  } catch (const std::exception &problem) {
+    return report(internalError(problem.what()));
   }
-  return 0;
 }

@@ -27,7 +27,11 @@ std::optional<int> zorse::run::parseOptions(int argc, char **argv, Options &o) {
       ->check(wholeNumber())
       ->check(CLI::Range(uint64_t(1), uint64_t(1) << 40));
   app.add_option("--shuffle", o.shuffle, "shuffle the samples of every epoch, with this seed; file order without it")->check(wholeNumber());
-  app.add_option("--init", o.initial, "initial parameters from a safetensors file with the ONNX names");
+  app.add_option(
+      "--init", o.initial,
+      "initial parameters: a safetensors file with the ONNX names, or a checkpoint of the Hugging Face hub (a directory, model.safetensors, or "
+      "an index of shards)");
+  app.add_option("--init-skip", o.initialSkip, "tensors of --init that are not used: names, * stands for any characters")->delimiter(',');
   app.add_option("--eval", o.evaluation, "held-back data, evaluated at the end without dropout");
   app.add_option("--eval-every", o.evaluateEvery, "evaluate every so many steps too")->check(wholeNumber());
   app.add_option("--eval-batches", o.evaluationBatches, "at most so many batches; 0: all")->check(wholeNumber())->capture_default_str();
@@ -149,6 +153,10 @@ std::optional<int> zorse::run::parseOptions(int argc, char **argv, Options &o) {
     }
   } else if (o.data.empty() || o.steps == 0) {
     fprintf(stderr, "error: %s is required (zorse-run --help lists the options)\n", o.data.empty() ? "--data" : "--steps");
+    return 1;
+  }
+  if (o.initial.empty() && !o.initialSkip.empty()) {
+    fprintf(stderr, "error: --init-skip needs --init, whose tensors it leaves out\n");
     return 1;
   }
   if (o.snapshots.empty() && (o.snapshotEvery > 0 || o.resume)) {

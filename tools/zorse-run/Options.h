@@ -13,7 +13,8 @@ namespace zorse::run {
 struct Options {
   // the run
   std::string bundle, data, evaluation, initial, cluster;
-  std::string expect; ///< digest that the bundle must have; empty: any
+  std::vector<std::string> initialSkip; ///< patterns of tensors of `initial`
+  std::string expect;                   ///< digest that the bundle must have; empty: any
   uint64_t steps = 0, evaluateEvery = 0, evaluationBatches = 50;
   std::optional<uint64_t> shuffle, seed;
   std::optional<double> learningRate, clip, finalRatio;

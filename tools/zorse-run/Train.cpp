@@ -116,7 +116,7 @@ private:
   /// The state to begin with: initial weights, or a snapshot.
   Status restore() {
     std::string note;
-    if (Status status = loadState(*executor, bundle, o.initial, &note); status.failed())
+    if (Status status = loadState(*executor, bundle, o.initial, &note, o.initialSkip); status.failed())
       return status;
     say(note);
 

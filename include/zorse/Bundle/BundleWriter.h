@@ -3,6 +3,7 @@
 // Functions return false and set `error` to one message.
 #pragma once
 
+#include "zorse/Bundle/HubFacts.h"
 #include "zorse/Bundle/Manifest.h"
 
 #include "bundle.pb.h"
@@ -23,6 +24,7 @@ struct WeightData {
   uint64_t offset = 0;              ///< in `file`
   uint64_t size = 0;                ///< bytes in `file`
   std::string bytes;
+  HubFact hub = {};
 };
 
 enum class WeightMode {
@@ -50,6 +52,7 @@ struct BundleContents {
   std::vector<Target> otherTargets; ///< 1, 2, ...
   std::vector<WeightData> weights;
   WeightMode weightMode = WeightMode::Copy;
+  HubModel hub;
 };
 
 /// The same bytes for equal messages, maps included.

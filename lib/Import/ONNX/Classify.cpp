@@ -79,6 +79,9 @@ InitializerRole Importer::untrained(const onnx::Tensor &tensor, bool asArgument)
   for (int64_t dim : tensor.dims())
     if (__builtin_mul_overflow(elements, std::max<int64_t>(dim, 0), &elements))
       elements = INT64_MAX;
+  // What checkpoints of the hub hold is filled from one of these when a run begins: it must not become part of the program.
+  if (asArgument && !facts.hubNameOf(tensor.name()).names.empty())
+    return InitializerRole::Frozen;
   std::string problem;
   auto bytes = asArgument ? model.bytes(tensor, problem, options.weightsLater) : std::nullopt;
   return asArgument && (elements > kFolded || (bytes && bytes->missing)) ? InitializerRole::Frozen : InitializerRole::Constant;

@@ -49,6 +49,30 @@ std::vector<std::string> Facts::namesOf(const std::string &name) const {
   return {name};
 }
 
+HubName Facts::hubNameOf(const std::string &initializer) const {
+  std::string parameter = initializer;
+  bool transposed = false;
+  if (!parameters.count(initializer)) {
+    auto found = stored.find(initializer);
+    if (found == stored.end() || (found->second.form != "same" && found->second.form != "transpose"))
+      return {};
+    parameter = found->second.parameter;
+    transposed = found->second.form == "transpose";
+  }
+  HubName out;
+  for (const std::string &name : namesOf(parameter))
+    if (auto found = hub.find(name); found != hub.end()) {
+      out.names.insert(out.names.end(), found->second.names.begin(), found->second.names.end());
+      out.transposed = found->second.transposed != transposed;
+      out.adapter = found->second.adapter;
+    }
+  if (out.names.empty())
+    for (const std::string &name : namesOf(parameter))
+      if (name != initializer)
+        out.ties.push_back(name);
+  return out;
+}
+
 // "p_l_weight: PARAMETER target='l.weight'" by line; and what the nodes say they were made from.
 static void readExporter(const onnx::Model &model, Facts &facts) {
   std::map<std::string, std::string> placeholders; // of parameters
@@ -127,6 +151,26 @@ static std::vector<std::vector<std::string>> groups(const json::Array *array) {
   return out;
 }
 
+static void readHub(const json::Object &hub, Facts &facts) {
+  facts.hubModel.buffers = strings(hub.getArray("buffers"));
+  if (const json::Object *parameters = hub.getObject("parameters"))
+    for (const auto &[name, value] : *parameters)
+      if (const json::Object *entry = value.getAsObject()) {
+        HubName fact;
+        fact.names = strings(entry->getArray("names"));
+        fact.transposed = entry->getBoolean("transposed").value_or(false);
+        fact.adapter = entry->getBoolean("adapter").value_or(false);
+        facts.hub[name.str()] = std::move(fact);
+      }
+  if (const json::Object *lora = hub.getObject("lora")) {
+    HubModel::Lora &out = facts.hubModel.lora.emplace();
+    out.rank = lora->getInteger("r").value_or(0);
+    out.alpha = lora->getNumber("alpha").value_or(0);
+    out.targets = strings(lora->getArray("targets"));
+    out.fanInFanOut = lora->getBoolean("fan_in_fan_out").value_or(false);
+  }
+}
+
 static bool readModule(const json::Object &object, Facts &facts, std::string &error) {
   if (object.getInteger("version") != kVersion) {
     error = "its facts (" + std::string(kKey) + ") are of version " + std::to_string(object.getInteger("version").value_or(0)) + ", expects " +
@@ -173,6 +217,8 @@ static bool readModule(const json::Object &object, Facts &facts, std::string &er
     facts.detached = *detached;
   if (auto training = object.getBoolean("training"))
     facts.training = *training;
+  if (const json::Object *hub = object.getObject("hub"))
+    readHub(*hub, facts);
   if (const json::Array *reached = object.getArray("reached")) {
     for (auto &[name, fact] : facts.parameters)
       fact.reached = false;

@@ -2,6 +2,8 @@
 // leaves.
 #pragma once
 
+#include "zorse/Import/ONNX/HubName.h"
+
 #include "onnx_wire.pb.h"
 
 #include <cstdint>
@@ -35,14 +37,20 @@ struct Facts {
   std::vector<std::vector<std::string>> equal; ///< parameters that are not tied and had equal values: exporters merge them
   std::map<std::string, int64_t> padding;      ///< row without gradient, by table
   std::map<std::string, StoredFact> stored;
-  std::vector<std::string> unsaid;        ///< what stops or changes gradients and no ONNX file says
-  std::optional<int64_t> detached;        ///< how often the module detaches a value that has a gradient
-  std::optional<bool> training;           ///< the module was in training mode
-  std::set<std::string> used;             ///< parameters that some node of the file says it was made from
+  std::vector<std::string> unsaid;    ///< what stops or changes gradients and no ONNX file says
+  std::optional<int64_t> detached;    ///< how often the module detaches a value that has a gradient
+  std::optional<bool> training;       ///< the module was in training mode
+  std::set<std::string> used;         ///< parameters that some node of the file says it was made from
+  std::map<std::string, HubName> hub; ///< by parameter: what it alone is called in checkpoints of the hub
+  HubModel hubModel;
   int64_t detaches = 0, lostDetaches = 0; ///< in the file; those that its nodes mention and that are not there
 
   /// All names of the parameter called `name`, itself included.
   std::vector<std::string> namesOf(const std::string &name) const;
+
+  /// What checkpoints of the hub call the parameter that an initializer holds, ties included; no names where the file does not say, or where the
+  /// initializer holds the parameter in another form than as it is or transposed.
+  HubName hubNameOf(const std::string &initializer) const;
 };
 
 /// False with `error` set where the property is there and cannot be understood.

@@ -217,6 +217,7 @@ LogicalResult Importer::finish(const Val &loss, ImportedModel &result) {
   if (failed(verify(*module)))
     return failure();
   result.weights = std::move(ordered);
+  result.hub = facts.hubModel;
   reportParameters(result);
   result.warnings = warnings;
   result.notes = notes;

@@ -114,6 +114,7 @@ Val Importer::parameter(const onnx::Tensor &tensor, bool trainable) {
   weight.parameter = tensor.name();
   weight.shape = shape;
   weight.storedType = storedType(kind);
+  weight.hub = facts.hubNameOf(tensor.name());
   if (bytes) {
     weight.file = bytes->file;
     weight.offset = bytes->offset;

@@ -264,8 +264,14 @@ private:
     if (Status status = readText("weights.json", text); status.failed())
       return status;
     std::map<std::string, WeightSource> sources;
+    std::string problem;
+    auto badHub = [&](const std::string &parameter, const std::string &what) {
+      return userError(name + ": " + (parameter.empty() ? "" : "'" + parameter + "': ") + what + "; compile the model again");
+    };
     try {
       json weights = json::parse(text);
+      if (weights.contains("hub") && !bundle::fromJson(weights["hub"], bundle_.hub, problem))
+        return badHub("", problem);
       // Said apart, for all of them, so that a file of this machine is never read because an entry of a bundle from elsewhere was changed to name it.
       const bool references = weights.at("references").get<bool>();
       for (const json &entry : weights.at("parameters")) {
@@ -279,6 +285,8 @@ private:
           source.shape = wholes(entry.at("shape"), "shape");
         if (entry.contains("permutation"))
           source.permutation = wholes(entry.at("permutation"), "permutation");
+        if (entry.contains("hub") && !bundle::fromJson(entry["hub"], source.hub, problem))
+          return badHub(source.name, problem);
         if (source.shape.size() > kMostDimensions || source.permutation.size() > kMostDimensions)
           return userError(name + ": '" + source.name + "': expects at most " + std::to_string(kMostDimensions) + " dimensions, got " +
                            std::to_string(std::max(source.shape.size(), source.permutation.size())));

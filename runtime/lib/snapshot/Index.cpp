@@ -49,6 +49,8 @@ ordered_json parameterJson(const SnapshotParameter &parameter) {
   ordered_json out = {{"name", parameter.name}, {"type", safetensorsName(parameter.type)}, {"shape", parameter.shape}};
   if (!parameter.permutation.empty())
     out["permutation"] = parameter.permutation;
+  if (!parameter.hub.empty())
+    out["hub"] = zorse::bundle::toJson(parameter.hub);
   if (!parameter.trainable) {
     ordered_json frozen = {{"xxh64", hexadecimal(parameter.hash)}};
     if (!parameter.file.empty()) {
@@ -73,6 +75,14 @@ void parseType(JsonFields &fields, const char *name, StoredType &out) {
   out = *type;
 }
 
+/// Of a parameter, or of the model; snapshots of models without facts have none.
+template <typename Hub> void parseHub(JsonFields &fields, Hub &out) {
+  std::string problem;
+  if (const json *hub = fields.has("hub") ? fields.find("hub") : nullptr)
+    if (!zorse::bundle::fromJson(*hub, out, problem))
+      fields.fail(problem);
+}
+
 SnapshotParameter parseParameter(const json &from, size_t number, std::string &problem) {
   SnapshotParameter out;
   JsonFields fields(from, "parameter " + std::to_string(number), problem);
@@ -87,6 +97,7 @@ SnapshotParameter parseParameter(const json &from, size_t number, std::string &p
       if (sorted[d] != int64_t(d) || sorted.size() != out.shape.size())
         fields.fail("its permutation is none of its dimensions");
   }
+  parseHub(fields, out.hub);
   std::optional<int64_t> count = elementCount(out.shape);
   int64_t bytes;
   if (fields.good() && (!count || __builtin_mul_overflow(*count, int64_t(bytesOf(out.type)), &bytes)))
@@ -238,6 +249,8 @@ std::string zorse::runtime::writeSnapshotIndex(const SnapshotIndex &index) {
   field("precision", index.precision);
   field("moments", index.moments);
   field("identity", identityJson(index.identity));
+  if (!index.hub.empty())
+    field("hub", zorse::bundle::toJson(index.hub));
   text += "\"parameters\": [";
   for (size_t i = 0; i < index.parameters.size(); ++i)
     text += (i ? ",\n  " : "\n  ") + parameterJson(index.parameters[i]).dump(-1, ' ', false, json::error_handler_t::replace);
@@ -309,6 +322,7 @@ Result<SnapshotIndex> zorse::runtime::parseSnapshotIndex(const std::string &path
   index.moments = uint32_t(moments);
   if (const json *identity = fields.find("identity"))
     index.identity = parseIdentity(*identity, "'identity'", problem);
+  parseHub(fields, index.hub);
   std::set<std::string> names;
   if (const json *parameters = fields.list("parameters"))
     for (const json &element : *parameters) {

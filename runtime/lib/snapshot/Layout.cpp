@@ -124,6 +124,7 @@ std::vector<SnapshotParameter> zorse::runtime::snapshotParameters(const Bundle &
     made.type = storedType(parameter.type());
     made.shape.assign(parameter.shape().begin(), parameter.shape().end());
     made.permutation = weight.permutation;
+    made.hub = weight.hub;
     made.trainable = bundle.summary.groups(int(parameter.group())).trainable();
     if (std::optional<StoredType> type = storedTypeNamed(weight.type); type && !made.trainable) {
       made.file = weight.file;

@@ -308,6 +308,7 @@ std::optional<SnapshotTrouble> Taking::commit(const Job &job, const std::string 
   index.precision = bundle.precision;
   index.moments = bundle.summary.moments();
   index.identity = context_.identity;
+  index.hub = bundle.hub;
   index.parameters = snapshotParameters(bundle);
 
   std::map<uint32_t, const Acknowledgement::File *> files;

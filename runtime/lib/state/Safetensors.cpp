@@ -23,7 +23,7 @@ struct HeaderTensor {
 };
 
 /// Parses the header by events, because a parsed tree would silently keep one of two tensors of the same name.
-bool parseHeader(const char *text, size_t size, std::vector<HeaderTensor> &tensors, std::string &problem) {
+bool parseHeader(const char *text, size_t size, std::vector<HeaderTensor> &tensors, bool &isOnnx, std::string &problem) {
   std::set<std::string> names;
   bool duplicate = false;
   std::string duplicated;
@@ -44,8 +44,11 @@ bool parseHeader(const char *text, size_t size, std::vector<HeaderTensor> &tenso
     return false;
   }
   for (const auto &[name, entry] : header.items()) {
-    if (name == "__metadata__")
+    if (name == "__metadata__") {
+      auto [key, value] = *onnxNames().begin();
+      isOnnx = entry.is_object() && entry.contains(key) && entry[key] == value;
       continue;
+    }
     HeaderTensor tensor;
     tensor.name = name;
     auto bad = [&](const char *what) {
@@ -91,10 +94,12 @@ Result<SafetensorsFile> SafetensorsFile::parse(MappedFile file) {
     return bad("its header is said to have " + std::to_string(headerBytes) + " bytes, the file has " + std::to_string(file.size()));
   std::vector<HeaderTensor> tensors;
   std::string problem;
-  if (!parseHeader(reinterpret_cast<const char *>(file.data()) + 8, headerBytes, tensors, problem))
+  bool isOnnx = false;
+  if (!parseHeader(reinterpret_cast<const char *>(file.data()) + 8, headerBytes, tensors, isOnnx, problem))
     return bad(problem);
 
   SafetensorsFile out;
+  out.names_ = isOnnx ? Names::Onnx : Names::NotSaid;
   uint64_t dataBytes = file.size() - 8 - headerBytes, covered = 0;
   const std::byte *data = file.data() + 8 + headerBytes;
   std::stable_sort(tensors.begin(), tensors.end(),
@@ -122,9 +127,14 @@ Result<SafetensorsFile> SafetensorsFile::parse(MappedFile file) {
   return out;
 }
 
-Status zorse::runtime::writeSafetensors(const std::string &path, std::vector<SafetensorsItem> items, const Status *problem) {
+std::map<std::string, std::string> zorse::runtime::onnxNames() { return {{"names", "onnx"}}; }
+
+Status zorse::runtime::writeSafetensors(const std::string &path, std::vector<SafetensorsItem> items, const Status *problem,
+                                        const std::map<std::string, std::string> &metadata) {
   std::sort(items.begin(), items.end(), [](const SafetensorsItem &a, const SafetensorsItem &b) { return a.name < b.name; });
   nlohmann::ordered_json header = nlohmann::ordered_json::object();
+  if (!metadata.empty())
+    header["__metadata__"] = metadata;
   uint64_t end = 0, largest = 0;
   std::vector<uint64_t> sizes;
   for (const SafetensorsItem &item : items) {

@@ -1,12 +1,11 @@
 #include "zorse/runtime/State.h"
 
+#include "zorse/runtime/MatchTensors.h"
 #include "zorse/runtime/OutputFile.h"
-#include "zorse/runtime/Safetensors.h"
 
 #include <algorithm>
 #include <cstring>
 #include <map>
-#include <set>
 
 using namespace zorse;
 using namespace zorse::runtime;
@@ -14,13 +13,6 @@ using namespace zorse::runtime;
 namespace {
 
 constexpr int64_t kNumbersAtOnce = 1 << 18; ///< that are copied from or to a device
-
-std::string shapeText(const std::vector<int64_t> &shape) {
-  std::string text;
-  for (int64_t dimension : shape)
-    text += (text.empty() ? "" : "x") + std::to_string(dimension);
-  return text.empty() ? "scalar" : text;
-}
 
 int64_t elementsOf(const bundle::ParameterInfo &parameter) { return elementCount({parameter.shape().begin(), parameter.shape().end()}).value_or(0); }
 
@@ -138,53 +130,33 @@ Status fromBundle(const Bundle &bundle, int index, WeightFiles &files, Source &o
   return Status::success();
 }
 
-Status fromCheckpoint(const Bundle &bundle, int index, const SafetensorsFile &checkpoint, Source &out) {
+/// The parameters as a checkpoint is asked for them.
+std::vector<WantedTensor> wantedTensors(const Bundle &bundle) {
+  std::vector<WantedTensor> out;
+  for (int i = 0; i < bundle.summary.parameters_size(); ++i) {
+    const bundle::ParameterInfo &parameter = bundle.summary.parameters(i);
+    out.push_back({parameter.name(), storedShape(parameter, bundle.weights[i]), parameter.trainable(), isFloat(storedType(parameter.type())),
+                   bundle.weights[i].hub});
+  }
+  return out;
+}
+
+Status fromCheckpoint(const Bundle &bundle, int index, const TensorFiles &checkpoint, const MatchedTensor &match, Source &out) {
   const bundle::ParameterInfo &parameter = bundle.summary.parameters(index);
-  const SafetensorsEntry &tensor = checkpoint.tensors().at(parameter.name());
+  const SafetensorsEntry &tensor = checkpoint.tensors().at(match.names.front()).entry;
   if (Status status = checkPermutation(bundle.weights[index], parameter.shape_size(), bundle.directory + "/weights.json"); status.failed())
     return status;
-  std::vector<int64_t> expected = storedShape(parameter, bundle.weights[index]);
-  if (tensor.shape != expected)
-    return userError(checkpoint.path() + ": tensor '" + parameter.name() + "': expects shape " + shapeText(expected) + ", got " +
-                     shapeText(tensor.shape));
-  auto isFloating = [](StoredType type) {
-    return type == StoredType::F16 || type == StoredType::BF16 || type == StoredType::F32 || type == StoredType::F64;
-  };
-  if (isFloating(storedType(parameter.type())) && !isFloating(tensor.type))
-    return userError(checkpoint.path() + ": tensor '" + parameter.name() + "': expects floating-point numbers, got " + safetensorsName(tensor.type));
-  out.set(tensor.data, tensor.type, parameter, bundle.weights[index]);
-  return Status::success();
-}
-
-/// Up to five names in quotes.
-std::string listed(const std::vector<std::string> &names) {
-  std::string text;
-  for (size_t i = 0; i < names.size() && i < 5; ++i)
-    text += (i ? ", '" : "'") + names[i] + "'";
-  return text + (names.size() > 5 ? ", ..." : "");
-}
-
-/// Compares names: a model's trainable parameters must all be there; what the model does not have is worth a note.
-Status checkNames(const Bundle &bundle, const SafetensorsFile &checkpoint, std::string *note) {
-  std::vector<std::string> missing, unused;
-  std::set<std::string> known;
-  for (const bundle::ParameterInfo &parameter : bundle.summary.parameters()) {
-    known.insert(parameter.name());
-    if (parameter.trainable() && !checkpoint.tensors().count(parameter.name()))
-      missing.push_back(parameter.name());
-  }
-  for (const auto &[name, tensor] : checkpoint.tensors())
-    if (!known.count(name))
-      unused.push_back(name);
-  std::string extra =
-      unused.empty() ? ""
-                     : std::to_string(unused.size()) + (unused.size() == 1 ? " tensor is" : " tensors are") + " not of the model: " + listed(unused);
-  if (!missing.empty())
-    return userError(checkpoint.path() + ": " + std::to_string(missing.size()) + (missing.size() == 1 ? " parameter" : " parameters") +
-                     " of the model missing: " + listed(missing) + (extra.empty() ? "" : "; " + extra) +
-                     "; save tensors under the names of the ONNX file's initializers");
-  if (note && !extra.empty())
-    *note = checkpoint.path() + ": " + extra;
+  WeightSource layout;
+  layout.permutation = bundle.weights[index].permutation;
+  layout.shape = tensor.shape;
+  if (match.transposed && layout.permutation.empty())
+    layout.permutation = {1, 0};
+  else if (match.transposed)
+    for (int64_t &dimension : layout.permutation)
+      dimension = 1 - dimension;
+  if (layout.permutation == std::vector<int64_t>{0, 1})
+    layout.permutation.clear();
+  out.set(tensor.data, tensor.type, parameter, layout);
   return Status::success();
 }
 
@@ -263,7 +235,8 @@ Status zorse::runtime::writeOptimizerStep(Executor &executor, const Bundle &bund
   return Status::success();
 }
 
-Status zorse::runtime::loadState(Executor &executor, const Bundle &bundle, const std::string &checkpoint, std::string *note) {
+Status zorse::runtime::loadState(Executor &executor, const Bundle &bundle, const std::string &checkpoint, std::string *note,
+                                 const std::vector<std::string> &skip) {
   std::vector<std::vector<Piece>> pieces = parameterPieces(executor, bundle);
   for (uint32_t device : executor.devices())
     for (const bundle::PersistentState &state : bundle.programs[device].state())
@@ -274,23 +247,30 @@ Status zorse::runtime::loadState(Executor &executor, const Bundle &bundle, const
   if (Status status = writeOptimizerStep(executor, bundle, first); status.failed())
     return status;
 
-  std::optional<SafetensorsFile> given;
+  std::optional<TensorFiles> given;
+  TensorMatching matching;
+  matching.parameters.resize(bundle.summary.parameters_size());
   if (!checkpoint.empty()) {
-    Result<SafetensorsFile> file = SafetensorsFile::open(checkpoint);
-    if (file.failed())
-      return file.error();
-    given = std::move(*file);
-    if (Status status = checkNames(bundle, *given, note); status.failed())
-      return status;
+    Result<TensorFiles> files = TensorFiles::open(checkpoint);
+    if (files.failed())
+      return files.error();
+    given = std::move(*files);
+    Result<TensorMatching> matched = matchTensors(*given, wantedTensors(bundle), bundle.hub, skip);
+    if (matched.failed())
+      return matched.error();
+    matching = std::move(*matched);
+    if (note)
+      *note = matching.note;
   }
 
   WeightFiles files;
   for (int i = 0; i < bundle.summary.parameters_size(); ++i) {
     const bundle::ParameterInfo &parameter = bundle.summary.parameters(i);
     Source source;
-    bool fromGiven = given && given->tensors().count(parameter.name());
-    if (Status status = fromGiven ? fromCheckpoint(bundle, i, *given, source) : fromBundle(bundle, i, files, source); status.failed())
-      return status;
+    const MatchedTensor &match = matching.parameters[i];
+    Status found = match.names.empty() ? fromBundle(bundle, i, files, source) : fromCheckpoint(bundle, i, *given, match, source);
+    if (found.failed())
+      return found;
     Status status = eachPart(pieces[parameter.group()], parameter, [&](const Piece &piece, int64_t from, int64_t to) {
       return writeElements(executor, piece.device, *piece.region, piece.offset(from), source.at(from - parameter.offset()), source.type(),
                            source.wanted(), to - from);
@@ -328,7 +308,7 @@ Status zorse::runtime::saveCheckpoint(const Executor &executor, const Bundle &bu
         trouble = status.error();
     }));
   }
-  Status written = writeSafetensors(path, std::move(items));
+  Status written = writeSafetensors(path, std::move(items), nullptr, onnxNames());
   return trouble ? Status(*trouble) : written;
 }
 

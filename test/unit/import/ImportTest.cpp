@@ -388,6 +388,35 @@ TEST(TrainedParameters, OfExportsWithoutFacts) {
   }
 }
 
+TEST(TrainedParameters, NamesOfTheHub) {
+  // Tied names are united; a frozen parameter that checkpoints hold is an argument, whatever its size, and one that they do not hold a constant.
+  const char *facts = R"({"version":1,"ties":[["w","head"]],
+    "parameters":{"w":{"shape":[11,4],"trained":true},"head":{"shape":[11,4],"trained":true},"p":{"shape":[4],"trained":false}},
+    "hub":{"parameters":{"w":{"names":["t.w"]},"head":{"names":["head"]},"p":{"names":["t.p"],"transposed":true,"adapter":true}},
+           "buffers":["t.freq"],"lora":{"r":4,"alpha":8.5,"targets":["q","v"],"fan_in_fan_out":true}}})";
+  Outcome outcome = withFactor("p", {4}, facts);
+  ASSERT_TRUE(outcome.ok) << outcome.text;
+  ASSERT_EQ(outcome.model.weights.size(), 2u);
+  for (const WeightSource &weight : outcome.model.weights)
+    if (weight.parameter == "w")
+      EXPECT_TRUE(weight.hub.names == (std::vector<std::string>{"t.w", "head"}) && !weight.hub.transposed && !weight.hub.adapter);
+    else
+      EXPECT_TRUE(weight.hub.names == std::vector<std::string>{"t.p"} && weight.hub.transposed && weight.hub.adapter);
+  EXPECT_EQ(outcome.model.hub.buffers, std::vector<std::string>{"t.freq"});
+  ASSERT_TRUE(outcome.model.hub.lora);
+  EXPECT_TRUE(outcome.model.hub.lora->rank == 4 && outcome.model.hub.lora->alpha == 8.5 && outcome.model.hub.lora->fanInFanOut);
+  EXPECT_EQ(outcome.model.hub.lora->targets, (std::vector<std::string>{"q", "v"}));
+  Outcome without = withFactor("p", {4}, R"({"version":1,"parameters":{"w":{"shape":[11,4],"trained":true},"p":{"shape":[4],"trained":false}}})");
+  ASSERT_TRUE(without.ok) << without.text;
+  ASSERT_EQ(without.model.weights.size(), 1u);
+  EXPECT_TRUE(without.model.weights[0].hub.names.empty() && without.model.weights[0].hub.ties.empty());
+  Outcome tied =
+      withFactor("p", {4}, R"({"version":1,"ties":[["w","head"]],"parameters":{"w":{"trained":true},"head":{"trained":true},"p":{"trained":true}}})");
+  ASSERT_TRUE(tied.ok) << tied.text;
+  for (const WeightSource &weight : tied.model.weights)
+    EXPECT_EQ(weight.hub.ties, weight.parameter == "w" ? std::vector<std::string>{"head"} : std::vector<std::string>{});
+}
+
 TEST(TrainedParameters, DamagedFactsAreErrors) {
   EXPECT_ERROR(withFactor("p", {4}, "{"), "are not a JSON object");
   EXPECT_ERROR(withFactor("p", {4}, std::string(100000, '[')), "are not a JSON object");

@@ -1,6 +1,8 @@
 // From an ONNX file to the graph IR.
 #pragma once
 
+#include "zorse/Import/ONNX/HubName.h"
+
 #include "mlir/IR/BuiltinOps.h"
 #include "mlir/IR/OwningOpRef.h"
 
@@ -68,6 +70,7 @@ struct WeightSource {
   uint64_t bytes = 0;
   std::shared_ptr<const std::vector<uint8_t>> owned;
   const uint8_t *data = nullptr; ///< the same bytes, mapped; valid while the ImportedModel lives
+  HubName hub;
 };
 
 struct ImportedModel {
@@ -76,7 +79,8 @@ struct ImportedModel {
   std::vector<std::string> warnings;        ///< for people: a tool prints them; they are not emitted as diagnostics
   std::vector<std::string> notes;           ///< what was decided: the sample axis, shifts, trained parameters
   int64_t nodesRead = 0;                    ///< nodes of the file, functions inlined
-  std::shared_ptr<void> storage;            ///< keeps mapped files open
+  HubModel hub;
+  std::shared_ptr<void> storage; ///< keeps mapped files open
 };
 
 /// Imports `path`: parses, inlines, specialises shapes, folds, finds the sample axis, and emits `@model` as docs/architecture.md describes a model.

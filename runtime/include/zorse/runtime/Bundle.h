@@ -2,6 +2,7 @@
 #pragma once
 
 #include "bundle.pb.h"
+#include "zorse/Bundle/HubFacts.h"
 #include "zorse/Summary/Summary.h"
 #include "zorse/runtime/MappedFile.h"
 
@@ -29,6 +30,7 @@ struct WeightSource {
   std::string type;                 ///< "f32", "f64", "f16", "bf16", "i64", "i32", "i16", "i8", "u8", "i1"
   std::vector<int64_t> shape;       ///< as stored, and as the ONNX file has it
   std::vector<int64_t> permutation; ///< parameter dimension i is stored dimension permutation[i]; empty: as stored
+  bundle::HubFact hub;              ///< relative to `shape`
 };
 
 struct Bundle {
@@ -46,6 +48,7 @@ struct Bundle {
   std::vector<bundle::Program> programs;         ///< one per device
   std::vector<bundle::Program> staged;           ///< the same step without direct transfers, where `programs` has some; else empty
   std::vector<WeightSource> weights;             ///< one per ParameterInfo, in its order
+  bundle::HubModel hub;
 
   const bundle::BodyLibrary &target(uint32_t index) const { return index == 0 ? bodies : otherTargets[index - 1]; }
   const bundle::BodyLibrary &bodiesOf(uint32_t device) const { return target(devices[device].target); }

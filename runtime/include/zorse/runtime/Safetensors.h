@@ -27,9 +27,14 @@ public:
   const std::map<std::string, SafetensorsEntry> &tensors() const { return tensors_; }
   const std::string &path() const { return file_.path(); }
 
+  /// What the tensors are called by, as far as the file says. Onnx: written by this program, under the names and in the layouts of an ONNX file.
+  enum class Names : uint8_t { NotSaid, Onnx };
+  Names names() const { return names_; }
+
 private:
   MappedFile file_;
   std::map<std::string, SafetensorsEntry> tensors_;
+  Names names_ = Names::NotSaid;
 };
 
 /// One tensor to write; `produce` fills its bytes when its turn comes, so that a large model is never in memory twice.
@@ -42,6 +47,10 @@ struct SafetensorsItem {
 
 /// Writes the items in ascending order of names, beside `path` first and then renamed: a crash leaves the old file or none.
 /// \param problem  set by a `produce` that fails: then nothing is written, and this is the result.
-Status writeSafetensors(const std::string &path, std::vector<SafetensorsItem> items, const Status *problem = nullptr);
+/// \param metadata  the header's "__metadata__"; empty: none. onnxNames() marks what SafetensorsFile::Names calls Onnx.
+Status writeSafetensors(const std::string &path, std::vector<SafetensorsItem> items, const Status *problem = nullptr,
+                        const std::map<std::string, std::string> &metadata = {});
+
+std::map<std::string, std::string> onnxNames();
 
 } // namespace zorse::runtime

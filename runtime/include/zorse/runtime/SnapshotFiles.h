@@ -19,6 +19,7 @@ struct SnapshotParameter {
   std::vector<int64_t> shape;        ///< as compiled: slices are ranges of its row-major order
   std::vector<int64_t> permutation;  ///< dimension i is dimension permutation[i] of the ONNX file; empty: the same
   bool trainable = true;
+  bundle::HubFact hub; ///< relative to storedShape()
 
   // Of a frozen one, which is not in the snapshot:
   uint64_t hash = 0; ///< XXH64 of its bytes as compiled
@@ -58,6 +59,7 @@ struct SnapshotIndex {
   std::string precision;                 ///< of the bundle
   uint32_t moments = 0;                  ///< for every trainable parameter
   RunIdentity identity;
+  bundle::HubModel hub; ///< nothing in snapshots of earlier versions
   std::vector<SnapshotParameter> parameters;
   std::vector<SnapshotFile> files;
 };

@@ -17,11 +17,13 @@ Status writeElements(Executor &executor, uint32_t device, const bundle::Region &
 /// To every device that keeps one, as much of it as it keeps.
 Status writeOptimizerStep(Executor &executor, const Bundle &bundle, const abi::OptimizerStep &step);
 
-/// Fills every device's persistent state: parameters from the bundle's weights, or from `checkpoint` (safetensors with the ONNX names) where it is
-/// not empty; moments, updates applied and padding with zeros; the loss scale as compiled. Frozen parameters that a checkpoint lacks keep the
-/// bundle's bytes.
-/// \param note  says which tensors of the checkpoint are not of the model; empty when there are none.
-Status loadState(Executor &executor, const Bundle &bundle, const std::string &checkpoint, std::string *note = nullptr);
+/// Fills every device's persistent state: parameters from the bundle's weights, or from `checkpoint` (TensorFiles::open) where it is not empty,
+/// by names as matchTensors finds them; moments, updates applied and padding with zeros; the loss scale as compiled. Parameters that a checkpoint
+/// need not have and has not keep the bundle's bytes.
+/// \param note  says how names were found and which tensors of the checkpoint are not used; empty when there is nothing to say.
+/// \param skip  patterns of tensors that are not used
+Status loadState(Executor &executor, const Bundle &bundle, const std::string &checkpoint, std::string *note = nullptr,
+                 const std::vector<std::string> &skip = {});
 
 /// Writes all trainable parameters under their ONNX names, in the ONNX layout and in the precision of training; frozen ones too, as they are.
 Status saveCheckpoint(const Executor &executor, const Bundle &bundle, const std::string &path);

@@ -1,0 +1,46 @@
+"""What a module's tensors are called in checkpoints of the Hugging Face hub: a part of the facts (facts.py)."""
+import re
+
+from lora import Adapted
+
+
+def hub_module(module):
+    """The model of transformers in `module` with its path, or None."""
+    for path, m in module.named_modules():
+        if hasattr(m, "save_pretrained") and hasattr(m, "base_model_prefix"):
+            return path, m
+    return None
+
+
+def ignored(model):
+    """Ends of names that the model's class ignores in files: buffers that older versions wrote. Of a regular expression its last part without operators."""
+    for pattern in getattr(model, "_keys_to_ignore_on_load_unexpected", None) or ():
+        end = re.split(r"\\d\+|\.\*|[\[\](){}|*+?^$]", str(pattern).replace(r"\.", "."))[-1].lstrip(".")
+        if end and re.fullmatch(r"[\w.]+", end):
+            yield end
+
+
+def hub_names(module, given=None):
+    """The facts, or None where nothing is known.
+
+    given: for modules that are not of transformers: by the module's parameter names, what checkpoints call them, as a name or, where they hold the
+    transpose of a matrix, as (name, True).
+    """
+    if given is not None:
+        unknown = set(given) - {name for name, _ in module.named_parameters(remove_duplicate=False)}
+        if unknown:
+            raise ValueError(f"hub: the module has no parameters {sorted(unknown)[:5]}")
+        pairs = {name: (value, False) if isinstance(value, str) else value for name, value in given.items()}
+        return {"parameters": {name: {"names": [hub], **({"transposed": True} if transposed else {})} for name, (hub, transposed) in pairs.items()}}
+    found = hub_module(module)
+    if not found:
+        return None
+    path, model = found
+    prefix = path + "." if path else ""
+    adapters = {f"{at}.{name}" for at, m in model.named_modules() if isinstance(m, Adapted) for name in ("lora_A.weight", "lora_B.weight")}
+    parameters = {prefix + name: {"names": ["base_model.model." + name], "adapter": True} if name in adapters else {"names": [name]}
+                  for name, _ in model.named_parameters(remove_duplicate=False)}
+    facts = {"parameters": parameters, "buffers": sorted({*(name for name, _ in model.named_buffers()), *ignored(model)})}
+    if getattr(model, "lora", None):
+        facts["lora"] = model.lora
+    return facts

@@ -1,0 +1,218 @@
+#include "HubExport.h"
+
+#include "HubFolder.h"
+
+#include "zorse/runtime/MatchTensors.h"
+
+#include <algorithm>
+#include <filesystem>
+
+using namespace zorse;
+using namespace zorse::exporting;
+using namespace zorse::runtime;
+using nlohmann::ordered_json;
+namespace fs = std::filesystem;
+
+namespace {
+
+/// As PyTorch's own files say it; transformers asks for it.
+std::map<std::string, std::string> ofPyTorch() { return {{"format", "pt"}}; }
+constexpr size_t kListed = 20; ///< names in a message
+
+class HubExport {
+public:
+  HubExport(const SnapshotReader &snapshot, const HubExportOptions &options)
+      : snapshot_(snapshot), index_(snapshot.index()), options_(options), matches_(index_.parameters.size()) {}
+
+  Status run(std::string &note) {
+    if (Status status = readSource(note); status.failed())
+      return status;
+    if (Status status = checkFrozen(); status.failed())
+      return status;
+    return writeFolder(options_.output, [&](const std::string &folder) {
+      return index_.hub.lora ? writeAdapter(folder) : source_ ? writeModel(folder) : writeNew(folder);
+    });
+  }
+
+private:
+  /// The tensors that the run began with, and which parameter each is.
+  Status readSource(std::string &note) {
+    std::error_code ignored;
+    bool weightless = fs::is_directory(options_.hub, ignored) && fs::exists(fs::path(options_.hub) / "config.json", ignored) &&
+                      !fs::exists(fs::path(options_.hub) / kModelFile, ignored) && !fs::exists(fs::path(options_.hub) / kModelIndex, ignored);
+    if (weightless)
+      return Status::success();
+    Result<TensorFiles> opened = TensorFiles::open(options_.hub);
+    if (opened.failed())
+      return opened.error();
+    source_ = std::move(*opened);
+    std::vector<WantedTensor> wanted;
+    wanted.reserve(index_.parameters.size());
+    for (const SnapshotParameter &parameter : index_.parameters)
+      wanted.push_back({parameter.name, parameter.storedShape(), parameter.trainable, isFloat(parameter.type), parameter.hub});
+    Result<TensorMatching> matched = matchTensors(*source_, wanted, index_.hub, options_.skip, LeftOver::Keep);
+    if (matched.failed())
+      return matched.error();
+    matches_ = std::move(matched->parameters);
+    note = matched->note;
+    return Status::success();
+  }
+
+  Status checkFrozen() const {
+    std::vector<std::string> others;
+    for (uint32_t p = 0; source_ && p < index_.parameters.size(); ++p) {
+      const SnapshotParameter &parameter = index_.parameters[p];
+      if (parameter.trainable || matches_[p].names.empty())
+        continue;
+      const SafetensorsEntry &entry = source_->tensors().at(matches_[p].names.front()).entry;
+      std::vector<std::byte> turned(matches_[p].transposed ? entry.bytes : 0);
+      if (matches_[p].transposed)
+        permuteElements(entry.data, turned.data(), bytesOf(entry.type), entry.shape, {1, 0});
+      if (!snapshot_.isFrozen(p, entry.type, matches_[p].transposed ? turned.data() : entry.data))
+        others.push_back("'" + matches_[p].names.front() + "'");
+    }
+    if (others.empty())
+      return Status::success();
+    return userError(options_.hub + ": is not what the run began with: frozen parameters had other numbers: " + list(others) +
+                     "; give the directory that --init named");
+  }
+
+  static std::string list(const std::vector<std::string> &names) {
+    std::string text;
+    for (size_t i = 0; i < names.size() && i < kListed; ++i)
+      text += (i ? ", " : "") + names[i];
+    return text + (names.size() > kListed ? " and " + std::to_string(names.size() - kListed) + " more" : "");
+  }
+
+  /// A parameter as the hub has it; `problem_` receives what goes wrong.
+  SafetensorsItem itemOf(const std::string &name, uint32_t p, bool transposed, StoredType type) {
+    const SnapshotParameter &parameter = index_.parameters[p];
+    std::vector<int64_t> stored = parameter.storedShape(), shape = stored;
+    if (transposed)
+      std::reverse(shape.begin(), shape.end());
+    return {name, type, shape, [=](std::byte *target) {
+              size_t bytes = size_t(index_.parameters[p].elements()) * bytesOf(type);
+              std::vector<std::byte> turned(transposed ? bytes : 0);
+              std::byte *read = transposed ? turned.data() : target;
+              Status status = readParameter(p, type, read);
+              if (status.failed() && problem_.succeeded())
+                problem_ = status;
+              if (transposed)
+                permuteElements(read, target, bytesOf(type), stored, {1, 0});
+            }};
+  }
+
+  /// In the layout of the ONNX file.
+  Status readParameter(uint32_t p, StoredType type, std::byte *target) const {
+    const SnapshotParameter &parameter = index_.parameters[p];
+    if (parameter.trainable)
+      return snapshot_.readStored(p, type, target);
+    std::vector<std::byte> frozen(size_t(parameter.elements()) * bytesOf(parameter.type));
+    if (Status status = snapshot_.readFrozen(p, frozen.data()); status.failed())
+      return status;
+    convertElements(frozen.data(), parameter.type, target, type, parameter.elements());
+    return Status::success();
+  }
+
+  StoredType typeOf(StoredType source) const { return options_.type && isFloat(source) ? *options_.type : source; }
+
+  SafetensorsItem copyOf(const std::string &name, const SafetensorsEntry &entry) const {
+    StoredType type = typeOf(entry.type);
+    return {name, type, entry.shape,
+            [entry, type](std::byte *target) { convertElements(entry.data, entry.type, target, type, int64_t(entry.bytes / bytesOf(entry.type))); }};
+  }
+
+  /// The files of the source, each tensor with its trained numbers.
+  Status writeModel(const std::string &folder) {
+    std::map<std::string, uint32_t> parameterOf;
+    for (uint32_t p = 0; p < matches_.size(); ++p)
+      for (const std::string &name : matches_[p].names)
+        if (index_.parameters[p].trainable)
+          parameterOf[name] = p;
+    std::vector<std::vector<SafetensorsItem>> files(source_->files().size());
+    uint64_t total = 0;
+    for (const auto &[name, tensor] : source_->tensors()) {
+      auto found = parameterOf.find(name);
+      files[tensor.file].push_back(found == parameterOf.end()
+                                       ? copyOf(name, tensor.entry)
+                                       : itemOf(name, found->second, matches_[found->second].transposed, typeOf(tensor.entry.type)));
+      total += tensor.entry.bytes / bytesOf(tensor.entry.type) * bytesOf(files[tensor.file].back().type);
+    }
+    for (size_t f = 0; f < files.size(); ++f)
+      if (Status status = writeSafetensors(folder + "/" + source_->files()[f], std::move(files[f]), &problem_, ofPyTorch()); status.failed())
+        return status;
+    if (!source_->index().empty()) {
+      Result<ordered_json> index = readJson(source_->folder() + "/" + source_->index());
+      if (index.failed())
+        return index.error();
+      (*index)["metadata"]["total_size"] = total;
+      if (Status status = writeJson(folder + "/" + source_->index(), *index); status.failed())
+        return status;
+    }
+    return copyCompanions(source_->folder(), folder, options_.type);
+  }
+
+  /// One file with the names of the facts: the run began with no weights of the hub.
+  Status writeNew(const std::string &folder) {
+    StoredType type = options_.type.value_or(StoredType::F32);
+    std::vector<SafetensorsItem> items;
+    std::vector<std::string> unnamed;
+    for (uint32_t p = 0; p < index_.parameters.size(); ++p)
+      if (const SnapshotParameter &parameter = index_.parameters[p]; !parameter.hub.names.empty())
+        items.push_back(itemOf(parameter.hub.names.front(), p, parameter.hub.transposed, type));
+      else if (parameter.trainable)
+        unnamed.push_back("'" + parameter.name + "' " + shapeText(parameter.storedShape()));
+    if (!unnamed.empty())
+      return userError(
+          snapshot_.path() + ": does not say what " + list(unnamed) + " is called in checkpoints of the hub, and " + options_.hub +
+          " holds no weights; export the model with models/export.py --hf, compile and train it again, or give a directory with weights");
+    if (Status status = writeSafetensors(folder + "/" + kModelFile, std::move(items), &problem_, ofPyTorch()); status.failed())
+      return status;
+    return copyCompanions(options_.hub, folder, type);
+  }
+
+  /// As PEFT reads it.
+  Status writeAdapter(const std::string &folder) {
+    const bundle::Lora &lora = *index_.hub.lora;
+    std::vector<SafetensorsItem> items;
+    std::vector<std::string> others;
+    for (uint32_t p = 0; p < index_.parameters.size(); ++p) {
+      const SnapshotParameter &parameter = index_.parameters[p];
+      if (parameter.hub.adapter && !parameter.hub.names.empty())
+        items.push_back(itemOf(parameter.hub.names.front(), p, parameter.hub.transposed, options_.type.value_or(StoredType::F32)));
+      else if (parameter.trainable)
+        others.push_back("'" + parameter.name + "'");
+    }
+    if (!others.empty())
+      return userError(snapshot_.path() + ": trains parameters beside its adapters, which an adapter cannot hold: " + list(others) +
+                       "; freeze them when the model is compiled (--freeze=PATTERN)");
+    if (Status status = writeSafetensors(folder + "/adapter_model.safetensors", std::move(items), &problem_, ofPyTorch()); status.failed())
+      return status;
+    ordered_json alpha = lora.alpha;
+    if (lora.alpha == double(int64_t(lora.alpha)))
+      alpha = int64_t(lora.alpha);
+    return writeJson(folder + "/adapter_config.json", {{"peft_type", "LORA"},
+                                                       {"task_type", "CAUSAL_LM"},
+                                                       {"base_model_name_or_path", options_.baseName.empty() ? options_.hub : options_.baseName},
+                                                       {"r", lora.rank},
+                                                       {"lora_alpha", alpha},
+                                                       {"lora_dropout", 0.0},
+                                                       {"target_modules", lora.targets},
+                                                       {"bias", "none"},
+                                                       {"fan_in_fan_out", lora.fanInFanOut},
+                                                       {"inference_mode", true}});
+  }
+
+  const SnapshotReader &snapshot_;
+  const SnapshotIndex &index_;
+  const HubExportOptions &options_;
+  std::optional<TensorFiles> source_; ///< nothing where it holds no weights
+  std::vector<MatchedTensor> matches_;
+  Status problem_; ///< while tensors are written
+};
+
+} // namespace
+
+Status zorse::exporting::exportHub(const SnapshotReader &snapshot, const HubExportOptions &options, std::string &note) {
+  return HubExport(snapshot, options).run(note);
+}

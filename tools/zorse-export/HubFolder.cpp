@@ -1,0 +1,107 @@
+#include "HubFolder.h"
+
+#include "zorse/runtime/MappedFile.h"
+#include "zorse/runtime/OutputFile.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <set>
+#include <unistd.h>
+
+using namespace zorse::exporting;
+using namespace zorse::runtime;
+using nlohmann::ordered_json;
+namespace fs = std::filesystem;
+
+namespace {
+
+bool isCompanion(const std::string &name) {
+  static const std::set<std::string> kinds{".json", ".txt", ".model", ".jinja", ".py"};
+  const std::string index = ".index.json";
+  bool isIndex = name.size() >= index.size() && name.compare(name.size() - index.size(), index.size(), index) == 0;
+  return !isIndex && name[0] != '.' && (kinds.count(fs::path(name).extension().string()) || name.rfind("LICENSE", 0) == 0);
+}
+
+const char *torchName(StoredType type) {
+  switch (type) {
+  case StoredType::F64:
+    return "float64";
+  case StoredType::F16:
+    return "float16";
+  case StoredType::BF16:
+    return "bfloat16";
+  default:
+    return "float32";
+  }
+}
+
+/// \param type  what a configuration is to say of the type of the weights
+Status copyCompanion(const std::string &from, const std::string &to, std::optional<StoredType> type) {
+  std::error_code failure;
+  if (!type)
+    return fs::copy_file(from, to, failure) && !failure ? Status::success() : Status(userError(from + ": cannot be copied: " + failure.message()));
+  Result<ordered_json> config = readJson(from);
+  if (config.failed())
+    return config.error();
+  for (const char *key : {"dtype", "torch_dtype"})
+    if (config->is_object() && config->contains(key))
+      (*config)[key] = torchName(*type);
+  return writeJson(to, *config);
+}
+
+} // namespace
+
+Status zorse::exporting::writeFolder(const std::string &output, const std::function<Status(const std::string &)> &write) {
+  std::error_code failure;
+  fs::path target = fs::absolute(output).lexically_normal();
+  if (target.filename().empty())
+    target = target.parent_path();
+  if (fs::exists(fs::symlink_status(target, failure)) && !(fs::is_directory(target, failure) && fs::is_empty(target, failure)))
+    return userError(output + ": exists and is not empty: it is left alone. Choose another name with -o, or remove it");
+  fs::path made = target.parent_path() / ("." + target.filename().string() + ".writing." + std::to_string(getpid()));
+  fs::remove_all(made, failure);
+  failure.clear();
+  if (!fs::create_directory(made, failure))
+    return userError(output + ": cannot be made: " + failure.message());
+  Status status = write(made.string());
+  if (status.succeeded()) {
+    fs::rename(made, target, failure);
+    if (failure)
+      status = userError(output + ": cannot be written: " + failure.message());
+  }
+  std::error_code ignored;
+  if (status.failed())
+    fs::remove_all(made, ignored);
+  return status;
+}
+
+Status zorse::exporting::copyCompanions(const std::string &from, const std::string &to, std::optional<StoredType> type) {
+  std::error_code failure;
+  std::set<std::string> names;
+  for (fs::directory_iterator each(from, failure), end; !failure && each != end; each.increment(failure))
+    if (std::string name = each->path().filename().string(); isCompanion(name) && fs::is_regular_file(each->path(), failure))
+      names.insert(name);
+  if (failure)
+    return userError(from + ": cannot be read: " + failure.message());
+  for (const std::string &name : names)
+    if (Status status = copyCompanion((fs::path(from) / name).string(), (fs::path(to) / name).string(), name == "config.json" ? type : std::nullopt);
+        status.failed())
+      return status;
+  return Status::success();
+}
+
+Status zorse::exporting::writeJson(const std::string &path, const ordered_json &json) {
+  return writeOutput(path, json.dump(2, ' ', false, ordered_json::error_handler_t::replace) + "\n");
+}
+
+Result<ordered_json> zorse::exporting::readJson(const std::string &path) {
+  Result<MappedFile> file = MappedFile::open(path);
+  if (file.failed())
+    return file.error();
+  const char *text = reinterpret_cast<const char *>(file->data());
+  auto shallow = [](int depth, ordered_json::parse_event_t, ordered_json &) { return depth <= 64; };
+  ordered_json json = ordered_json::parse(text, text + file->size(), shallow, /*allow_exceptions=*/false);
+  if (json.is_discarded())
+    return userError(path + ": is not JSON");
+  return json;
+}
