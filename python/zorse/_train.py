@@ -128,7 +128,8 @@ def train(model: Any, data: Any, *, steps: int, batch: int | None = None, cluste
         options = {name: value for name, value in options.items() if name not in compiled}
         path = model
         if not isinstance(model, (str, os.PathLike)):
-            from .torch_export import export as export_module, stored_parameters
+            from .facts import stored_parameters
+            from .torch_export import export as export_module
             module, path = model, os.path.join(folder, "model.onnx")
             arguments = dict(export or {})
             if "seq" in compiled:

@@ -28,7 +28,7 @@ from split_backward import split
 
 sys.path.insert(0, os.path.join(z.ROOT, "models"))
 from export import WithLoss, export, strip
-from facts import write_facts
+from zorse.facts import write_facts
 from modules.gpt import GPT, GPTConfig
 from modules.llama import Llama, LlamaConfig
 

@@ -20,7 +20,7 @@ from safetensors.torch import load_file, save_file
 from transformers import AutoModelForCausalLM
 
 from export import WithLoss, export
-from lora import add_lora
+from zorse.lora import add_lora
 from modules.gpt import GPT, GPTConfig
 
 

@@ -3,7 +3,7 @@
     trained_facts.py [--modules 60] [--seed 0] [--compile] [--keep FOLDER]
 
 Parameters are frozen, tied, scalars, of broadcast shapes, under Where, Max, Pow and Div, in a weight norm, a LoRA product, exp(g), softplus(g), 1 + w; buffers of floats
-lie beside them; values are detached, computed under no_grad, and rows of embeddings are padding. Every export is compiled with the facts that models/facts.py writes, and again
+lie beside them; values are detached, computed under no_grad, and rows of embeddings are padding. Every export is compiled with the facts that python/zorse/facts.py writes, and again
 without them. With facts a model must be refused with a message, or agree with PyTorch: the same parameters have gradients, and these are equal to 1e-5. Without facts it may
 also differ, if the compiler has said what it had to guess. The last line says how many did what; none may differ silently.
 """
@@ -32,8 +32,8 @@ import torch.nn.functional as F
 import harness as z
 
 sys.path.insert(0, os.path.join(z.ROOT, "models"))
-import facts as helper
 from export import export
+import zorse.facts as helper
 
 VOCABULARY, C, H, ROWS, LENGTH = 13, 8, 2, 2, 6
 SGD = {"optimizer": "sgd", "lr": "1e-2"}

@@ -12,7 +12,7 @@ using namespace zorse::onnx_import;
 static constexpr int64_t kFolded = 1 << 17; ///< elements of a constant up to which it may decide the graph; more stay an argument
 
 static constexpr const char *kFactsRemedy =
-    "write the module's facts into the file (models/facts.py: write_facts(module, path, inputs)), or export it with models/export.py";
+    "write the module's facts into the file (python/zorse/facts.py: write_facts(module, path, inputs)), or export it with models/export.py";
 
 static std::string shapeText(const onnx::Tensor &tensor) {
   std::string text = "[";
@@ -313,7 +313,7 @@ LogicalResult Importer::classifyInitializers(const std::vector<int> &wanted) {
         names.push_back(tensor->name());
     notes.push_back(
         "the file says what is a parameter, and not which are frozen (requires_grad=False) or what ran under no_grad, so all are trained: " +
-        listed(asPatterns(names)) + "; --freeze=PATTERN freezes some, models/facts.py writes it into the file");
+        listed(asPatterns(names)) + "; --freeze=PATTERN freezes some, python/zorse/facts.py writes it into the file");
   }
   if (facts.source != Facts::Source::None)
     return success();
@@ -353,6 +353,6 @@ LogicalResult Importer::guessRoles(const std::vector<std::pair<int, const onnx::
   if (!trained.empty())
     notes.push_back("the file does not say what is trained, nor where gradients stop (detach, no_grad, padding_idx); by their uses " +
                     std::to_string(trained.size()) + (trained.size() == 1 ? " initializer is: " : " initializers are: ") +
-                    listed(asPatterns(trained)) + "; --freeze=PATTERN freezes some, models/facts.py writes it into the file");
+                    listed(asPatterns(trained)) + "; --freeze=PATTERN freezes some, python/zorse/facts.py writes it into the file");
   return success();
 }

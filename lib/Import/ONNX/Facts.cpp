@@ -174,12 +174,12 @@ static void readHub(const json::Object &hub, Facts &facts) {
 static bool readModule(const json::Object &object, Facts &facts, std::string &error) {
   if (object.getInteger("version") != kVersion) {
     error = "its facts (" + std::string(kKey) + ") are of version " + std::to_string(object.getInteger("version").value_or(0)) + ", expects " +
-            std::to_string(kVersion) + "; write them again with models/facts.py of this version";
+            std::to_string(kVersion) + "; write them again with python/zorse/facts.py of this version";
     return false;
   }
   const json::Object *parameters = object.getObject("parameters");
   if (!parameters) {
-    error = "its facts (" + std::string(kKey) + ") name no parameters; write them again with models/facts.py";
+    error = "its facts (" + std::string(kKey) + ") name no parameters; write them again with python/zorse/facts.py";
     return false;
   }
   facts.source = Facts::Source::Module;
@@ -255,7 +255,7 @@ bool zorse::onnx_import::readFacts(const onnx::Model &model, Facts &facts, std::
     llvm::Expected<json::Value> parsed = nestsDeeply(entry.value()) ? llvm::Expected<json::Value>(nullptr) : json::parse(entry.value());
     if (!parsed || !parsed->getAsObject()) {
       error = "its facts (" + std::string(kKey) + ") are not a JSON object" + (parsed ? std::string() : ": " + llvm::toString(parsed.takeError())) +
-              "; write them again with models/facts.py";
+              "; write them again with python/zorse/facts.py";
       return false;
     }
     return readModule(*parsed->getAsObject(), facts, error);

@@ -1,4 +1,4 @@
-// What a file says about its parameters, apart from how they are used: what the helper models/facts.py has written, or what PyTorch's dynamo exporter
+// What a file says about its parameters, apart from how they are used: what the helper python/zorse/facts.py has written, or what PyTorch's dynamo exporter
 // leaves.
 #pragma once
 

@@ -18,7 +18,7 @@ import torch.nn.functional as F
 here = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.join(here, "..", "..", "..", "models"))
 from export import strip
-from facts import write_facts
+from zorse.facts import write_facts
 
 
 class Small(nn.Module):

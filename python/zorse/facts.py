@@ -1,12 +1,12 @@
 """What a PyTorch module knows about its parameters and an exported file does not say: which are trained, frozen or buffers, which are one tensor under several
 names, which row of an embedding is padding, where gradients stop, what they are called in checkpoints of the Hugging Face hub.
 
-    from facts import write_facts
+    from zorse.facts import write_facts
     torch.onnx.export(module, (ids, labels), "model.onnx", ...)
     write_facts(module, "model.onnx", (ids, labels))
 
 The facts become one metadata property of the file, `zorse.facts`, which zorse-compile believes before anything it would guess (docs/training.md). `export` in
-export.py writes them by itself.
+torch_export.py writes them by itself.
 """
 import json
 import os
@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from torch.overrides import TorchFunctionMode
 
-from hub_names import hub_names
+from .hub_names import hub_names
 
 KEY, VERSION = "zorse.facts", 1
 # Results that need no gradient although an operand does: new tensors of a given shape, or of another operand's type.
@@ -218,3 +218,13 @@ def write_facts(module, path, inputs=None, hub=None):
     entry = model.metadata_props.add()
     entry.key, entry.value = KEY, json.dumps(facts, separators=(",", ":"))
     onnx.save(model, path)
+
+
+def stored_parameters(path):
+    """Initializers of the file at `path` that hold a parameter under another name: {initializer: {"parameter": name, "form": same | transpose | reshape | rows}}."""
+    import onnx
+
+    for entry in onnx.load(path, load_external_data=False).metadata_props:
+        if entry.key == KEY:
+            return json.loads(entry.value).get("stored", {})
+    return {}

@@ -1,7 +1,7 @@
 """Adapters of low rank (LoRA): a frozen linear layer W gets (alpha / r) B A beside it, and only A [r, in] and B [out, r] are trained. Names and initial values are those of
 PEFT, so that what Zorse trains loads there: zorse-export --hub writes adapter_model.safetensors.
 
-    from lora import add_lora
+    from zorse.lora import add_lora
     add_lora(model, rank=8, alpha=16, targets=["q_proj", "v_proj"])
 """
 import math

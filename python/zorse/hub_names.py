@@ -1,7 +1,7 @@
 """What a module's tensors are called in checkpoints of the Hugging Face hub: a part of the facts (facts.py)."""
 import re
 
-from lora import Adapted
+from .lora import Adapted
 
 
 def hub_module(module):

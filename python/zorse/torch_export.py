@@ -1,0 +1,243 @@
+"""Export a PyTorch language model with its loss to ONNX in the form Zorse reads best: every parameter under its own name and layout, batch and
+sequence dynamic.
+
+From Python:
+    import zorse
+    zorse.export(module, "model.onnx", sequence=512)             # module(input_ids, labels) -> loss
+
+From the shell (in a clone python models/export.py is the same), any Hugging Face causal LM (a configuration class, a directory or a name that transformers can load):
+    python -m zorse.torch_export --hf GPT2Config --set n_layer=12 --sequence 1024 -o gpt2.onnx
+    python -m zorse.torch_export --hf llama-directory --lora r=8,alpha=16,targets=q_proj,v_proj -o adapters.onnx
+
+Shown by Hugging Face classes: the loss is inside the graph and shifts the labels itself, so the tool feeds labels = ids.
+"""
+import argparse
+import ast
+import contextlib
+import os
+import sys
+
+import torch
+
+from . import lora
+from .facts import KEY, write_facts
+
+
+class WithLoss(torch.nn.Module):
+    """A Hugging Face causal LM as input_ids, labels -> loss."""
+
+    def __init__(self, model):
+        super().__init__()
+        self.model = model
+
+    def forward(self, input_ids, labels):
+        return self.model(input_ids=input_ids, labels=labels, use_cache=False).loss
+
+
+def export(module, path, sequence=64, rows=2, vocabulary=256, opset=20, dynamic=True, external_data=None, dynamo=True, optimize=False, inputs=None,
+           outputs=("loss",), hub=None):
+    """Write `module`, called as module(input_ids, labels), to `path`.
+
+    rows and sequence are those of the example input; with dynamic=True both axes stay symbolic. optimize=False keeps every parameter with its
+    name and layout: the exporter's optimiser merges equal ones, and training such a file ties what the model does not tie.
+    What the file does not say by itself (which parameters are frozen, ties, padding_idx, detach) is written into it: facts.py.
+    external_data: None puts weights beside the model from 1.5 GB on, True always, False never.
+    inputs: example tensors by name, in the order of forward's arguments, for models that take something else than ids and labels. Their first
+    axis is the samples and stays symbolic; all others are fixed.
+    hub: what parameters are called in checkpoints of the Hugging Face hub, for modules that are not of transformers (hub_names.py).
+    A module with dropout is exported in training mode, which keeps it (but not that of attention probabilities: no exporter writes its mode).
+    """
+    dropout = any(isinstance(m, torch.nn.modules.dropout._DropoutNd) and m.p > 0 for m in module.modules())
+    module.train(dropout)
+    batch = length = None
+    if dynamic:
+        limit = getattr(getattr(module, "config", None), "context", None)
+        batch, length = torch.export.Dim("batch", min=1, max=65536), torch.export.Dim("sequence", min=2, max=limit or 1 << 20)
+    if inputs is None:
+        ids = torch.randint(0, vocabulary, (rows, sequence), generator=torch.Generator().manual_seed(0))
+        inputs = {"input_ids": ids, "labels": ids.clone()}  # a tensor of its own: passing one tensor twice drops an input
+        shapes = [{0: batch, 1: length}] * 2
+    else:
+        shapes = [{0: batch} for _ in inputs]
+    if external_data is None:
+        external_data = sum(p.numel() * p.element_size() for p in module.parameters()) > 1.5e9
+    arguments, names = tuple(inputs.values()), list(inputs)
+    if not dynamo:
+        axes = {name: {k: dim.__name__ for k, dim in shape.items()} for name, shape in zip(names, shapes)} if dynamic else None
+        mode = torch.onnx.TrainingMode.TRAINING
+        torch.onnx.export(module, arguments, path, input_names=names, output_names=list(outputs), opset_version=min(opset, 17), dynamic_axes=axes,
+                          dynamo=False, training=mode, do_constant_folding=False)
+    else:
+        with torch.no_grad():  # with gradients, PyTorch traces fused attention with a trained mask into what its exporter then refuses
+            torch.onnx.export(module, arguments, path, input_names=names, output_names=list(outputs), opset_version=opset, dynamo=True,
+                              optimize=optimize, dynamic_shapes=tuple(shapes) if dynamic else None, external_data=external_data, verbose=False)
+    strip(path)
+    write_facts(module, path, arguments, hub)
+    if not dropout and not external_data:
+        check(module, path, inputs)
+    return path
+
+
+@contextlib.contextmanager
+def parameters_on_meta():
+    """Modules made inside have parameters without values. Buffers keep theirs: tables of positions and masks decide the graph."""
+    register = torch.nn.Module.register_parameter
+    made = torch.utils.weak.WeakIdKeyDictionary()  # a parameter of two modules (tied) stays one
+
+    def without_values(module, name, parameter):
+        if parameter is not None and parameter.device.type != "meta":
+            if parameter not in made:
+                made[parameter] = torch.nn.Parameter(parameter.detach().to("meta"), requires_grad=parameter.requires_grad)
+            parameter = made[parameter]
+        register(module, name, parameter)
+
+    torch.nn.Module.register_parameter = without_values
+    try:
+        yield
+    finally:
+        torch.nn.Module.register_parameter = register
+
+
+def export_without_weights(module, path, sequence=64, rows=2, vocabulary=256, opset=20):
+    """The same for a module whose parameters are on PyTorch's meta device (parameters_on_meta): shapes and no values, whatever their size.
+
+    The file says where each parameter would lie in `path`.data, which is not written: zorse-plan needs no weights, zorse-compile takes
+    --weights=later. Only adapters (lora.py) have their values in it. Constants that decide the graph (tables of positions, masks) must not be on the meta device.
+    """
+    import onnx_ir as ir
+
+    batch, length = torch.export.Dim("batch", min=1, max=65536), torch.export.Dim("sequence", min=2, max=1 << 20)
+    ids = torch.zeros((rows, sequence), dtype=torch.int64)
+    module.train(any(isinstance(m, torch.nn.modules.dropout._DropoutNd) and m.p > 0 for m in module.modules()))
+    with torch.no_grad():
+        program = torch.onnx.export(module, (ids, ids.clone()), input_names=["input_ids", "labels"], output_names=["loss"], opset_version=opset, dynamo=True,
+                                    optimize=False, dynamic_shapes=({0: batch, 1: length},) * 2, verbose=False)
+    offset, location = 0, os.path.basename(path) + ".data"
+    adapters = {f"{at}.{name}": tensor for at, m in module.named_modules() if isinstance(m, lora.Adapted) for name, tensor in m.initial.items()}
+    for value in program.model.graph.initializers.values():
+        tensor = getattr(value.const_value, "raw", None)
+        if not isinstance(tensor, torch.Tensor) or tensor.device.type != "meta":
+            continue
+        if value.name in adapters:
+            value.const_value = ir.tensor(adapters[value.name].numpy(), name=value.name)
+            continue
+        size = tensor.numel() * tensor.element_size()
+        value.const_value = ir.ExternalTensor(location, offset, size, value.const_value.dtype, shape=value.const_value.shape, name=value.name, base_dir="")
+        offset += (size + 4095) // 4096 * 4096
+    ir.save(program.model, path)
+    strip(path)
+    write_facts(module, path)
+    return path
+
+
+def check(module, path, inputs):
+    """Exporters leave out what they do not know (label_smoothing, for one): the file's outputs must be the module's."""
+    with torch.no_grad():
+        expected = module(*inputs.values())
+    expected = expected if isinstance(expected, (tuple, list)) else [expected]
+    try:
+        import onnxruntime
+        session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
+        taken = {i.name for i in session.get_inputs()}  # an input that no output depends on is not in the file
+        names, found = [o.name for o in session.get_outputs()], session.run(None, {k: v.numpy() for k, v in inputs.items() if k in taken})
+    except Exception:  # not installed, or an operator it does not have: the check is a courtesy
+        return
+    for name, ours, theirs in zip(names, found, expected):
+        if not isinstance(theirs, torch.Tensor) or not theirs.is_floating_point():
+            continue
+        ours = torch.as_tensor(ours)
+        difference = float((ours - theirs).abs().max()) if ours.shape == theirs.shape and ours.numel() else float("inf") if ours.shape != theirs.shape else 0.0
+        if difference > 1e-3 * max(float(theirs.abs().max()), 1e-3):
+            print(f"warning: {path}: '{name}' of the exported graph differs from the module's by {difference:.3g}; the exporter left something out "
+                  "(label_smoothing is known to get lost: write it out)")
+
+
+def keep(properties, wanted):
+    kept = [p for p in properties if wanted(p.key)]
+    del properties[:]
+    properties.extend(kept)
+
+
+def strip(path):
+    """Drop stack traces and documentation, which hold paths of the exporting machine; keep what names parameters, buffers and modules, and what PyTorch's
+    operations were (padding_idx, detach)."""
+    import onnx
+
+    model = onnx.load(path, load_external_data=False)
+    graphs = [model.graph] + list(model.functions)
+    for graph in graphs:
+        graph.doc_string = ""
+        for node in graph.node:
+            node.doc_string = ""
+            keep(node.metadata_props, lambda key: key.endswith(("name_scopes", "fx_node")))
+    keep(model.graph.metadata_props, lambda key: key.endswith("graph_signature"))
+    keep(model.metadata_props, lambda key: key == KEY)
+    onnx.save(model, path)
+
+
+def hugging_face(name, settings, weights=True):
+    """A causal LM of transformers in f32, from a configuration class, a directory of the hub or a name in the local cache; nothing is fetched.
+
+    settings: of the configuration, in place of its own. weights=False: parameters are on the meta device.
+    """
+    import transformers
+
+    is_class = not os.path.isdir(name) and isinstance(getattr(transformers, name, None), type)
+    try:
+        config = getattr(transformers, name)(**settings) if is_class else transformers.AutoConfig.from_pretrained(name, local_files_only=True, **settings)
+    except OSError as problem:
+        raise ValueError(f"--hf {name}: expects a configuration class of transformers, a directory of the hub with config.json, or a name in the local cache ({str(problem).splitlines()[0]})") from None
+    config.dtype = torch.float32  # training is in f32 and what the compiler makes of it (--precision), whatever the files hold
+    if not weights:
+        with parameters_on_meta():
+            return transformers.AutoModelForCausalLM.from_config(config, attn_implementation="sdpa")
+    if is_class:
+        return transformers.AutoModelForCausalLM.from_config(config, attn_implementation="sdpa")
+    model, info = transformers.AutoModelForCausalLM.from_pretrained(name, config=config, dtype=torch.float32, attn_implementation="sdpa", local_files_only=True, output_loading_info=True)
+    missing = sorted(info["missing_keys"])
+    if missing:  # transformers gives them random numbers
+        raise ValueError(f"--hf {name}: its files lack {len(missing)} parameters of the model: {', '.join(missing[:5])}; give a whole checkpoint, or --no-weights to export shapes alone")
+    return model
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--hf", required=True, help="a transformers configuration class (GPT2Config, LlamaConfig, ...), a directory of the hub or a name in the local cache")
+    parser.add_argument("--set", nargs="*", default=[], metavar="KEY=VALUE", help="settings of the configuration")
+    parser.add_argument("--lora", metavar="r=8,alpha=16,targets=q_proj,v_proj", help="freeze the model and train adapters of rank r beside the linear layers of these names")
+    parser.add_argument("--sequence", type=int, default=64)
+    parser.add_argument("--rows", type=int, default=2)
+    parser.add_argument("--opset", type=int, default=20)
+    parser.add_argument("--fixed", action="store_true", help="fixed batch and sequence")
+    parser.add_argument("--optimize", action="store_true", help="let the exporter optimise (merges and renames parameters)")
+    parser.add_argument("--no-weights", action="store_true", help="shapes alone: for planning and compiling models of any size (zorse-compile --weights=later)")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("-o", "--output", required=True)
+    a = parser.parse_args()
+    torch.manual_seed(a.seed)
+    settings = {}
+    for item in a.set:
+        key, value = item.split("=", 1)
+        try:
+            settings[key] = ast.literal_eval(value)
+        except (ValueError, SyntaxError):
+            settings[key] = value
+    try:
+        adapters = lora.parse(a.lora) if a.lora else None
+        model = hugging_face(a.hf, settings, weights=not a.no_weights)
+        if adapters:
+            lora.add_lora(model, **adapters)
+    except ValueError as problem:
+        sys.exit(f"error: {problem}")
+    counts = f"{sum(p.numel() for p in model.parameters()):,} parameters" + (f", {sum(p.numel() for p in model.parameters() if p.requires_grad):,} of them of adapters" if a.lora else "")
+    if a.no_weights:
+        export_without_weights(WithLoss(model), a.output, sequence=a.sequence, rows=a.rows, vocabulary=model.config.vocab_size, opset=a.opset)
+        print(f"{a.output}: {counts}, without weights")
+        return
+    export(WithLoss(model), a.output, sequence=a.sequence, rows=a.rows, vocabulary=model.config.vocab_size, opset=a.opset, dynamic=not a.fixed,
+           optimize=a.optimize)
+    print(f"{a.output}: {counts}")
+
+
+if __name__ == "__main__":
+    main()
