@@ -24,6 +24,7 @@ protected:
   /// Writes a safetensors file.
   std::string write(const std::string &name, const std::vector<Tensor> &tensors, const std::map<std::string, std::string> &metadata = {}) {
     std::vector<SafetensorsItem> items;
+    items.reserve(tensors.size());
     for (const Tensor &tensor : tensors)
       items.push_back({tensor.name, tensor.type, tensor.shape, [tensor](std::byte *to) {
                          for (int64_t i = 0; i < elementCount(tensor.shape).value_or(0); ++i)
@@ -159,8 +160,8 @@ TEST_F(MatchTensors, OurOwnCheckpointsAreNotTurned) {
   // Under one name the hub holds the transpose of what we write.
   const std::vector<WantedTensor> same = {wanted("w", {4, 4}, {{"w"}, {}, true, false})};
   EXPECT_EQ(match({{"w", {4, 4}}}, same).text(), "w^T");
-  EXPECT_EQ(match({{"w", {4, 4}}}, same, {}, {}, kOnnxNames).text(), "w");
-  expectSays(match({{"v", {4, 4}}}, same, {}, {}, kOnnxNames).error, {"1 parameter of the model missing: 'w' 4x4", "names of the ONNX file"});
+  EXPECT_EQ(match({{"w", {4, 4}}}, same, {}, {}, onnxNames()).text(), "w");
+  expectSays(match({{"v", {4, 4}}}, same, {}, {}, onnxNames()).error, {"1 parameter of the model missing: 'w' 4x4", "names of the ONNX file"});
 }
 
 TEST_F(MatchTensors, Directories) {

@@ -16,7 +16,7 @@ namespace fs = std::filesystem;
 namespace {
 
 /// As PyTorch's own files say it; transformers asks for it.
-const std::map<std::string, std::string> kOfPyTorch = {{"format", "pt"}};
+std::map<std::string, std::string> ofPyTorch() { return {{"format", "pt"}}; }
 constexpr size_t kListed = 20; ///< names in a message
 
 class HubExport {
@@ -47,6 +47,7 @@ private:
       return opened.error();
     source_ = std::move(*opened);
     std::vector<WantedTensor> wanted;
+    wanted.reserve(index_.parameters.size());
     for (const SnapshotParameter &parameter : index_.parameters)
       wanted.push_back({parameter.name, parameter.storedShape(), parameter.trainable, isFloat(parameter.type), parameter.hub});
     Result<TensorMatching> matched = matchTensors(*source_, wanted, index_.hub, options_.skip, LeftOver::Keep);
@@ -138,7 +139,7 @@ private:
       total += tensor.entry.bytes / bytesOf(tensor.entry.type) * bytesOf(files[tensor.file].back().type);
     }
     for (size_t f = 0; f < files.size(); ++f)
-      if (Status status = writeSafetensors(folder + "/" + source_->files()[f], std::move(files[f]), &problem_, kOfPyTorch); status.failed())
+      if (Status status = writeSafetensors(folder + "/" + source_->files()[f], std::move(files[f]), &problem_, ofPyTorch()); status.failed())
         return status;
     if (!source_->index().empty()) {
       Result<ordered_json> index = readJson(source_->folder() + "/" + source_->index());
@@ -165,7 +166,7 @@ private:
       return userError(
           snapshot_.path() + ": does not say what " + list(unnamed) + " is called in checkpoints of the hub, and " + options_.hub +
           " holds no weights; export the model with models/export.py --hf, compile and train it again, or give a directory with weights");
-    if (Status status = writeSafetensors(folder + "/" + kModelFile, std::move(items), &problem_, kOfPyTorch); status.failed())
+    if (Status status = writeSafetensors(folder + "/" + kModelFile, std::move(items), &problem_, ofPyTorch()); status.failed())
       return status;
     return copyCompanions(options_.hub, folder, type);
   }
@@ -185,7 +186,7 @@ private:
     if (!others.empty())
       return userError(snapshot_.path() + ": trains parameters beside its adapters, which an adapter cannot hold: " + list(others) +
                        "; freeze them when the model is compiled (--freeze=PATTERN)");
-    if (Status status = writeSafetensors(folder + "/adapter_model.safetensors", std::move(items), &problem_, kOfPyTorch); status.failed())
+    if (Status status = writeSafetensors(folder + "/adapter_model.safetensors", std::move(items), &problem_, ofPyTorch()); status.failed())
       return status;
     ordered_json alpha = lora.alpha;
     if (lora.alpha == double(int64_t(lora.alpha)))

@@ -35,6 +35,20 @@ const char *torchName(StoredType type) {
   }
 }
 
+/// \param type  what a configuration is to say of the type of the weights
+Status copyCompanion(const std::string &from, const std::string &to, std::optional<StoredType> type) {
+  std::error_code failure;
+  if (!type)
+    return fs::copy_file(from, to, failure) && !failure ? Status::success() : Status(userError(from + ": cannot be copied: " + failure.message()));
+  Result<ordered_json> config = readJson(from);
+  if (config.failed())
+    return config.error();
+  for (const char *key : {"dtype", "torch_dtype"})
+    if (config->is_object() && config->contains(key))
+      (*config)[key] = torchName(*type);
+  return writeJson(to, *config);
+}
+
 } // namespace
 
 Status zorse::exporting::writeFolder(const std::string &output, const std::function<Status(const std::string &)> &write) {
@@ -69,21 +83,10 @@ Status zorse::exporting::copyCompanions(const std::string &from, const std::stri
       names.insert(name);
   if (failure)
     return userError(from + ": cannot be read: " + failure.message());
-  for (const std::string &name : names) {
-    if (name == "config.json" && type) {
-      Result<ordered_json> config = readJson(from + "/" + name);
-      if (config.failed())
-        return config.error();
-      for (const char *key : {"dtype", "torch_dtype"})
-        if (config->is_object() && config->contains(key))
-          (*config)[key] = torchName(*type);
-      if (Status status = writeJson(to + "/" + name, *config); status.failed())
-        return status;
-      continue;
-    }
-    if (!fs::copy_file(fs::path(from) / name, fs::path(to) / name, failure) || failure)
-      return userError(from + "/" + name + ": cannot be copied: " + failure.message());
-  }
+  for (const std::string &name : names)
+    if (Status status = copyCompanion((fs::path(from) / name).string(), (fs::path(to) / name).string(), name == "config.json" ? type : std::nullopt);
+        status.failed())
+      return status;
   return Status::success();
 }
 

@@ -66,10 +66,7 @@ Status list(const std::string &directory) {
   return Status::success();
 }
 
-} // namespace
-
-int main(int argc, char **argv) {
-  zorse::runtime::openStandardStreams();
+int run(int argc, char **argv) {
   std::string path, output, original, type;
   HubExportOptions hub;
   bool listing = false;
@@ -93,36 +90,44 @@ int main(int argc, char **argv) {
     return *done;
   if (!listing && output.empty())
     return report(userError("expects -o, the file to write, or --list"));
+  if (listing) {
+    Status status = list(path);
+    return status.failed() ? report(status.error()) : 0;
+  }
+  if (Status status = hub.hub.empty() ? checkWritable(output) : Status::success(); status.failed())
+    return report(status.error());
+  Result<std::string> found = findSnapshot(path);
+  if (found.failed())
+    return report(found.error());
+  Result<SnapshotReader> snapshot = SnapshotReader::open(*found);
+  if (snapshot.failed())
+    return report(snapshot.error());
+  if (Status status = checkOverwrites({{"the snapshot", *found}, {"--onnx", original}, {"--hub", hub.hub}}, {{"--output", output}}); status.failed())
+    return report(status.error());
+  std::string note;
+  hub.output = output;
+  if (!type.empty())
+    hub.type = storedTypeNamed(type);
+  Status status = !hub.hub.empty()    ? exportHub(*snapshot, hub, note)
+                  : !original.empty() ? exportOnnx(*snapshot, original, output, note)
+                                      : mergeSnapshot(*snapshot, output, &note);
+  if (status.failed())
+    return report(status.error());
+  if (!note.empty())
+    fprintf(stderr, "note: %s\n", note.c_str());
+  printf("%s: step %llu of %s\n", output.c_str(), (unsigned long long)snapshot->index().step, found->c_str());
+  return 0;
+}
+
+} // namespace
+
+int main(int argc, char **argv) {
   try {
-    if (listing) {
-      Status status = list(path);
-      return status.failed() ? report(status.error()) : 0;
-    }
-    if (Status status = hub.hub.empty() ? checkWritable(output) : Status::success(); status.failed())
-      return report(status.error());
-    Result<std::string> found = findSnapshot(path);
-    if (found.failed())
-      return report(found.error());
-    Result<SnapshotReader> snapshot = SnapshotReader::open(*found);
-    if (snapshot.failed())
-      return report(snapshot.error());
-    if (Status status = checkOverwrites({{"the snapshot", *found}, {"--onnx", original}, {"--hub", hub.hub}}, {{"--output", output}});
-        status.failed())
-      return report(status.error());
-    std::string note;
-    hub.output = output;
-    if (!type.empty())
-      hub.type = storedTypeNamed(type);
-    Status status = !hub.hub.empty()    ? exportHub(*snapshot, hub, note)
-                    : !original.empty() ? exportOnnx(*snapshot, original, output, note)
-                                        : mergeSnapshot(*snapshot, output, &note);
-    if (status.failed())
-      return report(status.error());
-    if (!note.empty())
-      fprintf(stderr, "note: %s\n", note.c_str());
-    printf("%s: step %llu of %s\n", output.c_str(), (unsigned long long)snapshot->index().step, found->c_str());
+    zorse::runtime::openStandardStreams();
+    return run(argc, argv);
   } catch (const std::bad_alloc &) {
     return report(userError("this machine has too little memory"));
+  } catch (const std::exception &problem) {
+    return report(internalError(problem.what()));
   }
-  return 0;
 }

@@ -265,10 +265,13 @@ private:
       return status;
     std::map<std::string, WeightSource> sources;
     std::string problem;
+    auto badHub = [&](const std::string &parameter, const std::string &what) {
+      return userError(name + ": " + (parameter.empty() ? "" : "'" + parameter + "': ") + what + "; compile the model again");
+    };
     try {
       json weights = json::parse(text);
       if (weights.contains("hub") && !bundle::fromJson(weights["hub"], bundle_.hub, problem))
-        return userError(name + ": " + problem + "; compile the model again");
+        return badHub("", problem);
       // Said apart, for all of them, so that a file of this machine is never read because an entry of a bundle from elsewhere was changed to name it.
       const bool references = weights.at("references").get<bool>();
       for (const json &entry : weights.at("parameters")) {
@@ -283,7 +286,7 @@ private:
         if (entry.contains("permutation"))
           source.permutation = wholes(entry.at("permutation"), "permutation");
         if (entry.contains("hub") && !bundle::fromJson(entry["hub"], source.hub, problem))
-          return userError(name + ": '" + source.name + "': " + problem + "; compile the model again");
+          return badHub(source.name, problem);
         if (source.shape.size() > kMostDimensions || source.permutation.size() > kMostDimensions)
           return userError(name + ": '" + source.name + "': expects at most " + std::to_string(kMostDimensions) + " dimensions, got " +
                            std::to_string(std::max(source.shape.size(), source.permutation.size())));

@@ -70,5 +70,5 @@ Status zorse::runtime::mergeSnapshot(const SnapshotReader &snapshot, const std::
                          problem = status;
                      }});
   }
-  return writeSafetensors(path, std::move(items), &problem, kOnnxNames);
+  return writeSafetensors(path, std::move(items), &problem, onnxNames());
 }

@@ -138,9 +138,7 @@ private:
     for (const Renaming &other : best)
       for (const WantedTensor &each : wanted_)
         if (std::string one = oneOf(each, renaming), two = oneOf(each, other); one != two && !one.empty() && !two.empty())
-          return userError(files_.path() + ": parameter '" + each.name + "' may be tensor '" + one + "' (" + renaming.text() + ") or '" + two +
-                           "' (" + other.text() + "), and both ways as many parameters are found; export the model with models/export.py --hf, " +
-                           "which writes the names of the hub into the ONNX file, or leave tensors out with --init-skip=PATTERN");
+          return bothFit(each.name, one + "' (" + renaming.text(), two + "' (" + other.text());
     if (most > 0 && !renaming.isNone())
       say(renaming.text());
     if (most > 0 && !facts_)
@@ -148,6 +146,12 @@ private:
           " found by name and shape");
     assign(renaming);
     return Status::success();
+  }
+
+  Error bothFit(const std::string &parameter, const std::string &one, const std::string &other) const {
+    return userError(files_.path() + ": parameter '" + parameter + "' may be tensor '" + one + ") or '" + other +
+                     "), and both ways as many parameters are found; export the model with models/export.py --hf, which writes the names of the hub "
+                     "into the ONNX file, or leave tensors out with --init-skip=PATTERN");
   }
 
   std::string oneOf(const WantedTensor &each, const Renaming &renaming) const {

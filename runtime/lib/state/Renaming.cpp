@@ -44,6 +44,7 @@ std::vector<Renaming> zorse::runtime::possibleRenamings(const std::set<std::stri
         ++counts[{Renaming::Kind::More, prefix}];
     });
   std::vector<std::pair<size_t, Renaming>> found;
+  found.reserve(counts.size());
   for (const auto &[change, count] : counts)
     found.push_back({count, {change.first, change.second}});
   std::stable_sort(found.begin(), found.end(), [](const auto &a, const auto &b) { return a.first > b.first; });

@@ -23,7 +23,7 @@ struct HeaderTensor {
 };
 
 /// Parses the header by events, because a parsed tree would silently keep one of two tensors of the same name.
-bool parseHeader(const char *text, size_t size, std::vector<HeaderTensor> &tensors, bool &onnxNames, std::string &problem) {
+bool parseHeader(const char *text, size_t size, std::vector<HeaderTensor> &tensors, bool &isOnnx, std::string &problem) {
   std::set<std::string> names;
   bool duplicate = false;
   std::string duplicated;
@@ -45,8 +45,8 @@ bool parseHeader(const char *text, size_t size, std::vector<HeaderTensor> &tenso
   }
   for (const auto &[name, entry] : header.items()) {
     if (name == "__metadata__") {
-      auto [key, value] = *kOnnxNames.begin();
-      onnxNames = entry.is_object() && entry.contains(key) && entry[key] == value;
+      auto [key, value] = *onnxNames().begin();
+      isOnnx = entry.is_object() && entry.contains(key) && entry[key] == value;
       continue;
     }
     HeaderTensor tensor;
@@ -94,12 +94,12 @@ Result<SafetensorsFile> SafetensorsFile::parse(MappedFile file) {
     return bad("its header is said to have " + std::to_string(headerBytes) + " bytes, the file has " + std::to_string(file.size()));
   std::vector<HeaderTensor> tensors;
   std::string problem;
-  bool onnxNames = false;
-  if (!parseHeader(reinterpret_cast<const char *>(file.data()) + 8, headerBytes, tensors, onnxNames, problem))
+  bool isOnnx = false;
+  if (!parseHeader(reinterpret_cast<const char *>(file.data()) + 8, headerBytes, tensors, isOnnx, problem))
     return bad(problem);
 
   SafetensorsFile out;
-  out.names_ = onnxNames ? Names::Onnx : Names::NotSaid;
+  out.names_ = isOnnx ? Names::Onnx : Names::NotSaid;
   uint64_t dataBytes = file.size() - 8 - headerBytes, covered = 0;
   const std::byte *data = file.data() + 8 + headerBytes;
   std::stable_sort(tensors.begin(), tensors.end(),
@@ -126,6 +126,8 @@ Result<SafetensorsFile> SafetensorsFile::parse(MappedFile file) {
   out.file_ = std::move(file);
   return out;
 }
+
+std::map<std::string, std::string> zorse::runtime::onnxNames() { return {{"names", "onnx"}}; }
 
 Status zorse::runtime::writeSafetensors(const std::string &path, std::vector<SafetensorsItem> items, const Status *problem,
                                         const std::map<std::string, std::string> &metadata) {

@@ -308,7 +308,7 @@ Status zorse::runtime::saveCheckpoint(const Executor &executor, const Bundle &bu
         trouble = status.error();
     }));
   }
-  Status written = writeSafetensors(path, std::move(items), nullptr, kOnnxNames);
+  Status written = writeSafetensors(path, std::move(items), nullptr, onnxNames());
   return trouble ? Status(*trouble) : written;
 }
 

@@ -67,11 +67,13 @@ Status TensorFiles::addFile(const std::string &name) {
   Result<SafetensorsFile> opened = SafetensorsFile::open((fs::path(folder_) / name).string());
   if (opened.failed())
     return opened.error();
+  auto twice = [&](const std::string &tensor, const std::string &other) {
+    return userError(path_ + ": tensor '" + tensor + "' is in " + other + " and in " + name + "; every tensor is expected once");
+  };
   ours_ |= opened->names() == SafetensorsFile::Names::Onnx;
   for (const auto &[tensor, entry] : opened->tensors())
     if (auto [known, isNew] = tensors_.emplace(tensor, FiledTensor{entry, files_.size()}); !isNew)
-      return userError(path_ + ": tensor '" + tensor + "' is in " + files_[known->second.file] + " and in " + name +
-                       "; every tensor is expected once");
+      return twice(tensor, files_[known->second.file]);
   files_.push_back(name);
   opened_.push_back(std::move(*opened));
   return Status::success();
@@ -83,6 +85,20 @@ Status TensorFiles::readIndex() {
   if (file.failed())
     return file.error();
   auto bad = [&](const std::string &what) { return userError(path + ": is no index of safetensors files: " + what); };
+  auto badName = [&](const std::string &tensor, const std::string &name) {
+    return bad("tensor '" + tensor + "' is said to be in '" + name + "', expects the name of a file beside the index");
+  };
+  const std::string again = ". Index and files are of different checkpoints: fetch the whole directory again";
+  auto notThere = [&](const std::string &name) {
+    return userError(path + ": names " + name + ", which is not beside it; fetch the whole directory again");
+  };
+  auto notIn = [&](const std::string &tensor, const std::string &shard, const std::string &other) {
+    return userError(path + ": says that tensor '" + tensor + "' is in " + shard + ", which does not hold it" +
+                     (other.empty() ? "" : "; " + other + " does") + again);
+  };
+  auto notListed = [&](const std::string &tensor, const std::string &shard) {
+    return userError(path + ": does not list tensor '" + tensor + "', which " + shard + " holds" + again);
+  };
   const char *text = reinterpret_cast<const char *>(file->data());
   auto shallow = [](int depth, json::parse_event_t, json &) { return depth <= 8; };
   json root = json::parse(text, text + file->size(), shallow, /*allow_exceptions=*/false);
@@ -94,26 +110,23 @@ Status TensorFiles::readIndex() {
       return bad("tensor '" + tensor + "' is in no named file");
     const std::string &name = shard.get_ref<const std::string &>();
     if (name.empty() || name[0] == '.' || name.find('/') != std::string::npos || name.find('\0') != std::string::npos)
-      return bad("tensor '" + tensor + "' is said to be in '" + name + "', expects the name of a file beside the index");
+      return badName(tensor, name);
     names.insert(name);
   }
   std::error_code ignored;
   for (const std::string &name : names)
     if (!fs::exists(fs::path(folder_) / name, ignored))
-      return userError(path + ": names " + name + ", which is not beside it; fetch the whole directory again");
+      return notThere(name);
   for (const std::string &name : names)
     if (Status status = addFile(name); status.failed())
       return status;
   for (const auto &[tensor, shard] : root["weight_map"].items()) {
     auto found = tensors_.find(tensor);
     if (found == tensors_.end() || files_[found->second.file] != shard.get_ref<const std::string &>())
-      return userError(path + ": says that tensor '" + tensor + "' is in " + shard.get<std::string>() + ", which does not hold it" +
-                       (found == tensors_.end() ? "" : "; " + files_[found->second.file] + " does") +
-                       ". Index and files are of different checkpoints: fetch the whole directory again");
+      return notIn(tensor, shard.get<std::string>(), found == tensors_.end() ? "" : files_[found->second.file]);
   }
   for (const auto &[tensor, filed] : tensors_)
     if (!root["weight_map"].contains(tensor))
-      return userError(path + ": does not list tensor '" + tensor + "', which " + files_[filed.file] +
-                       " holds. Index and files are of different checkpoints: fetch the whole directory again");
+      return notListed(tensor, files_[filed.file]);
   return Status::success();
 }

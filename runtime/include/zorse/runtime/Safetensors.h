@@ -47,10 +47,10 @@ struct SafetensorsItem {
 
 /// Writes the items in ascending order of names, beside `path` first and then renamed: a crash leaves the old file or none.
 /// \param problem  set by a `produce` that fails: then nothing is written, and this is the result.
-/// \param metadata  the header's "__metadata__"; empty: none. kOnnxNames marks what SafetensorsFile::Names calls Onnx.
+/// \param metadata  the header's "__metadata__"; empty: none. onnxNames() marks what SafetensorsFile::Names calls Onnx.
 Status writeSafetensors(const std::string &path, std::vector<SafetensorsItem> items, const Status *problem = nullptr,
                         const std::map<std::string, std::string> &metadata = {});
 
-inline const std::map<std::string, std::string> kOnnxNames = {{"names", "onnx"}};
+std::map<std::string, std::string> onnxNames();
 
 } // namespace zorse::runtime
