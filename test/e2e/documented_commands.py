@@ -66,7 +66,9 @@ class Fixtures:
                 self.make(name)
 
     def make(self, name):
-        if name.endswith(".onnx"):
+        if name == "my-llama":
+            self.hub_directory(self.path(name))
+        elif name.endswith(".onnx"):
             shutil.copy(os.path.join(z.SMALL, "gpt-bytes.onnx"), self.path(name))
         elif name.endswith(".bin"):
             shutil.copy(os.path.join(z.SMALL, "gpt.tokens.bin"), self.path(name))
@@ -80,6 +82,30 @@ class Fixtures:
         elif name in ("mine.json", "plan.json"):
             self.need(["model.onnx", "cluster.yaml"])
             z.call("zorse-plan", self.path("model.onnx"), "--cluster", self.path("cluster.yaml"), "--batch", 8, "--seq", 32, "-o", self.path(name))
+
+
+    def hub_directory(self, path):
+        """A checkpoint of the hub: of transformers where it is installed, and otherwise, since the commands that export it do not run then either, one of the model that stands for their output."""
+        if torch_python():
+            subprocess.run([torch_python(), "-c", "import sys, transformers as t; t.AutoModelForCausalLM.from_config(t.LlamaConfig(num_hidden_layers=1, hidden_size=32, intermediate_size=32, "
+                            "num_attention_heads=2, num_key_value_heads=2, vocab_size=256)).save_pretrained(sys.argv[1])", path], check=True, capture_output=True)
+            return
+        os.mkdir(path)
+        with tempfile.TemporaryDirectory() as folder:
+            bundle = os.path.join(folder, "m.zorse")
+            z.compile(os.path.join(z.SMALL, "gpt-bytes.onnx"), bundle, z.cluster(folder, ["a"]), 8, 32, training={})
+            z.run(bundle, os.path.join(z.SMALL, "gpt.tokens.bin"), 1, checkpoint=os.path.join(path, "model.safetensors"))
+
+
+def python_for_models():
+    return os.environ.get("ZORSE_PYTHON", os.path.join(z.ROOT, ".venv", "bin", "python"))
+
+
+@functools.lru_cache(None)
+def torch_python():
+    """The Python that has PyTorch; None: there is none."""
+    python = python_for_models()
+    return python if os.path.exists(python) and subprocess.run([python, "-c", "import torch, transformers, onnxscript"], capture_output=True).returncode == 0 else None
 
 
 @functools.lru_cache(None)
@@ -170,12 +196,8 @@ def prose(page):
 class Check:
     def __init__(self):
         self.results, self.only_checked = [], []
-        self.python = os.environ.get("ZORSE_PYTHON", os.path.join(z.ROOT, ".venv", "bin", "python"))
+        self.python = python_for_models()
         self.everything = all_options()
-
-    @functools.lru_cache(None)
-    def torch_there(self):
-        return os.path.exists(self.python) and subprocess.run([self.python, "-c", "import torch, transformers, onnxscript"], capture_output=True).returncode == 0
 
     def say(self, good, what, why=""):
         self.results.append(bool(good))
@@ -222,7 +244,7 @@ class Check:
         bad = unknown_options(text)
         self.say(not bad, f"{where}: {text}", "; ".join(bad))
         reason = next((why for pattern, why in ONLY_CHECKED if re.search(pattern, text)), None)
-        if not reason and re.match("(python|torchrun) ", text) and not self.torch_there():
+        if not reason and re.match("(python|torchrun) ", text) and not torch_python():
             print(f"skipped: {where}: {text}: no Python with PyTorch (tools/python-env.sh makes one, or name one in ZORSE_PYTHON)", flush=True)
             return 0
         if reason or bad:
