@@ -123,6 +123,26 @@ protected:
   std::string directory = folder.path("snapshots");
 };
 
+TEST_F(SnapshotTest, IndicesKeepNamesOfTheHub) {
+  SnapshotIndex index;
+  SnapshotParameter parameter;
+  parameter.name = "w";
+  parameter.shape = {2};
+  parameter.trainable = false;
+  parameter.hub = {{"t.w"}, {}, false, true};
+  index.parameters = {parameter};
+  index.hub.buffers = {"freq"};
+  index.hub.lora = bundle::Lora{4, 8, {"q"}, false};
+  std::string text = writeSnapshotIndex(index);
+  Result<SnapshotIndex> again = parseSnapshotIndex("index.json", text.data(), text.size());
+  ASSERT_FALSE(again.failed()) << again.message();
+  EXPECT_EQ(again->parameters[0].hub.names, std::vector<std::string>{"t.w"});
+  EXPECT_TRUE(again->parameters[0].hub.adapter && !again->parameters[0].hub.transposed);
+  EXPECT_EQ(again->hub.buffers, std::vector<std::string>{"freq"});
+  EXPECT_TRUE(again->hub.lora && again->hub.lora->rank == 4 && again->hub.lora->targets == std::vector<std::string>{"q"});
+  EXPECT_EQ(writeSnapshotIndex(*again), text);
+}
+
 TEST_F(SnapshotTest, ARunResumesWhereItWas) {
   Bundle bundle = stateOnly(folder, {});
   EXPECT_FALSE(resume(bundle, 1).point); // none there: no error

@@ -89,6 +89,33 @@ TEST_F(BundleTest, ReadsBackWhatWasWritten) {
   EXPECT_FALSE(readProgram(*bundle, 2, error));
 }
 
+TEST_F(BundleTest, NamesOfTheHubAreWrittenAndRead) {
+  std::string error, problem;
+  BundleContents c = contents();
+  c.weights[0].hub = {{"t.w", "head"}, {}, true, false};
+  c.weights[1].hub = {{}, {"tied"}, false, false};
+  c.hub.buffers = {"freq"};
+  c.hub.lora = Lora{8, 16.5, {"q", "v"}, true};
+  ASSERT_TRUE(writeBundle(c, path("one.zorse"), error)) << error;
+  nlohmann::json table = nlohmann::json::parse(read(folder / "one.zorse/weights.json"));
+  HubModel model;
+  ASSERT_TRUE(fromJson(table.at("hub"), model, problem)) << problem;
+  EXPECT_EQ(toJson(model), toJson(c.hub));
+  for (int i : {0, 1}) {
+    HubFact fact;
+    ASSERT_TRUE(fromJson(table.at("parameters")[i].at("hub"), fact, problem)) << problem;
+    EXPECT_EQ(toJson(fact), toJson(c.weights[i].hub));
+  }
+  EXPECT_FALSE(table.at("parameters")[2].contains("hub"));
+  for (const char *bad : {"7", R"({"names":7})", R"({"names":[""]})", R"({"names":["a"],"transposed":1})", R"({"ties":[{}]})"}) {
+    HubFact fact;
+    EXPECT_FALSE(fromJson(nlohmann::json::parse(bad), fact, problem)) << bad;
+  }
+  for (const char *bad : {R"({"lora":7})", R"({"lora":{"r":0,"alpha":1}})", R"({"lora":{"r":18446744073709551615,"alpha":1}})", R"({"lora":{"r":1}})",
+                          R"({"lora":{"r":1,"alpha":1,"targets":"q"}})", R"({"buffers":"x"})"})
+    EXPECT_FALSE(fromJson(nlohmann::json::parse(bad), model, problem)) << bad;
+}
+
 TEST_F(BundleTest, WeightsAreWhereTheTableSays) {
   std::string error;
   for (WeightMode mode : {WeightMode::Copy, WeightMode::Reference}) {
