@@ -376,7 +376,7 @@ Cut CutSolver::solve(const std::vector<Atom> &atoms, const CutOptions &options) 
     return cut;
   Cut first = cut;
   read(atoms, options, first);
-  if (first.stages.size() < 2 || options.rough)
+  if (first.stages.size() < 2 || options.rough || !options.waits)
     return first;
   if (!bisect(atoms, options, first.latency, cut.time))
     return first;

@@ -19,7 +19,8 @@ struct CutOptions {
   size_t mostAtoms = SIZE_MAX; ///< in a stage
   bool mayLeaveOut = true;     ///< atoms without work
   bool split = false;
-  bool rough = false;                        ///< within a hundredth, and without the wait for the first sample: to compare
+  bool waits = true;                         ///< stages wait for the first sample: times are nearer, and cuts less even
+  bool rough = false;                        ///< within a hundredth, and without that wait: to compare
   double lateStart = 0.01;                   ///< part of the time for which the first stages may wait for their parameters
   double inFlight = 1;                       ///< samples that memory is provided for, as a multiple of those under way when nothing waits
   double leastTime = 0, mostTime = 1e18;     ///< known bounds of the result; above the second there is none

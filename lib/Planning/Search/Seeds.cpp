@@ -245,16 +245,14 @@ std::vector<Candidate> zorse::planning::makeSeeds(SearchContext &context, bool t
       sizes = {4};
     else
       sizes = {std::max<size_t>(8, largest / 32)};
-    // Any number of rows, or the same few for all stages; of many devices, only those: quicker.
-    const size_t rowCounts = context.model.rows().size() == 1 ? 1 : count <= 128 ? 3 : 2;
+    // Any number of rows; of many devices the same few for all stages: quicker.
+    const size_t rowCounts = count <= 128 ? 1 : std::min<size_t>(context.model.rows().size(), 2);
     for (const auto &order : makeOrders(blocks.front(), mostOrders))
       for (size_t choice = 0; choice < sizes.size() * rowCounts; ++choice) {
         const size_t size = sizes[choice / rowCounts];
         Task task;
         if (count > 128)
           task.options.leastRows = task.options.mostRows = choice % rowCounts;
-        else if (choice % rowCounts > 0)
-          task.options.leastRows = task.options.mostRows = choice % rowCounts - 1;
         for (const auto &list : blocks) {
           bool alike = list.size() == blocks.front().size();
           std::vector<size_t> own(order);
@@ -326,10 +324,11 @@ std::vector<Candidate> zorse::planning::makeSeeds(SearchContext &context, bool t
         slowest = std::max(slowest, cut.time);
       return slowest;
     };
-    auto attempt = [&](double inFlight, double lateStart, bool rough, bool parts = false) {
+    auto attemptOne = [&](double inFlight, double lateStart, bool rough, bool parts, bool waits) {
       std::vector<Cut> cuts;
       CutOptions options = task.options;
       options.rough = rough;
+      options.waits = waits;
       options.inFlight = inFlight;
       options.lateStart = lateStart;
       double time = solveAll(context.solver(worker, parts ? context.parts->ways() : 1), options, cuts);
@@ -345,6 +344,12 @@ std::vector<Candidate> zorse::planning::makeSeeds(SearchContext &context, bool t
         setTurn(candidate.layout);
       }
       task.found.push_back(std::move(candidate));
+    };
+    // Which estimate cuts better is known when the cuts are simulated.
+    auto attempt = [&](double inFlight, double lateStart, bool rough, bool parts = false) {
+      attemptOne(inFlight, lateStart, rough, parts, /*waits=*/true);
+      if (!rough)
+        attemptOne(inFlight, lateStart, rough, parts, /*waits=*/false);
     };
     if (task.found.empty()) {
       attempt(kInFlight, kLateStart, count > 16);
