@@ -28,6 +28,7 @@ ONLY_CHECKED = [
     (r"^torchrun .*--nnodes", "names hosts that are not there; e2e-launch-torchrun runs zorse-run under torchrun"),
     (r"^zorse-cluster .*--(gather|hosts)", "needs several machines; e2e-cluster runs zorse-cluster under a launcher"),
     (r"^tools/(quickstart|run-tests|run-sanitizers|run-evidence|python-env|install|build|check-format|check-tidy)\.sh|^\.ci/run", "installs, builds or checks all sources; test/evidence/fresh_machine.sh runs quickstart.sh and run-tests.sh"),
+    (r"^pip install ", "builds and installs; test/evidence/wheel_runs_on_a_bare_machine.sh does"),
     (r"^tools/fuzz\.py", "builds under sanitizers and runs for hours"),
     (r"^tools/(ptxas|nvdisasm)\.sh|^python3 -m pip |^export LD_LIBRARY_PATH=", "fetches packages of NVIDIA's"),
     (r"^tools/sass/", "needs NVIDIA's assembler; e2e-sass-model tries the model"),
