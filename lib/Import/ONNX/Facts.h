@@ -1,5 +1,5 @@
-// What a file says about its parameters, apart from how they are used: what the helper python/zorse/facts.py has written, or what PyTorch's dynamo exporter
-// leaves.
+// What a file says about its parameters, apart from how they are used: what the helper python/zorse/facts.py has written, or what PyTorch's dynamo
+// exporter leaves.
 #pragma once
 
 #include "zorse/Import/ONNX/HubName.h"
