@@ -127,7 +127,8 @@ def options_of(tool):
             raise z.Failure(f"there is no {tool}")
         with open(path) as f:
             text = f.read()
-        for program in re.findall(r"test/\w+/\w+\.py", text) if tool.endswith(".sh") else []:  # which it hands its options to
+        programs = re.findall(r"test/\w+/\w+\.py", text) if tool.endswith(".sh") else [f"python/zorse/{m}.py" for m in re.findall(r"from zorse\.(\w+) import", text)]
+        for program in programs:  # which it hands its options to
             with open(os.path.join(z.ROOT, program)) as f:
                 text += f.read()
         return set(re.findall(r"(?<![\w-])--[a-z][a-z0-9-]*", text)) | {"--help"}
@@ -139,7 +140,7 @@ def all_options():
     found = set()
     for tool in sorted(n for n in os.listdir(z.BIN) if n.startswith("zorse-") and not n.endswith("-test") and n != "zorse-mutate"):
         found |= options_of(tool)
-    for pattern in ("tools/*.sh", "tools/*.py", "models/*.py", "test/*/*.sh", "test/*/*.py", "test/*/*.cpp"):
+    for pattern in ("tools/*.sh", "tools/*.py", "models/*.py", "python/*/*.py", "test/*/*.sh", "test/*/*.py", "test/*/*.cpp"):
         for path in glob.glob(os.path.join(z.ROOT, pattern)):
             with open(path) as f:
                 found |= set(re.findall(r"--[a-z][a-z0-9-]*", f.read()))
