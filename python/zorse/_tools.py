@@ -2,7 +2,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import signal
 import subprocess
 from collections.abc import Sequence
@@ -81,8 +80,3 @@ def main() -> NoReturn:
     except ZorseError as error:
         raise SystemExit(str(error)) from None
     os.execve(path, [path, *sys.argv[1:]], environment())
-
-
-def find(name: str) -> str | None:
-    """The path of another program that a tool may need, or None."""
-    return shutil.which(name, path=environment()["PATH"])
