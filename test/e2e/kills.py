@@ -154,9 +154,9 @@ class Case:
         final = any(state == "complete" and folder.startswith(f"step-{STEPS:08d}.") for folder, state in jobs.snapshots(self.snapshots)[1])
         for other in self.living:
             text = job.errors_of(other.rank, self.plan.devices[other.rank])
-            # A rank that has never met rank 0, which would be the coordinator, knows its address only.
-            name = self.name if me != 0 or self.joined else "found no coordinator of job"
-            named = any("error: " in line and name in line for line in text.splitlines())
+            # A rank that has never met rank 0, which would be the coordinator, knows its address only. It may have met it all the same, just before, and then names it.
+            names = [self.name] + (["found no coordinator of job"] if me == 0 and not self.joined else [])
+            named = any("error: " in line and any(name in line for name in names) for line in text.splitlines())
             # Who has done all there was to do may leave in peace. Under sanitizers, where a start takes a second, the launcher ends ranks before they could join: they have heard
             # nothing, and the launcher says it.
             unheard = z.PATIENCE > 4 and self.moment == "before joining" and not text and any("error: " in line and self.name in line for line in job.error().splitlines() if not line.startswith("["))
