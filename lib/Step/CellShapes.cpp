@@ -169,7 +169,7 @@ CellShape CellShapes::make(const Key &key) const {
 std::vector<uint64_t> zorse::step::fixedBytes(const Expansion &x) {
   std::vector<uint64_t> bytes(x.plan.devices.size(), 0);
   for (const Buffer &buffer : x.buffers)
-    if (buffer.memory == bundle::DEVICE && buffer.purpose != Purpose::Activations)
+    if (buffer.memory == bundle::DEVICE && buffer.purpose != Purpose::Activations && buffer.purpose != Purpose::Images)
       bytes[buffer.device] += alignRegion(buffer.bytes);
   return bytes;
 }

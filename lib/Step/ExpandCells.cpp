@@ -289,7 +289,7 @@ private:
                   parameter.offset() + elements,
                   0};
       x.addSlot(gradients ? bundle::PARAMETER_GRADIENT : bundle::PARAMETER, i, gradients ? bundle::ACCUMULATE : bundle::READ,
-                elementRegion(gradients ? holding.gradients : holding.parameters, 0, value.begin, value.end, size), value);
+                elementRegion(gradients ? holding.gradients : holding.image, 0, value.begin, value.end, size), value);
     }
   }
 

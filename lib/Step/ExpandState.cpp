@@ -1,7 +1,7 @@
-// Gathers, reductions, norms, the decision, updates and the report.
+// Gathers, reductions, norms, the decision and the report. Updates follow the decision: ExpandUpdates.cpp.
 //
-//   CAST (g, owner) -> AllGather g -> F                    (the cast where units read copies)
-//   B, W  -> ReduceScatter g -> NORM (g, owner) -> AllReduce of sums -> DECIDE per owner -> UPDATE (g, owner)
+//   Copy from the host -> CAST (g, owner) -> AllGather g -> F        (the copy where the host keeps it, the cast where units read copies)
+//   B, W  -> ReduceScatter g -> NORM (g, owner) -> AllReduce of sums -> DECIDE per owner -> updates
 //   SUM_LOSS ------------------------------------^                          '-> Report (first owner)
 //   SCALE_SEEDS -> B of the loss                            (where the loss is scaled; its devices decide, too)
 //
@@ -19,7 +19,8 @@ namespace bundle = zorse::bundle;
 
 class StateExpander {
 public:
-  explicit StateExpander(Expansion &x) : x(x), reduction(x.summary.groups_size(), kNone), casts(x.summary.groups_size()) {}
+  explicit StateExpander(Expansion &x)
+      : x(x), reduction(x.summary.groups_size(), kNone), imagesMade(x.summary.groups_size()), left(x.plan.devices.size()) {}
 
   void loadsAndGathers() {
     for (uint32_t d = 0; d < x.plan.devices.size(); ++d) {
@@ -35,16 +36,14 @@ public:
     for (uint32_t g = 0; g < x.readersOf.size(); ++g)
       if (needsGather(g))
         groups.push_back(g);
-    auto firstUnit = [&](uint32_t g) { return x.summary.groups(g).units_size() ? x.summary.groups(g).units(0) : 0; };
-    std::stable_sort(groups.begin(), groups.end(), [&](uint32_t a, uint32_t b) { return firstUnit(a) < firstUnit(b); });
+    std::stable_sort(groups.begin(), groups.end(), [&](uint32_t a, uint32_t b) { return x.firstUnit(a) < x.firstUnit(b); });
     for (uint32_t g = 0; g < x.ownersOf.size(); ++g)
-      if (x.casts(g))
-        for (uint32_t d : x.ownersOf[g])
-          addCast(g, d, static_cast<int32_t>(firstUnit(g)));
+      for (uint32_t d : x.summary.groups(g).trainable() ? x.ownersOf[g] : x.readersOf[g])
+        makeImage(*x.findHolding(d, g), d);
     for (uint32_t g : groups) {
-      addGather(g, static_cast<int32_t>(firstUnit(g)));
-      for (auto [device, cast] : casts[g])
-        x.addEdge(cast, x.gather[g]);
+      addGather(g);
+      for (auto [device, op] : imagesMade[g])
+        x.addEdge(op, x.gather[g]);
     }
     if (zorse::scalesLoss(x.summary))
       scaleSeeds();
@@ -56,8 +55,9 @@ public:
         if (x.gather[g] != kNone)
           x.addEdge(x.gather[g], ready);
         else
-          for (auto [device, cast] : casts[g])
-            x.addEdge(cast, ready); // of the device that reads, owns all and shares nothing
+          for (auto [device, op] : imagesMade[g]) // of devices that read and have all of it
+            if (device == chunk.device)
+              x.addEdge(op, ready);
       for (uint32_t c : chunk.cells)
         x.addEdge(ready, x.cells[c].forward);
     }
@@ -71,6 +71,7 @@ public:
         addReduction(g);
       for (uint32_t d : x.ownersOf[g]) {
         uint32_t norm = addNorm(g, d);
+        leave(*x.findHolding(d, g), d, norm);
         if (!norms[d].empty())
           x.addEdge(norms[d].back(), norm);
         norms[d].push_back(norm);
@@ -150,52 +151,78 @@ private:
 
   uint64_t gatheredSize(uint32_t g) const { return elementBytes(x.computeType(g)); }
 
-  /// Elements [begin, end) of what a holding keeps in `buffer`.
-  Region shard(const Holding &h, uint32_t buffer, int64_t begin, int64_t end) const {
-    return elementRegion(buffer, h.reads ? 0 : h.begin, begin, end, size(h.group));
-  }
+  /// Elements [begin, end) of a holding's gradients.
+  Region gradients(const Holding &h, int64_t begin, int64_t end) const { return elementRegion(h.gradients, h.base(), begin, end, size(h.group)); }
 
-  Region masterRegion(const Holding &h, int64_t begin, int64_t end) const {
-    return x.hasMaster(h.group) ? elementRegion(h.master, h.begin, begin, end, size(h.group)) : shard(h, h.master, begin, end);
-  }
-
-  void addGather(uint32_t g, int32_t firstUnit) {
+  void addGather(uint32_t g) {
     std::vector<uint32_t> all = participants(g);
     const uint64_t bytes = static_cast<uint64_t>(x.summary.groups(g).elements()) * gatheredSize(g);
-    x.gather[g] = x.addOp(0, kShortRank, 0, firstUnit);
+    x.gather[g] = x.addOp(0, kShortRank, 0, x.firstUnit(g));
     uint32_t collective = addCollective(g, x.readersOf[g], Work::Gather);
     x.graph.collectives.back().type = x.computeType(g);
     for (uint32_t d : all) {
       const Holding &h = *x.findHolding(d, g);
-      x.touch(x.gather[g], h.parameters);
+      x.touch(x.gather[g], h.image);
       Entry &half = x.addHalf(d, kCollective, EntryKind::AllGather, bundle::GATHER);
       half.group = static_cast<int32_t>(g);
       half.collective = collective;
       half.value = {readKind(g), g, 0, 0, x.summary.groups(g).elements(), 0};
       if (h.reads)
-        half.region = region(h.parameters, 0, bytes);
+        half.region = region(h.image, 0, bytes);
       if (h.owns())
-        half.to = elementRegion(h.parameters, h.reads ? 0 : h.begin, h.begin, h.end, gatheredSize(g));
+        half.to = elementRegion(h.image, h.base(), h.begin, h.end, gatheredSize(g));
     }
   }
 
   bundle::Value::Kind readKind(uint32_t g) const { return x.hasMaster(g) ? bundle::Value::PARAMETER_COPY : bundle::Value::PARAMETERS; }
 
+  /// What a device keeps of a group apart from what units read: comes from the host, and is cast, into its place in the image.
+  void makeImage(const Holding &h, uint32_t d) {
+    const uint32_t g = h.group;
+    const bool host = h.at.parameters == Tier::Host, casts = x.casts(g);
+    if (!h.isApart() || (!host && !casts) || x.summary.groups(g).elements() == 0)
+      return;
+    const int64_t begin = h.owns() ? h.begin : 0, end = h.owns() ? h.end : x.summary.groups(g).elements();
+    const Value value{bundle::Value::PARAMETERS, g, 0, begin, end, 0};
+    Region from = elementRegion(h.home, begin, begin, end, size(g));
+    const Region image = elementRegion(h.image, h.base(), begin, end, gatheredSize(g));
+    uint32_t fetch = kNone;
+    if (host) {
+      const Region to = casts ? region(x.addBuffer(d, from.bytes, Purpose::Images), 0, from.bytes) : image;
+      fetch = x.addTierCopy(d, kLoad, bundle::GATHER, from, to, value, priorityOf(kShortRank, 0, x.firstUnit(g)));
+      from = to;
+    }
+    const uint32_t made = casts ? addCast(h, d, from, image) : fetch;
+    if (casts && host)
+      x.addEdge(fetch, made);
+    imagesMade[g].push_back({d, made});
+  }
+
   /// The owned extent of a group's copy, whole: gathers carry the padding, too.
-  void addCast(uint32_t g, uint32_t d, int32_t firstUnit) {
-    const Holding &h = *x.findHolding(d, g);
-    uint32_t op = x.addOp(x.costs->norm(d, h.end - h.begin), kShortRank, 0, firstUnit); // as a norm it reads every element once
-    casts[g].push_back({d, op});
+  uint32_t addCast(const Holding &h, uint32_t d, Region from, Region image) {
+    const uint32_t g = h.group;
+    uint32_t op = x.addOp(x.costs->norm(d, h.end - h.begin), kShortRank, 0, x.firstUnit(g)); // as a norm it reads every element once
     addTask(d, bundle::Compute::CAST_PARAMETERS, bundle::GATHER, static_cast<int32_t>(g));
     x.addEdge(x.loadScalars[d], op);
-    x.touch(op, h.master);
-    x.touch(op, h.parameters);
+    x.touch(op, from.arena);
+    x.touch(op, image.arena);
     if (x.lean)
-      return;
+      return op;
     x.addCall(x.summary.cast_body(), -1, h.end - h.begin, 0);
-    x.addSlot(bundle::STATE, 0, bundle::READ, masterRegion(h, h.begin, h.end), {bundle::Value::PARAMETERS, g, 0, h.begin, h.end, 0});
-    x.addSlot(bundle::PARAMETER, 0, bundle::WRITE, elementRegion(h.parameters, h.reads ? 0 : h.begin, h.begin, h.end, gatheredSize(g)),
-              {bundle::Value::PARAMETER_COPY, g, 0, h.begin, h.end, 0});
+    x.addSlot(bundle::STATE, 0, bundle::READ, from, {bundle::Value::PARAMETERS, g, 0, h.begin, h.end, 0});
+    x.addSlot(bundle::PARAMETER, 0, bundle::WRITE, image, {bundle::Value::PARAMETER_COPY, g, 0, h.begin, h.end, 0});
+    return op;
+  }
+
+  /// Reduced gradients to the host, where they wait for the update.
+  void leave(const Holding &h, uint32_t d, uint32_t norm) {
+    if (h.at.gradients == Tier::Device)
+      return;
+    const Region there = elementRegion(h.left, h.begin, h.begin, h.end, size(h.group));
+    const uint32_t op = x.addTierCopy(d, kReport, bundle::COMMIT, gradients(h, h.begin, h.end), there,
+                                      {bundle::Value::REDUCED_GRADIENTS, h.group, 0, h.begin, h.end, 0}, x.ops[norm].priority);
+    x.addEdge(norm, op);
+    left[d].push_back(op);
   }
 
   /// What a step's first gradients are multiplied by follows from the decision of the step before, which the host has not seen when it submits the
@@ -236,7 +263,7 @@ private:
       if (h.reads)
         half.region = region(h.gradients, 0, groupBytes(g));
       if (h.owns())
-        half.to = shard(h, h.gradients, h.begin, h.end);
+        half.to = gradients(h, h.begin, h.end);
     }
   }
 
@@ -244,27 +271,6 @@ private:
   int32_t lastUnit(uint32_t g) const {
     int n = x.summary.groups(g).units_size();
     return n ? -static_cast<int32_t>(x.summary.groups(g).units(n - 1)) : 0;
-  }
-
-  struct Run {
-    int64_t begin, end;
-    bool decays;
-  };
-
-  /// The owned extent without padding, cut where weight decay changes.
-  std::vector<Run> runsOf(const Holding &h) const {
-    std::vector<Run> runs;
-    for (uint32_t p : x.summary.groups(h.group).parameters()) {
-      const auto &parameter = x.summary.parameters(p);
-      int64_t begin = std::max(h.begin, parameter.offset()), end = std::min(h.end, parameter.offset() + zorse::elementsOf(parameter));
-      if (begin >= end)
-        continue;
-      if (!runs.empty() && runs.back().end == begin && runs.back().decays == parameter.decays())
-        runs.back().end = end;
-      else
-        runs.push_back({begin, end, parameter.decays()});
-    }
-    return runs;
   }
 
   Entry &addTask(uint32_t d, bundle::Compute::Task task, bundle::Phase phase, int32_t g) {
@@ -283,10 +289,9 @@ private:
     x.touch(op, h.gradients);
     if (x.lean)
       return op;
-    for (const Run &run : runsOf(h)) {
+    for (const Expansion::Run &run : x.runsOf(g, h.begin, h.end)) {
       x.addCall(x.summary.norm_body(), -1, run.end - run.begin, 0);
-      x.addSlot(bundle::STATE, 1, bundle::READ, shard(h, h.gradients, run.begin, run.end),
-                {bundle::Value::REDUCED_GRADIENTS, g, 0, run.begin, run.end, 0});
+      x.addSlot(bundle::STATE, 1, bundle::READ, gradients(h, run.begin, run.end), {bundle::Value::REDUCED_GRADIENTS, g, 0, run.begin, run.end, 0});
       x.addSlot(bundle::SUMS_SLOT, 0, bundle::ACCUMULATE, sums(d), {bundle::Value::SUMS, 0, 0, 0, 0, 0});
     }
     return op;
@@ -348,8 +353,9 @@ private:
       x.addSlot(bundle::OPTIMIZER_STEP_SLOT, 0, bundle::UPDATE, region(x.optimizerStep[d], 0, zorse::optimizerStepBytes(x.summary)),
                 {bundle::Value::OPTIMIZER_STEP, 0, 0, 0, 0, 0});
       afterSums(d, op);
-      for (uint32_t all : done[d])
-        x.addEdge(all, op);
+      for (const auto *list : {&done[d], &left[d]})
+        for (uint32_t before : *list)
+          x.addEdge(before, op);
       for (const Holding &h : x.holdings[d])
         if (h.owns() && x.gather[h.group] != kNone)
           x.addEdge(x.gather[h.group], op);
@@ -357,9 +363,7 @@ private:
         reporter = d;
         reportAfter = op;
       }
-      for (const Holding &h : x.holdings[d])
-        if (h.owns())
-          addUpdate(h, d, op);
+      expandUpdates(x, d, op);
     }
 
     bool decided = reporter != kNone;
@@ -375,34 +379,11 @@ private:
       afterSums(reporter, report);
   }
 
-  void addUpdate(const Holding &h, uint32_t d, uint32_t decision) {
-    uint32_t g = h.group;
-    // Early units first: the next step gathers and forwards them first.
-    int32_t firstUnit = x.summary.groups(g).units_size() ? static_cast<int32_t>(x.summary.groups(g).units(0)) : 0;
-    uint32_t op = x.addOp(x.costs->update(d, h.end - h.begin), kShortRank, 0, firstUnit);
-    x.addEdge(decision, op);
-    addTask(d, bundle::Compute::UPDATE_GROUP, bundle::UPDATE_STATE, static_cast<int32_t>(g));
-    x.touch(op, h.master);
-    x.touch(op, h.gradients);
-    if (x.lean)
-      return;
-    for (const Run &run : runsOf(h)) {
-      x.addCall(run.decays ? x.summary.update_body_decay() : x.summary.update_body_plain(), -1, run.end - run.begin, 0);
-      x.addSlot(bundle::SCALARS, 0, bundle::READ, region(x.scalars[d], 0, kScalarsBytes), {bundle::Value::STEP_SCALARS, 1, 0, 0, 0, 0});
-      x.addSlot(bundle::STATE, 0, bundle::UPDATE, masterRegion(h, run.begin, run.end), {bundle::Value::PARAMETERS, g, 0, run.begin, run.end, 0});
-      x.addSlot(bundle::STATE, 1, bundle::READ, shard(h, h.gradients, run.begin, run.end),
-                {bundle::Value::REDUCED_GRADIENTS, g, 0, run.begin, run.end, 0});
-      for (uint32_t m = 0; m < x.summary.moments(); ++m)
-        x.addSlot(bundle::STATE, 2 + m, bundle::UPDATE, elementRegion(h.moments[m], h.begin, run.begin, run.end, size(g)),
-                  {bundle::Value::MOMENTS, g, m, run.begin, run.end, 0});
-      x.addSlot(bundle::OPTIMIZER_STEP_SLOT, 0, bundle::READ, region(x.optimizerStep[d], 0, 8), {bundle::Value::OPTIMIZER_STEP, 0, 0, 0, 0, 1});
-    }
-  }
-
   Expansion &x;
-  std::vector<std::vector<uint32_t>> done;                       ///< per device: ops after all of a chunk's tasks
-  std::vector<uint32_t> reduction;                               ///< per group: what its backward tasks precede
-  std::vector<std::vector<std::pair<uint32_t, uint32_t>>> casts; ///< per group: (owner, op that makes its part of the copy)
+  std::vector<std::vector<uint32_t>> done;                            ///< per device: ops after all of a chunk's tasks
+  std::vector<uint32_t> reduction;                                    ///< per group: what its backward tasks precede
+  std::vector<std::vector<std::pair<uint32_t, uint32_t>>> imagesMade; ///< per group: (device, op after which its part is what units read)
+  std::vector<std::vector<uint32_t>> left;                            ///< per device: ops that take reduced gradients to the host
 };
 
 } // namespace

@@ -77,8 +77,9 @@ void Expansion::listCells() {
   }
 }
 
-uint32_t Expansion::addBuffer(uint32_t device, uint64_t bytes, Purpose purpose, bool persistent) {
+uint32_t Expansion::addBuffer(uint32_t device, uint64_t bytes, Purpose purpose, bool persistent, Tier tier) {
   Buffer buffer;
+  buffer.memory = tier == Tier::Host ? bundle::PINNED_HOST : bundle::DEVICE;
   buffer.bytes = bytes;
   buffer.device = device;
   buffer.purpose = purpose;
@@ -111,6 +112,33 @@ uint32_t Expansion::addTransfer(uint32_t from, uint32_t to, uint64_t bytes, uint
   op.to = to;
   op.bytes = static_cast<double>(bytes);
   return index;
+}
+
+uint32_t Expansion::addTierCopy(uint32_t device, QueueIndex queue, bundle::Phase phase, Region from, Region to, Value value, uint64_t priority) {
+  const uint32_t op = addOp(costs->load(device, from.bytes), 0, 0, 0);
+  ops[op].priority = priority;
+  Entry &entry = addHalf(device, queue, EntryKind::Copy, phase);
+  entry.region = from;
+  entry.to = to;
+  entry.value = value;
+  touch(op, from.arena);
+  touch(op, to.arena);
+  return op;
+}
+
+std::vector<Expansion::Run> Expansion::runsOf(uint32_t group, int64_t from, int64_t to) const {
+  std::vector<Run> runs;
+  for (uint32_t p : summary.groups(static_cast<int>(group)).parameters()) {
+    const auto &parameter = summary.parameters(static_cast<int>(p));
+    const int64_t begin = std::max(from, parameter.offset()), end = std::min(to, parameter.offset() + zorse::elementsOf(parameter));
+    if (begin >= end)
+      continue;
+    if (!runs.empty() && runs.back().end == begin && runs.back().decays == parameter.decays())
+      runs.back().end = end;
+    else
+      runs.push_back({begin, end, parameter.decays()});
+  }
+  return runs;
 }
 
 Entry &Expansion::addHalf(uint32_t device, QueueIndex queue, EntryKind kind, bundle::Phase phase) {

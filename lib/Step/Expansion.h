@@ -2,7 +2,8 @@
 //
 //   layoutState     who reads, contributes to and owns every group; their buffers
 //   expandCells     F and B of every cell, values between them, inputs, transfers
-//   expandState     gathers, reductions, norms, the decision, updates, the report
+//   expandState     gathers, reductions, norms, the decision, the report
+//   expandUpdates   updates, and what comes from the host and goes back for them
 //   routeTransfers  what goes directly from GPU to GPU
 //   stageTransfers  copies between a device and its host, where transports reach the host alone
 //   ScheduleRule    the schedule as edges, priorities and admission (zorse/Step/Schedules.h)
@@ -81,14 +82,18 @@ struct Op {
 /// What a device has to do with a state group.
 struct Holding {
   uint32_t group = 0;
-  bool reads = false;                   ///< has cells that use it; for trainable groups it then contributes
-  int64_t begin = 0, end = 0;           ///< owned elements
-  double weight = 0;                    ///< units x samples it contributes
-  uint32_t parameters = kNone;          ///< buffer: whole group for readers, else the owned extent; in the compute type
-  uint32_t master = kNone;              ///< the owned extent in the group's type: `parameters` itself unless computing is in 16 bits
-  uint32_t gradients = kNone;           ///< likewise
+  bool reads = false;         ///< has cells that use it; for trainable groups it then contributes
+  int64_t begin = 0, end = 0; ///< owned elements
+  double weight = 0;          ///< units x samples it contributes
+  Residence at;
+  uint32_t home = kNone;      ///< buffer: where parameters live from step to step, in the group's type; the owned extent, or `image`
+  uint32_t image = kNone;     ///< buffer that units read and gathers fill, in the compute type: the whole group for readers, else the owned extent
+  uint32_t gradients = kNone; ///< likewise, in the group's type
+  uint32_t left = kNone;      ///< buffer on the host: the owned extent of reduced gradients, from their norm to the update
   uint32_t moments[2] = {kNone, kNone}; ///< the owned extent
   bool owns() const { return begin < end; }
+  int64_t base() const { return reads ? 0 : begin; } ///< first element of `image` and `gradients`
+  bool isApart() const { return home != image; }
 };
 
 /// A value at a cut of a cell, in forward or backward direction.
@@ -201,10 +206,12 @@ struct Expansion {
       touches.push_back({op, buffer});
   }
 
-  uint32_t addBuffer(uint32_t device, uint64_t bytes, Purpose purpose, bool persistent = false);
+  uint32_t addBuffer(uint32_t device, uint64_t bytes, Purpose purpose, bool persistent = false, Tier tier = Tier::Device);
   uint32_t addOp(double duration, uint8_t rank, int64_t sample, int32_t unit);
   /// A send and its receive; the halves are added by the caller.
   uint32_t addTransfer(uint32_t from, uint32_t to, uint64_t bytes, uint8_t rank, int64_t sample, int32_t unit);
+  /// A copy between a device and its host, on a queue from or to the host. Regions are of buffers.
+  uint32_t addTierCopy(uint32_t device, QueueIndex queue, bundle::Phase phase, Region from, Region to, Value value, uint64_t priority);
   /// Adds a half to the op added last.
   Entry &addHalf(uint32_t device, QueueIndex queue, EntryKind kind, bundle::Phase phase);
   void addEdge(uint32_t before, uint32_t after) { edges.push_back({before, after}); }
@@ -216,12 +223,24 @@ struct Expansion {
 
   /// Type of a group's parameters as units read them and gathers carry them.
   bundle::ElementType computeType(uint32_t group) const { return zorse::computeType(summary.groups(static_cast<int>(group))); }
-  /// Owners of trainable groups keep a copy in the group's type besides, which updates write.
+  /// Units read copies in another type; owners of trainable groups keep the parameters in the group's type besides, which updates write.
   bool hasMaster(uint32_t group) const { return computeType(group) != summary.groups(group).type(); }
 
   /// Owners cast copies in every step. Models of which only dimensions are known (planning::ModelShape) have no body for it: their updates are taken
   /// to write the copies, too.
   bool casts(uint32_t group) const { return hasMaster(group) && summary.cast_body() != 0; }
+
+  int32_t firstUnit(uint32_t group) const {
+    const auto &units = summary.groups(static_cast<int>(group)).units();
+    return units.empty() ? 0 : static_cast<int32_t>(units[0]);
+  }
+
+  struct Run {
+    int64_t begin, end; ///< elements
+    bool decays;
+  };
+  /// Elements [begin, end) of a group without padding, cut where weight decay changes.
+  std::vector<Run> runsOf(uint32_t group, int64_t begin, int64_t end) const;
 
   /// Some unit of the cell computes the loss: its backward begins with seeds.
   bool hasLoss(const Cell &cell) const {
@@ -264,6 +283,8 @@ bool checkSizes(const bundle::ModelSummary &summary, const Plan &plan, std::stri
 void layoutState(Expansion &x);
 bool expandCells(Expansion &x, std::string &error);
 void expandState(Expansion &x);
+/// The updates of what a device owns, after the op that decides.
+void expandUpdates(Expansion &x, uint32_t device, uint32_t decision);
 /// After all entries and edges are there but those of the schedule: moves transfers and collectives to the queue for what is direct, where all their
 /// devices are of one group of PlanDevice::direct.
 void routeTransfers(Expansion &x);

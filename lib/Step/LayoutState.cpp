@@ -134,36 +134,39 @@ void zorse::step::layoutState(Expansion &x) {
       const auto &info = x.summary.groups(holding.group);
       uint64_t size = elementBytes(info.type());
       auto elements = [&](int64_t n) { return static_cast<uint64_t>(n) * size; };
-      bool apart = x.hasMaster(holding.group);
-      bool kept = (holding.owns() && !apart) || !info.trainable();
-      int64_t held = holding.reads ? info.elements() : holding.end - holding.begin;
-      int64_t base = holding.reads ? 0 : holding.begin;
-      // A reader that owns part keeps the whole buffer: its own bytes live across steps inside it.
-      uint64_t parameterBytes = static_cast<uint64_t>(held) * elementBytes(x.computeType(holding.group));
-      holding.parameters = x.addBuffer(d, parameterBytes, kept ? Purpose::State : Purpose::Gathered, kept);
+      holding.at = x.plan.residenceOf(d, holding.group);
+      const bool keeps = holding.owns() || !info.trainable();
+      const int64_t keptBegin = info.trainable() ? holding.begin : 0, keptEnd = info.trainable() ? holding.end : info.elements();
+      const bool apart = keeps && (x.hasMaster(holding.group) || holding.at.parameters == Tier::Host);
+      const int64_t held = holding.reads ? info.elements() : holding.end - holding.begin;
+      // A reader that owns part and keeps no other home keeps the whole buffer: its own bytes live across steps inside it.
+      const bool isHome = keeps && !apart;
+      holding.image = x.addBuffer(d, static_cast<uint64_t>(held) * elementBytes(x.computeType(holding.group)),
+                                  isHome ? Purpose::State : Purpose::Gathered, /*persistent=*/isHome);
       if (info.trainable())
         holding.gradients = x.addBuffer(d, elements(held), Purpose::Gradients);
-      auto keep = [&](uint32_t buffer, int64_t bufferBase, int64_t begin, int64_t end, bundle::Value::Kind kind, uint32_t cut) {
+      if (!keeps)
+        continue;
+      auto keep = [&](uint32_t buffer, int64_t base, bundle::Value::Kind kind, uint32_t cut) {
         Value value;
         value.kind = kind;
         value.id = holding.group;
         value.cut = cut;
-        value.begin = begin;
-        value.end = end;
-        x.graph.state.push_back({elementRegion(buffer, bufferBase, begin, end, size), value, info.type()});
+        value.begin = keptBegin;
+        value.end = keptEnd;
+        x.graph.state.push_back({elementRegion(buffer, base, keptBegin, keptEnd, size), value, info.type()});
       };
-      if (!info.trainable()) {
-        keep(holding.parameters, 0, 0, info.elements(), bundle::Value::PARAMETERS, 0);
-        continue;
+      auto keepApart = [&](Tier tier) { return x.addBuffer(d, elements(keptEnd - keptBegin), Purpose::State, /*persistent=*/true, tier); };
+      holding.home = apart ? keepApart(holding.at.parameters) : holding.image;
+      keep(holding.home, apart ? keptBegin : holding.base(), bundle::Value::PARAMETERS, 0);
+      for (uint32_t m = 0; m < x.summary.moments() && info.trainable(); ++m) {
+        holding.moments[m] = keepApart(holding.at.moments);
+        keep(holding.moments[m], keptBegin, bundle::Value::MOMENTS, m);
       }
-      if (!holding.owns())
+      if (!info.trainable())
         continue;
-      holding.master = apart ? x.addBuffer(d, elements(holding.end - holding.begin), Purpose::State, true) : holding.parameters;
-      keep(holding.master, apart ? holding.begin : base, holding.begin, holding.end, bundle::Value::PARAMETERS, 0);
-      for (uint32_t m = 0; m < x.summary.moments(); ++m) {
-        holding.moments[m] = x.addBuffer(d, elements(holding.end - holding.begin), Purpose::State, true);
-        keep(holding.moments[m], holding.begin, holding.begin, holding.end, bundle::Value::MOMENTS, m);
-      }
+      if (holding.at.gradients == Tier::Host)
+        holding.left = x.addBuffer(d, elements(keptEnd - keptBegin), Purpose::Staging, /*persistent=*/false, Tier::Host);
       if (x.optimizerStep[d] == kNone)
         x.optimizerStep[d] = x.addBuffer(d, stepBytes, Purpose::State, true);
     }

@@ -9,6 +9,8 @@ using namespace zorse::step;
 
 namespace {
 
+namespace bundle = zorse::bundle;
+
 class Meter {
 public:
   explicit Meter(Expansion &x) : x(x), taken(x.halfQueues.size(), 0), given(x.halfQueues.size(), 0), cells(x.halfQueues.size(), 0) {}
@@ -24,6 +26,8 @@ public:
       addChunk(chunk);
     std::vector<uint64_t> alive(x.plan.devices.size(), 0), most;
     for (const Buffer &buffer : x.buffers) {
+      if (buffer.memory != bundle::DEVICE)
+        continue;
       if (buffer.persistent)
         alive[buffer.device] += alignRegion(buffer.bytes);
       if (buffer.persistent || buffer.first == kNone || buffer.bytes == 0)
@@ -43,7 +47,7 @@ public:
       }
     std::vector<uint64_t> persistent(alive.size(), 0);
     for (const Buffer &buffer : x.buffers)
-      if (buffer.persistent)
+      if (buffer.persistent && buffer.memory == bundle::DEVICE)
         persistent[buffer.device] += alignRegion(buffer.bytes);
     for (auto [like, twin] : x.twins()) {
       most[twin] = most[like] - persistent[like] + persistent[twin];
@@ -104,7 +108,7 @@ private:
       for (int k = 0; k < 3; ++k) {
         if (first[k] == kNone)
           continue;
-        for (auto [tasks, buffer] : {std::pair(use.parameters, holding.parameters), std::pair(use.gradients, holding.gradients)})
+        for (auto [tasks, buffer] : {std::pair(use.parameters, holding.image), std::pair(use.gradients, holding.gradients)})
           if (tasks >> k & 1) {
             touch(buffer, first[k]);
             touch(buffer, last[k]);

@@ -279,6 +279,7 @@ MemoryUse memoryUse(const Expansion &x, const Residents &buffers, uint64_t total
         use.workspace += bytes;
         break;
       case Purpose::Activations:
+      case Purpose::Images:
       case Purpose::Staging:
         break;
       }

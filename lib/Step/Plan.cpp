@@ -1,5 +1,7 @@
 #include "zorse/Step/Plan.h"
 
+#include <algorithm>
+
 using namespace zorse::step;
 
 int32_t Plan::findDevice(const std::string &name) const {
@@ -7,6 +9,18 @@ int32_t Plan::findDevice(const std::string &name) const {
     if (devices[i].name == name)
       return static_cast<int32_t>(i);
   return -1;
+}
+
+Residence Plan::residenceOf(uint32_t device, uint32_t group) const {
+  auto names = [](const std::vector<uint32_t> &list, uint32_t index) { return list.empty() || std::binary_search(list.begin(), list.end(), index); };
+  Residence at;
+  for (const ResidencyRule &rule : residency)
+    if (names(rule.devices, device) && names(rule.groups, group)) {
+      at.parameters = rule.parameters.value_or(at.parameters);
+      at.moments = rule.moments.value_or(at.moments);
+      at.gradients = rule.gradients.value_or(at.gradients);
+    }
+  return at;
 }
 
 std::string zorse::step::describeCell(const Plan &plan, uint32_t index) {

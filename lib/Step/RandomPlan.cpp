@@ -115,6 +115,25 @@ void drawOrder(Random &random, Plan &plan) {
   }
 }
 
+/// Rules for one plan in three. Numbers of their own: what else a seed gives stays what it was.
+void drawResidency(uint64_t seed, Plan &plan, const zorse::bundle::ModelSummary &summary) {
+  Random random(seed ^ 0x7265736964ull);
+  for (int64_t rules = random.chance(33) ? random.between(1, 4) : 0; rules > 0; --rules) {
+    ResidencyRule rule;
+    for (uint32_t d = 0; d < plan.devices.size() && rules > 1; ++d)
+      if (random.chance(50))
+        rule.devices.push_back(d);
+    for (int g = 0; g < summary.groups_size() && rules != 2; ++g)
+      if (random.chance(50))
+        rule.groups.push_back(static_cast<uint32_t>(g));
+    for (std::optional<Tier> *tier : {&rule.parameters, &rule.moments, &rule.gradients})
+      if (random.chance(60))
+        *tier = random.chance(75) ? Tier::Host : Tier::Device;
+    if (rule.parameters || rule.moments || rule.gradients)
+      plan.residency.push_back(std::move(rule));
+  }
+}
+
 } // namespace
 
 void zorse::step::randomOrder(Plan &plan, uint64_t seed) {
@@ -185,5 +204,6 @@ Plan zorse::step::randomPlan(const bundle::ModelSummary &summary, int64_t batch,
   }
   if (random.chance(20))
     drawOrder(random, plan);
+  drawResidency(seed, plan, summary);
   return plan;
 }

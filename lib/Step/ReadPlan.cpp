@@ -50,7 +50,7 @@ public:
   Plan read() {
     checkKeys(root, "",
               {"format", "model", "batch", "devices", "links", "cells", "stages", "pipelines", "backward", "split_backward", "activations", "state",
-               "schedule", "durations", "comment"});
+               "residency", "schedule", "durations", "comment"});
     if (root.contains("format") && toInteger(root["format"], "format") != 1)
       fail("format", "expected 1, got " + show(root["format"]));
     if (root.contains("model"))
@@ -68,6 +68,8 @@ public:
     refuseUnsupported();
     if (root.contains("state"))
       readState(root["state"]);
+    if (root.contains("residency"))
+      readResidency(root["residency"]);
     if (root.contains("schedule"))
       readSchedule(root["schedule"]);
     if (root.contains("split_backward")) {
@@ -265,9 +267,7 @@ private:
   }
 
   void readState(const json &state) {
-    checkKeys(state, "state", {"default", "groups", "tier"});
-    if (state.contains("tier") && state["tier"] != "device")
-      fail("state.tier", "only \"device\" is supported yet, got " + show(state["tier"]));
+    checkKeys(state, "state", {"default", "groups"});
     if (state.contains("default")) {
       std::string name = toText(state["default"], "state.default");
       if (name == "proportional")
@@ -286,9 +286,7 @@ private:
     for (int pass = 0; pass < 2; ++pass) // "*" means every trainable group that is not named
       for (size_t i = 0; i < list.size(); ++i) {
         std::string path = at("state.groups", i);
-        checkKeys(list[i], path, {"group", "owners", "tier"});
-        if (list[i].contains("tier") && list[i]["tier"] != "device")
-          fail(path + ".tier", "only \"device\" is supported yet, got " + show(list[i]["tier"]));
+        checkKeys(list[i], path, {"group", "owners"});
         if (!list[i].contains("group") || !list[i].contains("owners"))
           fail(path, "expected \"group\" and \"owners\"");
         bool all = list[i]["group"] == "*";
@@ -356,6 +354,47 @@ private:
       owners.push_back(owner);
     }
     return owners;
+  }
+
+  void readResidency(const json &list) {
+    toArray(list, "residency", kMostRules);
+    for (size_t i = 0; i < list.size(); ++i) {
+      const std::string path = at("residency", i);
+      checkKeys(list[i], path, {"devices", "groups", "parameters", "moments", "gradients"});
+      ResidencyRule rule;
+      rule.devices = readIndices(list[i], path, "devices", [&](const json &value, const std::string &where) { return toDevice(value, where); });
+      rule.groups = readIndices(list[i], path, "groups", [&](const json &value, const std::string &where) { return toGroup(value, where); });
+      for (auto [key, tier] : {std::pair{"parameters", &rule.parameters}, {"moments", &rule.moments}, {"gradients", &rule.gradients}})
+        if (list[i].contains(key))
+          *tier = toTier(list[i][key], path + "." + key);
+      if (!rule.parameters && !rule.moments && !rule.gradients)
+        fail(path, "expected at least one of \"parameters\", \"moments\" and \"gradients\"");
+      plan.residency.push_back(std::move(rule));
+    }
+  }
+
+  Tier toTier(const json &value, const std::string &path) {
+    const std::string name = toText(value, path);
+    if (name != "device" && name != "host")
+      fail(path, "expected \"device\" or \"host\", got \"" + name + "\"");
+    return name == "host" ? Tier::Host : Tier::Device;
+  }
+
+  /// What a rule names, ascending; without the key, all.
+  template <typename Read> std::vector<uint32_t> readIndices(const json &rule, const std::string &path, const char *key, Read read) {
+    std::vector<uint32_t> indices;
+    if (!rule.contains(key))
+      return indices;
+    const std::string where = path + "." + key;
+    const json &list = toArray(rule[key], where);
+    if (list.empty())
+      fail(where, "is empty: name some, or leave the key out for all");
+    for (size_t i = 0; i < list.size(); ++i)
+      indices.push_back(read(list[i], at(where, i)));
+    std::sort(indices.begin(), indices.end());
+    if (auto twice = std::adjacent_find(indices.begin(), indices.end()); twice != indices.end())
+      fail(where, "names one of them twice");
+    return indices;
   }
 
   void readSchedule(const json &schedule) {

@@ -150,6 +150,22 @@ void checkOwners(const Plan &plan, const zorse::bundle::ModelSummary &summary, M
   }
 }
 
+/// Plans are also made by programs: readers of files cannot make most of these.
+void checkResidency(const Plan &plan, const zorse::bundle::ModelSummary &summary, Messages &messages) {
+  for (size_t i = 0; i < plan.residency.size(); ++i) {
+    const ResidencyRule &rule = plan.residency[i];
+    const std::string name = "residency rule " + std::to_string(i);
+    auto check = [&](const std::vector<uint32_t> &list, const char *what, size_t count) {
+      if (std::adjacent_find(list.begin(), list.end(), std::greater_equal<>()) != list.end())
+        messages.add(name + ": its " + what + "s are not in ascending order, each once");
+      if (!list.empty() && *std::max_element(list.begin(), list.end()) >= count)
+        messages.add(name + ": names " + what + " " + std::to_string(*std::max_element(list.begin(), list.end())) + " of " + std::to_string(count));
+    };
+    check(rule.devices, "device", plan.devices.size());
+    check(rule.groups, "group", static_cast<size_t>(summary.groups_size()));
+  }
+}
+
 } // namespace
 
 bool zorse::step::validatePlan(const Plan &plan, const bundle::ModelSummary &summary, std::string &error) {
@@ -214,6 +230,7 @@ bool zorse::step::validatePlan(const Plan &plan, const bundle::ModelSummary &sum
 
   checkTiling(plan, units, messages);
   checkOwners(plan, summary, messages);
+  checkResidency(plan, summary, messages);
   if (messages.empty())
     if (std::string why = scheduleRule(schedule.kind).refuses(plan, summary); !why.empty())
       messages.add(why);

@@ -19,6 +19,22 @@ void writeRows(std::string &out, const char *key, const std::vector<ordered_json
 
 ordered_json toJson(const LinkSpeed &link) { return {{"bandwidth", link.bandwidth}, {"latency", link.latency}}; }
 
+ordered_json toJson(const ResidencyRule &rule, const Plan &plan) {
+  ordered_json row = ordered_json::object();
+  for (uint32_t device : rule.devices)
+    row["devices"].push_back(plan.devices[device].name);
+  if (!rule.groups.empty())
+    row["groups"] = rule.groups;
+  auto write = [&](const char *key, std::optional<Tier> tier) {
+    if (tier)
+      row[key] = *tier == Tier::Host ? "host" : "device";
+  };
+  write("parameters", rule.parameters);
+  write("moments", rule.moments);
+  write("gradients", rule.gradients);
+  return row;
+}
+
 /// The name alone where every parameter has its default.
 std::string scheduleText(const Plan &plan) {
   const Schedule &schedule = plan.schedule, defaults;
@@ -97,7 +113,15 @@ std::string zorse::step::writePlan(const Plan &plan, const bundle::ModelSummary 
     }
     out += "\n  ]";
   }
-  out += "},\n  \"schedule\": ";
+  out += "}";
+  if (!plan.residency.empty()) {
+    rows.clear();
+    for (const ResidencyRule &rule : plan.residency)
+      rows.push_back(toJson(rule, plan));
+    out += ",\n";
+    writeRows(out, "residency", rows);
+  }
+  out += ",\n  \"schedule\": ";
   if (plan.schedule.kind == ScheduleKind::Explicit) {
     out += "{\"order\": {";
     bool first = true;

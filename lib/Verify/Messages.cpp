@@ -29,6 +29,8 @@ const char *verify::name(Code code) {
     return "bounds";
   case Code::Limit:
     return "limit";
+  case Code::Residence:
+    return "residence";
   case Code::Alignment:
     return "alignment";
   case Code::Size:

@@ -2,6 +2,7 @@
 
 #include "PlanParser.h"
 
+#include <algorithm>
 #include <cmath>
 #include <unordered_map>
 
@@ -143,7 +144,51 @@ bool readOwners(const Json &state, PlanView &plan, Reader &reader) {
   return true;
 }
 
+bool readResidency(const Json &list, PlanView &plan, Reader &reader) {
+  if (!list.is_array())
+    return reader.fail("residency: expects a list");
+  auto name = [](const char *key) { return [key] { return std::string("residency.") + key; }; };
+  for (const Json &row : list) {
+    PlanView::Residency rule;
+    if (!row.is_object())
+      return reader.fail("residency: expects objects");
+    for (const auto &[key, value] : row.items()) {
+      static constexpr const char *kKindKeys[PlanView::kKinds] = {"parameters", "moments", "gradients"};
+      const auto *kind = std::find(std::begin(kKindKeys), std::end(kKindKeys), key);
+      if (kind != std::end(kKindKeys)) {
+        if (value != "device" && value != "host")
+          return reader.fail("residency." + key + ": expects device or host");
+        rule.tiers[kind - std::begin(kKindKeys)] = value == "host" ? PlanView::Tier::Host : PlanView::Tier::Device;
+        continue;
+      }
+      if ((key != "devices" && key != "groups") || !value.is_array())
+        return reader.fail("residency." + key + ": is not known, or not a list");
+      for (const Json &item : value) {
+        int64_t group = 0;
+        uint32_t device = 0;
+        if (key == "devices" ? !reader.device(item, name("devices"), device) : !reader.integer(item, name("groups"), group))
+          return false;
+        if (group < 0 || group > int64_t(UINT32_MAX))
+          return reader.fail("residency.groups: there is no group " + std::to_string(group));
+        key == "devices" ? rule.devices.push_back(device) : rule.groups.push_back(uint32_t(group));
+      }
+    }
+    plan.residency.push_back(std::move(rule));
+  }
+  return true;
+}
+
 } // namespace
+
+bool PlanView::keepsOnHost(uint32_t device, uint32_t group, Kind kind) const {
+  auto names = [](const std::vector<uint32_t> &list, uint32_t index) {
+    return list.empty() || std::find(list.begin(), list.end(), index) != list.end();
+  };
+  for (auto rule = residency.rbegin(); rule != residency.rend(); ++rule)
+    if (rule->tiers[kind] != Tier::NotNamed && names(rule->devices, device) && names(rule->groups, group))
+      return rule->tiers[kind] == Tier::Host;
+  return false;
+}
 
 std::optional<PlanView> zorse::verify::readPlanView(std::string_view text, std::string &error) {
   error.clear();
@@ -171,6 +216,8 @@ std::optional<PlanView> zorse::verify::readPlanView(std::string_view text, std::
       return std::nullopt;
   }
   if (json.contains("state") && !readOwners(json["state"], plan, reader))
+    return std::nullopt;
+  if (json.contains("residency") && !readResidency(json["residency"], plan, reader))
     return std::nullopt;
   if (auto split = json.find("split_backward"); split != json.end()) {
     if (!split->is_boolean()) {

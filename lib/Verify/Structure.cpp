@@ -77,6 +77,8 @@ bool Device::checkCall(const bundle::Entry &entry, const Call &call) {
     if (binding.overwrite && slot.mode() != bundle::ACCUMULATE)
       return report(Code::Call, id, what() + " is not accumulated to, but bound with overwrite");
     const int64_t begin = addressOf(region.arena, region.offset);
+    if (region.bytes && program.arenas(int(region.arena)).kind() != bundle::DEVICE)
+      return report(Code::Reach, id, what() + " is bound to memory of the host, expects the device's");
     if (region.bytes)
       bound[first + size_t(s)] = places.number(begin, begin + int64_t(region.bytes));
   }
@@ -225,6 +227,12 @@ bool Device::checkStructure() {
       if (state.type() != model.summary.groups(int(value.id())).type()) // checkpoints are written with it
         return report(Code::Mismatched, -1,
                       "persistent state: " + describe(value) + ": element type " + std::to_string(int(state.type())) + " is not the group's");
+      const bool moments = value.kind() == bundle::Value::MOMENTS;
+      const bool host = model.plan.keepsOnHost(program.device(), value.id(), moments ? PlanView::Moments : PlanView::Parameters);
+      if (const auto kind = program.arenas(int(state.region().arena())).kind(); kind != (host ? bundle::PINNED_HOST : bundle::DEVICE))
+        report(Code::Residence, -1,
+               "persistent state: " + describe(value) + " is kept in memory of kind " + bundle::MemoryKind_Name(kind) +
+                   ", the plan keeps it on the " + (host ? "host" : "device"));
     } else if (value.kind() != bundle::Value::OPTIMIZER_STEP || int64_t(state.region().bytes()) != model.optimizerStepBytes() ||
                value.version() != 0) {
       return report(Code::Malformed, -1, "persistent state: " + describe(value) + " is not state, or of the wrong size");

@@ -6,7 +6,7 @@ const test::MutationList &test::mutations() {
   static const MutationList list = [] {
     MutationList all;
     for (auto add : {addOrderMutations, addMatchMutations, addPlaceMutations, addStateMutations, addScaleMutations, addValueMutations,
-                     addStepMutations, addSplitMutations})
+                     addStepMutations, addSplitMutations, addResidencyMutations})
       add(all);
     return all;
   }();

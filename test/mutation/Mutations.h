@@ -7,6 +7,7 @@
 //   StateMutations.cpp    groups, extents, versions
 //   ScaleMutations.cpp    scales
 //   ValueMutations.cpp    rows, values, tasks
+//   ResidencyMutations.cpp  state on the host: fetches, stores, homes
 //   StepMutations.cpp     the step boundary: what shows in the second step, or in an evaluation
 #pragma once
 
@@ -39,6 +40,7 @@ void addValueMutations(MutationList &list);
 void addScaleMutations(MutationList &list);
 void addStepMutations(MutationList &list);
 void addSplitMutations(MutationList &list);
+void addResidencyMutations(MutationList &list);
 
 /// Whether a checker of sizes and order alone would find nothing: regions inside arenas, slots as long as their bodies say, ids ascending, waits
 /// earlier, both halves there with equal sizes, members of collectives agreeing.

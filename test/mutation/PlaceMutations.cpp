@@ -242,12 +242,12 @@ void addSizes(MutationList &list) {
     });
     return true;
   });
-  add("copy a row shorter", [](Programs &p, const RealCase &o, Random &r, std::string &w) {
+  add("copy a row shorter", [](Programs &p, const RealCase &, Random &r, std::string &w) {
     Place place = pickEntry(p, r, [](const Entry &e) { return e.has_copy() && e.copy().value().end() - e.copy().value().begin() > 1; });
     if (!place)
       return false;
     auto &copy = *entryAt(p, place).mutable_copy();
-    const uint64_t row = uint64_t(o.model.summary.values(int(copy.value().id())).bytes_per_row());
+    const uint64_t row = copy.from().bytes() / uint64_t(copy.value().end() - copy.value().begin()); // of state, an element
     copy.mutable_from()->set_bytes(copy.from().bytes() - row);
     copy.mutable_to()->set_bytes(copy.to().bytes() - row);
     copy.mutable_value()->set_end(copy.value().end() - 1);

@@ -61,6 +61,24 @@ enum class DefaultOwners : uint8_t {
   First,        ///< the contributor that holds the group's first cell owns all of it.
 };
 
+/// A kind of memory that a device reaches. Its own, or that of its host.
+enum class Tier : uint8_t { Device, Host };
+
+/// Where a device keeps its part of a state group between uses. What is kept on the host comes to the device when it is used: parameters before units
+/// read them, all of it, part by part, for the update.
+struct Residence {
+  Tier parameters = Tier::Device, moments = Tier::Device;
+  Tier gradients = Tier::Device; ///< reduced: from the reduction to the update
+
+  bool onDevice() const { return parameters == Tier::Device && moments == Tier::Device && gradients == Tier::Device; }
+};
+
+/// What some devices do with some groups; what a rule does not name stays as it was.
+struct ResidencyRule {
+  std::vector<uint32_t> devices, groups; ///< ascending; empty: all
+  std::optional<Tier> parameters, moments, gradients;
+};
+
 /// Each has a rule in the table of zorse/Step/Schedules.h.
 enum class ScheduleKind : uint8_t {
   OneForwardOneBackward, ///< "1f1b": few micro-batches alive. Counts samples, not micro-batches, so grids may be uneven.
@@ -105,6 +123,7 @@ struct CellDurations {
 /// Limits that keep sizes inside 64 bits and a typing error from exhausting the machine.
 inline constexpr int64_t kMostSamples = int64_t(1) << 31;
 inline constexpr int64_t kMostCells = int64_t(1) << 20;
+inline constexpr size_t kMostRules = size_t(1) << 16; ///< of residency
 inline constexpr size_t kMostPlanBytes = size_t(256) << 20;
 
 struct Plan {
@@ -114,6 +133,7 @@ struct Plan {
   std::vector<Cell> cells;
   std::vector<GroupOwners> owners; ///< groups that are not listed follow defaultOwners.
   DefaultOwners defaultOwners = DefaultOwners::Proportional;
+  std::vector<ResidencyRule> residency; ///< of rules that name the same, the last counts; none: everything stays on the device
   Schedule schedule;
   std::vector<std::vector<TaskName>> order; ///< Explicit only: per device, every F and B (and W) of its cells once.
   std::optional<CellDurations> durations;
@@ -123,6 +143,8 @@ struct Plan {
 
   /// Index of the device called `name`, or -1.
   int32_t findDevice(const std::string &name) const;
+
+  Residence residenceOf(uint32_t device, uint32_t group) const;
 };
 
 /// "cell 3 (units 0-6, samples 8-16, device t4:1)": how every message names a cell.

@@ -143,8 +143,8 @@ struct MemoryUse {
   uint32_t cellsAlive = 0; ///< most cells between their forward and their backward at once
 };
 
-/// What a buffer is for. Staging: images in host memory.
-enum class Purpose : uint8_t { State, Gathered, Gradients, Activations, Workspace, Staging };
+/// What a buffer is for. Images: state that has come from the host for an update. Staging: what waits in host memory for a transfer.
+enum class Purpose : uint8_t { State, Gathered, Gradients, Activations, Workspace, Images, Staging };
 
 /// A buffer's life on the simulated clock, for pictures of memory over the step.
 struct BufferLife {
@@ -217,6 +217,8 @@ struct ExpandOptions {
   int tries = 6;
   /// Bytes of a shard that a direct reduction adds at once; a multiple of 512. Tests choose less.
   uint64_t directChunk = 4 << 20;
+  /// Bytes of an array that come from the host for one update, at most; a multiple of 512. Tests choose less.
+  uint64_t updatePart = 4 << 20;
 };
 
 /// Expands a plan: tasks, values, state, order, memory, waits. Validates first. The result depends on the arguments alone.

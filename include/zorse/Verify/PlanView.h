@@ -27,15 +27,26 @@ struct PlanView {
     int64_t begin, end;
   };
 
+  /// Where devices keep their parts of groups, in the order of a Kind; what no rule names stays on the device, and the last rule counts.
+  enum Kind : uint8_t { Parameters, Moments, Gradients, kKinds };
+  enum class Tier : uint8_t { NotNamed, Device, Host };
+  struct Residency {
+    std::vector<uint32_t> devices, groups; ///< empty: all
+    Tier tiers[kKinds] = {};
+  };
+
   int64_t batch = 0;
   std::vector<Device> devices;
   std::vector<Cell> cells;
   bool splitBackward = false; ///< every cell has a task W besides F and B, as far as its units have work for them
   std::vector<Shard> owners;  ///< of the groups the plan names; the others follow its default
+  std::vector<Residency> residency;
+
+  bool keepsOnHost(uint32_t device, uint32_t group, Kind kind) const;
 };
 
-/// Reads the canonical `batch`, `devices`, `cells`, `split_backward` and `state.groups` of a plan. Only their form is checked here; verifyPrograms
-/// checks the tiling.
+/// Reads the canonical `batch`, `devices`, `cells`, `split_backward`, `state.groups` and `residency` of a plan. Only their form is checked here;
+/// verifyPrograms checks the tiling.
 ///
 /// \param error  set to the first problem when nothing is returned.
 std::optional<PlanView> readPlanView(std::string_view json, std::string &error);

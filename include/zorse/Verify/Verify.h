@@ -29,6 +29,7 @@ enum class Code : uint8_t {
   Reach,         ///< a transfer works on memory that transports do not reach, or is direct between devices that do not exchange directly.
   Launch,        ///< devices launch what goes directly between them in orders that do not fit each other.
   Limit,         ///< arenas exceed the device's memory.
+  Residence,     ///< state is kept in another memory than the plan says.
   Alignment,     ///< a slot does not start on a multiple of 64 bytes.
   Size,          ///< a region is not as long as its value.
   Task,          ///< a cell's F or B is missing, doubled or on another device.

@@ -35,6 +35,19 @@ std::vector<Shard> shardsOf(const bundle::Extents &extents) {
   return shards;
 }
 
+/// Whether persistent state is no longer what the step before left once an entry has begun.
+bool changesState(const bundle::Program &program, const Entry &entry) {
+  if (entry.has_compute())
+    return entry.compute().task() == bundle::Compute::UPDATE_GROUP || entry.compute().task() == bundle::Compute::DECIDE;
+  if (!entry.has_copy())
+    return false;
+  const bundle::Region &to = entry.copy().to();
+  return std::any_of(program.state().begin(), program.state().end(), [&](const bundle::PersistentState &state) {
+    const bundle::Region &home = state.region();
+    return home.arena() == to.arena() && home.offset() < to.offset() + to.bytes() && to.offset() < home.offset() + home.bytes();
+  });
+}
+
 template <typename List> bool contains(const List &list, uint32_t device) { return std::find(list.begin(), list.end(), device) != list.end(); }
 
 } // namespace
@@ -73,13 +86,16 @@ Result<std::unique_ptr<DeviceProgram>> DeviceProgram::create(const Bundle &bundl
     prepared.place = uint32_t(together.size());
     together.push_back(&prepared);
   }
+  p->queueChangesState.resize(p->queueEntries.size());
   for (size_t queue = 0; queue < p->queueEntries.size(); ++queue) {
     if (p->queueEntries[queue].empty())
       continue;
     p->queueEntries[queue].front()->firstOfQueue = true;
     p->queueEntries[queue].back()->lastOfQueue = true;
     ++p->queuesInUse;
-    p->computeQueuesInUse += p->workers[queue] == 0;
+    const std::vector<PreparedEntry *> &entries = p->queueEntries[queue];
+    p->queueChangesState[queue] = std::any_of(entries.begin(), entries.end(), [](const PreparedEntry *entry) { return entry->changesState; });
+    p->changingQueues += p->queueChangesState[queue];
   }
   return p;
 }
@@ -106,6 +122,7 @@ void DeviceProgram::prepareCalls(PreparedEntry &prepared) {
 Status DeviceProgram::prepare(PreparedEntry &prepared, const std::string &transport) {
   const Entry &entry = *prepared.entry;
   prepared.inEvaluation = inEvaluation(entry.phase());
+  prepared.changesState = changesState(program, entry);
   for (const bundle::Wait &wait : entry.waits())
     prepared.waits.push_back({wait.queue(), wait.position(), wait.previous_step()});
   prepared.direct = program.queues(int(entry.queue())).kind() == bundle::DIRECT;

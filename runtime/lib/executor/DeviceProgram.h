@@ -32,6 +32,7 @@ struct PreparedEntry final : HostTask, StreamTask {
   uint32_t index; ///< in the program
   uint32_t place; ///< among the entries of its worker
   bool inEvaluation;
+  bool changesState; ///< once it has begun, persistent state is no longer what the step before left
   bool firstOfQueue = false, lastOfQueue = false;
   uint64_t expectedStep = UINT64_MAX; ///< a receive: the last step in which it was announced
   std::vector<PreparedWait> waits;
@@ -81,7 +82,8 @@ public:
   std::vector<uint32_t> workers;                          ///< by queue: 0 computes
   std::vector<uint32_t> threads;                          ///< by queue: those that serve them on the device
   std::vector<std::vector<PreparedEntry *>> workerEntries;
-  size_t queuesInUse = 0, computeQueuesInUse = 0;
+  std::vector<uint8_t> queueChangesState; ///< by queue: some entry does
+  size_t queuesInUse = 0, changingQueues = 0;
 
   Result<Executor::MemoryUse> memoryUse(bool poisoned) const;
 

@@ -23,11 +23,6 @@ using Clock = std::chrono::steady_clock;
 
 double secondsNow() { return std::chrono::duration<double>(Clock::now().time_since_epoch()).count(); }
 
-/// Entries after which persistent state is no longer what the step before left.
-bool changesState(const Entry &entry) {
-  return entry.has_compute() && (entry.compute().task() == bundle::Compute::UPDATE_GROUP || entry.compute().task() == bundle::Compute::DECIDE);
-}
-
 } // namespace
 
 class Executor::Implementation final : public EntryRunner {
@@ -100,9 +95,9 @@ public:
     Transport &transport;
     DirectTransport *direct; ///< null: it has none
     StateHold hold;
-    std::array<uint64_t, kStepsAhead> releasesNeeded = {};  ///< by step, before its updates
-    std::array<size_t, kStepsAhead> computeQueuesLeft = {}; ///< with `mutex` held
-    std::vector<std::vector<TraceEvent>> traces;            ///< by queue: each written by one thread
+    std::array<uint64_t, kStepsAhead> releasesNeeded = {};   ///< by step, before its updates
+    std::array<size_t, kStepsAhead> changingQueuesLeft = {}; ///< with `mutex` held
+    std::vector<std::vector<TraceEvent>> traces;             ///< by queue: each written by one thread
   };
 
   Running &at(uint32_t device) {
@@ -112,10 +107,10 @@ public:
   }
 
   void submit(StepRequest request) {
-    // A device that computes nothing never changes its state, and has no compute thread to say so.
+    // A device that never changes its state has no queue to say so.
     if (request.afterStep)
       for (Running &device : running)
-        if (device.program->computeQueuesInUse == 0) {
+        if (device.program->changingQueues == 0) {
           device.hold.lend();
           request.afterStep->stateIsStill(device.program->index, request.scalars.step);
         }
@@ -128,7 +123,7 @@ public:
       *slot = {std::move(request), {}, queuesInUse};
       for (Running &device : running) {
         device.releasesNeeded[step % ring.size()] = device.hold.lent();
-        device.computeQueuesLeft[step % ring.size()] = device.program->computeQueuesInUse;
+        device.changingQueuesLeft[step % ring.size()] = device.program->changingQueues;
       }
       if (failure)
         return;
@@ -256,7 +251,7 @@ private:
       program.device.enqueue(entry.entry->queue(), waits.data(), waits.size(), runs ? workOf(device, entry, step, slot) : Work(NoWork{}),
                              step * program.entries.size() + entry.index, notify);
     }
-    if (slot.request.afterStep && program.computeQueuesInUse > 0)
+    if (slot.request.afterStep && program.changingQueues > 0)
       device.hold.lend();
     program.device.flush();
   }
@@ -268,7 +263,7 @@ private:
     const Entry &entry = *prepared.entry;
     switch (entry.what_case()) {
     case Entry::kCompute: {
-      bool held = changesState(entry) && !device.hold.released(device.releasesNeeded[step % ring.size()]);
+      bool held = prepared.changesState && !device.hold.released(device.releasesNeeded[step % ring.size()]);
       return CallWork{prepared.calls.data(), prepared.calls.size(), held || options.beforeCall ? &prepared : nullptr, step};
     }
     case Entry::kCopy:
@@ -303,7 +298,7 @@ private:
       slot.result.begin = slot.result.begin == 0 ? begin - start : std::min(slot.result.begin, begin - start);
     if (!entry.lastOfQueue)
       return;
-    if (device.program->workers[queue] == 0 && --device.computeQueuesLeft[step % ring.size()] == 0 && slot.request.afterStep) {
+    if (device.program->queueChangesState[queue] && --device.changingQueuesLeft[step % ring.size()] == 0 && slot.request.afterStep) {
       lock.unlock();
       slot.request.afterStep->stateIsStill(device.program->index, slot.request.scalars.step);
       lock.lock();
@@ -343,8 +338,9 @@ private:
     return communicate(*at(program.index).direct, prepared, stream);
   }
 
+  /// Copies into state need no such hook: they bring what an update has made, which has waited here.
   Status beforeCall(Running &device, PreparedEntry &prepared, uint64_t step, size_t call) {
-    if (call == 0 && changesState(*prepared.entry) && !device.hold.waitUntilReleased(device.releasesNeeded[step % ring.size()]))
+    if (call == 0 && prepared.changesState && !device.hold.waitUntilReleased(device.releasesNeeded[step % ring.size()]))
       return internalError("the run was given up");
     if (options.beforeCall) {
       const bundle::Call &source = prepared.entry->compute().calls(int(call));

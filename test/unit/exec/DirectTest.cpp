@@ -236,7 +236,7 @@ TEST(Direct, ComputesTheSame) {
     const auto expected = interpret::reference(c.model.summary, c.model.bodies, c.plan.batch, c.plan.schedule.splitBackward, steps);
     const auto harm = interpret::findHarm(c.model.summary, c.model.bodies, c.programs, expected, steps, 5, uint32_t(seed));
     EXPECT_FALSE(harm.harmful) << "seed " << seed << ": " << harm.what;
-    if (seed % 4 < 2)
+    if (seed % 4 < 2 && c.plan.residency.empty())
       for (const bundle::Program &program : c.programs)
         for (const bundle::Arena &arena : program.arenas())
           EXPECT_EQ(arena.kind(), bundle::DEVICE) << "seed " << seed;

@@ -60,7 +60,19 @@ TEST(PlanText, NotSupportedYet) {
   EXPECT_MISTAKE(withCells(kWhole, R"(, "backward": [])"), "a backward tiling of its own is not supported yet");
   EXPECT_MISTAKE(withCells(kWhole, R"(, "activations": "recompute")"), "only \"keep\" is supported yet");
   EXPECT_MISTAKE(withCells(R"({"units": [0, 6], "samples": [0, 8], "devices": ["a", "b"]})"), "tensor-parallel groups are not supported yet");
-  EXPECT_MISTAKE(withCells(kWhole, R"(, "state": {"tier": "host"})"), "only \"device\" is supported yet");
+}
+
+TEST(PlanText, Residency) {
+  EXPECT_MISTAKE(withCells(kWhole, R"(, "residency": {})"), "residency: expected an array");
+  EXPECT_MISTAKE(withCells(kWhole, R"(, "residency": [{"moments": "disk"}])"), "residency[0].moments: expected \"device\" or \"host\", got \"disk\"");
+  EXPECT_MISTAKE(withCells(kWhole, R"(, "residency": [{"moments": "host"}, {"devices": ["a"]}])"), "residency[1]: expected at least one of");
+  EXPECT_MISTAKE(withCells(kWhole, R"(, "residency": [{"devices": [], "moments": "host"}])"), "residency[0].devices: is empty");
+  EXPECT_MISTAKE(withCells(kWhole, R"(, "residency": [{"devices": ["a", "a"], "moments": "host"}])"),
+                 "residency[0].devices: names one of them twice");
+  EXPECT_MISTAKE(withCells(kWhole, R"(, "residency": [{"devices": ["z"], "moments": "host"}])"), "residency[0].devices[0]: unknown device 'z'");
+  EXPECT_MISTAKE(withCells(kWhole, R"(, "residency": [{"groups": [999], "moments": "host"}])"),
+                 "residency[0].groups[0]: state group 999 does not exist");
+  EXPECT_MISTAKE(withCells(kWhole, R"(, "residency": [{"tier": "host"}])"), "unknown key \"tier\"");
 }
 
 TEST(Tiling, Overlap) {

@@ -171,6 +171,26 @@ TEST(Findings, Limit) {
   expectFinding(test, Code::Limit, {"arenas need"});
 }
 
+TEST(Findings, Residence) {
+  Case test({}, oneDevice());
+  test.view.residency.push_back({{}, {}, {verify::PlanView::Tier::NotNamed, verify::PlanView::Tier::Host}});
+  expectFinding(test, Code::Residence, {"moments", "memory of kind DEVICE", "the plan keeps it on the host"});
+  test.view.residency.push_back({{0}, {}, {verify::PlanView::Tier::NotNamed, verify::PlanView::Tier::Device}}); // the last rule counts
+  EXPECT_TRUE(test.findings().empty()) << test.text();
+}
+
+TEST(Findings, TasksReachTheDeviceAlone) {
+  Case test({}, oneDevice());
+  auto &program = test.programs[0];
+  auto &host = *program.add_arenas();
+  host.set_kind(bundle::PINNED_HOST);
+  auto &region = *slot(test, find(test, 0, task(bundle::Compute::F)), bundle::SAVED).mutable_region();
+  host.set_bytes(region.bytes());
+  region.set_arena(uint32_t(program.arenas_size() - 1));
+  region.set_offset(0);
+  expectFinding(test, Code::Reach, {"memory of the host"});
+}
+
 TEST(Findings, Alignment) {
   Case test({}, oneDevice());
   test.programs[0].mutable_arenas(0)->set_bytes(test.programs[0].arenas(0).bytes() + 64);

@@ -1,0 +1,107 @@
+"""State on the host changes no bit: plans that keep parameters, moments and gradients in either memory, against the same plan with all of it on the device.
+
+    state_tiers.py [--quick]
+
+One order of tasks, the same owners and kernels: losses, norms, gradients of the first step and the checkpoint after the last are equal byte for byte, in f32, f64 and bf16, of processors and of
+emulated GPUs, in threads and in processes. A run that is stopped under one plan goes on under another with other memories and ends where the unbroken one does. --quick: f32 and bf16.
+"""
+import os
+import random
+import sys
+import tempfile
+
+import cuda
+import harness as z
+
+QUICK = "--quick" in sys.argv
+UNITS, BATCH, LENGTH, STEPS = 8, 8, 32, 6
+TILINGS = {  # devices and cells (first unit, end unit, first sample, end sample, device)
+    "one device": (1, [(0, 8, 0, 4, 0), (0, 8, 4, 8, 0)], {}),
+    "stages": (2, [(0, 4, 0, 4, 0), (0, 4, 4, 8, 0), (4, 8, 0, 4, 1), (4, 8, 4, 8, 1)], {}),
+    "uneven shares": (3, [(0, 8, 0, 5, 0), (0, 8, 5, 8, 1)], {"owners": [(0, 50), (2, 30), (1, 20)]}),
+}
+KINDS = ("parameters", "moments", "gradients")
+
+
+def draw(randoms, names):
+    """A residency table: everything on the host, or up to three random rules."""
+    if randoms.random() < 0.3:
+        return [dict.fromkeys(KINDS, "host")]
+    rules = []
+    for _ in range(randoms.randint(1, 3)):
+        rule = {kind: randoms.choice(("host", "host", "device")) for kind in KINDS if randoms.random() < 0.7}
+        if randoms.random() < 0.5:
+            rule["devices"] = randoms.sample(names, randoms.randint(1, len(names)))
+        if randoms.random() < 0.5:
+            rule["groups"] = sorted(randoms.sample(range(6), randoms.randint(1, 6)))
+        if any(kind in rule for kind in KINDS):
+            rules.append(rule)
+    return rules or [{"moments": "host"}]
+
+
+class Training:
+    def __init__(self, folder, precision, names, tiling):
+        self.folder, self.precision, self.names = folder, precision, names
+        count, cells, more = TILINGS[tiling]
+        self.cells = [cell[:4] + (names[cell[4]],) for cell in cells]
+        self.more = {"schedule": "gpipe"}
+        if "owners" in more:
+            self.more["state"] = {"groups": [{"group": "*", "owners": [{"device": names[d], "share": share} for d, share in more["owners"]]}]}
+        self.model = os.path.join(z.SMALL, "gpt.onnx")
+        self.data = os.path.join(z.SMALL, "gpt.bf16.tokens.bin" if precision == "bf16" else "gpt.tokens.bin")
+        self.cluster = cuda.cluster(folder, names)
+
+    def bundle(self, residency):
+        path = os.path.join(self.folder, "tiers.zorse")
+        more = {**self.more, **({"residency": residency} if residency else {})}
+        plan = z.plan(self.folder, "tiers", BATCH, self.names, self.cells, **more)
+        z.compile(self.model, path, self.cluster, BATCH, LENGTH, plan, z.ADAMW, self.precision)
+        return path
+
+    def outcome(self, residency, *words):
+        gradients, checkpoint = os.path.join(self.folder, "g"), os.path.join(self.folder, "c")
+        metrics = z.run(self.bundle(residency), self.data, STEPS, gradients=None if "--processes" in words else gradients, checkpoint=checkpoint, extra=words)
+        read = lambda path: open(path, "rb").read()
+        return [(m["loss"], m["grad_norm"]) for m in metrics], b"" if "--processes" in words else read(gradients), read(checkpoint)
+
+    def resumed(self, first, then):
+        """The checkpoint of a run that stops after half of its steps under one plan and goes on under another."""
+        snapshots, checkpoint = os.path.join(self.folder, "s"), os.path.join(self.folder, "c")
+        z.run(self.bundle(first), self.data, STEPS // 2, extra=("--snapshots", snapshots, "--total-steps", STEPS))
+        z.run(self.bundle(then), self.data, STEPS, checkpoint=checkpoint, extra=("--snapshots", snapshots, "--total-steps", STEPS, "--resume"))
+        return open(checkpoint, "rb").read()
+
+
+def same(name, found, expected):
+    good = found == expected
+    print(f"{'ok  ' if good else 'FAIL'} {name}", flush=True)
+    return good
+
+
+def main():
+    standin = os.path.exists(os.path.join(cuda.STANDIN, "libcuda.so.1"))
+    if standin:
+        os.environ["LD_LIBRARY_PATH"] = cuda.STANDIN + ":" + os.environ.get("LD_LIBRARY_PATH", "")
+    results, randoms = [], random.Random(18)
+    places = [["c0", "c1", "c2"]] + ([["g0", "c0", "g1"]] if standin else [])
+    for precision in ("f32", "bf16") if QUICK else ("f32", "bf16", "f64"):
+        for all_names in places:
+            if precision == "f64" and "g0" in all_names:
+                continue
+            for tiling in TILINGS:
+                with tempfile.TemporaryDirectory() as folder:
+                    names = all_names[:TILINGS[tiling][0]]
+                    training = Training(folder, precision, names, tiling)
+                    expected = training.outcome(None)
+                    tables = [draw(randoms, names) for _ in range(1 if QUICK else 5)]
+                    for table in tables:
+                        label = f"{precision}, {tiling} ({', '.join(names)}), {table}"
+                        results.append(same(label, training.outcome(table), expected))
+                    if "g0" not in names and len(names) > 1:
+                        results.append(same(label + ", processes", training.outcome(tables[-1], "--processes")[2], expected[2]))
+                    results.append(same(label + ", then on the device", training.resumed(tables[-1], None), expected[2]))
+    z.finish(results, f"{len(results)} runs with state on the host: every bit is that of the run with all state on the device")
+
+
+if __name__ == "__main__":
+    main()
