@@ -21,7 +21,7 @@ uint64_t aligned(const bundle::Extent &e, int64_t rows) { return alignRegion(sta
 } // namespace
 
 const CellShape &CellShapes::of(const Cell &cell) {
-  const Key key{cell.unitBegin, cell.unitEnd, cell.rows()};
+  const Key key{cell.unitBegin, cell.unitEnd, cell.rows(), recomputes(tables.summary, cell, split)};
   if (key == lastKey)
     return *last;
   const CellShape *&shape = known[key];
@@ -35,7 +35,7 @@ const CellShape &CellShapes::of(const Cell &cell) {
 }
 
 CellShape CellShapes::make(const Key &key) const {
-  const auto [unitBegin, unitEnd, rowsOfKey] = key;
+  const auto [unitBegin, unitEnd, rowsOfKey, again] = key;
   const int64_t rows = rowsOfKey;
   const ExpansionTables &x = tables;
   CellShape shape;
@@ -48,6 +48,15 @@ CellShape CellShapes::make(const Key &key) const {
     if (tasks && bytes)
       shape.inside[firstOf(tasks)][lastOf(tasks)] += bytes;
   };
+  // B of a cell that recomputes begins with what F does.
+  auto inBoth = [&, again = again](TaskSet tasks) { return static_cast<TaskSet>(again && tasks & kInF ? tasks | kInB : tasks); };
+  // What F makes there, and B makes again, has a buffer for each.
+  auto addMade = [&, again = again](uint64_t bytes, TaskSet tasks) {
+    if (again)
+      addInside(bytes, tasks & kInF);
+    addInside(bytes, again ? inBoth(tasks) & ~kInF : tasks);
+  };
+  uint64_t scratch = 0; // F's saved blocks, where B does not read them
   for (int32_t u = unitBegin; u < unitEnd; ++u) {
     const auto &unit = x.summary.units(u);
     TaskSet saved = 0, deferred = 0;
@@ -94,9 +103,22 @@ CellShape CellShapes::make(const Key &key) const {
       if (*task == UnitTask::InputGradients || *task == UnitTask::WeightGradients)
         touch(deferred, bundle::DEFERRED, 0);
     }
-    addInside(aligned(unit.saved_bytes(), rows), saved);
+    const uint64_t savedBytes = aligned(unit.saved_bytes(), rows);
+    if (again && saved & kInF)
+      scratch = std::max(scratch, savedBytes);
+    addInside(savedBytes, again ? inBoth(saved) & ~kInF : saved);
     if (split)
       addInside(aligned(unit.deferred_bytes(), rows), deferred);
+  }
+
+  if (again) {
+    addInside(scratch, kInF);
+    addInside(shape.lossBytes, kInB);
+    for (auto *map : {&values, &inputs})
+      for (auto &[item, tasks] : *map)
+        tasks = inBoth(tasks);
+    for (auto &[group, use] : groups)
+      use.parameters = inBoth(use.parameters);
   }
 
   auto bytesOf = [&](uint32_t v) { return alignRegion(static_cast<uint64_t>(rows) * static_cast<uint64_t>(x.summary.values(v).bytes_per_row())); };
@@ -115,8 +137,12 @@ CellShape CellShapes::make(const Key &key) const {
     for (uint32_t v : x.summary.units(u).values_out()) {
       TaskSet tasks = tasksOf(values, v);
       if (!isIn(x.liveAt[unitEnd], v)) {
-        addInside(bytesOf(v), tasks);
+        addMade(bytesOf(v), tasks);
         continue;
+      }
+      if (again) {
+        addInside(bytesOf(v), inBoth(tasks) & ~kInF);
+        tasks &= kInF;
       }
       shape.produced.push_back({v, tasks});
       (tasks & (kInB | kInW) ? shape.hold : shape.passing) += bytesOf(v);

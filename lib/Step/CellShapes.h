@@ -57,11 +57,13 @@ private:
   struct Key {
     int32_t unitBegin, unitEnd;
     int64_t rows;
-    bool operator==(const Key &o) const { return unitBegin == o.unitBegin && unitEnd == o.unitEnd && rows == o.rows; }
+    bool again; ///< B begins with the forward
+    bool operator==(const Key &o) const { return unitBegin == o.unitBegin && unitEnd == o.unitEnd && rows == o.rows && again == o.again; }
   };
   struct Hash {
     size_t operator()(const Key &key) const {
-      return (static_cast<uint64_t>(key.unitBegin) << 40 ^ static_cast<uint64_t>(key.unitEnd) << 20 ^ static_cast<uint64_t>(key.rows)) *
+      return (static_cast<uint64_t>(key.unitBegin) << 40 ^ static_cast<uint64_t>(key.unitEnd) << 20 ^ static_cast<uint64_t>(key.rows) ^
+              static_cast<uint64_t>(key.again) << 60) *
                  0x9e3779b97f4a7c15ull >>
              16;
     }
@@ -72,7 +74,7 @@ private:
   const bool split;
   std::deque<CellShape> shapes;
   std::unordered_map<Key, const CellShape *, Hash> known;
-  Key lastKey{-1, -1, -1};
+  Key lastKey{-1, -1, -1, false};
   const CellShape *last = nullptr;
 };
 

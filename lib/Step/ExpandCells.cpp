@@ -270,12 +270,16 @@ private:
 
   // ---- Slots that F, B and W share.
 
-  void addParameters(const Cell &cell, const bundle::UnitInfo &unit, bool gradients) {
+  /// \param backward  of which task's direction
+  void addParameters(const Cell &cell, const bundle::UnitInfo &unit, bool gradients, bool backward) {
     for (int i = 0; i < unit.parameters_size(); ++i) {
       const auto &parameter = x.summary.parameters(unit.parameters(i));
       const Holding &holding = *x.findHolding(cell.device, parameter.group());
       if (gradients && !parameter.trainable())
         continue;
+      const uint32_t window = x.windowOf(parameter.group(), cell.unitBegin, backward);
+      if (!gradients && window == kNone)
+        continue; // no task of this direction has the slot
       int64_t elements = 1;
       for (int64_t dim : parameter.shape())
         elements *= dim;
@@ -289,7 +293,7 @@ private:
                   parameter.offset() + elements,
                   0};
       x.addSlot(gradients ? bundle::PARAMETER_GRADIENT : bundle::PARAMETER, i, gradients ? bundle::ACCUMULATE : bundle::READ,
-                elementRegion(gradients ? holding.gradients : holding.image, 0, value.begin, value.end, size), value);
+                elementRegion(gradients ? holding.gradients : x.imageOf(holding, window), 0, value.begin, value.end, size), value);
     }
   }
 
@@ -305,12 +309,14 @@ private:
                 {bundle::Value::ACTIVATION, unit.values_in(i), 0, cell.sampleBegin, cell.sampleEnd, 0});
   }
 
-  void addScratch(const Cell &cell, int32_t u, UnitTask task) {
+  /// \param scratch  as forwardCalls has it
+  void addBlocks(const Cell &cell, int32_t u, UnitTask task, uint32_t scratch = kNone) {
     const auto &unit = x.summary.units(u);
     const CellInfo &info = x.cells[&cell - x.plan.cells.data()];
     uint32_t place = static_cast<uint32_t>(u - cell.unitBegin);
     if (uint64_t saved = extent(unit.saved_bytes(), cell.rows()))
-      x.addSlot(bundle::SAVED, 0, task == UnitTask::Forward ? bundle::WRITE : bundle::READ, region(info.firstSaved + place, 0, saved),
+      x.addSlot(bundle::SAVED, 0, task == UnitTask::Forward ? bundle::WRITE : bundle::READ,
+                region(scratch != kNone ? scratch : info.firstSaved + place, 0, saved),
                 {bundle::Value::SAVED_BLOCK, static_cast<uint32_t>(u), 0, cell.sampleBegin, cell.sampleEnd, 0});
     if (uint64_t scratch = extent(unitFunction(unit, task).workspace, cell.rows()))
       x.addSlot(bundle::WORKSPACE, 0, bundle::WRITE, region(x.workspace[cell.device], 0, scratch), {});
@@ -373,30 +379,8 @@ private:
 
     std::vector<Port> produced;
     std::vector<uint32_t> losses;
-    info.firstSaved = static_cast<uint32_t>(x.buffers.size());
-    for (int32_t u = cell.unitBegin; u < cell.unitEnd; ++u)
-      x.addBuffer(cell.device, extent(x.summary.units(u).saved_bytes(), cell.rows()), Purpose::Activations);
-    for (int32_t u = cell.unitBegin; u < cell.unitEnd; ++u) {
-      const auto &unit = x.summary.units(u);
-      for (uint32_t v : unit.values_out()) {
-        uint32_t buffer = x.addBuffer(cell.device, static_cast<uint64_t>(cell.rows()) * rowBytes(v), Purpose::Activations);
-        produced.push_back(producedBy(v, buffer, cell, info.forward));
-        bind(produced.back());
-      }
-      x.addCall(unit.forward_body(), u, cell.rows(), cell.sampleBegin);
-      addParameters(cell, unit, false);
-      addInputs(cell, unit);
-      addBoundaryIn(cell, unit);
-      for (int i = 0; i < unit.values_out_size(); ++i)
-        x.addSlot(bundle::BOUNDARY_OUT, i, bundle::WRITE, rowsOf(unit.values_out(i), cell),
-                  {bundle::Value::ACTIVATION, unit.values_out(i), 0, cell.sampleBegin, cell.sampleEnd, 0});
-      addScratch(cell, u, UnitTask::Forward);
-      for (int k = 0; k < unit.loss_terms_size(); ++k) {
-        uint64_t bytes = static_cast<uint64_t>(cell.rows()) * lossBytes();
-        losses.push_back(x.addBuffer(cell.device, bytes, Purpose::Activations));
-        x.addSlot(bundle::LOSS, k, bundle::WRITE, region(losses.back(), 0, bytes), lossValue(cell, u, unit.loss_terms(k)));
-      }
-    }
+    const bool again = recomputes(x.summary, cell, x.plan.schedule.splitBackward);
+    forwardCalls(c, again ? addScratch(cell) : addSaved(c), produced, losses);
     info.produced = addPorts(produced);
 
     std::vector<Port> out;
@@ -407,6 +391,52 @@ private:
     }
     info.out = addPorts(out);
     sumLosses(c, losses);
+  }
+
+  /// Saved blocks of the cell's units, one after the other.
+  uint32_t addSaved(uint32_t c) {
+    const Cell &cell = x.plan.cells[c];
+    x.cells[c].firstSaved = static_cast<uint32_t>(x.buffers.size());
+    for (int32_t u = cell.unitBegin; u < cell.unitEnd; ++u)
+      x.addBuffer(cell.device, extent(x.summary.units(u).saved_bytes(), cell.rows()), Purpose::Activations);
+    return kNone;
+  }
+
+  /// Where F leaves what B makes again: the block of one unit over that of the one before.
+  uint32_t addScratch(const Cell &cell) {
+    uint64_t most = 0;
+    for (int32_t u = cell.unitBegin; u < cell.unitEnd; ++u)
+      most = std::max(most, extent(x.summary.units(u).saved_bytes(), cell.rows()));
+    return x.addBuffer(cell.device, most, Purpose::Activations);
+  }
+
+  /// The calls of F, or of B where it begins with them; they belong to the entry added last.
+  /// \param scratch   buffer of every unit's saved block; kNone: each has its own
+  /// \param produced  takes ports of the values that the units make
+  /// \param losses    takes buffers of loss rows
+  void forwardCalls(uint32_t c, uint32_t scratch, std::vector<Port> &produced, std::vector<uint32_t> &losses) {
+    const Cell &cell = x.plan.cells[c];
+    for (int32_t u = cell.unitBegin; u < cell.unitEnd; ++u) {
+      const auto &unit = x.summary.units(u);
+      for (uint32_t v : unit.values_out()) {
+        uint32_t buffer = x.addBuffer(cell.device, static_cast<uint64_t>(cell.rows()) * rowBytes(v), Purpose::Activations);
+        produced.push_back(producedBy(v, buffer, cell, x.cells[c].forward));
+        bind(produced.back());
+      }
+      x.addCall(unit.forward_body(), u, cell.rows(), cell.sampleBegin);
+      addParameters(cell, unit, /*gradients=*/false, /*backward=*/x.cells[c].backward != kNone);
+      addInputs(cell, unit);
+      addBoundaryIn(cell, unit);
+      for (int i = 0; i < unit.values_out_size(); ++i)
+        x.addSlot(bundle::BOUNDARY_OUT, i, bundle::WRITE, rowsOf(unit.values_out(i), cell),
+                  {bundle::Value::ACTIVATION, unit.values_out(i), 0, cell.sampleBegin, cell.sampleEnd, 0});
+      addBlocks(cell, u, UnitTask::Forward, scratch);
+      for (int k = 0; k < unit.loss_terms_size(); ++k) {
+        uint64_t bytes = static_cast<uint64_t>(cell.rows()) * lossBytes();
+        losses.push_back(x.addBuffer(cell.device, bytes, Purpose::Activations));
+        x.addSlot(bundle::LOSS, k, bundle::WRITE, region(losses.back(), 0, bytes), lossValue(cell, u, unit.loss_terms(k)));
+      }
+    }
   }
 
   /// Of a buffer that tasks of a cell touch.
@@ -589,6 +619,11 @@ private:
       for (int32_t u = cell.unitBegin; u < cell.unitEnd; ++u)
         x.addBuffer(cell.device, extent(x.summary.units(u).deferred_bytes(), cell.rows()), Purpose::Activations);
     }
+    if (recomputes(x.summary, cell, x.plan.schedule.splitBackward)) {
+      std::vector<Port> produced; // in place of F's
+      std::vector<uint32_t> losses;
+      forwardCalls(c, addSaved(c), produced, losses);
+    }
     for (int32_t u = cell.unitEnd - 1; u >= cell.unitBegin; --u)
       if (std::optional<UnitTask> task = taskOf(u, TaskKind::Backward))
         backwardCall(cell, u, *task, local, fresh);
@@ -632,9 +667,9 @@ private:
       return region(port.buffer, static_cast<uint64_t>(cell.sampleBegin - port.rowBase) * row, static_cast<uint64_t>(cell.rows()) * row);
     };
     x.addCall(body, u, cell.rows(), cell.sampleBegin);
-    addParameters(cell, unit, false);
+    addParameters(cell, unit, /*gradients=*/false, /*backward=*/true);
     if (task != UnitTask::InputGradients)
-      addParameters(cell, unit, true);
+      addParameters(cell, unit, /*gradients=*/true, /*backward=*/true);
     addInputs(cell, unit);
     addBoundaryIn(cell, unit);
     for (int i = 0; i < unit.values_in_size() && task != UnitTask::WeightGradients; ++i) {
@@ -655,7 +690,7 @@ private:
         x.addSlot(bundle::BOUNDARY_OUT_GRADIENT, i, bundle::READ, rows(v),
                   {bundle::Value::ACTIVATION_GRADIENT, v, firstUser(v, u + 1), cell.sampleBegin, cell.sampleEnd, 0});
     }
-    addScratch(cell, u, task);
+    addBlocks(cell, u, task);
   }
 
   Expansion &x;

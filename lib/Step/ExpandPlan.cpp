@@ -123,6 +123,26 @@ bool findLack(const Expansion &x, std::vector<uint64_t> &less, std::vector<uint6
   return lacks;
 }
 
+/// Of a plan that gathers by phase: what a list that knows no limits says. None where there is no list: the expansion then says why.
+std::optional<WindowHints> findHints(const zorse::bundle::ModelSummary &summary, const Plan &plan, const ExpandOptions &given) {
+  if (std::none_of(plan.residency.begin(), plan.residency.end(), [](const ResidencyRule &rule) { return rule.gather == Gather::Phase; }))
+    return std::nullopt;
+  ExpandOptions options(given);
+  options.timeOnly = true;
+  Expansion x(summary, plan, options, *options.tables);
+  std::string error;
+  layoutState(x);
+  if (!expandCells(x, error))
+    return std::nullopt;
+  x.cellOps = static_cast<uint32_t>(x.ops.size());
+  expandState(x);
+  routeTransfers(x);
+  stageTransfers(x);
+  if (!listStep(x, {}, error))
+    return std::nullopt;
+  return hintWindows(x);
+}
+
 /// Times and peaks alone.
 StepGraph summarize(Expansion &x) {
   x.graph.collectives.clear();
@@ -172,7 +192,8 @@ std::optional<StepGraph> zorse::step::expandPlan(const bundle::ModelSummary &sum
   }
   if (!options.tables)
     options.tables = makeExpansionTables(summary, options.bodies, options.costs);
-  Expansion x(summary, plan, options, *options.tables);
+  const std::optional<WindowHints> hints = findHints(summary, plan, options);
+  Expansion x(summary, plan, options, *options.tables, hints ? &*hints : nullptr);
   layoutState(x);
   if (!expandCells(x, error))
     return std::nullopt;

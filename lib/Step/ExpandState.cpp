@@ -19,8 +19,7 @@ namespace bundle = zorse::bundle;
 
 class StateExpander {
 public:
-  explicit StateExpander(Expansion &x)
-      : x(x), reduction(x.summary.groups_size(), kNone), imagesMade(x.summary.groups_size()), left(x.plan.devices.size()) {}
+  explicit StateExpander(Expansion &x) : x(x), reduction(x.summary.groups_size(), kNone), imagesMade(x.windows.size()), left(x.plan.devices.size()) {}
 
   void loadsAndGathers() {
     for (uint32_t d = 0; d < x.plan.devices.size(); ++d) {
@@ -31,35 +30,47 @@ public:
       load.region = region(x.scalars[d], 0, kScalarsBlock);
       load.value.kind = bundle::Value::STEP_SCALARS;
     }
-    // Groups of early units first: their readers start first.
-    std::vector<uint32_t> groups;
-    for (uint32_t g = 0; g < x.readersOf.size(); ++g)
-      if (needsGather(g))
-        groups.push_back(g);
-    std::stable_sort(groups.begin(), groups.end(), [&](uint32_t a, uint32_t b) { return x.firstUnit(a) < x.firstUnit(b); });
-    for (uint32_t g = 0; g < x.ownersOf.size(); ++g)
-      for (uint32_t d : x.summary.groups(g).trainable() ? x.ownersOf[g] : x.readersOf[g])
-        makeImage(*x.findHolding(d, g), d);
-    for (uint32_t g : groups) {
-      addGather(g);
-      for (auto [device, op] : imagesMade[g])
-        x.addEdge(op, x.gather[g]);
+    for (uint32_t w = 0; w < x.windows.size(); ++w)
+      for (uint32_t d : keepersOf(w))
+        makeImage(w, *x.findHolding(d, x.windows[w].group), d);
+    // Windows of early units first: their readers start first. Of late units where only backwards read them.
+    std::vector<uint32_t> gathers;
+    for (uint32_t w = 0; w < x.windows.size(); ++w)
+      if (needsGather(w))
+        gathers.push_back(w);
+    std::stable_sort(gathers.begin(), gathers.end(), [&](uint32_t a, uint32_t b) { return rankOf(a) < rankOf(b); });
+    for (uint32_t w : gathers) {
+      addGather(w);
+      for (const Made &made : imagesMade[w])
+        x.addEdge(made.last, x.windows[w].gather);
     }
+    limitImages();
     if (zorse::scalesLoss(x.summary))
       scaleSeeds();
     // One op between a chunk's state and its forwards: not an edge from every group to every cell.
     for (const Chunk &chunk : x.chunks) {
       uint32_t ready = x.addOp(0, kShortRank, 0, chunk.unitBegin);
       x.addEdge(x.loadScalars[chunk.device], ready);
-      for (uint32_t g : x.groupsIn(chunk.unitBegin, chunk.unitEnd))
-        if (x.gather[g] != kNone)
-          x.addEdge(x.gather[g], ready);
-        else
-          for (auto [device, op] : imagesMade[g]) // of devices that read and have all of it
-            if (device == chunk.device)
-              x.addEdge(op, ready);
+      const std::vector<uint32_t> groups = x.groupsIn(chunk.unitBegin, chunk.unitEnd);
+      std::vector<uint32_t> later; // what backwards read and forwards have not waited for
+      for (uint32_t g : groups) {
+        const uint32_t forwards = x.windowOf(g, chunk.unitBegin, false), backwards = x.windowOf(g, chunk.unitBegin, true);
+        if (forwards != kNone)
+          for (uint32_t op : imageOps(forwards, chunk.device))
+            x.addEdge(op, ready);
+        if (backwards != forwards && backwards != kNone)
+          for (uint32_t op : imageOps(backwards, chunk.device))
+            later.push_back(op);
+      }
       for (uint32_t c : chunk.cells)
         x.addEdge(ready, x.cells[c].forward);
+      if (later.empty())
+        continue;
+      const uint32_t again = x.addOp(0, kShortRank, 0, -chunk.unitBegin);
+      for (uint32_t op : later)
+        x.addEdge(op, again);
+      for (uint32_t c : chunk.cells) // W follows its B; where B does nothing, others may follow it before the image is there
+        x.addEdge(again, x.hasWork(c, TaskKind::Backward) ? x.cells[c].backward : x.cells[c].weights);
     }
   }
 
@@ -112,14 +123,54 @@ private:
   }
 
   /// A reader that does not own everything needs the rest.
-  bool needsGather(uint32_t g) {
+  bool needsGather(uint32_t w) {
+    const uint32_t g = x.windows[w].group;
     if (!x.summary.groups(g).trainable())
       return false;
     int64_t elements = x.summary.groups(g).elements();
-    return std::any_of(x.readersOf[g].begin(), x.readersOf[g].end(), [&](uint32_t d) {
+    return std::any_of(x.windows[w].readers.begin(), x.windows[w].readers.end(), [&](uint32_t d) {
       const Holding &h = *x.findHolding(d, g);
       return h.end - h.begin != elements;
     });
+  }
+
+  /// Who brings what it keeps into an image of a window: owners where it is gathered, else who reads it and has all of it.
+  const std::vector<uint32_t> &keepersOf(uint32_t w) { return needsGather(w) ? x.ownersOf[x.windows[w].group] : x.windows[w].readers; }
+
+  int32_t rankOf(uint32_t w) const { return x.windows[w].backward ? -x.windows[w].unit : x.windows[w].unit; }
+
+  /// What makes an image of a window on one of its readers.
+  std::vector<uint32_t> imageOps(uint32_t w, uint32_t device) const {
+    if (x.windows[w].gather != kNone)
+      return {x.windows[w].gather};
+    for (const Made &made : imagesMade[w])
+      if (made.device == device)
+        return {made.last};
+    return {};
+  }
+
+  /// The images of a device come one after the other: see WindowHints.
+  void limitImages() {
+    if (!x.hints)
+      return;
+    for (const WindowHints::Limit &limit : x.hints->limits) {
+      const uint32_t w = x.firstWindow[limit.group] + limit.window;
+      std::vector<uint32_t> begins;
+      if (x.windows[w].gather != kNone)
+        begins.push_back(x.windows[w].gather);
+      for (const Made &made : imagesMade[w])
+        if (made.device == limit.device)
+          begins.push_back(made.first);
+      if (begins.empty())
+        continue;
+      const uint32_t free = x.addOp(0, kShortRank, 0, 0);
+      for (const TaskName &task : limit.tasks) {
+        const CellInfo &cell = x.cells[task.cell];
+        x.addEdge(task.kind == TaskKind::Forward ? cell.forward : task.kind == TaskKind::Backward ? cell.backward : cell.weights, free);
+      }
+      for (uint32_t op : begins)
+        x.addEdge(free, op);
+    }
   }
 
   /// Of the op added last.
@@ -138,8 +189,8 @@ private:
     return static_cast<uint32_t>(x.graph.collectives.size() - 1);
   }
 
-  std::vector<uint32_t> participants(uint32_t g) const {
-    std::vector<uint32_t> all(x.readersOf[g]);
+  std::vector<uint32_t> participants(uint32_t g, const std::vector<uint32_t> &members) const {
+    std::vector<uint32_t> all(members);
     all.insert(all.end(), x.ownersOf[g].begin(), x.ownersOf[g].end());
     std::sort(all.begin(), all.end());
     all.erase(std::unique(all.begin(), all.end()), all.end());
@@ -151,58 +202,77 @@ private:
 
   uint64_t gatheredSize(uint32_t g) const { return elementBytes(x.computeType(g)); }
 
-  /// Elements [begin, end) of a holding's gradients.
-  Region gradients(const Holding &h, int64_t begin, int64_t end) const { return elementRegion(h.gradients, h.base(), begin, end, size(h.group)); }
+  /// Elements [begin, end) of a holding's reduced gradients.
+  Region reduced(const Holding &h, int64_t begin, int64_t end) const { return elementRegion(h.reduced, h.reducedBase(), begin, end, size(h.group)); }
 
-  void addGather(uint32_t g) {
-    std::vector<uint32_t> all = participants(g);
+  bundle::Phase phaseOf(uint32_t w) const { return x.windows[w].backward ? bundle::BACKWARD : bundle::GATHER; }
+
+  void addGather(uint32_t w) {
+    Window &window = x.windows[w];
+    const uint32_t g = window.group;
     const uint64_t bytes = static_cast<uint64_t>(x.summary.groups(g).elements()) * gatheredSize(g);
-    x.gather[g] = x.addOp(0, kShortRank, 0, x.firstUnit(g));
-    uint32_t collective = addCollective(g, x.readersOf[g], Work::Gather);
+    window.gather = x.addOp(0, kShortRank, 0, rankOf(w));
+    uint32_t collective = addCollective(g, window.readers, Work::Gather);
     x.graph.collectives.back().type = x.computeType(g);
-    for (uint32_t d : all) {
+    for (uint32_t d : participants(g, window.readers)) {
       const Holding &h = *x.findHolding(d, g);
-      x.touch(x.gather[g], h.image);
-      Entry &half = x.addHalf(d, kCollective, EntryKind::AllGather, bundle::GATHER);
+      const uint32_t image = x.imageOf(h, w);
+      x.touch(window.gather, image);
+      Entry &half = x.addHalf(d, kCollective, EntryKind::AllGather, phaseOf(w));
       half.group = static_cast<int32_t>(g);
       half.collective = collective;
       half.value = {readKind(g), g, 0, 0, x.summary.groups(g).elements(), 0};
-      if (h.reads)
-        half.region = region(h.image, 0, bytes);
+      if (std::binary_search(window.readers.begin(), window.readers.end(), d))
+        half.region = region(image, 0, bytes);
       if (h.owns())
-        half.to = elementRegion(h.image, h.base(), h.begin, h.end, gatheredSize(g));
+        half.to = elementRegion(image, h.base(), h.begin, h.end, gatheredSize(g));
     }
   }
 
   bundle::Value::Kind readKind(uint32_t g) const { return x.hasMaster(g) ? bundle::Value::PARAMETER_COPY : bundle::Value::PARAMETERS; }
 
-  /// What a device keeps of a group apart from what units read: comes from the host, and is cast, into its place in the image.
-  void makeImage(const Holding &h, uint32_t d) {
+  /// What a device keeps of a group apart from what units read: comes from the host, and is cast or copied, into its place in the image.
+  void makeImage(uint32_t w, const Holding &h, uint32_t d) {
     const uint32_t g = h.group;
     const bool host = h.at.parameters == Tier::Host, casts = x.casts(g);
-    if (!h.isApart() || (!host && !casts) || x.summary.groups(g).elements() == 0)
+    if (h.readsHome || x.summary.groups(g).elements() == 0 || (x.hasMaster(g) && !casts && !host))
       return;
     const int64_t begin = h.owns() ? h.begin : 0, end = h.owns() ? h.end : x.summary.groups(g).elements();
     const Value value{bundle::Value::PARAMETERS, g, 0, begin, end, 0};
-    Region from = elementRegion(h.home, begin, begin, end, size(g));
-    const Region image = elementRegion(h.image, h.base(), begin, end, gatheredSize(g));
-    uint32_t fetch = kNone;
-    if (host) {
-      const Region to = casts ? region(x.addBuffer(d, from.bytes, Purpose::Images), 0, from.bytes) : image;
-      fetch = x.addTierCopy(d, kLoad, bundle::GATHER, from, to, value, priorityOf(kShortRank, 0, x.firstUnit(g)));
-      from = to;
+    const Region home = elementRegion(h.home, begin, begin, end, size(g));
+    const Region image = elementRegion(x.imageOf(h, w), h.base(), begin, end, gatheredSize(g));
+    Made made{d, kNone, kNone};
+    if (!casts) {
+      made.first = made.last = bring(w, d, host, home, image, value);
+    } else if (host) {
+      const Region here = region(x.addBuffer(d, home.bytes, Purpose::Images), 0, home.bytes);
+      made.first = bring(w, d, host, home, here, value);
+      made.last = addCast(w, h, d, here, image);
+      x.addEdge(made.first, made.last);
+    } else {
+      made.first = made.last = addCast(w, h, d, home, image);
     }
-    const uint32_t made = casts ? addCast(h, d, from, image) : fetch;
-    if (casts && host)
-      x.addEdge(fetch, made);
-    imagesMade[g].push_back({d, made});
+    imagesMade[w].push_back(made);
+  }
+
+  uint32_t bring(uint32_t w, uint32_t d, bool host, Region home, Region here, Value value) {
+    if (host)
+      return x.addTierCopy(d, kLoad, phaseOf(w), home, here, value, priorityOf(kShortRank, 0, rankOf(w)));
+    const uint32_t op = x.addOp(x.costs->copy(d, here.bytes), kShortRank, 0, rankOf(w));
+    Entry &copy = x.addHalf(d, kCompute, EntryKind::Copy, phaseOf(w));
+    copy.region = home;
+    copy.to = here;
+    copy.value = value;
+    x.touch(op, home.arena);
+    x.touch(op, here.arena);
+    return op;
   }
 
   /// The owned extent of a group's copy, whole: gathers carry the padding, too.
-  uint32_t addCast(const Holding &h, uint32_t d, Region from, Region image) {
+  uint32_t addCast(uint32_t w, const Holding &h, uint32_t d, Region from, Region image) {
     const uint32_t g = h.group;
-    uint32_t op = x.addOp(x.costs->norm(d, h.end - h.begin), kShortRank, 0, x.firstUnit(g)); // as a norm it reads every element once
-    addTask(d, bundle::Compute::CAST_PARAMETERS, bundle::GATHER, static_cast<int32_t>(g));
+    uint32_t op = x.addOp(x.costs->norm(d, h.end - h.begin), kShortRank, 0, rankOf(w)); // as a norm it reads every element once
+    addTask(d, bundle::Compute::CAST_PARAMETERS, phaseOf(w), static_cast<int32_t>(g));
     x.addEdge(x.loadScalars[d], op);
     x.touch(op, from.arena);
     x.touch(op, image.arena);
@@ -219,7 +289,7 @@ private:
     if (h.at.gradients == Tier::Device)
       return;
     const Region there = elementRegion(h.left, h.begin, h.begin, h.end, size(h.group));
-    const uint32_t op = x.addTierCopy(d, kReport, bundle::COMMIT, gradients(h, h.begin, h.end), there,
+    const uint32_t op = x.addTierCopy(d, kReport, bundle::COMMIT, reduced(h, h.begin, h.end), there,
                                       {bundle::Value::REDUCED_GRADIENTS, h.group, 0, h.begin, h.end, 0}, x.ops[norm].priority);
     x.addEdge(norm, op);
     left[d].push_back(op);
@@ -250,12 +320,15 @@ private:
   }
 
   void addReduction(uint32_t g) {
-    std::vector<uint32_t> all = participants(g);
+    std::vector<uint32_t> all = participants(g, x.readersOf[g]);
     reduction[g] = x.addOp(0, kShortRank, 0, lastUnit(g));
     uint32_t collective = addCollective(g, x.readersOf[g], Work::Scatter);
     for (uint32_t d : all) {
       const Holding &h = *x.findHolding(d, g);
-      x.touch(reduction[g], h.gradients);
+      if (h.reads)
+        x.touch(reduction[g], h.gradients, h.reduced == h.gradients ? Expansion::Side::Both : Expansion::Side::Before);
+      if (h.owns() && (!h.reads || h.reduced != h.gradients))
+        x.touch(reduction[g], h.reduced, Expansion::Side::After);
       Entry &half = x.addHalf(d, kCollective, EntryKind::ReduceScatter, bundle::REDUCE);
       half.group = static_cast<int32_t>(g);
       half.collective = collective;
@@ -263,7 +336,7 @@ private:
       if (h.reads)
         half.region = region(h.gradients, 0, groupBytes(g));
       if (h.owns())
-        half.to = gradients(h, h.begin, h.end);
+        half.to = reduced(h, h.begin, h.end);
     }
   }
 
@@ -286,12 +359,12 @@ private:
     const Holding &h = *x.findHolding(d, g);
     uint32_t op = x.addOp(x.costs->norm(d, h.end - h.begin), kShortRank, 0, lastUnit(g));
     addTask(d, bundle::Compute::NORM, bundle::COMMIT, static_cast<int32_t>(g));
-    x.touch(op, h.gradients);
+    x.touch(op, h.reduced);
     if (x.lean)
       return op;
     for (const Expansion::Run &run : x.runsOf(g, h.begin, h.end)) {
       x.addCall(x.summary.norm_body(), -1, run.end - run.begin, 0);
-      x.addSlot(bundle::STATE, 1, bundle::READ, gradients(h, run.begin, run.end), {bundle::Value::REDUCED_GRADIENTS, g, 0, run.begin, run.end, 0});
+      x.addSlot(bundle::STATE, 1, bundle::READ, reduced(h, run.begin, run.end), {bundle::Value::REDUCED_GRADIENTS, g, 0, run.begin, run.end, 0});
       x.addSlot(bundle::SUMS_SLOT, 0, bundle::ACCUMULATE, sums(d), {bundle::Value::SUMS, 0, 0, 0, 0, 0});
     }
     return op;
@@ -357,8 +430,9 @@ private:
         for (uint32_t before : *list)
           x.addEdge(before, op);
       for (const Holding &h : x.holdings[d])
-        if (h.owns() && x.gather[h.group] != kNone)
-          x.addEdge(x.gather[h.group], op);
+        for (uint32_t w = x.firstWindow[h.group]; w < x.firstWindow[h.group + 1] && h.owns(); ++w)
+          if (x.windows[w].gather != kNone)
+            x.addEdge(x.windows[w].gather, op);
       if (reporter == kNone) {
         reporter = d;
         reportAfter = op;
@@ -380,10 +454,14 @@ private:
   }
 
   Expansion &x;
-  std::vector<std::vector<uint32_t>> done;                            ///< per device: ops after all of a chunk's tasks
-  std::vector<uint32_t> reduction;                                    ///< per group: what its backward tasks precede
-  std::vector<std::vector<std::pair<uint32_t, uint32_t>>> imagesMade; ///< per group: (device, op after which its part is what units read)
-  std::vector<std::vector<uint32_t>> left;                            ///< per device: ops that take reduced gradients to the host
+  std::vector<std::vector<uint32_t>> done; ///< per device: ops after all of a chunk's tasks
+  std::vector<uint32_t> reduction;         ///< per group: what its backward tasks precede
+  /// A device's part of a window's image: the first and the last op that make it.
+  struct Made {
+    uint32_t device, first, last;
+  };
+  std::vector<std::vector<Made>> imagesMade; ///< per window
+  std::vector<std::vector<uint32_t>> left;   ///< per device: ops that take reduced gradients to the host
 };
 
 } // namespace

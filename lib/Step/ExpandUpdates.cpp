@@ -50,8 +50,9 @@ private:
     const uint32_t g = h.group;
     brought.clear();
     const Value gradientsValue{bundle::Value::REDUCED_GRADIENTS, g, 0, begin, end, 0};
-    Where arrays[4] = {bring({bundle::Value::PARAMETERS, g, 0, begin, end, 0}, {h.home, h.isApart() ? h.begin : h.base()}, h.at.parameters, true),
-                       h.at.gradients == Tier::Host ? bring(gradientsValue, {h.left, h.begin}, Tier::Host, false) : Where{h.gradients, h.base()}};
+    Where arrays[4] = {bring({bundle::Value::PARAMETERS, g, 0, begin, end, 0}, {h.home, h.readsHome ? h.base() : h.begin}, h.at.parameters, true),
+                       h.at.gradients == Tier::Host ? bring(gradientsValue, {h.left, h.begin}, Tier::Host, false)
+                                                    : Where{h.reduced, h.reducedBase()}};
     for (uint32_t m = 0; m < x.summary.moments(); ++m)
       arrays[2 + m] = bring({bundle::Value::MOMENTS, g, m, begin, end, 0}, {h.moments[m], h.begin}, h.at.moments, true);
 

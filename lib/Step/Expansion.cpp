@@ -10,9 +10,10 @@ Region zorse::step::elementRegion(uint32_t buffer, int64_t base, int64_t begin, 
   return {buffer, static_cast<uint64_t>(begin - base) * elementSize, static_cast<uint64_t>(end - begin) * elementSize};
 }
 
-Expansion::Expansion(const bundle::ModelSummary &summary, const Plan &plan, const ExpandOptions &options, ExpansionTables &tables)
+Expansion::Expansion(const bundle::ModelSummary &summary, const Plan &plan, const ExpandOptions &options, ExpansionTables &tables,
+                     const WindowHints *hints)
     : summary(summary), plan(plan), options(options), tables(tables), costs(options.costs), liveAt(tables.liveAt), gradsAt(tables.gradsAt),
-      groupsOf(tables.groupsOf), lean(options.timeOnly) {
+      groupsOf(tables.groupsOf), hints(hints), lean(options.timeOnly) {
   const size_t devices = plan.devices.size();
   linkLoads.assign(costs->network().resources(), 0);
   listCells();
@@ -24,7 +25,6 @@ Expansion::Expansion(const bundle::ModelSummary &summary, const Plan &plan, cons
   holdings.resize(devices);
   readersOf.resize(summary.groups_size());
   ownersOf.resize(summary.groups_size());
-  gather.assign(summary.groups_size(), kNone);
   scalars.assign(devices, kNone);
   loadScalars.assign(devices, kNone);
   workspace.assign(devices, kNone);

@@ -1,6 +1,7 @@
 // What the phases of expandPlan share. Internal to lib/Step.
 //
 //   layoutState     who reads, contributes to and owns every group; their buffers
+//   findWindows     which tasks read one image of a group's parameters
 //   expandCells     F and B of every cell, values between them, inputs, transfers
 //   expandState     gathers, reductions, norms, the decision, the report
 //   expandUpdates   updates, and what comes from the host and goes back for them
@@ -86,14 +87,42 @@ struct Holding {
   int64_t begin = 0, end = 0; ///< owned elements
   double weight = 0;          ///< units x samples it contributes
   Residence at;
-  uint32_t home = kNone;      ///< buffer: where parameters live from step to step, in the group's type; the owned extent, or `image`
-  uint32_t image = kNone;     ///< buffer that units read and gathers fill, in the compute type: the whole group for readers, else the owned extent
-  uint32_t gradients = kNone; ///< likewise, in the group's type
-  uint32_t left = kNone;      ///< buffer on the host: the owned extent of reduced gradients, from their norm to the update
+  uint32_t home = kNone;       ///< buffer: where parameters live from step to step, in the group's type: the owned extent, but for `readsHome`
+  bool readsHome = false;      ///< units read, and gathers fill, the home: the whole group for readers, else the owned extent
+  uint32_t firstImage = kNone; ///< of Expansion::images, one for each of the group's windows: what units read, in the compute type, as large
+  uint32_t gradients = kNone;  ///< buffer: as large, in the group's type
+  uint32_t reduced = kNone;    ///< buffer of their sum over all contributors: `gradients`, or the owned extent alone
+  uint32_t left = kNone;       ///< buffer on the host: the owned extent of reduced gradients, from their norm to the update
   uint32_t moments[2] = {kNone, kNone}; ///< the owned extent
   bool owns() const { return begin < end; }
-  int64_t base() const { return reads ? 0 : begin; } ///< first element of `image` and `gradients`
-  bool isApart() const { return home != image; }
+  int64_t reducedBase() const { return reduced == gradients ? base() : begin; } ///< first element of `reduced`
+  int64_t base() const { return reads ? 0 : begin; }                            ///< first element of images and of `gradients`
+};
+
+/// Tasks of a group's readers that read one image of its parameters.
+struct Window {
+  uint32_t group = 0;
+  int32_t unit = 0;      ///< the first that reads it
+  bool backward = false; ///< only backwards read it
+  std::vector<uint32_t> readers;
+  uint32_t gather = kNone; ///< op
+};
+
+/// Which window tasks of one direction read whose cell's first unit that uses the group is `unit`.
+struct WindowUse {
+  bool backward = false;
+  int32_t unit = 0;
+  uint32_t window = 0;
+};
+
+/// What a first list says of windows. Numbers of windows count those of their group.
+struct WindowHints {
+  struct Limit {
+    uint32_t group = 0, window = 0, device = 0;
+    std::vector<TaskName> tasks; ///< of the device, after which the window's image may come
+  };
+  std::vector<std::vector<uint32_t>> same; ///< by group and use: the window
+  std::vector<Limit> limits;
 };
 
 /// A value at a cut of a cell, in forward or backward direction.
@@ -149,7 +178,8 @@ struct IndexLists {
 };
 
 struct Expansion {
-  Expansion(const bundle::ModelSummary &summary, const Plan &plan, const ExpandOptions &options, ExpansionTables &tables);
+  Expansion(const bundle::ModelSummary &summary, const Plan &plan, const ExpandOptions &options, ExpansionTables &tables,
+            const WindowHints *hints = nullptr);
 
   const bundle::ModelSummary &summary;
   const Plan &plan;
@@ -196,14 +226,23 @@ struct Expansion {
   std::vector<uint32_t> workspace;            ///< per device: buffer
   std::vector<uint32_t> optimizerStep;        ///< per device: buffer, kNone where nothing is decided
   std::vector<std::vector<uint32_t>> sumLoss; ///< per device: ops
-  std::vector<uint32_t> gather;               ///< per group: op or kNone
+  std::vector<Window> windows;                ///< by group
+  std::vector<uint32_t> firstWindow;          ///< per group, and the end
+  std::vector<std::vector<WindowUse>> usesOf; ///< per group; none: it has one window
+  std::vector<uint32_t> images;               ///< buffers, kNone for windows that the device has nothing to do with
+  const WindowHints *hints;                   ///< null: no list is known
 
   // ExpandOptions::timeOnly: no entries, calls or slots; what touches which buffer instead, but for what CellShape says of a cell.
   bool lean;
-  std::vector<std::pair<uint32_t, uint32_t>> touches; ///< (op, buffer)
-  void touch(uint32_t op, uint32_t buffer) {
+  enum class Side : uint8_t { Both, Before, After }; ///< of a transfer: what it takes from a buffer, or leaves there
+  struct Touch {
+    uint32_t op, buffer;
+    Side side;
+  };
+  std::vector<Touch> touches;
+  void touch(uint32_t op, uint32_t buffer, Side side = Side::Both) {
     if (lean)
-      touches.push_back({op, buffer});
+      touches.push_back({op, buffer, side});
   }
 
   uint32_t addBuffer(uint32_t device, uint64_t bytes, Purpose purpose, bool persistent = false, Tier tier = Tier::Device);
@@ -218,6 +257,9 @@ struct Expansion {
   /// Fills firstNext and nextOps from the edges.
   void link();
   Holding *findHolding(uint32_t device, uint32_t group);
+  /// The window of tasks of cells that begin at a unit; kNone if none of them reads the group.
+  uint32_t windowOf(uint32_t group, int32_t unitBegin, bool backward) const;
+  uint32_t imageOf(const Holding &holding, uint32_t window) const { return images[holding.firstImage + window - firstWindow[holding.group]]; }
   /// Groups that units [begin, end) use, each once.
   std::vector<uint32_t> groupsIn(int32_t unitBegin, int32_t unitEnd);
 
@@ -281,6 +323,10 @@ bool checkSummary(const bundle::ModelSummary &summary, std::string &error);
 /// Whether the plan's cells keep sizes within what the arithmetic of sizes bears. Precondition: both have been checked.
 bool checkSizes(const bundle::ModelSummary &summary, const Plan &plan, std::string &error);
 void layoutState(Expansion &x);
+/// After readers are known: fills windows and which uses are theirs.
+void findWindows(Expansion &x);
+/// What the list of an expansion says of its windows: which are one, and which tasks the next image of a device waits for.
+WindowHints hintWindows(Expansion &x);
 bool expandCells(Expansion &x, std::string &error);
 void expandState(Expansion &x);
 /// The updates of what a device owns, after the op that decides.

@@ -69,6 +69,21 @@ std::vector<Extent> ownersOfGroup(Expansion &x, uint32_t group, const GroupOwner
   return splitExtents(info.elements(), size, weights);
 }
 
+/// What units of a device read of a group, and what its owner gives to gathers: one buffer for all windows if that is its home, else one for each.
+void addImages(Expansion &x, uint32_t device, Holding &holding, uint64_t bytes) {
+  holding.firstImage = static_cast<uint32_t>(x.images.size());
+  const Purpose purpose = holding.readsHome ? Purpose::State : x.usesOf[holding.group].empty() ? Purpose::Gathered : Purpose::Images;
+  for (uint32_t w = x.firstWindow[holding.group]; w < x.firstWindow[holding.group + 1]; ++w) {
+    const std::vector<uint32_t> &readers = x.windows[w].readers;
+    if (holding.readsHome && w > x.firstWindow[holding.group])
+      x.images.push_back(x.images.back());
+    else if (holding.readsHome || holding.owns() || std::binary_search(readers.begin(), readers.end(), device))
+      x.images.push_back(x.addBuffer(device, bytes, purpose, /*persistent=*/holding.readsHome));
+    else
+      x.images.push_back(kNone);
+  }
+}
+
 } // namespace
 
 void zorse::step::layoutState(Expansion &x) {
@@ -121,6 +136,7 @@ void zorse::step::layoutState(Expansion &x) {
     }
   }
 
+  findWindows(x);
   const uint64_t stepBytes = zorse::optimizerStepBytes(x.summary);
   auto hasLoss = [&](uint32_t c) { return x.hasLoss(x.plan.cells[c]); };
   // Buffers and persistent state, device by device in group order.
@@ -137,12 +153,12 @@ void zorse::step::layoutState(Expansion &x) {
       holding.at = x.plan.residenceOf(d, holding.group);
       const bool keeps = holding.owns() || !info.trainable();
       const int64_t keptBegin = info.trainable() ? holding.begin : 0, keptEnd = info.trainable() ? holding.end : info.elements();
-      const bool apart = keeps && (x.hasMaster(holding.group) || holding.at.parameters == Tier::Host);
       const int64_t held = holding.reads ? info.elements() : holding.end - holding.begin;
-      // A reader that owns part and keeps no other home keeps the whole buffer: its own bytes live across steps inside it.
-      const bool isHome = keeps && !apart;
-      holding.image = x.addBuffer(d, static_cast<uint64_t>(held) * elementBytes(x.computeType(holding.group)),
-                                  isHome ? Purpose::State : Purpose::Gathered, /*persistent=*/isHome);
+      // A reader that owns part and keeps no other home keeps the whole buffer: its own bytes live across steps inside it. Not if the rest of it
+      // comes and goes.
+      holding.readsHome = keeps && !x.hasMaster(holding.group) && holding.at.parameters == Tier::Device &&
+                          (x.usesOf[holding.group].empty() || !holding.reads || keptEnd - keptBegin == info.elements());
+      addImages(x, d, holding, static_cast<uint64_t>(held) * elementBytes(x.computeType(holding.group)));
       if (info.trainable())
         holding.gradients = x.addBuffer(d, elements(held), Purpose::Gradients);
       if (!keeps)
@@ -157,14 +173,19 @@ void zorse::step::layoutState(Expansion &x) {
         x.graph.state.push_back({elementRegion(buffer, base, keptBegin, keptEnd, size), value, info.type()});
       };
       auto keepApart = [&](Tier tier) { return x.addBuffer(d, elements(keptEnd - keptBegin), Purpose::State, /*persistent=*/true, tier); };
-      holding.home = apart ? keepApart(holding.at.parameters) : holding.image;
-      keep(holding.home, apart ? keptBegin : holding.base(), bundle::Value::PARAMETERS, 0);
+      holding.home = holding.readsHome ? x.images[holding.firstImage] : keepApart(holding.at.parameters);
+      keep(holding.home, holding.readsHome ? holding.base() : keptBegin, bundle::Value::PARAMETERS, 0);
       for (uint32_t m = 0; m < x.summary.moments() && info.trainable(); ++m) {
         holding.moments[m] = keepApart(holding.at.moments);
         keep(holding.moments[m], keptBegin, bundle::Value::MOMENTS, m);
       }
       if (!info.trainable())
         continue;
+      // What comes and goes by phase goes whole: an accumulator does not stay for the part of it that is the sum.
+      const bool alone = x.readersOf[holding.group].size() == 1 && x.ownersOf[holding.group].size() == 1;
+      holding.reduced = x.usesOf[holding.group].empty() || alone || !holding.reads
+                            ? holding.gradients
+                            : x.addBuffer(d, elements(keptEnd - keptBegin), Purpose::Gradients);
       if (holding.at.gradients == Tier::Host)
         holding.left = x.addBuffer(d, elements(keptEnd - keptBegin), Purpose::Staging, /*persistent=*/false, Tier::Host);
       if (x.optimizerStep[d] == kNone)

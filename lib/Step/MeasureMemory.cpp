@@ -20,8 +20,8 @@ public:
       buffer.first = kNone;
       buffer.last = 0;
     }
-    for (auto [op, buffer] : x.touches)
-      touch(buffer, x.positions[op]);
+    for (auto [op, buffer, side] : x.touches)
+      touch(buffer, x.positions[op], x.positions[op]);
     for (const Chunk &chunk : x.chunks)
       addChunk(chunk);
     std::vector<uint64_t> alive(x.plan.devices.size(), 0), most;
@@ -63,10 +63,10 @@ public:
   }
 
 private:
-  void touch(uint32_t buffer, uint32_t position) {
+  void touch(uint32_t buffer, uint32_t first, uint32_t last) {
     Buffer &b = x.buffers[buffer];
-    b.first = std::min(b.first, position);
-    b.last = std::max(b.last, position);
+    b.first = std::min(b.first, first);
+    b.last = std::max(b.last, last);
   }
 
   /// The half of a listed op on a device; halves are in the order of devices where there are more than two.
@@ -108,11 +108,10 @@ private:
       for (int k = 0; k < 3; ++k) {
         if (first[k] == kNone)
           continue;
-        for (auto [tasks, buffer] : {std::pair(use.parameters, holding.image), std::pair(use.gradients, holding.gradients)})
-          if (tasks >> k & 1) {
-            touch(buffer, first[k]);
-            touch(buffer, last[k]);
-          }
+        if (use.parameters >> k & 1)
+          touch(x.imageOf(holding, x.windowOf(use.group, chunk.unitBegin, k > 0)), first[k], last[k]);
+        if (use.gradients >> k & 1)
+          touch(holding.gradients, first[k], last[k]);
       }
     }
   }

@@ -11,8 +11,13 @@ int32_t Plan::findDevice(const std::string &name) const {
   return -1;
 }
 
+namespace {
+
+bool names(const std::vector<uint32_t> &list, uint32_t index) { return list.empty() || std::binary_search(list.begin(), list.end(), index); }
+
+} // namespace
+
 Residence Plan::residenceOf(uint32_t device, uint32_t group) const {
-  auto names = [](const std::vector<uint32_t> &list, uint32_t index) { return list.empty() || std::binary_search(list.begin(), list.end(), index); };
   Residence at;
   for (const ResidencyRule &rule : residency)
     if (names(rule.devices, device) && names(rule.groups, group)) {
@@ -21,6 +26,22 @@ Residence Plan::residenceOf(uint32_t device, uint32_t group) const {
       at.gradients = rule.gradients.value_or(at.gradients);
     }
   return at;
+}
+
+Gather Plan::gatherOf(uint32_t group) const {
+  Gather gather = Gather::Step;
+  for (const ResidencyRule &rule : residency)
+    if (names(rule.groups, group))
+      gather = rule.gather.value_or(gather);
+  return gather;
+}
+
+uint32_t Plan::imagesOf(uint32_t device) const {
+  uint32_t images = kDefaultImages;
+  for (const ResidencyRule &rule : residency)
+    if (names(rule.devices, device))
+      images = rule.images.value_or(images);
+  return images;
 }
 
 std::string zorse::step::describeCell(const Plan &plan, uint32_t index) {

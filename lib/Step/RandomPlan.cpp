@@ -115,7 +115,7 @@ void drawOrder(Random &random, Plan &plan) {
   }
 }
 
-/// Rules for one plan in three. Numbers of their own: what else a seed gives stays what it was.
+/// Rules for one plan in three, some of them chunk by chunk. Numbers of their own: what else a seed gives stays what it was.
 void drawResidency(uint64_t seed, Plan &plan, const zorse::bundle::ModelSummary &summary) {
   Random random(seed ^ 0x7265736964ull);
   for (int64_t rules = random.chance(33) ? random.between(1, 4) : 0; rules > 0; --rules) {
@@ -129,8 +129,18 @@ void drawResidency(uint64_t seed, Plan &plan, const zorse::bundle::ModelSummary 
     for (std::optional<Tier> *tier : {&rule.parameters, &rule.moments, &rule.gradients})
       if (random.chance(60))
         *tier = random.chance(75) ? Tier::Host : Tier::Device;
-    if (rule.parameters || rule.moments || rule.gradients)
+    if (rule.devices.empty() && random.chance(60))
+      rule.gather = random.chance(80) ? Gather::Phase : Gather::Step;
+    if (rule.groups.empty() && random.chance(40))
+      rule.images = static_cast<uint32_t>(random.between(1, 4));
+    if (rule.parameters || rule.moments || rule.gradients || rule.gather || rule.images)
       plan.residency.push_back(std::move(rule));
+  }
+  if (!plan.residency.empty() && plan.schedule.kind != ScheduleKind::Explicit && random.chance(40)) {
+    const bool split = plan.schedule.splitBackward;
+    plan.schedule = Schedule();
+    plan.schedule.kind = ScheduleKind::Ministages;
+    plan.schedule.splitBackward = split;
   }
 }
 
@@ -205,5 +215,8 @@ Plan zorse::step::randomPlan(const bundle::ModelSummary &summary, int64_t batch,
   if (random.chance(20))
     drawOrder(random, plan);
   drawResidency(seed, plan, summary);
+  if (Random recompute(seed ^ 0x616761696Eull); recompute.chance(25))
+    for (Cell &cell : plan.cells)
+      cell.recompute = recompute.chance(75);
   return plan;
 }

@@ -64,7 +64,10 @@ public:
       fail("batch", "expected at most " + std::to_string(kMostSamples) + ", got " + show(root["batch"]));
     readDevices();
     readLinks();
+    recompute = readActivations(root, "", false);
     readTiling();
+    for (size_t c = root.contains("cells") ? plan.cells.size() : 0; c < plan.cells.size(); ++c)
+      plan.cells[c].recompute = recompute;
     refuseUnsupported();
     if (root.contains("state"))
       readState(root["state"]);
@@ -171,13 +174,13 @@ private:
       checkKeys(list[i], path, {"units", "samples", "device", "devices", "activations"});
       if (list[i].contains("devices"))
         fail(path + ".devices", "tensor-parallel groups are not supported yet: give the cell one \"device\"");
-      checkActivations(list[i], path);
       for (const char *key : {"units", "samples", "device"})
         if (!list[i].contains(key))
           fail(path, std::string("lacks \"") + key + "\"");
       auto [u0, u1] = toRange(list[i]["units"], path + ".units");
       auto [s0, s1] = toRange(list[i]["samples"], path + ".samples");
-      plan.cells.push_back({toInt32(u0, path + ".units"), toInt32(u1, path + ".units"), s0, s1, toDevice(list[i]["device"], path + ".device")});
+      plan.cells.push_back({toInt32(u0, path + ".units"), toInt32(u1, path + ".units"), s0, s1, toDevice(list[i]["device"], path + ".device"),
+                            readActivations(list[i], path, recompute)});
     }
   }
 
@@ -254,14 +257,18 @@ private:
     dealStage(u0, u1, begin, devices, plan.cells);
   }
 
-  void checkActivations(const json &object, const std::string &path) {
-    if (object.contains("activations") && object["activations"] != "keep")
-      fail((path.empty() ? "" : path + ".") + "activations",
-           "only \"keep\" is supported yet, got " + show(object["activations"]) + "; use smaller cells to save memory");
+  /// Whether cells recompute. \param otherwise  without the key
+  static bool readActivations(const json &object, const std::string &path, bool otherwise) {
+    if (!object.contains("activations"))
+      return otherwise;
+    const std::string where = (path.empty() ? "" : path + ".") + "activations";
+    const std::string name = toText(object["activations"], where);
+    if (name != "keep" && name != "recompute")
+      fail(where, "expected \"keep\" or \"recompute\", got " + show(object["activations"]) + "; what is to leave for the host is not supported yet");
+    return name == "recompute";
   }
 
   void refuseUnsupported() {
-    checkActivations(root, "");
     if (root.contains("backward") && root["backward"] != "same")
       fail("backward", "a backward tiling of its own is not supported yet: write \"same\" or remove the key");
   }
@@ -360,15 +367,31 @@ private:
     toArray(list, "residency", kMostRules);
     for (size_t i = 0; i < list.size(); ++i) {
       const std::string path = at("residency", i);
-      checkKeys(list[i], path, {"devices", "groups", "parameters", "moments", "gradients"});
+      checkKeys(list[i], path, {"devices", "groups", "parameters", "moments", "gradients", "gather", "images"});
       ResidencyRule rule;
       rule.devices = readIndices(list[i], path, "devices", [&](const json &value, const std::string &where) { return toDevice(value, where); });
       rule.groups = readIndices(list[i], path, "groups", [&](const json &value, const std::string &where) { return toGroup(value, where); });
       for (auto [key, tier] : {std::pair{"parameters", &rule.parameters}, {"moments", &rule.moments}, {"gradients", &rule.gradients}})
         if (list[i].contains(key))
           *tier = toTier(list[i][key], path + "." + key);
-      if (!rule.parameters && !rule.moments && !rule.gradients)
-        fail(path, "expected at least one of \"parameters\", \"moments\" and \"gradients\"");
+      if (list[i].contains("gather")) {
+        const std::string name = toText(list[i]["gather"], path + ".gather");
+        if (name != "step" && name != "phase")
+          fail(path + ".gather", "expected \"step\" or \"phase\", got \"" + name + "\"");
+        if (list[i].contains("devices"))
+          fail(path, "has \"gather\" and \"devices\": all readers of a group gather it at the same times; leave one of the keys out");
+        rule.gather = name == "phase" ? Gather::Phase : Gather::Step;
+      }
+      if (list[i].contains("images")) {
+        const int64_t images = toInteger(list[i]["images"], path + ".images");
+        if (images < 1 || images > kMostImages)
+          fail(path + ".images", "expected 1 to " + std::to_string(kMostImages) + ", got " + show(list[i]["images"]));
+        if (list[i].contains("groups"))
+          fail(path, "has \"images\" and \"groups\": images are counted in chunks, with all their groups; leave one of the keys out");
+        rule.images = static_cast<uint32_t>(images);
+      }
+      if (!rule.parameters && !rule.moments && !rule.gradients && !rule.gather && !rule.images)
+        fail(path, "expected at least one of \"parameters\", \"moments\", \"gradients\", \"gather\" and \"images\"");
       plan.residency.push_back(std::move(rule));
     }
   }
@@ -486,6 +509,7 @@ private:
   const json &root;
   const zorse::bundle::ModelSummary &summary;
   Plan plan;
+  bool recompute = false; ///< cells that do not say otherwise
   std::map<std::string, uint32_t> deviceIndex;
 };
 

@@ -329,7 +329,11 @@ private:
              ", from " + x.plan.devices[entry.id].name + " to " + x.plan.devices[other.id].name;
     }
     case EntryKind::Copy:
-      return "copy of '" + x.summary.values(entry.value.id).name() + "' on " + x.plan.devices[entry.id].name;
+      return "copy of " +
+             (entry.value.kind == zorse::bundle::Value::ACTIVATION || entry.value.kind == zorse::bundle::Value::ACTIVATION_GRADIENT
+                  ? "'" + x.summary.values(entry.value.id).name() + "'"
+                  : "state") +
+             " on " + x.plan.devices[entry.id].name;
     default:
       break;
     }

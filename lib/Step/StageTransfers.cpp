@@ -254,15 +254,18 @@ private:
   void moveTouches() {
     const size_t count = x.touches.size();
     for (size_t i = 0; i < count; ++i) {
-      auto [op, buffer] = x.touches[i];
+      const auto [op, buffer, side] = x.touches[i];
       auto staged = made.find({op, x.buffers[buffer].device});
       if (staged == made.end())
         continue;
-      std::vector<uint32_t> all = staged->second.out;
-      all.insert(all.end(), staged->second.in.begin(), staged->second.in.end());
-      x.touches[i].first = all.front();
+      std::vector<uint32_t> all;
+      if (side != Expansion::Side::After)
+        all = staged->second.out;
+      if (side != Expansion::Side::Before)
+        all.insert(all.end(), staged->second.in.begin(), staged->second.in.end());
+      x.touches[i].op = all.front();
       for (size_t k = 1; k < all.size(); ++k)
-        x.touches.push_back({all[k], buffer});
+        x.touches.push_back({all[k], buffer, side});
     }
   }
 };

@@ -54,5 +54,8 @@ const TaskSeconds &ExpansionTables::seconds(const Cell &cell, const CellShape &s
         found->seconds[kind] += costs->unit(cell.device, u, *task, cell.rows());
         found->works[kind] = true;
       }
+  if (recomputes(summary, cell, splitBackward))
+    for (int32_t u = cell.unitBegin; u < cell.unitEnd; ++u)
+      found->seconds[1] += costs->unit(cell.device, u, UnitTask::Recompute, cell.rows());
   return *found;
 }

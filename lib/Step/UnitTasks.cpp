@@ -30,6 +30,10 @@ bool zorse::step::hasWork(const bundle::ModelSummary &summary, const Cell &cell,
   return false;
 }
 
+bool zorse::step::recomputes(const bundle::ModelSummary &summary, const Cell &cell, bool splitBackward) {
+  return cell.recompute && hasWork(summary, cell, TaskKind::Backward, splitBackward);
+}
+
 UnitFunction zorse::step::unitFunction(const bundle::UnitInfo &unit, UnitTask task) {
   switch (task) {
   case UnitTask::Backward:

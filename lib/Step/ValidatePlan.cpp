@@ -161,6 +161,10 @@ void checkResidency(const Plan &plan, const zorse::bundle::ModelSummary &summary
       if (!list.empty() && *std::max_element(list.begin(), list.end()) >= count)
         messages.add(name + ": names " + what + " " + std::to_string(*std::max_element(list.begin(), list.end())) + " of " + std::to_string(count));
     };
+    if ((rule.gather && !rule.devices.empty()) || (rule.images && !rule.groups.empty()))
+      messages.add(name + ": gathers are of groups on all devices, images of devices for all groups");
+    if (rule.images && (*rule.images < 1 || *rule.images > kMostImages))
+      messages.add(name + ": images are " + std::to_string(*rule.images) + ", expected 1 to " + std::to_string(kMostImages));
     check(rule.devices, "device", plan.devices.size());
     check(rule.groups, "group", static_cast<size_t>(summary.groups_size()));
   }

@@ -2,6 +2,7 @@
 
 #include "bundle.pb.h"
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
 using namespace zorse::step;
@@ -32,6 +33,10 @@ ordered_json toJson(const ResidencyRule &rule, const Plan &plan) {
   write("parameters", rule.parameters);
   write("moments", rule.moments);
   write("gradients", rule.gradients);
+  if (rule.gather)
+    row["gather"] = *rule.gather == Gather::Phase ? "phase" : "step";
+  if (rule.images)
+    row["images"] = *rule.images;
   return row;
 }
 
@@ -82,12 +87,19 @@ std::string zorse::step::writePlan(const Plan &plan, const bundle::ModelSummary 
     out += ",\n  \"links\": " + ordered_json{{"intra_node", toJson(plan.intraNode)}, {"inter_node", toJson(plan.interNode)}}.dump();
 
   rows.clear();
-  for (const Cell &cell : plan.cells)
+  auto recomputes = [](const Cell &cell) { return cell.recompute; };
+  const bool all = !plan.cells.empty() && std::all_of(plan.cells.begin(), plan.cells.end(), recomputes);
+  for (const Cell &cell : plan.cells) {
     rows.push_back(
         {{"units", {cell.unitBegin, cell.unitEnd}}, {"samples", {cell.sampleBegin, cell.sampleEnd}}, {"device", plan.devices[cell.device].name}});
+    if (cell.recompute && !all)
+      rows.back()["activations"] = "recompute";
+  }
   out += ",\n";
   writeRows(out, "cells", rows);
 
+  if (all)
+    out += ",\n  \"activations\": \"recompute\"";
   out += ",\n  \"backward\": \"same\"";
   if (plan.schedule.splitBackward)
     out += ",\n  \"split_backward\": true";

@@ -78,7 +78,15 @@ bool readDevices(const Json &list, PlanView &plan, Reader &reader) {
   return true;
 }
 
-bool readCells(const Json &list, PlanView &plan, Reader &reader) {
+template <typename What> bool readActivations(const Json &value, const What &what, Reader &reader, bool &recompute) {
+  if (value != "keep" && value != "recompute")
+    return reader.fail(what() + ": expects keep or recompute");
+  recompute = value == "recompute";
+  return true;
+}
+
+/// \param recompute  what cells do that say nothing
+bool readCells(const Json &list, bool recompute, PlanView &plan, Reader &reader) {
   if (!list.is_array())
     return reader.fail("cells: expects a list");
   for (const Json &item : list) {
@@ -92,13 +100,17 @@ bool readCells(const Json &list, PlanView &plan, Reader &reader) {
     if (!reader.range(*units, name(".units"), cell.firstUnit, cell.endUnit) ||
         !reader.range(*samples, name(".samples"), cell.firstSample, cell.endSample) || !reader.device(*device, name(".device"), cell.device))
       return false;
+    cell.recompute = recompute;
+    if (auto activations = item.find("activations");
+        activations != item.end() && !readActivations(*activations, name(".activations"), reader, cell.recompute))
+      return false;
     plan.cells.push_back(cell);
   }
   return true;
 }
 
 /// The same of cells in plain form. False, without an error, where a device does not exist.
-bool takeCells(const std::vector<PlanParser::Cell> &cells, PlanView &plan, const Reader &reader) {
+bool takeCells(const std::vector<PlanParser::Cell> &cells, bool recompute, PlanView &plan, const Reader &reader) {
   plan.cells.reserve(cells.size());
   for (const PlanParser::Cell &cell : cells) {
     int64_t device = cell.deviceNumber;
@@ -108,7 +120,7 @@ bool takeCells(const std::vector<PlanParser::Cell> &cells, PlanView &plan, const
     }
     if (device < 0 || device >= int64_t(plan.devices.size()))
       return false;
-    plan.cells.push_back({cell.units[0], cell.units[1], cell.samples[0], cell.samples[1], uint32_t(device)});
+    plan.cells.push_back({cell.units[0], cell.units[1], cell.samples[0], cell.samples[1], uint32_t(device), recompute});
   }
   return true;
 }
@@ -161,6 +173,8 @@ bool readResidency(const Json &list, PlanView &plan, Reader &reader) {
         rule.tiers[kind - std::begin(kKindKeys)] = value == "host" ? PlanView::Tier::Host : PlanView::Tier::Device;
         continue;
       }
+      if (key == "gather" || key == "images") // when and how many: the programs say
+        continue;
       if ((key != "devices" && key != "groups") || !value.is_array())
         return reader.fail("residency." + key + ": is not known, or not a list");
       for (const Json &item : value) {
@@ -208,11 +222,15 @@ std::optional<PlanView> zorse::verify::readPlanView(std::string_view text, std::
   }
   if (!reader.integer(json["batch"], [] { return std::string("batch"); }, plan.batch) || !readDevices(json["devices"], plan, reader))
     return std::nullopt;
-  if (!plain || !json["cells"].is_array() || !takeCells(parser.cells, plan, reader)) {
+  bool recompute = false;
+  if (auto activations = json.find("activations");
+      activations != json.end() && !readActivations(*activations, [] { return std::string("activations"); }, reader, recompute))
+    return std::nullopt;
+  if (!plain || !json["cells"].is_array() || !takeCells(parser.cells, recompute, plan, reader)) {
     plan.cells.clear();
     if (plain)
       json = tree();
-    if (!readCells(json["cells"], plan, reader))
+    if (!readCells(json["cells"], recompute, plan, reader))
       return std::nullopt;
   }
   if (json.contains("state") && !readOwners(json["state"], plan, reader))

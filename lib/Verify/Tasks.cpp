@@ -7,7 +7,7 @@ using namespace zorse::verify;
 static std::string rangeText(int64_t begin, int64_t end) { return std::to_string(begin) + "-" + std::to_string(end); }
 
 void Device::checkTasks() {
-  std::vector<int64_t> units; // of a cell: with work in the task, in the order of their calls
+  std::vector<std::pair<int64_t, uint32_t>> expected; // of a task: units and their bodies, in the order of its calls
   for (int e = 0; e < program.entries_size(); ++e) {
     const auto &entry = program.entries(e);
     if (full())
@@ -45,25 +45,30 @@ void Device::checkTasks() {
       if (cell.device != program.device())
         fail(Code::Task, "its cell belongs to " + deviceName(cell.device));
       result.tasks.push_back({uint32_t(compute.cell()), compute.task()});
-      units.clear();
-      for (int64_t u = cell.firstUnit; u < cell.endUnit; ++u)
-        if (model.bodyOf(uint32_t(u), compute.task()) != Model::kNoBody)
-          units.push_back(u);
-      if (!forward)
-        std::reverse(units.begin(), units.end());
+      expected.clear();
+      auto expect = [&](bundle::Compute::Task part) {
+        const size_t first = expected.size();
+        for (int64_t u = cell.firstUnit; u < cell.endUnit; ++u)
+          if (const uint32_t body = model.bodyOf(uint32_t(u), part); body != Model::kNoBody)
+            expected.push_back({u, body});
+        if (part != bundle::Compute::F)
+          std::reverse(expected.begin() + std::ptrdiff_t(first), expected.end());
+      };
+      if (cell.recompute && compute.task() == bundle::Compute::B && model.hasWork(cell, bundle::Compute::B))
+        expect(bundle::Compute::F);
+      expect(compute.task());
       size_t unitCalls = 0;
       for (const Call &call : itsCalls) {
-        if (forward && unitCalls == units.size() && isLossSum(call))
+        if (forward && unitCalls == expected.size() && isLossSum(call))
           continue;
-        if (unitCalls == units.size() || call.unit != units[unitCalls]) {
-          fail(Code::Call,
-               "call " + std::to_string(unitCalls) + " is of unit " + std::to_string(call.unit) +
-                   (unitCalls == units.size() ? ", the task has no further units" : ", expects unit " + std::to_string(units[unitCalls])));
+        if (unitCalls == expected.size() || call.unit != expected[unitCalls].first) {
+          fail(Code::Call, "call " + std::to_string(unitCalls) + " is of unit " + std::to_string(call.unit) +
+                               (unitCalls == expected.size() ? ", the task has no further units"
+                                                             : ", expects unit " + std::to_string(expected[unitCalls].first)));
           break;
         }
-        ++unitCalls;
         const auto &unit = model.summary.units(call.unit);
-        if (call.body != model.bodyOf(uint32_t(call.unit), compute.task()))
+        if (call.body != expected[unitCalls++].second)
           fail(Code::Call, "unit '" + unit.name() + "' is called with body '" + model.bodies.bodies(int(call.body)).name() + "'");
         if (call.rows != cell.endSample - cell.firstSample || call.sampleBase != cell.firstSample)
           fail(Code::Call, "unit '" + unit.name() + "' is called for samples " + rangeText(call.sampleBase, call.sampleBase + call.rows));
@@ -71,8 +76,8 @@ void Device::checkTasks() {
           fail(Code::Call, "unit '" + unit.name() + "' is called with random instances from " + std::to_string(call.instanceBase) + ", expects " +
                                std::to_string(unit.instance_base()));
       }
-      if (unitCalls < units.size())
-        fail(Code::Call, "calls " + std::to_string(unitCalls) + " of its " + std::to_string(units.size()) + " units");
+      if (unitCalls < expected.size())
+        fail(Code::Call, "makes " + std::to_string(unitCalls) + " of its " + std::to_string(expected.size()) + " calls of units");
       break;
     }
     case bundle::Compute::SUM_LOSS:
@@ -127,7 +132,8 @@ void Device::checkTasks() {
       break;
     }
     case bundle::Compute::CAST_PARAMETERS: {
-      phase(bundle::GATHER, "GATHER");
+      if (entry.phase() != bundle::GATHER && entry.phase() != bundle::BACKWARD) // of what backwards alone read
+        fail(Code::Task, "is in phase " + bundle::Phase_Name(entry.phase()) + ", expects GATHER or BACKWARD");
       if (compute.group() < 0 || compute.group() >= model.summary.groups_size() || !model.hasCopy(uint32_t(compute.group()))) {
         fail(Code::Task, "group " + std::to_string(compute.group()) + " does not exist or is read as it is");
         break;

@@ -39,6 +39,8 @@ struct Cell {
   int32_t unitBegin = 0, unitEnd = 0;
   int64_t sampleBegin = 0, sampleEnd = 0;
   uint32_t device = 0;
+  /// Its activations are not kept: B begins with the forward again, from the values at the first cut.
+  bool recompute = false;
 
   int64_t rows() const { return sampleEnd - sampleBegin; }
 };
@@ -73,10 +75,16 @@ struct Residence {
   bool onDevice() const { return parameters == Tier::Device && moments == Tier::Device && gradients == Tier::Device; }
 };
 
+/// How often a group's parameters come to those that read them: once a step, or before the forwards and again before the backwards of every chunk,
+/// whose image is given back in between.
+enum class Gather : uint8_t { Step, Phase };
+
 /// What some devices do with some groups; what a rule does not name stays as it was.
 struct ResidencyRule {
   std::vector<uint32_t> devices, groups; ///< ascending; empty: all
   std::optional<Tier> parameters, moments, gradients;
+  std::optional<Gather> gather;   ///< of groups on all devices
+  std::optional<uint32_t> images; ///< of devices, for all groups: chunks whose parameters, gathered by phase, are on the device at once
 };
 
 /// Each has a rule in the table of zorse/Step/Schedules.h.
@@ -86,6 +94,7 @@ enum class ScheduleKind : uint8_t {
   Timed,                 ///< "timed": tasks by the time they would run at in a steady state, from actual times and link delays; any tiling.
   Interleaved,           ///< "interleaved": laps around a ring of devices that hold several ranges of units each.
   Folded,                ///< "folded": laps back and forth.
+  Ministages,            ///< "ministages": on each device all micro-batches of a chunk before the next chunk's, mirrored for backwards.
   Explicit,              ///< the plan lists every device's tasks. The last one.
 };
 
@@ -123,6 +132,7 @@ struct CellDurations {
 /// Limits that keep sizes inside 64 bits and a typing error from exhausting the machine.
 inline constexpr int64_t kMostSamples = int64_t(1) << 31;
 inline constexpr int64_t kMostCells = int64_t(1) << 20;
+inline constexpr uint32_t kDefaultImages = 2, kMostImages = 1 << 16;
 inline constexpr size_t kMostRules = size_t(1) << 16; ///< of residency
 inline constexpr size_t kMostPlanBytes = size_t(256) << 20;
 
@@ -145,6 +155,8 @@ struct Plan {
   int32_t findDevice(const std::string &name) const;
 
   Residence residenceOf(uint32_t device, uint32_t group) const;
+  Gather gatherOf(uint32_t group) const;
+  uint32_t imagesOf(uint32_t device) const;
 };
 
 /// "cell 3 (units 0-6, samples 8-16, device t4:1)": how every message names a cell.

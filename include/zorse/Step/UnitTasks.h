@@ -22,6 +22,9 @@ std::optional<UnitTask> unitTask(const bundle::ModelSummary &summary, int32_t un
 /// Whether any unit of the cell has a call in its task `kind`. A task without has no entry in the programs, and orders may leave it out.
 bool hasWork(const bundle::ModelSummary &summary, const Cell &cell, TaskKind kind, bool splitBackward);
 
+/// Whether B of a cell begins with the forward of all its units. Not where B has nothing to do: what W alone reads is kept.
+bool recomputes(const bundle::ModelSummary &summary, const Cell &cell, bool splitBackward);
+
 /// What the summary says of one of a unit's functions.
 struct UnitFunction {
   uint32_t body; ///< index in BodyLibrary.bodies

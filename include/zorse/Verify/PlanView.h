@@ -19,6 +19,7 @@ struct PlanView {
     int64_t firstUnit, endUnit;
     int64_t firstSample, endSample;
     uint32_t device;
+    bool recompute = false; ///< B, where it has work, begins with the calls of F
   };
   /// Elements [begin, end) of a trainable state group live on, and are updated by, `device`; begin is -1 where a share decides which.
   struct Shard {

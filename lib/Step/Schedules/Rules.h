@@ -12,6 +12,7 @@ std::unique_ptr<ScheduleRule> gpipeRule();
 std::unique_ptr<ScheduleRule> timedRule();
 std::unique_ptr<ScheduleRule> interleavedRule();
 std::unique_ptr<ScheduleRule> foldedRule();
+std::unique_ptr<ScheduleRule> ministagesRule();
 std::unique_ptr<ScheduleRule> explicitRule();
 
 } // namespace zorse::step

@@ -58,7 +58,7 @@ TEST(PlanText, UnknownDevice) {
 
 TEST(PlanText, NotSupportedYet) {
   EXPECT_MISTAKE(withCells(kWhole, R"(, "backward": [])"), "a backward tiling of its own is not supported yet");
-  EXPECT_MISTAKE(withCells(kWhole, R"(, "activations": "recompute")"), "only \"keep\" is supported yet");
+  EXPECT_MISTAKE(withCells(kWhole, R"(, "activations": "offload")"), "activations: expected \"keep\" or \"recompute\", got \"offload\"");
   EXPECT_MISTAKE(withCells(R"({"units": [0, 6], "samples": [0, 8], "devices": ["a", "b"]})"), "tensor-parallel groups are not supported yet");
 }
 
@@ -72,6 +72,10 @@ TEST(PlanText, Residency) {
   EXPECT_MISTAKE(withCells(kWhole, R"(, "residency": [{"devices": ["z"], "moments": "host"}])"), "residency[0].devices[0]: unknown device 'z'");
   EXPECT_MISTAKE(withCells(kWhole, R"(, "residency": [{"groups": [999], "moments": "host"}])"),
                  "residency[0].groups[0]: state group 999 does not exist");
+  EXPECT_MISTAKE(withCells(kWhole, R"(, "residency": [{"gather": "unit"}])"), "residency[0].gather: expected \"step\" or \"phase\", got \"unit\"");
+  EXPECT_MISTAKE(withCells(kWhole, R"(, "residency": [{"gather": "phase", "devices": ["a"]}])"), "residency[0]: has \"gather\" and \"devices\"");
+  EXPECT_MISTAKE(withCells(kWhole, R"(, "residency": [{"images": 0}])"), "residency[0].images: expected 1 to 65536, got 0");
+  EXPECT_MISTAKE(withCells(kWhole, R"(, "residency": [{"images": 2, "groups": [0]}])"), "residency[0]: has \"images\" and \"groups\"");
   EXPECT_MISTAKE(withCells(kWhole, R"(, "residency": [{"tier": "host"}])"), "unknown key \"tier\"");
 }
 
@@ -131,7 +135,8 @@ TEST(Order, Mistakes) {
   EXPECT_MISTAKE(split(R"("a": ["F0", "B0"])"), "order of device a lacks W0");
   EXPECT_MISTAKE(split(R"("a": ["F0", "B0", "W0", "W0"])"), "W0 is listed twice");
   EXPECT_MISTAKE(withCells(kWhole, R"(, "split_backward": 1)"), "split_backward: expected true or false");
-  EXPECT_MISTAKE(withCells(kWhole, R"(, "schedule": "zigzag")"), "expected \"1f1b\", \"gpipe\", \"timed\", \"interleaved\" or \"folded\"");
+  EXPECT_MISTAKE(withCells(kWhole, R"(, "schedule": "zigzag")"),
+                 "expected \"1f1b\", \"gpipe\", \"timed\", \"interleaved\", \"folded\" or \"ministages\"");
   auto schedule = [](const std::string &text) { return withCells(kWhole, ", \"schedule\": " + text); };
   EXPECT_EQ(mistake(schedule(R"({"name": "timed", "in_flight": 1.5, "weight_delay": 2, "interleave": 4})")), "");
   EXPECT_EQ(mistake(schedule(R"({"name": "1f1b", "ahead": {"a": 3}})")), "");

@@ -1,0 +1,55 @@
+// "ministages": every device passes all micro-batches through one of its chunks before the next, and back in the mirrored order (Zorse, section 4.2).
+// A chunk's parameters are then needed twice a step, whatever the number of micro-batches, and its gradients are complete before the next chunk's
+// begin.
+//
+//   units 0-2 and 2-4 on one device:   F 0 1 2 3  0' 1' 2' 3'  B a' b' c' d'  a b c d
+//
+// Of the last units, a backward may follow its forward at once: 0'a'1'b'2'c'3'd'. All devices follow one order of units: it always runs.
+
+#include "Ordering.h"
+#include "Rules.h"
+
+#include <algorithm>
+
+using namespace zorse::step;
+
+namespace {
+
+class Ministages final : public ScheduleRule {
+public:
+  Ministages() : ScheduleRule(ScheduleKind::Ministages, "ministages") {}
+
+  Runs order(Expansion &x, const std::vector<uint64_t> &, Admission &) const override {
+    const int32_t units = x.summary.units_size();
+    for (uint32_t d = 0; d < x.plan.devices.size(); ++d) {
+      std::vector<uint32_t> forwards(x.cellsOf[d].begin(), x.cellsOf[d].end()), backwards(forwards);
+      sortBy(forwards, [&](const Cell &cell) { return std::pair(cell.unitBegin, cell.sampleBegin); }, x.plan);
+      sortBy(backwards, [&](const Cell &cell) { return std::pair(-cell.unitEnd, cell.sampleBegin); }, x.plan);
+      std::vector<TaskName> tasks;
+      auto addBackward = [&](uint32_t c) {
+        tasks.push_back({TaskKind::Backward, c});
+        if (x.plan.schedule.splitBackward)
+          tasks.push_back({TaskKind::Weights, c});
+      };
+      for (uint32_t c : forwards) {
+        tasks.push_back({TaskKind::Forward, c});
+        if (x.plan.cells[c].unitEnd == units)
+          addBackward(c);
+      }
+      for (uint32_t c : backwards)
+        if (x.plan.cells[c].unitEnd != units)
+          addBackward(c);
+      chainTasks(x, tasks);
+    }
+    return Runs::Always;
+  }
+
+private:
+  template <typename Key> static void sortBy(std::vector<uint32_t> &cells, Key key, const Plan &plan) {
+    std::sort(cells.begin(), cells.end(), [&](uint32_t a, uint32_t b) { return key(plan.cells[a]) < key(plan.cells[b]); });
+  }
+};
+
+} // namespace
+
+std::unique_ptr<ScheduleRule> zorse::step::ministagesRule() { return std::make_unique<Ministages>(); }

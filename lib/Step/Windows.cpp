@@ -1,0 +1,233 @@
+// Windows: which tasks of a group's readers read one image of its parameters, and when the next image may come.
+//
+// A group that is gathered once a step has one window, all tasks that read it. A group that is gathered by phase has one per direction and per first
+// unit that reads it in a chunk (all chunks that begin a band's use of it share one). Windows are merged, and limited, by what a first list says: see
+// hintWindows.
+
+#include "Expansion.h"
+
+#include <algorithm>
+#include <map>
+#include <set>
+
+using namespace zorse::step;
+
+namespace {
+
+/// The first unit of a range that uses a group; it has one.
+int32_t firstUser(const Expansion &x, uint32_t group, int32_t unitBegin) {
+  const auto &units = x.summary.groups(static_cast<int>(group)).units();
+  return static_cast<int32_t>(*std::lower_bound(units.begin(), units.end(), static_cast<uint32_t>(unitBegin)));
+}
+
+/// Whether tasks of one direction read a group's parameters.
+bool reads(const CellShape &shape, uint32_t group, bool backward) {
+  for (const CellShape::GroupUse &use : shape.groups)
+    if (use.group == group)
+      return use.parameters & (backward ? kInB | kInW : kInF);
+  return false;
+}
+
+} // namespace
+
+void zorse::step::findWindows(Expansion &x) {
+  const auto groups = static_cast<uint32_t>(x.summary.groups_size());
+  x.usesOf.assign(groups, {});
+  std::vector<std::map<std::pair<bool, int32_t>, std::set<uint32_t>>> readers(groups); // by (backward, first unit)
+  for (const Chunk &chunk : x.chunks)
+    for (uint32_t g : x.groupsIn(chunk.unitBegin, chunk.unitEnd))
+      if (x.plan.gatherOf(g) == Gather::Phase)
+        for (bool backward : {false, true})
+          if (reads(*x.shapeOf[chunk.cells.front()], g, backward))
+            readers[g][{backward, firstUser(x, g, chunk.unitBegin)}].insert(chunk.device);
+  for (uint32_t g = 0; g < groups; ++g) {
+    const auto first = static_cast<uint32_t>(x.windows.size());
+    if (readers[g].empty()) {
+      x.windows.push_back({g, x.firstUnit(g), false, x.readersOf[g]});
+      x.firstWindow.push_back(first);
+      continue;
+    }
+    std::vector<std::set<uint32_t>> devices;
+    uint32_t use = 0;
+    for (const auto &[key, who] : readers[g]) {
+      const uint32_t window = x.hints && !x.hints->same[g].empty() ? x.hints->same[g][use] : use;
+      ++use;
+      x.usesOf[g].push_back({key.first, key.second, first + window});
+      if (window == devices.size()) {
+        devices.emplace_back();
+        x.windows.push_back({g, key.second, key.first, {}});
+      }
+      devices[window].insert(who.begin(), who.end());
+    }
+    for (uint32_t w = 0; w < devices.size(); ++w)
+      x.windows[first + w].readers.assign(devices[w].begin(), devices[w].end());
+    x.firstWindow.push_back(first);
+  }
+  x.firstWindow.push_back(static_cast<uint32_t>(x.windows.size()));
+}
+
+uint32_t Expansion::windowOf(uint32_t group, int32_t unitBegin, bool backward) const {
+  if (usesOf[group].empty())
+    return firstWindow[group];
+  const int32_t unit = firstUser(*this, group, unitBegin);
+  for (const WindowUse &use : usesOf[group])
+    if (use.backward == backward && use.unit == unit)
+      return use.window;
+  return kNone;
+}
+
+namespace {
+
+/// The tasks of a device's chunks in one direction: what windows follow each other by.
+struct PhaseTasks {
+  uint32_t device = 0;
+  bool backward = false;
+  std::vector<uint32_t> ops; ///< in the order of the list
+  std::vector<uint32_t> windows;
+  uint32_t firstUse = kNone; ///< place in the list: the first use of one of its windows, on any device
+};
+
+class Hinter {
+public:
+  explicit Hinter(Expansion &x) : x(x) {
+    for (const Chunk &chunk : x.chunks)
+      for (bool backward : {false, true})
+        addPhase(chunk, backward);
+  }
+
+  WindowHints run() {
+    WindowHints hints;
+    hints.same.resize(static_cast<size_t>(x.summary.groups_size()));
+    for (uint32_t g = 0; g < hints.same.size(); ++g)
+      if (!x.usesOf[g].empty())
+        hints.same[g] = merge(g);
+    limit(hints);
+    return hints;
+  }
+
+private:
+  void addPhase(const Chunk &chunk, bool backward) {
+    PhaseTasks phase{chunk.device, backward, {}, {}};
+    for (uint32_t c : chunk.cells)
+      for (uint32_t op : backward ? std::vector<uint32_t>{x.cells[c].backward, x.cells[c].weights} : std::vector<uint32_t>{x.cells[c].forward})
+        if (op != kNone && x.positions[op] != kNone)
+          phase.ops.push_back(op);
+    if (phase.ops.empty())
+      return;
+    std::sort(phase.ops.begin(), phase.ops.end(), [&](uint32_t a, uint32_t b) { return x.positions[a] < x.positions[b]; });
+    for (uint32_t g : x.groupsIn(chunk.unitBegin, chunk.unitEnd))
+      if (const uint32_t window = x.usesOf[g].empty() ? kNone : x.windowOf(g, chunk.unitBegin, backward); window != kNone)
+        phase.windows.push_back(window);
+    std::sort(phase.windows.begin(), phase.windows.end());
+    phases.push_back(std::move(phase));
+  }
+
+  uint32_t first(const PhaseTasks &phase) const { return x.positions[phase.ops.front()]; }
+  uint32_t last(const PhaseTasks &phase) const { return x.positions[phase.ops.back()]; }
+  static bool reads(const PhaseTasks &phase, uint32_t window) { return std::binary_search(phase.windows.begin(), phase.windows.end(), window); }
+
+  /// Windows of a group are one where, on some reader, their uses interleave or no other window lies between. \returns number by use
+  std::vector<uint32_t> merge(uint32_t g) const {
+    const std::vector<WindowUse> &uses = x.usesOf[g];
+    std::vector<uint32_t> root(uses.size());
+    for (uint32_t u = 0; u < root.size(); ++u)
+      root[u] = u;
+    auto find = [&](uint32_t u) {
+      while (root[u] != u)
+        u = root[u];
+      return u;
+    };
+    for (uint32_t device : x.readersOf[g]) {
+      struct Run {
+        uint32_t first, last, use;
+      };
+      std::vector<Run> runs; // of the group's windows on this device
+      std::vector<std::pair<uint32_t, uint32_t>> others;
+      for (const PhaseTasks &phase : phases) {
+        if (phase.device != device)
+          continue;
+        bool mine = false;
+        for (uint32_t u = 0; u < uses.size(); ++u)
+          if (reads(phase, uses[u].window)) {
+            runs.push_back({first(phase), last(phase), u});
+            mine = true;
+          }
+        if (!mine)
+          others.push_back({first(phase), last(phase)});
+      }
+      std::sort(runs.begin(), runs.end(), [](const Run &a, const Run &b) { return a.first < b.first; });
+      for (size_t i = 0; i + 1 < runs.size(); ++i)
+        for (size_t k = i + 1; k < runs.size(); ++k) {
+          const bool interleave = runs[k].first < runs[i].last;
+          const bool between =
+              std::any_of(others.begin(), others.end(), [&](auto &other) { return other.first < runs[k].first && other.second > runs[i].last; });
+          if (interleave || (k == i + 1 && !between))
+            root[find(runs[k].use)] = find(runs[i].use);
+        }
+    }
+    std::vector<uint32_t> number(uses.size(), kNone), same;
+    uint32_t count = 0;
+    for (uint32_t u = 0; u < uses.size(); ++u) {
+      uint32_t &n = number[find(u)];
+      same.push_back(n == kNone ? n = count++ : n);
+    }
+    return same;
+  }
+
+  /// A window's image comes when the chunks before the last have let go of theirs. Only tasks that the first list has before the window's first use
+  /// on any device are waited for: then all such edges agree with that list, and no cycle is made.
+  void limit(WindowHints &hints) {
+    auto merged = [&](uint32_t window) {
+      const uint32_t g = x.windows[window].group;
+      return std::pair(g, hints.same[g][window - x.firstWindow[g]]);
+    };
+    std::map<std::pair<uint32_t, uint32_t>, uint32_t> firstUses;
+    for (const PhaseTasks &phase : phases)
+      for (uint32_t window : phase.windows) {
+        auto [at, fresh] = firstUses.emplace(merged(window), first(phase));
+        at->second = std::min(at->second, first(phase));
+      }
+    std::map<uint32_t, std::vector<PhaseTasks *>> byDevice;
+    for (PhaseTasks &phase : phases) {
+      for (uint32_t window : phase.windows)
+        phase.firstUse = std::min(phase.firstUse, firstUses[merged(window)]);
+      if (!phase.windows.empty())
+        byDevice[phase.device].push_back(&phase);
+    }
+    for (auto &[device, list] : byDevice) {
+      std::stable_sort(list.begin(), list.end(),
+                       [&](auto *a, auto *b) { return std::pair(a->firstUse, first(*a)) < std::pair(b->firstUse, first(*b)); });
+      const uint32_t images = x.plan.imagesOf(device);
+      for (size_t i = images; i < list.size(); ++i) {
+        const PhaseTasks &before = *list[i - images];
+        std::set<std::pair<uint32_t, uint32_t>> own;
+        for (uint32_t window : before.windows)
+          own.insert(merged(window));
+        for (uint32_t window : list[i]->windows) {
+          const auto key = merged(window);
+          if (own.count(key))
+            continue;
+          std::vector<TaskName> tasks;
+          for (uint32_t op : before.ops)
+            if (x.positions[op] < firstUses[key])
+              tasks.push_back(nameOf(op));
+          if (!tasks.empty())
+            hints.limits.push_back({key.first, key.second, device, std::move(tasks)});
+        }
+      }
+    }
+  }
+
+  TaskName nameOf(uint32_t op) const {
+    const uint32_t cell = x.ops[op].cell;
+    const CellInfo &info = x.cells[cell];
+    return {op == info.forward ? TaskKind::Forward : op == info.backward ? TaskKind::Backward : TaskKind::Weights, cell};
+  }
+
+  Expansion &x;
+  std::vector<PhaseTasks> phases;
+};
+
+} // namespace
+
+WindowHints zorse::step::hintWindows(Expansion &x) { return Hinter(x).run(); }
