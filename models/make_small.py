@@ -103,6 +103,10 @@ def main():
             make_fixed(name, build(), rows)
     quick = initialise(GPT(GPTConfig(layers=4, heads=4, width=92, context=128)), seed=3)
     export(quick, os.path.join(here, "small", "gpt-bytes.onnx"), sequence=64, external_data=False)
+    # Deep: its state is several times what a few of its blocks need. Its weights would be 29 MB and are not committed: tests draw their own.
+    deep = initialise(GPT(GPTConfig(layers=16, width=192, context=64, heads=6)), seed=5)
+    export(deep, os.path.join(here, "small", "gpt-deep.onnx"), sequence=64, external_data=True)
+    os.remove(os.path.join(here, "small", "gpt-deep.onnx.data"))
     # Tiny enough for hundreds of plans in f64, with dropout: the property test's model.
     tiny = initialise(GPT(GPTConfig(vocabulary=32, layers=2, heads=2, width=16, context=16, dropout=0.1)), seed=4, distinct=True)
     export_with_dropout(tiny, os.path.join(here, "small", "gpt-tiny-dropout.onnx"))

@@ -111,14 +111,15 @@ public:
   }
 
 private:
-  /// Groups with owners in the order in which their gradients are complete: those of the last units first, then by index. A device adds its norms in
-  /// this order whatever the list would prefer, so that the clip factor's bits do not depend on when a group's gradients come or where they are kept.
+  /// Groups with owners in the order in which their gradients are complete: after the backward of their first unit, late ones first, then by index. A
+  /// device adds its norms in this order whatever the list would prefer, so that the clip factor's bits do not depend on when a group's gradients
+  /// come or where they are kept.
   std::vector<uint32_t> byCompletion() const {
     std::vector<uint32_t> groups;
     for (uint32_t g = 0; g < x.ownersOf.size(); ++g)
       if (!x.ownersOf[g].empty())
         groups.push_back(g);
-    std::stable_sort(groups.begin(), groups.end(), [&](uint32_t a, uint32_t b) { return lastUnit(a) < lastUnit(b); });
+    std::stable_sort(groups.begin(), groups.end(), [&](uint32_t a, uint32_t b) { return completionRank(a) < completionRank(b); });
     return groups;
   }
 
@@ -321,7 +322,7 @@ private:
 
   void addReduction(uint32_t g) {
     std::vector<uint32_t> all = participants(g, x.readersOf[g]);
-    reduction[g] = x.addOp(0, kShortRank, 0, lastUnit(g));
+    reduction[g] = x.addOp(0, kShortRank, 0, completionRank(g));
     uint32_t collective = addCollective(g, x.readersOf[g], Work::Scatter);
     for (uint32_t d : all) {
       const Holding &h = *x.findHolding(d, g);
@@ -340,11 +341,8 @@ private:
     }
   }
 
-  /// Gradients of late units are complete first.
-  int32_t lastUnit(uint32_t g) const {
-    int n = x.summary.groups(g).units_size();
-    return n ? -static_cast<int32_t>(x.summary.groups(g).units(n - 1)) : 0;
-  }
+  /// Gradients of late units are complete first; of a group of several units, when the backward has come to the first.
+  int32_t completionRank(uint32_t g) const { return -x.firstUnit(g); }
 
   Entry &addTask(uint32_t d, bundle::Compute::Task task, bundle::Phase phase, int32_t g) {
     Entry &entry = x.addHalf(d, kCompute, EntryKind::Compute, phase);
@@ -357,7 +355,7 @@ private:
 
   uint32_t addNorm(uint32_t g, uint32_t d) {
     const Holding &h = *x.findHolding(d, g);
-    uint32_t op = x.addOp(x.costs->norm(d, h.end - h.begin), kShortRank, 0, lastUnit(g));
+    uint32_t op = x.addOp(x.costs->norm(d, h.end - h.begin), kShortRank, 0, completionRank(g));
     addTask(d, bundle::Compute::NORM, bundle::COMMIT, static_cast<int32_t>(g));
     x.touch(op, h.reduced);
     if (x.lean)

@@ -258,32 +258,35 @@ uint64_t packArena(Expansion &x, Residents &buffers, uint64_t limit, uint64_t &l
   return total;
 }
 
+/// Peak of the bytes alive at once of buffers for which `counts` holds.
+template <typename Counts> uint64_t peakOf(const Expansion &x, const Residents &buffers, Counts counts) {
+  uint64_t fixed = 0;
+  for (uint32_t b : buffers.fixed)
+    fixed += counts(x.buffers[b]) ? alignRegion(x.buffers[b].bytes) : 0;
+  std::vector<std::pair<uint64_t, int64_t>> changes; // at 2 x place in the list, and after it
+  for (uint32_t b : buffers.byFirst)
+    if (const Buffer &buffer = x.buffers[b]; counts(buffer)) {
+      const auto bytes = static_cast<int64_t>(alignRegion(buffer.bytes));
+      changes.push_back({2 * static_cast<uint64_t>(buffer.first), bytes});
+      changes.push_back({2 * static_cast<uint64_t>(buffer.last) + 1, -bytes});
+    }
+  std::sort(changes.begin(), changes.end());
+  int64_t alive = 0, most = 0;
+  for (auto [place, change] : changes)
+    most = std::max(most, alive += change);
+  return fixed + static_cast<uint64_t>(most);
+}
+
 /// By purpose, of a device's own memory.
 MemoryUse memoryUse(const Expansion &x, const Residents &buffers, uint64_t total, uint64_t least) {
   MemoryUse use;
-  for (const auto *list : {&buffers.fixed, &buffers.byFirst})
-    for (uint32_t b : *list) {
-      const Buffer &buffer = x.buffers[b];
-      uint64_t bytes = alignRegion(buffer.bytes);
-      switch (buffer.purpose) {
-      case Purpose::State:
-        use.state += bytes;
-        break;
-      case Purpose::Gathered:
-        use.gathered += bytes;
-        break;
-      case Purpose::Gradients:
-        use.gradients += bytes;
-        break;
-      case Purpose::Workspace:
-        use.workspace += bytes;
-        break;
-      case Purpose::Activations:
-      case Purpose::Images:
-      case Purpose::Staging:
-        break;
-      }
-    }
+  auto peak = [&](Purpose a, Purpose b) {
+    return peakOf(x, buffers, [&](const Buffer &buffer) { return buffer.purpose == a || buffer.purpose == b; });
+  };
+  use.state = peak(Purpose::State, Purpose::State);
+  use.gathered = peak(Purpose::Gathered, Purpose::Images);
+  use.gradients = peak(Purpose::Gradients, Purpose::Gradients);
+  use.workspace = peak(Purpose::Workspace, Purpose::Workspace);
   const uint64_t others = use.state + use.gathered + use.gradients + use.workspace;
   use.total = total;
   use.least = least;

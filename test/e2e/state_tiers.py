@@ -1,5 +1,5 @@
-"""Where state is kept, and when it comes, changes no bit: plans that keep parameters, moments and gradients in either memory, and gather parameters once a step or by phase, against the same plan
-with all of it on the device.
+"""Where state is kept, and when it comes, changes no bit: plans that keep parameters, moments and gradients in either memory, and gather parameters once a step or by phase, keep activations or compute
+them again, against the same plan with all of it on the device.
 
     state_tiers.py [--quick]     --quick: processors in f32, emulated GPUs in bf16
 
@@ -63,6 +63,8 @@ class Training:
     def bundle(self, residency):
         path = os.path.join(self.folder, "tiers.zorse")
         more = {**self.more, **({"residency": residency} if residency else {})}
+        if residency and len(residency) % 2:
+            more["activations"] = "recompute"
         plan = z.plan(self.folder, "tiers", BATCH, self.names, self.cells, **more)
         z.compile(self.model, path, self.cluster, BATCH, LENGTH, plan, z.ADAMW, self.precision)
         return path

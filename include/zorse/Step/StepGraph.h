@@ -131,10 +131,10 @@ struct PersistentState {
   bundle::ElementType type = bundle::F32;
 };
 
-/// Bytes by purpose, for reports and for the message when memory does not suffice. `total` is the arena.
+/// Bytes by purpose, most at once, for reports and for the message when memory does not suffice. `total` is the arena.
 struct MemoryUse {
   uint64_t state = 0;       ///< parameters and moments that live across steps
-  uint64_t gathered = 0;    ///< parameters held for the step only
+  uint64_t gathered = 0;    ///< parameters held for the step, or a part of it, only; what comes for an update
   uint64_t gradients = 0;   ///< accumulators and reduced shards
   uint64_t activations = 0; ///< peak of saved blocks, values, their gradients and inputs
   uint64_t workspace = 0;
