@@ -29,7 +29,11 @@ public:
         owned.push_back(&h);
     std::stable_sort(owned.begin(), owned.end(), [&](auto *a, auto *b) { return x.firstUnit(a->group) < x.firstUnit(b->group); });
     for (const Holding *h : owned) {
-      const auto part = static_cast<int64_t>(x.options.updatePart / size(h->group));
+      // Of large groups larger parts: a program's length should not grow with the model.
+      constexpr uint64_t kMostParts = 32;
+      const uint64_t bytes = static_cast<uint64_t>(h->end - h->begin) * size(h->group);
+      const uint64_t least = (bytes / kMostParts + kStateAlignment - 1) / kStateAlignment * kStateAlignment;
+      const auto part = static_cast<int64_t>(std::max(x.options.updatePart, least) / size(h->group));
       for (int64_t begin = h->begin, end = 0; begin < h->end; begin = end) {
         end = h->at.onDevice() ? h->end : std::min(begin + part, h->end);
         update(*h, begin, end);

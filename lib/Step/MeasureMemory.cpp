@@ -53,10 +53,15 @@ public:
       most[twin] = most[like] - persistent[like] + persistent[twin];
       mostCells[twin] = mostCells[like];
     }
+    std::vector<uint64_t> host(alive.size(), 0);
+    for (const Buffer &buffer : x.buffers)
+      if (buffer.persistent && buffer.memory != bundle::DEVICE)
+        host[buffer.device] += alignRegion(buffer.bytes);
     const std::vector<uint64_t> fixed = fixedBytes(x);
     for (uint32_t d = 0; d < alive.size(); ++d) {
       MemoryUse &memory = x.graph.devices[d].memory;
       memory.least = most[d];
+      memory.host = host[d];
       memory.activations = most[d] > fixed[d] ? most[d] - fixed[d] : 0;
       memory.cellsAlive = mostCells[d];
     }

@@ -343,6 +343,9 @@ void zorse::step::packArenas(Expansion &x) {
         program.plannedBytes = total;
       }
     }
+    for (const Arena &arena : program.arenas)
+      if (arena.kind != bundle::DEVICE)
+        program.memory.host += arena.bytes;
     program.memory.cellsAlive = mostCellsAlive(x, d);
   }
 }

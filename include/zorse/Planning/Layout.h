@@ -5,12 +5,24 @@
 #include "zorse/Step/Plan.h"
 #include "zorse/Step/StepGraph.h"
 
+#include <algorithm>
 #include <cstdint>
 #include <optional>
 #include <string>
 #include <vector>
 
 namespace zorse::planning {
+
+/// What saves memory at the cost of time. The search takes them where nothing fits without; see Search/Techniques.cpp.
+struct Techniques {
+  bool recompute = false;        ///< activations are computed again
+  bool moments = false;          ///< the optimizer's moments are on the hosts
+  bool state = false;            ///< and parameters (where units read copies, all that is left of them on devices are these) and reduced gradients
+  std::vector<uint32_t> without; ///< devices that do without, ascending
+
+  bool any() const { return recompute || moments || state; }
+  bool uses(uint32_t device) const { return any() && !std::binary_search(without.begin(), without.end(), device); }
+};
 
 /// What is planned: a model on a cluster. References must outlive the problem.
 struct Problem {
@@ -19,7 +31,7 @@ struct Problem {
   const CostModel &costs; ///< of all devices of the cluster, in its order
   int64_t batch = 0;
   const bundle::BodyLibrary *bodies = nullptr; ///< exact workspace and slots, once compiled
-  bool mayRecompute = false;                   ///< the compiler can recompute activations (not yet)
+  Techniques techniques = {};                  ///< of every layout, besides its own
   const Profile *profile = nullptr;            ///< what `costs` was made from
   std::vector<std::string> assumptions = {};   ///< about model and memory, for reports
 };
@@ -54,11 +66,15 @@ struct Layout {
   int64_t turn = 1;
   step::Schedule schedule;
   StateRule state = StateRule::Proportional;
+  Techniques techniques;
 };
 
 /// The plan of a layout: all devices of the cluster, the dealt cells, owners, schedule. Precondition: the layout covers units and samples (checked by
 /// step::validatePlan afterwards).
 step::Plan makePlan(const Problem &problem, const Layout &layout);
+
+/// Bytes by which devices' parts in their hosts' memory exceed what nodes have of it, summed. Nodes whose memory is not stated are not limited.
+uint64_t hostExcess(const Cluster &cluster, const step::StepGraph &graph);
 
 /// How a plan does, by the full expansion: what the compiler will make of it.
 struct Evaluation {

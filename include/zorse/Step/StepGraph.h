@@ -139,6 +139,7 @@ struct MemoryUse {
   uint64_t activations = 0; ///< peak of saved blocks, values, their gradients and inputs
   uint64_t workspace = 0;
   uint64_t total = 0;
+  uint64_t host = 0;       ///< in the host's memory: state at home there, images of transfers
   uint64_t least = 0;      ///< peak of the bytes alive in list order: no placement could need less
   uint32_t cellsAlive = 0; ///< most cells between their forward and their backward at once
 };
@@ -217,7 +218,8 @@ struct ExpandOptions {
   int tries = 6;
   /// Bytes of a shard that a direct reduction adds at once; a multiple of 512. Tests choose less.
   uint64_t directChunk = 4 << 20;
-  /// Bytes of an array that come from the host for one update, at most; a multiple of 512. Tests choose less.
+  /// Bytes of an array that come from the host for one update; a multiple of 512. Of groups of more than 32 such parts, one part in 32 comes at
+  /// once. Tests choose less.
   uint64_t updatePart = 4 << 20;
 };
 

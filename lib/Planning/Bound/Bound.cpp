@@ -3,6 +3,8 @@
 
 #include "LinearProgram.h"
 
+#include "zorse/Step/UnitTasks.h"
+
 #include <algorithm>
 #include <cmath>
 #include <map>
@@ -146,6 +148,7 @@ std::set<int64_t> rowsUpTo(int64_t most, int64_t batch) {
 struct Work {
   uint32_t place = 0;                  ///< in the cluster
   double busy = 0;                     ///< seconds of its units
+  double again = 0;                    ///< of forwards that are done again
   std::map<int64_t, double> rows;      ///< samples by rows of their cells
   std::vector<double> seconds, pieces; ///< by kind of unit: together; samples x units
 };
@@ -259,16 +262,19 @@ std::optional<Efficiency> zorse::planning::efficiency(const Problem &problem, co
       double seconds =
           problem.costs.unit(work.place, u, step::UnitTask::Forward, cell.rows()) + backwardSeconds(problem, work.place, u, cell.rows(), split[c]);
       work.busy += seconds;
+      if (step::recomputes(problem.summary, cell, plan.schedule.splitBackward))
+        work.again += problem.costs.unit(work.place, u, step::UnitTask::Recompute, cell.rows());
       work.seconds[kinds.of[u]] += seconds;
       work.pieces[kinds.of[u]] += static_cast<double>(cell.rows());
     }
   }
 
   std::vector<uint32_t> working;
-  double balance = 0;
+  double balance = 0, recompute = 0;
   for (auto &[device, work] : works) {
     working.push_back(work.place);
     balance = std::max(balance, work.busy);
+    recompute = std::max(recompute, work.busy + work.again);
   }
   std::vector<std::vector<double>> chosen = leastSeconds(problem, kinds, working, rowCounts);
   double idle = solve(problem, kinds, chosen);
@@ -299,8 +305,8 @@ std::optional<Efficiency> zorse::planning::efficiency(const Problem &problem, co
   e.idle = ratio(e.bound, idle);
   e.kernel = ratio(idle, kernel);
   e.balance = ratio(kernel, balance);
-  e.recompute = 1; // no plan recomputes yet
-  e.bubble = ratio(balance, compute->stepTime);
+  e.recompute = ratio(balance, recompute);
+  e.bubble = ratio(recompute, compute->stepTime);
   e.exposed = ratio(compute->stepTime, e.step);
   e.eta = ratio(e.bound, e.step);
   return e;

@@ -7,6 +7,18 @@ using namespace zorse::planning;
 
 step::Plan zorse::planning::makePlan(const Problem &problem, const Layout &layout) { return LayoutTimer(problem).plan(layout); }
 
+uint64_t zorse::planning::hostExcess(const Cluster &cluster, const step::StepGraph &graph) {
+  std::vector<uint64_t> used(cluster.nodes.size(), 0);
+  for (size_t d = 0; d < graph.devices.size(); ++d)
+    if (cluster.devices[d].node < used.size())
+      used[cluster.devices[d].node] += graph.devices[d].memory.host;
+  uint64_t excess = 0;
+  for (size_t n = 0; n < used.size(); ++n)
+    if (const uint64_t limit = cluster.nodes[n].hostMemory; limit && used[n] > limit)
+      excess += used[n] - limit;
+  return excess;
+}
+
 std::optional<Evaluation> zorse::planning::evaluate(const Problem &problem, const step::Plan &plan, std::string &error, bool timeOnly) {
   step::ExpandOptions options;
   options.bodies = problem.bodies;
@@ -18,6 +30,7 @@ std::optional<Evaluation> zorse::planning::evaluate(const Problem &problem, cons
     return std::nullopt;
   Evaluation result;
   result.step = graph->stepTime;
+  result.excess = hostExcess(problem.cluster, *graph);
   for (size_t d = 0; d < graph->devices.size(); ++d) {
     uint64_t planned = timeOnly ? graph->devices[d].memory.least : graph->devices[d].plannedBytes, limit = problem.cluster.devices[d].capacity();
     result.memory.push_back(planned);

@@ -40,6 +40,26 @@ std::vector<double> fillUp(const std::vector<double> &left, double bytes) {
   return weights;
 }
 
+void applyTechniques(const Techniques &techniques, step::Plan &plan) {
+  plan.residency.clear();
+  if (!techniques.any())
+    return;
+  for (step::Cell &cell : plan.cells)
+    cell.recompute = techniques.recompute && techniques.uses(cell.device);
+  if (!techniques.moments && !techniques.state)
+    return;
+  step::ResidencyRule rule;
+  for (uint32_t d = 0; d < plan.devices.size() && !techniques.without.empty(); ++d)
+    if (techniques.uses(d))
+      rule.devices.push_back(d);
+  if (rule.devices.empty() && !techniques.without.empty())
+    return;
+  rule.moments = step::Tier::Host;
+  if (techniques.state)
+    rule.parameters = rule.gradients = step::Tier::Host;
+  plan.residency.push_back(std::move(rule));
+}
+
 } // namespace
 
 LayoutTimer::LayoutTimer(const Problem &problem, uint64_t gaps, int tries)
@@ -64,6 +84,7 @@ void LayoutTimer::deal(const Layout &layout, bool withTwins, step::Plan &plan) c
         dealLayoutStage(layout, stage, base, devices, plan.cells);
     base += layout.pipelines[p].samples;
   }
+  applyTechniques(layout.techniques.any() ? layout.techniques : problem.techniques, plan);
 }
 
 std::optional<step::StepGraph> LayoutTimer::time(const step::Plan &plan, bool withTwins) {
@@ -168,6 +189,7 @@ const LayoutTimer::Result &LayoutTimer::run(const Layout &layout) {
   if (!graph)
     return result;
   result.step = graph->stepTime;
+  result.excess = hostExcess(problem.cluster, *graph);
   result.tasks = graph->listLength;
   for (size_t d = 0; d < result.memory.size(); ++d) {
     const step::DeviceProgram &device = graph->devices[d];

@@ -26,7 +26,7 @@ struct Slots {
 
 } // namespace
 
-UnitTables::UnitTables(const Problem &problem) {
+UnitTables::UnitTables(const Problem &problem) : recompute(problem.techniques.recompute) {
   const bundle::ModelSummary &summary = problem.summary;
   Slots slots{problem.bodies};
   momentCount = summary.moments();
@@ -245,6 +245,16 @@ CellBytes UnitTables::cellBytes(int32_t unitBegin, int32_t unitEnd, int64_t rows
     for (const Made &made : unitInfo[static_cast<size_t>(u)].out)
       if (made.needsGradient && values[made.value].last > u && !received(made.value))
         begins(made.value);
+  if (recompute) { // what comes in is kept, the rest is there while B runs
+    uint64_t kept = bytes.takenByReceive, inputs = 0;
+    for (int32_t u = unitBegin; u < unitEnd; ++u)
+      for (uint32_t input : unitInfo[static_cast<size_t>(u)].inputs)
+        inputs += alignRegion(inputBytes[input] * r);
+    kept += inputs + bytes.deferred;
+    bytes.passing += bytes.hold - std::min(bytes.hold, kept);
+    bytes.hold = std::min(bytes.hold, kept);
+    bytes.takenByForward = 3 * inputs;
+  }
   return bytes;
 }
 
@@ -287,13 +297,15 @@ const UnitTimes::Prefix &UnitTimes::of(uint32_t deviceClass, int64_t rows) {
   auto unit = [&](int32_t u, UnitTask task) { return problem.costs.unit(device, u, task, rows); };
   bool split = tables.canSplit();
   sums(prefix->forward, [&](int32_t u) { return unit(u, UnitTask::Forward); });
-  sums(prefix->backward, [&](int32_t u) { return unit(u, UnitTask::Backward); });
+  const bool recompute = problem.techniques.recompute;
+  auto again = [&](int32_t u) { return recompute ? unit(u, UnitTask::Recompute) : 0.0; };
+  sums(prefix->backward, [&](int32_t u) { return unit(u, UnitTask::Backward) + again(u); });
   auto part = [&](int32_t u, bool weights) {
     if (split && tables.splits(u))
       return unit(u, weights ? UnitTask::WeightGradients : UnitTask::InputGradients);
     return (weights ? tables.inWeights(u) : tables.inBackward(u, true)) ? unit(u, UnitTask::Backward) : 0.0;
   };
-  sums(prefix->inputGradients, [&](int32_t u) { return part(u, false); });
+  sums(prefix->inputGradients, [&](int32_t u) { return part(u, false) + again(u); });
   sums(prefix->weightGradients, [&](int32_t u) { return part(u, true); });
   *place = std::move(prefix);
   return **place;

@@ -96,6 +96,7 @@ private:
   std::vector<double> forwardSum, backwardSum;
   std::vector<GroupTable> groupTable;
   uint32_t momentCount = 0;
+  const bool recompute; ///< every cell
   bool anySplits = false;
 };
 

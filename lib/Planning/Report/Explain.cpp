@@ -39,6 +39,7 @@ public:
     factors();
     busiest();
     memory();
+    techniques();
     idle();
     links();
     otherLinks();
@@ -99,6 +100,35 @@ private:
     else
       say("memory does not bind: the fullest device, " + fullest->name + ", has " + showBytes(double(fullest->available - fullest->memory)) +
           " left");
+  }
+
+  /// What saves memory, and how much devices would lack without it.
+  void techniques() {
+    step::Plan without = plan;
+    size_t cells = 0;
+    std::set<uint32_t> again, host;
+    for (step::Cell &cell : without.cells) {
+      cells += cell.recompute;
+      if (cell.recompute)
+        again.insert(cell.device);
+      cell.recompute = false;
+    }
+    for (uint32_t d = 0; d < plan.devices.size(); ++d)
+      for (uint32_t g = 0; g < static_cast<uint32_t>(problem.summary.groups_size()) && !plan.residency.empty(); ++g)
+        if (!plan.residenceOf(d, g).onDevice())
+          host.insert(d);
+    without.residency.clear();
+    if (cells == 0 && host.empty())
+      return;
+    auto devices = [](size_t n) { return std::to_string(n) + (n == 1 ? " device" : " devices"); };
+    std::string text = again.empty() ? "" : devices(again.size()) + " compute activations again";
+    if (!host.empty())
+      text += (text.empty() ? "" : ", ") + devices(host.size()) + (host.size() == 1 ? " keeps" : " keep") + " state on the host";
+    std::string error;
+    if (std::optional<Evaluation> plain = evaluate(problem, without, error, /*timeOnly=*/true))
+      text += plain->excess ? "; without, devices lack " + showBytes(double(plain->excess))
+                            : "; without, it fits and takes " + format("%.4g s", plain->step);
+    say("to fit, " + text);
   }
 
   static std::string largest(const step::MemoryUse &use) {

@@ -146,6 +146,14 @@ void descend(SearchContext &context, std::vector<Candidate> &pool, uint32_t simu
 /// the best that fits. False and a message: nothing does, or not what was asked for.
 bool judge(SearchContext &context, const std::vector<Candidate> &pool, SearchResult &result, std::string &error);
 
+/// The best plan with techniques, as few devices using them as it takes; none: nothing fits with any, or none is faster than `toBeat` seconds.
+/// Devices as `problem` has them.
+std::optional<SearchResult> searchWithTechniques(const Problem &problem, const SearchOptions &options, double toBeat);
+/// One search, without techniques but the problem's.
+std::optional<SearchResult> searchInOrder(const Problem &problem, const SearchOptions &options, std::string &error);
+/// Seconds of the best that fits of what a short search finds; none: nothing does.
+std::optional<double> stepOfShortSearch(const Problem &problem, const SearchOptions &options);
+
 /// What the closest plan lacks, device by device, and what would make it fit.
 std::string explainMemory(const SearchContext &context, const Layout &layout, const Evaluation &closest);
 

@@ -204,7 +204,7 @@ std::optional<CanonicalProblem> CanonicalProblem::make(const Problem &problem, s
 }
 
 Problem CanonicalProblem::on(const Problem &problem) const {
-  return {problem.summary, cluster, *costs, problem.batch, problem.bodies, problem.mayRecompute, problem.profile};
+  return {problem.summary, cluster, *costs, problem.batch, problem.bodies, problem.techniques, problem.profile};
 }
 
 Layout CanonicalProblem::restore(Layout layout) const {
@@ -212,6 +212,9 @@ Layout CanonicalProblem::restore(Layout layout) const {
     for (Stage &stage : pipeline.stages)
       for (Member &member : stage.members)
         member.device = original[member.device];
+  for (uint32_t &device : layout.techniques.without)
+    device = original[device];
+  std::sort(layout.techniques.without.begin(), layout.techniques.without.end());
   return layout;
 }
 

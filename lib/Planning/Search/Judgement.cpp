@@ -42,6 +42,19 @@ bool isFar(const Problem &problem, const Evaluation &evaluation) {
   return false;
 }
 
+/// Some device is nearly full.
+bool memoryBinds(const Problem &problem, const Evaluation &evaluation) {
+  constexpr double kFull = 0.9;
+  for (size_t d = 0; d < evaluation.memory.size(); ++d)
+    if (const uint64_t limit = problem.cluster.devices[d].capacity();
+        limit && static_cast<double>(evaluation.memory[d]) > kFull * static_cast<double>(limit))
+      return true;
+  return false;
+}
+
+/// Techniques are taken for a gain of a fiftieth: they make plans harder to read.
+constexpr double kWorth = 0.98;
+
 } // namespace
 
 bool zorse::planning::judge(SearchContext &context, const std::vector<Candidate> &pool, SearchResult &result, std::string &error) {
@@ -111,6 +124,8 @@ bool zorse::planning::judge(SearchContext &context, const std::vector<Candidate>
         return;
       bestScore = one.score;
       result.layout = one.candidate->layout;
+      if (problem.techniques.any())
+        result.layout.techniques = problem.techniques;
       result.plan = std::move(one.plan);
       result.evaluation = std::move(one.evaluation);
       result.price = context.price(result.layout);
@@ -132,6 +147,13 @@ bool zorse::planning::judge(SearchContext &context, const std::vector<Candidate>
   }
   result.tried = context.tried();
   if (bestScore < INFINITY) {
+    // Where memory binds, what saves some of it may pay in time: more samples under way.
+    if (!problem.techniques.any() && !isLarge(context) && context.devices.size() <= kMostPlaced && memoryBinds(problem, result.evaluation))
+      if (std::optional<SearchResult> eased = searchWithTechniques(problem, options, result.evaluation.step * kWorth)) {
+        eased->tried += result.tried;
+        eased->price = context.price(eased->layout);
+        result = std::move(*eased);
+      }
     double rate = static_cast<double>(problem.batch) / result.evaluation.step;
     if (rate < options.leastThroughput) {
       error = "no plan reaches " + show(options.leastThroughput) + " samples/s; the best that was found reaches " + show(rate);
@@ -148,6 +170,14 @@ bool zorse::planning::judge(SearchContext &context, const std::vector<Candidate>
     error = "no plan was found" + (error.empty() ? "" : ": " + error);
     return false;
   }
+  if (!problem.techniques.any())
+    if (std::optional<SearchResult> eased = searchWithTechniques(problem, options, INFINITY)) {
+      const uint32_t tried = result.tried;
+      result = std::move(*eased);
+      result.tried += tried;
+      error.clear();
+      return true;
+    }
   error = explainMemory(context, closest->layout, closestEvaluation);
   return false;
 }

@@ -13,23 +13,6 @@ using step::showBytes;
 
 namespace {
 
-/// Whether a short search finds something that fits.
-bool fits(const Problem &problem, const SearchOptions &asked) {
-  SearchOptions options = asked;
-  options.progress = nullptr;
-  options.stages = options.pipelines = 0;
-  SearchContext context(problem, options);
-  std::vector<Candidate> seeds = makeSeeds(context, /*thorough=*/problem.cluster.devices.size() <= 32), pool;
-  std::vector<step::Schedule> schedules = scheduleChoices(context, false);
-  for (size_t i = 0; i < std::min<size_t>(seeds.size(), 24); ++i) {
-    seeds[i].layout.schedule = schedules.empty() ? step::Schedule() : schedules.front();
-    seeds[i].layout.state = StateRule::FreeMemory;
-    pool.push_back(seeds[i]);
-  }
-  context.simulate(pool);
-  return std::any_of(pool.begin(), pool.end(), [](const Candidate &c) { return c.score < 1e300 && c.excess == 0; });
-}
-
 std::string moreDevices(const Problem &problem, const SearchOptions &options) {
   // Of the type with most memory.
   uint32_t best = 0;
@@ -51,8 +34,8 @@ std::string moreDevices(const Problem &problem, const SearchOptions &options) {
     auto costs = CostModel::make(problem.summary, larger, nullptr, {}, error);
     if (!costs)
       return "";
-    Problem enlarged{problem.summary, larger, *costs, problem.batch, problem.bodies, problem.mayRecompute};
-    if (fits(enlarged, options))
+    Problem enlarged{problem.summary, larger, *costs, problem.batch, problem.bodies, problem.techniques};
+    if (stepOfShortSearch(enlarged, options))
       return std::to_string(more) + (more == 1 ? " more device" : " more devices") +
              (like.type.empty() ? " like '" + like.name + "'" : " of type " + like.type);
   }
@@ -61,10 +44,31 @@ std::string moreDevices(const Problem &problem, const SearchOptions &options) {
 
 } // namespace
 
+std::optional<double> zorse::planning::stepOfShortSearch(const Problem &problem, const SearchOptions &asked) {
+  SearchOptions options = asked;
+  options.progress = nullptr;
+  options.stages = options.pipelines = 0;
+  SearchContext context(problem, options);
+  std::vector<Candidate> seeds = makeSeeds(context, /*thorough=*/problem.cluster.devices.size() <= 32), pool;
+  std::vector<step::Schedule> schedules = scheduleChoices(context, false);
+  for (size_t i = 0; i < std::min<size_t>(seeds.size(), 24); ++i) {
+    seeds[i].layout.schedule = schedules.empty() ? step::Schedule() : schedules.front();
+    seeds[i].layout.state = StateRule::FreeMemory;
+    pool.push_back(seeds[i]);
+  }
+  context.simulate(pool);
+  std::optional<double> best;
+  for (const Candidate &c : pool)
+    if (c.score < 1e300 && c.excess == 0 && (!best || c.step < *best))
+      best = c.step;
+  return best;
+}
+
 std::string zorse::planning::explainMemory(const SearchContext &context, const Layout &layout, const Evaluation &closest) {
   const Problem &problem = context.problem;
-  std::string text =
-      "no plan fits the memory of the devices. The one that comes closest lacks " + showBytes(static_cast<double>(closest.excess)) + ":";
+  std::string text = "no plan fits the memory of the devices, also with activations computed again and state on the hosts. Without these, the one "
+                     "that comes closest lacks " +
+                     showBytes(static_cast<double>(closest.excess)) + ":";
   std::vector<std::pair<uint64_t, uint32_t>> lacking;
   for (uint32_t d = 0; d < closest.memory.size(); ++d) {
     uint64_t memory = problem.cluster.devices[d].capacity();
@@ -101,12 +105,12 @@ std::string zorse::planning::explainMemory(const SearchContext &context, const L
     if (!remedy.empty())
       remedies += (remedies.empty() ? "" : "; or ") + remedy;
   };
-  if (context.options.stages > 0 && fits(problem, context.options))
+  if (context.options.stages > 0 && stepOfShortSearch(problem, context.options))
     add("another number of stages than " + std::to_string(context.options.stages) + " (without --stages it is chosen)");
   add(moreDevices(problem, context.options));
   for (int64_t batch = problem.batch / 2; batch >= 1; batch /= 4) {
-    Problem smaller{problem.summary, problem.cluster, problem.costs, batch, problem.bodies, problem.mayRecompute};
-    if (fits(smaller, context.options)) {
+    Problem smaller{problem.summary, problem.cluster, problem.costs, batch, problem.bodies, problem.techniques};
+    if (stepOfShortSearch(smaller, context.options)) {
       add("a batch of at most " + std::to_string(batch) + (batch == 1 ? " sample" : " samples"));
       break;
     }

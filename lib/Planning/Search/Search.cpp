@@ -125,7 +125,7 @@ static void tryWithout(SearchContext &context, const std::vector<step::Schedule>
   std::sort(pool.begin(), pool.end(), better);
 }
 
-static std::optional<SearchResult> searchInOrder(const Problem &problem, const SearchOptions &options, std::string &error) {
+std::optional<SearchResult> zorse::planning::searchInOrder(const Problem &problem, const SearchOptions &options, std::string &error) {
   SearchContext context(problem, options);
   if (!checkOptions(context, error))
     return std::nullopt;

@@ -108,7 +108,8 @@ StageModel::StageModel(const Problem &problem, const UnitTables &tables, int64_t
       double n = static_cast<double>(group.elements), size = static_cast<double>(group.elementSize), compute = static_cast<double>(group.computeSize);
       h += n * (compute + (group.trainable ? size : 0));
       if (group.trainable) {
-        s += n * size * (tables.moments() + (group.computeSize != group.elementSize ? 1.0 : 0.0));
+        const Techniques &on = problem.techniques;
+        s += n * size * ((on.moments || on.state ? 0 : tables.moments()) + (group.computeSize != group.elementSize && !on.state ? 1.0 : 0.0));
         g += n * compute;
         r += n * size;
       }

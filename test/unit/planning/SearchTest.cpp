@@ -176,13 +176,30 @@ TEST(Search, SamplesAndUnitsAreExact) {
 }
 
 TEST(Search, ImpossibleMemoryIsItemised) {
-  auto made = setUp({80, 80}, 1, 4, 8, 80u << 20);
+  auto made = setUp({80, 80}, 1, 4, 8, 50u << 20);
   std::string error;
   EXPECT_FALSE(searchPlan(*made->problem, {}, error));
   EXPECT_NE(error.find("no plan fits the memory"), std::string::npos) << error;
   EXPECT_NE(error.find("lacks"), std::string::npos) << error;
   EXPECT_NE(error.find("MiB: it needs"), std::string::npos) << error;
   EXPECT_NE(error.find("What would make it fit: "), std::string::npos) << error;
+}
+
+/// Where nothing fits as it is, techniques answer; devices with room do without.
+TEST(Search, TechniquesAnswerMissingMemory) {
+  auto made = setUp({80, 80}, 1, 4, 8, 80u << 20);
+  std::string error;
+  std::optional<SearchResult> found = searchPlan(*made->problem, {}, error);
+  ASSERT_TRUE(found) << error;
+  EXPECT_TRUE(found->layout.techniques.any());
+  EXPECT_EQ(found->evaluation.excess, 0u);
+  EXPECT_TRUE(step::validatePlan(found->plan, made->summary, error)) << error;
+  EXPECT_TRUE(!found->plan.residency.empty() ||
+              std::any_of(found->plan.cells.begin(), found->plan.cells.end(), [](const step::Cell &cell) { return cell.recompute; }));
+  auto roomy = setUp({80, 80}, 1, 4, 8, 8u << 30);
+  found = searchPlan(*roomy->problem, {}, error);
+  ASSERT_TRUE(found) << error;
+  EXPECT_FALSE(found->layout.techniques.any());
 }
 
 TEST(Search, ExcludedDevicesStayIdle) {

@@ -1,0 +1,93 @@
+// Answers to missing memory. What costs least comes first:
+//
+//   moments      the optimizer's moments on the hosts: their bytes to and fro once a step, beside updates
+//   recompute    activations computed again: a forward more
+//   both
+//   state        parameters and reduced gradients on the hosts, too
+//
+// A short search says with which of them something fits, and how fast; the fastest is searched in full. Then devices do without, the one with most
+// room first, as long as everything fits and no time is lost.
+
+#include "Candidates.h"
+
+#include <algorithm>
+
+using namespace zorse;
+using namespace zorse::planning;
+
+namespace {
+
+std::vector<Techniques> answers() {
+  std::vector<Techniques> list;
+  auto add = [&](bool recompute, bool moments, bool state) {
+    Techniques one;
+    one.recompute = recompute;
+    one.moments = moments;
+    one.state = state;
+    list.push_back(one);
+  };
+  add(false, true, false);
+  add(true, false, false);
+  add(true, true, false);
+  add(true, true, true);
+  return list;
+}
+
+/// Devices whose room is large enough may do without.
+void relieve(const Problem &problem, SearchResult &result) {
+  constexpr size_t kMostTried = 256;
+  std::vector<std::pair<double, uint32_t>> byRoom; // share of the memory that is used
+  for (uint32_t d = 0; d < result.evaluation.memory.size(); ++d)
+    if (const uint64_t capacity = problem.cluster.devices[d].capacity(); capacity && result.evaluation.busy[d] > 0)
+      byRoom.push_back({static_cast<double>(result.evaluation.memory[d]) / static_cast<double>(capacity), d});
+  std::sort(byRoom.begin(), byRoom.end());
+  if (byRoom.size() > kMostTried)
+    return;
+  LayoutTimer timer(problem);
+  double best = timer.run(result.layout).step;
+  Layout layout = result.layout;
+  for (auto [used, device] : byRoom) {
+    Layout without = layout;
+    std::vector<uint32_t> &list = without.techniques.without;
+    list.insert(std::lower_bound(list.begin(), list.end(), device), device);
+    const LayoutTimer::Result &found = timer.run(without);
+    if (found.ran && found.excess == 0 && found.step <= best) {
+      best = found.step;
+      layout = std::move(without);
+    }
+  }
+  std::string error;
+  step::Plan plan = makePlan(problem, layout);
+  if (std::optional<Evaluation> evaluation = evaluate(problem, plan, error); evaluation && evaluation->excess == 0) {
+    result.layout = std::move(layout);
+    result.plan = std::move(plan);
+    result.evaluation = std::move(*evaluation);
+  }
+}
+
+} // namespace
+
+std::optional<SearchResult> zorse::planning::searchWithTechniques(const Problem &problem, const SearchOptions &options, double toBeat) {
+  constexpr double kShort = 1.25; // what a short search finds may become so much better
+  std::vector<std::pair<double, Techniques>> found;
+  for (const Techniques &techniques : answers()) {
+    Problem eased = problem;
+    eased.techniques = techniques;
+    if (const std::optional<double> step = stepOfShortSearch(eased, options); step && *step < kShort * toBeat)
+      found.push_back({*step, techniques});
+  }
+  std::stable_sort(found.begin(), found.end(), [](const auto &a, const auto &b) { return a.first < b.first; });
+  for (const auto &[step, techniques] : found) { // the next only if buffers, once placed, do not fit
+    Problem eased = problem;
+    eased.techniques = techniques;
+    std::string error;
+    std::optional<SearchResult> result = searchInOrder(eased, options, error);
+    if (!result)
+      continue;
+    if (result->evaluation.step >= toBeat)
+      break;
+    relieve(problem, *result);
+    return result;
+  }
+  return std::nullopt;
+}
