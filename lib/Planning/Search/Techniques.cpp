@@ -35,7 +35,7 @@ std::vector<Techniques> answers() {
 
 /// Devices whose room is large enough may do without.
 void relieve(const Problem &problem, SearchResult &result) {
-  constexpr size_t kMostTried = 256;
+  constexpr size_t kMostTried = 32;                // each is a simulation
   std::vector<std::pair<double, uint32_t>> byRoom; // share of the memory that is used
   for (uint32_t d = 0; d < result.evaluation.memory.size(); ++d)
     if (const uint64_t capacity = problem.cluster.devices[d].capacity(); capacity && result.evaluation.busy[d] > 0)

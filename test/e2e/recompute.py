@@ -1,0 +1,52 @@
+"""What recomputing activations saves and costs, on a deep GPT: bytes as planned, seconds as executed in turns.
+
+    recompute.py [--quick]
+
+One device, all forwards before the first backward, a cell per block and micro-batch: the case in which most activations are alive. Losses are equal to every bit. --quick: fewer turns.
+"""
+import os
+import re
+import shutil
+import statistics
+import sys
+import tempfile
+
+import numpy as np
+
+import harness as z
+from larger_than_memory import LENGTH, chunks, cluster
+
+QUICK = "--quick" in sys.argv
+ROWS, CELLS, STEPS, TURNS = 2, 6, 2, 3 if QUICK else 10
+MOST_BYTES, MOST_SECONDS = 0.25, 1.40  # of keeping; a forward more is a third
+
+
+def main():
+    batch = ROWS * CELLS
+    cells = [(u, v, s, s + ROWS, "a") for u, v in chunks() for s in range(0, batch, ROWS)]
+    with tempfile.TemporaryDirectory() as folder:
+        model = os.path.join(folder, "gpt-deep.onnx")
+        shutil.copy(os.path.join(z.SMALL, "gpt-deep.onnx"), model)
+        np.random.default_rng(1).normal(0, 0.02, 7_400_000).astype(np.float32).tofile(model + ".data")
+        activations, bundles, losses, seconds = {}, {}, {}, {"keep": [], "recompute": []}
+        for how in seconds:
+            plan = z.plan(folder, how, batch, ["a"], cells, schedule="gpipe", activations=how)
+            bundles[how] = os.path.join(folder, how + ".zorse")
+            _, _, err = z.compile(model, bundles[how], cluster(folder, "a", 1 << 20), batch, LENGTH, plan, z.ADAMW, ok=False)  # too little: it is itemised
+            number, unit = re.search(r"activations ([0-9.]+) (KiB|MiB|GiB)", err).groups()
+            activations[how] = float(number) * {"KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}[unit]
+            z.compile(model, bundles[how], cluster(folder, "a", "4GiB"), batch, LENGTH, plan, z.ADAMW)
+        for _ in range(TURNS):
+            for how in seconds:
+                metrics = z.run(bundles[how], os.path.join(z.SMALL, "gpt.tokens.bin"), STEPS + 1)
+                losses[how] = [m["loss"] for m in metrics]
+                seconds[how].append(metrics[-1]["seconds"])
+        part = activations["recompute"] / activations["keep"]
+        ratios = sorted(b / a for a, b in zip(seconds["keep"], seconds["recompute"]))
+        ratio = statistics.median(ratios)
+        results = [z.check("activations, as a part of those kept", part, MOST_BYTES), z.check("step, against keeping", ratio, MOST_SECONDS), losses["keep"] == losses["recompute"]]
+        z.finish(results, f"activations take {part:.3f} of keeping (limit {MOST_BYTES}), a step {ratio:.2f} x ({ratios[0]:.2f}-{ratios[-1]:.2f}, {TURNS} turns; aim 1.22), losses equal to every bit")
+
+
+if __name__ == "__main__":
+    main()
