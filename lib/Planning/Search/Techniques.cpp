@@ -68,12 +68,11 @@ void relieve(const Problem &problem, SearchResult &result) {
 } // namespace
 
 std::optional<SearchResult> zorse::planning::searchWithTechniques(const Problem &problem, const SearchOptions &options, double toBeat) {
-  constexpr double kShort = 1.25; // what a short search finds may become so much better
   std::vector<std::pair<double, Techniques>> found;
   for (const Techniques &techniques : answers()) {
     Problem eased = problem;
     eased.techniques = techniques;
-    if (const std::optional<double> step = stepOfShortSearch(eased, options); step && *step < kShort * toBeat)
+    if (const std::optional<double> step = stepOfShortSearch(eased, options); step && *step < toBeat)
       found.push_back({*step, techniques});
   }
   std::stable_sort(found.begin(), found.end(), [](const auto &a, const auto &b) { return a.first < b.first; });
