@@ -8,6 +8,12 @@ namespace {
 
 double tighter(double a, double b) { return a <= 0 ? b : b <= 0 ? a : std::min(a, b); }
 
+/// Seconds that a message takes besides those of its bytes.
+double rampOf(const zorse::bundle::LinkClass &link) {
+  const double rate = tighter(link.flow(), link.bandwidth());
+  return rate > 0 ? link.half_size() / rate : 0;
+}
+
 uint64_t pairKey(uint32_t from, uint32_t to) { return static_cast<uint64_t>(from) << 32 | to; }
 
 } // namespace
@@ -26,9 +32,9 @@ Network::Network(const bundle::Topology &topology) {
     uint32_t s = static_cast<uint32_t>(ofSite.size());
     siteNames.push_back(site.name());
     OfSite of;
-    of.fabric = {addResource(site.fabric(), Kind::Fabric, s), site.fabric().latency(), site.fabric().flow()};
+    of.fabric = {addResource(site.fabric(), Kind::Fabric, s), site.fabric().latency(), site.fabric().flow(), rampOf(site.fabric())};
     of.uplink = {addResource(site.uplink(), Kind::UplinkOut, s), addResource(site.uplink(), Kind::UplinkIn, s), site.uplink().latency(),
-                 site.uplink().flow()};
+                 site.uplink().flow(), rampOf(site.uplink())};
     ofSite.push_back(of);
   }
   for (const auto &node : topology.nodes()) {
@@ -38,8 +44,10 @@ Network::Network(const bundle::Topology &topology) {
     of.site = node.site();
     of.portLatency = node.port().latency();
     of.portFlow = node.port().flow();
-    of.bus = {addResource(node.bus(), Kind::Bus, n), node.bus().latency(), node.bus().flow()};
-    of.card = {addResource(node.nic(), Kind::CardOut, n), addResource(node.nic(), Kind::CardIn, n), node.nic().latency(), node.nic().flow()};
+    of.portRamp = rampOf(node.port());
+    of.bus = {addResource(node.bus(), Kind::Bus, n), node.bus().latency(), node.bus().flow(), rampOf(node.bus())};
+    of.card = {addResource(node.nic(), Kind::CardOut, n), addResource(node.nic(), Kind::CardIn, n), node.nic().latency(), node.nic().flow(),
+               rampOf(node.nic())};
     ofNode.push_back(of);
   }
   for (uint32_t node : topology.node_of_device()) {
@@ -58,20 +66,21 @@ Network::Network(const bundle::Topology &topology) {
       movers.push_back({moving.per_byte(), moving.per_message(), moving.delay()});
 
   const auto &between = topology.between_sites();
-  otherPairs = {kNoResource, between.latency(), tighter(between.flow(), between.bandwidth())};
+  otherPairs = {kNoResource, between.latency(), tighter(between.flow(), between.bandwidth()), rampOf(between)};
   size_t n = ofSite.size();
   if (n > kMostSitesInPairs) {
     for (const auto &listed : topology.site_pairs())
       for (auto [from, to] : {std::pair(listed.a(), listed.b()), std::pair(listed.b(), listed.a())})
-        listedPairs[pairKey(from, to)] = {kNoResource, listed.link().latency(), tighter(listed.link().flow(), listed.link().bandwidth())};
+        listedPairs[pairKey(from, to)] = {kNoResource, listed.link().latency(), tighter(listed.link().flow(), listed.link().bandwidth()),
+                                          rampOf(listed.link())};
     return;
   }
   std::vector<const bundle::LinkClass *> links(n * n, &between);
   for (const auto &listed : topology.site_pairs())
     links[listed.a() * n + listed.b()] = links[listed.b() * n + listed.a()] = &listed.link();
   for (size_t p = 0; p < links.size(); ++p)
-    pairs.push_back(
-        {p / n == p % n ? kNoResource : addResource(*links[p], Kind::Pair, static_cast<uint32_t>(p)), links[p]->latency(), links[p]->flow()});
+    pairs.push_back({p / n == p % n ? kNoResource : addResource(*links[p], Kind::Pair, static_cast<uint32_t>(p)), links[p]->latency(),
+                     links[p]->flow(), rampOf(*links[p])});
 }
 
 const Network::Shared &Network::pair(uint32_t from, uint32_t to) const {
@@ -97,17 +106,20 @@ Route Network::route(uint32_t from, uint32_t to) const {
     cross(b.portIn);
     r.latency = node.portLatency + node.bus.latency;
     r.flow = tighter(node.portFlow, node.bus.flow);
+    r.ramp = std::max(node.portRamp, node.bus.ramp);
     return r;
   }
   const OfNode &m = ofNode[a.node], &n = ofNode[b.node];
   r.latency = m.card.latency + n.card.latency;
   r.flow = tighter(m.card.flow, n.card.flow);
+  r.ramp = std::max(m.card.ramp, n.card.ramp);
   cross(m.card.out);
   if (m.site == n.site) {
     const Shared &fabric = ofSite[m.site].fabric;
     cross(fabric.resource);
     r.latency += fabric.latency;
     r.flow = tighter(r.flow, fabric.flow);
+    r.ramp = std::max(r.ramp, fabric.ramp);
   } else {
     const Ends &up = ofSite[m.site].uplink, &down = ofSite[n.site].uplink;
     const Shared &between = pair(m.site, n.site);
@@ -116,6 +128,7 @@ Route Network::route(uint32_t from, uint32_t to) const {
     cross(down.in);
     r.latency += up.latency + between.latency + down.latency;
     r.flow = tighter(tighter(r.flow, between.flow), tighter(up.flow, down.flow));
+    r.ramp = std::max({r.ramp, up.ramp, between.ramp, down.ramp});
   }
   cross(n.card.in);
   return r;

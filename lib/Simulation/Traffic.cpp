@@ -44,6 +44,8 @@ Passage Traffic::send(uint32_t from, uint32_t to, double bytes, double start) {
   if (!debts.empty() && from != to) // before anybody's card is taken
     for (uint32_t device : {from, to})
       begin += delay(device, start);
+  if (bytes > 0)
+    begin += route.ramp;
   double sent = route.flow > 0 ? begin + bytes / route.flow : begin;
   if (!debts.empty() && from != to)
     for (uint32_t device : {from, to}) {
@@ -101,6 +103,7 @@ void Traffic::flow(uint32_t from, uint32_t to, double bytes, size_t several) {
   lastHop = route.latency;
   if (!(bytes > 0))
     return;
+  lastHop += route.ramp;
   if (!debts.empty() && from != to)
     for (uint32_t device : {from, to}) {
       if (work.empty())

@@ -23,6 +23,11 @@ bool isInside(const Region &part, const Region &whole) {
 
 using Clock = std::array<int32_t, kQueues>; // per queue: the last place known to be finished, counting through both steps; -1: none
 
+bool isBetweenDevices(EntryKind kind) {
+  return kind == EntryKind::Send || kind == EntryKind::Receive || kind == EntryKind::AllGather || kind == EntryKind::ReduceScatter ||
+         kind == EntryKind::AllReduce;
+}
+
 Clock nothing() {
   Clock clock;
   clock.fill(-1);
@@ -89,7 +94,7 @@ private:
 
 class DeviceReplay {
 public:
-  DeviceReplay(StepGraph &graph, DeviceProgram &program) : graph(graph), program(program), pieces(findAccesses()) {
+  DeviceReplay(StepGraph &graph, DeviceProgram &program, bool blocking) : graph(graph), program(program), blocking(blocking), pieces(findAccesses()) {
     uint32_t n = program.entries.size();
     position.resize(n);
     for (uint32_t i = 0; i < n; ++i) {
@@ -207,6 +212,8 @@ private:
             needed[q] = std::max(needed[q], b.readers[q]);
       });
     }
+    if (blocking)
+      blockOn(entry, now, needed);
 
     // What the own queue implies.
     Clock clock = nothing();
@@ -252,6 +259,16 @@ private:
     }
   }
 
+  /// Where what goes between devices blocks, it follows what the device computed and moved before, and what the device computes next follows it.
+  void blockOn(const Entry &entry, int32_t now, Clock &needed) {
+    const bool moves = isBetweenDevices(entry.kind);
+    if (!moves && entry.kind != EntryKind::Compute)
+      return;
+    for (size_t q = 0; q < kQueues; ++q)
+      needed[q] = std::max(needed[q], moves ? std::max(moved[q], computed[q]) : moved[q]);
+    (moves ? moved : computed)[entry.queue] = now;
+  }
+
   /// Place among the device's entries over both steps of an entry of queue `q`.
   uint32_t index(size_t q, int32_t place) const {
     const int32_t length = static_cast<int32_t>(entriesOf[q].size());
@@ -261,8 +278,10 @@ private:
 
   StepGraph &graph;
   DeviceProgram &program;
-  std::vector<Access> accesses;      ///< of all entries; before `pieces`, which are as many as they say
-  std::vector<uint32_t> firstAccess; ///< per entry, and the end
+  const bool blocking;
+  Clock moved = nothing(), computed = nothing(); ///< the last of them before the entry at hand, where the plan says that moving blocks
+  std::vector<Access> accesses;                  ///< of all entries; before `pieces`, which are as many as they say
+  std::vector<uint32_t> firstAccess;             ///< per entry, and the end
   Pieces pieces;
   std::vector<int32_t> position;
   std::array<std::vector<uint32_t>, kQueues> entriesOf;
@@ -272,11 +291,11 @@ private:
 } // namespace
 
 /// Devices are independent: two threads share them, and the waits are put together in the order of devices.
-void zorse::step::computeWaits(StepGraph &graph) {
+void zorse::step::computeWaits(StepGraph &graph, bool blocking) {
   std::vector<std::vector<Wait>> found(graph.devices.size());
   auto replay = [&](size_t begin, size_t end) {
     for (size_t d = begin; d < end; ++d) {
-      DeviceReplay replay(graph, graph.devices[d]);
+      DeviceReplay replay(graph, graph.devices[d], blocking);
       replay.run();
       found[d] = std::move(replay.found);
     }

@@ -230,6 +230,6 @@ std::optional<StepGraph> zorse::step::expandPlan(const bundle::ModelSummary &sum
   placeRegions(x);
   placeEntries(x);
   if (options.until == ExpandUntil::All)
-    computeWaits(x.graph);
+    computeWaits(x.graph, x.plan.blocking);
   return std::move(x.graph);
 }

@@ -366,6 +366,6 @@ bool checkMemory(const Expansion &x, std::string &error);
 void placeRegions(Expansion &x);
 /// Places entries per device in list order and numbers queues.
 void placeEntries(Expansion &x);
-void computeWaits(StepGraph &graph);
+void computeWaits(StepGraph &graph, bool blocking);
 
 } // namespace zorse::step

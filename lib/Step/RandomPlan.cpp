@@ -215,6 +215,7 @@ Plan zorse::step::randomPlan(const bundle::ModelSummary &summary, int64_t batch,
   if (random.chance(20))
     drawOrder(random, plan);
   drawResidency(seed, plan, summary);
+  plan.blocking = Random(seed ^ 0x626C6F636Bull).chance(15);
   if (Random recompute(seed ^ 0x616761696Eull); recompute.chance(25))
     for (Cell &cell : plan.cells)
       cell.recompute = recompute.chance(75);

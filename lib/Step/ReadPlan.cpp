@@ -49,8 +49,8 @@ public:
 
   Plan read() {
     checkKeys(root, "",
-              {"format", "model", "batch", "devices", "links", "cells", "stages", "pipelines", "backward", "split_backward", "activations", "state",
-               "residency", "schedule", "durations", "comment"});
+              {"format", "model", "batch", "devices", "links", "cells", "stages", "pipelines", "backward", "split_backward", "activations",
+               "communication", "state", "residency", "schedule", "durations", "comment"});
     if (root.contains("format") && toInteger(root["format"], "format") != 1)
       fail("format", "expected 1, got " + show(root["format"]));
     if (root.contains("model"))
@@ -80,6 +80,7 @@ public:
         fail("split_backward", "expected true or false, got " + show(root["split_backward"]));
       plan.schedule.splitBackward = root["split_backward"].get<bool>();
     }
+    plan.blocking = readChoice(root, "", "communication", "overlapped", "blocking", false);
     if (root.contains("durations"))
       readDurations(root["durations"]);
     return std::move(plan);
@@ -259,13 +260,18 @@ private:
 
   /// Whether cells recompute. \param otherwise  without the key
   static bool readActivations(const json &object, const std::string &path, bool otherwise) {
-    if (!object.contains("activations"))
+    return readChoice(object, path, "activations", "keep", "recompute", otherwise, "; what is to leave for the host is not supported yet");
+  }
+
+  /// Whether a key says `second` rather than `first`. \param otherwise  without the key
+  static bool readChoice(const json &object, const std::string &path, const char *key, const std::string &first, const std::string &second,
+                         bool otherwise, const char *remark = "") {
+    if (!object.contains(key))
       return otherwise;
-    const std::string where = (path.empty() ? "" : path + ".") + "activations";
-    const std::string name = toText(object["activations"], where);
-    if (name != "keep" && name != "recompute")
-      fail(where, "expected \"keep\" or \"recompute\", got " + show(object["activations"]) + "; what is to leave for the host is not supported yet");
-    return name == "recompute";
+    const std::string where = (path.empty() ? "" : path + ".") + key, name = toText(object[key], where);
+    if (name != first && name != second)
+      fail(where, "expected \"" + first + "\" or \"" + second + "\", got " + show(object[key]) + remark);
+    return name == second;
   }
 
   void refuseUnsupported() {

@@ -92,6 +92,16 @@ private:
 
   size_t queueOf(uint32_t half) const { return x.halfQueues[half]; }
 
+  /// The queues that an op holds from its start until it is free: those of its halves, and where what goes between devices blocks, those that
+  /// compute.
+  template <typename Visit> void eachQueue(const Op &op, Visit visit) const {
+    for (uint32_t h = op.halves.begin; h < op.halves.end; ++h) {
+      visit(queueOf(h));
+      if (x.plan.blocking && op.work != Work::Fixed)
+        visit(queueOf(h) / kQueues * kQueues + kCompute);
+    }
+  }
+
   /// Of those that wait for a queue, if it is free, the first may be able to start.
   void offer(size_t queue) {
     if (!busy[queue] && !waiting[queue].empty())
@@ -108,24 +118,25 @@ private:
     const Op &op = x.ops[index];
     if (defers(index)) {
       heldBack[deviceOf(index)].push_back(index);
-      for (uint32_t h = op.halves.begin; h < op.halves.end; ++h)
-        offer(queueOf(h));
+      eachQueue(op, [&](size_t queue) { offer(queue); });
       return;
     }
-    for (uint32_t h = op.halves.begin; h < op.halves.end; ++h)
-      if (busy[queueOf(h)]) {
-        waiting[queueOf(h)].push(candidate);
-        for (uint32_t other = op.halves.begin; other < op.halves.end; ++other) // its other queues may serve someone else meanwhile
-          offer(queueOf(other));
-        return;
-      }
+    size_t taken = busy.size();
+    eachQueue(op, [&](size_t queue) {
+      if (taken == busy.size() && busy[queue])
+        taken = queue;
+    });
+    if (taken < busy.size()) {
+      waiting[taken].push(candidate);
+      eachQueue(op, [&](size_t queue) { offer(queue); }); // its other queues may serve someone else meanwhile
+      return;
+    }
     start(index);
   }
 
   void start(uint32_t index) {
     const Op &op = x.ops[index];
-    for (uint32_t h = op.halves.begin; h < op.halves.end; ++h)
-      busy[queueOf(h)] = 1;
+    eachQueue(op, [&](size_t queue) { busy[queue] = 1; });
     if (!deferring.empty())
       beginBackward(index);
     const Passage passage = pass(op);
@@ -137,7 +148,7 @@ private:
       x.list.push_back(index);
       x.listHalves.push_back(op.halves);
     }
-    if (passage.sent < passage.arrived) {
+    if (passage.sent < passage.arrived && !x.plan.blocking) {
       events.push({passage.sent, index, Event::kFree});
       events.push({passage.arrived, index, Event::kArrived});
     } else {
@@ -169,10 +180,8 @@ private:
 
   void freeQueues(uint32_t index) {
     const Op &op = x.ops[index];
-    for (uint32_t h = op.halves.begin; h < op.halves.end; ++h)
-      busy[queueOf(h)] = 0;
-    for (uint32_t h = op.halves.begin; h < op.halves.end; ++h)
-      offer(queueOf(h));
+    eachQueue(op, [&](size_t queue) { busy[queue] = 0; });
+    eachQueue(op, [&](size_t queue) { offer(queue); });
   }
 
   void finish(uint32_t index) {

@@ -150,6 +150,8 @@ std::string zorse::step::writePlan(const Plan &plan, const bundle::ModelSummary 
   } else {
     out += scheduleText(plan);
   }
+  if (plan.blocking)
+    out += ",\n  \"communication\": \"blocking\"";
   if (plan.durations) {
     ordered_json durations = {{"forward", plan.durations->forward}, {"backward", plan.durations->backward}};
     if (!plan.durations->weights.empty())

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cmath>
 #include <csignal>
 #include <cstring>
 #include <map>
@@ -57,7 +58,7 @@ Result<planning::Cluster> zorse::cluster::gather(const Place &place, const Descr
     std::vector<planning::LinkProfile> found;
     for (const RankLink &link : *links) {
       found.push_back({all.nodes[nodes[link.a]].name, all.nodes[nodes[link.b]].name, std::max(link.alone.bandwidth, link.together),
-                       link.alone.latency, link.together > 0 ? link.alone.bandwidth : 0});
+                       link.alone.latency, link.together > 0 ? link.alone.bandwidth : 0, std::floor(link.alone.halfSize)});
       char text[96];
       std::snprintf(text, sizeof text, ": %.4g MB/s, %.4g us", found.back().bandwidth / 1e6, found.back().latency * 1e6);
       if (options.say && place.rank == 0)

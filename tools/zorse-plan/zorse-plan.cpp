@@ -43,7 +43,8 @@ bool writeFile(const std::string &path, const std::string &text) {
 }
 
 struct Options {
-  std::string model, summary, shape, cluster, profile, plan, output, html, json, schedule, objective = "throughput", split, planner = "zorse";
+  std::string model, summary, shape, cluster, profile, plan, output, html, json, schedule, objective = "throughput", split, communication,
+                                                                                           planner = "zorse";
   std::vector<std::string> exclude, compare;
   int64_t batch = 0, random = -1, devices = 0;
   bool quiet = false, explain = false, exact = true;
@@ -89,6 +90,10 @@ void addOptions(CLI::App &app, Options &o) {
   app.add_option("--split-backward", o.split, "yes or no: weight gradients as tasks of their own (default: chosen)")
       ->group(search)
       ->check(CLI::IsMember({"yes", "no"}));
+  app.add_option("--communication", o.communication,
+                 "blocking: devices do not compute while they send or receive, as in other systems (default: overlapped)")
+      ->group(search)
+      ->check(CLI::IsMember({"overlapped", "blocking"}));
   app.add_option("--exclude", o.exclude, "devices to leave out")->group(search)->delimiter(',');
   app.add_option("--candidates", o.search.candidates, "search budget, in simulated candidates (default: by the size of the problem)")->group(search);
   app.add_option("--seed", o.search.seed, "of the search; the same seed gives the same plan on any machine")->check(wholeNumber())->group(search);
@@ -248,6 +253,9 @@ int run(Options &o) {
   planning::Problem problem{summary, *cluster, *costs, plan ? plan->batch : o.batch, bodies};
   problem.profile = profile ? &*profile : nullptr;
   problem.assumptions = assumptions;
+  problem.blocking = o.communication == "blocking";
+  if (plan && !o.communication.empty())
+    plan->blocking = problem.blocking;
   if (!o.compare.empty())
     return compare(o, problem, *model, &*cluster);
 

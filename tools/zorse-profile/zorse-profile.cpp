@@ -309,8 +309,12 @@ Status runRank(const Options &o, const Bundle &bundle, const Place &place) {
       for (const RankLink &link : *links) {
         bool inside = (*nodes)[link.a] == (*nodes)[link.b];
         auto name = [&](uint32_t rank) { return inside || !cluster ? bundle.devices[rank].name : cluster->nodes[(*nodes)[rank]].name; };
-        planning::LinkProfile entry{name(link.a), name(link.b), std::max(link.alone.bandwidth, link.together), link.alone.latency,
-                                    link.together > 0 ? link.alone.bandwidth : 0};
+        planning::LinkProfile entry{name(link.a),
+                                    name(link.b),
+                                    std::max(link.alone.bandwidth, link.together),
+                                    link.alone.latency,
+                                    link.together > 0 ? link.alone.bandwidth : 0,
+                                    link.alone.halfSize};
         if (say)
           say(entry.from + " to " + entry.to + text(": %.4g MB/s, %.4g us", entry.bandwidth / 1e6, entry.latency * 1e6) +
               (entry.flow > 0 ? text(", one flow %.4g MB/s", entry.flow / 1e6) : ""));

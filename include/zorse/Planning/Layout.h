@@ -34,6 +34,7 @@ struct Problem {
   Techniques techniques = {};                  ///< of every layout, besides its own
   const Profile *profile = nullptr;            ///< what `costs` was made from
   std::vector<std::string> assumptions = {};   ///< about model and memory, for reports
+  bool blocking = false;                       ///< Plan::blocking of every layout
 };
 
 struct Member {

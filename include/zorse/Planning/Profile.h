@@ -42,6 +42,7 @@ struct LinkProfile {
   std::string from, to;              ///< device names, or node names
   double bandwidth = 0, latency = 0; ///< bytes/s of as many flows as it takes, seconds one way
   double flow = 0;                   ///< bytes/s that one flow reached; 0: not measured
+  double halfSize = 0;               ///< bytes of the message that reached half of its flow's rate
 };
 
 struct Profile {

@@ -22,6 +22,7 @@ struct Route {
   uint32_t count = 0;
   double latency = 0; ///< seconds
   double flow = 0;    ///< bytes/s of one flow at most; 0: not limited
+  double ramp = 0;    ///< seconds that a message takes besides those of its bytes, whatever it crosses being free for others
 };
 
 /// A device whose own processors move what it sends and receives. That is work: computing loses it, and moving takes at least as long.
@@ -37,8 +38,9 @@ struct Moving {
 ///   in a site       card out · fabric · card in                               of the fabric and both cards
 ///   between sites   card out · uplink out · pair · uplink in · card in        of the pair, both uplinks and both cards
 ///
-/// A flow runs at no more than the least of the `flow` limits and bandwidths it crosses. Links without a bandwidth are not limited. With more than
-/// kMostSitesInPairs sites, pairs of sites are no shared resources: their bandwidth limits each flow alone.
+/// A flow runs at no more than the least of the `flow` limits and bandwidths it crosses. Links without a bandwidth are not limited. Small messages
+/// run at less: one of n bytes takes (n + half_size) / rate over a link (Hockney's n1/2), and the slowest link to get going counts (Route::ramp).
+/// With more than kMostSitesInPairs sites, pairs of sites are no shared resources: their bandwidth limits each flow alone.
 class Network {
 public:
   static constexpr size_t kMostSitesInPairs = 1024;
@@ -71,18 +73,18 @@ private:
   /// Both ends of a link that has a direction each way; resources may be kNoResource.
   struct Ends {
     uint32_t out = kNoResource, in = kNoResource;
-    double latency = 0, flow = 0;
+    double latency = 0, flow = 0, ramp = 0;
   };
   struct Shared {
     uint32_t resource = kNoResource;
-    double latency = 0, flow = 0;
+    double latency = 0, flow = 0, ramp = 0;
   };
   struct OfDevice {
     uint32_t node, portOut, portIn;
   };
   struct OfNode {
     uint32_t site;
-    double portLatency, portFlow;
+    double portLatency, portFlow, portRamp;
     Shared bus;
     Ends card;
   };

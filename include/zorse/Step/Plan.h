@@ -145,6 +145,9 @@ struct Plan {
   DefaultOwners defaultOwners = DefaultOwners::Proportional;
   std::vector<ResidencyRule> residency; ///< of rules that name the same, the last counts; none: everything stays on the device
   Schedule schedule;
+  /// Transfers and collectives between devices hold their devices: none of them computes, or takes part in another, until it is over. False: queues
+  /// of their own, beside computing.
+  bool blocking = false;
   std::vector<std::vector<TaskName>> order; ///< Explicit only: per device, every F and B (and W) of its cells once.
   std::optional<CellDurations> durations;
   LinkSpeed intraNode, interNode;

@@ -276,7 +276,7 @@ private:
       fail(between, "links.between: expected a list of {sites: [a, b], bandwidth, latency, flow}, got " + show(between));
     std::set<std::pair<uint32_t, uint32_t>> seen;
     for (const YAML::Node &pair : between) {
-      checkKeys(pair, "links.between", {"sites", "bandwidth", "latency", "flow"});
+      checkKeys(pair, "links.between", {"sites", "bandwidth", "latency", "flow", "half_size"});
       const YAML::Node sites = pair["sites"];
       if (!sites.IsDefined() || !sites.IsSequence() || sites.size() != 2)
         fail(pair, "links.between: expected 'sites', a list of two");
@@ -294,6 +294,8 @@ private:
         link.set_latency(toSeconds(pair["latency"], "links.between.latency"));
       if (pair["flow"])
         link.set_flow(toBandwidth(pair["flow"], "links.between.flow", /*link=*/true));
+      if (pair["half_size"])
+        link.set_half_size(static_cast<double>(toBytes(pair["half_size"], "links.between.half_size", /*zero=*/true)));
       auto *entry = cluster.topology.add_site_pairs();
       entry->set_a(a);
       entry->set_b(b);

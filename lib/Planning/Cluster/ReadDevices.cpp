@@ -174,12 +174,14 @@ bundle::LinkClass zorse::planning::readLink(const YAML::Node &node, const std::s
   bundle::LinkClass link = defaults;
   if (!node.IsDefined())
     return link;
-  checkKeys(node, what, {"bandwidth", "latency", "flow"});
+  checkKeys(node, what, {"bandwidth", "latency", "flow", "half_size"});
   if (YAML::Node bandwidth = node["bandwidth"])
     link.set_bandwidth(toBandwidth(bandwidth, what + ".bandwidth", /*link=*/true));
   if (YAML::Node latency = node["latency"])
     link.set_latency(toSeconds(latency, what + ".latency"));
   if (YAML::Node flow = node["flow"])
     link.set_flow(toBandwidth(flow, what + ".flow", /*link=*/true));
+  if (YAML::Node size = node["half_size"])
+    link.set_half_size(static_cast<double>(toBytes(size, what + ".half_size", /*zero=*/true)));
   return link;
 }

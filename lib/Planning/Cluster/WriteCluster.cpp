@@ -72,7 +72,8 @@ std::string inQuotes(const std::string &text) {
 
 std::string link(const bundle::LinkClass &link) {
   std::string text = "{bandwidth: " + bandwidthOf(link.bandwidth()) + ", latency: " + secondsOf(link.latency());
-  return text + (link.flow() > 0 ? ", flow: " + bandwidthOf(link.flow()) : "") + "}";
+  text += link.flow() > 0 ? ", flow: " + bandwidthOf(link.flow()) : "";
+  return text + (link.half_size() > 0 ? ", half_size: " + bytesOf(static_cast<uint64_t>(link.half_size())) : "") + "}";
 }
 
 bool given(const bundle::LinkClass &link) { return link.bandwidth() > 0 || link.latency() > 0 || link.flow() > 0; }

@@ -14,17 +14,19 @@ constexpr uint32_t kNowhere = UINT32_MAX;
 
 /// The best of several measurements of one thing.
 struct Best {
-  double bandwidth = 0, flow = 0, latency = -1;
+  double bandwidth = 0, flow = 0, latency = -1, halfSize = -1;
   void add(const LinkProfile &link) {
     bandwidth = std::max(bandwidth, link.bandwidth);
     flow = std::max(flow, link.flow);
     latency = latency < 0 ? link.latency : std::min(latency, link.latency);
+    halfSize = halfSize < 0 ? link.halfSize : std::min(halfSize, link.halfSize);
   }
   void put(bundle::LinkClass &link) const {
     if (bandwidth > 0)
       link.set_bandwidth(bandwidth);
     link.set_flow(flow > 0 && flow < bandwidth ? flow : 0);
     link.set_latency(latency);
+    link.set_half_size(halfSize);
   }
 };
 

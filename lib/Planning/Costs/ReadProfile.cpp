@@ -124,7 +124,7 @@ DeviceProfile readDevice(const json &from, const std::string &path) {
 }
 
 LinkProfile readLink(const json &from, const std::string &path) {
-  checkKeys(from, path, {"from", "to", "bandwidth", "latency", "flow"});
+  checkKeys(from, path, {"from", "to", "bandwidth", "latency", "flow", "half_size"});
   for (const char *key : {"from", "to", "bandwidth"})
     if (!from.contains(key))
       fail(path, std::string("lacks \"") + key + "\"");
@@ -136,6 +136,8 @@ LinkProfile readLink(const json &from, const std::string &path) {
     link.latency = toNumber(from["latency"], path + ".latency", 0, 100, "seconds");
   if (from.contains("flow"))
     link.flow = toNumber(from["flow"], path + ".flow", 1e3, 1e15, "bytes/s");
+  if (from.contains("half_size"))
+    link.halfSize = toNumber(from["half_size"], path + ".half_size", 0, 1e12, "bytes");
   return link;
 }
 

@@ -72,6 +72,8 @@ std::string zorse::planning::writeProfile(const Profile &profile) {
       ordered_json row = {{"from", link.from}, {"to", link.to}, {"bandwidth", link.bandwidth}, {"latency", link.latency}};
       if (link.flow > 0)
         row["flow"] = link.flow;
+      if (link.halfSize > 0)
+        row["half_size"] = link.halfSize;
       out += std::string(i ? "," : "") + "\n    " + text(row);
     }
     out += "]";

@@ -17,6 +17,7 @@ step::Plan emptyPlan(const Problem &problem) {
   step::Plan plan;
   plan.model = problem.summary.content_hash();
   plan.batch = problem.batch;
+  plan.blocking = problem.blocking;
   plan.devices = planDevices(problem.cluster, productType(problem.summary));
   plan.hostMemory = hostMemory(problem.cluster);
   planLinks(problem.cluster, plan);

@@ -100,7 +100,7 @@ std::vector<step::Schedule> scheduleChoices(const SearchContext &context, bool s
 /// time
 std::vector<Candidate> makeSeeds(SearchContext &context, bool thorough = true);
 /// Of at most so many devices all small changes of layouts can be tried.
-constexpr size_t kDescendDevices = 16;
+constexpr size_t kDescendDevices = 64;
 /// At most so many parts of some devices: without each site, class and node, each alone, the strongest together, classes of a site; of few devices,
 /// one less of each class. Sites come first, nodes last.
 std::vector<std::vector<uint32_t>> subclusters(const SearchContext &context, const std::vector<uint32_t> &devices, size_t most);

@@ -204,7 +204,7 @@ std::optional<CanonicalProblem> CanonicalProblem::make(const Problem &problem, s
 }
 
 Problem CanonicalProblem::on(const Problem &problem) const {
-  return {problem.summary, cluster, *costs, problem.batch, problem.bodies, problem.techniques, problem.profile};
+  return {problem.summary, cluster, *costs, problem.batch, problem.bodies, problem.techniques, problem.profile, {}, problem.blocking};
 }
 
 Layout CanonicalProblem::restore(Layout layout) const {

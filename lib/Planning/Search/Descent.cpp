@@ -13,6 +13,8 @@ using namespace zorse::planning;
 
 namespace {
 
+constexpr size_t kSteepest = 16; ///< devices
+
 class Walk {
 public:
   Walk(SearchContext &context, const Candidate &start, const std::vector<step::Schedule> &schedules, uint64_t seed)
@@ -84,7 +86,7 @@ private:
 
   /// Offers a neighbour of `now`.
   void offer(const Layout &layout) {
-    if (used >= most)
+    if (isOver())
       return;
     Candidate candidate;
     candidate.layout = layout;
@@ -93,6 +95,9 @@ private:
     if (candidate.score < next.score)
       next = std::move(candidate);
   }
+
+  /// Of few devices the best of all neighbours is taken, of many the first that is better.
+  bool isOver() const { return used >= most || (context.devices.size() > kSteepest && next.score < now.score * (1 - 1e-9)); }
 
   void descend() {
     const size_t kinds = tiny() ? 8 : 7;
@@ -284,7 +289,7 @@ private:
       Layout layout = from;
       bool good = true;
       for (size_t p = 0; p < layout.pipelines.size() && good; ++p)
-        good = again ? cut(layout.pipelines[p], groups[p], layout) : refill(layout.pipelines[p], groups[p]);
+        good = !isOver() && (again ? cut(layout.pipelines[p], groups[p], layout) : refill(layout.pipelines[p], groups[p]));
       if (good)
         offer(layout);
     }
@@ -485,7 +490,7 @@ private:
     }
     auto recut = [&](size_t p, const std::vector<Atom> &changed) {
       Layout layout = now.layout;
-      if (cut(layout.pipelines[p], changed, layout))
+      if (!isOver() && cut(layout.pipelines[p], changed, layout))
         offer(layout);
     };
     for (size_t p = 0; p < groups.size(); ++p) {

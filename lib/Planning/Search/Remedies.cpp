@@ -34,7 +34,7 @@ std::string moreDevices(const Problem &problem, const SearchOptions &options) {
     auto costs = CostModel::make(problem.summary, larger, nullptr, {}, error);
     if (!costs)
       return "";
-    Problem enlarged{problem.summary, larger, *costs, problem.batch, problem.bodies, problem.techniques};
+    Problem enlarged{problem.summary, larger, *costs, problem.batch, problem.bodies, problem.techniques, nullptr, {}, problem.blocking};
     if (stepOfShortSearch(enlarged, options))
       return std::to_string(more) + (more == 1 ? " more device" : " more devices") +
              (like.type.empty() ? " like '" + like.name + "'" : " of type " + like.type);
@@ -109,7 +109,7 @@ std::string zorse::planning::explainMemory(const SearchContext &context, const L
     add("another number of stages than " + std::to_string(context.options.stages) + " (without --stages it is chosen)");
   add(moreDevices(problem, context.options));
   for (int64_t batch = problem.batch / 2; batch >= 1; batch /= 4) {
-    Problem smaller{problem.summary, problem.cluster, problem.costs, batch, problem.bodies, problem.techniques};
+    Problem smaller{problem.summary, problem.cluster, problem.costs, batch, problem.bodies, problem.techniques, nullptr, {}, problem.blocking};
     if (stepOfShortSearch(smaller, context.options)) {
       add("a batch of at most " + std::to_string(batch) + (batch == 1 ? " sample" : " samples"));
       break;

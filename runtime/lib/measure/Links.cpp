@@ -100,6 +100,20 @@ Result<LinkTimes> zorse::runtime::measureLink(Transport &transport, uint32_t me,
     samples.push_back(std::max(*took - trip, 1e-9));
   }
   times.bandwidth = static_cast<double>(bytes) / median(samples);
+  // What smaller messages take beyond a trip and their bytes at that rate.
+  std::vector<double> beyond;
+  for (size_t size = kFirst; size < bytes; size *= 4) {
+    samples.clear();
+    for (int i = 0; i < 7; ++i) {
+      Result<double> took = conversation.ask(size);
+      if (took.failed())
+        return took.error();
+      samples.push_back(*took - trip - static_cast<double>(size) / times.bandwidth);
+    }
+    beyond.push_back(median(samples));
+  }
+  if (!beyond.empty())
+    times.halfSize = std::max(0.0, median(beyond) * times.bandwidth);
   if (Result<double> done = conversation.ask(0); done.failed())
     return done.error();
   return times;
@@ -179,7 +193,7 @@ Result<std::vector<RankLink>> zorse::runtime::measureLinks(Group &group, Transpo
 
   json rows = json::array();
   for (const RankLink &link : mine)
-    rows.push_back({link.a, link.b, link.alone.latency, link.alone.bandwidth, link.together});
+    rows.push_back({link.a, link.b, link.alone.latency, link.alone.bandwidth, link.together, link.alone.halfSize});
   Result<std::vector<std::string>> all = group.exchange("links measured", rows.dump());
   if (all.failed())
     return all.error();
@@ -189,12 +203,13 @@ Result<std::vector<RankLink>> zorse::runtime::measureLinks(Group &group, Transpo
     if (!found.is_array())
       return userError("a rank published links that cannot be read; start every rank with the same version of Zorse");
     for (const json &row : found) {
-      bool good = row.is_array() && row.size() == 5 && row[0].is_number_unsigned() && row[1].is_number_unsigned();
-      for (size_t i = 2; good && i < 5; ++i)
+      bool good = row.is_array() && row.size() == 6 && row[0].is_number_unsigned() && row[1].is_number_unsigned();
+      for (size_t i = 2; good && i < 6; ++i)
         good = row[i].is_number() && row[i].get<double>() >= 0;
       if (!good)
         return userError("a rank published links that cannot be read; start every rank with the same version of Zorse");
-      links.push_back({row[0].get<uint32_t>(), row[1].get<uint32_t>(), {row[2].get<double>(), row[3].get<double>()}, row[4].get<double>()});
+      links.push_back(
+          {row[0].get<uint32_t>(), row[1].get<uint32_t>(), {row[2].get<double>(), row[3].get<double>(), row[5].get<double>()}, row[4].get<double>()});
     }
   }
   return links;

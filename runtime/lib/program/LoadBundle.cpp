@@ -206,7 +206,7 @@ private:
       return status;
     std::string problem;
     auto link = [&](const bundle::LinkClass &l) {
-      for (double value : {l.bandwidth(), l.latency(), l.flow()})
+      for (double value : {l.bandwidth(), l.latency(), l.flow(), l.half_size()})
         if (!std::isfinite(value) || value < 0)
           problem = "a link has a bandwidth or latency that is no number of at least 0";
     };

@@ -26,7 +26,7 @@ const char *kEverything = R"({
        "nothing": []
      }},
     {"device": "slow"}],
-  "links": [{"from": "n0", "to": "n1", "bandwidth": 1e9, "latency": 1e-4, "flow": 2e8}, {"from": "fast:0", "to": "fast:1", "bandwidth": 5e9}]
+  "links": [{"from": "n0", "to": "n1", "bandwidth": 1e9, "latency": 1e-4, "flow": 2e8, "half_size": 65536}, {"from": "fast:0", "to": "fast:1", "bandwidth": 5e9}]
 })";
 
 std::string mistake(const std::string &text) {
@@ -57,6 +57,7 @@ TEST(Profile, ReadAndWritten) {
   EXPECT_EQ(device.classes.at("head")[1].degree, 2u);
   EXPECT_EQ(profile->devices[1].updatePerElement, -1);
   EXPECT_EQ(profile->links[0].flow, 2e8);
+  EXPECT_EQ(profile->links[0].halfSize, 65536);
   EXPECT_EQ(profile->links[1].latency, 0);
 
   std::string text = writeProfile(*profile);

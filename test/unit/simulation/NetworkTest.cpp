@@ -104,6 +104,24 @@ TEST(Traffic, FlowsUnderTheirLimitAddUpToTheCard) {
   EXPECT_DOUBLE_EQ(traffic.send(0, 2, 100, 0).sent, 5);        // the fifth does not fit beside them
 }
 
+/// A message of `half_size` bytes reaches half of the rate; what it does not use of the card is there for others.
+TEST(Traffic, SmallMessagesRunAtLess) {
+  bundle::Topology t = nodesOfTwo(2);
+  t.mutable_nodes(0)->mutable_nic()->set_half_size(100);
+  Network network(t);
+  Traffic traffic(network);
+  EXPECT_DOUBLE_EQ(traffic.send(0, 2, 100, 0).sent, 2);     // 100 bytes/s
+  EXPECT_DOUBLE_EQ(traffic.send(1, 3, 100, 0).sent, 3);     // behind the bytes of the other, not behind its delay
+  EXPECT_DOUBLE_EQ(traffic.send(0, 2, 9900, 10).sent, 110); // 99 % of the rate
+  EXPECT_DOUBLE_EQ(traffic.send(0, 2, 0, 200).sent, 200);
+  Traffic gathers(network);
+  const Passage with = gathers.allGather({{0, 1000}}, {2}, 0, Algorithm::Ring);
+  t.mutable_nodes(0)->mutable_nic()->set_half_size(0);
+  Network plain(t);
+  Traffic others(plain);
+  EXPECT_DOUBLE_EQ(with.arrived, others.allGather({{0, 1000}}, {2}, 0, Algorithm::Ring).arrived + 1);
+}
+
 TEST(Traffic, LatencyOccupiesNothing) {
   Network network(nodesOfTwo(2));
   Traffic traffic(network);

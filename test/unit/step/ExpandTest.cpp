@@ -69,6 +69,63 @@ TEST(Expand, StagesOfOneTwoThreeDevices) {
           schedule);
 }
 
+/// By entry of a device: what has ended when it starts, itself included, as far as queues and waits say.
+std::vector<std::vector<bool>> endedBefore(const StepGraph &graph, const DeviceProgram &device) {
+  const uint32_t count = device.entries.size();
+  std::vector<std::vector<bool>> ended(count, std::vector<bool>(count));
+  std::vector<std::vector<uint32_t>> queues(device.queues.size());
+  for (uint32_t i = 0; i < count; ++i) {
+    const Entry &entry = graph.entries[device.entries.begin + i];
+    auto add = [&](uint32_t other) {
+      for (uint32_t k = 0; k < count; ++k)
+        ended[i][k] = ended[i][k] || ended[other][k];
+    };
+    if (!queues[entry.queue].empty())
+      add(queues[entry.queue].back());
+    for (uint32_t w = entry.waits.begin; w < entry.waits.end; ++w)
+      if (!graph.waits[w].previousStep)
+        add(queues[graph.waits[w].queue][graph.waits[w].position]);
+    ended[i][i] = true;
+    queues[entry.queue].push_back(i);
+  }
+  return ended;
+}
+
+/// What blocks follows everything that its device computed or moved before, and comes before all that it does later.
+TEST(Expand, BlockingCommunication) {
+  auto summary = syntheticModel();
+  const std::string text = R"({"batch": 16, "devices": [{"name": "a", "speed": 1e9}, {"name": "b", "speed": 1e9}, {"name": "c", "speed": 1e9}],
+      "links": {"intra_node": {"bandwidth": 1e6, "latency": 1e-3}, "inter_node": {"bandwidth": 1e6, "latency": 1e-3}},
+      "stages": [{"units": [0, 3], "devices": ["a", "b"], "microbatch": 2}, {"units": [3, 6], "devices": ["c"], "microbatch": 2}]})";
+  Plan plan = read(summary, text);
+  std::string error;
+  const auto overlapped = expandPlan(summary, plan, error);
+  ASSERT_TRUE(overlapped) << error;
+  plan.blocking = true;
+  EXPECT_EQ(writePlan(read(summary, writePlan(plan, summary)), summary), writePlan(plan, summary));
+  check(summary, plan, "blocking");
+  const auto blocking = expandPlan(summary, plan, error);
+  ASSERT_TRUE(blocking) << error;
+  EXPECT_GT(blocking->stepTime, overlapped->stepTime);
+  auto unordered = [](const StepGraph &graph) {
+    size_t pairs = 0;
+    for (const DeviceProgram &device : graph.devices) {
+      const auto ended = endedBefore(graph, device);
+      auto moves = [&](uint32_t i) {
+        const EntryKind kind = graph.entries[device.entries.begin + i].kind;
+        return kind == EntryKind::Send || kind == EntryKind::Receive || kind == EntryKind::AllGather || kind == EntryKind::ReduceScatter;
+      };
+      auto computes = [&](uint32_t i) { return graph.entries[device.entries.begin + i].kind == EntryKind::Compute; };
+      for (uint32_t i = 0; i < ended.size(); ++i)
+        for (uint32_t k = 0; k < i; ++k)
+          pairs += !ended[i][k] && ((moves(i) && (moves(k) || computes(k))) || (computes(i) && moves(k)));
+    }
+    return pairs;
+  };
+  EXPECT_EQ(unordered(*blocking), 0u);
+  EXPECT_GT(unordered(*overlapped), 0u);
+}
+
 TEST(Expand, TwoPipelinesAndForeignOwners) {
   auto summary = syntheticModel();
   check(summary, read(summary, R"({"batch": 9, "devices": ["a", "b", "c", "owner", "idle"], "pipelines": [

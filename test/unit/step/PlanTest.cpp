@@ -63,6 +63,7 @@ TEST(PlanText, NotSupportedYet) {
 }
 
 TEST(PlanText, Residency) {
+  EXPECT_MISTAKE(withCells(kWhole, R"(, "communication": "async")"), "communication: expected \"overlapped\" or \"blocking\", got \"async\"");
   EXPECT_MISTAKE(withCells(kWhole, R"(, "residency": {})"), "residency: expected an array");
   EXPECT_MISTAKE(withCells(kWhole, R"(, "residency": [{"moments": "disk"}])"), "residency[0].moments: expected \"device\" or \"host\", got \"disk\"");
   EXPECT_MISTAKE(withCells(kWhole, R"(, "residency": [{"moments": "host"}, {"devices": ["a"]}])"), "residency[1]: expected at least one of");

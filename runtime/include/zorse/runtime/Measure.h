@@ -32,6 +32,7 @@ double median(std::vector<double> values, double *spread = nullptr);
 struct LinkTimes {
   double latency = 0;   ///< seconds one way: half a round trip of the smallest messages
   double bandwidth = 0; ///< bytes/s of one stream of large messages
+  double halfSize = 0;  ///< bytes of the message that reaches half of it, by what smaller ones take beyond a trip and their bytes
 };
 
 /// Between ranks `a` and `b`: both call it together, with the same `entry` (two numbers from there on are used), others do not. Takes about
