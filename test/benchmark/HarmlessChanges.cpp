@@ -6,6 +6,8 @@
 //
 // A change misses where the plan chosen for the new cluster takes longer there than the plan chosen for the old one does (by the full expansion,
 // where it fits). Prints every miss; fails where more than 1 % of the changes miss by more than 1 %, or one by more than 3 %.
+#include "DescribeLayout.h"
+
 #include "zorse/Planning/ModelShape.h"
 #include "zorse/Planning/Search.h"
 
@@ -158,6 +160,10 @@ double stepThere(const Instance &old, const Instance &now, Layout layout, const 
   return evaluation && evaluation->excess == 0 ? evaluation->step : 0;
 }
 
+std::string describe(const Instance &instance, const SearchResult &result) {
+  return describeLayout(instance.problem(), result.layout, result.evaluation.step, result.evaluation.busy, result.evaluation.memory);
+}
+
 struct Change {
   const char *name;
   ClusterSpec spec;
@@ -270,6 +276,9 @@ int main(int argc, char **argv) {
       if (miss || options["verbose"])
         std::printf("cluster %ld, %d devices on %zu sites, batch %lld: %s: %.6g s, the old plan takes %.6g s: %+.4f %%\n", options["first"] + c,
                     base.devices(), base.sites.size(), static_cast<long long>(batch), change.name, now, reference, 100 * by);
+      if (miss && options["verbose"] > 1)
+        std::printf("%s\n  chosen:\n%s  the old one, on the old cluster:\n%s", change.spec.yaml().c_str(),
+                    again ? describe(after, *again).c_str() : "none", describe(before, *chosen).c_str());
     }
     std::fflush(stdout);
   }

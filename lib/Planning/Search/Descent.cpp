@@ -499,6 +499,18 @@ private:
         joined[s].devices.insert(joined[s].devices.end(), joined[s + 1].devices.begin(), joined[s + 1].devices.end());
         joined.erase(joined.begin() + static_cast<long>(s) + 1);
         recut(p, joined);
+        // Units as they are, with all rows: those that the cut chooses for a large stage are not always the best.
+        for (size_t rows = 0; rows < model.rows().size() && model.rows()[rows] <= now.layout.pipelines[p].samples && !isOver(); ++rows) {
+          Layout layout = now.layout;
+          Pipeline &pipeline = layout.pipelines[p];
+          const Stage &front = pipeline.stages[s], &behind = pipeline.stages[s + 1];
+          Stage whole = makeStage(model, joined[s].devices, front.unitBegin, behind.unitEnd, pipeline.samples, rows);
+          if (whole.members.empty())
+            continue;
+          pipeline.stages[s] = std::move(whole);
+          pipeline.stages.erase(pipeline.stages.begin() + static_cast<long>(s) + 1);
+          offer(layout);
+        }
       }
       for (size_t s = 0; s < groups[p].size(); ++s) {
         const std::vector<uint32_t> &all = groups[p][s].devices;

@@ -58,6 +58,21 @@ private:
   std::set<Devices> known;
 };
 
+/// All devices as one stage, with all rows: estimates, which know little of how samples overlap, tend to leave it out.
+void addWhole(SearchContext &context, std::vector<Candidate> &seeds) {
+  if (context.options.stages > 1 || context.options.pipelines > 1)
+    return;
+  for (size_t rows = 0; rows < context.model.rows().size(); ++rows) {
+    Candidate candidate;
+    const Stage stage = makeStage(context.model, context.devices, 0, context.model.units(), context.problem.batch, rows);
+    if (stage.members.empty())
+      continue;
+    candidate.layout.pipelines.push_back({context.problem.batch, {stage}});
+    candidate.id = context.nextId();
+    seeds.push_back(std::move(candidate));
+  }
+}
+
 } // namespace
 
 std::vector<Devices> zorse::planning::subclusters(const SearchContext &context, const Devices &devices, size_t most) {
@@ -99,6 +114,8 @@ void zorse::planning::addSubclusterSeeds(SearchContext &context, const Devices &
     std::vector<Candidate> found = makeSeeds(context, /*thorough=*/false);
     if (found.size() > each)
       found.resize(each);
+    if (context.devices.size() <= kDescendDevices)
+      addWhole(context, seeds);
     std::move(found.begin(), found.end(), std::back_inserter(seeds));
   }
   context.devices = all;
