@@ -44,6 +44,10 @@ public:
     for (uint32_t after : x.nextOps)
       ++missing[after];
     busy.assign(x.plan.devices.size() * kQueues, 0);
+    if (x.plan.blocking) {
+      heldBy.assign(x.plan.devices.size(), SIZE_MAX);
+      holds.assign(x.plan.devices.size(), 0);
+    }
     waiting.resize(busy.size());
     finished.assign(n, 0);
     x.list.reserve(n);
@@ -92,14 +96,27 @@ private:
 
   size_t queueOf(uint32_t half) const { return x.halfQueues[half]; }
 
-  /// The queues that an op holds from its start until it is free: those of its halves, and where what goes between devices blocks, those that
-  /// compute.
+  bool blocks(const Op &op) const { return x.plan.blocking && op.work != Work::Fixed; }
+  size_t computing(uint32_t half) const { return queueOf(half) / kQueues * kQueues + kCompute; }
+
+  /// The queues that an op needs: those of its halves, and where what goes between devices blocks, those that compute.
   template <typename Visit> void eachQueue(const Op &op, Visit visit) const {
     for (uint32_t h = op.halves.begin; h < op.halves.end; ++h) {
       visit(queueOf(h));
-      if (x.plan.blocking && op.work != Work::Fixed)
-        visit(queueOf(h) / kQueues * kQueues + kCompute);
+      if (blocks(op))
+        visit(computing(h));
     }
+  }
+
+  /// The first queue that an op needs and cannot have; `busy.size()`: it has all. What follows on one queue goes on before the bytes have arrived.
+  size_t missingQueue(const Op &op) const {
+    for (uint32_t h = op.halves.begin; h < op.halves.end; ++h) {
+      if (busy[queueOf(h)])
+        return queueOf(h);
+      if (blocks(op) && busy[computing(h)] && heldBy[queueOf(h) / kQueues] != queueOf(h))
+        return computing(h);
+    }
+    return busy.size();
   }
 
   /// Of those that wait for a queue, if it is free, the first may be able to start.
@@ -121,11 +138,7 @@ private:
       eachQueue(op, [&](size_t queue) { offer(queue); });
       return;
     }
-    size_t taken = busy.size();
-    eachQueue(op, [&](size_t queue) {
-      if (taken == busy.size() && busy[queue])
-        taken = queue;
-    });
+    const size_t taken = missingQueue(op);
     if (taken < busy.size()) {
       waiting[taken].push(candidate);
       eachQueue(op, [&](size_t queue) { offer(queue); }); // its other queues may serve someone else meanwhile
@@ -136,7 +149,14 @@ private:
 
   void start(uint32_t index) {
     const Op &op = x.ops[index];
-    eachQueue(op, [&](size_t queue) { busy[queue] = 1; });
+    for (uint32_t h = op.halves.begin; h < op.halves.end; ++h) {
+      busy[queueOf(h)] = 1;
+      if (blocks(op)) {
+        busy[computing(h)] = 1;
+        heldBy[queueOf(h) / kQueues] = queueOf(h);
+        ++holds[queueOf(h) / kQueues];
+      }
+    }
     if (!deferring.empty())
       beginBackward(index);
     const Passage passage = pass(op);
@@ -148,7 +168,7 @@ private:
       x.list.push_back(index);
       x.listHalves.push_back(op.halves);
     }
-    if (passage.sent < passage.arrived && !x.plan.blocking) {
+    if (passage.sent < passage.arrived) {
       events.push({passage.sent, index, Event::kFree});
       events.push({passage.arrived, index, Event::kArrived});
     } else {
@@ -180,12 +200,27 @@ private:
 
   void freeQueues(uint32_t index) {
     const Op &op = x.ops[index];
-    eachQueue(op, [&](size_t queue) { busy[queue] = 0; });
-    eachQueue(op, [&](size_t queue) { offer(queue); });
+    for (uint32_t h = op.halves.begin; h < op.halves.end; ++h)
+      busy[queueOf(h)] = 0;
+    for (uint32_t h = op.halves.begin; h < op.halves.end; ++h)
+      offer(queueOf(h));
+  }
+
+  /// Devices compute again, and move on other queues, once the last of what blocked them has arrived.
+  void release(const Op &op) {
+    for (uint32_t h = op.halves.begin; h < op.halves.end; ++h)
+      if (--holds[queueOf(h) / kQueues] == 0) {
+        busy[computing(h)] = 0;
+        heldBy[queueOf(h) / kQueues] = SIZE_MAX;
+      }
+    for (uint32_t h = op.halves.begin; h < op.halves.end; ++h)
+      offer(computing(h));
   }
 
   void finish(uint32_t index) {
     finished[index] = 1;
+    if (blocks(x.ops[index]))
+      release(x.ops[index]);
     for (uint32_t i = x.firstNext[index]; i < x.firstNext[index + 1]; ++i)
       if (--missing[x.nextOps[i]] == 0)
         ready(x.nextOps[i]);
@@ -386,6 +421,8 @@ private:
   size_t count = 0;
   std::vector<uint32_t> missing;
   std::vector<uint8_t> busy, finished;
+  std::vector<size_t> heldBy;            ///< per device: the queue of what blocks it, where communication does
+  std::vector<uint32_t> holds;           ///< per device: what blocks it now
   std::vector<MinHeap<Waiting>> waiting; ///< per queue
   MinHeap<Waiting> candidates;           ///< that could start now
   MinHeap<Event> events;

@@ -84,9 +84,9 @@ TEST(SimulationOfPrograms, FirstStepIsTheExpansions) {
     ASSERT_FALSE(simulation.failed()) << simulation.message();
     double difference = std::abs(simulation->firstStep / stepTime - 1);
     // The expansion may hold cells back until others have made room (1f1b on tilings that are no stages, timed, laps), and what comes from the host
-    // for an update until that is decided: programs do not know.
+    // for an update until that is decided: programs do not know. Nor, where communication blocks, of arrivals behind what a queue has sent.
     bool heldBack = (drawn.plan.schedule.kind != step::ScheduleKind::GPipe && drawn.plan.schedule.kind != step::ScheduleKind::Explicit) ||
-                    !drawn.plan.residency.empty();
+                    !drawn.plan.residency.empty() || drawn.plan.blocking;
     bool earlier = heldBack && simulation->firstStep < stepTime;
     // What arrives over a short link counts only after what its queue received before over a longer one. Orders by time put it where it arrives in
     // the expansion, and so meet this most.

@@ -148,7 +148,7 @@ bool zorse::planning::judge(SearchContext &context, const std::vector<Candidate>
   result.tried = context.tried();
   if (bestScore < INFINITY) {
     // Where memory binds, what saves some of it may pay in time: more samples under way.
-    if (!problem.techniques.any() && !isLarge(context) && context.devices.size() <= kMostPlaced && memoryBinds(problem, result.evaluation))
+    if (!problem.techniques.any() && !isLarge(context) && memoryBinds(problem, result.evaluation))
       if (std::optional<SearchResult> eased = searchWithTechniques(problem, options, result.evaluation.step * kWorth)) {
         eased->tried += result.tried;
         eased->price = context.price(eased->layout);
