@@ -1,7 +1,7 @@
 """Make models/small/breadth: modules that use operators which the importer makes of others (convolutions, poolings, norms, picks, sums along an axis),
 with data and ten steps of PyTorch in double precision, which test/e2e/breadth.py compares with. Run again only to change them:
 
-    python models/make_breadth.py
+    python models/make_breadth.py [NAME…]
 
 The files are as those of models/make_zoo.py.
 """
@@ -111,6 +111,38 @@ class Experts(nn.Module):
         return F.cross_entropy(self.head(x).flatten(0, 1), labels.flatten()) + 1e-2 * pairs.mean() + (best * torch.softmax(scores, -1).mean(1)).sum(-1).mean()
 
 
+class Recurrent(nn.Module):
+    """An LSTM of two layers in both directions, a GRU and an RNN of rectified sums, and the LSTM's last state."""
+
+    def __init__(self):
+        super().__init__()
+        self.lstm = nn.LSTM(5, 6, num_layers=2, bidirectional=True, batch_first=True)
+        self.gru, self.rnn = nn.GRU(12, 7, batch_first=True), nn.RNN(7, 4, nonlinearity="relu", batch_first=True)
+        self.head = nn.Linear(4 + 6, 3)
+
+    def forward(self, x, y):
+        x, (hidden, _) = self.lstm(x)
+        x = self.rnn(self.gru(x)[0])[0]
+        return F.mse_loss(self.head(torch.cat([x[:, -1], hidden[-1]], dim=1)), y)
+
+
+class Resized(nn.Module):
+    """A small U-Net: pooled twice, resized back by neighbours' means and by the nearest, beside a part that is resized by cubes and one with corners aligned."""
+
+    def __init__(self):
+        super().__init__()
+        self.down, self.deep, self.up, self.last = nn.Conv2d(2, 6, 3, padding=1), nn.Conv2d(6, 8, 3, padding=1), nn.Conv2d(14, 6, 3, padding=1), nn.Conv2d(10, 1, 1)
+
+    def forward(self, x, y):
+        high = F.relu(self.down(x))
+        low = F.relu(self.deep(F.max_pool2d(high, 2)))
+        low = torch.cat([F.interpolate(low, scale_factor=2, mode="bilinear", align_corners=False), high], dim=1)
+        low = F.relu(self.up(low))
+        other = F.interpolate(F.interpolate(x, size=(5, 7), mode="bicubic", align_corners=False), size=(8, 8), mode="bilinear", align_corners=True)
+        near = F.interpolate(F.avg_pool2d(x, 4), scale_factor=4, mode="nearest")
+        return F.mse_loss(self.last(torch.cat([low, other, near], dim=1)), y)
+
+
 def models():
     floats, ids = torch.randn, lambda limit, *shape: torch.randint(0, limit, shape)
     n = SAMPLES
@@ -119,6 +151,8 @@ def models():
         "images": (Images, {"pixels": floats(n, 3, 14, 13), "label": ids(5, n)}),
         "lines": (Lines, {"x": floats(n, 4, 18), "y": floats(n, 2)}),
         "experts": (Experts, {"ids": ids(40, n, 8), "places": ids(8, n, 6), "labels": ids(40, n, 6)}),
+        "recurrent": (Recurrent, {"x": floats(n, 6, 5), "y": floats(n, 3)}),
+        "resized": (Resized, {"x": floats(n, 2, 8, 8), "y": floats(n, 1, 8, 8)}),
     }
 
 
@@ -126,7 +160,11 @@ def main():
     torch.manual_seed(5)
     folder = os.path.join(here, "small", "breadth")
     os.makedirs(folder, exist_ok=True)
-    reference = {"torch": torch.__version__.split("+")[0], "batch": BATCH, "steps": STEPS, "models": {}}
+    known = {}
+    if sys.argv[1:]:
+        with open(os.path.join(folder, "reference.json")) as f:
+            known = json.load(f)["models"]
+    reference = {"torch": torch.__version__.split("+")[0], "batch": BATCH, "steps": STEPS, "models": known}
     for name, (kind, inputs) in models().items():
         if sys.argv[1:] and name not in sys.argv[1:]:
             continue

@@ -1,7 +1,8 @@
 // packing: how near placed buffers come to the bytes that are alive at once. Random plans of large models, of every schedule and with every
 // residency; bytes are handed on only where that makes no entry wait on the simulated clock, so steps are those without sharing of bytes.
 //
-//     packing [--plans=N]      default 300; fails where more than one device of a hundred has an arena of more than 1.03 times the peak of what is alive
+//     packing [--plans=N]      default 300; fails where more than one device of a hundred has an arena of more than 1.03 times the peak of what is
+//     alive
 #include "zorse/Planning/ModelShape.h"
 #include "zorse/Step/RandomPlan.h"
 #include "zorse/Step/StepGraph.h"
@@ -52,7 +53,8 @@ int main(int argc, char **argv) {
   if (ratios.empty())
     return 2;
   const auto above = static_cast<size_t>(ratios.end() - std::upper_bound(ratios.begin(), ratios.end(), kMost));
-  std::printf("%d plans, %zu devices: arenas take %.4f x the bytes alive at once in the median, %.4f in the 95th of 100, %.4f at most; %zu take more than %.2f\n",
+  std::printf("%d plans, %zu devices: arenas take %.4f x the bytes alive at once in the median, %.4f in the 95th of 100, %.4f at most; %zu take more "
+              "than %.2f\n",
               plans, ratios.size(), ratios[ratios.size() / 2], ratios[ratios.size() * 95 / 100], ratios.back(), above, kMost);
   return above * 100 > ratios.size();
 }

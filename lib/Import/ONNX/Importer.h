@@ -110,7 +110,8 @@ private:
       addEinsumOps(OperatorTable &table), addRegroupOps(OperatorTable &table), addControlOps(OperatorTable &table),
       addConvolutionOps(OperatorTable &table), addPoolingOps(OperatorTable &table), addPickOps(OperatorTable &table),
       addScatterOps(OperatorTable &table), addRunningOps(OperatorTable &table), addLinearOps(OperatorTable &table), addLossOps(OperatorTable &table),
-      addSequenceOps(OperatorTable &table), addViewOps(OperatorTable &table);
+      addSequenceOps(OperatorTable &table), addViewOps(OperatorTable &table), addResizeOps(OperatorTable &table),
+      addRecurrentOps(OperatorTable &table);
   static const Operator *operatorOf(const GraphNode &node); ///< null if it is not known
 
   // --- driver (Importer.cpp)
@@ -158,6 +159,7 @@ private:
   std::string nameOf(const GraphNode &node, size_t index) const;
   bool has(const GraphNode &node, size_t index) const { return static_cast<bool>(in(node, index)); }
   void out(const GraphNode &node, size_t index, Val value);
+  bool isUsed(const GraphNode &node, size_t output) const;                             ///< by another node
   const onnx::Attribute *attribute(const GraphNode &node, llvm::StringRef name) const; ///< null if absent
   int64_t intAttribute(const GraphNode &node, llvm::StringRef name, int64_t otherwise) const;
   double floatAttribute(const GraphNode &node, llvm::StringRef name, double otherwise) const;
@@ -286,6 +288,8 @@ private:
   ZORSE_ONNX_HANDLER(onSpaceToDepth)
   ZORSE_ONNX_HANDLER(onIsInf)
   ZORSE_ONNX_HANDLER(onEyeLike)
+  ZORSE_ONNX_HANDLER(onResize)
+  ZORSE_ONNX_HANDLER(onRecurrent)
   ZORSE_ONNX_HANDLER(onLoop)
   ZORSE_ONNX_HANDLER(onScan)
   ZORSE_ONNX_HANDLER(onMaxPool)
@@ -304,6 +308,7 @@ private:
   /// What `joined` holds, whose dimensions are the loop's with the joined axis before group `place`.
   static Val viewOfJoined(mlir::Value joined, ElementKind type, int64_t rank, int64_t axis, size_t place, const std::vector<Axis> &axes,
                           const Loop &loop);
+  mlir::LogicalResult normStatistics(const GraphNode &node, const Val &x, int64_t axis);
   bool isMatrix(const Val &value) const; ///< only its last two dimensions hold different elements, none of samples
   mlir::FailureOr<Val> productOfConstants(const GraphNode &node, const Val &a, const Val &b);
   /// x [lead..., K] times a matrix; the transposed product if the matrix stands on the left (`swap`).

@@ -1,5 +1,5 @@
 // Products, softmax, norms, reductions.
-#include "Importer.h"
+#include "Composition.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Math/IR/Math.h"
@@ -293,6 +293,27 @@ LogicalResult Importer::onSoftmax(const GraphNode &node) {
   return out(node, 0, std::move(result)), success();
 }
 
+// Mean and reciprocal of the standard deviation, which the operator's first result does not need.
+LogicalResult Importer::normStatistics(const GraphNode &node, const Val &x, int64_t axis) {
+  if (node.op != "LayerNormalization")
+    return error(node, "its statistics are used; those of LayerNormalization alone are supported");
+  std::vector<int64_t> axes;
+  for (int64_t i = axis; i < x.rank(); ++i)
+    axes.push_back(i);
+  Composition make(*this, node);
+  Val mean = make.reduce("ReduceMean", x, axes, /*keep=*/true), centred = make("Sub", {x, mean});
+  Val variance = make.reduce("ReduceMean", make("Mul", {centred, centred}), axes, /*keep=*/true);
+  Val spread = make("Sqrt", {make("Add", {variance, make.number(floatAttribute(node, "epsilon", 1e-5), x)})});
+  Val inverse = make("Reciprocal", {spread});
+  if (make.hasFailed())
+    return failure();
+  if (isUsed(node, 1))
+    out(node, 1, mean);
+  if (isUsed(node, 2))
+    out(node, 2, inverse);
+  return success();
+}
+
 // LayerNormalization, RMSNormalization: over the axes from `axis` on, as one last dimension.
 LogicalResult Importer::onNorm(const GraphNode &node) {
   Val x = in(node, 0);
@@ -302,11 +323,8 @@ LogicalResult Importer::onNorm(const GraphNode &node) {
     return error(node, "expects float activations and a valid axis");
   if (x.view.sampleAxis() >= axis)
     return error(node, "normalises over the samples; every op must treat samples apart");
-  for (size_t i = 1; i < node.outputs.size(); ++i)
-    if (node.outputs[i] >= 0)
-      for (const GraphNode &other : graph.body.nodes)
-        if (std::find(other.inputs.begin(), other.inputs.end(), node.outputs[i]) != other.inputs.end())
-          return error(node, "its statistics are used; only its first output is supported");
+  if ((isUsed(node, 1) || isUsed(node, 2)) && failed(normStatistics(node, x, axis)))
+    return failure();
   FactorList last;
   for (int64_t i = axis; i < x.rank(); ++i)
     last.insert(last.end(), x.view.dims[i].begin(), x.view.dims[i].end());

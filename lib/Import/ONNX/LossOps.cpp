@@ -1,5 +1,5 @@
 // The loss as a sum of terms c * (sum over samples of a) / D, and the table of handlers.
-#include "Importer.h"
+#include "Composition.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Math/IR/Math.h"
@@ -170,10 +170,13 @@ LogicalResult Importer::onCrossEntropy(const GraphNode &node) {
   std::optional<int64_t> ignore;
   if (node.attributes.count("ignore_index"))
     ignore = intAttribute(node, "ignore_index", 0);
-  if (node.outputs.size() > 1 && node.outputs[1] >= 0)
-    for (const GraphNode &other : graph.body.nodes)
-      if (std::find(other.inputs.begin(), other.inputs.end(), node.outputs[1]) != other.inputs.end())
-        return error(node, "its second output (log-probabilities) is used; only the loss is supported");
+  if (isUsed(node, 1)) { // log-probabilities
+    Composition make(*this, node);
+    Val all = make("LogSoftmax", {in(node, 0)}, {{"axis", int64_t(1)}});
+    if (make.hasFailed())
+      return failure();
+    out(node, 1, all);
+  }
   auto value = crossEntropy(node, in(node, 0), in(node, 1), in(node, 2), ignore, stringAttribute(node, "reduction", "mean"));
   if (failed(value))
     return failure();

@@ -15,6 +15,15 @@ static const Val absent;
 Importer::Importer(LoadedModel &model, FlatGraph &graph, const ImportOptions &options, MLIRContext &context)
     : model(model), graph(graph), options(options), context(context), builder(&context), location(UnknownLoc::get(&context)) {}
 
+bool Importer::isUsed(const GraphNode &node, size_t output) const {
+  if (output >= node.outputs.size() || node.outputs[output] < 0)
+    return false;
+  const int value = node.outputs[output];
+  return std::find(graph.body.outputs.begin(), graph.body.outputs.end(), value) != graph.body.outputs.end() ||
+         std::any_of(graph.body.nodes.begin(), graph.body.nodes.end(),
+                     [&](const GraphNode &other) { return std::find(other.inputs.begin(), other.inputs.end(), value) != other.inputs.end(); });
+}
+
 /// What a node was given, for messages: "'x' f32 [samples, 16, 32], 'shape' constant i64 [3]".
 std::string Importer::describeOperands(const GraphNode &node) const {
   std::string text;

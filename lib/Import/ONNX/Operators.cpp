@@ -17,7 +17,16 @@ constexpr const char *kTypeNames[] = {"nothing", "a float", "an integer", "a str
 std::string typeName(int32_t type) { return type >= 0 && type < int32_t(std::size(kTypeNames)) ? kTypeNames[type] : "type " + std::to_string(type); }
 
 int32_t typeOfWord(StringRef word) {
-  return llvm::StringSwitch<int32_t>(word).Case("f", 1).Case("i", 2).Case("s", 3).Case("t", 4).Case("g", 5).Case("fs", 6).Case("is", 7).Default(0);
+  return llvm::StringSwitch<int32_t>(word)
+      .Case("f", 1)
+      .Case("i", 2)
+      .Case("s", 3)
+      .Case("t", 4)
+      .Case("g", 5)
+      .Case("fs", 6)
+      .Case("is", 7)
+      .Case("ss", 8)
+      .Default(0);
 }
 
 std::string join(const std::vector<std::string> &values) {
@@ -97,11 +106,9 @@ std::vector<std::string> zorse::onnx_import::notUnderstood(const GraphNode &node
 
 StringRef zorse::onnx_import::remedyFor(StringRef op) {
   return llvm::StringSwitch<StringRef>(op)
-      .Cases({"LSTM", "GRU", "RNN"}, "write the recurrence as a loop over the positions, which exports as products and activations, or use attention")
       .Case("AdaptiveMaxPool", "give the pooling a kernel and strides (nn.MaxPool2d)")
       .Case("AdaptiveAveragePool", "give the pooling a kernel and strides (nn.AvgPool2d)")
-      .Cases({"Resize", "Upsample"},
-             "make each position's new positions by a transposed convolution, or by a linear layer that is regrouped (pixel shuffle)")
+      .Case("Upsample", "export with an operator set of at least 11, which has Resize in its place")
       .Cases({"NonZero", "Unique", "Compress", "NonMaxSuppression"},
              "how many elements it takes depends on data; shapes here are fixed before a graph runs")
       .Default("");

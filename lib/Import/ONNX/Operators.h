@@ -28,7 +28,7 @@ struct OperatorRule {
 
   /// \param attributes  words "name:type", with "!" behind if it is required, "~" if no value of it changes the mathematics, and "=a|b" if
   ///                    only these values are supported (the handler then need not read it). Types: i(nteger), f(loat), s(tring), t(ensor), g(raph),
-  ///                    is, fs.
+  ///                    is, fs, ss.
   OperatorRule(size_t least, size_t most, llvm::StringRef attributes);
 };
 

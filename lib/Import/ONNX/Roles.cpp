@@ -86,7 +86,8 @@ static bool passesGradient(const GraphNode &node, size_t position) {
                                            "ReduceLogSum",
                                            "ReduceLogSumExp",
                                            "ReduceSumSquare",
-                                           "TopK"};
+                                           "TopK",
+                                           "Resize"};
   if (node.detach || none.contains(node.op))
     return false;
   if (position > 0 && firstOnly.contains(node.op))

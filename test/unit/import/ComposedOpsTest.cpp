@@ -49,6 +49,9 @@ Outcome one(const std::string &op, const std::vector<std::string> &inputs, const
   for (int64_t i = 0; i < 8; ++i)
     graph.ints("i" + std::to_string(i), {i});
   graph.ints("pair", {0, 1});
+  graph.input("word", 1, {2, 3, 5});
+  graph.weight("wi", {1, 16, 5});
+  graph.weight("wh", {1, 16, 4});
   set(graph.node(op, inputs, outputs), attributes);
   graph.node("Cast", {outputs[0]}, {"floats"});
   Graph::attribute(*graph.model.mutable_graph()->mutable_node(graph.model.graph().node_size() - 1), "to", 1);
@@ -122,6 +125,29 @@ TEST(ComposedOps, IntegersAreDividedByConstants) {
   EXPECT_OK(one("Mod", {"ids", "i3"}));
   EXPECT_ERROR(one("Mod", {"ids", "labels"}), "(Mod): divides integers by what is no positive constant; a program must not stop at data");
   EXPECT_ERROR(one("Div", {"ids", "i0"}), "(Div): divides integers by what is no positive constant");
+}
+
+TEST(ComposedOps, Resize) {
+  using Ints = std::vector<int64_t>;
+  EXPECT_OK(one("Resize", {"image", "", "", "pair"}, {{"axes", Ints{2, 3}}, {"keep_aspect_ratio_policy", std::string("not_smaller")}}));
+  EXPECT_OK(one("Resize", {"image", "", "", "i3"}, {{"axes", Ints{-1}}, {"mode", std::string("cubic")}}));
+  EXPECT_ERROR(one("Resize", {"image", "", "", "i3"}), "(Resize): expects scales or sizes for 4 axes, found 1");
+  EXPECT_ERROR(one("Resize", {"image", "", "", "i3"}, {{"axes", Ints{0}}}),
+               "(Resize): changes the number of samples; every op must treat samples apart");
+  EXPECT_ERROR(one("Resize", {"image", "", "", "i3"}, {{"axes", Ints{4}}}), "(Resize): names an axis outside the rank");
+  EXPECT_ERROR(one("Resize", {"image", "", "", "i0"}, {{"axes", Ints{2}}}), "(Resize): makes 0 of 8 positions, which is not supported");
+  EXPECT_ERROR(one("Resize", {"image", "", "", "places"}, {{"axes", Ints{2, 3}}}), "(Resize): expects constant sizes; they depend on data");
+  EXPECT_ERROR(one("Resize", {"ids", "", "", "i3"}, {{"axes", Ints{1}}}), "(Resize): expects a tensor of floats");
+}
+
+TEST(ComposedOps, Recurrences) {
+  EXPECT_OK(one("LSTM", {"word", "wi", "wh"}, {{"layout", 1}}));
+  EXPECT_ERROR(one("LSTM", {"word", "wi", "wh"}), "(LSTM): runs over the samples; every op must treat samples apart");
+  EXPECT_ERROR(one("LSTM", {"row", "wi", "wh"}), "(LSTM): expects inputs and two weights of rank 3");
+  EXPECT_ERROR(one("GRU", {"word", "wi", "wh"}), "(GRU): expects weights for 1 direction, 3 gates of hidden_size and inputs of 5");
+  EXPECT_ERROR(one("LSTM", {"word", "wi", "wh"}, {{"direction", std::string("bidirectional")}}), "(LSTM): expects weights for 2 directions");
+  EXPECT_ERROR(one("LSTM", {"word", "wi", "wh", "", "pair"}, {{"layout", 1}}),
+               "has lengths of sequences that are not all 3, the number of positions");
 }
 
 TEST(ComposedOps, Einsum) {

@@ -464,27 +464,27 @@ TEST(ImportErrors, MixingSamplesNamesTheNode) {
 
 TEST(ImportErrors, UnknownOperatorsAreReportedTogether) {
   Graph graph;
-  graph.node("LSTM", {"ids"}, {"a"});
+  graph.node("GridSample", {"ids"}, {"a"});
   graph.node("NonMaxSuppression", {"a"}, {"b"});
-  graph.node("LSTM", {"b"}, {"loss"});
+  graph.node("GridSample", {"b"}, {"loss"});
   graph.output("loss");
   Outcome outcome = import(graph.write("unknown.onnx"));
-  EXPECT_ERROR(outcome, "2 operators are not supported: LSTM (2 nodes: 'n_a', 'n_loss'), NonMaxSuppression (1 node: 'n_b')");
+  EXPECT_ERROR(outcome, "2 operators are not supported: GridSample (2 nodes: 'n_a', 'n_loss'), NonMaxSuppression (1 node: 'n_b')");
 }
 
 // What to do about an operator is said where something can be done; attributes are reported with the others.
 TEST(ImportErrors, AllLimitsAtOnceWithRemedies) {
   Graph graph;
   graph.input("image", 1, {2, 3, 8, 8});
-  graph.node("Resize", {"image"}, {"large"});
-  graph.node("LSTM", {"large"}, {"pooled"});
+  graph.node("NonZero", {"image"}, {"large"});
+  graph.node("AdaptiveMaxPool", {"large"}, {"pooled"});
   Graph::attribute(graph.node("Pad", {"pooled", "k"}, {"loss"}), "edge", 1);
   graph.weight("k", {4, 3, 3, 3});
   graph.output("loss");
   Outcome outcome = import(graph.write("limits.onnx"));
-  EXPECT_ERROR(outcome, "2 operators are not supported: LSTM (1 node: 'n_pooled'), Resize (1 node: 'n_large')");
-  EXPECT_ERROR(outcome, "\n  LSTM: write the recurrence as a loop over the positions");
-  EXPECT_ERROR(outcome, "\n  Resize: make each position's new positions by a transposed convolution");
+  EXPECT_ERROR(outcome, "2 operators are not supported: AdaptiveMaxPool (1 node: 'n_pooled'), NonZero (1 node: 'n_large')");
+  EXPECT_ERROR(outcome, "\n  AdaptiveMaxPool: give the pooling a kernel and strides");
+  EXPECT_ERROR(outcome, "\n  NonZero: how many elements it takes depends on data");
   EXPECT_ERROR(outcome, "\n  Pad: attribute 'edge' is not known (1 node: 'n_loss')");
 }
 

@@ -15,11 +15,13 @@
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/MLIRContext.h"
 #include "mlir/Pass/PassManager.h"
+#include "llvm/ADT/APFloat.h"
 #include "llvm/ADT/StringRef.h"
 #include "llvm/Support/MemoryBuffer.h"
 #include "llvm/Support/raw_ostream.h"
 
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <map>
 
@@ -57,12 +59,24 @@ static std::vector<double> decode(const WeightSource &weight) {
       out[i] = v;
       break;
     }
-    default: {
+    case WeightSource::Type::F16: {
+      uint16_t h;
+      std::memcpy(&h, weight.data + 2 * i, 2);
+      llvm::APFloat half(llvm::APFloat::IEEEhalf(), llvm::APInt(16, h));
+      bool exact;
+      half.convert(llvm::APFloat::IEEEdouble(), llvm::APFloat::rmNearestTiesToEven, &exact);
+      out[i] = half.convertToDouble();
+      break;
+    }
+    case WeightSource::Type::F32: {
       float v;
       std::memcpy(&v, weight.data + 4 * i, 4);
       out[i] = v;
       break;
     }
+    default: // not met in ONNX's cases; nothing is read as what it is not
+      std::fprintf(stderr, "error: a parameter is stored in a type that this tool does not read\n");
+      std::exit(1);
     }
   }
   return out;

@@ -1,7 +1,7 @@
 """How many of ONNX's own node cases the importer takes, and whether what it takes means what ONNX says (needs the packages onnx and numpy:
 tools/python-env.sh).
 
-    python test/unit/import/node_cases.py build/release/bin/evaluate-onnx [--keep FOLDER] [--list] [PATTERN]
+    python test/unit/import/node_cases.py build/release/bin/evaluate-onnx [--keep FOLDER] [--list] [--least N] [PATTERN]
 
 A case is one node with operands and results. It is wrapped in a model with a loss in three ways, and counts as imported if one of them is imported:
 
@@ -194,6 +194,7 @@ def main():
     parser.add_argument("--keep")
     parser.add_argument("--list", action="store_true", help="every case with its outcome")
     parser.add_argument("--jobs", type=int, default=2)
+    parser.add_argument("--least", type=int, default=0, help="fail where fewer import")
     given = parser.parse_args()
     outcomes, unwrapped = {}, 0
     with tempfile.TemporaryDirectory() as temporary, concurrent.futures.ThreadPoolExecutor(given.jobs) as pool:
@@ -220,7 +221,7 @@ def main():
         print(f"{count:5} {reason}")
     print(f"{len(outcomes)} cases can be wrapped ({unwrapped} cannot): {counts['imported']} import, {counts['refused']} are refused, {counts['wrong']} give another loss, "
           f"{counts['crashed']} end the importer")
-    return 1 if counts["wrong"] or counts["crashed"] else 0
+    return 1 if counts["wrong"] or counts["crashed"] or counts["imported"] < given.least else 0
 
 
 if __name__ == "__main__":

@@ -1,0 +1,234 @@
+// RNN, GRU and LSTM, unrolled: what the inputs bring is one product for all positions, then every position adds what the state before it brings.
+#include "Composition.h"
+
+#include "llvm/ADT/StringSwitch.h"
+
+#include <algorithm>
+
+using namespace mlir;
+using namespace zorse;
+using namespace zorse::onnx_import;
+
+namespace {
+
+constexpr int64_t kMostPositions = 1024;
+
+struct Cell {
+  enum class Kind { Rnn, Gru, Lstm } kind;
+  int64_t hidden = 0, gates = 1;
+  double clip = 0; ///< of what activations are given; 0: not
+  bool inputForgets = false, resetsLast = false;
+  std::vector<std::string> activations; ///< of one direction
+};
+
+/// One direction's operands; absent where the node has none.
+struct Weights {
+  Val inputs, state; ///< I x gates*H, H x gates*H
+  Val bias, stateBias, peepholes;
+};
+
+class Unrolled {
+public:
+  Unrolled(Composition &make, const Cell &cell, const Weights &weights) : make(make), cell(cell), weights(weights) {}
+
+  Val hidden, memory; ///< samples x H; absent: zero
+
+  /// \param brought  samples x gates*H, of the position's input and all biases that are added before the reset gate
+  void step(const Val &brought) {
+    switch (cell.kind) {
+    case Cell::Kind::Rnn:
+      hidden = activate(0, plus(brought, recurrent(hidden, 0, 1)));
+      return;
+    case Cell::Kind::Gru:
+      return gru(brought);
+    case Cell::Kind::Lstm:
+      return lstm(brought);
+    }
+  }
+
+private:
+  Composition &make;
+  const Cell &cell;
+  const Weights &weights;
+
+  Val gate(const Val &all, int64_t index, int64_t axis = 1) {
+    return cell.gates == 1 ? all : make.slice(all, axis, index * cell.hidden, cell.hidden);
+  }
+  /// What a state brings to gates [first, first + count).
+  Val recurrent(const Val &state, int64_t first, int64_t count) {
+    if (!state)
+      return {};
+    Val matrix = count == cell.gates ? weights.state : make.slice(weights.state, 1, first * cell.hidden, count * cell.hidden);
+    return make("MatMul", {state, matrix});
+  }
+  Val plus(const Val &a, const Val &b) { return !a ? b : !b ? a : make("Add", {a, b}); }
+  Val times(const Val &a, const Val &b) { return !a || !b ? Val() : make("Mul", {a, b}); }
+  Val oneLess(const Val &x) { return make("Sub", {make.number(1, x), x}); }
+  Val activate(size_t which, Val x) {
+    if (cell.clip > 0)
+      x = make("Clip", {x, make.number(-cell.clip, x), make.number(cell.clip, x)});
+    return make(cell.activations[which].c_str(), {x});
+  }
+
+  void gru(const Val &brought) { // gates z, r, h
+    Val both = recurrent(hidden, 0, cell.resetsLast ? 3 : 2);
+    auto of = [&](int64_t index) { return both ? make.slice(both, 1, index * cell.hidden, cell.hidden) : Val(); };
+    Val update = activate(0, plus(gate(brought, 0), of(0))), reset = activate(0, plus(gate(brought, 1), of(1)));
+    Val before = cell.resetsLast ? times(reset, plus(of(2), weights.stateBias)) : recurrent(times(reset, hidden), 2, 1);
+    Val candidate = activate(1, plus(gate(brought, 2), before));
+    hidden = plus(times(oneLess(update), candidate), times(update, hidden));
+  }
+
+  void lstm(const Val &brought) { // gates i, o, f, c; peepholes i, o, f
+    Val all = plus(brought, recurrent(hidden, 0, 4));
+    auto of = [&](int64_t index, const Val &seen) {
+      Val own = gate(all, index);
+      return index < 3 && weights.peepholes && seen ? plus(own, times(make.slice(weights.peepholes, 0, index * cell.hidden, cell.hidden), seen))
+                                                    : own;
+    };
+    Val input = activate(0, of(0, memory)), forget = cell.inputForgets ? oneLess(input) : activate(0, of(2, memory));
+    memory = plus(times(forget, memory), times(input, activate(1, of(3, {}))));
+    hidden = times(activate(0, of(1, memory)), make(cell.activations[2].c_str(), {memory}));
+  }
+};
+
+std::string activationCalled(llvm::StringRef name) {
+  return llvm::StringSwitch<std::string>(name.lower())
+      .Case("sigmoid", "Sigmoid")
+      .Case("tanh", "Tanh")
+      .Case("relu", "Relu")
+      .Case("softsign", "Softsign")
+      .Case("softplus", "Softplus")
+      .Default("");
+}
+
+} // namespace
+
+LogicalResult Importer::onRecurrent(const GraphNode &node) {
+  Val x = in(node, 0), inputs = in(node, 1), state = in(node, 2);
+  const bool first = intAttribute(node, "layout", 0) != 0; // the samples' axis is the first
+  if ((!x.isGraph() && !x.isConstant()) || x.rank() != 3 || inputs.rank() != 3 || state.rank() != 3)
+    return error(node, "expects inputs and two weights of rank 3");
+  Cell cell;
+  cell.kind = node.op == "LSTM" ? Cell::Kind::Lstm : node.op == "GRU" ? Cell::Kind::Gru : Cell::Kind::Rnn;
+  cell.gates = cell.kind == Cell::Kind::Lstm ? 4 : cell.kind == Cell::Kind::Gru ? 3 : 1;
+  cell.hidden = state.view.size(2);
+  cell.clip = floatAttribute(node, "clip", 0);
+  cell.inputForgets = intAttribute(node, "input_forget", 0) != 0;
+  cell.resetsLast = intAttribute(node, "linear_before_reset", 0) != 0;
+  const std::string direction = stringAttribute(node, "direction", "forward");
+  const int64_t directions = direction == "bidirectional" ? 2 : 1, positions = x.view.size(first ? 1 : 0);
+  if (intAttribute(node, "hidden_size", cell.hidden) != cell.hidden || inputs.view.size(0) != directions || state.view.size(0) != directions ||
+      inputs.view.size(1) != cell.gates * cell.hidden || state.view.size(1) != cell.gates * cell.hidden || inputs.view.size(2) != x.view.size(2))
+    return error(node, "expects weights for " + Twine(directions) + (directions == 1 ? " direction, " : " directions, ") + Twine(cell.gates) +
+                           " gates of hidden_size and inputs of " + Twine(x.view.size(2)));
+  if (x.view.sampleAxis() == (first ? 1 : 0))
+    return error(node, "runs over the samples; every op must treat samples apart");
+  if (positions < 1 || positions > kMostPositions)
+    return error(node, "has " + Twine(positions) + " positions; 1 to " + Twine(kMostPositions) + " are unrolled");
+  if (in(node, 4)) {
+    auto lengths = constantInts(in(node, 4));
+    if (!lengths || std::any_of(lengths->begin(), lengths->end(), [&](int64_t length) { return length != positions; }))
+      return error(node, "has lengths of sequences that are not all " + Twine(positions) + ", the number of positions; this is not supported");
+  }
+  const size_t perDirection = cell.kind == Cell::Kind::Lstm ? 3 : cell.kind == Cell::Kind::Gru ? 2 : 1;
+  std::vector<std::string> called = {"Sigmoid", "Tanh", "Tanh"};
+  if (cell.kind == Cell::Kind::Rnn)
+    called = {"Tanh"};
+  called.resize(perDirection);
+  std::vector<std::string> activations;
+  if (const onnx::Attribute *given = attribute(node, "activations"))
+    for (const std::string &name : given->strings()) {
+      activations.push_back(activationCalled(name));
+      if (activations.back().empty())
+        return error(node, "has the activation '" + name + "'; Sigmoid, Tanh, Relu, Softsign and Softplus are supported");
+    }
+  else
+    for (int64_t d = 0; d < directions; ++d)
+      activations.insert(activations.end(), called.begin(), called.end());
+  if (activations.size() != perDirection * static_cast<size_t>(directions))
+    return error(node, "expects " + Twine(perDirection) + " activations for a direction, found " + Twine(activations.size()) + " in all");
+
+  Composition make(*this, node);
+  if (first)
+    x = make.transpose(x, {1, 0, 2});
+  // What starts at zero everywhere is left out.
+  auto initial = [&](size_t index, int64_t d) {
+    const Val given = in(node, index);
+    if (!given || uniformValue(given) == std::optional<double>(0))
+      return Val();
+    return make.squeeze(make.slice(given, first ? 1 : 0, d, 1), first ? 1 : 0);
+  };
+  std::vector<std::vector<Val>> outputs(static_cast<size_t>(positions)); // by position, then direction: samples x H
+  std::vector<Val> lastHidden, lastMemory;
+  for (int64_t d = 0; d < directions && !make.hasFailed(); ++d) {
+    auto own = [&](const Val &all) { return make.squeeze(make.slice(all, 0, d, 1), 0); };
+    cell.activations.assign(activations.begin() + static_cast<long>(perDirection) * d,
+                            activations.begin() + static_cast<long>(perDirection) * (d + 1));
+    Weights weights;
+    weights.inputs = make.transpose(own(inputs), {1, 0});
+    weights.state = make.transpose(own(state), {1, 0});
+    Val brought = make("MatMul", {x, weights.inputs});
+    if (in(node, 3)) {
+      Val biases = own(in(node, 3));
+      const int64_t all = cell.gates * cell.hidden;
+      brought = make("Add", {brought, make.slice(biases, 0, 0, all)});
+      // Of a GRU that resets last the candidate's second bias is reset, too.
+      if (cell.kind == Cell::Kind::Gru && cell.resetsLast) {
+        weights.stateBias = make.slice(biases, 0, all + 2 * cell.hidden, cell.hidden);
+        Val others = make.slice(biases, 0, all, 2 * cell.hidden), nothing = make("Expand", {make.number(0, biases), make.ints({cell.hidden})});
+        brought = make("Add", {brought, make("Concat", {others, nothing}, {{"axis", int64_t(0)}})});
+      } else {
+        brought = make("Add", {brought, make.slice(biases, 0, all, all)});
+      }
+    }
+    if (cell.kind == Cell::Kind::Lstm && in(node, 7))
+      weights.peepholes = own(in(node, 7));
+    Unrolled unrolled(make, cell, weights);
+    unrolled.hidden = initial(5, d);
+    if (cell.kind == Cell::Kind::Lstm)
+      unrolled.memory = initial(6, d);
+    const bool backwards = direction == "reverse" || d == 1;
+    for (int64_t turn = 0; turn < positions && !make.hasFailed(); ++turn) {
+      const int64_t t = backwards ? positions - 1 - turn : turn;
+      unrolled.step(make.squeeze(make.slice(brought, 0, t, 1), 0));
+      outputs[static_cast<size_t>(t)].push_back(unrolled.hidden);
+    }
+    lastHidden.push_back(unrolled.hidden);
+    lastMemory.push_back(unrolled.memory);
+  }
+  if (make.hasFailed())
+    return failure();
+  auto wanted = [&](size_t index) { return index < node.outputs.size() && node.outputs[index] >= 0; };
+  // Directions behind the samples' axis, or in front of it.
+  auto joined = [&](std::vector<Val> parts, int64_t axis) -> FailureOr<Val> { return stacked(node, std::move(parts), axis); };
+  if (wanted(0)) {
+    std::vector<Val> all;
+    for (std::vector<Val> &position : outputs) {
+      auto whole = joined(std::move(position), first ? 1 : 0);
+      if (failed(whole))
+        return failure();
+      all.push_back(*whole);
+    }
+    auto whole = joined(std::move(all), first ? 1 : 0);
+    if (failed(whole))
+      return failure();
+    out(node, 0, *whole);
+  }
+  for (size_t index : {1, 2})
+    if (wanted(index)) {
+      auto whole = joined(index == 1 ? lastHidden : lastMemory, first ? 1 : 0);
+      if (failed(whole))
+        return failure();
+      out(node, index, *whole);
+    }
+  return success();
+}
+
+void Importer::addRecurrentOps(OperatorTable &table) {
+  const std::string common =
+      "activation_alpha:fs~ activation_beta:fs~ activations:ss clip:f direction:s=forward|reverse|bidirectional hidden_size:i layout:i ";
+  table.add({"RNN"}, 3, 6, common.c_str(), &Importer::onRecurrent);
+  table.add({"GRU"}, 3, 6, (common + "linear_before_reset:i").c_str(), &Importer::onRecurrent);
+  table.add({"LSTM"}, 3, 8, (common + "input_forget:i").c_str(), &Importer::onRecurrent);
+}
