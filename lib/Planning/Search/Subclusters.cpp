@@ -114,7 +114,7 @@ void zorse::planning::addSubclusterSeeds(SearchContext &context, const Devices &
     std::vector<Candidate> found = makeSeeds(context, /*thorough=*/false);
     if (found.size() > each)
       found.resize(each);
-    if (context.devices.size() <= kDescendDevices)
+    if (all.size() <= kDescendDevices)
       addWhole(context, seeds);
     std::move(found.begin(), found.end(), std::back_inserter(seeds));
   }
