@@ -19,8 +19,8 @@ using namespace zorse::planning;
 
 namespace {
 
-/// Tasks that the default budget simulates: some fifteen seconds of two cores for up to 64 devices, ten for 256, under a second for 512 and in
-/// proportion to the devices beyond.
+/// Tasks that the default budget simulates: half a second of two cores or less for every 3e6 (docs/search.md says what a task takes), so under a
+/// second for 512 devices, and in proportion to the devices beyond.
 double taskBudget(size_t devices) {
   return devices <= 16 ? 8e7 : devices <= 64 ? 4e7 : devices <= 256 ? 4e7 : 6e5 * static_cast<double>(devices) / 512;
 }
@@ -50,7 +50,7 @@ double simulatedTasksOf(const Problem &problem, const Layout &layout) {
 /// Parts of the cluster that are planned alone.
 size_t partsTried(const SearchContext &context) { return isLarge(context) ? 2 : context.devices.size() > 64 ? 16 : 48; }
 
-/// Simulations of descents for few devices, beyond the budget of the moves: about a second's.
+/// Simulations of descents, beyond the budget of the moves: of 1.2e7 tasks together for up to 16 devices, of 4e7 for up to 64.
 uint32_t descents(const SearchContext &context, const Layout &layout) {
   return static_cast<uint32_t>(std::min(isSmall(context) ? 40000.0 : 20000.0, (context.devices.size() > 16 ? 4e7 : 1.2e7) / tasksOf(layout)));
 }
