@@ -383,30 +383,3 @@ Cut CutSolver::solve(const std::vector<Atom> &atoms, const CutOptions &options) 
   read(atoms, options, cut);
   return cut.time <= first.time ? cut : first;
 }
-
-Stage zorse::planning::makeStage(const StageModel &model, const std::vector<uint32_t> &devices, int32_t unitBegin, int32_t unitEnd, int64_t samples,
-                                 size_t rows) {
-  Stage stage;
-  stage.unitBegin = unitBegin;
-  stage.unitEnd = unitEnd;
-  std::vector<double> seconds;
-  for (uint32_t d : devices)
-    seconds.push_back(model.cell(model.classOf(d), rows, unitBegin, unitEnd));
-  std::vector<int64_t> shares = shareSamples(samples, model.rows()[rows], seconds);
-  for (size_t i = 0; i < devices.size(); ++i)
-    if (shares[i] > 0)
-      stage.members.push_back({devices[i], shares[i], model.rows()[rows]});
-  return stage;
-}
-
-Pipeline zorse::planning::makePipeline(const StageModel &model, const std::vector<Atom> &atoms, const Cut &cut, int64_t samples) {
-  Pipeline pipeline;
-  pipeline.samples = samples;
-  for (const CutStage &stage : cut.stages) {
-    std::vector<uint32_t> devices;
-    for (size_t i = stage.atomBegin; i < stage.atomEnd; ++i)
-      devices.insert(devices.end(), atoms[i].devices.begin(), atoms[i].devices.end());
-    pipeline.stages.push_back(makeStage(model, devices, stage.unitBegin, stage.unitEnd, samples, stage.rows));
-  }
-  return pipeline;
-}

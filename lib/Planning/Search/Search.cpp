@@ -21,9 +21,7 @@ namespace {
 
 /// Tasks that the default budget simulates: half a second of two cores or less for every 3e6 (docs/search.md says what a task takes), so under a
 /// second for 512 devices, and in proportion to the devices beyond.
-double taskBudget(size_t devices) {
-  return devices <= 16 ? 8e7 : devices <= 64 ? 4e7 : devices <= 256 ? 4e7 : 6e5 * static_cast<double>(devices) / 512;
-}
+double taskBudget(size_t devices) { return devices <= kThoroughDevices ? 8e7 : devices <= 256 ? 4e7 : 6e5 * static_cast<double>(devices) / 512; }
 
 double tasksOf(const Layout &layout) {
   double tasks = 0;
@@ -52,7 +50,7 @@ size_t partsTried(const SearchContext &context) { return isLarge(context) ? 2 : 
 
 /// Simulations of descents, beyond the budget of the moves: of 1.2e7 tasks together for up to 16 devices, of 4e7 for up to 64.
 uint32_t descents(const SearchContext &context, const Layout &layout) {
-  return static_cast<uint32_t>(std::min(isSmall(context) ? 40000.0 : 20000.0, (context.devices.size() > 16 ? 4e7 : 1.2e7) / tasksOf(layout)));
+  return static_cast<uint32_t>(std::min(isSmall(context) ? 40000.0 : 20000.0, (isThorough(context) ? 1.2e7 : 4e7) / tasksOf(layout)));
 }
 
 bool checkOptions(const SearchContext &context, std::string &error) {
@@ -138,7 +136,7 @@ std::optional<SearchResult> zorse::planning::searchInOrder(const Problem &proble
       options.candidates ? options.candidates : static_cast<uint32_t>(std::clamp(taskBudget(context.devices.size()) / tasks, 16.0, 6000.0));
 
   const bool small = isSmall(context);
-  std::vector<step::Schedule> schedules = scheduleChoices(context, small || context.devices.size() <= 16);
+  std::vector<step::Schedule> schedules = scheduleChoices(context, small || isThorough(context));
   if (schedules.empty()) {
     error = "no schedule is left to choose from: this model's backward cannot be split";
     return std::nullopt;
