@@ -26,7 +26,7 @@ int32_t waysOf(const Problem &problem, const SearchOptions &options, size_t devi
 } // namespace
 
 SearchContext::SearchContext(const Problem &problem, const SearchOptions &options)
-    : problem(problem), options(options), tables(problem), model(problem, tables, options.rows) {
+    : problem(problem), options(options), tables(problem.summary), model(problem, tables, options.rows) {
   for (uint32_t d = 0; d < problem.cluster.devices.size(); ++d)
     if (std::find(options.excluded.begin(), options.excluded.end(), d) == options.excluded.end())
       devices.push_back(d);

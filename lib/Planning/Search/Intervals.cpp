@@ -60,10 +60,9 @@ const CutSolver::CellMemory &CutSolver::cellMemory(size_t r, int32_t u, int32_t 
       int32_t begin = (u + w) / ways, end = (v + w) / ways;
       if (begin == end)
         continue;
-      CellBytes bytes = model.tables.cellBytes(begin, end, model.rows()[r], split);
-      memory.hold += static_cast<double>(bytes.hold - bytes.deferred) / ways;
-      memory.passing =
-          std::max(memory.passing, static_cast<double>(bytes.deferred + bytes.passing + model.tables.workspace(begin, end, model.rows()[r], split)));
+      const StageModel::CellBytes bytes = model.cellBytes(split, r, begin, end);
+      memory.hold += bytes.hold / ways;
+      memory.passing = std::max(memory.passing, bytes.passing + model.workspaceBytes(r, begin, end));
     }
   }
   return memory;
