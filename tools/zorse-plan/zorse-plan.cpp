@@ -98,6 +98,7 @@ void addOptions(CLI::App &app, Options &o) {
   app.add_option("--candidates", o.search.candidates, "search budget, in simulated candidates (default: by the size of the problem)")->group(search);
   app.add_option("--seed", o.search.seed, "of the search; the same seed gives the same plan on any machine")->check(wholeNumber())->group(search);
   app.add_option("--threads", o.search.threads, "default: all cores; the plan does not depend on it")->group(search);
+  app.add_flag("!--no-techniques", o.search.techniques, "neither recomputation nor state on hosts, also where memory lacks")->group(search);
   app.add_flag("!--no-exact", o.exact, "small instances by heuristics, too")->group(search);
 
   app.add_option("--random", o.random, "draw a random valid plan from this seed, for tests")->check(wholeNumber())->group("Tests");

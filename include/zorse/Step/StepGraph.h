@@ -17,6 +17,7 @@
 namespace zorse::step {
 
 struct Plan;
+struct Cell;
 class Costs;
 
 /// [begin, end) of an array of StepGraph.

@@ -33,6 +33,8 @@ void Neighbours::visit(Kind kind, size_t worker, const Candidate &candidate) {
     return exchanges();
   case Structure:
     return structure();
+  case Relief:
+    return relief();
   case Tiles:
     return tiles();
   }
@@ -392,5 +394,33 @@ void Neighbours::repeat(size_t p, const std::vector<Atom> &groups, size_t times,
         layout.schedule = schedule;
         offer(layout);
       }
+  }
+}
+
+/// Techniques left and taken by all devices of a class, by those of a stage, by one.
+void Neighbours::relief() {
+  const Techniques &techniques = techniquesOf(context.problem, now->layout);
+  if (!techniques.any())
+    return;
+  std::vector<std::vector<uint32_t>> sets(model->classes());
+  for (const Pipeline &pipeline : now->layout.pipelines)
+    for (const Stage &stage : pipeline.stages) {
+      sets.push_back(devicesOf(stage));
+      for (uint32_t d : sets.back())
+        sets[model->classOf(d)].push_back(d);
+    }
+  for (const Seat &seat : seats())
+    if (seat.pipeline != kNowhere)
+      sets.push_back({seat.device});
+  for (std::vector<uint32_t> &set : sets) {
+    std::sort(set.begin(), set.end());
+    set.erase(std::unique(set.begin(), set.end()), set.end());
+    for (bool with : {false, true}) {
+      Layout layout = now->layout;
+      layout.techniques = techniques;
+      layout.techniques.change(set, with);
+      if (!enough && layout.techniques.without != techniques.without)
+        offer(layout);
+    }
   }
 }
