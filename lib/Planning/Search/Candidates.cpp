@@ -66,6 +66,10 @@ void SearchContext::parallel(size_t count, const std::function<void(size_t, size
     thread.join();
 }
 
+bool zorse::planning::isSmall(const SearchContext &context) {
+  return context.devices.size() <= kFewDevices && context.model.units() <= 10 && context.problem.batch <= kFewSamples;
+}
+
 bool zorse::planning::isLarge(const SearchContext &context) { return context.devices.size() > 256; }
 
 double SearchContext::price(const Layout &layout) const {

@@ -147,8 +147,8 @@ std::string structureOf(const StageModel &model, const Layout &layout);
 /// Descents from layouts of different structure with so many simulations together; for problems whose layouts take few tasks.
 void descend(SearchContext &context, std::vector<Candidate> &pool, uint32_t simulations);
 
-/// Expands the best of the pool (sorted, best first); fills in all of the result but `proven` with
-/// the best that fits. False and a message: nothing does, or not what was asked for.
+/// Expands the best of the pool (sorted, best first); fills in the result with the best that
+/// fits. False and a message: nothing does, or not what was asked for.
 bool judge(SearchContext &context, const std::vector<Candidate> &pool, SearchResult &result, std::string &error);
 
 /// The best plan with techniques, as few devices using them as it takes; none: nothing fits with any, or none is faster than `toBeat` seconds.
@@ -162,14 +162,12 @@ std::optional<double> stepOfShortSearch(const Problem &problem, const SearchOpti
 /// What the closest plan lacks, device by device, and what would make it fit.
 std::string explainMemory(const SearchContext &context, const Layout &layout, const Evaluation &closest);
 
-/// Few enough devices, units and samples for the exact search.
+/// Few enough devices, units and samples that many plans are placed before one is chosen.
 bool isSmall(const SearchContext &context);
 /// Many devices: placing the buffers of a plan takes as long as all the rest of planning. More is left for gaps, and what leaves it is not placed.
 bool isLarge(const SearchContext &context);
 constexpr uint64_t kLargeGaps = 20;
 /// Of at most so many devices, buffers are placed before a plan is chosen, whatever they take.
 constexpr size_t kMostPlaced = 64;
-/// Branch and bound over the whole space of small problems; see ExactSearch.cpp. Returns false if the budget did not suffice for a proof.
-bool searchExactly(SearchContext &context, std::vector<Candidate> &pool);
 
 } // namespace zorse::planning

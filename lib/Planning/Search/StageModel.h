@@ -16,7 +16,7 @@ namespace zorse::planning {
 /// Devices that differ in nothing that a plan could use.
 inline constexpr size_t kMostClasses = 16;
 
-/// Problems whose layouts can be gone through (ExactSearch.cpp).
+/// Problems whose layouts are quick to go through.
 inline constexpr size_t kFewDevices = 6;
 inline constexpr int64_t kFewSamples = 16;
 
