@@ -98,10 +98,10 @@ void addSingles(SearchContext &context, std::vector<Candidate> &batch) {
     }
 }
 
-/// Devices that could bring at most kNegligible of the speed together: a search that begins without them finds what it finds where they are not, and
-/// they are taken in where that helps.
+/// Without those much slower than the mean that could bring at most kNegligible of the speed together: a search that begins without them finds what
+/// it finds where they are not, and they are taken in where that helps.
 std::vector<uint32_t> withoutNegligible(const SearchContext &context) {
-  constexpr double kNegligible = 0.005;
+  constexpr double kNegligible = 0.005, kSlow = 0.1;
   std::vector<std::pair<double, uint32_t>> bySpeed;
   double all = 0, gone = 0;
   for (uint32_t d : context.devices) {
@@ -111,7 +111,7 @@ std::vector<uint32_t> withoutNegligible(const SearchContext &context) {
   std::sort(bySpeed.begin(), bySpeed.end());
   std::vector<uint32_t> rest;
   for (auto [speed, device] : bySpeed)
-    if ((gone += speed) > kNegligible * all)
+    if ((gone += speed) > kNegligible * all || speed * static_cast<double>(bySpeed.size()) > kSlow * all)
       rest.push_back(device);
   std::sort(rest.begin(), rest.end());
   return rest;
