@@ -11,6 +11,11 @@ std::shared_ptr<ExpansionTables> zorse::step::makeExpansionTables(const bundle::
   return std::make_shared<ExpansionTables>(summary, bodies, costs);
 }
 
+CellMemory zorse::step::cellMemory(ExpansionTables &tables, const Cell &cell, bool splitBackward) {
+  const CellShape &shape = tables.shapes(splitBackward).of(cell);
+  return {shape.hold, shape.deferred, shape.passing, alignRegion(shape.workspace)};
+}
+
 ExpansionTables::ExpansionTables(const bundle::ModelSummary &summary, const bundle::BodyLibrary *bodies, const Costs *costs)
     : summary(summary), liveAt(valuesAtCuts(summary, /*gradients=*/false)), gradsAt(valuesAtCuts(summary, /*gradients=*/true)),
       traffic(costs->network()), costs(costs), hasBodies(bodies != nullptr), shapesOf{{*this, false}, {*this, true}} {

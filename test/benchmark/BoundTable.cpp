@@ -5,18 +5,17 @@
 //
 // Prints markdown, a row as soon as it is known. With --limits, fails if a cell stays below what this project set out to reach, or below another
 // planner.
+#include "BenchmarkOptions.h"
 #include "DescribeLayout.h"
+#include "LlamaOnClusters.h"
 
 #include "zorse/Baselines/Baselines.h"
 #include "zorse/Planning/Bound.h"
-#include "zorse/Planning/ModelShape.h"
 #include "zorse/Planning/Search.h"
 
 #include <chrono>
 #include <cmath>
 #include <cstdio>
-#include <cstdlib>
-#include <cstring>
 #include <map>
 #include <sstream>
 
@@ -24,15 +23,6 @@ using namespace zorse;
 using namespace zorse::planning;
 
 namespace {
-
-struct Setting {
-  char letter;
-  const char *file;
-  int64_t sequence;
-};
-constexpr Setting kSettings[] = {{'a', "a-4h100-16a100", 4096},  {'b', "b-8a100-16a10g-16v100-24t4", 1024}, {'c', "c-two-regions", 512},
-                                 {'d', "d-32a100-96v100", 2048}, {'e', "e-128a100-384v100", 2048},          {'f', "f-five-zones", 2048}};
-constexpr int64_t kTokens = 1 << 20;
 
 /// Least η that was set as a goal; 0: none.
 double goal(char cluster, const std::string &model) {
@@ -105,15 +95,7 @@ int main(int argc, char **argv) {
                                                 {"others", "1"},        {"sensitivity", "0"},
                                                 {"candidates", "0"},    {"seed", "1"},
                                                 {"limits", "0"},        {"layouts", "0"}};
-  for (int i = 1; i < argc; ++i) {
-    const char *equals = std::strchr(argv[i], '=');
-    std::string name = equals ? std::string(argv[i], static_cast<size_t>(equals - argv[i])) : argv[i];
-    if (!equals || name.rfind("--", 0) != 0 || !options.count(name.substr(2))) {
-      std::fprintf(stderr, "unknown option '%s'\n", argv[i]);
-      return 2;
-    }
-    options[name.substr(2)] = equals + 1;
-  }
+  readOptions(argc, argv, options);
   const uint32_t candidates = static_cast<uint32_t>(std::strtoul(options["candidates"].c_str(), nullptr, 10));
   const uint64_t seed = std::strtoull(options["seed"].c_str(), nullptr, 10);
   const bool others = options["others"] == "1";
@@ -125,38 +107,21 @@ int main(int argc, char **argv) {
   std::printf("\n|---|---|---|---|---|---|---|---|---|---|---|---|%s\n", others ? "---|---|---|---|---|" : "");
   int missed = 0, beaten = 0, cells = 0, infeasible = 0;
   std::string sensitivity;
-  for (const Setting &setting : kSettings) {
+  for (const ClusterSetting &setting : kClusterSettings) {
     if (options["clusters"].find(setting.letter) == std::string::npos)
       continue;
-    std::string error;
-    std::optional<Cluster> cluster = readClusterFile(std::string(ZORSE_SOURCE_DIR "/models/clusters/") + setting.file + ".yaml", error);
-    if (!cluster) {
-      std::fprintf(stderr, "%s\n", error.c_str());
-      return 1;
-    }
     std::stringstream models(options["models"]);
     for (std::string model; std::getline(models, model, ',');) {
-      std::optional<ModelShape> shape = findModelShape("llama-" + model);
-      if (!shape) {
-        std::fprintf(stderr, "no model 'llama-%s'; known are %s\n", model.c_str(), knownModelShapes().c_str());
-        return 2;
-      }
-      shape->sequence = setting.sequence;
-      shape->computeType = bundle::F16; // V100 and T4 have no bfloat16
-      std::optional<bundle::ModelSummary> summary = makeSummary(*shape, error);
-      std::optional<CostModel> costs = summary ? CostModel::make(*summary, *cluster, nullptr, {}, error) : std::nullopt;
-      if (!costs) {
-        std::fprintf(stderr, "%s\n", error.c_str());
-        return 1;
-      }
-      Problem problem{*summary, *cluster, *costs, kTokens / setting.sequence, nullptr, false};
+      const auto made = llamaOnCluster(setting, model);
+      const Problem problem = made->problem();
       Outcome own = judge(problem, nullptr, candidates, seed);
       ++cells;
       double best = 0;
       if (own.efficiency) {
         const Efficiency &e = *own.efficiency;
         std::printf("| %c | %s | **%.3f** | %.3f | %.3f | %.3f | %.3f | %.3f | %.3f | %.2f | %.0f | %.1f |", std::toupper(setting.letter),
-                    model.c_str(), e.eta, e.idle, e.kernel, e.balance, e.recompute, e.bubble, e.exposed, e.step, kTokens / e.step, own.seconds);
+                    model.c_str(), e.eta, e.idle, e.kernel, e.balance, e.recompute, e.bubble, e.exposed, e.step, kTokensPerStep / e.step,
+                    own.seconds);
         missed += e.eta < goal(setting.letter, model);
       } else {
         ++infeasible;
@@ -188,15 +153,16 @@ int main(int argc, char **argv) {
       char line[64];
       std::snprintf(line, sizeof line, "| %c | %s | %.3f |", std::toupper(setting.letter), model.c_str(), own.efficiency ? own.efficiency->eta : 0);
       sensitivity += line;
+      std::string error;
       struct Change {
         double links, speeds;
       };
       for (Change change : {Change{0.5, 1}, Change{2, 1}, Change{1, 0.8}, Change{1, 1.2}}) {
-        Cluster changed = *cluster;
+        Cluster changed = made->cluster;
         scaleLinks(changed, change.links);
         scaleSpeeds(changed, change.speeds);
-        std::optional<CostModel> changedCosts = CostModel::make(*summary, changed, nullptr, {}, error);
-        Problem changedProblem{*summary, changed, *changedCosts, problem.batch, nullptr, false};
+        std::optional<CostModel> changedCosts = CostModel::make(made->summary, changed, nullptr, {}, error);
+        Problem changedProblem{made->summary, changed, *changedCosts, problem.batch};
         Outcome outcome = judge(changedProblem, nullptr, candidates, seed);
         std::snprintf(line, sizeof line, outcome.efficiency ? " %.3f |" : " – |", outcome.efficiency ? outcome.efficiency->eta : 0);
         sensitivity += line;

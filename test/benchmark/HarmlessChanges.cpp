@@ -6,6 +6,7 @@
 //
 // A change misses where the plan chosen for the new cluster takes longer there than the plan chosen for the old one does (by the full expansion,
 // where it fits). Prints every miss; fails where more than 1 % of the changes miss by more than 1 %, or one by more than 3 %.
+#include "BenchmarkOptions.h"
 #include "DescribeLayout.h"
 
 #include "zorse/Planning/ModelShape.h"
@@ -15,8 +16,6 @@
 #include <chrono>
 #include <cmath>
 #include <cstdio>
-#include <cstdlib>
-#include <cstring>
 #include <iterator>
 #include <map>
 #include <random>
@@ -135,7 +134,7 @@ struct Instance {
       std::exit(2);
     }
   }
-  Problem problem() const { return {summary, cluster, *costs, batch, nullptr, false}; }
+  Problem problem() const { return {summary, cluster, *costs, batch}; }
 };
 
 std::optional<SearchResult> plan(const Instance &instance) {
@@ -233,22 +232,15 @@ std::vector<Change> changesOf(const ClusterSpec &base, Random &random) {
 } // namespace
 
 int main(int argc, char **argv) {
-  std::map<std::string, long> options = {{"count", 200}, {"first", 0}, {"devices", 48}, {"verbose", 0}};
-  for (int i = 1; i < argc; ++i) {
-    const char *equals = std::strchr(argv[i], '=');
-    const std::string name = equals && std::strncmp(argv[i], "--", 2) == 0 ? std::string(argv[i] + 2, static_cast<size_t>(equals - argv[i] - 2)) : "";
-    if (!options.count(name)) {
-      std::fprintf(stderr, "unknown option '%s'\n", argv[i]);
-      return 2;
-    }
-    options[name] = std::atol(equals + 1);
-  }
+  std::map<std::string, std::string> options = {{"count", "200"}, {"first", "0"}, {"devices", "48"}, {"verbose", "0"}};
+  readOptions(argc, argv, options);
+  const long count = std::stol(options["count"]), first = std::stol(options["first"]), verbose = std::stol(options["verbose"]);
   int changes = 0, missed = 0, slower = 0, clusters = 0;
   double worst = 0;
   std::map<std::string, std::pair<int, double>> byKind;
-  for (long c = 0; c < options["count"]; ++c) {
-    Random random(uint64_t(options["first"] + c) * 7919 + 17);
-    const ClusterSpec base = randomCluster(random, int(options["devices"]));
+  for (long c = 0; c < count; ++c) {
+    Random random(uint64_t(first + c) * 7919 + 17);
+    const ClusterSpec base = randomCluster(random, std::stoi(options["devices"]));
     std::string error;
     auto summary = makeSummary(randomModel(random), error);
     const int64_t batch = pick<int64_t>(random, {16, 32, 64, 128});
@@ -273,10 +265,10 @@ int main(int argc, char **argv) {
       missed += miss;
       slower += by > 0.01;
       worst = std::max(worst, by);
-      if (miss || options["verbose"])
-        std::printf("cluster %ld, %d devices on %zu sites, batch %lld: %s: %.6g s, the old plan takes %.6g s: %+.4f %%\n", options["first"] + c,
-                    base.devices(), base.sites.size(), static_cast<long long>(batch), change.name, now, reference, 100 * by);
-      if (miss && options["verbose"] > 1)
+      if (miss || verbose)
+        std::printf("cluster %ld, %d devices on %zu sites, batch %lld: %s: %.6g s, the old plan takes %.6g s: %+.4f %%\n", first + c, base.devices(),
+                    base.sites.size(), static_cast<long long>(batch), change.name, now, reference, 100 * by);
+      if (miss && verbose > 1)
         std::printf("%s\n  chosen:\n%s  the old one, on the old cluster:\n%s", change.spec.yaml().c_str(),
                     again ? describe(after, *again).c_str() : "none", describe(before, *chosen).c_str());
     }

@@ -98,8 +98,8 @@ int main(int argc, char **argv) {
   }
   double end = seconds();
   double rate = static_cast<double>(problem.batch * shape->sequence) / result->evaluation.step;
-  std::printf("%zu devices, %s: %.3f s (search %.3f), %u candidates%s, step %.3f s, %.0f tokens/s", cluster->devices.size(), shape->name.c_str(),
-              end - start, searched - start, result->tried, result->proven ? ", proven" : "", result->evaluation.step, rate);
+  std::printf("%zu devices, %s: %.3f s (search %.3f), %u candidates, step %.3f s, %.0f tokens/s", cluster->devices.size(), shape->name.c_str(),
+              end - start, searched - start, result->tried, result->evaluation.step, rate);
   if (bound)
     if (auto efficient = efficiency(problem, result->plan, error))
       std::printf(", eta %.4f = idle %.3f kernel %.3f balance %.3f recompute %.3f bubble %.3f exposed %.3f", efficient->eta, efficient->idle,

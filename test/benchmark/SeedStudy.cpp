@@ -46,7 +46,7 @@ int main(int argc, char **argv) {
   shape->computeType = bundle::F16;
   auto summary = makeSummary(*shape, error);
   auto costs = CostModel::make(*summary, *cluster, nullptr, {}, error);
-  Problem problem{*summary, *cluster, *costs, (1 << 20) / shape->sequence, nullptr, false};
+  Problem problem{*summary, *cluster, *costs, (1 << 20) / shape->sequence};
   const double bound = lowerBound(problem);
   SearchOptions search;
   SearchContext context(problem, search);
@@ -74,7 +74,7 @@ int main(int argc, char **argv) {
     }
     other->cluster = *read;
     other->costs = CostModel::make(*summary, other->cluster, nullptr, {}, error);
-    other->problem.emplace(Problem{*summary, other->cluster, *other->costs, problem.batch, nullptr, false});
+    other->problem.emplace(Problem{*summary, other->cluster, *other->costs, problem.batch});
     other->timer.emplace(*other->problem);
     elsewhere.push_back(std::move(other));
   }

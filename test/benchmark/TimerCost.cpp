@@ -64,7 +64,7 @@ int main(int argc, char **argv) {
     shape->computeType = bundle::F16;
     auto summary = makeSummary(*shape, error);
     auto costs = CostModel::make(*summary, *cluster, nullptr, {}, error);
-    Problem problem{*summary, *cluster, *costs, (1 << 20) / shape->sequence, nullptr, false};
+    Problem problem{*summary, *cluster, *costs, (1 << 20) / shape->sequence};
     SearchOptions search;
     SearchContext context(problem, search);
     std::vector<Candidate> seeds = makeSeeds(context, false);

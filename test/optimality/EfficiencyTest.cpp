@@ -77,7 +77,7 @@ TEST(Efficiency, NoRandomPlanBeatsTheBound) {
     std::optional<CostModel> costs = CostModel::make(*summary, instance->cluster, nullptr, {}, error);
     ASSERT_TRUE(costs) << error;
     const int64_t batch = 1 + static_cast<int64_t>(seed % 9);
-    Problem problem{*summary, instance->cluster, *costs, batch, nullptr, false};
+    Problem problem{*summary, instance->cluster, *costs, batch};
     step::Plan plan = step::randomPlan(*summary, batch, devices, seed);
     if (plan.schedule.kind != step::ScheduleKind::Explicit)
       plan.schedule.splitBackward = seed % 2;

@@ -51,7 +51,7 @@ TEST(Exhaustive, CountsOfOneDevice) {
   std::string error;
   instance->costs = CostModel::make(instance->summary, instance->cluster, nullptr, {}, error);
   ASSERT_TRUE(instance->costs) << error;
-  Problem problem{instance->summary, instance->cluster, *instance->costs, 4, nullptr, false};
+  Problem problem{instance->summary, instance->cluster, *instance->costs, 4};
   ExhaustiveOptions all;
   all.prune = false;
   EXPECT_EQ(exhaustive(problem, all).simulated, 4u);

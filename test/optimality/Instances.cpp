@@ -207,6 +207,6 @@ std::unique_ptr<Instance> zorse::optimality::makeInstance(uint64_t seed, const S
     std::fprintf(stderr, "%s\n", error.c_str());
     std::abort();
   }
-  instance->problem.reset(new Problem{instance->summary, instance->cluster, *instance->costs, batch, nullptr, false});
+  instance->problem.reset(new Problem{instance->summary, instance->cluster, *instance->costs, batch, nullptr});
   return instance;
 }

@@ -92,7 +92,7 @@ int main(int argc, char **argv) {
     return 2;
   }
   int cases = 0, stale = 0, atZero = 0, within = 0, missing = 0, infeasible = 0, better = 0;
-  double worst = 0, worstHeuristic = 0;
+  double worst = 0;
   size_t position = 0;
   for (auto &[seed, known] : readOptima(argv[1])) {
     if (position++ % every)
@@ -104,26 +104,19 @@ int main(int argc, char **argv) {
       continue;
     }
     ++cases;
-    for (bool exact : {true, false}) {
-      SearchOptions options;
-      options.exact = exact;
-      options.threads = 1;
-      std::string error;
-      std::optional<SearchResult> result = searchPlan(*instance->problem, options, error);
-      double gap = result && result->evaluation.excess == 0 ? result->evaluation.step / known.step - 1 : INFINITY;
-      if (verbose)
-        std::printf("%llu: %s: optimum %.6g, gap %.2f %%%s\n", static_cast<unsigned long long>(seed), instance->describe().c_str(), known.step,
-                    100 * gap, exact ? "" : " without the exact solver");
-      if (!exact) {
-        worstHeuristic = std::max(worstHeuristic, gap);
-        continue;
-      }
-      missing += gap == INFINITY;
-      worst = std::max(worst, gap);
-      atZero += gap <= 1e-6;
-      within += gap <= 0.02;
-      better += gap < -1e-6;
-    }
+    SearchOptions options;
+    options.threads = 1;
+    std::string error;
+    std::optional<SearchResult> result = searchPlan(*instance->problem, options, error);
+    double gap = result && result->evaluation.excess == 0 ? result->evaluation.step / known.step - 1 : INFINITY;
+    if (verbose)
+      std::printf("%llu: %s: optimum %.6g, gap %.2f %%\n", static_cast<unsigned long long>(seed), instance->describe().c_str(), known.step,
+                  100 * gap);
+    missing += gap == INFINITY;
+    worst = std::max(worst, gap);
+    atZero += gap <= 1e-6;
+    within += gap <= 0.02;
+    better += gap < -1e-6;
   }
   if (stale > 0) {
     std::printf("FAILED: %d optima are not those of this simulator: compute them again (test/optimality/README.md)\n", stale);
@@ -131,9 +124,8 @@ int main(int argc, char **argv) {
   }
   bool good = worst <= 0.02;
   std::printf("%s: %d tiny instances (%d more without a plan that fits): %.1f %% at the optimum of all tilings and orders, %.1f %% within 2 %%, "
-              "worst gap %.2f %% (limit 2 %%), "
-              "%.2f %% without the exact solver; no plan: %d; better: %d\n",
+              "worst gap %.2f %% (limit 2 %%); no plan: %d; better: %d\n",
               good ? "passed" : "FAILED", cases, infeasible, 100.0 * atZero / std::max(cases, 1), 100.0 * within / std::max(cases, 1), 100 * worst,
-              100 * worstHeuristic, missing, better);
+              missing, better);
   return good ? 0 : 1;
 }

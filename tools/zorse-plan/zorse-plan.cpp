@@ -47,7 +47,7 @@ struct Options {
                                                                                            planner = "zorse";
   std::vector<std::string> exclude, compare;
   int64_t batch = 0, random = -1, devices = 0;
-  bool quiet = false, explain = false, exact = true;
+  bool quiet = false, explain = false;
   planning::SearchOptions search;
   pipelines::CompileOptions compile;
 };
@@ -98,7 +98,7 @@ void addOptions(CLI::App &app, Options &o) {
   app.add_option("--candidates", o.search.candidates, "search budget, in simulated candidates (default: by the size of the problem)")->group(search);
   app.add_option("--seed", o.search.seed, "of the search; the same seed gives the same plan on any machine")->check(wholeNumber())->group(search);
   app.add_option("--threads", o.search.threads, "default: all cores; the plan does not depend on it")->group(search);
-  app.add_flag("!--no-exact", o.exact, "small instances by heuristics, too")->group(search);
+  app.add_flag("!--no-techniques", o.search.techniques, "neither recomputation nor state on hosts, also where memory lacks")->group(search);
 
   app.add_option("--random", o.random, "draw a random valid plan from this seed, for tests")->check(wholeNumber())->group("Tests");
   app.add_option("--devices", o.devices, "with --random: number of devices")->group("Tests");
@@ -261,7 +261,6 @@ int run(Options &o) {
 
   planning::SearchOptions search = o.search;
   search.objective = o.objective == "cost" ? planning::Objective::CostPerSample : planning::Objective::Throughput;
-  search.exact = o.exact;
   if (!o.schedule.empty())
     search.schedule = step::findSchedule(o.schedule)->kind;
   if (!o.split.empty())
@@ -291,8 +290,7 @@ int run(Options &o) {
     if (!result)
       return fail(error);
     plan = std::move(result->plan);
-    found = result->proven ? "proven best of " + std::to_string(result->tried) + " candidates"
-                           : "best of " + std::to_string(result->tried) + " candidates";
+    found = "best of " + std::to_string(result->tried) + " candidates";
   }
   if (!o.output.empty() && !writeFile(o.output, step::writePlan(*plan, summary)))
     return fail(o.output + ": cannot write the file");

@@ -22,6 +22,8 @@ struct Techniques {
 
   bool any() const { return recompute || moments || state; }
   bool uses(uint32_t device) const { return any() && !std::binary_search(without.begin(), without.end(), device); }
+  /// These devices, ascending, with or without.
+  void change(const std::vector<uint32_t> &devices, bool with);
 };
 
 /// What is planned: a model on a cluster. References must outlive the problem.
@@ -67,8 +69,11 @@ struct Layout {
   int64_t turn = 1;
   step::Schedule schedule;
   StateRule state = StateRule::Proportional;
-  Techniques techniques;
+  Techniques techniques; ///< none: the problem's
 };
+
+/// Those of a layout, or, where it has none of its own, the problem's.
+const Techniques &techniquesOf(const Problem &problem, const Layout &layout);
 
 /// The plan of a layout: all devices of the cluster, the dealt cells, owners, schedule. Precondition: the layout covers units and samples (checked by
 /// step::validatePlan afterwards).

@@ -23,7 +23,7 @@ struct SearchOptions {
   std::optional<step::ScheduleKind> schedule;
   std::optional<bool> splitBackward;
   std::vector<uint32_t> excluded; ///< devices to leave out
-  bool exact = true;              ///< prove small instances by branch and bound
+  bool techniques = true;         ///< memory techniques may answer where memory lacks or binds
   /// Called from one thread now and then: what has been tried, the best so far.
   std::function<void(uint32_t tried, uint32_t budget, double bestStep)> progress;
 };
@@ -34,7 +34,6 @@ struct SearchResult {
   Evaluation evaluation; ///< of the plan, by the full expansion
   double price = 0;      ///< per hour
   uint32_t tried = 0;    ///< candidates simulated
-  bool proven = false;   ///< the best layout of the space that Search.cpp documents
 };
 
 /// The schedules that the search chooses from.

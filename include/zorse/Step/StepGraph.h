@@ -17,6 +17,7 @@
 namespace zorse::step {
 
 struct Plan;
+struct Cell;
 class Costs;
 
 /// [begin, end) of an array of StepGraph.
@@ -193,6 +194,15 @@ enum class ExpandUntil : uint8_t {
 struct ExpansionTables;
 /// \param summary, bodies, costs  as in every expansion that the tables are given to; they must outlive them
 std::shared_ptr<ExpansionTables> makeExpansionTables(const bundle::ModelSummary &summary, const bundle::BodyLibrary *bodies, const Costs *costs);
+
+/// What a cell takes of its device's memory, in bytes, as orders count it when they admit cells. Buffers count in multiples of 64.
+struct CellMemory {
+  uint64_t hold = 0;      ///< from its first receive to its last task, at most
+  uint64_t deferred = 0;  ///< of it, what only begins with B, for W
+  uint64_t passing = 0;   ///< besides, while one of its tasks runs or its results leave, at most
+  uint64_t workspace = 0; ///< of its tasks, at most
+};
+CellMemory cellMemory(ExpansionTables &tables, const Cell &cell, bool splitBackward);
 
 struct ExpandOptions {
   /// Bodies whose slot lists decide what a task really touches: a boundary input the backward does not have is freed after the forward. Without it,

@@ -2,8 +2,23 @@
 
 #include "LayoutTimer.h"
 
+#include <iterator>
+
 using namespace zorse;
 using namespace zorse::planning;
+
+void Techniques::change(const std::vector<uint32_t> &devices, bool with) {
+  std::vector<uint32_t> changed;
+  if (with)
+    std::set_difference(without.begin(), without.end(), devices.begin(), devices.end(), std::back_inserter(changed));
+  else
+    std::set_union(without.begin(), without.end(), devices.begin(), devices.end(), std::back_inserter(changed));
+  without = std::move(changed);
+}
+
+const Techniques &zorse::planning::techniquesOf(const Problem &problem, const Layout &layout) {
+  return layout.techniques.any() ? layout.techniques : problem.techniques;
+}
 
 step::Plan zorse::planning::makePlan(const Problem &problem, const Layout &layout) { return LayoutTimer(problem).plan(layout); }
 

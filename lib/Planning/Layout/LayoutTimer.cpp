@@ -85,7 +85,7 @@ void LayoutTimer::deal(const Layout &layout, bool withTwins, step::Plan &plan) c
         dealLayoutStage(layout, stage, base, devices, plan.cells);
     base += layout.pipelines[p].samples;
   }
-  applyTechniques(layout.techniques.any() ? layout.techniques : problem.techniques, plan);
+  applyTechniques(techniquesOf(problem, layout), plan);
 }
 
 std::optional<step::StepGraph> LayoutTimer::time(const step::Plan &plan, bool withTwins) {

@@ -26,11 +26,11 @@ int32_t waysOf(const Problem &problem, const SearchOptions &options, size_t devi
 } // namespace
 
 SearchContext::SearchContext(const Problem &problem, const SearchOptions &options)
-    : problem(problem), options(options), tables(problem), model(problem, tables, options.rows) {
+    : problem(problem), options(options), tables(problem.summary), model(problem, tables, options.rows) {
   for (uint32_t d = 0; d < problem.cluster.devices.size(); ++d)
     if (std::find(options.excluded.begin(), options.excluded.end(), d) == options.excluded.end())
       devices.push_back(d);
-  moves.adapt = devices.size() > 16;
+  moves.adapt = devices.size() > kThoroughDevices;
   if (int32_t ways = waysOf(problem, options, devices.size()); ways > 1)
     parts = std::make_unique<StageModel>(problem, tables, options.rows, ways);
   unsigned threads = options.threads ? options.threads : std::max(1u, std::thread::hardware_concurrency());
@@ -64,6 +64,10 @@ void SearchContext::parallel(size_t count, const std::function<void(size_t, size
   run(0);
   for (std::thread &thread : others)
     thread.join();
+}
+
+bool zorse::planning::isSmall(const SearchContext &context) {
+  return context.devices.size() <= kFewDevices && context.model.units() <= 10 && context.problem.batch <= kFewSamples;
 }
 
 bool zorse::planning::isLarge(const SearchContext &context) { return context.devices.size() > 256; }
@@ -109,18 +113,18 @@ double SearchContext::scoreOf(const Layout &layout, double step, double missing)
   return value * penalty;
 }
 
+void SearchContext::weigh(size_t worker, Candidate &candidate) {
+  const LayoutTimer::Result &result = timer(worker).run(candidate.layout);
+  candidate.step = result.ran ? result.step : INFINITY;
+  candidate.excess = result.excess;
+  candidate.tasks = result.tasks;
+  if (parts)
+    candidate.busy.assign(result.busy.begin(), result.busy.end());
+  candidate.score = result.ran ? scoreOf(candidate.layout, result.step, missingMemory(result.memory)) : INFINITY;
+}
+
 void SearchContext::simulate(std::vector<Candidate> &batch) {
-  parallel(batch.size(), [&](size_t worker, size_t i) {
-    Candidate &candidate = batch[i];
-    const LayoutTimer::Result &result = timer(worker).run(candidate.layout);
-    candidate.step = result.ran ? result.step : INFINITY;
-    candidate.excess = result.excess;
-    candidate.tasks = result.tasks;
-    if (parts)
-      candidate.busy.assign(result.busy.begin(), result.busy.end());
-    double missing = missingMemory(result.memory);
-    candidate.score = result.ran ? scoreOf(candidate.layout, result.step, missing) : INFINITY;
-  });
+  parallel(batch.size(), [&](size_t worker, size_t i) { weigh(worker, batch[i]); });
   triedCount += static_cast<uint32_t>(batch.size());
   if (options.progress) {
     double best = INFINITY;

@@ -6,6 +6,7 @@
 #include "Draws.h"
 #include "Intervals.h"
 #include "StageModel.h"
+#include "Stages.h"
 
 #include "zorse/Planning/Search.h"
 
@@ -46,9 +47,9 @@ struct Candidate {
   double score = 0;    ///< what is minimised: seconds or price per sample, with what is missing in memory and throughput as a penalty
   uint64_t excess = 0; ///< bytes
   uint32_t tasks = 0;
-  Move move = Move::Units; ///< that made it
-  std::vector<float> busy; ///< by device: seconds of compute; only where units may be shared out
-  uint64_t id = 0;         ///< order in which candidates were made; breaks ties
+  Move move = Move::Units;      ///< that made it
+  std::vector<float> busy = {}; ///< by device: seconds of compute; only where units may be shared out
+  uint64_t id = 0;              ///< order in which candidates were made; breaks ties
 };
 
 inline bool better(const Candidate &a, const Candidate &b) { return a.score != b.score ? a.score < b.score : a.id < b.id; }
@@ -59,7 +60,9 @@ class SearchContext {
 public:
   SearchContext(const Problem &problem, const SearchOptions &options);
 
-  /// Simulates and scores; counts as tried.
+  /// Simulates and scores, with a worker's timer; does not count as tried.
+  void weigh(size_t worker, Candidate &candidate);
+  /// The same of many; counts as tried.
   void simulate(std::vector<Candidate> &batch);
   /// Calls work(worker, i) for i < count, on all threads.
   void parallel(size_t count, const std::function<void(size_t worker, size_t i)> &work);
@@ -99,8 +102,10 @@ std::vector<step::Schedule> scheduleChoices(const SearchContext &context, bool s
 /// Layouts from the dynamic programme, best estimate first. \param thorough  pieces of nodes, too, and several assumptions about memory: most of the
 /// time
 std::vector<Candidate> makeSeeds(SearchContext &context, bool thorough = true);
-/// Of at most so many devices all small changes of layouts can be tried.
-constexpr size_t kDescendDevices = 64;
+/// Of at most so many devices the best of all small changes of a layout is taken, of more, up to the second number, the first that is better.
+constexpr size_t kThoroughDevices = 16, kDescendDevices = 64;
+/// Few enough devices that everything is tried: all schedules, pieces of nodes one by one, parts of the cluster without one device.
+inline bool isThorough(const SearchContext &context) { return context.devices.size() <= kThoroughDevices; }
 /// At most so many parts of some devices: without each site, class and node, each alone, the strongest together, classes of a site; of few devices,
 /// one less of each class. Sites come first, nodes last.
 std::vector<std::vector<uint32_t>> subclusters(const SearchContext &context, const std::vector<uint32_t> &devices, size_t most);
@@ -142,8 +147,8 @@ std::string structureOf(const StageModel &model, const Layout &layout);
 /// Descents from layouts of different structure with so many simulations together; for problems whose layouts take few tasks.
 void descend(SearchContext &context, std::vector<Candidate> &pool, uint32_t simulations);
 
-/// Expands the best of the pool (sorted, best first); fills in all of the result but `proven` with
-/// the best that fits. False and a message: nothing does, or not what was asked for.
+/// Expands the best of the pool (sorted, best first); fills in the result with the best that
+/// fits. False and a message: nothing does, or not what was asked for.
 bool judge(SearchContext &context, const std::vector<Candidate> &pool, SearchResult &result, std::string &error);
 
 /// The best plan with techniques, as few devices using them as it takes; none: nothing fits with any, or none is faster than `toBeat` seconds.
@@ -157,14 +162,12 @@ std::optional<double> stepOfShortSearch(const Problem &problem, const SearchOpti
 /// What the closest plan lacks, device by device, and what would make it fit.
 std::string explainMemory(const SearchContext &context, const Layout &layout, const Evaluation &closest);
 
-/// Few enough devices, units and samples for the exact search.
+/// Few enough devices, units and samples that many plans are placed before one is chosen.
 bool isSmall(const SearchContext &context);
 /// Many devices: placing the buffers of a plan takes as long as all the rest of planning. More is left for gaps, and what leaves it is not placed.
 bool isLarge(const SearchContext &context);
 constexpr uint64_t kLargeGaps = 20;
 /// Of at most so many devices, buffers are placed before a plan is chosen, whatever they take.
 constexpr size_t kMostPlaced = 64;
-/// Branch and bound over the whole space of small problems; see ExactSearch.cpp. Returns false if the budget did not suffice for a proof.
-bool searchExactly(SearchContext &context, std::vector<Candidate> &pool);
 
 } // namespace zorse::planning

@@ -60,10 +60,9 @@ const CutSolver::CellMemory &CutSolver::cellMemory(size_t r, int32_t u, int32_t 
       int32_t begin = (u + w) / ways, end = (v + w) / ways;
       if (begin == end)
         continue;
-      CellBytes bytes = model.tables.cellBytes(begin, end, model.rows()[r], split);
-      memory.hold += static_cast<double>(bytes.hold - bytes.deferred) / ways;
-      memory.passing =
-          std::max(memory.passing, static_cast<double>(bytes.deferred + bytes.passing + model.tables.workspace(begin, end, model.rows()[r], split)));
+      const StageModel::CellBytes bytes = model.cellBytes(split, r, begin, end);
+      memory.hold += bytes.hold / ways;
+      memory.passing = std::max(memory.passing, bytes.passing + model.workspaceBytes(r, begin, end));
     }
   }
   return memory;
@@ -382,31 +381,4 @@ Cut CutSolver::solve(const std::vector<Atom> &atoms, const CutOptions &options) 
     return first;
   read(atoms, options, cut);
   return cut.time <= first.time ? cut : first;
-}
-
-Stage zorse::planning::makeStage(const StageModel &model, const std::vector<uint32_t> &devices, int32_t unitBegin, int32_t unitEnd, int64_t samples,
-                                 size_t rows) {
-  Stage stage;
-  stage.unitBegin = unitBegin;
-  stage.unitEnd = unitEnd;
-  std::vector<double> seconds;
-  for (uint32_t d : devices)
-    seconds.push_back(model.cell(model.classOf(d), rows, unitBegin, unitEnd));
-  std::vector<int64_t> shares = shareSamples(samples, model.rows()[rows], seconds);
-  for (size_t i = 0; i < devices.size(); ++i)
-    if (shares[i] > 0)
-      stage.members.push_back({devices[i], shares[i], model.rows()[rows]});
-  return stage;
-}
-
-Pipeline zorse::planning::makePipeline(const StageModel &model, const std::vector<Atom> &atoms, const Cut &cut, int64_t samples) {
-  Pipeline pipeline;
-  pipeline.samples = samples;
-  for (const CutStage &stage : cut.stages) {
-    std::vector<uint32_t> devices;
-    for (size_t i = stage.atomBegin; i < stage.atomEnd; ++i)
-      devices.insert(devices.end(), atoms[i].devices.begin(), atoms[i].devices.end());
-    pipeline.stages.push_back(makeStage(model, devices, stage.unitBegin, stage.unitEnd, samples, stage.rows));
-  }
-  return pipeline;
 }

@@ -96,10 +96,4 @@ private:
   mutable std::vector<CellMemory> memories[2];    ///< whole and split backwards: rows x unitBegin x unitEnd
 };
 
-/// The members of a stage with their samples; devices that get none are left out.
-Stage makeStage(const StageModel &model, const std::vector<uint32_t> &devices, int32_t unitBegin, int32_t unitEnd, int64_t samples, size_t rows);
-
-/// A pipeline of cut atoms.
-Pipeline makePipeline(const StageModel &model, const std::vector<Atom> &atoms, const Cut &cut, int64_t samples);
-
 } // namespace zorse::planning

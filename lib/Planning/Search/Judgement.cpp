@@ -124,8 +124,7 @@ bool zorse::planning::judge(SearchContext &context, const std::vector<Candidate>
         return;
       bestScore = one.score;
       result.layout = one.candidate->layout;
-      if (problem.techniques.any())
-        result.layout.techniques = problem.techniques;
+      result.layout.techniques = techniquesOf(problem, result.layout);
       result.plan = std::move(one.plan);
       result.evaluation = std::move(one.evaluation);
       result.price = context.price(result.layout);
@@ -148,7 +147,7 @@ bool zorse::planning::judge(SearchContext &context, const std::vector<Candidate>
   result.tried = context.tried();
   if (bestScore < INFINITY) {
     // Where memory binds, what saves some of it may pay in time: more samples under way.
-    if (!problem.techniques.any() && !isLarge(context) && memoryBinds(problem, result.evaluation))
+    if (options.techniques && !problem.techniques.any() && !isLarge(context) && memoryBinds(problem, result.evaluation))
       if (std::optional<SearchResult> eased = searchWithTechniques(problem, options, result.evaluation.step * kWorth)) {
         eased->tried += result.tried;
         eased->price = context.price(eased->layout);
@@ -170,7 +169,7 @@ bool zorse::planning::judge(SearchContext &context, const std::vector<Candidate>
     error = "no plan was found" + (error.empty() ? "" : ": " + error);
     return false;
   }
-  if (!problem.techniques.any())
+  if (options.techniques && !problem.techniques.any())
     if (std::optional<SearchResult> eased = searchWithTechniques(problem, options, INFINITY)) {
       const uint32_t tried = result.tried;
       result = std::move(*eased);

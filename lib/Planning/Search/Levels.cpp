@@ -11,21 +11,6 @@ using namespace zorse::planning;
 
 namespace {
 
-std::vector<uint32_t> devicesOf(const Stage &stage) {
-  std::vector<uint32_t> devices;
-  for (const Member &member : stage.members)
-    devices.push_back(member.device);
-  return devices;
-}
-
-size_t rowsOf(const StageModel &model, const Stage &stage) {
-  int64_t rows = 1;
-  for (const Member &member : stage.members)
-    rows = std::max(rows, member.rows);
-  const auto &choices = model.rows();
-  return std::min(static_cast<size_t>(std::lower_bound(choices.begin(), choices.end(), rows) - choices.begin()), choices.size() - 1);
-}
-
 /// Of a sample, on all of the devices together.
 double secondsOf(const StageModel &model, const std::vector<uint32_t> &devices, size_t rows, int32_t begin, int32_t end) {
   double rate = 0;

@@ -12,38 +12,8 @@ using namespace zorse::planning;
 
 namespace {
 
-/// A pipeline's groups of devices.
-std::vector<Atom> groupsOf(const Pipeline &pipeline) {
-  std::vector<Atom> groups;
-  for (const Stage &stage : pipeline.stages) {
-    Atom atom;
-    for (const Member &member : stage.members)
-      atom.devices.push_back(member.device);
-    std::sort(atom.devices.begin(), atom.devices.end());
-    groups.push_back(std::move(atom));
-  }
-  return groups;
-}
-
-size_t indexOfRows(const StageModel &model, int64_t rows) {
-  const auto &choices = model.rows();
-  size_t i = static_cast<size_t>(std::lower_bound(choices.begin(), choices.end(), rows) - choices.begin());
-  return std::min(i, choices.size() - 1);
-}
-
-/// Shares again after a change of units, rows or members.
-void shareAgain(const StageModel &model, Stage &stage, int64_t samples) {
-  std::vector<uint32_t> devices;
-  int64_t rows = 1;
-  for (const Member &member : stage.members) {
-    devices.push_back(member.device);
-    rows = std::max(rows, member.rows);
-  }
-  stage = makeStage(model, devices, stage.unitBegin, stage.unitEnd, samples, indexOfRows(model, rows));
-}
-
 bool moveSchedule(SearchContext &context, Draws &draws, step::Schedule &schedule) {
-  auto choices = scheduleChoices(context, context.problem.cluster.devices.size() <= 16);
+  auto choices = scheduleChoices(context, isThorough(context));
   if (choices.empty())
     return false;
   step::Schedule next = choices[draws.below(choices.size())];
@@ -154,7 +124,7 @@ bool moveOne(SearchContext &context, CutSolver &solver, const Candidate &from, D
   }
   if (kind == Move::Rows) {
     Stage &stage = pipeline.stages[draws.below(stages)];
-    size_t r = indexOfRows(model, stage.members.front().rows);
+    size_t r = rowsOf(model, stage);
     if (draws.chance(50) ? r == 0 : r + 1 == model.rows().size())
       return false;
     r = draws.chance(50) ? (r ? r - 1 : 1) : (r + 1 < model.rows().size() ? r + 1 : r - 1);
@@ -206,37 +176,9 @@ bool moveOne(SearchContext &context, CutSolver &solver, const Candidate &from, D
                                    1 + static_cast<int64_t>(draws.below(static_cast<size_t>(std::max<int64_t>(1, pipeline.samples / 16)))));
     if (by < 1)
       return false;
-    pipeline.samples -= by;
-    layout.pipelines[q].samples += by;
-    for (size_t k : {p, q})
-      for (Stage &stage : layout.pipelines[k].stages) {
-        shareAgain(model, stage, layout.pipelines[k].samples);
-        if (stage.members.empty())
-          return false;
-      }
-    return true;
+    return giveSamples(model, pipeline, -by) && giveSamples(model, layout.pipelines[q], by);
   }
-  if (groups.empty())
-    return false;
-  CutOptions options;
-  options.samples = pipeline.samples;
-  options.copies = static_cast<uint32_t>(layout.pipelines.size());
-  options.mostAtoms = 1;
-  options.mayLeaveOut = false;
-  options.split = layout.schedule.splitBackward;
-  options.inFlight = to.inFlight;
-  if (static_cast<int32_t>(groups.size()) > model.units())
-    return false;
-  Cut cut = solver.solve(groups, options);
-  if (cut.stages.empty() && options.inFlight > 0.6) {
-    to.inFlight = options.inFlight = options.inFlight / 2;
-    cut = solver.solve(groups, options);
-  }
-  if (cut.stages.empty())
-    return false;
-  pipeline = makePipeline(model, groups, cut, pipeline.samples);
-  to.estimate = cut.time;
-  return true;
+  return cutAgain(solver, model, std::move(groups), p, to);
 }
 
 } // namespace

@@ -6,7 +6,6 @@
 //   simulate    the best seeds under the most promising schedules
 //   refine      moves, each with units and samples cut again; then the best without each part of what it uses, and moves from there
 //   descend     few devices: all small changes of the best few layouts until none helps, again and again after random moves
-//   exact       small problems: branch and bound over the whole space
 //   judge       the best few by the full expansion, which alone decides
 
 #include "Candidates.h"
@@ -21,9 +20,7 @@ namespace {
 
 /// Tasks that the default budget simulates: half a second of two cores or less for every 3e6 (docs/search.md says what a task takes), so under a
 /// second for 512 devices, and in proportion to the devices beyond.
-double taskBudget(size_t devices) {
-  return devices <= 16 ? 8e7 : devices <= 64 ? 4e7 : devices <= 256 ? 4e7 : 6e5 * static_cast<double>(devices) / 512;
-}
+double taskBudget(size_t devices) { return devices <= kThoroughDevices ? 8e7 : devices <= 256 ? 4e7 : 6e5 * static_cast<double>(devices) / 512; }
 
 double tasksOf(const Layout &layout) {
   double tasks = 0;
@@ -52,7 +49,7 @@ size_t partsTried(const SearchContext &context) { return isLarge(context) ? 2 : 
 
 /// Simulations of descents, beyond the budget of the moves: of 1.2e7 tasks together for up to 16 devices, of 4e7 for up to 64.
 uint32_t descents(const SearchContext &context, const Layout &layout) {
-  return static_cast<uint32_t>(std::min(isSmall(context) ? 40000.0 : 20000.0, (context.devices.size() > 16 ? 4e7 : 1.2e7) / tasksOf(layout)));
+  return static_cast<uint32_t>(std::min(isSmall(context) ? 40000.0 : 20000.0, (isThorough(context) ? 1.2e7 : 4e7) / tasksOf(layout)));
 }
 
 bool checkOptions(const SearchContext &context, std::string &error) {
@@ -101,6 +98,25 @@ void addSingles(SearchContext &context, std::vector<Candidate> &batch) {
     }
 }
 
+/// Without those much slower than the mean that could bring at most kNegligible of the speed together: a search that begins without them finds what
+/// it finds where they are not, and they are taken in where that helps.
+std::vector<uint32_t> withoutNegligible(const SearchContext &context) {
+  constexpr double kNegligible = 0.005, kSlow = 0.1;
+  std::vector<std::pair<double, uint32_t>> bySpeed;
+  double all = 0, gone = 0;
+  for (uint32_t d : context.devices) {
+    bySpeed.push_back({1 / context.model.leastPerSample(context.model.classOf(d), 0, context.model.units()), d});
+    all += bySpeed.back().first;
+  }
+  std::sort(bySpeed.begin(), bySpeed.end());
+  std::vector<uint32_t> rest;
+  for (auto [speed, device] : bySpeed)
+    if ((gone += speed) > kNegligible * all || speed * static_cast<double>(bySpeed.size()) > kSlow * all)
+      rest.push_back(device);
+  std::sort(rest.begin(), rest.end());
+  return rest;
+}
+
 } // namespace
 
 /// The best layout without each site and class that it uses, and those alone: what is left may do better, also with all it could not have beside
@@ -127,10 +143,12 @@ static void tryWithout(SearchContext &context, const std::vector<step::Schedule>
   std::sort(pool.begin(), pool.end(), better);
 }
 
-std::optional<SearchResult> zorse::planning::searchInOrder(const Problem &problem, const SearchOptions &options, std::string &error) {
-  SearchContext context(problem, options);
-  if (!checkOptions(context, error))
-    return std::nullopt;
+/// A search that begins with the devices `first` of all that may be used.
+static std::optional<SearchResult> searchFrom(SearchContext &context, const std::vector<uint32_t> &first, std::string &error) {
+  const Problem &problem = context.problem;
+  const SearchOptions &options = context.options;
+  const std::vector<uint32_t> all = context.devices;
+  context.devices = first;
   std::vector<Candidate> seeds = makeSeeds(context);
   keepAsAsked(options, seeds);
   const double tasks = seeds.empty() ? 1e3 : simulatedTasksOf(problem, seeds.front().layout);
@@ -138,7 +156,7 @@ std::optional<SearchResult> zorse::planning::searchInOrder(const Problem &proble
       options.candidates ? options.candidates : static_cast<uint32_t>(std::clamp(taskBudget(context.devices.size()) / tasks, 16.0, 6000.0));
 
   const bool small = isSmall(context);
-  std::vector<step::Schedule> schedules = scheduleChoices(context, small || context.devices.size() <= 16);
+  std::vector<step::Schedule> schedules = scheduleChoices(context, small || isThorough(context));
   if (schedules.empty()) {
     error = "no schedule is left to choose from: this model's backward cannot be split";
     return std::nullopt;
@@ -152,8 +170,8 @@ std::optional<SearchResult> zorse::planning::searchInOrder(const Problem &proble
       pool.resize(64);
   }
   // The best estimates under the first schedules, then the best of them under all.
-  size_t first = std::min<size_t>(seeds.size(), std::max<size_t>(context.devices.size() > 1024 ? 6 : 8, context.budget / 4));
-  for (size_t i = 0; i < first; ++i) {
+  const size_t best = std::min<size_t>(seeds.size(), std::max<size_t>(context.devices.size() > 1024 ? 6 : 8, context.budget / 4));
+  for (size_t i = 0; i < best; ++i) {
     seeds[i].layout.schedule = schedules.front();
     pool.push_back(seeds[i]);
   }
@@ -212,11 +230,10 @@ std::optional<SearchResult> zorse::planning::searchInOrder(const Problem &proble
   refine(context, pool);
   context.budget = budget;
   tryWithout(context, schedules, pool);
+  context.devices = all;
   refine(context, pool);
   if (context.devices.size() <= kDescendDevices)
     descend(context, pool, options.candidates ? context.budget - std::min(context.budget, context.tried()) : descents(context, pool.front().layout));
-  if (small && options.exact && options.stages == 0)
-    result.proven = searchExactly(context, pool);
 
   if (alone)
     pool.push_back(*alone);
@@ -224,6 +241,18 @@ std::optional<SearchResult> zorse::planning::searchInOrder(const Problem &proble
   if (judge(context, pool, result, error))
     return result;
   return std::nullopt;
+}
+
+std::optional<SearchResult> zorse::planning::searchInOrder(const Problem &problem, const SearchOptions &options, std::string &error) {
+  SearchContext context(problem, options);
+  if (!checkOptions(context, error))
+    return std::nullopt;
+  const std::vector<uint32_t> all = context.devices, first = withoutNegligible(context);
+  std::optional<SearchResult> result = searchFrom(context, first, error);
+  if (result || first == all)
+    return result;
+  SearchContext again(problem, options); // their memory may be needed
+  return searchFrom(again, again.devices, error);
 }
 
 std::optional<SearchResult> zorse::planning::searchPlan(const Problem &problem, const SearchOptions &options, std::string &error) {

@@ -352,13 +352,14 @@ std::vector<Candidate> zorse::planning::makeSeeds(SearchContext &context, bool t
         attemptOne(inFlight, lateStart, rough, parts, /*waits=*/false);
     };
     if (task.found.empty()) {
-      attempt(kInFlight, kLateStart, count > 16);
+      attempt(kInFlight, kLateStart, count > kThoroughDevices);
       return;
     }
     for (double lateStart : {kLateStart, 0.0, 4 * kLateStart})
       for (double inFlight : {kInFlight, 0.7 * kInFlight, 0.5 * kInFlight})
-        if (count <= 16 ? inFlight != kInFlight || lateStart != kLateStart
-                        : lateStart == kLateStart || (inFlight == (count <= 32 ? kInFlight : 0.7 * kInFlight) && (lateStart == 0 || count <= 32)))
+        if (count <= kThoroughDevices
+                ? inFlight != kInFlight || lateStart != kLateStart
+                : lateStart == kLateStart || (inFlight == (count <= 32 ? kInFlight : 0.7 * kInFlight) && (lateStart == 0 || count <= 32)))
           attempt(inFlight, lateStart, false);
     if (context.parts && count <= 64) // elsewhere it takes too long: moves share units out
       for (double inFlight : {kInFlight, 0.7 * kInFlight, 0.5 * kInFlight})

@@ -59,7 +59,6 @@ StageModel::StageModel(const Problem &problem, const UnitTables &tables, int64_t
   forwards.resize(count);
   backwards.resize(count);
   leastWhole.assign(classes() * stride, 0);
-  leastPass.assign(classes() * stride, 0);
   for (uint32_t c = 0; c < classes(); ++c) {
     for (size_t r = 0; r < rowChoices.size(); ++r) {
       const UnitTimes::Prefix &p = times.of(c, rowChoices[r]);
@@ -76,19 +75,14 @@ StageModel::StageModel(const Problem &problem, const UnitTables &tables, int64_t
       all.push_back(&times.of(c, rows));
       rowsOf.push_back(static_cast<double>(rows));
     }
-    const UnitTimes::Prefix &one = times.of(c, 1);
     for (size_t u = 0; u + 1 < stride; ++u) {
-      double least = std::numeric_limits<double>::infinity(), pass = least;
+      double least = std::numeric_limits<double>::infinity();
       for (size_t i = 0; i < all.size(); ++i) {
         auto unit = [&](const std::vector<double> &p) { return p[u + 1] - p[u]; };
         double b = unit(all[i]->backward), parts = split ? unit(all[i]->inputGradients) + unit(all[i]->weightGradients) : b;
         least = std::min(least, (unit(all[i]->forward) + std::min(b, parts)) / rowsOf[i]);
       }
-      pass = one.forward[u + 1] - one.forward[u] +
-             std::min(one.backward[u + 1] - one.backward[u],
-                      split ? one.inputGradients[u + 1] - one.inputGradients[u] : one.backward[u + 1] - one.backward[u]);
       leastWhole[c * stride + u + 1] = leastWhole[c * stride + u] + least;
-      leastPass[c * stride + u + 1] = leastPass[c * stride + u] + pass;
     }
   }
 
@@ -96,7 +90,6 @@ StageModel::StageModel(const Problem &problem, const UnitTables &tables, int64_t
   shared.assign(stride, 0);
   gathered.assign(stride, 0);
   reduced.assign(stride, 0);
-  activations.assign(stride, 0);
   for (int32_t u = 0; u < units; ++u) {
     size_t i = static_cast<size_t>(u);
     double h = 0, s = 0, g = 0, r = 0;
@@ -118,15 +111,13 @@ StageModel::StageModel(const Problem &problem, const UnitTables &tables, int64_t
     shared[i + 1] = shared[i] + s;
     gathered[i + 1] = gathered[i] + g;
     reduced[i + 1] = reduced[i] + r;
-    CellBytes bytes = tables.cellBytes(u, u + 1, 1, split);
-    double inside = static_cast<double>(bytes.takenByForward);
-    activations[i + 1] = activations[i] + inside;
   }
   for (int32_t u = 0; u <= units; ++u) {
     forwardAt.push_back(tables.forwardBytesAt(u));
     backwardAt.push_back(tables.backwardBytesAt(u));
   }
-  for (std::vector<double> *sums : {&whole, &forwards, &backwards, &leastWhole, &leastPass, &shared, &activations, &forwardAt, &backwardAt})
+  measureCells();
+  for (std::vector<double> *sums : {&whole, &forwards, &backwards, &leastWhole, &shared, &forwardAt, &backwardAt})
     refine(*sums, stride, parts);
   stride = static_cast<size_t>(this->units()) + 1;
   for (int n = 0; n < problem.cluster.topology.nodes_size(); ++n) {
@@ -144,8 +135,68 @@ StageModel::StageModel(const Problem &problem, const UnitTables &tables, int64_t
   }
 }
 
-double StageModel::workspaceBytes(int32_t u, int32_t v, int64_t rows) const {
-  return static_cast<double>(tables.workspace(u / parts, behind(v), rows, splits()));
+void StageModel::measureCells() {
+  const int32_t units = tables.units();
+  const std::shared_ptr<step::ExpansionTables> expansion = step::makeExpansionTables(problem.summary, problem.bodies, &problem.costs);
+  for (bool split : {false, true}) {
+    if (split && !splits())
+      break;
+    auto cell = [&](int32_t u, int32_t v, int64_t rows) {
+      step::Cell one{u, v, 0, rows, 0};
+      one.recompute = problem.techniques.recompute;
+      return step::cellMemory(*expansion, one, split);
+    };
+    auto bytesOfCell = [](const step::CellMemory &memory) {
+      return CellBytes{static_cast<double>(memory.hold - memory.deferred), static_cast<double>(memory.passing + memory.deferred)};
+    };
+    // Bytes grow by the row: the rest lies between the least and the most.
+    const int64_t most = rowChoices.back();
+    std::vector<CellBytes> ends[2][2]; // single units and pairs; of one row and of most
+    std::vector<double> spaces[2];
+    for (int e = 0; e < 2; ++e)
+      for (int32_t u = 0; u < units; ++u) {
+        const step::CellMemory one = cell(u, u + 1, e ? most : 1);
+        ends[e][0].push_back(bytesOfCell(one));
+        spaces[e].push_back(static_cast<double>(one.workspace));
+        if (u > 0) {
+          const CellBytes both = bytesOfCell(cell(u - 1, u + 1, e ? most : 1)), &front = ends[e][0][static_cast<size_t>(u) - 1],
+                          &behind = ends[e][0].back();
+          ends[e][1].push_back({both.hold - front.hold - behind.hold, both.passing - front.passing - behind.passing});
+        }
+      }
+    for (int64_t rows : rowChoices) {
+      const double at = most > 1 ? static_cast<double>(rows - 1) / static_cast<double>(most - 1) : 0;
+      UnitBytes list;
+      for (int kind = 0; kind < 2; ++kind) {
+        auto &sums = kind ? list.pair : list.single;
+        sums.push_back({0, 0});
+        for (size_t i = 0; i < ends[0][kind].size(); ++i) {
+          const CellBytes &low = ends[0][kind][i], &high = ends[1][kind][i];
+          sums.push_back(
+              {sums.back().hold + low.hold + at * (high.hold - low.hold), sums.back().passing + low.passing + at * (high.passing - low.passing)});
+        }
+      }
+      for (int32_t u = 0; u < units; ++u)
+        list.workspace.push_back(spaces[0][static_cast<size_t>(u)] + at * (spaces[1][static_cast<size_t>(u)] - spaces[0][static_cast<size_t>(u)]));
+      bytesOf[split].push_back(std::move(list));
+    }
+  }
+}
+
+StageModel::CellBytes StageModel::cellBytes(bool split, size_t r, int32_t u, int32_t v) const {
+  const UnitBytes &of = bytesOf[split][r];
+  const size_t begin = static_cast<size_t>(u), end = static_cast<size_t>(v);
+  CellBytes bytes{of.single[end].hold - of.single[begin].hold, of.single[end].passing - of.single[begin].passing};
+  if (end > begin + 1) {
+    bytes.hold += of.pair[end - 1].hold - of.pair[begin].hold;
+    bytes.passing += of.pair[end - 1].passing - of.pair[begin].passing;
+  }
+  return {std::max(0.0, bytes.hold), std::max(0.0, bytes.passing)};
+}
+
+double StageModel::workspaceBytes(size_t r, int32_t u, int32_t v) const {
+  const std::vector<double> &of = bytesOf[splits()][r].workspace;
+  return *std::max_element(of.begin() + u, of.begin() + v);
 }
 
 double StageModel::transferSeconds(uint32_t from, uint32_t to, double bytes) const {

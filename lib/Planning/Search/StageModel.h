@@ -16,7 +16,7 @@ namespace zorse::planning {
 /// Devices that differ in nothing that a plan could use.
 inline constexpr size_t kMostClasses = 16;
 
-/// Problems whose layouts can be gone through (ExactSearch.cpp).
+/// Problems whose layouts are quick to go through.
 inline constexpr size_t kFewDevices = 6;
 inline constexpr int64_t kFewSamples = 16;
 
@@ -29,7 +29,6 @@ public:
   StageModel(const Problem &problem, const UnitTables &tables, int64_t rowLimit, int32_t ways = 1);
 
   uint32_t classes() const { return static_cast<uint32_t>(devicesOf.size()); }
-  const std::vector<uint32_t> &devicesOfClass(uint32_t c) const { return devicesOf[c]; }
   /// Row counts worth trying, ascending: larger ones bring no device as much as a hundredth (where there are few devices and samples: anything).
   const std::vector<int64_t> &rows() const { return rowChoices; }
 
@@ -37,22 +36,28 @@ public:
   double cell(uint32_t c, size_t r, int32_t u, int32_t v) const { return whole[at(c, r, v)] - whole[at(c, r, u)]; }
   double forward(uint32_t c, size_t r, int32_t u, int32_t v) const { return forwards[at(c, r, v)] - forwards[at(c, r, u)]; }
   double backward(uint32_t c, size_t r, int32_t u, int32_t v) const { return backwards[at(c, r, v)] - backwards[at(c, r, u)]; }
-  const double *cellPrefix(uint32_t c, size_t r) const { return &whole[at(c, r, 0)]; }
-  /// Least seconds per sample over all row counts: F + B (+ W) and what a sample's passage takes at least, at one row.
+  /// Least seconds per sample over all row counts: F + B (+ W).
   double leastPerSample(uint32_t c, int32_t u, int32_t v) const { return leastWhole[c * stride + v] - leastWhole[c * stride + u]; }
-  double leastPassage(uint32_t c, int32_t u, int32_t v) const { return leastPass[c * stride + v] - leastPass[c * stride + u]; }
 
   /// Bytes of a range of units: what every reader holds (parameters and gradients), what owners share (moments and masters), what collectives carry.
   double heldBytes(int32_t u, int32_t v) const { return held[behind(v)] - held[u / parts]; }
   double sharedBytes(int32_t u, int32_t v) const { return shared[v] - shared[u]; }
   double gatherBytes(int32_t u, int32_t v) const { return gathered[behind(v)] - gathered[u / parts]; }
   double reduceBytes(int32_t u, int32_t v) const { return reduced[behind(v)] - reduced[u / parts]; }
+  /// Bytes of a cell of rows()[r] rows over whole units [u, v): those that it holds from its first receive to B, and those that it needs besides
+  /// while a task runs, without workspace. Of single units and pairs of neighbours as the expansion counts them; a value that is used further on
+  /// counts as if only neighbours used it.
+  struct CellBytes {
+    double hold, passing;
+  };
+  CellBytes cellBytes(bool split, size_t r, int32_t u, int32_t v) const;
+  /// Of the tasks of such a cell.
+  double workspaceBytes(size_t r, int32_t u, int32_t v) const;
   /// Bytes that a sample holds between its forward and its last task.
-  double activationBytes(int32_t u, int32_t v) const { return activations[v] - activations[u] + forwardBytesAt(u); }
+  double activationBytes(int32_t u, int32_t v) const { return cellBytes(splits(), 0, u / parts, behind(v)).hold; }
   /// Bytes of a sample that cross a cut.
   double forwardBytesAt(int32_t cut) const { return forwardAt[cut]; }
   double backwardBytesAt(int32_t cut) const { return backwardAt[cut]; }
-  double workspaceBytes(int32_t u, int32_t v, int64_t rows) const;
 
   /// Seconds for `bytes` from one device to another, on an idle network, and what a node's card passes per second (0: not limited).
   double transferSeconds(uint32_t from, uint32_t to, double bytes) const;
@@ -75,6 +80,7 @@ public:
   const UnitTables &tables;
 
 private:
+  void measureCells();
   int32_t behind(int32_t part) const { return (part + parts - 1) / parts; } ///< the real unit behind it
   size_t at(uint32_t c, size_t r, int32_t u) const { return (c * rowChoices.size() + r) * stride + static_cast<size_t>(u); }
 
@@ -82,10 +88,16 @@ private:
   std::vector<std::vector<uint32_t>> devicesOf;
   std::vector<int64_t> rowChoices;
   size_t stride;
-  std::vector<double> whole, forwards, backwards, leastWhole, leastPass;
+  std::vector<double> whole, forwards, backwards, leastWhole;
   std::vector<double> held, gathered, reduced; ///< by real unit
-  std::vector<double> shared, activations, forwardAt, backwardAt, cards, ports, memory;
-  std::vector<uint32_t> devicesIn; ///< by node
+  std::vector<double> shared, forwardAt, backwardAt, cards, ports, memory;
+  /// By real unit: sums of single units, and of what pairs of neighbours take beyond.
+  struct UnitBytes {
+    std::vector<CellBytes> single, pair;
+    std::vector<double> workspace; ///< not summed
+  };
+  std::vector<UnitBytes> bytesOf[2]; ///< whole and split backwards; by row choice
+  std::vector<uint32_t> devicesIn;   ///< by node
 };
 
 /// Cells of `rows` rows (the last of all may be smaller) on members that need `seconds` each for one: as many to each as end first. Optimal for equal

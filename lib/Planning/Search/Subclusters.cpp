@@ -95,7 +95,7 @@ std::vector<Devices> zorse::planning::subclusters(const SearchContext &context, 
     for (const Devices &group : groupsBy(context, site, [&](uint32_t d) { return context.model.classOf(d); }))
       sets.add(group);
   // One device less of every class, of the node that has the fewest.
-  if (devices.size() <= 16)
+  if (devices.size() <= kThoroughDevices)
     for (const Devices &group : classes) {
       std::map<uint32_t, size_t> ofNode;
       for (uint32_t d : devices)

@@ -1,12 +1,12 @@
 // Answers to missing memory. What costs least comes first:
 //
 //   moments      the optimizer's moments on the hosts: their bytes to and fro once a step, beside updates
-//   recompute    activations computed again: a forward more
-//   both
 //   state        parameters and reduced gradients on the hosts, too
+//   recompute    activations computed again: a forward more
+//   both of these, or the first and the last
 //
-// A short search says with which of them something fits, and how fast; the fastest is searched in full. Then devices do without, the one with most
-// room first, as long as everything fits and no time is lost.
+// A short search says with which of them something fits, and how fast; the fastest is searched in full, with descents (Neighbours::Relief) in which
+// classes, stages and devices that have room do without. Where there are too many devices to descend, stages do without one after the other.
 
 #include "Candidates.h"
 
@@ -27,29 +27,35 @@ std::vector<Techniques> answers() {
     list.push_back(one);
   };
   add(false, true, false);
+  add(false, true, true);
   add(true, false, false);
   add(true, true, false);
   add(true, true, true);
   return list;
 }
 
-/// Devices whose room is large enough may do without.
+/// Stages whose devices have enough room do without, those with most room first.
 void relieve(const Problem &problem, SearchResult &result) {
-  constexpr size_t kMostTried = 32;                // each is a simulation
-  std::vector<std::pair<double, uint32_t>> byRoom; // share of the memory that is used
-  for (uint32_t d = 0; d < result.evaluation.memory.size(); ++d)
-    if (const uint64_t capacity = problem.cluster.devices[d].capacity(); capacity && result.evaluation.busy[d] > 0)
-      byRoom.push_back({static_cast<double>(result.evaluation.memory[d]) / static_cast<double>(capacity), d});
+  constexpr size_t kMostTried = 32;                             // each is a simulation
+  std::vector<std::pair<double, std::vector<uint32_t>>> byRoom; // share of the memory that is used, of the fullest
+  for (const Pipeline &pipeline : result.layout.pipelines)
+    for (const Stage &stage : pipeline.stages) {
+      double fullest = 0;
+      std::vector<uint32_t> devices = devicesOf(stage);
+      for (uint32_t d : devices)
+        if (const uint64_t capacity = problem.cluster.devices[d].capacity())
+          fullest = std::max(fullest, static_cast<double>(result.evaluation.memory[d]) / static_cast<double>(capacity));
+      std::sort(devices.begin(), devices.end());
+      byRoom.push_back({fullest, std::move(devices)});
+    }
   std::sort(byRoom.begin(), byRoom.end());
-  if (byRoom.size() > kMostTried)
-    return;
+  byRoom.resize(std::min(byRoom.size(), kMostTried));
   LayoutTimer timer(problem);
   double best = timer.run(result.layout).step;
   Layout layout = result.layout;
-  for (auto [used, device] : byRoom) {
+  for (const auto &[used, devices] : byRoom) {
     Layout without = layout;
-    std::vector<uint32_t> &list = without.techniques.without;
-    list.insert(std::lower_bound(list.begin(), list.end(), device), device);
+    without.techniques.change(devices, /*with=*/false);
     const LayoutTimer::Result &found = timer.run(without);
     if (found.ran && found.excess == 0 && found.step <= best) {
       best = found.step;
@@ -85,7 +91,8 @@ std::optional<SearchResult> zorse::planning::searchWithTechniques(const Problem 
       continue;
     if (result->evaluation.step >= toBeat)
       break;
-    relieve(problem, *result);
+    if (problem.cluster.devices.size() > kDescendDevices)
+      relieve(problem, *result);
     return result;
   }
   return std::nullopt;

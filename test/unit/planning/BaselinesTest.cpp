@@ -58,7 +58,7 @@ struct Setting {
       cluster.nodes.push_back(node);
     }
     costs = CostModel::make(summary, cluster, nullptr, {}, error);
-    problem = std::make_unique<Problem>(Problem{summary, cluster, *costs, batch, nullptr, false});
+    problem = std::make_unique<Problem>(Problem{summary, cluster, *costs, batch});
   }
 };
 

@@ -20,7 +20,7 @@ TEST(Bound, ByHand) {
   std::string error;
   std::optional<CostModel> costs = CostModel::make(summary, cluster, nullptr, {}, error);
   ASSERT_TRUE(costs) << error;
-  Problem problem{summary, cluster, *costs, 8, nullptr, false};
+  Problem problem{summary, cluster, *costs, 8};
   EXPECT_NEAR(lowerBound(problem, {2}), 8 * (2 * kSlowBlock + kSlowHead), 1e-12);
   EXPECT_NEAR(lowerBound(problem, {0}), 8 * 4 * kFast, 1e-12);
   EXPECT_NEAR(lowerBound(problem, {0, 1}), 8 * 2 * kFast, 1e-12);
@@ -41,7 +41,7 @@ TEST(Bound, SplitBackwardsCount) {
   std::string error;
   std::optional<CostModel> costs = CostModel::make(summary, cluster, nullptr, {}, error);
   ASSERT_TRUE(costs) << error;
-  Problem problem{summary, cluster, *costs, 8, nullptr, false};
+  Problem problem{summary, cluster, *costs, 8};
   EXPECT_NEAR(lowerBound(problem, {2}), 8 * (2 * (1 + 1.25) * 128e6 / 0.25e12 + kSlowHead), 1e-12);
 }
 

@@ -1,0 +1,426 @@
+// All small changes of a layout, but for those of tilings (NeighbourTilings.cpp).
+
+#include "Neighbours.h"
+
+#include <algorithm>
+
+using namespace zorse;
+using namespace zorse::planning;
+
+namespace {
+
+void erase(std::vector<uint32_t> &from, uint32_t device) { from.erase(std::remove(from.begin(), from.end(), device), from.end()); }
+
+} // namespace
+
+void Neighbours::visit(Kind kind, size_t worker, const Candidate &candidate) {
+  now = &candidate;
+  model = &context.modelOf(candidate.layout);
+  solver = &context.solver(worker, candidate.layout.parts);
+  enough = false;
+  switch (kind) {
+  case Orders:
+    return orders();
+  case Shares:
+    return shares();
+  case Rows:
+    return rows();
+  case Units:
+    return units();
+  case Devices:
+    return devices();
+  case Exchanges:
+    return exchanges();
+  case Structure:
+    return structure();
+  case Relief:
+    return relief();
+  case Tiles:
+    return tiles();
+  }
+}
+
+void Neighbours::offer(Candidate candidate) {
+  if (enough)
+    return;
+  if (candidate.layout.parts > 1)
+    setTurn(candidate.layout);
+  enough = !take(std::move(candidate));
+}
+
+void Neighbours::orders() {
+  for (const step::Schedule &schedule : schedules) {
+    if (now->layout.parts > 1 && schedule.kind != step::ScheduleKind::Timed)
+      continue; // other orders have one range of units per device
+    Layout layout = now->layout;
+    layout.schedule = schedule;
+    offer(layout);
+  }
+  for (StateRule rule : {StateRule::Equal, StateRule::Proportional, StateRule::FreeMemory}) {
+    Layout layout = now->layout;
+    layout.state = rule;
+    offer(layout);
+  }
+}
+
+void Neighbours::shares() {
+  const Layout &from = now->layout;
+  for (size_t p = 0; p < from.pipelines.size(); ++p)
+    for (size_t s = 0; s < from.pipelines[p].stages.size(); ++s) {
+      const auto &members = from.pipelines[p].stages[s].members;
+      for (size_t a = 0; a < members.size(); ++a)
+        for (size_t b = 0; b < members.size(); ++b)
+          for (int64_t by = 1; by <= std::max<int64_t>(1, members[a].rows);
+               by = by == 1 && members[a].rows > 1 ? members[a].rows : members[a].rows + 1) {
+            if (enough || a == b || members[a].samples <= by)
+              continue;
+            Layout layout = from;
+            auto &changed = layout.pipelines[p].stages[s].members;
+            changed[a].samples -= by;
+            changed[b].samples += by;
+            offer(layout);
+          }
+    }
+  for (size_t p = 0; p < from.pipelines.size(); ++p)
+    for (size_t q = 0; q < from.pipelines.size(); ++q)
+      for (int64_t by : {1, 2, 4}) {
+        if (enough || p == q || from.pipelines[p].samples <= by)
+          continue;
+        Layout layout = from;
+        if (giveSamples(*model, layout.pipelines[p], -by) && giveSamples(*model, layout.pipelines[q], by))
+          offer(layout);
+      }
+}
+
+void Neighbours::rows() {
+  const Layout &from = now->layout;
+  for (int64_t choice : model->rows()) {
+    Layout all = from;
+    for (size_t p = 0; p < from.pipelines.size(); ++p)
+      for (size_t s = 0; s < from.pipelines[p].stages.size(); ++s) {
+        for (Member &member : all.pipelines[p].stages[s].members)
+          member.rows = choice;
+        if (enough || from.pipelines[p].stages[s].members.front().rows == choice)
+          continue;
+        Layout layout = from;
+        Stage &stage = layout.pipelines[p].stages[s];
+        for (Member &member : stage.members)
+          member.rows = choice;
+        offer(layout);
+        if (stage.members.size() > 1 && shareAgain(*model, stage, from.pipelines[p].samples))
+          offer(layout);
+      }
+    offer(all);
+  }
+}
+
+void Neighbours::units() {
+  const Layout &from = now->layout;
+  for (size_t p = 0; p < from.pipelines.size(); ++p) {
+    const Pipeline &pipeline = from.pipelines[p];
+    // From one stage to the next, and, where stages share out units, to any other: those between pass as many on.
+    for (size_t a = 0; a + 1 < pipeline.stages.size(); ++a)
+      for (size_t b = a + 1; b < (from.parts > 1 ? pipeline.stages.size() : a + 2); ++b)
+        for (int32_t by : {-3, -2, -1, 1, 2, 3}) {
+          if (enough || (b > a + 1 && std::abs(by) > 1))
+            continue;
+          Layout layout = from;
+          auto &stages = layout.pipelines[p].stages;
+          for (size_t s = a; s < b; ++s)
+            stages[s].unitEnd = stages[s + 1].unitBegin = stages[s].unitEnd + by;
+          if (stages[a].unitEnd <= stages[a].unitBegin || stages[b].unitEnd <= stages[b].unitBegin)
+            continue;
+          offer(layout);
+          if (stages[a].members.size() + stages[b].members.size() > 2 && shareAgain(*model, stages[a], pipeline.samples) &&
+              shareAgain(*model, stages[b], pipeline.samples))
+            offer(layout);
+        }
+    if (from.parts == 1 || pipeline.stages.size() < 2)
+      continue;
+    for (double level : {0.1, 0.3}) {
+      Layout layout = from;
+      if (!enough && keepTimes(*model, groupsOf(pipeline), level, layout.pipelines[p]))
+        offer(layout);
+    }
+  }
+}
+
+std::vector<Neighbours::Seat> Neighbours::seats() const {
+  std::vector<Seat> list;
+  for (size_t p = 0; p < now->layout.pipelines.size(); ++p)
+    for (size_t s = 0; s < now->layout.pipelines[p].stages.size(); ++s)
+      for (const Member &member : now->layout.pipelines[p].stages[s].members)
+        list.push_back({member.device, p, s});
+  for (uint32_t d : unusedDevices(context, now->layout))
+    list.push_back({d, kNowhere, 0});
+  return list;
+}
+
+Neighbours::Groups Neighbours::allGroups() const {
+  Groups groups;
+  for (const Pipeline &pipeline : now->layout.pipelines)
+    groups.push_back(groupsOf(pipeline));
+  return groups;
+}
+
+void Neighbours::regroup(const Groups &groups) {
+  Candidate refilled{now->layout, now->inFlight}, cut = refilled;
+  bool fills = !enough;
+  for (size_t p = 0; p < groups.size() && fills; ++p)
+    fills = refill(refilled.layout.pipelines[p], groups[p]);
+  if (fills)
+    offer(std::move(refilled));
+  bool cuts = !enough;
+  for (size_t p = 0; p < groups.size() && cuts; ++p)
+    cuts = cutAgain(*solver, *model, groups[p], p, cut);
+  if (cuts)
+    offer(std::move(cut));
+}
+
+bool Neighbours::refill(Pipeline &pipeline, const std::vector<Atom> &groups) const {
+  if (groups.size() != pipeline.stages.size())
+    return false;
+  const std::vector<Atom> had = groupsOf(pipeline);
+  for (size_t s = 0; s < groups.size(); ++s) {
+    Stage &stage = pipeline.stages[s];
+    if (had[s].devices == groups[s].devices)
+      continue;
+    if (groups[s].devices.empty())
+      return false;
+    stage = makeStage(*model, groups[s].devices, stage.unitBegin, stage.unitEnd, pipeline.samples, rowsOf(*model, stage));
+  }
+  return true;
+}
+
+void Neighbours::recut(size_t p, const std::vector<Atom> &groups) {
+  Candidate candidate{now->layout, now->inFlight};
+  if (!enough && cutAgain(*solver, *model, groups, p, candidate))
+    offer(std::move(candidate));
+}
+
+/// Whether moving either of two devices is the same.
+bool Neighbours::alike(const Seat &a, const Seat &b) const {
+  return a.pipeline == b.pipeline && (a.pipeline == kNowhere || a.stage == b.stage) && model->classOf(a.device) == model->classOf(b.device) &&
+         model->nodeOf(a.device) == model->nodeOf(b.device);
+}
+
+/// One device to every other stage, out, in.
+void Neighbours::devices() {
+  const std::vector<Seat> list = seats();
+  const Groups groups = allGroups();
+  for (size_t i = 0; i < list.size() && !enough; ++i) {
+    if (std::any_of(list.begin(), list.begin() + static_cast<long>(i), [&](const Seat &other) { return alike(other, list[i]); }))
+      continue;
+    const Seat &from = list[i];
+    Groups without = groups;
+    if (from.pipeline != kNowhere) {
+      erase(without[from.pipeline][from.stage].devices, from.device);
+      if (std::all_of(without[from.pipeline].begin(), without[from.pipeline].end(), [](const Atom &atom) { return atom.devices.empty(); })) {
+        dissolve(from.pipeline, from.device);
+        continue;
+      }
+      regroup(without);
+    }
+    alone(without, from.device);
+    for (size_t p = 0; p < groups.size(); ++p)
+      for (size_t s = 0; s < groups[p].size() && !enough; ++s) {
+        if (p == from.pipeline && s == from.stage)
+          continue;
+        Groups moved = without;
+        std::vector<uint32_t> &to = moved[p][s].devices;
+        to.insert(std::lower_bound(to.begin(), to.end(), from.device), from.device);
+        regroup(moved);
+      }
+  }
+}
+
+/// A pipeline of one device goes; the device joins another one's stages in turn.
+void Neighbours::dissolve(size_t gone, uint32_t device) {
+  if (now->layout.pipelines.size() < 2)
+    return;
+  for (size_t p = 0; p < now->layout.pipelines.size(); ++p) {
+    if (p == gone)
+      continue;
+    for (size_t s = 0; s <= now->layout.pipelines[p].stages.size(); ++s) { // the last: nowhere
+      Layout layout = now->layout;
+      Pipeline &pipeline = layout.pipelines[p];
+      if (s < pipeline.stages.size())
+        pipeline.stages[s].members.push_back({device, 0, pipeline.stages[s].members.front().rows});
+      if (!giveSamples(*model, pipeline, layout.pipelines[gone].samples))
+        continue;
+      layout.pipelines.erase(layout.pipelines.begin() + static_cast<long>(gone));
+      offer(layout);
+    }
+  }
+}
+
+/// The device as a pipeline of its own, with samples by its speed.
+void Neighbours::alone(const Groups &without, uint32_t device) {
+  if (without.size() > 2 || context.options.pipelines == without.size())
+    return;
+  auto speedOf = [&](uint32_t d) { return 1 / model->leastPerSample(model->classOf(d), 0, model->units()); };
+  double all = 0;
+  for (uint32_t d : context.devices)
+    all += speedOf(d);
+  const auto samples = static_cast<int64_t>(static_cast<double>(context.problem.batch) * speedOf(device) / all + 0.5);
+  for (size_t p = 0; p < without.size() && !enough; ++p) {
+    if (samples < 1 || now->layout.pipelines[p].samples <= samples)
+      continue;
+    Candidate candidate{now->layout, now->inFlight};
+    candidate.layout.pipelines[p].samples -= samples;
+    bool good = true;
+    for (size_t q = 0; q < without.size() && good; ++q)
+      good = cutAgain(*solver, *model, without[q], q, candidate);
+    if (!good)
+      continue;
+    candidate.layout.pipelines.push_back({samples, {makeStage(*model, {device}, 0, model->units(), samples, 0)}});
+    offer(std::move(candidate));
+  }
+}
+
+/// Two devices change places; so do two stages.
+void Neighbours::exchanges() {
+  const std::vector<Seat> list = seats();
+  const Groups groups = allGroups();
+  for (size_t i = 0; i < list.size(); ++i)
+    for (size_t j = i + 1; j < list.size() && !enough; ++j) {
+      const Seat &a = list[i], &b = list[j];
+      if ((a.pipeline == b.pipeline && (a.pipeline == kNowhere || a.stage == b.stage)) ||
+          (model->classOf(a.device) == model->classOf(b.device) && model->nodeOf(a.device) == model->nodeOf(b.device)))
+        continue;
+      Groups moved = groups;
+      for (const Seat *place : {&a, &b})
+        if (place->pipeline != kNowhere) {
+          auto &devices = moved[place->pipeline][place->stage].devices;
+          std::replace(devices.begin(), devices.end(), place->device, place == &a ? b.device : a.device);
+          std::sort(devices.begin(), devices.end());
+        }
+      regroup(moved);
+    }
+  for (size_t p = 0; p < groups.size(); ++p)
+    for (size_t s = 0; s < groups[p].size(); ++s)
+      for (size_t r = s + 1; r < groups[p].size() && !enough; ++r) {
+        Groups moved = groups;
+        std::swap(moved[p][s], moved[p][r]);
+        regroup(moved);
+      }
+}
+
+/// Stages joined and divided; a device as a stage of its own at every place; devices with several stages.
+void Neighbours::structure() {
+  const Groups groups = allGroups();
+  for (size_t p = 0; p < groups.size(); ++p) {
+    std::vector<uint32_t> all;
+    for (const Atom &atom : groups[p])
+      all.insert(all.end(), atom.devices.begin(), atom.devices.end());
+    std::sort(all.begin(), all.end());
+    if (std::adjacent_find(all.begin(), all.end()) == all.end() && now->layout.parts == 1)
+      for (size_t times : {2, 3, 4})
+        for (bool folded : {false, true})
+          repeat(p, groups[p], times, folded);
+    for (size_t s = 0; s < groups[p].size(); ++s) {
+      if (s + 1 < groups[p].size())
+        join(p, s, groups[p]);
+      divide(p, s, groups[p]);
+    }
+  }
+  for (const Seat &place : seats())
+    for (size_t p = 0; p < groups.size(); ++p) {
+      if (enough || (place.pipeline != kNowhere && place.pipeline != p))
+        continue;
+      std::vector<Atom> without = groups[p];
+      if (place.pipeline == p)
+        erase(without[place.stage].devices, place.device);
+      for (size_t at = 0; at <= without.size(); ++at) {
+        std::vector<Atom> moved = without;
+        moved.insert(moved.begin() + static_cast<long>(at), Atom{{place.device}});
+        recut(p, moved);
+      }
+    }
+}
+
+void Neighbours::join(size_t p, size_t s, const std::vector<Atom> &groups) {
+  std::vector<Atom> joined = groups;
+  std::vector<uint32_t> &devices = joined[s].devices;
+  devices.insert(devices.end(), joined[s + 1].devices.begin(), joined[s + 1].devices.end());
+  std::sort(devices.begin(), devices.end());
+  joined.erase(joined.begin() + static_cast<long>(s) + 1);
+  recut(p, joined);
+  // Units as they are, with all rows: those that the cut chooses for a large stage are not always the best.
+  for (size_t rows = 0; rows < model->rows().size() && model->rows()[rows] <= now->layout.pipelines[p].samples && !enough; ++rows) {
+    Layout layout = now->layout;
+    Pipeline &pipeline = layout.pipelines[p];
+    const Stage &front = pipeline.stages[s], &behind = pipeline.stages[s + 1];
+    Stage whole = makeStage(*model, joined[s].devices, front.unitBegin, behind.unitEnd, pipeline.samples, rows);
+    if (whole.members.empty())
+      continue;
+    pipeline.stages[s] = std::move(whole);
+    pipeline.stages.erase(pipeline.stages.begin() + static_cast<long>(s) + 1);
+    offer(layout);
+  }
+}
+
+/// A stage of up to six devices divided in all ways.
+void Neighbours::divide(size_t p, size_t s, const std::vector<Atom> &groups) {
+  const std::vector<uint32_t> &all = groups[s].devices;
+  for (uint32_t half = 1; all.size() > 1 && all.size() <= 6 && half + 1 < 1u << all.size() && !enough; ++half) {
+    Atom a, b;
+    for (size_t i = 0; i < all.size(); ++i)
+      (half >> i & 1 ? a : b).devices.push_back(all[i]);
+    std::vector<Atom> divided = groups;
+    divided[s] = a;
+    divided.insert(divided.begin() + static_cast<long>(s) + 1, b);
+    recut(p, divided);
+  }
+}
+
+/// The pipeline's groups again and again, forwards or back and forth, with equally many units each.
+void Neighbours::repeat(size_t p, const std::vector<Atom> &groups, size_t times, bool folded) {
+  const size_t stages = groups.size() * times;
+  if (groups.size() < 2 || stages > static_cast<size_t>(model->units()))
+    return;
+  Layout layout = now->layout;
+  Pipeline &pipeline = layout.pipelines[p];
+  for (size_t rows = 0; rows < model->rows().size() && model->rows()[rows] <= pipeline.samples && !enough; ++rows) {
+    pipeline.stages.clear();
+    for (size_t s = 0; s < stages; ++s) {
+      size_t lap = s / groups.size(), place = s % groups.size();
+      const Atom &group = groups[folded && lap % 2 ? groups.size() - 1 - place : place];
+      auto at = [&](size_t i) { return static_cast<int32_t>(static_cast<size_t>(model->units()) * i / stages); };
+      pipeline.stages.push_back(makeStage(*model, group.devices, at(s), at(s + 1), pipeline.samples, rows));
+    }
+    for (const step::Schedule &schedule : schedules)
+      if (!schedule.splitBackward && (schedule.kind != step::ScheduleKind::Timed || schedule.inFlight == 1.5)) {
+        layout.schedule = schedule;
+        offer(layout);
+      }
+  }
+}
+
+/// Techniques left and taken by all devices of a class, by those of a stage, by one.
+void Neighbours::relief() {
+  const Techniques &techniques = techniquesOf(context.problem, now->layout);
+  if (!techniques.any())
+    return;
+  std::vector<std::vector<uint32_t>> sets(model->classes());
+  for (const Pipeline &pipeline : now->layout.pipelines)
+    for (const Stage &stage : pipeline.stages) {
+      sets.push_back(devicesOf(stage));
+      for (uint32_t d : sets.back())
+        sets[model->classOf(d)].push_back(d);
+    }
+  for (const Seat &seat : seats())
+    if (seat.pipeline != kNowhere)
+      sets.push_back({seat.device});
+  for (std::vector<uint32_t> &set : sets) {
+    std::sort(set.begin(), set.end());
+    set.erase(std::unique(set.begin(), set.end()), set.end());
+    for (bool with : {false, true}) {
+      Layout layout = now->layout;
+      layout.techniques = techniques;
+      layout.techniques.change(set, with);
+      if (!enough && layout.techniques.without != techniques.without)
+        offer(layout);
+    }
+  }
+}

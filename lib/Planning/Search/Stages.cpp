@@ -1,0 +1,97 @@
+// What layouts are made of.
+
+#include "Stages.h"
+
+#include "Candidates.h"
+
+#include <algorithm>
+
+using namespace zorse;
+using namespace zorse::planning;
+
+Stage zorse::planning::makeStage(const StageModel &model, const std::vector<uint32_t> &devices, int32_t unitBegin, int32_t unitEnd, int64_t samples,
+                                 size_t rows) {
+  Stage stage;
+  stage.unitBegin = unitBegin;
+  stage.unitEnd = unitEnd;
+  std::vector<double> seconds;
+  for (uint32_t d : devices)
+    seconds.push_back(model.cell(model.classOf(d), rows, unitBegin, unitEnd));
+  std::vector<int64_t> shares = shareSamples(samples, model.rows()[rows], seconds);
+  for (size_t i = 0; i < devices.size(); ++i)
+    if (shares[i] > 0)
+      stage.members.push_back({devices[i], shares[i], model.rows()[rows]});
+  return stage;
+}
+
+Pipeline zorse::planning::makePipeline(const StageModel &model, const std::vector<Atom> &atoms, const Cut &cut, int64_t samples) {
+  Pipeline pipeline;
+  pipeline.samples = samples;
+  for (const CutStage &stage : cut.stages) {
+    std::vector<uint32_t> devices;
+    for (size_t i = stage.atomBegin; i < stage.atomEnd; ++i)
+      devices.insert(devices.end(), atoms[i].devices.begin(), atoms[i].devices.end());
+    pipeline.stages.push_back(makeStage(model, devices, stage.unitBegin, stage.unitEnd, samples, stage.rows));
+  }
+  return pipeline;
+}
+
+std::vector<uint32_t> zorse::planning::devicesOf(const Stage &stage) {
+  std::vector<uint32_t> devices;
+  devices.reserve(stage.members.size());
+  for (const Member &member : stage.members)
+    devices.push_back(member.device);
+  return devices;
+}
+
+std::vector<Atom> zorse::planning::groupsOf(const Pipeline &pipeline) {
+  std::vector<Atom> groups;
+  for (const Stage &stage : pipeline.stages) {
+    groups.push_back({devicesOf(stage)});
+    std::sort(groups.back().devices.begin(), groups.back().devices.end());
+  }
+  return groups;
+}
+
+size_t zorse::planning::rowsOf(const StageModel &model, const Stage &stage) {
+  int64_t rows = 1;
+  for (const Member &member : stage.members)
+    rows = std::max(rows, member.rows);
+  const auto &choices = model.rows();
+  return std::min(static_cast<size_t>(std::lower_bound(choices.begin(), choices.end(), rows) - choices.begin()), choices.size() - 1);
+}
+
+bool zorse::planning::shareAgain(const StageModel &model, Stage &stage, int64_t samples) {
+  stage = makeStage(model, devicesOf(stage), stage.unitBegin, stage.unitEnd, samples, rowsOf(model, stage));
+  return !stage.members.empty();
+}
+
+bool zorse::planning::giveSamples(const StageModel &model, Pipeline &pipeline, int64_t by) {
+  pipeline.samples += by;
+  return pipeline.samples > 0 &&
+         std::all_of(pipeline.stages.begin(), pipeline.stages.end(), [&](Stage &stage) { return shareAgain(model, stage, pipeline.samples); });
+}
+
+bool zorse::planning::cutAgain(CutSolver &solver, const StageModel &model, std::vector<Atom> groups, size_t p, Candidate &candidate) {
+  groups.erase(std::remove_if(groups.begin(), groups.end(), [](const Atom &atom) { return atom.devices.empty(); }), groups.end());
+  if (groups.empty() || static_cast<int32_t>(groups.size()) > model.units())
+    return false;
+  Pipeline &pipeline = candidate.layout.pipelines[p];
+  CutOptions options;
+  options.samples = pipeline.samples;
+  options.copies = static_cast<uint32_t>(candidate.layout.pipelines.size());
+  options.mostAtoms = 1;
+  options.mayLeaveOut = false;
+  options.split = candidate.layout.schedule.splitBackward;
+  options.inFlight = candidate.inFlight;
+  Cut cut = solver.solve(groups, options);
+  if (cut.stages.empty() && options.inFlight > 0.6) {
+    candidate.inFlight = options.inFlight = options.inFlight / 2;
+    cut = solver.solve(groups, options);
+  }
+  if (cut.stages.empty())
+    return false;
+  pipeline = makePipeline(model, groups, cut, pipeline.samples);
+  candidate.estimate = cut.time;
+  return true;
+}

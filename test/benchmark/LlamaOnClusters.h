@@ -1,0 +1,61 @@
+// Llama shapes on the clusters A to F of models/clusters, as the planner's tables have them: 2^20 tokens a step in sequences that suit the cluster.
+#pragma once
+
+#include "zorse/Planning/Layout.h"
+#include "zorse/Planning/ModelShape.h"
+
+#include <cstdio>
+#include <cstdlib>
+#include <memory>
+#include <string>
+
+namespace zorse::planning {
+
+struct ClusterSetting {
+  char letter;
+  const char *file;
+  int64_t sequence; ///< tokens of a sample
+};
+inline constexpr ClusterSetting kClusterSettings[] = {{'a', "a-4h100-16a100", 4096},    {'b', "b-8a100-16a10g-16v100-24t4", 1024},
+                                                      {'c', "c-two-regions", 512},      {'d', "d-32a100-96v100", 2048},
+                                                      {'e', "e-128a100-384v100", 2048}, {'f', "f-five-zones", 2048}};
+inline constexpr int64_t kTokensPerStep = 1 << 20;
+
+struct LlamaOnCluster {
+  bundle::ModelSummary summary;
+  Cluster cluster;
+  std::optional<CostModel> costs;
+  int64_t batch = 0; ///< samples
+
+  Problem problem() const { return {summary, cluster, *costs, batch}; }
+};
+
+/// \param model  "7b", "13b", ...; ends the program with a message where there is no such model or file.
+inline std::unique_ptr<LlamaOnCluster> llamaOnCluster(const ClusterSetting &setting, const std::string &model) {
+  auto fail = [](const std::string &message) {
+    std::fprintf(stderr, "%s\n", message.c_str());
+    std::exit(2);
+  };
+  std::string error;
+  auto made = std::make_unique<LlamaOnCluster>();
+  std::optional<Cluster> cluster = readClusterFile(std::string(ZORSE_SOURCE_DIR "/models/clusters/") + setting.file + ".yaml", error);
+  if (!cluster)
+    fail(error);
+  made->cluster = std::move(*cluster);
+  std::optional<ModelShape> shape = findModelShape("llama-" + model);
+  if (!shape)
+    fail("no model 'llama-" + model + "'; known are " + knownModelShapes());
+  shape->sequence = setting.sequence;
+  shape->computeType = bundle::F16; // V100 and T4 have no bfloat16
+  std::optional<bundle::ModelSummary> summary = makeSummary(*shape, error);
+  if (!summary)
+    fail(error);
+  made->summary = std::move(*summary);
+  made->costs = CostModel::make(made->summary, made->cluster, nullptr, {}, error);
+  if (!made->costs)
+    fail(error);
+  made->batch = kTokensPerStep / setting.sequence;
+  return made;
+}
+
+} // namespace zorse::planning

@@ -1,0 +1,85 @@
+// What less memory costs: the fastest plan of a Llama shape without memory techniques, then a plan for the same cluster whose devices have at most a
+// part of what the fullest device of that plan takes.
+//
+//     memory-trade [--clusters=ab] [--model=7b] [--less=40] [--limit=5] [--seed=1]
+//
+// `less`: percent of the fullest device's bytes that are taken away. `limit`: percent by which the step may become longer; the program fails beyond.
+#include "BenchmarkOptions.h"
+#include "LlamaOnClusters.h"
+
+#include "zorse/Planning/Search.h"
+#include "zorse/Step/ShowBytes.h"
+
+#include <algorithm>
+#include <cstdio>
+
+using namespace zorse;
+using namespace zorse::planning;
+using step::showBytes;
+
+namespace {
+
+std::optional<SearchResult> plan(const Problem &problem, bool techniques, uint64_t seed) {
+  SearchOptions options;
+  options.techniques = techniques;
+  options.seed = seed;
+  std::string error;
+  std::optional<SearchResult> found = searchPlan(problem, options, error);
+  if (!found)
+    std::fprintf(stderr, "%s\n", error.c_str());
+  return found;
+}
+
+uint64_t fullest(const SearchResult &result) { return *std::max_element(result.evaluation.memory.begin(), result.evaluation.memory.end()); }
+
+/// "moments of 12 devices on hosts, 3 devices compute activations again"
+std::string techniquesIn(const SearchResult &result) {
+  const Techniques &techniques = result.layout.techniques;
+  size_t using_ = 0;
+  for (uint32_t d = 0; d < result.evaluation.busy.size(); ++d)
+    using_ += techniques.uses(d) && result.evaluation.busy[d] > 0;
+  std::string text = techniques.recompute ? "activations computed again" : "";
+  if (techniques.moments || techniques.state)
+    text += std::string(text.empty() ? "" : " and ") + (techniques.state ? "state on hosts" : "moments on hosts");
+  return text.empty() ? "no technique" : text + " for " + std::to_string(using_) + " devices";
+}
+
+} // namespace
+
+int main(int argc, char **argv) {
+  std::map<std::string, std::string> options = {{"clusters", "ab"}, {"model", "7b"}, {"less", "40"}, {"limit", "5"}, {"seed", "1"}};
+  readOptions(argc, argv, options);
+  const double less = std::stod(options["less"]) / 100, limit = std::stod(options["limit"]) / 100;
+  const uint64_t seed = std::stoull(options["seed"]);
+  double worst = 0;
+  int failed = 0;
+  for (const ClusterSetting &setting : kClusterSettings) {
+    if (options["clusters"].find(setting.letter) == std::string::npos)
+      continue;
+    const auto made = llamaOnCluster(setting, options["model"]);
+    const std::optional<SearchResult> before = plan(made->problem(), /*techniques=*/false, seed);
+    if (!before)
+      return 1;
+    const uint64_t most = fullest(*before);
+    Cluster smaller = made->cluster;
+    for (ClusterDevice &device : smaller.devices)
+      if (const auto left = static_cast<uint64_t>(static_cast<double>(most) * (1 - less)); device.capacity() > left)
+        device.memory = left + device.reserve;
+    Problem problem = made->problem();
+    const Problem eased{problem.summary, smaller, problem.costs, problem.batch};
+    const std::optional<SearchResult> after = plan(eased, /*techniques=*/true, seed);
+    if (!after) {
+      ++failed;
+      continue;
+    }
+    const double longer = after->evaluation.step / before->evaluation.step - 1;
+    worst = std::max(worst, longer);
+    std::printf("%c, %s: the fullest device takes %s in a step of %.3f s; with %s at most %s in %.3f s: %+.1f %%\n", std::toupper(setting.letter),
+                options["model"].c_str(), showBytes(double(most)).c_str(), before->evaluation.step, techniquesIn(*after).c_str(),
+                showBytes(double(fullest(*after))).c_str(), after->evaluation.step, 100 * longer);
+    std::fflush(stdout);
+  }
+  std::printf("%.0f %% less memory: steps longer by at most %.1f %% (limit %.0f %%)%s\n", 100 * less, 100 * worst, 100 * limit,
+              failed ? "; on a cluster no plan fits" : "");
+  return failed > 0 || worst > limit;
+}
