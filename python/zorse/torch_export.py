@@ -19,7 +19,7 @@ import sys
 
 import torch
 
-from . import lora
+from . import experts, lora
 from .facts import KEY, write_facts
 
 
@@ -68,11 +68,15 @@ def export(module, path, sequence=64, rows=2, vocabulary=256, opset=20, dynamic=
         torch.onnx.export(module, arguments, path, input_names=names, output_names=list(outputs), opset_version=min(opset, 17), dynamic_axes=axes,
                           dynamo=False, training=mode, do_constant_folding=False)
     else:
-        with torch.no_grad():  # with gradients, PyTorch traces fused attention with a trained mask into what its exporter then refuses
+        with experts.exportable(module), torch.no_grad():  # with gradients, PyTorch traces fused attention with a trained mask into what its exporter then refuses
             torch.onnx.export(module, arguments, path, input_names=names, output_names=list(outputs), opset_version=opset, dynamo=True,
                               optimize=optimize, dynamic_shapes=tuple(shapes) if dynamic else None, external_data=external_data, verbose=False)
     strip(path)
-    write_facts(module, path, arguments, hub)
+    with experts.exportable(module):
+        write_facts(module, path, arguments, hub)
+    costs = experts.cost(module)
+    if costs:
+        print(f"note: {path}: {len(costs)} layers of experts are written so that every expert computes every position: {max(costs.values()):g} times the computing of the experts chosen")
     if not dropout and not external_data:
         check(module, path, inputs)
     return path
@@ -109,7 +113,7 @@ def export_without_weights(module, path, sequence=64, rows=2, vocabulary=256, op
     batch, length = torch.export.Dim("batch", min=1, max=65536), torch.export.Dim("sequence", min=2, max=1 << 20)
     ids = torch.zeros((rows, sequence), dtype=torch.int64)
     module.train(any(isinstance(m, torch.nn.modules.dropout._DropoutNd) and m.p > 0 for m in module.modules()))
-    with torch.no_grad():
+    with experts.exportable(module), torch.no_grad():
         program = torch.onnx.export(module, (ids, ids.clone()), input_names=["input_ids", "labels"], output_names=["loss"], opset_version=opset, dynamo=True,
                                     optimize=False, dynamic_shapes=({0: batch, 1: length},) * 2, verbose=False)
     offset, location = 0, os.path.basename(path) + ".data"
@@ -126,7 +130,8 @@ def export_without_weights(module, path, sequence=64, rows=2, vocabulary=256, op
         offset += (size + 4095) // 4096 * 4096
     ir.save(program.model, path)
     strip(path)
-    write_facts(module, path)
+    with experts.exportable(module):
+        write_facts(module, path)
     return path
 
 
