@@ -121,7 +121,7 @@ size_t stagesOf(const Layout &layout) {
 void zorse::planning::descend(SearchContext &context, std::vector<Candidate> &pool, uint32_t simulations) {
   constexpr size_t kWalks = 8, kSharing = 4, kOthers = 4, kKept = 4;
   constexpr uint64_t kKicks = 4;  ///< of every walk in a round
-  constexpr size_t kPatience = 3; ///< rounds without anything better
+  const size_t patience = isSmall(context) ? 12 : 3; ///< rounds without anything better
   const std::vector<step::Schedule> schedules = scheduleChoices(context, true);
   std::vector<std::unique_ptr<Walk>> walks;
   auto start = [&](const Candidate &candidate) {
@@ -155,7 +155,7 @@ void zorse::planning::descend(SearchContext &context, std::vector<Candidate> &po
     }
   uint32_t left = simulations;
   double best = pool.empty() ? INFINITY : pool.front().score;
-  for (size_t round = 0, stale = 0; !walks.empty() && left >= walks.size() && stale <= kPatience; ++round) {
+  for (size_t round = 0, stale = 0; !walks.empty() && left >= walks.size() && stale <= patience; ++round) {
     std::vector<uint32_t> before;
     for (const auto &walk : walks)
       before.push_back(walk->simulated());
